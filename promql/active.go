@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Origin is where a query came from, as far as its request contains it.
+// Origin describes where a query came from, as far as its request contains it.
 type Origin struct {
 	Address   string `json:"address,omitempty"`
 	UserAgent string `json:"userAgent,omitempty"`
@@ -22,25 +22,25 @@ type Origin struct {
 
 type originKey struct{}
 
-// Into returns a context whose queries come from o.
+// Into returns a context whose queries have the origin o.
 func (o Origin) Into(ctx context.Context) context.Context {
 	return context.WithValue(ctx, originKey{}, o)
 }
 
 func originOf(ctx context.Context) Origin {
-	o, _ := ctx.Value(originKey{}).(Origin) // Without one, nothing is noted.
+	o, _ := ctx.Value(originKey{}).(Origin) // The zero value if ctx has no origin.
 	return o
 }
 
-// ActiveQuery is a query that runs, or waits for others.
+// ActiveQuery is a query that runs or waits for its turn.
 type ActiveQuery struct {
-	// ID can't be guessed.
+	// ID is random and can't be guessed.
 	ID string `json:"id"`
-	// Tenants are those of which it reads.
+	// Tenants are the tenants whose series the query reads.
 	Tenants []string  `json:"tenants"`
 	Query   string    `json:"query"`
 	Since   time.Time `json:"since"`
-	// Start, End and Step are those of a range; an instant query's step is 0, seconds.
+	// Start, End and Step are the range of the query, in seconds. The step of an instant query is 0.
 	Start  time.Time `json:"start"`
 	End    time.Time `json:"end"`
 	Step   float64   `json:"stepSeconds"`
@@ -49,17 +49,19 @@ type ActiveQuery struct {
 	cancel context.CancelFunc
 }
 
-// activeQueries are those of an Engine: as many as there are requests.
+// activeQueries are the active queries of an Engine. Their number is bounded by the number of open requests.
 type activeQueries struct {
 	mu   sync.Mutex
 	byID map[string]*ActiveQuery
 }
 
-// begin adds a query. The returned context ends when it is canceled; end must be called once it has ended.
+// begin adds a query. The returned context is canceled when the query is canceled. The caller must call end once the
+// query has ended.
 func (a *activeQueries) begin(ctx context.Context, text string, stmt parser.Statement) (out context.Context, q *ActiveQuery, end func()) {
 	out, cancel := context.WithCancel(ctx)
 	q = &ActiveQuery{
-		ID: rand.Text(), Tenants: tenant.All(ctx), Query: text, Since: time.Now().UTC(), Origin: originOf(ctx), cancel: cancel,
+		ID: rand.Text(), Tenants: tenant.All(ctx), Query: text, Since: time.Now().UTC(), Origin: originOf(ctx),
+		cancel: cancel,
 	}
 	if e, ok := stmt.(*parser.EvalStmt); ok {
 		q.Start, q.End, q.Step = e.Start.UTC(), e.End.UTC(), e.Interval.Seconds()
@@ -78,7 +80,7 @@ func (a *activeQueries) begin(ctx context.Context, text string, stmt parser.Stat
 	}
 }
 
-// ActiveQueries are the queries that run or wait and read of these tenants only, the oldest first.
+// ActiveQueries returns the queries that run or wait and read these tenants only, oldest first.
 func (e *Engine) ActiveQueries(tenants []string) []ActiveQuery {
 	e.active.mu.Lock()
 	defer e.active.mu.Unlock()
@@ -92,7 +94,7 @@ func (e *Engine) ActiveQueries(tenants []string) []ActiveQuery {
 	return out
 }
 
-// CancelQuery ends a query that reads of these tenants only. It is false if there is none with this id.
+// CancelQuery cancels a query that reads these tenants only. It returns false if there is no such query with this id.
 func (e *Engine) CancelQuery(id string, tenants []string) bool {
 	e.active.mu.Lock()
 	defer e.active.mu.Unlock()
@@ -104,7 +106,7 @@ func (e *Engine) CancelQuery(id string, tenants []string) bool {
 	return true
 }
 
-// within reports whether these tenants may see the query.
+// within reports whether all tenants of the query are among these tenants.
 func (q *ActiveQuery) within(tenants []string) bool {
 	return ofThese(q.Tenants, tenants)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// stuck is a Queryable whose series come when the query's context ends.
+// stuck is a Queryable whose selects return only when the query's context ends.
 type stuck struct{ begun chan struct{} }
 
 func (s stuck) Querier(int64, int64) (promstorage.Querier, error) {
@@ -28,7 +28,8 @@ type stuckQuerier struct {
 	stuck
 }
 
-func (q stuckQuerier) Select(ctx context.Context, _ bool, _ *promstorage.SelectHints, _ ...*labels.Matcher) promstorage.SeriesSet {
+func (q stuckQuerier) Select(ctx context.Context, _ bool, _ *promstorage.SelectHints,
+	_ ...*labels.Matcher) promstorage.SeriesSet {
 	close(q.begun)
 	<-ctx.Done()
 	return promstorage.ErrSeriesSet(ctx.Err())
@@ -40,8 +41,10 @@ func TestActiveQueriesAreSeenAndCanceledByTheirTenant(t *testing.T) {
 	o.LogSlowerThan, o.Logger = time.Nanosecond, slog.New(slog.NewTextHandler(&log, nil))
 	e := NewEngine(o)
 	data := stuck{make(chan struct{})}
-	ctx := Origin{Address: "1.2.3.4:5", UserAgent: strings.Repeat("u", 300), RequestID: "r"}.Into(tenant.Into(t.Context(), "a"))
-	q, err := e.NewRangeQuery(ctx, data, nil, `sum(`+strings.Repeat("x", 2000)+`)`, time.Unix(60, 0), time.Unix(120, 0), time.Minute)
+	ctx := Origin{Address: "1.2.3.4:5", UserAgent: strings.Repeat("u", 300),
+		RequestID: "r"}.Into(tenant.Into(t.Context(), "a"))
+	q, err := e.NewRangeQuery(ctx, data, nil, `sum(`+strings.Repeat("x", 2000)+`)`, time.Unix(60, 0), time.Unix(120, 0),
+		time.Minute)
 	require.NoError(t, err)
 	ended := make(chan *promengine.Result)
 	go func() { ended <- q.Exec(ctx) }()

@@ -13,18 +13,18 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// maxRanked is a k so great that the evaluator may find it too great.
+// maxRanked is the smallest k that is left to the evaluator, which may reject it as too large.
 const maxRanked = 1 << 62
 
 // aggregation is an aggregation over a fragment.
 type aggregation struct {
 	expr     *parser.AggregateExpr
 	grouping []string // sorted
-	// param is topk's k or quantile's q.
+	// param is k of topk and bottomk, or q of quantile.
 	param float64
 }
 
-// aggregationOf returns what e asks for, or false if it can't be answered from arrays.
+// aggregationOf returns the aggregation that e describes. It returns false if e can't be computed from arrays.
 func aggregationOf(e *parser.AggregateExpr) (*aggregation, bool) {
 	a := &aggregation{expr: e, grouping: slices.Compact(slices.Sorted(slices.Values(e.Grouping)))}
 	switch e.Op {
@@ -35,14 +35,14 @@ func aggregationOf(e *parser.AggregateExpr) (*aggregation, bool) {
 		if a.param, ok = constant(e.Param); !ok {
 			return nil, false
 		}
-		// Nothing at all, or an error, is the evaluator's to answer.
+		// The evaluator returns the empty result, or the error.
 		return a, e.Op == parser.QUANTILE || (a.param >= 1 && a.param < maxRanked)
 	default:
 		return nil, false
 	}
 }
 
-// notes returns the annotations that the evaluator adds about the parameter.
+// notes returns the annotations that the evaluator adds for the parameter.
 func (a *aggregation) notes() annotations.Annotations {
 	if a.expr.Op == parser.QUANTILE && !(a.param >= 0 && a.param <= 1) {
 		return annotations.New().Add(annotations.NewInvalidQuantileWarning(a.param, a.expr.Param.PositionRange()))
@@ -50,55 +50,56 @@ func (a *aggregation) notes() annotations.Annotations {
 	return nil
 }
 
-// errHistograms means that a fragment has native histograms, which the evaluator aggregates.
+// errHistograms means that a fragment has native histograms. Only the evaluator aggregates them.
 var errHistograms = errors.New("promql: native histograms need the evaluator")
 
-// aggregator aggregates series, which must come in the order in which the evaluator would take them: sums
-// then have the same last bits, and ties the same winner.
+// aggregator aggregates series. They must be added in the order in which the evaluator would read them: then sums have
+// the same last bits and ties have the same winner.
 type aggregator struct {
 	*aggregation
 	n      int // steps
-	series int // of the fragment
+	series int // number of series in the fragment
 	budget *budget
 	groups groupTable
-	// members are series that are still needed, of the operators that choose among them.
+	// members are the series from which topk, bottomk and quantile choose. They must be kept until the end.
 	members []*fragmentSeries
 	memory  arena
-	// room is for the next groups.
+	// room is preallocated memory for the next groups.
 	room struct {
 		groups []group
 		more   []groupMore
 		floats []float64
 	}
 	builder *labels.Builder
-	// grouped and labels are for the labels of groups.
+	// grouped and labels are buffers for computing the labels of groups.
 	grouped labels.ScratchBuilder
 	labels  format.LabelMemory
 	buffer  []byte
-	// order, if it isn't nil, is that of the series: the groups are to be in the order in which they would be met then.
+	// order is the order of the series, or nil. If it is set, groups are returned in the order of their first series.
 	order *labelOrder
 }
 
-// group is the state of a group so far, as columns with one entry per step; which there are depends on the
-// operator.
+// group is the state of one group, as columns with one entry per step. The operator decides which columns it needs.
 type group struct {
 	metric labels.Labels
-	key    uint64 // the hash of its labels
-	// first is the place of the first of its series, in their order.
+	key    uint64 // hash of the group's labels
+	// first is the position of the group's first series in their order.
 	first uint32
-	// value is none where no sample was seen. At a single step it is only.
+	// value is none at steps without a sample. A query for a single step stores it in only.
 	value []float64
 	only  [1]float64
 	*groupMore
 }
 
-// groupMore is what a group of some operators has besides. A query may have a group for each of many series.
+// groupMore is the state that only some operators need. It is separate because a query may have one group per series,
+// of very many series.
 type groupMore struct {
-	// compensation is Kahan's of the value, or of the mean; mean and count are those of the samples seen.
+	// compensation is Kahan's compensation of the value or of the mean. mean and count cover the samples added so far.
 	compensation, mean, count []float64
-	// incremental: the sum would have overflowed, so that the mean itself is kept; nil: nowhere.
+	// incremental is true at steps where the sum would have overflowed, so that the mean is kept instead. It is nil if
+	// there is no such step.
 	incremental []bool
-	// best are the series chosen by topk and bottomk, as a heap; members those of which quantile needs all.
+	// best are the series chosen by topk and bottomk, as a heap. members are all series of the group, for quantile.
 	best    []ranking
 	members []*fragmentSeries
 }
@@ -107,7 +108,7 @@ func newAggregator(a *aggregation, n int, b *budget) *aggregator {
 	return &aggregator{aggregation: a, n: n, budget: b, builder: labels.NewBuilder(labels.EmptyLabels())}
 }
 
-// add takes the values of the next series, which has this place among the fragment's.
+// add adds the values of the next series. place is its position among the fragment's series.
 func (a *aggregator) add(at uint32, metric labels.Labels, v *values) error {
 	if v.hists > 0 {
 		return errHistograms
@@ -145,7 +146,7 @@ func (a *aggregator) add(at uint32, metric labels.Labels, v *values) error {
 	return nil
 }
 
-// groupSeed is that of all hashes of a single label.
+// groupSeed is the seed of the hashes of a single label.
 var groupSeed = maphash.MakeSeed()
 
 // group returns the group of a series.
@@ -162,11 +163,11 @@ func (a *aggregator) group(metric labels.Labels, r room) (g *group, isNew bool, 
 	if g = a.groups.find(key); g != nil {
 		return g, false, nil
 	}
-	g = &take(&a.room.groups, 1, a.groups.len())[0]
+	g = &allocate(&a.room.groups, 1, a.groups.len())[0]
 	g.key, g.metric = key, a.labelsOf(metric)
 	a.groups.add(g, r)
-	columns := a.begin(g)
-	return g, true, a.budget.charge((columns*a.n + 1) / 2) // An entry takes half of a sample's room.
+	columns := a.makeColumns(g)
+	return g, true, a.budget.charge((columns*a.n + 1) / 2) // An entry takes half the memory of a sample.
 }
 
 func (a *aggregator) labelsOf(metric labels.Labels) labels.Labels {
@@ -183,15 +184,15 @@ func (a *aggregator) labelsOf(metric labels.Labels) labels.Labels {
 	return a.labels.Labels(&a.grouped)
 }
 
-// groupTable finds groups by their keys. It is a hash table with linear probing, in which a group takes a few bytes.
+// groupTable finds groups by their keys. It is a hash table with linear probing that takes a few bytes per group.
 type groupTable struct {
 	list   []*group
-	places []uint32 // indices in list plus 1, by the key; 0: a place is free. The length is a power of two.
+	places []uint32 // indices in list plus 1, by key; 0 marks a free place. The length is a power of two.
 }
 
 func (t *groupTable) len() int { return len(t.list) }
 
-// find returns the group with a key; nil: there is none.
+// find returns the group with a key, or nil if there is none.
 func (t *groupTable) find(key uint64) *group {
 	if len(t.list) == 0 {
 		return nil
@@ -207,7 +208,7 @@ func (t *groupTable) find(key uint64) *group {
 func (t *groupTable) placeOf(key uint64) int { return int(key) & (len(t.places) - 1) }
 func (t *groupTable) after(at int) int       { return (at + 1) & (len(t.places) - 1) }
 
-// add adds a group whose key none has.
+// add adds a group. The table must not contain its key.
 func (t *groupTable) add(g *group, r room) {
 	if len(t.list) == cap(t.list) {
 		t.list = makeRoom(t.list, r)
@@ -228,13 +229,13 @@ func (t *groupTable) put(key uint64, i int) {
 	t.places[at] = uint32(i + 1)
 }
 
-// begin makes the columns that the operator needs, and returns how many there are.
-func (a *aggregator) begin(g *group) int {
+// makeColumns allocates the columns that the operator needs. It returns their number.
+func (a *aggregator) makeColumns(g *group) int {
 	columns := []*[]float64{&g.value}
 	switch a.expr.Op {
 	case parser.MIN, parser.MAX, parser.COUNT, parser.GROUP:
 	default:
-		g.groupMore = &take(&a.room.more, 1, a.groups.len())[0]
+		g.groupMore = &allocate(&a.room.more, 1, a.groups.len())[0]
 	}
 	switch a.expr.Op {
 	case parser.SUM:
@@ -252,7 +253,7 @@ func (a *aggregator) begin(g *group) int {
 			*c = g.only[:]
 			continue
 		}
-		*c = take(&a.room.floats, a.n, a.groups.len()*a.n)
+		*c = allocate(&a.room.floats, a.n, a.groups.len()*a.n)
 	}
 	for i := range g.value {
 		g.value[i] = none
@@ -260,11 +261,11 @@ func (a *aggregator) begin(g *group) int {
 	return max(1, len(columns))
 }
 
-// maxRoom is for how many entries room is made at once, at most.
+// maxRoom is the maximum number of entries that are allocated at once.
 const maxRoom = 256
 
-// take returns the next n entries of what there is room for. Where there is none, it makes more: as many as were needed so far.
-func take[T any](room *[]T, n, soFar int) []T {
+// allocate returns the next n preallocated entries. If there are fewer, it allocates as many as were used so far.
+func allocate[T any](room *[]T, n, soFar int) []T {
 	if len(*room) < n {
 		*room = make([]T, max(n, min(soFar, maxRoom)))
 	}
@@ -273,8 +274,9 @@ func take[T any](room *[]T, n, soFar int) []T {
 	return taken
 }
 
-// results calls use with the aggregated series: groups in the order in which they were met, or would be, and of topk and bottomk at
-// one step each group's from its best, as the evaluator gives them.
+// results calls use with the aggregated series. Groups come in the order in which they were added, or in the order of
+// their first series if order is set. With a single step, topk and bottomk return the series of each group from best to
+// worst, as the evaluator does.
 func (a *aggregator) results(use func(fragmentSeries)) {
 	if a.order != nil && a.groups.len() > 1 {
 		places := make([]uint32, a.groups.len())

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/prometheus/util/kahansum"
 )
 
-// The folds below do for all steps of one series what the evaluator does for all series of one step; the
-// order in which a step's samples come is the same.
+// The folds below compute all steps of one series at a time. The evaluator computes all series of one step at a time.
+// Both add the samples of a step in the same order.
 
 func (g *group) addSum(v []float64) {
 	value, compensation := g.value[:len(v)], g.compensation[:len(v)]
@@ -68,7 +68,7 @@ func (g *group) addGroup(v []float64) {
 	}
 }
 
-// addAvg keeps a sum as long as it doesn't overflow, from then on the mean.
+// addAvg keeps a sum until it would overflow, and the mean after that.
 func (g *group) addAvg(v []float64) {
 	for i, f := range v {
 		if isNone(f) {
@@ -176,13 +176,13 @@ func quantileOf(q float64, v []float64) float64 {
 	low := nth(v, lower)
 	high := low
 	if upper > lower {
-		high = least(v[upper:])
+		high = smallestOf(v[upper:])
 	}
 	return low*(1-weight) + high*weight
 }
 
-// nth returns what would stand at place k of v if that was sorted, NaN first. It leaves nothing less behind
-// that place (Hoare, "Algorithm 65: find", 1961).
+// nth returns the element at position k of v in sorted order, NaN first. Afterwards no element behind position k is
+// smaller (Hoare, "Algorithm 65: find", 1961).
 func nth(v []float64, k int) float64 {
 	nans := 0
 	for i, f := range v {
@@ -225,8 +225,8 @@ func nth(v []float64, k int) float64 {
 
 func median(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c)) }
 
-// least returns the first of v in the same order.
-func least(v []float64) float64 {
+// smallestOf returns the smallest element of v, NaN first.
+func smallestOf(v []float64) float64 {
 	out := v[0]
 	for _, f := range v[1:] {
 		if math.IsNaN(out) {

@@ -6,11 +6,11 @@ import (
 	"sort"
 )
 
-// ranking are the best series of a group at one step. It is a heap with the worst of them on top, like the
-// evaluator's, so that among equals the same ones are chosen. NaN is worse than everything.
+// ranking holds the best series of a group at one step. It is a heap with the worst of them on top, as the evaluator's,
+// so that both choose the same among equal values. NaN is worse than every other value.
 type ranking struct {
 	entries []ranked
-	// lowest: low values are the best, as for bottomk.
+	// lowest is true if low values are better (bottomk).
 	lowest bool
 }
 
@@ -49,7 +49,7 @@ func (r *ranking) Pop() any {
 	return &last
 }
 
-// better reports whether v takes the place of the worst.
+// better reports whether v is better than the worst entry and therefore replaces it.
 func (r *ranking) better(v float64) bool {
 	worst := r.entries[0].v
 	if math.IsNaN(worst) {
@@ -61,8 +61,8 @@ func (r *ranking) better(v float64) bool {
 	return worst < v
 }
 
-// addRanked offers the values of a member to the best k of each step, and returns how many values more are
-// held than before.
+// addRanked offers the values of a member to the best k of each step. It returns by how many the number of held values
+// grew.
 func (g *group) addRanked(v []float64, member int, k int64, lowest bool) (added int) {
 	for i, f := range v {
 		if isNone(f) {
@@ -71,7 +71,9 @@ func (g *group) addRanked(v []float64, member int, k int64, lowest bool) (added 
 		r := &g.best[i]
 		r.lowest = lowest
 		switch {
-		case len(r.entries) == 0: // The evaluator pushes the first onto a heap of the other order: it is alone.
+		case len(r.entries) == 0:
+			// The evaluator pushes the first value onto a heap of the opposite order. It is the only entry, so that the
+			// order doesn't matter.
 			r.entries = append(r.entries, ranked{f, member})
 			added++
 		case int64(len(r.entries)) < k:
@@ -87,7 +89,7 @@ func (g *group) addRanked(v []float64, member int, k int64, lowest bool) (added 
 	return added
 }
 
-// ranked returns the series that were chosen, with their values where they were.
+// ranked returns the chosen series, with their values at the steps at which they were chosen.
 func (a *aggregator) ranked() []*fragmentSeries {
 	if a.n == 1 {
 		return a.rankedAtOnce()
@@ -115,7 +117,7 @@ func (a *aggregator) ranked() []*fragmentSeries {
 	return out
 }
 
-// rankedAtOnce is ranked for a single step, where the order counts: the best comes first.
+// rankedAtOnce is ranked for a single step, at which the best series comes first.
 func (a *aggregator) rankedAtOnce() []*fragmentSeries {
 	var out []*fragmentSeries
 	for _, g := range a.groups.list {

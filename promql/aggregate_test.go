@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The planner aggregates values that aren't numbers, and takes parameters that are computed or out of range, as the evaluator does.
+// The planner aggregates NaN and infinities, and accepts computed and out-of-range parameters, as the evaluator does.
 func TestAggregationsOfUnusualValues(t *testing.T) {
 	store := readyStore(t)
 	b := store.NewBatch("default")
@@ -26,10 +26,12 @@ func TestAggregationsOfUnusualValues(t *testing.T) {
 	require.NoError(t, b.Commit(t.Context()))
 	r := newRivals(t, NewQueryable(store), nil)
 	queries := []string{
-		"topk(2, m)", "bottomk(2, m)", "topk(5 - 3, m)", "bottomk(4 / 2, m)", "topk(10, m)", "sum(m)", "avg(m)", "min(m)", "max(m)", "stddev(m)", "stdvar(m)",
+		"topk(2, m)", "bottomk(2, m)", "topk(5 - 3, m)", "bottomk(4 / 2, m)", "topk(10, m)", "sum(m)", "avg(m)",
+		"min(m)", "max(m)", "stddev(m)", "stdvar(m)",
 		"quantile(0.5, m)", "quantile(1 / 2, m)", "quantile(1.5, m)", "quantile(2 - 3, m)", "quantile(NaN, m)",
 	}
-	times := []asked{{start: 0, end: 3 * minute, step: time.Minute}, {start: 0}, {start: minute}, {start: 2 * minute}, {start: 3 * minute}}
+	times := []asked{{start: 0, end: 3 * minute, step: time.Minute}, {start: 0}, {start: minute}, {start: 2 * minute},
+		{start: 3 * minute}}
 	for _, query := range queries {
 		for _, at := range times {
 			d, ok := r.difference(at.of(query))

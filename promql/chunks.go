@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 )
 
-// samplesPerChunk is how many samples Prometheus puts into a chunk.
+// samplesPerChunk is the number of samples that Prometheus puts into a chunk.
 const samplesPerChunk = 120
 
 // chunkSet turns series into series of chunks.
@@ -18,10 +18,9 @@ func (s chunkSet) At() promstorage.ChunkSeries { return chunkSeries{s.SeriesSet.
 
 type chunkSeries struct{ promstorage.Series }
 
-// Iterator implements promstorage.ChunkIterable. Chunks are encoded one by one as they are asked for.
+// Iterator implements promstorage.ChunkIterable. Each chunk is encoded when the iterator reaches it.
 //
-// Start timestamps are left out: they need encodings that most readers of Prometheus' remote read protocol
-// don't know.
+// Start timestamps are left out: their encodings aren't supported by most readers of Prometheus' remote read protocol.
 func (s chunkSeries) Iterator(it chunks.Iterator) chunks.Iterator {
 	e, ok := it.(*chunkEncoder)
 	if !ok {
@@ -32,23 +31,24 @@ func (s chunkSeries) Iterator(it chunks.Iterator) chunks.Iterator {
 	return e
 }
 
-// chunkEncoder implements chunks.Iterator. A chunk belongs to the caller once it was returned.
+// chunkEncoder implements chunks.Iterator. The caller owns each chunk that it returns.
 type chunkEncoder struct {
 	samples chunkenc.Iterator
-	// typ is the type of the sample at which samples stands, which isn't encoded yet.
+	// typ is the type of the current sample of samples, which isn't encoded yet.
 	typ  chunkenc.ValueType
 	meta chunks.Meta
 	err  error
-	// floats and room are memory of the next chunks of floats: most have few samples, and NewChunk takes 128 bytes for each.
+	// floats and room are preallocated memory for the next float chunks. Most chunks have few samples, and NewChunk
+	// would allocate 128 bytes for each.
 	floats []chunkenc.XORChunk
 	room   []byte
 }
 
-// floatChunks is for how many chunks of floats memory is taken at once, chunkRoom how many bytes their samples have then, and leastRoom how many are left
-// for a chunk: one that needs more moves elsewhere.
+// floatChunks is the number of float chunks that are allocated at once. chunkRoom is the number of bytes allocated for
+// their samples. leastRoom is the minimum left for a new chunk: a chunk that needs more is moved to memory of its own.
 const floatChunks, chunkRoom, leastRoom = 64, 4 << 10, 64
 
-// floatChunk returns an empty chunk of floats, whose bytes are the first of the room.
+// floatChunk returns an empty float chunk that uses the first bytes of the room.
 func (e *chunkEncoder) floatChunk() *chunkenc.XORChunk {
 	if len(e.floats) == 0 {
 		e.floats = make([]chunkenc.XORChunk, floatChunks)
@@ -63,13 +63,13 @@ func (e *chunkEncoder) floatChunk() *chunkenc.XORChunk {
 	return c
 }
 
-// xorHeader is the length of an empty chunk of floats.
+// xorHeader is the length of an empty float chunk.
 const xorHeader = 2
 
-// keep takes the bytes of a chunk of floats from the room if they are there.
+// keep removes the bytes of a finished float chunk from the room, if the chunk still uses it.
 func (e *chunkEncoder) keep(c *chunkenc.XORChunk) {
 	text := c.Bytes()
-	if len(text) > len(e.room) { // It has moved.
+	if len(text) > len(e.room) { // The chunk was moved to memory of its own.
 		c.Compact()
 		return
 	}
@@ -111,7 +111,7 @@ func (e *chunkEncoder) Next() bool {
 	return true
 }
 
-// fill appends samples to the chunk until it is full, or the next sample needs a chunk of its own.
+// fill appends samples to the chunk until it is full or the next sample can't be appended.
 func (e *chunkEncoder) fill(typ chunkenc.ValueType) error {
 	app, err := e.meta.Chunk.Appender()
 	if err != nil {
@@ -138,7 +138,7 @@ func (e *chunkEncoder) fill(typ chunkenc.ValueType) error {
 			return err
 		}
 		if other != nil {
-			if !recoded { // The sample can't stand in this chunk. It begins the next.
+			if !recoded { // The sample doesn't fit the chunk's layout. It starts the next chunk.
 				return nil
 			}
 			e.meta.Chunk = other

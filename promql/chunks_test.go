@@ -24,7 +24,7 @@ func (f fixed) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
 }
 
 func TestChunksHoldEverySample(t *testing.T) {
-	var it chunks.Iterator // Used again for each series.
+	var it chunks.Iterator // Reused for each series.
 	rounds := uint64(200)
 	if testing.Short() {
 		rounds = 30
@@ -74,7 +74,7 @@ func TestChunksHoldEverySample(t *testing.T) {
 				_, want := ours.AtFloatHistogram(nil)
 				_, got := theirs.AtFloatHistogram(nil)
 				if !math.IsNaN(want.Sum) {
-					got = got.Copy() // Its spans are the chunk iterator's.
+					got = got.Copy() // The chunk iterator reuses its spans.
 					require.True(t, want.Compact(0).Equals(got.Compact(0)), "%s, not %s", got, want)
 				}
 			}
@@ -91,7 +91,8 @@ func TestChunksUseEncodingsThatEveryReaderKnows(t *testing.T) {
 	s := fixed{chunk.Samples{T: []int64{1}, V: []float64{1}, ST: []int64{1}, H: mixed().H}}
 	it := chunkSeries{s}.Iterator(nil)
 	for it.Next() {
-		require.Contains(t, []chunkenc.Encoding{chunkenc.EncXOR, chunkenc.EncHistogram, chunkenc.EncFloatHistogram}, it.At().Chunk.Encoding())
+		require.Contains(t, []chunkenc.Encoding{chunkenc.EncXOR, chunkenc.EncHistogram, chunkenc.EncFloatHistogram},
+			it.At().Chunk.Encoding())
 	}
 	require.NoError(t, it.Err())
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// changedClass is a store with a series of which some samples are written each day, whose class changes.
+// changedClass is a store with a series whose class changes. Some samples are written each day.
 type changedClass struct {
 	*storage.Store
 	t    *testing.T
@@ -29,18 +29,18 @@ type changedClass struct {
 	days []changedDay
 }
 
-// changedDay is a day with samples, and how long they are kept.
+// changedDay is a day with samples, and the retention of its class.
 type changedDay struct {
 	noon time.Time
 	keep retention.Keep
 }
 
-// daySamples are written each day, one every five minutes up to noon.
+// daySamples is the number of samples written each day, one every five minutes up to noon.
 const daySamples = 24
 
 var classMetric = labels.FromStrings(labels.MetricName, "c", "job", "ci")
 
-// open starts the store with classes; the series is in one of them, or in none.
+// open starts the store with classes. The series belongs to one of them, or to none.
 func (s *changedClass) open(classes map[string]retention.Keep, in string) {
 	if s.Store != nil {
 		require.NoError(s.t, s.Close())
@@ -58,12 +58,13 @@ func (s *changedClass) open(classes map[string]retention.Keep, in string) {
 			if name == in {
 				job = "ci"
 			}
-			o.Classes = append(o.Classes, retention.Class{Name: name, Keep: keep, Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}}})
+			o.Classes = append(o.Classes, retention.Class{Name: name, Keep: keep,
+				Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}}})
 		}
 	})
 }
 
-// day writes a day's samples, which are kept so long, and seals them an hour after noon.
+// day writes a day's samples, which have the given retention, and seals them an hour after noon.
 func (s *changedClass) day(keep retention.Keep) {
 	s.now = s.now.Add(testDay)
 	noon := s.now.Add(-time.Hour)
@@ -80,7 +81,7 @@ func (s *changedClass) day(keep retention.Keep) {
 	require.NoError(s.t, err)
 }
 
-// held returns how many samples a resolution has of each day.
+// held returns the number of samples that a resolution contains of each day.
 func (s *changedClass) held(res rollup.Resolution) map[time.Time]int {
 	list, err := s.Select(s.t.Context(), query.Query{
 		Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns,
@@ -110,11 +111,12 @@ func (s *changedClass) held(res rollup.Resolution) map[time.Time]int {
 	return counts
 }
 
-// answers returns the answers of auto to how many samples each day has.
+// answers returns, by day, the number of samples in the answers of resolution auto.
 func (s *changedClass) answers(from, to time.Time, step time.Duration) map[time.Time]int {
 	e := NewEngine(DefaultOptions())
 	defer e.Close()
-	q, err := e.NewRangeQuery(newRollupContext(s.t, "auto"), NewQueryable(s.Store), nil, "count_over_time(c[2h])", from, to, step)
+	q, err := e.NewRangeQuery(newRollupContext(s.t, "auto"), NewQueryable(s.Store), nil, "count_over_time(c[2h])", from,
+		to, step)
 	require.NoError(s.t, err)
 	defer q.Close()
 	r := q.Exec(newRollupContext(s.t, "auto"))
@@ -130,7 +132,8 @@ func (s *changedClass) answers(from, to time.Time, step time.Duration) map[time.
 	return counts
 }
 
-// check compares what each resolution answers with what it keeps of each day's class, and what auto answers with that.
+// check compares the answer of each resolution with the retention of each day's class, and the answer of auto with
+// both.
 func (s *changedClass) check() {
 	s.t.Helper()
 	held := map[rollup.Resolution]map[time.Time]int{}
@@ -147,7 +150,7 @@ func (s *changedClass) check() {
 			switch {
 			case kept == 0 || age+2*time.Hour < kept:
 				want, some = daySamples, true
-			case age < kept: // It is cut.
+			case age < kept: // The retention boundary is inside this day.
 				want = held[res][d.noon]
 			}
 			require.Equal(s.t, want, held[res][d.noon], "%s of %s on %s", res, d.noon, s.now)
@@ -155,14 +158,16 @@ func (s *changedClass) check() {
 		if some {
 			require.Equal(s.t, daySamples, all[d.noon], "auto over all days, of %s on %s", d.noon, s.now)
 			if i%7 == len(s.days)%7 {
-				require.Equal(s.t, daySamples, s.answers(d.noon, d.noon, testDay)[d.noon], "auto at %s on %s", d.noon, s.now)
+				require.Equal(s.t, daySamples, s.answers(d.noon, d.noon, testDay)[d.noon], "auto at %s on %s", d.noon,
+					s.now)
 			}
 		}
 	}
 }
 
-// TestClassChangedOnAWednesday (d) changes the class of a series on a Wednesday, and back after ten days: on every day of two months each resolution answers
-// what it keeps by the class that the series had on a day, and auto chooses none that is empty.
+// TestClassChangedOnAWednesday (d) changes the class of a series on a Wednesday, and back after ten days. On every day
+// of two months each resolution must answer by the class that the series had on each day, and auto must not choose a
+// resolution without samples.
 func TestClassChangedOnAWednesday(t *testing.T) {
 	long := retention.Keep{Raw: 30 * testDay, FiveMinutes: 365 * testDay, OneHour: 5 * 365 * testDay}
 	short := retention.Keep{Raw: 3 * testDay, FiveMinutes: 3 * testDay, OneHour: 90 * testDay}
@@ -184,7 +189,7 @@ func TestClassChangedOnAWednesday(t *testing.T) {
 					s.eng = memory.NewExpiring(func() time.Time { return s.now })
 				}
 				change := 16
-				if expiring { // The next day's list is fixed ahead.
+				if expiring { // The next day's list of classes is already fixed.
 					change--
 				}
 				keep := map[string]retention.Keep{"": c.all, "long": long, "short": short}

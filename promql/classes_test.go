@@ -18,7 +18,7 @@ import (
 
 const testDay = 24 * time.Hour
 
-// keptJobs are jobs in classes of their own; web is in none.
+// keptJobs are jobs in classes of their own. web is in no class.
 var keptJobs = map[string]retention.Keep{
 	"web":   {Raw: 2 * testDay, FiveMinutes: 3 * testDay},
 	"ci":    {Raw: testDay, FiveMinutes: 2 * testDay, OneHour: 3 * testDay},
@@ -26,13 +26,14 @@ var keptJobs = map[string]retention.Keep{
 	"brief": {Raw: 36 * time.Hour, FiveMinutes: 36 * time.Hour, OneHour: 36 * time.Hour},
 }
 
-// mixedStore has a counter of each job, one sample per minute for five days.
+// mixedStore returns a store with a counter for each job, one sample per minute for five days.
 func mixedStore(t *testing.T) (*storage.Store, time.Time) {
 	now := time.Date(2026, 5, 6, 0, 0, 0, 0, time.UTC)
 	clock := now.Add(-5 * testDay)
 	store := storagetest.Open(t, memory.New(), func(o *storage.Options) {
 		o.Now, o.Partitions = func() time.Time { return clock }, 1
-		o.Retention, o.Retention5m, o.Retention1h = keptJobs["web"].Raw, keptJobs["web"].FiveMinutes, keptJobs["web"].OneHour
+		o.Retention, o.Retention5m, o.Retention1h = keptJobs["web"].Raw, keptJobs["web"].FiveMinutes,
+			keptJobs["web"].OneHour
 		o.AddClasses = true
 		for _, job := range []string{"ci", "audit", "brief"} {
 			o.Classes = append(o.Classes, retention.Class{
@@ -59,8 +60,8 @@ func mixedStore(t *testing.T) (*storage.Store, time.Time) {
 	return store, now
 }
 
-// TestNoSilentGapsWithMixedClasses asks for series of several classes at once, over all that any of them keeps: at
-// every step each has its value as long as any resolution keeps it.
+// TestNoSilentGapsWithMixedClasses queries series of multiple classes at once, over the longest retention of all. At
+// every step each series must have a value while any resolution keeps it.
 func TestNoSilentGapsWithMixedClasses(t *testing.T) {
 	store, now := mixedStore(t)
 	const width = 2 * time.Hour
@@ -68,11 +69,11 @@ func TestNoSilentGapsWithMixedClasses(t *testing.T) {
 		text  string
 		want  float64
 		step  time.Duration
-		alone bool // the evaluator answers it by itself, too
+		alone bool // the evaluator also answers it alone
 	}{
 		{"count_over_time(requests_total[2h])", 120, time.Hour, false},
 		{"increase(requests_total[2h])", 120, time.Hour, true},
-		{"count_over_time(requests_total[2h])", 120, 30 * time.Minute, false}, // which 1h buckets don't fit
+		{"count_over_time(requests_total[2h])", 120, 30 * time.Minute, false}, // 1h buckets don't fit the window
 		{"increase(requests_total[2h])", 120, 35 * time.Minute, false},
 		{"sum by (job) (count_over_time(requests_total[2h]))", 120, time.Hour, false},
 		{"max by (job) (increase(requests_total[2h]))", 120, time.Hour, true},
@@ -87,7 +88,8 @@ func TestNoSilentGapsWithMixedClasses(t *testing.T) {
 			o.NoPlanner = alone
 			e := NewEngine(o)
 			defer e.Close()
-			q, err := e.NewRangeQuery(t.Context(), NewQueryable(store), nil, query.text, now.Add(-5*testDay).Add(width), now, query.step)
+			q, err := e.NewRangeQuery(t.Context(), NewQueryable(store), nil, query.text, now.Add(-5*testDay).Add(width),
+				now, query.step)
 			require.NoError(t, err)
 			r := q.Exec(t.Context())
 			require.NoError(t, r.Err, query.text)
@@ -111,7 +113,8 @@ func TestNoSilentGapsWithMixedClasses(t *testing.T) {
 					switch {
 					case keep.OneHour == 0 || age+width+time.Hour < keep.OneHour:
 						require.True(t, ok, "%s (alone: %v): a gap of %s, %s ago", query.text, alone, job, age)
-						require.InEpsilon(t, query.want, v, 0.04, "%s (alone: %v) of %s, %s ago", query.text, alone, job, age)
+						require.InEpsilon(t, query.want, v, 0.04, "%s (alone: %v) of %s, %s ago", query.text, alone,
+							job, age)
 					case age > keep.OneHour+time.Hour:
 						require.False(t, ok, "%s (alone: %v): %s is hidden %s ago", query.text, alone, job, age)
 					}
@@ -125,7 +128,7 @@ func TestNoSilentGapsWithMixedClasses(t *testing.T) {
 	}
 }
 
-// TestResolutionsOfClassesThatAreNotAsked asks for one class: the others' retention has no part in the choice.
+// TestResolutionsOfClassesThatAreNotAsked queries one class: the retention of the others must not affect the choice.
 func TestResolutionsOfClassesThatAreNotAsked(t *testing.T) {
 	store, now := mixedStore(t)
 	e := NewEngine(DefaultOptions())
@@ -139,7 +142,8 @@ func TestResolutionsOfClassesThatAreNotAsked(t *testing.T) {
 		`max_over_time(requests_total[7m])`:                       1,
 		`max_over_time(requests_total{job=~".+"}[7m] offset -1h)`: 1,
 	} {
-		q, err := e.NewRangeQuery(t.Context(), NewQueryable(store), nil, query, now.Add(-30*time.Hour), now.Add(-26*time.Hour), 5*time.Minute)
+		q, err := e.NewRangeQuery(t.Context(), NewQueryable(store), nil, query, now.Add(-30*time.Hour),
+			now.Add(-26*time.Hour), 5*time.Minute)
 		require.NoError(t, err)
 		r := q.Exec(t.Context())
 		require.NoError(t, r.Err)
@@ -148,12 +152,14 @@ func TestResolutionsOfClassesThatAreNotAsked(t *testing.T) {
 	}
 }
 
-// TestChoiceByClasses chooses for classes of which one has nothing left where another has 1h buckets only.
+// TestChoiceByClasses chooses resolutions for classes at times at which one has expired and another has 1h buckets
+// only.
 func TestChoiceByClasses(t *testing.T) {
 	const hours, days = int64(time.Hour / time.Millisecond), int64(testDay / time.Millisecond)
 	kept := func(raw, five, hour int64) [3]int64 { return [3]int64{raw * days, five * days, hour * days} }
 	r := resolution.Request{
-		Func: "max_over_time", Range: 10 * 60_000, From: 50 * days, To: 50*days + 6*hours, Step: hours, Slot: 2 * hours, Oldest: math.MinInt64,
+		Func: "max_over_time", Range: 10 * 60_000, From: 50 * days, To: 50*days + 6*hours, Step: hours, Slot: 2 * hours,
+		Oldest:  math.MinInt64,
 		Horizon: kept(97, 90, 90), Classes: [][3]int64{kept(97, 90, 90), kept(70, 60, 0)},
 	}
 	segments, short, err := resolution.Choose(r)

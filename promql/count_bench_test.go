@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// benchChurn has series that live for 20 samples, one after the other, of which 1 of 25 is there at a time.
+// benchChurn writes series of 20 samples, one after the other. At any time 1 of 25 series has samples.
 func benchChurn(b *testing.B, n int, sealed bool) (*storage.Store, int64) {
 	const life, every = 20, int64(15_000)
 	end := someDay + 10*hour + 30*minute
@@ -21,8 +21,10 @@ func benchChurn(b *testing.B, n int, sealed bool) (*storage.Store, int64) {
 	span := 128 * minute
 	batch := store.NewBatch("default")
 	for i := range n {
-		ls := labels.FromStrings(model.MetricNameLabel, fmt.Sprintf("pod_metric_%d", i%10), "container", fmt.Sprintf("c-%d", i%7), "job", "pods",
-			"namespace", fmt.Sprintf("ns-%d", i%50), "node", fmt.Sprintf("node-%d", i%200), "pod", fmt.Sprintf("pod-%08x", i))
+		ls := labels.FromStrings(model.MetricNameLabel, fmt.Sprintf("pod_metric_%d", i%10), "container",
+			fmt.Sprintf("c-%d", i%7), "job", "pods",
+			"namespace", fmt.Sprintf("ns-%d", i%50), "node", fmt.Sprintf("node-%d", i%200), "pod",
+			fmt.Sprintf("pod-%08x", i))
 		ref, err := batch.Define(fmt.Append(nil, i), ls)
 		require.NoError(b, err)
 		from := end - span + (span+life*every)*int64(i)/int64(n) - life*every
@@ -43,12 +45,13 @@ func benchChurn(b *testing.B, n int, sealed bool) (*storage.Store, int64) {
 	return store, end
 }
 
-// BenchmarkCountOverChurn asks for numbers of series, of which most are over.
+// BenchmarkCountOverChurn queries numbers of series when most series have ended.
 func BenchmarkCountOverChurn(b *testing.B) {
 	for _, sealed := range []bool{false, true} {
 		store, end := benchChurn(b, 512_000, sealed)
 		q, e := NewQueryable(store), NewEngine(DefaultOptions())
-		for _, text := range []string{`count({job="pods"})`, `count by (namespace) ({job="pods"})`, `group by (node) ({job="pods"})`, `sum({job="pods"})`, `{job="pods",namespace="ns-1"}`, `pod_metric_1`} {
+		for _, text := range []string{`count({job="pods"})`, `count by (namespace) ({job="pods"})`,
+			`group by (node) ({job="pods"})`, `sum({job="pods"})`, `{job="pods",namespace="ns-1"}`, `pod_metric_1`} {
 			b.Run(fmt.Sprintf("sealed=%v/%s", sealed, text), func(b *testing.B) {
 				a := asked{text: text, start: end}
 				benchAsk(b, e, q, a)

@@ -24,16 +24,18 @@ type churnedSample struct {
 	stale bool
 }
 
-// writeChurn writes short-lived series, many enough for spans to be used, with gaps, stale markers and samples that come late; it returns their samples.
+// writeChurn writes short-lived series, enough that queries use spans, with gaps, stale markers and late samples. It
+// returns their samples.
 func writeChurn(t *testing.T, rng *rand.Rand, store *storage.Store, from, until int64) (all [][]churnedSample) {
 	all = make([][]churnedSample, 2600)
-	for part := range 2 { // The second comes late.
+	for part := range 2 { // The second part has late samples.
 		batch := store.NewBatch("default")
 		for i := range all {
 			if part == 1 && i%5 > 0 {
 				continue
 			}
-			ref, err := batch.Define(fmt.Append(nil, i), labels.FromStrings(model.MetricNameLabel, fmt.Sprint("pods_", i%2), "job", "pods", "pod", fmt.Sprint(i)))
+			ref, err := batch.Define(fmt.Append(nil, i), labels.FromStrings(model.MetricNameLabel,
+				fmt.Sprint("pods_", i%2), "job", "pods", "pod", fmt.Sprint(i)))
 			require.NoError(t, err)
 			at := from + rng.Int64N(until-from)
 			if n := len(all[i]); n > 0 {
@@ -57,7 +59,8 @@ func writeChurn(t *testing.T, rng *rand.Rand, store *storage.Store, from, until 
 	return all
 }
 
-// TestCountOverChurn holds that counts of short-lived series are those of the samples, unsealed and sealed, from the planner and the evaluator.
+// TestCountOverChurn checks that counts of short-lived series equal those of the samples, unsealed and sealed, from the
+// planner and the evaluator.
 func TestCountOverChurn(t *testing.T) {
 	rng := rand.New(rand.NewPCG(soak.Seed(t), 40))
 	end := someDay + 10*hour + 30*minute
@@ -78,7 +81,7 @@ func TestCountOverChurn(t *testing.T) {
 		}
 		return n
 	}
-	for _, sealed := range []bool{false, true, true} { // The last time from the cache.
+	for _, sealed := range []bool{false, true, true} { // The last read is from the cache.
 		if sealed {
 			require.NoError(t, store.SealAll(t.Context()))
 		}
@@ -87,7 +90,8 @@ func TestCountOverChurn(t *testing.T) {
 			o.NoPlanner = !planner
 			e, q := NewEngine(o), NewQueryable(store)
 			for range 5 {
-				a := asked{text: `count({job="pods"}) or vector(0)`, start: from + rng.Int64N(end-from), step: 7 * time.Minute}
+				a := asked{text: `count({job="pods"}) or vector(0)`, start: from + rng.Int64N(end-from),
+					step: 7 * time.Minute}
 				a.end = a.start + rng.Int64N(2)*hour
 				query, err := a.query(t.Context(), e, q)
 				require.NoError(t, err)

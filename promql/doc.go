@@ -1,15 +1,17 @@
-// Package promql answers PromQL from a storage.Store.
+// Package promql answers PromQL queries from a storage.Store. It is used by package api for HTTP requests and remote
+// read, by package ruler for rules, and by cmd for exports.
 //
-// The evaluator is Prometheus' own. This package stands on both sides of it: in front, where it bounds
-// what runs at once and gathers warnings, and behind, where it hands out series and samples:
+// The evaluator is Prometheus' own. This package adds code in front of it and behind it. In front, it bounds the number
+// and the memory of queries, computes parts of queries itself (the planner), and collects warnings. Behind, it returns
+// series and samples to the evaluator:
 //
 //	 api (HTTP)            remote read
 //	     |                      |
 //	+----v-----------------+    |
-//	| Engine               |    |   Gate: so many queries at once, so many waiting
-//	|  Planner: fragments -+----------> storage.Store, in whole arrays
-//	|  Prometheus' engine  |    |   Exec carries a collector, so that what a read had to skip
-//	+----+-----------------+    |   while samples were iterated still ends in the answer
+//	| Engine               |    |   gate: bounds the queries that run and wait
+//	|  planner: fragments -+----------> storage.Store, in whole arrays
+//	|  Prometheus' engine  |    |   Exec: its context has a collector, so that the answer also contains
+//	+----+-----------------+    |   the warnings that reading samples causes
 //	     |                      |
 //	+----v-----------------+----v-----------------+
 //	| Queryable                                   |
@@ -21,35 +23,42 @@
 //	| storage.Store |
 //	+---------------+
 //
-// A series' samples arrive as columns, once for each iteration, in buffers that the next series uses
-// again. Counter reset hints of native histograms aren't stored but derived on reading, by the rules by
-// which Prometheus' own storage cuts its chunks, so that a query sees the same whether the samples were
-// sealed or not, and however they came in. See hints.go.
+// The caller puts the tenants of a request into its context (package tenant), closes the Engine, and owns the store.
+// Reads outside the evaluator, such as remote read, call Engine.Enter first: otherwise their memory isn't bounded, and
+// together with queries they could exceed Options.Memory.
+//
+// The samples of a series are decoded as columns, once per iteration, into buffers that the next series reuses. Counter
+// reset hints of native histograms aren't stored. They are derived on reading, by the rules by which Prometheus' own
+// storage starts new chunks. So a query reads the same hints from sealed and unsealed samples, for all ways of writing
+// them. See hints.go.
 //
 // # Planner
 //
-// Before Prometheus' evaluator runs, the planner finds the fragments of a query that the store can answer by itself: an
-// instant selector, a function over a range selector, an aggregation over one of those. It decodes a series at a
-// time, on all processors, computes all steps from the arrays, and folds them into the groups of an aggregation in
-// the order in which the evaluator would take the series; so sums have the same last bits and ties the same winner,
-// however many processors there are. A placeholder, which is a selector, then replaces the fragment in the query, and the evaluator
-// reads from it one sample per step. Operators between two of them, or one and a number, are computed in the same way. A range query
-// that is nothing else bypasses the evaluator.
+// Before Prometheus' evaluator runs, the planner finds the fragments of a query that it can compute from the store: an
+// instant selector, a function over a range selector, or an aggregation over one of these. It decodes one series at a
+// time on each processor, computes all steps from the arrays, and adds them to the groups of an aggregation in the
+// order in which the evaluator would read the series. So sums have the same last bits and ties the same winner, for any
+// number of processors. A placeholder, which is a selector, then replaces the fragment in the query, and the evaluator
+// reads one sample per step from it. Operators between two placeholders, or between a placeholder and a number, are
+// computed in the same way. A range query that consists of a single placeholder bypasses the evaluator.
 //
-// Series are read in the order of their ids. Where the answer shows the order of series, as that to an instant query does, or depends on it,
-// as limitk does, the result of a fragment is sorted by the labels that are stored, and groups by the first series of each: so answers are
-// in the order of Prometheus' storage. Which of several series with equal values topk and bottomk choose may differ.
+// Series are read in the order of their ids. If the answer shows the order of series, as an instant query's does, or
+// depends on it, as limitk's does, the result of a fragment is sorted by the stored labels, and groups by the first
+// series of each. Answers are then in the order of Prometheus' storage. topk and bottomk may choose other series among
+// equal values.
 //
-// Functions are Prometheus' own, called on pieces of the arrays, but for those in fragment_float.go. Unusual cases are
-// left to the evaluator, which computes the fragment as ever: series that end up with the same labels, an aggregation
-// over native histograms (only its operand is a fragment then), a function that panics. Never fragments are: arguments of
-// absent, timestamp and start_timestamp, which depend on the form of their argument; whatever is inside info, limitk and
-// limit_ratio; absent_over_time; anchored and smoothed selectors; with delayed name removal functions that drop a name.
+// The planner calls Prometheus' functions on parts of the arrays, except for the functions in fragment_float.go. It
+// leaves unusual cases to the evaluator, which computes the whole fragment: series that get the same labels, an
+// aggregation over native histograms (only its operand is a fragment then), a function that panics. The following are
+// never fragments: arguments of absent, timestamp and start_timestamp, which depend on the form of their argument;
+// everything inside info, limitk and limit_ratio; absent_over_time; anchored and smoothed selectors; and, with delayed
+// name removal, functions that drop a name.
 //
 // # Functions over rollups
 //
-// Package resolution chooses which resolution answers which steps of a fragment, and package bucketfn computes functions
-// from the buckets of rollups. Its documentation lists for every function how it is answered once raw samples are gone.
+// Package resolution chooses the resolution for each step of a fragment, and package bucketfn computes functions from
+// the buckets of rollups. The documentation of bucketfn lists for every function how it is answered after raw samples
+// have expired.
 //
 // design.md has the rules and the reasons.
 package promql

@@ -16,15 +16,16 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// endedError gives an error the type from which Prometheus' API derives the code that clients get for a query that was ended:
-// timeout, canceled or unavailable; or for one that the store couldn't answer: internal.
+// endedError gives an error the type that Prometheus' API maps to a response code. Queries that were ended are timeout,
+// canceled or unavailable. Queries that the store couldn't answer are internal.
 type endedError struct{ err, as error }
 
 func (e endedError) Error() string   { return storage.Plain(e.err.Error()) }
 func (e endedError) Unwrap() []error { return []error{e.err, e.as} }
 
-// asPrometheus marks errors of the store that Prometheus' API treats in a way of their own, and gives all of them the text that users
-// are to see. Prometheus' API takes every error for the query's fault, 422, that isn't marked: damage and the like are the server's.
+// asPrometheus marks the store's errors for which Prometheus' API has a code, and gives each the text for users. The
+// API reports an error that isn't marked with 422, as a fault of the query. Damage and similar errors are faults of the
+// server.
 func asPrometheus(err error) error {
 	switch {
 	case err == nil:
@@ -37,16 +38,17 @@ func asPrometheus(err error) error {
 	return endedError{err, promengine.ErrStorage{Err: err}}
 }
 
-// ofQuery reports whether an error is about the query, or whoever asks: it needs too much, or can't be answered, or was ended, or has a
-// name that is longer than any that is stored.
+// ofQuery reports whether the query or its client causes the error: the query needs too much, can't be answered, was
+// ended, or contains a name that is longer than any stored name.
 func ofQuery(err error) bool {
 	var limit *tenant.LimitError
 	var samples promengine.ErrTooManySamples
-	return errors.As(err, &limit) || errors.As(err, &samples) || errors.Is(err, meter.ErrQueryTooLarge) || errors.Is(err, resolution.ErrRawGone) ||
+	return errors.As(err, &limit) || errors.As(err, &samples) || errors.Is(err, meter.ErrQueryTooLarge) ||
+		errors.Is(err, resolution.ErrRawGone) ||
 		errors.Is(err, engine.ErrBadKey) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// unavailable is what Prometheus' API answers with 503 and the type unavailable.
+// unavailable is reported by Prometheus' API with 503 and the type unavailable.
 func unavailable(err error) error {
 	if errors.Is(err, tsdb.ErrNotReady) {
 		return err
@@ -54,8 +56,8 @@ func unavailable(err error) error {
 	return endedError{err, tsdb.ErrNotReady}
 }
 
-// asEnded is asPrometheus for errors that end a query. The evaluator notices the end of a context only where it looks at it
-// itself, not where reading met it.
+// asEnded is asPrometheus for errors that end a query. The evaluator detects the end of a context only where it checks
+// the context itself, not in errors of reading.
 func asEnded(err error) error {
 	var canceled promengine.ErrQueryCanceled
 	var timeout promengine.ErrQueryTimeout
@@ -72,10 +74,10 @@ func asEnded(err error) error {
 	return storage.PlainError(err)
 }
 
-// queued is the gate as the evaluator sees it: it returns why a query wasn't let in.
+// queued wraps the gate for the evaluator. It returns the reason why a query wasn't admitted.
 type queued struct{ promengine.QueryTracker }
 
-// notLetIn is the error of a query that wasn't let in.
+// notLetIn is the error of a query that wasn't admitted.
 type notLetIn struct{ error }
 
 func (e notLetIn) Unwrap() error { return e.error }
@@ -83,7 +85,8 @@ func (e notLetIn) Unwrap() error { return e.error }
 // Insert implements promql.QueryTracker.
 func (q queued) Insert(ctx context.Context, text string) (int, error) {
 	insert := func(ctx context.Context) (int, error) { return q.QueryTracker.Insert(ctx, text) }
-	if g, ok := q.QueryTracker.(*gate); ok && readOf(ctx) == nil { // The evaluator also calls this before it parses a query.
+	if g, ok := q.QueryTracker.(*gate); ok && readOf(ctx) == nil {
+		// The evaluator also calls Insert before it parses a query.
 		insert = g.parse
 	}
 	i, err := insert(ctx)
@@ -100,7 +103,8 @@ func (q queued) Insert(ctx context.Context, text string) (int, error) {
 	return i, notLetIn{err}
 }
 
-// refusedQuery stands for one that wasn't even parsed: Prometheus' API would take the error for one of its text.
+// refusedQuery is the query returned if parsing wasn't admitted. Without it, Prometheus' API would report the error as
+// one of the query's text.
 type refusedQuery struct{ err error }
 
 // Exec implements promql.Query.

@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// fullGate lets nobody in.
+// fullGate rejects every query.
 type fullGate struct{ err error }
 
 func (g fullGate) GetMaxConcurrent() int                       { return 1 }
@@ -61,7 +61,8 @@ func TestWhatEndsAQuery(t *testing.T) {
 		}
 	}
 	var stored promengine.ErrStorage
-	for _, err := range []error{meter.ErrQueryTooLarge, resolution.ErrRawGone, engine.ErrBadKey, &tenant.LimitError{}, context.Canceled, context.DeadlineExceeded} {
+	for _, err := range []error{meter.ErrQueryTooLarge, resolution.ErrRawGone, engine.ErrBadKey, &tenant.LimitError{},
+		context.Canceled, context.DeadlineExceeded} {
 		require.False(t, errors.As(asPrometheus(fmt.Errorf("x: %w", err)), &stored), "%v", err)
 	}
 	other := errors.New("any other")

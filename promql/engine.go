@@ -16,73 +16,76 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// subqueryInterval is the step of a subquery that names none: Prometheus' default evaluation interval.
+// subqueryInterval is the step of subqueries without one: Prometheus' default evaluation interval.
 const subqueryInterval = time.Minute
 
 // Options configure an Engine.
 type Options struct {
-	// Timeout bounds a query, its time in the queue included. Default 2 minutes.
+	// Timeout is the maximum duration of a query, including its time in the queue. Default 2 minutes.
 	Timeout time.Duration
-	// MaxSamples bounds the samples that a query may hold in memory. Default 50 million.
+	// MaxSamples is the maximum number of samples that a query may hold in memory. Default 50 million.
 	MaxSamples int
-	// MaxConcurrency bounds the queries that run at once. Default 20.
+	// MaxConcurrency is the maximum number of queries that run at once. Default 20.
 	MaxConcurrency int
-	// UnreadBytes bounds what answers take in memory until they are read: above it, large queries wait, and small ones if the answers of small
-	// ones are above it. 0: nothing does. Default 256 MiB.
+	// UnreadBytes bounds the memory of answers that clients haven't read. While all answers are above it, large queries
+	// wait. While the answers of small queries alone are above it, small queries wait. 0: no bound. Default 256 MiB.
 	UnreadBytes int64
-	// Memory is what the process may use in all, bytes: queries wait or end before it is reached. 0: nothing bounds it. Default 0.
+	// Memory is the maximum memory of the process, bytes. Queries wait or end before it is reached. 0: no bound.
+	// Default 0.
 	Memory int64
-	// LookbackDelta is how old a sample may be to count as current. Default 5 minutes.
+	// LookbackDelta is the maximum age of a sample that counts as current. Default 5 minutes.
 	LookbackDelta time.Duration
-	// Limiter holds tenants to their limits; nil: they have none.
+	// Limiter applies the limits of tenants. nil: tenants have no limits.
 	Limiter *tenant.Limiter
-	// Parser selects the experimental syntax that is parsed. Default: durations with arithmetic, as in Prometheus.
+	// Parser selects the experimental syntax that is accepted. Default: durations with arithmetic, as in Prometheus.
 	Parser parser.Options
-	// PerStepStats, DelayedNameRemoval and StartTimestamps are optional features of the evaluator, named
-	// promql-per-step-stats, promql-delayed-name-removal and use-start-timestamps in Prometheus. Without StartTimestamps, only
+	// PerStepStats, DelayedNameRemoval and StartTimestamps are optional features of the evaluator. Prometheus names
+	// them promql-per-step-stats, promql-delayed-name-removal and use-start-timestamps. Without StartTimestamps, only
 	// samples of tenants that have sent deltas have start timestamps.
 	PerStepStats, DelayedNameRemoval, StartTimestamps bool
-	// NoSnap reads samples, where they are there, rather than move the edges of windows by up to a hundredth of their range.
+	// NoSnap disables moving the edges of windows by up to 1% of their range while raw samples exist. Raw samples are
+	// read instead.
 	NoSnap bool
-	// NoPlanner leaves every query wholly to Prometheus' evaluator: for tests, and to compare.
+	// NoPlanner leaves every query to Prometheus' evaluator. For tests and comparisons.
 	NoPlanner bool
-	// NoOrder has series in the order in which the store returns them, also where the answer depends on it: for tests, whose sums of floats
-	// are to be the same with the planner and without.
+	// NoOrder returns series in the order of the store even if the answer depends on the order. For tests whose sums of
+	// floats must be the same with and without the planner.
 	NoOrder bool
-	// LogSlowerThan is the time from which on a query gets a line in the log; 0: none does.
+	// LogSlowerThan is the duration above which a query is logged. 0: no query is logged.
 	LogSlowerThan time.Duration
-	// Features gets the evaluator's features; may be nil.
+	// Features receives the evaluator's features. May be nil.
 	Features features.Collector
-	// Logger gets events for operators.
+	// Logger receives events for operators.
 	Logger *slog.Logger
-	// Registerer gets the evaluator's metrics; nil: none are kept anywhere.
+	// Registerer registers the evaluator's metrics. nil: no metrics are kept.
 	Registerer prometheus.Registerer
 }
 
 // DefaultOptions returns the documented defaults.
 func DefaultOptions() Options {
 	return Options{
-		Timeout: 2 * time.Minute, MaxSamples: 50_000_000, MaxConcurrency: 20, UnreadBytes: 256 << 20, LookbackDelta: 5 * time.Minute,
-		Parser: parser.Options{ExperimentalDurationExpr: true},
-		Logger: slog.New(slog.DiscardHandler),
+		Timeout: 2 * time.Minute, MaxSamples: 50_000_000, MaxConcurrency: 20, UnreadBytes: 256 << 20,
+		LookbackDelta: 5 * time.Minute,
+		Parser:        parser.Options{ExperimentalDurationExpr: true},
+		Logger:        slog.New(slog.DiscardHandler),
 	}
 }
 
-// Engine is Prometheus' evaluator, with a planner in front, a bound on the queries that wait, and the warnings
-// that come up while samples are read. It implements Prometheus' promql.QueryEngine.
+// Engine runs queries: Prometheus' evaluator, a planner in front of it, a bounded queue, and the warnings that reading
+// samples causes. It implements Prometheus' promql.QueryEngine.
 type Engine struct {
 	engine *promengine.Engine
 	gate   *gate
 	opts   Options
 	active activeQueries
 	top    topQueries
-	// samples are metrics.
+	// samples are the metrics of samples read.
 	samples sampleCounters
-	// pressure looks after the memory.
+	// pressure bounds the memory of running queries.
 	pressure pressure
 }
 
-// NewEngine returns an evaluator. It is the caller's to close.
+// NewEngine returns an Engine. The caller must close it.
 func NewEngine(opts Options) *Engine {
 	gate := newGate(opts)
 	if opts.Registerer != nil {
@@ -103,7 +106,7 @@ func NewEngine(opts Options) *Engine {
 		EnableNegativeOffset:     true,
 		EnablePerStepStats:       opts.PerStepStats,
 		EnableDelayedNameRemoval: opts.DelayedNameRemoval,
-		UseStartTimestamps:       true, // Where they aren't to be used, samples have none.
+		UseStartTimestamps:       true, // Samples have start timestamps only if they are to be used.
 		FeatureRegistry:          opts.Features,
 		Parser:                   NewParser(opts.Parser),
 	})}
@@ -119,24 +122,26 @@ func NewEngine(opts Options) *Engine {
 	return e
 }
 
-// Close waits for running queries' resources to be given back.
+// Close waits until running queries have released their resources.
 func (e *Engine) Close() error { return e.engine.Close() }
 
 // NewInstantQuery implements promql.QueryEngine.
-func (e *Engine) NewInstantQuery(ctx context.Context, q promstorage.Queryable, opts promengine.QueryOpts, qs string, ts time.Time) (promengine.Query, error) {
+func (e *Engine) NewInstantQuery(ctx context.Context, q promstorage.Queryable, opts promengine.QueryOpts, qs string,
+	ts time.Time) (promengine.Query, error) {
 	return e.newQuery(ctx, q, func(q promstorage.Queryable) (promengine.Query, error) {
 		return e.engine.NewInstantQuery(ctx, q, opts, qs, ts)
 	})
 }
 
 // NewRangeQuery implements promql.QueryEngine.
-func (e *Engine) NewRangeQuery(ctx context.Context, q promstorage.Queryable, opts promengine.QueryOpts, qs string, start, end time.Time, step time.Duration) (promengine.Query, error) {
+func (e *Engine) NewRangeQuery(ctx context.Context, q promstorage.Queryable, opts promengine.QueryOpts,
+	qs string, start, end time.Time, step time.Duration) (promengine.Query, error) {
 	return e.newQuery(ctx, q, func(q promstorage.Queryable) (promengine.Query, error) {
 		return e.engine.NewRangeQuery(ctx, q, opts, qs, start, end, step)
 	})
 }
 
-// newQuery makes a query with a plan, if q is a Queryable of this package.
+// newQuery returns a query with a plan if q is a Queryable of this package.
 func (e *Engine) newQuery(ctx context.Context, q promstorage.Queryable, with func(promstorage.Queryable) (promengine.Query, error)) (promengine.Query, error) {
 	made, err := e.planned(ctx, q, with)
 	if refused := (notLetIn{}); errors.As(err, &refused) {
@@ -169,7 +174,8 @@ func (e *Engine) planned(ctx context.Context, q promstorage.Queryable, unbounded
 		return &plannedQuery{Query: inner, engine: e, limiter: e.opts.Limiter}, nil
 	}
 	p := &plan{
-		exact: e.opts.NoSnap, unordered: e.opts.NoOrder, queryable: ours, delayed: e.opts.DelayedNameRemoval, starts: e.opts.StartTimestamps,
+		exact: e.opts.NoSnap, unordered: e.opts.NoOrder, queryable: ours, delayed: e.opts.DelayedNameRemoval,
+		starts: e.opts.StartTimestamps,
 		budget: budget{limit: int64(e.opts.MaxSamples)}, gate: e.gate,
 	}
 	inner, err := with(p)

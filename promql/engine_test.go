@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// late warns while its samples are read, after the evaluator has asked for warnings.
+// late adds a warning while its samples are read, after the evaluator has read the warnings.
 type late struct {
 	fixed
 	warn func()
@@ -42,7 +42,8 @@ type lateQuerier struct {
 }
 
 func (q lateQuerier) Close() error { return nil }
-func (q lateQuerier) Select(ctx context.Context, _ bool, _ *promstorage.SelectHints, _ ...*labels.Matcher) promstorage.SeriesSet {
+func (q lateQuerier) Select(ctx context.Context, _ bool, _ *promstorage.SelectHints,
+	_ ...*labels.Matcher) promstorage.SeriesSet {
 	w := warningsOf(ctx)
 	return &oneSeries{Series: late{fixed{mixed()}, func() {
 		for i := range q.messages {
@@ -96,7 +97,7 @@ func TestGateBoundsWhatRunsAndWaits(t *testing.T) {
 		require.ErrorIs(t, err, ErrTooManyQueries)
 		g.Delete(i)
 
-		g.Delete(one) // One place, through which all but those that give up come.
+		g.Delete(one) // There is one place. All queries use it, except those that are canceled.
 		synctest.Wait()
 		cancel()
 		for range 2 * waitingPerRunning {

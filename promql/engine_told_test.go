@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// What a query took, and from which resolution it was answered, is told in the line of a slow one and in the list of those that take
-// most.
+// The log line of a slow query and the list of top queries contain the cost of a query and the resolution that answered
+// it.
 func TestWhatQueriesTookIsTold(t *testing.T) {
 	store := readyStore(t)
 	put(t, store, tenant.Default, labels.FromStrings(model.MetricNameLabel, "m"), 0, 1000, 2000)
@@ -44,7 +44,7 @@ func TestWhatQueriesTookIsTold(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// The memory that is looked at is the process' own: where that is far more than queries may make it, they end.
+// The measured memory is that of the process. If it is far above the limit of queries, they end.
 func TestMemoryOfTheProcessEndsQueries(t *testing.T) {
 	o := DefaultOptions()
 	o.Memory = 1 << 10
@@ -63,7 +63,7 @@ func TestMemoryOfTheProcessEndsQueries(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// A coarsest resolution leaves out those that are coarser.
+// A coarsest resolution excludes coarser ones.
 func TestNothingIsCoarserThanAsked(t *testing.T) {
 	store, now := expiringStore(t)
 	e := NewEngine(DefaultOptions())
@@ -72,7 +72,8 @@ func TestNothingIsCoarserThanAsked(t *testing.T) {
 		require.NoError(t, err)
 		report := &Report{}
 		ctx = report.Into(ctx)
-		q, err := e.NewRangeQuery(ctx, NewQueryable(store), nil, "max_over_time(requests_total[2h])", now.Add(-6*time.Hour), now, time.Hour)
+		q, err := e.NewRangeQuery(ctx, NewQueryable(store), nil, "max_over_time(requests_total[2h])",
+			now.Add(-6*time.Hour), now, time.Hour)
 		require.NoError(t, err)
 		require.NoError(t, q.Exec(ctx).Err)
 		q.Close()
@@ -83,7 +84,7 @@ func TestNothingIsCoarserThanAsked(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// Where functions use start timestamps, the planner computes them as the evaluator does.
+// If functions use start timestamps, the planner computes them as the evaluator does.
 func TestStartTimestampsArePlanned(t *testing.T) {
 	for _, about := range []string{"staged", "sealed"} {
 		store := readyStore(t)

@@ -11,15 +11,15 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Exemplars lets Prometheus' HTTP API read the exemplars of a store. The tenant is the context's.
+// Exemplars implements the exemplar queries of Prometheus' HTTP API. The tenant is read from the context.
 type Exemplars struct{ store *storage.Store }
 
-// NewExemplars returns an ExemplarQueryable over store, which stays the caller's.
+// NewExemplars returns an ExemplarQueryable that reads store. It doesn't close the store.
 func NewExemplars(store *storage.Store) *Exemplars { return &Exemplars{store} }
 
 var _ promstorage.ExemplarQueryable = (*Exemplars)(nil)
 
-// ExemplarQuerier implements promstorage.ExemplarQueryable. Its errors are those of storage.Store.Ready.
+// ExemplarQuerier implements promstorage.ExemplarQueryable. It returns the errors of storage.Store.Ready.
 func (e *Exemplars) ExemplarQuerier(ctx context.Context) (promstorage.ExemplarQuerier, error) {
 	if err := e.store.Ready(); err != nil {
 		return nil, asPrometheus(err)
@@ -27,7 +27,7 @@ func (e *Exemplars) ExemplarQuerier(ctx context.Context) (promstorage.ExemplarQu
 	return exemplarQuerier{ctx, e.store}, nil
 }
 
-// exemplarQuerier carries the context of its request, for its interface has no other place for it.
+// exemplarQuerier holds the context of its request because Select has no context parameter.
 type exemplarQuerier struct {
 	ctx   context.Context
 	store *storage.Store

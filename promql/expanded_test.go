@@ -16,14 +16,14 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// agedStores are two stores of the same samples, ten days of them, one sample per minute: one keeps them for ever, the other raw
-// samples for two days and 5m rollups for six.
+// agedStores are two stores with the same samples, one per minute for ten days. One keeps them indefinitely. The other
+// keeps raw samples for two days and 5m rollups for six.
 type agedStores struct {
 	whole, aged *storage.Store
 	now         time.Time
 }
 
-// They have the series of more as well.
+// They also have the series of more.
 func newAgedStores(t *testing.T, more ...func(begin time.Time) []storage.ImportedSeries) *agedStores {
 	const day = 24 * time.Hour
 	a := &agedStores{now: time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC)}
@@ -72,7 +72,8 @@ func clone(s *chunk.Samples) *chunk.Samples {
 }
 
 // points are the values of a range query by series and time.
-func (a *agedStores) points(t *testing.T, e *Engine, store *storage.Store, ctx context.Context, query string, from, to time.Time, step time.Duration) (map[string]map[int64]float64, []error) {
+func (a *agedStores) points(t *testing.T, e *Engine, store *storage.Store, ctx context.Context,
+	query string, from, to time.Time, step time.Duration) (map[string]map[int64]float64, []error) {
 	t.Helper()
 	q, err := e.NewRangeQuery(ctx, NewQueryable(store), nil, query, from, to, step)
 	require.NoError(t, err)
@@ -92,7 +93,7 @@ func (a *agedStores) points(t *testing.T, e *Engine, store *storage.Store, ctx c
 	return found, r.Warnings.AsErrors()
 }
 
-// ways are how a query gets past the planner.
+// ways are the reasons why a query isn't answered by the planner.
 var pastThePlanner = map[string]struct {
 	tenants string
 	set     func(*Options)
@@ -103,18 +104,21 @@ var pastThePlanner = map[string]struct {
 	"start timestamps":     {"default", func(o *Options) { o.StartTimestamps = true }},
 }
 
-// Where samples are gone, what doesn't go through the planner answers from samples that are made of buckets: over whole buckets as
-// from the samples that were, and over parts of them close to it, with an info.
+// For times without raw samples, queries that the planner doesn't answer read samples made from buckets. Over whole
+// buckets the answer is the same as from the original samples. Over parts of buckets it is close, and has an info.
 func TestAnswersPastThePlannerWhereRawIsGone(t *testing.T) {
 	a := newAgedStores(t)
-	exact := []string{ // At steps and ranges that lie on buckets.
+	exact := []string{ // At steps and ranges that are multiples of the buckets.
 		"rate(c[1h])", "increase(c[1h])", "resets(c[1h])", "changes(c[1h])", "delta(c[1h] offset 1h)",
-		"max_over_time(sine[1h])", "min_over_time(sine[1h])", "avg_over_time(sine[1h])", "sum_over_time(sine[1h])", "count_over_time(sine[1h])",
-		"increase(bursty[1h])", "avg_over_time(bursty[1h])", "last_over_time(sine[1h])", "first_over_time(sine[1h])", "present_over_time(sine[1h])",
+		"max_over_time(sine[1h])", "min_over_time(sine[1h])", "avg_over_time(sine[1h])", "sum_over_time(sine[1h])",
+		"count_over_time(sine[1h])",
+		"increase(bursty[1h])", "avg_over_time(bursty[1h])", "last_over_time(sine[1h])", "first_over_time(sine[1h])",
+		"present_over_time(sine[1h])",
 		"sine", "timestamp(sine)", "increase(c[1h] anchored)", "rate(c[1h] smoothed)",
 	}
-	same := []string{ // Anywhere: whether there is anything.
-		"absent(sine)", "absent_over_time(sine[10m])", "absent(rate(c[5m]))", "absent(none)", "limitk(1, sine) * 0", "count(info(rate(c[5m])))", "sine * 0",
+	same := []string{ // At any steps and ranges: only the presence of values is compared.
+		"absent(sine)", "absent_over_time(sine[10m])", "absent(rate(c[5m]))", "absent(none)", "limitk(1, sine) * 0",
+		"count(info(rate(c[5m])))", "sine * 0",
 		"count_over_time(sine[5m])", "rate(c[5m])", "present_over_time(c[2m])",
 	}
 	for name, way := range pastThePlanner {
@@ -129,7 +133,8 @@ func TestAnswersPastThePlannerWhereRawIsGone(t *testing.T) {
 			reference := NewEngine(o)
 			defer reference.Close()
 			ctx := tenant.Into(t.Context(), way.tenants)
-			for zone, from := range map[string]time.Time{"1h": a.now.Add(-8 * 24 * time.Hour), "5m": a.now.Add(-4 * 24 * time.Hour)} {
+			for zone, from := range map[string]time.Time{"1h": a.now.Add(-8 * 24 * time.Hour),
+				"5m": a.now.Add(-4 * 24 * time.Hour)} {
 				compare := func(query string, to time.Time, step time.Duration, within float64) {
 					t.Helper()
 					want, _ := a.points(t, reference, a.whole, ctx, query, from, to, step)
@@ -138,7 +143,8 @@ func TestAnswersPastThePlannerWhereRawIsGone(t *testing.T) {
 					for series, values := range want {
 						require.Len(t, got[series], len(values), "%s of %s, %s", query, series, zone)
 						for at, v := range values {
-							require.InEpsilon(t, v+1, got[series][at]+1, within, "%s of %s at %s, %s", query, series, time.UnixMilli(at).UTC(), zone)
+							require.InEpsilon(t, v+1, got[series][at]+1, within, "%s of %s at %s, %s", query, series,
+								time.UnixMilli(at).UTC(), zone)
 						}
 					}
 					for _, err := range notes {
@@ -148,10 +154,11 @@ func TestAnswersPastThePlannerWhereRawIsGone(t *testing.T) {
 				for _, query := range exact {
 					compare(query, from.Add(5*time.Hour), time.Hour, 1e-9)
 				}
-				if name != "evaluator" { // Made samples deviate otherwise.
+				if name != "evaluator" { // Samples made from buckets have another deviation.
 					compare("stddev_over_time(sine[1h])", from.Add(5*time.Hour), time.Hour, 1e-12)
 					compare("stdvar_over_time(bursty[2h])", from.Add(5*time.Hour), time.Hour, 1e-12)
-					for _, query := range []string{"quantile_over_time(0.9, sine[2h])", "quantile_over_time(0.1, bursty[1h])"} {
+					for _, query := range []string{"quantile_over_time(0.9, sine[2h])",
+						"quantile_over_time(0.1, bursty[1h])"} {
 						compare(query, from.Add(5*time.Hour), time.Hour, 0.01)
 					}
 				}
@@ -166,14 +173,16 @@ func TestAnswersPastThePlannerWhereRawIsGone(t *testing.T) {
 			} else {
 				require.Equal(t, "1h", report.Resolution(), "the header tells")
 			}
-			_, notes := a.points(t, e, a.aged, ctx, "quantile_over_time(0.9, sine[1h])", a.now.Add(-8*24*time.Hour), a.now.Add(-8*24*time.Hour), time.Hour)
+			_, notes := a.points(t, e, a.aged, ctx, "quantile_over_time(0.9, sine[1h])", a.now.Add(-8*24*time.Hour),
+				a.now.Add(-8*24*time.Hour), time.Hour)
 			require.Len(t, notes, 1, "what is approximate is told")
 			if name == "evaluator" {
 				require.ErrorContains(t, notes[0], "samples reconstructed from buckets")
 			} else {
 				require.ErrorContains(t, notes[0], "quantiles are computed from sketches in buckets of up to 1h, with each sample within 1 % of its value")
 			}
-			for _, query := range []string{"quantile_over_time(0.9, sine[5m])", "sine", "count(info(sine))", "double_exponential_smoothing(sine[5m], 0.5, 0.5)"} {
+			for _, query := range []string{"quantile_over_time(0.9, sine[5m])", "sine", "count(info(sine))",
+				"double_exponential_smoothing(sine[5m], 0.5, 0.5)"} {
 				_, notes = a.points(t, e, a.aged, ctx, query, a.now.Add(-48*time.Hour+5*time.Minute), a.now, time.Hour)
 				require.Empty(t, notes, "%s: all samples of the windows are there, only those before the first are gone", query)
 			}
@@ -181,8 +190,8 @@ func TestAnswersPastThePlannerWhereRawIsGone(t *testing.T) {
 	}
 }
 
-// Where samples are there, windows are moved by at most a hundredth of their range, with an info, and only where a value doesn't
-// hang on single samples; never in instant queries and the subqueries in them.
+// While raw samples exist, windows are moved by at most 1% of their range, with an info, and only if the value doesn't
+// depend on single samples. They are never moved in instant queries and in the subqueries of these.
 func TestWindowsAreMovedByLittleAndTold(t *testing.T) {
 	a := newAgedStores(t)
 	o := DefaultOptions()

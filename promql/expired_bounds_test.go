@@ -14,20 +14,20 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// What an info about missing samples, or about moved windows, states, and how far a value may be off by it:
+// The bounds that are derived from an info about missing samples or moved windows:
 //
-//	cut     a window that ends inside buckets is off by at most the samples in these: values between their least and greatest, their
+//	cut     a window that ends inside buckets is off by at most the samples in these: values between their min and max, their
 //	        number, their increase
-//	moved   by at most what lies between the edges asked for and those that were used
-//	made    a function of all samples is off by at most what samples between the least and the greatest of its buckets can make
+//	moved   by at most the samples between the requested edges and the edges used
+//	made    a function of all samples is off by at most the difference that samples between the min and max of its buckets make
 //
-// Outside of the times that the info names, and where there is none, nothing may be off.
+// Outside the times in the info, and without an info, no value may be off.
 type stated struct {
 	told           bool
-	raw, from, to  int64 // of the missing; milliseconds
+	raw, from, to  int64 // of the missing samples, milliseconds
 	width          int64 // of the widest bucket
 	cut, made      bool
-	moved, snapped int64 // by how much edges were moved, where samples are gone and where they are there
+	moved, snapped int64 // by how much edges were moved: without raw samples, and with them
 }
 
 var (
@@ -36,7 +36,7 @@ var (
 	statedBuckets = regexp.MustCompile(`buckets of up to (5m|1h)`)
 )
 
-// statedBy reads the infos of an answer; it returns those of others, too.
+// statedBy parses the infos of an answer. It also returns all other notes.
 func statedBy(t *testing.T, notes []string) (s stated, others []string) {
 	for _, note := range notes {
 		here, there, _ := strings.Cut(note, "; where raw samples exist, ")
@@ -81,8 +81,8 @@ func msOf(t *testing.T, text string) int64 {
 	return at.UnixMilli()
 }
 
-// zones are the spans in which an answer may have seen other samples than there were, left-open: buckets that the window's ends
-// cut, and what lies between the ends and those that were used.
+// zones are the spans, left-open, in which an answer may be computed from other samples than the original ones: buckets
+// that contain an end of the window, and the time between the ends and the edges used.
 func (s stated) zones(from, to int64) (zones [][2]int64) {
 	for _, end := range []int64{from, to} {
 		if s.cut || s.made {
@@ -97,12 +97,12 @@ func (s stated) zones(from, to int64) (zones [][2]int64) {
 	return zones
 }
 
-// touches reports whether the info is about a window.
+// touches reports whether the info applies to a window.
 func (s stated) touches(from, to int64) bool {
 	return s.snapped > 0 || s.told && from < s.raw && to >= s.from && from <= s.to
 }
 
-// extent are some values: how many, and the least and the greatest.
+// extent is the number, the min and the max of some values.
 type extent struct {
 	n      int
 	lo, hi float64
@@ -121,32 +121,34 @@ func (e extent) spread() float64 { return e.hi - e.lo }
 
 func (e extent) largest() float64 { return max(math.Abs(e.lo), math.Abs(e.hi)) }
 
-// view is what a window shows of a series.
+// view holds the values of a series in a window.
 type view struct {
 	window, edges, all extent
-	// inner are the values of the window that are in no zone.
+	// inner are the values of the window outside all zones.
 	inner extent
-	// rise is the increase within the window, and edgeRise that of the zones.
+	// rise is the increase within the window, and edgeRise the increase within the zones.
 	rise, edgeRise float64
-	// sampled is from the first to the last sample of the window, seconds.
+	// sampled is the time from the first to the last sample of the window, seconds.
 	sampled float64
 	resets  int // in the zones
 	moving  bool
 	steep   float64
 
-	// buckets is set if all the window's samples are made of buckets that it contains whole.
+	// buckets is set if all samples of the window are made from buckets that are entirely in the window.
 	buckets *wholeBuckets
 }
 
-// wholeBuckets is what functions of samples that are made of whole buckets are off by.
+// wholeBuckets holds the errors of functions of samples made from whole buckets.
 type wholeBuckets struct {
-	// width of the buckets, seconds; spread is the greatest of theirs, and rise the increase in the last.
+	// width of the buckets, seconds. spread is the max spread of their values, and rise the increase in the last
+	// bucket.
 	width, spread, rise float64
-	// slope is by how much the slope of a line may be off where each value may by 1, mean the mean of the times, and deviation that of values.
+	// slope is the error of the slope of a line if each value may be off by 1. mean is the mean of the times, and
+	// deviation the deviation of the values.
 	slope, mean, deviation float64
 }
 
-// buckets returns what the buckets of a window are.
+// buckets describes the buckets of a window.
 func (s *boundedSeries) buckets(from, to, width int64) *wholeBuckets {
 	i, j := s.in(from, to)
 	w := &wholeBuckets{width: float64(width) / 1000}
@@ -184,7 +186,8 @@ func (s *boundedSeries) in(from, to int64) (i, j int) {
 	return i, max(i, j)
 }
 
-// rise returns the increase from the sample before i to that before j, the number of falls, and the greatest step per second.
+// rise returns the increase from the sample before i to the sample before j, the number of decreases, and the steepest
+// increase per second.
 func (s *boundedSeries) riseOf(i, j int) (rise float64, falls int, steep float64) {
 	for k := max(1, i); k < j; k++ {
 		d := s.v[k] - s.v[k-1]
@@ -210,7 +213,8 @@ func (s *boundedSeries) view(from, to int64, zones [][2]int64) (v view) {
 		a, b := s.in(z[0], z[1])
 		v.edges.add(s.v[a:b])
 		v.all.add(s.v[a:b])
-		rise, falls, steep := s.riseOf(a, min(b+1, len(s.v))) // What a window misses at its beginning, it misses the step from.
+		// Samples missing at the start of a window also remove the step to them.
+		rise, falls, steep := s.riseOf(a, min(b+1, len(s.v)))
 		v.edgeRise, v.resets, v.steep = v.edgeRise+rise, v.resets+falls, max(v.steep, steep)
 	}
 	for k := i; k < j; k++ {
@@ -225,11 +229,11 @@ func (s *boundedSeries) view(from, to int64, zones [][2]int64) (v view) {
 	return v
 }
 
-// stretch is by how much at most an increase is extrapolated.
+// stretch is the max factor by which an increase is extrapolated.
 func (v *view) stretch() float64 { return 1 + 2.2/float64(max(1, v.window.n-1)) }
 
-// offByBuckets returns by how much at most a function's value may be off, of samples that are made of whole buckets; false where it depends
-// on when samples came. These are the bounds in the manual.
+// offByBuckets returns the max error of a function of samples made from whole buckets. It returns false if the error
+// depends on the times of the original samples. The manual documents these bounds.
 func (s *boundedSeries) offByBuckets(fn string, v view, at int64) (float64, bool) {
 	b := v.buckets
 	if b == nil {
@@ -237,7 +241,7 @@ func (s *boundedSeries) offByBuckets(fn string, v view, at int64) (float64, bool
 	}
 	switch fn {
 	case "quantile_over_time":
-		return max(b.spread, v.window.largest()/100), true // or of sketches
+		return max(b.spread, v.window.largest()/100), true // or the error of sketches
 	case "mad_over_time":
 		return max(2*b.spread, v.window.largest()/50), true
 	case "stddev_over_time":
@@ -261,14 +265,14 @@ func (s *boundedSeries) offByBuckets(fn string, v view, at int64) (float64, bool
 	return 0, false
 }
 
-// offBy returns by how much a function's value may be off, of a window of so many milliseconds.
+// offBy returns the max error of a function of a window of the given milliseconds.
 func (s *boundedSeries) offBy(fn string, v view, width, at int64) float64 {
 	if off, ok := s.offByBuckets(fn, v, at); ok {
 		return off
 	}
 	edge, all := v.edges.spread(), v.all.spread()
 	n, edges := float64(max(1, v.window.n)), float64(v.edges.n)
-	if s.wobbly { // The times of made samples aren't those that there were.
+	if s.wobbly { // The times of made samples differ from the original ones.
 		edge = all
 	}
 	increase := v.edgeRise*v.stretch() + v.rise*(v.stretch()-1)
@@ -310,14 +314,14 @@ func (s *boundedSeries) offBy(fn string, v view, width, at int64) float64 {
 		return edges + 1
 	case "resets anchored":
 		return float64(v.resets)
-	case "ts_of_max_over_time", "ts_of_min_over_time": // The value may be in a bucket that is cut.
+	case "ts_of_max_over_time", "ts_of_min_over_time": // The value may be in a bucket that the window's edge cuts.
 		return float64(width) / 1000
 	case "delta":
 		return 2*edge*v.stretch() + all*(v.stretch()-1)
 	case "irate":
 		return 2*v.steep + all/(max(1, v.sampled)/n)
-	// Nothing bounds the slope of a line through made samples, which may lie in a part of the window. Half of this was exceeded, by a
-	// sixteenth, by one of some 300,000 queries.
+	// The slope of a line through made samples has no bound, because they may cover only part of a window. One of some
+	// 300,000 queries exceeded half of this by 6%.
 	case "deriv":
 		return 12 * all / max(1, v.sampled)
 	case "predict_linear":
@@ -334,7 +338,8 @@ func (s *boundedSeries) offBy(fn string, v view, width, at int64) float64 {
 	return 0
 }
 
-// miscounted is how many samples more or fewer a window's ends may show. Those of series at regular times are where they were.
+// miscounted is the max error of the number of samples, at the ends of a window. Samples of series at regular times are
+// made at the original times.
 func (s *boundedSeries) miscounted(edges float64) float64 {
 	if s.wobbly {
 		return min(edges, 8)

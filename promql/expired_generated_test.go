@@ -19,12 +19,13 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Generated queries, each on one of the ways to an answer, over a store whose samples have expired, against the same store before it
-// expired. Where windows lie on buckets the answers are equal (1e-12), and there is no info; elsewhere they lie within what the info
-// states; and where there is no info, they are equal. Over samples that are there, resolution=auto is held to the same.
+// Generated queries over a store whose samples have expired are compared with the same queries before the samples
+// expired. Each takes one of the ways in which queries are answered. If windows start and end at buckets, the answers
+// are equal (1e-12), and there is no info. Otherwise they are within the bounds of the info. Without an info they are
+// equal. While samples exist, resolution=auto is checked in the same way.
 //
-//	           │ raw samples gone: 5m, 1h │ 5m gone, too │ all there
-//	planner    │                          │              │ auto, exact
+//	           │ raw expired: 5m, 1h │ 5m also expired │ nothing expired
+//	planner    │                     │                 │ auto, exact
 //	evaluator  │      one tenant, and two tenants at once
 //	delayed    │
 //	starts     │
@@ -43,25 +44,27 @@ func TestExpiredAnswersAreWithinTheirInfos(t *testing.T) {
 	}
 	t.Logf("%d queries: %v", queries, c.outcomes)
 	for what, least := range map[string]int{
-		"equal, on buckets": 12, "equal, samples are there": 10, "within the info": 6, "equal, moved": 400, "within the info, moved": 100,
+		"equal, on buckets": 12, "equal, samples are there": 10, "within the info": 6, "equal, moved": 400,
+		"within the info, moved": 100,
 	} {
 		require.Greater(t, c.outcomes[what], queries/least/10, what)
 	}
 }
 
-// boundedWays are those by which queries are answered.
+// boundedWays are the ways in which queries are answered.
 var boundedWays = []string{"planner", "planner", "evaluator", "delayed", "starts"}
 
 type boundedContest struct {
 	*boundedStores
 	t        *testing.T
 	r        *rand.Rand
-	engines  map[string][2]*Engine // with a planner, but for the evaluator, and without
+	engines  map[string][2]*Engine // with a planner (except evaluator), and without
 	outcomes map[string]int
 }
 
 func newBoundedContest(t *testing.T, r *rand.Rand) *boundedContest {
-	c := &boundedContest{boundedStores: newBoundedStores(t, r), t: t, r: r, engines: map[string][2]*Engine{}, outcomes: map[string]int{}}
+	c := &boundedContest{boundedStores: newBoundedStores(t, r), t: t, r: r, engines: map[string][2]*Engine{},
+		outcomes: map[string]int{}}
 	for _, way := range boundedWays {
 		o := DefaultOptions()
 		o.Parser, o.DelayedNameRemoval, o.StartTimestamps = allSyntax, way == "delayed", way == "starts"
@@ -80,40 +83,48 @@ func newBoundedContest(t *testing.T, r *rand.Rand) *boundedContest {
 	return c
 }
 
-// boundedQuery is a query, and how it is asked.
+// boundedQuery is a query and its parameters.
 type boundedQuery struct {
 	asked
 	way, mode, tenants string
-	metric, fn, over   string // over aggregates; "": nothing does
+	metric, fn, over   string // metric, function, and over: the aggregation; "": none
 	width, offset      int64
-	kept               bool // it is asked of the store that has all samples
+	kept               bool // it reads the store that has all samples
 }
 
 func (q boundedQuery) String() string {
-	return fmt.Sprintf("%s, of %s by way of the %s, resolution=%s, of the store that has all: %v", q.asked, q.tenants, q.way, q.mode, q.kept)
+	return fmt.Sprintf("%s, of %s by way of the %s, resolution=%s, of the store that has all: %v", q.asked, q.tenants,
+		q.way, q.mode, q.kept)
 }
 
 func oneOf[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 var (
 	gaugeFunctions = []string{
-		"", "", "avg_over_time", "min_over_time", "max_over_time", "sum_over_time", "count_over_time", "last_over_time", "first_over_time",
-		"present_over_time", "delta", "changes", "quantile_over_time", "stddev_over_time", "stdvar_over_time", "mad_over_time", "deriv",
-		"predict_linear", "timestamp", "ts_of_first_over_time", "ts_of_last_over_time", "absent", "absent_over_time", "limitk",
-		"ts_of_max_over_time", "ts_of_min_over_time", "delta anchored", "delta smoothed", "changes anchored", "selector smoothed",
+		"", "", "avg_over_time", "min_over_time", "max_over_time", "sum_over_time", "count_over_time", "last_over_time",
+		"first_over_time",
+		"present_over_time", "delta", "changes", "quantile_over_time", "stddev_over_time", "stdvar_over_time",
+		"mad_over_time", "deriv",
+		"predict_linear", "timestamp", "ts_of_first_over_time", "ts_of_last_over_time", "absent", "absent_over_time",
+		"limitk",
+		"ts_of_max_over_time", "ts_of_min_over_time", "delta anchored", "delta smoothed", "changes anchored",
+		"selector smoothed",
 	}
 	counterFunctions = []string{
-		"rate", "rate", "rate", "increase", "increase", "resets", "changes", "irate", "", "max_over_time", "increase anchored", "increase smoothed", "info",
+		"rate", "rate", "rate", "increase", "increase", "resets", "changes", "irate", "", "max_over_time",
+		"increase anchored", "increase smoothed", "info",
 		"rate anchored", "rate smoothed", "resets anchored", "changes anchored",
 		"deriv", "predict_linear", "stddev_over_time", "stdvar_over_time", "quantile_over_time", "mad_over_time",
 	}
 	histogramFunctions = []string{"histogram_count(rate)", "histogram_count(increase)"}
-	movingFunctions    = []string{"rate", "increase", "avg_over_time", "max_over_time", "min_over_time", "sum_over_time", "count_over_time", "changes", "delta", "last_over_time", ""}
+	movingFunctions    = []string{"rate", "increase", "avg_over_time", "max_over_time", "min_over_time",
+		"sum_over_time", "count_over_time", "changes", "delta", "last_over_time", ""}
 )
 
 func (c *boundedContest) query() boundedQuery {
 	r := c.r
-	q := boundedQuery{way: oneOf(r, boundedWays...), mode: oneOf(r, "auto", "exact"), tenants: oneOf(r, "ta", "ta|tb"), over: oneOf(r, "", "", "", "sum", "avg", "max", "count by (i)", "sum by (i)")}
+	q := boundedQuery{way: oneOf(r, boundedWays...), mode: oneOf(r, "auto", "exact"), tenants: oneOf(r, "ta", "ta|tb"),
+		over: oneOf(r, "", "", "", "sum", "avg", "max", "count by (i)", "sum by (i)")}
 	if r.IntN(12) == 0 {
 		return c.moving(q)
 	}
@@ -134,7 +145,8 @@ func (c *boundedContest) query() boundedQuery {
 		q.width = max(q.width, 30*minute)
 	}
 	q.start = c.now - day*(1+r.Int64N(8)) + r.Int64N(day/1000)*1000
-	q.step = time.Duration(oneOf(r, hour, hour, 2*hour, 5*minute, 5*minute, minute, 7*minute, 15*minute, second, 13*second, 6*hour, day, 7*day)) * time.Millisecond
+	q.step = time.Duration(oneOf(r, hour, hour, 2*hour, 5*minute, 5*minute, minute, 7*minute, 15*minute, second,
+		13*second, 6*hour, day, 7*day)) * time.Millisecond
 	if r.IntN(2) == 0 {
 		q.start, q.width = bucketfn.FloorTo(q.start, hour), bucketfn.CeilTo(q.width, hour)
 		q.step = oneOf(r, time.Hour, time.Hour, 2*time.Hour, 24*time.Hour, 7*24*time.Hour)
@@ -148,7 +160,7 @@ func (c *boundedContest) query() boundedQuery {
 	return c.written(q)
 }
 
-// moving asks for so much that windows may be moved though their samples are there.
+// moving reports whether the query is so large that windows may be moved although their samples exist.
 func (c *boundedContest) moving(q boundedQuery) boundedQuery {
 	q.way, q.kept, q.mode = "planner", true, "auto"
 	q.metric, q.fn = oneOf(c.r, "g", "j"), oneOf(c.r, movingFunctions[2:]...)
@@ -162,7 +174,7 @@ func (c *boundedContest) moving(q boundedQuery) boundedQuery {
 	return c.written(q)
 }
 
-// written writes the query's text.
+// written returns the query's text.
 func (c *boundedContest) written(q boundedQuery) boundedQuery {
 	selector, width := q.metric, fmt.Sprintf("[%ds]", q.width/1000)
 	offset := ""
@@ -185,7 +197,8 @@ func (c *boundedContest) written(q boundedQuery) boundedQuery {
 		q.text = "quantile_over_time(0.9, " + ranged + ")"
 	case "predict_linear":
 		q.text = "predict_linear(" + ranged + ", 60)"
-	case "increase anchored", "increase smoothed", "rate anchored", "rate smoothed", "delta anchored", "delta smoothed", "changes anchored", "resets anchored":
+	case "increase anchored", "increase smoothed", "rate anchored", "rate smoothed", "delta anchored", "delta smoothed",
+		"changes anchored", "resets anchored":
 		name, modifier, _ := strings.Cut(q.fn, " ")
 		q.text = name + "(" + selector + width + " " + modifier + offset + ")"
 	case "histogram_count(rate)", "histogram_count(increase)":
@@ -203,7 +216,7 @@ func (c *boundedContest) written(q boundedQuery) boundedQuery {
 	return q
 }
 
-// judge describes how an answer is wrong; "" if it isn't.
+// judge describes the error of an answer, or returns "" if it is correct.
 func (c *boundedContest) judge(q boundedQuery) string {
 	ctx := tenant.Into(c.t.Context(), q.tenants)
 	asking, err := WithResolution(ctx, q.mode, 0)
@@ -231,7 +244,8 @@ func (c *boundedContest) judge(q boundedQuery) string {
 	for k, at := range q.times() {
 		why, different := c.judgeStep(q, info, at, valuesIn(want.rows, at), valuesIn(got.rows, at))
 		if why != "" {
-			return fmt.Sprintf("step %d, at %s: %s; %q", k, time.UnixMilli(at).UTC().Format(time.RFC3339), why, got.notes)
+			return fmt.Sprintf("step %d, at %s: %s; %q", k, time.UnixMilli(at).UTC().Format(time.RFC3339), why,
+				got.notes)
 		}
 		off = off || different
 	}
@@ -268,12 +282,14 @@ func (q boundedQuery) times() []int64 {
 	return all
 }
 
-// exactly reports whether buckets answer the function where windows lie on them.
+// exactly reports whether buckets answer the function exactly if windows start and end at buckets.
 func (q boundedQuery) exactly() bool {
 	switch q.fn {
-	case "timestamp", "absent", "absent_over_time", "limitk", "info", "histogram_count(rate)", "histogram_count(increase)":
+	case "timestamp", "absent", "absent_over_time", "limitk", "info", "histogram_count(rate)",
+		"histogram_count(increase)":
 		return true
-	case "stddev_over_time", "stdvar_over_time", "deriv", "predict_linear": // Made samples deviate otherwise, and counters by name have nothing else.
+	case "stddev_over_time", "stdvar_over_time", "deriv", "predict_linear":
+		// Samples made from buckets have other deviations. Rollups by name of counters are only sums.
 		return q.planned() && q.metric != "n_total"
 	}
 	if q.extended() {
@@ -282,17 +298,18 @@ func (q boundedQuery) exactly() bool {
 	return bucketfn.Lookup(q.fn).FromBuckets()
 }
 
-// extended reports whether the query looks at samples before or after its windows.
+// extended reports whether the query reads samples before or after its windows.
 func (q boundedQuery) extended() bool {
 	return strings.HasSuffix(q.fn, " anchored") || strings.HasSuffix(q.fn, " smoothed")
 }
 
-// planned reports whether the planner answers all of it.
+// planned reports whether the planner answers the whole query.
 func (q boundedQuery) planned() bool {
 	switch q.fn {
 	case "timestamp", "absent_over_time", "info":
 		return false
-	case "histogram_count(rate)", "histogram_count(increase)": // Else the evaluator does, for the hints of counter resets.
+	case "histogram_count(rate)", "histogram_count(increase)":
+		// With start timestamps the evaluator answers it, because of the hints of counter resets.
 		if q.step.Milliseconds() > q.width {
 			return false
 		}
@@ -300,7 +317,7 @@ func (q boundedQuery) planned() bool {
 	return q.way == "planner" && !q.extended()
 }
 
-// widthAt returns the width of the buckets that are left of a time; 0: samples are.
+// widthAt returns the width of the buckets that answer a time, or 0 if raw samples exist.
 func (c *boundedContest) widthAt(from int64) int64 {
 	switch {
 	case from >= c.now-2*day:
@@ -312,12 +329,12 @@ func (c *boundedContest) widthAt(from int64) int64 {
 	}
 }
 
-// expired reports whether samples of any window have expired. The evaluator reads all of a query's at once.
+// expired reports whether samples of any window have expired. The evaluator reads all windows of a query at once.
 func (c *boundedContest) expired(q boundedQuery) bool {
 	return !q.kept && c.widthAt(q.start-q.offset-q.width-q.reach()) > 0
 }
 
-// reach is how far beyond their windows functions look for samples.
+// reach is the time outside their windows in which functions read samples.
 func (q boundedQuery) reach() int64 {
 	if q.extended() {
 		return 5 * minute
@@ -325,21 +342,24 @@ func (q boundedQuery) reach() int64 {
 	return 0
 }
 
-// onBuckets reports whether the windows of all steps lie on those buckets that are left of the oldest.
+// onBuckets reports whether the windows of all steps start and end at the buckets that are available for the oldest
+// window.
 func (c *boundedContest) onBuckets(q boundedQuery) bool {
 	width := c.widthAt(q.start - q.offset - q.width)
 	if width == 0 || q.kept {
 		return false
 	}
 	at, step := q.start-q.offset, q.step.Milliseconds()
-	return at%width == 0 && (q.end == 0 || step%width == 0) && (bucketfn.Lookup(q.fn) != nil && bucketfn.Lookup(q.fn).Newest || q.width%width == 0)
+	return at%width == 0 && (q.end == 0 || step%width == 0) &&
+		(bucketfn.Lookup(q.fn) != nil && bucketfn.Lookup(q.fn).Newest || q.width%width == 0)
 }
 
-// mayTell reports whether there is an info though nothing can be off.
+// mayTell reports whether there may be an info although no value is off.
 func (c *boundedContest) mayTell(q boundedQuery, info stated) string {
 	switch {
 	case !info.told:
-	case !q.kept && !c.expired(q) && (info.snapped == 0 || q.mode != "auto"): // Else they would be many.
+	case !q.kept && !c.expired(q) && (info.snapped == 0 || q.mode != "auto"):
+		// Otherwise too many answers would be checked.
 		return "an info, though all samples are there"
 	case q.planned() && q.exactly() && c.onBuckets(q):
 		return fmt.Sprintf("an info, though windows lie on buckets: %+v", info)
@@ -362,8 +382,9 @@ func valuesIn(rows promengine.Matrix, at int64) map[string]float64 {
 	return all
 }
 
-// judgeStep compares what there is at a time.
-func (c *boundedContest) judgeStep(q boundedQuery, info stated, at int64, want, got map[string]float64) (why string, off bool) {
+// judgeStep compares the values at a step.
+func (c *boundedContest) judgeStep(q boundedQuery, info stated,
+	at int64, want, got map[string]float64) (why string, off bool) {
 	if maps.Equal(want, got) {
 		return "", false
 	}
@@ -381,12 +402,14 @@ func (c *boundedContest) judgeStep(q boundedQuery, info stated, at int64, want, 
 			continue
 		}
 		d := math.Abs(v - want[key])
-		if v == want[key] || math.IsNaN(v) && math.IsNaN(want[key]) || d <= tolerance*max(b.largest, math.Abs(want[key])) {
+		if v == want[key] || math.IsNaN(v) && math.IsNaN(want[key]) ||
+			d <= tolerance*max(b.largest, math.Abs(want[key])) {
 			continue
 		}
 		off = true
 		if !(d <= b.off*(1+1e-9)) && !b.unsure {
-			return fmt.Sprintf("%s is %v and not %v: off by %v, and not by %v at most", key, v, want[key], d, b.off), true
+			return fmt.Sprintf("%s is %v and not %v: off by %v, and not by %v at most", key, v, want[key], d, b.off),
+				true
 		}
 	}
 	for key, v := range got {
@@ -399,15 +422,15 @@ func (c *boundedContest) judgeStep(q boundedQuery, info stated, at int64, want, 
 	return "", off
 }
 
-// bound is by how much a value may be off.
+// bound is the max error of a value.
 type bound struct {
 	off     float64
-	largest float64 // that entered it
-	unsure  bool    // it may be there, or not
+	largest float64 // the largest value that entered it
+	unsure  bool    // its presence isn't determined
 	n       float64
 }
 
-// bounds returns those of the series of an answer.
+// bounds returns the bounds of the series of an answer.
 func (c *boundedContest) bounds(q boundedQuery, info stated, from, to int64) map[string]bound {
 	all := map[string]bound{}
 	touched := info.touches(from-q.reach(), to+q.reach())
@@ -446,7 +469,7 @@ func (c *boundedContest) bounds(q boundedQuery, info stated, from, to int64) map
 	return all
 }
 
-// and is the bound of two series together.
+// and returns the bound of two series together.
 func (b bound) and(other bound, over string) bound {
 	b.largest, b.unsure, b.n = b.largest+other.largest, b.unsure || other.unsure, b.n+other.n
 	switch {
@@ -460,7 +483,7 @@ func (b bound) and(other bound, over string) bound {
 	return b
 }
 
-// keyOf returns the key of the series of an answer that a series is in.
+// keyOf returns the key of the series of an answer to which a stored series contributes.
 func (c *boundedContest) keyOf(q boundedQuery, s *boundedSeries) string {
 	key := ""
 	if q.over == "" || strings.HasSuffix(q.over, "by (i)") {

@@ -17,29 +17,30 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// boundedSeries is a series of which it is known how far answers may be off once its samples have expired.
+// boundedSeries is a series for which the max error of answers is known once its samples have expired.
 type boundedSeries struct {
 	tenant, name, i string
 	t               []int64
-	v               []float64 // of a histogram the count
-	every           float64   // milliseconds between two samples, about
-	// wobbly: its samples aren't at regular times, as those are that are made of buckets.
+	v               []float64 // the count, if it is a histogram
+	every           float64   // approximate milliseconds between two samples
+	// wobbly is true if its samples are at irregular times. Samples made from buckets are at regular times.
 	wobbly bool
 }
 
-// boundedMetrics are the metrics of each tenant: how many series, of which kind.
+// boundedMetrics are the metrics of each tenant: their kind and number of series.
 var boundedMetrics = []struct {
 	name   string
 	series int
 	every  int64
 	kind   string
 }{
-	{"g", 3, minute, "gauge"}, {"c", 3, minute, "counter"}, {"s", 2, 7 * minute, "counter"}, {"j", 2, 45 * second, "gauge"},
+	{"g", 3, minute, "gauge"}, {"c", 3, minute, "counter"}, {"s", 2, 7 * minute, "counter"},
+	{"j", 2, 45 * second, "gauge"},
 	{"b", 2, minute, "gauge"}, {"h", 2, 2 * minute, "histogram"}, {"n_total", 2, minute, "counter"},
 }
 
-// boundedStores are two stores of the same series, ten days of two tenants: one keeps samples, the other raw ones for two days and 5m
-// rollups for six.
+// boundedStores are two stores with the same series, ten days of two tenants. One keeps all samples. The other keeps
+// raw samples for two days and 5m rollups for six.
 type boundedStores struct {
 	whole, aged *storage.Store
 	now         int64
@@ -53,7 +54,8 @@ func newBoundedStores(t *testing.T, r *rand.Rand) *boundedStores {
 	for _, tenant := range []string{"ta", "tb"} {
 		for _, m := range boundedMetrics {
 			for i := range m.series {
-				s := &boundedSeries{tenant: tenant, name: m.name, i: string(rune('0' + i)), every: float64(m.every), wobbly: m.name == "j"}
+				s := &boundedSeries{tenant: tenant, name: m.name, i: string(rune('0' + i)), every: float64(m.every),
+					wobbly: m.name == "j"}
 				s.fill(r, [2]int64{x.now - 10*day, x.now}, m.every, m.kind, i)
 				x.series = append(x.series, s)
 				imported[tenant] = append(imported[tenant], storage.ImportedSeries{
@@ -81,7 +83,8 @@ func newBoundedStores(t *testing.T, r *rand.Rand) *boundedStores {
 	return x
 }
 
-// fill makes the samples of a time. Gaps reach over the end of an hour, so that what a bucket has is in one run.
+// fill makes the samples of a time range. Gaps include the end of an hour, so that the samples of a bucket are
+// contiguous.
 func (s *boundedSeries) fill(r *rand.Rand, in [2]int64, every int64, kind string, i int) {
 	from, to, gaps := in[0], in[1], s.name == "b"
 	value, reset := 50*r.Float64(), from
@@ -101,7 +104,8 @@ func (s *boundedSeries) fill(r *rand.Rand, in [2]int64, every int64, kind string
 		if s.wobbly {
 			t += r.Int64N(every/3) - every/6
 		}
-		if kind != "gauge" && r.IntN(400) == 0 && t-reset > 2*hour { // Several in a bucket are another matter: see promql/design.md.
+		if kind != "gauge" && r.IntN(400) == 0 && t-reset > 2*hour {
+			// More than one reset per bucket has other bounds, see design.md.
 			value, reset = 0, t
 		}
 		value = next(r, kind, value, i, t)
@@ -112,7 +116,7 @@ func (s *boundedSeries) fill(r *rand.Rand, in [2]int64, every int64, kind string
 	}
 }
 
-// next returns the value after value.
+// next returns the value that follows value.
 func next(r *rand.Rand, kind string, value float64, i int, t int64) float64 {
 	switch {
 	case kind == "gauge" && i == 0:
@@ -129,7 +133,7 @@ func next(r *rand.Rand, kind string, value float64, i int, t int64) float64 {
 	}
 }
 
-// samples returns the series as a store takes it.
+// samples returns the series as a batch of samples.
 func (s *boundedSeries) samples(histograms bool) *chunk.Samples {
 	out := &chunk.Samples{}
 	for k, t := range s.t {

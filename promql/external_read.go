@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// externalRead is a read that isn't a query of the evaluator's, see Engine.Enter.
+// externalRead is a read outside the evaluator, see Engine.Enter.
 type externalRead struct {
 	*read
 
 	answerMu sync.Mutex
-	answer   *unread // nil: it holds none
-	writing  int64   // bytes of an answer that is made while it is read
-	paused   bool    // the place was released while the client reads slowly
+	answer   *unread // nil if the read holds no answer
+	writing  int64   // bytes of an answer that is streamed
+	paused   bool    // the place was released because the client reads slowly
 }
 
 type externalReadKey struct{}
 
-// Answered notes that the read of ctx, see Engine.Enter, holds an answer of so many bytes more until it leaves, and has nothing to
-// compute any more: its place is another's.
+// Answered records that the read of ctx, see Engine.Enter, holds an answer of size more bytes until it leaves. The read
+// has finished computing, so its place is given to another read.
 func Answered(ctx context.Context, bytes int64) {
 	t, ok := ctx.Value(externalReadKey{}).(*externalRead)
 	if !ok {
@@ -46,11 +46,12 @@ func (t *externalRead) release() {
 	t.answer = nil
 }
 
-// writePatience is how long a client may take to read a part of a streamed answer while its read keeps its place.
+// writePatience is the maximum time in which a client must read a part of a streamed answer. If it takes longer, its
+// read loses its place.
 const writePatience = 500 * time.Millisecond
 
-// Streamed calls write, which sends bytes of an answer that is made while it is read. If the client takes long, the read of ctx gives its
-// place to another one, and waits for a place again before it goes on.
+// Streamed calls write, which sends bytes of a streamed answer. If the client reads slowly, the read of ctx gives its
+// place to another read, and waits for a place before Streamed returns.
 func Streamed(ctx context.Context, bytes int64, write func() (int, error)) (int, error) {
 	t, ok := ctx.Value(externalReadKey{}).(*externalRead)
 	if !ok {

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A streamed answer whose client reads slowly gives its place away, and waits for one before it goes on.
+// A streamed answer whose client reads slowly gives its place to another read, and waits for a place before it
+// continues.
 func TestStreamsGiveTheirPlaceAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()

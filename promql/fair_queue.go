@@ -8,28 +8,29 @@ import (
 	"time"
 )
 
-// fairQueue shares a number of places fairly among tenants. Each tenant that waits has a queue of its own, and a free place
-// goes to these queues in rotation (round robin).
+// fairQueue shares a number of places fairly among tenants. Each waiting tenant has a queue of its own, and a free
+// place is given to these queues in rotation (round robin).
 //
 //	running  [ a a a b ]    places            order  ► a ─ b ─ c ─┐
 //	waiting  a: ▪▪▪▪▪▪▪▪   b: ▪   c: ▪▪              └────────────┘
 //
-// A tenant that has nothing running may also take one of the extra places, so that it doesn't wait until a long query of
-// another tenant ends. A query that waits for something else meanwhile gives its place to others, see park.
+// A tenant without running queries may also take one of the extra places, so that it doesn't wait for a long query of
+// another tenant. A query that waits for something else gives up its place for that time, see park.
 type fairQueue struct {
 	places, extra int
-	// most bounds the number of waiters of all tenants.
+	// most is the maximum number of waiters of all tenants.
 	most int
-	// bytes bounds the bytes that are held by queries that have run (see hold): at or above it no other query starts. For a
-	// tenant that holds nothing the bound is a quarter higher. 0 means that there is no bound.
+	// bytes bounds the bytes held by queries that have run (see hold). At or above it no other query starts. A tenant
+	// that holds nothing has a bound that is 25% higher. 0: no bound.
 	bytes int64
-	// full reports whether no query may start because of bytes held elsewhere; may be nil. Its lock is taken after this one.
+	// full reports whether no query may start because of bytes held elsewhere. May be nil. Its lock is acquired after
+	// this one.
 	full func() bool
 	// onWait is called every waitInterval while a query waits; may be nil.
 	onWait func()
 
 	mu sync.Mutex
-	// tight is set while memory is short: then a query starts only if none is running.
+	// tight is true while memory is short. Then a query starts only if no other is running.
 	tight   bool
 	running int
 	waiting int
@@ -38,26 +39,26 @@ type fairQueue struct {
 	order   []*tenantQueue // queues with waiters, in the order in which they get places
 }
 
-// tenantQueue holds the waiters of one tenant, and what it uses.
+// tenantQueue holds the waiters of one tenant and the places and bytes that it uses.
 type tenantQueue struct {
 	name    string
 	running int
-	limit   int // of running; 0: none
+	limit   int // maximum of running; 0: no limit
 	held    int64
 	waiters []*waiter
 }
 
-// waiter is a query that waits. A query of several tenants counts in all of their queues, and waits in the first.
+// waiter is a waiting query. A query of multiple tenants counts in the queues of all of them, and waits in the first.
 type waiter struct {
 	queues []*tenantQueue
 	demand int64
-	ready  chan error // has room for one
+	ready  chan error // has a buffer of one
 }
 
-// share is what one tenant may use of the places.
+// share bounds the use of places by one tenant.
 type share struct {
 	name string
-	// running and waiting bound the number of its queries that run and wait at once; 0 means that there is no bound.
+	// running and waiting are the maximum numbers of its queries that run and wait at once. 0: no limit.
 	running, waiting int
 }
 
@@ -74,8 +75,8 @@ func (f *fairQueue) enter(ctx context.Context, shares []share) error {
 	return f.enterWith(ctx, shares, 0)
 }
 
-// enterWith is enter for a query that is about to hold demand bytes, which count as held from its start until the caller releases
-// them: unless nothing else runs, it waits until they fit in.
+// enterWith is enter for a query that will hold demand bytes. They count as held from its start until the caller
+// releases them. Unless no other query runs, it waits until they fit.
 func (f *fairQueue) enterWith(ctx context.Context, shares []share, demand int64) error {
 	w, err := f.start(shares, demand)
 	if err != nil {
@@ -86,7 +87,7 @@ func (f *fairQueue) enterWith(ctx context.Context, shares []share, demand int64)
 			return err
 		}
 	}
-	if err == nil && ctx.Err() != nil { // It was given a place when nobody waited for its answer any more.
+	if err == nil && ctx.Err() != nil { // The query was admitted at the moment when its context ended.
 		f.leave(shares)
 		f.hold(shares, -demand)
 		return ctx.Err()
@@ -97,7 +98,7 @@ func (f *fairQueue) enterWith(ctx context.Context, shares []share, demand int64)
 // waitInterval is how often fairQueue.onWait is called while a query waits.
 const waitInterval = 250 * time.Millisecond
 
-// await returns what the waiter was answered, or the context's error.
+// await returns the waiter's result, or the context's error.
 func (f *fairQueue) await(ctx context.Context, w *waiter) error {
 	var tick <-chan time.Time // nil: never
 	if f.onWait != nil {
@@ -110,7 +111,7 @@ func (f *fairQueue) await(ctx context.Context, w *waiter) error {
 		case err := <-w.ready:
 			return err
 		case <-ctx.Done():
-			if f.dropped(w) {
+			if f.removeWaiter(w) {
 				return ctx.Err()
 			}
 			return <-w.ready
@@ -120,8 +121,8 @@ func (f *fairQueue) await(ctx context.Context, w *waiter) error {
 	}
 }
 
-// dropped takes a waiter out of its queue; false: it was answered just now.
-func (f *fairQueue) dropped(w *waiter) bool {
+// removeWaiter removes a waiter from its queue. It returns false if the waiter has just received its result.
+func (f *fairQueue) removeWaiter(w *waiter) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(w.ready) > 0 {
@@ -131,7 +132,7 @@ func (f *fairQueue) dropped(w *waiter) bool {
 	return true
 }
 
-// start takes a place if one is free; otherwise it returns the waiter that it has queued.
+// start takes a place if one is free. Otherwise it queues the query and returns its waiter.
 func (f *fairQueue) start(shares []share, demand int64) (*waiter, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -163,10 +164,10 @@ func (f *fairQueue) start(shares []share, demand int64) (*waiter, error) {
 	return w, nil
 }
 
-// usualTenants is the number of tenants of one query up to which lists of their queues stay on the stack.
+// usualTenants is the maximum number of tenants of a query whose list of queues is on the stack.
 const usualTenants = 4
 
-// queueOf returns the queue of a tenant, which is new if it has no query here and holds nothing.
+// queueOf returns the queue of a tenant. It creates the queue if the tenant has no query here and holds no bytes.
 func (f *fairQueue) queueOf(name string) *tenantQueue {
 	q := f.queues[name]
 	if q == nil {
@@ -206,8 +207,8 @@ func (f *fairQueue) run(queues []*tenantQueue, demand int64) {
 	}
 }
 
-// displace rejects the last waiter of the longest queue in favour of a tenant whose queue is shorter, so that tenants with
-// many queries don't keep others from waiting. It returns false if no queue is longer.
+// displace rejects the last waiter of the longest queue in favor of a tenant whose queue is shorter, so that tenants
+// with many queries don't block others from waiting. It returns false if no queue is longer.
 func (f *fairQueue) displace(of *tenantQueue) bool {
 	longest := of
 	for _, q := range f.order {
@@ -248,15 +249,15 @@ func (f *fairQueue) tidy(queues []*tenantQueue) {
 	}
 }
 
-// named returns true if a waiter of another queue counts in this one, too.
+// named returns true if a waiter of another queue also counts in this queue.
 func (f *fairQueue) named(q *tenantQueue) bool {
 	return slices.ContainsFunc(f.order, func(o *tenantQueue) bool {
 		return slices.ContainsFunc(o.waiters, func(w *waiter) bool { return len(w.queues) > 1 && slices.Contains(w.queues, q) })
 	})
 }
 
-// park gives the place of a query to others while it still counts as running for its tenants. The caller must call leaveParked instead of
-// leave then.
+// park releases a query's place for other queries. The query still counts as running for its tenants. Afterwards the
+// caller must call leaveParked instead of leave.
 func (f *fairQueue) park() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -265,7 +266,7 @@ func (f *fairQueue) park() {
 	}
 }
 
-// unpark is the opposite of park: for a while more may run than there are places.
+// unpark reverts park. Until other queries leave, more may run than there are places.
 func (f *fairQueue) unpark() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -278,7 +279,7 @@ func (f *fairQueue) leaveParked(shares []share) {
 	f.leave(shares)
 }
 
-// leave gives a place back, and starts the next waiters.
+// leave releases a place and starts the next waiters.
 func (f *fairQueue) leave(shares []share) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -295,7 +296,7 @@ func (f *fairQueue) leave(shares []share) {
 	f.tidy(queues)
 }
 
-// hold adds to the bytes that tenants hold after their queries have given back their places. Negative bytes release them.
+// hold adds to the bytes that tenants hold after their queries have released their places. Negative bytes release them.
 func (f *fairQueue) hold(shares []share, bytes int64) {
 	if bytes == 0 {
 		return
@@ -323,7 +324,7 @@ func (f *fairQueue) setTight(tight bool) {
 	}
 }
 
-// wake starts the waiters that may run, after full has changed.
+// wake starts the waiters that may run. It is called after the result of full has changed.
 func (f *fairQueue) wake() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -338,7 +339,8 @@ func (f *fairQueue) holding() int64 {
 	return f.held
 }
 
-// next starts the first waiter that may run, and moves its tenant to the end of the order. It returns false if there is none.
+// next starts the first waiter that may run, and moves its tenant to the end of the order. It returns false if there is
+// none.
 func (f *fairQueue) next() bool {
 	for i, q := range f.order {
 		w := q.waiters[0]

@@ -37,8 +37,9 @@ func TestOneQueryDoesNotWaitBehindAThousand(t *testing.T) {
 		}
 		synctest.Wait()
 		running, waiting := queue.state("many")
-		require.Equal(t, [2]int{4, 996}, [2]int{running, waiting}, "one tenant has all places, and none of the extra ones")
-		for range 2 { // The first has an extra place; the second gets the next that is free.
+		require.Equal(t, [2]int{4, 996}, [2]int{running, waiting},
+			"one tenant has all places, and none of the extra ones")
+		for range 2 { // The first gets an extra place. The second gets the next free place.
 			ended.Go(func() {
 				require.NoError(t, queue.enter(t.Context(), of("one")))
 				require.LessOrEqual(t, before.Load(), int64(4))
@@ -54,7 +55,7 @@ func TestOneQueryDoesNotWaitBehindAThousand(t *testing.T) {
 	})
 }
 
-// TestCancelledQueriesGetNoPlace cancels who waits at the moment that a place is free.
+// TestCancelledQueriesGetNoPlace cancels a waiting query at the moment when a place becomes free.
 func TestCancelledQueriesGetNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := newFairQueue(1, 0, 100)
@@ -127,7 +128,8 @@ func TestFullQueueMakesRoomForOthers(t *testing.T) {
 	})
 }
 
-// What has run holds bytes: above the bound only those run that hold nothing, up to a quarter more.
+// Queries that have run hold bytes. Above the bound only tenants that hold nothing start queries, up to a bound that is
+// 25% higher.
 func TestFairQueueWaitsForBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := newFairQueue(10, 0, 10)
@@ -152,10 +154,10 @@ func TestFairQueueWaitsForBytes(t *testing.T) {
 			}
 		}
 		<-run("many", 60)
-		<-run("many", 60) // Its amount wasn't known before.
+		<-run("many", 60) // Its amount wasn't given when it started.
 		next := run("many", 1)
 		waits(next)
-		<-run("one", 10) // 130 are above the quarter, too.
+		<-run("one", 10) // 130 bytes are also above the higher bound.
 		waits(run("another", 1))
 		queue.hold(of("many"), -60)
 		<-next

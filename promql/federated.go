@@ -13,14 +13,14 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// A request of several tenants sees the series of all, with a label for the tenant of each, as in Mimir. A series that
-// has such a label itself keeps it under another name.
+// A request of multiple tenants reads the series of all of them, with a label for the tenant of each series, as in
+// Mimir. A series that already has such a label keeps it under another name.
 const (
 	tenantLabel   = "__tenant_id__"
 	originalLabel = "original_" + tenantLabel
 )
 
-// chosen returns the tenants that matchers of the tenants' label choose, and what the others ask of each.
+// chosen returns the tenants that are selected by matchers of the tenant label, and the remaining matchers.
 func chosen(tenants []string, matchers []*labels.Matcher) ([]string, []*labels.Matcher, error) {
 	rest := make([]*labels.Matcher, 0, len(matchers))
 	for _, m := range matchers {
@@ -40,7 +40,7 @@ func chosen(tenants []string, matchers []*labels.Matcher) ([]string, []*labels.M
 	return tenants, rest, nil
 }
 
-// withTenant returns the labels of a series with its tenant's.
+// withTenant returns the labels of a series with the label of its tenant.
 func withTenant(b *labels.Builder, ls labels.Labels, name string) labels.Labels {
 	b.Reset(ls)
 	if own := ls.Get(tenantLabel); own != "" {
@@ -49,8 +49,9 @@ func withTenant(b *labels.Builder, ls labels.Labels, name string) labels.Labels 
 	return b.Set(tenantLabel, name).Labels()
 }
 
-// findOf finds the series of several tenants.
-func (r *reader) findOf(ctx context.Context, tenants []string, w *warnings, sorted bool, hints *promstorage.SelectHints, matchers []*labels.Matcher) ([]sourceSeries, error) {
+// findOf finds the series of multiple tenants.
+func (r *reader) findOf(ctx context.Context, tenants []string, w *warnings, sorted bool, hints *promstorage.SelectHints,
+	matchers []*labels.Matcher) ([]sourceSeries, error) {
 	tenants, matchers, err := chosen(tenants, matchers)
 	if err != nil {
 		return nil, err
@@ -76,8 +77,9 @@ func (r *reader) findOf(ctx context.Context, tenants []string, w *warnings, sort
 	return all, nil
 }
 
-// labelNamesOf lists the names of labels of several tenants.
-func (r *reader) labelNamesOf(ctx context.Context, tenants []string, hints *promstorage.LabelHints, matchers []*labels.Matcher) ([]string, annotations.Annotations, error) {
+// labelNamesOf lists the label names of multiple tenants.
+func (r *reader) labelNamesOf(ctx context.Context, tenants []string, hints *promstorage.LabelHints,
+	matchers []*labels.Matcher) ([]string, annotations.Annotations, error) {
 	return eachTenant(ctx, tenants, matchers, func(ctx context.Context, _ string, rest []*labels.Matcher) ([]string, annotations.Annotations, error) {
 		names, notes, err := r.LabelNames(ctx, hints, rest...)
 		if i := slices.Index(names, tenantLabel); i >= 0 {
@@ -90,11 +92,12 @@ func (r *reader) labelNamesOf(ctx context.Context, tenants []string, hints *prom
 	})
 }
 
-// labelValuesOf lists the values of a label of several tenants.
-func (r *reader) labelValuesOf(ctx context.Context, tenants []string, label string, hints *promstorage.LabelHints, matchers []*labels.Matcher) ([]string, annotations.Annotations, error) {
+// labelValuesOf lists the values of a label of multiple tenants.
+func (r *reader) labelValuesOf(ctx context.Context, tenants []string, label string, hints *promstorage.LabelHints,
+	matchers []*labels.Matcher) ([]string, annotations.Annotations, error) {
 	return eachTenant(ctx, tenants, matchers, func(ctx context.Context, name string, rest []*labels.Matcher) ([]string, annotations.Annotations, error) {
 		switch label {
-		case tenantLabel: // Of those that have such series.
+		case tenantLabel: // The values are the tenants that have matching series.
 			names, notes, err := r.LabelNames(ctx, hints, rest...)
 			if len(names) > 0 {
 				names = []string{name}
@@ -107,7 +110,7 @@ func (r *reader) labelValuesOf(ctx context.Context, tenants []string, label stri
 	})
 }
 
-// eachTenant joins what list finds for each of the tenants that the matchers choose, sorted.
+// eachTenant merges and sorts the results of list for each tenant that the matchers select.
 func eachTenant(ctx context.Context, tenants []string, matchers []*labels.Matcher,
 	list func(ctx context.Context, name string, rest []*labels.Matcher) ([]string, annotations.Annotations, error),
 ) ([]string, annotations.Annotations, error) {
@@ -129,8 +132,9 @@ func eachTenant(ctx context.Context, tenants []string, matchers []*labels.Matche
 	return slices.Compact(all), notes, nil
 }
 
-// selectOf finds the exemplars of several tenants.
-func (q exemplarQuerier) selectOf(tenants []string, start, end int64, sets [][]*labels.Matcher) ([]exemplar.QueryResult, error) {
+// selectOf finds the exemplars of multiple tenants.
+func (q exemplarQuerier) selectOf(tenants []string, start, end int64,
+	sets [][]*labels.Matcher) ([]exemplar.QueryResult, error) {
 	all := []exemplar.QueryResult{}
 	b := labels.NewBuilder(labels.EmptyLabels())
 	for _, name := range tenants {

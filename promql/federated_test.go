@@ -108,7 +108,7 @@ func TestExemplarsOfSeveralTenants(t *testing.T) {
 	require.Equal(t, "b", one[0].Exemplars[0].Labels.Get("trace"))
 }
 
-// limitedStore has the limits in a file.
+// limitedStore returns a store whose limits are in a file.
 func limitedStore(t *testing.T, file string) (*storage.Store, *tenant.Limiter) {
 	table, err := tenant.ParseLimits([]byte(file))
 	require.NoError(t, err)
@@ -122,7 +122,8 @@ func TestLimitsOfAQuery(t *testing.T) {
 	tenants := []string{"series", "samples", "range", "free"}
 	for _, name := range tenants {
 		for i := range 6 {
-			put(t, store, name, labels.FromStrings("__name__", "m", "i", fmt.Sprint(i)), 1e4, 2e4, 3e4, 4e4, 5e4, 6e4, 7e4, 8e4, 9e4, 1e5)
+			put(t, store, name, labels.FromStrings("__name__", "m", "i", fmt.Sprint(i)), 1e4, 2e4, 3e4, 4e4, 5e4, 6e4,
+				7e4, 8e4, 9e4, 1e5)
 		}
 	}
 	for _, planned := range []bool{true, false} {
@@ -152,7 +153,8 @@ func TestLimitsOfAQuery(t *testing.T) {
 		} {
 			about := fmt.Sprint(c.tenant, " ", c.expr, " ", c.rng, " ", planned)
 			ctx := tenant.Into(t.Context(), c.tenant)
-			q, err := e.NewRangeQuery(ctx, NewQueryable(store), nil, c.expr, time.UnixMilli(1e5).Add(-c.rng), time.UnixMilli(1e5), time.Minute)
+			q, err := e.NewRangeQuery(ctx, NewQueryable(store), nil, c.expr, time.UnixMilli(1e5).Add(-c.rng),
+				time.UnixMilli(1e5), time.Minute)
 			require.NoError(t, err)
 			result := q.Exec(ctx)
 			if c.limit == "" {
@@ -185,7 +187,8 @@ func TestLimitsOfOtherReads(t *testing.T) {
 	set := q.Select(ctx, true, nil, name("old"))
 	require.False(t, set.Next())
 	require.ErrorContains(t, set.Err(), "limit query_range", "a remote read isn't")
-	set = q.Select(ctx, true, &promstorage.SelectHints{Func: "series", Start: 0, End: 2 * time.Hour.Milliseconds()}, matcher(labels.MatchRegexp, "__name__", ".+"))
+	set = q.Select(ctx, true, &promstorage.SelectHints{Func: "series", Start: 0, End: 2 * time.Hour.Milliseconds()},
+		matcher(labels.MatchRegexp, "__name__", ".+"))
 	require.True(t, set.Next())
 	require.False(t, set.Next())
 	require.NoError(t, set.Err())

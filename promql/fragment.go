@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// steps are n moments at equal distances, milliseconds. With an @ modifier all are the same: step is 0.
+// steps are n times at equal intervals, milliseconds. With an @ modifier all are the same: step is 0.
 type steps struct {
 	first, step int64
 	n           int
@@ -24,30 +24,31 @@ func (s steps) at(i int) int64 { return s.first + int64(i)*s.step }
 
 func (s steps) last() int64 { return s.at(s.n - 1) }
 
-// fragment is a piece of a query that the planner computes without Prometheus' evaluator: an instant selector, or a function
-// over a range selector. Its value at step i is computed from the samples with edges.at(i)-width < t <= edges.at(i).
+// fragment is a part of a query that the planner computes without Prometheus' evaluator: an instant selector, or a
+// function over a range selector. Its value at step i is computed from the samples with edges.at(i)-width < t <=
+// edges.at(i).
 type fragment struct {
 	// expr is the expression. It is never modified.
 	expr     parser.Expr
 	matchers []*labels.Matcher
-	// function is the name of the function over the range; it is empty for an instant selector.
+	// function is the name of the function over the range. It is empty for an instant selector.
 	function string
-	// args are the function's arguments, as its implementation wants to see them; scalars are the values of
-	// those that aren't the range.
+	// args are the function's arguments in the form that its implementation expects. scalars are the values of all
+	// arguments except the range.
 	args    parser.Expressions
 	scalars []promengine.Vector
-	// width of the windows, milliseconds: the range, or an instant selector's lookback.
+	// width of the windows, milliseconds: the range, or the lookback of an instant selector.
 	width int64
-	// eval are the times at which the evaluator asks, edges the right edges of the windows, which differ from
-	// them by offset and @.
+	// eval are the evaluation times of the steps. edges are the right edges of the windows, which differ from eval by
+	// offset and @.
 	eval, edges steps
-	// stats: of histograms only count and sum are wanted.
+	// stats is true if only count and sum of histograms are needed.
 	stats bool
-	// starts: the function uses start timestamps.
+	// starts is true if the function uses start timestamps.
 	starts bool
-	// minT is from where the ordinary Queryable would be asked to read.
+	// minT is the start of the range that the evaluator would request from a Queryable.
 	minT int64
-	// counted: only whether the series have samples matters, not their values.
+	// counted is true if only the presence of samples matters, not their values.
 	counted bool
 }
 
@@ -57,12 +58,12 @@ func (p *fragment) window(i int) (from, to int64) {
 	return to - p.width, to
 }
 
-// keepsName returns true if the fragment's series keep the name of their metric.
+// keepsName returns true if the fragment's series keep their metric name.
 func (p *fragment) keepsName() bool {
 	return p.function == "" || p.function == "last_over_time" || p.function == "first_over_time"
 }
 
-// metric returns the labels of the fragment's series that is made of a stored series.
+// metric returns the labels of the result for a stored series.
 func (p *fragment) metric(stored labels.Labels) labels.Labels {
 	if p.keepsName() {
 		return stored
@@ -70,16 +71,16 @@ func (p *fragment) metric(stored labels.Labels) labels.Labels {
 	return stored.DropReserved(schema.IsMetadataLabel)
 }
 
-// readFrom returns from when on samples are read.
+// readFrom returns the time from which samples are read.
 func (p *fragment) readFrom() int64 {
-	if p.counted { // The hints of histograms, for which those before are read, don't count.
+	if p.counted { // Samples before the range are read only for the hints of histograms, which aren't needed here.
 		return p.minT
 	}
 	return earlier(p.minT, hintContext)
 }
 
-// open finds the fragment's series of a tenant, in the order in which the ordinary Queryable gives them. warn may be called
-// until the last of them was read.
+// open finds the fragment's series of a tenant, in the order in which a Queryable returns them. warn may be called
+// until the last series was read.
 func (p *fragment) open(ctx context.Context, store *storage.Store, of string, warn func(error)) ([]*query.SelectedSeries, error) {
 	return store.Select(ctx, query.Query{
 		Tenant: of, MinT: p.readFrom(), MaxT: p.edges.last(),
@@ -87,15 +88,16 @@ func (p *fragment) open(ctx context.Context, store *storage.Store, of string, wa
 	})
 }
 
-// unique reports whether no two of the fragment's series can have the same labels. Where they can, the evaluator
-// must raise its error.
+// unique reports whether no two of the fragment's series can have the same labels. If they can, the evaluator must
+// report the error.
 func (p *fragment) unique(series []foundSeries) bool {
 	if p.keepsName() || len(series) < 2 {
 		return true
 	}
 	name, plain := series[0].labels.Get(labels.MetricName), true
 	for _, s := range series {
-		plain = plain && s.labels.Get(labels.MetricName) == name && !s.labels.Has("__type__") && !s.labels.Has("__unit__")
+		plain = plain && s.labels.Get(labels.MetricName) == name && !s.labels.Has("__type__") &&
+			!s.labels.Has("__unit__")
 	}
 	if plain {
 		return true
@@ -111,15 +113,15 @@ func (p *fragment) unique(series []foundSeries) bool {
 	return true
 }
 
-// fragmentReader computes a fragment's values, one series after the other. Each goroutine has its own; there is one
-// implementation a way in which samples are kept.
+// fragmentReader computes a fragment's values, one series after the other. Each goroutine has its own reader. There is
+// one implementation for each way in which samples are stored.
 type fragmentReader interface {
-	// read computes the values of a series at every step into out, which is empty.
+	// read computes the values of a series at every step and appends them to out, which is empty.
 	read(s *query.SelectedSeries, out *values) error
-	// notes returns the annotations that came up, and samples how many samples were decoded.
+	// notes returns the annotations of the function. samples returns the number of samples that were decoded.
 	notes() annotations.Annotations
 	samples() int64
-	// loaded returns how many samples and buckets the statistics of the query count.
+	// loaded returns the number of samples and buckets for the query's statistics.
 	loaded() int64
 }
 
@@ -127,20 +129,21 @@ type fragmentReader interface {
 type FragmentStats struct {
 	// Expr is the text of the fragment's expression.
 	Expr string `json:"expr"`
-	// Segments describe from what its steps were answered, in order. It is empty if the evaluator read raw samples.
+	// Segments describe the resolutions that answered its steps, in order. Empty if the evaluator read raw samples.
 	Segments []SegmentStats `json:"segments"`
-	// Series is the number of series, and Samples that of the samples and buckets that were decoded.
+	// Series is the number of series. Samples is the number of decoded samples and buckets.
 	Series  int   `json:"series"`
 	Samples int64 `json:"samples"`
-	// Duration is the time that it took.
+	// Duration is the duration of the computation.
 	Duration time.Duration `json:"-"`
-	// Milliseconds are Duration's.
+	// Milliseconds is Duration in milliseconds.
 	Milliseconds float64 `json:"milliseconds"`
-	// Refused is the reason why the fragment was left to Prometheus' evaluator; it is empty if the planner computed it.
+	// Refused is the reason why the fragment was left to Prometheus' evaluator. It is empty if the planner computed the
+	// fragment.
 	Refused string `json:"refused,omitempty"`
-	// selector is what the evaluator selects, for which the fragment was left to it.
+	// selector is the selector that the evaluator reads because the fragment was left to it.
 	selector string
-	// named is the name that may be a rollup's, for which the fragment was refused.
+	// named is the name that may be a rollup's and because of which the fragment was refused.
 	named string
 }
 

@@ -10,14 +10,15 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// floatFunc computes a function over the windows of a series of floats, with less work a window than there
-// are samples in it. The results are those of Prometheus' implementation to the last bit.
+// floatFunc computes a function over the windows of a series of floats. Its work per window is less than the number of
+// samples in the window. The results equal those of Prometheus' implementation to the last bit.
 type floatFunc func(r *rawReader, out *values)
 
-// floatFuncs are the functions of which dashboards ask most. All others go by way of Prometheus' own.
+// floatFuncs are the functions that dashboards use most. All others call Prometheus' implementation.
 var floatFuncs = map[string]floatFunc{
 	"rate": func(r *rawReader, out *values) {
-		r.slopes(out, bucketfn.Slope{Counter: true, PerSecond: (time.Duration(r.fragment.width) * time.Millisecond).Seconds()})
+		r.slopes(out, bucketfn.Slope{Counter: true,
+			PerSecond: (time.Duration(r.fragment.width) * time.Millisecond).Seconds()})
 	},
 	"increase":           func(r *rawReader, out *values) { r.slopes(out, bucketfn.Slope{Counter: true, Scale: 1}) },
 	"delta":              func(r *rawReader, out *values) { r.slopes(out, bucketfn.Slope{Scale: 1}) },
@@ -26,15 +27,15 @@ var floatFuncs = map[string]floatFunc{
 	"quantile_over_time": func(r *rawReader, out *values) { r.quantiles(out, r.fragment.scalars[0][0].F) },
 }
 
-// floatFuncOf is that of a fragment; nil: there is none.
+// floatFuncOf returns the floatFunc of a fragment, or nil if there is none.
 func floatFuncOf(p *fragment) floatFunc {
 	if p.function == "quantile_over_time" && !(p.scalars[0][0].F >= 0 && p.scalars[0][0].F <= 1) {
-		return nil // The answer has a warning.
+		return nil // The result has a warning, which the evaluator must add.
 	}
 	return floatFuncs[p.function]
 }
 
-// live returns the floats of the series but for stale markers, as columns.
+// live returns the floats of the series without stale markers, as columns.
 func (r *rawReader) live() ([]int64, []float64) {
 	t, v := r.it.samples.T[r.it.floats:], r.it.samples.V[r.it.floats:]
 	stale := 0
@@ -53,14 +54,15 @@ func (r *rawReader) live() ([]int64, []float64) {
 	return r.times, r.values
 }
 
-// liveCounter is live that also notes the resets. Most counters have no stale markers, and need to be looked through once.
+// liveCounter is live that also records the counter resets. Most counters have no stale markers, so that one pass is
+// enough.
 func (r *rawReader) liveCounter() ([]int64, []float64) {
 	t, v := r.it.samples.T[r.it.floats:], r.it.samples.V[r.it.floats:]
 	r.resets = r.resets[:0]
 	before, numbers := math.Inf(-1), true
 	for i, f := range v {
 		if !(f >= before) {
-			if numbers = f < before; !numbers { // It is NaN, and may be a stale marker.
+			if numbers = f < before; !numbers { // f is NaN, and may be a stale marker.
 				break
 			}
 			r.resets = append(r.resets, i)
@@ -80,7 +82,8 @@ func (r *rawReader) liveCounter() ([]int64, []float64) {
 	return t, v
 }
 
-// slopesWithStarts computes rate or increase with start timestamps, and returns how many windows have overlapping ones.
+// slopesWithStarts computes rate or increase with start timestamps. It returns the number of windows whose samples
+// overlap.
 func (r *rawReader) slopesWithStarts(out *values) (overlapping int) {
 	t, v, st := r.liveWithStarts()
 	r.resets, r.overlaps = r.resets[:0], r.overlaps[:0]
@@ -102,7 +105,7 @@ func (r *rawReader) slopesWithStarts(out *values) (overlapping int) {
 	return r.slopesOf(t, v, st, s, out)
 }
 
-// liveWithStarts is live, with the samples' start timestamps.
+// liveWithStarts is live with the start timestamps of samples.
 func (r *rawReader) liveWithStarts() (t []int64, v []float64, st []int64) {
 	st = r.it.samples.ST[r.it.floats:]
 	all := r.it.samples.V[r.it.floats:]
@@ -132,8 +135,8 @@ func (r *rawReader) slopes(out *values, s bucketfn.Slope) {
 	r.slopesOf(t, v, nil, s, out)
 }
 
-// slopesOf computes rate, increase or delta of samples, of which the resets are known; st are their start timestamps, nil if these aren't
-// used. It returns how many windows have overlapping ones.
+// slopesOf computes rate, increase or delta of samples with given counter resets. st are their start timestamps, or nil
+// if start timestamps aren't used. It returns the number of windows whose samples overlap.
 func (r *rawReader) slopesOf(t []int64, v []float64, st []int64, s bucketfn.Slope, out *values) (overlapping int) {
 	p := r.fragment
 	from, to, reset, overlap := 0, 0, 0, 0
@@ -161,7 +164,8 @@ func (r *rawReader) slopesOf(t []int64, v []float64, st []int64, s bucketfn.Slop
 		for k := reset; k < len(r.resets) && r.resets[k] < to; k++ {
 			rise += v[r.resets[k]-1]
 		}
-		spacing := bucketfn.Spacing{BeforeFirst: t[from] - left, AfterLast: right - t[to-1], Sampled: t[to-1] - t[from], Count: uint64(to - from),
+		spacing := bucketfn.Spacing{BeforeFirst: t[from] - left, AfterLast: right - t[to-1], Sampled: t[to-1] - t[from],
+			Count:      uint64(to - from),
 			SinceStart: sinceStart}
 		if sinceStart > 0 {
 			rise += v[from]
@@ -214,7 +218,7 @@ func (r *rawReader) quantiles(out *values, q float64) {
 	out.size = out.floats
 }
 
-// slideTimes moves a window [from, to) on to the times with after < t <= until.
+// slideTimes moves a window [from, to) forward to the times with after < t <= until.
 func slideTimes(t []int64, from, to int, after, until int64) (int, int) {
 	for to < len(t) && t[to] <= until {
 		to++

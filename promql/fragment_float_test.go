@@ -9,10 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestResetsAreThoseOfLiveSamples looks for resets among values that rise and fall, with stale markers and other values that aren't less than any.
+// TestResetsAreThoseOfLiveSamples finds resets among rising and falling values, stale markers, NaN and infinities.
 func TestResetsAreThoseOfLiveSamples(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	odd := []float64{math.NaN(), math.Float64frombits(value.StaleNaN), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1)}
+	odd := []float64{math.NaN(), math.Float64frombits(value.StaleNaN), math.Inf(1), math.Inf(-1), 0,
+		math.Copysign(0, -1)}
 	found, stale := 0, 0
 	for range 2000 {
 		r := &rawReader{it: &iterator{}}
@@ -31,7 +32,7 @@ func TestResetsAreThoseOfLiveSamples(t *testing.T) {
 		if n := r.it.samples.Len(); n > 0 {
 			r.it.floats = rng.IntN(n)
 		}
-		r.resets = append(r.resets, 99) // of the series before
+		r.resets = append(r.resets, 99) // a reset of the previous series
 		times, values := r.liveCounter()
 		wantTimes, wantValues := r.live()
 		require.Equal(t, wantTimes, times)

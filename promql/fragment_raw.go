@@ -20,29 +20,28 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// rawReader computes a fragment's values from samples: it lays all samples of a series out once, and hands
-// Prometheus' own implementation of the function one piece after the other of them, so that answers and
-// annotations are the evaluator's.
+// rawReader computes a fragment's values from samples. It lays out all samples of a series once, and passes the part of
+// each window to Prometheus' implementation of the function, so that results and annotations are the evaluator's.
 //
 //	floats      [ . . . . . . . . . . . . . ]
 //	step i          └────────┘
-//	step i+1              └────────┘             both edges only move on
+//	step i+1              └────────┘             both edges only move forward
 type rawReader struct {
 	fragment *fragment
 	budget   *budget
 	call     promengine.FunctionCall
 	enh      promengine.EvalNodeHelper
-	in       promengine.Matrix // the one series, as the function wants it
+	in       promengine.Matrix // the one series, in the form that the function expects
 
 	it *iterator
-	// stats reads only what histogram_count and the like need, as the evaluator then does: which resets are
-	// seen depends on it. nil: the whole histograms are read.
+	// stats reads histograms as the evaluator does for histogram_count and similar functions, because it affects which
+	// resets are detected. nil: whole histograms are read.
 	stats    *promengine.HistogramStatsIterator
-	memoized *promstorage.MemoizedSeriesIterator // the evaluator's way to look back
+	memoized *promstorage.MemoizedSeriesIterator // the evaluator's iterator for the lookback
 
 	floats []promengine.FPoint
 	hists  []promengine.HPoint
-	// starts are the start timestamps of floats and hists where the function uses them.
+	// starts are the start timestamps of floats and hists, if the function uses them.
 	starts promengine.StartTimestamps
 
 	// of floatFuncs
@@ -53,17 +52,17 @@ type rawReader struct {
 	times    []int64
 	begins   []int64
 	values   []float64
-	resets   []int // places of values that are counter resets
-	overlaps []int // places of samples that start before the one before them
+	resets   []int // indices of values that are counter resets
+	overlaps []int // indices of samples that start before the previous sample
 
-	ctx context.Context // of the query; nil: nothing ends it
+	ctx context.Context // context of the query; nil: not cancellable
 
-	// from and to bound the steps that are computed.
+	// from and to bound the computed steps.
 	from, to int
 
 	annotations annotations.Annotations
 	decoded     int64
-	// counted is loaded.
+	// counted is the result of loaded.
 	counted int64
 }
 
@@ -82,7 +81,7 @@ func newRawReader(p *fragment, b *budget) *rawReader {
 	return r
 }
 
-// histograms returns the iterator from which histograms are taken.
+// histograms returns the iterator from which histograms are read.
 func (r *rawReader) histograms() chunkenc.Iterator {
 	if r.stats == nil {
 		return r.it
@@ -91,13 +90,13 @@ func (r *rawReader) histograms() chunkenc.Iterator {
 	return r.stats
 }
 
-// iterators have memory of samples that readers have let go of.
+// iterators is a pool of sample buffers that readers have released.
 var iterators = sync.Pool{New: func() any { return &iterator{} }}
 
-// keptSamples bounds the memory of samples that is used again: a query of one series over weeks has as many.
+// keptSamples bounds the buffers in the pool. A query of one series over weeks reads that many samples.
 const keptSamples = 1 << 16
 
-// release ends the reader's use, and that of the samples that it has read.
+// release ends the use of the reader and of the samples that it has read.
 func (r *rawReader) release() {
 	s := &r.it.samples
 	if cap(s.T) <= keptSamples && cap(s.ST) == 0 && cap(s.H) == 0 {
@@ -110,7 +109,8 @@ func (r *rawReader) release() {
 func (r *rawReader) notes() annotations.Annotations { return r.annotations }
 func (r *rawReader) samples() int64                 { return r.decoded }
 
-// loaded implements fragmentReader: a function counts each sample once, and a selector the samples that it returns, as the evaluator does.
+// loaded implements fragmentReader. A function counts each sample once, and a selector counts the samples that it
+// returns, as the evaluator does.
 func (r *rawReader) loaded() int64 { return r.counted }
 
 // hasStarts reports whether any of the samples has a start timestamp.
@@ -118,7 +118,7 @@ func hasStarts(s *chunk.Samples) bool {
 	return len(s.ST) > 0 || slices.ContainsFunc(s.H, func(h chunk.Histogram) bool { return h.ST != 0 })
 }
 
-// errJumps: between windows that don't touch, the evaluator loses sight of the histogram before.
+// errJumps means that windows don't touch: between them, the evaluator doesn't see the previous histogram.
 var errJumps = fmt.Errorf("%w: native histograms are read only in part, and the step is wider than the range", errLeave)
 
 // read implements fragmentReader.
@@ -126,7 +126,7 @@ func (r *rawReader) read(s *query.SelectedSeries, out *values) error {
 	return r.compute(s.Labels, out, r.fragment.minT, func(into *chunk.Samples) error { return asPrometheus(s.Samples(into)) })
 }
 
-// compute computes the values from the samples that fill appends, from minT on.
+// compute computes the values from the samples that fill appends, starting at minT.
 func (r *rawReader) compute(stored labels.Labels, out *values, minT int64, fill func(*chunk.Samples) error) error {
 	iteratorFor(r.it, minT, fill)
 	if r.it.err != nil {
@@ -159,7 +159,7 @@ func (r *rawReader) compute(stored labels.Labels, out *values, minT int64, fill 
 	return nil
 }
 
-// layOut copies the samples to where functions find them, but for stale markers.
+// layOut copies the samples, without stale markers, into the columns that functions read.
 func (r *rawReader) layOut(usesStarts bool) error {
 	samples := &r.it.samples
 	r.floats, r.hists = r.floats[:0], r.hists[:0]
@@ -191,7 +191,8 @@ func (r *rawReader) layOut(usesStarts bool) error {
 			continue
 		}
 		n := len(r.hists)
-		r.hists = slices.Grow(r.hists, 1)[:n+1] // Functions keep none of the histograms: their memory is used again.
+		// Functions keep no reference to the histograms, so that their memory is reused.
+		r.hists = slices.Grow(r.hists, 1)[:n+1]
 		t, h := it.AtFloatHistogram(r.hists[n].H)
 		if value.IsStaleNaN(h.Sum) {
 			r.hists = r.hists[:n]
@@ -209,8 +210,8 @@ func (r *rawReader) layOut(usesStarts bool) error {
 	return r.it.err
 }
 
-// stopped reports, at some of the steps, whether the query has ended, so that its result isn't wanted any more: one series
-// may have many steps, and each many samples.
+// stopped reports whether the query has ended and its result isn't needed. It checks the context at some steps only. It
+// is needed because one series may have many steps with many samples each.
 func (r *rawReader) stopped(step int) bool { return step%8 == 0 && r.ctx != nil && r.ctx.Err() != nil }
 
 // windows calls the function for each step that has samples.
@@ -232,7 +233,8 @@ func (r *rawReader) windows(stored labels.Labels, usesStarts bool, out *values) 
 		}
 		in.Floats, in.Histograms = r.floats[floatsFrom:floatsTo:floatsTo], r.hists[histsFrom:histsTo:histsTo]
 		if usesStarts {
-			r.enh.StartTimestamps.Floats, r.enh.StartTimestamps.Histograms = r.starts.Floats[floatsFrom:floatsTo], r.starts.Histograms[histsFrom:histsTo]
+			r.enh.StartTimestamps.Floats, r.enh.StartTimestamps.Histograms = r.starts.Floats[floatsFrom:floatsTo],
+				r.starts.Histograms[histsFrom:histsTo]
 		}
 		r.enh.Ts = p.eval.at(i)
 		vector, notes := r.call(p.scalars, r.in, p.args, &r.enh)
@@ -256,7 +258,7 @@ func (r *rawReader) windows(stored labels.Labels, usesStarts bool, out *values) 
 func floatTime(p *promengine.FPoint) int64 { return p.T }
 func histTime(p *promengine.HPoint) int64  { return p.T }
 
-// slide moves a window [from, to) on to the points with after < t <= until.
+// slide moves a window [from, to) forward to the points with after < t <= until.
 func slide[P any](points []P, from, to int, after, until int64, at func(*P) int64) (int, int) {
 	for to < len(points) && at(&points[to]) <= until {
 		to++
@@ -267,7 +269,7 @@ func slide[P any](points []P, from, to int, after, until int64, at func(*P) int6
 	return from, to
 }
 
-// noteCounter adds an annotation, as the evaluator does, if a rate is computed of a metric that may be no counter.
+// noteCounter adds an annotation, as the evaluator does, if a rate is computed from a metric that may not be a counter.
 func noteCounter(p *fragment, stored labels.Labels, out *values, into *annotations.Annotations) {
 	if (p.function != "rate" && p.function != "increase") || out.floats == 0 {
 		return
@@ -279,7 +281,7 @@ func noteCounter(p *fragment, stored labels.Labels, out *values, into *annotatio
 	into.Add(annotations.NewPossibleNonCounterInfo(name, p.args[0].PositionRange()))
 }
 
-// latest finds, for each step, the newest sample that is young enough.
+// latest finds, for each step, the newest sample that isn't too old.
 func (r *rawReader) latest(out *values) error {
 	samples := &r.it.samples
 	if r.it.hists < len(samples.H) {
@@ -287,7 +289,7 @@ func (r *rawReader) latest(out *values) error {
 	}
 	p := r.fragment
 	t, v := samples.T[r.it.floats:], samples.V[r.it.floats:]
-	next := 0 // the first sample after the edge
+	next := 0 // index of the first sample after the edge
 	for i := r.from; i < r.to; i++ {
 		edge := p.edges.at(i)
 		for next < len(t) && t[next] <= edge {
@@ -303,7 +305,7 @@ func (r *rawReader) latest(out *values) error {
 	return nil
 }
 
-// latestOfBoth is latest for series with histograms, by way of the evaluator's own iterator.
+// latestOfBoth is latest for series with histograms. It uses the evaluator's own iterator.
 func (r *rawReader) latestOfBoth(out *values) error {
 	r.memoized.Reset(r.histograms())
 	for i := r.from; i < r.to; i++ {

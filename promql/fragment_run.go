@@ -15,29 +15,31 @@ import (
 )
 
 const (
-	// batchSeries is how many neighbouring series are computed by one goroutine in one go.
+	// batchSeries is the number of consecutive series that one goroutine computes as a batch.
 	batchSeries = 32
-	// batchSteps bounds a batch's series times steps.
+	// batchSteps is the maximum number of series times steps in a batch.
 	batchSteps = 1 << 16
-	// smallWork is up to how many series one goroutine computes a step of each, or so many spans of time: about a millisecond's work.
+	// smallWork is the maximum work, in series times steps or in series times spans of time, that one goroutine
+	// computes alone: about a millisecond.
 	smallWork = 1536
 	smallSpan = 3_600_000 // milliseconds
-	// batchesPerWorker bounds the batches that are computed, or wait to be used.
+	// batchesPerWorker is the maximum number of batches per worker that are being computed or wait to be used.
 	batchesPerWorker = 3
 )
 
-// batch is what some neighbouring series have at the steps of a fragment. Its memory is used again.
+// batch holds the values of some consecutive series at the steps of a fragment. Its memory is reused.
 type batch struct {
 	metrics []labels.Labels
 	values  []values
-	segment values // to work in
+	segment values // buffer
 }
 
-// errPanicked means that a function panicked. The evaluator then reports it to its caller.
+// errPanicked means that a function panicked. The evaluator then computes the fragment and reports the panic to its
+// caller.
 var errPanicked = fmt.Errorf("%w: a function panicked", errLeave)
 
-// fragmentRun computes a fragment of some series, and hands the values on in the order of the series: the result
-// doesn't depend on how many goroutines there were.
+// fragmentRun computes a fragment of some series, and passes the values on in the order of the series: the result
+// doesn't depend on the number of goroutines.
 //
 //	series   [ 0 … 31 | 32 … 63 | 64 … ]
 //	workers      0         1        0        each batch at a time
@@ -49,12 +51,13 @@ type fragmentRun struct {
 	budget   *budget
 	workers  int
 	gate     *gate
-	// newReader makes what reads a segment, one a goroutine.
+	// newReader creates the reader of a segment. Each goroutine has its own.
 	newReader func(*segment) fragmentReader
 	readers   [][]fragmentReader
 }
 
-// do calls use for every series that has values, with its place and the labels of the result. Values are only valid during the call.
+// do calls use for every series that has values, with its position and the labels of the result. Values are valid only
+// during the call.
 func (r *fragmentRun) do(ctx context.Context, use func(at uint32, metric labels.Labels, v *values) error) error {
 	size := min(batchSeries, max(1, batchSteps/r.fragment.eval.n))
 	n := (len(r.series) + size - 1) / size
@@ -72,9 +75,11 @@ func (r *fragmentRun) do(ctx context.Context, use func(at uint32, metric labels.
 	metered := make([]int64, workers)
 	compute := func(worker, i int) error {
 		err := r.gate.work(ctx, func() error {
-			return r.compute(ctx, r.readers[worker], r.series[i*size:min(len(r.series), (i+1)*size)], &batches[i%len(batches)])
+			return r.compute(ctx, r.readers[worker], r.series[i*size:min(len(r.series), (i+1)*size)],
+				&batches[i%len(batches)])
 		})
-		if more := buffered(r.readers[worker]) - metered[worker]; err == nil && more > 0 { // Whoever works doesn't wait for memory.
+		if more := buffered(r.readers[worker]) - metered[worker]; err == nil && more > 0 {
+			// Workers don't wait for memory.
 			metered[worker] += more
 			err = r.budget.meter(more)
 		}
@@ -94,14 +99,15 @@ func (r *fragmentRun) do(ctx context.Context, use func(at uint32, metric labels.
 	})
 }
 
-// isSmall reports whether the work is so little that to share it costs more: goroutines whose stacks grow anew, and that wait for each other.
+// isSmall reports whether the work is so small that sharing it among goroutines would cost more than it saves.
 func (r *fragmentRun) isSmall() bool {
 	p := r.fragment
 	return int64(len(r.series))*max(int64(p.eval.n), (p.edges.last()-p.edges.first+p.width)/smallSpan) <= smallWork
 }
 
-// compute fills b.
-func (r *fragmentRun) compute(ctx context.Context, readers []fragmentReader, series []foundSeries, b *batch) (err error) {
+// compute computes the values of batch b.
+func (r *fragmentRun) compute(ctx context.Context, readers []fragmentReader, series []foundSeries,
+	b *batch) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v", errPanicked, p)
@@ -128,7 +134,7 @@ func (r *fragmentRun) compute(ctx context.Context, readers []fragmentReader, ser
 	return nil
 }
 
-// read computes the values of a series, segment by segment; v is empty and segment to work in.
+// read computes the values of a series, segment by segment. v is empty and segment is a buffer.
 func (r *fragmentRun) read(readers []fragmentReader, s *foundSeries, v, segment *values) error {
 	if len(readers) == 1 {
 		return readers[0].read(s.segments[0], v)
@@ -156,10 +162,11 @@ func (r *fragmentRun) notes() annotations.Annotations {
 	return out
 }
 
-// smallBuffer is the size of decoded samples up to which they aren't metered, bytes: their memory is used again, and isn't the read's.
+// smallBuffer is the maximum size of decoded samples that aren't metered, bytes. Buffers of that size are reused,
+// and don't count as the read's.
 const smallBuffer = keptSamples * meteredValue
 
-// buffered returns the memory of the samples that readers have decoded, bytes; 0: it is little.
+// buffered returns the memory of the samples that readers have decoded, bytes, or 0 if it is small.
 func buffered(readers []fragmentReader) (bytes int64) {
 	for _, reader := range readers {
 		switch reader := reader.(type) {
@@ -179,7 +186,7 @@ func bufferBytes(s *chunk.Samples) int64 {
 	return 0
 }
 
-// release ends the use of the readers once do has returned.
+// release releases the readers. do must have returned.
 func (r *fragmentRun) release() {
 	for _, readers := range r.readers {
 		for _, reader := range readers {
@@ -202,7 +209,7 @@ func (r *fragmentRun) samples() (n int64) {
 	return n
 }
 
-// loaded counts what the statistics of the query count.
+// loaded adds up the samples for the query's statistics.
 func (r *fragmentRun) loaded() (n int64) {
 	for _, readers := range r.readers {
 		for _, reader := range readers {
@@ -212,8 +219,8 @@ func (r *fragmentRun) loaded() (n int64) {
 	return n
 }
 
-// inOrder calls compute for 0 to n-1 from several goroutines, and use for each in order from the caller's, at most
-// ahead calls of compute later. It returns the first error.
+// inOrder calls compute for 0 to n-1 from multiple goroutines, and use for each in order from the caller's goroutine.
+// compute is at most ahead calls ahead of use. It returns the first error.
 func inOrder(ctx context.Context, workers, ahead, n int, compute func(worker, i int) error, use func(i int) error) error {
 	if workers == 1 {
 		for i := range n {
@@ -230,7 +237,7 @@ func inOrder(ctx context.Context, workers, ahead, n int, compute func(worker, i 
 	g, ctx := errgroup.WithContext(ctx)
 	defer func() { _ = g.Wait() }() // even if use panics
 	defer cancel()
-	// Invariant: i is computed only once i-ahead was used, so each has its place in a ring.
+	// Invariant: i is computed only after i-ahead was used, so that each has its own element of a ring.
 	free, done := make(chan struct{}, ahead), make([]chan struct{}, ahead)
 	for i := range done {
 		free <- struct{}{}

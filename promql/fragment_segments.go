@@ -27,27 +27,27 @@ type segment struct {
 	*fragment
 	// tenant is the tenant whose series the segment reads.
 	tenant string
-	// oldest is the time of the first sample that was ever written, or math.MinInt64 if it is unknown.
+	// oldest is the time of the first sample ever written, or math.MinInt64 if it is unknown.
 	oldest int64
-	// gone is the newest timestamp at which raw samples of some of the fragment's series are no longer kept.
+	// gone is the newest timestamp at which raw samples of some of the fragment's series are no longer stored.
 	gone int64
-	// found are the series that the segment has.
+	// found holds the series of the segment.
 	found []*query.SelectedSeries
-	// cuts are the edges that cut buckets.
+	// cuts are the window edges that are inside buckets.
 	cuts []int64
 
-	// samples finds the raw samples of series whose buckets can't answer a step, and whole finds their buckets with all
-	// columns if raw samples are gone.
+	// samples finds the raw samples of series whose buckets can't answer a step. If raw samples are no longer stored,
+	// whole finds their buckets with all columns.
 	samples, whole lookup
 }
 
-// lookup finds series that only few of a segment's need, once one does.
+// lookup finds series when the first of them is needed. It is used where only few of a segment's series are needed.
 type lookup struct {
 	mu    sync.Mutex
 	found map[uint64]*query.SelectedSeries
 }
 
-// of returns the series of these labels, nil if open, which is called once, doesn't find it.
+// of returns the series with these labels. The first call calls open. It returns nil if open doesn't find the series.
 func (l *lookup) of(series labels.Labels, open func() ([]*query.SelectedSeries, error)) (*query.SelectedSeries, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,25 +67,28 @@ func (l *lookup) of(series labels.Labels, open func() ([]*query.SelectedSeries, 
 	return nil, nil
 }
 
-// foundSeries is a series of a fragment, with where it was found in each segment; nil: nowhere.
+// foundSeries is a series of a fragment, with its entry in each segment; nil if a segment doesn't have it.
 type foundSeries struct {
 	labels   labels.Labels
 	segments []*query.SelectedSeries
 }
 
-// resolve chooses what the fragment's steps are answered from, for a tenant.
-func (p *fragment) resolve(ctx context.Context, store *storage.Store, of string, how resolving) ([]*segment, resolution.Shortfall, error) {
+// resolve chooses the resolutions that answer the fragment's steps for a tenant.
+func (p *fragment) resolve(ctx context.Context, store *storage.Store, of string,
+	how resolving) ([]*segment, resolution.Shortfall, error) {
 	r := resolution.Request{
 		Func: p.function, Range: p.width, From: p.edges.first, To: p.edges.last(), Step: p.edges.step,
-		Mode: how.mode, Still: how.still, Coarsest: how.coarsest, Slot: store.SlotWidth(p.edges.first).Milliseconds(), Oldest: math.MinInt64,
+		Mode: how.mode, Still: how.still, Coarsest: how.coarsest, Slot: store.SlotWidth(p.edges.first).Milliseconds(),
+		Oldest: math.MinInt64,
 		Recent: store.Recent(),
 	}
-	// Segments read whole buckets: so the gaps are those that touch any of them. Gaps begin and end at hours.
-	horizons, err := store.HorizonsOf(ctx, query.Query{Tenant: of, MinT: r.From - r.Range, MaxT: bucketfn.CeilTo(r.To, rollup.OneHour.Width()), Matchers: p.matchers})
+	// Segments read whole buckets, so a gap counts if it touches any of them. Gaps start and end at full hours.
+	horizons, err := store.HorizonsOf(ctx, query.Query{Tenant: of, MinT: r.From - r.Range,
+		MaxT: bucketfn.CeilTo(r.To, rollup.OneHour.Width()), Matchers: p.matchers})
 	if err != nil {
 		return nil, resolution.Shortfall{}, err
 	}
-	setHorizons(&r, horizons)
+	setBoundaries(&r, horizons)
 	if r.From-r.Range < r.Horizon[rollup.Raw] {
 		oldest, err := store.Oldest(ctx, of)
 		if err != nil {
@@ -99,16 +102,17 @@ func (p *fragment) resolve(ctx context.Context, store *storage.Store, of string,
 	}
 	segments := make([]*segment, len(chosen))
 	for i, s := range chosen {
-		if r.Step == 0 { // Each step asks for the same.
+		if r.Step == 0 { // All steps read the same window.
 			s.ToStep, s.Windows.Steps = p.edges.n, p.edges.n
 		}
-		segments[i] = &segment{Segment: s, tenant: of, fragment: p.cut(s), oldest: r.Oldest, gone: latest(horizons, rollup.Raw)}
+		segments[i] = &segment{Segment: s, tenant: of, fragment: p.cut(s), oldest: r.Oldest,
+			gone: latest(horizons, rollup.Raw)}
 	}
 	return segments, short, nil
 }
 
-// setHorizons sets the retention of each class of series.
-func setHorizons(r *resolution.Request, horizons []retention.Hidden) {
+// setBoundaries sets the retention boundary of each class of series.
+func setBoundaries(r *resolution.Request, horizons []retention.Hidden) {
 	r.Horizon = [3]int64{math.MinInt64, math.MinInt64, math.MinInt64}
 	for _, h := range horizons {
 		var kept [3]int64
@@ -134,7 +138,7 @@ func latest(horizons []retention.Hidden, res rollup.Resolution) int64 {
 	return t
 }
 
-// cut returns the fragment of a segment's steps.
+// cut returns the part of the fragment for a segment's steps.
 func (p *fragment) cut(s resolution.Segment) *fragment {
 	if s.FromStep == 0 && s.ToStep == p.edges.n && s.Resolution == rollup.Raw {
 		return p
@@ -154,7 +158,7 @@ func (l *segment) open(ctx context.Context, store *storage.Store, warn func(erro
 	case l.Approximate:
 		from, to := l.span()
 		l.cuts = l.AppendCuts(nil, from-1, to+1)
-		// Where samples are there still, these cut.
+		// While raw samples exist, they answer the edges inside buckets.
 		kept := l.gone + store.SlotWidth(l.gone).Milliseconds()
 		return l.openWhole(ctx, store, warn, l.AppendCuts(nil, max(kept, from-1), to+1))
 	}
@@ -163,7 +167,7 @@ func (l *segment) open(ctx context.Context, store *storage.Store, warn func(erro
 		Tenant: l.tenant, MinT: from + 1, MaxT: to, Matchers: l.matchers, Warn: warn,
 		Resolution: l.Resolution, Columns: l.with(bucketfn.Columns(l.function)), Edges: l.AppendCuts(nil, from-1, to+1),
 	}
-	if !l.IsExact() { // What lies between the edges asked for and these bounds the values.
+	if !l.IsExact() { // The samples between the requested edges and these edges bound the values.
 		width := l.Resolution.Width()
 		first, _ := l.fragment.window(0)
 		_, last := l.fragment.window(l.edges.n - 1)
@@ -173,12 +177,12 @@ func (l *segment) open(ctx context.Context, store *storage.Store, warn func(erro
 	return store.Select(ctx, q)
 }
 
-// asked returns the windows that the query asked for.
+// asked returns the windows that the query requested.
 func (l *segment) asked() bucketfn.Windows {
 	return bucketfn.Windows{First: l.edges.first, Step: l.edges.step, Steps: l.Windows.Steps, Span: l.fragment.width}
 }
 
-// with returns the columns that are read, given those that a function needs.
+// with returns the columns to read, given the columns that a function needs.
 func (l *segment) with(columns rollup.Columns) rollup.Columns {
 	if l.starts {
 		columns |= rollup.ColumnStarts
@@ -186,15 +190,15 @@ func (l *segment) with(columns rollup.Columns) rollup.Columns {
 	return columns
 }
 
-// span returns the edges of all windows together.
+// span returns the outermost edges of all windows.
 func (l *segment) span() (from, to int64) {
 	from, _ = l.Windows.Window(0)
 	_, to = l.Windows.Window(l.Windows.Steps - 1)
 	return from, to
 }
 
-// openWhole finds the segment's series with all that samples can be made of, also for those of their buckets that windows cut, but
-// at the edges given.
+// openWhole finds the segment's series with all columns from which samples can be made. This includes buckets that
+// contain window edges, except at the given edges.
 func (l *segment) openWhole(ctx context.Context, store *storage.Store, warn func(error), edges []int64) ([]*query.SelectedSeries, error) {
 	from, _ := l.fragment.window(0)
 	_, to := l.fragment.window(l.edges.n - 1)
@@ -203,12 +207,13 @@ func (l *segment) openWhole(ctx context.Context, store *storage.Store, warn func
 		columns |= rollup.ColumnSketches
 	}
 	return store.Select(ctx, query.Query{
-		Tenant: l.tenant, MinT: bucketfn.FloorTo(from, l.Resolution.Width()) + 1, MaxT: bucketfn.CeilTo(to, l.Resolution.Width()),
+		Tenant: l.tenant, MinT: bucketfn.FloorTo(from, l.Resolution.Width()) + 1,
+		MaxT:     bucketfn.CeilTo(to, l.Resolution.Width()),
 		Matchers: l.matchers, Warn: warn, Resolution: l.Resolution, Columns: l.with(columns), Edges: edges,
 	})
 }
 
-// gather puts the series of the segments together, in the order in which they were found.
+// gather joins the series of the segments, in the order in which they were found.
 func gather(lists [][]*query.SelectedSeries) []foundSeries {
 	if len(lists) == 1 {
 		all := make([]foundSeries, len(lists[0]))
@@ -235,18 +240,18 @@ func gather(lists [][]*query.SelectedSeries) []foundSeries {
 	return all
 }
 
-// resolving are a query's parameters about resolutions.
+// resolving holds a query's parameters for choosing resolutions.
 type resolving struct {
 	mode     resolution.Mode
 	coarsest rollup.Resolution
-	// still: windows aren't moved where samples are there.
+	// still is true if windows aren't moved while raw samples exist.
 	still bool
 }
 
 type resolvingKey struct{}
 
-// WithResolution makes the queries of a context use a resolution: raw, 5m, 1h, exact or auto ("" is auto), and
-// none coarser than coarsest milliseconds (0: any). An unknown one is an error.
+// WithResolution returns a context whose queries use a resolution: raw, 5m, 1h, exact or auto ("" is auto), and none
+// coarser than coarsest milliseconds (0: any). It returns an error for an unknown resolution.
 func WithResolution(ctx context.Context, name string, coarsest int64) (context.Context, error) {
 	m, err := resolution.ParseMode(name)
 	if err != nil {

@@ -11,22 +11,23 @@ import (
 	promengine "github.com/prometheus/prometheus/promql"
 )
 
-// none stands in values where a step has none: a stale marker, which no function and no aggregation results in.
+// none marks a step without a value. It is a stale marker, which no function or aggregation returns.
 var none = math.Float64frombits(value.StaleNaN)
 
 func isNone(v float64) bool { return math.Float64bits(v) == value.StaleNaN }
 
-// values are what one series has at the steps of a fragment: a float, a histogram, or nothing.
+// values are the values of one series at the steps of a fragment: each is a float, a histogram or missing.
 type values struct {
-	// v has one entry per step; none where there is a histogram, or nothing.
+	// v has one entry per step: none if the step has a histogram or no value.
 	v []float64
-	// h has one entry per step, too, or none at all if hists is 0.
+	// h has one entry per step, or is empty if hists is 0.
 	h []*histogram.FloatHistogram
-	// floats and hists count the steps with one; size is how much they are for a budget.
+	// floats and hists are the numbers of steps with a float or a histogram. size is the number of samples charged to a
+	// budget.
 	floats, hists, size int
 }
 
-// reset makes v empty values at n steps.
+// reset sets v to n steps without values.
 func (v *values) reset(n int) {
 	if cap(v.v) < n {
 		v.v = make([]float64, n)
@@ -51,7 +52,7 @@ func (v *values) setHistogram(i int, h *histogram.FloatHistogram) {
 	v.size += sizeOf(h)
 }
 
-// put sets the values from a step on to others, which are of the steps that follow.
+// put copies the values of consecutive steps, starting at a step.
 func (v *values) put(from int, other *values) {
 	copy(v.v[from:], other.v)
 	for i, h := range other.h {
@@ -63,10 +64,10 @@ func (v *values) put(from int, other *values) {
 	v.size += other.floats
 }
 
-// sizeOf returns for how many floats a histogram counts, as the evaluator counts.
+// sizeOf returns the number of floats as which the evaluator counts a histogram.
 func sizeOf(h *histogram.FloatHistogram) int { return (h.Size() + 8) / 16 }
 
-// span returns the steps from the first value to the last: [from, to).
+// span returns the range of steps from the first value to the last: [from, to).
 func (v *values) span() (from, to int) {
 	has := func(i int) bool { return !isNone(v.v[i]) || (len(v.h) > 0 && v.h[i] != nil) }
 	to = len(v.v)
@@ -82,27 +83,27 @@ func (v *values) span() (from, to int) {
 // fragmentSeries is a series of a fragment's result.
 type fragmentSeries struct {
 	metric labels.Labels
-	// from is the step of the first of the values.
+	// from is the step of the first value.
 	from int
 	v    []float64
 	h    []*histogram.FloatHistogram // as long as v, or empty
 }
 
-// arena keeps values in few pieces of memory: many series have one value only.
+// arena allocates values in few large pieces, because many series have only one value.
 type arena struct {
 	series     []fragmentSeries
 	floats     []float64
-	roomSeries int // made room for at once, the last time
+	roomSeries int // size of the last allocation, in series
 	roomFloats int
 }
 
-// What an arena makes room for at once: at first less, for one series is all that many queries have.
+// Sizes of an arena's allocations. The first is small because many queries read only one series.
 const (
 	arenaFloats, firstFloats = 512, 8
 	arenaSeries, firstSeries = 64, 1
 )
 
-// keep copies values, which mustn't be empty.
+// keep copies values, which must not be empty.
 func (a *arena) keep(metric labels.Labels, v *values) *fragmentSeries {
 	from, to := v.span()
 	n := to - from
@@ -125,11 +126,11 @@ func (a *arena) keep(metric labels.Labels, v *values) *fragmentSeries {
 	return s
 }
 
-// budget bounds the samples that a query's fragments hold. It may be used by many goroutines.
+// budget bounds the samples that a query's fragments hold. It is safe for concurrent use.
 type budget struct {
 	limit int64
 	held  atomic.Int64
-	// read follows the memory of the query of ctx; nil: nobody does.
+	// read meters the memory of the query of ctx. nil: it isn't metered.
 	read *read
 	ctx  context.Context
 }
@@ -137,13 +138,13 @@ type budget struct {
 // Sizes that are metered, bytes.
 const (
 	meteredValue  = 16  // a value or point
-	meteredResult = 160 // a series, or a group, of a result: its labels, and its place in what the evaluator makes of it
-	meteredFound  = 128 // a series that was found: its place in the lists of a fragment
+	meteredResult = 160 // a series or group of a result: its labels and its entry in the evaluator's result
+	meteredFound  = 128 // a series that was found: its entries in the lists of a fragment
 
 	meteredFragment = 1 << 10 // a fragment: its report and its placeholder
 )
 
-// meter follows memory before it is held.
+// meter counts memory before it is allocated.
 func (b *budget) meter(n int64) error {
 	if b.read == nil {
 		return nil
@@ -151,10 +152,10 @@ func (b *budget) meter(n int64) error {
 	return b.read.Grow(b.ctx, n)
 }
 
-// errTooMany is the evaluator's error for the same.
+// errTooMany is the evaluator's error for too many samples.
 const errTooMany = promengine.ErrTooManySamples("query execution")
 
-// charge counts n samples that stay. It returns promql.ErrTooManySamples.
+// charge counts n samples that are kept. It returns promql.ErrTooManySamples if the bound is exceeded.
 func (b *budget) charge(n int) error {
 	if b.held.Add(int64(n)) > b.limit {
 		return errTooMany
@@ -162,7 +163,7 @@ func (b *budget) charge(n int) error {
 	return b.meter(int64(n)*meteredValue + meteredResult)
 }
 
-// allow reports whether n samples more fit in for a while.
+// allow reports whether n more temporary samples fit.
 func (b *budget) allow(n int) error {
 	if b.held.Load()+int64(n) > b.limit {
 		return errTooMany

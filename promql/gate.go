@@ -14,44 +14,45 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrTooManyQueries means that so many queries wait that another wouldn't be answered in time.
+// ErrTooManyQueries means that too many queries wait for another one to be answered in time.
 var ErrTooManyQueries = errors.New("promql: too many queries are waiting")
 
 const (
-	// waitingPerRunning bounds the queue: so many queries may wait for each one that may run.
+	// waitingPerRunning bounds the queue: the number of queries that may wait for each query that may run.
 	waitingPerRunning = 50
-	// workersPerCore is how many batches of series are computed at once for each processor: enough that one that waits
-	// for the engine leaves none idle, few enough that a tenant with one query gets its share of the time.
+	// workersPerCore is the number of batches of series that are computed at once per processor. It is large enough to
+	// keep processors busy while some batches wait for the engine, and small enough that a tenant with one query gets
+	// its share of the time.
 	workersPerCore = 2
 )
 
-// gate bounds the queries that run at once, and those that wait, shares both among tenants, and the planner's work, too.
-// It implements Prometheus' promql.QueryTracker.
+// gate bounds the number of queries that run and wait, and shares both, and the planner's workers, fairly among
+// tenants. It implements Prometheus' promql.QueryTracker.
 //
 //	queries: --query.max-concurrency places        large: as many, and as memory allows
 //	[ small, before it has found what it reads ]──►[ holds more than largeBytes, see read.Grow ]
 //
-// Small reads have a part of the memory that only they may take: largeBytes for each place, and unreadBytes for their answers. They wait for each
-// other only, and memory that large ones take ends large ones.
+// Part of the memory is reserved for small reads: largeBytes per place, and unreadBytes for their answers. Small reads
+// wait only for each other. If large reads take that memory, they are ended.
 type gate struct {
 	limiter *tenant.Limiter
 	queries *fairQueue
 	large   *fairQueue
 	workers *fairQueue
-	// parsing has the queries that are parsed, which don't wait for others' answers to be read.
+	// parsing holds the queries that are being parsed. They don't wait for unread answers of others.
 	parsing *fairQueue
 	readers answerReaders
-	// unreadBytes is Options.UnreadBytes, and unread the bytes of all answers that clients haven't read.
+	// unreadBytes is Options.UnreadBytes. unread is the number of bytes of all answers that clients haven't read.
 	unreadBytes int64
 	unread      atomic.Int64
-	// largeBytes is how much memory a read holds that is large; 0: none is.
+	// largeBytes is the memory above which a read is large, bytes. 0: no read is large.
 	largeBytes int64
 	pressure   *pressure
 
 	mu      sync.Mutex
-	entered map[int]entry // by what Insert returned
+	entered map[int]entry // by the id that Insert returned
 	last    int
-	// usual is the size of recent large reads, a moving average, bytes.
+	// usual is the moving average of the size of recent large reads, bytes.
 	usual int64
 }
 
@@ -63,13 +64,15 @@ type entry struct {
 }
 
 const (
-	// smallReads is how many large reads may wait for their turn: together they hold an eighth of the memory at most.
+	// smallReads is the maximum number of large reads that wait for their turn. Together they hold at most an eighth of
+	// the memory.
 	smallReads = 128
-	// largeShare is the share of the memory that is counted for large reads that run at once, unless one alone needs more.
+	// largeShare is the share of the memory that large reads running at once may use, unless a single one needs more.
 	largeShare = 0.25
-	// usualReads is over how many large reads their size is averaged. Before the first one, it is a quarter of what they may hold.
+	// usualReads is the number of large reads over which their size is averaged. Before the first one, the average is a
+	// quarter of the memory that they may hold.
 	usualReads = 4
-	// largeOfUnread is how many reads that aren't large may be answered before their unread answers keep others waiting.
+	// largeOfUnread is the number of small reads that may be answered before their unread answers make others wait.
 	largeOfUnread = 16
 )
 
@@ -99,8 +102,8 @@ func newGate(o Options) *gate {
 // GetMaxConcurrent implements promql.QueryTracker.
 func (g *gate) GetMaxConcurrent() int { return g.queries.places }
 
-// Insert implements promql.QueryTracker: it waits for a place. It returns ErrTooManyQueries, a *tenant.LimitError of 429, or
-// the context's error.
+// Insert implements promql.QueryTracker: it waits for a place. It returns ErrTooManyQueries, a *tenant.LimitError of
+// 429, or the context's error.
 func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
 	shares := g.sharesOf(ctx)
 	switch err := g.queries.enter(ctx, shares); {
@@ -136,16 +139,16 @@ func (g *gate) parse(ctx context.Context) (int, error) {
 	return g.add(e), nil
 }
 
-// usualSize returns what a large read holds in the end, as far as recent ones tell, bytes. It is counted from a read's start: those that
-// start together would hold more than there is before they had been counted.
+// usualSize returns the estimated final size of a large read, bytes, from recent large reads. It is counted when the
+// read starts. Otherwise reads that start together would exceed the memory before their sizes are counted.
 func (g *gate) usualSize() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.usual
 }
 
-// noteSize notes what a large read held in the end. Reads that are large because they took long, and held little, leave the average as it is: many
-// of them would let too many of those that hold much start together.
+// noteSize records the final size of a large read. Reads that are large only because they took long don't change the
+// average. Otherwise it would fall, and too many reads that hold much memory would start together.
 func (g *gate) noteSize(bytes int64) {
 	if bytes <= g.largeBytes {
 		return
@@ -162,7 +165,7 @@ func (g *gate) add(e entry) int {
 	return g.last
 }
 
-// notInserted is what Insert returns beside an error.
+// notInserted is the id that Insert returns with an error.
 const notInserted = -1
 
 // Delete implements promql.QueryTracker. A read keeps its place until it leaves.
@@ -178,7 +181,7 @@ func (g *gate) Delete(inserted int) {
 // Close implements promql.QueryTracker.
 func (g *gate) Close() error { return nil }
 
-// sharesOf returns what the tenants of a query may have.
+// sharesOf returns the shares of a query's tenants.
 func (g *gate) sharesOf(ctx context.Context) []share {
 	names := tenant.All(ctx)
 	shares := make([]share, len(names))
@@ -200,7 +203,7 @@ func unlimited(names []string) []share {
 
 func atMost(n int64) int { return int(min(n, math.MaxInt32)) }
 
-// work calls f while a worker's place is taken for the tenants of ctx.
+// work calls f while holding a worker's place for the tenants of ctx.
 func (g *gate) work(ctx context.Context, f func() error) error {
 	if g == nil {
 		return f()

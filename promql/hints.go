@@ -7,16 +7,16 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// deriveHint returns the counter reset hint of a native histogram, given the sample right before it if
-// that is a histogram (else nil).
+// deriveHint returns the counter reset hint of a native histogram. before is the previous sample if it is a histogram,
+// else nil.
 //
-// Prometheus' storage keeps one hint per chunk, and cuts a chunk where the counter was reset or can't be
-// compared; within a chunk it answers NotCounterReset, and for a chunk's first histogram always
-// UnknownCounterReset, even where it saw the reset itself, since the chunk before may be gone or changed by
-// the time of reading (prometheus issue 15346). The evaluator then compares the buckets. We answer the same
-// from the samples alone: Gauge for a gauge, NotCounterReset where Prometheus would have appended to the
-// same chunk, UnknownCounterReset elsewhere. It leaves out only the cuts that Prometheus makes for a chunk's
-// size, which don't depend on the data.
+// Prometheus' storage keeps one hint per chunk, and starts a new chunk if the counter was reset or can't be compared.
+// Within a chunk it returns NotCounterReset. For the first histogram of a chunk it always returns UnknownCounterReset,
+// even after a reset that it detected, because the previous chunk may be missing or changed when the chunk is read
+// (prometheus issue 15346). The evaluator then compares the buckets. This package derives the same hints from the
+// samples alone: Gauge for a gauge, NotCounterReset if Prometheus would have appended to the same chunk,
+// UnknownCounterReset otherwise. The only difference: it ignores the chunks that Prometheus starts because of a chunk's
+// size, which doesn't depend on the data.
 //
 // The rules are those of appendable in tsdb/chunkenc/histogram.go and float_histogram.go of Prometheus.
 func deriveHint(before, h *chunk.Histogram) histogram.CounterResetHint {
@@ -44,7 +44,7 @@ func header(h *chunk.Histogram) (histogram.CounterResetHint, float64) {
 	return h.Float.CounterResetHint, h.Float.Sum
 }
 
-// continues reports whether b is comparable with a, and nothing in it is less than in a.
+// continues reports whether b is comparable with a and no count in b is lower than in a.
 func continues(a, b *chunk.Histogram) bool {
 	if a.Int != nil && b.Int != nil {
 		return continuesInt(a.Int, b.Int)
@@ -62,8 +62,10 @@ func continuesInt(a, b *histogram.Histogram) bool {
 	if histogram.IsCustomBucketsSchema(b.Schema) && !histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues) {
 		return false
 	}
-	return noneLess(newBuckets(a.PositiveSpans, a.PositiveBuckets, true), newBuckets(b.PositiveSpans, b.PositiveBuckets, true)) &&
-		noneLess(newBuckets(a.NegativeSpans, a.NegativeBuckets, true), newBuckets(b.NegativeSpans, b.NegativeBuckets, true))
+	return noneLess(newBuckets(a.PositiveSpans, a.PositiveBuckets, true),
+		newBuckets(b.PositiveSpans, b.PositiveBuckets, true)) &&
+		noneLess(newBuckets(a.NegativeSpans, a.NegativeBuckets, true),
+			newBuckets(b.NegativeSpans, b.NegativeBuckets, true))
 }
 
 func continuesFloat(a, b *histogram.FloatHistogram) bool {
@@ -73,11 +75,13 @@ func continuesFloat(a, b *histogram.FloatHistogram) bool {
 	if histogram.IsCustomBucketsSchema(b.Schema) && !histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues) {
 		return false
 	}
-	return noneLess(newBuckets(a.PositiveSpans, a.PositiveBuckets, false), newBuckets(b.PositiveSpans, b.PositiveBuckets, false)) &&
-		noneLess(newBuckets(a.NegativeSpans, a.NegativeBuckets, false), newBuckets(b.NegativeSpans, b.NegativeBuckets, false))
+	return noneLess(newBuckets(a.PositiveSpans, a.PositiveBuckets, false),
+		newBuckets(b.PositiveSpans, b.PositiveBuckets, false)) &&
+		noneLess(newBuckets(a.NegativeSpans, a.NegativeBuckets, false),
+			newBuckets(b.NegativeSpans, b.NegativeBuckets, false))
 }
 
-// noneLess reports whether every bucket of a that isn't empty exists in b, with at least as high a count.
+// noneLess reports whether every bucket of a that isn't empty exists in b with at least the same count.
 func noneLess[N int64 | float64](a, b buckets[N]) bool {
 	inA, inB := a.next(), b.next()
 	for inA {
@@ -98,11 +102,11 @@ func noneLess[N int64 | float64](a, b buckets[N]) bool {
 	return true
 }
 
-// buckets walks through the buckets on one side of a histogram.
+// buckets iterates over the buckets on one side of a histogram.
 type buckets[N int64 | float64] struct {
 	spans  []histogram.Span
 	counts []N
-	// deltas: each count is stored as the difference to the one before, as integer histograms do.
+	// deltas is true if each count is stored as the difference to the previous count, as in integer histograms.
 	deltas bool
 
 	left  uint32 // buckets left in the span before spans[0]
@@ -125,7 +129,7 @@ func (b *buckets[N]) next() bool {
 		b.spans = b.spans[1:]
 	}
 	if len(b.counts) == 0 {
-		return false // Fewer counts than the spans promise: such a histogram isn't stored.
+		return false // The spans have more buckets than there are counts. Such a histogram isn't stored.
 	}
 	b.left--
 	if b.deltas {

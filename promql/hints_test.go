@@ -18,12 +18,12 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// Prometheus cuts a chunk of histograms for its size only from 10 samples on, so shorter series show the
-// cuts that the data asks for, and nothing else.
+// Prometheus limits the size of a chunk of histograms only from 10 samples on. So shorter series show only the chunks
+// that the data requires.
 const shorterThanAChunk = 9
 
-// Random series of histograms and floats go into a real Prometheus TSDB and through our iterator: types,
-// hints and values must be the same.
+// Random series of histograms and floats are read from a real Prometheus TSDB and through this package's iterator:
+// types, hints and values must be equal.
 func TestHintsAreThoseOfPrometheus(t *testing.T) {
 	series := 3000
 	if testing.Short() {
@@ -45,7 +45,7 @@ func TestHintsAreThoseOfPrometheus(t *testing.T) {
 				h := g.next()
 				h.T = ts * 1000
 				given[i].H = append(given[i].H, h)
-				c := h // Prometheus changes what it is given.
+				c := h // Prometheus changes its input.
 				if c.Int != nil {
 					c.Int = c.Int.Copy()
 				} else {
@@ -75,7 +75,8 @@ func TestHintsAreThoseOfPrometheus(t *testing.T) {
 	require.NoError(t, set.Err())
 	require.Equal(t, series, n)
 	require.Zero(t, found[histogram.CounterReset], "Prometheus never says so itself")
-	for _, hint := range []histogram.CounterResetHint{histogram.UnknownCounterReset, histogram.NotCounterReset, histogram.GaugeType} {
+	for _, hint := range []histogram.CounterResetHint{histogram.UnknownCounterReset, histogram.NotCounterReset,
+		histogram.GaugeType} {
 		require.Greater(t, found[hint], series/4, "hint %d hardly came up", hint)
 	}
 }
@@ -97,7 +98,8 @@ func requireSame(t *testing.T, theirs, ours chunkenc.Iterator, found *[4]int, se
 		require.Equal(t, h.CounterResetHint, mine.CounterResetHint, "series %d at %d: %s", series, ours.AtT(), mine)
 		require.Equal(t, value.IsStaleNaN(h.Sum), value.IsStaleNaN(mine.Sum))
 		if !value.IsStaleNaN(h.Sum) {
-			require.True(t, h.Copy().Compact(0).Equals(mine.Compact(0)), "series %d at %d: %s, not %s", series, ours.AtT(), mine, h)
+			require.True(t, h.Copy().Compact(0).Equals(mine.Compact(0)), "series %d at %d: %s, not %s", series,
+				ours.AtT(), mine, h)
 		}
 		if want == chunkenc.ValHistogram {
 			_, h := ours.AtHistogram(nil)
@@ -107,8 +109,7 @@ func requireSame(t *testing.T, theirs, ours chunkenc.Iterator, found *[4]int, se
 	}
 }
 
-// generator makes a series of histograms that mostly counts on, and now and then does everything else
-// that a client may do.
+// generator makes a series of histograms that mostly increases. Sometimes it does anything else that a client may do.
 type generator struct {
 	rnd   *rand.Rand
 	begun bool
@@ -147,7 +148,7 @@ func (g *generator) next() chunk.Histogram {
 	case 2:
 		clear(g.pos)
 		g.pos[0] = 1
-	case 3: // One bucket less, the count as high as ever.
+	case 3: // One bucket is missing, the count is unchanged.
 		g.pos[0], g.pos[3] = g.pos[0]+g.pos[3], 0
 	case 4:
 		delete(g.pos, int32(g.rnd.IntN(6)))
@@ -174,7 +175,8 @@ func (g *generator) next() chunk.Histogram {
 			g.zeros += int64(g.rnd.IntN(2))
 		}
 	}
-	h := &histogram.Histogram{Schema: g.schema, ZeroThreshold: g.zero, CustomValues: g.bounds, ZeroCount: uint64(g.zeros), Sum: g.rnd.Float64()}
+	h := &histogram.Histogram{Schema: g.schema, ZeroThreshold: g.zero, CustomValues: g.bounds,
+		ZeroCount: uint64(g.zeros), Sum: g.rnd.Float64()}
 	h.Count = h.ZeroCount
 	h.PositiveSpans, h.PositiveBuckets = g.side(g.pos, h)
 	h.NegativeSpans, h.NegativeBuckets = g.side(g.neg, h)
@@ -196,7 +198,7 @@ func (g *generator) made(h *histogram.Histogram) chunk.Histogram {
 	return chunk.Histogram{Int: h}
 }
 
-// side lays out buckets as clients do: runs of buckets in spans, an empty span now and then.
+// side lays out buckets as clients do: runs of buckets in spans, and sometimes an empty span.
 func (g *generator) side(counts map[int32]int64, h *histogram.Histogram) (spans []histogram.Span, deltas []int64) {
 	var last int64
 	next := int32(0)

@@ -12,22 +12,23 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// Prometheus' evaluator looks at a query's context once for each series that a function of a range vector gets, and then
+// Prometheus' evaluator checks a query's context once for each series that a function of a range vector gets, and then
 // calls the function for every step. Steps times points of a range may be days of work, as in
 //
 //	sum_over_time(max_over_time(vector(1)[4d:1s])[4d:1s])
 //
-// which neither a timeout nor a closed connection would end. So the functions themselves look, now and then: the arguments
-// of their call, which nobody else has, identify the query, and their panic with an error ends it, as the evaluator's
-// own does.
+// Neither a timeout nor a closed connection would end such a query. So the functions check the context themselves, now
+// and then. They find the query by the arguments of their call, which belong to this query only. If the context has
+// ended, they panic with an error, as the evaluator does itself.
 
-// evaluated are the contexts of the queries that run, by the first argument of their calls: *parser.Expr to context.Context.
+// evaluated holds the contexts of running queries, by the first argument of their calls: *parser.Expr to
+// context.Context.
 var evaluated sync.Map
 
-// checkEvery is about how many points functions go over until they look at the context.
+// checkEvery is the approximate number of points that functions process between two checks of the context.
 const checkEvery = 512
 
-func init() { // Before anybody evaluates: the table isn't made for changes.
+func init() { // Before any evaluation: the table isn't safe for concurrent changes.
 	for name, call := range promengine.FunctionCalls {
 		if f := parser.Functions[name]; call != nil && f != nil && slices.Contains(f.ArgTypes, parser.ValueTypeMatrix) {
 			promengine.FunctionCalls[name] = interruptible(call)
@@ -35,14 +36,14 @@ func init() { // Before anybody evaluates: the table isn't made for changes.
 	}
 }
 
-// interruptible returns a function that ends the query when its context has ended.
+// interruptible returns a function that ends the query once its context has ended.
 func interruptible(call promengine.FunctionCall) promengine.FunctionCall {
 	return func(vectors []promengine.Vector, ranges promengine.Matrix, args parser.Expressions, enh *promengine.EvalNodeHelper) (promengine.Vector, annotations.Annotations) {
 		points := uint32(1)
 		if len(ranges) > 0 {
 			points += uint32(len(ranges[0].Floats) + len(ranges[0].Histograms))
 		}
-		// At random, for there is nothing to count in: a look costs as much as some tens of points.
+		// The check is random because there is no place for a counter. A check costs as much as some tens of points.
 		if len(args) > 0 && (points >= checkEvery || rand.Uint32N(checkEvery) < points) {
 			if of, ok := evaluated.Load(&args[0]); ok {
 				endIfDone(of.(context.Context))
@@ -52,7 +53,7 @@ func interruptible(call promengine.FunctionCall) promengine.FunctionCall {
 	}
 }
 
-// endIfDone ends an evaluation as the evaluator does.
+// endIfDone ends an evaluation in the same way as the evaluator.
 func endIfDone(ctx context.Context) {
 	const where = "expression evaluation"
 	switch err := ctx.Err(); {
@@ -64,7 +65,7 @@ func endIfDone(ctx context.Context) {
 	}
 }
 
-// evaluates lets the functions of a statement look at a context until done is called.
+// evaluates registers the context for the functions of a statement until done is called.
 func evaluates(ctx context.Context, stmt parser.Statement) (done func()) {
 	e, ok := stmt.(*parser.EvalStmt)
 	if !ok {
@@ -84,7 +85,7 @@ func evaluates(ctx context.Context, stmt parser.Statement) (done func()) {
 	}
 }
 
-// eachCall calls visit for every call in an expression. Unlike parser.Inspect, it keeps no path to it.
+// eachCall calls visit for every call in an expression. Unlike parser.Inspect, it doesn't keep the path to the call.
 func eachCall(node parser.Node, visit func(*parser.Call)) {
 	if call, ok := node.(*parser.Call); ok {
 		visit(call)

@@ -31,7 +31,7 @@ func longStore(t *testing.T) *storage.Store {
 	return store
 }
 
-// Queries end at their timeout, whatever the evaluator is doing for one series.
+// Queries end at their timeout while the evaluator computes one series.
 func TestLongQueriesEnd(t *testing.T) {
 	t.Parallel()
 	store := longStore(t)
@@ -48,7 +48,7 @@ func TestLongQueriesEnd(t *testing.T) {
 	}
 }
 
-// They end when who asked has gone, or canceled them by their id.
+// Queries end when their client disconnects, or when they are canceled by id.
 func TestLongQueriesAreCanceled(t *testing.T) {
 	t.Parallel()
 	store := longStore(t)
@@ -75,14 +75,15 @@ func TestLongQueriesAreCanceled(t *testing.T) {
 	}
 }
 
-// A query that is canceled as soon as it is seen to be active ends, however far its Exec is.
+// A query that is canceled as soon as it is listed as active ends, at every stage of its Exec.
 func TestQueriesAreCanceledAsTheyBegin(t *testing.T) {
 	t.Parallel()
 	store := longStore(t)
 	e := NewEngine(DefaultOptions())
 	defer func() { require.NoError(t, e.Close()) }()
 	for range 20 {
-		q, err := e.NewInstantQuery(t.Context(), NewQueryable(store), nil, longQueries[0], time.UnixMilli(8*24*3600_000))
+		q, err := e.NewInstantQuery(t.Context(), NewQueryable(store), nil, longQueries[0],
+			time.UnixMilli(8*24*3600_000))
 		require.NoError(t, err)
 		ended := make(chan error, 1)
 		go func() { ended <- q.Exec(t.Context()).Err }()
@@ -96,7 +97,7 @@ func TestQueriesAreCanceledAsTheyBegin(t *testing.T) {
 	}
 }
 
-// The planner's loops over the steps of one series look, too.
+// The planner's loops over the steps of one series also check the context.
 func TestFragmentsStopWithinASeries(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &rawReader{ctx: ctx}

@@ -11,24 +11,24 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// iterator walks through the samples of one series, floats and histograms merged by time. It implements
-// chunkenc.Iterator, and behaves like Prometheus' own: before the first Next or Seek the time is the
-// lowest there is, afterwards AtT stays where it was when the samples ended.
+// iterator iterates over the samples of one series, floats and histograms merged by time. It implements
+// chunkenc.Iterator and behaves as Prometheus' own: before the first Next or Seek, AtT returns the lowest time. After
+// the last sample, it returns the time of the last sample.
 type iterator struct {
 	samples chunk.Samples
-	// floats and hists count the samples passed, the current one included.
+	// floats and hists are the numbers of samples passed, including the current sample.
 	floats, hists int
 	typ           chunkenc.ValueType
 	t             int64
 	err           error
 
-	// hint is that of the histogram hintOf (an index into samples.H), or of none if that is -1.
+	// hint is the hint of the histogram hintOf (an index into samples.H). hintOf is -1 if there is none.
 	hint   histogram.CounterResetHint
 	hintOf int
 }
 
-// iteratorFor returns an iterator for the samples that read appends, from mint on. Earlier samples only
-// serve as context for counter resets. It uses the buffers of it if that is one of ours.
+// iteratorFor returns an iterator over the samples that read appends, starting at mint. Earlier samples are used only
+// to detect counter resets. It reuses the buffers of it if it is an iterator of this package.
 func iteratorFor(it chunkenc.Iterator, mint int64, read func(*chunk.Samples) error) chunkenc.Iterator {
 	i, ok := it.(*iterator)
 	if !ok {
@@ -69,7 +69,7 @@ func (i *iterator) Next() chunkenc.ValueType {
 	return i.typ
 }
 
-// milliseconds is an int64 under a name by which go vet distinguishes a chunkenc.Iterator's Seek from an
+// milliseconds is an int64 with a name of its own, by which go vet distinguishes a chunkenc.Iterator's Seek from an
 // io.Seeker's.
 type milliseconds = int64
 
@@ -83,8 +83,8 @@ func (i *iterator) Seek(t milliseconds) chunkenc.ValueType {
 	return i.Next()
 }
 
-// from returns the first index in [start, n) for which reached holds, or n. Once true, reached stays true.
-// It gallops: queries mostly seek a few samples ahead, now and then a long way.
+// from returns the first index in [start, n) for which reached returns true, or n. reached must be monotonic. The
+// search gallops, because queries mostly seek a few samples forward and rarely many.
 func from(n, start int, reached func(int) bool) int {
 	if start == n || reached(start) {
 		return start
@@ -120,8 +120,8 @@ func (i *iterator) AtST() int64 {
 // Err implements chunkenc.Iterator.
 func (i *iterator) Err() error { return i.err }
 
-// AtHistogram implements chunkenc.Iterator. What it returns belongs to the caller; only custom bounds are
-// shared, which nobody changes.
+// AtHistogram implements chunkenc.Iterator. The caller owns the result except for its custom bounds, which are shared
+// and must not be changed.
 func (i *iterator) AtHistogram(into *histogram.Histogram) (int64, *histogram.Histogram) {
 	h := i.samples.H[i.hists-1].Int
 	if value.IsStaleNaN(h.Sum) {
@@ -166,8 +166,8 @@ func (i *iterator) note(err error) {
 	}
 }
 
-// finerThanKnown reports whether a histogram comes from a newer Prometheus, with a resolution that the evaluator
-// doesn't support yet. Prometheus lowers it on reading, too.
+// finerThanKnown reports whether a histogram was written by a newer Prometheus with a resolution that the evaluator
+// doesn't support yet. Prometheus also lowers the resolution on reading.
 func finerThanKnown(schema int32) bool {
 	return schema > histogram.ExponentialSchemaMax && schema <= histogram.ExponentialSchemaMaxReserved
 }
@@ -188,7 +188,7 @@ func (i *iterator) resetHint() histogram.CounterResetHint {
 	var before *chunk.Histogram
 	if current > 0 {
 		before = &i.samples.H[current-1]
-		// A float in between begins anew. All floats passed are earlier than the current histogram.
+		// A float between two histograms starts a new sequence. All floats passed are older than the current histogram.
 		if i.floats > 0 && i.samples.T[i.floats-1] > before.T {
 			before = nil
 		}

@@ -35,7 +35,8 @@ func times(it chunkenc.Iterator) (out []int64) {
 
 func mixed() chunk.Samples {
 	return chunk.Samples{
-		T: []int64{-20, 0, 30, 50}, V: []float64{1, 2, math.Float64frombits(value.StaleNaN), 4}, ST: []int64{-25, 0, 0, 40},
+		T: []int64{-20, 0, 30, 50}, V: []float64{1, 2, math.Float64frombits(value.StaleNaN), 4},
+		ST: []int64{-25, 0, 0, 40},
 		H: []chunk.Histogram{
 			{T: -10, ST: -15, Int: tsdbutil.GenerateTestHistogram(1)},
 			{T: 40, Float: tsdbutil.GenerateTestFloatHistogram(2)},
@@ -70,7 +71,8 @@ func TestIteratorMergesFloatsAndHistograms(t *testing.T) {
 
 func TestIteratorStartsAtMint(t *testing.T) {
 	for mint, want := range map[int64][]int64{
-		math.MinInt64: {-20, -10, 0, 30, 40, 50, 60}, -10: {-10, 0, 30, 40, 50, 60}, 1: {30, 40, 50, 60}, 60: {60}, 61: nil,
+		math.MinInt64: {-20, -10, 0, 30, 40, 50, 60}, -10: {-10, 0, 30, 40, 50, 60}, 1: {30, 40, 50, 60}, 60: {60},
+		61: nil,
 	} {
 		require.Equal(t, want, times(iteratorFor(nil, mint, over(mixed()))), "from %d", mint)
 	}
@@ -89,7 +91,7 @@ func TestIteratorSeek(t *testing.T) {
 	require.Equal(t, chunkenc.ValNone, it.Next())
 }
 
-// An XOR chunk with the same samples must answer every sequence of Next and Seek alike.
+// An XOR chunk with the same samples must return the same for every sequence of Next and Seek.
 func TestIteratorSeeksAsPrometheusDoes(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -156,7 +158,8 @@ func TestIteratorReadsStaleAndFinerHistograms(t *testing.T) {
 	fine := tsdbutil.GenerateTestHistogram(1)
 	fine.Schema = 12
 	it := iteratorFor(nil, math.MinInt64, over(chunk.Samples{H: []chunk.Histogram{
-		{T: 1, Int: &histogram.Histogram{Sum: stale, Count: 7, Schema: 3}}, {T: 2, Float: &histogram.FloatHistogram{Sum: stale}}, {T: 3, Int: fine},
+		{T: 1, Int: &histogram.Histogram{Sum: stale, Count: 7, Schema: 3}},
+		{T: 2, Float: &histogram.FloatHistogram{Sum: stale}}, {T: 3, Int: fine},
 	}}))
 	it.Next()
 	_, h := it.AtHistogram(tsdbutil.GenerateTestHistogram(1))

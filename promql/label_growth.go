@@ -14,42 +14,43 @@ import (
 	"github.com/cassia-db/cassia/storage/meter"
 )
 
-// Prometheus' evaluator bounds the samples of a query, not the labels that its functions make:
+// Prometheus' evaluator bounds the samples of a query, but not the labels that its functions make:
 //
 //	label_join(label_join(m, "a", "", "a", "a"), "a", "", "a", "a")
 //
-// makes a label four times as long as it was, for each series, in loops that don't check the context. Nested twenty times, a
-// kilobyte of query makes gigabytes. So before a function runs, growth computes an upper bound of the bytes of labels that it makes:
-// from the expression, and from the labels of the series that were selected for it. If all functions of the query together
+// makes a label of each series four times as long, in loops that don't check the context. Nested twenty times, a
+// kilobyte of query makes gigabytes. So before a function runs, growth computes an upper bound of the bytes of labels
+// that it makes, from the expression and the labels of the selected series. If all functions of the query together
 // would make more than the query may read, the query ends.
 //
-// The bound holds for what the evaluator does in one piece: all series of label_join and label_replace, and one step of a join
-// or of info. Between two steps the evaluator checks the context, which pressure cancels.
+// The bound covers all labels that the evaluator makes between two checks of the context: all series of label_join and
+// label_replace, and one step of a join or of info. Between two steps the evaluator checks the context, which pressure
+// cancels.
 
-// maxMadeValue bounds one value that a function makes, bytes: four times the longest that can be stored. Prometheus'
-// labels can't encode values of more than 16 MiB, and panic.
+// maxMadeValue is the maximum length of a value that a function makes, bytes: four times the longest value that can be
+// stored. Prometheus' labels can't encode values of more than 16 MiB, and panic.
 const maxMadeValue = 64 << 10
 
-// labelOverhead is what a label takes besides its name and value, bytes, and seriesOverhead what a series takes besides its
-// labels.
+// labelOverhead is the memory of a label without its name and value, bytes. seriesOverhead is the memory of a series
+// without its labels.
 const (
 	labelOverhead  = 2
 	seriesOverhead = 128
 )
 
-// labelSizes are upper bounds of the labels of an expression's series. They are floats since products of nested functions
-// overflow integers.
+// labelSizes are upper bounds of the sizes of the labels of an expression's series. They are floats because products of
+// nested functions overflow integers.
 type labelSizes struct {
 	series float64
-	// bytes is the size of all labels of all series, widest that of one series.
+	// bytes is the size of all labels of all series. widest is the size of the labels of the largest series.
 	bytes, widest float64
 	values        map[string]valueSizes // by label
 }
 
-// valueSizes are the bytes of the values of a label: of all series together, and of one.
+// valueSizes are the sizes of the values of one label, bytes: of all series together, and the largest.
 type valueSizes struct{ bytes, longest float64 }
 
-// add adds a series; each: the values of each label are wanted.
+// add adds a series. each is true if the values of each label are needed.
 func (s *labelSizes) add(ls labels.Labels, each bool) {
 	size := float64(ls.ByteSize())
 	s.series++
@@ -99,7 +100,7 @@ func (s *labelSizes) settle() {
 	s.bytes, s.widest = min(s.bytes, bytes), min(s.widest, widest)
 }
 
-// encodedLength is what the lengths of a name and a value take if they are long.
+// encodedLength is the number of bytes that encode the lengths of a long name and value.
 const encodedLength = 8
 
 // union adds the series of another expression.
@@ -115,17 +116,19 @@ func (s *labelSizes) union(o labelSizes) {
 	}
 }
 
-// growth bounds the labels that a query makes. A nil growth bounds nothing: none of the query's functions makes labels.
+// growth bounds the labels that a query makes. A nil growth has no bound. It is used if none of the query's functions
+// makes labels.
 type growth struct {
 	expr  *parser.Expr
 	limit float64
-	// each: some function makes labels of others, by their names.
+	// each is true if some function makes labels from other labels, by their names.
 	each bool
-	// selected are the series of the selectors, by the address of the first matcher, and of info what its own selectors found.
+	// selected are the sizes of the selectors' series, by the address of the first matcher. info holds the series that
+	// the selectors of info find.
 	selected map[**labels.Matcher]*labelSizes
 	info     labelSizes
 	sources  map[*parser.Call]*labelSource
-	// args are the arguments of calls as they were: the evaluator replaces subqueries by their results.
+	// args are the original arguments of calls: the evaluator replaces subqueries by their results.
 	args map[*parser.Call]parser.Expressions
 
 	begun bool // the evaluation
@@ -133,13 +136,13 @@ type growth struct {
 	err   error
 }
 
-// check computes the bound from the series that are known by now.
+// check computes the bound from the series found so far.
 func (g *growth) check() error {
 	if g == nil || g.err != nil {
 		return g.failed()
 	}
 	g.made = 0
-	g.of(*g.expr)
+	g.sizesOf(*g.expr)
 	return g.err
 }
 
@@ -150,8 +153,8 @@ func (g *growth) failed() error {
 	return g.err
 }
 
-// begin checks once, when the evaluator reads the first selector: all series have been selected by then.
-func (g *growth) begin() error {
+// checkOnce runs the check once, when the evaluator reads the first selector. All series have been selected by then.
+func (g *growth) checkOnce() error {
 	if g.begun {
 		return g.err
 	}
@@ -170,23 +173,24 @@ func (g *growth) charge(function string, bytes float64) {
 // chargeValue checks one value that a function makes.
 func (g *growth) chargeValue(function, label string, bytes float64) {
 	if g.err == nil && !(bytes <= maxMadeValue) {
-		g.err = fmt.Errorf("%w: %s may create a value of label %q longer than %d bytes", meter.ErrQueryTooLarge, function, label, maxMadeValue)
+		g.err = fmt.Errorf("%w: %s may create a value of label %q longer than %d bytes", meter.ErrQueryTooLarge,
+			function, label, maxMadeValue)
 	}
 }
 
-// of returns the labels of an expression, and charges those that it makes.
-func (g *growth) of(expr parser.Expr) labelSizes {
+// sizesOf returns the sizes of an expression's labels, and charges the labels that the expression makes.
+func (g *growth) sizesOf(expr parser.Expr) labelSizes {
 	switch e := expr.(type) {
 	case *parser.ParenExpr:
-		return g.of(e.Expr)
+		return g.sizesOf(e.Expr)
 	case *parser.StepInvariantExpr:
-		return g.of(e.Expr)
+		return g.sizesOf(e.Expr)
 	case *parser.UnaryExpr:
-		return g.of(e.Expr)
+		return g.sizesOf(e.Expr)
 	case *parser.SubqueryExpr:
-		return g.of(e.Expr)
+		return g.sizesOf(e.Expr)
 	case *parser.MatrixSelector:
-		return g.of(e.VectorSelector)
+		return g.sizesOf(e.VectorSelector)
 	case *parser.VectorSelector:
 		if s := g.selected[keyOf(e.LabelMatchers)]; s != nil {
 			return s.clone()
@@ -203,9 +207,9 @@ func (g *growth) of(expr parser.Expr) labelSizes {
 }
 
 func (g *growth) ofAggregation(e *parser.AggregateExpr) labelSizes {
-	s := g.of(e.Expr)
+	s := g.sizesOf(e.Expr)
 	if e.Param != nil {
-		g.of(e.Param)
+		g.sizesOf(e.Param)
 	}
 	switch {
 	case slices.Contains([]parser.ItemType{parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO}, e.Op):
@@ -221,7 +225,7 @@ func (g *growth) ofAggregation(e *parser.AggregateExpr) labelSizes {
 }
 
 func (g *growth) ofBinary(e *parser.BinaryExpr) labelSizes {
-	left, right := g.of(e.LHS), g.of(e.RHS)
+	left, right := g.sizesOf(e.LHS), g.sizesOf(e.RHS)
 	m := e.VectorMatching
 	switch {
 	case e.LHS.Type() != parser.ValueTypeVector:
@@ -242,7 +246,7 @@ func (g *growth) ofBinary(e *parser.BinaryExpr) labelSizes {
 		many.union(one.clone())
 	}
 	if m.Card == parser.CardOneToOne {
-		return many // Some labels of one side; and each series has one partner.
+		return many // Some labels are from one side. Each series has one partner.
 	}
 	name := "group_left"
 	if m.Card == parser.CardOneToMany {
@@ -259,7 +263,7 @@ func (g *growth) ofBinary(e *parser.BinaryExpr) labelSizes {
 
 func (g *growth) ofCall(e *parser.Call) labelSizes {
 	if source := g.sources[e]; source != nil {
-		g.of(e.Args[0])
+		g.sizesOf(e.Args[0])
 		if source.counts != nil {
 			g.charge(e.Func.Name, source.sizes.bytes+source.sizes.series*source.room)
 		}
@@ -270,18 +274,18 @@ func (g *growth) ofCall(e *parser.Call) labelSizes {
 	}
 	switch e.Func.Name {
 	case "label_join":
-		return g.ofJoin(e)
+		return g.sizesOfJoin(e)
 	case "label_replace":
-		return g.ofReplace(e)
+		return g.sizesOfReplace(e)
 	case "info":
-		return g.ofInfo(e)
+		return g.sizesOfInfo(e)
 	case "absent", "absent_over_time":
-		g.of(e.Args[0])
-		return ofAbsent(e.Args[0])
+		g.sizesOf(e.Args[0])
+		return sizesOfAbsent(e.Args[0])
 	}
 	var s labelSizes
 	for _, arg := range e.Args {
-		if own := g.of(arg); arg.Type() == parser.ValueTypeVector || arg.Type() == parser.ValueTypeMatrix {
+		if own := g.sizesOf(arg); arg.Type() == parser.ValueTypeVector || arg.Type() == parser.ValueTypeMatrix {
 			s.union(own)
 		}
 	}
@@ -294,16 +298,16 @@ func (g *growth) ofCall(e *parser.Call) labelSizes {
 		s.set(textOf(e.Args[1]), valueSizes{s.series * longestFloat, longestFloat})
 		g.charge(e.Func.Name, s.bytes)
 	}
-	s.series = max(s.series, 1) // vector and time make one of nothing.
+	s.series = max(s.series, 1) // vector and time make one series without any input.
 	return s
 }
 
-// longestFloat is the longest text of a number as a label's value.
+// longestFloat is the maximum length of a number as a label value.
 const longestFloat = 330
 
-// ofJoin is of label_join(v, dst, separator, src…).
-func (g *growth) ofJoin(e *parser.Call) labelSizes {
-	s := g.of(e.Args[0])
+// sizesOfJoin returns the sizes for label_join(v, dst, separator, src…).
+func (g *growth) sizesOfJoin(e *parser.Call) labelSizes {
+	s := g.sizesOf(e.Args[0])
 	dst, between := textOf(e.Args[1]), float64(len(textOf(e.Args[2]))*max(0, len(e.Args)-4))
 	v := valueSizes{s.series * between, between}
 	for _, src := range e.Args[3:] {
@@ -316,10 +320,10 @@ func (g *growth) ofJoin(e *parser.Call) labelSizes {
 	return s
 }
 
-// ofReplace is of label_replace(v, dst, replacement, src, regex): each reference to a group expands to the source at most. Where
-// the expression doesn't match, the label stays what it was.
-func (g *growth) ofReplace(e *parser.Call) labelSizes {
-	s := g.of(e.Args[0])
+// sizesOfReplace returns the sizes for label_replace(v, dst, replacement, src, regex): each reference to a group
+// expands to at most the source. If the expression doesn't match, the label is unchanged.
+func (g *growth) sizesOfReplace(e *parser.Call) labelSizes {
+	s := g.sizesOf(e.Args[0])
 	dst, text, src := textOf(e.Args[1]), textOf(e.Args[2]), textOf(e.Args[3])
 	references, from, old := float64(strings.Count(text, "$")), s.values[src], s.values[dst]
 	v := valueSizes{s.series*float64(len(text)) + references*from.bytes, float64(len(text)) + references*from.longest}
@@ -333,9 +337,10 @@ func (g *growth) ofReplace(e *parser.Call) labelSizes {
 	return s
 }
 
-// ofInfo is of info(v, selector), which adds labels of the info series to each series: those that the selector names, or all.
-func (g *growth) ofInfo(e *parser.Call) labelSizes {
-	s := g.of(e.Args[0])
+// sizesOfInfo returns the sizes for info(v, selector), which adds labels of the info series to each series: all labels,
+// or those in the selector.
+func (g *growth) sizesOfInfo(e *parser.Call) labelSizes {
+	s := g.sizesOf(e.Args[0])
 	var named []string
 	if len(e.Args) > 1 {
 		if selector, ok := e.Args[1].(*parser.VectorSelector); ok {
@@ -355,16 +360,16 @@ func (g *growth) ofInfo(e *parser.Call) labelSizes {
 	return s
 }
 
-// ofAbsent returns the labels that absent makes of a selector's matchers.
-func ofAbsent(arg parser.Expr) labelSizes {
+// sizesOfAbsent returns the labels that absent makes from a selector's matchers.
+func sizesOfAbsent(arg parser.Expr) labelSizes {
 	s := labelSizes{series: 1}
 	switch e := arg.(type) {
 	case *parser.ParenExpr:
-		return ofAbsent(e.Expr)
+		return sizesOfAbsent(e.Expr)
 	case *parser.StepInvariantExpr:
-		return ofAbsent(e.Expr)
+		return sizesOfAbsent(e.Expr)
 	case *parser.MatrixSelector:
-		return ofAbsent(e.VectorSelector)
+		return sizesOfAbsent(e.VectorSelector)
 	case *parser.VectorSelector:
 		for _, m := range e.LabelMatchers {
 			if m.Type == labels.MatchEqual {
@@ -380,7 +385,7 @@ func ofAbsent(arg parser.Expr) labelSizes {
 	return s
 }
 
-// textOf returns the text of an argument that is one.
+// textOf returns the value of an argument that is a string literal.
 func textOf(expr parser.Expr) string {
 	switch e := expr.(type) {
 	case *parser.ParenExpr:
@@ -393,7 +398,8 @@ func textOf(expr parser.Expr) string {
 	return ""
 }
 
-// keyOf returns the address of the first matcher of a selector; nil: it has none, as the second argument of info may.
+// keyOf returns the address of the first matcher of a selector, or nil if there is none, as may be the case for the
+// second argument of info.
 func keyOf(matchers []*labels.Matcher) **labels.Matcher {
 	if len(matchers) == 0 {
 		return nil
@@ -401,8 +407,9 @@ func keyOf(matchers []*labels.Matcher) **labels.Matcher {
 	return &matchers[0]
 }
 
-// observe notes the labels of the series that were selected. A selector that isn't in the query is one of info's.
-func (g *growth) observe(ctx context.Context, set promstorage.SeriesSet, matchers []*labels.Matcher) promstorage.SeriesSet {
+// observe counts the labels of the selected series. A selector that isn't in the query was made by info.
+func (g *growth) observe(ctx context.Context, set promstorage.SeriesSet,
+	matchers []*labels.Matcher) promstorage.SeriesSet {
 	if g == nil {
 		return set
 	}
@@ -418,7 +425,7 @@ func (g *growth) observe(ctx context.Context, set promstorage.SeriesSet, matcher
 	case *seriesSet:
 		for i := range all.series {
 			if i%cancelEvery == 0 && ctx.Err() != nil {
-				break // The set has an error then.
+				break // The set then returns an error.
 			}
 			into.add(all.series[i].labels, g.each)
 		}
@@ -431,18 +438,18 @@ func (g *growth) observe(ctx context.Context, set promstorage.SeriesSet, matcher
 	return &growthSet{SeriesSet: set, growth: g}
 }
 
-// growthSet is a SeriesSet that fails where the query would make too many labels.
+// growthSet is a SeriesSet that returns an error if the query would make too many labels.
 type growthSet struct {
 	promstorage.SeriesSet
 	growth *growth
 }
 
 // Next implements promstorage.SeriesSet.
-func (s *growthSet) Next() bool { return s.growth.begin() == nil && s.SeriesSet.Next() }
+func (s *growthSet) Next() bool { return s.growth.checkOnce() == nil && s.SeriesSet.Next() }
 
 // Err implements promstorage.SeriesSet.
 func (s *growthSet) Err() error {
-	if err := s.growth.begin(); err != nil {
+	if err := s.growth.checkOnce(); err != nil {
 		return err
 	}
 	return s.SeriesSet.Err()

@@ -26,7 +26,8 @@ func growingStore(t *testing.T, queryBytes int64) *storage.Store {
 			if name != "big" && i >= 10 {
 				continue
 			}
-			ls := labels.FromStrings(model.MetricNameLabel, name, "a", fmt.Sprint("value", i%5), "id", fmt.Sprint(i), "job", "j", "instance", fmt.Sprint(i))
+			ls := labels.FromStrings(model.MetricNameLabel, name, "a", fmt.Sprint("value", i%5), "id", fmt.Sprint(i),
+				"job", "j", "instance", fmt.Sprint(i))
 			if name == "target_info" {
 				ls = labels.NewBuilder(ls).Set("data", strings.Repeat("d", 2000)).Del("id", "a").Labels()
 			}
@@ -37,17 +38,17 @@ func growingStore(t *testing.T, queryBytes int64) *storage.Store {
 	return store
 }
 
-// nested calls a function of the expression so many times, one inside the other.
+// nested nests n calls of a function around an expression.
 func nested(n int, before, inner, after string) string {
 	return strings.Repeat(before, n) + inner + strings.Repeat(after, n)
 }
 
-// joined makes label a two times as long, n times.
+// joined makes label a twice as long, n times.
 func joined(n int, inner string) string {
 	return nested(n, "label_join(", inner, `, "a", "", "a", "a")`)
 }
 
-// allocated returns how many bytes f allocates.
+// allocated returns the number of bytes that f allocates.
 func allocated(f func()) int64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -56,7 +57,7 @@ func allocated(f func()) int64 {
 	return int64(after.TotalAlloc - before.TotalAlloc)
 }
 
-// Functions that make labels of labels are refused before they take more memory than a query may.
+// Functions that make labels from labels are rejected before they take more memory than a query may.
 func TestLabelsThatGrowAreRefused(t *testing.T) {
 	const limit = 16 << 20
 	store := growingStore(t, limit)
@@ -91,20 +92,25 @@ func TestLabelsThatGrowAreRefused(t *testing.T) {
 	}
 }
 
-// Labels are made as Prometheus' evaluator makes them where they aren't too many.
+// Labels that are within the bound equal those of Prometheus' evaluator.
 func TestLabelsAreMadeAsByTheEvaluator(t *testing.T) {
 	store := growingStore(t, 1<<30)
 	r := newRivals(t, NewQueryable(store), func(o *Options) { o.Timeout = time.Hour })
 	for _, query := range []string{
 		joined(5, "small"),
-		`label_replace(small, "b", "$1-$2", "a", "(v)(.*)")`, `label_join(label_replace(small, "__name__", "x$1", "id", "(.*)"), "c", ",", "id", "__name__")`,
-		`count_values("v", big)`, `count_values by (a) ("v", big)`, `count_values without (id, instance) ("v", big)`, `count_values("", big)`, `count_values by (a) ("a", big)`,
-		`count_values("v", small) + on (v) count_values("v", small)`, `sum by (v) (count_values by (id) ("v", small))`, `count_values("v", missing)`,
+		`label_replace(small, "b", "$1-$2", "a", "(v)(.*)")`,
+		`label_join(label_replace(small, "__name__", "x$1", "id", "(.*)"), "c", ",", "id", "__name__")`,
+		`count_values("v", big)`, `count_values by (a) ("v", big)`, `count_values without (id, instance) ("v", big)`,
+		`count_values("", big)`, `count_values by (a) ("a", big)`,
+		`count_values("v", small) + on (v) count_values("v", small)`, `sum by (v) (count_values by (id) ("v", small))`,
+		`count_values("v", missing)`,
 		`max_over_time(count_values("v", big)[5m:1m])`, `label_replace(count_values("v", big), "w", "$1", "v", "(.)")`,
 		`label_replace(big * on (id) group_left (a) label_replace(small, "b", "x", "", ""), "c", "$1", "a", "(.*)")`,
-		`small * on (id) group_right () big`, `big * on (job) group_left (b) label_join(small{id="0"}, "b", "-", "a", "id")`,
+		`small * on (id) group_right () big`,
+		`big * on (job) group_left (b) label_join(small{id="0"}, "b", "-", "a", "id")`,
 		`info(small)`, `label_join(info(small), "b", "", "data", "a")`, `info(small, {data=~".+"})`, `info(small, {})`, `info(last_over_time(small[10m:1m] @ 420))`, `info(label_join(last_over_time(count_values("instance", small)[10m:1m]), "b", "", "instance", "instance"))`, `absent(missing{a="b"})`, `label_join(absent(missing{a="b"}), "c", "-", "a", "a")`,
-		`label_join(vector(1), "a", "s", "x", "y")`, `label_replace(vector(1), "a", "b", "", "")`, `label_join(small, "a", ",")`,
+		`label_join(vector(1), "a", "s", "x", "y")`, `label_replace(vector(1), "a", "b", "", "")`,
+		`label_join(small, "a", ",")`,
 	} {
 		for _, a := range []asked{{start: 600_000}, {start: 600_000, end: 1_800_000, step: time.Minute}} {
 			d, ok := r.difference(a.of(query))

@@ -12,10 +12,11 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// How many series some expressions have isn't known before they are computed: count_values makes other ones at each step, and so
-// do joins that take labels from the other side, and info. Two functions that no query can name count them, step by step:
+// For some expressions the number of series is known only once they are computed: count_values and info make different
+// series at each step, and so do joins that take labels from the other side. Two functions count these series step by
+// step. Their names can't be written in a query:
 //
-//	count_values("v", m)                  ──►  count_values(m), which is a function here and counts what it makes
+//	count_values("v", m)                  ──►  count_values(m), a function that counts the series it makes
 //	label_join(a * group_left(x) b, …)    ──►  label_join(counted(a * group_left(x) b), …)
 
 const (
@@ -23,8 +24,8 @@ const (
 	countedName     = "counted labels"
 )
 
-// labelSources are the sources of the queries that run, by the first argument of their calls: *parser.Expr to *labelSource. The
-// evaluator gives a function nothing else that belongs to its query.
+// labelSources are the sources of running queries, by the first argument of their calls: *parser.Expr to *labelSource.
+// The arguments are the only values of the query that the evaluator passes to a function.
 var labelSources sync.Map
 
 func init() { // Before any query is evaluated: the table isn't safe for concurrent changes.
@@ -41,20 +42,20 @@ func init() { // Before any query is evaluated: the table isn't safe for concurr
 }
 
 func sourceOf(args parser.Expressions) *labelSource {
-	source, _ := labelSources.Load(&args[0]) // It is there as long as the query runs.
+	source, _ := labelSources.Load(&args[0]) // The entry exists while the query runs.
 	return source.(*labelSource)
 }
 
 // labelSource counts the series that an expression makes.
 type labelSource struct {
 	growth *growth
-	// room is what the evaluator takes for each series besides its labels, bytes.
+	// room is the memory that the evaluator needs for each series in addition to its labels, bytes.
 	room    float64
 	sizes   labelSizes
 	checked float64 // sizes.bytes and room at the last check
 	seen    map[uint64]labels.Labels
 
-	// counts is the aggregation of count_values; nil: series are only counted.
+	// counts is the count_values aggregation. nil: series are only counted.
 	counts   *parser.AggregateExpr
 	label    string
 	grouping []string
@@ -62,10 +63,10 @@ type labelSource struct {
 	buffer   []byte
 }
 
-// uncheckedBytes is how much may be made without a check.
+// uncheckedBytes is the number of bytes that may be made between two checks.
 const uncheckedBytes = 64 << 10
 
-// count counts a series if its key is new, and ends the query where that would make too many labels.
+// count counts a series if its key is new. It ends the query if the query would make too many labels.
 func (s *labelSource) count(key uint64, ls labels.Labels) {
 	if _, known := s.seen[key]; known {
 		return
@@ -75,14 +76,14 @@ func (s *labelSource) count(key uint64, ls labels.Labels) {
 	if bytes := s.sizes.bytes + s.sizes.series*s.room; bytes > uncheckedBytes && bytes > 1.25*s.checked {
 		s.checked = bytes
 		if err := s.growth.check(); err != nil {
-			panic(err) // The evaluator returns it.
+			panic(err) // The evaluator returns it as the query's error.
 		}
 	}
 }
 
 // countValues is the evaluator's count_values, for one step.
 func (s *labelSource) countValues(vector, out promengine.Vector) promengine.Vector {
-	at := make(map[uint64]int, len(vector)) // place in out
+	at := make(map[uint64]int, len(vector)) // index in out
 	for i := range vector {
 		s.builder.Reset(vector[i].Metric)
 		if h := vector[i].H; h == nil {
@@ -122,31 +123,34 @@ func (s *labelSource) countValues(vector, out promengine.Vector) promengine.Vect
 	return out
 }
 
-// growthOf returns what bounds the labels of the plan's query, and puts sources into it; nil: none of its functions makes labels.
+// growthOf returns the growth of the plan's query, and inserts sources into the query. It returns nil if none of its
+// functions makes labels.
 func (p *plan) growthOf() *growth {
 	g := &growth{
-		expr: &p.stmt.Expr, limit: float64(p.queryable.store.QueryBytes()), selected: map[**labels.Matcher]*labelSizes{}, sources: map[*parser.Call]*labelSource{},
+		expr: &p.stmt.Expr, limit: float64(p.queryable.store.QueryBytes()),
+		selected: map[**labels.Matcher]*labelSizes{}, sources: map[*parser.Call]*labelSource{},
 		args: map[*parser.Call]parser.Expressions{},
 	}
 	visitor := growthVisitor{plan: p, growth: g}
-	visitor.visit(&p.stmt.Expr, evaluationTimes{p.stmt.End.Sub(p.stmt.Start).Milliseconds(), max(1, p.stmt.Interval.Milliseconds())})
+	visitor.visit(&p.stmt.Expr, evaluationTimes{p.stmt.End.Sub(p.stmt.Start).Milliseconds(),
+		max(1, p.stmt.Interval.Milliseconds())})
 	if !visitor.makes {
 		return nil
 	}
 	return g
 }
 
-// growthVisitor goes through an expression, finds its selectors, and puts in sources.
+// growthVisitor visits an expression, finds its selectors, and inserts sources.
 type growthVisitor struct {
 	*plan
 	growth *growth
 	makes  bool // some function makes labels
 }
 
-// evaluationTimes are those that an expression is evaluated for, milliseconds.
+// evaluationTimes are the times at which an expression is evaluated, milliseconds.
 type evaluationTimes struct{ span, step int64 }
 
-// visit reports whether the expression may have other series at each step.
+// visit reports whether the expression may have different series at each step.
 func (v *growthVisitor) visit(at *parser.Expr, in evaluationTimes) (varies bool) {
 	switch e := (*at).(type) {
 	case *parser.ParenExpr:
@@ -214,11 +218,11 @@ func (v *growthVisitor) call(e *parser.Call, in evaluationTimes) (varies bool) {
 	return varies
 }
 
-// countValues replaces an aggregation by the function that counts what it makes.
+// countValues replaces an aggregation by the function that counts the series it makes.
 func (v *growthVisitor) countValues(at *parser.Expr, e *parser.AggregateExpr, in evaluationTimes) (varies bool) {
 	label := textOf(e.Param)
 	if !model.UTF8Validation.IsValidLabelName(label) {
-		return varies // The evaluator refuses it.
+		return varies // The evaluator rejects it.
 	}
 	v.makes = true
 	grouping := slices.Clone(e.Grouping)
@@ -226,18 +230,20 @@ func (v *growthVisitor) countValues(at *parser.Expr, e *parser.AggregateExpr, in
 		grouping = append(grouping, label)
 	}
 	slices.Sort(grouping)
-	const maxReserved = 5000 // points, as the evaluator has it
+	const maxReserved = 5000 // points, the same as in the evaluator
 	points := min(in.span/in.step+1, maxReserved)
 	v.source(at, countValuesName, e.Expr, &labelSource{
-		counts: e, label: label, grouping: grouping, builder: labels.NewBuilder(labels.EmptyLabels()), room: seriesOverhead + 16*float64(points),
+		counts: e, label: label, grouping: grouping, builder: labels.NewBuilder(labels.EmptyLabels()),
+		room: seriesOverhead + 16*float64(points),
 	})
 	return false
 }
 
-// source replaces the expression at a place by the function of a source over arg.
+// source replaces the expression at a location in the query by the function of a source over arg.
 func (v *growthVisitor) source(at *parser.Expr, function string, arg parser.Expr, s *labelSource) {
 	call := &parser.Call{
-		Func: &parser.Function{Name: function, ArgTypes: []parser.ValueType{parser.ValueTypeVector}, ReturnType: parser.ValueTypeVector},
+		Func: &parser.Function{Name: function, ArgTypes: []parser.ValueType{parser.ValueTypeVector},
+			ReturnType: parser.ValueTypeVector},
 		Args: parser.Expressions{arg}, PosRange: (*at).PositionRange(),
 	}
 	s.growth, s.seen = v.growth, map[uint64]labels.Labels{}
@@ -247,7 +253,7 @@ func (v *growthVisitor) source(at *parser.Expr, function string, arg parser.Expr
 	*at = call
 }
 
-// end forgets the sources.
+// end removes the sources.
 func (g *growth) end() {
 	if g != nil {
 		for call := range g.sources {

@@ -14,13 +14,15 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// largeStore returns a store with n series of a metric, one sample each, which are read at the returned time.
+// largeStore returns a store with n series of a metric, one sample each, and the time of the samples.
 func largeStore(b *testing.B, n int, sealed bool, change ...func(*storage.Options)) (*storage.Store, int64) {
 	end := someDay + 10*hour + 30*minute
-	store := storagetest.Open(b, storagetest.Pebble(b), append(change, storagetest.Forever, storagetest.At(time.UnixMilli(end)))...)
+	store := storagetest.Open(b, storagetest.Pebble(b), append(change, storagetest.Forever,
+		storagetest.At(time.UnixMilli(end)))...)
 	batch := store.NewBatch("default")
 	for i := range n {
-		ref, err := batch.Define(fmt.Append(nil, i), labels.FromStrings(model.MetricNameLabel, "big", "host", fmt.Sprintf("host-%d.example.com", i%500),
+		ref, err := batch.Define(fmt.Append(nil, i), labels.FromStrings(model.MetricNameLabel, "big", "host",
+			fmt.Sprintf("host-%d.example.com", i%500),
 			"id", fmt.Sprintf("%08x-%012d", uint32(i)*2654435761, i), "path", fmt.Sprint("/api/v1/items/", i%1000)))
 		require.NoError(b, err)
 		require.NoError(b, batch.Float(ref, end-minute, 0, float64(i)))
@@ -35,7 +37,7 @@ func largeStore(b *testing.B, n int, sealed bool, change ...func(*storage.Option
 	return store, end
 }
 
-// BenchmarkLargeRead reads all sealed series of a metric that has many, one sample each, as remote read and the evaluator do.
+// BenchmarkLargeRead reads all sealed series of a large metric, one sample each, as remote read and the evaluator do.
 func BenchmarkLargeRead(b *testing.B) {
 	const n = 240_000
 	store, end := largeStore(b, n, true)
@@ -63,7 +65,8 @@ func BenchmarkLargeRead(b *testing.B) {
 	}
 }
 
-// BenchmarkLargeQuery asks for all series of a metric that has many: of the head, and sealed ones whose index is in the cache, or is loaded each time.
+// BenchmarkLargeQuery queries all series of a large metric: from the head, and sealed with the index in the cache, or
+// loaded each time.
 func BenchmarkLargeQuery(b *testing.B) {
 	const n = 240_000
 	for _, from := range []struct {
@@ -73,7 +76,8 @@ func BenchmarkLargeQuery(b *testing.B) {
 	}{{"head", false, 1 << 30}, {"sealed", true, 1 << 30}, {"cold", true, 1 << 20}} {
 		store, end := largeStore(b, n, from.sealed, func(o *storage.Options) { o.CacheBytes = from.cache })
 		q, e := NewQueryable(store), NewEngine(DefaultOptions())
-		for _, a := range []asked{{text: `count by (id) (big)`, start: end}, {text: `big`, start: end}, {text: `big`, start: end - 4*minute, end: end, step: time.Minute}} {
+		for _, a := range []asked{{text: `count by (id) (big)`, start: end}, {text: `big`, start: end},
+			{text: `big`, start: end - 4*minute, end: end, step: time.Minute}} {
 			b.Run(fmt.Sprintf("%s/%s/range=%v", from.name, a.text, a.step > 0), func(b *testing.B) {
 				benchAsk(b, e, q, a)
 				b.ReportAllocs()

@@ -15,11 +15,13 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// listSeries lists series as the API's list of series does.
-func listSeries(ctx context.Context, t *testing.T, q *Queryable, from, to int64, limit int, sorted bool, ms ...*labels.Matcher) []string {
+// listSeries lists series as the API's series endpoint does.
+func listSeries(ctx context.Context, t *testing.T, q *Queryable, from, to int64, limit int, sorted bool,
+	ms ...*labels.Matcher) []string {
 	querier, err := q.Querier(from, to)
 	require.NoError(t, err)
-	set := querier.Select(ctx, sorted, &promstorage.SelectHints{Start: from, End: to, Func: "series", Limit: limit}, ms...)
+	set := querier.Select(ctx, sorted, &promstorage.SelectHints{Start: from, End: to, Func: "series", Limit: limit},
+		ms...)
 	var list []string
 	for set.Next() {
 		list = append(list, set.At().Labels().String())
@@ -28,15 +30,18 @@ func listSeries(ctx context.Context, t *testing.T, q *Queryable, from, to int64,
 	return list
 }
 
-// A limited list of series has as many as there are up to the limit, whether they are in the head, sealed, or only in rollups.
+// A limited list of series has as many series as exist up to the limit, whether they are in the head, sealed, or only
+// in rollups.
 func TestLimitedListsOfSeriesAreFull(t *testing.T) {
 	x := newBoundedStores(t, rand.New(rand.NewPCG(1, 2)))
 	q, ctx := NewQueryable(x.aged), tenant.Into(t.Context(), "ta")
-	for i := range 3 { // These are in the head alone.
-		storagetest.Write(t, x.aged, "ta", labels.FromStrings(model.MetricNameLabel, "young", "i", fmt.Sprint(i)), storagetest.FloatSample{T: x.now - minute, V: 1})
+	for i := range 3 { // These are in the head only.
+		storagetest.Write(t, x.aged, "ta", labels.FromStrings(model.MetricNameLabel, "young", "i", fmt.Sprint(i)),
+			storagetest.FloatSample{T: x.now - minute, V: 1})
 	}
 	any := labels.MustNewMatcher(labels.MatchRegexp, model.MetricNameLabel, ".+")
-	for _, in := range [][2]int64{{x.now - 10*day, x.now}, {x.now - 9*day, x.now - 7*day}, {x.now - 4*day, x.now - 3*day}, {x.now - hour, x.now}} {
+	for _, in := range [][2]int64{{x.now - 10*day, x.now}, {x.now - 9*day, x.now - 7*day},
+		{x.now - 4*day, x.now - 3*day}, {x.now - hour, x.now}} {
 		all := listSeries(ctx, t, q, in[0], in[1], 0, false, any)
 		require.NotEmpty(t, all)
 		for limit := 1; limit <= len(all)+1; limit++ {
@@ -49,13 +54,14 @@ func TestLimitedListsOfSeriesAreFull(t *testing.T) {
 	}
 }
 
-// A limit bounds what a list of unsealed series takes.
+// A limit bounds the memory of a list of unsealed series.
 func TestLimitedListsTakeLittle(t *testing.T) {
 	const series = 30_000
 	store := readyStore(t)
 	b := store.NewBatch("default")
 	for i := range series {
-		storagetest.Add(t, b, labels.FromStrings(model.MetricNameLabel, "big", "id", fmt.Sprint(i)), storagetest.FloatSample{T: 1000, V: 1})
+		storagetest.Add(t, b, labels.FromStrings(model.MetricNameLabel, "big", "id", fmt.Sprint(i)),
+			storagetest.FloatSample{T: 1000, V: 1})
 	}
 	require.NoError(t, b.Commit(t.Context()))
 	q := NewQueryable(store)

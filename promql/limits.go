@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// checkRange returns a *tenant.LimitError if the query looks further back than one of its tenants may.
+// checkRange returns a *tenant.LimitError if the query reads samples older than one of its tenants may query.
 func (q *plannedQuery) checkRange(ctx context.Context) error {
 	if q.limiter == nil {
 		return nil
@@ -28,13 +28,13 @@ func (q *plannedQuery) checkRange(ctx context.Context) error {
 	return nil
 }
 
-// lookbackOf returns how far before its last step a query asks for samples, offsets and the lookback left out: from its
-// first step, by the widest range, ranges within subqueries added.
+// lookbackOf returns the time between the oldest samples that a query reads and its last step, without offsets and the
+// lookback: the time since its first step plus the widest range. Ranges within subqueries are added.
 func lookbackOf(stmt *parser.EvalStmt) time.Duration {
 	return stmt.End.Sub(stmt.Start) + widestRange(stmt.Expr)
 }
 
-// widestRange returns the widest range in a part of a query, ranges within subqueries added.
+// widestRange returns the widest range in a part of a query. Ranges within subqueries are added.
 func widestRange(node parser.Node) (widest time.Duration) {
 	for child := range parser.ChildrenIter(node) {
 		widest = max(widest, widestRange(child))
@@ -52,23 +52,25 @@ func rangeOf(node parser.Node) time.Duration {
 	return 0
 }
 
-// Enter waits until the tenants of ctx may run one query more, for reads that aren't queries of the evaluator, and returns
-// a context for this one, all of whose reads count together. Unless there is an error, the caller calls leave once it is
-// done. Errors are as those of queries. Who has the answer and is about to send it calls Answered with that context.
+// Enter waits until the tenants of ctx may run one more query. It is for reads outside the evaluator. It returns a
+// context, and all reads with that context count as one. Unless it returns an error, the caller must call leave when
+// the read is done. Errors are the same as those of queries. A caller that is about to send an answer calls Answered
+// with the returned context.
 func (e *Engine) Enter(ctx context.Context) (of context.Context, leave func(), err error) {
-	of, r := e.gate.begin(ctx)
+	of, r := e.gate.startRead(ctx)
 	if _, err := e.gate.Insert(of, ""); err != nil {
 		r.end()
 		return ctx, func() {}, err
 	}
 	t := &externalRead{read: r}
-	watched := e.pressure.begin()
+	watched := e.pressure.countRead()
 	return context.WithValue(e.opts.Limiter.Begin(of), externalReadKey{}, t), sync.OnceFunc(func() { t.end(); watched() }), nil
 }
 
-// Queries returns how many queries of a tenant run, and how many wait.
+// Queries returns the numbers of a tenant's queries that run and wait.
 func (e *Engine) Queries(name string) (running, waiting int) {
 	running, waiting = e.gate.queries.state(name)
-	_, large := e.gate.large.state(name) // They have places among the others, which they give to others meanwhile.
+	// Large queries also have places among the others, but give them up while they wait.
+	_, large := e.gate.large.state(name)
 	return running - large, waiting + large
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ranges within subqueries are added, and of ranges side by side the widest counts.
+// Ranges within subqueries are added. Of ranges that aren't nested, the widest counts.
 func TestLookbackOfAQuery(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"1":                                 0,

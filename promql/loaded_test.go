@@ -17,8 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// The statistics of a query that the planner computes count the samples and buckets that it reads, as the evaluator counts samples: not the points of
-// the answer.
+// The statistics of a query that the planner computes count the samples and buckets that it reads, as the evaluator
+// counts samples. They don't count the points of the answer.
 func TestStatisticsCountWhatIsRead(t *testing.T) {
 	store := readyStore(t)
 	b := store.NewBatch("default")
@@ -40,7 +40,8 @@ func TestStatisticsCountWhatIsRead(t *testing.T) {
 	read := func(e *Engine, text string, steps int) *stats.QuerySamples {
 		end := time.UnixMilli(start + 1_800_000)
 		options := promengine.NewPrometheusQueryOpts(true, 0)
-		query, err := e.NewRangeQuery(t.Context(), q, options, text, end.Add(-time.Duration(steps-1)*time.Minute), end, time.Minute)
+		query, err := e.NewRangeQuery(t.Context(), q, options, text, end.Add(-time.Duration(steps-1)*time.Minute), end,
+			time.Minute)
 		if steps == 1 {
 			query, err = e.NewInstantQuery(t.Context(), q, options, text, end)
 		}
@@ -53,8 +54,10 @@ func TestStatisticsCountWhatIsRead(t *testing.T) {
 	}
 	var total, samplesRead int64
 	for _, text := range []string{
-		"requests_total", "sum(requests_total)", "sum(rate(requests_total[10m]))", "rate(requests_total[5m])", "max_over_time(requests_total[3m])",
-		"sum(rate(requests_total[5m])) / 2", "rate(requests_total[5m]) / rate(requests_total[7m])", "avg_over_time(requests_total[5m]) + on (job) group_left requests_total",
+		"requests_total", "sum(requests_total)", "sum(rate(requests_total[10m]))", "rate(requests_total[5m])",
+		"max_over_time(requests_total[3m])",
+		"sum(rate(requests_total[5m])) / 2", "rate(requests_total[5m]) / rate(requests_total[7m])",
+		"avg_over_time(requests_total[5m]) + on (job) group_left requests_total",
 		"topk(1, sum by (job) (increase(requests_total[10m])))",
 	} {
 		for _, steps := range []int{1, 11} {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestMain has the tests collect less often: generated queries allocate much that lives shortly, and take a fifth less CPU
-// so, up to a limit. Benchmarks run as users do.
+// TestMain makes tests collect garbage less often. Generated queries allocate many short-lived objects, and need 20%
+// less CPU with a higher limit. Benchmarks run with the settings of users.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if flag.Lookup("test.bench").Value.String() == "" {

@@ -19,9 +19,9 @@ import (
 )
 
 // Rollups have names: foo_min, foo_max, foo_sum, foo_count and foo_avg are the values of foo's buckets, one sample per
-// bucket, stamped at its end. A series that really has such a name always wins. They are never stored.
+// bucket, at the bucket's end. Stored series of such a name take precedence. The values are computed, never stored.
 
-// aggregate is what a name of a rollup ends in.
+// aggregate is the suffix of a rollup's name.
 type aggregate struct {
 	suffix string
 	column rollup.Columns
@@ -36,14 +36,14 @@ var aggregates = [...]aggregate{
 	{"_avg", rollup.ColumnSum, func(b *rollup.Buckets, i int) float64 { return (b.Sum[i] + b.SumLow[i]) / float64(b.Count[i]) }},
 }
 
-// rollupNames are the rules of names.
+// rollupNames holds the rules for names of rollups.
 type rollupNames struct {
-	// counters are endings of names that are only summed.
+	// counters are the suffixes of metrics for which only the sum is available.
 	counters []string
 }
 
-// allows reports whether a metric is aggregated in this way: one whose name ends in an aggregate with that one only,
-// but for averages, and one whose name ends as counters do only summed.
+// allows reports whether an aggregate is available for a metric. A metric whose name ends in an aggregate has only that
+// aggregate, or none if it ends in avg. A metric with a counter's suffix has only the sum.
 func (n rollupNames) allows(metric string, a *aggregate) bool {
 	for i := range aggregates {
 		if own := &aggregates[i]; strings.HasSuffix(metric, own.suffix) {
@@ -58,8 +58,9 @@ func (n rollupNames) allows(metric string, a *aggregate) bool {
 	return true
 }
 
-// of splits the name of a rollup into its metric and its aggregate; nil: it is none.
-func (n rollupNames) of(name string) (metric string, a *aggregate) {
+// split splits the name of a rollup into its metric and its aggregate. The aggregate is nil if the name isn't a
+// rollup's.
+func (n rollupNames) split(name string) (metric string, a *aggregate) {
 	for i := range aggregates {
 		a := &aggregates[i]
 		if metric, ok := strings.CutSuffix(name, a.suffix); ok && metric != "" && n.allows(metric, a) {
@@ -69,13 +70,13 @@ func (n rollupNames) of(name string) (metric string, a *aggregate) {
 	return "", nil
 }
 
-// RollupOf returns the metric of which a name is the name of a rollup; "": it isn't one.
+// RollupOf returns the metric of a rollup's name, or "" if the name isn't a rollup's.
 func (q *Queryable) RollupOf(name string) string {
-	metric, _ := q.names.of(name)
+	metric, _ := q.names.split(name)
 	return metric
 }
 
-// equalName returns the name that the matchers ask for by equality.
+// equalName returns the metric name for which the matchers require equality.
 func equalName(matchers []*labels.Matcher) string {
 	for _, m := range matchers {
 		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
@@ -85,10 +86,11 @@ func equalName(matchers []*labels.Matcher) string {
 	return ""
 }
 
-// selectNamed finds the series of a rollup's name. It is asked where no series has the name itself.
-func (r *reader) selectNamed(ctx context.Context, q query.Query, hints *promstorage.SelectHints) ([]sourceSeries, error) {
+// selectNamed finds the series of a rollup's name. It is called if no stored series has that name.
+func (r *reader) selectNamed(ctx context.Context, q query.Query,
+	hints *promstorage.SelectHints) ([]sourceSeries, error) {
 	name, step := equalName(q.Matchers), stepIn(hints)
-	metric, a := r.names.of(name)
+	metric, a := r.names.split(name)
 	how := resolvingOf(ctx)
 	if a == nil || how.mode == resolution.ModeRaw {
 		return nil, nil
@@ -97,7 +99,8 @@ func (r *reader) selectNamed(ctx context.Context, q query.Query, hints *promstor
 		Tenant: q.Tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, LabelsOnly: true, Limit: 1, Warn: q.Warn,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)},
 	})
-	if err != nil || len(real) > 0 { // It may be at other times, or with other labels: the name is taken.
+	if err != nil || len(real) > 0 {
+		// Stored series may have the name at other times or with other labels. Then the name isn't a rollup's.
 		return nil, err
 	}
 	q.Matchers = slices.Clone(q.Matchers)
@@ -113,7 +116,8 @@ func (r *reader) selectNamed(ctx context.Context, q query.Query, hints *promstor
 	q.Resolution = rollup.FiveMinutes
 	switch {
 	case !how.mode.Allows(rollup.OneHour, how.coarsest):
-	case how.mode == resolution.ModeOneHour || step >= rollup.OneHour.Width() || q.MinT <= latest(horizons, rollup.FiveMinutes):
+	case how.mode == resolution.ModeOneHour || step >= rollup.OneHour.Width() ||
+		q.MinT <= latest(horizons, rollup.FiveMinutes):
 		q.Resolution = rollup.OneHour
 	}
 	q.Columns = rollup.ColumnCount | a.column
@@ -126,28 +130,31 @@ func (r *reader) selectNamed(ctx context.Context, q query.Query, hints *promstor
 			annotations.PromQLInfo, name, q.Resolution))
 	}
 	noteNamed(ctx, name, SegmentStats{
-		From: time.UnixMilli(q.MinT).UTC(), To: time.UnixMilli(q.MaxT).UTC(), Resolution: q.Resolution.String(), Edges: resolution.Aligned.String(), Series: len(list),
+		From: time.UnixMilli(q.MinT).UTC(), To: time.UnixMilli(q.MaxT).UTC(), Resolution: q.Resolution.String(),
+		Edges: resolution.Aligned.String(), Series: len(list),
 	})
 	series := make([]sourceSeries, len(list))
 	builder := labels.NewBuilder(labels.EmptyLabels())
 	for i, s := range list {
 		builder.Reset(s.Labels)
-		series[i] = sourceSeries{labels: builder.Set(labels.MetricName, name).Labels(), named: &namedRollup{s, a, q.MaxT}}
+		series[i] = sourceSeries{labels: builder.Set(labels.MetricName, name).Labels(),
+			named: &namedRollup{s, a, q.MaxT}}
 	}
 	return series, nil
 }
 
-// sparse reports whether a query of a rollup's name looks between its values, which are as far from one another as buckets are wide,
-// and finds none there.
+// sparse reports whether a query of a rollup's name evaluates between its values and finds none, because they are as
+// far apart as buckets are wide.
 func sparse(q query.Query, hints *promstorage.SelectHints) bool {
 	width := q.Resolution.Width()
-	if hints == nil || hints.Func == "series" || hints.Range >= width || width <= (5*time.Minute).Milliseconds() && hints.Range == 0 {
+	if hints == nil || hints.Func == "series" || hints.Range >= width || width <= (5*time.Minute).Milliseconds() &&
+		hints.Range == 0 {
 		return false
 	}
 	return hints.End%width != 0 || hints.Step%width != 0
 }
 
-// appendNamed appends the values of buckets as samples. Whole buckets only: one that ends later is to come.
+// appendNamed appends the values of buckets as samples. Buckets that end later are skipped: they aren't complete.
 func (a *aggregate) appendNamed(into *chunk.Samples, s *query.SelectedSeries, until int64) error {
 	var b rollup.Buckets
 	var buffers query.BucketBuffers
@@ -164,12 +171,12 @@ func (a *aggregate) appendNamed(into *chunk.Samples, s *query.SelectedSeries, un
 
 type rollupNamesKey struct{}
 
-// WithRollupNames makes lists of metrics' names contain the names of rollups, too.
+// WithRollupNames makes lists of metric names include the names of rollups.
 func WithRollupNames(ctx context.Context) context.Context {
 	return context.WithValue(ctx, rollupNamesKey{}, true)
 }
 
-// withRollups adds the names of rollups to sorted names of metrics, if ctx asks for it.
+// withRollups adds the names of rollups to sorted metric names if ctx was made by WithRollupNames.
 func (n rollupNames) withRollups(ctx context.Context, metrics []string, hints *promstorage.LabelHints) []string {
 	if asked, _ := ctx.Value(rollupNamesKey{}).(bool); !asked {
 		return metrics

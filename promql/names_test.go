@@ -15,10 +15,12 @@ import (
 
 func TestNamesOfRollups(t *testing.T) {
 	for name, want := range map[string][2]string{
-		"foo_max": {"foo", "_max"}, "foo_avg": {"foo", "_avg"}, "foo": {}, "_max": {}, "foo_min_min": {"foo_min", "_min"},
-		"foo_min_max": {}, "foo_avg_avg": {}, "disk_reads_sum": {"disk_reads", "_sum"}, "disk_reads_max": {}, "foo_count_count": {"foo_count", "_count"},
+		"foo_max": {"foo", "_max"}, "foo_avg": {"foo", "_avg"}, "foo": {}, "_max": {},
+		"foo_min_min": {"foo_min", "_min"},
+		"foo_min_max": {}, "foo_avg_avg": {}, "disk_reads_sum": {"disk_reads", "_sum"}, "disk_reads_max": {},
+		"foo_count_count": {"foo_count", "_count"},
 	} {
-		metric, a := rollupNames{counters: []string{"reads", "writes"}}.of(name)
+		metric, a := rollupNames{counters: []string{"reads", "writes"}}.split(name)
 		if want[0] == "" {
 			require.Nil(t, a, name)
 			continue
@@ -35,7 +37,8 @@ func TestRollupsAreReadByName(t *testing.T) {
 	write := func(name, job string, samples ...storagetest.FloatSample) {
 		storagetest.Write(t, store, "default", labels.FromStrings(labels.MetricName, name, "job", job), samples...)
 	}
-	write("temperature", "api", storagetest.Samples(begin+60_000, 60_000, 24*60, func(i int) float64 { return float64(i%60 + 1) })...) // 1 … 60 in each hour
+	// 1 … 60 in each hour
+	write("temperature", "api", storagetest.Samples(begin+60_000, 60_000, 24*60, func(i int) float64 { return float64(i%60 + 1) })...)
 	write("disk_reads", "api", storagetest.Samples(begin+60_000, 60_000, 24*60, func(int) float64 { return 2 })...)
 	write("load", "api", storagetest.Samples(begin+60_000, 60_000, 24*60, func(int) float64 { return 1 })...)
 	write("temperature_count", "real", storagetest.FloatSample{T: begin + 1, V: 7})
@@ -74,7 +77,7 @@ func TestRollupsAreReadByName(t *testing.T) {
 			"temperature_min":   {`{__name__="temperature_min", job="api"}`: hourly(1)},
 			"temperature_sum":   {`{__name__="temperature_sum", job="api"}`: hourly(1830)},
 			"temperature_avg":   {`{__name__="temperature_avg", job="api"}`: hourly(30.5)},
-			"temperature_count": {}, // a series has that name, at another time
+			"temperature_count": {}, // a stored series has that name, at another time
 			"load_count":        {`{__name__="load_count", job="api"}`: hourly(60)},
 			"disk_reads_sum":    {`{__name__="disk_reads_sum", job="api"}`: hourly(120)},
 			"disk_reads_max":    {},
@@ -92,9 +95,11 @@ func TestRollupsAreReadByName(t *testing.T) {
 			require.Empty(t, ask(query, "raw", time.Hour), query)
 		}
 		fine := ask("temperature_max", "5m", time.Hour)
-		require.Equal(t, hourly(60), fine[`{__name__="temperature_max", job="api"}`], "the last five minutes of each hour")
+		require.Equal(t, hourly(60), fine[`{__name__="temperature_max", job="api"}`],
+			"the last five minutes of each hour")
 		require.Equal(t, "5m", report.Resolution())
-		ask("temperature_max - temperature_max offset 2h + ignoring(job) sum(quantile_over_time(0.5, disk_reads[1h]))", "", time.Hour)
+		ask("temperature_max - temperature_max offset 2h + ignoring(job) sum(quantile_over_time(0.5, disk_reads[1h]))",
+			"", time.Hour)
 		if planned {
 			require.Equal(t, "1h, raw", report.Resolution(), "buckets have no quantiles")
 			require.Len(t, report.Fragments(), 3)
@@ -114,7 +119,8 @@ func TestRollupsAreReadByName(t *testing.T) {
 	}
 	require.Equal(t, []string{"disk_reads", "load", "temperature", "temperature_count"}, names(t.Context(), nil))
 	require.Equal(t, []string{
-		"disk_reads", "disk_reads_sum", "load", "load_avg", "load_count", "load_max", "load_min", "load_sum", "temperature", "temperature_avg", "temperature_count", "temperature_count_count",
+		"disk_reads", "disk_reads_sum", "load", "load_avg", "load_count", "load_max", "load_min", "load_sum",
+		"temperature", "temperature_avg", "temperature_count", "temperature_count_count",
 		"temperature_max", "temperature_min", "temperature_sum",
 	}, names(WithRollupNames(t.Context()), nil))
 	require.Len(t, names(WithRollupNames(t.Context()), &promstorage.LabelHints{Limit: 3}), 3)

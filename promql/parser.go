@@ -11,30 +11,31 @@ import (
 	"github.com/cassia-db/cassia/storage/bounds"
 )
 
-// Bounds of a query's text. Whoever walks through a parsed query calls itself for every level of it, and a stack that
-// is used up ends the process: no level may be made that isn't counted before.
+// Bounds of a query's text. Code that visits a parsed query recurses once per level, and a stack overflow ends the
+// process. So the levels of a text are counted before it is parsed.
 const (
-	// maxQueryLen bounds a query or a selector, bytes.
+	// maxQueryLen is the maximum length of a query or a selector, bytes.
 	maxQueryLen = 1 << 20
-	// maxDepth bounds how deep expressions stand in one another; a + b + c has two levels. Laying out a query that is
-	// twice as deep takes ten times as long: a second for this one.
+	// maxDepth is the maximum nesting of expressions. a + b + c has two levels. Formatting a query that is twice as
+	// deep takes ten times as long: one second at this depth.
 	maxDepth = 500
-	// maxParts bounds the operators, parentheses and brackets of a query, and with them its expressions. A query of 500 KB that is all
-	// operators takes gigabytes when it is written as JSON, which copies each expression at every level above it.
+	// maxParts is the maximum number of operators, parentheses and brackets of a query, and therefore bounds its
+	// expressions. A query of 500 KB that consists of operators takes gigabytes when it is encoded as JSON, which
+	// copies each expression at every level above it.
 	maxParts = 10_000
 	// maxMatchers bounds the matchers of one selector, maxSelectors the selectors of one request.
 	maxMatchers  = 1000
 	maxSelectors = 1000
-	// maxListed bounds a list in parentheses: of labels, which are looked up in each series, or of arguments.
+	// maxListed bounds a list in parentheses. Labels in it are looked up in each series.
 	maxListed = 1000
 	// maxReplaceSteps bounds bounds.Steps of the regular expression of a label_replace.
 	maxReplaceSteps = 500
 )
 
-// ErrQueryTooComplex means that a query is too long or too deep to be looked at.
+// ErrQueryTooComplex means that a query exceeds one of the bounds on length and depth.
 var ErrQueryTooComplex = errors.New("promql: query too complex")
 
-// NewParser returns Prometheus' parser behind bounds on what it is given. Its errors at a bound wrap
+// NewParser returns Prometheus' parser with bounds on its input. Its errors for exceeded bounds wrap
 // ErrQueryTooComplex.
 func NewParser(o parser.Options) parser.Parser { return boundedParser{parser.NewParser(o)} }
 
@@ -60,7 +61,8 @@ func (p boundedParser) ParseExpr(input string) (parser.Expr, error) {
 	return expr, nil
 }
 
-// checkReplace bounds the regular expression of a label_replace, which the evaluator matches with all series without a look at the context.
+// checkReplace bounds the regular expression of a label_replace. The evaluator matches it with all series without
+// checking the context.
 func checkReplace(call *parser.Call) error {
 	if call.Func.Name != "label_replace" || len(call.Args) < 5 {
 		return nil
@@ -103,10 +105,10 @@ func (p boundedParser) ParseMetricSelectors(inputs []string) ([][]*labels.Matche
 	return p.Parser.ParseMetricSelectors(inputs)
 }
 
-// level is what stands in one pair of parentheses or brackets: so many operators and commas, and in it another level.
+// level counts the operators and commas in one pair of parentheses or brackets.
 type level struct{ operators, inner, commas int }
 
-// checkTexts looks at the queries of a request before they are parsed.
+// checkTexts checks the queries of a request before they are parsed.
 func checkTexts(inputs ...string) error {
 	var all []string
 	for _, input := range inputs {
@@ -122,8 +124,8 @@ func checkTexts(inputs ...string) error {
 	return nil
 }
 
-// checkText looks at the words of a query, and returns its strings: each may be a regular expression. What isn't a query at all it leaves to
-// the parser.
+// checkText counts the tokens of a query, and returns its string literals, each of which may be a regular expression. A
+// text that isn't a query is left to the parser.
 func checkText(input string) (texts []string, err error) {
 	if len(input) > maxQueryLen {
 		return nil, fmt.Errorf("%w: %d bytes; the maximum is %d", ErrQueryTooComplex, len(input), maxQueryLen)
@@ -150,7 +152,8 @@ func checkText(input string) (texts []string, err error) {
 				levels = levels[:len(levels)-1]
 				here = &levels[len(levels)-1]
 				here.inner = max(here.inner, inner)
-				if word.Typ == parser.RIGHT_BRACKET { // What stands in brackets comes on top of what stands before.
+				if word.Typ == parser.RIGHT_BRACKET {
+					// An expression in brackets adds to the depth of the expression before it.
 					here.operators++
 				}
 			}

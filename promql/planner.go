@@ -22,8 +22,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// plan computes the fragments of one query just before Prometheus' evaluator runs, and replaces each by a placeholder: a
-// selector from which the evaluator reads the fragment's result.
+// plan computes the fragments of one query just before Prometheus' evaluator runs. It replaces each fragment by a
+// placeholder: a selector from which the evaluator reads the fragment's result.
 //
 //	sum by (job) (rate(a[5m])) / on (job) b           histogram_quantile(0.9, rate(h[5m]))
 //	└──────────┬─────────────┘            └┬┘                                 └─────┬────┘
@@ -31,19 +31,19 @@ import (
 //	   │ placeholder 0 │ / on(job) │ placeholder 1 │ histogram_quantile(0.9,│ placeholder 0 │)
 //	   └───────────────┘           └───────────────┘                        └───────────────┘
 //
-// It is the Queryable of its query: the evaluator asks it for a Querier once the query has its place among
-// those that run, and before it asks for any series.
+// A plan is the Queryable of its query. The evaluator requests a Querier from it once the query has its place among the
+// running queries, and before it selects any series.
 type plan struct {
 	queryable *Queryable
 	stmt      *parser.EvalStmt
 	// delayed and starts are the evaluator's options of these names, see finder.
 	delayed, starts bool
-	// exact: windows aren't moved where samples are there.
+	// exact is true if windows aren't moved while raw samples exist.
 	exact bool
 	// unordered is Options.NoOrder.
 	unordered bool
 	budget    budget
-	gate      *gate // nil: work isn't shared with others
+	gate      *gate // nil: workers aren't shared with other queries
 
 	ctx context.Context // of Exec
 
@@ -51,38 +51,39 @@ type plan struct {
 	results  map[*labels.Matcher]*fragmentResult // by placeholder
 	replaced []replacement
 	stats    []FragmentStats
-	answer   *whole // nil: the query isn't just one fragment
-	// operations are those whose results the evaluator reads.
+	answer   *whole // nil: the query is more than one fragment
+	// operations are the operations whose results the evaluator reads.
 	operations map[*fragmentResult]bool
-	// loaded counts what fragments read, less the values that the evaluator counts in its place.
+	// loaded is the number of values that fragments read, minus the number that the evaluator counts for them.
 	loaded int64
 	short  resolution.Shortfall
 	growth *growth
 }
 
-// replacement is an expression that a placeholder replaces.
+// replacement is an expression that is replaced by a placeholder.
 type replacement struct {
 	at  *parser.Expr
 	was parser.Expr
 }
 
-// fragmentResult is what the evaluator reads from a placeholder.
+// fragmentResult is the result that the evaluator reads from a placeholder.
 type fragmentResult struct {
 	grid   steps
 	series []*fragmentSeries
 	notes  annotations.Annotations
-	// inner: this is the operand of the aggregation.
+	// inner is true if this is the operand of the aggregation.
 	inner bool
-	// read counts, by step, the samples of the fragments that this is an operation on; nil: it is a fragment.
+	// read is the number of samples read by the operands, by step, if this is the result of an operation; nil: it is
+	// the result of a fragment.
 	read []int
-	// loaded is what a fragment adds to that of its plan.
+	// loaded is the fragment's part of the plan's loaded.
 	loaded int64
-	// selectErr came up when the series were searched, readErr when they were read.
+	// selectErr occurred while searching the series, readErr while reading them.
 	selectErr, readErr error
 }
 
-// mixes reports whether some of the series have native histograms that not all others can be added to.
-func (r *fragmentResult) mixes() bool {
+// mixesHistograms reports whether some series have native histograms that can't be added to those of all other series.
+func (r *fragmentResult) mixesHistograms() bool {
 	histograms, others := false, false
 	for _, s := range r.series {
 		for i, v := range s.v {
@@ -97,10 +98,12 @@ func (r *fragmentResult) mixes() bool {
 	return histograms && others
 }
 
-// placeholderName is the label of the matchers of placeholders. These are recognised by their address, not by this name.
+// placeholderName is the label name in the matchers of placeholders. Placeholders are recognized by the address of a
+// matcher, not by this name.
 const placeholderName = "__part__"
 
-// resolving is how resolutions are chosen. An instant query, as rules are, reads few slots that windows cut.
+// resolving returns the parameters for choosing resolutions. An instant query, such as a rule's, reads few slots that
+// contain window edges.
 func (p *plan) resolving() resolving {
 	how := resolvingOf(p.ctx)
 	how.still = p.exact || !p.stmt.Start.Before(p.stmt.End)
@@ -120,13 +123,13 @@ func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 		err = p.computeAll()
 	}
 	if err != nil {
-		_ = q.Close() // The query ends for another reason.
+		_ = q.Close() // The query ends with the other error.
 		return nil, err
 	}
 	p.operate()
 	p.growth = p.growthOf()
-	if err := p.growth.check(); err != nil { // What the query makes of its own text.
-		_ = q.Close() // The query ends for another reason.
+	if err := p.growth.check(); err != nil { // The labels that the query makes from its own text.
+		_ = q.Close() // The query ends with the other error.
 		return nil, err
 	}
 	return planQuerier{q, p.results, !p.unordered && dependsOnOrder(p.stmt), p.growth}, nil
@@ -147,14 +150,14 @@ func (p *plan) computeAll() error {
 	return nil
 }
 
-// compute computes a candidate and puts a placeholder in its place, or leaves it to the evaluator. It returns an error
-// only if the query is to end.
+// compute computes a candidate and replaces it by a placeholder, or leaves it to the evaluator. It returns an error
+// only if the query must end.
 func (p *plan) compute(c candidate) error {
 	start := time.Now()
 	stats := FragmentStats{Expr: (*c.at).String()}
 	result, err := p.result(c, &stats)
 	late := p.delayed && !c.keepsName() && (c.over != nil || c.at != &p.stmt.Expr)
-	if late && (errors.Is(err, errHistograms) || err == nil && result.mixes()) {
+	if late && (errors.Is(err, errHistograms) || err == nil && result.mixesHistograms()) {
 		err = errLateNames
 	}
 	if errors.Is(err, errHistograms) {
@@ -191,7 +194,8 @@ func (p *plan) compute(c candidate) error {
 	return nil
 }
 
-// errLeave means that a fragment is better left to the evaluator; errSameLabels that this will then find an error.
+// errLeave means that a fragment is left to the evaluator. errSameLabels means that the evaluator will report duplicate
+// labels.
 var (
 	errLeave      = errors.New("promql: needs the evaluator")
 	errRollupName = fmt.Errorf("%w: the selector may match names of rollups", errLeave)
@@ -218,13 +222,15 @@ func (p *plan) result(c candidate, stats *FragmentStats) (*fragmentResult, error
 		result.selectErr = err
 		return result, nil
 	}
-	run := &fragmentRun{fragment: c.fragment, segments: found.segments, series: found.series, budget: &p.budget, workers: runtime.GOMAXPROCS(0), gate: p.gate}
+	run := &fragmentRun{fragment: c.fragment, segments: found.segments, series: found.series, budget: &p.budget,
+		workers: runtime.GOMAXPROCS(0), gate: p.gate}
 	run.newReader = func(l *segment) fragmentReader { return p.reader(l, w.add) }
 	into := &collector{n: len(found.series), budget: &p.budget, all: p.wholeOf(c)}
 	switch {
 	case c.ordered && !p.unordered:
 		into.order = p.orderOf(found)
-	case into.all != nil && c.over == nil: // It is sorted in the end. Where the series are many, their order may be known.
+	case into.all != nil && c.over == nil:
+		// The answer is sorted at the end. If the series are many, their order may be cached.
 		if order := p.orderOf(found); order.finder != nil {
 			into.order = order
 		}
@@ -248,7 +254,7 @@ func (p *plan) result(c candidate, stats *FragmentStats) (*fragmentResult, error
 		result.readErr = err
 	default:
 		result.notes = run.notes()
-		p.lacks(found.short, run)
+		p.noteMissing(found.short, run)
 		answer := into.finish(result)
 		if answer != nil {
 			p.answer = answer
@@ -258,7 +264,7 @@ func (p *plan) result(c candidate, stats *FragmentStats) (*fragmentResult, error
 	return result, nil
 }
 
-// reader returns what computes a segment's values.
+// reader returns the reader that computes a segment's values.
 func (p *plan) reader(l *segment, warn func(error)) fragmentReader {
 	if l.Resolution == rollup.Raw {
 		r := newRawReader(l.fragment, &p.budget)
@@ -268,8 +274,9 @@ func (p *plan) reader(l *segment, warn func(error)) fragmentReader {
 	return newRollupReader(p.ctx, p.queryable.store, l, &p.budget, warn)
 }
 
-// lacks remembers what a fragment's answer lacks for want of raw samples, for one info per query.
-func (p *plan) lacks(short resolution.Shortfall, run *fragmentRun) {
+// noteMissing records which samples a fragment's answer is without because raw samples are no longer stored. A query
+// reports them once, as an info.
+func (p *plan) noteMissing(short resolution.Shortfall, run *fragmentRun) {
 	var all bucketfn.Bounds
 	for _, readers := range run.readers {
 		for i, reader := range readers {
@@ -283,8 +290,9 @@ func (p *plan) lacks(short resolution.Shortfall, run *fragmentRun) {
 			all.Add(&r.bounds, run.segments[i].FromStep)
 			if r.leftOut || r.approximated {
 				p.short.Merge(resolution.Shortfall{
-					From: run.segments[i].edges.first, To: run.segments[i].edges.last(), Widest: run.segments[i].Resolution,
-					Raw: run.segments[i].gone, LeftOut: r.leftOut, Approximated: r.approximated,
+					From: run.segments[i].edges.first, To: run.segments[i].edges.last(),
+					Widest: run.segments[i].Resolution,
+					Raw:    run.segments[i].gone, LeftOut: r.leftOut, Approximated: r.approximated,
 				})
 			}
 		}
@@ -296,12 +304,13 @@ func (p *plan) lacks(short resolution.Shortfall, run *fragmentRun) {
 	p.short.Merge(short)
 }
 
-// replace puts a placeholder for the result in the place of an expression. The placeholder has a number rather than the expression's text,
-// which may contain other placeholders: each quotes what it contains, so that their text would double at every level.
+// replace replaces an expression by a placeholder for the result. The placeholder has a number instead of the
+// expression's text: the text may contain other placeholders, each of which quotes its own, so that the texts would
+// double at every level.
 func (p *plan) replace(at *parser.Expr, result *fragmentResult) {
 	placeholder := labels.MustNewMatcher(labels.MatchNotEqual, placeholderName, strconv.Itoa(len(p.replaced)))
 	matchers := []*labels.Matcher{placeholder}
-	if selector, ok := (*at).(*parser.VectorSelector); ok { // absent makes labels of them, of those by equality.
+	if selector, ok := (*at).(*parser.VectorSelector); ok { // absent makes labels from the equality matchers.
 		matchers = append(slices.Clone(selector.LabelMatchers), placeholder)
 	}
 	p.results[placeholder] = result
@@ -309,7 +318,7 @@ func (p *plan) replace(at *parser.Expr, result *fragmentResult) {
 	*at = &parser.VectorSelector{LabelMatchers: matchers, PosRange: (*at).PositionRange()}
 }
 
-// restore makes the statement what it was.
+// restore restores the original statement.
 func (p *plan) restore() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -320,17 +329,18 @@ func (p *plan) restore() {
 	p.replaced, p.results, p.growth = nil, nil, nil
 }
 
-// planQuerier answers for placeholders, and passes everything else on.
+// planQuerier returns the results of placeholders, and passes all other selects on.
 type planQuerier struct {
 	promstorage.Querier
 	results map[*labels.Matcher]*fragmentResult
-	// ordered: other series come in the order of their labels.
+	// ordered is true if the series of other selects are sorted by labels.
 	ordered bool
 	growth  *growth
 }
 
 // Select implements promstorage.Querier.
-func (q planQuerier) Select(ctx context.Context, sorted bool, hints *promstorage.SelectHints, matchers ...*labels.Matcher) promstorage.SeriesSet {
+func (q planQuerier) Select(ctx context.Context, sorted bool, hints *promstorage.SelectHints,
+	matchers ...*labels.Matcher) promstorage.SeriesSet {
 	if n := len(matchers); n > 0 {
 		if result, ok := q.results[matchers[n-1]]; ok {
 			return q.growth.observe(ctx, &fragmentSet{result: result}, matchers)

@@ -23,7 +23,8 @@ func benchStore(b *testing.B) *storage.Store {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for i := range 1000 {
 		batch := store.NewBatch("default")
-		ls := labels.FromStrings(model.MetricNameLabel, "bench_requests_total", "instance", fmt.Sprintf("host-%d:9100", i/10),
+		ls := labels.FromStrings(model.MetricNameLabel, "bench_requests_total", "instance",
+			fmt.Sprintf("host-%d:9100", i/10),
 			"job", []string{"api", "web", "db", "cache"}[i%4], "path", fmt.Sprintf("/v1/items/%d", i%10))
 		counter, err := batch.Define(nil, ls)
 		require.NoError(b, err)
@@ -39,7 +40,8 @@ func benchStore(b *testing.B) *storage.Store {
 	}
 	for i := range 100 {
 		batch := store.NewBatch("default")
-		series, err := batch.Define(nil, labels.FromStrings(model.MetricNameLabel, "bench_latency", "instance", fmt.Sprint(i)))
+		series, err := batch.Define(nil, labels.FromStrings(model.MetricNameLabel, "bench_latency", "instance",
+			fmt.Sprint(i)))
 		require.NoError(b, err)
 		for t, n := benchFrom+1+int64(i%15_000), int64(0); t <= benchTo; t, n = t+15_000, n+1 {
 			require.NoError(b, batch.Histogram(series, t, 0, tsdbutil.GenerateTestHistogram(n), nil))
@@ -55,8 +57,8 @@ const (
 	benchTo         = benchFrom + 6*3_600_000
 )
 
-// BenchmarkPlanner asks dashboards' queries, with and without the planner. CPU is a better measure than time: the planner
-// uses all processors.
+// BenchmarkPlanner runs queries of dashboards, with and without the planner. CPU is a better measure than time, because
+// the planner uses all processors.
 func BenchmarkPlanner(b *testing.B) {
 	q := NewQueryable(benchStore(b))
 	for _, text := range []string{
@@ -100,7 +102,7 @@ func benchAsk(b *testing.B, e *Engine, q *Queryable, a asked) {
 	require.NoError(b, query.Exec(b.Context()).Err)
 }
 
-// cpuTime is what the process has used so far.
+// cpuTime returns the CPU time used by the process.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

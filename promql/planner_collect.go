@@ -6,26 +6,28 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// collector takes the series of a fragment, one by one in their order: into an aggregation, into the answer to the
-// whole query, or as they are.
+// collector receives the series of a fragment in their order, and adds each to an aggregation, to the answer to the
+// whole query, or to the result.
 type collector struct {
-	n      int // of the fragment's series
+	n      int // number of the fragment's series
 	budget *budget
-	sum    *aggregator // nil: nothing is aggregated
-	folded bool        // sum has some of the series
-	// inner: the first series has histograms, so that the aggregation is left to the evaluator: most
-	// often all have.
+	sum    *aggregator // nil: no aggregation
+	folded bool        // sum contains some of the series
+	// inner is true if the first series has histograms. The aggregation is then left to the evaluator, because usually
+	// all series have histograms.
 	inner  bool
-	all    *whole // nil: the fragment isn't all of the query
+	all    *whole // nil: the fragment isn't the whole query
 	series []*fragmentSeries
 	memory arena
-	// order is that of the series, by the labels that are stored; nil: any will do.
+	// order is the order of the series by their stored labels. nil: any order is correct.
 	order *labelOrder
-	// places are those that the collected series have among the fragment's, if they are to be in order.
+	// places are the positions of the collected series among the fragment's. They are kept if the series must be
+	// sorted.
 	places []uint32
 }
 
-// add takes the result of the fragment's series at a place. It returns errHistograms where only a later series has histograms: the fragment must be computed again then.
+// add adds the result of the fragment's series at a position. It returns errHistograms if a later series is the first
+// with histograms. Then the fragment must be computed again.
 func (c *collector) add(at uint32, metric labels.Labels, v *values) error {
 	if c.sum != nil && !c.inner {
 		c.inner = v.hists > 0 && !c.folded
@@ -47,7 +49,7 @@ func (c *collector) add(at uint32, metric labels.Labels, v *values) error {
 	return c.budget.charge(v.size)
 }
 
-// finish puts the collected series into result. It returns the answer to the whole query, or nil.
+// finish moves the collected series into result. It returns the answer to the whole query, or nil.
 func (c *collector) finish(result *fragmentResult) *whole {
 	switch {
 	case len(c.places) < 2:
@@ -67,7 +69,7 @@ func (c *collector) finish(result *fragmentResult) *whole {
 	return c.all
 }
 
-// aggregated returns the results of the aggregation, or puts them into the answer to the whole query.
+// aggregated returns the results of the aggregation, or adds them to the answer to the whole query.
 func (c *collector) aggregated() []*fragmentSeries {
 	groups := c.sum.groups.len()
 	if c.all != nil {
@@ -84,14 +86,15 @@ func (c *collector) aggregated() []*fragmentSeries {
 	return series
 }
 
-// firstRoom is up to how many elements a list grows as append lets it.
+// firstRoom is the maximum number of elements of lists that grow as append grows them.
 const firstRoom = 64
 
-// room describes how far a fragment is computed: a list gets at most one element from each of its n series, of which next were read.
+// room describes the progress of a fragment: n series, of which next were read. Each adds at most one element to a
+// list.
 type room struct{ n, next int }
 
-// makeRoom returns a list that has room for an element more. A list that is long already gets all the room that it is likely to need: append would
-// copy it many times.
+// makeRoom returns the list with room for one more element. A list that is already long gets all the room that it is
+// expected to need: append would copy it many times.
 func makeRoom[T any](list []T, r room) []T {
 	switch size := len(list); {
 	case size < cap(list):

@@ -15,25 +15,26 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// The generated samples lie in (sampledFrom, sampledTo], milliseconds.
+// The times of the generated samples are in (sampledFrom, sampledTo], milliseconds.
 const (
 	sampledFrom int64 = 10_000_000
 	sampledTo         = sampledFrom + 100*60_000
 )
 
-// sampler writes series with everything that happens to real ones, and more of it.
+// sampler writes series with all irregularities of real series, more often than in reality.
 type sampler struct {
 	t     *testing.T
 	rnd   *rand.Rand
 	store *storage.Store
-	// starts: samples have start timestamps.
+	// starts is true if samples have start timestamps.
 	starts bool
 }
 
 func (s *sampler) series(name string, n int, write func(b *storage.Batch, series *storage.Series, i int)) {
 	b := s.store.NewBatch("default")
 	for i := range n {
-		ls := labels.FromStrings(model.MetricNameLabel, name, "instance", fmt.Sprint("i", i), "job", []string{"api", "db", "web"}[i%3])
+		ls := labels.FromStrings(model.MetricNameLabel, name, "instance", fmt.Sprint("i", i), "job",
+			[]string{"api", "db", "web"}[i%3])
 		if i%4 == 3 {
 			ls = labels.NewBuilder(ls).Set("zone", "z").Labels()
 		}
@@ -44,8 +45,7 @@ func (s *sampler) series(name string, n int, write func(b *storage.Batch, series
 	require.NoError(s.t, b.Commit(s.t.Context()))
 }
 
-// times calls f for the times of a series: about every interval, with gaps, some of which begin with a stale
-// marker.
+// times calls f for the times of a series: at about the interval, with gaps, some of which start with a stale marker.
 func (s *sampler) times(interval int64, f func(t int64, stale bool)) {
 	jitter := s.rnd.Int64N(interval)
 	for t := sampledFrom + 1 + jitter; t <= sampledTo; t += interval {
@@ -78,7 +78,7 @@ func (s *sampler) floats(b *storage.Batch, series *storage.Series, next func() f
 	})
 }
 
-// startsOf returns start timestamps for a series, of some kind.
+// startsOf returns start timestamps of a random kind for a series.
 func (s *sampler) startsOf() soak.Starts {
 	if !s.starts {
 		return soak.Starts{Rand: s.rnd, Kind: "none"}
@@ -86,7 +86,7 @@ func (s *sampler) startsOf() soak.Starts {
 	return soak.Starts{Rand: s.rnd, Kind: soak.StartKinds[s.rnd.IntN(len(soak.StartKinds))]}
 }
 
-// odd returns now and then a value that arithmetic has rules for.
+// odd sometimes returns a value for which arithmetic has special rules.
 func (s *sampler) odd(v float64) float64 {
 	switch s.rnd.IntN(120) {
 	case 0:
@@ -103,7 +103,7 @@ func (s *sampler) odd(v float64) float64 {
 	return v
 }
 
-// fill writes metrics named for what they hold.
+// fill writes metrics that are named for their contents.
 func (s *sampler) fill() {
 	s.series("requests_total", 14, func(b *storage.Batch, series *storage.Series, _ int) {
 		v := 0.0
@@ -136,7 +136,8 @@ func (s *sampler) fill() {
 	})
 	b := s.store.NewBatch("default")
 	for i, typ := range []string{"counter", "gauge", "counter"} {
-		series, err := b.Define(nil, labels.FromStrings(model.MetricNameLabel, fmt.Sprint("typed", i), "__type__", typ, "instance", fmt.Sprint("i", i/2), "zone", "z"))
+		series, err := b.Define(nil, labels.FromStrings(model.MetricNameLabel, fmt.Sprint("typed", i), "__type__", typ,
+			"instance", fmt.Sprint("i", i/2), "zone", "z"))
 		require.NoError(s.t, err)
 		s.floats(b, series, func() float64 { return s.rnd.Float64() })
 	}
@@ -144,7 +145,8 @@ func (s *sampler) fill() {
 	for _, le := range []string{"0.1", "1", "10", "+Inf"} {
 		b := s.store.NewBatch("default")
 		for i := range 4 {
-			series, err := b.Define(nil, labels.FromStrings(model.MetricNameLabel, "size_bucket", "le", le, "instance", fmt.Sprint("i", i), "job", "api"))
+			series, err := b.Define(nil, labels.FromStrings(model.MetricNameLabel, "size_bucket", "le", le, "instance",
+				fmt.Sprint("i", i), "job", "api"))
 			require.NoError(s.t, err)
 			v := 0.0
 			s.floats(b, series, func() float64 { v += float64(s.rnd.IntN(10)); return v })
@@ -153,7 +155,7 @@ func (s *sampler) fill() {
 	}
 }
 
-// histograms writes native histograms, with a float among them in so many of a hundred.
+// histograms writes native histograms, and the given percentage of floats among them.
 func (s *sampler) histograms(b *storage.Batch, series *storage.Series, floats int) {
 	g, starts := generator{rnd: s.rnd}, s.startsOf()
 	s.times(30_000, func(t int64, _ bool) {

@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chain returns n operations of a kind, one after the other: a + a + a.
+// chain returns n operations of a kind, such as a + a + a.
 func chain(n int, operator, operand string) string {
 	return operand + strings.Repeat(" "+operator+" "+operand, n)
 }
 
-// The cost of a query is in proportion to its size, or to the square of it, whatever is nested in it: no pass visits both sides of an
-// expression more than once, and no text contains those of two others.
+// The cost of a query is linear or quadratic in its size, for all kinds of nesting: no pass visits both sides of an
+// expression more than once, and no text contains the texts of two others.
 func TestDeepQueriesCostNoMoreThanTheirSize(t *testing.T) {
 	store := growingStore(t, 1<<30)
 	r := newRivals(t, NewQueryable(store), func(o *Options) { o.Parser.EnableBinopFillModifiers = true })
@@ -59,14 +59,16 @@ func TestDeepQueriesCostNoMoreThanTheirSize(t *testing.T) {
 		"no series":            func(n int) string { return chain(n, "+", "nothing") },
 	}
 	for _, op := range []string{
-		"+", "-", "*", "/", "%", "atan2", "== bool", "!= bool", "> bool", "<= bool", "==", "- on (id)", "* ignoring (a)", "and", "or", "unless",
+		"+", "-", "*", "/", "%", "atan2", "== bool", "!= bool", "> bool", "<= bool", "==", "- on (id)",
+		"* ignoring (a)", "and", "or", "unless",
 	} {
 		kinds[op] = func(n int) string { return chain(n, op, "small") }
 		kinds["sums "+op] = func(n int) string { return chain(n, op, "sum by (id, a) (small)") }
 		kinds["rates "+op] = func(n int) string { return chain(n, op, "rate(small[5m])") }
 	}
 	for _, around := range []string{
-		"(", "-(", "abs(", "sum(", "max by (id) (", "avg without (a) (", "topk(3, ", "sort(", "round(", "timestamp(", "group(", "histogram_quantile(0.9, ",
+		"(", "-(", "abs(", "sum(", "max by (id) (", "avg without (a) (", "topk(3, ", "sort(", "round(", "timestamp(",
+		"group(", "histogram_quantile(0.9, ",
 	} {
 		kinds[around+"…)"] = func(n int) string { return nested(n, around, "small", ")") }
 		kinds[around+"… + small)"] = func(n int) string { return nested(n/2, around, "small", " + on (id) small)") }
@@ -101,7 +103,7 @@ func TestDeepQueriesCostNoMoreThanTheirSize(t *testing.T) {
 	}
 }
 
-// planned returns the plan of a query, carried out with a budget that follows its memory.
+// planned returns the computed plan of a query, with a budget that meters its memory.
 func planned(t *testing.T, r *rivals, a asked) *plan {
 	query, err := a.query(t.Context(), r.planned, r.q)
 	require.NoError(t, err)
@@ -113,7 +115,7 @@ func planned(t *testing.T, r *rivals, a asked) *plan {
 	return p
 }
 
-// A plan holds the results that the evaluator reads, and not those that they were computed from.
+// A plan holds only the results that the evaluator reads, not their operands.
 func TestOperandsAreReleased(t *testing.T) {
 	r := newRivals(t, NewQueryable(growingStore(t, 1<<30)), nil)
 	for _, a := range []asked{{start: 600_000}, {start: 600_000, end: 900_000, step: time.Minute}} {
@@ -129,7 +131,7 @@ func TestOperandsAreReleased(t *testing.T) {
 	}
 }
 
-// What an operation holds for each step counts as memory of the query, also where it has no series.
+// The values that an operation holds for each step count as the query's memory, even if it has no series.
 func TestOperationsWithoutSeriesCount(t *testing.T) {
 	r := newRivals(t, NewQueryable(growingStore(t, 1<<30)), nil)
 	a := asked{start: 600_000, end: 6_600_000, step: time.Second}

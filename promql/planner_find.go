@@ -11,52 +11,54 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// maxSteps bounds the steps of a fragment: a subquery may have any number of them.
+// maxSteps is the maximum number of steps of a fragment. Subqueries have no bound of their own.
 const maxSteps = 1 << 20
 
-// candidate is a place in a query that a fragment may take.
+// candidate is an expression in a query that can be replaced by a fragment.
 type candidate struct {
 	at *parser.Expr
 	*fragment
-	// over is the aggregation over the fragment, of which at is the place then; nil: there is none. inner is the
-	// place of the fragment itself.
+	// over is the aggregation over the fragment, or nil. If it is set, at is the location of the aggregation and inner
+	// is the location of the fragment itself.
 	over  *aggregation
 	inner *parser.Expr
-	// ordered: the order of its series shows in the answer, see surroundings.
+	// ordered is true if the answer depends on the order of its series, see surroundings.
 	ordered bool
 }
 
 // finder finds fragments in a preprocessed query.
 type finder struct {
 	lookback time.Duration
-	// delayed: names are removed at the end, which only the evaluator can do; starts: rates use start timestamps.
+	// delayed is true if names are removed at the end, as only the evaluator can do. starts is true if rates use start
+	// timestamps.
 	delayed, starts bool
 	found           []candidate
 }
 
-// surroundings are those of an expression in its query, with the times at which the evaluator evaluates it.
+// surroundings describes the part of the query around an expression, and the times at which the evaluator evaluates the
+// expression.
 type surroundings struct {
 	grid steps
-	// from is the start of the statement, moved by the subqueries around: from this the evaluator derives what
-	// it asks a Queryable to read.
+	// from is the start of the statement, moved by the enclosing subqueries. The evaluator derives from it the range
+	// that it requests from a Queryable.
 	from int64
-	// fixed: the expression itself must stay what it is.
+	// fixed is true if the expression must not be replaced.
 	fixed bool
-	// skewed: the evaluator reads a selector with an @ modifier at other times than the modifier's. It does so inside a
-	// subquery that begins just when the expression around it does.
+	// skewed is true if the evaluator reads a selector with an @ modifier at other times than the modifier's. This
+	// happens inside a subquery that starts at the same time as the expression around it.
 	skewed bool
-	// named: the expression around may see the names of series that the expression removes at the end.
+	// named is true if the expression around may read the names of series, which this expression removes at the end.
 	named bool
-	// ordered: the answer depends on the order of the expression's series, so they come in the order of the labels that are stored, as
-	// Prometheus' storage returns them.
+	// ordered is true if the answer depends on the order of the expression's series. They are then sorted by their
+	// stored labels, as Prometheus' storage returns them.
 	ordered bool
-	// plain: no selector has a time of its own, and nothing is a subquery, see atTheirTime.
+	// plain is true if no selector has an offset or @ modifier and there is no subquery, see atTheirTime.
 	plain bool
 }
 
 func find(s *parser.EvalStmt, delayed, starts bool) []candidate {
 	f := finder{lookback: s.LookbackDelta, delayed: delayed, starts: starts}
-	// The evaluator's way, which is another than FindMinMaxTime's for parts of a millisecond before 1970.
+	// This rounds as the evaluator does. FindMinMaxTime rounds fractions of a millisecond before 1970 differently.
 	from, to, step := s.Start.UnixNano()/1e6, s.End.UnixNano()/1e6, s.Interval.Milliseconds()
 	if from == to && step == 0 {
 		step = 1
@@ -84,7 +86,7 @@ func (f *finder) visit(at *parser.Expr, in surroundings) {
 	case *parser.UnaryExpr:
 		f.visit(&e.Expr, children)
 	case *parser.BinaryExpr:
-		children.named = in.named || sees(e)
+		children.named = in.named || seesNames(e)
 		f.visit(&e.LHS, children)
 		children.ordered = in.ordered && showsRight(e)
 		f.visit(&e.RHS, children)
@@ -93,9 +95,9 @@ func (f *finder) visit(at *parser.Expr, in surroundings) {
 			f.visit(&e.Expr, inside)
 		}
 	case *parser.VectorSelector:
-		f.take(at, in)
+		f.addCandidate(at, in)
 	case *parser.Call:
-		if !f.take(at, in) {
+		if !f.addCandidate(at, in) {
 			children.named = in.named || callSees(e)
 			children.ordered = in.ordered && e.Func.Name != "absent" && e.Func.Name != "scalar"
 			f.visitCall(e, children)
@@ -108,8 +110,8 @@ func (f *finder) visit(at *parser.Expr, in surroundings) {
 	}
 }
 
-// take adds the expression at a place if it can be a fragment.
-func (f *finder) take(at *parser.Expr, in surroundings) bool {
+// addCandidate adds the expression at a location if it can be a fragment.
+func (f *finder) addCandidate(at *parser.Expr, in surroundings) bool {
 	if in.fixed {
 		return false
 	}
@@ -137,10 +139,10 @@ func (f *finder) takeAggregation(at *parser.Expr, e *parser.AggregateExpr, in su
 	return ok
 }
 
-// visitCall looks into the arguments of a function. Some functions look at what their arguments are.
+// visitCall visits the arguments of a function. Some functions depend on the form of their arguments.
 func (f *finder) visitCall(e *parser.Call, in surroundings) {
 	switch e.Func.Name {
-	case "info": // looks at the times of its selectors, and at the matchers of the second
+	case "info": // depends on the times of its selectors and the matchers of the second
 		if in.plain || atTheirTime(e.Args[0]) {
 			in.plain = true
 			f.visit(&e.Args[0], in)
@@ -155,7 +157,7 @@ func (f *finder) visitCall(e *parser.Call, in surroundings) {
 }
 
 func (f *finder) visitAggregation(e *parser.AggregateExpr, in surroundings) {
-	if e.Op == parser.LIMIT_RATIO && f.delayed { // chooses by labels, with names that are removed later
+	if e.Op == parser.LIMIT_RATIO && f.delayed { // It chooses by labels that include names, which are removed later.
 		return
 	}
 	f.visit(&e.Expr, in)
@@ -164,13 +166,13 @@ func (f *finder) visitAggregation(e *parser.AggregateExpr, in surroundings) {
 	}
 }
 
-// sees reports whether the expression around the operands of a binary operation may see their names, as far as these aren't
-// removed at once. Comparisons keep them, and errors about vectors that don't match contain them.
-func sees(e *parser.BinaryExpr) bool {
+// seesNames reports whether the expression around the operands of a binary operation may read their names, unless the
+// names are removed immediately. Comparisons keep names, and errors about vectors that don't match contain them.
+func seesNames(e *parser.BinaryExpr) bool {
 	return e.VectorMatching != nil || e.Op.IsComparisonOperator() && !e.ReturnBool
 }
 
-// callSees reports whether a function looks at the names of its arguments, or has them in annotations.
+// callSees reports whether a function reads the names of its arguments, or adds them to annotations.
 func callSees(e *parser.Call) bool {
 	switch e.Func.Name {
 	case "label_replace", "label_join", "sort_by_label", "sort_by_label_desc", "info":
@@ -180,8 +182,8 @@ func callSees(e *parser.Call) bool {
 	return over || strings.HasPrefix(e.Func.Name, "histogram_")
 }
 
-// seenBy reports whether an aggregation, or the expression around it, may see the names of its operand's series. The series of
-// most have none.
+// seenBy reports whether an aggregation, or the expression around it, may read the names of its operand's series. Most
+// aggregations return series without names.
 func (in surroundings) seenBy(e *parser.AggregateExpr) bool {
 	byName := !e.Without && slices.Contains(e.Grouping, labels.MetricName)
 	switch e.Op {
@@ -193,13 +195,14 @@ func (in surroundings) seenBy(e *parser.AggregateExpr) bool {
 	return byName
 }
 
-// atTheirTime reports whether no selector in an expression has a time of its own, and nothing is a subquery.
+// atTheirTime reports whether no selector in an expression has an offset or @ modifier, and there is no subquery.
 func atTheirTime(expr parser.Expr) bool {
 	plain := true
 	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
 		switch e := n.(type) {
 		case *parser.VectorSelector:
-			plain = plain && e.Timestamp == nil && e.StartOrEnd == 0 && e.OriginalOffset == 0 && e.OriginalOffsetExpr == nil
+			plain = plain && e.Timestamp == nil && e.StartOrEnd == 0 && e.OriginalOffset == 0 &&
+				e.OriginalOffsetExpr == nil
 		case *parser.SubqueryExpr:
 			plain = false
 		}
@@ -208,7 +211,8 @@ func atTheirTime(expr parser.Expr) bool {
 	return plain
 }
 
-// inside returns what surrounds the expression of a subquery, or false if that isn't worth knowing.
+// inside returns the surroundings of the expression of a subquery. It returns false if the expression isn't searched
+// for fragments.
 func (f *finder) inside(e *parser.SubqueryExpr, in surroundings) (surroundings, bool) {
 	if !wholeMilliseconds(e.OriginalOffset, e.Range, e.Step) {
 		return surroundings{}, false
@@ -221,7 +225,7 @@ func (f *finder) inside(e *parser.SubqueryExpr, in surroundings) (surroundings, 
 	first, last := in.grid.first, in.grid.last()
 	if e.Timestamp != nil {
 		if in.grid.n > 1 || in.skewed {
-			return surroundings{}, false // The evaluator moves the subquery along with its steps.
+			return surroundings{}, false // The evaluator moves the subquery along with its own steps.
 		}
 		first, last = *e.Timestamp, *e.Timestamp
 		in.from = first
@@ -240,7 +244,7 @@ func (f *finder) inside(e *parser.SubqueryExpr, in surroundings) (surroundings, 
 	return in, true
 }
 
-// fragmentOf returns the fragment that an expression is.
+// fragmentOf returns the fragment of an expression, if there is one.
 func (f *finder) fragmentOf(expr parser.Expr, in surroundings) (*fragment, bool) {
 	if in.grid.n > maxSteps {
 		return nil, false
@@ -260,13 +264,13 @@ func (f *finder) fragmentOf(expr parser.Expr, in surroundings) (*fragment, bool)
 	}
 }
 
-// allows reports whether a fragment may read what the selector selects.
+// allows reports whether a fragment may read the series of the selector.
 func (in surroundings) allows(e *parser.VectorSelector) bool {
 	return !e.Anchored && !e.Smoothed && (e.Timestamp == nil || !in.skewed) && wholeMilliseconds(e.OriginalOffset)
 }
 
-// wholeMilliseconds reports whether nothing is rounded where the evaluator goes on in milliseconds. Durations that are
-// expressions may be of any length.
+// wholeMilliseconds reports whether the evaluator, which computes in milliseconds, rounds nothing. Durations that are
+// expressions may have any length.
 func wholeMilliseconds(all ...time.Duration) bool {
 	for _, d := range all {
 		if d%time.Millisecond != 0 {
@@ -276,10 +280,10 @@ func wholeMilliseconds(all ...time.Duration) bool {
 	return true
 }
 
-// usingStarts are the functions that use start timestamps if the evaluator's option is on.
+// usingStarts are the functions that use start timestamps if the evaluator's option is set.
 var usingStarts = map[string]bool{"rate": true, "irate": true, "increase": true, "resets": true}
 
-// callOf returns the fragment that a function over a range selector is.
+// callOf returns the fragment of a function over a range selector.
 func (f *finder) callOf(e *parser.Call, in surroundings) (*fragment, bool) {
 	p := &fragment{expr: e, function: e.Func.Name, args: make(parser.Expressions, len(e.Args))}
 	switch p.function {
@@ -298,11 +302,12 @@ func (f *finder) callOf(e *parser.Call, in surroundings) (*fragment, bool) {
 			if !in.allows(&selector) || !wholeMilliseconds(m.Range) {
 				return nil, false
 			}
-			// The evaluator sets the offset only once it evaluates, and functions read it.
+			// The evaluator sets the offset only during evaluation, and functions read it.
 			p.width = m.Range.Milliseconds()
 			p.place(&selector, in)
 			selector.Offset = time.Duration(p.eval.first-p.edges.first) * time.Millisecond
-			matrix = &parser.MatrixSelector{VectorSelector: &selector, Range: m.Range, RangeExpr: m.RangeExpr, EndPos: m.EndPos}
+			matrix = &parser.MatrixSelector{VectorSelector: &selector, Range: m.Range, RangeExpr: m.RangeExpr,
+				EndPos: m.EndPos}
 			p.args[i] = matrix
 			continue
 		}
@@ -327,7 +332,7 @@ func (p *fragment) place(e *parser.VectorSelector, in surroundings) {
 	p.minT = from - offset - p.width + 1
 }
 
-// constant returns the value of an expression that is the same at every step and reads nothing.
+// constant returns the value of an expression that is the same at every step and reads no series.
 func constant(expr parser.Expr) (float64, bool) {
 	switch e := expr.(type) {
 	case *parser.NumberLiteral:

@@ -28,7 +28,7 @@ func TestNthStandsWhereSortingPutsIt(t *testing.T) {
 		k := rnd.IntN(len(v))
 		require.True(t, near(sorted[k], nth(v, k), 0), "place %d of %v", k, sorted)
 		if k+1 < len(v) {
-			require.True(t, near(sorted[k+1], least(v[k+1:]), 0), "place %d of %v", k+1, sorted)
+			require.True(t, near(sorted[k+1], smallestOf(v[k+1:]), 0), "place %d of %v", k+1, sorted)
 		}
 		slices.Sort(v)
 		require.True(t, slices.EqualFunc(sorted, v, func(a, b float64) bool { return near(a, b, 0) }), "%v became %v", sorted, v)

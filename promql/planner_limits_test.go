@@ -32,7 +32,7 @@ func sampled(t *testing.T, eng engine.Engine, change ...func(*storage.Options)) 
 	return store
 }
 
-// answerOf asks the planner alone.
+// answerOf returns the planner's own answer.
 func (r *rivals) answerOf(a asked) (answer, []FragmentStats) {
 	out, stats, err := a.ask(r.ctx, r.planned, r.q)
 	require.NoError(r.t, err)
@@ -51,9 +51,10 @@ func TestPlannerPassesStorageErrorsOn(t *testing.T) {
 		}
 		return faultengine.Pass()
 	})
-	store := sampled(t, struct{ engine.Engine }{eng}, nil) // It has no versions, so no chunks are kept.
+	store := sampled(t, struct{ engine.Engine }{eng}, nil) // It has no versions, so that no chunks are cached.
 	r := newRivals(t, NewQueryable(store), nil)
-	queries := []string{"temperature", "sum(rate(requests_total[5m]))", "sum(up) + on () topk(1, temperature)", "latency"}
+	queries := []string{"temperature", "sum(rate(requests_total[5m]))", "sum(up) + on () topk(1, temperature)",
+		"latency"}
 	for _, about := range []string{"labels aren't known yet", "labels are known"} {
 		broken.Store(true)
 		for _, q := range queries {
@@ -75,7 +76,8 @@ func TestPlannerPassesStorageLimitsOn(t *testing.T) {
 	store := sampled(t, memory.New(), func(o *storage.Options) { o.QueryBytes = 20_000 })
 	r := newRivals(t, NewQueryable(store), nil)
 	failed := 0
-	for _, q := range []string{"temperature", "sum(temperature)", `{__name__=~".+"}`, "rate(requests_total[1h])", "latency", "up"} {
+	for _, q := range []string{"temperature", "sum(temperature)", `{__name__=~".+"}`, "rate(requests_total[1h])",
+		"latency", "up"} {
 		d, ok := r.difference(wholeRange.of(q))
 		require.True(t, ok)
 		require.Empty(t, d, q)
@@ -99,7 +101,8 @@ func TestPlannerHoldsNoMoreSamplesThanAllowed(t *testing.T) {
 		{"latency", 5000, true},
 		{"rate(requests_total[5m])", 500, true},
 		{"sum by (instance) (rate(requests_total[5m]))", 1000, true},
-		{"sum(rate(requests_total[5m]))", 1000, false}, // The evaluator alone would hold every series' points.
+		// Without the planner, the evaluator would hold the points of every series.
+		{"sum(rate(requests_total[5m]))", 1000, false},
 		{"quantile(0.5, temperature)", 700, true},
 		{"topk(10, temperature)", 500, true},
 		{"topk(1, temperature)", 500, false},
@@ -142,7 +145,7 @@ type deadlineExceeded struct{ context.Context }
 
 func (deadlineExceeded) Err() error { return context.DeadlineExceeded }
 
-// A query can be cancelled while its fragments are computed, and has a timeout then.
+// A query can be canceled while its fragments are computed, and its timeout applies.
 func TestPlannedQueriesAreCancelled(t *testing.T) {
 	o := DefaultOptions()
 	o.Timeout = time.Minute
@@ -176,7 +179,7 @@ func (*stuckQuery) Exec(ctx context.Context) *promengine.Result {
 	return &promengine.Result{Err: ctx.Err()}
 }
 
-// A panic of a function must end as in the evaluator, and not the process.
+// A panic of a function must end the query as in the evaluator, but not the process.
 func TestPlannerSurvivesPanics(t *testing.T) {
 	const name = "deriv"
 	was := promengine.FunctionCalls[name]
@@ -201,7 +204,7 @@ func TestPlanTellsItsFragments(t *testing.T) {
 		"sum by (job) (rate(requests_total[5m] offset 1m)) / on (job) group_right () temperature > 3": {
 			"sum by (job) (rate(requests_total[5m] offset 1m))", "temperature",
 		},
-		"sum(rate(latency[5m]))":                            {"rate(latency[5m])"}, // Histograms are summed by the evaluator.
+		"sum(rate(latency[5m]))":                            {"rate(latency[5m])"}, // The evaluator sums histograms.
 		"absent(temperature)":                               {"temperature"},
 		"absent(temperature > 1)":                           {"temperature"},
 		"timestamp(temperature)":                            nil,
@@ -233,7 +236,7 @@ func TestPlanTellsItsFragments(t *testing.T) {
 	}
 }
 
-// The statement is what it was once a query is over: logs show it.
+// The statement of a query is restored at its end, because logs contain it.
 func TestPlanRestoresTheStatement(t *testing.T) {
 	r := newRivals(t, NewQueryable(sampled(t, memory.New(), nil)), nil)
 	const text = "sum(rate(requests_total[5m])) * on () group_right () temperature @ 11000.000"
@@ -293,8 +296,8 @@ func TestInOrderEndsWithTheFirstError(t *testing.T) {
 	require.ErrorIs(t, inOrder(ctx, 3, 9, 100, func(int, int) error { return ctx.Err() }, func(int) error { return nil }), context.Canceled)
 }
 
-// planOf returns how the fragments of a query were computed, once it was executed. It is empty if none was found, or
-// the query isn't an Engine's.
+// planOf returns the statistics of a query's fragments after it was executed. It is empty if the query has no fragments
+// or isn't an Engine's.
 func planOf(q promengine.Query) []FragmentStats {
 	ours, ok := q.(*plannedQuery)
 	if !ok || ours.plan == nil {

@@ -12,14 +12,15 @@ import (
 	"github.com/prometheus/prometheus/util/stats"
 )
 
-// operate computes binary operations between fragments, and between a fragment and a constant, series by series over all steps:
+// operate computes binary operations between fragments, and between a fragment and a constant, series by series over
+// all steps:
 //
 //	100 * placeholder 0 / placeholder 1            placeholder 2
 //	└────────┬────────┘                    ──►
 //	  placeholder 3 / placeholder 1
 //
-// The evaluator finds for each step anew which series match. It still does where that isn't the same at every step, and where there are
-// histograms.
+// The evaluator matches series again at each step. Operations are left to it if the matches differ between steps, and
+// if there are histograms.
 func (p *plan) operate() {
 	if p.delayed {
 		return
@@ -29,10 +30,11 @@ func (p *plan) operate() {
 	o.visit(&p.stmt.Expr)
 }
 
-// operator goes through an expression whose fragments are computed.
+// operator visits an expression whose fragments have been computed.
 type operator struct{ *plan }
 
-// visit operates in an expression, and returns its result if that is known; nil: it isn't.
+// visit computes the operations in an expression. It returns the expression's result, or nil if the evaluator computes
+// it.
 func (o operator) visit(at *parser.Expr) *fragmentResult {
 	switch e := (*at).(type) {
 	case *parser.ParenExpr:
@@ -49,7 +51,7 @@ func (o operator) visit(at *parser.Expr) *fragmentResult {
 	return nil
 }
 
-// binary operates on the operands of e, if it can.
+// binary computes e from the results of its operands, if possible.
 func (o operator) binary(at *parser.Expr, e *parser.BinaryExpr) *fragmentResult {
 	left, right := o.visit(&e.LHS), o.visit(&e.RHS)
 	op := operations[e.Op]
@@ -57,7 +59,8 @@ func (o operator) binary(at *parser.Expr, e *parser.BinaryExpr) *fragmentResult 
 		return nil
 	}
 	b := binary{
-		op: op, compares: e.Op.IsComparisonOperator(), asBool: e.ReturnBool, matching: e.VectorMatching, budget: &o.budget, ctx: o.ctx,
+		op: op, compares: e.Op.IsComparisonOperator(), asBool: e.ReturnBool, matching: e.VectorMatching,
+		budget: &o.budget, ctx: o.ctx,
 		labels: o.queryable.store.QueryBytes(),
 	}
 	held, ok := o.budget.held.Load(), false
@@ -78,7 +81,7 @@ func (o operator) binary(at *parser.Expr, e *parser.BinaryExpr) *fragmentResult 
 		return nil
 	}
 	b.result.read = b.read()
-	for _, operand := range b.operands { // The evaluator doesn't read them any more.
+	for _, operand := range b.operands { // The evaluator no longer reads the operands.
 		operand.series, operand.read = nil, nil
 		delete(o.operations, operand)
 	}
@@ -91,7 +94,7 @@ func (o operator) binary(at *parser.Expr, e *parser.BinaryExpr) *fragmentResult 
 	return b.result
 }
 
-// sizes counts the values of a result by step.
+// sizes returns the number of values of a result, by step.
 func (r *fragmentResult) sizes() []int {
 	n := make([]int, r.grid.n)
 	for _, s := range r.series {
@@ -104,8 +107,8 @@ func (r *fragmentResult) sizes() []int {
 	return n
 }
 
-// countOperands has the statistics count what operations were computed from, as the evaluator does, and not their results, which it
-// has read instead.
+// countOperands adds the samples of the operations' operands to the statistics, as the evaluator does. It subtracts the
+// results, which the evaluator has read instead.
 func (p *plan) countOperands(samples *stats.QuerySamples) {
 	for r := range p.operations {
 		total := 0
@@ -118,7 +121,7 @@ func (p *plan) countOperands(samples *stats.QuerySamples) {
 	}
 }
 
-// counted is how many values the evaluator counts when it reads a result, or the answer that consists of it.
+// counted is the number of values that the evaluator counts when it reads a result, or the answer that consists of it.
 func (r *fragmentResult) counted(answer *whole) (n int64) {
 	if answer != nil {
 		for _, size := range answer.sizes {
@@ -139,14 +142,14 @@ func (r *fragmentResult) counted(answer *whole) (n int64) {
 	return n
 }
 
-// countLoaded has the statistics count the samples and buckets that fragments read, and not the values that they became. By step, they count in
-// proportion to what the evaluator counts there.
+// countLoaded adds the samples and buckets that fragments read to the statistics, and subtracts the values computed
+// from them. Per step, the numbers are in proportion to those that the evaluator counts.
 func (p *plan) countLoaded(samples *stats.QuerySamples) {
 	samples.TotalSamples = scaled(samples.TotalSamplesPerStep, samples.TotalSamples, samples.TotalSamples+p.loaded)
 	samples.SamplesRead = scaled(samples.SamplesReadPerStep, samples.SamplesRead, samples.SamplesRead+p.loaded)
 }
 
-// scaled changes the counts of steps, whose sum is from, so that their sum is to, and returns that; steps may be nil.
+// scaled scales the numbers of steps, whose sum is from, so that their sum is to. It returns to. steps may be nil.
 func scaled(steps []int64, from, to int64) int64 {
 	to = max(to, 0)
 	if len(steps) == 0 || from == to {
@@ -155,7 +158,7 @@ func scaled(steps []int64, from, to int64) int64 {
 	sum, scaledSum := int64(0), int64(0)
 	for i, n := range steps {
 		sum += n
-		next := to * int64(i+1) / int64(len(steps)) // Nothing was counted.
+		next := to * int64(i+1) / int64(len(steps)) // All steps are zero.
 		if from > 0 {
 			next = int64(float64(to) * (float64(sum) / float64(from)))
 		}
@@ -167,7 +170,7 @@ func scaled(steps []int64, from, to int64) int64 {
 	return to
 }
 
-// plain reports whether there is a result of floats alone.
+// plain reports whether there is a result and all its values are floats.
 func (r *fragmentResult) plain() bool {
 	if r == nil || r.selectErr != nil || r.readErr != nil || r.inner {
 		return false
@@ -180,7 +183,7 @@ func (r *fragmentResult) plain() bool {
 	return true
 }
 
-// operations are those that are computed here, for floats. keep is false where a comparison leaves the value out.
+// operations are the operations on floats that are computed here. keep is false if a comparison drops the value.
 var operations = map[parser.ItemType]func(a, b float64) (v float64, keep bool){
 	parser.ADD:   func(a, b float64) (float64, bool) { return a + b, true },
 	parser.SUB:   func(a, b float64) (float64, bool) { return a - b, true },
@@ -197,7 +200,7 @@ var operations = map[parser.ItemType]func(a, b float64) (v float64, keep bool){
 	parser.LTE:   func(a, b float64) (float64, bool) { return a, a <= b },
 }
 
-// binary is an operation under way.
+// binary is the state of an operation.
 type binary struct {
 	op       func(a, b float64) (v float64, keep bool)
 	compares bool
@@ -205,7 +208,7 @@ type binary struct {
 	matching *parser.VectorMatching
 	constant float64
 	budget   *budget
-	labels   int64 // how many bytes of labels may still be made
+	labels   int64 // bytes of labels that may still be made
 	ctx      context.Context
 
 	operands []*fragmentResult
@@ -213,20 +216,21 @@ type binary struct {
 	memory   arena
 	values   values
 	builder  labels.Builder
-	n        int // series that were computed
+	n        int // number of series computed
 }
 
-// begin prepares the result of these operands.
-func (b *binary) begin(operands ...*fragmentResult) {
+// prepare prepares the result for these operands.
+func (b *binary) prepare(operands ...*fragmentResult) {
 	b.operands, b.result = operands, &fragmentResult{grid: operands[0].grid, notes: annotations.Annotations{}}
 	for _, o := range operands {
 		b.result.notes.Merge(o.notes)
 	}
 }
 
-// scalar operates on each series and the constant, which is the left operand if swapped. It returns false if the evaluator is to.
+// scalar computes the operation of each series and the constant, which is the left operand if swapped. It returns false
+// if the evaluator must compute it.
 func (b *binary) scalar(vector *fragmentResult, swapped bool) bool {
-	b.begin(vector)
+	b.prepare(vector)
 	for _, s := range vector.series {
 		b.values.reset(vector.grid.n)
 		for i, v := range s.v {
@@ -240,21 +244,22 @@ func (b *binary) scalar(vector *fragmentResult, swapped bool) bool {
 			if x, keep := b.op(x, y); !b.compares {
 				b.set(s.from+i, x, keep)
 			} else {
-				b.set(s.from+i, v, keep) // A comparison keeps the vector's value on either side.
+				b.set(s.from+i, v, keep) // A comparison keeps the vector's value, whichever operand it is.
 			}
 		}
 		metric := s.metric
 		if !b.compares || b.asBool {
 			metric = metric.DropReserved(schema.IsMetadataLabel)
 		}
-		if !b.keep(metric) {
+		if !b.addSeries(metric) {
 			return false
 		}
 	}
 	return b.unique()
 }
 
-// vectors operates on the series of two vectors that match. It returns false if the evaluator is to.
+// vectors computes the operation of two vectors by matching their series. It returns false if the evaluator must
+// compute it.
 func (b *binary) vectors(left, right *fragmentResult) bool {
 	m := b.matching
 	if m == nil || m.Card == parser.CardManyToMany || m.FillValues.LHS != nil || m.FillValues.RHS != nil {
@@ -270,9 +275,9 @@ func (b *binary) vectors(left, right *fragmentResult) bool {
 		partners[string(matches(s.metric))] = s
 	}
 	if len(partners) < len(one.series) {
-		return false // Several match at once, which is an error if they do at one step.
+		return false // Multiple series match, which is an error if they have values at the same step.
 	}
-	b.begin(left, right)
+	b.prepare(left, right)
 	matched := make(map[*fragmentSeries]bool, len(many.series))
 	for _, s := range many.series {
 		partner := partners[string(matches(s.metric))]
@@ -289,14 +294,14 @@ func (b *binary) vectors(left, right *fragmentResult) bool {
 		}
 		b.pair(l, r)
 		metric := b.metricOf(s.metric, partner.metric)
-		if b.labels -= int64(metric.ByteSize()); b.labels < 0 || !b.keep(metric) {
+		if b.labels -= int64(metric.ByteSize()); b.labels < 0 || !b.addSeries(metric) {
 			return false
 		}
 	}
 	return b.unique()
 }
 
-// pair sets the values of two series that match.
+// pair computes the values of two series that match.
 func (b *binary) pair(l, r *fragmentSeries) {
 	b.values.reset(b.result.grid.n)
 	for i := max(l.from, r.from); i < min(l.from+len(l.v), r.from+len(r.v)); i++ {
@@ -307,10 +312,10 @@ func (b *binary) pair(l, r *fragmentSeries) {
 	}
 }
 
-// cancelEvery is after how many series an operation looks whether the query has ended.
+// cancelEvery is the number of series between two checks whether the query has ended.
 const cancelEvery = 64
 
-// signer returns a function for that part of a series' labels by which it matches, valid until its next call.
+// signer returns a function for the matching part of a series' labels. Its result is valid until its next call.
 func signer(m *parser.VectorMatching) func(labels.Labels) []byte {
 	var buf []byte
 	names := slices.Clone(m.MatchingLabels)
@@ -328,16 +333,16 @@ func signer(m *parser.VectorMatching) func(labels.Labels) []byte {
 	}
 }
 
-// metricOf returns the labels of a result of a series that matched another one.
+// metricOf returns the labels of the result for a series and its match.
 func (b *binary) metricOf(metric, partner labels.Labels) labels.Labels {
 	b.builder.Reset(metric)
 	if !b.compares || b.asBool {
-		schema.Metadata{}.SetToLabels(&b.builder) // Removes the name, and what else is about the metric.
+		schema.Metadata{}.SetToLabels(&b.builder) // Removes the name and the other metadata labels.
 	}
 	switch m := b.matching; {
 	case m.Card != parser.CardOneToOne:
 		for _, name := range m.Include {
-			b.builder.Set(name, partner.Get(name)) // Without a value it is removed.
+			b.builder.Set(name, partner.Get(name)) // An empty value removes the label.
 		}
 	case m.On:
 		b.builder.Keep(m.MatchingLabels...)
@@ -347,7 +352,7 @@ func (b *binary) metricOf(metric, partner labels.Labels) labels.Labels {
 	return b.builder.Labels()
 }
 
-// set sets the value of a step; kept is false where a comparison doesn't hold.
+// set sets the value of a step. kept is false if a comparison is false.
 func (b *binary) set(step int, v float64, kept bool) {
 	switch {
 	case b.asBool && kept:
@@ -361,9 +366,9 @@ func (b *binary) set(step int, v float64, kept bool) {
 	b.values.floats++
 }
 
-// keep adds a series of the values that were set. It returns false where the query has ended, or holds too many samples, which the
-// evaluator finds.
-func (b *binary) keep(metric labels.Labels) bool {
+// addSeries adds a series with the current values. It returns false if the query has ended or holds too many samples.
+// The evaluator then reports the error.
+func (b *binary) addSeries(metric labels.Labels) bool {
 	if b.n++; b.n%cancelEvery == 0 && b.ctx.Err() != nil {
 		return false
 	}
@@ -374,7 +379,8 @@ func (b *binary) keep(metric labels.Labels) bool {
 	return b.budget.charge(b.values.floats) == nil
 }
 
-// unique reports whether no two series of the result have the same labels, which is an error if they have values at one step.
+// unique reports whether no two series of the result have the same labels, which is an error if they have values at the
+// same step.
 func (b *binary) unique() bool {
 	seen := make(map[string]bool, len(b.result.series))
 	var buf []byte
@@ -388,7 +394,7 @@ func (b *binary) unique() bool {
 	return true
 }
 
-// read counts, by step, the samples of the fragments below the operation.
+// read returns the number of samples read by the fragments below the operation, by step.
 func (b *binary) read() []int {
 	n := make([]int, b.result.grid.n)
 	for _, o := range b.operands {
@@ -403,7 +409,7 @@ func (b *binary) read() []int {
 	return n
 }
 
-// whole makes the result, which has no series afterwards, the answer to the whole query.
+// whole moves the result, which is empty afterwards, into the answer to the whole query.
 func (b *binary) whole() *whole {
 	w := &whole{grid: b.result.grid, sizes: make([]int, b.result.grid.n)}
 	for _, s := range b.result.series {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The samples of operands are counted as the evaluator counts them, wherever the operation is in a query, and whatever is left of it.
+// The samples of operands are counted as the evaluator counts them, at every position of the operation in a query.
 func TestOperandsAreCounted(t *testing.T) {
 	store := readyStore(t)
 	s := sampler{t: t, rnd: rand.New(rand.NewPCG(45, 1)), store: store}
@@ -16,8 +16,10 @@ func TestOperandsAreCounted(t *testing.T) {
 	r := newRivals(t, NewQueryable(store), nil)
 	r.ctx = newRollupContext(t, "raw")
 	for _, text := range []string{
-		"temperature", "temperature > 1e9", "2 * temperature", "sum(temperature > 1e9)", "temperature > 1e9 > 5", "(temperature > 1e9)", "temperature / temperature",
-		"sum by (job) (temperature - on (instance, job) temperature) > 0", "temperature * 2 and up", "temperature + on (job, instance) group_left (zone) temperature",
+		"temperature", "temperature > 1e9", "2 * temperature", "sum(temperature > 1e9)", "temperature > 1e9 > 5",
+		"(temperature > 1e9)", "temperature / temperature",
+		"sum by (job) (temperature - on (instance, job) temperature) > 0", "temperature * 2 and up",
+		"temperature + on (job, instance) group_left (zone) temperature",
 		"count(temperature > bool 20) + sum(temperature * 3)",
 	} {
 		for _, a := range []asked{

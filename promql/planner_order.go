@@ -12,10 +12,10 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// The store returns series in the order of their ids, in which it reads them fastest; Prometheus' storage returns them in the order of
-// their labels. The answer to an instant query, and what limitk chooses, depends on that order. So the results of fragments are sorted
-// where it does, which costs less than to read series in that order. The groups of an aggregation come in the order of the first series
-// of each.
+// The store returns series in the order of their ids, because it reads them fastest in that order. Prometheus' storage
+// returns them sorted by labels. The answer to an instant query and the choice of limitk depend on the order. There,
+// the results of fragments are sorted, which costs less than reading the series in that order. The groups of an
+// aggregation are sorted by the first series of each.
 
 // isInstant reports whether a statement is an instant query, whose answer isn't sorted at the end.
 func isInstant(s *parser.EvalStmt) bool { return s.Interval == 0 && s.Start.Equal(s.End) }
@@ -33,15 +33,15 @@ func hasLimitK(expr parser.Expr) bool {
 	return found
 }
 
-// showsRight reports whether the result of a binary operation depends on the order of its right operand. Most operations take the order
-// of the left one.
+// showsRight reports whether the result of a binary operation depends on the order of its right operand. Most
+// operations return the order of the left operand.
 func showsRight(e *parser.BinaryExpr) bool {
 	m := e.VectorMatching
 	return m == nil || e.Op == parser.LOR || m.Card == parser.CardOneToMany || m.FillValues.LHS != nil
 }
 
-// orderedIn reports whether the answer depends on the order of the series that an aggregation is over. Of topk and bottomk it does only
-// where values are equal.
+// orderedIn reports whether the answer depends on the order of the series of an aggregation's operand. topk and bottomk
+// depend on it only for equal values.
 func (in surroundings) orderedIn(e *parser.AggregateExpr) bool {
 	switch e.Op {
 	case parser.LIMITK:
@@ -54,20 +54,21 @@ func (in surroundings) orderedIn(e *parser.AggregateExpr) bool {
 	return in.ordered && (e.Without || len(e.Grouping) > 0)
 }
 
-// labelOrder is the order of a fragment's series by the labels that are stored. A series is named by its place among those that were found.
+// labelOrder is the order of a fragment's series by their stored labels. A series is identified by its position among
+// the series found.
 type labelOrder struct {
 	ctx    context.Context
 	series []foundSeries
-	// finder finds the ranks; nil: the labels are compared.
+	// finder finds the ranks. nil: labels are compared.
 	finder *query.Ranks
-	// ranks are the series' places in the order; nil: they aren't known.
+	// ranks are the positions of the series in the order. nil: not loaded.
 	ranks []uint32
 }
 
-// orderOf returns the order of the series that were found.
+// orderOf returns the order of found series.
 func (p *plan) orderOf(found *foundFragment) *labelOrder {
 	o := &labelOrder{ctx: p.ctx, series: found.series}
-	if len(found.segments) == 1 && len(tenant.All(p.ctx)) == 1 { // The label of a tenant may change the order.
+	if len(found.segments) == 1 && len(tenant.All(p.ctx)) == 1 { // The tenant label may change the order.
 		s := found.segments[0]
 		if o.finder = p.queryable.store.RanksOf(s.tenant, s.found); o.finder != nil {
 			o.ranks = o.finder.Held()
@@ -84,22 +85,24 @@ func (o *labelOrder) isLess(a, b uint32) bool {
 	return labels.Compare(o.series[a].labels, o.series[b].labels) < 0
 }
 
-// rankedShare is which part of the series a list has at least for all of them to be sorted, so that the order is known to the queries that follow.
+// rankedShare: if a list has at least one in rankedShare of all series, all of them are sorted, so that later queries
+// read the order from the cache.
 const rankedShare = 4
 
-// knowsRanks reports whether the ranks are known, by which n of the series are to be put into order. Where these are many, it finds them.
-func (o *labelOrder) knowsRanks(n int) bool {
+// hasRanks reports whether the ranks of the series are loaded. If they aren't, and n series are many enough to be
+// sorted by them, it computes the ranks.
+func (o *labelOrder) hasRanks(n int) bool {
 	if o.ranks == nil && o.finder != nil && n > len(o.series)/rankedShare {
-		if ranks, err := o.finder.Get(o.ctx); err == nil { // Else the query has ended.
+		if ranks, err := o.finder.Get(o.ctx); err == nil { // An error means that the query has ended.
 			o.ranks = ranks
 		}
 	}
 	return o.ranks != nil
 }
 
-// sorted returns the indices of series, given by their places, in the order of their labels.
+// sorted returns the indices of series, given by their positions, in the order of their labels.
 func (o *labelOrder) sorted(places []uint32) []uint32 {
-	if !o.knowsRanks(len(places)) {
+	if !o.hasRanks(len(places)) {
 		return labelorder.Order(places, func(at uint32) labels.Labels { return o.series[at].labels })
 	}
 	byRank := make([]uint32, len(o.ranks)) // plus 1
@@ -124,7 +127,7 @@ func permuted[T any](list []T, at []uint32) []T {
 	return out
 }
 
-// orderedQueryable is a Queryable whose series come in the order of their labels if ordered is set.
+// orderedQueryable is a Queryable whose series are sorted by labels if ordered is set.
 type orderedQueryable struct {
 	promstorage.Queryable
 	ordered bool
@@ -142,6 +145,7 @@ func (q *orderedQueryable) Querier(mint, maxt int64) (promstorage.Querier, error
 type orderedQuerier struct{ promstorage.Querier }
 
 // Select implements promstorage.Querier.
-func (q orderedQuerier) Select(ctx context.Context, _ bool, hints *promstorage.SelectHints, matchers ...*labels.Matcher) promstorage.SeriesSet {
+func (q orderedQuerier) Select(ctx context.Context, _ bool, hints *promstorage.SelectHints,
+	matchers ...*labels.Matcher) promstorage.SeriesSet {
 	return q.Querier.Select(ctx, true, hints, matchers...)
 }

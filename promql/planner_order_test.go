@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// askInOrder returns the labels of the series of an answer, as they come; ok is false for a query that is none, or fails.
+// askInOrder returns the labels of an answer's series in their order. ok is false if the query is invalid or fails.
 func (a asked) askInOrder(t *testing.T, with func() (promengine.Query, error)) (series []labels.Labels, ok bool) {
 	q, err := with()
 	if err != nil {
@@ -38,8 +38,9 @@ func (a asked) askInOrder(t *testing.T, with func() (promengine.Query, error)) (
 	return series, result.Err == nil
 }
 
-// Answers are in the order in which Prometheus' evaluator gives them over a storage whose series are in the order of their labels, and
-// limitk chooses the same series. Of equal values topk and bottomk may choose others, and what takes the order of a map has none.
+// Answers have the order that Prometheus' evaluator returns for a storage whose series are sorted by labels, and limitk
+// chooses the same series. topk and bottomk may choose others among equal values. Answers in the order of a map have no
+// defined order.
 func TestSeriesComeInTheOrderOfLabels(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)
@@ -79,7 +80,7 @@ func TestSeriesComeInTheOrderOfLabels(t *testing.T) {
 			if limits && len(want) > 0 {
 				limited++
 			}
-			undecided := false // The evaluator takes the order of a map where there are several steps, as in subqueries.
+			undecided := false // With multiple steps, as in subqueries, the evaluator returns the order of a map.
 			for i := 0; i < orders && !undecided && fmt.Sprint(want) != fmt.Sprint(got); i++ {
 				again, _ := q.askInOrder(t, plain)
 				undecided = fmt.Sprint(want) != fmt.Sprint(again)
@@ -93,27 +94,31 @@ func TestSeriesComeInTheOrderOfLabels(t *testing.T) {
 	}
 }
 
-// The order of a large answer is cached: answers are in it whether it is, isn't yet, or is that of other series.
+// The order of a large answer is cached. Answers have it before it is cached, afterwards, and if another query's order
+// is cached.
 func TestLargeAnswersComeInTheOrderOfLabels(t *testing.T) {
 	t.Parallel()
-	const n = 4500 // more than those whose order is cached
+	const n = 4500 // more series than the minimum for which the order is cached
 	store := readyStore(t)
 	rnd := rand.New(rand.NewPCG(soak.Seed(t), 13))
 	write := func(from, to int) {
 		batch := store.NewBatch("default")
 		for i := from; i < to; i++ {
-			ls := labels.FromStrings(labels.MetricName, "big", "host", fmt.Sprint("host-", i%7), "id", fmt.Sprintf("%08x", i*2654435761), "zone", fmt.Sprint("z", rnd.IntN(3)))
+			ls := labels.FromStrings(labels.MetricName, "big", "host", fmt.Sprint("host-", i%7), "id",
+				fmt.Sprintf("%08x", i*2654435761), "zone", fmt.Sprint("z", rnd.IntN(3)))
 			at := someDay + minute
 			if rnd.IntN(5) == 0 {
 				at -= hour // Most queries find the series, but no sample.
 			}
-			storagetest.Add(t, batch, ls, storagetest.FloatSample{T: at, V: float64(rnd.IntN(1000))}, storagetest.FloatSample{T: at + 30_000, V: float64(rnd.IntN(1000))})
+			storagetest.Add(t, batch, ls, storagetest.FloatSample{T: at, V: float64(rnd.IntN(1000))},
+				storagetest.FloatSample{T: at + 30_000, V: float64(rnd.IntN(1000))})
 		}
 		require.NoError(t, batch.Commit(t.Context()))
 	}
 	r := newRivals(t, NewQueryable(store), func(o *Options) { o.NoOrder = false })
 	queries := []string{
-		`big`, `rate(big[2h])`, `last_over_time(big[2h])`, `count by (id) (big)`, `max by (host) (big)`, `sum by (id, zone) (big)`, `avg without (id) (big)`, `sum(big)`,
+		`big`, `rate(big[2h])`, `last_over_time(big[2h])`, `count by (id) (big)`, `max by (host) (big)`,
+		`sum by (id, zone) (big)`, `avg without (id) (big)`, `sum(big)`,
 		`group by (id) (big > 500)`, `quantile by (zone) (0.5, big)`, `limitk(4000, big)`,
 	}
 	for _, step := range []func(){
@@ -121,7 +126,8 @@ func TestLargeAnswersComeInTheOrderOfLabels(t *testing.T) {
 	} {
 		step()
 		for _, text := range slices.Concat(queries, queries) {
-			for _, q := range []asked{{text: text, start: someDay + 2*minute}, {text: text, start: someDay - minute, end: someDay + 5*minute, step: time.Minute}} {
+			for _, q := range []asked{{text: text, start: someDay + 2*minute},
+				{text: text, start: someDay - minute, end: someDay + 5*minute, step: time.Minute}} {
 				want, ok := q.askInOrder(t, func() (promengine.Query, error) {
 					return q.with(t.Context(), r.plain, &orderedQueryable{Queryable: r.q, ordered: true})
 				})
@@ -139,7 +145,7 @@ func TestLargeAnswersComeInTheOrderOfLabels(t *testing.T) {
 	}
 }
 
-// The label of the tenant changes the order of series that have such a label themselves.
+// The tenant label changes the order of series that already have such a label.
 func TestLargeAnswersOfOneAmongTenantsComeInTheOrderOfLabels(t *testing.T) {
 	t.Parallel()
 	store := readyStore(t)

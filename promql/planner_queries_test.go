@@ -6,18 +6,20 @@ import (
 	"strings"
 )
 
-// asker makes up queries of all shapes over a sampler's metrics.
+// asker generates queries of all shapes over a sampler's metrics.
 type asker struct{ rnd *rand.Rand }
 
 func (a *asker) one(of ...string) string { return of[a.rnd.IntN(len(of))] }
 
 func (a *asker) selector() string {
-	metric := a.one("requests_total", "requests_total", "temperature", "temperature", "odd", "up", "latency", "mixed", "size_bucket", "nothing")
+	metric := a.one("requests_total", "requests_total", "temperature", "temperature", "odd", "up", "latency", "mixed",
+		"size_bucket", "nothing")
 	switch a.rnd.IntN(8) {
 	case 0:
 		return metric + a.one(`{job="api"}`, `{instance=~"i[0-4]"}`, `{zone!=""}`, `{job!="db",instance="i3"}`)
 	case 1:
-		return a.one(`{__name__=~"temperature|up"}`, `{__name__=~"requests_total|odd",job="db"}`, `{zone="z"}`, `{__name__=~"typed.*"}`)
+		return a.one(`{__name__=~"temperature|up"}`, `{__name__=~"requests_total|odd",job="db"}`, `{zone="z"}`,
+			`{__name__=~"typed.*"}`)
 	}
 	return metric
 }
@@ -36,9 +38,10 @@ func (a *asker) moved(selector string) string {
 	return selector
 }
 
-// ranged returns a range selector, now and then of a kind that is left to the evaluator.
+// ranged returns a range selector, sometimes of a kind that is left to the evaluator.
 func (a *asker) ranged() string {
-	selector := a.selector() + "[" + a.one("30s", "1m", "5m", "5m", "20m", "1h", "17s", "1ms", "2m+1s", "step()*2+1s", "60.0005") + "]"
+	selector := a.selector() + "[" + a.one("30s", "1m", "5m", "5m", "20m", "1h", "17s", "1ms", "2m+1s", "step()*2+1s",
+		"60.0005") + "]"
 	if a.rnd.IntN(25) == 0 {
 		selector += a.one(" anchored", " smoothed")
 	}
@@ -70,7 +73,8 @@ func (a *asker) overRange(of string) string {
 	case "double_exponential_smoothing":
 		return fmt.Sprintf("%s(%s, 0.3, 0.6)", fn, of)
 	case "histogram_count", "histogram_sum":
-		return fmt.Sprintf("%s(%s(%s))", fn, a.one("rate", "increase", "sum_over_time", "avg_over_time", "last_over_time", "sum(rate", "delta"), of)
+		return fmt.Sprintf("%s(%s(%s))", fn, a.one("rate", "increase", "sum_over_time", "avg_over_time",
+			"last_over_time", "sum(rate", "delta"), of)
 	}
 	return fmt.Sprintf("%s(%s)", fn, of)
 }
@@ -109,11 +113,13 @@ func (a *asker) vector(depth int) string {
 }
 
 func (a *asker) aggregation(of string) string {
-	op := a.one("sum", "sum", "sum", "avg", "avg", "min", "max", "count", "group", "stddev", "stdvar", "topk", "bottomk",
+	op := a.one("sum", "sum", "sum", "avg", "avg", "min", "max", "count", "group", "stddev", "stdvar", "topk",
+		"bottomk",
 		"quantile", "count_values", "limitk", "limit_ratio")
 	switch op {
 	case "topk", "bottomk", "limitk":
-		of = a.one("1", "2", "3", "100", "0", "-1", "1+1", "2.7", "NaN", "1e30", "scalar(up{instance=\"i1\"})") + ", " + of
+		of = a.one("1", "2", "3", "100", "0", "-1", "1+1", "2.7", "NaN", "1e30",
+			"scalar(up{instance=\"i1\"})") + ", " + of
 	case "quantile":
 		of = a.scalar() + ", " + of
 	case "limit_ratio":
@@ -121,13 +127,15 @@ func (a *asker) aggregation(of string) string {
 	case "count_values":
 		of = `"v", ` + of
 	}
-	return op + a.one("", " by (job)", " by (job, instance)", " by (__name__)", " without (instance)", " without (job, zone)", " by (nope)") + "(" + of + ")"
+	return op + a.one("", " by (job)", " by (job, instance)", " by (__name__)", " without (instance)",
+		" without (job, zone)", " by (nope)") + "(" + of + ")"
 }
 
 func (a *asker) binary(l, r string) string {
 	op := a.one("+", "-", "*", "/", "%", "^", "atan2", ">", "<", "==", "!=", ">=", "<=", "and", "or", "unless")
 	matching := a.one("", "", " on (job, instance)", " ignoring (zone)", " ignoring (instance)", " on (instance)",
-		" on (job) group_left", " on (instance) group_right", " on (job, instance) group_left (zone, nope)", " ignoring (zone) group_right (zone)")
+		" on (job) group_left", " on (instance) group_right", " on (job, instance) group_left (zone, nope)",
+		" ignoring (zone) group_right (zone)")
 	if strings.Contains("and or unless", op) {
 		matching, _, _ = strings.Cut(matching, " group_")
 	} else if strings.ContainsAny(op, "<>=") && a.rnd.IntN(3) == 0 {
@@ -155,11 +163,12 @@ func (a *asker) function(of string) string {
 	case 7:
 		return "histogram_fraction(0, 1, " + of + ")"
 	case 8:
-		return a.one(`info(`+of+`, {zone=~".+"})`, "vector(scalar("+of+"))", "start_timestamp("+of+")", "absent(("+of+"))")
+		return a.one(`info(`+of+`, {zone=~".+"})`, "vector(scalar("+of+"))", "start_timestamp("+of+")",
+			"absent(("+of+"))")
 	default:
 		return a.one("abs", "ceil", "sgn", "exp", "sqrt") + "(" + of + ")"
 	}
 }
 
-// query returns one that parses: a scalar function's answer can't stand everywhere.
+// query returns a query that parses. A scalar isn't valid everywhere.
 func (a *asker) query() string { return a.vector(a.rnd.IntN(4)) }

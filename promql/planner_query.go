@@ -12,13 +12,13 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// plannedQuery adds two things to a query of Prometheus' evaluator: its plan, and to the result what came up while
-// samples were read, since the evaluator asks a SeriesSet for its warnings before it iterates over samples.
+// plannedQuery adds a plan to a query of Prometheus' evaluator. It also adds the warnings of reading samples to the
+// result, because the evaluator requests the warnings of a SeriesSet before it reads samples.
 type plannedQuery struct {
 	promengine.Query
 	engine  *Engine
 	limiter *tenant.Limiter
-	plan    *plan // nil: the evaluator does everything
+	plan    *plan // nil: the evaluator computes everything
 
 	mu     sync.Mutex
 	cancel context.CancelFunc
@@ -29,7 +29,7 @@ type plannedQuery struct {
 func (q *plannedQuery) Exec(ctx context.Context) *promengine.Result {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	q.canBeCanceled(cancel) // Before it is seen to be active.
+	q.canBeCanceled(cancel) // The query must be cancelable before it is listed as active.
 	w := &warnings{ofQuery: true}
 	ctx = q.limiter.Begin(w.into(ctx))
 	if !q.engine.opts.StartTimestamps {
@@ -38,12 +38,12 @@ func (q *plannedQuery) Exec(ctx context.Context) *promengine.Result {
 	if err := q.checkRange(ctx); err != nil {
 		return &promengine.Result{Err: err}
 	}
-	ctx, read := q.engine.gate.begin(ctx)
+	ctx, read := q.engine.gate.startRead(ctx)
 	defer read.end()
 	ctx, active, end := q.engine.active.begin(ctx, q.String(), q.Statement())
 	defer end()
-	defer q.engine.pressure.begin()()
-	// The evaluator has a timeout of its own, which neither a plan nor functions can see.
+	defer q.engine.pressure.countRead()()
+	// The evaluator has a timeout of its own, which doesn't end a plan or functions.
 	ctx, stop := context.WithTimeout(ctx, q.engine.opts.Timeout)
 	defer stop()
 	if q.engine.opts.StartTimestamps {
@@ -73,8 +73,8 @@ func (q *plannedQuery) Exec(ctx context.Context) *promengine.Result {
 	return result
 }
 
-// evaluate returns the result, once it is counted. Until then it has the query's place: so no more answers than there are
-// places come to be beyond what may be unread.
+// evaluate returns the result after it is counted. The query keeps its place until then, so that the bound on unread
+// answers is exceeded by at most one answer per place.
 func (q *plannedQuery) evaluate(ctx context.Context) *promengine.Result {
 	result := q.Query.Exec(ctx)
 	result.Err = ended(ctx, result.Err)
@@ -90,14 +90,15 @@ func (q *plannedQuery) evaluate(ctx context.Context) *promengine.Result {
 	return result
 }
 
-// count counts a result that isn't an error, unless it is too large.
+// count counts a result that isn't an error. It returns an error if the result is too large.
 func (q *plannedQuery) count(ctx context.Context, result *promengine.Result) {
 	if result.Err != nil {
 		return
 	}
 	bytes := unreadBytes(result.Value)
 	if most := q.engine.opts.Memory / MostOfMemory; most > 0 && bytes > most {
-		*result = promengine.Result{Err: fmt.Errorf("%w: the result has %d bytes; the maximum is %d", meter.ErrQueryTooLarge, bytes, most)}
+		*result = promengine.Result{Err: fmt.Errorf("%w: the result has %d bytes; the maximum is %d",
+			meter.ErrQueryTooLarge, bytes, most)}
 		return
 	}
 	if err := readOf(ctx).answer(ctx, bytes); err != nil {
@@ -107,7 +108,7 @@ func (q *plannedQuery) count(ctx context.Context, result *promengine.Result) {
 	q.unread = q.engine.gate.hold(ctx, bytes)
 }
 
-// MostOfMemory is which part of the memory one answer may take.
+// MostOfMemory is the share of the memory that one answer may take: one part in MostOfMemory.
 const MostOfMemory = 4
 
 func (q *plannedQuery) canBeCanceled(cancel context.CancelFunc) {
@@ -116,8 +117,8 @@ func (q *plannedQuery) canBeCanceled(cancel context.CancelFunc) {
 	q.cancel = cancel
 }
 
-// Cancel implements promql.Query. It does nothing before Exec. That of the evaluator's query isn't called: it races with its Exec, whose
-// context ends with this one's.
+// Cancel implements promql.Query. It does nothing before Exec. It doesn't call Cancel of the evaluator's query, which
+// races with that query's Exec. The context of that Exec ends with this query's.
 func (q *plannedQuery) Cancel() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -126,7 +127,7 @@ func (q *plannedQuery) Cancel() {
 	}
 }
 
-// Close implements promql.Query: the result isn't used any more.
+// Close implements promql.Query. The result must not be used afterwards.
 func (q *plannedQuery) Close() {
 	q.Query.Close()
 	q.unread.give()

@@ -14,13 +14,13 @@ import (
 type fragmentSet struct {
 	result *fragmentResult
 	next   int
-	rows   []fragmentRow // memory for the next ones
+	rows   []fragmentRow // preallocated
 }
 
 // Next implements promstorage.SeriesSet.
 func (s *fragmentSet) Next() bool {
 	s.next++
-	if s.result.readErr != nil { // The evaluator meets such an error at the samples of a series.
+	if s.result.readErr != nil { // The evaluator expects such an error when it reads the samples of a series.
 		return s.next == 1
 	}
 	return s.next <= len(s.result.series)
@@ -40,7 +40,7 @@ func (s *fragmentSet) At() promstorage.Series {
 	return row
 }
 
-// rowsAtOnce is for how many rows memory is taken at once: the evaluator keeps all of them.
+// rowsAtOnce is the number of rows that are allocated at once. The evaluator keeps all of them.
 const rowsAtOnce = 64
 
 // Err implements promstorage.SeriesSet.
@@ -67,19 +67,19 @@ func (r *fragmentRow) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
 	*i = fragmentIterator{fragmentRow: *r, at: -1, first: r.grid.at(r.from), t: math.MinInt64}
 	i.n = len(r.v)
 	if r.from+i.n < r.grid.n && i.n > 0 {
-		i.n++ // A stale marker ends the series.
+		i.n++ // A stale marker follows the last value of a series.
 	}
 	return i
 }
 
-// fragmentIterator implements chunkenc.Iterator: one sample per step, a stale marker where there is no value. The
-// histograms are the fragment's own, which the evaluator doesn't change.
+// fragmentIterator implements chunkenc.Iterator. It returns one sample per step, and a stale marker at steps without a
+// value. The histograms belong to the fragment, and the evaluator doesn't change them.
 type fragmentIterator struct {
 	fragmentRow
 	first int64 // time of the first value
 	at    int
 	n     int
-	t     int64 // stays where it was at the end
+	t     int64 // keeps its last value at the end
 }
 
 // Next implements chunkenc.Iterator.
@@ -122,7 +122,7 @@ func (i *fragmentIterator) AtFloatHistogram(*histogram.FloatHistogram) (int64, *
 	return i.t, i.h[i.at]
 }
 
-// AtHistogram implements chunkenc.Iterator. No fragment has integer histograms.
+// AtHistogram implements chunkenc.Iterator. Fragments have no integer histograms.
 func (i *fragmentIterator) AtHistogram(*histogram.Histogram) (int64, *histogram.Histogram) {
 	return i.t, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// A fragment's series must answer every sequence of Next and Seek as the ordinary iterator over the same samples does.
+// A fragment's series must return the same for every sequence of Next and Seek as an iterator over the same samples.
 func TestFragmentSeriesIterateAsSamplesDo(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	var ours chunkenc.Iterator

@@ -18,9 +18,9 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Prometheus' own suite of the query language through the planner, with the features of the evaluator that the
-// suite wants; these keep many fragments from being replaced. So each query is also put to two engines without
-// them, of which one has a planner, and whose answers must be the same, whatever the suite thinks of them.
+// Prometheus' own test suite of the query language with the planner, and with the evaluator's features that the suite
+// needs. These prevent the replacement of many fragments. So each query is also run by two engines without the
+// features, one with a planner. Their answers must be equal, even if the suite expects an error.
 func TestPlannerPassesPrometheusSuite(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -29,7 +29,8 @@ func TestPlannerPassesPrometheusSuite(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("sealed=%v", sealed), func(t *testing.T) {
 			o := DefaultOptions()
-			o.MaxSamples, o.Timeout, o.Parser = promqltest.DefaultMaxSamplesPerQuery, 100*time.Second, promqltest.TestParserOpts
+			o.MaxSamples, o.Timeout, o.Parser = promqltest.DefaultMaxSamplesPerQuery, 100*time.Second,
+				promqltest.TestParserOpts
 			r := newRivals(t, nil, func(into *Options) { *into = o; into.NoOrder = true })
 			o.DelayedNameRemoval, o.StartTimestamps = true, true
 			e := &suiteEngine{Engine: NewEngine(o), rivals: r}
@@ -38,29 +39,33 @@ func TestPlannerPassesPrometheusSuite(t *testing.T) {
 			tenants := 0
 			promqltest.RunBuiltinTestsWithStorage(t, e, func(testing.TB) promstorage.Storage {
 				tenants++
-				return &suiteStorage{Queryable: NewQueryable(store), name: "suite-" + strconv.Itoa(tenants), sealed: sealed}
+				return &suiteStorage{Queryable: NewQueryable(store), name: "suite-" + strconv.Itoa(tenants),
+					sealed: sealed}
 			})
-			t.Logf("with the suite's features %d fragments were computed, without %v; %d queries have no one answer", e.computed, r.fragments, r.undecided)
+			t.Logf("with the suite's features %d fragments were computed, without %v; %d queries have no one answer",
+				e.computed, r.fragments, r.undecided)
 			require.Greater(t, e.computed, 1000)
 			require.Greater(t, r.fragments[""], 5000)
 		})
 	}
 }
 
-// suiteEngine reads the tenant of a suiteStorage.
+// suiteEngine adds the tenant of a suiteStorage to the context.
 type suiteEngine struct {
 	*Engine
 	rivals   *rivals
 	computed int // fragments
 }
 
-func (e *suiteEngine) NewInstantQuery(ctx context.Context, q promstorage.Queryable, opts promengine.QueryOpts, qs string, ts time.Time) (promengine.Query, error) {
+func (e *suiteEngine) NewInstantQuery(ctx context.Context, q promstorage.Queryable, opts promengine.QueryOpts,
+	qs string, ts time.Time) (promengine.Query, error) {
 	s := q.(*suiteStorage)
 	query, err := e.Engine.NewInstantQuery(ctx, s.Queryable, opts, qs, ts)
 	return suiteQuery{query, e, s, asked{text: qs, start: ts.UnixMilli()}}, err
 }
 
-func (e *suiteEngine) NewRangeQuery(ctx context.Context, q promstorage.Queryable, opts promengine.QueryOpts, qs string, start, end time.Time, step time.Duration) (promengine.Query, error) {
+func (e *suiteEngine) NewRangeQuery(ctx context.Context, q promstorage.Queryable, opts promengine.QueryOpts,
+	qs string, start, end time.Time, step time.Duration) (promengine.Query, error) {
 	s := q.(*suiteStorage)
 	query, err := e.Engine.NewRangeQuery(ctx, s.Queryable, opts, qs, start, end, step)
 	return suiteQuery{query, e, s, asked{text: qs, start: start.UnixMilli(), end: end.UnixMilli(), step: step}}, err
@@ -88,7 +93,7 @@ func (q suiteQuery) Exec(ctx context.Context) *promengine.Result {
 	return result
 }
 
-// suiteStorage is a tenant, as a storage that Prometheus' tests can use.
+// suiteStorage is a tenant of a store, as a storage for Prometheus' tests.
 type suiteStorage struct {
 	*Queryable
 	name   string
@@ -114,7 +119,9 @@ type suiteAppender struct {
 	batch *storage.Batch
 }
 
-func (a *suiteAppender) Append(_ promstorage.SeriesRef, ls labels.Labels, st, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram, _ promstorage.AppendV2Options) (promstorage.SeriesRef, error) {
+func (a *suiteAppender) Append(_ promstorage.SeriesRef, ls labels.Labels, st, t int64, v float64,
+	h *histogram.Histogram, fh *histogram.FloatHistogram, _ promstorage.AppendV2Options) (promstorage.SeriesRef,
+	error) {
 	series, err := a.batch.Define(nil, ls)
 	if err != nil {
 		return 0, err

@@ -8,8 +8,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// foundFragment holds the segments and the series of a fragment. Each tenant has segments of its own, since tenants may have
-// different retention:
+// foundFragment holds the segments and the series of a fragment. Each tenant has its own segments, because tenants may
+// have different retention:
 //
 //	segments   [ a: 1h ][ a: raw ][ b: raw         ]
 //	series       a1       a1
@@ -19,12 +19,12 @@ type foundFragment struct {
 	segments []*segment
 	series   []foundSeries
 	short    resolution.Shortfall
-	// uses are the tenants' limits, of so many series each.
+	// uses count toward the tenants' limits, for the given numbers of series.
 	uses  []*tenant.Use
 	sizes []int
 }
 
-// saved returns what brings the tenants' limits back to where they are.
+// saved returns a function that resets the uses to their current values.
 func (f *foundFragment) saved() (restore func()) {
 	used := make([]tenant.Used, len(f.uses))
 	for i, use := range f.uses {
@@ -37,7 +37,7 @@ func (f *foundFragment) saved() (restore func()) {
 	}
 }
 
-// count counts the series for the tenants' limits.
+// count adds the series to the uses of the tenants' limits.
 func (f *foundFragment) count() error {
 	for i, use := range f.uses {
 		if err := use.Series(f.sizes[i]); err != nil {
@@ -47,7 +47,7 @@ func (f *foundFragment) count() error {
 	return nil
 }
 
-// find chooses the fragment's resolutions and finds its series, of each of the tenants of the query.
+// find chooses the resolutions of a fragment and finds its series for each of the query's tenants.
 func (p *plan) find(c candidate, stats *FragmentStats, warn func(error)) (*foundFragment, error) {
 	stats.Segments, stats.Series = nil, 0
 	all := &foundFragment{}
@@ -71,14 +71,15 @@ func (p *plan) find(c candidate, stats *FragmentStats, warn func(error)) (*found
 			all.series[i].labels = withTenant(b, all.series[i].labels, name)
 		}
 	}
-	for i := range all.series { // Those of a tenant have nothing in the segments of others that follow.
+	for i := range all.series { // A tenant's series have no entries in the segments of later tenants.
 		s := &all.series[i]
-		s.segments = append(s.segments[:len(s.segments):len(s.segments)], make([]*query.SelectedSeries, len(all.segments)-len(s.segments))...)
+		s.segments = append(s.segments[:len(s.segments):len(s.segments)],
+			make([]*query.SelectedSeries, len(all.segments)-len(s.segments))...)
 	}
 	return all, nil
 }
 
-// findOf finds what a tenant has of a fragment.
+// findOf finds the segments and series of one tenant.
 func (p *plan) findOf(name string, of *fragment, into *foundFragment, stats *FragmentStats, warn func(error)) error {
 	store := p.queryable.store
 	segments, short, err := of.resolve(p.ctx, store, name, p.resolving())
@@ -97,12 +98,13 @@ func (p *plan) findOf(name string, of *fragment, into *foundFragment, stats *Fra
 		}
 	}
 	series := gather(lists)
-	if _, rollup := p.queryable.names.of(equalName(of.matchers)); rollup != nil && len(series) == 0 {
+	if _, rollup := p.queryable.names.split(equalName(of.matchers)); rollup != nil && len(series) == 0 {
 		return errRollupName
 	}
 	if before := len(into.segments); before > 0 {
 		for i := range series {
-			series[i].segments = append(make([]*query.SelectedSeries, before, before+len(segments)), series[i].segments...)
+			series[i].segments = append(make([]*query.SelectedSeries, before, before+len(segments)),
+				series[i].segments...)
 		}
 	}
 	if into.series == nil {

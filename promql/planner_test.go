@@ -21,9 +21,10 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-var allSyntax = parser.Options{EnableExperimentalFunctions: true, ExperimentalDurationExpr: true, EnableExtendedRangeSelectors: true}
+var allSyntax = parser.Options{EnableExperimentalFunctions: true, ExperimentalDurationExpr: true,
+	EnableExtendedRangeSelectors: true}
 
-// asked is a query with its times; end is 0 for an instant query.
+// asked is a query and its times. end is 0 for an instant query.
 type asked struct {
 	text       string
 	start, end int64
@@ -37,7 +38,7 @@ func (a asked) String() string {
 	return fmt.Sprintf("%s from %d to %d every %s", a.text, a.start, a.end, a.step)
 }
 
-// answer is a result in a form that can be compared.
+// answer is a result in a comparable form.
 type answer struct {
 	err   string
 	notes []string
@@ -65,7 +66,7 @@ func (a asked) ask(ctx context.Context, e *Engine, q *Queryable) (answer, []Frag
 	return out, planOf(query), err
 }
 
-// answer returns a result, which is the query's, as an answer, which isn't.
+// answer converts a result, which belongs to the query, to an answer, which doesn't.
 func (a asked) answer(result *promengine.Result) (out answer, err error) {
 	if result.Err != nil {
 		out.err = result.Err.Error()
@@ -76,7 +77,7 @@ func (a asked) answer(result *promengine.Result) (out answer, err error) {
 	slices.Sort(out.notes)
 	switch v := result.Value.(type) {
 	case promengine.Matrix:
-		for _, s := range v { // The slices are the query's.
+		for _, s := range v { // The slices belong to the query.
 			s.Floats, s.Histograms = slices.Clone(s.Floats), slices.Clone(s.Histograms)
 			out.rows = append(out.rows, s)
 		}
@@ -99,8 +100,8 @@ func (a asked) answer(result *promengine.Result) (out answer, err error) {
 	return out, nil
 }
 
-// tolerated is by which part of a value answers may differ. Where processors add and multiply in one step, compilers
-// may choose to have that rounded once or twice.
+// tolerated is the max relative difference of answers. If processors multiply and add in one step, compilers may round
+// once or twice.
 func tolerated() float64 {
 	if runtime.GOARCH == "amd64" {
 		return 0
@@ -108,7 +109,7 @@ func tolerated() float64 {
 	return 1e-12
 }
 
-// differs describes how two answers differ by more than a tolerance, a part of each value; "" if they don't.
+// differs describes how two answers differ by more than a relative tolerance, or returns "" if they don't.
 func (a answer) differs(b answer, tolerance float64) string {
 	if a.err != b.err {
 		return fmt.Sprintf("error %q, not %q", b.err, a.err)
@@ -125,7 +126,8 @@ func (a answer) differs(b answer, tolerance float64) string {
 			return fmt.Sprintf("series %s, not %s", y.Metric, x.Metric)
 		}
 		if len(x.Floats) != len(y.Floats) || len(x.Histograms) != len(y.Histograms) {
-			return fmt.Sprintf("%s has %d floats and %d histograms, not %d and %d", x.Metric, len(y.Floats), len(y.Histograms), len(x.Floats), len(x.Histograms))
+			return fmt.Sprintf("%s has %d floats and %d histograms, not %d and %d", x.Metric, len(y.Floats),
+				len(y.Histograms), len(x.Floats), len(x.Histograms))
 		}
 		for k, p := range x.Floats {
 			if q := y.Floats[k]; p.T != q.T || !near(p.F, q.F, tolerance) {
@@ -134,7 +136,8 @@ func (a answer) differs(b answer, tolerance float64) string {
 		}
 		for k, p := range x.Histograms {
 			if q := y.Histograms[k]; p.T != q.T || !nearHistograms(p.H, q.H, tolerance) {
-				return fmt.Sprintf("%s has %v (%v), not %v (%v)", x.Metric, q, q.H.CounterResetHint, p, p.H.CounterResetHint)
+				return fmt.Sprintf("%s has %v (%v), not %v (%v)", x.Metric, q, q.H.CounterResetHint, p,
+					p.H.CounterResetHint)
 			}
 		}
 	}
@@ -153,25 +156,27 @@ func near(a, b, tolerance float64) bool {
 
 func nearHistograms(a, b *histogram.FloatHistogram, tolerance float64) bool {
 	near := func(a, b float64) bool { return near(a, b, tolerance) }
-	if a.CounterResetHint != b.CounterResetHint || a.Schema != b.Schema || !near(a.Sum, b.Sum) || !near(a.Count, b.Count) || !near(a.ZeroCount, b.ZeroCount) {
+	if a.CounterResetHint != b.CounterResetHint || a.Schema != b.Schema || !near(a.Sum, b.Sum) ||
+		!near(a.Count, b.Count) || !near(a.ZeroCount, b.ZeroCount) {
 		return false
 	}
 	nearAll := func(a, b []float64) bool { return slices.EqualFunc(a, b, near) }
 	return slices.Equal(a.PositiveSpans, b.PositiveSpans) && slices.Equal(a.NegativeSpans, b.NegativeSpans) &&
-		nearAll(a.PositiveBuckets, b.PositiveBuckets) && nearAll(a.NegativeBuckets, b.NegativeBuckets) && nearAll(a.CustomValues, b.CustomValues)
+		nearAll(a.PositiveBuckets, b.PositiveBuckets) && nearAll(a.NegativeBuckets, b.NegativeBuckets) &&
+		nearAll(a.CustomValues, b.CustomValues)
 }
 
-// rivals are the same data and two engines, of which one has no planner.
+// rivals are two engines on the same data, one without a planner.
 type rivals struct {
 	t         *testing.T
 	ctx       context.Context
 	q         *Queryable
 	planned   *Engine
 	plain     *Engine
-	fragments map[string]int // by what came of them
-	// undecided counts queries to which the evaluator gives several answers.
+	fragments map[string]int // by outcome
+	// undecided counts queries for which the evaluator itself has different answers.
 	undecided int
-	// failing and empty count queries that end in an error, or without a series.
+	// failing and empty count queries that return an error, or no series.
 	failing, empty int
 }
 
@@ -188,11 +193,11 @@ func newRivals(t *testing.T, q *Queryable, set func(*Options)) *rivals {
 	return r
 }
 
-// orders is how often the evaluator is asked again where an answer differs from its own. Of a map with few keys one order may
-// come as seldom as once in 16 times.
+// orders is the number of times that the evaluator repeats a query if the answers differ. One order of a map with few
+// keys may occur only once in 16 times.
 const orders = 500
 
-// difference asks both. It returns false if the query isn't one.
+// difference runs a query on both engines. It returns false if the query is invalid.
 func (r *rivals) difference(a asked) (string, bool) {
 	want, _, err := a.ask(r.ctx, r.plain, r.q)
 	if err != nil {
@@ -210,7 +215,7 @@ func (r *rivals) difference(a asked) (string, bool) {
 		r.empty++
 	}
 	d := want.differs(got, tolerated())
-	// The evaluator's own answer may be one of several, where it walks through a map: then nothing is known.
+	// The evaluator's own answer may be one of multiple, if it iterates over a map. Then the comparison is undecided.
 	for i := 0; d != "" && i < orders; i++ {
 		again, _, err := a.ask(r.ctx, r.plain, r.q)
 		require.NoError(r.t, err)
@@ -222,7 +227,7 @@ func (r *rivals) difference(a asked) (string, bool) {
 	return d, true
 }
 
-// smallest returns a query inside a failing one, as small as possible, that fails, too.
+// smallest returns a failing query inside a failing query that is as small as possible.
 func (r *rivals) smallest(a asked) (asked, string) {
 	why, _ := r.difference(a)
 	if a.end != 0 {
@@ -261,7 +266,7 @@ func askedOf(a *asker) asked {
 	return out
 }
 
-// The planner must answer every query as Prometheus' evaluator does on its own.
+// The planner must answer every query as Prometheus' evaluator alone does.
 func TestPlannerAnswersAsTheEvaluatorDoes(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)
@@ -283,19 +288,20 @@ func TestPlannerAnswersAsTheEvaluatorDoes(t *testing.T) {
 				c.queries /= 10
 			}
 			store := readyStore(t)
-			s := sampler{t: t, rnd: rand.New(rand.NewPCG(seed, uint64(i))), store: store, starts: c.about == "start timestamps"}
+			s := sampler{t: t, rnd: rand.New(rand.NewPCG(seed, uint64(i))), store: store,
+				starts: c.about == "start timestamps"}
 			s.fill()
 			if c.sealed {
 				require.NoError(t, store.SealAll(t.Context()))
 			}
 			r := newRivals(t, NewQueryable(store), c.set)
-			r.ctx = newRollupContext(t, "raw") // Sums of buckets may differ in their last bits.
+			r.ctx = newRollupContext(t, "raw") // The last bits of sums of buckets may differ.
 			r.contest(&asker{rnd: rand.New(rand.NewPCG(seed, uint64(100+i)))}, c.queries)
 		})
 	}
 }
 
-// contest asks both so many queries, and reports those to which the answers differ.
+// contest runs n queries on both engines, and reports those whose answers differ.
 func (r *rivals) contest(a *asker, queries int) {
 	asked, failed := 0, 0
 	for asked < queries && failed < 10 {

@@ -11,29 +11,30 @@ import (
 	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
-// whole is the answer to a query that is one fragment and nothing else: the evaluator, which would go through it step by step, is shown
-// none of its series, and gets them into its result at the end.
+// whole is the answer to a query that consists of a single fragment. The evaluator would copy it step by step. Instead
+// it gets no series, and the answer is put into its result at the end.
 type whole struct {
 	grid steps
-	// isInstant: the answer is a vector, else a matrix.
+	// isInstant is true if the answer is a vector, else it is a matrix.
 	isInstant bool
 	vector    promengine.Vector
 	matrix    promengine.Matrix
-	points    []promengine.FPoint // memory for the next ones
-	// asStored: the labels are those that are stored. isSorted: the matrix is in their order.
+	points    []promengine.FPoint // preallocated
+	// asStored is true if the labels are the stored ones. isSorted is true if the matrix is sorted by them.
 	asStored, isSorted bool
-	sizes              []int // by step, as the evaluator counts
+	sizes              []int // by step, as the evaluator counts them
 }
 
-// wholeOf returns an empty answer if the candidate is all of its query, else nil.
+// wholeOf returns an empty answer if the candidate is the whole query, else nil.
 func (p *plan) wholeOf(c candidate) *whole {
 	if c.at != &p.stmt.Expr || p.stmt.Interval == 0 && !isInstant(p.stmt) {
 		return nil
 	}
-	return &whole{grid: c.eval, sizes: make([]int, c.eval.n), isInstant: isInstant(p.stmt), asStored: c.over == nil && c.keepsName()}
+	return &whole{grid: c.eval, sizes: make([]int, c.eval.n), isInstant: isInstant(p.stmt), asStored: c.over == nil &&
+		c.keepsName()}
 }
 
-// makeRoom makes room for a series more.
+// makeRoom makes room for one more series.
 func (w *whole) makeRoom(r room) {
 	if w.isInstant {
 		w.vector = makeRoom(w.vector, r)
@@ -42,7 +43,7 @@ func (w *whole) makeRoom(r room) {
 	}
 }
 
-// grow makes room for n series more.
+// grow makes room for n more series.
 func (w *whole) grow(n int) {
 	if w.isInstant {
 		w.vector = slices.Grow(w.vector, n)
@@ -51,8 +52,8 @@ func (w *whole) grow(n int) {
 	}
 }
 
-// add adds a series whose values, and histograms if there are any, are those of the steps from a given one on.
-// floats and hists are at least how many of each there are.
+// add adds a series. Its values, and histograms if there are any, belong to consecutive steps that start at a given
+// step. floats and hists are lower bounds of their numbers.
 func (w *whole) add(metric labels.Labels, from int, v []float64, h []*histogram.FloatHistogram, floats, hists int) {
 	if w.isInstant {
 		w.addSample(metric, v[0], h)
@@ -60,7 +61,7 @@ func (w *whole) add(metric labels.Labels, from int, v []float64, h []*histogram.
 	}
 	s := promengine.Series{Metric: metric}
 	if floats > 0 {
-		s.Floats = take(&w.points, floats, len(w.matrix)*floats)[:0]
+		s.Floats = allocate(&w.points, floats, len(w.matrix)*floats)[:0]
 	}
 	if hists > 0 {
 		s.Histograms = make([]promengine.HPoint, 0, hists)
@@ -81,7 +82,7 @@ func (w *whole) add(metric labels.Labels, from int, v []float64, h []*histogram.
 	w.matrix = append(w.matrix, s)
 }
 
-// addSample adds the value, or the histogram if there is any, that a series has at the only step.
+// addSample adds the series' value, or its histogram if there is one, at the only step.
 func (w *whole) addSample(metric labels.Labels, v float64, h []*histogram.FloatHistogram) {
 	s := promengine.Sample{T: w.grid.first, Metric: metric, F: v}
 	size := 1
@@ -93,17 +94,18 @@ func (w *whole) addSample(metric labels.Labels, v float64, h []*histogram.FloatH
 	w.vector = append(w.vector, s)
 }
 
-// sort puts the series, which are those of a fragment at these places, into the order of the labels that are stored, unless complete does it as quickly.
+// sort sorts the series, given by their positions in the fragment, by their stored labels. It leaves them unsorted if
+// complete sorts them as fast.
 func (w *whole) sort(order *labelOrder, places []uint32) {
 	switch {
 	case w.isInstant:
 		w.vector = permuted(w.vector, order.sorted(places))
-	case order.knowsRanks(len(places)):
+	case order.hasRanks(len(places)):
 		w.matrix, w.isSorted = permuted(w.matrix, order.sorted(places)), w.asStored
 	}
 }
 
-// complete puts the answer into the evaluator's result.
+// complete moves the answer into the evaluator's result.
 func (w *whole) complete(result *promengine.Result, samples *stats.QuerySamples) {
 	if result.Value = w.vector; !w.isInstant {
 		if !w.isSorted {

@@ -16,49 +16,52 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// Each query is bounded, and so is how many there are; all of them together could still take more than the machine has. So
-// while any runs, the memory in use is measured again and again:
+// The number of queries and the memory of each are bounded, but all of them together could still take more than the
+// machine has. So while any query runs, the memory in use is measured repeatedly:
 //
 //	Options.Memory   0 ───────────── tightShare ───────────── fullShare ────── lastShare ── 1
-//	                   large reads begin     one large read at     one large read after       and another, without
+//	                   large reads start     one large read at     one large read after       and another, without
 //	                   as memory is counted  a time                another ends, no other     waiting for the collector
 //	                                                               grows
 //
-// Small reads begin and go on at every level: together they hold little.
+// Small reads start and continue at every level, because together they hold little.
 //
-// Memory in use includes garbage; so Go's own limit must lie below fullShare (GOMEMLIMIT), and then it is next to nothing.
+// Memory in use includes garbage. So Go's own limit (GOMEMLIMIT) must be below fullShare. Close to the limit, little of
+// it is garbage.
 const (
 	tightShare = 0.55
 	fullShare  = 0.80
 	lastShare  = 0.90
-	// pressureInterval is how often that is.
+	// pressureInterval is the time between two measurements.
 	pressureInterval = 10 * time.Millisecond
 )
 
-// errPressure means that a read was ended because all together take too much memory, errTooLarge that it alone does.
+// errPressure means that a read was ended because all reads together take too much memory. errTooLarge means that the
+// read alone takes too much.
 var (
 	errPressure = errors.Join(engine.ErrUnavailable, errors.New("promql: queries need more memory than is available (see --memory.max-bytes); query less data, or retry later"))
 	errTooLarge = fmt.Errorf("%w: it needs more memory than --memory.max-bytes allows; query fewer series or a shorter range", meter.ErrQueryTooLarge)
 )
 
-// pressure looks after the memory while there are reads.
+// pressure bounds the memory while there are reads.
 type pressure struct {
-	memory int64 // 0: nobody looks
+	memory int64 // 0: memory isn't measured
 	used   func() int64
 	gate   *gate
 
 	mu       sync.Mutex
 	reads    int
 	watching bool
-	// relief is closed when memory isn't full any more; nil: it isn't.
+	// relief is closed when memory is no longer full. nil: memory isn't full.
 	relief atomic.Pointer[chan struct{}]
-	// collecting: garbage is being collected. collected: it was, since memory is full and since a read was ended.
+	// collecting is true while garbage is being collected. collected is true if garbage was collected since memory
+	// became full and since the last read was ended.
 	collecting, collected atomic.Bool
-	shed                  atomic.Int64 // reads that were ended
+	shed                  atomic.Int64 // number of reads that were ended
 }
 
-// begin counts a read that begins; the returned function ends it.
-func (p *pressure) begin() (end func()) {
+// countRead counts a read that starts. The returned function must be called when it ends.
+func (p *pressure) countRead() (end func()) {
 	if p.memory == 0 {
 		return func() {}
 	}
@@ -75,7 +78,7 @@ func (p *pressure) begin() (end func()) {
 	}
 }
 
-// watch returns when there are no reads any more.
+// watch returns when there are no more reads.
 func (p *pressure) watch() {
 	tick := time.NewTicker(pressureInterval)
 	defer tick.Stop()
@@ -88,12 +91,12 @@ func (p *pressure) watch() {
 			return
 		}
 		p.mu.Unlock()
-		p.look()
+		p.measure()
 	}
 }
 
-// look measures the memory, and ends a read if it is full.
-func (p *pressure) look() {
+// measure measures the memory, and ends a read if memory is full.
+func (p *pressure) measure() {
 	share := float64(p.used()) / float64(p.memory)
 	p.setLevel(share)
 	if share <= fullShare {
@@ -112,7 +115,7 @@ func (p *pressure) look() {
 	}
 }
 
-// setLevel lets reads wait or go on.
+// setLevel makes reads wait, or lets them continue.
 func (p *pressure) setLevel(share float64) {
 	p.gate.large.setTight(share > tightShare)
 	relief := p.relief.Load()
@@ -127,7 +130,7 @@ func (p *pressure) setLevel(share float64) {
 	}
 }
 
-// collect collects garbage, before others are ended because of memory that is garbage.
+// collect collects garbage before a read is ended, because the memory may be garbage.
 func (p *pressure) collect() {
 	if !p.collecting.CompareAndSwap(false, true) {
 		return
@@ -140,7 +143,7 @@ func (p *pressure) collect() {
 	}()
 }
 
-// wait returns when memory isn't full, or with the error of ctx.
+// wait returns nil when memory isn't full, or the error of ctx.
 func (p *pressure) wait(ctx context.Context) error {
 	relief := p.relief.Load()
 	if relief == nil {
@@ -154,34 +157,36 @@ func (p *pressure) wait(ctx context.Context) error {
 	}
 }
 
-// Memory returns how much memory the process uses, bytes, without free memory that Go keeps for itself, and how much it may use; 0:
-// nothing bounds it.
+// Memory returns the memory in use by the process, bytes, without free memory that Go keeps, and its limit; 0: no
+// limit.
 func (e *Engine) Memory() (used, most int64) { return e.pressure.used(), e.pressure.memory }
 
-// inUse returns how much memory the process uses, bytes: live objects and garbage, and memory outside of Go's heap.
+// inUse returns the memory in use by the process, bytes: live objects, garbage, and memory outside Go's heap.
 func inUse() int64 {
 	sample := []metrics.Sample{
-		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"},
 	}
 	metrics.Read(sample)
 	free := sample[2].Value.Uint64()
 	return int64(max(sample[0].Value.Uint64()-sample[1].Value.Uint64(), anonymous()) - free)
 }
 
-// smallTime is how long a small read may run while memory is short. What it holds is known in advance, except for what the evaluator makes
-// of it, which takes time.
+// smallTime is the maximum duration of a small read while memory is short. Its memory is known in advance, except for
+// the memory that the evaluator needs, which takes time to fill.
 const smallTime = time.Second
 
-// garbageShare is which part of the bytes of large reads the only one holds at least to be ended before garbage is collected: if it holds less, memory is full of
-// garbage that earlier reads have left.
+// garbageShare: a read that is the only large one is ended before a collection only if it holds at least one part in
+// garbageShare of the bytes of large reads. If it holds less, memory is full of garbage of earlier reads.
 const garbageShare = 4
 
-// shed ends the newest read of the tenants that have most, of large ones if any run, and reports whether it did: those that wait for their
-// turn hold little. Unless it is urgent, it waits until one that was told to end has ended, and until garbage was collected before it
-// ends the only large one. Small ones never end because of large ones: not before these have ended, their garbage is collected, and their
-// answers are read, unless they run for longer than small ones do.
+// shed ends the newest large read of the tenants that hold most, or a small read if no large read runs, and reports
+// whether it did. Reads that wait for their turn hold little and aren't ended. Unless the call is urgent, shed first
+// waits until the last read that it canceled has ended, and collects garbage before it ends the only large read. Small
+// reads aren't ended because of large reads: they are ended only after the large reads have ended, their garbage is
+// collected and their answers are read, or if they run longer than smallTime.
 func (g *gate) shed(collected, urgent bool) bool {
-	answers := g.large.holding() // Of none that runs, if there are none.
+	answers := g.large.holding() // Bytes of answers: of reads that have ended, if no large read runs.
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var large, small, waiting []int
@@ -234,12 +239,12 @@ func (g *gate) shed(collected, urgent bool) bool {
 		return false
 	}
 	r := g.entered[newest].read
-	r.ending = true // It is on its way out.
+	r.ending = true // It was canceled but hasn't ended yet.
 	r.cancel(cause)
 	return true
 }
 
-// ended returns why a query has ended with an error: its own, or that there was too little memory.
+// ended returns the reason why a query ended with an error: its own error, or memory that was short.
 func ended(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -250,7 +255,8 @@ func ended(ctx context.Context, err error) error {
 	return asEnded(err)
 }
 
-// shortage returns the error of a read that was ended because memory was short, or because too many large reads were waiting; nil: it wasn't.
+// shortage returns the error of a read that was ended because memory was short, or because too many large reads were
+// waiting. It returns nil if neither happened.
 func shortage(ctx context.Context) error {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errPressure):
@@ -263,10 +269,12 @@ func shortage(ctx context.Context) error {
 	return nil
 }
 
-// ReadError returns the error of a read, see Engine.Enter, that ended with another: why it was ended, if memory was short.
+// ReadError returns the error of a read, see Engine.Enter, that ended with err. If memory was short, it is the reason
+// why the read was ended.
 func ReadError(ctx context.Context, err error) error { return asRead(ctx, err) }
 
-// asRead is asPrometheus for the error of a read of series or labels, which may have been ended because memory was short.
+// asRead is asPrometheus for the error of a read of series or labels. The read may have been ended because memory was
+// short.
 func asRead(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// anonymous returns the process' anonymous resident memory, bytes; 0: it isn't known. It includes memory that isn't Go's, such as that of
-// libraries in C.
+// anonymous returns the process' anonymous resident memory, bytes, or 0 if it can't be read. It includes memory that
+// isn't Go's, such as that of C libraries.
 func anonymous() uint64 {
 	statm, err := os.ReadFile("/proc/self/statm") // size, resident, shared, in pages
 	if err != nil {

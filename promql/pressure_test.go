@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Where all queries together take too much memory, the newest of who runs most ends, one after the other, until they don't; those
-// that come meanwhile wait.
+// If all queries together take too much memory, the newest query of the tenant with the most memory is ended, one after
+// the other, until memory suffices. Queries that arrive during that time wait.
 func TestQueriesEndWhereMemoryIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()
@@ -28,7 +28,8 @@ func TestQueriesEndWhereMemoryIsShort(t *testing.T) {
 			ctx, cancel := context.WithCancel(tenant.Into(t.Context(), name))
 			result := make(chan error, 1)
 			go func() {
-				q, err := e.NewInstantQuery(ctx, stuck{make(chan struct{})}, nil, "up", time.Unix(60, 0)) // It takes a turn, too.
+				// It also takes a turn.
+				q, err := e.NewInstantQuery(ctx, stuck{make(chan struct{})}, nil, "up", time.Unix(60, 0))
 				if err != nil {
 					result <- err
 					return
@@ -46,7 +47,7 @@ func TestQueriesEndWhereMemoryIsShort(t *testing.T) {
 		_, b2 := run("b")
 		isLeft := func(ended <-chan error) bool { return len(ended) == 0 }
 		used.Store(999)
-		time.Sleep(2*pressureInterval + time.Millisecond) // Garbage is collected before.
+		time.Sleep(2*pressureInterval + time.Millisecond) // Garbage is collected first.
 		synctest.Wait()
 		require.False(t, isLeft(b2), "the newest of b, which has two")
 		require.ErrorIs(t, <-b2, tsdb.ErrNotReady, "it is answered with 503, unavailable")
@@ -59,7 +60,7 @@ func TestQueriesEndWhereMemoryIsShort(t *testing.T) {
 		running, _ := e.Queries("c")
 		require.Equal(t, 1, running, "memory is tight, which only large reads wait for")
 		used.Store(999)
-		time.Sleep(2*pressureInterval + time.Millisecond) // Garbage is collected before.
+		time.Sleep(2*pressureInterval + time.Millisecond) // Garbage is collected first.
 		synctest.Wait()
 		require.False(t, isLeft(c), "of those that run as many the newest")
 		used.Store(0)
@@ -74,7 +75,7 @@ func TestQueriesEndWhereMemoryIsShort(t *testing.T) {
 	})
 }
 
-// An answer that takes too much of the memory by itself is refused.
+// An answer that alone takes too much of the memory is rejected.
 func TestAnAnswerTakesAPartOfTheMemory(t *testing.T) {
 	o := DefaultOptions()
 	o.Memory = 4 * 10 * unreadPoint
@@ -92,7 +93,7 @@ func TestAnAnswerTakesAPartOfTheMemory(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// Reads that come to hold much wait for their turn, and for room, while others go on.
+// Reads that grow large wait for their turn and for memory, while other reads continue.
 func TestLargeReadsWaitForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()
@@ -164,7 +165,8 @@ func TestLargeReadsWaitForMemory(t *testing.T) {
 	})
 }
 
-// Memory that is full of garbage, which earlier reads have left, ends nobody: it is collected first, while the only large read waits.
+// If memory is full of garbage of earlier reads, no read is ended: the garbage is collected first, while the only large
+// read waits.
 func TestGarbageOfEarlierReadsEndsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()

@@ -5,20 +5,24 @@ import (
 	"github.com/prometheus/prometheus/util/stats"
 )
 
-// sampleCounters replace the evaluator's counters of samples. The evaluator adds to its own before the planner has completed a query's statistics, and
-// would count the values that fragments became instead of the samples that they read.
+// sampleCounters replace the evaluator's counters of samples. The evaluator increments its own before the planner has
+// completed a query's statistics. It would count the values computed by fragments instead of the samples that they
+// read.
 type sampleCounters struct{ total, read prometheus.Counter }
 
 func newSampleCounters() sampleCounters {
 	return sampleCounters{
-		total: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "prometheus", Subsystem: "engine", Name: "query_samples_total",
+		total: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "prometheus", Subsystem: "engine",
+			Name: "query_samples_total",
 			Help: "The total number of samples loaded by all queries (full window per step for range-vector)."}),
-		read: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "prometheus", Subsystem: "engine", Name: "query_samples_read_total",
+		read: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "prometheus", Subsystem: "engine",
+			Name: "query_samples_read_total",
 			Help: "The total number of samples read by all queries (only new points per step for range-vector)."}),
 	}
 }
 
-// registerer registers the evaluator's metrics in r, with these counters in the place of its own; nil: none are registered.
+// registerer registers the evaluator's metrics in r, with these counters instead of its own. nil: no metrics are
+// registered.
 func (c sampleCounters) registerer(r prometheus.Registerer) prometheus.Registerer {
 	if r == nil {
 		return nil
@@ -26,7 +30,7 @@ func (c sampleCounters) registerer(r prometheus.Registerer) prometheus.Registere
 	return sampleRegisterer{r, c}
 }
 
-// add counts a query whose statistics are complete.
+// add adds the samples of a query whose statistics are complete.
 func (c sampleCounters) add(s *stats.Statistics) {
 	if s != nil && s.Samples != nil {
 		c.total.Add(float64(s.Samples.TotalSamples))

@@ -18,26 +18,26 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// hintContext is how much earlier than its range a query reads, so that the first native histogram in the
-// range can be compared with the one before it. It is the evaluator's default lookback: a series with
-// wider gaps counts as interrupted there, too.
+// hintContext is the time before its range that a query also reads, so that the first native histogram in the range can
+// be compared with the previous one. It is the evaluator's default lookback, beyond which a series counts as
+// interrupted.
 const hintContext = 5 * time.Minute
 
-// Queryable lets Prometheus' evaluator and its HTTP API read from a store. The tenant is the context's.
+// Queryable implements reads of a store for Prometheus' evaluator and HTTP API. The tenant is read from the context.
 type Queryable struct {
 	store *storage.Store
 	names rollupNames
 }
 
-// NewQueryable returns a Queryable over store, which stays the caller's. counters are endings of the names of
-// metrics whose rollups are only summed.
+// NewQueryable returns a Queryable that reads store. It doesn't close the store. counters are the suffixes of metrics
+// for which only the sum is available as a rollup.
 func NewQueryable(store *storage.Store, counters ...string) *Queryable {
 	return &Queryable{store: store, names: rollupNames{counters: counters}}
 }
 
 var _ promstorage.SampleAndChunkQueryable = (*Queryable)(nil)
 
-// Querier implements promstorage.Queryable. Its errors are those of storage.Store.Ready.
+// Querier implements promstorage.Queryable. It returns the errors of storage.Store.Ready.
 func (q *Queryable) Querier(mint, maxt int64) (promstorage.Querier, error) {
 	r, err := q.reader(mint, maxt)
 	if err != nil {
@@ -65,18 +65,20 @@ func (q *Queryable) reader(mint, maxt int64) (*reader, error) {
 type querier struct{ *reader }
 
 // Select implements promstorage.Querier.
-func (q querier) Select(ctx context.Context, sorted bool, hints *promstorage.SelectHints, matchers ...*labels.Matcher) promstorage.SeriesSet {
+func (q querier) Select(ctx context.Context, sorted bool, hints *promstorage.SelectHints,
+	matchers ...*labels.Matcher) promstorage.SeriesSet {
 	return q.selectSeries(ctx, sorted, hints, matchers)
 }
 
 type chunkQuerier struct{ *reader }
 
 // Select implements promstorage.ChunkQuerier.
-func (q chunkQuerier) Select(ctx context.Context, sorted bool, hints *promstorage.SelectHints, matchers ...*labels.Matcher) promstorage.ChunkSeriesSet {
+func (q chunkQuerier) Select(ctx context.Context, sorted bool, hints *promstorage.SelectHints,
+	matchers ...*labels.Matcher) promstorage.ChunkSeriesSet {
 	return chunkSet{q.selectSeries(ctx, sorted, hints, matchers)}
 }
 
-// reader reads a range of time of the tenant of each call's context.
+// reader reads a time range of the tenant in the context of each call.
 type reader struct {
 	store      *storage.Store
 	names      rollupNames
@@ -87,7 +89,8 @@ type reader struct {
 func (r *reader) Close() error { return nil }
 
 // LabelNames implements promstorage.LabelQuerier.
-func (r *reader) LabelNames(ctx context.Context, hints *promstorage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+func (r *reader) LabelNames(ctx context.Context, hints *promstorage.LabelHints,
+	matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	if all := tenant.All(ctx); len(all) > 1 {
 		return r.labelNamesOf(ctx, all, hints, matchers)
 	}
@@ -97,7 +100,8 @@ func (r *reader) LabelNames(ctx context.Context, hints *promstorage.LabelHints, 
 }
 
 // LabelValues implements promstorage.LabelQuerier.
-func (r *reader) LabelValues(ctx context.Context, name string, hints *promstorage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+func (r *reader) LabelValues(ctx context.Context, name string, hints *promstorage.LabelHints,
+	matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	if all := tenant.All(ctx); len(all) > 1 {
 		return r.labelValuesOf(ctx, all, name, hints, matchers)
 	}
@@ -109,7 +113,8 @@ func (r *reader) LabelValues(ctx context.Context, name string, hints *promstorag
 	return values, w.annotations(), asRead(ctx, err)
 }
 
-func (r *reader) labelQuery(ctx context.Context, w *warnings, hints *promstorage.LabelHints, matchers []*labels.Matcher) query.Query {
+func (r *reader) labelQuery(ctx context.Context, w *warnings, hints *promstorage.LabelHints,
+	matchers []*labels.Matcher) query.Query {
 	q := query.Query{Tenant: tenant.From(ctx), MinT: r.mint, MaxT: r.maxt, Matchers: matchers, Warn: w.add}
 	if hints != nil {
 		q.Limit = hints.Limit
@@ -117,7 +122,8 @@ func (r *reader) labelQuery(ctx context.Context, w *warnings, hints *promstorage
 	return q
 }
 
-func (r *reader) selectSeries(ctx context.Context, sorted bool, hints *promstorage.SelectHints, matchers []*labels.Matcher) promstorage.SeriesSet {
+func (r *reader) selectSeries(ctx context.Context, sorted bool, hints *promstorage.SelectHints,
+	matchers []*labels.Matcher) promstorage.SeriesSet {
 	mint, _ := r.rangeOf(hints)
 	set := &seriesSet{ctx: ctx, warnings: warningsOf(ctx), mint: mint}
 	if hints != nil {
@@ -133,7 +139,8 @@ func (r *reader) selectSeries(ctx context.Context, sorted bool, hints *promstora
 }
 
 // find finds the series of the tenant of ctx.
-func (r *reader) find(ctx context.Context, w *warnings, sorted bool, hints *promstorage.SelectHints, matchers []*labels.Matcher) ([]sourceSeries, error) {
+func (r *reader) find(ctx context.Context, w *warnings, sorted bool, hints *promstorage.SelectHints,
+	matchers []*labels.Matcher) ([]sourceSeries, error) {
 	mint, maxt := r.rangeOf(hints)
 	q := query.Query{
 		Tenant: tenant.From(ctx), MinT: earlier(mint, hintContext), MaxT: maxt,
@@ -141,7 +148,7 @@ func (r *reader) find(ctx context.Context, w *warnings, sorted bool, hints *prom
 	}
 	if hints != nil {
 		q.Limit = hints.Limit
-		if hints.Func == "series" { // Only labels are wanted.
+		if hints.Func == "series" { // The client needs only labels.
 			q.MinT, q.LabelsOnly = mint, true
 		}
 		if hints.ShardCount > 0 {
@@ -149,7 +156,7 @@ func (r *reader) find(ctx context.Context, w *warnings, sorted bool, hints *prom
 		}
 	}
 	use := r.store.Limiter().Use(ctx, q.Tenant)
-	if !w.ofQuery && !q.LabelsOnly { // Queries are looked at as a whole.
+	if !w.ofQuery && !q.LabelsOnly { // Queries are checked as a whole.
 		if err := use.Range(time.Duration(min(maxt-mint, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond); err != nil {
 			return nil, err
 		}
@@ -164,7 +171,8 @@ func (r *reader) find(ctx context.Context, w *warnings, sorted bool, hints *prom
 	return series, err
 }
 
-// stepsOf returns for how many steps the evaluator computes values of the series that it reads; 0: others read.
+// stepsOf returns the number of steps for which the evaluator computes values of the selected series. It returns 0 for
+// other readers.
 func stepsOf(w *warnings, hints *promstorage.SelectHints) int64 {
 	if !w.ofQuery || hints == nil || hints.Step <= 0 || hints.End < hints.Start {
 		return 0
@@ -172,9 +180,10 @@ func stepsOf(w *warnings, hints *promstorage.SelectHints) int64 {
 	return 1 + (hints.End-hints.Start)/hints.Step
 }
 
-// selected finds the series of a query, or of the rollup that it names, and reports which resolutions they are read from. Its
-// answer is of the times from asked on.
-func (r *reader) selected(ctx context.Context, q query.Query, asked int64, hints *promstorage.SelectHints) (series []sourceSeries, err error) {
+// selected finds the series of a query, or of the rollup that it names. It reports the resolutions from which they are
+// read. Only samples since asked are part of the answer.
+func (r *reader) selected(ctx context.Context, q query.Query, asked int64,
+	hints *promstorage.SelectHints) (series []sourceSeries, err error) {
 	var read []SegmentStats
 	if q.LabelsOnly {
 		series, err = r.selectLabels(ctx, q)
@@ -195,8 +204,8 @@ func (r *reader) selected(ctx context.Context, q query.Query, asked int64, hints
 	return series, nil
 }
 
-// rangeOf returns the range to read: hints narrow the querier's, which spans all selectors of a query.
-// Hints of a remote reader that leaves out the times don't count.
+// rangeOf returns the range to read. The range of the hints is narrower than the querier's, which covers all selectors
+// of a query. Hints of a remote reader without times are ignored.
 func (r *reader) rangeOf(hints *promstorage.SelectHints) (mint, maxt int64) {
 	if hints == nil || (hints.Start == 0 && hints.End == 0) || hints.Start > hints.End {
 		return r.mint, r.maxt
@@ -216,10 +225,10 @@ type seriesSet struct {
 	ctx    context.Context
 	series []sourceSeries
 	at     *sourceSeries
-	warm   int // how many of series are in the processor's cache
+	warm   int // number of series that are in the processor's cache
 	mint   int64
 	err    error
-	// shard of shards only, if shards isn't 0.
+	// If shards isn't 0, only series of this shard are returned.
 	shards, shard uint64
 	warnings      *warnings
 }
@@ -240,13 +249,13 @@ func (s *seriesSet) Next() bool {
 	return false
 }
 
-// warmedAtOnce is how many series are brought into the processor's cache at once.
+// warmedAtOnce is the number of series that are loaded into the processor's cache at once.
 const warmedAtOnce = 16
 
-// warmed keeps the reads of warmUp from being optimized away.
+// warmed keeps the loads of warmUp from being optimized away.
 var warmed atomic.Bool
 
-// warmUp brings the next series into the processor's cache.
+// warmUp loads the next series into the processor's cache.
 func (s *seriesSet) warmUp() {
 	s.warm = min(warmedAtOnce, len(s.series))
 	sum := byte(1)
@@ -264,7 +273,7 @@ func (s *seriesSet) At() promstorage.Series            { return series{s.at, s} 
 func (s *seriesSet) Err() error                        { return s.err }
 func (s *seriesSet) Warnings() annotations.Annotations { return s.warnings.annotations() }
 
-// series implements promstorage.Series, with those of its set's fields that don't change.
+// series implements promstorage.Series. It shares with its set the fields that are the same for all series.
 type series struct {
 	*sourceSeries
 	set *seriesSet

@@ -26,7 +26,7 @@ func readyStore(t *testing.T) *storage.Store {
 	return storagetest.Open(t, memory.New(), storagetest.Forever)
 }
 
-// put writes one float a timestamp, whose value is the timestamp.
+// put writes one float per timestamp, with the timestamp as its value.
 func put(t *testing.T, store *storage.Store, tenant string, ls labels.Labels, at ...int64) {
 	samples := make([]storagetest.FloatSample, len(at))
 	for i, ts := range at {
@@ -39,7 +39,7 @@ func name(s string) *labels.Matcher {
 	return labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, s)
 }
 
-// found lists the series and their times.
+// found lists the series and the times of their samples.
 func found(t *testing.T, set promstorage.SeriesSet) (out []string) {
 	t.Helper()
 	var it chunkenc.Iterator
@@ -69,14 +69,16 @@ func TestQuerierReadsItsRangeOfItsTenant(t *testing.T) {
 		want  []string
 	}{
 		{"no hints", nil, []string{`{__name__="m", i="0"} [0 1000 2000]`, `{__name__="m", i="1"} [1500]`}},
-		{"hints without times", &promstorage.SelectHints{}, []string{`{__name__="m", i="0"} [0 1000 2000]`, `{__name__="m", i="1"} [1500]`}},
+		{"hints without times", &promstorage.SelectHints{}, []string{`{__name__="m", i="0"} [0 1000 2000]`,
+			`{__name__="m", i="1"} [1500]`}},
 		{"narrower hints", &promstorage.SelectHints{Start: 500, End: 1200}, []string{`{__name__="m", i="0"} [1000]`}},
-		{"wider hints", &promstorage.SelectHints{Start: -9000, End: 9000}, []string{`{__name__="m", i="0"} [0 1000 2000]`, `{__name__="m", i="1"} [1500]`}},
+		{"wider hints", &promstorage.SelectHints{Start: -9000, End: 9000},
+			[]string{`{__name__="m", i="0"} [0 1000 2000]`, `{__name__="m", i="1"} [1500]`}},
 		{"a limit", &promstorage.SelectHints{Limit: 1}, []string{`{__name__="m", i="0"} [0 1000 2000]`}},
 	} {
 		var with []string
 		for _, s := range found(t, q.Select(t.Context(), true, c.hints, name("m"))) {
-			// A series may be listed that has samples next to the range only: it has none then.
+			// A series may be listed whose samples are all outside the range. It then has no samples.
 			if s[len(s)-2:] != "[]" {
 				with = append(with, s)
 			}
@@ -98,7 +100,8 @@ func TestShardsSplitTheSeries(t *testing.T) {
 	require.NoError(t, err)
 	seen := map[string]int{}
 	for shard := range uint64(shards) {
-		fragment := found(t, q.Select(t.Context(), true, &promstorage.SelectHints{Start: 0, End: 2000, ShardCount: shards, ShardIndex: shard, Limit: 1}, name("m")))
+		fragment := found(t, q.Select(t.Context(), true,
+			&promstorage.SelectHints{Start: 0, End: 2000, ShardCount: shards, ShardIndex: shard, Limit: 1}, name("m")))
 		require.Less(t, len(fragment), series)
 		for _, s := range fragment {
 			seen[s]++
@@ -131,14 +134,15 @@ func TestLabelsOfTheTenant(t *testing.T) {
 	require.Equal(t, []string{"2"}, values)
 }
 
-// The first histogram of a range is compared with the one before the range, sealed or not.
+// The first histogram of a range is compared with the previous one before the range, sealed or not.
 func TestHintsDontDependOnTheRangeOrOnSealing(t *testing.T) {
 	store := readyStore(t)
 	b := store.NewBatch("default")
 	s, err := b.Define(nil, labels.FromStrings(model.MetricNameLabel, "h"))
 	require.NoError(t, err)
 	for i, count := range []uint64{1, 2, 3, 1, 2} {
-		h := &histogram.Histogram{Count: count, Sum: 1, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{int64(count)}}
+		h := &histogram.Histogram{Count: count, Sum: 1, PositiveSpans: []histogram.Span{{Length: 1}},
+			PositiveBuckets: []int64{int64(count)}}
 		require.NoError(t, b.Histogram(s, int64(i)*60_000, 0, h, nil))
 	}
 	require.NoError(t, b.Commit(t.Context()))
@@ -164,7 +168,7 @@ func TestHintsDontDependOnTheRangeOrOnSealing(t *testing.T) {
 	}
 }
 
-// slowEngine doesn't answer scans of what the head is rebuilt from until it may.
+// slowEngine blocks the scans from which the head is rebuilt until they are allowed.
 type slowEngine struct {
 	engine.Engine
 	may chan struct{}

@@ -12,32 +12,34 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// read is a query of the evaluator, or another read, with its place and the memory that it holds. Its place outlasts Prometheus'
-// evaluator, which gives it back before the answer is counted: whoever waited would begin in between. It implements meter.Meter.
+// read is a query of the evaluator or another read, with its place and the memory that it holds. It keeps its place
+// longer than Prometheus' evaluator does, which releases the place before the answer is counted: a waiting read would
+// start in between. It implements meter.Meter.
 type read struct {
 	gate   *gate
 	cancel context.CancelCauseFunc
 	shares []share
-	// unlimited are its shares of the large queue: it counts among its tenants' queries in the other.
+	// unlimited are its shares of the large queue, without limits: the limits of its tenants are applied by the other
+	// queue.
 	unlimited []share
-	place     int // 0: none was taken; the gate's lock guards it
+	place     int // 0: not taken. Guarded by the gate's lock.
 	began     time.Time
 
-	// entered is when it took its place, nanoseconds of Unix time.
+	// entered is the time at which it took its place, nanoseconds of Unix time.
 	entered atomic.Int64
 
-	// ending: it was told to end. The gate's lock guards it.
+	// ending is true if the read was canceled. Guarded by the gate's lock.
 	ending bool
 
-	// bytes are those that it holds, estimated. large: it has its turn among large ones.
+	// bytes is the estimated memory that it holds. large is true if it has its turn among large reads.
 	bytes atomic.Int64
 	large atomic.Bool
-	// loads: its loads may hold much, since it has its turn, or doesn't wait for one.
+	// loads is true if its loads may hold much memory, because it has its turn or doesn't wait for one.
 	loads atomic.Bool
 
-	// mu is held while the read waits for its turn, and before the gate's lock.
+	// mu is held while the read waits for its turn. It is acquired before the gate's lock.
 	mu sync.Mutex
-	// size is what the large queue counts for the read.
+	// size is the number of bytes that the large queue counts for the read.
 	size int64
 	left bool
 }
@@ -45,14 +47,16 @@ type read struct {
 type readKey struct{}
 
 func readOf(ctx context.Context) *read {
-	r, _ := ctx.Value(readKey{}).(*read) // Without one nothing is metered.
+	r, _ := ctx.Value(readKey{}).(*read) // Without a read, nothing is metered.
 	return r
 }
 
-// begin returns the context of a read, which ends when memory is short. The place that it takes is kept until leave is called.
-func (g *gate) begin(ctx context.Context) (_ context.Context, r *read) {
+// startRead returns the context of a read, which is canceled when memory is short. The read keeps its place until leave
+// is called.
+func (g *gate) startRead(ctx context.Context) (_ context.Context, r *read) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	r = &read{gate: g, cancel: cancel, shares: g.sharesOf(ctx), unlimited: unlimited(tenant.All(ctx)), began: time.Now()}
+	r = &read{gate: g, cancel: cancel, shares: g.sharesOf(ctx), unlimited: unlimited(tenant.All(ctx)),
+		began: time.Now()}
 	ctx = context.WithValue(ctx, readKey{}, r)
 	if g.largeBytes > 0 {
 		ctx = meter.WithMeter(ctx, r)
@@ -60,8 +64,8 @@ func (g *gate) begin(ctx context.Context) (_ context.Context, r *read) {
 	return ctx, r
 }
 
-// Grow implements meter.Meter. A read that comes to hold more than a small one waits for its turn among large ones, and while memory
-// is full it waits until others have ended.
+// Grow implements meter.Meter. A read that grows beyond the size of a small read waits for its turn among large reads.
+// While memory is full, it waits until other reads have ended.
 func (r *read) Grow(ctx context.Context, n int64) error {
 	total := r.bytes.Add(n)
 	if total <= r.gate.largeBytes {
@@ -94,8 +98,8 @@ func (r *read) Turn(ctx context.Context) error {
 	return nil
 }
 
-// Working implements meter.Meter. A read that has had its place for longer than small ones do waits for its turn among large ones, and others
-// get its place meanwhile.
+// Working implements meter.Meter. A read that has had its place longer than a small read may waits for its turn among
+// large reads. Its place is given to others for that time.
 func (r *read) Working(ctx context.Context) {
 	if r.large.Load() || time.Since(time.Unix(0, r.entered.Load())) < smallTime {
 		return
@@ -105,7 +109,8 @@ func (r *read) Working(ctx context.Context) {
 	}
 }
 
-// answer waits for its turn among large ones if the read holds little besides a large answer: it is what the evaluator made of little.
+// answer waits for a turn among large reads if a read that holds little has a large answer, as if the evaluator makes
+// many values from few samples.
 func (r *read) answer(ctx context.Context, bytes int64) error {
 	if r == nil || r.gate.largeBytes == 0 || bytes <= r.gate.largeBytes || r.large.Load() {
 		return nil
@@ -113,7 +118,7 @@ func (r *read) answer(ctx context.Context, bytes int64) error {
 	return r.Grow(ctx, bytes)
 }
 
-// enlarge counts the read as large, of so many bytes.
+// enlarge counts the read as a large one of size bytes.
 func (r *read) enlarge(ctx context.Context, total int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +137,7 @@ func (r *read) enlarge(ctx context.Context, total int64) error {
 	parks := r.place != 0
 	g.mu.Unlock()
 	if !parks {
-		return nil // A read without a place is one of the process itself.
+		return nil // A read without a place is the process' own.
 	}
 	g.queries.park()
 	total = max(total, g.usualSize())
@@ -149,7 +154,7 @@ func (r *read) enlarge(ctx context.Context, total int64) error {
 	return nil
 }
 
-// leave gives the place back. It may be called more than once.
+// leave releases the place. It may be called more than once.
 func (r *read) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,7 +179,7 @@ func (r *read) leave() {
 	}
 }
 
-// enterAgain waits for a place after leave. The read counts as a small one until it grows.
+// enterAgain waits for a place after leave. The read counts as small until it grows.
 func (r *read) enterAgain(ctx context.Context) error {
 	r.gate.mu.Lock()
 	r.place = 0
@@ -190,7 +195,7 @@ func (r *read) enterAgain(ctx context.Context) error {
 	return nil
 }
 
-// end is called once the read's context isn't used any more.
+// end must be called when the read's context is no longer used.
 func (r *read) end() {
 	r.cancel(nil)
 	r.leave()

@@ -6,35 +6,37 @@ import (
 	"time"
 )
 
-// AnswerClient is who asked for an answer.
+// AnswerClient is the client that reads an answer.
 type AnswerClient interface {
-	// Overdue returns how long the client has kept its answer waiting beyond what it reads, and false if the answer doesn't wait for it.
+	// Overdue returns how long the client has let the answer wait since it last read. It returns false if the answer
+	// isn't waiting for the client.
 	Overdue(now time.Time) (time.Duration, bool)
-	// GiveUp ends the answer: what it holds is released soon.
+	// GiveUp aborts the answer, so that its memory is released soon.
 	GiveUp()
 }
 
 type clientKey struct{}
 
-// WithClient returns a context for the requests of a client. If others need what an answer of it holds, and it doesn't read, the answer is
-// given up.
+// WithClient returns a context for the requests of a client. If other reads need the memory of an answer that the
+// client doesn't read, the answer is aborted.
 func WithClient(ctx context.Context, c AnswerClient) context.Context {
 	return context.WithValue(ctx, clientKey{}, c)
 }
 
-// unreadPatience is how long a client may read nothing while others wait for what its answer holds.
+// unreadPatience is the maximum time for which a client may read nothing while other reads wait for the memory of its
+// answer.
 const unreadPatience = 2 * time.Second
 
-// answerReader is a client that has an answer to read.
+// answerReader is a client with an answer to read.
 type answerReader struct{ client AnswerClient }
 
-// answerReaders are the clients that have answers to read.
+// answerReaders are the clients with answers to read.
 type answerReaders struct {
 	mu  sync.Mutex
 	all map[*answerReader]struct{}
 }
 
-// add adds the client of ctx until remove is called. It returns nil if ctx has none.
+// add adds the client of ctx until remove is called. It returns nil if ctx has no client.
 func (r *answerReaders) add(ctx context.Context) *answerReader {
 	client, ok := ctx.Value(clientKey{}).(AnswerClient)
 	if !ok {
@@ -59,7 +61,8 @@ func (r *answerReaders) remove(one *answerReader) {
 	delete(r.all, one)
 }
 
-// dropSlowest gives up the answer whose client has read nothing for longest, if it is longer than unreadPatience.
+// dropSlowest aborts the answer whose client has read nothing for the longest time, if that is longer than
+// unreadPatience.
 func (r *answerReaders) dropSlowest() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,12 +79,12 @@ func (r *answerReaders) dropSlowest() {
 	}
 }
 
-// dropUnread makes room if queries wait because of what answers hold that nobody reads.
+// dropUnread aborts answers that clients don't read if queries wait for their memory.
 func (g *gate) dropUnread() {
 	if g.isFull() {
 		g.readers.dropSlowest()
 	}
 }
 
-// isFull returns true if answers hold as much as they may before large reads wait.
+// isFull returns true if answers hold more bytes than the bound at which large reads wait.
 func (g *gate) isFull() bool { return g.unreadBytes > 0 && g.unread.Load() >= g.unreadBytes }

@@ -9,18 +9,18 @@ import (
 	"github.com/cassia-db/cassia/promql/resolution"
 )
 
-// Reading is a request of somebody who computes from samples himself, as remote read's. The answer has no place for an info, and
-// the function that it is for, if any is named, may be wrong: so it is either made of buckets where samples are gone, or
-// refused.
+// Reading is a request of a client that computes from samples itself, such as remote read. The answer can't contain an
+// info, and the function named in the request may be wrong. So if raw samples are no longer stored, either samples are
+// made from buckets, or the request is refused.
 type Reading struct {
-	// Refuse: no samples may be made of buckets.
+	// Refuse is true if no samples may be made from buckets.
 	Refuse  bool
 	made    atomic.Bool
 	refused atomic.Bool
 	err     atomic.Pointer[error]
 }
 
-// Err returns the error that ended the reading, nil: none did. Prometheus' handler answers every error with 500.
+// Err returns the error that ended the reading, or nil. Prometheus' handler returns 500 for every error.
 func (r *Reading) Err() error {
 	if err := r.err.Load(); err != nil {
 		return *err
@@ -28,7 +28,7 @@ func (r *Reading) Err() error {
 	return nil
 }
 
-// noteError keeps the error of the reading of ctx, if there is one.
+// noteError records the error in the reading of ctx, if there is one.
 func noteError(ctx context.Context, err error) error {
 	if r := readingOf(ctx); r != nil && err != nil {
 		r.err.Store(&err)
@@ -36,7 +36,8 @@ func noteError(ctx context.Context, err error) error {
 	return err
 }
 
-// Made reports whether the answer was made of buckets in part, Refused whether it was refused for that.
+// Made reports whether some samples were made from buckets. Refused reports whether the request was refused for that
+// reason.
 func (r *Reading) Made() bool    { return r.made.Load() }
 func (r *Reading) Refused() bool { return r.refused.Load() }
 
@@ -52,8 +53,8 @@ func readingOf(ctx context.Context) *Reading {
 	return r
 }
 
-// mayMake returns nil if samples may be made of buckets for a function, "" if none is known, before the horizon of raw samples,
-// milliseconds.
+// mayMake returns nil if samples before the retention boundary of raw samples, milliseconds, may be made from buckets
+// for a function. The function is "" if it is unknown.
 func mayMake(ctx context.Context, function string, horizon int64) error {
 	if r := readingOf(ctx); r != nil {
 		if !r.Refuse {

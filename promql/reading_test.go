@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// A reader of samples, or of chunks of them, gets samples made of buckets where the raw ones are gone, or an error, depending on its
-// Reading; both are reported.
+// If raw samples have expired, a reader of samples or chunks gets samples made from buckets or an error, depending on
+// its Reading. Both are reported.
 func TestReadingsWhereRawIsGone(t *testing.T) {
 	store, now := expiringStore(t)
 	count := func(set promstorage.ChunkSeriesSet) (n int, err error) {
@@ -45,7 +45,7 @@ func TestReadingsWhereRawIsGone(t *testing.T) {
 		to := now.Add(-c.ago)
 		q, err := NewQueryable(store).ChunkQuerier(to.Add(-time.Hour).UnixMilli()+1, to.UnixMilli())
 		require.NoError(t, err)
-		// The function is a hint of the client's, which isn't to be trusted: it wants samples.
+		// The function is a hint of the client, which can't be trusted: the client may need the samples.
 		n, err := count(q.Select(WithReading(t.Context(), reading), true, &promstorage.SelectHints{
 			Start: to.Add(-time.Hour).UnixMilli() + 1, End: to.UnixMilli(), Func: "idelta",
 		}, name("requests_total")))
@@ -62,8 +62,8 @@ func TestReadingsWhereRawIsGone(t *testing.T) {
 	}
 }
 
-// Where raw samples have expired, a list of series has those of which there are buckets at the time that is asked for: not those of other
-// times that share a window of rollups.
+// If raw samples have expired, a list of series has the series with buckets in the requested range, but not those of
+// other times in the same window of rollups.
 func TestSeriesAreListedWhereRawIsGone(t *testing.T) {
 	now := time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC)
 	begin := now.Add(-10 * 24 * time.Hour)
@@ -80,14 +80,16 @@ func TestSeriesAreListedWhereRawIsGone(t *testing.T) {
 		return storage.ImportedSeries{Labels: labels.FromStrings(labels.MetricName, "m", "i", name), Samples: samples}
 	}
 	_, err := store.Import(t.Context(), "default", []storage.ImportedSeries{
-		series("younger", now.Add(-4*24*time.Hour), now), series("older", begin, now.Add(-6*24*time.Hour)), series("always", begin, now),
+		series("younger", now.Add(-4*24*time.Hour), now), series("older", begin, now.Add(-6*24*time.Hour)),
+		series("always", begin, now),
 	})
 	require.NoError(t, err)
 
 	list := func(from, to time.Time, sorted bool, limit int) (found []string) {
 		q, err := NewQueryable(store).Querier(from.UnixMilli(), to.UnixMilli())
 		require.NoError(t, err)
-		set := q.Select(t.Context(), sorted, &promstorage.SelectHints{Start: from.UnixMilli(), End: to.UnixMilli(), Func: "series", Limit: limit}, name("m"))
+		set := q.Select(t.Context(), sorted, &promstorage.SelectHints{Start: from.UnixMilli(), End: to.UnixMilli(),
+			Func: "series", Limit: limit}, name("m"))
 		for set.Next() {
 			found = append(found, set.At().Labels().Get("i"))
 			require.Equal(t, chunkenc.ValNone, set.At().Iterator(nil).Next(), "only labels are wanted")
@@ -98,15 +100,18 @@ func TestSeriesAreListedWhereRawIsGone(t *testing.T) {
 	}
 	daysAgo := func(n int) time.Time { return now.Add(-time.Duration(n) * 24 * time.Hour) }
 	require.Equal(t, []string{"always", "older"}, list(daysAgo(9), daysAgo(8), true, 0))
-	require.Equal(t, []string{"always"}, list(daysAgo(6).Add(2*time.Hour), daysAgo(4), true, 0), "between the two others")
+	require.Equal(t, []string{"always"}, list(daysAgo(6).Add(2*time.Hour), daysAgo(4), true, 0),
+		"between the two others")
 	require.Equal(t, []string{"always", "younger"}, list(daysAgo(3), daysAgo(2), true, 0))
-	require.Equal(t, []string{"always", "older", "younger"}, list(daysAgo(9), now, true, 0), "from samples and from buckets")
+	require.Equal(t, []string{"always", "older", "younger"}, list(daysAgo(9), now, true, 0),
+		"from samples and from buckets")
 	require.Len(t, list(daysAgo(9), now, true, 2), 2)
 	require.Len(t, list(daysAgo(9), now, false, 1), 1)
 	require.Empty(t, list(daysAgo(12), daysAgo(11), true, 0))
 }
 
-// Prometheus asks for its list of series by a remote read of the function series, whose streamed answer has only series with chunks.
+// Prometheus reads its list of series by a remote read with the function series. The streamed answer has only series
+// with chunks.
 func TestSeriesAreListedForRemoteRead(t *testing.T) {
 	store, now := expiringStore(t)
 	for _, c := range []struct {

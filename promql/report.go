@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/promql/resolution"
 )
 
-// Report collects how the fragments of the queries of a context were answered.
+// Report collects how the fragments of a context's queries were answered.
 type Report struct {
 	mu        sync.Mutex
 	fragments []FragmentStats
@@ -26,7 +26,7 @@ func (r *Report) Into(ctx context.Context) context.Context {
 	return context.WithValue(ctx, reportKey{}, r)
 }
 
-// noteFragment adds a fragment to the report that ctx carries, if it carries one.
+// noteFragment adds a fragment to the report of ctx, if there is one.
 func noteFragment(ctx context.Context, p FragmentStats) {
 	if r, ok := ctx.Value(reportKey{}).(*Report); ok {
 		r.mu.Lock()
@@ -35,7 +35,7 @@ func noteFragment(ctx context.Context, p FragmentStats) {
 	}
 }
 
-// noteRead reports that the evaluator read series by itself, with the fragment that was left to it for that, if any.
+// noteRead records that the evaluator read series itself, and the fragment that was left to it, if any.
 func noteRead(ctx context.Context, matchers []*labels.Matcher, series int, segments []SegmentStats) {
 	r, ok := ctx.Value(reportKey{}).(*Report)
 	if !ok {
@@ -54,10 +54,11 @@ func noteRead(ctx context.Context, matchers []*labels.Matcher, series int, segme
 			return
 		}
 	}
-	r.fragments = append(r.fragments, FragmentStats{Expr: selector, Segments: segments, Series: series, Refused: why, selector: selector})
+	r.fragments = append(r.fragments, FragmentStats{Expr: selector, Segments: segments, Series: series, Refused: why,
+		selector: selector})
 }
 
-// noteNamed reports that the evaluator read the rollup of a name, with the fragment that was left to it for that, if any.
+// noteNamed records that the evaluator read the rollup of a name, and the fragment that was left to it, if any.
 func noteNamed(ctx context.Context, name string, s SegmentStats) {
 	r, ok := ctx.Value(reportKey{}).(*Report)
 	if !ok {
@@ -71,7 +72,8 @@ func noteNamed(ctx context.Context, name string, s SegmentStats) {
 			return
 		}
 	}
-	r.fragments = append(r.fragments, FragmentStats{Expr: name, named: name, Segments: []SegmentStats{s}, Series: s.Series, Refused: "the metric name is the name of a rollup"})
+	r.fragments = append(r.fragments, FragmentStats{Expr: name, named: name, Segments: []SegmentStats{s},
+		Series: s.Series, Refused: "the metric name is the name of a rollup"})
 }
 
 // Fragments returns the fragments reported so far.
@@ -81,9 +83,9 @@ func (r *Report) Fragments() []FragmentStats {
 	return slices.Clone(r.fragments)
 }
 
-// Resolution sums up from what the fragments were answered, such as "1h" or "5m, 5m snapped, raw"; "" if nothing was
-// reported. What the evaluator did by itself counts as raw, but for rollups that it read by their names, and for samples that
-// were made of buckets.
+// Resolution summarizes the resolutions that answered the fragments, such as "1h" or "5m, 5m snapped, raw". It returns
+// "" if nothing was reported. Reads of the evaluator count as raw, except rollups read by name and samples made from
+// buckets.
 func (r *Report) Resolution() string {
 	var all []string
 	for _, p := range r.Fragments() {
@@ -99,22 +101,22 @@ func (r *Report) Resolution() string {
 	return strings.Join(slices.Compact(all), ", ")
 }
 
-// SegmentStats describes from what a range of a fragment's steps was answered.
+// SegmentStats describes how a range of a fragment's steps was answered.
 type SegmentStats struct {
-	// From and To are the first and the last time that was asked for.
+	// From and To are the first and the last evaluation time.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 	// Resolution is raw, 5m or 1h.
 	Resolution string `json:"resolution"`
-	// Edges are exact: the answer is that of raw samples; snapped: windows were moved to the edges of buckets;
-	// or widened: made longer, too. Approximate: a function saw samples made of buckets.
+	// Edges is exact if the answer is the same as from raw samples, snapped if windows were moved to the edges of
+	// buckets, widened if windows were also made longer, and approximate if a function read samples made from buckets.
 	Edges       string `json:"edges"`
 	Approximate bool   `json:"approximate,omitempty"`
-	// Series were found.
+	// Series is the number of series found.
 	Series int `json:"series"`
 }
 
-// String returns the resolution, and how it differs from exact.
+// String returns the resolution, and the edges unless they are exact.
 func (s SegmentStats) String() string {
 	text := s.Resolution
 	if s.Edges != resolution.Aligned.String() {
@@ -129,7 +131,8 @@ func (s SegmentStats) String() string {
 // stats returns the statistics of a segment.
 func (l *segment) stats(series int) SegmentStats {
 	return SegmentStats{
-		From: time.UnixMilli(l.eval.first).UTC(), To: time.UnixMilli(l.eval.last()).UTC(), Resolution: l.Resolution.String(),
-		Edges: l.Fit.String(), Approximate: l.Approximate, Series: series,
+		From: time.UnixMilli(l.eval.first).UTC(), To: time.UnixMilli(l.eval.last()).UTC(),
+		Resolution: l.Resolution.String(),
+		Edges:      l.Fit.String(), Approximate: l.Approximate, Series: series,
 	}
 }

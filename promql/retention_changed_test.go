@@ -23,7 +23,7 @@ type keptStore struct {
 	t   *testing.T
 	eng engine.Engine
 	now time.Time
-	// from is when the counter was 0.
+	// from is the time at which the counter was 0.
 	from time.Time
 }
 
@@ -40,7 +40,7 @@ func (s *keptStore) restartAll(raw, fiveMinutes, oneHour time.Duration) {
 	s.open(raw, fiveMinutes, oneHour)
 }
 
-// passes lets time pass, in which the process looks every hour at what it may drop.
+// passes lets time pass, during which the process checks every hour for data to delete.
 func (s *keptStore) passes(d time.Duration) {
 	for end := s.now.Add(d); ; s.now = s.now.Add(time.Hour) {
 		_, err := s.Expire(s.t.Context())
@@ -51,7 +51,7 @@ func (s *keptStore) passes(d time.Duration) {
 	}
 }
 
-// newKeptStore imports 20 days of a counter that goes up by 10 every minute, and keeps all of it.
+// newKeptStore imports 20 days of a counter that increases by 10 every minute, with a retention that keeps all of it.
 func newKeptStore(t *testing.T) *keptStore {
 	s := &keptStore{t: t, eng: memory.New(), now: time.Date(2026, 5, 21, 12, 0, 0, 0, time.UTC)}
 	s.open(0, 0, 0)
@@ -68,12 +68,13 @@ func (s *keptStore) importDays(from time.Time, days int) storage.ImportStats {
 	for at, v := from, 0.0; at.Before(from.Add(time.Duration(days) * testDay)); at, v = at.Add(time.Minute), v+10 {
 		samples.AppendFloat(at.UnixMilli(), 0, v)
 	}
-	stats, err := s.Import(s.t.Context(), "default", []storage.ImportedSeries{{Labels: labels.FromStrings(labels.MetricName, "c_total"), Samples: &samples}})
+	stats, err := s.Import(s.t.Context(), "default",
+		[]storage.ImportedSeries{{Labels: labels.FromStrings(labels.MetricName, "c_total"), Samples: &samples}})
 	require.NoError(s.t, err)
 	return stats
 }
 
-// ask asks an instant query, and returns the value of its one series (ok: there is one), and the infos.
+// ask runs an instant query. It returns the value of the only series, whether there is one, and the infos.
 func (s *keptStore) ask(query, resolution string, at time.Time) (value float64, ok bool, infos []error) {
 	s.t.Helper()
 	e := NewEngine(DefaultOptions())
@@ -96,7 +97,8 @@ func one(t *testing.T, v promengine.Vector) float64 {
 	return v[0].F
 }
 
-// requireAnswers asks of a time whose raw samples have expired: every answer is that of rollups, with an info.
+// requireAnswers queries a time whose raw samples have expired: every answer must be computed from rollups, with an
+// info.
 func (s *keptStore) requireAnswers(at time.Time) {
 	s.t.Helper()
 	for query, want := range map[string]float64{
@@ -119,8 +121,8 @@ func (s *keptStore) requireAnswers(at time.Time) {
 	}
 }
 
-// TestRaisedRetention lowers the retention until raw samples have expired, and raises it: where they were is answered from
-// the rows that are there.
+// TestRaisedRetention lowers the retention until raw samples have expired, and raises it again: queries of their time
+// must be answered from the remaining rows.
 func TestRaisedRetention(t *testing.T) {
 	t.Parallel()
 	s := newKeptStore(t)
@@ -135,8 +137,8 @@ func TestRaisedRetention(t *testing.T) {
 	s.requireAnswers(long)
 }
 
-// TestQueryOverAHole lets samples and all rollups expire, raises the retention, and imports data from before and after: a query over all of it sees both, and
-// a warning names the time range between them.
+// TestQueryOverAHole lets samples and all rollups expire, raises the retention, and imports older and newer data. A
+// query over the whole range must return both, and a warning that names the range between them.
 func TestQueryOverAHole(t *testing.T) {
 	t.Parallel()
 	s := newKeptStore(t)
@@ -164,7 +166,8 @@ func TestQueryOverAHole(t *testing.T) {
 	require.NotErrorAs(t, errors.Join(warnings...), &hole)
 }
 
-// TestLoweredRetentionIsTakenBack starts once with a retention that is far too low: for a week all of it can be had back.
+// TestLoweredRetentionIsTakenBack starts once with a retention that is far too low. For a week all data can be
+// restored.
 func TestLoweredRetentionIsTakenBack(t *testing.T) {
 	t.Parallel()
 	s := newKeptStore(t)
@@ -185,13 +188,13 @@ func TestLoweredRetentionIsTakenBack(t *testing.T) {
 	}
 	requireRaw(at)
 	requireRaw(s.from.Add(time.Hour))
-	// The week begins anew.
+	// The week starts again.
 	s.restart(testDay, testDay)
 	s.passes(6 * testDay)
 	s.restart(0, 0)
 	s.passes(10 * testDay)
 	requireRaw(at)
-	// And when it is over, samples that are gone stay gone.
+	// After the week, expired samples can't be restored.
 	s.restart(testDay, testDay)
 	s.passes(7*testDay + time.Hour)
 	s.restart(0, 0)
@@ -200,7 +203,7 @@ func TestLoweredRetentionIsTakenBack(t *testing.T) {
 	require.NotEmpty(t, infos)
 }
 
-// TestForcedResolutionPastItsEnd asks for each resolution where there are only buckets of hours: for those of 5 minutes there is no answer.
+// TestForcedResolutionPastItsEnd forces each resolution at times with only 1h buckets: 5m must return no answer.
 func TestForcedResolutionPastItsEnd(t *testing.T) {
 	t.Parallel()
 	s := newKeptStore(t)
@@ -221,7 +224,8 @@ func TestForcedResolutionPastItsEnd(t *testing.T) {
 	}
 }
 
-// TestImportedWithoutRawSamples imports history of which no raw samples are kept: a higher retention doesn't look for them.
+// TestImportedWithoutRawSamples imports a range without keeping its raw samples. Raising the retention must not make
+// queries read raw samples there.
 func TestImportedWithoutRawSamples(t *testing.T) {
 	t.Parallel()
 	s := newKeptStore(t)
@@ -231,7 +235,7 @@ func TestImportedWithoutRawSamples(t *testing.T) {
 	s.importCounter()
 	s.restart(30*testDay, 0)
 	s.requireAnswers(s.from.Add(4 * testDay).Add(1033 * time.Second))
-	// What came once more, wherever raw samples are to be kept now, changes nothing there.
+	// Samples that are written again while their raw samples are kept change nothing.
 	stats := s.importCounter()
 	require.Greater(t, stats.RollupsOnly, 11*1440, "only rollups are made where raw samples are lacking")
 	s.passes(time.Hour)
@@ -239,7 +243,8 @@ func TestImportedWithoutRawSamples(t *testing.T) {
 	b := s.NewBatch("default")
 	ref, err := b.Define(nil, labels.FromStrings(labels.MetricName, "c_total"))
 	require.NoError(t, err)
-	require.ErrorIs(t, b.Float(ref, s.from.Add(4*testDay).UnixMilli()+1, 0, 1), storage.ErrTooOld, "it could not be added to rollups")
+	require.ErrorIs(t, b.Float(ref, s.from.Add(4*testDay).UnixMilli()+1, 0, 1), storage.ErrTooOld,
+		"it could not be added to rollups")
 	require.NoError(t, b.Float(ref, s.now.Add(-2*testDay).UnixMilli()+1, 0, 1))
 	b.Release()
 }

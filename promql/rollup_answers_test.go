@@ -17,22 +17,22 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// rawGoneText is in errors that users see where raw samples have expired.
+// rawGoneText is part of the errors that users get if raw samples have expired.
 var rawGoneText = storage.Plain(resolution.ErrRawGone.Error())
 
-// rollupDuel are two stores of the same samples: the subject has rollups and a planner; the reference keeps raw samples
-// for ever, and Prometheus' evaluator answers from it alone.
+// rollupDuel are two stores with the same samples. The subject has rollups and a planner. The reference keeps raw
+// samples indefinitely, and Prometheus' evaluator alone answers from it.
 type rollupDuel struct {
 	t                  *testing.T
 	store              *rolledStore
 	subject, reference *Queryable
 	planned, plain     *Engine
 	truths             truths
-	// starts: functions use start timestamps.
+	// starts is true if functions use start timestamps.
 	starts bool
-	// segments counts from what fragments were answered.
+	// segments counts the resolutions that answered fragments.
 	segments map[string]int
-	// outcomes counts how queries ended.
+	// outcomes counts the results of comparisons.
 	outcomes map[string]int
 }
 
@@ -43,7 +43,8 @@ func newRollupDuel(t *testing.T, store, reference *rolledStore, truths truths, s
 	o := DefaultOptions()
 	o.Parser, o.StartTimestamps = allSyntax, starts
 	d := &rollupDuel{
-		t: t, store: store, subject: NewQueryable(store.Store), reference: NewQueryable(reference.Store), truths: truths,
+		t: t, store: store, subject: NewQueryable(store.Store), reference: NewQueryable(reference.Store),
+		truths: truths,
 		starts: starts, planned: NewEngine(o), segments: map[string]int{}, outcomes: map[string]int{},
 	}
 	o.NoPlanner = true
@@ -61,7 +62,7 @@ func newRollupContext(t *testing.T, mode string) context.Context {
 	return ctx
 }
 
-// fragments returns the fragments of a query, and whether it is nothing but one.
+// fragments returns the fragments of a query, and whether the query is a single fragment.
 func (d *rollupDuel) fragments(a asked) ([]candidate, bool) {
 	q, err := a.query(d.t.Context(), d.plain, d.reference)
 	require.NoError(d.t, err)
@@ -69,7 +70,7 @@ func (d *rollupDuel) fragments(a asked) ([]candidate, bool) {
 	return candidatesOf(q.Statement().(*parser.EvalStmt), d.starts)
 }
 
-// difference asks both and describes how the answers differ; ok is false if the query isn't one.
+// difference runs a query on both stores and describes how the answers differ. ok is false if the query is invalid.
 func (d *rollupDuel) difference(a asked, mode string) (why string, ok bool) {
 	want, _, err := a.ask(d.t.Context(), d.plain, d.reference)
 	if err != nil {
@@ -92,7 +93,7 @@ func (d *rollupDuel) difference(a asked, mode string) (why string, ok bool) {
 		d.outcomes["empty"]++
 	}
 	why = d.judge(a, mode, want, got, stats)
-	// The evaluator's own answer may be one of several, where it walks through a map: then nothing is known.
+	// The evaluator's own answer may be one of multiple, if it iterates over a map. Then the comparison is undecided.
 	for i := 0; why != "" && i < orders; i++ {
 		again, _, err := a.ask(d.t.Context(), d.plain, d.reference)
 		require.NoError(d.t, err)
@@ -104,7 +105,7 @@ func (d *rollupDuel) difference(a asked, mode string) (why string, ok bool) {
 	return why, true
 }
 
-// judge describes how an answer is wrong, given the reference's; "" if it isn't.
+// judge describes the error of an answer, given the reference's, or returns "" if it is correct.
 func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []FragmentStats) string {
 	info := shortfallsIn(got.notes)
 	if info > 1 {
@@ -115,7 +116,7 @@ func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []Fragm
 		return d.judgeFragment(a, mode, fragments[0], want, got, info)
 	}
 	rawGone := d.store.Retention().Past("", retention.DefaultClass, rollup.Raw) >= rolledFrom
-	// An answer that is an error has no infos about the samples that the evaluator's own reads lacked.
+	// An answer that is an error has no infos about samples missing from the evaluator's own reads.
 	if inexact(stats) || info > 0 || strings.Contains(got.err, rawGoneText) || rawGone && got.err != "" {
 		d.outcomes["composite of the inexact"]++
 		return unlikelyError(want.err, got.err)
@@ -129,7 +130,7 @@ func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []Fragm
 		return ""
 	}
 	if strings.Contains(a.text, "count_values") && slices.ContainsFunc(fragments, mayRound) {
-		// Labels are made of the values' last bits.
+		// The labels contain the last bits of values.
 		d.outcomes["values as labels"]++
 		return ""
 	}
@@ -142,13 +143,14 @@ func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []Fragm
 	return want.differsBy(got, boundOfSpread(spread))
 }
 
-// unlikelyError returns the reason if an error can't come of windows that are moved, widened or approximated: then there may be
-// more series at a time, or fewer, than there were; and a wrong argument is only reported where there is any series.
+// unlikelyError returns the reason if an error can't be caused by windows that are moved, widened or approximated.
+// These may change the number of series at a time. A wrong argument is reported only if there is a series.
 func unlikelyError(want, got string) string {
 	if got == "" || got == want || strings.Contains(got, rawGoneText) {
 		return ""
 	}
-	for _, of := range []string{"duplicate series", "same labelset", "many-to-one", "many-to-many", "one-to-one", "factor. Expected: 0 <"} {
+	for _, of := range []string{"duplicate series", "same labelset", "many-to-one", "many-to-many", "one-to-one",
+		"factor. Expected: 0 <"} {
 		if strings.Contains(got, of) {
 			return ""
 		}
@@ -184,7 +186,7 @@ func (d *rollupDuel) judgeFragment(a asked, mode string, c candidate, want, got 
 		return ""
 	case exact && info == 0 && d.store.Retention().Past("", retention.DefaultClass, rollup.Raw) < rolledFrom:
 		d.outcomes["exact"]++
-		if !c.keepsName() { // The hints of sums and averages aren't known.
+		if !c.keepsName() { // Sums and averages have unknown hints.
 			want = want.withoutHints(got)
 		}
 		return want.differsBy(got, d.truths.boundOf(c))
@@ -207,10 +209,10 @@ func (d *rollupDuel) judgeFragment(a asked, mode string, c candidate, want, got 
 	return m.differs(got)
 }
 
-// mayRound reports whether a fragment's values may differ in their last bits.
+// mayRound reports whether the last bits of a fragment's values may differ.
 func mayRound(c candidate) bool { return !bucketfntest.BitExact[c.function] }
 
-// shortfallsIn counts the infos of what an answer lacks for want of raw samples.
+// shortfallsIn counts the infos about missing raw samples.
 func shortfallsIn(notes []string) (n int) {
 	for _, note := range notes {
 		if strings.Contains(note, "raw samples before") || strings.Contains(note, " windows are moved by up to ") {
@@ -220,7 +222,7 @@ func shortfallsIn(notes []string) (n int) {
 	return n
 }
 
-// inexact reports whether any fragment was answered otherwise than raw samples would.
+// inexact reports whether a fragment's answer may differ from that of raw samples.
 func inexact(stats []FragmentStats) bool {
 	for _, p := range stats {
 		for _, s := range p.Segments {
@@ -232,7 +234,7 @@ func inexact(stats []FragmentStats) bool {
 	return false
 }
 
-// smallest returns a query inside a failing one, as small as possible, that fails, too.
+// smallest returns a failing query inside a failing query that is as small as possible.
 func (d *rollupDuel) smallest(a asked, mode, why string) (asked, string) {
 	if a.end != 0 {
 		for t := a.start; t <= a.end; t += a.step.Milliseconds() {
@@ -258,7 +260,7 @@ func (d *rollupDuel) smallest(a asked, mode, why string) (asked, string) {
 	return a, why
 }
 
-// contest asks so many queries of a kind in a mode, and reports those whose answers aren't as they have to be.
+// contest runs n queries of a kind in a mode, and reports those with incorrect answers.
 func (d *rollupDuel) contest(about string, ask func() asked, mode string, queries int) {
 	count, failed := 0, 0
 	for count < queries && failed < 6 {

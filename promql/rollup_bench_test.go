@@ -15,8 +15,9 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// BenchmarkRollups asks 50 counters and as many gauges, a sample a minute, for 90 days: windows on edges of buckets, a little beside them
-// as Grafana's $__rate_interval, and functions of moments. Raw samples are kept.
+// BenchmarkRollups queries 50 counters and 50 gauges, one sample per minute, for 90 days: windows that start and end at
+// buckets, windows slightly beside them as with Grafana's $__rate_interval, and functions of moments. Raw samples are
+// kept.
 func BenchmarkRollups(b *testing.B) {
 	const days = 90
 	now := time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC)
@@ -35,7 +36,8 @@ func BenchmarkRollups(b *testing.B) {
 			gauge.AppendFloat(at, 0, float64(rnd.IntN(1000))/10)
 		}
 		_, err := store.Import(b.Context(), "default", []storage.ImportedSeries{
-			{Labels: labels.FromStrings("__name__", "bench_requests_total", "instance", fmt.Sprint(i)), Samples: &counter},
+			{Labels: labels.FromStrings("__name__", "bench_requests_total", "instance", fmt.Sprint(i)),
+				Samples: &counter},
 			{Labels: labels.FromStrings("__name__", "bench_temperature", "instance", fmt.Sprint(i)), Samples: &gauge},
 		})
 		require.NoError(b, err)
@@ -58,7 +60,8 @@ func BenchmarkRollups(b *testing.B) {
 		{"avg(avg_over_time(bench_temperature[1h15s]))", time.Hour, e},
 		{"max(stddev_over_time(bench_temperature[6h]))", time.Hour, e},
 	} {
-		a := asked{text: q.text, start: begin.Add(48 * time.Hour).UnixMilli(), end: now.Add(-time.Hour).UnixMilli(), step: q.step}
+		a := asked{text: q.text, start: begin.Add(48 * time.Hour).UnixMilli(), end: now.Add(-time.Hour).UnixMilli(),
+			step: q.step}
 		b.Run(fmt.Sprintf("%s/step=%s/starts=%t", q.text, q.step, q.engine == starts), func(b *testing.B) {
 			before, queryable := cpuTime(), NewQueryable(store)
 			for b.Loop() {

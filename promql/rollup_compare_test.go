@@ -15,15 +15,15 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// tolerance is how far an answer may lie from that of raw samples: by so much of the largest absolute value that
-// entered its computation.
+// tolerance is the max difference from the answer of raw samples, relative to the largest absolute value that entered
+// the computation.
 const tolerance = 1e-12
 
-// boundFunc returns the largest absolute value that entered what a series has at a time.
+// boundFunc returns the largest absolute value that entered the value of a series at a time.
 type boundFunc func(metric labels.Labels, t int64) float64
 
-// differsBy describes how got differs from a by more than the tolerance; "" if it doesn't. Without a bound it must be the
-// same to the last bit.
+// differsBy describes how got differs from a by more than the tolerance, or returns "". Without a bound, both must be
+// the same to the last bit.
 func (a answer) differsBy(got answer, bound boundFunc) string {
 	if a.err != got.err {
 		return fmt.Sprintf("error %q, not %q", got.err, a.err)
@@ -34,17 +34,18 @@ func (a answer) differsBy(got answer, bound boundFunc) string {
 	return differentRows(a.rows, got.rows, bound)
 }
 
-// sureNotes returns notes without those that depend on the order of histograms in a bucket: that custom bounds were reconciled, and that
-// gauges among histograms of both kinds are no counters.
+// sureNotes returns notes without those that depend on the order of histograms in a bucket: that custom bounds were
+// reconciled, and that gauges among histograms of both kinds aren't counters.
 func sureNotes(notes []string) []string {
 	mixed := slices.ContainsFunc(notes, func(note string) bool { return strings.Contains(note, "exponential and custom buckets") })
 	return slices.DeleteFunc(slices.Clone(notes), func(note string) bool {
-		return strings.Contains(note, "mismatched custom buckets were reconciled") || mixed && strings.Contains(note, "is not a counter")
+		return strings.Contains(note, "mismatched custom buckets were reconciled") || mixed &&
+			strings.Contains(note, "is not a counter")
 	})
 }
 
-// withoutHints returns the answer with the counter reset hints that got lacks made unknown: once raw samples have expired,
-// they aren't known, and neither is that they conflict.
+// withoutHints returns the answer without the counter reset hints that got doesn't have. Once raw samples have expired,
+// the hints are unknown, and conflicts between them aren't detected.
 func (a answer) withoutHints(got answer) answer {
 	has := valuesOf(got.rows)
 	out := answer{err: a.err}
@@ -65,12 +66,13 @@ func (a answer) withoutHints(got answer) answer {
 	return out
 }
 
-// withHintOf returns h, with an unknown counter reset hint if other has that.
+// withHintOf returns h, with an unknown counter reset hint if other's hint is unknown.
 func withHintOf(h, other *histogram.FloatHistogram) *histogram.FloatHistogram {
 	if other.CounterResetHint != histogram.UnknownCounterReset {
 		return h
 	}
-	c := *h // Copy would leave out the zero bucket's count of custom bounds, which is NaN in a product with NaN.
+	// Copy would drop the zero bucket's count of histograms with custom bounds, which is NaN in a product with NaN.
+	c := *h
 	c.CounterResetHint = histogram.UnknownCounterReset
 	return &c
 }
@@ -104,7 +106,7 @@ func differentSeries(want, got promengine.Series, bound boundFunc) string {
 			return fmt.Sprintf("no %v", p)
 		}
 		if q := got.Histograms[i]; !withinHistogram(p.H, q.H, func() float64 {
-			if bound == nil { // No bit may differ.
+			if bound == nil { // All bits must be equal.
 				return 0
 			}
 			return bound(want.Metric, p.T)
@@ -126,17 +128,19 @@ func within(want, got, largest float64) bool {
 		math.Abs(want-got) <= tolerance*max(largest, math.Abs(want))
 }
 
-// withinHistogram compares bucket by bucket: how they are laid out in spans doesn't matter.
+// withinHistogram compares bucket by bucket. The layout in spans may differ.
 func withinHistogram(want, got *histogram.FloatHistogram, bound func() float64) bool {
 	if nearHistograms(want, got, 0) {
 		return true
 	}
-	if want.CounterResetHint != got.CounterResetHint || want.Schema != got.Schema || want.ZeroThreshold != got.ZeroThreshold ||
+	if want.CounterResetHint != got.CounterResetHint || want.Schema != got.Schema ||
+		want.ZeroThreshold != got.ZeroThreshold ||
 		!slices.Equal(want.CustomValues, got.CustomValues) {
 		return false
 	}
 	largest := bound()
-	if !within(want.Count, got.Count, largest) || !within(want.Sum, got.Sum, largest) || !within(want.ZeroCount, got.ZeroCount, largest) {
+	if !within(want.Count, got.Count, largest) || !within(want.Sum, got.Sum, largest) ||
+		!within(want.ZeroCount, got.ZeroCount, largest) {
 		return false
 	}
 	a, b := bucketfntest.BucketCounts(want), bucketfntest.BucketCounts(got)
@@ -153,28 +157,30 @@ func withinHistogram(want, got *histogram.FloatHistogram, bound func() float64) 
 	return true
 }
 
-// truths are the samples as they were sent, by which answers are measured.
+// truths are the samples that were sent. Answers are compared with them.
 type truths []truth
 
 type truth struct {
 	labels labels.Labels
 	bucketfntest.Points
 	all *chunk.Samples
-	// strange: its sums overflow.
+	// strange is true if its sums overflow.
 	strange bool
-	// mayHint: it has histograms, whose hints depend on the samples before.
+	// mayHint is true if it has histograms. Their hints depend on earlier samples.
 	mayHint bool
 }
 
 func truthsOf(all []*rolledSeries) (out truths) {
 	for _, s := range all {
 		p := samplePointsOf(&s.truth)
-		out = append(out, truth{s.labels, p, &s.truth, s.labels.Get(labels.MetricName) == "huge", len(p.Histograms) > 0})
+		out = append(out, truth{s.labels, p, &s.truth, s.labels.Get(labels.MetricName) == "huge",
+			len(p.Histograms) > 0})
 	}
 	return out
 }
 
-// withoutStarts returns the samples without their start timestamps: where nobody asks for these, a store hides them.
+// withoutStarts returns the samples without their start timestamps, as a store returns them to reads that don't need
+// start timestamps.
 func (ts truths) withoutStarts() (out truths) {
 	for _, s := range ts {
 		hidden := &chunk.Samples{}
@@ -189,13 +195,13 @@ func (ts truths) withoutStarts() (out truths) {
 	return out
 }
 
-// bound returns the largest absolute value that enters the fragment's series of these labels at a step.
+// bound returns the largest absolute value that enters the fragment's series with these labels at a step.
 func (ts truths) bound(c candidate, metric labels.Labels, step int) float64 {
 	from, to := c.window(step)
 	return ts.boundIn(c, metric, step, from, to)
 }
 
-// boundIn returns that of a window that was moved.
+// boundIn returns the bound for a window that was moved.
 func (ts truths) boundIn(c candidate, metric labels.Labels, step int, from, to int64) float64 {
 	ahead := float64(c.eval.at(step)-from) / 1000
 	if c.function == "predict_linear" {
@@ -210,7 +216,7 @@ func (ts truths) boundIn(c candidate, metric labels.Labels, step int, from, to i
 	return most
 }
 
-// boundOfAll returns the largest of all steps.
+// boundOfAll returns the largest bound of all steps.
 func (ts truths) boundOfAll(c candidate, metric labels.Labels) float64 {
 	most := 0.0
 	for step := range c.eval.n {
@@ -229,7 +235,7 @@ func (s truth) selected(c candidate) bool {
 	return true
 }
 
-// feeds reports whether the series enters the fragment's series of these labels.
+// feeds reports whether the series contributes to the fragment's series with these labels.
 func (s truth) feeds(c candidate, metric labels.Labels) bool {
 	if !s.selected(c) {
 		return false
@@ -261,7 +267,7 @@ func (ts truths) boundOf(c candidate) boundFunc {
 	}
 }
 
-// stepAt returns the step whose answer stands at a time.
+// stepAt returns the step with the given time.
 func (c candidate) stepAt(t int64) int {
 	if c.eval.n == 1 {
 		return 0
@@ -269,7 +275,7 @@ func (c candidate) stepAt(t int64) int {
 	return int((t - c.eval.first) / c.eval.step)
 }
 
-// candidatesOf returns the fragments of a query, and whether it is one fragment and nothing else.
+// candidatesOf returns the fragments of a query, and whether the query is a single fragment.
 func candidatesOf(stmt *parser.EvalStmt, starts bool) (all []candidate, single bool) {
 	all = find(stmt, false, starts)
 	if len(all) != 1 {

@@ -24,40 +24,42 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// The samples that rollups are made of lie in (rolledFrom, rolledTo]; those after rolledSealed are never sealed
-// before the clock moves. rolledTo is no end of a bucket.
+// The samples of the rollups are in (rolledFrom, rolledTo]. Samples after rolledSealed stay unsealed until the clock
+// moves. rolledTo isn't the end of a bucket.
 var (
 	rolledFrom   = someDay
 	rolledTo     = someDay + 3*day + 13*hour + 7*minute + 20*second
 	rolledSealed = someDay + 3*day + 8*hour
-	// lateSlot is a sealed slot to which late samples came, which are in the stage still.
+	// lateSlot is a sealed slot with late samples that are still in the staging log.
 	lateSlot = someDay + 30*hour
 )
 
-// rolledSeries is a generated series: the samples that were sent.
+// rolledSeries is a generated series with the samples that were sent.
 type rolledSeries struct {
 	labels labels.Labels
 	sent   []rolledSample
-	// truth are the samples without duplicates, of all types.
+	// truth are the samples of all types without duplicates.
 	truth chunk.Samples
 }
 
-// rolledSample is a float, or a histogram.
+// rolledSample is a float or a histogram.
 type rolledSample struct {
 	t, st int64
 	v     float64
 	h     *chunk.Histogram
-	// round is the delivery in which it comes: 0, 1 (late, sealed again) or 2 (not sealed).
+	// round is the delivery that contains it: 0, 1 (late, sealed again) or 2 (unsealed).
 	round int
 }
 
-// rolledSeriesKinds are the kinds of the metrics: a kind of bucketfntest.SeriesGenerator for each series, or of roller.
+// rolledSeriesKinds are the kinds of the metrics: a kind of bucketfntest.SeriesGenerator, or of roller, for each
+// series.
 var rolledMetrics = []struct {
 	name  string
 	every int64
 	kinds []string
 }{
-	{"requests_total", minute, []string{"border resets", "counter with resets", "border resets", "counter", "border resets"}},
+	{"requests_total", minute, []string{"border resets", "counter with resets", "border resets", "counter",
+		"border resets"}},
 	{"requests", minute, []string{"counter with resets", "counter"}},
 	{"temperature", 45 * second, []string{"gauge", "gauge", "constant", "gauge"}},
 	{"odd", minute, []string{"special values", "special values", "special values"}},
@@ -67,13 +69,15 @@ var rolledMetrics = []struct {
 	{"sparse_total", 37 * minute, []string{"counter", "border resets", "counter with resets"}},
 	{"size_bucket", 2 * minute, []string{"counter", "counter", "counter", "counter"}},
 	{"latency", 2 * minute, []string{"histograms", "histograms with resets", "integer histograms", "float histograms"}},
-	{"shapes", 2 * minute, []string{"histograms of several sorts", "custom buckets", "gauge histograms", "hinted histograms"}},
-	{"scaled", 2 * minute, []string{"histograms of changing layouts", "custom buckets of changing bounds", "gauge histograms of changing layouts"}},
+	{"shapes", 2 * minute, []string{"histograms of several sorts", "custom buckets", "gauge histograms",
+		"hinted histograms"}},
+	{"scaled", 2 * minute, []string{"histograms of changing layouts", "custom buckets of changing bounds",
+		"gauge histograms of changing layouts"}},
 	{"wild", 3 * minute, []string{"wild", "wild"}},
 	{"mixed", 2 * minute, []string{"floats and histograms", "floats and histograms", "gauge"}},
 }
 
-// roller makes the series.
+// roller generates the series.
 type roller struct {
 	r *rand.Rand
 }
@@ -82,7 +86,8 @@ func (x *roller) all() []*rolledSeries {
 	var all []*rolledSeries
 	for _, m := range rolledMetrics {
 		for i, kind := range m.kinds {
-			b := labels.NewBuilder(labels.FromStrings(model.MetricNameLabel, m.name, "instance", fmt.Sprint("i", i), "job", []string{"api", "db", "web"}[i%3]))
+			b := labels.NewBuilder(labels.FromStrings(model.MetricNameLabel, m.name, "instance", fmt.Sprint("i", i),
+				"job", []string{"api", "db", "web"}[i%3]))
 			if i%4 == 3 {
 				b.Set("zone", "z")
 			}
@@ -97,9 +102,10 @@ func (x *roller) all() []*rolledSeries {
 	return all
 }
 
-// fill makes the samples of a series.
+// fill generates the samples of a series.
 func (x *roller) fill(s *rolledSeries, every int64, kind string, i int) {
-	values := rolledValues{roller: x, kind: kind, plain: bucketfntest.SeriesGenerator{Rand: x.r, Kind: kind}, wild: generator{rnd: x.r}}
+	values := rolledValues{roller: x, kind: kind, plain: bucketfntest.SeriesGenerator{Rand: x.r, Kind: kind},
+		wild: generator{rnd: x.r}}
 	starts, before := soak.Starts{Rand: x.r, Kind: "none"}, math.Inf(-1)
 	if i%2 == 1 {
 		starts.Kind = soak.StartKinds[x.r.IntN(len(soak.StartKinds))]
@@ -120,7 +126,7 @@ func (x *roller) fill(s *rolledSeries, every int64, kind string, i int) {
 	s.truth.Normalize()
 }
 
-// send adds a sample, and now and then another at the same time: a repetition, or another value.
+// send adds a sample, and sometimes a second one at the same time: a duplicate, or another value.
 func (x *roller) send(s *rolledSeries, e rolledSample) {
 	inLate := e.t > lateSlot && e.t <= lateSlot+2*hour
 	switch {
@@ -147,8 +153,8 @@ type staleOrNot struct {
 	stale bool
 }
 
-// times makes the times of a series: aligned to its interval, jittered or irregular, with gaps of minutes, over slots
-// and of half a day, some of which begin with a stale marker, at the border of a bucket or alone in one, too.
+// times generates the times of a series: aligned to its interval, jittered or irregular. Gaps last minutes, whole
+// slots, or half a day. Some start with a stale marker, which may be at the edge of a bucket or the only sample of one.
 func (x *roller) times(every int64, i int) (all []staleOrNot) {
 	step := func() int64 { return every }
 	switch i % 3 {
@@ -172,7 +178,7 @@ func (x *roller) times(every int64, i int) (all []staleOrNot) {
 		case 2:
 			all = append(all, staleOrNot{at + 1 + x.r.Int64N(every), true})
 			at += 2*every + x.r.Int64N(3*hour)
-		case 3: // at the border of a bucket
+		case 3: // at the edge of a bucket
 			width := []int64{5 * minute, hour, 2 * hour}[x.r.IntN(3)]
 			marker := bucketfn.CeilTo(at+1, width)
 			all = append(all, staleOrNot{marker, true})
@@ -185,7 +191,7 @@ func (x *roller) times(every int64, i int) (all []staleOrNot) {
 			if x.r.IntN(5) == 0 {
 				at += x.r.Int64N(14 * hour)
 			}
-		case 6: // a sample just after the border of a bucket, or just on it
+		case 6: // a sample just after the edge of a bucket, or exactly at it
 			border := bucketfn.CeilTo(at+every, 5*minute)
 			all = append(all, staleOrNot{border + x.r.Int64N(2), false})
 			at = border + 1
@@ -200,7 +206,7 @@ func (x *roller) times(every int64, i int) (all []staleOrNot) {
 	return all
 }
 
-// rolledValues are the values of one series.
+// rolledValues generates the values of one series.
 type rolledValues struct {
 	*roller
 	kind  string
@@ -214,10 +220,11 @@ func (x *rolledValues) at(t int64) rolledSample {
 	last := x.last
 	x.last = t
 	switch x.kind {
-	case "border resets": // where a bucket of 5m, of 1h or a slot begins
+	case "border resets": // at the start of a 5m bucket, a 1h bucket or a slot
 		width := []int64{5 * minute, hour, 2 * hour}[x.r.IntN(3)]
 		x.v += float64(x.r.IntN(300)) / 4
-		if bucketfn.FloorTo(t-1, width) != bucketfn.FloorTo(last-1, width) && x.r.IntN(3) == 0 || bucketfn.FloorTo(t, width) != bucketfn.FloorTo(last, width) && x.r.IntN(4) == 0 || x.r.IntN(60) == 0 {
+		if bucketfn.FloorTo(t-1, width) != bucketfn.FloorTo(last-1, width) && x.r.IntN(3) == 0 ||
+			bucketfn.FloorTo(t, width) != bucketfn.FloorTo(last, width) && x.r.IntN(4) == 0 || x.r.IntN(60) == 0 {
 			x.v = float64(x.r.IntN(3))
 		}
 		return rolledSample{v: x.v}
@@ -228,7 +235,7 @@ func (x *rolledValues) at(t int64) rolledSample {
 		return rolledSample{v: x.v}
 	case "wild":
 		if s := x.wild.schema; x.r.IntN(60) == 0 || s != histogram.CustomBucketsSchema && (s < -3 || s > 7) {
-			x.wild = generator{rnd: x.r} // it counts resolutions up and down without end
+			x.wild = generator{rnd: x.r} // its resolution changes repeatedly
 		}
 		h := x.wild.next()
 		return rolledSample{h: &h}
@@ -262,7 +269,7 @@ func openRolled(t *testing.T, eng engine.Engine, retention, fiveMinutes time.Dur
 	return s
 }
 
-// deliver sends what comes in some rounds.
+// deliver sends the samples of some rounds.
 func (s *rolledStore) deliver(t *testing.T, all []*rolledSeries, rounds ...int) {
 	for _, series := range all {
 		b := s.NewBatch("default")
@@ -289,7 +296,8 @@ func (s *rolledStore) deliver(t *testing.T, all []*rolledSeries, rounds ...int) 
 	}
 }
 
-// rolled delivers all: most of it is sealed, some late and sealed again, the newest and some late samples aren't.
+// rolled delivers all samples: most are sealed, some are late and sealed again, the newest and some late samples are
+// unsealed.
 func rolled(t *testing.T, eng engine.Engine, all []*rolledSeries, retention, fiveMinutes time.Duration) *rolledStore {
 	s := openRolled(t, eng, retention, fiveMinutes)
 	for round := range 3 {
@@ -301,7 +309,7 @@ func rolled(t *testing.T, eng engine.Engine, all []*rolledSeries, retention, fiv
 	return s
 }
 
-// unrolled delivers all to a store that keeps raw samples for ever.
+// unrolled delivers all samples to a store that keeps raw samples indefinitely.
 func unrolled(t *testing.T, all []*rolledSeries) *rolledStore {
 	s := openRolled(t, memory.New(), 0, 0)
 	s.deliver(t, all, 0, 1, 2)

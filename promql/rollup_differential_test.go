@@ -15,16 +15,17 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// Generated queries over generated series, in every mode and at every age of the data, each compared with Prometheus'
-// evaluator over the same samples in a store that keeps them for ever:
+// Generated queries over generated series, in every mode and at every age of the data. Each is compared with
+// Prometheus' evaluator over the same samples in a store that keeps them indefinitely:
 //
 //	what answered it                     it equals
 //	whole buckets, samples, or both      the evaluator's answer: series, steps, errors, annotations; floats within
 //	                                     1e-12 of the largest absolute value that entered the computation
-//	buckets, windows moved or widened    the evaluator's for those windows, scaled where the function grows with them
+//	buckets, windows moved or widened    the evaluator's for those windows, scaled if the function grows with them
 //	samples made of buckets              Prometheus' function on these
 //
-// Over Pebble, windows of rollups that are over are compacted. And whatever is missing for want of samples is reported in one info, or is an error where a function can't be answered.
+// On Pebble, windows of rollups are compacted after they end. All values that are missing for lack of samples are
+// reported in one info, or as an error if a function can't be answered.
 func TestRollupsAnswerAsRawSamplesDo(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)
@@ -49,7 +50,8 @@ func TestRollupsAnswerAsRawSamplesDo(t *testing.T) {
 			eng := &markless{Engine: on.open(t), slots: map[int64]bool{slot: true, slot + 1: true, slot + 2: true}}
 			store := rolled(t, eng, all, 5*24*time.Hour, 20*24*time.Hour)
 			require.NotZero(t, eng.lost)
-			c := rollupContest{t: t, asker: a, store: store, reference: reference, truths: truthsOf(all), queries: on.queries, total: map[string]int{}, starts: on.starts}
+			c := rollupContest{t: t, asker: a, store: store, reference: reference, truths: truthsOf(all),
+				queries: on.queries, total: map[string]int{}, starts: on.starts}
 			c.compacts = on.engine == "Pebble"
 			c.young()
 			eng.slots = nil
@@ -68,15 +70,15 @@ func openPebble(t *testing.T) engine.Engine {
 	return eng
 }
 
-// markless loses the marks of slots that have rollups: so it is where an earlier release sealed them, without
-// any, and where a seal is under way.
+// markless removes the commit records of slots with rollups. Such slots exist if an earlier release sealed them without
+// commit records, and while a seal is running.
 type markless struct {
 	engine.Engine
 	slots map[int64]bool // nil: none
 	lost  int
 }
 
-// rollupWindows are the numbers of windows from which on they hold rollups.
+// rollupWindows are the numbers of the first windows that hold rollups.
 const rollupWindows = 1 << 40
 
 // Write implements engine.Engine.
@@ -95,13 +97,13 @@ func (m *markless) Write(ctx context.Context, batches []engine.Batch) error {
 	return m.Engine.Write(ctx, kept)
 }
 
-// TakesClear implements engine.Clearing, where the engine does.
+// TakesClear implements engine.Clearing if the engine does.
 func (m *markless) TakesClear() bool {
 	c, ok := engine.As[engine.Clearing](m.Engine)
 	return ok && c.TakesClear()
 }
 
-// rollupContest asks queries while the data grow old.
+// rollupContest runs queries while the data age.
 type rollupContest struct {
 	t                *testing.T
 	asker            *rollupAsker
@@ -110,13 +112,13 @@ type rollupContest struct {
 	queries          int
 	compacts         bool
 	starts           bool           // functions use start timestamps
-	total            map[string]int // outcomes of all
+	total            map[string]int // outcomes of all contests
 }
 
-// rollupModes are those in which queries are asked.
+// rollupModes are the modes in which queries are run.
 var rollupModes = []string{"exact", "auto", "5m", "1h"}
 
-// young asks while all is kept, and some isn't sealed.
+// young runs queries while all data are kept and some are unsealed.
 func (c *rollupContest) young() {
 	first := c.ask("all is kept", "exact", 3*c.queries)
 	require.Greater(c.t, first.segments["5m"], c.queries/10, "hardly a fragment was answered from 5m")
@@ -128,7 +130,7 @@ func (c *rollupContest) young() {
 	}
 }
 
-// passes lets time pass until then, in which the store looks twice a day at what goes.
+// passes advances the clock to a time. The store checks twice a day for data to delete.
 func (c *rollupContest) passes(until time.Time) {
 	for {
 		_, err := c.store.Expire(c.t.Context())
@@ -140,7 +142,7 @@ func (c *rollupContest) passes(until time.Time) {
 	}
 }
 
-// old asks when all was sealed, and raw samples and rollups go.
+// old runs queries after all data were sealed, while raw samples and rollups expire.
 func (c *rollupContest) old() {
 	require.NoError(c.t, c.store.SealAll(c.t.Context()))
 	for _, age := range []struct {
@@ -158,14 +160,15 @@ func (c *rollupContest) old() {
 			c.ask(age.about, mode, c.queries)
 		}
 	}
-	for _, what := range []string{"exact", "exact, raw being gone", "composite", "moved", "made of buckets", "left out", "refused"} {
+	for _, what := range []string{"exact", "exact, raw being gone", "composite", "moved", "made of buckets", "left out",
+		"refused"} {
 		require.Greater(c.t, c.total[what], c.queries/10, what)
 	}
 	require.Equal(c.t, c.compacts, c.total["compacted chunks"] > 0)
 	c.t.Log(c.total)
 }
 
-// compact compacts the rollups that are over.
+// compact compacts the windows of rollups that have ended.
 func (c *rollupContest) compact() {
 	if !c.compacts {
 		return
@@ -179,7 +182,7 @@ func (c *rollupContest) compact() {
 	}
 }
 
-// ask asks so many queries that are one fragment, half as many composed of several, and some of dashboards.
+// ask runs n queries that are one fragment, half as many composed queries, and some queries of dashboards.
 func (c *rollupContest) ask(about, mode string, queries int) *rollupDuel {
 	a, d := c.asker, newRollupDuel(c.t, c.store, c.reference, c.truths, c.starts)
 	d.contest(about, func() asked { return a.at(a.simple()) }, mode, queries)

@@ -17,35 +17,36 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Rollup fallback: for times whose raw samples are gone, a read of samples gets as many samples as there were, made of
-// buckets (see rollup.Expander):
+// Rollup fallback: for times whose raw samples are no longer stored, a read of samples returns as many samples as there
+// were, made from buckets (see rollup.Expander):
 //
 //	time     |........... 1h ...........|....... 5m .......|...... raw ......|
-//	samples  that make the same hours     the same 5 minutes  all
+//	samples  from buckets of an hour     from 5 minutes     all
 //
-// The planner's answers are more precise if windows end inside buckets. The fallback serves what the planner leaves to the
-// evaluator (requests of several tenants, some features and functions), remote read, exports and the plain JSON API.
+// The planner's answers are more precise if windows end inside buckets. The fallback serves the expressions that the
+// planner leaves to the evaluator (requests of multiple tenants, some features and functions), remote read, exports and
+// the plain JSON API.
 
-// sourceSeries is a series of a SeriesSet: its raw samples and, for times whose raw samples are gone, its buckets.
+// sourceSeries is a series of a SeriesSet: its raw samples and, for times without raw samples, its buckets.
 type sourceSeries struct {
 	labels   labels.Labels
 	raw      *query.SelectedSeries // nil if it has none
 	fallback []fallbackSeries
-	// usesStarts: a function uses the start timestamps.
+	// usesStarts is true if a function uses the start timestamps.
 	usesStarts bool
 
-	named *namedRollup // nil: it is none
+	named *namedRollup // nil if the series isn't a rollup
 }
 
-// namedRollup is what a series is a rollup of, which one, and until when.
+// namedRollup describes a series that is a rollup: the metric, the aggregate, and the time until which it has values.
 type namedRollup struct {
 	of        *query.SelectedSeries
 	aggregate *aggregate
 	until     int64
 }
 
-// fallbackSeries are buckets of a series from which samples are made for the times from one to another, both included,
-// milliseconds. Other times weren't asked for, or are answered at a finer resolution.
+// fallbackSeries holds buckets of a series from which samples are made for a range of times, both ends included,
+// milliseconds. Other times are outside the request, or are answered at a finer resolution.
 type fallbackSeries struct {
 	*query.SelectedSeries
 	from, to int64
@@ -58,7 +59,7 @@ func (s *sourceSeries) samples(into *chunk.Samples) error {
 	}
 	if len(s.fallback) == 0 {
 		if s.raw == nil {
-			return nil // Only its labels were wanted.
+			return nil // The client needs only labels.
 		}
 		return s.raw.Samples(into)
 	}
@@ -81,7 +82,7 @@ func (s *sourceSeries) samples(into *chunk.Samples) error {
 	return nil
 }
 
-// bucketExpander makes samples of buckets.
+// bucketExpander makes samples from buckets.
 type bucketExpander struct {
 	rollup.Expander
 	buckets rollup.Buckets
@@ -89,7 +90,7 @@ type bucketExpander struct {
 	samples chunk.Samples
 }
 
-// appendTo appends the samples that buckets make from one time to another, both included, milliseconds.
+// appendTo appends the samples that buckets make in a range of times, both ends included, milliseconds.
 func (x *bucketExpander) appendTo(into *chunk.Samples, b *rollup.Buckets, from, to int64) {
 	x.samples.Reset()
 	for i, end := range b.End {
@@ -101,9 +102,11 @@ func (x *bucketExpander) appendTo(into *chunk.Samples, b *rollup.Buckets, from, 
 	into.AppendAll(&x.samples)
 }
 
-// selectAll finds the series of a query, with those of times whose raw samples are gone, and reports where they are from. Times
-// before asked, milliseconds, are context: they are no part of the answer, so nothing is reported of them.
-func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64, function string) ([]sourceSeries, []SegmentStats, error) {
+// selectAll finds the series of a query, including those of times without raw samples. It reports the resolutions that
+// it reads. Times before asked, milliseconds, are context and aren't part of the answer, so nothing is reported for
+// them.
+func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64,
+	function string) ([]sourceSeries, []SegmentStats, error) {
 	raw, err := r.store.Select(ctx, q)
 	if err != nil {
 		return nil, nil, err
@@ -120,10 +123,9 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64, func
 	if q.MinT > horizon {
 		return series, []SegmentStats{rawSegment(q, horizon, len(series))}, nil
 	}
-	at, key := placesOf(series), []byte(nil)
+	at, key, how := placesOf(series), []byte(nil), resolvingOf(ctx)
 	var segments []SegmentStats
 	var lacks resolution.Shortfall
-	how := resolvingOf(ctx)
 	for _, older := range query.OlderQueries(q, horizons, rollup.ExpandColumns) {
 		allowed := how.mode.Allows(older.Resolution, how.coarsest)
 		if !allowed {
@@ -135,7 +137,8 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64, func
 		}
 		if !allowed {
 			if len(list) > 0 && older.MaxT >= asked {
-				lacks.Merge(resolution.Shortfall{From: max(older.MinT, asked, 0), To: older.MaxT, Raw: horizon, Hidden: true})
+				lacks.Merge(resolution.Shortfall{From: max(older.MinT, asked, 0), To: older.MaxT, Raw: horizon,
+					Hidden: true})
 			}
 			continue
 		}
@@ -143,7 +146,8 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64, func
 			segments = append(segments, segmentOf(older, len(list)))
 			if older.MaxT >= asked {
 				segments[len(segments)-1].Approximate = true
-				lacks.Merge(resolution.Shortfall{From: max(older.MinT, asked, 0), To: older.MaxT, Raw: horizon, Widest: older.Resolution, Approximated: true})
+				lacks.Merge(resolution.Shortfall{From: max(older.MinT, asked, 0), To: older.MaxT, Raw: horizon,
+					Widest: older.Resolution, Approximated: true})
 			}
 		}
 		for _, s := range list {
@@ -179,7 +183,7 @@ func usesStarts(ctx context.Context, function string) bool {
 	return ctx.Value(startsKey{}) != nil && usingStarts[function]
 }
 
-// placesOf returns the places of series by their labels' bytes.
+// placesOf returns the indices of series by their labels' bytes.
 func placesOf(series []sourceSeries) map[string]int {
 	at, key := make(map[string]int, len(series)), []byte(nil)
 	for i := range series {
@@ -189,7 +193,7 @@ func placesOf(series []sourceSeries) map[string]int {
 	return at
 }
 
-// inOrderOf returns the series as the query wants them: in order, and not too many.
+// inOrderOf sorts the series if the query requires it, and applies its limit.
 func inOrderOf(q query.Query, series []sourceSeries) []sourceSeries {
 	if q.Sorted {
 		labelorder.Sort(series, func(s sourceSeries) labels.Labels { return s.labels })
@@ -200,7 +204,7 @@ func inOrderOf(q query.Query, series []sourceSeries) []sourceSeries {
 	return series
 }
 
-// segmentOf returns the report of a query for the rollups of its resolution.
+// segmentOf returns the report of a query that reads a resolution's rollups.
 func segmentOf(q query.Query, series int) SegmentStats {
 	return SegmentStats{
 		From: time.UnixMilli(q.MinT).UTC(), To: time.UnixMilli(q.MaxT).UTC(), Resolution: q.Resolution.String(),
@@ -208,15 +212,16 @@ func segmentOf(q query.Query, series int) SegmentStats {
 	}
 }
 
-// rawSegment returns the report of a query for samples, which are gone up to a time.
+// rawSegment returns the report of a query that reads samples. Samples up to a time are no longer stored.
 func rawSegment(q query.Query, horizon int64, series int) SegmentStats {
 	q.Resolution, q.MinT = rollup.Raw, max(q.MinT, horizon+1)
 	return segmentOf(q, series)
 }
 
-// selectLabels finds the series that a query wants only the labels of, any if there is a limit. Where samples are gone, buckets show
-// which series there were at that time: rows of labels are those of many days. A reading gets the samples, too: Prometheus names the function series in a
-// remote read for its list of series, and a streamed answer leaves out series without chunks.
+// selectLabels finds series for a query that needs only their labels. With a limit, it may return any of the series.
+// For times without raw samples, buckets determine which series existed, because rows of labels cover many days. A
+// reading also gets the samples: Prometheus sends the function name series in a remote read for its list of series, and
+// a streamed answer leaves out series without chunks.
 func (r *reader) selectLabels(ctx context.Context, q query.Query) ([]sourceSeries, error) {
 	found := labelSeries{ctx: ctx, limit: q.Limit, reading: readingOf(ctx)}
 	if found.reading != nil {
@@ -228,7 +233,8 @@ func (r *reader) selectLabels(ctx context.Context, q query.Query) ([]sourceSerie
 	return inOrderOf(q, found.series), nil
 }
 
-// findLabels finds the series: first the unsealed ones if there is a limit, then those of younger times, then those of buckets.
+// findLabels finds the series. If there is a limit, it first adds series with unsealed samples, then series of newer
+// times, then series of buckets.
 func (r *reader) findLabels(ctx context.Context, q query.Query, found *labelSeries) error {
 	all := q
 	all.Sorted, all.Limit = false, found.limit
@@ -269,7 +275,7 @@ func (r *reader) findLabels(ctx context.Context, q query.Query, found *labelSeri
 			if err := found.addOlder(list, older); err != nil {
 				return err
 			}
-			// Some of them were known, or have no bucket in the range.
+			// Some of the series were found before, or have no bucket in the range.
 			more = older.Limit > 0 && len(list) >= older.Limit
 			older.Limit *= 4
 		}
@@ -277,13 +283,13 @@ func (r *reader) findLabels(ctx context.Context, q query.Query, found *labelSeri
 	return nil
 }
 
-// labelSeries collects series of which the labels are wanted.
+// labelSeries collects series whose labels are needed.
 type labelSeries struct {
 	ctx     context.Context
 	limit   int // 0: none
 	reading *Reading
 	series  []sourceSeries
-	at      map[string]bool // the labels of series; nil: no two answers have the same ones
+	at      map[string]bool // labels of the series; nil: no series is returned twice
 	key     []byte
 	buckets rollup.Buckets
 	buffers query.BucketBuffers
@@ -292,7 +298,7 @@ type labelSeries struct {
 func (l *labelSeries) isFull() bool  { return l.limit > 0 && len(l.series) >= l.limit }
 func (l *labelSeries) expands() bool { return l.reading != nil && !l.reading.Refuse }
 
-// isNew reports whether no series has these labels.
+// isNew reports whether no series has these labels yet.
 func (l *labelSeries) isNew(ls labels.Labels) bool {
 	if l.at == nil {
 		return true
@@ -301,7 +307,7 @@ func (l *labelSeries) isNew(ls labels.Labels) bool {
 	return !l.at[string(l.key)]
 }
 
-// keep keeps a series that is new.
+// keep adds a series if it is new.
 func (l *labelSeries) keep(one sourceSeries) {
 	if l.at != nil {
 		l.at[string(l.key)] = true
@@ -326,7 +332,7 @@ func (l *labelSeries) add(list []*query.SelectedSeries) {
 	}
 }
 
-// addOlder adds those series that have buckets in the range of the query that found them.
+// addOlder adds the series that have buckets in the range of the query that found them.
 func (l *labelSeries) addOlder(list []*query.SelectedSeries, q query.Query) error {
 	for i, s := range list {
 		if l.isFull() {
@@ -357,7 +363,7 @@ func (l *labelSeries) addOlder(list []*query.SelectedSeries, q query.Query) erro
 	return nil
 }
 
-// youngest returns from when on some class has samples, at minT at the earliest.
+// youngest returns the earliest time since which some class has samples, or minT if that is later.
 func youngest(minT int64, horizons []retention.Hidden) int64 {
 	earliest := int64(math.MaxInt64)
 	for _, h := range horizons {
@@ -366,7 +372,7 @@ func youngest(minT int64, horizons []retention.Hidden) int64 {
 	return max(minT, earliest)
 }
 
-// stepIn returns the distance of the query's steps, milliseconds.
+// stepIn returns the interval between the query's steps, milliseconds.
 func stepIn(hints *promstorage.SelectHints) int64 {
 	if hints == nil {
 		return 0

@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// expiringStore has a counter, a sample every 15 s for four days, of which raw samples are kept for one and 5m
-// rollups for two.
+// expiringStore returns a store with a counter, a sample every 15 s for four days. Raw samples are kept for one day and
+// 5m rollups for two.
 func expiringStore(t *testing.T) (*storage.Store, time.Time) {
 	now := time.Date(2026, 5, 5, 0, 0, 0, 0, time.UTC)
 	begin := now.Add(-4 * 24 * time.Hour)
@@ -65,7 +65,8 @@ func TestWhatTheEvaluatorDoesByItselfWhereRawIsGone(t *testing.T) {
 			require.Len(t, v, 1, query)
 			require.InEpsilon(t, want, v[0].F, 1e-3, "%s from %s", query, name)
 			require.Len(t, r.Warnings, 1, query)
-			require.Contains(t, r.Warnings.AsErrors()[0].Error(), "raw samples before 2026-05-04T00:00:00Z have expired")
+			require.Contains(t, r.Warnings.AsErrors()[0].Error(),
+				"raw samples before 2026-05-04T00:00:00Z have expired")
 
 			r = ask(alone, raw, query, at)
 			require.NoError(t, r.Err, query)
@@ -96,7 +97,8 @@ func TestNothingIsSaidToBeGoneThatNeverWas(t *testing.T) {
 	e := NewEngine(DefaultOptions())
 	defer e.Close()
 	for _, query := range []string{"rate(requests_total[7m])", "idelta(requests_total[7m])", "requests_total"} {
-		q, err := e.NewRangeQuery(t.Context(), NewQueryable(store), nil, query, now.Add(-100*24*time.Hour), now.Add(-5*24*time.Hour), time.Hour)
+		q, err := e.NewRangeQuery(t.Context(), NewQueryable(store), nil, query, now.Add(-100*24*time.Hour),
+			now.Add(-5*24*time.Hour), time.Hour)
 		require.NoError(t, err)
 		r := q.Exec(t.Context())
 		require.NoError(t, r.Err, query)
@@ -104,8 +106,8 @@ func TestNothingIsSaidToBeGoneThatNeverWas(t *testing.T) {
 	}
 }
 
-// TestQueriesReadNoCoarserBucketsThanTheyAllow asks for buckets of 5 minutes of times of which only those of an hour are left: there is no answer, and an info
-// names it, from the planner and from the evaluator alone.
+// TestQueriesReadNoCoarserBucketsThanTheyAllow requires 5m buckets at times with only 1h buckets. The planner and the
+// evaluator must return no value and an info that names the time.
 func TestQueriesReadNoCoarserBucketsThanTheyAllow(t *testing.T) {
 	store, now := expiringStore(t)
 	for name, context := range map[string]func() (context.Context, error){
@@ -120,8 +122,10 @@ func TestQueriesReadNoCoarserBucketsThanTheyAllow(t *testing.T) {
 			o := DefaultOptions()
 			o.NoPlanner = !planned
 			e := NewEngine(o)
-			for _, query := range []string{"count_over_time(requests_total[2h])", "quantile_over_time(0.5, requests_total[2h])", "sum(requests_total)"} {
-				for at, gone := range map[time.Time]bool{now.Add(-72 * time.Hour): true, now.Add(-36 * time.Hour): name == "raw", now.Add(-time.Hour): false} {
+			for _, query := range []string{"count_over_time(requests_total[2h])",
+				"quantile_over_time(0.5, requests_total[2h])", "sum(requests_total)"} {
+				for at, gone := range map[time.Time]bool{now.Add(-72 * time.Hour): true,
+					now.Add(-36 * time.Hour): name == "raw", now.Add(-time.Hour): false} {
 					q, err := e.NewInstantQuery(ctx, NewQueryable(store), nil, query, at)
 					require.NoError(t, err)
 					r := q.Exec(ctx)
@@ -131,7 +135,8 @@ func TestQueriesReadNoCoarserBucketsThanTheyAllow(t *testing.T) {
 					require.Equal(t, gone, len(v) == 0, "%s, %s at %s, planned: %v", name, query, at, planned)
 					if gone {
 						require.Len(t, r.Warnings, 1)
-						require.ErrorContains(t, r.Warnings.AsErrors()[0], "no data is returned, because the query excludes wider buckets")
+						require.ErrorContains(t, r.Warnings.AsErrors()[0],
+							"no data is returned, because the query excludes wider buckets")
 					}
 					q.Close()
 				}

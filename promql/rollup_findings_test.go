@@ -16,14 +16,15 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// What the generated queries of TestRollupsAnswerAsRawSamplesDo found once, as small as it gets.
+// Faults that the generated queries of TestRollupsAnswerAsRawSamplesDo found, reduced to the smallest case.
 
-// An instant query whose window begins inside a bucket leaves out the samples before it.
+// An instant query whose window starts inside a bucket excludes the samples before the window.
 func TestWindowsThatBeginInsideABucketAreExact(t *testing.T) {
 	store, now := expiringStore(t)
 	r := newRivals(t, NewQueryable(store), nil)
 	end := now.UnixMilli() - 7*minute - 3
-	for _, text := range []string{"count_over_time(requests_total[15h])", "increase(requests_total[20h])", "sum_over_time(requests_total[15h])"} {
+	for _, text := range []string{"count_over_time(requests_total[15h])", "increase(requests_total[20h])",
+		"sum_over_time(requests_total[15h])"} {
 		a := asked{text: text, start: end}
 		r.ctx = newRollupContext(t, "exact")
 		got, stats := r.answerOf(a)
@@ -34,7 +35,7 @@ func TestWindowsThatBeginInsideABucketAreExact(t *testing.T) {
 	}
 }
 
-// However many fragments and other selectors of a query lack samples, there is one info.
+// A query has one info about missing samples, for any number of fragments and other selectors.
 func TestOneInfoAQuery(t *testing.T) {
 	store, now := expiringStore(t)
 	r := newRivals(t, NewQueryable(store), nil)
@@ -50,7 +51,7 @@ func TestOneInfoAQuery(t *testing.T) {
 	}
 }
 
-// A function of a fixed window that depends on the time of evaluation, too, is asked for once a step.
+// A function of a fixed window that also depends on the evaluation time is computed once per step.
 func TestFixedWindowsWhereRawIsGone(t *testing.T) {
 	store, now := expiringStore(t)
 	r := newRivals(t, NewQueryable(store), nil)
@@ -67,8 +68,8 @@ func TestFixedWindowsWhereRawIsGone(t *testing.T) {
 	require.True(t, strings.Contains(got.notes[0], "reconstructed from buckets"), got.notes)
 }
 
-// A seal that was cut short after its rollups were written, and before they were marked, leaves its slot to the samples:
-// the day's chunk, which other slots need, mustn't answer for it.
+// A seal that was interrupted after its rollups were written and before its commit record leaves its slot to the
+// samples. The day's chunk, which other slots need, must not answer for it.
 func TestRollupsOfASealThatWasCutShort(t *testing.T) {
 	broken := false
 	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
@@ -108,8 +109,8 @@ func TestRollupsOfASealThatWasCutShort(t *testing.T) {
 	}
 }
 
-// A bucket that the window's end cuts where raw samples are kept is cut by these; it was made into samples as a whole, so that what
-// came after the end was seen before it.
+// A bucket that contains the window's end is split by raw samples where they are kept. It was made into samples as a
+// whole, so that samples after the end were read before it.
 func TestSamplesOfHistogramsCutWhereTheyAreKept(t *testing.T) {
 	store := openRolled(t, memory.New(), 5*24*time.Hour, 0)
 	b := store.NewBatch("default")
@@ -119,7 +120,7 @@ func TestSamplesOfHistogramsCutWhereTheyAreKept(t *testing.T) {
 	want := 0.0
 	for at := someDay + minute; at <= someDay+8*hour; at += minute {
 		count := float64((at - someDay) / minute)
-		if at > to { // Those before must not see it.
+		if at > to { // Earlier steps must not read it.
 			count += 1000
 		}
 		if at > from && at <= to {

@@ -21,19 +21,19 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// A fragment whose windows were moved or widened has, at each step, the value that Prometheus' evaluator gives for the
-// window that the step got instead, scaled where the function grows with its window. That is all by which it may differ
-// from the answer of the windows asked for: by the samples between the edges. Where buckets can't answer a series, it has the value
-// of the window that was asked for, from raw samples, and once these are gone it has none, and there is an info.
+// A fragment whose windows were moved or widened has, at each step, the value that Prometheus' evaluator returns for
+// the window used, scaled if the function grows with its window. The samples between the edges are the only difference
+// from the answer for the requested windows. If buckets can't answer a series, its value is that of the requested
+// window from raw samples. Once these have expired it has no value, and there is an info.
 
-// movedFragment is a query that is one fragment, with what its steps are answered from.
+// movedFragment is a query that is one fragment, and the resolutions that answered its steps.
 type movedFragment struct {
 	d *rollupDuel
 	a asked
 	candidate
 	segments []*segment
-	want     answer              // of the windows that were asked for
-	memo     map[[3]int64]answer // by right edge, span, and when it is asked
+	want     answer              // for the requested windows
+	memo     map[[3]int64]answer // by right edge, span, and evaluation time
 }
 
 // segmentAt returns the segment that answers step k.
@@ -46,12 +46,12 @@ func (m *movedFragment) segmentAt(k int) *segment {
 	return m.segments[len(m.segments)-1]
 }
 
-// window returns the window from which step k is answered.
+// window returns the window that was used for step k.
 func (m *movedFragment) window(k int) (from, to int64) {
 	return m.segmentAt(k).Segment.Window(m.edges.at(k))
 }
 
-// values are those of an answer, by series and time.
+// values are the values of an answer, by series and time.
 type valuesAt map[point]valueAt
 
 type valueAt struct {
@@ -73,7 +73,7 @@ func valuesOf(rows promengine.Matrix) valuesAt {
 	return all
 }
 
-// expected returns what the fragment's steps are to be, given what they would be over the windows that were asked for.
+// expected returns the expected values of the fragment's steps, given the values for the requested windows.
 func (m *movedFragment) expected(asked valuesAt) (valuesAt, string) {
 	all := valuesAt{}
 	for i, t := range m.times() {
@@ -107,7 +107,7 @@ func (m *movedFragment) expected(asked valuesAt) (valuesAt, string) {
 	return all, ""
 }
 
-// times are those of the query's steps. A fragment that is the same at all of them has only one step.
+// times are the times of the query's steps. A fragment with the same value at all steps has only one step.
 func (m *movedFragment) times() []int64 {
 	if m.a.end == 0 {
 		return []int64{m.a.start}
@@ -124,8 +124,8 @@ var growing = map[string]bool{
 	"increase": true, "delta": true, "changes": true, "resets": true, "sum_over_time": true, "count_over_time": true,
 }
 
-// scale is what the value of step k is multiplied by, where its window was widened. A snapped window of which only the left edge
-// was moved may be longer, too, by at most a hundredth; its value isn't scaled.
+// scale is the factor of the value of step k if its window was widened. A snapped window whose left edge alone was
+// moved may also be longer, by at most 1%. Its value isn't scaled.
 func (m *movedFragment) scale(k int) float64 {
 	from, to := m.window(k)
 	if !growing[m.function] || m.segmentAt(k).Approximate || m.segmentAt(k).Fit == resolution.Snapped || to-from <= m.width {
@@ -145,11 +145,12 @@ func (m *movedFragment) scale(k int) float64 {
 	}
 }
 
-// evaluated asks the reference for the window of step k.
+// evaluated runs the reference for the window of step k.
 func (m *movedFragment) evaluated(k int) answer {
 	from, to := m.window(k)
 	ahead := int64(0)
-	if m.function == "predict_linear" { // What it predicts is as far from when it is asked, however its window is moved.
+	if m.function == "predict_linear" {
+		// The predicted time is relative to the evaluation time, which isn't moved with the window.
 		ahead = m.eval.at(k) - to
 	}
 	key := [3]int64{to, to - from, ahead}
@@ -167,7 +168,8 @@ func (m *movedFragment) evaluated(k int) answer {
 	return out
 }
 
-// textOver is the query over so many milliseconds, right up to when it is asked; predict_linear predicts so many milliseconds more.
+// textOver returns the query over the given milliseconds up to the evaluation time. predict_linear predicts the given
+// number of milliseconds further.
 func (m *movedFragment) textOver(span, ahead int64) string {
 	expr, err := parser.NewParser(allSyntax).ParseExpr(m.a.text)
 	require.NoError(m.d.t, err)
@@ -187,8 +189,8 @@ func (m *movedFragment) textOver(span, ahead int64) string {
 	return expr.String()
 }
 
-// made calls the function on the samples in the window of step k, some of which are made of buckets: of those that its segment's
-// edges cut, or, if buckets don't answer the function, of all.
+// made calls the function on the samples in the window of step k. Some of the samples are made from buckets: from those
+// that the segment's edges cut, or from all if buckets can't answer the function.
 func (m *movedFragment) made(k int, l *segment, all bool) (out answer) {
 	from, to := m.fragment.window(k)
 	for _, s := range m.d.truths {
@@ -239,13 +241,13 @@ func endsStale(s *chunk.Samples) bool {
 	return n >= 0 && value.IsStaleNaN(s.V[n]) && (len(s.H) == 0 || s.H[len(s.H)-1].T < s.T[n])
 }
 
-// bucketsIn returns the buckets that (from, to] touches.
+// bucketsIn returns the buckets that overlap (from, to].
 func (s truth) bucketsIn(from, to int64, l *segment) (buckets rollup.Buckets) {
 	width := l.Resolution.Width()
 	var samples chunk.Samples
 	samples.AppendAll(s.all)
 	samples.Clip(bucketfn.FloorTo(from, 2*hour)+1, bucketfn.CeilTo(to, 2*hour)) // whole slots
-	for i := range samples.H {                                                  // A store doesn't believe them.
+	for i := range samples.H {                                                  // A store doesn't trust the hints.
 		if h := &samples.H[i]; h.Int != nil && h.Int.CounterResetHint != histogram.GaugeType {
 			h.Int = h.Int.Copy()
 			h.Int.CounterResetHint = histogram.UnknownCounterReset
@@ -255,7 +257,8 @@ func (s truth) bucketsIn(from, to int64, l *segment) (buckets rollup.Buckets) {
 		}
 	}
 	metric := s.labels.Get(labels.MetricName)
-	if kept := l.AppendCuts(nil, l.gone+2*hour, bucketfn.CeilTo(to, width)); len(kept) > 0 { // Where samples are kept, these cut.
+	if kept := l.AppendCuts(nil, l.gone+2*hour, bucketfn.CeilTo(to, width)); len(kept) > 0 {
+		// While samples are kept, they split these buckets.
 		samples.Clip(bucketfn.FloorTo(from, width)+1, bucketfn.CeilTo(to, width))
 		rollup.AppendCells(&buckets, &samples, kept, width)
 		buckets.AppendSketches(&samples)
@@ -266,7 +269,7 @@ func (s truth) bucketsIn(from, to int64, l *segment) (buckets rollup.Buckets) {
 			of.Clip(slot+1, slot+2*hour)
 			rollup.AppendStored(&buckets, &of, metric, rollup.FiveMinutes.Width())
 		}
-		if fine := buckets; l.Resolution == rollup.OneHour { // As they are made.
+		if fine := buckets; l.Resolution == rollup.OneHour { // They are made in this order.
 			buckets = rollup.Buckets{}
 			rollup.CoarsenStored(&buckets, &fine, metric, width)
 		}
@@ -274,8 +277,8 @@ func (s truth) bucketsIn(from, to int64, l *segment) (buckets rollup.Buckets) {
 	return buckets
 }
 
-// sharesOut reports whether the window (from, to] touches a bucket that is cut and whose samples, made of it, don't make it again: its pieces
-// have shares of the difference.
+// sharesOut reports whether the window (from, to] overlaps a bucket that is cut and that can't be rebuilt from the
+// samples made from it. Each of its pieces gets a share of the difference.
 func (s truth) sharesOut(from, to int64, l *segment, function string) bool {
 	x := rollup.Expander{UsesStarts: l.starts}
 	buckets := s.bucketsIn(from, to, l)
@@ -287,7 +290,7 @@ func (s truth) sharesOut(from, to int64, l *segment, function string) bool {
 		var again rollup.Buckets
 		x.Expand(&made, &buckets, i)
 		rollup.AppendEvery(&again, &made, l.Resolution.Width())
-		if from <= buckets.Start[i] && end <= to { // It is used whole.
+		if from <= buckets.Start[i] && end <= to { // The whole bucket is used.
 			switch function {
 			case "stddev_over_time", "stdvar_over_time":
 				if again.Moment[0] != buckets.Moment[i] {
@@ -315,7 +318,7 @@ func (s truth) sharesOut(from, to int64, l *segment, function string) bool {
 	return false
 }
 
-// sameStarts reports whether start timestamps show as many resets of bucket i as of a bucket that was made of it.
+// sameStarts reports whether start timestamps have as many resets in bucket i as in a bucket rebuilt from it.
 func sameStarts(b *rollup.Buckets, i int, again *rollup.Buckets, same func(a, b float64) bool) bool {
 	if b.FirstST == nil || again.FirstST == nil {
 		return true
@@ -324,7 +327,7 @@ func sameStarts(b *rollup.Buckets, i int, again *rollup.Buckets, same func(a, b 
 		(b.Flags[i]^again.Flags[0])&rollup.StartsOverlap == 0
 }
 
-// madeIn returns the samples in (from, to], some of which, or all, are made of the segment's buckets.
+// madeIn returns the samples in (from, to]. Some or all of them are made from the segment's buckets.
 func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples) {
 	buckets := s.bucketsIn(from, to, l)
 	x := rollup.Expander{UsesStarts: l.starts}
@@ -345,23 +348,24 @@ func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples)
 	return made
 }
 
-// largest returns the bound of what the fragment has at a time.
+// largest returns the bound of the fragment's values at a time.
 func (m *movedFragment) largest(metric labels.Labels, t int64) float64 {
 	step := m.stepAt(t)
 	from, to := m.window(step)
 	l := m.segmentAt(step)
 	bound := m.d.truths.boundIn(m.candidate, metric, step, from, to)
-	if l.Approximate { // Samples are made of whole buckets.
+	if l.Approximate { // Samples are made from whole buckets.
 		width := l.Resolution.Width()
 		bound = max(bound, m.d.truths.boundIn(m.candidate, metric, step, bucketfn.FloorTo(from, width), bucketfn.CeilTo(to, width)))
 	}
-	if m.function == "deriv" || m.function == "predict_linear" { // Such samples may lie much closer together, which rounding counts by.
+	if m.function == "deriv" || m.function == "predict_linear" {
+		// Such samples may be much closer together, which increases rounding errors.
 		bound *= 1000
 	}
 	return bound
 }
 
-// differs compares what the fragment has to have with what it has.
+// differs compares the fragment's values with the expected values.
 func (m *movedFragment) differs(got answer) string {
 	asked, has := valuesOf(m.want.rows), valuesOf(got.rows)
 	want, err := m.expected(asked)
@@ -384,11 +388,12 @@ func (m *movedFragment) differs(got answer) string {
 		x, inAsked := asked[at]
 		v, ok := has[at]
 		if ok && v.h == nil && m.sharesOut(at) {
-			m.d.outcomes["shares of pieces"]++ // TestExpiredAnswersAreWithinTheirInfos holds how far they are off.
+			m.d.outcomes["shares of pieces"]++ // TestExpiredAnswersAreWithinTheirInfos bounds their errors.
 			continue
 		}
 		if ok && m.segmentAt(m.stepAt(at.t)).Sketched && m.isCounter(at.series) {
-			m.d.outcomes["sketches of counters"]++ // Hours that are made of samples, as late ones are sealed, have one. That test holds these, too.
+			// Hours made from samples, when late samples are sealed, have sketches. That test also bounds them.
+			m.d.outcomes["sketches of counters"]++
 			continue
 		}
 		if !ok {
@@ -423,7 +428,7 @@ func (m *movedFragment) differs(got answer) string {
 	return ""
 }
 
-// sharesOut reports whether the value of a series depends on what pieces of buckets have shares of.
+// sharesOut reports whether the value of a series depends on the shares of pieces of buckets.
 func (m *movedFragment) sharesOut(at point) bool {
 	k := m.stepAt(at.t)
 	l := m.segmentAt(k)
@@ -439,7 +444,7 @@ func (m *movedFragment) sharesOut(at point) bool {
 	return false
 }
 
-// isMade reports whether a value, or none, is that of a series whose samples are all made of buckets.
+// isMade reports whether a value, which may be missing, belongs to a series whose samples are all made from buckets.
 func (m *movedFragment) isMade(v valueAt, there bool, t int64) bool {
 	k := m.stepAt(t)
 	l := m.segmentAt(k)
@@ -450,7 +455,7 @@ func (m *movedFragment) isMade(v valueAt, there bool, t int64) bool {
 		if at.series != v.metric.Hash() {
 			continue
 		}
-		if w.h != nil && v.h != nil { // It depends on what comes before the window.
+		if w.h != nil && v.h != nil { // It depends on samples before the window.
 			w.h = w.h.Copy()
 			w.h.CounterResetHint = v.h.CounterResetHint
 		}
@@ -474,14 +479,14 @@ func (m *movedFragment) same(want, got valueAt, t int64) bool {
 	return withinHistogram(withHintOf(want.h, got.h), got.h, func() float64 { return m.largest(want.metric, t) })
 }
 
-// isCounter reports whether the fragment's series of these labels may be one that has no sketches.
+// isCounter reports whether the fragment's series with these labels may be a counter, which has no sketches.
 func (m *movedFragment) isCounter(series uint64) bool {
 	return slices.ContainsFunc(m.d.truths, func(s truth) bool {
 		return s.selected(m.candidate) && m.metric(s.labels).Hash() == series && rollup.IsCounterName(s.labels.Get(labels.MetricName))
 	})
 }
 
-// strange are the fragment's series, by the hash of their labels, whose buckets may not answer.
+// strange are the fragment's series that buckets may not answer, by the hash of their labels.
 func (m *movedFragment) strange() map[uint64]bool {
 	all := map[uint64]bool{}
 	ofLines := m.function == "deriv" || m.function == "predict_linear"

@@ -13,10 +13,10 @@ import (
 	"github.com/cassia-db/cassia/promql/bucketfn"
 )
 
-// rollupAsker makes up queries over what a roller made, most of them such that buckets fit.
+// rollupAsker generates queries over a roller's series. Buckets fit the windows of most.
 type rollupAsker struct {
 	r *rand.Rand
-	// called counts the functions that were used, by name.
+	// called counts the calls of each function, by name.
 	called map[string]int
 }
 
@@ -31,13 +31,15 @@ func (a *rollupAsker) selector() string {
 	case 0:
 		return metric + a.one(`{job="api"}`, `{instance=~"i[0-1]"}`, `{zone=""}`, `{job!="db",instance!="i3"}`)
 	case 1:
-		return a.one(`{__name__=~"temperature|up"}`, `{__name__=~"requests_total|odd",job="db"}`, `{zone="z"}`, `nothing`)
+		return a.one(`{__name__=~"temperature|up"}`, `{__name__=~"requests_total|odd",job="db"}`, `{zone="z"}`,
+			`nothing`)
 	}
 	return metric
 }
 
 func (a *rollupAsker) width() string {
-	return a.one("5m", "5m", "10m", "30m", "1h", "1h", "1h", "2h", "2h", "6h", "1d", "1d", "2d", "1h15s", "61m", "7m", "90m+3s", "1h5m", "55m")
+	return a.one("5m", "5m", "10m", "30m", "1h", "1h", "1h", "2h", "2h", "6h", "1d", "1d", "2d", "1h15s", "61m", "7m",
+		"90m+3s", "1h5m", "55m")
 }
 
 func (a *rollupAsker) moved(selector string) string {
@@ -45,7 +47,8 @@ func (a *rollupAsker) moved(selector string) string {
 		selector += " offset " + a.one("5m", "1h", "1h", "1d", "-1h", "-5m", "61s", "2h", "6h", "1ms")
 	}
 	if a.r.IntN(8) == 0 {
-		selector += " @ " + a.one("start()", "end()", fmt.Sprint((rolledFrom+a.r.Int64N(80)*hour)/1000), fmt.Sprint((rolledFrom+a.r.Int64N(1000)*5*minute)/1000),
+		selector += " @ " + a.one("start()", "end()", fmt.Sprint((rolledFrom+a.r.Int64N(80)*hour)/1000),
+			fmt.Sprint((rolledFrom+a.r.Int64N(1000)*5*minute)/1000),
 			fmt.Sprintf("%.3f", float64(rolledFrom+a.r.Int64N(3*day))/1000))
 	}
 	return selector
@@ -64,7 +67,7 @@ func (a *rollupAsker) subquery(of string) string {
 	return q
 }
 
-// parserFunctions are the names of all functions, and rangeFunctions of those over ranges, in order.
+// parserFunctions are the sorted names of all functions, and rangeFunctions those of the functions over ranges.
 var parserFunctions, rangeFunctions = func() (all, ranged []string) {
 	all = slices.Sorted(maps.Keys(parser.Functions))
 	for _, name := range all {
@@ -75,16 +78,18 @@ var parserFunctions, rangeFunctions = func() (all, ranged []string) {
 	return all, ranged
 }()
 
-// overRange calls a function over a range.
+// overRange generates a call of a function over a range.
 func (a *rollupAsker) overRange(of string) string {
 	name := rangeFunctions[a.r.IntN(len(rangeFunctions))]
 	if a.r.IntN(2) == 0 {
-		name = a.one("rate", "rate", "increase", "delta", "sum_over_time", "avg_over_time", "min_over_time", "max_over_time", "resets", "changes", "count_over_time", "stddev_over_time", "stdvar_over_time", "deriv", "predict_linear")
+		name = a.one("rate", "rate", "increase", "delta", "sum_over_time", "avg_over_time", "min_over_time",
+			"max_over_time", "resets", "changes", "count_over_time", "stddev_over_time", "stdvar_over_time", "deriv",
+			"predict_linear")
 	}
 	return a.call(name, func() string { return of }, nil)
 }
 
-// call calls a function; ranged and vector make arguments.
+// call generates a call of a function. ranged and vector generate its arguments.
 func (a *rollupAsker) call(name string, ranged, vector func() string) string {
 	a.called[name]++
 	f := parser.Functions[name]
@@ -110,7 +115,7 @@ func (a *rollupAsker) call(name string, ranged, vector func() string) string {
 	return call
 }
 
-// text is the argument i of a function that wants a string.
+// text returns argument i of a function that requires a string.
 func (a *rollupAsker) text(name string, i int) string {
 	switch name {
 	case "label_replace":
@@ -124,7 +129,7 @@ func (a *rollupAsker) text(name string, i int) string {
 	}
 }
 
-// simple is a fragment, and nothing else.
+// simple generates a query that is a single fragment.
 func (a *rollupAsker) simple() string {
 	if a.r.IntN(6) == 0 {
 		return a.moved(a.selector())
@@ -147,7 +152,8 @@ func (a *rollupAsker) vector(depth int) string {
 	case 5, 6:
 		return a.binary(deeper(), deeper())
 	case 7:
-		return "(" + deeper() + ") " + a.one("+", "*", ">", "== bool", "/", "%") + " " + a.one("2", "0.5", "1e3", "scalar(up{instance=\"i1\"})")
+		return "(" + deeper() + ") " + a.one("+", "*", ">", "== bool", "/", "%") + " " + a.one("2", "0.5", "1e3",
+			"scalar(up{instance=\"i1\"})")
 	default:
 		name := parserFunctions[a.r.IntN(len(parserFunctions))]
 		return a.call(name, func() string {
@@ -160,7 +166,8 @@ func (a *rollupAsker) vector(depth int) string {
 }
 
 func (a *rollupAsker) aggregation(of string) string {
-	op := a.one("sum", "sum", "sum", "avg", "avg", "min", "max", "count", "group", "stddev", "stdvar", "topk", "bottomk",
+	op := a.one("sum", "sum", "sum", "avg", "avg", "min", "max", "count", "group", "stddev", "stdvar", "topk",
+		"bottomk",
 		"quantile", "count_values", "limitk", "limit_ratio")
 	switch op {
 	case "topk", "bottomk", "limitk":
@@ -172,7 +179,8 @@ func (a *rollupAsker) aggregation(of string) string {
 	case "count_values":
 		of = `"v", ` + of
 	}
-	return op + a.one("", " by (job)", " by (job, instance)", " by (__name__)", " without (instance)", " without (job, zone)") + "(" + of + ")"
+	return op + a.one("", " by (job)", " by (job, instance)", " by (__name__)", " without (instance)",
+		" without (job, zone)") + "(" + of + ")"
 }
 
 func (a *rollupAsker) binary(l, r string) string {
@@ -184,7 +192,7 @@ func (a *rollupAsker) binary(l, r string) string {
 	return "(" + l + ") " + op + matching + " (" + r + ")"
 }
 
-// at asks a query at times that often lie where buckets end.
+// at runs a query at times that are often ends of buckets.
 func (a *rollupAsker) at(text string) asked {
 	q := asked{text: text, start: rolledFrom - 2*hour + a.r.Int64N(rolledTo-rolledFrom+4*hour)}
 	align := []int64{hour, hour, hour, 5 * minute, 5 * minute, 2 * hour, day, second, 1}[a.r.IntN(9)]
@@ -192,9 +200,10 @@ func (a *rollupAsker) at(text string) asked {
 	if a.r.IntN(4) == 0 {
 		return q
 	}
-	q.step = time.Duration([]int64{5 * minute, 5 * minute, 15 * minute, hour, hour, hour, 2 * hour, 6 * hour, day, 61 * minute, hour + 15*second}[a.r.IntN(11)]) * time.Millisecond
+	q.step = time.Duration([]int64{5 * minute, 5 * minute, 15 * minute, hour, hour, hour, 2 * hour, 6 * hour, day,
+		61 * minute, hour + 15*second}[a.r.IntN(11)]) * time.Millisecond
 	steps := 1 + a.r.Int64N(24)
-	if q.step >= time.Hour { // it shall not begin late
+	if q.step >= time.Hour { // it must not start late
 		q.start = bucketfn.FloorTo(rolledFrom-2*hour+a.r.Int64N(day), align)
 	}
 	q.end = min(q.start+q.step.Milliseconds()*steps, rolledTo+2*hour)
@@ -202,11 +211,12 @@ func (a *rollupAsker) at(text string) asked {
 	return q
 }
 
-// dashboard asks as Grafana does for days: a range a bit longer than the step, from wherever the user looks.
+// dashboard generates a query as Grafana sends it for days: a range slightly longer than the step, from any time.
 func (a *rollupAsker) dashboard() asked {
 	step := []int64{hour, hour, 2 * hour, 30 * minute}[a.r.IntN(4)]
 	width := step + []int64{15 * second, minute, 4 * minute, 0}[a.r.IntN(4)]
-	text := fmt.Sprintf("%s(%s[%ds])", a.one("rate", "increase", "delta", "avg_over_time", "max_over_time", "sum_over_time", "count_over_time", "changes", "stddev_over_time"), a.selector(), width/1000)
+	text := fmt.Sprintf("%s(%s[%ds])", a.one("rate", "increase", "delta", "avg_over_time", "max_over_time",
+		"sum_over_time", "count_over_time", "changes", "stddev_over_time"), a.selector(), width/1000)
 	if a.r.IntN(2) == 0 {
 		text = a.one("sum by (job)", "max", "avg by (instance)") + "(" + text + ")"
 	}

@@ -16,13 +16,13 @@ import (
 	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
 )
 
-// How far an answer may be off that is computed from several fragments, each of which may be off by the tolerance, depends
-// on the computation: rate(a)/rate(b) is well-behaved, ceil, topk and == jump. So the fragments' values, taken from raw
-// samples, are moved at random by a tenth of the tolerance, and it is seen by how much the answer moves.
+// The error of an answer that is computed from multiple fragments depends on the computation, if each may be off by the
+// tolerance: rate(a)/rate(b) is stable, ceil, topk and == jump. So this code moves the fragments' values from raw
+// samples at random by a tenth of the tolerance, and measures the change of the answer.
 const (
 	wobbles      = 6
 	wobbleBy     = tolerance / 10
-	wobbleFactor = 30 // tolerance / wobbleBy, and as much as chance may hide
+	wobbleFactor = 30 // tolerance / wobbleBy, and a factor for the effects of chance
 )
 
 // wobblyPlan moves the results of a plan.
@@ -44,7 +44,7 @@ func (w wobblyPlan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 	return planQuerier{Querier: q, results: w.results, ordered: !w.unordered && dependsOnOrder(w.stmt)}, nil
 }
 
-// wobbled answers a query from raw samples, with its fragments' values moved.
+// wobbled runs a query on raw samples with its fragments' values moved.
 func (d *rollupDuel) wobbled(a asked, r *rand.Rand) answer {
 	largest := d.largestOfParts(a)
 	return d.answerOf(a, func(p *plan) {
@@ -62,7 +62,7 @@ func (d *rollupDuel) wobbled(a asked, r *rand.Rand) answer {
 	})
 }
 
-// answerOf answers a query of the reference by way of its fragments, which move may change.
+// answerOf runs a query on the reference with a planner. move may change the results of fragments.
 func (d *rollupDuel) answerOf(a asked, move func(*plan)) answer {
 	p := &plan{queryable: d.reference, budget: budget{limit: int64(d.planned.opts.MaxSamples)}}
 	inner, err := a.with(d.t.Context(), d.planned.engine, wobblyPlan{p, move})
@@ -75,8 +75,8 @@ func (d *rollupDuel) answerOf(a asked, move func(*plan)) answer {
 	return out
 }
 
-// largestOfFragments returns the largest absolute value that enters a series of each of the fragments that may round, by
-// their text.
+// largestOfFragments returns, for each fragment that may round, the largest absolute value that enters one of its
+// series, by the fragment's text.
 func (d *rollupDuel) largestOfParts(a asked) map[string]func(labels.Labels) float64 {
 	fragments, _ := d.fragments(a)
 	all := map[string]func(labels.Labels) float64{}
@@ -88,10 +88,11 @@ func (d *rollupDuel) largestOfParts(a asked) map[string]func(labels.Labels) floa
 			}
 			continue
 		}
-		if !bucketfntest.BitExact[c.function] || !slices.Contains([]parser.ItemType{parser.MIN, parser.MAX, parser.COUNT, parser.GROUP}, c.over.expr.Op) {
+		if !bucketfntest.BitExact[c.function] || !slices.Contains([]parser.ItemType{parser.MIN, parser.MAX,
+			parser.COUNT, parser.GROUP}, c.over.expr.Op) {
 			all[(*c.at).String()] = bound
 		}
-		if inner := c; !bucketfntest.BitExact[c.function] { // An aggregation of histograms is the evaluator's.
+		if inner := c; !bucketfntest.BitExact[c.function] { // The evaluator computes aggregations of histograms.
 			inner.over = nil
 			all[(*c.inner).String()] = func(metric labels.Labels) float64 { return d.truths.boundOfAll(inner, metric) }
 		}
@@ -115,7 +116,8 @@ func wobble(s *fragmentSeries, largest float64, r *rand.Rand) {
 	}
 }
 
-// steady reports whether an answer stays the same but for its values when the fragments' move, and by how much these do.
+// steady reports whether only the values of an answer change when the fragments' values move, and returns by how much
+// they change.
 func (d *rollupDuel) steady(a asked, want answer) (spread map[point]float64, ok bool) {
 	spread = map[point]float64{}
 	r := rand.New(rand.NewPCG(1, 2))
@@ -133,7 +135,7 @@ func (d *rollupDuel) steady(a asked, want answer) (spread map[point]float64, ok 
 	return spread, true
 }
 
-// point is where in an answer a value stands.
+// point is the position of a value in an answer.
 type point struct {
 	series uint64
 	t      int64
@@ -146,7 +148,8 @@ func spreads(want, got promengine.Series, spread map[point]float64) bool {
 	series := want.Metric.Hash()
 	for i, p := range want.Floats {
 		q := got.Floats[i]
-		if p.T != q.T || math.IsNaN(p.F) != math.IsNaN(q.F) || (math.IsInf(p.F, 0) || math.IsInf(q.F, 0)) && p.F != q.F {
+		if p.T != q.T || math.IsNaN(p.F) != math.IsNaN(q.F) || (math.IsInf(p.F, 0) || math.IsInf(q.F, 0)) &&
+			p.F != q.F {
 			return false
 		}
 		at := point{series, p.T}
@@ -163,7 +166,7 @@ func spreads(want, got promengine.Series, spread map[point]float64) bool {
 	return true
 }
 
-// apart returns by how much the counts of two histograms differ.
+// apart returns the difference of the counts of two histograms.
 func apart(a, b *histogram.FloatHistogram) float64 {
 	most := max(math.Abs(a.Sum-b.Sum), math.Abs(a.Count-b.Count))
 	x, y := bucketfntest.BucketCounts(a), bucketfntest.BucketCounts(b)
@@ -176,7 +179,7 @@ func apart(a, b *histogram.FloatHistogram) float64 {
 	return most
 }
 
-// boundOf returns what differsBy takes, of a spread.
+// boundOf returns the bound for differsBy of a spread.
 func boundOfSpread(spread map[point]float64) boundFunc {
 	return func(metric labels.Labels, t int64) float64 {
 		return wobbleFactor * spread[point{metric.Hash(), t}] / tolerance

@@ -22,7 +22,7 @@ const (
 // someDay is midnight, UTC, and the end of a slot and of buckets.
 var someDay = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 
-// samplePointsOf reads samples as the ordinary way of a query does, with the hints that it derives.
+// samplePointsOf reads samples as a query does, with the hints that the iterator derives.
 func samplePointsOf(s *chunk.Samples) bucketfntest.Points {
 	var p bucketfntest.Points
 	it := iteratorFor(nil, math.MinInt64, func(into *chunk.Samples) error {

@@ -9,13 +9,13 @@ import (
 	promengine "github.com/prometheus/prometheus/promql"
 )
 
-// Bounds of what the line of a slow query holds of what came with a request, bytes.
+// Maximum lengths of the request's texts in the log line of a slow query, bytes.
 const (
 	slowQueryBytes  = 1000
 	slowOriginBytes = 200
 )
 
-// logSlow writes a line about a query that took longer than it should.
+// logSlow logs a query that took longer than Options.LogSlowerThan.
 func (e *Engine) logSlow(ctx context.Context, active *ActiveQuery, q promengine.Query, result *promengine.Result) {
 	took := time.Since(active.Since)
 	if e.opts.LogSlowerThan <= 0 || took < e.opts.LogSlowerThan {
@@ -45,7 +45,7 @@ func (e *Engine) logSlow(ctx context.Context, active *ActiveQuery, q promengine.
 	e.opts.Logger.Warn("slow query", attrs...)
 }
 
-// shortened cuts text to n bytes, between two letters.
+// shortened truncates text to n bytes, between two characters.
 func shortened(text string, n int) string {
 	if len(text) <= n {
 		return text

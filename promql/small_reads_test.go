@@ -19,14 +19,14 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Small reads have a part of the memory that only they may take: they begin, and none of them ends, whatever large ones hold.
+// Part of the memory is reserved for small reads: they start, and they aren't ended, at any memory use of large reads.
 func TestSmallReadsAlwaysHaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()
 		o.Memory, o.UnreadBytes, o.MaxConcurrency = 1<<30, 1<<26, 4
 		e := NewEngine(o)
 		defer func() { require.NoError(t, e.Close()) }()
-		defer time.Sleep(time.Second) // Nobody looks at the memory any more.
+		defer time.Sleep(time.Second) // Wait until memory is no longer measured.
 		var used atomic.Int64
 		e.pressure.used = used.Load
 		enter := func() (ctx context.Context, leave func()) {
@@ -106,14 +106,15 @@ func TestSmallReadsAlwaysHaveRoom(t *testing.T) {
 	})
 }
 
-// Reads that work for long give their places to others, and wait for their turn among large ones. Those that can't wait there end.
+// Reads that compute for long give their places to others, and wait for their turn among large reads. Reads that can't
+// wait there are ended.
 func TestReadsThatWorkForLongAreLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()
 		o.Memory, o.MaxConcurrency = 1<<30, 4
 		e := NewEngine(o)
 		defer func() { require.NoError(t, e.Close()) }()
-		defer time.Sleep(time.Second) // The watch over the memory ends.
+		defer time.Sleep(time.Second) // Wait until the measuring of memory ends.
 		e.pressure.used = func() int64 { return 0 }
 		var reads []context.Context
 		for range smallReads + 2*o.MaxConcurrency {
@@ -146,7 +147,8 @@ func TestReadsThatWorkForLongAreLarge(t *testing.T) {
 	})
 }
 
-// A small read that doesn't end, and whose memory isn't known, ends where nothing else can: memory stays within its bound.
+// A small read that doesn't end, and whose memory isn't metered, is ended if no other read can be: memory stays below
+// its bound.
 func TestReadsThatHoldMoreThanIsKnownEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()
@@ -173,7 +175,8 @@ func TestReadsThatHoldMoreThanIsKnownEnd(t *testing.T) {
 	})
 }
 
-// What the evaluator makes of little is counted, too: the steps of subqueries before they are computed, and a large answer of a small read.
+// Memory that the evaluator needs for few samples also counts: the steps of subqueries before they are computed, and a
+// large answer of a small read.
 func TestLargeResultsOfLittleAreLarge(t *testing.T) {
 	store := sampled(t, memory.New(), nil)
 	synctest.Test(t, func(t *testing.T) {
@@ -191,8 +194,10 @@ func TestLargeResultsOfLittleAreLarge(t *testing.T) {
 			return query.Exec(t.Context()).Err
 		}
 		require.NoError(t, run(NewQueryable(store), "vector(1)", time.Minute))
-		require.ErrorContains(t, run(NewQueryable(store), "count_over_time(vector(1)[1000000s:1s])", time.Hour), "timed out", "it waits for its turn")
-		require.ErrorContains(t, run(stuck{}, "vector(1)", time.Second), "timed out", "it waits for its turn with its answer")
+		require.ErrorContains(t, run(NewQueryable(store), "count_over_time(vector(1)[1000000s:1s])", time.Hour),
+			"timed out", "it waits for its turn")
+		require.ErrorContains(t, run(stuck{}, "vector(1)", time.Second), "timed out",
+			"it waits for its turn with its answer")
 		leave()
 		require.NoError(t, run(NewQueryable(store), "vector(1)", time.Second))
 		require.Zero(t, e.gate.queries.holding())
@@ -203,7 +208,8 @@ func TestLargeResultsOfLittleAreLarge(t *testing.T) {
 	})
 }
 
-// The buffer of decoded samples counts where a series has many: a read of one series over years holds as much as one of many series.
+// The buffer of decoded samples counts if a series has many: a read of one series over years holds as much as a read of
+// many series.
 func TestBuffersOfLongSeriesAreMetered(t *testing.T) {
 	store := storagetest.Open(t, memory.New(), storagetest.Forever)
 	const samples = 3 * keptSamples
@@ -220,7 +226,8 @@ func TestBuffersOfLongSeriesAreMetered(t *testing.T) {
 		o.Memory, o.NoPlanner = 1<<30, !planned
 		e := NewEngine(o)
 		e.pressure.used = func() int64 { return 0 }
-		q, err := e.NewInstantQuery(t.Context(), NewQueryable(store), nil, "count_over_time(long[1h])", time.UnixMilli(1000+10*samples))
+		q, err := e.NewInstantQuery(t.Context(), NewQueryable(store), nil, "count_over_time(long[1h])",
+			time.UnixMilli(1000+10*samples))
 		require.NoError(t, err)
 		require.NoError(t, q.Exec(t.Context()).Err)
 		require.NotEqual(t, e.gate.large.bytes/4, e.gate.usualSize(), "the size of a large read counts")
@@ -229,7 +236,8 @@ func TestBuffersOfLongSeriesAreMetered(t *testing.T) {
 	}
 }
 
-// The size that is counted for a large read from its start is that of reads that held much. Those that only took long don't lower it.
+// The size that is counted at the start of a large read is the average of reads that held much memory. Reads that only
+// took long don't lower it.
 func TestReadsThatHoldLittleAreNotUsual(t *testing.T) {
 	g := newGate(Options{MaxConcurrency: 20, Memory: 1 << 30})
 	usual := g.usualSize()

@@ -5,17 +5,18 @@ import (
 	"slices"
 )
 
-// sortedWindow holds the values of a window in order while it moves over a series: those that come in and go out are sorted, not
-// those that stay. NaNs come first, as in Prometheus. Where no value stays, none are sorted as long as the next window has none of them
-// either: to select the two that a quantile lies between takes a fifth of the time.
+// sortedWindow holds the values of a window in order while the window moves over a series. It sorts only values that
+// enter or leave. NaNs come first, as in Prometheus. If no value stays in the window, the values aren't sorted until a
+// window shares values with the next: selecting the two values next to a quantile takes a fifth of the time.
 type sortedWindow struct {
 	values        []float64
-	loose         bool // they aren't in order
-	from, to      int  // of the series' values, the window that is held
+	loose         bool // the values aren't sorted
+	from, to      int  // the window: indices of the series' values
 	in, out, next []float64
 }
 
-// move makes it the window [from, to) of v. Both only grow from one call to the next; v stays the same from reset on.
+// move changes the window to [from, to) of v. Both must not decrease from one call to the next. v must be the same
+// until the next reset.
 func (w *sortedWindow) move(v []float64, from, to int) {
 	if from >= w.to {
 		w.values, w.loose = append(w.values[:0], v[from:to]...), true
@@ -46,18 +47,18 @@ func (w *sortedWindow) move(v []float64, from, to int) {
 	w.from, w.to = from, to
 }
 
-// reset forgets the window: another series follows.
+// reset empties the window. Another series follows.
 func (w *sortedWindow) reset() { w.values, w.loose, w.from, w.to = w.values[:0], false, 0, 0 }
 
-// quantile is that of the held values, of which there is at least one, for q from 0 to 1, as Prometheus computes it, but
-// for the sign of a zero where some values are negative zeros.
+// quantile returns the q-quantile of the values for q from 0 to 1, as Prometheus
+// computes it. There must be at least one value. Only the sign of a zero may differ if some values are negative zeros.
 func (w *sortedWindow) quantile(q float64) float64 {
 	lower, upper, weight := placeOf(q, len(w.values))
 	a, b := w.at(lower, upper)
 	return a*(1-weight) + b*weight
 }
 
-// at returns the values that come i-th and j-th in order, which are the same or follow each other.
+// at returns the values at positions i and j in order. j is i or i+1.
 func (w *sortedWindow) at(i, j int) (a, b float64) {
 	if !w.loose {
 		return w.values[i], w.values[j]
@@ -65,5 +66,5 @@ func (w *sortedWindow) at(i, j int) (a, b float64) {
 	if a = nth(w.values, i); i == j {
 		return a, a
 	}
-	return a, least(w.values[j:])
+	return a, smallestOf(w.values[j:])
 }

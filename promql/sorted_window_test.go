@@ -12,7 +12,7 @@ import (
 
 func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 
-// A window that moves by a little, by much, or not at all holds what sorting its values gives, and selects the same.
+// A window that moves by any distance holds the same values as sorting does, and selects the same quantiles.
 func TestASortedWindowHoldsItsValuesInOrder(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 45))
@@ -57,7 +57,7 @@ func TestASortedWindowHoldsItsValuesInOrder(t *testing.T) {
 	}
 }
 
-// BenchmarkQuantile has windows of a minute's and an hour's samples that follow each other.
+// BenchmarkQuantile measures consecutive windows with the samples of a minute and of an hour.
 func BenchmarkQuantile(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
 	v := make([]float64, 24000)

@@ -27,19 +27,20 @@ func startedSeries(begin time.Time) []storage.ImportedSeries {
 		if v += float64(r.IntN(100)); i%700 == 699 { // It falls.
 			v, start = float64(r.IntN(5)), at-20_000
 		}
-		if w += 5; i%300 == 299 { // It has risen as far again since.
+		if w += 5; i%300 == 299 { // It has reached the same value again.
 			w, second = w+1, at-30_000
 		}
 		steady.AppendFloat(at, begin.UnixMilli(), float64(i))
 		restarted.AppendFloat(at, start, v)
 		early.AppendFloat(at, second, w)
 		between := at - 60_000
-		if i%50 > 0 { // And else there is a gap.
+		if i%50 > 0 { // Otherwise there is a gap.
 			deltas.AppendFloat(at, between, float64(r.IntN(50)))
 		}
 		count := uint64(1 + r.IntN(9))
 		deltaHistograms.AppendHistogram(chunk.Histogram{T: at, ST: between, Int: &histogram.Histogram{
-			Count: count, Sum: float64(count), PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{int64(count)},
+			Count: count, Sum: float64(count), PositiveSpans: []histogram.Span{{Length: 1}},
+			PositiveBuckets: []int64{int64(count)},
 		}})
 		if i%90 == 45 {
 			between -= 120_000
@@ -48,7 +49,8 @@ func startedSeries(begin time.Time) []storage.ImportedSeries {
 	}
 	var all []storage.ImportedSeries
 	for name, s := range map[string]*chunk.Samples{
-		"steady_total": &steady, "restarted_total": &restarted, "early_total": &early, "deltas_total": &deltas, "dh": &deltaHistograms,
+		"steady_total": &steady, "restarted_total": &restarted, "early_total": &early, "deltas_total": &deltas,
+		"dh":                &deltaHistograms,
 		"overlapping_total": &overlapping,
 	} {
 		all = append(all, storage.ImportedSeries{Labels: labels.FromStrings("__name__", name), Samples: s})
@@ -56,7 +58,8 @@ func startedSeries(begin time.Time) []storage.ImportedSeries {
 	return all
 }
 
-// With start timestamps, rates come from rollups as they do without: while raw samples are kept, and when they are gone.
+// With start timestamps, rates are computed from rollups as without them: while raw samples are kept, and after they
+// have expired.
 func TestStartTimestampsFromRollups(t *testing.T) {
 	a := newAgedStores(t, startedSeries)
 	o := DefaultOptions()
@@ -68,11 +71,14 @@ func TestStartTimestampsFromRollups(t *testing.T) {
 	defer plain.Close()
 	ctx := tenant.Into(t.Context(), "default")
 	queries := []string{
-		"rate(steady_total[1h])", "rate(restarted_total[1h])", "increase(restarted_total[2h])", "resets(restarted_total[6h])", "resets(early_total[2h])",
-		"increase(deltas_total[1h])", "rate(deltas_total[1d])", "sum(rate(deltas_total[2h]))", "histogram_count(rate(dh[1h]))",
+		"rate(steady_total[1h])", "rate(restarted_total[1h])", "increase(restarted_total[2h])",
+		"resets(restarted_total[6h])", "resets(early_total[2h])",
+		"increase(deltas_total[1h])", "rate(deltas_total[1d])", "sum(rate(deltas_total[2h]))",
+		"histogram_count(rate(dh[1h]))",
 		"histogram_sum(increase(dh[2h]))", "increase(early_total[6h])", "rate(overlapping_total[1h])",
 	}
-	for zone, from := range map[string]time.Time{"raw": a.now.Add(-20 * time.Hour), "5m": a.now.Add(-4 * 24 * time.Hour), "1h": a.now.Add(-9 * 24 * time.Hour)} {
+	for zone, from := range map[string]time.Time{"raw": a.now.Add(-20 * time.Hour),
+		"5m": a.now.Add(-4 * 24 * time.Hour), "1h": a.now.Add(-9 * 24 * time.Hour)} {
 		for _, query := range queries {
 			from, to := from.Add(24*time.Hour), from.Add(29*time.Hour)
 			if zone == "raw" {
@@ -87,7 +93,8 @@ func TestStartTimestampsFromRollups(t *testing.T) {
 				for series, values := range want {
 					require.Len(t, got[series], len(values), "%s of %s, %s, %s", query, series, zone, way)
 					for at, v := range values {
-						require.InEpsilon(t, v+1, got[series][at]+1, 1e-12, "%s of %s at %s, %s, %s", query, series, time.UnixMilli(at).UTC(), zone, way)
+						require.InEpsilon(t, v+1, got[series][at]+1, 1e-12, "%s of %s at %s, %s, %s", query, series,
+							time.UnixMilli(at).UTC(), zone, way)
 					}
 				}
 				require.Equal(t, warnsOfOverlaps(notes), warnsOfOverlaps(ownNotes), "%s, %s, %s", query, zone, way)
@@ -98,7 +105,8 @@ func TestStartTimestampsFromRollups(t *testing.T) {
 			}
 			check("all is kept", planned, a.whole)
 			check("raw has expired", planned, a.aged)
-			// The evaluator has made samples, whose starts show as many resets, after values that may be others.
+			// The evaluator reads made samples. Their start timestamps have the same number of resets, but at other
+			// values.
 			switch query {
 			case "increase(early_total[6h])", "rate(overlapping_total[1h])":
 			default:
@@ -112,7 +120,7 @@ func warnsOfOverlaps(notes []error) bool {
 	return len(without(notes, annotations.StartTimeOverlapWarning)) < len(notes)
 }
 
-// without returns the notes that aren't of a kind.
+// without returns the notes that aren't of the given kind.
 func without(notes []error, kind error) (rest []error) {
 	for _, note := range notes {
 		if !errors.Is(note, kind) {

@@ -5,8 +5,9 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// The evaluator always uses start timestamps. Without Options.StartTimestamps, samples have them only where their tenant has sent deltas, so that a query of
-// several tenants computes the rates of each as a query of that tenant alone does:
+// The evaluator always uses start timestamps. Without Options.StartTimestamps, only samples of tenants that have sent
+// deltas have start timestamps. So a query of multiple tenants computes the rates of each tenant as a query of that
+// tenant alone does:
 //
 //	Exec ─► query.WithRecordedStarts ─► Select ─► start timestamps: tenant a, after the time from which it has sent deltas; tenant b, none
 

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One step too many, and the evaluator would ask for memory that no machine has.
+// With one more step, the evaluator would allocate more memory than any machine has.
 func TestStepsOfSubqueriesAreBounded(t *testing.T) {
 	o := DefaultOptions()
 	o.MaxSamples = 10_000
@@ -37,8 +37,10 @@ func TestStepsOfSubqueriesAreBounded(t *testing.T) {
 		require.NoError(t, err, query)
 		made.Close()
 	}
-	_, err := e.NewRangeQuery(t.Context(), nothing, nil, "count_over_time(vector(1)[5000s:1s])", time.Unix(0, 0), time.Unix(6000, 0), time.Hour)
+	_, err := e.NewRangeQuery(t.Context(), nothing, nil, "count_over_time(vector(1)[5000s:1s])", time.Unix(0, 0),
+		time.Unix(6000, 0), time.Hour)
 	require.ErrorIs(t, err, ErrQueryTooComplex, "the range of the query comes on top")
-	_, err = e.NewRangeQuery(t.Context(), nothing, nil, "vector(1)", time.Unix(0, 0), time.Unix(0, 0), 100*time.Microsecond)
+	_, err = e.NewRangeQuery(t.Context(), nothing, nil, "vector(1)", time.Unix(0, 0), time.Unix(0, 0),
+		100*time.Microsecond)
 	require.ErrorContains(t, err, "the step is 100µs")
 }

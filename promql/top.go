@@ -10,50 +10,50 @@ import (
 	promengine "github.com/prometheus/prometheus/promql"
 )
 
-// Bounds of the list of queries that ended: texts that are longer are cut, and counted together where they begin
-// alike. Of more different ones than maxTop, those that took the least time are forgotten.
+// Bounds of the list of queries that ended. Longer texts are truncated, and counted together if they start with the
+// same bytes. Beyond maxTop different queries, those with the shortest total time are dropped.
 const (
 	maxTop      = 1000
 	maxTopBytes = 2000
-	// topEvery is for how long queries are counted together; the list has the last two such times.
+	// topEvery is the duration for which queries are counted together. The list covers the last two such durations.
 	topEvery = time.Hour
 )
 
-// TopQuery is what a query took that ran once or more.
+// TopQuery is the cost of a query that ran at least once.
 type TopQuery struct {
 	Query string `json:"query"`
-	// Tenants are those of which it reads.
+	// Tenants are the tenants whose series it reads.
 	Tenants []string `json:"tenants"`
-	// Count is how often it ran, Errors how often it failed.
+	// Count is the number of runs, Errors the number of failed runs.
 	Count  int64 `json:"count"`
 	Errors int64 `json:"errors"`
-	// Seconds are from request to result, all together, waiting included; Slowest is the longest.
+	// Seconds is the total time from request to result, including waiting. Slowest is the longest run.
 	Seconds float64 `json:"seconds"`
 	Slowest float64 `json:"slowestSeconds"`
-	// Samples that it read, all together, and the most that it held at once.
+	// Samples is the total number of samples read. PeakSamples is the maximum that one run held at once.
 	Samples     int64     `json:"samples"`
 	PeakSamples int64     `json:"peakSamples"`
 	Last        time.Time `json:"last"`
-	// Origin is that of the last.
+	// Origin is the origin of the last run.
 	Origin Origin `json:"origin"`
 }
 
-// TopQueries are the queries that took most.
+// TopQueries are the queries that cost most.
 type TopQueries struct {
-	// Since is from when on queries are counted.
+	// Since is the start of the counted time.
 	Since   time.Time  `json:"since"`
 	Queries []TopQuery `json:"queries"`
-	// All is how many different ones there are.
+	// All is the number of different queries.
 	All int `json:"all"`
 }
 
 // TopOrders are the orders of TopQueries.
 var TopOrders = []string{"time", "slowest", "samples", "count"}
 
-// topQueries count the queries that ended.
+// topQueries counts the queries that ended.
 type topQueries struct {
 	mu sync.Mutex
-	// now has those since began, before those of the time before it.
+	// now has the queries since began, before those of the previous topEvery.
 	now, before      map[string]*TopQuery
 	began, beganThen time.Time
 }
@@ -67,7 +67,7 @@ func (t *topQueries) add(one TopQuery) {
 	if t.now == nil || one.Last.Sub(t.began) >= topEvery {
 		t.before, t.beganThen = t.now, t.began
 		if one.Last.Sub(t.began) >= 2*topEvery {
-			t.before = nil // Nothing ended in the time before.
+			t.before = nil // No query ended in the previous topEvery.
 		}
 		t.now, t.began = map[string]*TopQuery{}, one.Last
 	}
@@ -94,7 +94,7 @@ func (q *TopQuery) add(other *TopQuery) {
 	}
 }
 
-// forgetLeast makes room for another query.
+// forgetLeast removes the query that took the least time.
 func (t *topQueries) forgetLeast() {
 	least, found := "", (*TopQuery)(nil)
 	for key, q := range t.now {
@@ -105,7 +105,7 @@ func (t *topQueries) forgetLeast() {
 	delete(t.now, least)
 }
 
-// list returns the queries that read of these tenants only, in one of TopOrders; limit bounds how many.
+// list returns the queries that read these tenants only, in one of TopOrders, up to limit.
 func (t *topQueries) list(tenants []string, by string, limit int, now time.Time) TopQueries {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +135,8 @@ func (t *topQueries) list(tenants []string, by string, limit int, now time.Time)
 	}
 	out.All = len(out.Queries)
 	slices.SortFunc(out.Queries, func(a, b TopQuery) int {
-		return cmp.Or(cmp.Compare(b.by(by), a.by(by)), cmp.Compare(a.Query, b.Query), slices.Compare(a.Tenants, b.Tenants))
+		return cmp.Or(cmp.Compare(b.by(by), a.by(by)), cmp.Compare(a.Query, b.Query),
+			slices.Compare(a.Tenants, b.Tenants))
 	})
 	out.Queries = out.Queries[:min(limit, len(out.Queries))]
 	return out
@@ -158,7 +159,8 @@ func ofThese(of, tenants []string) bool {
 	return !slices.ContainsFunc(of, func(t string) bool { return !slices.Contains(tenants, t) })
 }
 
-// TopQueries are the queries that ended in the last hours and read of these tenants only, those first that took most.
+// TopQueries returns the queries that ended in the last hours and read these tenants only, those with the highest cost
+// first.
 func (e *Engine) TopQueries(tenants []string, by string, limit int) TopQueries {
 	return e.top.list(tenants, by, limit, time.Now())
 }
@@ -167,7 +169,8 @@ func (e *Engine) TopQueries(tenants []string, by string, limit int) TopQueries {
 func (e *Engine) countTop(active *ActiveQuery, q promengine.Query, result *promengine.Result) {
 	now := time.Now()
 	took := now.Sub(active.Since).Seconds()
-	one := TopQuery{Query: active.Query, Tenants: active.Tenants, Count: 1, Seconds: took, Slowest: took, Last: now.UTC(), Origin: active.Origin.bounded()}
+	one := TopQuery{Query: active.Query, Tenants: active.Tenants, Count: 1, Seconds: took, Slowest: took,
+		Last: now.UTC(), Origin: active.Origin.bounded()}
 	if s := q.Stats(); s != nil && s.Samples != nil {
 		one.Samples, one.PeakSamples = s.Samples.TotalSamples, int64(s.Samples.PeakSamples)
 	}
@@ -177,7 +180,8 @@ func (e *Engine) countTop(active *ActiveQuery, q promengine.Query, result *prome
 	e.top.add(one)
 }
 
-// bounded is an origin that can be kept.
+// bounded returns an origin whose texts are short enough to be kept.
 func (o Origin) bounded() Origin {
-	return Origin{shortened(o.Address, slowOriginBytes), shortened(o.UserAgent, slowOriginBytes), shortened(o.RequestID, slowOriginBytes)}
+	return Origin{shortened(o.Address, slowOriginBytes), shortened(o.UserAgent, slowOriginBytes),
+		shortened(o.RequestID, slowOriginBytes)}
 }

@@ -13,7 +13,8 @@ func TestTopQueriesAreCounted(t *testing.T) {
 	var top topQueries
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	ran := func(query string, seconds float64, samples int64, tenants ...string) {
-		top.add(TopQuery{Query: query, Tenants: tenants, Count: 1, Seconds: seconds, Slowest: seconds, Samples: samples, PeakSamples: samples, Last: now})
+		top.add(TopQuery{Query: query, Tenants: tenants, Count: 1, Seconds: seconds, Slowest: seconds, Samples: samples,
+			PeakSamples: samples, Last: now})
 	}
 	names := func(by string, tenants ...string) (list []string) {
 		for _, q := range top.list(tenants, by, 100, now).Queries {

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// An answer takes memory until its client has read it. If all answers take more than Options.UnreadBytes, large reads wait. Small reads wait if the
-// answers of small ones alone do.
+// An answer takes memory until its client has read it. If all unread answers take more than Options.UnreadBytes, large
+// reads wait. Small reads wait only if the answers of small reads alone exceed it.
 
 // Sizes that are counted for an answer, bytes. Its text is encoded in pieces.
 const (
@@ -20,7 +20,7 @@ const (
 	unreadBucket = 8 // a span or a bucket
 )
 
-// unreadBytes is about what a result takes until it is read.
+// unreadBytes is the approximate memory of a result until it is read, bytes.
 func unreadBytes(v parser.Value) (n int64) {
 	switch v := v.(type) {
 	case promengine.Matrix:
@@ -47,19 +47,19 @@ func unreadHistogram(h *histogram.FloatHistogram) int64 {
 	return unreadSeries + unreadBucket*int64(len(h.PositiveSpans)+len(h.NegativeSpans)+len(h.PositiveBuckets)+len(h.NegativeBuckets)+len(h.CustomValues))
 }
 
-// unreadLabels counts the text of labels alone: in memory they are the store's, too.
+// unreadLabels counts the text of labels only: the rest of their memory is shared with the store.
 func unreadLabels(ls labels.Labels) (n int64) {
 	ls.Range(func(l labels.Label) { n += int64(len(l.Name)+len(l.Value)) + 6 })
 	return n
 }
 
-// unread is what a query holds of the bytes of answers.
+// unread counts the bytes of a query's answers.
 type unread struct {
 	once   sync.Once
 	gate   *gate
 	shares []share
 	bytes  int64
-	// isLarge: it counts among the answers of large reads.
+	// isLarge is true if it counts among the answers of large reads.
 	isLarge bool
 	reader  *answerReader
 }
@@ -81,7 +81,7 @@ func (u *unread) add(bytes int64) {
 	u.gate.holdAnswer(u.shares, -was, wasLarge)
 }
 
-// holdAnswer counts bytes of answers; negative ones have been read.
+// holdAnswer adds bytes of answers. Negative numbers are bytes that have been read.
 func (g *gate) holdAnswer(shares []share, bytes int64, isLarge bool) {
 	g.unread.Add(bytes)
 	if isLarge {
@@ -94,7 +94,7 @@ func (g *gate) holdAnswer(shares []share, bytes int64, isLarge bool) {
 	}
 }
 
-// give may be called more than once, and of nil.
+// give may be called more than once, and on nil.
 func (u *unread) give() {
 	if u != nil {
 		u.once.Do(func() {

@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Whoever waits for a place begins when the answer of whoever had it is counted: with one place there is one answer at
-// most beyond what may be unread, however many ask.
+// A waiting query starts only after the answer of the previous query is counted: with one place, at most one answer
+// exceeds the bound of unread answers, for any number of queries.
 func TestAnswersAreCountedBeforeOthersBegin(t *testing.T) {
 	const rounds, queries = 50, 8
 	for range rounds {
@@ -26,7 +26,8 @@ func TestAnswersAreCountedBeforeOthersBegin(t *testing.T) {
 		var all sync.WaitGroup
 		for range queries {
 			all.Go(func() {
-				q, err := e.NewRangeQuery(ctx, stuck{}, nil, `vector(1)`, time.Unix(0, 0), time.Unix(10_000, 0), time.Second)
+				q, err := e.NewRangeQuery(ctx, stuck{}, nil, `vector(1)`, time.Unix(0, 0), time.Unix(10_000, 0),
+					time.Second)
 				if !assert.NoError(t, err) {
 					return
 				}
@@ -36,7 +37,8 @@ func TestAnswersAreCountedBeforeOthersBegin(t *testing.T) {
 					return
 				}
 				answered <- struct{}{}
-				<-over // Nobody reads it: not before the others are refused, whose contexts end one after the other.
+				// The answer stays unread until the other queries are rejected. Their contexts end one after the other.
+				<-over
 			})
 		}
 		<-answered
@@ -54,7 +56,7 @@ func TestAnswersAreCountedBeforeOthersBegin(t *testing.T) {
 	}
 }
 
-// A read that isn't a query has its place until its answer is counted, and what it holds is given back when it leaves.
+// A read outside the evaluator has its place until its answer is counted, and its memory is released when it leaves.
 func TestReadsHaveTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()

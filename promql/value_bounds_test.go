@@ -23,7 +23,7 @@ var (
 	statedSum  = regexp.MustCompile(`the sum of all series by at most ([0-9.e+-]+)`)
 )
 
-// valueBounds returns the bounds of values in an info: those of a series, and sums of series.
+// valueBounds returns the bounds of values in an info: for a series, and for sums of series.
 func valueBounds(t *testing.T, notes []string) (each, sum float64, ok bool) {
 	for _, note := range notes {
 		if m := statedEach.FindStringSubmatch(note); m != nil {
@@ -47,7 +47,8 @@ func numberOf(t *testing.T, text string) float64 {
 	return v
 }
 
-// beyond describes a value of one fragment that differs from that of raw samples by more than the bound in its info; "" if there is none.
+// beyond describes a value of a fragment that differs from the value of raw samples by more than the bound in its info.
+// It returns "" if there is none.
 func (d *rollupDuel) beyond(c candidate, want, got answer) string {
 	each, sum, ok := valueBounds(d.t, got.notes)
 	if !ok || c.over != nil && c.over.expr.Op != parser.SUM {
@@ -67,20 +68,22 @@ func (d *rollupDuel) beyond(c candidate, want, got answer) string {
 		if math.Abs(v.f-w.f) <= bound+tolerance*d.truths.boundOf(c)(v.metric, at.t) {
 			continue
 		}
-		return fmt.Sprintf("%s has %v at %d, not %v: more than %v away, which the info says: %q", v.metric, v.f, at.t, w.f, bound, got.notes)
+		return fmt.Sprintf("%s has %v at %d, not %v: more than %v away, which the info says: %q", v.metric, v.f, at.t,
+			w.f, bound, got.notes)
 	}
 	return ""
 }
 
-// What lies between an edge that was asked for and the one that was used may be most of a value: then the info has that bound, not only by how
-// little the edge was moved. One series rises only at each full hour.
+// The samples between a requested edge and the edge used may make most of a value. Then the info contains that bound,
+// not only the small distance by which the edge was moved. One series increases only at full hours.
 func TestInfosBoundValues(t *testing.T) {
 	a := newAgedStores(t, func(begin time.Time) []storage.ImportedSeries {
 		var s chunk.Samples
 		for i := range 10 * 24 * 240 {
 			s.AppendFloat(begin.Add(time.Duration(i)*15*time.Second).UnixMilli(), 0, float64(i/240*1000))
 		}
-		return []storage.ImportedSeries{{Labels: labels.FromStrings("__name__", "hourly_total", "job", "j"), Samples: &s}}
+		return []storage.ImportedSeries{{Labels: labels.FromStrings("__name__", "hourly_total", "job", "j"),
+			Samples: &s}}
 	})
 	e := NewEngine(DefaultOptions())
 	defer e.Close()
@@ -89,7 +92,8 @@ func TestInfosBoundValues(t *testing.T) {
 	auto := tenant.Into(t.Context(), "default")
 	from, to := a.now.Add(-8*24*time.Hour), a.now.Add(-24*time.Hour)
 	for _, store := range []*storage.Store{a.whole, a.aged} {
-		for _, query := range []string{"increase(hourly_total[1h30s])", "rate(hourly_total[2h45s])", "sum(increase(hourly_total[1h30s]))", "max_over_time(hourly_total[1h30s])"} {
+		for _, query := range []string{"increase(hourly_total[1h30s])", "rate(hourly_total[2h45s])",
+			"sum(increase(hourly_total[1h30s]))", "max_over_time(hourly_total[1h30s])"} {
 			want, none := a.points(t, e, a.whole, exact, query, from, to, time.Hour)
 			require.Empty(t, none)
 			got, notes := a.points(t, e, store, auto, query, from, to, time.Hour)

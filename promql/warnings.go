@@ -10,14 +10,14 @@ import (
 	"github.com/cassia-db/cassia/promql/resolution"
 )
 
-// maxWarnings bounds the warnings of one query: a store with much corruption would give one a row.
+// maxWarnings is the maximum number of warnings per query: a store with much corruption would cause one per row.
 const maxWarnings = 50
 
 var errMoreWarnings = errors.New("more warnings are in the log")
 
-// warnings gathers what reading had to skip. It may be used by many goroutines.
+// warnings collects the rows that reading skipped. It is safe for concurrent use.
 type warnings struct {
-	// ofQuery: a query reports missing values for want of raw samples at its end, and once.
+	// ofQuery is true if a query reports values that are missing for lack of raw samples once, at its end.
 	ofQuery bool
 
 	mu    sync.Mutex
@@ -38,7 +38,7 @@ func (w *warnings) add(err error) {
 	w.all.Add(err)
 }
 
-// annotations returns those gathered so far.
+// annotations returns the annotations collected so far.
 func (w *warnings) annotations() annotations.Annotations {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,7 +49,7 @@ func (w *warnings) annotations() annotations.Annotations {
 	return out.Merge(w.all)
 }
 
-// missing returns the shortfall of raw samples, as far as it was added.
+// missing returns the shortfall of raw samples added so far.
 func (w *warnings) missing() resolution.Shortfall {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,7 +58,7 @@ func (w *warnings) missing() resolution.Shortfall {
 
 type warningsKey struct{}
 
-// warningsOf returns the collector that ctx carries, or a new one.
+// warningsOf returns the collector of ctx, or a new one.
 func warningsOf(ctx context.Context) *warnings {
 	if w, ok := ctx.Value(warningsKey{}).(*warnings); ok {
 		return w

@@ -21,7 +21,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// shapesOfBuckets are series whose changes and resets samples on a line between first and last wouldn't have.
+// shapesOfBuckets are series with changes and resets that samples on a line from first to last wouldn't have.
 func shapesOfBuckets(begin time.Time) []storage.ImportedSeries {
 	r := rand.New(rand.NewPCG(7, 7))
 	state := map[string]float64{"up": 1, "requests_total": 1e6}
@@ -55,25 +55,27 @@ func shapesOfBuckets(begin time.Time) []storage.ImportedSeries {
 		for i := range 10 * 24 * 60 {
 			v = next[name](v)
 			at := begin.Add(time.Duration(i)*time.Minute + 7*time.Second).UnixMilli()
-			if name == "memory" && i%7 == 3 { // Scrapes are late now and then.
+			if name == "memory" && i%7 == 3 { // Some scrapes are late.
 				at += 35 + r.Int64N(20)
 			}
 			s.AppendFloat(at, 0, v)
 		}
-		all = append(all, storage.ImportedSeries{Labels: labels.FromStrings("__name__", "shape", "of", name), Samples: &s})
+		all = append(all, storage.ImportedSeries{Labels: labels.FromStrings("__name__", "shape", "of", name),
+			Samples: &s})
 	}
 	return all
 }
 
-// Whatever the step of a query is, a window whose edges are edges of buckets has the answer of the raw samples: it uses buckets whole
-// also where the edges of other windows cut them.
+// At any step of a query, a window whose edges are edges of buckets has the same answer as from raw samples. Buckets
+// inside it are used whole, even if the edges of other windows cut them.
 func TestWindowsUseBucketsWholeWhateverTheStep(t *testing.T) {
 	a := newAgedStores(t, shapesOfBuckets)
 	e := NewEngine(DefaultOptions())
 	defer e.Close()
 	ctx, err := WithResolution(tenant.Into(t.Context(), "default"), "exact", 0)
 	require.NoError(t, err)
-	functions := []string{"changes", "resets", "rate", "increase", "delta", "sum_over_time", "avg_over_time", "min_over_time", "max_over_time", "count_over_time",
+	functions := []string{"changes", "resets", "rate", "increase", "delta", "sum_over_time", "avg_over_time",
+		"min_over_time", "max_over_time", "count_over_time",
 		"first_over_time", "last_over_time", "stddev_over_time", "deriv", "predict_linear"}
 	for _, zone := range []struct {
 		from   time.Time
@@ -105,7 +107,8 @@ func TestWindowsUseBucketsWholeWhateverTheStep(t *testing.T) {
 								continue
 							}
 							compared++
-							require.InDelta(t, v, got[series][at], tolerance+1e-11*math.Abs(v), "%s of %s at %s, step %s", query, series, time.UnixMilli(at).UTC(), step)
+							require.InDelta(t, v, got[series][at], tolerance+1e-11*math.Abs(v),
+								"%s of %s at %s, step %s", query, series, time.UnixMilli(at).UTC(), step)
 						}
 						require.NotZero(t, compared, query)
 					}
@@ -115,7 +118,8 @@ func TestWindowsUseBucketsWholeWhateverTheStep(t *testing.T) {
 	}
 }
 
-// Samples made of buckets make the same buckets, whoever reads them: remote read, exports, and what the planner leaves to the evaluator.
+// Samples made from buckets can be rolled up to the same buckets, for all readers: remote read, exports, and
+// expressions that the planner leaves to the evaluator.
 func TestSamplesMadeOfBucketsMakeThem(t *testing.T) {
 	a := newAgedStores(t, shapesOfBuckets)
 	for _, zone := range []struct {
@@ -127,7 +131,8 @@ func TestSamplesMadeOfBucketsMakeThem(t *testing.T) {
 			require.NoError(t, err)
 			defer q.Close()
 			ctx := WithReading(tenant.Into(t.Context(), "default"), &Reading{})
-			set := q.Select(ctx, true, &promstorage.SelectHints{Start: zone.from.UnixMilli() + 1, End: zone.from.Add(24 * time.Hour).UnixMilli()},
+			set := q.Select(ctx, true, &promstorage.SelectHints{Start: zone.from.UnixMilli() + 1,
+				End: zone.from.Add(24 * time.Hour).UnixMilli()},
 				name("shape"))
 			all := map[string]*chunk.Samples{}
 			for set.Next() {
@@ -149,8 +154,10 @@ func TestSamplesMadeOfBucketsMakeThem(t *testing.T) {
 			var want, got rollup.Buckets
 			rollup.AppendEvery(&want, s, zone.width.Milliseconds())
 			rollup.AppendEvery(&got, made[of], zone.width.Milliseconds())
-			require.Equal(t, [][]uint32{want.Count, want.Changes, want.Resets}, [][]uint32{got.Count, got.Changes, got.Resets}, of)
-			require.Equal(t, [][]float64{want.First, want.Last, want.Min, want.Max}, [][]float64{got.First, got.Last, got.Min, got.Max}, of)
+			require.Equal(t, [][]uint32{want.Count, want.Changes, want.Resets},
+				[][]uint32{got.Count, got.Changes, got.Resets}, of)
+			require.Equal(t, [][]float64{want.First, want.Last, want.Min, want.Max},
+				[][]float64{got.First, got.Last, got.Min, got.Max}, of)
 			for i, v := range want.Sum {
 				require.InDelta(t, v, got.Sum[i], 1e-12*(math.Abs(v)+1), of)
 			}

@@ -13,12 +13,13 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// A series that is younger than a bucket has values in windows that are read from buckets: the newest samples of a window are read
-// from the head, whatever the resolution of the others. Moved to the last end of an hour, the window ended before the first sample.
+// A series that is younger than a bucket has values in windows that are read from buckets. The newest samples of a
+// window are read from the head at every resolution. If the window were moved to the last full hour, it would end
+// before the first sample.
 func TestSeriesYoungerThanABucket(t *testing.T) {
 	for _, c := range []struct {
 		about string
-		old   time.Duration // the age of another series
+		old   time.Duration // age of another series
 		seal  bool
 	}{
 		{"nothing is older", 0, false},
@@ -47,11 +48,13 @@ func TestSeriesYoungerThanABucket(t *testing.T) {
 			}
 			r := newRivals(t, NewQueryable(store), nil)
 			for _, text := range []string{
-				"sum(increase(%s[30d]))", "sum(count_over_time(%s[30d]))", "sum(rate(%s[30d]))", "sum(sum_over_time(%s[30d]))",
+				"sum(increase(%s[30d]))", "sum(count_over_time(%s[30d]))", "sum(rate(%s[30d]))",
+				"sum(sum_over_time(%s[30d]))",
 				"max(max_over_time(%s[30d]))", "avg(avg_over_time(%s[30d]))", "sum(increase(%s[8d]))",
 			} {
 				for _, selector := range []string{`c{age="young"}`, `c`} {
-					a := asked{text: fmt.Sprintf(text, selector), start: now.UnixMilli() - 10*minute, end: now.UnixMilli(), step: 15 * time.Second}
+					a := asked{text: fmt.Sprintf(text, selector), start: now.UnixMilli() - 10*minute,
+						end: now.UnixMilli(), step: 15 * time.Second}
 					r.ctx = newRollupContext(t, "exact")
 					want, _ := r.answerOf(a)
 					require.Len(t, want.rows, 1, a.text)

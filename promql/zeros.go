@@ -5,24 +5,25 @@ import (
 	"sort"
 )
 
-// byValue orders values as Prometheus' quantile does: NaN first. Which of two zeros comes first, whose signs may differ, depends on the
-// algorithm of sort.Sort and on where they stood before.
+// byValue orders values as Prometheus' quantile does: NaN first. The order of two zeros, whose signs may differ,
+// depends on the algorithm of sort.Sort and on their original order.
 type byValue []float64
 
 func (v byValue) Len() int           { return len(v) }
 func (v byValue) Swap(i, j int)      { v[i], v[j] = v[j], v[i] }
 func (v byValue) Less(i, j int) bool { return math.IsNaN(v[i]) || v[i] < v[j] }
 
-// sortedQuantile is the q-quantile, for q from 0 to 1, of at least one value, in the steps that Prometheus takes: with its sign where it is
-// zero. It leaves the values in order. Where none is a negative zero, the result is that of any other way to find the two values that
-// it lies between, which take less time.
+// sortedQuantile returns the q-quantile of at least one value, for q from 0 to 1, computed in Prometheus' steps, so
+// that a zero has the same sign. It sorts the values. If no value is a negative zero, faster ways to find the two
+// values next to the quantile have the same result.
 func sortedQuantile(q float64, v []float64) float64 {
 	sort.Sort(byValue(v))
 	lower, upper, weight := placeOf(q, len(v))
 	return v[lower]*(1-weight) + v[upper]*weight
 }
 
-// placeOf returns between which of n values in order the q-quantile lies, and the weight of the upper one.
+// placeOf returns the indices of the two of n sorted values between which the q-quantile is, and the weight of the
+// upper value.
 func placeOf(q float64, n int) (lower, upper int, weight float64) {
 	rank := q * float64(n-1)
 	floor := math.Floor(rank)

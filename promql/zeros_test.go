@@ -13,13 +13,15 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestSignsOfZeros asks about series of zeros of both signs, and NaN, infinities and stale markers between, over windows longer than those
-// that an insertion sort orders: the functions and aggregations that the planner computes give the sign that the evaluator does.
+// TestSignsOfZeros queries series of zeros of both signs, NaN, infinities and stale markers, over windows that are
+// longer than those for which sorting uses insertion sort. The functions and aggregations of the planner must return
+// the same signs as the evaluator.
 func TestSignsOfZeros(t *testing.T) {
 	t.Parallel()
 	store := readyStore(t)
 	s := sampler{t: t, rnd: rand.New(rand.NewPCG(soak.Seed(t), 3)), store: store}
-	of := []float64{0, math.Copysign(0, -1), 0, math.Copysign(0, -1), 1, -1, math.NaN(), math.Inf(1), math.Inf(-1), 5e-324, -5e-324}
+	of := []float64{0, math.Copysign(0, -1), 0, math.Copysign(0, -1), 1, -1, math.NaN(), math.Inf(1), math.Inf(-1),
+		5e-324, -5e-324}
 	s.series("zeros", 60, func(b *storage.Batch, series *storage.Series, i int) {
 		some := of[:[]int{2, 6, len(of)}[i%3]]
 		s.floats(b, series, func() float64 {
@@ -41,7 +43,8 @@ func TestSignsOfZeros(t *testing.T) {
 			fmt.Sprintf("%s by (job) (zeros)", []string{"min", "max", "sum", "avg", "stddev"}[s.rnd.IntN(5)]),
 			fmt.Sprintf("%s(zeros[%s])", []string{"rate", "increase", "delta"}[s.rnd.IntN(3)], width),
 		} {
-			a := asked{text: text, start: sampledFrom + s.rnd.Int64N(3_000_000), step: time.Duration(1+s.rnd.IntN(300)) * time.Second}
+			a := asked{text: text, start: sampledFrom + s.rnd.Int64N(3_000_000),
+				step: time.Duration(1+s.rnd.IntN(300)) * time.Second}
 			a.end = a.start + 20*a.step.Milliseconds()
 			d, ok := r.difference(a)
 			require.True(t, ok)

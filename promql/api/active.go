@@ -14,30 +14,32 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Queries are the queries that run or wait, and those that ended. Each method is about those that read of the given tenants only.
+// Queries lists and cancels queries that run or wait, and lists queries that ended. Each method applies only to queries
+// that read the given tenants only.
 type Queries interface {
 	ActiveQueries(tenants []string) []promql.ActiveQuery
-	// TopQueries are those that ended, in one of promql.TopOrders.
+	// TopQueries returns the queries that ended, in one of promql.TopOrders.
 	TopQueries(tenants []string, by string, limit int) promql.TopQueries
-	// CancelQuery is false if there is no such query.
+	// CancelQuery returns false if there is no such query.
 	CancelQuery(id string, tenants []string) bool
 }
 
-// RequestIDHeader is what proxies name a request with.
+// RequestIDHeader is the header in which proxies send the id of a request.
 const RequestIDHeader = "X-Request-ID"
 
-// withOrigin adds to queries where they come from.
+// withOrigin adds the origin of the request to its queries.
 func withOrigin(name string, h http.HandlerFunc) http.HandlerFunc {
 	if !resolvers[name] {
 		return h
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		origin := promql.Origin{Address: r.RemoteAddr, UserAgent: r.UserAgent(), RequestID: r.Header.Get(RequestIDHeader)}
+		origin := promql.Origin{Address: r.RemoteAddr, UserAgent: r.UserAgent(),
+			RequestID: r.Header.Get(RequestIDHeader)}
 		h(w, r.WithContext(origin.Into(r.Context())))
 	}
 }
 
-// activeRoutes are those of the queries that run.
+// activeRoutes are the routes for active queries.
 func (a *api) activeRoutes(router *route.Router) {
 	const path = "/status/active_queries"
 	router.Get(path, func(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +50,7 @@ func (a *api) activeRoutes(router *route.Router) {
 	router.Post(path+"/:id/cancel", a.cancel)
 }
 
-// cancel ends a query; its own caller gets 499 with the type canceled.
+// cancel cancels a query. The client of the query gets 499 with the type canceled.
 func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
 	if !a.Queries.CancelQuery(route.Param(r.Context(), "id"), tenant.All(r.Context())) {
 		a.fail(w, r, http.StatusNotFound, "not_found", "no running query has this id")
@@ -57,13 +59,13 @@ func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// Bounds of the queries that are listed.
+// Bounds of the lists of queries.
 const (
 	usualTop = 50
 	maxTop   = 1000
 )
 
-// topQueries answers with the queries that took most: ?by=time|slowest|samples|count&limit=…
+// topQueries returns the queries with the highest cost: ?by=time|slowest|samples|count&limit=…
 func (a *api) topQueries(w http.ResponseWriter, r *http.Request) {
 	by, limit := cmp.Or(r.FormValue("by"), promql.TopOrders[0]), usualTop
 	if !slices.Contains(promql.TopOrders, by) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// oneQuery runs for tenant a.
+// oneQuery is an active query of tenant a.
 type oneQuery struct{ canceled *int }
 
 func (q oneQuery) ActiveQueries(tenants []string) []promql.ActiveQuery {
@@ -45,7 +45,8 @@ func TestActiveQueries(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(data(t, ask(http.MethodGet, "", "a"))), &list))
 	require.Equal(t, "up", list[0].Query)
 	require.Equal(t, "[]", data(t, ask(http.MethodGet, "", "b")))
-	for _, w := range []*httptest.ResponseRecorder{ask(http.MethodDelete, "/id", "b"), ask(http.MethodPost, "/other/cancel", "a")} {
+	for _, w := range []*httptest.ResponseRecorder{ask(http.MethodDelete, "/id", "b"),
+		ask(http.MethodPost, "/other/cancel", "a")} {
 		kind, _ := failure(t, w)
 		require.Equal(t, "not_found", kind)
 		require.Equal(t, http.StatusNotFound, w.Code)
@@ -64,7 +65,8 @@ func TestTopQueries(t *testing.T) {
 		return r.do(req.WithContext(tenant.Into(t.Context(), "a")))
 	}
 	for params, want := range map[string]promql.TopQuery{
-		"": {Query: "time", Tenants: []string{"a"}, Count: usualTop}, "?by=samples&limit=3": {Query: "samples", Tenants: []string{"a"}, Count: 3},
+		"":                    {Query: "time", Tenants: []string{"a"}, Count: usualTop},
+		"?by=samples&limit=3": {Query: "samples", Tenants: []string{"a"}, Count: 3},
 	} {
 		var got promql.TopQueries
 		require.NoError(t, json.Unmarshal([]byte(data(t, ask(params))), &got))

@@ -10,17 +10,18 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Delete deletes a tenant's samples from start to end, both included, milliseconds, of the series that match.
+// Delete deletes a tenant's samples of matching series from start to end, both included, milliseconds.
 type Delete func(ctx context.Context, tenant string, start, end int64, matchers ...*labels.Matcher) error
 
-// adminTSDB is what Prometheus' own handlers of the admin API call.
+// adminTSDB implements the interface that Prometheus' handlers of the admin API call.
 type adminTSDB struct {
 	noTSDB
 	del      Delete
 	snapshot func(dir string) error
 }
 
-// Snapshot is always of everything: what Prometheus calls its head is as durable as the rest.
+// Snapshot always contains all samples. Prometheus' parameter to skip the head has no effect, because unsealed samples
+// are also durable.
 func (t adminTSDB) Snapshot(dir string, _ bool) error {
 	if t.snapshot == nil {
 		return errNoTSDB
@@ -35,8 +36,8 @@ func (t adminTSDB) Delete(ctx context.Context, start, end int64, matchers ...*la
 	return storage.PlainError(t.del(ctx, tenant.From(ctx), start, end, matchers...))
 }
 
-// adminRoutes are the routes of the admin API that Prometheus' handlers don't answer: none of them, while it is
-// disabled, and those that need the tenant, or can't be had.
+// adminRoutes are the admin routes that Prometheus' handlers don't serve: all of them while the admin API is disabled,
+// and otherwise those that need the tenant or aren't supported.
 func (a *api) adminRoutes(routes map[string]http.HandlerFunc) {
 	var snapshot http.HandlerFunc // Prometheus' own
 	if a.Snapshot == nil {
@@ -61,7 +62,8 @@ func (a *api) adminRoutes(routes map[string]http.HandlerFunc) {
 
 const snapshotRoute = "/admin/tsdb/snapshot"
 
-// claimable answers requests for a snapshot that a command has claimed, by the parameter claim, and leaves others to next.
+// claimable serves requests for a snapshot that a command has claimed with the parameter claim. It passes other
+// requests to next.
 func (a *api) claimable(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.FormValue("claim")

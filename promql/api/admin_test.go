@@ -69,7 +69,8 @@ func TestDeleteSeries(t *testing.T) {
 
 func TestDeletesThatFail(t *testing.T) {
 	for err, code := range map[error]int{
-		storage.ErrNotReady: 503, engine.ErrUnavailable: 503, storage.ErrTooManyDeletes: 422, engine.ErrClosed: 500, membership.ErrClock: 503,
+		storage.ErrNotReady: 503, engine.ErrUnavailable: 503, storage.ErrTooManyDeletes: 422, engine.ErrClosed: 500,
+		membership.ErrClock: 503,
 	} {
 		r := newRig(t, func(o *Options) {
 			o.AdminAPI = true

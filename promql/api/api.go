@@ -33,43 +33,45 @@ import (
 // Prefix is the path under which New's handler must be mounted.
 const Prefix = "/api/v1"
 
-// Bounds of remote read, which Prometheus has, too.
+// Bounds of remote read, the same as in Prometheus.
 const (
-	// readSamples bounds the samples of an answer that isn't streamed.
+	// readSamples is the maximum number of samples of an answer that isn't streamed.
 	readSamples = 50_000_000
-	// readFrame bounds a frame of a streamed answer, bytes.
+	// readFrame is the maximum size of a frame of a streamed answer, bytes.
 	readFrame = 1 << 20
 )
 
-// Options are the sources of the API's answers. Fields that aren't marked as optional must be set.
+// Options are the data sources of the API and its settings. Fields that aren't marked as optional must be set.
 type Options struct {
 	Engine    promengine.QueryEngine
 	Queryable promstorage.SampleAndChunkQueryable
-	// Parser has the options that Engine parses queries with.
+	// Parser must have the options with which Engine parses queries.
 	Parser parser.Options
-	// Enter waits until the tenants of a context may run one query more, which isn't Engine's, see promql.Engine; nil: they
-	// always may.
+	// Enter waits until the tenants of a context may run one more read outside Engine, see promql.Engine; nil: no
+	// waiting.
 	Enter func(ctx context.Context) (of context.Context, leave func(), err error)
-	// MaxFederated bounds what one answer of federation takes, bytes; 0: nothing does.
+	// MaxFederated is the maximum memory of one answer of federation, bytes; 0: no limit.
 	MaxFederated int64
 	// Ready returns nil once queries can be answered.
 	Ready func() error
 
-	// RefuseRollups: remote read is refused where samples would have to be made of rollups.
+	// RefuseRollups makes remote read reject requests for which samples would have to be made from rollups.
 	RefuseRollups bool
-	// Exemplars finds exemplars; nil: there are none.
+	// Exemplars finds exemplars; nil: no exemplars.
 	Exemplars promstorage.ExemplarQueryable
-	// Queries are Engine's; nil: nobody can see or cancel them.
+	// Queries are the queries of Engine; nil: queries can't be listed or canceled.
 	Queries Queries
-	// Rules lists the rules that are evaluated, and Alertmanagers where alerts are sent; nil: there are none.
+	// Rules lists the rules that are evaluated. Alertmanagers lists the Alertmanagers that alerts are sent to. nil:
+	// there are none.
 	Rules         func(ctx context.Context) promapi.RulesRetriever
 	Alertmanagers promapi.AlertmanagerRetriever
-	// Metadata looks up what metrics mean; nil: nothing is known.
+	// Metadata returns the metadata of metrics; nil: there is none.
 	Metadata Metadata
-	// Cardinality counts for status/tsdb.
+	// Cardinality counts series for status/tsdb.
 	Cardinality Cardinality
 
-	// Limits returns the limits of tenants and their use, which becomes JSON, for status/limits; nil: there is no such route.
+	// Limits returns the limits of tenants and their use, which is encoded as JSON, for status/limits; nil: the route
+	// doesn't exist.
 	Limits func(tenants []string) any
 
 	// Version, Started, Now, Retention and Flags are shown on the status pages.
@@ -78,40 +80,41 @@ type Options struct {
 	Now       func() time.Time
 	Retention string
 	Flags     map[string]string
-	// Reloads returns whether the last reload of all configuration files was successful, and the time of the last successful one; nil: there are none.
+	// Reloads returns whether the last reload of all configuration files was successful, and the time of the last
+	// successful one; nil: there are no reloads.
 	Reloads func() (ok bool, last time.Time)
-	// Lifecycle is whether they can be reloaded over HTTP.
+	// Lifecycle is true if configuration files can be reloaded over HTTP.
 	Lifecycle bool
-	// ListenAddress and ExternalURL are where this process is found.
+	// ListenAddress and ExternalURL are the addresses of this process.
 	ListenAddress string
 	ExternalURL   *url.URL
-	// CORSOrigin matches the origins whose pages may read answers; nil: all do, as Prometheus has it. No answer is for
-	// pages that send a browser's passwords.
+	// CORSOrigin matches the origins whose pages may read answers; nil: all, as in Prometheus. Pages can't read answers
+	// to requests with passwords that a browser adds.
 	CORSOrigin *regexp.Regexp
-	// AdminAPI is whether changes, the fields below, are allowed.
+	// AdminAPI enables changes, which are the fields below.
 	AdminAPI bool
-	// Delete deletes samples, and CleanTombstones frees the space of what a tenant has deleted; nil: that isn't supported.
+	// Delete deletes samples. CleanTombstones frees the space of a tenant's deleted samples. nil: not supported.
 	Delete          Delete
 	CleanTombstones func(ctx context.Context, tenant string) error
-	// Snapshot makes dir, which is there and empty, a copy of all that is stored, and DataDir is where such directories are
-	// made, in one named snapshots; nil: that isn't supported.
+	// Snapshot writes a copy of all data to dir, which exists and is empty. DataDir is the directory in which such
+	// directories are created, in a subdirectory named snapshots. nil: not supported.
 	Snapshot func(dir string) error
 	DataDir  string
-	// ClaimedSnapshot makes a snapshot there, for a command that chose its name, claimed it and removes it. If the command has ended
-	// meanwhile, no snapshot stays.
+	// ClaimedSnapshot makes a snapshot in that subdirectory for a command that has chosen its name, claimed it, and
+	// removes it. If the command has ended before, no snapshot is left.
 	ClaimedSnapshot func(ctx context.Context, name string) error
 
-	// Instrument wraps the handler of each route, whose name it gets; nil: nothing is wrapped.
+	// Instrument wraps the handler of each route. It gets the route's name; nil: handlers aren't wrapped.
 	Instrument func(route string, h http.HandlerFunc) http.HandlerFunc
 	// Features is the content of /features.
 	Features features.Collector
-	// Gatherer has this process' metrics, Registerer gets those of the API itself.
+	// Gatherer returns this process' metrics. Registerer registers the metrics of the API.
 	Gatherer   prometheus.Gatherer
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger
 }
 
-// New returns the handler of all that lies under Prefix, but for the ways in: those are the server's.
+// New returns the handler of all routes under Prefix except those that write, which the server handles.
 func New(o Options) http.Handler {
 	if o.Instrument == nil {
 		o.Instrument = func(_ string, h http.HandlerFunc) http.HandlerFunc { return h }
@@ -129,17 +132,18 @@ func New(o Options) http.Handler {
 		o.CORSOrigin = regexp.MustCompile(anyOrigin)
 	}
 	describe(o)
-	a := &api{Options: o, cors: o.CORSOrigin, counting: make(chan struct{}, 1), answered: newAnswered(o.Registerer), readsMade: newReadsMade(o.Registerer)}
+	a := &api{Options: o, cors: o.CORSOrigin, counting: make(chan struct{}, 1), answered: newAnswered(o.Registerer),
+		readsMade: newReadsMade(o.Registerer)}
 	a.codec.pending = &a.pending
-	// Prometheus' part describes itself in OpenAPI at once, which takes half a second: nothing but the first
-	// request should wait for that.
+	// Prometheus' API generates its OpenAPI description when it is created, which takes half a second. So it is created
+	// at the first request.
 	rest := sync.OnceValue(a.router)
 	go panics.Contained("describing the API", func() { rest() })()
 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { rest().ServeHTTP(w, r) })
 }
 
-// anyOrigin is Prometheus' default of the pages that may call the API, as Prometheus compiles it.
+// anyOrigin is Prometheus' default for CORS origins, compiled as Prometheus compiles it.
 const anyOrigin = "^(?s:.*)$"
 
 type api struct {
@@ -147,17 +151,17 @@ type api struct {
 	cors *regexp.Regexp
 	// counting is held while a tenant's series are counted.
 	counting chan struct{}
-	// answered counts queries by what they were answered from.
+	// answered counts queries by the resolutions that answered them.
 	answered *prometheus.CounterVec
-	// readsMade counts what remote read was answered from buckets.
+	// readsMade counts answers to remote read that were made from buckets.
 	readsMade prometheus.Counter
-	// pending are answers that were computed and are about to be written in pieces, which codec put there.
+	// pending are answers that codec has left to be written in pieces.
 	pending sync.Map
 	codec   textCodec
 }
 
-// router leads to Prometheus' own handlers, and to ours in the places of some. Prometheus' router holds the methods
-// of each route, and the answer to others.
+// router routes requests to Prometheus' handlers, and to this package's handlers for overridden routes. Prometheus'
+// router determines the methods of each route, and the response to other methods.
 func (a *api) router() http.Handler {
 	overrides, known := a.overrides(), map[string]bool{}
 	router := route.New().WithInstrumentation(func(name string, h http.HandlerFunc) http.HandlerFunc {
@@ -166,7 +170,7 @@ func (a *api) router() http.Handler {
 		} else if name == snapshotRoute && a.ClaimedSnapshot != nil {
 			h = a.claimable(h)
 		}
-		if name != "/read" { // It makes no JSON.
+		if name != "/read" { // It isn't encoded as JSON.
 			h = a.streamed(h)
 		}
 		h = a.whenReady(name, withOrigin(name, a.withResolution(name, a.withNotes(name, a.withRollupNames(name, h)))))
@@ -190,24 +194,25 @@ func (a *api) router() http.Handler {
 	return router
 }
 
-// described are the routes, by how they begin, that the OpenAPI description contains.
+// described are the prefixes of the routes in the OpenAPI description.
 var described = []string{
 	"/alertmanagers", "/alerts", "/features", "/format_query", "/label", "/metadata", "/notifications", "/openapi.yaml",
 	"/parse_query", "/query", "/read", "/rules", "/scrape_pools", "/series", "/status", "/targets", "/write",
 }
 
-// prometheus returns Prometheus' own API over our parts, and over empty ones where we have none.
+// prometheus returns Prometheus' own API with this package's data sources, and empty ones where there are none.
 func (a *api) prometheus() *promapi.API {
 	return promapi.NewAPI(
 		a.Engine, a.Queryable,
-		nil, nil, // Ways in are the server's.
+		nil, nil, // The server handles writes.
 		a.Exemplars,
 		func(context.Context) promapi.ScrapePoolsRetriever { return nothing{} },
 		func(context.Context) promapi.TargetRetriever { return nothing{} },
 		func(context.Context) promapi.AlertmanagerRetriever { return a.Alertmanagers },
 		func() config.Config { return config.Config{} },
 		a.Flags,
-		promapi.GlobalURLOptions{ListenAddress: a.ListenAddress, Host: a.ExternalURL.Host, Scheme: a.ExternalURL.Scheme},
+		promapi.GlobalURLOptions{ListenAddress: a.ListenAddress, Host: a.ExternalURL.Host,
+			Scheme: a.ExternalURL.Scheme},
 		func(h http.HandlerFunc) http.HandlerFunc { return h }, // See whenReady.
 		adminTSDB{del: a.Delete, snapshot: a.Snapshot}, a.DataDir, a.AdminAPI,
 		false, 0, // No search API.
@@ -221,7 +226,7 @@ func (a *api) prometheus() *promapi.API {
 		renderStats,
 		false, nil, // No remote write here.
 		false, false, false, // No OTLP here.
-		false, 0, false, false, // They concern ways in, too.
+		false, 0, false, false, // They also apply to writes.
 		statusOf,
 		a.Features,
 		promapi.OpenAPIOptions{IncludePaths: described, ExternalURL: a.ExternalURL.String(), Version: a.Version.Cassia},
@@ -229,21 +234,23 @@ func (a *api) prometheus() *promapi.API {
 	)
 }
 
-// statusOf overrides the HTTP status of errors that Prometheus doesn't have. K is Prometheus' type of error
-// numbers, which has no name outside of it.
+// statusOf returns the HTTP status of errors that Prometheus doesn't have. K is Prometheus' type of error numbers,
+// which isn't exported.
 func statusOf[K any](_ K, err error) (code int, override bool) {
 	var limit *tenant.LimitError
 	var stored promengine.ErrStorage
 	switch {
 	case errors.As(err, &limit):
 		return limit.Status, true
-	case errors.Is(err, tsdb.ErrNotReady), errors.Is(err, storage.ErrNotReady), errors.Is(err, promql.ErrTooManyQueries), errors.Is(err, engine.ErrUnavailable), errors.Is(err, membership.ErrClock):
+	case errors.Is(err, tsdb.ErrNotReady), errors.Is(err, storage.ErrNotReady),
+		errors.Is(err, promql.ErrTooManyQueries), errors.Is(err, engine.ErrUnavailable),
+		errors.Is(err, membership.ErrClock):
 		return http.StatusServiceUnavailable, true
 	case errors.Is(err, meter.ErrQueryTooLarge), errors.Is(err, storage.ErrTooManyDeletes):
 		return http.StatusUnprocessableEntity, true
 	case errors.Is(err, storage.ErrBadDelete):
 		return http.StatusBadRequest, true
-	case errors.As(err, &stored): // Prometheus does so for queries, not for lists of labels.
+	case errors.As(err, &stored): // Prometheus does so for queries, but not for lists of labels.
 		return http.StatusInternalServerError, true
 	}
 	return 0, false
@@ -255,7 +262,7 @@ var readers = map[string]bool{
 	"/label/:name/values": true, "/read": true,
 }
 
-// whenReady answers 503 while the store can't answer.
+// whenReady returns 503 while the store isn't ready.
 func (a *api) whenReady(name string, h http.HandlerFunc) http.HandlerFunc {
 	if !readers[name] {
 		return h

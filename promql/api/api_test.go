@@ -43,7 +43,7 @@ type rig struct {
 	store *storage.Store
 }
 
-// newRig returns the API over a store in memory, with two series of 300 samples each, a second apart.
+// newRig returns the API on a store in memory with two series of 300 samples each, one per second.
 func newRig(t *testing.T, change func(*Options)) rig {
 	return newRigOver(t, storagetest.Forever, change)
 }
@@ -61,7 +61,7 @@ func newRigOver(t *testing.T, stored func(*storage.Options), change func(*Option
 	return rig{apiOver(t, store, change), store}
 }
 
-// apiOver returns the API over a store.
+// apiOver returns the API on a store.
 func apiOver(t testing.TB, store *storage.Store, change func(*Options)) http.Handler {
 	registry := prometheus.NewRegistry()
 	known := features.NewRegistry()
@@ -197,7 +197,8 @@ func TestStatusTellsTheTruth(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(data(t, r.get(Prefix+"/features"))), &known))
 	require.True(t, known["promql"]["duration_expr"])
 	require.True(t, known["templating_functions"]["humanize"])
-	for category, names := range map[string][]string{ // Those of Prometheus 3.15, but for scraping, its WAL and its page.
+	for category, names := range map[string][]string{
+		// The features of Prometheus 3.15, except scraping, its WAL and its web page.
 		"api": {"admin", "exclude_alerts", "label_values_match", "lifecycle", "openapi_3.1", "openapi_3.2", "otlp_write_receiver", "query_stats", "query_warnings",
 			"remote_write_receiver", "search", "search_fuzz_alg_jarowinkler", "search_fuzz_alg_subsequence", "time_range_labels", "time_range_series"},
 		"otlp_receiver": {"delta_conversion", "native_delta_ingestion"},
@@ -288,7 +289,8 @@ func TestCORS(t *testing.T) {
 	}
 }
 
-// Pages whose origin doesn't match as a whole can't read answers, and no answer is for requests with passwords.
+// Pages whose origin doesn't match as a whole can't read answers, and no page can read answers to requests with
+// passwords.
 func TestOriginsThatMayRead(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.CORSOrigin = regexp.MustCompile(`^(?s:https://grafana\.example)$`) })
 	for origin, want := range map[string]string{"https://grafana.example": "https://grafana.example", "https://grafana.example.evil": "", "null": ""} {
@@ -317,7 +319,7 @@ func TestEveryRouteIsInstrumented(t *testing.T) {
 	require.Equal(t, []string{Prefix + "/label/:name/values", Prefix + "/status/buildinfo"}, routes)
 }
 
-// Every route has its line in the manual.
+// Every route is documented in the manual.
 func TestEveryRouteIsInTheManual(t *testing.T) {
 	page, err := os.ReadFile("../../cmd/internal/manual/http-api.md")
 	require.NoError(t, err)
@@ -330,7 +332,7 @@ func TestEveryRouteIsInTheManual(t *testing.T) {
 			return h
 		}
 	})
-	r.get(Prefix + "/status/buildinfo") // The routes are made by then.
+	r.get(Prefix + "/status/buildinfo") // This creates the routes.
 	require.Greater(t, len(routes), 30)
 	for _, route := range routes {
 		route = regexp.MustCompile(`[:*](\w+)`).ReplaceAllString(route, "{$1}")
@@ -388,7 +390,7 @@ func TestRemoteReadOfSamples(t *testing.T) {
 	}
 }
 
-// together is a Queryable that has reads wait until so many of them run at once.
+// together is a Queryable whose reads wait until the given number of them run at once.
 type together struct {
 	promstorage.SampleAndChunkQueryable
 	inside chan struct{}
@@ -403,7 +405,8 @@ func (q *together) Querier(mint, maxt int64) (promstorage.Querier, error) {
 	return q.SampleAndChunkQueryable.Querier(mint, maxt)
 }
 
-// Remote reads wait for nothing but their turn among all reads: not for each other in Prometheus' handler, with a place that others need.
+// Remote reads wait only for their turn among all reads. They don't wait for each other in Prometheus' handler while
+// they hold a place that others need.
 func TestRemoteReadsAtOnce(t *testing.T) {
 	const most = 40
 	r := newRig(t, func(o *Options) {

@@ -14,13 +14,14 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// BenchmarkSmall asks small queries of a target, one among 20, of 200 metrics over an hour, sealed.
+// BenchmarkSmall measures small queries of one of 20 targets with 200 metrics, over an hour, sealed.
 func BenchmarkSmall(b *testing.B) {
 	store := storagetest.Open(b, storagetest.Pebble(b), storagetest.Forever)
 	for i := range 20 {
 		batch := store.NewBatch("default")
 		for m := range 200 {
-			ls := labels.FromStrings(model.MetricNameLabel, fmt.Sprintf("metric_%d", m), "instance", fmt.Sprintf("host-%d:9100", i), "job", "node")
+			ls := labels.FromStrings(model.MetricNameLabel, fmt.Sprintf("metric_%d", m), "instance",
+				fmt.Sprintf("host-%d:9100", i), "job", "node")
 			storagetest.Add(b, batch, ls, storagetest.Samples(0, 15_000, 240, func(k int) float64 { return float64(i + k) })...)
 		}
 		require.NoError(b, batch.Commit(b.Context()))

@@ -18,8 +18,8 @@ type encoder interface {
 	Reset(to io.Writer)
 }
 
-// encoders has those that aren't in use, by the content encoding that they write. An encoder takes some hundreds of kilobytes:
-// Prometheus, which makes one for each answer, spends more on it than on a small query.
+// encoders are pools of encoders, by content encoding. An encoder takes some hundreds of kilobytes. Prometheus creates
+// one per answer, which costs more than a small query.
 var encoders = map[string]*sync.Pool{
 	"gzip":    {New: func() any { return fastest(gzip.NewWriterLevel(nil, gzip.BestSpeed)) }},
 	"deflate": {New: func() any { return fastest(zlib.NewWriterLevel(nil, zlib.BestSpeed)) }},
@@ -34,12 +34,13 @@ func fastest[E encoder](e E, err error) E {
 
 // uncompressed are the routes whose answers aren't compressed, as in Prometheus.
 var uncompressed = map[string]bool{
-	"/read": true, "/write": true, "/otlp/v1/metrics": true, "/notifications": true, "/notifications/live": true, "/openapi.yaml": true,
+	"/read": true, "/write": true, "/otlp/v1/metrics": true, "/notifications": true, "/notifications/live": true,
+	"/openapi.yaml":     true,
 	"/status/walreplay": true, "/search/metric_names": true, "/search/label_names": true, "/search/label_values": true,
 }
 
-// compressed makes a handler whose answer is compressed as Prometheus' are: with the first encoding of those that the client
-// takes, however small the answer is. h is made not to compress.
+// compressed returns a handler whose answers of any size are compressed in the same way as Prometheus': with the first
+// supported encoding that the client accepts. h gets a request without accepted encodings, so that it doesn't compress.
 func compressed(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c := &compressedWriter{ResponseWriter: w, encoding: accepted(r.Header.Get("Accept-Encoding"))}
@@ -52,13 +53,14 @@ func compressed(h http.HandlerFunc) http.HandlerFunc {
 		c.encoder.Reset(w)
 		takes := r.Header["Accept-Encoding"]
 		delete(r.Header, "Accept-Encoding")
-		defer func() { r.Header["Accept-Encoding"] = takes }() // Whoever logs the request goes on seeing its header.
+		// Later code that logs the request must still find its header.
+		defer func() { r.Header["Accept-Encoding"] = takes }()
 		h(c, r)
-		c.end() // Not where it panics: whoever recovers answers, or cuts the answer off.
+		c.end() // Not after a panic: the code that recovers it writes the answer or aborts it.
 	}
 }
 
-// accepted is the first encoding of a header's list that is supported; empty: there is none. Weights aren't looked at, as in
+// accepted returns the first supported encoding in a header's list, or "" if there is none. Weights are ignored, as in
 // Prometheus.
 func accepted(list string) string {
 	for name := range strings.SplitSeq(list, ",") {
@@ -73,7 +75,7 @@ func accepted(list string) string {
 type compressedWriter struct {
 	http.ResponseWriter
 	encoding string
-	encoder  encoder // nil: the client takes none
+	encoder  encoder // nil: the client accepts none
 	begun    bool
 }
 
@@ -101,7 +103,7 @@ func (w *compressedWriter) Flush() {
 	_ = http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// begin sets the header. Prometheus' handlers have set what the answer varies with.
+// begin sets the header. Prometheus' handlers have already set Vary.
 func (w *compressedWriter) begin() {
 	if w.begun {
 		return
@@ -113,11 +115,12 @@ func (w *compressedWriter) begin() {
 	}
 	if w.encoder != nil {
 		header.Set("Content-Encoding", w.encoding)
-		header.Del("Content-Length") // That of the text.
+		header.Del("Content-Length") // It is the length of the uncompressed text.
 	}
 }
 
-// end writes the rest and gives the encoder back. An answer whose client is gone can't be written; net/http notices.
+// end writes the rest and returns the encoder to its pool. Errors of disconnected clients are ignored, because net/http
+// handles them.
 func (w *compressedWriter) end() {
 	w.begin()
 	_ = w.encoder.Close()
@@ -125,5 +128,5 @@ func (w *compressedWriter) end() {
 	encoders[w.encoding].Put(w.encoder)
 }
 
-// Unwrap is what http.ResponseController asks for.
+// Unwrap is used by http.ResponseController.
 func (w *compressedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

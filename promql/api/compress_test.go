@@ -11,18 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Clients that take gzip or deflate get the answers of others, compressed.
+// Clients that accept gzip or deflate get the same answers as other clients, compressed.
 func TestAnswersAreCompressed(t *testing.T) {
 	r := newRig(t, nil)
 	for _, path := range []string{
-		"/query?query=m", "/query_range?query=vector(1)&start=0&end=1000&step=1", "/query?query=(", "/status/buildinfo", "/labels", "/query?query=m&resolution=nonsense",
+		"/query?query=m", "/query_range?query=vector(1)&start=0&end=1000&step=1", "/query?query=(", "/status/buildinfo",
+		"/labels", "/query?query=m&resolution=nonsense",
 	} {
 		want := r.get(Prefix + path)
 		require.Empty(t, want.Header().Get("Content-Encoding"), path)
 		for accept, encoding := range map[string]string{
 			"gzip": "gzip", "deflate, gzip": "deflate", "br;q=1.0, gzip": "gzip", "zstd": "", "gzip;q=0": "",
 		} {
-			for range 2 { // Encoders are used again.
+			for range 2 { // Encoders are reused.
 				req := httptest.NewRequest(http.MethodGet, Prefix+path, nil)
 				req.Header.Set("Accept-Encoding", accept)
 				got := r.do(req)
@@ -38,7 +39,7 @@ func TestAnswersAreCompressed(t *testing.T) {
 	}
 }
 
-// A handler that panics has begun no answer: whoever recovers gives its own.
+// A handler that panics hasn't started the answer: the code that recovers the panic writes its own.
 func TestPanicsAreNotCompressed(t *testing.T) {
 	h := compressed(func(http.ResponseWriter, *http.Request) { panic("no") })
 	w := httptest.NewRecorder()
@@ -51,7 +52,7 @@ func TestPanicsAreNotCompressed(t *testing.T) {
 	require.Equal(t, "panicked\n", w.Body.String())
 }
 
-// What a handler has flushed is there to be read, and the header before it.
+// Flushed data, and the header before it, can be read immediately.
 func TestCompressedAnswersAreFlushed(t *testing.T) {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/", nil)

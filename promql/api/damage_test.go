@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// Rows that can't be read are no fault of the query's: where they end one, the answer is 500, whatever table they are in.
+// Unreadable rows aren't a fault of the query: a query that ends because of them gets 500, whichever table they are in.
 func TestDamageIsNoFaultOfTheQuery(t *testing.T) {
 	eng, now := memory.New(), time.Now()
 	store := storagetest.Start(t, eng)
@@ -45,8 +45,10 @@ func TestDamageIsNoFaultOfTheQuery(t *testing.T) {
 		r := rig{apiOver(t, store, nil), store}
 		broken.Store(true)
 		for _, path := range []string{
-			"/query?query=m", "/query?query=absent(m)", "/query_range?query=m&step=600" + times, "/query_range?query=sum(rate(m[1h]))&step=600" + times,
-			"/series?match[]=m", "/labels", "/labels?match[]=m", "/label/i/values", "/label/i/values?match[]=m", "/query_exemplars?query=m" + times,
+			"/query?query=m", "/query?query=absent(m)", "/query_range?query=m&step=600" + times,
+			"/query_range?query=sum(rate(m[1h]))&step=600" + times,
+			"/series?match[]=m", "/labels", "/labels?match[]=m", "/label/i/values", "/label/i/values?match[]=m",
+			"/query_exemplars?query=m" + times,
 			"/metadata", "/status/tsdb",
 		} {
 			w := r.get(Prefix + path)
@@ -61,12 +63,13 @@ func TestDamageIsNoFaultOfTheQuery(t *testing.T) {
 		broken.Store(false)
 		require.NoError(t, store.Close())
 	}
-	for _, table := range []*engine.Table{engine.Store, engine.Sealed, engine.Windows, engine.Tails, engine.Processes, engine.Deletes, engine.Catalog, engine.Raw} {
+	for _, table := range []*engine.Table{engine.Store, engine.Sealed, engine.Windows, engine.Tails, engine.Processes,
+		engine.Deletes, engine.Catalog, engine.Raw} {
 		require.True(t, ended[table.Name], "%s", table)
 	}
 }
 
-// Names that are longer than any that is stored are the query's fault, whatever is asked of the engine for them.
+// Names that are longer than any stored name are a fault of the query, even if the engine fails for them.
 func TestNamesThatNothingHas(t *testing.T) {
 	store, now := storagetest.Start(t, memory.New()), time.Now()
 	b := store.NewBatch("default")
@@ -74,9 +77,11 @@ func TestNamesThatNothingHas(t *testing.T) {
 	require.NoError(t, b.Commit(t.Context()))
 	require.NoError(t, store.SealAll(t.Context()))
 	r := rig{apiOver(t, store, nil), store}
-	long, times := strings.Repeat("x", engine.MaxKeyText+1), fmt.Sprintf("&start=%d&end=%d&step=60", now.Add(-time.Hour).Unix(), now.Unix())
+	long, times := strings.Repeat("x", engine.MaxKeyText+1),
+		fmt.Sprintf("&start=%d&end=%d&step=60", now.Add(-time.Hour).Unix(), now.Unix())
 	for _, path := range []string{
-		"/query?query=" + long, "/query_range?query=" + long + times, "/series?match[]=" + long, "/labels?match[]=" + long,
+		"/query?query=" + long, "/query_range?query=" + long + times, "/series?match[]=" + long,
+		"/labels?match[]=" + long,
 		"/label/" + long + "/values?", "/query_exemplars?query=" + long + times,
 	} {
 		require.Equal(t, http.StatusUnprocessableEntity, r.get(Prefix+path).Code, path[:16])
@@ -84,7 +89,8 @@ func TestNamesThatNothingHas(t *testing.T) {
 	require.NoError(t, store.Close())
 }
 
-// TestDamageOfSamplesBesideBuckets asks for histograms themselves, which buckets leave to samples: damage that these are met with is the server's fault.
+// TestDamageOfSamplesBesideBuckets queries histograms, for which samples are read instead of buckets: damaged samples
+// are a fault of the server.
 func TestDamageOfSamplesBesideBuckets(t *testing.T) {
 	var broken atomic.Bool
 	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
@@ -104,7 +110,8 @@ func TestDamageOfSamplesBesideBuckets(t *testing.T) {
 	require.NoError(t, store.SealAll(t.Context()))
 	r := rig{apiOver(t, store, nil), store}
 	broken.Store(true)
-	w := r.get(fmt.Sprintf("%s/query?query=last_over_time(h[1h])&resolution=1h&time=%d", Prefix, now.Add(-4*time.Hour).Unix()))
+	w := r.get(fmt.Sprintf("%s/query?query=last_over_time(h[1h])&resolution=1h&time=%d", Prefix,
+		now.Add(-4*time.Hour).Unix()))
 	require.Equal(t, http.StatusInternalServerError, w.Code, "%s", w.Body)
 	require.NoError(t, store.Close())
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
-// The functions below write elements of large answers as Prometheus' codec does. Most of the codec's time goes to texts, which it writes byte by byte,
-// and to waiting for memory: the labels of series that follow each other lie anywhere.
+// The functions below write elements of large answers in the format of Prometheus' codec. That codec spends most of its
+// time on strings, which it writes byte by byte, and on cache misses, because the labels of consecutive series are far
+// apart in memory.
 
 // writeSample writes an element of a vector.
 func writeSample(stream *jsoniter.Stream, s *promengine.Sample) {
@@ -68,7 +69,7 @@ func writeLabels(stream *jsoniter.Stream, ls labels.Labels) {
 	stream.WriteObjectEnd()
 }
 
-// writeText writes a text in quotes.
+// writeText writes a quoted string.
 func writeText(stream *jsoniter.Stream, s string) {
 	if !isPlain(s) {
 		stream.WriteString(s)
@@ -77,7 +78,8 @@ func writeText(stream *jsoniter.Stream, s string) {
 	stream.SetBuffer(append(append(append(stream.Buffer(), '"'), s...), '"'))
 }
 
-// isPlain reports whether no byte of a text needs to be escaped. It looks at eight bytes at once (Anderson, "Bit Twiddling Hacks": haszero, hasless).
+// isPlain reports whether no byte of a string needs to be escaped. It checks eight bytes at a time (Anderson, "Bit
+// Twiddling Hacks": haszero, hasless).
 func isPlain(s string) bool {
 	const each, high = 0x0101010101010101, 0x8080808080808080
 	for ; len(s) >= 8; s = s[8:] {
@@ -95,14 +97,15 @@ func isPlain(s string) bool {
 	return true
 }
 
-// cacheLine is the number of bytes that a processor reads from memory at once, or less, and fetchedAtOnce the number of series whose labels are fetched
-// at once.
+// cacheLine is the number of bytes that a processor reads from memory at once, or less. fetchedAtOnce is the number of
+// series whose labels are fetched at once.
 const cacheLine, fetchedAtOnce = 64, 16
 
 // fetched keeps fetch from being optimized away.
 var fetched atomic.Bool
 
-// fetch reads labels, so that the processor's cache has them when they are written. It waits for the memory of several series at the same time.
+// fetch reads labels, so that they are in the processor's cache when they are written. Cache misses of multiple series
+// overlap.
 func fetch(ls labels.Labels) {
 	text := labelorder.Encoding(ls)
 	sum := byte(1)

@@ -5,8 +5,8 @@ import (
 	"github.com/prometheus/prometheus/util/features"
 )
 
-// describe sets, by Prometheus' names, the features of the API, the receivers, the rules and the store, for /features. Those of the evaluator set
-// themselves.
+// describe sets the features of the API, the receivers, the rules and the store, by Prometheus' names, for /features.
+// The evaluator sets its own.
 func describe(o Options) {
 	if o.Features == nil {
 		return

@@ -24,12 +24,12 @@ import (
 	"github.com/cassia-db/cassia/storage/meter"
 )
 
-// FederatePath is where a Prometheus expects to scrape another one's newest samples.
+// FederatePath is the path from which a Prometheus scrapes another one's newest samples.
 const FederatePath = "/federate"
 
-// Federation returns the handler of FederatePath: the newest sample of every series that matches, no older than
-// lookback, in the formats that Prometheus' own has: text, or protobuf, which alone has native histograms. There
-// are no external labels. It needs Queryable, Enter, Parser, Ready, MaxFederated, Now and Logger of the options.
+// Federation returns the handler of FederatePath. It returns the newest sample of every matching series, no older than
+// lookback, in the formats of Prometheus' own handler: text, or protobuf, which alone supports native histograms. It
+// adds no external labels. It needs Queryable, Enter, Parser, Ready, MaxFederated, Now and Logger of the options.
 func Federation(o Options, lookback time.Duration) http.Handler {
 	f := &federation{Options: o, parser: promql.NewParser(o.Parser), lookback: lookback}
 	router := route.New()
@@ -83,11 +83,12 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, storage.Plain(err.Error()), code)
 		return
 	}
-	format := expfmt.NegotiateAccept(r.Header, expfmt.NewFormat(expfmt.TypeProtoDelim), expfmt.NewFormat(expfmt.TypeProtoText),
+	format := expfmt.NegotiateAccept(r.Header, expfmt.NewFormat(expfmt.TypeProtoDelim),
+		expfmt.NewFormat(expfmt.TypeProtoText),
 		expfmt.NewFormat(expfmt.TypeProtoCompact), expfmt.NewFormat(expfmt.TypeTextPlain))
 	w.Header().Set("Content-Type", string(format))
 	list := families(samples, format.FormatType() != expfmt.TypeTextPlain)
-	promql.Answered(ctx, bytes) // Its place is another's now that nothing more is held.
+	promql.Answered(ctx, bytes) // The read holds no more memory from here on, so its place is given to another.
 	encoder := expfmt.NewEncoder(w, format)
 	for _, family := range list {
 		if err := encoder.Encode(family); err != nil {
@@ -97,8 +98,10 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// samples finds the newest sample of each series, by the names of metrics. bytes is about what the samples and their families take.
-func (f *federation) samples(ctx context.Context, selectors [][]*labels.Matcher) (out []newest, bytes int64, err error) {
+// samples finds the newest sample of each series, by metric name. bytes is the approximate memory of the samples and
+// their families.
+func (f *federation) samples(ctx context.Context,
+	selectors [][]*labels.Matcher) (out []newest, bytes int64, err error) {
 	now := f.Now()
 	hints := &promstorage.SelectHints{Start: now.Add(-f.lookback).UnixMilli(), End: now.UnixMilli()}
 	q, err := f.Queryable.Querier(hints.Start, hints.End)
@@ -108,7 +111,7 @@ func (f *federation) samples(ctx context.Context, selectors [][]*labels.Matcher)
 	defer q.Close()
 	var sets []promstorage.SeriesSet
 	for _, matchers := range selectors {
-		if len(matchers) == 0 { // As in Prometheus, {} asks for nothing.
+		if len(matchers) == 0 { // As in Prometheus, {} selects no series.
 			continue
 		}
 		sets = append(sets, q.Select(ctx, true, hints, matchers...))
@@ -119,7 +122,7 @@ func (f *federation) samples(ctx context.Context, selectors [][]*labels.Matcher)
 		series := set.At()
 		it = series.Iterator(it)
 		n := newest{labels: series.Labels(), name: series.Labels().Get(model.MetricNameLabel)}
-		if n.name != "" && n.take(it) {
+		if n.name != "" && n.readLast(it) {
 			out = append(out, n)
 			size := n.bytes()
 			if bytes += size; f.MaxFederated > 0 && bytes > f.MaxFederated {
@@ -141,7 +144,7 @@ func (f *federation) samples(ctx context.Context, selectors [][]*labels.Matcher)
 }
 
 func (n *newest) bytes() int64 {
-	bytes := int64(512) // with the family's structs
+	bytes := int64(512) // including the family's structs
 	n.labels.Range(func(l labels.Label) { bytes += 128 + int64(len(l.Name)+len(l.Value)) })
 	if h := n.h; h != nil {
 		bytes += 64 * int64(len(h.PositiveSpans)+len(h.NegativeSpans)+len(h.PositiveBuckets)+len(h.NegativeBuckets)+len(h.CustomValues))
@@ -149,8 +152,9 @@ func (n *newest) bytes() int64 {
 	return bytes
 }
 
-// take walks to the last sample. It is false if there is none, or a stale marker, which the formats don't have.
-func (n *newest) take(it chunkenc.Iterator) bool {
+// readLast moves to the last sample. It returns false if there is none, or if it is a stale marker, which the formats
+// don't support.
+func (n *newest) readLast(it chunkenc.Iterator) bool {
 	typ := chunkenc.ValNone
 	for next := it.Next(); next != chunkenc.ValNone; next = it.Next() {
 		typ = next
@@ -181,8 +185,8 @@ func (n *newest) familyType() dto.MetricType {
 	return dto.MetricType_HISTOGRAM
 }
 
-// families makes a family of neighbours with one name and type. Native histograms with a schema are left out unless
-// the format has them.
+// families makes a family of consecutive samples with the same name and type. Native histograms with a schema are left
+// out unless the format supports them.
 func families(samples []newest, native bool) (out []*dto.MetricFamily) {
 	for i := range samples {
 		n := &samples[i]
@@ -208,8 +212,8 @@ func families(samples []newest, native bool) (out []*dto.MetricFamily) {
 	return out
 }
 
-// pairs are the labels but for the name. A series without an instance gets an empty one, so that who scrapes this
-// doesn't put its own there.
+// pairs returns the labels except the name. A series without an instance gets an empty one, so that the scraping
+// Prometheus doesn't add its own.
 func pairs(ls labels.Labels) (out []*dto.LabelPair) {
 	ls.Range(func(l labels.Label) {
 		if l.Name != model.MetricNameLabel && l.Value != "" {
@@ -224,8 +228,9 @@ func pairs(ls labels.Labels) (out []*dto.LabelPair) {
 
 func nativeHistogram(h *histogram.FloatHistogram) *dto.Histogram {
 	return &dto.Histogram{
-		SampleCountFloat: &h.Count, SampleSum: &h.Sum, Schema: &h.Schema, ZeroThreshold: &h.ZeroThreshold, ZeroCountFloat: &h.ZeroCount,
-		PositiveSpan: spans(h.PositiveSpans), PositiveCount: h.PositiveBuckets,
+		SampleCountFloat: &h.Count, SampleSum: &h.Sum, Schema: &h.Schema, ZeroThreshold: &h.ZeroThreshold,
+		ZeroCountFloat: &h.ZeroCount,
+		PositiveSpan:   spans(h.PositiveSpans), PositiveCount: h.PositiveBuckets,
 		NegativeSpan: spans(h.NegativeSpans), NegativeCount: h.NegativeBuckets,
 	}
 }
@@ -237,7 +242,8 @@ func spans(in []histogram.Span) (out []*dto.BucketSpan) {
 	return out
 }
 
-// classicHistogram has a cumulative bucket for each custom bound; that of +Inf is what the count is.
+// classicHistogram returns a histogram with a cumulative bucket for each custom bound. The bucket for +Inf is left out,
+// because its count is the count of the histogram.
 func classicHistogram(h *histogram.FloatHistogram) *dto.Histogram {
 	out := &dto.Histogram{SampleCountFloat: &h.Count, SampleSum: &h.Sum}
 	within := make([]float64, len(h.CustomValues))

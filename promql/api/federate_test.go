@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/promql"
 )
 
-// Federating is a read like a query: it takes its tenant's turn, and what it asks for is bounded.
+// Federation is a read like a query: it waits for its tenant's turn, and its selectors are bounded.
 func TestFederationIsBounded(t *testing.T) {
 	var refuse error
 	inside, left := 0, 0
@@ -49,7 +49,7 @@ func TestFederationIsBounded(t *testing.T) {
 	require.Equal(t, []int{1, 1}, []int{inside, left}, "what is refused doesn't enter")
 }
 
-// An answer that takes more than its share of the memory is refused.
+// An answer that takes more than its share of the memory is rejected.
 func TestFederationOfTooMuchIsRefused(t *testing.T) {
 	var h http.Handler
 	newRig(t, func(o *Options) {

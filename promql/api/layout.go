@@ -9,11 +9,12 @@ import (
 	"github.com/cassia-db/cassia/promql"
 )
 
-// maxLayoutBytes bounds the bytes that laying out a query over lines copies, which takes a second or two. Prometheus' Pretty writes each expression again at every
-// level above it, to find out whether it fits on a line, and each writing copies it once more per level below. It doesn't check the request's context.
+// maxLayoutBytes is the maximum number of bytes that formatting a query over multiple lines copies, which takes a
+// second or two. Prometheus' Pretty formats each expression again at every level above it, to find out whether it fits
+// on a line, and each time copies it once more per level below. It doesn't check the request's context.
 const maxLayoutBytes = 1 << 30
 
-// formatQuery lays out a query over lines, as Prometheus does.
+// formatQuery formats a query over multiple lines, as Prometheus does.
 func (a *api) formatQuery(w http.ResponseWriter, r *http.Request) {
 	expr, err := promql.NewParser(a.Parser).ParseExpr(r.FormValue("query"))
 	if err == nil {
@@ -26,7 +27,8 @@ func (a *api) formatQuery(w http.ResponseWriter, r *http.Request) {
 	a.respond(w, r, expr.Pretty(0))
 }
 
-// checkLayout returns an error if laying out an expression may copy more than maxLayoutBytes: its length times the square of its depth.
+// checkLayout returns an error if formatting an expression may copy more than maxLayoutBytes. The estimate is its
+// length times the square of its depth.
 func checkLayout(expr parser.Expr) error {
 	depth := 0
 	parser.Inspect(expr, func(_ parser.Node, above []parser.Node) error {

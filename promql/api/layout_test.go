@@ -10,11 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A layout that would take a minute is refused at once, whatever makes it long.
+// Formatting that would take a minute is rejected immediately, for all reasons why it may take long.
 func TestLayoutIsBounded(t *testing.T) {
 	r := newRig(t, nil)
 	format := func(query string) *httptest.ResponseRecorder {
-		req := httptest.NewRequest(http.MethodPost, Prefix+"/format_query", strings.NewReader(url.Values{"query": {query}}.Encode()))
+		req := httptest.NewRequest(http.MethodPost, Prefix+"/format_query",
+			strings.NewReader(url.Values{"query": {query}}.Encode()))
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		return r.do(req)
 	}
@@ -40,7 +41,8 @@ func TestLayoutIsBounded(t *testing.T) {
 		require.Equal(t, "bad_data", kind, name)
 		require.Contains(t, message, "shorten the query or nest it less deeply", name)
 	}
-	for _, query := range []string{nested("-", selector, "", 2), strings.Repeat("a+", 100) + "a", nested("sum(rate(", "m", "[5m:]))", 40)} {
+	for _, query := range []string{nested("-", selector, "", 2), strings.Repeat("a+", 100) + "a",
+		nested("sum(rate(", "m", "[5m:]))", 40)} {
 		require.Equal(t, http.StatusOK, format(query).Code, "%.100s", query)
 	}
 	kind, message := failure(t, format("sum("))

@@ -11,13 +11,13 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// limits answers with the limits of a request's tenants, and with their use.
+// limits returns the limits of a request's tenants, and their use.
 func (a *api) limits(w http.ResponseWriter, r *http.Request) {
 	a.respond(w, r, a.Limits(tenant.All(r.Context())))
 }
 
-// enter makes a read wait for its turn among its tenants' queries. Those of the evaluator wait there. What it answers counts
-// until the client has read it.
+// enter makes a read wait for its turn among its tenants' queries. Queries of the evaluator wait in the evaluator. The
+// answer counts as held memory until the client has read it.
 func (a *api) enter(name string, h http.HandlerFunc) http.HandlerFunc {
 	if a.Enter == nil || name == "/query" || name == "/query_range" {
 		return h
@@ -33,20 +33,20 @@ func (a *api) enter(name string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// answerWriter counts answers, which Prometheus' handlers make as a whole and then write at once.
+// answerWriter counts answers, which Prometheus' handlers encode as a whole and then write at once.
 type answerWriter struct {
 	http.ResponseWriter
 	ctx context.Context
 }
 
-// streamedFrames is how the content type of streamed remote read begins.
+// streamedFrames is the prefix of the content type of streamed remote read.
 const streamedFrames = "application/x-streamed-protobuf"
 
-// answerCost is how much memory an answer takes for each byte of it: its text, and what that was made of.
+// answerCost is the memory of an answer per byte of its text, including the data from which it is encoded.
 const answerCost = 2
 
-// Write implements http.ResponseWriter. The frames of a streamed answer count only if the client reads slowly: each is made when the one before was
-// read.
+// Write implements http.ResponseWriter. The frames of a streamed answer count only if the client reads slowly: each
+// frame is encoded after the client has read the previous one.
 func (w *answerWriter) Write(p []byte) (int, error) {
 	bytes := int64(len(p)) * answerCost
 	if strings.HasPrefix(w.Header().Get("Content-Type"), streamedFrames) {
@@ -59,13 +59,13 @@ func (w *answerWriter) Write(p []byte) (int, error) {
 // Flush implements http.Flusher, which streamed answers need.
 func (w *answerWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
 
-// Unwrap is what http.ResponseController asks for.
+// Unwrap is used by http.ResponseController.
 func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// refusal is the code for a request that could not enter, with the time to try again.
+// refusal returns the status code for a request that could not enter, and the time after which to retry.
 func refusal(w http.ResponseWriter, err error) int {
 	code, known := statusOf(0, err)
-	if !known { // The client is gone, or its time is over.
+	if !known { // The client has disconnected, or the request has timed out.
 		code = http.StatusServiceUnavailable
 	}
 	if code == http.StatusTooManyRequests {
@@ -74,5 +74,5 @@ func refusal(w http.ResponseWriter, err error) int {
 	return code
 }
 
-// retryQuery is when a read may be tried again that a tenant's full queue refused.
+// retryQuery is the time after which to retry a read that was rejected because its tenant's queue was full.
 const retryQuery = time.Second

@@ -10,16 +10,16 @@ import (
 	"github.com/cassia-db/cassia/storage/damage"
 )
 
-// NoteHeader lists missing parts of an answer that has no place for warnings.
+// NoteHeader lists missing parts of an answer whose format has no warnings.
 const NoteHeader = "X-Cassia-Note"
 
 // maxNotes bounds the notes of an answer.
 const maxNotes = 10
 
-// noters are the routes whose answers Prometheus gives no warnings.
+// noters are the routes whose answers have no warnings in Prometheus' format.
 var noters = map[string]bool{"/query_exemplars": true, "/metadata": true}
 
-// withNotes lists in headers the parts that couldn't be read.
+// withNotes lists the parts that couldn't be read in headers.
 func (a *api) withNotes(name string, h http.HandlerFunc) http.HandlerFunc {
 	if !noters[name] {
 		return h
@@ -30,7 +30,7 @@ func (a *api) withNotes(name string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// notedWriter sets the headers when the answer begins, which is after all was read.
+// notedWriter sets the headers when the answer starts. All data have been read by then.
 type notedWriter struct {
 	http.ResponseWriter
 	begun bool
@@ -70,5 +70,5 @@ func (w *notedWriter) begin() {
 	}
 }
 
-// Unwrap lets http.ResponseController find the writer underneath.
+// Unwrap is used by http.ResponseController.
 func (w *notedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

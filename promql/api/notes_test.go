@@ -16,7 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// Exemplars and metadata that can't be read are left out of answers that have no place for warnings, and reported in a header.
+// If exemplars or metadata can't be read, the answer, whose format has no warnings, doesn't contain them, and a header
+// reports it.
 func TestNotesOfDamage(t *testing.T) {
 	eng := memory.New()
 	store := storagetest.Start(t, eng)

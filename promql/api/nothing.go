@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 )
 
-// nothing answers for the parts of a Prometheus that Cassia doesn't have, for it scrapes no targets, and for those that it
-// wasn't given: rules and Alertmanagers. Its lists are empty, as those of a Prometheus without configuration.
+// nothing implements the parts of Prometheus that Cassia doesn't have, such as scrape targets, and parts that aren't
+// configured: rules and Alertmanagers. It returns empty lists, like a Prometheus without configuration.
 type nothing struct{}
 
 func (nothing) ScrapePools() []string                       { return []string{} }
@@ -31,7 +31,7 @@ func (nothing) ScrapePoolConfig(name string) (*config.ScrapeConfig, error) {
 	return nil, fmt.Errorf("scrape pool %q not found", name)
 }
 
-// noExemplars answers that there are none, as a Prometheus does that keeps none.
+// noExemplars returns no exemplars, like a Prometheus that doesn't store them.
 type noExemplars struct{}
 
 func (noExemplars) ExemplarQuerier(context.Context) (promstorage.ExemplarQuerier, error) {
@@ -42,10 +42,10 @@ func (noExemplars) Select(_, _ int64, _ ...[]*labels.Matcher) ([]exemplar.QueryR
 	return []exemplar.QueryResult{}, nil
 }
 
-// errNoTSDB answers what only Prometheus' own storage can do, and what Options don't offer.
+// errNoTSDB is the error of operations that need Prometheus' own storage, or functions that aren't set in Options.
 var errNoTSDB = errors.New("not supported: Cassia has no Prometheus TSDB")
 
-// noTSDB stands where Prometheus' API expects its own storage.
+// noTSDB is passed to Prometheus' API as its storage.
 type noTSDB struct{}
 
 func (noTSDB) CleanTombstones() error { return errNoTSDB }
@@ -56,5 +56,5 @@ func (noTSDB) Snapshot(string, bool) error            { return errNoTSDB }
 func (noTSDB) Stats(string, int) (*tsdb.Stats, error) { return nil, errNoTSDB }
 func (noTSDB) BlockMetas() ([]tsdb.BlockMeta, error)  { return []tsdb.BlockMeta{}, nil }
 
-// WALReplayStatus is always that of a finished replay: /-/ready reports the state of ours.
+// WALReplayStatus always returns a finished replay. /-/ready reports the state of the store.
 func (noTSDB) WALReplayStatus() (tsdb.WALReplayStatus, error) { return tsdb.WALReplayStatus{}, nil }

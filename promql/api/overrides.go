@@ -9,11 +9,11 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Metadata looks up what a tenant's metrics mean: all of them if metric is empty; limit bounds the metrics
-// (0: none does).
+// Metadata returns the metadata of a tenant's metrics, or of all of them if metric is empty. limit is the maximum
+// number of metrics (0: no limit).
 type Metadata func(ctx context.Context, tenant, metric string, limit int) (map[string][]MetricMetadata, error)
 
-// MetricMetadata is one meaning of a metric.
+// MetricMetadata is the metadata of a metric. A metric may have more than one.
 type MetricMetadata struct {
 	// Type is one of Prometheus' types, such as counter.
 	Type string `json:"type"`
@@ -21,8 +21,8 @@ type MetricMetadata struct {
 	Unit string `json:"unit"`
 }
 
-// overrides are the routes, by their names in Prometheus' API, that this would answer with panics, untruths, or
-// words about parts that aren't there.
+// overrides are the routes that replace Prometheus' handlers, by their names in Prometheus' API. Those handlers would
+// panic, return wrong data, or describe parts that don't exist.
 func (a *api) overrides() map[string]http.HandlerFunc {
 	routes := map[string]http.HandlerFunc{
 		"/format_query":     a.formatQuery,
@@ -71,7 +71,7 @@ func (a *api) metadata(w http.ResponseWriter, r *http.Request) {
 	a.respond(w, r, found)
 }
 
-// metadataOf joins what the metrics of a request's tenants mean.
+// metadataOf joins the metadata of the metrics of a request's tenants.
 func (a *api) metadataOf(ctx context.Context, metric string, limit int) (map[string][]MetricMetadata, error) {
 	all := map[string][]MetricMetadata{}
 	for _, name := range tenant.All(ctx) {
@@ -93,7 +93,8 @@ func (a *api) metadataOf(ctx context.Context, metric string, limit int) (map[str
 	return all, nil
 }
 
-// number reads a parameter; -1 if it is absent. Prometheus takes negative numbers as absent, too.
+// number parses a parameter. It returns -1 if the parameter is absent. Prometheus also treats negative numbers as
+// absent.
 func (a *api) number(w http.ResponseWriter, r *http.Request, name string) (int, bool) {
 	s := r.FormValue(name)
 	if s == "" {

@@ -19,19 +19,19 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// discarded is an answer that nobody reads.
+// discarded is a response writer that discards the answer.
 type discarded struct{ *httptest.ResponseRecorder }
 
 func (discarded) Write(p []byte) (int, error) { return io.Discard.Write(p) }
 
-// cpuTime is what the process has used so far.
+// cpuTime returns the CPU time used by the process.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkRead asks remote read for all series of a metric that has many, one sample each, of the head or sealed.
+// BenchmarkRead reads all series of a large metric by remote read, one sample each, from the head or sealed.
 func BenchmarkRead(b *testing.B) {
 	const n, at = 240_000, 3_000_000
 	for _, sealed := range []bool{false, true} {
@@ -39,8 +39,10 @@ func BenchmarkRead(b *testing.B) {
 		for from := 0; from < n; from += 5000 {
 			batch := store.NewBatch("default")
 			for i := from; i < from+5000; i++ {
-				ls := labels.FromStrings(model.MetricNameLabel, "big", "host", fmt.Sprintf("host-%d.example.com", i%500),
-					"id", fmt.Sprintf("%08x-%012d", uint32(i)*2654435761, i), "path", fmt.Sprint("/api/v1/items/", i%1000))
+				ls := labels.FromStrings(model.MetricNameLabel, "big", "host",
+					fmt.Sprintf("host-%d.example.com", i%500),
+					"id", fmt.Sprintf("%08x-%012d", uint32(i)*2654435761, i), "path",
+					fmt.Sprint("/api/v1/items/", i%1000))
 				storagetest.Add(b, batch, ls, storagetest.Samples(at, 1, 1, func(int) float64 { return float64(i) })...)
 			}
 			require.NoError(b, batch.Commit(b.Context()))
@@ -49,10 +51,13 @@ func BenchmarkRead(b *testing.B) {
 			require.NoError(b, store.SealAll(b.Context()))
 		}
 		h := apiOver(b, store, nil)
-		for _, kind := range []prompb.ReadRequest_ResponseType{prompb.ReadRequest_STREAMED_XOR_CHUNKS, prompb.ReadRequest_SAMPLES} {
-			body, err := (&prompb.ReadRequest{AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{kind}, Queries: []*prompb.Query{{
-				StartTimestampMs: at - 600_000, EndTimestampMs: at + 60_000, Matchers: []*prompb.LabelMatcher{{Name: model.MetricNameLabel, Value: "big"}},
-			}}}).Marshal()
+		for _, kind := range []prompb.ReadRequest_ResponseType{prompb.ReadRequest_STREAMED_XOR_CHUNKS,
+			prompb.ReadRequest_SAMPLES} {
+			body, err := (&prompb.ReadRequest{AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{kind},
+				Queries: []*prompb.Query{{
+					StartTimestampMs: at - 600_000, EndTimestampMs: at + 60_000,
+					Matchers: []*prompb.LabelMatcher{{Name: model.MetricNameLabel, Value: "big"}},
+				}}}).Marshal()
 			require.NoError(b, err)
 			body = snappy.Encode(nil, body)
 			b.Run(fmt.Sprintf("sealed=%v/%v", sealed, kind), func(b *testing.B) {
@@ -62,7 +67,7 @@ func BenchmarkRead(b *testing.B) {
 					h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, Prefix+"/read", bytes.NewReader(body)))
 					require.Equal(b, http.StatusOK, w.Code)
 				}
-				ask() // The index is loaded.
+				ask() // This loads the index.
 				before := cpuTime()
 				for b.Loop() {
 					ask()

@@ -14,17 +14,17 @@ import (
 	"github.com/cassia-db/cassia/storage/bounds"
 )
 
-// Bounds of a request of remote read. Decoded, an empty query takes 36 times the two bytes that it was sent as, and
-// compressed those take a twentieth: what Prometheus' handler decodes must be small before.
+// Bounds of a request of remote read. A decoded empty query takes 36 times its two encoded bytes, and compression makes
+// those 20 times smaller. So the request is checked before Prometheus' handler decodes it.
 const (
-	// readDecoded bounds the request without its compression, bytes.
+	// readDecoded is the maximum size of the uncompressed request, bytes.
 	readDecoded = 1 << 20
-	// readQueries bounds its queries, readMatchers the matchers of each.
+	// readQueries is the maximum number of its queries, readMatchers the maximum number of matchers of each query.
 	readQueries  = 100
 	readMatchers = 1000
 )
 
-// read answers requests of remote read, in place of Prometheus' handler. Those that ask for too much at once are refused.
+// read serves remote read instead of Prometheus' handler. It rejects requests that read too much at once.
 func (a *api) read(w http.ResponseWriter, r *http.Request) {
 	compressed, err := io.ReadAll(io.LimitReader(r.Body, readDecoded+1))
 	if err != nil {
@@ -47,21 +47,24 @@ func (a *api) read(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hintsOf returns the hints of a query; nil: it has none.
+// hintsOf returns the hints of a query, or nil if it has none.
 func hintsOf(q *prompb.Query) *promstorage.SelectHints {
 	h := q.Hints
 	if h == nil {
 		return nil
 	}
-	return &promstorage.SelectHints{Start: h.StartMs, End: h.EndMs, Step: h.StepMs, Func: h.Func, Grouping: h.Grouping, Range: h.RangeMs, By: h.By}
+	return &promstorage.SelectHints{Start: h.StartMs, End: h.EndMs, Step: h.StepMs, Func: h.Func, Grouping: h.Grouping,
+		Range: h.RangeMs, By: h.By}
 }
 
-// checkRead decodes a request. It returns the error as a status code and a text; empty: there is none.
+// checkRead decodes a request. If the request is invalid, it returns a status code and a text; otherwise the text is
+// empty.
 func checkRead(compressed []byte) (*prompb.ReadRequest, int, string) {
 	size, err := snappy.DecodedLen(compressed)
 	switch {
 	case len(compressed) > readDecoded, err == nil && size > readDecoded:
-		return nil, http.StatusRequestEntityTooLarge, fmt.Sprintf("a remote read request may have at most %d bytes", readDecoded)
+		return nil, http.StatusRequestEntityTooLarge, fmt.Sprintf("a remote read request may have at most %d bytes",
+			readDecoded)
 	case err != nil:
 		return nil, http.StatusBadRequest, err.Error()
 	}
@@ -74,16 +77,19 @@ func checkRead(compressed []byte) (*prompb.ReadRequest, int, string) {
 		return nil, http.StatusBadRequest, err.Error()
 	}
 	if n := len(request.Queries); n > readQueries {
-		return nil, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has %d queries; the maximum is %d", n, readQueries)
+		return nil, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has %d queries; the maximum is %d", n,
+			readQueries)
 	}
 	for _, q := range request.Queries {
 		if n := len(q.Matchers); n > readMatchers {
-			return nil, http.StatusRequestEntityTooLarge, fmt.Sprintf("the query has %d matchers; the maximum is %d", n, readMatchers)
+			return nil, http.StatusRequestEntityTooLarge, fmt.Sprintf("the query has %d matchers; the maximum is %d", n,
+				readMatchers)
 		}
 		if err := checkRegexps(q.Matchers); err != nil {
 			return nil, http.StatusUnprocessableEntity, storage.Plain(err.Error())
 		}
-		if _, err := remote.FromLabelMatchers(q.Matchers); err != nil { // Prometheus' handler calls that an internal error.
+		if _, err := remote.FromLabelMatchers(q.Matchers); err != nil {
+			// Prometheus' handler would report an internal error.
 			return nil, http.StatusBadRequest, err.Error()
 		}
 	}

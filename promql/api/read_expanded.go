@@ -9,7 +9,8 @@ import (
 	"github.com/cassia-db/cassia/promql"
 )
 
-// newReadsMade returns the counter of answers to remote read that can't be annotated themselves.
+// newReadsMade returns the counter of answers to remote read whose format can't report that samples were made from
+// buckets.
 func newReadsMade(reg prometheus.Registerer) prometheus.Counter {
 	return promauto.With(reg).NewCounter(prometheus.CounterOpts{
 		Name: "cassia_remote_read_expanded_total",
@@ -17,7 +18,7 @@ func newReadsMade(reg prometheus.Registerer) prometheus.Counter {
 	})
 }
 
-// reading answers requests of remote read with samples made of buckets where raw samples are gone, or refuses to.
+// reading serves remote read. If raw samples have expired, it makes samples from buckets, or rejects the request.
 func (a *api) reading(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		reading := &promql.Reading{Refuse: a.RefuseRollups}
@@ -28,7 +29,7 @@ func (a *api) reading(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// refusedWriter answers 422 or 503 in place of the 500 that Prometheus' handler has for any error.
+// refusedWriter returns 422 or 503 instead of the 500 that Prometheus' handler returns for every error.
 type refusedWriter struct {
 	http.ResponseWriter
 	reading *promql.Reading

@@ -19,11 +19,12 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// Remote read over times whose raw samples have expired has as many samples as there were, whatever function they are for, and counts
-// such answers; or is refused with the reason, also where chunks are streamed.
+// Remote read of times whose raw samples have expired returns as many samples as there were, for any function in the
+// hints, and counts such answers. If it is rejected, the error has the reason. Both also apply to streamed chunks.
 func TestRemoteReadWhereRawIsGone(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
-		for _, accepted := range []prompb.ReadRequest_ResponseType{prompb.ReadRequest_SAMPLES, prompb.ReadRequest_STREAMED_XOR_CHUNKS} {
+		for _, accepted := range []prompb.ReadRequest_ResponseType{prompb.ReadRequest_SAMPLES,
+			prompb.ReadRequest_STREAMED_XOR_CHUNKS} {
 			var seconds atomic.Int64
 			seconds.Store(400)
 			stored := func(so *storage.Options) {
@@ -37,7 +38,8 @@ func TestRemoteReadWhereRawIsGone(t *testing.T) {
 			for i := range 60 {
 				samples.AppendFloat(at.Add(time.Duration(i+1)*time.Minute).UnixMilli(), 0, float64(i))
 			}
-			_, err := r.store.Import(t.Context(), "default", []storage.ImportedSeries{{Labels: labels.FromStrings("__name__", "old"), Samples: &samples}})
+			_, err := r.store.Import(t.Context(), "default",
+				[]storage.ImportedSeries{{Labels: labels.FromStrings("__name__", "old"), Samples: &samples}})
 			require.NoError(t, err)
 			for i, function := range []string{"count_over_time", "idelta", "rate", ""} {
 				w := r.do(readOf(t, "old", accepted, at, at.Add(time.Hour), function))
@@ -79,15 +81,17 @@ func madeReads(t *testing.T, g *prometheus.Registry) float64 {
 	return 0
 }
 
-// readOf is a request for a metric's samples, which are for a function.
-func readOf(t *testing.T, metric string, accepted prompb.ReadRequest_ResponseType, from, to time.Time, function string) *http.Request {
+// readOf returns a request for a metric's samples, with a function in the hints.
+func readOf(t *testing.T, metric string, accepted prompb.ReadRequest_ResponseType, from, to time.Time,
+	function string) *http.Request {
 	t.Helper()
 	text, err := (&prompb.ReadRequest{
 		AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{accepted},
 		Queries: []*prompb.Query{{
 			StartTimestampMs: from.UnixMilli(), EndTimestampMs: to.UnixMilli(),
 			Matchers: []*prompb.LabelMatcher{{Name: "__name__", Value: metric}},
-			Hints:    &prompb.ReadHints{StartMs: from.UnixMilli(), EndMs: to.UnixMilli(), Func: function, RangeMs: 3_600_000},
+			Hints: &prompb.ReadHints{StartMs: from.UnixMilli(), EndMs: to.UnixMilli(), Func: function,
+				RangeMs: 3_600_000},
 		}},
 	}).Marshal()
 	require.NoError(t, err)

@@ -14,33 +14,35 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 )
 
-// Prometheus' handler makes structs of each series, marshals them, and writes a frame by three calls: a third of the CPU of an answer of many
-// short series. Here frames are encoded where they are sent from:
+// Prometheus' handler makes structs of each series, marshals them, and writes a frame by three calls. This takes a
+// third of the CPU of an answer of many short series. Here frames are encoded directly into the buffer from which they
+// are sent:
 //
 //	series ──► fields of labels ─┬─► frame ─► frames ── sent when they have framesPiece bytes
 //	       ──► fields of chunks ─┘
 //
-// A frame has the length of its message, a checksum of it, and the message, which is a prompb.ChunkedReadResponse with chunks of one series. A series
-// whose chunks need more than readFrame bytes has more than one frame.
+// A frame consists of the length of its message, a checksum of the message, and the message, which is a
+// prompb.ChunkedReadResponse with chunks of one series. A series whose chunks exceed readFrame bytes has more than one
+// frame.
 
-// framesPiece is from how many bytes of frames on they are sent.
+// framesPiece is the number of buffered bytes at which frames are sent.
 const framesPiece = 32 << 10
 
-// checksums is the table of the checksums of frames.
+// checksums is the table for the checksums of frames.
 var checksums = crc32.MakeTable(crc32.Castagnoli)
 
-// sendFrames answers a request for chunks, which are streamed.
+// sendFrames serves a request for streamed chunks.
 func (a *api) sendFrames(w http.ResponseWriter, r *http.Request, request *prompb.ReadRequest) {
 	w.Header().Set("Content-Type", streamedFrames+"; proto=prometheus.ChunkedReadResponse")
 	answer := framesAnswer{to: w, warn: func(err error) { a.Logger.Warn("Warnings on chunked remote read query", "warnings", err.Error()) }}
 	for i, q := range request.Queries {
 		answer.index = uint64(i)
 		if err := answer.query(r.Context(), a.Queryable, q); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError) // It takes the place of frames that weren't sent.
+			http.Error(w, err.Error(), http.StatusInternalServerError) // It replaces frames that weren't sent yet.
 			return
 		}
 	}
-	_ = answer.send() // A client that is gone takes no answer; net/http notices.
+	_ = answer.send() // Errors of disconnected clients are ignored, because net/http handles them.
 }
 
 // framesAnswer is a streamed answer.
@@ -49,7 +51,7 @@ type framesAnswer struct {
 	warn   func(error)
 	index  uint64 // of the query
 	frames []byte // not sent yet
-	// labels and chunks are the encoded fields of the frame that is made.
+	// labels and chunks are the encoded fields of the current frame.
 	labels, chunks []byte
 }
 
@@ -64,7 +66,7 @@ func (f *framesAnswer) query(ctx context.Context, from promstorage.ChunkQueryabl
 		return err
 	}
 	defer querier.Close()
-	set := querier.Select(ctx, true, hintsOf(q), matchers...) // The protocol has series in order.
+	set := querier.Select(ctx, true, hintsOf(q), matchers...) // The protocol requires sorted series.
 	var it chunks.Iterator
 	for set.Next() {
 		one := set.At()
@@ -122,12 +124,13 @@ func (f *framesAnswer) addChunk(c chunks.Meta) int {
 	minT, maxT, encoding, data := uint64(c.MinTime), uint64(c.MaxTime), uint64(c.Chunk.Encoding()), c.Chunk.Bytes()
 	size := numberSize(minT) + numberSize(maxT) + numberSize(encoding) + textSize(data)
 	f.chunks = binary.AppendUvarint(append(f.chunks, seriesChunks), uint64(size))
-	f.chunks = appendNumber(appendNumber(appendNumber(f.chunks, chunkMin, minT), chunkMax, maxT), chunkEncoding, encoding)
+	f.chunks = appendNumber(appendNumber(appendNumber(f.chunks, chunkMin, minT), chunkMax, maxT), chunkEncoding,
+		encoding)
 	f.chunks = appendText(f.chunks, chunkData, data)
 	return size
 }
 
-// finish makes a frame of the labels and chunks, and sends frames if there are enough.
+// finish encodes a frame with the current labels and chunks, and sends the buffered frames if there are enough.
 func (f *framesAnswer) finish() error {
 	series := uint64(len(f.labels) + len(f.chunks))
 	size := 1 + uvarintSize(series) + int(series) + numberSize(f.index)
@@ -152,7 +155,7 @@ func (f *framesAnswer) send() error {
 	return err
 }
 
-// appendText and appendNumber append a field with its tag, unless it has its default.
+// appendText and appendNumber append a field with its tag. They append nothing if the value is the default.
 func appendText[T string | []byte](to []byte, tag byte, text T) []byte {
 	if len(text) == 0 {
 		return to

@@ -26,7 +26,7 @@ func (w *writeCounter) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// failing can't read times from 100 ms on.
+// failing returns an error for samples at 100 ms and later.
 type failing struct {
 	promstorage.SampleAndChunkQueryable
 }
@@ -38,13 +38,15 @@ func (f failing) ChunkQuerier(mint, maxt int64) (promstorage.ChunkQuerier, error
 	return f.SampleAndChunkQueryable.ChunkQuerier(mint, maxt)
 }
 
-// Small frames of remote read are sent many at once, and in place of those that weren't sent yet an error is.
+// Multiple small frames of remote read are sent at once. If an error occurs, it replaces the frames that weren't sent
+// yet.
 func TestFramesAreSentInPieces(t *testing.T) {
 	data := teststorage.New(t)
 	t.Cleanup(func() { require.NoError(t, data.Close()) })
 	app, all := data.Appender(t.Context()), 3*framesPiece/100
 	for i := range all {
-		_, err := app.Append(0, labels.FromStrings("__name__", "many", "i", strings.Repeat("f", i%60)+string(rune('a'+i))), 1, 1)
+		_, err := app.Append(0, labels.FromStrings("__name__", "many", "i",
+			strings.Repeat("f", i%60)+string(rune('a'+i))), 1, 1)
 		require.NoError(t, err)
 	}
 	_, err := app.Append(0, labels.FromStrings("__name__", "one"), 1, 1)
@@ -55,7 +57,8 @@ func TestFramesAreSentInPieces(t *testing.T) {
 		request := &prompb.ReadRequest{}
 		for i, name := range names {
 			request.Queries = append(request.Queries, &prompb.Query{
-				StartTimestampMs: int64(100 * i), EndTimestampMs: 1000, Matchers: []*prompb.LabelMatcher{{Name: "__name__", Value: name}},
+				StartTimestampMs: int64(100 * i), EndTimestampMs: 1000,
+				Matchers: []*prompb.LabelMatcher{{Name: "__name__", Value: name}},
 			})
 		}
 		w := &writeCounter{ResponseRecorder: httptest.NewRecorder()}

@@ -17,18 +17,20 @@ import (
 	"github.com/cassia-db/cassia/storage/meter"
 )
 
-// Prometheus' handler makes an answer of samples three times: as structs, as bytes, and compressed. That of 240,000 series took 250 MB, and most of
-// it wasn't known before it was held. So such answers are encoded and compressed series by series, and only their compressed bytes are held:
+// Prometheus' handler holds an answer of samples three times: as structs, as bytes, and compressed. The answer for
+// 240,000 series took 250 MB, and most of it couldn't be metered in advance. So such answers are encoded and compressed
+// series by series, and only the compressed bytes are held:
 //
 //	series ──► TimeSeries ──► piece ── compressed when it has samplesPiece bytes ──► answer
 //
-// A block of snappy consists of elements that stand for themselves, after the length of all that they decode to. The elements of pieces that were
-// compressed one by one are therefore a block, too.
+// A snappy block is the length of the decoded data, followed by independent elements. So the elements of pieces that
+// were compressed separately can be joined to a block.
 
-// samplesPiece is from how many bytes of an answer of samples on they are compressed: snappy doesn't look further back.
+// samplesPiece is the number of bytes of an answer of samples at which they are compressed. Larger pieces don't
+// compress better, because snappy refers to at most the previous 64 KiB.
 const samplesPiece = 64 << 10
 
-// sendSamples answers a request for samples that aren't streamed.
+// sendSamples serves a request for samples that aren't streamed.
 func (a *api) sendSamples(w http.ResponseWriter, r *http.Request, request *prompb.ReadRequest) {
 	answer := samplesAnswer{warn: func(err error) { a.Logger.Warn("Warnings on remote read query", "err", err.Error()) }}
 	for _, q := range request.Queries {
@@ -43,18 +45,18 @@ func (a *api) sendSamples(w http.ResponseWriter, r *http.Request, request *promp
 	}
 	w.Header().Set("Content-Type", "application/x-protobuf")
 	w.Header().Set("Content-Encoding", "snappy")
-	_, _ = w.Write(answer.bytes()) // A client that is gone takes no answer; net/http notices.
+	_, _ = w.Write(answer.bytes()) // Errors of disconnected clients are ignored, because net/http handles them.
 }
 
-// samplesAnswer is a prompb.ReadResponse, compressed.
+// samplesAnswer is a compressed prompb.ReadResponse.
 type samplesAnswer struct {
-	// elements are those of snappy, some for each piece, and size how many bytes they decode to.
+	// elements are snappy elements, one slice per piece. size is the number of bytes to which they decode.
 	elements [][]byte
 	size     int64
 	held     int64 // bytes of elements
 	samples  int
 	warn     func(error)
-	// piece are bytes that aren't compressed yet. series and buffer are memory.
+	// piece holds the bytes that aren't compressed yet. series and buffer are reused buffers.
 	piece  []byte
 	series prompb.TimeSeries
 	buffer []byte
@@ -72,13 +74,13 @@ func (s *samplesAnswer) query(ctx context.Context, from promstorage.Queryable, q
 	}
 	defer querier.Close()
 	at, before := len(s.elements), s.size
-	s.elements = append(s.elements, nil) // The length of the result, once it is known.
+	s.elements = append(s.elements, nil) // Reserved for the length of the result, which isn't known yet.
 	set := querier.Select(ctx, false, hintsOf(q), matchers...)
 	var it chunkenc.Iterator
 	for set.Next() {
 		one := set.At()
 		it = one.Iterator(it)
-		if err := s.take(ctx, one.Labels(), it); err != nil {
+		if err := s.addSeries(ctx, one.Labels(), it); err != nil {
 			return err
 		}
 	}
@@ -95,16 +97,18 @@ func (s *samplesAnswer) query(ctx context.Context, from promstorage.Queryable, q
 	s.elements[at] = compressedElements(head)
 	s.size += int64(len(head))
 	if s.size > math.MaxUint32 {
-		return fmt.Errorf("%w: the response has more than 4 GiB; query fewer series or a shorter range", meter.ErrQueryTooLarge)
+		return fmt.Errorf("%w: the response has more than 4 GiB; query fewer series or a shorter range",
+			meter.ErrQueryTooLarge)
 	}
 	return nil
 }
 
-// fieldOne is the tag of the results of a prompb.ReadResponse, and of the series of a prompb.QueryResult: messages in field 1.
+// fieldOne is the tag of field 1, which holds the results of a prompb.ReadResponse and the series of a
+// prompb.QueryResult.
 const fieldOne = 1<<3 | 2
 
-// take adds a series.
-func (s *samplesAnswer) take(ctx context.Context, ls labels.Labels, it chunkenc.Iterator) error {
+// addSeries adds a series.
+func (s *samplesAnswer) addSeries(ctx context.Context, ls labels.Labels, it chunkenc.Iterator) error {
 	one := &s.series
 	one.Labels, one.Samples, one.Histograms = one.Labels[:0], one.Samples[:0], one.Histograms[:0]
 	ls.Range(func(l labels.Label) { one.Labels = append(one.Labels, prompb.Label{Name: l.Name, Value: l.Value}) })
@@ -142,7 +146,7 @@ func (s *samplesAnswer) take(ctx context.Context, ls labels.Labels, it chunkenc.
 	return s.compress(ctx)
 }
 
-// compress makes elements of the piece.
+// compress compresses the piece and appends its elements.
 func (s *samplesAnswer) compress(ctx context.Context) error {
 	if len(s.piece) == 0 {
 		return nil
@@ -152,17 +156,17 @@ func (s *samplesAnswer) compress(ctx context.Context) error {
 	s.size += int64(len(s.piece))
 	s.held += int64(len(elements))
 	s.piece = s.piece[:0]
-	return meter.Grow(ctx, 2*int64(len(elements))) // Once more when they are joined.
+	return meter.Grow(ctx, 2*int64(len(elements))) // They are copied when they are joined.
 }
 
-// compressedElements returns elements that decode to some bytes.
+// compressedElements returns the snappy elements of data.
 func compressedElements(piece []byte) []byte {
 	block := snappy.Encode(nil, piece)
 	_, n := binary.Uvarint(block)
 	return append(make([]byte, 0, len(block)-n), block[n:]...)
 }
 
-// bytes returns the answer, which is empty afterwards.
+// bytes returns the answer. The samplesAnswer is empty afterwards.
 func (s *samplesAnswer) bytes() []byte {
 	all := binary.AppendUvarint(make([]byte, 0, s.held+int64(len(s.elements))*binary.MaxVarintLen64), uint64(s.size))
 	for i, elements := range s.elements {

@@ -19,26 +19,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Answers of remote read have the bytes that Prometheus' handler makes, whatever the number of queries, and the length of series and pieces.
+// Answers of remote read have the same bytes as those of Prometheus' handler, for all numbers of queries and all
+// lengths of series and pieces.
 func TestReadsAreAsByPrometheus(t *testing.T) {
 	data := teststorage.New(t)
 	t.Cleanup(func() { require.NoError(t, data.Close()) })
 	app := data.Appender(t.Context())
 	for i := range 3000 {
-		ls := labels.FromStrings("__name__", "many", "i", string(rune('a'+i%26)), "long", string(bytes.Repeat([]byte{byte('a' + i%26)}, i)))
+		ls := labels.FromStrings("__name__", "many", "i", string(rune('a'+i%26)), "long",
+			string(bytes.Repeat([]byte{byte('a' + i%26)}, i)))
 		for at, v := range []float64{float64(i), math.NaN(), math.Float64frombits(value.StaleNaN), math.Inf(1)} {
 			_, err := app.Append(0, ls, int64(at), v)
 			require.NoError(t, err)
 		}
 	}
-	for i := range int64(300_000) { // Its chunks need more than a frame.
+	for i := range int64(300_000) { // Its chunks don't fit into one frame.
 		_, err := app.Append(0, labels.FromStrings("__name__", "long"), i-100, math.Sqrt(float64(i)))
 		require.NoError(t, err)
 	}
 	for i := range int64(10) {
-		_, err := app.AppendHistogram(0, labels.FromStrings("__name__", "ints"), i, tsdbutil.GenerateTestHistogram(i), nil)
+		_, err := app.AppendHistogram(0, labels.FromStrings("__name__", "ints"), i, tsdbutil.GenerateTestHistogram(i),
+			nil)
 		require.NoError(t, err)
-		_, err = app.AppendHistogram(0, labels.FromStrings("__name__", "floats"), i, nil, tsdbutil.GenerateTestFloatHistogram(i))
+		_, err = app.AppendHistogram(0, labels.FromStrings("__name__", "floats"), i, nil,
+			tsdbutil.GenerateTestFloatHistogram(i))
 		require.NoError(t, err)
 	}
 	require.NoError(t, app.Commit())
@@ -56,11 +60,13 @@ func TestReadsAreAsByPrometheus(t *testing.T) {
 	of := func(names ...string) *prompb.ReadRequest {
 		request := &prompb.ReadRequest{}
 		for _, name := range names {
-			request.Queries = append(request.Queries, &prompb.Query{StartTimestampMs: -100, EndTimestampMs: 300_000, Matchers: []*prompb.LabelMatcher{{Name: "__name__", Value: name}}})
+			request.Queries = append(request.Queries, &prompb.Query{StartTimestampMs: -100, EndTimestampMs: 300_000,
+				Matchers: []*prompb.LabelMatcher{{Name: "__name__", Value: name}}})
 		}
 		return request
 	}
-	for _, request := range []*prompb.ReadRequest{of(), of("none"), of("many"), of("long"), of("ints"), of("none", "floats", "many", "none", "long", "ints")} {
+	for _, request := range []*prompb.ReadRequest{of(), of("none"), of("many"), of("long"), of("ints"),
+		of("none", "floats", "many", "none", "long", "ints")} {
 		want, got := ask(theirs, request), ask(ours, request)
 		require.Equal(t, want.Code, got.Code)
 		require.Equal(t, want.Header(), got.Header())
@@ -70,7 +76,8 @@ func TestReadsAreAsByPrometheus(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(wantText, gotText), request)
 
-		request.AcceptedResponseTypes = []prompb.ReadRequest_ResponseType{prompb.ReadRequest_STREAMED_XOR_CHUNKS, prompb.ReadRequest_SAMPLES}
+		request.AcceptedResponseTypes = []prompb.ReadRequest_ResponseType{prompb.ReadRequest_STREAMED_XOR_CHUNKS,
+			prompb.ReadRequest_SAMPLES}
 		want, got = ask(theirs, request), ask(ours, request)
 		require.Equal(t, want.Code, got.Code)
 		require.Equal(t, want.Header(), got.Header())

@@ -13,15 +13,15 @@ import (
 	"github.com/cassia-db/cassia/promql"
 )
 
-// ResolutionHeader lists, in the answer to a query, the resolutions that it was answered from: raw, 5m, 1h, and for buckets whose
-// windows differ from those asked for, how.
+// ResolutionHeader lists the resolutions that answered a query: raw, 5m, 1h. For buckets whose windows differ from the
+// requested ones, it includes how they differ.
 const ResolutionHeader = "X-Cassia-Resolution"
 
-// resolvers are the routes whose queries may ask for a resolution.
+// resolvers are the routes whose queries have a parameter for the resolution.
 var resolvers = map[string]bool{"/query": true, "/query_range": true}
 
-// withResolution reads the parameters resolution (raw, 5m, 1h, exact, auto) and max_source_resolution (Thanos':
-// a duration, or auto), and reports the resolutions that were read in a header.
+// withResolution parses the parameters resolution (raw, 5m, 1h, exact, auto) and max_source_resolution (as in Thanos: a
+// duration, or auto), and reports the resolutions that were read in a header.
 func (a *api) withResolution(name string, h http.HandlerFunc) http.HandlerFunc {
 	if !resolvers[name] {
 		return h
@@ -44,7 +44,8 @@ func (a *api) withResolution(name string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// withRollupNames reads the parameter rollups: whether lists of names contain those of rollups, foo_max and the like.
+// withRollupNames parses the parameter rollups: if it is true, lists of names include the names of rollups, such as
+// foo_max.
 func (a *api) withRollupNames(name string, h http.HandlerFunc) http.HandlerFunc {
 	if name != "/label/:name/values" {
 		return h
@@ -62,8 +63,8 @@ func (a *api) withRollupNames(name string, h http.HandlerFunc) http.HandlerFunc 
 	}
 }
 
-// durationMS parses a duration, as text with a unit or in seconds; in milliseconds, 0 for none, and for what doesn't bound anything. A duration of 0
-// means raw samples only, and is given as 1.
+// durationMS parses a duration, with a unit or in seconds. It returns milliseconds, or 0 for an empty text and for
+// durations that exclude no resolution. A duration of 0 allows raw samples only, and is returned as 1.
 func durationMS(text string) (int64, error) {
 	if text == "" || text == "auto" {
 		return 0, nil
@@ -83,7 +84,7 @@ func durationMS(text string) (int64, error) {
 
 type reportOf struct{}
 
-// resolvedWriter sets the header when the answer begins, which is after the query was executed.
+// resolvedWriter sets the header when the answer starts. The query has been executed by then.
 type resolvedWriter struct {
 	http.ResponseWriter
 	report *promql.Report
@@ -110,13 +111,13 @@ func (w *resolvedWriter) begin() {
 	}
 }
 
-// Unwrap lets http.ResponseController find the writer underneath.
+// Unwrap is used by http.ResponseController.
 func (w *resolvedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// queryStats are Prometheus' statistics of a query, with how its fragments were answered.
+// queryStats are Prometheus' statistics of a query, and the statistics of its fragments.
 type queryStats struct {
 	stats.BuiltinStats
-	// Fragments keep the name that clients use.
+	// Clients depend on this JSON name.
 	Fragments []promql.FragmentStats `json:"parts,omitempty"`
 }
 

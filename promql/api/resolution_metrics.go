@@ -7,7 +7,7 @@ import (
 	"github.com/cassia-db/cassia/promql"
 )
 
-// newAnswered returns the counter of what queries were answered from.
+// newAnswered returns the counter of queries by the resolutions that answered them.
 func newAnswered(reg prometheus.Registerer) *prometheus.CounterVec {
 	return promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "cassia_query_answers_total",
@@ -16,7 +16,7 @@ func newAnswered(reg prometheus.Registerer) *prometheus.CounterVec {
 	}, []string{"resolution", "edges"})
 }
 
-// countAnswer counts a query once for each resolution and each kind of edges.
+// countAnswer counts a query once for each resolution and kind of edges.
 func (a *api) countAnswer(report *promql.Report) {
 	type answer struct{ resolution, edges string }
 	counted := map[answer]bool{}

@@ -61,7 +61,8 @@ func TestQueriesTellFromWhatTheyWereAnswered(t *testing.T) {
 		cassia_query_answers_total{edges="exact",resolution="raw"} 6
 		cassia_query_answers_total{edges="snapped",resolution="1h"} 1
 	`), "cassia_query_answers_total"))
-	w := ask("/query_range", url.Values{"query": {"sum(max_over_time(m[5h]))"}, "start": {"0"}, "end": {"300"}, "step": {"300"}, "stats": {"all"}})
+	w := ask("/query_range", url.Values{"query": {"sum(max_over_time(m[5h]))"}, "start": {"0"}, "end": {"300"},
+		"step": {"300"}, "stats": {"all"}})
 	require.Equal(t, "5m", w.Header().Get(ResolutionHeader))
 	var body struct {
 		Data struct {
@@ -87,7 +88,8 @@ func TestQueriesTellFromWhatTheyWereAnswered(t *testing.T) {
 	require.Equal(t, "exact", p.Segments[0].Edges)
 	require.Equal(t, "1970-01-01T00:00:00Z", p.Segments[0].From)
 
-	for _, wrong := range [][2]string{{"resolution", "2m"}, {"max_source_resolution", "x"}, {"max_source_resolution", "-1"}, {"max_source_resolution", "NaN"}, {"max_source_resolution", "1e12"}} {
+	for _, wrong := range [][2]string{{"resolution", "2m"}, {"max_source_resolution", "x"},
+		{"max_source_resolution", "-1"}, {"max_source_resolution", "NaN"}, {"max_source_resolution", "1e12"}} {
 		param := wrong[0]
 		w := ask("/query", with(param, wrong[1]))
 		require.Equal(t, http.StatusBadRequest, w.Code)

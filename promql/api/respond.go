@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// answer is Prometheus' form of every answer.
+// answer is the JSON format of all answers, the same as Prometheus'.
 type answer struct {
 	Status    string `json:"status"`
 	Data      any    `json:"data,omitempty"`
@@ -21,7 +21,7 @@ func (a *api) respond(w http.ResponseWriter, r *http.Request, data any) {
 	a.write(w, r, http.StatusOK, answer{Status: "success", Data: data})
 }
 
-// fail answers with an error; kind is one of Prometheus' types of errors.
+// fail writes an error. kind is one of Prometheus' types of errors.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, code int, kind, message string) {
 	a.write(w, r, code, answer{Status: "error", ErrorType: kind, Error: storage.Plain(message)})
 }
@@ -40,7 +40,7 @@ func (a *api) write(w http.ResponseWriter, r *http.Request, code int, v answer) 
 	}
 }
 
-// failWith answers with an error of the store.
+// failWith writes an error of the store.
 func (a *api) failWith(w http.ResponseWriter, r *http.Request, err error) {
 	if code, ok := statusOf(0, err); ok && code == http.StatusServiceUnavailable {
 		a.fail(w, r, code, "unavailable", err.Error())

@@ -2,10 +2,11 @@ package api
 
 import "net/http"
 
-// retryUnavailable is the Retry-After of a 503, seconds: the engine is away, or the queue is full, for moments.
+// retryUnavailable is the Retry-After of a 503, seconds: the engine is unavailable, or the queue is full, usually for a
+// short time.
 const retryUnavailable = "1"
 
-// retryLater adds to errors of requests that can't be answered now when to ask again.
+// retryLater adds the time after which to retry to errors of requests that can't be served now.
 type retryLater struct{ http.ResponseWriter }
 
 func withRetry(h http.HandlerFunc) http.HandlerFunc {
@@ -20,8 +21,8 @@ func (w retryLater) WriteHeader(code int) {
 	w.ResponseWriter.WriteHeader(code)
 }
 
-// Flush implements http.Flusher, which streamed answers ask for.
+// Flush implements http.Flusher, which streamed answers need.
 func (w retryLater) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
 
-// Unwrap is what http.ResponseController asks for.
+// Unwrap is used by http.ResponseController.
 func (w retryLater) Unwrap() http.ResponseWriter { return w.ResponseWriter }

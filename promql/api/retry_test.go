@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// away is a store whose engine is away.
+// away is a store whose engine is unavailable.
 type away struct{}
 
 func (away) Querier(int64, int64) (promstorage.Querier, error) {
@@ -25,7 +25,7 @@ func (away) ChunkQuerier(int64, int64) (promstorage.ChunkQuerier, error) {
 	return nil, engine.ErrUnavailable
 }
 
-// While no node is up, every route answers with the time to ask again.
+// While no node is up, every route returns the time after which to retry.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	var federation http.Handler
@@ -37,14 +37,16 @@ func TestRetryAfter(t *testing.T) {
 		o.AdminAPI = true
 		o.CleanTombstones = func(context.Context, string) error { return engine.ErrUnavailable }
 	})
-	for _, path := range []string{"/query?query=m&time=299", "/query_range?query=m&start=1&end=299&step=1", "/series?match[]=m", "/labels", "/label/job/values"} {
+	for _, path := range []string{"/query?query=m&time=299", "/query_range?query=m&start=1&end=299&step=1",
+		"/series?match[]=m", "/labels", "/label/job/values"} {
 		w := r.get(Prefix + path)
 		require.Equal(t, http.StatusServiceUnavailable, w.Code, "%s: %s", path, w.Body)
 		require.Equal(t, "1", w.Header().Get("Retry-After"), path)
 	}
 	federated := httptest.NewRecorder()
 	federation.ServeHTTP(federated, httptest.NewRequest(http.MethodGet, FederatePath+"?match[]=m", nil))
-	for _, w := range []*httptest.ResponseRecorder{federated, r.do(httptest.NewRequest(http.MethodPost, Prefix+"/admin/tsdb/clean_tombstones", nil))} {
+	for _, w := range []*httptest.ResponseRecorder{federated,
+		r.do(httptest.NewRequest(http.MethodPost, Prefix+"/admin/tsdb/clean_tombstones", nil))} {
 		require.Equal(t, http.StatusServiceUnavailable, w.Code, "%s", w.Body)
 		require.Equal(t, "1", w.Header().Get("Retry-After"))
 	}

@@ -8,8 +8,8 @@ import (
 	promapi "github.com/prometheus/prometheus/web/api/v1"
 )
 
-// PrometheusVersion is the Prometheus whose query language and API this is. Grafana's data source compares
-// it with the versions in which features came.
+// PrometheusVersion is the version of Prometheus whose query language and API this package implements. Grafana's data
+// source uses it to choose the features that it uses.
 const PrometheusVersion = "3.15.0"
 
 // Version identifies the build of Cassia.

@@ -13,19 +13,20 @@ import (
 	"github.com/cassia-db/cassia/promql"
 )
 
-// Prometheus' handlers encode an answer as a whole, which takes several times the memory of the data: while its buffer grows, and
-// once more for a copy. So large answers are encoded in pieces, as they are written:
+// Prometheus' handlers encode an answer as a whole. This takes several times the memory of the data: while the buffer
+// grows, and for one more copy. So large answers are encoded in pieces while they are written:
 //
 //	handler ── Encode ──► textCodec ── a token ──► handler ── Write(token) ──► textWriter ──► pieces of the answer
 
-// streamedElements is from how many elements on an answer is encoded in pieces, and textPiece the length of a piece, bytes.
+// streamedElements is the minimum number of elements of an answer that is encoded in pieces. textPiece is the length of
+// a piece, bytes.
 const (
 	streamedElements = 256
 	textPiece        = 32 << 10
 )
 
-// textCodec encodes as Prometheus' codec does. In place of the text of a large answer it returns a token, by which the writer finds the
-// answer.
+// textCodec encodes as Prometheus' codec does. For a large answer it returns a token instead of the text. The writer
+// finds the answer by the token.
 type textCodec struct {
 	promapi.JSONCodec
 	pending *sync.Map // *byte, the token's, to *promapi.Response
@@ -41,22 +42,22 @@ func (c textCodec) Encode(r *promapi.Response) ([]byte, error) {
 	return token, nil
 }
 
-// list is the list that makes an answer large.
+// list is the list of elements of a large answer.
 type list struct {
 	n int
-	// write writes an element, and text returns how many bytes of text it has; nil: its memory is counted elsewhere.
+	// write writes an element. text returns the length of its text; nil: its memory is counted elsewhere.
 	write func(stream *jsoniter.Stream, i int)
 	text  func(i int) int
-	// metric returns the labels of an element, which are to be fetched before it is written; nil: there are none.
+	// metric returns the labels of an element, which are fetched before the element is written; nil: there are none.
 	metric func(i int) labels.Labels
 	// empty is the answer's data with an empty list.
 	empty any
 }
 
-// elementBytes is about what an element of a list takes in memory besides its text.
+// elementBytes is the approximate memory of an element without its text.
 const elementBytes = 64
 
-// bytes is about what the list takes in memory.
+// bytes returns the approximate memory of the list.
 func (l *list) bytes() (n int64) {
 	if l.text == nil {
 		return 0
@@ -102,12 +103,12 @@ func listOf(data any) list {
 	return list{}
 }
 
-// streamed is a handler whose large answers are written in pieces.
+// streamed returns a handler whose large answers are written in pieces.
 func (a *api) streamed(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { h(&textWriter{w, r, a}, r) }
 }
 
-// textWriter writes the answers that textCodec left to it.
+// textWriter writes the answers for which textCodec returned a token.
 type textWriter struct {
 	http.ResponseWriter
 	request *http.Request
@@ -124,7 +125,7 @@ func (w *textWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// stream writes an answer: what comes before its list, the elements one by one, and what comes after.
+// stream writes an answer: the text before its list, the elements one by one, and the text after the list.
 func (w *textWriter) stream(r *promapi.Response) error {
 	l := listOf(r.Data)
 	if counted, ok := w.ResponseWriter.(*answerWriter); ok { // The data are held until they are written.
@@ -137,7 +138,7 @@ func (w *textWriter) stream(r *promapi.Response) error {
 	if err != nil {
 		return err
 	}
-	before, after, _ := bytes.Cut(text, []byte("[]")) // Nothing before the list has brackets.
+	before, after, _ := bytes.Cut(text, []byte("[]")) // The text before the list contains no brackets.
 	stream := jsoniter.NewStream(jsoniter.ConfigCompatibleWithStandardLibrary, w.ResponseWriter, 2*textPiece)
 	stream.WriteRaw(string(before))
 	stream.WriteArrayStart()
@@ -169,5 +170,5 @@ func (w *textWriter) stream(r *promapi.Response) error {
 // Flush implements http.Flusher, which streamed answers need.
 func (w *textWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
 
-// Unwrap is what http.ResponseController asks for.
+// Unwrap is used by http.ResponseController.
 func (w *textWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

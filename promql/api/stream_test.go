@@ -16,14 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Large answers are written in pieces, and are the same, byte for byte, as those that are encoded as a whole.
+// Large answers are written in pieces. Their bytes are the same as if they were encoded as a whole.
 func TestAnswersInPieces(t *testing.T) {
 	const n = 5000
 	var vector promengine.Vector
 	var matrix promengine.Matrix
 	var series []labels.Labels
 	var texts []string
-	h := &histogram.FloatHistogram{Count: 3, Sum: 1, PositiveSpans: []histogram.Span{{Offset: 0, Length: 1}}, PositiveBuckets: []float64{3}}
+	h := &histogram.FloatHistogram{Count: 3, Sum: 1, PositiveSpans: []histogram.Span{{Offset: 0, Length: 1}},
+		PositiveBuckets: []float64{3}}
 	for i := range n {
 		ls := labels.FromStrings("__name__", "m", "i", fmt.Sprint(i), "text", "<a&b> \"quoted\" \u2028 []")
 		s := promengine.Sample{Metric: ls, T: int64(i), F: math.Inf(i % 3)}
@@ -32,7 +33,8 @@ func TestAnswersInPieces(t *testing.T) {
 			s.H = h
 			points.Histograms = []promengine.HPoint{{T: 3, H: h}}
 		}
-		vector, matrix, series, texts = append(vector, s), append(matrix, points), append(series, ls), append(texts, ls.Get("i")+ls.Get("text"))
+		vector, matrix, series, texts = append(vector, s), append(matrix, points), append(series, ls),
+			append(texts, ls.Get("i")+ls.Get("text"))
 	}
 	a := &api{}
 	a.codec.pending = &a.pending
@@ -74,15 +76,17 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return p.ResponseRecorder.Write(b)
 }
 
-// BenchmarkEncodeLarge encodes answers whose series lie anywhere in memory.
+// BenchmarkEncodeLarge encodes answers whose series are far apart in memory.
 func BenchmarkEncodeLarge(b *testing.B) {
 	const n = 200_000
 	var vector promengine.Vector
 	var matrix promengine.Matrix
 	for i := range n {
-		ls := labels.FromStrings("__name__", "big", "host", fmt.Sprintf("host-%d.eu-central-1.example.com:9100", i%500), "id", fmt.Sprintf("%08x-%012d", uint32(i)*2654435761, i), "job", "pods")
+		ls := labels.FromStrings("__name__", "big", "host", fmt.Sprintf("host-%d.eu-central-1.example.com:9100", i%500),
+			"id", fmt.Sprintf("%08x-%012d", uint32(i)*2654435761, i), "job", "pods")
 		vector = append(vector, promengine.Sample{Metric: ls, T: 1_700_000_000_123, F: float64(i)})
-		matrix = append(matrix, promengine.Series{Metric: ls, Floats: []promengine.FPoint{{T: 1_700_000_000_123, F: float64(i)}, {T: 1_700_000_060_123, F: float64(i)}}})
+		matrix = append(matrix, promengine.Series{Metric: ls,
+			Floats: []promengine.FPoint{{T: 1_700_000_000_123, F: float64(i)}, {T: 1_700_000_060_123, F: float64(i)}}})
 	}
 	rand.New(rand.NewPCG(1, 2)).Shuffle(n, func(i, k int) {
 		vector[i], vector[k], matrix[i], matrix[k] = vector[k], vector[i], matrix[k], matrix[i]
@@ -90,7 +94,8 @@ func BenchmarkEncodeLarge(b *testing.B) {
 	a := &api{}
 	a.codec.pending = &a.pending
 	for name, data := range map[string]any{
-		"vector": &promapi.QueryData{ResultType: parser.ValueTypeVector, Result: vector}, "matrix": &promapi.QueryData{ResultType: parser.ValueTypeMatrix, Result: matrix},
+		"vector": &promapi.QueryData{ResultType: parser.ValueTypeVector, Result: vector},
+		"matrix": &promapi.QueryData{ResultType: parser.ValueTypeMatrix, Result: matrix},
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -107,7 +112,7 @@ func BenchmarkEncodeLarge(b *testing.B) {
 	}
 }
 
-// nowhere is a response that nobody reads.
+// nowhere is a response writer that discards the answer.
 type nowhere struct{ http.ResponseWriter }
 
 func (nowhere) Write(p []byte) (int, error) { return len(p), nil }

@@ -12,16 +12,17 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Bounds of the lists of status/tsdb, as Prometheus has them.
+// Bounds of the lists of status/tsdb, the same as in Prometheus.
 const (
 	tsdbEntries    = 10
 	maxTSDBEntries = 10_000
 )
 
-// Cardinality counts what a tenant's series that aren't sealed are made of; limit bounds its lists.
+// Cardinality returns statistics of a tenant's unsealed series. limit bounds its lists.
 type Cardinality func(ctx context.Context, tenant string, limit int) (counts.Cardinality, error)
 
-// tsdb answers with statistics of the tenant's series in the head. One is counted after the other, for that takes memory.
+// tsdb returns statistics of the tenant's series in the head. Only one request is counted at a time, because counting
+// takes memory.
 func (a *api) tsdb(w http.ResponseWriter, r *http.Request) {
 	limit := tsdbEntries
 	if s := r.FormValue("limit"); s != "" {
@@ -52,7 +53,8 @@ func (a *api) tsdb(w http.ResponseWriter, r *http.Request) {
 	}
 	a.respond(w, r, promapi.TSDBStatus{
 		HeadStats: promapi.HeadStats{
-			NumSeries: uint64(c.Series), NumLabelPairs: int(c.LabelPairs), ChunkCount: c.Chunks, MinTime: c.MinT, MaxTime: c.MaxT,
+			NumSeries: uint64(c.Series), NumLabelPairs: int(c.LabelPairs), ChunkCount: c.Chunks, MinTime: c.MinT,
+			MaxTime: c.MaxT,
 		},
 		SeriesCountByMetricName: entries(c.SeriesOfMetrics), LabelValueCountByLabelName: entries(c.ValuesOfLabels),
 		MemoryInBytesByLabelName: entries(c.BytesOfLabels), SeriesCountByLabelValuePair: entries(c.SeriesOfPairs),

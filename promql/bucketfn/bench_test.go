@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// A series' 90 days of buckets of an hour, at a step of an hour.
+// 90 days of 1h buckets of a series, at a step of an hour.
 func BenchmarkOver(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var s chunk.Samples
@@ -21,15 +21,17 @@ func BenchmarkOver(b *testing.B) {
 		if v += float64(r.IntN(100)); r.IntN(20_000) == 0 {
 			v = 0
 		}
-		s.AppendFloat(at, -1, v) // the same start all along
+		s.AppendFloat(at, -1, v) // all with the same start
 	}
 	var buckets rollup.Buckets
 	rollup.AppendEvery(&buckets, &s, hour)
-	for _, name := range []string{"", "rate", "rate with start timestamps", "sum_over_time", "max_over_time", "avg_over_time", "count_over_time", "resets"} {
+	for _, name := range []string{"", "rate", "rate with start timestamps", "sum_over_time", "max_over_time",
+		"avg_over_time", "count_over_time", "resets"} {
 		for _, hours := range []int64{1, 24, 720} {
 			b.Run(fmt.Sprintf("%s/%dh", name, hours), func(b *testing.B) {
 				name, starts := strings.CutSuffix(name, " with start timestamps")
-				f, w := bucketfn.New(name), bucketfn.Windows{First: hour, Step: hour, Steps: 90 * 24, Span: hours * hour}
+				f, w := bucketfn.New(name), bucketfn.Windows{First: hour, Step: hour, Steps: 90 * 24,
+					Span: hours * hour}
 				f.UsesStarts = starts
 				var out bucketfn.Result
 				b.ReportAllocs()

@@ -6,24 +6,25 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Bounds are by how much values may differ from those of the windows that a query asked for, where other windows were
-// evaluated, or buckets were cut: by no more than the content of the buckets at the edges allows. Samples that are NaN don't count: nothing bounds
-// these.
+// If other windows than the requested ones were evaluated, or buckets were cut, bounds limit how much values may differ
+// from those of the requested windows. They are computed from the buckets at the edges. NaN samples are ignored,
+// because nothing bounds them.
 //
 //	asked        (............]
 //	buckets   |----|----|----|----|
 //	inner          (.........]         certainly inside
-//	outer     (...................]    certainly all of it
+//	outer     (...................]    certainly contains the window
 type Bounds struct {
 	// Largest is the largest difference of one value.
 	Largest float64
 	// Steps are the sums of the differences of all series, by step.
 	Steps []float64
-	// Unknown is set if some value has no bound: that of native histograms, of counters with negative values, or one that isn't finite.
+	// Unknown is set if some value has no bound: a value of native histograms, of counters with negative values, or a
+	// value that isn't finite.
 	Unknown bool
 }
 
-// Add adds the bounds of other series, whose first step is that of number from.
+// Add adds the bounds of other series, whose first step is step number from.
 func (x *Bounds) Add(other *Bounds, from int) {
 	x.Largest, x.Unknown = max(x.Largest, other.Largest), x.Unknown || other.Unknown
 	for i, d := range other.Steps {
@@ -31,7 +32,7 @@ func (x *Bounds) Add(other *Bounds, from int) {
 	}
 }
 
-// add adds that a value, 0 if there is none, may be anything between two others.
+// add adds a value that may be anything between two others. 0 stands for a missing value.
 func (x *Bounds) add(step int, value, least, greatest float64, exists bool) {
 	d := max(greatest-value, value-least, 0)
 	if !(d <= math.MaxFloat64) {
@@ -44,7 +45,7 @@ func (x *Bounds) add(step int, value, least, greatest float64, exists bool) {
 	x.Steps[step] += d
 }
 
-// BoundColumns returns the columns that Bound needs for the function of that name.
+// BoundColumns returns the columns that Bound needs for the function with that name.
 func BoundColumns(name string) rollup.Columns {
 	columns := Columns(name)
 	switch name {
@@ -54,8 +55,9 @@ func BoundColumns(name string) rollup.Columns {
 	return columns | rollup.ColumnMin | rollup.ColumnMax
 }
 
-// Bound adds to into by how much values, which Evaluate returned, may differ from those of the windows asked for. used are the windows that were
-// evaluated, which have as many steps. b are all buckets of the series that overlap windows of either kind, with BoundColumns.
+// Bound adds to into the max difference between the values returned by Evaluate and the values for the requested
+// windows. used are the windows that were evaluated, with the same number of steps. b holds all buckets of the series
+// that overlap windows of either kind, with BoundColumns.
 func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result, into *Bounds) {
 	limits := f.fn.limits
 	if limits == nil || len(values.Histogram) > 0 {
@@ -63,8 +65,8 @@ func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result
 		return
 	}
 	b = f.onlyLive(b)
-	f.kinds.of(b)
-	f.starts.of(b, f.UsesStarts)
+	f.kinds.setBuckets(b)
+	f.starts.setBuckets(b, f.UsesStarts)
 	e := &f.edged
 	e.reset(f, b, asked.Span)
 	f.fold.Start(Min)
@@ -85,14 +87,15 @@ func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result
 		to := asked.First + int64(step)*asked.Step
 		usedFrom, usedTo := used.Window(step)
 		if !e.move(to-asked.Span, to, usedFrom, usedTo) {
-			continue // Nothing has any sample.
+			continue // None of the windows has samples.
 		}
 		if f.kinds.in(e.from, e.to) != ofFloats {
 			into.Unknown = true
 			continue
 		}
 		lo, hi := e.inner()
-		if hi-lo == e.to-e.from && (e.same || need == 1 && used.scale() == 1) || between(e.counts, e.from, e.to) < need && f.starts.b == nil {
+		if hi-lo == e.to-e.from && (e.same || need == 1 && used.scale() == 1) ||
+			between(e.counts, e.from, e.to) < need && f.starts.b == nil {
 			continue
 		}
 		least, greatest := limits(f, e)
@@ -100,14 +103,14 @@ func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result
 			into.Unknown = true
 			continue
 		}
-		if between(e.counts, lo, hi) < need { // There may be no value.
+		if between(e.counts, lo, hi) < need { // The value may be missing.
 			least, greatest = min(least, 0), max(greatest, 0)
 		}
 		into.add(step, value, least, greatest, exists)
 	}
 }
 
-// leastSamples returns how many samples a window must have for a value.
+// leastSamples returns the minimum number of samples for which a window has a value.
 func (e *edged) leastSamples() float64 {
 	switch e.name {
 	case "rate", "increase", "delta":
@@ -117,29 +120,31 @@ func (e *edged) leastSamples() float64 {
 	}
 }
 
-// edged are a series' buckets, and those of them that a window has: buckets from to before to overlap it, of which those from whole to before part
-// lie inside it.
+// edged holds a series' buckets and the range of them in a window: the buckets [from, to) overlap the window, and of
+// these the buckets [whole, part) are inside it.
 type edged struct {
 	b *rollup.Buckets
-	// starts are those of b.
+	// starts are the start timestamps of b.
 	starts *starts
-	span   int64 // of the windows asked for
+	span   int64 // of the requested windows
 	name   string
 
 	from, whole, part, to int
-	// same is set if the windows are those asked for.
+	// same is set if the evaluated windows are the requested ones.
 	same bool
 
-	// counts[i], sums[i] and steps[i] are of the first i buckets: how many samples, the sum of values, and the corrections, resets or changes,
-	// those from one bucket to the next included. negative is set if a counter has been less than 0.
+	// counts[i], sums[i] and steps[i] cover the first i buckets: the number of samples, the sum of values, and the
+	// corrections, resets or changes, including those between buckets. negative is set if a counter has been less than
+	// 0.
 	counts, sums, steps []float64
 	negative            bool
-	perSecond           float64 // what rate multiplies by; 1 for others
+	perSecond           float64 // the divisor of rate; 1 for other functions
 }
 
-// reset begins with the buckets of another series, and fills the sums that the function needs.
+// reset sets the buckets of another series, and computes the sums that the function needs.
 func (e *edged) reset(f *Evaluator, b *rollup.Buckets, span int64) {
-	*e = edged{b: b, starts: &f.starts, span: span, name: f.fn.Name, perSecond: 1, counts: append(e.counts[:0], 0), sums: append(e.sums[:0], 0), steps: append(e.steps[:0], 0)}
+	*e = edged{b: b, starts: &f.starts, span: span, name: f.fn.Name, perSecond: 1, counts: append(e.counts[:0], 0),
+		sums: append(e.sums[:0], 0), steps: append(e.steps[:0], 0)}
 	for i, n := range b.Count {
 		e.counts = append(e.counts, e.counts[i]+float64(n))
 	}
@@ -170,8 +175,8 @@ func (e *edged) reset(f *Evaluator, b *rollup.Buckets, span int64) {
 	}
 }
 
-// move goes to the windows (a, b], which was asked for, and (x, y], which was evaluated. None of the edges is before that of the last call. It
-// returns false if no bucket overlaps them.
+// move moves to the windows (a, b], which was requested, and (x, y], which was evaluated. The edges must not decrease
+// from call to call. It returns false if no bucket overlaps them.
 func (e *edged) move(a, b, x, y int64) bool {
 	e.same = a == x && b == y
 	starts, ends := e.b.Start, e.b.End
@@ -190,7 +195,7 @@ func (e *edged) move(a, b, x, y int64) bool {
 	return e.from < e.to
 }
 
-// inner returns the buckets inside the window; lo is hi if there are none.
+// inner returns the buckets inside the window. lo is hi if there are none.
 func (e *edged) inner() (lo, hi int) {
 	if e.whole >= e.part {
 		at := min(max(e.part, e.from), e.to)
@@ -199,7 +204,7 @@ func (e *edged) inner() (lo, hi int) {
 	return e.whole, e.part
 }
 
-// edges returns how many samples the buckets have that lie inside in part, and their least and greatest value.
+// edges returns the number of samples in the buckets that are partly inside the window, and their min and max value.
 func (e *edged) edges() (n, least, greatest float64) {
 	lo, hi := e.inner()
 	least, greatest = math.Inf(1), math.Inf(-1)
@@ -216,7 +221,7 @@ func (e *edged) edges() (n, least, greatest float64) {
 	return n, least, greatest
 }
 
-// extremes returns the least and the greatest value of the buckets that overlap the window.
+// extremes returns the min and max value of the buckets that overlap the window.
 func (e *edged) extremes(f *Evaluator) (least, greatest float64) {
 	_, least, greatest = e.edges()
 	if lo, hi := e.inner(); lo < hi {
@@ -225,10 +230,10 @@ func (e *edged) extremes(f *Evaluator) (least, greatest float64) {
 	return least, greatest
 }
 
-// between returns the sum over buckets lo to before hi, given the sums over the first buckets.
+// between returns the sum over the buckets [lo, hi), given the sums over the first buckets.
 func between(sums []float64, lo, hi int) float64 { return sums[hi] - sums[lo] }
 
-// limitsFunc returns the least and the greatest value that a function can have over a window; NaN if that isn't known.
+// limitsFunc returns the min and max value that a function can have over a window; NaN if unknown.
 type limitsFunc func(f *Evaluator, e *edged) (least, greatest float64)
 
 func boundPresent(*Evaluator, *edged) (least, greatest float64) { return 1, 1 }
@@ -240,10 +245,12 @@ func boundCount(_ *Evaluator, e *edged) (least, greatest float64) {
 
 func boundSteps(_ *Evaluator, e *edged) (least, greatest float64) {
 	lo, hi := e.inner()
-	return between(e.steps, min(lo+1, hi), hi) + e.firstOf(lo, hi), between(e.steps, e.from+1, e.to) + e.firstOf(e.from, e.to)
+	return between(e.steps, min(lo+1, hi), hi) + e.firstOf(lo, hi),
+		between(e.steps, e.from+1, e.to) + e.firstOf(e.from, e.to)
 }
 
-// firstOf returns the resets or changes in the first of some buckets, without that from the bucket before.
+// firstOf returns the resets or changes in the first of some buckets, without the one between it and the previous
+// bucket.
 func (e *edged) firstOf(lo, hi int) float64 {
 	switch {
 	case lo == hi:
@@ -329,7 +336,7 @@ func boundFirst(_ *Evaluator, e *edged) (least, greatest float64) {
 	return e.spread(e.from, e.whole, e.b.First[e.whole])
 }
 
-// spread returns the least and the greatest of a value and of those of some buckets.
+// spread returns the min and max of a value and the values of some buckets.
 func (e *edged) spread(lo, hi int, v float64) (least, greatest float64) {
 	least, greatest = v, v
 	for i := lo; i < hi; i++ {
@@ -361,7 +368,7 @@ func boundIncrease(_ *Evaluator, e *edged) (least, greatest float64) {
 	lo, hi := e.inner()
 	rounded := 1e-12 * (e.steps[e.to] + e.b.Last[e.to-1])
 	most := e.rise(e.from, e.to)
-	if e.starts.b != nil { // The counter may start in the window, at 0.
+	if e.starts.b != nil { // The counter may start at 0 inside the window.
 		most += e.b.First[e.from]
 	}
 	least, greatest = e.rise(lo, hi)-rounded, most*e.stretch()+rounded
@@ -376,8 +383,8 @@ func (e *edged) rise(lo, hi int) float64 {
 	return e.b.Last[hi-1] - e.b.First[lo] + e.b.Correction[lo] + e.starts.correction(lo) + between(e.steps, lo+1, hi)
 }
 
-// stretch returns the greatest factor by which rate, increase and delta extrapolate: by 1.1 average intervals at either end, and not
-// beyond the window.
+// stretch returns the max factor by which rate, increase and delta extrapolate: by 1.1 average intervals at both ends,
+// and not beyond the window.
 func (e *edged) stretch() float64 {
 	lo, hi := e.inner()
 	if lo == hi {

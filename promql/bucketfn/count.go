@@ -6,7 +6,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// valueIn returns the first or the last value of a bucket, which is one of floats or a histogram.
+// valueIn returns the first or the last value of a bucket, which is a float or a histogram.
 type valueIn func(b *rollup.Buckets, i int) (float64, *histogram.FloatHistogram)
 
 func lastIn(b *rollup.Buckets, i int) (float64, *histogram.FloatHistogram) {
@@ -23,8 +23,8 @@ func firstIn(b *rollup.Buckets, i int) (float64, *histogram.FloatHistogram) {
 	return b.First[i], nil
 }
 
-// overNewest answers with value of the bucket that holds the newest sample of a window. Only that
-// sample's own time determines whether it lies in the window, so the bucket may be wider than the window.
+// overNewest returns value of the bucket with the newest sample of a window. Only the time of that sample determines
+// whether it is in the window, so the bucket may be wider than the window.
 func overNewest(value valueIn) evaluateFunc {
 	return func(_ *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 		c := cursor{b: b}
@@ -45,7 +45,7 @@ func overNewest(value valueIn) evaluateFunc {
 	}
 }
 
-// overSelector is overNewest for an instant selector, whose series a stale marker ends.
+// overSelector is overNewest for an instant selector, whose series ends at a stale marker.
 func overSelector(_ *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	c := cursor{b: b}
 	for k := range w.Steps {
@@ -65,7 +65,7 @@ func overSelector(_ *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	}
 }
 
-// overOldest answers with value of the bucket that holds the oldest sample of a window.
+// overOldest returns value of the bucket with the oldest sample of a window.
 func overOldest(value valueIn) evaluateFunc {
 	return func(_ *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 		c := cursor{b: b}
@@ -91,15 +91,15 @@ func (r *Result) addEither(step int, b *rollup.Buckets, i int, value valueIn) {
 	r.add(step, v)
 }
 
-// firstTimeIn is the time of the first sample, seconds.
+// firstTimeIn returns the time of the first sample, seconds.
 func firstTimeIn(b *rollup.Buckets, i int) (float64, *histogram.FloatHistogram) {
 	return float64(b.FirstT[i]) / 1000, nil
 }
 
 func presentIn(*rollup.Buckets, int) (float64, *histogram.FloatHistogram) { return 1, nil }
 
-// overLastTime answers with the time of the last sample, seconds. Prometheus takes the later of the last float and
-// the last histogram, and 0 for what isn't there, so where there is only one sort it is never less than 0.
+// overLastTime returns the time of the last sample, seconds. Prometheus returns the later of the last float and the
+// last histogram, and uses 0 if one is missing. So if there is only one kind, the result is at least 0.
 func overLastTime(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	f.overEach(b, w, out, func(step, lo, hi int) {
 		last := b.LastT[hi-1]
@@ -118,7 +118,7 @@ func overCount(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 }
 
 func overResets(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.starts.of(b, f.UsesStarts)
+	f.starts.setBuckets(b, f.UsesStarts)
 	inside := [][]uint32{b.Resets}
 	if f.starts.b != nil {
 		inside = append(inside, b.StartResets)
@@ -126,7 +126,7 @@ func overResets(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	f.overSteps(inside, f.isReset(b), b, w, out)
 }
 
-// isReset returns a function that reports whether a bucket begins with a counter reset after the one before it.
+// isReset returns a function that reports whether a bucket starts with a counter reset after the previous one.
 func (f *Evaluator) isReset(b *rollup.Buckets) func(before, i int) bool {
 	return func(before, i int) bool { return b.IsReset(before, i) || f.starts.isReset(i) }
 }
@@ -135,18 +135,18 @@ func overChanges(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	f.overSteps([][]uint32{b.Changes}, b.IsChange, b, w, out)
 }
 
-// overSteps counts steps of some sort from one sample to the next: within buckets, from inside, and between buckets, from the last
-// sample of one to the first of the next.
+// overSteps counts steps of a kind between consecutive samples: those within buckets are in inside, and those between
+// buckets are from the last sample of one to the first of the next.
 func (f *Evaluator) overSteps(inside [][]uint32, between func(before, i int) bool, b *rollup.Buckets, w Windows, out *Result) {
 	f.stepsBetween(b, between)
 	n := running{of: append(inside, f.steps)}
 	f.overEach(b, w, out, func(step, lo, hi int) {
-		count := n.in(lo, hi) - uint64(f.steps[lo]) // the step into the first bucket comes from outside
+		count := n.in(lo, hi) - uint64(f.steps[lo]) // the step into the first bucket starts outside
 		out.add(step, float64(count)*w.scale())
 	})
 }
 
-// stepsBetween fills steps: 1 for a bucket with such a step from the one before into it, 0 for others.
+// stepsBetween fills steps: 1 for a bucket with such a step between it and the previous one, 0 for others.
 func (f *Evaluator) stepsBetween(b *rollup.Buckets, between func(before, i int) bool) {
 	f.steps = f.steps[:0]
 	for i := range b.End {

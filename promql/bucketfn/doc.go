@@ -1,26 +1,33 @@
 // Package bucketfn computes PromQL's functions over range vectors from the buckets of rollups instead of from samples. It
-// is pure: it reads no store, and depends on nothing of a query besides its windows.
+// is used by package promql. It is pure: it reads no store, and a query's windows are its only other input. Its values must
+// equal those of Prometheus' functions over the samples, because resolutions are chosen automatically.
 //
 // # Functions over rollups
 //
-// A function that is exact from buckets has raw's answer (to 1e-12) where the edges of its windows are edges of buckets, or
-// where raw samples are there for the ragged ends. Where those are gone, the buckets at the ends are cut, like the samples that
-// are made of them: there is one info per query, and the answer is off by at most the content of these buckets: values between
-// their least and greatest, their number, their increase. The rest is the same.
+// A function that is exact from buckets has the same answer as from raw samples (to 1e-12) if the
+// edges of its windows are edges of buckets, or if raw samples exist for the parts of windows outside
+// whole buckets. If raw samples have expired, the buckets at the edges are cut, as are the samples
+// made from them. The query then has one info, and the answer is off by at most the content of these
+// buckets: values between their min and max, their number, their increase. All other buckets are
+// exact.
 //
-// Made samples are as many as there were, from the first to the last time of a bucket, evenly spaced, with the same first, last,
-// least and greatest value, sum, changes and resets, and for counters the same increase (see rollup.Expander). With start timestamps
-// they have the same first and last of these, and as many resets that only these show. A window that contains a
-// bucket whole has the answer of the bucket, also where the edges of other windows cut it. Functions that are computed from made
-// samples, instead of from buckets, are named in the same info: those below that buckets don't answer, and those that the evaluator
-// computes by itself (some uses of absent, timestamp, limitk, anchored, smoothed and of names that are removed late, and remote
-// read). Over whole buckets that is exact, too, for the functions that are exact from buckets but deviations and lines, for anchored and
-// smoothed, and where samples came at regular times for timestamp and absent. What counts or sorts values, such as count_values,
-// sees the values of made samples: the last of a bucket where it asks at the bucket's end.
+// The samples made from a bucket have the same number, first and last time, first, last, min and max
+// value, sum, changes and resets as the original samples, and for counters the same increase (see
+// rollup.Expander). They are evenly spaced. With start timestamps they have the same first and last
+// start timestamp, and the same number of resets that only start timestamps show. If a window contains
+// a whole bucket, the bucket answers it, even if the edges of other windows cut the bucket. The same
+// info names the functions that are computed from made samples instead of buckets: the functions below
+// that buckets don't answer, and the functions that the evaluator computes (some uses of absent,
+// timestamp, limitk, anchored, smoothed and delayed name removal, and remote read). Over whole
+// buckets, made samples give exact answers for all functions that are exact from buckets except
+// deviations and lines, for anchored and smoothed, and, if samples came at regular times, for
+// timestamp and absent. Functions that count or sort values, such as count_values, read the values of
+// made samples: at the end of a bucket, its last value.
 //
-// Native histograms of any layout are brought together as Prometheus brings them together (FloatHistogram.Add and Sub), and its
-// warnings about them are in Result.Notes. Only samples can answer for a bucket with values whose sum could overflow. Once raw is
-// gone there is no value for such buckets, and the info has it.
+// Native histograms of different layouts are reconciled in the same way as in Prometheus
+// (FloatHistogram.Add and Sub). Its warnings about them are in Result.Notes. A bucket with values
+// whose sum could overflow can be answered from samples only. After raw samples have expired, such
+// buckets have no value, and the info reports them.
 //
 //	function                       from buckets  where raw samples have expired
 //	(an instant selector)          exact         exact on bucket edges, otherwise interpolated
@@ -56,7 +63,7 @@
 //	ts_of_max_over_time            -             approximate: the time of a reconstructed sample, in the right bucket; the error is at most the width of a bucket
 //	ts_of_min_over_time            -             approximate: the time of a reconstructed sample, in the right bucket; the error is at most the width of a bucket
 //
-// All others take what these give, or no series at all:
+// All other functions are computed from the results of these, or read no series:
 //
 //	abs acos acosh asin asinh atan atanh ceil clamp clamp_max clamp_min cos cosh day_of_month
 //	day_of_week day_of_year days_in_month deg end exp floor histogram_avg histogram_count

@@ -2,15 +2,15 @@ package bucketfn
 
 import "github.com/cassia-db/cassia/storage/rollup"
 
-// Evaluator computes a function from buckets instead of from samples. It reuses its memory from one series to the
-// next, and must not be used by several goroutines at once.
+// Evaluator computes a function from buckets instead of samples. It reuses its memory for the next series, and isn't
+// safe for concurrent use.
 type Evaluator struct {
-	// UsesStarts is set if rate, increase and resets use start timestamps, as Prometheus' do with its feature use-start-timestamps. They
-	// then need rollup.ColumnStarts as well.
+	// UsesStarts is set if rate, increase and resets use start timestamps, as Prometheus' functions do with the feature
+	// use-start-timestamps. They then also need rollup.ColumnStarts.
 	UsesStarts bool
 
 	fn     *Function
-	live   rollup.Buckets // those that hold samples, where not all do
+	live   rollup.Buckets // the buckets with samples, unless all have some
 	kinds  kinds
 	joints joints
 	starts starts
@@ -21,7 +21,7 @@ type Evaluator struct {
 	parts  []moments
 	merged Fold[moments]
 	steps  []uint32
-	// greatest and edged are those of Bound.
+	// greatest and edged are used by Bound.
 	greatest Fold[float64]
 	edged    edged
 
@@ -45,7 +45,8 @@ func New(name string) *Evaluator {
 	return &Evaluator{fn: fn}
 }
 
-// Columns returns the columns of buckets that the function of that name reads, or 0 if it can't be computed from buckets.
+// Columns returns the columns of buckets that the function of that name reads, or 0 if it can't be computed from
+// buckets.
 func Columns(name string) rollup.Columns {
 	fn := Lookup(name)
 	if fn == nil || fn.over == nil {
@@ -58,23 +59,23 @@ func Columns(name string) rollup.Columns {
 func (f *Evaluator) Name() string { return f.fn.Name }
 
 // Evaluate appends the function's values over the windows to out. b holds the buckets of one series with at least the
-// columns that Columns returns. They are ascending, don't overlap and may have any widths. No bucket may straddle the
-// right edge of a window nor, unless Function.Newest is set, its left edge.
+// columns that Columns returns. They are ascending, don't overlap and may have any widths. No bucket may contain the
+// right edge of a window or, unless Function.Newest is set, its left edge, other than as its own edge.
 //
 // The values equal those of Prometheus' function over the samples: to the last bit for functions that don't round, and
-// otherwise within 1e-12 of the greatest absolute value that enters the computation.
+// otherwise within 1e-12 of the largest absolute value that enters the computation.
 func (f *Evaluator) Evaluate(b *rollup.Buckets, w Windows, out *Result) {
-	if f.fn.staleness { // buckets of nothing but a stale marker matter
-		f.kinds.of(b)
+	if f.fn.staleness { // buckets with only a stale marker matter
+		f.kinds.setBuckets(b)
 		f.fn.over(f, b, w, out)
 		return
 	}
 	b = f.onlyLive(b)
-	f.kinds.of(b)
+	f.kinds.setBuckets(b)
 	f.fn.over(f, b, w, out)
 }
 
-// onlyLive returns b without the buckets that hold nothing but stale markers.
+// onlyLive returns b without the buckets that contain only stale markers.
 func (f *Evaluator) onlyLive(b *rollup.Buckets) *rollup.Buckets {
 	dead := 0
 	for i, n := range b.Count {
@@ -94,17 +95,19 @@ func (f *Evaluator) onlyLive(b *rollup.Buckets) *rollup.Buckets {
 	f.live.Wholes = b.Wholes
 	f.live.Moment = keepLive(f.live.Moment, b.Moment, b)
 	f.live.Comoment = keepLive(f.live.Comoment, b.Comoment, b)
-	f.live.TimeSum, f.live.TimeSquares = keepLive(f.live.TimeSum, b.TimeSum, b), keepLive(f.live.TimeSquares, b.TimeSquares, b)
+	f.live.TimeSum, f.live.TimeSquares = keepLive(f.live.TimeSum, b.TimeSum, b),
+		keepLive(f.live.TimeSquares, b.TimeSquares, b)
 	f.live.Correction = keepLive(f.live.Correction, b.Correction, b)
 	f.live.Resets, f.live.Changes = keepLive(f.live.Resets, b.Resets, b), keepLive(f.live.Changes, b.Changes, b)
 	f.live.FirstST, f.live.LastST = keepStarts(f.live.FirstST, b.FirstST, b), keepStarts(f.live.LastST, b.LastST, b)
-	f.live.StartCorrection, f.live.StartResets = keepLive(f.live.StartCorrection, b.StartCorrection, b), keepLive(f.live.StartResets, b.StartResets, b)
+	f.live.StartCorrection, f.live.StartResets = keepLive(f.live.StartCorrection, b.StartCorrection, b),
+		keepLive(f.live.StartResets, b.StartResets, b)
 	clear(f.live.Histograms)
 	f.live.Histograms = keepLive(f.live.Histograms, b.Histograms, b)
 	return &f.live
 }
 
-// keepLive fills into with a column of b, but for the buckets without samples.
+// keepLive fills into with a column of b, without the buckets that have no samples.
 func keepLive[T any](into, column []T, b *rollup.Buckets) []T {
 	into = into[:0]
 	for i := range column {
@@ -115,7 +118,7 @@ func keepLive[T any](into, column []T, b *rollup.Buckets) []T {
 	return into
 }
 
-// keepStarts is keepLive for a column whose being there matters.
+// keepStarts is keepLive for a column whose presence matters.
 func keepStarts(into, column []int64, b *rollup.Buckets) []int64 {
 	if column == nil {
 		return nil
@@ -123,14 +126,13 @@ func keepStarts(into, column []int64, b *rollup.Buckets) []int64 {
 	return keepLive(into, column, b)
 }
 
-// cursor walks through the buckets of one window after the other.
+// cursor moves through the buckets of consecutive windows.
 type cursor struct {
 	b      *rollup.Buckets
 	lo, hi int
 }
 
-// move goes to the buckets of window (a, b], which are those from index lo to before hi. Neither edge is before
-// that of the last call.
+// move moves to the buckets [lo, hi) of window (a, b]. The edges must not decrease from call to call.
 func (c *cursor) move(a, b int64) (lo, hi int) {
 	ends := c.b.End
 	for c.hi < len(ends) && ends[c.hi] <= b {
@@ -142,15 +144,16 @@ func (c *cursor) move(a, b int64) (lo, hi int) {
 	return c.lo, c.hi
 }
 
-// kinds are the kinds of the buckets of a window. Where a series has only simple buckets of floats, which is the
-// common case, there is nothing to look up.
+// kinds are the kinds of the buckets of a window. If a series has only simple buckets of floats, which is the common
+// case, nothing is stored.
 type kinds struct {
 	plain bool
-	// floats[i], histograms[i] and complex[i] are how many of the first i buckets hold floats, or histograms, or aren't simple.
+	// floats[i], histograms[i] and complex[i] are the numbers of the first i buckets that contain floats, that contain
+	// histograms, and that aren't simple.
 	floats, histograms, complex []int32
 }
 
-func (k *kinds) of(b *rollup.Buckets) {
+func (k *kinds) setBuckets(b *rollup.Buckets) {
 	all := rollup.Flags(0)
 	for _, flags := range b.Flags {
 		all |= flags
@@ -175,7 +178,7 @@ func (k *kinds) of(b *rollup.Buckets) {
 	}
 }
 
-// kind is what the buckets of one window hold.
+// kind is the kind of the samples in the buckets of one window.
 type kind uint8
 
 const (
@@ -185,7 +188,7 @@ const (
 	ofUnknown                // not simple
 )
 
-// in returns what the buckets from lo to before hi hold, of which there is at least one.
+// in returns the kind of the buckets [lo, hi), which must not be empty.
 func (k *kinds) in(lo, hi int) kind {
 	switch {
 	case k.plain:
@@ -201,8 +204,8 @@ func (k *kinds) in(lo, hi int) kind {
 	}
 }
 
-// overEach calls each for the windows that hold samples, with their buckets, lo to before hi. Windows of an unknown kind are left to
-// the samples.
+// overEach calls each for the windows with samples, with their buckets [lo, hi). Windows of an unknown kind are left to
+// samples.
 func (f *Evaluator) overEach(b *rollup.Buckets, w Windows, out *Result, each func(step, lo, hi int)) {
 	c := cursor{b: b}
 	for k := range w.Steps {

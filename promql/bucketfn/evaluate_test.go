@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// generateWindows makes windows of all sorts over what bucketfntest.GenerateSeries makes.
+// generateWindows generates windows of all kinds over the samples of bucketfntest.GenerateSeries.
 func generateWindows(r *rand.Rand) bucketfn.Windows {
 	step := 1000 * (1 + r.Int64N(900))
 	span := []int64{step, step * (1 + r.Int64N(20)), 1000 * (1 + r.Int64N(2000)), 1 + r.Int64N(3_000_000)}[r.IntN(4)]
@@ -27,12 +27,12 @@ func generateWindows(r *rand.Rand) bucketfn.Windows {
 	return w
 }
 
-// Every function over generated series, in buckets of several widths with cells among them, and windows of all
-// sorts: one after the other, overlapping, with space between.
+// Every function over generated series, in buckets of several widths mixed with narrower ones, and windows of all
+// kinds: consecutive, overlapping, with gaps.
 func TestOverBucketsIsOverSamples(t *testing.T) {
 	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 1))
-	compared, funcs := 0, bucketfntest.Evaluators() // each is used for many series
+	compared, funcs := 0, bucketfntest.Evaluators() // each is reused for many series
 	for i := range 200 {
 		kind := i % len(bucketfntest.SeriesKinds)
 		s := bucketfntest.GenerateSeries(r, bucketfntest.SeriesKinds[kind], 120+r.IntN(200))
@@ -41,16 +41,17 @@ func TestOverBucketsIsOverSamples(t *testing.T) {
 		switch width := int64(60_000) << r.IntN(3); r.IntN(3) {
 		case 0:
 			rollup.AppendCells(b, s, edgesOf(w), width)
-		case 1: // windows on the edges of buckets
+		case 1: // windows that start and end at edges of buckets
 			w = onEdges(w, width)
 			rollup.AppendEvery(b, s, width)
-		case 2: // wide buckets of narrow ones
+		case 2: // wide buckets made from narrow ones
 			w = onEdges(w, 4*width)
 			var fine rollup.Buckets
 			rollup.AppendEvery(&fine, s, width)
 			rollup.Coarsen(b, &fine, 4*width)
 		}
-		compared += bucketfntest.RequireExact(t, funcs, s, b, w, fmt.Sprintf("seed %d, series %d (%v), windows %+v", seed, i, bucketfntest.SeriesKinds[kind], w))
+		compared += bucketfntest.RequireExact(t, funcs, s, b, w,
+			fmt.Sprintf("seed %d, series %d (%v), windows %+v", seed, i, bucketfntest.SeriesKinds[kind], w))
 	}
 	require.Greater(t, compared, 10_000)
 }
@@ -97,12 +98,13 @@ func TestSelectorEndsWithStaleMarker(t *testing.T) {
 	require.Equal(t, []float64{1, 2, 2}, out.Value)
 
 	out.Reset()
-	bucketfn.New("last_over_time").Evaluate(&b, bucketfn.Windows{First: 60_000, Step: 60_000, Steps: 6, Span: 300_000}, &out)
+	bucketfn.New("last_over_time").Evaluate(&b, bucketfn.Windows{First: 60_000, Step: 60_000, Steps: 6, Span: 300_000},
+		&out)
 	require.Equal(t, []int32{0, 1, 2, 3, 4, 5}, out.Step)
 	require.Equal(t, []float64{1, 1, 1, 1, 2, 2}, out.Value)
 }
 
-// A lookback shorter than a bucket: the newest sample's own time decides.
+// A lookback shorter than a bucket: the time of the newest sample decides.
 func TestSelectorLooksBackLessThanABucket(t *testing.T) {
 	var s chunk.Samples
 	s.AppendFloat(3_200_000, 0, 1)
@@ -115,27 +117,30 @@ func TestSelectorLooksBackLessThanABucket(t *testing.T) {
 	require.Equal(t, []float64{2}, out.Value)
 }
 
-// Of what the sums of single buckets lose in rounding, nothing is lost when they are added up.
+// Adding up the sums of buckets doesn't add rounding errors to those of the single buckets.
 func TestSumsKeepTheirLowParts(t *testing.T) {
 	b := rollup.Buckets{
-		Start: []int64{0, 10, 20, 30}, End: []int64{10, 20, 30, 40}, Flags: make([]rollup.Flags, 4), Count: []uint32{1, 1, 1, 1},
-		Sum: []float64{1e16, 1, -1e16, 5}, SumLow: []float64{3, 0.5, 0, 0},
+		Start: []int64{0, 10, 20, 30}, End: []int64{10, 20, 30, 40}, Flags: make([]rollup.Flags, 4),
+		Count: []uint32{1, 1, 1, 1},
+		Sum:   []float64{1e16, 1, -1e16, 5}, SumLow: []float64{3, 0.5, 0, 0},
 	}
 	for name, want := range map[string]float64{"sum_over_time": 9.5, "avg_over_time": 9.5 / 4} {
-		for _, steps := range []int{1, 4} { // the last of four windows comes in two parts
+		for _, steps := range []int{1, 4} { // the last of four windows has two parts
 			var out bucketfn.Result
-			bucketfn.New(name).Evaluate(&b, bucketfn.Windows{First: 40 - 10*int64(steps-1), Step: 10, Steps: steps, Span: 40}, &out)
+			bucketfn.New(name).Evaluate(&b, bucketfn.Windows{First: 40 - 10*int64(steps-1), Step: 10, Steps: steps,
+				Span: 40}, &out)
 			require.Equal(t, want, out.Value[steps-1], name)
 		}
 	}
 }
 
-// Of -0 and 0, the first is the least and the greatest.
+// Of -0 and 0, the first is the min and the max.
 func TestExtremesOfZeros(t *testing.T) {
 	minus := math.Copysign(0, -1)
 	for _, values := range [][]float64{{0, minus}, {minus, 0}} {
 		b := rollup.Buckets{
-			Start: []int64{0, 10}, End: []int64{10, 20}, Flags: make([]rollup.Flags, 2), Count: []uint32{1, 1}, Min: values, Max: values,
+			Start: []int64{0, 10}, End: []int64{10, 20}, Flags: make([]rollup.Flags, 2), Count: []uint32{1, 1},
+			Min: values, Max: values,
 		}
 		for _, name := range []string{"min_over_time", "max_over_time"} {
 			var out bucketfn.Result
@@ -145,8 +150,8 @@ func TestExtremesOfZeros(t *testing.T) {
 	}
 }
 
-// A series that begins in the middle of a window isn't extrapolated below zero, and the value of a shorter
-// window than a bucket isn't blown up.
+// A series that starts in the middle of a window isn't extrapolated below zero, and the value of a window shorter than
+// a bucket isn't scaled up.
 func TestWidenedWindows(t *testing.T) {
 	var s chunk.Samples
 	for at := int64(15_000); at <= 3_600_000; at += 15_000 {
@@ -154,8 +159,10 @@ func TestWidenedWindows(t *testing.T) {
 	}
 	var b rollup.Buckets
 	rollup.AppendEvery(&b, &s, 3_600_000)
-	w := bucketfn.Windows{First: 3_900_000, Step: 300_000, Steps: 2, Snap: 3_600_000, Span: 3_600_000, Scale: 300.0 / 3600}
-	for name, want := range map[string]float64{"rate": 1, "increase": 300, "count_over_time": 20, "avg_over_time": 1807.5} {
+	w := bucketfn.Windows{First: 3_900_000, Step: 300_000, Steps: 2, Snap: 3_600_000, Span: 3_600_000,
+		Scale: 300.0 / 3600}
+	for name, want := range map[string]float64{"rate": 1, "increase": 300, "count_over_time": 20,
+		"avg_over_time": 1807.5} {
 		var out bucketfn.Result
 		bucketfn.New(name).Evaluate(&b, w, &out)
 		require.Equal(t, []int32{0, 1}, out.Step, name)

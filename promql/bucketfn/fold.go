@@ -9,9 +9,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Fold joins the leaves of a sliding window in amortized constant time per leaf and window, however many leaves a
-// window has. It never subtracts, so no precision is lost, and joins that have no inverse, such as a maximum, work, too.
-// It is the queue made of two stacks (two-stack sliding window aggregation), whose front stack holds suffixes:
+// Fold joins the leaves of a sliding window in amortized constant time per leaf and window, for any number of leaves in
+// a window. It never subtracts. So no precision is lost, and joins without an inverse, such as a maximum, also work. It
+// is a queue made of two stacks (two-stack sliding window aggregation), whose front stack holds suffixes:
 //
 //	leaves   0 1 2 3 4 5 6 7 8 9
 //	          [lo   |pivot  ]hi
@@ -19,18 +19,18 @@ import (
 //	recent          4-7             joined as hi moves
 type Fold[T any] struct {
 	join   func(earlier, later T) T
-	suffix []T // suffix[i] joins leaves base+i to before pivot
-	recent T   // joins leaves pivot to before done
+	suffix []T // suffix[i] is the join of leaves [base+i, pivot)
+	recent T   // the join of leaves [pivot, done)
 
 	base, pivot, done int
 }
 
-// Start begins a new series, whose leaves are joined by join. The memory is reused.
+// Start starts a new series, whose leaves are joined by join. The memory is reused.
 func (f *Fold[T]) Start(join func(earlier, later T) T) {
 	f.join, f.base, f.pivot, f.done = join, 0, 0, 0
 }
 
-// Of returns the join of leaves[lo:hi], which must not be empty. Neither lo nor hi may be less than in the call before.
+// Of returns the join of leaves[lo:hi], which must not be empty. lo and hi must not decrease from call to call.
 func (f *Fold[T]) Of(leaves []T, lo, hi int) T {
 	if hi-lo == 1 {
 		return leaves[lo]
@@ -52,7 +52,7 @@ func (f *Fold[T]) Of(leaves []T, lo, hi int) T {
 	return f.join(f.suffix[lo-f.base], f.recent)
 }
 
-// turn puts the pivot at hi.
+// turn moves the pivot to hi.
 func (f *Fold[T]) turn(leaves []T, lo, hi int) {
 	f.suffix = slices.Grow(f.suffix[:0], hi-lo)[:hi-lo]
 	joined := leaves[hi-1]
@@ -64,8 +64,7 @@ func (f *Fold[T]) turn(leaves []T, lo, hi int) {
 	f.base, f.pivot, f.done = lo, hi, hi
 }
 
-// Min joins two values as min_over_time does: NaN is the result only if both are NaN, and of equal values the earlier
-// is the result.
+// Min joins two values as min_over_time does: the result is NaN only if both are NaN, and the earlier of equal values.
 func Min(earlier, later float64) float64 {
 	if later < earlier || earlier != earlier {
 		return later
@@ -97,14 +96,14 @@ func (f *Evaluator) overFold(join func(earlier, later float64) float64, leaves [
 		switch f.kinds.in(lo, hi) {
 		case ofFloats:
 			out.add(step, f.fold.Of(leaves, lo, hi))
-		case ofBoth: // Histograms have no least and no greatest value.
+		case ofBoth: // Histograms have no min and max value.
 			out.note(NoteHistogramsIgnored)
 			out.add(step, foldFloats(join, leaves, b, lo, hi))
 		}
 	})
 }
 
-// foldFloats joins those leaves whose buckets have floats, of which there are some.
+// foldFloats joins the leaves whose buckets have floats. There must be at least one.
 func foldFloats[T any](join func(earlier, later T) T, leaves []T, b *rollup.Buckets, lo, hi int) (joined T) {
 	any := false
 	for i := lo; i < hi; i++ {
@@ -119,7 +118,7 @@ func foldFloats[T any](join func(earlier, later T) T, leaves []T, b *rollup.Buck
 	return joined
 }
 
-// compensated is a sum in two parts, as Neumaier's summation keeps it.
+// compensated is a sum in two parts, as in Neumaier's summation.
 type compensated struct{ high, low float64 }
 
 func addCompensated(a, b compensated) compensated {
@@ -142,7 +141,7 @@ func overAvg(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 		func(sum *histogram.FloatHistogram, n uint64) *histogram.FloatHistogram { return sum.Div(float64(n)) })
 }
 
-// overSums computes from the sum of a window and from how many samples it is of.
+// overSums computes the function from the sum of a window and its number of samples.
 func (f *Evaluator) overSums(b *rollup.Buckets, w Windows, out *Result, value func(sum compensated, n uint64) float64,
 	hist func(sum *histogram.FloatHistogram, n uint64) *histogram.FloatHistogram,
 ) {
@@ -171,8 +170,8 @@ func (f *Evaluator) overSums(b *rollup.Buckets, w Windows, out *Result, value fu
 	})
 }
 
-// sumOfHistograms adds the sums of buckets lo to before hi of histograms up as Prometheus' sum_over_time does; nil if they don't fit
-// together. It returns false if one of the sums isn't known.
+// sumOfHistograms adds up the sums of the buckets [lo, hi) of histograms as Prometheus' sum_over_time does. It returns
+// nil if they can't be added, and false if one of the sums is unknown.
 func sumOfHistograms(b *rollup.Buckets, lo, hi int, out *Result) (sum *histogram.FloatHistogram, known bool) {
 	list := b.Histograms[lo:hi]
 	if slices.ContainsFunc(list, func(h *rollup.Histograms) bool { return h.SumDropped }) {
@@ -204,14 +203,14 @@ func sumOfHistograms(b *rollup.Buckets, lo, hi int, out *Result) (sum *histogram
 	return sum, true
 }
 
-// running is a sum of whole numbers over a window that moves on. They don't round, so it may subtract.
+// running is a sum of whole numbers over a moving window. Whole numbers don't round, so it may subtract.
 type running struct {
-	of     [][]uint32 // columns, which are added up
+	of     [][]uint32 // columns to add up
 	lo, hi int
 	sum    uint64
 }
 
-// in returns the sum over buckets lo to before hi. Neither is less than at the call before.
+// in returns the sum over the buckets [lo, hi). lo and hi must not decrease from call to call.
 func (r *running) in(lo, hi int) uint64 {
 	for _, column := range r.of {
 		for i := r.hi; i < hi; i++ {

@@ -10,12 +10,12 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// Joined as text, whatever is left out, stands twice or stands in the wrong place would show.
+// The leaves are joined as text, so that missing, repeated and misplaced leaves are detected.
 func TestFoldJoinsInOrder(t *testing.T) {
 	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 4))
 	var f Fold[string]
-	for range 200 { // one after the other in the same memory
+	for range 200 { // one after the other, reusing the memory
 		leaves := make([]string, 1+r.IntN(60))
 		for i := range leaves {
 			leaves[i] = string(rune('!' + i))

@@ -3,49 +3,51 @@ package bucketfn
 import "github.com/cassia-db/cassia/storage/rollup"
 
 // Function describes how a function is computed from buckets. It is a function over a range vector, an instant
-// selector, or a function that uses more of an instant selector's samples than their values, such as timestamp.
+// selector, or a function that reads more of an instant selector's samples than their values, such as timestamp.
 type Function struct {
 	// Name is the function's name in PromQL; "" is an instant selector.
 	Name string
-	// over computes the function from buckets, with the result that samples would give; nil if buckets don't suffice.
+	// over computes the function from buckets, with the same result as from samples; nil: buckets don't suffice.
 	over    evaluateFunc
-	columns rollup.Columns // needed by over, besides Count
-	// limits computes the least and the greatest value that the function may have where windows cut buckets or were moved; nil if these
-	// aren't known.
+	columns rollup.Columns // needed by over in addition to Count
+	// limits computes the min and max value that the function may have if windows cut buckets or were moved; nil:
+	// unknown.
 	limits limitsFunc
-	// Newest is set if only the newest sample of a window matters. Buckets hold its time, so the left edge of a window
-	// needn't be an edge of a bucket.
+	// Newest is set if only the newest sample of a window matters. Buckets contain its time, so that the left edge of a
+	// window doesn't have to be an edge of a bucket.
 	Newest bool
-	// Grows is set if the value grows with the length of the window. If a window was widened to that of a bucket, the
-	// value is scaled down (see Windows.Scale).
+	// Grows is set if the value grows with the length of the window. If a window was widened to the width of a bucket,
+	// the value is scaled down (see Windows.Scale).
 	Grows bool
-	// Snaps is set if a window may be moved slightly even though its raw samples exist, since the value doesn't depend
-	// on single samples.
+	// Snaps is set if a window may be moved slightly even if its raw samples exist, because the value doesn't depend on
+	// single samples.
 	Snaps bool
-	// Sketched is set if sketches of hours answer the function where raw samples are gone, and hours fit the window.
+	// Sketched is set if sketches of hours answer the function after raw samples have expired, if windows consist of
+	// whole hours.
 	Sketched bool
 	// staleness is set if a stale marker ends the series.
 	staleness bool
-	// WithoutRaw is how the function is answered if raw samples are gone and no bucket fits the window.
+	// WithoutRaw is how the function is answered if raw samples have expired and no bucket fits the window.
 	WithoutRaw WithoutRaw
-	// Why is the reason, shown in the tables of this package and the manual, for an approximation or a refusal; for Cut it is
-	// what differs from the other functions.
+	// Why is the reason for an approximation or a refusal, shown in the tables of this package and the manual. For Cut
+	// it is the difference from other functions.
 	Why string
-	// Bound is by how much at most the function is off where Why applies and windows align with buckets. The tables show it, and
-	// TestExpiredAnswersAreWithinTheirInfos of package promql holds it. It is empty where Why doesn't make a value approximate.
+	// Bound is the max error of the function if Why applies and windows align with buckets. It is shown in the tables,
+	// and checked by TestExpiredAnswersAreWithinTheirInfos of package promql. It is empty if Why doesn't make a value
+	// approximate.
 	Bound string
 }
 
-// WithoutRaw is how a function is answered over times whose raw samples are gone.
+// WithoutRaw is the way in which a function is answered over times whose raw samples have expired.
 type WithoutRaw uint8
 
 const (
-	// Cut: exact if the edges of windows are edges of buckets; otherwise the buckets at the edges are cut, and the
+	// Cut: exact if the edges of windows are edges of buckets. Otherwise the buckets at the edges are cut, and the
 	// query gets an info.
 	Cut WithoutRaw = iota
-	// Approximated: Prometheus' function is applied to samples that are made of buckets, and the query gets an info.
+	// Approximated: Prometheus' function is applied to samples that are made from buckets, and the query gets an info.
 	Approximated
-	// Refused: the query gets an error, since the answer would be misleading.
+	// Refused: the query gets an error, because the answer would be misleading.
 	Refused
 )
 
@@ -63,10 +65,11 @@ func (w WithoutRaw) String() string {
 // bucketEnds are the first and the last sample of a bucket.
 const bucketEnds = rollup.ColumnFirst | rollup.ColumnLast
 
-// bySketches is what quantiles and medians are computed from.
+// bySketches is the explanation for quantiles and medians.
 const bySketches = "from sketches, each sample within 1 % of its value, if windows align with hours; otherwise, and for counters, from reconstructed samples"
 
-// The bounds of functions that are computed from reconstructed samples. The spread within a bucket is that of the bucket in which values differ most.
+// The bounds of functions that are computed from reconstructed samples. The spread within a bucket is the spread of the
+// bucket in which values differ most.
 const (
 	ofSpread = "the spread within a bucket"
 	ofWidth  = "the width of a bucket"
@@ -74,52 +77,63 @@ const (
 	ofLine   = "3 times the spread within a bucket, divided by the time from the first to the last sample, if samples are regular"
 )
 
-// momentColumns are the columns that moments are merged by.
+// momentColumns are the columns needed to merge moments.
 const momentColumns = rollup.ColumnMoment | rollup.ColumnSum | rollup.ColumnMin | rollup.ColumnMax
 
 const (
-	// ofPresence is how absence is approximated, and ofExtremes the times of extremes.
+	// ofPresence is the explanation for absence, and ofExtremes for the times of extremes.
 	ofPresence = "a series is present where it has reconstructed samples"
 	ofExtremes = "the time of a reconstructed sample, in the right bucket"
 )
 
-// lineColumns are the columns that lines through samples follow from.
+// lineColumns are the columns needed for lines through samples.
 const lineColumns = rollup.ColumnLine | rollup.ColumnSum | rollup.ColumnMin | rollup.ColumnMax | rollup.ColumnFirst
 
-// noMoments is when moments and lines are left out, see rollup.AppendStored.
+// noMoments is the condition under which moments and lines are left out, see rollup.AppendStored.
 const noMoments = "counters are approximate, from reconstructed samples"
 
-// functions lists the instant selector, the functions that take a range vector, and those that use the samples of
-// instant selectors. Every other function takes the values that these return. The table in doc.go is generated from it.
+// functions lists the instant selector, the functions over range vectors, and the functions that read more of an
+// instant selector's samples than their values. Every other function reads only the values that these return. The table
+// in doc.go is generated from the list.
 var functions = [...]Function{
 	{Name: "", over: overSelector, limits: boundLast, columns: rollup.ColumnLast, Newest: true, staleness: true},
 	{Name: "absent", Newest: true, WithoutRaw: Approximated, Why: ofPresence, Bound: ofGaps},
 	{Name: "absent_over_time", WithoutRaw: Approximated, Why: ofPresence, Bound: ofGaps},
 	{Name: "avg_over_time", over: overAvg, limits: boundAvg, columns: rollup.ColumnSum, Snaps: true},
-	{Name: "changes", over: overChanges, limits: boundSteps, columns: rollup.ColumnChanges | bucketEnds, Grows: true, Snaps: true},
+	{Name: "changes", over: overChanges, limits: boundSteps, columns: rollup.ColumnChanges | bucketEnds, Grows: true,
+		Snaps: true},
 	{Name: "count_over_time", over: overCount, limits: boundCount, Grows: true, Snaps: true},
 	{Name: "delta", over: overDelta, limits: boundDelta, columns: bucketEnds, Grows: true},
 	{Name: "deriv", over: overDeriv, columns: lineColumns, Why: noMoments, Bound: ofLine},
 	{Name: "double_exponential_smoothing", WithoutRaw: Refused, Why: "smooths over individual samples"},
 	{Name: "first_over_time", over: overOldest(firstIn), limits: boundFirst, columns: rollup.ColumnFirst},
 	{Name: "idelta", WithoutRaw: Refused, Why: "the last two samples aren't kept"},
-	{Name: "increase", over: overIncrease, limits: boundIncrease, columns: rollup.ColumnCorrection | bucketEnds, Grows: true, Snaps: true},
-	{Name: "info", Newest: true, WithoutRaw: Approximated, Why: "same as its argument", Bound: "what its argument is off by"},
-	{Name: "irate", WithoutRaw: Approximated, Why: "slope of reconstructed samples, close to the average of the bucket", Bound: "the increase within a bucket, divided by the interval of its samples, if these are regular"},
+	{Name: "increase", over: overIncrease, limits: boundIncrease, columns: rollup.ColumnCorrection | bucketEnds,
+		Grows: true, Snaps: true},
+	{Name: "info", Newest: true, WithoutRaw: Approximated, Why: "same as its argument",
+		Bound: "what its argument is off by"},
+	{Name: "irate", WithoutRaw: Approximated, Why: "slope of reconstructed samples, close to the average of the bucket",
+		Bound: "the increase within a bucket, divided by the interval of its samples, if these are regular"},
 	{Name: "last_over_time", over: overNewest(lastIn), limits: boundLast, columns: rollup.ColumnLast, Newest: true},
-	{Name: "mad_over_time", WithoutRaw: Approximated, Sketched: true, Why: bySketches, Bound: "2 times the spread within a bucket"},
+	{Name: "mad_over_time", WithoutRaw: Approximated, Sketched: true, Why: bySketches,
+		Bound: "2 times the spread within a bucket"},
 	{Name: "max_over_time", over: overMax, limits: boundMax, columns: rollup.ColumnMax, Snaps: true},
 	{Name: "min_over_time", over: overMin, limits: boundMin, columns: rollup.ColumnMin, Snaps: true},
 	{Name: "predict_linear", over: overPredictLinear, columns: lineColumns, Why: noMoments, Bound: "what the slope is off by, as for deriv, times the time from the middle of the samples to the prediction"},
-	{Name: "present_over_time", over: overNewest(presentIn), limits: boundPresent, columns: rollup.ColumnLast, Newest: true},
+	{Name: "present_over_time", over: overNewest(presentIn), limits: boundPresent, columns: rollup.ColumnLast,
+		Newest: true},
 	{Name: "quantile_over_time", WithoutRaw: Approximated, Sketched: true, Why: bySketches, Bound: ofSpread},
 	{Name: "rate", over: overRate, limits: boundIncrease, columns: rollup.ColumnCorrection | bucketEnds, Snaps: true},
-	{Name: "resets", over: overResets, limits: boundSteps, columns: rollup.ColumnResets | bucketEnds, Grows: true, Snaps: true},
+	{Name: "resets", over: overResets, limits: boundSteps, columns: rollup.ColumnResets | bucketEnds, Grows: true,
+		Snaps: true},
 	{Name: "start_timestamp", Newest: true, WithoutRaw: Approximated, Why: "reconstructed samples have the first and the last start timestamp of a bucket; those between them may differ"},
-	{Name: "stddev_over_time", over: overStddev, limits: boundStddev, columns: momentColumns, Snaps: true, Why: noMoments, Bound: ofSpread},
-	{Name: "stdvar_over_time", over: overStdvar, limits: boundStdvar, columns: momentColumns, Snaps: true, Why: noMoments, Bound: "the spread within a bucket, times that spread and 2 standard deviations"},
+	{Name: "stddev_over_time", over: overStddev, limits: boundStddev, columns: momentColumns, Snaps: true,
+		Why: noMoments, Bound: ofSpread},
+	{Name: "stdvar_over_time", over: overStdvar, limits: boundStdvar, columns: momentColumns, Snaps: true,
+		Why: noMoments, Bound: "the spread within a bucket, times that spread and 2 standard deviations"},
 	{Name: "sum_over_time", over: overSum, limits: boundSum, columns: rollup.ColumnSum, Grows: true, Snaps: true},
-	{Name: "timestamp", Newest: true, WithoutRaw: Approximated, Why: "reconstructed samples are evenly spaced within a bucket", Bound: ofWidth},
+	{Name: "timestamp", Newest: true, WithoutRaw: Approximated,
+		Why: "reconstructed samples are evenly spaced within a bucket", Bound: ofWidth},
 	{Name: "ts_of_first_over_time", over: overOldest(firstTimeIn), limits: boundFirstTime, columns: rollup.ColumnFirst},
 	{Name: "ts_of_last_over_time", over: overLastTime, limits: boundLastTime, columns: rollup.ColumnLast},
 	{Name: "ts_of_max_over_time", WithoutRaw: Approximated, Why: ofExtremes, Bound: ofWidth},
@@ -129,7 +143,7 @@ var functions = [...]Function{
 // FromBuckets returns true if the function can be computed from buckets.
 func (f *Function) FromBuckets() bool { return f.over != nil }
 
-// Names returns the names of all functions that Lookup finds, sorted. The first is "", the instant selector.
+// Names returns the sorted names of all functions that Lookup finds. The first is "", the instant selector.
 func Names() []string {
 	all := make([]string, len(functions))
 	for i := range functions {
@@ -138,7 +152,8 @@ func Names() []string {
 	return all
 }
 
-// Lookup returns the function of that name ("" is an instant selector), or nil for a function that doesn't use samples.
+// Lookup returns the function with that name ("" is an instant selector), or nil for a function that doesn't use
+// samples.
 func Lookup(name string) *Function {
 	for i := range functions {
 		if functions[i].Name == name {

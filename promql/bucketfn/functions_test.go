@@ -23,30 +23,36 @@ const (
 	manualTableEnd   = "<!-- end of functions -->"
 )
 
-// docTable renders functions, and the names of all others that the parser accepts, as a part of a package comment.
+// docTable renders functions, and the names of all other functions of the parser, as part of a package comment.
 func docTable() string {
 	var b strings.Builder
 	b.WriteString(docTableBegin)
 	for _, line := range []string{
 		"",
-		"A function that is exact from buckets has raw's answer (to 1e-12) where the edges of its windows are edges of buckets, or",
-		"where raw samples are there for the ragged ends. Where those are gone, the buckets at the ends are cut, like the samples that",
-		"are made of them: there is one info per query, and the answer is off by at most the content of these buckets: values between",
-		"their least and greatest, their number, their increase. The rest is the same.",
+		"A function that is exact from buckets has the same answer as from raw samples (to 1e-12) if the",
+		"edges of its windows are edges of buckets, or if raw samples exist for the parts of windows outside",
+		"whole buckets. If raw samples have expired, the buckets at the edges are cut, as are the samples",
+		"made from them. The query then has one info, and the answer is off by at most the content of these",
+		"buckets: values between their min and max, their number, their increase. All other buckets are",
+		"exact.",
 		"",
-		"Made samples are as many as there were, from the first to the last time of a bucket, evenly spaced, with the same first, last,",
-		"least and greatest value, sum, changes and resets, and for counters the same increase (see rollup.Expander). With start timestamps",
-		"they have the same first and last of these, and as many resets that only these show. A window that contains a",
-		"bucket whole has the answer of the bucket, also where the edges of other windows cut it. Functions that are computed from made",
-		"samples, instead of from buckets, are named in the same info: those below that buckets don't answer, and those that the evaluator",
-		"computes by itself (some uses of absent, timestamp, limitk, anchored, smoothed and of names that are removed late, and remote",
-		"read). Over whole buckets that is exact, too, for the functions that are exact from buckets but deviations and lines, for anchored and",
-		"smoothed, and where samples came at regular times for timestamp and absent. What counts or sorts values, such as count_values,",
-		"sees the values of made samples: the last of a bucket where it asks at the bucket's end.",
+		"The samples made from a bucket have the same number, first and last time, first, last, min and max",
+		"value, sum, changes and resets as the original samples, and for counters the same increase (see",
+		"rollup.Expander). They are evenly spaced. With start timestamps they have the same first and last",
+		"start timestamp, and the same number of resets that only start timestamps show. If a window contains",
+		"a whole bucket, the bucket answers it, even if the edges of other windows cut the bucket. The same",
+		"info names the functions that are computed from made samples instead of buckets: the functions below",
+		"that buckets don't answer, and the functions that the evaluator computes (some uses of absent,",
+		"timestamp, limitk, anchored, smoothed and delayed name removal, and remote read). Over whole",
+		"buckets, made samples give exact answers for all functions that are exact from buckets except",
+		"deviations and lines, for anchored and smoothed, and, if samples came at regular times, for",
+		"timestamp and absent. Functions that count or sort values, such as count_values, read the values of",
+		"made samples: at the end of a bucket, its last value.",
 		"",
-		"Native histograms of any layout are brought together as Prometheus brings them together (FloatHistogram.Add and Sub), and its",
-		"warnings about them are in Result.Notes. Only samples can answer for a bucket with values whose sum could overflow. Once raw is",
-		"gone there is no value for such buckets, and the info has it.",
+		"Native histograms of different layouts are reconciled in the same way as in Prometheus",
+		"(FloatHistogram.Add and Sub). Its warnings about them are in Result.Notes. A bucket with values",
+		"whose sum could overflow can be answered from samples only. After raw samples have expired, such",
+		"buckets have no value, and the info reports them.",
 		"",
 	} {
 		b.WriteString(strings.TrimRight("// "+line, " ") + "\n")
@@ -72,14 +78,14 @@ func docTable() string {
 		}
 		row(name, from, f.WithoutRaw.String(), f.text())
 	}
-	b.WriteString("//\n// All others take what these give, or no series at all:\n//\n")
+	b.WriteString("//\n// All other functions are computed from the results of these, or read no series:\n//\n")
 	for _, line := range wrapped(otherFunctions(), 100) {
 		b.WriteString("//\t" + line + "\n")
 	}
 	return b.String()
 }
 
-// text is why the function isn't exact, and by how much it is off.
+// text returns the reason why the function isn't exact, and its max error.
 func (f *Function) text() string {
 	if f.Bound == "" {
 		return f.Why
@@ -92,7 +98,7 @@ func otherFunctions() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(parser.Functions)), func(name string) bool { return Lookup(name) != nil })
 }
 
-// manualTable renders functions as the manual has them.
+// manualTable renders functions in the format of the manual.
 func manualTable() string {
 	var b strings.Builder
 	b.WriteString(manualTableBegin + "\n| function | after raw samples have expired (before, all are exact) |\n|---|---|\n")
@@ -127,10 +133,10 @@ func manualTable() string {
 	return b.String()
 }
 
-// manualPage has the table of functions.
+// manualPage is the page with the table of functions.
 const manualPage = "../../cmd/internal/manual/rollups.md"
 
-// The table in the manual is that of functions, too.
+// The manual's table matches functions.
 func TestFunctionsInManual(t *testing.T) {
 	content, err := os.ReadFile(manualPage)
 	require.NoError(t, err)
@@ -157,7 +163,7 @@ func wrapped(words []string, width int) (lines []string) {
 	return append(lines, line)
 }
 
-// The table in doc.go is that of functions. go test -run TestFunctionsInDoc -rewrite writes it.
+// The table in doc.go matches functions. go test -run TestFunctionsInDoc -rewrite writes it.
 func TestFunctionsInDoc(t *testing.T) {
 	content, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
@@ -175,7 +181,7 @@ func TestFunctionsInDoc(t *testing.T) {
 	require.Equal(t, want, string(content), "run this test with -rewrite; the table was:\n%s", rest)
 }
 
-// Every function of the parser that takes a range vector is in the table, and nothing that isn't a function.
+// The table contains every function of the parser over a range vector, and only functions.
 func TestFunctionsAreComplete(t *testing.T) {
 	for name, f := range parser.Functions {
 		if slices.Contains(f.ArgTypes, parser.ValueTypeMatrix) {
@@ -198,14 +204,14 @@ func TestFunctionsAreComplete(t *testing.T) {
 	require.Nil(t, Lookup("abs"))
 }
 
-// Two functions are refused where samples are gone. Each other one is exact, or it is stated by how much it is off.
+// Two functions are refused after raw samples have expired. All others are exact or have a documented bound.
 func TestEveryFunctionHasABound(t *testing.T) {
 	for _, f := range functions {
 		switch {
 		case f.WithoutRaw == Refused:
 			require.Contains(t, []string{"idelta", "double_exponential_smoothing"}, f.Name)
 			require.Empty(t, f.Bound, f.Name)
-		case f.Name == "start_timestamp": // There is none.
+		case f.Name == "start_timestamp": // It has no bound.
 		default:
 			require.Equal(t, f.Why != "", f.Bound != "", "%s: say by how much it is off", f.Name)
 			require.True(t, f.Bound != "" || f.WithoutRaw == Cut, f.Name)

@@ -6,9 +6,10 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Prediction is the time for which predict_linear predicts: so many seconds after the time of a step.
+// Prediction is the time for which predict_linear predicts, relative to the time of a step.
 type Prediction struct {
-	// First is the evaluation time of step 0, and Step the distance to the next, milliseconds. It is that of windows, unless offset or @ moves these.
+	// First is the evaluation time of step 0, and Step the interval between steps, milliseconds. They are those of the
+	// windows, unless offset or @ moves the windows.
 	First, Step int64
 	Seconds     float64
 }
@@ -16,11 +17,12 @@ type Prediction struct {
 // SetPrediction sets the time for which predict_linear predicts.
 func (f *Evaluator) SetPrediction(p Prediction) { f.prediction = p }
 
-// regression holds the sums from which a line through samples by least squares follows. Two are merged as moments are.
+// regression holds sums from which a least squares line through samples is computed. Two are merged in the same way as
+// moments.
 type regression struct {
 	n   float64
 	sum compensated
-	// The mean of the times is base plus rest, milliseconds; rest is small.
+	// The mean of the times is base plus rest, milliseconds. rest is small.
 	base int64
 	rest float64
 	// squares is Σ(t − t̄)², and comoment Σ(t − t̄)(v − v̄).
@@ -30,25 +32,28 @@ type regression struct {
 }
 
 func mergeLines(a, b regression) regression {
-	both := regression{n: a.n + b.n, sum: addCompensated(a.sum, b.sum), min: Min(a.min, b.min), max: Max(a.max, b.max), unknown: a.unknown || b.unknown}
+	both := regression{n: a.n + b.n, sum: addCompensated(a.sum, b.sum), min: Min(a.min, b.min), max: Max(a.max, b.max),
+		unknown: a.unknown || b.unknown}
 	apart := float64(b.base-a.base) + (b.rest - a.rest)
 	values := rollup.MeansApart(a.n, a.sum.high, a.sum.low, b.n, b.sum.high, b.sum.low)
 	weight := a.n * b.n / both.n
 	both.squares = addCompensated(addCompensated(a.squares, b.squares), compensated{float64(apart*apart) * weight, 0})
-	both.comoment = addCompensated(addCompensated(a.comoment, b.comoment), compensated{float64(apart*values) * weight, 0})
+	both.comoment = addCompensated(addCompensated(a.comoment, b.comoment),
+		compensated{float64(apart*values) * weight, 0})
 	both.base, both.rest = a.base, a.rest
 	both.later(apart * (b.n / both.n))
 	return both
 }
 
-// later moves the mean of the times.
+// later adds to the mean of the times.
 func (l *regression) later(by float64) {
 	by += l.rest
 	whole := math.Floor(by)
 	l.base, l.rest = l.base+int64(whole), by-whole
 }
 
-// solve returns the slope of the line per second, and its value at a time, milliseconds; both are NaN if not all values are finite.
+// solve returns the slope of the line per second, and its value at a time, milliseconds. Both are NaN if not all values
+// are finite.
 func (l *regression) solve(at int64) (slope, value float64) {
 	sum := l.sum.high + l.sum.low
 	switch {
@@ -62,7 +67,7 @@ func (l *regression) solve(at int64) (slope, value float64) {
 	return slope, mean + slope*((float64(at-l.base)-l.rest)/1000)
 }
 
-// known reports whether solve has an answer.
+// known reports whether solve has a result.
 func (l *regression) known() bool {
 	sum := l.sum.high + l.sum.low
 	return sum-sum != 0 || l.min == l.max || !l.unknown
@@ -102,7 +107,7 @@ func (f *Evaluator) overLines(b *rollup.Buckets, w Windows, out *Result, value f
 			l = f.mergedLines.Of(f.lines, lo, hi)
 		case ofBoth:
 			l = foldFloats(mergeLines, f.lines, b, lo, hi)
-		default: // histograms alone have no line
+		default: // only histograms: no line
 			return
 		}
 		if kind == ofBoth && (l.n < 2 || l.known()) {
@@ -124,7 +129,8 @@ func (f *Evaluator) overLines(b *rollup.Buckets, w Windows, out *Result, value f
 
 func lineOf(b *rollup.Buckets, i int) regression {
 	n := b.FloatCount(i)
-	l := regression{n: float64(n), sum: compensated{b.Sum[i], b.SumLow[i]}, min: b.Min[i], max: b.Max[i], unknown: b.TimeSquares[i] < 0}
+	l := regression{n: float64(n), sum: compensated{b.Sum[i], b.SumLow[i]}, min: b.Min[i], max: b.Max[i],
+		unknown: b.TimeSquares[i] < 0}
 	if n == 0 || l.unknown {
 		return l
 	}
@@ -133,13 +139,14 @@ func lineOf(b *rollup.Buckets, i int) regression {
 	return l
 }
 
-// missing is by how much sums over the samples of buckets exceed those of their pieces: of the times after an origin, of their squares, and of
-// their products with the values.
+// missing is the difference between sums over the samples of buckets and the same sums over those of their pieces: of
+// the times after an origin, of their squares, and of their products with the values.
 type missing struct{ times, squares, products float64 }
 
 func missingOf(w *rollup.Whole, origin int64) missing {
 	return missing{
-		times: w.TimeSum, squares: w.TimeSquares + 2*float64(w.First-origin)*w.TimeSum, products: w.Comoment + w.TimeSum*w.Mean,
+		times: w.TimeSum, squares: w.TimeSquares + 2*float64(w.First-origin)*w.TimeSum,
+		products: w.Comoment + w.TimeSum*w.Mean,
 	}
 }
 
@@ -147,7 +154,7 @@ func addMissing(a, b missing) missing {
 	return missing{a.times + b.times, a.squares + b.squares, a.products + b.products}
 }
 
-// add adds the missing sums, of times after an origin.
+// add adds the missing sums, which use times after an origin.
 func (l *regression) add(m missing, origin int64) {
 	mean, after := l.sum.high/l.n+l.sum.low/l.n, float64(l.base-origin)+l.rest
 	l.squares.high += m.squares - 2*after*m.times - m.times*m.times/l.n

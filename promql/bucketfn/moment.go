@@ -6,7 +6,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// moments are the number, the sum and the moment of values, which are merged as rollup.MomentBetween describes.
+// moments are the number, the sum and the moment of values. They are merged as rollup.MomentBetween describes.
 type moments struct {
 	n           float64
 	sum, moment compensated
@@ -16,9 +16,10 @@ type moments struct {
 
 func mergeMoments(a, b moments) moments {
 	both := moments{
-		n: a.n + b.n, sum: addCompensated(a.sum, b.sum), min: Min(a.min, b.min), max: Max(a.max, b.max), unknown: a.unknown || b.unknown,
+		n: a.n + b.n, sum: addCompensated(a.sum, b.sum), min: Min(a.min, b.min), max: Max(a.max, b.max),
+		unknown: a.unknown || b.unknown,
 	}
-	if both.min == both.max { // Rounded sums would make of constants that are no constant.
+	if both.min == both.max { // Otherwise rounding would give constants a deviation.
 		return both
 	}
 	both.moment = addCompensated(addCompensated(a.moment, b.moment),
@@ -26,7 +27,8 @@ func mergeMoments(a, b moments) moments {
 	return both
 }
 
-// variance returns the variance of the values, and whether it is known. As Prometheus has it, that of values that aren't all finite is NaN.
+// variance returns the variance of the values, and whether it is known. As in Prometheus, it is NaN if not all values
+// are finite.
 func (m *moments) variance() (v float64, known bool) {
 	if sum := m.sum.high + m.sum.low; sum-sum != 0 {
 		return math.NaN(), true
@@ -47,8 +49,9 @@ func (f *Evaluator) overMoments(b *rollup.Buckets, w Windows, out *Result, value
 	f.parts = f.parts[:0]
 	for i, moment := range b.Moment {
 		f.parts = append(f.parts, moments{
-			n: float64(b.FloatCount(i)), sum: compensated{b.Sum[i], b.SumLow[i]}, moment: compensated{max(0, moment), 0},
-			min: b.Min[i], max: b.Max[i], unknown: moment < 0,
+			n: float64(b.FloatCount(i)), sum: compensated{b.Sum[i], b.SumLow[i]},
+			moment: compensated{max(0, moment), 0},
+			min:    b.Min[i], max: b.Max[i], unknown: moment < 0,
 		})
 	}
 	f.merged.Start(mergeMoments)
@@ -66,7 +69,7 @@ func (f *Evaluator) overMoments(b *rollup.Buckets, w Windows, out *Result, value
 		case ofBoth:
 			out.note(NoteHistogramsIgnored)
 			m = foldFloats(mergeMoments, f.parts, b, lo, hi)
-		default: // histograms alone have no deviation
+		default: // only histograms: no deviation
 			return
 		}
 		if lo, hi := cut.in(w, step); lo < hi {
@@ -80,13 +83,13 @@ func (f *Evaluator) overMoments(b *rollup.Buckets, w Windows, out *Result, value
 	})
 }
 
-// wholes are the buckets that were cut, for windows that move on.
+// wholes are the buckets that were cut, for moving windows.
 type wholes struct {
 	list   []rollup.Whole
 	lo, hi int
 }
 
-// in returns which of the buckets the window of a step contains whole, from lo to before hi; hi isn't greater than lo if it contains none.
+// in returns the buckets [lo, hi) that are entirely in the window of a step. hi is at most lo if there are none.
 func (c *wholes) in(w Windows, step int) (lo, hi int) {
 	from, to := w.Window(step)
 	for c.lo < len(c.list) && c.list[c.lo].Start < from {

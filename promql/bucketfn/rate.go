@@ -21,11 +21,11 @@ func overDelta(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	f.overSlope(b, w, out, Slope{Scale: w.scale()})
 }
 
-// overSlope computes rate, increase or delta as extrapolatedRate of promql/functions.go of Prometheus does.
+// overSlope computes rate, increase or delta in the same way as extrapolatedRate of promql/functions.go of Prometheus.
 func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope) {
-	f.starts.of(b, f.UsesStarts && s.Counter)
+	f.starts.setBuckets(b, f.UsesStarts && s.Counter)
 	if !f.kinds.plain {
-		f.joints.of(b, &f.kinds, &f.starts)
+		f.joints.setBuckets(b, &f.kinds, &f.starts)
 	}
 	resets := s.Counter && f.corrections(b)
 	f.fold.Start(func(earlier, later float64) float64 { return earlier + later })
@@ -42,11 +42,12 @@ func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope
 		if count < 2 && sinceStart == 0 {
 			return
 		}
-		if s.PerSecond != 0 && to-from != width { // The windows that end after Windows.SnapUntil are longer.
+		if s.PerSecond != 0 && to-from != width { // Windows that end after Windows.SnapUntil are longer.
 			width = to - from
 			s = Slope{Counter: true, PerSecond: secondsOf(width)}
 		}
-		spacing := Spacing{BeforeFirst: b.FirstT[lo] - from, AfterLast: to - b.LastT[hi-1], Sampled: b.LastT[hi-1] - b.FirstT[lo], Count: count,
+		spacing := Spacing{BeforeFirst: b.FirstT[lo] - from, AfterLast: to - b.LastT[hi-1],
+			Sampled: b.LastT[hi-1] - b.FirstT[lo], Count: count,
 			SinceStart: sinceStart}
 		if kind == ofHistograms {
 			if h := f.riseOfHistograms(b, lo, hi, spacing, s.Counter, out); h != nil {
@@ -71,8 +72,8 @@ func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope
 	})
 }
 
-// corrections fills leaves with the corrections for counter resets from the end of the bucket before to the
-// end of each, and reports whether there is any.
+// corrections fills leaves with the corrections for counter resets between the end of the previous bucket and the end
+// of each bucket, and reports whether there is any.
 func (f *Evaluator) corrections(b *rollup.Buckets) (any bool) {
 	f.leaves = append(f.leaves[:0], b.Correction...)
 	for i := range f.leaves {
@@ -85,16 +86,16 @@ func (f *Evaluator) corrections(b *rollup.Buckets) (any bool) {
 	return any
 }
 
-// joints are the places where buckets of histograms meet.
+// joints describes the borders between consecutive buckets of histograms.
 type joints struct {
-	// reset[i]: bucket i begins with a counter reset.
+	// reset[i]: bucket i starts with a counter reset.
 	reset []bool
-	// odd[i] is how many of the first i buckets have another layout than the one before, or several inside; corrected[i] how many
-	// have something to correct, inside or at their begin.
+	// odd[i] is the number of the first i buckets whose layout differs from the previous bucket's or changes inside.
+	// corrected[i] is the number with something to correct, inside or at their start.
 	odd, corrected []int32
 }
 
-func (j *joints) of(b *rollup.Buckets, k *kinds, s *starts) {
+func (j *joints) setBuckets(b *rollup.Buckets, k *kinds, s *starts) {
 	j.reset, j.odd, j.corrected = j.reset[:0], append(j.odd[:0], 0), append(j.corrected[:0], 0)
 	for i := range b.End {
 		reset, odd, corrected := false, int32(0), int32(0)
@@ -121,15 +122,16 @@ func (j *joints) of(b *rollup.Buckets, k *kinds, s *starts) {
 	}
 }
 
-// sameLayout reports whether the buckets of two histograms are the same, so that nothing has to be reconciled.
+// sameLayout reports whether two histograms have the same buckets, so that no reconciliation is needed.
 func sameLayout(a, b *histogram.FloatHistogram) bool {
 	return a.Schema == b.Schema && a.ZeroThreshold == b.ZeroThreshold &&
 		(!a.UsesCustomBuckets() || histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues))
 }
 
-// riseOfHistograms is how buckets lo to before hi of histograms rise, if they start in the window from nothing; nil if they don't fit
-// together.
-func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, spacing Spacing, counter bool, out *Result) *histogram.FloatHistogram {
+// riseOfHistograms returns the increase over the buckets [lo, hi) of histograms that start from zero in the window; nil
+// if they can't be added.
+func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, spacing Spacing, counter bool,
+	out *Result) *histogram.FloatHistogram {
 	first := b.Histograms[lo].First
 	switch {
 	case spacing.SinceStart == 0:
@@ -140,8 +142,8 @@ func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, spacing Spac
 	return added(f.riseBetween(b, lo, hi, counter, out), first, 1, out)
 }
 
-// riseBetween is how histograms rise from the first to the last of buckets lo to before hi, as histogramRate of Prometheus computes it; nil
-// if they don't fit together.
+// riseBetween returns the increase from the first to the last of the buckets [lo, hi) of histograms, computed as in
+// histogramRate of Prometheus; nil if they can't be subtracted.
 func (f *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool, out *Result) *histogram.FloatHistogram {
 	j := &f.joints
 	first, last := b.Histograms[lo].First, b.Histograms[hi-1].Last
@@ -155,14 +157,15 @@ func (f *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool, out
 		}
 		return finishRise(added(layoutOf(last, min(first.Schema, last.Schema)), first, -1, out))
 	}
-	// Where a reset follows the first sample, that isn't looked at.
+	// If a reset follows the first sample, the layout of that sample is ignored.
 	leftOut := f.starts.firstReset(b.Histograms[lo]) || b.Histograms[lo].Count == 1 && j.reset[lo+1]
 	least, alike := last.Schema, true
 	if j.odd[hi] > j.odd[lo] || leftOut {
 		least, alike = leastSchema(b, lo, hi, leftOut)
 	}
 	if !alike {
-		if !leftOut && first.UsesCustomBuckets() != last.UsesCustomBuckets() && (first.CounterResetHint == histogram.GaugeType || last.CounterResetHint == histogram.GaugeType) {
+		if !leftOut && first.UsesCustomBuckets() != last.UsesCustomBuckets() &&
+			(first.CounterResetHint == histogram.GaugeType || last.CounterResetHint == histogram.GaugeType) {
 			out.note(NoteNotCounter)
 		}
 		out.note(NoteMixedKinds)
@@ -206,14 +209,14 @@ func (f *Evaluator) riseBetween(b *rollup.Buckets, lo, hi int, counter bool, out
 	return finishRise(rise)
 }
 
-// layoutOf returns a copy of a histogram in a schema that isn't finer.
+// layoutOf returns a copy of a histogram in the given schema, which must not be finer than its own.
 func layoutOf(h *histogram.FloatHistogram, schema int32) *histogram.FloatHistogram {
 	h = h.CopyToSchema(schema)
 	h.CounterResetHint = histogram.GaugeType
 	return h
 }
 
-// finishRise returns a rise as Prometheus returns it; nil if it is nil.
+// finishRise converts a rise to Prometheus' result; nil stays nil.
 func finishRise(h *histogram.FloatHistogram) *histogram.FloatHistogram {
 	if h == nil {
 		return nil
@@ -222,8 +225,8 @@ func finishRise(h *histogram.FloatHistogram) *histogram.FloatHistogram {
 	return h.Compact(0)
 }
 
-// leastSchema returns the least of the schemas of the histograms in buckets lo to before hi, without the first one if it is left out, and
-// whether they are all of one kind.
+// leastSchema returns the smallest schema of the histograms in the buckets [lo, hi), optionally without the first one,
+// and whether all are of one kind.
 func leastSchema(b *rollup.Buckets, lo, hi int, leftOut bool) (int32, bool) {
 	custom := b.Histograms[hi-1].Last.UsesCustomBuckets()
 	least := b.Histograms[hi-1].Last.Schema
@@ -248,8 +251,8 @@ func leastSchema(b *rollup.Buckets, lo, hi int, leftOut bool) (int32, bool) {
 	return least, true
 }
 
-// added returns h, to which it has added or, if sign is negative, from which it has subtracted another one; nil if h is nil or they
-// are of different kinds.
+// added returns h after adding another histogram to it or, if sign is negative, subtracting it. It returns nil if h is
+// nil or they are of different kinds.
 func added(h, other *histogram.FloatHistogram, sign int, out *Result) *histogram.FloatHistogram {
 	if h == nil {
 		return nil

@@ -2,39 +2,42 @@ package bucketfn
 
 import "github.com/prometheus/prometheus/model/histogram"
 
-// Result holds the values of one series by step. Steps without a value are absent.
+// Result holds the values of one series by step. Steps without a value are left out.
 type Result struct {
 	// Step lists the steps that have a value, ascending.
 	Step []int32
-	// Value holds their values; 0 where the value is a histogram.
+	// Value holds their values. It is 0 if the value is a histogram.
 	Value []float64
 	// Histogram holds their native histograms; it is empty if no step has one. The buckets own them: a caller that
 	// changes one must copy it first.
 	Histogram []*histogram.FloatHistogram
-	// Unanswered lists the steps, ascending, that can't be computed from buckets, only from the samples.
+	// Unanswered lists the steps, ascending, that can't be computed from buckets, but only from samples.
 	Unanswered []int32
-	// Notes is what Prometheus would remark on the samples.
+	// Notes are the annotations that Prometheus would add for the samples.
 	Notes Note
-	// Overlaps is the number of steps whose samples have overlapping start timestamps, of which Prometheus warns.
+	// Overlaps is the number of steps whose samples have overlapping start timestamps. Prometheus adds a warning for
+	// them.
 	Overlaps int
 }
 
-// Note is a set of remarks on samples, which Prometheus' functions return as annotations.
+// Note is a set of annotations that Prometheus' functions return.
 type Note uint16
 
 // The notes.
 const (
-	// NoteFloatsAndHistograms: floats and histograms are in one window, which therefore has no value.
+	// NoteFloatsAndHistograms: a window contains floats and histograms, and therefore has no value.
 	NoteFloatsAndHistograms Note = 1 << iota
-	// NoteHistogramsIgnored: histograms are in a window of which only the floats count.
+	// NoteHistogramsIgnored: a window contains histograms, but only its floats count.
 	NoteHistogramsIgnored
-	// NoteMixedKinds: exponential histograms and those with custom bounds are in one window, which therefore has no value.
+	// NoteMixedKinds: a window contains exponential histograms and histograms with custom bounds, and therefore has no
+	// value.
 	NoteMixedKinds
-	// NoteNotCounter: gauge histograms are treated as counters. NoteNotGauge: histograms that aren't gauges are treated as such.
+	// NoteNotCounter: gauge histograms are treated as counters. NoteNotGauge: histograms that aren't gauges are treated
+	// as gauges.
 	NoteNotCounter
 	NoteNotGauge
-	// NoteBoundsReconciledAdd, NoteBoundsReconciledSub, NoteBoundsReconciledSum: custom bounds differed when histograms were added,
-	// subtracted, or summed up over a window.
+	// NoteBoundsReconciledAdd, NoteBoundsReconciledSub, NoteBoundsReconciledSum: custom bounds differed when histograms
+	// were added, subtracted, or summed over a window.
 	NoteBoundsReconciledAdd
 	NoteBoundsReconciledSub
 	NoteBoundsReconciledSum
@@ -44,7 +47,7 @@ func (r *Result) note(n Note) { r.Notes |= n }
 
 // Reset empties r and keeps its memory.
 func (r *Result) Reset() {
-	clear(r.Histogram) // its pointers would keep histograms alive
+	clear(r.Histogram) // its pointers would keep histograms reachable
 	r.Step, r.Value, r.Unanswered = r.Step[:0], r.Value[:0], r.Unanswered[:0]
 	r.Histogram, r.Notes, r.Overlaps = r.Histogram[:0], 0, 0
 }

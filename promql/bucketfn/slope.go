@@ -2,29 +2,30 @@ package bucketfn
 
 import "math"
 
-// Slope describes which of rate, increase and delta is computed, and computes the factors of its windows. It isn't for use
-// by more than one goroutine.
+// Slope describes which of rate, increase and delta is computed, and computes the factors of its windows. It isn't safe
+// for concurrent use.
 type Slope struct {
-	// Counter is set for rate and increase: a value that falls is a counter reset.
+	// Counter is set for rate and increase: a decrease is a counter reset.
 	Counter bool
 	// PerSecond is the length of the windows in seconds, by which rate divides; 0 for increase and delta.
 	PerSecond float64
 	// Scale is the factor of increase and delta: 1, or less if windows were widened.
 	Scale float64
 
-	// of is the spacing of the window before: those of series that are scraped at regular intervals are all alike. sampled, left and right
-	// are its extrapolation in seconds, and factor follows from these.
+	// of is the spacing of the previous window. The spacings of series that are scraped at regular intervals are all
+	// the same. sampled, left and right are its extrapolation in seconds, and factor is computed from these.
 	of                           Spacing
 	sampled, left, right, factor float64
 }
 
-// Spacing describes where the samples of a window lie, milliseconds.
+// Spacing describes the times of the samples in a window, milliseconds.
 type Spacing struct {
-	// BeforeFirst is from the left edge to the first sample, AfterLast from the last sample to the right edge, and Sampled from
-	// the first sample to the last.
+	// BeforeFirst is the time from the left edge to the first sample, AfterLast from the last sample to the right edge,
+	// and Sampled from the first sample to the last.
 	BeforeFirst, AfterLast, Sampled int64
-	// SinceStart is from the start timestamp of the first sample to that sample if the window contains it, and 0 otherwise. There the counter
-	// was 0, so that nothing is extrapolated to the left.
+	// SinceStart is the time from the start timestamp of the first sample to that sample if the window contains the
+	// start timestamp, and 0 otherwise. The counter was 0 at the start timestamp, so that nothing is extrapolated to
+	// the left.
 	SinceStart int64
 	// Count is the number of samples: 2 or more, or 1 if SinceStart isn't 0.
 	Count uint64
@@ -33,8 +34,8 @@ type Spacing struct {
 // seconds converts milliseconds to seconds in the way that Prometheus does.
 func seconds(ms int64) float64 { return float64(ms) / 1000 }
 
-// Factor returns the factor for the rise between the first and the last sample of a window, whose first value is first. The results
-// are those of extrapolatedRate of promql/functions.go of Prometheus to the last bit.
+// Factor returns the factor for the rise between the first and the last sample of a window, whose first value is first.
+// The results are the same to the last bit as those of extrapolatedRate of promql/functions.go of Prometheus.
 func (s *Slope) Factor(spacing Spacing, first, rise float64) float64 {
 	if spacing != s.of {
 		s.extrapolate(spacing)
@@ -42,22 +43,22 @@ func (s *Slope) Factor(spacing Spacing, first, rise float64) float64 {
 	if !s.Counter || !(rise > 0 && first >= 0) || s.aboveZero(first, rise) {
 		return s.factor
 	}
-	// The extrapolation to the left of a counter stops where it would be 0.
+	// The extrapolation of a counter to the left stops where it would be 0.
 	if toZero := s.sampled * (first / rise); toZero < s.left {
 		return s.scaled(toZero)
 	}
 	return s.factor
 }
 
-// aboveZero reports whether the counter is above 0 wherever it is extrapolated to, beyond what rounding may change; false if that isn't
-// sure. It spares most windows a division.
+// aboveZero reports whether the counter is certainly above 0, after rounding, over the whole extrapolation. It avoids a
+// division for most windows.
 func (s *Slope) aboveZero(first, rise float64) bool {
 	product := s.sampled * first
 	return product > s.left*rise*(1+1e-12) && product > 0x1p-960 && product <= math.MaxFloat64
 }
 
-// extrapolate computes the factor of a spacing. A window whose samples end more than about one interval from an edge is taken to have
-// begun, or ended, half an interval from its last sample.
+// extrapolate computes the factor of a spacing. If the samples of a window end more than about one interval before an
+// edge, the series is assumed to have started, or ended, half an interval beyond its last sample.
 func (s *Slope) extrapolate(spacing Spacing) {
 	s.of, s.sampled = spacing, seconds(spacing.Sampled)
 	interval := 0.0
@@ -76,7 +77,7 @@ func (s *Slope) extrapolate(spacing Spacing) {
 	s.factor = s.scaled(s.left)
 }
 
-// scaled returns the factor with an extrapolation to the left of so many seconds.
+// scaled returns the factor with an extrapolation to the left of the given seconds.
 func (s *Slope) scaled(left float64) float64 {
 	factor := 1.
 	if s.sampled != 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// plainFactor computes Slope.Factor as extrapolatedRate does, without what it spares.
+// plainFactor computes Slope.Factor as extrapolatedRate does, without shortcuts.
 func plainFactor(s Slope, spacing Spacing, first, rise float64) float64 {
 	sampled := seconds(spacing.Sampled)
 	interval := 0.0
@@ -39,8 +39,9 @@ func plainFactor(s Slope, spacing Spacing, first, rise float64) float64 {
 	return factor * s.Scale
 }
 
-// Factors are those of the whole computation to the last bit: for spans like the one before and others, counters that may have been
-// 0 in the window or not, by a bit or by much, and values at the ends of what floats hold.
+// Factors equal those of the full computation to the last bit: for spans equal to the previous one and others, for
+// counters that may or may not have been 0 in the window, by small and large differences, and for values at the limits
+// of floats.
 func TestFactorsOfSlopes(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 46))
@@ -52,7 +53,8 @@ func TestFactorsOfSlopes(t *testing.T) {
 		var spacing Spacing
 		for range 2_000 {
 			if spacing.Count == 0 || r.IntN(3) == 0 {
-				spacing = Spacing{BeforeFirst: r.Int64N(20_000), AfterLast: r.Int64N(20_000), Sampled: r.Int64N(300_000), Count: 2 + r.Uint64N(20)}
+				spacing = Spacing{BeforeFirst: r.Int64N(20_000), AfterLast: r.Int64N(20_000),
+					Sampled: r.Int64N(300_000), Count: 2 + r.Uint64N(20)}
 				if r.IntN(3) == 0 {
 					spacing.SinceStart = 1 + r.Int64N(20_000)
 					spacing.Count -= r.Uint64N(2)
@@ -62,7 +64,7 @@ func TestFactorsOfSlopes(t *testing.T) {
 				}
 			}
 			rise := math.Ldexp(r.Float64(), r.IntN(60)-30)
-			// Near where it would be 0 at the edge.
+			// Close to 0 at the edge.
 			first := rise * seconds(spacing.BeforeFirst) / max(1e-3, seconds(spacing.Sampled))
 			switch r.IntN(8) {
 			case 0:
@@ -72,14 +74,16 @@ func TestFactorsOfSlopes(t *testing.T) {
 			case 2:
 				first, rise = math.Ldexp(r.Float64(), 1023), math.Ldexp(r.Float64(), 1023)
 			case 3:
-				first, rise = float64(r.IntN(3))*math.SmallestNonzeroFloat64, float64(r.IntN(3))*math.SmallestNonzeroFloat64
+				first, rise = float64(r.IntN(3))*math.SmallestNonzeroFloat64,
+					float64(r.IntN(3))*math.SmallestNonzeroFloat64
 			case 4:
 				first = []float64{0, -1, math.NaN(), math.Inf(1), math.Copysign(0, -1)}[r.IntN(5)]
 			case 5:
 				rise = []float64{0, -1, math.NaN(), math.Inf(1)}[r.IntN(4)]
 			}
 			want, got := plainFactor(plain, spacing, first, rise), s.Factor(spacing, first, rise)
-			require.Equal(t, math.Float64bits(want), math.Float64bits(got), "%+v, first %g, rise %g: %g, not %g", spacing, first, rise, got, want)
+			require.Equal(t, math.Float64bits(want), math.Float64bits(got), "%+v, first %g, rise %g: %g, not %g",
+				spacing, first, rise, got, want)
 		}
 	}
 }

@@ -8,16 +8,17 @@ import (
 
 // starts are the start timestamps of buckets, for functions that use them.
 type starts struct {
-	// b are the buckets; nil: start timestamps aren't used, or there are none.
+	// b are the buckets; nil: there are no start timestamps, or they aren't used.
 	b *rollup.Buckets
-	// overlaps is set if there are samples that start before the one before them, of which Prometheus warns. inside[i] is how many of the
-	// first i buckets have such samples, between[i] how many of them begin with one.
+	// overlaps is set if some samples start before the previous sample. Prometheus adds a warning for them. inside[i]
+	// is the number of the first i buckets that contain such samples, between[i] the number of them that start with
+	// one.
 	overlaps        bool
 	inside, between []int32
 }
 
-// of sets s to the start timestamps of b.
-func (s *starts) of(b *rollup.Buckets, use bool) {
+// setBuckets sets s to the start timestamps of b.
+func (s *starts) setBuckets(b *rollup.Buckets, use bool) {
 	if s.b, s.overlaps = nil, false; !use {
 		return
 	}
@@ -45,23 +46,26 @@ func (s *starts) of(b *rollup.Buckets, use bool) {
 	}
 }
 
-// overlapsBefore returns true if bucket i begins with such a sample.
+// overlapsBefore returns true if bucket i starts with such a sample.
 func (s *starts) overlapsBefore(b *rollup.Buckets, i int) bool {
 	return s.changes(i) && b.StartOverlaps(i-1, i)
 }
 
-// changes returns true if bucket i begins with another start than the one before ends with. Hardly any does.
+// changes returns true if bucket i starts with another start timestamp than the previous bucket ends with. Few buckets
+// do.
 func (s *starts) changes(i int) bool { return s.b != nil && i > 0 && s.b.FirstST[i] != s.b.LastST[i-1] }
 
-// overlapIn returns true if there are such samples in buckets lo to before hi.
+// overlapIn returns true if the buckets [lo, hi) contain such samples.
 func (s *starts) overlapIn(lo, hi int) bool {
 	return s.overlaps && s.inside[hi]-s.inside[lo]+s.between[hi]-s.between[lo+1] > 0
 }
 
-// isReset returns true if the first sample of bucket i starts anew after the last of the bucket before, both being of one kind.
+// isReset returns true if the first sample of bucket i starts after the last sample of the previous bucket, both being
+// of the same kind.
 func (s *starts) isReset(i int) bool { return s.changes(i) && s.b.IsStartReset(i-1, i) }
 
-// sinceStart returns how long before the first sample of bucket i that starts, milliseconds, if it does so after a time; 0: it doesn't.
+// sinceStart returns the time from the start timestamp of the first sample of bucket i to that sample, milliseconds, if
+// the start is after a time, and 0 otherwise.
 func (s *starts) sinceStart(i int, after int64) int64 {
 	if s.b == nil {
 		return 0
@@ -69,7 +73,7 @@ func (s *starts) sinceStart(i int, after int64) int64 {
 	return rollup.SinceStart(s.b.FirstST[i], s.b.FirstT[i], after)
 }
 
-// correction returns what resets inside of bucket i add that only start timestamps show.
+// correction returns the correction for resets inside bucket i that only start timestamps show.
 func (s *starts) correction(i int) float64 {
 	if s.b == nil {
 		return 0
@@ -77,7 +81,7 @@ func (s *starts) correction(i int) float64 {
 	return s.b.StartCorrection[i]
 }
 
-// resets returns how many resets in bucket i only start timestamps show.
+// resets returns the number of resets in bucket i that only start timestamps show.
 func (s *starts) resets(i int) float64 {
 	if s.b == nil {
 		return 0
@@ -85,12 +89,12 @@ func (s *starts) resets(i int) float64 {
 	return float64(s.b.StartResets[i])
 }
 
-// firstReset returns true if the second histogram of a bucket begins with a reset.
+// firstReset returns true if the second histogram of a bucket starts with a reset.
 func (s *starts) firstReset(h *rollup.Histograms) bool {
 	return h.FirstReset || s.b != nil && h.FirstStartReset
 }
 
-// corrections returns what resets in a bucket add to the rise of histograms; each may be nil.
+// corrections returns the corrections of a histogram increase for resets in a bucket. Each may be nil.
 func (s *starts) corrections(h *rollup.Histograms) [2]*histogram.FloatHistogram {
 	if s.b == nil {
 		return [2]*histogram.FloatHistogram{h.Correction}

@@ -2,28 +2,28 @@ package bucketfn
 
 import "time"
 
-// Windows are the ranges of time for which a function is evaluated: one per step, all of the same length. As in
-// PromQL they are left-open and right-closed, and they may overlap.
+// Windows are the time ranges for which a function is evaluated: one per step, all of the same length. As in PromQL
+// they are left-open and right-closed, and they may overlap.
 //
 //	asked       (......]            right edges at First + k*Step
 //	     |--------|--------|        multiples of Snap
 //	snapped (.....]                 both edges moved to an earlier one
 //	recent  (..........]            after SnapUntil only the left edge is moved
 type Windows struct {
-	// First is the right edge of the first window, and Step the distance to the next, milliseconds.
+	// First is the right edge of the first window, and Step the interval to the next, milliseconds.
 	First, Step int64
 	// Steps is the number of windows.
 	Steps int
 	// Span is the length of a window, milliseconds.
 	Span int64
-	// Snap moves each right edge to the greatest multiple of it that isn't later, milliseconds. 0 leaves the edges as
-	// they are.
+	// Snap moves each right edge to the largest multiple of Snap that isn't later, milliseconds. 0 leaves the edges
+	// unchanged.
 	Snap int64
-	// SnapUntil is the last right edge that Snap moves, milliseconds. Windows that end later keep their right edge, and their left edge is
-	// that of the window moved as a whole. 0 moves all right edges.
+	// SnapUntil is the last right edge that Snap moves, milliseconds. Windows that end later keep their right edge.
+	// Their left edge is the same as if the whole window had been moved. 0 moves all right edges.
 	SnapUntil int64
-	// Scale is the length of the window that was asked for divided by Span, if windows were widened. The results of
-	// functions that grow with the length of a window, such as increase, are multiplied by it. 0 and 1 have no effect.
+	// Scale is the length of the requested window divided by Span, if windows were widened. The results of functions
+	// that grow with the length of a window, such as increase, are multiplied by it. 0 and 1 have no effect.
 	Scale float64
 }
 
@@ -45,7 +45,7 @@ func (w *Windows) MovesRight(b int64) bool {
 	return w.Snap > 0 && (w.SnapUntil == 0 || b <= w.SnapUntil)
 }
 
-// secondsOf returns the length of a window as Prometheus' rate divides by it.
+// secondsOf returns the length of a window, in seconds, by which Prometheus' rate divides.
 func secondsOf(width int64) float64 { return (time.Duration(width) * time.Millisecond).Seconds() }
 
 // scale returns the factor for functions that grow with the length of a window.
@@ -56,7 +56,7 @@ func (w *Windows) scale() float64 {
 	return w.Scale
 }
 
-// FloorTo returns the greatest multiple of width that isn't greater than t.
+// FloorTo returns the largest multiple of width that isn't greater than t.
 func FloorTo(t, width int64) int64 {
 	past := t % width
 	if past < 0 {
@@ -65,5 +65,5 @@ func FloorTo(t, width int64) int64 {
 	return t - past
 }
 
-// CeilTo returns the least multiple of width that isn't less than t.
+// CeilTo returns the smallest multiple of width that isn't less than t.
 func CeilTo(t, width int64) int64 { return -FloorTo(-t, width) }

@@ -18,44 +18,49 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Bounds of alerts. Prometheus has none: its labels panic beyond 16 MiB, and a template that doesn't end takes all memory.
+// Bounds of alerts. Prometheus has none: its labels panic beyond 16 MiB, and an endless template takes all memory.
 const (
-	// maxAlertLabels bounds the labels of an alert together, as the store bounds those of a series, and maxAnnotations its annotations;
-	// bytes of names and values.
+	// maxAlertLabels is the maximum size of all labels of an alert, the same as the store's for the labels of a series.
+	// maxAnnotations is the maximum size of its annotations. Both are bytes of names and values.
 	maxAlertLabels = 64 << 10
 	maxAnnotations = 64 << 10
-	// maxAlertTexts bounds labels and annotations of all alerts of a rule together, bytes.
+	// maxAlertTexts is the maximum size of labels and annotations of all alerts of a rule together, bytes.
 	maxAlertTexts = 64 << 20
 )
 
-// ErrAlertTooLarge means that a rule would make alerts whose labels or annotations are larger than they may be. It makes none then.
+// ErrAlertTooLarge means that the labels or annotations of a rule's alerts would exceed the bounds. The rule then makes
+// no alerts.
 var ErrAlertTooLarge = errors.New("ruler: alert too large")
 
-// errNoTurn means that an alerting rule is evaluated by nothing that bounds its alerts.
+// errNoTurn means that an alerting rule is evaluated without code that bounds its alerts.
 var errNoTurn = errors.New("ruler: an alerting rule must be evaluated with Evaluate")
 
-// alertCheck looks at the alerts of a rule before Prometheus makes them.
+// alertCheck checks the alerts of a rule before Prometheus makes them.
 type alertCheck struct {
 	r    *Ruler
 	ctx  context.Context
 	rule *rules.AlertingRule
 	at   time.Time
-	// maxValue bounds the value of a label; exact: every template is expanded, however small its result can only be.
+	// maxValue is the maximum length of a label value. exact is true if every template must be expanded, even if its
+	// result must be small.
 	maxValue int
 	exact    bool
 	external map[string]string
 	url      *url.URL
-	// outer is the length of everything that templates may show besides an alert's sample.
+	// outer is the length of all values that templates may show, except the alert's sample.
 	outer int
 	work  work
 }
 
-// checkAlerts returns an error that wraps ErrAlertTooLarge where the samples of a rule's expression would become alerts that are larger
-// than they may be. Templates that can't become long are left to Prometheus; others are expanded here first, in a bounded way.
-func (r *Ruler) checkAlerts(ctx context.Context, rule *rules.AlertingRule, found promengine.Vector, at time.Time) error {
+// checkAlerts returns an error that wraps ErrAlertTooLarge if the samples of a rule's expression would become alerts
+// that exceed the bounds. Templates whose result must be short are left to Prometheus. Others are first expanded here,
+// in a bounded way.
+func (r *Ruler) checkAlerts(ctx context.Context, rule *rules.AlertingRule, found promengine.Vector,
+	at time.Time) error {
 	external := r.externalURL(tenant.From(ctx))
 	c := alertCheck{
-		r: r, ctx: ctx, url: external, rule: rule, at: at, maxValue: min(r.store.MaxLabelValue(tenant.From(ctx)), maxAlertLabels),
+		r: r, ctx: ctx, url: external, rule: rule, at: at, maxValue: min(r.store.MaxLabelValue(tenant.From(ctx)),
+			maxAlertLabels),
 		external: r.o.ExternalLabels.Map(), outer: textOf(r.o.ExternalLabels) + len(external.String()),
 	}
 	for {
@@ -73,11 +78,11 @@ func (r *Ruler) checkAlerts(ctx context.Context, rule *rules.AlertingRule, found
 		case c.exact:
 			return fmt.Errorf("%w: the alerts of rule %q have %d bytes; the maximum is %d. Change its expression to return fewer series", ErrAlertTooLarge, rule.Name(), total, maxAlertTexts)
 		}
-		c.exact = true // The sum was of estimates.
+		c.exact = true // The sum consisted of estimates.
 	}
 }
 
-// size returns how many bytes the labels and annotations of a sample's alert have at most.
+// size returns the maximum size of the labels and annotations of a sample's alert, bytes.
 func (c *alertCheck) size(s *promengine.Sample) (total int, err error) {
 	shown := c.outer + textOf(s.Metric)
 	if s.H != nil {
@@ -92,15 +97,17 @@ func (c *alertCheck) size(s *promengine.Sample) (total int, err error) {
 	if longest != "" {
 		return 0, c.tooLarge("label", longest, len(s.Metric.Get(longest)), c.maxValue)
 	}
-	if total, err = c.sum("label", c.rule.Labels(), s, shown, total+len(labels.AlertName)+len(c.rule.Name()), c.maxValue, maxAlertLabels); err != nil {
+	if total, err = c.sum("label", c.rule.Labels(), s, shown, total+len(labels.AlertName)+len(c.rule.Name()),
+		c.maxValue, maxAlertLabels); err != nil {
 		return 0, err
 	}
 	annotations, err := c.sum("annotation", c.rule.Annotations(), s, shown, 0, maxAnnotations, maxAnnotations)
 	return total + annotations, err
 }
 
-// sum adds to total the bytes of texts of one kind, each at most maxEach, all at most maxAll.
-func (c *alertCheck) sum(kind string, texts labels.Labels, s *promengine.Sample, shown, total, maxEach, maxAll int) (int, error) {
+// sum adds the sizes of texts of one kind to total. Each may have at most maxEach bytes, and all at most maxAll.
+func (c *alertCheck) sum(kind string, texts labels.Labels,
+	s *promengine.Sample, shown, total, maxEach, maxAll int) (int, error) {
 	estimated := total
 	if !c.exact {
 		fits := true
@@ -131,10 +138,11 @@ func (c *alertCheck) sum(kind string, texts labels.Labels, s *promengine.Sample,
 }
 
 func (c *alertCheck) tooLarge(what, name string, n, most int) error {
-	return fmt.Errorf("%w: %s %q of rule %q: it has %d bytes; the maximum is %d", ErrAlertTooLarge, what, name, c.rule.Name(), n, most)
+	return fmt.Errorf("%w: %s %q of rule %q: it has %d bytes; the maximum is %d", ErrAlertTooLarge, what, name,
+		c.rule.Name(), n, most)
 }
 
-// expand returns how long the text of a label or an annotation becomes.
+// expand returns the length of the expanded text of a label or an annotation.
 func (c *alertCheck) expand(text string, most int, s *promengine.Sample) (int, error) {
 	if !strings.Contains(text, "{{") {
 		if len(text) > most {
@@ -146,10 +154,11 @@ func (c *alertCheck) expand(text string, most int, s *promengine.Sample) (int, e
 	x := expansion{ctx: c.ctx, work: &c.work, most: most}
 	bounded, err := x.bound(name, templateDefinitions+text)
 	if err != nil {
-		return len(err.Error()), nil // Prometheus puts the error in its place.
+		return len(err.Error()), nil // Prometheus replaces the text by the error.
 	}
 	data := template.AlertTemplateData(s.Metric.Map(), c.external, c.url.String(), *s)
-	tmpl := template.NewTemplateExpander(c.ctx, bounded, name, data, model.Time(timestamp.FromTime(c.at)), x.query(c.r.ruleQuery), c.url, nil)
+	tmpl := template.NewTemplateExpander(c.ctx, bounded, name, data, model.Time(timestamp.FromTime(c.at)),
+		x.query(c.r.ruleQuery), c.url, nil)
 	tmpl.Funcs(x.functions())
 	_, err = tmpl.Expand()
 	switch {
@@ -163,13 +172,13 @@ func (c *alertCheck) expand(text string, most int, s *promengine.Sample) (int, e
 	return x.length, nil
 }
 
-// textOf is about how many bytes labels have where a template shows them all.
+// textOf returns the approximate size of labels if a template shows all of them, bytes.
 func textOf(ls labels.Labels) (n int) {
 	ls.Range(func(l labels.Label) { n += len(l.Name) + len(l.Value) + 8 })
 	return n
 }
 
-// histogramText is about how many bytes a native histogram has where a template shows it.
+// histogramText returns the approximate size of a native histogram if a template shows it, bytes.
 func histogramText(s *promengine.Sample) int {
 	return 1024 + 64*(len(s.H.PositiveBuckets)+len(s.H.NegativeBuckets)+len(s.H.PositiveSpans)+len(s.H.NegativeSpans)+len(s.H.CustomValues))
 }

@@ -18,11 +18,12 @@ import (
 
 // Bounds of the expansion of a template.
 const (
-	// maxExpansionSteps bounds how many bodies of loops, branches and templates are entered.
+	// maxExpansionSteps is the maximum number of bodies of loops, branches and templates that are entered.
 	maxExpansionSteps = 50_000
-	// maxGuess bounds the estimated size of one value, bytes. A function isn't called if its result may be larger.
+	// maxGuess is the maximum estimated size of one value, bytes. A function isn't called if its result may be larger.
 	maxGuess = 16 << 20
-	// maxMethod bounds the arguments of methods, bytes: a time formats a text to several times its length.
+	// maxMethod is the maximum size of the arguments of methods, bytes: a time formats a text to several times its
+	// length.
 	maxMethod = 1 << 20
 )
 
@@ -34,20 +35,21 @@ const (
 	methodFunction = "__method"
 )
 
-// expansion expands a template in a bounded way. The template is changed to count the bodies that it enters, the bytes that it shows and the
-// values that its functions read. Functions that create texts or search them are replaced by bounded ones.
+// expansion expands a template in a bounded way. The template is changed so that it counts the bodies that it enters,
+// the bytes that it shows and the values that its functions read. Functions that create or search texts are replaced by
+// bounded ones.
 type expansion struct {
 	ctx context.Context
 	// work is shared by the expansions of a rule.
 	work *work
-	// most bounds the text; length is what it has so far.
+	// most is the maximum length of the text. length is its current length.
 	most, length int
 	steps        int
-	// refused is why it was given up.
+	// refused is the reason why the expansion was stopped.
 	refused error
 }
 
-// bound returns the text of a template that calls the functions of functions on its way:
+// bound returns the text of a template that calls functions of the expansion:
 //
 //	{{range .}}text{{len $x}}{{end}}  ─►  {{range . | __read}}{{__enter 4 64}}text{{len (__read $x) | __show}}{{end}}
 func (x *expansion) bound(name, text string) (string, error) {
@@ -95,7 +97,8 @@ func boundList(list *syntax.ListNode) {
 			n.Pipe.Cmds = append(n.Pipe.Cmds, call(readFunction)) // A map is sorted.
 		}
 	}
-	enter := &syntax.ActionNode{NodeType: syntax.NodeAction, Pipe: pipe(call(enterFunction, number(bytes), number(cost)))}
+	enter := &syntax.ActionNode{NodeType: syntax.NodeAction,
+		Pipe: pipe(call(enterFunction, number(bytes), number(cost)))}
 	list.Nodes = append([]syntax.Node{enter}, list.Nodes...)
 }
 
@@ -105,7 +108,7 @@ func boundBranch(n *syntax.BranchNode) (cost int) {
 	return boundPipe(n.Pipe)
 }
 
-// boundPipe makes a pipeline count the values that its commands read, and returns the work of its nodes and constants.
+// boundPipe makes a pipeline count the values that its commands read. It returns the work of its nodes and constants.
 func boundPipe(p *syntax.PipeNode) (cost int) {
 	if p == nil {
 		return 0
@@ -149,7 +152,8 @@ func boundArgument(n syntax.Node) (cost int) {
 }
 
 func call(name string, args ...syntax.Node) *syntax.CommandNode {
-	return &syntax.CommandNode{NodeType: syntax.NodeCommand, Args: append([]syntax.Node{syntax.NewIdentifier(name)}, args...)}
+	return &syntax.CommandNode{NodeType: syntax.NodeCommand,
+		Args: append([]syntax.Node{syntax.NewIdentifier(name)}, args...)}
 }
 
 func pipe(commands ...*syntax.CommandNode) *syntax.PipeNode {
@@ -160,7 +164,7 @@ func number(n int) *syntax.NumberNode {
 	return &syntax.NumberNode{NodeType: syntax.NodeNumber, IsInt: true, Int64: int64(n), Text: fmt.Sprint(n)}
 }
 
-// refuse ends the expansion.
+// refuse stops the expansion.
 func (x *expansion) refuse(format string, args ...any) error {
 	if x.refused == nil {
 		x.refused = fmt.Errorf("%w: %s", ErrAlertTooLarge, fmt.Sprintf(format, args...))
@@ -168,7 +172,7 @@ func (x *expansion) refuse(format string, args ...any) error {
 	return x.refused
 }
 
-// spend counts work. It ends the expansion if the context has ended, or the rule has no work left.
+// spend counts work. It stops the expansion if the context has ended or the rule has no work left.
 func (x *expansion) spend(n int) error {
 	if err := x.ctx.Err(); err != nil {
 		return err
@@ -193,7 +197,7 @@ func (x *expansion) enter(bytes, cost int) (string, error) {
 // read counts a value that a function or a loop is about to read.
 func (x *expansion) read(v any) (any, error) { return x.readUpTo(v, maxGuess, 1) }
 
-// readMethod counts an argument of a method, whose work and result aren't known.
+// readMethod counts an argument of a method. The method's work and result are unknown.
 func (x *expansion) readMethod(v any) (any, error) { return x.readUpTo(v, maxMethod, nodeWork) }
 
 func (x *expansion) readUpTo(v any, most, each int) (any, error) {
@@ -223,8 +227,8 @@ func (x *expansion) show(v any) (string, error) {
 	return "", x.grow(n)
 }
 
-// make returns a text if there is room for one of up to atMost bytes.
-func (x *expansion) make(atMost int, f func() string) (string, error) {
+// makeText returns a text if there is room for one of up to atMost bytes.
+func (x *expansion) makeText(atMost int, f func() string) (string, error) {
 	if atMost > maxGuess {
 		return "", x.refuse("a function in the template may create %d bytes or more", maxGuess)
 	}
@@ -232,21 +236,21 @@ func (x *expansion) make(atMost int, f func() string) (string, error) {
 	return text, x.spend(product(madeWork, len(text)))
 }
 
-// of returns a function of one text whose result is at most so many times as long.
-func (x *expansion) of(times int, f func(string) string) func(string) (string, error) {
+// textFunction returns a function of one text whose result is at most the given number of times as long.
+func (x *expansion) textFunction(times int, f func(string) string) func(string) (string, error) {
 	return func(text string) (string, error) {
 		most := callText + product(times, len(text))
 		if err := x.spend(most); err != nil {
 			return "", err
 		}
-		return x.make(most, func() string { return f(text) })
+		return x.makeText(most, func() string { return f(text) })
 	}
 }
 
-// ofMany is of for functions of any arguments.
-func (x *expansion) ofMany(times int, f func(...any) string) func(...any) (string, error) {
+// argsFunction is textFunction for functions of any arguments.
+func (x *expansion) argsFunction(times int, f func(...any) string) func(...any) (string, error) {
 	return func(args ...any) (string, error) {
-		return x.make(product(times, lengths(args)), func() string { return f(args...) })
+		return x.makeText(product(times, lengths(args)), func() string { return f(args...) })
 	}
 }
 
@@ -257,7 +261,7 @@ func product(a, b int) int {
 	return a * b
 }
 
-// lengths is how long arguments are as text, at most.
+// lengths returns the maximum length of the arguments as text.
 func lengths(args []any) (n int) {
 	for _, arg := range args {
 		size, ok := sizeOf(arg, maxGuess)
@@ -269,7 +273,7 @@ func lengths(args []any) (n int) {
 	return n
 }
 
-// length is how long a template shows a value.
+// length returns the length of a value as a template shows it.
 func length(v any) int {
 	switch v := v.(type) {
 	case nil:
@@ -280,20 +284,23 @@ func length(v any) int {
 	return len(fmt.Sprint(v))
 }
 
-// functions are those that bound adds, and bounded ones in place of those whose results may be longer than their arguments.
+// functions are the functions that bound adds, and bounded versions of functions whose results may be longer than their
+// arguments.
 func (x *expansion) functions() texttemplate.FuncMap {
 	return texttemplate.FuncMap{
 		enterFunction: x.enter, showFunction: x.show, readFunction: x.read, methodFunction: x.readMethod,
-		"printf": x.printf, "print": x.ofMany(2, fmt.Sprint), "println": x.ofMany(2, fmt.Sprintln),
-		"html": x.ofMany(6, texttemplate.HTMLEscaper), "js": x.ofMany(6, texttemplate.JSEscaper), "urlquery": x.ofMany(3, texttemplate.URLQueryEscaper),
+		"printf": x.printf, "print": x.argsFunction(2, fmt.Sprint), "println": x.argsFunction(2, fmt.Sprintln),
+		"html": x.argsFunction(6, texttemplate.HTMLEscaper), "js": x.argsFunction(6, texttemplate.JSEscaper),
+		"urlquery":     x.argsFunction(3, texttemplate.URLQueryEscaper),
 		"reReplaceAll": x.replaceAll, "match": x.match,
-		"title":   x.of(3, cases.Title(language.AmericanEnglish, cases.NoLower).String),
-		"toUpper": x.of(3, strings.ToUpper), "toLower": x.of(3, strings.ToLower), "urlQueryEscape": x.of(3, url.QueryEscape),
-		"graphLink": x.of(3, strutil.GraphLinkForExpression), "tableLink": x.of(3, strutil.TableLinkForExpression),
+		"title":   x.textFunction(3, cases.Title(language.AmericanEnglish, cases.NoLower).String),
+		"toUpper": x.textFunction(3, strings.ToUpper), "toLower": x.textFunction(3, strings.ToLower),
+		"urlQueryEscape": x.textFunction(3, url.QueryEscape),
+		"graphLink":      x.textFunction(3, strutil.GraphLinkForExpression), "tableLink": x.textFunction(3, strutil.TableLinkForExpression),
 	}
 }
 
-// printf bounds what a format makes of its arguments by its verbs, each with the longest argument and the largest width.
+// printf bounds the result of a format by its verbs, each with the longest argument and the largest width.
 func (x *expansion) printf(format string, args ...any) (string, error) {
 	widest := 0
 	for _, arg := range args {
@@ -311,7 +318,7 @@ func (x *expansion) printf(format string, args ...any) (string, error) {
 		widest = max(widest, n)
 	}
 	each := min(10*lengths(args), unbounded-widest) + widest
-	return x.make(len(format)+product(strings.Count(format, "%"), each), func() string { return fmt.Sprintf(format, args...) })
+	return x.makeText(len(format)+product(strings.Count(format, "%"), each), func() string { return fmt.Sprintf(format, args...) })
 }
 
 // match bounds the regular expression and its search.
@@ -322,8 +329,9 @@ func (x *expansion) match(pattern, text string) (bool, error) {
 	return regexp.MatchString(pattern, text)
 }
 
-// search counts the work of compiling a regular expression and of a search in a text, and returns that of each match after it. A search that ends at
-// a match may have read the whole text only if the regular expression repeats something.
+// search counts the work of compiling a regular expression and of searching a text. It returns the work of each match
+// after that. A search that ends at a match may have read the whole text only if the regular expression contains a
+// repetition.
 func (x *expansion) search(pattern, text string) (each int, err error) {
 	if err := x.spend(product(compileWork, len(pattern))); err != nil {
 		return 0, err
@@ -337,25 +345,27 @@ func (x *expansion) search(pattern, text string) (each int, err error) {
 	if bounds.Steps(pattern) == 0 {
 		longest = min(longest, instructions)
 	}
-	return callWork + product(steps, longest), x.spend(min(product(compileWork, instructions)+product(steps, len(text)), unbounded))
+	return callWork + product(steps, longest), x.spend(min(product(compileWork, instructions)+product(steps, len(text)),
+		unbounded))
 }
 
-// replaceAll bounds the regular expression, its searches, and the result by the matches, each replaced by the whole replacement with references
-// as long as the text.
+// replaceAll bounds the regular expression, its searches, and the result. The bound of the result is the number of
+// matches times the length of the replacement, in which each reference is as long as the text.
 func (x *expansion) replaceAll(pattern, replacement, text string) (string, error) {
 	each, err := x.search(pattern, text)
 	if err != nil {
 		return "", err
 	}
-	re := regexp.MustCompile(pattern) // It panics as Prometheus' own, which makes an error of that.
+	// It panics as Prometheus' function does. The template converts the panic to an error.
+	re := regexp.MustCompile(pattern)
 	matches := 0
 	re.ReplaceAllStringFunc(text, func(string) string {
 		if err := x.spend(each); err != nil {
-			panic(err) // It ends the search. The template makes an error of it.
+			panic(err) // It ends the search. The template converts the panic to an error.
 		}
 		matches++
 		return ""
 	})
 	longest := len(replacement) + product(strings.Count(replacement, "$"), len(text))
-	return x.make(len(text)+product(matches, longest), func() string { return re.ReplaceAllString(text, replacement) })
+	return x.makeText(len(text)+product(matches, longest), func() string { return re.ReplaceAllString(text, replacement) })
 }

@@ -6,13 +6,14 @@ import (
 	syntax "text/template/parse"
 )
 
-// templateDefinitions stand before each text of an alert, as Prometheus has them.
+// templateDefinitions precede each text of an alert, as in Prometheus.
 const templateDefinitions = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}"
 
-// unbounded is more than any text may have.
+// unbounded is larger than the maximum of any text.
 const unbounded = math.MaxInt32
 
-// growth bounds how long a template's text becomes: fixed bytes, and so many times those of everything that it may show.
+// growth bounds the length of a template's text: a fixed number of bytes, plus a factor of the total length of all
+// values that it may show.
 type growth struct{ fixed, times int }
 
 func (g growth) add(other growth) growth {
@@ -29,19 +30,23 @@ func (g growth) atMost(shown int) int {
 
 var grows = growth{fixed: unbounded}
 
-// growths are how often the result of a function contains its arguments, at most: as text that is escaped, quoted or has other letters.
-// Functions that aren't here have results of any length, or aren't worth it.
+// growths are the maximum numbers of times that a function's result contains its arguments, as text that is escaped,
+// quoted or changed in case. For other functions, the result may have any length or isn't worth estimating.
 var growths = map[string]int{
-	"humanize": 1, "humanize1024": 1, "humanizeDuration": 1, "humanizePercentage": 1, "humanizeTimestamp": 1, "toTime": 1, "toDuration": 1, "now": 1,
-	"parseDuration": 1, "pathPrefix": 1, "externalURL": 1, "stripPort": 1, "stripDomain": 2, "safeHtml": 1, "title": 3, "toUpper": 3, "toLower": 3,
-	"urlQueryEscape": 3, "urlquery": 3, "graphLink": 3, "tableLink": 3, "html": 6, "js": 6, "printf": 10, "print": 2, "println": 2,
-	"eq": 1, "ne": 1, "lt": 1, "le": 1, "gt": 1, "ge": 1, "and": 1, "or": 1, "not": 1, "len": 1, "index": 1,
+	"humanize": 1, "humanize1024": 1, "humanizeDuration": 1, "humanizePercentage": 1, "humanizeTimestamp": 1,
+	"toTime": 1, "toDuration": 1, "now": 1,
+	"parseDuration": 1, "pathPrefix": 1, "externalURL": 1, "stripPort": 1, "stripDomain": 2, "safeHtml": 1, "title": 3,
+	"toUpper": 3, "toLower": 3,
+	"urlQueryEscape": 3, "urlquery": 3, "graphLink": 3, "tableLink": 3, "html": 6, "js": 6, "printf": 10, "print": 2,
+	"println": 2,
+	"eq":      1, "ne": 1, "lt": 1, "le": 1, "gt": 1, "ge": 1, "and": 1, "or": 1, "not": 1, "len": 1, "index": 1,
 }
 
-// callText is how long the result of a function is at most where its arguments are empty: a time, a number, or the fixed part of a link.
+// callText is the maximum length of a function's result if its arguments are empty: a time, a number, or the fixed part
+// of a link.
 const callText = 128
 
-// growthOf returns the growth of a text of an alert. It is computed once for each text.
+// growthOf returns the growth of a text of an alert. It is computed once per text.
 func (r *Ruler) growthOf(text string) growth {
 	if !strings.Contains(text, "{{") {
 		return growth{fixed: len(text)}
@@ -54,7 +59,8 @@ func (r *Ruler) growthOf(text string) growth {
 	return g
 }
 
-// templateGrowth bounds templates without loops, variables and templates of their own, which most are.
+// templateGrowth returns the growth of a template without loops, variables and templates of its own. Most templates
+// have none.
 func templateGrowth(text string) growth {
 	tree := syntax.New("alert")
 	tree.Mode = syntax.SkipFuncCheck
@@ -96,11 +102,11 @@ func nodeGrowth(n syntax.Node) growth {
 	return grows
 }
 
-// branchGrowth counts both branches, and the condition, which is what with makes the dot.
+// branchGrowth counts both branches and the condition, whose value with assigns to the dot.
 func branchGrowth(n *syntax.BranchNode) growth {
 	condition := pipeGrowth(n.Pipe)
 	if condition.times > 1 || condition.fixed > 4*callText {
-		return grows // The dot may be longer than everything that is shown.
+		return grows // The dot may be longer than all values that may be shown.
 	}
 	return condition.add(nodeGrowth(n.List)).add(nodeGrowth(n.ElseList))
 }
@@ -116,7 +122,7 @@ func pipeGrowth(p *syntax.PipeNode) growth {
 	return result
 }
 
-// commandGrowth returns the growth of a command whose last argument has that of piped.
+// commandGrowth returns the growth of a command whose last argument has the growth of piped.
 func commandGrowth(c *syntax.CommandNode, piped growth) growth {
 	sum := piped
 	for _, arg := range c.Args[1:] {
@@ -125,7 +131,7 @@ func commandGrowth(c *syntax.CommandNode, piped growth) growth {
 	f, ok := c.Args[0].(*syntax.IdentifierNode)
 	if !ok {
 		if len(c.Args) > 1 || piped != (growth{}) {
-			return grows // A method, as Format of a time, whose result may be longer than its arguments.
+			return grows // A method, such as Format of a time, whose result may be longer than its arguments.
 		}
 		return argumentGrowth(c.Args[0])
 	}

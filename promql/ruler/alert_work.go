@@ -10,20 +10,20 @@ import (
 	"github.com/prometheus/prometheus/template"
 )
 
-// maxWork bounds the work of the templates of all alerts of a rule in one evaluation, in units of about 5 ns. It is about a second: Prometheus expands
-// the templates once more, and can't be interrupted.
+// maxWork is the maximum work of the templates of all alerts of a rule in one evaluation, in units of about 5 ns. It is
+// about a second. Prometheus expands the templates once more, and can't be interrupted.
 const maxWork = 128 << 20
 
 // Units of work.
 const (
-	// nodeWork is the work of a node of a template that is executed, and the size of a value that isn't a text.
+	// nodeWork is the work of executing a template node, and the size of a value that isn't a text.
 	nodeWork = 32
-	// callWork is the work of calling a function, beside that of its arguments and its result.
+	// callWork is the work of calling a function, without the work of its arguments and its result.
 	callWork = 12 * nodeWork
 	// madeWork is the work per byte of a text that is created or shown.
 	madeWork = 4
-	// compileWork is the work per byte and per instruction of a regular expression; matchWork is the work per instruction and byte of a text
-	// that is searched.
+	// compileWork is the work per byte and per instruction of a regular expression. matchWork is the work per
+	// instruction and byte of the searched text.
 	compileWork = 64
 	matchWork   = 4
 )
@@ -37,8 +37,9 @@ func (w *work) spend(n int) bool {
 	return w.spent <= maxWork
 }
 
-// sizeOf returns about how many bytes a value has as text, which is never less than it has, and whether that is at most most. A value that is
-// shared, as a map in several maps, counts each time, because it is printed each time. The walk ends as soon as the size is larger.
+// sizeOf returns an upper estimate of the bytes of a value as text, and whether it is at most most. A shared value,
+// such as a map in multiple maps, counts each time, because it is printed each time. The walk ends as soon as the size
+// exceeds most.
 func sizeOf(v any, most int) (size int, ok bool) {
 	left := most
 	switch v := v.(type) {
@@ -52,7 +53,8 @@ func sizeOf(v any, most int) (size int, ok bool) {
 	return most - left, left >= 0
 }
 
-// shrinkMap subtracts the size of a map from a number of bytes. The result is negative if the map is larger; the walk ends then.
+// shrinkMap subtracts the size of a map from a number of bytes. If the map is larger, the result is negative and the
+// walk ends.
 func shrinkMap(m map[string]any, left int) int {
 	for name, inner := range m {
 		if left -= nodeWork + len(name); left < 0 {
@@ -64,10 +66,11 @@ func shrinkMap(m map[string]any, left int) int {
 	return left - nodeWork
 }
 
-// stringer is the type of values that print themselves, as native histograms.
+// stringer is the type of values that print themselves, such as native histograms.
 var stringer = reflect.TypeFor[fmt.Stringer]()
 
-// shrink is shrinkMap for all values. Pointers are followed as fmt follows them: at the top, and those of values that print themselves.
+// shrink is shrinkMap for all values. Pointers are followed as fmt follows them: at the top, and if their values print
+// themselves.
 func shrink(v reflect.Value, left int, top bool) int {
 	if left < 0 {
 		return left
@@ -98,7 +101,7 @@ func shrink(v reflect.Value, left int, top bool) int {
 	return left
 }
 
-// query counts the labels of a result: the template copies them, also those of a result that is kept.
+// query counts the labels of a result. The template copies the labels, also if the result was cached.
 func (x *expansion) query(find template.QueryFunc) template.QueryFunc {
 	return func(ctx context.Context, q string, at time.Time) (promengine.Vector, error) {
 		found, err := find(ctx, q, at)

@@ -29,7 +29,7 @@ func within(t *testing.T, f func()) {
 	}
 }
 
-// shared returns a map of maps that each hold one map 8 times: as text it has 8^levels numbers.
+// shared returns nested maps that each hold the same map 8 times: as text it has 8^levels numbers.
 func shared(levels int) map[string]any {
 	inner := map[string]any{"a": 1}
 	for range levels {
@@ -42,13 +42,18 @@ func shared(levels int) map[string]any {
 	return inner
 }
 
-// A map that is printed 8^13 times is refused before it is printed, wherever a template passes it.
+// A map that would print 8^13 numbers is rejected before it is printed, for all ways in which a template passes it.
 func TestSharedValuesAreBounded(t *testing.T) {
 	for _, text := range []string{
-		`{{ . }}`, `{{ print . | len }}`, `{{ println . | len }}`, `{{ printf "%v" . | len }}`, `{{ printf "%s%q%d" 1 2 . | len }}`, `{{ html . | len }}`, `{{ js . | len }}`, `{{ urlquery . | len }}`,
-		`{{ . | print | len }}`, `{{ eq . 1 }}`, `{{ eq 1 . }}`, `{{ ne . . }}`, `{{ lt . . }}`, `{{ eq 1 2 3 . }}`, `{{ index . "1" }}`, `{{ len . }}`, `{{ args . }}`, `{{ or 0 . }}`, `{{ (args .).arg0 }}`,
-		`{{ with . }}{{ . }}{{ end }}`, `{{ range . }}{{ . }}{{ end }}`, `{{ $x := . }}{{ if 1 }}{{ $x }}{{ end }}`, `{{ define "t" }}{{ . }}{{ end }}{{ template "t" . }}`, `{{ block "t" . }}{{ print .a }}{{ . }}{{ end }}`,
-		`{{ template "t" (or .) }}{{ define "t" }}{{ print . }}{{ end }}`, `{{ humanize . }}`, `{{ toUpper (print .) }}`, `{{ title (printf "%s" (index . "1")) }}`, `{{ slice . 1 }}`, `{{ match "a" (print .) }}`,
+		`{{ . }}`, `{{ print . | len }}`, `{{ println . | len }}`, `{{ printf "%v" . | len }}`,
+		`{{ printf "%s%q%d" 1 2 . | len }}`, `{{ html . | len }}`, `{{ js . | len }}`, `{{ urlquery . | len }}`,
+		`{{ . | print | len }}`, `{{ eq . 1 }}`, `{{ eq 1 . }}`, `{{ ne . . }}`, `{{ lt . . }}`, `{{ eq 1 2 3 . }}`,
+		`{{ index . "1" }}`, `{{ len . }}`, `{{ args . }}`, `{{ or 0 . }}`, `{{ (args .).arg0 }}`,
+		`{{ with . }}{{ . }}{{ end }}`, `{{ range . }}{{ . }}{{ end }}`, `{{ $x := . }}{{ if 1 }}{{ $x }}{{ end }}`,
+		`{{ define "t" }}{{ . }}{{ end }}{{ template "t" . }}`, `{{ block "t" . }}{{ print .a }}{{ . }}{{ end }}`,
+		`{{ template "t" (or .) }}{{ define "t" }}{{ print . }}{{ end }}`, `{{ humanize . }}`,
+		`{{ toUpper (print .) }}`, `{{ title (printf "%s" (index . "1")) }}`, `{{ slice . 1 }}`,
+		`{{ match "a" (print .) }}`,
 	} {
 		t.Run(text, func(t *testing.T) {
 			x := expansion{ctx: t.Context(), work: &work{}, most: maxAnnotations}
@@ -68,7 +73,7 @@ func argsOf(levels int) string {
 	return `{{ $a := args 1 2 3 }}` + strings.Repeat(`{{ $a = args $a $a $a $a $a $a $a $a }}`, levels)
 }
 
-// The work of a template is bounded, whichever function takes it, also where each call is small.
+// The work of a template is bounded for all functions, even if each call is small.
 func TestWorkOfTemplatesIsBounded(t *testing.T) {
 	times := func(text string) string { return `{{ range 49000 }}` + strings.Repeat(text, 200) + `{{ end }}` }
 	const long = `{{ $x := printf "%01000000d" 1 }}{{ $y := print $x }}`
@@ -133,11 +138,12 @@ func TestWorkIsBoundedTogether(t *testing.T) {
 	within(t, func() { p.evaluate() })
 	for _, g := range p.groups {
 		require.ErrorIs(t, g.Rules()[1].LastError(), ErrAlertTooLarge)
-		require.ErrorContains(t, g.Rules()[1].LastError(), "the templates of the rule's alerts need more than 134217728 units of work")
+		require.ErrorContains(t, g.Rules()[1].LastError(),
+			"the templates of the rule's alerts need more than 134217728 units of work")
 	}
 }
 
-// An expansion ends with its context, wherever it is.
+// An expansion ends when its context ends, at every point.
 func TestExpansionsEndWithTheirContext(t *testing.T) {
 	r := newRig(t)
 	r.file("groups: []")
@@ -145,10 +151,13 @@ func TestExpansionsEndWithTheirContext(t *testing.T) {
 	p := r.process()
 	found, err := p.r.query(p.ctx, "odd", r.now)
 	require.NoError(t, err)
-	for _, text := range []string{`{{ . }}`, `{{ len . }}`, `{{ match "a*" "b" }}`, `{{ reReplaceAll "a*" "b" "c" }}`, `{{ toUpper "x" }}`, `{{ printf "x" }}`, `{{ range 10 }}{{ end }}`} {
+	for _, text := range []string{`{{ . }}`, `{{ len . }}`, `{{ match "a*" "b" }}`, `{{ reReplaceAll "a*" "b" "c" }}`,
+		`{{ toUpper "x" }}`, `{{ printf "x" }}`, `{{ range 10 }}{{ end }}`} {
 		ctx, cancel := contextOf(t)
 		cancel()
-		c := alertCheck{r: p.r, ctx: ctx, at: r.now, url: p.r.externalURL(testTenant), rule: rules.NewAlertingRule("a", nil, 0, 0, found[0].Metric, found[0].Metric, found[0].Metric, "", true, nil)}
+		c := alertCheck{r: p.r, ctx: ctx, at: r.now, url: p.r.externalURL(testTenant),
+			rule: rules.NewAlertingRule("a", nil, 0, 0, found[0].Metric, found[0].Metric, found[0].Metric, "", true,
+				nil)}
 		_, err := c.expand(text, maxAnnotations, &found[0])
 		require.ErrorIs(t, err, context.Canceled, text)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// Bounds of what waits for an Alertmanager, as Prometheus has them.
+// Bounds of the queue for an Alertmanager, as in Prometheus.
 const (
 	alertQueue   = 10_000
 	alertTimeout = 10 * time.Second
@@ -28,14 +28,14 @@ const (
 // ErrAlertmanager means that an Alertmanager can't be used.
 var ErrAlertmanager = errors.New("ruler: Alertmanager")
 
-// Alertmanagers get alerts, each of them all. What waits for one is bounded, and the oldest goes first; what one doesn't
-// take is counted, and sent again as long as it fires.
+// Alertmanagers sends each alert to all Alertmanagers. The queue of each is bounded, and the oldest alerts are dropped
+// first. Alerts that an Alertmanager doesn't accept are counted, and sent again while they fire.
 type Alertmanagers struct {
 	*notifier.Manager
 	ended chan struct{}
 }
 
-// CheckAlertmanager returns an error if a URL can't be that of an Alertmanager.
+// CheckAlertmanager returns an error if a URL isn't valid for an Alertmanager.
 func CheckAlertmanager(u *url.URL) error {
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return fmt.Errorf("%w: %s: must be a URL such as http://alertmanager:9093", ErrAlertmanager, u.Redacted())
@@ -43,10 +43,11 @@ func CheckAlertmanager(u *url.URL) error {
 	return nil
 }
 
-// NewAlertmanagers starts to send to these URLs; a path stands before that of Alertmanager's API, and a user with a
-// password is shown to it. bearerFile names a file with a token for all of them, which is read again for every request,
-// or is empty. Close ends it.
-func NewAlertmanagers(urls []*url.URL, bearerFile string, external labels.Labels, log *slog.Logger, r prometheus.Registerer) (*Alertmanagers, error) {
+// NewAlertmanagers starts sending to these URLs. A path in a URL is a prefix of the path of Alertmanager's API, and a
+// user with a password is sent as basic auth. bearerFile is the name of a file with a token for all of them, or empty.
+// It is read again for every request. Close stops sending.
+func NewAlertmanagers(urls []*url.URL, bearerFile string, external labels.Labels, log *slog.Logger,
+	r prometheus.Registerer) (*Alertmanagers, error) {
 	var list config.AlertmanagerConfigs
 	targets := map[string][]*targetgroup.Group{}
 	for i, u := range urls {
@@ -59,7 +60,8 @@ func NewAlertmanagers(urls []*url.URL, bearerFile string, external labels.Labels
 		}
 		if u.User != nil {
 			password, _ := u.User.Password()
-			c.HTTPClientConfig.BasicAuth = &promconfig.BasicAuth{Username: u.User.Username(), Password: promconfig.Secret(password)}
+			c.HTTPClientConfig.BasicAuth = &promconfig.BasicAuth{Username: u.User.Username(),
+				Password: promconfig.Secret(password)}
 		} else if bearerFile != "" {
 			c.HTTPClientConfig.Authorization = &promconfig.Authorization{Type: "Bearer", CredentialsFile: bearerFile}
 		}
@@ -81,7 +83,7 @@ func NewAlertmanagers(urls []*url.URL, bearerFile string, external labels.Labels
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAlertmanager, err)
 	}
-	// They are known once and for all.
+	// The list of Alertmanagers never changes.
 	once := make(chan map[string][]*targetgroup.Group)
 	go func() {
 		defer close(a.ended)
@@ -92,7 +94,7 @@ func NewAlertmanagers(urls []*url.URL, bearerFile string, external labels.Labels
 	return a, nil
 }
 
-// Close sends what waits, for some seconds, and ends.
+// Close sends the queued alerts for some seconds, and stops.
 func (a *Alertmanagers) Close() {
 	a.Stop()
 	<-a.ended

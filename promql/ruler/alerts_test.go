@@ -35,7 +35,7 @@ func withAlert(t *testing.T, ls, annotations map[string]string) string {
 	return string(text)
 }
 
-// doubled is a template that doubles a text so many times.
+// doubled is a template that doubles a text the given number of times.
 func doubled(times int) string {
 	return `{{ $x := "0123456789abcdef" }}` + strings.Repeat(`{{ $x = printf "%s%s" $x $x }}`, times) + `{{ $x }}`
 }
@@ -49,27 +49,36 @@ func nested(depth int) string {
 	return b.String()
 }
 
-// An alert whose texts would be larger than they may be is an error of its rule, however the template makes them; the other rules of
-// its group go on. Prometheus' labels panic beyond 16 MiB.
+// A rule whose alerts would exceed the bounds of texts fails, for all kinds of templates. The other rules of its group
+// continue. Prometheus' labels panic beyond 16 MiB.
 func TestAlertsAreBounded(t *testing.T) {
 	for name, c := range map[string]struct{ label, annotation, told string }{
-		"annotation of 17 MiB":  {annotation: doubled(21), told: `annotation "text" of rule "Odd": ruler: alert too large: a function in the template may create`},
+		"annotation of 17 MiB": {annotation: doubled(21),
+			told: `annotation "text" of rule "Odd": ruler: alert too large: a function in the template may create`},
 		"annotation of 128 KiB": {annotation: doubled(13), told: "the text has more than 65536 bytes"},
-		"label":                 {label: doubled(9), told: `label "text" of rule "Odd": ruler: alert too large: the text has more than 4096 bytes`},
-		"static label":          {label: strings.Repeat("x", 5000), told: "the text has more than 4096 bytes"},
-		"loop":                  {annotation: `{{ range 100000000 }}0123456789abcdef{{ end }}`, told: "the text has more than 65536 bytes"},
-		"endless loop":          {annotation: `{{ range 1000000000000 }}{{ end }}`, told: "the template executes more than 50000 steps"},
-		"recursion":             {annotation: `{{ define "t" }}{{ template "t" }}{{ end }}{{ template "t" }}`, told: "steps"},
-		"templates":             {annotation: nested(60), told: "steps"},
-		"width":                 {annotation: strings.Repeat(`{{ printf "%999999d%999999d%999999d%999999d" 1 2 3 4 }}`, 100), told: "bytes"},
-		"width as an argument":  {annotation: strings.Repeat(`{{ printf "%*d%*d" 999999 1 999999 2 }}`, 100), told: "bytes"},
-		"references":            {annotation: `{{ $x := printf "%065000d" 1 }}{{ len (reReplaceAll "0" (reReplaceAll "0" "$0$0$0$0" $x) $x) }}`, told: "bytes"},
-		"width of a billion":    {annotation: `{{ printf "%1000000000d" 1 }}`, told: "bytes"},
-		"loop over a query":     {annotation: `{{ range $i := query "odd" }}{{ range 60000 }}{{ $i.Labels.job }}{{ end }}{{ end }}`, told: "the template executes more than 50000 steps"},
-		"repetitions":           {annotation: `{{ $x := printf "%01000d" 1 }}{{ match (printf "(%s){1000}" $x) "a" }}`, told: "regular expressions too large"},
-		"replaced repetitions":  {annotation: `{{ $x := printf "%01000d" 1 }}{{ reReplaceAll (printf "(%s){1000}" $x) "b" "a" }}`, told: "regular expressions too large"},
-		"same argument":         {annotation: `{{ $x := printf "%065000d" 1 }}{{ len (printf "` + strings.Repeat("%[1]s", 5000) + `" $x) }}`, told: "bytes"},
-		"map":                   {annotation: `{{ $x := printf "%065000d" 1 }}{{ args ` + strings.Repeat("$x ", 1000) + `}}`, told: "bytes"},
+		"label": {label: doubled(9),
+			told: `label "text" of rule "Odd": ruler: alert too large: the text has more than 4096 bytes`},
+		"static label": {label: strings.Repeat("x", 5000), told: "the text has more than 4096 bytes"},
+		"loop": {annotation: `{{ range 100000000 }}0123456789abcdef{{ end }}`,
+			told: "the text has more than 65536 bytes"},
+		"endless loop": {annotation: `{{ range 1000000000000 }}{{ end }}`,
+			told: "the template executes more than 50000 steps"},
+		"recursion": {annotation: `{{ define "t" }}{{ template "t" }}{{ end }}{{ template "t" }}`,
+			told: "steps"},
+		"templates": {annotation: nested(60), told: "steps"},
+		"width": {annotation: strings.Repeat(`{{ printf "%999999d%999999d%999999d%999999d" 1 2 3 4 }}`,
+			100), told: "bytes"},
+		"width as an argument": {annotation: strings.Repeat(`{{ printf "%*d%*d" 999999 1 999999 2 }}`, 100),
+			told: "bytes"},
+		"references":         {annotation: `{{ $x := printf "%065000d" 1 }}{{ len (reReplaceAll "0" (reReplaceAll "0" "$0$0$0$0" $x) $x) }}`, told: "bytes"},
+		"width of a billion": {annotation: `{{ printf "%1000000000d" 1 }}`, told: "bytes"},
+		"loop over a query":  {annotation: `{{ range $i := query "odd" }}{{ range 60000 }}{{ $i.Labels.job }}{{ end }}{{ end }}`, told: "the template executes more than 50000 steps"},
+		"repetitions": {annotation: `{{ $x := printf "%01000d" 1 }}{{ match (printf "(%s){1000}" $x) "a" }}`,
+			told: "regular expressions too large"},
+		"replaced repetitions": {annotation: `{{ $x := printf "%01000d" 1 }}{{ reReplaceAll (printf "(%s){1000}" $x) "b" "a" }}`, told: "regular expressions too large"},
+		"same argument":        {annotation: `{{ $x := printf "%065000d" 1 }}{{ len (printf "` + strings.Repeat("%[1]s", 5000) + `" $x) }}`, told: "bytes"},
+		"map": {annotation: `{{ $x := printf "%065000d" 1 }}{{ args ` + strings.Repeat("$x ",
+			1000) + `}}`, told: "bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -121,14 +130,19 @@ func TestAlertsAreBoundedTogether(t *testing.T) {
 	}
 }
 
-// templates are ones that people write, and such as are hard to bound.
+// templates are templates that users write, and templates that are difficult to bound.
 var templates = []string{
-	"", "text", `{{ $labels.job }} has {{ $value }}`, `{{ $labels.job | toUpper | printf "%-10s|%q" }}`, `{{ humanize $value }}{{ humanize1024 4096.0 }} {{ humanizeDuration 100 }}`,
-	`{{ if gt $value 0.5 }}much{{ else if eq $labels.job "a" }}a{{ else }}little {{ .Value }}{{ end }}`, `{{ with $labels.job }}{{ . }}{{ else }}none{{ end }}`,
-	`{{ range query "odd" }}{{ .Labels.job }}={{ .Value }};{{ end }}`, `{{ with query "odd" }}{{ . | first | value }}{{ end }}`, `{{ $labels }}{{ . }}`,
+	"", "text", `{{ $labels.job }} has {{ $value }}`, `{{ $labels.job | toUpper | printf "%-10s|%q" }}`,
+	`{{ humanize $value }}{{ humanize1024 4096.0 }} {{ humanizeDuration 100 }}`,
+	`{{ if gt $value 0.5 }}much{{ else if eq $labels.job "a" }}a{{ else }}little {{ .Value }}{{ end }}`,
+	`{{ with $labels.job }}{{ . }}{{ else }}none{{ end }}`,
+	`{{ range query "odd" }}{{ .Labels.job }}={{ .Value }};{{ end }}`,
+	`{{ with query "odd" }}{{ . | first | value }}{{ end }}`, `{{ $labels }}{{ . }}`,
 	`{{ range $i, $s := sortByLabel "job" (query "odd") }}{{ if $i }},{{ end }}{{ $s.Labels.job }}{{ if gt $i 5 }}{{ break }}{{ end }}{{ end }}`,
-	`{{ define "t" }}[{{ . }}]{{ end }}{{ template "t" $value }}{{ block "u" $labels }}{{ .job }}{{ end }}`, `{{- $x := 1 -}} {{ $x = 2 }}{{ $x }} {{/* a comment */ -}} end`,
-	`{{ $labels.missing }}{{ .Nothing }}`, `{{ nothing }}`, `{{ if }}`, `{{ reReplaceAll "(.)" "$1$1" $labels.job }}{{ match "a" "b" }}`, `{{ "é\"x" | html | js | urlquery }}`,
+	`{{ define "t" }}[{{ . }}]{{ end }}{{ template "t" $value }}{{ block "u" $labels }}{{ .job }}{{ end }}`,
+	`{{- $x := 1 -}} {{ $x = 2 }}{{ $x }} {{/* a comment */ -}} end`,
+	`{{ $labels.missing }}{{ .Nothing }}`, `{{ nothing }}`, `{{ if }}`,
+	`{{ reReplaceAll "(.)" "$1$1" $labels.job }}{{ match "a" "b" }}`, `{{ "é\"x" | html | js | urlquery }}`,
 	`{{ title "some words" }}{{ stripPort "a:1" }}{{ stripDomain "a.b:1" }}{{ externalURL }}{{ pathPrefix }}{{ graphLink "up" }}{{ tableLink "up" }}`,
 	`{{ args 1 "b" }}{{ printf "%5.1f%%" 1.25 }}{{ print 1 2 "a" }}{{ println "x" }}{{ len $labels.job }}{{ index $labels "job" }}{{ slice "abc" 1 2 }}`, `{{ reReplaceAll "(" "" "x" }}`,
 	`{{ $externalLabels.a }}{{ $externalURL }}{{ parseDuration "1h" }}{{ toTime 0.0 }}{{ safeHtml "<b>" }}{{ urlQueryEscape "a b" }}{{ now }}`, `{{ range $k, $v := $labels }}{{ $k }}{{ $v }}{{ end }}`,
@@ -138,7 +152,7 @@ var templates = []string{
 	`{{ range 3 }}{{ . }}{{ end }}{{ range $labels.missing }}x{{ else }}y{{ end }}{{ $x := 1 }}{{ $y := ($x) }}{{ $y }}{{ 'a' }}{{ 1.5 | printf "%v" }}{{ (print 1 2).Nothing }}`,
 }
 
-// Bounded expansion counts exactly what Prometheus makes of a template, and an estimate is never less.
+// Bounded expansion counts exactly the bytes of Prometheus' expansion, and an estimate is never smaller.
 func TestBoundsOfTemplates(t *testing.T) {
 	r := newRig(t)
 	r.file("groups: []")
@@ -150,12 +164,16 @@ func TestBoundsOfTemplates(t *testing.T) {
 	require.Len(t, found, 1)
 	s := &found[0]
 	for _, text := range templates {
-		data := template.AlertTemplateData(s.Metric.Map(), map[string]string{}, p.r.externalURL(testTenant).String(), *s)
-		theirs, err := template.NewTemplateExpander(ctx, templateDefinitions+text, "__alert_a", data, model.TimeFromUnixNano(r.now.UnixNano()), template.QueryFunc(p.r.ruleQuery), p.r.externalURL(testTenant), nil).Expand()
+		data := template.AlertTemplateData(s.Metric.Map(), map[string]string{}, p.r.externalURL(testTenant).String(),
+			*s)
+		theirs, err := template.NewTemplateExpander(ctx, templateDefinitions+text, "__alert_a", data,
+			model.TimeFromUnixNano(r.now.UnixNano()), template.QueryFunc(p.r.ruleQuery), p.r.externalURL(testTenant),
+			nil).Expand()
 		if err != nil {
 			theirs = err.Error()
 		}
-		c := alertCheck{r: p.r, ctx: ctx, at: r.now, url: p.r.externalURL(testTenant), rule: rules.NewAlertingRule("a", nil, 0, 0, s.Metric, s.Metric, s.Metric, "", true, nil)}
+		c := alertCheck{r: p.r, ctx: ctx, at: r.now, url: p.r.externalURL(testTenant),
+			rule: rules.NewAlertingRule("a", nil, 0, 0, s.Metric, s.Metric, s.Metric, "", true, nil)}
 		n, err := c.expand(text, maxAnnotations, s)
 		require.NoError(t, err, text)
 		if strings.HasPrefix(theirs, "error ") {
@@ -171,19 +189,21 @@ func TestBoundsOfTemplates(t *testing.T) {
 // panicking is an engine that panics at the query 1 + 1.
 type panicking struct{ promengine.QueryEngine }
 
-func (e panicking) NewInstantQuery(ctx context.Context, q promstorage.Queryable, o promengine.QueryOpts, qs string, ts time.Time) (promengine.Query, error) {
+func (e panicking) NewInstantQuery(ctx context.Context, q promstorage.Queryable, o promengine.QueryOpts, qs string,
+	ts time.Time) (promengine.Query, error) {
 	if qs == "1 + 1" {
 		panic("a bug")
 	}
 	return e.QueryEngine.NewInstantQuery(ctx, q, o, qs, ts)
 }
 
-// A rule that panics has the error as its health, and is counted; the other rules of its group are evaluated, wherever it is among them. Without
-// panics.Recover it still panics.
+// A rule that panics has the error as its health, and is counted. The other rules of its group are evaluated, at every
+// position of the rule. Without panics.Recover the panic isn't caught.
 func TestRulesThatPanic(t *testing.T) {
 	const good, bad = "{record: %s, expr: vector(1)}", "{record: %s, expr: 1 + 1}"
 	for name, c := range map[string][]string{
-		"first": {bad, good, good}, "middle": {good, bad, good}, "last": {good, good, bad}, "two": {bad, bad, good}, "only": {bad}, "all": {bad, bad}, "before the last": {bad, good},
+		"first": {bad, good, good}, "middle": {good, bad, good}, "last": {good, good, bad}, "two": {bad, bad, good},
+		"only": {bad}, "all": {bad, bad}, "before the last": {bad, good},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -223,7 +243,7 @@ cassia_panics_total{work="evaluating rules"} %d
 	}
 }
 
-// TestLinksOfAlertsNameTheTenant evaluates an alert of a tenant: its links lead to that tenant's data.
+// TestLinksOfAlertsNameTheTenant evaluates an alert of a tenant: its links open that tenant's data.
 func TestLinksOfAlertsNameTheTenant(t *testing.T) {
 	r := newRig(t)
 	r.file(withAlert(t, nil, map[string]string{"link": `{{ $externalURL }}{{ graphLink "odd" }} {{ externalURL }} {{ pathPrefix }}`}))
@@ -233,7 +253,8 @@ func TestLinksOfAlertsNameTheTenant(t *testing.T) {
 	for _, a := range r.alerts {
 		require.Equal(t, "http://cassia:9201/t/team-a/graph?g0.expr=odd+%3E+0&g0.tab=1", a.GeneratorURL)
 	}
-	require.Equal(t, "http://cassia:9201/t/team-a/graph?g0.expr=odd&g0.tab=0 http://cassia:9201/t/team-a /t/team-a", r.alerts[0].Annotations.Get("link"))
+	require.Equal(t, "http://cassia:9201/t/team-a/graph?g0.expr=odd&g0.tab=0 http://cassia:9201/t/team-a /t/team-a",
+		r.alerts[0].Annotations.Get("link"))
 	ruler := r.process().r
 	require.Equal(t, "http://cassia:9201", ruler.externalURL(tenant.Default).String())
 }

@@ -10,15 +10,16 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// evaluating names the work that panics are counted by.
+// evaluating is the name by which panics of evaluations are counted.
 const evaluating = "evaluating rules"
 
-// turn is one evaluation of a group. Prometheus' manager hands on its context, not which rule it evaluates.
+// turn is one evaluation of a group. Prometheus' manager passes its context on, but not the rule that it evaluates.
 type turn struct {
-	// from is the first rule to be evaluated; at is the one at hand.
+	// from is the first rule to evaluate. at is the current rule.
 	from, at int
 	rule     rules.Rule
-	// checked: the alerts of this rule were checked; queries from then on are those of its templates. answers are their results.
+	// checked is true if the alerts of this rule were checked. Later queries are those of its templates. answers are
+	// their results.
 	checked bool
 	answers answers
 }
@@ -32,11 +33,12 @@ func turnOf(ctx context.Context) *turn {
 
 func (t *turn) into(ctx context.Context) context.Context { return context.WithValue(ctx, turnKey{}, t) }
 
-func (t *turn) begin(at int, rule rules.Rule) {
+func (t *turn) startRule(at int, rule rules.Rule) {
 	t.at, t.rule, t.checked, t.answers = at, rule, false, answers{}
 }
 
-// turns makes Prometheus' manager note in the turn which rule it begins. Rules are evaluated one after the other, in order.
+// turns makes Prometheus' manager record in the turn which rule it starts. Rules are evaluated one after the other, in
+// order.
 type turns struct{}
 
 // SplitGroupIntoBatches implements rules.RuleConcurrencyController.
@@ -51,16 +53,16 @@ func (turns) SplitGroupIntoBatches(ctx context.Context, g *rules.Group) []rules.
 	for i := t.from; i < len(all); i++ {
 		batch = append(batch, i)
 	}
-	if len(batch) == 1 { // Allow isn't called.
-		t.begin(t.from, all[t.from])
+	if len(batch) == 1 { // Allow isn't called for single rules.
+		t.startRule(t.from, all[t.from])
 	}
 	return []rules.ConcurrentRules{batch}
 }
 
-// Allow implements rules.RuleConcurrencyController. It is called before each rule of a batch of several.
+// Allow implements rules.RuleConcurrencyController. It is called before each rule of a batch with multiple rules.
 func (turns) Allow(ctx context.Context, _ *rules.Group, rule rules.Rule) bool {
 	if t := turnOf(ctx); t != nil {
-		t.begin(t.at+1, rule)
+		t.startRule(t.at+1, rule)
 	}
 	return false
 }
@@ -68,13 +70,13 @@ func (turns) Allow(ctx context.Context, _ *rules.Group, rule rules.Rule) bool {
 // Done implements rules.RuleConcurrencyController.
 func (turns) Done(context.Context) {}
 
-// Evaluate evaluates a group at a time, as a Ruler does.
+// Evaluate evaluates a group at a time, in the same way as a Ruler.
 func Evaluate(ctx context.Context, g *rules.Group, at time.Time) {
 	evaluate(ctx, g, at, rules.DefaultEvalIterationFunc, nil)
 }
 
-// evaluate evaluates a group at a time by eval. A rule that panics has the error as its health, and counts as a failure in m; those
-// after it are evaluated.
+// evaluate evaluates a group at a time with eval. A rule that panics has the error as its health, and counts as a
+// failure in m. The rules after it are evaluated.
 func evaluate(ctx context.Context, g *rules.Group, at time.Time, eval rules.GroupEvalIterationFunc, m *rules.Metrics) {
 	all := g.Rules()
 	for t := (&turn{}); t.from < len(all) || len(all) == 0; t.from = t.at + 1 {
@@ -83,7 +85,7 @@ func evaluate(ctx context.Context, g *rules.Group, at time.Time, eval rules.Grou
 		if err == nil {
 			return
 		}
-		if t.at < t.from { // It wasn't a rule.
+		if t.at < t.from { // The panic wasn't in a rule.
 			g.Logger().Error("evaluation of a rule group panicked", "err", err)
 			return
 		}
@@ -92,15 +94,16 @@ func evaluate(ctx context.Context, g *rules.Group, at time.Time, eval rules.Grou
 		if m != nil {
 			m.EvalFailures.WithLabelValues(rules.GroupKey(g.File(), g.Name())).Inc()
 		}
-		g.Logger().Error("a rule panicked; other rules are still evaluated", "name", all[t.at].Name(), "index", t.at, "err", err)
+		g.Logger().Error("a rule panicked; other rules are still evaluated", "name", all[t.at].Name(), "index", t.at,
+			"err", err)
 	}
 }
 
 // evalOnce evaluates a group as rules.DefaultEvalIterationFunc does, without its metrics.
 func evalOnce(ctx context.Context, g *rules.Group, at time.Time) { g.Eval(ctx, at) }
 
-// ruleQuery evaluates the expression of a rule, or a query in a template of an alert. It refuses an expression whose alerts would be
-// larger than they may be, before Prometheus makes them.
+// ruleQuery evaluates the expression of a rule, or a query in a template of an alert. It rejects an expression if its
+// alerts would exceed the bounds, before Prometheus makes them.
 func (r *Ruler) ruleQuery(ctx context.Context, q string, at time.Time) (promengine.Vector, error) {
 	t := turnOf(ctx)
 	if t != nil && t.checked {
@@ -121,14 +124,16 @@ func (r *Ruler) ruleQuery(ctx context.Context, q string, at time.Time) (promengi
 	return found, r.checkAlerts(ctx, rule, found, at)
 }
 
-// maxAnswers bounds the results of queries in templates that are kept, maxAnswered their samples, and maxKeptQuery their queries, bytes.
+// maxAnswers is the maximum number of cached results of queries in templates, maxAnswered of their samples, and
+// maxKeptQuery of the bytes of a query.
 const (
 	maxAnswers   = 1000
 	maxAnswered  = 100_000
 	maxKeptQuery = 4096
 )
 
-// answers keep the results of queries in templates: the check of an alert and Prometheus itself expand the same ones.
+// answers caches the results of queries in templates, because the check of an alert and Prometheus expand the same
+// templates.
 type answers struct {
 	kept    map[answerKey]promengine.Vector
 	samples int

@@ -20,10 +20,10 @@ import (
 
 // Bounds of rule files.
 const (
-	// maxFile bounds one file, bytes; maxFiles all files of all tenants.
+	// maxFile is the maximum size of one file, bytes. maxFiles is the maximum size of all files of all tenants.
 	maxFile  = 4 << 20
 	maxFiles = 10_000
-	// maxTemplate bounds a template of an alert, bytes.
+	// maxTemplate is the maximum size of a template of an alert, bytes.
 	maxTemplate = maxAnnotations
 )
 
@@ -33,12 +33,11 @@ var ErrFile = errors.New("ruler: rule file")
 // Source names the rule files of a tenant.
 type Source struct {
 	Tenant string
-	// Glob is a pattern as filepath.Match has it. One that matches nothing is no error, but logged.
+	// Glob is a pattern for filepath.Match. A pattern without matches is logged, and isn't an error.
 	Glob string
 }
 
-// ParseSource reads "tenant=glob", or a glob alone: that is for the default tenant. A path with "=" must be named with
-// its tenant.
+// ParseSource parses "tenant=glob", or a glob alone for the default tenant. A path with "=" requires the tenant.
 func ParseSource(text string) (Source, error) {
 	s := Source{Tenant: tenant.Default, Glob: text}
 	if name, glob, found := strings.Cut(text, "="); found {
@@ -56,10 +55,10 @@ func ParseSource(text string) (Source, error) {
 	return s, nil
 }
 
-// rulesOf are the rule files of a tenant, checked, by the path of each file.
+// rulesOf are the checked rule files of a tenant, by the path of each file.
 type rulesOf map[string]*rulefmt.RuleGroups
 
-// load reads and checks all files. Its error names each file, line and reason.
+// load reads and checks all files. Its error contains the file, the line and the reason of each fault.
 func load(sources []Source, p parser.Parser, log *slog.Logger) (map[string]rulesOf, error) {
 	all, files := map[string]rulesOf{}, 0
 	var wrong []error
@@ -78,7 +77,7 @@ func load(sources []Source, p parser.Parser, log *slog.Logger) (map[string]rules
 			if files++; files > maxFiles {
 				return nil, fmt.Errorf("%w: more than %d files", ErrFile, maxFiles)
 			}
-			if !utf8.ValidString(path) { // It is part of the labels of metrics, which panic then.
+			if !utf8.ValidString(path) { // It becomes a label value of metrics, which would panic.
 				wrong = append(wrong, fmt.Errorf("%w %q: its name isn't valid UTF-8", ErrFile, path))
 				continue
 			}
@@ -119,20 +118,23 @@ func countRules(groups *rulefmt.RuleGroups) (n int) {
 	return n
 }
 
-// checkRules looks at a file before Prometheus parses it, which writes out its aliases and calls itself for each level of a template.
+// checkRules checks a file before Prometheus parses it, because the parser expands its aliases and recurses once per
+// level of a template.
 func checkRules(text []byte) error {
 	return bounds.EachScalar(text, maxFile, func(keys []string, value string) error {
-		if key := keys[max(0, len(keys)-1):]; len(value) <= maxTemplate || !strings.Contains(value, "{{") || len(key) == 1 && key[0] == "expr" {
+		if key := keys[max(0, len(keys)-1):]; len(value) <= maxTemplate || !strings.Contains(value, "{{") ||
+			len(key) == 1 && key[0] == "expr" {
 			return nil
 		}
-		return fmt.Errorf("%s: the template has %d bytes; the maximum is %d", strings.Join(keys, "."), len(value), maxTemplate)
+		return fmt.Errorf("%s: the template has %d bytes; the maximum is %d", strings.Join(keys, "."), len(value),
+			maxTemplate)
 	})
 }
 
 // paths lists the files in order.
 func (r rulesOf) paths() []string { return slices.Sorted(maps.Keys(r)) }
 
-// loader gives a manager the files that were checked, so that it never reads others.
+// loader returns the checked files to a manager, so that the manager reads no others.
 type loader struct {
 	files  func() rulesOf
 	parser parser.Parser

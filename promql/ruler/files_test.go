@@ -28,21 +28,27 @@ func TestParseSource(t *testing.T) {
 	}
 }
 
-// The error of a wrong file has its name, the reason, and the line if Prometheus' parser reports it; and after reloading the
-// rules are as they were.
+// The error of a faulty file contains its name, the reason, and the line if Prometheus' parser reports it. After
+// reloading, the rules are unchanged.
 func TestWrongFiles(t *testing.T) {
 	for name, c := range map[string]struct{ text, told string }{
-		"query":         {"groups:\n- name: g\n  rules:\n  - record: a\n    expr: sum(", `rules.yml: 5:11: group "g", rule 1, "a": could not parse expression`},
-		"unknown field": {"groups:\n- name: g\n  ruels: []\n", "rules.yml: yaml: unmarshal errors:\n  line 3: field ruels not found"},
-		"twice":         {"groups:\n- name: g\n- name: g\n", `groupname: "g" is repeated in the same file`},
-		"label":         {"groups:\n- name: g\n  rules:\n  - alert: a\n    expr: up\n    labels: {__name__: b}\n", `rules.yml: group "g", rule 1, "a": invalid label name`},
-		"too deep":      {"groups:\n- name: g\n  rules:\n  - record: a\n    expr: " + strings.Repeat("(", 600) + "1" + strings.Repeat(")", 600), "query too complex"},
-		"too many by aliases": {"groups:\n- name: g\n  rules:\n  - &a {record: a, expr: '" + strings.Repeat("1 + ", 100) + "1'}\n" + strings.Repeat("  - *a\n", 50_000),
+		"query": {"groups:\n- name: g\n  rules:\n  - record: a\n    expr: sum(",
+			`rules.yml: 5:11: group "g", rule 1, "a": could not parse expression`},
+		"unknown field": {"groups:\n- name: g\n  ruels: []\n",
+			"rules.yml: yaml: unmarshal errors:\n  line 3: field ruels not found"},
+		"twice": {"groups:\n- name: g\n- name: g\n", `groupname: "g" is repeated in the same file`},
+		"label": {"groups:\n- name: g\n  rules:\n  - alert: a\n    expr: up\n    labels: {__name__: b}\n",
+			`rules.yml: group "g", rule 1, "a": invalid label name`},
+		"too deep": {"groups:\n- name: g\n  rules:\n  - record: a\n    expr: " + strings.Repeat("(",
+			600) + "1" + strings.Repeat(")", 600), "query too complex"},
+		"too many by aliases": {"groups:\n- name: g\n  rules:\n  - &a {record: a, expr: '" + strings.Repeat("1 + ",
+			100) + "1'}\n" + strings.Repeat("  - *a\n", 50_000),
 			"rules.yml: bounds: YAML aliases expand to too much text: without aliases the text would have more than"},
 		"nested template": {"groups:\n- name: g\n  rules:\n  - alert: a\n    expr: up\n    annotations: {a: '" + strings.Repeat("{{if 1}}", 250_000) + strings.Repeat("{{end}}", 250_000) + "'}",
 			"groups.rules.annotations.a: the template has 3750000 bytes; the maximum is 65536"},
-		"repetitions": {"groups:\n- name: g\n  rules:\n  - record: a\n    expr: up{a=~'(" + strings.Repeat("ab", 500) + "){1000}'}", "query too complex"},
-		"too large":   {strings.Repeat("#", maxFile+1), "rules.yml: is larger than"},
+		"repetitions": {"groups:\n- name: g\n  rules:\n  - record: a\n    expr: up{a=~'(" + strings.Repeat("ab",
+			500) + "){1000}'}", "query too complex"},
+		"too large": {strings.Repeat("#", maxFile+1), "rules.yml: is larger than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -65,16 +71,17 @@ func TestWrongFiles(t *testing.T) {
 	}
 }
 
-// A file whose name isn't UTF-8 is refused: Prometheus' metrics of groups have it as a label, and panic.
+// A file whose name isn't UTF-8 is rejected: it would be a label value of Prometheus' metrics of groups, which panic.
 func TestFileNameIsUTF8(t *testing.T) {
 	r := newRig(t)
-	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "a\xff.yml"), []byte("groups: [{name: g, rules: [{record: a, expr: up}]}]"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "a\xff.yml"),
+		[]byte("groups: [{name: g, rules: [{record: a, expr: up}]}]"), 0o600))
 	_, err := New(r.store, r.options())
 	require.ErrorIs(t, err, ErrFile)
 	require.ErrorContains(t, err, "isn't valid UTF-8")
 }
 
-// A pattern that matches nothing is logged, at the start and whenever the files are read again.
+// A pattern without matches is logged at the start and whenever the files are read again.
 func TestNoFileMatches(t *testing.T) {
 	r := newRig(t)
 	o := r.options()
@@ -88,7 +95,7 @@ func TestNoFileMatches(t *testing.T) {
 	require.Contains(t, said.String(), filepath.Join("none", "*.yml"))
 }
 
-// While rules are evaluated, reloading adds, changes and takes away groups; what a rule stored that is gone ends.
+// While rules are evaluated, reloading adds, changes and removes groups. Series of a removed rule end.
 func TestReload(t *testing.T) {
 	r := newRig(t)
 	r.file("groups: [{name: g, interval: 1s, rules: [{record: a, expr: vector(1)}, {record: b, expr: vector(2)}]}]")
@@ -111,7 +118,8 @@ func TestReload(t *testing.T) {
 	require.Eventually(t, ruler.evaluates, time.Minute, time.Millisecond)
 	require.Equal(t, []string{"g/a", "g/b"}, groups())
 	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "rules.yml"), []byte(
-		"groups: [{name: f, rules: [{record: c, expr: up}]}, {name: g, rules: [{record: a, expr: vector(1)}]}]"), 0o600))
+		"groups: [{name: f, rules: [{record: c, expr: up}]}, {name: g, rules: [{record: a, expr: vector(1)}]}]"),
+		0o600))
 	require.NoError(t, ruler.Reload())
 	require.Equal(t, []string{"f/c", "g/a"}, groups())
 	require.NoError(t, os.Remove(filepath.Join(r.dir, "rules.yml")))

@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Groups returns the groups of a tenant, of files as they were read last, in the order of file and name. Nobody evaluates
-// them but the caller, by a clock of its own; they store what they give and send what fires as those that run.
+// Groups returns the groups of a tenant from the files as last read, sorted by file and name. Only the caller evaluates
+// them, with its own clock. Their results are stored and their alerts sent as those of running groups.
 func (r *Ruler) Groups(ctx context.Context, name string) ([]*rules.Group, error) {
 	r.mu.Lock()
 	files := r.files[name]
@@ -21,11 +21,13 @@ func (r *Ruler) Groups(ctx context.Context, name string) ([]*rules.Group, error)
 	return r.groups(ctx, name, files, r.o.Appendable, r.notify(name))
 }
 
-func (r *Ruler) groups(ctx context.Context, name string, files rulesOf, into promstorage.Appendable, notify rules.NotifyFunc) ([]*rules.Group, error) {
+func (r *Ruler) groups(ctx context.Context, name string, files rulesOf, into promstorage.Appendable,
+	notify rules.NotifyFunc) ([]*rules.Group, error) {
 	m := &manager{r: r, tenant: name, files: files}
 	o := m.options(tenant.Into(ctx, name), r.o.Logger.With("tenant", name), rules.NewGroupMetrics(nil), into)
 	o.NotifyFunc = notify
-	byKey, errs := rules.NewManager(o).LoadGroups(r.o.Interval, r.o.ExternalLabels, r.externalURL(name).String(), nil, false, files.paths()...)
+	byKey, errs := rules.NewManager(o).LoadGroups(r.o.Interval, r.o.ExternalLabels, r.externalURL(name).String(), nil,
+		false, files.paths()...)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}

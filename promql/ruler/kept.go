@@ -16,17 +16,19 @@ import (
 )
 
 const (
-	// maxSearchedEvaluations is how many evaluations are looked back at, at most, for when the expression of an alert held last.
+	// maxSearchedEvaluations is the maximum number of past evaluations that are searched for the last one at which an
+	// alert's expression was true.
 	maxSearchedEvaluations = 11_000
-	// maxRepeatedEvaluations is how many of these are made again, the last ones.
+	// maxRepeatedEvaluations is the maximum number of these that are repeated, newest first.
 	maxRepeatedEvaluations = 60
-	// alertStateLabel is the label of series ALERTS that has the state.
+	// alertStateLabel is the label of the series ALERTS that contains the state.
 	alertStateLabel = "alertstate"
 )
 
-// keepFiring gives rules that haven't been restored yet the alerts that fire at a time though their expression doesn't
-// hold any more, by keep_firing_for: Prometheus restores those only whose expression holds. What fired is in the store;
-// since when the expression doesn't hold is found by evaluating it once more, as are the alerts' annotations.
+// keepFiring restores alerts that fire at a time because of keep_firing_for, although their expression is no longer
+// true: Prometheus restores only alerts whose expression is true. It applies to rules that haven't been restored yet.
+// The fired alerts are read from the store. The expression is evaluated again to find the time since which it isn't
+// true and the alerts' annotations.
 func (r *Ruler) keepFiring(ctx context.Context, g *rules.Group, at time.Time) {
 	for _, rule := range g.AlertingRules() {
 		if rule.KeepFiringFor() <= 0 || rule.Restored() {
@@ -54,7 +56,8 @@ func (r *Ruler) keepFiringOf(ctx context.Context, g *rules.Group, rule *rules.Al
 		return err
 	}
 	for _, t := range times {
-		if _, err := rule.Eval((&turn{rule: rule}).into(ctx), g.QueryOffset(), t, r.ruleQuery, r.externalURL(tenant.From(ctx)), 0); err != nil {
+		if _, err := rule.Eval((&turn{rule: rule}).into(ctx), g.QueryOffset(), t, r.ruleQuery,
+			r.externalURL(tenant.From(ctx)), 0); err != nil {
 			return err
 		}
 		rule.ForEachActiveAlert(func(a *rules.Alert) {
@@ -73,13 +76,14 @@ func (r *Ruler) keepFiringOf(ctx context.Context, g *rules.Group, rule *rules.Al
 
 // firedAlert is a stored alert that fired.
 type firedAlert struct {
-	// at is when it is known last to have fired, since is since when it was active.
+	// at is the last time at which it is known to have fired. since is the time at which it became active.
 	at, since time.Time
 }
 
-// fired returns the alerts of a rule, by their labels as text, that fired when they were evaluated last, at a time or
-// less than outageTolerance before.
-func (r *Ruler) fired(ctx context.Context, g *rules.Group, rule *rules.AlertingRule, at time.Time) (map[string]firedAlert, error) {
+// fired returns the alerts of a rule that fired at the last evaluation, which was at a time or less than
+// outageTolerance before. The key is their labels as text.
+func (r *Ruler) fired(ctx context.Context, g *rules.Group, rule *rules.AlertingRule,
+	at time.Time) (map[string]firedAlert, error) {
 	type last struct {
 		t int64
 		v float64
@@ -118,9 +122,10 @@ func (r *Ruler) fired(ctx context.Context, g *rules.Group, rule *rules.AlertingR
 	return found, nil
 }
 
-// heldLast returns the times from one evaluation on, before another, at which the expression of a rule held last for one
-// of its series, in order.
-func (r *Ruler) heldLast(ctx context.Context, g *rules.Group, rule *rules.AlertingRule, from, to time.Time) ([]time.Time, error) {
+// heldLast returns the last times, in order, at which the expression of a rule was true for one of its series, from one
+// evaluation until before another.
+func (r *Ruler) heldLast(ctx context.Context, g *rules.Group,
+	rule *rules.AlertingRule, from, to time.Time) ([]time.Time, error) {
 	steps := min(int64(to.Sub(from)/g.Interval()), maxSearchedEvaluations)
 	if steps < 1 {
 		return nil, nil
@@ -149,7 +154,7 @@ func (r *Ruler) heldLast(ctx context.Context, g *rules.Group, rule *rules.Alerti
 		if n := len(series.Histograms); n > 0 {
 			t = max(t, series.Histograms[n-1].T)
 		}
-		// Evaluations have nanoseconds, points don't.
+		// Evaluation times have nanoseconds, points have milliseconds.
 		k := (t - timestamp.FromTime(begin.Add(-g.QueryOffset()))) / g.Interval().Milliseconds()
 		times = append(times, begin.Add(time.Duration(k)*g.Interval()))
 	}

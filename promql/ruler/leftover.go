@@ -23,11 +23,12 @@ const (
 	forStateMetric = "ALERTS_FOR_STATE"
 )
 
-// probeSeries is how many series of a rule are looked at for when it was last evaluated.
+// probeSeries is the number of series of a rule that are read to find its last evaluation.
 const probeSeries = 100
 
-// lastStored finds the newest time before due, or due itself, at which a group has stored something; no further back than
-// is caught up, but two intervals at least: of a group with a long one, an evaluation falls into a short outage, too.
+// lastStored finds the newest time up to due at which a group has stored results. It searches as far back as
+// evaluations are caught up, and at least two intervals: with a long interval, even a short outage may contain an
+// evaluation.
 func (r *Ruler) lastStored(ctx context.Context, g *rules.Group, due time.Time) (last time.Time, found bool, err error) {
 	times := max(2, min(int64(r.o.CatchUpTimes), int64(r.o.CatchUp/g.Interval())))
 	slots := make(map[int64]time.Time, times+1)
@@ -52,13 +53,13 @@ func (r *Ruler) lastStored(ctx context.Context, g *rules.Group, due time.Time) (
 // errUnconfirmed is the reason why results aren't stored.
 var errUnconfirmed = errors.New("ruler: another process may be evaluating the rules")
 
-// leftover is what a rule had stored when it was last evaluated by somebody else.
+// leftover holds the stored results of a rule's last evaluation by another process.
 type leftover struct {
 	rule   rules.Rule
 	series []labels.Labels
 }
 
-// stored looks up what a group's rules have stored at a time, for an evaluation that is to leave that as it is.
+// stored finds the results that a group's rules have already stored for a time. The evaluation must not change them.
 func (m *manager) stored(ctx context.Context, g *rules.Group, at time.Time) *stored {
 	s := &stored{there: map[uint64]struct{}{}, series: map[uint64]struct{}{}}
 	for _, rule := range g.Rules() {
@@ -70,7 +71,8 @@ func (m *manager) stored(ctx context.Context, g *rules.Group, at time.Time) *sto
 			}
 		})
 		if err != nil {
-			g.Logger().Warn("can't read the previously stored results; rules continue without them", "at", at, "err", err)
+			g.Logger().Warn("can't read the previously stored results; rules continue without them", "at", at, "err",
+				err)
 			return s
 		}
 		s.left = append(s.left, of)
@@ -78,8 +80,8 @@ func (m *manager) stored(ctx context.Context, g *rules.Group, at time.Time) *sto
 	return s
 }
 
-// end marks as stale what somebody else's last evaluation has stored and the one at a time has not, as Prometheus does
-// from one evaluation to the next. A rule that failed ends nothing.
+// end writes stale markers for series of another process' last evaluation that the evaluation at a time doesn't
+// contain, as Prometheus does between evaluations. A failed rule ends no series.
 func (m *manager) end(ctx context.Context, g *rules.Group, left []leftover, seen *stored, at time.Time) {
 	app := m.r.o.Appendable.Appender(ctx)
 	t := timestamp.FromTime(at.Add(-g.QueryOffset()))
@@ -101,11 +103,12 @@ func (m *manager) end(ctx context.Context, g *rules.Group, left []leftover, seen
 	}
 }
 
-// each calls tell with the samples that a rule has stored from one evaluation to another, both included, of at most limit series
-// of a name; 0: of all. A histogram has the value 0.
+// each calls tell with the samples that a rule has stored from one evaluation to another, both included, of at most
+// limit series per name; 0: all. A histogram has the value 0.
 func (r *Ruler) each(ctx context.Context, g *rules.Group, rule rules.Rule, from, to time.Time, limit int, tell func(ls labels.Labels, t int64, v float64)) error {
 	hints := &promstorage.SelectHints{
-		Start: timestamp.FromTime(from.Add(-g.QueryOffset())), End: timestamp.FromTime(to.Add(-g.QueryOffset())), Limit: limit,
+		Start: timestamp.FromTime(from.Add(-g.QueryOffset())), End: timestamp.FromTime(to.Add(-g.QueryOffset())),
+		Limit: limit,
 	}
 	q, err := r.o.Queryable.Querier(hints.Start, hints.End)
 	if err != nil {
@@ -144,21 +147,22 @@ func storedBy(rule rules.Rule) [][]*labels.Matcher {
 		common = append(common, labels.MustNewMatcher(labels.MatchEqual, labels.AlertName, rule.Name()))
 	}
 	rule.Labels().Range(func(l labels.Label) {
-		if !strings.Contains(l.Value, "{{") { // A template is another text for each alert.
+		if !strings.Contains(l.Value, "{{") { // A template has a different text for each alert.
 			common = append(common, labels.MustNewMatcher(labels.MatchEqual, l.Name, l.Value))
 		}
 	})
 	var all [][]*labels.Matcher
 	for _, name := range names {
-		all = append(all, append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)}, common...))
+		all = append(all, append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)},
+			common...))
 	}
 	return all
 }
 
-// stored notes which series an evaluation gives.
+// stored records the series of an evaluation.
 type stored struct {
-	// there are the series, by hash, that have something at the time of the evaluation already, and left those of them that
-	// don't end there, by rule. They aren't changed.
+	// there are the series, by hash, that already have a sample at the time of the evaluation. left are those of them,
+	// by rule, that don't end there. Both are read-only.
 	there map[uint64]struct{}
 	left  []leftover
 
@@ -166,7 +170,7 @@ type stored struct {
 	series map[uint64]struct{}
 }
 
-// add notes a series, and reports whether there is something of it already.
+// add records a series, and reports whether it already has a sample.
 func (s *stored) add(ls labels.Labels) (there bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,12 +189,12 @@ func (s *stored) has(ls labels.Labels) bool {
 
 type storedKey struct{}
 
-// noting returns a context whose appenders note in s the samples that are appended, and leave out those that are there.
+// noting returns a context whose appenders record the appended samples in s, and skip samples that are already stored.
 func noting(ctx context.Context, s *stored) context.Context {
 	return context.WithValue(ctx, storedKey{}, s)
 }
 
-// notingAppendable is what managers write to.
+// notingAppendable is the Appendable of managers.
 type notingAppendable struct {
 	promstorage.Appendable
 	r *Ruler
@@ -209,7 +213,8 @@ type notingAppender struct {
 }
 
 // Append implements promstorage.Appender.
-func (a notingAppender) Append(ref promstorage.SeriesRef, ls labels.Labels, t int64, v float64) (promstorage.SeriesRef, error) {
+func (a notingAppender) Append(ref promstorage.SeriesRef, ls labels.Labels, t int64,
+	v float64) (promstorage.SeriesRef, error) {
 	if a.stored != nil && a.stored.add(ls) {
 		return ref, nil
 	}
@@ -217,14 +222,15 @@ func (a notingAppender) Append(ref promstorage.SeriesRef, ls labels.Labels, t in
 }
 
 // AppendHistogram implements promstorage.Appender.
-func (a notingAppender) AppendHistogram(ref promstorage.SeriesRef, ls labels.Labels, t int64, h *histogram.Histogram, fh *histogram.FloatHistogram) (promstorage.SeriesRef, error) {
+func (a notingAppender) AppendHistogram(ref promstorage.SeriesRef, ls labels.Labels, t int64, h *histogram.Histogram,
+	fh *histogram.FloatHistogram) (promstorage.SeriesRef, error) {
 	if a.stored != nil && a.stored.add(ls) {
 		return ref, nil
 	}
 	return a.Appender.AppendHistogram(ref, ls, t, h, fh)
 }
 
-// Commit implements promstorage.Appender. It stores nothing where another process may evaluate the rules by now.
+// Commit implements promstorage.Appender. It stores nothing if another process may have taken over the rules.
 func (a notingAppender) Commit() error {
 	if !a.r.confirmed() {
 		a.r.refused.Add(1)

@@ -15,33 +15,35 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// manager is Prometheus' manager of the rules of one tenant.
+// manager wraps Prometheus' manager of the rules of one tenant.
 type manager struct {
 	r      *Ruler
 	tenant string
 	*rules.Manager
 	cancel context.CancelFunc
 	ended  chan struct{}
-	// files are for Prometheus' manager, while it is updated.
+	// files are passed to Prometheus' manager while it is updated.
 	files rulesOf
 	// evaluations are the metrics of Prometheus' manager.
 	evaluations *rules.Metrics
 
-	// mu guards what follows, by rules.GroupKey.
+	// mu guards the fields below, whose keys are rules.GroupKey.
 	mu sync.Mutex
-	// fresh are the groups that were there when this process began to evaluate and that it hasn't evaluated yet, and those
-	// that it didn't evaluate for a while.
+	// fresh are the groups that existed when this process started to evaluate and that it hasn't evaluated yet, and
+	// groups that it didn't evaluate for a while.
 	fresh map[string]bool
-	// done is the newest time that this process has evaluated a group at; behind are those that came late then.
+	// done is the newest time at which this process has evaluated a group. behind are the groups whose evaluation was
+	// late at that time.
 	done   map[string]time.Time
 	behind map[string]bool
 	// locks are held while a group is evaluated.
 	locks map[string]*sync.Mutex
-	// cancels end evaluations under way; replaced are the groups that an update replaces or removes: they aren't evaluated any more.
+	// cancels cancel running evaluations. replaced are the groups that an update replaces or removes, and that are no
+	// longer evaluated.
 	cancels  map[*rules.Group]context.CancelFunc
 	replaced map[*rules.Group]bool
 
-	// resuming are the groups that are taken over before they are due; stopResuming ends that.
+	// resuming counts the groups that are taken over before they are due. stopResuming cancels them.
 	resuming     sync.WaitGroup
 	stopResuming context.CancelFunc
 }
@@ -49,17 +51,19 @@ type manager struct {
 func (r *Ruler) emptyManager(name string) *manager {
 	return &manager{
 		r: r, tenant: name, ended: make(chan struct{}), stopResuming: func() {},
-		fresh: map[string]bool{}, done: map[string]time.Time{}, behind: map[string]bool{}, locks: map[string]*sync.Mutex{},
+		fresh: map[string]bool{}, done: map[string]time.Time{}, behind: map[string]bool{},
+		locks:   map[string]*sync.Mutex{},
 		cancels: map[*rules.Group]context.CancelFunc{}, replaced: map[*rules.Group]bool{},
 	}
 }
 
-// newManager starts to evaluate the rules of a tenant.
+// newManager starts evaluating the rules of a tenant.
 func (r *Ruler) newManager(ctx context.Context, name string, files rulesOf, log *slog.Logger) *manager {
 	m := r.emptyManager(name)
 	ctx, m.cancel = context.WithCancel(tenant.Into(ctx, name))
 	m.evaluations = r.evaluationMetrics(name)
-	m.Manager = rules.NewManager(m.options(ctx, log.With("tenant", name), m.evaluations, notingAppendable{r.o.Appendable, r}))
+	m.Manager = rules.NewManager(m.options(ctx, log.With("tenant", name), m.evaluations,
+		notingAppendable{r.o.Appendable, r}))
 	if err := m.update(files); err != nil {
 		log.Error("can't apply rule files that were valid", "tenant", name, "err", err)
 	}
@@ -79,17 +83,20 @@ func (r *Ruler) newManager(ctx context.Context, name string, files rulesOf, log 
 	return m
 }
 
-// options are those of Prometheus' manager. ctx belongs to the tenant.
-func (m *manager) options(ctx context.Context, log *slog.Logger, evaluations *rules.Metrics, into promstorage.Appendable) *rules.ManagerOptions {
+// options returns the options of Prometheus' manager. ctx belongs to the tenant.
+func (m *manager) options(ctx context.Context, log *slog.Logger, evaluations *rules.Metrics,
+	into promstorage.Appendable) *rules.ManagerOptions {
 	return &rules.ManagerOptions{
-		ExternalURL: m.r.externalURL(m.tenant), QueryFunc: m.r.ruleQuery, NotifyFunc: m.r.notify(m.tenant), Context: ctx,
+		ExternalURL: m.r.externalURL(m.tenant), QueryFunc: m.r.ruleQuery, NotifyFunc: m.r.notify(m.tenant),
+		Context:    ctx,
 		Appendable: into, Queryable: m.r.o.Queryable, Logger: log, Metrics: evaluations,
-		RuleConcurrencyController: turns{}, OutageTolerance: outageTolerance, ForGracePeriod: forGracePeriod, ResendDelay: resendDelay,
+		RuleConcurrencyController: turns{}, OutageTolerance: outageTolerance, ForGracePeriod: forGracePeriod,
+		ResendDelay: resendDelay,
 		GroupLoader: loader{func() rulesOf { return m.files }, m.r.o.Parser}, Parser: m.r.o.Parser,
 	}
 }
 
-// evaluationMetrics are Prometheus' own, with the tenant as a label.
+// evaluationMetrics are Prometheus' own metrics with the tenant as a label.
 func (r *Ruler) evaluationMetrics(name string) *rules.Metrics {
 	if r.evaluations[name] == nil {
 		registerer := r.o.Registerer
@@ -101,7 +108,7 @@ func (r *Ruler) evaluationMetrics(name string) *rules.Metrics {
 	return r.evaluations[name]
 }
 
-// update makes the rules be those of these files. It is called by one goroutine at a time.
+// update replaces the rules by those of these files. It must not be called concurrently.
 func (m *manager) update(files rulesOf) error {
 	m.stopResuming()
 	m.resuming.Wait() // Prometheus' manager replaces groups that have changed.
@@ -117,10 +124,11 @@ func (m *manager) update(files rulesOf) error {
 	return nil
 }
 
-// cancelReplaced ends the evaluations of groups that an update by m.files replaces or removes. Prometheus' manager waits for them, and lists no
-// rules until then.
+// cancelReplaced cancels the evaluations of groups that an update to m.files replaces or removes. Otherwise Prometheus'
+// manager would wait for them, and list no rules until they end.
 func (m *manager) cancelReplaced() {
-	groups, errs := m.LoadGroups(m.r.o.Interval, m.r.o.ExternalLabels, m.r.externalURL(m.tenant).String(), m.iterate, false, m.files.paths()...)
+	groups, errs := m.LoadGroups(m.r.o.Interval, m.r.o.ExternalLabels, m.r.externalURL(m.tenant).String(), m.iterate,
+		false, m.files.paths()...)
 	if len(errs) > 0 {
 		return // The update fails.
 	}
@@ -137,7 +145,8 @@ func (m *manager) cancelReplaced() {
 	}
 }
 
-// cancelable returns a context for an evaluation of a group, which ends if the group is replaced. The returned function must be called after it.
+// cancelable returns a context for an evaluation of a group. It is canceled if the group is replaced. The returned
+// function must be called after the evaluation.
 func (m *manager) cancelable(ctx context.Context, g *rules.Group) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	m.mu.Lock()
@@ -154,7 +163,7 @@ func (m *manager) cancelable(ctx context.Context, g *rules.Group) (context.Conte
 	}
 }
 
-// stop ends the evaluations under way and waits for them.
+// stop cancels the running evaluations and waits for them.
 func (m *manager) stop() {
 	m.cancel()
 	m.stopResuming()

@@ -12,10 +12,11 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// tenantLabel is the label for the tenant of alerts, but for those of the default tenant.
+// tenantLabel is the label with the tenant of alerts. Alerts of the default tenant don't have it.
 const tenantLabel = "tenant"
 
-// externalURL is where links in a tenant's alerts lead: other tenants than the default one have theirs in the path.
+// externalURL returns the start of links in a tenant's alerts. For tenants other than the default one it includes the
+// tenant's path.
 func (r *Ruler) externalURL(name string) *url.URL {
 	if name == tenant.Default {
 		return r.o.ExternalURL
@@ -25,7 +26,7 @@ func (r *Ruler) externalURL(name string) *url.URL {
 	return &u
 }
 
-// notify returns what sends the alerts of a tenant.
+// notify returns the function that sends the alerts of a tenant.
 func (r *Ruler) notify(name string) rules.NotifyFunc {
 	if r.o.Send == nil {
 		return func(context.Context, string, ...*rules.Alert) {}
@@ -35,7 +36,7 @@ func (r *Ruler) notify(name string) rules.NotifyFunc {
 		now := r.o.Now()
 		current := make([]*rules.Alert, 0, len(alerts))
 		for _, a := range alerts {
-			// An evaluation that was caught up may be so old that what fired then would be over for an Alertmanager.
+			// An evaluation that was caught up may be so old that an Alertmanager would treat its alerts as resolved.
 			if a.ResolvedAt.IsZero() && !a.ValidUntil.After(now) {
 				continue
 			}
@@ -46,6 +47,7 @@ func (r *Ruler) notify(name string) rules.NotifyFunc {
 			}
 			current = append(current, a)
 		}
-		_ = panics.Do("sending alerts", func() error { send(ctx, expr, current...); return nil }) // They are sent again while they fire.
+		// Alerts are sent again while they fire.
+		_ = panics.Do("sending alerts", func() error { send(ctx, expr, current...); return nil })
 	}
 }

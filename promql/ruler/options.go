@@ -13,14 +13,14 @@ import (
 	promstorage "github.com/prometheus/prometheus/storage"
 )
 
-// Options set what a Ruler evaluates, and with what. Fields without a default must be set.
+// Options configure a Ruler. Fields without a default must be set.
 type Options struct {
-	// Sources name the rule files.
+	// Sources are the rule files.
 	Sources []Source
-	// Interval is how often groups without an interval are evaluated. Default 1 minute.
+	// Interval is the evaluation interval of groups without one. Default 1 minute.
 	Interval time.Duration
-	// ExternalLabels are added to alerts that are sent, and are templates' external labels; ExternalURL is where links in
-	// alerts lead; those of other tenants than the default one start with /t/{tenant} there.
+	// ExternalLabels are added to sent alerts, and are available in templates as external labels. ExternalURL is the
+	// start of links in alerts. For tenants other than the default one, /t/{tenant} is added to it.
 	ExternalLabels labels.Labels
 	ExternalURL    *url.URL
 
@@ -28,24 +28,24 @@ type Options struct {
 	Engine     promengine.QueryEngine
 	Queryable  promstorage.Queryable
 	Appendable promstorage.Appendable
-	// Parser parses what Engine evaluates.
+	// Parser must be the parser of Engine.
 	Parser parser.Parser
-	// Send takes alerts for the Alertmanagers; nil: there are none.
+	// Send sends alerts to the Alertmanagers; nil: there are none.
 	Send rules.Sender
 
-	// Shared: other processes may evaluate the same rules: the lease decides.
+	// Shared is true if other processes may evaluate the same rules. Then the lease decides which process does.
 	Shared bool
-	// Look is the time between two looks at the lease. Default 2 seconds.
+	// Look is the interval at which the lease is checked. Default 2 seconds.
 	Look time.Duration
-	// Settle is how long after the store is ready rules wait: senders that waited for this process, too, catch up first.
-	// Default 10 seconds.
+	// Settle is the time that rules wait after the store is ready, so that senders that also waited for this process
+	// catch up first. Default 10 seconds.
 	Settle time.Duration
-	// CatchUp is how far back evaluations are made that nobody made, after another process or the one before has ended;
-	// and CatchUpTimes how many of a group at most. Default 10 minutes and 60. Two intervals are looked back at least.
+	// CatchUp is the maximum age of missed evaluations that are caught up, after another process or the previous one
+	// has ended, but at least two intervals. CatchUpTimes is their maximum number per group. Default 10 minutes and 60.
 	CatchUp      time.Duration
 	CatchUpTimes int
 
-	// Now is the clock, but for when groups are due: Prometheus' manager looks at that of the machine.
+	// Now is the clock. It doesn't decide when groups are due: Prometheus' manager uses the machine's clock.
 	Now        func() time.Time
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -54,21 +54,23 @@ type Options struct {
 // DefaultOptions returns the documented defaults.
 func DefaultOptions() Options {
 	return Options{
-		Interval: time.Minute, Look: 2 * time.Second, Settle: 10 * time.Second, CatchUp: 10 * time.Minute, CatchUpTimes: 60,
-		Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Interval: time.Minute, Look: 2 * time.Second, Settle: 10 * time.Second, CatchUp: 10 * time.Minute,
+		CatchUpTimes: 60,
+		Now:          time.Now, Logger: slog.New(slog.DiscardHandler),
 	}
 }
 
 // Options of Prometheus' manager.
 const (
-	// resendDelay is how often an alert that goes on is sent again, as in Prometheus.
+	// resendDelay is the interval at which a firing alert is sent again, as in Prometheus.
 	resendDelay = time.Minute
-	// outageTolerance is after which time alerts begin anew, as in Prometheus.
+	// outageTolerance is the duration of an outage after which alerts restart, as in Prometheus.
 	outageTolerance = time.Hour
-	// forGracePeriod is Prometheus' least time between a start and an alert of a rule with `for`. It is 10 minutes there,
-	// for a Prometheus that was down has not scraped either. Here senders and other processes went on: none is needed, and
-	// alerts that fired go on firing, however short their `for` is.
+	// forGracePeriod is Prometheus' minimum time between a start and an alert of a rule with `for`. Prometheus uses 10
+	// minutes, because it doesn't scrape while it is down. Here it is zero, because senders and other processes
+	// continue. Alerts that fired continue to fire, with any duration of `for`.
 	forGracePeriod = 0
-	// repeatLog is how often a message about rules is logged: one that stores ten thousand series has as many to complain of.
+	// repeatLog is the interval at which a message about rules is logged. A rule that stores ten thousand series may
+	// cause as many messages.
 	repeatLog = 10 * time.Second
 )

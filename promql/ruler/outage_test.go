@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process that is alone is stopped where it stands, or its machine sleeps: evaluations that were due meanwhile are made up for.
+// A process is suspended, or its machine sleeps, and no other process runs: the missed evaluations are caught up.
 func TestAfterAFreeze(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -43,7 +43,7 @@ func TestAfterAFreeze(t *testing.T) {
 	require.Equal(t, 5.0, testutil.ToFloat64(p.r.metrics.caughtUp))
 }
 
-// A group that takes longer than its interval leaves out what it can't make, once it has tried to make up for it.
+// A group that takes longer than its interval tries once to catch up, and then skips evaluations.
 func TestASlowGroupLeavesOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -66,7 +66,7 @@ func TestASlowGroupLeavesOut(t *testing.T) {
 	require.Equal(t, 4, evaluations-before)
 }
 
-// A process is restarted when a group is due whose interval is long.
+// A process is restarted when a group with a long interval is due.
 func TestLongIntervals(t *testing.T) {
 	for _, minutes := range []int{4, 6, 8, 11, 20, 60} {
 		for _, resumes := range []bool{false, true} {
@@ -74,7 +74,8 @@ func TestLongIntervals(t *testing.T) {
 				t.Parallel()
 				r := newRig(t)
 				interval := time.Duration(minutes) * time.Minute
-				r.file(fmt.Sprintf("groups: [{name: g, interval: %dm, rules: [{record: load:max, expr: max(load)}]}]", minutes))
+				r.file(fmt.Sprintf("groups: [{name: g, interval: %dm, rules: [{record: load:max, expr: max(load)}]}]",
+					minutes))
 				r.write(`load`, 3)
 				first := r.process().evaluate()
 				r.now = first.Add(interval - time.Minute)
@@ -97,11 +98,13 @@ func TestLongIntervals(t *testing.T) {
 	}
 }
 
-// The rules are evaluated by the clock: a process that begins makes up at once for what an hourly group has missed.
+// The rules are evaluated by the clock: a process that starts immediately catches up the missed evaluation of an hourly
+// group.
 func TestHourlyRuleAfterARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "rules.yml"), []byte("groups: [{name: g, interval: 1h, rules: [{record: tick, expr: vector(7)}]}]"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "rules.yml"),
+		[]byte("groups: [{name: g, interval: 1h, rules: [{record: tick, expr: vector(7)}]}]"), 0o600))
 	synctest.Test(t, func(t *testing.T) {
 		r := newRigIn(t, dir, time.Now)
 		run := func(until time.Time) {
@@ -122,7 +125,8 @@ func TestHourlyRuleAfterARestart(t *testing.T) {
 		for _, g := range r.process().groups {
 			first = g.EvalTimestamp(time.Now().UnixNano()).Add(time.Hour)
 		}
-		if time.Until(first) < time.Minute { // A new group that is due while the process begins waits for its next time.
+		if time.Until(first) < time.Minute {
+			// A new group that is due while the process starts waits for its next time.
 			first = first.Add(time.Hour)
 		}
 		run(first.Add(59 * time.Minute))
@@ -145,7 +149,7 @@ groups:
     annotations: {is: "{{ $value }}"}
 `
 
-// Alerts that fire by keep_firing_for go on after a restart, and end when they would have ended.
+// Alerts that fire because of keep_firing_for continue after a restart, and end at the same time as without it.
 func TestKeepFiringForGoesOn(t *testing.T) {
 	const minutes = 16
 	load := func(minute int) float64 {
@@ -170,7 +174,8 @@ func TestKeepFiringForGoesOn(t *testing.T) {
 			r.now = r.now.Add(time.Minute)
 		}
 		r.now = r.now.Add(-time.Minute)
-		return r.stored(`ALERTS{alertname="Kept",alertstate="firing",severity="page"}`, first, time.Minute), r.stored(`ALERTS_FOR_STATE{severity="page"}`, first, time.Minute)
+		return r.stored(`ALERTS{alertname="Kept",alertstate="firing",severity="page"}`, first, time.Minute),
+			r.stored(`ALERTS_FOR_STATE{severity="page"}`, first, time.Minute)
 	}
 	firing, since := play(t, -1, 0)
 	require.Equal(t, "..11111111111x..", firing)
@@ -186,7 +191,7 @@ func TestKeepFiringForGoesOn(t *testing.T) {
 	}
 }
 
-// An alert that is kept is sent as it was, and when it ends that is sent, too.
+// A kept alert is sent unchanged after a restart, and its end is also sent.
 func TestKeptAlertIsSent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -201,7 +206,8 @@ func TestKeptAlertIsSent(t *testing.T) {
 		p.evaluate()
 		if i == 5 {
 			require.Len(t, r.sent, 1)
-			require.True(t, strings.HasPrefix(r.sent[0], "firing ") && strings.Contains(r.sent[0], `severity="page"`), r.sent[0])
+			require.True(t, strings.HasPrefix(r.sent[0], "firing ") &&
+				strings.Contains(r.sent[0], `severity="page"`), r.sent[0])
 		}
 		r.now = r.now.Add(time.Minute)
 	}

@@ -12,21 +12,21 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// confirmedFor is for how long a process evaluates that has seen that the rules are its own: long before another one takes
-// them that hasn't heard of it. A process that was stopped where it stood, and goes on, looks first.
+// confirmedFor is the time for which a process evaluates rules after it has confirmed that it owns them. It is much
+// shorter than the time after which another process takes over. A process that was suspended checks the lease first.
 const confirmedFor = membership.LivenessTimeout / 2
 
-// errNotAnnounced means that other processes may take this one for dead, though it can read.
+// errNotAnnounced means that other processes may assume that this one has stopped, although it can read.
 var errNotAnnounced = errors.New("ruler: this process could not send its heartbeat")
 
-// owner looks after the lease of the rules.
+// owner holds the lease of the rules.
 type owner struct {
 	store    *storage.Store
 	liveness *membership.Liveness
 	now      func() time.Time
 
 	mu sync.Mutex
-	// seen is when the newest look began that found the rules to be this process'.
+	// seen is the start of the newest check that confirmed this process as the owner.
 	seen time.Time
 }
 
@@ -34,7 +34,7 @@ func newOwner(store *storage.Store, now func() time.Time) *owner {
 	return &owner{store: store, liveness: membership.NewLiveness(store.Member(), now), now: now}
 }
 
-// confirmed reports whether a look has found of late that the rules are this process'.
+// confirmed reports whether a recent check has confirmed that this process owns the rules.
 func (o *owner) confirmed() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -50,23 +50,24 @@ func (o *owner) confirm(begun time.Time, mine bool) {
 	o.seen = begun
 }
 
-// renew is take, and notes its result.
-func (o *owner) renew(ctx context.Context) (mine bool, err error) {
+// renewLease calls takeLease and records its result.
+func (o *owner) renewLease(ctx context.Context) (mine bool, err error) {
 	begun := o.now()
-	if mine, err = o.take(ctx); err == nil {
+	if mine, err = o.takeLease(ctx); err == nil {
 		o.confirm(begun, mine)
 	}
 	return mine, err
 }
 
-// take takes the lease if nobody has it who is heard of, and reports whether it is this process'. After an error that isn't
-// known: it may have been taken.
-func (o *owner) take(ctx context.Context) (mine bool, err error) {
+// takeLease takes the lease if no live process holds it, and reports whether this process owns it. After an error the
+// owner is unknown: the lease may have been taken.
+func (o *owner) takeLease(ctx context.Context) (mine bool, err error) {
 	if unheard := o.store.Member().Unheard(); unheard > membership.LivenessTimeout-confirmedFor {
 		return false, fmt.Errorf("%w for %v", errNotAnnounced, unheard.Round(time.Second))
 	}
-	if err := o.store.Member().MayRemove(); err != nil { // It would evaluate at a wrong time; others do at the right one.
-		return false, errors.Join(err, o.free(ctx))
+	if err := o.store.Member().MayRemove(); err != nil {
+		// It would evaluate at a wrong time. Other processes evaluate at the right one.
+		return false, errors.Join(err, o.releaseLease(ctx))
 	}
 	others, err := o.liveness.Others(ctx)
 	if err != nil {
@@ -89,8 +90,8 @@ func (o *owner) take(ctx context.Context) (mine bool, err error) {
 	return mine, err
 }
 
-// free gives the lease up, so that others needn't wait for silence.
-func (o *owner) free(ctx context.Context) error {
+// releaseLease releases the lease, so that others don't have to wait until its owner is considered dead.
+func (o *owner) releaseLease(ctx context.Context) error {
 	lease, err := o.store.Member().RulesLease(ctx)
 	if err != nil || lease.Owner != o.store.Member().Writer() {
 		return err

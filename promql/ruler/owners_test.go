@@ -26,14 +26,14 @@ groups:
     expr: load > 1
 `
 
-// Whoever takes over evaluates at a time for which something is stored already: there it stays as it was, though by now
-// other samples are there.
+// A process takes over and evaluates at a time with stored results: they stay unchanged, although other samples have
+// been stored since.
 func TestWhatIsStoredStays(t *testing.T) {
 	r := newRig(t)
 	r.file(ownersRules)
 	r.write(`load`, 3)
 	first := r.process().evaluate()
-	r.write(`load`, 7) // It is late.
+	r.write(`load`, 7) // The sample is late.
 	p := r.process()
 	p.evaluate()
 	require.Equal(t, "3", r.stored(`load:max`, first, time.Minute))
@@ -43,8 +43,8 @@ func TestWhatIsStoredStays(t *testing.T) {
 	require.Equal(t, "11", r.stored(`ALERTS`, first, time.Minute))
 }
 
-// The clock of the process that takes over is behind that of the one before: what that one has stored of its future
-// stays, and nothing is missing after it.
+// The clock of the process that takes over is slower than the previous owner's. The results that the previous owner
+// stored in its future stay, and later results are complete.
 func TestTakeOverWithAClockBehind(t *testing.T) {
 	r := newRig(t)
 	r.file(ownersRules)
@@ -63,11 +63,13 @@ func TestTakeOverWithAClockBehind(t *testing.T) {
 		r.now = r.now.Add(time.Minute)
 	}
 	r.now = r.now.Add(-time.Minute)
-	require.Equal(t, "333333", r.stored(`load:max`, first, time.Minute), "at the last two times, load is 3, as it was at 3 minutes")
+	require.Equal(t, "333333", r.stored(`load:max`, first, time.Minute),
+		"at the last two times, load is 3, as it was at 3 minutes")
 	require.Equal(t, "111111", r.stored(`ALERTS`, first, time.Minute))
 }
 
-// A group is evaluated twice at its first time, to find since when alerts are active. What it records is stored once.
+// A group is evaluated twice at its first time, to find the time since which alerts are active. Recorded results are
+// stored once.
 func TestFirstEvaluationStoresOnce(t *testing.T) {
 	r := newRig(t)
 	r.file(ownersRules)
@@ -77,13 +79,14 @@ func TestFirstEvaluationStoresOnce(t *testing.T) {
 	require.Equal(t, "3", r.stored(`load:max`, first, time.Minute))
 }
 
-// A process is killed in the middle of a group: the process that takes over stores the missing results of that time, too.
+// A process is killed in the middle of a group: the process that takes over also stores the missing results of that
+// time.
 func TestTakeOverFillsWhatIsHalfDone(t *testing.T) {
 	r := newRig(t)
 	r.file(ownersRules)
 	first := r.now
 	r.write(`load`, 3)
-	r.write(`load:max`, 5) // So it was at that moment.
+	r.write(`load:max`, 5) // The value at that time.
 	r.now = first.Add(2 * time.Minute)
 	r.process().evaluate()
 	require.Equal(t, "533", r.stored(`load:max`, first, time.Minute))
@@ -91,8 +94,8 @@ func TestTakeOverFillsWhatIsHalfDone(t *testing.T) {
 	require.Equal(t, "111", r.stored(`ALERTS`, first, time.Minute))
 }
 
-// A process that is stopped where it stands, and goes on when others may have taken over, evaluates nothing and stores
-// nothing of what it was about to. When it sees that the rules are still its own, it makes up for it.
+// A process that was suspended, and continues when others may have taken over, evaluates and stores nothing of the
+// evaluation in progress. Once it has confirmed that it still owns the rules, it catches up.
 func TestPausedOwner(t *testing.T) {
 	for name, pausedWithin := range map[string]bool{"between evaluations": false, "within one": true} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +118,7 @@ func TestPausedOwner(t *testing.T) {
 
 			r.appending = nil
 			r.now = first.Add(2 * time.Minute)
-			mine, err := p.r.owner.renew(t.Context())
+			mine, err := p.r.owner.renewLease(t.Context())
 			require.NoError(t, err)
 			require.True(t, mine)
 			p.evaluate()
@@ -125,7 +128,7 @@ func TestPausedOwner(t *testing.T) {
 	}
 }
 
-// A process that reads, and can't announce to the others that it is there, ends before they take the rules.
+// A process that can read but can't write its heartbeat stops before other processes take over the rules.
 func TestOwnerThatIsNotHeard(t *testing.T) {
 	began := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	var passed atomic.Int64
@@ -138,20 +141,21 @@ func TestOwnerThatIsNotHeard(t *testing.T) {
 		return faultengine.Pass()
 	}), storagetest.Clock(now), storagetest.Shared("", ""))
 	owner := newOwner(store, now)
-	mine, err := owner.renew(t.Context())
+	mine, err := owner.renewLease(t.Context())
 	require.NoError(t, err)
 	require.True(t, mine)
 	mute.Store(true)
 	for range membership.LivenessTimeout/time.Second - 1 {
 		passed.Add(int64(time.Second))
-		_, err = owner.renew(t.Context())
+		_, err = owner.renewLease(t.Context())
 	}
 	require.ErrorIs(t, err, errNotAnnounced)
 	passed.Store(int64(membership.LivenessTimeout))
 	require.False(t, owner.confirmed())
 }
 
-// A process that doesn't evaluate shows since when alerts are pending, also when they are due and not evaluated yet.
+// A process that doesn't evaluate lists the time since which alerts are pending, also if they are due and not evaluated
+// yet.
 func TestViewOfPendingAlerts(t *testing.T) {
 	r := newRig(t)
 	r.file(takeoverRules)
@@ -164,7 +168,7 @@ func TestViewOfPendingAlerts(t *testing.T) {
 	ruler.see(true)
 	ctx, cancel := contextOf(t)
 	defer cancel()
-	loaded := ruler.Retriever(ctx).AlertingRules()[1] // One that fires comes first.
+	loaded := ruler.Retriever(ctx).AlertingRules()[1] // A firing alert is listed first.
 	require.Equal(t, "Loaded", loaded.Name())
 	require.Len(t, loaded.ActiveAlerts(), 1)
 	require.WithinDuration(t, first, loaded.ActiveAlerts()[0].ActiveAt, time.Second)

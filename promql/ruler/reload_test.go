@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An update ends the evaluation of a group that it replaces or removes, even one that never ends, and rules are listed afterward. A group that
-// stays goes on. A stop ends it.
+// An update cancels the evaluation of a group that it replaces or removes, even one that never ends, and rules are
+// listed afterward. Unchanged groups continue. stop cancels them.
 func TestUpdatesEndEvaluations(t *testing.T) {
 	const stays = "groups: [{name: stays, interval: 1s, rules: [{record: a, expr: stays}]}"
 	for name, next := range map[string]string{"changed": stays + ", {name: g, interval: 1s, rules: [{record: b, expr: other}]}]", "removed": stays + "]"} {

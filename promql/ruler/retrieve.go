@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// viewAge is for how long the rules that another process evaluates are shown as they were looked at last.
+	// viewAge is the time for which the rules of another process are listed from the last view.
 	viewAge = 30 * time.Second
-	// viewTimeout is how long such a look may take.
+	// viewTimeout is the maximum time to compute a view.
 	viewTimeout = 30 * time.Second
 )
 
 // Retriever lists the rules of some tenants for Prometheus' HTTP API.
 type Retriever struct{ groups []*rules.Group }
 
-// Retriever returns one for the tenants of a context. A process that doesn't evaluate the rules evaluates them now for
-// whoever asks, as of when they were due last, and stores and sends nothing of that.
+// Retriever returns a Retriever for the tenants of a context. A process that doesn't evaluate the rules evaluates them
+// for the request, at the time when they were last due. It doesn't store or send the results.
 func (r *Ruler) Retriever(ctx context.Context) Retriever {
 	var found Retriever
 	for _, name := range tenant.All(ctx) {
@@ -44,7 +44,7 @@ func (r *Ruler) Retriever(ctx context.Context) Retriever {
 // RuleGroups lists the groups, in order within a tenant.
 func (r Retriever) RuleGroups() []*rules.Group { return r.groups }
 
-// AlertingRules lists the rules that alert.
+// AlertingRules lists the alerting rules.
 func (r Retriever) AlertingRules() (all []*rules.AlertingRule) {
 	for _, g := range r.groups {
 		all = append(all, g.AlertingRules()...)
@@ -52,20 +52,22 @@ func (r Retriever) AlertingRules() (all []*rules.AlertingRule) {
 	return all
 }
 
-// views are the rules as this process sees them while it doesn't evaluate them, by tenant. One look is under way at a time.
+// views are views of the rules by tenant, computed by this process while it doesn't evaluate them. Only one view is
+// computed at a time.
 type views struct {
 	mu sync.Mutex
 	of map[string]view
 }
 
 type view struct {
-	// generation is that of the files which the groups were made of.
+	// generation is the generation of the files from which the groups were made.
 	generation int
 	at         time.Time
 	groups     []*rules.Group
 }
 
-func (v *views) get(ctx context.Context, r *Ruler, name string, files rulesOf, generation int, elsewhere bool) []*rules.Group {
+func (v *views) get(ctx context.Context, r *Ruler, name string, files rulesOf, generation int,
+	elsewhere bool) []*rules.Group {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := r.o.Now()
@@ -79,14 +81,16 @@ func (v *views) get(ctx context.Context, r *Ruler, name string, files rulesOf, g
 		r.o.Logger.Warn("can't list the rules", "tenant", name, "err", err)
 		return nil
 	}
-	if !elsewhere { // Soon this process or another one will.
+	if !elsewhere { // This process or another one will evaluate soon.
 		return groups
 	}
 	for _, g := range groups {
 		at := g.EvalTimestamp(now.UnixNano())
 		since := at
 		if last, found, err := r.lastStored(ctx, g, at); err == nil && found {
-			since = last // So that alerts aren't later by what the other process hasn't evaluated yet.
+			// Otherwise alerts would become active later, because of the times that the other process hasn't evaluated
+			// yet.
+			since = last
 		}
 		r.keepFiring(ctx, g, since)
 		evaluate(ctx, g, since, evalOnce, nil)
@@ -100,13 +104,13 @@ func (v *views) get(ctx context.Context, r *Ruler, name string, files rulesOf, g
 	return groups
 }
 
-// toNowhere takes samples that aren't to be stored.
+// toNowhere discards samples.
 type toNowhere struct{}
 
 // Appender implements promstorage.Appendable.
 func (toNowhere) Appender(context.Context) promstorage.Appender { return nowhere{} }
 
-// nowhere is an appender of which rules call the methods below.
+// nowhere is an appender with the methods that rules call.
 type nowhere struct{ promstorage.Appender }
 
 // Append implements promstorage.Appender.

@@ -31,18 +31,18 @@ import (
 
 const testTenant = "team-a"
 
-// rig is a store with a clock of the test's. Each of its rulers stands for a process.
+// rig is a store with a clock that the test sets. Each of its rulers represents a process.
 type rig struct {
 	t     *testing.T
 	now   time.Time
 	dir   string
 	store *storage.Store
 	sent  []string
-	// alerts are those that were sent.
+	// alerts are the sent alerts.
 	alerts []*notifier.Alert
-	// clock, where it isn't nil, is the store's instead of now.
+	// clock, if it isn't nil, is the store's clock instead of now.
 	clock func() time.Time
-	// appending and committed, where they aren't nil, are called before and after rules store something.
+	// appending and committed, if they aren't nil, are called before and after rules store results.
 	appending, committed func()
 }
 
@@ -61,7 +61,7 @@ func newRigIn(t *testing.T, dir string, clock func() time.Time) *rig {
 	return r
 }
 
-// file writes a rule file, and sets the clock to when its group is due.
+// file writes a rule file, and sets the clock to the time when its group is due.
 func (r *rig) file(text string) {
 	require.NoError(r.t, os.WriteFile(filepath.Join(r.dir, "rules.yml"), []byte(text), 0o600))
 	for _, g := range r.process().groups {
@@ -74,7 +74,8 @@ func (r *rig) options() Options {
 	engine := promql.NewEngine(eo)
 	r.t.Cleanup(func() { require.NoError(r.t, engine.Close()) })
 	o := DefaultOptions()
-	o.Sources, o.ExternalURL = []Source{{testTenant, filepath.Join(r.dir, "*.yml")}}, &url.URL{Scheme: "http", Host: "cassia:9201"}
+	o.Sources, o.ExternalURL = []Source{{testTenant, filepath.Join(r.dir, "*.yml")}},
+		&url.URL{Scheme: "http", Host: "cassia:9201"}
 	o.Engine, o.Queryable, o.Parser = engine, promql.NewQueryable(r.store), promql.NewParser(eo.Parser)
 	o.Appendable, o.Send, o.Now = appendable{r}, r, func() time.Time { return r.now }
 	o.Registerer = prometheus.NewRegistry()
@@ -93,7 +94,7 @@ func (r *rig) Send(alerts ...*notifier.Alert) {
 	}
 }
 
-// process is a process that begins to evaluate now: its groups are fresh, and due when the test sets it.
+// process starts a process that evaluates now: its groups are fresh, and due at times that the test sets.
 func (r *rig) process() *process {
 	o := r.options()
 	ruler, err := New(r.store, o)
@@ -101,8 +102,10 @@ func (r *rig) process() *process {
 	m := ruler.emptyManager(testTenant)
 	m.files = ruler.files[testTenant]
 	ctx := tenant.Into(r.t.Context(), testTenant)
-	m.Manager = rules.NewManager(m.options(ctx, slog.New(slog.DiscardHandler), rules.NewGroupMetrics(nil), notingAppendable{o.Appendable, ruler}))
-	groups, errs := m.LoadGroups(o.Interval, o.ExternalLabels, ruler.externalURL(testTenant).String(), m.iterate, false, m.files.paths()...)
+	m.Manager = rules.NewManager(m.options(ctx, slog.New(slog.DiscardHandler), rules.NewGroupMetrics(nil),
+		notingAppendable{o.Appendable, ruler}))
+	groups, errs := m.LoadGroups(o.Interval, o.ExternalLabels, ruler.externalURL(testTenant).String(), m.iterate, false,
+		m.files.paths()...)
 	require.Empty(r.t, errs)
 	for key := range groups {
 		m.fresh[key] = true
@@ -117,7 +120,7 @@ type process struct {
 	ctx    context.Context
 }
 
-// evaluate evaluates all groups at the newest time when they were due, which it returns of one of them.
+// evaluate evaluates all groups at the newest time when they were due. It returns this time for one of them.
 func (p *process) evaluate() (due time.Time) {
 	for _, g := range p.groups {
 		due = g.EvalTimestamp(p.now.UnixNano())
@@ -136,11 +139,13 @@ func (r *rig) write(series string, v float64) {
 	require.NoError(r.t, app.Commit())
 }
 
-// stored are the values of a series as text, one an interval from a time on: "." where there is none, "x" for a stale marker.
+// stored returns the values of a series as text, one per interval, starting at a time: "." if there is none, "x" for a
+// stale marker.
 func (r *rig) stored(matcher string, from time.Time, interval time.Duration) string {
 	ms, err := promql.NewParser(promql.DefaultOptions().Parser).ParseMetricSelector(matcher)
 	require.NoError(r.t, err)
-	found, err := r.store.Select(r.t.Context(), query.Query{Tenant: testTenant, MinT: math.MinInt64 / 2, MaxT: math.MaxInt64 / 2, Matchers: ms})
+	found, err := r.store.Select(r.t.Context(), query.Query{Tenant: testTenant, MinT: math.MinInt64 / 2,
+		MaxT: math.MaxInt64 / 2, Matchers: ms})
 	require.NoError(r.t, err)
 	require.LessOrEqual(r.t, len(found), 1, matcher)
 	var samples chunk.Samples
@@ -172,7 +177,7 @@ func labelOf(v float64) string {
 	return "#"
 }
 
-// appendable is the part of adapter.Appendable that rules use; cmd tests that one.
+// appendable implements the methods of adapter.Appendable that rules use. The tests of cmd use the original.
 type appendable struct{ rig *rig }
 
 func (a appendable) Appender(ctx context.Context) promstorage.Appender {
@@ -189,7 +194,8 @@ type testAppender struct {
 	batch *storage.Batch
 }
 
-func (a *testAppender) Append(_ promstorage.SeriesRef, ls labels.Labels, t int64, v float64) (promstorage.SeriesRef, error) {
+func (a *testAppender) Append(_ promstorage.SeriesRef, ls labels.Labels, t int64,
+	v float64) (promstorage.SeriesRef, error) {
 	series, err := a.batch.Define(nil, ls)
 	if err == nil {
 		err = a.batch.Float(series, t, 0, v)
@@ -197,7 +203,8 @@ func (a *testAppender) Append(_ promstorage.SeriesRef, ls labels.Labels, t int64
 	return 0, err
 }
 
-func (a *testAppender) AppendHistogram(_ promstorage.SeriesRef, ls labels.Labels, t int64, h *histogram.Histogram, fh *histogram.FloatHistogram) (promstorage.SeriesRef, error) {
+func (a *testAppender) AppendHistogram(_ promstorage.SeriesRef, ls labels.Labels, t int64, h *histogram.Histogram,
+	fh *histogram.FloatHistogram) (promstorage.SeriesRef, error) {
 	series, err := a.batch.Define(nil, ls)
 	if err == nil {
 		err = a.batch.Histogram(series, t, 0, h, fh.Copy())
@@ -217,7 +224,7 @@ func (a *testAppender) Commit() error {
 
 func (a *testAppender) Rollback() error { a.batch.Release(); return nil }
 
-// contextOf is the test tenant's.
+// contextOf returns a context of the test's tenant.
 func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithCancel(tenant.Into(t.Context(), testTenant))
 }

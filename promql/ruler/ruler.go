@@ -22,26 +22,27 @@ type Ruler struct {
 	o     Options
 	store *storage.Store
 	owner *owner
-	// query evaluates; see ruleQuery. growths has the growth of texts of alerts.
+	// query evaluates rules, see ruleQuery. growths caches the growth of texts of alerts.
 	query   rules.QueryFunc
 	growths sync.Map
 	metrics metrics
-	// evaluations are the metrics of Prometheus' managers, by tenant. They outlive the managers.
+	// evaluations are the metrics of Prometheus' managers, by tenant. They exist longer than the managers.
 	evaluations map[string]*rules.Metrics
 
-	// changing is held while managers start, stop and change, which may last as long as an evaluation; mu guards what
-	// follows, and is held for moments.
+	// changing is held while managers start, stop and change, which may take as long as an evaluation. mu guards the
+	// fields below, and is held only for moments.
 	changing sync.Mutex
 	mu       sync.Mutex
 	files    map[string]rulesOf
 	// running are the managers, by tenant; nil: this process doesn't evaluate.
 	running map[string]*manager
-	// generation counts how often the files were read; elsewhere: another process evaluates the rules.
+	// generation is the number of times that the files were read. elsewhere is true if another process evaluates the
+	// rules.
 	generation int
 	elsewhere  bool
 
 	views views
-	// refused counts results that aren't stored, because another process may evaluate by now.
+	// refused counts results that aren't stored because another process may have taken over.
 	refused atomic.Uint64
 }
 
@@ -50,13 +51,14 @@ type metrics struct {
 	changes  *prometheus.CounterVec
 }
 
-// New returns a Ruler whose files are read and checked. An error of theirs wraps ErrFile.
+// New returns a Ruler. It reads and checks the files. An error in them wraps ErrFile.
 func New(store *storage.Store, o Options) (*Ruler, error) {
 	files, err := load(o.Sources, o.Parser, o.Logger)
 	if err != nil {
 		return nil, err
 	}
-	r := &Ruler{o: o, store: store, files: files, query: rules.EngineQueryFunc(o.Engine, o.Queryable), evaluations: map[string]*rules.Metrics{}}
+	r := &Ruler{o: o, store: store, files: files, query: rules.EngineQueryFunc(o.Engine, o.Queryable),
+		evaluations: map[string]*rules.Metrics{}}
 	if o.Shared {
 		r.owner = newOwner(store, o.Now)
 	}
@@ -84,14 +86,15 @@ func (r *Ruler) evaluates() bool {
 	return r.running != nil
 }
 
-// confirmed reports whether this process has recently confirmed that it is the one to evaluate.
+// confirmed reports whether this process has recently confirmed that it owns the rules.
 func (r *Ruler) confirmed() bool { return r.owner == nil || r.owner.confirmed() }
 
-// Run evaluates rules whenever this process owns them, until ctx ends. Then it ends those under way and frees the lease.
+// Run evaluates rules while this process owns them, until ctx ends. Then it cancels running evaluations and releases
+// the lease.
 func (r *Ruler) Run(ctx context.Context) {
 	log := logging.Dedupe(r.o.Logger, repeatLog)
 	defer log.Stop()
-	defer r.stop() // Also where it panics: it is called again then.
+	defer r.stop() // After a panic as well. Run is called again then.
 	if !r.settle(ctx) {
 		return
 	}
@@ -105,12 +108,13 @@ func (r *Ruler) Run(ctx context.Context) {
 	defer ticker.Stop()
 	failing := false
 	for {
-		mine, err := r.owner.renew(ctx)
+		mine, err := r.owner.renewLease(ctx)
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
 			if !failing {
-				r.o.Logger.Warn("can't determine which process evaluates the rules; missed evaluations are run later", "err", err)
+				r.o.Logger.Warn("can't determine which process evaluates the rules; missed evaluations are run later",
+					"err", err)
 			}
 		case !mine:
 			r.see(true)
@@ -127,14 +131,14 @@ func (r *Ruler) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			r.stop()
-			r.free(ctx)
+			r.releaseLease(ctx)
 			return
 		case <-ticker.C:
 		}
 	}
 }
 
-// settle waits until queries can be answered, and senders have caught up. It returns whether ctx goes on.
+// settle waits until queries can be answered and senders have caught up. It returns false if ctx has ended.
 func (r *Ruler) settle(ctx context.Context) bool {
 	if err := r.store.WaitReady(ctx); err != nil {
 		if ctx.Err() == nil {
@@ -152,15 +156,15 @@ func (r *Ruler) settle(ctx context.Context) bool {
 	}
 }
 
-func (r *Ruler) free(ctx context.Context) {
+func (r *Ruler) releaseLease(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.o.Look)
 	defer cancel()
-	if err := r.owner.free(last); err != nil {
+	if err := r.owner.releaseLease(last); err != nil {
 		r.o.Logger.Warn("can't hand over the rules; another process takes them over when the heartbeats of this one stop", "err", err)
 	}
 }
 
-// start begins to evaluate.
+// start starts evaluating.
 func (r *Ruler) start(ctx context.Context, log *slog.Logger) {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -172,7 +176,7 @@ func (r *Ruler) start(ctx context.Context, log *slog.Logger) {
 	r.metrics.changes.WithLabelValues("here").Inc()
 }
 
-// stop ends the evaluations under way. What they stored goes on with whoever is next: no series is marked as stale.
+// stop cancels the running evaluations. The next process continues their series, so no series is marked as stale.
 func (r *Ruler) stop() {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -195,14 +199,14 @@ func (r *Ruler) set(running map[string]*manager) {
 	r.running = running
 }
 
-// see notes whether another process evaluates.
+// see records whether another process evaluates.
 func (r *Ruler) see(elsewhere bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.elsewhere = elsewhere
 }
 
-// Reload reads the files again. After an error, which wraps ErrFile, the rules are as they were.
+// Reload reads the files again. After an error, which wraps ErrFile, the rules are unchanged.
 func (r *Ruler) Reload() error {
 	files, err := load(r.o.Sources, r.o.Parser, r.o.Logger)
 	if err != nil {

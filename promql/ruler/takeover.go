@@ -10,10 +10,11 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// resumeAhead is how far ahead the next evaluation of a group must be for it to be taken over at once, instead of then.
+// resumeAhead is the minimum time to a group's next evaluation at which the group is taken over immediately instead of
+// at that evaluation.
 const resumeAhead = time.Minute
 
-// resume takes a group over that was evaluated before and that would have to wait for long until it is due.
+// resume takes over a group that was evaluated before and isn't due for a long time.
 func (m *manager) resume(ctx context.Context, g *rules.Group) {
 	now := m.r.o.Now()
 	due := g.EvalTimestamp(now.UnixNano())
@@ -24,7 +25,7 @@ func (m *manager) resume(ctx context.Context, g *rules.Group) {
 		return
 	}
 	if _, found, err := m.r.lastStored(ctx, g, due); err != nil || !found {
-		return // It begins when it is due.
+		return // It is taken over when it is due.
 	}
 	refused := m.r.refused.Load()
 	m.progress(g)
@@ -35,13 +36,13 @@ func (m *manager) resume(ctx context.Context, g *rules.Group) {
 	m.note(g, newest)
 }
 
-// iterate evaluates a group at a time when it is due. Before the first time it makes up for those that nobody evaluated,
-// as it does after this process was stopped where it stood, or the machine slept.
+// iterate evaluates a group at a time when it is due. Before the first time, and after this process was suspended or
+// the machine slept, it catches up missed evaluations.
 func (m *manager) iterate(ctx context.Context, g *rules.Group, due time.Time) {
 	m.contain(g, func() { m.iterateLocked(ctx, g, due) })
 }
 
-// contain gives up what it does with a group where that panics outside of a rule. The group goes on when it is due again.
+// contain recovers panics outside rules. The group continues when it is due again.
 func (m *manager) contain(g *rules.Group, f func()) {
 	defer m.lock(g)()
 	if err := panics.Do(evaluating, func() error { f(); return nil }); err != nil {
@@ -51,7 +52,7 @@ func (m *manager) contain(g *rules.Group, f func()) {
 
 func (m *manager) iterateLocked(ctx context.Context, g *rules.Group, due time.Time) {
 	if !m.r.confirmed() {
-		// Another process may evaluate by now. If none does, this is made up for.
+		// Another process may have taken over. Otherwise this evaluation is caught up later.
 		m.freshen(g)
 		return
 	}
@@ -68,8 +69,8 @@ func (m *manager) iterateLocked(ctx context.Context, g *rules.Group, due time.Ti
 		newest = m.takeOver(ctx, g, due)
 		m.setBehind(g, missed)
 	case !due.After(done):
-		// Prometheus' manager names a time once more after an evaluation that took long, and taking over may have gone further. A
-		// second evaluation would give that time another value.
+		// Prometheus' manager repeats a time after an evaluation that took long, and a takeover may have gone past the
+		// time. A second evaluation would store another value for that time.
 		return
 	default:
 		evaluate(ctx, g, due, rules.DefaultEvalIterationFunc, m.evaluations)
@@ -81,8 +82,8 @@ func (m *manager) iterateLocked(ctx context.Context, g *rules.Group, due time.Ti
 	m.note(g, newest)
 }
 
-// progress reports whether a group goes on where another process, or this one some time ago, has ended; and which is the
-// newest time that this one has evaluated it at.
+// progress reports whether a group has to continue where another process, or this one some time ago, has stopped. It
+// also returns the newest time at which this process has evaluated the group.
 func (m *manager) progress(g *rules.Group) (fresh bool, done time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,9 +99,9 @@ func (m *manager) isFresh(g *rules.Group) bool {
 	return m.fresh[rules.GroupKey(g.File(), g.Name())]
 }
 
-// isBehind reports whether the last evaluation of a group came when others should have been before it, and they were made
-// up for once. A group that takes longer than its interval is behind each time, and making up for it would take all of
-// the time: what it misses is left out, as Prometheus does.
+// isBehind reports whether evaluations were missed before the last evaluation of a group and have been caught up once.
+// A group that takes longer than its interval is behind each time, and would spend all time on catching up. So it skips
+// missed evaluations, as Prometheus does.
 func (m *manager) isBehind(g *rules.Group) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,7 +119,7 @@ func (m *manager) setBehind(g *rules.Group, behind bool) {
 	}
 }
 
-// lock has a group be evaluated by one goroutine at a time. The returned function ends that.
+// lock locks the evaluation of a group. The returned function unlocks it.
 func (m *manager) lock(g *rules.Group) (unlock func()) {
 	key := rules.GroupKey(g.File(), g.Name())
 	m.mu.Lock()
@@ -132,27 +133,28 @@ func (m *manager) lock(g *rules.Group) (unlock func()) {
 	return l.Unlock
 }
 
-// note notes at which time a group was evaluated.
+// note records the time at which a group was evaluated.
 func (m *manager) note(g *rules.Group, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.done[rules.GroupKey(g.File(), g.Name())] = at
 }
 
-// freshen makes a group read its stored results before it is evaluated the next time.
+// freshen makes a group read its stored results before its next evaluation.
 func (m *manager) freshen(g *rules.Group) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fresh[rules.GroupKey(g.File(), g.Name())] = true
 }
 
-// takeOver goes on where another process, or the one before, has ended. Results that are stored already for a time stay as they
-// are, for a value that was seen must not become another one: the last evaluation of the other process may be half done, its
-// clock may be ahead, or it may be about to end only. What becomes due meanwhile is evaluated, too, for Prometheus' manager
-// leaves that out. takeOver returns the newest time that it has evaluated the group at.
+// takeOver continues where another process, or the previous run, has stopped. Results that are already stored for a
+// time stay unchanged, because a value that was read must not change: the last evaluation of the other process may be
+// incomplete, its clock may be fast, or it may still be running. Evaluations that become due during the takeover are
+// also made, because Prometheus' manager skips them. takeOver returns the newest time at which it has evaluated the
+// group.
 func (m *manager) takeOver(ctx context.Context, g *rules.Group, due time.Time) (newest time.Time) {
 	begun := m.r.o.Now()
-	// A group that takes longer than its interval never gets to the end.
+	// A group that takes longer than its interval would never catch up.
 	latest := due.Add(time.Duration(m.r.o.CatchUpTimes) * g.Interval())
 	isDue := func(at time.Time) bool {
 		return !at.After(due) || !at.After(latest) && !at.After(due.Add(m.r.o.Now().Sub(begun)))
@@ -165,9 +167,9 @@ func (m *manager) takeOver(ctx context.Context, g *rules.Group, due time.Time) (
 		first = last
 	}
 	if g.HasAlertingRules() {
-		// Alerts store nothing until it is known since when they are active, and that is looked up for those that are: they
-		// are found by a first evaluation, and stored by a second one at the same time. There was no outage as far as they are
-		// concerned: they have been active all the time.
+		// Alerts are stored only once the time since which they are active is known. It is looked up for active alerts:
+		// a first evaluation finds them, and a second one at the same time stores them. No outage is assumed: the
+		// alerts have been active all the time.
 		m.r.keepFiring(ctx, g, first)
 		evaluate(noting(ctx, m.stored(ctx, g, first)), g, first, evalOnce, m.evaluations)
 		g.RestoreForState(first)
@@ -188,7 +190,7 @@ func (m *manager) takeOver(ctx context.Context, g *rules.Group, due time.Time) (
 		}
 	}
 	if found && last.Equal(due) || !m.r.confirmed() {
-		m.freshen(g) // Another process is as far as this one, or further; or it may be.
+		m.freshen(g) // Another process may have evaluated the same time or later ones.
 	}
 	return newest
 }

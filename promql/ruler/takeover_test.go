@@ -25,21 +25,23 @@ groups:
     expr: load > 5
 `
 
-// A process evaluates for some minutes, and another one begins after an outage: what it stores goes on without a gap,
-// alerts as they were.
+// A process evaluates for some minutes, and another one starts after an outage: the stored results have no gap, and the
+// alerts are unchanged.
 func TestTakeOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		outage time.Duration
-		// From the first evaluation on, a minute each: two before the outage, and three by the next process.
+		// One minute each, starting at the first evaluation: two before the outage, and three by the next process.
 		recorded, pending, firing, atOnce string
 		caughtUp                          float64
 	}{
 		"none": {0, "99999", "111x.", "...11", "11111", 0},
-		// The alert is active for 3 minutes at its fourth evaluation, whoever makes it.
-		"two evaluations":   {2 * time.Minute, "9999999", "111x...", "...1111", "1111111", 2},
-		"as far as it goes": {9 * time.Minute, "99999999999999", "111x..........", "...11111111111", "11111111111111", 9},
-		// The alert goes on where it was: a minute old, it needs two more.
-		"too long": {20 * time.Minute, "99....................999", "11....................11x", "........................1", "11....................111", 0},
+		// The alert has been active for 3 minutes at its fourth evaluation, whichever process makes it.
+		"two evaluations": {2 * time.Minute, "9999999", "111x...", "...1111", "1111111", 2},
+		"as far as it goes": {9 * time.Minute, "99999999999999", "111x..........", "...11111111111", "11111111111111",
+			9},
+		// The alert keeps its age of a minute, and needs two more.
+		"too long": {20 * time.Minute, "99....................999", "11....................11x",
+			"........................1", "11....................111", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -55,7 +57,7 @@ func TestTakeOver(t *testing.T) {
 				return first
 			}
 			first := minutes(2, r.process())
-			for range int(c.outage / time.Minute) { // Senders go on.
+			for range int(c.outage / time.Minute) { // Senders continue.
 				r.write(`load{host="a"}`, 9)
 				r.now = r.now.Add(time.Minute)
 			}
@@ -71,8 +73,8 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// To take over takes several intervals: what becomes due meanwhile isn't left out. Prometheus' manager goes on with the time
-// that is due last by then.
+// A takeover takes multiple intervals: evaluations that become due during it aren't skipped. Prometheus' manager
+// continues with the last due time.
 func TestWhatIsDueDuringTakeOver(t *testing.T) {
 	r := newRig(t)
 	r.file(takeoverRules)
@@ -96,7 +98,7 @@ func TestWhatIsDueDuringTakeOver(t *testing.T) {
 	}
 }
 
-// An evaluation takes longer than an interval each time: taking over comes to an end.
+// Each evaluation takes longer than an interval: the takeover ends nevertheless.
 func TestTakeOverEnds(t *testing.T) {
 	r := newRig(t)
 	r.file(takeoverRules)
@@ -114,7 +116,7 @@ func TestTakeOverEnds(t *testing.T) {
 	require.Equal(t, "99999999..", r.stored(`load:max`, first, time.Minute))
 }
 
-// Prometheus' manager names a time twice after an evaluation that took long: the stored result of it stays as it is.
+// Prometheus' manager repeats a time after an evaluation that took long: the stored result isn't changed.
 func TestTimeThatIsDueTwice(t *testing.T) {
 	r := newRig(t)
 	r.file(takeoverRules)
@@ -123,13 +125,14 @@ func TestTimeThatIsDueTwice(t *testing.T) {
 	first := p.evaluate()
 	r.now = first.Add(time.Minute)
 	p.evaluate()
-	r.write(`load{host="a"}`, 9) // It is late.
+	r.write(`load{host="a"}`, 9) // The sample is late.
 	p.evaluate()
 	require.Equal(t, "22", r.stored(`load:max`, first, time.Minute))
 	require.Equal(t, "..", r.stored(`ALERTS{alertname="AtOnce"}`, first, time.Minute))
 }
 
-// What the process before has stored last, and the next one doesn't store, ends; not so what others have stored.
+// Series that the previous process stored last and the next one doesn't store get a stale marker. Series of others
+// don't.
 func TestWhatIsGoneEndsAfterTakeOver(t *testing.T) {
 	r := newRig(t)
 	r.file(takeoverRules)
@@ -151,7 +154,7 @@ func TestWhatIsGoneEndsAfterTakeOver(t *testing.T) {
 	require.Equal(t, "...", r.stored(`by:host{host="foreign"}`, first, time.Minute))
 }
 
-// Alerts that are caught up are sent as they are now.
+// Alerts of caught-up evaluations are sent with the current time.
 func TestAlertsAreSentAsTheyAreNow(t *testing.T) {
 	r := newRig(t)
 	r.file(takeoverRules)

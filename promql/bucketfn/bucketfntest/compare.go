@@ -1,5 +1,5 @@
-// Package bucketfntest helps tests of functions over buckets: it generates series, and compares the values computed from
-// buckets with Prometheus' own functions over the samples.
+// Package bucketfntest contains helpers for tests of functions over buckets. It generates series, and compares the
+// values computed from buckets with the results of Prometheus' functions over the samples.
 package bucketfntest
 
 import (
@@ -19,27 +19,30 @@ var BitExact = map[string]bool{
 	"ts_of_first_over_time": true, "ts_of_last_over_time": true,
 }
 
-// predicted is how many seconds after a step predict_linear predicts.
+// predicted is the number of seconds after a step for which predict_linear predicts.
 const predicted = 60
 
-// Bound returns the largest absolute value that enters the computation of a function over the points; ahead is how many seconds after the
-// last of them predict_linear predicts.
+// Bound returns the largest absolute value that enters the computation of a function over the points. ahead is the
+// number of seconds after the last point for which predict_linear predicts.
 func (p Points) Bound(name string, ahead float64) float64 {
 	largest := p.Largest()
 	switch {
-	case name == "stdvar_over_time": // Their squares do.
+	case name == "stdvar_over_time": // The squares of the values enter.
 		return largest * largest
 	case len(p.Floats) < 2:
-	case name == "deriv": // It is divided by what times differ by from their mean.
+	case name == "deriv": // It is divided by the deviation of the times.
 		return largest / p.deviation()
-	case name == "predict_linear": // And multiplied by how far from it the prediction is; Prometheus' rounding errors are multiplied by its cube.
+	case name == "predict_linear":
+		// It is also multiplied by the time to the prediction. Prometheus' rounding errors are multiplied by the cube
+		// of that time.
 		far := (math.Abs(ahead) + p.reach()) / p.deviation()
 		return largest * (1 + far + far*far*far/2000)
 	}
 	return largest
 }
 
-// deviation is the standard deviation of the times of floats, and reach how far they are apart at most, seconds.
+// deviation is the standard deviation of the times of floats, and reach is the time from the first to the last,
+// seconds.
 func (p Points) deviation() float64 {
 	n, mean, squares := float64(len(p.Floats)), 0.0, 0.0
 	for _, f := range p.Floats {
@@ -56,7 +59,8 @@ func (p Points) reach() float64 {
 	return float64(p.Floats[len(p.Floats)-1].T-p.Floats[0].T) / 1000
 }
 
-// requireSameSample fails unless got is want, to the last bit or within 1e-12 of the largest value that entered.
+// requireSameSample fails unless got equals want, to the last bit or within 1e-12 of the largest value that entered the
+// computation.
 func requireSameSample(t testing.TB, name string, want, got promengine.Sample, largest float64, context string) {
 	if BitExact[name] && want.H == nil && got.H == nil {
 		require.Equal(t, math.Float64bits(want.F), math.Float64bits(got.F), "%s: %v, not %v", context, got.F, want.F)

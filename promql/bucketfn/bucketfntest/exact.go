@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// answerable reports whether Evaluate has to answer a window with these buckets.
+// answerable reports whether Evaluate must be able to answer a window with these buckets.
 func answerable(name string, b *rollup.Buckets, a, to int64) bool {
 	for i := range b.End {
 		if b.End[i] > a && b.End[i] <= to && b.Flags[i]&rollup.NotSimple != 0 {
@@ -33,9 +33,10 @@ func answerable(name string, b *rollup.Buckets, a, to int64) bool {
 	return true
 }
 
-// RequireExact evaluates every function over b and compares it with Prometheus' on the samples of which b are
-// the buckets. It returns how many values it compared.
-func RequireExact(t testing.TB, funcs []*bucketfn.Evaluator, s *chunk.Samples, b *rollup.Buckets, w bucketfn.Windows, context string) int {
+// RequireExact evaluates every function over b, and compares it with Prometheus' function over the samples from which b
+// was made. It returns the number of compared values.
+func RequireExact(t testing.TB, funcs []*bucketfn.Evaluator, s *chunk.Samples, b *rollup.Buckets, w bucketfn.Windows,
+	context string) int {
 	p := PointsOf(s)
 	compared := 0
 	var out bucketfn.Result
@@ -52,7 +53,8 @@ func RequireExact(t testing.TB, funcs []*bucketfn.Evaluator, s *chunk.Samples, b
 	return compared
 }
 
-func requireAnswers(t testing.TB, f *bucketfn.Evaluator, s *chunk.Samples, p Points, b *rollup.Buckets, w bucketfn.Windows,
+func requireAnswers(t testing.TB, f *bucketfn.Evaluator, s *chunk.Samples, p Points, b *rollup.Buckets,
+	w bucketfn.Windows,
 	out *bucketfn.Result, context string,
 ) int {
 	t.Helper()
@@ -102,8 +104,8 @@ func requireAnswers(t testing.TB, f *bucketfn.Evaluator, s *chunk.Samples, p Poi
 		}
 		at++
 	}
-	// Of bounds that changed in the middle of a bucket, the bucket has the coarser ones; and which of two kinds of histograms came first
-	// isn't known, on which depends whether Prometheus remarks that they are gauges.
+	// If bounds changed in the middle of a bucket, the bucket has the coarser ones. If a bucket has two kinds of
+	// histograms, their order is unknown, and with it whether Prometheus adds the note that they are gauges.
 	unsure := bucketfn.NoteBoundsReconciledAdd | bucketfn.NoteBoundsReconciledSub | bucketfn.NoteBoundsReconciledSum
 	if notes&bucketfn.NoteMixedKinds != 0 {
 		unsure |= bucketfn.NoteNotCounter
@@ -116,7 +118,7 @@ func requireAnswers(t testing.TB, f *bucketfn.Evaluator, s *chunk.Samples, p Poi
 	return at
 }
 
-// notesOf returns the notes that Prometheus' annotations correspond to.
+// notesOf returns the notes that correspond to Prometheus' annotations.
 func notesOf(t testing.TB, remarks annotations.Annotations) (notes bucketfn.Note) {
 	for text, err := range remarks {
 		switch {
@@ -145,7 +147,7 @@ func notesOf(t testing.TB, remarks annotations.Annotations) (notes bucketfn.Note
 	return notes
 }
 
-// pruned returns b with only the columns asked for, so that a test fails if a function looks at another.
+// pruned returns b with only the given columns, so that a test fails if a function reads another one.
 func pruned(b *rollup.Buckets, want rollup.Columns) *rollup.Buckets {
 	out := &rollup.Buckets{Start: b.Start, End: b.End, Flags: b.Flags}
 	if want&rollup.ColumnCount != 0 {
@@ -182,14 +184,16 @@ func pruned(b *rollup.Buckets, want rollup.Columns) *rollup.Buckets {
 		out.Changes = b.Changes
 	}
 	if want&rollup.ColumnStarts != 0 {
-		out.FirstST, out.LastST, out.StartCorrection, out.StartResets = b.FirstST, b.LastST, b.StartCorrection, b.StartResets
+		out.FirstST, out.LastST, out.StartCorrection, out.StartResets = b.FirstST, b.LastST, b.StartCorrection,
+			b.StartResets
 	}
 	for i, h := range b.Histograms {
 		if h == nil {
 			continue
 		}
 		kept := &rollup.Histograms{
-			Count: h.Count, Coarser: h.Coarser, FirstReset: h.FirstReset, FirstStartReset: h.FirstStartReset, MixedKinds: h.MixedKinds, HasGauges: h.HasGauges, SumDropped: h.SumDropped, Second: h.Second,
+			Count: h.Count, Coarser: h.Coarser, FirstReset: h.FirstReset, FirstStartReset: h.FirstStartReset,
+			MixedKinds: h.MixedKinds, HasGauges: h.HasGauges, SumDropped: h.SumDropped, Second: h.Second,
 		}
 		if want&rollup.ColumnSum != 0 {
 			kept.Sum = h.Sum
@@ -214,7 +218,8 @@ func pruned(b *rollup.Buckets, want rollup.Columns) *rollup.Buckets {
 	return out
 }
 
-// Evaluators returns those that buckets answer, and those that use start timestamps also with these.
+// Evaluators returns the evaluators of all functions that buckets answer. Functions that use start timestamps have one
+// evaluator with them and one without.
 func Evaluators() (all []*bucketfn.Evaluator) {
 	for _, name := range bucketfn.Names() {
 		if b := bucketfn.New(name); b != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// Points are the samples of one series as Prometheus' functions take them, without stale markers.
+// Points are the samples of one series in the form of Prometheus' functions, without stale markers.
 type Points struct {
 	Floats     []promengine.FPoint
 	Histograms []promengine.HPoint
@@ -23,8 +23,8 @@ type Points struct {
 	Starts promengine.StartTimestamps
 }
 
-// PointsOf returns the points of samples. Counter reset hints are cleared, but for gauges, so that Prometheus' functions
-// compare buckets, as its storage does.
+// PointsOf returns the points of samples. Counter reset hints, except those of gauges, are cleared, so that Prometheus'
+// functions compare buckets, as its storage does.
 func PointsOf(s *chunk.Samples) Points {
 	var p Points
 	for i, t := range s.T {
@@ -76,7 +76,7 @@ func (p Points) in(a, b int64) Points {
 	return out
 }
 
-// Largest returns the greatest finite absolute value among the points, or 0.
+// Largest returns the largest finite absolute value among the points, or 0.
 func (p Points) Largest() float64 {
 	most := 0.0
 	take := func(v float64) {
@@ -94,9 +94,10 @@ func (p Points) Largest() float64 {
 	return most
 }
 
-// onSamples is the reference: Prometheus' own function over the samples in (a, b], asked at some time, and whether it has a value, with its
-// annotations.
-func onSamples(name string, args parser.Expressions, s *chunk.Samples, window Points, usesStarts bool, a, b, asked int64) (promengine.Sample, bool, annotations.Annotations) {
+// onSamples is the reference: it returns the result of Prometheus' function over the samples in (a, b] at an evaluation
+// time, whether there is a value, and the annotations.
+func onSamples(name string, args parser.Expressions, s *chunk.Samples, window Points,
+	usesStarts bool, a, b, asked int64) (promengine.Sample, bool, annotations.Annotations) {
 	if name == "" {
 		newest, ok := newestSample(s, a, b)
 		return newest, ok, nil
@@ -109,14 +110,15 @@ func onSamples(name string, args parser.Expressions, s *chunk.Samples, window Po
 		helper.StartTimestamps = &window.Starts
 	}
 	scalars := []promengine.Vector{{{F: predicted}}} // of predict_linear
-	out, remarks := promengine.FunctionCalls[name](scalars, promengine.Matrix{{Floats: window.Floats, Histograms: window.Histograms}}, args, &helper)
+	out, remarks := promengine.FunctionCalls[name](scalars,
+		promengine.Matrix{{Floats: window.Floats, Histograms: window.Histograms}}, args, &helper)
 	if len(out) == 0 {
 		return promengine.Sample{}, false, remarks
 	}
 	return out[0], true, remarks
 }
 
-// argsOf returns the arguments of a function over a range of so many milliseconds.
+// argsOf returns the arguments of a function over a range of the given milliseconds.
 func argsOf(t testing.TB, name string, span int64) parser.Expressions {
 	if name == "" {
 		return nil
@@ -131,7 +133,7 @@ func argsOf(t testing.TB, name string, span int64) parser.Expressions {
 	return expr.(*parser.Call).Args
 }
 
-// newestSample is what an instant selector at b with lookback b-a takes.
+// newestSample returns the sample that an instant selector at b with lookback b-a selects.
 func newestSample(s *chunk.Samples, a, b int64) (promengine.Sample, bool) {
 	newest, at, stale := promengine.Sample{}, a, true
 	for i, t := range s.T {

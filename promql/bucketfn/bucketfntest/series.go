@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// SeriesKinds are what GenerateSeries can make.
+// SeriesKinds are the kinds of series that GenerateSeries can generate.
 var SeriesKinds = []string{
 	"counter", "counter with resets", "gauge", "special values", "great integers", "overflowing", "constant",
 	"histograms", "histograms with resets", "histograms of several sorts", "float histograms", "integer histograms", "custom buckets",
@@ -22,7 +22,7 @@ var SeriesKinds = []string{
 	"gauge histograms of changing layouts",
 }
 
-// GenerateSeries makes normalized samples of one kind, about every 15 s around time 0, with gaps, irregular
+// GenerateSeries generates normalized samples of one kind, about every 15 s around time 0, with gaps, irregular
 // intervals, stale markers and start timestamps.
 func GenerateSeries(r *rand.Rand, kind string, n int) *chunk.Samples {
 	s := &chunk.Samples{}
@@ -58,7 +58,7 @@ func GenerateSeries(r *rand.Rand, kind string, n int) *chunk.Samples {
 	return s
 }
 
-// SeriesGenerator makes values of one series, one after the other.
+// SeriesGenerator generates values of one series, one after the other.
 type SeriesGenerator struct {
 	Rand *rand.Rand
 	// Kind is one of SeriesKinds.
@@ -118,7 +118,7 @@ func (g *SeriesGenerator) Next() {
 	}
 }
 
-// histogram makes the next native histogram.
+// histogram generates the next native histogram.
 func (g *SeriesGenerator) histogram() {
 	r := g.Rand
 	for i := range g.counts {
@@ -158,7 +158,7 @@ func (g *SeriesGenerator) histogram() {
 		}
 	case g.Kind == "gauge histograms":
 		h.CounterResetHint = histogram.GaugeType
-	case g.Kind == "hinted histograms": // Prometheus' storage compares buckets, whatever the sender's hint
+	case g.Kind == "hinted histograms": // Prometheus' storage compares buckets, and ignores the sender's hint.
 		h.CounterResetHint = histogram.CounterResetHint(r.IntN(3))
 	case g.Kind == "histograms with resets" && r.IntN(6) == 0:
 		h.Sum = []float64{math.NaN(), math.Inf(1), math.Inf(-1)}[r.IntN(3)]
@@ -190,8 +190,8 @@ func (g *SeriesGenerator) histogram() {
 	}
 }
 
-// changeLayout changes schema and zero threshold: an SDK makes its buckets coarser, and begins with fine ones when it is started again;
-// sometimes anything comes.
+// changeLayout changes schema and zero threshold. An SDK makes its buckets coarser, and uses fine ones again after a
+// restart. Sometimes the layout is random.
 func (g *SeriesGenerator) changeLayout() {
 	switch r := g.Rand; r.IntN(4) {
 	case 0:
@@ -203,7 +203,7 @@ func (g *SeriesGenerator) changeLayout() {
 	}
 }
 
-// custom makes a histogram of custom bounds, some of which come and go.
+// custom generates a histogram with custom bounds. Some of the bounds change.
 func (g *SeriesGenerator) custom() histogram.FloatHistogram {
 	r := g.Rand
 	if r.IntN(15) == 0 {

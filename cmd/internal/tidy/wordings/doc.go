@@ -1,8 +1,10 @@
-// Package wordings counts stilted wordings in the texts that users read: the web page, help, messages, the manual, README, CHANGELOG
-// and the examples, and in the design pages. The list of wordings is a floor, not a definition of good English: a text without any of them can still be hard
-// to read.
+// Package wordings counts stilted wordings in the texts that users read (the web page, help, messages, the manual, README,
+// CHANGELOG and the examples), in design pages and in the comments of Go files. The list of wordings is a floor, not a definition of good English:
+// a text without any of them can still be hard to read.
 //
-//	root ──► Collect ──► []Text by kind ──► Find ──► []Hit, and per kind words and hits
+//	root ──► Collect         ──► []Text by kind ────────► Find ──► []Hit, and per kind words and hits
+//	     └─► CollectComments ──► []Text ──► ByFolder ──┘
 //
-// The command count prints them; a test in package tidy holds the number per 1,000 words of each kind to a bound.
+// The command count prints them; tests in package tidy hold the number per 1,000 words of each kind, and of the comments of each
+// folder, to bounds.
 package wordings

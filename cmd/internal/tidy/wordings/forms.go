@@ -11,7 +11,8 @@ type form struct {
 	advice       string
 }
 
-// forms are all stilted wordings: pattern, advice, and optionally an exception. A space matches any white space. Case is ignored.
+// forms are the stilted wordings in all kinds of texts: pattern, advice, and optionally an exception. A space matches any
+// white space. Case is ignored.
 var forms = compile([][]string{
 	// Words for which the field has others.
 	{`\b(least|greatest)\b`, `min, max, smallest, largest`, `\bat (the )?(very )?least\b|\bleast (privileges?|recently|significant)\b|\bgreatest common\b`},
@@ -98,6 +99,33 @@ var forms = compile([][]string{
 	{`\b((?:in|into|of|one|this|each|every|another|the) (?:house|room)s?)\b|\b(ways? out)\b`, `package, removal path`},
 	{`\b((?:data|samples|rows|bytes) leaves?)\b`, `is removed`},
 })
+
+// commentForms are stilted wordings that are counted in comments only.
+var commentForms = compile([][]string{
+	{`\b(l(?:ies?|ay) (?:in|on|at|behind|beside|there|where))\b`, `is in, is at`},
+	{`\b((?:is|are|was|were) over)(?:[.,;:)]|$| and| or| but| when| once| before| after| until)`, `has ended`},
+	{`\b(in the end)\b`, `finally; name the moment`},
+	{`\b(hardly|somehow|somewhere else|asunder|apiece)\b`, `a plain word`},
+	{`\b((?:of|from|to|with|for|in) how (?:much|many|far|long))\b`, `the number of, the size of, the duration of`},
+	{`\b(how much (?:of|it|they|is|are|a|the))\b`, `the number of, the size of`},
+	{`\b(g(?:ives?|ave|iven) (?:it |them |its? \S+ )?back)\b`, `returns, releases`},
+	{`\b((?:is|are|was|were) of (?:how|what|those|which|one|all|its|their|a|an|some|several))\b`, `belongs to, applies to, holds`,
+		`\b(?:is|are|was|were) of (?:its|their) own\b`},
+	{`\b(from (?:when|what|which|whom|where|its \S+|then|there|one|\d+) on)\b`, `starting at, since, after`},
+	{`\b(up to (?:which|what|when|where))\b`, `until, the limit`},
+	{`\b(by (?:what|whom))\b`, `name the noun`},
+	{`\b((?:the|a) (?:one|ones) (?:of which|that is|that are|which))\b`, `repeat the noun`},
+	{`\b((?:is|are|was|were) (?:given|handed) to it)\b`, `name the noun`},
+	{`\b((?:take|takes|took|taking|taken) (?:over |on )?the place of)\b`, `replaces`},
+	{`\b((?:is|are|was|were|be) there|there is no(?:ne)? such)[.,;:]`, `exists, is present`},
+	{`\b(comes? (?:of|to be))\b`, `results from, becomes`},
+	{`\b(has (?:it|them|each|queries|processes|time|rows|a \S+|the \S+) (?:be|go|pass|wait|hear|run|read|write|let|seal|make|take))\b`, `makes ..., lets ...`},
+})
+
+// commentExceptions are uses of the forms above that are plain English in comments.
+var commentExceptions = pattern(`\bleast squares\b|\b(?:left|leaves?|stays?|keeps?|kept|returned|returns|copied|unchanged|stored|written|passed|used|taken) as (?:it|they) (?:is|are|was|were)\b|` +
+	`\b(?:users?|clients?|callers?|operators?|people) (?:who )?(?:asks?|asked|wants?|knows?)\b|\b(?:isn't|aren't|is|are) known\b|` +
+	`\b(?:from|than|as|with|to|like|and|by|of|equals?|replaces?) (?:that|those) of\b|\bthe room\b|\b(?:query|read) (?:ends|ended)\b`)
 
 func compile(list [][]string) []form {
 	out := make([]form, len(list))

@@ -21,10 +21,13 @@ const (
 	Design    TextKind = "design"    // design pages
 )
 
-// Kinds are all kinds, in the order in which they are printed.
+// Comments are the comments of Go files. They are counted by folder, see CollectComments.
+const Comments TextKind = "comments"
+
+// Kinds are the kinds of texts that users read, in the order in which they are printed.
 var Kinds = []TextKind{Page, Help, Messages, Manual, Readme, Changelog, Examples, Design}
 
-// Text is a piece of text that users read. Code in it is replaced by codeMark.
+// Text is a piece of text, or a group of comments. Code in it is replaced by codeMark.
 type Text struct {
 	Kind TextKind
 	// File is relative to the repository's top folder, with slashes. Line is where the text starts; each newline in Text is one of the file.
@@ -68,10 +71,14 @@ func find(t Text) []Hit {
 		advice     string
 	}
 	var matches []match
-	for _, f := range forms {
-		text := t.Text
-		if f.except != nil { // Allowed uses are masked, with the same number of bytes.
-			text = f.except.ReplaceAllStringFunc(text, func(s string) string { return strings.Repeat("\x00", len(s)) })
+	whole, all := t.Text, forms
+	if t.Kind == Comments {
+		whole, all = mask(whole, commentExceptions), slices.Concat(forms, commentForms)
+	}
+	for _, f := range all {
+		text := whole
+		if f.except != nil && f.form.MatchString(text) {
+			text = mask(text, f.except)
 		}
 		for _, m := range f.form.FindAllStringSubmatchIndex(text, -1) {
 			start, end := group(m)
@@ -90,6 +97,11 @@ func find(t Text) []Hit {
 			Found: spaces.ReplaceAllString(t.Text[m.start:m.end], " "), Advice: m.advice})
 	}
 	return hits
+}
+
+// mask replaces matches of a pattern by as many zero bytes.
+func mask(text string, except *regexp.Regexp) string {
+	return except.ReplaceAllStringFunc(text, func(s string) string { return strings.Repeat("\x00", len(s)) })
 }
 
 // group returns the first group that took part in a match, or all of the match.

@@ -1,0 +1,135 @@
+package tidy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/tidy/wordings"
+)
+
+// maxCommentWordings is the maximum number of stilted wordings per 1,000 words in the comments of a folder's Go files.
+const maxCommentWordings = 2
+
+// commentWordings are the bounds of folders whose comments haven't been rewritten yet. A bound may only fall. A folder that
+// reaches maxCommentWordings is removed.
+var commentWordings = map[string]float64{
+	"adapter":                         20.0,
+	"adapter/exporter":                21.5,
+	"adapter/importer":                27.5,
+	"adapter/importer/blocks":         16.0,
+	"adapter/importer/fetch":          21.0,
+	"adapter/importer/kairosdb":       17.5,
+	"adapter/importer/lines":          16.5,
+	"adapter/importer/overhttp":       27.0,
+	"adapter/importer/remoteread":     28.5,
+	"adapter/importer/victoria":       20.0,
+	"adapter/jsonapi":                 25.5,
+	"adapter/metadata":                31.0,
+	"adapter/otlp":                    15.0,
+	"adapter/relabeling":              27.5,
+	"adapter/remotewrite":             17.0,
+	"adapter/remotewrite/interop":     20.0,
+	"adapter/selfmonitoring":          10.5,
+	"cmd/cassia":                      21.0,
+	"cmd/internal/auth":               28.5,
+	"cmd/internal/backups":            20.5,
+	"cmd/internal/bench":              21.0,
+	"cmd/internal/cassiatest":         13.0,
+	"cmd/internal/cli":                32.5,
+	"cmd/internal/config":             20.5,
+	"cmd/internal/doctor":             40.5,
+	"cmd/internal/e2e":                30.0,
+	"cmd/internal/lasting":            39.5,
+	"cmd/internal/manual":             14.0,
+	"cmd/internal/promrig":            32.0,
+	"cmd/internal/roundtrip":          31.0,
+	"cmd/internal/s3":                 17.0,
+	"cmd/internal/s3/s3test":          28.5,
+	"cmd/internal/server":             22.0,
+	"cmd/internal/tidy":               18.5,
+	"cmd/internal/tidy/wordings":      6.0,
+	"cmd/internal/ui":                 40.0,
+	"cmd/tools/benchmarks/compare":    28.5,
+	"cmd/tools/benchmarks/imports":    18.0,
+	"cmd/tools/benchmarks/kairos":     18.5,
+	"cmd/tools/benchmarks/rollups":    27.5,
+	"cmd/tools/broken":                31.0,
+	"cmd/tools/soak":                  8.0,
+	"cmd/tools/suite":                 19.5,
+	"docker/examples":                 20.5,
+	"docker/grafana":                  33.5,
+	"docker/helm":                     27.0,
+	"downsample":                      32.0,
+	"promql/resolution":               32.5,
+	"storage":                         31.0,
+	"storage/bounds":                  21.5,
+	"storage/cache":                   16.5,
+	"storage/cassandra":               23.0,
+	"storage/cassandra/cassandratest": 23.5,
+	"storage/cassandra/kairosdb":      19.0,
+	"storage/check":                   18.0,
+	"storage/chunk":                   18.5,
+	"storage/counts":                  34.5,
+	"storage/damage":                  25.0,
+	"storage/ended":                   23.5,
+	"storage/engine":                  18.0,
+	"storage/engine/enginetest":       18.5,
+	"storage/engine/faultengine":      18.0,
+	"storage/engine/memory":           23.0,
+	"storage/format":                  18.5,
+	"storage/ha":                      40.5,
+	"storage/head":                    27.0,
+	"storage/index":                   13.5,
+	"storage/inspect":                 31.0,
+	"storage/labelorder":              16.5,
+	"storage/membership":              50.0,
+	"storage/meter":                   10.0,
+	"storage/page":                    22.0,
+	"storage/paged":                   27.0,
+	"storage/panics":                  8.0,
+	"storage/pebble":                  18.0,
+	"storage/pebble/faultfs":          25.0,
+	"storage/pebble/objects":          16.0,
+	"storage/query":                   27.0,
+	"storage/retention":               19.5,
+	"storage/rollup":                  22.5,
+	"storage/soak":                    17.0,
+	"storage/starts":                  8.5,
+	"storage/storagetest":             17.0,
+	"storage/tenant":                  21.0,
+}
+
+// TestCommentsArePlain holds the comments of each folder to its bound. A folder of few words may have one stilted wording.
+func TestCommentsArePlain(t *testing.T) {
+	t.Parallel()
+	texts, err := wordings.CollectComments(root)
+	require.NoError(t, err)
+	folders := wordings.ByFolder(texts)
+	require.Greater(t, len(folders), 30, "too few folders with comments were found")
+	for _, folder := range slices.Sorted(maps.Keys(folders)) {
+		hits := wordings.Find(folders[folder])
+		count := wordings.Totals(folders[folder], hits)[wordings.Comments].PerThousand()
+		bound, isPending := commentWordings[folder]
+		isPlain := count <= maxCommentWordings || len(hits) <= 1
+		switch {
+		case isPlain && isPending:
+			t.Errorf("%s: comments are plain now, remove the folder from commentWordings", folder)
+		case isPlain || count <= bound:
+		default:
+			var list strings.Builder
+			for _, h := range hits {
+				fmt.Fprintf(&list, "%s:%d: %s (%s)\n", h.File, h.Line, h.Found, h.Advice)
+			}
+			t.Errorf("%s: %.1f stilted wordings per 1,000 words of comments, at most %.1f are allowed: reword some of these\n%s",
+				folder, count, max(bound, maxCommentWordings), list.String())
+		}
+	}
+	for folder := range commentWordings {
+		require.Contains(t, folders, folder, "commentWordings names a folder without comments: remove it")
+	}
+}
