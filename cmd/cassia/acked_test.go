@@ -207,8 +207,9 @@ func (r running) readBack(t *testing.T, tenant string) wroteOf {
 	return w
 }
 
-// TestWhatIsAcknowledgedIsReadBack sends requests that are odd or broken. None is an error of the server. Those that the protocol's own decoder
-// refuses are refused. Acknowledged samples are read back, all of them, and nothing comes that wasn't sent.
+// TestWhatIsAcknowledgedIsReadBack sends requests that are odd or broken. None is an error of the server. Those that
+// the protocol's own decoder refuses are refused. Acknowledged samples are read back, all of them, and nothing comes
+// that wasn't sent.
 func TestWhatIsAcknowledgedIsReadBack(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir(), "--retention.raw=0")

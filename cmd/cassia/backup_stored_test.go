@@ -130,6 +130,6 @@ func TestBackupErrorsNameThePlaceOnce(t *testing.T) {
 		"objects: no such object":                                     "backup to s3://bucket/x: no such object",
 		"s3://bucket/xyz: is another":                                 "backup to s3://bucket/x: s3://bucket/xyz: is another",
 	} {
-		require.EqualError(t, inPlace("backup to "+at.String(), at, errors.New(text)), want)
+		require.EqualError(t, withOperation("backup to "+at.String(), at, errors.New(text)), want)
 	}
 }

@@ -25,7 +25,7 @@ type benchConfig struct {
 	readURL           string
 	ackLog, verifyLog string
 	verify, asJSON    bool
-	// endProgress makes room where progress was shown; nil: it needs none.
+	// endProgress clears the line that showed progress. It is nil if there is none to clear.
 	endProgress func()
 }
 
@@ -72,7 +72,7 @@ func declareBench(cmd *kingpin.CmdClause, c *benchConfig) {
 	cmd.Flag("verify-log", "Don't send samples; read back the samples recorded in this file and compare them.").StringVar(&c.verifyLog)
 }
 
-// complete derives what the flags leave open.
+// complete sets the options that depend on other flags.
 func (c *benchConfig) complete(now time.Time) error {
 	c.options.Protocol = bench.Protocol(c.protocol)
 	if c.readURL == "" {
@@ -167,7 +167,7 @@ func (c *benchConfig) verifyFile(ctx context.Context, out io.Writer) error {
 	return c.compare(ctx, g, acks, out)
 }
 
-// errDamaged means that a server doesn't have what it acknowledged.
+// errDamaged means that a server is missing samples that it acknowledged.
 var errDamaged = errors.New("the samples read back differ from the acknowledged samples")
 
 func (c *benchConfig) compare(ctx context.Context, g *bench.Generator, acks *bench.Acks, out io.Writer) error {

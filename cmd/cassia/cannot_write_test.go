@@ -20,8 +20,9 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// outcome is what a cassia does while its files can't be written. In each case SIGTERM ends it with status 0, unless it has ended by
-// itself, it logs one line per reason and minute, and once the cause has ended everything that was acknowledged is there.
+// outcome is what a cassia does while its files can't be written. In each case SIGTERM ends it with status 0, unless it
+// has ended by itself, it logs one line per reason and minute, and once the cause has ended everything that was
+// acknowledged is there.
 type outcome string
 
 const (

@@ -18,7 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// countedSamples asks for how many samples there are, minute by minute, for which no rollups answer, and for the warnings.
+// countedSamples asks for how many samples there are, minute by minute, for which no rollups answer, and for the
+// warnings.
 func countedSamples(t *testing.T, dir string, now time.Time) (n int, told []string) {
 	eng, err := pebble.Open(dir, pebble.DefaultOptions())
 	require.NoError(t, err)
@@ -42,9 +43,9 @@ func countedSamples(t *testing.T, dir string, now time.Time) (n int, told []stri
 	return int(v[0].F), told
 }
 
-// TestDamagedDirectory overwrites 64 bytes at seven places of each large file, of raw samples and of rollups: queries answer what they can and name what
-// is missing, check names all of it, doctor is an error, export writes the rest and ends with status 1, a backup reports
-// that it is damaged and leaves older ones, and a whole one mends the directory.
+// TestDamagedDirectory overwrites 64 bytes at seven places of each large file, of raw samples and of rollups: queries
+// answer what they can and name what is missing, check names all of it, doctor is an error, export writes the rest and
+// ends with status 1, a backup reports that it is damaged and leaves older ones, and a whole one mends the directory.
 func TestDamagedDirectory(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Hour)

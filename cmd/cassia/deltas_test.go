@@ -71,7 +71,8 @@ func (c deltaClient) send(tenant string, add func(pmetric.MetricSlice)) {
 	require.Zero(c.t, response.PartialSuccess().RejectedDataPoints(), response.PartialSuccess().ErrorMessage())
 }
 
-// ask returns the values of an instant query by tenant, and the infos and warnings of its answer. A query of one tenant has it under "".
+// ask returns the values of an instant query by tenant, and the infos and warnings of its answer. A query of one tenant
+// has it under "".
 func (c deltaClient) ask(tenant, query string, at time.Time) (values map[string]string, notes []string) {
 	text := c.do(tenant, http.MethodGet, fmt.Sprintf("/api/v1/query?query=%s&time=%d", url.QueryEscape(query), at.Unix()), nil)
 	var answer struct {
@@ -93,8 +94,8 @@ func (c deltaClient) ask(tenant, query string, at time.Time) (values map[string]
 	return values, append(answer.Warnings, answer.Infos...)
 }
 
-// drawDeltas draws deltas of whole minutes from a time on: they have gaps, and where an application stops, another one begins anew. Sparse ones come now and
-// then.
+// drawDeltas draws deltas of whole minutes from a time on: they have gaps, and where an application stops, another one
+// begins anew. Sparse ones come now and then.
 func drawDeltas(rng *rand.Rand, from time.Time, n, sparse int) (list []sentDelta) {
 	at := from
 	for range n {
@@ -160,7 +161,8 @@ func addDeltas(to pmetric.MetricSlice, name string, list []sentDelta) {
 	}
 }
 
-// increasesOf are queries about a range of deltas of a name, and their answers: the sums of the deltas that end in the range.
+// increasesOf are queries about a range of deltas of a name, and their answers: the sums of the deltas that end in the
+// range.
 func increasesOf(name string, list []sentDelta, from, to time.Time) map[string]string {
 	var n, sum int64
 	var buckets [3]uint64
@@ -202,7 +204,8 @@ func (c deltaClient) checkIncreases(rng *rand.Rand, name string, list []sentDelt
 	}
 }
 
-// TestDeltasAdd sends deltas that have gaps and come out of order: over aligned ranges, increase() is the sum of the deltas.
+// TestDeltasAdd sends deltas that have gaps and come out of order: over aligned ranges, increase() is the sum of the
+// deltas.
 func TestDeltasAdd(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(soak.Seed(t), 0))
@@ -227,8 +230,8 @@ func TestDeltasAdd(t *testing.T) {
 	require.NotContains(t, c.log.String(), "the tenant sends deltas", "it was logged when the tenant was recorded")
 }
 
-// sendRestarted sends a cumulative counter that is 100 after an hour, and then starts again and is 150 20 minutes later: by values it grew by 150, by
-// start timestamps by 250.
+// sendRestarted sends a cumulative counter that is 100 after an hour, and then starts again and is 150 20 minutes
+// later: by values it grew by 150, by start timestamps by 250.
 func (c deltaClient) sendRestarted(tenant string, from time.Time) {
 	c.send(tenant, func(to pmetric.MetricSlice) {
 		m := to.AppendEmpty()
@@ -248,8 +251,9 @@ func (c deltaClient) sendRestarted(tenant string, from time.Time) {
 	})
 }
 
-// TestDeltasOfATenant lets tenants send deltas after others, and after counters of their own: only the rates of those that have sent deltas, from the day of
-// the first on, are computed with start timestamps, also in queries of several tenants.
+// TestDeltasOfATenant lets tenants send deltas after others, and after counters of their own: only the rates of those
+// that have sent deltas, from the day of the first on, are computed with start timestamps, also in queries of several
+// tenants.
 func TestDeltasOfATenant(t *testing.T) {
 	t.Parallel()
 	for name, flagsOf := range map[string]func(*testing.T) []string{

@@ -68,7 +68,7 @@ func TestProgressLine(t *testing.T) {
 		{downsample.Done{Steps: 199, All: 200, Now: "x"}, 19900 * time.Millisecond, "[#######################.]  99%  199 of 200, 10/s, 100ms left: x"},
 		{downsample.Done{Steps: 200, All: 200, Now: "x"}, time.Second, "[########################] 100%  200 of 200, 200/s, 0s left: x"},
 	} {
-		require.Equal(t, c.want, drawn(float64(c.done.Steps)/float64(max(1, c.done.All)))+" "+progressLine(c.done, c.took))
+		require.Equal(t, c.want, drawBar(float64(c.done.Steps)/float64(max(1, c.done.All)))+" "+progressLine(c.done, c.took))
 	}
 }
 

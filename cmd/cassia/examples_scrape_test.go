@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestScrapesOfExamples starts the servers of the examples that Prometheus' operator scrapes, with the arguments and files of their pods, and scrapes
-// them as the ServiceMonitors say, with keys of the Secrets that these name.
+// TestScrapesOfExamples starts the servers of the examples that Prometheus' operator scrapes, with the arguments and
+// files of their pods, and scrapes them as the ServiceMonitors say, with keys of the Secrets that these name.
 func TestScrapesOfExamples(t *testing.T) {
 	t.Parallel()
 	tried := 0

@@ -18,8 +18,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// Clients that announce large bodies of samples, and send nothing of them, or a part and then a byte now and then, don't keep others from writing:
-// all bytes that such bodies may have together aren't theirs.
+// Clients that announce large bodies of samples, and send nothing of them, or a part and then a byte now and then,
+// don't keep others from writing: all bytes that such bodies may have together aren't theirs.
 func TestStalledWritesLeaveBytesForOthers(t *testing.T) {
 	const announced, written = 16 << 20, 12_000
 	kinds := map[string]string{

@@ -40,7 +40,8 @@ func appendFrame(to []byte, kind, flags byte, stream uint32, payload []byte) []b
 	return append(binary.BigEndian.AppendUint32(to, stream), payload...)
 }
 
-// requestHeaders are a block of headers without compression: of a GET or a POST of a path that is shorter than 127 bytes.
+// requestHeaders are a block of headers without compression: of a GET or a POST of a path that is shorter than 127
+// bytes.
 func requestHeaders(post bool, path string) []byte {
 	method := byte(0x82) // :method GET, in HPACK's static table.
 	if post {
@@ -51,7 +52,8 @@ func requestHeaders(post bool, path string) []byte {
 	return append(append(to, 0x0f, 0x10, byte(len(formType))), formType...) // Content-Type is number 31.
 }
 
-// flood2 is what a client of HTTP/2 sends: first once, then round again and again, each with the number of its first stream.
+// flood2 is what a client of HTTP/2 sends: first once, then round again and again, each with the number of its first
+// stream.
 type flood2 struct {
 	first []byte
 	round func(stream uint32) []byte
@@ -133,8 +135,8 @@ func TestFloodsOfHTTP2(t *testing.T) {
 				"HTTP/1.1": {DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true},
 				"HTTP/2.0": {DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true},
 			}
-			// Each connection has at most as many requests as streams, the client has two goroutines, and the server five. Where a connection was ended,
-			// its requests may still be under way.
+			// Each connection has at most as many requests as streams, the client has two goroutines, and the server
+			// five. Where a connection was ended, its requests may still be under way.
 			bound := func() int { return before + int(opened.Load())*(streams+8) + 100 }
 			slowest, most := time.Duration(0), 0
 			for round := range rounds {

@@ -51,8 +51,8 @@ func TestAForeignPageDeletesNothing(t *testing.T) {
 	require.Empty(t, r.Value(t, "kept", at))
 }
 
-// TestForeignNamesReachNoRoute sends a request to every route over loopback, as a page does whose name an attacker leads here. Programs that proxies pass on
-// may write by any name: they name no origin.
+// TestForeignNamesReachNoRoute sends a request to every route over loopback, as a page does whose name an attacker
+// leads here. Programs that proxies pass on may write by any name: they name no origin.
 func TestForeignNamesReachNoRoute(t *testing.T) {
 	t.Parallel()
 	p := startProcess(t, "--storage.path="+t.TempDir(), "--web.enable-lifecycle")

@@ -47,8 +47,8 @@ func (b *burst) send(t *testing.T, samples int) (code int, retryAfter, text stri
 	return answer.StatusCode, answer.Header.Get("Retry-After"), string(told)
 }
 
-// One known series fills the memory for what isn't sealed: it is refused with 503 while its tenant is alone, and with 429 where
-// others hold some of it, too; these are taken, also new ones; and sealing makes room.
+// One known series fills the memory for what isn't sealed: it is refused with 503 while its tenant is alone, and with
+// 429 where others hold some of it, too; these are taken, also new ones; and sealing makes room.
 func TestOneSeriesFillsTheHead(t *testing.T) {
 	t.Parallel()
 	const most = 16 << 20

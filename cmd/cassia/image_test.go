@@ -61,8 +61,9 @@ func words(t *testing.T, list string) (out []string) {
 	return out
 }
 
-// No engine runs here, so the test does what one would: it runs the build's last step, makes a root of what the last stage copies,
-// and runs the entry point and the health check in it, as the image's user, with nothing else there: no shell, no library.
+// No engine runs here, so the test does what one would: it runs the build's last step, makes a root of what the last
+// stage copies, and runs the entry point and the health check in it, as the image's user, with nothing else there: no
+// shell, no library.
 func TestImage(t *testing.T) {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Skip("only root may change the root of a process")

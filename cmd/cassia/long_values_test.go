@@ -33,7 +33,8 @@ func longLabel(t *testing.T, metric string, at time.Time, bytes int) []byte {
 	return snappy.Encode(nil, body)
 }
 
-// TestLongLabelValues sends label values that are too long, with each setting of long_label_values, which a reload changes.
+// TestLongLabelValues sends label values that are too long, with each setting of long_label_values, which a reload
+// changes.
 func TestLongLabelValues(t *testing.T) {
 	t.Parallel()
 	limits := filepath.Join(t.TempDir(), "limits.yml")

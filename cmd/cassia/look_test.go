@@ -19,7 +19,8 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 )
 
-// TestLookingSaysWhatIsWrong: where nothing can be read, the commands end with an error of one line, and leave nothing behind.
+// TestLookingSaysWhatIsWrong: where nothing can be read, the commands end with an error of one line, and leave nothing
+// behind.
 func TestLookingSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	commands := [][]string{{"check"}, {"inspect"}, {"retention"}, {"downsample", "--dry-run"}, {"export", "--format=csv"}}
@@ -100,8 +101,8 @@ func rowsOf(t *testing.T, flags []string) (rows []string) {
 	return rows
 }
 
-// TestLookingOnCassandra runs the same commands on a keyspace that no server uses: no row is written and none goes, and where
-// there is no keyspace none is made.
+// TestLookingOnCassandra runs the same commands on a keyspace that no server uses: no row is written and none goes, and
+// where there is no keyspace none is made.
 func TestLookingOnCassandra(t *testing.T) {
 	t.Parallel()
 	flags := append(cassiatest.OnCassandra(t), "--cassandra.timeout=1m")

@@ -58,8 +58,8 @@ var (
 	shellWord = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`)
 )
 
-// The text between blocks is right about commands: `cassia COMMAND --flag` names commands and flags that there are, and `make
-// TARGET` a target.
+// The text between blocks is right about commands: `cassia COMMAND --flag` names commands and flags that there are, and
+// `make TARGET` a target.
 func TestManualCommandsInText(t *testing.T) {
 	app, _ := newApplication()
 	model := app.Model()
@@ -99,8 +99,8 @@ func withoutBlocks(text string) string {
 	return b.String()
 }
 
-// requireKnown wants words to begin with a command, and those that are flags to be flags of it. A text need not have all flags
-// that a command requires.
+// requireKnown wants words to begin with a command, and those that are flags to be flags of it. A text need not have
+// all flags that a command requires.
 func requireKnown(t *testing.T, app *kingpin.ApplicationModel, words []string, where string) {
 	t.Helper()
 	group, flags, commands := app.CmdGroupModel, app.Flags, 0

@@ -107,7 +107,8 @@ var described = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "(.*)", unit
 // ofCassandra are the metrics of that engine in its source: without a cluster there is no registry that has them.
 var ofCassandra = regexp.MustCompile(`(?:Name:\s*|NewDesc\()"(cassia_cassandra_\w+)",\s*(?:Help:\s*)?"([^"]+)"`)
 
-// Every metric has its line, written from the registry of a running process: go test ./cmd/cassia -run TestManualMetrics -rewrite.
+// Every metric has its line, written from the registry of a running process: go test ./cmd/cassia -run
+// TestManualMetrics -rewrite.
 func TestManualMetrics(t *testing.T) {
 	lines := map[string]string{}
 	for _, d := range registered(t) {
@@ -188,7 +189,8 @@ func TestManualRoutes(t *testing.T) {
 	require.Greater(t, found, 8)
 }
 
-// What the tables of troubleshooting quote of errors stands in the source, so that who searches for an error finds its line.
+// What the tables of troubleshooting quote of errors stands in the source, so that who searches for an error finds its
+// line.
 func TestManualErrorsAreReal(t *testing.T) {
 	text := manualPage(t, "troubleshooting.md")
 	text = text[strings.Index(text, "## Errors of requests"):strings.Index(text, "## Alerts")]

@@ -93,8 +93,8 @@ var (
 	shownLeft = regexp.MustCompile(`/s, (\S+) left`)
 )
 
-// requireHonest holds that from 10 % of the work on the remaining time that is shown is within a factor of two of the truth, as long as that is more than
-// a part of all. It is shown in whole seconds.
+// requireHonest holds that from 10 % of the work on the remaining time that is shown is within a factor of two of the
+// truth, as long as that is more than a part of all. It is shown in whole seconds.
 func (s *shownLines) requireHonest(t *testing.T, began time.Time, part float64) {
 	t.Helper()
 	end, held := s.now(), 0
@@ -259,7 +259,8 @@ func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
 	require.NoError(t, eng.Compact(t.Context()))
 	require.NoError(t, checkpoint(t.Context(), eng, snapshot))
 	name := backupName(now)
-	// By this clock, the verification at the end of a backup, a fifth of the work, takes no time: of the last part, the truth isn't known.
+	// By this clock, the verification at the end of a backup, a fifth of the work, takes no time: of the last part, the
+	// truth isn't known.
 	run("backing up", folder, 0.3, func(ctx context.Context) error {
 		_, err := pebble.Backup(ctx, snapshot, folder, name, pebble.Keep{}, now)
 		return err

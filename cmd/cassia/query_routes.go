@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/promql/api"
 )
 
-// queryRoutes are the routes of queries beside Prometheus' API.
+// queryRoutes returns the query routes that are not part of Prometheus' API.
 func (p *process) queryRoutes(evaluator *promql.Engine, plain *jsonapi.API) []server.Route {
 	routes := []server.Route{
 		{Path: api.FederatePath, Handler: p.federation(evaluator)},
@@ -28,12 +28,12 @@ func (p *process) queryRoutes(evaluator *promql.Engine, plain *jsonapi.API) []se
 		r.Name = r.Path
 		r.Role = server.Read
 		r.Tenant = true
-		r.Handler = p.only("read", "queries", r.Handler)
+		r.Handler = p.requireRole("read", "queries", r.Handler)
 	}
 	return append(routes, server.Route{Path: "/api/openapi.yaml", Name: "/api/openapi.yaml", Role: server.Open, Handler: jsonapi.OpenAPI(p.c.ExternalURL.Path)})
 }
 
-// newEngine returns the evaluator of queries, which adds its features to known.
+// newEngine returns the query evaluator, and adds its features to known.
 func (p *process) newEngine(known features.Collector) *promql.Engine {
 	o := promql.DefaultOptions()
 	o.Timeout = p.c.QueryTimeout
@@ -56,7 +56,7 @@ func (p *process) newEngine(known features.Collector) *promql.Engine {
 	return promql.NewEngine(o)
 }
 
-// queryable returns what all reads of series go through.
+// queryable returns the Queryable through which all series are read.
 func (p *process) queryable() *promql.Queryable {
 	return promql.NewQueryable(p.store, p.c.CounterSuffixes...)
 }
@@ -77,7 +77,7 @@ func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, fro
 	})
 }
 
-// metadata returns the metadata of metrics by their names.
+// metadata returns the metadata of metrics by name.
 func (p *process) metadata(ctx context.Context, tenant, metric string, limit int) (map[string][]api.MetricMetadata, error) {
 	found, err := p.store.Metadata(ctx, tenant, metric, limit)
 	if err != nil {
@@ -92,7 +92,7 @@ func (p *process) metadata(ctx context.Context, tenant, metric string, limit int
 	return out, nil
 }
 
-// federation returns the handler from which Prometheus scrapes the newest samples.
+// federation returns the handler of Prometheus' federation endpoint, which returns the newest samples.
 func (p *process) federation(evaluator *promql.Engine) http.Handler {
 	return api.Federation(api.Options{
 		Queryable: p.queryable(), Enter: evaluator.Enter, Parser: p.c.Features.Parser, Ready: p.store.Ready, Now: time.Now,

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReloadsAreShown asks Prometheus' API whether the last reload of the configuration files succeeded, and when one did.
+// TestReloadsAreShown asks Prometheus' API whether the last reload of the configuration files succeeded, and when one
+// did.
 func TestReloadsAreShown(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "relabel.yml")

@@ -109,8 +109,8 @@ func (p *rulesProcess) ticks() []int64 {
 	return samples.T
 }
 
-// One of two processes evaluates. When it is gone the other one takes over and leaves no gap; when it is back it doesn't
-// interfere; when the other one stops it goes on at once.
+// One of two processes evaluates. When it is gone the other one takes over and leaves no gap; when it is back it
+// doesn't interfere; when the other one stops it goes on at once.
 func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for rules for some seconds: leave -short out")
@@ -149,7 +149,8 @@ func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 				missing += gap - 1
 			}
 		}
-		// On a busy machine some evaluations take long, and Prometheus' manager leaves those out that became due meanwhile.
+		// On a busy machine some evaluations take long, and Prometheus' manager leaves those out that became due
+		// meanwhile.
 		const leftOut = "prometheus_rule_group_iterations_missed_total"
 		require.LessOrEqual(t, float64(missing), a.metric(leftOut)+b.metric(leftOut), "gaps of more than two intervals: %v", n)
 	}

@@ -45,7 +45,8 @@ func startServe(t *testing.T, args ...string) running {
 	_, err := app.Parse(flags)
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
-	// Queries are ended when the process takes most of its memory: here it is that of all servers that tests run side by side.
+	// Queries are ended when the process takes most of its memory: here it is that of all servers that tests run side
+	// by side.
 	c.Memory = 64 << 30
 
 	var log bytes.Buffer

@@ -61,8 +61,8 @@ func TestCassandraSettings(t *testing.T) {
 	testRefusals(t, node.Hosts()[0])
 }
 
-// testGuardrail reads many partitions as a user whom the node refuses more than eight in one request: those are read one by one,
-// which the log names once.
+// testGuardrail reads many partitions as a user whom the node refuses more than eight in one request: those are read
+// one by one, which the log names once.
 func testGuardrail(t *testing.T, node *cassandratest.Cluster, o cassandra.Options) {
 	require.NoError(t, node.Query("CREATE ROLE reader WITH PASSWORD = 'reader' AND LOGIN = true", "GRANT SELECT ON KEYSPACE "+soundKeyspace+" TO reader",
 		"GRANT MODIFY ON KEYSPACE "+soundKeyspace+" TO reader"))

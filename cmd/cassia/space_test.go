@@ -74,8 +74,8 @@ func sumOf(of map[string]int64) (sum int64) {
 	return sum
 }
 
-// TestSpaceIsWhatDuShows holds /metrics, the page and the doctor against du. All of them look at a moment of their own, so
-// it waits for one in which nothing changes.
+// TestSpaceIsWhatDuShows holds /metrics, the page and the doctor against du. All of them look at a moment of their own,
+// so it waits for one in which nothing changes.
 func TestSpaceIsWhatDuShows(t *testing.T) {
 	if _, err := exec.LookPath("du"); err != nil {
 		t.Skip("there is no du")

@@ -8,9 +8,9 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/backups"
 )
 
-// Backup holds the flags of backups on a schedule.
+// Backup has the flags of scheduled backups.
 type Backup struct {
-	// Place is where they go; its At "": there is no schedule.
+	// Place is the location of the backups. If its At is empty, there is no schedule.
 	Place backups.Place
 	Every time.Duration
 

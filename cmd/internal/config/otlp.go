@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/adapter/otlp"
 )
 
-// otlpFlags declares what Prometheus has in the section otlp of its configuration, by the same words.
+// otlpFlags declares the settings that Prometheus has in the section otlp of its configuration, with the same names.
 func otlpFlags(cmd *kingpin.CmdClause, t *otlp.Translation) {
 	cmd.Flag("otlp.translation-strategy", "How OTLP metric and label names are translated, as in Prometheus: one of "+strings.Join(otlp.Strategies(), ", ")+".").
 		Default(otlp.Strategies()[0]).StringVar(&t.Strategy)

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Validate parses and checks what the flags were set to. Its error names the first flag that is wrong.
+// Validate parses and checks the values of the flags. Its error names the first invalid flag.
 func (c *Config) Validate() error {
 	c.setParts()
 	if err := CheckRanges(c.cmd.Model().Flags); err != nil {
@@ -51,7 +51,8 @@ func (c *Config) checkWeb() error {
 	return c.checkExternalURL()
 }
 
-// Hosts are the names of this process beside that in ExternalURL: the machine's, those it listens on, and those that are allowed.
+// Hosts returns the names of this process in addition to the one in ExternalURL: the machine's name, the names on which
+// it listens, and the allowed ones.
 func (c *Config) Hosts() (out []string) {
 	if name, err := os.Hostname(); err == nil {
 		out = append(out, name)
@@ -64,7 +65,7 @@ func (c *Config) Hosts() (out []string) {
 	return append(out, c.AllowedHosts...)
 }
 
-// hostPattern is a host name, or *. before one.
+// hostPattern matches a host name, optionally after *. for subdomains.
 var hostPattern = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?$`)
 
 func (c *Config) checkAllowedHosts() error {
@@ -111,7 +112,7 @@ func (c *Config) checkExternalURL() error {
 	return nil
 }
 
-// isPrefix reports whether a path is empty, or one that clients send as it is written.
+// isPrefix reports whether a path is empty or contains only characters that clients send unescaped.
 func isPrefix(s string) bool {
 	return s == "" || path.Clean(s) == s && !strings.ContainsAny(s, "?#%\\\"'") && !strings.ContainsFunc(s, unicode.IsControl)
 }
@@ -170,7 +171,7 @@ func (c *Config) checkQuery() error {
 	return err
 }
 
-// duration parses a duration as Prometheus writes them.
+// duration parses a duration in Prometheus' syntax.
 func duration(flag, value string, zero bool, into *time.Duration) error {
 	d, err := model.ParseDuration(value)
 	if err != nil {
@@ -186,7 +187,7 @@ func duration(flag, value string, zero bool, into *time.Duration) error {
 	return nil
 }
 
-// Public returns those listen addresses that other machines reach.
+// Public returns the listen addresses that other machines can reach.
 func (c *Config) Public() (out []string) {
 	for _, address := range c.ListenAddresses {
 		host, _, err := net.SplitHostPort(address)

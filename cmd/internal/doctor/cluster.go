@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// wideMiB is the size of a partition from which reads, repairs and compactions suffer.
+	// wideMiB is the partition size from which reads, repairs and compactions slow down.
 	wideMiB = 100
-	// manyTombstones in nearly every read cost more than the rows; at tooManyTombstones Cassandra's default
-	// refuses the read (tombstone_failure_threshold).
+	// manyTombstones per read in nearly every read cost more than the rows. At tooManyTombstones Cassandra rejects the
+	// read by default (tombstone_failure_threshold).
 	manyTombstones    = 1000
 	tooManyTombstones = 100_000
 )
 
-// ClusterOptions are the processes' flags about the cluster.
+// ClusterOptions are the flags of the processes that concern the cluster.
 type ClusterOptions struct {
 	Keyspace, Consistency string
-	// Partitions is how many the work of sealing is divided into; 0: not known.
+	// Partitions is the number of partitions of staging and sealing; 0: unknown.
 	Partitions int
 }
 
-// Cluster looks at nodes, replication and schema.
+// Cluster checks nodes, replication and schema.
 func Cluster(f *cassandra.Facts, o ClusterOptions) []Finding {
 	found := reachability(f, o)
 	if f.Replication == nil {
@@ -39,7 +39,7 @@ func Cluster(f *cassandra.Facts, o ClusterOptions) []Finding {
 	return append(found, tombstones(f, o)...)
 }
 
-// reachability reports which nodes answer, and whether they agree.
+// reachability reports which nodes respond, and whether they agree on the schema and the release.
 func reachability(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	var down, schemas, releases, odd []string
 	for _, n := range f.Nodes {
@@ -94,7 +94,7 @@ func countUp(f *cassandra.Facts) (up int) {
 	return up
 }
 
-// commitlog checks whether acknowledged writes are on a disk. copies is how many there are here.
+// commitlog checks whether acknowledged writes are on a disk. copies is the number of replicas in this data center.
 func commitlog(f *cassandra.Facts, copies int) []Finding {
 	var periodic, synced []string
 	for _, n := range f.Nodes {
@@ -108,7 +108,7 @@ func commitlog(f *cassandra.Facts, copies int) []Finding {
 	slices.Sort(synced)
 	if len(periodic) == 0 {
 		if len(synced) == 0 {
-			return nil // No node answered.
+			return nil // No node responded.
 		}
 		return []Finding{ok("commitlog_sync is %s on all nodes that respond: acknowledged samples are on disk", strings.Join(slices.Compact(synced), ", "))}
 	}
@@ -123,7 +123,7 @@ func commitlog(f *cassandra.Facts, copies int) []Finding {
 			"commitlog_sync: group\ncommitlog_sync_group_window: 10ms"}}
 }
 
-// whyOption is the purpose of an option of a table.
+// whyOption is the effect of each table option.
 var whyOption = map[string]string{
 	"":           "requests to it fail",
 	"compaction": "the wrong files are compacted together: disk space is released late or never, and reads open more files",
@@ -135,7 +135,7 @@ var whyOption = map[string]string{
 	"comment":          "Cassia reads the version of the tables from it",
 }
 
-// schema reports how the tables differ from those of this release.
+// schema reports the differences between the tables and the schema of this release.
 func schema(f *cassandra.Facts) (found []Finding) {
 	for _, d := range f.Differences {
 		level := Warning
@@ -157,7 +157,7 @@ func schema(f *cassandra.Facts) (found []Finding) {
 	return found
 }
 
-// tableMax finds for every table the node that has the most of something.
+// tableMax returns, per table, the node with the max of a value.
 func tableMax(f *cassandra.Facts, of func(cassandra.TableFacts) float64) (worst []worstTable) {
 	at := map[string]int{}
 	for _, n := range f.Nodes {
@@ -182,7 +182,7 @@ type worstTable struct {
 	value       float64
 }
 
-// wide looks for partitions that are too large.
+// wide checks for partitions that are too large.
 func wide(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	worst := tableMax(f, func(t cassandra.TableFacts) float64 { return float64(t.MaxPartitionMiB) })
 	for _, w := range worst {
@@ -209,8 +209,8 @@ func wide(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	return found
 }
 
-// morePartitions is how many partitions would bring mib down to half of a wide one: the present number,
-// doubled some times.
+// morePartitions returns the number of partitions that would reduce mib to half of wideMiB. It is the present number,
+// doubled one or more times.
 func morePartitions(partitions int, mib float64) string {
 	if partitions == 0 {
 		return "N, a multiple of the number that `cassia inspect` shows"
@@ -222,7 +222,7 @@ func morePartitions(partitions int, mib float64) string {
 	return fmt.Sprint(n)
 }
 
-// tombstones looks for deletes that reads must pass over.
+// tombstones checks for many tombstones per read.
 func tombstones(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	most := tableMax(f, func(t cassandra.TableFacts) float64 { return t.MaxTombstonesPerRead })
 	for _, w := range most {

@@ -6,18 +6,20 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 )
 
-// everywhere stands in a replication for every data center.
+// everywhere is the replication option that applies to all data centers.
 const everywhere = "replication_factor"
 
-// need is what a consistency asks of the copies that it is about.
+// need is the number of replicas that a consistency level requires.
 type need struct {
-	// where names those copies' data center, empty: all of them.
+	// where is the data center of the replicas; empty: all.
 	where string
-	// copies there are, on nodes; of which write must have taken a write, and read are asked.
+	// copies is the number of replicas and nodes the number of nodes. A write needs write of the replicas, and a read
+	// needs read.
 	copies, nodes, write, read int
 }
 
-// needOf computes it for the local data center, or for the cluster where the consistency counts all copies.
+// needOf returns the need of a consistency level: for the local data center, or for the cluster if the level counts all
+// replicas.
 func needOf(consistency string, f *cassandra.Facts) need {
 	copies := func(dc string) int {
 		if n, ok := f.Replication[dc]; ok {
@@ -51,17 +53,17 @@ func needOf(consistency string, f *cassandra.Facts) need {
 		return same(all, all.copies)
 	case "LOCAL_ONE":
 		return same(local, 1)
-	default: // LOCAL_QUORUM, and EACH_QUORUM as far as this data center goes
+	default: // LOCAL_QUORUM, and the part of EACH_QUORUM that concerns this data center
 		return same(local, quorum(local.copies))
 	}
 }
 
 func quorum(copies int) int { return copies/2 + 1 }
 
-// survives is how many of the nodes that hold a row's copies may be down.
+// survives returns how many of a row's replicas may be down.
 func (n need) survives() int { return n.copies - max(n.write, n.read) }
 
-// consistency looks at what fails when a node does.
+// consistency checks which requests fail when a node fails.
 func consistency(f *cassandra.Facts, o ClusterOptions) []Finding {
 	n := needOf(o.Consistency, f)
 	alter := func(copies int) string {

@@ -10,26 +10,28 @@ import (
 )
 
 const (
-	// settle is how long a slot waits for stragglers before it is sealed, unless a server is configured otherwise.
+	// settle is the default grace period between the end of a slot and its sealing.
 	settle = 15 * time.Minute
-	// lateSlots is how many slots the sealing may be behind; from lagError on something is wrong.
+	// lateSlots is the number of due slots up to which sealing isn't reported as slow. A lag of lagError or more is an
+	// error.
 	lateSlots = 2
 	lagError  = 24 * time.Hour
-	// hangs is how long a process may not have been heard of that is worth naming; afterwards it has ended.
+	// hangs is the max time for which a silent process is reported. After it, the process is assumed to have ended.
 	hangs = 10 * time.Minute
 )
 
-// StoreOptions are the conditions under which a store is examined.
+// StoreOptions are the circumstances of an examination.
 type StoreOptions struct {
-	// Shared: any number of processes use it, and that CQL reaches its rows in Keyspace.
+	// Shared means that any number of processes use the store, and that its rows are in Keyspace and can be read with
+	// CQL.
 	Shared   bool
 	Keyspace string
-	// Flags lead commands to it.
+	// Flags are the flags that select the store in commands.
 	Flags string
 	Now   time.Time
 }
 
-// Store looks at processes, waiting work, expired windows and damage.
+// Store checks processes, waiting work, expired windows and damage.
 func Store(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	found = append(found, periods(c, o))
 	found = append(found, copied(c)...)
@@ -69,7 +71,8 @@ func copied(c *inspect.Condition) []Finding {
 		"while the original is in use, back up this store to another destination: --backup.to, --to"}}
 }
 
-// clock looks at whether what the store has seen of time explains the machine's clock, or a process isn't believed.
+// clock checks whether the observed uptime explains the machine's clock, and whether the clock of a process is
+// untrusted.
 func clock(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	if c.ClockDoubted && !o.Shared {
 		off, way := o.Now.Sub(c.ClockSeen), "after"
@@ -95,19 +98,19 @@ func clock(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	return found
 }
 
-// processes looks at who is there, and whether all that must be done is done by someone.
+// processes checks which processes run, and whether every role is covered.
 func processes(c *inspect.Condition) (found []Finding) {
 	var alive, quiet, versions []string
 	does := map[string]bool{}
 	for _, p := range c.Processes {
 		if p.StartedMS == 0 {
-			continue // a command, such as `cassia downsample`: it announces to the others that it reads
+			continue // A command, such as `cassia downsample`, announces to other processes that it reads.
 		}
 		name := fmt.Sprintf("%s (%s)", p.Name, p.Target)
 		if p.Alive {
 			alive, versions = append(alive, name), append(versions, p.Version)
 			does[p.Target] = true
-		} else if p.Quiet < hangs && !p.Leaving { // One that was stopped is marked as leaving.
+		} else if p.Quiet < hangs && !p.Leaving { // A process that was stopped is marked as leaving.
 			quiet = append(quiet, fmt.Sprintf("%s since %s", name, about(p.Quiet)))
 		}
 	}
@@ -135,7 +138,7 @@ func processes(c *inspect.Condition) (found []Finding) {
 	return found
 }
 
-// leases looks for partitions that nobody works off.
+// leases checks for partitions that no process seals.
 func leases(c *inspect.Condition) []Finding {
 	alive := map[string]bool{}
 	workers := 0
@@ -146,7 +149,7 @@ func leases(c *inspect.Condition) []Finding {
 		}
 	}
 	if workers == 0 {
-		return nil // That is a finding of its own.
+		return nil // There is a separate finding for that.
 	}
 	var without []string
 	for p, l := range c.Leases {
@@ -162,7 +165,7 @@ func leases(c *inspect.Condition) []Finding {
 		"if this persists, search the logs of the processes that seal for the word leases"}}
 }
 
-// waiting looks at what should have been sealed by now.
+// waiting checks for slots that should have been sealed.
 func waiting(c *inspect.Condition, o StoreOptions) []Finding {
 	due, slots := 0, map[int64]bool{}
 	var lag time.Duration
@@ -197,7 +200,7 @@ func waiting(c *inspect.Condition, o StoreOptions) []Finding {
 	return []Finding{f}
 }
 
-// damaged names what can't be read.
+// damaged lists damaged rows.
 func damaged(c *inspect.Condition, o StoreOptions) []Finding {
 	if c.DamagedRows == 0 {
 		text := fmt.Sprintf("%s of past slots verified, without damage", plural(c.Verified, "staged blob"))
@@ -220,7 +223,7 @@ func damaged(c *inspect.Condition, o StoreOptions) []Finding {
 		"their samples are missing from query results, which have a warning; the rows are kept but never sealed", do}}
 }
 
-// unreadable names what of the files is damaged, where a directory is looked at.
+// unreadable lists damaged files, if a directory is examined.
 func unreadable(c *inspect.Condition, o StoreOptions) []Finding {
 	if c.Unreadable == 0 && c.Files == 0 {
 		return nil
@@ -235,7 +238,7 @@ func unreadable(c *inspect.Condition, o StoreOptions) []Finding {
 			"   # repairs from a backup; stop the server first\ncheck the disk itself: smartctl -a, dmesg"}}
 }
 
-// hidden reports windows that a lowered retention has hidden, as long as it can be taken back.
+// hidden reports windows that a lowered retention has hidden and that can still be shown again.
 func hidden(c *inspect.Condition) (found []Finding) {
 	const most = 10
 	for i, h := range c.Hidden {
@@ -257,7 +260,7 @@ func hidden(c *inspect.Condition) (found []Finding) {
 	return found
 }
 
-// later reports from when a raised retention, or that of a new class, applies in full.
+// later reports when a raised retention, or the retention of a new class, takes full effect.
 func later(c *inspect.Condition) (found []Finding) {
 	const most = 10
 	for i, l := range c.Later {
@@ -281,7 +284,7 @@ func deltas(c *inspect.Condition) (found []Finding) {
 		switch {
 		case i == most:
 			return append(found, ok("%d more tenants have sent deltas", len(c.Deltas)-most))
-		case t.Since.IsZero(): // Damage is a finding of its own.
+		case t.Since.IsZero(): // There is a separate finding for damage.
 			found = append(found, ok("tenant %q has sent deltas: its rates are computed with start timestamps", t.Name))
 		default:
 			found = append(found, ok("tenant %q has sent deltas since %s: its rates are computed with start timestamps for samples after %s",
@@ -291,7 +294,7 @@ func deltas(c *inspect.Condition) (found []Finding) {
 	return found
 }
 
-// expired looks for windows that should have gone.
+// expired checks for windows that should have been deleted.
 func expired(c *inspect.Condition) (found []Finding) {
 	undropped, leftover := map[int64]bool{}, map[int64]bool{}
 	var since time.Time
