@@ -183,7 +183,8 @@ func (m *turns) Turn(context.Context) error {
 	return nil
 }
 
-// A load that is to hold much is given up until its caller has its turn. Meanwhile others load the same, and a load inside of a load gives up both.
+// A load that is to hold much is given up until its caller has its turn. Meanwhile others load the same, and a load
+// inside of a load gives up both.
 func TestCacheLoadsWaitForATurnOutside(t *testing.T) {
 	c := New(1 << 20)
 	inner, outer := EntryKey{Kind: KindMetrics}, EntryKey{Kind: KindIDs}
@@ -226,7 +227,8 @@ func (m *turnsSlowly) Turn(ctx context.Context) error {
 	return m.turns.Turn(ctx)
 }
 
-// A caller that waits long for another's load calls Working of its meter, which may wait for a turn. The load itself doesn't wait for one.
+// A caller that waits long for another's load calls Working of its meter, which may wait for a turn. The load itself
+// doesn't wait for one.
 func TestCallersThatWaitForALoadAreWorking(t *testing.T) {
 	c, loads, release := New(1<<20), make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)

@@ -26,7 +26,7 @@ func TestNoNodeIsUp(t *testing.T) {
 		defer e.close()
 		try := func() (took time.Duration) {
 			begun := time.Now()
-			err := e.request(t.Context(), opWrite, transient, func(context.Context) (int, error) { return 1, gocql.ErrNoConnections })
+			err := e.request(t.Context(), opWrite, isTransient, func(context.Context) (int, error) { return 1, gocql.ErrNoConnections })
 			require.Error(t, err)
 			require.ErrorIs(t, e.translate(t.Context(), "write", err), engine.ErrUnavailable)
 			return time.Since(begun)

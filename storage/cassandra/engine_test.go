@@ -101,7 +101,8 @@ func TestTimeToLive(t *testing.T) {
 	}, comesWithin, 100*time.Millisecond, "row 5 stays")
 }
 
-// TestTimeToLiveByTheClustersClock has two processes write rows that expire at once, by clocks six hours apart: both rows live equally long.
+// TestTimeToLiveByTheClustersClock has two processes write rows that expire at once, by clocks six hours apart: both
+// rows live equally long.
 func TestTimeToLiveByTheClustersClock(t *testing.T) {
 	base := testOptions(t)
 	t.Parallel()

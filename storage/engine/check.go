@@ -5,11 +5,12 @@ import (
 	"slices"
 )
 
-// CheckBatches returns an error if batches can't be written. Every engine calls it before it writes anything, so that
-// all of them refuse the same, and a refusal leaves nothing behind. Those that take Clear call CheckClearing instead.
+// CheckBatches returns an error if batches are invalid. Every engine calls it before it writes anything, so that all
+// engines reject the same batches and a rejected write has no effect. Engines that support Clear call CheckClearing
+// instead.
 func CheckBatches(batches []Batch) error { return checkBatches(batches, false) }
 
-// CheckClearing does as CheckBatches, for engines that take Clear.
+// CheckClearing is CheckBatches for engines that support Clear.
 func CheckClearing(batches []Batch) error { return checkBatches(batches, true) }
 
 func checkBatches(batches []Batch, clears bool) error {
@@ -21,7 +22,7 @@ func checkBatches(batches []Batch, clears bool) error {
 	return nil
 }
 
-// CheckBatch returns an error if a batch can't be written to an engine that doesn't take Clear.
+// CheckBatch returns an error if a batch is invalid for an engine that doesn't support Clear.
 func CheckBatch(b *Batch) error { return checkBatch(b, false) }
 
 func checkBatch(b *Batch, clears bool) error {
@@ -114,7 +115,7 @@ func checkClear(t *Table, m *Mutation, clears bool) error {
 	return nil
 }
 
-// CheckRange returns an error if a range can't be scanned.
+// CheckRange returns an error if a range is invalid.
 func CheckRange(r *Range) error {
 	if r.Table == nil {
 		return fmt.Errorf("%w: a range has no table", ErrBadKey)
@@ -130,7 +131,7 @@ func CheckRange(r *Range) error {
 	return nil
 }
 
-// CheckPartitions checks a prefix of the keys that Engine.Partitions lists.
+// CheckPartitions returns an error if prefix is invalid for Engine.Partitions.
 func CheckPartitions(t *Table, prefix Key) error {
 	if t == nil || t.Conditional {
 		return fmt.Errorf("%w: only the partitions of a table that isn't conditional can be listed", ErrBadKey)
@@ -138,7 +139,7 @@ func CheckPartitions(t *Table, prefix Key) error {
 	return CheckKey(t.Partition, prefix, true)
 }
 
-// CheckDrop returns an error if the partitions of t that start with prefix can't be dropped.
+// CheckDrop returns an error if prefix is invalid for Engine.Drop.
 func CheckDrop(t *Table, prefix Key) error {
 	if t == nil {
 		return fmt.Errorf("%w: a drop has no table", ErrBadKey)
@@ -149,7 +150,7 @@ func CheckDrop(t *Table, prefix Key) error {
 	return nil
 }
 
-// CheckCompareAndSet returns an error if a row of t can't be set by CompareAndSet.
+// CheckCompareAndSet returns an error if CompareAndSet can't set this row of t.
 func CheckCompareAndSet(t *Table, partition, clustering Key, value []byte) error {
 	if t == nil || !t.Conditional {
 		return fmt.Errorf("%w: only conditional tables have CompareAndSet", ErrBadWrite)
@@ -163,14 +164,14 @@ func CheckCompareAndSet(t *Table, partition, clustering Key, value []byte) error
 	return checkValue(value)
 }
 
-// CheckProbe returns ErrBadKey unless Prober may be asked about these partitions, and otherwise the field in which they differ, or some field that is
-// an integer where none does.
+// CheckProbe returns ErrBadKey if the partitions are invalid for Prober. Otherwise it returns the field in which they
+// differ. If they don't differ, it returns any integer field.
 func CheckProbe(t *Table, partitions []Key) (field int, err error) {
 	return differIn(KindInt, "an integer", &Range{Table: t}, partitions)
 }
 
-// CheckSeveral returns ErrBadKey unless SeveralScanner may scan these partitions, and otherwise the field in which they differ, or some field that is a text where
-// there is one partition, or none.
+// CheckSeveral returns ErrBadKey if the partitions are invalid for SeveralScanner. Otherwise it returns the field in
+// which they differ. If there is at most one partition, it returns any text field.
 func CheckSeveral(r *Range, partitions []Key) (field int, err error) {
 	if field, err = differIn(KindText, "a text", r, partitions); err != nil {
 		return 0, err
@@ -185,8 +186,8 @@ func CheckSeveral(r *Range, partitions []Key) (field int, err error) {
 	return field, nil
 }
 
-// differIn returns the only field in which partitions differ, of a kind, or some field of the kind where none does. r is a range of each, but for its
-// Partition, of a table that isn't Conditional.
+// differIn returns the only field, of a kind, in which partitions differ, or any field of the kind if they don't
+// differ. r is the range of each, without Partition, in a table that isn't Conditional.
 func differIn(kind Kind, name string, r *Range, partitions []Key) (field int, err error) {
 	t := r.Table
 	if t == nil || t.Conditional {
@@ -209,7 +210,7 @@ func differIn(kind Kind, name string, r *Range, partitions []Key) (field int, er
 			field = i
 		}
 	}
-	if field < 0 { // One partition, or none.
+	if field < 0 { // At most one partition.
 		field = slices.IndexFunc(t.Partition, func(f Field) bool { return f.Kind == kind })
 	}
 	if field < 0 {
@@ -218,7 +219,7 @@ func differIn(kind Kind, name string, r *Range, partitions []Key) (field int, er
 	return field, nil
 }
 
-// keySize is what a key counts for in MaxBatch, bytes, whatever an engine makes of it.
+// keySize is the size of a key in bytes for the limit MaxBatch. It doesn't depend on the engine.
 func keySize(fields []Field, key Key) int {
 	n := 0
 	for i, v := range key {
@@ -231,8 +232,8 @@ func keySize(fields []Field, key Key) int {
 	return n
 }
 
-// Compare orders two keys of the same fields, field by field as far as both go: a key and a prefix of it
-// are equal.
+// Compare compares two keys of the same fields, field by field up to the end of the shorter one. A key and a prefix of
+// it are equal.
 func Compare(a, b Key) int {
 	for i := range min(len(a), len(b)) {
 		switch {

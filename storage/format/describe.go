@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Describe returns what a row of a table holds, for people. An error names the corrupt field.
+// Describe returns the content of a row as text, for operators. An error names the corrupt field.
 func Describe(t *engine.Table, partition engine.Key, row engine.Row) (string, error) {
 	switch t {
 	case engine.Stage:
@@ -212,5 +212,5 @@ func describeHeld(value []byte) (string, error) {
 	return fmt.Sprintf("%d bytes, %d samples: %s", len(value), v.Samples, words), err
 }
 
-// Instant writes a timestamp for people, in UTC.
+// Instant formats a timestamp, in UTC.
 func Instant(t int64) string { return time.UnixMilli(t).UTC().Format("2006-01-02T15:04:05.999Z") }

@@ -242,8 +242,8 @@ func partialIn(t *testing.T, folder string) []string {
 	return found
 }
 
-// TestRestoresThatAreCut ends a restore at each change that it makes. The directory is empty, complete or isn't opened then, and
-// the restore of another backup into it works.
+// TestRestoresThatAreCut ends a restore at each change that it makes. The directory is empty, complete or isn't opened
+// then, and the restore of another backup into it works.
 func TestRestoresThatAreCut(t *testing.T) {
 	m := newMoments(t, 2)
 	folder := m.folder(t)
@@ -280,7 +280,8 @@ func TestRestoresThatAreCut(t *testing.T) {
 	}
 }
 
-// TestRestoreToADiskWithoutRoom names how much room a restore needs. Another backup is no remedy for a disk that is full or fails.
+// TestRestoreToADiskWithoutRoom names how much room a restore needs. Another backup is no remedy for a disk that is
+// full or fails.
 func TestRestoreToADiskWithoutRoom(t *testing.T) {
 	m := newMoments(t, 2)
 	folder := m.folder(t)
@@ -302,7 +303,8 @@ func TestRestoreToADiskWithoutRoom(t *testing.T) {
 	require.Equal(t, syscall.EIO, NoRoom(syscall.EIO, "data", 1))
 }
 
-// openable reports whether a directory, which a restore was to make of a moment, has a store that is opened. It must be whole then.
+// openable reports whether a directory, which a restore was to make of a moment, has a store that is opened. It must be
+// whole then.
 func (m moments) openable(t *testing.T, dir string, i int) bool {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 || len(entries) == 1 && entries[0].Name() == lockName {
@@ -332,8 +334,8 @@ func TestClockStepsBack(t *testing.T) {
 	}
 }
 
-// TestRestoreChangesBeforeAnyoneOpens calls the change while the directory isn't opened, keeps what it writes, and leaves nothing if
-// it fails.
+// TestRestoreChangesBeforeAnyoneOpens calls the change while the directory isn't opened, keeps what it writes, and
+// leaves nothing if it fails.
 func TestRestoreChangesBeforeAnyoneOpens(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()

@@ -140,8 +140,8 @@ func must[T any](x T, err error) T {
 	return x
 }
 
-// What a directory with damage has is backed up all the same, and marked: it takes no other backup's place, and is restored by its name
-// alone.
+// What a directory with damage has is backed up all the same, and marked: it takes no other backup's place, and is
+// restored by its name alone.
 func TestBackupsOfDamagedFiles(t *testing.T) {
 	b := newBackedUp(t)
 	list := func() (list []DatedBackup) {
@@ -348,8 +348,8 @@ func TestBackupOfARestoredStore(t *testing.T) {
 	require.Equal(t, 2, b.restored("b"))
 }
 
-// TestBackupSharesContent shares files of the same content, whatever their names and times: all files of a directory that was restored, and
-// unchanged files that a checkpoint copies.
+// TestBackupSharesContent shares files of the same content, whatever their names and times: all files of a directory
+// that was restored, and unchanged files that a checkpoint copies.
 func TestBackupSharesContent(t *testing.T) {
 	b := newBackedUp(t)
 	for range 3 {

@@ -137,8 +137,8 @@ func BenchmarkSlice(b *testing.B) {
 	}
 }
 
-// BenchmarkGiveBack deletes one of three slots of the stage, 64 MiB each, and gives its space back: by excising it, and by compacting
-// its range. It reports CPU time, and the bytes of sorted files before and after.
+// BenchmarkGiveBack deletes one of three slots of the stage, 64 MiB each, and gives its space back: by excising it, and
+// by compacting its range. It reports CPU time, and the bytes of sorted files before and after.
 func BenchmarkGiveBack(b *testing.B) {
 	for _, how := range []string{"excise", "compact"} {
 		b.Run(how, func(b *testing.B) {
@@ -167,7 +167,7 @@ func BenchmarkGiveBack(b *testing.B) {
 					require.NoError(b, e.Write(ctx, []engine.Batch{batch}))
 				}
 				before, begin := liveBytes(e), cpuSeconds()
-				slots := e.exciser.take()
+				slots := e.exciser.takeSlots()
 				require.Len(b, slots, 1)
 				if how == "excise" {
 					excised, err := e.exciser.round(ctx, slots)
@@ -193,8 +193,8 @@ func cpuSeconds() float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
-// BenchmarkWriteBesideCheckpoint writes small rows, each synced, while checkpoints of many files are made, and reports how long the
-// slowest write took, and the longest wait for a checkpoint.
+// BenchmarkWriteBesideCheckpoint writes small rows, each synced, while checkpoints of many files are made, and reports
+// how long the slowest write took, and the longest wait for a checkpoint.
 func BenchmarkWriteBesideCheckpoint(b *testing.B) {
 	for _, files := range []int{100, 10_000} {
 		b.Run(fmt.Sprintf("files=%d", files), func(b *testing.B) {

@@ -74,7 +74,8 @@ func flip(t testing.TB, mem *vfs.MemFS, path string, at int64) {
 	require.NoError(t, f.Close())
 }
 
-// turnByte returns a copy of a directory in which one byte of a sorted file is changed, the name of the file, and a description of the byte.
+// turnByte returns a copy of a directory in which one byte of a sorted file is changed, the name of the file, and a
+// description of the byte.
 func turnByte(t testing.TB, whole *vfs.MemFS, rng *rand.Rand) (mem *vfs.MemFS, name, about string) {
 	t.Helper()
 	mem = copyOf(t, whole)

@@ -171,9 +171,9 @@ func TestReclaimerIsBounded(t *testing.T) {
 		r.deleted(appendPartition(nil, engine.Raw, engine.Key{engine.Int(n % 3)}))
 		require.LessOrEqual(t, len(r.prefixes), maxReclaims+1)
 	}
-	ranges := r.take()
+	ranges := r.takeDeleted()
 	require.Len(t, ranges, 2, "whole tables")
-	require.Empty(t, r.take())
+	require.Empty(t, r.takeDeleted())
 }
 
 func TestCheckpoint(t *testing.T) {

@@ -64,8 +64,8 @@ func rowsOfSlot(t testing.TB, e *Engine, slot int64) (n int) {
 	return n
 }
 
-// Staged rows of sealed slots leave the disk, whether they were flushed, compacted or neither, while the slots beside it stay
-// whole, also those of which a part is sealed, and after a power cut.
+// Staged rows of sealed slots leave the disk, whether they were flushed, compacted or neither, while the slots beside
+// it stay whole, also those of which a part is sealed, and after a power cut.
 func TestSealedSlotsAreExcised(t *testing.T) {
 	for name, before := range map[string]func(*testing.T, *Engine){
 		"in memory": func(*testing.T, *Engine) {},

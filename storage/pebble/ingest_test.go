@@ -15,7 +15,8 @@ import (
 
 var sealedPartition = engine.Key{engine.Int(1), engine.Int(0), engine.Text("t"), engine.Text("m"), engine.Int(0)}
 
-// sealedRows are n rows of a raw window and as many of a window of rollups, whose values name the write that they are of.
+// sealedRows are n rows of a raw window and as many of a window of rollups, whose values name the write that they are
+// of.
 func sealedRows(n int, timestamp int64) []engine.Batch {
 	raw := engine.Batch{Table: engine.Raw, Partition: sealedPartition}
 	fine := engine.Batch{Table: engine.R5m, Partition: sealedPartition}
@@ -54,8 +55,8 @@ func leftovers(t testing.TB, fs vfs.FS) (left []string) {
 	return left
 }
 
-// TestSealedRowsAreFiles writes many rows at once, with others among them, and some again: they are in sorted files when Write returns,
-// others are in the log.
+// TestSealedRowsAreFiles writes many rows at once, with others among them, and some again: they are in sorted files
+// when Write returns, others are in the log.
 func TestSealedRowsAreFiles(t *testing.T) {
 	disk := NewCrashableFS()
 	e := openOn(t, disk, func(o *Options) { o.IngestBytes = 50_000 })
@@ -108,8 +109,8 @@ func TestFilesEndAtLargeRuns(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestIngestFails lets each step of writing sorted files fail: the write fails, none of its rows is there, nothing is left, and the
-// next one succeeds.
+// TestIngestFails lets each step of writing sorted files fail: the write fails, none of its rows is there, nothing is
+// left, and the next one succeeds.
 func TestIngestFails(t *testing.T) {
 	for name, match := range map[string]func(errorfs.Op) bool{
 		"create": func(op errorfs.Op) bool {

@@ -126,9 +126,9 @@ func rewrite(change func([]byte) []byte) func(t *testing.T, m *mendable, dir, na
 	}
 }
 
-// TestMendEveryKindOfFile damages each file of a directory, one at a time, in each way, and mends it with and without a backup. No file is deleted, and
-// the directory answers all rows again, or what can't be repaired is named. A table without a backup costs its own rows only. A quarter
-// of the cases is drawn; soak tries all.
+// TestMendEveryKindOfFile damages each file of a directory, one at a time, in each way, and mends it with and without a
+// backup. No file is deleted, and the directory answers all rows again, or what can't be repaired is named. A table
+// without a backup costs its own rows only. A quarter of the cases is drawn; soak tries all.
 func TestMendEveryKindOfFile(t *testing.T) {
 	t.Parallel()
 	m := newMendable(t)

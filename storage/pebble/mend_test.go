@@ -37,8 +37,8 @@ func overwrite(t *testing.T, pattern string) string {
 	return path
 }
 
-// A backup of damaged files names them, takes no other's place, isn't restored unless it is named, and mends nothing; the
-// one before mends the directory, and what came after it stays.
+// A backup of damaged files names them, takes no other's place, isn't restored unless it is named, and mends nothing;
+// the one before mends the directory, and what came after it stays.
 func TestBackupOfDamage(t *testing.T) {
 	b := newBackedUp(t)
 	for range 3 {
@@ -96,7 +96,8 @@ func TestMendWithoutBackup(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Without the manifest it is unknown which files count: nothing else is done about a directory whose manifest no backup has.
+// Without the manifest it is unknown which files count: nothing else is done about a directory whose manifest no backup
+// has.
 func TestMendWithoutManifest(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -115,8 +116,8 @@ func TestMendWithoutManifest(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Where the note of synced bytes is damaged or missing, it is written again if the manifest, the tables and the log are complete. A log that may
-// have been longer is used only if that is asked for.
+// Where the note of synced bytes is damaged or missing, it is written again if the manifest, the tables and the log are
+// complete. A log that may have been longer is used only if that is asked for.
 func TestMendWithoutNote(t *testing.T) {
 	for about, damage := range map[string]func(path string) error{
 		"missing": os.Remove,
@@ -213,8 +214,8 @@ func TestLogCut(t *testing.T) {
 	}
 }
 
-// A restored store gives numbers again that its predecessor gave to other files. Such a file of the same size, with the same keys and sequence
-// numbers, isn't taken.
+// A restored store gives numbers again that its predecessor gave to other files. Such a file of the same size, with the
+// same keys and sequence numbers, isn't taken.
 func TestMendTakesNoOtherFile(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -325,7 +326,8 @@ func TestMendTableOfLog(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// Without SYNCED, a table that the manifest doesn't name may belong to a newer manifest. It isn't left to a start, which would delete it.
+// Without SYNCED, a table that the manifest doesn't name may belong to a newer manifest. It isn't left to a start,
+// which would delete it.
 func TestMendKeepsUnnamedTables(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()

@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Whatever byte of a sorted file turns, each partition with rows is listed, or lies in a gap that is named; without a callee for gaps it is
-// listed, or there is an error.
+// Whatever byte of a sorted file turns, each partition with rows is listed, or lies in a gap that is named; without a
+// callee for gaps it is listed, or there is an error.
 func TestPartitionsSkipDamage(t *testing.T) {
 	whole := layeredEngine(t)
 	rng := rand.New(rand.NewPCG(1, 3))

@@ -28,8 +28,8 @@ func (s *laterScheduler) Done()                                               {}
 func (s *laterScheduler) picked() bool                                        { yes, _ := s.db.GetWaitingCompaction(); return yes }
 func (s *laterScheduler) grant() bool                                         { return s.db.Schedule(s) }
 
-// TestStopWhileACompactionWaits ends a reclaimer while the compaction that it asked for is picked but hasn't begun. Pebble
-// v2.1.7 panics once it does if the context of DB.Compact has ended meanwhile.
+// TestStopWhileACompactionWaits ends a reclaimer while the compaction that it asked for is picked but hasn't begun.
+// Pebble v2.1.7 panics once it does if the context of DB.Compact has ended meanwhile.
 func TestStopWhileACompactionWaits(t *testing.T) {
 	scheduler := &laterScheduler{}
 	opts := DefaultOptions()

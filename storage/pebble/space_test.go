@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestSpaceAddsUp compares the space that an engine reports, by its parts, with the files. These come and go aside, so it
-// waits until none does.
+// TestSpaceAddsUp compares the space that an engine reports, by its parts, with the files. These come and go aside, so
+// it waits until none does.
 func TestSpaceAddsUp(t *testing.T) {
 	dir := t.TempDir()
 	e, err := Open(dir, DefaultOptions())

@@ -150,8 +150,8 @@ func TestServerThatIsNotWell(t *testing.T) {
 	t.Logf("%d requests", proxy.Seen())
 }
 
-// TestServerThatDies answers some requests, and then none; the last of them is cut at its beginning or at its end. What there is then are
-// whole backups.
+// TestServerThatDies answers some requests, and then none; the last of them is cut at its beginning or at its end. What
+// there is then are whole backups.
 func TestServerThatDies(t *testing.T) {
 	needsServer(t)
 	random := rand.New(rand.NewPCG(soak.Seed(t), 0))

@@ -41,8 +41,8 @@ func rot(t *testing.T, path string) {
 	require.NoError(t, f.Close())
 }
 
-// TestMendFromBucket mends a copy of a directory, byte by byte, from a bucket whose server refuses and cuts a part of the requests. The
-// newest backup was made of the damaged directory, so files come from the one before.
+// TestMendFromBucket mends a copy of a directory, byte by byte, from a bucket whose server refuses and cuts a part of
+// the requests. The newest backup was made of the damaged directory, so files come from the one before.
 func TestMendFromBucket(t *testing.T) {
 	needsServer(t)
 	server := s3test.Start(t)

@@ -126,7 +126,8 @@ func TestMakeUnclaimed(t *testing.T) {
 	require.Equal(t, []string{"a"}, namesIn(t, folder))
 }
 
-// TestSweepBesideUnclaimed: a claim isn't given up while another process sweeps: that has listed it, would lock it and remove the snapshot.
+// TestSweepBesideUnclaimed: a claim isn't given up while another process sweeps: that has listed it, would lock it and
+// remove the snapshot.
 func TestSweepBesideUnclaimed(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "snapshots")

@@ -50,8 +50,8 @@ func machineMemory(root fs.FS) (int64, bool) {
 	return 0, false
 }
 
-// limitFiles returns the files that may contain a limit on this process' memory: the files of its control group and of all
-// enclosing groups, in both versions of control groups.
+// limitFiles returns the files that may contain a limit on this process' memory: the files of its control group and of
+// all enclosing groups, in both versions of control groups.
 func limitFiles(root fs.FS) (files []string) {
 	b, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {

@@ -33,8 +33,8 @@ var needs = []need{
 	{[]string{"storage.today"}, []string{"storage.engine=" + EnginePebble}, nil},
 }
 
-// MissingFlags returns, per requirement of a flag, the alternative flags (name or name=value); at least one of them must also be set.
-// Requirements that the command has no flags for are left out.
+// MissingFlags returns, per requirement of a flag, the alternative flags (name or name=value); at least one of them
+// must also be set. Requirements that the command has no flags for are left out.
 func MissingFlags(c *kingpin.CmdModel, flag string) (of [][]string) {
 	for _, n := range needs {
 		known := slices.ContainsFunc(c.Flags, func(f *kingpin.FlagModel) bool { return n.isOf(f.Name) })

@@ -77,7 +77,8 @@ func (c *Config) checkAllowedHosts() error {
 	return nil
 }
 
-// checkExternalURL sets ExternalURL and RoutePrefix as Prometheus does: the prefix is the URL's path, unless a flag sets it.
+// checkExternalURL sets ExternalURL and RoutePrefix as Prometheus does: the prefix is the URL's path, unless a flag
+// sets it.
 func (c *Config) checkExternalURL() error {
 	host, err := os.Hostname()
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// urlPassword matches the start of a URL with a password, which ends at the last @ before the path. The first group is the text before the password.
+// urlPassword matches the start of a URL with a password, which ends at the last @ before the path. The first group is
+// the text before the password.
 var urlPassword = regexp.MustCompile(`(://[^\s:/?#]*:)[^\s/?#]*@`)
 
 // withoutPasswords masks the passwords of URLs in a text as url.URL.Redacted does.

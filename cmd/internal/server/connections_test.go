@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// flooded runs do while clients, some more than there can be connections, keep the server of h waiting: each sends begin, waits until its
-// connection ends, and opens another. do starts when the first ones have had minWait.
+// flooded runs do while clients, some more than there can be connections, keep the server of h waiting: each sends
+// begin, waits until its connection ends, and opens another. do starts when the first ones have had minWait.
 func flooded(t *testing.T, h http.Handler, limit int, begin func(i int) string, do func(t *testing.T, p *pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipes{waiting: make(chan net.Conn), closed: make(chan struct{})}
@@ -134,8 +134,8 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// While requests are computed on every connection, which are never given up, /-/healthy is answered, others are refused, and served once there is
-// a place.
+// While requests are computed on every connection, which are never given up, /-/healthy is answered, others are
+// refused, and served once there is a place.
 func TestAllConnectionsCompute(t *testing.T) {
 	var release chan struct{}
 	o := testOptions()
@@ -182,7 +182,8 @@ func TestAllConnectionsCompute(t *testing.T) {
 	})
 }
 
-// Connections on which samples were stored are evicted last, and those of clients that have many before those of clients that have few.
+// Connections on which samples were stored are evicted last, and those of clients that have many before those of
+// clients that have few.
 func TestWhoIsEvictedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limitConnections(nil, 16, 1, noMetrics().evicted, quiet)

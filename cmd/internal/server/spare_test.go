@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAnswersWithoutFileHandles asks a server whose process can't open any more files, beside idle connections that have most of the file
-// handles. Whenever one is released, other parts of the process take it.
+// TestAnswersWithoutFileHandles asks a server whose process can't open any more files, beside idle connections that
+// have most of the file handles. Whenever one is released, other parts of the process take it.
 func TestAnswersWithoutFileHandles(t *testing.T) {
 	const role = "CASSIA_TEST_NO_HANDLES"
 	if os.Getenv(role) != "" {
@@ -68,7 +68,8 @@ func TestAnswersWithoutFileHandles(t *testing.T) {
 	}
 }
 
-// serveWithoutHandles prints its address, takes all file handles for each line of its input, and answers until its input ends.
+// serveWithoutHandles prints its address, takes all file handles for each line of its input, and answers until its
+// input ends.
 func serveWithoutHandles() {
 	limit := syscall.Rlimit{Cur: 64, Max: 64}
 	must := func(err error) {

@@ -82,7 +82,8 @@ func writeServerFiles(t *testing.T, dir string, own tls.Certificate) {
 	writePEM(t, filepath.Join(dir, "server.key"), "EC PRIVATE KEY", key)
 }
 
-// writeWebConfig writes web.yml and all that it names. Clients are asked for certificates in the way that clientAuth names.
+// writeWebConfig writes web.yml and all that it names. Clients are asked for certificates in the way that clientAuth
+// names.
 func writeWebConfig(t *testing.T, dir string, servers, clients authority, clientAuth string) (file string) {
 	t.Helper()
 	writeServerFiles(t, dir, servers.sign(t, "cassia.example.org"))
