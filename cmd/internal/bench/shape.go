@@ -10,17 +10,17 @@ import (
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 )
 
-// SeriesPerTarget is how many series a target has: about what a node exporter and an application show.
+// SeriesPerTarget is the number of series of a target: about as many as a node exporter and an application expose.
 const SeriesPerTarget = 1000
 
-// kind is how a series' values are generated.
+// kind determines how a series' values are generated.
 type kind uint8
 
 const (
 	kindConstant        kind = iota // never changes
-	kindIdle                        // a counter that rarely moves
-	kindCounter                     // integers, grows by a varying step, resets now and then
-	kindSeconds                     // a counter of seconds in hundredths
+	kindIdle                        // a counter that rarely changes
+	kindCounter                     // integers, grows by a varying step, resets occasionally
+	kindSeconds                     // a counter of seconds with two decimals
 	kindGauge                       // integers around a level, multiples of 4096
 	kindRatio                       // a float with all its bits in use
 	kindOdd                         // NaN with a payload, -0, infinities, denormals
@@ -29,7 +29,7 @@ const (
 	kindCustomHistogram             // native: custom buckets
 )
 
-// shape is one series of a target: its metric and own labels (name, value, …), and what its values do.
+// shape is a series of a target: its metric and its own labels (name, value, …), and the kind of its values.
 type shape struct {
 	metric string
 	labels []string
@@ -37,12 +37,12 @@ type shape struct {
 	mtype  prompb.MetricMetadata_MetricType
 }
 
-// family gives one shape for each combination of label values.
+// family has a shape per combination of label values.
 type family struct {
 	metric string
 	kind   kind
 	mtype  prompb.MetricMetadata_MetricType
-	// vary lists label names, each with the values that it takes.
+	// vary lists label names with their values.
 	vary []vary
 }
 
@@ -66,7 +66,8 @@ func numbered(prefix string, n int) []string {
 	return out
 }
 
-// families is the shape of a target. The mix is that of real exporters: a good part of all series never moves.
+// families returns the families of a target. The mix is like that of real exporters: a large part of the series never
+// changes.
 func families() []family {
 	var (
 		cpus     = vary{"cpu", numbered("", 16)}
@@ -131,7 +132,7 @@ func families() []family {
 	return out
 }
 
-// shapes lists the series of one target; the first w.Histograms and w.Odd of them are special ones.
+// shapes returns the series of one target. The first w.Histograms and w.Odd of them are special ones.
 func shapes(w Workload) []shape {
 	out := make([]shape, 0, SeriesPerTarget)
 	for i := range w.Histograms {
@@ -145,7 +146,7 @@ func shapes(w Workload) []shape {
 		out = f.expand(out)
 	}
 	for i := 0; len(out) < SeriesPerTarget; i++ {
-		// The kernel's long tail: hundreds of counters, of which few move.
+		// Many kernel counters, of which few change.
 		k := kindIdle
 		if i%8 == 0 {
 			k = kindCounter
@@ -155,7 +156,7 @@ func shapes(w Workload) []shape {
 	return out[:SeriesPerTarget]
 }
 
-// expand appends a shape for each combination of f's label values.
+// expand appends a shape per combination of f's label values.
 func (f family) expand(out []shape) []shape {
 	combos := [][]string{nil}
 	for _, v := range f.vary {
@@ -173,7 +174,7 @@ func (f family) expand(out []shape) []shape {
 	return out
 }
 
-// labelsOf builds the labels of a series of a target in one of its generations.
+// labelsOf returns the labels of a series of a target in one of its generations.
 func (w Workload) labelsOf(s shape, target, generation int) labels.Labels {
 	b := labels.NewScratchBuilder(8 + w.ExtraLabels)
 	b.Add(labels.MetricName, s.metric)
@@ -189,12 +190,12 @@ func (w Workload) labelsOf(s shape, target, generation int) labels.Labels {
 	return b.Labels()
 }
 
-// instance names a target.
+// instance returns the name of a target.
 func instance(target, generation int) string {
 	return fmt.Sprintf("node-%05d-%d.example.net:9100", target, generation)
 }
 
-// writev2Type translates a metric's type; the names are the same, the numbers not.
+// writev2Type converts a metric's type. The names are the same, but the numbers differ.
 func writev2Type(t prompb.MetricMetadata_MetricType) writev2.Metadata_MetricType {
 	switch t {
 	case counter:

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Cassia is a server with its data below dir.
+// Cassia returns a server with its data below dir.
 func Cassia(path, dir, address string, args ...string) Program {
 	return Program{
 		Name: "cassia", Path: path, Address: address, ReadyPath: "/-/ready", Log: filepath.Join(dir, "cassia.log"),
@@ -17,7 +17,7 @@ func Cassia(path, dir, address string, args ...string) Program {
 	}
 }
 
-// Prometheus is one with its data below dir, and the configuration given as text. It logs warnings, where args don't have
+// Prometheus returns a Prometheus with its data below dir and this configuration. It logs warnings, unless args have
 // another --log.level.
 func Prometheus(path, dir, address, config string, args ...string) (Program, error) {
 	file := filepath.Join(dir, "prometheus.yml")
@@ -36,7 +36,7 @@ func Prometheus(path, dir, address, config string, args ...string) (Program, err
 	}, nil
 }
 
-// NodeExporter is a node exporter that logs into dir.
+// NodeExporter returns a node exporter that logs to dir.
 func NodeExporter(path, dir, address string) Program {
 	return Program{
 		Name: "node exporter", Path: path, Address: address, ReadyPath: "/", Log: filepath.Join(dir, "node_exporter.log"),
@@ -44,7 +44,7 @@ func NodeExporter(path, dir, address string) Program {
 	}
 }
 
-// Alertmanager is one with its data below dir, and the configuration given as text.
+// Alertmanager returns an Alertmanager with its data below dir and this configuration.
 func Alertmanager(path, dir, address, config string) (Program, error) {
 	file := filepath.Join(dir, "alertmanager.yml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {

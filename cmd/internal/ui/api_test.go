@@ -128,8 +128,8 @@ func testOptions() Options {
 	}
 }
 
-// withAuth is the whole server with the page's routes and four users: ann and bob read the data of their teams, watch may see
-// metrics, too, and ops is an admin.
+// withAuth is the whole server with the page's routes and four users: ann and bob read the data of their teams, watch
+// may see metrics, too, and ops is an admin.
 func withAuth(t *testing.T, o Options) http.Handler {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "auth.yml")

@@ -68,7 +68,8 @@ func TestWhatThePageNamesIsThere(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, get(t, testOptions(), "/assets/app-OTHER.js").StatusCode)
 }
 
-// TestPathsWithATenant asks a server for paths that start with a tenant, as links in alerts do, and for usual names of files.
+// TestPathsWithATenant asks a server for paths that start with a tenant, as links in alerts do, and for usual names of
+// files.
 func TestPathsWithATenant(t *testing.T) {
 	h := withAuth(t, testOptions())
 	for asked, want := range map[string]string{

@@ -19,10 +19,10 @@ import (
 	"github.com/cassia-db/cassia/storage/bounds"
 )
 
-// maxFile bounds the size of the file, bytes.
+// maxFile is the max size of the file in bytes.
 const maxFile = 4 << 20
 
-// settings are the valid content of the files. They don't change.
+// settings is the valid content of the files. It is immutable.
 type settings struct {
 	tls     *tls.Config // nil: no TLS
 	users   *auth.Guard // nil: no passwords
@@ -30,7 +30,7 @@ type settings struct {
 	limiter *rate.Limiter // nil: no limit
 }
 
-// parse reads and checks the files, and notes their state before.
+// parse reads and checks the files, and records their state before.
 func (f *File) parse() (*settings, error) {
 	f.note(f.path)
 	text, err := bounds.ReadFile(f.path, maxFile)
@@ -79,7 +79,7 @@ func (f *File) parse() (*settings, error) {
 	return s, nil
 }
 
-// note keeps the state of files that are about to be read.
+// note records the state of files that are about to be read.
 func (f *File) note(paths ...string) {
 	for _, path := range paths {
 		if path == "" {
@@ -93,7 +93,7 @@ func (f *File) note(paths ...string) {
 	}
 }
 
-// newTLS returns the configuration of a handshake. It holds the certificates themselves.
+// newTLS returns the configuration of a handshake, with the loaded certificates.
 func newTLS(c *web.TLSConfig, http2 bool) (*tls.Config, error) {
 	t, err := web.ConfigToTLSConfig(c)
 	if err != nil {
