@@ -48,8 +48,8 @@ func checkAll(ctx context.Context, o offline, asJSON bool) error {
 type checkResult struct {
 	// Store is the location of the store.
 	Store string `json:"store"`
-	// Error is the reason why the check is incomplete; Problems and Totals then cover the part before the error. It is empty if
-	// the check is complete.
+	// Error is the reason why the check is incomplete; Problems and Totals then cover the part before the error. It is
+	// empty if the check is complete.
 	Error    string   `json:"error,omitempty"`
 	Problems []string `json:"problems"`
 	Totals   struct {
@@ -70,7 +70,7 @@ type checkResult struct {
 	} `json:"totals"`
 }
 
-// check checks a store. Unless asJSON is set, it prints each problem as it is found, and a summary line.
+// check checks a store. Unless asJSON is set, it prints each problem when it is found, and a summary line.
 func (r *checkResult) check(ctx context.Context, s *storage.Store, asJSON bool) error {
 	mctx, bar := withMeterBar(ctx, "checking")
 	stats, err := s.Check(mctx, func(problem string) {

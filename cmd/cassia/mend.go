@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// mending has the flags for a repair of damaged files in a directory.
+// A mending has the flags for a repair of damaged files in a directory.
 type mending struct{ damaged, giveUpLog bool }
 
 func addMending(cmd *kingpin.CmdClause) *mending {

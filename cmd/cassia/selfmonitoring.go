@@ -30,7 +30,7 @@ func (p *process) startSelfMonitoring(ctx context.Context, addresses []string) (
 }
 
 // instance identifies a process among those that share a store, by the machine's name and the port of an address on
-// which the process listens. The external URL isn't used because it may be that of a load balancer.
+// which the process listens. The external URL isn't used because it may be a load balancer's.
 func instance(address string) string {
 	host, err := os.Hostname()
 	if err != nil {

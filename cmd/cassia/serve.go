@@ -141,8 +141,8 @@ func (p *process) run(signals context.Context, listening func([]string)) error {
 	}
 }
 
-// work starts all parts, serves requests until ctx ends, and stops the parts. signals ends when a signal asks the
-// process to stop.
+// work starts all parts, serves requests until ctx ends, and stops the parts. signals ends when the process receives a
+// signal to stop.
 func (p *process) work(ctx, signals context.Context, listening func([]string)) (err error) {
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildCollector())
 	p.log.Info("starting Cassia", "version", buildVersion().Cassia, "revision", buildVersion().Revision)

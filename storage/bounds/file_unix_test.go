@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadFile reads a file also through a link, and refuses larger ones, and what isn't a file: nobody writes to the pipe.
+// TestReadFile reads a file also through a link, and refuses larger ones, and what isn't a file: nobody writes to the
+// pipe.
 func TestReadFile(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

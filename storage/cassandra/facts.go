@@ -24,7 +24,8 @@ type NodeFacts struct {
 	// CommitlogSync is the time at which a write is on the disk: "group" or "batch", before it is acknowledged;
 	// "periodic", seconds after that, so that a power failure loses acknowledged writes.
 	CommitlogSync string
-	// ClockAhead is by how much the node's clock is ahead of this process' clock, with a max error of ClockError.
+	// ClockAhead is the difference between the clocks of the node and of this process, with a max error of ClockError;
+	// positive: the node's clock is fast.
 	ClockAhead, ClockError time.Duration
 	// Tables are the engine's tables on this node.
 	Tables []TableFacts

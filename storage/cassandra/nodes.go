@@ -67,7 +67,7 @@ func (n *nodes) darken() {
 	}
 }
 
-// darkFor returns for how long no node has been up. It returns 0 if a node is up or the state is unknown.
+// darkFor returns the time since the last node went down. It returns 0 if a node is up or the state is unknown.
 func (n *nodes) darkFor() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -42,7 +42,7 @@ const (
 	// hourGrace is for rows that can reappear without harm: a staged blob that is known to be sealed is deleted again
 	// and not read (see storage/worked_off.go). It is short because reads have to skip tombstones.
 	hourGrace = 3600
-	// dayGrace is for rows that only expire, at the same time on every replica, so that none can reappear. It must be
+	// dayGrace is for rows that only expire, at the same time on every replica, so that they can't reappear. It must be
 	// longer than the time for which hints are kept: 3 hours by default, longer in some clusters.
 	dayGrace = 24 * 3600
 	// longGrace is Cassandra's default: ten days, within which the keyspace should be repaired.

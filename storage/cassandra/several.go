@@ -19,7 +19,7 @@ var _ engine.SeveralScanner = (*Engine)(nil)
 const severalMost = 16
 
 // ScanSeveral implements engine.SeveralScanner by requests for multiple partitions. If a guardrail of Cassandra
-// (partition_keys_in_select_fail_threshold) rejects that, it scans the partitions one by one from then on.
+// (partition_keys_in_select_fail_threshold) rejects that, it scans the partitions one by one after that.
 func (e *Engine) ScanSeveral(ctx context.Context, r engine.Range, partitions []engine.Key) iter.Seq2[engine.RowOf, error] {
 	return func(yield func(engine.RowOf, error) bool) {
 		field, err := engine.CheckSeveral(&r, partitions)

@@ -211,7 +211,7 @@ type Caching interface {
 // Prober is implemented by engines that can check whether multiple partitions have rows at a lower cost than a Scan of
 // each.
 type Prober interface {
-	// Occupied reports, for each of the partitions of a table, whether a Scan of it would yield a row. The keys of the
+	// Occupied reports per partition of a table whether a Scan of it would yield a row. The keys of the
 	// partitions must differ in exactly one field, an integer; otherwise it returns ErrBadKey. The table must not be
 	// Conditional.
 	Occupied(ctx context.Context, t *Table, partitions []Key) ([]bool, error)
@@ -219,7 +219,7 @@ type Prober interface {
 
 // SeveralScanner is implemented by engines that can scan multiple partitions at a lower cost than a Scan of each.
 type SeveralScanner interface {
-	// ScanSeveral yields the rows that a Scan of each partition would yield: those of one partition in the order of
+	// ScanSeveral yields the rows that a Scan of each partition would yield: rows of one partition in the order of
 	// keys, and the partitions in any order. The partitions must be distinct, and their keys must differ in exactly one
 	// field, a text; otherwise it yields ErrBadKey. The table must not be Conditional. r is the range in each
 	// partition, without Partition. r.Limit applies to each partition, and r.Damaged isn't called.
@@ -232,7 +232,7 @@ type RowOf struct {
 	At int
 }
 
-// Clock is implemented by engines on other machines, which have their own clock.
+// Clock is implemented by engines on other machines with their own clock.
 type Clock interface {
 	// Clock returns the time on the engine's machine.
 	Clock(ctx context.Context) (time.Time, error)

@@ -39,10 +39,10 @@ type Table struct {
 	Name string
 	// Partition and Clustering are the key, most significant field first.
 	Partition, Clustering []Field
-	// Converging: a row may be written again, and the highest timestamp wins in any order of the writes
-	// (at the same timestamp, the larger value by bytes). Rows of a converging table are never deleted individually. In
-	// other tables a key has the same content forever, and writing it again has no effect. Different content may only
-	// be written with a higher timestamp, and only by a caller that has made sure that the first write can't be applied later.
+	// Converging: a row may be written again, and the highest timestamp wins in any order of the writes (at the same
+	// timestamp, the larger value by bytes). Rows of a converging table are never deleted individually. In other tables
+	// a key has the same content forever, and writing it again has no effect. Different content may only be written
+	// with a higher timestamp, and only by a caller that has made sure that the first write can't be applied later.
 	Converging bool
 	// Conditional: rows of the table are written only by CompareAndSet.
 	Conditional bool

@@ -16,10 +16,10 @@ import (
 	"github.com/cassia-db/cassia/storage/page"
 )
 
-// ErrNotShown means that Rows can't show the partition that was asked for.
+// ErrNotShown means that the arguments of Rows are invalid.
 var ErrNotShown = errors.New("inspect: invalid arguments")
 
-// Overview describes the stored data: settings, tenants, their windows, and slots not yet sealed.
+// Overview describes the stored data: settings, tenants, their windows, and unsealed slots.
 func Overview(ctx context.Context, v storage.View, out func(line string)) error {
 	o := overview{View: v, ctx: ctx, out: out}
 	list := v.Period().All()
@@ -106,9 +106,8 @@ func hasRows(ctx context.Context, eng engine.Engine, t *engine.Table, partition 
 	return false, nil
 }
 
-// Rows describes the rows of one partition of a table. fields gives the whole
-// partition key by the names of its fields, and may give the first fields of the clustering key; integers
-// are decimal, ids hexadecimal.
+// Rows describes the rows of one partition of a table. fields has the whole partition key by the names of its fields,
+// and may have the first fields of the clustering key; integers are decimal, ids hexadecimal.
 func Rows(ctx context.Context, eng engine.Engine, table string, fields map[string]string, out func(line string)) error {
 	rows, err := rangeOf(table, fields)
 	if err != nil {
@@ -139,7 +138,7 @@ func describe(rows engine.Range, row engine.Row) (string, error) {
 	}
 }
 
-// rangeOf returns the rows of a table that fields name.
+// rangeOf returns the rows of a table that fields select.
 func rangeOf(table string, fields map[string]string) (rows engine.Range, err error) {
 	i := slices.IndexFunc(engine.Tables, func(t *engine.Table) bool { return t.Name == table })
 	if i < 0 {
@@ -170,7 +169,7 @@ func rangeOf(table string, fields map[string]string) (rows engine.Range, err err
 	return engine.Range{Table: t, Partition: partition, From: from, To: from}, nil
 }
 
-// parseKey makes a key of the fields that are given, up to the first that isn't.
+// parseKey returns a key of the given fields, up to the first one that is missing.
 func parseKey(t *engine.Table, fields []engine.Field, given map[string]string) (engine.Key, error) {
 	var key engine.Key
 	for _, f := range fields {

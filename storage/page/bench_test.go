@@ -91,8 +91,8 @@ func asRows(name string, pages [][][]byte) (rows [][]byte) {
 	return rows
 }
 
-// BenchmarkAppend reports, per entry: how long it takes, and the bytes that the engine makes of pages, of the values as rows
-// with the ids that their keys have, and of the values alone.
+// BenchmarkAppend reports, per entry: how long it takes, and the bytes that the engine makes of pages, of the values as
+// rows with the ids that their keys have, and of the values alone.
 func BenchmarkAppend(b *testing.B) {
 	for order, byLabels := range benchOrders {
 		for name, pages := range benchValues(byLabels) {

@@ -107,7 +107,8 @@ func TestWrongFilters(t *testing.T) {
 	require.NoError(t, requireFilter(t, AppendFilter(nil, append(numbered(49), nil))).Check(requirePage(t, append(numbered(48), nil, nil))))
 }
 
-// TestEveryFlippedByteOfAFilterIsCorrupt holds that a filter in which any byte has changed, or that was cut, isn't read.
+// TestEveryFlippedByteOfAFilterIsCorrupt holds that a filter in which any byte has changed, or that was cut, isn't
+// read.
 func TestEveryFlippedByteOfAFilterIsCorrupt(t *testing.T) {
 	b := AppendFilter(nil, numbered(30))
 	for i := range b {
@@ -147,7 +148,8 @@ func FuzzParseFilter(f *testing.F) {
 
 var rewriteFilters = flag.Bool("rewrite-filters", false, "write the golden filters anew; only for formats that no release has written")
 
-// TestGoldenFilters holds that the filters that any release wrote are read back, and that the bytes of the current version haven't changed.
+// TestGoldenFilters holds that the filters that any release wrote are read back, and that the bytes of the current
+// version haven't changed.
 func TestGoldenFilters(t *testing.T) {
 	for name, b := range map[string][]byte{"40-series": AppendFilter(nil, numbered(40)), "open": AppendOpenFilter(nil, 40)} {
 		path := filepath.Join("testdata", "filters", fmt.Sprintf("v%d-%s.txt", filterVersion, name))

@@ -46,7 +46,8 @@ func requireRoundTrip(t testing.TB, h Head, values [][]byte) []byte {
 	return page
 }
 
-// TestRoundTrip holds that pages of usual and of odd values, of values of other kinds, and of all of them mixed give them back.
+// TestRoundTrip holds that pages of usual and of odd values, of values of other kinds, and of all of them mixed give
+// them back.
 func TestRoundTrip(t *testing.T) {
 	for _, k := range kinds {
 		for seed := range uint64(6) {
@@ -122,7 +123,8 @@ func TestAppendPanicsOnErrorsOfTheCaller(t *testing.T) {
 	}
 }
 
-// TestSmaller holds that pages of series of one rollout take much less room than their rows, once the engine has compressed them.
+// TestSmaller holds that pages of series of one rollout take much less room than their rows, once the engine has
+// compressed them.
 func TestSmaller(t *testing.T) {
 	for name, of := range benchValues(true) {
 		var pages [][]byte

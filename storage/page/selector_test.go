@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestSelector compares the entries that a selector finds in random pages with a plain comparison of their labels, and holds that
-// no filter keeps one from being found.
+// TestSelector compares the entries that a selector finds in random pages with a plain comparison of their labels, and
+// holds that no filter keeps one from being found.
 func TestSelector(t *testing.T) {
 	first := soak.First(t)
 	for i := range soak.Histories(t, 300) {

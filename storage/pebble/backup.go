@@ -35,7 +35,7 @@ const (
 )
 
 var (
-	// ErrBackup means that the content of a backup differs from what was written.
+	// ErrBackup means that the content of a backup has changed since it was written.
 	ErrBackup = errors.New("pebble: damaged backup")
 	// ErrNoBackup means that there is no complete backup.
 	ErrNoBackup = errors.New("pebble: no complete backup")
@@ -82,7 +82,7 @@ type BackupStats struct {
 	Name               string
 	Taken              time.Time
 	LeftOver           []string // names of unfinished backups, which were removed
-	Verified           int      // files of which every block was compared with its checksum
+	Verified           int      // files whose blocks were all compared with their checksums
 	Damaged            []string // files that were already damaged in the source; then no older backup was removed
 	Future             string   // a backup that is dated in the future; then no older backup was removed either
 	Unreadable         []string // lists of other backups, or of garbage, that can't be read, each with the remedy

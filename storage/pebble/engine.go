@@ -294,7 +294,7 @@ func lockDirectory(dir string, osFS vfs.FS) (*pebbledb.Lock, error) {
 	}
 }
 
-// checkFormat rejects files of a newer release, for the case that SYNCED was recreated, and writes the version to new
+// checkFormat rejects files of a newer release (SYNCED may have been recreated), and writes the version to new
 // engines.
 func (e *Engine) checkFormat() error {
 	found, err := e.get([]byte(formatKey))

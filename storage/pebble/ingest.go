@@ -190,7 +190,7 @@ func (x *ingester) bytes(from, to int) (n int) {
 	return n
 }
 
-// file writes and syncs a sorted file. Pebble removes files with such names when it opens the directory.
+// file writes and syncs a sorted file. Pebble removes files with this form of name when it opens the directory.
 func (x *ingester) file(rows []ingestRow) error {
 	path := x.e.files.PathJoin(x.e.dir, fmt.Sprintf("%s%06d.dbtmp", ingestPrefix, x.e.ingests.Add(1)))
 	f, err := x.e.files.Create(path, vfs.WriteCategoryUnspecified)
@@ -231,7 +231,7 @@ func (x *ingester) remove() error {
 	return errors.Join(errs...)
 }
 
-// ingestWriterOptions returns the options of the files: those of the last level.
+// ingestWriterOptions returns the options of the files, which are the last level's.
 func ingestWriterOptions(p *pebbledb.Options, format sstable.TableFormat) sstable.WriterOptions {
 	p.EnsureDefaults()
 	return p.MakeWriterOptions(len(p.Levels)-1, format)

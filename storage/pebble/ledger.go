@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// ledgerName is a file that records how much of other files was synced. If a log or a manifest ends early or in the
+// ledgerName is a file that records the synced length of other files. If a log or a manifest ends early or in the
 // middle of a record, Pebble assumes that a power failure is the reason, so that it doesn't detect lost bytes at the
 // end. It doesn't verify options at all. So the lengths and checksums of these files are recorded: once a second if
 // they have grown, before one of them is removed, and when the engine is closed:
@@ -43,7 +43,7 @@ const (
 	ledgerEvery   = time.Second
 )
 
-// ledger tracks the files of a directory as they are written. The zero ledger tracks none.
+// ledger tracks the files of a directory while they are written. The zero ledger tracks none.
 type ledger struct {
 	fs  vfs.FS
 	dir string

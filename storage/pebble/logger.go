@@ -89,7 +89,7 @@ func reasonOf(err error) string {
 	return numbers.ReplaceAllString(firstLine{err}.Error(), "0")
 }
 
-// fatalError is Pebble's reason for Fatalf: its words, and the error among them.
+// fatalError is the reason that Pebble passes to Fatalf: its text, and the error among its arguments.
 type fatalError struct {
 	text  string
 	cause error
@@ -98,10 +98,10 @@ type fatalError struct {
 func (f fatalError) Error() string { return f.text }
 func (f fatalError) Unwrap() error { return f.cause }
 
-// Fatalf is where Pebble ends up when it can't go on. It must not return: Pebble would then report a failed commit as
-// done. A panic would end the process where Pebble calls it on a goroutine of its own. So fail releases all callers
-// that wait, with the reason, and this goroutine waits until the process ends. Errors of the files that lead here are
-// caught before, by waitingFS and vitalFS: the others are Pebble's checks of its own invariants.
+// Fatalf is called by Pebble when it can't continue. It must not return, because Pebble would then report a failed
+// commit as successful. A panic would end the process if Pebble calls Fatalf on its own goroutine. So fail releases all
+// waiting callers, with the reason, and this goroutine waits until the process exits. Errors of files that would lead
+// here are handled before, by waitingFS and vitalFS. The others are failed checks of Pebble's own invariants.
 func (l *logger) Fatalf(format string, args ...any) {
 	err := fatalError{text: fmt.Sprintf(format, args...)}
 	for _, arg := range args {

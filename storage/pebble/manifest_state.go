@@ -16,7 +16,7 @@ import (
 // of files, and decides whether a backup has the same file.
 type manifestState struct {
 	tables map[uint64]tableEntry // by table number
-	// shared are the sizes, by file number, of files of which virtual tables use parts.
+	// shared are the sizes, by file number, of files that virtual tables use in part.
 	shared map[uint64]uint64
 	// minLog is the number of the first log with rows that aren't in tables.
 	minLog uint64

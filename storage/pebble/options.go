@@ -24,7 +24,7 @@ type Options struct {
 	// MemTableBytes is the size of a memtable, which is then written as a sorted file. Larger ones reduce compaction,
 	// take memory and lengthen the log that is replayed at start: decisions/034. Default 16 MiB.
 	MemTableBytes int64
-	// MemTables is the max number of memtables, including the one that is being filled. If all are full, writes wait.
+	// MemTables is the max number of memtables, including the current one. If all are full, writes wait.
 	// At least 2. Default 3.
 	MemTables int
 	// MaxOpenFiles is the max number of open files. Default 1000.

@@ -14,7 +14,7 @@ import (
 )
 
 // badRange is a range of keys that a damaged part of a sorted file may contain, from start (included) to end
-// (excluded). Rows of other files with such keys are uncertain as well, because the damaged part may have overwritten
+// (excluded). Rows of other files in this range are uncertain as well, because the damaged part may have overwritten
 // or deleted them.
 type badRange struct {
 	start, end []byte

@@ -9,8 +9,8 @@ import (
 )
 
 // versions count the writes to partitions of tables with Remembered set. Partitions share counters. A write starts
-// before it is applied, and is over when it is synced or has failed, even if its caller has returned. An applied write
-// can be seen before it is over, and a reader that has seen it may act on it, so there is no version while a write is
+// before it is applied, and ends when it is synced or has failed, even if its caller has returned. An applied write
+// can be seen before it ends, and a reader that has seen it may act on it, so there is no version while a write is
 // under way. The number of counters is high because background work reads all windows of all tenants: it reads a window
 // again if the counter was changed by a write to another partition.
 type versions [16384]writeCount

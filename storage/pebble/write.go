@@ -22,7 +22,7 @@ const maxCommit = 8 << 20
 //
 // Deletes ignore their timestamps. Rows are only deleted in tables where a key has the same content forever, with the
 // timestamp with which they were written, and they never reappear. Here the order of calls is the order of writes, so a
-// delete applies exactly to the rows written before it, including those of canceled writes.
+// delete applies exactly to the rows written before it, including rows of canceled writes.
 func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	if err := e.begin(ctx); err != nil {
 		return err

@@ -2,8 +2,8 @@
 // stored. The command cassia bench and the benchmarks call it.
 //
 // A Workload describes the data completely: series i has at step k the value Value(i, k), in any process and at any
-// time. So a run doesn't have to keep what it sent, and all stored samples can be verified, even by another process. A
-// change to the generator would invalidate the ack logs of earlier runs.
+// time. So a run doesn't have to keep the samples that it sent, and all stored samples can be verified, even by another
+// process. A change to the generator would invalidate the ack logs of earlier runs.
 //
 //	Workload ──► Generator ──► shards (series i is sent by shard i mod senders)
 //	                             │  refs: (series, step), in the order of delivery

@@ -84,8 +84,8 @@ type run struct {
 	latencies latencies
 }
 
-// Run sends the whole workload and returns the report. acks records acknowledged samples, also if the run ends early
-// because of ctx or an error.
+// Run sends the whole workload and returns the report. acks records acknowledged samples, also if the run is
+// interrupted because of ctx or an error.
 func Run(ctx context.Context, g *Generator, acks *Acks, o Options) (Report, error) {
 	r := &run{Options: o.withDefaults(), g: g, acks: acks, began: time.Now()}
 	before, err := r.usage()

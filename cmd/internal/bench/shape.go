@@ -66,7 +66,7 @@ func numbered(prefix string, n int) []string {
 	return out
 }
 
-// families returns the families of a target. The mix is like that of real exporters: a large part of the series never
+// families returns the families of a target. Their mix is similar to real exporters: a large part of the series never
 // changes.
 func families() []family {
 	var (
@@ -146,7 +146,7 @@ func shapes(w Workload) []shape {
 		out = f.expand(out)
 	}
 	for i := 0; len(out) < SeriesPerTarget; i++ {
-		// Many kernel counters, of which few change.
+		// Many kernel counters; few of them change.
 		k := kindIdle
 		if i%8 == 0 {
 			k = kindCounter

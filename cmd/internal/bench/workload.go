@@ -28,7 +28,7 @@ type Workload struct {
 	// LatePercent is the percentage of samples that are delivered LateSteps steps late, out of order.
 	LatePercent int `json:"late_percent,omitempty"`
 	LateSteps   int `json:"late_steps,omitempty"`
-	// ExtraLabels is the number of labels per series in addition to those of a node exporter.
+	// ExtraLabels is the number of labels per series in addition to a node exporter's.
 	ExtraLabels int `json:"extra_labels,omitempty"`
 	// Seed changes all values.
 	Seed uint64 `json:"seed,omitempty"`

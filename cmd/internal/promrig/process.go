@@ -33,7 +33,7 @@ type Program struct {
 	TLS bool
 	// Log is the file to which its output is appended.
 	Log string
-	// Env are environment variables, as NAME=value, in addition to those of this process.
+	// Env are environment variables, as NAME=value, in addition to this process'.
 	Env []string
 }
 
@@ -45,7 +45,7 @@ type Process struct {
 	err  error
 }
 
-// Start starts a program. It is killed when this process ends, even if this process is killed.
+// Start starts a program. It is killed when this process exits, even if this process is killed.
 func Start(p Program) (*Process, error) {
 	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -62,7 +62,7 @@ func sumsOf(part []byte) (md5Base64, sha256Hex string) {
 	return base64.StdEncoding.EncodeToString(m[:]), hex.EncodeToString(s[:])
 }
 
-// putParts stores an object of multiple parts, of which the first one has been read. Its memory is reused for the
+// putParts stores an object of multiple parts. The first part has been read. Its memory is reused for the
 // others.
 func (b *Bucket) putParts(ctx context.Context, key string, part []byte, from io.Reader, size int64) (err error) {
 	var upload string

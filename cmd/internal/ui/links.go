@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/server"
 )
 
-// maxPanels is the max number of queries that are taken from a link.
+// maxPanels is the max number of queries of a link that are shown.
 const maxPanels = 10
 
 // links returns routes that redirect the paths of Prometheus' own pages, which alerts, dashboards and bookmarks

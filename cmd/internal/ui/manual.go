@@ -45,7 +45,7 @@ func manualPicture(w http.ResponseWriter, r *http.Request) {
 // manualView is the data of the manual's template.
 type manualView struct {
 	Nonce, Title       string
-	Root, Base         string // Root is the path of the server's root, Base that of the pages
+	Root, Base         string // Root is the path of the server's root, Base the path of the pages
 	Style, Theme, Icon string
 	Groups             []manual.Group
 	Topic              string

@@ -33,7 +33,7 @@ type Relabeling interface {
 	Space(ctx context.Context, tenant string) ([rollup.OneHour + 1]relabeling.ResolutionSpace, error)
 }
 
-// relabel returns the rules for incoming series, and what they have dropped.
+// relabel returns the rules for incoming series, and the number of dropped samples.
 func (a *api) relabel(r *http.Request) (any, error) {
 	name, err := one(r)
 	if err != nil {

@@ -29,8 +29,8 @@ type Options struct {
 	Heap string
 	// Config is more lines of cassandra.yaml.
 	Config string
-	// Measured has Java compile fully and check Cassandra's own assertions, as in production: for benchmarks. Otherwise nodes
-	// are up in two thirds of the time and then work more slowly.
+	// Measured has Java compile fully and check Cassandra's own assertions, as in production: for benchmarks. Otherwise
+	// nodes are up in two thirds of the time and then work more slowly.
 	Measured bool
 }
 

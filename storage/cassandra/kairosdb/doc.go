@@ -1,5 +1,6 @@
-// Package kairosdb reads what KairosDB has written into a keyspace of Cassandra, to move it elsewhere. It writes nothing.
-// It is that of KairosDB 1.3's classes and of the rows that a running one writes; see the tests of cmd/internal/e2e.
+// Package kairosdb reads what KairosDB has written into a keyspace of Cassandra, to move it elsewhere. It writes
+// nothing. It is that of KairosDB 1.3's classes and of the rows that a running one writes; see the tests of
+// cmd/internal/e2e.
 //
 //	string_index        metric_names → names of metrics
 //	row_key_time_index  metric → times of its rows           (from KairosDB 1.2 on)

@@ -22,8 +22,8 @@ const (
 
 // Rows yields the rows of a metric that may have points in [minMS, maxMS], all of one row time together, in the order
 // of time; within that in the order of their keys. Each row stands there once, but for those whose tags have a ':' or
-// '=': they have two keys, which both are to be read, see doc.go. An ErrCorrupt concerns one entry of an index, and what
-// others say comes after it; any other error is the last.
+// '=': they have two keys, which both are to be read, see doc.go. An ErrCorrupt concerns one entry of an index, and
+// what others say comes after it; any other error is the last.
 func (k *Keyspace) Rows(ctx context.Context, metric string, minMS, maxMS int64) iter.Seq2[[]Row, error] {
 	return func(yield func([]Row, error) bool) {
 		times, err := k.rowTimes(ctx, metric, minMS, maxMS)
@@ -175,7 +175,8 @@ func hasEscapes(tags map[string]string) bool {
 	return false
 }
 
-// withPlainKey returns the row with the key that a release before 1.3 gave it, unless another series has that key today.
+// withPlainKey returns the row with the key that a release before 1.3 gave it, unless another series has that key
+// today.
 func withPlainKey(r Row) (Row, bool) {
 	r.Key = appendKey(nil, &r, true)
 	other, err := parseKey(r.Key)

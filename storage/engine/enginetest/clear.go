@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testClear clears between keys and prefixes of keys: the rows in between go, whatever their timestamps, those beside them and in
-// other partitions stay.
+// testClear clears between keys and prefixes of keys: the rows in between go, whatever their timestamps, those beside
+// them and in other partitions stay.
 func testClear(t *testing.T, e engine.Engine) {
 	if !takesClear(e) {
 		return
@@ -40,7 +40,8 @@ func testClear(t *testing.T, e engine.Engine) {
 	}
 }
 
-// clearBounds returns ranges in which rows of edgeRows lie: of whole keys, of prefixes of each length, and of two lengths.
+// clearBounds returns ranges in which rows of edgeRows lie: of whole keys, of prefixes of each length, and of two
+// lengths.
 func clearBounds(table *engine.Table) (bounds [][2]engine.Key) {
 	rows := edgeRows(table, 60)
 	add := func(from, to engine.Key) { bounds = append(bounds, [2]engine.Key{from, to}) }
@@ -56,8 +57,8 @@ func clearBounds(table *engine.Table) (bounds [][2]engine.Key) {
 	return bounds
 }
 
-// testClearBeforeOthers clears and puts in one batch: the rows that are put stand, whatever was there and wherever in the batch the
-// clears are.
+// testClearBeforeOthers clears and puts in one batch: the rows that are put stand, whatever was there and wherever in
+// the batch the clears are.
 func testClearBeforeOthers(t *testing.T, e engine.Engine) {
 	if !takesClear(e) {
 		return
@@ -128,7 +129,8 @@ func testClearIsAtomic(t *testing.T, e engine.Engine) {
 	requireRows(t, []row{{key(rounds), "v"}}, scanPartition(t, e, engine.R1h, partition), "the last round")
 }
 
-// testClearRefused writes clears that no engine takes, and to those that take none a good one: nothing of the Write is applied.
+// testClearRefused writes clears that no engine takes, and to those that take none a good one: nothing of the Write is
+// applied.
 func testClearRefused(t *testing.T, e engine.Engine) {
 	table := engine.R5m
 	key := plainKey(table.Clustering)

@@ -109,8 +109,8 @@ func (g *generator) mutation(table *engine.Table, partition engine.Key) step {
 	return s
 }
 
-// clear removes rows between two keys or prefixes, or that begin with one. Those of a table that doesn't converge may come back:
-// their content is the same.
+// clear removes rows between two keys or prefixes, or that begin with one. Those of a table that doesn't converge may
+// come back: their content is the same.
 func (g *generator) clear(table *engine.Table, partition engine.Key) step {
 	bound := func() engine.Key { return g.key(table.Clustering[:1+g.rng.IntN(len(table.Clustering))]) }
 	s := step{verb: verbClear, table: table, key: partition, from: bound()}

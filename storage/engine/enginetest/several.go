@@ -11,7 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testSeveralScanner scans many partitions at once, of which some have many rows, some few and most none: of each its scan finds the same.
+// testSeveralScanner scans many partitions at once, of which some have many rows, some few and most none: of each its
+// scan finds the same.
 func testSeveralScanner(t *testing.T, e engine.Engine) {
 	g, ok := e.(engine.SeveralScanner)
 	if !ok {

@@ -13,7 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testVersions writes in every way: the version of the partition differs afterwards. Engines whose rows others change, too, have none.
+// testVersions writes in every way: the version of the partition differs afterwards. Engines whose rows others change,
+// too, have none.
 func testVersions(t *testing.T, e engine.Engine) {
 	v, ok := e.(engine.Versioned)
 	if !ok {
@@ -84,8 +85,8 @@ func versioned(v engine.Versioned) bool {
 	return ok
 }
 
-// testVersionsAtOnce scans while others write, also such as are cancelled: as long as the version is the same, the rows that were
-// scanned are what a scan finds, and has all that was written by then.
+// testVersionsAtOnce scans while others write, also such as are cancelled: as long as the version is the same, the rows
+// that were scanned are what a scan finds, and has all that was written by then.
 func testVersionsAtOnce(t *testing.T, e engine.Engine) {
 	v, ok := e.(engine.Versioned)
 	if !ok || !versioned(v) {

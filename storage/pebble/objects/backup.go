@@ -25,7 +25,8 @@ type Options struct {
 	Keep pebble.Keep
 	// Workers is how many files are copied at the same time.
 	Workers int
-	// Grace is how long a file that no backup refers to stays at least. It must be longer than storing a manifest takes.
+	// Grace is how long a file that no backup refers to stays at least. It must be longer than storing a manifest
+	// takes.
 	Grace time.Duration
 	// Now is the clock.
 	Now func() time.Time
@@ -43,7 +44,8 @@ func DefaultOptions() Options {
 // manifestTimeout bounds how long storing a manifest may take after the last look at the lists of garbage.
 const manifestTimeout = 15 * time.Minute
 
-// maxListings bounds how often files are uploaded again because they became garbage, and how often a manifest is stored.
+// maxListings bounds how often files are uploaded again because they became garbage, and how often a manifest is
+// stored.
 const maxListings = 3
 
 // ErrNotStored means that the bucket acknowledged an object and doesn't return it.
@@ -56,7 +58,8 @@ type backup struct {
 	bucket Bucket
 	dir    string
 	known  map[string]file // of the newest readable backup, by name
-	// manifests are those that were read, by object. They never change. deleted are objects of manifests that are missing or were deleted.
+	// manifests are those that were read, by object. They never change. deleted are objects of manifests that are
+	// missing or were deleted.
 	manifests map[string]manifest
 	deleted   map[string]bool
 	// damaged are the damaged parts of each file of the manifest.
@@ -69,10 +72,11 @@ type backup struct {
 	stats pebble.BackupStats
 }
 
-// Backup copies a checkpoint, which nobody changes, into a bucket under a name. Files whose content is there already aren't
-// uploaded again. When Backup returns without an error the backup is complete, and its source was verified: damaged files are named
-// in its statistics. When it returns an error before the backup was made, there is none, unless the bucket stored the
-// manifest and the answer was lost. An error that is a pebble.RetentionError means that the backup was made.
+// Backup copies a checkpoint, which nobody changes, into a bucket under a name. Files whose content is there already
+// aren't uploaded again. When Backup returns without an error the backup is complete, and its source was verified:
+// damaged files are named in its statistics. When it returns an error before the backup was made, there is none, unless
+// the bucket stored the manifest and the answer was lost. An error that is a pebble.RetentionError means that the
+// backup was made.
 func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Options) (pebble.BackupStats, error) {
 	if !backupName.MatchString(name) {
 		return pebble.BackupStats{}, fmt.Errorf("objects: %q is not a backup name", name)
@@ -100,8 +104,8 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 	return b.stats, nil
 }
 
-// readNewest reads the files of the newest backup of the set that is readable, and notes the other backups in the manifest. Damaged
-// manifests are named in the statistics.
+// readNewest reads the files of the newest backup of the set that is readable, and notes the other backups in the
+// manifest. Damaged manifests are named in the statistics.
 func (b *backup) readNewest(ctx context.Context, m *manifest, lineage pebble.Lineage) error {
 	b.known = map[string]file{}
 	all, err := list(ctx, b.bucket, b.folder("backups"))
@@ -151,8 +155,9 @@ func (b *backup) addUnlisted(ctx context.Context, m *manifest, others []string) 
 	return nil
 }
 
-// listFiles lists which files are there and may be used. Lists of garbage are read first: one that is deleted by then has none of its files
-// left. What a list that can't be read may name isn't used: only files are noted that are as old as Grace.
+// listFiles lists which files are there and may be used. Lists of garbage are read first: one that is deleted by then
+// has none of its files left. What a list that can't be read may name isn't used: only files are noted that are as old
+// as Grace.
 func (b *backup) listFiles(ctx context.Context) error {
 	lists, err := readGarbage(ctx, b.bucket, b.set, b.Key)
 	if err != nil {
@@ -186,9 +191,9 @@ func (b *backup) listFiles(ctx context.Context) error {
 	return nil
 }
 
-// complete has all files in the bucket and stores the manifest last. The backup counts once its manifest was read back and, afterwards, all
-// of its files were there and in no list of garbage. So it doesn't matter how long storing the manifest took, as in a machine that was
-// suspended: if files were removed by then, they are uploaded again.
+// complete has all files in the bucket and stores the manifest last. The backup counts once its manifest was read back
+// and, afterwards, all of its files were there and in no list of garbage. So it doesn't matter how long storing the
+// manifest took, as in a machine that was suspended: if files were removed by then, they are uploaded again.
 func (b *backup) complete(ctx context.Context, m *manifest) error {
 	if err := b.readCheckpoint(m); err != nil {
 		return err
@@ -267,8 +272,8 @@ func (b *backup) readCheckpoint(m *manifest) error {
 	return nil
 }
 
-// copyAll has all files of the checkpoint in the bucket, and notes them in the manifest. It returns a time after which none of them was
-// garbage, by a clock that advances while the machine is suspended.
+// copyAll has all files of the checkpoint in the bucket, and notes them in the manifest. It returns a time after which
+// none of them was garbage, by a clock that advances while the machine is suspended.
 func (b *backup) copyAll(ctx context.Context, m *manifest) (listed time.Time, err error) {
 	for i := range m.Files {
 		if info, err := os.Lstat(filepath.Join(b.dir, m.Files[i].Name)); err == nil { // Else copy returns the error.

@@ -58,7 +58,8 @@ func readGarbage(ctx context.Context, b Bucket, s set, k *Key) (out []garbage, e
 	return slices.DeleteFunc(out, func(g garbage) bool { return missing[g.object] }), nil
 }
 
-// retain removes the backups of the set that Keep doesn't name, and files that no backup has referred to for long enough.
+// retain removes the backups of the set that Keep doesn't name, and files that no backup has referred to for long
+// enough.
 func (b *backup) retain(ctx context.Context) error {
 	if b.Keep.All() {
 		return nil
@@ -89,7 +90,8 @@ func (b *backup) retain(ctx context.Context) error {
 	return b.sweep(ctx)
 }
 
-// missingFile returns the object of a file that a backup refers to and that wasn't listed, or has another size; "": there is none.
+// missingFile returns the object of a file that a backup refers to and that wasn't listed, or has another size; "":
+// there is none.
 func (b *backup) missingFile(l listed) string {
 	for _, f := range b.manifests[l.object].Files {
 		if size, ok := b.sizes[f.Object]; !ok || size != b.Key.size(f.Size) {
@@ -99,9 +101,10 @@ func (b *backup) missingFile(l listed) string {
 	return ""
 }
 
-// survey lists the backups of the set, and has the manifest of each in b.manifests. Its error means that the listing or a manifest isn't
-// reliable: then nothing may be removed. A reliable listing has the manifest that was just stored, and none that can't be read. Manifests that were read
-// before, or that this one or the newest other one names, are listed, or are missing when they are requested by name, too.
+// survey lists the backups of the set, and has the manifest of each in b.manifests. Its error means that the listing or
+// a manifest isn't reliable: then nothing may be removed. A reliable listing has the manifest that was just stored, and
+// none that can't be read. Manifests that were read before, or that this one or the newest other one names, are listed,
+// or are missing when they are requested by name, too.
 func (b *backup) survey(ctx context.Context) ([]listed, error) {
 	all, err := b.readManifests(ctx)
 	if err != nil {
@@ -160,8 +163,8 @@ func (b *backup) verifyDeleted(ctx context.Context, object string) error {
 	return err
 }
 
-// readManifests lists the backups of the set and reads the manifests that weren't read before. One that another process deletes
-// concurrently is left out.
+// readManifests lists the backups of the set and reads the manifests that weren't read before. One that another process
+// deletes concurrently is left out.
 func (b *backup) readManifests(ctx context.Context) (all []listed, err error) {
 	if all, err = list(ctx, b.bucket, b.folder("backups")); err != nil {
 		return nil, err
@@ -196,9 +199,9 @@ func (b *backup) readManifests(ctx context.Context) (all []listed, err error) {
 	return slices.DeleteFunc(all, func(l listed) bool { return missing[l.object] }), nil
 }
 
-// sweep removes old garbage, and notes what has become garbage. Its age is determined before the manifests are listed: no manifest
-// that refers to it can be stored later. A list stays until all of its files are deleted. One that can't be read stays, too, and is named
-// in the statistics.
+// sweep removes old garbage, and notes what has become garbage. Its age is determined before the manifests are listed:
+// no manifest that refers to it can be stored later. A list stays until all of its files are deleted. One that can't be
+// read stays, too, and is named in the statistics.
 func (b *backup) sweep(ctx context.Context) error {
 	lists, err := readGarbage(ctx, b.bucket, b.set, b.Key)
 	if err != nil {
@@ -252,8 +255,8 @@ func (b *backup) sweep(ctx context.Context) error {
 	return b.note(ctx, unused)
 }
 
-// verifyUploaders returns an error if the manifest of a backup is there that uploaded one of the old unused files: it may refer to it, and wasn't
-// listed. Young files may be of a backup that is being made.
+// verifyUploaders returns an error if the manifest of a backup is there that uploaded one of the old unused files: it
+// may refer to it, and wasn't listed. Young files may be of a backup that is being made.
 func (b *backup) verifyUploaders(ctx context.Context, unused map[string]bool) error {
 	verified := map[string]bool{}
 	for name, old := range unused {
@@ -274,8 +277,9 @@ func (b *backup) verifyUploaders(ctx context.Context, unused map[string]bool) er
 	return nil
 }
 
-// note stores a list of garbage: of the unused files those that are as old as Grace. Younger ones may belong to a backup that is being
-// made. Where one that takes longer still needs a file, it sees the list before it stores its manifest, and uploads the file again.
+// note stores a list of garbage: of the unused files those that are as old as Grace. Younger ones may belong to a
+// backup that is being made. Where one that takes longer still needs a file, it sees the list before it stores its
+// manifest, and uploads the file again.
 func (b *backup) note(ctx context.Context, unused map[string]bool) error {
 	g := garbage{Noted: b.Now().UTC()}
 	for name, old := range unused {

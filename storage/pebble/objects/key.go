@@ -92,7 +92,8 @@ func (k *Key) sum(purpose string, content []byte) string {
 	return k.mac(purpose, content)
 }
 
-// hash names a file after the SHA-256 of its content. With a key, the name doesn't reveal the content to anyone without the key.
+// hash names a file after the SHA-256 of its content. With a key, the name doesn't reveal the content to anyone without
+// the key.
 func (k *Key) hash(sha256 string) string {
 	if k == nil {
 		return sha256

@@ -155,9 +155,9 @@ var undetectable = map[string]string{
 	"LIST with deleted ones of files": "whether a file is there is known from the listing only; Bucket's contract says that it sees what was deleted before",
 }
 
-// TestWrongAnswers has a bucket give every kind of wrong answer about every kind of object, during four backups that are half a day apart, with
-// retention. Whatever backup was acknowledged, and that retention doesn't remove, can be restored, and once the answers are right again,
-// backups are made again.
+// TestWrongAnswers has a bucket give every kind of wrong answer about every kind of object, during four backups that
+// are half a day apart, with retention. Whatever backup was acknowledged, and that retention doesn't remove, can be
+// restored, and once the answers are right again, backups are made again.
 func TestWrongAnswers(t *testing.T) {
 	var checkpoints []checkpointed
 	for n := range 17 {

@@ -35,7 +35,8 @@ type manifest struct {
 	Tenants []string  `json:"tenants,omitempty"` // pebble.Lineage.Tenants
 	Taken   time.Time `json:"taken"`
 	Files   []file    `json:"files"`
-	// Others are the objects of the manifests that were there when this one was made: a listing that lacks one is verified.
+	// Others are the objects of the manifests that were there when this one was made: a listing that lacks one is
+	// verified.
 	Others []string `json:"others,omitempty"`
 	// Damaged names the files that were damaged already in the source.
 	Damaged []string `json:"damaged,omitempty"`
@@ -145,7 +146,8 @@ func (s set) manifest(backup string, damaged bool) string {
 	return name + manifestSuffix
 }
 
-// readManifest reads and checks one. Its error is pebble.ErrBackup for a manifest whose content isn't the one that was stored.
+// readManifest reads and checks one. Its error is pebble.ErrBackup for a manifest whose content isn't the one that was
+// stored.
 func readManifest(ctx context.Context, b Bucket, l listed, k *Key) (m manifest, err error) {
 	if l.key != k.set() {
 		return m, wrongKey(l)
@@ -202,8 +204,8 @@ func Backups(ctx context.Context, b Bucket, store string, k *Key) (out []pebble.
 	return out, err
 }
 
-// SizeOf returns how many files a backup of a store has, and how many bytes, those that it shares with others included. It reads the
-// backup's manifest.
+// SizeOf returns how many files a backup of a store has, and how many bytes, those that it shares with others included.
+// It reads the backup's manifest.
 func SizeOf(ctx context.Context, b Bucket, store string, backup pebble.DatedBackup, k *Key) (files int, bytes int64, err error) {
 	l := listed{set: setOf(store, k), DatedBackup: backup}
 	l.object = l.manifest(backup.Name, backup.Damaged)

@@ -11,7 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// StoredBackups lists the backups of a bucket, of whichever store, the oldest first. Of those of another key only the names are known.
+// StoredBackups lists the backups of a bucket, of whichever store, the oldest first. Of those of another key only the
+// names are known.
 func StoredBackups(ctx context.Context, bucket Bucket, k *Key) (out []pebble.StoredBackup, err error) {
 	all, err := list(ctx, bucket, "backups/")
 	if err != nil {
@@ -69,8 +70,8 @@ func (m *manifest) incomplete(folder string, sizes map[string]int64, k *Key) (te
 	return texts
 }
 
-// BucketVerifier downloads the files of backups and compares them with the manifests. An object that several backups share is downloaded once.
-// An engine.WorkMeter of the context counts the bytes of all files.
+// BucketVerifier downloads the files of backups and compares them with the manifests. An object that several backups
+// share is downloaded once. An engine.WorkMeter of the context counts the bytes of all files.
 type BucketVerifier struct {
 	Bucket Bucket
 	Key    *Key
@@ -79,8 +80,8 @@ type BucketVerifier struct {
 	found map[string]string
 }
 
-// Verify returns the files of a backup that are missing or differ from those that were backed up. Its error is that of reading the manifest, of
-// the bucket or of the context.
+// Verify returns the files of a backup that are missing or differ from those that were backed up. Its error is that of
+// reading the manifest, of the bucket or of the context.
 func (v *BucketVerifier) Verify(ctx context.Context, name string) (damaged []string, err error) {
 	l, err := named(ctx, v.Bucket, name)
 	if err != nil {
@@ -119,8 +120,8 @@ func (v *BucketVerifier) Verify(ctx context.Context, name string) (damaged []str
 	return damaged, nil
 }
 
-// DeleteBackups removes backups from a bucket. All of them must exist. Their files stay until a backup of the same store that removes old ones has
-// noted them as garbage, because other backups may refer to them.
+// DeleteBackups removes backups from a bucket. All of them must exist. Their files stay until a backup of the same
+// store that removes old ones has noted them as garbage, because other backups may refer to them.
 func DeleteBackups(ctx context.Context, bucket Bucket, names []string) error {
 	var found []listed
 	for _, name := range names {

@@ -14,8 +14,9 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// copy has a file of the checkpoint in the bucket. A sorted file that the newest backup has, by its name, size and time, isn't read: sorted
-// files never change under one name, and a checkpoint links to them, so their time stays, too. All others are read.
+// copy has a file of the checkpoint in the bucket. A sorted file that the newest backup has, by its name, size and
+// time, isn't read: sorted files never change under one name, and a checkpoint links to them, so their time stays, too.
+// All others are read.
 func (b *backup) copy(ctx context.Context, name string) (f file, damaged []string, err error) {
 	path := filepath.Join(b.dir, name)
 	info, err := os.Lstat(path)

@@ -31,7 +31,7 @@ const (
 	Nothing     // 200 without a body
 	Redirect    // 302 to such a page
 	// The proxy forwards these requests.
-	HalfBody // the body is truncated in the middle, and the length is that of the truncated body
+	HalfBody // the body is truncated in the middle, and the length is the truncated body's
 )
 
 // answers are the responses of faults.
