@@ -48,7 +48,7 @@ func rangeOf(b engine.Batch) engine.Range {
 	return engine.Range{Table: b.Table, Partition: b.Partition}
 }
 
-// cell asks Cassandra itself what it keeps of a stage row.
+// cell reads the stored columns of a row of table stage directly from Cassandra.
 func cell(t testing.TB, e *Engine, slot, seq int64) (data []byte, written int64, ttl int, ok bool) {
 	t.Helper()
 	var live *int

@@ -19,7 +19,7 @@ import (
 // hostsVariable names nodes of a cluster that the tests may make keyspaces in.
 const hostsVariable = "CASSANDRA_HOSTS"
 
-// comesWithin bounds what a test waits for on a busy machine.
+// comesWithin is the max time that a test waits on a busy machine.
 const comesWithin = 3 * time.Minute
 
 // sharedKeyspace is made by the first test that needs one, and dropped at the end: making ten tables takes

@@ -20,8 +20,8 @@ func catalogRow(label, value string) engine.Batch {
 	}
 }
 
-// TestMergeKeepsMutations merges batches of several partitions and tables, small and large: each partition's mutations
-// are those that there were, in their order, in no more batches than their size asks for.
+// TestMergeKeepsMutations merges batches of multiple partitions and tables, small and large: each partition keeps its
+// mutations in their order, in no more batches than their size requires.
 func TestMergeKeepsMutations(t *testing.T) {
 	var batches []engine.Batch
 	for i := range 3000 {

@@ -84,7 +84,7 @@ func (l *load) take() (errs []error, slowest time.Duration) {
 func TestNodesDie(t *testing.T) {
 	t.Parallel()
 	cluster := cassandratest.StartCluster(t, 3, cassandratest.Options{Password: true})
-	require.Eventually(t, func() bool { // A node that stood still for seconds is taken for dead until it is heard of again.
+	require.Eventually(t, func() bool { // A node that doesn't respond for seconds is considered down until it responds again.
 		status, err := cluster.Nodetool(1, "status")
 		return err == nil && allUp.MatchString(status)
 	}, comesWithin, time.Second, "a node sees all three up")
@@ -143,7 +143,7 @@ func TestNodesDie(t *testing.T) {
 
 var allUp = regexp.MustCompile(`(?s)UN .*UN .*UN `)
 
-// testUsageAndEnd asks a cluster, of which node 2 is dead, what it uses, and wipes it.
+// testUsageAndEnd reads the usage of a cluster whose node 2 is down, and wipes it.
 func testUsageAndEnd(t *testing.T, cluster *cassandratest.Cluster) {
 	require.ErrorIs(t, cluster.Kill(2), cassandratest.ErrCommand, "it is dead already")
 	require.ErrorIs(t, cluster.Pause(4), cassandratest.ErrCommand, "there are three")

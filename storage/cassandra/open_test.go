@@ -148,8 +148,8 @@ func TestOpenAtOnce(t *testing.T) {
 	testSpoiledSchema(t, o)
 }
 
-// requireRead holds that of a keyspace's tables one has been read, by the nodes' statistics. Other keyspaces have
-// tables of the same names.
+// requireRead requires, by the nodes' statistics, that only one of a keyspace's tables has been read. Other keyspaces
+// have tables with the same names.
 func requireRead(t *testing.T, e *Engine, table *engine.Table) {
 	nodes, err := e.Nodes(context.Background())
 	require.NoError(t, err)

@@ -95,7 +95,7 @@ func (p *proxy) pump(from, to net.Conn) {
 	}
 }
 
-// cut breaks all connections and takes no more; mend takes them again.
+// cut breaks all connections and accepts no more; mend accepts them again.
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +133,7 @@ func TestComesBack(t *testing.T) {
 	o.Hosts = []string{p.address()}
 	o.Timeout = 2 * time.Second
 	var e *Engine
-	require.Eventually(t, func() (ok bool) { // A node that stands still for seconds is away, too.
+	require.Eventually(t, func() (ok bool) { // A node that hangs for seconds also counts as down.
 		var err error
 		e, err = Open(context.Background(), o)
 		return err == nil
@@ -175,7 +175,7 @@ func TestComesBack(t *testing.T) {
 	}
 }
 
-// TestScanGoesOn cuts the connection between two pages: the scan goes on when it is mended in time.
+// TestScanGoesOn breaks the connection between two pages: the scan continues if the connection works again in time.
 func TestScanGoesOn(t *testing.T) {
 	o := testOptions(t)
 	t.Parallel()

@@ -8,6 +8,6 @@
 //	unlisted ─► windows that have rows and aren't listed
 //	files    ─► the engine's files, if this process keeps them
 //
-// Each problem is reported with its row, and the check continues. Rows that are being changed are not compared, nor
-// rows whose sources have partly expired or can't be read.
+// Each problem is reported with its row, and the check continues. Rows that are being changed aren't compared. The same
+// applies to rows whose sources have partly expired or can't be read.
 package check

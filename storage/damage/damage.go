@@ -1,5 +1,5 @@
-// Package damage records stored rows that can't be read. It counts and logs each of them once, and keeps those about
-// which later queries must be warned.
+// Package damage records stored rows that can't be read. It counts and logs each of them once, and keeps the list for
+// warnings of later queries. The storage packages call it when a read finds damage; queries read its warnings.
 package damage
 
 import (
@@ -43,7 +43,7 @@ type Log struct {
 	staged map[StagedAt]error
 }
 
-// StagedAt is the key of a stage row.
+// StagedAt is the key of a row of the staging log.
 type StagedAt struct {
 	Slot      int64
 	Partition int
@@ -165,7 +165,7 @@ func (l *Log) Kept() []*DamagedRowsError {
 	return l.kept
 }
 
-// NoteStaged records a stage row that can't be read, and counts it once.
+// NoteStaged records a row of the staging log that can't be read, and counts it once.
 func (l *Log) NoteStaged(at StagedAt, err error) {
 	l.noteStaged(at, fmt.Errorf("storage: skipped the staged row of slot %d, partition %d, writer %x, seq %d: %w", at.Slot, at.Partition, at.Row.Writer, at.Row.Seq, err))
 }
@@ -282,8 +282,8 @@ func (e *DamagedRowsError) Anything() *DamagedRowsError {
 
 type warnKey struct{}
 
-// WithWarnings returns a context whose reads of exemplars and metadata call warn for rows that can't be read. The
-// results lack these rows. Each read makes one call at a time.
+// WithWarnings returns a context whose reads of exemplars and metadata call warn for rows that can't be read. These
+// rows are missing in the results. Each read makes one call at a time.
 func WithWarnings(ctx context.Context, warn func(error)) context.Context {
 	return context.WithValue(ctx, warnKey{}, warn)
 }

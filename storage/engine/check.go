@@ -186,8 +186,8 @@ func CheckSeveral(r *Range, partitions []Key) (field int, err error) {
 	return field, nil
 }
 
-// differIn returns the only field, of a kind, in which partitions differ, or any field of the kind if they don't
-// differ. r is the range of each, without Partition, in a table that isn't Conditional.
+// differIn returns the only field in which partitions differ, which must have this kind. If they don't differ, it
+// returns any field of this kind. r is the range of each, without Partition, in a table that isn't Conditional.
 func differIn(kind Kind, name string, r *Range, partitions []Key) (field int, err error) {
 	t := r.Table
 	if t == nil || t.Conditional {

@@ -33,7 +33,7 @@ var (
 		Clustering: []Field{{"writer", KindID}, {"seq", KindInt}}}
 	// Staged lists the slots of a partition whose staging log may have rows, by units of slots, and the units
 	// themselves. If one process has exclusive use of the engine, it has no rows, because the engine can list the
-	// partitions of the stage.
+	// partitions of table stage.
 	Staged = &Table{ID: 27, Name: "staged",
 		Partition:  []Field{{"partition", KindInt}, {"unit", KindInt}},
 		Clustering: []Field{{"slot", KindInt}, {"generation", KindID}, {"state", KindInt}}}
@@ -85,8 +85,7 @@ var (
 	Defined = &Table{ID: 15, Name: "defined",
 		Partition:  []Field{{"slot", KindInt}, {"partition", KindInt}},
 		Clustering: []Field{{"writer", KindID}, {"seq", KindInt}}}
-	// Tails is the table of stream positions of a writer: the last seq of each of its streams, so that other processes
-	// find new rows.
+	// Stream positions of a writer: the last seq of each of its streams, so that other processes find new rows.
 	Tails = &Table{ID: 16, Name: "tails", Converging: true,
 		Partition:  []Field{{"writer", KindID}},
 		Clustering: []Field{{"slot", KindInt}, {"partition", KindInt}}}

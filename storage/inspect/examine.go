@@ -82,8 +82,8 @@ type Condition struct {
 	Later []retention.LaterRetention
 	// Deltas are the tenants that have sent deltas.
 	Deltas []starts.DeltaTenant
-	// DroppedAhead is the time up to which raw samples of some tenant were deleted by a clock that was fast; zero: none
-	// were.
+	// DroppedAhead is the end of the time range of raw samples that a fast clock has deleted for some tenant; zero: it
+	// deleted none.
 	DroppedAhead time.Time
 	// Verified is the number of staged blobs that were read. Unverified is true if there are more.
 	Verified   int

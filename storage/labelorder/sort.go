@@ -109,7 +109,7 @@ func (s *sorter[T]) text(e element, to []byte, enough int) []byte {
 	return append(to, 0, 0) // Names aren't empty, so no text is a prefix of another one.
 }
 
-// appendText appends a string so that it sorts before the strings of which it is a prefix.
+// appendText appends a string so that it sorts before all strings that start with it.
 func appendText(to []byte, s string) []byte {
 	for {
 		i := strings.IndexByte(s, 0)

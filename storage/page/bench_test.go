@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// series per page, and how many pages of other metrics stand beside each.
+// series per page, and the number of adjacent pages of other metrics.
 const (
 	benchEntries = 192
 	benchPages   = 8
@@ -142,7 +142,7 @@ func BenchmarkAppendValue(b *testing.B) {
 	}
 }
 
-// BenchmarkFilter makes the filter of a page of labels, and looks for a label that it has and for one that it lacks.
+// BenchmarkFilter makes the filter of a page of labels, and looks up a label that it has and one that it doesn't have.
 func BenchmarkFilter(b *testing.B) {
 	values := benchValues(true)["labels"][0]
 	b.Run("append", func(b *testing.B) {

@@ -85,7 +85,7 @@ func TestFilterOfNames(t *testing.T) {
 	require.False(t, NewSelector([]LabelCondition{one, equals("job", "web")}).MayMatch(f))
 }
 
-// TestOpenFilters pass anything: those that are made so, and those of values that can't be read.
+// TestOpenFilters: filters made without bits, and filters of unreadable values, have all terms.
 func TestOpenFilters(t *testing.T) {
 	values := append(numbered(20), []byte{format.LabelsVersion, 200})
 	for _, b := range [][]byte{AppendOpenFilter(nil, 21), AppendFilter(nil, values), AppendFilter(nil, append(numbered(20), nil))} {
@@ -125,7 +125,7 @@ func TestEveryFlippedByteOfAFilterIsCorrupt(t *testing.T) {
 	}
 }
 
-// FuzzParseFilter gives ParseFilter bytes as they are, and with the checksum that lets them pass.
+// FuzzParseFilter passes bytes to ParseFilter, unchanged and with a valid checksum.
 func FuzzParseFilter(f *testing.F) {
 	f.Add(AppendFilter(nil, numbered(3)))
 	f.Add(AppendOpenFilter(nil, 7))

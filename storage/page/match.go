@@ -31,8 +31,8 @@ var matchers = sync.Pool{New: func() any { return new(matcher) }}
 
 func (m *matcher) release() {
 	m.p = nil
-	m.names.forget()
-	m.values.forget()
+	m.names.releasePage()
+	m.values.releasePage()
 	matchers.Put(m)
 }
 
@@ -132,8 +132,8 @@ type distinct struct {
 	memory []byte
 }
 
-// forget removes the references to the page's bytes.
-func (d *distinct) forget() {
+// releasePage removes the references to the page's bytes.
+func (d *distinct) releasePage() {
 	clear(d.texts)
 	d.texts, d.memory = d.texts[:0], d.memory[:0]
 }

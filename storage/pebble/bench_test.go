@@ -24,7 +24,7 @@ func openBench(b *testing.B) *Engine {
 	return e
 }
 
-// BenchmarkWrite writes stage blobs, each Write synced; 16 rows lie in 16 partitions.
+// BenchmarkWrite writes staged blobs, each Write synced; 16 rows are in 16 partitions.
 func BenchmarkWrite(b *testing.B) {
 	for _, rows := range []int{1, 16} {
 		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
@@ -137,7 +137,7 @@ func BenchmarkSlice(b *testing.B) {
 	}
 }
 
-// BenchmarkGiveBack deletes one of three slots of the stage, 64 MiB each, and gives its space back: by excising it, and
+// BenchmarkGiveBack deletes one of three slots of the staging log, 64 MiB each, and frees its space by excising it or
 // by compacting its range. It reports CPU time, and the bytes of sorted files before and after.
 func BenchmarkGiveBack(b *testing.B) {
 	for _, how := range []string{"excise", "compact"} {
@@ -145,7 +145,7 @@ func BenchmarkGiveBack(b *testing.B) {
 			rng := rand.New(rand.NewPCG(1, 1))
 			for b.Loop() {
 				opts := DefaultOptions()
-				opts.StageDelay, opts.DropDelay = time.Hour, time.Hour // What they do is done here.
+				opts.StageDelay, opts.DropDelay = time.Hour, time.Hour // The benchmark does their work.
 				e, err := Open(b.TempDir(), opts)
 				require.NoError(b, err)
 				for seq := range int64(512) {

@@ -88,8 +88,8 @@ func turnByte(t testing.TB, whole *vfs.MemFS, rng *rand.Rand) (mem *vfs.MemFS, n
 	return mem, name, fmt.Sprintf("byte %d of %s, which has %d", at, name, info.Size())
 }
 
-// Whatever byte of a sorted file turns, a scan that skips damage yields each row as it was written, or names a gap
-// that it lies in; Verify finds it.
+// With any byte of a sorted file flipped, a scan that skips damage yields each row unchanged, or reports a gap that
+// contains it. Verify detects the damage.
 func TestScanSkipsDamage(t *testing.T) {
 	whole := layeredEngine(t)
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -38,7 +38,7 @@ const maxCommits = 64
 var (
 	errBadFormat = errors.New("pebble: unknown format")
 	// ErrUnclosed means that files couldn't be written when the engine was closed. They may stay open until the process
-	// ends. The next start finds all acknowledged rows.
+	// exits. The next start finds all acknowledged rows.
 	ErrUnclosed = errors.New("pebble: files can't be written, so the store isn't closed properly; the next start recovers all acknowledged writes")
 )
 
@@ -115,9 +115,9 @@ func Open(dir string, opts Options) (*Engine, error) {
 	return OpenContext(context.Background(), dir, opts)
 }
 
-// OpenContext is Open, but also returns when ctx ends. An opening under way then ends in the background; until that, or
-// until the process ends, the directory is locked. It also stays locked if files can't be written, because Pebble can't
-// be stopped then.
+// OpenContext is Open, but also returns when ctx ends. An opening under way then ends in the background. The directory
+// is locked until that, or until the process exits. It also stays locked if files can't be written, because Pebble
+// can't be stopped then.
 func OpenContext(ctx context.Context, dir string, opts Options) (*Engine, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func sealedRows(n int, timestamp int64) []engine.Batch {
 	return []engine.Batch{raw, fine}
 }
 
-// requireSealed looks whether the rows of a write are what a reader finds, and returns how many there are.
+// requireSealed requires that a reader finds either all rows of a write or none, and returns their number.
 func requireSealed(t testing.TB, e *Engine, table *engine.Table, timestamp int64) (n int) {
 	t.Helper()
 	for row, err := range e.Scan(ctx, engine.Range{Table: table, Partition: sealedPartition}) {
@@ -109,8 +109,8 @@ func TestFilesEndAtLargeRuns(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestIngestFails lets each step of writing sorted files fail: the write fails, none of its rows is there, nothing is
-// left, and the next one succeeds.
+// TestIngestFails makes each step of writing sorted files fail: the write fails without effect, no files are left, and
+// the next write succeeds.
 func TestIngestFails(t *testing.T) {
 	for name, match := range map[string]func(errorfs.Op) bool{
 		"create": func(op errorfs.Op) bool {
@@ -147,7 +147,7 @@ func TestIngestFails(t *testing.T) {
 	}
 }
 
-// TestBegunFilesAreRemoved finds what a process that was killed has begun.
+// TestBegunFilesAreRemoved: files of a killed process are removed.
 func TestBegunFilesAreRemoved(t *testing.T) {
 	disk := NewCrashableFS()
 	require.NoError(t, openOn(t, disk).Close())

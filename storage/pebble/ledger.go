@@ -308,7 +308,7 @@ func (l *ledger) currentHeader() ledgerHeader {
 	return l.header
 }
 
-// write writes the note. The caller must hold noting. The note stays true while it is written: files grow, and none is
+// write writes the note. The caller must hold noting. The note stays true while it is written: files grow and aren't
 // removed.
 func (l *ledger) write() error {
 	list := ledgerText{Files: []noted{}}

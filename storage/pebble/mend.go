@@ -18,7 +18,7 @@ import (
 // mendSuffix is the suffix of a file that will replace a damaged one.
 const mendSuffix = ".mend"
 
-// MendStats are the results of Mend.
+// MendStats are the results of a repair.
 type MendStats struct {
 	// Files and Bytes count the verified table files.
 	Files int

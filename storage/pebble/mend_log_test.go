@@ -40,8 +40,8 @@ func noteLog(t *testing.T, dir, log string, upTo int64) {
 	require.NoError(t, l.write())
 }
 
-// A killed store's log that is damaged behind the bytes that SYNCED vouches for is reported, and cut at the damage if
-// that is asked for.
+// If a killed store's log is damaged after the bytes recorded in SYNCED, the damage is reported, and the log is
+// truncated there with giveUp.
 func TestMendLogBeyondSynced(t *testing.T) {
 	flip := func(t *testing.T, path string) {
 		text, err := os.ReadFile(path)

@@ -106,8 +106,8 @@ func TestMendWithWithdrawnNote(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestLogMissingWithWithdrawnNote: a withdrawn note may name files that are gone, but not a log with rows that aren't
-// in tables.
+// TestLogMissingWithWithdrawnNote: files in a withdrawn note may be missing, except logs with rows that aren't in
+// tables.
 func TestLogMissingWithWithdrawnNote(t *testing.T) {
 	t.Parallel()
 	dir, _ := killedDirectory(t, false)

@@ -144,8 +144,8 @@ func (o *Options) pebbleOptions(events *pebbledb.EventListener, lock *pebbledb.L
 	return p
 }
 
-// compression is zstd for rows, and Pebble's fastest compression for indexes. A block that shrinks by less than a
-// twentieth isn't compressed.
+// compression is zstd for rows, and Pebble's fastest compression for indexes. A block that shrinks by less than 5 %
+// isn't compressed.
 func (o *Options) compression() *sstable.CompressionProfile {
 	p := *sstable.ZstdCompression
 	p.Name = fmt.Sprintf("cassia-zstd%d", o.ZstdLevel)

@@ -30,7 +30,7 @@ const (
 // Pebble drops a file without a compaction if one range delete covers all of it. It keeps the files at the edges, and
 // files that many small deletes cover together, such as the files of a slot's streams. With little traffic these
 // deletes would stay in the top level, and the rows below them, for days. So some time after a delete, when Pebble has
-// dropped what it can, the reclaimer compacts the slot or window of the delete. If a window is cleared in steps, it
+// dropped whole files, the reclaimer compacts the slot or window of the delete. If a window is cleared in steps, it
 // compacts only the cleared ranges; otherwise the whole window would be rewritten at each step.
 type reclaimer struct {
 	db    *pebbledb.DB

@@ -24,7 +24,7 @@ type SpareFile struct {
 	// ID identifies a copy. A copy that multiple backups share has one ID.
 	ID   string
 	Size int64
-	// Copy passes the content to write. It returns an ErrBackup if the content differs from what was backed up, or is
+	// Copy passes the content to write. It returns an ErrBackup if the content has changed since the backup, or is
 	// missing; the bytes written so far are then useless.
 	Copy func(ctx context.Context, write func(io.Reader) error) error
 }

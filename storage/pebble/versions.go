@@ -18,7 +18,9 @@ type versions [16384]writeCount
 type writeCount struct{ begun, over atomic.Uint64 }
 
 // counterOf returns the counter of a partition with this key prefix.
-func (v *versions) counterOf(prefix []byte) *writeCount { return &v[xxhash.Sum64(prefix)%uint64(len(v))] }
+func (v *versions) counterOf(prefix []byte) *writeCount {
+	return &v[xxhash.Sum64(prefix)%uint64(len(v))]
+}
 
 // Version implements engine.Versioned.
 func (e *Engine) Version(t *engine.Table, partition engine.Key) (version uint64, ok bool) {

@@ -126,8 +126,7 @@ const (
 	MaxLabelBytes = 16 << 10
 	// MinTruncatedBytes is the min limit for label values that are truncated, in bytes: the length of a value's hash.
 	MinTruncatedBytes = 23
-	// The constant greatest is the max value of limits. Ten seconds at this rate fit in 64 bits.
-	greatest = 1 << 50
+	greatest          = 1 << 50
 )
 
 // The names of limits in files, errors and metrics.

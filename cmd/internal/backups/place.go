@@ -143,8 +143,8 @@ func (p *Place) Stored(ctx context.Context) ([]pebble.StoredBackup, error) {
 	return objects.StoredBackups(ctx, bucket, o.Key)
 }
 
-// Verifier returns a function that reads all files of a backup and returns those that differ from what was backed up.
-// Files that multiple backups share are read once. An engine.WorkMeter of the context counts the bytes of the files.
+// Verifier returns a function that reads all files of a backup and returns the damaged ones. Files that multiple
+// backups share are read once. An engine.WorkMeter of the context counts the bytes of the files.
 func (p *Place) Verifier(ctx context.Context) (func(ctx context.Context, name string) (damaged []string, err error), error) {
 	if !p.InBucket() {
 		return (&pebble.FolderVerifier{Folder: p.At}).Verify, nil

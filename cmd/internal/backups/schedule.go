@@ -56,7 +56,7 @@ type Run struct {
 	Copied      int       `json:"copied"`
 	CopiedBytes int64     `json:"copiedBytes"`
 	Removed     int       `json:"removed"`
-	// Error says why no backup was made. If Made is true, it describes another problem.
+	// Error is the reason why no backup was made. If Made is true, it is another problem.
 	Error   string   `json:"error,omitempty"`
 	Made    bool     `json:"made"`
 	Damaged []string `json:"damaged,omitempty"`
@@ -80,7 +80,7 @@ type Stored struct {
 
 // Status is the state of scheduled backups.
 type Status struct {
-	// Enabled tells whether there is a schedule. Without one all other fields are empty.
+	// Enabled is set if there is a schedule. Without one all other fields are empty.
 	Enabled      bool    `json:"enabled"`
 	To           string  `json:"to,omitempty"`
 	Encrypted    bool    `json:"encrypted,omitempty"`
@@ -93,7 +93,7 @@ type Status struct {
 	// newest.
 	Runs   []Run    `json:"runs"`
 	Stored []Stored `json:"stored"`
-	// StoredError says why Stored couldn't be updated.
+	// StoredError is the reason why Stored couldn't be updated.
 	StoredError string `json:"storedError,omitempty"`
 }
 

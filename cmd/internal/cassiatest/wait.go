@@ -48,7 +48,7 @@ func OnCassandra(t *testing.T) []string {
 	}
 }
 
-// Command runs the binary and returns what it wrote and its exit status.
+// Command runs the binary and returns its output and its exit status.
 func Command(t *testing.T, binary string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	var out, errs bytes.Buffer

@@ -106,8 +106,7 @@ func (t *retentionText) parse() (r Retention, err error) {
 	return r, r.loadRetentionFile(t.file)
 }
 
-// coarser parses the retention of rollups, which must be at least as long as the retention of the data from which they
-// are made.
+// coarser parses the retention of rollups, which must be at least as long as the retention of their source data.
 func coarser(flag, text string, usual time.Duration, of string, kept time.Duration) (d time.Duration, err error) {
 	if text == "" {
 		if kept == 0 {

@@ -11,7 +11,8 @@ import (
 type Clock struct {
 	// Who names the owner of the clock.
 	Who string
-	// Ahead is by how much the clock is ahead of this machine's, at least. Error is the max error of Ahead.
+	// Ahead is the min difference between the clock and this machine's, positive if the clock is fast. Error is the max
+	// error of Ahead.
 	Ahead, Error time.Duration
 }
 

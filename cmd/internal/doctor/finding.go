@@ -39,7 +39,7 @@ func (l *Level) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Finding is a condition that an operator should know.
+// Finding is a condition that is reported to an operator.
 type Finding struct {
 	Level Level `json:"level"`
 	// What is the condition, Why its consequence, and Do the remedy, with one command or statement per line. Only What

@@ -12,7 +12,7 @@ import (
 const (
 	// settle is the default grace period between the end of a slot and its sealing.
 	settle = 15 * time.Minute
-	// lateSlots is the number of due slots up to which sealing isn't reported as slow. A lag of lagError or more is an
+	// lateSlots is the max number of due slots before sealing is reported as slow. A lag of lagError or more is an
 	// error.
 	lateSlots = 2
 	lagError  = 24 * time.Hour

@@ -21,7 +21,7 @@ import (
 var requests = map[string]struct {
 	is   func(*http.Request) bool
 	make func(*testing.T, *Bucket) (any, error)
-	// whole returns what make returns from a server without faults.
+	// whole returns the result of make for a server without faults.
 	whole func(*testing.T, *Bucket) (any, error)
 }{
 	"LIST": {

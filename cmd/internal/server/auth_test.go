@@ -107,7 +107,7 @@ func TestEveryRouteWantsItsRole(t *testing.T) {
 	}
 }
 
-// TestPasswordsThatThePageAsksFor holds that a browser isn't made to ask for one itself when the page's script asks.
+// TestPasswordsThatThePageAsksFor: the browser opens no login dialog for requests of the page's script.
 func TestPasswordsThatThePageAsksFor(t *testing.T) {
 	var who string
 	o := testOptions()

@@ -138,8 +138,8 @@ func has(u *auth.User, role Role) bool {
 	return u.Admin()
 }
 
-// askedByScript is a header that the page sends with its requests. The page asks for passwords itself, and a challenge
-// would make the browser ask as well. Pages of other origins can't send this header without a preflight request.
+// askedByScript is a header that the page sends with its requests. The page has its own login form, and a challenge
+// would make the browser open a second one. Pages of other origins can't send this header without a preflight request.
 const askedByScript = "X-Requested-With"
 
 // reject sends the response for a request that isn't authorized.

@@ -113,7 +113,7 @@ func TestTenantThatARequestItselfNames(t *testing.T) {
 	}
 }
 
-// Who can't be told apart now may ask again: nobody is refused for good.
+// A user who can't be identified now may retry: no rejection is permanent.
 func TestRejectedForNow(t *testing.T) {
 	for err, code := range map[error]int{auth.ErrBusy: http.StatusTooManyRequests, context.Canceled: http.StatusServiceUnavailable} {
 		w := httptest.NewRecorder()

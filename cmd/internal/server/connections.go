@@ -67,8 +67,7 @@ type connection struct {
 	// isSpare is true while the connection is in of.spare.
 	isSpare atomic.Bool
 
-	// mu guards the fields below. It is locked after of.mu. Requests, of which an HTTP/2 connection has many, need only
-	// mu.
+	// mu guards the fields below. It is locked after of.mu. An HTTP/2 connection has many requests, which lock only mu.
 	mu sync.Mutex
 	// requests are the requests under way.
 	requests map[*Exchange]struct{}

@@ -84,7 +84,7 @@ func post(path, body string) string {
 		path, len(body), body)
 }
 
-// Whatever clients keep all connections waiting with, everybody else is answered.
+// Other clients get responses, regardless of how a client keeps all connections waiting.
 func TestFloods(t *testing.T) {
 	// A new connection may have to wait for a spare one, and its request until another connection has had minWait.
 	const longest = minSpareWait + minWait + patienceInterval
@@ -182,8 +182,8 @@ func TestAllConnectionsCompute(t *testing.T) {
 	})
 }
 
-// Connections on which samples were stored are evicted last, and those of clients that have many before those of
-// clients that have few.
+// Connections on which samples were stored are evicted last. Connections of clients that have many are evicted before
+// connections of clients that have few.
 func TestWhoIsEvictedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limitConnections(nil, 16, 1, noMetrics().evicted, quiet)

@@ -13,8 +13,7 @@ const (
 	fairRate = 64 << 10
 	// maxCredit is the max time that a client can save up by being faster than fairRate.
 	maxCredit = 2 * time.Second
-	// minWait is the time for which every client may keep the process waiting, regardless of how many others wait for
-	// its connection.
+	// minWait is the time for which every client may keep the process waiting, even if others wait for its connection.
 	minWait = time.Second
 )
 

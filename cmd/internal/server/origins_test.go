@@ -39,7 +39,7 @@ func withNames(t *testing.T) Options {
 	return o
 }
 
-// A page of another origin changes nothing, whatever it has the browser send; what isn't a browser has no origin.
+// Requests from a page of another origin change nothing. Clients other than browsers have no origin.
 func TestForeignPagesChangeNothing(t *testing.T) {
 	o := withNames(t)
 	o.Routes = []Route{{Path: "/api/write", Name: "/api/write", Role: Write, Tenant: true, Handler: answerTenant}}

@@ -112,7 +112,7 @@ func TestBodiesThatDribble(t *testing.T) {
 	})
 }
 
-// A body that ends early is read at the pace, too, where nobody reads it but net/http after the answer.
+// The pace also applies to a body that only net/http reads after an early response.
 func TestBodiesThatNobodyWants(t *testing.T) {
 	inBubble(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, func(t *testing.T, p *pipes) {
 		c := p.dial()
@@ -161,7 +161,8 @@ func TestSlowIsntTooSlow(t *testing.T) {
 	})
 }
 
-// A client that doesn't read is cut off, and the handler gets an error; one that reads a little now and then isn't.
+// If a client doesn't read, its connection is closed and the handler gets an error. A client that reads slowly is not
+// affected.
 func TestAnswersThatNobodyReads(t *testing.T) {
 	var written chan error
 	inBubble(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -188,7 +189,7 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 			if err != nil {
 				break
 			}
-			time.Sleep(5 * time.Second) // 10 kB a second at most.
+			time.Sleep(5 * time.Second) // at most 10 kB per second
 		}
 		require.NoError(t, <-written)
 		require.Greater(t, total, 1<<20)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// With a prefix every route is under it and nowhere else; what leads further is relative.
+// With a prefix every route is under it and has no other path. Redirects are relative.
 func TestRoutePrefix(t *testing.T) {
 	o := testOptions()
 	o.RoutePrefix = "/a/cassia"

@@ -44,7 +44,7 @@ func TestPlacesOfRequests(t *testing.T) {
 	})
 }
 
-// Bodies under way take nobody's place.
+// Requests whose bodies are being received don't count against the limit of a client.
 func TestBodiesUnderWayTakeNoPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newRequests(4, 2)

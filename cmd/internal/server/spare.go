@@ -28,7 +28,7 @@ const (
 // handles.
 type spareHandle struct {
 	net.Listener
-	// closeIdle closes an idle connection, or returns false if none is idle. It is called without mu.
+	// closeIdle closes an idle connection, or returns false if there is none. It is called without mu.
 	closeIdle func() bool
 
 	mu    sync.Mutex

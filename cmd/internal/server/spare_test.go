@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAnswersWithoutFileHandles asks a server whose process can't open any more files, beside idle connections that
-// have most of the file handles. Whenever one is released, other parts of the process take it.
+// TestAnswersWithoutFileHandles sends requests to a server whose process can't open more files, while idle connections
+// use most of the file handles. Whenever one is released, other parts of the process use it.
 func TestAnswersWithoutFileHandles(t *testing.T) {
 	const role = "CASSIA_TEST_NO_HANDLES"
 	if os.Getenv(role) != "" {

@@ -82,8 +82,7 @@ func writeServerFiles(t *testing.T, dir string, own tls.Certificate) {
 	writePEM(t, filepath.Join(dir, "server.key"), "EC PRIVATE KEY", key)
 }
 
-// writeWebConfig writes web.yml and all that it names. Clients are asked for certificates in the way that clientAuth
-// names.
+// writeWebConfig writes web.yml and its files. clientAuth determines how client certificates are requested.
 func writeWebConfig(t *testing.T, dir string, servers, clients authority, clientAuth string) (file string) {
 	t.Helper()
 	writeServerFiles(t, dir, servers.sign(t, "cassia.example.org"))
@@ -97,7 +96,7 @@ func writeWebConfig(t *testing.T, dir string, servers, clients authority, client
 	return file
 }
 
-// secureServer serves h with TLS, and asks clients for certificates in the way that clientAuth names.
+// secureServer serves h with TLS. clientAuth determines how client certificates are requested.
 func secureServer(t *testing.T, servers, clients authority, clientAuth string, h http.Handler) string {
 	t.Helper()
 	web, err := webconfig.Open(writeWebConfig(t, t.TempDir(), servers, clients, clientAuth), false)

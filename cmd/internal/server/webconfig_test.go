@@ -71,8 +71,7 @@ func bodyOf(t *testing.T, answer *http.Response) string {
 	return string(text)
 }
 
-// The last valid settings stay in effect while a file is invalid. Requests and reloads see the error, and that it is
-// gone.
+// The last valid settings stay in effect while a file is invalid. Requests and reloads report the error, and its end.
 func TestBrokenWebConfig(t *testing.T) {
 	servers, clients := newAuthority(t), newAuthority(t)
 	dir := t.TempDir()

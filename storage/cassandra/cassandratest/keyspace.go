@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// OwnKeyspace returns the name of a keyspace that no other test uses. Whoever opens it creates it; once the test has
-// ended, and all that it cleans up by itself, it is dropped as DropKeyspace does. A Cassandra that is too busy for that
-// fails no test: it keeps the keyspace.
+// OwnKeyspace returns the name of a keyspace that no other test uses. The code that opens it creates it. After the test
+// and its cleanups, it is dropped as by DropKeyspace. If Cassandra is too busy for that, the keyspace is kept and the
+// test doesn't fail.
 func OwnKeyspace(t testing.TB, hosts []string) string {
 	t.Helper()
 	name := Keyspace(t)

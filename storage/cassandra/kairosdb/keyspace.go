@@ -178,8 +178,8 @@ func sorted(names []string) []string {
 	return slices.Compact(names)
 }
 
-// blobCell takes a column from the driver as bytes, whatever its type, without copying: they stay as they are while
-// something refers to them.
+// blobCell takes a column of any type from the driver as bytes, without copying: the bytes don't change while there are
+// references to them.
 type blobCell []byte
 
 // UnmarshalCQL implements gocql.Unmarshaler.

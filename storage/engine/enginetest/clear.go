@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testClear clears between keys and prefixes of keys: the rows in between go, whatever their timestamps, those beside
-// them and in other partitions stay.
+// testClear clears between keys and prefixes of keys: the rows in between are removed regardless of their timestamps,
+// other rows and other partitions are unchanged.
 func testClear(t *testing.T, e engine.Engine) {
 	if !takesClear(e) {
 		return
@@ -57,8 +57,8 @@ func clearBounds(table *engine.Table) (bounds [][2]engine.Key) {
 	return bounds
 }
 
-// testClearBeforeOthers clears and puts in one batch: the rows that are put stand, whatever was there and wherever in
-// the batch the clears are.
+// testClearBeforeOthers clears and puts in one batch: the rows that are put exist afterwards, regardless of existing
+// rows and of the order in the batch.
 func testClearBeforeOthers(t *testing.T, e engine.Engine) {
 	if !takesClear(e) {
 		return
@@ -169,7 +169,7 @@ func testClearRefused(t *testing.T, e engine.Engine) {
 	}
 }
 
-// durableClear clears where the engine takes it, and returns the rows of r5m that are there.
+// durableClear clears if the engine supports it, and returns the existing rows of r5m.
 func durableClear(t *testing.T, e engine.Engine) []row {
 	partition := plainKey(engine.R5m.Partition)
 	rows := edgeRows(engine.R5m, 30)

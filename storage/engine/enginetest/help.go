@@ -117,7 +117,7 @@ func randomKey(rng *rand.Rand, fields []engine.Field) engine.Key {
 
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
-// plainKey is a key that offends nobody.
+// plainKey is a key that all tables accept.
 func plainKey(fields []engine.Field) engine.Key {
 	key := make(engine.Key, len(fields))
 	for i, f := range fields {

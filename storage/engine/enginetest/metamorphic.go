@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// Subject is an engine under test, and what can befall it between operations.
+// Subject is an engine under test, and the faults that can occur between operations.
 type Subject struct {
 	Open Opener
 	// Reopen closes and opens again; nil: never.

@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testProber asks about many partitions at once, of which some have rows, some had, and most never did: the answers are
-// those of scans.
+// testProber probes many partitions at once. Some have rows, some had rows, and most never did: the results equal those
+// of scans.
 func testProber(t *testing.T, e engine.Engine) {
 	p, ok := e.(engine.Prober)
 	if !ok {

@@ -176,7 +176,7 @@ func testScanWhileWriting(t *testing.T, e engine.Engine) {
 	for r, err := range e.Scan(context.Background(), engine.Range{Table: table, Partition: partition}) {
 		require.NoError(t, err)
 		if string(r.Value) == "during" {
-			continue // A row that is written meanwhile may be seen or not.
+			continue // A row that is written concurrently may be seen or not.
 		}
 		require.Equal(t, engine.Key{id(5), engine.Int(2 * int64(before))}, r.Clustering)
 		write(t, e, table, partition, put(engine.Key{id(5), engine.Int(2*int64(before) + 1)}, "during"))

@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testSeveralScanner scans many partitions at once, of which some have many rows, some few and most none: of each its
-// scan finds the same.
+// testSeveralScanner scans many partitions at once. Some have many rows, some few and most none: the rows of each equal
+// those of a separate scan.
 func testSeveralScanner(t *testing.T, e engine.Engine) {
 	g, ok := e.(engine.SeveralScanner)
 	if !ok {
@@ -73,7 +73,7 @@ func testSeveralScanner(t *testing.T, e engine.Engine) {
 	testRefusedSeveral(t, g, partitions)
 }
 
-// testRefusedSeveral asks for partitions that can't be scanned together.
+// testRefusedSeveral scans partitions that can't be scanned together.
 func testRefusedSeveral(t *testing.T, g engine.SeveralScanner, partitions []engine.Key) {
 	refused := func(table *engine.Table, why string, partitions ...engine.Key) {
 		for _, err := range g.ScanSeveral(context.Background(), engine.Range{Table: table}, partitions) {

@@ -179,8 +179,8 @@ func findPartition(partitions []*partition, key engine.Key) (int, bool) {
 	return sort.Find(len(partitions), func(i int) int { return engine.Compare(key, partitions[i].key) })
 }
 
-// Forget removes all records of deletes, as Cassandra does after some time: later writes take effect even if their
-// timestamps are lower than that of an earlier delete.
+// Forget removes all records of deletes, as Cassandra does after some time: later writes take effect even if an earlier
+// delete has a higher timestamp.
 func (e *Engine) Forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -66,17 +66,17 @@ type backup struct {
 	damaged [][]string
 
 	mu    sync.Mutex
-	sizes map[string]int64  // of all files that are there, by the last part of their names
-	have  map[string]Object // those of them that may be used
+	sizes map[string]int64  // of all existing files, by the last part of their names
+	have  map[string]Object // the existing files that may be used
 	bySum map[string]string // one of them, by hash
 	stats pebble.BackupStats
 }
 
-// Backup copies a checkpoint, which nobody changes, into a bucket under a name. Files whose content is there already
-// aren't uploaded again. When Backup returns without an error the backup is complete, and its source was verified:
-// damaged files are named in its statistics. When it returns an error before the backup was made, there is none, unless
-// the bucket stored the manifest and the answer was lost. An error that is a pebble.RetentionError means that the
-// backup was made.
+// Backup copies a checkpoint, which no process changes, into a bucket under a name. Files whose content already exists
+// there aren't uploaded again. When Backup returns without an error, the backup is complete and its source was
+// verified; damaged files are listed in its statistics. If it returns an error before the backup was made, there is
+// none, unless the bucket stored the manifest and the response was lost. A pebble.RetentionError means that the backup
+// was made.
 func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Options) (pebble.BackupStats, error) {
 	if !backupName.MatchString(name) {
 		return pebble.BackupStats{}, fmt.Errorf("objects: %q is not a backup name", name)
@@ -138,7 +138,7 @@ func (b *backup) readNewest(ctx context.Context, m *manifest, lineage pebble.Lin
 	return nil
 }
 
-// addUnlisted notes in a manifest those of others that are there and weren't listed.
+// addUnlisted adds to a manifest the other manifests that exist and weren't listed.
 func (b *backup) addUnlisted(ctx context.Context, m *manifest, others []string) error {
 	for _, object := range others {
 		if slices.Contains(m.Others, object) {
@@ -155,9 +155,9 @@ func (b *backup) addUnlisted(ctx context.Context, m *manifest, others []string) 
 	return nil
 }
 
-// listFiles lists which files are there and may be used. Lists of garbage are read first: one that is deleted by then
-// has none of its files left. What a list that can't be read may name isn't used: only files are noted that are as old
-// as Grace.
+// listFiles lists the existing files that may be used. Lists of garbage are read first: if one is deleted after that,
+// its files have been deleted before. Files that may be in an unreadable list aren't used, because only files at least
+// as old as Grace are in lists.
 func (b *backup) listFiles(ctx context.Context) error {
 	lists, err := readGarbage(ctx, b.bucket, b.set, b.Key)
 	if err != nil {

@@ -101,10 +101,10 @@ func (b *backup) missingFile(l listed) string {
 	return ""
 }
 
-// survey lists the backups of the set, and has the manifest of each in b.manifests. Its error means that the listing or
-// a manifest isn't reliable: then nothing may be removed. A reliable listing has the manifest that was just stored, and
-// none that can't be read. Manifests that were read before, or that this one or the newest other one names, are listed,
-// or are missing when they are requested by name, too.
+// survey lists the backups of the set and reads their manifests into b.manifests. It returns an error if the listing or
+// a manifest isn't reliable, so that nothing may be removed. A reliable listing has the manifest that was just stored,
+// and no unreadable ones. Manifests that were read before, or that this one or the newest other one lists, are either
+// listed or also missing when they are requested by name.
 func (b *backup) survey(ctx context.Context) ([]listed, error) {
 	all, err := b.readManifests(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func (b *backup) survey(ctx context.Context) ([]listed, error) {
 	return all, nil
 }
 
-// isDeleted reports whether a manifest that isn't listed is missing when it is requested by name, too.
+// isDeleted reports whether a manifest that isn't listed is also missing when it is requested by name.
 func (b *backup) isDeleted(ctx context.Context, object string) (bool, error) {
 	if b.deleted[object] {
 		return true, nil
@@ -199,9 +199,9 @@ func (b *backup) readManifests(ctx context.Context) (all []listed, err error) {
 	return slices.DeleteFunc(all, func(l listed) bool { return missing[l.object] }), nil
 }
 
-// sweep removes old garbage, and notes what has become garbage. Its age is determined before the manifests are listed:
-// no manifest that refers to it can be stored later. A list stays until all of its files are deleted. One that can't be
-// read stays, too, and is named in the statistics.
+// sweep removes old garbage, and records new garbage. The age of garbage is determined before the manifests are listed,
+// so no manifest that refers to it can be stored later. A list is kept until all of its files are deleted. An
+// unreadable list is also kept, and reported in the statistics.
 func (b *backup) sweep(ctx context.Context) error {
 	lists, err := readGarbage(ctx, b.bucket, b.set, b.Key)
 	if err != nil {

@@ -24,8 +24,8 @@ const (
 	encryptedSets = "age-"
 )
 
-// Key encrypts objects in a bucket, in the age format; nil: nothing is encrypted. What it names and authenticates is
-// keyed by a secret that is derived from the identity, which can't be derived from the recipient.
+// Key encrypts objects in a bucket, in the age format; nil: nothing is encrypted. Its names and authentication codes
+// are keyed by a secret that is derived from the identity, and can't be derived from the recipient.
 type Key struct {
 	identity  age.Identity
 	recipient age.Recipient
@@ -75,7 +75,7 @@ func (k *Key) set() string {
 	return encryptedSets + k.mac("set", nil)[:16]
 }
 
-// mac authenticates content for a purpose. The key mustn't be nil.
+// mac authenticates content for a purpose. The key must not be nil.
 func (k *Key) mac(purpose string, content []byte) string {
 	m := hmac.New(sha256.New, k.secret)
 	fmt.Fprintf(m, "%s\n", purpose)
@@ -115,7 +115,7 @@ func (k *Key) encrypt(from io.Reader) (io.Reader, error) {
 // errDecrypt means that something wasn't encrypted to the key, or was changed or cut.
 var errDecrypt = errors.New("objects: decrypting")
 
-// decrypt returns the plaintext. Its errors, and those of the reader, are errDecrypt, unless from's are.
+// decrypt returns the plaintext. Its errors and the reader's errors are errDecrypt, except errors of from.
 func (k *Key) decrypt(from io.Reader) (io.Reader, error) {
 	if k == nil {
 		return from, nil

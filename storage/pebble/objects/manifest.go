@@ -25,7 +25,7 @@ const (
 	nameLayout      = "20060102T150405Z"
 )
 
-// manifest is what a backup consists of. It is stored as a record.
+// manifest is the content of a backup. It is stored as a record.
 type manifest struct {
 	Version int       `json:"version"`
 	Name    string    `json:"name"`
@@ -35,8 +35,8 @@ type manifest struct {
 	Tenants []string  `json:"tenants,omitempty"` // pebble.Lineage.Tenants
 	Taken   time.Time `json:"taken"`
 	Files   []file    `json:"files"`
-	// Others are the objects of the manifests that were there when this one was made: a listing that lacks one is
-	// verified.
+	// Others are the manifests that existed when this one was made. They are used to verify listings in which one is
+	// missing.
 	Others []string `json:"others,omitempty"`
 	// Damaged names the files that were damaged already in the source.
 	Damaged []string `json:"damaged,omitempty"`
@@ -67,7 +67,7 @@ var (
 	backupName = regexp.MustCompile(`^\d{8}T\d{6}Z-[0-9a-z]+$`)
 )
 
-// setOf returns the set of a store and a key. An identity that is no part of a path stands there in hexadecimal.
+// setOf returns the set of a store and a key. An identity that can't be part of a path is encoded in hexadecimal.
 func setOf(store string, k *Key) set {
 	switch {
 	case store == "":
@@ -185,7 +185,7 @@ func isName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")
 }
 
-// random returns 16 hexadecimal digits that nobody drew before.
+// random returns 16 random hexadecimal digits.
 func random() string {
 	var b [8]byte
 	rand.Read(b[:]) // It never fails.

@@ -85,7 +85,7 @@ func (m *memory) of(kind string) (names []string) {
 	return names
 }
 
-// checkpoint makes a directory of files that nobody verifies block by block, of a store.
+// checkpoint creates a store's directory of files without blocks to verify.
 func checkpoint(t *testing.T, store string, files map[string]string) string {
 	dir := t.TempDir()
 	for name, content := range files {

@@ -17,9 +17,9 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// Restore makes dir, which must be empty or not there, an engine's directory with what a backup holds. name "" is the
-// newest whole one; where the bucket has backups of several stores, it must be named. Every file is compared with the
-// manifest. An end in the middle leaves a directory that isn't opened, and may be restored to again.
+// Restore restores a backup to dir, which must be empty or not exist. The empty name selects the newest complete
+// backup; if the bucket has backups of multiple stores, the name is required. Every file is compared with the manifest.
+// An interrupted restore leaves a directory that can't be opened, and to which a backup can be restored again.
 func Restore(ctx context.Context, bucket Bucket, name, dir string, o Options) (stats pebble.BackupStats, err error) {
 	all, err := list(ctx, bucket, "backups/")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// StoredBackups lists the backups of a bucket, of whichever store, the oldest first. Of those of another key only the
+// StoredBackups returns the backups in a bucket, of all stores, the oldest first. If they have another key, only their
 // names are known.
 func StoredBackups(ctx context.Context, bucket Bucket, k *Key) (out []pebble.StoredBackup, err error) {
 	all, err := list(ctx, bucket, "backups/")
@@ -80,8 +80,8 @@ type BucketVerifier struct {
 	found map[string]string
 }
 
-// Verify returns the files of a backup that are missing or differ from those that were backed up. Its error is that of
-// reading the manifest, of the bucket or of the context.
+// Verify returns the files of a backup that are missing or differ from those that were backed up. Its error is an error
+// of reading the manifest, of the bucket or of the context.
 func (v *BucketVerifier) Verify(ctx context.Context, name string) (damaged []string, err error) {
 	l, err := named(ctx, v.Bucket, name)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// copy has a file of the checkpoint in the bucket. A sorted file that the newest backup has, by its name, size and
-// time, isn't read: sorted files never change under one name, and a checkpoint links to them, so their time stays, too.
-// All others are read.
+// copy makes sure that a file of the checkpoint is in the bucket. A sorted file that is in the newest backup with the
+// same name, size and time isn't read, because sorted files never change under the same name, and a checkpoint links
+// them, so their time doesn't change either. All other files are read.
 func (b *backup) copy(ctx context.Context, name string) (f file, damaged []string, err error) {
 	path := filepath.Join(b.dir, name)
 	info, err := os.Lstat(path)
@@ -65,7 +65,7 @@ func (b *backup) work(info os.FileInfo) int64 {
 
 func isSorted(name string) bool { return strings.HasSuffix(name, ".sst") }
 
-// withSum returns the object that has a file's content; "": none has.
+// withSum returns the object with a file's content, or "".
 func (b *backup) withSum(f file) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
