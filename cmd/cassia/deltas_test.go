@@ -25,14 +25,14 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// sentDelta is what a counter was increased by in an interval, and how many values two histograms took in.
+// sentDelta is the increase of a counter in an interval, and the number of values added to two histograms.
 type sentDelta struct {
 	start, end time.Time
 	v          int64
 	buckets    [3]uint64
 }
 
-// deltaClient sends to a server and asks it.
+// deltaClient sends samples and queries to a server.
 type deltaClient struct {
 	t *testing.T
 	running
@@ -94,8 +94,8 @@ func (c deltaClient) ask(tenant, query string, at time.Time) (values map[string]
 	return values, append(answer.Warnings, answer.Infos...)
 }
 
-// drawDeltas draws deltas of whole minutes from a time on: they have gaps, and where an application stops, another one
-// begins anew. Sparse ones come now and then.
+// drawDeltas returns random deltas of whole minutes from a time on: they have gaps, and where an application stops,
+// another one starts. Sparse ones have longer gaps.
 func drawDeltas(rng *rand.Rand, from time.Time, n, sparse int) (list []sentDelta) {
 	at := from
 	for range n {
@@ -188,7 +188,7 @@ func increasesOf(name string, list []sentDelta, from, to time.Time) map[string]s
 	}
 }
 
-// checkIncreases asks for increases over ranges that end where a delta ends, and don't begin within one.
+// checkIncreases queries increases over ranges that end where a delta ends, and don't start within one.
 func (c deltaClient) checkIncreases(rng *rand.Rand, name string, list []sentDelta, times int) {
 	for range times {
 		first := rng.IntN(len(list))
@@ -251,9 +251,9 @@ func (c deltaClient) sendRestarted(tenant string, from time.Time) {
 	})
 }
 
-// TestDeltasOfATenant lets tenants send deltas after others, and after counters of their own: only the rates of those
-// that have sent deltas, from the day of the first on, are computed with start timestamps, also in queries of several
-// tenants.
+// TestDeltasOfATenant: tenants send deltas after others did, and after counters of their own. Only rates of tenants
+// that have sent deltas, from the day of the first one on, are computed with start timestamps, also in queries of
+// multiple tenants.
 func TestDeltasOfATenant(t *testing.T) {
 	t.Parallel()
 	for name, flagsOf := range map[string]func(*testing.T) []string{

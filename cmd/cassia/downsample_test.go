@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/downsample"
 )
 
-// TestDownsamplingStatus asks a server how sealing stands: its first round has been, or comes.
+// TestDownsamplingStatus requests the state of sealing from a server: its first round has finished, or has a time.
 func TestDownsamplingStatus(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir())
 	r.Write(t, "late", time.Now().Add(-10*time.Hour), 1)

@@ -39,7 +39,7 @@ func TestScrapesOfExamples(t *testing.T) {
 
 				var args []string
 				for _, arg := range withFiles(t, c, web)[1:] {
-					// The bucket isn't here, nor is the volume.
+					// The test has no bucket and no volume.
 					if !strings.HasPrefix(arg, "--backup.") && !strings.HasPrefix(arg, "--storage.path=") && !strings.HasPrefix(arg, "--web.enable-admin-api") {
 						args = append(args, arg)
 					}

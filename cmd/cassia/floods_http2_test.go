@@ -52,8 +52,8 @@ func requestHeaders(post bool, path string) []byte {
 	return append(append(to, 0x0f, 0x10, byte(len(formType))), formType...) // Content-Type is number 31.
 }
 
-// flood2 is what a client of HTTP/2 sends: first once, then round again and again, each with the number of its first
-// stream.
+// flood2 has the frames of an HTTP/2 client: first is sent once, then round repeatedly, each time with the number of
+// its first stream.
 type flood2 struct {
 	first []byte
 	round func(stream uint32) []byte
@@ -62,7 +62,7 @@ type flood2 struct {
 	unread  bool
 }
 
-// Few connections of HTTP/2 with as many streams as they like, or with frames that only cost work, keep nobody out.
+// A few HTTP/2 connections with any number of streams, or with frames that only cost CPU, don't block other clients.
 func TestFloodsOfHTTP2(t *testing.T) {
 	const connections, rounds, streams, pause = 24, 3, 100, time.Second
 	each := func(add func(to []byte, stream uint32) []byte) func(uint32) []byte {

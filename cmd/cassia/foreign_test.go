@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A form of a foreign page, which a browser sends without asking, deletes nothing; a program's request does.
+// A form of a page of another origin, which a browser sends without a preflight request, deletes nothing. The same
+// request of a program does.
 func TestAForeignPageDeletesNothing(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir())

@@ -22,7 +22,7 @@ type oldSamples struct {
 	// remedy describes the alternative to accepting that only rollups are stored.
 	remedy string
 	// printed has the classes for which the note about old samples was printed. hours and expired are the same for the
-	// notes about samples of which only 1h rollups are stored, and about skipped samples.
+	// notes about samples that are stored only as 1h rollups, and about skipped samples.
 	printed, hours, expired map[string]bool
 	now                     func() time.Time
 }

@@ -216,9 +216,8 @@ func TestImportKeepsTheClassesOfANewStore(t *testing.T) {
 	require.Equal(t, 2, strings.Count(out, "audit,{}"), out)
 }
 
-// TestImportWhereRawSamplesWereRemoved raises the retention of a store that has only rollups of some days: these days
-// get no raw samples, and each run of an import of these fails with the reason. Days of which the store has nothing get
-// raw samples.
+// TestImportWhereRawSamplesWereRemoved raises the retention of a store that has only rollups for some days: these days
+// get no raw samples, and each import of them fails with the reason. Days without stored samples get raw samples.
 func TestImportWhereRawSamplesWereRemoved(t *testing.T) {
 	t.Chdir(t.TempDir())
 	into := func(retention, checkpoint string, more ...string) []string {
@@ -240,8 +239,8 @@ func TestImportWhereRawSamplesWereRemoved(t *testing.T) {
 	}
 }
 
-// TestVerifyOfBucketsWithOtherSamples imports two sources with samples of the same buckets, of which only rollups are
-// kept: additional stored samples are no difference. Missing ones are, also beside others.
+// TestVerifyOfBucketsWithOtherSamples imports two sources with samples in the same buckets, which are stored only as
+// rollups: additional stored samples are no difference. Missing ones are, also if there are other samples.
 func TestVerifyOfBucketsWithOtherSamples(t *testing.T) {
 	t.Chdir(t.TempDir())
 	day := time.Now().AddDate(0, 0, -60).Unix() / 86400 * 86400
@@ -274,8 +273,8 @@ func TestVerifyOfBucketsWithOtherSamples(t *testing.T) {
 	require.Contains(t, out, "1 difference\n")
 }
 
-// TestVerifyOfBucketsFilledByTwoImports adds to buckets of which only rollups are kept: their sums, which add floats in
-// another order then, are no difference.
+// TestVerifyOfBucketsFilledByTwoImports adds to buckets that are stored only as rollups: a sum that differs because
+// floats were added in another order is no difference.
 func TestVerifyOfBucketsFilledByTwoImports(t *testing.T) {
 	t.Chdir(t.TempDir())
 	day := time.Now().AddDate(0, 0, -60).Unix() / 86400 * 86400

@@ -142,8 +142,8 @@ func TestImportOfAnotherTextUnderTheSameName(t *testing.T) {
 	}
 }
 
-// TestImportIntoAnotherStoreAtTheSamePlace holds that a checkpoint is valid only for the store that it was made with:
-// one that is made anew, or restored from a backup that is older than the import, gets everything.
+// TestImportIntoAnotherStoreAtTheSamePlace: a checkpoint is valid only for the store with which it was made. A store
+// that is created again, or restored from a backup older than the import, gets all samples.
 func TestImportIntoAnotherStoreAtTheSamePlace(t *testing.T) {
 	t.Chdir(t.TempDir())
 	from := cassiatest.StoreWith(t, 2)
@@ -175,8 +175,7 @@ func TestImportIntoAnotherStoreAtTheSamePlace(t *testing.T) {
 	require.Equal(t, 1+2*60, imported(), "the backup was restored")
 }
 
-// TestImportOfADamagedBlock imports what can be read, reports what can't, and doesn't end as if all were well, nor when
-// it is run again.
+// TestImportOfADamagedBlock imports the readable samples, reports the others, and fails, also when it is run again.
 func TestImportOfADamagedBlock(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var stderr bytes.Buffer

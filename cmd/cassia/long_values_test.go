@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// longLabel is a remote write 1.0 request with two series, one of which has a label value of a length.
+// longLabel returns a remote write 1.0 request with two series. One has a label value of the given length.
 func longLabel(t *testing.T, metric string, at time.Time, bytes int) []byte {
 	t.Helper()
 	var request prompb.WriteRequest

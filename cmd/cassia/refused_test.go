@@ -90,8 +90,8 @@ func TestStoreWithoutMarkerIsNotANewOne(t *testing.T) {
 	}
 }
 
-// TestOtherSettingsChangeNothing starts a server with another slot than the store's, and a command on a directory
-// without a store.
+// TestOtherSettingsChangeNothing starts a server with a slot width that differs from the settings of its store, and a
+// command on a directory without a store.
 func TestOtherSettingsChangeNothing(t *testing.T) {
 	t.Parallel()
 	dir := cassiatest.StoreWith(t, 1)

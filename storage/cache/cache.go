@@ -136,8 +136,8 @@ func (c *Cache) Get(ctx context.Context, key EntryKey, version uint64, load func
 // awaitInterval is the interval at which a caller that waits for a load calls the meter.
 const awaitInterval = 100 * time.Millisecond
 
-// await waits for a load of another caller. A load of many series takes seconds. During that time the caller must not occupy a
-// query slot that small reads need.
+// await waits for a load of another caller. A load of many series takes seconds. During that time the caller must not
+// occupy a query slot that small reads need.
 func (f *flight) await(ctx context.Context) error {
 	tick := time.NewTicker(awaitInterval)
 	defer tick.Stop()
