@@ -111,7 +111,7 @@ func drawDeltas(rng *rand.Rand, from time.Time, n, sparse int) (list []sentDelta
 	return list
 }
 
-// add adds deltas of a counter, a sum that falls as well, and two histograms, of some name.
+// addDeltas adds deltas of a counter, a sum that falls as well, and two histograms, of some name.
 func addDeltas(to pmetric.MetricSlice, name string, list []sentDelta) {
 	ends := func(start, end time.Time) (pcommon.Timestamp, pcommon.Timestamp) {
 		return pcommon.NewTimestampFromTime(start), pcommon.NewTimestampFromTime(end)

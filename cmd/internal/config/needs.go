@@ -38,7 +38,7 @@ var needs = []need{
 func MissingFlags(c *kingpin.CmdModel, flag string) (of [][]string) {
 	for _, n := range needs {
 		known := slices.ContainsFunc(c.Flags, func(f *kingpin.FlagModel) bool { return n.isOf(f.Name) })
-		if known && n.has(flag) && !slices.Contains(n.except, c.FullCommand) {
+		if known && n.hasFlag(flag) && !slices.Contains(n.except, c.FullCommand) {
 			of = append(of, n.of)
 		}
 	}
@@ -53,8 +53,8 @@ func (n need) isOf(flag string) bool {
 	})
 }
 
-// needs reports whether a flag is one of n.flags.
-func (n need) has(flag string) bool {
+// hasFlag reports whether a flag is one of n.flags.
+func (n need) hasFlag(flag string) bool {
 	return !n.isOf(flag) && slices.ContainsFunc(n.flags, func(pattern string) bool {
 		start, isPrefix := strings.CutSuffix(pattern, "*")
 		return flag == pattern || isPrefix && strings.HasPrefix(flag, start)

@@ -184,7 +184,7 @@ func (a *authorizer) tenantOf(role Role, user *auth.User, r *http.Request) (name
 			return "", false, fmt.Errorf("%w: header %s: %w", ErrTenant, tenant.Header, err)
 		}
 	case !prefixed:
-		name, err = usual(user)
+		name, err = usualTenant(user)
 		return name, false, err
 	}
 	if prefixed {
@@ -197,11 +197,11 @@ func (a *authorizer) tenantOf(role Role, user *auth.User, r *http.Request) (name
 		}
 		name = fromPath
 	}
-	return name, true, mayUse(user, name)
+	return name, true, checkTenants(user, name)
 }
 
 // usualTenant returns the tenant for requests that name none.
-func usual(user *auth.User) (string, error) {
+func usualTenant(user *auth.User) (string, error) {
 	if user == nil {
 		return tenant.Default, nil
 	}
@@ -212,7 +212,7 @@ func usual(user *auth.User) (string, error) {
 }
 
 // checkTenants returns an error if the user may not use one of the tenants in a list a|b.
-func mayUse(user *auth.User, list string) error {
+func checkTenants(user *auth.User, list string) error {
 	if user == nil {
 		return nil
 	}
@@ -274,7 +274,7 @@ func TenantFor(ctx context.Context, asked string) (string, error) {
 	if a.named {
 		return "", fmt.Errorf("%w: the path or the header %s names %s, but the request itself names %s", ErrTenant, tenant.Header, a.tenant, asked)
 	}
-	if err := mayUse(a.user, asked); err != nil {
+	if err := checkTenants(a.user, asked); err != nil {
 		return "", err
 	}
 	return asked, nil
@@ -300,7 +300,7 @@ func prefixOf(ctx context.Context) (string, bool) {
 }
 
 // stripTenant removes /t/{tenant} from the path and adds the tenant to the context.
-func prefixed(next http.Handler) http.Handler {
+func stripTenant(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, twice := prefixOf(r.Context()); twice {
 			http.NotFound(w, r)
@@ -315,7 +315,7 @@ func prefixed(next http.Handler) http.Handler {
 
 // decodePath makes the mux match the decoded path, which is what handlers see. Otherwise status%2Fflags would be one
 // path for the authorizer and a different one for the handler.
-func decoded(next http.Handler) http.Handler {
+func decodePath(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawPath != "" {
 			r = r.Clone(r.Context())

@@ -318,7 +318,7 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 
 // trackRequests records at each connection which requests it has under way. It needs the exchanges of pace.handler.
 // prefix is Options.RoutePrefix.
-func marking(prefix string, next http.Handler) http.Handler {
+func trackRequests(prefix string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(connectionKey{}).(*connection)
 		if !ok {

@@ -64,7 +64,7 @@ func (e *Exchange) wait(toRead bool, deadline time.Time) bool {
 func (e *Exchange) isReset() bool { return e.stream != nil && e.stream.Err() != nil }
 
 // endWait is called after a wait in which the client has sent or read n bytes. It returns the length of the wait.
-func (e *Exchange) got(n int) time.Duration {
+func (e *Exchange) endWait(n int) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.since.IsZero() {

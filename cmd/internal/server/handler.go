@@ -64,7 +64,7 @@ func NewHandler(o Options) http.Handler {
 		bodies:   bodies{each: maxBody, budget: adapter.NewBudget(cmp.Or(o.MaxBodies, maxBodies))},
 		requests: requests, watchers: newRequests(maxWatchers, maxWatchers/2),
 	}}
-	return recovering(o.HTTP, o.Logger, decoded(underPrefix(o.RoutePrefix, h.elsewhere(h.mux()))))
+	return recovering(o.HTTP, o.Logger, decodePath(underPrefix(o.RoutePrefix, h.elsewhere(h.mux()))))
 }
 
 type handler struct {

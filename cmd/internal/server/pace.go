@@ -87,7 +87,7 @@ func (b *pacedBody) Read(into []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(into)
 	b.read += int64(n)
-	b.waited += b.exchange.got(n)
+	b.waited += b.exchange.endWait(n)
 	switch {
 	case errors.Is(err, io.EOF):
 		_ = b.conn.SetReadDeadline(time.Time{}) // As in handler.
@@ -124,7 +124,7 @@ func (w *pacedWriter) wait() {
 
 func (w *pacedWriter) finish() {
 	w.wait()
-	w.exchange.got(0)
+	w.exchange.endWait(0)
 }
 
 func (w *pacedWriter) WriteHeader(code int) {
@@ -136,7 +136,7 @@ func (w *pacedWriter) Write(b []byte) (written int, err error) {
 	for {
 		w.wait()
 		n, err := w.ResponseWriter.Write(b[:min(len(b), w.pace.piece)])
-		w.exchange.got(n)
+		w.exchange.endWait(n)
 		written += n
 		if b = b[n:]; err != nil || len(b) == 0 {
 			return written, err
@@ -148,7 +148,7 @@ func (w *pacedWriter) Flush() {
 	w.streams = true
 	w.wait()
 	_ = w.conn.Flush()
-	w.exchange.got(0)
+	w.exchange.endWait(0)
 }
 
 // Unwrap supports http.ResponseController.

@@ -106,6 +106,6 @@ func (h *handler) mux() *http.ServeMux {
 		}
 		mux.Handle(r.Path, guarded)
 	}
-	mux.Handle("/t/{tenant}/", prefixed(mux))
+	mux.Handle("/t/{tenant}/", stripTenant(mux))
 	return mux
 }

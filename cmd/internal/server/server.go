@@ -60,7 +60,7 @@ func Listen(addresses []string, web *webconfig.File, prefix string, h http.Handl
 
 func newServer(prefix string, h http.Handler, p pace, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: p.handler(marking(prefix, h)), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ConnContext: withConnection,
+		Handler: p.handler(trackRequests(prefix, h)), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ConnContext: withConnection,
 		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: p.total, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: streamBuffer, MaxReceiveBufferPerStream: streamBuffer,

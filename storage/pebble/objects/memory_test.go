@@ -114,7 +114,7 @@ func filesOf(t *testing.T, b Bucket, name string, o Options) map[string]string {
 	return out
 }
 
-// keyFile writes a key, as age-keygen does.
+// testKey writes a key to a file, as age-keygen does.
 func testKey(t *testing.T, identity string) *Key {
 	path := filepath.Join(t.TempDir(), "key")
 	require.NoError(t, os.WriteFile(path, []byte("# a comment\n"+identity+"\n"), 0o600))
