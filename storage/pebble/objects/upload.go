@@ -47,12 +47,12 @@ func (b *backup) copy(ctx context.Context, name string) (f file, damaged []strin
 	if f.Object == "" {
 		err = b.upload(ctx, path, &f)
 	} else {
-		engine.MeterOf(ctx).Add(f.Size) // It was expected to be uploaded.
+		engine.MeterOf(ctx).Add(f.Size) // The upload was expected, but isn't needed.
 	}
 	return f, damaged, err
 }
 
-// work returns how many bytes copy reads of a file: to hash it, to verify a sorted file, and to upload it.
+// work returns the number of bytes that copy reads of a file: to hash it, to verify a sorted file, and to upload it.
 func (b *backup) work(info os.FileInfo) int64 {
 	switch f := b.known[info.Name()]; {
 	case !isSorted(info.Name()):
@@ -76,7 +76,7 @@ func (b *backup) withSum(f file) string {
 	return name
 }
 
-// upload stores a file in an object of a new name.
+// upload stores a file in an object with a new name.
 func (b *backup) upload(ctx context.Context, path string, f *file) error {
 	in, err := os.Open(path)
 	if err != nil {
