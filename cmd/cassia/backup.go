@@ -87,7 +87,8 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	if err != nil && !errors.As(err, &retention) {
 		return withOperation("backup to "+c.to.String(), &c.to, err)
 	}
-	fmt.Fprintf(stdout, "backup %s: %s, %d bytes; copied %s, %d bytes, in %s\n", c.to.Name(name), countNoun(stats.Files, "file"), stats.Bytes,
+	fmt.Fprintf(stdout, "backup %s: %s, %d bytes; copied %s, %d bytes, in %s\n", c.to.Name(name),
+		countNoun(stats.Files, "file"), stats.Bytes,
 		countNoun(stats.Copied, "file"), stats.CopiedBytes, time.Since(begun).Round(time.Millisecond))
 	if stats.Removed > 0 {
 		fmt.Fprintf(stdout, "removed %s\n", countNoun(stats.Removed, "older backup"))

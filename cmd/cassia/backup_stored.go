@@ -99,7 +99,8 @@ func printStored(w io.Writer, at string, list []pebble.StoredBackup) error {
 	for i := range list {
 		b := &list[i]
 		if b.Unreadable != "" {
-			fmt.Fprintf(tab, "%s\t%s\t-\t-\t-\t-\t-\tunreadable: %s\n", b.Name, b.Taken.Format(time.RFC3339), oneLine(errors.New(b.Unreadable)))
+			fmt.Fprintf(tab, "%s\t%s\t-\t-\t-\t-\t-\tunreadable: %s\n", b.Name, b.Taken.Format(time.RFC3339),
+				oneLine(errors.New(b.Unreadable)))
 			continue
 		}
 		verified := "yes"
@@ -109,7 +110,8 @@ func printStored(w io.Writer, at string, list []pebble.StoredBackup) error {
 		case len(b.Damaged) > 0:
 			verified = "damaged: " + countNoun(len(b.Damaged), "part")
 		}
-		fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", b.Name, b.Taken.Format(time.RFC3339), b.Files, dayBytes(float64(b.Bytes)),
+		fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", b.Name, b.Taken.Format(time.RFC3339), b.Files,
+			dayBytes(float64(b.Bytes)),
 			cmp.Or(b.Store, "-"), cmp.Or(b.Host, "-"), cmp.Or(strings.Join(b.Tenants, ","), "-"), verified)
 	}
 	return tab.Flush()
@@ -168,17 +170,20 @@ func (c *storedCommand) verify(ctx context.Context) error {
 			fmt.Fprintf(stdout, "%s: can't be verified: %s\n", b.Name, oneLine(err))
 			continue
 		}
-		fmt.Fprintf(stdout, "%s: %s, %s, %s damaged\n", b.Name, countNoun(b.Files, "file"), dayBytes(float64(b.Bytes)), countNoun(len(found), "file"))
+		fmt.Fprintf(stdout, "%s: %s, %s, %s damaged\n", b.Name, countNoun(b.Files, "file"), dayBytes(float64(b.Bytes)),
+			countNoun(len(found), "file"))
 	}
 	if damaged > 0 {
-		return fmt.Errorf("%s: %s damaged; make a new backup, and cassia backup delete these", &c.at, countNoun(damaged, "backup"))
+		return fmt.Errorf("%s: %s damaged; make a new backup, and cassia backup delete these", &c.at,
+			countNoun(damaged, "backup"))
 	}
 	return nil
 }
 
 // concernsAll reports whether an error of verifying one backup means that no other backup can be verified either.
 func (c *storedCommand) concernsAll(err error) bool {
-	return c.at.InBucket() && !errors.Is(err, pebble.ErrBackup) && !errors.Is(err, pebble.ErrNoBackup) && !errors.Is(err, objects.ErrKey) &&
+	return c.at.InBucket() && !errors.Is(err, pebble.ErrBackup) && !errors.Is(err, pebble.ErrNoBackup) &&
+		!errors.Is(err, objects.ErrKey) &&
 		!errors.Is(err, objects.ErrNotFound)
 }
 
@@ -209,7 +214,8 @@ func (c *storedCommand) delete(ctx context.Context) error {
 	}
 	for store, name := range newest {
 		if slices.Contains(c.names, name) && !c.force {
-			return fmt.Errorf("%s is the newest undamaged backup of store %s; set --force to delete it", name, cmp.Or(store, "-"))
+			return fmt.Errorf("%s is the newest undamaged backup of store %s; set --force to delete it",
+				name, cmp.Or(store, "-"))
 		}
 	}
 	if err := c.at.Delete(ctx, c.names); err != nil {
@@ -223,7 +229,8 @@ func (c *storedCommand) delete(ctx context.Context) error {
 // the location, it isn't repeated.
 func withOperation(operation string, at *backups.Place, err error) error {
 	text := storage.Plain(oneLine(err))
-	if rest, ok := strings.CutPrefix(text, at.String()); ok && (strings.HasPrefix(rest, ": ") || strings.HasPrefix(rest, " at ")) {
+	if rest, ok := strings.CutPrefix(text, at.String()); ok &&
+		(strings.HasPrefix(rest, ": ") || strings.HasPrefix(rest, " at ")) {
 		return errors.New(operation + rest)
 	}
 	return fmt.Errorf("%s: %s", operation, text)

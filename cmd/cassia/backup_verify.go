@@ -11,9 +11,11 @@ import (
 // contain the whole store.
 func (c *backupCommand) printVerified(stats pebble.BackupStats) error {
 	if c.to.InBucket() {
-		fmt.Fprintf(stdout, "verified: %s block by block; the other %d were verified when they were uploaded\n", countNoun(stats.Verified, "file"), stats.Files-stats.Verified)
+		fmt.Fprintf(stdout, "verified: %s block by block; the other %d were verified when they were uploaded\n",
+			countNoun(stats.Verified, "file"), stats.Files-stats.Verified)
 	} else {
-		fmt.Fprintf(stdout, "verified: %s block by block, and the other %d by checksum\n", countNoun(stats.Verified, "file"), stats.Files-stats.Verified)
+		fmt.Fprintf(stdout, "verified: %s block by block, and the other %d by checksum\n",
+			countNoun(stats.Verified, "file"), stats.Files-stats.Verified)
 	}
 	for _, text := range slices.Concat(stats.Unreadable, stats.Rotten) {
 		fmt.Fprintln(stdout, text)

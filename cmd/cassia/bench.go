@@ -43,7 +43,8 @@ func addBench(app *kingpin.Application) subcommand {
 
 func declareBench(cmd *kingpin.CmdClause, c *benchConfig) {
 	cmd.Flag("url", "Remote write URL to send to.").Default("http://localhost:9201/api/v1/write").StringVar(&c.options.URL)
-	cmd.Flag("protocol", "Remote write version.").Default("1.0").EnumVar(&c.protocol, string(bench.V1), string(bench.V2))
+	cmd.Flag("protocol", "Remote write version.").Default("1.0").EnumVar(&c.protocol,
+		string(bench.V1), string(bench.V2))
 	cmd.Flag("tenant", "Value of the X-Scope-OrgID header. If empty, the header is not sent.").StringVar(&c.options.Tenant)
 	cmd.Flag("senders", "Number of concurrent requests.").Default("4").IntVar(&c.options.Senders)
 	cmd.Flag("request-samples", "Maximum number of samples per request.").Default("2000").IntVar(&c.options.RequestSamples)
@@ -98,7 +99,8 @@ func (c *benchConfig) complete(now time.Time) error {
 	default:
 		at, err := time.Parse(time.RFC3339, c.start)
 		if err != nil {
-			return fmt.Errorf("--start=%s: must be a time such as 2027-01-01T00:00:00Z, or a duration such as 6h", c.start)
+			return fmt.Errorf("--start=%s: must be a time such as 2027-01-01T00:00:00Z, or a duration such as 6h",
+				c.start)
 		}
 		w.StartMs = at.UnixMilli()
 	}

@@ -90,14 +90,17 @@ func (r *checkResult) check(ctx context.Context, s *storage.Store, asJSON bool) 
 func (r *checkResult) set(s *check.Totals) {
 	t := &r.Totals
 	t.Problems, t.UnsealedBlobs, t.Tenants, t.Windows, t.Metrics = s.Problems, s.Blobs, s.Tenants, s.Windows, s.Metrics
-	t.WindowedSeries, t.Chunks, t.ChunkBytes, t.Samples, t.Exemplars = s.Series, s.Chunks, s.Bytes, s.Samples, s.Exemplars
+	t.WindowedSeries, t.Chunks, t.ChunkBytes, t.Samples, t.Exemplars = s.Series, s.Chunks,
+		s.Bytes, s.Samples, s.Exemplars
 	t.RollupChunks, t.RollupBytes, t.Files, t.FileBytes = s.Rollups, s.RollupBytes, s.Files, s.FileBytes
 }
 
 func printChecked(stats *check.Totals) {
 	fmt.Fprintf(stdout, "%s not yet sealed; %s, %s, %s, %d series (counted once per window), %s of %d bytes with %s, %s of %d bytes, %s of %d bytes: %s\n",
-		countNoun(stats.Blobs, "blob"), countNoun(stats.Tenants, "tenant"), countNoun(stats.Windows, "window"), countNoun(stats.Metrics, "metric"), stats.Series,
-		countNoun(stats.Chunks, "chunk"), stats.Bytes, countNoun(stats.Samples, "sample"), countNoun(stats.Rollups, "rollup chunk"), stats.RollupBytes,
+		countNoun(stats.Blobs, "blob"), countNoun(stats.Tenants, "tenant"), countNoun(stats.Windows, "window"),
+		countNoun(stats.Metrics, "metric"), stats.Series,
+		countNoun(stats.Chunks, "chunk"), stats.Bytes, countNoun(stats.Samples, "sample"),
+		countNoun(stats.Rollups, "rollup chunk"), stats.RollupBytes,
 		countNoun(stats.Files, "file"), stats.FileBytes, countNoun(stats.Problems, "problem"))
 }
 

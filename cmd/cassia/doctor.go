@@ -159,8 +159,9 @@ func unopened(err error) doctor.Finding {
 // created by the first server.
 func (x *examination) noStoreYet() doctor.Finding {
 	f := doctor.Finding{
-		Level: doctor.Note, What: "there is no store yet", Why: "nothing was ever stored there, or the flags point to the wrong location",
-		Do: "the first `cassia serve` creates it",
+		Level: doctor.Note, What: "there is no store yet",
+		Why: "nothing was ever stored there, or the flags point to the wrong location",
+		Do:  "the first `cassia serve` creates it",
 	}
 	if x.Kind == config.EnginePebble {
 		f.Level, f.Do = doctor.Error, "set --storage.path to the data directory of `cassia serve`; if there is none yet, start `cassia serve`"
@@ -169,7 +170,8 @@ func (x *examination) noStoreYet() doctor.Finding {
 }
 
 // store examines the store in an engine. It returns nil if the store can't be read.
-func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(context.Context) error) *inspect.Condition {
+func (x *examination) store(ctx context.Context, eng engine.Engine,
+	listen func(context.Context) error) *inspect.Condition {
 	mctx, bar := withMeterBar(ctx, "verifying files")
 	c, err := inspect.Examine(mctx, eng, inspect.ExamineOptions{
 		Retention: x.retention.Raw, Retention5m: x.retention.FiveMinutes, Retention1h: x.retention.OneHour,
@@ -204,11 +206,13 @@ func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(
 func (x *examination) directory(ctx context.Context) {
 	d, err := doctor.ReadDirectory(x.Path)
 	if errors.Is(err, os.ErrNotExist) {
-		x.add(doctor.Finding{Level: doctor.Error, What: x.Where() + ": directory not found", Why: "nothing can be examined", Do: "set --storage.path to the data directory of `cassia serve`"})
+		x.add(doctor.Finding{Level: doctor.Error, What: x.Where() + ": directory not found",
+			Why: "nothing can be examined", Do: "set --storage.path to the data directory of `cassia serve`"})
 		return
 	}
 	if err != nil {
-		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Why: "`cassia serve` can't read it either", Do: "run this command as the owner of the directory"})
+		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Why: "`cassia serve` can't read it either",
+			Do: "run this command as the owner of the directory"})
 		return
 	}
 	x.add(doctor.Directory(d), doctor.Finding{
@@ -221,8 +225,9 @@ func (x *examination) directory(ctx context.Context) {
 	if errors.Is(err, pebble.ErrNoData) {
 		if err := pebble.CheckForeign(x.Path); err != nil {
 			x.add(doctor.Finding{
-				Level: doctor.Error, What: oneLine(err), Why: "`cassia serve` creates no store there; the flag probably points to the wrong directory",
-				Do: "set --storage.path to the data directory of `cassia serve`",
+				Level: doctor.Error, What: oneLine(err),
+				Why: "`cassia serve` creates no store there; the flag probably points to the wrong directory",
+				Do:  "set --storage.path to the data directory of `cassia serve`",
 			})
 			return
 		}
@@ -231,8 +236,9 @@ func (x *examination) directory(ctx context.Context) {
 	}
 	if errors.Is(err, engine.ErrLocked) {
 		x.add(doctor.Finding{
-			Level: doctor.Note, What: "the store is in use by a running process and can't be examined from outside", Why: "pending work and damage are unknown",
-			Do: "examine it through that process: cassia doctor --url=http://localhost:9201\nor stop the process and run this command again",
+			Level: doctor.Note, What: "the store is in use by a running process and can't be examined from outside",
+			Why: "pending work and damage are unknown",
+			Do:  "examine it through that process: cassia doctor --url=http://localhost:9201\nor stop the process and run this command again",
 		})
 		return
 	}

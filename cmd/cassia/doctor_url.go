@@ -30,15 +30,17 @@ func (s *serverToAsk) examine(ctx context.Context) ([]doctor.Finding, error) {
 	base := strings.TrimRight(s.url, "/")
 	if err := checkOK(ctx, client, base+"/-/healthy"); err != nil {
 		return []doctor.Finding{{
-			Level: doctor.Error, What: oneLine(err), Why: "no Cassia server responds there, so senders and Grafana get no response either",
-			Do: "check that the server is running, read its log, and check that the URL matches its listen address",
+			Level: doctor.Error, What: oneLine(err),
+			Why: "no Cassia server responds there, so senders and Grafana get no response either",
+			Do:  "check that the server is running, read its log, and check that the URL matches its listen address",
 		}}, nil
 	}
 	found := []doctor.Finding{{Level: doctor.OK, What: "the server at " + withoutUser(base) + " responds"}}
 	if err := checkOK(ctx, client, base+"/-/ready"); err != nil {
 		found = append(found, doctor.Finding{
-			Level: doctor.Warning, What: oneLine(err), Why: "queries fail until the server is ready; samples are accepted",
-			Do: "wait: after a restart the server replays samples that aren't sealed; its log has a line when it is ready, or the reason why it can't become ready",
+			Level: doctor.Warning, What: oneLine(err),
+			Why: "queries fail until the server is ready; samples are accepted",
+			Do:  "wait: after a restart the server replays samples that aren't sealed; its log has a line when it is ready, or the reason why it can't become ready",
 		})
 	} else {
 		found = append(found, doctor.Finding{Level: doctor.OK, What: "the server is ready for queries"})

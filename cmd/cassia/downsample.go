@@ -124,13 +124,16 @@ func runPlan(ctx context.Context, s *storage.Store, plan *downsample.Plan, bar *
 	fmt.Fprintf(stdout, "sealed %s with %s (%d of them resealed for late samples); created the rollups of %s, %s; compacted %s of rollups; "+
 		"counted the series of %s; took %s\n",
 		countNoun(done.Slots, "slot"), countNoun(done.Samples, "sample"), done.Repaired,
-		countNoun(done.Windows, "window"), countNoun(done.Series, "series"), countNoun(done.Compacted, "window"), countNoun(done.Counted, "window"), bar.now().Sub(began).Round(time.Millisecond))
+		countNoun(done.Windows, "window"), countNoun(done.Series, "series"), countNoun(done.Compacted, "window"),
+		countNoun(done.Counted, "window"), bar.now().Sub(began).Round(time.Millisecond))
 	if done.Left > 0 {
-		fmt.Fprintf(stdout, "%s with unreadable rows, which were kept; run cassia check to list them\n", countNoun(done.Left, "slot"))
+		fmt.Fprintf(stdout, "%s with unreadable rows, which were kept; run cassia check to list them\n",
+			countNoun(done.Left, "slot"))
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("%w after %d of %d steps; completed steps are kept. Run it again to continue", errInterrupted, done.Steps, done.All)
+		return fmt.Errorf("%w after %d of %d steps; completed steps are kept. Run it again to continue",
+			errInterrupted, done.Steps, done.All)
 	case err != nil:
 		return fmt.Errorf("%s; run it again to continue", oneLine(err))
 	}
@@ -144,19 +147,23 @@ func printPlan(w io.Writer, plan *downsample.Plan) {
 		for ; i < len(plan.Slots) && plan.Slots[i].Slot == slot.Slot; i++ {
 			n++
 		}
-		fmt.Fprintf(w, "seal    %s – %s: staged in %s\n", shortInstant(slot.StartMS), shortInstant(slot.EndMS), countNoun(n, "partition"))
+		fmt.Fprintf(w, "seal    %s – %s: staged in %s\n", shortInstant(slot.StartMS), shortInstant(slot.EndMS),
+			countNoun(n, "partition"))
 	}
 	for _, u := range plan.Windows {
-		fmt.Fprintf(w, "roll up %s – %s: tenant %q, %s without rollups\n", shortInstant(u.StartMS), shortInstant(u.EndMS), u.Tenant, countNoun(u.Seals, "seal"))
+		fmt.Fprintf(w, "roll up %s – %s: tenant %q, %s without rollups\n", shortInstant(u.StartMS),
+			shortInstant(u.EndMS), u.Tenant, countNoun(u.Seals, "seal"))
 	}
 	for _, c := range plan.Compact {
-		fmt.Fprintf(w, "compact %s – %s: tenant %q, rollups of %s\n", shortInstant(c.StartMS), shortInstant(c.EndMS), c.Tenant, c.Resolution)
+		fmt.Fprintf(w, "compact %s – %s: tenant %q, rollups of %s\n", shortInstant(c.StartMS), shortInstant(c.EndMS),
+			c.Tenant, c.Resolution)
 	}
 	for _, c := range plan.Count {
 		fmt.Fprintf(w, "count   %s – %s: tenant %q, series\n", shortInstant(c.StartMS), shortInstant(c.EndMS), c.Tenant)
 	}
 	fmt.Fprintf(w, "%s to seal, counted once per partition; %s to roll up; %s to compact; %s to count: %s\n",
-		countNoun(len(plan.Slots), "slot"), countNoun(len(plan.Windows), "window"), countNoun(len(plan.Compact), "window"), countNoun(len(plan.Count), "window"), countNoun(plan.Steps(), "step"))
+		countNoun(len(plan.Slots), "slot"), countNoun(len(plan.Windows), "window"),
+		countNoun(len(plan.Compact), "window"), countNoun(len(plan.Count), "window"), countNoun(plan.Steps(), "step"))
 }
 
 // printExpired prints the slots and windows that the plan skips because they are past the retention.

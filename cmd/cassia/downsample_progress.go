@@ -31,7 +31,8 @@ type progressBar struct {
 
 func newProgressBar(f *os.File, now func() time.Time) *progressBar {
 	info, err := f.Stat()
-	return &progressBar{w: f, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0, now: now, began: now(), shown: now()}
+	return &progressBar{w: f, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0, now: now,
+		began: now(), shown: now()}
 }
 
 // update shows the progress of a plan, at most once per interval.

@@ -82,7 +82,8 @@ func changeLine(c *retention.Change) string {
 	if c.Samples >= 0 {
 		about = fmt.Sprintf(" (about %s)", countNoun(int(c.Samples), "sample"))
 	}
-	return fmt.Sprintf("  would hide %s %s until %s%s, to be deleted from %s on", of, since, day(c.To), about, day(c.Goes))
+	return fmt.Sprintf("  would hide %s %s until %s%s, to be deleted from %s on", of, since,
+		day(c.To), about, day(c.Goes))
 }
 
 // tally sums up the windows of one resolution and tenant.
@@ -99,7 +100,8 @@ type tally struct {
 // that is started with the retention deletes the window a week after its start, not at once.
 func findHiding(changes []retention.Change, k *storage.WindowInfo) *retention.Change {
 	for i := range changes {
-		if c := &changes[i]; !c.Shown && c.Tenant == k.Tenant && c.Resolution == k.Resolution && k.Start.Before(c.To) && k.End.After(c.From) {
+		if c := &changes[i]; !c.Shown && c.Tenant == k.Tenant && c.Resolution == k.Resolution &&
+			k.Start.Before(c.To) && k.End.After(c.From) {
 			return c
 		}
 	}

@@ -83,7 +83,8 @@ func openCassandra(ctx context.Context, c *config.Engine, o openOptions) (opened
 	co.Logger = o.log.With("component", "cassandra")
 	e, err := cassandra.Open(ctx, co)
 	if errors.Is(err, cassandra.ErrLogin) {
-		return nil, fmt.Errorf("%s: %s; check --cassandra.username and --cassandra.password-file", c.Where(), oneLine(err))
+		return nil, fmt.Errorf("%s: %s; check --cassandra.username and --cassandra.password-file",
+			c.Where(), oneLine(err))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s", c.Where(), oneLine(err))

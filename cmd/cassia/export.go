@@ -41,7 +41,8 @@ func addExport(app *kingpin.Application) subcommand {
 		"exported and then removed.")
 	e := &exporting{offline: offlineFlags(cmd), server: serverOfDirectoryFlags(cmd)}
 	e.readOnly = true
-	cmd.Flag("format", "Output format: blocks, openmetrics, jsonl or csv.").Required().EnumVar(&e.format, "blocks", "openmetrics", "jsonl", "csv")
+	cmd.Flag("format", "Output format: blocks, openmetrics, jsonl or csv.").Required().EnumVar(&e.format, "blocks",
+		"openmetrics", "jsonl", "csv")
 	cmd.Flag("output", "Where to write: a new file; an empty or new folder, ending in /, for one file per day (required for blocks); or - for "+
 		"standard output, the default.").
 		Short('o').Default("-").StringVar(&e.output)
@@ -96,10 +97,12 @@ func (e *exporting) export(ctx context.Context) error {
 		}
 		printExported(os.Stderr, stats, e.format, bar.now().Sub(bar.began))
 		if stats.Corrupt > 0 {
-			return fmt.Errorf("%s can't be read and were skipped; run cassia check to list them", countNoun(stats.Corrupt, "row"))
+			return fmt.Errorf("%s can't be read and were skipped; run cassia check to list them",
+				countNoun(stats.Corrupt, "row"))
 		}
 		if n := s.Damaged(); n > 0 {
-			return fmt.Errorf("%s of the store can't be read, so samples may be missing; run cassia check to list them", countNoun(n, "part"))
+			return fmt.Errorf("%s of the store can't be read, so samples may be missing; run cassia check to list them",
+				countNoun(n, "part"))
 		}
 		return nil
 	})
@@ -174,7 +177,8 @@ func printExported(w io.Writer, s exporter.Stats, format string, took time.Durat
 	if s.Series >= exporter.MaxCounted {
 		series = "at least " + series
 	}
-	fmt.Fprintf(w, "exported %s of %s, %d bytes in %s; took %s\n", countNoun(int(s.Samples), "sample"), series, s.Bytes, countNoun(s.Files, what), took.Round(time.Millisecond))
+	fmt.Fprintf(w, "exported %s of %s, %d bytes in %s; took %s\n", countNoun(int(s.Samples), "sample"), series, s.Bytes,
+		countNoun(s.Files, what), took.Round(time.Millisecond))
 	if s.Made > 0 {
 		fmt.Fprintf(w, "%d of the samples are reconstructed from rollups, because raw samples have expired: first, last, min, max and sum of "+
 			"each bucket are exact; --rollups=leave skips them\n", s.Made)
@@ -184,7 +188,8 @@ func printExported(w io.Writer, s exporter.Stats, format string, took time.Durat
 		n    int64
 		what string
 	}{
-		{out.Histograms, fmt.Sprintf("native histograms were skipped, such as %s; only blocks support them", out.Example)},
+		{out.Histograms, fmt.Sprintf("native histograms were skipped, such as %s; only blocks support them",
+			out.Example)},
 		{out.Buckets, "rollup buckets may be exported without some of their samples: raw samples have expired, and the native histograms of a bucket were too large for a row, or its values can't be added up"},
 		{out.Stale, "stale markers were skipped; this format can't represent them"},
 		{out.NaNs, "NaN values lost their exact bits"},

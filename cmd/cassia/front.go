@@ -44,11 +44,13 @@ type front struct {
 // listen listens on the addresses and serves requests until ctx ends. An error of a listener ends the process.
 func (p *process) listen(ctx context.Context) (*front, error) {
 	f := &front{files: server.NewReloaders(p.registry, p.log, time.Now), options: server.Options{
-		API: server.Unready(p.opening.err), Write: server.Unready(p.opening.err), NotFound: server.Unready(p.opening.err).ServeHTTP,
-		Ready: p.opening.err, AdminAPI: p.c.AdminAPI,
+		API: server.Unready(p.opening.err), Write: server.Unready(p.opening.err),
+		NotFound: server.Unready(p.opening.err).ServeHTTP,
+		Ready:    p.opening.err, AdminAPI: p.c.AdminAPI,
 		Downsampling: func(context.Context) any { return map[string]string{"error": p.opening.err().Error()} },
 		MaxBodies:    p.c.RequestBytes(),
-		Federation:   p.c.Federation, Gatherer: p.registry, HTTP: server.NewMetrics(p.registry), Logger: p.log.With("component", "http"),
+		Federation:   p.c.Federation, Gatherer: p.registry, HTTP: server.NewMetrics(p.registry),
+		Logger: p.log.With("component", "http"),
 	}}
 	p.authorize(&f.options, f.files)
 	f.files.Add("--limits.file", p.loadLimits)

@@ -29,7 +29,8 @@ func (p *process) startReplicas(ctx context.Context) (ha *remotewrite.HA, stop f
 	if err != nil {
 		return nil, nil, err
 	}
-	return &remotewrite.HA{Replicas: tracker, ClusterLabel: c.ClusterLabel, ReplicaLabel: c.ReplicaLabel, On: c.On}, tracker.Close, nil
+	return &remotewrite.HA{Replicas: tracker, ClusterLabel: c.ClusterLabel, ReplicaLabel: c.ReplicaLabel, On: c.On},
+		tracker.Close, nil
 }
 
 // haRoute returns the route that reports the state of a tenant's HA clusters.

@@ -22,7 +22,8 @@ import (
 type httpConfig struct{ flag, file string }
 
 func httpConfigFlag(cmd *kingpin.CmdClause) *httpConfig {
-	return newHTTPConfig(cmd, "http.config.file", "Prometheus HTTP client configuration file (as for promtool): how to log in to the server, and which certificates to trust.")
+	return newHTTPConfig(cmd, "http.config.file",
+		"Prometheus HTTP client configuration file (as for promtool): how to log in to the server, and which certificates to trust.")
 }
 
 func newHTTPConfig(cmd *kingpin.CmdClause, flag, help string) *httpConfig {
@@ -37,7 +38,8 @@ func (c *httpConfig) client(to string) (*http.Client, error) {
 	conf := promconfig.DefaultHTTPClientConfig
 	conf.ProxyFromEnvironment = true
 	wrong := func(err error) (*http.Client, error) {
-		return nil, fmt.Errorf("--%s=%s: %s", c.flag, c.file, unknownKey.ReplaceAllString(oneLine(err), "unknown key $1"))
+		return nil, fmt.Errorf("--%s=%s: %s", c.flag, c.file,
+			unknownKey.ReplaceAllString(oneLine(err), "unknown key $1"))
 	}
 	if c.file != "" {
 		read, _, err := promconfig.LoadHTTPConfigFile(c.file)

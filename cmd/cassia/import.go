@@ -48,7 +48,8 @@ type importCommand struct {
 func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 	c := &importCommand{offline: offlineFlags(cmd), kept: config.RetentionFlags(cmd), name: cmd.FullCommand()}
 	c.create, c.to = true, newURLFlags(cmd)
-	c.old.now, c.old.printed, c.old.hours, c.old.expired = time.Now, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	c.old.now, c.old.printed, c.old.hours, c.old.expired = time.Now, map[string]bool{},
+		map[string]bool{}, map[string]bool{}
 	cmd.GetFlag("retention.raw").IsSetByUser(&c.old.accepted)
 	cmd.Flag("tenant", "Tenant to import into.").Default("default").StringVar(&c.tenant)
 	cmd.Flag("checkpoint", "Checkpoint file, which records the progress of the import. Default: a file in the current directory, named after the "+
@@ -98,7 +99,8 @@ func (c *importCommand) selection() (sel importer.Selection, err error) {
 
 // fromSource returns the subcommand that imports from a source. describe returns a description of the source with all
 // flags that change its samples. open opens the source, which is closed afterwards if it implements io.Closer.
-func (c *importCommand) fromSource(what func() string, open func(context.Context, importer.Selection) (importer.Source, error)) subcommand {
+func (c *importCommand) fromSource(what func() string,
+	open func(context.Context, importer.Selection) (importer.Source, error)) subcommand {
 	return subcommand{c.name, func(ctx context.Context) (err error) {
 		sel, err := c.selection()
 		if err != nil {
@@ -167,7 +169,8 @@ func (c *importCommand) parseRetention() (err error) {
 }
 
 // run imports and prints the result. where describes the destination.
-func (c *importCommand) run(ctx context.Context, into importer.Destination, where string, source importer.Source) error {
+func (c *importCommand) run(ctx context.Context, into importer.Destination, where string,
+	source importer.Source) error {
 	if !c.checkpointSet {
 		sum := sha256.Sum256([]byte(c.source + "\x00" + where + "\x00" + c.tenant))
 		c.checkpoint = fmt.Sprintf("cassia-import-%x.json", sum[:4])
@@ -175,7 +178,8 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	bar := newProgressBar(os.Stderr, time.Now)
 	t := &importPrinter{bar: bar}
 	o := importer.Options{
-		Into: into, Tenant: c.tenant, Source: source, Name: c.source, Target: where, Checkpoint: c.checkpoint, Progress: t.progress, Within: c.within,
+		Into: into, Tenant: c.tenant, Source: source, Name: c.source, Target: where, Checkpoint: c.checkpoint,
+		Progress: t.progress, Within: c.within,
 		Admit: func(list []storage.ImportedSeries) error {
 			return c.old.admit(list, func(note string) { bar.end(); fmt.Fprintln(stdout, note) })
 		},
@@ -237,7 +241,8 @@ func (c *importCommand) compare(ctx context.Context, o importer.Options, w io.Wr
 	if err != nil {
 		return fmt.Errorf("verifying: %s", oneLine(err))
 	}
-	fmt.Fprintf(w, "verified %s of %d series (each counted once per day) bit for bit", countNoun(int(stats.Samples), "sample"), stats.SeriesDays)
+	fmt.Fprintf(w, "verified %s of %d series (each counted once per day) bit for bit",
+		countNoun(int(stats.Samples), "sample"), stats.SeriesDays)
 	if stats.RolledUp > 0 {
 		fmt.Fprintf(w, ", %d by the counts and sums of their rollups", stats.RolledUp)
 	}
@@ -267,7 +272,8 @@ func (t *importPrinter) progress(p importer.Progress) {
 	t.skipped = append(t.skipped, p.Skipped[:min(len(p.Skipped), maxListed-len(t.skipped))]...)
 	t.bar.show(p.Done, func(took time.Duration) string {
 		n := p.Stats.Samples + p.Stats.Known + p.Stats.RollupsOnly
-		line := fmt.Sprintf("%5.1f%%  %d samples, %s/s", 100*p.Done, n, threeDigits(float64(n)/max(took.Seconds(), 0.001)))
+		line := fmt.Sprintf("%5.1f%%  %d samples, %s/s", 100*p.Done, n,
+			threeDigits(float64(n)/max(took.Seconds(), 0.001)))
 		if left, ok := remaining(took, (p.Done-p.Before)/max(1-p.Before, 1e-9)); ok {
 			line += fmt.Sprintf(", %s left", roundDuration(left))
 		}
@@ -293,7 +299,8 @@ func notNewRaw(s *storage.ImportStats) (text string) {
 func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duration) {
 	s := &r.Stats
 	n := s.Samples + s.Known + s.RollupsOnly
-	fmt.Fprintf(w, "imported %s in %s, %s/s%s\n", countNoun(s.Samples, "sample"), took.Round(time.Millisecond), threeDigits(float64(n)/max(took.Seconds(), 0.001)), notNewRaw(s))
+	fmt.Fprintf(w, "imported %s in %s, %s/s%s\n", countNoun(s.Samples, "sample"), took.Round(time.Millisecond),
+		threeDigits(float64(n)/max(took.Seconds(), 0.001)), notNewRaw(s))
 	if r.Anew {
 		fmt.Fprintln(w, "started from the beginning: the checkpoint belongs to another store, or to this store before it was restored")
 	}

@@ -33,7 +33,8 @@ func (c *importCommand) runDry(ctx context.Context, source importer.Source) erro
 			for _, s := range b.Series {
 				samples += s.Samples.Len()
 			}
-			printer.progress(importer.Progress{Done: b.Done, Stats: storage.ImportStats{Known: samples}, Skipped: b.Skipped})
+			printer.progress(importer.Progress{Done: b.Done,
+				Stats: storage.ImportStats{Known: samples}, Skipped: b.Skipped})
 			return t.add(ctx, b.Series)
 		},
 	})
@@ -59,7 +60,8 @@ func (c *importCommand) printContents(w io.Writer, found *importer.Contents, e i
 	if found.Series >= importer.MaxCounted {
 		series = "at least " + series
 	}
-	fmt.Fprintf(w, "%s, %s, %s – %s\n", series, countNoun(int(found.Samples), "sample"), shortInstant(found.MinMS), shortInstant(found.MaxMS))
+	fmt.Fprintf(w, "%s, %s, %s – %s\n", series, countNoun(int(found.Samples), "sample"), shortInstant(found.MinMS),
+		shortInstant(found.MaxMS))
 	past := 0
 	for i := range found.Past {
 		p := &found.Past[i]
@@ -80,7 +82,8 @@ func (c *importCommand) printContents(w io.Writer, found *importer.Contents, e i
 	if found.DamagedParts > 0 {
 		fmt.Fprintf(w, "%s of the source would be skipped\n", countNoun(found.DamagedParts, "damaged part"))
 	}
-	fmt.Fprintf(w, "an import takes about %s on this machine, and about %s of disk space\n", roundDuration(e.took), dayBytes(e.bytes))
+	fmt.Fprintf(w, "an import takes about %s on this machine, and about %s of disk space\n",
+		roundDuration(e.took), dayBytes(e.bytes))
 	if !c.old.accepted && past > 0 {
 		fmt.Fprintf(w, "to import samples past the retention, set --retention.raw explicitly, %s\n", c.old.remedy)
 	}

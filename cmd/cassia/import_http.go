@@ -84,7 +84,8 @@ func (f *serverFlags) parse(url string) (c fetch.Client, width time.Duration, er
 
 // addImportVictoriaMetrics declares the import of VictoriaMetrics' exports.
 func addImportVictoriaMetrics(imports *kingpin.CmdClause) subcommand {
-	cmd := imports.Command("victoriametrics", "Import from VictoriaMetrics: an exported file of JSON lines or in the native format, or the server itself, which requires --start.")
+	cmd := imports.Command("victoriametrics",
+		"Import from VictoriaMetrics: an exported file of JSON lines or in the native format, or the server itself, which requires --start.")
 	c, f := newImportCommand(cmd), newServerFlags(cmd)
 	format := cmd.Flag("format", "Export format: jsonl, as written by /api/v1/export, or native, as written by /api/v1/export/native.").Default("jsonl").Enum("jsonl", "native")
 	where := cmd.Arg("from", "File, - for standard input, or a server URL such as http://localhost:8428.").Required().String()
@@ -95,7 +96,8 @@ func addImportVictoriaMetrics(imports *kingpin.CmdClause) subcommand {
 				if err != nil {
 					return nil, err
 				}
-				return victoria.New(victoria.Options{Client: client, Native: *format == "native", Selection: sel, Width: width, Now: time.Now}), nil
+				return victoria.New(victoria.Options{Client: client, Native: *format == "native", Selection: sel,
+					Width: width, Now: time.Now}), nil
 			}
 			return fileOfVictoria(*where, *format, sel), c.checkFile(*where)
 		})

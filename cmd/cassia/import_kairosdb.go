@@ -84,10 +84,12 @@ func (f *kairosFlags) open(ctx context.Context, sel importer.Selection, dry bool
 	o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	k, err := keyspace.Open(ctx, o)
 	if err != nil {
-		return nil, fmt.Errorf("--kairosdb.hosts=%s --kairosdb.keyspace=%s: %w", strings.Join(o.Hosts, ","), o.Keyspace, err)
+		return nil, fmt.Errorf("--kairosdb.hosts=%s --kairosdb.keyspace=%s: %w",
+			strings.Join(o.Hosts, ","), o.Keyspace, err)
 	}
 	source := kairosdb.New(kairosdb.Options{
-		Keyspace: kairosKeyspace{k}, WidthMS: k.WidthMS(), Mapping: mapping, Select: sel, Readers: f.readers, BatchBytes: int(f.batchBytes),
+		Keyspace: kairosKeyspace{k}, WidthMS: k.WidthMS(), Mapping: mapping, Select: sel, Readers: f.readers,
+		BatchBytes: int(f.batchBytes),
 	})
 	return &kairosSource{Source: source, keyspace: k, dry: dry}, nil
 }
@@ -176,7 +178,8 @@ func (k kairosKeyspace) Rows(ctx context.Context, metric string, minMS, maxMS in
 		for rows, err := range k.Keyspace.Rows(ctx, metric, minMS, maxMS) {
 			out := make([]kairosdb.Row, len(rows))
 			for i, r := range rows {
-				out[i] = kairosdb.Row{Metric: r.Metric, TimeMS: r.TimeMS, Type: r.Type, IsNumber: r.IsNumber(), Tags: r.Tags, Key: r.Key}
+				out[i] = kairosdb.Row{Metric: r.Metric, TimeMS: r.TimeMS, Type: r.Type, IsNumber: r.IsNumber(),
+					Tags: r.Tags, Key: r.Key}
 			}
 			if !yield(out, kairosError(err)) {
 				return
@@ -185,7 +188,8 @@ func (k kairosKeyspace) Rows(ctx context.Context, metric string, minMS, maxMS in
 	}
 }
 
-func (k kairosKeyspace) Points(ctx context.Context, r *kairosdb.Row, minMS, maxMS int64) iter.Seq2[kairosdb.Point, error] {
+func (k kairosKeyspace) Points(ctx context.Context, r *kairosdb.Row, minMS,
+	maxMS int64) iter.Seq2[kairosdb.Point, error] {
 	row := keyspace.Row{Metric: r.Metric, TimeMS: r.TimeMS, Type: r.Type, Tags: r.Tags, Key: r.Key}
 	return func(yield func(kairosdb.Point, error) bool) {
 		for p, err := range k.Keyspace.Points(ctx, &row, minMS, maxMS) {

@@ -35,7 +35,8 @@ func (e oldSamplesError) Error() string { return string(e) }
 // admitPlan returns an error if the source may have old samples that the user hasn't accepted.
 func (o *oldSamples) admitPlan(plan importer.Plan) error {
 	keep, now := o.kept.Default, o.now()
-	if len(o.kept.Classes) > 0 || keep.Raw == 0 || plan.MinMS > plan.MaxMS || plan.MinMS >= now.Add(-keep.Raw).UnixMilli() {
+	if len(o.kept.Classes) > 0 || keep.Raw == 0 || plan.MinMS > plan.MaxMS ||
+		plan.MinMS >= now.Add(-keep.Raw).UnixMilli() {
 		return nil // With classes, the retention depends on the series of each batch.
 	}
 	return o.decide(now, &importer.Past{Keep: keep}, func(note string) { fmt.Fprintln(stdout, note) })

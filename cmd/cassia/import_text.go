@@ -23,7 +23,8 @@ func addImportOpenMetrics(imports *kingpin.CmdClause) subcommand {
 			if err := c.checkFile(*path); err != nil {
 				return nil, err
 			}
-			return lines.New(lines.Options{Path: dashIfEmpty(*path), Stdin: os.Stdin, Format: lines.OpenMetrics, Selection: sel}), nil
+			return lines.New(lines.Options{Path: dashIfEmpty(*path), Stdin: os.Stdin,
+				Format: lines.OpenMetrics, Selection: sel}), nil
 		})
 }
 

@@ -32,8 +32,10 @@ func newURLFlags(cmd *kingpin.CmdClause) *urlFlags {
 	f := &urlFlags{given: map[string]*bool{}}
 	cmd.Flag("url", "URL of a running server to import into, such as http://localhost:9201. Default: none; the import opens the store itself.").StringVar(&f.url)
 	// The source may have a separate login.
-	f.login = newHTTPConfig(cmd, "url.http.config.file", "Prometheus HTTP client configuration file (as for promtool): how to log in to the server of --url as an admin.")
-	for _, name := range []string{"storage.engine", "storage.path", "cassandra.hosts", "cassandra.keyspace", "retention.5m", "retention.1h", "retention.file"} {
+	f.login = newHTTPConfig(cmd, "url.http.config.file",
+		"Prometheus HTTP client configuration file (as for promtool): how to log in to the server of --url as an admin.")
+	for _, name := range []string{"storage.engine", "storage.path", "cassandra.hosts", "cassandra.keyspace",
+		"retention.5m", "retention.1h", "retention.file"} {
 		f.given[name] = new(bool)
 		cmd.GetFlag(name).IsSetByUser(f.given[name])
 	}
@@ -53,7 +55,8 @@ func (f *urlFlags) client(waiting func(error)) (*overhttp.Client, error) {
 		return nil, fmt.Errorf("--url=%s: must be a URL such as http://localhost:9201", importer.Shorten(f.url))
 	}
 	c := &overhttp.Client{
-		To: fetch.Client{URL: u, Header: header}, Patience: importPatience, Wait: fetch.Wait, Now: time.Now, Waiting: waiting,
+		To: fetch.Client{URL: u, Header: header}, Patience: importPatience, Wait: fetch.Wait,
+		Now: time.Now, Waiting: waiting,
 	}
 	c.To.HTTP, err = f.login.client(f.url)
 	return c, err

@@ -47,7 +47,8 @@ func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir stri
 	if err != nil {
 		return fmt.Errorf("repairing %s: %s", dir, oneLine(err))
 	}
-	fmt.Fprintf(stdout, "%s: examined %s (%d bytes), repaired %d, %s still damaged, in %s\n", dir, countNoun(stats.Files, "file"), stats.Bytes,
+	fmt.Fprintf(stdout, "%s: examined %s (%d bytes), repaired %d, %s still damaged, in %s\n", dir,
+		countNoun(stats.Files, "file"), stats.Bytes,
 		len(stats.Mended), countNoun(len(stats.Left), "part"), time.Since(begun).Round(time.Millisecond))
 	var marked error
 	if len(stats.Lost) > 0 { // Record the loss now, because another repair wouldn't detect it.
@@ -94,5 +95,6 @@ func stillDamaged(from *backups.Place, dir string, stats *pebble.MendStats) erro
 		return fmt.Errorf("%s: still damaged: %s; set --from to the folder or bucket of the backups, or restore a whole backup (cassia restore)", dir, countNoun(len(stats.Left), "part"))
 	}
 	return fmt.Errorf("%s: no backup in %s has these files. cassia check lists the missing data; recover it with cassia export from an intact "+
-		"backup and cassia import. If the directory can't be opened, restore a whole backup (cassia restore)", dir, from)
+		"backup and cassia import. If the directory can't be opened, restore a whole backup (cassia restore)",
+		dir, from)
 }

@@ -56,7 +56,8 @@ func (b *meterBar) changed(done, total int64) {
 
 // line returns the text after the bar.
 func (b *meterBar) line(took time.Duration) string {
-	line := fmt.Sprintf("%3.0f%%  %s: %s of %s", 100*fraction(b.done, b.total), b.what, b.unit(float64(b.done)), b.unit(float64(b.total)))
+	line := fmt.Sprintf("%3.0f%%  %s: %s of %s", 100*fraction(b.done, b.total), b.what, b.unit(float64(b.done)),
+		b.unit(float64(b.total)))
 	if left, ok := remaining(took, fraction(b.done, b.total)); ok {
 		line += fmt.Sprintf(", %s/s, %s left", b.unit(float64(b.done)/took.Seconds()), roundDuration(left))
 	}

@@ -53,7 +53,8 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	so := o.storageOptions(log)
-	eng, err := openEngine(ctx, o.Engine, openOptions{log: log, readOnly: o.readOnly, mustExist: !o.create, admit: storage.Admit(so)})
+	eng, err := openEngine(ctx, o.Engine, openOptions{log: log, readOnly: o.readOnly, mustExist: !o.create,
+		admit: storage.Admit(so)})
 	if errors.Is(err, pebble.ErrNoData) {
 		return wrong(storage.ErrNoStore)
 	}

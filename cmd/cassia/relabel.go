@@ -77,7 +77,8 @@ func (t *trying) run(ctx context.Context) error {
 		return err
 	}
 	if found.All.Series == 0 && !found.Cut {
-		return fmt.Errorf("tenant %s has no samples from %s to %s", t.tenant, found.Start.Format(time.RFC3339), found.End.Format(time.RFC3339))
+		return fmt.Errorf("tenant %s has no samples from %s to %s", t.tenant, found.Start.Format(time.RFC3339),
+			found.End.Format(time.RFC3339))
 	}
 	if t.asJSON {
 		e := json.NewEncoder(stdout)
@@ -91,7 +92,8 @@ func (t *trying) run(ctx context.Context) error {
 const trialWidth = 24 * time.Hour
 
 // tryOnData runs the trial on a directory or a cluster.
-func (t *trying) tryOnData(ctx context.Context, table *relabeling.Table, o relabeling.TrialOptions) (found *relabeling.Trial, err error) {
+func (t *trying) tryOnData(ctx context.Context, table *relabeling.Table,
+	o relabeling.TrialOptions) (found *relabeling.Trial, err error) {
 	unread := 0
 	o.Warn = func(error) { unread++ }
 	err = t.withStore(ctx, func(s *storage.Store) error {
@@ -108,7 +110,8 @@ func (t *trying) tryOnData(ctx context.Context, table *relabeling.Table, o relab
 		if t.start == "" {
 			o.MinT = o.MaxT - trialWidth.Milliseconds() + 1
 		}
-		bar := newMeterBar(os.Stderr, time.Now, "examining", func(n float64) string { return threeDigits(n) + " metrics" })
+		bar := newMeterBar(os.Stderr, time.Now, "examining",
+			func(n float64) string { return threeDigits(n) + " metrics" })
 		found, err = relabeling.Try(bar.with(ctx), s, table, o)
 		bar.end()
 		return err
@@ -167,7 +170,8 @@ func (t *trying) tryOnServer(ctx context.Context, o relabeling.TrialOptions) (*r
 		Error string
 		Data  struct{ Rules *relabeling.Trial }
 	}
-	if err := json.Unmarshal(said, &answer); err != nil || resp.StatusCode != http.StatusOK || answer.Data.Rules == nil {
+	if err := json.Unmarshal(said, &answer); err != nil || resp.StatusCode != http.StatusOK ||
+		answer.Data.Rules == nil {
 		if answer.Error == "" {
 			answer.Error = fmt.Sprintf("%.200q", said)
 		}
@@ -181,9 +185,11 @@ func printTrial(w io.Writer, t *relabeling.Trial) error {
 	out := &bytes.Buffer{}
 	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	amount := func(a relabeling.Amount) string {
-		return fmt.Sprintf("%d series, %s, %s per day", a.Series, countNoun(int(a.Samples), "sample"), dayBytes(a.DayBytes))
+		return fmt.Sprintf("%d series, %s, %s per day", a.Series,
+			countNoun(int(a.Samples), "sample"), dayBytes(a.DayBytes))
 	}
-	line("Samples from %s to %s, %d of %d metrics examined.", t.Start.Format(time.RFC3339), t.End.Format(time.RFC3339), t.Metrics, t.AllMetrics)
+	line("Samples from %s to %s, %d of %d metrics examined.", t.Start.Format(time.RFC3339), t.End.Format(time.RFC3339),
+		t.Metrics, t.AllMetrics)
 	line("all       %s", amount(t.All))
 	line("dropped   %s", amount(t.Dropped))
 	line("changed   %s", amount(t.Changed))

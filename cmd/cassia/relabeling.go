@@ -20,7 +20,8 @@ func (p *process) loadRelabeling() error {
 		return err
 	}
 	if p.c.RelabelFile != "" && table.IsEmpty() {
-		p.log.Warn("the relabel file contains no rules, so all series are stored without relabeling", "file", p.c.RelabelFile)
+		p.log.Warn("the relabel file contains no rules, so all series are stored without relabeling",
+			"file", p.c.RelabelFile)
 	}
 	p.relabeling.Set(table)
 	return nil
@@ -43,7 +44,8 @@ type relabelings struct{ *process }
 
 func (p relabelings) Status(tenant string) relabeling.Status { return p.relabeling.Status(tenant) }
 
-func (p relabelings) Try(ctx context.Context, t *relabeling.Table, o relabeling.TrialOptions) (*relabeling.Trial, error) {
+func (p relabelings) Try(ctx context.Context, t *relabeling.Table,
+	o relabeling.TrialOptions) (*relabeling.Trial, error) {
 	return relabeling.Try(ctx, p.store, t, o)
 }
 

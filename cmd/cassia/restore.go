@@ -51,7 +51,8 @@ func addRestore(app *kingpin.Application) subcommand {
 		if err != nil {
 			return withOperation("restoring from "+from.String(), &from, err)
 		}
-		fmt.Fprintf(stdout, "restored %s, of %s, to %s: %s, %d bytes, all verified, in %s\n", stats.Name, stats.Taken.Format(time.RFC3339), *dir,
+		fmt.Fprintf(stdout, "restored %s, of %s, to %s: %s, %d bytes, all verified, in %s\n", stats.Name,
+			stats.Taken.Format(time.RFC3339), *dir,
 			countNoun(stats.Files, "file"), stats.Bytes, time.Since(begun).Round(time.Millisecond))
 		fmt.Fprintln(stdout, "the restored store is a copy; while the original is in use, back up this one to another destination (--to, --backup.to)")
 		if damaged != nil || !*verify {

@@ -22,7 +22,8 @@ func (p *process) watchRoom(ctx context.Context) {
 	defer ticker.Stop()
 	for level := doctor.OK; ; {
 		free, total := doctor.Room(p.c.Path)
-		level = logRoom(p.log.With("at", p.c.Path, "free_bytes", free, "total_bytes", total), level, doctor.LevelOf(free, total))
+		level = logRoom(p.log.With("at", p.c.Path, "free_bytes", free, "total_bytes", total), level,
+			doctor.LevelOf(free, total))
 		select {
 		case <-ctx.Done():
 			return

@@ -33,7 +33,8 @@ func (p *process) startRules(ctx context.Context, evaluator *promql.Engine) (sto
 	o.Logger = p.log.With("component", "rules")
 	o.Registerer = p.registry
 	if len(c.Alertmanagers) > 0 {
-		p.alertmanagers, err = ruler.NewAlertmanagers(c.Alertmanagers, c.BearerFile, c.ExternalLabels, p.log.With("component", "alerts"), p.registry)
+		p.alertmanagers, err = ruler.NewAlertmanagers(c.Alertmanagers, c.BearerFile, c.ExternalLabels,
+			p.log.With("component", "alerts"), p.registry)
 		if err != nil {
 			return nil, fmt.Errorf("--alertmanager.url: %w", err)
 		}

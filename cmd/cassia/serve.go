@@ -144,7 +144,8 @@ func (p *process) run(signals context.Context, listening func([]string)) error {
 // work starts all parts, serves requests until ctx ends, and stops the parts. signals ends when the process receives a
 // signal to stop.
 func (p *process) work(ctx, signals context.Context, listening func([]string)) (err error) {
-	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildCollector())
+	p.registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildCollector())
 	p.log.Info("starting Cassia", "version", buildVersion().Cassia, "revision", buildVersion().Revision)
 
 	if err := p.openLimits(); err != nil {
@@ -284,7 +285,8 @@ func (p *process) storageOptions(cacheBytes int64) storage.Options {
 	so.Shared = p.isShared()
 	so.RetryRebuild = true
 	so.Follow = p.hasRole("read")
-	so.Self = membership.Process{Name: p.c.ExternalURL.Host, Target: p.c.Target, Version: buildVersion().Cassia, StartedMS: p.started.UnixMilli()}
+	so.Self = membership.Process{Name: p.c.ExternalURL.Host, Target: p.c.Target, Version: buildVersion().Cassia,
+		StartedMS: p.started.UnixMilli()}
 	so.Limiter = p.limiter
 	so.Elapsed = elapsed
 	so.Today = p.c.Today
@@ -334,7 +336,8 @@ func (p *process) logReady(ctx context.Context) {
 func (p *process) closeStore() error {
 	err := errors.Join(p.store.Close(), p.engine.Close())
 	if errors.Is(err, pebble.ErrUnclosed) {
-		p.log.Warn("stopped without closing the store; the next start recovers all acknowledged samples", "err", oneLine(err))
+		p.log.Warn("stopped without closing the store; the next start recovers all acknowledged samples",
+			"err", oneLine(err))
 		return nil
 	}
 	if err == nil {
@@ -398,7 +401,8 @@ func (p *process) serveHTTP(ctx context.Context, front *front, listening func([]
 	o := front.options
 	o.API = p.requireRole("read", "queries", p.newAPI(evaluator, known, front))
 	o.Write = p.requireRole("write", "samples", write)
-	o.Routes = slices.Concat(writes, p.queryRoutes(evaluator, plain), []server.Route{haRoute(ha), backupsRoute(schedule)}, p.page(evaluator))
+	o.Routes = slices.Concat(writes, p.queryRoutes(evaluator, plain),
+		[]server.Route{haRoute(ha), backupsRoute(schedule)}, p.page(evaluator))
 	o.NotFound = ui.NotFound
 	o.Ready = p.store.Ready
 	o.SealAll = p.store.SealAll
@@ -436,7 +440,8 @@ func (p *process) requireRole(role, what string, h http.Handler) http.Handler {
 // buildCollector returns the metric with the version of the build.
 func buildCollector() prometheus.Collector {
 	v := buildVersion()
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_build_info", Help: "Build information; the value is always 1.",
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_build_info",
+		Help:        "Build information; the value is always 1.",
 		ConstLabels: prometheus.Labels{"version": v.Cassia, "revision": v.Revision, "goversion": runtime.Version()}},
 		func() float64 { return 1 })
 }

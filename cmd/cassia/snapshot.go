@@ -29,7 +29,8 @@ const snapshotsFolder = "snapshots"
 // snapshots returns two functions and the data directory in which they make snapshots. unclaimed makes a snapshot that
 // is kept. claimed makes one for a command that has claimed its name. The functions are nil if the engine can't make
 // snapshots.
-func (p *process) snapshots() (unclaimed func(dir string) error, claimed func(ctx context.Context, name string) error, in string) {
+func (p *process) snapshots() (unclaimed func(dir string) error,
+	claimed func(ctx context.Context, name string) error, in string) {
 	e, ok := p.engine.(*pebble.Engine)
 	if !ok {
 		return nil, nil, ""
@@ -59,14 +60,16 @@ func (p *process) sweepSnapshots(ctx context.Context) {
 	if stay, err := backups.Unclaimed(folder); err != nil {
 		p.log.Warn("can't list the snapshots", "at", folder, "err", err)
 	} else if len(stay) > 0 {
-		p.log.Info("snapshots exist; their files use disk space until the snapshots are removed", "at", folder, "snapshots", len(stay), "oldest", stay[0])
+		p.log.Info("snapshots exist; their files use disk space until the snapshots are removed", "at", folder,
+			"snapshots", len(stay), "oldest", stay[0])
 	}
 	ticker := time.NewTicker(abandonedEvery)
 	defer ticker.Stop()
 	for said := ""; ; {
 		removed, err := backups.RemoveAbandoned(ctx, folder)
 		if len(removed) > 0 {
-			p.log.Info("removed the snapshots of killed commands", "at", folder, "snapshots", strings.Join(removed, ", "))
+			p.log.Info("removed the snapshots of killed commands", "at", folder, "snapshots",
+				strings.Join(removed, ", "))
 		}
 		if err != nil && ctx.Err() == nil && said != oneLine(err) {
 			said = oneLine(err)
@@ -143,7 +146,8 @@ func (s *serverOfDirectory) snapshot(ctx context.Context, dir, name string) erro
 		return fmt.Errorf("--url: %w", err)
 	}
 	wrong := func(format string, args ...any) error {
-		return fmt.Errorf("%s is in use, and the server at --url=%s "+format, append([]any{dir, withoutUser(*s.url)}, args...)...)
+		return fmt.Errorf("%s is in use, and the server at --url=%s "+format,
+			append([]any{dir, withoutUser(*s.url)}, args...)...)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, where+"?claim="+url.QueryEscape(name), nil)
 	if err != nil {

@@ -37,7 +37,8 @@ type Totals struct {
 // reported, and the engine's files are verified. It reads everything. An error means that the check could not continue.
 // An engine.WorkMeter of the context counts its work.
 func Run(ctx context.Context, env Env, report func(problem string)) (Totals, error) {
-	c := &checker{env: env, ctx: ctx, staged: map[int64]bool{}, missing: map[windowOf][]int64{}, deletes: map[string]format.Tombstones{}}
+	c := &checker{env: env, ctx: ctx, staged: map[int64]bool{}, missing: map[windowOf][]int64{},
+		deletes: map[string]format.Tombstones{}}
 	c.report = func(format string, args ...any) {
 		c.stats.Problems++
 		report(fmt.Sprintf(format, args...))
@@ -121,13 +122,15 @@ func (c *checker) deletesOf(tenant string) (format.Tombstones, error) {
 // window checks a window of raw rows. done is called with the number of metrics done.
 func (c *checker) window(tenant string, window int64, done func(done, all int)) error {
 	marks := 0
-	for row, err := range c.scan(engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true}) {
+	for row, err := range c.scan(engine.Range{Table: engine.Sealed,
+		Partition: format.SealedPartition(window, tenant), KeysOnly: true}) {
 		if err != nil {
 			return err
 		}
 		marks++
 		if slot := row.Clustering[0].Int; c.env.Period.RawWindowOfSlot(slot) != window {
-			c.report("sealed: window %d of tenant %q has a commit record of slot %d, which isn't part of it", window, tenant, slot)
+			c.report("sealed: window %d of tenant %q has a commit record of slot %d, which isn't part of it",
+				window, tenant, slot)
 		}
 	}
 	if marks == 0 {
@@ -165,7 +168,8 @@ func (c *checker) window(tenant string, window int64, done func(done, all int)) 
 
 func (c *checker) names(window int64, tenant string, kind int64, label string) (map[string]bool, error) {
 	out := map[string]bool{}
-	for row, err := range c.scan(engine.Range{Table: engine.Catalog, Partition: format.CatalogPartition(window, tenant, kind, label), KeysOnly: true}) {
+	for row, err := range c.scan(engine.Range{Table: engine.Catalog,
+		Partition: format.CatalogPartition(window, tenant, kind, label), KeysOnly: true}) {
 		if err != nil {
 			return nil, err
 		}
@@ -199,7 +203,8 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 }
 
 // shard checks one wide row. Its labels are before its chunks.
-func (c *checker) shard(tenant string, window int64, metric string, in format.ClassShard, values map[string]map[string]bool, sealed map[slotSeries]*slotChunks) error {
+func (c *checker) shard(tenant string, window int64, metric string, in format.ClassShard,
+	values map[string]map[string]bool, sealed map[slotSeries]*slotChunks) error {
 	known, deleted := map[string]int64{}, map[string]format.Tombstones{} // known has the classes of the series
 	all, err := c.deletesOf(tenant)
 	if err != nil {
@@ -210,13 +215,15 @@ func (c *checker) shard(tenant string, window int64, metric string, in format.Cl
 		return err
 	}
 	var builder labels.ScratchBuilder
-	for row, err := range c.scan(engine.Range{Table: engine.Raw, Partition: format.SeriesPartition(window, tenant, metric, in)}) {
+	for row, err := range c.scan(engine.Range{Table: engine.Raw,
+		Partition: format.SeriesPartition(window, tenant, metric, in)}) {
 		if err != nil {
 			return err
 		}
 		k := row.Clustering
 		at := func(format string, args ...any) {
-			c.report("raw: window %d, tenant %q, metric %q, class %d, shard %d, series %x, start %d: "+format, append([]any{window, tenant, metric, in.Class(), in.Shard(), k[2].Text, k[1].Int}, args...)...)
+			c.report("raw: window %d, tenant %q, metric %q, class %d, shard %d, series %x, start %d: "+format,
+				append([]any{window, tenant, metric, in.Class(), in.Shard(), k[2].Text, k[1].Int}, args...)...)
 		}
 		switch k[0].Int {
 		case format.KindLabels:
@@ -287,7 +294,8 @@ func (c *checker) chunk(window int64, row engine.Row, at func(string, ...any)) {
 	minT, maxT := format.TimeBounds(&samples)
 	start := row.Clustering[1].Int
 	slot := c.env.Period.SlotOf(minT)
-	if c.env.Period.SlotOf(maxT) != slot || c.env.Period.SlotStart(slot) != start || c.env.Period.RawWindowOfSlot(slot) != window {
+	if c.env.Period.SlotOf(maxT) != slot || c.env.Period.SlotStart(slot) != start ||
+		c.env.Period.RawWindowOfSlot(slot) != window {
 		at("samples from %d to %d are in the wrong row", minT, maxT)
 	}
 }

@@ -16,12 +16,14 @@ import (
 // correct.
 func (c *checker) counts(tenant string, window int64) error {
 	values, gaps := map[string][]byte{}, c.gaps
-	for row, err := range c.scan(engine.Range{Table: engine.Catalog, Partition: format.CountsPartition(window, tenant)}) {
+	for row, err := range c.scan(engine.Range{Table: engine.Catalog,
+		Partition: format.CountsPartition(window, tenant)}) {
 		if err != nil {
 			return err
 		}
 		key := strings.Clone(row.Clustering[0].Text)
-		if _, err := format.Describe(engine.Catalog, format.CountsPartition(window, tenant), row); err != nil || format.CountsState(key) == "" {
+		if _, err := format.Describe(engine.Catalog, format.CountsPartition(window, tenant), row); err != nil ||
+			format.CountsState(key) == "" {
 			c.report("catalog: window %d of tenant %q, counts %q: %v", window, tenant, key, err)
 			gaps--
 		}
@@ -42,7 +44,8 @@ func (c *checker) counts(tenant string, window int64) error {
 		return err
 	}
 	want, err := c.env.Counts.Recount(c.ctx, u)
-	if errors.Is(err, engine.ErrCorrupt) || errors.Is(err, counts.ErrStateChanged) || errors.Is(err, format.ErrMalformedLabels) || errors.Is(err, format.ErrMalformedShards) {
+	if errors.Is(err, engine.ErrCorrupt) || errors.Is(err, counts.ErrStateChanged) ||
+		errors.Is(err, format.ErrMalformedLabels) || errors.Is(err, format.ErrMalformedShards) {
 		return nil // It is reported at its row, or will be by the next check.
 	}
 	if err != nil {
@@ -60,7 +63,9 @@ func (c *checker) compareCounts(u *ended.OverWindow, values map[string][]byte, w
 		if have, ok := values[key]; !ok && format.IsCountsChange(key) {
 			continue // The previous window was written to since.
 		} else if !bytes.Equal(have, row.Value) {
-			if err := c.reportUnlessStaged(first, last, "catalog: window %d of tenant %q, counts %q: they don't match the series", u.Window, u.Tenant, key); err != nil {
+			if err := c.reportUnlessStaged(first, last,
+				"catalog: window %d of tenant %q, counts %q: they don't match the series", u.Window,
+				u.Tenant, key); err != nil {
 				return err
 			}
 		}

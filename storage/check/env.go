@@ -53,7 +53,8 @@ type Env struct {
 	Unrolled func(ctx context.Context, tenant string, window int64) ([]int64, error)
 	// Rollups reads the rollup chunks of a series that start from one time to another, in order. unread is true if
 	// there may be more.
-	Rollups func(ctx context.Context, res rollup.Resolution, window int64, series *head.Series, shards, from, to int64) (found []StoredRollup, unread bool, err error)
+	Rollups func(ctx context.Context, res rollup.Resolution, window int64, series *head.Series, shards, from,
+		to int64) (found []StoredRollup, unread bool, err error)
 	// EncodeRollup encodes buckets, or their absence, as they are stored.
 	EncodeRollup func(b *rollup.Buckets, res rollup.Resolution, version uint64) []byte
 	// Waiting returns the slots of a partition that wait to be sealed.
@@ -86,7 +87,8 @@ type StoredRollup struct {
 type DayRollups interface {
 	// HourRollup computes the 1h chunk of a series of a class for the day that starts at startMS, from its 5m chunks,
 	// which are in a window with this number of shards. unread is true if a chunk can't be read.
-	HourRollup(ctx context.Context, startMS, window int64, series *head.Series, class, shards int64) (chunk []byte, unread bool, err error)
+	HourRollup(ctx context.Context, startMS, window int64, series *head.Series, class, shards int64) (chunk []byte,
+		unread bool, err error)
 	// CutShort reports whether slots of a day have commit records at 5 minutes that are missing at an hour, because an
 	// import of rollups failed between the two. The import wasn't acknowledged. The next write to the day recomputes
 	// its 1h chunks.

@@ -99,12 +99,17 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		case len(stored) > 0 && c.isGone(rollup.Raw, at.slot, tenant, have.class):
 			// The remaining raw chunks may not be all sources of the rollup.
 		case len(stored) == 0:
-			err = c.reportUnlessStaged(at.slot, at.slot, "r5m: window %d, tenant %q, metric %q, series %x, start %d: the rollup of %d chunks is missing", w, tenant, metric, at.id, start, have.chunks)
-		case stored[0].Version < have.version && bytes.Equal(stored[0].Data, c.env.EncodeRollup(&b, rollup.FiveMinutes, stored[0].Version)):
+			err = c.reportUnlessStaged(at.slot, at.slot,
+				"r5m: window %d, tenant %q, metric %q, series %x, start %d: the rollup of %d chunks is missing", w,
+				tenant, metric, at.id, start, have.chunks)
+		case stored[0].Version < have.version &&
+			bytes.Equal(stored[0].Data, c.env.EncodeRollup(&b, rollup.FiveMinutes, stored[0].Version)):
 			// A raw chunk of a failed seal was written after the next seal had read the slot. That seal has sealed the
 			// same samples.
 		case !bytes.Equal(stored[0].Data, want):
-			err = c.reportUnlessStaged(at.slot, at.slot, "r5m: window %d, tenant %q, metric %q, series %x, start %d: version %d doesn't match the %d raw chunks", w, tenant, metric, at.id, start, stored[0].Version, have.chunks)
+			err = c.reportUnlessStaged(at.slot, at.slot,
+				"r5m: window %d, tenant %q, metric %q, series %x, start %d: version %d doesn't match the %d raw chunks",
+				w, tenant, metric, at.id, start, stored[0].Version, have.chunks)
 		}
 		if err != nil {
 			return err
@@ -154,7 +159,8 @@ func (c *checker) rollupWindow(tenant string, window int64, done func(done, all 
 	return nil
 }
 
-func (c *checker) rollupShard(tenant string, window int64, metric string, in format.ClassShard, known map[format.SeriesID]string) error {
+func (c *checker) rollupShard(tenant string, window int64, metric string, in format.ClassShard,
+	known map[format.SeriesID]string) error {
 	t := format.TableOf(format.ResolutionOf(window))
 	classes, err := c.env.ClassesIn(c.ctx, tenant, window)
 	if err != nil {
@@ -162,14 +168,16 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 	}
 	var builder labels.ScratchBuilder
 	var b rollup.Buckets
-	for row, err := range c.scan(engine.Range{Table: t, Partition: format.SeriesPartition(window, tenant, metric, in)}) {
+	for row, err := range c.scan(engine.Range{Table: t,
+		Partition: format.SeriesPartition(window, tenant, metric, in)}) {
 		if err != nil {
 			return err
 		}
 		k := row.Clustering
 		id, start := format.SeriesID([]byte(k[1].Text)), k[2].Int
 		at := func(format string, args ...any) {
-			c.report(t.Name+": window %d, tenant %q, metric %q, class %d, shard %d, series %x, start %d: "+format, append([]any{window, tenant, metric, in.Class(), in.Shard(), id, start}, args...)...)
+			c.report(t.Name+": window %d, tenant %q, metric %q, class %d, shard %d, series %x, start %d: "+format,
+				append([]any{window, tenant, metric, in.Class(), in.Shard(), id, start}, args...)...)
 		}
 		switch k[0].Int {
 		case format.KindLabels:
@@ -192,7 +200,8 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 			b.Reset()
 			if err := rollup.Decode(row.Value, rollup.AllColumns, &b); err != nil {
 				at("%v", err)
-			} else if b.Len() > 0 && (c.env.Period.WindowAt(format.ResolutionOf(window), b.End[0]) != window || b.Start[0] < start) {
+			} else if b.Len() > 0 && (c.env.Period.WindowAt(format.ResolutionOf(window), b.End[0]) != window ||
+				b.Start[0] < start) {
 				at("its buckets are in the wrong row")
 			} else if t == engine.R1h {
 				if err := c.goOn(c.day(tenant, metric, id, start, in.Class())); err != nil {
@@ -235,7 +244,8 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start, class in
 	if err != nil {
 		return err
 	}
-	newest, _, err := c.env.Rollups(c.ctx, rollup.OneHour, p.WindowOfSlot(rollup.OneHour, first), series, stored, start, start)
+	newest, _, err := c.env.Rollups(c.ctx, rollup.OneHour, p.WindowOfSlot(rollup.OneHour, first),
+		series, stored, start, start)
 	if err != nil {
 		return err
 	}
@@ -243,7 +253,9 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start, class in
 		if part, err := c.env.Days.TrimmedInPart(c.ctx, tenant, metric, first, last); err != nil || part {
 			return err
 		}
-		return c.reportUnlessStaged(first, last, "r1h: tenant %q, metric %q, series %x, start %d: doesn't match the 5m rollups of the day", tenant, metric, id, start)
+		return c.reportUnlessStaged(first, last,
+			"r1h: tenant %q, metric %q, series %x, start %d: doesn't match the 5m rollups of the day",
+			tenant, metric, id, start)
 	}
 	return nil
 }

@@ -79,7 +79,8 @@ func (c *checker) isOverlooked(at head.SlotPartition) bool {
 
 // blobs checks the blobs of a slot and partition.
 func (c *checker) blobs(at head.SlotPartition) error {
-	for row, err := range c.scan(engine.Range{Table: engine.Stage, Partition: format.StagePartition(at.Slot, at.Partition)}) {
+	for row, err := range c.scan(engine.Range{Table: engine.Stage,
+		Partition: format.StagePartition(at.Slot, at.Partition)}) {
 		if err != nil {
 			return err
 		}

@@ -89,10 +89,12 @@ func checkDeleteRange(t *Table, m *Mutation) error {
 		return fmt.Errorf("%w: a range of %s can't be deleted, because the field isn't an integer", ErrBadWrite, f.Name)
 	}
 	if Compare(m.Clustering[:last], m.To[:last]) != 0 {
-		return fmt.Errorf("%w: the bounds of a deleted range may differ only in %s", ErrBadWrite, t.Clustering[last].Name)
+		return fmt.Errorf("%w: the bounds of a deleted range may differ only in %s", ErrBadWrite,
+			t.Clustering[last].Name)
 	}
 	if m.Clustering[last].Int > m.To[last].Int {
-		return fmt.Errorf("%w: a deleted range ends before it starts: %d > %d", ErrBadWrite, m.Clustering[last].Int, m.To[last].Int)
+		return fmt.Errorf("%w: a deleted range ends before it starts: %d > %d", ErrBadWrite,
+			m.Clustering[last].Int, m.To[last].Int)
 	}
 	return nil
 }
@@ -205,7 +207,8 @@ func differIn(kind Kind, name string, r *Range, partitions []Key) (field int, er
 				continue
 			}
 			if t.Partition[i].Kind != kind || field >= 0 && field != i {
-				return 0, fmt.Errorf("%w: the partitions of %s in one request may differ only in %s", ErrBadKey, t, name)
+				return 0, fmt.Errorf("%w: the partitions of %s in one request may differ only in %s",
+					ErrBadKey, t, name)
 			}
 			field = i
 		}
@@ -214,7 +217,8 @@ func differIn(kind Kind, name string, r *Range, partitions []Key) (field int, er
 		field = slices.IndexFunc(t.Partition, func(f Field) bool { return f.Kind == kind })
 	}
 	if field < 0 {
-		return 0, fmt.Errorf("%w: partitions of %s can't be read in one request, because they don't have %s", ErrBadKey, t, name)
+		return 0, fmt.Errorf("%w: partitions of %s can't be read in one request, because they don't have %s",
+			ErrBadKey, t, name)
 	}
 	return field, nil
 }

@@ -80,7 +80,8 @@ type Engine interface {
 	// CompareAndSet writes value to a row of a Conditional table if the row's current value is old (nil: the row
 	// doesn't exist). It returns whether it did and, if not, the current value. After an error the value may have been
 	// set or not.
-	CompareAndSet(ctx context.Context, t *Table, partition, clustering Key, old, value []byte) (ok bool, found []byte, err error)
+	CompareAndSet(ctx context.Context, t *Table, partition, clustering Key, old, value []byte) (ok bool,
+		found []byte, err error)
 
 	// Close releases all resources. Calls under way may return ErrClosed. Closing twice is an error.
 	Close() error

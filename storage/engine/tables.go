@@ -43,7 +43,8 @@ var (
 		Clustering: []Field{{"slot", KindInt}, {"partition", KindInt}, {"id", KindID}}}
 	// Raw has the labels, chunks and exemplars of a metric's series. format's Kind constants are the values of kind.
 	Raw = &Table{ID: 5, Name: "raw", Remembered: true,
-		Partition:  []Field{{"window", KindInt}, {"class", KindInt}, {"tenant", KindText}, {"metric", KindText}, {"shard", KindInt}},
+		Partition: []Field{{"window", KindInt}, {"class", KindInt}, {"tenant", KindText},
+			{"metric", KindText}, {"shard", KindInt}},
 		Clustering: []Field{{"kind", KindInt}, {"start", KindInt}, {"series", KindID}, {"version", KindID}}}
 	// R5m and R1h have labels and rollup chunks of a metric's series: one chunk per slot in R5m, one per day in R1h.
 	// The rows of a series are adjacent, because they are read over long time ranges.
@@ -52,13 +53,15 @@ var (
 	// RawPages, R5mPages and R1hPages have pages: labels and chunks of many series whose ids start with the first bits
 	// of first.
 	RawPages = &Table{ID: 24, Name: "raw_pages", Remembered: true, Partition: rollupPartition,
-		Clustering: []Field{{"kind", KindInt}, {"start", KindInt}, {"bits", KindInt}, {"first", KindID}, {"version", KindID}}}
+		Clustering: []Field{{"kind", KindInt}, {"start", KindInt}, {"bits", KindInt},
+			{"first", KindID}, {"version", KindID}}}
 	R5mPages = &Table{ID: 25, Name: "r5m_pages", Partition: rollupPartition, Clustering: rollupPagesClustering}
 	R1hPages = &Table{ID: 26, Name: "r1h_pages", Partition: rollupPartition, Clustering: rollupPagesClustering}
 	// Catalog lists the names of metrics and labels, and the values of labels, in a window, with the number of series
 	// that have each.
 	Catalog = &Table{ID: 8, Name: "catalog",
-		Partition:  []Field{{"window", KindInt}, {"resolution", KindInt}, {"tenant", KindText}, {"kind", KindInt}, {"label", KindText}, {"salt", KindInt}},
+		Partition: []Field{{"window", KindInt}, {"resolution", KindInt}, {"tenant", KindText}, {"kind", KindInt},
+			{"label", KindText}, {"salt", KindInt}},
 		Clustering: []Field{{"value", KindText}}}
 	// Metadata has the metadata that senders sent for a metric: type, unit, help.
 	Metadata = &Table{ID: 9, Name: "metadata",
@@ -114,11 +117,14 @@ var (
 )
 
 var (
-	rollupPartition  = []Field{{"window", KindInt}, {"class", KindInt}, {"tenant", KindText}, {"metric", KindText}, {"shard", KindInt}}
+	rollupPartition = []Field{{"window", KindInt}, {"class", KindInt}, {"tenant", KindText},
+		{"metric", KindText}, {"shard", KindInt}}
 	rollupClustering = []Field{{"kind", KindInt}, {"series", KindID}, {"start", KindInt}}
 
-	rollupPagesClustering = []Field{{"kind", KindInt}, {"bits", KindInt}, {"first", KindID}, {"start", KindInt}, {"version", KindID}}
+	rollupPagesClustering = []Field{{"kind", KindInt}, {"bits", KindInt}, {"first", KindID},
+		{"start", KindInt}, {"version", KindID}}
 )
 
 // Tables lists the tables that every engine has.
-var Tables = []*Table{Stage, Staged, Sealed, Raw, R5m, R1h, Catalog, Metadata, Store, Windows, Tenants, Lease, Defined, Tails, Processes, Shards, Held, Chosen, Deletes, RawPages, R5mPages, R1hPages}
+var Tables = []*Table{Stage, Staged, Sealed, Raw, R5m, R1h, Catalog, Metadata, Store, Windows, Tenants, Lease, Defined,
+	Tails, Processes, Shards, Held, Chosen, Deletes, RawPages, R5mPages, R1hPages}

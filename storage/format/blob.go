@@ -185,7 +185,8 @@ func (r *BlobReader) Open(b []byte) error {
 		return err
 	}
 	if epoch > math.MaxInt64 || before >= math.MaxUint32 {
-		return fmt.Errorf("%w: epoch %d or the number of preceding series, %d, is out of range", ErrMalformedBlob, epoch, before)
+		return fmt.Errorf("%w: epoch %d or the number of preceding series, %d, is out of range",
+			ErrMalformedBlob, epoch, before)
 	}
 	r.Epoch, r.Before, r.next = int64(epoch), uint32(before), uint32(before)+1
 	return nil

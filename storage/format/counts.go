@@ -153,10 +153,12 @@ func ParseCountsChange(b []byte) (c CountsChange, err error) {
 func EncodeCounts(c *Counts) (rows [][]byte, err error) {
 	body := appendCountsBody(nil, c)
 	if len(body) > MaxCountsBody {
-		return nil, fmt.Errorf("%w: the series counts have %d bytes; the maximum is %d", engine.ErrTooLarge, len(body), MaxCountsBody)
+		return nil, fmt.Errorf("%w: the series counts have %d bytes; the maximum is %d", engine.ErrTooLarge,
+			len(body), MaxCountsBody)
 	}
 	head := []byte{countsHeadVersion}
-	for _, n := range []uint64{c.Series, c.AllMetrics, c.AllLabels, uint64(len(body)+countsPart-1) / countsPart, uint64(len(body))} {
+	for _, n := range []uint64{c.Series, c.AllMetrics, c.AllLabels,
+		uint64(len(body)+countsPart-1) / countsPart, uint64(len(body))} {
 		head = binary.AppendUvarint(head, n)
 	}
 	head = binary.LittleEndian.AppendUint32(head, bodySum(body))
@@ -179,7 +181,8 @@ func bodySum(body []byte) uint32 { return crc32.Checksum(body, castagnoli) }
 //	+---------+--------+---------+---------+- - -+---------+--------+---------+---------+-----------+- - -
 func appendCountsBody(dst []byte, c *Counts) []byte {
 	dst = appendCountsList(dst, c.Metrics)
-	list := slices.SortedFunc(slices.Values(c.Labels), func(a, b LabelCounts) int { return strings.Compare(a.Name, b.Name) })
+	list := slices.SortedFunc(slices.Values(c.Labels),
+		func(a, b LabelCounts) int { return strings.Compare(a.Name, b.Name) })
 	dst = binary.AppendUvarint(dst, uint64(len(list)))
 	before := ""
 	for i := range list {
@@ -193,7 +196,8 @@ func appendCountsBody(dst []byte, c *Counts) []byte {
 func appendCountsList(dst []byte, list []NamedCount) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(list)))
 	before := ""
-	for _, c := range slices.SortedFunc(slices.Values(list), func(a, b NamedCount) int { return strings.Compare(a.Name, b.Name) }) {
+	for _, c := range slices.SortedFunc(slices.Values(list),
+		func(a, b NamedCount) int { return strings.Compare(a.Name, b.Name) }) {
 		dst = appendCount(dst, before, c)
 		before = c.Name
 	}
@@ -363,5 +367,6 @@ func describeCounts(key string, value []byte) (string, error) {
 		return fmt.Sprintf("%d bytes of metric, label and value counts", len(value)), err
 	}
 	h, err := ParseCountsHead(value)
-	return fmt.Sprintf("%d series, %d metrics, %d labels, in %d parts of %d bytes", h.Series, h.AllMetrics, h.AllLabels, h.parts, h.size), err
+	return fmt.Sprintf("%d series, %d metrics, %d labels, in %d parts of %d bytes", h.Series, h.AllMetrics,
+		h.AllLabels, h.parts, h.size), err
 }

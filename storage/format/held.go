@@ -118,7 +118,8 @@ func ParseHeld(b []byte) (v HeldValue, err error) {
 func (v *HeldValue) Unpack() ([]byte, error) {
 	size, err := snappy.DecodedLen(v.Blob)
 	if err != nil || size > engine.MaxValue {
-		return nil, fmt.Errorf("%w: the blob has an invalid decompressed size of %d bytes (%v)", ErrMalformedHeld, size, err)
+		return nil, fmt.Errorf("%w: the blob has an invalid decompressed size of %d bytes (%v)",
+			ErrMalformedHeld, size, err)
 	}
 	blob, err := snappy.Decode(nil, v.Blob)
 	if err != nil {

@@ -68,7 +68,8 @@ const MetricField = 3
 
 // AppendSeriesPartition appends the key of SeriesPartition to dst.
 func AppendSeriesPartition(dst engine.Key, window int64, tenant, metric string, at ClassShard) engine.Key {
-	return append(dst, engine.Int(window), engine.Int(at.Class()), engine.Text(tenant), engine.Text(metric), engine.Int(at.Shard()))
+	return append(dst, engine.Int(window), engine.Int(at.Class()), engine.Text(tenant), engine.Text(metric),
+		engine.Int(at.Shard()))
 }
 
 // RawLabelsKey returns the clustering key of a series' labels in table raw.
@@ -111,7 +112,8 @@ func LabelsKey(res rollup.Resolution, series string) engine.Key {
 // CatalogPartition returns the partition key of one kind of names of a tenant in a window. label is "" unless kind is
 // CatalogValue.
 func CatalogPartition(window int64, tenant string, kind int64, label string) engine.Key {
-	return engine.Key{engine.Int(window), engine.Int(int64(ResolutionOf(window))), engine.Text(tenant), engine.Int(kind), engine.Text(label), engine.Int(0)}
+	return engine.Key{engine.Int(window), engine.Int(int64(ResolutionOf(window))), engine.Text(tenant),
+		engine.Int(kind), engine.Text(label), engine.Int(0)}
 }
 
 // SealedPartition returns the partition key of the commit records of a tenant's window.

@@ -42,7 +42,8 @@ func (p Period) Check() error {
 	case p.SlotMS > MaxSlotMS:
 		return fmt.Errorf("a slot of %v is longer than 24h", time.Duration(p.SlotMS)*time.Millisecond)
 	case p.RawWindowMS <= 0 || p.RawWindowMS%DayMS != 0 || p.RawWindowMS%p.SlotMS != 0:
-		return fmt.Errorf("a window of %v is not a multiple of 24h and of the slot", time.Duration(p.RawWindowMS)*time.Millisecond)
+		return fmt.Errorf("a window of %v is not a multiple of 24h and of the slot",
+			time.Duration(p.RawWindowMS)*time.Millisecond)
 	case p.Partitions < 1 || p.Partitions > MaxPartitions:
 		return fmt.Errorf("%d partitions; must be 1 to %d", p.Partitions, MaxPartitions)
 	}
@@ -51,7 +52,8 @@ func (p Period) Check() error {
 
 // String returns a description of the period.
 func (p Period) String() string {
-	return fmt.Sprintf("slots of %dh, windows of %dh, %d partitions", p.SlotMS/HourMS, p.RawWindowMS/HourMS, p.Partitions)
+	return fmt.Sprintf("slots of %dh, windows of %dh, %d partitions", p.SlotMS/HourMS,
+		p.RawWindowMS/HourMS, p.Partitions)
 }
 
 // SameCut reports whether two periods differ only in their start.
@@ -194,7 +196,8 @@ func (p *Periods) Next(want Period, from, now time.Time) (Period, error) {
 	}
 	switch {
 	case want.Partitions%last.Partitions != 0:
-		return want, fmt.Errorf("%w: %d partitions are not a multiple of %d", ErrBadPeriod, want.Partitions, last.Partitions)
+		return want, fmt.Errorf("%w: %d partitions are not a multiple of %d", ErrBadPeriod,
+			want.Partitions, last.Partitions)
 	case want.SameCut(last):
 		return want, fmt.Errorf("%w: the last period already has %s", ErrBadPeriod, last)
 	case len(list) >= MaxPeriods:
@@ -205,7 +208,8 @@ func (p *Periods) Next(want Period, from, now time.Time) (Period, error) {
 			time.Duration(want.RawWindowMS)*time.Millisecond, maxWindow)
 	}
 	if latest := now.Add(maxPeriodLead); from.After(latest) {
-		return want, fmt.Errorf("%w: it would start at %s; because it can't be undone, it must start before %s", ErrBadPeriod,
+		return want, fmt.Errorf("%w: it would start at %s; because it can't be undone, it must start before %s",
+			ErrBadPeriod,
 			from.UTC().Format(time.RFC3339), latest.UTC().Format(time.RFC3339))
 	}
 	earliest := max(now.Add(periodLead).UnixMilli(), from.UnixMilli(), last.FromMS+1)

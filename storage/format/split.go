@@ -38,7 +38,8 @@ func SplitSamples(samples *chunk.Samples) []*chunk.Samples {
 			}
 			piece.AppendFloat(samples.T[t], st, samples.V[t])
 		}
-		n, _ := slices.BinarySearchFunc(samples.H[h:], to+1, func(x chunk.Histogram, t int64) int { return cmp.Compare(x.T, t) })
+		n, _ := slices.BinarySearchFunc(samples.H[h:], to+1,
+			func(x chunk.Histogram, t int64) int { return cmp.Compare(x.T, t) })
 		piece.H = samples.H[h : h+n]
 		h += n
 		out = append(out, piece)

@@ -163,7 +163,8 @@ type DamagedRow struct {
 }
 
 func (d *DamagedRow) String() string {
-	return fmt.Sprintf("stage: slot %d, partition %d, writer %s, seq %d: %v", d.Slot, d.Partition, d.Writer, d.Seq, d.Err)
+	return fmt.Sprintf("stage: slot %d, partition %d, writer %s, seq %d: %v", d.Slot, d.Partition,
+		d.Writer, d.Seq, d.Err)
 }
 
 // Examine examines a store in the engine without opening it: it writes nothing, doesn't register as a process, and
@@ -177,7 +178,8 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	if err != nil {
 		return nil, err
 	}
-	x := &examiner{View: v, now: o.Now, c: &Condition{Created: v.Created(), RestoredFrom: v.RestoredFrom(), Periods: slices.Clone(v.Period().All())}}
+	x := &examiner{View: v, now: o.Now, c: &Condition{Created: v.Created(), RestoredFrom: v.RestoredFrom(),
+		Periods: slices.Clone(v.Period().All())}}
 	before, err := v.Processes(ctx)
 	if err := x.c.goOn(err); err != nil {
 		return nil, err
@@ -190,7 +192,8 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	if o.Files {
 		files = x.files
 	}
-	for _, look := range []func(context.Context) error{x.kept, x.clock, x.waiting, x.verify, x.expired, x.hidden, files} {
+	for _, look := range []func(context.Context) error{x.kept, x.clock, x.waiting, x.verify,
+		x.expired, x.hidden, files} {
 		if err := x.c.goOn(look(ctx)); err != nil {
 			return nil, err
 		}
@@ -337,7 +340,8 @@ func (x *examiner) verifySlot(ctx context.Context, w *WaitingSlot, bytes *int) e
 			x.c.DamagedRows++
 			if key := row.Clustering; len(x.c.Damaged) < maxDamagedNamed {
 				x.c.Damaged = append(x.c.Damaged, DamagedRow{
-					Slot: w.Slot, Partition: w.Partition, Writer: fmt.Sprintf("%x", key[0].Text), Seq: key[1].Int, Err: err,
+					Slot: w.Slot, Partition: w.Partition, Writer: fmt.Sprintf("%x", key[0].Text),
+					Seq: key[1].Int, Err: err,
 				})
 			}
 		}
@@ -386,7 +390,8 @@ func (x *examiner) expiredOf(ctx context.Context, tenant string, leftovers bool)
 		if err != nil {
 			return err
 		}
-		if e := (ExpiredWindow{Tenant: tenant, Window: w, Until: until, Listed: slices.Contains(listed, w), Rows: rows}); e.Listed || e.Rows {
+		if e := (ExpiredWindow{Tenant: tenant, Window: w, Until: until, Listed: slices.Contains(listed, w),
+			Rows: rows}); e.Listed || e.Rows {
 			x.c.Expired = append(x.c.Expired, e)
 		}
 	}
@@ -411,7 +416,8 @@ func (x *examiner) seen(ctx context.Context, before []membership.Process, listen
 	now := x.now()
 	for _, p := range after {
 		i := slices.IndexFunc(before, func(b membership.Process) bool { return b.Writer == p.Writer })
-		seen := ProcessSeen{Process: p, Alive: i < 0 || before[i].Beat != p.Beat, Quiet: now.Sub(time.UnixMilli(p.ClockMS))}
+		seen := ProcessSeen{Process: p, Alive: i < 0 || before[i].Beat != p.Beat,
+			Quiet: now.Sub(time.UnixMilli(p.ClockMS))}
 		if seen.Alive {
 			// Its clock showed ClockMS at a moment between the first read, or beatSlack ago, and now. A single
 			// heartbeat may be the last one of a process that has stopped since.

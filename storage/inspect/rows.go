@@ -68,7 +68,8 @@ func (o *overview) staged() error {
 	}
 	for _, slot := range slices.Sorted(maps.Keys(staged)) {
 		from, to := o.Period().SlotStart(slot), o.Period().SlotEnd(slot)
-		o.say("slot %d, from %s to %s: staged in %d partitions", slot, format.Instant(from), format.Instant(to), staged[slot])
+		o.say("slot %d, from %s to %s: staged in %d partitions", slot, format.Instant(from),
+			format.Instant(to), staged[slot])
 	}
 	return nil
 }
@@ -82,14 +83,16 @@ func (o *overview) windows(tenant string) error {
 	o.say("tenant %q, %d windows", tenant, len(windows))
 	for _, w := range windows {
 		marks := 0
-		for _, err := range o.Engine().Scan(o.ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(w, tenant), KeysOnly: true}) {
+		for _, err := range o.Engine().Scan(o.ctx,
+			engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(w, tenant), KeysOnly: true}) {
 			if err != nil {
 				return err
 			}
 			marks++
 		}
 		if marks > 0 {
-			o.say("  %s window %d, until %s: %d seals", format.ResolutionOf(w), w, format.Instant(o.Period().WindowEnd(w)), marks)
+			o.say("  %s window %d, until %s: %d seals", format.ResolutionOf(w), w,
+				format.Instant(o.Period().WindowEnd(w)), marks)
 		}
 	}
 	return nil
@@ -146,7 +149,8 @@ func rangeOf(table string, fields map[string]string) (rows engine.Range, err err
 		for i, t := range engine.Tables {
 			names[i] = t.Name
 		}
-		return rows, fmt.Errorf("%w: unknown table %q; the tables are %s", ErrNotShown, table, strings.Join(names, ", "))
+		return rows, fmt.Errorf("%w: unknown table %q; the tables are %s", ErrNotShown, table,
+			strings.Join(names, ", "))
 	}
 	t := engine.Tables[i]
 	partition, err := parseKey(t, t.Partition, fields)
@@ -154,7 +158,8 @@ func rangeOf(table string, fields map[string]string) (rows engine.Range, err err
 		return rows, err
 	}
 	if len(partition) < len(t.Partition) {
-		return rows, fmt.Errorf("%w: rows of %s need the partition key %s; %s=… is missing", ErrNotShown, t, fieldNames(t.Partition), t.Partition[len(partition)].Name)
+		return rows, fmt.Errorf("%w: rows of %s need the partition key %s; %s=… is missing", ErrNotShown, t,
+			fieldNames(t.Partition), t.Partition[len(partition)].Name)
 	}
 	from, err := parseKey(t, t.Clustering, fields)
 	if err != nil {
@@ -163,7 +168,8 @@ func rangeOf(table string, fields map[string]string) (rows engine.Range, err err
 	for name := range fields {
 		known := func(f engine.Field) bool { return f.Name == name }
 		if !slices.ContainsFunc(t.Partition, known) && !slices.ContainsFunc(t.Clustering, known) {
-			return rows, fmt.Errorf("%w: %s has no field %q; its fields are %s and %s", ErrNotShown, t, name, fieldNames(t.Partition), fieldNames(t.Clustering))
+			return rows, fmt.Errorf("%w: %s has no field %q; its fields are %s and %s", ErrNotShown, t, name,
+				fieldNames(t.Partition), fieldNames(t.Clustering))
 		}
 	}
 	return engine.Range{Table: t, Partition: partition, From: from, To: from}, nil
@@ -188,7 +194,8 @@ func parseKey(t *engine.Table, fields []engine.Field, given map[string]string) (
 		case engine.KindID:
 			raw, err := hex.DecodeString(text)
 			if err != nil || len(raw) != engine.IDLen {
-				return nil, fmt.Errorf("%w: %s=%q of %s isn't %d bytes in hexadecimal", ErrNotShown, f.Name, text, t, engine.IDLen)
+				return nil, fmt.Errorf("%w: %s=%q of %s isn't %d bytes in hexadecimal", ErrNotShown,
+					f.Name, text, t, engine.IDLen)
 			}
 			v = engine.Text(string(raw))
 		}

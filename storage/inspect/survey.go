@@ -70,9 +70,11 @@ func (w *SurveyedWindow) countSeals(ctx context.Context, eng engine.Engine, dele
 	raw := w.Resolution == rollup.Raw
 	type sealed struct{ slot, partition int64 }
 	slots, imported, places := map[int64]bool{}, map[int64]bool{}, map[sealed]bool{}
-	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(w.Window, w.Tenant), KeysOnly: !raw}) {
+	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Sealed,
+		Partition: format.SealedPartition(w.Window, w.Tenant), KeysOnly: !raw}) {
 		if err != nil {
-			return fmt.Errorf("inspect: reading the seal records of window %d of tenant %q: %w", w.Window, w.Tenant, err)
+			return fmt.Errorf("inspect: reading the seal records of window %d of tenant %q: %w",
+				w.Window, w.Tenant, err)
 		}
 		slot, partition, id := row.Clustering[0].Int, row.Clustering[1].Int, row.Clustering[2].Text
 		slots[slot] = true

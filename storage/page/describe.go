@@ -30,9 +30,11 @@ func DescribeFilter(b []byte) (string, error) {
 		return "", err
 	}
 	if len(f.bits) == 0 {
-		return fmt.Sprintf("%d bytes, filter of a labels page of %d series that matches everything", len(b), f.Entries), nil
+		return fmt.Sprintf("%d bytes, filter of a labels page of %d series that matches everything", len(b), f.Entries),
+			nil
 	}
-	return fmt.Sprintf("%d bytes, filter of a labels page of %d series, %d bits, %d per term", len(b), f.Entries, 8*len(f.bits), f.probes), nil
+	return fmt.Sprintf("%d bytes, filter of a labels page of %d series, %d bits, %d per term", len(b), f.Entries,
+		8*len(f.bits), f.probes), nil
 }
 
 // String returns the kind's name.

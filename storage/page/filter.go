@@ -208,7 +208,8 @@ func (f *Filter) has(hash uint64) bool {
 // miss series.
 func (f *Filter) Check(p *Page) error {
 	if p.head.Kind != Labels || p.n != f.Entries {
-		return fmt.Errorf("%w: the filter is for %d series, but the page has %s of %d", ErrCorrupt, f.Entries, p.head.Kind, p.n)
+		return fmt.Errorf("%w: the filter is for %d series, but the page has %s of %d", ErrCorrupt,
+			f.Entries, p.head.Kind, p.n)
 	}
 	var value []byte
 	for i := range p.n {

@@ -203,7 +203,8 @@ func (c *texts) checkShared() error {
 		}
 		shared := c.shared.at(i)
 		if shared > before {
-			return fmt.Errorf("%w: text %d shares %d bytes with the previous text; the maximum is %d", ErrCorrupt, i, shared, before)
+			return fmt.Errorf("%w: text %d shares %d bytes with the previous text; the maximum is %d",
+				ErrCorrupt, i, shared, before)
 		}
 		from, to := c.extent(i)
 		before = shared + uint64(to-from)

@@ -18,7 +18,8 @@ func (p *Page) Times() (t Times, ok bool) {
 		return Times{}, false
 	}
 	t.whole = p.column(0)
-	for _, k := range [...]int{chunk.FieldFloats, chunk.FieldMinT, chunk.FieldRange, chunk.FieldTimes + chunk.RunHead, chunk.FieldTimes + chunk.RunBase} {
+	for _, k := range [...]int{chunk.FieldFloats, chunk.FieldMinT, chunk.FieldRange, chunk.FieldTimes + chunk.RunHead,
+		chunk.FieldTimes + chunk.RunBase} {
 		t.fields[k] = p.column(1 + k)
 	}
 	return t, true

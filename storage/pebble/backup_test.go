@@ -349,8 +349,7 @@ func TestBackupOfARestoredStore(t *testing.T) {
 	require.Equal(t, 2, b.restored("b"))
 }
 
-// TestBackupSharesContent shares files with the same content and any names and times: all files of a restored
-// directory, and unchanged files that a checkpoint copies.
+// TestBackupSharesContent: files with the same content are shared, in a restored directory and in a checkpoint.
 func TestBackupSharesContent(t *testing.T) {
 	b := newBackedUp(t)
 	for range 3 {

@@ -148,11 +148,13 @@ func (x *existing) checkStore(opts *Options) error {
 	case desc.FormatMajorVersion == pebbledb.FormatDefault:
 		return missing("marker.format-version.*", "missing")
 	case uint64(desc.FormatMajorVersion) < l.header.Pebble:
-		return missing("marker.format-version.*", fmt.Sprintf("names version %d, but the files have version %d", desc.FormatMajorVersion, l.header.Pebble))
+		return missing("marker.format-version.*",
+			fmt.Sprintf("names version %d, but the files have version %d", desc.FormatMajorVersion, l.header.Pebble))
 	}
 	manifest := x.fs.PathBase(desc.ManifestFilename)
 	if l.files[manifest] == nil { // Also for an earlier manifest.
-		return missing("marker.manifest.*", fmt.Sprintf("names %s, but according to %s the manifest is %s", manifest, ledgerName, l.header.Manifest))
+		return missing("marker.manifest.*", fmt.Sprintf("names %s, but according to %s the manifest is %s", manifest,
+			ledgerName, l.header.Manifest))
 	}
 	l.header.Manifest = manifest // A killed process may not have recorded it, and may have removed the previous ones.
 	l.dropOldManifests()

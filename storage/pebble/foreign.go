@@ -93,7 +93,8 @@ func (x *existing) checkOptions() error {
 			return fmt.Errorf("pebble: open %s: %w", x.dir, err)
 		}
 		found := mergerLine.FindSubmatch(text)
-		if found != nil && string(found[1]) != newMerger().Name || found == nil && strings.Contains(string(text), "rocksdb_version") && !strings.Contains(string(text), "pebble_version") {
+		if found != nil && string(found[1]) != newMerger().Name || found == nil &&
+			strings.Contains(string(text), "rocksdb_version") && !strings.Contains(string(text), "pebble_version") {
 			return fmt.Errorf("%w: the database in %s belongs to another program; choose the directory of a store, or an empty one for a new store", ErrForeign, x.dir)
 		}
 	}
@@ -114,7 +115,8 @@ func (x *existing) checkBackup() error {
 		return isBackup(folder, base)
 	}
 	if before, ok := strings.CutSuffix(base, partialSuffix); ok && partialBackup.MatchString(before) {
-		return fmt.Errorf("%w: %s is an unfinished backup, which the next cassia backup to %s removes", ErrIsBackup, x.dir, folder)
+		return fmt.Errorf("%w: %s is an unfinished backup, which the next cassia backup to %s removes",
+			ErrIsBackup, x.dir, folder)
 	}
 	if x.isStore {
 		return x.checkSnapshot()
@@ -135,13 +137,15 @@ func (x *existing) checkSnapshot() error {
 	if filepath.Base(folder) != snapshotsFolder || of.list() != nil || !of.isStore {
 		return nil
 	}
-	return fmt.Errorf("%w: %s is a snapshot of the store in %s; copy it to another directory, and use the copy", ErrIsBackup, x.dir, of.dir)
+	return fmt.Errorf("%w: %s is a snapshot of the store in %s; copy it to another directory, and use the copy",
+		ErrIsBackup, x.dir, of.dir)
 }
 
 // mayBeOurs reports whether a file may be left by an interrupted creation of an engine, or created by a new file system
 // or a file manager.
 func mayBeOurs(name string) bool {
-	for _, prefix := range []string{".", lockName, creatingName, ledgerName, "temporary.", snapshotsFolder, "lost+found"} {
+	for _, prefix := range []string{".", lockName, creatingName, ledgerName, "temporary.",
+		snapshotsFolder, "lost+found"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}
@@ -150,7 +154,8 @@ func mayBeOurs(name string) bool {
 }
 
 // engineFile matches files that only a database has.
-var engineFile = regexp.MustCompile(`^(MANIFEST-\d+|OPTIONS-\d+|\d+\.(sst|blob)|\d+(-\d+)?\.log|marker\..*|` + ledgerName + `(` + regexp.QuoteMeta(withdrawnSuffix) + `)?)$`)
+var engineFile = regexp.MustCompile(`^(MANIFEST-\d+|OPTIONS-\d+|\d+\.(sst|blob)|\d+(-\d+)?\.log|marker\..*|` +
+	ledgerName + `(` + regexp.QuoteMeta(withdrawnSuffix) + `)?)$`)
 
 func isEngineFile(name string) bool { return engineFile.MatchString(name) }
 

@@ -55,7 +55,8 @@ func Mend(ctx context.Context, spares iter.Seq2[Spare, error], dir string, giveU
 		return stats, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	m := &mender{ctx: ctx, dir: dir, spares: spares, giveUp: giveUp, stats: &stats, described: map[string]map[uint64]*liveFile{}}
+	m := &mender{ctx: ctx, dir: dir, spares: spares, giveUp: giveUp, stats: &stats,
+		described: map[string]map[uint64]*liveFile{}}
 	return stats, m.run()
 }
 

@@ -229,7 +229,8 @@ func (m *mender) formatMarker() error {
 	found := formatOption.FindSubmatch(text)
 	if found == nil {
 		if marked == "" {
-			m.left("the format of %[2]s is unknown: file marker.%[1]s.* is missing, and OPTIONS doesn't name it", markerOfFormat, m.dir)
+			m.left("the format of %[2]s is unknown: file marker.%[1]s.* is missing, and OPTIONS doesn't name it",
+				markerOfFormat, m.dir)
 			m.stats.IsLost = true
 		}
 		return nil
@@ -382,6 +383,7 @@ func (m *mender) cut(name string) error {
 	if _, err := m.replaceBy(d, func(to string) error { return copyBeginning(path, to, l.whole) }); err != nil {
 		return err
 	}
-	m.stats.Lost = append(m.stats.Lost, fmt.Sprintf("the data of log %s after its first %d of %d bytes", name, l.whole, l.size))
+	m.stats.Lost = append(m.stats.Lost, fmt.Sprintf("the data of log %s after its first %d of %d bytes",
+		name, l.whole, l.size))
 	return nil
 }

@@ -52,12 +52,14 @@ func readNote(files vfs.FS, dir string) (*ledger, []ledgerProblem) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, []ledgerProblem{{ledgerName, damagedFile(dir, ledgerName, "missing; without it, the other files can't be verified")}}
+		return nil, []ledgerProblem{{ledgerName,
+			damagedFile(dir, ledgerName, "missing; without it, the other files can't be verified")}}
 	case err != nil:
 		return nil, []ledgerProblem{{ledgerName, fmt.Errorf("pebble: open %s: %w", dir, err)}}
 	}
 	if err := l.parse(text); err != nil {
-		return nil, []ledgerProblem{{ledgerName, damagedFile(dir, ledgerName, "damaged; without it, the other files can't be verified")}}
+		return nil, []ledgerProblem{{ledgerName,
+			damagedFile(dir, ledgerName, "damaged; without it, the other files can't be verified")}}
 	}
 	return l, nil
 }
@@ -96,7 +98,8 @@ func (l *ledger) checkFormat(opts *Options) error {
 	case l.header.Version != ledgerVersion:
 		return fmt.Errorf("%w: %s of %s has version %d; this release supports version %d. Use the release of Cassia that wrote it", errBadFormat, ledgerName, l.dir, l.header.Version, ledgerVersion)
 	case l.header.Format != formatVersion:
-		return fmt.Errorf("%w: %s has format %q; this release supports %q. Use the release of Cassia that wrote it", errBadFormat, l.dir, l.header.Format, formatVersion)
+		return fmt.Errorf("%w: %s has format %q; this release supports %q. Use the release of Cassia that wrote it",
+			errBadFormat, l.dir, l.header.Format, formatVersion)
 	case opts.Admit != nil && len(l.header.Store) > 0:
 		return opts.Admit(l.header.Store)
 	}

@@ -14,7 +14,8 @@ import (
 
 // Partitions implements engine.Engine. It reads the first row of each partition, and then seeks to the first key after
 // the partition.
-func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {
+func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key,
+	damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {
 	return func(yield func(engine.Key, error) bool) {
 		if err := e.partitions(ctx, t, prefix, damaged, yield); err != nil {
 			yield(nil, err)
@@ -23,7 +24,8 @@ func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.
 }
 
 // partitions returns nil if yield returned false.
-func (e *Engine) partitions(ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage), yield func(engine.Key, error) bool) error {
+func (e *Engine) partitions(ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage),
+	yield func(engine.Key, error) bool) error {
 	if err := e.begin(ctx); err != nil {
 		return err
 	}
@@ -85,7 +87,8 @@ func (l *partitionLister) list(lower, upper []byte) error {
 			l.reportGap(nil)
 			return nil
 		}
-		l.miss(fmt.Errorf("pebble: list partitions of %s: %w: file %s: %w", l.t.Name, engine.ErrCorrupt, ahead.file, ahead.err))
+		l.miss(fmt.Errorf("pebble: list partitions of %s: %w: file %s: %w", l.t.Name, engine.ErrCorrupt,
+			ahead.file, ahead.err))
 		if ahead.end == nil || bytes.Compare(ahead.end, upper) >= 0 {
 			l.reportGap(nil)
 			return nil
@@ -134,7 +137,8 @@ func (l *partitionLister) decode(row []byte) (engine.Key, error) {
 	for _, f := range l.t.Partition {
 		v, after, err := l.d.cutValue(f.Kind, rest)
 		if err != nil {
-			return nil, fmt.Errorf("pebble: list partitions of %s: %w: the key %x: %w", l.t, engine.ErrCorrupt, row, err)
+			return nil, fmt.Errorf("pebble: list partitions of %s: %w: the key %x: %w", l.t,
+				engine.ErrCorrupt, row, err)
 		}
 		l.d.key, rest = append(l.d.key, v), after
 	}

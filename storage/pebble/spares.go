@@ -45,9 +45,10 @@ func Spares(folder string) iter.Seq2[Spare, error] {
 			s := Spare{Name: name, Files: make(map[string]SpareFile, len(list.Files))}
 			for _, f := range list.Files {
 				path := filepath.Join(folder, name, f.Name)
-				s.Files[f.Name] = SpareFile{ID: path, Size: f.Size, Copy: func(ctx context.Context, write func(io.Reader) error) error {
-					return f.copyTo(ctx, path, write)
-				}}
+				s.Files[f.Name] = SpareFile{ID: path, Size: f.Size,
+					Copy: func(ctx context.Context, write func(io.Reader) error) error {
+						return f.copyTo(ctx, path, write)
+					}}
 			}
 			if !yield(s, nil) {
 				return

@@ -111,7 +111,8 @@ func (l *Limiter) CheckRate(name string) error {
 
 func overRate(name string, n int, wait time.Duration, rate, burst int64) *LimitError {
 	return &LimitError{
-		Tenant: name, Limit: KeySamplesPerSecond, Status: http.StatusTooManyRequests, RetryAfter: wait, samples: int64(n), burst: burst, rate: rate,
+		Tenant: name, Limit: KeySamplesPerSecond, Status: http.StatusTooManyRequests, RetryAfter: wait,
+		samples: int64(n), burst: burst, rate: rate,
 		Detail: fmt.Sprintf("more than %d samples per second, with bursts of %d; send fewer samples, or ask the operator to raise the limit. Retry in %s",
 			rate, burst, wait.Round(time.Second/10)),
 	}
@@ -253,7 +254,8 @@ func (l *Limiter) forget() {
 func (a *account) full(now time.Time, l *Limits) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	samples, series, exemplars := float64(l.burst()), float64(l.NewSeriesPerHour), float64(l.ExemplarsPerSecond*burstSeconds)
+	samples, series, exemplars := float64(l.burst()), float64(l.NewSeriesPerHour),
+		float64(l.ExemplarsPerSecond*burstSeconds)
 	a.samples.fill(now, float64(l.SamplesPerSecond), samples)
 	a.newSeries.fill(now, series/time.Hour.Seconds(), series)
 	a.exemplars.fill(now, float64(l.ExemplarsPerSecond), exemplars)

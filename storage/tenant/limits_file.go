@@ -115,7 +115,8 @@ func parseSet(n *yaml.Node, over Limits) (Limits, error) {
 		}
 		return fmt.Errorf("line %d: unknown key %q%s", at.Line, name, hint(name))
 	})
-	if most := over.LabelValueBytes; err == nil && over.LongLabelValues == TruncateLongLabelValues && most > 0 && most < MinTruncatedBytes {
+	if most := over.LabelValueBytes; err == nil && over.LongLabelValues == TruncateLongLabelValues && most > 0 &&
+		most < MinTruncatedBytes {
 		err = fmt.Errorf("line %d: %s: must be at least %d with %s: truncate, because a truncated value contains a hash", n.Line, KeyLabelValueBytes, MinTruncatedBytes, KeyLongLabelValues)
 	}
 	return over, err

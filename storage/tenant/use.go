@@ -67,7 +67,8 @@ func (u *Use) Samples(n int) error {
 	if u == nil || u.limits.QuerySamples == 0 || u.samples.Add(int64(n)) <= u.limits.QuerySamples {
 		return nil
 	}
-	return u.refuse(KeyQuerySamples, "it reads more than %d samples; query a shorter range or fewer series", u.limits.QuerySamples)
+	return u.refuse(KeyQuerySamples, "it reads more than %d samples; query a shorter range or fewer series",
+		u.limits.QuerySamples)
 }
 
 // Bytes adds bytes of labels and encoded samples that were read.

@@ -77,7 +77,8 @@ func parse(text []byte) (*users, error) {
 	if n := len(file.Users); n == 0 || n > maxUsers {
 		return nil, fmt.Errorf("has %d users; must have 1 to %d", n, maxUsers)
 	}
-	all := &users{byName: map[string]*User{}, byToken: map[[sha256.Size]byte]*User{}, byCertificate: map[string]*User{}, cost: bcrypt.DefaultCost}
+	all := &users{byName: map[string]*User{}, byToken: map[[sha256.Size]byte]*User{}, byCertificate: map[string]*User{},
+		cost: bcrypt.DefaultCost}
 	for i := range file.Users {
 		u := &file.Users[i]
 		if err := all.add(u); err != nil {

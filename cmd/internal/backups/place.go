@@ -68,7 +68,8 @@ func (p *Place) InBucket() bool { return s3.IsURL(p.At) }
 // Backup copies a checkpoint to the location, under a name.
 func (p *Place) Backup(ctx context.Context, checkpoint, name string, begun time.Time) (pebble.BackupStats, error) {
 	if !p.InBucket() {
-		if err := pebble.CheckCopy(checkpoint, p.At); err != nil && !(p.TakeOver && errors.Is(err, pebble.ErrOtherCopy)) {
+		if err := pebble.CheckCopy(checkpoint, p.At); err != nil &&
+			!(p.TakeOver && errors.Is(err, pebble.ErrOtherCopy)) {
 			return pebble.BackupStats{}, err
 		}
 		return pebble.Backup(ctx, checkpoint, p.At, name, p.Keep, begun)
@@ -95,7 +96,8 @@ func (p *Place) Restore(ctx context.Context, name, dir string) (pebble.BackupSta
 
 // RestoreAndChange is like Restore, and also calls change with a folder of the complete files before the directory can
 // be opened.
-func (p *Place) RestoreAndChange(ctx context.Context, name, dir string, change func(dir, backup string) error) (pebble.BackupStats, error) {
+func (p *Place) RestoreAndChange(ctx context.Context, name, dir string,
+	change func(dir, backup string) error) (pebble.BackupStats, error) {
 	if !p.InBucket() {
 		return pebble.RestoreAndChange(ctx, p.At, name, dir, change)
 	}
@@ -145,7 +147,8 @@ func (p *Place) Stored(ctx context.Context) ([]pebble.StoredBackup, error) {
 
 // Verifier returns a function that reads all files of a backup and returns the damaged ones. Files that multiple
 // backups share are read once. An engine.WorkMeter of the context counts the bytes of the files.
-func (p *Place) Verifier(ctx context.Context) (func(ctx context.Context, name string) (damaged []string, err error), error) {
+func (p *Place) Verifier(ctx context.Context) (func(ctx context.Context, name string) (damaged []string, err error),
+	error) {
 	if !p.InBucket() {
 		return (&pebble.FolderVerifier{Folder: p.At}).Verify, nil
 	}
@@ -170,7 +173,8 @@ func (p *Place) Delete(ctx context.Context, names []string) error {
 
 // Sizer returns a function that returns the number and the size in bytes of a backup's files, including those that it
 // shares with other backups.
-func (p *Place) Sizer(ctx context.Context, store string) (func(pebble.DatedBackup) (files int, bytes int64, err error), error) {
+func (p *Place) Sizer(ctx context.Context, store string) (func(pebble.DatedBackup) (files int, bytes int64, err error),
+	error) {
 	if !p.InBucket() {
 		return func(b pebble.DatedBackup) (int, int64, error) { return pebble.SizeOf(p.At, b.Name) }, nil
 	}

@@ -115,7 +115,8 @@ type size struct {
 // NewSchedule returns a schedule. Call Run to start it.
 func NewSchedule(o ScheduleOptions) *Schedule {
 	s := &Schedule{o: o, metrics: newMetrics(o.Registerer, o.Every), sizes: map[string]size{}}
-	s.status = Status{Enabled: true, To: o.Place.String(), Encrypted: o.Place.KeyFile != "", EverySeconds: o.Every.Seconds(), Runs: []Run{}, Stored: []Stored{}}
+	s.status = Status{Enabled: true, To: o.Place.String(), Encrypted: o.Place.KeyFile != "",
+		EverySeconds: o.Every.Seconds(), Runs: []Run{}, Stored: []Stored{}}
 	return s
 }
 
@@ -223,7 +224,8 @@ func (s *Schedule) measure(ctx context.Context, store string, found []pebble.Dat
 				return
 			}
 			if err != nil {
-				s.o.Logger.Warn("can't determine the size of a backup", "backup", s.o.Place.Name(b.Name), "err", oneLine(err))
+				s.o.Logger.Warn("can't determine the size of a backup", "backup",
+					s.o.Place.Name(b.Name), "err", oneLine(err))
 				if errors.Is(err, pebble.ErrBackup) {
 					continue // Other backups may be readable.
 				}
@@ -253,8 +255,10 @@ func (s *Schedule) once(ctx context.Context) error {
 		return ctx.Err()
 	}
 	r := Run{
-		Name: name, Begun: begun, Seconds: time.Since(since).Seconds(), Files: stats.Files, Bytes: stats.Bytes, Copied: stats.Copied,
-		CopiedBytes: stats.CopiedBytes, Removed: stats.Removed, Made: err == nil, Damaged: stats.Damaged, Future: stats.Future, unreadable: stats.Unreadable,
+		Name: name, Begun: begun, Seconds: time.Since(since).Seconds(), Files: stats.Files,
+		Bytes: stats.Bytes, Copied: stats.Copied,
+		CopiedBytes: stats.CopiedBytes, Removed: stats.Removed, Made: err == nil, Damaged: stats.Damaged,
+		Future: stats.Future, unreadable: stats.Unreadable,
 	}
 	var retention *pebble.RetentionError
 	if errors.As(err, &retention) {
@@ -288,7 +292,8 @@ func (s *Schedule) note(r Run, err error) {
 		s.metrics.seconds.Set(r.Seconds)
 		s.metrics.bytes.Set(float64(r.Bytes))
 	}
-	about := []any{"backup", s.o.Place.Name(r.Name), "files", r.Files, "bytes", r.Bytes, "copied_bytes", r.CopiedBytes, "removed", r.Removed,
+	about := []any{"backup", s.o.Place.Name(r.Name), "files", r.Files, "bytes", r.Bytes, "copied_bytes",
+		r.CopiedBytes, "removed", r.Removed,
 		"took", time.Duration(r.Seconds * float64(time.Second)).Round(time.Millisecond)}
 	for _, text := range r.unreadable {
 		s.o.Logger.Warn("some of the backups can't be read", "backups", s.o.Place.String(), "err", text)

@@ -74,7 +74,8 @@ type encoderV1 struct {
 
 func (e *encoderV1) headers() map[string]string {
 	return map[string]string{
-		"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy", "X-Prometheus-Remote-Write-Version": "0.1.0",
+		"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy",
+		"X-Prometheus-Remote-Write-Version": "0.1.0",
 	}
 }
 

@@ -91,7 +91,8 @@ func (g *Generator) Histogram(i, k int) (*histogram.Histogram, *histogram.FloatH
 	buckets := 4 + layout
 	h := &histogram.Histogram{
 		Schema: int32(own>>8%9) - 4, ZeroThreshold: 1e-9, ZeroCount: uint64(k),
-		PositiveSpans:   []histogram.Span{{Offset: int32(own >> 16 % 7), Length: 2}, {Offset: 1 + int32(layout), Length: uint32(buckets - 2)}},
+		PositiveSpans: []histogram.Span{{Offset: int32(own >> 16 % 7), Length: 2},
+			{Offset: 1 + int32(layout), Length: uint32(buckets - 2)}},
 		PositiveBuckets: make([]int64, buckets),
 		NegativeSpans:   []histogram.Span{{Offset: -3, Length: 1}},
 		NegativeBuckets: []int64{int64(k)*2 + 1},

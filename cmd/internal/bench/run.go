@@ -236,7 +236,8 @@ func (r *run) try(ctx context.Context, body []byte, headers map[string]string) (
 		return 0, err
 	case status == http.StatusTooManyRequests || status/100 == 5:
 		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
-		return time.Duration(seconds) * time.Second, fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(text)))
+		return time.Duration(seconds) * time.Second,
+			fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(text)))
 	default:
 		return 0, fmt.Errorf("%w: %s: %s", ErrRefused, response.Status, strings.TrimSpace(string(text)))
 	}

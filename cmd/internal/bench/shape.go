@@ -75,8 +75,10 @@ func families() []family {
 		disks    = vary{"device", numbered("nvme", 6)}
 		nics     = vary{"device", append([]string{"lo", "docker0"}, numbered("eth", 4)...)}
 		mounts   = vary{"mountpoint", []string{"/", "/boot", "/home", "/var", "/var/log", "/tmp", "/srv", "/opt"}}
-		handlers = vary{"handler", []string{"/api/v1/query", "/api/v1/query_range", "/api/v1/labels", "/login", "/health", "/"}}
-		les      = vary{"le", []string{"0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf"}}
+		handlers = vary{"handler", []string{"/api/v1/query", "/api/v1/query_range", "/api/v1/labels",
+			"/login", "/health", "/"}}
+		les = vary{"le", []string{"0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1",
+			"2.5", "5", "10", "+Inf"}}
 		codes    = vary{"code", []string{"200", "400", "500"}}
 		quantile = vary{"quantile", []string{"0", "0.25", "0.5", "0.75", "1"}}
 	)
@@ -104,7 +106,8 @@ func families() []family {
 	for _, name := range []string{"discards_completed_total", "flush_requests_total", "io_now", "reads_merged_total"} {
 		out = append(out, family{"node_disk_" + name, kindIdle, counter, []vary{disks}})
 	}
-	for _, name := range []string{"receive_bytes_total", "receive_packets_total", "transmit_bytes_total", "transmit_packets_total"} {
+	for _, name := range []string{"receive_bytes_total", "receive_packets_total", "transmit_bytes_total",
+		"transmit_packets_total"} {
 		out = append(out, family{"node_network_" + name, kindCounter, counter, []vary{nics}})
 	}
 	for _, name := range []string{
@@ -122,7 +125,8 @@ func families() []family {
 	for _, name := range []string{"avail_bytes", "free_bytes", "files_free"} {
 		out = append(out, family{"node_filesystem_" + name, kindGauge, gauge, []vary{mounts}})
 	}
-	for i, name := range []string{"MemFree", "MemAvailable", "Cached", "Buffers", "Active", "Inactive", "Dirty", "Slab", "MemTotal", "SwapTotal", "HugePages_Total"} {
+	for i, name := range []string{"MemFree", "MemAvailable", "Cached", "Buffers", "Active", "Inactive", "Dirty", "Slab",
+		"MemTotal", "SwapTotal", "HugePages_Total"} {
 		k := kindGauge
 		if i >= 8 {
 			k = kindConstant
@@ -137,7 +141,8 @@ func shapes(w Workload) []shape {
 	out := make([]shape, 0, SeriesPerTarget)
 	for i := range w.Histograms {
 		k := kindHistogram + kind(i%3)
-		out = append(out, shape{"rpc_native_seconds", []string{"service", "svc" + strconv.Itoa(i), "kind", strconv.Itoa(int(k - kindHistogram))}, k, classic})
+		out = append(out, shape{"rpc_native_seconds",
+			[]string{"service", "svc" + strconv.Itoa(i), "kind", strconv.Itoa(int(k - kindHistogram))}, k, classic})
 	}
 	for i := range w.Odd {
 		out = append(out, shape{"bench_odd_value", []string{"slot", strconv.Itoa(i)}, kindOdd, gauge})

@@ -79,7 +79,8 @@ type timed struct {
 func (c TenantLoad) Run(ctx context.Context) TenantLoadReport {
 	r := &runningLoad{
 		TenantLoad: c, from: time.Now().Add(c.For / 10), bad: map[string]map[int]int64{Greedy: {}, Garbage: {}},
-		client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 2*c.Tenants + 4*c.Bad}},
+		client: &http.Client{Timeout: time.Minute,
+			Transport: &http.Transport{MaxIdleConnsPerHost: 2*c.Tenants + 4*c.Bad}},
 	}
 	defer r.client.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, c.For)
@@ -100,7 +101,8 @@ func (c TenantLoad) Run(ctx context.Context) TenantLoadReport {
 }
 
 func (t *timed) report() Latency {
-	return Latency{Requests: t.total, Failed: t.failed, P50: t.quantile(.5), P99: t.quantile(.99), Max: t.max, Example: t.example}
+	return Latency{Requests: t.total, Failed: t.failed, P50: t.quantile(.5), P99: t.quantile(.99),
+		Max: t.max, Example: t.example}
 }
 
 // every calls f at each interval, one call at a time. It skips calls that become due during another call.
@@ -125,7 +127,8 @@ func (c *runningLoad) write(ctx context.Context, name string) {
 }
 
 func (c *runningLoad) ask(ctx context.Context, name string) {
-	c.time(ctx, &c.query, name, http.MethodGet, c.rangeQuery("sum by (job) (rate(crowd_total[1m]))"), nil, http.StatusOK)
+	c.time(ctx, &c.query, name, http.MethodGet,
+		c.rangeQuery("sum by (job) (rate(crowd_total[1m]))"), nil, http.StatusOK)
 }
 
 func (c *runningLoad) rangeQuery(expr string) string {
@@ -140,7 +143,8 @@ func (c *runningLoad) samples(series int, ending string) []byte {
 	for i := range series {
 		w.Timeseries = append(w.Timeseries, prompb.TimeSeries{
 			Labels: []prompb.Label{
-				{Name: "__name__", Value: "crowd_total" + ending}, {Name: "instance", Value: strconv.Itoa(i)}, {Name: "job", Value: strconv.Itoa(i % 10)},
+				{Name: "__name__", Value: "crowd_total" + ending}, {Name: "instance", Value: strconv.Itoa(i)},
+				{Name: "job", Value: strconv.Itoa(i % 10)},
 			},
 			Samples: []prompb.Sample{{Timestamp: now, Value: float64(now)}},
 		})
@@ -212,7 +216,8 @@ func (c *runningLoad) greedyWrites(ctx context.Context, worker int) {
 // greedyQueries sends queries of all series sequentially.
 func (c *runningLoad) greedyQueries(ctx context.Context) {
 	for ctx.Err() == nil {
-		code, _ := c.send(ctx, Greedy, http.MethodGet, c.rangeQuery(`quantile(0.9, rate({__name__=~"crowd_total.*"}[5m]))`), nil)
+		code, _ := c.send(ctx, Greedy, http.MethodGet,
+			c.rangeQuery(`quantile(0.9, rate({__name__=~"crowd_total.*"}[5m]))`), nil)
 		c.count(ctx, Greedy, code)
 	}
 }
@@ -233,9 +238,11 @@ func (c *runningLoad) garbage(ctx context.Context, seed uint64) {
 		case 1:
 			code, _ = c.send(ctx, Garbage, http.MethodPost, "/api/v1/write", good[:random.IntN(len(good))])
 		case 2:
-			code, _ = c.send(ctx, Garbage, http.MethodPost, "/api/v1/write", snappy.Encode(nil, noise[:random.IntN(len(noise))]))
+			code, _ = c.send(ctx, Garbage, http.MethodPost, "/api/v1/write",
+				snappy.Encode(nil, noise[:random.IntN(len(noise))]))
 		default:
-			code, _ = c.send(ctx, Garbage, http.MethodGet, "/api/v1/query?query="+url.QueryEscape(string(noise[:200])), nil)
+			code, _ = c.send(ctx, Garbage, http.MethodGet,
+				"/api/v1/query?query="+url.QueryEscape(string(noise[:200])), nil)
 		}
 		c.count(ctx, Garbage, code)
 	}

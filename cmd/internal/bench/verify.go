@@ -172,7 +172,8 @@ func (v *verifier) compare(i int, ls string, series *prompb.TimeSeries, seen win
 			return 0, false
 		case seen.has(i, k):
 			v.found.Wrong++
-			v.found.example("duplicate sample: %s at %d (step %d; the series has %d samples and %d histograms)", ls, t, k,
+			v.found.example("duplicate sample: %s at %d (step %d; the series has %d samples and %d histograms)",
+				ls, t, k,
 				len(series.Samples), len(series.Histograms))
 			return 0, false
 		}
@@ -241,7 +242,8 @@ func (r Reader) read(ctx context.Context, minT, maxT int64, instance string) ([]
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(snappy.Encode(nil, message)))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL,
+		bytes.NewReader(snappy.Encode(nil, message)))
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +263,8 @@ func (r Reader) read(ctx context.Context, minT, maxT int64, instance string) ([]
 		return nil, err
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("bench: remote read: %s: %s", response.Status, bytes.TrimSpace(body[:min(len(body), 1000)]))
+		return nil, fmt.Errorf("bench: remote read: %s: %s", response.Status,
+			bytes.TrimSpace(body[:min(len(body), 1000)]))
 	}
 	if n, err := snappy.DecodedLen(body); err != nil || n > maxReadBytes {
 		return nil, fmt.Errorf("bench: remote read: response of %d bytes: %w", n, err)

@@ -64,7 +64,8 @@ func (s Server) PostAs(t *testing.T, tenant, path string, body []byte) (int, str
 func (s Server) Write(t *testing.T, metric string, at time.Time, v float64) {
 	t.Helper()
 	body, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
-		Labels: []prompb.Label{{Name: "__name__", Value: metric}}, Samples: []prompb.Sample{{Timestamp: at.UnixMilli(), Value: v}},
+		Labels:  []prompb.Label{{Name: "__name__", Value: metric}},
+		Samples: []prompb.Sample{{Timestamp: at.UnixMilli(), Value: v}},
 	}}}).Marshal()
 	require.NoError(t, err)
 	code, text := s.Post(t, "/api/v1/write", snappy.Encode(nil, body))
@@ -74,7 +75,8 @@ func (s Server) Write(t *testing.T, metric string, at time.Time, v float64) {
 // Value returns the newest value of a metric, or "" if it has none. It waits until the server is ready.
 func (s Server) Value(t *testing.T, metric string, at time.Time) string {
 	t.Helper()
-	require.Eventually(t, func() bool { code, _ := s.Get(t, "/-/ready"); return code == http.StatusOK }, Patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := s.Get(t, "/-/ready"); return code == http.StatusOK },
+		Patience, 5*time.Millisecond)
 	code, body := s.Get(t, fmt.Sprintf("/api/v1/query?query=%s&time=%d.%03d", metric, at.Unix(), at.Nanosecond()/1e6))
 	require.Equal(t, http.StatusOK, code, body)
 	var answer struct {

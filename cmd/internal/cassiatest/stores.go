@@ -44,7 +44,8 @@ func SealedDirectory(t *testing.T, now time.Time) string {
 	b := s.NewBatch("default")
 	for m := range 8 {
 		ls := labels.FromStrings("__name__", fmt.Sprintf("metric_%d", m), "job", fmt.Sprint(m))
-		storagetest.Add(t, b, ls, storagetest.Samples(now.UnixMilli(), -60_000, 3*24*60, func(int) float64 { return rng.Float64() })...)
+		storagetest.Add(t, b, ls, storagetest.Samples(now.UnixMilli(), -60_000, 3*24*60,
+			func(int) float64 { return rng.Float64() })...)
 	}
 	require.NoError(t, b.Commit(t.Context()))
 	require.NoError(t, s.SealAll(t.Context()))

@@ -14,7 +14,8 @@ type Variable struct{ Name, Effect string }
 // ManPage writes the man page (section 1) of the application, with the macros of man(7).
 func ManPage(w io.Writer, app *kingpin.ApplicationModel, version string, variables []Variable, topics []string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH %s 1 \"\" \"%s %s\" \"User Commands\"\n", strings.ToUpper(app.Name), roff(app.Name), roff(version))
+	fmt.Fprintf(&b, ".TH %s 1 \"\" \"%s %s\" \"User Commands\"\n", strings.ToUpper(app.Name),
+		roff(app.Name), roff(version))
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", app.Name, roff(strings.TrimSuffix(app.Help, ".")))
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n.I command\n[\\fIflags\\fR]\n", app.Name)
 	b.WriteString(".SH DESCRIPTION\n")

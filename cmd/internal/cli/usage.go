@@ -40,8 +40,9 @@ usage: {{.App.Name}} <command> [<flags>]
 // empty.
 func SetUsage(app *kingpin.Application, topics func() string) {
 	app.UsageTemplate(usageTemplate).UsageFuncs(template.FuncMap{
-		"CommandGroups": CommandGroups, "FlagGroups": FlagGroups, "FlagSyntax": flagSyntax, "ArgumentSyntax": argumentSyntax,
-		"Topics": topics,
+		"CommandGroups": CommandGroups, "FlagGroups": FlagGroups, "FlagSyntax": flagSyntax,
+		"ArgumentSyntax": argumentSyntax,
+		"Topics":         topics,
 		"FlagRows": func(flags []*kingpin.FlagModel) (rows [][2]string) {
 			for _, f := range flags {
 				rows = append(rows, [2]string{flagSyntax(f), f.HelpWithEnvar()})

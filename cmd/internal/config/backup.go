@@ -36,7 +36,8 @@ func (c *Config) checkBackup() error {
 		return nil
 	}
 	if c.Kind != EnginePebble {
-		return flagError("backup.to", b.Place.String(), "applies to a data directory only; on Cassandra, back up the cluster with docker/cassandra/snapshot")
+		return flagError("backup.to", b.Place.String(),
+			"applies to a data directory only; on Cassandra, back up the cluster with docker/cassandra/snapshot")
 	}
 	if err == nil {
 		err = b.Place.CheckBeside(c.Path)

@@ -136,13 +136,15 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 		"a new one. To change it, see cassia schema set-period.").StringVar(&c.slot)
 	cmd.Flag("storage.settle", "Grace period: how long a slot waits for late samples after its end before it is sealed.").Default("15m").StringVar(&c.settle)
 	bytesFlag(cmd, "storage.head-bytes", "Maximum size of the head, which holds samples that are not yet sealed. Above it, new series are rejected; at 125% "+
-		"of it, all samples are rejected. Default: a quarter of --memory.max-bytes.", parts.Head, &c.HeadBytes).IsSetByUser(&c.set.head)
+		"of it, all samples are rejected. Default: a quarter of --memory.max-bytes.", parts.Head,
+		&c.HeadBytes).IsSetByUser(&c.set.head)
 	bytesFlag(cmd, "storage.cache-bytes", "Maximum size of the caches of sealed data: a third for blocks, the rest for series indexes. Default: a fifth of --memory.max-bytes.", parts.Cache, &c.CacheBytes).IsSetByUser(&c.set.cache)
 	retentionFlags(cmd, &c.retention)
 
 	cmd.Flag("query.timeout", "Maximum duration of a query before it is aborted.").Default("2m").StringVar(&c.timeout)
 	cmd.Flag("query.max-samples", "Maximum number of samples that a query may load into memory. Default: 50000000, or the number that fits into a quarter "+
-		"of --memory.max-bytes if that is lower.").Default(strconv.FormatInt(parts.Samples, 10)).IsSetByUser(&c.set.samples).IntVar(&c.MaxSamples)
+		"of --memory.max-bytes if that is lower.").Default(strconv.FormatInt(parts.Samples,
+		10)).IsSetByUser(&c.set.samples).IntVar(&c.MaxSamples)
 	cmd.Flag("query.max-concurrency", "Maximum number of concurrent queries.").Default("20").IntVar(&c.MaxConcurrency)
 	cmd.Flag("query.lookback-delta", "Lookback delta: maximum age of a sample that an instant selector returns.").Default("5m").StringVar(&c.lookback)
 	cmd.Flag("query.log-slower-than", "Log queries that take longer than this; 0 disables the slow query log.").Default("10s").StringVar(&c.slower)

@@ -122,7 +122,8 @@ func (e *Engine) readPassword() error {
 // Where describes the location of the data in messages, by the flags that select it.
 func (e *Engine) Where() string {
 	if e.Kind == EngineCassandra {
-		return fmt.Sprintf("--storage.engine=cassandra --cassandra.hosts=%s --cassandra.keyspace=%s", strings.Join(e.Cassandra.Hosts, ","), e.Cassandra.Keyspace)
+		return fmt.Sprintf("--storage.engine=cassandra --cassandra.hosts=%s --cassandra.keyspace=%s",
+			strings.Join(e.Cassandra.Hosts, ","), e.Cassandra.Keyspace)
 	}
 	return "--storage.path=" + e.Path
 }

@@ -45,7 +45,8 @@ func parseFeatures(values []string) (f Features, err error) {
 			}
 			enable, ok := knownFeatures[name]
 			if !ok {
-				return Features{}, flagError("enable-feature", name, "unknown feature; the features are "+featureNames())
+				return Features{}, flagError("enable-feature", name,
+					"unknown feature; the features are "+featureNames())
 			}
 			enable(&f)
 		}

@@ -46,7 +46,8 @@ func (h *HA) Any() bool { return h.Enabled || len(h.Tenants) > 0 }
 
 func (c *Config) checkHA() error {
 	h := &c.HA
-	for _, l := range []struct{ flag, value string }{{"ha.cluster-label", h.ClusterLabel}, {"ha.replica-label", h.ReplicaLabel}} {
+	for _, l := range []struct{ flag, value string }{{"ha.cluster-label", h.ClusterLabel},
+		{"ha.replica-label", h.ReplicaLabel}} {
 		if !model.UTF8Validation.IsValidLabelName(l.value) || l.value == model.MetricNameLabel {
 			return flagError(l.flag, l.value, "must be a label name")
 		}

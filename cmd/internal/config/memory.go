@@ -156,7 +156,8 @@ func (c *Config) memoryWarnings() (out []string) {
 		bytes int64
 	}{{"query.max-bytes", c.QueryBytes}, {"query.unread-bytes", c.UnreadBytes}} {
 		if f.bytes > c.Memory {
-			out = append(out, fmt.Sprintf("--%s=%s exceeds --memory.max-bytes=%s: the memory limit ends queries first", f.flag, bytesText(f.bytes), bytesText(c.Memory)))
+			out = append(out, fmt.Sprintf("--%s=%s exceeds --memory.max-bytes=%s: the memory limit ends queries first",
+				f.flag, bytesText(f.bytes), bytesText(c.Memory)))
 		}
 	}
 	if c.HeadBytes+c.CacheBytes <= c.Memory {

@@ -63,7 +63,9 @@ func (c *Config) checkMetadata() error {
 		return nil
 	}
 	if c.Target != "all" && c.Target != "write" {
-		return flagError("metadata.from", m.sources.String(), fmt.Sprintf("a process with --target=%s doesn't receive samples; set it on a process with all or write", c.Target))
+		return flagError("metadata.from", m.sources.String(),
+			fmt.Sprintf("a process with --target=%s doesn't receive samples; set it on a process with all or write",
+				c.Target))
 	}
 	return nil
 }

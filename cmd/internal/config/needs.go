@@ -26,7 +26,8 @@ var needs = []need{
 	{[]string{"alertmanager.bearer-token-file"}, []string{"alertmanager.url"}, nil},
 	// alertmanager.url isn't listed: rules may be added later.
 	{[]string{"rule.evaluation-interval", "rule.external-label"}, []string{"rule.files"}, nil},
-	{[]string{"ha.cluster-label", "ha.replica-label", "ha.failover-timeout", "ha.held-bytes", "ha.max-clusters"}, []string{"ha.enabled", "ha.tenant"}, nil},
+	{[]string{"ha.cluster-label", "ha.replica-label", "ha.failover-timeout", "ha.held-bytes", "ha.max-clusters"},
+		[]string{"ha.enabled", "ha.tenant"}, nil},
 	{[]string{"cassandra.tls-*"}, []string{"cassandra.tls"}, nil},
 	{[]string{"cassandra.password-file"}, []string{"cassandra.username"}, nil},
 	{[]string{"cassandra.*"}, []string{"storage.engine=" + EngineCassandra}, []string{"schema print", "schema alter"}},

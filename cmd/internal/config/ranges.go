@@ -53,26 +53,37 @@ func (r valueRange) orZero() valueRange { r.zero = true; return r }
 // ranges are the ranges of all flags that are numbers, bytes or durations, by name. A flag of multiple commands has the
 // same range in each.
 var ranges = map[string]valueRange{
-	"storage.partitions": counts(1, 4096).orZero(), "storage.slot": lasts(time.Hour, 24*time.Hour), "storage.settle": lasts(0, 24*time.Hour),
-	"memory.max-bytes": bytesFrom(minMemory), "storage.head-bytes": bytesFrom(minHead), "storage.cache-bytes": {kind: sized, min: minCache, max: maxCache},
-	"retention.raw": lasts(0, maxKept), "retention.5m": lasts(0, maxKept), "retention.1h": lasts(0, maxKept),
-	"query.timeout": lasts(time.Millisecond, maxLasting), "query.lookback-delta": lasts(time.Second, maxLasting), "query.log-slower-than": lasts(0, maxLasting),
-	"query.max-samples": counts(1, maxNumber), "query.max-concurrency": counts(1, 10_000), "query.max-bytes": bytesFrom(minQuery), "query.unread-bytes": bytesFrom(minQuery),
-	"ha.failover-timeout": lasts(time.Second, 10*time.Minute), "ha.held-bytes": bytesFrom(16 << 20), "ha.max-clusters": counts(1, 1_000_000),
+	"storage.partitions": counts(1, 4096).orZero(), "storage.slot": lasts(time.Hour, 24*time.Hour),
+	"storage.settle":   lasts(0, 24*time.Hour),
+	"memory.max-bytes": bytesFrom(minMemory), "storage.head-bytes": bytesFrom(minHead),
+	"storage.cache-bytes": {kind: sized, min: minCache, max: maxCache},
+	"retention.raw":       lasts(0, maxKept), "retention.5m": lasts(0, maxKept), "retention.1h": lasts(0, maxKept),
+	"query.timeout": lasts(time.Millisecond, maxLasting), "query.lookback-delta": lasts(time.Second, maxLasting),
+	"query.log-slower-than": lasts(0, maxLasting),
+	"query.max-samples":     counts(1, maxNumber), "query.max-concurrency": counts(1, 10_000),
+	"query.max-bytes": bytesFrom(minQuery), "query.unread-bytes": bytesFrom(minQuery),
+	"ha.failover-timeout": lasts(time.Second, 10*time.Minute), "ha.held-bytes": bytesFrom(16 << 20),
+	"ha.max-clusters":          counts(1, 1_000_000),
 	"rule.evaluation-interval": lasts(time.Second, maxLasting),
 	"backup.every":             lasts(time.Minute, maxLasting),
-	"backup.keep":              counts(0, 1_000_000), "backup.keep-hourly": counts(0, 1_000_000), "backup.keep-daily": counts(0, 1_000_000), "backup.keep-weekly": counts(0, 1_000_000),
+	"backup.keep":              counts(0, 1_000_000), "backup.keep-hourly": counts(0, 1_000_000),
+	"backup.keep-daily": counts(0, 1_000_000), "backup.keep-weekly": counts(0, 1_000_000),
 	"cassandra.timeout": brieflyLasts(100*time.Millisecond, 10*time.Minute),
 
 	// Flags of commands other than serve.
-	"keep": counts(0, 1_000_000), "keep-hourly": counts(0, 1_000_000), "keep-daily": counts(0, 1_000_000), "keep-weekly": counts(0, 1_000_000),
-	"slot": lasts(time.Hour, 24*time.Hour).orZero(), "window": lasts(24*time.Hour, maxLasting).orZero(), "partitions": counts(1, 4096).orZero(),
+	"keep": counts(0, 1_000_000), "keep-hourly": counts(0, 1_000_000), "keep-daily": counts(0, 1_000_000),
+	"keep-weekly": counts(0, 1_000_000),
+	"slot":        lasts(time.Hour, 24*time.Hour).orZero(), "window": lasts(24*time.Hour, maxLasting).orZero(),
+	"partitions":       counts(1, 4096).orZero(),
 	"kairosdb.timeout": brieflyLasts(100*time.Millisecond, 10*time.Minute), "kairosdb.readers": counts(1, 128),
 	"kairosdb.batch-bytes": {kind: sized, min: 1 << 10, max: 1 << 30},
 	"piece":                lasts(time.Minute, 24*time.Hour), "timeout": brieflyLasts(time.Millisecond, time.Hour),
-	"senders": counts(1, 10_000), "request-samples": counts(1, 1_000_000), "retry-for": brieflyLasts(0, 24*time.Hour), "series": counts(1, 100_000_000),
-	"interval": brieflyLasts(time.Millisecond, 24*time.Hour), "duration": brieflyLasts(time.Millisecond, maxKept), "speed": fractions(maxNumber), "rate": fractions(maxNumber),
-	"churn": fractions(60), "histograms": counts(0, 1000), "odd": counts(0, 1000), "late-percent": counts(0, 100), "late-steps": counts(0, 1_000_000),
+	"senders": counts(1, 10_000), "request-samples": counts(1, 1_000_000), "retry-for": brieflyLasts(0, 24*time.Hour),
+	"series":   counts(1, 100_000_000),
+	"interval": brieflyLasts(time.Millisecond, 24*time.Hour), "duration": brieflyLasts(time.Millisecond, maxKept),
+	"speed": fractions(maxNumber), "rate": fractions(maxNumber),
+	"churn": fractions(60), "histograms": counts(0, 1000), "odd": counts(0, 1000), "late-percent": counts(0, 100),
+	"late-steps":   counts(0, 1_000_000),
 	"extra-labels": counts(0, 1000), "pid": counts(0, 1<<22),
 }
 
@@ -148,7 +159,8 @@ func (r valueRange) has(v float64) bool { return v >= r.min && v <= r.max || r.z
 
 // mustBe describes the range.
 func (r valueRange) mustBe() string {
-	what := [...]string{"a number", "a number of bytes such as 512MiB or 4GiB,", "a duration such as 90s, 15m, 2h, 30d or 1y,", "a duration such as 500ms, 90s or 2h,", "a number"}[r.kind]
+	what := [...]string{"a number", "a number of bytes such as 512MiB or 4GiB,",
+		"a duration such as 90s, 15m, 2h, 30d or 1y,", "a duration such as 500ms, 90s or 2h,", "a number"}[r.kind]
 	text := fmt.Sprintf("must be %s from %s to %s", what, r.text(r.min), r.text(r.max))
 	if r.zero {
 		text += ", or 0"

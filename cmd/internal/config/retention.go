@@ -53,7 +53,8 @@ func (r Retention) Into(o *storage.Options) {
 
 // KeptOf returns the retention of a tenant's series.
 func (r Retention) KeptOf(tenant string) importer.Kept {
-	k := importer.Kept{Default: retention.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour}, Classes: r.Classes}
+	k := importer.Kept{Default: retention.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour},
+		Classes: r.Classes}
 	if own, ok := r.Tenants[tenant]; ok {
 		k.Default = own
 	}
@@ -97,10 +98,12 @@ func (t *retentionText) parse() (r Retention, err error) {
 	if r.Raw > 0 && r.Raw < 24*time.Hour {
 		return r, flagError("retention.raw", t.raw, "must be at least 1d, or 0 to keep samples forever")
 	}
-	if r.FiveMinutes, err = coarser("retention.5m", t.fiveMinutes, fiveMinutesRetention, "raw samples", r.Raw); err != nil {
+	if r.FiveMinutes, err = coarser("retention.5m", t.fiveMinutes, fiveMinutesRetention,
+		"raw samples", r.Raw); err != nil {
 		return r, err
 	}
-	if r.OneHour, err = coarser("retention.1h", t.oneHour, oneHourRetention, "5m rollups", r.FiveMinutes); err != nil || t.file == "" {
+	if r.OneHour, err = coarser("retention.1h", t.oneHour, oneHourRetention, "5m rollups", r.FiveMinutes); err != nil ||
+		t.file == "" {
 		return r, err
 	}
 	return r, r.loadRetentionFile(t.file)

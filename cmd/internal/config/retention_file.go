@@ -170,7 +170,8 @@ func fileDuration(key, text string) (time.Duration, error) {
 func (t *classText) parse(usual Retention) (retention.Class, error) {
 	c := retention.Class{Name: t.Name}
 	if !className.MatchString(t.Name) {
-		return c, fmt.Errorf("class %q: the name must be 1 to 64 letters, digits, dots, hyphens and underscores", t.Name)
+		return c, fmt.Errorf("class %q: the name must be 1 to 64 letters, digits, dots, hyphens and underscores",
+			t.Name)
 	}
 	var selectors []string
 	switch t.Match.Kind {
@@ -182,7 +183,8 @@ func (t *classText) parse(usual Retention) (retention.Class, error) {
 		}
 	}
 	if len(selectors) == 0 {
-		return c, fmt.Errorf(`class %q: match is missing; set a selector such as '{job="ci"}', or a list of selectors`, t.Name)
+		return c, fmt.Errorf(`class %q: match is missing; set a selector such as '{job="ci"}', or a list of selectors`,
+			t.Name)
 	}
 	for _, text := range selectors {
 		ms, err := parseSelector(text)

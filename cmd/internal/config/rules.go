@@ -36,7 +36,8 @@ func rulesFlags(cmd *kingpin.CmdClause, r *Rules) {
 	cmd.Flag("rule.evaluation-interval", "Evaluation interval of rule groups that don't set one.").Default("1m").StringVar(&r.interval)
 	cmd.Flag("rule.external-label", "External label, as name=value, that is added to alerts sent to Alertmanager and is available in rule templates. Repeatable.").StringsVar(&r.external)
 	cmd.Flag("alertmanager.url", "URL of an Alertmanager to send alerts to; it may contain user:password. Repeatable.").SetValue(&r.alertmanagers)
-	cmd.Flag("alertmanager.bearer-token-file", "File with a bearer token for Alertmanagers whose URL contains no user.").StringVar(&r.BearerFile)
+	cmd.Flag("alertmanager.bearer-token-file",
+		"File with a bearer token for Alertmanagers whose URL contains no user.").StringVar(&r.BearerFile)
 }
 
 // urlList is a list of URLs from a flag that is printed without passwords.
@@ -98,7 +99,8 @@ func (c *Config) checkRules() error {
 		}
 	}
 	if len(r.Sources) > 0 && c.Target != "all" && c.Target != "read" {
-		return flagError("rule.files", r.files[0], fmt.Sprintf("a process with --target=%s answers no queries, so it can't evaluate rules; set it on a process with all or read", c.Target))
+		return flagError("rule.files", r.files[0],
+			fmt.Sprintf("a process with --target=%s answers no queries, so it can't evaluate rules; set it on a process with all or read", c.Target))
 	}
 	return nil
 }

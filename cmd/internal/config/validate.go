@@ -20,7 +20,8 @@ func (c *Config) Validate() error {
 	if err := CheckRanges(c.cmd.Model().Flags); err != nil {
 		return err
 	}
-	for _, check := range []func() error{c.checkWeb, c.checkStorage, c.checkQuery, c.checkOTLP, c.checkHA, c.checkRules, c.checkMetadata, c.checkBackup} {
+	for _, check := range []func() error{c.checkWeb, c.checkStorage, c.checkQuery, c.checkOTLP, c.checkHA, c.checkRules,
+		c.checkMetadata, c.checkBackup} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -43,7 +44,8 @@ func (c *Config) checkWeb() error {
 	}
 	var err error
 	if c.CORSOrigin, err = regexp.Compile("^(?s:" + c.corsOrigin + ")$"); err != nil {
-		return flagError("web.cors.origin", c.corsOrigin, "must be a regular expression such as https?://grafana\\.example\\.org")
+		return flagError("web.cors.origin", c.corsOrigin,
+			"must be a regular expression such as https?://grafana\\.example\\.org")
 	}
 	if err := c.checkAllowedHosts(); err != nil {
 		return err
@@ -71,7 +73,8 @@ var hostPattern = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-
 func (c *Config) checkAllowedHosts() error {
 	for _, host := range c.AllowedHosts {
 		if !hostPattern.MatchString(host) {
-			return flagError("web.allowed-host", host, "must be a host name such as cassia.example.org, or *.example.org, without a scheme and a port")
+			return flagError("web.allowed-host", host,
+				"must be a host name such as cassia.example.org, or *.example.org, without a scheme and a port")
 		}
 	}
 	return nil
@@ -93,8 +96,10 @@ func (c *Config) checkExternalURL() error {
 		u.Path = c.externalURL
 	} else if c.externalURL != "" {
 		u, err = url.Parse(c.externalURL)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			return flagError("web.external-url", c.externalURL, "must be a URL such as https://cassia.example.org, or a path such as /cassia")
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil ||
+			u.RawQuery != "" || u.Fragment != "" {
+			return flagError("web.external-url", c.externalURL,
+				"must be a URL such as https://cassia.example.org, or a path such as /cassia")
 		}
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
@@ -115,7 +120,8 @@ func (c *Config) checkExternalURL() error {
 
 // isPrefix reports whether a path is empty or contains only characters that clients send unescaped.
 func isPrefix(s string) bool {
-	return s == "" || path.Clean(s) == s && !strings.ContainsAny(s, "?#%\\\"'") && !strings.ContainsFunc(s, unicode.IsControl)
+	return s == "" || path.Clean(s) == s && !strings.ContainsAny(s, "?#%\\\"'") &&
+		!strings.ContainsFunc(s, unicode.IsControl)
 }
 
 func (c *Config) checkStorage() error {

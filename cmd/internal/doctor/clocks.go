@@ -44,9 +44,11 @@ func Clocks(clocks []Clock) []Finding {
 	first, last := all[0], all[len(all)-1]
 	apart := last.Ahead - first.Ahead
 	if apart <= clockNote {
-		return []Finding{ok("no two clocks of nodes, processes and this machine differ by more than %s", about(clockNote))}
+		return []Finding{ok("no two clocks of nodes, processes and this machine differ by more than %s",
+			about(clockNote))}
 	}
-	f := Finding{Note, fmt.Sprintf("the clock of %s is %s fast compared to the clock of %s", last.Who, about(apart), first.Who),
+	f := Finding{Note, fmt.Sprintf("the clock of %s is %s fast compared to the clock of %s", last.Who,
+		about(apart), first.Who),
 		"samples more than 10 minutes in the future by both clocks are rejected, and the clocks decide when slots are sealed",
 		"synchronize the clocks of all machines with NTP or PTP: chronyc tracking, or timedatectl"}
 	switch {

@@ -29,8 +29,11 @@ type ClusterOptions struct {
 func Cluster(f *cassandra.Facts, o ClusterOptions) []Finding {
 	found := reachability(f, o)
 	if f.Replication == nil {
-		return append(found, append(commitlog(f, 0), Finding{Warning, fmt.Sprintf("the keyspace %s doesn't exist", o.Keyspace),
-			"nothing is stored yet, or the keyspace has another name", "start `cassia serve`, or create it by hand: cassia schema --cassandra.keyspace=" + o.Keyspace + " | cqlsh"})...)
+		return append(found, append(commitlog(f, 0),
+			Finding{Warning, fmt.Sprintf("the keyspace %s doesn't exist", o.Keyspace),
+				"nothing is stored yet, or the keyspace has another name",
+				"start `cassia serve`, or create it by hand: cassia schema --cassandra.keyspace=" +
+					o.Keyspace + " | cqlsh"})...)
 	}
 	found = append(found, consistency(f, o)...)
 	found = append(found, commitlog(f, needOf("LOCAL_QUORUM", f).copies)...)
@@ -57,30 +60,36 @@ func reachability(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	schemas, releases = slices.Compact(schemas), slices.Compact(releases)
 	total := len(f.Nodes)
 	if len(down) == 0 {
-		found = append(found, ok("all nodes of data center %s are up (%d of %d); Cassandra %s", f.Cluster.LocalDC, total, total, strings.Join(releases, ", ")))
+		found = append(found, ok("all nodes of data center %s are up (%d of %d); Cassandra %s", f.Cluster.LocalDC,
+			total, total, strings.Join(releases, ", ")))
 	} else {
 		spare := 0
 		if f.Replication != nil {
 			spare = needOf(o.Consistency, f).survives()
 		}
-		missing := Finding{Warning, fmt.Sprintf("%d of %s don't respond: %s", len(down), plural(total, "node"), listed(down)),
+		missing := Finding{Warning, fmt.Sprintf("%d of %s don't respond: %s", len(down),
+			plural(total, "node"), listed(down)),
 			"writes and queries still work, because other nodes have enough copies; if more nodes fail, they may stop working",
 			"run nodetool status, and read the node's system.log"}
 		if total-countUp(f) > spare {
-			missing.Level, missing.Why = Error, "too few copies of some rows are reachable: writes and queries of these rows fail until the nodes are back"
+			missing.Level, missing.Why = Error,
+				"too few copies of some rows are reachable: writes and queries of these rows fail until the nodes are back"
 		}
 		found = append(found, missing)
 	}
 	if len(schemas) > 1 {
 		found = append(found, Finding{Warning, fmt.Sprintf("the nodes have %d different schema versions", len(schemas)),
-			"requests to a node that is missing a table fail", "run nodetool describecluster, and restart the nodes whose version differs"})
+			"requests to a node that is missing a table fail",
+			"run nodetool describecluster, and restart the nodes whose version differs"})
 	}
 	if len(releases) > 1 {
 		found = append(found, Finding{Note, "the nodes run different releases: " + strings.Join(releases, ", "),
-			"mixed releases are only supported during an upgrade, and the schema can't change until it is complete", "upgrade the remaining nodes"})
+			"mixed releases are only supported during an upgrade, and the schema can't change until it is complete",
+			"upgrade the remaining nodes"})
 	}
 	if len(odd) > 0 {
-		found = append(found, Finding{Note, "some information is missing: " + listed(odd), "", "grant the user SELECT on the keyspace system_views, or use nodetool"})
+		found = append(found, Finding{Note, "some information is missing: " + listed(odd), "",
+			"grant the user SELECT on the keyspace system_views, or use nodetool"})
 	}
 	return found
 }
@@ -110,7 +119,8 @@ func commitlog(f *cassandra.Facts, copies int) []Finding {
 		if len(synced) == 0 {
 			return nil // No node responded.
 		}
-		return []Finding{ok("commitlog_sync is %s on all nodes that respond: acknowledged samples are on disk", strings.Join(slices.Compact(synced), ", "))}
+		return []Finding{ok("commitlog_sync is %s on all nodes that respond: acknowledged samples are on disk",
+			strings.Join(slices.Compact(synced), ", "))}
 	}
 	slices.Sort(periodic)
 	level, why := Warning, "when a node is killed or loses power, it loses the last 10 s of acknowledged samples; if nodes fail together, all "+
@@ -196,8 +206,10 @@ func wide(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 		case "raw":
 			do += "\nthe rows of a metric are split again from the next window on; existing rows expire unchanged"
 		}
-		found = append(found, Finding{Warning, fmt.Sprintf("table %s has a partition of %.0f MiB, on %s", w.table, w.value, w.node),
-			fmt.Sprintf("above %d MiB, reads, compactions and repairs of a partition need much memory and time", wideMiB), do})
+		found = append(found, Finding{Warning,
+			fmt.Sprintf("table %s has a partition of %.0f MiB, on %s", w.table, w.value, w.node),
+			fmt.Sprintf("above %d MiB, reads, compactions and repairs of a partition need much memory and time",
+				wideMiB), do})
 	}
 	switch {
 	case len(found) > 0 || len(worst) == 0:
@@ -227,15 +239,19 @@ func tombstones(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	most := tableMax(f, func(t cassandra.TableFacts) float64 { return t.MaxTombstonesPerRead })
 	for _, w := range most {
 		if w.value >= tooManyTombstones {
-			found = append(found, Finding{Error, fmt.Sprintf("a read of table %s scanned %.0f tombstones, on %s", w.table, w.value, w.node),
+			found = append(found, Finding{Error,
+				fmt.Sprintf("a read of table %s scanned %.0f tombstones, on %s", w.table, w.value, w.node),
 				"Cassandra aborts reads that scan more than 100,000 tombstones", tombstonesDo(o, w.table)})
 		}
 	}
 	usual := tableMax(f, func(t cassandra.TableFacts) float64 { return t.TombstonesPerRead })
 	for _, w := range usual {
 		if w.value > manyTombstones {
-			found = append(found, Finding{Warning, fmt.Sprintf("1 in 100 reads of table %s scans %.0f tombstones or more, on %s", w.table, w.value, w.node),
-				"such reads are slow, and Cassandra aborts reads that scan more than 100,000 tombstones", tombstonesDo(o, w.table)})
+			found = append(found, Finding{Warning,
+				fmt.Sprintf("1 in 100 reads of table %s scans %.0f tombstones or more, on %s",
+					w.table, w.value, w.node),
+				"such reads are slow, and Cassandra aborts reads that scan more than 100,000 tombstones",
+				tombstonesDo(o, w.table)})
 		}
 	}
 	if len(found) == 0 && len(most) > 0 {

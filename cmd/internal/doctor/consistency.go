@@ -76,21 +76,27 @@ func consistency(f *cassandra.Facts, o ClusterOptions) []Finding {
 	switch {
 	case n.write > min(n.copies, n.nodes):
 		return append(found, Finding{Error, what + fmt.Sprintf("; at most %d can exist", min(n.copies, n.nodes)),
-			"every write and every query fails", "use --cassandra.consistency=LOCAL_QUORUM, or add nodes, or\n" + alter(min(3, n.nodes))})
+			"every write and every query fails",
+			"use --cassandra.consistency=LOCAL_QUORUM, or add nodes, or\n" + alter(min(3, n.nodes))})
 	case n.nodes == 1:
 		found = append(found, Finding{Note, "the cluster has a single node" + inDC(n.where),
-			"while this node is down, writes and queries fail, and its disk has the only copy of all data", "for redundancy, add nodes until there are three, then\n" + alter(3)})
+			"while this node is down, writes and queries fail, and its disk has the only copy of all data",
+			"for redundancy, add nodes until there are three, then\n" + alter(3)})
 	case n.survives() == 0 && n.copies == 1:
-		found = append(found, Finding{Warning, what, "each row has one copy: while its node is down, writes and queries of the row fail, and a lost disk loses it",
+		found = append(found, Finding{Warning, what,
+			"each row has one copy: while its node is down, writes and queries of the row fail, and a lost disk loses it",
 			alter(min(3, n.nodes))})
 	case n.survives() == 0:
 		found = append(found, Finding{Warning, what, "a single node failure stops writes and queries", alter(3)})
 	default:
-		found = append(found, ok("%s: writes and queries work while %s of each row is unavailable", what, plural(n.survives(), "node")))
+		found = append(found, ok("%s: writes and queries work while %s of each row is unavailable", what,
+			plural(n.survives(), "node")))
 	}
 	if n.write+n.read <= n.copies {
-		found = append(found, Finding{Warning, fmt.Sprintf("consistency level %s writes %d and reads %d of %s", o.Consistency, n.write, n.read, n.text()),
-			"a query can miss acknowledged samples, and the failure of one node can lose them", "use --cassandra.consistency=LOCAL_QUORUM in every process"})
+		found = append(found, Finding{Warning,
+			fmt.Sprintf("consistency level %s writes %d and reads %d of %s", o.Consistency, n.write, n.read, n.text()),
+			"a query can miss acknowledged samples, and the failure of one node can lose them",
+			"use --cassandra.consistency=LOCAL_QUORUM in every process"})
 	}
 	return found
 }

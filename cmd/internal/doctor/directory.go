@@ -36,9 +36,11 @@ func ReadDirectory(path string) (DirectoryFacts, error) {
 // spaceOf describes the parts of an engine's disk usage. Parts without an entry are shown as one.
 var spaceOf = map[string]string{
 	engine.Raw.Name: "samples", engine.R5m.Name: "buckets of 5 minutes", engine.R1h.Name: "buckets of an hour",
-	engine.RawPages.Name: "samples", engine.R5mPages.Name: "buckets of 5 minutes", engine.R1hPages.Name: "buckets of an hour",
-	engine.Stage.Name: unsealed, engine.Staged.Name: unsealed, engine.Defined.Name: unsealed, engine.Held.Name: unsealed,
-	pebble.SpaceLog: "log", pebble.SpaceFree: "to be released soon", pebble.SpaceOther: "other files",
+	engine.RawPages.Name: "samples", engine.R5mPages.Name: "buckets of 5 minutes",
+	engine.R1hPages.Name: "buckets of an hour",
+	engine.Stage.Name:    unsealed, engine.Staged.Name: unsealed, engine.Defined.Name: unsealed,
+	engine.Held.Name: unsealed,
+	pebble.SpaceLog:  "log", pebble.SpaceFree: "to be released soon", pebble.SpaceOther: "other files",
 }
 
 const (
@@ -54,7 +56,8 @@ func Space(space map[string]int64) Finding {
 		all += n
 	}
 	var parts []string
-	for _, of := range slices.SortedFunc(maps.Keys(sums), func(a, b string) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) }) {
+	for _, of := range slices.SortedFunc(maps.Keys(sums),
+		func(a, b string) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) }) {
 		if sums[of] > 0 {
 			parts = append(parts, of+" "+bytesText(sums[of]))
 		}

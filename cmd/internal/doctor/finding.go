@@ -95,7 +95,8 @@ func section(b *strings.Builder, name, text string) {
 
 // Summary returns the number of findings per level as text.
 func Summary(findings []Finding) string {
-	return fmt.Sprintf("%s, %s, %s, %d ok", plural(Count(findings, Error), "error"), plural(Count(findings, Warning), "warning"),
+	return fmt.Sprintf("%s, %s, %s, %d ok", plural(Count(findings, Error), "error"),
+		plural(Count(findings, Warning), "warning"),
 		plural(Count(findings, Note), "note"), Count(findings, OK))
 }
 

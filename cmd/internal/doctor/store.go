@@ -38,7 +38,8 @@ func Store(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	found = append(found, clock(c, o)...)
 	found = append(found, hidden(c)...)
 	if !c.ClassesFrom.IsZero() {
-		found = append(found, ok("changed retention classes are in force from %s", c.ClassesFrom.UTC().Format(time.RFC3339)))
+		found = append(found, ok("changed retention classes are in force from %s",
+			c.ClassesFrom.UTC().Format(time.RFC3339)))
 	}
 	found = append(found, later(c)...)
 	found = append(found, deltas(c)...)
@@ -54,7 +55,8 @@ func Store(c *inspect.Condition, o StoreOptions) (found []Finding) {
 
 func periods(c *inspect.Condition, o StoreOptions) Finding {
 	last := c.Periods[len(c.Periods)-1]
-	text := fmt.Sprintf("the store was created on %s and has %s with sealed data; layout: %s", c.Created.UTC().Format(time.DateOnly), plural(c.Tenants, "tenant"), last)
+	text := fmt.Sprintf("the store was created on %s and has %s with sealed data; layout: %s",
+		c.Created.UTC().Format(time.DateOnly), plural(c.Tenants, "tenant"), last)
 	if from := time.UnixMilli(last.FromMS); len(c.Periods) > 1 && from.After(o.Now) {
 		text += " from " + from.UTC().Format(time.RFC3339) + " on, " + c.Periods[len(c.Periods)-2].String() + " before"
 	}
@@ -79,20 +81,23 @@ func clock(c *inspect.Condition, o StoreOptions) (found []Finding) {
 		if off < 0 {
 			off, way = -off, "before"
 		}
-		found = append(found, Finding{Warning, fmt.Sprintf("this machine's clock is untrusted: it is %s %s the time last recorded in the store, %s",
-			about(off), way, c.ClockSeen.UTC().Format(time.RFC3339)),
+		found = append(found, Finding{Warning,
+			fmt.Sprintf("this machine's clock is untrusted: it is %s %s the time last recorded in the store, %s",
+				about(off), way, c.ClockSeen.UTC().Format(time.RFC3339)),
 			"`cassia serve` does not trust the clock, and deletes nothing, until it has run for a while",
 			"check the clock; if it is right, start once with --storage.today=" + o.Now.UTC().Format(time.DateOnly)})
 	}
 	if !c.DroppedAhead.IsZero() {
-		found = append(found, Finding{Error, fmt.Sprintf("raw samples up to %s were deleted because a clock was fast", c.DroppedAhead.UTC().Format(time.RFC3339)),
+		found = append(found, Finding{Error, fmt.Sprintf("raw samples up to %s were deleted because a clock was fast",
+			c.DroppedAhead.UTC().Format(time.RFC3339)),
 			"samples before that time can't be stored again and are rejected with 503; samples after it are stored",
 			"restore a backup from before the deletion, or start with an empty directory; otherwise wait until that time"})
 	}
 	for _, p := range c.Processes {
 		if p.Alive && p.Doubted {
 			found = append(found, Finding{Error, fmt.Sprintf("the clock of %s (%s) is untrusted", p.Name, p.Target),
-				"the process rejects samples, and doesn't seal or delete anything; other processes do its work", "synchronize the clock of that machine"})
+				"the process rejects samples, and doesn't seal or delete anything; other processes do its work",
+				"synchronize the clock of that machine"})
 		}
 	}
 	return found
@@ -115,25 +120,31 @@ func processes(c *inspect.Condition) (found []Finding) {
 		}
 	}
 	if len(quiet) > 0 {
-		found = append(found, Finding{Note, "no heartbeat: " + listed(quiet), "these processes have stopped, hang, or can't reach the cluster", "check whether they should be running"})
+		found = append(found, Finding{Note, "no heartbeat: " + listed(quiet),
+			"these processes have stopped, hang, or can't reach the cluster", "check whether they should be running"})
 	}
 	if len(alive) == 0 {
-		return append(found, Finding{Warning, "no running process was found", "no samples are accepted, no queries answered, and nothing is sealed", "start `cassia serve`"})
+		return append(found, Finding{Warning, "no running process was found",
+			"no samples are accepted, no queries answered, and nothing is sealed", "start `cassia serve`"})
 	}
 	found = append(found, ok("%s: %s", plural(len(alive), "process"), listed(alive)))
-	for target, misses := range map[string]string{"write": "accepts samples", "read": "answers queries", "downsample": "seals, so samples stay in memory and in the staging log"} {
+	for target, misses := range map[string]string{"write": "accepts samples", "read": "answers queries",
+		"downsample": "seals, so samples stay in memory and in the staging log"} {
 		if !does["all"] && !does[target] {
-			found = append(found, Finding{Warning, "no process with --target=" + target + " is running", "no process " + misses, "start `cassia serve --target=" + target + "`"})
+			found = append(found, Finding{Warning, "no process with --target=" + target + " is running",
+				"no process " + misses, "start `cassia serve --target=" + target + "`"})
 		}
 	}
 	slices.SortFunc(found, func(a, b Finding) int { return strings.Compare(a.What, b.What) })
 	slices.Sort(versions)
 	if versions = slices.Compact(versions); len(versions) > 1 {
-		found = append(found, Finding{Note, "the processes run different versions: " + listed(versions), "mixed versions are only supported during an upgrade", "upgrade the remaining processes"})
+		found = append(found, Finding{Note, "the processes run different versions: " + listed(versions),
+			"mixed versions are only supported during an upgrade", "upgrade the remaining processes"})
 	}
 	if len(c.Keeps) > 1 {
 		found = append(found, Finding{Note, "processes use different retentions: " + strings.Join(c.Keeps, "; "),
-			"the longest retention applies, until two hours after the last heartbeat of its process", "set the same --retention flags and file on all processes"})
+			"the longest retention applies, until two hours after the last heartbeat of its process",
+			"set the same --retention flags and file on all processes"})
 	}
 	return found
 }
@@ -158,9 +169,11 @@ func leases(c *inspect.Condition) []Finding {
 		}
 	}
 	if len(without) == 0 {
-		return []Finding{ok("%s, each owned by one of the processes that seal (%d)", plural(len(c.Leases), "partition"), workers)}
+		return []Finding{ok("%s, each owned by one of the processes that seal (%d)",
+			plural(len(c.Leases), "partition"), workers)}
 	}
-	return []Finding{{Warning, fmt.Sprintf("%d of %s have no running owner: %s", len(without), plural(len(c.Leases), "partition"), listed(without)),
+	return []Finding{{Warning, fmt.Sprintf("%d of %s have no running owner: %s", len(without),
+		plural(len(c.Leases), "partition"), listed(without)),
 		"their slots aren't sealed; another process normally takes them over within seconds, so check again",
 		"if this persists, search the logs of the processes that seal for the word leases"}}
 }
@@ -181,7 +194,8 @@ func waiting(c *inspect.Condition, o StoreOptions) []Finding {
 	if due == 0 {
 		return []Finding{ok("%s; 0 are due", all)}
 	}
-	f := Finding{OK, fmt.Sprintf("%s; %d (%s) overdue, the oldest by %s", all, due, plural(len(slots), "slot"), about(lag)),
+	f := Finding{OK, fmt.Sprintf("%s; %d (%s) overdue, the oldest by %s", all, due,
+		plural(len(slots), "slot"), about(lag)),
 		"every process that answers queries keeps unsealed samples in memory, and reads them again at every start",
 		`check the processes that seal: search their logs for "sealing failed", and look at cassia_downsample_lag_seconds and ` +
 			"cassia_downsample_failures_total on /metrics;\nto add capacity, start more of them: cassia serve --target=downsample"}
@@ -243,7 +257,8 @@ func hidden(c *inspect.Condition) (found []Finding) {
 	const most = 10
 	for i, h := range c.Hidden {
 		if i == most {
-			return append(found, Finding{Warning, fmt.Sprintf("%d more hidden ranges", len(c.Hidden)-most), "", "list all with cassia retention"})
+			return append(found, Finding{Warning, fmt.Sprintf("%d more hidden ranges", len(c.Hidden)-most), "",
+				"list all with cassia retention"})
 		}
 		of := fmt.Sprintf("%s of %q", h.Resolution, h.Tenant)
 		if h.Class != "" {
@@ -253,8 +268,11 @@ func hidden(c *inspect.Condition) (found []Finding) {
 		if h.Was > 0 {
 			was = "for " + about(h.Was)
 		}
-		found = append(found, Finding{Warning, fmt.Sprintf("a lowered retention hides %s from %s until %s", of, h.From.UTC().Format(time.DateOnly), h.To.UTC().Format(time.DateOnly)),
-			fmt.Sprintf("it was kept %s before; it will be deleted from %s on", was, h.Goes.UTC().Format(time.DateOnly)),
+		found = append(found, Finding{Warning,
+			fmt.Sprintf("a lowered retention hides %s from %s until %s", of, h.From.UTC().Format(time.DateOnly),
+				h.To.UTC().Format(time.DateOnly)),
+			fmt.Sprintf("it was kept %s before; it will be deleted from %s on", was,
+				h.Goes.UTC().Format(time.DateOnly)),
 			"if this is intended, nothing; otherwise start the server with the longer retention before then, and all samples are shown again"})
 	}
 	return found
@@ -309,12 +327,15 @@ func expired(c *inspect.Condition) (found []Finding) {
 		}
 	}
 	if len(undropped) > 0 {
-		found = append(found, Finding{Warning, fmt.Sprintf("%s past the retention not deleted, the oldest since %s", plural(len(undropped), "window"), since.UTC().Format(time.DateOnly)),
+		found = append(found, Finding{Warning,
+			fmt.Sprintf("%s past the retention not deleted, the oldest since %s", plural(len(undropped), "window"),
+				since.UTC().Format(time.DateOnly)),
 			"queries don't return them, but they use disk space and slow down listings",
 			"the process that seals partition 0 deletes them: check that it is running and that its --retention.raw matches the one set here"})
 	}
 	if len(leftover) > 0 {
-		found = append(found, Finding{Note, fmt.Sprintf("%s past the retention still have rows", plural(len(leftover), "window")),
+		found = append(found, Finding{Note, fmt.Sprintf("%s past the retention still have rows",
+			plural(len(leftover), "window")),
 			"rows keep the TTL they were written with, which was longer; queries don't return them",
 			"nothing: the rows expire when their TTL ends; rows written with --retention.raw=0 never do"})
 	}

@@ -78,7 +78,8 @@ func (a API) get(ctx context.Context, path string, params url.Values) (envelope,
 // QueryRange evaluates a query at every step of a range.
 func (a API) QueryRange(ctx context.Context, query string, start, end time.Time, step time.Duration) (Answer, error) {
 	return a.query(ctx, "/api/v1/query_range", url.Values{
-		"query": {query}, "start": {seconds(start)}, "end": {seconds(end)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)},
+		"query": {query}, "start": {seconds(start)}, "end": {seconds(end)},
+		"step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)},
 	})
 }
 
@@ -222,7 +223,8 @@ func (a Answer) Difference(other Answer) string {
 	for l := range have {
 		return "a series too many: " + l
 	}
-	if w, o := strings.Join(append(a.Warnings, a.Infos...), "; "), strings.Join(append(other.Warnings, other.Infos...), "; "); w != o {
+	if w, o := strings.Join(append(a.Warnings, a.Infos...), "; "),
+		strings.Join(append(other.Warnings, other.Infos...), "; "); w != o {
 		return fmt.Sprintf("annotations %q, not %q", o, w)
 	}
 	return ""

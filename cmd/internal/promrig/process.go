@@ -201,7 +201,8 @@ func Binary(variable, name string) (string, error) {
 		path = root + "/bin/" + name
 	}
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("promrig: no %s (%w): run `make %s`, or name one in %s", name, err, strings.ReplaceAll(name, "_", "-"), variable)
+		return "", fmt.Errorf("promrig: no %s (%w): run `make %s`, or name one in %s", name, err,
+			strings.ReplaceAll(name, "_", "-"), variable)
 	}
 	return path, nil
 }

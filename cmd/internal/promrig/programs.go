@@ -12,7 +12,8 @@ func Cassia(path, dir, address string, args ...string) Program {
 	return Program{
 		Name: "cassia", Path: path, Address: address, ReadyPath: "/-/ready", Log: filepath.Join(dir, "cassia.log"),
 		Args: append([]string{
-			"serve", "--web.listen-address=" + address, "--storage.path=" + filepath.Join(dir, "data"), "--web.enable-admin-api",
+			"serve", "--web.listen-address=" + address, "--storage.path=" + filepath.Join(dir, "data"),
+			"--web.enable-admin-api",
 		}, args...),
 	}
 }
@@ -29,9 +30,11 @@ func Prometheus(path, dir, address, config string, args ...string) (Program, err
 		level, args = args[i], slices.Delete(slices.Clone(args), i, i+1)
 	}
 	return Program{
-		Name: "prometheus", Path: path, Address: address, ReadyPath: "/-/ready", Log: filepath.Join(dir, "prometheus.log"),
+		Name: "prometheus", Path: path, Address: address, ReadyPath: "/-/ready",
+		Log: filepath.Join(dir, "prometheus.log"),
 		Args: append([]string{
-			"--config.file=" + file, "--web.listen-address=" + address, "--storage.tsdb.path=" + filepath.Join(dir, "data"), level,
+			"--config.file=" + file, "--web.listen-address=" + address,
+			"--storage.tsdb.path=" + filepath.Join(dir, "data"), level,
 		}, args...),
 	}, nil
 }
@@ -39,7 +42,8 @@ func Prometheus(path, dir, address, config string, args ...string) (Program, err
 // NodeExporter returns a node exporter that logs to dir.
 func NodeExporter(path, dir, address string) Program {
 	return Program{
-		Name: "node exporter", Path: path, Address: address, ReadyPath: "/", Log: filepath.Join(dir, "node_exporter.log"),
+		Name: "node exporter", Path: path, Address: address, ReadyPath: "/",
+		Log:  filepath.Join(dir, "node_exporter.log"),
 		Args: []string{"--web.listen-address=" + address, "--no-collector.systemd", "--log.level=warn"},
 	}
 }
@@ -51,7 +55,8 @@ func Alertmanager(path, dir, address, config string) (Program, error) {
 		return Program{}, err
 	}
 	return Program{
-		Name: "alertmanager", Path: path, Address: address, ReadyPath: "/-/ready", Log: filepath.Join(dir, "alertmanager.log"),
+		Name: "alertmanager", Path: path, Address: address, ReadyPath: "/-/ready",
+		Log: filepath.Join(dir, "alertmanager.log"),
 		Args: []string{
 			"--config.file=" + file, "--web.listen-address=" + address, "--storage.path=" + filepath.Join(dir, "data"),
 			"--cluster.listen-address=", "--log.level=warn",

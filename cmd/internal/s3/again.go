@@ -61,7 +61,8 @@ func again(ctx context.Context, request func(context.Context) error) error {
 			return lasts
 		}
 		var cut *xml.SyntaxError
-		if err == nil || breaks == maxBreaks || !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) && !errors.As(err, &cut) {
+		if err == nil || breaks == maxBreaks || !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) &&
+			!errors.As(err, &cut) {
 			return err
 		}
 		if err := pause(ctx, breaks); err != nil {
@@ -89,12 +90,14 @@ func pause(ctx context.Context, breaks int) error {
 // isTriedAgain reports whether the client retries a request after such a response.
 func isTriedAgain(r minio.ErrorResponse) bool {
 	switch r.StatusCode {
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout, 499, 520: // The last two are used by proxies.
 		return true
 	}
 	switch r.Code {
-	case "RequestTimeout", "Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestThrottled", "SlowDown", "SlowDownRead", "SlowDownWrite":
+	case "RequestTimeout", "Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestThrottled", "SlowDown",
+		"SlowDownRead", "SlowDownWrite":
 		return true
 	}
 	return false

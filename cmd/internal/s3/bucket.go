@@ -45,7 +45,8 @@ func (b *Bucket) List(ctx context.Context, prefix string) (out []objects.Object,
 				return found.Err
 			}
 			if !strings.HasPrefix(found.Key, o.Prefix) || known[found.Key] {
-				return strange("the listing of %q contains %q, which has another prefix or is already listed", o.Prefix, found.Key)
+				return strange("the listing of %q contains %q, which has another prefix or is already listed",
+					o.Prefix, found.Key)
 			}
 			known[found.Key] = true
 			if name := found.Key[len(b.location.prefix):]; !strings.HasSuffix(name, "/") { // Some servers list folders.
@@ -88,7 +89,8 @@ func (b *Bucket) Abandoned(ctx context.Context, before time.Time) error {
 }
 
 // refused are servers' codes for wrong credentials with statuses other than 401 and 403. The last one is Versity's.
-var refused = map[string]bool{"ExpiredToken": true, "InvalidToken": true, "InvalidAccessKeyId": true, "XAdminUserNotFound": true}
+var refused = map[string]bool{"ExpiredToken": true, "InvalidToken": true, "InvalidAccessKeyId": true,
+	"XAdminUserNotFound": true}
 
 // explain adds the meaning and the remedy to an error.
 func (b *Bucket) explain(ctx context.Context, err error) error {
@@ -125,7 +127,8 @@ func (b *Bucket) explain(ctx context.Context, err error) error {
 	case isTriedAgain(r):
 		return fmt.Errorf("%s, after up to %d attempts", said, maxTries)
 	// It isn't a response of S3.
-	case r.StatusCode == http.StatusBadRequest && b.core.EndpointURL().Scheme == "http" && strings.HasPrefix(r.Code, "400"):
+	case r.StatusCode == http.StatusBadRequest && b.core.EndpointURL().Scheme == "http" &&
+		strings.HasPrefix(r.Code, "400"):
 		return fmt.Errorf("%s: if the server uses TLS, write https:// instead of http:// in the endpoint", said)
 	case r.StatusCode != 0:
 		return errors.New(said)

@@ -62,8 +62,9 @@ func Open(ctx context.Context, text string) (*Bucket, error) {
 		lookup = minio.BucketLookupPath
 	}
 	client, err := minio.New(at.Host, &minio.Options{
-		Creds: credentials.New(awsCredentials{conf.Credentials}), Secure: at.Scheme == "https", Transport: stopAtLasting{transport},
-		Region: l.region, BucketLookup: lookup, MaxRetries: maxTries,
+		Creds: credentials.New(awsCredentials{conf.Credentials}), Secure: at.Scheme == "https",
+		Transport: stopAtLasting{transport},
+		Region:    l.region, BucketLookup: lookup, MaxRetries: maxTries,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("S3: %w", err)
@@ -82,7 +83,8 @@ func (a awsCredentials) RetrieveWithCredContext(*credentials.CredContext) (crede
 	if err != nil {
 		return credentials.Value{}, errNoCredentials{err}
 	}
-	return credentials.Value{AccessKeyID: c.AccessKeyID, SecretAccessKey: c.SecretAccessKey, SessionToken: c.SessionToken, SignerType: credentials.SignatureV4}, nil
+	return credentials.Value{AccessKeyID: c.AccessKeyID, SecretAccessKey: c.SecretAccessKey,
+		SessionToken: c.SessionToken, SignerType: credentials.SignatureV4}, nil
 }
 
 func (a awsCredentials) Retrieve() (credentials.Value, error) { return a.RetrieveWithCredContext(nil) }
@@ -117,7 +119,8 @@ func transportOf(caFile string) (*http.Transport, error) {
 	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: trusted, DisableCompression: true,
-		MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 30 * time.Second, ResponseHeaderTimeout: silence,
+		MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 30 * time.Second,
+		ResponseHeaderTimeout: silence,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			c, err := dialer.DialContext(ctx, network, address)
 			if err != nil {

@@ -59,7 +59,8 @@ func (r *reader) checkHeader(header http.Header) error {
 	if header.Get("ETag") == "" {
 		return strange("the response for %s has no ETag", r.key)
 	}
-	if at, want := header.Get("Content-Range"), fmt.Sprintf("bytes %d-", r.at); r.at > 0 && !strings.HasPrefix(at, want) {
+	if at, want := header.Get("Content-Range"), fmt.Sprintf("bytes %d-", r.at); r.at > 0 &&
+		!strings.HasPrefix(at, want) {
 		return strange("the response for %s has the range %q instead of %q", r.key, at, want)
 	}
 	return nil

@@ -67,7 +67,8 @@ func sumsOf(part []byte) (md5Base64, sha256Hex string) {
 func (b *Bucket) putParts(ctx context.Context, key string, part []byte, from io.Reader, size int64) (err error) {
 	var upload string
 	err = again(ctx, func(ctx context.Context) (err error) {
-		upload, err = b.core.NewMultipartUpload(ctx, b.location.bucket, key, minio.PutObjectOptions{ContentType: contentType})
+		upload, err = b.core.NewMultipartUpload(ctx, b.location.bucket, key,
+			minio.PutObjectOptions{ContentType: contentType})
 		return err
 	})
 	if err != nil {
@@ -86,7 +87,8 @@ func (b *Bucket) putParts(ctx context.Context, key string, part []byte, from io.
 		o := minio.PutObjectPartOptions{DisableContentSha256: true}
 		o.Md5Base64, o.Sha256Hex = sumsOf(part)
 		err := again(ctx, func(ctx context.Context) (err error) {
-			done, err = b.core.PutObjectPart(ctx, b.location.bucket, key, upload, len(parts)+1, bytes.NewReader(part), int64(len(part)), o)
+			done, err = b.core.PutObjectPart(ctx, b.location.bucket, key, upload, len(parts)+1,
+				bytes.NewReader(part), int64(len(part)), o)
 			return err
 		})
 		if err != nil {

@@ -91,14 +91,16 @@ func parse(text string) (l location, err error) {
 		case "access-key", "secret-key", "access_key", "secret_key":
 			return wrong("%w", errSecret)
 		default:
-			return wrong("has the unknown parameter %q; the parameters are endpoint, region, path-style and ca-file", name)
+			return wrong("has the unknown parameter %q; the parameters are endpoint, region, path-style and ca-file",
+				name)
 		}
 	}
 	if l.endpoint == "" {
 		return l, nil
 	}
 	e, err := url.Parse(l.endpoint)
-	if err != nil || e.Scheme != "http" && e.Scheme != "https" || e.Host == "" || strings.Trim(e.Path, "/") != "" || e.User != nil {
+	if err != nil || e.Scheme != "http" && e.Scheme != "https" || e.Host == "" ||
+		strings.Trim(e.Path, "/") != "" || e.User != nil {
 		return wrong("has an endpoint that isn't like https://HOST:PORT")
 	}
 	return l, nil

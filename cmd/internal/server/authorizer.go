@@ -193,7 +193,8 @@ func (a *authorizer) tenantOf(role Role, user *auth.User, r *http.Request) (name
 			return "", false, fmt.Errorf("%w: path /t/%s/: %w", ErrTenant, url.PathEscape(prefix), err)
 		}
 		if len(names) == 1 && fromPath != name {
-			return "", false, fmt.Errorf("%w: the path names %s, but the header %s names %s", ErrTenant, fromPath, tenant.Header, name)
+			return "", false, fmt.Errorf("%w: the path names %s, but the header %s names %s", ErrTenant,
+				fromPath, tenant.Header, name)
 		}
 		name = fromPath
 	}
@@ -206,7 +207,8 @@ func usualTenant(user *auth.User) (string, error) {
 		return tenant.Default, nil
 	}
 	if user.Tenant() == "" {
-		return "", fmt.Errorf("%w: user %q has no default tenant; name the tenant in the header %s", ErrTenant, user.Name(), tenant.Header)
+		return "", fmt.Errorf("%w: user %q has no default tenant; name the tenant in the header %s", ErrTenant,
+			user.Name(), tenant.Header)
 	}
 	return user.Tenant(), nil
 }
@@ -234,7 +236,8 @@ func (a *authorizer) check(role Role, name string) (string, error) {
 	}
 	list := strings.Split(name, "|")
 	if len(list) > maxTenants {
-		return "", fmt.Errorf("%w: the request names %d tenants; the maximum is %d", tenant.ErrInvalid, len(list), maxTenants)
+		return "", fmt.Errorf("%w: the request names %d tenants; the maximum is %d",
+			tenant.ErrInvalid, len(list), maxTenants)
 	}
 	for _, one := range list {
 		if err := tenant.Check(one); err != nil {
@@ -272,7 +275,8 @@ func TenantFor(ctx context.Context, asked string) (string, error) {
 		return "", fmt.Errorf("%w: %w", ErrTenant, err)
 	}
 	if a.named {
-		return "", fmt.Errorf("%w: the path or the header %s names %s, but the request itself names %s", ErrTenant, tenant.Header, a.tenant, asked)
+		return "", fmt.Errorf("%w: the path or the header %s names %s, but the request itself names %s", ErrTenant,
+			tenant.Header, a.tenant, asked)
 	}
 	if err := checkTenants(a.user, asked); err != nil {
 		return "", err

@@ -103,7 +103,8 @@ func (l *connections) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn := &connection{Conn: c, of: l, client: clientOf(c.RemoteAddr().String()), requests: map[*Exchange]struct{}{}, since: time.Now()}
+	conn := &connection{Conn: c, of: l, client: clientOf(c.RemoteAddr().String()),
+		requests: map[*Exchange]struct{}{}, since: time.Now()}
 	for {
 		wait := l.add(conn)
 		if wait <= 0 {
@@ -334,7 +335,8 @@ func trackRequests(prefix string, next http.Handler) http.Handler {
 		if !isVital(strings.TrimPrefix(r.URL.Path, prefix)) && !c.promote(r.Context()) {
 			w.Header().Set("Connection", "close")
 			w.Header().Set("Retry-After", "1")
-			refuse(w, http.StatusServiceUnavailable, "unavailable", fmt.Sprintf("%d connections have requests in progress; try again", c.of.limit))
+			refuse(w, http.StatusServiceUnavailable, "unavailable",
+				fmt.Sprintf("%d connections have requests in progress; try again", c.of.limit))
 			return
 		}
 		next.ServeHTTP(w, r)

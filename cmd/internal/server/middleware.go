@@ -28,7 +28,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		requests: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_http_requests_total",
 			Help: "HTTP requests by route and status code."}, []string{"handler", "code"}),
 		duration: f.NewHistogramVec(prometheus.HistogramOpts{Name: "cassia_http_request_duration_seconds",
-			Help: "Duration of HTTP requests by route.", Buckets: []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 120}}, []string{"handler"}),
+			Help:    "Duration of HTTP requests by route.",
+			Buckets: []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 120}}, []string{"handler"}),
 		panics: f.NewCounter(prometheus.CounterOpts{Name: "cassia_http_panics_total",
 			Help: "HTTP requests that failed because of a bug in Cassia."}),
 		evicted: f.NewCounter(prometheus.CounterOpts{Name: "cassia_http_connections_evicted_total",
@@ -47,7 +48,8 @@ func (m *Metrics) Instrument(route string, h http.HandlerFunc) http.HandlerFunc 
 func refuse(w http.ResponseWriter, code int, kind, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(map[string]string{"status": "error", "errorType": kind, "error": storage.Plain(message)})
+	_ = json.NewEncoder(w).Encode(map[string]string{"status": "error", "errorType": kind,
+		"error": storage.Plain(message)})
 }
 
 // recovering prevents a panic in one request from ending the process. If part of the response has been sent, the

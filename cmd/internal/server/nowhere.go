@@ -34,7 +34,8 @@ func (h *handler) elsewhere(mux *http.ServeMux) http.Handler {
 // hasRowWithoutSlash reports whether the path of a read request ends with a slash and has a route without it.
 func hasRowWithoutSlash(mux *http.ServeMux, r *http.Request) bool {
 	shorter, ok := strings.CutSuffix(r.URL.Path, "/")
-	if !ok || shorter == "" || strings.HasSuffix(shorter, "/") || r.Method != http.MethodGet && r.Method != http.MethodHead {
+	if !ok || shorter == "" || strings.HasSuffix(shorter, "/") || r.Method != http.MethodGet &&
+		r.Method != http.MethodHead {
 		return false
 	}
 	other := new(http.Request)

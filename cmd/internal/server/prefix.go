@@ -56,7 +56,8 @@ type relocating struct {
 }
 
 func (w *relocating) WriteHeader(code int) {
-	if to := w.Header().Get("Location"); strings.HasPrefix(to, "/") && code >= http.StatusMultipleChoices && code < http.StatusBadRequest {
+	if to := w.Header().Get("Location"); strings.HasPrefix(to, "/") && code >= http.StatusMultipleChoices &&
+		code < http.StatusBadRequest {
 		w.Header().Set("Location", rootOf(w.path)+to[1:])
 	}
 	w.ResponseWriter.WriteHeader(code)

@@ -45,7 +45,8 @@ func newRequests(limit, each int) *requests {
 func (q *requests) enter(client string, e *Exchange) (leave func(), err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.clients[client] >= q.each && q.computing(client) >= q.each && !q.makeRoom(minWait, func(p *requestPlace) bool { return p.client == client }) {
+	if q.clients[client] >= q.each && q.computing(client) >= q.each &&
+		!q.makeRoom(minWait, func(p *requestPlace) bool { return p.client == client }) {
 		return nil, fmt.Errorf("%w: %d from this client; try again", errCrowded, q.each)
 	}
 	if len(q.places) >= q.limit && !q.makeRoom(minWait, func(*requestPlace) bool { return true }) &&

@@ -70,7 +70,8 @@ func (h *handler) routes() []Route {
 		{Path: "/api/v1/", Role: Read, Tenant: true, Handler: h.API, Preflight: true},
 		// These list the running queries and stop one.
 		{Path: "/api/v1/status/active_queries", Role: Read, Tenant: true, Handler: h.API, Preflight: true},
-		{Path: "/api/v1/status/active_queries/", Role: Read, Tenant: true, Handler: h.API, Preflight: true, Changes: true},
+		{Path: "/api/v1/status/active_queries/", Role: Read, Tenant: true, Handler: h.API,
+			Preflight: true, Changes: true},
 		{Path: "/api/v1/admin/", Role: Admin, Tenant: true, Handler: h.API, Preflight: true},
 		// A snapshot contains all tenants.
 		{Path: "/api/v1/admin/tsdb/snapshot", Role: Admin, Handler: h.API, Preflight: true},

@@ -42,7 +42,8 @@ type Server struct {
 
 // Listen opens the addresses, each host:port. web may be nil: no TLS and no users. prefix is the handler's
 // Options.RoutePrefix. The error contains the remedy.
-func Listen(addresses []string, web *webconfig.File, prefix string, h http.Handler, m *Metrics, log *slog.Logger) (*Server, error) {
+func Listen(addresses []string, web *webconfig.File, prefix string, h http.Handler, m *Metrics,
+	log *slog.Logger) (*Server, error) {
 	s := &Server{log: log}
 	for _, address := range addresses {
 		l, err := net.Listen("tcp", address)
@@ -50,7 +51,8 @@ func Listen(addresses []string, web *webconfig.File, prefix string, h http.Handl
 			s.close()
 			return nil, listenError(address, err)
 		}
-		s.listeners = append(s.listeners, limitConnections(withSpareHandle(l), maxConnections, spareConnections, m.evicted, log))
+		s.listeners = append(s.listeners, limitConnections(withSpareHandle(l), maxConnections,
+			spareConnections, m.evicted, log))
 		server := newServer(prefix, h, usualPace(), log)
 		server.Handler, server.TLSConfig = web.Handler(server.Handler), web.TLS()
 		s.servers = append(s.servers, server)
@@ -60,11 +62,14 @@ func Listen(addresses []string, web *webconfig.File, prefix string, h http.Handl
 
 func newServer(prefix string, h http.Handler, p pace, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: p.handler(trackRequests(prefix, h)), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ConnContext: withConnection,
-		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: p.total, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		Handler: p.handler(trackRequests(prefix, h)), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ConnContext:       withConnection,
+		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: p.total, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: streamBuffer, MaxReceiveBufferPerStream: streamBuffer,
-			SendPingTimeout: p.stuck, PingTimeout: p.stuck, WriteByteTimeout: p.stuck,
+			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: streamBuffer,
+			MaxReceiveBufferPerStream: streamBuffer,
+			SendPingTimeout:           p.stuck, PingTimeout: p.stuck, WriteByteTimeout: p.stuck,
 		},
 	}
 }

@@ -95,7 +95,8 @@ func respond(answer answer) http.Handler {
 			code, kind = http.StatusUnprocessableEntity, "execution"
 		}
 		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(map[string]string{"status": "error", "errorType": kind, "error": storage.Plain(err.Error())})
+		_ = json.NewEncoder(w).Encode(map[string]string{"status": "error", "errorType": kind,
+			"error": storage.Plain(err.Error())})
 	})
 }
 
@@ -140,8 +141,10 @@ type session struct {
 
 func (a *api) session(r *http.Request) (any, error) {
 	s := session{
-		Version: a.Version, Revision: a.Revision, Target: a.Target, Engine: a.Engine, Auth: a.Auth, SelfTenant: a.SelfTenant,
-		Metrics: true, Admin: true, AnyTenant: true, DefaultTenant: tenant.Default, Resolutions: []string{"raw", "5m", "1h"},
+		Version: a.Version, Revision: a.Revision, Target: a.Target, Engine: a.Engine, Auth: a.Auth,
+		SelfTenant: a.SelfTenant,
+		Metrics:    true, Admin: true, AnyTenant: true, DefaultTenant: tenant.Default,
+		Resolutions: []string{"raw", "5m", "1h"},
 	}
 	if err := a.Ready(); err != nil {
 		s.NotReady = storage.Plain(err.Error())

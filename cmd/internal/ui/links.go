@@ -74,7 +74,8 @@ func graph(w http.ResponseWriter, r *http.Request) {
 	if panel("stacked") == "1" || panel("display_mode") == "stacked" {
 		to.Set("stack", "1")
 	}
-	if step, err := strconv.ParseFloat(firstOf(panel("step_input"), panel("res_step")), 64); err == nil && step >= 1 && step <= maxStep {
+	if step, err := strconv.ParseFloat(firstOf(panel("step_input"), panel("res_step")), 64); err == nil &&
+		step >= 1 && step <= maxStep {
 		to.Set("step", strconv.Itoa(int(step))+"s")
 	}
 	rangeOf(to, panel("range_input"), firstOf(panel("end_input"), panel("moment_input")))

@@ -26,7 +26,8 @@ func manualRoutes() []server.Route {
 	row := func(path string, h http.HandlerFunc) server.Route {
 		return server.Route{Path: "GET " + path, Name: "/manual", Role: server.Open, Handler: h}
 	}
-	return []server.Route{row("/manual", manualContents), row("/manual/{topic}", manualPage), row("/manual/images/{name}", manualPicture)}
+	return []server.Route{row("/manual", manualContents), row("/manual/{topic}", manualPage),
+		row("/manual/images/{name}", manualPicture)}
 }
 
 // manualPicture serves a picture. Another version of the program may have a different picture with the same name.
@@ -58,7 +59,8 @@ type manualView struct {
 
 // manualContents serves the table of contents, or the results of a search.
 func manualContents(w http.ResponseWriter, r *http.Request) {
-	v := manualView{Title: "Manual", Root: "./", Base: "manual/", Query: strings.ToValidUTF8(firstBytes(strings.TrimSpace(r.URL.Query().Get("q")), maxSearch), "")}
+	v := manualView{Title: "Manual", Root: "./", Base: "manual/",
+		Query: strings.ToValidUTF8(firstBytes(strings.TrimSpace(r.URL.Query().Get("q")), maxSearch), "")}
 	if v.Query != "" {
 		v.Searched, v.Title = true, v.Query+" – Manual"
 		v.Results = manual.Search(v.Query)

@@ -54,7 +54,8 @@ func (a *api) metric(r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer leave()
-	names, err := a.Store.LabelValues(r.Context(), labels.MetricName, query.Query{Tenant: name, MinT: -format.MaxTime, MaxT: format.MaxTime})
+	names, err := a.Store.LabelValues(r.Context(), labels.MetricName,
+		query.Query{Tenant: name, MinT: -format.MaxTime, MaxT: format.MaxTime})
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,8 @@ func NotFound(w http.ResponseWriter, r *http.Request) {
 	harden(w.Header())
 	nonce := rand.Text()
 	var text bytes.Buffer
-	err := nothingThere.Execute(&text, map[string]any{"Nonce": nonce, "Path": r.URL.Path, "Root": rootOf(r.URL.Path), "Views": viewsOf})
+	err := nothingThere.Execute(&text, map[string]any{"Nonce": nonce, "Path": r.URL.Path,
+		"Root": rootOf(r.URL.Path), "Views": viewsOf})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

@@ -145,18 +145,22 @@ func parseTrial(r *http.Request, tenant string) (q trialRequest, o relabeling.Tr
 		start = q.Start
 	}
 	if !start.Before(end) || end.Sub(start) > maxTrialRange {
-		return q, o, badRequest(fmt.Sprintf("start must be before end, by at most %d days", maxTrialRange/(24*time.Hour)))
+		return q, o, badRequest(fmt.Sprintf("start must be before end, by at most %d days",
+			maxTrialRange/(24*time.Hour)))
 	}
 	for res, seconds := range q.Retention {
-		if !(seconds >= 0 && seconds < 1e11) || res != rollup.Raw.String() && res != rollup.FiveMinutes.String() && res != rollup.OneHour.String() {
+		if !(seconds >= 0 && seconds < 1e11) || res != rollup.Raw.String() && res != rollup.FiveMinutes.String() &&
+			res != rollup.OneHour.String() {
 			return q, o, badRequest("retention must map the resolutions raw, 5m and 1h to seconds")
 		}
 	}
-	return q, relabeling.TrialOptions{Tenant: tenant, MinT: start.UnixMilli(), MaxT: end.UnixMilli(), MaxSeries: maxTrialSeries}, nil
+	return q, relabeling.TrialOptions{Tenant: tenant, MinT: start.UnixMilli(), MaxT: end.UnixMilli(),
+		MaxSeries: maxTrialSeries}, nil
 }
 
 // tryRetention forecasts the size of each resolution. kept is the share of samples that rules keep.
-func (a *api) tryRetention(ctx context.Context, tenant string, then map[string]float64, kept float64) ([]retentionTrial, error) {
+func (a *api) tryRetention(ctx context.Context, tenant string, then map[string]float64,
+	kept float64) ([]retentionTrial, error) {
 	space, err := a.Relabeling.Space(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -165,7 +169,9 @@ func (a *api) tryRetention(ctx context.Context, tenant string, then map[string]f
 	now, list := retentionsOf(usual), []retentionTrial{}
 	for i, of := range space {
 		res := rollup.Resolution(i)
-		t := retentionTrial{Resolution: res.String(), Now: map[rollup.Resolution]float64{rollup.Raw: now.Raw, rollup.FiveMinutes: now.R5m, rollup.OneHour: now.R1h}[res], DayBytes: of.DayBytes}
+		t := retentionTrial{Resolution: res.String(),
+			Now: map[rollup.Resolution]float64{rollup.Raw: now.Raw, rollup.FiveMinutes: now.R5m,
+				rollup.OneHour: now.R1h}[res], DayBytes: of.DayBytes}
 		var given bool
 		if t.Then, given = then[res.String()]; !given {
 			t.Then = t.Now

@@ -78,7 +78,8 @@ const Prefix = "/api/v1/cassia/"
 func Routes(o Options) []server.Route {
 	a := newAPI(o)
 	row := func(name string, role server.Role, tenant bool, answer answer) server.Route {
-		return server.Route{Path: "GET " + Prefix + name, Name: Prefix + name, Role: role, Tenant: tenant, Handler: respond(answer)}
+		return server.Route{Path: "GET " + Prefix + name, Name: Prefix + name, Role: role, Tenant: tenant,
+			Handler: respond(answer)}
 	}
 	return slices.Concat(links(), manualRoutes(), []server.Route{
 		{Path: "GET /{$}", Name: "/", Role: server.Open, Tenant: true, Handler: http.HandlerFunc(page)},
@@ -94,6 +95,7 @@ func Routes(o Options) []server.Route {
 		row("health", server.Admin, false, a.health),
 		row("evaluator", server.Read, false, a.evaluator),
 		row("relabel", server.Read, true, a.relabel),
-		{Path: "POST " + Prefix + "relabel", Name: Prefix + "relabel", Role: server.Read, Tenant: true, Handler: respond(a.relabelTry)},
+		{Path: "POST " + Prefix + "relabel", Name: Prefix + "relabel", Role: server.Read, Tenant: true,
+			Handler: respond(a.relabelTry)},
 	})
 }

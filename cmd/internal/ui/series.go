@@ -75,7 +75,8 @@ func one(r *http.Request) (string, error) {
 }
 
 func (a *api) series(r *http.Request) (any, error) {
-	q := counts.SeriesQuery{Metric: r.FormValue("metric"), Label: r.FormValue("label"), Unsealed: r.FormValue("window") == ""}
+	q := counts.SeriesQuery{Metric: r.FormValue("metric"), Label: r.FormValue("label"),
+		Unsealed: r.FormValue("window") == ""}
 	var err error
 	if q.Tenant, err = one(r); err != nil {
 		return nil, err

@@ -68,7 +68,8 @@ func (a *api) windows(r *http.Request) (any, error) {
 	out := windowsAnswer{Windows: []window{}, Cut: cut, Kept: retentionsOf(usual), Longest: retentionsOf(longest)}
 	for _, w := range list {
 		out.Windows = append(out.Windows, window{
-			Resolution: w.Resolution.String(), Start: w.Start, End: w.End, Hidden: w.Hidden, Goes: w.Goes, Bytes: w.Bytes,
+			Resolution: w.Resolution.String(), Start: w.Start, End: w.End, Hidden: w.Hidden,
+			Goes: w.Goes, Bytes: w.Bytes,
 			Slots: w.Slots, Of: w.Of, Again: w.Again, Imported: w.Imported, Unrolled: w.Unrolled,
 		})
 	}

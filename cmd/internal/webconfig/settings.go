@@ -38,13 +38,15 @@ func (f *File) parse() (*settings, error) {
 		return nil, err
 	}
 	c := &web.Config{
-		TLSConfig:  web.TLSConfig{MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS13, PreferServerCipherSuites: true},
+		TLSConfig: web.TLSConfig{MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS13,
+			PreferServerCipherSuites: true},
 		HTTPConfig: web.HTTPConfig{HTTP2: true},
 	}
 	if err := yaml.UnmarshalStrict(text, c); err != nil {
 		return nil, err
 	}
-	if d := yaml.NewDecoder(bytes.NewReader(text)); d.Decode(new(any)) == nil && !errors.Is(d.Decode(new(any)), io.EOF) {
+	if d := yaml.NewDecoder(bytes.NewReader(text)); d.Decode(new(any)) == nil &&
+		!errors.Is(d.Decode(new(any)), io.EOF) {
 		return nil, errors.New("the file has more than one document")
 	}
 	c.TLSConfig.SetDirectory(filepath.Dir(f.path))
@@ -121,6 +123,7 @@ func newTLS(c *web.TLSConfig, http2 bool) (*tls.Config, error) {
 
 // allowsHTTP2 reports whether cipher suites contain one that HTTP/2 requires with TLS 1.2.
 func allowsHTTP2(t *tls.Config) bool {
-	return t.CipherSuites == nil || t.MinVersion >= tls.VersionTLS13 || slices.Contains(t.CipherSuites, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256) ||
+	return t.CipherSuites == nil || t.MinVersion >= tls.VersionTLS13 ||
+		slices.Contains(t.CipherSuites, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256) ||
 		slices.Contains(t.CipherSuites, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)
 }

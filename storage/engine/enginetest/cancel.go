@@ -36,7 +36,8 @@ func testTakenBackAfterCancel(t *testing.T, e engine.Engine) {
 				})
 				_ = e.Write(ctx, []engine.Batch{{Table: engine.Stage, Partition: partition, Mutations: put}})
 				take := []engine.Mutation{remove(row(i)), removeRange(row(i+rounds), row(i+rounds))}
-				err := e.Write(context.Background(), []engine.Batch{{Table: engine.Stage, Partition: partition, Mutations: take}})
+				err := e.Write(context.Background(),
+					[]engine.Batch{{Table: engine.Stage, Partition: partition, Mutations: take}})
 				canceller.Wait()
 				if !assert.NoError(t, err) {
 					return

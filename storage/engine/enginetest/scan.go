@@ -70,7 +70,8 @@ func testPartitionsApart(t *testing.T, e engine.Engine) {
 		key := plainKey(table.Clustering)
 		var batches []engine.Batch
 		for name, p := range partitions {
-			batches = append(batches, engine.Batch{Table: table, Partition: p, Mutations: []engine.Mutation{put(key, name)}})
+			batches = append(batches, engine.Batch{Table: table, Partition: p,
+				Mutations: []engine.Mutation{put(key, name)}})
 		}
 		require.NoError(t, e.Write(context.Background(), batches))
 		for name, p := range partitions {
@@ -217,7 +218,8 @@ func testManyRows(t *testing.T, e engine.Engine) {
 	want := make([]row, 5000)
 	var mutations []engine.Mutation
 	for i := range want {
-		want[i] = row{key: engine.Key{engine.Int(1), engine.Int(int64(i / 100)), id(byte(i % 100)), id(1)}, value: strings.Repeat(fmt.Sprint(i), 40)}
+		want[i] = row{key: engine.Key{engine.Int(1), engine.Int(int64(i / 100)), id(byte(i % 100)), id(1)},
+			value: strings.Repeat(fmt.Sprint(i), 40)}
 		mutations = append(mutations, put(want[i].key, want[i].value))
 	}
 	for part := range slices.Chunk(mutations, 1000) {

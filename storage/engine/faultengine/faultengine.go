@@ -246,13 +246,15 @@ func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row,
 
 // Partitions implements engine.Engine. For the rule it is a Scan of the partition prefix. If it fails, no partition is
 // yielded.
-func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {
+func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key,
+	damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {
 	return func(yield func(engine.Key, error) bool) {
 		if t == nil {
 			e.inner.Partitions(ctx, t, prefix, damaged)(yield)
 			return
 		}
-		a, err := e.decide(ctx, Op{Kind: Scan, Table: t, Range: &engine.Range{Table: t, Partition: prefix, KeysOnly: true}, Partition: prefix})
+		a, err := e.decide(ctx, Op{Kind: Scan, Table: t,
+			Range: &engine.Range{Table: t, Partition: prefix, KeysOnly: true}, Partition: prefix})
 		if err == nil && a.outcome != pass && a.outcome != lose {
 			err = a.err
 		}
@@ -283,7 +285,8 @@ func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) e
 	return e.apply(ctx, a, func(ctx context.Context) error { return e.inner.Drop(ctx, t, prefix) })
 }
 
-func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (ok bool, found []byte, err error) {
+func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old,
+	value []byte) (ok bool, found []byte, err error) {
 	if err := engine.CheckCompareAndSet(t, partition, clustering, value); err != nil {
 		return false, nil, err
 	}

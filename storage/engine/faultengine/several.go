@@ -9,7 +9,8 @@ import (
 
 // ScanSeveral returns the results and errors of engine.SeveralScanner by a Scan of each partition, one after another.
 // Tests use it to add the method to an engine, like Occupied.
-func ScanSeveral(ctx context.Context, e engine.Engine, r engine.Range, partitions []engine.Key) iter.Seq2[engine.RowOf, error] {
+func ScanSeveral(ctx context.Context, e engine.Engine, r engine.Range,
+	partitions []engine.Key) iter.Seq2[engine.RowOf, error] {
 	return func(yield func(engine.RowOf, error) bool) {
 		if _, err := engine.CheckSeveral(&r, partitions); err != nil {
 			yield(engine.RowOf{}, err)

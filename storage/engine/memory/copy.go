@@ -14,7 +14,8 @@ func (e *Engine) Copy() *Engine {
 		c.tables[id] = make([]*partition, len(partitions))
 		for i, p := range partitions {
 			// Rows and ranges never change in place; only the slices do.
-			c.tables[id][i] = &partition{key: p.key, writes: p.writes, rows: slices.Clone(p.rows), ranges: slices.Clone(p.ranges)}
+			c.tables[id][i] = &partition{key: p.key, writes: p.writes, rows: slices.Clone(p.rows),
+				ranges: slices.Clone(p.ranges)}
 		}
 	}
 	return c

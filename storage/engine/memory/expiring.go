@@ -58,7 +58,8 @@ func (e *Engine) All() (batches []engine.Batch) {
 					batches = append(batches, engine.Batch{Table: t, Partition: p.key, Expires: r.expires})
 				}
 				b := &batches[first+i]
-				b.Mutations = append(b.Mutations, engine.Mutation{Clustering: r.key, Timestamp: r.timestamp, Value: r.value})
+				b.Mutations = append(b.Mutations,
+					engine.Mutation{Clustering: r.key, Timestamp: r.timestamp, Value: r.value})
 			}
 		}
 	}

@@ -247,7 +247,8 @@ func (e *Engine) read(r *engine.Range) ([]engine.Row, error) {
 	return rows, nil
 }
 
-func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, _ func(engine.Damage)) iter.Seq2[engine.Key, error] {
+func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key,
+	_ func(engine.Damage)) iter.Seq2[engine.Key, error] {
 	return each(ctx, func() ([]engine.Key, error) { return e.occupied(t, prefix) })
 }
 
@@ -263,7 +264,8 @@ func (e *Engine) occupied(t *engine.Table, prefix engine.Key) (keys []engine.Key
 		return nil, err
 	}
 	for _, p := range e.tables[t.ID] {
-		if engine.Compare(p.key, prefix) == 0 && slices.ContainsFunc(p.rows, func(r row) bool { return !r.deleted && !e.expired(r) }) {
+		if engine.Compare(p.key, prefix) == 0 &&
+			slices.ContainsFunc(p.rows, func(r row) bool { return !r.deleted && !e.expired(r) }) {
 			keys = append(keys, p.key)
 		}
 	}
@@ -292,7 +294,8 @@ func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) e
 	return nil
 }
 
-func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, key, clustering engine.Key, old, value []byte) (bool, []byte, error) {
+func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, key, clustering engine.Key, old,
+	value []byte) (bool, []byte, error) {
 	if err := ctx.Err(); err != nil {
 		return false, nil, err
 	}

@@ -24,7 +24,8 @@ const (
 
 // Environment has the credentials, and disables other credentials of the machine.
 var Environment = []string{
-	"AWS_ACCESS_KEY_ID=" + AccessKey, "AWS_SECRET_ACCESS_KEY=" + SecretKey, "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null",
+	"AWS_ACCESS_KEY_ID=" + AccessKey, "AWS_SECRET_ACCESS_KEY=" + SecretKey, "AWS_CONFIG_FILE=/dev/null",
+	"AWS_SHARED_CREDENTIALS_FILE=/dev/null",
 	"AWS_EC2_METADATA_DISABLED=true",
 }
 
@@ -47,7 +48,8 @@ func Start(t testing.TB, flags ...string) *Server {
 	s := &Server{dir: t.TempDir()}
 	require.NoError(t, os.MkdirAll(s.BucketDir(), 0o755))
 	program := promrig.Program{
-		Name: "s3-server", Path: binary, Address: address, ReadyPath: "/ready", Log: filepath.Join(t.TempDir(), "s3.log"),
+		Name: "s3-server", Path: binary, Address: address, ReadyPath: "/ready",
+		Log:  filepath.Join(t.TempDir(), "s3.log"),
 		Args: append([]string{"-listen=" + address, "-dir=" + s.dir}, flags...),
 		TLS:  len(flags) > 0, // The flags name its certificate.
 		Env:  []string{"ROOT_ACCESS_KEY=" + AccessKey, "ROOT_SECRET_KEY=" + SecretKey},
