@@ -57,7 +57,7 @@ func requestHeaders(post bool, path string) []byte {
 type flood2 struct {
 	first []byte
 	round func(stream uint32) []byte
-	// streams are how many streams a round has; unread: the client reads nothing.
+	// streams is the number of streams per round. unread is set if the client reads nothing.
 	streams int
 	unread  bool
 }

@@ -111,7 +111,7 @@ func TestOpenRefuses(t *testing.T) {
 	require.Nil(t, copies, "a refusal made the keyspace")
 }
 
-// TestOpenAtOnce has several engines make one schema, then spoils it in all ways.
+// TestOpenAtOnce creates one schema with multiple engines concurrently, and then damages it in various ways.
 func TestOpenAtOnce(t *testing.T) {
 	o := testOptions(t)
 	t.Parallel()

@@ -75,7 +75,7 @@ func compressed(b testing.TB, rows [][]byte) (n int) {
 	return n
 }
 
-// asRows are values as rows that are no pages: with the ids that their keys have.
+// asRows returns values as separate rows instead of pages, with the ids in their keys.
 func asRows(name string, pages [][][]byte) (rows [][]byte) {
 	for p, values := range pages {
 		for i, v := range values {

@@ -55,7 +55,7 @@ func flooded(t *testing.T, h http.Handler, limit int, begin func(i int) string, 
 		all.Wait()
 		require.NoError(t, s.Close())
 		require.ErrorIs(t, <-served, http.ErrServerClosed)
-		time.Sleep(patience) // Requests on spare connections may still wait for a place.
+		time.Sleep(patience) // Requests on spare connections may still be waiting.
 	})
 }
 

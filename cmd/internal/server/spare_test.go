@@ -68,8 +68,8 @@ func TestAnswersWithoutFileHandles(t *testing.T) {
 	}
 }
 
-// serveWithoutHandles prints its address, takes all file handles for each line of its input, and answers until its
-// input ends.
+// serveWithoutHandles prints its address, opens files until no handle is left for each line of its input, and serves
+// until its input ends.
 func serveWithoutHandles() {
 	limit := syscall.Rlimit{Cur: 64, Max: 64}
 	must := func(err error) {

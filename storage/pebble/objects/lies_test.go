@@ -23,7 +23,7 @@ type liar struct {
 	lie
 	// kind of objects: backups, garbage, files, clock; own is the backup that is being made.
 	kind, own string
-	// later: the wrong answers begin once the manifest of own was read; reads counts that.
+	// later delays the wrong responses until the manifest of own was read; reads counts these reads.
 	later, read bool
 	// newest is the newest object of its kind before the wrong responses started.
 	newest string
