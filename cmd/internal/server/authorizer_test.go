@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// answerPath answers with the tenant and the path that it is called for.
+// answerPath is a handler that returns the tenant and the path of its request.
 var answerPath = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, tenant.From(r.Context())+" "+r.Method+" "+r.URL.EscapedPath()+" "+r.URL.RawQuery)
 })

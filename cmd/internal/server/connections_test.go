@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// flooded runs do while clients, some more than there can be connections, keep the server of h waiting: each sends
-// begin, waits until its connection ends, and opens another. do starts when the first ones have had minWait.
+// flooded runs do while clients, more than the max number of connections, keep the server of h waiting: each sends
+// begin, waits until its connection ends, and opens another one. do starts when the first clients have had minWait.
 func flooded(t *testing.T, h http.Handler, limit int, begin func(i int) string, do func(t *testing.T, p *pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipes{waiting: make(chan net.Conn), closed: make(chan struct{})}
@@ -59,7 +59,7 @@ func flooded(t *testing.T, h http.Handler, limit int, begin func(i int) string, 
 	})
 }
 
-// exchangeText sends a request on a connection of its own, and returns the status and the body of the answer.
+// exchangeText sends a request on a new connection, and returns the status and the body of the response.
 func exchangeText(p *pipes, request string) (string, error) {
 	c, server := net.Pipe()
 	defer c.Close()
@@ -134,8 +134,8 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// While requests are computed on every connection, which are never given up, /-/healthy is answered, others are
-// refused, and served once there is a place.
+// Requests are computed on every connection, so none can be evicted: /-/healthy is served, other requests are rejected,
+// and they are served after a connection has ended.
 func TestAllConnectionsCompute(t *testing.T) {
 	var release chan struct{}
 	o := testOptions()
@@ -219,7 +219,7 @@ func TestWhoIsEvictedFirst(t *testing.T) {
 	})
 }
 
-// noMetrics are registered nowhere.
+// noMetrics returns unregistered metrics.
 func noMetrics() *Metrics { return NewMetrics(nil) }
 
 func TestClientOf(t *testing.T) {

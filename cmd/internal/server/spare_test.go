@@ -85,7 +85,7 @@ func serveWithoutHandles() {
 	fmt.Println(s.Addresses()[0])
 	var open []*os.File
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		time.Sleep(100 * time.Millisecond) // The connection of the last request is closed by then.
+		time.Sleep(100 * time.Millisecond) // By now the connection of the last request is closed.
 		for err = nil; err == nil; {
 			var f *os.File
 			if f, err = os.Open(os.DevNull); err == nil {

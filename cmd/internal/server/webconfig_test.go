@@ -22,7 +22,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/webconfig"
 )
 
-// brokenWebConfigs are files of a web configuration that can't take effect, each with its error.
+// brokenWebConfigs are invalid web configurations, each with its error.
 func brokenWebConfigs(t *testing.T, servers authority) []struct{ file, text, want string } {
 	t.Helper()
 	dir := t.TempDir()
