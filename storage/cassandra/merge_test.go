@@ -30,7 +30,7 @@ func TestMergeKeepsMutations(t *testing.T) {
 			batches = append(batches, stage(7, mutation(int64(i), make([]byte, mergeBytes/2))))
 		}
 	}
-	// Keys whose texts run into each other if they are only joined.
+	// Keys whose texts would be ambiguous if they were only concatenated.
 	batches = append(batches,
 		engine.Batch{Table: engine.Held, Partition: engine.Key{engine.Text("a"), engine.Text("bc"), engine.Int(1)}, Mutations: []engine.Mutation{{Timestamp: 1}}},
 		engine.Batch{Table: engine.Held, Partition: engine.Key{engine.Text("ab"), engine.Text("c"), engine.Int(1)}, Mutations: []engine.Mutation{{Timestamp: 2}}})

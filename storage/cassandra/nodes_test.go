@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// load writes rows, one after the other in each of some partitions, and reads them now and then. It leaves the nodes
-// time to do something else: the test doesn't need a higher load.
+// load writes rows sequentially in each of some partitions, and reads them regularly. It leaves the nodes time for
+// other work: the test doesn't need a higher load.
 type load struct {
 	e    *Engine
 	quit chan struct{}
@@ -65,12 +65,12 @@ func (l *load) run(slot int64) {
 		}
 		l.mu.Unlock()
 		if err != nil {
-			seq-- // The same row again: a key names one content.
+			seq-- // Write the same row again: a key has only one content.
 		}
 	}
 }
 
-// take returns what went wrong since the last call.
+// take returns the errors since the last call.
 func (l *load) take() (errs []error, slowest time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,8 +79,8 @@ func (l *load) take() (errs []error, slowest time.Duration) {
 	return errs, slowest
 }
 
-// TestNodesDie kills, pauses and revives nodes of a cluster of three, under load. It also shows that a cluster does as
-// its methods say.
+// TestNodesDie kills, pauses and restarts nodes of a cluster of three, under load. It also tests the methods of
+// cassandratest's cluster.
 func TestNodesDie(t *testing.T) {
 	t.Parallel()
 	cluster := cassandratest.StartCluster(t, 3, cassandratest.Options{Password: true})

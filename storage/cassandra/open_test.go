@@ -165,7 +165,7 @@ func requireRead(t *testing.T, e *Engine, table *engine.Table) {
 	require.Equal(t, map[string]bool{table.Name: true}, read)
 }
 
-// testFacts looks at a schema that was just made, and at the cluster under it.
+// testFacts reads the facts of a new schema and of its cluster.
 func testFacts(t *testing.T, e *Engine) {
 	ctx := context.Background()
 	differences, err := e.CompareSchema(ctx)
@@ -196,7 +196,7 @@ func testFacts(t *testing.T, e *Engine) {
 
 func testSpoiledSchema(t *testing.T, o Options) {
 	longer := o
-	longer.Timeout = 2 * schemaTimeout // as where Cassia itself changes tables
+	longer.Timeout = 2 * schemaTimeout // as for Cassia's own changes of tables
 	session, err := longer.direct(o.Hosts[0])
 	require.NoError(t, err)
 	defer session.Close()

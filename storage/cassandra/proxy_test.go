@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// proxy stands between an engine and a node, and can be cut or made silent.
+// proxy is a proxy between an engine and a node that can break or block connections.
 type proxy struct {
 	t        testing.TB
 	target   string
@@ -112,7 +112,7 @@ func (p *proxy) mend() {
 	p.refuses = false
 }
 
-// block keeps bytes that are sent, unblock lets them through.
+// block holds back the bytes that are sent; unblock forwards them.
 func (p *proxy) block() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *proxy) unblock() {
 	close(p.silent)
 }
 
-// TestComesBack takes an engine's only node away, by breaking its connections and by keeping it silent.
+// TestComesBack makes an engine's only node unreachable, by breaking its connections and by blocking it.
 func TestComesBack(t *testing.T) {
 	o := testOptions(t)
 	t.Parallel()
@@ -181,7 +181,7 @@ func TestScanGoesOn(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, o.Hosts[0])
 	o.Hosts = []string{p.address()}
-	o.dark = o.Timeout // On a busy machine it takes a while until the driver is connected again.
+	o.dark = o.Timeout // On a busy machine the driver takes some time to reconnect.
 	e := open(t, o)
 	defer func() { require.NoError(t, e.Close()) }()
 	for seq := range int64(20) {
