@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Links the Alertmanager that is installed on this system to the path given, for the tests. It installs nothing.
+# Links this system's installed Alertmanager to the given path, for the tests. It installs nothing.
 set -euo pipefail
 
 target=$1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts a node exporter at the path given, for the tests: the installed one, or else the one in Debian's package, or else one built from its
-# Go module. It installs nothing: a package is only downloaded and unpacked into a temporary folder.
+# Creates a node exporter at the given path, for the tests: the installed one, or else the one in Debian's package, or else
+# one built from its Go module. It installs nothing: a package is only downloaded and unpacked into a temporary folder.
 set -euo pipefail
 
 target=$1

@@ -21,7 +21,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// oddRequests draws requests of remote write that are wrong in part, or hardly right.
+// oddRequests generates random remote write requests that are partly invalid, or unusual.
 type oddRequests struct{ rng *rand.Rand }
 
 func (o oddRequests) one(of ...string) string { return of[o.rng.IntN(len(of))] }
@@ -130,7 +130,7 @@ func (o oddRequests) broken(body []byte) []byte {
 	return body
 }
 
-// wroteOf is what a request has, as its protocol's own decoder reads it: the values of a time, by labels in order.
+// wroteOf is the content of a request, as decoded by its protocol's own decoder: the values per time, by sorted labels.
 type wroteOf map[string]map[int64][]uint64
 
 func (w wroteOf) add(ls []prompb.Label, t int64, v float64) {
@@ -207,8 +207,8 @@ func (r running) readBack(t *testing.T, tenant string) wroteOf {
 	return w
 }
 
-// TestWhatIsAcknowledgedIsReadBack sends requests that are odd or broken. None is an error of the server. Those that the protocol's own decoder
-// refuses are refused. Acknowledged samples are read back, all of them, and nothing comes that wasn't sent.
+// TestWhatIsAcknowledgedIsReadBack sends unusual and invalid requests, which never cause a 5xx. Requests that the
+// protocol's own decoder rejects are rejected. All acknowledged samples are read back, and no others.
 func TestWhatIsAcknowledgedIsReadBack(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir(), "--retention.raw=0")

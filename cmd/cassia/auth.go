@@ -2,7 +2,7 @@ package main
 
 import "github.com/cassia-db/cassia/cmd/internal/server"
 
-// authorize sets up the authentication and authorization that the flags ask for.
+// authorize configures authentication and authorization from the flags.
 func (p *process) authorize(o *server.Options, files *server.Reloaders) {
 	o.ExternalURL = p.c.ExternalURL
 	o.RoutePrefix = p.c.RoutePrefix

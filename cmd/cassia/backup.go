@@ -18,14 +18,15 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// backupCommand copies a data directory, while a server uses it or not.
+// backupCommand copies a data directory. A server may be using the directory.
 type backupCommand struct {
 	dir    string
 	to     backups.Place
 	server *serverOfDirectory
 }
 
-// addBackup declares the command that has a command of its own to make, list, verify and delete backups. Without one of them it makes a backup.
+// addBackup declares the backup command and its subcommands, which make, list, verify and delete backups. Without a
+// subcommand it makes a backup.
 func addBackup(app *kingpin.Application) *kingpin.CmdClause {
 	return app.Command("backup", "Back up a data directory to a folder or a bucket, and list, verify and delete backups. Without a further command, "+
 		"cassia backup makes a backup, as cassia backup create does. For a cluster, see docker/cassandra/snapshot.")
@@ -49,7 +50,7 @@ func addBackupCreate(backup *kingpin.CmdClause) subcommand {
 	return subcommand{cmd.FullCommand(), c.run}
 }
 
-// placeFlag declares the flag of the place of backups.
+// placeFlag declares the flag for the location of backups.
 func placeFlag(cmd *kingpin.CmdClause, p *backups.Place, help string) {
 	cmd.Flag("to", help).Required().StringVar(&p.At)
 }
@@ -58,7 +59,7 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	if err := c.to.Validate(); err != nil {
 		return fmt.Errorf("--to, --keep, --key-file: %w", err)
 	}
-	if err := c.checkStore(); err != nil { // Before anything is changed.
+	if err := c.checkStore(); err != nil { // Check the store before changing anything.
 		return err
 	}
 	if err := c.to.CheckBeside(c.dir); err != nil {
@@ -79,17 +80,18 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	if warning := c.to.Warning(snapshots, made); warning != "" {
 		fmt.Fprintln(os.Stderr, "warning: "+warning)
 	}
-	mctx, bar := metered(ctx, "backing up")
+	mctx, bar := withMeterBar(ctx, "backing up")
 	stats, err := c.to.Backup(mctx, made, name, begun)
 	bar.end()
 	var retention *pebble.RetentionError
 	if err != nil && !errors.As(err, &retention) {
-		return inPlace("backup to "+c.to.String(), &c.to, err)
+		return withOperation("backup to "+c.to.String(), &c.to, err)
 	}
-	fmt.Fprintf(stdout, "backup %s: %s, %d bytes; copied %s, %d bytes, in %s\n", c.to.Name(name), count(stats.Files, "file"), stats.Bytes,
-		count(stats.Copied, "file"), stats.CopiedBytes, time.Since(begun).Round(time.Millisecond))
+	fmt.Fprintf(stdout, "backup %s: %s, %d bytes; copied %s, %d bytes, in %s\n", c.to.Name(name),
+		countNoun(stats.Files, "file"), stats.Bytes,
+		countNoun(stats.Copied, "file"), stats.CopiedBytes, time.Since(begun).Round(time.Millisecond))
 	if stats.Removed > 0 {
-		fmt.Fprintf(stdout, "removed %s\n", count(stats.Removed, "older backup"))
+		fmt.Fprintf(stdout, "removed %s\n", countNoun(stats.Removed, "older backup"))
 	}
 	if stats.Future != "" {
 		fmt.Fprintf(stdout, "no older backup was removed: the time of %s is in the future; check this machine's clock\n", c.to.Name(stats.Future))
@@ -100,13 +102,13 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	return errors.Join(err, c.printVerified(stats))
 }
 
-// checkStore returns an error for a directory that has no store, is a backup, or that a start would refuse.
+// checkStore returns an error if the directory has no store, is a backup, or would be refused at start.
 func (c *backupCommand) checkStore() error {
-	return atStore(c.dir, pebble.CheckStore(c.dir))
+	return withDirectory(c.dir, pebble.CheckStore(c.dir))
 }
 
-// atStore adds the directory to an error of opening it.
-func atStore(dir string, err error) error {
+// withDirectory adds the directory to an error of opening it.
+func withDirectory(dir string, err error) error {
 	switch {
 	case errors.Is(err, pebble.ErrNoData):
 		return fmt.Errorf("%s: no Cassia data found", dir)
@@ -116,7 +118,8 @@ func atStore(dir string, err error) error {
 	return nil
 }
 
-// snapshot makes one of the name: by itself where no server uses the directory, else the server does.
+// snapshot makes the snapshot with the given name. It opens the directory itself if no server uses it; otherwise the
+// server makes the snapshot.
 func (c *backupCommand) snapshot(ctx context.Context, name string) error {
 	err := c.snapshotAlone(ctx, name)
 	if errors.Is(err, engine.ErrLocked) {
@@ -125,7 +128,8 @@ func (c *backupCommand) snapshot(ctx context.Context, name string) error {
 	return err
 }
 
-// snapshotAlone opens the directory and makes a snapshot. Another command that does so at the same time is waited for.
+// snapshotAlone opens the directory and makes a snapshot. It waits while another command has the directory open for the
+// same purpose.
 func (c *backupCommand) snapshotAlone(ctx context.Context, name string) (err error) {
 	folder := filepath.Join(c.dir, snapshotsFolder)
 	done, err := backups.Turn(ctx, folder)
@@ -140,16 +144,17 @@ func (c *backupCommand) snapshotAlone(ctx context.Context, name string) (err err
 	return errors.Join(checkpoint(ctx, eng, filepath.Join(folder, name)), eng.Close())
 }
 
-// openExisting opens the engine of a directory, whatever the settings of its store.
+// openExisting opens the engine of a directory and accepts all settings of the store.
 func openExisting(dir string) (*pebble.Engine, error) {
 	o := pebbleOptions()
 	o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	o.MustExist, o.Admit = true, storage.Admit(storage.Options{AnySettings: true})
 	eng, err := pebble.Open(dir, o)
-	return eng, atStore(dir, err)
+	return eng, withDirectory(dir, err)
 }
 
-// backupName names a backup after a time, so that names are in the order of times. Two of one moment have different names.
+// backupName returns a name for a backup made at a time. Names sort by time, and two backups of the same moment have
+// different names.
 func backupName(at time.Time) string {
 	return fmt.Sprintf("%s-%08x%08x", at.UTC().Format("20060102T150405Z"), at.Nanosecond(), rand.Uint32())
 }

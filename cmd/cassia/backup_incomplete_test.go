@@ -15,8 +15,9 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// TestIncompleteBackupsAreNotWhole removes a file of the newest backup and truncates one of the backup before: the list names both, delete keeps the
-// one that is whole, and verify examines all of them also where the list of one can't be read.
+// TestIncompleteBackupsAreNotWhole removes a file of the newest backup and truncates a file of the previous one: the
+// list reports both, delete keeps the complete one, and verify examines all of them even if the list of one can't be
+// read.
 func TestIncompleteBackupsAreNotWhole(t *testing.T) {
 	for _, place := range []string{"folder", "bucket"} {
 		t.Run(place, func(t *testing.T) {

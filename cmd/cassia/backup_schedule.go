@@ -15,15 +15,16 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// startBackups starts the schedule of backups, where there is one. The returned function stops it: a backup that is being made is
-// given up.
+// startBackups starts the backup schedule, if one is configured. The returned function stops it and cancels a running
+// backup.
 func (p *process) startBackups(ctx context.Context) (schedule *backups.Schedule, stop func()) {
 	e, ok := p.engine.(*pebble.Engine)
 	if !ok || p.c.Backup.Place.At == "" {
 		return nil, func() {}
 	}
 	schedule = backups.NewSchedule(backups.ScheduleOptions{
-		Place: p.c.Backup.Place, Every: p.c.Backup.Every, Folder: filepath.Join(p.c.Path, snapshotsFolder), NewName: backupName, Now: time.Now,
+		Place: p.c.Backup.Place, Every: p.c.Backup.Every, Folder: filepath.Join(p.c.Path, snapshotsFolder),
+		NewName: backupName, Now: time.Now,
 		Store:    func(ctx context.Context) (string, error) { return storage.IDOf(ctx, e) },
 		Snapshot: func(ctx context.Context, dir string) error { return checkpoint(ctx, e, dir) },
 		Logger:   p.log.With("component", "backup"), Registerer: p.registry,
@@ -34,12 +35,13 @@ func (p *process) startBackups(ctx context.Context) (schedule *backups.Schedule,
 	return schedule, func() { cancel(); running.Wait() }
 }
 
-// backupsRoute answers with how backups stand. It names no tenant's data.
+// backupsRoute returns the route that reports the status of scheduled backups. The response contains no tenant data.
 func backupsRoute(schedule *backups.Schedule) server.Route {
 	return server.Route{Path: "GET /api/v1/status/backups", Name: "/api/v1/status/backups", Role: server.Watch,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("X-Content-Type-Options", "nosniff")
-			_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": schedule.Status()}) // Whoever is gone needs no answer.
+			// An error means that the client disconnected.
+			_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": schedule.Status()})
 		})}
 }

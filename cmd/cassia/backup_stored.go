@@ -22,7 +22,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble/objects"
 )
 
-// storedCommand works on the backups of a place.
+// storedCommand is a command on the backups at a location.
 type storedCommand struct {
 	at     backups.Place
 	names  []string
@@ -37,7 +37,7 @@ func newStoredCommand(cmd *kingpin.CmdClause) *storedCommand {
 	return c
 }
 
-// list returns the backups of the place.
+// list returns the backups at the location.
 func (c *storedCommand) list(ctx context.Context) ([]pebble.StoredBackup, error) {
 	if err := c.at.Validate(); err != nil {
 		return nil, fmt.Errorf("--to, --key-file: %w", err)
@@ -49,12 +49,13 @@ func (c *storedCommand) list(ctx context.Context) ([]pebble.StoredBackup, error)
 	}
 	list, err := c.at.Stored(ctx)
 	if err != nil {
-		return nil, inPlace("--to="+c.at.String(), &c.at, err)
+		return nil, withOperation("--to="+c.at.String(), &c.at, err)
 	}
 	return list, nil
 }
 
-// named returns the backups with the names of the arguments, in their order; without arguments, all.
+// named returns the backups named by the arguments, in the order of the arguments, or all backups if there are no
+// arguments.
 func (c *storedCommand) named(list []pebble.StoredBackup) (out []pebble.StoredBackup, err error) {
 	if len(c.names) == 0 {
 		return list, nil
@@ -98,17 +99,19 @@ func printStored(w io.Writer, at string, list []pebble.StoredBackup) error {
 	for i := range list {
 		b := &list[i]
 		if b.Unreadable != "" {
-			fmt.Fprintf(tab, "%s\t%s\t-\t-\t-\t-\t-\tunreadable: %s\n", b.Name, b.Taken.Format(time.RFC3339), oneLine(errors.New(b.Unreadable)))
+			fmt.Fprintf(tab, "%s\t%s\t-\t-\t-\t-\t-\tunreadable: %s\n", b.Name, b.Taken.Format(time.RFC3339),
+				oneLine(errors.New(b.Unreadable)))
 			continue
 		}
 		verified := "yes"
 		switch {
 		case len(b.Incomplete) > 0:
-			verified = "incomplete: " + count(len(b.Incomplete), "file")
+			verified = "incomplete: " + countNoun(len(b.Incomplete), "file")
 		case len(b.Damaged) > 0:
-			verified = "damaged: " + count(len(b.Damaged), "part")
+			verified = "damaged: " + countNoun(len(b.Damaged), "part")
 		}
-		fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", b.Name, b.Taken.Format(time.RFC3339), b.Files, dayBytes(float64(b.Bytes)),
+		fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", b.Name, b.Taken.Format(time.RFC3339), b.Files,
+			dayBytes(float64(b.Bytes)),
 			cmp.Or(b.Store, "-"), cmp.Or(b.Host, "-"), cmp.Or(strings.Join(b.Tenants, ","), "-"), verified)
 	}
 	return tab.Flush()
@@ -137,7 +140,7 @@ func (c *storedCommand) verify(ctx context.Context) error {
 	for i := range list {
 		all += list[i].Bytes
 	}
-	mctx, bar := metered(ctx, "verifying")
+	mctx, bar := withMeterBar(ctx, "verifying")
 	engine.MeterOf(mctx).Expect(all)
 	verify, err := c.at.Verifier(mctx)
 	if err != nil {
@@ -152,7 +155,7 @@ func (c *storedCommand) verify(ctx context.Context) error {
 			return errInterrupted
 		}
 		if err != nil && c.concernsAll(err) {
-			return inPlace("verifying "+b.Name+" in "+c.at.String(), &c.at, err)
+			return withOperation("verifying "+b.Name+" in "+c.at.String(), &c.at, err)
 		}
 		if len(found) > 0 || err != nil {
 			damaged++
@@ -167,17 +170,20 @@ func (c *storedCommand) verify(ctx context.Context) error {
 			fmt.Fprintf(stdout, "%s: can't be verified: %s\n", b.Name, oneLine(err))
 			continue
 		}
-		fmt.Fprintf(stdout, "%s: %s, %s, %s damaged\n", b.Name, count(b.Files, "file"), dayBytes(float64(b.Bytes)), count(len(found), "file"))
+		fmt.Fprintf(stdout, "%s: %s, %s, %s damaged\n", b.Name, countNoun(b.Files, "file"), dayBytes(float64(b.Bytes)),
+			countNoun(len(found), "file"))
 	}
 	if damaged > 0 {
-		return fmt.Errorf("%s: %s damaged; make a new backup, and cassia backup delete these", &c.at, count(damaged, "backup"))
+		return fmt.Errorf("%s: %s damaged; make a new backup, and cassia backup delete these", &c.at,
+			countNoun(damaged, "backup"))
 	}
 	return nil
 }
 
-// concernsAll reports whether an error of verifying a backup means that no other backup can be verified either.
+// concernsAll reports whether an error of verifying one backup means that no other backup can be verified either.
 func (c *storedCommand) concernsAll(err error) bool {
-	return c.at.InBucket() && !errors.Is(err, pebble.ErrBackup) && !errors.Is(err, pebble.ErrNoBackup) && !errors.Is(err, objects.ErrKey) &&
+	return c.at.InBucket() && !errors.Is(err, pebble.ErrBackup) && !errors.Is(err, pebble.ErrNoBackup) &&
+		!errors.Is(err, objects.ErrKey) &&
 		!errors.Is(err, objects.ErrNotFound)
 }
 
@@ -208,20 +214,23 @@ func (c *storedCommand) delete(ctx context.Context) error {
 	}
 	for store, name := range newest {
 		if slices.Contains(c.names, name) && !c.force {
-			return fmt.Errorf("%s is the newest undamaged backup of store %s; set --force to delete it", name, cmp.Or(store, "-"))
+			return fmt.Errorf("%s is the newest undamaged backup of store %s; set --force to delete it",
+				name, cmp.Or(store, "-"))
 		}
 	}
 	if err := c.at.Delete(ctx, c.names); err != nil {
-		return inPlace("deleting from "+c.at.String(), &c.at, err)
+		return withOperation("deleting from "+c.at.String(), &c.at, err)
 	}
-	fmt.Fprintf(stdout, "deleted %s\n", count(len(c.names), "backup"))
+	fmt.Fprintf(stdout, "deleted %s\n", countNoun(len(c.names), "backup"))
 	return nil
 }
 
-// inPlace adds an operation, whose text ends with a place of backups, to an error. The place isn't repeated if the error begins with it.
-func inPlace(operation string, at *backups.Place, err error) error {
+// withOperation adds an operation, whose text ends with the location of backups, to an error. If the error begins with
+// the location, it isn't repeated.
+func withOperation(operation string, at *backups.Place, err error) error {
 	text := storage.Plain(oneLine(err))
-	if rest, ok := strings.CutPrefix(text, at.String()); ok && (strings.HasPrefix(rest, ": ") || strings.HasPrefix(rest, " at ")) {
+	if rest, ok := strings.CutPrefix(text, at.String()); ok &&
+		(strings.HasPrefix(rest, ": ") || strings.HasPrefix(rest, " at ")) {
 		return errors.New(operation + rest)
 	}
 	return fmt.Errorf("%s: %s", operation, text)

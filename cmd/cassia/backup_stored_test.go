@@ -55,7 +55,7 @@ func TestBackupsAreListedVerifiedAndDeleted(t *testing.T) {
 			require.NoError(t, err)
 			for i, line := range lines[1:] {
 				tenants := "default"
-				if i == 2 { // Nothing of it is sealed.
+				if i == 2 { // No sample is sealed.
 					tenants = "-"
 				}
 				require.Regexp(t, `^\d{8}T\d{6}Z-\w+ +20\S+Z +\d+ +\S+ \S+ +\S+ +`+host+` +`+tenants+` +yes$`, line)
@@ -73,7 +73,7 @@ func TestBackupsAreListedVerifiedAndDeleted(t *testing.T) {
 			require.Equal(t, listed[0].Store, listed[1].Store)
 			require.NotEqual(t, listed[0].Store, listed[2].Store)
 
-			// A restore must be told which, which isn't damage.
+			// A restore must name the store, which isn't damage.
 			var stderr bytes.Buffer
 			require.Equal(t, 1, run([]string{"restore", "--from=" + to, "--storage.path=" + filepath.Join(t.TempDir(), "x")}, &stderr))
 			require.Contains(t, stderr.String(), "has backups of 2 stores; choose one with --backup. The newest of each store: "+names[1]+", "+names[2])
@@ -130,6 +130,6 @@ func TestBackupErrorsNameThePlaceOnce(t *testing.T) {
 		"objects: no such object":                                     "backup to s3://bucket/x: no such object",
 		"s3://bucket/xyz: is another":                                 "backup to s3://bucket/x: s3://bucket/xyz: is another",
 	} {
-		require.EqualError(t, inPlace("backup to "+at.String(), at, errors.New(text)), want)
+		require.EqualError(t, withOperation("backup to "+at.String(), at, errors.New(text)), want)
 	}
 }

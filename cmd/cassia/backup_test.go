@@ -83,7 +83,7 @@ func filesOf(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-// TestBackupsOfOneSecond are of a store that no server uses, one right after the other: more than one falls into a second.
+// TestBackupsOfOneSecond backs up a store without a server repeatedly, more than once per second.
 func TestBackupsOfOneSecond(t *testing.T) {
 	t.Parallel()
 	dir, folder := cassiatest.StoreWith(t, 8), t.TempDir()
@@ -96,7 +96,8 @@ func TestBackupsOfOneSecond(t *testing.T) {
 	require.Len(t, made, 4)
 }
 
-// TestBackupsAtOneMoment of a directory that no server uses don't get in each other's way; two into one folder may, and say so.
+// TestBackupsAtOneMoment: concurrent backups of a directory without a server don't disturb each other. Two into the
+// same folder may fail with an error that reports this.
 func TestBackupsAtOneMoment(t *testing.T) {
 	t.Parallel()
 	dir, folder := cassiatest.StoreWith(t, 8), t.TempDir()
@@ -134,8 +135,8 @@ func TestBackupsAtOneMoment(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// TestSnapshotsOfKilledCommands don't stay: not one that was asked for by a command that ended meanwhile, nor one of a command that was
-// killed before the server started. One that a user asked for does.
+// TestSnapshotsOfKilledCommands: snapshots are removed if their command ended before they were made, or was killed
+// before the server started. A snapshot requested by a user is kept.
 func TestSnapshotsOfKilledCommands(t *testing.T) {
 	t.Parallel()
 	dir := cassiatest.StoreWith(t, 3)

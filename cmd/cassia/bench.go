@@ -25,7 +25,7 @@ type benchConfig struct {
 	readURL           string
 	ackLog, verifyLog string
 	verify, asJSON    bool
-	// endProgress makes room where progress was shown; nil: it needs none.
+	// endProgress clears the line that showed progress. It is nil if there is none to clear.
 	endProgress func()
 }
 
@@ -43,7 +43,8 @@ func addBench(app *kingpin.Application) subcommand {
 
 func declareBench(cmd *kingpin.CmdClause, c *benchConfig) {
 	cmd.Flag("url", "Remote write URL to send to.").Default("http://localhost:9201/api/v1/write").StringVar(&c.options.URL)
-	cmd.Flag("protocol", "Remote write version.").Default("1.0").EnumVar(&c.protocol, string(bench.V1), string(bench.V2))
+	cmd.Flag("protocol", "Remote write version.").Default("1.0").EnumVar(&c.protocol,
+		string(bench.V1), string(bench.V2))
 	cmd.Flag("tenant", "Value of the X-Scope-OrgID header. If empty, the header is not sent.").StringVar(&c.options.Tenant)
 	cmd.Flag("senders", "Number of concurrent requests.").Default("4").IntVar(&c.options.Senders)
 	cmd.Flag("request-samples", "Maximum number of samples per request.").Default("2000").IntVar(&c.options.RequestSamples)
@@ -72,7 +73,7 @@ func declareBench(cmd *kingpin.CmdClause, c *benchConfig) {
 	cmd.Flag("verify-log", "Don't send samples; read back the samples recorded in this file and compare them.").StringVar(&c.verifyLog)
 }
 
-// complete derives what the flags leave open.
+// complete sets the options that depend on other flags.
 func (c *benchConfig) complete(now time.Time) error {
 	c.options.Protocol = bench.Protocol(c.protocol)
 	if c.readURL == "" {
@@ -98,7 +99,8 @@ func (c *benchConfig) complete(now time.Time) error {
 	default:
 		at, err := time.Parse(time.RFC3339, c.start)
 		if err != nil {
-			return fmt.Errorf("--start=%s: must be a time such as 2027-01-01T00:00:00Z, or a duration such as 6h", c.start)
+			return fmt.Errorf("--start=%s: must be a time such as 2027-01-01T00:00:00Z, or a duration such as 6h",
+				c.start)
 		}
 		w.StartMs = at.UnixMilli()
 	}
@@ -167,7 +169,7 @@ func (c *benchConfig) verifyFile(ctx context.Context, out io.Writer) error {
 	return c.compare(ctx, g, acks, out)
 }
 
-// errDamaged means that a server doesn't have what it acknowledged.
+// errDamaged means that a server is missing samples that it acknowledged.
 var errDamaged = errors.New("the samples read back differ from the acknowledged samples")
 
 func (c *benchConfig) compare(ctx context.Context, g *bench.Generator, acks *bench.Acks, out io.Writer) error {

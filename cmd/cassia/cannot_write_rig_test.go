@@ -36,7 +36,7 @@ const (
 	cannotPath  = "CASSIA_TEST_CANNOT_PATH"  // on files with this in their path
 )
 
-// belowReserve is the cause of a disk of which as many bytes are free as cannotFile contains; no operation fails.
+// belowReserve is the cause that the disk has only the free bytes written in cannotFile; no operation fails.
 const belowReserve = "below the reserve"
 
 // cause is why operations on files fail.
@@ -121,7 +121,7 @@ type cannotWrite struct {
 	table bool
 	path  string
 	rand  *rand.Rand
-	acked int // metrics of which a sample was acknowledged
+	acked int // metrics with an acknowledged sample
 	tried int
 }
 

@@ -20,22 +20,23 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// outcome is what a cassia does while its files can't be written. In each case SIGTERM ends it with status 0, unless it has ended by
-// itself, it logs one line per reason and minute, and once the cause has ended everything that was acknowledged is there.
+// outcome is the behavior of cassia while its files can't be written. In each case SIGTERM stops it with status 0,
+// unless it has exited before, it logs one line per reason and minute, and after the cause has ended all acknowledged
+// samples can be read.
 type outcome string
 
 const (
 	// waits: it is alive, not ready with the reason, and goes on by itself when the cause has ended.
 	waits outcome = "waits"
-	// goesOn: it is ready, answers queries, and takes samples again when the cause has ended.
+	// goesOn: it is ready, serves queries, and accepts samples again after the cause has ended.
 	goesOn outcome = "goes on"
-	// ends: the process ends with status 1 and one line with the reason. The next start waits.
+	// ends: it exits with status 1 and one line with the reason. The next start waits.
 	ends outcome = "ends"
 	// endsLater: it goes on until its log or its list of files can't be written, and then ends.
 	endsLater outcome = "goes on, or ends"
 )
 
-// phases are what cassia may be doing when a cause begins.
+// phases are the activities of cassia during which a cause starts.
 var phases = map[string]func(c *cannotWrite, want outcome){
 	"start":      (*cannotWrite).phaseStart,
 	"replay":     (*cannotWrite).phaseReplay,
@@ -171,7 +172,7 @@ func (c *cannotWrite) requireFewLines(p *child) {
 	}
 }
 
-// requireWell requires that a server has everything, takes samples, and ends when it is told.
+// requireWell requires that a server has all samples, accepts new ones, and stops on request.
 func (c *cannotWrite) requireWell(p *child) {
 	c.t.Helper()
 	p.requireAll()
@@ -180,13 +181,13 @@ func (c *cannotWrite) requireWell(p *child) {
 	require.Zero(c.t, p.stop())
 }
 
-// cannotGoOn requires what a server does that met a cause.
+// cannotGoOn requires the behavior of a server after a cause.
 func (c *cannotWrite) cannotGoOn(p *child, want outcome) {
 	c.t.Helper()
 	switch {
 	case want == endsLater && !p.hasEnded():
 		require.Contains(c.t, []int{http.StatusOK, 0}, p.code("/-/healthy"))
-		if p.stop() != 0 { // It has met the log meanwhile.
+		if p.stop() != 0 { // It has failed to write the log in between.
 			c.requireEnded(p)
 		}
 		c.requireFewLines(p)
@@ -235,7 +236,7 @@ func (c *cannotWrite) phaseCompaction(want outcome) {
 	p := c.fill(12)
 	code, text := p.ask(http.MethodPost, "/-/seal", nil)
 	require.Equal(c.t, http.StatusOK, code, text)
-	c.begin() // Sealed rows leave the stage, whose files are compacted.
+	c.begin() // Staged rows are deleted after sealing, and the files are compacted.
 	c.writeUntilRefused(p)
 	c.cannotGoOn(p, want)
 }
@@ -252,7 +253,7 @@ func (c *cannotWrite) phaseCheckpoint(want outcome) {
 func (c *cannotWrite) phaseShutdown(want outcome) {
 	p := c.fill(12)
 	c.begin()
-	if p.stop() != 0 { // The engine was writing its manifest when the cause began: then the process ends by itself.
+	if p.stop() != 0 { // If the engine was writing its manifest when the cause started, cassia exits.
 		require.Contains(c.t, p.log.String(), "can't write data any more")
 	}
 	c.requireFewLines(p)
@@ -303,7 +304,7 @@ func (c *cannotWrite) phaseImport(want outcome) {
 	c.requireWell(c.serve())
 }
 
-// TestBelowReserve takes no samples on a disk that is almost full, but deletes, and starts.
+// TestBelowReserve: on a disk that is almost full, cassia starts, accepts deletes, and rejects samples.
 func TestBelowReserve(t *testing.T) {
 	c := newCannotWrite(t, belowReserve)
 	free := func(mib int) {

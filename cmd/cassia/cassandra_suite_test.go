@@ -16,14 +16,14 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestPrometheusSuiteOnCassandra runs Prometheus' suite over two stores with engines of their own on one
-// keyspace: written through the first, read through the second. Chance decides for each write whether it is
-// sealed, by either of them, before it is read: one in eight, other ones in every run, for sealing takes most
-// of the time here. Of the suite's parts, each with samples of its own, one in six is on Cassandra, the others are
-// over an engine in memory; in a soak all are on Cassandra.
+// TestPrometheusSuiteOnCassandra runs Prometheus' suite on two stores with separate engines on one keyspace: samples
+// are written through the first and read through the second. One in eight writes, selected randomly in each run, is
+// sealed by either of them before it is read, because sealing takes most of the time here. One in six parts of the
+// suite, each with its own samples, runs on Cassandra, the others on an engine in memory; in a soak all run on
+// Cassandra.
 //
-// A slot is as wide and partitions are as few as can be: the suite's tenants have a few samples each, and
-// what takes time is the number of rows.
+// Slots are as wide and partitions as few as possible: the suite's tenants have few samples each, and the time depends
+// on the number of rows.
 func TestPrometheusSuiteOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some 2,000 queries, a part of them on Cassandra")

@@ -21,8 +21,8 @@ func addCheck(app *kingpin.Application) subcommand {
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error { return checkAll(ctx, o, *asJSON) }}
 }
 
-// checkAll looks at every row, and at every file of a directory. It prints problems and a summary line or, as JSON, both; the JSON also if the store
-// can't be opened.
+// checkAll checks every row, and every file of a directory. It prints problems and a summary line, or both as JSON. The
+// JSON is printed even if the store can't be opened.
 func checkAll(ctx context.Context, o offline, asJSON bool) error {
 	o.readOnly = true
 	result := checkResult{Store: o.Where(), Problems: []string{}}
@@ -39,16 +39,17 @@ func checkAll(ctx context.Context, o offline, asJSON bool) error {
 		err = errors.Join(err, e.Encode(&result))
 	}
 	if n := result.Totals.Problems; n > 0 {
-		err = errors.Join(err, fmt.Errorf("%s: %s", o.Where(), count(n, "problem")))
+		err = errors.Join(err, fmt.Errorf("%s: %s", o.Where(), countNoun(n, "problem")))
 	}
 	return err
 }
 
 // checkResult is the result of a check in JSON.
 type checkResult struct {
-	// Store is where it is.
+	// Store is the location of the store.
 	Store string `json:"store"`
-	// Error is why the check isn't complete; Problems and Totals are those found before. "": it is complete.
+	// Error is the reason why the check is incomplete; Problems and Totals then cover the part before the error. It is
+	// empty if the check is complete.
 	Error    string   `json:"error,omitempty"`
 	Problems []string `json:"problems"`
 	Totals   struct {
@@ -69,13 +70,13 @@ type checkResult struct {
 	} `json:"totals"`
 }
 
-// check checks a store. Unless asJSON is set, it prints each problem as it is found, and a summary line.
+// check checks a store. Unless asJSON is set, it prints each problem when it is found, and a summary line.
 func (r *checkResult) check(ctx context.Context, s *storage.Store, asJSON bool) error {
-	mctx, bar := metered(ctx, "checking")
+	mctx, bar := withMeterBar(ctx, "checking")
 	stats, err := s.Check(mctx, func(problem string) {
 		r.Problems = append(r.Problems, problem)
 		if !asJSON {
-			bar.say(problem)
+			bar.printLine(problem)
 		}
 	})
 	bar.end()
@@ -89,15 +90,18 @@ func (r *checkResult) check(ctx context.Context, s *storage.Store, asJSON bool) 
 func (r *checkResult) set(s *check.Totals) {
 	t := &r.Totals
 	t.Problems, t.UnsealedBlobs, t.Tenants, t.Windows, t.Metrics = s.Problems, s.Blobs, s.Tenants, s.Windows, s.Metrics
-	t.WindowedSeries, t.Chunks, t.ChunkBytes, t.Samples, t.Exemplars = s.Series, s.Chunks, s.Bytes, s.Samples, s.Exemplars
+	t.WindowedSeries, t.Chunks, t.ChunkBytes, t.Samples, t.Exemplars = s.Series, s.Chunks,
+		s.Bytes, s.Samples, s.Exemplars
 	t.RollupChunks, t.RollupBytes, t.Files, t.FileBytes = s.Rollups, s.RollupBytes, s.Files, s.FileBytes
 }
 
 func printChecked(stats *check.Totals) {
 	fmt.Fprintf(stdout, "%s not yet sealed; %s, %s, %s, %d series (counted once per window), %s of %d bytes with %s, %s of %d bytes, %s of %d bytes: %s\n",
-		count(stats.Blobs, "blob"), count(stats.Tenants, "tenant"), count(stats.Windows, "window"), count(stats.Metrics, "metric"), stats.Series,
-		count(stats.Chunks, "chunk"), stats.Bytes, count(stats.Samples, "sample"), count(stats.Rollups, "rollup chunk"), stats.RollupBytes,
-		count(stats.Files, "file"), stats.FileBytes, count(stats.Problems, "problem"))
+		countNoun(stats.Blobs, "blob"), countNoun(stats.Tenants, "tenant"), countNoun(stats.Windows, "window"),
+		countNoun(stats.Metrics, "metric"), stats.Series,
+		countNoun(stats.Chunks, "chunk"), stats.Bytes, countNoun(stats.Samples, "sample"),
+		countNoun(stats.Rollups, "rollup chunk"), stats.RollupBytes,
+		countNoun(stats.Files, "file"), stats.FileBytes, countNoun(stats.Problems, "problem"))
 }
 
 func addInspect(app *kingpin.Application) subcommand {

@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// countedSamples asks for how many samples there are, minute by minute, for which no rollups answer, and for the warnings.
+// countedSamples returns the number of samples, queried minute by minute so that rollups aren't used, and the warnings.
 func countedSamples(t *testing.T, dir string, now time.Time) (n int, told []string) {
 	eng, err := pebble.Open(dir, pebble.DefaultOptions())
 	require.NoError(t, err)
@@ -42,9 +42,10 @@ func countedSamples(t *testing.T, dir string, now time.Time) (n int, told []stri
 	return int(v[0].F), told
 }
 
-// TestDamagedDirectory overwrites 64 bytes at seven places of each large file, of raw samples and of rollups: queries answer what they can and name what
-// is missing, check names all of it, doctor is an error, export writes the rest and ends with status 1, a backup reports
-// that it is damaged and leaves older ones, and a whole one mends the directory.
+// TestDamagedDirectory overwrites 64 bytes at seven positions of each large file, of raw samples and of rollups:
+// queries return the readable samples and warn about missing ones, check reports all of them, doctor reports an error,
+// export writes the rest and exits with status 1, a backup reports the damage and keeps older backups, and a complete
+// backup repairs the directory.
 func TestDamagedDirectory(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Hour)
@@ -125,7 +126,8 @@ func TestDamagedDirectory(t *testing.T) {
 	require.Zero(t, status, "the newest whole one: %s", text)
 }
 
-// TestDamagedLog cuts a log to nothing: whatever opens the directory refuses, in a line with the remedy.
+// TestDamagedLog truncates a log to zero bytes: all commands that open the directory fail with one line with the
+// remedy.
 func TestDamagedLog(t *testing.T) {
 	t.Parallel()
 	dir := cassiatest.StoreWith(t, 8)

@@ -33,7 +33,8 @@ func hourly(list []sentDelta) (cut []sentDelta) {
 	return cut
 }
 
-// TestDeltasAddOnceRawHasExpired sends deltas, and shortens the retention of raw samples: from rollups, increase() is the sum of the deltas still.
+// TestDeltasAddOnceRawHasExpired sends deltas, and shortens the retention of raw samples: from rollups, increase() is
+// the sum of the deltas still.
 func TestDeltasAddOnceRawHasExpired(t *testing.T) {
 	t.Parallel()
 	rng, dir := rand.New(rand.NewPCG(soak.Seed(t), 0)), filepath.Join(t.TempDir(), "data")

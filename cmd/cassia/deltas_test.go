@@ -25,14 +25,14 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// sentDelta is what a counter was increased by in an interval, and how many values two histograms took in.
+// sentDelta is the increase of a counter in an interval, and the number of values added to two histograms.
 type sentDelta struct {
 	start, end time.Time
 	v          int64
 	buckets    [3]uint64
 }
 
-// deltaClient sends to a server and asks it.
+// deltaClient sends samples and queries to a server.
 type deltaClient struct {
 	t *testing.T
 	running
@@ -71,7 +71,8 @@ func (c deltaClient) send(tenant string, add func(pmetric.MetricSlice)) {
 	require.Zero(c.t, response.PartialSuccess().RejectedDataPoints(), response.PartialSuccess().ErrorMessage())
 }
 
-// ask returns the values of an instant query by tenant, and the infos and warnings of its answer. A query of one tenant has it under "".
+// ask returns the values of an instant query by tenant, and the infos and warnings of its answer. A query of one tenant
+// has it under "".
 func (c deltaClient) ask(tenant, query string, at time.Time) (values map[string]string, notes []string) {
 	text := c.do(tenant, http.MethodGet, fmt.Sprintf("/api/v1/query?query=%s&time=%d", url.QueryEscape(query), at.Unix()), nil)
 	var answer struct {
@@ -93,8 +94,8 @@ func (c deltaClient) ask(tenant, query string, at time.Time) (values map[string]
 	return values, append(answer.Warnings, answer.Infos...)
 }
 
-// drawDeltas draws deltas of whole minutes from a time on: they have gaps, and where an application stops, another one begins anew. Sparse ones come now and
-// then.
+// drawDeltas returns random deltas of whole minutes from a time on: they have gaps, and where an application stops,
+// another one starts. Sparse ones have longer gaps.
 func drawDeltas(rng *rand.Rand, from time.Time, n, sparse int) (list []sentDelta) {
 	at := from
 	for range n {
@@ -110,7 +111,7 @@ func drawDeltas(rng *rand.Rand, from time.Time, n, sparse int) (list []sentDelta
 	return list
 }
 
-// add adds deltas of a counter, a sum that falls as well, and two histograms, of some name.
+// addDeltas adds deltas of a counter, a sum that falls as well, and two histograms, of some name.
 func addDeltas(to pmetric.MetricSlice, name string, list []sentDelta) {
 	ends := func(start, end time.Time) (pcommon.Timestamp, pcommon.Timestamp) {
 		return pcommon.NewTimestampFromTime(start), pcommon.NewTimestampFromTime(end)
@@ -160,7 +161,8 @@ func addDeltas(to pmetric.MetricSlice, name string, list []sentDelta) {
 	}
 }
 
-// increasesOf are queries about a range of deltas of a name, and their answers: the sums of the deltas that end in the range.
+// increasesOf are queries about a range of deltas of a name, and their answers: the sums of the deltas that end in the
+// range.
 func increasesOf(name string, list []sentDelta, from, to time.Time) map[string]string {
 	var n, sum int64
 	var buckets [3]uint64
@@ -186,7 +188,7 @@ func increasesOf(name string, list []sentDelta, from, to time.Time) map[string]s
 	}
 }
 
-// checkIncreases asks for increases over ranges that end where a delta ends, and don't begin within one.
+// checkIncreases queries increases over ranges that end where a delta ends, and don't start within one.
 func (c deltaClient) checkIncreases(rng *rand.Rand, name string, list []sentDelta, times int) {
 	for range times {
 		first := rng.IntN(len(list))
@@ -202,7 +204,8 @@ func (c deltaClient) checkIncreases(rng *rand.Rand, name string, list []sentDelt
 	}
 }
 
-// TestDeltasAdd sends deltas that have gaps and come out of order: over aligned ranges, increase() is the sum of the deltas.
+// TestDeltasAdd sends deltas that have gaps and come out of order: over aligned ranges, increase() is the sum of the
+// deltas.
 func TestDeltasAdd(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(soak.Seed(t), 0))
@@ -227,8 +230,8 @@ func TestDeltasAdd(t *testing.T) {
 	require.NotContains(t, c.log.String(), "the tenant sends deltas", "it was logged when the tenant was recorded")
 }
 
-// sendRestarted sends a cumulative counter that is 100 after an hour, and then starts again and is 150 20 minutes later: by values it grew by 150, by
-// start timestamps by 250.
+// sendRestarted sends a cumulative counter that is 100 after an hour, and then starts again and is 150 20 minutes
+// later: by values it grew by 150, by start timestamps by 250.
 func (c deltaClient) sendRestarted(tenant string, from time.Time) {
 	c.send(tenant, func(to pmetric.MetricSlice) {
 		m := to.AppendEmpty()
@@ -248,8 +251,9 @@ func (c deltaClient) sendRestarted(tenant string, from time.Time) {
 	})
 }
 
-// TestDeltasOfATenant lets tenants send deltas after others, and after counters of their own: only the rates of those that have sent deltas, from the day of
-// the first on, are computed with start timestamps, also in queries of several tenants.
+// TestDeltasOfATenant: tenants send deltas after others did, and after counters of their own. Only rates of tenants
+// that have sent deltas, from the day of the first one on, are computed with start timestamps, also in queries of
+// multiple tenants.
 func TestDeltasOfATenant(t *testing.T) {
 	t.Parallel()
 	for name, flagsOf := range map[string]func(*testing.T) []string{

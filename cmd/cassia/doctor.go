@@ -20,10 +20,10 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// listenFor is how long a process has to be heard of: more than two beats.
+// listenFor is how long doctor listens for other processes: more than two heartbeats.
 const listenFor = 5 * time.Second
 
-// addDoctor declares a command that examines a store, a directory and a cluster for operators, and changes nothing.
+// addDoctor declares the read-only command that examines a store, a directory or a cluster for operators.
 func addDoctor(app *kingpin.Application) subcommand {
 	cmd := app.Command("doctor", "Examine a cluster or a data directory: report problems, why they matter and what to do. Changes nothing. Exits with "+
 		"status 1 if any finding is an error.")
@@ -53,23 +53,23 @@ func addDoctor(app *kingpin.Application) subcommand {
 	}}
 }
 
-// examination collects facts and has them judged.
+// examination collects facts and passes them to package doctor, which judges them.
 //
 //	directory or cluster ──► engine ──► store
 //
-// Where one can't be looked at, that is a finding, and findings before it are printed.
+// If one of these can't be examined, that is a finding too, and the findings before it are still printed.
 type examination struct {
 	*config.Engine
 	retention config.Retention
 	now       func() time.Time
-	// files asks for all files to be verified.
+	// files makes the examination verify all files.
 	files bool
 	found []doctor.Finding
 }
 
 func (x *examination) add(findings ...doctor.Finding) { x.found = append(x.found, findings...) }
 
-// run returns the findings, the worst first.
+// run returns the findings, the most severe first.
 func (x *examination) run(ctx context.Context) []doctor.Finding {
 	if x.Kind == config.EngineCassandra {
 		x.SetRetention(x.retention)
@@ -81,8 +81,8 @@ func (x *examination) run(ctx context.Context) []doctor.Finding {
 	return x.found
 }
 
-// printFindings writes the findings about a place. It returns an error if there are errors among them. After ctx has ended it writes nothing: what
-// couldn't be examined then would be reported as missing.
+// printFindings writes the findings for a location. It returns an error if any finding is an error. After ctx has ended
+// it writes nothing, because parts that were not examined would be reported as missing.
 func printFindings(ctx context.Context, where string, found []doctor.Finding, w io.Writer, asJSON bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -102,7 +102,7 @@ func printFindings(ctx context.Context, where string, found []doctor.Finding, w 
 func (x *examination) cluster(ctx context.Context) {
 	o := x.Cassandra
 	o.CreateSchema = false
-	o.Logger = slog.New(slog.DiscardHandler) // Its warnings are findings here.
+	o.Logger = slog.New(slog.DiscardHandler) // Its warnings are reported as findings.
 	f, err := cassandra.ReadFacts(ctx, o)
 	if err != nil {
 		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Why: "nothing can be examined"})
@@ -127,7 +127,7 @@ func (x *examination) cluster(ctx context.Context) {
 	x.add(doctor.Clocks(clocks)...)
 }
 
-// sharedStore looks at the store in a keyspace, if there is one.
+// sharedStore examines the store in a keyspace, if there is one.
 func (x *examination) sharedStore(ctx context.Context, f *cassandra.Facts, o cassandra.Options) *inspect.Condition {
 	if f.Replication == nil {
 		return nil
@@ -155,12 +155,13 @@ func unopened(err error) doctor.Finding {
 	}
 }
 
-// noStoreYet returns the finding for a place without a store: a directory is there for one, and a keyspace is made for the first
-// server.
+// noStoreYet returns the finding for a location without a store. A directory exists for its store, and a keyspace is
+// created by the first server.
 func (x *examination) noStoreYet() doctor.Finding {
 	f := doctor.Finding{
-		Level: doctor.Note, What: "there is no store yet", Why: "nothing was ever stored there, or the flags point to the wrong location",
-		Do: "the first `cassia serve` creates it",
+		Level: doctor.Note, What: "there is no store yet",
+		Why: "nothing was ever stored there, or the flags point to the wrong location",
+		Do:  "the first `cassia serve` creates it",
 	}
 	if x.Kind == config.EnginePebble {
 		f.Level, f.Do = doctor.Error, "set --storage.path to the data directory of `cassia serve`; if there is none yet, start `cassia serve`"
@@ -168,9 +169,10 @@ func (x *examination) noStoreYet() doctor.Finding {
 	return f
 }
 
-// store looks at the store in an engine; nil: it can't be read.
-func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(context.Context) error) *inspect.Condition {
-	mctx, bar := metered(ctx, "verifying files")
+// store examines the store in an engine. It returns nil if the store can't be read.
+func (x *examination) store(ctx context.Context, eng engine.Engine,
+	listen func(context.Context) error) *inspect.Condition {
+	mctx, bar := withMeterBar(ctx, "verifying files")
 	c, err := inspect.Examine(mctx, eng, inspect.ExamineOptions{
 		Retention: x.retention.Raw, Retention5m: x.retention.FiveMinutes, Retention1h: x.retention.OneHour,
 		TenantRetention: x.retention.Tenants, Classes: x.retention.Classes, Listen: listen, Files: x.files, Now: x.now,
@@ -204,11 +206,13 @@ func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(
 func (x *examination) directory(ctx context.Context) {
 	d, err := doctor.ReadDirectory(x.Path)
 	if errors.Is(err, os.ErrNotExist) {
-		x.add(doctor.Finding{Level: doctor.Error, What: x.Where() + ": directory not found", Why: "nothing can be examined", Do: "set --storage.path to the data directory of `cassia serve`"})
+		x.add(doctor.Finding{Level: doctor.Error, What: x.Where() + ": directory not found",
+			Why: "nothing can be examined", Do: "set --storage.path to the data directory of `cassia serve`"})
 		return
 	}
 	if err != nil {
-		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Why: "`cassia serve` can't read it either", Do: "run this command as the owner of the directory"})
+		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Why: "`cassia serve` can't read it either",
+			Do: "run this command as the owner of the directory"})
 		return
 	}
 	x.add(doctor.Directory(d), doctor.Finding{
@@ -221,8 +225,9 @@ func (x *examination) directory(ctx context.Context) {
 	if errors.Is(err, pebble.ErrNoData) {
 		if err := pebble.CheckForeign(x.Path); err != nil {
 			x.add(doctor.Finding{
-				Level: doctor.Error, What: oneLine(err), Why: "`cassia serve` creates no store there; the flag probably points to the wrong directory",
-				Do: "set --storage.path to the data directory of `cassia serve`",
+				Level: doctor.Error, What: oneLine(err),
+				Why: "`cassia serve` creates no store there; the flag probably points to the wrong directory",
+				Do:  "set --storage.path to the data directory of `cassia serve`",
 			})
 			return
 		}
@@ -231,8 +236,9 @@ func (x *examination) directory(ctx context.Context) {
 	}
 	if errors.Is(err, engine.ErrLocked) {
 		x.add(doctor.Finding{
-			Level: doctor.Note, What: "the store is in use by a running process and can't be examined from outside", Why: "pending work and damage are unknown",
-			Do: "examine it through that process: cassia doctor --url=http://localhost:9201\nor stop the process and run this command again",
+			Level: doctor.Note, What: "the store is in use by a running process and can't be examined from outside",
+			Why: "pending work and damage are unknown",
+			Do:  "examine it through that process: cassia doctor --url=http://localhost:9201\nor stop the process and run this command again",
 		})
 		return
 	}

@@ -27,7 +27,7 @@ func examine(t *testing.T, now time.Time, retention time.Duration, flags ...stri
 	return examineAs(t, &examination{retention: config.Retention{Raw: retention}, now: func() time.Time { return now }}, flags...)
 }
 
-// examineFiles does the same, for ever kept, with all files verified.
+// examineFiles is like examine, without a retention and with all files verified.
 func examineFiles(t *testing.T, now time.Time, flags ...string) (found []doctor.Finding, text string, err error) {
 	t.Helper()
 	return examineAs(t, &examination{files: true, now: func() time.Time { return now }}, flags...)
@@ -137,7 +137,7 @@ func TestDoctorOnCassandra(t *testing.T) {
 	require.Contains(t, text, "warning  table raw: its compaction_window is 1 DAYS; this release uses 12 DAYS")
 	require.Contains(t, text, "ALTER TABLE "+flags[2][len("--cassandra.keyspace="):]+".raw WITH compaction = {'class': 'TimeWindowCompactionStrategy'")
 
-	// What it advises, schema alter does.
+	// schema alter runs the statements that doctor recommends.
 	alter := func(dry bool) string {
 		app := kingpin.New("cassia", "")
 		e := config.RegisterEngine(app.Command("schema", ""))

@@ -12,33 +12,35 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 )
 
-// maxHealth bounds an answer with findings, bytes.
+// maxHealth is the max size in bytes of a response with findings.
 const maxHealth = 16 << 20
 
-// serverToAsk is a running server that doctor asks instead of looking at a directory or a cluster itself.
+// serverToAsk is a running server that doctor queries instead of opening a directory or a cluster itself.
 type serverToAsk struct {
 	url   string
 	login *httpConfig
 }
 
-// examine returns the server's findings about its open store, and one if it doesn't answer.
+// examine returns the server's findings about its open store, and a finding if the server doesn't respond.
 func (s *serverToAsk) examine(ctx context.Context) ([]doctor.Finding, error) {
 	client, err := s.login.client(s.url)
 	if err != nil {
 		return nil, err
 	}
 	base := strings.TrimRight(s.url, "/")
-	if err := answers(ctx, client, base+"/-/healthy"); err != nil {
+	if err := checkOK(ctx, client, base+"/-/healthy"); err != nil {
 		return []doctor.Finding{{
-			Level: doctor.Error, What: oneLine(err), Why: "no Cassia server responds there, so senders and Grafana get no response either",
-			Do: "check that the server is running, read its log, and check that the URL matches its listen address",
+			Level: doctor.Error, What: oneLine(err),
+			Why: "no Cassia server responds there, so senders and Grafana get no response either",
+			Do:  "check that the server is running, read its log, and check that the URL matches its listen address",
 		}}, nil
 	}
 	found := []doctor.Finding{{Level: doctor.OK, What: "the server at " + withoutUser(base) + " responds"}}
-	if err := answers(ctx, client, base+"/-/ready"); err != nil {
+	if err := checkOK(ctx, client, base+"/-/ready"); err != nil {
 		found = append(found, doctor.Finding{
-			Level: doctor.Warning, What: oneLine(err), Why: "queries fail until the server is ready; samples are accepted",
-			Do: "wait: after a restart the server replays samples that aren't sealed; its log has a line when it is ready, or the reason why it can't become ready",
+			Level: doctor.Warning, What: oneLine(err),
+			Why: "queries fail until the server is ready; samples are accepted",
+			Do:  "wait: after a restart the server replays samples that aren't sealed; its log has a line when it is ready, or the reason why it can't become ready",
 		})
 	} else {
 		found = append(found, doctor.Finding{Level: doctor.OK, What: "the server is ready for queries"})
@@ -54,7 +56,7 @@ func (s *serverToAsk) examine(ctx context.Context) ([]doctor.Finding, error) {
 	return append(found, theirs...), nil
 }
 
-// findings asks a server to look at its store.
+// findings requests the findings of a server about its store.
 func (s *serverToAsk) findings(ctx context.Context, client *http.Client, at string) ([]doctor.Finding, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// addDownsample declares a command that does by hand what a server does by and by.
+// addDownsample declares the command that seals and rolls up on demand, which a server does in the background.
 func addDownsample(app *kingpin.Application) subcommand {
 	cmd := app.Command("downsample", "Seal staged samples and create missing rollups in a time range. Also compacts the rollups of past weeks and months "+
 		"(data directory only), and counts the series of past days. Use it after an import, after an upgrade, or when a server "+
@@ -30,7 +30,7 @@ func addDownsample(app *kingpin.Application) subcommand {
 	settle := cmd.Flag("storage.settle", "Grace period: how long a slot waits for late samples after its end before it is sealed.").Default("15m").String()
 	dry := cmd.Flag("dry-run", "List the pending work without doing it. Changes nothing.").Bool()
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
-		r, err := rangeOf(*start, *end, *settle)
+		r, err := parseRange(*start, *end, *settle)
 		if err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func addDownsample(app *kingpin.Application) subcommand {
 				printPlan(stdout, plan)
 				return nil
 			}
-			return workOff(ctx, s, plan, newProgressBar(os.Stderr, time.Now))
+			return runPlan(ctx, s, plan, newProgressBar(os.Stderr, time.Now))
 		})
 		if err != nil && ctx.Err() != nil && !errors.Is(err, errInterrupted) {
 			return fmt.Errorf("%w before any work was done; run it again", errInterrupted)
@@ -63,8 +63,8 @@ func addDownsample(app *kingpin.Application) subcommand {
 // errInterrupted means that a signal ended the command.
 var errInterrupted = errors.New("interrupted")
 
-// rowRetention declares the retention for a command that writes rows. The returned function parses it. Over Cassandra rows
-// keep the time to live that they are written with, so that a wrong default would let them go early.
+// rowRetention declares the retention flags for a command that writes rows. The returned function parses them. On
+// Cassandra, rows keep the TTL with which they were written, so a wrong default would expire them early.
 func rowRetention(cmd *kingpin.CmdClause) func(engine string) (config.Retention, error) {
 	parse := config.RetentionFlags(cmd)
 	said := false
@@ -78,8 +78,8 @@ func rowRetention(cmd *kingpin.CmdClause) func(engine string) (config.Retention,
 	}
 }
 
-// rangeOf parses the flags of a range.
-func rangeOf(start, end, settle string) (downsample.Range, error) {
+// parseRange parses the flags of a time range.
+func parseRange(start, end, settle string) (downsample.Range, error) {
 	d, err := model.ParseDuration(settle)
 	if err != nil {
 		return downsample.Range{}, fmt.Errorf("--storage.settle=%s: must be a duration such as 15m or 1h", settle)
@@ -104,7 +104,7 @@ func rangeOf(start, end, settle string) (downsample.Range, error) {
 	return r, nil
 }
 
-// parseInstant reads RFC 3339, or seconds since 1970.
+// parseInstant parses an RFC 3339 time, or seconds since 1970.
 func parseInstant(text string) (time.Time, error) {
 	if seconds, err := strconv.ParseInt(text, 10, 40); err == nil {
 		return time.Unix(seconds, 0), nil
@@ -112,8 +112,8 @@ func parseInstant(text string) (time.Time, error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-// workOff carries out the plan, and prints the result.
-func workOff(ctx context.Context, s *storage.Store, plan *downsample.Plan, bar *progressBar) error {
+// runPlan runs the plan and prints the result.
+func runPlan(ctx context.Context, s *storage.Store, plan *downsample.Plan, bar *progressBar) error {
 	began := bar.now()
 	if plan.Steps() == 0 {
 		fmt.Fprintln(stdout, "nothing to do")
@@ -123,55 +123,62 @@ func workOff(ctx context.Context, s *storage.Store, plan *downsample.Plan, bar *
 	bar.end()
 	fmt.Fprintf(stdout, "sealed %s with %s (%d of them resealed for late samples); created the rollups of %s, %s; compacted %s of rollups; "+
 		"counted the series of %s; took %s\n",
-		count(done.Slots, "slot"), count(done.Samples, "sample"), done.Repaired,
-		count(done.Windows, "window"), count(done.Series, "series"), count(done.Compacted, "window"), count(done.Counted, "window"), bar.now().Sub(began).Round(time.Millisecond))
+		countNoun(done.Slots, "slot"), countNoun(done.Samples, "sample"), done.Repaired,
+		countNoun(done.Windows, "window"), countNoun(done.Series, "series"), countNoun(done.Compacted, "window"),
+		countNoun(done.Counted, "window"), bar.now().Sub(began).Round(time.Millisecond))
 	if done.Left > 0 {
-		fmt.Fprintf(stdout, "%s with unreadable rows, which were kept; run cassia check to list them\n", count(done.Left, "slot"))
+		fmt.Fprintf(stdout, "%s with unreadable rows, which were kept; run cassia check to list them\n",
+			countNoun(done.Left, "slot"))
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("%w after %d of %d steps; completed steps are kept. Run it again to continue", errInterrupted, done.Steps, done.All)
+		return fmt.Errorf("%w after %d of %d steps; completed steps are kept. Run it again to continue",
+			errInterrupted, done.Steps, done.All)
 	case err != nil:
 		return fmt.Errorf("%s; run it again to continue", oneLine(err))
 	}
 	return nil
 }
 
-// printPlan lists what would be done, one line per slot or window.
+// printPlan lists the steps of the plan, one line per slot or window.
 func printPlan(w io.Writer, plan *downsample.Plan) {
 	for i := 0; i < len(plan.Slots); {
 		slot, n := plan.Slots[i], 0
 		for ; i < len(plan.Slots) && plan.Slots[i].Slot == slot.Slot; i++ {
 			n++
 		}
-		fmt.Fprintf(w, "seal    %s – %s: staged in %s\n", shortInstant(slot.StartMS), shortInstant(slot.EndMS), count(n, "partition"))
+		fmt.Fprintf(w, "seal    %s – %s: staged in %s\n", shortInstant(slot.StartMS), shortInstant(slot.EndMS),
+			countNoun(n, "partition"))
 	}
 	for _, u := range plan.Windows {
-		fmt.Fprintf(w, "roll up %s – %s: tenant %q, %s without rollups\n", shortInstant(u.StartMS), shortInstant(u.EndMS), u.Tenant, count(u.Seals, "seal"))
+		fmt.Fprintf(w, "roll up %s – %s: tenant %q, %s without rollups\n", shortInstant(u.StartMS),
+			shortInstant(u.EndMS), u.Tenant, countNoun(u.Seals, "seal"))
 	}
 	for _, c := range plan.Compact {
-		fmt.Fprintf(w, "compact %s – %s: tenant %q, rollups of %s\n", shortInstant(c.StartMS), shortInstant(c.EndMS), c.Tenant, c.Resolution)
+		fmt.Fprintf(w, "compact %s – %s: tenant %q, rollups of %s\n", shortInstant(c.StartMS), shortInstant(c.EndMS),
+			c.Tenant, c.Resolution)
 	}
 	for _, c := range plan.Count {
 		fmt.Fprintf(w, "count   %s – %s: tenant %q, series\n", shortInstant(c.StartMS), shortInstant(c.EndMS), c.Tenant)
 	}
 	fmt.Fprintf(w, "%s to seal, counted once per partition; %s to roll up; %s to compact; %s to count: %s\n",
-		count(len(plan.Slots), "slot"), count(len(plan.Windows), "window"), count(len(plan.Compact), "window"), count(len(plan.Count), "window"), count(plan.Steps(), "step"))
+		countNoun(len(plan.Slots), "slot"), countNoun(len(plan.Windows), "window"),
+		countNoun(len(plan.Compact), "window"), countNoun(len(plan.Count), "window"), countNoun(plan.Steps(), "step"))
 }
 
-// printExpired prints what the plan leaves alone.
+// printExpired prints the slots and windows that the plan skips because they are past the retention.
 func printExpired(w io.Writer, plan *downsample.Plan, kept config.Retention) {
 	if n := len(plan.Expired); n > 0 {
 		fmt.Fprintf(w, "%s skipped: they are past the retention (%s), so rollups of them would expire immediately; if a server has a longer "+
 			"retention, set the same here\n",
-			count(n, "staged slot"), kept)
+			countNoun(n, "staged slot"), kept)
 	}
 }
 
 func shortInstant(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04") }
 
-// count returns a number with its noun, in the plural unless it is 1. Series is both.
-func count(n int, what string) string {
+// countNoun returns a number with its noun, in the plural unless the number is 1. "series" is both.
+func countNoun(n int, what string) string {
 	if n != 1 && what != "series" {
 		what += "s"
 	}

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// barWidth is how many characters the bar takes of a line.
+	// barWidth is the width of the bar in characters.
 	barWidth = 24
-	// barEvery and lineEvery are the time between two looks of a bar, and between two lines where there is no
+	// barEvery is the interval between updates of a bar, and lineEvery the interval between lines if there is no
 	// terminal.
 	barEvery  = 100 * time.Millisecond
 	lineEvery = 10 * time.Second
 )
 
-// progressBar shows how far a plan has come: as one line that changes, on a terminal, and as lines now and then
-// elsewhere.
+// progressBar shows the progress of a plan: on a terminal as one line that is replaced, elsewhere as a new line every
+// lineEvery.
 type progressBar struct {
 	w        io.Writer
 	terminal bool
@@ -31,15 +31,16 @@ type progressBar struct {
 
 func newProgressBar(f *os.File, now func() time.Time) *progressBar {
 	info, err := f.Stat()
-	return &progressBar{w: f, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0, now: now, began: now(), shown: now()}
+	return &progressBar{w: f, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0, now: now,
+		began: now(), shown: now()}
 }
 
-// update shows it, unless it was shown just now.
+// update shows the progress of a plan, at most once per interval.
 func (p *progressBar) update(d downsample.Done) {
 	p.show(float64(d.Steps)/float64(max(1, d.All)), func(took time.Duration) string { return progressLine(d, took) })
 }
 
-// show shows how much is done, from 0 to 1, with a line of words, unless it did just now.
+// show shows the fraction of the work that is done, from 0 to 1, with a line of text, at most once per interval.
 func (p *progressBar) show(done float64, words func(took time.Duration) string) {
 	now := p.now()
 	every := lineEvery
@@ -52,38 +53,38 @@ func (p *progressBar) show(done float64, words func(took time.Duration) string) 
 	p.shown = now
 	line := words(now.Sub(p.began))
 	if p.terminal {
-		fmt.Fprintf(p.w, "\r\x1b[K%s %s", drawn(done), line)
+		fmt.Fprintf(p.w, "\r\x1b[K%s %s", drawBar(done), line)
 		return
 	}
 	fmt.Fprintln(p.w, line)
 }
 
-// say shows a line that stays.
-func (p *progressBar) say(line string) {
+// printLine prints a line that is not replaced.
+func (p *progressBar) printLine(line string) {
 	p.end()
 	fmt.Fprintln(p.w, line)
 }
 
-// end makes room for what follows.
+// end clears the line of the bar.
 func (p *progressBar) end() {
 	if p.terminal {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }
 
-// drawn draws how much is done, from 0 to 1.
-func drawn(done float64) string {
+// drawBar returns a bar for the fraction of the work that is done, from 0 to 1.
+func drawBar(done float64) string {
 	full := int(barWidth * done)
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "]"
 }
 
-// progressLine returns a line with the progress, the rate, and the time left.
+// progressLine returns a line with the progress, the rate, and the remaining time.
 func progressLine(d downsample.Done, took time.Duration) string {
 	line := fmt.Sprintf("%3d%%  %d of %d", 100*d.Steps/max(1, d.All), d.Steps, d.All)
 	if d.Steps > 0 && took > 0 {
 		rate := float64(d.Steps) / took.Seconds()
 		left := time.Duration(float64(d.All-d.Steps) / rate * float64(time.Second))
-		line += fmt.Sprintf(", %s/s, %s left", threeDigits(rate), roughly(left))
+		line += fmt.Sprintf(", %s/s, %s left", threeDigits(rate), roundDuration(left))
 	}
 	if d.Failed > 0 {
 		line += fmt.Sprintf(", %d failed", d.Failed)
@@ -91,8 +92,8 @@ func progressLine(d downsample.Done, took time.Duration) string {
 	return line + ": " + d.Now
 }
 
-// roughly rounds for people.
-func roughly(d time.Duration) time.Duration {
+// roundDuration rounds a duration for display.
+func roundDuration(d time.Duration) time.Duration {
 	switch {
 	case d > time.Hour:
 		return d.Round(time.Minute)

@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// addRetention declares a command that shows the effect of a retention, before a server is given it.
+// addRetention declares the command that shows the effect of a retention before a server applies it.
 func addRetention(app *kingpin.Application) subcommand {
 	cmd := app.Command("retention", "Show the effect of a retention: which samples it would hide or show again, which windows exist by resolution and "+
 		"tenant, which would be deleted now, and when the next ones expire. Changes nothing. On a data directory, stop the "+
@@ -53,8 +53,8 @@ func addRetention(app *kingpin.Application) subcommand {
 	}}
 }
 
-// writeChanges writes what a server that was started with this retention would hide and show: nothing where it keeps what
-// is shown as it is.
+// writeChanges writes the samples that a server with this retention would hide and show. It writes nothing if the
+// retention changes neither.
 func writeChanges(w io.Writer, changes []retention.Change) {
 	hides := false
 	for _, c := range changes {
@@ -80,40 +80,42 @@ func changeLine(c *retention.Change) string {
 	}
 	about := ""
 	if c.Samples >= 0 {
-		about = fmt.Sprintf(" (about %s)", count(int(c.Samples), "sample"))
+		about = fmt.Sprintf(" (about %s)", countNoun(int(c.Samples), "sample"))
 	}
-	return fmt.Sprintf("  would hide %s %s until %s%s, to be deleted from %s on", of, since, day(c.To), about, day(c.Goes))
+	return fmt.Sprintf("  would hide %s %s until %s%s, to be deleted from %s on", of, since,
+		day(c.To), about, day(c.Goes))
 }
 
-// tally is what there is of a resolution and tenant.
+// tally sums up the windows of one resolution and tenant.
 type tally struct {
 	first, last   storage.WindowInfo
 	windows       int
 	hidden, gone  int
 	waiting       int // windows without rollups
 	nextGoes      time.Time
-	nextGoesUntil time.Time // the end of the window that goes next
+	nextGoesUntil time.Time // the end of the window that expires next
 }
 
-// hides returns the change that would hide a window of which samples are shown now; nil: none would. A server that is started with the retention
-// deletes the window a week after that start, not at once.
-func hides(changes []retention.Change, k *storage.WindowInfo) *retention.Change {
+// findHiding returns the change that would hide a window whose samples are visible now, or nil if none would. A server
+// that is started with the retention deletes the window a week after its start, not at once.
+func findHiding(changes []retention.Change, k *storage.WindowInfo) *retention.Change {
 	for i := range changes {
-		if c := &changes[i]; !c.Shown && c.Tenant == k.Tenant && c.Resolution == k.Resolution && k.Start.Before(c.To) && k.End.After(c.From) {
+		if c := &changes[i]; !c.Shown && c.Tenant == k.Tenant && c.Resolution == k.Resolution &&
+			k.Start.Before(c.To) && k.End.After(c.From) {
 			return c
 		}
 	}
 	return nil
 }
 
-// writeRetention writes a line for each resolution and tenant.
+// writeRetention writes one line per resolution and tenant.
 func writeRetention(w io.Writer, kept []storage.WindowInfo, changes []retention.Change, now time.Time) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "RESOLUTION\tTENANT\tWINDOWS\tFROM\tUNTIL\tHIDDEN\tTO DELETE NOW\tNEXT TO DELETE\tON\tWITHOUT ROLLUPS")
 	for i := 0; i < len(kept); {
 		t := tally{first: kept[i]}
 		for ; i < len(kept) && kept[i].Resolution == t.first.Resolution && kept[i].Tenant == t.first.Tenant; i++ {
-			t.add(&kept[i], hides(changes, &kept[i]), now)
+			t.add(&kept[i], findHiding(changes, &kept[i]), now)
 		}
 		next, on := "-", "never"
 		if !t.nextGoes.IsZero() {
@@ -127,7 +129,7 @@ func writeRetention(w io.Writer, kept []storage.WindowInfo, changes []retention.
 	return tab.Flush()
 }
 
-// add counts a window, which a change may hide.
+// add adds a window to the tally. hidden is the change that hides it, or nil.
 func (t *tally) add(k *storage.WindowInfo, hidden *retention.Change, now time.Time) {
 	t.last = *k
 	t.windows++
@@ -152,13 +154,13 @@ func (t *tally) add(k *storage.WindowInfo, hidden *retention.Change, now time.Ti
 	}
 }
 
-// writeWindows writes a line for each window.
+// writeWindows writes one line per window.
 func writeWindows(w io.Writer, kept []storage.WindowInfo, changes []retention.Change, now time.Time) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "RESOLUTION\tTENANT\tFROM\tUNTIL\tDELETED\t")
 	for i := range kept {
 		k := &kept[i]
-		goes, hidden := "never", hides(changes, k)
+		goes, hidden := "never", findHiding(changes, k)
 		switch {
 		case k.Goes.IsZero():
 		case hidden != nil && !k.Hidden.After(now):
@@ -172,7 +174,7 @@ func writeWindows(w io.Writer, kept []storage.WindowInfo, changes []retention.Ch
 		}
 		note := ""
 		if k.Unrolled > 0 {
-			note = fmt.Sprintf("%s without rollups, which are created first", count(k.Unrolled, "seal"))
+			note = fmt.Sprintf("%s without rollups, which are created first", countNoun(k.Unrolled, "seal"))
 		}
 		fmt.Fprintf(tab, "%s\t%q\t%s\t%s\t%s\t%s\n", k.Resolution, k.Tenant, day(k.Start), day(k.End), goes, note)
 	}

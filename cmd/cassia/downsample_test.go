@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/downsample"
 )
 
-// TestDownsamplingStatus asks a server how sealing stands: its first round has been, or comes.
+// TestDownsamplingStatus requests the state of sealing from a server: its first round has finished, or has a time.
 func TestDownsamplingStatus(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir())
 	r.Write(t, "late", time.Now().Add(-10*time.Hour), 1)
@@ -68,7 +68,7 @@ func TestProgressLine(t *testing.T) {
 		{downsample.Done{Steps: 199, All: 200, Now: "x"}, 19900 * time.Millisecond, "[#######################.]  99%  199 of 200, 10/s, 100ms left: x"},
 		{downsample.Done{Steps: 200, All: 200, Now: "x"}, time.Second, "[########################] 100%  200 of 200, 200/s, 0s left: x"},
 	} {
-		require.Equal(t, c.want, drawn(float64(c.done.Steps)/float64(max(1, c.done.All)))+" "+progressLine(c.done, c.took))
+		require.Equal(t, c.want, drawBar(float64(c.done.Steps)/float64(max(1, c.done.All)))+" "+progressLine(c.done, c.took))
 	}
 }
 

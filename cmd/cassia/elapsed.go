@@ -2,5 +2,5 @@ package main
 
 import "time"
 
-// processStart is when this process began, or a little later.
+// processStart is approximately the time at which this process started.
 var processStart = time.Now()

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// elapsed is how long the machine has run, however its clock was set. It counts the time in which the machine sleeps,
-// which Go's monotonic clock doesn't.
+// elapsed returns the time since the machine was booted, independent of changes to its clock. It includes the time
+// during which the machine was suspended, which Go's monotonic clock doesn't.
 func elapsed() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {

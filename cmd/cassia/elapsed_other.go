@@ -4,6 +4,6 @@ package main
 
 import "time"
 
-// elapsed is how long the process has run, however the clock was set. Where that leaves out the time in which the
-// machine sleeps, that looks like a clock that leapt.
+// elapsed returns the time since the process was started, independent of changes to the clock. On systems where this
+// excludes the time during which the machine was suspended, a suspension looks like a clock that jumped.
 func elapsed() time.Duration { return time.Since(processStart) }

@@ -22,24 +22,25 @@ type openedEngine interface {
 	prometheus.Collector
 }
 
-// openOptions are those that aren't flags of an engine.
+// openOptions are the options of opening an engine that aren't flags.
 type openOptions struct {
-	cacheBytes int64 // of Pebble's blocks; 0: its default
+	cacheBytes int64 // of Pebble's block cache; 0: Pebble's default
 	log        *slog.Logger
-	// readOnly opens files for reading only; mustExist makes no new directory.
+	// readOnly opens files for reading only; mustExist fails if the directory doesn't exist.
 	readOnly, mustExist bool
-	// admit is that of pebble.Options.
+	// admit is set as the option of the same name in pebble.Options.
 	admit func(description []byte) error
-	// onFatal is called when the engine takes no more writes.
+	// onFatal is called when the engine stops accepting writes.
 	onFatal func(error)
-	// waiting is that of pebble.Options.
+	// waiting is set as the option of the same name in pebble.Options.
 	waiting func(error)
 }
 
-// pebbleOptions returns the defaults of an engine in a directory. Tests replace it, for files that can't be written.
+// pebbleOptions returns the default options of an engine in a directory. Tests replace it to simulate files that can't
+// be written.
 var pebbleOptions = pebble.DefaultOptions
 
-// openEngine opens the engine that the flags name. Its error is one line with the cause and the remedy.
+// openEngine opens the engine that the flags select. Its error is one line with the cause and the remedy.
 func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEngine, error) {
 	if c.Kind == config.EngineCassandra {
 		return openCassandra(ctx, c, o)
@@ -82,19 +83,20 @@ func openCassandra(ctx context.Context, c *config.Engine, o openOptions) (opened
 	co.Logger = o.log.With("component", "cassandra")
 	e, err := cassandra.Open(ctx, co)
 	if errors.Is(err, cassandra.ErrLogin) {
-		return nil, fmt.Errorf("%s: %s; check --cassandra.username and --cassandra.password-file", c.Where(), oneLine(err))
+		return nil, fmt.Errorf("%s: %s; check --cassandra.username and --cassandra.password-file",
+			c.Where(), oneLine(err))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s", c.Where(), oneLine(err))
 	}
-	if !o.log.Enabled(ctx, slog.LevelWarn) { // A command that prints one result has no place for others.
+	if !o.log.Enabled(ctx, slog.LevelWarn) { // A command that prints only its result doesn't print warnings.
 		return e, nil
 	}
 	return inspectCluster(ctx, e, co.Logger), nil
 }
 
-// inspectedEngine is a cluster that is inspected, once, while it is used already: a node that hangs would keep the
-// others waiting.
+// inspectedEngine is an engine on Cassandra whose cluster is inspected once in the background, because a node that
+// hangs would delay the start.
 type inspectedEngine struct {
 	*cassandra.Engine
 	cancel     context.CancelFunc
@@ -117,7 +119,6 @@ func inspectCluster(ctx context.Context, e *cassandra.Engine, log *slog.Logger) 
 	return l
 }
 
-// Close implements engine.Engine.
 func (l *inspectedEngine) Close() error {
 	l.cancel()
 	l.inspection.Wait()

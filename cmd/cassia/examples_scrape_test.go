@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestScrapesOfExamples starts the servers of the examples that Prometheus' operator scrapes, with the arguments and files of their pods, and scrapes
-// them as the ServiceMonitors say, with keys of the Secrets that these name.
+// TestScrapesOfExamples starts the servers of the examples that Prometheus' operator scrapes, with the arguments and
+// files of their pods, and scrapes them as the ServiceMonitors say, with keys of the Secrets that these name.
 func TestScrapesOfExamples(t *testing.T) {
 	t.Parallel()
 	tried := 0
@@ -39,7 +39,7 @@ func TestScrapesOfExamples(t *testing.T) {
 
 				var args []string
 				for _, arg := range withFiles(t, c, web)[1:] {
-					// The bucket isn't here, nor is the volume.
+					// The test has no bucket and no volume.
 					if !strings.HasPrefix(arg, "--backup.") && !strings.HasPrefix(arg, "--storage.path=") && !strings.HasPrefix(arg, "--web.enable-admin-api") {
 						args = append(args, arg)
 					}

@@ -22,8 +22,8 @@ import (
 
 const examples = "../../examples"
 
-// served holds the arguments of a cassia in an example against the flags that there are, and what they may be set to. It
-// returns the port that they have it listen on.
+// served checks the arguments of a cassia in an example: all flags exist and have valid values. It returns the port on
+// which it listens.
 func served(t *testing.T, args []string) (port string) {
 	t.Helper()
 	require.NotEmpty(t, args)
@@ -78,8 +78,8 @@ func TestCommandsOfExamples(t *testing.T) {
 	}
 }
 
-// withFiles returns the arguments with the files that a pod mounts below /etc/cassia in a folder of the test: those of the manifests, and examples of those in
-// Secrets. web is the content of web.yml.
+// withFiles returns the arguments with the files that a pod mounts below /etc/cassia in a folder of the test: files of
+// the manifests, and examples for files in Secrets. web is the content of web.yml.
 func withFiles(t *testing.T, c exampleCommand, web string) []string {
 	t.Helper()
 	dir := t.TempDir()

@@ -20,10 +20,11 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// exportBytes replaces the store's limit of what one query may read: an export writes what it reads, and holds little of it.
+// exportBytes replaces the store's limit on the bytes that one query may read. An export streams its samples and holds
+// few of them in memory.
 const exportBytes = 1 << 50
 
-// exporting are the flags of an export.
+// exporting holds the flags of an export.
 type exporting struct {
 	offline
 	format, output, width string
@@ -33,14 +34,15 @@ type exporting struct {
 	exporter.Options
 }
 
-// addExport declares a command that writes a store's samples for other programs.
+// addExport declares the command that writes samples in formats of other programs.
 func addExport(app *kingpin.Application) subcommand {
 	cmd := app.Command("export", "Export samples for other programs: as Prometheus TSDB blocks, OpenMetrics, JSON lines in the format of VictoriaMetrics, "+
 		"or CSV. Changes nothing. Servers may be running: a server that uses the data directory takes a snapshot, which is "+
 		"exported and then removed.")
 	e := &exporting{offline: offlineFlags(cmd), server: serverOfDirectoryFlags(cmd)}
 	e.readOnly = true
-	cmd.Flag("format", "Output format: blocks, openmetrics, jsonl or csv.").Required().EnumVar(&e.format, "blocks", "openmetrics", "jsonl", "csv")
+	cmd.Flag("format", "Output format: blocks, openmetrics, jsonl or csv.").Required().EnumVar(&e.format, "blocks",
+		"openmetrics", "jsonl", "csv")
 	cmd.Flag("output", "Where to write: a new file; an empty or new folder, ending in /, for one file per day (required for blocks); or - for "+
 		"standard output, the default.").
 		Short('o').Default("-").StringVar(&e.output)
@@ -63,25 +65,25 @@ func (e *exporting) run(ctx context.Context) error {
 	e.queryBytes = exportBytes
 	err := e.export(ctx)
 	if errors.Is(err, engine.ErrLocked) {
-		return e.beside(ctx)
+		return e.exportSnapshot(ctx)
 	}
 	return err
 }
 
-// beside exports a snapshot that the server makes which uses the directory.
-func (e *exporting) beside(ctx context.Context) (err error) {
+// exportSnapshot exports a snapshot made by the server that uses the directory.
+func (e *exporting) exportSnapshot(ctx context.Context) (err error) {
 	return e.server.withSnapshot(ctx, e.Path, func(snapshot string) error {
 		e.Path = snapshot
 		return e.export(ctx)
 	})
 }
 
-// export exports what lies in a directory that nobody uses, or in a cluster.
+// export exports a directory that no process uses, or a cluster.
 func (e *exporting) export(ctx context.Context) error {
 	return e.withStore(ctx, func(s *storage.Store) error {
 		bar := newProgressBar(os.Stderr, time.Now)
 		e.Now, e.Progress = time.Now, bar.showExport
-		e.Warn = func(err error) { bar.say(oneLine(err)) }
+		e.Warn = func(err error) { bar.printLine(oneLine(err)) }
 		stats, err := e.write(ctx, s)
 		bar.end()
 		if ctx.Err() != nil {
@@ -95,10 +97,12 @@ func (e *exporting) export(ctx context.Context) error {
 		}
 		printExported(os.Stderr, stats, e.format, bar.now().Sub(bar.began))
 		if stats.Corrupt > 0 {
-			return fmt.Errorf("%s can't be read and were skipped; run cassia check to list them", count(stats.Corrupt, "row"))
+			return fmt.Errorf("%s can't be read and were skipped; run cassia check to list them",
+				countNoun(stats.Corrupt, "row"))
 		}
 		if n := s.Damaged(); n > 0 {
-			return fmt.Errorf("%s of the store can't be read, so samples may be missing; run cassia check to list them", count(n, "part"))
+			return fmt.Errorf("%s of the store can't be read, so samples may be missing; run cassia check to list them",
+				countNoun(n, "part"))
 		}
 		return nil
 	})
@@ -106,7 +110,7 @@ func (e *exporting) export(ctx context.Context) error {
 
 // parse checks the flags.
 func (e *exporting) parse() error {
-	r, err := rangeOf(e.start, e.end, "0s")
+	r, err := parseRange(e.start, e.end, "0s")
 	if err != nil {
 		return err
 	}
@@ -118,7 +122,7 @@ func (e *exporting) parse() error {
 	if err != nil {
 		return err
 	}
-	e.output, e.LeaveRollups = dash(e.output), e.rollups == "leave"
+	e.output, e.LeaveRollups = dashIfEmpty(e.output), e.rollups == "leave"
 	e.BlockWidth = time.Duration(d).Milliseconds()
 	if e.format == "blocks" && e.output == "-" {
 		return errors.New("--output is missing; blocks need a new or empty folder")
@@ -126,7 +130,7 @@ func (e *exporting) parse() error {
 	return nil
 }
 
-// parseSelectors parses selectors of series.
+// parseSelectors parses series selectors.
 func parseSelectors(list []string) (all [][]*labels.Matcher, err error) {
 	for _, text := range list {
 		ms, err := promengine.NewParser(promengine.Options{}).ParseMetricSelector(text)
@@ -163,17 +167,18 @@ func (e *exporting) write(ctx context.Context, s *storage.Store) (exporter.Stats
 	}
 }
 
-// printExported prints what was written, and what could not be.
+// printExported prints the number of exported samples, and the samples that couldn't be exported.
 func printExported(w io.Writer, s exporter.Stats, format string, took time.Duration) {
 	what := "file"
 	if format == "blocks" {
 		what = "block"
 	}
-	series := count(s.Series, "series")
+	series := countNoun(s.Series, "series")
 	if s.Series >= exporter.MaxCounted {
 		series = "at least " + series
 	}
-	fmt.Fprintf(w, "exported %s of %s, %d bytes in %s; took %s\n", count(int(s.Samples), "sample"), series, s.Bytes, count(s.Files, what), took.Round(time.Millisecond))
+	fmt.Fprintf(w, "exported %s of %s, %d bytes in %s; took %s\n", countNoun(int(s.Samples), "sample"), series, s.Bytes,
+		countNoun(s.Files, what), took.Round(time.Millisecond))
 	if s.Made > 0 {
 		fmt.Fprintf(w, "%d of the samples are reconstructed from rollups, because raw samples have expired: first, last, min, max and sum of "+
 			"each bucket are exact; --rollups=leave skips them\n", s.Made)
@@ -183,7 +188,8 @@ func printExported(w io.Writer, s exporter.Stats, format string, took time.Durat
 		n    int64
 		what string
 	}{
-		{out.Histograms, fmt.Sprintf("native histograms were skipped, such as %s; only blocks support them", out.Example)},
+		{out.Histograms, fmt.Sprintf("native histograms were skipped, such as %s; only blocks support them",
+			out.Example)},
 		{out.Buckets, "rollup buckets may be exported without some of their samples: raw samples have expired, and the native histograms of a bucket were too large for a row, or its values can't be added up"},
 		{out.Stale, "stale markers were skipped; this format can't represent them"},
 		{out.NaNs, "NaN values lost their exact bits"},

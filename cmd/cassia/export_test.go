@@ -45,7 +45,7 @@ func TestExportCommand(t *testing.T) {
 	}
 }
 
-// TestExportBesideItsServer exports what a server has and goes on with, and leaves no snapshot behind.
+// TestExportBesideItsServer exports the samples of a running server, and leaves no snapshot.
 func TestExportBesideItsServer(t *testing.T) {
 	dir := cassiatest.StoreWith(t, 3)
 	output := filepath.Join(t.TempDir(), "a.csv")

@@ -11,7 +11,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cli"
 )
 
-// flagsPage returns the manual's page of all flags in Markdown: those of serve in groups, then those that other commands have besides.
+// flagsPage returns the manual's page of all flags in Markdown: the flags of serve in groups, then the additional flags
+// of other commands.
 func flagsPage(app *kingpin.ApplicationModel, variables []cli.Variable) string {
 	var b strings.Builder
 	b.WriteString("# Flags\n\nRead this page to find a flag, its default and its effect. Boolean flags are disabled with the prefix `--no-`. The page is generated " +
@@ -44,8 +45,8 @@ func flagsPage(app *kingpin.ApplicationModel, variables []cli.Variable) string {
 	return b.String()
 }
 
-// statedDefault is a default in words, at the end of a flag's help. Defaults that are computed from the machine's memory are given
-// so, too, and therefore don't depend on the machine that writes the page.
+// statedDefault matches a default in words at the end of a flag's help. Defaults that are computed from the machine's
+// memory have this form, so that the page doesn't depend on the machine.
 var statedDefault = regexp.MustCompile(`\s*Default: (.+?)\.(\s|$)`)
 
 func flagTable(flags []*kingpin.FlagModel) string {

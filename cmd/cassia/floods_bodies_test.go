@@ -18,8 +18,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// Clients that announce large bodies of samples, and send nothing of them, or a part and then a byte now and then, don't keep others from writing:
-// all bytes that such bodies may have together aren't theirs.
+// Clients announce large bodies of samples, and send none of it, or a part and then single bytes. They don't prevent
+// others from writing, because they can't use all bytes allowed for such bodies.
 func TestStalledWritesLeaveBytesForOthers(t *testing.T) {
 	const announced, written = 16 << 20, 12_000
 	kinds := map[string]string{

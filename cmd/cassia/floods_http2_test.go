@@ -40,7 +40,8 @@ func appendFrame(to []byte, kind, flags byte, stream uint32, payload []byte) []b
 	return append(binary.BigEndian.AppendUint32(to, stream), payload...)
 }
 
-// requestHeaders are a block of headers without compression: of a GET or a POST of a path that is shorter than 127 bytes.
+// requestHeaders are a block of headers without compression: of a GET or a POST of a path that is shorter than 127
+// bytes.
 func requestHeaders(post bool, path string) []byte {
 	method := byte(0x82) // :method GET, in HPACK's static table.
 	if post {
@@ -51,16 +52,17 @@ func requestHeaders(post bool, path string) []byte {
 	return append(append(to, 0x0f, 0x10, byte(len(formType))), formType...) // Content-Type is number 31.
 }
 
-// flood2 is what a client of HTTP/2 sends: first once, then round again and again, each with the number of its first stream.
+// flood2 has the frames of an HTTP/2 client: first is sent once, then round repeatedly, each time with the number of
+// its first stream.
 type flood2 struct {
 	first []byte
 	round func(stream uint32) []byte
-	// streams are how many streams a round has; unread: the client reads nothing.
+	// streams is the number of streams per round. unread is set if the client reads nothing.
 	streams int
 	unread  bool
 }
 
-// Few connections of HTTP/2 with as many streams as they like, or with frames that only cost work, keep nobody out.
+// A few HTTP/2 connections with any number of streams, or with frames that only cost CPU, don't block other clients.
 func TestFloodsOfHTTP2(t *testing.T) {
 	const connections, rounds, streams, pause = 24, 3, 100, time.Second
 	each := func(add func(to []byte, stream uint32) []byte) func(uint32) []byte {
@@ -133,8 +135,8 @@ func TestFloodsOfHTTP2(t *testing.T) {
 				"HTTP/1.1": {DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true},
 				"HTTP/2.0": {DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true},
 			}
-			// Each connection has at most as many requests as streams, the client has two goroutines, and the server five. Where a connection was ended,
-			// its requests may still be under way.
+			// Each connection has at most as many requests as streams, the client has two goroutines, and the server
+			// five. Where a connection was ended, its requests may still be under way.
 			bound := func() int { return before + int(opened.Load())*(streams+8) + 100 }
 			slowest, most := time.Duration(0), 0
 			for round := range rounds {

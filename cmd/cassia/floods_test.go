@@ -23,7 +23,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// Clients that begin bodies on more connections than there can be, and begin again when they are cut off, keep nobody out.
+// Clients that start bodies on more connections than are allowed, and reconnect when they are disconnected, don't block
+// other clients.
 func TestHalfBodiesKeepNobodyOut(t *testing.T) {
 	const clients, rounds, token = 1100, 3, "a-token-of-a-reader"
 	for name, arrive := range map[string]func(t *testing.T) []string{

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A form of a foreign page, which a browser sends without asking, deletes nothing; a program's request does.
+// A form of a page of another origin, which a browser sends without a preflight request, deletes nothing. The same
+// request of a program does.
 func TestAForeignPageDeletesNothing(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir())
@@ -51,8 +52,8 @@ func TestAForeignPageDeletesNothing(t *testing.T) {
 	require.Empty(t, r.Value(t, "kept", at))
 }
 
-// TestForeignNamesReachNoRoute sends a request to every route over loopback, as a page does whose name an attacker leads here. Programs that proxies pass on
-// may write by any name: they name no origin.
+// TestForeignNamesReachNoRoute sends a request to every route over loopback, as a page does whose name an attacker
+// leads here. Programs that proxies pass on may write by any name: they name no origin.
 func TestForeignNamesReachNoRoute(t *testing.T) {
 	t.Parallel()
 	p := startProcess(t, "--storage.path="+t.TempDir(), "--web.enable-lifecycle")

@@ -18,10 +18,10 @@ var errOpening = errors.New("the store is being opened")
 // opening is the state of a store that isn't open yet.
 type opening struct{ cause atomic.Pointer[error] }
 
-// waitFor notes why the store can't be opened; nil: it goes on.
+// waitFor sets the reason why the store can't be opened yet. nil means that opening is under way.
 func (o *opening) waitFor(cause error) { o.cause.Store(&cause) }
 
-// err returns why requests can't be answered.
+// err returns the reason why requests can't be served.
 func (o *opening) err() error {
 	if cause := o.cause.Load(); cause != nil && *cause != nil {
 		return fmt.Errorf("the store can't be opened yet: %w", *cause)
@@ -29,26 +29,28 @@ func (o *opening) err() error {
 	return errOpening
 }
 
-// front is the HTTP side of a process. It answers from the start: whether the process is alive and ready, and its metrics. All else is
-// refused until serve is called.
+// front is the HTTP server of a process. From the start it serves the health and readiness checks and the metrics. It
+// rejects all other requests until serve is called.
 type front struct {
 	server *server.Server
-	// options are those of the handler; until the store is open, those that don't need it.
+	// options are the options of the handler. Until the store is open, only options that don't need the store are set.
 	options server.Options
 	files   *server.Reloaders
 	handler atomic.Pointer[http.Handler]
-	// wait returns when the last request has ended, after the context of listen has.
+	// wait returns after the last request has ended. The context of listen must have ended before.
 	wait func() error
 }
 
-// listen opens the addresses and answers until ctx ends. An error of a listener ends the process.
+// listen listens on the addresses and serves requests until ctx ends. An error of a listener ends the process.
 func (p *process) listen(ctx context.Context) (*front, error) {
 	f := &front{files: server.NewReloaders(p.registry, p.log, time.Now), options: server.Options{
-		API: server.Unready(p.opening.err), Write: server.Unready(p.opening.err), NotFound: server.Unready(p.opening.err).ServeHTTP,
-		Ready: p.opening.err, AdminAPI: p.c.AdminAPI,
+		API: server.Unready(p.opening.err), Write: server.Unready(p.opening.err),
+		NotFound: server.Unready(p.opening.err).ServeHTTP,
+		Ready:    p.opening.err, AdminAPI: p.c.AdminAPI,
 		Downsampling: func(context.Context) any { return map[string]string{"error": p.opening.err().Error()} },
 		MaxBodies:    p.c.RequestBytes(),
-		Federation:   p.c.Federation, Gatherer: p.registry, HTTP: server.NewMetrics(p.registry), Logger: p.log.With("component", "http"),
+		Federation:   p.c.Federation, Gatherer: p.registry, HTTP: server.NewMetrics(p.registry),
+		Logger: p.log.With("component", "http"),
 	}}
 	p.authorize(&f.options, f.files)
 	f.files.Add("--limits.file", p.loadLimits)
@@ -76,10 +78,9 @@ func (p *process) listen(ctx context.Context) (*front, error) {
 	return f, nil
 }
 
-// serve answers requests by h from now on.
+// serve makes h the handler of all later requests.
 func (f *front) serve(h http.Handler) { f.handler.Store(&h) }
 
-// ServeHTTP implements http.Handler.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(*f.handler.Load()).ServeHTTP(w, r)
 }

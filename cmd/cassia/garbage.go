@@ -8,22 +8,24 @@ import (
 	"time"
 )
 
-// Go lets the heap grow by as much as is in use before it collects garbage (GOGC=100). In a program built without cgo, write
-// buffers and cached blocks of the embedded engine lie in the heap and are a large part of it. Collecting doesn't look into them,
-// and their sizes are bounded already; so they are left out here, and garbage is collected as often as with cgo, where they lie elsewhere.
+// By default Go lets the heap grow by the bytes in use before it collects garbage (GOGC=100). In a program built
+// without cgo, the write buffers and cached blocks of the embedded engine are a large part of the heap. They contain no
+// pointers, and their sizes are already bounded. They are therefore excluded here, so that garbage is collected as
+// often as with cgo, where they are outside the heap.
 const (
-	// usualGrowth is the percentage by which Go lets a heap grow, leastGrowth the least one here: blocks that left the cache are
-	// garbage, and with a large cache next to nothing else may be in use.
+	// usualGrowth is Go's default percentage by which the heap may grow. leastGrowth is the min percentage: blocks
+	// evicted from the cache are garbage, and with a large cache almost nothing else may be in use.
 	usualGrowth = 100
 	leastGrowth = 25
-	// fullGrowth is up to how many bytes of its own that are in use a heap may grow by as many; beyond, by so many, or by a
-	// third of those in use, as where the head holds hundreds of thousands of series, which live for hours and make little garbage.
+	// fullGrowth is the max size, in bytes and without the engine's, of a heap that may grow by 100 %. A larger heap
+	// may grow by fullGrowth or by a third of its size, whichever is larger. The head can hold hundreds of thousands of
+	// series for hours, which produce little garbage.
 	fullGrowth = 96 << 20
-	// growthPause is between two looks, for at the start garbage is collected often.
+	// growthPause is the min interval between adjustments, because collections are frequent at the start.
 	growthPause = 100 * time.Millisecond
 )
 
-// growth is the percentage by which a heap of live bytes may grow, held of which are the engine's.
+// growth returns the percentage by which a heap of live bytes may grow. held is the part of them that is the engine's.
 func growth(live, held int64) int {
 	if live <= 0 {
 		return usualGrowth
@@ -32,8 +34,9 @@ func growth(live, held int64) int {
 	return int(max(leastGrowth, usualGrowth*min(own, max(fullGrowth, own/3))/live))
 }
 
-// boundGarbage sets the percentage anew after each collection, until ctx ends, unless who started the process has set it (GOGC).
-func boundGarbage(ctx context.Context, held func() int64, set func(percent int) int) {
+// tuneGC sets the percentage after each collection until ctx ends. It does nothing if the environment variable GOGC is
+// set.
+func tuneGC(ctx context.Context, held func() int64, set func(percent int) int) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
@@ -42,7 +45,7 @@ func boundGarbage(ctx context.Context, held func() int64, set func(percent int) 
 		select {
 		case <-ctx.Done():
 			return
-		case <-collected():
+		case <-waitCollected():
 		}
 		metrics.Read(live)
 		if p := growth(int64(live[0].Value.Uint64()), held()); p != percent {
@@ -57,8 +60,8 @@ func boundGarbage(ctx context.Context, held func() int64, set func(percent int) 
 	}
 }
 
-// collected returns a channel that is closed after the next collection.
-func collected() <-chan struct{} {
+// waitCollected returns a channel that is closed after the next collection.
+func waitCollected() <-chan struct{} {
 	done := make(chan struct{})
 	runtime.AddCleanup(&struct{ _ [64]byte }{}, func(done chan struct{}) { close(done) }, done)
 	return done

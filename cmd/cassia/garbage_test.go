@@ -36,7 +36,7 @@ func TestGarbageIsBoundedAfterACollection(t *testing.T) {
 	percents, ended := make(chan int, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
-		boundGarbage(ctx, func() int64 { return math.MaxInt64 / 200 }, func(p int) int { percents <- p; return 0 })
+		tuneGC(ctx, func() int64 { return math.MaxInt64 / 200 }, func(p int) int { percents <- p; return 0 })
 	}()
 	require.Equal(t, leastGrowth, collectUntil(t, percents))
 	cancel()
@@ -59,5 +59,5 @@ func collectUntil(t *testing.T, percents <-chan int) int {
 
 func TestGarbageIsLeftToWhoSetsGOGC(t *testing.T) {
 	t.Setenv("GOGC", "80")
-	boundGarbage(t.Context(), func() int64 { t.Error("asked"); return 0 }, func(int) int { t.Error("set"); return 0 })
+	tuneGC(t.Context(), func() int64 { t.Error("asked"); return 0 }, func(int) int { t.Error("set"); return 0 })
 }

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Go collects garbage at least every two minutes and returns memory to the system one collection later, so a process that has sealed
-// hundreds of megabytes and rests would keep them for four minutes.
+// Go collects garbage at least every two minutes and returns memory to the system one collection later. A process that
+// has sealed hundreds of megabytes and is idle would keep them for four minutes.
 const (
-	// giveBackInterval is between two looks at the head.
+	// giveBackInterval is the interval between checks of the head's size.
 	giveBackInterval = 5 * time.Second
-	// giveBackAfter is for how many looks the head must have been small: a backfill empties it again and again, and needs the
-	// memory at once.
+	// giveBackAfter is the number of consecutive checks for which the head must have been small. A backfill empties the
+	// head repeatedly and needs the memory again at once.
 	giveBackAfter = 3
-	// giveBackLeast is by how much the head must have become smaller, bytes.
+	// giveBackLeast is the min decrease of the head's size, in bytes.
 	giveBackLeast = 64 << 20
 )
 
-// giveBack calls free when the head, of which held returns the bytes, has become smaller by half and by giveBackLeast, and stayed so for
-// giveBackAfter looks. A look is taken at each tick, until ctx ends.
+// giveBack calls free when the head has shrunk by half and by giveBackLeast, and has stayed small for giveBackAfter
+// checks. held returns the head's size in bytes, which is checked at each tick until ctx ends.
 func giveBack(ctx context.Context, ticks <-chan time.Time, held func() int64, free func()) {
 	most, small := int64(0), 0
 	for {

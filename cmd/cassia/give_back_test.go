@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGiveBack looks at heads that grow and shrink, in MiB, and names the looks after which memory is returned.
+// TestGiveBack has sizes of heads that grow and shrink, in MiB, and the checks that return memory.
 func TestGiveBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		held []int64
@@ -34,7 +34,7 @@ func TestGiveBack(t *testing.T) {
 			for range c.held {
 				ticks <- time.Time{}
 			}
-			// What follows the last look is over when the next would begin.
+			// The work of the last check has ended when the next one would start.
 			cancel()
 			<-ended
 			require.Equal(t, c.want, freed)

@@ -12,11 +12,11 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// startReplicas starts what chooses among the replicas of a cluster; nil where that is off, or this process takes no
-// samples. The returned function stops it, when no request is left.
+// startReplicas starts the choice among replicas of HA clusters. It returns nil if HA is off or this process doesn't
+// ingest samples. The returned function stops it and must be called after the last request has ended.
 func (p *process) startReplicas(ctx context.Context) (ha *remotewrite.HA, stop func(), err error) {
 	c := &p.c.HA
-	if !c.Any() || !p.does("write") {
+	if !c.Any() || !p.hasRole("write") {
 		return nil, func() {}, nil
 	}
 	o := replicas.DefaultOptions()
@@ -29,10 +29,11 @@ func (p *process) startReplicas(ctx context.Context) (ha *remotewrite.HA, stop f
 	if err != nil {
 		return nil, nil, err
 	}
-	return &remotewrite.HA{Replicas: tracker, ClusterLabel: c.ClusterLabel, ReplicaLabel: c.ReplicaLabel, On: c.On}, tracker.Close, nil
+	return &remotewrite.HA{Replicas: tracker, ClusterLabel: c.ClusterLabel, ReplicaLabel: c.ReplicaLabel, On: c.On},
+		tracker.Close, nil
 }
 
-// haRoute answers with how the clusters of replicas stand that a tenant has.
+// haRoute returns the route that reports the state of a tenant's HA clusters.
 func haRoute(ha *remotewrite.HA) server.Route {
 	return server.Route{Path: "GET /api/v1/status/ha", Name: "/api/v1/status/ha", Role: server.Read, Tenant: true,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -42,6 +43,7 @@ func haRoute(ha *remotewrite.HA) server.Route {
 			}
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("X-Content-Type-Options", "nosniff")
-			_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": clusters}) // Whoever is gone needs no answer.
+			// An error means that the client disconnected.
+			_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": clusters})
 		})}
 }

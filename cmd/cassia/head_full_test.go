@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// burst sends samples of one known series as a tenant, that hardly compress, each at a time of its own.
+// burst sends samples of one known series of a tenant, which are almost incompressible, each with its own time.
 type burst struct {
 	r      running
 	tenant string
@@ -47,8 +47,9 @@ func (b *burst) send(t *testing.T, samples int) (code int, retryAfter, text stri
 	return answer.StatusCode, answer.Header.Get("Retry-After"), string(told)
 }
 
-// One known series fills the memory for what isn't sealed: it is refused with 503 while its tenant is alone, and with 429 where
-// others hold some of it, too; these are taken, also new ones; and sealing makes room.
+// One known series fills the memory for unsealed samples: it is rejected with 503 while its tenant is the only one, and
+// with 429 if other tenants also use some of the memory. Samples of these, also of new series, are accepted. Sealing
+// frees memory.
 func TestOneSeriesFillsTheHead(t *testing.T) {
 	t.Parallel()
 	const most = 16 << 20

@@ -10,10 +10,10 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 )
 
-// healthcheckAnswer bounds the part of an answer that an error shows.
+// healthcheckAnswer is the max number of bytes of a response that an error shows.
 const healthcheckAnswer = 256
 
-// addHealthcheck declares a command for what watches a container in which there is nothing else to ask a server with.
+// addHealthcheck declares the command for health checks in containers that contain no other HTTP client.
 func addHealthcheck(app *kingpin.Application) subcommand {
 	cmd := app.Command("healthcheck", "Check whether a server responds. Exits with status 1 if it doesn't.")
 	at := cmd.Flag("url", "URL of the server.").Default("http://localhost:9201").String()
@@ -32,7 +32,7 @@ func addHealthcheck(app *kingpin.Application) subcommand {
 			paths = append(paths, "/-/ready")
 		}
 		for _, path := range paths {
-			if err := answers(ctx, client, strings.TrimRight(*at, "/")+path); err != nil {
+			if err := checkOK(ctx, client, strings.TrimRight(*at, "/")+path); err != nil {
 				return err
 			}
 		}
@@ -40,15 +40,15 @@ func addHealthcheck(app *kingpin.Application) subcommand {
 	}}
 }
 
-// answers returns an error if a URL isn't answered with 200.
-func answers(ctx context.Context, client *http.Client, at string) error {
+// checkOK returns an error if a URL doesn't return status 200.
+func checkOK(ctx context.Context, client *http.Client, at string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
 		return err
 	}
 	answer, err := client.Do(request)
 	if err != nil {
-		return err // It names the URL, without a password.
+		return err // The error names the URL without its password.
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode == http.StatusOK {
@@ -56,7 +56,7 @@ func answers(ctx context.Context, client *http.Client, at string) error {
 	}
 	text, err := io.ReadAll(io.LimitReader(answer.Body, healthcheckAnswer))
 	if err != nil {
-		text = nil // The body of its answer can't be read.
+		text = nil // The body can't be read.
 	}
 	return fmt.Errorf("%s: %s: %s", withoutUser(at), answer.Status, strings.Join(strings.Fields(string(text)), " "))
 }

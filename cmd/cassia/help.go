@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/manual"
 )
 
-// variables are what cassia reads of its environment.
+// variables are the environment variables that cassia reads.
 var variables = []cli.Variable{
 	{Name: "CASSIA_CASSANDRA_PASSWORD", Effect: "Password of --cassandra.username, used if --cassandra.password-file is not set."},
 	{Name: "CASSIA_KAIROSDB_PASSWORD", Effect: "Password of --kairosdb.username, used if --kairosdb.password-file is not set."},
@@ -21,7 +21,7 @@ var variables = []cli.Variable{
 		"the heap in use, without the write buffers and caches of the embedded store."},
 }
 
-// addTopics makes `cassia help TOPIC` print a page of the manual, beside what kingpin's command does: help on commands.
+// addTopics makes `cassia help TOPIC` print a page of the manual. kingpin's own help on commands is kept.
 func addTopics(app *kingpin.Application, out io.Writer, terminate func(int)) {
 	app.PreAction(func(c *kingpin.ParseContext) error {
 		if c.SelectedCommand == nil || c.SelectedCommand != app.HelpCommand {
@@ -48,10 +48,11 @@ func addTopics(app *kingpin.Application, out io.Writer, terminate func(int)) {
 	})
 }
 
-// terminalWidth is how long the lines of a page are on a terminal: as many characters as most have at least.
+// terminalWidth is the max width of a page's lines on a terminal, in characters. Nearly all terminals are at least this
+// wide.
 const terminalWidth = 80
 
-// topics ends the list of commands.
+// topics returns the list of topics, which is printed after the list of commands.
 func topics() string {
 	var b strings.Builder
 	b.WriteString("\n`cassia help TOPIC` prints a page of the manual. A server shows the manual at /manual. Topics:\n")

@@ -24,7 +24,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// hostileMemory bounds what a hostile request may make of the heap, bytes, above what the server has anyway.
+// hostileMemory is the max growth of the heap in bytes by a hostile request, above the server's usual size.
 const hostileMemory = 384 << 20
 
 // attack is a request that means no good, and the codes that are a clear answer to it.
@@ -169,7 +169,7 @@ func (r running) attack(t *testing.T, a attack) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
-// sendRandom sends random and truncated bodies to every way in: none is an error of the server.
+// sendRandom sends random and truncated bodies to every endpoint: no response is a 5xx.
 func (r running) sendRandom(t *testing.T) {
 	t.Helper()
 	whole, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
@@ -216,7 +216,7 @@ func heapBytes() uint64 {
 	return stats.HeapInuse
 }
 
-// watchHeap watches the heap until the returned function is called, which returns the greatest size that it saw.
+// watchHeap measures the heap until the returned function is called, which returns the max size.
 func watchHeap() func() uint64 {
 	stop, most := make(chan struct{}), uint64(0)
 	var watching sync.WaitGroup

@@ -17,11 +17,13 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/lasting"
 )
 
-// httpConfig is how a command logs in at a server: the same file for every command, and for promtool. flag names it.
+// httpConfig is the client configuration file with which a command logs in to a server. All commands and promtool use
+// the same format. flag is the name of the flag.
 type httpConfig struct{ flag, file string }
 
 func httpConfigFlag(cmd *kingpin.CmdClause) *httpConfig {
-	return newHTTPConfig(cmd, "http.config.file", "Prometheus HTTP client configuration file (as for promtool): how to log in to the server, and which certificates to trust.")
+	return newHTTPConfig(cmd, "http.config.file",
+		"Prometheus HTTP client configuration file (as for promtool): how to log in to the server, and which certificates to trust.")
 }
 
 func newHTTPConfig(cmd *kingpin.CmdClause, flag, help string) *httpConfig {
@@ -30,20 +32,21 @@ func newHTTPConfig(cmd *kingpin.CmdClause, flag, help string) *httpConfig {
 	return c
 }
 
-// client returns a client for requests to a URL with the file's settings; no file: the defaults, with the proxy that the
-// environment names. A user in the URL logs in, too, where the file doesn't.
+// client returns a client for requests to a URL with the settings of the file. Without a file it uses the defaults and
+// the proxy of the environment. A user in the URL is used if the file has no login.
 func (c *httpConfig) client(to string) (*http.Client, error) {
 	conf := promconfig.DefaultHTTPClientConfig
 	conf.ProxyFromEnvironment = true
 	wrong := func(err error) (*http.Client, error) {
-		return nil, fmt.Errorf("--%s=%s: %s", c.flag, c.file, unknownKey.ReplaceAllString(oneLine(err), "unknown key $1"))
+		return nil, fmt.Errorf("--%s=%s: %s", c.flag, c.file,
+			unknownKey.ReplaceAllString(oneLine(err), "unknown key $1"))
 	}
 	if c.file != "" {
 		read, _, err := promconfig.LoadHTTPConfigFile(c.file)
 		if err != nil {
 			return wrong(err)
 		}
-		if err := secretsOf(read); err != nil {
+		if err := checkSecrets(read); err != nil {
 			return wrong(err)
 		}
 		if to != withoutUser(to) && (read.BasicAuth != nil || read.Authorization != nil || read.OAuth2 != nil) {
@@ -59,11 +62,12 @@ func (c *httpConfig) client(to string) (*http.Client, error) {
 	return client, nil
 }
 
-// unknownKey is how the parser names an unknown key; the Go type means nothing to users.
+// unknownKey matches the parser's error for an unknown key. The Go type in it means nothing to users.
 var unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
 
-// secretsOf looks whether the files that hold secrets can be read, which else shows at the first request only.
-func secretsOf(c *promconfig.HTTPClientConfig) error {
+// checkSecrets returns an error if a file that holds a secret can't be read. Without it, the error would occur at the
+// first request.
+func checkSecrets(c *promconfig.HTTPClientConfig) error {
 	files := map[string]string{}
 	if a := c.BasicAuth; a != nil {
 		files["basic_auth: username_file"], files["basic_auth: password_file"] = a.UsernameFile, a.PasswordFile
@@ -85,16 +89,16 @@ func secretsOf(c *promconfig.HTTPClientConfig) error {
 	return nil
 }
 
-// answerTimeout bounds how long a server may take until its answer begins.
+// answerTimeout is the max time until the first byte of a response.
 const answerTimeout = 10 * time.Minute
 
-// errNoAnswer means that a server took longer.
+// errNoAnswer means that the response took longer than answerTimeout.
 var errNoAnswer = fmt.Errorf("no response for %s", answerTimeout)
 
-// bounded waits for the beginning of an answer, but not for ever; the configuration has no such bound.
+// bounded is a round tripper that waits at most answerTimeout for a response. Prometheus' client configuration has no
+// such setting.
 type bounded struct{ next http.RoundTripper }
 
-// RoundTrip implements http.RoundTripper.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	timer := time.AfterFunc(answerTimeout, func() { cancel(errNoAnswer) })
@@ -108,7 +112,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// endingBody ends its request's context when it is closed.
+// endingBody cancels the context of its request when it is closed.
 type endingBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
@@ -119,10 +123,10 @@ func (b endingBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// withoutUser leaves the login out of a URL.
+// withoutUser removes the login from a URL.
 func withoutUser(text string) string {
 	u, err := url.Parse(text)
-	if err != nil || u.User == nil { // A URL that can't be parsed is refused where it is used.
+	if err != nil || u.User == nil { // A URL that can't be parsed is rejected where it is used.
 		return text
 	}
 	u.User = nil

@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCertificateNobodyTrusts: commands that wait for a server end at once where its certificate isn't trusted, with the flag that mends it.
+// TestCertificateNobodyTrusts: commands that wait for a server fail immediately if its certificate isn't trusted, with
+// the flag that fixes it.
 func TestCertificateNobodyTrusts(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int64

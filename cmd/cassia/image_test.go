@@ -42,7 +42,7 @@ func dockerStages(t *testing.T) (stages [][]instruction) {
 	return stages
 }
 
-// one is the only instruction of that name in a stage.
+// one returns the only instruction with a name in a build stage.
 func one(t *testing.T, stage []instruction, name string) string {
 	t.Helper()
 	var found []string
@@ -61,8 +61,9 @@ func words(t *testing.T, list string) (out []string) {
 	return out
 }
 
-// No engine runs here, so the test does what one would: it runs the build's last step, makes a root of what the last stage copies,
-// and runs the entry point and the health check in it, as the image's user, with nothing else there: no shell, no library.
+// No container engine is available, so the test does the same: it runs the build's last step, makes a root of the files
+// that the last stage copies, and runs the entry point and the health check in it, as the image's user, without a shell
+// or libraries.
 func TestImage(t *testing.T) {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Skip("only root may change the root of a process")
@@ -126,7 +127,7 @@ func TestImage(t *testing.T) {
 	require.NotEmpty(t, stored)
 }
 
-// runBuild runs the last step of the stage that builds, with its paths below root.
+// runBuild runs the last step of the build stage, with its paths below root.
 func runBuild(t *testing.T, last instruction, root string) {
 	require.Equal(t, "RUN", last.name)
 	script := regexp.MustCompile(`([ ])/(cassia|empty)\b`).ReplaceAllString(last.args, "${1}"+root+"/$2")

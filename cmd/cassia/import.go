@@ -22,14 +22,14 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// addImport declares the command that has a command of its own for each source of history.
+// addImport declares the import command, which has a subcommand per source.
 func addImport(app *kingpin.Application) *kingpin.CmdClause {
 	return app.Command("import", "Import samples from other systems. They are sealed directly, with their rollups. An import can be interrupted and run "+
 		"again. With --url, samples go to the store of a running server. Without --url, stop the server of a data directory "+
 		"first; servers of a cluster may be running.")
 }
 
-// importCommand is what the commands of import share.
+// importCommand has the flags and steps that all import commands share.
 type importCommand struct {
 	offline
 	name               string // of the command, such as "import blocks"
@@ -48,7 +48,8 @@ type importCommand struct {
 func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 	c := &importCommand{offline: offlineFlags(cmd), kept: config.RetentionFlags(cmd), name: cmd.FullCommand()}
 	c.create, c.to = true, newURLFlags(cmd)
-	c.old.now, c.old.printed, c.old.hours, c.old.expired = time.Now, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	c.old.now, c.old.printed, c.old.hours, c.old.expired = time.Now, map[string]bool{},
+		map[string]bool{}, map[string]bool{}
 	cmd.GetFlag("retention.raw").IsSetByUser(&c.old.accepted)
 	cmd.Flag("tenant", "Tenant to import into.").Default("default").StringVar(&c.tenant)
 	cmd.Flag("checkpoint", "Checkpoint file, which records the progress of the import. Default: a file in the current directory, named after the "+
@@ -64,7 +65,7 @@ func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 	return c
 }
 
-// selection parses which series and times of the source are wanted.
+// selection parses the flags that select series and a time range of the source.
 func (c *importCommand) selection() (sel importer.Selection, err error) {
 	sel = importer.Everything()
 	if sel.Matchers, err = parseSelectors(c.matches); err != nil {
@@ -96,9 +97,10 @@ func (c *importCommand) selection() (sel importer.Selection, err error) {
 	return sel, nil
 }
 
-// from makes the command one that imports from a source. what describes the source, with all flags that change
-// its samples; open opens it, and it is closed afterwards if it can be.
-func (c *importCommand) from(what func() string, open func(context.Context, importer.Selection) (importer.Source, error)) subcommand {
+// fromSource returns the subcommand that imports from a source. describe returns a description of the source with all
+// flags that change its samples. open opens the source, which is closed afterwards if it implements io.Closer.
+func (c *importCommand) fromSource(what func() string,
+	open func(context.Context, importer.Selection) (importer.Source, error)) subcommand {
 	return subcommand{c.name, func(ctx context.Context) (err error) {
 		sel, err := c.selection()
 		if err != nil {
@@ -119,19 +121,19 @@ func (c *importCommand) from(what func() string, open func(context.Context, impo
 		}
 		fmt.Fprintln(stdout, plan.Describe())
 		if c.to.url != "" {
-			return c.overHTTP(ctx, plan, source)
+			return c.importOverHTTP(ctx, plan, source)
 		}
-		return c.here(ctx, plan, source)
+		return c.importLocally(ctx, plan, source)
 	}}
 }
 
-// here imports into a store that is opened for that.
-func (c *importCommand) here(ctx context.Context, plan importer.Plan, source importer.Source) error {
-	if err := c.keep(); err != nil {
+// importLocally opens a store and imports into it.
+func (c *importCommand) importLocally(ctx context.Context, plan importer.Plan, source importer.Source) error {
+	if err := c.parseRetention(); err != nil {
 		return err
 	}
 	if c.dryRun {
-		return c.dry(ctx, source)
+		return c.runDry(ctx, source)
 	}
 	if err := c.old.admitPlan(plan); err != nil {
 		return err
@@ -148,8 +150,9 @@ func (c *importCommand) here(ctx context.Context, plan importer.Plan, source imp
 	return err
 }
 
-// keep parses the retention. Rows are written with it as their time to live, so that it must be given where it matters.
-func (c *importCommand) keep() (err error) {
+// parseRetention parses the retention flags. Rows are written with a TTL of this retention, so the flags are required
+// where rows have a TTL.
+func (c *importCommand) parseRetention() (err error) {
 	if c.retention, err = c.kept(); err != nil {
 		return err
 	}
@@ -165,8 +168,9 @@ func (c *importCommand) keep() (err error) {
 	return nil
 }
 
-// run imports, and prints the result. where is the destination in words.
-func (c *importCommand) run(ctx context.Context, into importer.Destination, where string, source importer.Source) error {
+// run imports and prints the result. where describes the destination.
+func (c *importCommand) run(ctx context.Context, into importer.Destination, where string,
+	source importer.Source) error {
 	if !c.checkpointSet {
 		sum := sha256.Sum256([]byte(c.source + "\x00" + where + "\x00" + c.tenant))
 		c.checkpoint = fmt.Sprintf("cassia-import-%x.json", sum[:4])
@@ -174,7 +178,8 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	bar := newProgressBar(os.Stderr, time.Now)
 	t := &importPrinter{bar: bar}
 	o := importer.Options{
-		Into: into, Tenant: c.tenant, Source: source, Name: c.source, Target: where, Checkpoint: c.checkpoint, Progress: t.progress, Within: c.within,
+		Into: into, Tenant: c.tenant, Source: source, Name: c.source, Target: where, Checkpoint: c.checkpoint,
+		Progress: t.progress, Within: c.within,
 		Admit: func(list []storage.ImportedSeries) error {
 			return c.old.admit(list, func(note string) { bar.end(); fmt.Fprintln(stdout, note) })
 		},
@@ -201,7 +206,7 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	}
 	if n := report.All.RawGone; n > 0 {
 		err = errors.Join(err, fmt.Errorf("only rollups of %s were stored, although the retention keeps raw samples of their time: the store contains rollups of "+
-			"this time, for example from a shorter retention, and raw samples of this import alone would hide that others are missing. To store them, import into a new directory", count(n, "sample")))
+			"this time, for example from a shorter retention, and raw samples of this import alone would hide that others are missing. To store them, import into a new directory", countNoun(n, "sample")))
 	}
 	if report.Damaged > 0 {
 		err = errors.Join(err, fmt.Errorf("the source is damaged: %s skipped, the rest was imported; to import all of it after a repair, remove %s and run again", parts(report.Damaged), c.checkpoint))
@@ -209,7 +214,7 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	return err
 }
 
-func parts(n int) string { return count(n, "part") + " " + wasOrWere(n) }
+func parts(n int) string { return countNoun(n, "part") + " " + wasOrWere(n) }
 
 func wasOrWere(n int) string {
 	if n == 1 {
@@ -218,7 +223,7 @@ func wasOrWere(n int) string {
 	return "were"
 }
 
-// compare reads the source once more, and prints where stored samples differ.
+// compare reads the source again and prints the stored samples that differ.
 func (c *importCommand) compare(ctx context.Context, o importer.Options, w io.Writer) error {
 	bar := newProgressBar(os.Stderr, time.Now)
 	o.Progress = (&importPrinter{bar: bar}).progress
@@ -236,7 +241,8 @@ func (c *importCommand) compare(ctx context.Context, o importer.Options, w io.Wr
 	if err != nil {
 		return fmt.Errorf("verifying: %s", oneLine(err))
 	}
-	fmt.Fprintf(w, "verified %s of %d series (each counted once per day) bit for bit", count(int(stats.Samples), "sample"), stats.SeriesDays)
+	fmt.Fprintf(w, "verified %s of %d series (each counted once per day) bit for bit",
+		countNoun(int(stats.Samples), "sample"), stats.SeriesDays)
 	if stats.RolledUp > 0 {
 		fmt.Fprintf(w, ", %d by the counts and sums of their rollups", stats.RolledUp)
 	}
@@ -246,9 +252,9 @@ func (c *importCommand) compare(ctx context.Context, o importer.Options, w io.Wr
 	if stats.Newer > 0 {
 		fmt.Fprintf(w, "; %d are newer than the import", stats.Newer)
 	}
-	fmt.Fprintf(w, ": %s\n", count(int(stats.Differences), "difference"))
+	fmt.Fprintf(w, ": %s\n", countNoun(int(stats.Differences), "difference"))
 	if stats.Differences > 0 {
-		return fmt.Errorf("%s: %s", o.Target, count(int(stats.Differences), "difference"))
+		return fmt.Errorf("%s: %s", o.Target, countNoun(int(stats.Differences), "difference"))
 	}
 	return nil
 }
@@ -259,22 +265,23 @@ type importPrinter struct {
 	skipped []importer.Skip
 }
 
-// maxListed bounds how many of the things that were left out are listed.
+// maxListed is the max number of skipped parts that are listed.
 const maxListed = 20
 
 func (t *importPrinter) progress(p importer.Progress) {
 	t.skipped = append(t.skipped, p.Skipped[:min(len(p.Skipped), maxListed-len(t.skipped))]...)
 	t.bar.show(p.Done, func(took time.Duration) string {
 		n := p.Stats.Samples + p.Stats.Known + p.Stats.RollupsOnly
-		line := fmt.Sprintf("%5.1f%%  %d samples, %s/s", 100*p.Done, n, threeDigits(float64(n)/max(took.Seconds(), 0.001)))
+		line := fmt.Sprintf("%5.1f%%  %d samples, %s/s", 100*p.Done, n,
+			threeDigits(float64(n)/max(took.Seconds(), 0.001)))
 		if left, ok := remaining(took, (p.Done-p.Before)/max(1-p.Before, 1e-9)); ok {
-			line += fmt.Sprintf(", %s left", roughly(left))
+			line += fmt.Sprintf(", %s left", roundDuration(left))
 		}
 		return line
 	})
 }
 
-// notNewRaw returns a text with the numbers of samples that were read, but not stored as raw samples by the import.
+// notNewRaw returns a text with the number of samples that were read but that the import did not store as raw samples.
 func notNewRaw(s *storage.ImportStats) (text string) {
 	if s.Known > 0 {
 		text = fmt.Sprintf("; %d %s already stored", s.Known, wasOrWere(s.Known))
@@ -288,11 +295,12 @@ func notNewRaw(s *storage.ImportStats) (text string) {
 	return text
 }
 
-// report prints the result.
+// report prints the result of an import.
 func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duration) {
 	s := &r.Stats
 	n := s.Samples + s.Known + s.RollupsOnly
-	fmt.Fprintf(w, "imported %s in %s, %s/s%s\n", count(s.Samples, "sample"), took.Round(time.Millisecond), threeDigits(float64(n)/max(took.Seconds(), 0.001)), notNewRaw(s))
+	fmt.Fprintf(w, "imported %s in %s, %s/s%s\n", countNoun(s.Samples, "sample"), took.Round(time.Millisecond),
+		threeDigits(float64(n)/max(took.Seconds(), 0.001)), notNewRaw(s))
 	if r.Anew {
 		fmt.Fprintln(w, "started from the beginning: the checkpoint belongs to another store, or to this store before it was restored")
 	}
@@ -300,7 +308,7 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 		fmt.Fprintln(w, "started from the beginning: the part of the source that earlier runs read has changed")
 	}
 	if r.Resumed {
-		fmt.Fprintf(w, "including earlier runs: %s%s\n", count(r.All.Samples, "sample"), notNewRaw(&r.All))
+		fmt.Fprintf(w, "including earlier runs: %s%s\n", countNoun(r.All.Samples, "sample"), notNewRaw(&r.All))
 	}
 	for _, f := range []struct {
 		n    int
@@ -313,14 +321,14 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 		{s.Refused, "skipped, because they can't be stored"},
 	} {
 		if f.n > 0 {
-			fmt.Fprintf(w, "%s %s %s\n", count(f.n, "sample"), wasOrWere(f.n), f.what)
+			fmt.Fprintf(w, "%s %s %s\n", countNoun(f.n, "sample"), wasOrWere(f.n), f.what)
 		}
 	}
 	if s.Ahead > n {
 		fmt.Fprintln(w, "most timestamps are in the future: are they in the unit that the source's format requires (OpenMetrics: seconds, not milliseconds)?")
 	}
 	for _, x := range s.Refusals {
-		fmt.Fprintf(w, "  %s of %s: %s\n", count(x.Samples, "sample"), x.Labels, oneLine(x.Err))
+		fmt.Fprintf(w, "  %s of %s: %s\n", countNoun(x.Samples, "sample"), x.Labels, oneLine(x.Err))
 	}
 	t.printSkipped(w)
 }

@@ -19,11 +19,12 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// trialSamples is how many of the first samples of a dry run are stored in memory, to estimate the time and the space of the import.
+// trialSamples is the number of samples that a dry run stores in memory to estimate the time and the space of the
+// import. They are the first samples of the source.
 const trialSamples = 2_000_000
 
-// dry reads the source, and prints its contents, and the time and space of an import.
-func (c *importCommand) dry(ctx context.Context, source importer.Source) error {
+// runDry reads the source and prints its contents and the estimated time and space of an import.
+func (c *importCommand) runDry(ctx context.Context, source importer.Source) error {
 	bar := newProgressBar(os.Stderr, time.Now)
 	printer, samples, t := &importPrinter{bar: bar}, 0, &trialImport{tenant: c.tenant}
 	found, err := importer.ReadContents(ctx, importer.ReadOptions{
@@ -32,7 +33,8 @@ func (c *importCommand) dry(ctx context.Context, source importer.Source) error {
 			for _, s := range b.Series {
 				samples += s.Samples.Len()
 			}
-			printer.progress(importer.Progress{Done: b.Done, Stats: storage.ImportStats{Known: samples}, Skipped: b.Skipped})
+			printer.progress(importer.Progress{Done: b.Done,
+				Stats: storage.ImportStats{Known: samples}, Skipped: b.Skipped})
 			return t.add(ctx, b.Series)
 		},
 	})
@@ -54,11 +56,12 @@ func (c *importCommand) printContents(w io.Writer, found *importer.Contents, e i
 		fmt.Fprintln(w, "no samples in the selected series and time range")
 		return
 	}
-	series := count(found.Series, "series")
+	series := countNoun(found.Series, "series")
 	if found.Series >= importer.MaxCounted {
 		series = "at least " + series
 	}
-	fmt.Fprintf(w, "%s, %s, %s – %s\n", series, count(int(found.Samples), "sample"), shortInstant(found.MinMS), shortInstant(found.MaxMS))
+	fmt.Fprintf(w, "%s, %s, %s – %s\n", series, countNoun(int(found.Samples), "sample"), shortInstant(found.MinMS),
+		shortInstant(found.MaxMS))
 	past := 0
 	for i := range found.Past {
 		p := &found.Past[i]
@@ -73,19 +76,20 @@ func (c *importCommand) printContents(w io.Writer, found *importer.Contents, e i
 		{e.refused, "of the tested part would be skipped, because they can't be stored"},
 	} {
 		if f.n > 0 {
-			fmt.Fprintf(w, "%s %s\n", count(f.n, "sample"), f.what)
+			fmt.Fprintf(w, "%s %s\n", countNoun(f.n, "sample"), f.what)
 		}
 	}
 	if found.DamagedParts > 0 {
-		fmt.Fprintf(w, "%s of the source would be skipped\n", count(found.DamagedParts, "damaged part"))
+		fmt.Fprintf(w, "%s of the source would be skipped\n", countNoun(found.DamagedParts, "damaged part"))
 	}
-	fmt.Fprintf(w, "an import takes about %s on this machine, and about %s of disk space\n", roughly(e.took), dayBytes(e.bytes))
+	fmt.Fprintf(w, "an import takes about %s on this machine, and about %s of disk space\n",
+		roundDuration(e.took), dayBytes(e.bytes))
 	if !c.old.accepted && past > 0 {
 		fmt.Fprintf(w, "to import samples past the retention, set --retention.raw explicitly, %s\n", c.old.remedy)
 	}
 }
 
-// describePast describes the samples of a class that are past the retention of its raw samples.
+// describePast describes the samples of a class that are older than the retention of its raw samples.
 func describePast(p *importer.Past) string {
 	parts := []string{}
 	for _, f := range []struct {
@@ -101,26 +105,27 @@ func describePast(p *importer.Past) string {
 			parts = append(parts, fmt.Sprintf("%d would be %s", f.n, f.what))
 		}
 	}
-	return fmt.Sprintf("%s past %s: %s", count(p.Samples, "sample"), pastWhat(p), strings.Join(parts, "; "))
+	return fmt.Sprintf("%s past %s: %s", countNoun(p.Samples, "sample"), pastWhat(p), strings.Join(parts, "; "))
 }
 
-// trialImport stores the first batches of a source in memory, and measures the time and the space.
+// trialImport stores the first batches of a source in memory and measures the time and the space.
 type trialImport struct {
 	tenant string
 	took   time.Duration
-	// samples were stored, in rawBytes, and in rollupBytes of rollups.
+	// samples is the number of stored samples, and refused the number of rejected samples. rawBytes and rollupBytes are
+	// the sizes of the stored samples and of their rollups.
 	samples, refused      int
 	rawBytes, rollupBytes int64
 }
 
-// add stores a batch, unless there were enough.
+// add stores a batch, unless trialSamples have been stored.
 func (t *trialImport) add(ctx context.Context, list []storage.ImportedSeries) (err error) {
 	if t.samples >= trialSamples || len(list) == 0 {
 		return nil
 	}
 	o := storage.DefaultOptions()
 	o.Logger, o.Elapsed = slog.New(slog.DiscardHandler), elapsed
-	config.Retention{}.Into(&o) // All of it has raw rows and rollups, so that each can be measured.
+	config.Retention{}.Into(&o) // Keep all samples both as raw rows and as rollups, so that both can be measured.
 	s, err := storage.Open(ctx, memory.New(), o)
 	if err != nil {
 		return err
@@ -150,7 +155,8 @@ type importEstimate struct {
 	refused int
 }
 
-// estimate extrapolates the trial to the whole source, which took a time to read. An import reads and stores concurrently.
+// estimate extrapolates the trial to the whole source. reading is the time that it took to read the source. An import
+// reads and stores concurrently.
 func (t *trialImport) estimate(found *importer.Contents, reading time.Duration) importEstimate {
 	e := importEstimate{refused: t.refused}
 	n := float64(max(t.samples, 1))

@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer/victoria"
 )
 
-// serverFlags set how to reach a server that history comes from.
+// serverFlags configure requests to the server that is the source of an import.
 type serverFlags struct {
 	headers []string
 	login   *httpConfig
@@ -31,7 +31,7 @@ func newServerFlags(cmd *kingpin.CmdClause) *serverFlags {
 	return f
 }
 
-// client returns what makes requests to a URL.
+// client returns a client for requests to a URL.
 func (f *serverFlags) client(url string) (c fetch.Client, err error) {
 	c.Header = http.Header{}
 	for _, h := range f.headers {
@@ -51,7 +51,7 @@ func (f *serverFlags) client(url string) (c fetch.Client, err error) {
 	return c, err
 }
 
-// width parses how much time one request asks for.
+// width parses the time range of one request.
 func (f *serverFlags) width() (time.Duration, error) {
 	d, err := model.ParseDuration(f.piece)
 	if w := time.Duration(d); err != nil || w < time.Minute || w > 24*time.Hour || 24*time.Hour%w != 0 {
@@ -60,12 +60,12 @@ func (f *serverFlags) width() (time.Duration, error) {
 	return time.Duration(d), nil
 }
 
-// addImportRemoteRead declares the import through remote read.
+// addImportRemoteRead declares the import by remote read.
 func addImportRemoteRead(imports *kingpin.CmdClause) subcommand {
 	cmd := imports.Command("remote-read", "Import from a server that supports Prometheus remote read: Prometheus, Thanos, Mimir and others. Requires --start.")
 	c, f := newImportCommand(cmd), newServerFlags(cmd)
 	url := cmd.Arg("url", "Remote read URL, such as http://localhost:9090/api/v1/read.").Required().String()
-	return c.from(func() string { return "remote-read " + withoutUser(*url) },
+	return c.fromSource(func() string { return "remote-read " + withoutUser(*url) },
 		func(_ context.Context, sel importer.Selection) (importer.Source, error) {
 			client, width, err := f.parse(*url)
 			if err != nil {
@@ -82,20 +82,22 @@ func (f *serverFlags) parse(url string) (c fetch.Client, width time.Duration, er
 	return c, width, err
 }
 
-// addImportVictoriaMetrics declares the import of what VictoriaMetrics exports.
+// addImportVictoriaMetrics declares the import of VictoriaMetrics' exports.
 func addImportVictoriaMetrics(imports *kingpin.CmdClause) subcommand {
-	cmd := imports.Command("victoriametrics", "Import from VictoriaMetrics: an exported file of JSON lines or in the native format, or the server itself, which requires --start.")
+	cmd := imports.Command("victoriametrics",
+		"Import from VictoriaMetrics: an exported file of JSON lines or in the native format, or the server itself, which requires --start.")
 	c, f := newImportCommand(cmd), newServerFlags(cmd)
 	format := cmd.Flag("format", "Export format: jsonl, as written by /api/v1/export, or native, as written by /api/v1/export/native.").Default("jsonl").Enum("jsonl", "native")
 	where := cmd.Arg("from", "File, - for standard input, or a server URL such as http://localhost:8428.").Required().String()
-	return c.from(func() string { return "victoriametrics " + *format + " " + withoutUser(dash(*where)) },
+	return c.fromSource(func() string { return "victoriametrics " + *format + " " + withoutUser(dashIfEmpty(*where)) },
 		func(_ context.Context, sel importer.Selection) (importer.Source, error) {
 			if strings.HasPrefix(*where, "http://") || strings.HasPrefix(*where, "https://") {
 				client, width, err := f.parse(*where)
 				if err != nil {
 					return nil, err
 				}
-				return victoria.New(victoria.Options{Client: client, Native: *format == "native", Selection: sel, Width: width, Now: time.Now}), nil
+				return victoria.New(victoria.Options{Client: client, Native: *format == "native", Selection: sel,
+					Width: width, Now: time.Now}), nil
 			}
 			return fileOfVictoria(*where, *format, sel), c.checkFile(*where)
 		})

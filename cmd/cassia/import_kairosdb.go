@@ -20,10 +20,10 @@ import (
 	keyspace "github.com/cassia-db/cassia/storage/cassandra/kairosdb"
 )
 
-// kairosPasswordVariable is an environment variable that may hold the password of KairosDB's cluster.
+// kairosPasswordVariable is the environment variable with the password of KairosDB's cluster.
 const kairosPasswordVariable = "CASSIA_KAIROSDB_PASSWORD"
 
-// kairosFlags locate KairosDB's keyspace, and set how its series are mapped.
+// kairosFlags locate a KairosDB keyspace and set how its series are mapped.
 type kairosFlags struct {
 	cassandra    cassandra.Options
 	hosts        []string
@@ -33,7 +33,7 @@ type kairosFlags struct {
 	batchBytes   units.Base2Bytes
 }
 
-// addImportKairosDB declares the import of a keyspace of KairosDB's.
+// addImportKairosDB declares the import of a KairosDB keyspace.
 func addImportKairosDB(imports *kingpin.CmdClause) subcommand {
 	cmd := imports.Command("kairosdb", "Import a KairosDB keyspace on Cassandra. Integers and floating-point numbers are imported; strings and other types are "+
 		"counted and skipped.")
@@ -52,7 +52,7 @@ func addImportKairosDB(imports *kingpin.CmdClause) subcommand {
 	cmd.Flag("kairosdb.readers", "Number of series read concurrently. A lower number puts less load on the cluster.").Default(fmt.Sprint(kairosdb.DefaultReaders)).IntVar(&f.readers)
 	cmd.Flag("kairosdb.batch-bytes", "Amount of data to read before storing it. A lower value needs less memory and more time.").Default("64MiB").BytesVar(&f.batchBytes)
 	cmd.Flag("mapping.file", "YAML file that maps metrics and tags to series.").StringVar(&f.mappingFile)
-	return c.from(f.name, func(ctx context.Context, sel importer.Selection) (importer.Source, error) {
+	return c.fromSource(f.name, func(ctx context.Context, sel importer.Selection) (importer.Source, error) {
 		return f.open(ctx, sel, c.dryRun)
 	})
 }
@@ -84,10 +84,12 @@ func (f *kairosFlags) open(ctx context.Context, sel importer.Selection, dry bool
 	o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	k, err := keyspace.Open(ctx, o)
 	if err != nil {
-		return nil, fmt.Errorf("--kairosdb.hosts=%s --kairosdb.keyspace=%s: %w", strings.Join(o.Hosts, ","), o.Keyspace, err)
+		return nil, fmt.Errorf("--kairosdb.hosts=%s --kairosdb.keyspace=%s: %w",
+			strings.Join(o.Hosts, ","), o.Keyspace, err)
 	}
 	source := kairosdb.New(kairosdb.Options{
-		Keyspace: kairosKeyspace{k}, WidthMS: k.WidthMS(), Mapping: mapping, Select: sel, Readers: f.readers, BatchBytes: int(f.batchBytes),
+		Keyspace: kairosKeyspace{k}, WidthMS: k.WidthMS(), Mapping: mapping, Select: sel, Readers: f.readers,
+		BatchBytes: int(f.batchBytes),
 	})
 	return &kairosSource{Source: source, keyspace: k, dry: dry}, nil
 }
@@ -126,14 +128,13 @@ func (f *kairosFlags) password() (string, error) {
 	return "", nil
 }
 
-// kairosSource is the source with its connections. In a dry run it prints what becomes of each metric.
+// kairosSource is a source with its connections. In a dry run it prints the mapping of each metric.
 type kairosSource struct {
 	*kairosdb.Source
 	keyspace *keyspace.Keyspace
 	dry      bool
 }
 
-// Plan implements importer.Source.
 func (s *kairosSource) Plan(ctx context.Context) (importer.Plan, error) {
 	plan, err := s.Source.Plan(ctx)
 	if s.dry {
@@ -143,13 +144,13 @@ func (s *kairosSource) Plan(ctx context.Context) (importer.Plan, error) {
 	return plan, err
 }
 
-// Close ends the connections.
+// Close closes the connections.
 func (s *kairosSource) Close() error {
 	s.keyspace.Close()
 	return nil
 }
 
-// printMapped lists what becomes of each metric, one line per metric.
+// printMapped lists the mapping of metrics, one line per metric.
 func printMapped(w io.Writer, all []kairosdb.Metric) {
 	for _, m := range all {
 		tags := make([]string, len(m.Tags))
@@ -163,22 +164,22 @@ func printMapped(w io.Writer, all []kairosdb.Metric) {
 				tags[i] = tag.From + " → " + tag.To
 			}
 		}
-		fmt.Fprintf(w, "%s → %s: %s; tags %s\n", m.From, m.To, count(m.Series, "series"), strings.Join(tags, ", "))
+		fmt.Fprintf(w, "%s → %s: %s; tags %s\n", m.From, m.To, countNoun(m.Series, "series"), strings.Join(tags, ", "))
 	}
 }
 
-// kairosKeyspace gives what the keyspace's reader returns to the source that reads it.
+// kairosKeyspace adapts the keyspace's reader to kairosdb.Keyspace.
 type kairosKeyspace struct{ *keyspace.Keyspace }
 
 var _ kairosdb.Keyspace = kairosKeyspace{}
 
-// Rows implements kairosdb.Keyspace.
 func (k kairosKeyspace) Rows(ctx context.Context, metric string, minMS, maxMS int64) iter.Seq2[[]kairosdb.Row, error] {
 	return func(yield func([]kairosdb.Row, error) bool) {
 		for rows, err := range k.Keyspace.Rows(ctx, metric, minMS, maxMS) {
 			out := make([]kairosdb.Row, len(rows))
 			for i, r := range rows {
-				out[i] = kairosdb.Row{Metric: r.Metric, TimeMS: r.TimeMS, Type: r.Type, IsNumber: r.IsNumber(), Tags: r.Tags, Key: r.Key}
+				out[i] = kairosdb.Row{Metric: r.Metric, TimeMS: r.TimeMS, Type: r.Type, IsNumber: r.IsNumber(),
+					Tags: r.Tags, Key: r.Key}
 			}
 			if !yield(out, kairosError(err)) {
 				return
@@ -187,8 +188,8 @@ func (k kairosKeyspace) Rows(ctx context.Context, metric string, minMS, maxMS in
 	}
 }
 
-// Points implements kairosdb.Keyspace.
-func (k kairosKeyspace) Points(ctx context.Context, r *kairosdb.Row, minMS, maxMS int64) iter.Seq2[kairosdb.Point, error] {
+func (k kairosKeyspace) Points(ctx context.Context, r *kairosdb.Row, minMS,
+	maxMS int64) iter.Seq2[kairosdb.Point, error] {
 	row := keyspace.Row{Metric: r.Metric, TimeMS: r.TimeMS, Type: r.Type, Tags: r.Tags, Key: r.Key}
 	return func(yield func(kairosdb.Point, error) bool) {
 		for p, err := range k.Keyspace.Points(ctx, &row, minMS, maxMS) {
@@ -199,7 +200,7 @@ func (k kairosKeyspace) Points(ctx context.Context, r *kairosdb.Row, minMS, maxM
 	}
 }
 
-// kairosError distinguishes damage from errors that end a read.
+// kairosError marks errors of damaged rows. Other errors end a read.
 func kairosError(err error) error {
 	if errors.Is(err, keyspace.ErrCorrupt) {
 		return &kairosdb.DamageError{Err: err}

@@ -10,18 +10,19 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// oldSamples decides on samples past the retention of raw samples: of most of them only rollups are stored, so the user must have accepted that.
+// oldSamples decides about samples that are older than the retention of raw samples. For most of them only rollups are
+// stored, so the user must have accepted that.
 //
 //	plan of the source ──► admitPlan, before anything is stored
-//	each batch ──────────► admit, before the batch is stored: most plans don't have the times of the samples
+//	each batch ──────────► admit, before the batch is stored: most plans don't contain the times of the samples
 type oldSamples struct {
 	kept importer.Kept
-	// accepted: --retention.raw was set.
+	// accepted is set if the flag --retention.raw was set.
 	accepted bool
-	// remedy names another way, other than accepting that.
+	// remedy describes the alternative to accepting that only rollups are stored.
 	remedy string
-	// printed has the classes of which the note about old samples was printed, hours and expired those of which the notes about samples of which only 1h
-	// rollups are stored, and about skipped samples, were.
+	// printed has the classes for which the note about old samples was printed. hours and expired are the same for the
+	// notes about samples that are stored only as 1h rollups, and about skipped samples.
 	printed, hours, expired map[string]bool
 	now                     func() time.Time
 }
@@ -31,16 +32,18 @@ type oldSamplesError string
 
 func (e oldSamplesError) Error() string { return string(e) }
 
-// admitPlan returns an error if the source may have old samples.
+// admitPlan returns an error if the source may have old samples that the user hasn't accepted.
 func (o *oldSamples) admitPlan(plan importer.Plan) error {
 	keep, now := o.kept.Default, o.now()
-	if len(o.kept.Classes) > 0 || keep.Raw == 0 || plan.MinMS > plan.MaxMS || plan.MinMS >= now.Add(-keep.Raw).UnixMilli() {
-		return nil // With classes it depends on the series of each batch.
+	if len(o.kept.Classes) > 0 || keep.Raw == 0 || plan.MinMS > plan.MaxMS ||
+		plan.MinMS >= now.Add(-keep.Raw).UnixMilli() {
+		return nil // With classes, the retention depends on the series of each batch.
 	}
 	return o.decide(now, &importer.Past{Keep: keep}, func(note string) { fmt.Fprintln(stdout, note) })
 }
 
-// admit returns an error if a batch has old samples. If they were accepted, it prints so once for each class.
+// admit returns an error if a batch has old samples that the user hasn't accepted. If they were accepted, it prints a
+// note once per class.
 func (o *oldSamples) admit(list []storage.ImportedSeries, say func(note string)) error {
 	now := o.now()
 	for _, p := range o.kept.Past(list, now) {
@@ -71,7 +74,8 @@ func (o *oldSamples) decide(now time.Time, p *importer.Past, say func(note strin
 	return nil
 }
 
-// pastWhat names the retention of raw samples that decides. It may be a tenant's or a server's, rather than the flag's.
+// pastWhat describes the retention of raw samples that decides. It may be the retention of a tenant or a server instead
+// of the flag's.
 func pastWhat(p *importer.Past) string {
 	return fmt.Sprintf("the retention of raw samples%s, %s", ofClass(p.Class), model.Duration(p.Raw))
 }

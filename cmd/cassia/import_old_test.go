@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// printed runs a command, with text as its standard input, and returns its standard output, its error, and its status. The test must not run
-// in parallel with others.
+// printed runs a command, with text as its standard input, and returns its standard output, its error, and its status.
+// The test must not run in parallel with others.
 func printed(t *testing.T, stdin string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,8 +52,8 @@ func daysOld(format, series string, ages ...int) string {
 	return b.String()
 }
 
-// TestTextImportsAskBeforeTheyKeepOnlyRollups refuses old samples of every source whose plan doesn't have their times, unless the user accepts that only
-// rollups of them are stored.
+// TestTextImportsAskBeforeTheyKeepOnlyRollups refuses old samples of every source whose plan doesn't have their times,
+// unless the user accepts that only rollups of them are stored.
 func TestTextImportsAskBeforeTheyKeepOnlyRollups(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, c := range []struct{ name, format, end, command string }{
@@ -135,8 +135,8 @@ func TestDryRunOfText(t *testing.T) {
 	require.Contains(t, errs, "line 2: b has no timestamp")
 }
 
-// TestDryRunAgreesWithTheImport reports for each class the samples that an import stores as raw samples, as rollups, as 1h rollups, and not at all, around the limits
-// of the retentions.
+// TestDryRunAgreesWithTheImport reports for each class the samples that an import stores as raw samples, as rollups, as
+// 1h rollups, and not at all, around the limits of the retentions.
 func TestDryRunAgreesWithTheImport(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile("retention.yml", []byte("classes: [{name: ci, match: '{job=\"ci\"}', raw: 10d, 5m: 20d, 1h: 30d}]\n"), 0o600))
@@ -189,8 +189,9 @@ func TestDryRunAgreesWithTheImport(t *testing.T) {
 	}
 }
 
-// TestImportKeepsTheClassesOfANewStore imports into a directory that doesn't exist, into one that an import without the class made, and into one of another
-// import with the class: raw samples that only their class keeps are stored, as the dry run reports.
+// TestImportKeepsTheClassesOfANewStore imports into a directory that doesn't exist, into one that an import without the
+// class made, and into one of another import with the class: raw samples that only their class keeps are stored, as the
+// dry run reports.
 func TestImportKeepsTheClassesOfANewStore(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile("retention.yml", []byte("classes: [{name: audit, match: audit, raw: 2y}]\n"), 0o600))
@@ -215,8 +216,8 @@ func TestImportKeepsTheClassesOfANewStore(t *testing.T) {
 	require.Equal(t, 2, strings.Count(out, "audit,{}"), out)
 }
 
-// TestImportWhereRawSamplesWereRemoved raises the retention of a store that has only rollups of some days: these days get no raw samples, and
-// each run of an import of these fails with the reason. Days of which the store has nothing get raw samples.
+// TestImportWhereRawSamplesWereRemoved raises the retention of a store that has only rollups for some days: these days
+// get no raw samples, and each import of them fails with the reason. Days without stored samples get raw samples.
 func TestImportWhereRawSamplesWereRemoved(t *testing.T) {
 	t.Chdir(t.TempDir())
 	into := func(retention, checkpoint string, more ...string) []string {
@@ -238,8 +239,8 @@ func TestImportWhereRawSamplesWereRemoved(t *testing.T) {
 	}
 }
 
-// TestVerifyOfBucketsWithOtherSamples imports two sources with samples of the same buckets, of which only rollups are kept: additional stored samples are no
-// difference. Missing ones are, also beside others.
+// TestVerifyOfBucketsWithOtherSamples imports two sources with samples in the same buckets, which are stored only as
+// rollups: additional stored samples are no difference. Missing ones are, also if there are other samples.
 func TestVerifyOfBucketsWithOtherSamples(t *testing.T) {
 	t.Chdir(t.TempDir())
 	day := time.Now().AddDate(0, 0, -60).Unix() / 86400 * 86400
@@ -272,7 +273,8 @@ func TestVerifyOfBucketsWithOtherSamples(t *testing.T) {
 	require.Contains(t, out, "1 difference\n")
 }
 
-// TestVerifyOfBucketsFilledByTwoImports adds to buckets of which only rollups are kept: their sums, which add floats in another order then, are no difference.
+// TestVerifyOfBucketsFilledByTwoImports adds to buckets that are stored only as rollups: a sum that differs because
+// floats were added in another order is no difference.
 func TestVerifyOfBucketsFilledByTwoImports(t *testing.T) {
 	t.Chdir(t.TempDir())
 	day := time.Now().AddDate(0, 0, -60).Unix() / 86400 * 86400

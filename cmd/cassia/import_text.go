@@ -13,36 +13,37 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer/victoria"
 )
 
-// addImportOpenMetrics declares the import of OpenMetrics' text.
+// addImportOpenMetrics declares the import of OpenMetrics text.
 func addImportOpenMetrics(imports *kingpin.CmdClause) subcommand {
 	cmd := imports.Command("openmetrics", "Import OpenMetrics text in which every sample has a timestamp.")
 	c := newImportCommand(cmd)
 	path := cmd.Arg("file", "File, or - for standard input.").Required().String()
-	return c.from(func() string { return "openmetrics " + dash(*path) },
+	return c.fromSource(func() string { return "openmetrics " + dashIfEmpty(*path) },
 		func(_ context.Context, sel importer.Selection) (importer.Source, error) {
 			if err := c.checkFile(*path); err != nil {
 				return nil, err
 			}
-			return lines.New(lines.Options{Path: dash(*path), Stdin: os.Stdin, Format: lines.OpenMetrics, Selection: sel}), nil
+			return lines.New(lines.Options{Path: dashIfEmpty(*path), Stdin: os.Stdin,
+				Format: lines.OpenMetrics, Selection: sel}), nil
 		})
 }
 
-// checkFile returns an error if the flags require to read a file twice that can be read only once.
+// checkFile returns an error if the flags require two reads of a file that can be read only once.
 func (c *importCommand) checkFile(path string) error {
-	if dash(path) == "-" && c.verify {
+	if dashIfEmpty(path) == "-" && c.verify {
 		return errors.New("--verify reads the source again, but standard input can be read only once; import a file")
 	}
 	return nil
 }
 
-// fileOfVictoria returns what reads a file that VictoriaMetrics exported.
+// fileOfVictoria returns a source that reads a file exported by VictoriaMetrics.
 func fileOfVictoria(path, format string, sel importer.Selection) importer.Source {
-	path = dash(path)
+	path = dashIfEmpty(path)
 	if format == "native" {
 		return &victoria.Native{Path: path, Stdin: os.Stdin, Selection: sel}
 	}
 	return lines.New(lines.Options{Path: path, Stdin: os.Stdin, Format: lines.JSONLines, Selection: sel})
 }
 
-// dash undoes that the command line's parser makes nothing of a single dash.
-func dash(path string) string { return cmp.Or(path, "-") }
+// dashIfEmpty returns "-" for an empty path, because kingpin parses a single dash as an empty argument.
+func dashIfEmpty(path string) string { return cmp.Or(path, "-") }

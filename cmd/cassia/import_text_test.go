@@ -67,7 +67,8 @@ func exported(t *testing.T, dir string) []string {
 	return lines
 }
 
-// TestImportOfACorrectedText imports a text that is truncated or invalid, and then the whole one under the same name: all samples are stored, and no others.
+// TestImportOfACorrectedText imports a text that is truncated or invalid, and then the whole one under the same name:
+// all samples are stored, and no others.
 func TestImportOfACorrectedText(t *testing.T) {
 	t.Chdir(t.TempDir()) // Where checkpoints go by default.
 	at := time.Now().AddDate(0, 0, -2).Unix() / 86400 * 86400
@@ -94,8 +95,9 @@ func TestImportOfACorrectedText(t *testing.T) {
 	}
 }
 
-// TestImportOfAnotherTextUnderTheSameName imports texts one after the other, as a file of the same name or from standard input, with the checkpoint of those
-// before: it reads new samples only if the text before them is the same, and all samples otherwise.
+// TestImportOfAnotherTextUnderTheSameName imports texts one after the other, as a file of the same name or from
+// standard input, with the checkpoint of those before: it reads new samples only if the text before them is the same,
+// and all samples otherwise.
 func TestImportOfAnotherTextUnderTheSameName(t *testing.T) {
 	t.Chdir(t.TempDir()) // Where checkpoints go by default.
 	at := time.Now().AddDate(0, 0, -2).Unix() / 86400 * 86400
@@ -140,8 +142,8 @@ func TestImportOfAnotherTextUnderTheSameName(t *testing.T) {
 	}
 }
 
-// TestImportIntoAnotherStoreAtTheSamePlace holds that a checkpoint is valid only for the store that it was made with: one that is
-// made anew, or restored from a backup that is older than the import, gets everything.
+// TestImportIntoAnotherStoreAtTheSamePlace: a checkpoint is valid only for the store with which it was made. A store
+// that is created again, or restored from a backup older than the import, gets all samples.
 func TestImportIntoAnotherStoreAtTheSamePlace(t *testing.T) {
 	t.Chdir(t.TempDir())
 	from := cassiatest.StoreWith(t, 2)
@@ -173,8 +175,7 @@ func TestImportIntoAnotherStoreAtTheSamePlace(t *testing.T) {
 	require.Equal(t, 1+2*60, imported(), "the backup was restored")
 }
 
-// TestImportOfADamagedBlock imports what can be read, reports what can't, and doesn't end as if all were well, nor when it is run
-// again.
+// TestImportOfADamagedBlock imports the readable samples, reports the others, and fails, also when it is run again.
 func TestImportOfADamagedBlock(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var stderr bytes.Buffer

@@ -17,30 +17,32 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/server"
 )
 
-// importPatience is how long an import waits for a server that is away, or busy.
+// importPatience is how long an import waits for a server that is unreachable or busy.
 const importPatience = 5 * time.Minute
 
-// urlFlags name the server that an import goes to, if it goes to one.
+// urlFlags name the server that is the destination of an import, if it is a server.
 type urlFlags struct {
 	url   string
 	login *httpConfig
-	// given holds, for flags that only the server has, whether they were given.
+	// given has, for flags that only the server has, a value that is true if the flag was set.
 	given map[string]*bool
 }
 
 func newURLFlags(cmd *kingpin.CmdClause) *urlFlags {
 	f := &urlFlags{given: map[string]*bool{}}
 	cmd.Flag("url", "URL of a running server to import into, such as http://localhost:9201. Default: none; the import opens the store itself.").StringVar(&f.url)
-	// A source may have a login of its own.
-	f.login = newHTTPConfig(cmd, "url.http.config.file", "Prometheus HTTP client configuration file (as for promtool): how to log in to the server of --url as an admin.")
-	for _, name := range []string{"storage.engine", "storage.path", "cassandra.hosts", "cassandra.keyspace", "retention.5m", "retention.1h", "retention.file"} {
+	// The source may have a separate login.
+	f.login = newHTTPConfig(cmd, "url.http.config.file",
+		"Prometheus HTTP client configuration file (as for promtool): how to log in to the server of --url as an admin.")
+	for _, name := range []string{"storage.engine", "storage.path", "cassandra.hosts", "cassandra.keyspace",
+		"retention.5m", "retention.1h", "retention.file"} {
 		f.given[name] = new(bool)
 		cmd.GetFlag(name).IsSetByUser(f.given[name])
 	}
 	return f
 }
 
-// client returns what sends history to the server.
+// client returns a client that sends samples to the server.
 func (f *urlFlags) client(waiting func(error)) (*overhttp.Client, error) {
 	for name, said := range f.given {
 		if *said {
@@ -53,14 +55,15 @@ func (f *urlFlags) client(waiting func(error)) (*overhttp.Client, error) {
 		return nil, fmt.Errorf("--url=%s: must be a URL such as http://localhost:9201", importer.Shorten(f.url))
 	}
 	c := &overhttp.Client{
-		To: fetch.Client{URL: u, Header: header}, Patience: importPatience, Wait: fetch.Wait, Now: time.Now, Waiting: waiting,
+		To: fetch.Client{URL: u, Header: header}, Patience: importPatience, Wait: fetch.Wait,
+		Now: time.Now, Waiting: waiting,
 	}
 	c.To.HTTP, err = f.login.client(f.url)
 	return c, err
 }
 
-// overHTTP imports into the store of a server.
-func (c *importCommand) overHTTP(ctx context.Context, plan importer.Plan, source importer.Source) error {
+// importOverHTTP imports into the store of a server.
+func (c *importCommand) importOverHTTP(ctx context.Context, plan importer.Plan, source importer.Source) error {
 	waiting := &waitPrinter{now: time.Now}
 	client, err := c.to.client(waiting.print)
 	if err != nil {
@@ -74,11 +77,11 @@ func (c *importCommand) overHTTP(ctx context.Context, plan importer.Plan, source
 	if err != nil {
 		return fmt.Errorf("--url=%s: %s", where, oneLine(err))
 	}
-	if err := c.keepAs(terms); err != nil {
+	if err := c.applyServerRetention(terms); err != nil {
 		return err
 	}
 	if c.dryRun {
-		return c.dry(ctx, source)
+		return c.runDry(ctx, source)
 	}
 	if err := c.old.admitPlan(plan); err != nil {
 		return err
@@ -86,8 +89,8 @@ func (c *importCommand) overHTTP(ctx context.Context, plan importer.Plan, source
 	return c.run(ctx, client, where, source)
 }
 
-// keepAs applies the server's retention. If it is also set here, it must be the same.
-func (c *importCommand) keepAs(terms overhttp.Terms) (err error) {
+// applyServerRetention applies the server's retention. If the flags also set a retention, it must be the same.
+func (c *importCommand) applyServerRetention(terms overhttp.Terms) (err error) {
 	raw := time.Duration(terms.RetentionMS) * time.Millisecond
 	if c.old.accepted {
 		said, err := c.kept()
@@ -110,14 +113,14 @@ func keptFor(d time.Duration) string {
 	return "for " + model.Duration(d).String()
 }
 
-// waitPrinter prints why an import waits, but not the same reason again and again.
+// waitPrinter prints why an import waits, without repeating the same reason more often than once per printAgain.
 type waitPrinter struct {
 	now  func() time.Time
 	last string
 	at   time.Time
 }
 
-// printAgain is when the same reason is printed again.
+// printAgain is the interval after which the same reason is printed again.
 const printAgain = 30 * time.Second
 
 func (t *waitPrinter) print(err error) {
@@ -130,8 +133,8 @@ func (t *waitPrinter) print(err error) {
 	fmt.Fprintf(os.Stderr, "\nwaiting for the server: %s\n", strings.TrimPrefix(text, "overhttp: "))
 }
 
-// importRoutes take history into the store. A writer's limits don't count for it, so that where people log in it is for
-// admins.
+// importRoutes returns the routes that import samples into the store. The limits on writes don't apply to imports. With
+// authentication they therefore require an admin.
 func (p *process) importRoutes() []server.Route {
 	o := overhttp.DefaultOptions()
 	o.MaxWeight = min(o.MaxWeight, max(leastImportWeight, p.c.HeadBytes/8), p.c.BodyBytes()/2)
@@ -150,10 +153,10 @@ func (p *process) importRoutes() []server.Route {
 		r.Role = server.Admin
 		r.Tenant = true
 		r.OwnBounds = true
-		r.Handler = p.only("write", "history", r.Handler)
+		r.Handler = p.requireRole("write", "history", r.Handler)
 	}
 	return routes
 }
 
-// leastImportWeight is what a body of history may take of even a small memory, bytes.
+// leastImportWeight is the min memory budget for the bodies of imports, in bytes, even if the memory limit is small.
 const leastImportWeight = 8 << 20

@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// newJSON returns the plain JSON API, which has routes of writes and of queries.
+// newJSON returns the JSON API, which has routes for writes and for queries.
 func (p *process) newJSON(evaluator *promql.Engine) (*jsonapi.API, error) {
 	o := jsonapi.DefaultOptions()
 	o.MaxInFlight = min(o.MaxInFlight, p.c.BodyBytes())
@@ -33,13 +33,12 @@ func (p *process) newJSON(evaluator *promql.Engine) (*jsonapi.API, error) {
 	return jsonapi.New(p.store, evaluations{evaluator, p.queryable()}, o)
 }
 
-// evaluations answer the JSON API's queries.
+// evaluations evaluates the queries of the JSON API.
 type evaluations struct {
 	engine    *promql.Engine
 	queryable promstorage.Queryable
 }
 
-// Enter implements jsonapi.Evaluator.
 func (e evaluations) Enter(ctx context.Context) (context.Context, func(), error) {
 	ctx, leave, err := e.engine.Enter(ctx)
 	if err != nil {
@@ -48,10 +47,8 @@ func (e evaluations) Enter(ctx context.Context) (context.Context, func(), error)
 	return ctx, leave, nil
 }
 
-// Answered implements jsonapi.Evaluator.
 func (evaluations) Answered(ctx context.Context, bytes int64) { promql.Answered(ctx, bytes) }
 
-// Evaluate implements jsonapi.Evaluator.
 func (e evaluations) Evaluate(ctx context.Context, q jsonapi.Evaluation, yield func(jsonapi.Found) error) error {
 	report := &promql.Report{}
 	ctx = tenant.Into(report.Into(ctx), q.Tenant)
@@ -81,7 +78,7 @@ func (e evaluations) Evaluate(ctx context.Context, q jsonapi.Evaluation, yield f
 	return yield(answer)
 }
 
-// evaluationError classifies the evaluator's errors for clients.
+// evaluationError converts errors of the evaluator to errors of the JSON API.
 func evaluationError(err error) error {
 	var (
 		samples  promengine.ErrTooManySamples

@@ -22,7 +22,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// contract is the description that a server gives of its JSON API, and what holds calls to it.
+// contract is a server's description of its JSON API, against which calls are checked.
 type contract struct {
 	running
 	random *rand.Rand
@@ -42,8 +42,8 @@ func newContract(t *testing.T, r running, seed uint64) *contract {
 	return c
 }
 
-// TestContract sends calls made from the description, and others, and holds the answers to the description: what
-// it allows isn't answered with 5xx, what it forbids is answered with 4xx, and every answer is as described.
+// TestContract sends calls made from the description, and others, and checks the responses: valid calls don't return
+// 5xx, invalid calls return 4xx, and every response matches the description.
 func TestContract(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir(), "--retention.raw=0")
 	require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)

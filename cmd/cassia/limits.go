@@ -7,13 +7,13 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// openLimits makes what holds tenants to their limits.
+// openLimits creates the limiter of tenants and loads its limits.
 func (p *process) openLimits() error {
 	p.limiter = tenant.NewLimiter(time.Now, p.registry)
 	return p.loadLimits()
 }
 
-// loadLimits puts the file of limits into force; after an error nothing has changed.
+// loadLimits loads and applies the limits file. After an error the previous limits stay in effect.
 func (p *process) loadLimits() error {
 	table, err := p.c.LoadLimits()
 	if err != nil {
@@ -26,18 +26,18 @@ func (p *process) loadLimits() error {
 	return nil
 }
 
-// limitStatus is a tenant's view of its limits, by their names in the file; durations are in seconds.
+// limitStatus is the status of a tenant's limits, by their names in the file. Durations are in seconds.
 type limitStatus struct {
 	Tenant string `json:"tenant"`
-	// Limits are those that are set.
+	// Limits contains the limits that are set.
 	Limits map[string]any `json:"limits"`
-	// Used is the present use of limits on numbers.
+	// Used is the current usage of the limits on counts.
 	Used map[string]float64 `json:"used"`
-	// Left is how much of limits on rates could be used at once.
+	// Left is the amount that the limits on rates allow at this moment.
 	Left map[string]float64 `json:"left"`
 }
 
-// limitsOf returns a function that returns the limits of tenants and their use.
+// limitsOf returns a function that returns the limits of tenants and their usage.
 func (p *process) limitsOf(evaluator *promql.Engine) func([]string) any {
 	return func(names []string) any {
 		out := make([]limitStatus, 0, len(names))

@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// longLabel is a remote write 1.0 request with two series, one of which has a label value of a length.
+// longLabel returns a remote write 1.0 request with two series. One has a label value of the given length.
 func longLabel(t *testing.T, metric string, at time.Time, bytes int) []byte {
 	t.Helper()
 	var request prompb.WriteRequest
@@ -33,7 +33,8 @@ func longLabel(t *testing.T, metric string, at time.Time, bytes int) []byte {
 	return snappy.Encode(nil, body)
 }
 
-// TestLongLabelValues sends label values that are too long, with each setting of long_label_values, which a reload changes.
+// TestLongLabelValues sends label values that are too long, with each setting of long_label_values, which a reload
+// changes.
 func TestLongLabelValues(t *testing.T) {
 	t.Parallel()
 	limits := filepath.Join(t.TempDir(), "limits.yml")

@@ -19,7 +19,8 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 )
 
-// TestLookingSaysWhatIsWrong: where nothing can be read, the commands end with an error of one line, and leave nothing behind.
+// TestLookingSaysWhatIsWrong: if there is no readable store, the read-only commands fail with an error of one line, and
+// create no files.
 func TestLookingSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	commands := [][]string{{"check"}, {"inspect"}, {"retention"}, {"downsample", "--dry-run"}, {"export", "--format=csv"}}
@@ -35,7 +36,7 @@ func TestLookingSaysWhatIsWrong(t *testing.T) {
 			used:                           "in use by another process. Stop that process, or take a backup with cassia backup, which works while the server runs, and examine the backup",
 		} {
 			if dir == used && args[0] == "export" {
-				continue // It asks the server: see TestExportBesideItsServer.
+				continue // It sends a request to the server: see TestExportBesideItsServer.
 			}
 			var stderr bytes.Buffer
 			require.Equal(t, 1, run(append(args, "--storage.path="+dir), &stderr), args)
@@ -100,8 +101,8 @@ func rowsOf(t *testing.T, flags []string) (rows []string) {
 	return rows
 }
 
-// TestLookingOnCassandra runs the same commands on a keyspace that no server uses: no row is written and none goes, and where
-// there is no keyspace none is made.
+// TestLookingOnCassandra runs the same commands on a keyspace without a server: no row is written or deleted, and no
+// keyspace is created.
 func TestLookingOnCassandra(t *testing.T) {
 	t.Parallel()
 	flags := append(cassiatest.OnCassandra(t), "--cassandra.timeout=1m")

@@ -1,7 +1,7 @@
-// Command cassia keeps Prometheus' data for a long time and answers queries on it.
+// Command cassia is a long-term store for Prometheus data: it stores samples and evaluates queries on them.
 //
-// Each subcommand has a file of its own. To add one, write a function like addServe, which declares the
-// command and its flags on the application and returns what runs it, and name it in the list below.
+// Each subcommand has its own file. To add one, write a function like addServe, which declares the command and its
+// flags on the application and returns a subcommand, and add it to the list in subcommands.
 package main
 
 import (
@@ -24,14 +24,14 @@ import (
 
 // subcommand is a command of cassia's command line.
 type subcommand struct {
-	// name is the one on the command line.
+	// name is the name on the command line.
 	name string
-	// run does the work until it is done or ctx ends. Its error is shown in one line, and makes cassia exit
-	// with status 1.
+	// run does the work until it is done or ctx ends. Its error is printed in one line, and cassia then exits with
+	// status 1.
 	run func(ctx context.Context) error
 }
 
-// subcommands declares all that cassia can do.
+// subcommands declares all subcommands.
 func subcommands(app *kingpin.Application) []subcommand {
 	schema, imports, backup := addSchema(app), addImport(app), addBackup(app)
 	return []subcommand{
@@ -60,13 +60,13 @@ func main() {
 	os.Exit(status)
 }
 
-// execute runs cassia with these arguments and returns its exit status. Until restore is called, a first signal to stop doesn't end
-// the process: it exits with the status.
+// execute runs cassia with these arguments and returns its exit status. Until restore is called, the first interrupt
+// doesn't end the process; it only cancels the command, so that the process can exit with this status.
 func execute(args []string, stderr io.Writer) (status int, restore func()) {
 	command, err := parse(args)
 	restore = func() {}
 	if err == nil {
-		// A second signal ends the process at once.
+		// After the first signal, stop catching signals, so that a second one ends the process at once.
 		interrupted, stopWaiting := signal.NotifyContext(context.Background(), os.Interrupt)
 		context.AfterFunc(interrupted, stopWaiting)
 		ctx, stop := signal.NotifyContext(interrupted, syscall.SIGTERM)
@@ -93,7 +93,7 @@ func printError(stderr io.Writer, err error) {
 	fmt.Fprintf(stderr, "cassia: %s\n", storage.Plain(strings.ReplaceAll(err.Error(), "\n", "; ")))
 }
 
-// terminate ends the process after help or the version was printed.
+// terminate exits the process after help or the version has been printed.
 func terminate(status int) {
 	if err := stdout.withError(nil); err != nil {
 		printError(os.Stderr, err)
@@ -102,13 +102,14 @@ func terminate(status int) {
 	os.Exit(status)
 }
 
-// exitStatus is the status that shells give to a process that a signal ended.
+// exitStatus returns the status by which shells report a process that was ended by a signal.
 func exitStatus(s syscall.Signal) int { return 128 + int(s) }
 
-// serveError is the error of a server. A signal is the usual way to end one, so the error has another reason.
+// serveError is an error of a server. Servers are usually stopped by a signal, so an error of a server after a signal
+// has a different cause.
 type serveError struct{ error }
 
-// Unwrap implements the interface of errors.Unwrap.
+// Unwrap supports errors.Is and errors.As.
 func (e serveError) Unwrap() error { return e.error }
 
 // isInterruption reports whether a command failed because a signal ended it.
@@ -116,7 +117,8 @@ func isInterruption(err error) bool {
 	return err != nil && (!errors.As(err, new(serveError)) || errors.Is(err, context.Canceled))
 }
 
-// interruption is the text of an error of a command that a signal ended. Commands that can be continued say how.
+// interruption returns the error text for a command that was interrupted by a signal. Commands that can be resumed say
+// how.
 func interruption(err error) string {
 	if errors.Is(err, errInterrupted) {
 		return oneLine(err)
@@ -124,7 +126,7 @@ func interruption(err error) string {
 	return errInterrupted.Error()
 }
 
-// newApplication declares the command line, and returns what runs each command.
+// newApplication declares the command line and returns the subcommands.
 func newApplication() (*kingpin.Application, []subcommand) {
 	app := kingpin.New("cassia", "A long-term store for Prometheus data.")
 	app.HelpFlag.Short('h').Help("Show help for all commands, or the flags of a command.")
@@ -136,7 +138,7 @@ func newApplication() (*kingpin.Application, []subcommand) {
 	return app, subcommands(app)
 }
 
-// parse finds the subcommand that the arguments name.
+// parse returns the subcommand that the arguments select.
 func parse(args []string) (subcommand, error) {
 	app, commands := newApplication()
 	return parseWith(app, commands, args)

@@ -26,7 +26,7 @@ func TestManualCommands(t *testing.T) {
 	require.Greater(t, parsed, 30)
 }
 
-// commandLines returns the arguments of what runs cassia in the blocks of code of a page.
+// commandLines returns the arguments of cassia's command lines in the code blocks of a page.
 func commandLines(text string) (lines [][]string) {
 	inBlock := false
 	for line := range strings.Lines(text) {
@@ -58,8 +58,8 @@ var (
 	shellWord = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`)
 )
 
-// The text between blocks is right about commands: `cassia COMMAND --flag` names commands and flags that there are, and `make
-// TARGET` a target.
+// The text between blocks is right about commands: `cassia COMMAND --flag` names commands and flags that there are, and
+// `make TARGET` a target.
 func TestManualCommandsInText(t *testing.T) {
 	app, _ := newApplication()
 	model := app.Model()
@@ -99,8 +99,7 @@ func withoutBlocks(text string) string {
 	return b.String()
 }
 
-// requireKnown wants words to begin with a command, and those that are flags to be flags of it. A text need not have all flags
-// that a command requires.
+// requireKnown requires that words start with a command, and that its flags exist. A text may omit required flags.
 func requireKnown(t *testing.T, app *kingpin.ApplicationModel, words []string, where string) {
 	t.Helper()
 	group, flags, commands := app.CmdGroupModel, app.Flags, 0

@@ -35,7 +35,7 @@ func requireManual(t *testing.T, page, want string) {
 	require.Equal(t, want, manualPage(t, page), "%s isn't what the program says: go test ./cmd/cassia -run TestManual -rewrite", page)
 }
 
-// requireManualPart is requireManual for what stands between two marks.
+// requireManualPart is requireManual for the part between two markers.
 func requireManualPart(t *testing.T, page, name, want string) {
 	t.Helper()
 	begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->"
@@ -107,7 +107,8 @@ var described = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "(.*)", unit
 // ofCassandra are the metrics of that engine in its source: without a cluster there is no registry that has them.
 var ofCassandra = regexp.MustCompile(`(?:Name:\s*|NewDesc\()"(cassia_cassandra_\w+)",\s*(?:Help:\s*)?"([^"]+)"`)
 
-// Every metric has its line, written from the registry of a running process: go test ./cmd/cassia -run TestManualMetrics -rewrite.
+// Every metric has its line, written from the registry of a running process: go test ./cmd/cassia -run
+// TestManualMetrics -rewrite.
 func TestManualMetrics(t *testing.T) {
 	lines := map[string]string{}
 	for _, d := range registered(t) {
@@ -148,7 +149,7 @@ func TestManualMetrics(t *testing.T) {
 	requireManualPart(t, "metrics.md", "metrics", b.String())
 }
 
-// registered returns what a process over a directory, with everything switched on, has in its registry.
+// registered returns the metrics of a process on a directory with all features enabled.
 func registered(t *testing.T) (list []*prometheus.Desc) {
 	dir := t.TempDir()
 	rules := filepath.Join(dir, "rules.yml")
@@ -160,7 +161,7 @@ func registered(t *testing.T) (list []*prometheus.Desc) {
 	for d := range descs {
 		list = append(list, d)
 	}
-	families, err := p.registry.Gather() // Some are computed only when asked for.
+	families, err := p.registry.Gather() // Some are computed only when they are gathered.
 	require.NoError(t, err)
 	for _, f := range families {
 		require.True(t, slices.ContainsFunc(list, func(d *prometheus.Desc) bool { return strings.Contains(d.String(), `fqName: "`+f.GetName()+`"`) }), f.GetName())
@@ -188,7 +189,8 @@ func TestManualRoutes(t *testing.T) {
 	require.Greater(t, found, 8)
 }
 
-// What the tables of troubleshooting quote of errors stands in the source, so that who searches for an error finds its line.
+// The errors quoted in the tables of troubleshooting must be in the source, so that a search for an error finds its
+// line.
 func TestManualErrorsAreReal(t *testing.T) {
 	text := manualPage(t, "troubleshooting.md")
 	text = text[strings.Index(text, "## Errors of requests"):strings.Index(text, "## Alerts")]

@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// mending is a repair of the damaged files of a directory.
+// A mending has the flags for a repair of damaged files in a directory.
 type mending struct{ damaged, giveUpLog bool }
 
 func addMending(cmd *kingpin.CmdClause) *mending {
@@ -26,7 +26,7 @@ func addMending(cmd *kingpin.CmdClause) *mending {
 	return m
 }
 
-// run repairs a directory, prints the result, and reads every row.
+// run repairs a directory, prints the result, and then reads every row.
 func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir string, verify bool) error {
 	if backup != "" {
 		return errors.New("--backup can't be combined with --damaged, which takes each file from the newest backup that has an undamaged copy")
@@ -36,21 +36,22 @@ func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir stri
 	if from.At != "" {
 		found, err := from.Spares(ctx)
 		if err != nil {
-			return inPlace("--from="+from.String(), from, err)
+			return withOperation("--from="+from.String(), from, err)
 		}
 		spares = found
 	}
-	mctx, bar := metered(ctx, "examining")
+	mctx, bar := withMeterBar(ctx, "examining")
 	stats, err := pebble.Mend(mctx, spares, dir, m.giveUpLog)
 	bar.end()
 	printMended(&stats)
 	if err != nil {
 		return fmt.Errorf("repairing %s: %s", dir, oneLine(err))
 	}
-	fmt.Fprintf(stdout, "%s: examined %s (%d bytes), repaired %d, %s still damaged, in %s\n", dir, count(stats.Files, "file"), stats.Bytes,
-		len(stats.Mended), count(len(stats.Left), "part"), time.Since(begun).Round(time.Millisecond))
+	fmt.Fprintf(stdout, "%s: examined %s (%d bytes), repaired %d, %s still damaged, in %s\n", dir,
+		countNoun(stats.Files, "file"), stats.Bytes,
+		len(stats.Mended), countNoun(len(stats.Left), "part"), time.Since(begun).Round(time.Millisecond))
 	var marked error
-	if len(stats.Lost) > 0 { // Another repair doesn't find the loss any more.
+	if len(stats.Lost) > 0 { // Record the loss now, because another repair wouldn't detect it.
 		marked = markRestored(ctx, dir, "")
 	}
 	if len(stats.Left) > 0 {
@@ -66,7 +67,7 @@ func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir stri
 	return checkAll(ctx, o, false)
 }
 
-// printMended prints the results of a repair, file by file.
+// printMended prints the results of a repair, one line per file.
 func printMended(stats *pebble.MendStats) {
 	for _, text := range stats.Mended {
 		fmt.Fprintln(stdout, "repaired: "+text)
@@ -85,14 +86,15 @@ func printMended(stats *pebble.MendStats) {
 	}
 }
 
-// stillDamaged returns the error of a repair that left damage, with its remedy.
+// stillDamaged returns the error for a repair that left damage, with the remedy.
 func stillDamaged(from *backups.Place, dir string, stats *pebble.MendStats) error {
 	if stats.IsLost {
 		return fmt.Errorf("%s: can't be repaired; restore a whole backup to a new directory: cassia restore --from=%s --storage.path=NEW_DIRECTORY", dir, cmp.Or(from.String(), "BACKUPS"))
 	}
 	if from.At == "" {
-		return fmt.Errorf("%s: still damaged: %s; set --from to the folder or bucket of the backups, or restore a whole backup (cassia restore)", dir, count(len(stats.Left), "part"))
+		return fmt.Errorf("%s: still damaged: %s; set --from to the folder or bucket of the backups, or restore a whole backup (cassia restore)", dir, countNoun(len(stats.Left), "part"))
 	}
 	return fmt.Errorf("%s: no backup in %s has these files. cassia check lists the missing data; recover it with cassia export from an intact "+
-		"backup and cassia import. If the directory can't be opened, restore a whole backup (cassia restore)", dir, from)
+		"backup and cassia import. If the directory can't be opened, restore a whole backup (cassia restore)",
+		dir, from)
 }

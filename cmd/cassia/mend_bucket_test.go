@@ -15,8 +15,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/s3/s3test"
 )
 
-// TestMendFromBucket damages the largest file of a directory that was backed up to a bucket, and mends it from there: a bucket's URL
-// does what a folder does.
+// TestMendFromBucket damages the largest file of a directory that was backed up to a bucket, and repairs it from there.
 func TestMendFromBucket(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an S3 server: leave -short out")

@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// startMetadata starts what asks other servers for metadata, where there are any. The returned function ends it. Only a configuration
-// that is wrong is an error.
+// startMetadata starts fetching metadata from other servers, if any are configured. The returned function stops it. It
+// returns an error only for an invalid configuration.
 func (p *process) startMetadata(ctx context.Context) (stop func(), err error) {
 	c := p.c.Metadata
 	if len(c.Sources) == 0 {

@@ -10,21 +10,21 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// meterBar shows the progress of an operation that counts its work with an engine.WorkMeter: as one line that changes, on a terminal, and not at all
-// elsewhere.
+// meterBar shows the progress of an operation that reports its work to an engine.WorkMeter. On a terminal it is one
+// line that is replaced; elsewhere nothing is shown.
 type meterBar struct {
 	mu  sync.Mutex
 	bar *progressBar
-	// what names the operation, and unit the work in words.
+	// what is the name of the operation, and unit formats an amount of work.
 	what string
 	unit func(n float64) string
-	// done of total is done. It began when the first work was expected.
+	// done of total work is done. began is the time at which the first work was announced.
 	done, total int64
 	began       time.Time
 }
 
-// metered returns a context whose operation is shown on a terminal. It returns ctx itself where there is no terminal.
-func metered(ctx context.Context, what string) (context.Context, *meterBar) {
+// withMeterBar returns a context whose operation is shown on a terminal. It returns ctx itself if there is no terminal.
+func withMeterBar(ctx context.Context, what string) (context.Context, *meterBar) {
 	b := newMeterBar(os.Stderr, time.Now, what, dayBytes)
 	if !b.bar.terminal {
 		return ctx, b
@@ -36,12 +36,12 @@ func newMeterBar(f *os.File, now func() time.Time, what string, unit func(n floa
 	return &meterBar{bar: newProgressBar(f, now), what: what, unit: unit}
 }
 
-// with returns a context whose operation is shown.
+// with returns a context whose operation is shown by the bar.
 func (b *meterBar) with(ctx context.Context) context.Context {
 	return engine.WithMeter(ctx, engine.NewMeter(b.changed))
 }
 
-// changed shows the work that is done, unless it was shown just now.
+// changed shows the progress, at most once per interval.
 func (b *meterBar) changed(done, total int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,24 +54,25 @@ func (b *meterBar) changed(done, total int64) {
 	}
 }
 
-// line is the text after the bar.
+// line returns the text after the bar.
 func (b *meterBar) line(took time.Duration) string {
-	line := fmt.Sprintf("%3.0f%%  %s: %s of %s", 100*fraction(b.done, b.total), b.what, b.unit(float64(b.done)), b.unit(float64(b.total)))
+	line := fmt.Sprintf("%3.0f%%  %s: %s of %s", 100*fraction(b.done, b.total), b.what, b.unit(float64(b.done)),
+		b.unit(float64(b.total)))
 	if left, ok := remaining(took, fraction(b.done, b.total)); ok {
-		line += fmt.Sprintf(", %s/s, %s left", b.unit(float64(b.done)/took.Seconds()), roughly(left))
+		line += fmt.Sprintf(", %s/s, %s left", b.unit(float64(b.done)/took.Seconds()), roundDuration(left))
 	}
 	return line
 }
 
-// say shows lines that stay.
-func (b *meterBar) say(line string) {
+// printLine prints lines that are not replaced.
+func (b *meterBar) printLine(line string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.bar.end()
 	fmt.Fprintln(stdout, line)
 }
 
-// end makes room for the result.
+// end clears the line of the bar, so that the result can be printed.
 func (b *meterBar) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,7 +81,8 @@ func (b *meterBar) end() {
 
 func fraction(done, total int64) float64 { return float64(done) / float64(max(1, total)) }
 
-// remaining returns the time that the rest of the work takes, if it takes as long as the part that is done, from 0 to 1.
+// remaining estimates the remaining time from the time taken so far and the fraction of the work that is done, from 0
+// to 1.
 func remaining(took time.Duration, done float64) (time.Duration, bool) {
 	if done <= 0 || took <= 0 {
 		return 0, false

@@ -16,23 +16,24 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// offline is for commands that work on stored data by themselves: on a directory while no server does, on a
-// cluster beside the servers.
+// offline has the flags of commands that open the store themselves: a directory that no server uses, or a cluster while
+// its servers run.
 type offline struct {
 	*config.Engine
-	// retention is what the store is opened with. For ever, the zero value, makes everything readable.
+	// retention is the retention with which the store is opened. The zero value keeps samples forever, so that all of
+	// them are readable.
 	retention config.Retention
-	// queryBytes bounds what one query may read; 0: the store's default.
+	// queryBytes is the max number of bytes that one query may read; 0: the store's default.
 	queryBytes int64
-	// readOnly opens the store for reading only: nothing is changed, no file and no row.
+	// readOnly opens the store for reading only. No file and no row is changed.
 	readOnly bool
-	// create makes a directory or a keyspace, and a store of the default settings, where there is none.
+	// create creates the directory or the keyspace, and a store with default settings, if they don't exist.
 	create bool
 }
 
 func offlineFlags(cmd *kingpin.CmdClause) offline { return offline{Engine: config.RegisterEngine(cmd)} }
 
-// withStore opens the store, with all that it holds readable, and closes it after use.
+// withStore opens the store, calls use, and closes the store.
 func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) (err error) {
 	if err := o.Validate(); err != nil {
 		return err
@@ -52,7 +53,8 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	so := o.storageOptions(log)
-	eng, err := openEngine(ctx, o.Engine, openOptions{log: log, readOnly: o.readOnly, mustExist: !o.create, admit: storage.Admit(so)})
+	eng, err := openEngine(ctx, o.Engine, openOptions{log: log, readOnly: o.readOnly, mustExist: !o.create,
+		admit: storage.Admit(so)})
 	if errors.Is(err, pebble.ErrNoData) {
 		return wrong(storage.ErrNoStore)
 	}
@@ -77,7 +79,7 @@ func (o offline) storageOptions(log *slog.Logger) storage.Options {
 	so.Elapsed = elapsed
 	so.Today = o.Today
 	so.ReadOnly = o.readOnly
-	// A command without a retention file leaves the store's classes as they are.
+	// Without a retention file, the store's classes are left unchanged.
 	so.AddClasses = !o.readOnly && len(o.retention.Classes) > 0
 	if o.create {
 		so.AnySettings = true

@@ -15,11 +15,12 @@ import (
 	"github.com/cassia-db/cassia/storage/inspect"
 )
 
-// page leads to the web page and what it asks.
+// page returns the routes of the web page and of its requests.
 func (p *process) page(evaluator *promql.Engine) []server.Route {
 	o := ui.Options{
 		Version: buildVersion().Cassia, Revision: buildVersion().Revision, Target: p.c.Target, Engine: string(p.c.Kind),
-		Auth: p.c.Auth != nil, Ready: p.store.Ready, Store: inspected{p.store, p.store.Counts()}, RollupOf: p.queryable().RollupOf, Work: p.loop.Status, Limits: p.limitsOf(evaluator), Examine: p.examine,
+		Auth: p.c.Auth != nil, Ready: p.store.Ready, Store: inspected{p.store, p.store.Counts()},
+		RollupOf: p.queryable().RollupOf, Work: p.loop.Status, Limits: p.limitsOf(evaluator), Examine: p.examine,
 		Relabeling: relabelings{p}, Evaluator: p.evaluator, Memory: evaluator.Memory,
 	}
 	if p.c.SelfMonitoring {
@@ -31,10 +32,10 @@ func (p *process) page(evaluator *promql.Engine) []server.Route {
 	return ui.Routes(o)
 }
 
-// examine looks at the running server's store as cassia doctor does.
+// examine returns the findings that cassia doctor would report for the running server's store.
 func (p *process) examine(ctx context.Context) []doctor.Finding {
 	x := &examination{Engine: p.c.Engine, retention: p.c.Retention, now: time.Now}
-	if p.shared() {
+	if p.isShared() {
 		x.cluster(ctx)
 		return x.found
 	}
@@ -50,7 +51,7 @@ func (p *process) examine(ctx context.Context) []doctor.Finding {
 
 // evaluator returns which process evaluates rules.
 func (p *process) evaluator(ctx context.Context) (ui.Evaluator, error) {
-	e := ui.Evaluator{Rules: p.ruler != nil, Shared: p.shared()}
+	e := ui.Evaluator{Rules: p.ruler != nil, Shared: p.isShared()}
 	if !e.Shared {
 		if e.Here = e.Rules; e.Here {
 			e.Name = p.c.ExternalURL.Host
@@ -68,18 +69,18 @@ func (p *process) evaluator(ctx context.Context) (ui.Evaluator, error) {
 	return e, nil
 }
 
-// inspected is the store with what the page asks package inspect for.
+// inspected adds the methods of package inspect that the page uses to a store.
 type inspected struct {
 	*storage.Store
 	*counts.Statistics
 }
 
-// Survey is that of package inspect.
+// Survey calls inspect.Survey.
 func (s inspected) Survey(ctx context.Context, tenant string) (list []inspect.SurveyedWindow, cut bool, err error) {
 	return inspect.Survey(ctx, s.View(), tenant)
 }
 
-// Space is that of package inspect.
+// Space calls inspect.Space.
 func (s inspected) Space(ctx context.Context) (map[string]int64, error) {
 	return inspect.Space(ctx, s.View().Engine())
 }

@@ -57,7 +57,8 @@ func TestLabelsOfSeventeenMebibytes(t *testing.T) {
 	require.Contains(t, metrics, "cassia_http_panics_total 0")
 }
 
-// An alert whose annotation would have 17 MiB is an error of its rule, at the start and after a reload; the server and other rules go on.
+// An alert whose annotation would have 17 MiB is an error of its rule, at the start and after a reload; the server and
+// other rules go on.
 func TestAnnotationOfSeventeenMebibytes(t *testing.T) {
 	rules := filepath.Join(t.TempDir(), "rules.yml")
 	template := `{{ $x := "0123456789abcdef" }}` + strings.Repeat(`{{ $x = printf "%s%s" $x $x }}`, 21) + `{{ $x }}`
@@ -81,7 +82,8 @@ func TestAnnotationOfSeventeenMebibytes(t *testing.T) {
 	require.Contains(t, metrics, "prometheus_rule_evaluation_failures_total")
 }
 
-// A write whose series rules double 22 times is refused with the number of the rule, so that its sender goes on; the rest is stored.
+// A write whose series rules double 22 times is refused with the number of the rule, so that its sender goes on; the
+// rest is stored.
 func TestRelabelingThatDoubles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "relabel.yml")
 	require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("- {source_labels: [grow, grow], separator: '', regex: (.+), target_label: grow}\n"), 22), 0o600))

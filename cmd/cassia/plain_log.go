@@ -7,10 +7,9 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// plainLog logs errors as users are to see them, see storage.Plain.
+// plainLog is a handler that logs errors in their form for users, see storage.Plain.
 type plainLog struct{ slog.Handler }
 
-// Handle implements slog.Handler.
 func (h plainLog) Handle(ctx context.Context, r slog.Record) error {
 	plain := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
@@ -20,12 +19,10 @@ func (h plainLog) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, plain)
 }
 
-// WithAttrs implements slog.Handler.
 func (h plainLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return plainLog{h.Handler.WithAttrs(attrs)}
 }
 
-// WithGroup implements slog.Handler.
 func (h plainLog) WithGroup(name string) slog.Handler { return plainLog{h.Handler.WithGroup(name)} }
 
 func plainAttr(a slog.Attr) slog.Attr {

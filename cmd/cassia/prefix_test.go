@@ -14,7 +14,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// TestServesUnderAPath starts a server whose external URL has a path, and uses it as senders, browsers, probes and commands do.
+// TestServesUnderAPath starts a server whose external URL has a path, and uses it as senders, browsers, probes and
+// commands do.
 func TestServesUnderAPath(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir(), "--web.external-url=https://example.org/tools/cassia/")
@@ -45,7 +46,8 @@ func TestServesUnderAPath(t *testing.T) {
 	}
 }
 
-// TestRedirectsKeepTheTenant follows the redirect of a path with a slash at its end: the request stays one of the path's tenant, and under the path.
+// TestRedirectsKeepTheTenant follows the redirect of a path with a slash at its end: the request stays one of the
+// path's tenant, and under the path.
 func TestRedirectsKeepTheTenant(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"", "/tools/cassia"} {
@@ -91,7 +93,8 @@ func TestProxyRemovesThePath(t *testing.T) {
 	}
 }
 
-// startProxy passes requests whose path has a prefix on to a server, without the prefix. It returns its URL with the prefix.
+// startProxy passes requests whose path has a prefix on to a server, without the prefix. It returns its URL with the
+// prefix.
 func startProxy(t *testing.T, to, prefix string) string {
 	t.Helper()
 	at, err := url.Parse(to)

@@ -32,8 +32,9 @@ func (b throttledBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestRemainingTimeOfABackupToABucket throttles the uploads to an S3 server, and the writes of the files that are downloaded from it. The files are small in
-// comparison with all of them: an upload is counted as soon as the system has its bytes, and some files are uploaded at the same time.
+// TestRemainingTimeOfABackupToABucket throttles the uploads to an S3 server, and the writes of the files that are
+// downloaded from it. The files are small in comparison with all of them: an upload is counted as soon as the system
+// has its bytes, and some files are uploaded at the same time.
 func TestRemainingTimeOfABackupToABucket(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an S3 server: leave -short out")

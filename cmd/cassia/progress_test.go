@@ -33,7 +33,7 @@ type workClock struct{ at atomic.Int64 }
 
 func (c *workClock) now() time.Time { return time.Unix(0, c.at.Load()) }
 
-// work advances the clock by that of a row.
+// work advances the clock by the work of a row.
 func (c *workClock) work(bytes int) { c.at.Add(int64(bytes+8) * int64(100*time.Microsecond)) }
 
 // reading advances the clock by the work of each row that is read.
@@ -93,8 +93,8 @@ var (
 	shownLeft = regexp.MustCompile(`/s, (\S+) left`)
 )
 
-// requireHonest holds that from 10 % of the work on the remaining time that is shown is within a factor of two of the truth, as long as that is more than
-// a part of all. It is shown in whole seconds.
+// requireHonest holds that from 10 % of the work on the remaining time that is shown is within a factor of two of the
+// truth, as long as that is more than a part of all. It is shown in whole seconds.
 func (s *shownLines) requireHonest(t *testing.T, began time.Time, part float64) {
 	t.Helper()
 	end, held := s.now(), 0
@@ -221,7 +221,7 @@ func TestRemainingTimeOfAnImport(t *testing.T) {
 func bytesIn(dir string) func() time.Time {
 	return func() time.Time {
 		total := int64(0)
-		_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error { // Files may be renamed meanwhile.
+		_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error { // Files may be renamed concurrently.
 			if err == nil && !d.IsDir() {
 				if info, err := d.Info(); err == nil {
 					total += info.Size()
@@ -259,7 +259,8 @@ func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
 	require.NoError(t, eng.Compact(t.Context()))
 	require.NoError(t, checkpoint(t.Context(), eng, snapshot))
 	name := backupName(now)
-	// By this clock, the verification at the end of a backup, a fifth of the work, takes no time: of the last part, the truth isn't known.
+	// By this clock, the verification at the end of a backup, a fifth of the work, takes no time: of the last part, the
+	// truth isn't known.
 	run("backing up", folder, 0.3, func(ctx context.Context) error {
 		_, err := pebble.Backup(ctx, snapshot, folder, name, pebble.Keep{}, now)
 		return err
@@ -280,7 +281,7 @@ func TestResumedImportOfRollups(t *testing.T) {
 	require.Contains(t, b.String(), "including earlier runs: 0 samples; 1 was already stored; 9 only in the rollups\n")
 }
 
-// An import of which most samples are in the future asks for their unit: milliseconds were taken for seconds.
+// The error of an import with mostly future samples suggests their unit: milliseconds were parsed as seconds.
 func TestImportOfTheFuture(t *testing.T) {
 	for ahead, asks := range map[int]bool{3: false, 4: true} {
 		var b strings.Builder

@@ -29,9 +29,9 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Prometheus' own suite of the query language: samples go in as remote write 2.0 and come out through the
-// Queryable, from the head in one run, from sealed rows in the other. Each clear of the suite is a new
-// tenant of one store, so that a leak between tenants would show, too.
+// Prometheus' own suite of the query language: samples are written as remote write 2.0 and read through the Queryable,
+// from the head in one run, from sealed rows in the other. Each clear of the suite uses a new tenant of one store, so
+// that the test also detects leaks between tenants.
 func TestPrometheusSuite(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -45,7 +45,7 @@ func TestPrometheusSuite(t *testing.T) {
 	}
 }
 
-// runSuite runs Prometheus' suite. Whatever one part of it stores is seen by no other: each gets a storage of its own.
+// runSuite runs Prometheus' suite. Each part of it gets its own storage, so that the parts are independent.
 func runSuite(t *testing.T, newStorage func(testing.TB) promstorage.Storage) {
 	o := promql.DefaultOptions()
 	o.MaxSamples = promqltest.DefaultMaxSamplesPerQuery
@@ -57,8 +57,8 @@ func runSuite(t *testing.T, newStorage func(testing.TB) promstorage.Storage) {
 	promqltest.RunBuiltinTestsWithStorage(t, evaluator, newStorage)
 }
 
-// suiteStore is what the suite runs on, with a tenant for each clear: one store, or several on the same data,
-// of which the first is written to and the last is read from.
+// suiteStore is the storage of the suite, with a tenant per clear: one store, or multiple stores on the same data.
+// Samples are written to the first and read from the last.
 type suiteStore struct {
 	stores  []*storage.Store
 	write   http.Handler
@@ -197,9 +197,9 @@ func (a *suiteAppender) Commit() error {
 	return nil
 }
 
-// sealAll leaves nothing that could be read from a head. The stores take turns at sealing; the others let go
-// of sealed samples, as their loops do. A store that follows may bring in what it read just before it was
-// sealed, and lets go of it the next time.
+// sealAll seals all samples, so that none can be read from a head. The stores take turns at sealing. The others release
+// sealed samples, as their loops do. A store that follows may add samples read just before they were sealed, and
+// releases them the next time.
 func (s *suiteStore) sealAll(ctx context.Context) error {
 	if err := s.stores[s.seals.Add(1)%int64(len(s.stores))].SealAll(ctx); err != nil {
 		return err

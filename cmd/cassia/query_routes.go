@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/promql/api"
 )
 
-// queryRoutes are the routes of queries beside Prometheus' API.
+// queryRoutes returns the query routes that are not part of Prometheus' API.
 func (p *process) queryRoutes(evaluator *promql.Engine, plain *jsonapi.API) []server.Route {
 	routes := []server.Route{
 		{Path: api.FederatePath, Handler: p.federation(evaluator)},
@@ -28,12 +28,13 @@ func (p *process) queryRoutes(evaluator *promql.Engine, plain *jsonapi.API) []se
 		r.Name = r.Path
 		r.Role = server.Read
 		r.Tenant = true
-		r.Handler = p.only("read", "queries", r.Handler)
+		r.Handler = p.requireRole("read", "queries", r.Handler)
 	}
-	return append(routes, server.Route{Path: "/api/openapi.yaml", Name: "/api/openapi.yaml", Role: server.Open, Handler: jsonapi.OpenAPI(p.c.ExternalURL.Path)})
+	return append(routes, server.Route{Path: "/api/openapi.yaml", Name: "/api/openapi.yaml", Role: server.Open,
+		Handler: jsonapi.OpenAPI(p.c.ExternalURL.Path)})
 }
 
-// newEngine returns the evaluator of queries, which adds its features to known.
+// newEngine returns the query evaluator, and adds its features to known.
 func (p *process) newEngine(known features.Collector) *promql.Engine {
 	o := promql.DefaultOptions()
 	o.Timeout = p.c.QueryTimeout
@@ -56,7 +57,7 @@ func (p *process) newEngine(known features.Collector) *promql.Engine {
 	return promql.NewEngine(o)
 }
 
-// queryable returns what all reads of series go through.
+// queryable returns the Queryable through which all series are read.
 func (p *process) queryable() *promql.Queryable {
 	return promql.NewQueryable(p.store, p.c.CounterSuffixes...)
 }
@@ -65,20 +66,26 @@ func (p *process) queryable() *promql.Queryable {
 func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, front *front) http.Handler {
 	snapshot, claimed, dir := p.snapshots()
 	return api.New(api.Options{
-		Snapshot: snapshot, ClaimedSnapshot: claimed, DataDir: dir, RefuseRollups: p.c.ReadRollups == config.RefuseRollups,
-		Engine: evaluator, Queryable: p.queryable(), Parser: p.c.Features.Parser, Ready: p.store.Ready,
-		Exemplars: promql.NewExemplars(p.store), Queries: evaluator, Rules: p.rules, Alertmanagers: p.alertmanagerList(),
-		Version: buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
-		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, CORSOrigin: p.c.CORSOrigin, AdminAPI: p.c.AdminAPI,
-		Delete: p.store.Delete, CleanTombstones: p.store.CleanTombstones,
-		Instrument: front.options.HTTP.Instrument, Reloads: front.files.Last, Lifecycle: p.c.Lifecycle, Features: known, Metadata: p.metadata,
+		Snapshot: snapshot, ClaimedSnapshot: claimed, DataDir: dir,
+		RefuseRollups: p.c.ReadRollups == config.RefuseRollups,
+		Engine:        evaluator, Queryable: p.queryable(), Parser: p.c.Features.Parser, Ready: p.store.Ready,
+		Exemplars: promql.NewExemplars(p.store), Queries: evaluator, Rules: p.rules,
+		Alertmanagers: p.alertmanagerList(),
+		Version:       buildVersion(), Started: p.started, Now: time.Now,
+		Retention: p.c.Retention.String(), Flags: p.flags,
+		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, CORSOrigin: p.c.CORSOrigin,
+		AdminAPI: p.c.AdminAPI,
+		Delete:   p.store.Delete, CleanTombstones: p.store.CleanTombstones,
+		Instrument: front.options.HTTP.Instrument, Reloads: front.files.Last, Lifecycle: p.c.Lifecycle,
+		Features: known, Metadata: p.metadata,
 		Cardinality: p.store.Counts().Cardinality, Limits: p.limitsOf(evaluator), Enter: evaluator.Enter,
 		Gatherer: p.registry, Registerer: p.registry, Logger: p.log.With("component", "api"),
 	})
 }
 
-// metadata returns the metadata of metrics by their names.
-func (p *process) metadata(ctx context.Context, tenant, metric string, limit int) (map[string][]api.MetricMetadata, error) {
+// metadata returns the metadata of metrics by name.
+func (p *process) metadata(ctx context.Context, tenant, metric string,
+	limit int) (map[string][]api.MetricMetadata, error) {
 	found, err := p.store.Metadata(ctx, tenant, metric, limit)
 	if err != nil {
 		return nil, err
@@ -92,10 +99,11 @@ func (p *process) metadata(ctx context.Context, tenant, metric string, limit int
 	return out, nil
 }
 
-// federation returns the handler from which Prometheus scrapes the newest samples.
+// federation returns the handler of Prometheus' federation endpoint, which returns the newest samples.
 func (p *process) federation(evaluator *promql.Engine) http.Handler {
 	return api.Federation(api.Options{
-		Queryable: p.queryable(), Enter: evaluator.Enter, Parser: p.c.Features.Parser, Ready: p.store.Ready, Now: time.Now,
+		Queryable: p.queryable(), Enter: evaluator.Enter, Parser: p.c.Features.Parser,
+		Ready: p.store.Ready, Now: time.Now,
 		MaxFederated: p.c.Memory / promql.MostOfMemory, Logger: p.log.With("component", "federate"),
 	}, p.c.LookbackDelta)
 }

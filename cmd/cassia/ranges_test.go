@@ -82,8 +82,8 @@ func TestFlagsWithoutEffect(t *testing.T) {
 	require.Greater(t, tried, 30)
 }
 
-// Every flag of every command that is a number, bytes or a duration has a range: whatever its value, it is within the range, or refused in one line that
-// names the flag and the range.
+// Every flag of every command that is a number, bytes or a duration has a range: a value outside of it is rejected in
+// one line that names the flag and the range.
 func TestFlagsHaveRanges(t *testing.T) {
 	app, commands := newApplication()
 	found, tried := 0, map[string]bool{}

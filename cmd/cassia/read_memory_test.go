@@ -44,8 +44,9 @@ func (w *heapWatcher) Write(b []byte) (int, error) {
 
 func (w *heapWatcher) Flush() {}
 
-// heapInUse is what can be reached. Objects that are allocated while garbage is collected count as such, too: so it is
-// collected until there isn't less, while those who read ahead come to wait for their reader.
+// heapInUse returns the size of reachable objects. Objects that are allocated during a collection count as reachable,
+// so it collects repeatedly until the size no longer decreases. In that time, goroutines that read ahead block on their
+// readers.
 func heapInUse() uint64 {
 	var m runtime.MemStats
 	least := uint64(math.MaxUint64)

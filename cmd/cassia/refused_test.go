@@ -27,7 +27,8 @@ func writing(t *testing.T) map[string][]string {
 	}
 }
 
-// requireRefusal runs a command on a directory and returns its error, which is one line. No file of the directory is changed.
+// requireRefusal runs a command on a directory and returns its error, which is one line. No file of the directory is
+// changed.
 func requireRefusal(t *testing.T, args []string, dir string) string {
 	t.Helper()
 	before := cassiatest.FilesOf(t, dir)
@@ -61,7 +62,8 @@ func TestBackupsAreNotWrittenTo(t *testing.T) {
 	require.Zero(t, run([]string{"check", "--storage.path=" + to}, &stderr), stderr.String())
 }
 
-// TestStoreWithoutMarkerIsNotANewOne removes an empty file, as copies and buckets do that skip those, and tries each command.
+// TestStoreWithoutMarkerIsNotANewOne removes an empty file, as copies and buckets do that skip those, and tries each
+// command.
 func TestStoreWithoutMarkerIsNotANewOne(t *testing.T) {
 	t.Parallel()
 	for _, marker := range []string{"marker.manifest.*", "marker.format-version.*"} {
@@ -88,7 +90,8 @@ func TestStoreWithoutMarkerIsNotANewOne(t *testing.T) {
 	}
 }
 
-// TestOtherSettingsChangeNothing starts a server with another slot than the store's, and a command on a directory without a store.
+// TestOtherSettingsChangeNothing starts a server with a slot width that differs from the settings of its store, and a
+// command on a directory without a store.
 func TestOtherSettingsChangeNothing(t *testing.T) {
 	t.Parallel()
 	dir := cassiatest.StoreWith(t, 1)

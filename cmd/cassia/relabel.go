@@ -23,7 +23,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// trying are the flags of cassia relabel.
+// trying holds the flags of cassia relabel.
 type trying struct {
 	offline
 	file, tenant, start, end, url string
@@ -31,7 +31,7 @@ type trying struct {
 	dry, asJSON                   bool
 }
 
-// addRelabel declares a command that shows what rules would have done to stored series.
+// addRelabel declares the command that shows the effect of relabeling rules on stored series.
 func addRelabel(app *kingpin.Application) subcommand {
 	cmd := app.Command("relabel", "Test a relabeling file on stored samples: print the series, samples and bytes per day that each rule would have dropped "+
 		"or changed. Changes nothing. Exits with status 1 if the file has an error.")
@@ -62,22 +62,23 @@ func (t *trying) run(ctx context.Context) error {
 	if table.Of(t.tenant) == nil {
 		return fmt.Errorf("%s: no rules for tenant %s", t.file, t.tenant)
 	}
-	r, err := rangeOf(t.start, t.end, "0s")
+	r, err := parseRange(t.start, t.end, "0s")
 	if err != nil {
 		return err
 	}
 	o := relabeling.TrialOptions{Tenant: t.tenant, MinT: r.MinMS, MaxT: r.MaxMS}
 	var found *relabeling.Trial
 	if t.url != "" {
-		found, err = t.ask(ctx, o)
+		found, err = t.tryOnServer(ctx, o)
 	} else {
-		found, err = t.fromData(ctx, table, o)
+		found, err = t.tryOnData(ctx, table, o)
 	}
 	if err != nil {
 		return err
 	}
 	if found.All.Series == 0 && !found.Cut {
-		return fmt.Errorf("tenant %s has no samples from %s to %s", t.tenant, found.Start.Format(time.RFC3339), found.End.Format(time.RFC3339))
+		return fmt.Errorf("tenant %s has no samples from %s to %s", t.tenant, found.Start.Format(time.RFC3339),
+			found.End.Format(time.RFC3339))
 	}
 	if t.asJSON {
 		e := json.NewEncoder(stdout)
@@ -87,11 +88,12 @@ func (t *trying) run(ctx context.Context) error {
 	return printTrial(stdout, found)
 }
 
-// trialWidth is how much time is looked at unless flags set more.
+// trialWidth is the default time range of a trial.
 const trialWidth = 24 * time.Hour
 
-// fromData opens the data.
-func (t *trying) fromData(ctx context.Context, table *relabeling.Table, o relabeling.TrialOptions) (found *relabeling.Trial, err error) {
+// tryOnData runs the trial on a directory or a cluster.
+func (t *trying) tryOnData(ctx context.Context, table *relabeling.Table,
+	o relabeling.TrialOptions) (found *relabeling.Trial, err error) {
 	unread := 0
 	o.Warn = func(error) { unread++ }
 	err = t.withStore(ctx, func(s *storage.Store) error {
@@ -108,7 +110,8 @@ func (t *trying) fromData(ctx context.Context, table *relabeling.Table, o relabe
 		if t.start == "" {
 			o.MinT = o.MaxT - trialWidth.Milliseconds() + 1
 		}
-		bar := newMeterBar(os.Stderr, time.Now, "examining", func(n float64) string { return threeDigits(n) + " metrics" })
+		bar := newMeterBar(os.Stderr, time.Now, "examining",
+			func(n float64) string { return threeDigits(n) + " metrics" })
 		found, err = relabeling.Try(bar.with(ctx), s, table, o)
 		bar.end()
 		return err
@@ -117,13 +120,13 @@ func (t *trying) fromData(ctx context.Context, table *relabeling.Table, o relabe
 		return nil, fmt.Errorf("%s is in use; send the request to its server with --url", t.Path)
 	}
 	if err == nil && unread > 0 {
-		err = fmt.Errorf("%s can't be read; run cassia check to list them", count(unread, "row"))
+		err = fmt.Errorf("%s can't be read; run cassia check to list them", countNoun(unread, "row"))
 	}
 	return found, err
 }
 
-// ask asks a server.
-func (t *trying) ask(ctx context.Context, o relabeling.TrialOptions) (*relabeling.Trial, error) {
+// tryOnServer requests the trial from a server.
+func (t *trying) tryOnServer(ctx context.Context, o relabeling.TrialOptions) (*relabeling.Trial, error) {
 	client, err := t.login.client(t.url)
 	if err != nil {
 		return nil, err
@@ -167,7 +170,8 @@ func (t *trying) ask(ctx context.Context, o relabeling.TrialOptions) (*relabelin
 		Error string
 		Data  struct{ Rules *relabeling.Trial }
 	}
-	if err := json.Unmarshal(said, &answer); err != nil || resp.StatusCode != http.StatusOK || answer.Data.Rules == nil {
+	if err := json.Unmarshal(said, &answer); err != nil || resp.StatusCode != http.StatusOK ||
+		answer.Data.Rules == nil {
 		if answer.Error == "" {
 			answer.Error = fmt.Sprintf("%.200q", said)
 		}
@@ -176,14 +180,16 @@ func (t *trying) ask(ctx context.Context, o relabeling.TrialOptions) (*relabelin
 	return answer.Data.Rules, nil
 }
 
-// printTrial writes what rules would have done.
+// printTrial writes the effect that the rules would have had.
 func printTrial(w io.Writer, t *relabeling.Trial) error {
 	out := &bytes.Buffer{}
 	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	amount := func(a relabeling.Amount) string {
-		return fmt.Sprintf("%d series, %s, %s per day", a.Series, count(int(a.Samples), "sample"), dayBytes(a.DayBytes))
+		return fmt.Sprintf("%d series, %s, %s per day", a.Series,
+			countNoun(int(a.Samples), "sample"), dayBytes(a.DayBytes))
 	}
-	line("Samples from %s to %s, %d of %d metrics examined.", t.Start.Format(time.RFC3339), t.End.Format(time.RFC3339), t.Metrics, t.AllMetrics)
+	line("Samples from %s to %s, %d of %d metrics examined.", t.Start.Format(time.RFC3339), t.End.Format(time.RFC3339),
+		t.Metrics, t.AllMetrics)
 	line("all       %s", amount(t.All))
 	line("dropped   %s", amount(t.Dropped))
 	line("changed   %s", amount(t.Changed))
@@ -222,7 +228,7 @@ func printTrial(w io.Writer, t *relabeling.Trial) error {
 	return err
 }
 
-// dayBytes is a size with three digits.
+// dayBytes formats a size with three significant digits.
 func dayBytes(n float64) string {
 	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
 		if n < 1000 {
@@ -233,7 +239,7 @@ func dayBytes(n float64) string {
 	return threeDigits(n) + " TiB"
 }
 
-// threeDigits writes a number with three significant digits and without an exponent: 421000, not 4.21e+05.
+// threeDigits formats a number with three significant digits and without an exponent: 421000, not 4.21e+05.
 func threeDigits(n float64) string {
 	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(n, 'g', 3, 64), 64)
 	return strconv.FormatFloat(rounded, 'f', -1, 64)

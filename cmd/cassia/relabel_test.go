@@ -127,7 +127,7 @@ func TestRelabelingOfAllWaysIn(t *testing.T) {
 	_, text = r.Get(t, "/api/v1/cassia/relabel")
 	require.Contains(t, text, `{"number":1,"text":"{source_labels: [\"__name__\"], regex: \"noise.*\", action: drop}","dropped_samples":4,"dropped_exemplars":1}`)
 
-	// A bad file leaves the rules as they were, and the error has the cause.
+	// An invalid file leaves the rules unchanged, and the error has the cause.
 	require.NoError(t, os.WriteFile(file, []byte("- {source_labels: [__name__], regx: x, action: drop}"), 0o600))
 	code, text := r.Post(t, "/-/reload", nil)
 	require.Equal(t, http.StatusInternalServerError, code)

@@ -7,26 +7,27 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// openRelabeling makes what applies rules to samples that come in.
+// openRelabeling creates the relabeling of incoming samples and loads its rules.
 func (p *process) openRelabeling() error {
 	p.relabeling = relabeling.NewLive(p.registry)
 	return p.loadRelabeling()
 }
 
-// loadRelabeling puts the rules of the file into force; after an error nothing has changed.
+// loadRelabeling loads and applies the relabeling file. After an error the previous rules stay in effect.
 func (p *process) loadRelabeling() error {
 	table, err := p.c.LoadRelabeling()
 	if err != nil {
 		return err
 	}
 	if p.c.RelabelFile != "" && table.IsEmpty() {
-		p.log.Warn("the relabel file contains no rules, so all series are stored without relabeling", "file", p.c.RelabelFile)
+		p.log.Warn("the relabel file contains no rules, so all series are stored without relabeling",
+			"file", p.c.RelabelFile)
 	}
 	p.relabeling.Set(table)
 	return nil
 }
 
-// noteMetadata stores a sender's metadata of a metric, under the name that the rules give it.
+// noteMetadata stores the metadata of a metric that a sender sent, under the metric's name after relabeling.
 func (p *process) noteMetadata(tenant string, metric []byte, kind string, unit, help []byte) {
 	if p.relabeling.Any(tenant) {
 		family, ok := p.relabeling.Metadata(tenant, string(metric), kind)
@@ -38,18 +39,16 @@ func (p *process) noteMetadata(tenant string, metric []byte, kind string, unit, 
 	p.store.NoteMetadata(tenant, metric, kind, unit, help)
 }
 
-// relabelings are what the page asks of rules.
+// relabelings implements ui.Relabeling.
 type relabelings struct{ *process }
 
-// Status implements ui.Relabeling.
 func (p relabelings) Status(tenant string) relabeling.Status { return p.relabeling.Status(tenant) }
 
-// Try implements ui.Relabeling.
-func (p relabelings) Try(ctx context.Context, t *relabeling.Table, o relabeling.TrialOptions) (*relabeling.Trial, error) {
+func (p relabelings) Try(ctx context.Context, t *relabeling.Table,
+	o relabeling.TrialOptions) (*relabeling.Trial, error) {
 	return relabeling.Try(ctx, p.store, t, o)
 }
 
-// Space implements ui.Relabeling.
 func (p relabelings) Space(ctx context.Context, tenant string) ([rollup.OneHour + 1]relabeling.ResolutionSpace, error) {
 	return relabeling.Space(ctx, p.store, tenant)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReloadsAreShown asks Prometheus' API whether the last reload of the configuration files succeeded, and when one did.
+// TestReloadsAreShown: Prometheus' API returns whether the last reload of the configuration files succeeded, and the
+// time of the last success.
 func TestReloadsAreShown(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "relabel.yml")

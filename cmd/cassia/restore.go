@@ -37,8 +37,9 @@ func addRestore(app *kingpin.Application) subcommand {
 			return fmt.Errorf("--storage.path: %s", oneLine(err))
 		}
 		begun := time.Now()
-		var damaged error // A directory that can't be opened is restored all the same: cassia restore --damaged may repair it.
-		mctx, bar := metered(ctx, "restoring")
+		// A directory that can't be opened is restored anyway, because cassia restore --damaged may repair it.
+		var damaged error
+		mctx, bar := withMeterBar(ctx, "restoring")
 		stats, err := from.RestoreAndChange(mctx, *name, *dir, func(dir, backup string) error {
 			err := markRestored(ctx, dir, backup)
 			if errors.Is(err, engine.ErrCorrupt) {
@@ -48,10 +49,11 @@ func addRestore(app *kingpin.Application) subcommand {
 		})
 		bar.end()
 		if err != nil {
-			return inPlace("restoring from "+from.String(), &from, err)
+			return withOperation("restoring from "+from.String(), &from, err)
 		}
-		fmt.Fprintf(stdout, "restored %s, of %s, to %s: %s, %d bytes, all verified, in %s\n", stats.Name, stats.Taken.Format(time.RFC3339), *dir,
-			count(stats.Files, "file"), stats.Bytes, time.Since(begun).Round(time.Millisecond))
+		fmt.Fprintf(stdout, "restored %s, of %s, to %s: %s, %d bytes, all verified, in %s\n", stats.Name,
+			stats.Taken.Format(time.RFC3339), *dir,
+			countNoun(stats.Files, "file"), stats.Bytes, time.Since(begun).Round(time.Millisecond))
 		fmt.Fprintln(stdout, "the restored store is a copy; while the original is in use, back up this one to another destination (--to, --backup.to)")
 		if damaged != nil || !*verify {
 			return damaged
@@ -61,7 +63,8 @@ func addRestore(app *kingpin.Application) subcommand {
 	}}
 }
 
-// markRestored gives the store of a directory another identity: an import that went on after the backup begins anew.
+// markRestored gives the store in a directory a new identity, so that an import that continued after the backup
+// restarts.
 func markRestored(ctx context.Context, dir, backup string) (err error) {
 	eng, err := openExisting(dir)
 	if err != nil {

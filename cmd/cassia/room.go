@@ -9,10 +9,11 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 )
 
-// roomEvery is how often it is looked how much of the disk is free.
+// roomEvery is the interval between checks of the free disk space.
 const roomEvery = time.Minute
 
-// watchRoom logs when little of the disk is free, before writes are refused, and when that is over, until ctx ends.
+// watchRoom logs when the free disk space falls below a threshold and when it has risen again, until ctx ends. The
+// thresholds are above the one at which writes are rejected.
 func (p *process) watchRoom(ctx context.Context) {
 	if p.c.Kind != config.EnginePebble {
 		return
@@ -21,7 +22,8 @@ func (p *process) watchRoom(ctx context.Context) {
 	defer ticker.Stop()
 	for level := doctor.OK; ; {
 		free, total := doctor.Room(p.c.Path)
-		level = logRoom(p.log.With("at", p.c.Path, "free_bytes", free, "total_bytes", total), level, doctor.LevelOf(free, total))
+		level = logRoom(p.log.With("at", p.c.Path, "free_bytes", free, "total_bytes", total), level,
+			doctor.LevelOf(free, total))
 		select {
 		case <-ctx.Done():
 			return
@@ -30,7 +32,7 @@ func (p *process) watchRoom(ctx context.Context) {
 	}
 }
 
-// logRoom logs how much room is left where that has become another level, and returns it.
+// logRoom logs the free disk space if its level has changed, and returns the level.
 func logRoom(log *slog.Logger, was, is doctor.Level) doctor.Level {
 	switch {
 	case is == was:

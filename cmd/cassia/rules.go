@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// startRules starts what evaluates rules, where there are any. The returned function ends it, before the evaluator is
-// closed. A rule file that is wrong is an error.
+// startRules starts the evaluation of rules, if there are any. The returned function stops it and must be called before
+// the evaluator is closed. It returns an error for an invalid rule file.
 func (p *process) startRules(ctx context.Context, evaluator *promql.Engine) (stop func(), err error) {
 	c := &p.c.Rules
 	if len(c.Sources) == 0 {
@@ -29,11 +29,12 @@ func (p *process) startRules(ctx context.Context, evaluator *promql.Engine) (sto
 	o.Queryable = promql.NewQueryable(p.store, p.c.CounterSuffixes...)
 	o.Appendable = adapter.NewAppendable(func(tenant string) adapter.Batch { return p.store.NewBatch(tenant) })
 	o.Parser = promql.NewParser(p.c.Features.Parser)
-	o.Shared = p.shared()
+	o.Shared = p.isShared()
 	o.Logger = p.log.With("component", "rules")
 	o.Registerer = p.registry
 	if len(c.Alertmanagers) > 0 {
-		p.alertmanagers, err = ruler.NewAlertmanagers(c.Alertmanagers, c.BearerFile, c.ExternalLabels, p.log.With("component", "alerts"), p.registry)
+		p.alertmanagers, err = ruler.NewAlertmanagers(c.Alertmanagers, c.BearerFile, c.ExternalLabels,
+			p.log.With("component", "alerts"), p.registry)
 		if err != nil {
 			return nil, fmt.Errorf("--alertmanager.url: %w", err)
 		}
@@ -54,7 +55,7 @@ func (p *process) startRules(ctx context.Context, evaluator *promql.Engine) (sto
 	return func() { cancel(); running.Wait(); closeAlerts() }, nil
 }
 
-// rules lists for the API the rules of a request's tenants.
+// rules returns the rules of a request's tenants for the API.
 func (p *process) rules(ctx context.Context) promapi.RulesRetriever {
 	if p.ruler == nil {
 		return ruler.Retriever{}
@@ -62,7 +63,7 @@ func (p *process) rules(ctx context.Context) promapi.RulesRetriever {
 	return p.ruler.Retriever(ctx)
 }
 
-// alertmanagerList lists for the API where alerts are sent.
+// alertmanagerList returns the Alertmanagers to which alerts are sent, for the API.
 func (p *process) alertmanagerList() promapi.AlertmanagerRetriever {
 	if p.alertmanagers == nil {
 		return nil

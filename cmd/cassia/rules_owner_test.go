@@ -35,12 +35,12 @@ type rulesProcess struct {
 	store    *storage.Store
 	ruler    *ruler.Ruler
 	registry *prometheus.Registry
-	// dead lets everything fail that the process wants of the engine.
+	// dead makes all of the process' operations on the engine fail.
 	dead atomic.Bool
 	stop func()
 }
 
-// startRulesProcess starts one. ahead is by how much its clock is ahead, for whom it hears.
+// startRulesProcess starts a process. ahead is the difference between its clock and the other one's.
 func startRulesProcess(t *testing.T, eng engine.Engine, name, glob string, ahead *atomic.Int64) *rulesProcess {
 	p := &rulesProcess{t: t, registry: prometheus.NewRegistry()}
 	p.store = storagetest.Start(t, faultengine.Wrap(eng, func(faultengine.Op) faultengine.Action {
@@ -109,8 +109,8 @@ func (p *rulesProcess) ticks() []int64 {
 	return samples.T
 }
 
-// One of two processes evaluates. When it is gone the other one takes over and leaves no gap; when it is back it doesn't
-// interfere; when the other one stops it goes on at once.
+// One of two processes evaluates rules. After it dies, the other one takes over without a gap. When it is back, it
+// doesn't interfere. When the other one stops, it continues immediately.
 func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for rules for some seconds: leave -short out")
@@ -149,7 +149,8 @@ func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 				missing += gap - 1
 			}
 		}
-		// On a busy machine some evaluations take long, and Prometheus' manager leaves those out that became due meanwhile.
+		// On a busy machine some evaluations take long, and Prometheus' manager skips those that become due in that
+		// time.
 		const leftOut = "prometheus_rule_group_iterations_missed_total"
 		require.LessOrEqual(t, float64(missing), a.metric(leftOut)+b.metric(leftOut), "gaps of more than two intervals: %v", n)
 	}

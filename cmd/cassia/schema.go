@@ -15,12 +15,12 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// addSchema declares the command that others of this file belong to.
+// addSchema declares the schema command, whose subcommands are in this file.
 func addSchema(app *kingpin.Application) *kingpin.CmdClause {
 	return app.Command("schema", "Show or change the schema: the tables, and how time and series are partitioned.")
 }
 
-// tableFlags adds the flags that the options of tables depend on. The returned function validates them.
+// tableFlags adds the flags that affect the options of tables. The returned function validates them.
 func tableFlags(cmd *kingpin.CmdClause) func() (cassandra.Options, error) {
 	e := config.RegisterEngine(cmd)
 	retention := config.RetentionFlags(cmd)

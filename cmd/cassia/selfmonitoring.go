@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// startSelfMonitoring stores the process' own metrics until the returned function is called. A process that only reads
-// stores nothing.
+// startSelfMonitoring stores the process' own metrics until the returned function is called. A process that only serves
+// queries stores none.
 func (p *process) startSelfMonitoring(ctx context.Context, addresses []string) (stop func()) {
 	if !p.c.SelfMonitoring || p.c.Target == "read" {
 		return func() {}
@@ -29,8 +29,8 @@ func (p *process) startSelfMonitoring(ctx context.Context, addresses []string) (
 	return func() { cancel(); running.Wait() }
 }
 
-// instance identifies a process among those that share a store: the machine's name, and the port of an address that the process
-// listens on. The external URL wouldn't do, which may be that of a balancer.
+// instance identifies a process among those that share a store, by the machine's name and the port of an address on
+// which the process listens. The external URL isn't used because it may be a load balancer's.
 func instance(address string) string {
 	host, err := os.Hostname()
 	if err != nil {

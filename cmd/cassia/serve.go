@@ -38,8 +38,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// memoryLimit is the share of --memory.max-bytes above which Go collects garbage harder: below that at which queries are ended for what they
-// take, see promql/pressure.go, so that it isn't for garbage.
+// memoryLimit is the share of --memory.max-bytes above which Go collects garbage more often. It is below the share at
+// which queries are canceled for their memory, see promql/pressure.go, so that no query is canceled because of garbage.
 const memoryLimit = 0.75
 
 func addServe(app *kingpin.Application) subcommand {
@@ -52,7 +52,9 @@ func addServe(app *kingpin.Application) subcommand {
 		if os.Getenv("GOMEMLIMIT") == "" {
 			debug.SetMemoryLimit(int64(memoryLimit * float64(c.Memory)))
 		}
-		otel.SetTracerProvider(noop.NewTracerProvider()) // No spans are exported. Without a provider the API's default makes several per query.
+		// No spans are exported. Without this provider, the default one of the API would allocate several objects per
+		// query.
+		otel.SetTracerProvider(noop.NewTracerProvider())
 		flags := map[string]string{}
 		for _, f := range cmd.Model().Flags {
 			flags[f.Name] = f.Value.String()
@@ -66,8 +68,8 @@ func addServe(app *kingpin.Application) subcommand {
 	}}
 }
 
-// process holds the parts of a running server. They are started from the bottom up, and stopped from the
-// top down: first nothing comes in any more, then what came in is finished.
+// process holds the parts of a running server. They are started from the bottom up and stopped from the top down: first
+// no more requests are accepted, then the accepted requests are completed.
 //
 //	        server: HTTP
 //	       /      |      \
@@ -85,26 +87,26 @@ type process struct {
 	registry *panics.Registry
 	recovery *panics.Recovery
 	started  time.Time
-	// fail ends the process with an error, as soon as it can do so in order.
+	// fail stops the process in an orderly way and makes it return an error.
 	fail context.CancelCauseFunc
 
 	opening opening
 	front   *front
 	engine  openedEngine
 	limiter *tenant.Limiter
-	// bodies bounds the requests of all endpoints that receive samples.
+	// bodies limits the memory of requests of all endpoints that receive samples.
 	bodies *adapter.Budget
-	// relabeling has the rules for what comes in.
+	// relabeling has the relabeling rules for incoming samples.
 	relabeling *relabeling.Live
 	store      *storage.Store
 	loop       *downsample.Loop
-	// ruler and alertmanagers are nil where there are no rules, or no Alertmanagers.
+	// ruler is nil if there are no rules, and alertmanagers is nil if there are no Alertmanagers.
 	ruler         *ruler.Ruler
 	alertmanagers *ruler.Alertmanagers
 }
 
-// stopWithin bounds how long a process takes to stop: requests under way have server's drainTimeout of it. A disk that doesn't answer
-// must not keep it from ending.
+// stopWithin is the max time that a process takes to stop. Of it, requests under way have server's drainTimeout. A disk
+// that doesn't respond must not prevent the process from exiting.
 const stopWithin = 25 * time.Second
 
 func newProcess(c *config.Config, flags map[string]string, log *slog.Logger) *process {
@@ -115,7 +117,7 @@ func newProcess(c *config.Config, flags map[string]string, log *slog.Logger) *pr
 	}
 }
 
-// run returns when the process has ended, or stopWithin after it was told to.
+// run returns when the process has stopped, or stopWithin after signals has ended.
 func (p *process) run(signals context.Context, listening func([]string)) error {
 	ctx, fail := context.WithCancelCause(signals)
 	p.fail = fail
@@ -139,9 +141,11 @@ func (p *process) run(signals context.Context, listening func([]string)) error {
 	}
 }
 
-// work starts all parts, serves requests until ctx ends, and stops the parts. signals ends when that was asked for.
+// work starts all parts, serves requests until ctx ends, and stops the parts. signals ends when the process receives a
+// signal to stop.
 func (p *process) work(ctx, signals context.Context, listening func([]string)) (err error) {
-	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildCollector())
+	p.registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildCollector())
 	p.log.Info("starting Cassia", "version", buildVersion().Cassia, "revision", buildVersion().Revision)
 
 	if err := p.openLimits(); err != nil {
@@ -157,7 +161,7 @@ func (p *process) work(ctx, signals context.Context, listening func([]string)) (
 	p.front = front
 	defer func() {
 		p.fail(nil)
-		_ = front.wait() // Its error has ended ctx, and is returned.
+		_ = front.wait() // Its error has ended ctx and is returned from there.
 	}()
 	if err := p.openStore(ctx); err != nil {
 		return p.notOpened(ctx, signals, err)
@@ -182,7 +186,7 @@ func (p *process) work(ctx, signals context.Context, listening func([]string)) (
 	return nil
 }
 
-// notOpened returns the error of a process whose store couldn't be opened: none if it was stopped before.
+// notOpened returns the error of a process that couldn't open its store, or nil if the process was stopped before.
 func (p *process) notOpened(ctx, signals context.Context, err error) error {
 	switch {
 	case !errors.Is(err, context.Canceled):
@@ -194,7 +198,8 @@ func (p *process) notOpened(ctx, signals context.Context, err error) error {
 	return context.Cause(ctx)
 }
 
-// blocksShare is the share of --storage.cache-bytes that the engine's blocks have. Series indexes have the rest.
+// blocksShare is the divisor of --storage.cache-bytes that gives the size of the engine's block cache. The rest is for
+// series indexes.
 const blocksShare = 3
 
 func (p *process) openStore(ctx context.Context) error {
@@ -210,7 +215,7 @@ func (p *process) openStore(ctx context.Context) error {
 	}
 	p.registry.MustRegister(p.engine)
 	if e, ok := p.engine.(interface{ HeapBytes() int64 }); ok {
-		go panics.Repeat(ctx, "bounding garbage", func() { boundGarbage(ctx, e.HeapBytes, debug.SetGCPercent) })
+		go panics.Repeat(ctx, "bounding garbage", func() { tuneGC(ctx, e.HeapBytes, debug.SetGCPercent) })
 	}
 
 	if p.store, err = p.openRows(ctx, so); err != nil {
@@ -228,14 +233,16 @@ func (p *process) openStore(ctx context.Context) error {
 	return nil
 }
 
-// A process tries to open the store again after firstOpenPause, and then after twice as long each time, up to lastOpenPause. It logs that once per openLogInterval.
+// If a process can't open the store, it retries after firstOpenPause. The pause doubles with each attempt, up to
+// lastOpenPause. It logs the error once per openLogInterval.
 const (
 	firstOpenPause  = 100 * time.Millisecond
 	lastOpenPause   = 5 * time.Second
 	openLogInterval = time.Minute
 )
 
-// openRows opens the store in the engine. It waits, as opening the engine does, while a data directory can't be read or written for a reason that may end.
+// openRows opens the store in the engine. Like the opening of the engine, it retries while the data directory can't be
+// read or written for a reason that may be temporary.
 func (p *process) openRows(ctx context.Context, so storage.Options) (*storage.Store, error) {
 	var logged time.Time
 	for pause := firstOpenPause; ; pause = min(2*pause, lastOpenPause) {
@@ -256,7 +263,7 @@ func (p *process) openRows(ctx context.Context, so storage.Options) (*storage.St
 	}
 }
 
-// withSettingsFlags adds the flags to the error of a store that was created with others.
+// withSettingsFlags adds the names of the flags to the error for a store that was created with other settings.
 func withSettingsFlags(err error) error {
 	if errors.Is(err, storage.ErrOtherSettings) {
 		return fmt.Errorf("%w; check --storage.slot and --storage.partitions, or choose another store", err)
@@ -264,7 +271,7 @@ func withSettingsFlags(err error) error {
 	return err
 }
 
-// storageOptions returns the options of the store, whose own cache may take cacheBytes.
+// storageOptions returns the options of the store. cacheBytes is the max size of the store's own cache.
 func (p *process) storageOptions(cacheBytes int64) storage.Options {
 	so := storage.DefaultOptions()
 	so.Slot = p.c.Slot
@@ -275,10 +282,11 @@ func (p *process) storageOptions(cacheBytes int64) storage.Options {
 	so.HeadBytes = p.c.HeadBytes
 	so.CacheBytes = cacheBytes
 	so.QueryBytes = p.c.QueryBytes
-	so.Shared = p.shared()
+	so.Shared = p.isShared()
 	so.RetryRebuild = true
-	so.Follow = p.does("read")
-	so.Self = membership.Process{Name: p.c.ExternalURL.Host, Target: p.c.Target, Version: buildVersion().Cassia, StartedMS: p.started.UnixMilli()}
+	so.Follow = p.hasRole("read")
+	so.Self = membership.Process{Name: p.c.ExternalURL.Host, Target: p.c.Target, Version: buildVersion().Cassia,
+		StartedMS: p.started.UnixMilli()}
 	so.Limiter = p.limiter
 	so.Elapsed = elapsed
 	so.Today = p.c.Today
@@ -287,14 +295,15 @@ func (p *process) storageOptions(cacheBytes int64) storage.Options {
 	return so
 }
 
-// giveBack returns the memory of sealed samples to the system, until ctx ends.
+// giveBack returns the memory of sealed samples to the operating system, until ctx ends.
 func (p *process) giveBack(ctx context.Context) {
 	ticker := time.NewTicker(giveBackInterval)
 	defer ticker.Stop()
 	giveBack(ctx, ticker.C, p.store.HeadBytes, debug.FreeOSMemory)
 }
 
-// logStore logs which store it is: at a wrong path a new one would be made, while the data are elsewhere.
+// logStore logs the store's location and identity. With a wrong path, a new store would be created while the data is
+// elsewhere.
 func (p *process) logStore() {
 	at := p.c.Where()
 	if dir, err := filepath.Abs(p.c.Path); err == nil && p.c.Kind == config.EnginePebble {
@@ -307,11 +316,11 @@ func (p *process) logStore() {
 	}
 }
 
-// shared reports whether other processes may use the same data.
-func (p *process) shared() bool { return p.c.Kind == config.EngineCassandra }
+// isShared reports whether other processes may use the same data.
+func (p *process) isShared() bool { return p.c.Kind == config.EngineCassandra }
 
-// does reports whether a role is among what this process does.
-func (p *process) does(role string) bool { return p.c.Target == "all" || p.c.Target == role }
+// hasRole reports whether this process has a role.
+func (p *process) hasRole(role string) bool { return p.c.Target == "all" || p.c.Target == role }
 
 func (p *process) logReady(ctx context.Context) {
 	err := p.store.WaitReady(ctx)
@@ -327,7 +336,8 @@ func (p *process) logReady(ctx context.Context) {
 func (p *process) closeStore() error {
 	err := errors.Join(p.store.Close(), p.engine.Close())
 	if errors.Is(err, pebble.ErrUnclosed) {
-		p.log.Warn("stopped without closing the store; the next start recovers all acknowledged samples", "err", oneLine(err))
+		p.log.Warn("stopped without closing the store; the next start recovers all acknowledged samples",
+			"err", oneLine(err))
 		return nil
 	}
 	if err == nil {
@@ -336,12 +346,13 @@ func (p *process) closeStore() error {
 	return err
 }
 
-// startLoop starts what follows on writing. The returned function waits for its end, after ctx has ended.
+// startLoop starts the background work that follows on writes. The returned function waits until it has stopped, after
+// ctx has ended.
 func (p *process) startLoop(ctx context.Context) (wait func(), err error) {
 	lo := downsample.DefaultOptions()
 	lo.Settle = p.c.Settle
-	lo.Shared = p.shared()
-	lo.Idle = !p.does("downsample")
+	lo.Shared = p.isShared()
+	lo.Idle = !p.hasRole("downsample")
 	lo.Logger = p.log.With("component", "downsample")
 	lo.Registerer = p.registry
 	if p.loop, err = downsample.New(p.store, lo); err != nil {
@@ -352,7 +363,7 @@ func (p *process) startLoop(ctx context.Context) (wait func(), err error) {
 	return running.Wait, nil
 }
 
-// serveHTTP starts what needs the store, and serves all requests until ctx ends.
+// serveHTTP starts the parts that need the store, and serves all requests until ctx ends.
 func (p *process) serveHTTP(ctx context.Context, front *front, listening func([]string)) error {
 	ha, stopReplicas, err := p.startReplicas(ctx)
 	if err != nil {
@@ -388,9 +399,10 @@ func (p *process) serveHTTP(ctx context.Context, front *front, listening func([]
 		return err
 	}
 	o := front.options
-	o.API = p.only("read", "queries", p.newAPI(evaluator, known, front))
-	o.Write = p.only("write", "samples", write)
-	o.Routes = slices.Concat(writes, p.queryRoutes(evaluator, plain), []server.Route{haRoute(ha), backupsRoute(schedule)}, p.page(evaluator))
+	o.API = p.requireRole("read", "queries", p.newAPI(evaluator, known, front))
+	o.Write = p.requireRole("write", "samples", write)
+	o.Routes = slices.Concat(writes, p.queryRoutes(evaluator, plain),
+		[]server.Route{haRoute(ha), backupsRoute(schedule)}, p.page(evaluator))
 	o.NotFound = ui.NotFound
 	o.Ready = p.store.Ready
 	o.SealAll = p.store.SealAll
@@ -408,9 +420,10 @@ func (p *process) serveHTTP(ctx context.Context, front *front, listening func([]
 	return front.wait()
 }
 
-// only returns h if the process has a role, and otherwise a handler that refuses requests and names the process' role.
-func (p *process) only(role, what string, h http.Handler) http.Handler {
-	if !p.does(role) {
+// requireRole returns h if the process has a role. Otherwise it returns a handler that rejects requests and names the
+// role of the process.
+func (p *process) requireRole(role, what string, h http.Handler) http.Handler {
+	if !p.hasRole(role) {
 		return server.Elsewhere(what, p.c.Target)
 	}
 	if role != "read" {
@@ -424,17 +437,18 @@ func (p *process) only(role, what string, h http.Handler) http.Handler {
 	})
 }
 
-// buildCollector makes the build part of the metrics.
+// buildCollector returns the metric with the version of the build.
 func buildCollector() prometheus.Collector {
 	v := buildVersion()
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_build_info", Help: "Build information; the value is always 1.",
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_build_info",
+		Help:        "Build information; the value is always 1.",
 		ConstLabels: prometheus.Labels{"version": v.Cassia, "revision": v.Revision, "goversion": runtime.Version()}},
 		func() float64 { return 1 })
 }
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// oneLineError is an error whose text is one line.
+// oneLineError is an error whose text is a single line.
 type oneLineError struct{ error }
 
 func (e oneLineError) Error() string { return oneLine(e.error) }

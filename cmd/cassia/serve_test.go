@@ -32,8 +32,8 @@ func serve(ctx context.Context, c *config.Config, flags map[string]string, log *
 	return newProcess(c, flags, log).run(ctx, listening)
 }
 
-// startServe runs serve with these flags until stop is called, or the test ends. It stores nothing of its own, unless a
-// flag asks for that.
+// startServe runs serve with these flags until stop is called or the test ends. It doesn't store its own metrics,
+// unless a flag enables this.
 func startServe(t *testing.T, args ...string) running {
 	t.Helper()
 	app := kingpin.New("cassia", "")
@@ -45,7 +45,7 @@ func startServe(t *testing.T, args ...string) running {
 	_, err := app.Parse(flags)
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
-	// Queries are ended when the process takes most of its memory: here it is that of all servers that tests run side by side.
+	// Queries are canceled when the process uses most of its memory. Here the process runs the servers of all tests.
 	c.Memory = 64 << 30
 
 	var log bytes.Buffer

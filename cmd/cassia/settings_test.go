@@ -61,8 +61,8 @@ func TestCassandraSettings(t *testing.T) {
 	testRefusals(t, node.Hosts()[0])
 }
 
-// testGuardrail reads many partitions as a user whom the node refuses more than eight in one request: those are read one by one,
-// which the log names once.
+// testGuardrail reads many partitions as a user whom the node refuses more than eight in one request: those are read
+// one by one, which the log names once.
 func testGuardrail(t *testing.T, node *cassandratest.Cluster, o cassandra.Options) {
 	require.NoError(t, node.Query("CREATE ROLE reader WITH PASSWORD = 'reader' AND LOGIN = true", "GRANT SELECT ON KEYSPACE "+soundKeyspace+" TO reader",
 		"GRANT MODIFY ON KEYSPACE "+soundKeyspace+" TO reader"))
@@ -92,7 +92,7 @@ func testGuardrail(t *testing.T, node *cassandratest.Cluster, o cassandra.Option
 	require.Equal(t, 1, strings.Count(log.String(), "partition_keys_in_select_fail_threshold in cassandra.yaml"), log.String())
 }
 
-// testPeriodicIsTold makes the keyspace sound and wants to be warned of how the node keeps its commit log.
+// testPeriodicIsTold fixes the keyspace, and requires a warning about the node's commit log settings.
 func testPeriodicIsTold(t *testing.T, o cassandra.Options) openedEngine {
 	var log lockedBuffer
 	eng, err := openEngine(t.Context(), &config.Engine{Kind: config.EngineCassandra, Cassandra: o}, openOptions{log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -169,7 +169,7 @@ func testClocks(t *testing.T, eng openedEngine) {
 		require.Equal(t, c.status, answer.Code, "%s: %s", name, answer.Body)
 		require.Regexp(t, c.text, answer.Body.String(), name)
 		require.NoError(t, s.WaitReady(t.Context()))
-		if c.off == 0 { // By now every sample that was taken can be read.
+		if c.off == 0 { // By now every accepted sample can be read.
 			require.NoError(t, s.SealAll(t.Context()))
 		}
 		require.NoError(t, s.Close())
@@ -178,7 +178,7 @@ func testClocks(t *testing.T, eng openedEngine) {
 	requireClocks(t, eng, at)
 }
 
-// requireClocks wants what the clocks that are good enough wrote, and nothing of the others.
+// requireClocks requires the samples of processes with sufficiently exact clocks, and none of the others.
 func requireClocks(t *testing.T, eng openedEngine, at time.Time) {
 	s := storagetest.Start(t, eng, storagetest.Shared("reader", "read"))
 	defer func() { require.NoError(t, s.Close()) }()

@@ -23,19 +23,21 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// snapshotsFolder is where snapshots are made in a data directory, by name.
+// snapshotsFolder is the folder of a data directory in which snapshots are made, by name.
 const snapshotsFolder = "snapshots"
 
-// snapshots returns what makes a snapshot that stays, and one that a command has claimed, and the data directory in which they are
-// made; nil: none can be made.
-func (p *process) snapshots() (unclaimed func(dir string) error, claimed func(ctx context.Context, name string) error, in string) {
+// snapshots returns two functions and the data directory in which they make snapshots. unclaimed makes a snapshot that
+// is kept. claimed makes one for a command that has claimed its name. The functions are nil if the engine can't make
+// snapshots.
+func (p *process) snapshots() (unclaimed func(dir string) error,
+	claimed func(ctx context.Context, name string) error, in string) {
 	e, ok := p.engine.(*pebble.Engine)
 	if !ok {
 		return nil, nil, ""
 	}
 	make := func(dir string) error { return checkpoint(context.Background(), e, dir) }
 	unclaimed = func(dir string) error {
-		if err := os.Remove(dir); err != nil { // A checkpoint makes its directory itself.
+		if err := os.Remove(dir); err != nil { // The checkpoint creates its directory itself.
 			return err
 		}
 		return backups.MakeUnclaimed(context.Background(), filepath.Dir(dir), filepath.Base(dir), make)
@@ -46,10 +48,10 @@ func (p *process) snapshots() (unclaimed func(dir string) error, claimed func(ct
 	return unclaimed, claimed, p.c.Path
 }
 
-// abandonedEvery is how often the server removes the snapshots of commands that were killed.
+// abandonedEvery is the interval at which the server removes snapshots of commands that were killed.
 const abandonedEvery = time.Minute
 
-// sweepSnapshots removes the snapshots of commands that were killed, and logs which stay, until ctx ends.
+// sweepSnapshots removes the snapshots of commands that were killed and logs those that it keeps, until ctx ends.
 func (p *process) sweepSnapshots(ctx context.Context) {
 	if p.c.Kind != config.EnginePebble {
 		return
@@ -58,14 +60,16 @@ func (p *process) sweepSnapshots(ctx context.Context) {
 	if stay, err := backups.Unclaimed(folder); err != nil {
 		p.log.Warn("can't list the snapshots", "at", folder, "err", err)
 	} else if len(stay) > 0 {
-		p.log.Info("snapshots exist; their files use disk space until the snapshots are removed", "at", folder, "snapshots", len(stay), "oldest", stay[0])
+		p.log.Info("snapshots exist; their files use disk space until the snapshots are removed", "at", folder,
+			"snapshots", len(stay), "oldest", stay[0])
 	}
 	ticker := time.NewTicker(abandonedEvery)
 	defer ticker.Stop()
 	for said := ""; ; {
 		removed, err := backups.RemoveAbandoned(ctx, folder)
 		if len(removed) > 0 {
-			p.log.Info("removed the snapshots of killed commands", "at", folder, "snapshots", strings.Join(removed, ", "))
+			p.log.Info("removed the snapshots of killed commands", "at", folder, "snapshots",
+				strings.Join(removed, ", "))
 		}
 		if err != nil && ctx.Err() == nil && said != oneLine(err) {
 			said = oneLine(err)
@@ -79,7 +83,7 @@ func (p *process) sweepSnapshots(ctx context.Context) {
 	}
 }
 
-// checkpoint makes one in a directory that isn't there yet, and notes in it of which store it is.
+// checkpoint makes a checkpoint in a directory that doesn't exist yet, and records the store's identity in it.
 func checkpoint(ctx context.Context, e *pebble.Engine, dir string) error {
 	store, copy, restoredFrom, err := storage.CopyOf(ctx, e)
 	if err != nil {
@@ -89,9 +93,9 @@ func checkpoint(ctx context.Context, e *pebble.Engine, dir string) error {
 		return err
 	}
 	l := pebble.Lineage{Store: store, Copy: copy, RestoredFrom: restoredFrom}
-	l.Host, _ = os.Hostname() // It is for people only.
+	l.Host, _ = os.Hostname() // The host name is only informative.
 	tenants, more, err := storage.TenantsOf(ctx, e, maxNamedTenants)
-	if err != nil && !errors.Is(err, engine.ErrCorrupt) { // A damaged store is backed up all the same.
+	if err != nil && !errors.Is(err, engine.ErrCorrupt) { // A damaged store is backed up anyway.
 		return err
 	}
 	if more {
@@ -101,10 +105,10 @@ func checkpoint(ctx context.Context, e *pebble.Engine, dir string) error {
 	return pebble.NameLineage(dir, l)
 }
 
-// maxNamedTenants bounds the tenants that a backup names.
+// maxNamedTenants is the max number of tenants that a backup lists.
 const maxNamedTenants = 100
 
-// serverOfDirectory is the one that uses a directory.
+// serverOfDirectory locates the server that uses a directory.
 type serverOfDirectory struct {
 	url   *string
 	login *httpConfig
@@ -117,8 +121,8 @@ func serverOfDirectoryFlags(cmd *kingpin.CmdClause) *serverOfDirectory {
 	}
 }
 
-// withSnapshot has the server make a snapshot of the directory, and calls use with where it is. The snapshot is removed afterwards,
-// by the server if this process is killed.
+// withSnapshot requests a snapshot of the directory from the server and calls use with the snapshot's path. The
+// snapshot is removed afterwards. If this process is killed, the server removes it.
 func (s *serverOfDirectory) withSnapshot(ctx context.Context, dir string, use func(snapshot string) error) error {
 	name, folder := backupName(time.Now()), filepath.Join(dir, snapshotsFolder)
 	claim, err := backups.ClaimSnapshot(ctx, folder, name)
@@ -131,7 +135,7 @@ func (s *serverOfDirectory) withSnapshot(ctx context.Context, dir string, use fu
 	return errors.Join(err, claim.Remove())
 }
 
-// snapshot makes the server make a snapshot of the directory, which this process has claimed.
+// snapshot requests a snapshot of the directory from the server. This process must have claimed the name.
 func (s *serverOfDirectory) snapshot(ctx context.Context, dir, name string) error {
 	client, err := s.login.client(*s.url)
 	if err != nil {
@@ -142,7 +146,8 @@ func (s *serverOfDirectory) snapshot(ctx context.Context, dir, name string) erro
 		return fmt.Errorf("--url: %w", err)
 	}
 	wrong := func(format string, args ...any) error {
-		return fmt.Errorf("%s is in use, and the server at --url=%s "+format, append([]any{dir, withoutUser(*s.url)}, args...)...)
+		return fmt.Errorf("%s is in use, and the server at --url=%s "+format,
+			append([]any{dir, withoutUser(*s.url)}, args...)...)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, where+"?claim="+url.QueryEscape(name), nil)
 	if err != nil {

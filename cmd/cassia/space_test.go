@@ -16,12 +16,12 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 )
 
-// du asks the system's own du what a directory takes, in KiB.
+// du returns the disk usage of a directory in KiB, by the system's du.
 func du(t *testing.T, dir string) int64 {
 	t.Helper()
 	text, err := exec.CommandContext(t.Context(), "du", "-sk", dir).Output()
 	if err != nil {
-		return -1 // A file went meanwhile.
+		return -1 // A file was removed concurrently.
 	}
 	n, err := strconv.ParseInt(strings.Fields(string(text))[0], 10, 64)
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func du(t *testing.T, dir string) int64 {
 
 func kib(n int64) int64 { return (n + 1023) / 1024 }
 
-// space reads from /metrics what the directory takes, and of what.
+// space reads the disk usage of the directory, and its parts, from /metrics.
 func (r running) space(t *testing.T) (disk int64, of map[string]int64) {
 	t.Helper()
 	code, text := r.Get(t, "/metrics")
@@ -74,8 +74,8 @@ func sumOf(of map[string]int64) (sum int64) {
 	return sum
 }
 
-// TestSpaceIsWhatDuShows holds /metrics, the page and the doctor against du. All of them look at a moment of their own, so
-// it waits for one in which nothing changes.
+// TestSpaceIsWhatDuShows holds /metrics, the page and the doctor against du. All of them look at a moment of their own,
+// so it waits for one in which nothing changes.
 func TestSpaceIsWhatDuShows(t *testing.T) {
 	if _, err := exec.LookPath("du"); err != nil {
 		t.Skip("there is no du")
@@ -98,7 +98,7 @@ func TestSpaceIsWhatDuShows(t *testing.T) {
 	}
 	code, text := r.Post(t, "/-/seal", nil)
 	require.Equal(t, http.StatusOK, code, text)
-	require.Eventually(t, func() bool { // As sealed rows leave the stage, all is written to files.
+	require.Eventually(t, func() bool { // When staged rows are deleted after sealing, all rows are written to files.
 		of, ok := agree()
 		return ok && of["raw"] > 0 && of["r5m"] > 0 && of["r1h"] > 0 && of["catalog"] > 0 && of["other"] > 0
 	}, cassiatest.Patience, 50*time.Millisecond, "a sealed store")
@@ -113,7 +113,7 @@ func TestSpaceIsWhatDuShows(t *testing.T) {
 	}, cassiatest.Patience, 50*time.Millisecond, "the doctor")
 }
 
-// listsParts reports whether the doctor names what a directory holds with the same sum.
+// listsParts reports whether the doctor lists the parts of a directory's disk usage with the correct sum.
 func listsParts(found []doctor.Finding, dir string) bool {
 	total, parts := "", ""
 	for _, f := range found {

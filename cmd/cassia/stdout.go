@@ -10,7 +10,8 @@ import (
 	"sync"
 )
 
-// stdout is where commands print. It keeps the first error of a write, with which the command then fails, because most code that prints ignores errors.
+// stdout is the standard output of commands. It keeps the first error of a write, because most code that prints ignores
+// errors. The command then fails with that error.
 var stdout = &standardOutput{}
 
 // standardOutput writes to os.Stdout.
@@ -19,7 +20,6 @@ type standardOutput struct {
 	err error
 }
 
-// Write implements io.Writer.
 func (o *standardOutput) Write(p []byte) (int, error) {
 	n, err := os.Stdout.Write(p)
 	if err == nil {
@@ -36,7 +36,8 @@ func (o *standardOutput) Write(p []byte) (int, error) {
 	return n, o.err
 }
 
-// withError adds the first failed write since the last call to the error of a command, unless that names it: some commands keep only the texts of causes.
+// withError adds the first failed write since the last call to the error of a command, unless the error already
+// contains its text. Some commands keep only the texts of causes, so errors.Is isn't enough.
 func (o *standardOutput) withError(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -48,12 +49,14 @@ func (o *standardOutput) withError(err error) error {
 	return errors.Join(err, written)
 }
 
-// forUsage returns the writer for help, after which terminate is called: one without errors, because kingpin panics if printing help fails. The standard output
-// keeps them. On a terminal it is the file, from which kingpin gets the width.
+// forUsage returns the writer for help, after which terminate is called. Its writes return no errors, because kingpin
+// panics if printing help fails; standardOutput keeps the errors. On a terminal it is the file itself, because kingpin
+// reads the width from it.
 func (o *standardOutput) forUsage() io.Writer {
 	info, err := os.Stdout.Stat()
 	if err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		if _, err := os.Stdout.Seek(0, io.SeekCurrent); err != nil { // Terminals can't seek; other devices, such as /dev/full, can.
+		// Terminals can't seek. Other devices such as /dev/full can.
+		if _, err := os.Stdout.Seek(0, io.SeekCurrent); err != nil {
 			return os.Stdout
 		}
 	}
@@ -62,8 +65,7 @@ func (o *standardOutput) forUsage() io.Writer {
 
 type lenientOutput struct{ to *standardOutput }
 
-// Write implements io.Writer.
 func (l lenientOutput) Write(p []byte) (int, error) {
-	_, _ = l.to.Write(p) // It keeps the error.
+	_, _ = l.to.Write(p) // standardOutput keeps the error.
 	return len(p), nil
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// printedTo runs a command whose standard output is a file, and returns its error and its status. The test must not run in parallel with others.
+// printedTo runs a command whose standard output is a file, and returns its error and its status. The test must not run
+// in parallel with others.
 func printedTo(t *testing.T, path string, args ...string) (stderr string, status int) {
 	t.Helper()
 	out, err := os.OpenFile(path, os.O_WRONLY, 0)

@@ -19,8 +19,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// Answers of other reads than queries hold a bounded part of the memory, too, where nobody reads them: whatever is asked for, with
-// and without compression.
+// Unread responses of requests other than queries also hold a limited part of the memory, for all endpoints, with and
+// without compression.
 func TestUnreadReads(t *testing.T) {
 	const (
 		clients, places = 8, 2

@@ -17,8 +17,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// Clients that never read their answers hold a bounded part of the memory, whatever their number; others wait for their
-// turn, and are answered when those have gone.
+// Clients that never read their responses hold a limited part of the memory, independently of their number. Others wait
+// for their turn, and get responses after these clients have disconnected.
 func TestUnreadAnswers(t *testing.T) {
 	const (
 		clients, places = 12, 2
@@ -56,7 +56,8 @@ func TestUnreadAnswers(t *testing.T) {
 	require.Equal(t, "100", r.Value(t, "count(unread)", at))
 }
 
-// Small queries overtake those of 200 clients that don't read their answers, and these lose them while others wait.
+// Small queries overtake queries of 200 clients that don't read their responses. These lose their responses while
+// others wait.
 func TestClientsThatReadNothingDelayNobody(t *testing.T) {
 	const clients, series, rounds = 200, 100, 10
 	r := startServe(t, "--storage.path="+t.TempDir(), "--query.max-concurrency=4", fmt.Sprint("--query.unread-bytes=", 16<<20))

@@ -10,7 +10,8 @@ import (
 	"github.com/cassia-db/cassia/promql/api"
 )
 
-// buildVersion identifies the build: its version is the one set by the linker (-X of Prometheus' common/version), or else that of the source.
+// buildVersion identifies the build. Its version is the one that the linker set (-X of Prometheus' common/version), or
+// else the one in the source.
 func buildVersion() api.Version {
 	v := api.Version{
 		Cassia: version.Version, Revision: version.GetRevision(), Branch: version.Branch,

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/server"
 )
 
-// writeRoutes are the routes of writes beside remote write.
+// writeRoutes returns the routes for writes other than remote write.
 func (p *process) writeRoutes(plain *jsonapi.API) ([]server.Route, error) {
 	metrics, err := p.newOTLP()
 	if err != nil {
@@ -26,12 +26,12 @@ func (p *process) writeRoutes(plain *jsonapi.API) ([]server.Route, error) {
 		r.Name = r.Path
 		r.Role = server.Write
 		r.Tenant = true
-		r.Handler = p.only("write", "samples", r.Handler)
+		r.Handler = p.requireRole("write", "samples", r.Handler)
 	}
 	return append(routes, p.importRoutes()...), nil
 }
 
-// newRemoteWrite returns the handler of remote write. ha chooses among replicas; it is nil if that is off.
+// newRemoteWrite returns the handler of remote write. ha chooses among replicas; it is nil if HA is off.
 func (p *process) newRemoteWrite(ha *remotewrite.HA) (http.Handler, error) {
 	o := remotewrite.DefaultOptions()
 	o.Within(p.c.BodyBytes())
@@ -47,7 +47,7 @@ func (p *process) newRemoteWrite(ha *remotewrite.HA) (http.Handler, error) {
 	return remotewrite.Handler(p.store, o)
 }
 
-// newOTLP returns the handler of OTLP's metrics.
+// newOTLP returns the handler of OTLP metrics.
 func (p *process) newOTLP() (http.Handler, error) {
 	o := otlp.DefaultOptions()
 	o.Within(p.c.BodyBytes())

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The size of a program is about that of the compiler's.
+// The estimated size of a program is close to the compiler's.
 func TestRegexpSize(t *testing.T) {
 	for _, text := range []string{
 		"{}", "abc{1}", "(abc){1000}", "(a|b|c){10,20}", "x{0,1000}", "x{5,}", "((a{10}){10}){10}", "(?i)abc[def]*", `\pL+\PN?`, "([a-z]{3}|[0-9]{2,4}){50}", "(?:){1000}",
@@ -76,7 +76,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// bomb is a YAML text of which each of some anchors has ten times the one before.
+// bomb is a YAML text with anchors that each contain the previous one ten times.
 func bomb(levels int) string {
 	var b strings.Builder
 	b.WriteString("a0: &a0 word\n")

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadFile reads a file also through a link, and refuses larger ones, and what isn't a file: nobody writes to the pipe.
+// TestReadFile also reads a file through a link, and rejects larger files and anything other than a file. The pipe has
+// no writer.
 func TestReadFile(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -5,10 +5,11 @@ import (
 	"sync"
 )
 
-// MapEntries is the largest number of entries of a Map.
+// MapEntries is the max number of entries of a Map.
 const MapEntries = 1 << 16
 
-// Map caches facts that can be read again. When it is full it forgets all. It may be used by several goroutines. The zero value is empty.
+// Map caches facts that can be read again. When it is full, it removes all entries. It may be used concurrently. The
+// zero value is empty.
 type Map[K comparable, V any] struct {
 	mu sync.Mutex
 	of map[K]V
@@ -22,7 +23,7 @@ func (m *Map[K, V]) Get(key K) (value V, ok bool) {
 	return value, ok
 }
 
-// At returns the value of a key; the zero value: there is none.
+// At returns the value of a key, or the zero value.
 func (m *Map[K, V]) At(key K) V {
 	value, _ := m.Get(key)
 	return value
@@ -31,7 +32,7 @@ func (m *Map[K, V]) At(key K) V {
 // Set sets the value of a key.
 func (m *Map[K, V]) Set(key K, value V) { m.Change(key, func(V) V { return value }) }
 
-// Change sets the value of a key to what change returns for the one before, or the zero value.
+// Change sets the value of a key to the result of change for the previous value, or for the zero value.
 func (m *Map[K, V]) Change(key K, change func(before V) V) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,31 +8,35 @@ import (
 	"strings"
 )
 
-// Bounds of regular expressions. Ordinary ones take less than regexpPerByte for each of their bytes; regexpAllowed is what those of a
-// text may take beyond that, together: some 6,000 instructions.
+// Limits of regular expressions. Typical ones take less than regexpPerByte bytes of memory per byte of text.
+// regexpAllowed is the memory that the regular expressions of a text may take in addition, in total: about 6,000
+// instructions.
 const (
 	regexpPerByte = 64
 	regexpAllowed = 256 << 10
 )
 
-// maxSteps bounds Steps of a regular expression. At the bound a match of a value of 30 characters takes some 50 milliseconds.
+// maxSteps is the max of Steps for a regular expression. At this limit, matching a value of 30 characters takes about
+// 50 milliseconds.
 const maxSteps = 100_000
 
-// Bytes that a compiled regular expression takes.
+// Memory of a compiled regular expression in bytes.
 const (
 	instructionBytes = 40
 	runeBytes        = 4
 )
 
-// ErrRegexps means that regular expressions would take much more memory than their texts, or that matches would take too long.
+// ErrRegexps means that regular expressions would take much more memory than their texts, or that matching would take
+// too long.
 var ErrRegexps = errors.New("bounds: regular expressions too large")
 
-// CheckRegexps returns an error that wraps ErrRegexps if the regular expressions of a text would together take much more memory, once they
-// are compiled, than their length, or if one has too many Steps. Texts that are no regular expressions are left to the compiler.
+// CheckRegexps returns an error that wraps ErrRegexps if the compiled regular expressions of a text would take much
+// more memory in total than their length, or if one has too many Steps. It ignores invalid regular expressions, which
+// the compiler rejects.
 func CheckRegexps(texts ...string) error {
 	took, may := 0, regexpAllowed
 	for _, text := range texts {
-		if len(text) > maxSteps/2 { // Others have fewer, within the bound of memory.
+		if len(text) > maxSteps/2 { // Shorter ones have fewer steps, within the limit of memory.
 			if n := Steps(text); n > maxSteps {
 				return fmt.Errorf("%w: a match would take %d steps for each character of a value; the maximum is %d. Use fewer wildcards and repetitions (.*, +, ?)",
 					ErrRegexps, n, maxSteps)
@@ -48,7 +52,7 @@ func CheckRegexps(texts ...string) error {
 	return nil
 }
 
-// regexpSize returns about how many bytes a regular expression takes.
+// regexpSize returns the approximate size in bytes of a compiled regular expression.
 func regexpSize(text string) int {
 	if !strings.ContainsRune(text, '{') && !strings.Contains(text, `\p`) && !strings.Contains(text, `\P`) && !strings.Contains(text, "(?") {
 		return 0 // All others are small, and alternations of many words would take long to parse.
@@ -61,8 +65,9 @@ func regexpSize(text string) int {
 	return instructions*instructionBytes + runes*runeBytes
 }
 
-// Steps returns about how many steps a match may take for each character of a value. It is 0 where the regular expression repeats nothing, as
-// a list of words: then a match takes no more steps than the text has characters, however long the value is.
+// Steps returns the approximate max number of steps of a match per character of a value. It is 0 if the regular
+// expression has no repetition, such as a list of words: then the number of steps is at most the length of the text,
+// independently of the value.
 func Steps(text string) int {
 	if !strings.ContainsAny(text, "*+?{") {
 		return 0
@@ -74,8 +79,8 @@ func Steps(text string) int {
 	return steps(parsed)
 }
 
-// Size returns about how many instructions the program of a regular expression has, and about how many of them a search may execute for each
-// character of a text. Both are 0 if text is no regular expression.
+// Size returns the approximate number of instructions in the program of a regular expression, and the approximate
+// number of them that a search may execute per character of a text. Both are 0 if text is invalid.
 func Size(text string) (instructions, each int) {
 	parsed, err := syntax.Parse(text, syntax.Perl|syntax.DotNL)
 	if err != nil {
@@ -85,7 +90,7 @@ func Size(text string) (instructions, each int) {
 	return instructions, steps(parsed)
 }
 
-// repeats reports whether a part may match texts of different lengths because it is repeated.
+// repeats reports whether a part may match texts of different lengths because of a repetition.
 func repeats(re *syntax.Regexp) bool {
 	switch re.Op {
 	case syntax.OpStar, syntax.OpPlus, syntax.OpQuest:
@@ -96,7 +101,8 @@ func repeats(re *syntax.Regexp) bool {
 	return slices.ContainsFunc(re.Sub, repeats)
 }
 
-// steps counts the instructions of a program, of which literal texts are one each: a match is at few of their characters at once.
+// steps returns the number of instructions of a program. A literal text counts as one, because a match is at few of its
+// characters at the same time.
 func steps(re *syntax.Regexp) (n int) {
 	for _, sub := range re.Sub {
 		n += steps(sub)
@@ -113,7 +119,8 @@ func steps(re *syntax.Regexp) (n int) {
 	}
 }
 
-// programSize counts the instructions of a program, and the bounds of its classes of characters, which repetitions share.
+// programSize returns the number of instructions of a program, and the number of bounds in its character classes, which
+// repetitions share.
 func programSize(re *syntax.Regexp) (instructions, runes int) {
 	for _, sub := range re.Sub {
 		i, r := programSize(sub)

@@ -9,17 +9,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ErrAliases means that a YAML text becomes much larger where its aliases are replaced by what they name.
+// ErrAliases means that a YAML text becomes much larger when its aliases are expanded.
 var ErrAliases = errors.New("bounds: YAML aliases expand to too much text")
 
-// CheckYAML returns an error that wraps ErrAliases if the YAML text would have more than so many bytes without aliases. Errors about syntax
-// are the parser's.
+// CheckYAML returns an error that wraps ErrAliases if the YAML text would have more than most bytes with expanded
+// aliases. Syntax errors are the parser's.
 func CheckYAML(text []byte, most int) error {
 	_, err := parseYAML(text, most)
 	return err
 }
 
-// DecodeYAML decodes the only document of a YAML text, without unknown fields, if CheckYAML permits that. An empty text leaves into as it is.
+// DecodeYAML decodes the only document of a YAML text, and rejects unknown fields, after CheckYAML. An empty text
+// leaves into unchanged.
 func DecodeYAML(text []byte, most int, into any) error {
 	if err := CheckYAML(text, most); errors.Is(err, ErrAliases) {
 		return err
@@ -35,8 +36,8 @@ func DecodeYAML(text []byte, most int, into any) error {
 	return nil
 }
 
-// EachScalar is CheckYAML, and calls visit for each value that isn't a list or a mapping, with the keys on the way to it; lists have none.
-// An alias counts as what it names. It ends with the error of visit.
+// EachScalar is CheckYAML, and also calls visit for each scalar value, with the keys of the mappings that contain it.
+// An alias counts as its anchor's value. It stops at an error of visit and returns it.
 func EachScalar(text []byte, most int, visit func(keys []string, value string) error) error {
 	all, err := parseYAML(text, most)
 	if err != nil {
@@ -73,11 +74,11 @@ func parseYAML(text []byte, most int) (all []*yaml.Node, err error) {
 	}
 }
 
-// writtenSize computes how long a text is without aliases.
+// writtenSize computes the length of a text with expanded aliases.
 type writtenSize struct {
 	most    int
 	aliases bool
-	// known has the sizes of anchors; -1: it is being computed.
+	// known has the sizes of anchors; -1: the size is being computed.
 	known map[*yaml.Node]int
 }
 

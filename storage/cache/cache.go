@@ -13,25 +13,26 @@ import (
 	"github.com/cassia-db/cassia/storage/meter"
 )
 
-// Kinds of entries: what a EntryKey names.
+// Kinds of entries.
 const (
-	KindMetrics  uint8 = iota // the names of a window's metrics
-	KindSeries                // the series of a window's metric, text
-	KindNames                 // the names of a window's labels
-	KindValues                // the values of a window's label, text
-	KindCounts                // of what a window's series are made; text selects which
-	KindIDs                   // which series a window has
-	KindWindows               // the windows of a tenant; the version is the engine's
-	KindMarks                 // the marks of a window; the version is the engine's
-	KindSought                // those series of a window's metric that some matchers match; text is the metric, and the matchers
-	KindStored                // the stored counts of a window's series
-	KindSpans                 // when the series of a window's metric have samples in a slot, text; the version is the index's
-	KindUnsealed              // counts of a tenant's unsealed series; text selects which, the version is made of their number and the time
-	KindRanks                 // the order of the series of an answer by their labels; text is a hash of their ids, the version their number
-	KindOpened                // what look-ups of the series of a window's metric, text, have cost
+	KindMetrics uint8 = iota // the names of a window's metrics
+	KindSeries               // the series of a window's metric, text
+	KindNames                // the names of a window's labels
+	KindValues               // the values of a window's label, text
+	KindCounts               // the composition of a window's series; text selects it
+	KindIDs                  // the ids of a window's series
+	KindWindows              // the windows of a tenant; the version is the engine's
+	KindMarks                // the commit records of a window; the version is the engine's
+	KindSought               // the series of a window's metric that some matchers match; text is the metric and the matchers
+	KindStored               // the stored counts of a window's series
+	KindSpans                // the slots in which the series of a window's metric, text, have samples; the version is the index's
+	// counts of a tenant's unsealed series; text selects them, and the version is made of their number and the time
+	KindUnsealed
+	KindRanks  // the order of the series of a result by their labels; text is a hash of their ids, the version their number
+	KindOpened // the cost of look-ups of the series of a window's metric, text
 )
 
-// EntryKey names something that was read of a tenant's sealed window.
+// EntryKey identifies data read from a tenant's sealed window.
 type EntryKey struct {
 	Kind   uint8
 	Window int64
@@ -39,25 +40,26 @@ type EntryKey struct {
 	Text   string
 }
 
-// EntryValue is what a cache holds. It doesn't change, but it may grow as it is used.
+// EntryValue is a cached value. It doesn't change, but its size may grow as it is used.
 type EntryValue interface {
 	Bytes() int64
 }
 
-// Cache keeps data read of sealed windows, up to a size in bytes, and evicts entries that were not used for
-// the longest time. An entry is of one version of its window; another version takes its place.
+// Cache keeps data read from sealed windows, up to a size in bytes, and evicts the least recently used entries. An
+// entry belongs to one version of its window; an entry of another version replaces it.
 type Cache struct {
 	capacity int64
 
 	mu      sync.Mutex
 	entries map[EntryKey]*list.Element
-	recent  *list.List // of *cacheEntry, the last used first
+	recent  *list.List // of *cacheEntry, the most recently used first
 	size    int64
 	flights map[flightKey]*flight
 	counts  Tally
 }
 
-// Tally has a cache's figures: hits and misses since it was made, and the estimated bytes and the number of its entries.
+// Tally has a cache's statistics: hits and misses since it was created, and the number and the estimated bytes of its
+// entries.
 type Tally struct {
 	Hits, Misses   uint64
 	Bytes, Entries int64
@@ -70,7 +72,7 @@ type cacheEntry struct {
 	size    int64
 }
 
-// entryBytes is what an entry takes besides its value and texts.
+// entryBytes is the estimated memory of an entry in addition to its value and texts.
 const entryBytes = 200
 
 type flightKey struct {
@@ -78,26 +80,27 @@ type flightKey struct {
 	version uint64
 }
 
-// flight is a load that is under way.
+// flight is a load under way.
 type flight struct {
 	done  chan struct{}
 	value EntryValue
 	err   error
 }
 
-// New returns a cache of so many bytes.
+// New returns a cache with a capacity in bytes.
 func New(capacity int64) *Cache {
 	return &Cache{
 		capacity: capacity, entries: map[EntryKey]*list.Element{}, recent: list.New(), flights: map[flightKey]*flight{},
 	}
 }
 
-// Capacity returns the maximum size, bytes.
+// Capacity returns the max size in bytes.
 func (c *Cache) Capacity() int64 { return c.capacity }
 
-// Get returns the value of key in this version of its window, and calls load if the cache doesn't hold it. Concurrent calls for the same
-// key wait for that load; an error isn't kept. A load that grows large is given up until the caller has its turn (see Meter), so that
-// no caller that waits for its turn holds a value, and none that has its turn waits for one that hasn't.
+// Get returns the value of key in this version of its window, and calls load if the value isn't cached. Concurrent
+// calls for the same key wait for one load. Errors aren't cached. A load that grows large is canceled until its caller
+// has its turn (see Meter). So no caller that waits for its turn holds a value, and no caller that has its turn waits
+// for one that hasn't.
 func (c *Cache) Get(ctx context.Context, key EntryKey, version uint64, load func(context.Context) (EntryValue, error)) (EntryValue, error) {
 	for {
 		value, f, mine := c.look(key, version)
@@ -123,17 +126,18 @@ func (c *Cache) Get(ctx context.Context, key EntryKey, version uint64, load func
 		if !isContextError(f.err) && !errors.Is(f.err, meter.ErrNoTurn) {
 			return nil, f.err
 		}
-		// Another query gave up, not this one.
+		// The load was canceled by another query, not by this one.
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// awaitInterval is how often a caller that waits for a load calls the meter.
+// awaitInterval is the interval at which a caller that waits for a load calls the meter.
 const awaitInterval = 100 * time.Millisecond
 
-// await waits for a load of another caller. A load of many series takes seconds: a caller that waits for it must not keep a place that small reads need.
+// await waits for a load of another caller. A load of many series takes seconds. During that time the caller must not
+// occupy a query slot that small reads need.
 func (f *flight) await(ctx context.Context) error {
 	tick := time.NewTicker(awaitInterval)
 	defer tick.Stop()
@@ -149,7 +153,7 @@ func (f *flight) await(ctx context.Context) error {
 	}
 }
 
-// look returns the value held, or else a flight; mine is true if the caller must fly it.
+// look returns the cached value, or else a flight. mine is true if the caller must run the load.
 func (c *Cache) look(key EntryKey, version uint64) (value EntryValue, f *flight, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,7 +170,7 @@ func (c *Cache) look(key EntryKey, version uint64) (value EntryValue, f *flight,
 	return nil, f, true
 }
 
-// Held returns what key names in this version of its window, if it is in memory.
+// Held returns the value of key in this version of its window if it is cached. It never loads.
 func (c *Cache) Held(key EntryKey, version uint64) (EntryValue, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,7 +181,7 @@ func (c *Cache) Held(key EntryKey, version uint64) (EntryValue, bool) {
 	return c.hit(e), true
 }
 
-// HeldOf is Held for each of some keys, in the place of which into gets the value, or nil; key returns one with its version.
+// HeldOf is Held for multiple keys. key returns the i-th key and its version. into[i] is set to the value, or nil.
 func (c *Cache) HeldOf(into []EntryValue, key func(i int) (EntryKey, uint64)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,7 +194,7 @@ func (c *Cache) HeldOf(into []EntryValue, key func(i int) (EntryKey, uint64)) {
 	}
 }
 
-// hit counts a look-up that has found an entry, and returns its value. It needs the lock.
+// hit counts a hit and returns the value of the entry. The caller must hold the lock.
 func (c *Cache) hit(e *list.Element) EntryValue {
 	entry := e.Value.(*cacheEntry)
 	c.counts.Hits++
@@ -213,10 +217,10 @@ func (c *Cache) fly(f *flight, key flightKey, load func() (EntryValue, error)) {
 	f.value, f.err = load()
 }
 
-// ErrLoadPanicked is returned to the readers that waited for a load which panicked.
+// ErrLoadPanicked is returned to the readers that waited for a load that panicked.
 var ErrLoadPanicked = errors.New("storage: loading a sealed window panicked")
 
-// put and measure need the lock.
+// put adds a value. The caller must hold the lock.
 func (c *Cache) put(key flightKey, value EntryValue) {
 	if e := c.entries[key.EntryKey]; e != nil {
 		c.remove(e)
@@ -226,7 +230,7 @@ func (c *Cache) put(key flightKey, value EntryValue) {
 	c.measure(entry)
 }
 
-// measure accounts for an entry's size, and makes room.
+// measure updates the size of an entry and evicts others if necessary. The caller must hold the lock.
 func (c *Cache) measure(entry *cacheEntry) {
 	size := entry.value.Bytes() + entryBytes + int64(len(entry.key.Tenant)+len(entry.key.Text))
 	c.size += size - entry.size
@@ -243,7 +247,7 @@ func (c *Cache) remove(e *list.Element) {
 	c.size -= entry.size
 }
 
-// Tally returns the cache's figures.
+// Tally returns the cache's statistics.
 func (c *Cache) Tally() Tally {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -265,7 +269,7 @@ func (c *Cache) EntriesOf(kind uint8) map[EntryKey]EntryValue {
 	return held
 }
 
-// Register makes the cache's figures metrics.
+// Register registers the cache's statistics as metrics.
 func (c *Cache) Register(f promauto.Factory) {
 	counter := func(name, help string, of func(Tally) float64) {
 		f.NewCounterFunc(prometheus.CounterOpts{Name: "cassia_store_cache_" + name, Help: help}, func() float64 { return of(c.Tally()) })

@@ -98,7 +98,7 @@ func TestCacheLoadsOnce(t *testing.T) {
 		})
 	}
 	<-begun
-	// Who gives up needn't wait for the load.
+	// A canceled caller doesn't wait for the load.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := c.Get(ctx, keyOf("a"), 1, nil)
@@ -183,7 +183,8 @@ func (m *turns) Turn(context.Context) error {
 	return nil
 }
 
-// A load that is to hold much is given up until its caller has its turn. Meanwhile others load the same, and a load inside of a load gives up both.
+// A load that will hold much memory is canceled until its caller has its turn. Others load the same value concurrently,
+// and a load inside a load cancels both.
 func TestCacheLoadsWaitForATurnOutside(t *testing.T) {
 	c := New(1 << 20)
 	inner, outer := EntryKey{Kind: KindMetrics}, EntryKey{Kind: KindIDs}
@@ -226,7 +227,8 @@ func (m *turnsSlowly) Turn(ctx context.Context) error {
 	return m.turns.Turn(ctx)
 }
 
-// A caller that waits long for another's load calls Working of its meter, which may wait for a turn. The load itself doesn't wait for one.
+// A caller that waits long for another's load calls Working of its meter, which may wait for a turn. The load itself
+// doesn't wait for one.
 func TestCallersThatWaitForALoadAreWorking(t *testing.T) {
 	c, loads, release := New(1<<20), make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
@@ -250,7 +252,7 @@ func TestCallersThatWaitForALoadAreWorking(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// worker is a Meter that is told of work.
+// worker is a Meter whose Working is recorded.
 type worker struct {
 	turns
 

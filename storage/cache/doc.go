@@ -1,10 +1,13 @@
-// Package cache keeps what queries read of sealed windows: names of metrics, series, commit records, counts.
+// Package cache keeps data that queries read from sealed windows: names of metrics, series, commit records, counts.
 //
-//	Get(key, version) ─┬─► held in this version: the value
+//	Get(key, version) ─┬─► cached in this version: the value
 //	                   ├─► another read loads it: wait for that load
-//	                   └─► load ─► kept; another version of the same key is replaced
+//	                   └─► load ─► cached; a value of another version of the same key is replaced
 //
-// The version identifies the state of a window: a hash of its commit records, or the engine's version of a partition. So an entry is never
-// invalidated: a window that was written to has another version. The cache is bounded in bytes and evicts the entries that weren't used for the
-// longest time.
+// The version identifies the state of a window: a hash of its commit records, or the engine's version of a partition.
+// Entries are therefore never invalidated: a write to a window changes its version. The cache is limited in bytes and
+// evicts the least recently used entries.
+//
+// The packages query, counts and index call it. A caller must pass a version that it read before it loads the value.
+// With a version read later, an outdated value would be returned until the next write to the window.
 package cache

@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// schemaAgreement is how long the nodes may take to see a new table.
+	// schemaAgreement is the max time until all nodes have a new table.
 	schemaAgreement = 30 * time.Second
-	// schemaTimeout is how long one node may take to make it.
+	// schemaTimeout is the max time for one node to create a table.
 	schemaTimeout = time.Minute
-	// schemaTries is how often the schema is looked at and completed before Open gives up.
+	// schemaTries is the max number of times that Open reads and completes the schema.
 	schemaTries = 4
 )
 
-// How people make the schema themselves.
+// The manual ways to create the schema.
 const bySchemaCommand = "create the schema with `cassia schema | cqlsh`, or let Cassia create it"
 
-// prepareSchema creates missing tables, and checks the existing ones.
+// prepareSchema creates missing tables and checks the existing ones.
 //
-// Cassandra's IF NOT EXISTS holds on one node: two that create a table at once may give it two identities.
-// So all processes go to the same node, the one with the least host ID that answers.
+// Cassandra evaluates IF NOT EXISTS on one node. If two nodes create a table at the same time, it can get two
+// identities. All processes therefore use the same node: the one with the smallest host ID that responds.
 func (o *Options) prepareSchema(ctx context.Context, c *Cluster) error {
 	var errs []error
 	for range schemaTries {
@@ -84,7 +84,7 @@ func (o *Options) prepareSchemaOn(ctx context.Context, c *Cluster, n Node) error
 	return live.checkColumns()
 }
 
-// prepareKeyspace creates the keyspace if it is missing, and checks that the consistency can be had.
+// prepareKeyspace creates the keyspace if it is missing, and checks that the consistency level can be reached.
 func (o *Options) prepareKeyspace(ctx context.Context, c *Cluster, session *gocql.Session) error {
 	copies, err := readReplication(ctx, session, o.Keyspace)
 	if err != nil {
@@ -112,7 +112,7 @@ func (o *Options) prepareKeyspace(ctx context.Context, c *Cluster, session *gocq
 	return nil
 }
 
-// change runs a statement that changes the schema. gocql waits for the nodes to agree.
+// change runs a statement that changes the schema. gocql waits for schema agreement of the nodes.
 func (o *Options) change(ctx context.Context, session *gocql.Session, statement string) error {
 	err := session.Query(statement).WithContext(ctx).Consistency(gocql.One).Exec()
 	var exists *gocql.RequestErrAlreadyExists
@@ -120,9 +120,9 @@ func (o *Options) change(ctx context.Context, session *gocql.Session, statement 
 	switch {
 	case err == nil || errors.As(err, &exists):
 		return nil
-	case refused(err):
+	case isUnauthorized(err):
 		return refuse("user %q has no permission to change the schema; %s: %w", o.Username, bySchemaCommand, err)
-	case errors.As(err, &request) && !transient(err):
+	case errors.As(err, &request) && !isTransient(err):
 		return refuse("Cassandra rejects %q: %w", firstLine(statement), err)
 	default:
 		return err
@@ -134,7 +134,8 @@ func firstLine(statement string) string {
 	return line
 }
 
-// checkConsistency returns an error if the consistency can't be reached with so many copies on so many nodes.
+// checkConsistency returns an error if the consistency level can't be reached with this replication on the existing
+// nodes.
 func checkConsistency(o *Options, c *Cluster, copies replication) error {
 	nodes, total := c.nodesIn(), 0
 	for _, dc := range c.dataCenters() {

@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestNoNodeIsUp has requests fail while no node is up: at once, but for the first moment; and be sent again for all of
-// their time where one is.
+// TestNoNodeIsUp: while no node is up, requests fail immediately after the first moment. If a node is up, they are
+// retried until their timeout.
 func TestNoNodeIsUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestNoNodeIsUp(t *testing.T) {
 		defer e.close()
 		try := func() (took time.Duration) {
 			begun := time.Now()
-			err := e.request(t.Context(), opWrite, transient, func(context.Context) (int, error) { return 1, gocql.ErrNoConnections })
+			err := e.request(t.Context(), opWrite, isTransient, func(context.Context) (int, error) { return 1, gocql.ErrNoConnections })
 			require.Error(t, err)
 			require.ErrorIs(t, e.translate(t.Context(), "write", err), engine.ErrUnavailable)
 			return time.Since(begun)

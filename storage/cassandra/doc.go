@@ -1,5 +1,6 @@
-// Package cassandra keeps wide rows in an Apache Cassandra cluster (4.0 or later; 5.0 is what it is tested
-// with), for any number of processes at once. It is the only package that imports the driver, gocql.
+// Package cassandra is the engine on an Apache Cassandra cluster (4.0 or later; tested with 5.0), for any number of
+// processes at once. It is the only package that imports the driver, gocql. cmd/cassia opens it; the storage packages
+// use it as an engine.Engine.
 //
 //	        Write              Scan            CompareAndSet
 //	          │ a batch          │ a page         │ a row
@@ -11,52 +12,51 @@
 //
 // # Rows
 //
-// A table of the engine's is a table of CQL with the same name, and a field of its key a column: a bigint,
-// a text, or for an ID a blob, so that people can read keys in cqlsh. The last column, data, is the value.
-// Texts must be UTF-8, and a partition key that is a single text mustn't be empty: Cassandra has no empty
-// partition keys (engine.ErrBadKey). An empty value is written as an empty blob, for no value at all would
-// be a delete. `cassia schema` prints the CQL, Schema returns it; policies gives the reason why each table is kept as
-// it is.
+// A table of the engine is a CQL table with the same name, and each field of its key is a column: a bigint, a text, or
+// for an ID a blob, so that operators can read keys in cqlsh. The last column, data, is the value. Texts must be UTF-8.
+// A partition key that is a single text must not be empty, because Cassandra has no empty partition keys
+// (engine.ErrBadKey). An empty value is written as an empty blob, because writing null would be a delete. `cassia
+// schema` prints the CQL and Schema returns it; policies has the reasons for the options of each table.
 //
 // # Writes
 //
-// A batch is one partition of one table, so all of its statements are one mutation, which every replica
-// applies as a whole. Small batches of a partition that are written at once are one mutation, too. Each statement has its mutation's timestamp. So every write can be sent again, and is,
-// when a connection breaks or replicas are slow or missing, until Options.Timeout is over (to one more node at
-// once when one stays silent for longer than Cassandra ever takes to answer a write); then Write returns
-// engine.ErrUnavailable, and what it wrote may be there or not.
+// A batch is in one partition of one table, so all of its statements are one mutation, which every replica applies
+// atomically. Small batches of a partition that are written together are merged into one mutation. Each statement has
+// its mutation's timestamp. So every write is idempotent. It is sent again until Options.Timeout if a connection breaks
+// or if replicas are slow or missing, and sent to one more node if a node is silent for longer than Cassandra's write
+// timeout. After that, Write returns engine.ErrUnavailable, and the rows may have been written or not.
 //
-// At one timestamp a delete wins over a put, and of two puts the greater value. Where both have a time to
-// live, Cassandra lets the one win that expires later, before it compares values: of two processes that
-// write one row of a converging table with one timestamp and different values, the one whose clock ticked
-// over wins. So such rows should have different timestamps if they have different values.
+// At the same timestamp a delete wins over a put, and of two puts the larger value wins. If both have a TTL, Cassandra
+// prefers the one that expires later before it compares values. So if two processes write a row of a converging table
+// with the same timestamp and different values, the process whose clock is fast by a second wins. Rows with different
+// values should therefore have different timestamps.
 //
-// Batch.Expires becomes a time to live when the batch is sent, by the clock of the cluster: a node's was read when the engine was opened, and is
-// read again by each call of Clock. A batch that has expired is refused. Drop does nothing: rows
-// expire by themselves, whole files at a time.
+// Batch.Expires is converted to a TTL when the batch is sent, by the clock of the cluster: a node's clock was read when
+// the engine was opened, and is read again by each call of Clock. An expired batch is rejected. Drop does nothing,
+// because rows expire, a whole file at a time.
 //
 // # Reads
 //
-// A scan is read in pages. The first is small where rows may be large; the next ones are as many rows as
-// make about a megabyte, and are fetched while the rows before are read. If a page doesn't come soon and
-// there are other nodes, another one is asked as well. Where writes and reads take a quorum, a scan sees
-// the writes acknowledged before it, and with blocking read repair it never sees less than one before it saw.
-// A scan of more than one page isn't a snapshot: rows that are written meanwhile may be seen.
+// A scan is read in pages. The first page is small if rows may be large. Later pages have as many rows as make about a
+// megabyte, and are fetched while the previous page is read. If a page is slow and there are other nodes, another node
+// is queried as well. With a quorum for writes and reads, a scan sees all writes acknowledged before it, and with
+// blocking read repair it never sees an older state than an earlier scan. A scan of more than one page isn't a
+// snapshot: it may see rows that are written concurrently.
 //
-// Rows of conditional tables are read at SERIAL or LOCAL_SERIAL, which ends what others have begun.
-// CompareAndSet itself is never sent twice unless surely no replica has heard of it.
+// Rows of conditional tables are read at SERIAL or LOCAL_SERIAL, which completes unfinished compare-and-set operations.
+// CompareAndSet is sent again only if certainly no replica has received it.
 //
 // # The cluster
 //
-// Only nodes of one data center are talked to: another's LOCAL_QUORUM is another quorum. Open looks at the
-// cluster through the first host that answers, creates missing parts of the schema through the node with the
-// least host ID (so that several processes at once don't make it twice), and refuses what can't work: an
-// unknown data center, fewer nodes than the consistency needs, a newer schema, tables that are someone
-// else's. Every such error is one line with its remedy (ErrSettings).
+// Only nodes of one data center are used, because LOCAL_QUORUM in another data center is a different quorum. Open reads
+// the cluster's state from the first host that responds, creates missing parts of the schema through the node with the
+// smallest host ID (so that concurrent processes don't create them twice), and rejects configurations that can't work:
+// an unknown data center, fewer nodes than the consistency level needs, a newer schema, tables of other programs. Every
+// such error is one line with its remedy (ErrSettings).
 //
-// Nodes may come and go, all of them even: requests fail with engine.ErrUnavailable as long as too few are
-// there, and work again some seconds after enough came back.
+// Any number of nodes may stop and restart. Requests fail with engine.ErrUnavailable while there are too few, and
+// succeed some seconds after enough nodes are up again.
 //
-// Cassandra's own default, commitlog_sync: periodic, acknowledges writes seconds before they are on a disk.
-// Engine.Findings reports it; the caller logs it at start.
+// With Cassandra's default, commitlog_sync: periodic, writes are acknowledged seconds before they are on a disk.
+// Engine.Findings reports this; the caller logs it at start.
 package cassandra

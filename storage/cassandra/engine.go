@@ -16,33 +16,33 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// setStripes is how many groups of partitions take turns at compare-and-set within the process.
+// setStripes is the number of locks, over which partitions are spread, for compare-and-set in the process.
 const setStripes = 64
 
-// Engine keeps wide rows in Cassandra. It is an engine.Engine, and a prometheus.Collector.
+// Engine is an engine.Engine on Cassandra, and a prometheus.Collector.
 type Engine struct {
 	opts       Options
 	level      levels
-	dc         string // whose nodes are talked to
+	dc         string // the data center whose nodes are used
 	session    *gocql.Session
 	nodes      *nodes
 	statements map[*engine.Table]*statements
 	metrics    *metrics
 	log        *slog.Logger
 
-	clock atomic.Pointer[clusterClock] // as it was read last
+	clock atomic.Pointer[clusterClock] // the last reading
 
-	oneByOne atomic.Bool // several partitions are refused by one request, see ScanSeveral
+	oneByOne atomic.Bool // the cluster rejects requests for multiple partitions, see ScanSeveral
 
-	slots   chan struct{}             // bounds requests under way
-	setting [setStripes]chan struct{} // held while a row is compared and set
+	slots   chan struct{}             // limits requests under way
+	setting [setStripes]chan struct{} // locked during a compare-and-set
 	seed    maphash.Seed              // spreads partitions over setting
 
 	ctx   context.Context // ends when the engine is closed
 	close context.CancelFunc
 
 	mu     sync.Mutex
-	uses   int           // requests under way
+	uses   int           // the number of requests under way
 	idle   chan struct{} // closed when closing and no request is under way
 	closed bool
 }
@@ -52,8 +52,8 @@ var (
 	_ prometheus.Collector = (*Engine)(nil)
 )
 
-// Open connects to a cluster and returns when the schema is there. Where something is wrong that trying
-// again won't heal, the error is one line with the cause and the remedy.
+// Open connects to a cluster and returns when the schema exists. If a retry can't help, the error is one line with the
+// cause and the remedy.
 func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	return e, nil
 }
 
-// connect opens the session that serves requests.
+// connect opens the session for requests.
 func (e *Engine) connect(c *Cluster) error {
 	watch := &connectWatch{}
 	cfg, err := e.opts.clusterConfig(watch, e.opts.contacts(c)...)
@@ -111,7 +111,7 @@ func (e *Engine) connect(c *Cluster) error {
 	return nil
 }
 
-// use registers a request, so that Close waits for it; every use that returns nil is followed by a release.
+// use registers a request, so that Close waits for it. Every use that returns nil must be followed by a release.
 func (e *Engine) use() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -131,7 +131,7 @@ func (e *Engine) release() {
 	}
 }
 
-// begin is how every call starts.
+// begin is called at the start of every method.
 func (e *Engine) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -142,8 +142,8 @@ func (e *Engine) begin(ctx context.Context) error {
 	return nil
 }
 
-// Close implements engine.Engine. Requests under way end with engine.ErrClosed; what they were about to
-// write may be written.
+// Close implements engine.Engine. Requests under way end with engine.ErrClosed; their rows may have been written or
+// not.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	if e.closed {
@@ -162,8 +162,8 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// Drop implements engine.Engine. Rows that may go have a time to live, and Cassandra drops them by itself,
-// a file of a window at a time: here nothing is done.
+// Drop implements engine.Engine. It only checks its arguments: rows that may be dropped have a TTL, and Cassandra
+// deletes them, a file of a window at a time.
 func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
 	if err := e.begin(ctx); err != nil {
 		return err
@@ -171,23 +171,23 @@ func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) e
 	return engine.CheckDrop(t, prefix)
 }
 
-// clusterConfig is what all sessions have in common. No keyspace is named.
+// clusterConfig returns the configuration that all sessions share. It has no keyspace.
 func (o *Options) clusterConfig(watch *connectWatch, hosts ...string) (*gocql.ClusterConfig, error) {
 	c := gocql.NewCluster(hosts...)
-	// Version 4 is what gocql speaks best, and every Cassandra from 3.0 on.
+	// gocql supports version 4 best, and so does every Cassandra from 3.0 on.
 	c.ProtoVersion = 4
 	c.Logger = logger{o.Logger}
 	c.ConnectObserver = watch
-	// A node that stays silent costs half of a request's time.
+	// A silent node uses up half of a request's time.
 	c.Timeout = o.Timeout / 2
 	c.ConnectTimeout = o.ConnectTimeout
 	c.SocketKeepalive = 15 * time.Second
-	// A node that was down is looked for every other second: coming back unseen costs more than knocking.
+	// Reconnect to down nodes every two seconds: missing that a node is up again costs more than the attempts.
 	c.ReconnectInterval = knockEvery
 	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 1, Interval: 100 * time.Millisecond}
 	// Every statement has its own timestamp.
 	c.DefaultTimestamp = false
-	// Some 50 statements for each node.
+	// About 50 statements per node.
 	c.MaxPreparedStmts = 10_000
 	c.MaxWaitSchemaAgreement = schemaAgreement
 	if o.Username != "" {

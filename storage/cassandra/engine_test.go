@@ -23,7 +23,7 @@ func mutation(seq int64, value []byte) engine.Mutation {
 	return engine.Mutation{Clustering: engine.Key{writer(1), engine.Int(seq)}, Timestamp: 1_700_000_000_000_000, Value: value}
 }
 
-// stage is a batch for a partition of a slot that no other test has.
+// stage returns a batch for a partition of a slot that no other test uses.
 func stage(slot int64, mutations ...engine.Mutation) engine.Batch {
 	return engine.Batch{Table: engine.Stage, Partition: engine.Key{engine.Int(slot), engine.Int(77)}, Mutations: mutations}
 }
@@ -48,7 +48,7 @@ func rangeOf(b engine.Batch) engine.Range {
 	return engine.Range{Table: b.Table, Partition: b.Partition}
 }
 
-// cell asks Cassandra itself what it keeps of a stage row.
+// cell reads the stored columns of a row of table stage directly from Cassandra.
 func cell(t testing.TB, e *Engine, slot, seq int64) (data []byte, written int64, ttl int, ok bool) {
 	t.Helper()
 	var live *int
@@ -101,7 +101,8 @@ func TestTimeToLive(t *testing.T) {
 	}, comesWithin, 100*time.Millisecond, "row 5 stays")
 }
 
-// TestTimeToLiveByTheClustersClock has two processes write rows that expire at once, by clocks six hours apart: both rows live equally long.
+// TestTimeToLiveByTheClustersClock: two processes, whose clocks differ by six hours, write rows with the same expiry:
+// both rows get the same TTL.
 func TestTimeToLiveByTheClustersClock(t *testing.T) {
 	base := testOptions(t)
 	t.Parallel()
@@ -174,7 +175,7 @@ func TestTimestampsAndEmptyValues(t *testing.T) {
 	require.Zero(t, nulls, "an empty value must not be a missing one")
 }
 
-// requests returns how many requests of a kind went well.
+// requests returns the number of successful requests of a kind.
 func requests(e *Engine, op operation) float64 {
 	return testutil.ToFloat64(e.metrics.requests.WithLabelValues(string(op), "ok"))
 }
@@ -223,7 +224,7 @@ func TestPageSize(t *testing.T) {
 	}
 }
 
-// TestOneInFlight must not wait for itself: a scan that is being read holds no slot.
+// TestOneInFlight: a scan that is being read holds no slot, so a request inside it doesn't wait for itself.
 func TestOneInFlight(t *testing.T) {
 	o := testOptions(t)
 	t.Parallel()

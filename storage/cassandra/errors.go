@@ -13,25 +13,25 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// ErrSettings means that the settings don't fit the cluster, or its content: trying again won't help. Open
-// returns it.
+// ErrSettings means that the settings don't match the cluster or its contents, so that a retry can't help. Open returns
+// it.
 var ErrSettings = errors.New("cassandra: invalid settings for this cluster")
 
-// ErrLogin means that the user or the password is missing or wrong; it is an ErrSettings, too.
+// ErrLogin means that the user or the password is missing or wrong. It is also an ErrSettings.
 var ErrLogin = errors.New("cassandra: login failed")
 
 // refusal is an ErrSettings whose text is only the cause and the remedy.
 type refusal struct{ error }
 
-// Is implements what errors.Is asks for.
+// Is supports errors.Is.
 func (refusal) Is(target error) bool { return target == ErrSettings }
 
 func (r refusal) Unwrap() error { return r.error }
 
-// loginRefusal is a refusal that is an ErrLogin.
+// loginRefusal is a refusal that is also an ErrLogin.
 type loginRefusal struct{ error }
 
-// Is implements what errors.Is asks for.
+// Is supports errors.Is.
 func (loginRefusal) Is(target error) bool { return target == ErrLogin }
 
 func (r loginRefusal) Unwrap() error { return r.error }
@@ -40,9 +40,9 @@ func refuse(format string, args ...any) error {
 	return refusal{fmt.Errorf("cassandra: "+format, args...)}
 }
 
-// transient reports whether a request that ended so may do better on another node or a little later: the
-// cluster is short of nodes or overloaded, or a connection broke. The request may have been carried out.
-func transient(err error) bool {
+// isTransient reports whether a request that failed with err may succeed on another node or later: the cluster is short
+// of nodes or overloaded, or a connection broke. The request may have been applied.
+func isTransient(err error) bool {
 	var request gocql.RequestError
 	if errors.As(err, &request) {
 		switch request.Code() {
@@ -65,19 +65,20 @@ func transient(err error) bool {
 	return errors.As(err, &network)
 }
 
-// untouched reports whether a request that ended so has surely changed nothing: no node took it on.
-func untouched(err error) bool {
+// isUntouched reports whether a request that failed with err has certainly changed nothing, because no node accepted
+// it.
+func isUntouched(err error) bool {
 	var unavailable *gocql.RequestErrUnavailable
 	return errors.Is(err, gocql.ErrNoConnections) || errors.As(err, &unavailable)
 }
 
-// refused reports whether a user lacks the right to do that.
-func refused(err error) bool {
+// isUnauthorized reports whether err means that the user doesn't have a permission.
+func isUnauthorized(err error) bool {
 	var request gocql.RequestError
 	return errors.As(err, &request) && request.Code() == gocql.ErrCodeUnauthorized
 }
 
-// translate gives errors the engine's names. ctx is the caller's.
+// translate converts errors to the engine's errors. ctx is the caller's.
 func (e *Engine) translate(ctx context.Context, op string, err error) error {
 	switch {
 	case err == nil:
@@ -87,7 +88,7 @@ func (e *Engine) translate(ctx context.Context, op string, err error) error {
 	case e.ctx.Err() != nil, errors.Is(err, gocql.ErrSessionClosed):
 		return engine.ErrClosed
 	default:
-		// Whatever it was, the engine can't answer now: a table that someone dropped may come back as well.
+		// In all other cases the engine can't serve the request now. Even a dropped table may be restored.
 		return fmt.Errorf("cassandra: %s: %w: %s: %w", op, engine.ErrUnavailable, e.shortage(err), err)
 	}
 }
@@ -100,7 +101,7 @@ func (e *Engine) shortage(err error) string {
 	var write *gocql.RequestErrWriteTimeout
 	var read *gocql.RequestErrReadTimeout
 	switch {
-	case refused(err):
+	case isUnauthorized(err):
 		return fmt.Sprintf("user %q has no permission; run GRANT SELECT, MODIFY ON KEYSPACE %s TO %s", e.opts.Username, e.opts.Keyspace, e.opts.Username)
 	case errors.As(err, &unavailable):
 		return fmt.Sprintf("%s needs %d copies (%d reachable), %s", levelName(unavailable.Consistency), unavailable.Required, unavailable.Alive, nodes)
@@ -113,7 +114,7 @@ func (e *Engine) shortage(err error) string {
 	}
 }
 
-// levelName is gocql's name, which lacks the levels of compare-and-set.
+// levelName returns gocql's name of a consistency level, and also names the serial levels, which gocql doesn't.
 func levelName(c gocql.Consistency) string {
 	switch s := gocql.SerialConsistency(c); s {
 	case gocql.Serial, gocql.LocalSerial:
@@ -123,8 +124,8 @@ func levelName(c gocql.Consistency) string {
 	}
 }
 
-// place names a table's partition in errors.
-func place(t *engine.Table, partition engine.Key) string {
+// describePartition describes a table's partition in errors.
+func describePartition(t *engine.Table, partition engine.Key) string {
 	s := t.Name
 	for i, v := range partition {
 		switch t.Partition[i].Kind {
@@ -139,7 +140,7 @@ func place(t *engine.Table, partition engine.Key) string {
 	return s
 }
 
-// checkTexts returns an error if Cassandra can't take a key that fits its table.
+// checkTexts returns an error if Cassandra doesn't support a key that matches its table.
 func checkTexts(fields []engine.Field, key engine.Key) error {
 	for i, v := range key {
 		if fields[i].Kind == engine.KindText && !utf8.ValidString(v.Text) {
@@ -149,7 +150,7 @@ func checkTexts(fields []engine.Field, key engine.Key) error {
 	return nil
 }
 
-// checkPartition returns an error if Cassandra can't take a partition key: it must not be empty.
+// checkPartition returns an error if a partition key is empty, which Cassandra doesn't support.
 func checkPartition(t *engine.Table, partition engine.Key) error {
 	if len(partition) == 1 && t.Partition[0].Kind != engine.KindInt && partition[0].Text == "" {
 		return fmt.Errorf("%w: %s of %s is empty, but it is the only field of the partition key", engine.ErrBadKey, t.Partition[0].Name, t)

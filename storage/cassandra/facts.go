@@ -13,37 +13,38 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// nodesAtOnce is how many nodes are asked for facts at the same time.
+// nodesAtOnce is the number of nodes that are queried for facts concurrently.
 const nodesAtOnce = 8
 
-// NodeFacts is what a node reports about itself.
+// NodeFacts is the state of a node as reported by the node.
 type NodeFacts struct {
 	Node
-	// Up is true if this process is connected to it, or for Look, can be.
+	// Up is true if this process is connected to the node or, in ReadFacts, can connect to it.
 	Up bool
-	// CommitlogSync is when a write is on the disk: "group" or "batch", before it is acknowledged;
-	// "periodic", seconds after, so that a power failure loses acknowledged writes.
+	// CommitlogSync is the time at which a write is on the disk: "group" or "batch", before it is acknowledged;
+	// "periodic", seconds after that, so that a power failure loses acknowledged writes.
 	CommitlogSync string
-	// ClockAhead is by how much its clock is ahead of this process', give or take ClockError.
+	// ClockAhead is the difference between the clocks of the node and of this process, with a max error of ClockError;
+	// positive: the node's clock is fast.
 	ClockAhead, ClockError time.Duration
-	// Tables are the engine's, as this node keeps them.
+	// Tables are the engine's tables on this node.
 	Tables []TableFacts
-	// Err is the reason why the other fields, or some of them, are missing.
+	// Err is the reason why some or all of the other fields are missing.
 	Err error
 }
 
-// TableFacts is what a node reports about one of its tables. Reads are counted since the node started.
+// TableFacts is the state of a table as reported by a node. Reads are counted from the node's start.
 type TableFacts struct {
 	Table string
-	// DiskMiB is the room of its files; MaxPartitionMiB the size of the largest partition in one of them.
+	// DiskMiB is the size of its files. MaxPartitionMiB is the size of the largest partition in one of them.
 	DiskMiB, MaxPartitionMiB int64
-	// TombstonesPerRead and RowsPerRead are what nearly all reads (99 of 100) pass over at most.
+	// TombstonesPerRead and RowsPerRead are the 99th percentiles of the numbers per read.
 	TombstonesPerRead, RowsPerRead float64
-	// MaxTombstonesPerRead is what the worst read passed over.
+	// MaxTombstonesPerRead is the max number of a read.
 	MaxTombstonesPerRead float64
 }
 
-// Cluster asks a node about the cluster anew.
+// Cluster reads the state of the cluster again from a node.
 func (e *Engine) Cluster(ctx context.Context) (*Cluster, error) {
 	if err := e.begin(ctx); err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func (e *Engine) Cluster(ctx context.Context) (*Cluster, error) {
 	return e.opts.scout(ctx)
 }
 
-// Replication returns how many copies each data center keeps; "replication_factor" stands for all of them.
+// Replication returns the number of replicas per data center. The key "replication_factor" applies to all of them.
 func (e *Engine) Replication(ctx context.Context) (map[string]int, error) {
 	if err := e.begin(ctx); err != nil {
 		return nil, err
@@ -60,23 +61,22 @@ func (e *Engine) Replication(ctx context.Context) (map[string]int, error) {
 	return copies, err
 }
 
-// Nodes asks every node of the local data center about itself, and returns them in the order of their host
-// IDs. A node that doesn't answer has an error. More than Options.ConnectTimeout plus Options.Timeout aren't
-// spent on one.
+// Nodes queries every node of the local data center and returns the nodes in the order of their host IDs. A node that
+// doesn't respond has an error. It spends at most Options.ConnectTimeout plus Options.Timeout on one node.
 func (e *Engine) Nodes(ctx context.Context) ([]NodeFacts, error) {
 	c, err := e.Cluster(ctx)
 	if err != nil {
 		return nil, err
 	}
-	facts := e.opts.askNodes(ctx, c)
+	facts := e.opts.readNodes(ctx, c)
 	for i := range facts {
 		facts[i].Up = e.nodes.isUp(facts[i].HostID)
 	}
 	return facts, nil
 }
 
-// askNodes asks the nodes of the local data center, some at a time.
-func (o *Options) askNodes(ctx context.Context, c *Cluster) (facts []NodeFacts) {
+// readNodes queries the nodes of the local data center, nodesAtOnce at a time.
+func (o *Options) readNodes(ctx context.Context, c *Cluster) (facts []NodeFacts) {
 	for _, n := range c.local() {
 		facts = append(facts, NodeFacts{Node: n})
 	}
@@ -86,15 +86,15 @@ func (o *Options) askNodes(ctx context.Context, c *Cluster) (facts []NodeFacts) 
 		asking.Go(func() {
 			turn <- struct{}{}
 			defer func() { <-turn }()
-			facts[i].Err = panics.Do("examining the cluster", func() error { return o.askNode(ctx, &facts[i]) })
+			facts[i].Err = panics.Do("examining the cluster", func() error { return o.readNode(ctx, &facts[i]) })
 		})
 	}
 	asking.Wait()
 	return facts
 }
 
-// askNode fills in what a node reports, and that it is up if it answers at all.
-func (o *Options) askNode(ctx context.Context, n *NodeFacts) error {
+// readNode fills in the facts of a node, and sets Up if it responds at all.
+func (o *Options) readNode(ctx context.Context, n *NodeFacts) error {
 	session, err := o.direct(n.Address)
 	if err != nil {
 		return err
@@ -120,9 +120,9 @@ func (o *Options) askNode(ctx context.Context, n *NodeFacts) error {
 	return fmt.Errorf("%s: %w", n.Address, oneLine(errs))
 }
 
-// tableFacts reads a node's statistics of the keyspace's tables, in the order of engine.Tables; what it has none of stays 0.
-// Cassandra computes such a view for all tables of all keyspaces, also when it is asked for one of them. So each view is read
-// once, whole.
+// tableFacts reads a node's statistics of the keyspace's tables, in the order of engine.Tables. Missing statistics are
+// 0. Cassandra computes such a view for all tables of all keyspaces, even for a query of one table. So each view is
+// read once, completely.
 func tableFacts(ctx context.Context, session *gocql.Session, keyspace string) ([]TableFacts, error) {
 	facts, byName := make([]TableFacts, len(engine.Tables)), map[string]*TableFacts{}
 	for i, t := range engine.Tables {
@@ -156,8 +156,8 @@ func tableFacts(ctx context.Context, session *gocql.Session, keyspace string) ([
 	return facts, nil
 }
 
-// clockAhead compares a node's clock with ours: read between two looks at ours, it is off by half of the
-// time between them at most, plus the millisecond that CQL's timestamps have.
+// clockAhead compares a node's clock with this process' clock. The node's clock is read between two readings of ours,
+// so the error is at most half of the time between these, plus the millisecond resolution of CQL's timestamps.
 func (o *Options) clockAhead(ctx context.Context, session *gocql.Session) (ahead, within time.Duration, err error) {
 	var there time.Time
 	before := o.Now()
@@ -174,16 +174,16 @@ func readClock(ctx context.Context, session *gocql.Session) (time.Time, error) {
 	return there, err
 }
 
-// ExpiresRows returns true: rows expire by themselves, at the time that they were written with.
+// ExpiresRows returns true: rows expire at the time set when they are written.
 func (e *Engine) ExpiresRows() bool { return true }
 
-// Clock returns what time it is on one of the nodes.
+// Clock returns the time on one of the nodes.
 func (e *Engine) Clock(ctx context.Context) (time.Time, error) {
 	if err := e.begin(ctx); err != nil {
 		return time.Time{}, err
 	}
 	var there time.Time
-	err := e.request(ctx, opOther, transient, func(ctx context.Context) (int, error) {
+	err := e.request(ctx, opOther, isTransient, func(ctx context.Context) (int, error) {
 		before := e.opts.Now()
 		var err error
 		if there, err = readClock(ctx, e.session); err == nil {
@@ -194,18 +194,19 @@ func (e *Engine) Clock(ctx context.Context) (time.Time, error) {
 	return there, e.translate(ctx, "read the coordinator's clock", err)
 }
 
-// Difference is something about the schema that isn't as this release would have made it.
+// Difference is a difference between the schema and the one that this release would create.
 type Difference struct {
 	// Table is the table's name.
 	Table string
-	// Option names what was set otherwise, such as compaction; empty: the table is missing, or isn't Cassia's.
+	// Option is the name of the option that differs, such as compaction. If it is empty, the table is missing or
+	// belongs to another program.
 	Option string
-	// What is the difference, as text with the actual and the wanted value; Do is the remedy, as CQL or words.
+	// What describes the difference, with the actual and the expected value. Do is the remedy, as CQL or text.
 	What, Do string
 }
 
-// CompareSchema compares the keyspace with what this release would create. Only what matters is compared;
-// an operator may have reasons to keep a difference.
+// CompareSchema compares the keyspace with the schema that this release would create. It compares only options that
+// matter. An operator may have reasons to keep a difference.
 func (e *Engine) CompareSchema(ctx context.Context) ([]Difference, error) {
 	if err := e.begin(ctx); err != nil {
 		return nil, err
@@ -217,14 +218,14 @@ func (e *Engine) CompareSchema(ctx context.Context) ([]Difference, error) {
 	return live.compare(&e.opts), nil
 }
 
-// Finding is something about the cluster that needs an operator's attention.
+// Finding is a condition of the cluster that needs an operator's attention.
 type Finding struct {
-	// What is the problem, and its possible consequence; Do is the remedy.
+	// What is the problem and its possible consequence. Do is the remedy.
 	What, Do string
 }
 
-// Findings looks at what decides whether acknowledged writes survive, as is worth doing at start. Nodes that
-// don't answer are left out.
+// Findings checks the settings on which the durability of acknowledged writes depends. It is meant to be called at
+// start. Nodes that don't respond are left out.
 func (e *Engine) Findings(ctx context.Context) ([]Finding, error) {
 	nodes, err := e.Nodes(ctx)
 	if err != nil {
@@ -266,7 +267,7 @@ func findings(keyspace, dc string, nodes []NodeFacts, copies replication) []Find
 	return found
 }
 
-// listed is a list of which the end may be left out.
+// listed joins names. It shortens long lists.
 func listed(names []string) string {
 	const most = 5
 	text := ""

@@ -11,19 +11,19 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// foreignKeyspace is any name that CQL takes, with quotes if need be.
+// foreignKeyspace matches all names that CQL supports, with quotes if necessary.
 var foreignKeyspace = regexp.MustCompile(`^[a-zA-Z0-9_]{1,48}$`)
 
-// Foreign opens a session to read a keyspace that something else than Cassia keeps. Unlike Open it asks
-// nothing that Cassandra 3.0 hasn't: history is moved off old clusters. Requests are sent again for half a minute when nodes are
-// slow or missing, so all of them must be reads; Options.Timeout is for each try. Statements name tables without the
-// keyspace. Whoever calls it closes the session.
+// Foreign opens a session to read a keyspace of another program. Unlike Open, it only uses features of Cassandra 3.0,
+// because history is imported from old clusters. Requests are retried for half a minute if nodes are slow or missing,
+// so all of them must be reads. Options.Timeout applies to each attempt. Statements name tables without the keyspace.
+// The caller must close the session.
 func Foreign(ctx context.Context, opts Options) (*gocql.Session, error) {
 	if !foreignKeyspace.MatchString(opts.Keyspace) {
 		return nil, refuse("keyspace %q: the name must have at most 48 letters, digits and _", opts.Keyspace)
 	}
 	checked := opts
-	checked.Keyspace = DefaultOptions().Keyspace // Cassia's own names are narrower.
+	checked.Keyspace = DefaultOptions().Keyspace // The names that Cassia supports are narrower.
 	if err := checked.Validate(); err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func Foreign(ctx context.Context, opts Options) (*gocql.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.ProtoVersion = 0 // What the nodes speak.
+	cfg.ProtoVersion = 0 // Negotiate the version with the nodes.
 	cfg.Timeout = opts.Timeout
 	cfg.Keyspace = opts.Keyspace
 	cfg.Consistency = level.read
@@ -59,10 +59,10 @@ func Foreign(ctx context.Context, opts Options) (*gocql.Session, error) {
 	return nil, watch.explain(&opts, fmt.Errorf("cassandra: connect to %s: %w", strings.Join(opts.Hosts, ","), err))
 }
 
-// isMissing finds out whether it is the keyspace that a session lacks, which the driver doesn't report.
+// isMissing reports whether a session failed because the keyspace doesn't exist, which the driver doesn't report.
 func isMissing(cfg gocql.ClusterConfig) bool {
 	keyspace := cfg.Keyspace
-	cfg.Keyspace, cfg.PoolConfig.HostSelectionPolicy = "", gocql.RoundRobinHostPolicy() // no two sessions share a policy
+	cfg.Keyspace, cfg.PoolConfig.HostSelectionPolicy = "", gocql.RoundRobinHostPolicy() // sessions must not share a policy
 	session, err := gocql.NewSession(cfg)
 	if err != nil {
 		return false
@@ -72,16 +72,15 @@ func isMissing(cfg gocql.ClusterConfig) bool {
 	return errors.Is(err, gocql.ErrKeyspaceDoesNotExist)
 }
 
-// backoffPolicy sends again what may do better later, and nothing else: a wrong statement stays wrong.
+// backoffPolicy retries only transient errors.
 type backoffPolicy struct {
 	*gocql.ExponentialBackoffRetryPolicy
 }
 
 var _ gocql.RetryPolicy = backoffPolicy{}
 
-// GetRetryType implements gocql.RetryPolicy.
 func (p backoffPolicy) GetRetryType(err error) gocql.RetryType {
-	if !transient(err) {
+	if !isTransient(err) {
 		return gocql.Rethrow
 	}
 	return p.ExponentialBackoffRetryPolicy.GetRetryType(err)

@@ -12,20 +12,20 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// liveTable is a table as Cassandra describes it.
+// liveTable is a table as described by Cassandra.
 type liveTable struct {
 	columns []column
 	comment string
 	options map[string]string
 }
 
-// liveSchema is a keyspace as it is, by the tables' names.
+// liveSchema is the present schema of a keyspace, by table names.
 type liveSchema struct {
 	keyspace string
 	tables   map[string]*liveTable
 }
 
-// readReplication returns how a keyspace is replicated, or nil if there is none of that name.
+// readReplication returns the replication of a keyspace, or nil if the keyspace doesn't exist.
 func readReplication(ctx context.Context, session *gocql.Session, keyspace string) (replication, error) {
 	var options map[string]string
 	err := session.Query("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?", keyspace).
@@ -38,7 +38,7 @@ func readReplication(ctx context.Context, session *gocql.Session, keyspace strin
 	}
 	copies := replication{}
 	for name, text := range options {
-		// A number may be followed by a slash and how many of the copies are transient.
+		// The number may be followed by a slash and the number of transient replicas.
 		text, _, _ = strings.Cut(text, "/")
 		if n, err := strconv.Atoi(text); err == nil && name != "class" {
 			copies[name] = n
@@ -47,7 +47,7 @@ func readReplication(ctx context.Context, session *gocql.Session, keyspace strin
 	return copies, nil
 }
 
-// readSchema reads a keyspace's tables; without the keyspace there are none.
+// readSchema reads the tables of a keyspace. If the keyspace doesn't exist, there are none.
 func readSchema(ctx context.Context, session *gocql.Session, keyspace string) (*liveSchema, error) {
 	live := &liveSchema{keyspace: keyspace, tables: map[string]*liveTable{}}
 	tables := session.Query(`SELECT table_name, comment, compaction, compression, gc_grace_seconds, read_repair
@@ -82,12 +82,12 @@ func readSchema(ctx context.Context, session *gocql.Session, keyspace string) (*
 	return live, nil
 }
 
-// missing lists the tables that aren't there.
+// missing returns the tables that don't exist.
 func (l *liveSchema) missing() []*engine.Table {
 	return slices.DeleteFunc(slices.Clone(engine.Tables), func(t *engine.Table) bool { return l.tables[t.Name] != nil })
 }
 
-// checkVersion refuses a schema that a later release made.
+// checkVersion returns an error if a later release made the schema.
 func (l *liveSchema) checkVersion() error {
 	for _, t := range engine.Tables {
 		if live := l.tables[t.Name]; live != nil && versionOf(live.comment) > schemaVersion {
@@ -98,7 +98,7 @@ func (l *liveSchema) checkVersion() error {
 	return nil
 }
 
-// checkColumns refuses tables that were made by something else.
+// checkColumns returns an error if another program made the tables.
 func (l *liveSchema) checkColumns() error {
 	for _, t := range engine.Tables {
 		if live := l.tables[t.Name]; live != nil && live.otherColumns(t) != "" {
@@ -108,8 +108,8 @@ func (l *liveSchema) checkColumns() error {
 	return nil
 }
 
-// otherColumns describes how a table's columns differ from those declared; empty: they don't. More columns
-// outside of the key do no harm.
+// otherColumns describes the differences between a table's columns and the declared ones; empty: none. Additional
+// columns outside the key are accepted.
 func (l *liveTable) otherColumns(t *engine.Table) string {
 	for _, want := range columnsOf(t) {
 		if !slices.Contains(l.columns, want) {
@@ -124,7 +124,7 @@ func (l *liveTable) otherColumns(t *engine.Table) string {
 	return ""
 }
 
-// compare lists in what the tables differ from what this release would create.
+// compare returns the differences between the tables and those that this release would create.
 func (l *liveSchema) compare(o *Options) []Difference {
 	var found []Difference
 	for _, t := range engine.Tables {
@@ -160,10 +160,10 @@ func (l *liveSchema) compare(o *Options) []Difference {
 	return found
 }
 
-// comparedOption is one that matters, with the CQL that sets it.
+// comparedOption is a table option to compare, with the CQL that sets it.
 type comparedOption struct{ name, want, cql string }
 
-// compared lists the options of a table that a running schema is compared by.
+// compared returns the options of a table that are compared.
 func (p policy) compared(o *Options, t *engine.Table) []comparedOption {
 	compaction := p.compaction.options(o.retentionOf(t))
 	whole := "compaction = {" + compaction + "}"
@@ -178,7 +178,7 @@ func (p policy) compared(o *Options, t *engine.Table) []comparedOption {
 		comparedOption{"read_repair", "BLOCKING", "read_repair = 'BLOCKING'"})
 }
 
-// option is a live table's option as compared has it: Java's packages are left out.
+// option returns an option of a live table in the form of compared: without Java's packages.
 func (t *liveTable) option(name string) string {
 	if name == "compaction_window" {
 		if t.options["compaction_window_size"] == "" {
@@ -190,7 +190,7 @@ func (t *liveTable) option(name string) string {
 	return value[strings.LastIndexByte(value, '.')+1:]
 }
 
-// cqlMap reads a map of simple words from CQL of our own.
+// cqlMap parses a CQL map of simple words that this package wrote.
 func cqlMap(text string) map[string]string {
 	m := map[string]string{}
 	for part := range strings.SplitSeq(text, ",") {

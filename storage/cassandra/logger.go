@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// logger hands gocql's log to slog. It logs every broken connection at length; what operators need of
-// it, nodes that come and go, the engine logs itself: see nodes.
+// logger passes gocql's log to slog. gocql logs every broken connection at length. Nodes that stop and start are logged
+// by the engine itself: see nodes.
 type logger struct{ log *slog.Logger }
 
 func (l logger) Print(v ...any)                 { l.debug(fmt.Sprint(v...)) }

@@ -16,14 +16,14 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// hostsVariable names nodes of a cluster that the tests may make keyspaces in.
+// hostsVariable is the environment variable with nodes of a cluster in which the tests may create keyspaces.
 const hostsVariable = "CASSANDRA_HOSTS"
 
-// comesWithin bounds what a test waits for on a busy machine.
+// comesWithin is the max time that a test waits on a busy machine.
 const comesWithin = 3 * time.Minute
 
-// sharedKeyspace is made by the first test that needs one, and dropped at the end: making ten tables takes
-// longer than most tests. Engines on it are kept apart by partitions.
+// sharedKeyspace is created by the first test that needs one, and dropped at the end, because creating its tables takes
+// longer than most tests. Engines on it use separate partitions.
 var sharedKeyspace = fmt.Sprintf("cassia_test_%08x", rand.Uint32())
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// testHosts skips a test that has no Cassandra.
+// testHosts returns the hosts, and skips the test if there is no Cassandra.
 func testHosts(t testing.TB) []string {
 	hosts := os.Getenv(hostsVariable)
 	if hosts == "" {
@@ -52,7 +52,7 @@ func testHosts(t testing.TB) []string {
 	return strings.Split(hosts, ",")
 }
 
-// testOptions are for the shared keyspace. On a busy machine Cassandra and its disks stand still for seconds.
+// testOptions returns options for the shared keyspace. On a busy machine Cassandra and its disks hang for seconds.
 func testOptions(t testing.TB) Options {
 	o := DefaultOptions()
 	o.Timeout, o.ConnectTimeout = time.Minute, time.Minute
@@ -61,7 +61,7 @@ func testOptions(t testing.TB) Options {
 	return o
 }
 
-// ownKeyspace gives a test a keyspace of its own, which isn't made yet.
+// ownKeyspace returns options for a separate keyspace, which doesn't exist yet.
 func ownKeyspace(t testing.TB, o *Options) {
 	o.Keyspace = fmt.Sprintf("cassia_test_%08x", rand.Uint32())
 	t.Cleanup(func() { require.NoError(t, cassandratest.DropKeyspace(o.Hosts, o.Keyspace)) })
@@ -74,13 +74,13 @@ func open(t testing.TB, o Options) *Engine {
 	return e
 }
 
-// openApart opens an engine that seems empty.
+// openApart opens an engine without visible rows of other tests.
 func openApart(t testing.TB) *apart {
 	return &apart{Engine: open(t, testOptions(t)), by: rand.Int64(), prefix: fmt.Sprintf("%016x ", rand.Uint64())}
 }
 
-// apart is an engine whose partitions are its own: it changes the first field of every partition key, one to
-// one. Partitions have no order, so nothing else is changed by that.
+// apart is an engine with separate partitions: it maps the first field of every partition key one to one. Partitions
+// have no order, so nothing else changes.
 type apart struct {
 	*Engine
 	by     int64

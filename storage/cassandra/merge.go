@@ -6,18 +6,20 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// mergeBytes is up to what size small batches of one partition become one: from there on it is the bytes that cost, not the request.
+// mergeBytes is the max size of small batches of one partition that are merged. Above it, the cost of a request depends
+// on its bytes.
 const mergeBytes = 128 << 10
 
-// merge joins small batches of one partition, which so take one request of Cassandra's. A request costs what a dozen rows do: names of a
-// catalog come one by one, all of a label in one partition. The order of mutations in a partition stays, and batches are left as they are.
+// merge joins small batches of one partition, so that they take one request. A request costs as much as a dozen rows; a
+// catalog's names, for example, are written one by one to one partition per label. The order of mutations in a
+// partition is kept, and the batches aren't modified.
 //
-// Partitions aren't joined: a node applies what a request has for several of them one after the other, and waits for a sync of its
-// commit log each time where commitlog_sync is group or batch.
+// Batches of different partitions aren't merged: a node applies the partitions of a request sequentially, and waits for
+// a sync of its commit log for each if commitlog_sync is group or batch.
 func merge(batches []engine.Batch) []engine.Batch {
 	type open struct{ at, bytes int }
 	var merged []engine.Batch
-	last := map[string]open{} // the batches that take more, by partition
+	last := map[string]open{} // the batches that can still grow, by partition
 	var key []byte
 	for i := range batches {
 		b := &batches[i]
@@ -35,7 +37,7 @@ func merge(batches []engine.Batch) []engine.Batch {
 	return merged
 }
 
-// appendPartition appends what names a batch's partition among those of all tables.
+// appendPartition appends a key that identifies a batch's table and partition.
 func appendPartition(to []byte, b *engine.Batch) []byte {
 	to = append(to, b.Table.ID)
 	for i, v := range b.Partition {
@@ -49,7 +51,7 @@ func appendPartition(to []byte, b *engine.Batch) []byte {
 	return to
 }
 
-// sizeOf is about how many bytes of clustering keys and values a batch has.
+// sizeOf returns the approximate size in bytes of a batch's clustering keys and values.
 func sizeOf(b *engine.Batch) int {
 	n := 0
 	for i := range b.Mutations {

@@ -20,8 +20,8 @@ func catalogRow(label, value string) engine.Batch {
 	}
 }
 
-// TestMergeKeepsMutations merges batches of several partitions and tables, small and large: each partition's mutations are those that there
-// were, in their order, in no more batches than their size asks for.
+// TestMergeKeepsMutations merges batches of multiple partitions and tables, small and large: each partition keeps its
+// mutations in their order, in no more batches than their size requires.
 func TestMergeKeepsMutations(t *testing.T) {
 	var batches []engine.Batch
 	for i := range 3000 {
@@ -30,7 +30,7 @@ func TestMergeKeepsMutations(t *testing.T) {
 			batches = append(batches, stage(7, mutation(int64(i), make([]byte, mergeBytes/2))))
 		}
 	}
-	// Keys whose texts run into each other if they are only joined.
+	// Keys whose texts would be ambiguous if they were only concatenated.
 	batches = append(batches,
 		engine.Batch{Table: engine.Held, Partition: engine.Key{engine.Text("a"), engine.Text("bc"), engine.Int(1)}, Mutations: []engine.Mutation{{Timestamp: 1}}},
 		engine.Batch{Table: engine.Held, Partition: engine.Key{engine.Text("ab"), engine.Text("c"), engine.Int(1)}, Mutations: []engine.Mutation{{Timestamp: 2}}})

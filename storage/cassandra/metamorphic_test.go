@@ -12,8 +12,8 @@ import (
 
 var historyFile = flag.String("history", "", "a file with a history to run again, as TestMetamorphic prints it when it fails")
 
-// TestMetamorphic runs histories on Cassandra and on the plain model. They run side by side, for a write
-// mostly waits for the commit log.
+// TestMetamorphic runs histories on Cassandra and on the plain model. They run concurrently, because a write mostly
+// waits for the commit log.
 func TestMetamorphic(t *testing.T) {
 	testHosts(t)
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// operation names a kind of request in metrics.
+// operation is a kind of request in metrics.
 type operation string
 
 const (
@@ -20,7 +20,7 @@ const (
 	opOther operation = "other"
 )
 
-// metrics count requests.
+// metrics counts requests.
 type metrics struct {
 	requests *prometheus.CounterVec
 	tables   *prometheus.CounterVec
@@ -72,8 +72,8 @@ func (m *metrics) done(op operation, took time.Duration, err error) {
 	m.seconds.WithLabelValues(string(op)).Observe(took.Seconds())
 }
 
-// of counts a request about a table.
-func (m *metrics) of(op operation, t *engine.Table) {
+// countRequest counts a request on a table.
+func (m *metrics) countRequest(op operation, t *engine.Table) {
 	m.tables.WithLabelValues(string(op), t.Name).Inc()
 }
 
@@ -83,7 +83,6 @@ func (m *metrics) retried(op operation, times int) {
 	}
 }
 
-// Describe implements prometheus.Collector.
 func (e *Engine) Describe(ch chan<- *prometheus.Desc) {
 	e.metrics.requests.Describe(ch)
 	e.metrics.tables.Describe(ch)
@@ -93,7 +92,6 @@ func (e *Engine) Describe(ch chan<- *prometheus.Desc) {
 	ch <- e.metrics.nodes
 }
 
-// Collect implements prometheus.Collector.
 func (e *Engine) Collect(ch chan<- prometheus.Metric) {
 	e.metrics.requests.Collect(ch)
 	e.metrics.tables.Collect(ch)

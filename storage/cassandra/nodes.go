@@ -10,29 +10,28 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// nodes is gocql's round-robin within one data center, which also tracks which nodes are up, and logs when that changes.
+// nodes is gocql's round-robin policy within one data center. It also tracks which nodes are up, and logs changes.
 type nodes struct {
 	gocql.HostSelectionPolicy
 	log *slog.Logger
 
 	mu    sync.Mutex
 	up    map[string]bool // by host ID: every node that is or was in the ring
-	quiet bool            // while the session opens and closes
-	dark  time.Time       // since when none is up
+	quiet bool            // set while the session is opened and closed
+	dark  time.Time       // the time since which no node is up
 }
 
 func newNodes(dc string, log *slog.Logger) *nodes {
 	return &nodes{HostSelectionPolicy: gocql.DCAwareRoundRobinPolicy(dc), log: log, up: map[string]bool{}, quiet: true}
 }
 
-// setQuiet sets whether changes of nodes aren't logged.
+// setQuiet turns the logging of changes off or on.
 func (n *nodes) setQuiet(quiet bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.quiet = quiet
 }
 
-// HostUp implements gocql.HostSelectionPolicy.
 func (n *nodes) HostUp(h *gocql.HostInfo) {
 	n.HostSelectionPolicy.HostUp(h)
 	if n.set(h, true) {
@@ -40,7 +39,6 @@ func (n *nodes) HostUp(h *gocql.HostInfo) {
 	}
 }
 
-// HostDown implements gocql.HostSelectionPolicy.
 func (n *nodes) HostDown(h *gocql.HostInfo) {
 	n.HostSelectionPolicy.HostDown(h)
 	if n.set(h, false) {
@@ -48,7 +46,6 @@ func (n *nodes) HostDown(h *gocql.HostInfo) {
 	}
 }
 
-// RemoveHost implements gocql.HostSelectionPolicy.
 func (n *nodes) RemoveHost(h *gocql.HostInfo) {
 	n.HostSelectionPolicy.RemoveHost(h)
 	n.mu.Lock()
@@ -57,7 +54,7 @@ func (n *nodes) RemoveHost(h *gocql.HostInfo) {
 	n.darken()
 }
 
-// darken notes since when no node is up. The caller holds mu.
+// darken sets dark if no node is up. The caller must hold mu.
 func (n *nodes) darken() {
 	for _, isUp := range n.up {
 		if isUp {
@@ -70,7 +67,7 @@ func (n *nodes) darken() {
 	}
 }
 
-// darkFor returns for how long no node has been up; 0: one is, or it isn't known yet.
+// darkFor returns the time since the last node went down. It returns 0 if a node is up or the state is unknown.
 func (n *nodes) darkFor() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -80,7 +77,7 @@ func (n *nodes) darkFor() time.Duration {
 	return time.Since(n.dark)
 }
 
-// set reports whether the change is to be logged.
+// set records the state of a node, and reports whether the change is to be logged.
 func (n *nodes) set(h *gocql.HostInfo, up bool) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -90,7 +87,7 @@ func (n *nodes) set(h *gocql.HostInfo, up bool) bool {
 	return !n.quiet && (!known || before != up)
 }
 
-// count returns how many nodes are up and how many down.
+// count returns the number of nodes that are up and down.
 func (n *nodes) count() (up, down int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// load writes rows, one after the other in each of some partitions, and reads them now and then. It leaves the nodes time
-// to do something else: the test doesn't need a higher load.
+// load writes rows sequentially in each of some partitions, and reads them regularly. It leaves the nodes time for
+// other work: the test doesn't need a higher load.
 type load struct {
 	e    *Engine
 	quit chan struct{}
@@ -65,12 +65,12 @@ func (l *load) run(slot int64) {
 		}
 		l.mu.Unlock()
 		if err != nil {
-			seq-- // The same row again: a key names one content.
+			seq-- // Write the same row again: a key has only one content.
 		}
 	}
 }
 
-// take returns what went wrong since the last call.
+// take returns the errors since the last call.
 func (l *load) take() (errs []error, slowest time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,12 +79,12 @@ func (l *load) take() (errs []error, slowest time.Duration) {
 	return errs, slowest
 }
 
-// TestNodesDie kills, pauses and revives nodes of a cluster of three, under load. It also shows that a cluster does as its
-// methods say.
+// TestNodesDie kills, pauses and restarts nodes of a cluster of three, under load. It also tests the methods of
+// cassandratest's cluster.
 func TestNodesDie(t *testing.T) {
 	t.Parallel()
 	cluster := cassandratest.StartCluster(t, 3, cassandratest.Options{Password: true})
-	require.Eventually(t, func() bool { // A node that stood still for seconds is taken for dead until it is heard of again.
+	require.Eventually(t, func() bool { // A node that doesn't respond for seconds is considered down until it responds again.
 		status, err := cluster.Nodetool(1, "status")
 		return err == nil && allUp.MatchString(status)
 	}, comesWithin, time.Second, "a node sees all three up")
@@ -143,7 +143,7 @@ func TestNodesDie(t *testing.T) {
 
 var allUp = regexp.MustCompile(`(?s)UN .*UN .*UN `)
 
-// testUsageAndEnd asks a cluster, of which node 2 is dead, what it uses, and wipes it.
+// testUsageAndEnd reads the usage of a cluster whose node 2 is down, and wipes it.
 func testUsageAndEnd(t *testing.T, cluster *cassandratest.Cluster) {
 	require.ErrorIs(t, cluster.Kill(2), cassandratest.ErrCommand, "it is dead already")
 	require.ErrorIs(t, cluster.Pause(4), cassandratest.ErrCommand, "there are three")

@@ -111,7 +111,7 @@ func TestOpenRefuses(t *testing.T) {
 	require.Nil(t, copies, "a refusal made the keyspace")
 }
 
-// TestOpenAtOnce has several engines make one schema, then spoils it in all ways.
+// TestOpenAtOnce creates one schema with multiple engines concurrently, and then damages it in various ways.
 func TestOpenAtOnce(t *testing.T) {
 	o := testOptions(t)
 	t.Parallel()
@@ -148,8 +148,8 @@ func TestOpenAtOnce(t *testing.T) {
 	testSpoiledSchema(t, o)
 }
 
-// requireRead holds that of a keyspace's tables one has been read, by the nodes' statistics. Other keyspaces have tables of the
-// same names.
+// requireRead requires, by the nodes' statistics, that only one of a keyspace's tables has been read. Other keyspaces
+// have tables with the same names.
 func requireRead(t *testing.T, e *Engine, table *engine.Table) {
 	nodes, err := e.Nodes(context.Background())
 	require.NoError(t, err)
@@ -165,7 +165,7 @@ func requireRead(t *testing.T, e *Engine, table *engine.Table) {
 	require.Equal(t, map[string]bool{table.Name: true}, read)
 }
 
-// testFacts looks at a schema that was just made, and at the cluster under it.
+// testFacts reads the facts of a new schema and of its cluster.
 func testFacts(t *testing.T, e *Engine) {
 	ctx := context.Background()
 	differences, err := e.CompareSchema(ctx)
@@ -196,7 +196,7 @@ func testFacts(t *testing.T, e *Engine) {
 
 func testSpoiledSchema(t *testing.T, o Options) {
 	longer := o
-	longer.Timeout = 2 * schemaTimeout // as where Cassia itself changes tables
+	longer.Timeout = 2 * schemaTimeout // as for Cassia's own changes of tables
 	session, err := longer.direct(o.Hosts[0])
 	require.NoError(t, err)
 	defer session.Close()

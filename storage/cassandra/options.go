@@ -14,75 +14,74 @@ import (
 
 // Options configure an Engine.
 type Options struct {
-	// Hosts are nodes to begin with, as host or host:port, best all in one data center. The others of
-	// that data center are found through them. At least one.
+	// Hosts are the initial nodes, as host or host:port, preferably all in one data center. The other nodes of that
+	// data center are discovered through them. At least one is required.
 	Hosts []string
-	// Keyspace holds the tables: letters, digits and _, beginning with a letter. Default "cassia".
+	// Keyspace is the keyspace of the tables: letters, digits and _, starting with a letter. Default "cassia".
 	Keyspace string
-	// Replication is used when the keyspace is created, and ignored when it exists: "3" copies in every
-	// data center, "dc1:3,dc2:3" copies in each, or a map as CQL has it. Empty: as many copies as the
-	// local data center has nodes, at most 3, and none elsewhere.
+	// Replication is used when the keyspace is created, and ignored if it exists: "3" replicas in every data center,
+	// "dc1:3,dc2:3" per data center, or a CQL map. Empty: as many replicas as the local data center has nodes, at most
+	// 3, and none elsewhere.
 	Replication string
-	// Consistency is how many replicas must have done a write, and are asked in a read: ONE, TWO, THREE,
-	// QUORUM, ALL, LOCAL_QUORUM, EACH_QUORUM or LOCAL_ONE. Below a quorum an acknowledged write may be
-	// missed by the next read. EACH_QUORUM is for writes only; then reads take LOCAL_QUORUM. Default
-	// LOCAL_QUORUM.
+	// Consistency is the number of replicas that must have applied a write, and that a read queries: ONE, TWO, THREE,
+	// QUORUM, ALL, LOCAL_QUORUM, EACH_QUORUM or LOCAL_ONE. Below a quorum a read may miss an acknowledged write.
+	// EACH_QUORUM applies to writes; reads then use LOCAL_QUORUM. Default LOCAL_QUORUM.
 	Consistency string
-	// LocalDC is the data center whose nodes are talked to; no other's ever are, for there LOCAL_QUORUM
-	// would mean another quorum. Empty: that of the first host that answers.
+	// LocalDC is the data center whose nodes are used. Nodes of other data centers are never used, because LOCAL_QUORUM
+	// there would be a different quorum. Empty: the data center of the first host that responds.
 	LocalDC string
 
-	// Username and Password log in, if Username isn't empty.
+	// Username and Password are the credentials, if Username isn't empty.
 	Username, Password string
 	// TLS encrypts connections.
 	TLS TLSOptions
 
-	// Timeout is how long a request (one batch, one page of a scan, one compare-and-set) may take, its
-	// retries included. A node that stays silent gets half of it before another is asked, so that half
-	// should be no less than what Cassandra gives itself (5 s for reads). Default 10 s.
+	// Timeout is the max time of a request (one batch, one page of a scan, one compare-and-set), including its retries.
+	// A silent node gets half of it before another node is tried, so half of it should be at least Cassandra's own
+	// timeout (5 s for reads). Default 10 s.
 	Timeout time.Duration
-	// ConnectTimeout is how long a connection may take to be established: longer than a node stands still
-	// to collect garbage, for who can't connect doesn't start. Default 10 s.
+	// ConnectTimeout is the max time to establish a connection. It should be longer than a node's garbage collection
+	// pauses, because a process that can't connect doesn't start. Default 10 s.
 	ConnectTimeout time.Duration
-	// MaxInFlight bounds the requests under way in the whole engine; others wait. Together with 1 MiB a
-	// request it bounds memory. Default 128: Cassandra's nodes run 32 writes and 32 reads at once.
+	// MaxInFlight is the max number of requests under way in the engine; others wait. With at most 1 MiB per request,
+	// it also limits memory. Default 128: Cassandra's nodes run 32 writes and 32 reads concurrently.
 	MaxInFlight int
 
-	// CreateSchema makes Open create the keyspace and the tables that are missing. Default true.
+	// CreateSchema makes Open create a missing keyspace and missing tables. Default true.
 	CreateSchema bool
-	// Retention is how long what expires is kept; 0: for ever. It decides how wide the windows are in
-	// which Cassandra keeps files apart, when a table is created. Default 0.
+	// Retention is the retention of rows that expire; 0: forever. When a table is created, it determines the width of
+	// the windows by which Cassandra groups files. Default 0.
 	Retention time.Duration
-	// Retention5m and Retention1h are the same for the rollups' tables.
+	// Retention5m and Retention1h are the same for the tables of rollups.
 	Retention5m, Retention1h time.Duration
 
-	// Logger gets events for operators.
+	// Logger logs events for operators.
 	Logger *slog.Logger
 	// Now is this process' clock. Default time.Now.
 	Now func() time.Time
-	// ClusterTime is the clock by which times to live are computed. Default nil: that of the nodes.
+	// ClusterTime is the clock by which TTLs are computed. Default nil: the clock of the nodes.
 	ClusterTime func() time.Time
 
-	// dark is darkTime; tests on a busy machine have more patience.
+	// dark replaces darkTime in tests on slow machines.
 	dark time.Duration
 }
 
-// TLSOptions set how connections are encrypted.
+// TLSOptions configure the encryption of connections.
 type TLSOptions struct {
 	// Enabled encrypts connections.
 	Enabled bool
-	// CAFile holds the certificates, as PEM, that sign the nodes'; empty: the system's.
+	// CAFile has the PEM certificates of the authorities that sign the nodes' certificates; empty: the system's.
 	CAFile string
-	// CertFile and KeyFile are what this client shows, as PEM; both or none.
+	// CertFile and KeyFile are the PEM client certificate and its key; both or none.
 	CertFile, KeyFile string
-	// ServerName is what the nodes' certificates must be for. Empty: each node's address, as Hosts and
-	// the other nodes name it.
+	// ServerName is the name that the nodes' certificates must have. Empty: the address of each node, as in Hosts or as
+	// reported by other nodes.
 	ServerName string
-	// SkipVerify takes any certificate: the connection is encrypted, but the server isn't authenticated.
+	// SkipVerify accepts any certificate: the connection is encrypted, but the server isn't authenticated.
 	SkipVerify bool
 }
 
-// DefaultOptions returns the documented defaults. Hosts are missing.
+// DefaultOptions returns the documented defaults, without Hosts.
 func DefaultOptions() Options {
 	return Options{
 		Keyspace:       "cassia",
@@ -97,7 +96,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// keyspaceName is what needs no quotes in CQL, so that people can type it.
+// keyspaceName matches names that need no quotes in CQL, so that operators can type them.
 var keyspaceName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,47}$`)
 
 // Validate returns an error if the options are invalid.
@@ -144,7 +143,7 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// validateSchema returns an error if the options that the schema is made from are invalid.
+// validateSchema returns an error if the options of the schema are invalid.
 func (o *Options) validateSchema() error {
 	var errs []error
 	if !keyspaceName.MatchString(o.Keyspace) {
@@ -173,13 +172,13 @@ func checkHost(h string) error {
 	return nil
 }
 
-// levels are what a consistency means for writes, for reads, and for compare-and-set.
+// levels are the consistency levels of writes, reads, and compare-and-set.
 type levels struct {
 	write, read gocql.Consistency
 	serial      gocql.SerialConsistency
 }
 
-// consistencies lists the levels that can be chosen. ANY isn't among them: a hint isn't a write.
+// consistencies are the valid levels. ANY isn't one of them, because a hint isn't a durable write.
 var consistencies = map[string]levels{
 	"ONE":          {gocql.One, gocql.One, gocql.Serial},
 	"TWO":          {gocql.Two, gocql.Two, gocql.Serial},

@@ -10,10 +10,10 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// partitionsPage is how many keys of partitions a page has: a node reads a row of each.
+// partitionsPage is the number of partition keys per page. A node reads a row of each.
 const partitionsPage = 1000
 
-// Partitions implements engine.Engine. The nodes read all of the table. A partition of which only deletes are left may be yielded.
+// Partitions implements engine.Engine. The nodes read the whole table. A partition with only tombstones may be yielded.
 func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, _ func(engine.Damage)) iter.Seq2[engine.Key, error] {
 	return func(yield func(engine.Key, error) bool) {
 		if err := e.partitions(ctx, t, prefix, yield); err != nil {
@@ -22,7 +22,7 @@ func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.
 	}
 }
 
-// partitions returns nil when yield wanted no more.
+// partitions returns nil if yield returned false.
 func (e *Engine) partitions(ctx context.Context, t *engine.Table, prefix engine.Key, yield func(engine.Key, error) bool) error {
 	if err := e.begin(ctx); err != nil {
 		return err
@@ -63,14 +63,14 @@ func (e *Engine) partitions(ctx context.Context, t *engine.Table, prefix engine.
 	}
 }
 
-// partitionPage asks for a page.
+// partitionPage fetches a page.
 func (e *Engine) partitionPage(ctx context.Context, t *engine.Table, statement string, from []byte) (rows *gocql.Iter, err error) {
-	e.metrics.of(opScan, t)
-	err = e.request(ctx, opScan, transient, func(ctx context.Context) (int, error) {
+	e.metrics.countRequest(opScan, t)
+	err = e.request(ctx, opScan, isTransient, func(ctx context.Context) (int, error) {
 		q := e.session.Query(statement).WithContext(ctx).Consistency(e.level.read).PageSize(partitionsPage).PageState(from).Idempotent(true).RetryPolicy(elsewhere{})
 		rows = q.Iter()
 		if rows.NumRows() == 0 {
-			return q.Attempts(), rows.Close() // gocql returns an error only then.
+			return q.Attempts(), rows.Close() // gocql closes rows with an error only if there was no response.
 		}
 		return q.Attempts(), nil
 	})

@@ -7,44 +7,43 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// policy is how Cassandra keeps a table.
+// policy has the options with which Cassandra stores a table.
 type policy struct {
-	// about is what the table holds, in the words of its comment.
+	// about is the description of the table in its comment.
 	about string
 	// compaction determines when files are merged.
 	compaction strategy
-	// compressor packs chunks of 64 KiB before they reach the disk. It is what makes small pieces of
-	// neighbouring series small together; the price is that a single row costs a chunk to read.
+	// compressor compresses chunks of 64 KiB. Large chunks compress small values of neighboring series together; in
+	// return, reading a single row decompresses a whole chunk.
 	compressor string
-	// graceSeconds is how long a delete is remembered, gc_grace_seconds. Replicas that miss a delete for
-	// longer may bring the row back, and a hint older than that isn't delivered.
+	// graceSeconds is gc_grace_seconds: the time for which a tombstone is kept. A replica that misses a delete for
+	// longer may bring the row back, and hints older than this aren't delivered.
 	graceSeconds int
-	// firstPage is how many rows a scan asks for before it has seen any; maxPage is the most it asks for
-	// when they turn out small. See pageSize.
+	// firstPage is the number of rows in the first page of a scan, when their size is unknown. maxPage is the max
+	// number of rows if they are small. See pageSize.
 	firstPage, maxPage int
 }
 
-// strategy names a way of compaction.
+// strategy is a compaction strategy.
 type strategy int
 
 const (
-	// windowed keeps files of one span of data's time apart and merges within it, so that files expire
-	// whole: TimeWindowCompactionStrategy. It goes by write timestamps, which the store sets to the
-	// data's time, so that late data and data sealed late still go with their own time.
+	// windowed groups files by the time of the data and merges within a group, so that whole files expire:
+	// TimeWindowCompactionStrategy. Cassandra groups by write timestamps, which the store sets to the data's time, so
+	// that late samples and samples that are sealed late are grouped by their own time.
 	windowed strategy = iota + 1
 	// leveled keeps each row in about one file: LeveledCompactionStrategy.
 	leveled
-	// tiered merges files of like size: SizeTieredCompactionStrategy.
+	// tiered merges files of similar size: SizeTieredCompactionStrategy.
 	tiered
 )
 
 const (
-	// hourGrace is for rows that come back harmlessly: a stage blob that is known to be sealed is deleted
-	// once more, and not read (see storage/worked_off.go). It is short, for a remembered delete is something
-	// that reads pass over.
+	// hourGrace is for rows that can reappear without harm: a staged blob that is known to be sealed is deleted again
+	// and not read (see storage/worked_off.go). It is short because reads have to skip tombstones.
 	hourGrace = 3600
-	// dayGrace is for rows that only expire, alike on every replica, so nothing is there to come back.
-	// It must only outlast hints: Cassandra keeps those for 3 hours, some operators for longer.
+	// dayGrace is for rows that only expire, at the same time on every replica, so that they can't reappear. It must be
+	// longer than the time for which hints are kept: 3 hours by default, longer in some clusters.
 	dayGrace = 24 * 3600
 	// longGrace is Cassandra's default: ten days, within which the keyspace should be repaired.
 	longGrace = 10 * 24 * 3600
@@ -52,17 +51,16 @@ const (
 
 const (
 	zstd = "'class': 'ZstdCompressor', 'chunk_length_in_kb': 64, 'compression_level': 3"
-	// lz4 costs little CPU, for rows that live for hours.
+	// lz4 uses little CPU. It is for rows that exist for hours.
 	lz4 = "'class': 'LZ4Compressor', 'chunk_length_in_kb': 64"
 )
 
-// policies has every table's, by its name.
+// policies are the policies by table name.
 //
-// Stage is a queue: written once, read once or twice, deleted after hours by other writes.
-// Windows don't suit them: a delete lies in a later window than what it deletes and would never meet it
-// (and all their timestamps are the same). Levels rewrite a row many times within its short life. Tiers
-// rewrite it a few times, put a delete and its row together as soon as their files are merged, and drop
-// both an hour later.
+// Table stage is a queue: rows are written once, read once or twice, and deleted hours later. Windows don't suit it: a
+// delete would be in a later window than its row and would never be merged with it (and all timestamps are the same).
+// Leveled compaction rewrites a row many times in its short lifetime. Tiered compaction rewrites it a few times, merges
+// a delete with its row as soon as their files are merged, and drops both an hour later.
 var policies = map[string]policy{
 	"stage": {
 		about: "samples not yet sealed, as blobs", compaction: tiered, compressor: lz4,
@@ -154,7 +152,7 @@ var policies = map[string]policy{
 	},
 }
 
-// policyOf returns a table's policy; one that isn't listed is kept in a way that is never wrong.
+// policyOf returns a table's policy. Tables without one get safe options.
 func policyOf(t *engine.Table) policy {
 	if p, ok := policies[t.Name]; ok {
 		return p
@@ -163,14 +161,14 @@ func policyOf(t *engine.Table) policy {
 }
 
 const (
-	// windowsKept is about how many windows a table's files are kept in. More would make many small
-	// files, fewer would keep the expired longer.
+	// windowsKept is the approximate number of windows of a table's files. More would create many small files, fewer
+	// would keep expired rows longer.
 	windowsKept = 30
-	// foreverWindow is the width where nothing expires.
+	// foreverWindow is the width of windows if nothing expires.
 	foreverWindow = 30 * 24 * time.Hour
 )
 
-// windowWidth is how much time a window of files spans: whole hours below two days, whole days above.
+// windowWidth returns the time span of a window of files: whole hours below two days, whole days above.
 func windowWidth(retention time.Duration) time.Duration {
 	if retention <= 0 {
 		return foreverWindow
@@ -183,7 +181,7 @@ func windowWidth(retention time.Duration) time.Duration {
 	return max(unit, (width+unit-1)/unit*unit)
 }
 
-// options is a strategy as CQL has it.
+// options returns the CQL of a strategy.
 func (s strategy) options(retention time.Duration) string {
 	switch s {
 	case windowed:
@@ -193,15 +191,16 @@ func (s strategy) options(retention time.Duration) string {
 		}
 		return fmt.Sprintf("'class': 'TimeWindowCompactionStrategy', 'compaction_window_size': '%d', 'compaction_window_unit': '%s'", size, unit)
 	case tiered:
-		// A file most of which are deletes that may go is rewritten alone, whatever other files hold.
+		// A file that consists mainly of droppable tombstones is rewritten alone, even if its rows may be in other
+		// files.
 		return "'class': 'SizeTieredCompactionStrategy', 'tombstone_compaction_interval': '3600', 'unchecked_tombstone_compaction': 'true'"
 	default:
 		return "'class': 'LeveledCompactionStrategy'"
 	}
 }
 
-// retentionOf is how long a table keeps its rows; 0: for ever. Tables with rows of windows of all resolutions keep some of them as long as the 1h
-// rollups, which are kept the longest.
+// retentionOf returns the retention of a table's rows; 0: forever. Tables with rows for windows of all resolutions keep
+// some rows as long as the 1h rollups, which have the longest retention.
 func (o *Options) retentionOf(t *engine.Table) time.Duration {
 	switch t {
 	case engine.R5m, engine.R5mPages:

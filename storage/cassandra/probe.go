@@ -10,10 +10,9 @@ import (
 
 var _ engine.Prober = (*Engine)(nil)
 
-// probeMost is about how many partitions one request asks: one node reads them all, side by side.
+// probeMost is the approximate number of partitions per request. One node reads all of them concurrently.
 const probeMost = 64
 
-// Occupied implements engine.Prober.
 func (e *Engine) Occupied(ctx context.Context, t *engine.Table, partitions []engine.Key) ([]bool, error) {
 	if err := e.begin(ctx); err != nil {
 		return nil, err
@@ -53,12 +52,12 @@ func (e *Engine) probeText(t *engine.Table, field int) string {
 	return fmt.Sprintf("SELECT %s FROM %s.%s WHERE %s PER PARTITION LIMIT 1", quoted(t.Partition[field].Name), quoted(e.opts.Keyspace), quoted(t.Name), where)
 }
 
-// probe adds those of the partitions of args that have rows to found.
+// probe adds to found the partitions in args that have rows.
 func (e *Engine) probe(ctx context.Context, t *engine.Table, statement string, args []any, found map[int64]bool) error {
-	e.metrics.of(opScan, t)
-	err := e.request(ctx, opScan, transient, func(ctx context.Context) (int, error) {
+	e.metrics.countRequest(opScan, t)
+	err := e.request(ctx, opScan, isTransient, func(ctx context.Context) (int, error) {
 		q := e.session.Query(statement, args...).WithContext(ctx).Consistency(e.level.read).PageSize(2 * probeMost).Idempotent(true).RetryPolicy(elsewhere{})
-		q.SetSpeculativeExecutionPolicy(e.alsoAsk(slowReader))
+		q.SetSpeculativeExecutionPolicy(e.querySecond(slowReader))
 		rows := q.Iter()
 		for of := int64(0); rows.Scan(&of); {
 			found[of] = true

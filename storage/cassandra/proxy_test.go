@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// proxy stands between an engine and a node, and can be cut or made silent.
+// proxy is a proxy between an engine and a node that can break or block connections.
 type proxy struct {
 	t        testing.TB
 	target   string
@@ -95,7 +95,7 @@ func (p *proxy) pump(from, to net.Conn) {
 	}
 }
 
-// cut breaks all connections and takes no more; mend takes them again.
+// cut breaks all connections and accepts no more; mend accepts them again.
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +112,7 @@ func (p *proxy) mend() {
 	p.refuses = false
 }
 
-// block keeps bytes that are sent, unblock lets them through.
+// block holds back the bytes that are sent; unblock forwards them.
 func (p *proxy) block() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *proxy) unblock() {
 	close(p.silent)
 }
 
-// TestComesBack takes an engine's only node away, by breaking its connections and by keeping it silent.
+// TestComesBack makes an engine's only node unreachable, by breaking its connections and by blocking it.
 func TestComesBack(t *testing.T) {
 	o := testOptions(t)
 	t.Parallel()
@@ -133,7 +133,7 @@ func TestComesBack(t *testing.T) {
 	o.Hosts = []string{p.address()}
 	o.Timeout = 2 * time.Second
 	var e *Engine
-	require.Eventually(t, func() (ok bool) { // A node that stands still for seconds is away, too.
+	require.Eventually(t, func() (ok bool) { // A node that hangs for seconds also counts as down.
 		var err error
 		e, err = Open(context.Background(), o)
 		return err == nil
@@ -175,13 +175,13 @@ func TestComesBack(t *testing.T) {
 	}
 }
 
-// TestScanGoesOn cuts the connection between two pages: the scan goes on when it is mended in time.
+// TestScanGoesOn breaks the connection between two pages: the scan continues if the connection works again in time.
 func TestScanGoesOn(t *testing.T) {
 	o := testOptions(t)
 	t.Parallel()
 	p := newProxy(t, o.Hosts[0])
 	o.Hosts = []string{p.address()}
-	o.dark = o.Timeout // On a busy machine it takes a while until the driver is connected again.
+	o.dark = o.Timeout // On a busy machine the driver takes some time to reconnect.
 	e := open(t, o)
 	defer func() { require.NoError(t, e.Close()) }()
 	for seq := range int64(20) {

@@ -6,20 +6,20 @@ import (
 	"fmt"
 )
 
-// Facts are what can be found out of a cluster and a keyspace from outside.
+// Facts describes a cluster and a keyspace, as seen by a client.
 type Facts struct {
 	Cluster *Cluster
-	// Replication is how many copies each data center keeps, as Engine.Replication returns it; nil if there is
-	// no such keyspace.
+	// Replication is the number of replicas per data center, as returned by Engine.Replication; nil if the keyspace
+	// doesn't exist.
 	Replication map[string]int
-	// Nodes are those of the local data center, as Engine.Nodes returns them.
+	// Nodes are the nodes of the local data center, as returned by Engine.Nodes.
 	Nodes []NodeFacts
-	// Differences are those of the schema, as Engine.CompareSchema returns them; none without a keyspace.
+	// Differences are the differences of the schema, as returned by Engine.CompareSchema; none without a keyspace.
 	Differences []Difference
 }
 
-// ReadFacts finds out about a cluster and a keyspace in whatever state they are, also one in which Open refuses them
-// or too few nodes are left for reads. It changes nothing. Without a single node that answers it returns an error.
+// ReadFacts reads the state of a cluster and a keyspace, even if Open would reject them or too few nodes are up for
+// reads. It changes nothing. It returns an error if no node responds.
 func ReadFacts(ctx context.Context, opts Options) (*Facts, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func ReadFacts(ctx context.Context, opts Options) (*Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Facts{Cluster: c, Nodes: opts.askNodes(ctx, c)}
+	f := &Facts{Cluster: c, Nodes: opts.readNodes(ctx, c)}
 	var errs []error
 	for _, n := range f.Nodes {
 		if !n.Up {
@@ -46,7 +46,7 @@ func ReadFacts(ctx context.Context, opts Options) (*Facts, error) {
 	return nil, fmt.Errorf("cassandra: examine keyspace %s: %w", opts.Keyspace, oneLine(errs))
 }
 
-// readSchema asks one node about the keyspace.
+// readSchema reads the keyspace from one node.
 func (o *Options) readSchema(ctx context.Context, address string, f *Facts) error {
 	session, err := o.direct(address)
 	if err != nil {

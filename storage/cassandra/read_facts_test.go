@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestLook looks at a keyspace before it is there, when it is as it was made, and with other options.
+// TestReadFacts reads the facts of a keyspace before it exists, after its creation, and with other options.
 func TestReadFacts(t *testing.T) {
 	o := testOptions(t)
 	ownKeyspace(t, &o)

@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// everywhere stands in a replication for every data center.
+// everywhere is the replication option that applies to all data centers.
 const everywhere = "replication_factor"
 
-// maxCopies is the greatest number of copies in a data center that is believed not to be a mistake.
+// maxCopies is the max number of replicas in a data center; more is assumed to be a mistake.
 const maxCopies = 100
 
-// replication is how many copies each data center keeps, by its name; the name everywhere stands for all.
-// A nil one is still to be decided.
+// replication is the number of replicas per data center; the key everywhere applies to all. A nil replication isn't
+// determined yet.
 type replication map[string]int
 
-// A data center's name goes into CQL between quotes.
+// dataCenterName matches names that can be put between quotes in CQL.
 var dataCenterName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.\- ]*$`)
 
-// parseReplication reads "3", "dc1:3,dc2:3" or {'class': 'NetworkTopologyStrategy', 'dc1': 3}.
+// parseReplication parses "3", "dc1:3,dc2:3" or {'class': 'NetworkTopologyStrategy', 'dc1': 3}.
 func parseReplication(text string) (replication, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -91,7 +91,7 @@ func unquote(s string) string {
 	return s
 }
 
-// String is the replication as CQL has it.
+// String returns the replication as CQL.
 func (r replication) String() string {
 	var b strings.Builder
 	b.WriteString("{'class': 'NetworkTopologyStrategy'")
@@ -101,7 +101,7 @@ func (r replication) String() string {
 	return b.String() + "}"
 }
 
-// in returns how many copies a data center keeps.
+// in returns the number of replicas in a data center.
 func (r replication) in(dc string) int {
 	if n, ok := r[dc]; ok {
 		return n
@@ -109,5 +109,5 @@ func (r replication) in(dc string) int {
 	return r[everywhere]
 }
 
-// quorum is how many of n copies are more than a half.
+// quorum returns the min number of n replicas that is more than half.
 func quorum(n int) int { return n/2 + 1 }

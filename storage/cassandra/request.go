@@ -10,31 +10,31 @@ import (
 )
 
 const (
-	// firstPause is about how long is waited before a request is sent again; it doubles up to lastPause.
+	// firstPause is the approximate pause before the first retry. It doubles with each retry, up to lastPause.
 	firstPause = 25 * time.Millisecond
 	lastPause  = time.Second
-	// nextHosts is how many other nodes are tried at once when a connection breaks.
+	// nextHosts is the number of other nodes that are tried immediately when a connection breaks.
 	nextHosts = 2
-	// slowReader is when another node is asked for a page that doesn't come: later than healthy nodes
-	// answer, sooner than a person minds.
+	// slowReader is the delay after which a second node is queried for a page. It is longer than healthy nodes take,
+	// and too short for users to notice.
 	slowReader = 250 * time.Millisecond
-	// silentWriter is when another node is sent a write that isn't answered. Cassandra's nodes answer within
-	// 2 s (write_request_timeout), with an error if need be: one that hasn't by now is gone, not slow, and
-	// the cluster isn't burdened with writes that were only late.
+	// silentWriter is the delay after which a write is sent to a second node. Cassandra's nodes respond within 2 s
+	// (write_request_timeout), if necessary with an error. A node that hasn't responded by then is down, not slow, so
+	// this doesn't add load by sending slow writes twice.
 	silentWriter = 2500 * time.Millisecond
 )
 
-// knockEvery is how often the driver tries to connect to nodes that are down.
+// knockEvery is the interval at which the driver tries to connect to nodes that are down.
 const knockEvery = 2 * time.Second
 
-// darkTime is how long a request is sent again where no node is up: connections may break for a moment. The driver has
-// knocked in vain by then.
+// darkTime is how long a request is retried while no node is up, because connections may break for a moment. By then
+// the driver has tried to reconnect at least once.
 const darkTime = knockEvery + time.Second
 
 var errNoAnswer = errors.New("request timed out")
 
-// request runs do, which sends something to Cassandra once, as often as it takes and as again allows,
-// within the bounds: a slot of the engine's, and Options.Timeout. do returns how often gocql tried.
+// request calls do, which sends a request to Cassandra once, until it succeeds, again returns false for its error, or
+// Options.Timeout has passed. It uses a slot of the engine. do returns the number of gocql's attempts.
 func (e *Engine) request(ctx context.Context, op operation, again func(error) bool, do func(context.Context) (int, error)) (err error) {
 	if err := e.use(); err != nil {
 		return err
@@ -70,10 +70,10 @@ func (e *Engine) request(ctx context.Context, op operation, again func(error) bo
 		case !again(err):
 			return err
 		case e.nodes.darkFor() > e.opts.dark:
-			return err // Nobody is there to answer. The driver knocks by itself, and who asked may come again.
+			return err // No node can respond. The driver reconnects in the background, and the caller may retry.
 		}
 		last = err
-		// Some randomness keeps those that failed together from coming back together.
+		// Randomize the pause, so that requests that failed together aren't all retried together.
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
 			e.metrics.retried(op, 1)
@@ -83,26 +83,24 @@ func (e *Engine) request(ctx context.Context, op operation, again func(error) bo
 	}
 }
 
-// alsoAsk makes gocql ask one more node, when the first one hasn't answered after delay; the first answer
-// counts. With a single node up gocql would take its absence for the answer, so then there is no second.
-func (e *Engine) alsoAsk(delay time.Duration) gocql.SpeculativeExecutionPolicy {
+// querySecond makes gocql query one more node if the first one hasn't responded after delay; the first response counts.
+// If a single node is up, gocql would take the missing second node for the response, so there is no second query.
+func (e *Engine) querySecond(delay time.Duration) gocql.SpeculativeExecutionPolicy {
 	if up, _ := e.nodes.count(); up < 2 {
 		return gocql.NonSpeculativeExecution{}
 	}
 	return &gocql.SimpleSpeculativeExecution{NumAttempts: 1, TimeoutDelay: min(delay, e.opts.Timeout/4)}
 }
 
-// elsewhere makes gocql send a request that may be sent twice to another node at once if the first one is
-// lost or can't serve now. Errors that concern the whole cluster are left to request, which
-// gives it time.
+// elsewhere is the retry policy of idempotent requests: it sends them to another node immediately if the first one is
+// lost or can't serve them now. Errors that concern the whole cluster are left to request, which waits between
+// attempts.
 type elsewhere struct{}
 
 var _ gocql.RetryPolicy = elsewhere{}
 
-// Attempt implements gocql.RetryPolicy.
 func (elsewhere) Attempt(q gocql.RetryableQuery) bool { return q.Attempts() <= nextHosts }
 
-// GetRetryType implements gocql.RetryPolicy.
 func (elsewhere) GetRetryType(err error) gocql.RetryType {
 	var request gocql.RequestError
 	if errors.As(err, &request) {
@@ -112,7 +110,7 @@ func (elsewhere) GetRetryType(err error) gocql.RetryType {
 		}
 		return gocql.Rethrow
 	}
-	if transient(err) {
+	if isTransient(err) {
 		return gocql.RetryNextHost
 	}
 	return gocql.Rethrow

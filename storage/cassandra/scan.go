@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// pageBytes is about how large a page is, once the size of the rows is known: large enough that asking
-	// for it costs little, small enough that a node and this process can hold many of them at once.
+	// pageBytes is the approximate size of a page when the size of the rows is known. It is large enough to make the
+	// cost of a request small, and small enough that a node and this process can hold many pages at once.
 	pageBytes = 1 << 20
-	// keysPage is how many rows the first page has where only keys are asked for.
+	// keysPage is the number of rows in the first page if only keys are read.
 	keysPage = 2000
-	// rowOverhead is what a row takes on the way besides its fields, bytes.
+	// rowOverhead is the size of a row on the wire in addition to its fields, in bytes.
 	rowOverhead = 32
-	// cancelEvery is after how many rows a scan looks whether its context has ended.
+	// cancelEvery is the number of rows after which a scan checks whether its context has ended.
 	cancelEvery = 64
 )
 
-// Scan implements engine.Engine. Rows come in pages, the next one is fetched while the last is read. Rows of
-// a conditional table are read so that a compare-and-set whose result is unknown is completed first.
+// Scan implements engine.Engine. Rows are read in pages; the next one is fetched while the current one is read. Reading
+// rows of a conditional table first completes compare-and-set operations whose result is unknown.
 func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {
 		if err := e.scan(ctx, &r, yield); err != nil {
@@ -34,7 +34,7 @@ func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row,
 	}
 }
 
-// scan returns nil when yield wanted no more.
+// scan returns nil if yield returned false.
 func (e *Engine) scan(ctx context.Context, r *engine.Range, yield func(engine.Row, error) bool) error {
 	if err := e.begin(ctx); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (e *Engine) run(ctx context.Context, s *scanner, yield func(engine.Row, err
 	p := s.fetch(ctx, nil)
 	for {
 		if p.err != nil {
-			return e.translate(ctx, "scan "+place(r.Table, r.Partition), p.err)
+			return e.translate(ctx, "scan "+describePartition(r.Table, r.Partition), p.err)
 		}
 		more, err := s.read(ctx, p.rows, yield, len(p.next) > 0)
 		if s.coming == nil {
@@ -81,10 +81,10 @@ func checkRange(r *engine.Range) error {
 	return checkTexts(r.Table.Clustering, r.To)
 }
 
-// page is a part of a scan's rows.
+// page is a page of a scan's rows.
 type page struct {
 	rows *gocql.Iter
-	next []byte // where the next page begins; empty: there is none
+	next []byte // the state from which the next page is read; empty: there is none
 	err  error
 }
 
@@ -95,14 +95,14 @@ type scanner struct {
 	policy    policy
 	statement string
 	args      []any
-	size      int       // rows of the next page
+	size      int       // number of rows of the next page
 	coming    chan page // the page that is being fetched
 
 	row   engine.Row
 	value []byte
-	cells []any // where gocql puts a row's columns
+	cells []any // the destinations for gocql of a row's columns
 	rows  int   // read so far
-	bytes int   // of the page being read
+	bytes int   // of the current page
 }
 
 func newScanner(e *Engine, r *engine.Range) *scanner {
@@ -132,35 +132,35 @@ func newScanner(e *Engine, r *engine.Range) *scanner {
 	return s
 }
 
-// fetch asks for a page.
+// fetch fetches a page.
 func (s *scanner) fetch(ctx context.Context, from []byte) (p page) {
 	e, level := s.e, s.e.level.read
 	if s.r.Table.Conditional {
 		level = gocql.Consistency(e.level.serial)
 	}
-	e.metrics.of(opScan, s.r.Table)
-	p.err = e.request(ctx, opScan, transient, func(ctx context.Context) (int, error) {
+	e.metrics.countRequest(opScan, s.r.Table)
+	p.err = e.request(ctx, opScan, isTransient, func(ctx context.Context) (int, error) {
 		q := e.session.Query(s.statement, s.args...).WithContext(ctx).
 			Consistency(level).PageSize(s.size).PageState(from).Idempotent(true)
 		if q.RetryPolicy(elsewhere{}); !s.r.Table.Conditional {
-			q.SetSpeculativeExecutionPolicy(e.alsoAsk(slowReader))
+			q.SetSpeculativeExecutionPolicy(e.querySecond(slowReader))
 		}
 		rows := q.Iter()
 		p.rows, p.next = rows, rows.PageState()
 		if rows.NumRows() == 0 {
-			return q.Attempts(), rows.Close() // gocql returns an error only then.
+			return q.Attempts(), rows.Close() // gocql closes rows with an error only if there was no response.
 		}
 		return q.Attempts(), nil
 	})
 	return p
 }
 
-// read yields a page's rows. It returns whether more are wanted.
+// read yields a page's rows. It returns false if yield returned false.
 func (s *scanner) read(ctx context.Context, rows *gocql.Iter, yield func(engine.Row, error) bool, more bool) (bool, error) {
 	next, count := rows.PageState(), rows.NumRows()
 	s.bytes = 0
 	if more && count == 0 {
-		s.prefetch(ctx, next) // A page of deletes only.
+		s.prefetch(ctx, next) // A page with only tombstones.
 	}
 	for i := range count {
 		if s.rows%cancelEvery == 0 {
@@ -169,7 +169,7 @@ func (s *scanner) read(ctx context.Context, rows *gocql.Iter, yield func(engine.
 			}
 		}
 		if !rows.Scan(s.cells...) {
-			return false, fmt.Errorf("cassandra: scan %s: %w: %w", place(s.r.Table, s.r.Partition), engine.ErrCorrupt, rows.Close())
+			return false, fmt.Errorf("cassandra: scan %s: %w: %w", describePartition(s.r.Table, s.r.Partition), engine.ErrCorrupt, rows.Close())
 		}
 		s.rows++
 		s.row.Value = s.value
@@ -185,7 +185,7 @@ func (s *scanner) read(ctx context.Context, rows *gocql.Iter, yield func(engine.
 	return true, nil
 }
 
-// prefetch asks for the next page while this one is read.
+// prefetch fetches the next page while the current one is read.
 func (s *scanner) prefetch(ctx context.Context, from []byte) {
 	coming := make(chan page, 1)
 	go func() {
@@ -206,21 +206,20 @@ func (s *scanner) rowBytes() int {
 	return n
 }
 
-// pageSize is how many rows the next page has. It falls at once when rows are large, and grows slowly when
-// they are small: chunks may follow labels.
+// pageSize returns the number of rows of the next page. It decreases immediately when rows are large, and increases
+// slowly when they are small, because chunks may follow labels.
 func pageSize(now, most, rowBytes int) int {
 	return max(1, min(pageBytes/max(1, rowBytes), 4*now, most))
 }
 
-// The cells take columns from gocql without copying: a page's bytes stay as they are while something
-// refers to them.
+// The cells refer to columns from gocql without copying: a page's bytes don't change while there are references to
+// them.
 type (
 	intCell  engine.Value
 	textCell engine.Value
 	blobCell []byte
 )
 
-// UnmarshalCQL implements gocql.Unmarshaler.
 func (c *intCell) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	if len(data) != 8 {
 		return fmt.Errorf("an integer has %d bytes instead of 8", len(data))
@@ -229,13 +228,11 @@ func (c *intCell) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	return nil
 }
 
-// UnmarshalCQL implements gocql.Unmarshaler.
 func (c *textCell) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	c.Text = engine.UnsafeText(data)
 	return nil
 }
 
-// UnmarshalCQL implements gocql.Unmarshaler.
 func (c *blobCell) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	*c = data
 	return nil

@@ -8,14 +8,14 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// schemaVersion is the version of the tables' columns and of how keys and values stand in them. It is part
-// of every table's comment. What the values mean is the store's matter, which has a version of its own.
+// schemaVersion is the version of the tables' columns and of the encoding of keys and values in them. It is in every
+// table's comment. The encoding inside values belongs to the store, which has its own version.
 const schemaVersion = 1
 
 // valueColumn is the last column of every table. (Catalog has a key field named value.)
 const valueColumn = "data"
 
-// reserved are the words that CQL takes for columns and tables between quotes only.
+// reserved are the words that must be quoted in CQL as names of columns and tables.
 var reserved = makeSet(`add allow alter and apply asc authorize batch begin by columnfamily create default
 	delete desc describe drop entries execute from full grant if in index infinity insert into is keyspace
 	limit materialized mbean mbeans modify nan norecursive not null of on or order primary rename replace
@@ -29,7 +29,7 @@ func makeSet(words string) map[string]bool {
 	return set
 }
 
-// quoted is a name of ours (lower-case letters, digits, _) as CQL takes it.
+// quoted returns a name of this package (lower-case letters, digits, _) in CQL.
 func quoted(name string) string {
 	if reserved[name] {
 		return `"` + name + `"`
@@ -37,10 +37,10 @@ func quoted(name string) string {
 	return name
 }
 
-// literal is text as CQL has it.
+// literal returns a text in CQL.
 func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
-// columnType is a field's type in CQL.
+// columnType returns a field's type in CQL.
 func columnType(k engine.Kind) string {
 	switch k {
 	case engine.KindInt:
@@ -52,8 +52,8 @@ func columnType(k engine.Kind) string {
 	}
 }
 
-// Schema returns what makes the keyspace and its tables, a statement each, without semicolons. Where
-// Options.Replication is empty, every data center gets 3 copies: here no cluster is asked.
+// Schema returns the statements that create the keyspace and its tables, without semicolons. If Options.Replication is
+// empty, every data center gets 3 replicas, because the number of nodes isn't read from the cluster.
 func Schema(o Options) ([]string, error) {
 	if err := o.validateSchema(); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func Schema(o Options) ([]string, error) {
 	return statements, nil
 }
 
-// WriteSchema writes Schema's statements for people, and for cqlsh.
+// WriteSchema writes the statements of Schema for operators and for cqlsh.
 func WriteSchema(w io.Writer, o Options) error {
 	statements, err := Schema(o)
 	if err != nil {
@@ -111,18 +111,18 @@ func createTable(o *Options, t *engine.Table) string {
 	fmt.Fprintf(&b, "    AND compaction = {%s}\n", p.compaction.options(o.retentionOf(t)))
 	fmt.Fprintf(&b, "    AND compression = {%s}\n", p.compressor)
 	fmt.Fprintf(&b, "    AND gc_grace_seconds = %d\n", p.graceSeconds)
-	// Without blocking read repair a read could go back behind what another one has seen.
+	// Without blocking read repair, a read could return an older state than an earlier read.
 	b.WriteString("    AND read_repair = 'BLOCKING'\n")
 	b.WriteString("    AND speculative_retry = '99p'\n")
-	// Whole partitions are read in slices: rows in the cache would only take the heap.
+	// Slices of partitions are read, so a row cache would only use heap.
 	b.WriteString("    AND caching = {'keys': 'ALL', 'rows_per_partition': 'NONE'}")
 	return b.String()
 }
 
-// comment is a table's comment; versionOf reads it.
+// comment returns a table's comment. versionOf parses it.
 func comment(p policy) string { return fmt.Sprintf("cassia schema %d: %s", schemaVersion, p.about) }
 
-// versionOf returns the schema's version in a table's comment, 0 if it has none.
+// versionOf returns the schema version in a table's comment, or 0.
 func versionOf(comment string) int {
 	var version int
 	if n, _ := fmt.Sscanf(comment, "cassia schema %d:", &version); n != 1 {
@@ -131,13 +131,13 @@ func versionOf(comment string) int {
 	return version
 }
 
-// column is one of a table's columns, in CQL's words as system_schema.columns has them.
+// column is a column of a table, with the values of system_schema.columns.
 type column struct {
 	name, cql, kind string
 	position        int
 }
 
-// columnsOf lists a table's columns: partition key, clustering key, value.
+// columnsOf returns a table's columns: partition key, clustering key, value.
 func columnsOf(t *engine.Table) []column {
 	var columns []column
 	for i, f := range t.Partition {
@@ -149,7 +149,7 @@ func columnsOf(t *engine.Table) []column {
 	return append(columns, column{valueColumn, "blob", "regular", -1})
 }
 
-// names lists fields for CQL.
+// names joins the names of fields for CQL.
 func names(fields []engine.Field) string {
 	quotedNames := make([]string, len(fields))
 	for i, f := range fields {

@@ -14,32 +14,32 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Node is a node of the cluster, as another node sees it.
+// Node is a node of the cluster, as reported by another node.
 type Node struct {
-	// Address is where clients connect to, as host:port.
+	// Address is the address for clients, as host:port.
 	Address string
-	// HostID names the node for ever.
+	// HostID identifies the node forever.
 	HostID           string
 	DataCenter, Rack string
-	// Release is the version of its Cassandra; Schema that of the cluster's schema that it has.
+	// Release is the node's version of Cassandra. Schema is its version of the cluster's schema.
 	Release, Schema string
 }
 
-// Cluster is what Open finds out before anything else.
+// Cluster is the state of the cluster that Open reads first.
 type Cluster struct {
 	Name string
-	// LocalDC is the data center whose nodes are talked to.
+	// LocalDC is the data center whose nodes are used.
 	LocalDC string
-	// Nodes are all nodes, in the order of their host IDs, those that are down included.
+	// Nodes are all nodes in the order of their host IDs, including those that are down.
 	Nodes []Node
 }
 
-// local returns the nodes that are talked to.
+// local returns the nodes of the local data center.
 func (c *Cluster) local() []Node {
 	return slices.DeleteFunc(slices.Clone(c.Nodes), func(n Node) bool { return n.DataCenter != c.LocalDC })
 }
 
-// scout asks the first host that answers about the cluster.
+// scout reads the state of the cluster from the first host that responds.
 func (o *Options) scout(ctx context.Context) (*Cluster, error) {
 	var errs []error
 	for _, host := range o.Hosts {
@@ -56,14 +56,14 @@ func (o *Options) scout(ctx context.Context) (*Cluster, error) {
 			}
 		}
 		if errors.Is(err, ErrSettings) {
-			return nil, err // Another host would answer the same.
+			return nil, err // Another host would respond in the same way.
 		}
 		errs = append(errs, err)
 	}
 	return nil, fmt.Errorf("cassandra: no host responds; check that Cassandra is running there and accepts CQL connections: %w", oneLine(errs))
 }
 
-// direct opens a session with one node and no other.
+// direct opens a session with a single node.
 func (o *Options) direct(host string) (*gocql.Session, error) {
 	watch := &connectWatch{}
 	c, err := o.clusterConfig(watch, host)
@@ -82,7 +82,7 @@ func (o *Options) direct(host string) (*gocql.Session, error) {
 	return session, nil
 }
 
-// describeCluster asks the node that session is with, which was reached as host.
+// describeCluster reads the state of the cluster from the node of session, whose address is host.
 func (o *Options) describeCluster(ctx context.Context, session *gocql.Session, host string) (*Cluster, error) {
 	var c Cluster
 	var local Node
@@ -90,10 +90,10 @@ func (o *Options) describeCluster(ctx context.Context, session *gocql.Session, h
 	var schema gocql.UUID
 	var address net.IP
 	var port int
-	// system_views and system.peers_v2 came with Cassandra 4.0.
+	// system_views and system.peers_v2 exist since Cassandra 4.0.
 	err := session.Query("SELECT cluster_name, host_id, data_center, rack, release_version, schema_version, rpc_address, rpc_port FROM system.local").
 		WithContext(ctx).Scan(&c.Name, &id, &local.DataCenter, &local.Rack, &local.Release, &schema, &address, &port)
-	if invalid(err) {
+	if isInvalid(err) {
 		return nil, refuse("Cassandra is older than 4.0, the oldest supported release: %w", err)
 	}
 	if err != nil {
@@ -112,7 +112,7 @@ func (o *Options) describeCluster(ctx context.Context, session *gocql.Session, h
 		return nil, fmt.Errorf("read system.peers_v2: %w", err)
 	}
 	if len(c.Nodes) == 1 {
-		// The node may stand behind a port that was forwarded, and announce another address.
+		// The node may be behind a forwarded port and advertise another address.
 		c.Nodes[0].Address = host
 	}
 	slices.SortFunc(c.Nodes, func(a, b Node) int { return strings.Compare(a.HostID, b.HostID) })
@@ -135,7 +135,7 @@ func (c *Cluster) dataCenters() []string {
 	return slices.Compact(dcs)
 }
 
-// nodesIn returns how many nodes each data center has.
+// nodesIn returns the number of nodes per data center.
 func (c *Cluster) nodesIn() map[string]int {
 	count := map[string]int{}
 	for _, n := range c.Nodes {
@@ -144,9 +144,9 @@ func (c *Cluster) nodesIn() map[string]int {
 	return count
 }
 
-// contacts are where the session begins, and where it looks again when all nodes were gone: the given hosts,
-// whose names may lead elsewhere by then. None of them needs to be in a data center that was chosen by name;
-// then its nodes are added as they were found.
+// contacts returns the hosts to which a session connects first, and again after all nodes were down: the configured
+// hosts, whose names may then resolve to other addresses. If none of them is in a data center that was chosen by name,
+// its nodes are added with their discovered addresses.
 func (o *Options) contacts(c *Cluster) []string {
 	hosts := slices.Clone(o.Hosts)
 	if o.LocalDC == "" {
@@ -160,13 +160,12 @@ func (o *Options) contacts(c *Cluster) []string {
 	return hosts
 }
 
-// connectWatch keeps the last error of connecting: gocql returns it as text only.
+// connectWatch keeps the last connection error, because gocql returns it only as text.
 type connectWatch struct {
 	mu  sync.Mutex
 	err error
 }
 
-// ObserveConnect implements gocql.ConnectObserver.
 func (w *connectWatch) ObserveConnect(c gocql.ObservedConnect) {
 	if c.Err == nil {
 		return

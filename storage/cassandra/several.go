@@ -14,11 +14,12 @@ import (
 
 var _ engine.SeveralScanner = (*Engine)(nil)
 
-// severalMost is how many partitions one request of ScanSeveral reads: one node reads them one after the other, within the time that a request has.
+// severalMost is the max number of partitions in a request of ScanSeveral. One node reads them sequentially within the
+// timeout of a request.
 const severalMost = 16
 
-// ScanSeveral implements engine.SeveralScanner: partitions that one request names. Where a guardrail of Cassandra's
-// (partition_keys_in_select_fail_threshold) refuses that, it scans one after the other from then on.
+// ScanSeveral implements engine.SeveralScanner by requests for multiple partitions. If a guardrail of Cassandra
+// (partition_keys_in_select_fail_threshold) rejects that, it scans the partitions one by one after that.
 func (e *Engine) ScanSeveral(ctx context.Context, r engine.Range, partitions []engine.Key) iter.Seq2[engine.RowOf, error] {
 	return func(yield func(engine.RowOf, error) bool) {
 		field, err := engine.CheckSeveral(&r, partitions)
@@ -33,8 +34,9 @@ func (e *Engine) ScanSeveral(ctx context.Context, r engine.Range, partitions []e
 			if !one {
 				enough, begun, err = e.scanSome(ctx, r, some, at, field, yield)
 			}
-			if refusal := err; one || !begun && invalid(err) {
-				// A refusal of several, and not of a table that was dropped, is one that single scans don't meet.
+			if refusal := err; one || !begun && isInvalid(err) {
+				// If single scans succeed, the error was caused by the number of partitions and not, for example, by a
+				// dropped table.
 				if enough, err = e.scanEach(ctx, r, some, at, yield); err == nil && !e.oneByOne.Swap(true) {
 					e.log.Warn("Cassandra rejects requests for several partitions, so sealing needs more requests; raise "+
 						"partition_keys_in_select_fail_threshold in cassandra.yaml", "partitions", len(some), "err", refusal)
@@ -51,13 +53,14 @@ func (e *Engine) ScanSeveral(ctx context.Context, r engine.Range, partitions []e
 	}
 }
 
-// invalid reports whether Cassandra refuses a statement as it is.
-func invalid(err error) bool {
+// isInvalid reports whether Cassandra rejects a statement as invalid.
+func isInvalid(err error) bool {
 	var request gocql.RequestError
 	return errors.As(err, &request) && request.Code() == gocql.ErrCodeInvalid
 }
 
-// scanEach scans some of the partitions, of which the first is the at-th, one after the other. enough: yield wanted no more.
+// scanEach scans partitions one after the other. at is the index of the first one. enough is true if yield returned
+// false.
 func (e *Engine) scanEach(ctx context.Context, r engine.Range, some []engine.Key, at int, yield func(engine.RowOf, error) bool) (enough bool, err error) {
 	for i, p := range some {
 		r.Partition = p
@@ -73,8 +76,8 @@ func (e *Engine) scanEach(ctx context.Context, r engine.Range, some []engine.Key
 	return false, nil
 }
 
-// scanSome scans some of the partitions, of which the first is the at-th, by one request for each page. enough: yield
-// wanted no more; begun: it got rows.
+// scanSome scans partitions with one request per page. at is the index of the first one. enough is true if yield
+// returned false, and begun if it was called.
 func (e *Engine) scanSome(ctx context.Context, r engine.Range, some []engine.Key, at, field int, yield func(engine.RowOf, error) bool) (enough, begun bool, err error) {
 	places := make(map[string]int, len(some))
 	texts := make([]string, 0, len(some))
@@ -108,7 +111,7 @@ func (e *Engine) scanSome(ctx context.Context, r engine.Range, some []engine.Key
 	return enough, begun, err
 }
 
-// severalText is scanText over partitions that differ in a field, which comes first.
+// severalText is scanText for partitions that differ in a field, which is bound first.
 func severalText(keyspace string, t *engine.Table, field int, shape scanShape) string {
 	where := ""
 	for i, f := range t.Partition {

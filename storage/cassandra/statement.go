@@ -7,15 +7,15 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// statements are a table's, each with question marks for bound values, in the order of the columns.
+// statements are the statements of a table, with question marks for bound values, in the order of the columns.
 type statements struct {
-	// put binds partition, clustering, data, timestamp; putTTL also the seconds to live.
+	// put binds partition, clustering, data, timestamp; putTTL also the TTL in seconds.
 	put, putTTL string
-	// remove binds timestamp, partition, clustering; removeRange once more the last field.
+	// remove binds timestamp, partition, clustering; removeRange also the last field a second time.
 	remove, removeRange string
-	// create and replace are compare-and-set's: replace binds data, partition, clustering, data expected.
+	// create and replace are for compare-and-set: replace binds data, partition, clustering, expected data.
 	create, replace string
-	// scans are by the number of fields of their lower and upper bound.
+	// scans are the scans by the number of fields in their lower and upper bound.
 	scans map[scanShape]string
 }
 
@@ -65,7 +65,7 @@ func scanText(table string, t *engine.Table, s scanShape) string {
 	return text
 }
 
-// selected are the columns that a scan reads.
+// selected returns the columns that a scan reads.
 func selected(t *engine.Table, s scanShape) string {
 	if s.keysOnly {
 		return names(t.Clustering)
@@ -73,7 +73,7 @@ func selected(t *engine.Table, s scanShape) string {
 	return names(t.Clustering) + ", " + quoted(valueColumn)
 }
 
-// bounds are the conditions that a scan's bounds are.
+// bounds returns the conditions for a scan's bounds.
 func bounds(t *engine.Table, s scanShape) string {
 	var b strings.Builder
 	bound := func(fields int, than string) {
@@ -86,7 +86,7 @@ func bounds(t *engine.Table, s scanShape) string {
 	return b.String()
 }
 
-// equals binds every field.
+// equals returns conditions that bind every field.
 func equals(fields []engine.Field) string {
 	parts := make([]string, len(fields))
 	for i, f := range fields {
@@ -109,7 +109,7 @@ func bind(dst []any, fields []engine.Field, key engine.Key) []any {
 	return dst
 }
 
-// bindValue is a row's value for gocql, to which nil would be no value: in Cassandra a delete.
+// bindValue returns a row's value for gocql. A nil value would be null, which is a delete in Cassandra.
 func bindValue(value []byte) []byte {
 	if value == nil {
 		return []byte{}

@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// config reads the files.
+// config reads the files and returns the TLS configuration.
 func (o *TLSOptions) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName, InsecureSkipVerify: o.SkipVerify}
 	if o.CAFile != "" {

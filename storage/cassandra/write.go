@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// maxStatements is how many statements a batch of CQL's protocol can have.
+	// maxStatements is the max number of statements in a batch of the CQL protocol.
 	maxStatements = math.MaxUint16
-	// maxTTL is the longest time to live that Cassandra takes, seconds: 20 years.
+	// maxTTL is Cassandra's max TTL in seconds: 20 years.
 	maxTTL = 20 * 365 * 24 * 3600
-	// lastExpiry is the last second, since 1970, at which files of Cassandra's older formats can let a
-	// row expire: a signed 32-bit number, less one.
+	// lastExpiry is the last second since 1970 at which a row can expire in Cassandra's older file formats: the max
+	// signed 32-bit number, minus one.
 	lastExpiry = math.MaxInt32 - 1
 )
 
-// Write implements engine.Engine. Each batch is one mutation of Cassandra's, in one partition, or a part of one, so it is
-// atomic; all are idempotent, for they carry their timestamps, and are sent again where that may help.
+// Write implements engine.Engine. Each batch is one mutation, or a part of one, in one partition, so it is atomic. All
+// mutations are idempotent, because they contain their timestamps, and are retried after errors that may be temporary.
 //
-// A batch that has expired by the cluster's clock is refused with engine.ErrExpired before anything is written. A row that would expire later than Cassandra can count (2038,
-// for its older formats) is kept for ever: too long rather than too short.
+// A batch that has expired by the cluster's clock is rejected with engine.ErrExpired before anything is written. A row
+// whose expiry exceeds Cassandra's max (2038 in older formats) is kept forever: too long rather than too short.
 func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	if err := e.begin(ctx); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	return first
 }
 
-// checkBatches refuses what every engine refuses, and what only Cassandra can't take.
+// checkBatches rejects batches that every engine rejects, and those that Cassandra doesn't support.
 func checkBatches(batches []engine.Batch) error {
 	if err := engine.CheckBatches(batches); err != nil {
 		return err
@@ -94,20 +94,20 @@ func checkBatches(batches []engine.Batch) error {
 	return nil
 }
 
-// checkExpiry refuses batches that have expired.
+// checkExpiry rejects expired batches.
 func (e *Engine) checkExpiry(batches []engine.Batch) error {
 	for i := range batches {
 		if b := &batches[i]; b.Expires != 0 && timeToLive(b.Expires, e.clusterTime().Unix()) < 0 {
-			return fmt.Errorf("%w: a batch for %s", engine.ErrExpired, place(b.Table, b.Partition))
+			return fmt.Errorf("%w: a batch for %s", engine.ErrExpired, describePartition(b.Table, b.Partition))
 		}
 	}
 	return nil
 }
 
-// clusterClock is a reading of the cluster's clock, and of this process' at the same moment.
+// clusterClock is a reading of the cluster's clock and of this process' clock at the same moment.
 type clusterClock struct{ there, here time.Time }
 
-// clusterTime returns what time it is by the cluster's clock, as far as the last reading of it and this process' elapsed time show.
+// clusterTime returns the time by the cluster's clock: its last reading plus this process' elapsed time since then.
 func (e *Engine) clusterTime() time.Time {
 	if e.opts.ClusterTime != nil {
 		return e.opts.ClusterTime()
@@ -125,9 +125,10 @@ func (e *Engine) writeBatch(ctx context.Context, b *engine.Batch) error {
 	}
 	var entries []gocql.BatchEntry
 	before := 0
-	e.metrics.of(opWrite, b.Table)
-	err := e.request(ctx, opWrite, transient, func(ctx context.Context) (int, error) {
-		// Each attempt has its own time to live: rows of a batch that waited expire when the others of their window do.
+	e.metrics.countRequest(opWrite, b.Table)
+	err := e.request(ctx, opWrite, isTransient, func(ctx context.Context) (int, error) {
+		// Each attempt has its own TTL, so that rows of a batch that waited expire together with the others of their
+		// window.
 		ttl := 0
 		if b.Expires != 0 {
 			if ttl = timeToLive(b.Expires, e.clusterTime().Unix()); ttl < 0 {
@@ -138,30 +139,30 @@ func (e *Engine) writeBatch(ctx context.Context, b *engine.Batch) error {
 			entries, before = e.entries(b, ttl), ttl
 		}
 		if len(entries) == 1 {
-			// A single statement is cheaper than a batch of one.
+			// A single statement is cheaper than a batch with one statement.
 			q := e.session.Query(entries[0].Stmt, entries[0].Args...).WithContext(ctx).
 				Consistency(e.level.write).Idempotent(true).RetryPolicy(elsewhere{})
-			q.SetSpeculativeExecutionPolicy(e.alsoAsk(silentWriter))
+			q.SetSpeculativeExecutionPolicy(e.querySecond(silentWriter))
 			err := q.Exec()
 			return q.Attempts(), err
 		}
 		batch := e.session.NewBatch(gocql.UnloggedBatch).WithContext(ctx).RetryPolicy(elsewhere{})
-		batch.SpeculativeExecutionPolicy(e.alsoAsk(silentWriter))
+		batch.SpeculativeExecutionPolicy(e.querySecond(silentWriter))
 		batch.Cons = e.level.write
 		batch.Entries = entries
 		err := e.session.ExecuteBatch(batch)
 		return batch.Attempts(), err
 	})
 	if errors.Is(err, engine.ErrExpired) {
-		return fmt.Errorf("%w: a batch for %s", err, place(b.Table, b.Partition))
+		return fmt.Errorf("%w: a batch for %s", err, describePartition(b.Table, b.Partition))
 	}
 	if err != nil {
-		return e.translate(ctx, "write to "+place(b.Table, b.Partition), err)
+		return e.translate(ctx, "write to "+describePartition(b.Table, b.Partition), err)
 	}
 	return nil
 }
 
-// entries turns a batch into statements. Its rows get a time to live; 0: they don't expire.
+// entries converts a batch to statements. ttl is the TTL of its rows; 0: they don't expire.
 func (e *Engine) entries(b *engine.Batch, ttl int) []gocql.BatchEntry {
 	entries := make([]gocql.BatchEntry, 0, len(b.Mutations))
 	s, fields := e.statements[b.Table], len(b.Table.Partition)+len(b.Table.Clustering)
@@ -191,7 +192,7 @@ func (e *Engine) entries(b *engine.Batch, ttl int) []gocql.BatchEntry {
 	return entries
 }
 
-// timeToLive is how many seconds a row has that expires then; 0: for ever; -1: none, it has expired.
+// timeToLive returns the TTL in seconds for an expiry; 0: forever; -1: it has already expired.
 func timeToLive(expires, now int64) int {
 	switch {
 	case expires <= now:
@@ -203,7 +204,7 @@ func timeToLive(expires, now int64) int {
 	}
 }
 
-// stripe is what a partition shares with few others.
+// stripe returns the lock of a partition, which it shares with few others.
 func (e *Engine) stripe(t *engine.Table, partition engine.Key) chan struct{} {
 	var h maphash.Hash
 	h.SetSeed(e.seed)
@@ -218,9 +219,9 @@ func (e *Engine) stripe(t *engine.Table, partition engine.Key) chan struct{} {
 	return e.setting[h.Sum64()%setStripes]
 }
 
-// CompareAndSet implements engine.Engine: a lightweight transaction. Its outcome is unknown after
-// engine.ErrUnavailable, so it is never sent twice, but where surely nothing was begun. Within a process
-// those of one partition take turns: Cassandra would make them fight.
+// CompareAndSet implements engine.Engine by a lightweight transaction. Its outcome is unknown after
+// engine.ErrUnavailable, so it is sent again only if certainly nothing was started. Within the process, operations on
+// one partition are serialized, because Cassandra handles contention badly.
 func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (bool, []byte, error) {
 	if err := e.begin(ctx); err != nil {
 		return false, nil, err
@@ -249,8 +250,8 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, 
 	}
 	var applied bool
 	var row map[string]any
-	e.metrics.of(opSet, t)
-	err := e.request(ctx, opSet, untouched, func(ctx context.Context) (int, error) {
+	e.metrics.countRequest(opSet, t)
+	err := e.request(ctx, opSet, isUntouched, func(ctx context.Context) (int, error) {
 		row = map[string]any{}
 		q := e.session.Query(statement, args...).WithContext(ctx).
 			Consistency(e.level.write).SerialConsistency(e.level.serial)
@@ -259,7 +260,7 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, 
 		return q.Attempts(), err
 	})
 	if err != nil {
-		return false, nil, e.translate(ctx, "compare and set in "+place(t, partition), err)
+		return false, nil, e.translate(ctx, "compare and set in "+describePartition(t, partition), err)
 	}
 	if applied {
 		return true, nil, nil

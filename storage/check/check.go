@@ -15,29 +15,30 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Totals counts what a check has looked at.
+// Totals are the numbers of verified rows and files.
 type Totals struct {
 	Blobs, Tenants, Windows, Metrics, Series, Chunks, Samples, Exemplars int
-	// Bytes are the encoded bytes of chunks.
+	// Bytes is the encoded size of chunks.
 	Bytes int64
-	// Rollups are rollup chunks, RollupBytes their encoded bytes.
+	// Rollups is the number of rollup chunks, RollupBytes their encoded size.
 	Rollups     int
 	RollupBytes int64
-	// Files are the engine's files that were verified, FileBytes their bytes; 0 where servers keep them.
+	// Files is the number of the engine's files that were verified, FileBytes their size; 0 if servers keep the files.
 	Files     int
 	FileBytes int64
-	// Problems is how many were reported.
+	// Problems is the number of reported problems.
 	Problems int
 }
 
-// Run verifies the stored rows: that readers look at all that is staged, that blobs and chunks have the checksums they were written with, that
-// chunks lie where their keys say and under the hash of their content, that each series with chunks has
-// labels, that these give its id, that the catalog names them, that rollups are what their chunks make, that stored counts of series are what
-// counting gives, and that windows with rows are listed. Each problem is reported with its row.
-// Where rows can't be read at all, whose they are and of which time is reported, and the engine's files are verified as
-// such. It reads everything; an error means that it could not go on. An engine.WorkMeter of the context counts its work.
+// Run verifies the stored rows: readers read all staged blobs; blobs and chunks match their checksums; the keys of
+// chunks match their time and the hash of their content; each series with chunks has labels, which match its id and are
+// in the catalog; rollups equal the result of rolling up their chunks; stored counts of series are correct; windows
+// with rows are listed. Each problem is reported with its row. For unreadable rows, their tenant, metric and time are
+// reported, and the engine's files are verified. It reads everything. An error means that the check could not continue.
+// An engine.WorkMeter of the context counts its work.
 func Run(ctx context.Context, env Env, report func(problem string)) (Totals, error) {
-	c := &checker{env: env, ctx: ctx, staged: map[int64]bool{}, missing: map[windowOf][]int64{}, deletes: map[string]format.Tombstones{}}
+	c := &checker{env: env, ctx: ctx, staged: map[int64]bool{}, missing: map[windowOf][]int64{},
+		deletes: map[string]format.Tombstones{}}
 	c.report = func(format string, args ...any) {
 		c.stats.Problems++
 		report(fmt.Sprintf(format, args...))
@@ -91,21 +92,21 @@ type checker struct {
 	report  func(format string, args ...any)
 	staged  map[int64]bool // slots with staged samples
 	builder labels.ScratchBuilder
-	// missing are the slots of raw windows with seals that made no rollups, as far as they were asked for.
+	// missing are the slots of raw windows with seals without rollups, for windows read so far.
 	missing map[windowOf][]int64
-	// deletes are those of the tenants that were asked for.
+	// deletes are the deletes of tenants, for tenants read so far.
 	deletes map[string]format.Tombstones
-	// gaps is how many gaps were reported.
+	// gaps is the number of reported gaps.
 	gaps int
 }
 
-// windowOf names a window of a tenant.
+// windowOf identifies a window of a tenant.
 type windowOf struct {
 	tenant string
 	window int64
 }
 
-// deletesOf returns the deletes of a tenant that are in force, read once.
+// deletesOf returns the deletes of a tenant that are in force. It reads them once.
 func (c *checker) deletesOf(tenant string) (format.Tombstones, error) {
 	ds, ok := c.deletes[tenant]
 	if ok {
@@ -118,16 +119,18 @@ func (c *checker) deletesOf(tenant string) (format.Tombstones, error) {
 	return ds, err
 }
 
-// window checks a window of raw rows. done is called with how many of its metrics are done.
+// window checks a window of raw rows. done is called with the number of metrics done.
 func (c *checker) window(tenant string, window int64, done func(done, all int)) error {
 	marks := 0
-	for row, err := range c.scan(engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true}) {
+	for row, err := range c.scan(engine.Range{Table: engine.Sealed,
+		Partition: format.SealedPartition(window, tenant), KeysOnly: true}) {
 		if err != nil {
 			return err
 		}
 		marks++
 		if slot := row.Clustering[0].Int; c.env.Period.RawWindowOfSlot(slot) != window {
-			c.report("sealed: window %d of tenant %q has a commit record of slot %d, which isn't part of it", window, tenant, slot)
+			c.report("sealed: window %d of tenant %q has a commit record of slot %d, which isn't part of it",
+				window, tenant, slot)
 		}
 	}
 	if marks == 0 {
@@ -158,14 +161,15 @@ func (c *checker) window(tenant string, window int64, done func(done, all int)) 
 		done(checked, len(metrics))
 	}
 	if c.gaps > gaps {
-		return nil // Some of the series can't be read to compare.
+		return nil // Some of the series can't be read for a comparison.
 	}
 	return c.counts(tenant, window)
 }
 
 func (c *checker) names(window int64, tenant string, kind int64, label string) (map[string]bool, error) {
 	out := map[string]bool{}
-	for row, err := range c.scan(engine.Range{Table: engine.Catalog, Partition: format.CatalogPartition(window, tenant, kind, label), KeysOnly: true}) {
+	for row, err := range c.scan(engine.Range{Table: engine.Catalog,
+		Partition: format.CatalogPartition(window, tenant, kind, label), KeysOnly: true}) {
 		if err != nil {
 			return nil, err
 		}
@@ -193,14 +197,15 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 		}
 	}
 	if c.gaps > gaps {
-		return nil // What the rollups were made of isn't all there to compare.
+		return nil // Some sources of the rollups are missing for a comparison.
 	}
 	return c.goOn(c.rollupsOf(tenant, window, metric, sealed))
 }
 
-// shard checks one wide row: labels first, then chunks, as they are ordered.
-func (c *checker) shard(tenant string, window int64, metric string, in format.ClassShard, values map[string]map[string]bool, sealed map[slotSeries]*slotChunks) error {
-	known, deleted := map[string]int64{}, map[string]format.Tombstones{} // known are the classes of the series
+// shard checks one wide row. Its labels are before its chunks.
+func (c *checker) shard(tenant string, window int64, metric string, in format.ClassShard,
+	values map[string]map[string]bool, sealed map[slotSeries]*slotChunks) error {
+	known, deleted := map[string]int64{}, map[string]format.Tombstones{} // known has the classes of the series
 	all, err := c.deletesOf(tenant)
 	if err != nil {
 		return err
@@ -210,13 +215,15 @@ func (c *checker) shard(tenant string, window int64, metric string, in format.Cl
 		return err
 	}
 	var builder labels.ScratchBuilder
-	for row, err := range c.scan(engine.Range{Table: engine.Raw, Partition: format.SeriesPartition(window, tenant, metric, in)}) {
+	for row, err := range c.scan(engine.Range{Table: engine.Raw,
+		Partition: format.SeriesPartition(window, tenant, metric, in)}) {
 		if err != nil {
 			return err
 		}
 		k := row.Clustering
 		at := func(format string, args ...any) {
-			c.report("raw: window %d, tenant %q, metric %q, class %d, shard %d, series %x, start %d: "+format, append([]any{window, tenant, metric, in.Class(), in.Shard(), k[2].Text, k[1].Int}, args...)...)
+			c.report("raw: window %d, tenant %q, metric %q, class %d, shard %d, series %x, start %d: "+format,
+				append([]any{window, tenant, metric, in.Class(), in.Shard(), k[2].Text, k[1].Int}, args...)...)
 		}
 		switch k[0].Int {
 		case format.KindLabels:
@@ -261,7 +268,7 @@ func (c *checker) shard(tenant string, window int64, metric string, in format.Cl
 	return c.filters(engine.Raw, format.SeriesPartition(window, tenant, metric, in))
 }
 
-// filters checks the filters of labels pages, where there are any.
+// filters checks the filters of labels pages, if there are any.
 func (c *checker) filters(t *engine.Table, partition engine.Key) error {
 	return c.env.Rows.CheckFilters(c.ctx, t, partition, func(err error) { c.report("%v", err) })
 }
@@ -287,17 +294,18 @@ func (c *checker) chunk(window int64, row engine.Row, at func(string, ...any)) {
 	minT, maxT := format.TimeBounds(&samples)
 	start := row.Clustering[1].Int
 	slot := c.env.Period.SlotOf(minT)
-	if c.env.Period.SlotOf(maxT) != slot || c.env.Period.SlotStart(slot) != start || c.env.Period.RawWindowOfSlot(slot) != window {
+	if c.env.Period.SlotOf(maxT) != slot || c.env.Period.SlotStart(slot) != start ||
+		c.env.Period.RawWindowOfSlot(slot) != window {
 		at("samples from %d to %d are in the wrong row", minT, maxT)
 	}
 }
 
-// verifier is implemented by engines whose files are this process' to verify: each damaged part of a file is reported.
+// verifier is implemented by engines whose files this process can verify. Each damaged part of a file is reported.
 type verifier interface {
 	VerifyFiles(ctx context.Context, report func(problem string)) (files int, bytes int64, err error)
 }
 
-// scan reads rows; what of them can't be read is reported.
+// scan reads rows, and reports those that can't be read.
 func (c *checker) scan(rows engine.Range) iter.Seq2[engine.Row, error] {
 	rows.Damaged = func(d engine.Damage) { c.missed(c.env.NameRows(&rows, d), d.Err) }
 	return c.env.Rows.Scan(c.ctx, rows)
@@ -309,7 +317,7 @@ func (c *checker) missed(rows string, err error) {
 	c.report("unreadable: %s: %v", rows, err)
 }
 
-// goOn reports damage that ended a part of the check, so that the rest of it goes on.
+// goOn reports damage that ended a part of the check, so that the check continues with the next part.
 func (c *checker) goOn(err error) error {
 	if !errors.Is(err, engine.ErrCorrupt) {
 		return err
@@ -319,7 +327,7 @@ func (c *checker) goOn(err error) error {
 	return nil
 }
 
-// files verifies the engine's files: what can't be read there may belong to rows that nothing leads to any more.
+// files verifies the engine's files. Damage there may affect rows that can't be found by other rows anymore.
 func (c *checker) files() (err error) {
 	v, ok := engine.As[verifier](c.env.Engine)
 	if !ok {

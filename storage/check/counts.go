@@ -12,15 +12,18 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// counts checks the rows of counts of a window's series: each can be read, and those of the window's state are what counting gives.
+// counts checks the rows of counts of a window's series: all are readable, and the counts for the window's state are
+// correct.
 func (c *checker) counts(tenant string, window int64) error {
 	values, gaps := map[string][]byte{}, c.gaps
-	for row, err := range c.scan(engine.Range{Table: engine.Catalog, Partition: format.CountsPartition(window, tenant)}) {
+	for row, err := range c.scan(engine.Range{Table: engine.Catalog,
+		Partition: format.CountsPartition(window, tenant)}) {
 		if err != nil {
 			return err
 		}
 		key := strings.Clone(row.Clustering[0].Text)
-		if _, err := format.Describe(engine.Catalog, format.CountsPartition(window, tenant), row); err != nil || format.CountsState(key) == "" {
+		if _, err := format.Describe(engine.Catalog, format.CountsPartition(window, tenant), row); err != nil ||
+			format.CountsState(key) == "" {
 			c.report("catalog: window %d of tenant %q, counts %q: %v", window, tenant, key, err)
 			gaps--
 		}
@@ -33,15 +36,17 @@ func (c *checker) counts(tenant string, window int64) error {
 	if err != nil || u.Version == 0 {
 		return err
 	}
-	if head := format.CountsKey(u.Version, 0)[0].Text; values[head] == nil { // Those of another state stand until it is counted again.
+	// Counts of another state are kept until the window is counted again.
+	if head := format.CountsKey(u.Version, 0)[0].Text; values[head] == nil {
 		return nil
 	}
 	if missing, err := c.unrolled(tenant, window); err != nil || len(missing) > 0 {
 		return err
 	}
 	want, err := c.env.Counts.Recount(c.ctx, u)
-	if errors.Is(err, engine.ErrCorrupt) || errors.Is(err, counts.ErrStateChanged) || errors.Is(err, format.ErrMalformedLabels) || errors.Is(err, format.ErrMalformedShards) {
-		return nil // It is reported where it stands, or is for the next check.
+	if errors.Is(err, engine.ErrCorrupt) || errors.Is(err, counts.ErrStateChanged) ||
+		errors.Is(err, format.ErrMalformedLabels) || errors.Is(err, format.ErrMalformedShards) {
+		return nil // It is reported at its row, or will be by the next check.
 	}
 	if err != nil {
 		return err
@@ -49,16 +54,18 @@ func (c *checker) counts(tenant string, window int64) error {
 	return c.compareCounts(u, values, want)
 }
 
-// compareCounts reports rows of counts that differ from those that counting gives.
+// compareCounts reports rows of counts that differ from the result of counting.
 func (c *checker) compareCounts(u *ended.OverWindow, values map[string][]byte, want []engine.Mutation) error {
 	state := format.CountsKey(u.Version, 0)[0].Text[:16]
 	first, last := c.env.Period.SlotOf(u.StartMS+1), c.env.Period.SlotOf(u.EndMS)
 	for _, row := range want {
 		key := row.Clustering[0].Text
 		if have, ok := values[key]; !ok && format.IsCountsChange(key) {
-			continue // The window before was written to since.
+			continue // The previous window was written to since.
 		} else if !bytes.Equal(have, row.Value) {
-			if err := c.reportUnlessStaged(first, last, "catalog: window %d of tenant %q, counts %q: they don't match the series", u.Window, u.Tenant, key); err != nil {
+			if err := c.reportUnlessStaged(first, last,
+				"catalog: window %d of tenant %q, counts %q: they don't match the series", u.Window,
+				u.Tenant, key); err != nil {
 				return err
 			}
 		}

@@ -1,12 +1,13 @@
-// Package check verifies the stored rows of a store and compares them with each other.
+// Package check verifies the stored rows of a store and compares them with each other. The command cassia check runs
+// it, and most tests of the storage packages at their end.
 //
 //	stage    ─► blobs: checksums, slots; readers read each slot that has blobs
-//	windows  ─► raw:      labels give ids; catalog names labels; chunks have the hash in their keys, and are in their slot
-//	            r5m, r1h: what the finer rows make, where these are all there
-//	            counts:   what counting gives
+//	windows  ─► raw:      labels match ids; the catalog has their names; chunks match the hash in their keys and their slot
+//	            r5m, r1h: equal the result of rolling up the finer rows, if all of these exist
+//	            counts:   equal the result of counting
 //	unlisted ─► windows that have rows and aren't listed
-//	files    ─► the engine's files, where this process keeps them
+//	files    ─► the engine's files, if this process keeps them
 //
-// Each problem is reported with its row, and the check goes on. Rows that are being changed, or of whose sources some have expired or can't be
-// read, aren't compared.
+// Each problem is reported with its row, and the check continues. Rows that are being changed aren't compared. The same
+// applies to rows whose sources have partly expired or can't be read.
 package check

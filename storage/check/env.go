@@ -14,10 +14,10 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Missed is called for rows that can't be read, with their name.
+// Missed is called for rows that can't be read, with a description of the rows.
 type Missed func(rows string, err error)
 
-// Env is what a check needs of its store.
+// Env is the store, as far as a check uses it.
 type Env struct {
 	Engine engine.Engine
 	// Rows reads the rows of series.
@@ -28,11 +28,12 @@ type Env struct {
 	Shared bool
 	// Classes returns the number of classes.
 	Classes func() int64
-	// ClassesIn returns how series of a window get their classes.
+	// ClassesIn returns the class lists for series of a window.
 	ClassesIn func(ctx context.Context, tenant string, window int64) (WindowClasses, error)
-	// NameRows names the rows of a scan that can't be read.
+	// NameRows describes the unreadable rows of a scan.
 	NameRows func(*engine.Range, engine.Damage) string
-	// Tenants lists all tenants, Windows the windows in which one may have rows, Unlisted those that have rows and aren't listed.
+	// Tenants returns all tenants, Windows the windows in which a tenant may have rows, and Unlisted the windows that
+	// have rows and aren't listed.
 	Tenants  func(context.Context, Missed) ([]string, error)
 	Windows  func(ctx context.Context, tenant string, missed Missed) ([]int64, error)
 	Unlisted func(ctx context.Context, tenant string) ([]int64, error)
@@ -40,52 +41,59 @@ type Env struct {
 	Deletes func(ctx context.Context, tenant string) (format.Tombstones, error)
 	// Metrics lists the names of a window's metrics.
 	Metrics func(ctx context.Context, tenant string, window int64) ([]string, error)
-	// Shards returns the number of a metric's shards, and ShardsRow the row that has it; nil: there is none. Both find out when the window's
-	// rows expire, which Places depends on.
+	// Shards returns the number of a metric's shards, and ShardsRow the row with it; nil: none. Both read the expiry of
+	// the window's rows, on which Places depends.
 	Shards    func(ctx context.Context, window int64, tenant, metric string, missed Missed) (int64, error)
 	ShardsRow func(ctx context.Context, window int64, tenant, metric string, missed Missed) ([]byte, error)
 	// Places yields the classes and shards of a metric whose rows haven't expired.
 	Places func(tenant string, window, shards int64) iter.Seq[format.ClassShard]
-	// IsGone reports whether rows of a class may be missing in the window of a resolution that holds a slot.
+	// IsGone reports whether rows of a class may have been deleted in the window of a resolution that contains a slot.
 	IsGone func(ctx context.Context, res rollup.Resolution, slot int64, tenant string, class int64) bool
-	// Unrolled lists the slots of a raw window that have seals without rollups.
+	// Unrolled returns the slots of a raw window that have seals without rollups.
 	Unrolled func(ctx context.Context, tenant string, window int64) ([]int64, error)
-	// Rollups reads the rollup chunks of a series that start from one time to another, in order. unread is true if there may be more.
-	Rollups func(ctx context.Context, res rollup.Resolution, window int64, series *head.Series, shards, from, to int64) (found []StoredRollup, unread bool, err error)
-	// EncodeRollup encodes buckets as they are stored, or that there are none.
+	// Rollups reads the rollup chunks of a series that start from one time to another, in order. unread is true if
+	// there may be more.
+	Rollups func(ctx context.Context, res rollup.Resolution, window int64, series *head.Series, shards, from,
+		to int64) (found []StoredRollup, unread bool, err error)
+	// EncodeRollup encodes buckets, or their absence, as they are stored.
 	EncodeRollup func(b *rollup.Buckets, res rollup.Resolution, version uint64) []byte
-	// Waiting lists the slots of a partition that wait to be sealed.
+	// Waiting returns the slots of a partition that wait to be sealed.
 	Waiting func(ctx context.Context, partition int) ([]int64, error)
 	// IsEmpty reports whether a partition of a table has no rows.
 	IsEmpty func(context.Context, *engine.Table, engine.Key) (bool, error)
-	// CheckLabels and CheckExemplar return why labels couldn't have been stored.
+	// CheckLabels and CheckExemplar return an error for labels that the store would not accept.
 	CheckLabels, CheckExemplar func(labels.Labels) error
 	Days                       DayRollups
 }
 
-// WindowClasses are the lists of classes of the days of a window.
+// WindowClasses are the class lists for the days of a window.
 type WindowClasses struct {
 	// Lists is the number of lists.
 	Lists int
-	// Of returns the classes of a series by each of the lists, a byte each.
+	// Of returns the classes of a series by each of the lists, one byte per list.
 	Of func(labels.Labels) string
 	// ListAt returns the index of the list of the day of a time, in milliseconds.
 	ListAt func(startMS int64) int
 }
 
-// StoredRollup is a rollup chunk as it is stored.
+// StoredRollup is a stored rollup chunk.
 type StoredRollup struct {
 	Version uint64
 	Data    []byte
 }
 
-// DayRollups makes the rollups of a day again, and finds the days whose rollups are changing. first and last are its slots.
+// DayRollups recomputes the rollups of a day, and detects days whose rollups are being changed. first and last are the
+// day's slots.
 type DayRollups interface {
-	// HourRollup makes the 1h chunk of a series, of a class, and the day that begins at startMS of its 5m chunks, which are in a window and so many shards. unread is true if one can't be read.
-	HourRollup(ctx context.Context, startMS, window int64, series *head.Series, class, shards int64) (chunk []byte, unread bool, err error)
-	// CutShort reports whether slots of a day have commit records at 5 minutes that the day lacks at an hour: an import of rollups failed
-	// between the two. It wasn't acknowledged. Whatever is written to the day next makes its 1h chunks again.
+	// HourRollup computes the 1h chunk of a series of a class for the day that starts at startMS, from its 5m chunks,
+	// which are in a window with this number of shards. unread is true if a chunk can't be read.
+	HourRollup(ctx context.Context, startMS, window int64, series *head.Series, class, shards int64) (chunk []byte,
+		unread bool, err error)
+	// CutShort reports whether slots of a day have commit records at 5 minutes that are missing at an hour, because an
+	// import of rollups failed between the two. The import wasn't acknowledged. The next write to the day recomputes
+	// its 1h chunks.
 	CutShort(ctx context.Context, tenant string, first, last int64) (bool, error)
-	// TrimmedInPart reports whether deleted buckets are still to be removed from a metric in slots of a day whose samples are gone.
+	// TrimmedInPart reports whether deleted buckets must still be removed from a metric in slots of a day whose samples
+	// have expired.
 	TrimmedInPart(ctx context.Context, tenant, metric string, first, last int64) (bool, error)
 }

@@ -8,25 +8,27 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// The work of a check, as its engine.WorkMeter counts it. Rows take more time per byte than files: they are decoded, and rollups are computed again.
+// The work of a check, as its engine.WorkMeter counts it. Rows take more time per byte than files, because they are
+// decoded and rollups are recomputed.
 const (
-	// fileShare is the number of bytes of files that take as long as a byte of rows.
+	// fileShare is the number of bytes of files that take as much time as a byte of rows.
 	fileShare = 8
-	// unmeasured is the work of a day of 1h rollups in an engine that doesn't know how many bytes rows take. Finer rows are more.
+	// unmeasured is the work of a day of 1h rollups in an engine that can't measure the size of rows. Finer rows count
+	// more.
 	unmeasured = 1 << 20
 )
 
-// finerRows is about how many times as much work the rows of a resolution are as those of 1h rollups.
+// finerRows is the approximate factor between the work of a resolution's rows and the work of 1h rollups.
 var finerRows = map[rollup.Resolution]int64{rollup.Raw: 8, rollup.FiveMinutes: 3, rollup.OneHour: 1}
 
 // windowWork is the work of a window.
 type windowWork struct{ window, work int64 }
 
-// plan lists the windows of a tenant with the work that they are. The rows of 5m windows are read again with the raw windows and with the 1h windows of
-// the same time, to be compared.
+// plan returns the windows of a tenant with their work. The rows of 5m windows are read again with the raw windows and
+// the 1h windows of the same time, for comparisons.
 func (c *checker) plan(tenant string, windows []int64) ([]windowWork, error) {
 	list := make([]windowWork, len(windows))
-	var again []int // those of 5m
+	var again []int // 5m windows
 	for i, w := range windows {
 		rows, err := c.rowsOf(tenant, w)
 		if err != nil {
@@ -56,7 +58,7 @@ func (c *checker) plan(tenant string, windows []int64) ([]windowWork, error) {
 	return list, nil
 }
 
-// rowsOf estimates the bytes of the rows of a window; 0 if nobody measures the work.
+// rowsOf estimates the size in bytes of the rows of a window; 0 if the work isn't measured.
 func (c *checker) rowsOf(tenant string, window int64) (int64, error) {
 	if engine.MeterOf(c.ctx) == nil {
 		return 0, nil
@@ -74,7 +76,7 @@ func (c *checker) rowsOf(tenant string, window int64) (int64, error) {
 			if c.ctx.Err() != nil {
 				return 0, c.ctx.Err()
 			}
-			if err == nil { // Else the rows are damaged, which is reported when they are read.
+			if err == nil { // Otherwise the rows are damaged, which is reported when they are read.
 				total += int64(n)
 			}
 		}
@@ -82,7 +84,7 @@ func (c *checker) rowsOf(tenant string, window int64) (int64, error) {
 	return total, nil
 }
 
-// within returns a function that adds the work of a window part by part: it is called with how many of all parts are done.
+// within returns a function that adds the work of a window in parts. It is called with the number of parts done.
 func (c *checker) within(work int64) func(done, all int) {
 	added := int64(0)
 	return func(done, all int) {
@@ -92,7 +94,7 @@ func (c *checker) within(work int64) func(done, all int) {
 	}
 }
 
-// filesWork is the work of verifying the engine's files.
+// filesWork returns the work of verifying the engine's files.
 func (c *checker) filesWork() int64 {
 	if _, ok := engine.As[verifier](c.env.Engine); !ok {
 		return 0

@@ -16,10 +16,10 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Rollups are checked against what they were computed from: 5m chunks against the raw chunks of their slot, 1h
-// chunks against the 5m chunks of their day. What has staged samples, or wasn't rolled up yet, isn't compared.
+// Rollups are compared with their sources: 5m chunks with the raw chunks of their slot, 1h chunks with the 5m chunks of
+// their day. Slots with staged samples or without rollups aren't compared.
 
-// slotSeries is what a series has in a slot.
+// slotSeries identifies a series in a slot.
 type slotSeries struct {
 	slot int64
 	id   format.SeriesID
@@ -33,9 +33,9 @@ func (a slotSeries) compare(b slotSeries) int {
 type slotChunks struct {
 	samples chunk.Samples
 	chunks  int
-	version uint64 // of the rollups that they make
+	version uint64 // of their rollups
 	class   int64
-	unread  bool // one can't be read, which was reported: rollups may have more
+	unread  bool // one can't be read, which was reported: rollups may contain more
 }
 
 // unsettled returns the slots of a window whose rollups may differ from its sealed samples.
@@ -51,7 +51,7 @@ func (c *checker) unsettled(tenant string, window int64) (map[int64]bool, error)
 	return slots, err
 }
 
-// unrolled returns the slots of a raw window with seals that made no rollups, read once.
+// unrolled returns the slots of a raw window that have seals without rollups. It reads them once.
 func (c *checker) unrolled(tenant string, window int64) ([]int64, error) {
 	at := windowOf{tenant, window}
 	if missing, ok := c.missing[at]; ok {
@@ -64,13 +64,13 @@ func (c *checker) unrolled(tenant string, window int64) ([]int64, error) {
 	return missing, err
 }
 
-// rollupsOf compares the 5m chunks of a metric with what of raw chunks is in sealed.
+// rollupsOf compares the 5m chunks of a metric with the raw chunks in sealed.
 func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed map[slotSeries]*slotChunks) error {
 	unsettled, err := c.unsettled(tenant, window)
 	if err != nil {
 		return err
 	}
-	for _, at := range slices.SortedFunc(maps.Keys(sealed), slotSeries.compare) { // Neighbours stand in one page.
+	for _, at := range slices.SortedFunc(maps.Keys(sealed), slotSeries.compare) { // Neighbors are in the same page.
 		have := sealed[at]
 		if unsettled[at.slot] || have.unread || c.isGone(rollup.FiveMinutes, at.slot, tenant, have.class) {
 			continue
@@ -97,13 +97,19 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		want := c.env.EncodeRollup(&b, rollup.FiveMinutes, have.version)
 		switch {
 		case len(stored) > 0 && c.isGone(rollup.Raw, at.slot, tenant, have.class):
-			// The raw chunks that are left may not be all that the rollup was made of.
+			// The remaining raw chunks may not be all sources of the rollup.
 		case len(stored) == 0:
-			err = c.reportUnlessStaged(at.slot, at.slot, "r5m: window %d, tenant %q, metric %q, series %x, start %d: the rollup of %d chunks is missing", w, tenant, metric, at.id, start, have.chunks)
-		case stored[0].Version < have.version && bytes.Equal(stored[0].Data, c.env.EncodeRollup(&b, rollup.FiveMinutes, stored[0].Version)):
-			// A raw chunk of a seal that failed came after the next seal had read the slot: its samples are among those of that seal's.
+			err = c.reportUnlessStaged(at.slot, at.slot,
+				"r5m: window %d, tenant %q, metric %q, series %x, start %d: the rollup of %d chunks is missing", w,
+				tenant, metric, at.id, start, have.chunks)
+		case stored[0].Version < have.version &&
+			bytes.Equal(stored[0].Data, c.env.EncodeRollup(&b, rollup.FiveMinutes, stored[0].Version)):
+			// A raw chunk of a failed seal was written after the next seal had read the slot. That seal has sealed the
+			// same samples.
 		case !bytes.Equal(stored[0].Data, want):
-			err = c.reportUnlessStaged(at.slot, at.slot, "r5m: window %d, tenant %q, metric %q, series %x, start %d: version %d doesn't match the %d raw chunks", w, tenant, metric, at.id, start, stored[0].Version, have.chunks)
+			err = c.reportUnlessStaged(at.slot, at.slot,
+				"r5m: window %d, tenant %q, metric %q, series %x, start %d: version %d doesn't match the %d raw chunks",
+				w, tenant, metric, at.id, start, stored[0].Version, have.chunks)
 		}
 		if err != nil {
 			return err
@@ -112,10 +118,11 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 	return nil
 }
 
-// reportUnlessStaged reports a rollup that differs from what it is computed from, unless the stage holds rows of any of the slots from first to
-// last. staged lacks the slots that aren't listed: a commit that failed after its blobs of an old slot were durable leaves
-// such rows, whose samples weren't acknowledged. A seal that listed the slot while that commit was under way seals them all the same; if it fails
-// before their rollups are written, none repeats it until something else of the slot is staged.
+// reportUnlessStaged reports a rollup that differs from its sources, unless the staging log has rows in any of the
+// slots from first to last. Slots that aren't listed are missing in staged: a commit that failed after its blobs of an
+// old slot were durable leaves such rows. Their samples weren't acknowledged, but a seal that listed the slot during
+// that commit seals them anyway. If this seal fails before it has written their rollups, no process repeats it until
+// other samples of the slot are staged.
 func (c *checker) reportUnlessStaged(first, last int64, problem string, args ...any) error {
 	for slot := first; slot <= last; slot++ {
 		for p := range c.env.Period.OfSlot(slot).Partitions {
@@ -152,7 +159,8 @@ func (c *checker) rollupWindow(tenant string, window int64, done func(done, all 
 	return nil
 }
 
-func (c *checker) rollupShard(tenant string, window int64, metric string, in format.ClassShard, known map[format.SeriesID]string) error {
+func (c *checker) rollupShard(tenant string, window int64, metric string, in format.ClassShard,
+	known map[format.SeriesID]string) error {
 	t := format.TableOf(format.ResolutionOf(window))
 	classes, err := c.env.ClassesIn(c.ctx, tenant, window)
 	if err != nil {
@@ -160,14 +168,16 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 	}
 	var builder labels.ScratchBuilder
 	var b rollup.Buckets
-	for row, err := range c.scan(engine.Range{Table: t, Partition: format.SeriesPartition(window, tenant, metric, in)}) {
+	for row, err := range c.scan(engine.Range{Table: t,
+		Partition: format.SeriesPartition(window, tenant, metric, in)}) {
 		if err != nil {
 			return err
 		}
 		k := row.Clustering
 		id, start := format.SeriesID([]byte(k[1].Text)), k[2].Int
 		at := func(format string, args ...any) {
-			c.report(t.Name+": window %d, tenant %q, metric %q, class %d, shard %d, series %x, start %d: "+format, append([]any{window, tenant, metric, in.Class(), in.Shard(), id, start}, args...)...)
+			c.report(t.Name+": window %d, tenant %q, metric %q, class %d, shard %d, series %x, start %d: "+format,
+				append([]any{window, tenant, metric, in.Class(), in.Shard(), id, start}, args...)...)
 		}
 		switch k[0].Int {
 		case format.KindLabels:
@@ -190,7 +200,8 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 			b.Reset()
 			if err := rollup.Decode(row.Value, rollup.AllColumns, &b); err != nil {
 				at("%v", err)
-			} else if b.Len() > 0 && (c.env.Period.WindowAt(format.ResolutionOf(window), b.End[0]) != window || b.Start[0] < start) {
+			} else if b.Len() > 0 && (c.env.Period.WindowAt(format.ResolutionOf(window), b.End[0]) != window ||
+				b.Start[0] < start) {
 				at("its buckets are in the wrong row")
 			} else if t == engine.R1h {
 				if err := c.goOn(c.day(tenant, metric, id, start, in.Class())); err != nil {
@@ -204,7 +215,7 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 	return c.filters(t, format.SeriesPartition(window, tenant, metric, in))
 }
 
-// day compares a 1h chunk with what the 5m chunks of its day make.
+// day compares a 1h chunk with the rollup of its day's 5m chunks.
 func (c *checker) day(tenant, metric string, id format.SeriesID, start, class int64) error {
 	p := c.env.Period
 	first, last := p.SlotOf(start+1), p.SlotOf(start+format.DayMS)
@@ -227,13 +238,14 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start, class in
 	}
 	chunk, unread, err := c.env.Days.HourRollup(c.ctx, start, w, series, class, shards)
 	if err != nil || unread {
-		return err // Unread chunks are reported with their window; the 1h chunk may have more.
+		return err // Unread chunks are reported with their window; the 1h chunk may contain more.
 	}
 	stored, err := c.env.Shards(c.ctx, p.WindowOfSlot(rollup.OneHour, first), tenant, metric, c.missed)
 	if err != nil {
 		return err
 	}
-	newest, _, err := c.env.Rollups(c.ctx, rollup.OneHour, p.WindowOfSlot(rollup.OneHour, first), series, stored, start, start)
+	newest, _, err := c.env.Rollups(c.ctx, rollup.OneHour, p.WindowOfSlot(rollup.OneHour, first),
+		series, stored, start, start)
 	if err != nil {
 		return err
 	}
@@ -241,12 +253,14 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start, class in
 		if part, err := c.env.Days.TrimmedInPart(c.ctx, tenant, metric, first, last); err != nil || part {
 			return err
 		}
-		return c.reportUnlessStaged(first, last, "r1h: tenant %q, metric %q, series %x, start %d: doesn't match the 5m rollups of the day", tenant, metric, id, start)
+		return c.reportUnlessStaged(first, last,
+			"r1h: tenant %q, metric %q, series %x, start %d: doesn't match the 5m rollups of the day",
+			tenant, metric, id, start)
 	}
 	return nil
 }
 
-// addSealed keeps a chunk to compare rollups with; ds are the deletes of its series.
+// addSealed adds a chunk for the comparison with rollups. ds are the deletes of its series.
 func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, class int64, ds format.Tombstones) {
 	at := slotSeries{slot: c.env.Period.SlotOf(row.Clustering[1].Int + 1)}
 	copy(at.id[:], strings.Clone(row.Clustering[2].Text))
@@ -261,7 +275,7 @@ func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, c
 	sealed[at].class = class
 }
 
-// isGone reports whether the rows of a class may be gone from the window that holds a slot.
+// isGone reports whether rows of a class may have been deleted in the window that contains a slot.
 func (c *checker) isGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
 	return c.env.IsGone(c.ctx, res, slot, tenant, class)
 }

@@ -43,7 +43,7 @@ func (c *checker) stage() error {
 	return nil
 }
 
-// looked returns the slots and partitions in which readers look for blobs.
+// looked returns the slots and partitions in which readers read blobs.
 func (c *checker) looked() (map[head.SlotPartition]bool, error) {
 	looked := map[head.SlotPartition]bool{}
 	for p := range c.env.Period.Partitions() {
@@ -71,15 +71,16 @@ func (c *checker) listed() (map[head.SlotPartition]bool, error) {
 	return listed, nil
 }
 
-// isOverlooked reports whether blobs that no reader reads may have been acknowledged. In a shared store, blobs of slots that aren't listed belong
-// to failed commits, or were sealed before; Sweep seals them.
+// isOverlooked reports whether acknowledged blobs may be in a slot that no reader reads. In a shared store, blobs of
+// slots that aren't listed belong to failed commits, or have been sealed; Sweep seals them.
 func (c *checker) isOverlooked(at head.SlotPartition) bool {
 	return !c.env.Shared || at.Partition >= c.env.Period.Partitions()
 }
 
 // blobs checks the blobs of a slot and partition.
 func (c *checker) blobs(at head.SlotPartition) error {
-	for row, err := range c.scan(engine.Range{Table: engine.Stage, Partition: format.StagePartition(at.Slot, at.Partition)}) {
+	for row, err := range c.scan(engine.Range{Table: engine.Stage,
+		Partition: format.StagePartition(at.Slot, at.Partition)}) {
 		if err != nil {
 			return err
 		}

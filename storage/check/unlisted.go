@@ -2,9 +2,9 @@ package check
 
 import "github.com/cassia-db/cassia/storage/format"
 
-// unlisted names the windows of a tenant that have rows and aren't listed. Where rows don't expire by themselves they have
-// gone with their windows' rows. In a window that was dropped, a write that failed may be applied after the window was unlisted: nothing
-// shows such rows, and they expire.
+// unlisted reports the windows of a tenant that have rows and aren't listed. On engines without expiry, the listing is
+// deleted together with the window's rows. With expiry, a failed write may be applied after a dropped window was
+// unlisted: such rows are never shown, and they expire.
 func (c *checker) unlisted(tenant string) error {
 	found, err := c.env.Unlisted(c.ctx, tenant)
 	for _, w := range found {

@@ -1,4 +1,5 @@
-// Package damage names stored rows that can't be read. It counts and logs each of them once, and holds those that later queries are warned of.
+// Package damage records stored rows that can't be read. It counts and logs each of them once, and keeps the list for
+// warnings of later queries. The storage packages call it when a read finds damage; queries read its warnings.
 package damage
 
 import (
@@ -18,30 +19,31 @@ import (
 )
 
 const (
-	// maxGaps bounds the gaps that are remembered one by one; the log has all of it, and Check.
+	// maxGaps is the max number of gaps that are kept individually. The log and Check report all of them.
 	maxGaps = 1000
-	// maxStaged bounds the stage rows that are remembered one by one; the log has all of it. Beyond, one row of each slot and partition
-	// stands for all of them, for at most maxStagedSlots.
+	// maxStaged is the max number of stage rows that are kept individually; the log has all of them. Beyond it, one row
+	// represents all rows of its slot and partition, for at most maxStagedSlots slot partitions.
 	maxStaged      = 100
 	maxStagedSlots = 10_000
 )
 
-// Log remembers rows of a store that can't be read, so that each is counted once, and queries are warned of those that the cache or the head lacks.
+// Log records the rows of a store that can't be read. Each is counted once. Queries are warned about rows that are
+// missing in the cache or in the head.
 type Log struct {
 	period *format.Periods
-	// counter counts them, by table.
+	// counter counts the rows by table.
 	counter *prometheus.CounterVec
 	logger  *slog.Logger
 
 	mu   sync.Mutex
 	seen map[string]bool
 	kept []*DamagedRowsError
-	more bool // the last of kept stands for all that came later
-	// staged are the rows that the rebuild of the head could not read.
+	more bool // the last entry of kept represents all later ones
+	// staged are the rows that couldn't be read when the head was rebuilt.
 	staged map[StagedAt]error
 }
 
-// StagedAt names a stage row.
+// StagedAt is the key of a row of the staging log.
 type StagedAt struct {
 	Slot      int64
 	Partition int
@@ -53,13 +55,13 @@ func NewLog(period *format.Periods, counter *prometheus.CounterVec, logger *slog
 	return &Log{period: period, counter: counter, logger: logger, seen: map[string]bool{}, staged: map[StagedAt]error{}}
 }
 
-// Corrupt counts and logs what had to be skipped.
+// Corrupt counts and logs a row that was skipped.
 func (l *Log) Corrupt(t *engine.Table, err error) {
 	l.counter.WithLabelValues(t.Name).Inc()
 	l.logger.Error("skipped a corrupt row; run cassia check", "table", t.Name, "err", err)
 }
 
-// GapOf names the rows of a scan that can't be read.
+// GapOf describes the rows of a scan that can't be read.
 func (l *Log) GapOf(rows *engine.Range, d engine.Damage) *DamagedRowsError {
 	e := &DamagedRowsError{Table: rows.Table, Err: d.Err}
 	p := rows.Partition
@@ -87,7 +89,7 @@ func (l *Log) GapOf(rows *engine.Range, d engine.Damage) *DamagedRowsError {
 	return e
 }
 
-// holdsLabels reports whether the rows may be labels, which come first in a partition.
+// holdsLabels reports whether the rows may be labels, which are at the start of a partition.
 func holdsLabels(rows *engine.Range, d engine.Damage) bool {
 	first := rows.From
 	if d.After != nil {
@@ -96,7 +98,7 @@ func holdsLabels(rows *engine.Range, d engine.Damage) bool {
 	return len(first) == 0 || first[0].Int == format.KindLabels
 }
 
-// narrowToSlots sets the slots of raw rows that can't be labels.
+// narrowToSlots restricts the gap to the slots of raw rows that can't be labels.
 func (l *Log) narrowToSlots(e *DamagedRowsError, rows *engine.Range, d engine.Damage) {
 	first, last := rows.From, rows.To
 	if d.After != nil {
@@ -113,7 +115,7 @@ func (l *Log) narrowToSlots(e *DamagedRowsError, rows *engine.Range, d engine.Da
 	}
 }
 
-// Note names rows that can't be read, and counts them once.
+// Note records rows that can't be read, and counts them once.
 func (l *Log) Note(e *DamagedRowsError) {
 	what := e.Error()
 	l.mu.Lock()
@@ -129,14 +131,15 @@ func (l *Log) Note(e *DamagedRowsError) {
 	}
 }
 
-// NoteRows is Note for rows of a scan, which it returns.
+// NoteRows is like Note for rows of a scan, and returns the description of the rows.
 func (l *Log) NoteRows(rows *engine.Range, d engine.Damage) *DamagedRowsError {
 	e := l.GapOf(rows, d)
 	l.Note(e)
 	return e
 }
 
-// NoteOnce names a filter, or counts of series, that can't be read, and counts it once. Nothing is left out for that.
+// NoteOnce records a filter or counts of series that can't be read, and counts it once. Queries don't depend on them,
+// so no warning is kept.
 func (l *Log) NoteOnce(t *engine.Table, err error) {
 	l.mu.Lock()
 	isNew := l.isNew(err.Error())
@@ -146,7 +149,7 @@ func (l *Log) NoteOnce(t *engine.Table, err error) {
 	}
 }
 
-// isNew remembers a text. It returns false for one that is known, or that is beyond maxGaps. It needs the lock.
+// isNew adds a text. It returns false if the text is known or maxGaps is reached. The caller must hold the lock.
 func (l *Log) isNew(what string) bool {
 	if l.seen[what] || len(l.seen) >= maxGaps {
 		return false
@@ -155,19 +158,19 @@ func (l *Log) isNew(what string) bool {
 	return true
 }
 
-// Kept returns the rows that cached results lack. They don't change.
+// Kept returns the rows that are missing in cached results. They must not be modified.
 func (l *Log) Kept() []*DamagedRowsError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.kept
 }
 
-// NoteStaged names a stage row that can't be read, and counts it once.
+// NoteStaged records a row of the staging log that can't be read, and counts it once.
 func (l *Log) NoteStaged(at StagedAt, err error) {
 	l.noteStaged(at, fmt.Errorf("storage: skipped the staged row of slot %d, partition %d, writer %x, seq %d: %w", at.Slot, at.Partition, at.Row.Writer, at.Row.Seq, err))
 }
 
-// NoteStagedRows is NoteStaged for rows of a scan, from a row on.
+// NoteStagedRows is NoteStaged for the rows of a scan that starts at from.
 func (l *Log) NoteStagedRows(from StagedAt, rows *engine.Range, d engine.Damage) {
 	l.noteStaged(from, l.GapOf(rows, d))
 }
@@ -189,7 +192,8 @@ func (l *Log) noteStaged(at StagedAt, err error) {
 	}
 }
 
-// Staged returns the errors of stage rows that may hold samples of a range of time, milliseconds, in the order of the rows. Their series aren't known.
+// Staged returns the errors of stage rows that may contain samples of a time range in milliseconds, in the order of the
+// rows. Their series are unknown.
 func (l *Log) Staged(minT, maxT int64) (errs []error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,20 +212,20 @@ func (l *Log) Staged(minT, maxT int64) (errs []error) {
 	return errs
 }
 
-// Count returns how many times rows were met that can't be read, each counted once.
+// Count returns the number of damaged rows that were found, each counted once.
 func (l *Log) Count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.seen) + len(l.staged)
 }
 
-// CorruptRowError names a row that can't be read. The query goes on without it.
+// CorruptRowError describes a row that can't be read. The query continues without the row.
 type CorruptRowError struct {
 	Table  *engine.Table
 	Window int64
 	Tenant string
 	Metric string
-	// Series is the id of the row's series, "" if it has none; Start the slot's start of a chunk, milliseconds.
+	// Series is the id of the row's series, "" if it has none. Start is the start of a chunk's slot in milliseconds.
 	Series string
 	Start  int64
 	Err    error
@@ -237,16 +241,16 @@ func (e *CorruptRowError) Error() string {
 
 func (e *CorruptRowError) Unwrap() error { return e.Err }
 
-// DamagedRowsError means that rows can't be read, because the bytes that hold them are damaged: none, or any number.
-// The query goes on without them.
+// DamagedRowsError means that any number of rows, possibly none, can't be read, because the bytes where they are stored
+// are damaged. The query continues without the rows.
 type DamagedRowsError struct {
 	Table *engine.Table
-	// Tenant and Metric are whose the rows are; "": anybody's, of any metric.
+	// Tenant and Metric identify the rows; "": any tenant, any metric.
 	Tenant, Metric string
-	// From and To bound the time of the missing rows; zero: it isn't known.
+	// From and To limit the time range of the missing rows; zero: unknown.
 	From, To time.Time
 	Err      error
-	// Kept is true if the cache keeps a result without them, so that later queries must be warned, too.
+	// Kept is true if a result without these rows is cached, so that later queries must be warned as well.
 	Kept bool
 }
 
@@ -254,7 +258,7 @@ func (e *DamagedRowsError) Error() string {
 	return fmt.Sprintf("storage: skipped unreadable data of %s: %v", e.What(), e.Err)
 }
 
-// What names the rows.
+// What describes the rows.
 func (e *DamagedRowsError) What() string {
 	what := "table " + e.Table.Name
 	if e.Metric != "" {
@@ -271,20 +275,20 @@ func (e *DamagedRowsError) What() string {
 
 func (e *DamagedRowsError) Unwrap() error { return e.Err }
 
-// Anything stands for more damage than is named: any rows may be part of it.
+// Anything returns an error that represents further damage, which isn't listed: any rows may be missing.
 func (e *DamagedRowsError) Anything() *DamagedRowsError {
 	return &DamagedRowsError{Table: e.Table, Err: fmt.Errorf("and more, not listed individually: %w", e.Err), Kept: e.Kept}
 }
 
 type warnKey struct{}
 
-// WithWarnings returns a context whose reads that have no other place for warnings, those of exemplars and of metadata, give
-// them to warn, one at a time in each read: rows that can't be read are left out of their answers.
+// WithWarnings returns a context whose reads of exemplars and metadata call warn for rows that can't be read. These
+// rows are missing in the results. Each read makes one call at a time.
 func WithWarnings(ctx context.Context, warn func(error)) context.Context {
 	return context.WithValue(ctx, warnKey{}, warn)
 }
 
-// Warnings returns the function that gets the warnings of a read; nil: nothing does.
+// Warnings returns the function that receives the warnings of a read, or nil.
 func Warnings(ctx context.Context) func(error) {
 	warn, _ := ctx.Value(warnKey{}).(func(error))
 	return warn

@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestStagedRowsAreBounded notes more stage rows than are remembered one by one.
+// TestStagedRowsAreBounded records more staged rows than are kept individually.
 func TestStagedRowsAreBounded(t *testing.T) {
 	period := format.NewPeriods(format.Period{SlotMS: 2 * format.HourMS, RawWindowMS: format.DayMS, Partitions: 4})
 	l := NewLog(period, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "corrupt"}, []string{"table"}), slog.New(slog.DiscardHandler))

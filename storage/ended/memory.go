@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// Memory holds what the work in the background has found out about windows, so that a window to which nothing was written since costs it no
-// reads. It takes some 40 bytes per window, as few as that because there is a window per tenant and day: the cache of what queries read, which is
-// ten times as large for each, can't hold all of them, and isn't to be filled with windows that no query asks for.
+// Memory records the results of background work on windows, so that a window without writes since then costs no reads.
+// It takes about 40 bytes per window. There is a window per tenant and day, and the cache of queries, with ten times as
+// much per window, couldn't hold all of them and shouldn't be filled with windows that no query reads.
 //
-//	tenant ─► its windows, in order: {the engine's version, the version of the marks at that time, a note}
+//	tenant ─► its windows, in order: {the engine's version, the version of the commit records at that time, a note}
 //
-// It is bounded: windows beyond maxKnown are read each time.
+// It holds at most maxKnown windows. Other windows are read in each pass.
 type Memory struct {
 	mu sync.Mutex
 	of map[string][]knownWindow
@@ -21,24 +21,25 @@ type Memory struct {
 
 const maxKnown = 1 << 20
 
-// knownWindow is a window of a tenant.
+// knownWindow is a window of a tenant with the results of background work.
 type knownWindow struct {
 	window int64
-	// engine is the engine's version of the window's marks when these were read, plus 1; 0: they weren't.
+	// engine is the engine's version of the window's commit records at the time when they were read, plus 1; 0: they
+	// weren't read.
 	engine uint64
-	// marks is the version of the marks; 0: there are none.
+	// marks is the version of the commit records; 0: there are none.
 	marks uint64
-	// noted is what the work in the background has noted; 0: nothing.
+	// noted is the note of the background work; 0: none.
 	noted uint64
 }
 
-// bounds returns the places of the first and after the last of the windows from first to last.
+// bounds returns the index of the first window and the index after the last of the windows from first to last.
 func bounds(list []knownWindow, first, last int64) (from, to int) {
 	from = sort.Search(len(list), func(i int) bool { return list[i].window >= first })
 	return from, from + sort.Search(len(list)-from, func(i int) bool { return list[from+i].window > last })
 }
 
-// get returns a window; the zero value: nothing is known of it.
+// get returns a window, or the zero value if the window is unknown.
 func (m *Memory) get(tenant string, window int64) (k knownWindow) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,7 +50,7 @@ func (m *Memory) get(tenant string, window int64) (k knownWindow) {
 	return k
 }
 
-// change calls set to change a window.
+// change applies set to a window and adds the window if it is unknown.
 func (m *Memory) change(tenant string, window int64, set func(*knownWindow)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,7 +70,7 @@ func (m *Memory) change(tenant string, window int64, set func(*knownWindow)) {
 	set(&list[from])
 }
 
-// Retain forgets the windows from first to last that aren't listed any more.
+// Retain removes the windows from first to last that aren't in listed.
 func (m *Memory) Retain(tenant string, first, last int64, listed []int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,21 +86,22 @@ func (m *Memory) Retain(tenant string, first, last int64, listed []int64) {
 	}
 }
 
-// Version returns the version of a window's commit records, if they were read in this version of the engine.
+// Version returns the version of a window's commit records, if they were read at this version of the engine.
 func (m *Memory) Version(tenant string, window int64, engineVersion uint64) (version uint64, ok bool) {
 	k := m.get(tenant, window)
 	return k.marks, k.engine == engineVersion+1
 }
 
-// SetVersion keeps the version of a window's commit records, with the version that the engine had before they were read.
+// SetVersion sets the version of a window's commit records. engineVersion is the engine's version before they were
+// read.
 func (m *Memory) SetVersion(tenant string, window int64, engineVersion, version uint64) {
 	m.change(tenant, window, func(k *knownWindow) { k.engine, k.marks = engineVersion+1, version })
 }
 
-// Noted returns the note of a window; 0: there is none.
+// Noted returns the note of a window, or 0.
 func (m *Memory) Noted(tenant string, window int64) uint64 { return m.get(tenant, window).noted }
 
-// Note keeps a number for a window.
+// Note sets the note of a window.
 func (m *Memory) Note(tenant string, window int64, noted uint64) {
 	m.change(tenant, window, func(k *knownWindow) { k.noted = noted })
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestMemory remembers many windows, and forgets those that aren't listed any more.
+// TestMemory records many windows, and removes those that are no longer listed.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	var m Memory

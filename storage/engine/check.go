@@ -5,11 +5,12 @@ import (
 	"slices"
 )
 
-// CheckBatches returns an error if batches can't be written. Every engine calls it before it writes anything, so that
-// all of them refuse the same, and a refusal leaves nothing behind. Those that take Clear call CheckClearing instead.
+// CheckBatches returns an error if batches are invalid. Every engine calls it before it writes anything, so that all
+// engines reject the same batches and a rejected write has no effect. Engines that support Clear call CheckClearing
+// instead.
 func CheckBatches(batches []Batch) error { return checkBatches(batches, false) }
 
-// CheckClearing does as CheckBatches, for engines that take Clear.
+// CheckClearing is CheckBatches for engines that support Clear.
 func CheckClearing(batches []Batch) error { return checkBatches(batches, true) }
 
 func checkBatches(batches []Batch, clears bool) error {
@@ -21,7 +22,7 @@ func checkBatches(batches []Batch, clears bool) error {
 	return nil
 }
 
-// CheckBatch returns an error if a batch can't be written to an engine that doesn't take Clear.
+// CheckBatch returns an error if a batch is invalid for an engine that doesn't support Clear.
 func CheckBatch(b *Batch) error { return checkBatch(b, false) }
 
 func checkBatch(b *Batch, clears bool) error {
@@ -88,10 +89,12 @@ func checkDeleteRange(t *Table, m *Mutation) error {
 		return fmt.Errorf("%w: a range of %s can't be deleted, because the field isn't an integer", ErrBadWrite, f.Name)
 	}
 	if Compare(m.Clustering[:last], m.To[:last]) != 0 {
-		return fmt.Errorf("%w: the bounds of a deleted range may differ only in %s", ErrBadWrite, t.Clustering[last].Name)
+		return fmt.Errorf("%w: the bounds of a deleted range may differ only in %s", ErrBadWrite,
+			t.Clustering[last].Name)
 	}
 	if m.Clustering[last].Int > m.To[last].Int {
-		return fmt.Errorf("%w: a deleted range ends before it starts: %d > %d", ErrBadWrite, m.Clustering[last].Int, m.To[last].Int)
+		return fmt.Errorf("%w: a deleted range ends before it starts: %d > %d", ErrBadWrite,
+			m.Clustering[last].Int, m.To[last].Int)
 	}
 	return nil
 }
@@ -114,7 +117,7 @@ func checkClear(t *Table, m *Mutation, clears bool) error {
 	return nil
 }
 
-// CheckRange returns an error if a range can't be scanned.
+// CheckRange returns an error if a range is invalid.
 func CheckRange(r *Range) error {
 	if r.Table == nil {
 		return fmt.Errorf("%w: a range has no table", ErrBadKey)
@@ -130,7 +133,7 @@ func CheckRange(r *Range) error {
 	return nil
 }
 
-// CheckPartitions checks a prefix of the keys that Engine.Partitions lists.
+// CheckPartitions returns an error if prefix is invalid for Engine.Partitions.
 func CheckPartitions(t *Table, prefix Key) error {
 	if t == nil || t.Conditional {
 		return fmt.Errorf("%w: only the partitions of a table that isn't conditional can be listed", ErrBadKey)
@@ -138,7 +141,7 @@ func CheckPartitions(t *Table, prefix Key) error {
 	return CheckKey(t.Partition, prefix, true)
 }
 
-// CheckDrop returns an error if the partitions of t that start with prefix can't be dropped.
+// CheckDrop returns an error if prefix is invalid for Engine.Drop.
 func CheckDrop(t *Table, prefix Key) error {
 	if t == nil {
 		return fmt.Errorf("%w: a drop has no table", ErrBadKey)
@@ -149,7 +152,7 @@ func CheckDrop(t *Table, prefix Key) error {
 	return nil
 }
 
-// CheckCompareAndSet returns an error if a row of t can't be set by CompareAndSet.
+// CheckCompareAndSet returns an error if CompareAndSet can't set this row of t.
 func CheckCompareAndSet(t *Table, partition, clustering Key, value []byte) error {
 	if t == nil || !t.Conditional {
 		return fmt.Errorf("%w: only conditional tables have CompareAndSet", ErrBadWrite)
@@ -163,14 +166,14 @@ func CheckCompareAndSet(t *Table, partition, clustering Key, value []byte) error
 	return checkValue(value)
 }
 
-// CheckProbe returns ErrBadKey unless Prober may be asked about these partitions, and otherwise the field in which they differ, or some field that is
-// an integer where none does.
+// CheckProbe returns ErrBadKey if the partitions are invalid for Prober. Otherwise it returns the field in which they
+// differ. If they don't differ, it returns any integer field.
 func CheckProbe(t *Table, partitions []Key) (field int, err error) {
 	return differIn(KindInt, "an integer", &Range{Table: t}, partitions)
 }
 
-// CheckSeveral returns ErrBadKey unless SeveralScanner may scan these partitions, and otherwise the field in which they differ, or some field that is a text where
-// there is one partition, or none.
+// CheckSeveral returns ErrBadKey if the partitions are invalid for SeveralScanner. Otherwise it returns the field in
+// which they differ. If there is at most one partition, it returns any text field.
 func CheckSeveral(r *Range, partitions []Key) (field int, err error) {
 	if field, err = differIn(KindText, "a text", r, partitions); err != nil {
 		return 0, err
@@ -185,8 +188,8 @@ func CheckSeveral(r *Range, partitions []Key) (field int, err error) {
 	return field, nil
 }
 
-// differIn returns the only field in which partitions differ, of a kind, or some field of the kind where none does. r is a range of each, but for its
-// Partition, of a table that isn't Conditional.
+// differIn returns the only field in which partitions differ, which must have this kind. If they don't differ, it
+// returns any field of this kind. r is the range of each, without Partition, in a table that isn't Conditional.
 func differIn(kind Kind, name string, r *Range, partitions []Key) (field int, err error) {
 	t := r.Table
 	if t == nil || t.Conditional {
@@ -204,21 +207,23 @@ func differIn(kind Kind, name string, r *Range, partitions []Key) (field int, er
 				continue
 			}
 			if t.Partition[i].Kind != kind || field >= 0 && field != i {
-				return 0, fmt.Errorf("%w: the partitions of %s in one request may differ only in %s", ErrBadKey, t, name)
+				return 0, fmt.Errorf("%w: the partitions of %s in one request may differ only in %s",
+					ErrBadKey, t, name)
 			}
 			field = i
 		}
 	}
-	if field < 0 { // One partition, or none.
+	if field < 0 { // At most one partition.
 		field = slices.IndexFunc(t.Partition, func(f Field) bool { return f.Kind == kind })
 	}
 	if field < 0 {
-		return 0, fmt.Errorf("%w: partitions of %s can't be read in one request, because they don't have %s", ErrBadKey, t, name)
+		return 0, fmt.Errorf("%w: partitions of %s can't be read in one request, because they don't have %s",
+			ErrBadKey, t, name)
 	}
 	return field, nil
 }
 
-// keySize is what a key counts for in MaxBatch, bytes, whatever an engine makes of it.
+// keySize is the size of a key in bytes for the limit MaxBatch. It doesn't depend on the engine.
 func keySize(fields []Field, key Key) int {
 	n := 0
 	for i, v := range key {
@@ -231,8 +236,8 @@ func keySize(fields []Field, key Key) int {
 	return n
 }
 
-// Compare orders two keys of the same fields, field by field as far as both go: a key and a prefix of it
-// are equal.
+// Compare compares two keys of the same fields, field by field up to the end of the shorter one. A key and a prefix of
+// it are equal.
 func Compare(a, b Key) int {
 	for i := range min(len(a), len(b)) {
 		switch {

@@ -7,11 +7,11 @@ import (
 	"iter"
 )
 
-// ErrReadOnly means that an engine was opened for reading: nothing was written.
+// ErrReadOnly means that an engine was opened for reading only. Nothing was written.
 var ErrReadOnly = errors.New("engine: opened read-only")
 
-// ReadOnly returns an engine that reads from e and refuses whatever would change it, with ErrReadOnly. Closing e stays
-// its opener's.
+// ReadOnly returns an engine that reads from e and rejects all changes with ErrReadOnly. Closing it doesn't close e,
+// which remains the task of its opener.
 func ReadOnly(e Engine) Engine {
 	if r, ok := e.(readOnly); ok {
 		return r
@@ -21,7 +21,7 @@ func ReadOnly(e Engine) Engine {
 
 type readOnly struct{ from Engine }
 
-// Write implements Engine. Writing nothing changes nothing.
+// Write rejects all writes, except those without batches.
 func (r readOnly) Write(_ context.Context, batches []Batch) error {
 	for i := range batches {
 		if len(batches[i].Mutations) > 0 {
@@ -31,30 +31,26 @@ func (r readOnly) Write(_ context.Context, batches []Batch) error {
 	return nil
 }
 
-// Scan implements Engine.
 func (r readOnly) Scan(ctx context.Context, rows Range) iter.Seq2[Row, error] {
 	return r.from.Scan(ctx, rows)
 }
 
-// Partitions implements Engine.
 func (r readOnly) Partitions(ctx context.Context, t *Table, prefix Key, damaged func(Damage)) iter.Seq2[Key, error] {
 	return r.from.Partitions(ctx, t, prefix, damaged)
 }
 
-// Drop implements Engine.
 func (r readOnly) Drop(_ context.Context, t *Table, _ Key) error {
 	return fmt.Errorf("%w: a drop in table %s", ErrReadOnly, t)
 }
 
-// CompareAndSet implements Engine.
 func (r readOnly) CompareAndSet(_ context.Context, t *Table, _, _ Key, _, _ []byte) (bool, []byte, error) {
 	return false, nil, fmt.Errorf("%w: compare and set in table %s", ErrReadOnly, t)
 }
 
-// Close implements Engine.
 func (r readOnly) Close() error { return nil }
 
-// As returns what e, or the engine that ReadOnly made it of, implements besides Engine. T must change nothing.
+// As returns e, or the engine under a ReadOnly engine, as a T if it implements T. The methods of T must not change
+// rows.
 func As[T any](e Engine) (T, bool) {
 	if r, ok := e.(readOnly); ok {
 		e = r.from

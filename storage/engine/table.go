@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// Kind is the type of a key field. Engines map it to their own: an order-preserving encoding on Pebble,
-// a CQL type on Cassandra.
+// Kind is the type of a key field. Engines map it to their own type: an order-preserving encoding on Pebble, a CQL type
+// on Cassandra.
 type Kind uint8
 
 const (
@@ -29,23 +29,22 @@ type Field struct {
 	Kind Kind
 }
 
-// Table declares a wide-row table. Rows are found by their whole partition key; within a partition they
-// are ordered by the clustering key. Nothing orders partitions, but on engines that sort keys the
-// partition fields come in the declared order, so that Drop by a prefix is one range.
+// Table declares a table of wide rows. Rows are found by their complete partition key, and ordered by the clustering
+// key within a partition. Partitions have no order. On engines that sort keys, the partition fields have the declared
+// order, so that Drop by a prefix is one range.
 type Table struct {
 	// ID is the table's first key byte on Pebble. It is never reused.
 	ID byte
-	// Name is the table's name in CQL, in metrics and in what people read.
+	// Name is the table's name in CQL, in metrics and in messages.
 	Name string
 	// Partition and Clustering are the key, most significant field first.
 	Partition, Clustering []Field
-	// Converging: a row may be written again, and the greatest timestamp wins (at one
-	// timestamp the greater value, by bytes), whatever arrives first. Otherwise a key names one content
-	// for ever: writing it again is harmless. Something else may only be written with a greater timestamp, by a
-	// caller who can be sure that the first isn't on its way any more.
-	// Rows of a converging table are never deleted one by one.
+	// Converging: a row may be written again, and the highest timestamp wins in any order of the writes (at the same
+	// timestamp, the larger value by bytes). Rows of a converging table are never deleted individually. In other tables
+	// a key has the same content forever, and writing it again has no effect. Different content may only be written
+	// with a higher timestamp, and only by a caller that has made sure that the first write can't be applied later.
 	Converging bool
-	// Conditional: the table's rows are written by CompareAndSet only.
+	// Conditional: rows of the table are written only by CompareAndSet.
 	Conditional bool
 	// Remembered: readers cache the rows of a partition, see Versioned.
 	Remembered bool
@@ -68,7 +67,8 @@ func Text(s string) Value { return Value{Text: s} }
 // Key lists values of a partition or clustering key, or of a prefix of one.
 type Key []Value
 
-// Clone returns a copy that shares no memory with k, whose texts may be valid for a while only; nil if k is nil.
+// Clone returns a copy that shares no memory with k, whose texts may be valid only temporarily. It returns nil if k is
+// nil.
 func (k Key) Clone() Key {
 	clone := slices.Clone(k)
 	for i := range clone {
@@ -77,7 +77,7 @@ func (k Key) Clone() Key {
 	return clone
 }
 
-// CheckKey returns an error if key doesn't fit fields; prefix allows it to be shorter.
+// CheckKey returns an error if key doesn't match fields. If prefix is set, key may be shorter.
 func CheckKey(fields []Field, key Key, prefix bool) error {
 	if len(key) > len(fields) || (!prefix && len(key) != len(fields)) {
 		return fmt.Errorf("%w: the key has %d fields, but the table declares %d", ErrBadKey, len(key), len(fields))
@@ -101,5 +101,5 @@ func CheckKey(fields []Field, key Key, prefix bool) error {
 	return nil
 }
 
-// UnsafeText returns b as a text that is valid as long as b isn't changed.
+// UnsafeText returns b as a string without copying. The string is valid as long as b isn't modified.
 func UnsafeText(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -1,66 +1,74 @@
 package engine
 
-// The tables. Windows come first in the partition keys of what expires: retention drops a window with one
-// range, and on Pebble a day's writes stay in neighbouring blocks.
+// The tables. In the partition keys of tables whose rows expire the window is the first field: retention drops a window
+// with one range, and on Pebble a day's writes are in neighboring blocks.
 //
 //	table     partition key                                 clustering key
 //	stage     slot, partition                               writer, seq            samples not yet sealed
-//	staged    partition, unit                               slot, generation, state  which slots have rows in the stage
-//	sealed    window, tenant                                slot, partition, id    one row per seal
+//	staged    partition, unit                               slot, generation, state  slots that have rows in the stage
+//	sealed    window, tenant                                slot, partition, id    one commit record per seal
 //	raw       window, class, tenant, metric, shard          kind, start, series, version   labels, chunks, exemplars
 //	r5m, r1h  window, class, tenant, metric, shard          kind, series, start    rollups, the newest of each
 //	raw_pages  as raw                                       kind, start, bits, first, version   pages: bundles of raw's rows
 //	r5m_pages, r1h_pages  as raw                            kind, bits, first, start, version   pages of r5m's and r1h's
 //	catalog   window, resolution, tenant, kind, label, salt value                  names of metrics, labels, values
 //	metadata  window, tenant                                metric, content        type, unit, help
-//	store     name                                          item                   settings; horizons of retention; tenants with deltas
-//	windows   tenant                                        window                 which windows have rows
-//	tenants   list                                          tenant                 which tenants have rows, or deletes
-//	lease     name                                          item                   which process works off an item
-//	defined   slot, partition                               writer, seq            series that sealed blobs defined
-//	tails     writer                                        slot, partition        how far a writer's streams go
-//	processes list                                          writer                 which processes there are; seen time
-//	shards    window, tenant                                metric                 metrics with several shards
+//	store     name                                          item                   settings; retention boundaries; tenants with deltas
+//	windows   tenant                                        window                 windows that have rows
+//	tenants   list                                          tenant                 tenants that have rows, or deletes
+//	lease     name                                          item                   the process that works on an item
+//	defined   slot, partition                               writer, seq            series defined by sealed blobs
+//	tails     writer                                        slot, partition        stream positions of a writer
+//	processes list                                          writer                 processes; observed uptime
+//	shards    window, tenant                                metric                 metrics with multiple shards
 //	delete    tenant                                        id                     tombstones, until they are cleaned
 //	held      tenant, cluster, era                          replica, writer, seq   samples of replicas that aren't elected
-//	chosen    bucket                                        tenant, cluster        which replica of a cluster is elected
+//	chosen    bucket                                        tenant, cluster        the elected replica of a cluster
 //
-// IDs 0 and 255 stay unused, so that an engine may keep rows of its own outside of the tables.
+// IDs 0 and 255 are unused, so that an engine may have its own rows outside the tables.
 var (
 	// Stage holds blobs of samples that are durable and not yet sealed.
 	Stage = &Table{ID: 1, Name: "stage",
 		Partition:  []Field{{"slot", KindInt}, {"partition", KindInt}},
 		Clustering: []Field{{"writer", KindID}, {"seq", KindInt}}}
-	// Staged lists the slots of a partition whose stage may hold rows, by units of slots, and the units. Where one process has the engine to
-	// itself it has no rows: the engine lists the partitions of the stage.
+	// Staged lists the slots of a partition whose staging log may have rows, by units of slots, and the units
+	// themselves. If one process has exclusive use of the engine, it has no rows, because the engine can list the
+	// partitions of table stage.
 	Staged = &Table{ID: 27, Name: "staged",
 		Partition:  []Field{{"partition", KindInt}, {"unit", KindInt}},
 		Clustering: []Field{{"slot", KindInt}, {"generation", KindID}, {"state", KindInt}}}
-	// Sealed holds one row per seal: a cached window is valid while the set of its rows is the same.
+	// Sealed has one row per seal, the commit record. A cached window is valid while the set of its rows is unchanged.
 	Sealed = &Table{ID: 4, Name: "sealed", Remembered: true,
 		Partition:  []Field{{"window", KindInt}, {"tenant", KindText}},
 		Clustering: []Field{{"slot", KindInt}, {"partition", KindInt}, {"id", KindID}}}
-	// Raw holds the labels, chunks and exemplars of a metric's series; format's Kind constants are the values of kind.
+	// Raw has the labels, chunks and exemplars of a metric's series. format's Kind constants are the values of kind.
 	Raw = &Table{ID: 5, Name: "raw", Remembered: true,
-		Partition:  []Field{{"window", KindInt}, {"class", KindInt}, {"tenant", KindText}, {"metric", KindText}, {"shard", KindInt}},
+		Partition: []Field{{"window", KindInt}, {"class", KindInt}, {"tenant", KindText},
+			{"metric", KindText}, {"shard", KindInt}},
 		Clustering: []Field{{"kind", KindInt}, {"start", KindInt}, {"series", KindID}, {"version", KindID}}}
-	// R5m and R1h hold labels and rollup chunks of a metric's series: one chunk per slot in R5m, one per day in R1h. A series' rows stand together, for they are read over long ranges.
+	// R5m and R1h have labels and rollup chunks of a metric's series: one chunk per slot in R5m, one per day in R1h.
+	// The rows of a series are adjacent, because they are read over long time ranges.
 	R5m = &Table{ID: 6, Name: "r5m", Converging: true, Partition: rollupPartition, Clustering: rollupClustering}
 	R1h = &Table{ID: 7, Name: "r1h", Converging: true, Partition: rollupPartition, Clustering: rollupClustering}
-	// RawPages, R5mPages and R1hPages hold pages: labels and chunks of many series whose ids begin with the first bits of first.
+	// RawPages, R5mPages and R1hPages have pages: labels and chunks of many series whose ids start with the first bits
+	// of first.
 	RawPages = &Table{ID: 24, Name: "raw_pages", Remembered: true, Partition: rollupPartition,
-		Clustering: []Field{{"kind", KindInt}, {"start", KindInt}, {"bits", KindInt}, {"first", KindID}, {"version", KindID}}}
+		Clustering: []Field{{"kind", KindInt}, {"start", KindInt}, {"bits", KindInt},
+			{"first", KindID}, {"version", KindID}}}
 	R5mPages = &Table{ID: 25, Name: "r5m_pages", Partition: rollupPartition, Clustering: rollupPagesClustering}
 	R1hPages = &Table{ID: 26, Name: "r1h_pages", Partition: rollupPartition, Clustering: rollupPagesClustering}
-	// Catalog lists the names of metrics and labels, and the values of labels, of a window, and holds how many series have them.
+	// Catalog lists the names of metrics and labels, and the values of labels, in a window, with the number of series
+	// that have each.
 	Catalog = &Table{ID: 8, Name: "catalog",
-		Partition:  []Field{{"window", KindInt}, {"resolution", KindInt}, {"tenant", KindText}, {"kind", KindInt}, {"label", KindText}, {"salt", KindInt}},
+		Partition: []Field{{"window", KindInt}, {"resolution", KindInt}, {"tenant", KindText}, {"kind", KindInt},
+			{"label", KindText}, {"salt", KindInt}},
 		Clustering: []Field{{"value", KindText}}}
-	// Metadata holds senders' metadata of a metric: type, unit, help.
+	// Metadata has the metadata that senders sent for a metric: type, unit, help.
 	Metadata = &Table{ID: 9, Name: "metadata",
 		Partition:  []Field{{"window", KindInt}, {"tenant", KindText}},
 		Clustering: []Field{{"metric", KindText}, {"content", KindID}}}
-	// Store holds the settings of the store, the format version and the periods among them, and one row of horizons per tenant.
+	// Store has the settings of the store, including the format version and the periods, and one row of retention
+	// boundaries per tenant.
 	Store = &Table{ID: 12, Name: "store", Conditional: true,
 		Partition:  []Field{{"name", KindText}},
 		Clustering: []Field{{"item", KindText}}}
@@ -68,52 +76,55 @@ var (
 	Windows = &Table{ID: 13, Name: "windows", Remembered: true,
 		Partition:  []Field{{"tenant", KindText}},
 		Clustering: []Field{{"window", KindInt}}}
-	// Tenants lists the tenants that have rows, in list 0, and those that ever deleted series, in list 1.
+	// Tenants lists the tenants that have rows (list 0) and those that have ever deleted series (list 1).
 	Tenants = &Table{ID: 14, Name: "tenants",
 		Partition:  []Field{{"list", KindInt}},
 		Clustering: []Field{{"tenant", KindText}}}
-	// Lease names the process that works off an item: one row per partition.
+	// Lease has the process that works on an item, one row per partition.
 	Lease = &Table{ID: 11, Name: "lease", Conditional: true,
 		Partition:  []Field{{"name", KindText}},
 		Clustering: []Field{{"item", KindInt}}}
-	// Defined keeps the definitions of series in sealed blobs, for later blobs that depend on them.
+	// Defined has the definitions of series in sealed blobs, for later blobs that depend on them.
 	Defined = &Table{ID: 15, Name: "defined",
 		Partition:  []Field{{"slot", KindInt}, {"partition", KindInt}},
 		Clustering: []Field{{"writer", KindID}, {"seq", KindInt}}}
-	// Tails holds the last seq of a writer's streams, so that other processes find new rows.
+	// Stream positions of a writer: the last seq of each of its streams, so that other processes find new rows.
 	Tails = &Table{ID: 16, Name: "tails", Converging: true,
 		Partition:  []Field{{"writer", KindID}},
 		Clustering: []Field{{"slot", KindInt}, {"partition", KindInt}}}
-	// Processes lists the processes that write, in list 0, and the retention that each of them is configured with, in list 2. List 1 has
-	// one row: seen time.
+	// Processes lists the processes that write (list 0), and the retention with which each of them is configured (list
+	// 2). List 1 has one row with the observed uptime.
 	Processes = &Table{ID: 17, Name: "processes", Converging: true,
 		Partition:  []Field{{"list", KindInt}},
 		Clustering: []Field{{"writer", KindID}}}
-	// Shards holds the number of shards of the metrics that have several.
+	// Shards has the number of shards of each metric that has more than one.
 	Shards = &Table{ID: 18, Name: "shards", Converging: true,
 		Partition:  []Field{{"window", KindInt}, {"tenant", KindText}},
 		Clustering: []Field{{"metric", KindText}}}
-	// Deletes holds a tenant's tombstones until they are cleaned, and one row that names those that have been removed, see
-	// format.Clearance.
+	// Deletes has a tenant's tombstones until they are cleaned, and one row that lists those that have been removed,
+	// see format.Clearance.
 	Deletes = &Table{ID: 10, Name: "delete",
 		Partition:  []Field{{"tenant", KindText}},
 		Clustering: []Field{{"id", KindID}}}
-	// Held keeps samples of replicas until it is clear whether they are needed.
+	// Held has samples of replicas until it is decided whether they are needed.
 	Held = &Table{ID: 22, Name: "held",
 		Partition:  []Field{{"tenant", KindText}, {"cluster", KindText}, {"era", KindInt}},
 		Clustering: []Field{{"replica", KindText}, {"writer", KindID}, {"seq", KindInt}}}
-	// Chosen names the replica whose samples are stored, for a cluster of replicas.
+	// Chosen has the elected replica of each cluster of replicas, whose samples are stored.
 	Chosen = &Table{ID: 23, Name: "chosen", Conditional: true,
 		Partition:  []Field{{"bucket", KindInt}},
 		Clustering: []Field{{"tenant", KindText}, {"cluster", KindText}}}
 )
 
 var (
-	rollupPartition  = []Field{{"window", KindInt}, {"class", KindInt}, {"tenant", KindText}, {"metric", KindText}, {"shard", KindInt}}
+	rollupPartition = []Field{{"window", KindInt}, {"class", KindInt}, {"tenant", KindText},
+		{"metric", KindText}, {"shard", KindInt}}
 	rollupClustering = []Field{{"kind", KindInt}, {"series", KindID}, {"start", KindInt}}
 
-	rollupPagesClustering = []Field{{"kind", KindInt}, {"bits", KindInt}, {"first", KindID}, {"start", KindInt}, {"version", KindID}}
+	rollupPagesClustering = []Field{{"kind", KindInt}, {"bits", KindInt}, {"first", KindID},
+		{"start", KindInt}, {"version", KindID}}
 )
 
 // Tables lists the tables that every engine has.
-var Tables = []*Table{Stage, Staged, Sealed, Raw, R5m, R1h, Catalog, Metadata, Store, Windows, Tenants, Lease, Defined, Tails, Processes, Shards, Held, Chosen, Deletes, RawPages, R5mPages, R1hPages}
+var Tables = []*Table{Stage, Staged, Sealed, Raw, R5m, R1h, Catalog, Metadata, Store, Windows, Tenants, Lease, Defined,
+	Tails, Processes, Shards, Held, Chosen, Deletes, RawPages, R5mPages, R1hPages}

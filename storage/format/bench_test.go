@@ -18,7 +18,7 @@ func benchSeries(n int) []labels.Labels {
 	return all
 }
 
-// benchBlob writes a blob that defines series, and has a sample of each in ten rounds.
+// benchBlob writes a blob that defines series and has ten samples of each.
 func benchBlob(w *BlobWriter, series []labels.Labels) []byte {
 	w.Reset(1, 0)
 	for _, ls := range series {

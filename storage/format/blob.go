@@ -10,10 +10,10 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// A blob is what one commit of a stream adds to the stage: samples of many series of a slot and
-// partition. A stream is what one writer sends to one slot and partition; it is cut in epochs. The first
-// blob of an epoch that has a series' sample defines the series: its labels, and a number for it, counted
-// from 1. So the blobs of an epoch, in order, explain themselves.
+// A blob has the samples that one commit of a stream adds to the staging log: samples of many series of a slot and
+// partition. A stream is the sequence of blobs of one writer for one slot and partition. It is divided into epochs. The
+// first blob of an epoch with a sample of a series defines the series: its labels, and a number for it, counted from 1.
+// So the blobs of an epoch can be read in order without other data.
 //
 //	+---------+--------------+-------------------+----------------+---------+---------+----
 //	| version | CRC-32C of   | epoch: the seq of | before: number | record  | record  | …
@@ -21,17 +21,17 @@ import (
 //	|         | 4 bytes LE   | uvarint           | defined before |         |         |
 //	+---------+--------------+-------------------+----------------+---------+---------+----
 //
-// A record begins with a byte: its kind in the low three bits, and for floats the number n of the
-// value's bytes in the high five.
+// A record starts with a byte: its kind in the low three bits, and for floats the number n of the value's bytes in the
+// high five.
 //
 //	float      kind 0 | Δref varint | Δt varint | n bytes: the value's bits, without trailing zero bytes
 //	float+st   kind 1 | Δref varint | Δt varint | Δst varint | n bytes
 //	histogram  kind 2 | Δref varint | Δt varint | length uvarint | chunk.AppendHistogramBytes
 //	define     kind 3 | number of labels uvarint | (length uvarint, text) for each name and value
-//	tenant     kind 4 | length uvarint | text; whose the series defined next are
+//	tenant     kind 4 | length uvarint | text; the tenant of the series defined next
 //	exemplar   kind 5 | Δref varint | Δt varint | length uvarint | AppendExemplar
 //
-// Δref and Δt are distances from the record before (at first from 0), Δst is the distance from t.
+// Δref and Δt are differences from the previous record (initially from 0), Δst is the difference from t.
 const blobVersion = 1
 
 const (
@@ -44,12 +44,12 @@ const (
 )
 
 const (
-	// BlobFull is the size, in bytes, from which a blob takes no further sample.
+	// BlobFull is the size in bytes from which no more samples are added to a blob.
 	BlobFull = 320 << 10
-	// maxRecord bounds one record, bytes. What comes on top of BlobFull is a histogram and the labels of its series,
-	// at most 64 KiB of them, so that a blob stays below engine.MaxValue.
+	// maxRecord is the max size of a record in bytes. In addition to BlobFull, a blob can have one histogram and the
+	// labels of its series, at most 64 KiB, so that it stays below engine.MaxValue.
 	maxRecord = 96 << 10
-	// blobHeader is what stands before the body: version and checksum.
+	// blobHeader is the size of the version and the checksum, which precede the body.
 	blobHeader = 5
 )
 
@@ -64,8 +64,8 @@ type BlobWriter struct {
 	tenant string
 }
 
-// Reset begins a blob. epoch is the seq of the first blob of the blob's epoch, before the number of series that the
-// epoch's earlier blobs define.
+// Reset starts a blob. epoch is the seq of the first blob of the blob's epoch, and before the number of series that
+// earlier blobs of the epoch define.
 func (w *BlobWriter) Reset(epoch int64, before uint32) {
 	w.buf = append(w.buf[:0], blobVersion, 0, 0, 0, 0)
 	w.buf = binary.AppendUvarint(w.buf, uint64(epoch))
@@ -73,16 +73,16 @@ func (w *BlobWriter) Reset(epoch int64, before uint32) {
 	w.ref, w.t, w.tenant = 0, 0, ""
 }
 
-// Finish closes the blob and returns its bytes, which are valid until the next Reset.
+// Finish completes the blob and returns its bytes, which are valid until the next Reset.
 func (w *BlobWriter) Finish() []byte {
 	binary.LittleEndian.PutUint32(w.buf[1:], crc32.Checksum(w.buf[blobHeader:], castagnoli))
 	return w.buf
 }
 
-// Len returns how many bytes the blob has so far.
+// Len returns the size of the blob so far in bytes.
 func (w *BlobWriter) Len() int { return len(w.buf) }
 
-// Define adds the definition of a tenant's series. Its number is that of the series before it plus 1.
+// Define adds the definition of a tenant's series. The numbers of series are consecutive.
 func (w *BlobWriter) Define(tenant string, ls labels.Labels) {
 	if tenant != w.tenant {
 		w.tenant = tenant
@@ -94,7 +94,7 @@ func (w *BlobWriter) Define(tenant string, ls labels.Labels) {
 	})
 }
 
-// Float adds a float sample of the series with number ref: its timestamp and start timestamp (0: none), milliseconds,
+// Float adds a float sample of the series with number ref: its timestamp and start timestamp (0: none) in milliseconds,
 // and its value's bits.
 func (w *BlobWriter) Float(ref uint32, t, st int64, v uint64) {
 	kind := byte(recordFloat)
@@ -115,12 +115,12 @@ func (w *BlobWriter) Float(ref uint32, t, st int64, v uint64) {
 	w.buf = append(w.buf, value[:n]...)
 }
 
-// Histogram adds a histogram as chunk.AppendHistogramBytes encodes it.
+// Histogram adds a histogram encoded by chunk.AppendHistogramBytes.
 func (w *BlobWriter) Histogram(ref uint32, t int64, encoded []byte) {
 	w.encoded(recordHistogram, ref, t, encoded)
 }
 
-// Exemplar adds an exemplar as AppendExemplar encodes it.
+// Exemplar adds an exemplar encoded by AppendExemplar.
 func (w *BlobWriter) Exemplar(ref uint32, t int64, encoded []byte) {
 	w.encoded(recordExemplar, ref, t, encoded)
 }
@@ -138,12 +138,13 @@ func (w *BlobWriter) where(ref uint32, t int64) {
 	w.ref, w.t = int64(ref), t
 }
 
-// BlobSink takes the records of a blob, in their order. An error of any method ends BlobReader.Walk, which returns it.
+// BlobSink receives the records of a blob in their order. An error of any method ends BlobReader.Walk, which returns
+// it.
 type BlobSink interface {
-	// Define takes a series and the number that the blob's stream gives it, before its samples.
+	// Define receives a series and its number in the blob's stream, before the samples of the series.
 	Define(ref uint32, tenant string, ls labels.Labels) error
-	// Float, Histogram and Exemplar take one of these. encoded is valid during the call only. ref may be a number that
-	// the blob doesn't define: earlier blobs of its epoch do, or else the stream is corrupt.
+	// Float, Histogram and Exemplar receive one record each. encoded is valid only during the call. ref may be a number
+	// that the blob doesn't define: it is defined by an earlier blob of the epoch, or else the stream is corrupt.
 	Float(ref uint32, t, st int64, v uint64) error
 	Histogram(ref uint32, t int64, encoded []byte) error
 	Exemplar(ref uint32, t int64, encoded []byte) error
@@ -151,8 +152,8 @@ type BlobSink interface {
 
 // BlobReader reads a blob: Open, then Walk. It can be reused.
 type BlobReader struct {
-	// Epoch is the seq of the first blob of the blob's epoch; Before is how many series the epoch's
-	// earlier blobs define. Open sets both.
+	// Epoch is the seq of the first blob of the blob's epoch. Before is the number of series that earlier blobs of the
+	// epoch define. Open sets both.
 	Epoch  int64
 	Before uint32
 	body   []byte
@@ -162,8 +163,8 @@ type BlobReader struct {
 	labels labels.ScratchBuilder
 }
 
-// Open checks a blob's version and checksum and reads its head. It returns ErrMalformedBlob if these are wrong. The reader
-// keeps b until the next Open.
+// Open checks a blob's version and checksum and reads its header. It returns ErrMalformedBlob if these are invalid. The
+// reader keeps b until the next Open.
 func (r *BlobReader) Open(b []byte) error {
 	if len(b) < blobHeader {
 		return fmt.Errorf("%w: only %d bytes", ErrMalformedBlob, len(b))
@@ -184,14 +185,15 @@ func (r *BlobReader) Open(b []byte) error {
 		return err
 	}
 	if epoch > math.MaxInt64 || before >= math.MaxUint32 {
-		return fmt.Errorf("%w: epoch %d or the number of preceding series, %d, is out of range", ErrMalformedBlob, epoch, before)
+		return fmt.Errorf("%w: epoch %d or the number of preceding series, %d, is out of range",
+			ErrMalformedBlob, epoch, before)
 	}
 	r.Epoch, r.Before, r.next = int64(epoch), uint32(before), uint32(before)+1
 	return nil
 }
 
-// Walk passes the records of the opened blob to sink. It stops at the first error: the sink's, ErrMalformedBlob, or
-// ErrMalformedLabels.
+// Walk passes the records of the opened blob to sink. It stops at the first error, which is the sink's,
+// ErrMalformedBlob, or ErrMalformedLabels.
 func (r *BlobReader) Walk(sink BlobSink) error {
 	for len(r.body) > 0 {
 		head := r.body[0]
@@ -316,5 +318,5 @@ func (r *BlobReader) varint() (int64, error) {
 	return v, nil
 }
 
-// MaxHistogramBytes is the greatest size of an encoded histogram that fits a record.
+// MaxHistogramBytes is the max size of an encoded histogram that fits in a record.
 const MaxHistogramBytes = maxRecord - 64

@@ -5,7 +5,7 @@ import (
 	"hash/crc32"
 )
 
-// castagnoli is the polynomial table of all checksums here, which are CRC-32C.
+// castagnoli is the polynomial table of all checksums of the format, which are CRC-32C.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // appendChecksum appends the CRC-32C of dst[from:], 4 bytes, little-endian.

@@ -8,13 +8,13 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Clearance is a row of table delete which records the deletes of a tenant that have been removed: all that were asked
-// for before an instant, except some. Where several processes share an engine, a delete's row whose removal a replica has
-// missed may come back long afterwards; it must not hide samples that were written since.
+// Clearance is a row of table delete that records which deletes of a tenant have been removed: all that were requested
+// before an instant, with exceptions. If multiple processes share an engine, a delete's row can reappear long after its
+// removal, because a replica has missed the removal. That row must not hide samples written since.
 type Clearance struct {
-	// Before is the instant, milliseconds.
+	// Before is the instant in milliseconds.
 	Before int64
-	// Standing are the deletes asked for before it that have not been removed.
+	// Standing are the deletes requested before Before that have not been removed.
 	Standing TombstoneIDs
 }
 

@@ -6,13 +6,14 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// CommitReason is the value of a commit record, a row of table sealed. Readers that validate cached windows use only the keys; the reason distinguishes
-// late samples from imports and maintenance in reports.
+// CommitReason is the value of a commit record, a row of table sealed. Readers that validate cached windows use only
+// the keys; the reason distinguishes late samples from imports and maintenance in reports.
 type CommitReason byte
 
 // The reasons for a commit record.
 const (
-	// CommitSeal is a seal of staged samples. A second one of the same slot and partition means that samples arrived late.
+	// CommitSeal is a seal of staged samples. A second one of the same slot and partition means that samples arrived
+	// late.
 	CommitSeal CommitReason = 1
 	// CommitImport is an import, which writes a record before its rows and another one after them.
 	CommitImport CommitReason = 2
@@ -33,17 +34,18 @@ func CommitReasonOf(row engine.Row) CommitReason {
 	return CommitMaintenance
 }
 
-// CommitKey names a commit record within a window.
+// CommitKey identifies a commit record within a window.
 type CommitKey struct {
 	Slot      int64
 	Partition int
 	ID        string
 }
 
-// CommitKeyOf returns the name of a row of table sealed.
+// CommitKeyOf returns the key of a row of table sealed.
 func CommitKeyOf(clustering engine.Key) CommitKey {
 	return CommitKey{clustering[0].Int, int(clustering[1].Int), strings.Clone(clustering[2].Text)}
 }
 
-// CommitKey names the commit record that the rollups of a slot have once the delete was applied to them.
+// CommitKey returns the key of the commit record that the rollups of a slot get when the delete has been applied to
+// them.
 func (d *Tombstone) CommitKey(slot int64) CommitKey { return CommitKey{Slot: slot, ID: d.ID} }

@@ -12,12 +12,13 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// The counts of the series of a window of raw rows are rows of kind CatalogCounts in table catalog. They are made once the window is over, and
-// name the state of the window that they count: a reader for whom the window is in another state doesn't find them, and counts.
+// The counts of the series of a window of raw rows are rows of kind CatalogCounts in table catalog. They are made after
+// the window has ended, and their keys contain the state of the window that was counted. If the window has changed
+// since, a reader doesn't find them and counts itself.
 //
-//	key                    holds
-//	STATE-BEFORE           CountsChange: by how much the series differ from those of the window before, which is in the state BEFORE
-//	STATE/0000             CountsHead: totals, and what follows
+//	key                    contents
+//	STATE-BEFORE           CountsChange: the difference to the series of the previous window, which is in the state BEFORE
+//	STATE/0000             CountsHead: totals, and the size of the body
 //	STATE/0001, 0002, …    parts of a body: the counts of metrics, labels and values
 
 // First bytes of the values of rows of counts, never reused.
@@ -28,24 +29,24 @@ const (
 )
 
 const (
-	// countsPart is how many bytes of a body a row has at most.
+	// countsPart is the max number of bytes of a body in one row.
 	countsPart = 60 << 10
-	// MaxCountsBody is the greatest size of a body, bytes: its rows fit one batch.
+	// MaxCountsBody is the max size of a body in bytes. Its rows fit in one batch.
 	MaxCountsBody = 900 << 10
-	// MaxCountsParts is how many rows hold a body at most.
+	// MaxCountsParts is the max number of rows of a body.
 	MaxCountsParts = MaxCountsBody / countsPart
 )
 
 // ErrMalformedCounts is returned for counts of series that can't be read.
 var ErrMalformedCounts = errors.New("format: malformed series counts")
 
-// NamedCount is how many there are of something.
+// NamedCount is a name with a count.
 type NamedCount struct {
 	Name  string
 	Count uint64
 }
 
-// CompareCounts sorts the greatest first, and of equal ones by their names.
+// CompareCounts orders counts from high to low, and equal ones by name.
 func CompareCounts(a, b NamedCount) int {
 	return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Name, b.Name))
 }
@@ -53,53 +54,55 @@ func CompareCounts(a, b NamedCount) int {
 // Counts are the counts of the series of a window.
 type Counts struct {
 	CountsHead
-	// Metrics are the series of metrics, Labels the values of labels: the greatest, in the order of CompareCounts.
+	// Metrics are the numbers of series by metric. Labels are the numbers of values by label. Both have only the
+	// highest counts, in the order of CompareCounts.
 	Metrics []NamedCount
 	Labels  []LabelCounts
 }
 
 // LabelCounts are the counts of a label.
 type LabelCounts struct {
-	// NamedCount is how many different values the label has.
+	// NamedCount is the number of different values of the label.
 	NamedCount
-	// Values are the series with a value: the greatest, in the order of CompareCounts.
+	// Values are the numbers of series by value: the highest ones, in the order of CompareCounts.
 	Values []NamedCount
 }
 
 // CountsHead has the totals of Counts.
 type CountsHead struct {
-	// Series is how many there are, each counted once; Metrics and Labels how many of these they have.
+	// Series is the number of series, each counted once. AllMetrics and AllLabels are the numbers of different metrics
+	// and labels.
 	Series, AllMetrics, AllLabels uint64
 
 	parts, size int
 	sum         uint32
 }
 
-// Parts returns how many rows hold the body.
+// Parts returns the number of rows of the body.
 func (h *CountsHead) Parts() int { return h.parts }
 
-// CountsChange is how a window's series differ from those of the window before.
+// CountsChange is the difference between a window's series and those in the previous window.
 type CountsChange struct {
-	// Added are the series that weren't there, Gone those that aren't there any more.
+	// Added is the number of series that are new in the window, Gone the number that are only in the previous one.
 	Added, Gone uint64
 }
 
-// CountsPartition is the partition key of the counts of a tenant's window.
+// CountsPartition returns the partition key of the counts of a tenant's window.
 func CountsPartition(window int64, tenant string) engine.Key {
 	return CatalogPartition(window, tenant, CatalogCounts, "")
 }
 
-// CountsKey is the clustering key of a row of counts: 0 is the head, others are parts of the body.
+// CountsKey returns the clustering key of a row of counts: part 0 is the head, others are parts of the body.
 func CountsKey(state uint64, part int) engine.Key {
 	return engine.Key{engine.Text(fmt.Sprintf("%016x/%04x", state, part))}
 }
 
-// CountsChangeKey is the clustering key of a CountsChange. Those of a state come before its head.
+// CountsChangeKey returns the clustering key of a CountsChange. The changes of a state are sorted before its head.
 func CountsChangeKey(state, before uint64) engine.Key {
 	return engine.Key{engine.Text(fmt.Sprintf("%016x-%016x", state, before))}
 }
 
-// CountsState returns which state of a window a row of counts is of; "" if the key isn't that of such a row.
+// CountsState returns the state of the window in the key of a row of counts, or "" if the key isn't valid.
 func CountsState(key string) string {
 	if len(key) > 16 && (key[16] == '/' && len(key) == 21 || key[16] == '-' && len(key) == 33) {
 		return key[:16]
@@ -123,7 +126,7 @@ func AppendCountsChange(dst []byte, c CountsChange) []byte {
 	return appendChecksum(dst, from)
 }
 
-// ParseCountsChange is the inverse of AppendCountsChange. It returns ErrMalformedCounts for anything else.
+// ParseCountsChange is the inverse of AppendCountsChange. It returns ErrMalformedCounts for invalid values.
 func ParseCountsChange(b []byte) (c CountsChange, err error) {
 	r, err := openCounts(b, countsChangeVersion)
 	if err == nil {
@@ -146,14 +149,16 @@ func ParseCountsChange(b []byte) (c CountsChange, err error) {
 //	| 1 byte:2| body          | 4, LE  |
 //	+---------+---------------+--------+
 //
-// It returns ErrTooLarge of package engine if the body is larger than MaxCountsBody.
+// It returns engine.ErrTooLarge if the body is larger than MaxCountsBody.
 func EncodeCounts(c *Counts) (rows [][]byte, err error) {
 	body := appendCountsBody(nil, c)
 	if len(body) > MaxCountsBody {
-		return nil, fmt.Errorf("%w: the series counts have %d bytes; the maximum is %d", engine.ErrTooLarge, len(body), MaxCountsBody)
+		return nil, fmt.Errorf("%w: the series counts have %d bytes; the maximum is %d", engine.ErrTooLarge,
+			len(body), MaxCountsBody)
 	}
 	head := []byte{countsHeadVersion}
-	for _, n := range []uint64{c.Series, c.AllMetrics, c.AllLabels, uint64(len(body)+countsPart-1) / countsPart, uint64(len(body))} {
+	for _, n := range []uint64{c.Series, c.AllMetrics, c.AllLabels,
+		uint64(len(body)+countsPart-1) / countsPart, uint64(len(body))} {
 		head = binary.AppendUvarint(head, n)
 	}
 	head = binary.LittleEndian.AppendUint32(head, bodySum(body))
@@ -166,8 +171,8 @@ func EncodeCounts(c *Counts) (rows [][]byte, err error) {
 
 func bodySum(body []byte) uint32 { return crc32.Checksum(body, castagnoli) }
 
-// appendCountsBody appends the counts of metrics, and those of labels and their values. Names are in order, so that each shares its beginning
-// with the one before:
+// appendCountsBody appends the counts of metrics, and of labels and their values. Names are sorted, and each shares a
+// prefix with the previous one:
 //
 //	+---------+--------+---------+---------+- - -+---------+--------+---------+---------+-----------+- - -
 //	| metrics | shared | rest of | series  |  …  | labels  | shared | rest of | values  | values of |  …
@@ -176,7 +181,8 @@ func bodySum(body []byte) uint32 { return crc32.Checksum(body, castagnoli) }
 //	+---------+--------+---------+---------+- - -+---------+--------+---------+---------+-----------+- - -
 func appendCountsBody(dst []byte, c *Counts) []byte {
 	dst = appendCountsList(dst, c.Metrics)
-	list := slices.SortedFunc(slices.Values(c.Labels), func(a, b LabelCounts) int { return strings.Compare(a.Name, b.Name) })
+	list := slices.SortedFunc(slices.Values(c.Labels),
+		func(a, b LabelCounts) int { return strings.Compare(a.Name, b.Name) })
 	dst = binary.AppendUvarint(dst, uint64(len(list)))
 	before := ""
 	for i := range list {
@@ -190,14 +196,15 @@ func appendCountsBody(dst []byte, c *Counts) []byte {
 func appendCountsList(dst []byte, list []NamedCount) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(list)))
 	before := ""
-	for _, c := range slices.SortedFunc(slices.Values(list), func(a, b NamedCount) int { return strings.Compare(a.Name, b.Name) }) {
+	for _, c := range slices.SortedFunc(slices.Values(list),
+		func(a, b NamedCount) int { return strings.Compare(a.Name, b.Name) }) {
 		dst = appendCount(dst, before, c)
 		before = c.Name
 	}
 	return dst
 }
 
-// appendCount appends a count whose name follows the name before.
+// appendCount appends a count. before is the previous name.
 func appendCount(dst []byte, before string, c NamedCount) []byte {
 	shared := 0
 	for shared < min(len(before), len(c.Name)) && before[shared] == c.Name[shared] {
@@ -207,7 +214,7 @@ func appendCount(dst []byte, before string, c NamedCount) []byte {
 	return binary.AppendUvarint(dst, c.Count)
 }
 
-// ParseCountsHead reads the head of EncodeCounts. It returns ErrMalformedCounts for anything else.
+// ParseCountsHead parses the head written by EncodeCounts. It returns ErrMalformedCounts for invalid values.
 func ParseCountsHead(b []byte) (h CountsHead, err error) {
 	r, err := openCounts(b, countsHeadVersion)
 	if err != nil {
@@ -222,17 +229,18 @@ func ParseCountsHead(b []byte) (h CountsHead, err error) {
 	return h, nil
 }
 
-// AppendCountsPart appends what a row holds of the body. It returns ErrMalformedCounts if the row isn't a part.
+// AppendCountsPart appends the part of a body in a row. It returns ErrMalformedCounts if the row isn't a part.
 func AppendCountsPart(body, row []byte) ([]byte, error) {
 	r, err := openCounts(row, countsPartVersion)
 	return append(body, r.b...), err
 }
 
-// ErrOtherCounts means that the rows of counts of series aren't of one encoding: two processes have written theirs at once.
+// ErrOtherCounts means that the rows of counts don't belong to one encoding, because two processes have written theirs
+// concurrently.
 var ErrOtherCounts = errors.New("format: the series counts were written by two processes at once")
 
-// ParseCounts reads the body of EncodeCounts, whose parts were put together. It returns ErrMalformedCounts for anything else, and ErrOtherCounts
-// if the head isn't that of the body.
+// ParseCounts parses the body written by EncodeCounts from its joined parts. It returns ErrMalformedCounts for an
+// invalid body, and ErrOtherCounts if the head and the body don't belong together.
 func ParseCounts(h CountsHead, body []byte) (*Counts, error) {
 	if len(body) != h.size || bodySum(body) != h.sum {
 		return nil, ErrOtherCounts
@@ -263,13 +271,13 @@ func ParseCounts(h CountsHead, body []byte) (*Counts, error) {
 	return c, nil
 }
 
-// countsReader reads what rows of counts hold. Once it is bad, all that it returns is empty.
+// countsReader reads the values of rows of counts. After an error (bad), it returns only empty values.
 type countsReader struct {
 	b   []byte
 	bad bool
 }
 
-// openCounts returns a reader of what stands between the version and the checksum of a row.
+// openCounts returns a reader of the bytes between the version and the checksum of a row.
 func openCounts(b []byte, version byte) (countsReader, error) {
 	n := len(b) - crc32.Size
 	if n < 1 || b[0] != version {
@@ -291,10 +299,10 @@ func (r *countsReader) number() uint64 {
 	return v
 }
 
-// leastCount is how many bytes an entry of a list takes at least.
+// leastCount is the min size of a list entry in bytes.
 const leastCount = 3
 
-// length is the number of entries of a list.
+// length reads the number of entries of a list.
 func (r *countsReader) length() int {
 	n := r.number()
 	if n > uint64(len(r.b)/leastCount) {
@@ -304,7 +312,7 @@ func (r *countsReader) length() int {
 	return int(n)
 }
 
-// count is one whose name follows the name before; names ascend, and only the first one may be empty.
+// count reads an entry. before is the previous name. Names ascend, and only the first one may be empty.
 func (r *countsReader) count(before string) (c NamedCount) {
 	shared := r.number()
 	rest, b, err := CutString(r.b)
@@ -340,7 +348,7 @@ func (r *countsReader) list() []NamedCount {
 	return list
 }
 
-// end returns ErrMalformedCounts unless all was read.
+// end returns ErrMalformedCounts unless all bytes have been read.
 func (r *countsReader) end() error {
 	if r.bad || len(r.b) > 0 {
 		return ErrMalformedCounts
@@ -359,5 +367,6 @@ func describeCounts(key string, value []byte) (string, error) {
 		return fmt.Sprintf("%d bytes of metric, label and value counts", len(value)), err
 	}
 	h, err := ParseCountsHead(value)
-	return fmt.Sprintf("%d series, %d metrics, %d labels, in %d parts of %d bytes", h.Series, h.AllMetrics, h.AllLabels, h.parts, h.size), err
+	return fmt.Sprintf("%d series, %d metrics, %d labels, in %d parts of %d bytes", h.Series, h.AllMetrics,
+		h.AllLabels, h.parts, h.size), err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// drawCounts draws counts with lists of up to n entries.
+// drawCounts returns random counts with lists of up to n entries.
 func drawCounts(rng *rand.Rand, n int) *Counts {
 	list := func(name string) (list []NamedCount) {
 		for i := range rng.IntN(n + 1) {
@@ -38,7 +38,7 @@ func drawCounts(rng *rand.Rand, n int) *Counts {
 	return c
 }
 
-// parseRows reads what EncodeCounts returned.
+// parseRows parses the result of EncodeCounts.
 func parseRows(rows [][]byte) (*Counts, error) {
 	h, err := ParseCountsHead(rows[0])
 	if err != nil {
@@ -53,7 +53,7 @@ func parseRows(rows [][]byte) (*Counts, error) {
 	return ParseCounts(h, body)
 }
 
-// TestCountsRoundTrip reads counts that were written, and no rows with another bit.
+// TestCountsRoundTrip parses encoded counts, and rejects rows with a flipped bit.
 func TestCountsRoundTrip(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{0, 1, 5, 40, 200} {
@@ -114,7 +114,7 @@ func TestCountsKeys(t *testing.T) {
 	}
 }
 
-// FuzzCountsBody reads any bytes as a body: counts that can be read are the same once written again.
+// FuzzCountsBody parses any bytes as a body: valid counts are unchanged after they are encoded again.
 func FuzzCountsBody(f *testing.F) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for n := range 4 {
@@ -135,12 +135,12 @@ func FuzzCountsBody(f *testing.F) {
 	})
 }
 
-// headOf is a head that goes with any body.
+// headOf returns a head that matches a body.
 func headOf(body []byte) CountsHead {
 	return CountsHead{AllMetrics: 1 << 40, AllLabels: 1 << 40, size: len(body), sum: bodySum(body)}
 }
 
-// FuzzCountsRow reads any bytes as rows of counts.
+// FuzzCountsRow parses any bytes as rows of counts.
 func FuzzCountsRow(f *testing.F) {
 	rows, err := EncodeCounts(drawCounts(rand.New(rand.NewPCG(5, 6)), 9))
 	require.NoError(f, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Describe returns what a row of a table holds, for people. An error names the corrupt field.
+// Describe returns the content of a row as text, for operators. An error names the corrupt field.
 func Describe(t *engine.Table, partition engine.Key, row engine.Row) (string, error) {
 	switch t {
 	case engine.Stage:
@@ -87,7 +87,8 @@ func describeSealed(t *engine.Table, partition engine.Key, row engine.Row) (stri
 		return fmt.Sprintf("%d bytes, completely deleted", len(row.Value)), nil
 	}
 	minT, maxT := TimeBounds(&samples)
-	words := fmt.Sprintf("%d bytes, %d floats, %d histograms, from %s to %s", len(row.Value), len(samples.T), len(samples.H), Instant(minT), Instant(maxT))
+	words := fmt.Sprintf("%d bytes, %d floats, %d histograms, from %s to %s", len(row.Value), len(samples.T),
+		len(samples.H), Instant(minT), Instant(maxT))
 	if n := raw.Exempt.Count(); n > 0 {
 		words += fmt.Sprintf(", not affected by %d deletes", n)
 	}
@@ -119,7 +120,8 @@ func describeRollup(b []byte) (string, error) {
 		return words + ", completely deleted", nil
 	}
 	width := time.Duration(info.Width) * time.Millisecond
-	return fmt.Sprintf("%s, %d buckets of %v, ending from %s to %s", words, info.Count, width, Instant(info.MinEnd), Instant(info.MaxEnd)), nil
+	return fmt.Sprintf("%s, %d buckets of %v, ending from %s to %s", words, info.Count, width, Instant(info.MinEnd),
+		Instant(info.MaxEnd)), nil
 }
 
 func describeBlob(b []byte) (string, error) {
@@ -131,7 +133,8 @@ func describeBlob(b []byte) (string, error) {
 	if err := r.Walk(c); err != nil {
 		return "", err
 	}
-	words := fmt.Sprintf("%d bytes, epoch %d, %d series defined, %d floats, %d histograms", len(b), r.Epoch, c.series, c.floats, c.histograms)
+	words := fmt.Sprintf("%d bytes, epoch %d, %d series defined, %d floats, %d histograms", len(b), r.Epoch, c.series,
+		c.floats, c.histograms)
 	if c.exemplars > 0 {
 		words += fmt.Sprintf(", %d exemplars", c.exemplars)
 	}
@@ -186,13 +189,15 @@ func describeExemplars(b []byte) (string, error) {
 func describeDelete(id string, value []byte) (string, error) {
 	if id == ClearanceID {
 		c, err := ParseClearance(value)
-		return fmt.Sprintf("all deletes requested before %s are cleaned, except %d", Instant(c.Before), c.Standing.Count()), err
+		return fmt.Sprintf("all deletes requested before %s are cleaned, except %d", Instant(c.Before),
+			c.Standing.Count()), err
 	}
 	d, err := ParseTombstone(id, value)
 	if err != nil {
 		return "", err
 	}
-	words := fmt.Sprintf("%v, from %s to %s, requested at %s", d.Matchers, Instant(d.Start), Instant(d.End), Instant(d.When))
+	words := fmt.Sprintf("%v, from %s to %s, requested at %s", d.Matchers, Instant(d.Start),
+		Instant(d.End), Instant(d.When))
 	if d.Announced {
 		words += ", announced but not in effect"
 	}
@@ -212,5 +217,5 @@ func describeHeld(value []byte) (string, error) {
 	return fmt.Sprintf("%d bytes, %d samples: %s", len(value), v.Samples, words), err
 }
 
-// Instant writes a timestamp for people, in UTC.
+// Instant formats a timestamp, in UTC.
 func Instant(t int64) string { return time.UnixMilli(t).UTC().Format("2006-01-02T15:04:05.999Z") }

@@ -1,6 +1,6 @@
-// Package format defines what Cassia stores: how time and series are cut, the keys of rows, and the encodings of their
-// values. It is pure: nothing here reads or writes an engine, and the clock is passed in. FORMAT.md, in package storage,
-// describes the same bytes for readers without Go.
+// Package format defines the stored data: how time and series are partitioned, the keys of rows, and the encodings of
+// their values. All storage packages call it. It is pure: it reads and writes no engine, and the clock is a parameter.
+// FORMAT.md, in package storage, describes the same bytes for readers without Go.
 //
 //	labels ─► series set ─► SeriesID ──┬─► partition   ─┐
 //	timestamp ─► Period ─► slot ───────┤                ├─► keys: StagePartition, SeriesPartition, ChunkKey, …
@@ -17,9 +17,10 @@
 //	metadata  window, tenant     Metadata
 //	defined   StagePartition     blob of definitions; SealedRun
 //
-// Describe returns what any row holds, for people.
+// Describe returns the content of any row as text.
 //
-// Every Append function appends to a slice and can't fail. Every Parse function takes any bytes, without a panic, and
-// returns an error such as ErrMalformedTombstone, or chunk.ErrCorrupt, for those that it can't read. An encoding that begins
-// with a version changes only by a new one, and rows of all versions stay readable.
+// Append functions append to a slice and can't fail. Parse functions accept any bytes without a panic, and return an
+// error such as ErrMalformedTombstone or chunk.ErrCorrupt for invalid ones. An encoding that starts with a version is
+// changed only by adding a new version, and rows of all versions stay readable. A change to a key or to SeriesIDOf
+// would make stored rows unreachable; the golden files detect it.
 package format

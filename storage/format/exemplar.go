@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// MaxSlotExemplars is how many exemplars of a series and slot are kept, one every seven seconds of a slot of two
-	// hours: the newest NewestExemplars, and of those before them as many as there is room for, drawn evenly.
+	// MaxSlotExemplars is the max number of exemplars per series and slot, one every seven seconds of a slot of two
+	// hours: the newest NewestExemplars, and a uniform sample of the older ones.
 	MaxSlotExemplars = 1024
 	NewestExemplars  = 256
-	// MaxExemplarRow is the size, in bytes, from which a row takes no further exemplar.
+	// MaxExemplarRow is the size in bytes from which no more exemplars are added to a row.
 	MaxExemplarRow = 64 << 10
 
 	exemplarsVersion = 1
 )
 
-// ErrMalformedExemplar is returned for an exemplar, or a row of these, that can't be read.
+// ErrMalformedExemplar is returned for an invalid exemplar or row of exemplars.
 var ErrMalformedExemplar = errors.New("format: malformed exemplar")
 
-// AppendExemplar appends an exemplar without its timestamp. The order of the bytes is that of the values.
+// AppendExemplar appends an exemplar without its timestamp. The bytes sort like the values.
 //
 //	+------------------------------------------------+------+-------+------+----
 //	| value's bits, big-endian: of negative ones all | name | value | name | …
@@ -47,7 +47,7 @@ func AppendExemplar(dst []byte, v float64, ls labels.Labels) []byte {
 	return dst
 }
 
-// ParseExemplar is the inverse of AppendExemplar. It returns ErrMalformedExemplar for anything else.
+// ParseExemplar is the inverse of AppendExemplar. It returns ErrMalformedExemplar for invalid bytes.
 func ParseExemplar(t int64, b []byte, builder *labels.ScratchBuilder) (e exemplar.Exemplar, err error) {
 	if len(b) < 8 {
 		return e, fmt.Errorf("%w: only %d bytes", ErrMalformedExemplar, len(b))
@@ -73,7 +73,7 @@ func ParseExemplar(t int64, b []byte, builder *labels.ScratchBuilder) (e exempla
 	return exemplar.Exemplar{Labels: builder.Labels(), Value: math.Float64frombits(bits), Ts: t, HasTs: true}, nil
 }
 
-// Exemplar is an exemplar as it is stored: its timestamp, milliseconds, and the rest as AppendExemplar encodes it.
+// Exemplar is a stored exemplar: its timestamp in milliseconds, and the rest as encoded by AppendExemplar.
 type Exemplar struct {
 	T    int64
 	Data []byte
@@ -85,9 +85,9 @@ func (e Exemplar) Compare(o Exemplar) int {
 }
 
 // KeepExemplars sorts the exemplars of a series and slot, removes duplicates, and keeps at most MaxSlotExemplars: the
-// newest NewestExemplars, and of the others those of the least hashes, as bottom-k sketches draw them (Cohen and Kaplan,
-// 2007). Applied to parts and then to the results of all parts, it keeps the same exemplars: the order in which exemplars came, and
-// in how many rows they lie, doesn't matter. It reuses list.
+// newest NewestExemplars, and among the older ones those with the lowest hashes, as bottom-k sketches do (Cohen and
+// Kaplan, 2007). The result is the same if it is applied to parts and then to their results, so it doesn't depend on
+// the order of arrival or on the number of rows. It reuses list.
 func KeepExemplars(list []Exemplar) []Exemplar {
 	slices.SortFunc(list, Exemplar.Compare)
 	list = slices.CompactFunc(list, func(a, b Exemplar) bool { return a.Compare(b) == 0 })
@@ -113,7 +113,7 @@ type drawnExemplar struct {
 	Exemplar
 }
 
-// lot is the number by which an exemplar is drawn: the same in every process, for ever.
+// lot returns the hash by which an exemplar is selected. It is the same in every process, forever.
 func (e Exemplar) lot() uint64 {
 	h := xxhash.New()
 	_, _ = h.Write(binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(e.T)))
@@ -142,7 +142,7 @@ func AppendExemplars(dst []byte, list []Exemplar) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
 }
 
-// parseExemplars is the inverse of AppendExemplars: it appends to into. Data of the exemplars are parts of b.
+// parseExemplars is the inverse of AppendExemplars. It appends to into. The exemplars' Data are subslices of b.
 func parseExemplars(b []byte, into []Exemplar) ([]Exemplar, error) {
 	if len(b) < 5 || b[0] != exemplarsVersion {
 		return into, fmt.Errorf("%w: %d bytes are too few, or the version is unknown", ErrMalformedExemplar, len(b))

@@ -31,7 +31,7 @@ func TestExemplarRoundTrip(t *testing.T) {
 	require.Less(t, string(AppendExemplar(nil, 1, labels.EmptyLabels())), string(AppendExemplar(nil, 2, labels.EmptyLabels())))
 }
 
-// TestExemplarsGolden holds the bytes of a row as they are for ever.
+// TestExemplarsGolden fixes the bytes of a row, which must never change.
 func TestExemplarsGolden(t *testing.T) {
 	list := []Exemplar{
 		{-5, AppendExemplar(nil, -1, labels.EmptyLabels())},
@@ -58,7 +58,7 @@ func TestExemplarsGolden(t *testing.T) {
 func FuzzExemplars(f *testing.F) {
 	f.Add(AppendExemplars(nil, []Exemplar{{15_000, AppendExemplar(nil, 1, labels.FromStrings("a", "b"))}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if len(b) >= 4 { // Hostile bytes under a right checksum.
+		if len(b) >= 4 { // Invalid bytes with a correct checksum.
 			b = binary.LittleEndian.AppendUint32(slices.Clone(b[:len(b)-4]), crc32.Checksum(b[:len(b)-4], castagnoli))
 		}
 		list, err := parseExemplars(b, nil)

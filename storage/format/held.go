@@ -20,40 +20,42 @@ import (
 //	|         | 4 bytes LE   |        |               | uvarint             |         |                           |
 //	+---------+--------------+--------+---------------+---------------------+---------+---------------------------+
 //
-// The reach is how far they showed, when they came, that their replica had gone on; 0: they showed nothing.
+// The reach is the time up to which the samples, when they were received, proved that their replica was alive; 0: they
+// proved nothing.
 const (
 	heldVersion = 1
 	heldHeader  = 5
-	// HeldFull is the size, in bytes, from which the blob of a held row takes no further sample. With the greatest
-	// record, and where snappy makes it longer by a sixth, it stays below engine.MaxValue.
+	// HeldFull is the size in bytes from which no more samples are added to the blob of a held row. Together with the
+	// largest record, and with snappy's expansion by up to a sixth, the row stays below engine.MaxValue.
 	HeldFull = 256 << 10
 )
 
-// ErrMalformedHeld is returned for a held row that can't be read.
+// ErrMalformedHeld is returned for an invalid held row.
 var ErrMalformedHeld = errors.New("format: malformed row of held samples")
 
 // HeldValue is the value of a held row.
 type HeldValue struct {
-	// MinT and MaxT bound the timestamps of the samples, milliseconds.
+	// MinT and MaxT are the min and max timestamps of the samples in milliseconds.
 	MinT, MaxT int64
-	// Reach is how far they showed that their replica had gone on, milliseconds; math.MinInt64: they showed nothing.
+	// Reach is the time, in milliseconds, up to which the samples proved that their replica was alive; math.MinInt64:
+	// they proved nothing.
 	Reach   int64
 	Samples int
-	// Blob is compressed: see Unpack.
+	// Blob is compressed, see Unpack.
 	Blob []byte
 }
 
-// HeldPartition is the partition key of the rows held for a tenant's cluster in an era.
+// HeldPartition returns the partition key of the rows held for a tenant's cluster in an era.
 func HeldPartition(tenant, cluster string, era int64) engine.Key {
 	return engine.Key{engine.Text(tenant), engine.Text(cluster), engine.Int(era)}
 }
 
-// HeldKey is the clustering key of a held row.
+// HeldKey returns the clustering key of a held row.
 func HeldKey(replica, writer string, seq int64) engine.Key {
 	return engine.Key{engine.Text(replica), engine.Text(writer), engine.Int(seq)}
 }
 
-// AppendHeld appends the value of a held row: about, but for its Blob, and a blob, which it compresses.
+// AppendHeld appends the value of a held row: the fields of about except Blob, and blob, which it compresses.
 func AppendHeld(dst []byte, about HeldValue, blob []byte) []byte {
 	at := len(dst)
 	dst = append(dst, heldVersion, 0, 0, 0, 0)
@@ -70,8 +72,8 @@ func AppendHeld(dst []byte, about HeldValue, blob []byte) []byte {
 	return dst
 }
 
-// ParseHeld is the inverse of AppendHeld; Blob of what it returns is a part of b. It returns ErrMalformedHeld for anything
-// else.
+// ParseHeld is the inverse of AppendHeld. The Blob of the result is a subslice of b. It returns ErrMalformedHeld for
+// invalid bytes.
 func ParseHeld(b []byte) (v HeldValue, err error) {
 	if len(b) < heldHeader || b[0] != heldVersion {
 		return v, fmt.Errorf("%w: %d bytes are too few, or the version is unknown", ErrMalformedHeld, len(b))
@@ -112,11 +114,12 @@ func ParseHeld(b []byte) (v HeldValue, err error) {
 	return v, nil
 }
 
-// Unpack returns the blob, decompressed. It returns ErrMalformedHeld if it can't be.
+// Unpack returns the decompressed blob, or ErrMalformedHeld.
 func (v *HeldValue) Unpack() ([]byte, error) {
 	size, err := snappy.DecodedLen(v.Blob)
 	if err != nil || size > engine.MaxValue {
-		return nil, fmt.Errorf("%w: the blob has an invalid decompressed size of %d bytes (%v)", ErrMalformedHeld, size, err)
+		return nil, fmt.Errorf("%w: the blob has an invalid decompressed size of %d bytes (%v)",
+			ErrMalformedHeld, size, err)
 	}
 	blob, err := snappy.Decode(nil, v.Blob)
 	if err != nil {

@@ -17,7 +17,7 @@ func heldExample() (value []byte, about HeldValue) {
 	return AppendHeld(nil, about, w.Finish()), about
 }
 
-// FuzzParseHeld parses hostile held rows, and the blobs in them.
+// FuzzParseHeld parses arbitrary held rows, and the blobs in them.
 func FuzzParseHeld(f *testing.F) {
 	value, _ := heldExample()
 	f.Add(value)
@@ -35,7 +35,7 @@ func FuzzParseHeld(f *testing.F) {
 		}
 		var r BlobReader
 		if r.Open(blob) == nil {
-			_ = r.Walk(&transcript{}) // It mustn't panic.
+			_ = r.Walk(&transcript{}) // It must not panic.
 		}
 	})
 }

@@ -7,18 +7,18 @@ import (
 	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
-// labelBlock is the size of a block of a LabelMemory, in bytes.
+// labelBlock is the size of a block of a LabelMemory in bytes.
 const labelBlock = 16 << 10
 
-// LabelMemory stores the labels of many series in blocks of bytes, for the garbage collector marks and frees a block as cheaply as the labels of
-// one series. Labels from it keep their whole block in memory, so it is for labels that are released together. The zero value is
-// empty. It isn't safe for concurrent use; the labels are.
+// LabelMemory stores the labels of many series in blocks of bytes, because the garbage collector marks and frees a
+// block as cheaply as the labels of one series. Labels keep their whole block in memory, so it is meant for labels that
+// are released together. The zero value is empty. It isn't safe for concurrent use, but the labels are.
 type LabelMemory struct {
 	block   []byte
 	scratch labels.Labels
 }
 
-// Parse is ParseLabels with the labels in the memory.
+// Parse is ParseLabels, with the labels stored in m.
 func (m *LabelMemory) Parse(b []byte, metric string, builder *labels.ScratchBuilder) (labels.Labels, error) {
 	if err := parseLabels(b, metric, builder); err != nil {
 		return labels.EmptyLabels(), err
@@ -26,7 +26,7 @@ func (m *LabelMemory) Parse(b []byte, metric string, builder *labels.ScratchBuil
 	return m.Labels(builder), nil
 }
 
-// Labels returns the labels that were added to a builder, sorted, in the memory.
+// Labels returns the labels that were added to a builder, sorted and stored in m.
 func (m *LabelMemory) Labels(builder *labels.ScratchBuilder) labels.Labels {
 	builder.Overwrite(&m.scratch)
 	data := labelorder.Encoding(m.scratch)

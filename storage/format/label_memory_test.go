@@ -22,7 +22,7 @@ func TestLabelMemory(t *testing.T) {
 		builder.Reset()
 		ls.Range(func(l labels.Label) { builder.Add(l.Name, l.Value) })
 		kept = append(kept, memory.Labels(&builder))
-		row = AppendLabels(row[:0], ls) // The row is overwritten by the next: nothing of it may be kept.
+		row = AppendLabels(row[:0], ls) // The next row overwrites this one, so no reference to it may be kept.
 		again, err := memory.Parse(row, ls.Get(labels.MetricName), &builder)
 		require.NoError(t, err)
 		parsed = append(parsed, again)

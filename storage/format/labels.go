@@ -10,13 +10,13 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// LabelsVersion is the first byte of what AppendLabels appends.
+// LabelsVersion is the first byte written by AppendLabels.
 const LabelsVersion = 1
 
-// ErrMalformedLabels is returned for labels, or for text in another row, that can't be read.
+// ErrMalformedLabels is returned for invalid labels, and for an invalid text in another row.
 var ErrMalformedLabels = errors.New("format: malformed labels")
 
-// AppendLabels appends the value of a labels row: the labels of a series without its metric's name, which is part of the
+// AppendLabels appends the value of a labels row: the labels of a series without its metric's name, which is in the
 // row's key:
 //
 //	+---------+-----------+------+-----------+-------+----
@@ -33,14 +33,15 @@ func AppendLabels(dst []byte, ls labels.Labels) []byte {
 	return dst
 }
 
-// LabelsSize is about how many bytes AppendLabels appends: no fewer, if no name or value is longer than 127 bytes.
+// LabelsSize returns the approximate number of bytes that AppendLabels appends. It isn't too low if no name or value is
+// longer than 127 bytes.
 func LabelsSize(ls labels.Labels) (n int) {
 	n = 1
 	ls.Range(func(l labels.Label) { n += len(l.Name) + len(l.Value) + 2 })
 	return n
 }
 
-// ParseLabels is the inverse of AppendLabels. It returns ErrMalformedLabels for anything else.
+// ParseLabels is the inverse of AppendLabels. It returns ErrMalformedLabels for invalid bytes.
 func ParseLabels(b []byte, metric string, builder *labels.ScratchBuilder) (labels.Labels, error) {
 	if err := parseLabels(b, metric, builder); err != nil {
 		return labels.EmptyLabels(), err
@@ -48,7 +49,7 @@ func ParseLabels(b []byte, metric string, builder *labels.ScratchBuilder) (label
 	return builder.Labels(), nil
 }
 
-// parseLabels makes the builder contain the labels, as parts of b.
+// parseLabels sets the labels of the builder, as parts of b.
 func parseLabels(b []byte, metric string, builder *labels.ScratchBuilder) error {
 	builder.Reset()
 	builder.Add(labels.MetricName, metric)
@@ -59,8 +60,8 @@ func parseLabels(b []byte, metric string, builder *labels.ScratchBuilder) error 
 	return nil
 }
 
-// EachLabel calls label with the names and values of what AppendLabels appended, parts of b, in the order in which they stand. It returns
-// ErrMalformedLabels if b isn't that; label may have been called before.
+// EachLabel calls label with the names and values of a value of AppendLabels, in their stored order. They are subslices
+// of b. It returns ErrMalformedLabels if b is invalid, possibly after calls of label.
 func EachLabel(b []byte, label func(name, value []byte)) error {
 	if len(b) == 0 || b[0] != LabelsVersion {
 		return fmt.Errorf("%w: unknown version", ErrMalformedLabels)
@@ -85,7 +86,7 @@ func AppendString(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-// CutString is the inverse of AppendString: it returns the text that b begins with, a part of b, and the rest. It returns
+// CutString is the inverse of AppendString. It returns the text at the start of b, a subslice, and the rest. It returns
 // ErrMalformedLabels if b is too short.
 func CutString(b []byte) (s, rest []byte, err error) {
 	n, w := binary.Uvarint(b)

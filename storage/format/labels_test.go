@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzLabels parses hostile labels rows.
+// FuzzLabels parses arbitrary labels rows.
 func FuzzLabels(f *testing.F) {
 	f.Add(AppendLabels(nil, labels.FromStrings(labels.MetricName, "up", "a", "b")))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -21,7 +21,7 @@ func FuzzLabels(f *testing.F) {
 	})
 }
 
-// TestSeriesSetOfARow compares with the series set of the labels.
+// TestSeriesSetOfARow compares the series set of a row with the series set of its labels.
 func TestSeriesSetOfARow(t *testing.T) {
 	for _, ls := range []labels.Labels{
 		labels.FromStrings(labels.MetricName, "up"),

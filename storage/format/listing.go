@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// ListingState is whether a window is listed. At one generation the greatest wins.
+// ListingState is the state of a window's listing. Of rows with the same generation the highest state wins.
 type ListingState byte
 
 const (
@@ -15,7 +15,7 @@ const (
 	Listed   ListingState = 3
 )
 
-// Listing is a row of table windows. The first generation is 1:
+// Listing is the value of a row of table windows. The first generation is 1:
 //
 //	+--------+------------+
 //	| state  | generation |
@@ -26,7 +26,7 @@ type Listing struct {
 	Generation int64
 }
 
-// ParseListing reads a row. One that can't be read counts as listed: its rows are looked for.
+// ParseListing parses a row. An invalid row counts as listed, so that the window's rows are read.
 func ParseListing(value []byte) Listing {
 	if len(value) > 1 {
 		n, w := binary.Uvarint(value[1:])
@@ -38,7 +38,7 @@ func ParseListing(value []byte) Listing {
 	return Listing{Closing, 1}
 }
 
-// AppendListing returns the row.
+// AppendListing returns the value of a row.
 func AppendListing(l Listing) []byte {
 	return binary.AppendUvarint([]byte{byte(l.State)}, uint64(l.Generation))
 }
@@ -46,7 +46,7 @@ func AppendListing(l Listing) []byte {
 // Counts reports whether the window may have rows.
 func (l Listing) Counts() bool { return l.State != Unlisted && l.State != 0 }
 
-// Stands reports whether the window is listed and nobody is about to unlist it.
+// Stands reports whether the window is listed and no process is about to unlist it.
 func (l Listing) Stands() bool { return l.State == Listed }
 
 func (l Listing) String() string {
@@ -60,7 +60,7 @@ func (l Listing) String() string {
 	}
 }
 
-// Next returns the row that follows with another state.
+// Next returns the next listing, with another state.
 func (l Listing) Next(state ListingState) Listing {
 	return Listing{state, l.Generation + 1}
 }

@@ -7,13 +7,13 @@ import (
 
 // Metadata is a metric's type, unit and help.
 type Metadata struct {
-	// Type is a name such as counter; Unit and Help may be empty.
+	// Type is a name such as counter. Unit and Help may be empty.
 	Type, Unit, Help string
 }
 
 const metadataVersion = 1
 
-// ErrMalformedMetadata is returned for metadata that can't be read.
+// ErrMalformedMetadata is returned for invalid metadata.
 var ErrMalformedMetadata = errors.New("format: malformed metadata")
 
 // AppendMetadata appends the value of a row of metadata:

@@ -7,33 +7,34 @@ import (
 	"time"
 )
 
-// Period fixes how time and series are cut, from an instant on. The first is written when a store is
-// created; others follow by SetPeriod.
+// Period determines how time and series are partitioned from an instant on. The first period is written when a store is
+// created. SetPeriod adds later ones.
 type Period struct {
-	// SlotMS is the width of a slot, milliseconds: a multiple of an hour, and a divisor of RawWindowMS.
+	// SlotMS is the width of a slot in milliseconds: a multiple of an hour, and a divisor of RawWindowMS.
 	SlotMS int64 `json:"slot_ms"`
-	// RawWindowMS is the width of a window of raw rows, milliseconds.
+	// RawWindowMS is the width of a window of raw rows in milliseconds.
 	RawWindowMS int64 `json:"raw_window_ms"`
-	// Partitions is how many partitions the series are spread over: a multiple of the period's before.
+	// Partitions is the number of partitions of series: a multiple of the previous period's.
 	Partitions int `json:"partitions"`
 
-	// FromMS is when the period begins, milliseconds: timestamps after it are the period's. FirstSlot and
-	// FirstWindow are the numbers of the slot and the window that begin then; numbers go on from one period
-	// to the next, so that a number names one span of time for ever. The first period has none of these: it
-	// began long ago, and slot and window 0 begin at 0.
+	// FromMS is the start of the period in milliseconds: the period applies to later timestamps. FirstSlot and
+	// FirstWindow are the numbers of the slot and the window that start then. The numbering continues from one period
+	// to the next, so that a number identifies one time range forever. In the first period all three are 0: it has no
+	// start, and slot 0 and window 0 start at time 0.
 	FromMS      int64 `json:"from_ms,omitempty"`
 	FirstSlot   int64 `json:"first_slot,omitempty"`
 	FirstWindow int64 `json:"first_window,omitempty"`
 }
 
-// MaxPartitions bounds the partitions of all periods, MaxPeriods the number of periods, and MaxSlotMS the width of a slot.
+// MaxPartitions is the max number of partitions in any period, MaxPeriods the max number of periods, and MaxSlotMS the
+// max width of a slot.
 const (
 	MaxPartitions = 4096
 	MaxPeriods    = 64
 	MaxSlotMS     = DayMS
 )
 
-// Check returns an error if the widths or the number of partitions are not possible.
+// Check returns an error if the widths or the number of partitions are invalid.
 func (p Period) Check() error {
 	switch {
 	case p.SlotMS < HourMS || p.SlotMS%HourMS != 0:
@@ -41,44 +42,46 @@ func (p Period) Check() error {
 	case p.SlotMS > MaxSlotMS:
 		return fmt.Errorf("a slot of %v is longer than 24h", time.Duration(p.SlotMS)*time.Millisecond)
 	case p.RawWindowMS <= 0 || p.RawWindowMS%DayMS != 0 || p.RawWindowMS%p.SlotMS != 0:
-		return fmt.Errorf("a window of %v is not a multiple of 24h and of the slot", time.Duration(p.RawWindowMS)*time.Millisecond)
+		return fmt.Errorf("a window of %v is not a multiple of 24h and of the slot",
+			time.Duration(p.RawWindowMS)*time.Millisecond)
 	case p.Partitions < 1 || p.Partitions > MaxPartitions:
 		return fmt.Errorf("%d partitions; must be 1 to %d", p.Partitions, MaxPartitions)
 	}
 	return nil
 }
 
-// String describes the period in words.
+// String returns a description of the period.
 func (p Period) String() string {
-	return fmt.Sprintf("slots of %dh, windows of %dh, %d partitions", p.SlotMS/HourMS, p.RawWindowMS/HourMS, p.Partitions)
+	return fmt.Sprintf("slots of %dh, windows of %dh, %d partitions", p.SlotMS/HourMS,
+		p.RawWindowMS/HourMS, p.Partitions)
 }
 
-// SameCut reports whether two periods differ only in their beginning.
+// SameCut reports whether two periods differ only in their start.
 func (p Period) SameCut(o Period) bool {
 	return p.SlotMS == o.SlotMS && p.RawWindowMS == o.RawWindowMS && p.Partitions == o.Partitions
 }
 
-// Periods are the periods of a store, ordered by their beginning: at least one. It may be used concurrently; Set adds more
-// while a store runs.
+// Periods are the periods of a store, at least one, ordered by their start. They may be used concurrently. Set adds
+// periods while a store is in use.
 //
 //	t:      ────────────── From ──────────────►
 //	slots:  … | 9 | 10 | 11 |  12  |  13  | …
 type Periods struct{ list atomic.Pointer[[]Period] }
 
-// NewPeriods returns periods, which are ordered by their beginning and at least one.
+// NewPeriods returns periods. list must be ordered by start and have at least one.
 func NewPeriods(list ...Period) *Periods {
 	p := &Periods{}
 	p.Set(list)
 	return p
 }
 
-// Set replaces all periods by list, which must not change afterwards.
+// Set replaces all periods. list must not be modified afterwards.
 func (p *Periods) Set(list []Period) { p.list.Store(&list) }
 
-// All returns the periods, which must not be changed.
+// All returns the periods. They must not be modified.
 func (p *Periods) All() []Period { return *p.list.Load() }
 
-// At returns the period of a timestamp, milliseconds.
+// At returns the period of a timestamp in milliseconds.
 func (p *Periods) At(t int64) *Period {
 	return p.last(func(x *Period) bool { return x.FromMS < t })
 }
@@ -93,7 +96,7 @@ func (p *Periods) OfRawWindow(window int64) *Period {
 	return p.last(func(x *Period) bool { return x.FirstWindow <= window })
 }
 
-// last returns the last period that has begun, or else the first one, which has no beginning.
+// last returns the last period for which begun returns true, or else the first one, which has no start.
 func (p *Periods) last(begun func(*Period) bool) *Period {
 	list := p.All()
 	i := len(list) - 1
@@ -103,23 +106,23 @@ func (p *Periods) last(begun func(*Period) bool) *Period {
 	return &list[i]
 }
 
-// SlotOf returns the slot of a timestamp, milliseconds. A slot holds the timestamps (SlotStart, SlotEnd]: left-open and
+// SlotOf returns the slot of a timestamp in milliseconds. A slot has the timestamps (SlotStart, SlotEnd]: left-open and
 // right-closed, as PromQL's ranges are.
 func (p *Periods) SlotOf(t int64) int64 {
 	x := p.At(t)
 	return x.FirstSlot + FloorDiv(t-1-x.FromMS, x.SlotMS)
 }
 
-// SlotStart returns the timestamp before a slot's first.
+// SlotStart returns the timestamp before the first one of a slot.
 func (p *Periods) SlotStart(slot int64) int64 {
 	x := p.OfSlot(slot)
 	return x.FromMS + (slot-x.FirstSlot)*x.SlotMS
 }
 
-// SlotEnd returns a slot's last timestamp.
+// SlotEnd returns the last timestamp of a slot.
 func (p *Periods) SlotEnd(slot int64) int64 { return p.SlotStart(slot) + p.OfSlot(slot).SlotMS }
 
-// RawWindowOfSlot returns the window of raw rows of a slot: a window holds the slots that start in it.
+// RawWindowOfSlot returns the window of raw rows of a slot. A window has the slots that start in it.
 func (p *Periods) RawWindowOfSlot(slot int64) int64 { return p.RawWindowAt(p.SlotStart(slot) + 1) }
 
 // RawWindowAt returns the window of raw rows of a timestamp.
@@ -134,14 +137,14 @@ func (p *Periods) RawWindowEnd(window int64) int64 {
 	return x.FromMS + (window-x.FirstWindow+1)*x.RawWindowMS
 }
 
-// Partitions returns the greatest number of partitions in any period.
+// Partitions returns the max number of partitions in any period.
 func (p *Periods) Partitions() int {
 	list := p.All()
-	return list[len(list)-1].Partitions // They never become fewer.
+	return list[len(list)-1].Partitions // The number never decreases.
 }
 
-// PartitionOf returns the partition, in a slot, of a series; first is its partition in the first period. hash returns its hash, which isn't
-// asked for where there is one period.
+// PartitionOf returns the partition of a series in a slot. first is its partition in the first period. hash returns the
+// hash of the series and is called only if there is more than one period.
 func (p *Periods) PartitionOf(slot int64, first int, hash func() uint64) int {
 	list := p.All()
 	if len(list) == 1 {
@@ -151,7 +154,7 @@ func (p *Periods) PartitionOf(slot int64, first int, hash func() uint64) int {
 	return first + n*PartitionOf(remix(hash()), p.OfSlot(slot).Partitions/n)
 }
 
-// remix makes another hash of a hash (the finalizer of splitmix64; Steele, Lea and Flood, "Fast Splittable
+// remix derives another hash from a hash (the finalizer of splitmix64; Steele, Lea and Flood, "Fast Splittable
 // Pseudorandom Number Generators", 2014).
 func remix(h uint64) uint64 {
 	h += 0x9e3779b97f4a7c15
@@ -160,21 +163,22 @@ func remix(h uint64) uint64 {
 	return h ^ h>>31
 }
 
-// ErrBadPeriod is returned for a period that can't be added, with the reason.
+// ErrBadPeriod is returned for an invalid new period, with the reason.
 var ErrBadPeriod = errors.New("format: invalid period")
 
-// periodLead is how long before its beginning a period must be added: every process must have heard of it by
-// the time that any process' clock gets there, clocks differ by less than a day, and senders may be early.
+// periodLead is the min time before its start at which a period must be added. Every process must have read it before
+// any process' clock reaches the start, clocks differ by less than a day, and senders may be early.
 const periodLead = 25 * time.Hour
 
-// Bounds of a new period: how wide its windows are, and how far ahead it begins.
+// Limits of a new period: the max width of its windows, and the max time until its start.
 const (
 	maxWindow     = 31 * 24 * time.Hour
 	maxPeriodLead = 366 * 24 * time.Hour
 )
 
-// Next returns the period to add after the last one, with the fields of want that are not 0. It begins at the first end of a
-// window of raw rows that is at least 25 h after now and not before from. It returns ErrBadPeriod if there is none.
+// Next returns the period to add after the last one, with the fields of want that are not 0. It starts at the first end
+// of a window of raw rows that is at least 25 h after now and not before from. It returns ErrBadPeriod if there is
+// none.
 func (p *Periods) Next(want Period, from, now time.Time) (Period, error) {
 	list := p.All()
 	last := list[len(list)-1]
@@ -192,7 +196,8 @@ func (p *Periods) Next(want Period, from, now time.Time) (Period, error) {
 	}
 	switch {
 	case want.Partitions%last.Partitions != 0:
-		return want, fmt.Errorf("%w: %d partitions are not a multiple of %d", ErrBadPeriod, want.Partitions, last.Partitions)
+		return want, fmt.Errorf("%w: %d partitions are not a multiple of %d", ErrBadPeriod,
+			want.Partitions, last.Partitions)
 	case want.SameCut(last):
 		return want, fmt.Errorf("%w: the last period already has %s", ErrBadPeriod, last)
 	case len(list) >= MaxPeriods:
@@ -203,7 +208,8 @@ func (p *Periods) Next(want Period, from, now time.Time) (Period, error) {
 			time.Duration(want.RawWindowMS)*time.Millisecond, maxWindow)
 	}
 	if latest := now.Add(maxPeriodLead); from.After(latest) {
-		return want, fmt.Errorf("%w: it would start at %s; because it can't be undone, it must start before %s", ErrBadPeriod,
+		return want, fmt.Errorf("%w: it would start at %s; because it can't be undone, it must start before %s",
+			ErrBadPeriod,
 			from.UTC().Format(time.RFC3339), latest.UTC().Format(time.RFC3339))
 	}
 	earliest := max(now.Add(periodLead).UnixMilli(), from.UnixMilli(), last.FromMS+1)

@@ -13,7 +13,7 @@ var (
 	first = Period{SlotMS: 2 * HourMS, RawWindowMS: DayMS, Partitions: 4}
 )
 
-// changed returns periods that were added at noon, one after the other.
+// changed returns periods that were added one after the other, each at noon.
 func changed(t *testing.T, more ...Period) *Periods {
 	list := []Period{first}
 	for i, want := range more {
@@ -24,7 +24,7 @@ func changed(t *testing.T, more ...Period) *Periods {
 	return NewPeriods(list...)
 }
 
-// TestPeriodsCutTimeWithoutGaps walks over the ends of slots and windows of many periods.
+// TestPeriodsCutTimeWithoutGaps checks the ends of slots and windows of many periods.
 func TestPeriodsCutTimeWithoutGaps(t *testing.T) {
 	p := changed(t, Period{SlotMS: HourMS}, Period{SlotMS: 12 * HourMS, RawWindowMS: 3 * DayMS, Partitions: 8},
 		Period{SlotMS: 4 * HourMS, RawWindowMS: DayMS}, Period{Partitions: 32})
@@ -80,7 +80,7 @@ func TestNextPeriod(t *testing.T) {
 	require.ErrorContains(t, err, "because it can't be undone, it must start before 2027-05-02T12:00:00Z")
 }
 
-// TestPeriodsOfPartitions holds the law that lets a part of the head guard a series in every period.
+// TestPeriodsOfPartitions tests the property by which a part of the head is responsible for a series in every period.
 func TestPeriodsOfPartitions(t *testing.T) {
 	p := changed(t, Period{Partitions: 8}, Period{Partitions: 24})
 	count := make([]int, 24)

@@ -12,14 +12,14 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TombstoneIDs are ids of deletes, 16 bytes each, concatenated in order. A raw chunk is exempt from the deletes that it names:
-// it was sealed later, or what they delete is cut out of it.
+// TombstoneIDs are ids of deletes, 16 bytes each, sorted and concatenated. A raw chunk is exempt from the deletes whose
+// ids it contains: it was sealed later, or their samples have already been removed from it.
 type TombstoneIDs []byte
 
-// Count returns how many there are.
+// Count returns the number of ids.
 func (e TombstoneIDs) Count() int { return len(e) / engine.IDLen }
 
-// Has reports whether id is among them.
+// Has reports whether id is one of them.
 func (e TombstoneIDs) Has(id string) bool {
 	for at := 0; at+engine.IDLen <= len(e); at += engine.IDLen {
 		if string(e[at:at+engine.IDLen]) == id {
@@ -44,7 +44,7 @@ func (e TombstoneIDs) Union(o TombstoneIDs) TombstoneIDs {
 	return bytes.Join(slices.CompactFunc(ids, bytes.Equal), nil)
 }
 
-// Applying returns the deletes that are not among them: those that apply to a chunk which is exempt from these.
+// Applying returns the deletes whose ids are not in e. These apply to a chunk that is exempt from e.
 func (e TombstoneIDs) Applying(ds Tombstones) Tombstones {
 	if len(e) == 0 {
 		return ds
@@ -52,26 +52,28 @@ func (e TombstoneIDs) Applying(ds Tombstones) Tombstones {
 	return ds.Where(func(d *Tombstone) bool { return !e.Has(d.ID) })
 }
 
-// Weight is what a raw chunk counts in the versions of rollups: one, and one for each delete that was, or is to be,
-// applied to it. It never decreases: a cleaned chunk names the deletes that were counted before.
+// Weight returns the contribution of a raw chunk to the version of rollups: one, plus one for each delete that has been
+// or will be applied to it. It never decreases, because a cleaned chunk contains the ids of the deletes that were
+// counted before.
 func (e TombstoneIDs) Weight(ds Tombstones) uint64 {
 	return uint64(1 + e.Count() + len(e.Applying(ds)))
 }
 
 const (
-	// envelopeVersion is the first byte of a raw chunk that names deletes; others begin with the chunk's own version.
+	// envelopeVersion is the first byte of a raw chunk with ids of deletes. Other raw chunks start with the chunk's own
+	// version.
 	envelopeVersion = 2
-	// flagCleaned is the flag of a chunk that was cleaned: its key has the hash of what it was before.
+	// flagCleaned is the flag of a cleaned chunk. Its key has the hash of its value before that.
 	flagCleaned = 1
 )
 
 // RawChunk is the value of a row of chunks or exemplars in table raw.
 type RawChunk struct {
-	// Exempt are the deletes that it is exempt from.
+	// Exempt are the deletes that don't apply to the row.
 	Exempt TombstoneIDs
-	// Cleaned: it was rewritten without what these delete.
+	// Cleaned is set if the row was rewritten without the samples of these deletes.
 	Cleaned bool
-	// Data is a chunk of package chunk, or what AppendExemplars encodes; nil: all of it was deleted.
+	// Data is a chunk of package chunk, or the bytes of AppendExemplars; nil: all samples were deleted.
 	Data []byte
 }
 
@@ -99,8 +101,8 @@ func AppendRawChunk(dst []byte, c RawChunk) []byte {
 	return append(dst, c.Data...)
 }
 
-// ParseRawChunk is the inverse of AppendRawChunk. What it returns are parts of b. It returns chunk.ErrCorrupt if the deletes
-// can't be read; Data is not looked at.
+// ParseRawChunk is the inverse of AppendRawChunk. The result refers to b. It returns chunk.ErrCorrupt if the deletes
+// are invalid; Data isn't checked.
 func ParseRawChunk(b []byte) (c RawChunk, err error) {
 	if len(b) == 0 || b[0] != envelopeVersion {
 		return RawChunk{Data: b}, nil
@@ -127,8 +129,8 @@ func ParseRawChunk(b []byte) (c RawChunk, err error) {
 	return c, nil
 }
 
-// DecodeRawChunk appends to into the samples of a row of chunks that none of ds deletes. It returns chunk.ErrCorrupt if the
-// row can't be read.
+// DecodeRawChunk decodes a row of chunks and appends to into the samples to which none of ds applies. It returns
+// chunk.ErrCorrupt for an invalid row.
 func DecodeRawChunk(b []byte, ds Tombstones, into *chunk.Samples) (RawChunk, error) {
 	c, err := ParseRawChunk(b)
 	if err != nil || c.Data == nil {
@@ -147,8 +149,8 @@ func DecodeRawChunk(b []byte, ds Tombstones, into *chunk.Samples) (RawChunk, err
 	return c, nil
 }
 
-// DecodeRawExemplars returns the exemplars of a row that none of ds deletes. What it returns are parts of b. It returns
-// chunk.ErrCorrupt or ErrMalformedExemplar if the row can't be read.
+// DecodeRawExemplars returns the exemplars of a row to which none of ds applies. The result refers to b. It returns
+// chunk.ErrCorrupt or ErrMalformedExemplar for an invalid row.
 func DecodeRawExemplars(b []byte, ds Tombstones) (list []Exemplar, c RawChunk, err error) {
 	if c, err = ParseRawChunk(b); err != nil || c.Data == nil {
 		return nil, c, err
@@ -162,8 +164,8 @@ func DecodeRawExemplars(b []byte, ds Tombstones) (list []Exemplar, c RawChunk, e
 	return list, c, nil
 }
 
-// RowVersion returns the version in the key of a row of raw, of samples or exemplars, as it is sealed: the beginning of the SHA-256 of its value. A row that
-// was cleaned keeps the one that it had.
+// RowVersion returns the version in the key of a sealed row of samples or exemplars in raw: the first bytes of the
+// SHA-256 of its value. A cleaned row keeps its version.
 func RowVersion(value []byte) string {
 	sum := sha256.Sum256(value)
 	return string(sum[:engine.IDLen])

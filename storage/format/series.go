@@ -7,21 +7,21 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// SeriesID identifies a series for ever: the first 16 bytes of the SHA-256 of its series set. Processes that never met
-// give a series the same id, and none has to hand out numbers.
+// SeriesID identifies a series forever: the first 16 bytes of the SHA-256 of its series set. Processes compute the same
+// id for a series without coordination.
 type SeriesID [16]byte
 
-// String returns the raw bytes, as key fields carry them.
+// String returns the raw bytes, as they are stored in key fields.
 func (id SeriesID) String() string { return string(id[:]) }
 
-// SeriesIDFrom returns the id that a key holds.
+// SeriesIDFrom returns the id in a key field.
 func SeriesIDFrom(key string) (id SeriesID) {
 	copy(id[:], key)
 	return id
 }
 
-// AppendSeriesSet appends the canonical text of a series: the metric's name, then its other labels in
-// order, as name,k=v,k=v; the characters , = \ in names and values are escaped with \.
+// AppendSeriesSet appends the canonical text of a series: the metric's name, then its other labels in order, as
+// name,k=v,k=v. The characters , = \ in names and values are escaped with \.
 func AppendSeriesSet(dst []byte, ls labels.Labels) []byte {
 	dst = appendEscaped(dst, ls.Get(labels.MetricName))
 	ls.Range(func(l labels.Label) {
@@ -36,8 +36,8 @@ func AppendSeriesSet(dst []byte, ls labels.Labels) []byte {
 	return dst
 }
 
-// AppendSeriesSetOfRow does as AppendSeriesSet, for what AppendLabels has appended of the labels of a metric's series. It returns
-// ErrMalformedLabels for anything else that it can't read.
+// AppendSeriesSetOfRow is AppendSeriesSet for the labels row of a metric's series, see AppendLabels. It returns
+// ErrMalformedLabels for an invalid row.
 func AppendSeriesSetOfRow(dst, row []byte, metric string) ([]byte, error) {
 	if len(row) == 0 || row[0] != LabelsVersion {
 		return dst, fmt.Errorf("%w: unknown version", ErrMalformedLabels)
@@ -77,7 +77,7 @@ func SeriesIDOf(ls labels.Labels) SeriesID {
 	return SeriesIDOfSet(AppendSeriesSet(nil, ls))
 }
 
-// FloorDiv divides a by b > 0 and rounds down, also if a is negative.
+// FloorDiv returns a / b rounded down, for b > 0 and any a.
 func FloorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {
@@ -86,8 +86,8 @@ func FloorDiv(a, b int64) int64 {
 	return q
 }
 
-// PartitionOf spreads series over n partitions by jump consistent hashing: when n grows, only as many
-// series move as must (Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm", 2014).
+// PartitionOf spreads series over n partitions by jump consistent hashing: when n grows, the min number of series
+// changes its partition (Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm", 2014).
 func PartitionOf(hash uint64, n int) int {
 	var b, j int64 = -1, 0
 	for j < int64(n) {

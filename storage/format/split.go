@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// chunkSamples and chunkHistogramBytes bound the floats of a chunk, and about how many bytes its
-	// histograms take, so that its row stays below engine.MaxValue.
+	// chunkSamples is the max number of floats in a chunk, and chunkHistogramBytes the approximate max size of its
+	// histograms, so that the row stays below engine.MaxValue.
 	chunkSamples        = 12 << 10
 	chunkHistogramBytes = 128 << 10
 )
 
-// SplitSamples cuts normalized samples into pieces, in order, whose chunks fit one row each. Nearly always there is one,
-// samples itself.
+// SplitSamples splits normalized samples into pieces whose chunks fit in one row each, in order. Nearly always the
+// result is samples itself.
 func SplitSamples(samples *chunk.Samples) []*chunk.Samples {
 	if len(samples.T) <= chunkSamples && fitting(samples.H) == len(samples.H) {
 		return []*chunk.Samples{samples}
@@ -38,7 +38,8 @@ func SplitSamples(samples *chunk.Samples) []*chunk.Samples {
 			}
 			piece.AppendFloat(samples.T[t], st, samples.V[t])
 		}
-		n, _ := slices.BinarySearchFunc(samples.H[h:], to+1, func(x chunk.Histogram, t int64) int { return cmp.Compare(x.T, t) })
+		n, _ := slices.BinarySearchFunc(samples.H[h:], to+1,
+			func(x chunk.Histogram, t int64) int { return cmp.Compare(x.T, t) })
 		piece.H = samples.H[h : h+n]
 		h += n
 		out = append(out, piece)
@@ -46,11 +47,11 @@ func SplitSamples(samples *chunk.Samples) []*chunk.Samples {
 	return out
 }
 
-// fitting returns how many of the first histograms fit a chunk, at least one.
+// fitting returns how many of the first histograms fit in a chunk, at least one.
 func fitting(hs []chunk.Histogram) int {
 	bytes := 0
 	for i, h := range hs {
-		// A bucket takes at most ten bytes, a span twice five, a bound nine.
+		// Upper bounds: a bucket takes ten bytes, a span twice five, a boundary nine.
 		if h.Int != nil {
 			bytes += 64 + 10*(len(h.Int.PositiveBuckets)+len(h.Int.NegativeBuckets)+len(h.Int.PositiveSpans)+len(h.Int.NegativeSpans)+len(h.Int.CustomValues))
 		} else {

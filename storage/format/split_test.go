@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestPiecesFit cuts more samples than a row can hold, and finds all of them again.
+// TestPiecesFit splits more samples than fit in a row, and finds all of them in the pieces.
 func TestPiecesFit(t *testing.T) {
 	var samples chunk.Samples
 	for i := range int64(40_000) {

@@ -2,15 +2,15 @@ package format
 
 import "time"
 
-// MaxTime bounds timestamps on both sides, milliseconds: some 285,000 years around 1970, so that distances
-// of distances never overflow what they're stored in.
+// MaxTime is the max absolute value of timestamps in milliseconds, about 285,000 years from 1970. It ensures that
+// differences of differences don't overflow.
 const MaxTime = 1 << 53
 
-// Lengths of time, milliseconds.
+// Durations in milliseconds.
 const (
 	HourMS = int64(time.Hour / time.Millisecond)
 	DayMS  = 24 * HourMS
-	// YoungMS is the age until which a slot stays listed. Up to an age of a day a writer may rely on a row that it has written
-	// itself; clocks may differ by less than the day between.
+	// YoungMS is the age up to which a slot stays listed. A writer may rely for a day on a row that it has written. The
+	// second day allows for differences between clocks, which are less than a day.
 	YoungMS = 2 * DayMS
 )

@@ -12,37 +12,40 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Tombstone is a row of table delete: all that was stored of some series in a span of time is deleted.
+// Tombstone is a row of table delete: all stored samples of the matching series in a time range are deleted.
 //
-// Invariant: when the row is written, all that it deletes is sealed. So it applies to sealed chunks only, and samples
-// in the stage were written later. A chunk that is sealed while a delete stands names it, and is exempt from it.
+// Invariant: when the row is written, all samples that it deletes are sealed. So it applies to sealed chunks only, and
+// samples in the staging log were written later. A chunk that is sealed while a delete exists contains its id and is
+// exempt from it.
 type Tombstone struct {
 	// ID is its clustering key, 16 random bytes.
 	ID string
-	// When is when it was asked for; Start and End are the first and last timestamp that it deletes. Milliseconds.
+	// When is the time of the request. Start and End are the first and last timestamp that are deleted. All are in
+	// milliseconds.
 	When, Start, End int64
 	Matchers         []*labels.Matcher
-	// Announced: it isn't in force, but may come to be: its own row is on its way, or was. Chunks that are sealed
-	// meanwhile name it, so that it never hides what came after it was announced.
+	// Announced is set if the delete isn't in force yet: its final row has not been written, or may be applied later.
+	// Chunks that are sealed in the meantime contain its id, so that it never hides samples that arrived after the
+	// announcement.
 	Announced bool
-	// Held are the rows held of replicas that it is about.
+	// Held limits the delete to held rows of replicas that existed at the request.
 	Held []HeldCut
 }
 
 const (
 	tombstoneVersion = 1
-	// flagAnnounced is the flag of a delete that is announced.
+	// flagAnnounced is the flag of an announced delete.
 	flagAnnounced = 1
-	// AnnouncedTimestamp and TombstoneTimestamp are the write timestamps of the row while the delete is announced and when it
-	// is in force: the second replaces the first, and what takes both back has the second's.
+	// AnnouncedTimestamp and TombstoneTimestamp are the write timestamps of the row while the delete is announced, and
+	// when it is in force. The second replaces the first, and removing the row uses the second.
 	AnnouncedTimestamp = 1
 	TombstoneTimestamp = 2
-	// MaxTombstoneBytes bounds the row without its held cuts, MaxHeldCutBytes these.
+	// MaxTombstoneBytes is the max size of the row without its held cuts, MaxHeldCutBytes the max size of these.
 	MaxTombstoneBytes = 64 << 10
 	MaxHeldCutBytes   = 256 << 10
 )
 
-// ErrMalformedTombstone is returned for a row of table delete that can't be read.
+// ErrMalformedTombstone is returned for an invalid row of table delete.
 var ErrMalformedTombstone = errors.New("format: malformed delete")
 
 // AppendTombstone appends the value of a delete's row:
@@ -52,8 +55,8 @@ var ErrMalformedTombstone = errors.New("format: malformed delete")
 //	| 1 byte:1| 1 byte | varint | varint | varint | matchers  | 1 byte, text, text        | of cuts | text, 16 b., uvarint | 4, LE  |
 //	+---------+--------+--------+--------+--------+-----------+---------------------------+---------+----------------------+--------+
 //
-// Flag 1: it is announced. A cut is how far the rows of held go that it is about. The types are 0 equal, 1 not equal, 2
-// matches, 3 doesn't match. The checksum is over all bytes before it.
+// Flag 1: the delete is announced. A cut is the last held row to which the delete applies. The types are 0 equal, 1 not
+// equal, 2 matches, 3 doesn't match. The checksum covers all bytes before it.
 func AppendTombstone(dst []byte, d *Tombstone) []byte {
 	from := len(dst)
 	flags := byte(0)
@@ -71,7 +74,7 @@ func AppendTombstone(dst []byte, d *Tombstone) []byte {
 	return appendChecksum(appendCuts(dst, d.Held), from)
 }
 
-// openChecksum returns what stands before a checksum, which is at least one byte.
+// openChecksum verifies the checksum and returns the bytes before it, at least one.
 func openChecksum(b []byte) ([]byte, error) {
 	if len(b) < 5 {
 		return nil, fmt.Errorf("%w: only %d bytes", ErrMalformedTombstone, len(b))
@@ -83,7 +86,7 @@ func openChecksum(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// IsAnnounced reports whether a row's value is of a delete that is announced.
+// IsAnnounced reports whether a row's value is an announced delete.
 func IsAnnounced(b []byte) bool {
 	return len(b) > 1 && b[0] == tombstoneVersion && b[1]&flagAnnounced != 0
 }
@@ -91,8 +94,8 @@ func IsAnnounced(b []byte) bool {
 // matchTypes are the types of matchers by their numbers in rows. Never reordered.
 var matchTypes = []labels.MatchType{labels.MatchEqual, labels.MatchNotEqual, labels.MatchRegexp, labels.MatchNotRegexp}
 
-// ParseTombstone is the inverse of AppendTombstone; id is the row's clustering key. It returns ErrMalformedTombstone for anything
-// else.
+// ParseTombstone is the inverse of AppendTombstone. id is the row's clustering key. It returns ErrMalformedTombstone
+// for invalid bytes.
 func ParseTombstone(id string, b []byte) (*Tombstone, error) {
 	b, err := openChecksum(b)
 	if err != nil {
@@ -154,14 +157,14 @@ func (d *Tombstone) TouchesSlot(p *Periods, slot int64) bool {
 	return d.Touches(p.SlotStart(slot), p.SlotEnd(slot))
 }
 
-// HeldCut makes a delete be about the rows that a writer holds of a cluster's replicas up to a number: those were there
-// when it was asked for. Rows with greater numbers came later.
+// HeldCut limits a delete to the held rows of a cluster that a writer had written, up to a number, when the delete was
+// requested. Rows with higher numbers are newer.
 type HeldCut struct {
 	Cluster, Writer string
 	Seq             int64
 }
 
-// CoversHeld reports whether a held row was there when the delete was asked for.
+// CoversHeld reports whether a held row existed when the delete was requested.
 func (d *Tombstone) CoversHeld(cluster, writer string, seq int64) bool {
 	return slices.ContainsFunc(d.Held, func(c HeldCut) bool { return c.Cluster == cluster && c.Writer == writer && seq <= c.Seq })
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Tombstones are those of one tenant, ordered by id.
+// Tombstones are deletes of one tenant, ordered by id.
 type Tombstones []*Tombstone
 
 // Where returns the deletes for which keep returns true.
@@ -36,12 +36,12 @@ func (ds Tombstones) InSlot(p *Periods, slot int64) Tombstones {
 	return ds.Where(func(d *Tombstone) bool { return d.TouchesSlot(p, slot) })
 }
 
-// OfMetric returns the deletes that may match series of a metric: their matchers of names do.
+// OfMetric returns the deletes that may match series of a metric, because their matchers of names match.
 func (ds Tombstones) OfMetric(metric string) Tombstones {
 	return ds.Where(func(d *Tombstone) bool { return MatchesName(d.Matchers, metric) })
 }
 
-// InForce returns the deletes that are not only announced.
+// InForce returns the deletes without the announced ones.
 func (ds Tombstones) InForce() Tombstones {
 	if !slices.ContainsFunc(ds, func(d *Tombstone) bool { return d.Announced }) {
 		return ds
@@ -59,7 +59,7 @@ func (ds Tombstones) Sort() {
 	slices.SortFunc(ds, func(a, b *Tombstone) int { return strings.Compare(a.ID, b.ID) })
 }
 
-// IDs returns the ids of all.
+// IDs returns the ids of all deletes.
 func (ds Tombstones) IDs() TombstoneIDs {
 	var ids TombstoneIDs
 	for _, d := range ds {
@@ -100,8 +100,9 @@ func RemoveSamples(s *chunk.Samples, gone func(t int64) bool) {
 	*s = left
 }
 
-// TrimBuckets removes the buckets of which one of these deletes, that due returns for the bucket's end, covers all samples. A bucket with other samples, too,
-// stays, and gets a flag: nothing distinguishes the deleted ones. It reports whether it changed anything. b has all columns.
+// TrimBuckets removes the buckets whose samples are all covered by one of the deletes that due returns for the bucket's
+// end. A bucket of which a delete covers a part is kept and gets a flag, because its deleted samples can't be
+// separated. It reports whether it changed anything. b must have all columns.
 func TrimBuckets(b *rollup.Buckets, due func(end int64) Tombstones) (changed bool) {
 	gone := map[int64]bool{}
 	for i, end := range b.End {
@@ -120,7 +121,7 @@ func TrimBuckets(b *rollup.Buckets, due func(end int64) Tombstones) (changed boo
 	return changed || len(gone) > 0
 }
 
-// HidesBucket reports whether all times of a bucket are deleted by a delete for which counts returns true.
+// HidesBucket reports whether a delete for which counts returns true covers the whole bucket.
 func (ds Tombstones) HidesBucket(end, width int64, counts func(*Tombstone) bool) bool {
 	for _, d := range ds {
 		if d.Covers(end-width, end) && counts(d) {
@@ -130,7 +131,7 @@ func (ds Tombstones) HidesBucket(end, width int64, counts func(*Tombstone) bool)
 	return false
 }
 
-// TouchesBucket reports whether any time of a bucket is deleted.
+// TouchesBucket reports whether a delete covers any time of a bucket.
 func (ds Tombstones) TouchesBucket(end, width int64) bool {
 	return slices.ContainsFunc(ds, func(d *Tombstone) bool { return d.Touches(end-width, end) })
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Windows of rollups are wider than those of raw rows and the same in every period. Their numbers lie apart,
-// so that a window's number determines its resolution, too:
+// Windows of rollups are wider than windows of raw rows and the same in every period. The ranges of their numbers don't
+// overlap, so that a window's number also determines its resolution:
 //
 //	raw   … 20,600 20,601 …               days since 1970, as long as there was one period
 //	5m    2^40 + … 2,942 2,943 …          weeks
 //	1h    2^41 + … 686 687 …              30 days
 //
-// Day windows never straddle a rollup's window, for all begin at midnight.
+// A day window is always within one window of each rollup, because all start at midnight.
 const (
 	firstWindow5m = int64(rollup.FiveMinutes) << windowShift
 	firstWindow1h = int64(rollup.OneHour) << windowShift
@@ -32,7 +32,7 @@ func ResolutionOf(window int64) rollup.Resolution {
 	return rollup.Resolution((window + 1<<(windowShift-1)) >> windowShift)
 }
 
-// WindowAt returns the window of a resolution that a timestamp lies in.
+// WindowAt returns the window of a resolution that contains a timestamp.
 func (p *Periods) WindowAt(res rollup.Resolution, t int64) int64 {
 	switch res {
 	case rollup.FiveMinutes:
@@ -44,12 +44,12 @@ func (p *Periods) WindowAt(res rollup.Resolution, t int64) int64 {
 	}
 }
 
-// WindowOfSlot returns the window of a resolution that holds a slot.
+// WindowOfSlot returns the window of a resolution that contains a slot.
 func (p *Periods) WindowOfSlot(res rollup.Resolution, slot int64) int64 {
 	return p.WindowAt(res, p.SlotStart(slot)+1)
 }
 
-// WindowEnd returns the last timestamp of a window of any resolution, milliseconds.
+// WindowEnd returns the last timestamp of a window of any resolution in milliseconds.
 func (p *Periods) WindowEnd(window int64) int64 {
 	switch ResolutionOf(window) {
 	case rollup.FiveMinutes:
@@ -61,7 +61,7 @@ func (p *Periods) WindowEnd(window int64) int64 {
 	}
 }
 
-// FirstWindow returns the least number that a window of a resolution can have.
+// FirstWindow returns the min number of a resolution's windows.
 func FirstWindow(res rollup.Resolution) int64 {
 	if res == rollup.Raw {
 		return -math.MaxInt64
@@ -69,10 +69,10 @@ func FirstWindow(res rollup.Resolution) int64 {
 	return int64(res)<<windowShift - 1<<(windowShift-1)
 }
 
-// LastWindow returns the greatest number that a window of a resolution can have.
+// LastWindow returns the max number of a resolution's windows.
 func LastWindow(res rollup.Resolution) int64 { return FirstWindow(res+1) - 1 }
 
-// DayOf returns the start of the day that holds a slot, milliseconds.
+// DayOf returns the start of the day that contains a slot, in milliseconds.
 func (p *Periods) DayOf(slot int64) int64 { return FloorDiv(p.SlotStart(slot), DayMS) * DayMS }
 
 // TableOf returns the table of a resolution's labels and chunks.
@@ -99,10 +99,10 @@ func PagesOf(res rollup.Resolution) *engine.Table {
 	}
 }
 
-// WindowStart returns when a window of any resolution begins, milliseconds.
+// WindowStart returns the start of a window of any resolution in milliseconds.
 func (p *Periods) WindowStart(window int64) int64 { return p.WindowEnd(window - 1) }
 
-// WindowSpan returns the times that the slots of a window span, milliseconds.
+// WindowSpan returns the time range of the slots of a window.
 func (p *Periods) WindowSpan(window int64) (start, end int64) {
 	end = p.WindowEnd(window)
 	width := p.OfRawWindow(window).RawWindowMS

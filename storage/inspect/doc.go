@@ -1,7 +1,8 @@
-// Package inspect looks at a store and changes nothing: commands and the page show operators its results.
+// Package inspect reads a store for operators and changes nothing. Commands and the page show its results. It may be
+// used while servers use the store.
 //
 //	storage.Store.View ──┬─► Survey: a tenant's windows, their seals and their space
-//	                     ├─► Overview: the stored data, in short
-//	storage.OpenView ────┴─► Examine: what waits, is damaged, is past its retention, and who is there
-//	engine ────────────────► Rows: the rows of a partition, in words; Space: what a directory takes
+//	                     ├─► Overview: a summary of the stored data
+//	storage.OpenView ────┴─► Examine: waiting slots, damage, expired windows, processes
+//	engine ────────────────► Rows: the rows of a partition, as text; Space: the disk usage of a directory
 package inspect

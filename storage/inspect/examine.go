@@ -21,82 +21,86 @@ import (
 )
 
 const (
-	// examineWorkers is how many rows are looked for at once.
+	// examineWorkers is the number of concurrent reads.
 	examineWorkers = 16
-	// verifiedBytes bounds the blobs whose checksums Examine computes.
+	// verifiedBytes is the max size of blobs whose checksums Examine verifies.
 	verifiedBytes = 64 << 20
-	// maxDamagedNamed bounds the damaged rows that Examine names; it counts all.
+	// maxDamagedNamed is the max number of damaged rows that Examine lists; it counts all.
 	maxDamagedNamed = 20
-	// leftoverWindows and leftoverTenants bound where Examine looks for rows of expired windows that aren't listed.
+	// leftoverWindows and leftoverTenants limit the search for rows of expired windows that aren't listed.
 	leftoverWindows = 60
 	leftoverTenants = 20
-	// beatSlack is how old a beat may look that was just written.
+	// beatSlack is the max apparent age of a heartbeat that was just written.
 	beatSlack = membership.BeatInterval + time.Second
 )
 
 // ExamineOptions configure Examine.
 type ExamineOptions struct {
-	// Retention is how long raw samples are kept, Retention5m and Retention1h how long rollups are; 0: for ever.
+	// Retention is the retention of raw samples, Retention5m and Retention1h the retention of rollups; 0: forever.
 	Retention, Retention5m, Retention1h time.Duration
-	// TenantRetention and Classes are those of Options.
+	// TenantRetention and Classes are set as in storage.Options.
 	TenantRetention map[string]retention.Keep
 	Classes         []retention.Class
-	// Listen is called between two looks at the processes; it waits for at least two beats. nil: there is one
-	// look, and no process is known to live.
+	// Listen is called between two reads of the processes' rows, and waits for at least two heartbeats. If it is nil,
+	// the rows are read once, and no process is known to be alive.
 	Listen func(ctx context.Context) error
-	// Files asks for all of the engine's files to be verified, where they are this process': it reads all of the disk.
-	// Otherwise damage that queries have met since the engine was opened is reported.
+	// Files makes Examine verify all of the engine's files, if they belong to this process. This reads the whole disk
+	// usage. Otherwise damage is reported that queries have found since the engine was opened.
 	Files bool
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Condition is how a store is found from outside, without being opened.
+// Condition is the state of a store, read without opening it.
 type Condition struct {
 	Created time.Time
-	// RestoredFrom is the name of the backup from which the store was restored; "": it wasn't.
+	// RestoredFrom is the name of the backup from which the store was restored; "": none.
 	RestoredFrom string
 	Periods      []format.Period
-	// Tenants is how many have rows.
+	// Tenants is the number of tenants with rows.
 	Tenants   int
 	Processes []ProcessSeen
-	// Keeps are the retentions of processes, in words, where they are configured otherwise than others: the longest holds.
+	// Keeps are descriptions of the processes' retentions, if these differ: the longest applies.
 	Keeps []string
-	// Leases are by partition.
+	// Leases are the leases by partition.
 	Leases []membership.Lease
-	// Waiting are the slots with unsealed samples, oldest first.
+	// Waiting are the slots with unsealed samples, the oldest first.
 	Waiting []WaitingSlot
-	// ClockSeen is the time at which the seen time was last written, zero where there is none. ClockDoubted
-	// is true if the clock was not believed then, or wouldn't be now: see design/clocks.md. On a cluster both are unset.
+	// ClockSeen is the time at which the observed uptime was last written, or zero. ClockDoubted is true if the clock
+	// was untrusted then, or would be now: see design/clocks.md. On a cluster both are unset.
 	ClockSeen    time.Time
 	ClockDoubted bool
-	// Expired are the windows past their retention and its grace that are still there.
+	// Expired are the windows past their retention and its grace period that still exist.
 	Expired []ExpiredWindow
-	// Hidden are horizons of rows that are hidden because the retention was lowered, and may still be shown.
+	// Hidden are retention boundaries of rows that are hidden because the retention was lowered, and can still be shown
+	// again.
 	Hidden []retention.Change
-	// ClassesFrom is when the retention classes that were configured last are in force; zero: they are.
+	// ClassesFrom is the time when the retention classes that were configured last take effect; zero: they are in
+	// effect.
 	ClassesFrom time.Time
-	// Later are retentions that count in full from later windows on.
+	// Later are retentions that take full effect with later windows.
 	Later []retention.LaterRetention
 	// Deltas are the tenants that have sent deltas.
 	Deltas []starts.DeltaTenant
-	// DroppedAhead is up to when raw samples of some tenant were dropped by a clock that was ahead; zero: none were.
+	// DroppedAhead is the end of the time range of raw samples that a fast clock has deleted for some tenant; zero: it
+	// deleted none.
 	DroppedAhead time.Time
-	// Verified is how many staged blobs were read; Unverified is true if there were more to read.
+	// Verified is the number of staged blobs that were read. Unverified is true if there are more.
 	Verified   int
 	Unverified bool
-	// DamagedRows is how many rows can't be read; Damaged names the first of them, and why.
+	// DamagedRows is the number of rows that can't be read. Damaged has the first of them, with the reason.
 	DamagedRows int
 	Damaged     []DamagedRow
-	// Files are the engine's files that were verified, FileBytes their bytes; 0 where servers keep them.
+	// Files is the number of the engine's files that were verified, FileBytes their size; 0 if servers keep the files.
 	Files     int
 	FileBytes int64
-	// Unreadable is how many parts of files, or rows, can't be read at all; Problems names the first of them.
+	// Unreadable is the number of parts of files, or rows, that can't be read at all. Problems describes the first of
+	// them.
 	Unreadable int
 	Problems   []string
 }
 
-// unreadable counts and names what can't be read.
+// unreadable counts a problem, and adds its description to the first ones.
 func (c *Condition) unreadable(problem string) {
 	c.Unreadable++
 	if len(c.Problems) < maxDamagedNamed {
@@ -104,7 +108,7 @@ func (c *Condition) unreadable(problem string) {
 	}
 }
 
-// goOn notes damage that ended a part of the examination, so that the rest of it goes on.
+// goOn records damage that ended a part of the examination, so that the examination continues with the next part.
 func (c *Condition) goOn(err error) error {
 	if !errors.Is(err, engine.ErrCorrupt) {
 		return err
@@ -116,11 +120,11 @@ func (c *Condition) goOn(err error) error {
 // ProcessSeen is a process that has written its row within the last hours.
 type ProcessSeen struct {
 	membership.Process
-	// Alive is true if it was heard of between two looks.
+	// Alive is true if it wrote a heartbeat between two reads.
 	Alive bool
-	// Quiet is how long ago its last beat was, by its clock and ours.
+	// Quiet is the time since its last heartbeat, by its clock and ours.
 	Quiet time.Duration
-	// Ahead is by how much its clock must be ahead of ours at least, if it is alive; negative: behind.
+	// Ahead is the min difference between its clock and ours, if it is alive; negative: its clock is slow.
 	Ahead time.Duration
 }
 
@@ -128,27 +132,27 @@ type ProcessSeen struct {
 type WaitingSlot struct {
 	Partition int
 	Slot      int64
-	// End is when the slot ended, or will; Since is when its samples could have been sealed at the earliest:
-	// its end, or for what came late, the hour of arrival.
+	// End is the end of the slot. Since is the earliest time at which its samples could have been sealed: its end, or
+	// the hour of arrival of late samples.
 	End, Since time.Time
-	// Blobs were read and Damaged of them are damaged; both are 0 if the slot isn't over.
+	// Blobs is the number of blobs read and Damaged the number of damaged ones; both are 0 if the slot hasn't ended.
 	Blobs, Damaged int
 }
 
 // OnlyDamaged reports whether nothing in the slot can be sealed.
 func (w *WaitingSlot) OnlyDamaged() bool { return w.Blobs > 0 && w.Blobs == w.Damaged }
 
-// ExpiredWindow is a window past its retention and its grace.
+// ExpiredWindow is a window past its retention and its grace period.
 type ExpiredWindow struct {
 	Tenant string
 	Window int64
-	// Until is when its rows were to go.
+	// Until is the time at which its rows should have been deleted.
 	Until time.Time
-	// Listed is true if it hasn't been dropped, Rows if there are still rows in it.
+	// Listed is true if it hasn't been dropped, Rows if it still has rows.
 	Listed, Rows bool
 }
 
-// DamagedRow is a stage row that can't be read.
+// DamagedRow is a row of the staging log that can't be read.
 type DamagedRow struct {
 	Slot      int64
 	Partition int
@@ -159,12 +163,13 @@ type DamagedRow struct {
 }
 
 func (d *DamagedRow) String() string {
-	return fmt.Sprintf("stage: slot %d, partition %d, writer %s, seq %d: %v", d.Slot, d.Partition, d.Writer, d.Seq, d.Err)
+	return fmt.Sprintf("stage: slot %d, partition %d, writer %s, seq %d: %v", d.Slot, d.Partition,
+		d.Writer, d.Seq, d.Err)
 }
 
-// Examine looks at a store in the engine without opening it: nothing is written, nobody hears of it, and no head
-// is built. It reads some rows of each slot that may wait, the blobs of those that are over up to a bound, and
-// the small tables. It returns ErrNoStore and ErrNewerFormat as storage.Open does.
+// Examine examines a store in the engine without opening it: it writes nothing, doesn't register as a process, and
+// builds no head. It reads some rows of each slot that may be waiting, the blobs of ended slots up to verifiedBytes,
+// and the small tables. It returns ErrNoStore and ErrNewerFormat as storage.Open does.
 func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Condition, error) {
 	opts := storage.DefaultOptions()
 	opts.Retention, opts.Retention5m, opts.Retention1h = o.Retention, o.Retention5m, o.Retention1h
@@ -173,7 +178,8 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	if err != nil {
 		return nil, err
 	}
-	x := &examiner{View: v, now: o.Now, c: &Condition{Created: v.Created(), RestoredFrom: v.RestoredFrom(), Periods: slices.Clone(v.Period().All())}}
+	x := &examiner{View: v, now: o.Now, c: &Condition{Created: v.Created(), RestoredFrom: v.RestoredFrom(),
+		Periods: slices.Clone(v.Period().All())}}
 	before, err := v.Processes(ctx)
 	if err := x.c.goOn(err); err != nil {
 		return nil, err
@@ -186,7 +192,8 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	if o.Files {
 		files = x.files
 	}
-	for _, look := range []func(context.Context) error{x.kept, x.clock, x.waiting, x.verify, x.expired, x.hidden, files} {
+	for _, look := range []func(context.Context) error{x.kept, x.clock, x.waiting, x.verify,
+		x.expired, x.hidden, files} {
 		if err := x.c.goOn(look(ctx)); err != nil {
 			return nil, err
 		}
@@ -194,7 +201,7 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	return x.c, x.seen(ctx, before, o.Listen)
 }
 
-// files verifies the engine's files, where they are this process'.
+// files verifies the engine's files, if they belong to this process.
 func (x *examiner) files(ctx context.Context) (err error) {
 	if v, ok := engine.As[interface {
 		VerifyFiles(ctx context.Context, report func(problem string)) (files int, bytes int64, err error)
@@ -214,13 +221,14 @@ func (x *examiner) knownFiles(context.Context) error {
 	return nil
 }
 
-// clock looks at what a store on one machine has seen of time.
+// clock reads the observed uptime of a store on one machine.
 func (x *examiner) clock(ctx context.Context) (err error) {
 	x.c.ClockSeen, x.c.ClockDoubted, err = x.Clock(ctx)
 	return err
 }
 
-// hidden looks for what a lowered retention hides, for what a clock that was ahead has dropped, and for tenants whose start timestamps aren't hidden.
+// hidden finds rows hidden by a lowered retention, rows deleted by a fast clock, and tenants whose start timestamps
+// aren't hidden.
 func (x *examiner) hidden(ctx context.Context) (err error) {
 	if x.c.Hidden, err = x.Retention().HiddenByLowering(ctx); err != nil {
 		return err
@@ -249,7 +257,7 @@ type examiner struct {
 	now func() time.Time
 }
 
-// waiting finds the slots whose stage isn't empty.
+// waiting finds the slots with staged rows.
 func (x *examiner) waiting(ctx context.Context) error {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
@@ -290,10 +298,10 @@ func (x *examiner) waitingSlot(w storage.Work) WaitingSlot {
 	return found
 }
 
-// errEnough ends verifying.
+// errEnough ends the verification.
 var errEnough = errors.New("inspect: enough blobs verified")
 
-// verify reads the blobs of the slots that are over, those first that have waited longest.
+// verify reads the blobs of the slots that have ended, starting with those that have waited longest.
 func (x *examiner) verify(ctx context.Context) error {
 	now, bytes := x.now(), 0
 	for i := range x.c.Waiting {
@@ -315,7 +323,7 @@ func (x *examiner) verify(ctx context.Context) error {
 
 func (x *examiner) verifySlot(ctx context.Context, w *WaitingSlot, bytes *int) error {
 	rows := engine.Range{Table: engine.Stage, Partition: format.StagePartition(w.Slot, w.Partition)}
-	rows.Damaged = func(engine.Damage) {} // What can't be read at all is found in the files.
+	rows.Damaged = func(engine.Damage) {} // Unreadable blobs are found in the files.
 	for row, err := range x.Engine().Scan(ctx, rows) {
 		if err != nil {
 			return fmt.Errorf("inspect: reading the staging log of slot %d, partition %d: %w", w.Slot, w.Partition, err)
@@ -332,7 +340,8 @@ func (x *examiner) verifySlot(ctx context.Context, w *WaitingSlot, bytes *int) e
 			x.c.DamagedRows++
 			if key := row.Clustering; len(x.c.Damaged) < maxDamagedNamed {
 				x.c.Damaged = append(x.c.Damaged, DamagedRow{
-					Slot: w.Slot, Partition: w.Partition, Writer: fmt.Sprintf("%x", key[0].Text), Seq: key[1].Int, Err: err,
+					Slot: w.Slot, Partition: w.Partition, Writer: fmt.Sprintf("%x", key[0].Text),
+					Seq: key[1].Int, Err: err,
 				})
 			}
 		}
@@ -340,8 +349,8 @@ func (x *examiner) verifySlot(ctx context.Context, w *WaitingSlot, bytes *int) e
 	return nil
 }
 
-// expired finds the windows of raw rows that should have gone. Of those that aren't listed any more, the last ones are
-// looked at: they have rows if they were written with a longer retention.
+// expired finds the windows of raw rows that should have been deleted. Of the windows that are no longer listed, it
+// checks the last ones: they have rows if these were written with a longer retention.
 func (x *examiner) expired(ctx context.Context) error {
 	tenants, err := x.Tenants(ctx)
 	if err != nil {
@@ -381,19 +390,20 @@ func (x *examiner) expiredOf(ctx context.Context, tenant string, leftovers bool)
 		if err != nil {
 			return err
 		}
-		if e := (ExpiredWindow{Tenant: tenant, Window: w, Until: until, Listed: slices.Contains(listed, w), Rows: rows}); e.Listed || e.Rows {
+		if e := (ExpiredWindow{Tenant: tenant, Window: w, Until: until, Listed: slices.Contains(listed, w),
+			Rows: rows}); e.Listed || e.Rows {
 			x.c.Expired = append(x.c.Expired, e)
 		}
 	}
 	return nil
 }
 
-// seen listens for who is there.
+// seen finds the processes that are alive.
 func (x *examiner) seen(ctx context.Context, before []membership.Process, listen func(context.Context) error) error {
 	after, looked := before, x.now()
 	if len(before) > 0 && listen != nil {
 		var err error
-		if before, err = x.Processes(ctx); err != nil { // What came before took its time.
+		if before, err = x.Processes(ctx); err != nil { // The steps before took time.
 			return err
 		}
 		if err := listen(ctx); err != nil {
@@ -406,10 +416,11 @@ func (x *examiner) seen(ctx context.Context, before []membership.Process, listen
 	now := x.now()
 	for _, p := range after {
 		i := slices.IndexFunc(before, func(b membership.Process) bool { return b.Writer == p.Writer })
-		seen := ProcessSeen{Process: p, Alive: i < 0 || before[i].Beat != p.Beat, Quiet: now.Sub(time.UnixMilli(p.ClockMS))}
+		seen := ProcessSeen{Process: p, Alive: i < 0 || before[i].Beat != p.Beat,
+			Quiet: now.Sub(time.UnixMilli(p.ClockMS))}
 		if seen.Alive {
-			// Its clock showed ClockMS at a moment between the first look, or beatSlack ago, and now. One beat may have been
-			// the last one, of a process that ended since.
+			// Its clock showed ClockMS at a moment between the first read, or beatSlack ago, and now. A single
+			// heartbeat may be the last one of a process that has stopped since.
 			slack := now.Sub(looked) + time.Second
 			if i >= 0 && p.Beat > before[i].Beat+1 {
 				slack = min(slack, beatSlack)
@@ -421,7 +432,7 @@ func (x *examiner) seen(ctx context.Context, before []membership.Process, listen
 	return nil
 }
 
-// kept reads how long processes keep what, which holds for what should be hidden and gone, too.
+// kept reads the advertised retentions of processes, on which hidden and expired windows depend.
 func (x *examiner) kept(ctx context.Context) error {
 	if err := x.View.Retention().LearnAdvertised(ctx); err != nil {
 		return err

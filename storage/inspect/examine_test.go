@@ -133,7 +133,7 @@ func TestExamineDamagedFiles(t *testing.T) {
 	}
 	eng := open()
 	s := storagetest.Start(t, eng)
-	for i := range 100 { // What Examine reads lies in other blocks than these.
+	for i := range 100 { // Examine reads rows in other blocks than these.
 		storagetest.Write(t, s, "a", labels.FromStrings(labels.MetricName, "up", "i", fmt.Sprint(i)), storagetest.FloatSample{T: time.Now().UnixMilli(), V: float64(i)})
 	}
 	require.NoError(t, s.SealAll(t.Context()))

@@ -16,10 +16,10 @@ import (
 	"github.com/cassia-db/cassia/storage/page"
 )
 
-// ErrNotShown means that Rows can't show the partition that was asked for.
+// ErrNotShown means that the arguments of Rows are invalid.
 var ErrNotShown = errors.New("inspect: invalid arguments")
 
-// Overview describes the stored data: settings, tenants, their windows, and slots not yet sealed.
+// Overview describes the stored data: settings, tenants, their windows, and unsealed slots.
 func Overview(ctx context.Context, v storage.View, out func(line string)) error {
 	o := overview{View: v, ctx: ctx, out: out}
 	list := v.Period().All()
@@ -68,7 +68,8 @@ func (o *overview) staged() error {
 	}
 	for _, slot := range slices.Sorted(maps.Keys(staged)) {
 		from, to := o.Period().SlotStart(slot), o.Period().SlotEnd(slot)
-		o.say("slot %d, from %s to %s: staged in %d partitions", slot, format.Instant(from), format.Instant(to), staged[slot])
+		o.say("slot %d, from %s to %s: staged in %d partitions", slot, format.Instant(from),
+			format.Instant(to), staged[slot])
 	}
 	return nil
 }
@@ -82,14 +83,16 @@ func (o *overview) windows(tenant string) error {
 	o.say("tenant %q, %d windows", tenant, len(windows))
 	for _, w := range windows {
 		marks := 0
-		for _, err := range o.Engine().Scan(o.ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(w, tenant), KeysOnly: true}) {
+		for _, err := range o.Engine().Scan(o.ctx,
+			engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(w, tenant), KeysOnly: true}) {
 			if err != nil {
 				return err
 			}
 			marks++
 		}
 		if marks > 0 {
-			o.say("  %s window %d, until %s: %d seals", format.ResolutionOf(w), w, format.Instant(o.Period().WindowEnd(w)), marks)
+			o.say("  %s window %d, until %s: %d seals", format.ResolutionOf(w), w,
+				format.Instant(o.Period().WindowEnd(w)), marks)
 		}
 	}
 	return nil
@@ -106,9 +109,8 @@ func hasRows(ctx context.Context, eng engine.Engine, t *engine.Table, partition 
 	return false, nil
 }
 
-// Rows describes the rows of one partition of a table. fields gives the whole
-// partition key by the names of its fields, and may give the first fields of the clustering key; integers
-// are decimal, ids hexadecimal.
+// Rows describes the rows of one partition of a table. fields has the whole partition key by the names of its fields,
+// and may have the first fields of the clustering key; integers are decimal, ids hexadecimal.
 func Rows(ctx context.Context, eng engine.Engine, table string, fields map[string]string, out func(line string)) error {
 	rows, err := rangeOf(table, fields)
 	if err != nil {
@@ -139,7 +141,7 @@ func describe(rows engine.Range, row engine.Row) (string, error) {
 	}
 }
 
-// rangeOf returns the rows of a table that fields name.
+// rangeOf returns the rows of a table that fields select.
 func rangeOf(table string, fields map[string]string) (rows engine.Range, err error) {
 	i := slices.IndexFunc(engine.Tables, func(t *engine.Table) bool { return t.Name == table })
 	if i < 0 {
@@ -147,7 +149,8 @@ func rangeOf(table string, fields map[string]string) (rows engine.Range, err err
 		for i, t := range engine.Tables {
 			names[i] = t.Name
 		}
-		return rows, fmt.Errorf("%w: unknown table %q; the tables are %s", ErrNotShown, table, strings.Join(names, ", "))
+		return rows, fmt.Errorf("%w: unknown table %q; the tables are %s", ErrNotShown, table,
+			strings.Join(names, ", "))
 	}
 	t := engine.Tables[i]
 	partition, err := parseKey(t, t.Partition, fields)
@@ -155,7 +158,8 @@ func rangeOf(table string, fields map[string]string) (rows engine.Range, err err
 		return rows, err
 	}
 	if len(partition) < len(t.Partition) {
-		return rows, fmt.Errorf("%w: rows of %s need the partition key %s; %s=… is missing", ErrNotShown, t, fieldNames(t.Partition), t.Partition[len(partition)].Name)
+		return rows, fmt.Errorf("%w: rows of %s need the partition key %s; %s=… is missing", ErrNotShown, t,
+			fieldNames(t.Partition), t.Partition[len(partition)].Name)
 	}
 	from, err := parseKey(t, t.Clustering, fields)
 	if err != nil {
@@ -164,13 +168,14 @@ func rangeOf(table string, fields map[string]string) (rows engine.Range, err err
 	for name := range fields {
 		known := func(f engine.Field) bool { return f.Name == name }
 		if !slices.ContainsFunc(t.Partition, known) && !slices.ContainsFunc(t.Clustering, known) {
-			return rows, fmt.Errorf("%w: %s has no field %q; its fields are %s and %s", ErrNotShown, t, name, fieldNames(t.Partition), fieldNames(t.Clustering))
+			return rows, fmt.Errorf("%w: %s has no field %q; its fields are %s and %s", ErrNotShown, t, name,
+				fieldNames(t.Partition), fieldNames(t.Clustering))
 		}
 	}
 	return engine.Range{Table: t, Partition: partition, From: from, To: from}, nil
 }
 
-// parseKey makes a key of the fields that are given, up to the first that isn't.
+// parseKey returns a key of the given fields, up to the first one that is missing.
 func parseKey(t *engine.Table, fields []engine.Field, given map[string]string) (engine.Key, error) {
 	var key engine.Key
 	for _, f := range fields {
@@ -189,7 +194,8 @@ func parseKey(t *engine.Table, fields []engine.Field, given map[string]string) (
 		case engine.KindID:
 			raw, err := hex.DecodeString(text)
 			if err != nil || len(raw) != engine.IDLen {
-				return nil, fmt.Errorf("%w: %s=%q of %s isn't %d bytes in hexadecimal", ErrNotShown, f.Name, text, t, engine.IDLen)
+				return nil, fmt.Errorf("%w: %s=%q of %s isn't %d bytes in hexadecimal", ErrNotShown,
+					f.Name, text, t, engine.IDLen)
 			}
 			v = engine.Text(string(raw))
 		}

@@ -11,20 +11,22 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// SurveyedWindow is a window of a tenant, as an operator looks at it.
+// SurveyedWindow describes a window of a tenant for operators.
 type SurveyedWindow struct {
 	storage.WindowInfo
-	// Slots is the number of slots that have data, of Of. Seals counts the seals of staged samples per slot and partition. Again is the number of those
-	// that sealed a slot again because samples arrived late; it and Imported, the number of slots that an import wrote to, are known of raw windows only.
+	// Slots is the number of slots with data, out of Of. Seals is the number of seals of staged samples, per slot and
+	// partition. Again is the number of seals that sealed a slot again because of late samples. Imported is the number
+	// of slots with imports. Again and Imported are only known for raw windows.
 	Slots, Of, Seals, Again, Imported int
-	// Bytes are about what its rows take; -1: the engine can't measure them.
+	// Bytes is the approximate size of its rows; -1: the engine can't measure it.
 	Bytes int64
 }
 
-// maxSurveyed bounds the windows of a resolution that Survey looks at: the newest.
+// maxSurveyed is the max number of windows per resolution in a Survey: the newest.
 const maxSurveyed = 800
 
-// Survey lists a tenant's windows, of each resolution the newest; cut is true if there are more. It reads the marks, and no data.
+// Survey lists a tenant's windows, for each resolution the newest; cut is true if there are more. It reads the commit
+// records and no data.
 func Survey(ctx context.Context, v storage.View, tenant string) (list []SurveyedWindow, cut bool, err error) {
 	all, err := v.WindowInfos(ctx, tenant)
 	if err != nil {
@@ -62,14 +64,17 @@ func Survey(ctx context.Context, v storage.View, tenant string) (list []Surveyed
 	return list, cut, nil
 }
 
-// countSeals counts the commit records of a window by their reason. Rollup windows have copies of the records, whose reasons say nothing.
+// countSeals counts the commit records of a window by their reason. Rollup windows have copies of the records, whose
+// reasons aren't meaningful.
 func (w *SurveyedWindow) countSeals(ctx context.Context, eng engine.Engine, deleted format.Tombstones) error {
 	raw := w.Resolution == rollup.Raw
 	type sealed struct{ slot, partition int64 }
 	slots, imported, places := map[int64]bool{}, map[int64]bool{}, map[sealed]bool{}
-	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(w.Window, w.Tenant), KeysOnly: !raw}) {
+	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Sealed,
+		Partition: format.SealedPartition(w.Window, w.Tenant), KeysOnly: !raw}) {
 		if err != nil {
-			return fmt.Errorf("inspect: reading the seal records of window %d of tenant %q: %w", w.Window, w.Tenant, err)
+			return fmt.Errorf("inspect: reading the seal records of window %d of tenant %q: %w",
+				w.Window, w.Tenant, err)
 		}
 		slot, partition, id := row.Clustering[0].Int, row.Clustering[1].Int, row.Clustering[2].Text
 		slots[slot] = true
@@ -88,10 +93,10 @@ func (w *SurveyedWindow) countSeals(ctx context.Context, eng engine.Engine, dele
 	return nil
 }
 
-// tableBytes are bytes by table.
+// tableBytes is a size in bytes by table.
 type tableBytes map[*engine.Table]uint64
 
-// bytesOf adds about what a tenant's rows of a window take; known is false where the engine can't measure them.
+// bytesOf adds the approximate sizes of a tenant's rows in a window. known is false if the engine can't measure them.
 func (b tableBytes) bytesOf(ctx context.Context, v storage.View, tenant string, window int64) (known bool, err error) {
 	m, ok := engine.As[engine.Measured](v.Engine())
 	if !ok {
@@ -113,8 +118,8 @@ func (b tableBytes) bytesOf(ctx context.Context, v storage.View, tenant string, 
 	return true, add(engine.Catalog, engine.Key{engine.Int(window), engine.Int(int64(res)), engine.Text(tenant)})
 }
 
-// setBytes sets the bytes of windows from those of their tables. A window is estimated in whole blocks, which it shares with its neighbors, so the sum may be
-// larger than a table: the windows then get shares of it.
+// setBytes sets the sizes of windows from the sizes in their tables. A window is estimated in whole blocks, which it
+// shares with its neighbors, so the sum may be larger than a table. In that case the windows are scaled down.
 func setBytes(ctx context.Context, eng engine.Engine, list []SurveyedWindow, of []tableBytes) error {
 	m, ok := engine.As[engine.Measured](eng)
 	if !ok {
@@ -142,8 +147,8 @@ func setBytes(ctx context.Context, eng engine.Engine, list []SurveyedWindow, of 
 	return nil
 }
 
-// Space returns what an engine's directory takes on the disk, as du counts it, by what it is: the rows of a table, by its name, and what
-// the engine itself has besides. nil: it has no directory.
+// Space returns the disk usage of an engine's directory, as du counts it, by kind: the rows of a table, by its name,
+// and other parts of the engine. nil: it has no directory.
 func Space(ctx context.Context, eng engine.Engine) (map[string]int64, error) {
 	e, ok := engine.As[interface {
 		Space(ctx context.Context) (map[string]uint64, error)

@@ -1,4 +1,5 @@
-// Package labelorder sorts by labels.
+// Package labelorder sorts series by their labels, in the order of labels.Compare. Queries call it for large results,
+// where it reads less memory than pairwise comparisons would.
 package labelorder
 
 import (
@@ -13,19 +14,22 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// few elements are compared with each other: making keys for them would cost more. So does making texts for some.
+// Up to few elements are compared with each other, because making keys would cost more. Up to some elements, making
+// texts costs more.
 const few, some = 24, 2000
 
-// loaded is for how many elements at most texts are held at once: with more, their memory would count beside that of the labels.
+// loaded is the max number of elements whose texts are held in memory at once, to limit the memory in addition to the
+// labels.
 const loaded = 1 << 13
 
-// element is one of a list that is sorted, with the bytes that it is sorted by at present, and the number of its text once it is loaded.
+// element is an element of the list to sort, with the current eight-byte key, and the index of its text if it is
+// loaded.
 type element struct {
 	key      uint64
 	at, text uint32
 }
 
-// Sort sorts a list in the order of labels.Compare. Equal elements keep their order.
+// Sort sorts a list in the order of labels.Compare. It is stable.
 func Sort[T any](list []T, of func(T) labels.Labels) {
 	if isSorted(list, of) {
 		return
@@ -37,7 +41,7 @@ func Sort[T any](list []T, of func(T) labels.Labels) {
 	copy(list, sorted)
 }
 
-// Order returns the indices of a list's elements in the order in which Sort would put these.
+// Order returns the indices of a list's elements in the order of Sort.
 func Order[T any](list []T, of func(T) labels.Labels) []uint32 {
 	order := make([]uint32, len(list))
 	if isSorted(list, of) {
@@ -58,9 +62,10 @@ func isSorted[T any](list []T, of func(T) labels.Labels) bool {
 
 // sortedElements returns the elements of a list, sorted.
 //
-// Many series differ late in their labels, so that comparing two of them reads much memory. It compares eight bytes at a time, from the first place on
-// at which the labels differ, and goes on in the same way among the elements for which these are equal: multikey quicksort (Bentley and Sedgewick, "Fast
-// algorithms for sorting and searching strings", 1997) with larger characters.
+// Many series differ late in their labels, so that each comparison of two reads much memory. This algorithm compares
+// eight bytes at a time, starting at the first position at which the labels differ, and continues in the same way among
+// the elements with equal keys: multikey quicksort (Bentley and Sedgewick, "Fast algorithms for sorting and searching
+// strings", 1997) with larger characters.
 func sortedElements[T any](list []T, of func(T) labels.Labels) []element {
 	elements := make([]element, len(list))
 	for i := range elements {
@@ -83,12 +88,12 @@ func sortedElements[T any](list []T, of func(T) labels.Labels) []element {
 type sorter[T any] struct {
 	list []T
 	of   func(T) labels.Labels
-	// first and next are texts, texts those that are loaded, which end at ends.
+	// first and next are texts. texts are the loaded texts, with their ends in ends.
 	first, next, texts []byte
 	ends               []uint32
 }
 
-// text appends a text of an element that sorts as its labels do. It may end after that many bytes.
+// text appends a text of an element that sorts like its labels. It may end after enough bytes.
 func (s *sorter[T]) text(e element, to []byte, enough int) []byte {
 	enough += len(to)
 	for data := Encoding(s.of(s.list[e.at])); data != ""; {
@@ -101,10 +106,10 @@ func (s *sorter[T]) text(e element, to []byte, enough int) []byte {
 		}
 		data = data[start+size:]
 	}
-	return append(to, 0, 0) // No name is empty, so none of the texts begins another.
+	return append(to, 0, 0) // Names aren't empty, so no text is a prefix of another one.
 }
 
-// appendText appends a string such that a shorter one sorts before those that it begins.
+// appendText appends a string so that it sorts before all strings that start with it.
 func appendText(to []byte, s string) []byte {
 	for {
 		i := strings.IndexByte(s, 0)
@@ -128,7 +133,7 @@ func (s *sorter[T]) sort(elements []element, same int) {
 		s.sortLoaded(elements, same)
 		return
 	}
-	// Reading labels costs most, so the common bytes are those of a sample, unless another text has fewer.
+	// Reading labels costs most, so the common bytes are determined from a sample, unless another text has fewer.
 	s.first = s.text(elements[0], s.first[:0], math.MaxInt32)
 	if same >= len(s.first) {
 		return // Their labels are equal.
@@ -153,7 +158,7 @@ func (s *sorter[T]) common(elements []element, same, step int) int {
 	return common
 }
 
-// setKeys sets the keys to the bytes that follow on the common ones, and reports whether all texts have these.
+// setKeys sets the keys to the bytes after the common ones, and reports whether all texts have the common ones.
 func (s *sorter[T]) setKeys(elements []element, same, common int) bool {
 	for i := range elements {
 		s.next = s.text(elements[i], s.next[:0], common+8)
@@ -193,7 +198,7 @@ func (s *sorter[T]) sortLoaded(elements []element, same int) {
 	}
 }
 
-// runs sorts by the keys, and yields those of which there are several.
+// runs sorts by the keys, and yields the runs of more than one element with the same key.
 func runs(elements []element) iter.Seq[[]element] {
 	return func(yield func([]element) bool) {
 		slices.SortFunc(elements, func(a, b element) int {
@@ -215,7 +220,7 @@ func runs(elements []element) iter.Seq[[]element] {
 	}
 }
 
-// commonBytes returns how many first bytes are equal, of which some are known to be.
+// commonBytes returns the number of equal first bytes. known of them are known to be equal.
 func commonBytes(a, b []byte, known int) int {
 	n := min(len(a), len(b))
 	for known+8 <= n && binary.NativeEndian.Uint64(a[known:]) == binary.NativeEndian.Uint64(b[known:]) {
@@ -227,7 +232,7 @@ func commonBytes(a, b []byte, known int) int {
 	return min(known, n)
 }
 
-// keyAt returns the eight bytes at a place, with zeros where the text is over.
+// keyAt returns the eight bytes at an offset, with zeros after the end of the text.
 func keyAt(text []byte, at int) uint64 {
 	if at+8 <= len(text) {
 		return binary.BigEndian.Uint64(text[at:])

@@ -52,7 +52,7 @@ func TestSort(t *testing.T) {
 	}
 }
 
-// TestSortOfMany sorts more than are loaded at once, of which few differ early.
+// TestSortOfMany sorts more elements than are loaded at once. Few of them differ early.
 func TestSortOfMany(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(soak.Seed(t), 2))
@@ -92,7 +92,7 @@ func FuzzSort(f *testing.F) {
 	})
 }
 
-// BenchmarkSort sorts labels as those of pods, by this package and by comparing whole labels.
+// BenchmarkSort sorts labels similar to those of pods, by this package and by comparing whole labels.
 func BenchmarkSort(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000, 240_000} {
 		all := make([]labels.Labels, n)

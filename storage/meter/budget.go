@@ -9,28 +9,29 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrQueryTooLarge means that a query needs more than the store's Options allow.
+// ErrQueryTooLarge means that a query exceeds a limit of the store's Options.
 var ErrQueryTooLarge = errors.New("storage: the query is too large")
 
-// ReadBudget bounds the bytes of labels and encoded samples that a query, or a load for the cache, makes the
-// store read and hold.
+// ReadBudget limits the bytes of labels and encoded samples that the store reads and holds for a query, or for a load
+// into the cache.
 type ReadBudget struct {
 	used atomic.Int64
-	// Limit is the maximum, bytes.
+	// Limit is the max number of bytes.
 	Limit int64
-	// Use counts the bytes for the tenant that asks; nil: a load for several.
+	// Use counts the bytes for the tenant of the query. It is nil for a load that multiple queries may wait for.
 	Use *tenant.Use
-	// meter is that of ctx, of a load; nil: nothing is metered.
+	// meter is the meter of ctx, for a load; nil: none.
 	meter Meter
 	ctx   context.Context
 }
 
-// NewLoad returns the budget of a load that several queries may wait for; ctx is that of the query which loads.
+// NewLoad returns the budget of a load that multiple queries may wait for. ctx is the context of the query that loads.
 func NewLoad(ctx context.Context, limit int64) *ReadBudget {
 	return &ReadBudget{Limit: limit, meter: meterOf(ctx), ctx: ctx}
 }
 
-// Charge adds n bytes. It returns ErrQueryTooLarge beyond the limit, and errors of the meter and of the tenant's limits.
+// Charge adds n bytes. It returns ErrQueryTooLarge if the limit is exceeded, and the errors of the meter and of the
+// tenant's limits.
 func (b *ReadBudget) Charge(n int) error {
 	used := b.used.Add(int64(n))
 	if b.meter != nil && used/AtOnce > (used-int64(n))/AtOnce {
@@ -45,5 +46,5 @@ func (b *ReadBudget) Charge(n int) error {
 	return b.Use.Bytes(n)
 }
 
-// Used returns how many bytes were charged.
+// Used returns the number of charged bytes.
 func (b *ReadBudget) Used() int64 { return b.used.Load() }

@@ -5,21 +5,22 @@ import (
 	"errors"
 )
 
-// Meter follows the memory that one query, or another read, holds, and the time that it takes.
+// Meter tracks the memory and the time of a query or another read.
 type Meter interface {
-	// Grow is called before the read holds n more bytes, estimated. It may wait until other reads hold less. After an error the read
-	// must end with it; the context's is one of them. It may be called by many goroutines.
+	// Grow is called before the read holds n more bytes, an estimate. It may wait until other reads hold less. After an
+	// error, which may be the context's, the read must end with that error. It may be called concurrently.
 	Grow(ctx context.Context, n int64) error
-	// Load is Grow for a load into a cache. Other reads may wait for the load, even ones that hold much, so it never waits for a turn
-	// among them: it returns ErrNoTurn, the load is given up, and begun again after Turn.
+	// Load is Grow for a load into a cache. Other reads, including large ones, may wait for the load, so it never waits
+	// for a turn. It returns ErrNoTurn instead; the caller then cancels the load and starts it again after Turn.
 	Load(ctx context.Context, n int64) error
-	// Turn waits until the read may hold much.
+	// Turn waits until the read may hold a large amount of memory.
 	Turn(ctx context.Context) error
-	// Working is called at times by work that may take long and holds nothing, and while a read waits for another's load. It may wait until the read may go on, or end the read's context.
+	// Working is called regularly by work that may take long and holds no memory, and while a read waits for another
+	// one's load. It may block until the read may continue, or cancel the read's context.
 	Working(ctx context.Context)
 }
 
-// ErrNoTurn is returned by Meter.Load where the read must call Turn first.
+// ErrNoTurn is returned by Meter.Load if the read must call Turn first.
 var ErrNoTurn = errors.New("storage: a large read must call Turn before Load")
 
 type loadKey struct{}
@@ -27,7 +28,7 @@ type loadKey struct{}
 // Loading returns the context of a load into a cache.
 func Loading(ctx context.Context) context.Context { return context.WithValue(ctx, loadKey{}, true) }
 
-// IsLoading reports whether ctx is that of a load into a cache, for which others may wait.
+// IsLoading reports whether ctx belongs to a load into a cache, for which other reads may wait.
 func IsLoading(ctx context.Context) bool { return ctx.Value(loadKey{}) != nil }
 
 type meterKey struct{}
@@ -56,7 +57,7 @@ func WaitTurn(ctx context.Context) error {
 	return nil
 }
 
-// Working calls Working of the meter of ctx, except for loads, for which others may wait.
+// Working calls Working of the meter of ctx, except for loads, because other reads may wait for them.
 func Working(ctx context.Context) {
 	if m := meterOf(ctx); m != nil && !IsLoading(ctx) {
 		m.Working(ctx)
@@ -64,9 +65,9 @@ func Working(ctx context.Context) {
 }
 
 func meterOf(ctx context.Context) Meter {
-	m, _ := ctx.Value(meterKey{}).(Meter) // Without one nothing is metered.
+	m, _ := ctx.Value(meterKey{}).(Meter) // nil: no meter
 	return m
 }
 
-// AtOnce is how many bytes of loads, and of texts, are metered at once.
+// AtOnce is the number of bytes after which loads, and reads of texts, call the meter.
 const AtOnce = 64 << 10

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// series per page, and how many pages of other metrics stand beside each.
+// series per page, and the number of adjacent pages of other metrics.
 const (
 	benchEntries = 192
 	benchPages   = 8
@@ -75,7 +75,7 @@ func compressed(b testing.TB, rows [][]byte) (n int) {
 	return n
 }
 
-// asRows are values as rows that are no pages: with the ids that their keys have.
+// asRows returns values as separate rows instead of pages, with the ids in their keys.
 func asRows(name string, pages [][][]byte) (rows [][]byte) {
 	for p, values := range pages {
 		for i, v := range values {
@@ -91,8 +91,8 @@ func asRows(name string, pages [][][]byte) (rows [][]byte) {
 	return rows
 }
 
-// BenchmarkAppend reports, per entry: how long it takes, and the bytes that the engine makes of pages, of the values as rows
-// with the ids that their keys have, and of the values alone.
+// BenchmarkAppend reports, per entry: how long it takes, and the bytes that the engine makes of pages, of the values as
+// rows with the ids that their keys have, and of the values alone.
 func BenchmarkAppend(b *testing.B) {
 	for order, byLabels := range benchOrders {
 		for name, pages := range benchValues(byLabels) {
@@ -142,7 +142,7 @@ func BenchmarkAppendValue(b *testing.B) {
 	}
 }
 
-// BenchmarkFilter makes the filter of a page of labels, and looks for a label that it has and for one that it lacks.
+// BenchmarkFilter makes the filter of a page of labels, and looks up a label that it has and one that it doesn't have.
 func BenchmarkFilter(b *testing.B) {
 	values := benchValues(true)["labels"][0]
 	b.Run("append", func(b *testing.B) {

@@ -11,16 +11,16 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// composer is the memory that making a page needs.
+// composer has the memory for making a page.
 type composer struct {
-	// numbers and texts are the fields of all entries, column by column.
+	// numbers and texts are the fields of all entries, by column.
 	numbers []uint64
 	texts   [][]byte
 	fields  chunk.Fields // of one entry
 	joined  []byte
-	made    []byte // the page, so that what it is appended to grows once, by its size
+	made    []byte // the page, built here so that the destination grows only once
 
-	slots         [slotCount]uint16 // hash table: 1 + place in a dictionary
+	slots         [slotCount]uint16 // hash table: 1 + index in a dictionary
 	references    [MaxEntries]uint64
 	dictionary    [MaxEntries]uint64
 	distinct      [MaxEntries][]byte
@@ -35,7 +35,7 @@ const (
 
 var composers = sync.Pool{New: func() any { return new(composer) }}
 
-// release forgets the values, and returns the composer to the pool.
+// release removes the values, and returns the composer to the pool.
 func (e *composer) release() {
 	clear(e.texts)
 	clear(e.fields.Texts)
@@ -110,7 +110,7 @@ func (e *composer) appendColumns(dst []byte, l *cutting, n int) []byte {
 	return dst
 }
 
-// columnsThere returns how many bytes have a bit for each column of a kind.
+// columnsThere returns the number of bytes with a bit for each column of a kind.
 func columnsThere(l *cutting) int { return (2 + l.numbers + l.texts + 7) / 8 }
 
 func allZero(x []uint64) bool {
@@ -131,7 +131,7 @@ func allEmpty(x [][]byte) bool {
 	return true
 }
 
-// sizes returns the sizes of a column of texts: see cutting; nil: it has none.
+// sizes returns the usual sizes of a column of texts (see cutting), or nil if it has none.
 func (e *composer) sizes(l *cutting, k, n int) []uint64 {
 	if k == 0 {
 		return nil
@@ -147,7 +147,7 @@ func (e *composer) sizes(l *cutting, k, n int) []uint64 {
 	return e.more[:n]
 }
 
-// appendTexts appends the column of x, not empty, at most MaxEntries.
+// appendTexts appends the column of x, which has 1 to MaxEntries texts.
 func (e *composer) appendTexts(dst []byte, x [][]byte, sizes []uint64) []byte {
 	d := e.distinctTexts(x)
 	if d == 1 {
@@ -173,8 +173,8 @@ func (e *composer) appendTexts(dst []byte, x [][]byte, sizes []uint64) []byte {
 	return dst[:middle]
 }
 
-// distinctTexts sets distinct and the references of x, and returns how many distinct texts there are; 0: so many that a
-// dictionary is no use.
+// distinctTexts sets distinct and the references of x, and returns the number of distinct texts, or 0 if there are too
+// many for a dictionary.
 func (e *composer) distinctTexts(x [][]byte) (d int) {
 	clear(e.slots[:])
 	for i, v := range x {
@@ -255,8 +255,8 @@ func (e *composer) appendPieces(dst []byte, x [][]byte) []byte {
 	return dst
 }
 
-// measure sets lengths to those of the pieces of x, and more to how many bytes each shares with the one before. It returns
-// whether all are equally long, and how many bytes are shared.
+// measure sets lengths to the lengths of the pieces of x, and more to the number of bytes that each shares with the
+// previous one. It returns whether all lengths are equal, and the number of shared bytes.
 func (e *composer) measure(x [][]byte, prefix, suffix int) (equal bool, shares int) {
 	equal = true
 	var before []byte
@@ -273,10 +273,10 @@ func (e *composer) measure(x [][]byte, prefix, suffix int) (equal bool, shares i
 	return equal, shares
 }
 
-// planesMax is the greatest length of pieces of form planes.
+// planesMax is the max length of pieces of form planes.
 const planesMax = 32
 
-// affixes returns how many bytes all of x begin with alike, and end with alike after that.
+// affixes returns the length of the common prefix of all of x, and of the common suffix after that.
 func affixes(x [][]byte) (prefix, suffix int) {
 	first := x[0]
 	prefix = len(first)

@@ -64,8 +64,8 @@ func requireHarmless(t testing.TB, b []byte) {
 	}
 }
 
-// TestDamageUnderAChecksum holds that no bytes make Parse or AppendValue panic, or give more than they justify, even if their
-// checksum matches.
+// TestDamageUnderAChecksum holds that no bytes make Parse or AppendValue panic, or give more than they justify, even if
+// their checksum matches.
 func TestDamageUnderAChecksum(t *testing.T) {
 	for _, k := range kinds {
 		page := Append(nil, headOf(k), append(usualValues(k, 9, 1), oddValues(t, k, 1)[:9]...))

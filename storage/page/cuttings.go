@@ -8,15 +8,15 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// cutting defines how the values of a kind are cut.
+// cutting defines how the values of a kind are cut into fields.
 type cutting struct {
 	numbers, texts int
-	// cut cuts a value into fields, which are zero, and returns false for one that can't be cut. join appends the value
-	// that was cut; given any other fields it appends any bytes.
+	// cut cuts a value into fields, which are zero before, and returns false if the value can't be cut. join appends
+	// the value of fields from cut; for other fields it appends arbitrary bytes.
 	cut  func(b []byte, f *chunk.Fields) bool
 	join func(dst []byte, f *chunk.Fields) []byte
-	// sizedBy returns the indices of the numbers head and count with which size returns how many bytes text k usually has;
-	// ok: there are such numbers.
+	// sizedBy returns the indices of the numbers head and count from which size computes the usual size of text k in
+	// bytes. ok is false if there are no such numbers.
 	sizedBy func(k int) (head, count int, ok bool)
 	size    func(k int, head, count uint64) int
 }
@@ -36,8 +36,8 @@ var cuttings = [kindsEnd]cutting{
 	},
 }
 
-// maxLabels is how many labels a value may have that is cut: into a text of all its names, each with its length before it, and
-// a text for each value. Later texts are nil.
+// maxLabels is the max number of labels of a value that is cut: into a text of all its names, each after its length,
+// and a text per value. Unused texts are nil.
 const maxLabels = 64
 
 func cutLabels(b []byte, f *chunk.Fields) bool {

@@ -75,7 +75,7 @@ func churn(of []target, seed uint64, counter bool) (c churned) {
 	return c
 }
 
-// valuesOf returns the chunk of samples, and those of their buckets.
+// valuesOf returns the chunk of samples, and the rollup chunk of their buckets.
 func valuesOf(s *chunk.Samples) (raw, fine, coarse []byte) {
 	raw = chunk.AppendChunk(nil, s)
 	var of5m, of1h rollup.Buckets

@@ -2,7 +2,7 @@ package page
 
 import "fmt"
 
-// Describe returns what a page holds, for people. It returns ErrCorrupt if it can't be read, or one of its entries can't.
+// Describe describes the content of a page. It returns ErrCorrupt if the page or one of its entries can't be read.
 func Describe(b []byte) (string, error) {
 	p, err := Parse(b)
 	if err != nil {
@@ -23,19 +23,21 @@ func Describe(b []byte) (string, error) {
 	return fmt.Sprintf("%s, %d bytes as rows", words, bytes), nil
 }
 
-// DescribeFilter returns what a filter of a page of labels is, for people. It returns ErrCorrupt if it can't be read.
+// DescribeFilter describes a filter of a page of labels. It returns ErrCorrupt if it can't be read.
 func DescribeFilter(b []byte) (string, error) {
 	f, err := ParseFilter(b)
 	if err != nil {
 		return "", err
 	}
 	if len(f.bits) == 0 {
-		return fmt.Sprintf("%d bytes, filter of a labels page of %d series that matches everything", len(b), f.Entries), nil
+		return fmt.Sprintf("%d bytes, filter of a labels page of %d series that matches everything", len(b), f.Entries),
+			nil
 	}
-	return fmt.Sprintf("%d bytes, filter of a labels page of %d series, %d bits, %d per term", len(b), f.Entries, 8*len(f.bits), f.probes), nil
+	return fmt.Sprintf("%d bytes, filter of a labels page of %d series, %d bits, %d per term", len(b), f.Entries,
+		8*len(f.bits), f.probes), nil
 }
 
-// String names what the entries of a page are.
+// String returns the kind's name.
 func (k Kind) String() string {
 	switch k {
 	case Labels:

@@ -1,5 +1,6 @@
-// Package page keeps the values of up to MaxEntries rows that resemble each other, such as the chunks that a metric's new
-// series have in one slot, in one value: a page. It is pure: no clock, no engine.
+// Package page encodes the values of up to MaxEntries similar rows, such as the chunks of a metric's new series in one
+// slot, as one value: a page. Package paged calls it to write and read pages. It is pure: it uses no clock and no
+// engine.
 //
 //	            cut                          columns
 //	value 0 ──► fields ─┐   field 0: of value 0, of value 1, … ──┐
@@ -7,22 +8,26 @@
 //	…                   │   …                                    │
 //	value n ────────────┘   values that can't be cut ────────────┘
 //
-// Each value is cut into fields, numbers and texts, by the package that defines its format; each field becomes a column over
-// all entries; and a value is joined of its fields again, with checksums computed anew. A value whose fields don't give the
-// same bytes, or that isn't of the page's kind, stands whole in a column of such. So any values come back byte for byte.
+// Each value is cut into fields, numbers and texts, by the package that defines its format. Each field becomes a column
+// over all entries. To read a value, its fields are joined, and its checksums are recomputed. A value whose fields
+// don't give the same bytes, or that isn't of the page's kind, is stored as a whole in a separate column. So any value
+// is returned byte for byte.
 //
-// Fields that are equal in all entries take a few bytes per page, or none where they are zero. Columns are made for an engine
-// that compresses pages again, by zstd, several in a block: random bytes are packed as close as it goes, and bytes that may repeat
-// in other pages stay whole bytes. Pages of metrics of the same targets repeat each other best if their entries stand
-// in the order of their labels.
+// A field that is equal in all entries takes a few bytes per page, or none if it is zero. Columns are designed for an
+// engine that compresses multiple pages in a block with zstd: random bytes are packed as densely as possible, and bytes
+// that may repeat in other pages stay whole bytes. Pages of metrics of the same targets repeat each other best if their
+// entries are sorted by their labels.
+//
+// The encodings are part of the stored format and are covered by golden files. Parse accepts any bytes; everything that
+// it returns for a valid checksum can be read concurrently.
 //
 //	page.go, parse.go      the page, and access to one value
-//	cuttings.go            what the values of each kind are cut into
+//	cuttings.go            how the values of each kind are cut
 //	composer.go            columns of all fields
 //	numbers.go             columns of numbers
 //	texts.go, packed.go    columns of texts
-//	times.go               when the samples of an entry were taken
-//	positions.go           where the series of entries stand in a labels page
-//	filter.go              filters of labels pages, each a value of its own
-//	selector.go, match.go  which entries of a labels page match, column by column
+//	times.go               the times of an entry's samples
+//	positions.go           the positions of the entries' series in a labels page
+//	filter.go              filters of labels pages, each a separate value
+//	selector.go, match.go  the matching entries of a labels page, by column
 package page

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// A filter of a page of labels, a Bloom filter of the terms that its series have:
+// A filter of a page of labels is a Bloom filter of the terms of its series:
 //
 //	+---------+---------+--------+- - - - -+--------+
 //	| version | entries | probes | bits    | crc32c |
@@ -20,24 +20,25 @@ import (
 //	|         | 1 byte  |        |         |        |
 //	+---------+---------+--------+- - - - -+--------+
 //
-// The terms of a series are, for each label but the metric's name, name length | name, and name length | name | value length | value,
-// as they stand in its labels row. Of a term's xxhash64, the low half is a and the high half, made odd, is b. Its bits are, for i from 0 to
-// probes − 1, those at (a + i·b modulo 2^32) · 8·n / 2^32; bit k of byte j is at 8·j + k. A filter without bits has all terms. The checksum
-// (Castagnoli) is over all bytes before it.
+// The terms of a series are, for each label except the metric's name, name length | name, and name length | name |
+// value length | value, as in its labels row. Of a term's xxhash64, the low half is a and the high half, made odd, is
+// b. Its bits are, for i from 0 to probes − 1, (a + i·b modulo 2^32) · 8·n / 2^32; bit k of byte j is bit 8·j + k. A
+// filter without bits has all terms. The checksum (Castagnoli) covers all bytes before it.
 const filterVersion = 1
 
 const (
 	filterHead = 3
-	// termBits is how many bits a filter has for each term, and filterProbes how many of them a term sets: of a thousand terms that no
-	// series has, a filter has about eight. Two bits more would have it be three, and take as many bytes to read as the pages that are opened in vain.
+	// termBits is the number of bits per term, and filterProbes the number of bits that a term sets. About eight in a
+	// thousand missing terms are false positives. With two more bits these would be three, and reading the filters
+	// would cost as many bytes as the pages that are opened in vain.
 	termBits     = 10
 	filterProbes = 7
-	// maxProbes is the greatest number of probes that is read.
+	// maxProbes is the max number of probes that is accepted.
 	maxProbes = 32
 )
 
-// AppendFilter appends the filter of a page of labels, which has 1 to MaxEntries values. It is smallest, and made fastest, where values that
-// follow each other are alike. Where a value is none of a labels row, the filter has all terms.
+// AppendFilter appends the filter of a page of labels, which has 1 to MaxEntries values. It is smallest, and computed
+// fastest, if consecutive values are similar. If a value isn't a labels row, the filter has all terms.
 func AppendFilter(dst []byte, values [][]byte) []byte {
 	from := len(dst)
 	dst = append(dst, filterVersion, byte(len(values)-1), filterProbes)
@@ -51,23 +52,24 @@ func AppendFilter(dst []byte, values [][]byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
 }
 
-// AppendOpenFilter appends a filter without bits, which any term passes, of a page of labels with 1 to MaxEntries values.
+// AppendOpenFilter appends a filter without bits, which has all terms, for a page of labels with 1 to MaxEntries
+// values.
 func AppendOpenFilter(dst []byte, values int) []byte {
 	from := len(dst)
 	dst = append(dst, filterVersion, byte(values-1), filterProbes)
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
 }
 
-// termSet are the hashes of different terms.
+// termSet has the hashes of distinct terms.
 type termSet struct {
-	slots  []uint64 // hash table of a power of two; 0: free
+	slots  []uint64 // hash table whose size is a power of two; 0: free
 	n      int
-	before [maxLabels][]byte // the pairs of the value before
+	before [maxLabels][]byte // the labels of the previous value
 }
 
 var termSets = sync.Pool{New: func() any { return &termSet{slots: make([]uint64, 1<<11)} }}
 
-// release forgets the terms, and returns the set to the pool.
+// release removes the terms, and returns the set to the pool.
 func (t *termSet) release() {
 	clear(t.slots)
 	clear(t.before[:])
@@ -88,7 +90,7 @@ func (t *termSet) add(values [][]byte) bool {
 				return false
 			}
 			rest = after
-			var before []byte // what the value before has there
+			var before []byte // the label of the previous value at the same index
 			if k < maxLabels {
 				before, t.before[k] = t.before[k], pair
 			}
@@ -104,7 +106,7 @@ func (t *termSet) add(values [][]byte) bool {
 	return true
 }
 
-// cutPair returns the name of the first label of b, and the label, both as they stand there; value is at the label's end.
+// cutPair returns the encoded name of the first label of b, the encoded label, and the bytes after it.
 func cutPair(b []byte) (name, pair, rest []byte, err error) {
 	_, after, err := format.CutString(b)
 	if err != nil {
@@ -141,7 +143,7 @@ func (t *termSet) insert(hash uint64) {
 	t.n++
 }
 
-// notZero stands for a hash where 0 has another meaning.
+// notZero replaces the hash 0, which has another meaning.
 func notZero(hash uint64) uint64 { return max(hash, 1) }
 
 // mark sets the bits of all terms.
@@ -162,16 +164,16 @@ func probe(hash uint64, i uint32, n int) uint64 {
 	return uint64(a+i*b) * uint64(8*n) >> 32
 }
 
-// Filter is the filter of a page of labels. It refers to the bytes that it was parsed from.
+// Filter is a parsed filter of a page of labels. It refers to the parsed bytes.
 type Filter struct {
-	// Entries is how many series the page has.
+	// Entries is the number of series in the page.
 	Entries int
 
 	probes uint32
 	bits   []byte
 }
 
-// ParseFilter reads what AppendFilter has appended. It returns ErrCorrupt for anything else.
+// ParseFilter parses a filter written by AppendFilter. It returns ErrCorrupt for invalid bytes.
 func ParseFilter(b []byte) (Filter, error) {
 	if len(b) < filterHead+checksumSize {
 		return Filter{}, fmt.Errorf("%w: %d bytes are not a filter", ErrCorrupt, len(b))
@@ -188,7 +190,7 @@ func ParseFilter(b []byte) (Filter, error) {
 	return Filter{Entries: int(body[1]) + 1, probes: uint32(body[2]), bits: body[filterHead:]}, nil
 }
 
-// has reports whether the page may have a term with this hash; false: it has none.
+// has reports whether the page may have a term with this hash. false is certain.
 func (f *Filter) has(hash uint64) bool {
 	if len(f.bits) == 0 {
 		return true
@@ -202,10 +204,12 @@ func (f *Filter) has(hash uint64) bool {
 	return true
 }
 
-// Check returns nil if the filter is one of a page of labels, and ErrCorrupt if it lacks a term of the page's, so that series would be missed.
+// Check returns nil if the filter has all terms of the page of labels, and otherwise ErrCorrupt, because queries would
+// miss series.
 func (f *Filter) Check(p *Page) error {
 	if p.head.Kind != Labels || p.n != f.Entries {
-		return fmt.Errorf("%w: the filter is for %d series, but the page has %s of %d", ErrCorrupt, f.Entries, p.head.Kind, p.n)
+		return fmt.Errorf("%w: the filter is for %d series, but the page has %s of %d", ErrCorrupt,
+			f.Entries, p.head.Kind, p.n)
 	}
 	var value []byte
 	for i := range p.n {
@@ -227,7 +231,7 @@ func (f *Filter) Check(p *Page) error {
 	return nil
 }
 
-// missing reports whether a filter lacks any of the terms.
+// missing reports whether any of the terms is missing in a filter.
 func (t *termSet) missing(f *Filter) bool {
 	for _, h := range t.slots {
 		if h != 0 && !f.has(h) {

@@ -85,7 +85,7 @@ func TestFilterOfNames(t *testing.T) {
 	require.False(t, NewSelector([]LabelCondition{one, equals("job", "web")}).MayMatch(f))
 }
 
-// TestOpenFilters pass anything: those that are made so, and those of values that can't be read.
+// TestOpenFilters: filters made without bits, and filters of unreadable values, have all terms.
 func TestOpenFilters(t *testing.T) {
 	values := append(numbered(20), []byte{format.LabelsVersion, 200})
 	for _, b := range [][]byte{AppendOpenFilter(nil, 21), AppendFilter(nil, values), AppendFilter(nil, append(numbered(20), nil))} {
@@ -107,7 +107,8 @@ func TestWrongFilters(t *testing.T) {
 	require.NoError(t, requireFilter(t, AppendFilter(nil, append(numbered(49), nil))).Check(requirePage(t, append(numbered(48), nil, nil))))
 }
 
-// TestEveryFlippedByteOfAFilterIsCorrupt holds that a filter in which any byte has changed, or that was cut, isn't read.
+// TestEveryFlippedByteOfAFilterIsCorrupt holds that a filter in which any byte has changed, or that was cut, isn't
+// read.
 func TestEveryFlippedByteOfAFilterIsCorrupt(t *testing.T) {
 	b := AppendFilter(nil, numbered(30))
 	for i := range b {
@@ -124,7 +125,7 @@ func TestEveryFlippedByteOfAFilterIsCorrupt(t *testing.T) {
 	}
 }
 
-// FuzzParseFilter gives ParseFilter bytes as they are, and with the checksum that lets them pass.
+// FuzzParseFilter passes bytes to ParseFilter, unchanged and with a valid checksum.
 func FuzzParseFilter(f *testing.F) {
 	f.Add(AppendFilter(nil, numbered(3)))
 	f.Add(AppendOpenFilter(nil, 7))
@@ -147,7 +148,8 @@ func FuzzParseFilter(f *testing.F) {
 
 var rewriteFilters = flag.Bool("rewrite-filters", false, "write the golden filters anew; only for formats that no release has written")
 
-// TestGoldenFilters holds that the filters that any release wrote are read back, and that the bytes of the current version haven't changed.
+// TestGoldenFilters holds that the filters that any release wrote are read back, and that the bytes of the current
+// version haven't changed.
 func TestGoldenFilters(t *testing.T) {
 	for name, b := range map[string][]byte{"40-series": AppendFilter(nil, numbered(40)), "open": AppendOpenFilter(nil, 40)} {
 		path := filepath.Join("testdata", "filters", fmt.Sprintf("v%d-%s.txt", filterVersion, name))

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzParse gives Parse bytes as they are, and with the checksum that lets them pass.
+// FuzzParse passes bytes to Parse, unchanged and with a valid checksum.
 func FuzzParse(f *testing.F) {
 	for _, k := range kinds {
 		f.Add(Append(nil, headOf(k), usualValues(k, 5, 1)))

@@ -36,8 +36,8 @@ func goldenPages(t testing.TB) map[string]func() (Head, [][]byte) {
 	return golden
 }
 
-// TestGolden holds that the pages any release wrote are read back as their values, and that the bytes of the current version
-// haven't changed. A golden file has a line for the head, one per value, and the page's bytes, all in hex.
+// TestGolden holds that the pages any release wrote are read back as their values, and that the bytes of the current
+// version haven't changed. A golden file has a line for the head, one per value, and the page's bytes, all in hex.
 func TestGolden(t *testing.T) {
 	for name, make := range goldenPages(t) {
 		path := filepath.Join("testdata", "golden", strings.ReplaceAll(fmt.Sprintf("v%d %s.txt", pageVersion, name), " ", "-"))

@@ -7,17 +7,18 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// matcher is the memory that matching the entries of a page needs.
+// matcher has the memory for matching the entries of a page.
 type matcher struct {
 	p *Page
-	// whole are the entries that aren't cut, passes those that have met all conditions so far, which are left.
+	// whole are the entries that aren't cut. passes are the entries that have met all conditions so far, and left is
+	// their number.
 	whole, passes [MaxEntries]bool
 	left          int
 	names, values distinct
-	places        [MaxEntries]uint8 // of the label in each of names, from 1 on; 0: it isn't there
-	read          uint8             // the place of the label whose texts values has; 0: none
-	met           [MaxEntries]uint8 // of values: whether the condition is met, isn't, or wasn't tested
-	unset         bool              // whether the condition is met without the label
+	places        [MaxEntries]uint8 // index of the label in each of names, counted from 1; 0: missing
+	read          uint8             // index of the label whose texts are in values; 0: none
+	met           [MaxEntries]uint8 // of values: whether the condition is met, not met, or untested
+	unset         bool              // whether a missing label meets the condition
 }
 
 const (
@@ -30,8 +31,8 @@ var matchers = sync.Pool{New: func() any { return new(matcher) }}
 
 func (m *matcher) release() {
 	m.p = nil
-	m.names.forget()
-	m.values.forget()
+	m.names.releasePage()
+	m.values.releasePage()
 	matchers.Put(m)
 }
 
@@ -46,13 +47,13 @@ func (m *matcher) begin(p *Page) {
 	m.names.read(p.text(1), p.n)
 }
 
-// apply leaves those of the entries that meet a condition.
+// apply removes the entries that don't meet a condition.
 func (m *matcher) apply(c *LabelCondition) {
 	for k, names := range m.names.texts {
 		m.places[k] = placeOf(names, c.Name)
 	}
 	m.unset, m.left = c.Matches(""), 0
-	of := uint8(0) // whose values met is about
+	of := uint8(0) // the index for which met is valid
 	for i := range m.p.n {
 		if m.whole[i] {
 			m.left++
@@ -77,7 +78,7 @@ func (m *matcher) apply(c *LabelCondition) {
 	}
 }
 
-// column has values be those of the labels at a place.
+// column reads the texts of the labels at an index into values.
 func (m *matcher) column(place uint8) {
 	if m.read != place {
 		m.values.read(m.p.text(1+int(place)), m.p.n)
@@ -97,7 +98,7 @@ func (m *matcher) meets(c *LabelCondition, k uint8) bool {
 	return m.met[k] == isMet
 }
 
-// placeOf returns the place of a label among the names of a series, from 1 on; 0: it isn't there.
+// placeOf returns the index of a label among the names of a series, counted from 1; 0: missing.
 func placeOf(names []byte, name string) uint8 {
 	for k := uint8(1); len(names) > 0 && k <= maxLabels; k++ {
 		one, rest, err := format.CutString(names)
@@ -112,7 +113,7 @@ func placeOf(names []byte, name string) uint8 {
 	return 0
 }
 
-// text returns a column of texts, of empty ones where it isn't there.
+// text returns a column of texts. If the column isn't stored, its texts are empty.
 func (p *Page) text(place int) *texts {
 	for i := range p.texts {
 		if p.texts[i].place == place {
@@ -124,15 +125,15 @@ func (p *Page) text(place int) *texts {
 
 var noTexts = texts{form: textsEqual}
 
-// distinct are the texts of a column, those of a dictionary once each, and of what follows each other equal ones, too.
+// distinct has the texts of a column: with a dictionary each once, otherwise with runs of equal texts joined.
 type distinct struct {
 	texts  [][]byte
-	of     [MaxEntries]uint8 // the place in texts of each entry's
+	of     [MaxEntries]uint8 // the index in texts of each entry's text
 	memory []byte
 }
 
-// forget lets go of the page's bytes.
-func (d *distinct) forget() {
+// releasePage removes the references to the page's bytes.
+func (d *distinct) releasePage() {
 	clear(d.texts)
 	d.texts, d.memory = d.texts[:0], d.memory[:0]
 }
@@ -159,7 +160,7 @@ func (d *distinct) read(c *texts, n int) {
 	}
 }
 
-// each calls visit with the texts of a column without a dictionary, one after the other.
+// each calls visit with each text of a column without a dictionary, in order.
 func (d *distinct) each(c *texts, n int, visit func(i int, text []byte)) {
 	if c.form != textsShared {
 		for i := range n {
@@ -169,7 +170,7 @@ func (d *distinct) each(c *texts, n int, visit func(i int, text []byte)) {
 		}
 		return
 	}
-	before := []byte(nil) // what stands between the affixes of the text before
+	before := []byte(nil) // the part of the previous text between the affixes
 	for i := range n {
 		from := len(d.memory)
 		d.memory = append(d.memory, c.prefix...)

@@ -9,22 +9,22 @@ import (
 // A column of n numbers, one per entry:
 //
 //	0      equal       number uvarint
-//	1–64   bits        least uvarint | so many bits of what each number is greater by
+//	1–64   bits        min uvarint | the difference of each number to min, in that number of bits
 //	65     dictionary  d − 1, 1 byte | column of d numbers | column of n references, each below d
 //
-// The first byte is the form. Bits stand in planes: one of the lowest byte of every number, one of the next, and so on, n bytes
-// each; the bits above, fewer than 8 per number, are packed: those of number i begin at bit i·(bits mod 8), bit 0 being the
-// lowest of the first byte. The columns in a dictionary are of forms 0 to 64.
+// The first byte is the form. Bits are stored in planes: one of the lowest byte of every number, one of the next, and
+// so on, n bytes each. The remaining bits, fewer than 8 per number, are packed: the bits of number i start at bit
+// i·(bits mod 8), bit 0 being the lowest of the first byte. The columns in a dictionary have forms 0 to 64.
 const (
 	numbersEqual      = 0
 	numbersMaxBits    = 64
 	numbersDictionary = 65
 )
 
-// planesSize returns how many bytes the planes of n numbers take.
+// planesSize returns the size of the planes of n numbers in bytes.
 func planesSize(n, width int) int { return width/8*n + (n*(width%8)+7)/8 }
 
-// appendNumbers appends the column of x, not empty, at most MaxEntries.
+// appendNumbers appends the column of x, which has 1 to MaxEntries numbers.
 func (e *composer) appendNumbers(dst []byte, x []uint64) []byte {
 	least, greatest := x[0], x[0]
 	for _, v := range x {
@@ -44,7 +44,7 @@ func (e *composer) appendNumbers(dst []byte, x []uint64) []byte {
 	return appendBits(dst, x)
 }
 
-// dictionaryFrom is the greatest width of numbers that no dictionary is tried for, bits.
+// dictionaryFrom is the max width of numbers, in bits, for which no dictionary is tried.
 const dictionaryFrom = 4
 
 // appendBits appends the column of x without a dictionary.
@@ -80,8 +80,8 @@ func appendBits(dst []byte, x []uint64) []byte {
 	return dst
 }
 
-// distinctNumbers sets the dictionary and the references of x, and returns how many distinct numbers there are; 0: too many
-// for a dictionary.
+// distinctNumbers sets the dictionary and the references of x, and returns the number of distinct numbers, or 0 if
+// there are too many for a dictionary.
 func (e *composer) distinctNumbers(x []uint64) (d int) {
 	clear(e.slots[:])
 	for i, v := range x {
@@ -102,12 +102,12 @@ func (e *composer) distinctNumbers(x []uint64) (d int) {
 	return d
 }
 
-// numbers is a column of numbers that can be read. They are unpacked, for most readers want those of all entries, one after the other.
+// numbers is a readable column of numbers. They are unpacked, because most readers need the numbers of all entries.
 type numbers struct {
-	least uint64 // what all are, if nothing else is there
-	small []byte // by how much they are greater
+	least uint64 // the value of all numbers, if there are no differences
+	small []byte // the differences to the min
 	wide  []uint64
-	// dictionary has those that small refers to; nil: there is none.
+	// dictionary has the numbers to which small refers; nil: there is none.
 	dictionary []uint64
 }
 
@@ -125,7 +125,7 @@ func (c *numbers) at(i int) uint64 {
 	}
 }
 
-// areEqual reports whether the column is of the form for equal numbers.
+// areEqual reports whether the column has the form for equal numbers.
 func (c *numbers) areEqual() bool { return c.small == nil && c.wide == nil }
 
 // numbers reads a column of n numbers.
@@ -184,7 +184,7 @@ func (r *scanner) bits(form byte, n int) (c numbers, err error) {
 	return c, nil
 }
 
-// addPlanes adds to x, at most MaxEntries numbers, those of width bits that stand in planes.
+// addPlanes adds the numbers of width bits in planes to x, which has at most MaxEntries numbers.
 func addPlanes(x []uint64, planes []byte, width int) {
 	shift := 0
 	for ; shift+8 <= width; shift += 8 {
@@ -204,7 +204,7 @@ func addPlanes(x []uint64, planes []byte, width int) {
 	}
 }
 
-// unpackBits sets dst to the numbers of width bits, 1 to 7, that are packed.
+// unpackBits sets dst to packed numbers of width bits, 1 to 7.
 func unpackBits(dst, packed []byte, width int) {
 	mask, waiting, have := uint(1)<<width-1, uint(0), 0
 	for i := range dst {
@@ -218,10 +218,11 @@ func unpackBits(dst, packed []byte, width int) {
 	}
 }
 
-// slabColumns is how many columns' memory is taken at once.
+// slabColumns is the number of columns whose memory is allocated together.
 const slabColumns = 8
 
-// unpackedNumbers returns memory for n numbers, unpackedBytes for n bytes, of which the columns of a page have theirs.
+// unpackedNumbers returns memory for n numbers, and unpackedBytes for n bytes, from a slab that the columns of a page
+// share.
 func (r *scanner) unpackedNumbers(n int) []uint64 {
 	if n > len(r.slab) {
 		r.slab = make([]uint64, slabColumns*n)
@@ -242,14 +243,14 @@ func (r *scanner) unpackedBytes(n int) []byte {
 	return x
 }
 
-// scanner reads one part after the other, and remembers whether they ended early.
+// scanner reads the parts of a page in order, and records whether they ended early.
 type scanner struct {
 	b     []byte
 	short bool
 	// slab and byteSlab are memory for columns.
 	slab     []uint64
 	byteSlab []byte
-	memory   int // bytes that were taken for both
+	memory   int // bytes allocated for both
 }
 
 func (r *scanner) byte() byte {
@@ -259,7 +260,7 @@ func (r *scanner) byte() byte {
 	return 0
 }
 
-// take returns the next n bytes, or nil where there are fewer, or n is negative.
+// take returns the next n bytes, or nil if there are fewer or n is negative.
 func (r *scanner) take(n int) []byte {
 	if n < 0 || n > len(r.b) {
 		r.b, r.short = nil, true
@@ -280,7 +281,7 @@ func (r *scanner) uvarint() uint64 {
 	return x
 }
 
-// length reads a length, and returns -1 where as many bytes aren't left.
+// length reads a length. It returns -1 if fewer bytes are left.
 func (r *scanner) length() int {
 	if n := r.uvarint(); !r.short && n <= uint64(len(r.b)) {
 		return int(n)

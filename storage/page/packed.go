@@ -5,23 +5,25 @@ import (
 	"math/bits"
 )
 
-// Bytes that are few different ones, of a column of texts whose form has the flag packed:
+// The bytes of a column of texts can be packed if there are few different ones. The form of the column then has the
+// flag packed:
 //
 //	+--------+- - - - -+- - - - - - - - - - - - - - - +
-//	| a − 1  | a bytes | places among these of all    |
+//	| a − 1  | a bytes | index among these of all     |
 //	| 1 byte |         | bytes, w bits each           |
 //	+--------+- - - - -+- - - - - - - - - - - - - - - +
 //
-// a is 2 to 128, w the bits that a − 1 needs. The place of byte i begins at bit i·w, bit 0 being the lowest of the first byte.
+// a is 2 to 128, and w the number of bits of a − 1. The index of byte i starts at bit i·w, bit 0 being the lowest of
+// the first byte.
 
-// maxAlphabet is the greatest number of different bytes that are packed.
+// maxAlphabet is the max number of different bytes that are packed.
 const maxAlphabet = 128
 
-// packedWithin is how many bits more than their entropy packed bytes may take each, in units of log2. The engine's compression
-// takes about as many more, because it has one code for all columns.
+// packedWithin is the max excess of packed bytes over their entropy, in bits per byte and units of log2. The engine's
+// compression has about the same excess, because it uses one code for all columns.
 const packedWithin = 3 << (logFraction - 2)
 
-// pack packs the bytes from an index of dst on, where that makes a page smaller once it is compressed; ok reports that.
+// pack packs the bytes from an index of dst on, if that makes the compressed page smaller; ok reports whether it does.
 func (e *composer) pack(dst []byte, from int) (packed []byte, ok bool) {
 	b := dst[from:]
 	var count [256]int
@@ -64,11 +66,11 @@ func (e *composer) pack(dst []byte, from int) (packed []byte, ok bool) {
 	return dst, true
 }
 
-// logFraction is how many bits of what log2 returns are a fraction.
+// logFraction is the number of fractional bits in the result of log2.
 const logFraction = 8
 
-// log2 returns the binary logarithm of x > 0, rounded down, in units of 2^-logFraction. Integers make it the same on every
-// machine.
+// log2 returns the binary logarithm of x > 0, rounded down, in units of 2^-logFraction. It uses integers, so that the
+// result is the same on every machine.
 func log2(x int) int {
 	whole := bits.Len32(uint32(x)) - 1
 	m := uint64(x) << (31 - whole) // 1 ≤ m / 2^31 < 2
@@ -83,9 +85,9 @@ func log2(x int) int {
 	return log
 }
 
-// packed are packed bytes.
+// packed has packed bytes.
 type packed struct {
-	alphabet []byte // one byte per place that so many bits can hold; 0 beyond those that are stored
+	alphabet []byte // one byte per possible index; 0 for indices beyond the stored bytes
 	bits     []byte
 	width    int
 }

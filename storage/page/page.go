@@ -7,19 +7,18 @@ import (
 	"hash/crc32"
 )
 
-// ErrCorrupt means that bytes are no page that this package wrote.
+// ErrCorrupt means that bytes are not a page written by this package.
 var ErrCorrupt = errors.New("page: corrupt")
 
-// MaxEntries is the greatest number of entries of a page.
+// MaxEntries is the max number of entries of a page.
 const MaxEntries = 256
 
-// LabelsIDLen is the length of Head.Labels where there is one, bytes.
+// LabelsIDLen is the length of Head.Labels in bytes, unless it is empty.
 const LabelsIDLen = 16
 
-// Kind is what the entries of a page are. The numbers are stored and never reused.
+// Kind is the kind of a page's entries. The numbers are stored and never reused.
 type Kind uint8
 
-// The kinds.
 const (
 	// Labels: values of labels rows, as format.AppendLabels encodes them.
 	Labels Kind = iota
@@ -31,14 +30,14 @@ const (
 	kindsEnd
 )
 
-// Head is what a page holds besides the values of its entries.
+// Head is the content of a page other than the values of its entries.
 type Head struct {
 	Kind Kind
-	// Labels is the version of the labels page that has the series of the entries, LabelsIDLen bytes; empty in a page of
-	// kind Labels, and only there.
+	// Labels is the version of the labels page with the series of the entries, LabelsIDLen bytes. It is empty in pages
+	// of kind Labels, and only in these.
 	Labels string
-	// At are the positions of the entries' series in that labels page, one per entry, ascending, below MaxEntries;
-	// nil: 0 to the number of entries minus 1, which is also returned where these were given one by one.
+	// At are the positions of the entries' series in that labels page, one per entry, ascending, below MaxEntries. nil
+	// means 0 to the number of entries minus 1; it is also returned if these were given explicitly.
 	At []byte
 }
 
@@ -51,19 +50,19 @@ type Head struct {
 //	+---------+--------+---------+- - - - - - -+-----------+------------+---------+--------+
 //	                             └ not of labels ┘
 //
-// The columns are, in this order: a number per entry, 0 where its value is cut, 1 where it is whole; the numbers of the
-// kind; a text per entry, which is the value where that is whole; the texts of the kind. Bit k of byte j is that of column
-// 8·j + k. A column of numbers that isn't there is all 0, one of texts all empty. The checksum (Castagnoli) is over all bytes
-// before it. See numbers.go, texts.go and positions.go for the parts, cuttings.go, and chunk.CutChunk and rollup.CutChunk for
-// the fields.
+// The columns are, in this order: a number per entry, 0 if its value is cut, 1 if it is whole; the numbers of the kind;
+// a text per entry, which is the value if it is whole; the kind's texts. Bit k of byte j belongs to column 8·j +
+// k. A column that isn't stored has only zeros, or empty texts. The checksum (Castagnoli) covers all bytes before it.
+// See numbers.go, texts.go and positions.go for the parts, and cuttings.go, chunk.CutChunk and rollup.CutChunk for the
+// fields.
 const pageVersion = 1
 
 const checksumSize = 4
 
-// Append appends the page of 1 to MaxEntries values. It panics where their number or the head violates the documentation
-// of Head: it is the caller's error. Values may be any bytes; those that are not of the head's kind take more room. The same
-// arguments always give the same bytes. Pages are smallest, once the engine compresses several, where the entries of all
-// stand in one order, such as that of their labels.
+// Append appends the page of 1 to MaxEntries values. It panics if their number or the head violates the documentation
+// of Head, which is a bug of the caller. Values may be any bytes; those that are not of the head's kind take more
+// space. The same arguments always give the same bytes. If the engine compresses multiple pages together, pages are
+// smallest if the entries of all have the same order, such as the order of their labels.
 func Append(dst []byte, h Head, values [][]byte) []byte {
 	h.check(len(values))
 	l := &cuttings[h.Kind]

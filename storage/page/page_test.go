@@ -26,7 +26,7 @@ func usualValues(k Kind, n int, seed uint64) [][]byte {
 	}
 }
 
-// requireRoundTrip holds that a page gives back its head and values, and returns it.
+// requireRoundTrip requires that a page returns its head and values, and returns the page.
 func requireRoundTrip(t testing.TB, h Head, values [][]byte) []byte {
 	page := Append([]byte("before"), h, values)
 	require.Equal(t, "before", string(page[:6]))
@@ -46,7 +46,7 @@ func requireRoundTrip(t testing.TB, h Head, values [][]byte) []byte {
 	return page
 }
 
-// TestRoundTrip holds that pages of usual and of odd values, of values of other kinds, and of all of them mixed give them back.
+// TestRoundTrip: pages of usual and unusual values, of values of other kinds, and of mixtures return their values.
 func TestRoundTrip(t *testing.T) {
 	for _, k := range kinds {
 		for seed := range uint64(6) {
@@ -122,7 +122,8 @@ func TestAppendPanicsOnErrorsOfTheCaller(t *testing.T) {
 	}
 }
 
-// TestSmaller holds that pages of series of one rollout take much less room than their rows, once the engine has compressed them.
+// TestSmaller holds that pages of series of one rollout take much less room than their rows, once the engine has
+// compressed them.
 func TestSmaller(t *testing.T) {
 	for name, of := range benchValues(true) {
 		var pages [][]byte
@@ -152,7 +153,7 @@ func TestConcurrentReaders(t *testing.T) {
 	readers.Wait()
 }
 
-// TestMemoryOfPages holds that what a page takes in memory is no less than what its columns were unpacked to.
+// TestMemoryOfPages: the reported memory of a page is at least the size of its unpacked columns.
 func TestMemoryOfPages(t *testing.T) {
 	for _, k := range kinds {
 		for _, n := range []int{1, 20, MaxEntries} {

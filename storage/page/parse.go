@@ -12,18 +12,18 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Page is a page that can be read, also by several goroutines at once. It refers to the bytes that it was parsed from.
+// Page is a parsed page. It may be used concurrently. It refers to the parsed bytes.
 type Page struct {
 	head    Head
 	n       int
 	numbers []numbersAt
 	texts   []textsAt
-	bytes   int // that it was parsed from
-	memory  int // of columns that are unpacked, bytes
+	bytes   int // size of the parsed bytes
+	memory  int // size of unpacked columns in bytes
 }
 
-// numbersAt and textsAt are columns that are there, and the number and the text of the kind that they are, plus 1; 0: whether
-// the value is whole, and the value.
+// numbersAt and textsAt are stored columns. place is the index of the number or text among the kind's, plus 1; 0 is the
+// column that marks whole values, or has them.
 type numbersAt struct {
 	numbers
 
@@ -36,7 +36,7 @@ type textsAt struct {
 	place int
 }
 
-// Parse reads a page. It keeps b, which nobody may change afterwards. It returns ErrCorrupt where b is none.
+// Parse parses a page. It keeps b, which must not be modified afterwards. It returns ErrCorrupt for invalid bytes.
 func Parse(b []byte) (*Page, error) {
 	if len(b) < 4+checksumSize {
 		return nil, fmt.Errorf("%w: %d bytes are not a page", ErrCorrupt, len(b))
@@ -70,8 +70,8 @@ func Parse(b []byte) (*Page, error) {
 	return p, nil
 }
 
-// LabelsOf returns Head.Labels of a page of another kind than Labels, a part of its bytes. ok is false for anything else, of which Parse returns
-// the error. It doesn't look at the checksum.
+// LabelsOf returns Head.Labels of a page of another kind than Labels, as a subslice. ok is false for other bytes, for
+// which Parse returns the error. It doesn't verify the checksum.
 func LabelsOf(b []byte) (labels []byte, ok bool) {
 	const from = 3
 	if len(b) < from+LabelsIDLen || b[0] != pageVersion || Kind(b[1]) == Labels || Kind(b[1]) >= kindsEnd {
@@ -110,7 +110,7 @@ func (p *Page) columns(r *scanner, l *cutting) error {
 	return nil
 }
 
-// sizes returns the sizes of a column of texts: see cutting; nil: it has none.
+// sizes returns the usual sizes of a column of texts (see cutting), or nil if it has none.
 func (p *Page) sizes(l *cutting, k int) func(i int) int {
 	if k == 0 {
 		return nil
@@ -123,7 +123,7 @@ func (p *Page) sizes(l *cutting, k int) func(i int) int {
 	return func(i int) int { return l.size(k-1, heads.at(i), counts.at(i)) }
 }
 
-// column returns a column of numbers, of zeros where it isn't there.
+// column returns a column of numbers. If the column isn't stored, its numbers are zero.
 func (p *Page) column(place int) *numbers {
 	for i := range p.numbers {
 		if p.numbers[i].place == place {
@@ -133,13 +133,13 @@ func (p *Page) column(place int) *numbers {
 	return &numbers{}
 }
 
-// Head returns what the page holds besides values. Nobody changes its positions.
+// Head returns the head of the page. Its positions must not be modified.
 func (p *Page) Head() Head { return p.head }
 
 // Len returns the number of entries.
 func (p *Page) Len() int { return p.n }
 
-// Memory returns about how many bytes of memory the page takes, those that it was parsed from included.
+// Memory returns the approximate memory of the page in bytes, including the parsed bytes.
 func (p *Page) Memory() int {
 	columns := cap(p.numbers)*int(unsafe.Sizeof(numbersAt{})) + cap(p.texts)*int(unsafe.Sizeof(textsAt{}))
 	for i := range p.texts {
@@ -148,10 +148,10 @@ func (p *Page) Memory() int {
 	return p.bytes + p.memory + columns
 }
 
-// joiner is the memory that reading a value needs.
+// joiner has the memory for reading a value.
 type joiner struct {
 	numbers []uint64
-	texts   [][]byte // all nil before and afterwards, up to the capacity
+	texts   [][]byte // all nil before and after use, up to the capacity
 	fields  chunk.Fields
 }
 
@@ -163,21 +163,22 @@ type Part struct {
 	texts   [1 + rollup.FieldTexts]bool
 }
 
-// PartOf returns the part that rollup.Decode reads with want.
+// PartOf returns the fields that rollup.Decode reads with want.
 func PartOf(want rollup.Columns) *Part {
 	p := &Part{}
 	numbers, texts := rollup.FieldsOf(want)
-	p.numbers[0], p.texts[0] = true, true // whether the value is whole, and the value
+	p.numbers[0], p.texts[0] = true, true // marks of whole values, and the values
 	copy(p.numbers[1:], numbers[:])
 	copy(p.texts[1:], texts[:])
 	return p
 }
 
-// AppendValue appends the value of entry i, 0 ≤ i < Len, byte for byte as it was given to Append. It returns ErrCorrupt, and
-// dst as it was, where the entry can't be read.
+// AppendValue appends the value of entry i, 0 ≤ i < Len, byte for byte as it was passed to Append. If the entry can't
+// be read, it returns ErrCorrupt and dst unchanged.
 func (p *Page) AppendValue(dst []byte, i int) ([]byte, error) { return p.AppendPart(dst, i, nil) }
 
-// AppendPart is AppendValue of a value of which a part is needed: it may lack the rest. Pages of other kinds than Rollups give all.
+// AppendPart is AppendValue for callers that need only some fields: the others may be missing in the value. For pages
+// of kinds other than Rollups it appends the complete value.
 func (p *Page) AppendPart(dst []byte, i int, part *Part) ([]byte, error) {
 	if p.head.Kind != Rollups {
 		part = nil
@@ -209,7 +210,7 @@ func (p *Page) AppendPart(dst []byte, i int, part *Part) ([]byte, error) {
 	}
 }
 
-// release forgets the page's bytes, and returns the joiner to the pool.
+// release removes the references to the page's bytes, and returns the joiner to the pool.
 func (d *joiner) release(p *Page) {
 	for k := range p.texts {
 		d.texts[p.texts[k].place] = nil

@@ -9,7 +9,7 @@ import (
 //
 //	0  all     nothing: they are 0 to n − 1
 //	1  list    n bytes
-//	2  bitmap  its length − 1, 1 byte | bit k of byte j: position 8·j + k is there
+//	2  bitmap  its length − 1, 1 byte | bit k of byte j: position 8·j + k is present
 //
 // The first byte is the form.
 const (

@@ -7,25 +7,25 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// LabelCondition is what the value of a label must be, other than that of the metric's name.
+// LabelCondition is a condition on the value of a label, other than the metric's name.
 type LabelCondition struct {
 	Name string
-	// Values are those that match, where they are known: none is empty, and no other matches.
+	// Values are all matching values, if they are known. Empty values are never listed.
 	Values []string
-	// Matches reports whether a value matches, which is empty for a series without the label. It may be called from several goroutines
-	// at once, and must not keep the value.
+	// Matches reports whether a value matches. The value is empty for a series without the label. It may be called
+	// concurrently, and must not keep the value.
 	Matches func(value string) bool
 }
 
-// Selector finds the series in pages of labels, and in labels rows, that meet all of some conditions. It may be used from several
-// goroutines at once.
+// Selector selects the series in pages of labels, and in labels rows, that meet all of its conditions. It may be used
+// concurrently.
 type Selector struct {
 	conditions []LabelCondition
-	// terms are hashes of terms: of each list a series must have one. See AppendFilter.
+	// terms are lists of hashes of terms: a series must have one term of each list. See AppendFilter.
 	terms [][]uint64
 }
 
-// NewSelector returns the selector of conditions.
+// NewSelector returns the selector for conditions.
 func NewSelector(conditions []LabelCondition) *Selector {
 	s := &Selector{conditions: conditions}
 	var term []byte
@@ -45,7 +45,7 @@ func NewSelector(conditions []LabelCondition) *Selector {
 	return s
 }
 
-// MayMatch reports whether a page with this filter may have series that match; false: it has none.
+// MayMatch reports whether a page with this filter may have matching series. false is certain.
 func (s *Selector) MayMatch(f *Filter) bool {
 	for _, hashes := range s.terms {
 		found := false
@@ -61,7 +61,7 @@ func (s *Selector) MayMatch(f *Filter) bool {
 	return true
 }
 
-// MatchesRow reports whether the series of a labels row with this value matches. It is true for a value that can't be read.
+// MatchesRow reports whether the series of a labels row matches. It returns true for a value that can't be read.
 func (s *Selector) MatchesRow(value []byte) bool {
 	if len(value) == 0 || value[0] != format.LabelsVersion {
 		return true
@@ -89,8 +89,8 @@ func (s *Selector) MatchesRow(value []byte) bool {
 	return true
 }
 
-// AppendEntries appends the entries of a page of labels that match, ascending, and those whose values aren't cut, which may match. It looks at
-// each text of a column that has a dictionary once.
+// AppendEntries appends the matching entries of a page of labels, in ascending order, and those whose values aren't
+// cut, which may match. It tests each text of a dictionary once.
 func (s *Selector) AppendEntries(dst []byte, p *Page) []byte {
 	m := matchers.Get().(*matcher)
 	defer m.release()

@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestSelector compares the entries that a selector finds in random pages with a plain comparison of their labels, and holds that
-// no filter keeps one from being found.
+// TestSelector compares the entries that a selector finds in random pages with a plain comparison of their labels, and
+// holds that no filter keeps one from being found.
 func TestSelector(t *testing.T) {
 	first := soak.First(t)
 	for i := range soak.Histories(t, 300) {
@@ -78,7 +78,7 @@ func randomLabels(rng *rand.Rand) (values [][]byte, series []labels.Labels) {
 		ls := b.Labels()
 		series, values = append(series, ls), append(values, format.AppendLabels(nil, ls))
 	}
-	if rng.IntN(4) > 0 { // As they are written.
+	if rng.IntN(4) > 0 { // Unmodified.
 		order := make([]int, len(values))
 		for i := range order {
 			order[i] = i
@@ -120,7 +120,7 @@ func randomMatchers(t testing.TB, rng *rand.Rand) (matchers []*labels.Matcher) {
 	return matchers
 }
 
-// conditionsOf are those of matchers, as the store makes them.
+// conditionsOf returns the conditions of matchers, as the store does.
 func conditionsOf(matchers []*labels.Matcher) (all []LabelCondition) {
 	for _, m := range matchers {
 		c := LabelCondition{Name: m.Name, Matches: m.Matches}

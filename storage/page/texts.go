@@ -5,26 +5,26 @@ import (
 	"math"
 )
 
-// A column of n texts, one per entry, which are any bytes:
+// A column of n texts of any bytes, one per entry:
 //
 //	0  equal       length uvarint | text
-//	1  pieces      affixes | column of n lengths | pieces, one after the other
+//	1  pieces      affixes | column of n lengths | pieces, concatenated
 //	2  planes      affixes | length uvarint | the first bytes of all pieces, the second, and so on
 //	3  dictionary  d − 1, 1 byte | column of d texts | column of n references, each below d
-//	4  shared      affixes | column of n shared lengths | column of n lengths | what isn't shared, one after the other
-//	5  sized       column of n differences | texts, one after the other
+//	4  shared      affixes | column of n shared lengths | column of n lengths | unshared bytes, concatenated
+//	5  sized       column of n differences | texts, concatenated
 //
-// The first byte is the form; of the forms 1, 4 and 5 it may have the flag packed, which means that what stands one after the
-// other is packed: see packed.go. Affixes are what all texts begin and end with; pieces are what stands between:
+// The first byte is the form. Forms 1, 4 and 5 may have the flag packed, which means that the concatenated bytes are
+// packed: see packed.go. Affixes are the common prefix and suffix of all texts, and pieces are the bytes between them:
 //
 //	+----------------+----------------+--------+--------+
 //	| prefix: length | suffix: length | prefix | suffix |
 //	| uvarint        | uvarint        |        |        |
 //	+----------------+----------------+--------+--------+
 //
-// Of form 4, a piece begins with as many bytes as are shared with the piece before it; every restartEvery-th shares none. Of
-// form 5, a difference is by how much a text is longer than its usual size (cuttings.go), zigzag. The column of texts in a
-// dictionary is of another form than 3 and 5.
+// In form 4, the first bytes of a piece are shared with the previous piece; every restartEvery-th piece shares none. In
+// form 5, a difference is the length of a text minus its usual size (cuttings.go), zigzag-encoded. The column of texts
+// in a dictionary has a form other than 3 and 5.
 const (
 	textsEqual      = 0
 	textsPieces     = 1
@@ -36,23 +36,23 @@ const (
 	textsPacked = 0x10 // flag
 )
 
-// restartEvery is how many texts of form 4 have to be looked at for one, at most.
+// restartEvery is the max number of texts of form 4 that must be read for one.
 const restartEvery = 16
 
-// texts is a column of texts that can be read.
+// texts is a readable column of texts.
 type texts struct {
 	form           byte
 	prefix, suffix []byte
-	ends           []uint32 // of pieces in bytes; nil: all are of length size
+	ends           []uint32 // of pieces in bytes; nil: all have length size
 	size, n        int
 	bytes          []byte
-	packed         *packed // nil: bytes are stored as they are
+	packed         *packed // nil: the bytes aren't packed
 	shared         numbers
 	references     numbers
 	dictionary     *texts
 }
 
-// extent returns where the stored bytes of text i begin and end.
+// extent returns the start and the end of the stored bytes of text i.
 func (c *texts) extent(i int) (from, to int) {
 	switch {
 	case c.ends == nil:
@@ -73,7 +73,7 @@ func (c *texts) appendStored(dst []byte, i int) []byte {
 	return append(dst, c.bytes[from:to]...)
 }
 
-// at returns text i. Where it isn't stored in one part, it puts it together at the end of memory, which it returns.
+// at returns text i. If it isn't stored in one part, it is built at the end of memory, which is returned.
 func (c *texts) at(i int, memory []byte) (text, grown []byte) {
 	switch {
 	case c.form == textsEqual:
@@ -102,7 +102,7 @@ func (c *texts) at(i int, memory []byte) (text, grown []byte) {
 	return memory[from:len(memory):len(memory)], memory
 }
 
-// texts reads a column of n texts. size returns the size of text i that form 5 needs; nil: the form isn't allowed.
+// texts reads a column of n texts. size returns the usual size of text i for form 5; nil: this form is invalid.
 func (r *scanner) texts(n int, size func(i int) int) (c texts, err error) {
 	form := r.byte()
 	c = texts{form: form &^ textsPacked, n: n}
@@ -161,7 +161,7 @@ func (r *scanner) pieces(c *texts, isPacked bool) (err error) {
 	return err
 }
 
-// mostBytes returns how many bytes of texts there may be at most in the rest of the page.
+// mostBytes returns the max number of bytes of texts in the rest of the page.
 func (r *scanner) mostBytes(isPacked bool) int {
 	if isPacked {
 		return 8 * len(r.b)
@@ -194,7 +194,7 @@ func (r *scanner) ragged(c *texts, isPacked bool, length func(i int) uint64) err
 	return r.stored(c, isPacked, int(end))
 }
 
-// checkShared makes sure that no text shares more than the one before it has.
+// checkShared returns an error if a text shares more bytes than the previous one has.
 func (c *texts) checkShared() error {
 	before := uint64(0)
 	for i := range c.n {
@@ -203,7 +203,8 @@ func (c *texts) checkShared() error {
 		}
 		shared := c.shared.at(i)
 		if shared > before {
-			return fmt.Errorf("%w: text %d shares %d bytes with the previous text; the maximum is %d", ErrCorrupt, i, shared, before)
+			return fmt.Errorf("%w: text %d shares %d bytes with the previous text; the maximum is %d",
+				ErrCorrupt, i, shared, before)
 		}
 		from, to := c.extent(i)
 		before = shared + uint64(to-from)
@@ -239,6 +240,6 @@ func (r *scanner) sized(c *texts, isPacked bool, size func(i int) int) error {
 	}
 	return r.ragged(c, isPacked, func(i int) uint64 {
 		u := differences.at(i)
-		return uint64(size(i)) + (u>>1 ^ -(u & 1)) // negative: greater than any length
+		return uint64(size(i)) + (u>>1 ^ -(u & 1)) // negative: larger than any length
 	})
 }

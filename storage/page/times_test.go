@@ -10,7 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestTimesAreThoseOfChunks holds that no entry is passed over whose samples meet a range, and that each is which is a plain chunk beside it.
+// TestTimesAreThoseOfChunks holds that no entry is passed over whose samples meet a range, and that each is which is a
+// plain chunk beside it.
 func TestTimesAreThoseOfChunks(t *testing.T) {
 	passed := 0
 	for seed := range uint64(5) {

@@ -1,15 +1,17 @@
-// Package panics keeps a bug in one piece of work from ending the process.
+// Package panics prevents a panic in one task from ending the process.
 //
 //	errgroup.Go(panics.AsError("sealing", f)) ─► a panic is an error of the group
-//	WaitGroup.Go(panics.Contained("sending alerts", f)) ─► the goroutine ends, the process goes on
-//	go panics.Repeat(ctx, "following", f) ─► the loop starts again a minute later
+//	WaitGroup.Go(panics.Contained("sending alerts", f)) ─► the goroutine ends, the process continues
+//	go panics.Repeat(ctx, "following", f) ─► the loop restarts a minute later
 //	panics.Do("sealing", f) ─► a panic in the caller's own goroutine is an error
 //
-// Each panic is logged with its stack and counted by the name of the work, once a Recovery was started: a server does that. In tests, in
-// commands and in programs that embed the packages, a panic stays a panic, so that no bug is overlooked.
+// Each panic is logged with its stack and counted by the name of the task, after a Recovery was started, which only
+// servers do. In tests, in commands and in programs that embed the packages, panics aren't recovered, so that no bug is
+// overlooked.
 //
-// Work that holds a lock without defer, or that leaves shared state half changed, must not be recovered: the rest of the process would
-// wait forever or read wrong state. Such goroutines are listed with their reason in cmd/internal/tidy.
+// A panic must not be recovered if the code holds a lock without defer, or leaves shared state half changed: the rest
+// of the process would wait forever or read wrong state. Such goroutines are listed with their reason in
+// cmd/internal/tidy.
 package panics
 
 import (
@@ -24,10 +26,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// ErrPanicked means that a piece of work panicked. The log has the stack.
+// ErrPanicked means that a task panicked. The log has the stack.
 var ErrPanicked = errors.New("panics: a bug in Cassia; please report it with the stack trace in the log")
 
-// restartDelay is how long after a panic Repeat calls its function again: a bug that input provokes must not occupy the processor.
+// restartDelay is the pause after a panic until Repeat calls its function again, so that a panic that input triggers
+// repeatedly doesn't use up the CPU.
 const restartDelay = time.Minute
 
 // Recovery logs and counts panics.
@@ -37,11 +40,12 @@ type Recovery struct {
 	delay time.Duration
 }
 
-// current is the process' recovery; nil: panics aren't recovered. The treatment of a panic is a property of the process, as the runtime's
-// own is.
+// current is the recovery of the process; nil: panics aren't recovered. It is global because panics affect the whole
+// process.
 var current atomic.Pointer[Recovery]
 
-// New returns a recovery that logs to log and counts in r, which may be nil. It has no effect before Start.
+// New returns a recovery that logs to log and registers its counter in r, which may be nil. It has no effect before
+// Start.
 func New(log *slog.Logger, r prometheus.Registerer) *Recovery {
 	to := &Recovery{log: log, delay: restartDelay, count: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cassia_panics_total",
 		Help: "Background tasks or parts of queries that were aborted because of a bug, by task."}, []string{"work"})}
@@ -51,17 +55,17 @@ func New(log *slog.Logger, r prometheus.Registerer) *Recovery {
 	return to
 }
 
-// Start has panics of the process recovered from now on. The returned function ends that, for tests.
+// Start enables the recovery of panics. The returned function disables it, for tests.
 func (r *Recovery) Start() (stop func()) {
 	before := current.Swap(r)
 	return func() { current.Store(before) }
 }
 
-// Recover is New and Start.
+// Recover calls New and Start.
 func Recover(log *slog.Logger, r prometheus.Registerer) (stop func()) { return New(log, r).Start() }
 
-// Do calls f and returns its error. A panic is logged and counted as that of the work, a short constant, and is returned as an error that wraps
-// ErrPanicked.
+// Do calls f and returns its error. A panic is logged, counted under work, a short constant, and returned as an error
+// that wraps ErrPanicked.
 func Do(work string, f func() error) (err error) {
 	to := current.Load()
 	if to == nil {
@@ -77,19 +81,20 @@ func Do(work string, f func() error) (err error) {
 	return f()
 }
 
-// AsError returns f with panics as errors, for an errgroup.
+// AsError returns f with panics converted to errors, for an errgroup.
 func AsError(work string, f func() error) func() error {
 	return func() error { return Do(work, f) }
 }
 
-// Contained returns f without panics, for a goroutine that nobody waits for an error of.
+// Contained returns f with recovered panics, to run in a goroutine whose errors have no receiver.
 func Contained(work string, f func()) func() {
 	return func() {
-		_ = Do(work, func() error { f(); return nil }) // It is logged.
+		_ = Do(work, func() error { f(); return nil }) // Do logs it.
 	}
 }
 
-// Repeat calls f, which is a loop that ends with ctx, again a minute after each panic, until it returns or ctx ends.
+// Repeat calls f, a loop that ends with ctx. After a panic it calls f again a minute later, until f returns or ctx
+// ends.
 func Repeat(ctx context.Context, work string, f func()) {
 	for Do(work, func() error { f(); return nil }) != nil {
 		to := current.Load()
@@ -106,18 +111,17 @@ func Repeat(ctx context.Context, work string, f func()) {
 	}
 }
 
-// Registry is one of Prometheus whose collectors lose only their own metrics where they panic: each is asked in a goroutine of its own.
+// Registry is a Prometheus registry in which a panic of a collector only loses that collector's metrics. Each collector
+// runs in its own goroutine.
 type Registry struct{ *prometheus.Registry }
 
-// NewRegistry returns an empty one.
+// NewRegistry returns an empty registry.
 func NewRegistry() *Registry { return &Registry{prometheus.NewRegistry()} }
 
-// Register implements prometheus.Registerer.
 func (r *Registry) Register(c prometheus.Collector) error {
 	return r.Registry.Register(containedCollector{c})
 }
 
-// MustRegister implements prometheus.Registerer.
 func (r *Registry) MustRegister(list ...prometheus.Collector) {
 	for _, c := range list {
 		r.Registry.MustRegister(containedCollector{c})
@@ -126,7 +130,6 @@ func (r *Registry) MustRegister(list ...prometheus.Collector) {
 
 type containedCollector struct{ prometheus.Collector }
 
-// Collect implements prometheus.Collector.
 func (c containedCollector) Collect(to chan<- prometheus.Metric) {
 	Contained("collecting metrics", func() { c.Collector.Collect(to) })()
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Backups of a folder lie side by side, each a whole copy of an engine's directory:
+// The backups of a folder are adjacent directories, each a complete copy of an engine's directory:
 //
-//	folder ─┬─ 20261122T103000Z-1f…/         complete: its list is written last, and the name then
+//	folder ─┬─ 20261122T103000Z-1f…/         complete: its list is written last, and then it is renamed
 //	        │    ├─ backup.json              the list: each file's size, time and SHA-256
 //	        │    └─ 000123.sst, MANIFEST-… , …
 //	        ├─ 20261123T103000Z-07…/         shares the files that didn't change, by hard links
@@ -35,11 +35,11 @@ const (
 )
 
 var (
-	// ErrBackup means that the content of a backup isn't the one that was written.
+	// ErrBackup means that the content of a backup has changed since it was written.
 	ErrBackup = errors.New("pebble: damaged backup")
 	// ErrNoBackup means that there is no complete backup.
 	ErrNoBackup = errors.New("pebble: no complete backup")
-	// ErrBackupBusy means that another backup into the folder is under way.
+	// ErrBackupBusy means that another backup to the folder is in progress.
 	ErrBackupBusy = errors.New("pebble: another backup to this destination is in progress")
 )
 
@@ -47,56 +47,58 @@ var (
 type backedUp struct {
 	Version int       `json:"version"`
 	Taken   time.Time `json:"taken"`
-	// Number is larger than that of the backups of the store that were in the folder: times need not be, where a clock was wrong.
+	// Number is higher than the numbers of the store's earlier backups in the folder. Times aren't, if a clock was
+	// wrong.
 	Number int64 `json:"number"`
-	// Store identifies the store that it is of; "" for a directory without a store.
+	// Store identifies the backup's store; "" for a directory without a store.
 	Store string `json:"store,omitempty"`
 	// Copy is Lineage.Copy.
 	Copy string `json:"copy,omitempty"`
-	// Host is the name of the machine, and Tenants are those of the store.
+	// Host is the name of the machine. Tenants are the tenants of the store.
 	Host    string         `json:"host,omitempty"`
 	Tenants []string       `json:"tenants,omitempty"`
 	Files   []backedUpFile `json:"files"`
-	// Damaged names the files that were damaged already in the source.
+	// Damaged are the files that were already damaged in the source.
 	Damaged []string `json:"damaged,omitempty"`
 }
 
-// backedUpFile is one file of a backup. Changed is its time in the engine's directory, nanoseconds since 1970.
+// backedUpFile is a file of a backup. Changed is its modification time in the engine's directory, in nanoseconds since
+// 1970.
 type backedUpFile struct {
 	Name    string `json:"name"`
 	Size    int64  `json:"size"`
 	Changed int64  `json:"changed"`
 	SHA256  string `json:"sha256"`
-	// Verified: every block had its checksum when the file was copied.
+	// Verified is set if every block matched its checksum when the file was copied.
 	Verified bool `json:"verified,omitempty"`
 }
 
-// BackupStats are the results of a backup or a restore: how many files there are and their bytes, and how many of them
-// were copied, for the others were there already.
+// BackupStats are the results of a backup or a restore: the number of files and their bytes, and the number of files
+// that were copied because they didn't exist in the destination.
 type BackupStats struct {
 	Files, Copied      int
 	Bytes, CopiedBytes int64
 	Removed            int // older backups
 	Name               string
 	Taken              time.Time
-	LeftOver           []string // names of backups that were begun and not finished, which were removed
-	Verified           int      // files of which every block was compared with its checksum
-	Damaged            []string // files that were damaged already in the source: then no older backup was removed
-	Future             string   // a backup whose time hasn't come yet: then no older backup was removed either
+	LeftOver           []string // names of unfinished backups, which were removed
+	Verified           int      // files whose blocks were all compared with their checksums
+	Damaged            []string // files that were already damaged in the source; then no older backup was removed
+	Future             string   // a backup that is dated in the future; then no older backup was removed either
 	Unreadable         []string // lists of other backups, or of garbage, that can't be read, each with the remedy
-	Rotten             []string // files of the backup before whose content isn't the one that was backed up
+	Rotten             []string // files of the previous backup whose content has changed since it was made
 }
 
-// Backup copies a checkpoint, which nobody changes, into folder under a name. Files that the newest backup there has
-// already aren't copied again. The backup is complete, verified, and on the disk when Backup returns without an error; an
-// end in the middle leaves none. Of the backups of the same store, those that keep selects stay.
+// Backup copies a checkpoint, which no process changes, into folder under a name. Files that are already in the newest
+// backup there aren't copied again. When Backup returns without an error, the backup is complete, verified, and
+// durable. An interrupted one leaves no backup. Of the store's backups, those selected by keep are kept.
 //
-// An error that is a RetentionError means that the backup was made.
+// A RetentionError means that the backup was made.
 func Backup(ctx context.Context, checkpoint, folder, name string, keep Keep, now time.Time) (stats BackupStats, err error) {
 	return backup(ctx, vfs.Default, checkpoint, folder, name, keep, now)
 }
 
-// backup is Backup, and changes the folder through files.
+// backup is Backup, with all changes of the folder made through files.
 func backup(ctx context.Context, files vfs.FS, checkpoint, folder, name string, keep Keep, now time.Time) (stats BackupStats, err error) {
 	if err := CheckBackupFolder(folder); err != nil {
 		return stats, err
@@ -145,9 +147,9 @@ func backup(ctx context.Context, files vfs.FS, checkpoint, folder, name string, 
 	return stats, nil
 }
 
-// removeSurplus removes the backups of the store that keep doesn't select, except the one that was just made.
+// removeSurplus removes the store's backups that keep doesn't select, except the one that was just made.
 func removeSurplus(files vfs.FS, folder, made, store string, keep Keep, now time.Time, stats *BackupStats) error {
-	// In the order of their times: the new one needn't be the last, where a clock was wrong.
+	// The backups are ordered by time. With a wrong clock the new one may not be the last.
 	all, _, err := backups(folder)
 	if err != nil {
 		return err
@@ -167,10 +169,10 @@ func removeSurplus(files vfs.FS, folder, made, store string, keep Keep, now time
 	return nil
 }
 
-// StoreFile is where NameLineage notes it; it is no part of a backup.
+// StoreFile is the file in which NameLineage writes the lineage of a checkpoint. It isn't part of a backup.
 const StoreFile = "STORE"
 
-// oneStore returns an error where the backups are of several stores.
+// oneStore returns an error if the backups are of multiple stores.
 func oneStore(folder string, names []string) error {
 	newest := map[string]string{}
 	for _, name := range names {
@@ -187,8 +189,8 @@ func oneStore(folder string, names []string) error {
 // partialBackup matches the names of backups that commands and schedules make.
 var partialBackup = regexp.MustCompile(`^\d{8}T\d{6}Z-[0-9a-z]+$`)
 
-// backups lists what there is in a folder: the names of the complete ones, the oldest first, and of those that aren't. A backup whose list is
-// missing or can't be read counts as complete: it was, for its name is given last.
+// backups returns the names of the complete backups in a folder, the oldest first, and of the incomplete ones. A backup
+// whose list is missing or unreadable counts as complete, because it got its name when it was complete.
 func backups(folder string) (complete, partial []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -210,7 +212,7 @@ func backups(folder string) (complete, partial []string, err error) {
 	return complete, partial, nil
 }
 
-// hasList reports whether a directory has the list of a backup, or should have.
+// hasList reports whether a directory has the list of a backup, or may have one that can't be accessed.
 func hasList(folder string, e fs.DirEntry) bool {
 	_, err := os.Stat(filepath.Join(folder, e.Name(), backupList))
 	switch {
@@ -219,11 +221,11 @@ func hasList(folder string, e fs.DirEntry) bool {
 	case errors.Is(err, fs.ErrNotExist):
 		return e.IsDir() && partialBackup.MatchString(e.Name())
 	}
-	return !errors.Is(err, syscall.ENOTDIR) // There may be one, such as in a directory that only another user may read.
+	return !errors.Is(err, syscall.ENOTDIR) // For example, the directory may be readable only by another user.
 }
 
-// inOrder returns backups of one store, which come in the order of their times, in the order in which they were made. If the list of one
-// can't be read, that order is unknown and they stay in theirs.
+// inOrder returns backups of one store, ordered by time, in the order in which they were made. If the list of one can't
+// be read, the order is unknown and they are returned as they are.
 func inOrder(folder string, names []string) []string {
 	number := map[string]int64{}
 	for _, name := range names {
@@ -238,7 +240,7 @@ func inOrder(folder string, names []string) []string {
 	return names
 }
 
-// nextNumber returns the number of a backup that is made after others of its store.
+// nextNumber returns the number of a backup that is made after the store's other backups.
 func nextNumber(folder string, before []string) (next int64) {
 	for _, name := range before {
 		if list, err := readList(filepath.Join(folder, name)); err == nil {
@@ -248,7 +250,7 @@ func nextNumber(folder string, before []string) (next int64) {
 	return next + 1
 }
 
-// takenAt is when a backup was made; one whose list can't be read is named after that.
+// takenAt returns the time of a backup, from its list or else from its name.
 func takenAt(folder, name string) time.Time {
 	if list, err := readList(filepath.Join(folder, name)); err == nil {
 		return list.Taken
@@ -258,19 +260,20 @@ func takenAt(folder, name string) time.Time {
 	return at
 }
 
-// Restore makes dir, which must be empty or not there, an engine's directory with what a backup holds. name "" is the
-// newest whole one; where the backups are of several stores, it must be named. The files are compared with the backup's list.
-// An end in the middle leaves a directory that isn't opened, and may be restored to again.
+// Restore restores a backup to dir, which must be empty or not exist. The empty name selects the newest complete
+// backup; if the folder has backups of multiple stores, the name is required. The files are compared with the backup's
+// list. An interrupted restore leaves a directory that can't be opened as an engine, and to which a backup can be
+// restored again.
 func Restore(ctx context.Context, folder, name, dir string) (BackupStats, error) {
 	return RestoreAndChange(ctx, folder, name, dir, nil)
 }
 
-// RestoreAndChange is Restore, and calls change as Restored.Finish does, with the name of the backup.
+// RestoreAndChange is like Restore, and also calls change as Restored.Finish does, with the name of the backup.
 func RestoreAndChange(ctx context.Context, folder, name, dir string, change func(dir, backup string) error) (BackupStats, error) {
 	return restore(ctx, vfs.Default, folder, name, dir, change)
 }
 
-// restore is RestoreAndChange, and changes the directory through files.
+// restore is RestoreAndChange, with all changes of the directory made through files.
 func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change func(dir, backup string) error) (stats BackupStats, err error) {
 	if name == "" {
 		names, _, err := backups(folder)
@@ -324,7 +327,8 @@ func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change
 		if _, statErr := os.Stat(from); errors.Is(statErr, fs.ErrNotExist) {
 			err = fmt.Errorf("%w at %s: it was removed by a concurrent backup (--keep)", ErrNoBackup, from)
 		}
-		if c.unreadable || errors.Is(err, ErrBackup) || errors.Is(err, ErrNoBackup) { // Otherwise another backup can't be restored either.
+		// Otherwise restoring another backup would fail as well.
+		if c.unreadable || errors.Is(err, ErrBackup) || errors.Is(err, ErrNoBackup) {
 			err = orOlder(err, folder, &list, name)
 		}
 		return stats, errors.Join(err, to.Undo())
@@ -332,7 +336,8 @@ func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change
 	return stats, to.Finish(ChangeOf(name, change))
 }
 
-// ChangeOf returns a change for Restored.Finish that is given the name of the backup; nil for nil.
+// ChangeOf returns a function for Restored.Finish that calls change with the name of the backup, or nil if change is
+// nil.
 func ChangeOf(backup string, change func(dir, backup string) error) func(dir string) error {
 	if change == nil {
 		return nil
@@ -340,7 +345,7 @@ func ChangeOf(backup string, change func(dir, backup string) error) func(dir str
 	return func(dir string) error { return change(dir, backup) }
 }
 
-// orOlder adds to why a backup can't be restored which one of the same store was made before it.
+// orOlder adds the name of the store's previous backup to the error for a backup that can't be restored.
 func orOlder(err error, folder string, list *backedUp, name string) error {
 	names, _, listErr := backups(folder)
 	if listErr != nil {

@@ -19,13 +19,13 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// copier copies a directory's files.
+// copier copies the files of a directory.
 type copier struct {
 	ctx      context.Context
-	files    vfs.FS // through which to is changed
+	files    vfs.FS // the file system for changes of to
 	lineage  Lineage
 	from, to string
-	before   string // the backup before; "": there is none
+	before   string // the previous backup; "": none
 	number   int64  // of the new one
 	stats    *BackupStats
 
@@ -34,7 +34,7 @@ type copier struct {
 	unreadable bool // reading a file failed, rather than writing its copy
 }
 
-// run copies all files and writes the list of them.
+// run copies all files and writes their list.
 func (c *copier) run(now time.Time) error {
 	known := c.filesBefore()
 	if err := mkdir(c.files, c.to); err != nil {
@@ -84,8 +84,8 @@ func (c *copier) run(now time.Time) error {
 	return syncDir(c.files, c.to)
 }
 
-// expect adds the bytes that will be read to the context's meter: each file is read once, to be copied or to be compared with the copy that an earlier
-// backup has, and a copied sorted file once more, to be verified.
+// expect adds the bytes to be read to the context's meter. Each file is read once, to copy it or to compare it with the
+// copy in an earlier backup. A copied sorted file is read again to verify it.
 func (c *copier) expect(entries []fs.DirEntry, known map[string]backedUpFile) error {
 	var work int64
 	for _, e := range entries {
@@ -105,10 +105,11 @@ func (c *copier) expect(entries []fs.DirEntry, known map[string]backedUpFile) er
 	return nil
 }
 
-// verifyShare is the number of bytes that are verified, from the cache of the system, in about the time in which a byte is copied.
+// verifyShare is the number of bytes that can be verified, from the page cache, in the time in which one byte is
+// copied.
 const verifyShare = 4
 
-// copy copies a file, and has it on the disk when it returns.
+// copy copies a file. The copy is durable when it returns.
 func (c *copier) copy(name string) (f backedUpFile, err error) {
 	in, err := os.Open(filepath.Join(c.from, name))
 	if err != nil {
@@ -143,8 +144,8 @@ func (c *counted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Cancelable returns a reader that fails with the context's error once the context has ended. An engine.WorkMeter of the context counts the bytes that are
-// read.
+// Cancelable returns a reader that fails with the context's error after the context has ended. An engine.WorkMeter of
+// the context counts the bytes read.
 func Cancelable(ctx context.Context, r io.Reader) io.Reader { return cancelable{ctx, r} }
 
 type cancelable struct {
@@ -161,7 +162,7 @@ func (c cancelable) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// writeSynced writes a new file, which is on the disk when it returns without an error.
+// writeSynced writes a new file. It is durable when writeSynced returns without an error.
 func writeSynced(files vfs.FS, path string, from io.Reader) error {
 	out, err := files.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -177,7 +178,7 @@ func writeSynced(files vfs.FS, path string, from io.Reader) error {
 	return nil
 }
 
-// mkdir makes a directory that isn't there yet.
+// mkdir creates a directory that must not exist yet.
 func mkdir(files vfs.FS, dir string) error {
 	if _, err := os.Lstat(dir); err == nil {
 		return fmt.Errorf("%s already exists", dir)
@@ -185,7 +186,7 @@ func mkdir(files vfs.FS, dir string) error {
 	return files.MkdirAll(dir, 0o755)
 }
 
-// rename gives a file or directory another name, durably.
+// rename renames a file or directory durably.
 func rename(files vfs.FS, from, to string) error {
 	if err := files.Rename(from, to); err != nil {
 		return fmt.Errorf("pebble: %w", err)

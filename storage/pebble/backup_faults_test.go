@@ -23,7 +23,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// changesFS counts the changes that are made through it, and makes one of them or all from one on fail, by its kind.
+// changesFS counts the changes that are made through it. By its kind, it makes one change fail, or all changes after
+// one.
 type changesFS struct {
 	vfs.FS
 	kind changeFault
@@ -163,7 +164,7 @@ func momentName(i int) string { return fmt.Sprintf("20261122T%06dZ-%x", i, i) }
 
 func momentTime(i int) time.Time { return time.Date(2026, 11, 22, 0, 0, i, 0, time.UTC) }
 
-// backup makes the backup of a moment, of which two stay.
+// backup makes the backup of a moment. Two backups are kept.
 func (m moments) backup(t *testing.T, changes vfs.FS, folder string, i int) (BackupStats, error) {
 	return backup(t.Context(), changes, m.dirs[i], folder, momentName(i), Keep{Last: 2}, momentTime(i))
 }
@@ -178,7 +179,7 @@ func (m moments) folder(t *testing.T) string {
 	return folder
 }
 
-// verify wants the complete backups of a folder to be whole, the newest two at least, and returns them.
+// verify requires that the complete backups of a folder, at least the newest two, are intact, and returns them.
 func (m moments) verify(t *testing.T, folder string) []string {
 	names, _, err := backups(folder)
 	require.NoError(t, err)
@@ -242,8 +243,8 @@ func partialIn(t *testing.T, folder string) []string {
 	return found
 }
 
-// TestRestoresThatAreCut ends a restore at each change that it makes. The directory is empty, complete or isn't opened then, and
-// the restore of another backup into it works.
+// TestRestoresThatAreCut ends a restore at each change that it makes. The directory is empty, complete or isn't opened
+// then, and the restore of another backup into it works.
 func TestRestoresThatAreCut(t *testing.T) {
 	m := newMoments(t, 2)
 	folder := m.folder(t)
@@ -261,7 +262,7 @@ func TestRestoresThatAreCut(t *testing.T) {
 				break
 			}
 			complete := m.openable(t, dir, 1)
-			// The second one is cut, too, at another change each time.
+			// The second restore is also interrupted, each time at another change.
 			changes = &changesFS{FS: vfs.Default, kind: kind, at: at * 7 % 40}
 			_, err = restore(t.Context(), changes, folder, momentName(0), dir, nil)
 			if complete {
@@ -280,7 +281,8 @@ func TestRestoresThatAreCut(t *testing.T) {
 	}
 }
 
-// TestRestoreToADiskWithoutRoom names how much room a restore needs. Another backup is no remedy for a disk that is full or fails.
+// TestRestoreToADiskWithoutRoom names how much room a restore needs. Another backup is no remedy for a disk that is
+// full or fails.
 func TestRestoreToADiskWithoutRoom(t *testing.T) {
 	m := newMoments(t, 2)
 	folder := m.folder(t)
@@ -302,7 +304,8 @@ func TestRestoreToADiskWithoutRoom(t *testing.T) {
 	require.Equal(t, syscall.EIO, NoRoom(syscall.EIO, "data", 1))
 }
 
-// openable reports whether a directory, which a restore was to make of a moment, has a store that is opened. It must be whole then.
+// openable reports whether a directory, which a restore was to make of a moment, has a store that is opened. It must be
+// whole then.
 func (m moments) openable(t *testing.T, dir string, i int) bool {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 || len(entries) == 1 && entries[0].Name() == lockName {
@@ -317,7 +320,8 @@ func (m moments) openable(t *testing.T, dir string, i int) bool {
 	return true
 }
 
-// TestClockStepsBack between backups: the newest backup is the one that was made last, whatever its time.
+// TestClockStepsBack sets the clock back between backups: the newest backup is the last one made, regardless of its
+// time.
 func TestClockStepsBack(t *testing.T) {
 	m := newMoments(t, 4)
 	folder := filepath.Join(t.TempDir(), "backups")
@@ -332,8 +336,8 @@ func TestClockStepsBack(t *testing.T) {
 	}
 }
 
-// TestRestoreChangesBeforeAnyoneOpens calls the change while the directory isn't opened, keeps what it writes, and leaves nothing if
-// it fails.
+// TestRestoreChangesBeforeAnyoneOpens calls the change while the directory can't be opened, keeps its writes, and
+// leaves no files if it fails.
 func TestRestoreChangesBeforeAnyoneOpens(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -355,7 +359,7 @@ func TestRestoreChangesBeforeAnyoneOpens(t *testing.T) {
 	require.Equal(t, 2, rowsIn(t, dir))
 }
 
-// TestBackupWithoutItsList isn't passed over without a word: by restore, which would take an older one for the newest.
+// TestBackupWithoutItsList: a restore reports it instead of using an older backup as the newest.
 func TestBackupWithoutItsList(t *testing.T) {
 	m := newMoments(t, 3)
 	for about, damage := range map[string]func(list string) error{
@@ -406,7 +410,8 @@ func (r *removingFS) Create(name string, w vfs.DiskWriteCategory) (vfs.File, err
 	return r.FS.Create(name, w)
 }
 
-// TestRestoresAtOneMoment of two backups into one directory aren't mixed, and no store is made there meanwhile.
+// TestRestoresAtOneMoment: two backups restored to one directory aren't mixed, and no store is created there at the
+// same time.
 func TestRestoresAtOneMoment(t *testing.T) {
 	m := newMoments(t, 2)
 	folder, dir := m.folder(t), t.TempDir()

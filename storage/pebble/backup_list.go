@@ -13,8 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// readableOfStore returns the backups of a store whose lists can be read, and a text for each backup whose list can't be: of which store
-// that is isn't known, so it isn't used, doesn't count and isn't removed.
+// readableOfStore returns the store's backups whose lists can be read, and a text for each backup whose list can't. It
+// is unknown to which store such a backup belongs, so it isn't used, counted or removed.
 func readableOfStore(folder string, names []string, store string) (own, unreadable []string) {
 	for _, name := range names {
 		list, err := readList(filepath.Join(folder, name))
@@ -28,7 +28,8 @@ func readableOfStore(folder string, names []string, store string) (own, unreadab
 	return own, unreadable
 }
 
-// orOlderThanUnreadable adds to why the list of a backup can't be read which readable one was made before it.
+// orOlderThanUnreadable adds the name of the previous readable backup to the error for a backup whose list can't be
+// read.
 func orOlderThanUnreadable(err error, folder, name string) error {
 	names, _, listErr := backups(folder)
 	if listErr != nil {
@@ -45,18 +46,19 @@ func orOlderThanUnreadable(err error, folder, name string) error {
 	return fmt.Errorf("%w; the previous backup is --backup=%s", err, names[len(names)-1])
 }
 
-// Lineage identifies the store that a backup is made of, and the copy of it.
+// Lineage identifies the store from which a backup is made, and the copy of the store.
 type Lineage struct {
 	Store string
 	// Copy differs between a store and each directory that was restored from one of its backups.
 	Copy string
-	// RestoredFrom is the name of the backup from which the copy was restored; "": it is the original.
+	// RestoredFrom is the name of the backup from which the copy was restored, or "" for the original.
 	RestoredFrom string
-	// Host is the name of the machine, and Tenants are those of the store, separated by commas; "": not known. They are shown to people.
+	// Host is the name of the machine. Tenants are the tenants of the store, separated by commas; "": unknown. Both are
+	// only displayed.
 	Host, Tenants string
 }
 
-// TenantList returns Tenants.
+// TenantList returns Tenants as a slice.
 func (l *Lineage) TenantList() []string {
 	if l.Tenants == "" {
 		return nil
@@ -64,20 +66,21 @@ func (l *Lineage) TenantList() []string {
 	return strings.Split(l.Tenants, ",")
 }
 
-// ErrOtherCopy means that the newest backup in a destination was made of another copy of the store, and isn't part of this one's history.
+// ErrOtherCopy means that the newest backup at a destination was made from another copy of the store, and isn't part of
+// this copy's history.
 var ErrOtherCopy = errors.New("pebble: another copy of this store is backed up there")
 
-// CheckNewest returns ErrOtherCopy unless the newest backup of the store in a destination is part of this copy's history: made of this copy, or no
-// later than the backup from which it was restored.
+// CheckNewest returns ErrOtherCopy unless the store's newest backup at a destination is part of this copy's history: it
+// was made from this copy, or not after the backup from which the copy was restored.
 func (l Lineage) CheckNewest(backup, copy string) error {
-	if copy == l.Copy || backup <= l.RestoredFrom { // Names begin with times.
+	if copy == l.Copy || backup <= l.RestoredFrom { // Names start with times.
 		return nil
 	}
 	return fmt.Errorf("%w: backup %s isn't part of this directory's history, and would be replaced over time. Use another destination for this "+
 		"copy, or, if the other copy is no longer used, run cassia backup --take-over once", ErrOtherCopy, backup)
 }
 
-// NameLineage notes in a checkpoint of what it is, for its backup. An empty store is noted nowhere.
+// NameLineage writes the lineage into a checkpoint for its backup. It does nothing if the lineage has no store.
 func NameLineage(checkpoint string, l Lineage) error {
 	if l.Store == "" {
 		return nil
@@ -86,7 +89,7 @@ func NameLineage(checkpoint string, l Lineage) error {
 	return writeSynced(vfs.Default, filepath.Join(checkpoint, StoreFile), strings.NewReader(text))
 }
 
-// LineageOf returns what NameLineage noted.
+// LineageOf returns the lineage written by NameLineage.
 func LineageOf(checkpoint string) (l Lineage, err error) {
 	text, err := os.ReadFile(filepath.Join(checkpoint, StoreFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -103,7 +106,8 @@ func LineageOf(checkpoint string) (l Lineage, err error) {
 	return l, nil
 }
 
-// CheckCopy returns ErrOtherCopy if a backup of a checkpoint into a folder would follow those of another copy of the store.
+// CheckCopy returns ErrOtherCopy if a backup of a checkpoint into a folder would follow backups of another copy of the
+// store.
 func CheckCopy(checkpoint, folder string) error {
 	l, err := LineageOf(checkpoint)
 	if err != nil {

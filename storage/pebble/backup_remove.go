@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// RetentionError means that a backup was made, and that removing older ones ended with an error.
+// RetentionError means that a backup was made but removing older ones failed.
 type RetentionError struct{ Err error }
 
 func (e *RetentionError) Error() string {
@@ -19,11 +19,11 @@ func (e *RetentionError) Error() string {
 
 func (e *RetentionError) Unwrap() error { return e.Err }
 
-// ErrInBackup means that a folder is a backup or in one, and so can't have anything else.
+// ErrInBackup means that a folder is a backup or is inside one, and therefore can't be used for anything else.
 var ErrInBackup = errors.New("pebble: the folder is a backup, or is inside a backup")
 
-// CheckBackupFolder returns an error for a folder, which need not exist, that is no place for backups: in a backup, or a store's
-// directory.
+// CheckBackupFolder returns an error if a folder, which may not exist, can't be used for backups: it is inside a
+// backup, or it is a store's directory.
 func CheckBackupFolder(folder string) error {
 	abs, err := resolve(folder)
 	if err != nil {
@@ -37,14 +37,14 @@ func CheckBackupFolder(folder string) error {
 			break
 		}
 	}
-	if x := (existing{fs: vfs.Default, dir: abs}); x.list() == nil && x.isStore { // Also one that has lost files.
+	if x := (existing{fs: vfs.Default, dir: abs}); x.list() == nil && x.isStore { // Also for a store that has lost files.
 		return fmt.Errorf("pebble: backup folder: %s contains a store; choose another folder", folder)
 	}
 	return nil
 }
 
-// removeBackup removes a backup from a folder. It is renamed first, so that a removal that is interrupted leaves either the
-// whole backup or a partial one, whose removal the next backup finishes.
+// removeBackup removes a backup from a folder. It is renamed first. So an interrupted removal leaves either the
+// complete backup or an incomplete one, whose removal the next backup finishes.
 func removeBackup(files vfs.FS, folder, name string) error {
 	dir := filepath.Join(folder, name)
 	if err := rename(files, dir, dir+partialSuffix); err != nil {
@@ -79,7 +79,7 @@ func removeTree(files vfs.FS, dir string) error {
 	return nil
 }
 
-// lockFolder takes the lock of a folder of backups, which one backup at a time holds.
+// lockFolder locks a folder of backups for one backup.
 func lockFolder(folder string) (*FileLock, error) {
 	lock, err := LockFile(filepath.Join(folder, "lock"))
 	if errors.Is(err, ErrLockHeld) {

@@ -15,11 +15,12 @@ import (
 //	same name, size and time as in the newest backup of the store      the file at the source isn't read
 //	same size and SHA-256 as any file of any backup in the folder      the file at the source is read
 //
-// The first serves sorted files, which never change under one name and which a checkpoint links to. The second serves what
-// a checkpoint copies (options, manifest, logs without new writes), and a directory that was restored, whose files have
-// other times and from the next flush on other names.
+// The first case applies to sorted files, which never change under the same name and which a checkpoint links. The
+// second applies to files that a checkpoint copies (options, manifest, logs without new writes), and to a restored
+// directory, whose files have other times and, after the next flush, other names.
 
-// contents are the files of a folder's backups, by size and then by SHA-256. Each list has the newest backup's file first.
+// contents are the files of a folder's backups, by size and SHA-256. In each list the file of the newest backup comes
+// first.
 type contents map[int64]map[string][]storedFile
 
 // storedFile is a file of a backup.
@@ -28,7 +29,7 @@ type storedFile struct {
 	backup string // name of the backup
 }
 
-// filesBefore returns the files of the newest backup of the store, by name. Without a list that can be read there are none.
+// filesBefore returns the files of the store's newest backup, by name, or none if its list can't be read.
 func (c *copier) filesBefore() map[string]backedUpFile {
 	known := map[string]backedUpFile{}
 	if c.before == "" {
@@ -42,7 +43,7 @@ func (c *copier) filesBefore() map[string]backedUpFile {
 	return known
 }
 
-// shareUnchanged links to f, the file of that name of the backup before, if it is the file at the source.
+// shareUnchanged links f, the file of the same name in the previous backup, if the source has the same file.
 func (c *copier) shareUnchanged(f backedUpFile, source fs.FileInfo) (backedUpFile, bool) {
 	if f.Name == "" || f.Size != source.Size() || f.Changed != source.ModTime().UnixNano() || c.noLinks {
 		return f, false
@@ -51,7 +52,7 @@ func (c *copier) shareUnchanged(f backedUpFile, source fs.FileInfo) (backedUpFil
 	return f, c.isShared(f, backup) && c.link(f.Name, f, backup)
 }
 
-// shareContent links to a file of any backup in the folder that has the same content as the file at the source.
+// shareContent links a file of any backup in the folder that has the same content as the file at the source.
 func (c *copier) shareContent(source fs.FileInfo) (f backedUpFile, ok bool, err error) {
 	if c.noLinks || !source.Mode().IsRegular() {
 		return f, false, nil
@@ -92,16 +93,16 @@ func (c *copier) pathOf(name, backup string) string {
 	return filepath.Join(filepath.Dir(c.to), backup, name)
 }
 
-// link makes f a hard link to the file called name of a backup.
+// link makes f a hard link to the file called name in a backup.
 func (c *copier) link(name string, f backedUpFile, backup string) bool {
 	err := c.files.Link(c.pathOf(name, backup), filepath.Join(c.to, f.Name))
-	if err != nil && !errors.Is(err, syscall.EMLINK) { // A file may have so many links, 65,000 on ext4.
+	if err != nil && !errors.Is(err, syscall.EMLINK) { // The number of links to a file is limited, to 65,000 on ext4.
 		c.noLinks = true
 	}
 	return err == nil
 }
 
-// isShared reports whether a backup's copy of a file is as it was when it was backed up.
+// isShared reports whether a backup's copy of a file still has the content that was backed up.
 func (c *copier) isShared(f backedUpFile, backup string) bool {
 	sum, n, err := SHA256Of(c.ctx, c.pathOf(f.Name, backup))
 	if err == nil && n == f.Size && sum == f.SHA256 {
@@ -115,7 +116,7 @@ func (c *copier) isShared(f backedUpFile, backup string) bool {
 	return false
 }
 
-// contentsOf reads the lists of all backups in a folder. A list that can't be read has no files to share.
+// contentsOf reads the lists of all backups in a folder. An unreadable list contributes no files.
 func contentsOf(folder string) (contents, error) {
 	names, _, err := backups(folder)
 	if err != nil {

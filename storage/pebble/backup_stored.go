@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// StoredBackup describes a complete backup, of whichever store.
+// StoredBackup describes a complete backup of any store.
 type StoredBackup struct {
 	Name  string    `json:"name"`
 	Taken time.Time `json:"taken"`
@@ -26,15 +26,18 @@ type StoredBackup struct {
 	Tenants []string `json:"tenants,omitempty"`
 	Files   int      `json:"files"`
 	Bytes   int64    `json:"bytes"`
-	// Damaged names the parts that were damaged already in the source when the backup was made. Each other file was verified then.
+	// Damaged are the parts that were already damaged in the source when the backup was made. All other files were
+	// verified then.
 	Damaged []string `json:"damaged,omitempty"`
-	// Incomplete describes the files of the backup that are missing or have another size. Contents aren't read; see FolderVerifier.
+	// Incomplete describes the files of the backup that are missing or have a wrong size. It doesn't depend on
+	// contents; see FolderVerifier.
 	Incomplete []string `json:"incomplete,omitempty"`
-	// Unreadable is why the list of its files can't be read; then only Name and Taken are known. "": it can be read.
+	// Unreadable is the reason why the list of files can't be read; then only Name and Taken are set. It is empty if
+	// the list can be read.
 	Unreadable string `json:"unreadable,omitempty"`
 }
 
-// IsWhole reports whether no damage of the backup is known, and all of its files exist and have their sizes.
+// IsWhole reports whether the backup has no known damage, and all of its files exist with their sizes.
 func (b *StoredBackup) IsWhole() bool {
 	return b.Unreadable == "" && len(b.Damaged) == 0 && len(b.Incomplete) == 0
 }
@@ -49,13 +52,14 @@ func (e *BackupVersionError) Error() string {
 	return fmt.Sprintf("pebble: the backup %s has version %d; this release supports version %d", e.Backup, e.Version, e.Supported)
 }
 
-// Is implements the interface of errors.Is.
+// Is supports errors.Is.
 func (e *BackupVersionError) Is(target error) bool { return target == ErrBackup }
 
-// SeveralStoresError means that a destination has backups of several stores, so that the newest one isn't necessarily the wanted one.
+// SeveralStoresError means that a destination has backups of multiple stores, so that the newest one may not be the
+// wanted one.
 type SeveralStoresError struct {
 	At string
-	// Newest names the newest backup of each store.
+	// Newest has the newest backup of each store.
 	Newest []string
 }
 
@@ -63,7 +67,7 @@ func (e *SeveralStoresError) Error() string {
 	return fmt.Sprintf("pebble: %s has backups of %d stores; choose one with --backup. The newest of each store: %s", e.At, len(e.Newest), strings.Join(e.Newest, ", "))
 }
 
-// StoredBackups lists the backups in a folder, the oldest first; a folder that doesn't exist has none.
+// StoredBackups returns the backups in a folder, the oldest first, or none if the folder doesn't exist.
 func StoredBackups(folder string) (out []StoredBackup, err error) {
 	names, _, err := backups(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,7 +90,7 @@ func StoredBackups(folder string) (out []StoredBackup, err error) {
 	return out, err
 }
 
-// incompleteFiles returns a text for each file of a backup that is missing or has another size. It reads no contents.
+// incompleteFiles returns a text for each file of a backup that is missing or has a wrong size. It reads no contents.
 func incompleteFiles(dir string, list *backedUp) (texts []string) {
 	for _, f := range list.Files {
 		path := filepath.Join(dir, f.Name)
@@ -102,23 +106,23 @@ func incompleteFiles(dir string, list *backedUp) (texts []string) {
 	return texts
 }
 
-// FolderVerifier reads backups of a folder and compares them with their lists. A file that several backups share is read once. An engine.WorkMeter of the
-// context counts the bytes of all files.
+// FolderVerifier reads backups of a folder and compares them with their lists. A file that multiple backups share is
+// read once. An engine.WorkMeter of the context counts the bytes of all files.
 type FolderVerifier struct {
 	Folder string
 
-	// sums are the hashes of the files that were read, by the hash that they should have.
+	// sums are the hashes of the files that have been read, by their expected hash.
 	sums map[string][]summed
 }
 
-// summed is a file that was read.
+// summed is a file that has been read.
 type summed struct {
 	info os.FileInfo
 	sum  string
 }
 
-// Verify returns the files of a backup that are missing or differ from those that were backed up. Its error is that of reading the list,
-// of the disk or of the context.
+// Verify returns the files of a backup that are missing or differ from those that were backed up. Its error is an error
+// of reading the list, of the disk or of the context.
 func (v *FolderVerifier) Verify(ctx context.Context, name string) (damaged []string, err error) {
 	dir := filepath.Join(v.Folder, name)
 	list, err := readList(dir)
@@ -153,7 +157,7 @@ func (v *FolderVerifier) Verify(ctx context.Context, name string) (damaged []str
 	return damaged, nil
 }
 
-// sum returns the hash of a file that should have the hash want.
+// sum returns the hash of a file. want is its expected hash.
 func (v *FolderVerifier) sum(ctx context.Context, path, want string, info os.FileInfo) (string, error) {
 	for _, s := range v.sums[want] {
 		if os.SameFile(s.info, info) {

@@ -82,7 +82,7 @@ func TestBackupsShareFiles(t *testing.T) {
 	}
 	require.Equal(t, 3, b.restored(""), "the newest one")
 
-	// Older ones go, and what they shared stays.
+	// Older ones are removed, and the files that they shared are kept.
 	b.write()
 	stats, err := b.backup(t.Context(), "d", 2)
 	require.NoError(t, err)
@@ -140,8 +140,8 @@ func must[T any](x T, err error) T {
 	return x
 }
 
-// What a directory with damage has is backed up all the same, and marked: it takes no other backup's place, and is restored by its name
-// alone.
+// A damaged directory is backed up anyway, and the backup is marked: it supersedes no other backup, and is restored
+// only by its name.
 func TestBackupsOfDamagedFiles(t *testing.T) {
 	b := newBackedUp(t)
 	list := func() (list []DatedBackup) {
@@ -192,7 +192,7 @@ func sortedFiles(t *testing.T, dir string) []string {
 	return paths
 }
 
-// A backup that was cut off is none, and the next one removes what it left.
+// An interrupted backup doesn't count, and the next one removes its files.
 func TestUnfinishedBackup(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -217,7 +217,8 @@ func TestUnfinishedBackup(t *testing.T) {
 	require.Equal(t, 1, b.restored(""))
 }
 
-// A folder may have backups of several stores: each keeps as many as are configured, and none is restored for another.
+// A folder may have backups of multiple stores. For each, as many as configured are kept, and no store is restored from
+// another one's backup.
 func TestBackupsOfSeveralStores(t *testing.T) {
 	a := newBackedUp(t)
 	b := newBackedUp(t)
@@ -230,7 +231,7 @@ func TestBackupsOfSeveralStores(t *testing.T) {
 		gone int
 	}{{a, "3", 0}, {a, "2", 0}, {b, "1", 0}, {a, "0", 1}, {b, "4", 0}} {
 		x.of.write()
-		x.of.now = at.Add(time.Duration(i) * time.Millisecond) // The order of the names isn't that of the times.
+		x.of.now = at.Add(time.Duration(i) * time.Millisecond) // The names aren't sorted by time.
 		stats, err := x.of.backup(t.Context(), x.name, 2)
 		require.NoError(t, err)
 		require.Equal(t, x.gone, stats.Removed, x.name)
@@ -271,7 +272,7 @@ func TestRestoreIntoAnEmptyDirectory(t *testing.T) {
 	require.DirExists(t, neighbor, "somebody else's")
 }
 
-// Files that a restore writes are the directory's once all of them are there.
+// Files written by a restore belong to the directory when all of them exist.
 func TestRestoredFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	r, err := BeginRestore(dir, []string{"a", "b"})
@@ -289,7 +290,7 @@ func TestRestoredFiles(t *testing.T) {
 	}
 }
 
-// A restore that was cut off leaves a directory that isn't opened, and can be restored to.
+// An interrupted restore leaves a directory that can't be opened, and to which a backup can be restored.
 func TestUnfinishedRestore(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -348,8 +349,7 @@ func TestBackupOfARestoredStore(t *testing.T) {
 	require.Equal(t, 2, b.restored("b"))
 }
 
-// TestBackupSharesContent shares files of the same content, whatever their names and times: all files of a directory that was restored, and
-// unchanged files that a checkpoint copies.
+// TestBackupSharesContent: files with the same content are shared, in a restored directory and in a checkpoint.
 func TestBackupSharesContent(t *testing.T) {
 	b := newBackedUp(t)
 	for range 3 {

@@ -18,17 +18,17 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// A backup is verified before it counts:
+// A backup is verified before it is complete:
 //
-//	a file that is copied      every block of it against its checksum, once: that it is verified stands in the list
-//	a file that is shared      against the SHA-256 of its list, each time: links share what a disk does to a file
-//	logs, manifest, options    against the ledger, noted when they were written (see ledgerName)
+//	a file that is copied      every block by its checksum, once: the list records that it is verified
+//	a file that is shared      by the SHA-256 in its list, each time: links share the damage that a disk causes
+//	logs, manifest, options    by the ledger, recorded when they were written (see ledgerName)
 //
-// A shared file that has changed is copied again. Files that are damaged at the source are backed up all the same, for a backup
-// of almost everything is better than none, but its list names them: it takes no other backup's place, and is restored
-// only by its name.
+// A shared file that has changed is copied again. Files that are damaged in the source are backed up anyway, because a
+// backup of almost everything is better than none. The list of the backup contains their names. Such a backup
+// supersedes no other backup, and is restored only if it is named.
 
-// SHA256Of returns the SHA-256 of a file, in hexadecimal digits, and how many bytes it has.
+// SHA256Of returns the SHA-256 of a file, in hexadecimal digits, and its size in bytes.
 func SHA256Of(ctx context.Context, path string) (sum string, n int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -40,7 +40,7 @@ func SHA256Of(ctx context.Context, path string) (sum string, n int64, err error)
 	return hex.EncodeToString(h.Sum(nil)), n, err
 }
 
-// verify verifies the copied files, and notes in the list which are whole and which aren't.
+// verify verifies the copied files, and records in the list which are intact and which are damaged.
 func (c *copier) verify(list *backedUp) error {
 	for i := range list.Files {
 		f := &list.Files[i]
@@ -61,8 +61,8 @@ func (c *copier) verify(list *backedUp) error {
 	return nil
 }
 
-// VerifyFile compares each block of a sorted file (.sst) in a copy of an engine's directory with its checksum, and names what
-// is damaged. Its error is of the disk or of the context.
+// VerifyFile compares each block of a sorted file (.sst) in a copy of an engine's directory with its checksum, and
+// describes the damage. Its error is an error of the disk or of the context.
 func VerifyFile(ctx context.Context, dir, name string) (damaged []string, err error) {
 	t := tableFile{fs: vfs.Default, name: name, opts: tableReaderOptions()}
 	found, err := t.verify(ctx, filepath.Join(dir, name))
@@ -75,8 +75,8 @@ func VerifyFile(ctx context.Context, dir, name string) (damaged []string, err er
 	return damaged, nil
 }
 
-// VerifyLogs compares the logs, the manifest and the options in a copy of an engine's directory with the ledger, noted when they
-// were written, and names the damaged ones.
+// VerifyLogs compares the logs, the manifest and the options in a copy of an engine's directory with the ledger that
+// was recorded when they were written. It returns the damaged ones.
 func VerifyLogs(dir string) (damaged []string) {
 	if x := (existing{fs: vfs.Default, dir: dir}); x.list() == nil && !x.isStore {
 		return nil // There is nothing to verify.
@@ -88,14 +88,15 @@ func VerifyLogs(dir string) (damaged []string) {
 	return damaged
 }
 
-// isWhole reports whether nothing of a backup was damaged when it was made, and all of its files exist and have their sizes.
+// isWhole reports whether a backup had no damage when it was made, and all of its files exist with their sizes.
 func isWhole(folder, name string) bool {
 	dir := filepath.Join(folder, name)
 	list, err := readList(dir)
 	return err == nil && len(list.Damaged) == 0 && len(incompleteFiles(dir, &list)) == 0
 }
 
-// superseded returns which of the backups, the oldest first, keep doesn't name; and one of the future.
+// superseded returns the backups that keep doesn't select, and one that is dated in the future. names are sorted, the
+// oldest first.
 func superseded(folder string, names []string, keep Keep, now time.Time) (surplus []string, future string) {
 	var all []DatedBackup
 	for _, name := range names {
@@ -104,8 +105,7 @@ func superseded(folder string, names []string, keep Keep, now time.Time) (surplu
 	return keep.Surplus(all, now)
 }
 
-// newestWhole returns the newest backup of those, the oldest first, in which no damage was found;
-// "": there is none.
+// newestWhole returns the newest backup without known damage, or "". names are sorted, the oldest first.
 func newestWhole(folder string, names []string) string {
 	for i := len(names) - 1; i >= 0; i-- {
 		list, err := readList(filepath.Join(folder, names[i]))
@@ -116,7 +116,8 @@ func newestWhole(folder string, names []string) string {
 	return ""
 }
 
-// Backups lists the backups of a store in a folder, the oldest first, and those whose lists can't be read; a folder that isn't there has none.
+// Backups returns the backups of a store in a folder, the oldest first, including those whose lists can't be read. If
+// the folder doesn't exist, there are none.
 func Backups(folder, store string) (out []DatedBackup, err error) {
 	names, _, err := backups(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -131,7 +132,8 @@ func Backups(folder, store string) (out []DatedBackup, err error) {
 	return out, err
 }
 
-// SizeOf returns how many files a backup in a folder has, and how many bytes, those that it shares with others included.
+// SizeOf returns the number of files of a backup in a folder, and their bytes, including files shared with other
+// backups.
 func SizeOf(folder, name string) (files int, bytes int64, err error) {
 	list, err := readList(filepath.Join(folder, name))
 	if err != nil {

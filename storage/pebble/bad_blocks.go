@@ -16,28 +16,31 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// badBlocks are the blocks of sorted files that Pebble has read and found without their checksum. It then looks for the one bit that was flipped, by a
-// checksum for each bit: half a second of CPU for a block of 40 KB, each time that it is read, and a query of its neighbours reads it some hundred times.
-// So from the second time on their files compare the checksums of these blocks, and Pebble gets the error.
+// badBlocks are the blocks of sorted files in which Pebble has detected a wrong checksum. Pebble then searches for the
+// one bit that was flipped by computing a checksum per bit. That takes half a second of CPU for a block of 40 KB each
+// time the block is read, and a query of its neighbors reads the block about a hundred times. So from the second read
+// on, this package compares the checksums of these blocks first, and returns the error to Pebble.
 type badBlocks struct {
 	any   atomic.Bool
 	mu    sync.Mutex
-	known map[string][]blockAt // by the files' names
+	known map[string][]blockAt // by file name
 }
 
-// blockAt is where a block stands in its file, with its trailer.
+// blockAt is the position of a block with its trailer in its file.
 type blockAt struct {
 	offset int64
 	length int
 }
 
-// blockTrailerLen is the length of what follows a block: a byte for its compression, and the checksum of both.
+// blockTrailerLen is the length of a block's trailer: a byte for the compression, and the checksum of the block and
+// this byte.
 const blockTrailerLen = 5
 
-// checksumMismatch is what Pebble's error has of a block without its checksum: its offset, and its length without the trailer.
+// checksumMismatch matches Pebble's error for a block with a wrong checksum: its offset, and its length without the
+// trailer.
 var checksumMismatch = regexp.MustCompile(`block (\d+)/(\d+): crc32c checksum mismatch`)
 
-// note learns of an error of a file.
+// note records the bad block in an error of a file.
 func (b *badBlocks) note(path string, err error) {
 	found := checksumMismatch.FindStringSubmatch(err.Error())
 	if found == nil {
@@ -59,7 +62,7 @@ func (b *badBlocks) note(path string, err error) {
 	b.any.Store(true)
 }
 
-// check returns an error if a block that is known has no checksum of its own this time, either.
+// check returns an error if p is a known bad block and its checksum is still wrong.
 func (b *badBlocks) check(name string, p []byte, offset int64) error {
 	if !b.any.Load() {
 		return nil
@@ -79,24 +82,22 @@ func (b *badBlocks) check(name string, p []byte, offset int64) error {
 		strings.TrimSuffix(name, ".sst"), offset, len(p)-blockTrailerLen, want, got))
 }
 
-// badBlockError has Pebble's words.
+// badBlockError has the wording of Pebble's error.
 type badBlockError string
 
 func (e badBlockError) Error() string { return string(e) }
 
-// Unwrap makes it an error that Pebble takes for damage.
+// Unwrap makes Pebble treat it as damage.
 func (e badBlockError) Unwrap() error { return pebbledb.ErrCorruption }
 
-// checkedFS compares the checksums of blocks that are known to be damaged.
+// checkedFS compares the checksums of known bad blocks.
 type checkedFS struct {
 	vfs.FS
 	blocks *badBlocks
 }
 
-// Unwrap implements vfs.FS.
 func (f checkedFS) Unwrap() vfs.FS { return f.FS }
 
-// Open implements vfs.FS.
 func (f checkedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	file, err := f.FS.Open(name, opts...)
 	if err != nil || !strings.HasSuffix(name, ".sst") {

@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Who reads a damaged block again gets the error that Pebble had the first time, from the file; and the block, if it is as it was written after all.
+// Later reads of a damaged block get Pebble's first error from the file, or the block if its content is correct again.
 func TestDamagedBlocksAreSearchedOnce(t *testing.T) {
 	whole, searched := layeredEngine(t), 0
 	for _, name := range tablesOf(t, whole) {

@@ -24,7 +24,7 @@ func openBench(b *testing.B) *Engine {
 	return e
 }
 
-// BenchmarkWrite writes stage blobs, each Write synced; 16 rows lie in 16 partitions.
+// BenchmarkWrite writes staged blobs, each Write synced; 16 rows are in 16 partitions.
 func BenchmarkWrite(b *testing.B) {
 	for _, rows := range []int{1, 16} {
 		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
@@ -137,15 +137,15 @@ func BenchmarkSlice(b *testing.B) {
 	}
 }
 
-// BenchmarkGiveBack deletes one of three slots of the stage, 64 MiB each, and gives its space back: by excising it, and by compacting
-// its range. It reports CPU time, and the bytes of sorted files before and after.
+// BenchmarkGiveBack deletes one of three slots of the staging log, 64 MiB each, and frees its space by excising it or
+// by compacting its range. It reports CPU time, and the bytes of sorted files before and after.
 func BenchmarkGiveBack(b *testing.B) {
 	for _, how := range []string{"excise", "compact"} {
 		b.Run(how, func(b *testing.B) {
 			rng := rand.New(rand.NewPCG(1, 1))
 			for b.Loop() {
 				opts := DefaultOptions()
-				opts.StageDelay, opts.DropDelay = time.Hour, time.Hour // What they do is done here.
+				opts.StageDelay, opts.DropDelay = time.Hour, time.Hour // The benchmark does their work.
 				e, err := Open(b.TempDir(), opts)
 				require.NoError(b, err)
 				for seq := range int64(512) {
@@ -167,7 +167,7 @@ func BenchmarkGiveBack(b *testing.B) {
 					require.NoError(b, e.Write(ctx, []engine.Batch{batch}))
 				}
 				before, begin := liveBytes(e), cpuSeconds()
-				slots := e.exciser.take()
+				slots := e.exciser.takeSlots()
 				require.Len(b, slots, 1)
 				if how == "excise" {
 					excised, err := e.exciser.round(ctx, slots)
@@ -193,8 +193,8 @@ func cpuSeconds() float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
-// BenchmarkWriteBesideCheckpoint writes small rows, each synced, while checkpoints of many files are made, and reports how long the
-// slowest write took, and the longest wait for a checkpoint.
+// BenchmarkWriteBesideCheckpoint writes small rows, each synced, while checkpoints of many files are made, and reports
+// how long the slowest write took, and the longest wait for a checkpoint.
 func BenchmarkWriteBesideCheckpoint(b *testing.B) {
 	for _, files := range []int{100, 10_000} {
 		b.Run(fmt.Sprintf("files=%d", files), func(b *testing.B) {

@@ -13,17 +13,20 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Checkpoint writes a copy of everything that is durable to dir, which must not exist, as an engine of its own: the state of one
-// moment after the call. On one file system the copy shares its files, and takes neither time nor space.
+// Checkpoint writes a copy of all durable rows to dir, which must not exist, as a separate engine: the state of one
+// moment after the call. On the same file system the copy shares files with the engine, and takes almost no time and
+// space.
 //
-// Pebble's own Checkpoint isn't of one moment. It takes the list of tables first and copies the logs last, with the records that
-// were added to them meanwhile, but without the tables: of rows that are ingested elsewhere and then deleted where they were, the
-// copy has the delete only. So changes wait until Pebble has its list, and the logs are copied as they were by then:
+// Pebble's own Checkpoint isn't the state of one moment. It takes the list of tables first and copies the logs last,
+// with the records that were appended in between, but without the new tables. If rows are ingested in a new place and
+// then deleted in the old one, the copy has only the delete. So changes wait until Pebble has its list, and the logs
+// are copied in their state at that time:
 //
 //	no change under way ─► log synced ─► list of tables ─► lengths of the logs ─► tables linked, manifest and logs copied
 //	└────────────────────────── changes wait ──────────────────────────┘
 //
-// Each change that is under way ends first: waiting takes as long as the longest of them, not as long as copying.
+// The checkpoint waits for changes under way. The wait is as long as the longest of them and doesn't depend on the time
+// of copying.
 func (e *Engine) Checkpoint(dir string) error {
 	if e.readOnly {
 		return fmt.Errorf("pebble: checkpoint: %w", engine.ErrReadOnly)
@@ -34,10 +37,11 @@ func (e *Engine) Checkpoint(dir string) error {
 	return e.run(context.Background(), "checkpoint to "+dir, e.release, func() error {
 		e.copying.Lock()
 		defer e.copying.Unlock()
-		if problems := e.ledger.verify(); len(problems) > 0 { // The copy of a damaged file would pass for whole.
+		if problems := e.ledger.verify(); len(problems) > 0 { // A copy of a damaged file would be taken for an intact file.
 			return problems[0]
 		}
-		// Pebble waits for the files that it is removing, which may be many. Despite its name this waits for them, and does nothing else.
+		// Pebble waits until it has removed obsolete files, which may be many. Despite its name this method only waits
+		// for that.
 		e.db.TestOnlyWaitForCleaning()
 		if err := e.checkpointOf(e.fs.PathDir(e.fs.PathJoin(dir, ledgerName))); err != nil {
 			return err
@@ -49,7 +53,7 @@ func (e *Engine) Checkpoint(dir string) error {
 	})
 }
 
-// checkpointOf makes a checkpoint of the moment when the last change has ended. The caller must hold copying.
+// checkpointOf makes a checkpoint of the moment at which the last change has ended. The caller must hold copying.
 func (e *Engine) checkpointOf(dir string) error {
 	e.changes.Lock()
 	release := sync.OnceFunc(e.changes.Unlock)
@@ -59,7 +63,8 @@ func (e *Engine) checkpointOf(dir string) error {
 	return e.db.Checkpoint(dir, pebbledb.WithFlushedWAL())
 }
 
-// checkCopy returns an error unless the manifest of a copy is whole and the copy has each table that the manifest names, in its size.
+// checkCopy returns an error unless the manifest of a copy is intact and the copy has each table of the manifest with
+// its size.
 func (e *Engine) checkCopy(dir string) error {
 	desc, err := pebbledb.Peek(dir, e.fs)
 	if err != nil || !desc.Exists {
@@ -79,7 +84,7 @@ func (e *Engine) checkCopy(dir string) error {
 	case info.Size() == 0:
 		return fmt.Errorf("%w: %s is empty", errBadCopy, desc.ManifestFilename)
 	case errors.Is(err, errManifest):
-		return nil // Its edits aren't all understood; Pebble reads them.
+		return nil // It has unknown edits, which Pebble can read.
 	case err != nil:
 		return fmt.Errorf("pebble: checkpoint: %s: %w", desc.ManifestFilename, err)
 	case !state.isWhole:
@@ -98,16 +103,18 @@ func (e *Engine) checkCopy(dir string) error {
 	return nil
 }
 
-// errBadCopy means that a checkpoint isn't a whole copy. It was removed.
+// errBadCopy means that a checkpoint isn't complete. It was removed.
 var errBadCopy = errors.New("pebble: the checkpoint is incomplete")
 
-// beginManifest has Pebble begin a manifest of its own if it hasn't yet. After a start that was interrupted between its manifest and its
-// log, the next one goes on with that manifest, of which Pebble's own checkpoint copies nothing.
+// beginManifest makes Pebble create a manifest of its own, if it hasn't done so yet. If a start was interrupted between
+// writing the manifest and the log, the next start continues that manifest, and Pebble's checkpoint wouldn't copy any
+// of it.
 func (e *Engine) beginManifest() error {
 	if e.ledger.hasOwnManifest() {
 		return nil
 	}
-	err := e.change(func() error { return e.db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync) }) // So that there is something to flush.
+	// A row to flush.
+	err := e.change(func() error { return e.db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync) })
 	if err == nil {
 		err = e.db.Flush()
 	}
@@ -117,34 +124,35 @@ func (e *Engine) beginManifest() error {
 	return nil
 }
 
-// change runs an operation of Pebble's that changes rows. A checkpoint has all of it, or nothing.
+// change runs an operation of Pebble that changes rows. A checkpoint contains all of it or nothing.
 //
-// Invariant: every such operation is run by change. Flushes and compactions change no rows.
+// Invariant: all such operations are run by change. Flushes and compactions change no rows.
 func (e *Engine) change(op func() error) error {
 	e.changes.RLock()
 	defer e.changes.RUnlock()
 	return op()
 }
 
-// copiedTo is the directory that Pebble makes a checkpoint in.
+// copiedTo is the directory of a checkpoint that Pebble makes.
 type copiedTo struct {
 	dir string
 	// begun is called when Pebble has the list of tables.
 	begun func()
-	// lengths are the bytes of each log at that moment; nil: it hasn't come yet.
+	// lengths are the bytes of each log at that moment; nil before it.
 	lengths map[string]int64
 }
 
-// begin has the checkpoint under way written to a directory; nil: none is under way.
+// begin sets the destination of the checkpoint under way; nil: none.
 func (f *vitalFS) begin(c *copiedTo) { f.copying.Store(c) }
 
-// isCopy reports whether a file is one of the checkpoint under way.
+// isCopy reports whether a file belongs to the checkpoint under way.
 func (f *vitalFS) isCopy(name string) bool {
 	c := f.copying.Load()
 	return c != nil && f.FS.PathDir(name) == c.dir
 }
 
-// MkdirAll implements vfs.FS. Making its directory is the first that Pebble does for a checkpoint after it has the list of tables.
+// MkdirAll implements vfs.FS. Creating the directory of the checkpoint is the first operation after Pebble has taken
+// the list of tables.
 func (f *vitalFS) MkdirAll(name string, perm os.FileMode) error {
 	if c := f.copying.Load(); c != nil && name == c.dir && c.lengths == nil {
 		c.lengths = f.ledger.lengths()
@@ -153,7 +161,7 @@ func (f *vitalFS) MkdirAll(name string, perm os.FileMode) error {
 	return f.FS.MkdirAll(name, perm)
 }
 
-// createCopy creates a file of a checkpoint. An error with it is no reason to refuse writes.
+// createCopy creates a file of a checkpoint. Its errors don't stop writes to the engine.
 func (f *vitalFS) createCopy(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.FS.Create(name, category)
 	if err != nil {
@@ -165,13 +173,12 @@ func (f *vitalFS) createCopy(name string, category vfs.DiskWriteCategory) (vfs.F
 	return file, nil
 }
 
-// prefixFile keeps the first bytes that are written to it.
+// prefixFile writes only a number of first bytes and discards the rest.
 type prefixFile struct {
 	vfs.File
 	left int64
 }
 
-// Write implements vfs.File.
 func (f *prefixFile) Write(p []byte) (int, error) {
 	kept := p[:min(int64(len(p)), f.left)]
 	n, err := f.File.Write(kept)

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// sealStaged writes n sealed rows, ingested, and then deletes the staged rows 1 to n: what a seal does.
+// sealStaged writes n sealed rows, ingested, and then deletes the staged rows 1 to n, as a seal does.
 func sealStaged(e *Engine, n int) error {
 	if err := e.Write(ctx, sealedRows(n, 2)); err != nil {
 		return err
@@ -26,8 +26,8 @@ func sealStaged(e *Engine, n int) error {
 	return e.Write(ctx, batch)
 }
 
-// TestCheckpointIsOneMoment stops a checkpoint at each of its first operations of a kind, and seals meanwhile: the copy holds the staged
-// rows, which were acknowledged before, whatever Pebble copies after that.
+// TestCheckpointIsOneMoment stops a checkpoint at each of its first operations of one kind, and seals concurrently: the
+// copy has the staged rows, which were acknowledged before, independently of the files that Pebble copies later.
 func TestCheckpointIsOneMoment(t *testing.T) {
 	const rows = 1000
 	for _, at := range []struct {
@@ -82,8 +82,9 @@ func TestCheckpointIsOneMoment(t *testing.T) {
 	}
 }
 
-// TestChangesWaitForTheListOfTables stops a checkpoint when Pebble has its list of tables and the lengths of the logs aren't noted yet. If a change can run
-// there, it seals: the copy would lack both the staged rows and the tables that were ingested.
+// TestChangesWaitForTheListOfTables stops a checkpoint when Pebble has its list of tables and the lengths of the logs
+// aren't recorded yet. If a change can run there, it seals: both the staged rows and the ingested tables would be
+// missing in the copy.
 func TestChangesWaitForTheListOfTables(t *testing.T) {
 	t.Parallel()
 	const rows = 1000
@@ -112,8 +113,8 @@ func TestChangesWaitForTheListOfTables(t *testing.T) {
 	require.NoError(t, copied.Close())
 }
 
-// TestCheckpointAfterAnInterruptedStart makes a checkpoint of an engine whose last start ended between its manifest and its log: Pebble then
-// goes on with that manifest, of which its own checkpoint copies nothing.
+// TestCheckpointAfterAnInterruptedStart makes a checkpoint of an engine whose last start was interrupted between its
+// manifest and its log: Pebble then continues that manifest, and its own checkpoint copies none of it.
 func TestCheckpointAfterAnInterruptedStart(t *testing.T) {
 	var armed, marked atomic.Bool
 	var mem, killed *vfs.MemFS
@@ -153,7 +154,8 @@ func reopen(t testing.TB, osFS FS, dir string) *Engine {
 	return e
 }
 
-// TestCheckpointOnAFullDisk has no room for each kind of file of a copy in turn: the checkpoint fails, leaves nothing, and writing goes on.
+// TestCheckpointOnAFullDisk has no room for each kind of file of a copy in turn: the checkpoint fails, leaves nothing,
+// and writing goes on.
 func TestCheckpointOnAFullDisk(t *testing.T) {
 	for _, file := range []string{"OPTIONS-", "marker.", "MANIFEST-", ".log"} {
 		_, osFS, broken := failingFS(func(op errorfs.Op) bool {

@@ -12,7 +12,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// smallOptions make everything happen early: memtables fill, files are cut, blocks are many, sealed rows are written as files.
+// smallOptions make everything happen early: memtables fill, files are cut, blocks are many, sealed rows are written as
+// files.
 func smallOptions() Options {
 	o := DefaultOptions()
 	o.CacheBytes = 4 << 20

@@ -9,8 +9,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// beginCreation prepares a directory for a new engine, and marks that the engine isn't complete: a start that finds the mark begins again.
-// What an interrupted creation has left is removed. The caller holds the lock.
+// beginCreation prepares a directory for a new engine, and writes a marker that the engine isn't complete. A start that
+// finds the marker creates the engine again. Files of an interrupted creation are removed. The caller must hold the
+// lock.
 func (x *existing) beginCreation() error {
 	path := x.fs.PathJoin(x.dir, creatingName)
 	if !x.has(creatingName) {
@@ -33,8 +34,8 @@ func (x *existing) beginCreation() error {
 	return syncDirectory(x.fs, x.dir)
 }
 
-// completeCreation writes the first SYNCED of a new engine, and removes the mark that the engine isn't complete. Only then may
-// anything be written to it.
+// completeCreation writes the first SYNCED of a new engine, and removes the marker that the engine isn't complete. Only
+// after that may rows be written.
 func (e *Engine) completeCreation() error {
 	if err := e.ledger.releaseNotes(); err != nil {
 		return err
@@ -49,7 +50,7 @@ func (e *Engine) completeCreation() error {
 	return syncDirectory(e.fs, e.dir)
 }
 
-// makeDirectory makes a directory and those above it, durably.
+// makeDirectory creates a directory and its parents durably.
 func makeDirectory(files vfs.FS, dir string) error {
 	var made []string
 	for at := dir; ; at = files.PathDir(at) {

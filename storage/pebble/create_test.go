@@ -20,8 +20,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestPowerCutWhileCreating cuts the power before each operation of the file system while an engine is made, gets its first row, and is
-// opened again: the next start works, and every acknowledged row is there.
+// TestPowerCutWhileCreating cuts the power before each operation of the file system while an engine is created, gets
+// its first row, and is opened again: the next start works, and every acknowledged row exists.
 func TestPowerCutWhileCreating(t *testing.T) {
 	t.Parallel()
 	type cut struct {
@@ -97,7 +97,7 @@ func testFullDiskWhileCreating(t *testing.T) {
 			break // All operations of the creation were let through.
 		}
 		require.Nil(t, e)
-		// Another process, for this one may not have been able to close the files.
+		// Use another process, because this one may not have been able to close the files.
 		next := vfs.NewMem()
 		_, err = vfs.Clone(disk, next, "data", "data")
 		require.True(t, err == nil || errors.Is(err, fs.ErrNotExist))
@@ -125,8 +125,8 @@ func withFile(name string) func(t *testing.T, dir string) {
 	}
 }
 
-// TestRefusalsChangeNothing tries everything that Open refuses, in a directory with a store and its logs, and compares each byte and each
-// file's time before and after.
+// TestRefusalsChangeNothing tries everything that Open refuses, in a directory with a store and its logs, and compares
+// each byte and each file's time before and after.
 func TestRefusalsChangeNothing(t *testing.T) {
 	t.Parallel()
 	removeAll := func(t *testing.T, dir string) {
@@ -223,8 +223,8 @@ func TestRefusalsChangeNothing(t *testing.T) {
 	})
 }
 
-// TestSnapshotIsNoStore refuses to write to a snapshot of a store, which is the state of one moment. It can be read, and a copy of it can be
-// written to.
+// TestSnapshotIsNoStore refuses to write to a snapshot of a store, which is the state of one moment. It can be read,
+// and a copy of it can be written to.
 func TestSnapshotIsNoStore(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")

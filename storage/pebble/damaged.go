@@ -16,23 +16,23 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// maxBadRanges bounds the damaged ranges that are remembered; beyond it files are looked at again.
+// maxBadRanges is the max number of damaged ranges that are kept. Beyond it, files are verified again.
 const maxBadRanges = 1000
 
-// damaged remembers which keys can't be read. It learns when a scan meets damage, or Verify does: the files of these
-// keys are read as a whole then.
+// damaged has the ranges of keys that can't be read. When a scan or Verify detects damage, the files of these keys are
+// verified completely and their damaged ranges added.
 type damaged struct {
 	mu       sync.Mutex
-	ranges   []badRange // in the order of their starts
+	ranges   []badRange // ordered by their starts
 	verified map[uint64]time.Time
-	locate   sync.Mutex // held while files are looked at
+	locate   sync.Mutex // held while files are verified
 }
 
-// verifyInterval is after how long a file is looked at again in which nothing was found: damage may come at any time, but
-// an error that no block explains must not make every scan read whole files.
+// verifyInterval is the min interval between two verifications of a file in which no damage was found. Damage may occur
+// at any time, but an error that no block explains must not make every scan read whole files.
 const verifyInterval = time.Minute
 
-// within returns the ranges that have keys from start on and before end, in order; those that touch are one.
+// within returns the ranges with keys from start (included) to end (excluded), in order. Adjacent ranges are joined.
 func (d *damaged) within(start, end []byte) (found []badRange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,7 +67,7 @@ func (d *damaged) put(table uint64, found []badRange) {
 	d.verified[table] = time.Now()
 }
 
-// isNew reports whether a table wasn't looked at just now.
+// isNew reports whether a table wasn't verified within verifyInterval.
 func (d *damaged) isNew(table uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -75,12 +75,13 @@ func (d *damaged) isNew(table uint64) bool {
 	return !ok || time.Since(at) > verifyInterval
 }
 
-// damagedWithin returns which keys from start on and before end can't be read. Where nothing is known, it looks.
+// damagedWithin returns the damaged ranges of keys from start (included) to end (excluded). If none are known, it
+// verifies the files.
 func (e *Engine) damagedWithin(ctx context.Context, start, end []byte) ([]badRange, error) {
 	if found := e.damaged.within(start, end); len(found) > 0 {
 		return found, nil
 	}
-	e.damaged.locate.Lock() // One at a time: what one finds serves the others.
+	e.damaged.locate.Lock() // One at a time, because the result serves all callers.
 	defer e.damaged.locate.Unlock()
 	if found := e.damaged.within(start, end); len(found) > 0 {
 		return found, nil
@@ -91,7 +92,8 @@ func (e *Engine) damagedWithin(ctx context.Context, start, end []byte) ([]badRan
 	return e.damaged.within(start, end), nil
 }
 
-// verify reads the files that are wanted (nil: all), and remembers their damage. seen, if set, is called for each.
+// verify reads the files for which wanted returns true (nil: all), and records their damage. seen, if set, is called
+// for each.
 func (e *Engine) verify(ctx context.Context, wanted func(table uint64) bool, seen func(bytes uint64, found []badRange), which ...pebbledb.SSTablesOption) error {
 	levels, err := e.db.SSTables(which...)
 	if err != nil {
@@ -109,7 +111,7 @@ func (e *Engine) verify(ctx context.Context, wanted func(table uint64) bool, see
 			}
 			found, err := t.verify(ctx, e.fs.PathJoin(e.dir, t.name))
 			if errors.Is(err, fs.ErrNotExist) && !e.isLive(t.table) {
-				continue // Compacted away meanwhile.
+				continue // It was compacted in the meantime.
 			}
 			if err != nil {
 				return translate("verify "+t.name, err)
@@ -130,8 +132,8 @@ func (e *Engine) isLive(table uint64) bool {
 	})
 }
 
-// VerifyFiles reads all sorted files and compares every block with its checksum. report is called for each part of a file
-// that is damaged: the rows that it may hold can't be read.
+// VerifyFiles reads all sorted files and compares every block with its checksum. report is called for each damaged part
+// of a file, whose rows can't be read.
 func (e *Engine) VerifyFiles(ctx context.Context, report func(problem string)) (files int, bytes int64, err error) {
 	if err := e.begin(ctx); err != nil {
 		return 0, 0, err
@@ -159,8 +161,8 @@ func (e *Engine) VerifyFiles(ctx context.Context, report func(problem string)) (
 	return files, bytes, err
 }
 
-// DamagedFiles names the files that are known to be damaged, as VerifyFiles does: those that scans have met since the engine was
-// opened.
+// DamagedFiles describes the files that are known to be damaged, as VerifyFiles does: those found by scans since the
+// engine was opened.
 func (e *Engine) DamagedFiles() (problems []string) {
 	e.damaged.mu.Lock()
 	defer e.damaged.mu.Unlock()
@@ -174,7 +176,7 @@ func (b badRange) String() string {
 	return fmt.Sprintf("file %s is damaged: rows from %s to %s are unreadable: %v", b.file, keyInWords(b.start), keyInWords(b.end), b.err)
 }
 
-// keyInWords describes the fields of a key, as far as it goes.
+// keyInWords describes the fields of a key or of a prefix of one.
 func keyInWords(key []byte) string {
 	if len(key) == 0 {
 		return "the beginning"
@@ -187,7 +189,7 @@ func keyInWords(key []byte) string {
 	words, rest := t.Name, key[1:]
 	d := keyDecoder{}
 	for _, f := range slices.Concat(t.Partition, t.Clustering) {
-		v, after, err := d.take(f.Kind, rest)
+		v, after, err := d.cutValue(f.Kind, rest)
 		if err != nil {
 			break
 		}

@@ -74,7 +74,8 @@ func flip(t testing.TB, mem *vfs.MemFS, path string, at int64) {
 	require.NoError(t, f.Close())
 }
 
-// turnByte returns a copy of a directory in which one byte of a sorted file is changed, the name of the file, and a description of the byte.
+// turnByte returns a copy of a directory in which one byte of a sorted file is changed, the name of the file, and a
+// description of the byte.
 func turnByte(t testing.TB, whole *vfs.MemFS, rng *rand.Rand) (mem *vfs.MemFS, name, about string) {
 	t.Helper()
 	mem = copyOf(t, whole)
@@ -87,8 +88,8 @@ func turnByte(t testing.TB, whole *vfs.MemFS, rng *rand.Rand) (mem *vfs.MemFS, n
 	return mem, name, fmt.Sprintf("byte %d of %s, which has %d", at, name, info.Size())
 }
 
-// Whatever byte of a sorted file turns, a scan that skips damage yields each row as it was written, or names a gap
-// that it lies in; Verify finds it.
+// With any byte of a sorted file flipped, a scan that skips damage yields each row unchanged, or reports a gap that
+// contains it. Verify detects the damage.
 func TestScanSkipsDamage(t *testing.T) {
 	whole := layeredEngine(t)
 	rng := rand.New(rand.NewPCG(1, 2))

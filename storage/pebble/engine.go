@@ -22,66 +22,67 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// formatVersion is the version of everything this package writes: key encodings, value prefixes, the
-// merger. It stands in a row of its own, under a table ID that no table has.
+// formatVersion is the version of everything that this package writes: key encodings, value prefixes, the merger. It is
+// stored in a separate row, under a table ID that no table has.
 const formatVersion = "1"
 
-// formatKey holds formatVersion.
+// formatKey is the key of the row with formatVersion.
 const formatKey = "\x00format"
 
-// slowDisk is how long an operation on a file may take without being counted as slow.
+// slowDisk is the duration from which a file operation counts as slow.
 const slowDisk = 5 * time.Second
 
-// maxCommits bounds the Write calls that are on their way to the disk.
+// maxCommits is the max number of Write calls that wait for the disk.
 const maxCommits = 64
 
 var (
 	errBadFormat = errors.New("pebble: unknown format")
-	// ErrUnclosed means that files couldn't be written while an engine was being closed: they may stay open until the process ends. The
-	// next start finds all acknowledged rows.
+	// ErrUnclosed means that files couldn't be written when the engine was closed. They may stay open until the process
+	// exits. The next start finds all acknowledged rows.
 	ErrUnclosed = errors.New("pebble: files can't be written, so the store isn't closed properly; the next start recovers all acknowledged writes")
 )
 
-// Engine keeps wide rows in Pebble. It is an engine.Engine, and a prometheus.Collector.
+// Engine is an engine.Engine on Pebble, and a prometheus.Collector.
 type Engine struct {
 	db        *pebbledb.DB
 	fs        vfs.FS
 	dir       string
 	reserve   uint64
-	refused   atomic.Int64 // writes, since the disk has had less room than reserve
+	refused   atomic.Int64 // writes rejected since the free disk space fell below the reserve
 	readOnly  bool
 	log       *slog.Logger
 	events    *events
 	collector *collector
 	onFatal   func(error)
 
-	commits chan struct{} // bounds commits under way
-	cas     chan struct{} // held while a row is compared and set
+	commits chan struct{} // limits commits under way
+	cas     chan struct{} // locked during a compare-and-set
 
-	isOpen   atomic.Bool // Open has succeeded
+	isOpen   atomic.Bool // set after Open has succeeded
 	failOnce sync.Once
-	failure  error         // why nothing can be written any more; set before failed is closed
-	failed   chan struct{} // closed when nothing can be written any more
+	failure  error         // the reason why nothing can be written; set before failed is closed
+	failed   chan struct{} // closed when nothing can be written anymore
 
 	stickOnce sync.Once
-	sticking  error         // why the engine can't be closed; set before stuck is closed
+	sticking  error         // the reason why the engine can't be closed; set before stuck is closed
 	stuck     chan struct{} // closed when a file can't be written while the engine is being closed
 
 	mu sync.Mutex
-	// abandoned are the ends of writes under way whose callers have left, in the order in which they left.
+	// abandoned are channels that are closed at the end of writes whose callers have returned before, in the order in
+	// which the callers returned.
 	abandoned []<-chan struct{}
 
-	uses   int           // calls under way
+	uses   int           // the number of calls under way
 	idle   chan struct{} // closed when closing and no call is under way
 	closed atomic.Bool
 	lock   *pebbledb.Lock
-	watch  io.Closer // watches for a slow disk
+	watch  io.Closer // detects a slow disk
 
 	reclaimer *reclaimer
 	exciser   *exciser
-	gate      gate         // before slots of the stage
+	gate      gate         // for slots of the staging log, see gate
 	changes   sync.RWMutex // see change
-	copying   sync.Mutex   // held while a checkpoint is made
+	copying   sync.Mutex   // locked while a checkpoint is made
 	ledger    *ledger
 	versions  versions
 
@@ -89,7 +90,8 @@ type Engine struct {
 	damaged      damaged
 	tableOptions sstable.ReaderOptions
 
-	// files are what Pebble writes through; ingested files are made there, with writerOptions, from ingestBytes on.
+	// files is the file system through which Pebble writes. Ingested files are created there with writerOptions, for
+	// writes of at least ingestBytes.
 	files         *vitalFS
 	writerOptions sstable.WriterOptions
 	ingestBytes   int
@@ -105,21 +107,23 @@ var (
 	_ prometheus.Collector = (*Engine)(nil)
 )
 
-// Open opens the engine in dir, or creates it there. It returns engine.ErrLocked if another Engine has it
-// open, in this process or another, ErrForeign or ErrIsBackup where the files are another program's or a backup's, and engine.ErrCorrupt
-// where files of an engine are missing. A directory that it refuses is unchanged. Any number may have it open for reading only at once.
+// Open opens the engine in dir, or creates it. It returns engine.ErrLocked if another Engine, in any process, has it
+// open, ErrForeign or ErrIsBackup if the files belong to another program or a backup, and engine.ErrCorrupt if files of
+// an engine are missing. A directory that it rejects is unchanged. Any number of engines may have it open for reading
+// only.
 func Open(dir string, opts Options) (*Engine, error) {
 	return OpenContext(context.Background(), dir, opts)
 }
 
-// OpenContext is Open that returns when ctx ends, too. What it has begun then ends by itself; until then, or until the process ends, the
-// directory is locked. It is also locked if files can't be written: Pebble can't be stopped then.
+// OpenContext is Open, but also returns when ctx ends. An opening under way then ends in the background. The directory
+// is locked until that, or until the process exits. It also stays locked if files can't be written, because Pebble
+// can't be stopped then.
 func OpenContext(ctx context.Context, dir string, opts Options) (*Engine, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
 	if opts.FS == nil {
-		resolved, err := resolve(dir) // The lock is by name within a process: one directory must not have two names.
+		resolved, err := resolve(dir) // Locks within a process are by name, so a directory must not have two names.
 		if err != nil {
 			return nil, err
 		}
@@ -167,7 +171,7 @@ func resolve(dir string) (string, error) {
 }
 
 func (e *Engine) open(ctx context.Context, opts Options) (err error) {
-	// Pebble panics where it can't go on.
+	// Pebble panics on errors that it can't handle.
 	defer func() {
 		p := recover()
 		cause, isError := p.(error)
@@ -237,8 +241,9 @@ func (e *Engine) open(ctx context.Context, opts Options) (err error) {
 	return nil
 }
 
-// lockToWrite locks the directory and decides whether it may be opened for writing, or an engine made there. Where it returns an error
-// nothing was written: a directory without a lock file is examined before it gets one.
+// lockToWrite locks the directory, and decides whether it may be opened for writing or an engine may be created in it.
+// If it returns an error, nothing was written: a directory without a lock file is examined before the lock file is
+// created.
 func (e *Engine) lockToWrite(opts *Options) (*existing, error) {
 	if _, err := e.fs.Stat(e.fs.PathJoin(e.dir, lockName)); errors.Is(err, fs.ErrNotExist) {
 		x, err := examine(e.fs, e.dir, opts)
@@ -263,9 +268,9 @@ func (e *Engine) lockToWrite(opts *Options) (*existing, error) {
 	return x, err
 }
 
-// unopened adds the remedy to an error of Open where files are damaged or missing.
+// unopened adds the remedy to an error of Open if files are damaged or missing.
 func unopened(dir string, err error) error {
-	// Pebble has no error of its own for a table of another size than in the manifest.
+	// Pebble has no distinct error for a table whose size differs from the manifest.
 	isOtherSize := strings.Contains(err.Error(), "object size mismatch")
 	if pebbledb.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) || isOtherSize {
 		return fmt.Errorf("pebble: open %s: %w: %w; %s", dir, engine.ErrCorrupt, firstLine{err}, remedy(dir))
@@ -273,7 +278,7 @@ func unopened(dir string, err error) error {
 	return fmt.Errorf("pebble: open %s: %w", dir, err)
 }
 
-// lockDirectory takes the lock on dir.
+// lockDirectory locks dir.
 func lockDirectory(dir string, osFS vfs.FS) (*pebbledb.Lock, error) {
 	lock, err := pebbledb.LockDirectory(dir, osFS)
 	var path *fs.PathError
@@ -281,7 +286,7 @@ func lockDirectory(dir string, osFS vfs.FS) (*pebbledb.Lock, error) {
 	case err == nil:
 		return lock, nil
 	case errors.As(err, &path):
-		// The lock file itself couldn't be made: a matter of rights or space, not of another process.
+		// The lock file couldn't be created because of permissions or space. No other process has the lock.
 		return nil, fmt.Errorf("pebble: lock %s: %w", dir, err)
 	default:
 		return nil, fmt.Errorf("%w: the data in %s is in use; stop the process that uses it, or choose another directory (%w)",
@@ -289,12 +294,13 @@ func lockDirectory(dir string, osFS vfs.FS) (*pebbledb.Lock, error) {
 	}
 }
 
-// checkFormat refuses files that a newer release wrote, whose SYNCED was made again, and marks new ones.
+// checkFormat rejects files of a newer release (SYNCED may have been recreated), and writes the version to new
+// engines.
 func (e *Engine) checkFormat() error {
 	found, err := e.get([]byte(formatKey))
 	if pebbledb.IsCorruptionError(err) {
-		// The damage that hides the row is no reason to hide all others, and an unknown release would
-		// have raised Pebble's format or the store's, too.
+		// The damage of this row is no reason to hide all others. An unknown release would also have raised the version
+		// of Pebble's format or of the store.
 		e.log.Error("the row with the format version is unreadable; continuing as if it matched this release", "dir", e.dir, "err", err)
 		return nil
 	}
@@ -323,7 +329,7 @@ func (e *Engine) DescribeStore(ctx context.Context, description []byte) error {
 	return e.run(ctx, "describe", e.release, func() error { return e.ledger.describe(description) })
 }
 
-// use registers a call, so that Close waits for it; every use that returns nil is followed by a release.
+// use registers a call, so that Close waits for it. Every use that returns nil must be followed by a release.
 func (e *Engine) use() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -343,13 +349,13 @@ func (e *Engine) release() {
 	}
 }
 
-// fail records that nothing can be written any more. Only the first reason counts: others follow from it.
+// fail records that nothing can be written anymore. Only the first reason is kept, because later ones are consequences.
 func (e *Engine) fail(err error) {
 	e.failOnce.Do(func() {
 		e.failure = err
 		close(e.failed)
 		if !e.isOpen.Load() {
-			return // It is the error of Open.
+			return // Open returns the error.
 		}
 		e.log.Error("the store can't be written any more, and rejects writes until this process restarts; check the disk, then restart",
 			"dir", e.dir, "err", err)
@@ -359,7 +365,7 @@ func (e *Engine) fail(err error) {
 	})
 }
 
-// failedErr returns why nothing can be written any more, or nil.
+// failedErr returns the reason why nothing can be written, or nil.
 func (e *Engine) failedErr() error {
 	select {
 	case <-e.failed:
@@ -369,8 +375,8 @@ func (e *Engine) failedErr() error {
 	}
 }
 
-// Close implements engine.Engine. It waits for calls under way; scans end at their next row. Where files can't be written nothing can be
-// closed in order: then Close returns an ErrUnclosed, and the process should end.
+// Close implements engine.Engine. It waits for calls under way; scans end at their next row. If files can't be written,
+// an orderly close is impossible: Close returns ErrUnclosed, and the process should exit.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	if e.closed.Swap(true) {
@@ -400,7 +406,7 @@ func (e *Engine) Close() error {
 	}
 }
 
-// closeAll closes everything that is open.
+// closeAll closes all resources.
 func (e *Engine) closeAll() error {
 	if e.failedErr() == nil {
 		if e.exciser != nil {
@@ -412,7 +418,7 @@ func (e *Engine) closeAll() error {
 	}
 	isClosed, dbErr := e.closeDB()
 	if !isClosed {
-		// What Pebble waits for never comes. The next start finds everything that was acknowledged.
+		// Pebble waits forever. The next start finds everything that was acknowledged.
 		if e.ledger != nil {
 			close(e.ledger.stop)
 		}
@@ -436,7 +442,8 @@ func (e *Engine) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// closeDB closes Pebble, if it is open. isClosed is false if writing failed before, or does so meanwhile: Pebble then never returns.
+// closeDB closes Pebble, if it is open. isClosed is false if writing has failed before or fails now, because Pebble
+// then never returns.
 func (e *Engine) closeDB() (isClosed bool, err error) {
 	if e.failedErr() != nil {
 		return false, nil
@@ -454,7 +461,7 @@ func (e *Engine) closeDB() (isClosed bool, err error) {
 	}
 }
 
-// translate gives Pebble's errors the engine's names.
+// translate converts Pebble's errors to the engine's errors.
 func translate(op string, err error) error {
 	switch {
 	case err == nil:
@@ -470,8 +477,8 @@ func translate(op string, err error) error {
 	}
 }
 
-// firstLine is an error of Pebble's without what follows its first line: further lines are about Pebble's own code, and a log
-// that prints all of an error has stack traces.
+// firstLine is the first line of an error of Pebble. Further lines refer to Pebble's code, and logs that print the
+// whole error contain stack traces.
 type firstLine struct{ cause error }
 
 func (b firstLine) Error() string {

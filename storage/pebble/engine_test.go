@@ -54,7 +54,7 @@ func TestOpenOtherFormat(t *testing.T) {
 	require.NoError(t, e.Close())
 	opts := smallOptions()
 	opts.FS = mem
-	for range 2 { // The lock was given back.
+	for range 2 { // The lock was released.
 		_, err := Open("data", opts)
 		require.ErrorIs(t, err, errBadFormat)
 		require.ErrorContains(t, err, `has format "2"; this release supports "1"`)
@@ -128,8 +128,8 @@ func dropAndDelete(t testing.TB, e *Engine) {
 	}
 }
 
-// TestSpaceComesBack drops a window and deletes a slot's streams, and waits for the disk to notice without
-// being asked to compact.
+// TestSpaceComesBack drops a window and deletes a slot's streams, and waits until the space is freed without calling
+// Compact.
 func TestSpaceComesBack(t *testing.T) {
 	for name, compactFirst := range map[string]bool{"below": true, "above": false} {
 		t.Run(name, func(t *testing.T) {
@@ -171,9 +171,9 @@ func TestReclaimerIsBounded(t *testing.T) {
 		r.deleted(appendPartition(nil, engine.Raw, engine.Key{engine.Int(n % 3)}))
 		require.LessOrEqual(t, len(r.prefixes), maxReclaims+1)
 	}
-	ranges := r.take()
+	ranges := r.takeDeleted()
 	require.Len(t, ranges, 2, "whole tables")
-	require.Empty(t, r.take())
+	require.Empty(t, r.takeDeleted())
 }
 
 func TestCheckpoint(t *testing.T) {

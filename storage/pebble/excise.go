@@ -15,33 +15,33 @@ import (
 )
 
 const (
-	// exciseWithin is after how many times Options.StageDelay slots are excised although more is deleted, as while a backfill is
-	// sealed.
+	// exciseWithin is the multiple of Options.StageDelay after which slots are excised even if more rows are being
+	// deleted, as during the sealing of a backfill.
 	exciseWithin = 2
-	// maxExcised bounds the slots that an exciser remembers; those beyond that are left to the reclaimer.
+	// maxExcised is the max number of slots in an exciser. Others are left to the reclaimer.
 	maxExcised = 1 << 12
 )
 
-// exciser gives back the space of slots of the stage of which every row was deleted: it takes their range of keys out of the
-// tree, which removes whole files and reads no rows, and cuts off what other files have of it, where compacting would write these
-// anew.
+// exciser frees the space of slots of the staging log whose rows have all been deleted. It removes their key range from
+// the tree. This deletes whole files without reading rows, and truncates the range of other files, which compaction
+// would have to rewrite.
 //
 //	last rows of a slot deleted ─► StageDelay ─► flush ─► no rows in the range? ─► excised
 //	                                                      └──── writes to it wait ────┘
 //
-// Iterators that are open go on to see what they saw; a checkpoint has all of the change, or nothing. Pebble's snapshots don't heed
-// it: the engine has none.
+// Open iterators still see their rows. A checkpoint contains all of the change or nothing. Pebble's snapshots would
+// lose rows; the engine uses none.
 type exciser struct {
 	db     *pebbledb.DB
 	change func(op func() error) error // Engine.change
 	after  time.Duration
 	gate   *gate
 	log    func(error)
-	// left is called for ranges that hold rows still.
+	// left is called for ranges that still have rows.
 	left func(prefix []byte)
 
 	mu    sync.Mutex
-	slots map[string]time.Time // prefixes of keys with rows deleted, and since when
+	slots map[string]time.Time // prefixes of keys with deleted rows, and the time of the first delete
 
 	wake   chan struct{}
 	cancel context.CancelFunc
@@ -67,7 +67,8 @@ func (x *exciser) stop() {
 	<-x.done
 }
 
-// deleted notes that rows of the stage whose keys begin with prefix were deleted, and reports whether it could.
+// deleted records that rows of the staging log whose keys start with prefix were deleted. It returns false if there is
+// no room.
 func (x *exciser) deleted(prefix []byte) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -101,7 +102,7 @@ func (x *exciser) loop(ctx context.Context) {
 				quiet = true
 			}
 		}
-		slots := x.take()
+		slots := x.takeSlots()
 		excised, err := x.round(ctx, slots)
 		if err != nil && ctx.Err() == nil {
 			x.log(err)
@@ -114,7 +115,7 @@ func (x *exciser) loop(ctx context.Context) {
 	}
 }
 
-// isDue reports whether a slot waits that has waited for long.
+// isDue reports whether a slot has waited long enough.
 func (x *exciser) isDue() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -126,8 +127,8 @@ func (x *exciser) isDue() bool {
 	return false
 }
 
-// take returns the slots in order, and forgets them.
-func (x *exciser) take() []keyRange {
+// takeSlots returns the slots in order and removes them.
+func (x *exciser) takeSlots() []keyRange {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	ranges := make([]keyRange, 0, len(x.slots))
@@ -138,19 +139,20 @@ func (x *exciser) take() []keyRange {
 	return ranges
 }
 
-// round excises those of slots, which are in order, that hold no rows, and returns the ranges that are gone. Neighbours go as one.
+// round excises the slots without rows, and returns the excised ranges. slots are sorted. Adjacent slots are excised
+// together.
 func (x *exciser) round(ctx context.Context, slots []keyRange) (excised []keyRange, err error) {
 	if len(slots) == 0 {
 		return nil, nil
 	}
-	// Memtables would have to be flushed while writes wait.
+	// Otherwise memtables would have to be flushed while writes wait.
 	flushed, err := x.db.AsyncFlush()
 	if err != nil {
 		return nil, fmt.Errorf("pebble: flush deletes of the staging log: %w", err)
 	}
 	select {
 	case <-flushed:
-	case <-ctx.Done(): // A full disk may keep it waiting for ever.
+	case <-ctx.Done(): // A full disk may delay the flush forever.
 		return nil, ctx.Err()
 	}
 	var empty []keyRange
@@ -179,12 +181,12 @@ func (x *exciser) round(ctx context.Context, slots []keyRange) (excised []keyRan
 	return excised, nil
 }
 
-// excise removes a range if it holds no rows.
+// excise removes a range if it has no rows.
 //
-// Invariant: no row is put into the range after it was found empty, and before it is excised.
+// Invariant: no row is written to the range after it was found empty and before it is excised.
 func (x *exciser) excise(ctx context.Context, k keyRange) (done bool, err error) {
 	if !x.gate.close(k) {
-		return false, nil // A row may be on its way.
+		return false, nil // A row may be about to be written.
 	}
 	defer x.gate.open()
 	if !x.isEmpty(k) {
@@ -193,7 +195,7 @@ func (x *exciser) excise(ctx context.Context, k keyRange) (done bool, err error)
 	return true, x.change(func() error { return x.db.Excise(ctx, pebbledb.KeyRange{Start: k.start, End: k.end}) })
 }
 
-// isEmpty reports whether a range holds no rows. One that can't be read isn't.
+// isEmpty reports whether a range has no rows. It returns false if the range can't be read.
 func (x *exciser) isEmpty(k keyRange) bool {
 	it, err := x.db.NewIter(&pebbledb.IterOptions{LowerBound: k.start, UpperBound: k.end})
 	if err != nil {
@@ -208,15 +210,15 @@ func (k keyRange) contains(key []byte) bool {
 	return bytes.Compare(k.start, key) <= 0 && bytes.Compare(key, k.end) < 0
 }
 
-// gate keeps rows from being put into a range of keys of the stage while it is excised.
+// gate blocks writes to a key range of the staging log while it is excised.
 type gate struct {
 	mu     sync.Mutex
-	under  map[string]int // prefixes that are being written to, and by how many
+	under  map[string]int // the number of writers per prefix
 	closed keyRange
-	opened chan struct{} // closed when the range is open again; nil: none is closed
+	opened chan struct{} // closed when the range is open again; nil: no range is closed
 }
 
-// close closes a range, until open is called. It returns false if somebody is writing to it.
+// close closes a range until open is called. It returns false if there are writers in the range.
 func (g *gate) close(k keyRange) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -236,7 +238,7 @@ func (g *gate) open() {
 	g.closed, g.opened = keyRange{}, nil
 }
 
-// tryEnter returns what to wait for; nil: it entered.
+// tryEnter enters, or returns a channel to wait for.
 func (g *gate) tryEnter(prefixes []string) <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -262,8 +264,8 @@ func (g *gate) leave(prefixes []string) {
 	}
 }
 
-// enterSlots waits until rows may be put into slots of the stage, whose keys begin with prefixes, and keeps them from being
-// excised until gate.leave is called, if it returns nil.
+// enterSlots waits until rows may be written to slots of the staging log, whose keys start with prefixes. If it returns
+// nil, the slots aren't excised until gate.leave is called.
 func (e *Engine) enterSlots(ctx context.Context, prefixes []string) error {
 	for {
 		opened := e.gate.tryEnter(prefixes)
@@ -280,10 +282,10 @@ func (e *Engine) enterSlots(ctx context.Context, prefixes []string) error {
 	}
 }
 
-// slotPrefix begins every key of a slot of the stage.
+// slotPrefix returns the prefix of all keys of a slot of the staging log.
 func slotPrefix(b *engine.Batch) []byte { return appendPartition(nil, b.Table, b.Partition[:1]) }
 
-// stagedSlots lists the slots of the stage that batches put rows into, each once.
+// stagedSlots returns the slots of the staging log to which batches write rows, without duplicates.
 func stagedSlots(batches []engine.Batch) (prefixes []string) {
 	last := int64(0)
 	for i := range batches {

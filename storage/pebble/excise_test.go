@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// exciseSoon has slots of the stage excised at once, and nothing else given back.
+// exciseSoon makes the engine excise slots of the staging log immediately, and disables other ways of freeing space.
 func exciseSoon(o *Options) { o.StageDelay, o.DropDelay = time.Millisecond, time.Hour }
 
 const slotParts, slotRows = 4, 10
@@ -64,8 +64,8 @@ func rowsOfSlot(t testing.TB, e *Engine, slot int64) (n int) {
 	return n
 }
 
-// Staged rows of sealed slots leave the disk, whether they were flushed, compacted or neither, while the slots beside it stay
-// whole, also those of which a part is sealed, and after a power cut.
+// Staged rows of sealed slots are removed from the disk, whether they were flushed, compacted or neither. Adjacent
+// slots and partly sealed slots are unchanged, also after a power cut.
 func TestSealedSlotsAreExcised(t *testing.T) {
 	for name, before := range map[string]func(*testing.T, *Engine){
 		"in memory": func(*testing.T, *Engine) {},
@@ -95,7 +95,7 @@ func TestSealedSlotsAreExcised(t *testing.T) {
 	}
 }
 
-// slotBytes is about how much of the sorted files a slot takes.
+// slotBytes returns the approximate size of a slot in sorted files.
 func slotBytes(t testing.TB, e *Engine, slot int64) uint64 {
 	t.Helper()
 	n, err := e.Usage(ctx, engine.Stage, engine.Key{engine.Int(slot)})
@@ -103,7 +103,7 @@ func slotBytes(t testing.TB, e *Engine, slot int64) uint64 {
 	return n
 }
 
-// A scan sees what it saw when it began, and a checkpoint is whole, whatever is excised meanwhile.
+// A scan sees the rows that existed when it started, and a checkpoint is complete, during any excision.
 func TestReadersOutliveExcising(t *testing.T) {
 	dir := t.TempDir()
 	opts := smallOptions()
@@ -180,7 +180,7 @@ func TestRowsComeWhileTheirSlotIsExcised(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// Nobody puts rows into a slot that is being excised, and none is excised that somebody puts rows into.
+// Rows can't be written to a slot while it is excised, and a slot isn't excised while rows are written to it.
 func TestGate(t *testing.T) {
 	e := openOn(t, NewCrashableFS())
 	prefix := appendPartition(nil, engine.Stage, engine.Key{engine.Int(1)})
@@ -207,7 +207,7 @@ func TestGate(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// An excised range that overlaps memtables is in the log at first: the log is replayed for reading only, too.
+// An excised range that overlaps memtables is in the log at first. The log is also replayed for reading only.
 func TestExciseInTheLog(t *testing.T) {
 	dir := t.TempDir()
 	opts := smallOptions()
@@ -242,7 +242,7 @@ func TestExciseInTheLog(t *testing.T) {
 	}
 }
 
-// Closing waits for no flush that a full disk refuses: what isn't flushed is in the log.
+// Close doesn't wait for a flush that fails on a full disk: unflushed rows are in the log.
 func TestCloseWhileExciseCantFlush(t *testing.T) {
 	inChild(t, func() { // Close may leave Pebble open.
 		var broken atomic.Bool

@@ -15,35 +15,35 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// existing describes a directory before an engine is opened in it. Whether it may be opened is decided from its file names, Pebble's
-// markers and SYNCED, before the first write: a refusal changes nothing.
+// existing describes a directory before an engine is opened in it. File names, Pebble's markers and SYNCED decide
+// whether it may be opened, before the first write. A rejected directory is unchanged.
 //
 //	nothing, or CREATING without tables        a new engine
 //	a complete set of files                    the engine
-//	anything else that a database has made     damaged: never opened as new, and no file of it is removed
-//	another program's files, or a backup       refused
+//	any other files of a database              damaged: never opened as new, and no file is removed
+//	another program's files, or a backup       rejected
 type existing struct {
 	fs    vfs.FS
 	dir   string
 	names []string
-	// isStore: there are files that only a database has.
+	// isStore is set if there are files that only a database has.
 	isStore bool
-	// isUnfinished: the creation of an engine here was interrupted, and nothing was ever written to it.
+	// isUnfinished is set if the creation of an engine was interrupted before rows were written.
 	isUnfinished bool
 	ledger       *ledger // of a store
 }
 
-// creatingName is a file that is in a directory from before the first file of a new engine until the engine is complete, which is before
-// anything is written to it.
+// creatingName is a file that exists from before the first file of a new engine until the engine is complete, which is
+// before rows are written.
 const creatingName = "CREATING"
 
-// lockName is the file that a process has locked that uses a directory.
+// lockName is the file that a process locks while it uses a directory.
 const lockName = "LOCK"
 
 // snapshotsFolder is the folder for checkpoints in an engine's directory.
 const snapshotsFolder = "snapshots"
 
-// examine reads what a directory holds, and returns an error where it must not be opened.
+// examine reads the state of a directory, and returns an error if it must not be opened.
 func examine(files vfs.FS, dir string, opts *Options) (*existing, error) {
 	x, err := examineNames(files, dir, opts)
 	if err != nil || x.isNew() {
@@ -55,7 +55,7 @@ func examine(files vfs.FS, dir string, opts *Options) (*existing, error) {
 	return x, nil
 }
 
-// examineNames is examine without what another process that has the directory open may be writing: it reads names and SYNCED only.
+// examineNames is examine without files that another process may be writing. It only reads names and SYNCED.
 func examineNames(files vfs.FS, dir string, opts *Options) (*existing, error) {
 	x, err := listUsable(files, dir, opts.ReadOnly)
 	switch {
@@ -67,8 +67,8 @@ func examineNames(files vfs.FS, dir string, opts *Options) (*existing, error) {
 	return x, x.checkStore(opts)
 }
 
-// listUsable lists a directory, which need not exist. Its error means that the directory must not be used: a restore into it isn't finished,
-// or, unless it is for reading only, it is a backup or another program's.
+// listUsable lists a directory, which may not exist. An error means that the directory must not be used: a restore to
+// it isn't finished, or, unless it is opened for reading only, it is a backup or another program's.
 func listUsable(files vfs.FS, dir string, readOnly bool) (*existing, error) {
 	x := &existing{fs: files, dir: dir}
 	err := x.list()
@@ -85,7 +85,7 @@ func listUsable(files vfs.FS, dir string, readOnly bool) (*existing, error) {
 	return x, errors.Join(x.checkBackup(), x.checkForeign())
 }
 
-// isNew reports whether there is no engine yet, and one may be made.
+// isNew reports whether there is no engine and one may be created.
 func (x *existing) isNew() bool { return x.isUnfinished || !x.isStore }
 
 // list reads the names of the directory's files.
@@ -105,25 +105,26 @@ func (x *existing) list() error {
 
 func (x *existing) has(name string) bool { return slices.Contains(x.names, name) }
 
-// checkSnapshots returns an error for a directory without a store that has snapshots of one.
+// checkSnapshots returns an error for a directory with snapshots but without a store.
 func (x *existing) checkSnapshots() error {
 	if !x.has(snapshotsFolder) {
 		return nil
 	}
 	made, err := x.fs.List(x.fs.PathJoin(x.dir, snapshotsFolder))
-	made = slices.DeleteFunc(made, func(name string) bool { return strings.HasSuffix(name, ".claim") }) // Left by a command.
+	// Ignore snapshots left by a command.
+	made = slices.DeleteFunc(made, func(name string) bool { return strings.HasSuffix(name, ".claim") })
 	if err != nil || len(made) == 0 {
 		return err
 	}
 	return damagedFile(x.dir, "MANIFEST-*", fmt.Sprintf("all files of the store are missing, but it has snapshots, such as %s/%s", snapshotsFolder, made[0]))
 }
 
-// checkStore returns an error unless a store's files are a complete set: SYNCED, in a format that this release reads, the markers of
-// Pebble, and a manifest that SYNCED proves whole. Pebble would make a new database where the marker of the manifest is
-// missing, or another one's files would be leftovers to it, which it removes.
+// checkStore returns an error unless a store's files are complete: SYNCED, in a format that this release reads,
+// Pebble's markers, and a manifest that matches SYNCED. If the marker of the manifest were missing, Pebble would create
+// a new database. If the directory had another database's files, Pebble would remove them as obsolete.
 func (x *existing) checkStore(opts *Options) error {
 	l, problems := readNote(x.fs, x.dir)
-	if l == nil { // A SYNCED proves that the directory is no other program's.
+	if l == nil { // A SYNCED proves that the directory doesn't belong to another program.
 		if err := x.checkOptions(); err != nil {
 			return err
 		}
@@ -147,13 +148,15 @@ func (x *existing) checkStore(opts *Options) error {
 	case desc.FormatMajorVersion == pebbledb.FormatDefault:
 		return missing("marker.format-version.*", "missing")
 	case uint64(desc.FormatMajorVersion) < l.header.Pebble:
-		return missing("marker.format-version.*", fmt.Sprintf("names version %d, but the files have version %d", desc.FormatMajorVersion, l.header.Pebble))
+		return missing("marker.format-version.*",
+			fmt.Sprintf("names version %d, but the files have version %d", desc.FormatMajorVersion, l.header.Pebble))
 	}
 	manifest := x.fs.PathBase(desc.ManifestFilename)
-	if l.files[manifest] == nil { // It is an earlier one, too.
-		return missing("marker.manifest.*", fmt.Sprintf("names %s, but according to %s the manifest is %s", manifest, ledgerName, l.header.Manifest))
+	if l.files[manifest] == nil { // Also for an earlier manifest.
+		return missing("marker.manifest.*", fmt.Sprintf("names %s, but according to %s the manifest is %s", manifest,
+			ledgerName, l.header.Manifest))
 	}
-	l.header.Manifest = manifest // A process that was killed may not have noted it, and may have removed the ones before.
+	l.header.Manifest = manifest // A killed process may not have recorded it, and may have removed the previous ones.
 	l.dropOldManifests()
 	if l.isWithdrawn.Load() {
 		l.minLog = x.minLog(manifest)
@@ -162,11 +165,11 @@ func (x *existing) checkStore(opts *Options) error {
 	return nil
 }
 
-// minLog returns the number of the first log with rows that aren't in tables; 0: not known.
+// minLog returns the number of the first log with rows that aren't in tables; 0: unknown.
 func (x *existing) minLog(manifest string) uint64 {
 	f, err := x.fs.Open(x.fs.PathJoin(x.dir, manifest))
 	if err != nil {
-		return 0 // Pebble returns the error.
+		return 0 // Pebble will return the error.
 	}
 	defer f.Close()
 	state, err := readManifestState(f)
@@ -176,8 +179,8 @@ func (x *existing) minLog(manifest string) uint64 {
 	return state.minLog
 }
 
-// checkRepair returns an error for a directory that isn't repaired: it has no store, or is a backup, another program's, another version's, or in the
-// middle of a restore. A repair changes nothing then.
+// checkRepair returns an error for a directory that can't be repaired: it has no store, belongs to a backup, another
+// program or another version, or a restore to it isn't finished. A repair changes nothing then.
 func checkRepair(files vfs.FS, dir string) error {
 	x, err := listUsable(files, dir, false)
 	if err != nil {
@@ -213,7 +216,7 @@ func (x *existing) unpeeked(err error) error {
 	return damagedFile(x.dir, "marker.*", err.Error())
 }
 
-// isSystemError reports whether an error is one of the operating system's, rather than of what files contain.
+// isSystemError reports whether an error comes from the operating system rather than from the content of files.
 func isSystemError(err error) bool {
 	var (
 		path *fs.PathError
@@ -223,7 +226,7 @@ func isSystemError(err error) bool {
 	return !errors.Is(err, fs.ErrNotExist) && (errors.As(err, &path) || errors.As(err, &link) || errors.As(err, &no))
 }
 
-// remedy ends the message of an error about damaged or missing files of a directory.
+// remedy returns the end of an error message about damaged or missing files of a directory.
 func remedy(dir string) string {
 	return fmt.Sprintf("repair it with cassia restore --damaged --storage.path=%s, or restore a backup (cassia restore)", dir)
 }

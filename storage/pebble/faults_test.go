@@ -25,7 +25,7 @@ import (
 
 var ctx = context.Background()
 
-// faultyFS is a file system in memory; fault is asked before each operation.
+// faultyFS returns a file system in memory that calls fault before each operation.
 func faultyFS(fault func(errorfs.Op) error) (*vfs.MemFS, FS) {
 	mem := vfs.NewCrashableMem()
 	return mem, errorfs.Wrap(mem, errorfs.InjectorFunc(fault))
@@ -74,8 +74,7 @@ func failingFS(match func(op errorfs.Op) bool) (mem *vfs.MemFS, osFS FS, broken 
 	return mem, osFS, broken
 }
 
-// inChild runs a test in a process of its own, because what Pebble holds when writing fails stays held until
-// the process ends.
+// inChild runs a test in a separate process, because Pebble doesn't release its resources after a write error.
 func inChild(t *testing.T, run func()) {
 	const role = "CASSIA_TEST_CHILD"
 	if os.Getenv(role) == "" {
@@ -89,8 +88,8 @@ func inChild(t *testing.T, run func()) {
 	os.Exit(0)
 }
 
-// TestWritingFails lets a vital file fail once: from then on nothing is written, every write returns an error, and
-// reading goes on.
+// TestWritingFails makes a vital file fail once: after that nothing is written, every write returns an error, and reads
+// continue.
 func TestWritingFails(t *testing.T) {
 	for name, match := range map[string]func(errorfs.Op) bool{
 		"log": func(op errorfs.Op) bool { return strings.HasSuffix(op.Path, ".log") && op.Kind != errorfs.OpCreate },
@@ -179,7 +178,7 @@ func TestWritingFailsForMany(t *testing.T) {
 	})
 }
 
-// TestOpenFails gives the error back, whatever fails.
+// TestOpenFails returns the error of any failing operation.
 func TestOpenFails(t *testing.T) {
 	t.Parallel()
 	for i := range soak.Fewer(40) {
@@ -214,7 +213,7 @@ func child(role, test string) *exec.Cmd {
 	return cmd
 }
 
-// TestLockedByAnotherProcess opens what a child process has open.
+// TestLockedByAnotherProcess opens a directory that a child process has open.
 func TestLockedByAnotherProcess(t *testing.T) {
 	const role = "CASSIA_TEST_LOCK_DIR"
 	if dir := os.Getenv(role + "_PATH"); dir != "" {
@@ -289,7 +288,7 @@ func TestReserve(t *testing.T) {
 	require.Contains(t, log.String(), "refused=3")
 }
 
-// TestSlowDisk lets callers go when their contexts end, while the disk answers nobody.
+// TestSlowDisk: callers return when their contexts end, while the disk doesn't respond.
 func TestSlowDisk(t *testing.T) {
 	var slow atomic.Bool
 	reached, release := make(chan struct{}, 100), make(chan struct{})
@@ -318,7 +317,7 @@ func TestSlowDisk(t *testing.T) {
 
 	slow.Store(false)
 	close(release)
-	// The first one was under way: whoever comes next must see it.
+	// The first one was under way, so the next caller must see it.
 	ok, found, err := e.CompareAndSet(ctx, engine.Store, partition, item, nil, []byte("second"))
 	require.NoError(t, err)
 	require.False(t, ok)

@@ -10,17 +10,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// ErrLockHeld means that a process holds a lock, this one included.
+// ErrLockHeld means that a process, possibly this one, holds a lock.
 var ErrLockHeld = errors.New("locked")
 
-// FileLock is a file that a process holds a lock on, until it removes or closes it or ends.
+// FileLock is a locked file. The lock ends when the process removes or closes it, or ends.
 type FileLock struct {
 	path string
 	lock io.Closer
 }
 
-// LockFile makes a file and locks it. It returns an error that is ErrLockHeld, and names the process, if a process holds a
-// lock on it, this one included; any other error means that the file can't be made or locked.
+// LockFile creates a file and locks it. If a process, possibly this one, holds the lock, it returns an ErrLockHeld that
+// names the process. Any other error means that the file can't be created or locked.
 func LockFile(path string) (*FileLock, error) {
 	path, err := filepath.Abs(path) // Locks within a process are by name.
 	if err != nil {
@@ -47,8 +47,8 @@ func LockFile(path string) (*FileLock, error) {
 	return nil, fmt.Errorf("%w by another process", ErrLockHeld)
 }
 
-// lockHolder returns the process that holds a lock on a file; 0: unknown. A file on which this process holds a lock isn't opened: closing it
-// would release the lock.
+// lockHolder returns the process that holds a lock on a file; 0: unknown. It doesn't open a file that this process has
+// locked, because closing it would release the lock.
 func lockHolder(path string) int {
 	locks.Lock()
 	defer locks.Unlock()
@@ -58,8 +58,8 @@ func lockHolder(path string) int {
 	return otherHolder(path)
 }
 
-// Remove removes the file and gives up the lock.
+// Remove removes the file and releases the lock.
 func (l *FileLock) Remove() error { return errors.Join(os.Remove(l.path), l.lock.Close()) }
 
-// Close gives up the lock; the file stays.
+// Close releases the lock and leaves the file.
 func (l *FileLock) Close() error { return l.lock.Close() }

@@ -14,14 +14,14 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// ErrForeign means that a directory holds something else than an engine's data.
+// ErrForeign means that a directory has data of another program.
 var ErrForeign = errors.New("pebble: the directory contains other data")
 
-// ErrIsBackup means that a directory holds backups, or is a snapshot, which a start would change.
+// ErrIsBackup means that a directory has backups or is a snapshot, which a start would change.
 var ErrIsBackup = errors.New("pebble: the directory contains a backup")
 
-// CheckForeign returns an error for which ErrForeign or ErrIsBackup is true where Open makes no engine, since dir, a directory of
-// this machine, holds something else.
+// CheckForeign returns an ErrForeign or ErrIsBackup if Open would reject dir, a directory of this machine, because of
+// its content.
 func CheckForeign(dir string) error {
 	dir, err := resolve(dir)
 	if err != nil {
@@ -34,8 +34,9 @@ func CheckForeign(dir string) error {
 	return errors.Join(x.checkBackup(), x.checkForeign())
 }
 
-// CheckStore returns an error unless dir, a directory of this machine, has an engine with a complete set of files: ErrNoData without one,
-// ErrForeign, ErrIsBackup or engine.ErrCorrupt. It changes nothing and takes no lock, so another process may use the directory.
+// CheckStore returns an error unless dir, a directory of this machine, has an engine with a complete set of files:
+// ErrNoData without an engine, ErrForeign, ErrIsBackup or engine.ErrCorrupt. It changes nothing and takes no lock, so
+// another process may be using the directory.
 func CheckStore(dir string) error {
 	dir, err := resolve(dir)
 	if err != nil {
@@ -50,19 +51,21 @@ func CheckStore(dir string) error {
 		case tries == 3 || !errors.Is(err, engine.ErrCorrupt):
 			return err
 		}
-		time.Sleep(50 * time.Millisecond) // Another process may be replacing the file that seems to be missing.
+		time.Sleep(50 * time.Millisecond) // Another process may be replacing the missing file.
 	}
 }
 
-// neighbors are files and folders at the top of another program's data directory that no engine and no file manager makes.
+// neighbors are files and folders at the top of other programs' data directories, which neither engines nor file
+// managers create.
 var neighbors = map[string]string{
 	"wal": "Prometheus", "wbl": "Prometheus", "chunks_head": "Prometheus", "queries.active": "Prometheus",
 	"indexdb": "VictoriaMetrics", "flock.lock": "VictoriaMetrics", "metadataDir": "VictoriaMetrics",
 	"commitlog": "Cassandra", "saved_caches": "Cassandra", "cassandra.yaml": "Cassandra",
 }
 
-// checkForeign returns an error for a directory with another program's data. Without a store any file that no engine makes counts: an
-// engine made there would hide that its data are elsewhere. Beside a store anything may be but the data of a program that is known.
+// checkForeign returns an error for a directory with another program's data. Without a store, any file that no engine
+// creates counts, because a new engine would hide that its data is elsewhere. With a store, only data of known programs
+// counts.
 func (x *existing) checkForeign() error {
 	for _, name := range x.names {
 		switch program := neighbors[name]; {
@@ -75,7 +78,8 @@ func (x *existing) checkForeign() error {
 	return nil
 }
 
-// checkOptions returns an error for the files of another program that uses Pebble, or RocksDB. Damaged options are another matter.
+// checkOptions returns an error for the files of another program that uses Pebble or RocksDB. It ignores damaged
+// options.
 func (x *existing) checkOptions() error {
 	for _, name := range x.names {
 		if !strings.HasPrefix(name, "OPTIONS-") {
@@ -83,23 +87,24 @@ func (x *existing) checkOptions() error {
 		}
 		text, err := readWhole(x.fs, x.fs.PathJoin(x.dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // A process writes there, on a file system without locks.
+			continue // Another process writes there, on a file system without locks.
 		}
 		if err != nil {
 			return fmt.Errorf("pebble: open %s: %w", x.dir, err)
 		}
 		found := mergerLine.FindSubmatch(text)
-		if found != nil && string(found[1]) != newMerger().Name || found == nil && strings.Contains(string(text), "rocksdb_version") && !strings.Contains(string(text), "pebble_version") {
+		if found != nil && string(found[1]) != newMerger().Name || found == nil &&
+			strings.Contains(string(text), "rocksdb_version") && !strings.Contains(string(text), "pebble_version") {
 			return fmt.Errorf("%w: the database in %s belongs to another program; choose the directory of a store, or an empty one for a new store", ErrForeign, x.dir)
 		}
 	}
 	return nil
 }
 
-// mergerLine is the line of an options file with the name of the merge operator.
+// mergerLine matches the line with the merge operator's name in an options file.
 var mergerLine = regexp.MustCompile(`(?m)^\s*merger=(.*)\n`)
 
-// checkBackup returns an error for a backup, a backup that isn't complete, a snapshot, and a folder of backups without a store.
+// checkBackup returns an error for a backup, an incomplete backup, a snapshot, and a folder of backups without a store.
 func (x *existing) checkBackup() error {
 	isBackup := func(folder, name string) error {
 		return fmt.Errorf("%w: %s is a backup (created by cassia backup); restore it: cassia restore --from=%s --backup=%s --storage.path=NEW-DIRECTORY",
@@ -110,7 +115,8 @@ func (x *existing) checkBackup() error {
 		return isBackup(folder, base)
 	}
 	if before, ok := strings.CutSuffix(base, partialSuffix); ok && partialBackup.MatchString(before) {
-		return fmt.Errorf("%w: %s is an unfinished backup, which the next cassia backup to %s removes", ErrIsBackup, x.dir, folder)
+		return fmt.Errorf("%w: %s is an unfinished backup, which the next cassia backup to %s removes",
+			ErrIsBackup, x.dir, folder)
 	}
 	if x.isStore {
 		return x.checkSnapshot()
@@ -123,20 +129,23 @@ func (x *existing) checkBackup() error {
 	return nil
 }
 
-// checkSnapshot returns an error for a snapshot that is still in the directory of its store: it is the state of one moment.
+// checkSnapshot returns an error for a snapshot that is still in the directory of its store, because a start would
+// change it.
 func (x *existing) checkSnapshot() error {
 	folder := filepath.Dir(x.dir)
 	of := existing{fs: x.fs, dir: filepath.Dir(folder)}
 	if filepath.Base(folder) != snapshotsFolder || of.list() != nil || !of.isStore {
 		return nil
 	}
-	return fmt.Errorf("%w: %s is a snapshot of the store in %s; copy it to another directory, and use the copy", ErrIsBackup, x.dir, of.dir)
+	return fmt.Errorf("%w: %s is a snapshot of the store in %s; copy it to another directory, and use the copy",
+		ErrIsBackup, x.dir, of.dir)
 }
 
-// mayBeOurs reports whether a name is one that an engine whose creation was interrupted has left, or that a new
-// file system or a file manager makes.
+// mayBeOurs reports whether a file may be left by an interrupted creation of an engine, or created by a new file system
+// or a file manager.
 func mayBeOurs(name string) bool {
-	for _, prefix := range []string{".", lockName, creatingName, ledgerName, "temporary.", snapshotsFolder, "lost+found"} {
+	for _, prefix := range []string{".", lockName, creatingName, ledgerName, "temporary.",
+		snapshotsFolder, "lost+found"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}
@@ -144,12 +153,13 @@ func mayBeOurs(name string) bool {
 	return isEngineFile(name) || strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".dbtmp")
 }
 
-// engineFile matches the files that only a database has.
-var engineFile = regexp.MustCompile(`^(MANIFEST-\d+|OPTIONS-\d+|\d+\.(sst|blob)|\d+(-\d+)?\.log|marker\..*|` + ledgerName + `(` + regexp.QuoteMeta(withdrawnSuffix) + `)?)$`)
+// engineFile matches files that only a database has.
+var engineFile = regexp.MustCompile(`^(MANIFEST-\d+|OPTIONS-\d+|\d+\.(sst|blob)|\d+(-\d+)?\.log|marker\..*|` +
+	ledgerName + `(` + regexp.QuoteMeta(withdrawnSuffix) + `)?)$`)
 
 func isEngineFile(name string) bool { return engineFile.MatchString(name) }
 
-// isTable reports whether a file holds rows that no log has any more.
+// isTable reports whether a file has rows that are no longer in a log.
 func isTable(name string) bool {
 	return strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".blob")
 }

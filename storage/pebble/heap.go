@@ -1,7 +1,8 @@
 package pebble
 
-// HeapBytes returns how many bytes of Go's heap are memtables and cached blocks. Their sizes are bounded by the options, however
-// often garbage is collected, and collecting doesn't look into them. Built with cgo it is 0: then they lie outside of Go's heap.
+// HeapBytes returns the bytes of memtables and cached blocks in Go's heap. Their sizes are limited by the options
+// independently of garbage collection, and they have no pointers to scan. With cgo it returns 0, because they are
+// outside of Go's heap.
 func (e *Engine) HeapBytes() int64 {
 	if !onHeap {
 		return 0
@@ -13,7 +14,7 @@ func (e *Engine) HeapBytes() int64 {
 	return int64(m.MemTable.Size) + int64(m.MemTable.ZombieSize) + m.BlockCache.Size
 }
 
-// memTableBytes returns how many bytes memtables take.
+// memTableBytes returns the size of the memtables in bytes.
 func (e *Engine) memTableBytes() int64 {
 	m := e.metrics()
 	if m == nil {

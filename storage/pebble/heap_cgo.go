@@ -2,5 +2,5 @@
 
 package pebble
 
-// onHeap is whether Pebble's memtables and cached blocks lie in Go's heap: with cgo it takes them from C's.
+// onHeap is false with cgo, because Pebble's memtables and cached blocks are then in C's heap.
 const onHeap = false

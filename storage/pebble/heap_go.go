@@ -2,5 +2,5 @@
 
 package pebble
 
-// onHeap is whether Pebble's memtables and cached blocks lie in Go's heap: without cgo there is no other.
+// onHeap is true without cgo, because Pebble's memtables and cached blocks are then in Go's heap.
 const onHeap = true

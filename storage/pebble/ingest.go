@@ -18,15 +18,15 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// largeRun is how many bytes of a partition's rows of one kind are a sorted file of their own. Rows that are written later often lie
-// between two kinds: labels of more series before the chunks of the first.
+// largeRun is the min size in bytes of a partition's rows of one kind that get their own sorted file. Rows written
+// later are often between two kinds: labels of more series before the chunks of the first ones.
 const largeRun = 256 << 10
 
-// ingester writes sorted files from the rows of one Write, and hands them to Pebble, which puts them in the lowest level where nothing
-// overlaps them. So these rows take neither the log nor a memtable, are compressed once, and are compacted when others come to
-// lie among them only.
+// ingester writes sorted files from the rows of one Write and passes them to Pebble, which puts them in the lowest
+// level where nothing overlaps them. So these rows use neither the log nor a memtable, are compressed once, and are
+// compacted only when other rows are written between them.
 //
-//	rows ─► sorted ─► files, synced ─► linked, the directory synced ─► manifest, synced: all rows are there at once
+//	rows ─► sorted ─► files, synced ─► linked, the directory synced ─► manifest, synced: all rows are visible at once
 //
 // A crash before the last step leaves files that Pebble removes when it opens the directory.
 type ingester struct {
@@ -35,7 +35,7 @@ type ingester struct {
 	paths []string
 }
 
-// ingestBuffers is memory that ingesters use again.
+// ingestBuffers is memory that ingesters reuse.
 type ingestBuffers struct {
 	rows        []ingestRow
 	keys, value []byte
@@ -43,7 +43,7 @@ type ingestBuffers struct {
 
 var ingestPool = sync.Pool{New: func() any { return &ingestBuffers{} }}
 
-// ingestRow is a row to write: its key, which begins with a run's prefix, lies in the ingester's keys.
+// ingestRow is a row to write. Its key, which starts with a run's prefix, is in the ingester's keys.
 type ingestRow struct {
 	from, run, to int
 	table         *engine.Table
@@ -59,8 +59,8 @@ func isIngested(t *engine.Table) bool {
 	return false
 }
 
-// ingested splits batches into those that are written as sorted files, and the others. The files are worth their while where they
-// are large.
+// ingested splits batches into those to be written as sorted files, and the others. Files are only worth their cost if
+// they are large.
 func (e *Engine) ingested(batches []engine.Batch) (files, others []engine.Batch) {
 	bytes := 0
 	for i := range batches {
@@ -69,7 +69,7 @@ func (e *Engine) ingested(batches []engine.Batch) (files, others []engine.Batch)
 			continue
 		}
 		for j := range b.Mutations {
-			if b.Mutations[j].Op != engine.Put { // The order matters.
+			if b.Mutations[j].Op != engine.Put { // The order of mutations matters.
 				return nil, batches
 			}
 			bytes += len(b.Mutations[j].Value) + rowOverhead
@@ -88,10 +88,11 @@ func (e *Engine) ingested(batches []engine.Batch) (files, others []engine.Batch)
 	return files, others
 }
 
-// rowOverhead is about what the key of a sealed row takes.
+// rowOverhead is the approximate size of a sealed row's key.
 const rowOverhead = 64
 
-// ingest writes batches, which are Puts only, as sorted files. When it returns nil they are durable, and all of them are there at once.
+// ingest writes batches, which have only Puts, as sorted files. When it returns nil, they are durable and became
+// visible atomically.
 func (e *Engine) ingest(batches []engine.Batch) (err error) {
 	buffers := ingestPool.Get().(*ingestBuffers)
 	x := &ingester{e: e, ingestBuffers: *buffers}
@@ -116,7 +117,7 @@ func (e *Engine) ingest(batches []engine.Batch) (err error) {
 		}
 		from = to
 	}
-	return e.change(func() error { return e.db.Ingest(context.Background(), x.paths) }) // Half of it can't be called back.
+	return e.change(func() error { return e.db.Ingest(context.Background(), x.paths) }) // Half of the change can't be undone.
 }
 
 func (x *ingester) add(b *engine.Batch) {
@@ -138,7 +139,7 @@ func (x *ingester) add(b *engine.Batch) {
 func (x *ingester) key(r *ingestRow) []byte    { return x.keys[r.from:r.to] }
 func (x *ingester) prefix(r *ingestRow) []byte { return x.keys[r.from:r.run] }
 
-// sort sorts the rows, and keeps of each key the one that counts.
+// sort sorts the rows, and keeps the winning row of each key.
 func (x *ingester) sort() {
 	slices.SortStableFunc(x.rows, func(a, b ingestRow) int { return bytes.Compare(x.key(&a), x.key(&b)) })
 	kept := x.rows[:0]
@@ -152,12 +153,12 @@ func (x *ingester) sort() {
 	x.rows = kept
 }
 
-// wins reports whether a counts in a converging table where b is, too.
+// wins reports whether a wins over b in a converging table.
 func wins(a, b *engine.Mutation) bool {
 	return cmp.Or(cmp.Compare(a.Timestamp, b.Timestamp), bytes.Compare(a.Value, b.Value)) > 0
 }
 
-// cut returns where a file ends that begins at a row: after the rows of its table, or before or after a large run.
+// cut returns the end of a file that starts at a row: after the rows of its table, or before or after a large run.
 func (x *ingester) cut(from int) int {
 	to := x.endOfRun(from)
 	if x.bytes(from, to) >= largeRun {
@@ -189,7 +190,7 @@ func (x *ingester) bytes(from, to int) (n int) {
 	return n
 }
 
-// file writes one sorted file, and syncs it. Its name is one of those that Pebble removes when it opens the directory.
+// file writes and syncs a sorted file. Pebble removes files with this form of name when it opens the directory.
 func (x *ingester) file(rows []ingestRow) error {
 	path := x.e.files.PathJoin(x.e.dir, fmt.Sprintf("%s%06d.dbtmp", ingestPrefix, x.e.ingests.Add(1)))
 	f, err := x.e.files.Create(path, vfs.WriteCategoryUnspecified)
@@ -206,7 +207,7 @@ func (x *ingester) file(rows []ingestRow) error {
 	return w.Close()
 }
 
-// ingestPrefix begins the names of files that are being written.
+// ingestPrefix is the prefix of the names of files that are being written.
 const ingestPrefix = "CURRENT."
 
 func (x *ingester) put(w *sstable.Writer, r *ingestRow) error {
@@ -219,7 +220,7 @@ func (x *ingester) put(w *sstable.Writer, r *ingestRow) error {
 	return w.Merge(x.key(r), x.value)
 }
 
-// remove removes the files that were written for nothing.
+// remove removes the files after an error.
 func (x *ingester) remove() error {
 	var errs []error
 	for _, p := range x.paths {
@@ -230,7 +231,7 @@ func (x *ingester) remove() error {
 	return errors.Join(errs...)
 }
 
-// ingestWriterOptions are what such files are written with: as those of the last level.
+// ingestWriterOptions returns the options of the files, which are the last level's.
 func ingestWriterOptions(p *pebbledb.Options, format sstable.TableFormat) sstable.WriterOptions {
 	p.EnsureDefaults()
 	return p.MakeWriterOptions(len(p.Levels)-1, format)

@@ -15,7 +15,8 @@ import (
 
 var sealedPartition = engine.Key{engine.Int(1), engine.Int(0), engine.Text("t"), engine.Text("m"), engine.Int(0)}
 
-// sealedRows are n rows of a raw window and as many of a window of rollups, whose values name the write that they are of.
+// sealedRows are n rows of a raw window and as many of a window of rollups, whose values name the write that they are
+// of.
 func sealedRows(n int, timestamp int64) []engine.Batch {
 	raw := engine.Batch{Table: engine.Raw, Partition: sealedPartition}
 	fine := engine.Batch{Table: engine.R5m, Partition: sealedPartition}
@@ -30,7 +31,7 @@ func sealedRows(n int, timestamp int64) []engine.Batch {
 	return []engine.Batch{raw, fine}
 }
 
-// requireSealed looks whether the rows of a write are what a reader finds, and returns how many there are.
+// requireSealed requires that a reader finds either all rows of a write or none, and returns their number.
 func requireSealed(t testing.TB, e *Engine, table *engine.Table, timestamp int64) (n int) {
 	t.Helper()
 	for row, err := range e.Scan(ctx, engine.Range{Table: table, Partition: sealedPartition}) {
@@ -54,8 +55,8 @@ func leftovers(t testing.TB, fs vfs.FS) (left []string) {
 	return left
 }
 
-// TestSealedRowsAreFiles writes many rows at once, with others among them, and some again: they are in sorted files when Write returns,
-// others are in the log.
+// TestSealedRowsAreFiles writes many rows at once, with others among them, and some again: they are in sorted files
+// when Write returns, others are in the log.
 func TestSealedRowsAreFiles(t *testing.T) {
 	disk := NewCrashableFS()
 	e := openOn(t, disk, func(o *Options) { o.IngestBytes = 50_000 })
@@ -108,8 +109,8 @@ func TestFilesEndAtLargeRuns(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestIngestFails lets each step of writing sorted files fail: the write fails, none of its rows is there, nothing is left, and the
-// next one succeeds.
+// TestIngestFails makes each step of writing sorted files fail: the write fails without effect, no files are left, and
+// the next write succeeds.
 func TestIngestFails(t *testing.T) {
 	for name, match := range map[string]func(errorfs.Op) bool{
 		"create": func(op errorfs.Op) bool {
@@ -146,7 +147,7 @@ func TestIngestFails(t *testing.T) {
 	}
 }
 
-// TestBegunFilesAreRemoved finds what a process that was killed has begun.
+// TestBegunFilesAreRemoved: files of a killed process are removed.
 func TestBegunFilesAreRemoved(t *testing.T) {
 	disk := NewCrashableFS()
 	require.NoError(t, openOn(t, disk).Close())

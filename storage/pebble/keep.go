@@ -5,24 +5,25 @@ import (
 	"time"
 )
 
-// Keep selects which backups of a store stay. The zero value keeps all of them.
+// Keep selects the backups of a store that are kept. The zero value keeps all of them.
 type Keep struct {
-	// Last is how many of the newest stay.
+	// Last is the number of newest backups that are kept.
 	Last int
-	// Hourly, Daily and Weekly are how many hours, days and weeks (from Monday, in UTC) keep their newest backup. Those without
-	// a backup don't count, so that a pause in the schedule removes nothing.
+	// Hourly, Daily and Weekly are the numbers of hours, days and weeks (from Monday, in UTC) whose newest backup is
+	// kept. Periods without a backup don't count, so that a pause in the schedule removes nothing.
 	Hourly, Daily, Weekly int
 }
 
-// DatedBackup is a backup as far as Keep looks at it.
+// DatedBackup has the properties of a backup on which Keep depends.
 type DatedBackup struct {
 	Name  string
 	Taken time.Time
-	// Damaged: its source was damaged already when it was made, or, in a folder, files of it are missing or have other sizes.
+	// Damaged is set if the source was already damaged when the backup was made, or if, in a folder, files of the
+	// backup are missing or have wrong sizes.
 	Damaged bool
 }
 
-// All reports whether all backups stay.
+// All reports whether all backups are kept.
 func (k Keep) All() bool { return k == Keep{} }
 
 // Validate returns an error for a negative number.
@@ -33,12 +34,12 @@ func (k Keep) Validate() error {
 	return nil
 }
 
-// futureAfter is how far a backup's time may be after the present until the clock is taken for wrong, now or then.
+// futureAfter is the max time by which a backup may be dated after the present. Beyond it, the clock is or was wrong.
 const futureAfter = 24 * time.Hour
 
-// Surplus returns which backups go. They come in order, the oldest first. Damaged ones count for nothing, and go once
-// they are older than all that stay; the newest whole one always stays. None goes where a backup is of the future, whose name is returned
-// then: the newest ones can't be determined.
+// Surplus returns the backups to remove. backups are sorted, the oldest first. Damaged ones don't count, and are
+// removed when they are older than all that are kept. The newest complete backup is always kept. If a backup is dated
+// in the future, its name is returned and nothing is removed, because the newest ones can't be determined.
 func (k Keep) Surplus(backups []DatedBackup, now time.Time) (names []string, future string) {
 	if k.All() || len(backups) == 0 {
 		return nil, ""

@@ -10,9 +10,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// The encodings of key fields; doc.go draws them. They are part of the format: see formatVersion.
+// The encodings of key fields, drawn in doc.go. They are part of the format: see formatVersion.
 const (
-	// One-byte integers, -120…119, are their value plus intZero.
+	// One-byte integers, -120…119, are encoded as their value plus intZero.
 	intZero     = 0x80
 	intSmallMin = -120
 	intSmallMax = 119
@@ -28,7 +28,7 @@ const (
 
 var errBadKey = errors.New("not a key of this table")
 
-// appendKey appends key's encoding to dst. The key must fit fields, perhaps as a prefix.
+// appendKey appends key's encoding to dst. The key must match fields, or be a prefix.
 func appendKey(dst []byte, fields []engine.Field, key engine.Key) []byte {
 	for i := range key {
 		switch fields[i].Kind {
@@ -43,7 +43,7 @@ func appendKey(dst []byte, fields []engine.Field, key engine.Key) []byte {
 	return dst
 }
 
-// appendPartition appends the bytes with which every row key of a partition begins, and no other.
+// appendPartition appends the prefix of all row keys of a partition, which no other row key has.
 func appendPartition(dst []byte, t *engine.Table, partition engine.Key) []byte {
 	return appendKey(append(dst, t.ID), t.Partition, partition)
 }
@@ -64,7 +64,7 @@ func appendInt(dst []byte, v int64) []byte {
 	return dst
 }
 
-// intBytes is how many low bytes of v distinguish it from others of its sign: at least one.
+// intBytes returns how many low bytes of v distinguish it from other values of its sign, at least one.
 func intBytes(v int64) int {
 	u := uint64(v)
 	if v < 0 {
@@ -98,8 +98,8 @@ func indexEscaped(s string) int {
 	return -1
 }
 
-// afterPrefix appends the smallest bytes that are greater than everything that begins with prefix, whose
-// first byte isn't 0xff.
+// afterPrefix appends the smallest key that is larger than all keys with prefix. The first byte of prefix must not be
+// 0xff.
 func afterPrefix(dst, prefix []byte) []byte {
 	n := len(prefix)
 	for prefix[n-1] == 0xff {
@@ -110,20 +110,20 @@ func afterPrefix(dst, prefix []byte) []byte {
 	return dst
 }
 
-// keyDecoder decodes keys, reusing its memory.
+// keyDecoder decodes keys and reuses its memory.
 type keyDecoder struct {
 	key     engine.Key
 	scratch []byte
 }
 
-// decode returns the key that b holds. It is valid until the next call, and as long as b is unchanged: its
-// texts refer to b, which saves copying an id for every row.
+// decode decodes a key. The result is valid until the next call, and as long as b is unchanged: its texts refer to b,
+// which avoids copying an id per row.
 func (d *keyDecoder) decode(fields []engine.Field, b []byte) (engine.Key, error) {
 	d.key = d.key[:0]
 	d.scratch = d.scratch[:0]
 	rest := b
 	for _, f := range fields {
-		v, after, err := d.take(f.Kind, rest)
+		v, after, err := d.cutValue(f.Kind, rest)
 		if err != nil {
 			return nil, fmt.Errorf("%w: field %s of %s", err, f.Name, hex.EncodeToString(b))
 		}
@@ -135,8 +135,8 @@ func (d *keyDecoder) decode(fields []engine.Field, b []byte) (engine.Key, error)
 	return d.key, nil
 }
 
-// take returns a field's value, and what follows it.
-func (d *keyDecoder) take(kind engine.Kind, b []byte) (v engine.Value, rest []byte, err error) {
+// cutValue returns a field's value and the bytes after it.
+func (d *keyDecoder) cutValue(kind engine.Kind, b []byte) (v engine.Value, rest []byte, err error) {
 	switch kind {
 	case engine.KindInt:
 		v.Int, rest, err = takeInt(b)
@@ -177,7 +177,7 @@ func takeInt(b []byte) (v int64, rest []byte, err error) {
 		u = u<<8 | uint64(c)
 	}
 	v = int64(u)
-	// One value has one encoding, or a row could stand under two keys.
+	// A value has only one encoding; otherwise a row could be stored under two keys.
 	small := intSmallMin <= v && v <= intSmallMax
 	if (v < 0) != negative || small || intBytes(v) != n {
 		return 0, nil, errBadKey
@@ -195,7 +195,7 @@ func (d *keyDecoder) takeText(b []byte) (s string, rest []byte, err error) {
 	if i < 0 {
 		return engine.UnsafeText(text), rest, nil
 	}
-	// When scratch must grow, texts decoded before keep the array they refer to.
+	// If scratch must grow, texts decoded before still refer to the old array.
 	start := len(d.scratch)
 	for ; i >= 0; i = bytes.IndexByte(text, textEscape) {
 		if i+1 == len(text) {

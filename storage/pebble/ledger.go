@@ -19,21 +19,23 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// ledgerName is a file that notes how much of the others was synced. Pebble takes a log, or a manifest, that ends early
-// or in the middle of a record for one that a power cut has left so: if more of its end was lost, that isn't
-// noticed. Of the options nothing is verified at all. So these files' lengths and checksums are noted once a second where
-// they have grown, before one of them goes, and when the engine is closed:
+// ledgerName is a file that records the synced length of other files. If a log or a manifest ends early or in the
+// middle of a record, Pebble assumes that a power failure is the reason, so that it doesn't detect lost bytes at the
+// end. It doesn't verify options at all. So the lengths and checksums of these files are recorded: once a second if
+// they have grown, before one of them is removed, and when the engine is closed:
 //
 //	CRC-32C of what follows, 8 hexadecimal digits, a space
 //	{"version":2,"format":"1","pebble":24,"manifest":"MANIFEST-000009","store":{…},"files":[{"name":"000005.log","bytes":161623,"crc32c":"1c291ca3"}, …]}
 //
-// Open compares the beginning of each file with it. Bytes that were synced after the last note, less than a second before a
-// power cut, are verified by Pebble alone. A manifest is noted before Pebble's marker names it, so a manifest that isn't noted is never
-// the current one, and tables that the current one doesn't name are leftovers. The note also holds the versions of all formats in the
-// directory: a release that doesn't know one of them refuses the directory before it changes it.
+// Open compares the start of each file with the ledger. Bytes that were synced after the last record, less than a
+// second before a power failure, are verified by Pebble only. A manifest is recorded before Pebble's marker refers to
+// it. So a manifest that isn't recorded is never the current one, and tables that the current one doesn't contain are
+// obsolete. The ledger also has the versions of all formats in the directory. A release that doesn't support one of
+// them rejects the directory before it changes it.
 const ledgerName = "SYNCED"
 
-// withdrawnSuffix is of a note that could not be replaced before files were removed: it may name files that are missing.
+// withdrawnSuffix is the suffix of a note that could not be replaced before files were removed, so that it may contain
+// missing files.
 const withdrawnSuffix = ".withdrawn"
 
 const (
@@ -41,40 +43,41 @@ const (
 	ledgerEvery   = time.Second
 )
 
-// ledger follows the files of a directory as they are written. The zero ledger follows none.
+// ledger tracks the files of a directory while they are written. The zero ledger tracks none.
 type ledger struct {
 	fs  vfs.FS
 	dir string
 
-	// noting is held while the note is written, and until a file that goes is no longer in it.
+	// noting is locked while the note is written, and until a file that is being removed is no longer in the note.
 	noting sync.Mutex
-	isHeld bool // the engine isn't complete, and no note is written; needs noting
-	// isWithdrawn: there is a note that was withdrawn.
+	isHeld bool // the engine isn't complete, and no note is written; guarded by noting
+	// isWithdrawn is set if there is a withdrawn note.
 	isWithdrawn atomic.Bool
-	// minLog is the number of the first log that a withdrawn note names and that can't be missing; 0: not known.
+	// minLog is the number of the first log in a withdrawn note that can't be missing; 0: unknown.
 	minLog uint64
 
-	mu      sync.Mutex // never held over a call to the disk: writing the log waits for it
+	mu      sync.Mutex // never held during a disk operation, because writes of the log wait for it
 	header  ledgerHeader
 	files   map[string]*written
-	changed bool // since it was written
-	fresh   bool // there are names that the directory's last sync may not have had
-	// ownManifest: a manifest was created since the engine was opened.
+	changed bool // since the last note
+	fresh   bool // there are names that the last sync of the directory may not include
+	// ownManifest is set if a manifest was created since the engine was opened.
 	ownManifest bool
 	stop        chan struct{}
 	stopped     sync.WaitGroup
 }
 
-// written is the state of a file: the bytes that were written, and as far as they were synced.
+// written is the state of a file: the number of bytes written, and of synced bytes.
 type written struct {
 	bytes, synced int64
 	sum, syncSum  uint32
-	torn          bool // a write failed: what follows synced isn't known
+	torn          bool // a write failed, so the content after synced is unknown
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// isNoted reports whether a file is one whose end Pebble doesn't verify. Options begin their life as a temporary file.
+// isNoted reports whether Pebble doesn't verify the end of a file, so that it is in the note. An options file is
+// created as a temporary file.
 func isNoted(base string) bool {
 	return strings.HasSuffix(base, ".log") || strings.HasSuffix(base, ".dbtmp") && !strings.HasPrefix(base, ingestPrefix) || strings.HasPrefix(base, "MANIFEST-") || strings.HasPrefix(base, "OPTIONS-")
 }
@@ -100,12 +103,13 @@ func (p ledgerProblem) Unwrap() error { return p.err }
 // newLedger returns the ledger of a new engine. It writes no note until releaseNotes is called.
 func newLedger(files vfs.FS, dir string) *ledger {
 	return &ledger{
-		fs: files, dir: files.PathDir(files.PathJoin(dir, ledgerName)), // As paths of files in it have it.
+		// The form of the directory in the paths of its files.
+		fs: files, dir: files.PathDir(files.PathJoin(dir, ledgerName)),
 		isHeld: true, header: ledgerHeader{Version: ledgerVersion, Format: formatVersion}, files: map[string]*written{}, stop: make(chan struct{}),
 	}
 }
 
-// readLedger returns the ledger of a directory and all that is wrong; nil: the ledger itself is.
+// readLedger returns the ledger of a directory and all problems. It returns nil if the ledger itself is damaged.
 func readLedger(files vfs.FS, dir string) (*ledger, []ledgerProblem) {
 	l, problems := readNote(files, dir)
 	if l == nil {
@@ -114,7 +118,7 @@ func readLedger(files vfs.FS, dir string) (*ledger, []ledgerProblem) {
 	return l, l.verify()
 }
 
-// verify compares the files with the bytes of them that were synced. They may be written to, and go, meanwhile.
+// verify compares the synced bytes of the files with the ledger. The files may be written and removed concurrently.
 func (l *ledger) verify() (problems []ledgerProblem) {
 	l.mu.Lock()
 	files, now := maps.Clone(l.files), make(map[string]written, len(l.files))
@@ -137,7 +141,7 @@ func (l *ledger) verify() (problems []ledgerProblem) {
 	return problems
 }
 
-// compare returns an error if a file differs from the bytes that were synced of it.
+// compare returns an error if a file differs from its synced bytes.
 func (l *ledger) compare(name string, w written) error {
 	if w.synced == 0 {
 		return nil
@@ -161,10 +165,10 @@ func (l *ledger) compare(name string, w written) error {
 	return damagedFile(l.dir, name, what+lostWrites)
 }
 
-// lostWrites ends the description of a file that has lost bytes.
+// lostWrites is appended to the description of a file that has lost bytes.
 const lostWrites = "; acknowledged writes may be lost"
 
-// sumOf returns the length of a file and its checksum, up to a length.
+// sumOf returns the length of a file, and the checksum of its bytes up to a length.
 func sumOf(files vfs.FS, path string, upTo int64) (n int64, sum uint32, err error) {
 	f, err := files.Open(path, vfs.SequentialReadsOption)
 	if err != nil {
@@ -185,7 +189,7 @@ func readWhole(files vfs.FS, path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// run notes what has grown, until close.
+// run writes notes about growth until close.
 func (l *ledger) run(failed func(error)) {
 	l.stopped.Go(func() {
 		t := time.NewTicker(ledgerEvery)
@@ -205,7 +209,7 @@ func (l *ledger) run(failed func(error)) {
 	})
 }
 
-// close ends run. What the engine's end has synced is noted if it ended in order.
+// close ends run. If inOrder is set, it notes the bytes synced when the engine was closed.
 func (l *ledger) close(inOrder bool) error {
 	close(l.stop)
 	l.stopped.Wait()
@@ -215,7 +219,7 @@ func (l *ledger) close(inOrder bool) error {
 	return l.note()
 }
 
-// note writes the ledger if there is anything new.
+// note writes the ledger if it has changed.
 func (l *ledger) note() error {
 	l.noting.Lock()
 	defer l.noting.Unlock()
@@ -228,7 +232,7 @@ func (l *ledger) note() error {
 	return l.write()
 }
 
-// releaseNotes writes the first note of a new engine; of another one it does nothing.
+// releaseNotes writes the first note of a new engine. It does nothing for other engines.
 func (l *ledger) releaseNotes() error {
 	l.noting.Lock()
 	defer l.noting.Unlock()
@@ -242,7 +246,7 @@ func (l *ledger) releaseNotes() error {
 	return nil
 }
 
-// setPebble notes Pebble's format major version, some time later.
+// setPebble sets Pebble's format major version for the next note.
 func (l *ledger) setPebble(version uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -251,7 +255,7 @@ func (l *ledger) setPebble(version uint64) {
 	}
 }
 
-// namedManifest returns the manifest that a file of the directory names as the current one, by its own name; "": it isn't such a file.
+// namedManifest returns the manifest in the name of a marker file, or "" if the file isn't a marker of the manifest.
 func (l *ledger) namedManifest(path string) string {
 	rest, ok := strings.CutPrefix(l.fs.PathBase(path), "marker.manifest.")
 	if !ok || l.fs.PathDir(path) != l.dir {
@@ -261,23 +265,24 @@ func (l *ledger) namedManifest(path string) string {
 	return manifest
 }
 
-// setManifest notes which manifest is the current one, some time later, and no longer the ones before, which Pebble never reads again.
+// setManifest sets the current manifest for the next note, and removes earlier manifests, which Pebble never reads
+// again.
 func (l *ledger) setManifest(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.header.Manifest, l.changed = name, true
-	l.fresh = true // The note must not be on the disk before the marker is.
+	l.fresh = true // The note must not be on the disk before the marker.
 	l.dropOldManifests()
 }
 
-// dropOldManifests needs mu.
+// dropOldManifests removes manifests before the current one. The caller must hold mu.
 func (l *ledger) dropOldManifests() {
 	maps.DeleteFunc(l.files, func(name string, _ *written) bool {
 		return strings.HasPrefix(name, "MANIFEST-") && manifestNumber(name) < manifestNumber(l.header.Manifest)
 	})
 }
 
-// describe notes a description of the store, and returns when it is durable.
+// describe sets the description of the store, and returns when it is durable.
 func (l *ledger) describe(text []byte) error {
 	l.noting.Lock()
 	defer l.noting.Unlock()
@@ -303,7 +308,8 @@ func (l *ledger) currentHeader() ledgerHeader {
 	return l.header
 }
 
-// write needs the lock noting. What it notes stays true while it writes: files grow, and none goes.
+// write writes the note. The caller must hold noting. The note stays true while it is written: files grow and aren't
+// removed.
 func (l *ledger) write() error {
 	list := ledgerText{Files: []noted{}}
 	l.mu.Lock()
@@ -317,7 +323,7 @@ func (l *ledger) write() error {
 	l.changed, l.fresh = false, false
 	l.mu.Unlock()
 	var err error
-	if fresh { // A note must not survive a power cut that a name in it doesn't.
+	if fresh { // A note must not survive a power failure in which a file's name in it is lost.
 		err = syncDirectory(l.fs, l.dir)
 	}
 	if err == nil {
@@ -355,7 +361,7 @@ func (l *ledger) hasOwnManifest() bool {
 	return l.ownManifest
 }
 
-// lengths returns the bytes of each file that were written, synced or not.
+// lengths returns the written bytes of each file, synced or not.
 func (l *ledger) lengths() map[string]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -366,7 +372,7 @@ func (l *ledger) lengths() map[string]int64 {
 	return lengths
 }
 
-// created, writing, wrote, syncing, synced and renamed follow what Pebble does with its files.
+// created, writing, wrote, syncing, synced and renamed track Pebble's operations on files.
 
 func (l *ledger) created(path string) {
 	if name, ok := l.name(path); ok {
@@ -377,8 +383,8 @@ func (l *ledger) created(path string) {
 	}
 }
 
-// writing is called before a write, and returns the argument for wrote. A file system may change p: MemFS does,
-// with the build tag invariants.
+// writing is called before a write, and returns the argument for wrote. The file system may modify p: MemFS does, with
+// the build tag invariants.
 func (l *ledger) writing(path string, p []byte) (then written) {
 	if name, ok := l.name(path); ok {
 		l.mu.Lock()
@@ -402,7 +408,7 @@ func (l *ledger) wrote(path string, then written, whole bool) {
 	}
 }
 
-// synced notes that what had been written before a sync began is on the disk: at is what syncing returned.
+// synced records that the bytes written before a sync are durable. at is the result of syncing.
 func (l *ledger) synced(path string, at written) {
 	if name, ok := l.name(path); ok {
 		l.mu.Lock()
@@ -440,7 +446,7 @@ func (l *ledger) renamed(from, to string) {
 	}
 }
 
-// going is called before a file is removed, or written anew: no note may name it then.
+// going is called before a file is removed or truncated. After it no note contains the file.
 func (l *ledger) going(path string) error {
 	name, ok := l.name(path)
 	if !ok {
@@ -465,8 +471,8 @@ func (l *ledger) going(path string) error {
 	return err
 }
 
-// withdraw renames the note, which a full disk keeps from being replaced: files that it names may be missing then, and the files
-// that would give space back can go. The next note that is written replaces it.
+// withdraw renames the note if a full disk prevents its replacement. Then files in it may be missing, and files whose
+// removal would free space can be removed. The next note replaces it.
 func (l *ledger) withdraw() error {
 	path := l.fs.PathJoin(l.dir, ledgerName)
 	if err := l.fs.Rename(path, path+withdrawnSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {

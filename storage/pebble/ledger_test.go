@@ -26,8 +26,8 @@ import (
 // logFiller is a sixth of the smallest log, or more.
 var logFiller = strings.Repeat("0123456789abcdef", 16<<10)
 
-// The power is cut before calls of the file system that write, while logs and manifests come and go and the note is
-// written anew before each: no such directory is refused, and acknowledged rows are there.
+// The power is cut before calls of the file system that write, while logs and manifests are created and removed and the
+// note is rewritten before each: no such directory is rejected, and acknowledged rows exist.
 func TestNoPowerCutIsTakenForDamage(t *testing.T) {
 	t.Parallel()
 	const cutAtMost = 400
@@ -124,7 +124,8 @@ func TestNoteOfNewName(t *testing.T) {
 	}
 }
 
-// Noting synced bytes costs a write nothing: it has no sync of its own for each, and none waits for a note's.
+// Recording synced bytes doesn't slow down writes: there is no additional sync per write, and writes don't wait for the
+// sync of a note.
 func TestWritesDoNotWaitForNotes(t *testing.T) {
 	t.Parallel()
 	var notes atomic.Int64

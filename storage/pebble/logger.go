@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// logger hands Pebble's log to slog.
+// logger passes Pebble's log to slog.
 type logger struct {
 	log   *slog.Logger
 	fail  func(error)
@@ -33,25 +33,26 @@ func (l *logger) Errorf(format string, args ...any) {
 	})
 }
 
-// lineEvery is how often a line about one reason is logged at most, and maxReasons bounds the reasons that are remembered.
+// lineEvery is the min interval between log lines for the same reason. maxReasons is the max number of reasons that are
+// tracked.
 const (
 	lineEvery  = time.Minute
 	maxReasons = 1000
 )
 
-// rareLines bounds what repeated events log.
+// rareLines limits the log lines of repeated events.
 type rareLines struct {
 	mu      sync.Mutex
 	reasons map[string]*rareLine
 }
 
-// rareLine is when a line was logged last, and how many weren't since then.
+// rareLine is the time of the last line for a reason, and the number of lines dropped since.
 type rareLine struct {
 	at      time.Time
 	dropped int
 }
 
-// log calls write, with the number of lines that were dropped before, unless it has done so for this reason within lineEvery.
+// log calls write, with the number of lines dropped before, unless it has done so for this reason within lineEvery.
 func (r *rareLines) log(reason string, write func(dropped int)) {
 	if dropped, ok := r.admit(reason, time.Now()); ok {
 		write(dropped)
@@ -76,10 +77,10 @@ func (r *rareLines) admit(reason string, now time.Time) (dropped int, ok bool) {
 	return dropped, true
 }
 
-// numbers are those of files in the text of an error: without them it is the same each time.
+// numbers matches the numbers of files in an error's text. Without them the text is the same each time.
 var numbers = regexp.MustCompile(`[0-9]+`)
 
-// reasonOf returns what errors of one cause have in common.
+// reasonOf returns a text that errors with the same cause share.
 func reasonOf(err error) string {
 	var cause syscall.Errno
 	if errors.As(err, &cause) {
@@ -88,7 +89,7 @@ func reasonOf(err error) string {
 	return numbers.ReplaceAllString(firstLine{err}.Error(), "0")
 }
 
-// fatalError is Pebble's reason for Fatalf: its words, and the error among them.
+// fatalError is the reason that Pebble passes to Fatalf: its text, and the error among its arguments.
 type fatalError struct {
 	text  string
 	cause error
@@ -97,10 +98,10 @@ type fatalError struct {
 func (f fatalError) Error() string { return f.text }
 func (f fatalError) Unwrap() error { return f.cause }
 
-// Fatalf is where Pebble ends up when it can't go on. It must not return: Pebble would then report a failed
-// commit as done. A panic would end the process where Pebble calls it on a goroutine of its own. So fail releases all callers that
-// wait, with the reason, and this goroutine waits until the process ends. Errors of the files that lead here are caught before, by
-// waitingFS and vitalFS: the others are Pebble's checks of its own invariants.
+// Fatalf is called by Pebble when it can't continue. It must not return, because Pebble would then report a failed
+// commit as successful. A panic would end the process if Pebble calls Fatalf on its own goroutine. So fail releases all
+// waiting callers, with the reason, and this goroutine waits until the process exits. Errors of files that would lead
+// here are handled before, by waitingFS and vitalFS. The others are failed checks of Pebble's own invariants.
 func (l *logger) Fatalf(format string, args ...any) {
 	err := fatalError{text: fmt.Sprintf(format, args...)}
 	for _, arg := range args {
@@ -112,7 +113,7 @@ func (l *logger) Fatalf(format string, args ...any) {
 	select {}
 }
 
-// events turns Pebble's events into log lines and counters.
+// events converts Pebble's events to log lines and counters.
 type events struct {
 	backgroundErrors prometheus.Counter
 	corruptions      prometheus.Counter
@@ -138,7 +139,7 @@ func (e *events) collectors() []prometheus.Collector {
 	return []prometheus.Collector{e.backgroundErrors, e.corruptions, e.slowDisk, e.stalls}
 }
 
-// diskSlow is called on the goroutine that watches the disk, which must not wait for anything.
+// diskSlow is called on the goroutine that monitors the disk, which must not block.
 func (e *events) diskSlow(vfs.DiskSlowInfo) { e.slowDisk.Inc() }
 
 func (e *events) listener(log *slog.Logger) *pebbledb.EventListener {
@@ -149,8 +150,8 @@ func (e *events) listener(log *slog.Logger) *pebbledb.EventListener {
 				log.Error("a flush or compaction failed and will be retried", "err", firstLine{err}, "repeated", dropped)
 			})
 		},
-		// Without a listener of its own Pebble ends the process at the first damaged block. Here the read
-		// that met it gets an error, and everything else goes on.
+		// Without a listener Pebble would end the process at the first damaged block. Here only the read of the block
+		// gets an error.
 		DataCorruption: func(info pebbledb.DataCorruptionInfo) {
 			e.corruptions.Inc()
 			e.blocks.note(info.Path, info.Details)

@@ -6,25 +6,26 @@ import (
 	pebbledb "github.com/cockroachdb/pebble/v2"
 )
 
-// logAhead is how much space a log allocates ahead of its end at first, bytes. Pebble asks for a whole memtable's at once.
+// logAhead is the initial number of bytes that a log allocates ahead of its end. Pebble requests the size of a whole
+// memtable.
 const logAhead = 1 << 20
 
-// cleaner removes files that are no longer needed, logs included. Pebble would keep as many as there may be memtables, and one more, to
-// write new ones over them, for a sync of those is faster: 64 MiB each, of unused space. A cleaner that wants to see what is
-// in a file, as that which moves it to an archive, gets each of them.
+// cleaner removes obsolete files, including logs. By default Pebble keeps as many logs as there may be memtables, plus
+// one, and overwrites them, because a sync is then faster. That takes 64 MiB of unused space for each. A cleaner that
+// needs the content of files, as one that archives them, is passed every log instead.
 type cleaner struct {
 	pebbledb.DeleteCleaner
 	getsLogs
 }
 
-// getsLogs lends ArchiveCleaner's mark, which isn't exported; what it does is DeleteCleaner's, which is less deep.
+// getsLogs embeds ArchiveCleaner for its unexported marker method. DeleteCleaner's methods are embedded at a shallower
+// depth and therefore used.
 type getsLogs struct{ pebbledb.ArchiveCleaner }
 
 var _ pebbledb.Cleaner = cleaner{}
 
 func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
 
-// Preallocate implements vfs.File.
 func (f *vitalFile) Preallocate(offset, length int64) error {
 	if isLog(f.name) {
 		length = min(length, logAhead)

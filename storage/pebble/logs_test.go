@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// usage returns what the files of a directory take on the disk, bytes, as du shows it, and how much of that are logs.
+// usage returns the disk usage of a directory's files in bytes, as du shows it, and the part used by logs.
 func usage(t *testing.T, dir string) (all, logs int64) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

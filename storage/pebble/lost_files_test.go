@@ -99,8 +99,8 @@ func (f storeFiles) disk(t testing.TB) *vfs.MemFS {
 	return disk
 }
 
-// manyKinds makes a store whose rows are in logs and multiple levels, with a snapshot: its files while it is open or, with isClosed, after it
-// was closed, those of earlier moments, the latest first, and its rows.
+// manyKinds makes a store whose rows are in logs and multiple levels, with a snapshot. It returns its files while it is
+// open or, with isClosed, after it was closed, its files at earlier moments, the latest first, and its rows.
 func manyKinds(t testing.TB, isClosed bool) (now storeFiles, earlier []storeFiles, rows int) {
 	t.Helper()
 	disk := vfs.NewMem()
@@ -143,8 +143,8 @@ func manyKinds(t testing.TB, isClosed bool) (now storeFiles, earlier []storeFile
 	return now, earlier, rows
 }
 
-// older returns the files of a store after one of them was replaced by an older copy: its own if it had another content or, where files of
-// the kind never change, an earlier one under this name; or an earlier marker.
+// older returns the files of a store after one of them was replaced by an older copy: an older version of the file or,
+// for files that never change, an earlier file with this name; or an earlier marker.
 func older(t testing.TB, now storeFiles, earlier []storeFiles, name string, kind *regexp.Regexp) storeFiles {
 	t.Helper()
 	changed := maps.Clone(now)
@@ -180,8 +180,8 @@ func older(t testing.TB, now storeFiles, earlier []storeFiles, name string, kind
 	return changed
 }
 
-// TestEachFileOfAStore deletes, empties, shortens, or replaces by an older copy each file of a store, one at a time, of a store that was
-// closed and of one that was killed. It is never opened as a new one, and no refusal changes anything.
+// TestEachFileOfAStore deletes, empties, shortens, or replaces by an older copy each file of a store, one at a time, of
+// a store that was closed and of one that was killed. It is never opened as a new one, and no refusal changes anything.
 func TestEachFileOfAStore(t *testing.T) {
 	t.Parallel()
 	for _, isClosed := range []bool{true, false} {
@@ -267,7 +267,7 @@ func requireRefused(t testing.TB, about string, files storeFiles, named string, 
 	}
 }
 
-// TestStoreOfTwoMoments mixes the files of two moments. Whatever is opened has all rows of the later one.
+// TestStoreOfTwoMoments mixes the files of two moments. If the result can be opened, it has all rows of the later one.
 func TestStoreOfTwoMoments(t *testing.T) {
 	t.Parallel()
 	now, earlier, rows := manyKinds(t, true)

@@ -9,8 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// DiskUsage returns the bytes that the engine's files take, its log included; 0 once it is closed or has
-// failed.
+// DiskUsage returns the size in bytes of the engine's files, including the log; 0 if it is closed or has failed.
 func (e *Engine) DiskUsage() uint64 {
 	if m := e.metrics(); m != nil {
 		return m.DiskSpaceUsage()
@@ -18,9 +17,10 @@ func (e *Engine) DiskUsage() uint64 {
 	return 0
 }
 
-// Usage returns about how many bytes the partitions of a table whose keys begin with prefix (nil: all) take in sorted
-// files, overwritten rows that aren't yet compacted away included; memtables and the log aren't. The estimate counts whole blocks, of which a range of few
-// rows, or of none, touches at least one. Where it is small, the rows are read, and count no more than their keys and values.
+// Usage returns the approximate size in bytes, in sorted files, of the partitions of a table whose keys start with
+// prefix (nil: all). It includes overwritten rows that aren't compacted yet, and excludes memtables and the log. The
+// estimate counts whole blocks, and every range, even an empty one, overlaps at least one. If the estimate is small,
+// the rows are read and the sizes of their keys and values returned.
 func (e *Engine) Usage(ctx context.Context, t *engine.Table, prefix engine.Key) (bytes uint64, err error) {
 	if err := e.begin(ctx); err != nil {
 		return 0, err
@@ -42,10 +42,10 @@ func (e *Engine) Usage(ctx context.Context, t *engine.Table, prefix engine.Key) 
 	return <-found, nil
 }
 
-// smallUsage is up to which estimate Usage reads the rows.
+// smallUsage is the max estimate for which Usage reads the rows.
 const smallUsage = 256 << 10
 
-// rowBytes returns what the keys and values of a range take, at most some bytes.
+// rowBytes returns the size of the keys and values of a range. It stops at most bytes.
 func rowBytes(ctx context.Context, db *pebbledb.DB, from, to []byte, most uint64) (bytes uint64, err error) {
 	it, err := db.NewIterWithContext(ctx, &pebbledb.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
@@ -58,7 +58,7 @@ func rowBytes(ctx context.Context, db *pebbledb.DB, from, to []byte, most uint64
 	return min(bytes, most), it.Close()
 }
 
-// metrics returns Pebble's own metrics, or nil once the engine is closed or has failed.
+// metrics returns Pebble's own metrics, or nil if the engine is closed or has failed.
 func (e *Engine) metrics() *pebbledb.Metrics {
 	if e.failedErr() != nil || e.use() != nil {
 		return nil
@@ -74,9 +74,8 @@ func (e *Engine) metrics() *pebbledb.Metrics {
 	return <-found
 }
 
-// Compact flushes the memtables and merges all files into the lowest level, so that nothing deleted
-// takes space. It returns when that is done, or ctx ends; work that has begun is then finished in the
-// background.
+// Compact flushes the memtables and merges all files into the lowest level, so that deleted rows take no space. It
+// returns when that is done, or when ctx ends; compactions under way are then finished in the background.
 func (e *Engine) Compact(ctx context.Context) error {
 	if e.readOnly {
 		return fmt.Errorf("pebble: compact: %w", engine.ErrReadOnly)

@@ -10,21 +10,21 @@ import (
 	"github.com/cockroachdb/pebble/v2/record"
 )
 
-// manifestState is the content of a manifest after its last edit: the files of tables that the database consists of.
+// manifestState is the content of a manifest after its last edit: the files of the database's tables.
 //
-// Pebble exports no reader of manifests. A repair needs one for directories that Pebble refuses: it compares the sizes of files, and decides whether a
-// backup has the same file.
+// Pebble exports no reader of manifests. A repair needs one for directories that Pebble rejects: it compares the sizes
+// of files, and decides whether a backup has the same file.
 type manifestState struct {
 	tables map[uint64]tableEntry // by table number
-	// shared are the sizes of files that are used in parts, by virtual tables, by file number.
+	// shared are the sizes, by file number, of files that virtual tables use in part.
 	shared map[uint64]uint64
 	// minLog is the number of the first log with rows that aren't in tables.
 	minLog uint64
-	// isWhole reports that the manifest ends with a complete edit.
+	// isWhole is set if the manifest ends with a complete edit.
 	isWhole bool
 }
 
-// tableEntry is a manifest's entry of a table.
+// tableEntry is a manifest's entry for a table.
 type tableEntry struct {
 	file              uint64 // number of the file; virtual tables may share one
 	size              uint64
@@ -53,11 +53,11 @@ const (
 	entryVirtual      = 66
 	entryPrefix       = 67
 	entrySuffix       = 68
-	entryUnsafe       = 1 << 6 // a field that a reader must know
+	entryUnsafe       = 1 << 6 // a field that a reader must support
 	boundsOfPointKeys = 1 << 0
 )
 
-// readManifestState reads a manifest. What follows the last complete edit is left out, as Pebble does.
+// readManifestState reads a manifest. Like Pebble, it ignores the bytes after the last complete edit.
 func readManifestState(r io.Reader) (*manifestState, error) {
 	s := &manifestState{tables: map[uint64]tableEntry{}, shared: map[uint64]uint64{}}
 	for edits, n := record.NewReader(r, 0), 0; ; n++ {
@@ -82,7 +82,8 @@ func readManifestState(r io.Reader) (*manifestState, error) {
 	}
 }
 
-// apply applies an edit. Deletions come first: a table that moves to another level is deleted and added by one edit.
+// apply applies an edit. Deletions are applied first: a table that moves to another level is deleted and added by the
+// same edit.
 func (s *manifestState) apply(text []byte) error {
 	added := map[uint64]tableEntry{}
 	f := fields{left: text}
@@ -175,7 +176,7 @@ func (f *fields) table(tag uint64) (number uint64, t tableEntry) {
 	return number, t
 }
 
-// liveFile is a file of tables that a manifest names.
+// liveFile is a file of tables in a manifest.
 type liveFile struct {
 	size   uint64
 	tables []tableEntry
@@ -198,8 +199,8 @@ func (s *manifestState) liveFiles() map[uint64]*liveFile {
 	return files
 }
 
-// isSame reports whether two manifests' entries are of one file. A restored store gives numbers again that its predecessor gave to other
-// files, of other sizes, at other times, with rows of other sequence numbers.
+// isSame reports whether two manifests' entries are for the same file. A restored store reuses numbers of files of the
+// original store. Those files have other sizes, times, or sequence numbers.
 func (f *liveFile) isSame(other *liveFile) bool {
 	if f.size != other.size {
 		return false
@@ -209,7 +210,7 @@ func (f *liveFile) isSame(other *liveFile) bool {
 			if a.firstSeq != b.firstSeq || a.lastSeq != b.lastSeq {
 				return false
 			}
-			if a.created != b.created && a.created != 0 && b.created != 0 { // A virtual table has none.
+			if a.created != b.created && a.created != 0 && b.created != 0 { // Virtual tables have no time.
 				return false
 			}
 			if !a.isVirtual && !b.isVirtual && (a.smallest != b.smallest || a.largest != b.largest) {
@@ -220,7 +221,7 @@ func (f *liveFile) isSame(other *liveFile) bool {
 	return true
 }
 
-// bounds returns the user keys between which the tables of the file are.
+// bounds returns the smallest and largest user keys of the file's tables.
 func (f *liveFile) bounds() (smallest, largest []byte) {
 	for i, t := range f.tables {
 		first, last := userKey(t.smallest), userKey(t.largest)
@@ -234,12 +235,12 @@ func (f *liveFile) bounds() (smallest, largest []byte) {
 	return smallest, largest
 }
 
-// uses reports whether a table has keys in a range. Virtual tables leave out parts of their files.
+// uses reports whether a table has keys in a range. Virtual tables don't use all keys of their files.
 func (f *liveFile) uses(b badRange) bool {
 	return slices.ContainsFunc(f.tables, func(t tableEntry) bool {
 		return t.largest == "" || string(b.start) <= userKey(t.largest) && (b.end == nil || string(b.end) > userKey(t.smallest))
 	})
 }
 
-// userKey leaves out the last 8 bytes of an internal key, its sequence number and kind.
+// userKey removes the last 8 bytes of an internal key: the sequence number and the kind.
 func userKey(internal string) string { return internal[:max(0, len(internal)-8)] }

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestManifestState compares the content of a manifest with Pebble's tables, of which some are in several levels and some are parts of files.
+// TestManifestState compares the content of a manifest with Pebble's tables. Some tables are in multiple levels and
+// some are parts of files.
 func TestManifestState(t *testing.T) {
 	b := newBackedUp(t)
 	require.NoError(t, b.e.Write(ctx, sealedRows(5_000, 1)))

@@ -15,35 +15,37 @@ import (
 	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
 
-// mendSuffix is of a file that is being made to replace a damaged one.
+// mendSuffix is the suffix of a file that will replace a damaged one.
 const mendSuffix = ".mend"
 
-// MendStats are the results of Mend.
+// MendStats are the results of a repair.
 type MendStats struct {
-	// Files and Bytes count the table files that were verified.
+	// Files and Bytes count the verified table files.
 	Files int
 	Bytes int64
-	// Mended describes the files that were repaired, Lost those whose loss was accepted, Left those that are still damaged.
+	// Mended describes the repaired files, Lost the files whose loss was accepted, and Left the files that are still
+	// damaged.
 	Mended, Lost, Left []string
-	// IsLost: no repair is possible, whichever files backups have; only a whole backup restores the store.
+	// IsLost is set if no file of a backup can repair the directory; only restoring a complete backup can.
 	IsLost bool
-	// Aside names the folder with the damaged files, "" if there are none.
+	// Aside is the folder with the damaged files, "" if there are none.
 	Aside string
 }
 
-// Mend repairs the damaged files of an engine's directory, which no process uses:
+// Mend repairs the damaged files of an engine's directory that no process uses:
 //
-//	markers          written again: SYNCED names the manifest, and OPTIONS the format
-//	manifest, logs   replaced by a backup's copy that has all bytes that SYNCED vouches for
-//	tables           replaced by a backup's file that the backup's manifest describes as the directory's does
+//	markers          written again: SYNCED has the manifest's name, and OPTIONS the format
+//	manifest, logs   replaced by a backup's copy that has all bytes recorded in SYNCED
+//	tables           replaced by a backup's file with the same entry in the backup's manifest
 //	OPTIONS          moved away: a start writes them
-//	SYNCED           written again where the manifest, all of its tables and the logs are complete
+//	SYNCED           written again if the manifest, all of its tables and the logs are complete
 //
-// Rows that are newer than the backup stay. No file is deleted: those that are replaced are moved to a folder. Where no backup has a table, its
-// file is made as long as it was, so that the directory can be opened and answers name the rows that are missing. With giveUp, rows and deletes that a damaged
-// log has after the damage are lost, so that the directory can be opened. A log is damaged if it lacks bytes that SYNCED vouches for, or Pebble can't read it.
+// Rows that are newer than the backup are kept. No file is deleted; replaced files are moved to a folder. If no backup
+// has a table, its file is extended to its size, so that the directory can be opened and queries report the missing
+// rows. With giveUp, rows and deletes after the damage in a damaged log are lost, so that the directory can be opened.
+// A log is damaged if bytes recorded in SYNCED are missing, or if Pebble can't read it.
 //
-// Spares are the backups, the newest first. They are read only as long as a file is damaged.
+// Spares are the backups, the newest first. They are read only while a file is still damaged.
 func Mend(ctx context.Context, spares iter.Seq2[Spare, error], dir string, giveUp bool) (stats MendStats, err error) {
 	if err := checkRepair(vfs.Default, dir); err != nil {
 		return stats, err
@@ -53,7 +55,8 @@ func Mend(ctx context.Context, spares iter.Seq2[Spare, error], dir string, giveU
 		return stats, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	m := &mender{ctx: ctx, dir: dir, spares: spares, giveUp: giveUp, stats: &stats, described: map[string]map[uint64]*liveFile{}}
+	m := &mender{ctx: ctx, dir: dir, spares: spares, giveUp: giveUp, stats: &stats,
+		described: map[string]map[uint64]*liveFile{}}
 	return stats, m.run()
 }
 
@@ -69,26 +72,27 @@ type mender struct {
 	giveUp bool
 	stats  *MendStats
 
-	// ledger is the content of SYNCED; nil: SYNCED is damaged or missing, for the reason problem.
+	// ledger is the content of SYNCED, or nil if SYNCED is damaged or missing for the reason problem.
 	ledger  *ledger
 	problem string
 	// manifest is the name of the current manifest, and state its content.
 	manifest string
 	state    *manifestState
-	// renew: SYNCED needs to be written again.
+	// renew is set if SYNCED must be written again.
 	renew bool
-	// isCut: a log was cut, or is missing.
+	// isCut is set if a log was truncated or is missing.
 	isCut bool
 
-	described map[string]map[uint64]*liveFile // by the manifests of backups, by the backups' names
+	described map[string]map[uint64]*liveFile // live files in the manifests of backups, by the backups' names
 }
 
-// toMend is a damaged file, which needs to be replaced.
+// toMend is a damaged file that must be replaced.
 type toMend struct {
 	file string
 	// words describe the damage.
 	words []string
-	// may reports whether a backup's file can be the same one, and fits whether a copy, whose content is the one that was backed up, is it.
+	// may reports whether a backup's file may be the same file. fits reports whether a copy, whose content matches the
+	// backup's list, is that file.
 	may  func(s *Spare, f SpareFile) (bool, error)
 	fits func(path string) (bool, error)
 
@@ -132,7 +136,7 @@ func (m *mender) left(format string, args ...any) {
 	m.stats.Left = append(m.stats.Left, fmt.Sprintf(format, args...))
 }
 
-// replaceAll replaces damaged files by those of backups, as far as there are any.
+// replaceAll replaces damaged files by files of backups, if they have them.
 func (m *mender) replaceAll(all []*toMend) error {
 	left := len(all)
 	if left == 0 {
@@ -172,14 +176,14 @@ func (m *mender) replaceAll(all []*toMend) error {
 	return m.ctx.Err()
 }
 
-// replace puts a backup's file in a damaged one's place, if it is whole and fits.
+// replace replaces a damaged file by a backup's file, if that is intact and fits.
 func (m *mender) replace(d *toMend, backup string, f SpareFile) (ok bool, err error) {
 	ok, err = m.replaceBy(d, func(to string) error {
 		return f.Copy(m.ctx, func(from io.Reader) error { return writeSynced(vfs.Default, to, from) })
 	})
 	if ok {
 		text := ""
-		if strings.HasSuffix(d.file, ".log") { // SYNCED is up to a second older than the log of a process that was killed.
+		if strings.HasSuffix(d.file, ".log") { // If a process was killed, SYNCED can be up to a second older than the log.
 			text = "; if the process was killed, samples of its last second may be missing"
 		}
 		m.mended("restored file %s from backup %s%s", d.file, backup, text)
@@ -187,7 +191,7 @@ func (m *mender) replace(d *toMend, backup string, f SpareFile) (ok bool, err er
 	return ok, err
 }
 
-// replaceBy has a file written, and puts it in a damaged one's place if it fits.
+// replaceBy calls write to create a file, and replaces a damaged one by it if it fits.
 func (m *mender) replaceBy(d *toMend, write func(to string) error) (ok bool, err error) {
 	to := filepath.Join(m.dir, d.file)
 	written := to + mendSuffix
@@ -207,7 +211,7 @@ func (m *mender) replaceBy(d *toMend, write func(to string) error) (ok bool, err
 	}()
 	err = write(written)
 	if errors.Is(err, ErrBackup) {
-		return false, nil // It has rotted, or is gone.
+		return false, nil // The backup's file is damaged or missing.
 	}
 	if err != nil {
 		return false, err
@@ -224,10 +228,10 @@ func (m *mender) replaceBy(d *toMend, write func(to string) error) (ok bool, err
 	return true, nil
 }
 
-// AsideFolder is a folder within an engine's directory, to which Mend moves the files that it replaces.
+// AsideFolder is the folder in an engine's directory to which Mend moves the files that it replaces.
 const AsideFolder = "damaged"
 
-// setAside moves a file, if it is there, to the folder of damaged files.
+// setAside moves a file, if it exists, to the folder of damaged files.
 func (m *mender) setAside(name string) error {
 	to, err := m.freeNameAside(name)
 	if err != nil {
@@ -243,7 +247,7 @@ func (m *mender) setAside(name string) error {
 	return errors.Join(syncDir(vfs.Default, filepath.Dir(to)), syncDir(vfs.Default, m.dir))
 }
 
-// setAsideIfThere is setAside, and makes no folder for a file that isn't there.
+// setAsideIfThere is setAside, but doesn't create the folder if the file doesn't exist.
 func (m *mender) setAsideIfThere(name string) error {
 	if _, err := os.Lstat(filepath.Join(m.dir, name)); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -251,7 +255,8 @@ func (m *mender) setAsideIfThere(name string) error {
 	return m.setAside(name)
 }
 
-// linkAside makes a file, if it is there, also a file of the folder of damaged files: it stays in its place until another replaces it.
+// linkAside links a file, if it exists, into the folder of damaged files. The file itself remains until another one
+// replaces it.
 func (m *mender) linkAside(name string) error {
 	if _, err := os.Lstat(filepath.Join(m.dir, name)); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -266,7 +271,7 @@ func (m *mender) linkAside(name string) error {
 	return syncDir(vfs.Default, filepath.Dir(to))
 }
 
-// copyAside copies a file, if it is there, to the folder of damaged files.
+// copyAside copies a file, if it exists, to the folder of damaged files.
 func (m *mender) copyAside(name string) error {
 	from, err := os.Open(filepath.Join(m.dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -283,7 +288,7 @@ func (m *mender) copyAside(name string) error {
 	return errors.Join(writeSynced(vfs.Default, to, from), syncDir(vfs.Default, filepath.Dir(to)))
 }
 
-// freeNameAside returns a path in the folder of damaged files at which there is no file.
+// freeNameAside returns an unused path in the folder of damaged files.
 func (m *mender) freeNameAside(name string) (path string, err error) {
 	folder := filepath.Join(m.dir, AsideFolder)
 	if err := os.MkdirAll(folder, 0o755); err != nil {

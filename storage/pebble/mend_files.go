@@ -21,7 +21,8 @@ import (
 const (
 	manifestPrefix = "MANIFEST-"
 	optionsPrefix  = "OPTIONS-"
-	// markerOfManifest and markerOfFormat are the names of Pebble's markers: empty files whose names end with the values.
+	// markerOfManifest and markerOfFormat are the names of Pebble's markers: empty files whose names end with the
+	// values.
 	markerOfManifest = "manifest"
 	markerOfFormat   = "format-version"
 )
@@ -33,9 +34,9 @@ func numberOf(name string) uint64 {
 	return n
 }
 
-// wholeAs makes a damaged file of the ledger that is replaced by a file with the bytes that were synced.
+// wholeAs returns the toMend for a damaged file of the ledger. It is replaced by a file with the synced bytes.
 func (m *mender) wholeAs(name string, w *written, problem error) *toMend {
-	words, _, _ := strings.Cut(problem.Error(), lostWrites) // What follows is the remedy, which is being tried.
+	words, _, _ := strings.Cut(problem.Error(), lostWrites) // The rest is the remedy, which is being applied.
 	return &toMend{
 		file: name, words: []string{words},
 		may: func(_ *Spare, f SpareFile) (bool, error) { return f.Size >= w.synced, nil },
@@ -46,10 +47,11 @@ func (m *mender) wholeAs(name string, w *written, problem error) *toMend {
 	}
 }
 
-// findManifest determines the current manifest, repairs it and its marker, and reads it. It returns false if that can't be done: then nothing
-// else can be, because it is unknown which files the database consists of.
+// findManifest determines the current manifest, repairs it and its marker, and reads it. It returns false if that is
+// impossible. Then nothing else can be repaired, because the files of the database are unknown.
 //
-// The current manifest is the newest that SYNCED or the marker names: a marker or a SYNCED that is older than the directory names an older one.
+// The current manifest is the newest one named in SYNCED or by the marker, because either can be older than the
+// directory.
 func (m *mender) findManifest() (bool, error) {
 	marked, err := atomicfs.ReadMarker(vfs.Default, m.dir, markerOfManifest)
 	if err != nil {
@@ -66,7 +68,8 @@ func (m *mender) findManifest() (bool, error) {
 		noted = m.ledger.files[m.manifest]
 	}
 	if m.manifest == "" {
-		// The newest one needn't be the current one, and an older one may lack deletes though all of its tables exist.
+		// The newest manifest may not be the current one. In an older one deletes may be missing even if all of its
+		// tables exist.
 		m.left("neither %s nor a file marker.%s.* names the current manifest", ledgerName, markerOfManifest)
 		m.stats.IsLost = true
 		return false, nil
@@ -102,8 +105,9 @@ func (m *mender) findManifest() (bool, error) {
 	return true, m.setMarker(markerOfManifest, marked, m.manifest)
 }
 
-// isCurrent reports whether the manifest can be trusted to be complete: SYNCED vouches for it, or there are no tables but those that it names. With giveUp it
-// is trusted all the same, and tables that it doesn't name are moved aside, because a start deletes such tables.
+// isCurrent reports whether the manifest is known to be complete: SYNCED has recorded it, or there are no tables except
+// those in it. With giveUp it is used anyway, and tables that aren't in it are moved aside, because a start deletes
+// such tables.
 func (m *mender) isCurrent(vouchedFor bool) (bool, error) {
 	if vouchedFor {
 		return true, nil
@@ -156,7 +160,7 @@ func (m *mender) unnamedTables(live map[uint64]*liveFile) (names []string, err e
 	return names, nil
 }
 
-// otherTable returns the name of a live table that is missing or has another size; "": there is none.
+// otherTable returns the name of a live table that is missing or has a wrong size, or "".
 func (m *mender) otherTable(live map[uint64]*liveFile) string {
 	for number, f := range live {
 		name := fmt.Sprintf("%06d.sst", number)
@@ -168,7 +172,7 @@ func (m *mender) otherTable(live map[uint64]*liveFile) string {
 	return ""
 }
 
-// setMarker gives a marker a value, unless it has it.
+// setMarker sets the value of a marker, unless it already has it.
 func (m *mender) setMarker(name, old, value string) error {
 	if old == value {
 		return nil
@@ -201,8 +205,8 @@ func (m *mender) setMarker(name, old, value string) error {
 
 var formatOption = regexp.MustCompile(`(?m)^\s*format_major_version=(\d+)$`)
 
-// formatMarker writes the marker of Pebble's format again where it is missing or of an older format. Each start that writes OPTIONS has
-// raised the database to the format in them.
+// formatMarker rewrites the marker of Pebble's format if it is missing or has an older format. Each start that writes
+// OPTIONS has upgraded the database to the format in them.
 func (m *mender) formatMarker() error {
 	marked, err := atomicfs.ReadMarker(vfs.Default, m.dir, markerOfFormat)
 	if err != nil {
@@ -225,7 +229,8 @@ func (m *mender) formatMarker() error {
 	found := formatOption.FindSubmatch(text)
 	if found == nil {
 		if marked == "" {
-			m.left("the format of %[2]s is unknown: file marker.%[1]s.* is missing, and OPTIONS doesn't name it", markerOfFormat, m.dir)
+			m.left("the format of %[2]s is unknown: file marker.%[1]s.* is missing, and OPTIONS doesn't name it",
+				markerOfFormat, m.dir)
 			m.stats.IsLost = true
 		}
 		return nil
@@ -238,7 +243,8 @@ func (m *mender) formatMarker() error {
 	return m.setMarker(markerOfFormat, marked, fmt.Sprintf("%03d", format))
 }
 
-// logsAndOptions repairs the logs and OPTIONS. It returns false if a file stays as it is, so that SYNCED must stay, too.
+// logsAndOptions repairs the logs and OPTIONS. It returns false if a file can't be repaired, so that SYNCED must not be
+// written again.
 func (m *mender) logsAndOptions() (ok bool, err error) {
 	damaged, err := m.damagedOfLedger()
 	if err != nil {
@@ -288,8 +294,8 @@ func (m *mender) logsAndOptions() (ok bool, err error) {
 	return ok, m.copyAside(ledgerName)
 }
 
-// damagedOfLedger returns the logs that differ from their entries in SYNCED and have rows which aren't in tables. Damaged OPTIONS are moved away, and logs
-// and manifests that aren't used any more don't matter.
+// damagedOfLedger returns the logs that differ from their entries in SYNCED and have rows that aren't in tables.
+// Damaged OPTIONS are moved away. Logs and manifests that are no longer used are ignored.
 func (m *mender) damagedOfLedger() (damaged []*toMend, err error) {
 	if m.ledger == nil {
 		return nil, nil
@@ -298,7 +304,7 @@ func (m *mender) damagedOfLedger() (damaged []*toMend, err error) {
 		w := m.ledger.files[name]
 		problem := m.ledger.compare(name, *w)
 		if strings.HasPrefix(name, optionsPrefix) && problem == nil {
-			problem = m.isLonger(name, w) // Nothing is added to OPTIONS.
+			problem = m.isLonger(name, w) // OPTIONS never grow.
 		}
 		if problem == nil {
 			continue
@@ -327,7 +333,7 @@ func (m *mender) isLonger(name string, w *written) error {
 	return err
 }
 
-// doubtfulLog names a log that may have been longer than it is.
+// doubtfulLog returns the name of a log that may have been longer.
 func (m *mender) doubtfulLog() (string, error) {
 	logs, err := m.logs()
 	if err != nil {
@@ -344,7 +350,8 @@ func (m *mender) doubtfulLog() (string, error) {
 	return "", nil
 }
 
-// tablesOfCutLogs moves tables that nothing names aside, after logs were cut: lost records may have added them, and a start deletes such tables.
+// tablesOfCutLogs moves unnamed tables aside after logs were truncated: lost records may have added them, and a start
+// deletes such tables.
 func (m *mender) tablesOfCutLogs() error {
 	if !m.isCut {
 		return nil
@@ -360,14 +367,14 @@ func (m *mender) tablesOfCutLogs() error {
 	return err
 }
 
-// cut leaves of a log what Pebble can read before the damage.
+// cut truncates a log to the part before the damage, which Pebble can read.
 func (m *mender) cut(name string) error {
 	m.isCut = true
 	path := filepath.Join(m.dir, name)
 	l, err := readLog(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		m.stats.Lost = append(m.stats.Lost, fmt.Sprintf("log %s, which is missing", name))
-		return m.setAsideIfThere(name) // It may be a link to a file that is missing.
+		return m.setAsideIfThere(name) // It may be a link to a missing file.
 	}
 	if err != nil {
 		return err
@@ -376,6 +383,7 @@ func (m *mender) cut(name string) error {
 	if _, err := m.replaceBy(d, func(to string) error { return copyBeginning(path, to, l.whole) }); err != nil {
 		return err
 	}
-	m.stats.Lost = append(m.stats.Lost, fmt.Sprintf("the data of log %s after its first %d of %d bytes", name, l.whole, l.size))
+	m.stats.Lost = append(m.stats.Lost, fmt.Sprintf("the data of log %s after its first %d of %d bytes",
+		name, l.whole, l.size))
 	return nil
 }

@@ -98,7 +98,7 @@ func kindOfName(name string) string {
 	return kind
 }
 
-// olderCopy replaces a file by those of its kind in an older copy of the directory.
+// olderCopy replaces a file by the same kind of files in an older copy of the directory.
 func olderCopy(t *testing.T, dir, name, older string) {
 	b, err := os.ReadFile(filepath.Join(older, name))
 	if err == nil {
@@ -126,9 +126,9 @@ func rewrite(change func([]byte) []byte) func(t *testing.T, m *mendable, dir, na
 	}
 }
 
-// TestMendEveryKindOfFile damages each file of a directory, one at a time, in each way, and mends it with and without a backup. No file is deleted, and
-// the directory answers all rows again, or what can't be repaired is named. A table without a backup costs its own rows only. A quarter
-// of the cases is drawn; soak tries all.
+// TestMendEveryKindOfFile damages each file of a directory, one at a time, in each way, and repairs it with and without
+// a backup. No file is deleted, and either all rows can be read again or the remaining damage is reported. Without a
+// backup, a table's damage loses only its own rows. It runs a random quarter of the cases; soak tests run all.
 func TestMendEveryKindOfFile(t *testing.T) {
 	t.Parallel()
 	m := newMendable(t)

@@ -18,25 +18,26 @@ import (
 	"github.com/cockroachdb/pebble/v2/record"
 )
 
-// logContent is the part of a log that Pebble reads.
+// logContent is the readable part of a log.
 type logContent struct {
 	size  int64
-	whole int64 // the end of the last record that is whole
-	// isClosed reports that the log ends with the trailer that Pebble writes when it closes a log: nothing was cut off.
+	whole int64 // the end of the last complete record
+	// isClosed is set if the log ends with the trailer that Pebble writes when it closes a log, so that nothing is
+	// missing at the end.
 	isClosed bool
-	// err is why reading stopped. io.EOF: the log ends after a whole record.
+	// err is the reason why reading stopped. io.EOF: the log ends after a complete record.
 	err error
 	// ingested are the tables that the log adds to the database: the sequence numbers of their batches, by file number.
 	ingested map[uint64]uint64
 }
 
-// logTrailer is the size of the trailer: a chunk's header without content, of the log with the next number.
+// logTrailer is the size of the trailer: the header of an empty chunk, with the number of the next log.
 const logTrailer = 4 + 2 + 1 + 4
 
-// maxPadding is the largest number of zeros between a record and the trailer, which doesn't fit in the same block.
+// maxPadding is the max number of zeros between a record and the trailer, if the trailer doesn't fit in the same block.
 const maxPadding = 19
 
-// readRecords reads the records of a log with a number.
+// readRecords reads the records of the log with this number.
 func (l *logContent) readRecords(f io.Reader, number uint64) {
 	l.ingested = map[uint64]uint64{}
 	var batch bytes.Buffer
@@ -58,7 +59,7 @@ func (l *logContent) readRecords(f io.Reader, number uint64) {
 	}
 }
 
-// addIngested adds the tables of a batch, which has nothing else then.
+// addIngested adds the tables of a batch. A batch with tables has nothing else.
 func (l *logContent) addIngested(batch []byte) {
 	header, ok := batchrepr.ReadHeader(batch)
 	if !ok {
@@ -97,7 +98,7 @@ func readLog(path string) (l logContent, err error) {
 	return l, nil
 }
 
-// logs reads the logs with rows that aren't in tables, by name. A link to a file that is missing is a damaged log.
+// logs reads the logs with rows that aren't in tables, by name. A link to a missing file is a damaged log.
 func (m *mender) logs() (map[string]logContent, error) {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
@@ -121,8 +122,8 @@ func (m *mender) logs() (map[string]logContent, error) {
 	return logs, nil
 }
 
-// unreadableLogs returns the logs that Pebble refuses to replay, in the order of their numbers. Only the newest log may end in the middle of a
-// record, as a crash leaves it.
+// unreadableLogs returns the logs that Pebble can't replay, in the order of their numbers. Only the newest log may end
+// in the middle of a record, which happens at a crash.
 func unreadableLogs(logs map[string]logContent) (names []string) {
 	sorted := slices.SortedFunc(maps.Keys(logs), func(a, b string) int { return cmp.Compare(numberOf(a), numberOf(b)) })
 	for i, name := range sorted {
@@ -134,8 +135,9 @@ func unreadableLogs(logs map[string]logContent) (names []string) {
 	return names
 }
 
-// unreadable repairs the logs that Pebble refuses to replay, though they have the bytes that SYNCED vouches for: SYNCED is up to a second older than
-// a log whose process was killed. No backup is known to have these bytes. It returns false if a log stays as it is.
+// unreadable repairs the logs that Pebble can't replay although they have the bytes recorded in SYNCED. If a process
+// was killed, SYNCED can be up to a second older than the log, and no backup is known to have these bytes. It returns
+// false if a log can't be repaired.
 func (m *mender) unreadable(reported []*toMend) (ok bool, err error) {
 	logs, err := m.logs()
 	if err != nil {
@@ -160,7 +162,8 @@ func (m *mender) unreadable(reported []*toMend) (ok bool, err error) {
 	return ok, nil
 }
 
-// addIngested adds the files of tables that logs add to the database, of unknown size. They are told apart by the sequence numbers of their batches.
+// addIngested adds the files of tables that logs add to the database, with unknown size. They are distinguished by the
+// sequence numbers of their batches.
 func addIngested(files map[uint64]*liveFile, l *logContent) {
 	for number, seq := range l.ingested {
 		if files[number] == nil {
@@ -169,5 +172,5 @@ func addIngested(files map[uint64]*liveFile, l *logContent) {
 	}
 }
 
-// likeNumber makes a number of a type that can't be named here.
+// likeNumber converts a number to a type that has no accessible name.
 func likeNumber[T ~uint64](_ T, n uint64) T { return T(n) }

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// killedWithLog returns the directory of a store that was killed. Most of its rows are in its log only, whose path it returns.
+// killedWithLog returns the directory of a store that was killed. Most of its rows are in its log only, whose path it
+// returns.
 func killedWithLog(t *testing.T) (dir, log string, rows int) {
 	b := newBackedUp(t)
 	b.write()
@@ -39,7 +40,8 @@ func noteLog(t *testing.T, dir, log string, upTo int64) {
 	require.NoError(t, l.write())
 }
 
-// A killed store's log that is damaged behind the bytes that SYNCED vouches for is reported, and cut at the damage if that is asked for.
+// If a killed store's log is damaged after the bytes recorded in SYNCED, the damage is reported, and the log is
+// truncated there with giveUp.
 func TestMendLogBeyondSynced(t *testing.T) {
 	flip := func(t *testing.T, path string) {
 		text, err := os.ReadFile(path)

@@ -15,7 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestRefusedRepairsChangeNothing: a directory of another program or version isn't repaired, even if a file of it is damaged.
+// TestRefusedRepairsChangeNothing: a directory of another program or version isn't repaired, even if a file of it is
+// damaged.
 func TestRefusedRepairsChangeNothing(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
@@ -56,7 +57,8 @@ func TestRefusedRepairsChangeNothing(t *testing.T) {
 	}
 }
 
-// TestDamagedNameOfMerger: an options file with a damaged name of the merge operator is a damaged file, not another program's.
+// TestDamagedNameOfMerger: an options file with a damaged name of the merge operator is a damaged file, not another
+// program's.
 func TestDamagedNameOfMerger(t *testing.T) {
 	t.Parallel()
 	dir, rows := killedDirectory(t, false)
@@ -83,8 +85,8 @@ func withdrawNote(t *testing.T, dir string) {
 	require.NoError(t, os.Rename(path, path+withdrawnSuffix))
 }
 
-// TestMendWithWithdrawnNote: a note that a full disk had withdrawn vouches for the files in a repair as it does in a start. After a repair that
-// writes the note again it is moved aside.
+// TestMendWithWithdrawnNote: a note that a full disk had withdrawn vouches for the files in a repair as it does in a
+// start. After a repair that writes the note again it is moved aside.
 func TestMendWithWithdrawnNote(t *testing.T) {
 	t.Parallel()
 	dir, rows := killedDirectory(t, false)
@@ -104,7 +106,8 @@ func TestMendWithWithdrawnNote(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestLogMissingWithWithdrawnNote: a withdrawn note may name files that are gone, but not a log with rows that aren't in tables.
+// TestLogMissingWithWithdrawnNote: files in a withdrawn note may be missing, except logs with rows that aren't in
+// tables.
 func TestLogMissingWithWithdrawnNote(t *testing.T) {
 	t.Parallel()
 	dir, _ := killedDirectory(t, false)
@@ -125,7 +128,8 @@ func TestLogMissingWithWithdrawnNote(t *testing.T) {
 	require.Contains(t, stats.Left[0], filepath.Base(newest))
 }
 
-// TestNoteOfManifestBefore: a process that is killed right after it has removed an earlier manifest leaves a note that names it. It isn't needed.
+// TestNoteOfManifestBefore: a process that is killed right after it has removed an earlier manifest leaves a note that
+// names it. It isn't needed.
 func TestNoteOfManifestBefore(t *testing.T) {
 	t.Parallel()
 	dir, rows := killedDirectory(t, false)

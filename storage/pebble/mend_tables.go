@@ -17,12 +17,12 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// damagedTable is a table's file that isn't as the manifest describes it.
+// damagedTable is a table's file that differs from the manifest's entry.
 type damagedTable struct {
 	toMend
 	path string
 	live *liveFile
-	// onDisk is the file's size; -1: there is no file.
+	// onDisk is the file's size; -1: the file doesn't exist.
 	onDisk int64
 }
 
@@ -71,7 +71,7 @@ func (m *mender) tables() error {
 	return nil
 }
 
-// liveFiles returns the files of tables that the manifest and the logs name.
+// liveFiles returns the files of tables in the manifest and the logs.
 func (m *mender) liveFiles() (map[uint64]*liveFile, error) {
 	files := m.state.liveFiles()
 	logs, err := m.logs()
@@ -81,7 +81,8 @@ func (m *mender) liveFiles() (map[uint64]*liveFile, error) {
 	return files, err
 }
 
-// verifyTable compares a table's file with the manifest, and every block with its checksum; nil: it is whole.
+// verifyTable compares a table's file with the manifest, and every block with its checksum. It returns nil if it is
+// intact.
 func (m *mender) verifyTable(number uint64, live *liveFile) (*damagedTable, error) {
 	name := fmt.Sprintf("%06d.sst", number)
 	t := tableFile{fs: vfs.Default, name: name, opts: tableReaderOptions()}
@@ -128,7 +129,7 @@ func (m *mender) verifyTable(number uint64, live *liveFile) (*damagedTable, erro
 	return d, nil
 }
 
-// describedBy returns the files of tables that a backup's manifest and logs name; none, if the manifest can't be read.
+// describedBy returns the files of tables in a backup's manifest and logs; none, if the manifest can't be read.
 func (m *mender) describedBy(s *Spare) (map[uint64]*liveFile, error) {
 	if files, ok := m.described[s.Name]; ok {
 		return files, nil
@@ -136,7 +137,7 @@ func (m *mender) describedBy(s *Spare) (map[uint64]*liveFile, error) {
 	files := map[uint64]*liveFile{}
 	m.described[s.Name] = files
 	for name, f := range s.Files {
-		isManifest := strings.HasPrefix(name, manifestPrefix) // A checkpoint has one.
+		isManifest := strings.HasPrefix(name, manifestPrefix) // A checkpoint has only one manifest.
 		if !isManifest && !isLog(name) {
 			continue
 		}
@@ -147,7 +148,7 @@ func (m *mender) describedBy(s *Spare) (map[uint64]*liveFile, error) {
 			return err
 		})
 		switch {
-		case errors.Is(err, ErrBackup): // It has rotted, or is gone.
+		case errors.Is(err, ErrBackup): // The backup's file is damaged or missing.
 		case err != nil:
 			return nil, err
 		case isManifest:
@@ -163,7 +164,7 @@ func (m *mender) describedBy(s *Spare) (map[uint64]*liveFile, error) {
 	return files, nil
 }
 
-// shorten repairs a file that has become longer, if its beginning is the whole table.
+// shorten repairs a file that has grown, if its first bytes are the complete table.
 func (m *mender) shorten(d *damagedTable) (err error) {
 	if live := int64(d.live.size); live == 0 || d.onDisk <= live {
 		return nil
@@ -175,8 +176,8 @@ func (m *mender) shorten(d *damagedTable) (err error) {
 	return err
 }
 
-// standIn makes a file that is too short or missing as long as its entry in the manifest. Pebble opens a directory only if all files have their
-// sizes; reading the file is an error then, which names the rows that are missing.
+// standIn extends a file that is too short or missing to the size in the manifest. Pebble opens a directory only if all
+// files have their sizes. Reading the file then returns an error, which describes the missing rows.
 func (m *mender) standIn(d *damagedTable) error {
 	if d.live.size == 0 || d.onDisk == int64(d.live.size) {
 		return nil
@@ -190,7 +191,7 @@ func (m *mender) standIn(d *damagedTable) error {
 	return err
 }
 
-// copyBeginning copies the first bytes of a file, followed by zeros if it has fewer, or is missing.
+// copyBeginning copies the first size bytes of a file. If the file is shorter or missing, it adds zeros.
 func copyBeginning(from, to string, size int64) error {
 	in := io.Reader(strings.NewReader(""))
 	f, err := os.Open(from)

@@ -37,8 +37,8 @@ func overwrite(t *testing.T, pattern string) string {
 	return path
 }
 
-// A backup of damaged files names them, takes no other's place, isn't restored unless it is named, and mends nothing; the
-// one before mends the directory, and what came after it stays.
+// A backup of damaged files lists them, supersedes no other backup, isn't restored unless it is named, and repairs
+// nothing. The previous backup repairs the directory, and newer rows are kept.
 func TestBackupOfDamage(t *testing.T) {
 	b := newBackedUp(t)
 	for range 3 {
@@ -96,7 +96,8 @@ func TestMendWithoutBackup(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Without the manifest it is unknown which files count: nothing else is done about a directory whose manifest no backup has.
+// Without the manifest it is unknown which files count: nothing else is done about a directory whose manifest no backup
+// has.
 func TestMendWithoutManifest(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -115,8 +116,8 @@ func TestMendWithoutManifest(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Where the note of synced bytes is damaged or missing, it is written again if the manifest, the tables and the log are complete. A log that may
-// have been longer is used only if that is asked for.
+// If the note of synced bytes is damaged or missing, it is written again if the manifest, the tables and the log are
+// complete. A log that may have been longer is used only with giveUp.
 func TestMendWithoutNote(t *testing.T) {
 	for about, damage := range map[string]func(path string) error{
 		"missing": os.Remove,
@@ -158,7 +159,7 @@ func TestMendWithoutNote(t *testing.T) {
 // noSpares are no backups.
 func noSpares(func(Spare, error) bool) {}
 
-// A file that backups share and that has rotted there is copied anew.
+// A damaged file that backups share is copied again.
 func TestSharedFileRots(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -172,7 +173,7 @@ func TestSharedFileRots(t *testing.T) {
 	require.Equal(t, 1, b.restored("b"))
 }
 
-// A log that is shorter than its synced bytes is refused, and given up only where that is asked for.
+// A log that is shorter than its synced bytes is rejected, and given up only with giveUp.
 func TestLogCut(t *testing.T) {
 	for about, damage := range map[string]func(t *testing.T, path string){
 		"emptied": func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 0)) },
@@ -213,8 +214,8 @@ func TestLogCut(t *testing.T) {
 	}
 }
 
-// A restored store gives numbers again that its predecessor gave to other files. Such a file of the same size, with the same keys and sequence
-// numbers, isn't taken.
+// A restored store gives numbers again that its predecessor gave to other files. Such a file of the same size, with the
+// same keys and sequence numbers, isn't taken.
 func TestMendTakesNoOtherFile(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -325,7 +326,8 @@ func TestMendTableOfLog(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// Without SYNCED, a table that the manifest doesn't name may belong to a newer manifest. It isn't left to a start, which would delete it.
+// Without SYNCED, a table that the manifest doesn't name may belong to a newer manifest. It isn't left to a start,
+// which would delete it.
 func TestMendKeepsUnnamedTables(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()

@@ -8,24 +8,24 @@ import (
 	pebbledb "github.com/cockroachdb/pebble/v2"
 )
 
-// timestampLen is the size of the timestamp in front of every value of a converging table:
+// timestampLen is the size of the timestamp before every value of a converging table:
 //
 //	+---------------------------+-------+
 //	| timestamp, sign bit       | value |
 //	| flipped, 8 bytes big-end. |       |
 //	+---------------------------+-------+
 //
-// So the greatest of two stored values by bytes is the one that engine.Table.Converging asks for: that
-// with the greater timestamp, and at one timestamp the greater value.
+// So the larger of two stored values by bytes is the one that engine.Table.Converging requires: the value with the
+// higher timestamp, and at the same timestamp the larger value.
 const timestampLen = 8
 
 func putTimestamp(dst []byte, timestamp int64) {
 	binary.BigEndian.PutUint64(dst, uint64(timestamp)^1<<63)
 }
 
-// newMerger returns the merge operator of converging tables: the greatest stored value wins. Taking a
-// maximum doesn't depend on order or grouping, so a write needs no read before it, and Pebble may merge
-// whenever it compacts. The name is kept in the files: it must never change.
+// newMerger returns the merge operator of converging tables: the largest stored value wins. The max doesn't depend on
+// order or grouping, so a write needs no read, and Pebble may merge at every compaction. The operator's name is stored
+// in the files and must never change.
 func newMerger() *pebbledb.Merger {
 	return &pebbledb.Merger{
 		Name: "cassia.greatest",

@@ -11,14 +11,14 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// metric is one of Pebble's numbers.
+// metric is a metric of Pebble.
 type metric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	value func(*pebbledb.Metrics) float64
 }
 
-// levelMetric is a number of one level of the tree, 0 being where memtables are written to.
+// levelMetric is a metric of one level of the tree. Level 0 is the level to which memtables are flushed.
 type levelMetric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
@@ -116,7 +116,6 @@ func newCollector() *collector {
 	}
 }
 
-// Describe implements prometheus.Collector.
 func (e *Engine) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range e.collector.metrics {
 		ch <- m.desc
@@ -135,7 +134,7 @@ func (e *Engine) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. A closed engine has no metrics, one that has failed few.
+// Collect implements prometheus.Collector. A closed engine has no metrics, a failed one has few.
 func (e *Engine) Collect(ch chan<- prometheus.Metric) {
 	if e.closed.Load() {
 		return
@@ -188,7 +187,7 @@ func (e *Engine) collectSpace(ch chan<- prometheus.Metric) {
 	}
 }
 
-// fsyncs names Pebble's histogram, which is in nanoseconds, and keeps every tenth of its hundred buckets.
+// fsyncs returns Pebble's histogram of sync durations in nanoseconds, with every tenth of its hundred buckets.
 func (c *collector) fsyncs(m *pebbledb.Metrics) (prometheus.Metric, bool) {
 	var d dto.Metric
 	if m.LogWriter.FsyncLatency == nil || m.LogWriter.FsyncLatency.Write(&d) != nil {

@@ -15,22 +15,23 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// noted is a ledger's entry of a file.
+// noted is a ledger's entry for a file.
 type noted struct {
 	Name   string `json:"name"`
 	Bytes  int64  `json:"bytes"`
 	CRC32C string `json:"crc32c"`
 }
 
-// ledgerHeader is the part of a directory's note that is about the directory as a whole.
+// ledgerHeader is the part of a directory's note that describes the whole directory.
 type ledgerHeader struct {
 	Version int `json:"version"`
-	// Format is formatVersion, and Pebble is Pebble's format major version, or a lower one; 0: not known.
+	// Format is formatVersion. Pebble is Pebble's format major version or a lower one; 0: unknown.
 	Format string `json:"format"`
 	Pebble uint64 `json:"pebble,omitempty"`
-	// Manifest is the current manifest, or was shortly before: then the current one has a higher number, and is noted.
+	// Manifest is the current manifest, or the one before. In that case the current one has a higher number, and is in
+	// the note.
 	Manifest string `json:"manifest,omitempty"`
-	// Store is the description that DescribeStore was called with last; nil: none.
+	// Store is the last description passed to DescribeStore; nil: none.
 	Store json.RawMessage `json:"store,omitempty"`
 }
 
@@ -39,7 +40,8 @@ type ledgerText struct {
 	Files []noted `json:"files"`
 }
 
-// readNote returns the ledger of a directory, whose files aren't compared with it; nil: the note is missing or damaged.
+// readNote returns the ledger of a directory without comparing the files with it. It returns nil if the note is missing
+// or damaged.
 func readNote(files vfs.FS, dir string) (*ledger, []ledgerProblem) {
 	l := newLedger(files, dir)
 	l.isHeld = false
@@ -50,12 +52,14 @@ func readNote(files vfs.FS, dir string) (*ledger, []ledgerProblem) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, []ledgerProblem{{ledgerName, damagedFile(dir, ledgerName, "missing; without it, the other files can't be verified")}}
+		return nil, []ledgerProblem{{ledgerName,
+			damagedFile(dir, ledgerName, "missing; without it, the other files can't be verified")}}
 	case err != nil:
 		return nil, []ledgerProblem{{ledgerName, fmt.Errorf("pebble: open %s: %w", dir, err)}}
 	}
 	if err := l.parse(text); err != nil {
-		return nil, []ledgerProblem{{ledgerName, damagedFile(dir, ledgerName, "damaged; without it, the other files can't be verified")}}
+		return nil, []ledgerProblem{{ledgerName,
+			damagedFile(dir, ledgerName, "damaged; without it, the other files can't be verified")}}
 	}
 	return l, nil
 }
@@ -71,7 +75,7 @@ func (l *ledger) parse(text []byte) error {
 		return fmt.Errorf("%w: %w", errLedger, err)
 	}
 	if l.header = list.ledgerHeader; l.header.Version != ledgerVersion {
-		return nil // checkFormat refuses it.
+		return nil // checkFormat will reject it.
 	}
 	if err := json.Unmarshal(rest, &list); err != nil {
 		return fmt.Errorf("%w: %w", errLedger, err)
@@ -87,13 +91,15 @@ func (l *ledger) parse(text []byte) error {
 	return nil
 }
 
-// checkFormat returns an error if this release doesn't know a format of the directory's, or opts don't admit the store.
+// checkFormat returns an error if this release doesn't support a format of the directory, or opts don't admit the
+// store.
 func (l *ledger) checkFormat(opts *Options) error {
 	switch {
 	case l.header.Version != ledgerVersion:
 		return fmt.Errorf("%w: %s of %s has version %d; this release supports version %d. Use the release of Cassia that wrote it", errBadFormat, ledgerName, l.dir, l.header.Version, ledgerVersion)
 	case l.header.Format != formatVersion:
-		return fmt.Errorf("%w: %s has format %q; this release supports %q. Use the release of Cassia that wrote it", errBadFormat, l.dir, l.header.Format, formatVersion)
+		return fmt.Errorf("%w: %s has format %q; this release supports %q. Use the release of Cassia that wrote it",
+			errBadFormat, l.dir, l.header.Format, formatVersion)
 	case opts.Admit != nil && len(l.header.Store) > 0:
 		return opts.Admit(l.header.Store)
 	}
@@ -131,8 +137,8 @@ func writeLedger(files vfs.FS, dir string, list ledgerText) error {
 	return syncDirectory(files, dir)
 }
 
-// noteCopy writes the ledger of a directory that no process writes to: all files are synced. It keeps the header of a note that can
-// be read.
+// noteCopy writes the ledger of a directory to which no process writes, so that all bytes are synced. It keeps the
+// header of a readable note.
 func noteCopy(files vfs.FS, dir string) error {
 	header := ledgerHeader{Version: ledgerVersion, Format: formatVersion}
 	if l, _ := readNote(files, dir); l != nil {

@@ -14,58 +14,60 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// FS is the file system that an engine's files are on.
+// FS is the file system of an engine's files.
 type FS = vfs.FS
 
-// Options configure an Engine. Together CacheBytes and MemTables+1 times MemTableBytes bound its memory.
+// Options configure an Engine. CacheBytes plus (MemTables+1) times MemTableBytes limit its memory.
 type Options struct {
 	// CacheBytes is the size of the cache of decompressed blocks. Default 256 MiB.
 	CacheBytes int64
-	// MemTableBytes is how much is collected in memory before it is written as a sorted file. Large ones
-	// save rewriting, take memory and make the log that is replayed at start-up longer: design/memory.md. Default 16 MiB.
+	// MemTableBytes is the size of a memtable, which is then written as a sorted file. Larger ones reduce compaction,
+	// take memory and lengthen the log that is replayed at start: design/memory.md. Default 16 MiB.
 	MemTableBytes int64
-	// MemTables is how many of them may wait to be written, the one being filled included; beyond that
-	// writes wait. At least 2. Default 3.
+	// MemTables is the max number of memtables, including the current one. If all are full, writes wait.
+	// At least 2. Default 3.
 	MemTables int
-	// MaxOpenFiles bounds the open files. Default 1000.
+	// MaxOpenFiles is the max number of open files. Default 1000.
 	MaxOpenFiles int
-	// BlockBytes is the size of a block before compression: the unit that is read, decompressed and
-	// cached. Large blocks compress better, small ones make single rows cheaper. Default 64 KiB.
+	// BlockBytes is the size of a block before compression: the unit of reading, decompression and caching. Large
+	// blocks compress better, small ones make reads of single rows cheaper. Default 64 KiB.
 	BlockBytes int
-	// ZstdLevel is how hard blocks are compressed: 1 to 19. The stage's rows, which live for hours only,
-	// are compressed by something faster. Default 3.
+	// ZstdLevel is the compression level of blocks: 1 to 19. Rows of the staging log, which exist only for hours, use a
+	// faster compression. Default 3.
 	ZstdLevel int
-	// IngestBytes is from how many bytes of sealed rows on a Write makes sorted files of them at once: see design/sealing.md. Default 512 KiB.
+	// IngestBytes is the size of sealed rows from which a Write writes sorted files directly: see design/sealing.md.
+	// Default 512 KiB.
 	IngestBytes int
-	// Compactions is how many compactions may run at once. Default: half of the CPUs, at least 1.
+	// Compactions is the max number of concurrent compactions. Default: half of the CPUs, at least 1.
 	Compactions int
-	// ReserveBytes is how much of the disk must be free for a write to be taken; below it Write returns
-	// engine.ErrUnavailable, and deletes go on. Writes of engine.MakingRoom need an eighth of it. Pebble can't go on after its log has hit the end of the
-	// disk, and compactions, which give space back, need some themselves. 0: no reserve. Default 512 MiB.
+	// ReserveBytes is the free disk space required for writes. Below it Write returns engine.ErrUnavailable, except for
+	// deletes. Writes of engine.MakingRoom require an eighth of it. Pebble can't continue after its log has hit the end
+	// of the disk, and compactions, which free space, need some themselves. 0: no reserve. Default 512 MiB.
 	ReserveBytes uint64
-	// DropDelay is about how long the space of dropped or deleted rows waits to be given back. Short
-	// delays cost compactions. Default 2 minutes.
+	// DropDelay is the approximate time until the space of dropped or deleted rows is freed. Short delays cost
+	// compactions. Default 2 minutes.
 	DropDelay time.Duration
-	// StageDelay is how long no more of the stage is deleted before its slots are given back that hold nothing more; while more
-	// and more is deleted they wait 15 times as long. Short delays cost flushes. Default 2 seconds.
+	// StageDelay is the time without deletes in the staging log after which its empty slots are freed. While deletes
+	// continue, they wait 15 times as long. Short delays cost flushes. Default 2 seconds.
 	StageDelay time.Duration
-	// ReadOnly opens the directory for reading only: no file is made, changed or removed, and whatever would write returns
+	// ReadOnly opens the directory for reading only: no file is created, changed or removed, and writes return
 	// engine.ErrReadOnly. The log is replayed into memory at each open. Default false.
 	ReadOnly bool
-	// MustExist makes no new engine: where there is none Open returns ErrNoData. Default false.
+	// MustExist doesn't create an engine: if there is none, Open returns ErrNoData. Default false.
 	MustExist bool
-	// Admit, if set, is called with what Engine.DescribeStore was called with last, before anything is written. If it returns an
-	// error, so does Open, and the directory is unchanged.
+	// Admit, if set, is called with the last description passed to Engine.DescribeStore, before anything is written. If
+	// it returns an error, Open returns the error and leaves the directory unchanged.
 	Admit func(description []byte) error
-	// FS is where the files are; nil: the operating system's. Tests give a CrashableFS.
+	// FS is the file system; nil: the operating system's. Tests use a CrashableFS.
 	FS FS
-	// Logger gets events for operators.
+	// Logger logs events for operators.
 	Logger *slog.Logger
-	// Waiting, if set, makes Open wait where it lacks space, inodes, file handles or rights, and try again until that has ended or
-	// its context ends. It is called with the error each time, and with nil when Open goes on. If it isn't set, Open returns the error.
+	// Waiting, if set, makes Open wait if space, inodes, file handles or permissions are missing, and retry until the
+	// problem or the context ends. It is called with each error, and with nil when Open continues. If it isn't set,
+	// Open returns the error.
 	Waiting func(error)
-	// OnFatal, if set, is called once when the engine takes no more writes until the process starts anew,
-	// and why. Reading still works; the process should end in an orderly way. It mustn't call the engine.
+	// OnFatal, if set, is called once, with the reason, when the engine stops accepting writes until the process
+	// restarts. Reads still work. The process should stop in an orderly way. OnFatal must not call the engine.
 	OnFatal func(error)
 }
 
@@ -111,7 +113,7 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// pebbleOptions translates o for Pebble.
+// pebbleOptions converts o to Pebble's options.
 func (o *Options) pebbleOptions(events *pebbledb.EventListener, lock *pebbledb.Lock) *pebbledb.Options {
 	p := &pebbledb.Options{
 		Lock:                        lock,
@@ -125,8 +127,8 @@ func (o *Options) pebbleOptions(events *pebbledb.EventListener, lock *pebbledb.L
 		MaxOpenFiles:                o.MaxOpenFiles,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, o.Compactions },
 		FlushDelayDeleteRange:       o.DropDelay / 2,
-		// Pebble compacts level 0 when files lie over each other half as many times. A slot of half a million series makes one such
-		// layer: its window is written anew after six slots then, not after each. A burst of sealing must not stop writes.
+		// Pebble compacts level 0 when half as many files overlap. A slot of half a million series is one such layer,
+		// so its window is rewritten after six slots rather than after each. A burst of sealing must not stop writes.
 		L0CompactionThreshold: 12,
 		L0StopWritesThreshold: 64,
 		LBaseMaxBytes:         256 << 20,
@@ -142,8 +144,8 @@ func (o *Options) pebbleOptions(events *pebbledb.EventListener, lock *pebbledb.L
 	return p
 }
 
-// compression is zstd for the rows, and what Pebble finds fastest for its indexes. A block that shrinks by
-// less than a twentieth is kept as it is.
+// compression is zstd for rows, and Pebble's fastest compression for indexes. A block that shrinks by less than 5 %
+// isn't compressed.
 func (o *Options) compression() *sstable.CompressionProfile {
 	p := *sstable.ZstdCompression
 	p.Name = fmt.Sprintf("cassia-zstd%d", o.ZstdLevel)
@@ -154,9 +156,9 @@ func (o *Options) compression() *sstable.CompressionProfile {
 	return &p
 }
 
-// spanPolicy compresses the stage fast. It also keeps it in files of its own, so that
-// files full of deleted blobs go as a whole, and the tables of sealed rows, so that files which hold rows of one day or
-// metric in each don't seem to overlap all that lies between.
+// spanPolicy selects a fast compression for the staging log. It also separates its files, so that files of deleted
+// blobs are removed as a whole, and the files of the tables of sealed rows. A file with rows of one day or metric of
+// two tables would otherwise seem to overlap everything in between.
 func spanPolicy(start []byte) (pebbledb.SpanPolicy, []byte, error) {
 	for _, end := range spanEnds {
 		if len(start) == 0 || start[0] < end {
@@ -167,6 +169,6 @@ func spanPolicy(start []byte) (pebbledb.SpanPolicy, []byte, error) {
 	return pebbledb.SpanPolicy{}, nil, nil
 }
 
-// spanEnds are the first bytes of keys before which a file ends.
+// spanEnds are the first bytes of keys at which a new file starts.
 var spanEnds = []byte{engine.Stage.ID, engine.Stage.ID + 1, engine.Raw.ID, engine.R5m.ID, engine.R1h.ID, engine.R1h.ID + 1,
 	engine.RawPages.ID, engine.R5mPages.ID, engine.R1hPages.ID, engine.R1hPages.ID + 1}

@@ -12,8 +12,10 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Partitions implements engine.Engine: of each partition the first row is read, and the iterator seeks to the key after its last.
-func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {
+// Partitions implements engine.Engine. It reads the first row of each partition, and then seeks to the first key after
+// the partition.
+func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key,
+	damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {
 	return func(yield func(engine.Key, error) bool) {
 		if err := e.partitions(ctx, t, prefix, damaged, yield); err != nil {
 			yield(nil, err)
@@ -21,8 +23,9 @@ func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.
 	}
 }
 
-// partitions returns nil when yield wanted no more.
-func (e *Engine) partitions(ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage), yield func(engine.Key, error) bool) error {
+// partitions returns nil if yield returned false.
+func (e *Engine) partitions(ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage),
+	yield func(engine.Key, error) bool) error {
 	if err := e.begin(ctx); err != nil {
 		return err
 	}
@@ -44,14 +47,15 @@ type partitionLister struct {
 	damaged func(engine.Damage)
 
 	d    keyDecoder
-	last []byte         // the bytes with which the keys of the last partition that was yielded begin; nil: there is none
-	gap  *engine.Damage // to be reported once the partition after it is known
+	last []byte         // the prefix of the keys of the last yielded partition; nil: none
+	gap  *engine.Damage // to be reported when the next partition is known
 }
 
-// list yields the partitions with keys from lower on and before upper, and reports gaps between them; see scanner.skipping.
+// list yields the partitions with keys from lower (included) to upper (excluded), and reports gaps between them; see
+// scanner.skipping.
 func (l *partitionLister) list(lower, upper []byte) error {
 	end := upper
-	var ahead badRange // where end isn't upper: what begins there
+	var ahead badRange // the range that starts at end, if end isn't upper
 	for {
 		wanted, err := l.walk(lower, end)
 		corrupt := errors.Is(err, engine.ErrCorrupt) && l.damaged != nil
@@ -72,17 +76,19 @@ func (l *partitionLister) list(lower, upper []byte) error {
 				continue
 			case len(found) > 0:
 				ahead = found[0]
-			case bytes.Compare(lower, next) < 0: // It lies within the last partition, of which an iterator may read more before it seeks.
+			// The damage is inside the last partition. An iterator may read more of it before it seeks.
+			case bytes.Compare(lower, next) < 0:
 				lower = next
 				continue
 			case bytes.Equal(end, upper):
-				return err // It isn't known where the list would go on.
+				return err // The position after the damage is unknown.
 			}
 		case bytes.Equal(end, upper):
 			l.reportGap(nil)
 			return nil
 		}
-		l.miss(fmt.Errorf("pebble: list partitions of %s: %w: file %s: %w", l.t.Name, engine.ErrCorrupt, ahead.file, ahead.err))
+		l.miss(fmt.Errorf("pebble: list partitions of %s: %w: file %s: %w", l.t.Name, engine.ErrCorrupt,
+			ahead.file, ahead.err))
 		if ahead.end == nil || bytes.Compare(ahead.end, upper) >= 0 {
 			l.reportGap(nil)
 			return nil
@@ -91,7 +97,8 @@ func (l *partitionLister) list(lower, upper []byte) error {
 	}
 }
 
-// walk yields the partitions with keys from lower on and before upper; wanted is whether the caller wants more.
+// walk yields the partitions with keys from lower (included) to upper (excluded). It returns false if yield returned
+// false.
 func (l *partitionLister) walk(lower, upper []byte) (wanted bool, err error) {
 	it, err := l.e.db.NewIterWithContext(l.ctx, &pebbledb.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
@@ -125,12 +132,13 @@ func (l *partitionLister) walk(lower, upper []byte) (wanted bool, err error) {
 // decode returns the partition of a row's key, and makes it the last one.
 func (l *partitionLister) decode(row []byte) (engine.Key, error) {
 	l.d.key, l.d.scratch = l.d.key[:0], l.d.scratch[:0]
-	l.last = append(l.last[:0], row...) // The key's texts refer to it.
+	l.last = append(l.last[:0], row...) // The texts of the key refer to it.
 	rest := l.last[1:]
 	for _, f := range l.t.Partition {
-		v, after, err := l.d.take(f.Kind, rest)
+		v, after, err := l.d.cutValue(f.Kind, rest)
 		if err != nil {
-			return nil, fmt.Errorf("pebble: list partitions of %s: %w: the key %x: %w", l.t, engine.ErrCorrupt, row, err)
+			return nil, fmt.Errorf("pebble: list partitions of %s: %w: the key %x: %w", l.t,
+				engine.ErrCorrupt, row, err)
 		}
 		l.d.key, rest = append(l.d.key, v), after
 	}
@@ -138,7 +146,7 @@ func (l *partitionLister) decode(row []byte) (engine.Key, error) {
 	return l.d.key, nil
 }
 
-// afterLast returns the first key after those of the last partition; nil: there is none.
+// afterLast returns the first key after the last partition; nil: there is none.
 func (l *partitionLister) afterLast() []byte {
 	if l.last == nil {
 		return nil
@@ -146,18 +154,18 @@ func (l *partitionLister) afterLast() []byte {
 	return afterPrefix(nil, l.last)
 }
 
-// miss notes that partitions may be missing after the last one that was yielded.
+// miss records that partitions may be missing after the last yielded one.
 func (l *partitionLister) miss(err error) {
 	if l.gap != nil {
 		return
 	}
 	l.gap = &engine.Damage{Err: err}
 	if l.last != nil {
-		l.gap.After = l.d.key.Clone() // It is that of the last partition.
+		l.gap.After = l.d.key.Clone() // It has the key of the last partition.
 	}
 }
 
-// reportGap reports the gap before a partition; nil: it reaches the end.
+// reportGap reports the gap before a partition; nil: the gap extends to the end.
 func (l *partitionLister) reportGap(before engine.Key) {
 	if l.gap == nil {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Whatever byte of a sorted file turns, each partition with rows is listed, or lies in a gap that is named; without a callee for gaps it is
-// listed, or there is an error.
+// With any byte of a sorted file flipped, each partition with rows is listed or in a reported gap. Without a callback
+// for gaps, it is listed or an error is returned.
 func TestPartitionsSkipDamage(t *testing.T) {
 	whole := layeredEngine(t)
 	rng := rand.New(rand.NewPCG(1, 3))
@@ -55,7 +55,7 @@ func TestPartitionsSkipDamage(t *testing.T) {
 	t.Log(within, "times some partitions were missing")
 }
 
-// Partitions whose rows were deleted aren't listed, before and after their space is given back.
+// Partitions whose rows were deleted aren't listed, before and after their space is freed.
 func TestPartitionsOfDeletedRows(t *testing.T) {
 	mem := layeredEngine(t)
 	e := openOn(t, mem)

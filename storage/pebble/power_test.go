@@ -14,14 +14,13 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Limits for what must happen at some time, not for how fast.
+// Limits for events that must happen at some time, independently of speed.
 const (
 	waitAtMost = time.Minute
 	pollEvery  = 2 * time.Millisecond
 )
 
-// TestPowerCutAfterEachCall cuts the power right after each kind of call has returned, with nothing left
-// of what wasn't synced.
+// TestPowerCutAfterEachCall cuts the power right after each kind of call has returned, and loses all unsynced bytes.
 func TestPowerCutAfterEachCall(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	disk := NewCrashableFS()
@@ -63,8 +62,8 @@ func TestPowerCutAfterEachCall(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestPowerCutUnderLoad cuts the power while writers are at work: acknowledged rows are there, and of
-// the rest each batch is there as a whole or not at all.
+// TestPowerCutUnderLoad cuts the power during writes: acknowledged rows exist, and every other batch exists completely
+// or not at all.
 func TestPowerCutUnderLoad(t *testing.T) {
 	const writers, rowsInBatch = 4, 5
 	rng := rand.New(rand.NewPCG(2, 2))

@@ -8,27 +8,27 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// readOnceBytes is by how much the cache may grow while rows are read that aren't read again.
+// readOnceBytes is the max growth of the cache while rows are read that aren't read again.
 const readOnceBytes = 16 << 20
 
 var _ engine.Caching = (*Engine)(nil)
 
-// readers bounds the cache while rows are read once. Pebble's iterators always fill it, so only its size can be bounded: blocks that were
-// read several times are the last to go.
+// readers limits the cache while rows are read once. Pebble's iterators always fill the cache, so only its size can be
+// limited. Blocks that were read more than once are evicted last.
 type readers struct {
 	cache *pebbledb.Cache
-	// memTables returns how many bytes memtables take, which Pebble takes off the cache's size.
+	// memTables returns the size of the memtables in bytes. Pebble subtracts it from the cache's size.
 	memTables func() int64
 
 	mu      sync.Mutex
 	n       int
-	before  int64 // how much was cached when the first began
+	before  int64 // the size of the cache when the first reader started
 	release func()
 }
 
 // ReadOnce implements engine.Caching.
 func (e *Engine) ReadOnce() (done func()) {
-	if e.readOnly || e.use() != nil { // It reads nothing any more.
+	if e.readOnly || e.use() != nil { // No reads follow in these cases.
 		return func() {}
 	}
 	e.readers.begin()
@@ -52,11 +52,11 @@ func (r *readers) end() {
 	defer r.mu.Unlock()
 	if r.n--; r.n == 0 {
 		r.release()
-		r.boundTo(r.before)() // What came meanwhile is the first to go.
+		r.boundTo(r.before)() // Evict the blocks that were added since.
 	}
 }
 
-// boundTo bounds the cache to so many bytes until it is released.
+// boundTo limits the cache to a number of bytes until release is called.
 func (r *readers) boundTo(bytes int64) (release func()) {
 	return r.cache.Reserve(int(max(0, r.cache.MaxSize()-bytes-r.memTables())))
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestReadOnceLeavesTheCache reads more than the cache may grow by: blocks that were cached before stay, and the rest goes.
+// TestReadOnceLeavesTheCache reads more than the cache may grow by: blocks that were cached before stay, and the rest
+// goes.
 func TestReadOnceLeavesTheCache(t *testing.T) {
 	e := openOn(t, NewCrashableFS(), func(o *Options) { o.CacheBytes = 256 << 20 })
 	value := make([]byte, 16<<10)
@@ -44,7 +45,7 @@ func TestReadOnceLeavesTheCache(t *testing.T) {
 		require.Equal(t, 1000, countRows(t, e, engine.R5m, partition(n)))
 		return e.metrics().BlockCache.Misses - before
 	}
-	// With the tag invariants, Pebble's cache forgets more.
+	// With the tag invariants, Pebble's cache evicts more.
 	hot, cold := missed(0), missed(1)
 	require.Less(t, 4*hot, 3*cold, "most of what was cached before is there still, and little of what was read once")
 	require.NoError(t, e.Close())

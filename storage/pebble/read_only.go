@@ -14,13 +14,12 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// readOnlyFS lets files be read and nothing be changed: a directory that is opened through it is the same afterwards, byte
-// for byte, whatever Pebble does. Pebble's own ReadOnly replays the log into memory; its lock would make a file.
+// readOnlyFS permits reads and no changes: Pebble can't change a directory that is opened through it. Pebble's own
+// ReadOnly mode replays the log into memory, but its lock would create a file.
 type readOnlyFS struct{ vfs.FS }
 
 var errReadOnlyFS = fmt.Errorf("%w: the files are unchanged", engine.ErrReadOnly)
 
-// Unwrap implements vfs.FS.
 func (f readOnlyFS) Unwrap() vfs.FS { return f.FS }
 
 // Create implements vfs.FS, as do the methods below.
@@ -44,8 +43,8 @@ func (readOnlyFS) ReuseForWrite(string, string, vfs.DiskWriteCategory) (vfs.File
 
 func (readOnlyFS) MkdirAll(string, os.FileMode) error { return errReadOnlyFS }
 
-// Lock takes a shared lock on a file that is there, so that no process opens the directory for writing meanwhile. A
-// directory without the file, such as a backup, was never opened, and isn't locked.
+// Lock takes a shared lock on an existing file, so that no process opens the directory for writing. A directory without
+// the file, such as a backup, was never opened, and isn't locked.
 func (f readOnlyFS) Lock(name string) (io.Closer, error) {
 	if f.FS != vfs.Default {
 		return noLock{}, nil
@@ -57,7 +56,7 @@ type noLock struct{}
 
 func (noLock) Close() error { return nil }
 
-// ErrNoData means that there is no engine's data in a directory that was to be read.
+// ErrNoData means that a directory that should be read has no engine's data.
 var ErrNoData = errors.New("pebble: no store found in the directory")
 
 // openReadOnly opens the engine for reading only. Synced bytes are verified as when it is opened for writing.
@@ -87,14 +86,15 @@ func (e *Engine) openReadOnly(opts Options) (err error) {
 	return e.checkFormat()
 }
 
-// locks are the lock files that engines of this process hold on the operating system's files. Its locks are a process',
-// not a file's: they don't exclude two engines of one process, and closing a file gives up all of them.
+// locks are the lock files that engines of this process hold on the operating system's file system. Its locks belong to
+// a process and not to an open file: they don't exclude two engines of one process, and closing any handle of a file
+// releases all of them.
 var locks = struct {
 	sync.Mutex
 	held map[string]*heldLock
 }{held: map[string]*heldLock{}}
 
-// heldLock is held by one writer or by any number of readers.
+// heldLock is a lock held by one writer or by any number of readers.
 type heldLock struct {
 	name    string
 	readers int // 0: a writer
@@ -103,7 +103,7 @@ type heldLock struct {
 
 var errHeld = errors.New("this process already uses it")
 
-// shareLock takes a lock that others may share who only read.
+// shareLock takes a lock that multiple readers can hold.
 func shareLock(name string) (io.Closer, error) {
 	locks.Lock()
 	defer locks.Unlock()
@@ -125,10 +125,9 @@ func shareLock(name string) (io.Closer, error) {
 	return l, nil
 }
 
-// writeLocks is the operating system's file system whose locks also exclude processes that only read.
+// writeLocks is the operating system's file system with locks that also exclude processes that only read.
 type writeLocks struct{ vfs.FS }
 
-// Lock implements vfs.FS.
 func (f writeLocks) Lock(name string) (io.Closer, error) {
 	locks.Lock()
 	defer locks.Unlock()
@@ -144,7 +143,7 @@ func (f writeLocks) Lock(name string) (io.Closer, error) {
 	return l, nil
 }
 
-// Close gives the lock back.
+// Close releases the lock.
 func (l *heldLock) Close() error {
 	locks.Lock()
 	defer locks.Unlock()

@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-// readLock opens a file that exists, which fails where another process has it to itself.
+// readLock opens an existing file, which fails if another process has opened it exclusively.
 func readLock(name string) (io.Closer, error) {
 	f, err := os.Open(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -19,8 +19,8 @@ func readLock(name string) (io.Closer, error) {
 	return f, err
 }
 
-// isHeldByOther reports whether an error of taking a lock means that another process holds it.
+// isHeldByOther reports whether an error of locking means that another process holds the lock.
 func isHeldByOther(err error) bool { return err != nil }
 
-// otherHolder returns the process, another one, that holds the lock on a file; 0: unknown.
+// otherHolder returns the other process that holds the lock on a file; 0: unknown.
 func otherHolder(string) int { return 0 }

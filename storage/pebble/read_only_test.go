@@ -32,9 +32,9 @@ func openedReadOnly(t testing.TB, opts Options, dir string) *Engine {
 	return e
 }
 
-// openedBeside is looked while another engine, which nothing locks out here, has the directory open. That one may be removing files that it
-// needs no more, such as logs and options from before it was opened, and a file that goes while it is looked for seems to be missing:
-// that passes, and damage wouldn't.
+// openedBeside is looked while another engine, which nothing locks out here, has the directory open. That one may be
+// removing files that it needs no more, such as logs and options from before it was opened, and a file that goes while
+// it is looked for seems to be missing: that passes, and damage wouldn't.
 func openedBeside(t testing.TB, opts Options, dir string) (e *Engine) {
 	opts.ReadOnly = true
 	require.Eventually(t, func() (ok bool) {
@@ -47,8 +47,8 @@ func openedBeside(t testing.TB, opts Options, dir string) (e *Engine) {
 	return e
 }
 
-// readElsewhere writes to one engine, and reads from others that are opened for reading only on the files that it has just
-// written: on a file system in memory nobody locks them.
+// readElsewhere writes to one engine, and reads from others that are opened for reading only on the files just written.
+// A file system in memory has no locks between engines.
 type readElsewhere struct {
 	*Engine
 	t    testing.TB
@@ -104,7 +104,7 @@ func (e *readElsewhere) look() *Engine {
 // Version implements engine.Versioned: who reads what another engine writes has none.
 func (e *readElsewhere) Version(*engine.Table, engine.Key) (uint64, bool) { return 0, false }
 
-// Close leaves the last of those that read to answer, closed as it is.
+// Close closes the engines. The last reader stays in place, so that later calls return its error.
 func (e *readElsewhere) Close() (err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -167,8 +167,8 @@ func snapshotOf(t testing.TB, dir string) map[string]string {
 	return files
 }
 
-// killedDirectory has the files of an engine that was killed after writes and some of its files were written: with a log that
-// must be replayed, and, if torn, ends in the middle of a record that wasn't synced.
+// killedDirectory has the files of an engine that was killed after writes and some of its files were written: with a
+// log that must be replayed, and, if torn, ends in the middle of a record that wasn't synced.
 func killedDirectory(t testing.TB, torn bool) (dir string, rows int) {
 	mem := NewCrashableFS()
 	e := openOn(t, mem.MemFS)
@@ -198,8 +198,8 @@ func killedDirectory(t testing.TB, torn bool) (dir string, rows int) {
 	return dir, rows
 }
 
-// TestLookChangesNothing opens what a killed engine has left for reading, several times at once, and finds all rows, and
-// afterwards every byte and every file as it was. An engine that is opened then finds the same rows.
+// TestLookChangesNothing opens the directory of a killed engine for reading, multiple times concurrently, and finds all
+// rows. Afterwards every file is unchanged. An engine that is opened then finds the same rows.
 func TestLookChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, torn := range []bool{false, true} {
@@ -226,7 +226,8 @@ func TestLookChangesNothing(t *testing.T) {
 	}
 }
 
-// TestLookRefusesWrites tries everything that would write, on the engine itself and on an engine that engine.ReadOnly makes.
+// TestLookRefusesWrites tries everything that would write, on the engine itself and on an engine that engine.ReadOnly
+// makes.
 func TestLookRefusesWrites(t *testing.T) {
 	t.Parallel()
 	dir, rows := killedDirectory(t, false)
@@ -252,7 +253,7 @@ func TestLookRefusesWrites(t *testing.T) {
 	require.Equal(t, before, snapshotOf(t, dir))
 }
 
-// Whatever Pebble would do to a directory that is only looked at, its files aren't touched.
+// A directory that is opened for reading only isn't changed by any operation of Pebble.
 func TestLookedAtFilesAreNotTouched(t *testing.T) {
 	mem := vfs.NewMem()
 	const of = vfs.WriteCategoryUnspecified
@@ -277,8 +278,8 @@ func TestLookedAtFilesAreNotTouched(t *testing.T) {
 	require.Equal(t, []string{"there"}, names)
 }
 
-// TestLookAndWrite has one directory open for writing, or for reading, by one process: the other one is refused, and none
-// is disturbed. (Locks of the operating system between processes: see TestLookingCommands of cmd/internal/e2e.)
+// TestLookAndWrite opens one directory for writing, or for reading, in one process: the other open is rejected, and
+// neither is disturbed. (Locks of the operating system between processes: see TestLookingCommands of cmd/internal/e2e.)
 func TestLookAndWrite(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -307,7 +308,7 @@ func TestLookAndWrite(t *testing.T) {
 	}
 }
 
-// TestLookAtSomethingElse: a directory without an engine's data stays as it is, and what can't be read rightly is refused.
+// TestLookAtSomethingElse: a directory without an engine's data is unchanged, and unreadable data is rejected.
 func TestLookAtSomethingElse(t *testing.T) {
 	t.Parallel()
 	opts := DefaultOptions()
@@ -353,7 +354,8 @@ func TestLookAtSomethingElse(t *testing.T) {
 	}
 }
 
-// TestLookAtOlderFiles reads what an earlier release of Pebble has written, which a start would upgrade, and leaves it so.
+// TestLookAtOlderFiles reads files of an earlier release of Pebble, which a start would upgrade, and doesn't upgrade
+// them.
 func TestLookAtOlderFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -401,7 +403,7 @@ func (f refusingFS) ReuseForWrite(string, string, vfs.DiskWriteCategory) (vfs.Fi
 	return nil, f.no("reuse")
 }
 
-// TestLookAtReadOnlyMount asks a file system for nothing that one that is mounted for reading only refuses.
+// TestLookAtReadOnlyMount calls no operation of the file system that fails on a read-only mount.
 func TestLookAtReadOnlyMount(t *testing.T) {
 	t.Parallel()
 	dir, rows := killedDirectory(t, true)

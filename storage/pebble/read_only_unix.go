@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// readLock takes a read lock on a file that exists. On a file system without locks it takes none.
+// readLock takes a read lock on an existing file. On a file system without locks it takes none.
 func readLock(name string) (io.Closer, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -23,12 +23,12 @@ func readLock(name string) (io.Closer, error) {
 	return f, nil
 }
 
-// isHeldByOther reports whether an error of taking a lock means that another process holds it.
+// isHeldByOther reports whether an error of locking means that another process holds the lock.
 func isHeldByOther(err error) bool {
 	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES)
 }
 
-// otherHolder returns the process, another one, that holds the lock on a file; 0: unknown.
+// otherHolder returns the other process that holds the lock on a file; 0: unknown.
 func otherHolder(name string) int {
 	f, err := os.Open(name)
 	if err != nil {

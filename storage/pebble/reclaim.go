@@ -14,34 +14,34 @@ import (
 )
 
 const (
-	// maxReclaims bounds the ranges that a reclaimer remembers, a slot or a window each; beyond that it remembers whole tables. Of
-	// cleared ranges it remembers as many; beyond that it joins neighbours.
+	// maxReclaims is the max number of ranges in a reclaimer, one per slot or window; beyond it, it keeps whole tables.
+	// It is also the max number of cleared ranges; beyond it, neighbors are joined.
 	maxReclaims = 4096
-	// reclaimGap is how many bytes of rows may lie between cleared ranges that are compacted together, about a file: compacting a
-	// range writes the files anew that it begins and ends in.
+	// reclaimGap is the max number of bytes of rows between cleared ranges that are compacted together, about the size
+	// of a file. Compacting a range rewrites the files at its edges.
 	reclaimGap = 8 << 20
-	// clearDelay is how long the space of cleared ranges waits to be given back: rows that took their place take as much, and nothing
-	// else drops the files before.
+	// clearDelay is the time until the space of cleared ranges is freed. The rows that replaced them take as much
+	// space, and nothing else removes the files earlier.
 	clearDelay = 5 * time.Second
 )
 
-// reclaimer gives back the space of deleted rows.
+// reclaimer frees the space of deleted rows.
 //
-// Pebble drops a file by itself when one range delete covers all of it. It leaves the files at the
-// edges, and those that many small deletes cover together, as those of a slot's streams do: with little
-// traffic their deletes would stay in the topmost level, and the rows below, for days. So some time after a
-// delete, when Pebble has dropped what it can, the reclaimer compacts the slot or window that it was in. Of a window that is
-// cleared bit by bit it compacts the cleared ranges only, or the whole window would be written anew for each bit.
+// Pebble drops a file without a compaction if one range delete covers all of it. It keeps the files at the edges, and
+// files that many small deletes cover together, such as the files of a slot's streams. With little traffic these
+// deletes would stay in the top level, and the rows below them, for days. So some time after a delete, when Pebble has
+// dropped whole files, the reclaimer compacts the slot or window of the delete. If a window is cleared in steps, it
+// compacts only the cleared ranges; otherwise the whole window would be rewritten at each step.
 type reclaimer struct {
 	db    *pebbledb.DB
 	delay time.Duration
 	log   func(error)
 
 	mu       sync.Mutex
-	prefixes map[string]struct{} // of keys, with rows deleted since the last round
-	ranges   []keyRange          // that were cleared since
+	prefixes map[string]struct{} // of keys with rows deleted since the last round
+	ranges   []keyRange          // cleared since the last round
 
-	// wake is sent to when rows are deleted, wakeCleared when ranges are cleared.
+	// wake receives a value when rows are deleted, wakeCleared when ranges are cleared.
 	wake, wakeCleared chan struct{}
 
 	cancel context.CancelFunc
@@ -50,8 +50,8 @@ type reclaimer struct {
 
 type keyRange struct{ start, end []byte }
 
-// startReclaimer begins with what an earlier process may have left: the next slot or window would be
-// another one, so nothing else would come back to it.
+// startReclaimer starts with the ranges that an earlier process may have left: later deletes are in other slots or
+// windows, so these would never be reclaimed otherwise.
 func startReclaimer(db *pebbledb.DB, delay time.Duration, log func(error)) *reclaimer {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &reclaimer{
@@ -63,7 +63,7 @@ func startReclaimer(db *pebbledb.DB, delay time.Duration, log func(error)) *recl
 		if sleep(ctx, r.delay) {
 			r.compact(ctx, r.beforeFirst())
 		}
-		r.loop(ctx, r.wake, r.delay, r.take)
+		r.loop(ctx, r.wake, r.delay, r.takeDeleted)
 	})
 	loops.Go(func() { r.loop(ctx, r.wakeCleared, min(r.delay, clearDelay), r.takeCleared) })
 	go func() {
@@ -73,7 +73,7 @@ func startReclaimer(db *pebbledb.DB, delay time.Duration, log func(error)) *recl
 	return r
 }
 
-// stop waits for the range under way, or until failed is closed: Pebble then waits for ever.
+// stop waits for the compaction under way, or until failed is closed, because Pebble then never returns.
 func (r *reclaimer) stop(failed <-chan struct{}) {
 	r.cancel()
 	select {
@@ -82,7 +82,7 @@ func (r *reclaimer) stop(failed <-chan struct{}) {
 	}
 }
 
-// deleted notes that rows whose keys begin with prefix were deleted.
+// deleted records that rows whose keys start with prefix were deleted.
 func (r *reclaimer) deleted(prefix []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,7 +106,7 @@ func awake(c chan<- struct{}) {
 	}
 }
 
-// cleared notes ranges of keys, each of one table, whose rows were removed.
+// cleared records ranges of keys, each in one table, whose rows were removed.
 func (r *reclaimer) cleared(ranges []keyRange) {
 	if len(ranges) == 0 {
 		return
@@ -122,7 +122,7 @@ func (r *reclaimer) cleared(ranges []keyRange) {
 	awake(r.wakeCleared)
 }
 
-// joinPairs makes one of every two neighbours of one table, which leaves about half of the ranges.
+// joinPairs joins pairs of neighbors in the same table, which halves the number of ranges.
 func joinPairs(ranges []keyRange) []keyRange {
 	i := 0
 	return joinRanges(ranges, func(a, b keyRange) bool {
@@ -131,7 +131,7 @@ func joinPairs(ranges []keyRange) []keyRange {
 	})
 }
 
-// joinRanges sorts ranges and makes one of those that overlap, and of neighbours that near accepts.
+// joinRanges sorts ranges, and joins those that overlap and neighbors for which near returns true.
 func joinRanges(ranges []keyRange, near func(a, b keyRange) bool) []keyRange {
 	slices.SortFunc(ranges, func(a, b keyRange) int { return bytes.Compare(a.start, b.start) })
 	joined := ranges[:0]
@@ -147,7 +147,7 @@ func joinRanges(ranges []keyRange, near func(a, b keyRange) bool) []keyRange {
 	return joined
 }
 
-// isNear reports whether few bytes lie between two ranges of one table.
+// isNear reports whether there are few bytes between two ranges of one table.
 func (r *reclaimer) isNear(a, b keyRange) bool {
 	if a.start[0] != b.start[0] {
 		return false
@@ -156,8 +156,8 @@ func (r *reclaimer) isNear(a, b keyRange) bool {
 	return err == nil && size <= reclaimGap
 }
 
-// take returns the slots and windows of which rows were deleted since the last round.
-func (r *reclaimer) take() (ranges []keyRange) {
+// takeDeleted returns and removes the slots and windows with rows deleted since the last round.
+func (r *reclaimer) takeDeleted() (ranges []keyRange) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for p := range r.prefixes {
@@ -167,7 +167,7 @@ func (r *reclaimer) take() (ranges []keyRange) {
 	return ranges
 }
 
-// takeCleared returns the ranges that were cleared since the last round, neighbours as one.
+// takeCleared returns and removes the ranges cleared since the last round, with neighbors joined.
 func (r *reclaimer) takeCleared() []keyRange {
 	r.mu.Lock()
 	cleared := r.ranges
@@ -176,7 +176,8 @@ func (r *reclaimer) takeCleared() []keyRange {
 	return joinRanges(cleared, r.isNear)
 }
 
-// loop compacts ranges some time after each wake. Half of the delay flushes the deletes, the other half is for Pebble to drop whole files.
+// loop compacts ranges some time after each wake. Half of the delay is before the flush of the deletes, the other half
+// after it, so that Pebble can drop whole files.
 func (r *reclaimer) loop(ctx context.Context, wake <-chan struct{}, delay time.Duration, ranges func() []keyRange) {
 	for {
 		select {
@@ -202,11 +203,12 @@ func (r *reclaimer) compact(ctx context.Context, ranges []keyRange) {
 	}
 }
 
-// uncancelled returns the context for Pebble's DB.Compact. Pebble v2.1.7 panics when a context ends after a compaction was
-// picked for it and before it runs: DB.manualCompact takes it off the list in which DB.runPickedCompaction looks for it.
+// uncancelled returns the context for Pebble's DB.Compact. Pebble v2.1.7 panics if a context ends after a compaction
+// was picked for it and before the compaction runs: DB.manualCompact removes it from the list in which
+// DB.runPickedCompaction looks it up.
 func uncancelled(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
-// beforeFirst returns what lies before the first row of each table: old slots and windows, all deleted.
+// beforeFirst returns the range before the first row of each table: old slots and windows, all deleted.
 func (r *reclaimer) beforeFirst() []keyRange {
 	var ranges []keyRange
 	for _, t := range engine.Tables {

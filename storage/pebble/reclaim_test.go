@@ -28,8 +28,8 @@ func (s *laterScheduler) Done()                                               {}
 func (s *laterScheduler) picked() bool                                        { yes, _ := s.db.GetWaitingCompaction(); return yes }
 func (s *laterScheduler) grant() bool                                         { return s.db.Schedule(s) }
 
-// TestStopWhileACompactionWaits ends a reclaimer while the compaction that it asked for is picked but hasn't begun. Pebble
-// v2.1.7 panics once it does if the context of DB.Compact has ended meanwhile.
+// TestStopWhileACompactionWaits stops a reclaimer while its compaction is picked but hasn't started. Pebble v2.1.7
+// panics at the start of the compaction if the context of DB.Compact has ended before.
 func TestStopWhileACompactionWaits(t *testing.T) {
 	scheduler := &laterScheduler{}
 	opts := DefaultOptions()
@@ -53,8 +53,8 @@ func TestStopWhileACompactionWaits(t *testing.T) {
 	require.NoError(t, db.Close())
 }
 
-// TestClearedSpaceComesBack clears a metric of a window, and waits for the disk to notice: the files of the window's
-// other metrics aren't written anew.
+// TestClearedSpaceComesBack clears a metric of a window, and waits until its space is freed: the files of the window's
+// other metrics aren't rewritten.
 func TestClearedSpaceComesBack(t *testing.T) {
 	e := openOn(t, NewCrashableFS(), func(o *Options) { o.DropDelay, o.IngestBytes = 20*time.Millisecond, 1<<40 })
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -87,7 +87,7 @@ func TestClearedSpaceComesBack(t *testing.T) {
 		}
 		return names
 	}
-	// A row in the topmost level, with which all of its metric would be written anew.
+	// A row in the top level; compacting its range would rewrite the whole metric.
 	require.NoError(t, e.Write(ctx, []engine.Batch{{Table: engine.R5m, Partition: partitions[3],
 		Mutations: []engine.Mutation{{Clustering: engine.Key{engine.Int(1), engine.Text(idOf([]byte{10})), engine.Int(0)}, Value: []byte("late")}}}}))
 	require.NoError(t, e.db.Flush())

@@ -14,14 +14,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// restoring is the folder, in the directory that Restore makes, in which the files are until they are complete. A directory
-// that has it is not opened: some of its files may be missing.
+// restoring is the folder, in the destination of a restore, with the files until they are complete. A directory with
+// this folder can't be opened, because files may be missing.
 const restoring = "RESTORING"
 
-// ErrUnfinishedRestore means that a directory is in the middle of a restore, or that one ended there.
+// ErrUnfinishedRestore means that a restore to the directory is in progress or was interrupted.
 var ErrUnfinishedRestore = errors.New("pebble: a restore to this directory was started but not completed; restore again, or remove the directory")
 
-// checkRestored returns an error for a directory in the middle of a restore.
+// checkRestored returns an error for a directory with an unfinished restore.
 func checkRestored(dir string) error {
 	if _, err := os.Lstat(filepath.Join(dir, restoring)); err == nil {
 		return fmt.Errorf("%w: %s", ErrUnfinishedRestore, dir)
@@ -29,22 +29,23 @@ func checkRestored(dir string) error {
 	return nil
 }
 
-// Restored is a directory that a restore fills. It was empty, or not there; it may be a link to one, or a file system's root.
-// Until Finish returns without an error no engine opens it.
+// Restored is the destination of a restore. It was empty or didn't exist. It may be a link to a directory, or the root
+// of a file system. No engine can open it until Finish returns without an error.
 //
-// The folder RESTORING is made first and removed last, so that it proves what the files beside it are: no engine has opened
-// the directory since it was empty, and files with the names of an engine's were put there by a restore that was interrupted.
-// A later restore, of whichever backup, removes them.
+// The folder RESTORING is created first and removed last. So it proves that no engine has opened the directory since it
+// was empty, and that files with the names of an engine's files were written by an interrupted restore. A later
+// restore, of any backup, removes them.
 type Restored struct {
 	fs   vfs.FS
 	dir  string
-	made bool // by the restore
-	// lock is the engine's on the directory: no other restore fills it, and no server makes a store there.
+	made bool // created by the restore
+	// lock is the engine's lock on the directory. No other restore can use the directory, and no server can create a
+	// store in it.
 	lock *FileLock
 }
 
-// BeginRestore begins a restore of files of these names into a directory. The files that an earlier, interrupted restore put there are removed.
-// It returns an error if the directory has anything else.
+// BeginRestore starts a restore of files with these names to a directory. It removes the files of an earlier,
+// interrupted restore. It returns an error if the directory has any other files.
 func BeginRestore(dir string, files []string) (r *Restored, err error) {
 	return beginRestore(vfs.Default, dir, files)
 }
@@ -58,7 +59,7 @@ func beginRestore(changes vfs.FS, dir string, files []string) (r *Restored, err 
 	r = &Restored{fs: changes, dir: dir}
 	switch info, err := os.Stat(dir); {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := r.fs.MkdirAll(dir, 0o755); err != nil { // It fails for a link that leads nowhere.
+		if err := r.fs.MkdirAll(dir, 0o755); err != nil { // This fails for a dangling link.
 			return r, err
 		}
 		r.made = true
@@ -68,7 +69,7 @@ func beginRestore(changes vfs.FS, dir string, files []string) (r *Restored, err 
 		return r, fmt.Errorf("%s is not a directory", dir)
 	}
 	if _, _, err := r.contents(files); err != nil {
-		return r, err // Before anything is changed.
+		return r, err // Check before changing anything.
 	}
 	if r.lock, err = LockFile(filepath.Join(dir, lockName)); errors.Is(err, ErrLockHeld) {
 		return r, fmt.Errorf("%s is in use by another restore or a server (%w)", dir, err)
@@ -93,8 +94,8 @@ func beginRestore(changes vfs.FS, dir string, files []string) (r *Restored, err 
 	return r, syncDir(r.fs, dir)
 }
 
-// contents returns the directory's entries, and whether an interrupted restore of these or other files left them. It returns an error for any
-// others.
+// contents returns the directory's entries, and whether an interrupted restore of these or other files left them. It
+// returns an error for any other entries.
 func (r *Restored) contents(files []string) (entries []fs.DirEntry, begun bool, err error) {
 	begun = checkRestored(r.dir) != nil
 	if entries, err = os.ReadDir(r.dir); err != nil {
@@ -102,7 +103,7 @@ func (r *Restored) contents(files []string) (entries []fs.DirEntry, begun bool, 
 	}
 	for _, e := range entries {
 		switch name := e.Name(); {
-		case name == "lost+found", name == restoring, name == lockName: // A new file system has the first.
+		case name == "lost+found", name == restoring, name == lockName: // New file systems have a lost+found.
 		case !begun:
 			return nil, begun, fmt.Errorf("%s must be empty or not exist, but contains %s", r.dir, name)
 		case e.IsDir() || !mayBeRestored(name) && !slices.Contains(files, name):
@@ -112,7 +113,7 @@ func (r *Restored) contents(files []string) (entries []fs.DirEntry, begun bool, 
 	return entries, begun, nil
 }
 
-// clear removes what an interrupted restore left, all but the folder.
+// clear removes the files of an interrupted restore, except the folder.
 func (r *Restored) clear(entries []fs.DirEntry) error {
 	for _, e := range entries {
 		if !e.IsDir() && e.Name() != lockName {
@@ -133,7 +134,7 @@ func (r *Restored) clear(entries []fs.DirEntry) error {
 	return syncDir(r.fs, r.dir)
 }
 
-// mayBeRestored reports whether a name is one that files of a backup have.
+// mayBeRestored reports whether files of a backup can have this name.
 func mayBeRestored(name string) bool {
 	for _, prefix := range []string{"MANIFEST-", "OPTIONS-", "marker.", "CURRENT", ledgerName} {
 		if strings.HasPrefix(name, prefix) {
@@ -147,7 +148,7 @@ func mayBeRestored(name string) bool {
 	return false
 }
 
-// NoRoom adds to an error of a restore, if the disk of the directory is full, how many bytes the files of the backup have.
+// NoRoom adds the size of the backup's files in bytes to an error of a restore, if the disk of the directory is full.
 func NoRoom(err error, dir string, bytes int64) error {
 	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
 		return err
@@ -158,12 +159,12 @@ func NoRoom(err error, dir string, bytes int64) error {
 
 func (r *Restored) folder() string { return filepath.Join(r.dir, restoring) }
 
-// Write makes one of the files. It is on the disk when Write returns without an error.
+// Write writes a file. It is durable when Write returns without an error.
 func (r *Restored) Write(name string, from io.Reader) error {
 	return writeSynced(r.fs, filepath.Join(r.folder(), name), from)
 }
 
-// Undo leaves the directory as it was.
+// Undo restores the previous state of the directory.
 func (r *Restored) Undo() error {
 	err := removeTree(r.fs, r.folder())
 	if r.made && err == nil {
@@ -174,8 +175,8 @@ func (r *Restored) Undo() error {
 	return errors.Join(err, r.lock.Close())
 }
 
-// Finish makes the files those of the directory, durably. Before that it calls change, unless that is nil, with the folder that they are in
-// and that an engine may open: what change writes there is in the directory before anybody can open that.
+// Finish moves the files into the directory, durably. Before that it calls change, if not nil, with the folder of the
+// files, which an engine may open. Changes made there are in the directory before any process can open it.
 func (r *Restored) Finish(change func(dir string) error) error {
 	if change != nil {
 		if err := change(r.folder()); err != nil {
@@ -194,7 +195,7 @@ func (r *Restored) finish() error {
 		return fmt.Errorf("pebble: restoring: %w", err)
 	}
 	for _, e := range entries {
-		if e.Name() == lockName { // The directory's own is held, and stays.
+		if e.Name() == lockName { // The directory's own lock is held, and is kept.
 			if err := r.fs.Remove(filepath.Join(r.folder(), lockName)); err != nil {
 				return fmt.Errorf("pebble: restoring: %w", err)
 			}

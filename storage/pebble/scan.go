@@ -10,10 +10,10 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// cancelEvery is after how many rows a scan looks whether its context has ended.
+// cancelEvery is the number of rows after which a scan checks whether its context has ended.
 const cancelEvery = 64
 
-// Scan implements engine.Engine: one iterator between two bounds.
+// Scan implements engine.Engine with one iterator.
 func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {
 		if err := e.scan(ctx, &r, yield); err != nil {
@@ -22,7 +22,7 @@ func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row,
 	}
 }
 
-// scan returns nil when yield wanted no more.
+// scan returns nil if yield returned false.
 func (e *Engine) scan(ctx context.Context, r *engine.Range, yield func(engine.Row, error) bool) (err error) {
 	if err := e.begin(ctx); err != nil {
 		return err
@@ -48,12 +48,12 @@ type scanner struct {
 	r         *engine.Range
 	yield     func(engine.Row, error) bool
 	d         keyDecoder
-	partition int // how many bytes of every key are the partition's
+	partition int // the length of the partition's prefix in every key
 	n         int // rows yielded
 	skip      skip
 }
 
-// rows yields the rows from lower on and before upper; wanted is whether the caller wants more.
+// rows yields the rows from lower (included) to upper (excluded). It returns false if yield returned false.
 func (s *scanner) rows(lower, upper []byte) (wanted bool, err error) {
 	it, err := s.e.db.NewIterWithContext(s.ctx, &pebbledb.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *scanner) rows(lower, upper []byte) (wanted bool, err error) {
 
 func (s *scanner) wrap(err error) error { return translate("scan "+s.r.Table.Name, err) }
 
-// bounds returns how many bytes of every key are the partition's, the first key of r, and the first after it.
+// bounds returns the length of the partition's prefix in keys, the first key of r, and the first key after r.
 func bounds(r *engine.Range) (partition int, lower, upper []byte) {
 	buf := appendPartition(make([]byte, 0, 256), r.Table, r.Partition)
 	partition = len(buf)

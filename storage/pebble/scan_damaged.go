@@ -10,21 +10,21 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// skip is what a scan that skips damage remembers.
+// skip is the state of a scan that skips damage.
 type skip struct {
-	shown []byte         // the key of the last row that was yielded; nil: there is none
-	bad   []byte         // the key of a row that can't be read by itself
-	gap   *engine.Damage // to be reported once the row after it is known
+	shown []byte         // the key of the last yielded row; nil: none
+	bad   []byte         // the key of a single row that can't be read
+	gap   *engine.Damage // to be reported when the next row is known
 }
 
-// skipping yields the rows from lower on and before upper that can be read, and reports gaps of those that can't. An iterator
-// ends as soon as one of its files does, so what lies before damaged keys is read by an iterator that ends there:
+// skipping yields the readable rows from lower (included) to upper (excluded), and reports gaps. An iterator fails as
+// soon as one of its files fails, so the rows before damaged keys are read by an iterator that ends there:
 //
 //	lower ──── rows ────► error     which keys?     ┌ damaged ┐
 //	              └─────────── rows ───────────────►│ a gap   │──── rows ────► upper
 func (s *scanner) skipping(lower, upper []byte) error {
 	end := upper
-	var ahead badRange // where end isn't upper: what begins there
+	var ahead badRange // the range that starts at end, if end isn't upper
 	for {
 		wanted, err := s.rows(lower, end)
 		corrupt := errors.Is(err, engine.ErrCorrupt)
@@ -51,7 +51,7 @@ func (s *scanner) skipping(lower, upper []byte) error {
 			case len(found) > 0:
 				ahead = found[0]
 			case bytes.Equal(end, upper):
-				return err // It isn't known where the scan would go on.
+				return err // The position after the damage is unknown.
 			}
 		case bytes.Equal(end, upper):
 			s.reportGap(nil)
@@ -66,7 +66,7 @@ func (s *scanner) skipping(lower, upper []byte) error {
 	}
 }
 
-// reached notes that the scan has come to a row, which may be unreadable by itself.
+// reached records that the scan has reached a row. The row itself may be unreadable.
 func (s *scanner) reached(key []byte, row engine.Row, err error) {
 	if errors.Is(err, engine.ErrCorrupt) {
 		s.skip.bad = slices.Clone(key)
@@ -76,7 +76,7 @@ func (s *scanner) reached(key []byte, row engine.Row, err error) {
 	}
 }
 
-// miss notes that rows are missing after the last one that was yielded.
+// miss records that rows are missing after the last yielded one.
 func (s *scanner) miss(err error) {
 	if s.skip.gap != nil {
 		return
@@ -84,11 +84,12 @@ func (s *scanner) miss(err error) {
 	s.skip.gap = &engine.Damage{Err: err}
 	if s.skip.shown != nil {
 		var d keyDecoder
-		s.skip.gap.After, _ = d.decode(s.r.Table.Clustering, slices.Clone(s.skip.shown[s.partition:])) // It was decoded before.
+		// The same key was decoded before.
+		s.skip.gap.After, _ = d.decode(s.r.Table.Clustering, slices.Clone(s.skip.shown[s.partition:]))
 	}
 }
 
-// reportGap reports the gap before a row; nil: it reaches the end.
+// reportGap reports the gap before a row; nil: the gap extends to the end.
 func (s *scanner) reportGap(before engine.Key) {
 	if s.skip.gap == nil {
 		return

@@ -12,20 +12,20 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Parts of Space besides tables.
+// Parts of Space other than tables.
 const (
-	// SpaceLog is what isn't in sorted files yet.
+	// SpaceLog is data that isn't in sorted files yet.
 	SpaceLog = "log"
-	// SpaceFree is what sorted files hold besides rows that count: files that only scans under way need, or nothing, and parts
-	// that were cut off others. It is given back when the scans end, or the files are compacted.
+	// SpaceFree is the part of sorted files without live rows: files that only scans under way or nothing needs, and
+	// ranges truncated from other files. It is freed when the scans end or the files are compacted.
 	SpaceFree = "free"
-	// SpaceOther are the list of files, settings, the ledger, and the directory itself.
+	// SpaceOther is the list of files, settings, the ledger, and the directory itself.
 	SpaceOther = "other"
 )
 
-// Space returns the bytes that the engine's directory takes on the disk, as du counts them, by what they are: the rows of a table (its
-// name) in sorted files, overwritten rows that aren't yet compacted away included, SpaceLog, SpaceFree and SpaceOther. They add up
-// to the size that du shows; how sorted files are shared out between tables and SpaceFree is an estimate.
+// Space returns the disk usage of the engine's directory in bytes, as du counts it, by kind: the rows of a table (its
+// name) in sorted files, including overwritten rows that aren't compacted yet, SpaceLog, SpaceFree and SpaceOther. The
+// sum is the size that du shows. The division of sorted files between tables and SpaceFree is an estimate.
 func (e *Engine) Space(ctx context.Context) (map[string]uint64, error) {
 	tables := map[string]uint64{}
 	for _, t := range engine.Tables {
@@ -42,8 +42,8 @@ func (e *Engine) Space(ctx context.Context) (map[string]uint64, error) {
 	return share(tables, files), nil
 }
 
-// share adds what files hold besides tables. Where they hold less than the sum of the tables, for some have gone since then, or the
-// estimate was too high, tables get shares of it.
+// share adds the disk usage of files other than tables. If the files have fewer bytes than the sum of the tables,
+// because some were deleted since or the estimate was too high, the tables are scaled down.
 func share(tables map[string]uint64, files fileBytes) map[string]uint64 {
 	rows := uint64(0)
 	for _, n := range tables {
@@ -60,16 +60,16 @@ func share(tables map[string]uint64, files fileBytes) map[string]uint64 {
 	return tables
 }
 
-// Bytes returns what a directory takes on the disk, as du counts it.
+// Bytes returns the disk usage of a directory, as du counts it.
 func Bytes(dir string) (uint64, error) {
 	files, err := measure(vfs.Default, dir)
 	return files.sorted + files.log + files.other, err
 }
 
-// fileBytes are what files take on the disk, by kind.
+// fileBytes is the disk usage of files by kind.
 type fileBytes struct{ sorted, log, other uint64 }
 
-// measure adds up the files in a directory. Files that go meanwhile don't count.
+// measure returns the disk usage of the files in a directory. Files that are removed concurrently don't count.
 func measure(files vfs.FS, dir string) (sum fileBytes, err error) {
 	info, err := files.Stat(dir)
 	if err != nil {
@@ -104,7 +104,7 @@ func measure(files vfs.FS, dir string) (sum fileBytes, err error) {
 	return sum, nil
 }
 
-// allocated is what a file takes on the disk: less than its size where it has holes, more where room was taken ahead.
+// allocated returns the disk usage of a file: less than its size if it has holes, more if space was allocated ahead.
 func allocated(info os.FileInfo) uint64 {
 	if n, ok := blocksOf(info); ok {
 		return n

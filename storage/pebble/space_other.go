@@ -4,5 +4,5 @@ package pebble
 
 import "os"
 
-// blocksOf isn't known on this system.
+// blocksOf returns false, because the disk usage of a file is unknown on this system.
 func blocksOf(os.FileInfo) (uint64, bool) { return 0, false }

@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestSpaceAddsUp compares the space that an engine reports, by its parts, with the files. These come and go aside, so it
-// waits until none does.
+// TestSpaceAddsUp compares the disk usage that an engine reports, by kind, with the files. Files are created and
+// removed in the background, so it waits until this stops.
 func TestSpaceAddsUp(t *testing.T) {
 	dir := t.TempDir()
 	e, err := Open(dir, DefaultOptions())
@@ -51,7 +51,7 @@ func TestSpaceOfFilesThatWent(t *testing.T) {
 	require.Equal(t, map[string]uint64{"raw": 30, SpaceLog: 0, SpaceOther: 0, SpaceFree: 10}, space)
 }
 
-// Files in directories below count as other than rows and log, whatever their names.
+// Files in subdirectories count as other than rows and log, regardless of their names.
 func TestSpaceOfDirectoriesBelow(t *testing.T) {
 	mem := vfs.NewMem()
 	require.NoError(t, mem.MkdirAll("data/snapshots/a", 0o755))

@@ -12,20 +12,20 @@ import (
 	"slices"
 )
 
-// Spare is a backup whose files may take the place of damaged ones.
+// Spare is a backup whose files can replace damaged ones.
 type Spare struct {
 	Name string
-	// Files are what the backup has, by their names in the engine's directory.
+	// Files are the backup's files, by their names in the engine's directory.
 	Files map[string]SpareFile
 }
 
-// SpareFile is one file of a backup.
+// SpareFile is a file of a backup.
 type SpareFile struct {
-	// ID identifies a copy: one that several backups share has one ID.
+	// ID identifies a copy. A copy that multiple backups share has one ID.
 	ID   string
 	Size int64
-	// Copy gives the content to write. It returns an error that is ErrBackup if the content isn't the one that was backed up, or
-	// is gone; the bytes written so far are then useless.
+	// Copy passes the content to write. It returns an ErrBackup if the content has changed since the backup, or is
+	// missing; the bytes written so far are then useless.
 	Copy func(ctx context.Context, write func(io.Reader) error) error
 }
 
@@ -40,14 +40,15 @@ func Spares(folder string) iter.Seq2[Spare, error] {
 		for _, name := range slices.Backward(names) {
 			list, err := readList(filepath.Join(folder, name))
 			if err != nil {
-				continue // Its files may be whole, but nothing defines what they should be.
+				continue // Its files may be intact, but their expected content is unknown.
 			}
 			s := Spare{Name: name, Files: make(map[string]SpareFile, len(list.Files))}
 			for _, f := range list.Files {
 				path := filepath.Join(folder, name, f.Name)
-				s.Files[f.Name] = SpareFile{ID: path, Size: f.Size, Copy: func(ctx context.Context, write func(io.Reader) error) error {
-					return f.copyTo(ctx, path, write)
-				}}
+				s.Files[f.Name] = SpareFile{ID: path, Size: f.Size,
+					Copy: func(ctx context.Context, write func(io.Reader) error) error {
+						return f.copyTo(ctx, path, write)
+					}}
 			}
 			if !yield(s, nil) {
 				return
@@ -56,7 +57,7 @@ func Spares(folder string) iter.Seq2[Spare, error] {
 	}
 }
 
-// copyTo gives the content of a file of a folder's backup to write, and compares it with the list.
+// copyTo passes the content of a file of a folder's backup to write, and compares it with the list.
 func (f backedUpFile) copyTo(ctx context.Context, path string, write func(io.Reader) error) error {
 	in, err := os.Open(path)
 	if err != nil {
@@ -74,13 +75,12 @@ func (f backedUpFile) copyTo(ctx context.Context, path string, write func(io.Rea
 	return err
 }
 
-// ReaderWithError keeps the error of reading, which distinguishes it from an error of writing.
+// ReaderWithError keeps the error of reading, to distinguish it from an error of writing.
 type ReaderWithError struct {
 	R   io.Reader
 	Err error
 }
 
-// Read implements io.Reader.
 func (r *ReaderWithError) Read(p []byte) (n int, err error) {
 	if n, err = r.R.Read(p); err != nil && err != io.EOF {
 		r.Err = err

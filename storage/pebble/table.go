@@ -13,42 +13,43 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable/colblk"
 )
 
-// badRange are keys that a damaged part of a sorted file may hold: from start on, without end. Rows of other files
-// with such keys are as doubtful, for what overwrote or deleted them may be what can't be read.
+// badRange is a range of keys that a damaged part of a sorted file may contain, from start (included) to end
+// (excluded). Rows of other files in this range are uncertain as well, because the damaged part may have overwritten
+// or deleted them.
 type badRange struct {
 	start, end []byte
 	file       string
-	table      uint64 // the engine's number; several may use parts of one file
+	table      uint64 // the engine's number; multiple tables may use parts of one file
 	err        error
 }
 
-// tableFile is a sorted file that is verified. Every byte of one belongs to a block, or to the footer, and each of
-// these has a checksum:
+// tableFile is a sorted file that is verified. Every byte is in a block or in the footer, and each of these has a
+// checksum:
 //
 //	+------------+---+------------+-------+------------------------------+--------+
 //	| data block | … | data block | index | range deletes, properties, … | footer |
 //	+------------+---+------------+-------+------------------------------+--------+
 //
-// A damaged data block takes the keys from the last one before it up to the index's separator after it; where the
-// index itself can't be read, the keys between the rows that an iterator still reaches from either end; anything else
-// takes the file, for Pebble reads nothing of it then.
+// A damaged data block makes the keys unreadable from the last one before it to the index's separator after it. If the
+// index itself can't be read, these are the keys between the rows that an iterator can reach from both ends. Any other
+// damage affects the whole file, because Pebble then reads none of it.
 type tableFile struct {
 	fs    FS
 	name  string
 	table uint64
-	// smallest and largest bound what the engine uses of the file, both included; nil: all of it.
+	// smallest and largest are the bounds of the part that the engine uses of the file, both included; nil: all of it.
 	smallest, largest []byte
 	opts              sstable.ReaderOptions
 }
 
-// tableReaderOptions are what all files of an engine are read with.
+// tableReaderOptions returns the options for reading all files of an engine.
 func tableReaderOptions() sstable.ReaderOptions {
 	o := &pebbledb.Options{Merger: newMerger()}
 	o.EnsureDefaults()
 	return o.MakeReaderOptions()
 }
 
-// verify reads all of the file at path and returns what of it is damaged. An error is of the disk or the context.
+// verify reads the whole file at path and returns its damaged ranges. An error is an error of the disk or the context.
 func (t *tableFile) verify(ctx context.Context, path string) ([]badRange, error) {
 	f, err := t.fs.Open(path)
 	if err != nil {
@@ -58,7 +59,7 @@ func (t *tableFile) verify(ctx context.Context, path string) ([]badRange, error)
 	if err != nil {
 		return nil, err
 	}
-	r, err := sstable.NewReader(ctx, readable, t.opts) // Closes the file if it fails.
+	r, err := sstable.NewReader(ctx, readable, t.opts) // NewReader closes the file if it fails.
 	if err != nil {
 		return t.orFail(ctx, err, t.whole(err))
 	}
@@ -88,7 +89,7 @@ func (t *tableFile) orFail(ctx context.Context, err error, found []badRange) ([]
 
 func (t *tableFile) whole(err error) []badRange { return []badRange{t.bad(nil, nil, err)} }
 
-// bad makes a range of start and end, which are cut to the file's bounds.
+// bad returns the range from start to end, limited to the file's bounds.
 func (t *tableFile) bad(start, end []byte, err error) badRange {
 	if start == nil || bytes.Compare(start, t.smallest) < 0 {
 		start = t.smallest
@@ -101,7 +102,7 @@ func (t *tableFile) bad(start, end []byte, err error) badRange {
 	return badRange{start: slices.Clone(start), end: slices.Clone(end), file: t.name, table: t.table, err: err}
 }
 
-// otherBlocks are those that hold neither rows nor the index of them.
+// otherBlocks returns the blocks with neither rows nor the index of rows.
 func otherBlocks(l *sstable.Layout) []block.Handle {
 	list := []block.Handle{l.RangeDel, l.RangeKey, l.ValueIndex, l.Properties, l.MetaIndex, l.BlobReferenceIndex}
 	list = append(list, l.ValueBlock...)
@@ -129,8 +130,8 @@ func (t *tableFile) dataBlocks(ctx context.Context, r *sstable.Reader, l *sstabl
 	if format, err := r.TableFormat(); err != nil || format < sstable.TableFormatPebblev5 {
 		return nil, fmt.Errorf("pebble: %s has the unknown format %v: %w", t.name, format, err)
 	}
-	var before []byte // the separator after the last block that could be read
-	damaged := false  // the block before was
+	var before []byte // the separator after the last readable block
+	damaged := false  // the previous block was damaged
 	for _, h := range l.Index {
 		index, err := r.BlockReader().Read(ctx, block.NoReadEnv, nil, h, blockkind.Metadata, noMetadata)
 		if err != nil {
@@ -167,8 +168,8 @@ func (t *tableFile) dataBlocks(ctx context.Context, r *sstable.Reader, l *sstabl
 	return slices.DeleteFunc(found, func(b badRange) bool { return b.end != nil && bytes.Compare(b.start, b.end) >= 0 }), nil
 }
 
-// afterLast returns the first key after the last row of the block that a separator ends; nil: there is no block. The
-// block can be read, and the next one can't, which a search for the separator's successor would begin with.
+// afterLast returns the first key after the last row of the block that a separator ends; nil: there is no block. That
+// block can be read, but the next one can't, and a search for the separator's successor would start with it.
 func (t *tableFile) afterLast(ctx context.Context, r *sstable.Reader, separator []byte) []byte {
 	if separator == nil {
 		return nil
@@ -195,7 +196,7 @@ func (t *tableFile) iter(ctx context.Context, r *sstable.Reader) (sstable.Iterat
 	})
 }
 
-// around finds what an iterator reaches from both ends; what lies between is damaged.
+// around returns as damaged the range between the rows that an iterator can reach from both ends.
 func (t *tableFile) around(ctx context.Context, r *sstable.Reader, cause error) []badRange {
 	it, err := t.iter(ctx, r)
 	if err != nil {

@@ -8,16 +8,19 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// versions count the writes to partitions of tables that are remembered; partitions share counters. A write is begun before it is
-// applied and over when it is synced, or has failed, also if its caller has left. An applied write can be seen before it is over,
-// and a reader that has seen it may act on it; so while one is under way there is no version. There are so many because the work in the
-// background looks at all windows of all tenants: it reads those again whose counters others have changed.
+// versions count the writes to partitions of tables with Remembered set. Partitions share counters. A write starts
+// before it is applied, and ends when it is synced or has failed, even if its caller has returned. An applied write
+// can be seen before it ends, and a reader that has seen it may act on it, so there is no version while a write is
+// under way. The number of counters is high because background work reads all windows of all tenants: it reads a window
+// again if the counter was changed by a write to another partition.
 type versions [16384]writeCount
 
 type writeCount struct{ begun, over atomic.Uint64 }
 
-// of returns the counter of a partition, given its prefix of keys.
-func (v *versions) of(prefix []byte) *writeCount { return &v[xxhash.Sum64(prefix)%uint64(len(v))] }
+// counterOf returns the counter of a partition with this key prefix.
+func (v *versions) counterOf(prefix []byte) *writeCount {
+	return &v[xxhash.Sum64(prefix)%uint64(len(v))]
+}
 
 // Version implements engine.Versioned.
 func (e *Engine) Version(t *engine.Table, partition engine.Key) (version uint64, ok bool) {
@@ -25,23 +28,24 @@ func (e *Engine) Version(t *engine.Table, partition engine.Key) (version uint64,
 		return 0, false
 	}
 	var room [128]byte
-	c := e.versions.of(appendPartition(room[:0], t, partition))
-	over := c.over.Load() // First: if as many were begun later on, none was under way in between.
+	c := e.versions.counterOf(appendPartition(room[:0], t, partition))
+	// Read this first: if the number of started writes read later is the same, no write was under way in between.
+	over := c.over.Load()
 	version = c.begun.Load()
 	return version, version == over
 }
 
-// touched returns the counters of what batches write.
+// touched returns the counters of the partitions to which batches write.
 func (v *versions) touched(batches []engine.Batch) (list []*writeCount) {
 	for i := range batches {
 		if b := &batches[i]; b.Table.Remembered && len(b.Mutations) > 0 {
-			list = append(list, v.of(appendPartition(nil, b.Table, b.Partition)))
+			list = append(list, v.counterOf(appendPartition(nil, b.Table, b.Partition)))
 		}
 	}
 	return list
 }
 
-// all returns every counter if a table is remembered.
+// all returns all counters if the table has Remembered set.
 func (v *versions) all(t *engine.Table) (list []*writeCount) {
 	if t.Remembered {
 		for i := range v {
@@ -51,7 +55,7 @@ func (v *versions) all(t *engine.Table) (list []*writeCount) {
 	return list
 }
 
-// counting runs a write and counts it, whatever becomes of it.
+// counting runs a write and counts it, also if it fails.
 func counting(touched []*writeCount, write func() error) error {
 	for _, c := range touched {
 		c.begun.Add(1)

@@ -12,42 +12,42 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// retryAfter is how long an operation on an ordinary file takes that fails: Pebble tries a flush again at
-// once, and would do nothing else on a full disk.
+// retryAfter is the min duration of a failing operation on an ordinary file. Pebble retries a flush immediately, and
+// would do nothing else on a full disk.
 const retryAfter = time.Second
 
-// vitalFS stands between Pebble and its files, for the moment when writing goes wrong.
+// vitalFS is the file system between Pebble and its files. It handles write errors.
 //
-// The log, the manifest and the directory are vital: after an error their content is unknown (a sync
-// that failed may even succeed the next time, without having written anything). Pebble then panics, on
-// whichever goroutine and with whatever locks held, so that the process may end without a log line. So it
-// never gets the error: the operation calls fail, which refuses all further writes, and never returns. Writers that
-// wait for it are released by fail, reading goes on, and the next start replays what the log holds.
+// The log, the manifest and the directory are vital: after an error their content is unknown (a sync after a failed one
+// may even succeed without having written anything). Pebble then panics, on any goroutine and with any locks held, so
+// that the process may end without a log line. So Pebble never receives the error: the operation calls fail, which
+// rejects all further writes, and never returns. fail releases writers that wait for the operation, reads continue, and
+// the next start replays the log.
 //
-// Until arm is called errors are returned, for Open to return them, unless compactions may run: see checkOpening.
+// Until arm is called, errors are returned so that Open returns them, unless compactions may run: see checkOpening.
 type vitalFS struct {
 	vfs.FS
 	fail  func(error)
 	armed atomic.Bool
-	// flushed is set when Pebble begins to flush a log.
+	// flushed is set when Pebble starts to flush a log.
 	flushed atomic.Bool
-	// failedOrdinary is called when an operation on a file that isn't vital has failed.
+	// failedOrdinary is called when an operation on a file that isn't vital fails.
 	failedOrdinary func(error)
 	// ledger tracks the bytes that are written.
 	ledger *ledger
-	// copying is the checkpoint under way; nil: none is.
+	// copying is the checkpoint under way, or nil.
 	copying atomic.Pointer[copiedTo]
 }
 
 func (f *vitalFS) arm() { f.armed.Store(true) }
 
-// vital reports whether a file is one without which nothing can be written.
-func vital(name string) bool {
+// isVital reports whether nothing can be written without a file.
+func isVital(name string) bool {
 	base := filepath.Base(name)
 	return strings.HasSuffix(base, ".log") || strings.Contains(base, "MANIFEST")
 }
 
-// check passes an operation's error on, if there is none, or the file can do without.
+// check returns an operation's error if it is nil or the file isn't vital.
 func (f *vitalFS) check(op, name string, isVital bool, err error) error {
 	if err == nil || !f.armed.Load() {
 		return f.checkOpening(op, name, err)
@@ -61,8 +61,9 @@ func (f *vitalFS) check(op, name string, isVital bool, err error) error {
 	select {}
 }
 
-// checkOpening passes on an operation's error before arm is called. After a flush, compactions may run. If Pebble's Open then returned an error, it would close
-// the files that they use, and they would panic. So it never gets the error, and neither do compactions: only an error of a table is theirs alone.
+// checkOpening returns an operation's error before arm is called. After a flush, compactions may run. If Pebble's Open
+// then returned an error, it would close the files that compactions use, and these would panic. So neither Open nor
+// compactions get the error, except errors of tables, which affect only compactions.
 func (f *vitalFS) checkOpening(op, name string, err error) error {
 	if err == nil || f.armed.Load() || !f.flushed.Load() || isTable(name) {
 		return err
@@ -71,10 +72,9 @@ func (f *vitalFS) checkOpening(op, name string, err error) error {
 	select {}
 }
 
-// Unwrap implements vfs.FS.
 func (f *vitalFS) Unwrap() vfs.FS { return f.FS }
 
-// Open implements vfs.FS. A compaction that can't open a file is tried again at once, as a flush is.
+// Open implements vfs.FS. Like a flush, a compaction that can't open a file is retried immediately.
 func (f *vitalFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	file, err := f.FS.Open(name, opts...)
 	if err != nil && isTable(name) && !errors.Is(err, fs.ErrNotExist) {
@@ -83,16 +83,15 @@ func (f *vitalFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return file, err
 }
 
-// Create implements vfs.FS.
 func (f *vitalFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if f.isCopy(name) {
 		return f.createCopy(name, category)
 	}
-	if err := f.ledger.going(name); err != nil { // A file of this name is emptied.
-		return nil, f.check("create", name, vital(name), err)
+	if err := f.ledger.going(name); err != nil { // An existing file with this name is truncated.
+		return nil, f.check("create", name, isVital(name), err)
 	}
 	manifest := f.ledger.namedManifest(name)
-	if manifest != "" { // From here on it is the current one.
+	if manifest != "" { // After this it is the current one.
 		if err := f.ledger.note(); err != nil {
 			return nil, f.check("create", name, true, err)
 		}
@@ -107,7 +106,6 @@ func (f *vitalFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	return f.wrap("create", name, file, err)
 }
 
-// ReuseForWrite implements vfs.FS.
 func (f *vitalFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := f.ledger.going(oldname); err != nil {
 		return nil, f.check("reuse", newname, true, err)
@@ -119,7 +117,6 @@ func (f *vitalFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteC
 	return f.wrap("reuse", newname, file, err)
 }
 
-// Remove implements vfs.FS.
 func (f *vitalFS) Remove(name string) error {
 	if err := f.ledger.going(name); err != nil {
 		return err
@@ -127,7 +124,6 @@ func (f *vitalFS) Remove(name string) error {
 	return f.FS.Remove(name)
 }
 
-// Rename implements vfs.FS.
 func (f *vitalFS) Rename(oldname, newname string) error {
 	err := f.FS.Rename(oldname, newname)
 	if err == nil {
@@ -136,13 +132,11 @@ func (f *vitalFS) Rename(oldname, newname string) error {
 	return f.checkOpening("rename", newname, err)
 }
 
-// List implements vfs.FS.
 func (f *vitalFS) List(dir string) ([]string, error) {
 	names, err := f.FS.List(dir)
 	return names, f.checkOpening("list", dir, err)
 }
 
-// OpenDir implements vfs.FS.
 func (f *vitalFS) OpenDir(name string) (vfs.File, error) {
 	file, err := f.FS.OpenDir(name)
 	own := f.FS.PathJoin(name) == f.ledger.dir
@@ -154,12 +148,12 @@ func (f *vitalFS) OpenDir(name string) (vfs.File, error) {
 
 func (f *vitalFS) wrap(op, name string, file vfs.File, err error) (vfs.File, error) {
 	if err != nil {
-		return nil, f.check(op, name, vital(name), err)
+		return nil, f.check(op, name, isVital(name), err)
 	}
-	return &vitalFile{File: file, fs: f, name: name, vital: vital(name)}, nil
+	return &vitalFile{File: file, fs: f, name: name, vital: isVital(name)}, nil
 }
 
-// vitalFile is a file or directory that was opened for writing.
+// vitalFile is a file or directory that is open for writing.
 type vitalFile struct {
 	vfs.File
 	fs    *vitalFS
@@ -203,8 +197,8 @@ func (f *vitalFile) SyncTo(length int64) (bool, error) {
 	return full, f.check("sync", err)
 }
 
-// stickIfClosing is called when a file that Pebble may try to write again can't be written. Calls that wait for it never end then, so
-// that Close doesn't wait for them.
+// stickIfClosing is called when a write fails that Pebble may retry. Calls that wait for it may never end, so Close
+// doesn't wait for them.
 func (e *Engine) stickIfClosing(err error) {
 	if e.closed.Load() {
 		e.stickOnce.Do(func() {

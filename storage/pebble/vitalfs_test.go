@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A log that is used again under another name is noted under that one, from its beginning on.
+// A log that is reused under another name is recorded under the new name, starting with its first byte.
 func TestReusedLogIsNotedAnew(t *testing.T) {
 	mem := NewCrashableFS()
 	require.NoError(t, mem.MkdirAll("data", 0o755))

@@ -12,35 +12,36 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// While an engine is opened, an operation on a file that fails for a reason that can end is tried again after firstPause, and then
-// after twice as long each time, up to lastPause.
+// While an engine is opened, a file operation that fails for a reason that may be temporary is retried after
+// firstPause. The pause doubles with each retry, up to lastPause.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
 )
 
-// waitingFS waits, until the engine is open, where an operation fails because of missing space, inodes, file handles or rights: it
-// tries the operation again until it succeeds. Pebble never gets these errors: it would flush a replayed log again at once, without
-// a pause, and panic where it can't write its manifest.
+// waitingFS retries operations that fail because of missing space, inodes, file handles or permissions until they
+// succeed, as long as the engine isn't open. Pebble never gets these errors: it would retry the flush of a replayed log
+// without a pause, and panic if it can't write its manifest.
 //
-// Only operations that have no effect when they fail are tried again, and the rest of a write that was cut. A sync never is: what the
-// file contains after a failure is unknown.
+// It only retries operations that have no effect when they fail, and the rest of a partial write. A sync is never
+// retried, because the content of the file after a failure is unknown.
 type waitingFS struct {
 	vfs.FS
 	w *waiting
 }
 
-// waiting is shared by a waitingFS and its files.
+// waiting is the shared state of a waitingFS and its files.
 type waiting struct {
-	// over is set when the engine is open: from then on errors are returned.
+	// over is set when the engine is open. After that errors are returned.
 	over atomic.Bool
-	// stop is closed when the engine isn't wanted any more.
+	// stop is closed when the opening is canceled.
 	stop <-chan struct{}
-	// report is called with each error that is waited for, and with nil when that operation has succeeded.
+	// report is called with each error that causes a retry, and with nil when that operation has succeeded.
 	report func(error)
 }
 
-// MayEnd reports whether an error has a cause that ends when somebody makes room, or changes a limit, a mount or rights.
+// MayEnd reports whether the cause of an error may be removed by freeing space or changing a limit, a mount or
+// permissions.
 func MayEnd(err error) bool {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EROFS, syscall.EACCES, syscall.EPERM} {
 		if errors.Is(err, cause) {
@@ -50,7 +51,7 @@ func MayEnd(err error) bool {
 	return false
 }
 
-// try runs an operation until it succeeds, fails for good, or the engine is open or not wanted any more.
+// try runs an operation until it succeeds, fails permanently, or the engine is open or its opening canceled.
 func (w *waiting) try(op func() error) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := op()
@@ -88,7 +89,6 @@ func (f waitingFS) file(open func() (vfs.File, error)) (vfs.File, error) {
 	return &waitingFile{file, f.w}, nil
 }
 
-// Unwrap implements vfs.FS.
 func (f waitingFS) Unwrap() vfs.FS { return f.FS }
 
 // Create implements vfs.FS, as do the methods below.
@@ -146,7 +146,7 @@ type waitingFile struct {
 	w *waiting
 }
 
-// Write writes the rest again where only a part could be written.
+// Write retries the rest after a partial write.
 func (f *waitingFile) Write(p []byte) (written int, err error) {
 	err = f.w.try(func() error {
 		n, err := f.File.Write(p[written:])
@@ -156,7 +156,7 @@ func (f *waitingFile) Write(p []byte) (written int, err error) {
 	return written, err
 }
 
-// reportWaiting returns what calls report with the reason why Open waits, and logs it.
+// reportWaiting returns a function that calls report with the reason why Open waits, and logs it.
 func (e *Engine) reportWaiting(report func(error)) func(error) {
 	return func(err error) {
 		if err != nil {
@@ -169,10 +169,11 @@ func (e *Engine) reportWaiting(report func(error)) func(error) {
 	}
 }
 
-// failingFlushes makes a flush that fails before the engine is open an error of Open: Pebble would flush again at once, for as long as
-// the cause lasts, and Open would wait for that. flushed is set when a flush begins.
+// failingFlushes makes Open return the error of a flush that fails before the engine is open. Otherwise Pebble would
+// retry the flush without a pause as long as the cause lasts, and Open would wait for it. flushed is set when a flush
+// starts.
 func (e *Engine) failingFlushes(l *pebbledb.EventListener, flushed *atomic.Bool) *pebbledb.EventListener {
-	var last atomic.Pointer[error] // of a flush; Pebble reports it as an error of the background, too
+	var last atomic.Pointer[error] // of a flush; Pebble also reports it as a background error
 	l.FlushBegin = func(pebbledb.FlushInfo) { flushed.Store(true) }
 	l.FlushEnd = func(info pebbledb.FlushInfo) { last.Store(&info.Err) }
 	report := l.BackgroundError

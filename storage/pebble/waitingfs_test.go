@@ -17,7 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unflushed returns files of an engine whose process was killed with rows that are in its log only, and the number of these rows.
+// unflushed returns files of an engine whose process was killed with rows that are in its log only, and the number of
+// these rows.
 func unflushed(t *testing.T) (*vfs.MemFS, int) {
 	mem := vfs.NewCrashableMem()
 	e := openOn(t, mem, func(o *Options) { o.MemTables = 8 })
@@ -30,7 +31,7 @@ func unflushed(t *testing.T) (*vfs.MemFS, int) {
 	return left, rows
 }
 
-// fullWhile returns files of which none can be made or grows while full is true.
+// fullWhile returns a file system on which files can't be created or grow while full is true.
 func fullWhile(files vfs.FS, full *atomic.Bool, failed *atomic.Int64, match func(errorfs.Op) bool) FS {
 	return errorfs.Wrap(files, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if full.Load() && (op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpFileWrite) && match(op) {
@@ -41,8 +42,8 @@ func fullWhile(files vfs.FS, full *atomic.Bool, failed *atomic.Int64, match func
 	}))
 }
 
-// TestOpenWaitsForRoom opens an engine whose log can't be flushed, or whose files can't be written at all: Open waits, without trying all the time, and
-// goes on when there is room. Nothing is lost.
+// TestOpenWaitsForRoom opens an engine whose log can't be flushed, or whose files can't be written at all: Open waits,
+// without trying all the time, and goes on when there is room. Nothing is lost.
 func TestOpenWaitsForRoom(t *testing.T) {
 	for name, match := range map[string]func(errorfs.Op) bool{
 		"all":          func(errorfs.Op) bool { return true },
@@ -99,7 +100,8 @@ func TestOpenEndsWhileItWaits(t *testing.T) {
 	})
 }
 
-// TestOpenThatCannotFlush returns the error where nobody waits, also from Pebble's own goroutines, whatever can't be written.
+// TestOpenThatCannotFlush returns the error if Options.Waiting isn't set, also from Pebble's own goroutines, for each
+// file that can't be written.
 func TestOpenThatCannotFlush(t *testing.T) {
 	for name, match := range map[string]func(errorfs.Op) bool{
 		"sorted_files": func(op errorfs.Op) bool { return strings.HasSuffix(op.Path, ".sst") },
@@ -136,7 +138,7 @@ func (f tornFile) Write(p []byte) (int, error) {
 	return n, errors.Join(err, syscall.ENOSPC)
 }
 
-// TestWaitingWritesTheRest writes a file of which half fits.
+// TestWaitingWritesTheRest writes a file when only half of it fits.
 func TestWaitingWritesTheRest(t *testing.T) {
 	mem := vfs.NewMem()
 	f, err := mem.Create("a", vfs.WriteCategoryUnspecified)
@@ -193,7 +195,8 @@ func TestRareLines(t *testing.T) {
 	require.Equal(t, reasonOf(errors.New("file 12")), reasonOf(errors.New("file 345")))
 }
 
-// layered returns files of an engine that was killed with rows in its log, and with so many tables over each other that flushing these rows begins a compaction.
+// layered returns files of an engine that was killed with rows in its log, and with so many overlapping tables that
+// flushing these rows starts a compaction.
 func layered(t *testing.T) *vfs.MemFS {
 	mem := vfs.NewCrashableMem()
 	for i := range int64(8) {
@@ -214,8 +217,8 @@ func layered(t *testing.T) *vfs.MemFS {
 	return mem
 }
 
-// TestOpenFailsAfterFlush fails an operation of Open when a flush of the replayed log has begun a compaction. The error is Open's, and the compaction doesn't
-// panic because its files were closed.
+// TestOpenFailsAfterFlush fails an operation of Open when a flush of the replayed log has begun a compaction. The error
+// is Open's, and the compaction doesn't panic because its files were closed.
 func TestOpenFailsAfterFlush(t *testing.T) {
 	for name, match := range map[string]func(errorfs.Op) bool{
 		"log":     func(op errorfs.Op) bool { return op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".log") },

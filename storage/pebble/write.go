@@ -13,17 +13,16 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// maxCommit is about where the batches of one Write are cut into several of Pebble's, bytes: more than half
-// of a memtable would be flushed on its own.
+// maxCommit is the approximate size in bytes at which the batches of one Write are split into multiple Pebble batches.
+// A batch larger than half of a memtable would be flushed separately.
 const maxCommit = 8 << 20
 
-// Write implements engine.Engine. When ctx ends while the disk is busy, Write returns, and the batches may
-// still be applied: before any that a later Write brings, which waits for them.
+// Write implements engine.Engine. If ctx ends while the disk is busy, Write returns, and the batches may still be
+// applied. They are applied before the batches of later calls of Write, which wait for them.
 //
-// Deletes take no notice of their timestamps: rows that are deleted stand in tables where a key names one
-// content for ever, are deleted with the timestamp that they were written with, and never come back. Here
-// the order of the calls is the order of the writes, so a delete applies to just the rows that were written before it, those
-// of cancelled writes included.
+// Deletes ignore their timestamps. Rows are only deleted in tables where a key has the same content forever, with the
+// timestamp with which they were written, and they never reappear. Here the order of calls is the order of writes, so a
+// delete applies exactly to the rows written before it, including rows of canceled writes.
 func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	if err := e.begin(ctx); err != nil {
 		return err
@@ -72,13 +71,12 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	})
 }
 
-// TakesClear implements engine.Clearing.
 func (e *Engine) TakesClear() bool { return true }
 
-// apply applies batches of Pebble's, one after the other, and syncs them.
+// apply applies Pebble batches in order, and syncs them.
 func (e *Engine) apply(commits []*pebbledb.Batch) error {
 	for i, b := range commits {
-		// The log is one sequence: syncing its end syncs what came before.
+		// The log is sequential: syncing its end syncs everything before it.
 		sync := pebbledb.NoSync
 		if i == len(commits)-1 {
 			sync = pebbledb.Sync
@@ -93,7 +91,7 @@ func (e *Engine) apply(commits []*pebbledb.Batch) error {
 	return nil
 }
 
-// begin is how every call starts.
+// begin is called at the start of every method.
 func (e *Engine) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -101,10 +99,12 @@ func (e *Engine) begin(ctx context.Context) error {
 	return e.use()
 }
 
-// roomShare is the part of the reserve that is kept from writes which make room: a log that meets the end of the disk ends all writing.
+// roomShare is the divisor of the reserve for the part that isn't available to writes that make room, because a log
+// that hits the end of the disk ends all writes.
 const roomShare = 8
 
-// checkReserve refuses to fill the disk to its end. Rows may always be deleted. Other writes that make room may take most of the reserve.
+// checkReserve rejects writes that would fill the disk. Rows may always be deleted. Other writes that make room may use
+// most of the reserve.
 func (e *Engine) checkReserve(ctx context.Context, batches []engine.Batch) error {
 	if e.reserve == 0 || !anyPut(batches) {
 		return nil
@@ -139,8 +139,9 @@ func anyPut(batches []engine.Batch) bool {
 	return false
 }
 
-// encode turns batches into Pebble's, as few as maxCommit allows. It also returns prefixes of the keys that
-// they delete: table and first field, which is a slot or a window in the tables that matter; and the ranges that they clear.
+// encode converts batches to the min number of Pebble batches that maxCommit allows. It also returns prefixes of the
+// deleted keys (the table and the first field, which is a slot or a window in the tables that matter), and the cleared
+// ranges.
 func (e *Engine) encode(batches []engine.Batch) (commits []*pebbledb.Batch, deleted [][]byte, cleared []keyRange) {
 	var w batchWriter
 	for i := range batches {
@@ -158,15 +159,15 @@ func (e *Engine) encode(batches []engine.Batch) (commits []*pebbledb.Batch, dele
 	return commits, deleted, w.cleared
 }
 
-// batchWriter adds mutations to one of Pebble's batches, which copies them.
+// batchWriter adds mutations to a Pebble batch, which copies them.
 type batchWriter struct {
 	batch    *pebbledb.Batch
 	key, end []byte
 	cleared  []keyRange
 }
 
-// add adds b's mutations and returns whether any of them deletes. Those that clear come first: what follows in a batch of Pebble's
-// is newer.
+// add adds b's mutations and returns whether any of them deletes. It adds Clear mutations first, because later entries
+// in a Pebble batch are newer.
 func (w *batchWriter) add(b *engine.Batch) (deletes bool) {
 	t := b.Table
 	for i := range b.Mutations {
@@ -185,14 +186,14 @@ func (w *batchWriter) add(b *engine.Batch) (deletes bool) {
 		}
 		w.key = appendKey(w.key[:partition], t.Clustering, m.Clustering)
 		deletes = deletes || m.Op != engine.Put
-		// Batches of Pebble that aren't indexed grow in memory: adding to them can't go wrong.
+		// Pebble batches that aren't indexed only grow in memory, so adding to them can't fail.
 		switch {
 		case m.Op == engine.Delete:
 			_ = w.batch.Delete(w.key, nil)
 		case m.Op == engine.DeleteRange:
 			w.end = append(w.end[:0], w.key[:partition]...)
 			w.end = appendKey(w.end, t.Clustering, m.To)
-			// To is included. No key begins with another, so its successor by bytes ends the range.
+			// To is included. No key is a prefix of another one, so its successor by bytes ends the range.
 			w.end = append(w.end, 0)
 			_ = w.batch.DeleteRange(w.key, w.end, nil)
 		case t.Converging:
@@ -245,8 +246,8 @@ func (e *Engine) commit(ctx context.Context, op string, done func(), work func()
 	return err
 }
 
-// run runs work and waits for it until ctx ends, or writing fails: what waits for the log or the manifest
-// then waits for ever. It calls done when work has ended.
+// run runs work and waits until it ends, ctx ends, or writing fails: work that waits for the log or the manifest never
+// ends then. It calls done when work has ended.
 func (e *Engine) run(ctx context.Context, op string, done func(), work func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -264,17 +265,17 @@ func (e *Engine) run(ctx context.Context, op string, done func(), work func() er
 	}
 }
 
-// abandon notes a commit under way that its caller has left.
+// abandon records a commit under way whose caller has returned.
 func (e *Engine) abandon(ended <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.abandoned = append(e.abandoned, ended)
 }
 
-// awaitAbandoned waits until all commits have ended that callers have left.
+// awaitAbandoned waits until all commits whose callers have returned have ended.
 //
-// Invariant: a write whose caller has left is applied before any that begins later. Otherwise a row that was put and
-// then deleted, because nobody knew whether it was there, would come to be after its delete.
+// Invariant: a write whose caller has returned is applied before any later write. Otherwise a row that was put and then
+// deleted, because its state was unknown, could be written after its delete.
 func (e *Engine) awaitAbandoned(ctx context.Context) error {
 	for {
 		e.mu.Lock()
@@ -297,8 +298,8 @@ func (e *Engine) awaitAbandoned(ctx context.Context) error {
 	}
 }
 
-// guard turns Pebble's panics into errors: whatever went wrong within a commit, nothing can be written
-// any more, because the content of the log is unknown.
+// guard converts Pebble's panics to errors. After any failure within a commit, nothing can be written, because the
+// content of the log is unknown.
 func (e *Engine) guard(op string, work func() error) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -317,8 +318,8 @@ func (e *Engine) guard(op string, work func() error) (err error) {
 	return nil
 }
 
-// Drop implements engine.Engine: one range delete, synced. The space comes back in the background, within
-// about Options.DropDelay.
+// Drop implements engine.Engine with one range delete, synced. The space is freed in the background, within about
+// Options.DropDelay.
 func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
 	if err := e.begin(ctx); err != nil {
 		return err
@@ -339,8 +340,7 @@ func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) e
 	})
 }
 
-// CompareAndSet implements engine.Engine. One at a time compares and sets: conditional tables are small
-// and seldom written.
+// CompareAndSet implements engine.Engine. Calls are serialized: conditional tables are small and rarely written.
 func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (bool, []byte, error) {
 	if err := e.begin(ctx); err != nil {
 		return false, nil, err
@@ -349,7 +349,7 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, 
 		e.release()
 		return false, nil, err
 	}
-	if e.readOnly { // Or one that finds another value would return no error.
+	if e.readOnly { // Otherwise a call that finds another value would return no error.
 		e.release()
 		return false, nil, fmt.Errorf("pebble: compare and set in %s: %w", t, engine.ErrReadOnly)
 	}
@@ -377,7 +377,7 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, 
 		return false, found, nil
 	}
 	value = append([]byte{}, value...)
-	// The next one is let in when the row is written, not when this caller leaves: it must see the row.
+	// The next call may start when the row is written, not when this caller returns, because it must see the row.
 	err = e.commit(ctx, "compare and set", done, func() error {
 		set := func() error { return e.db.Set(key, value, pebbledb.Sync) }
 		return counting(e.versions.all(t), func() error { return e.change(set) })
@@ -385,7 +385,7 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, 
 	return err == nil, nil, err
 }
 
-// get returns a copy of a row's value, never nil, or nil if there is none.
+// get returns a copy of a row's value, which is never nil, or nil if the row doesn't exist.
 func (e *Engine) get(key []byte) ([]byte, error) {
 	value, closer, err := e.db.Get(key)
 	if errors.Is(err, pebbledb.ErrNotFound) {

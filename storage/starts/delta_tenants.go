@@ -1,8 +1,10 @@
-// Package starts records which tenants have sent deltas. A delta is stored as a sample whose start timestamp is the start of its interval, so rates of
-// these tenants are computed with start timestamps, and those of other tenants without.
+// Package starts records which tenants have sent deltas. A delta is stored as a sample whose start timestamp is the
+// start of its interval, so rates of these tenants are computed with start timestamps, and rates of other tenants
+// without. The OTLP adapter calls Record before it stores samples, and queries call From. If a tenant's row were lost,
+// its rates would be wrong.
 //
 //	OTLP delta ─► Record ─► store: deltas/tenant, before the samples
-//	query      ◄─ From   ◄─ memory ◄─ Refresh: every half minute where several processes share the store
+//	query      ◄─ From   ◄─ memory ◄─ Refresh: every half minute if multiple processes share the store
 package starts
 
 import (
@@ -20,15 +22,15 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// Never is From of a tenant that has sent no deltas.
+// Never is returned by From for a tenant that has sent no deltas.
 const Never = int64(math.MaxInt64)
 
-// recordTries is how often a row is written where other processes write it concurrently.
+// recordTries is the max number of attempts to write a row that other processes write concurrently.
 const recordTries = 5
 
 var partition = engine.Key{engine.Text("deltas")}
 
-// Options are what DeltaTenants need of their store.
+// Options are the parts of the store that DeltaTenants uses.
 type Options struct {
 	Engine engine.Engine
 	Period *format.Periods
@@ -38,7 +40,8 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// row is the stored value, JSON: samples after FromMS are evaluated with start timestamps; SinceMS is when the first delta came.
+// row is the stored value, in JSON. Samples after FromMS are evaluated with start timestamps. SinceMS is the time of
+// the first delta.
 type row struct {
 	FromMS  int64 `json:"from_ms"`
 	SinceMS int64 `json:"since_ms"`
@@ -47,13 +50,14 @@ type row struct {
 // DeltaTenant is a tenant that has sent deltas.
 type DeltaTenant struct {
 	Name string
-	// From is the time after which samples are evaluated with their start timestamps, milliseconds; -format.MaxTime: all are.
+	// From is the time in milliseconds after which samples are evaluated with their start timestamps; -format.MaxTime:
+	// all samples.
 	From int64
-	// Since is when the first delta was received; zero: the row can't be read.
+	// Since is the time at which the first delta was received; zero: the row can't be read.
 	Since time.Time
 }
 
-// DeltaTenants are the tenants that have sent deltas. Rows are never deleted, and From only ever falls.
+// DeltaTenants are the tenants that have sent deltas. Rows are never deleted, and From never increases.
 type DeltaTenants struct {
 	o Options
 
@@ -61,10 +65,11 @@ type DeltaTenants struct {
 	all map[string]DeltaTenant
 }
 
-// New returns DeltaTenants that have read no row yet.
+// New returns DeltaTenants. Call Open to read the rows.
 func New(o Options) *DeltaTenants { return &DeltaTenants{o: o, all: map[string]DeltaTenant{}} }
 
-// From returns the time after which a tenant's samples are evaluated with their start timestamps, milliseconds; Never: none are.
+// From returns the time in milliseconds after which a tenant's samples are evaluated with their start timestamps, or
+// Never.
 func (d *DeltaTenants) From(tenant string) int64 {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -89,10 +94,10 @@ func (d *DeltaTenants) Tenants() []DeltaTenant {
 // Open reads the rows when the store is opened.
 func (d *DeltaTenants) Open(ctx context.Context) error { return d.read(ctx, func(DeltaTenant) {}) }
 
-// Refresh reads the rows that other processes may have written.
+// Refresh reads rows that other processes may have written.
 func (d *DeltaTenants) Refresh(ctx context.Context) error { return d.read(ctx, d.log) }
 
-// read reads the rows, and calls changed for each tenant of which this process didn't know as much.
+// read reads the rows, and calls changed for each row that is new or changed since the last read.
 func (d *DeltaTenants) read(ctx context.Context, changed func(DeltaTenant)) error {
 	for stored, err := range d.o.Engine.Scan(ctx, engine.Range{Table: engine.Store, Partition: partition}) {
 		if err != nil {
@@ -105,11 +110,11 @@ func (d *DeltaTenants) read(ctx context.Context, changed func(DeltaTenant)) erro
 	return nil
 }
 
-// parse parses a row. If it can't be read, the tenant has sent deltas at any time.
+// parse parses a row. If it can't be read, it is treated as if all samples of the tenant could be deltas.
 func (d *DeltaTenants) parse(tenant string, value []byte) DeltaTenant {
 	var r row
 	if err := json.Unmarshal(value, &r); err != nil {
-		if d.From(tenant) != -format.MaxTime { // It is reported once.
+		if d.From(tenant) != -format.MaxTime { // Report it once.
 			d.o.Corrupt(engine.Store, fmt.Errorf("%w: the deltas of tenant %q: %w", engine.ErrCorrupt, tenant, err))
 		}
 		return DeltaTenant{Name: tenant, From: -format.MaxTime}
@@ -117,7 +122,7 @@ func (d *DeltaTenants) parse(tenant string, value []byte) DeltaTenant {
 	return DeltaTenant{Name: tenant, From: r.FromMS, Since: time.UnixMilli(r.SinceMS)}
 }
 
-// learn takes over a row, and reports whether it is new.
+// learn merges a row, and reports whether it changed anything.
 func (d *DeltaTenants) learn(t DeltaTenant) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -133,8 +138,8 @@ func (d *DeltaTenants) log(t DeltaTenant) {
 		"tenant", t.Name, "from", time.UnixMilli(t.From).UTC())
 }
 
-// Record returns once it is durable that a tenant has sent deltas, of times from oldest on, milliseconds. Start timestamps then count from the start of
-// the window of raw rows of that time on.
+// Record records that a tenant has sent deltas with times from oldest on, in milliseconds, and returns when that is
+// durable. Start timestamps are then used from the start of the window of raw rows that contains oldest.
 func (d *DeltaTenants) Record(ctx context.Context, tenant string, oldest int64) error {
 	from := d.o.Period.WindowStart(d.o.Period.RawWindowAt(oldest))
 	if d.From(tenant) <= from {

@@ -69,7 +69,8 @@ func TestRecord(t *testing.T) {
 	require.Equal(t, 2, strings.Count(log.String(), "the tenant sends deltas"), "once a time")
 }
 
-// TestRecordOfSeveralProcesses lets keepers record a tenant at once, with times of their own, and lose answers: the earliest time stays.
+// TestRecordOfSeveralProcesses lets keepers record a tenant at once, with times of their own, and lose answers: the
+// earliest time stays.
 func TestRecordOfSeveralProcesses(t *testing.T) {
 	inner := memory.New()
 	var all sync.WaitGroup

@@ -1,5 +1,5 @@
-// Package storagetest opens stores for the tests of other packages, and fills them. It is the one place that defines what a store
-// under test needs; tests of package storage, which can't import it, have testStore.
+// Package storagetest opens and fills stores for the tests of other packages. It is the only place that defines the
+// settings of a store under test. Tests of package storage, which can't import it, have testStore.
 package storagetest
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// Open returns a store over an engine that can be asked for all that is there. It has the default options, changed by change
-// from left to right, nil for nothing, and is closed when the test ends.
+// Open returns a store on an engine, whose content the test verifies. It has the default options, changed by each
+// change in order (nil: no change), and is closed when the test ends.
 func Open(t testing.TB, eng engine.Engine, change ...func(*storage.Options)) *storage.Store {
 	t.Helper()
 	s := Start(t, eng, change...)
@@ -39,7 +39,7 @@ func Start(t testing.TB, eng engine.Engine, change ...func(*storage.Options)) *s
 	return s
 }
 
-// CheckAtEnd verifies all that is stored when the test ends, before the store is closed.
+// CheckAtEnd verifies all stored rows when the test ends, before the store is closed.
 func CheckAtEnd(t testing.TB, s *storage.Store) {
 	t.Cleanup(func() {
 		_, err := s.Check(context.Background(), func(problem string) { t.Error(problem) })
@@ -50,20 +50,20 @@ func CheckAtEnd(t testing.TB, s *storage.Store) {
 // Forever keeps samples of any age.
 func Forever(o *storage.Options) { o.Retention = 0 }
 
-// Clock lets the store go by a clock.
+// Clock sets the store's clock.
 func Clock(now func() time.Time) func(*storage.Options) {
 	return func(o *storage.Options) { o.Now = now }
 }
 
-// At stops the store's clock at a time.
+// At sets the store's clock to a constant time.
 func At(now time.Time) func(*storage.Options) {
 	return Clock(func() time.Time { return now })
 }
 
-// RejectAhead has samples that are too far ahead of the store's only clock be rejected at once.
+// RejectAhead makes the store reject samples that are too far ahead of its only clock immediately.
 func RejectAhead(o *storage.Options) { o.AheadPatience = 0 }
 
-// Shared makes the store one of several over an engine. name and target are those of its process.
+// Shared makes the store one of multiple stores on an engine. name and target describe its process.
 func Shared(name, target string) func(*storage.Options) {
 	return func(o *storage.Options) { o.Shared, o.Self = true, membership.Process{Name: name, Target: target} }
 }

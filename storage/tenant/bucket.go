@@ -7,11 +7,11 @@ import (
 
 // bucket is a token bucket. Its zero value is full.
 type bucket struct {
-	at    time.Time // when tokens was right; zero: never
+	at    time.Time // the time of level; zero: never
 	level float64
 }
 
-// fill brings the bucket to now. rate is tokens per second.
+// fill updates the bucket to now. rate is tokens per second.
 func (b *bucket) fill(now time.Time, rate, burst float64) {
 	switch {
 	case b.at.IsZero():
@@ -22,7 +22,7 @@ func (b *bucket) fill(now time.Time, rate, burst float64) {
 	b.at, b.level = now, min(b.level, burst)
 }
 
-// take takes n tokens, or none and returns how long to wait for them. n is at most burst.
+// take takes n tokens. If there are too few, it takes none and returns how long to wait. n is at most burst.
 func (b *bucket) take(now time.Time, rate, burst, n float64) (wait time.Duration, ok bool) {
 	b.fill(now, rate, burst)
 	if b.level < n {
@@ -33,5 +33,5 @@ func (b *bucket) take(now time.Time, rate, burst, n float64) (wait time.Duration
 	return 0, true
 }
 
-// give brings tokens back.
+// give returns tokens to the bucket.
 func (b *bucket) give(n float64) { b.level += n }

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// LimitError means that a tenant is at one of its limits. A request that fails with it is answered with Status.
+// LimitError means that a tenant has reached one of its limits. The response of the request has the status Status.
 type LimitError struct {
 	Tenant string
 	// Limit is the limit's name in the file.
 	Limit string
 	// Detail describes the request, the limit, and the remedy.
 	Detail string
-	// Status is that of HTTP: 429 where trying again helps, 413 for a request that never can be taken, 400 for samples that
-	// can't be and 422 for queries.
+	// Status is the HTTP status: 429 if a retry can succeed, 413 for a request that can never be accepted, 400 for
+	// samples that can never be accepted, and 422 for queries.
 	Status int
-	// RetryAfter is when trying again may help, with 429.
+	// RetryAfter is the time after which a retry may succeed, with status 429.
 	RetryAfter time.Duration
 
-	// samples were asked for, with 429 of SamplesPerSecond, where burst and rate are allowed.
+	// samples is the number of rejected samples if SamplesPerSecond caused a 429. burst and rate are the limits.
 	samples, burst, rate int64
 }
 
@@ -27,8 +27,8 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("limit %s of tenant %q: %s", e.Limit, e.Tenant, e.Detail)
 }
 
-// Of returns the error for a request of n samples in all, of which this error refused a part: one that is larger than
-// what may ever come at once must not be tried again.
+// Of returns the error for a request with n samples in total. This error rejected a part of them. If n exceeds the
+// burst, the request must not be retried.
 func (e *LimitError) Of(n int) *LimitError {
 	switch {
 	case e.burst == 0 || e.Status != http.StatusTooManyRequests:

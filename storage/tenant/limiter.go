@@ -10,37 +10,38 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxAccounts bounds the tenants whose use is remembered. Only those with limits of rates are; idle ones are forgotten.
+// maxAccounts is the max number of tenants whose usage is kept. Only tenants with limits on rates have an account; idle
+// accounts are removed.
 const maxAccounts = 20_000
 
-// Limiter holds tenants to their limits. Its methods may be called by many goroutines. A nil Limiter sets no limits.
+// Limiter enforces the limits of tenants. Its methods may be called concurrently. A nil Limiter has no limits.
 type Limiter struct {
 	now     func() time.Time
 	table   atomic.Pointer[Table]
 	refused *refusals
-	// forgetSeries is set by ForgetWith; nil: nothing is to be forgotten.
+	// forgetSeries is set by ForgetWith, or nil.
 	forgetSeries atomic.Pointer[func(of func(tenant string) bool)]
 
 	mu       sync.RWMutex
 	accounts map[string]*account
 }
 
-// account is what a tenant has used.
+// account is the usage of a tenant.
 type account struct {
 	mu sync.Mutex
-	// over is until when a request of samples that was refused would have to wait.
+	// over is the time until which a request as large as the last rejected one would have to wait.
 	over                          time.Time
 	samples, newSeries, exemplars bucket
 }
 
-// NewLimiter returns a limiter without limits. now is the clock; reg gets metrics, nil: none are kept.
+// NewLimiter returns a limiter without limits. now is the clock. reg registers the metrics; nil: none.
 func NewLimiter(now func() time.Time, reg prometheus.Registerer) *Limiter {
 	l := &Limiter{now: now, refused: newRefusals(reg), accounts: map[string]*account{}}
 	l.Set(NewTable(Limits{}, nil))
 	return l
 }
 
-// Set replaces all limits. What tenants have used stays.
+// Set replaces all limits. The usage of tenants is kept.
 func (l *Limiter) Set(t *Table) {
 	before := l.table.Swap(t)
 	if forget := l.forgetSeries.Load(); forget != nil && before != nil {
@@ -48,8 +49,8 @@ func (l *Limiter) Set(t *Table) {
 	}
 }
 
-// ForgetWith sets what makes the store forget which series the labels of some tenants' samples led to: Set calls it, because those labels may lead to
-// another series.
+// ForgetWith sets the function that makes the store drop its cached mapping of labels to series for some tenants. Set
+// calls it if label limits change, because the same labels may then be mapped to another series.
 func (l *Limiter) ForgetWith(forget func(of func(tenant string) bool)) { l.forgetSeries.Store(&forget) }
 
 // Of returns the limits of a tenant.
@@ -60,7 +61,7 @@ func (l *Limiter) Of(name string) Limits {
 	return l.table.Load().Of(name)
 }
 
-// TakeSamples counts n samples that are about to be made durable. It returns a *LimitError, of 429 or 413, or nil.
+// TakeSamples counts n samples before they are made durable. It returns a *LimitError with status 429 or 413, or nil.
 func (l *Limiter) TakeSamples(name string, n int) error {
 	limits := l.Of(name)
 	if limits.SamplesPerSecond == 0 || n == 0 {
@@ -86,12 +87,12 @@ func (l *Limiter) TakeSamples(name string, n int) error {
 	return overRate(name, n, wait, rate, burst)
 }
 
-// longestRefusal bounds for how long CheckRate refuses requests after one that was refused.
+// longestRefusal is the max time for which CheckRate rejects requests after a rejected one.
 const longestRefusal = time.Second
 
-// CheckRate refuses a request of samples before it is read, while one that was refused would be again: a *LimitError, of
-// 429, or nil. A sender that doesn't wait costs next to nothing then, and small requests don't keep a large one from ever
-// finding room.
+// CheckRate rejects a request of samples before its body is read, as long as the last rejected request would be
+// rejected again. It returns a *LimitError with status 429, or nil. A sender that doesn't wait then costs very little,
+// and small requests can't starve a large one.
 func (l *Limiter) CheckRate(name string) error {
 	limits := l.Of(name)
 	if limits.SamplesPerSecond == 0 {
@@ -101,7 +102,7 @@ func (l *Limiter) CheckRate(name string) error {
 	a.mu.Lock()
 	wait := a.over.Sub(now)
 	a.mu.Unlock()
-	if wait <= 0 || wait > longestRefusal { // The clock went back.
+	if wait <= 0 || wait > longestRefusal { // The clock was set back.
 		return nil
 	}
 	l.Refused(name, KeySamplesPerSecond, 1)
@@ -110,14 +111,15 @@ func (l *Limiter) CheckRate(name string) error {
 
 func overRate(name string, n int, wait time.Duration, rate, burst int64) *LimitError {
 	return &LimitError{
-		Tenant: name, Limit: KeySamplesPerSecond, Status: http.StatusTooManyRequests, RetryAfter: wait, samples: int64(n), burst: burst, rate: rate,
+		Tenant: name, Limit: KeySamplesPerSecond, Status: http.StatusTooManyRequests, RetryAfter: wait,
+		samples: int64(n), burst: burst, rate: rate,
 		Detail: fmt.Sprintf("more than %d samples per second, with bursts of %d; send fewer samples, or ask the operator to raise the limit. Retry in %s",
 			rate, burst, wait.Round(time.Second/10)),
 	}
 }
 
-// GiveSamples gives back the tokens of samples that weren't stored for another reason, so that sending them again
-// doesn't count twice.
+// GiveSamples returns the tokens of samples that weren't stored for another reason, so that they don't count twice when
+// they are sent again.
 func (l *Limiter) GiveSamples(name string, n int) {
 	if l.Of(name).SamplesPerSecond == 0 || n == 0 {
 		return
@@ -128,8 +130,9 @@ func (l *Limiter) GiveSamples(name string, n int) {
 	a.samples.give(float64(n))
 }
 
-// TakeSeries counts a series that is about to enter the head, where active are. counted: it is new as far as is known,
-// which isn't so while the head is being rebuilt. It returns a *LimitError, of 400, or nil.
+// TakeSeries counts a series before it is added to the head, which has active series of the tenant. counted is set if
+// the series is known to be new; while the head is being rebuilt, that is unknown. It returns a *LimitError with status
+// 400, or nil.
 func (l *Limiter) TakeSeries(name string, active int, counted bool) error {
 	limits := l.Of(name)
 	if most := limits.ActiveSeries; most > 0 && int64(active) >= most {
@@ -159,7 +162,8 @@ func (l *Limiter) TakeSeries(name string, active int, counted bool) error {
 	}
 }
 
-// TakeExemplar counts an exemplar. It returns a *LimitError, of 400, for samples mustn't wait behind exemplars, or nil.
+// TakeExemplar counts an exemplar. It returns a *LimitError with status 400, or nil. The status isn't 429, because
+// samples must not wait for exemplars.
 func (l *Limiter) TakeExemplar(name string) error {
 	rate := l.Of(name).ExemplarsPerSecond
 	if rate == 0 {
@@ -179,7 +183,8 @@ func (l *Limiter) TakeExemplar(name string) error {
 	}
 }
 
-// CheckRequest returns nil if a body of so many bytes may be read for a tenant, and a *LimitError, of 413, otherwise.
+// CheckRequest returns nil if a tenant's request body of this size in bytes may be read, and otherwise a *LimitError
+// with status 413.
 func (l *Limiter) CheckRequest(name string, size int64) error {
 	most := l.Of(name).RequestBytes
 	if most == 0 || size <= most {
@@ -192,7 +197,7 @@ func (l *Limiter) CheckRequest(name string, size int64) error {
 	}
 }
 
-// Refused counts samples, series, requests, exemplars or queries that a limit of a tenant has refused.
+// Refused counts samples, series, requests, exemplars or queries that were rejected by a limit of a tenant.
 func (l *Limiter) Refused(name, limit string, n int) {
 	if l != nil {
 		l.refused.count(name, limit, n)
@@ -227,8 +232,8 @@ func (l *Limiter) account(name string) *account {
 	return a
 }
 
-// forget lets go of the accounts whose buckets are full again, and if there are none of any that comes first: a tenant that
-// is forgotten may have its burst once more, which is less harm than memory without bound.
+// forget removes the accounts whose buckets are full again. If there are none, it removes any account: that tenant may
+// then use its burst once more, which is better than unlimited memory.
 func (l *Limiter) forget() {
 	now, gone := l.now(), false
 	for name, a := range l.accounts {
@@ -249,14 +254,15 @@ func (l *Limiter) forget() {
 func (a *account) full(now time.Time, l *Limits) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	samples, series, exemplars := float64(l.burst()), float64(l.NewSeriesPerHour), float64(l.ExemplarsPerSecond*burstSeconds)
+	samples, series, exemplars := float64(l.burst()), float64(l.NewSeriesPerHour),
+		float64(l.ExemplarsPerSecond*burstSeconds)
 	a.samples.fill(now, float64(l.SamplesPerSecond), samples)
 	a.newSeries.fill(now, series/time.Hour.Seconds(), series)
 	a.exemplars.fill(now, float64(l.ExemplarsPerSecond), exemplars)
 	return a.samples.level >= samples && a.newSeries.level >= series && a.exemplars.level >= exemplars
 }
 
-// Left returns how much of a tenant's rates could be used at once now, by the names of limits; only of those that are set.
+// Left returns the amounts of a tenant's rates that can be used immediately, by the names of the limits that are set.
 func (l *Limiter) Left(name string) map[string]float64 {
 	limits, out := l.Of(name), map[string]float64{}
 	if limits.SamplesPerSecond+limits.NewSeriesPerHour+limits.ExemplarsPerSecond == 0 {

@@ -2,40 +2,43 @@ package tenant
 
 import "time"
 
-// Limits are what a tenant may use. 0 sets no limit beyond those that hold for the whole process. A process holds
-// them by itself: where several share a store, each lets a tenant have as much.
+// Limits are the limits of a tenant. 0 means no limit other than the limits of the whole process. Each process enforces
+// the limits separately: if multiple processes share a store, a tenant can use the full limit in each.
 type Limits struct {
-	// SamplesPerSecond is how many samples are taken on average, and SamplesBurst how many at once.
+	// SamplesPerSecond is the max average rate of samples, and SamplesBurst the max number at once.
 	SamplesPerSecond, SamplesBurst int64
-	// ActiveSeries is how many series may be in the head: those with samples that aren't sealed.
+	// ActiveSeries is the max number of series in the head, which are those with unsealed samples.
 	ActiveSeries int64
-	// NewSeriesPerHour is how many series may enter the head in an hour, on average; as many at once.
+	// NewSeriesPerHour is the max average rate at which series may be added to the head, and also the max number at
+	// once.
 	NewSeriesPerHour int64
-	// ExemplarsPerSecond is how many exemplars are taken on average; ten seconds' worth at once.
+	// ExemplarsPerSecond is the max average rate of exemplars. The max number at once is ten times as many.
 	ExemplarsPerSecond int64
-	// Labels bounds the labels of a series, LabelNameBytes and LabelValueBytes the length of each. 0: as the process has it.
+	// Labels is the max number of labels of a series. LabelNameBytes and LabelValueBytes are the max lengths of their
+	// names and values. 0: the limit of the process.
 	Labels, LabelNameBytes, LabelValueBytes int64
-	// LongLabelValues is what happens to series with a longer label value.
+	// LongLabelValues decides about series with a label value over the limit.
 	LongLabelValues LongLabelValues
-	// RequestBytes bounds the body of a request that brings samples, before and after it is decompressed.
+	// RequestBytes is the max size of the body of a request with samples, before and after decompression.
 	RequestBytes int64
 
-	// QueryRange is how far back from its last step a query may look, and from its end a request for labels.
+	// QueryRange is the max time from the earliest sample that a query may read to its last step, and from the start to
+	// the end of a request for labels.
 	QueryRange time.Duration
-	// QuerySeries bounds the series that a query finds, each selector's counted.
+	// QuerySeries is the max number of series that a query finds, counted per selector.
 	QuerySeries int64
-	// QuerySamples bounds the samples that a query reads, buckets of rollups counted as samples.
+	// QuerySamples is the max number of samples that a query reads. Buckets of rollups count as samples.
 	QuerySamples int64
-	// QueryBytes bounds the labels and encoded samples that a query reads.
+	// QueryBytes is the max number of bytes of labels and encoded samples that a query reads.
 	QueryBytes int64
-	// Queries is how many queries run at once, QueriesWaiting how many wait then.
+	// Queries is the max number of concurrent queries, and QueriesWaiting the max number of queries that wait.
 	Queries, QueriesWaiting int64
 }
 
-// LongLabelValues is what happens to a series with a label value that is longer than the limit.
+// LongLabelValues decides about a series that has a label value over the limit.
 type LongLabelValues int64
 
-// longLabelValues are how LongLabelValues are written, from RejectLongLabelValues on.
+// longLabelValues are the names of LongLabelValues, from RejectLongLabelValues on.
 var longLabelValues = []string{"reject", "truncate"}
 
 // Values of LongLabelValues.
@@ -48,18 +51,18 @@ const (
 	TruncateLongLabelValues
 )
 
-// burstSeconds is how many seconds' worth of samples, or exemplars, may come at once where no burst is set.
+// burstSeconds is the default burst of samples and of exemplars, in seconds at the limit's rate.
 const burstSeconds = 10
 
-// leastBurst is the least of a burst that isn't set: Prometheus sends 2,000 samples in a request.
+// leastBurst is the min default burst. Prometheus sends 2,000 samples in a request.
 const leastBurst = 2000
 
-// ofLabelValues are the limits on which it depends as which series samples with a long label value are stored.
+// ofLabelValues returns the limits that decide to which series samples with a long label value belong.
 func (l Limits) ofLabelValues() [2]int64 {
 	return [2]int64{l.LabelValueBytes, int64(l.LongLabelValues)}
 }
 
-// burst returns how many samples may come at once.
+// burst returns the max number of samples at once.
 func (l *Limits) burst() int64 {
 	if l.SamplesBurst > 0 {
 		return l.SamplesBurst
@@ -67,13 +70,13 @@ func (l *Limits) burst() int64 {
 	return max(leastBurst, l.SamplesPerSecond*burstSeconds)
 }
 
-// Table has the limits of all tenants. It doesn't change.
+// Table has the limits of all tenants. It is immutable.
 type Table struct {
 	defaults Limits
 	tenants  map[string]Limits
 }
 
-// NewTable returns a table; tenants has those that differ from defaults, whole.
+// NewTable returns a table. tenants has the complete limits of tenants that differ from defaults.
 func NewTable(defaults Limits, tenants map[string]Limits) *Table {
 	return &Table{defaults: defaults, tenants: tenants}
 }
@@ -96,15 +99,15 @@ func (t *Table) IsEmpty() bool {
 	return t.defaults == Limits{}
 }
 
-// key is a limit in a file.
+// key is a limit in the limits file.
 type key struct {
 	name string
 	unit unit
-	most int64 // greatest value; 0: none
+	most int64 // max value; 0: none
 	at   func(*Limits) *int64
 }
 
-// unit is how a value is written.
+// unit is the syntax of a value.
 type unit uint8
 
 const (
@@ -114,19 +117,19 @@ const (
 	unitWord
 )
 
-// Greatest values that can be stored, or kept in memory.
+// Max values that can be stored or kept in memory.
 const (
-	// MaxLabels is the greatest number of labels that a limit can allow.
+	// MaxLabels is the max number of labels that a limit can allow.
 	MaxLabels = 1024
-	// MaxLabelBytes is the greatest length of a label's name or value that a limit can allow, bytes: they are keys of rows.
+	// MaxLabelBytes is the max length of a label's name or value that a limit can allow, in bytes. Labels are keys of
+	// rows.
 	MaxLabelBytes = 16 << 10
-	// MinTruncatedBytes is the smallest limit of label values that are truncated, bytes: the hash of a value.
+	// MinTruncatedBytes is the min limit for label values that are truncated, in bytes: the length of a value's hash.
 	MinTruncatedBytes = 23
-	// greatest keeps ten seconds' worth of anything within 64 bits.
-	greatest = 1 << 50
+	greatest          = 1 << 50
 )
 
-// The names of limits, in files, in errors and in metrics.
+// The names of limits in files, errors and metrics.
 const (
 	KeySamplesPerSecond   = "samples_per_second"
 	KeySamplesBurst       = "samples_burst"
@@ -146,7 +149,7 @@ const (
 	KeyQueriesWaiting     = "queries_waiting"
 )
 
-// keys are all limits, in the order in which they are listed.
+// keys are all limits in the order in which they are listed.
 var keys = []key{
 	{KeySamplesPerSecond, unitNumber, 0, func(l *Limits) *int64 { return &l.SamplesPerSecond }},
 	{KeySamplesBurst, unitNumber, 0, func(l *Limits) *int64 { return &l.SamplesBurst }},
@@ -166,7 +169,7 @@ var keys = []key{
 	{KeyQueriesWaiting, unitNumber, 0, func(l *Limits) *int64 { return &l.QueriesWaiting }},
 }
 
-// ByKey returns the limits that are set by their names in files: numbers, bytes, seconds, and words.
+// ByKey returns the limits that are set, by their names in the file: numbers, bytes, seconds, and words.
 func (l Limits) ByKey() map[string]any {
 	out := map[string]any{}
 	for _, k := range keys {

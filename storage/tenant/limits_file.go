@@ -16,13 +16,13 @@ import (
 	"github.com/cassia-db/cassia/storage/bounds"
 )
 
-// ErrBadLimits means that a file of limits can't be used; the text around it has the reason.
+// ErrBadLimits means that a limits file is invalid. The error that wraps it has the reason.
 var ErrBadLimits = errors.New("invalid limits")
 
-// MaxLimitsFile bounds the size of a file of limits, bytes.
+// MaxLimitsFile is the max size of a limits file in bytes.
 const MaxLimitsFile = 4 << 20
 
-// ParseLimits reads a file of limits:
+// ParseLimits parses a limits file:
 //
 //	defaults:
 //	  samples_per_second: 50000
@@ -31,8 +31,8 @@ const MaxLimitsFile = 4 << 20
 //	tenants:
 //	  team-a: {samples_per_second: 200000}
 //
-// What a tenant leaves out is as in defaults; 0 is no limit. Unknown keys, and keys that stand there twice, are errors
-// with their line. All errors wrap ErrBadLimits.
+// Limits that a tenant doesn't set are taken from defaults; 0 is no limit. Unknown and duplicate keys are errors that
+// contain the line. All errors wrap ErrBadLimits.
 func ParseLimits(text []byte) (*Table, error) {
 	var doc yaml.Node
 	if len(text) > MaxLimitsFile {
@@ -74,7 +74,7 @@ func ParseLimits(text []byte) (*Table, error) {
 	return t, nil
 }
 
-// eachKey calls f for the entries of a mapping; nothing counts as an empty one.
+// eachKey calls f for the entries of a mapping. A null value is treated as an empty mapping.
 func eachKey(n *yaml.Node, f func(name string, at, value *yaml.Node) error) error {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
 		return nil
@@ -99,7 +99,7 @@ func eachKey(n *yaml.Node, f func(name string, at, value *yaml.Node) error) erro
 	return nil
 }
 
-// parseSet reads limits over others.
+// parseSet parses limits, starting from those in over.
 func parseSet(n *yaml.Node, over Limits) (Limits, error) {
 	err := eachKey(n, func(name string, at, value *yaml.Node) error {
 		for i := range keys {
@@ -115,13 +115,14 @@ func parseSet(n *yaml.Node, over Limits) (Limits, error) {
 		}
 		return fmt.Errorf("line %d: unknown key %q%s", at.Line, name, hint(name))
 	})
-	if most := over.LabelValueBytes; err == nil && over.LongLabelValues == TruncateLongLabelValues && most > 0 && most < MinTruncatedBytes {
+	if most := over.LabelValueBytes; err == nil && over.LongLabelValues == TruncateLongLabelValues && most > 0 &&
+		most < MinTruncatedBytes {
 		err = fmt.Errorf("line %d: %s: must be at least %d with %s: truncate, because a truncated value contains a hash", n.Line, KeyLabelValueBytes, MinTruncatedBytes, KeyLongLabelValues)
 	}
 	return over, err
 }
 
-// hint helps where a key belongs elsewhere.
+// hint returns the hint for a key that belongs in a different file.
 func hint(name string) string {
 	if strings.Contains(name, "retention") {
 		return ": retention is configured in --retention.file"
@@ -162,7 +163,7 @@ func (k *key) parse(n *yaml.Node) (v int64, err error) {
 		if k.most > 0 {
 			most = k.most
 		}
-		number, err := strconv.ParseFloat(n.Value, 64) // 1e6 is welcome.
+		number, err := strconv.ParseFloat(n.Value, 64) // Accept numbers such as 1e6.
 		if err != nil || number < 0 || number > float64(most) || number != math.Trunc(number) {
 			return 0, fmt.Errorf("%q must be a whole number of at most %d, or 0 for no limit", n.Value, most)
 		}

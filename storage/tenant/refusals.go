@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// maxCounted bounds the tenants that the metric names: the first that come to a limit.
+	// maxCounted is the max number of tenants that the metric names: the first ones that reach a limit.
 	maxCounted = 200
-	// otherTenants is the label of all others; no tenant can have that name.
+	// otherTenants is the label for all other tenants. No tenant can have this name.
 	otherTenants = "other tenants"
 )
 
-// refusals counts refusals, by tenant and limit, and label values that were truncated rather than refused, by tenant.
+// refusals counts rejections by tenant and limit, and truncated label values by tenant.
 type refusals struct {
 	counts    *prometheus.CounterVec
 	truncated *prometheus.CounterVec
@@ -43,7 +43,7 @@ func (r *refusals) count(name, limit string, n int) {
 	r.counts.WithLabelValues(r.label(name), limit).Add(float64(n))
 }
 
-// label returns by what name the metrics count a tenant.
+// label returns the label value for a tenant in the metrics.
 func (r *refusals) label(name string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,4 +1,6 @@
-// Package tenant identifies the tenant of a request, and holds that tenant's limits.
+// Package tenant identifies the tenant of a request and enforces that tenant's limits. The HTTP server adds the tenant
+// to the context with Into; adapters, promql and storage read it with From or All and call a Limiter. A tenant in a
+// context must have passed Check, because names are stored in keys and compared as bytes.
 package tenant
 
 import (
@@ -11,23 +13,23 @@ import (
 // Default is the tenant of a request that names none.
 const Default = "default"
 
-// Header carries the tenant in a request, as in Mimir and Cortex.
+// Header is the request header with the tenant, as in Mimir and Cortex.
 const Header = "X-Scope-OrgID"
 
-// MaxLen is the greatest length of a tenant's name, bytes.
+// MaxLen is the max length of a tenant's name in bytes.
 const MaxLen = 150
 
-// ErrInvalid means that a tenant's name can't be used.
+// ErrInvalid means that a tenant's name is invalid.
 var ErrInvalid = errors.New("invalid name")
 
 type contextKey struct{}
 
-// Into returns a context that carries the tenant.
+// Into returns a context with the tenant.
 func Into(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, contextKey{}, name)
 }
 
-// From returns the tenant that ctx carries, or Default.
+// From returns the tenant of ctx, or Default.
 func From(ctx context.Context) string {
 	if name, ok := ctx.Value(contextKey{}).(string); ok {
 		return name
@@ -35,8 +37,8 @@ func From(ctx context.Context) string {
 	return Default
 }
 
-// Check returns an error if name can't name a tenant: letters, digits and !-_.*'() are allowed, up to MaxLen bytes,
-// but neither "." nor "..".
+// Check returns an error if name is not a valid tenant name. A valid name consists of letters, digits and !-_.*'(), has
+// up to MaxLen bytes, and isn't "." or "..".
 func Check(name string) error {
 	if name == "" || len(name) > MaxLen {
 		return fmt.Errorf("%w: has %d bytes; must have 1 to %d", ErrInvalid, len(name), MaxLen)
@@ -55,9 +57,9 @@ func Check(name string) error {
 	return nil
 }
 
-// listSeparator stands between the names of a request that reads of several tenants.
+// listSeparator separates the names in a read request of multiple tenants.
 const listSeparator = "|"
 
-// All returns the tenants that ctx carries: usually one, and several where a request that reads named a list, as a|b, and
-// was allowed to.
+// All returns the tenants of ctx: usually one, or multiple if a read request named a list, as a|b, and was permitted
+// to.
 func All(ctx context.Context) []string { return strings.Split(From(ctx), listSeparator) }

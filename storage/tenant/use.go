@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Use is what one query has used of one tenant's limits. Its methods may be called by many goroutines, and all but Saved
-// and Restore return a *LimitError, of 422, where a limit is reached. A nil Use has no limits.
+// Use is the usage of one tenant's limits by one query. Its methods may be called concurrently. All except Saved and
+// Restore return a *LimitError with status 422 when a limit is reached. A nil Use has no limits.
 type Use struct {
 	limiter                *Limiter
 	tenant                 string
@@ -21,7 +21,7 @@ type Use struct {
 
 type usesKey struct{}
 
-// uses are those of one query.
+// uses are the Uses of one query, by tenant.
 type uses struct {
 	mu  sync.Mutex
 	all map[string]*Use
@@ -35,7 +35,7 @@ func (l *Limiter) Begin(ctx context.Context) context.Context {
 	return context.WithValue(ctx, usesKey{}, &uses{all: map[string]*Use{}})
 }
 
-// Use returns what the query of ctx has used of a tenant's limits; where none began, it counts by itself.
+// Use returns the usage of a tenant's limits by the query of ctx. Without a context from Begin, it returns a new Use.
 func (l *Limiter) Use(ctx context.Context, name string) *Use {
 	if l == nil {
 		return nil
@@ -54,7 +54,7 @@ func (l *Limiter) Use(ctx context.Context, name string) *Use {
 	return one
 }
 
-// Series counts series that were found.
+// Series adds series that were found.
 func (u *Use) Series(n int) error {
 	if u == nil || u.limits.QuerySeries == 0 || u.series.Add(int64(n)) <= u.limits.QuerySeries {
 		return nil
@@ -62,15 +62,16 @@ func (u *Use) Series(n int) error {
 	return u.refuse(KeyQuerySeries, "it selects more than %d series; select fewer series", u.limits.QuerySeries)
 }
 
-// Samples counts samples, or buckets, that were read.
+// Samples adds samples or buckets that were read.
 func (u *Use) Samples(n int) error {
 	if u == nil || u.limits.QuerySamples == 0 || u.samples.Add(int64(n)) <= u.limits.QuerySamples {
 		return nil
 	}
-	return u.refuse(KeyQuerySamples, "it reads more than %d samples; query a shorter range or fewer series", u.limits.QuerySamples)
+	return u.refuse(KeyQuerySamples, "it reads more than %d samples; query a shorter range or fewer series",
+		u.limits.QuerySamples)
 }
 
-// Bytes counts bytes of labels and encoded samples that were read.
+// Bytes adds bytes of labels and encoded samples that were read.
 func (u *Use) Bytes(n int) error {
 	if u == nil || u.limits.QueryBytes == 0 || u.bytes.Add(int64(n)) <= u.limits.QueryBytes {
 		return nil
@@ -78,7 +79,7 @@ func (u *Use) Bytes(n int) error {
 	return u.refuse(KeyQueryBytes, "its labels and encoded samples exceed %d bytes; query a shorter range or fewer series", u.limits.QueryBytes)
 }
 
-// Range checks how far back a query looks.
+// Range checks the time range that a query reads.
 func (u *Use) Range(d time.Duration) error {
 	if u == nil || u.limits.QueryRange == 0 || d <= u.limits.QueryRange {
 		return nil
@@ -86,7 +87,7 @@ func (u *Use) Range(d time.Duration) error {
 	return u.refuse(KeyQueryRange, "it reads a time range of %s (from its first to its last step, plus its longest range selector); the maximum is %s. Query a shorter range", d, u.limits.QueryRange)
 }
 
-// Longest returns the longest range that the tenant may ask for; 0: any.
+// Longest returns the longest time range that the tenant may query; 0: no limit.
 func (u *Use) Longest() time.Duration {
 	if u == nil {
 		return 0
@@ -94,7 +95,7 @@ func (u *Use) Longest() time.Duration {
 	return u.limits.QueryRange
 }
 
-// refuse counts a query once.
+// refuse counts a rejected query, once.
 func (u *Use) refuse(limit, format string, args ...any) error {
 	if u.counted.CompareAndSwap(false, true) {
 		u.limiter.Refused(u.tenant, limit, 1)
@@ -103,10 +104,10 @@ func (u *Use) refuse(limit, format string, args ...any) error {
 		Detail: "the query is too large: " + fmt.Sprintf(format, args...) + ", or ask the operator to raise the limit"}
 }
 
-// Used is a state of a Use.
+// Used is a saved state of a Use.
 type Used struct{ series, samples int64 }
 
-// Saved returns the state, for Restore where something is to be done again.
+// Saved returns the state, so that Restore can return to it before a retry.
 func (u *Use) Saved() Used {
 	if u == nil {
 		return Used{}
@@ -114,7 +115,7 @@ func (u *Use) Saved() Used {
 	return Used{u.series.Load(), u.samples.Load()}
 }
 
-// Restore goes back to a state.
+// Restore returns to a saved state.
 func (u *Use) Restore(to Used) {
 	if u != nil {
 		u.series.Store(to.series)

@@ -18,13 +18,13 @@ import (
 )
 
 var (
-	// ErrUnknown means that a request doesn't show who it is from, or not rightly.
+	// ErrUnknown means that a request has no credentials, or wrong ones.
 	ErrUnknown = errors.New("not authenticated")
-	// ErrBusy means that too many passwords wait to be checked.
+	// ErrBusy means that too many password checks are waiting.
 	ErrBusy = errors.New("too many passwords are being checked; try again")
 )
 
-// User is somebody who may use the server.
+// User is a user of the server.
 type User struct {
 	name                        string
 	password                    string // bcrypt; empty: there is none
@@ -34,10 +34,10 @@ type User struct {
 	usual                       string
 }
 
-// Name is what the file calls the user.
+// Name returns the user's name in the file.
 func (u *User) Name() string { return u.name }
 
-// Read, Write, Metrics and Admin are the user's roles; an admin has them all.
+// Read, Write, Metrics and Admin report the user's roles. An admin has all of them.
 func (u *User) Read() bool    { return u.read }
 func (u *User) Write() bool   { return u.write }
 func (u *User) Metrics() bool { return u.metrics }
@@ -46,22 +46,22 @@ func (u *User) Admin() bool   { return u.admin }
 // May reports whether the user may use a tenant.
 func (u *User) May(tenant string) bool { return u.all || u.tenants[tenant] }
 
-// Tenants lists those that the user may use, sorted; all means that it may use any.
+// Tenants returns the tenants that the user may use, sorted. all means that the user may use any tenant.
 func (u *User) Tenants() (names []string, all bool) {
 	return slices.Sorted(maps.Keys(u.tenants)), u.all
 }
 
-// Tenant is the one of requests that name none; empty: they must name one.
+// Tenant returns the tenant of requests that name none. If it is empty, requests must name one.
 func (u *User) Tenant() string { return u.usual }
 
-// Guard identifies the user who sent a request. Its methods may be called from any goroutine.
+// Guard identifies the users who send requests. Its methods may be called from any goroutine.
 type Guard struct {
 	file      string
 	users     atomic.Pointer[users]
 	passwords *passwords
 }
 
-// Open reads a file of users. Its error has the cause, and no secret.
+// Open reads a file of users. Its error contains the cause and no secret.
 func Open(file string) (*Guard, error) {
 	g := &Guard{file: file, passwords: newPasswords()}
 	if err := g.Reload(); err != nil {
@@ -70,7 +70,7 @@ func Open(file string) (*Guard, error) {
 	return g, nil
 }
 
-// OfHashes returns a guard without a file, of users who have only a password: bcrypt hashes by the user's name.
+// OfHashes returns a guard without a file, for users who have only a password. hashes are bcrypt hashes by user name.
 func OfHashes(hashes map[string]string) (*Guard, error) {
 	all := &users{byName: map[string]*User{}}
 	for name, hash := range hashes {
@@ -85,7 +85,7 @@ func OfHashes(hashes map[string]string) (*Guard, error) {
 	return g, nil
 }
 
-// Reload reads the file again. After an error the users stay as they were.
+// Reload reads the file again. After an error the previous users stay in effect.
 func (g *Guard) Reload() error {
 	all, err := readFile(g.file)
 	if err != nil {
@@ -95,8 +95,8 @@ func (g *Guard) Reload() error {
 	return nil
 }
 
-// Identify returns who sent a request. Its error is, or wraps, ErrUnknown or ErrBusy, or is that of the request's
-// context. A request that shows a wrong password or token is from nobody, whatever certificate it has.
+// Identify returns the user who sent a request. Its error is, or wraps, ErrUnknown or ErrBusy, or is the error of the
+// request's context. A request with a wrong password or token is rejected, even if it has a valid certificate.
 func (g *Guard) Identify(r *http.Request) (*User, error) {
 	all := g.users.Load()
 	shown := r.Header.Values("Authorization")
@@ -115,7 +115,8 @@ func (g *Guard) Identify(r *http.Request) (*User, error) {
 	return nil, fmt.Errorf("%w: the Authorization header is neither Basic nor Bearer", ErrUnknown)
 }
 
-// nobodyOf returns the hash that is checked where there is no user, so that this takes as long.
+// nobodyOf returns the hash that is checked for unknown users, so that the check takes the same time as for known
+// users.
 func nobodyOf(cost int) string {
 	return fmt.Sprintf("$2a$%02d$......................8mAz4kuCVu8bvxqmeJYXXqQ.vzhnEQe", cost)
 }
@@ -141,8 +142,8 @@ func (g *Guard) ofPassword(ctx context.Context, all *users, remote, name, passwo
 	return u, nil
 }
 
-// ofToken finds a token by its hash. How far a hash agrees with another reveals nothing about the token; it is compared
-// in constant time all the same.
+// ofToken returns the user with a token, found by the token's hash. A timing difference would only reveal parts of the
+// hash and not of the token; the comparison takes constant time anyway.
 func (all *users) ofToken(token string) (*User, error) {
 	digest := sha256.Sum256([]byte(token))
 	var found *User
@@ -157,7 +158,7 @@ func (all *users) ofToken(token string) (*User, error) {
 	return found, nil
 }
 
-// ofCertificate finds a user by the names of a certificate that was verified.
+// ofCertificate returns the user with a name of a verified certificate.
 func (all *users) ofCertificate(r *http.Request) (*User, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return nil, fmt.Errorf("%w: send a password, a token or a client certificate", ErrUnknown)
@@ -182,8 +183,8 @@ func (all *users) ofCertificate(r *http.Request) (*User, error) {
 // subjectAltName is the identifier of the extension that contains the names of a certificate.
 var subjectAltName = asn1.ObjectIdentifier{2, 5, 29, 17}
 
-// namesOf returns the DNS names of a certificate, or its common name if it has no alternative names of any kind, as
-// clients of TLS verify servers.
+// namesOf returns the DNS names of a certificate, or its common name if the certificate has no alternative names of any
+// kind. TLS clients verify servers in the same way.
 func namesOf(c *x509.Certificate) []string {
 	if slices.ContainsFunc(c.Extensions, func(e pkix.Extension) bool { return e.Id.Equal(subjectAltName) }) {
 		return c.DNSNames

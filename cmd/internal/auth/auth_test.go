@@ -41,7 +41,7 @@ func open(t *testing.T, text string) *Guard {
 	return g
 }
 
-// shown is what a request shows.
+// shown has the credentials of a request.
 type shown struct {
 	user, password string
 	headers        []string

@@ -1,9 +1,10 @@
-// Package auth holds the users of a server: users from a file, each with the passwords, tokens or certificates that
-// show who they are, the roles that allow actions, and the tenants whose data they may use.
+// Package auth identifies the users of a server. Users are read from a file. Each has passwords, tokens or
+// certificates, roles that permit actions, and the tenants whose data the user may use.
 //
-//	request ─┬ Authorization: Basic   ─ bcrypt, a few at once, remembered ─┐
-//	         ├ Authorization: Bearer  ─ SHA-256                           ─┼─► User: roles, tenants
-//	         └ verified certificate   ─ its names                         ─┘
+//	request ─┬ Authorization: Basic   ─ bcrypt, a few at once, cached ─┐
+//	         ├ Authorization: Bearer  ─ SHA-256                       ─┼─► User: roles, tenants
+//	         └ verified certificate   ─ its names                     ─┘
 //
-// The file holds hashes only, and neither these nor what a request shows stands in any error or log.
+// Package server calls it once per request and enforces the roles and tenants. The file contains only hashes. Neither
+// the hashes nor the credentials of a request appear in errors or logs.
 package auth

@@ -15,12 +15,12 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Bounds of the file.
+// Limits of the file.
 const (
 	maxFile    = 4 << 20
 	maxUsers   = 10_000
 	maxNameLen = 128
-	// maxCost bounds how slow a password's hash is: at 14 a check takes about a second.
+	// maxCost is the max bcrypt cost. At 14 a check takes about a second.
 	maxCost = 14
 )
 
@@ -51,12 +51,12 @@ type fileUser struct {
 	DefaultTenant string    `yaml:"default_tenant"`
 }
 
-// users are the content of a file, ready to be looked up.
+// users is the parsed file.
 type users struct {
 	byName        map[string]*User
 	byToken       map[[sha256.Size]byte]*User
 	byCertificate map[string]*User
-	// cost is the greatest of the passwords' hashes: what a check for a user who isn't there takes, too.
+	// cost is the max cost of the users' hashes. A check for an unknown user uses it too.
 	cost int
 }
 
@@ -68,7 +68,7 @@ func readFile(name string) (*users, error) {
 	return parse(text)
 }
 
-// parse reads a file's content. Its errors contain no hash, and nothing that may be a password where a hash should be.
+// parse parses the file. Its errors contain no hash, and no text that may be a password in place of a hash.
 func parse(text []byte) (*users, error) {
 	var file fileContent
 	if err := bounds.DecodeYAML(text, maxFile, &file); err != nil {
@@ -77,7 +77,8 @@ func parse(text []byte) (*users, error) {
 	if n := len(file.Users); n == 0 || n > maxUsers {
 		return nil, fmt.Errorf("has %d users; must have 1 to %d", n, maxUsers)
 	}
-	all := &users{byName: map[string]*User{}, byToken: map[[sha256.Size]byte]*User{}, byCertificate: map[string]*User{}, cost: bcrypt.DefaultCost}
+	all := &users{byName: map[string]*User{}, byToken: map[[sha256.Size]byte]*User{}, byCertificate: map[string]*User{},
+		cost: bcrypt.DefaultCost}
 	for i := range file.Users {
 		u := &file.Users[i]
 		if err := all.add(u); err != nil {
@@ -92,11 +93,11 @@ func parse(text []byte) (*users, error) {
 
 var unknownKey = regexp.MustCompile(`^(line \d+): field (\S{1,40}) not found`)
 
-// withoutValues leaves out of YAML's errors what stands in the file, but for unknown keys.
+// withoutValues removes the values of the file from YAML's errors, except unknown keys.
 func withoutValues(err error) error {
 	var te *yaml.TypeError
 	if !errors.As(err, &te) {
-		return err // About syntax: it has the line only.
+		return err // A syntax error contains only the line number.
 	}
 	first := te.Errors[0]
 	if m := unknownKey.FindStringSubmatch(first); m != nil {

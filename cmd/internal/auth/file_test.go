@@ -55,7 +55,7 @@ func TestBadFiles(t *testing.T) {
 	require.ErrorContains(t, err, "must have 1 to 10000")
 }
 
-// FuzzParse: no file makes it panic, and no error contains the hash that stands in every one of them.
+// FuzzParse: no file causes a panic, and no error contains the hash that is in every file.
 func FuzzParse(f *testing.F) {
 	hash := "$2a$04$" + strings.Repeat("Z", 53)
 	f.Add("users: [{name: a, password: SECRET, roles: [read], tenants: [a]}]")

@@ -12,23 +12,25 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Bounds of checking passwords: bcrypt is slow on purpose, and whoever guesses must not keep others out.
+// Limits of password checks. bcrypt is slow on purpose, and clients that guess passwords must not block others.
 const (
-	// maxWaiting bounds the different passwords that wait to be checked; maxOfHost those from one address.
+	// maxWaiting is the max number of different passwords that wait to be checked, and maxOfHost the max number from
+	// one address.
 	maxWaiting = 64
 	maxOfHost  = 8
-	// maxGood and maxBad bound the answers that are remembered. They are apart: guesses push no right one out.
+	// maxGood and maxBad are the sizes of the caches of accepted and rejected passwords. The caches are separate, so
+	// that guesses can't evict accepted passwords.
 	maxGood = 4096
 	maxBad  = 4096
 )
 
-// passwords checks passwords, a few at once, and remembers the answers. It remembers no password but a keyed hash of
-// it, with a key that is forgotten when the process ends.
+// passwords checks passwords, a few at a time, and caches the results. The cache contains no passwords, only keyed
+// hashes of them. The key exists only in memory.
 type passwords struct {
 	key     [sha256.Size]byte
 	slots   chan struct{}
 	flights singleflight.Group
-	// compare is bcrypt's.
+	// compare is bcrypt.CompareHashAndPassword, except in tests.
 	compare func(hash, password []byte) error
 
 	mu        sync.Mutex
@@ -44,21 +46,21 @@ func newPasswords() *passwords {
 		slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)), compare: bcrypt.CompareHashAndPassword,
 		good: map[mac]struct{}{}, bad: map[mac]struct{}{}, ofHost: map[string]int{},
 	}
-	_, _ = rand.Read(p.key[:]) // It never fails.
+	_, _ = rand.Read(p.key[:]) // rand.Read never fails.
 	return p
 }
 
-// check reports whether a password is the one of a bcrypt hash. Equal checks under way at the same time are one.
+// check reports whether a password matches a bcrypt hash. Equal checks that run at the same time are done once.
 func (p *passwords) check(ctx context.Context, host, hash, password string) (bool, error) {
 	h := hmac.New(sha256.New, p.key[:])
-	h.Write([]byte(hash)) // Always 60 bytes.
+	h.Write([]byte(hash)) // A hash is always 60 bytes.
 	h.Write([]byte(password))
 	key := mac(h.Sum(nil))
 	if ok, known := p.remembered(key); known {
 		return ok, nil
 	}
 	answer := p.flights.DoChan(string(key[:]), func() (any, error) {
-		if ok, known := p.remembered(key); known { // Another one has just ended.
+		if ok, known := p.remembered(key); known { // An equal check may have just ended.
 			return ok, nil
 		}
 		if !p.enter(host) {
@@ -96,7 +98,7 @@ func (p *passwords) remember(key mac, ok bool) {
 	if ok {
 		m, limit = p.good, maxGood
 	}
-	for old := range m { // Any one goes: maps are walked in random order.
+	for old := range m { // Evict any entry: map iteration order is random.
 		if len(m) < limit {
 			break
 		}
@@ -105,7 +107,7 @@ func (p *passwords) remember(key mac, ok bool) {
 	m[key] = struct{}{}
 }
 
-// enter takes a place among those that wait, if one is left for this address.
+// enter adds a check to those that wait, if the address is below its limit.
 func (p *passwords) enter(host string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

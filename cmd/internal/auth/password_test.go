@@ -21,7 +21,7 @@ const (
 
 const someHash = "$2a$04$012345678901234567890u012345678901234567890123456789."
 
-// slowPasswords takes "right" only, and holds every check until it is let go.
+// slowPasswords accepts only "right", and blocks every check until it is released.
 func slowPasswords() (p *passwords, running *atomic.Int32, most *atomic.Int32, checks *atomic.Int32, release func()) {
 	p = newPasswords()
 	running, most, checks = new(atomic.Int32), new(atomic.Int32), new(atomic.Int32)
@@ -41,8 +41,8 @@ func slowPasswords() (p *passwords, running *atomic.Int32, most *atomic.Int32, c
 	return p, running, most, checks, sync.OnceFunc(func() { close(hold) })
 }
 
-// A flood of guesses takes a bounded part of the CPU and of the queue; who is known is let in meanwhile, and so is
-// somebody new from another address.
+// A flood of guesses uses a limited part of the CPU and of the queue. During it, known users are accepted, and also new
+// users from another address.
 func TestGuessesAreBounded(t *testing.T) {
 	p, running, most, checks, release := slowPasswords()
 	defer release()

@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// CheckBeside returns an error where backups of a data directory don't belong: in a folder that is the directory, lies in it or contains
-// it, or that is a store or in a backup.
+// CheckBeside returns an error if backups of a data directory can't be stored at this location: a folder that is the
+// directory, is inside it or contains it, or that is a store or inside a backup.
 func (p *Place) CheckBeside(dir string) error {
 	if p.InBucket() || p.At == "" {
 		return nil
@@ -29,8 +29,8 @@ func (p *Place) CheckBeside(dir string) error {
 	return pebble.CheckBackupFolder(p.At)
 }
 
-// CheckRestoreTo returns an error where a backup isn't restored to: a directory that is the folder of the backups, lies in it or contains
-// it, or that is in a backup.
+// CheckRestoreTo returns an error if a backup can't be restored to dir: a directory that is the folder of the backups,
+// is inside it or contains it, or that is inside a backup.
 func (p *Place) CheckRestoreTo(dir string) error {
 	if err := pebble.CheckBackupFolder(dir); errors.Is(err, pebble.ErrInBackup) {
 		return fmt.Errorf("%w; restore to another directory", err)
@@ -49,7 +49,8 @@ func (p *Place) CheckRestoreTo(dir string) error {
 	return nil
 }
 
-// isWithin reports whether a path is a directory, or in it, by whichever names and links. Neither need exist.
+// isWithin reports whether a path is a directory or inside it, even if they are named differently or through links.
+// Neither needs to exist.
 func isWithin(path, dir string) bool {
 	path, dir = resolve(path), resolve(dir)
 	of, err := os.Stat(dir)
@@ -57,7 +58,8 @@ func isWithin(path, dir string) bool {
 		if path == dir {
 			return true
 		}
-		if info, pathErr := os.Stat(path); err == nil && pathErr == nil && os.SameFile(info, of) { // A bind mount, or other letters.
+		// A bind mount, or a name in a different case.
+		if info, pathErr := os.Stat(path); err == nil && pathErr == nil && os.SameFile(info, of) {
 			return true
 		}
 		parent := filepath.Dir(path)
@@ -68,7 +70,7 @@ func isWithin(path, dir string) bool {
 	}
 }
 
-// resolve returns the absolute path without links; what doesn't exist is left as it is.
+// resolve returns the absolute path without links. Parts that don't exist are left unchanged.
 func resolve(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs

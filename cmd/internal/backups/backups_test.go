@@ -124,7 +124,7 @@ func newKey(t *testing.T) string {
 	return path
 }
 
-// TestServerThatIsNotWell refuses, cuts and forgets a part of the requests, drawn. Backups are made all the same.
+// TestServerThatIsNotWell rejects, interrupts and loses a random part of the requests. Backups succeed anyway.
 func TestServerThatIsNotWell(t *testing.T) {
 	needsServer(t)
 	server := s3test.Start(t)
@@ -150,8 +150,8 @@ func TestServerThatIsNotWell(t *testing.T) {
 	t.Logf("%d requests", proxy.Seen())
 }
 
-// TestServerThatDies answers some requests, and then none; the last of them is cut at its beginning or at its end. What there is then are
-// whole backups.
+// TestServerThatDies responds to some requests, and then to none; the last of them is interrupted at its start or at
+// its end. All backups that exist then are complete.
 func TestServerThatDies(t *testing.T) {
 	needsServer(t)
 	random := rand.New(rand.NewPCG(soak.Seed(t), 0))
@@ -177,7 +177,7 @@ func TestServerThatDies(t *testing.T) {
 			case dead.Swap(true):
 				return s3test.CutRequest
 			}
-			time.AfterFunc(time.Second, cancel) // Nobody waits for ever.
+			time.AfterFunc(time.Second, cancel) // A backup must not wait forever.
 			return how
 		})
 		p := direct
@@ -289,7 +289,7 @@ func with(o ScheduleOptions, r prometheus.Registerer) ScheduleOptions {
 	return o
 }
 
-// TestScheduleSaysWhatFailed wants errors as people read them, without names of packages.
+// TestScheduleSaysWhatFailed requires errors for users, without names of packages.
 func TestScheduleSaysWhatFailed(t *testing.T) {
 	t.Parallel()
 	x := newStore(t)
@@ -327,7 +327,7 @@ func TestScheduleRuns(t *testing.T) {
 	require.False(t, (*Schedule)(nil).Status().Enabled)
 }
 
-// TestFolderOfADiskThatIsNotMounted isn't taken for a new one without a word.
+// TestFolderOfADiskThatIsNotMounted: a warning is logged before the folder is used as a new one.
 func TestFolderOfADiskThatIsNotMounted(t *testing.T) {
 	t.Parallel()
 	x := newStore(t)

@@ -13,8 +13,9 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// TestBackupsOfACopy restores a copy of a store, which has the destination of the original. Where the original has made a backup after the
-// one that was restored, the copy is refused, and the other way round; a take-over is possible in both directions.
+// TestBackupsOfACopy restores a copy of a store, which has the destination of the original. Where the original has made
+// a backup after the one that was restored, the copy is refused, and the other way round; a take-over is possible in
+// both directions.
 func TestBackupsOfACopy(t *testing.T) {
 	needsServer(t)
 	server := s3test.Start(t)

@@ -41,8 +41,8 @@ func rot(t *testing.T, path string) {
 	require.NoError(t, f.Close())
 }
 
-// TestMendFromBucket mends a copy of a directory, byte by byte, from a bucket whose server refuses and cuts a part of the requests. The
-// newest backup was made of the damaged directory, so files come from the one before.
+// TestMendFromBucket repairs a copy of a directory, byte by byte, from a bucket whose server rejects and interrupts a
+// part of the requests. The newest backup was made of the damaged directory, so files are taken from the previous one.
 func TestMendFromBucket(t *testing.T) {
 	needsServer(t)
 	server := s3test.Start(t)
@@ -64,7 +64,7 @@ func TestMendFromBucket(t *testing.T) {
 		_, err := p.Backup(t.Context(), dir, name(1), time.Now())
 		require.NoError(t, err)
 
-		// Another directory than that of the engine, with files of its own: the checkpoint's are links.
+		// Use a directory with its own files, because the checkpoint has links.
 		damaged := filepath.Join(t.TempDir(), "damaged")
 		require.NoError(t, os.CopyFS(damaged, os.DirFS(dir)))
 		rot(t, largest(t, filepath.Join(damaged, "*.log")))
@@ -85,7 +85,7 @@ func TestMendFromBucket(t *testing.T) {
 			require.Contains(t, text, "from backup "+name(1))
 		}
 		got := print(t, damaged)
-		for _, ours := range []string{"SYNCED", "LOCK"} { // Written anew.
+		for _, ours := range []string{"SYNCED", "LOCK"} { // Rewritten.
 			delete(got, ours)
 			delete(want, ours)
 		}

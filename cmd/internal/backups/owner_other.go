@@ -2,5 +2,5 @@
 
 package backups
 
-// giveTo does nothing where files have no owner by number.
+// giveTo does nothing on systems where files have no numeric owner.
 func giveTo(string, string) error { return nil }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// giveTo makes the owner of a directory that of a file in it, where root made the file: a server that runs as another user locks
-// and removes it.
+// giveTo changes the owner of a file that root made to the owner of its directory, because a server that runs as that
+// user locks and removes the file.
 func giveTo(dir, path string) error {
 	if os.Geteuid() != 0 {
 		return nil

@@ -1,4 +1,6 @@
-// Package backups makes backups of a data directory, once or on a schedule, in folders and in buckets, and restores them.
+// Package backups makes, lists, verifies, deletes and restores backups of a data directory, in folders and in buckets,
+// on request or on a schedule. cmd/cassia calls it. The data is copied by package pebble from a snapshot on the disk of
+// the store, so a server can continue to write. A claim protects a snapshot while it is copied; see claimSuffix.
 package backups
 
 import (
@@ -16,18 +18,18 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble/objects"
 )
 
-// Place is where backups are: a folder, or a bucket.
+// Place is the location of backups: a folder or a bucket.
 type Place struct {
 	// At is the folder, or the URL of the bucket.
 	At   string
 	Keep pebble.Keep
-	// TakeOver permits backups beside newer ones of another copy of the store.
+	// TakeOver permits backups at a location that has newer backups of another copy of the store.
 	TakeOver bool
-	// KeyFile has the key that encrypts; "": nothing is encrypted.
+	// KeyFile is the file with the encryption key. If it is empty, backups aren't encrypted.
 	KeyFile string
 }
 
-// KeepFlags declares the flags that select which backups stay, with a prefix before their names.
+// KeepFlags declares the flags that select which backups are kept, with a prefix before their names.
 func (p *Place) KeepFlags(cmd *kingpin.CmdClause, prefix string) {
 	cmd.Flag(prefix+"keep", "Number of most recent backups to keep. If no flag that starts with --"+prefix+"keep is set, all backups are kept.").Default("0").IntVar(&p.Keep.Last)
 	for _, f := range []struct {
@@ -45,7 +47,7 @@ func (p *Place) KeyFlag(cmd *kingpin.CmdClause, prefix string) {
 		PlaceHolder("FILE").StringVar(&p.KeyFile)
 }
 
-// Validate checks what can be checked without asking anybody.
+// Validate checks the settings without accessing the location.
 func (p *Place) Validate() error {
 	if err := p.Keep.Validate(); err != nil {
 		return err
@@ -60,13 +62,14 @@ func (p *Place) Validate() error {
 	return err
 }
 
-// InBucket reports whether the place is a bucket.
+// InBucket reports whether the location is a bucket.
 func (p *Place) InBucket() bool { return s3.IsURL(p.At) }
 
-// Backup copies a checkpoint there, under a name.
+// Backup copies a checkpoint to the location, under a name.
 func (p *Place) Backup(ctx context.Context, checkpoint, name string, begun time.Time) (pebble.BackupStats, error) {
 	if !p.InBucket() {
-		if err := pebble.CheckCopy(checkpoint, p.At); err != nil && !(p.TakeOver && errors.Is(err, pebble.ErrOtherCopy)) {
+		if err := pebble.CheckCopy(checkpoint, p.At); err != nil &&
+			!(p.TakeOver && errors.Is(err, pebble.ErrOtherCopy)) {
 			return pebble.BackupStats{}, err
 		}
 		return pebble.Backup(ctx, checkpoint, p.At, name, p.Keep, begun)
@@ -86,13 +89,15 @@ func (p *Place) Backup(ctx context.Context, checkpoint, name string, begun time.
 	return stats, err
 }
 
-// Restore makes a directory of a backup; name "" is the newest whole one.
+// Restore restores a backup to a directory. An empty name selects the newest complete backup.
 func (p *Place) Restore(ctx context.Context, name, dir string) (pebble.BackupStats, error) {
 	return p.RestoreAndChange(ctx, name, dir, nil)
 }
 
-// RestoreAndChange is Restore, and calls change with a folder of the complete files before the directory can be opened.
-func (p *Place) RestoreAndChange(ctx context.Context, name, dir string, change func(dir, backup string) error) (pebble.BackupStats, error) {
+// RestoreAndChange is like Restore, and also calls change with a folder of the complete files before the directory can
+// be opened.
+func (p *Place) RestoreAndChange(ctx context.Context, name, dir string,
+	change func(dir, backup string) error) (pebble.BackupStats, error) {
 	if !p.InBucket() {
 		return pebble.RestoreAndChange(ctx, p.At, name, dir, change)
 	}
@@ -104,7 +109,7 @@ func (p *Place) RestoreAndChange(ctx context.Context, name, dir string, change f
 	return objects.Restore(ctx, bucket, name, dir, o)
 }
 
-// Spares returns the backups from which single files may be taken, the newest first.
+// Spares returns the backups from which single files may be restored, the newest first.
 func (p *Place) Spares(ctx context.Context) (iter.Seq2[pebble.Spare, error], error) {
 	if !p.InBucket() {
 		return pebble.Spares(p.At), nil
@@ -116,7 +121,7 @@ func (p *Place) Spares(ctx context.Context) (iter.Seq2[pebble.Spare, error], err
 	return objects.Spares(ctx, bucket, o.Key), nil
 }
 
-// List lists the backups of a store, the oldest first.
+// List returns the backups of a store, the oldest first.
 func (p *Place) List(ctx context.Context, store string) ([]pebble.DatedBackup, error) {
 	if !p.InBucket() {
 		return pebble.Backups(p.At, store)
@@ -128,7 +133,7 @@ func (p *Place) List(ctx context.Context, store string) ([]pebble.DatedBackup, e
 	return objects.Backups(ctx, bucket, store, o.Key)
 }
 
-// Stored lists all backups of the place, of whichever store, the oldest first.
+// Stored returns all backups at the location, of all stores, the oldest first.
 func (p *Place) Stored(ctx context.Context) ([]pebble.StoredBackup, error) {
 	if !p.InBucket() {
 		return pebble.StoredBackups(p.At)
@@ -140,9 +145,10 @@ func (p *Place) Stored(ctx context.Context) ([]pebble.StoredBackup, error) {
 	return objects.StoredBackups(ctx, bucket, o.Key)
 }
 
-// Verifier returns a function that reads all files of a backup and returns those that aren't as they were backed up. Files that several backups
-// share are read once. An engine.WorkMeter of the context counts the bytes of the files.
-func (p *Place) Verifier(ctx context.Context) (func(ctx context.Context, name string) (damaged []string, err error), error) {
+// Verifier returns a function that reads all files of a backup and returns the damaged ones. Files that multiple
+// backups share are read once. An engine.WorkMeter of the context counts the bytes of the files.
+func (p *Place) Verifier(ctx context.Context) (func(ctx context.Context, name string) (damaged []string, err error),
+	error) {
 	if !p.InBucket() {
 		return (&pebble.FolderVerifier{Folder: p.At}).Verify, nil
 	}
@@ -165,9 +171,10 @@ func (p *Place) Delete(ctx context.Context, names []string) error {
 	return objects.DeleteBackups(ctx, bucket, names)
 }
 
-// Sizer returns a function that returns how many files and bytes a backup of a store has, those that it shares with others
-// included.
-func (p *Place) Sizer(ctx context.Context, store string) (func(pebble.DatedBackup) (files int, bytes int64, err error), error) {
+// Sizer returns a function that returns the number and the size in bytes of a backup's files, including those that it
+// shares with other backups.
+func (p *Place) Sizer(ctx context.Context, store string) (func(pebble.DatedBackup) (files int, bytes int64, err error),
+	error) {
 	if !p.InBucket() {
 		return func(b pebble.DatedBackup) (int, int64, error) { return pebble.SizeOf(p.At, b.Name) }, nil
 	}
@@ -191,7 +198,7 @@ func (p *Place) bucket(ctx context.Context) (*s3.Bucket, objects.Options, error)
 	return bucket, o, err
 }
 
-// String names the place for people, without parameters.
+// String returns the location for display, without parameters.
 func (p *Place) String() string {
 	if p.InBucket() {
 		return s3.Name(p.At)
@@ -199,7 +206,7 @@ func (p *Place) String() string {
 	return p.At
 }
 
-// Name names a backup for people.
+// Name returns the name of a backup for display.
 func (p *Place) Name(backup string) string {
 	if p.InBucket() {
 		return p.String() + "/" + backup

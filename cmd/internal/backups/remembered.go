@@ -11,12 +11,13 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// rememberedSuffix is of a file beside the folder of snapshots: the name of the last backup in each folder, by the folder's path. An empty
-// folder is either new, or the mount point of a disk that isn't mounted; the file distinguishes them.
+// rememberedSuffix is the suffix of a file next to the folder of snapshots. The file has the name of the last backup
+// per folder, by the folder's path. An empty folder is either new or the mount point of a disk that isn't mounted; this
+// file distinguishes the two.
 const rememberedSuffix = ".backups"
 
-// Warning returns why the folder may not be the one that has the earlier backups of a store, which checkpoint is of; "": it may. snapshots is
-// the folder of snapshots of the store.
+// Warning returns why the folder may not be the one with the earlier backups of a store, or "". checkpoint is a
+// checkpoint of the store, and snapshots its folder of snapshots.
 func (p *Place) Warning(snapshots, checkpoint string) string {
 	last := remembered(snapshots)[resolve(p.At)]
 	if p.InBucket() || last == "" {
@@ -24,7 +25,7 @@ func (p *Place) Warning(snapshots, checkpoint string) string {
 	}
 	lineage, err := pebble.LineageOf(checkpoint)
 	if err != nil {
-		return "" // Making the backup returns the error.
+		return "" // The same error will occur when the backup is made.
 	}
 	if list, err := pebble.Backups(p.At, lineage.Store); err != nil || len(list) > 0 {
 		return ""
@@ -32,7 +33,7 @@ func (p *Place) Warning(snapshots, checkpoint string) string {
 	return fmt.Sprintf("%s has none of the earlier backups (the last one was %s); check that its disk is mounted. This backup shares no files with them", p.At, last)
 }
 
-// Remember notes that a backup was made there.
+// Remember records that a backup was made at the location.
 func (p *Place) Remember(snapshots, name string) error {
 	if p.InBucket() {
 		return nil
@@ -68,7 +69,7 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// remembered returns the content of the file. One that can't be read only costs a warning.
+// remembered returns the content of the file. If it can't be read, the result is empty, which at most loses a warning.
 func remembered(snapshots string) (last map[string]string) {
 	text, err := os.ReadFile(snapshots + rememberedSuffix)
 	if err != nil || json.Unmarshal(text, &last) != nil {

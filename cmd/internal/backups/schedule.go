@@ -17,17 +17,17 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// ScheduleOptions set what is backed up when.
+// ScheduleOptions are the options of a schedule.
 type ScheduleOptions struct {
 	Place Place
-	// Every is how long after the begin of a backup the next one begins.
+	// Every is the time between the starts of two backups.
 	Every time.Duration
-	// Store returns the identity of the store; Snapshot makes a snapshot in a folder that isn't there yet.
+	// Store returns the identity of the store. Snapshot makes a snapshot in a folder that doesn't exist yet.
 	Store    func(context.Context) (string, error)
 	Snapshot func(ctx context.Context, dir string) error
-	// Folder is where snapshots are made, on the disk of the data.
+	// Folder is the folder in which snapshots are made. It is on the disk of the data.
 	Folder string
-	// NewName names a backup that is made at a time.
+	// NewName returns a name for a backup made at a time.
 	NewName    func(time.Time) string
 	Now        func() time.Time
 	Logger     *slog.Logger
@@ -35,18 +35,18 @@ type ScheduleOptions struct {
 }
 
 const (
-	// firstRetry is how long after a failure the next try begins; the pause doubles with each, up to Every.
+	// firstRetry is the pause before the first retry after a failure. It doubles with each retry, up to Every.
 	firstRetry = time.Minute
-	// maxRuns is how many runs are remembered.
+	// maxRuns is the max number of runs in Status.
 	maxRuns = 50
-	// maxSized is of how many stored backups, the newest, the sizes are read.
+	// maxSized is the number of stored backups whose sizes are read, the newest first.
 	maxSized = 50
 )
 
-// errDamaged means that a backup was made of a store that is damaged already.
+// errDamaged means that a backup was made of a store that was already damaged.
 var errDamaged = errors.New("the store is already damaged; run cassia check to list the missing data")
 
-// Run is one try to make a backup.
+// Run is one attempt to make a backup.
 type Run struct {
 	Name        string    `json:"name"`
 	Begun       time.Time `json:"begun"`
@@ -56,51 +56,54 @@ type Run struct {
 	Copied      int       `json:"copied"`
 	CopiedBytes int64     `json:"copiedBytes"`
 	Removed     int       `json:"removed"`
-	// Error is why there is no backup, or, where Made is true, what else went wrong.
+	// Error is the reason why no backup was made. If Made is true, it is another problem.
 	Error   string   `json:"error,omitempty"`
 	Made    bool     `json:"made"`
 	Damaged []string `json:"damaged,omitempty"`
-	// Future names a backup whose time hasn't come yet, because the clock is or was wrong. Then no older one is removed.
+	// Future is the name of a backup that is dated in the future, because the clock is or was wrong. In this case no
+	// older backup is removed.
 	Future string `json:"future,omitempty"`
 
 	unreadable []string // pebble.BackupStats.Unreadable
 }
 
-// Stored is a backup that is there.
+// Stored is a stored backup.
 type Stored struct {
 	Name    string    `json:"name"`
 	Taken   time.Time `json:"taken"`
 	Damaged bool      `json:"damaged,omitempty"`
-	// Files and Bytes are its size, from its own list; they are left out as long as that wasn't read.
+	// Files and Bytes are the size of the backup according to its own list of files. They are omitted until that list
+	// was read.
 	Files int   `json:"files,omitempty"`
 	Bytes int64 `json:"bytes,omitempty"`
 }
 
 // Status is the state of scheduled backups.
 type Status struct {
-	// Enabled is whether there is a schedule; without one all else is empty.
+	// Enabled is set if there is a schedule. Without one all other fields are empty.
 	Enabled      bool    `json:"enabled"`
 	To           string  `json:"to,omitempty"`
 	Encrypted    bool    `json:"encrypted,omitempty"`
 	EverySeconds float64 `json:"everySeconds,omitempty"`
-	// Running is when the backup began that is being made, and Next when the next one begins.
+	// Running is the start time of the backup that is being made, and Next the time of the next one.
 	Running     *time.Time `json:"running,omitempty"`
 	Next        *time.Time `json:"next,omitempty"`
 	LastSuccess *time.Time `json:"lastSuccess,omitempty"`
-	// Runs are those of this process, and Stored the backups that were there after the last one, the newest first.
+	// Runs are the runs of this process. Stored are the backups that existed after the last run. Both start with the
+	// newest.
 	Runs   []Run    `json:"runs"`
 	Stored []Stored `json:"stored"`
-	// StoredError is why Stored couldn't be brought up to date.
+	// StoredError is the reason why Stored couldn't be updated.
 	StoredError string `json:"storedError,omitempty"`
 }
 
-// Schedule makes backups as long as it runs.
+// Schedule makes backups periodically.
 type Schedule struct {
 	o       ScheduleOptions
 	metrics *metrics
 	mu      sync.Mutex
 	status  Status
-	// sizes are the sizes of backups by name, which never change.
+	// sizes are the sizes of backups by name. They never change.
 	sizes map[string]size
 }
 
@@ -109,14 +112,15 @@ type size struct {
 	bytes int64
 }
 
-// NewSchedule returns a schedule that isn't running yet.
+// NewSchedule returns a schedule. Call Run to start it.
 func NewSchedule(o ScheduleOptions) *Schedule {
 	s := &Schedule{o: o, metrics: newMetrics(o.Registerer, o.Every), sizes: map[string]size{}}
-	s.status = Status{Enabled: true, To: o.Place.String(), Encrypted: o.Place.KeyFile != "", EverySeconds: o.Every.Seconds(), Runs: []Run{}, Stored: []Stored{}}
+	s.status = Status{Enabled: true, To: o.Place.String(), Encrypted: o.Place.KeyFile != "",
+		EverySeconds: o.Every.Seconds(), Runs: []Run{}, Stored: []Stored{}}
 	return s
 }
 
-// Status returns the state of scheduled backups; without a schedule, Enabled is false.
+// Status returns the state of the schedule. s may be nil; Enabled is then false.
 func (s *Schedule) Status() Status {
 	if s == nil {
 		return Status{Runs: []Run{}, Stored: []Stored{}}
@@ -128,7 +132,7 @@ func (s *Schedule) Status() Status {
 	return out
 }
 
-// Run makes backups until ctx ends. A start doesn't make one earlier than it was due.
+// Run makes backups until ctx ends. A restart of the process doesn't make a backup earlier than it is due.
 func (s *Schedule) Run(ctx context.Context) {
 	wait, failures := s.untilFirst(ctx), 0
 	for {
@@ -152,7 +156,8 @@ func (s *Schedule) Run(ctx context.Context) {
 	}
 }
 
-// untilFirst is when the first backup is due, after the newest one that is there. One of the future was made by a clock that was wrong.
+// untilFirst returns the time until the first backup is due, based on the newest stored one. Backups dated in the
+// future are ignored, because their clock was wrong.
 func (s *Schedule) untilFirst(ctx context.Context) time.Duration {
 	s.list(ctx)
 	s.mu.Lock()
@@ -163,7 +168,7 @@ func (s *Schedule) untilFirst(ctx context.Context) time.Duration {
 	return min(max(0, s.status.LastSuccess.Add(s.o.Every).Sub(s.o.Now())), s.o.Every)
 }
 
-// list learns which backups there are, and how large the newest are.
+// list updates the list of stored backups and reads the sizes of the newest.
 func (s *Schedule) list(ctx context.Context) {
 	store, err := s.o.Store(ctx)
 	var found []pebble.DatedBackup
@@ -199,17 +204,17 @@ func (s *Schedule) noteStored(found []pebble.DatedBackup, err error) {
 	}
 }
 
-// measure reads the sizes of stored backups that aren't known, the newest first. What can't be read stays unknown, and is tried again after
-// the next backup.
+// measure reads the unknown sizes of stored backups, the newest first. A size that can't be read is retried after the
+// next backup.
 func (s *Schedule) measure(ctx context.Context, store string, found []pebble.DatedBackup) {
 	sizeOf, err := s.o.Place.Sizer(ctx, store)
 	if err != nil {
 		s.o.Logger.Warn("can't determine the sizes of the backups", "backups", s.o.Place.String(), "err", oneLine(err))
 		return
 	}
-	newestWhole := true // as long as none was met
+	newestWhole := true // until a complete backup was found
 	for i := range min(len(found), maxSized) {
-		b := found[len(found)-1-i] // It is that of status.Stored[i], which only this goroutine changes.
+		b := found[len(found)-1-i] // Only this goroutine changes status.Stored, so found and it have the same order.
 		s.mu.Lock()
 		n, ok := s.sizes[b.Name]
 		s.mu.Unlock()
@@ -219,9 +224,10 @@ func (s *Schedule) measure(ctx context.Context, store string, found []pebble.Dat
 				return
 			}
 			if err != nil {
-				s.o.Logger.Warn("can't determine the size of a backup", "backup", s.o.Place.Name(b.Name), "err", oneLine(err))
+				s.o.Logger.Warn("can't determine the size of a backup", "backup",
+					s.o.Place.Name(b.Name), "err", oneLine(err))
 				if errors.Is(err, pebble.ErrBackup) {
-					continue // Another's may be.
+					continue // Other backups may be readable.
 				}
 				return
 			}
@@ -237,7 +243,7 @@ func (s *Schedule) measure(ctx context.Context, store string, found []pebble.Dat
 	}
 }
 
-// once makes a backup, and logs the result. A stop of the process isn't logged.
+// once makes a backup and logs the result, unless the process is stopping.
 func (s *Schedule) once(ctx context.Context) error {
 	begun, since := s.o.Now(), time.Now()
 	s.mu.Lock()
@@ -249,8 +255,10 @@ func (s *Schedule) once(ctx context.Context) error {
 		return ctx.Err()
 	}
 	r := Run{
-		Name: name, Begun: begun, Seconds: time.Since(since).Seconds(), Files: stats.Files, Bytes: stats.Bytes, Copied: stats.Copied,
-		CopiedBytes: stats.CopiedBytes, Removed: stats.Removed, Made: err == nil, Damaged: stats.Damaged, Future: stats.Future, unreadable: stats.Unreadable,
+		Name: name, Begun: begun, Seconds: time.Since(since).Seconds(), Files: stats.Files,
+		Bytes: stats.Bytes, Copied: stats.Copied,
+		CopiedBytes: stats.CopiedBytes, Removed: stats.Removed, Made: err == nil, Damaged: stats.Damaged,
+		Future: stats.Future, unreadable: stats.Unreadable,
 	}
 	var retention *pebble.RetentionError
 	if errors.As(err, &retention) {
@@ -267,7 +275,7 @@ func (s *Schedule) once(ctx context.Context) error {
 	return err
 }
 
-// note remembers a run, counts it, and logs it.
+// note records a run, counts it, and logs it.
 func (s *Schedule) note(r Run, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,7 +292,8 @@ func (s *Schedule) note(r Run, err error) {
 		s.metrics.seconds.Set(r.Seconds)
 		s.metrics.bytes.Set(float64(r.Bytes))
 	}
-	about := []any{"backup", s.o.Place.Name(r.Name), "files", r.Files, "bytes", r.Bytes, "copied_bytes", r.CopiedBytes, "removed", r.Removed,
+	about := []any{"backup", s.o.Place.Name(r.Name), "files", r.Files, "bytes", r.Bytes, "copied_bytes",
+		r.CopiedBytes, "removed", r.Removed,
 		"took", time.Duration(r.Seconds * float64(time.Second)).Round(time.Millisecond)}
 	for _, text := range r.unreadable {
 		s.o.Logger.Warn("some of the backups can't be read", "backups", s.o.Place.String(), "err", text)
@@ -323,5 +332,5 @@ func (s *Schedule) backup(ctx context.Context, name string, begun time.Time) (st
 	return stats, err
 }
 
-// oneLine is an error's text for people, in one line.
+// oneLine returns an error's text for display, as one line.
 func oneLine(err error) string { return storage.Plain(strings.Join(strings.Fields(err.Error()), " ")) }

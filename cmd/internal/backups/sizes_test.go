@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// TestSizesOfStoredBackups has backups that were made before the process began. Of one whose list has rotted the size isn't known, of the
-// others it is, and the metric is that of the newest whole one.
+// TestSizesOfStoredBackups has backups that were made before the process started. The size of one with a damaged list
+// is unknown, the others are known, and the metric has the size of the newest complete one.
 func TestSizesOfStoredBackups(t *testing.T) {
 	needsServer(t)
 	server := s3test.Start(t)

@@ -13,36 +13,36 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// A snapshot that a command copies or reads from has a claim, a file beside it:
+// A snapshot that a command copies or reads has a claim, which is a file next to it:
 //
 //	snapshots ─┬─ 20261122T103000Z-1f…/           a snapshot
 //	           ├─ 20261122T103000Z-1f….claim      its claim
 //	           └─ 20261123T090000Z-07…/           a snapshot without a claim: a user's, who removes it
 //	snapshots.lock                                held while claims are made or removed
 //
-// The process that works with the snapshot makes the claim before the snapshot, and holds a lock on it. A claim that nobody
-// holds is of a process that was killed, and is removed with its snapshot: by the server that uses the directory when it starts,
-// each minute and when it has made the snapshot, and by each command that makes a claim. A user's snapshot has a claim as long as it is
-// being made, so that one that was cut is removed.
+// The process that uses the snapshot makes the claim before the snapshot and holds a lock on it. If no process holds
+// the lock, its process was killed, and the claim and the snapshot are removed: by the server that uses the directory
+// (when it starts, once a minute, and after it has made the snapshot), and by each command that makes a claim. A user's
+// snapshot has a claim only while it is being made, so that an incomplete one is removed.
 const claimSuffix = ".claim"
 
 // claimable matches the names of snapshots.
 var claimable = regexp.MustCompile(`^\d{8}T\d{6}Z-[0-9a-z]+$`)
 
-// maxTurn bounds how long a process waits for others that use a folder of snapshots.
+// maxTurn is the max time that a process waits for others that use a folder of snapshots.
 const maxTurn = 10 * time.Minute
 
-// ErrNoClaim means that a process wants a snapshot for itself and hasn't claimed it in the folder where it would be made.
+// ErrNoClaim means that a process requested a snapshot without having claimed it in the folder of this server.
 var ErrNoClaim = errors.New("the server found no request for this snapshot in its --storage.path; the command probably has a different --storage.path")
 
-// Claim is a snapshot that is removed when the work with it ends, however it ends.
+// Claim is a snapshot that is removed after use, even if the process is killed.
 type Claim struct {
 	snapshot string
 	lock     *pebble.FileLock
 }
 
-// ClaimSnapshot claims a snapshot that isn't made yet in a folder of them, which it makes if need be. It also removes the snapshots of
-// processes that were killed.
+// ClaimSnapshot claims a snapshot that doesn't exist yet, in a folder that it creates if necessary. It also removes the
+// snapshots of processes that were killed.
 func ClaimSnapshot(ctx context.Context, folder, name string) (c *Claim, err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func ClaimSnapshot(ctx context.Context, folder, name string) (c *Claim, err erro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	_, _ = sweep(folder) // What can't be removed, the server logs. It is no reason to make no backup.
+	_, _ = sweep(folder) // The server logs snapshots that can't be removed. They don't prevent a new one.
 	c = &Claim{snapshot: filepath.Join(folder, name)}
 	if c.lock, err = pebble.LockFile(c.snapshot + claimSuffix); err != nil {
 		return nil, fmt.Errorf("claiming snapshot %s: %w", name, err)
@@ -66,7 +66,7 @@ func ClaimSnapshot(ctx context.Context, folder, name string) (c *Claim, err erro
 	return c, nil
 }
 
-// Turn waits until no other process, nor another goroutine, makes or removes claims in a folder of snapshots.
+// Turn waits until no other process or goroutine makes or removes claims in a folder of snapshots.
 func Turn(ctx context.Context, folder string) (done func() error, err error) {
 	for since := time.Now(); ; {
 		lock, err := pebble.LockFile(folder + ".lock")
@@ -102,7 +102,7 @@ func RemoveAbandoned(ctx context.Context, folder string) (removed []string, err 
 	return sweep(folder)
 }
 
-// sweep is RemoveAbandoned of a caller whose turn it is.
+// sweep is RemoveAbandoned for callers that hold the turn.
 func sweep(folder string) (removed []string, err error) {
 	claims, err := filepath.Glob(filepath.Join(folder, "*"+claimSuffix))
 	if err != nil {
@@ -133,12 +133,13 @@ func removeIfAbandoned(folder, name string) (removed bool, err error) {
 // Remove removes the snapshot and the claim.
 func (c *Claim) Remove() error {
 	if err := os.RemoveAll(c.snapshot); err != nil {
-		return errors.Join(err, c.lock.Close()) // Another process removes both.
+		return errors.Join(err, c.lock.Close()) // Another process will remove both.
 	}
 	return c.lock.Remove()
 }
 
-// MakeClaimed makes a snapshot, by make, that another process has claimed. If that has ended meanwhile, the snapshot is removed.
+// MakeClaimed makes a snapshot that another process has claimed, by calling make. If that process has ended in the
+// meantime, the snapshot is removed.
 func MakeClaimed(ctx context.Context, folder, name string, make func(dir string) error) error {
 	dir := filepath.Join(folder, name)
 	if !claimable.MatchString(name) {
@@ -155,14 +156,14 @@ func MakeClaimed(ctx context.Context, folder, name string, make func(dir string)
 	gone, removeErr := removeIfAbandoned(folder, name)
 	if gone && err == nil {
 		err = errors.New("the process that requested the snapshot has exited")
-	} else if !gone { // It may live: a claim of another user's can't be locked.
+	} else if !gone { // The process may be running: a claim of another user can't be locked.
 		removeErr = nil
 	}
 	return errors.Join(err, removeErr, done())
 }
 
-// MakeUnclaimed makes a snapshot, by make, that stays. One that isn't complete is removed, by a later sweep if this process is
-// killed.
+// MakeUnclaimed makes a snapshot that is kept, by calling make. An incomplete one is removed, by a later sweep if this
+// process is killed.
 func MakeUnclaimed(ctx context.Context, folder, name string, make func(dir string) error) error {
 	c, err := ClaimSnapshot(ctx, folder, name)
 	if err != nil {
@@ -171,14 +172,14 @@ func MakeUnclaimed(ctx context.Context, folder, name string, make func(dir strin
 	if err := make(c.snapshot); err != nil {
 		return errors.Join(err, c.Remove())
 	}
-	done, err := Turn(ctx, folder) // A sweep that has listed the claim would remove the snapshot.
+	done, err := Turn(ctx, folder) // A sweep that has already listed the claim would remove the snapshot.
 	if err != nil {
 		return errors.Join(err, c.Remove())
 	}
 	return errors.Join(c.lock.Remove(), done())
 }
 
-// Unclaimed returns the names of the snapshots that stay until a user removes them, the oldest first.
+// Unclaimed returns the names of the snapshots that are kept until a user removes them, the oldest first.
 func Unclaimed(folder string) (names []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, os.ErrNotExist) {

@@ -27,7 +27,7 @@ func namesIn(t *testing.T, folder string) (names []string) {
 	return names
 }
 
-// TestSnapshotsOfTheDead are removed by the next claim, and those of others stay.
+// TestSnapshotsOfTheDead: the next claim removes snapshots of killed processes and keeps the others.
 func TestSnapshotsOfTheDead(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "snapshots")
@@ -73,7 +73,7 @@ func TestClaimsAtOneMoment(t *testing.T) {
 	require.Empty(t, namesIn(t, folder))
 }
 
-// TestMakeClaimed leaves no snapshot of a process that has ended before it was made, or meanwhile.
+// TestMakeClaimed leaves no snapshot of a process that has ended before or while the snapshot was made.
 func TestMakeClaimed(t *testing.T) {
 	t.Parallel()
 	const name = "20261122T103000Z-1f"
@@ -126,7 +126,8 @@ func TestMakeUnclaimed(t *testing.T) {
 	require.Equal(t, []string{"a"}, namesIn(t, folder))
 }
 
-// TestSweepBesideUnclaimed: a claim isn't given up while another process sweeps: that has listed it, would lock it and remove the snapshot.
+// TestSweepBesideUnclaimed: a claim isn't given up while another process sweeps: that has listed it, would lock it and
+// remove the snapshot.
 func TestSweepBesideUnclaimed(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "snapshots")

@@ -14,7 +14,7 @@ import (
 // ErrAckLog means that an ack log can't be read.
 var ErrAckLog = errors.New("bench: invalid ack log")
 
-// Acks remembers which samples were acknowledged: one bit per sample. It is safe for use by several goroutines.
+// Acks records which samples were acknowledged, one bit per sample. It is safe for concurrent use.
 type Acks struct {
 	w     Workload
 	mu    sync.Mutex
@@ -22,10 +22,10 @@ type Acks struct {
 	count int64
 }
 
-// NewAcks returns one for w, in which nothing is acknowledged.
+// NewAcks returns Acks for w without acknowledged samples.
 func NewAcks(w Workload) *Acks { return &Acks{w: w, bits: make([][]uint64, w.Series)} }
 
-// Workload is what the samples belong to.
+// Workload returns the workload of the samples.
 func (a *Acks) Workload() Workload { return a.w }
 
 func (a *Acks) mark(refs []ref) {
@@ -47,14 +47,14 @@ func (a *Acks) markOne(r ref) {
 	}
 }
 
-// Count is how many samples were acknowledged.
+// Count returns the number of acknowledged samples.
 func (a *Acks) Count() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.count
 }
 
-// Snapshot returns a copy that no longer changes.
+// Snapshot returns a copy.
 func (a *Acks) Snapshot() *Acks {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -69,7 +69,7 @@ func (a *Acks) has(i, k int) bool {
 	return k/64 < len(a.bits[i]) && a.bits[i][k/64]>>(k%64)&1 == 1
 }
 
-// last is the greatest step of which any sample was acknowledged; -1: there is none.
+// last returns the last step with an acknowledged sample, or -1.
 func (a *Acks) last() int {
 	last := -1
 	for _, words := range a.bits {
@@ -83,15 +83,15 @@ func (a *Acks) last() int {
 	return last
 }
 
-// ackLine is a line of the log after the first, which holds the workload: the steps of series From to To
-// (inclusive) that were acknowledged, as pairs of first and last step.
+// ackLine is a line of the log. The first line is the workload. Each other line has the acknowledged steps of the
+// series From to To (inclusive), as pairs of first and last step.
 type ackLine struct {
 	From  int      `json:"from_series"`
 	To    int      `json:"to_series"`
 	Steps [][2]int `json:"steps"`
 }
 
-// Write writes the log: the workload, and which of its samples were acknowledged.
+// Write writes the log: the workload, and its acknowledged samples.
 func (a *Acks) Write(to io.Writer) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -129,7 +129,7 @@ func (a *Acks) ranges(i int) [][2]int {
 	return out
 }
 
-// ReadAcks reads what Write wrote; it returns ErrAckLog for anything else.
+// ReadAcks reads a log written by Write. It returns ErrAckLog for an invalid one.
 func ReadAcks(from io.Reader) (*Acks, error) {
 	in := json.NewDecoder(bufio.NewReader(from))
 	var w Workload

@@ -1,16 +1,16 @@
 package bench
 
-// ref names one sample: step of a series.
+// ref identifies a sample: a step of a series.
 type ref struct{ series, step int }
 
-// shard gives the samples of one sender in the order of delivery: step by step, and within a step series by
-// series. A late sample comes LateSteps after its time.
+// shard yields the samples of one sender in the order of delivery: by step, and within a step by series. A late sample
+// is delivered LateSteps steps late.
 type shard struct {
 	w      Workload
 	first  int // series first, first+stride, …
 	stride int
 
-	// step and series are where the delivery stands; behind: the late samples of this step are next.
+	// step and series are the next sample. behind is set if the late samples of this step are next.
 	step, series int
 	behind       bool
 }
@@ -19,8 +19,8 @@ func newShard(w Workload, number, of int) *shard {
 	return &shard{w: w, first: number, stride: of, series: number}
 }
 
-// next appends samples to refs until it holds most or, where bySteps is set, a step is over. It appends
-// nothing once all are delivered.
+// next appends samples to refs until it has most samples or, if bySteps is set, until the end of a step. It appends
+// nothing after the last sample.
 func (s *shard) next(refs []ref, most int, bySteps bool) []ref {
 	last := s.w.Steps - 1
 	if s.w.LatePercent > 0 {

@@ -14,18 +14,17 @@ import (
 // Protocol is a version of remote write.
 type Protocol string
 
-// The protocols.
 const (
 	V1 Protocol = "1.0"
 	V2 Protocol = "2.0"
 )
 
-// encoder builds requests for one shard. What never changes (a series' labels) is encoded once, so that the
-// generator costs little beside the server that it measures.
+// encoder encodes requests for one shard. Labels, which don't change, are encoded once per series, so that the
+// generator uses little CPU compared to the measured server.
 type encoder interface {
-	// encode returns the compressed request; it is valid until the next call.
+	// encode returns the compressed request, which is valid until the next call.
 	encode(refs []ref) ([]byte, error)
-	// headers are those that go with every request.
+	// headers returns the headers of every request.
 	headers() map[string]string
 }
 
@@ -39,7 +38,7 @@ func newEncoder(p Protocol, g *Generator) (encoder, error) {
 	return nil, fmt.Errorf("bench: unknown remote write protocol %q; use %s or %s", p, V1, V2)
 }
 
-// Wire tags: the field's number and wire type of the messages' fields that are written by hand.
+// Wire tags, with field number and wire type, of the messages that are encoded by hand.
 const (
 	tagBytes1, tagBytes2, tagBytes3, tagBytes4, tagBytes5 = 1<<3 | 2, 2<<3 | 2, 3<<3 | 2, 4<<3 | 2, 5<<3 | 2
 
@@ -52,7 +51,7 @@ func appendField(to []byte, tag byte, field []byte) []byte {
 	return append(to, field...)
 }
 
-// appendSample appends a Sample message's fields; they are the same in both protocols.
+// appendSample appends the fields of a Sample message, which are the same in both protocols.
 func appendSample(to []byte, t int64, v float64) []byte {
 	to = append(to, tagFixed1)
 	to = binary.LittleEndian.AppendUint64(to, math.Float64bits(v))
@@ -60,7 +59,7 @@ func appendSample(to []byte, t int64, v float64) []byte {
 	return binary.AppendUvarint(to, uint64(t))
 }
 
-// known is a series' labels in the generation that the encoder met last.
+// known has a series' encoded labels in their last generation.
 type known struct {
 	generation int
 	labels     []byte
@@ -75,7 +74,8 @@ type encoderV1 struct {
 
 func (e *encoderV1) headers() map[string]string {
 	return map[string]string{
-		"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy", "X-Prometheus-Remote-Write-Version": "0.1.0",
+		"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy",
+		"X-Prometheus-Remote-Write-Version": "0.1.0",
 	}
 }
 
@@ -121,7 +121,7 @@ func (e *encoderV1) encode(refs []ref) ([]byte, error) {
 	return e.packed, nil
 }
 
-// knownV2 is a series' labels as numbers of strings that the encoder has met.
+// knownV2 has a series' labels as numbers of strings.
 type knownV2 struct {
 	generation int
 	strings    []uint32
@@ -130,10 +130,11 @@ type knownV2 struct {
 type encoderV2 struct {
 	g     *Generator
 	known map[int]knownV2
-	// ids numbers every string met; texts is the inverse.
+	// ids has the numbers of all strings; texts is the inverse.
 	ids   map[string]uint32
 	texts []string
-	// place is each string's number in this request, valid where its mark is this request's.
+	// place has each string's number in the current request; it is valid if the string's mark is the number of the
+	// request.
 	place, mark []uint32
 	requests    uint32
 

@@ -7,13 +7,13 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// Generator computes the labels and samples of a workload. It is safe for use by several goroutines.
+// Generator computes the labels and samples of a workload. It is safe for concurrent use.
 type Generator struct {
 	Workload
 	shapes []shape
 }
 
-// NewGenerator returns a generator, or ErrWorkload.
+// NewGenerator returns a generator, or ErrWorkload for an invalid workload.
 func NewGenerator(w Workload) (*Generator, error) {
 	if err := w.Validate(); err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func NewGenerator(w Workload) (*Generator, error) {
 
 func (g *Generator) shape(i int) shape { return g.shapes[i%SeriesPerTarget] }
 
-// Labels returns the labels that series i has at step k: they change when its target is replaced.
+// Labels returns the labels of series i at step k. They change when its target is replaced.
 func (g *Generator) Labels(i, k int) labels.Labels {
 	target := i / SeriesPerTarget
 	return g.labelsOf(g.shape(i), target, g.generation(target, k))
@@ -32,7 +32,7 @@ func (g *Generator) Labels(i, k int) labels.Labels {
 // IsHistogram reports whether series i has native histograms rather than floats.
 func (g *Generator) IsHistogram(i int) bool { return g.shape(i).kind >= kindHistogram }
 
-// odd values are those that a store damages easily.
+// odd are values that stores often damage.
 var odd = [...]uint64{
 	0x7ff8000000000001,                     // the usual NaN
 	0x7ff8dead0000beef,                     // a NaN with a payload
@@ -41,11 +41,11 @@ var odd = [...]uint64{
 	0x0000000000000000,                     // 0
 	0x7ff0000000000000, 0xfff0000000000000, // ±Inf
 	0x0000000000000001,                     // the smallest denormal
-	0x7fefffffffffffff,                     // the greatest number
+	0x7fefffffffffffff,                     // the largest number
 	0x3fb999999999999a, 0x3fd5555555555555, // 0.1, 1/3
 }
 
-// Value is sample k of float series i.
+// Value returns sample k of float series i.
 func (g *Generator) Value(i, k int) float64 {
 	own := mix(g.Seed, uint64(i)*2+1)
 	noise := mix(own, uint64(k))
@@ -53,7 +53,7 @@ func (g *Generator) Value(i, k int) float64 {
 	case kindConstant:
 		return float64(own % 3 * (own >> 40))
 	case kindIdle:
-		// Two in three never move; the others by one, every 50 to 305 steps.
+		// Two in three never change; the others change by one, every 50 to 305 steps.
 		if own%3 > 0 {
 			return 0
 		}
@@ -75,23 +75,24 @@ func (g *Generator) Value(i, k int) float64 {
 	}
 }
 
-// grow is a counter of integers that never falls but for a reset every 2,000 to 6,095 steps.
+// grow returns the value of an integer counter that resets every 2,000 to 6,095 steps.
 func grow(own, noise uint64, k int) uint64 {
 	step := 1 + own>>20%2000
 	since := (uint64(k) + own>>8%4096) % (2000 + own>>40%4096)
 	return since*step + noise%step
 }
 
-// Histogram is sample k of histogram series i: exactly one of the results is set. Counts grow as a counter's
-// do, and every few hundred steps the buckets' layout changes, as real ones do. No bucket is empty: a store may leave
-// those out, and that is no difference.
+// Histogram returns sample k of histogram series i; exactly one of the results is set. Counts grow like counters, and
+// every few hundred steps the buckets' layout changes, as in real histograms. No bucket is empty, because a store may
+// leave out empty buckets.
 func (g *Generator) Histogram(i, k int) (*histogram.Histogram, *histogram.FloatHistogram) {
 	own := mix(g.Seed, uint64(i)*2+1)
 	layout := int(own%4) + k/300%3
 	buckets := 4 + layout
 	h := &histogram.Histogram{
 		Schema: int32(own>>8%9) - 4, ZeroThreshold: 1e-9, ZeroCount: uint64(k),
-		PositiveSpans:   []histogram.Span{{Offset: int32(own >> 16 % 7), Length: 2}, {Offset: 1 + int32(layout), Length: uint32(buckets - 2)}},
+		PositiveSpans: []histogram.Span{{Offset: int32(own >> 16 % 7), Length: 2},
+			{Offset: 1 + int32(layout), Length: uint32(buckets - 2)}},
 		PositiveBuckets: make([]int64, buckets),
 		NegativeSpans:   []histogram.Span{{Offset: -3, Length: 1}},
 		NegativeBuckets: []int64{int64(k)*2 + 1},

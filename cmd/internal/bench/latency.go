@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// latencies is a histogram of durations whose buckets grow by 1/32 of a power of two: at most 2.2% off, in
-// bounded memory.
+// latencies is a histogram of durations with buckets that grow by 1/32 of a power of two. Its error is at most 2.2%,
+// and its memory is constant.
 type latencies struct {
 	counts [32 * 40]int64
 	total  int64
@@ -14,7 +14,7 @@ type latencies struct {
 	max    time.Duration
 }
 
-// bucket numbers durations from a microsecond up.
+// bucket returns the bucket of a duration, starting at a microsecond.
 func (l *latencies) bucket(d time.Duration) int {
 	us := float64(d) / float64(time.Microsecond)
 	return min(max(0, int(math.Log2(max(us, 1))*32)), len(l.counts)-1)
@@ -36,7 +36,7 @@ func (l *latencies) merge(other *latencies) {
 	l.max = max(l.max, other.max)
 }
 
-// quantile returns the duration that a share q of all are not longer than; 0 if there are none.
+// quantile returns the quantile q of the durations, or 0 if there are none.
 func (l *latencies) quantile(q float64) time.Duration {
 	rank := int64(math.Ceil(q * float64(l.total)))
 	for b, n := range l.counts {

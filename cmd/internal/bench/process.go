@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is what a process of this machine has used.
+// Usage is the resource usage of a process on this machine.
 type Usage struct {
-	// CPU is user and system time since it began.
+	// CPU is the user and system time since its start.
 	CPU time.Duration
-	// RSS is its memory now, PeakRSS the most that it ever had, bytes.
+	// RSS is its current memory and PeakRSS its max memory, in bytes.
 	RSS, PeakRSS int64
 }
 
-// ProcessUsage reads what the process uses, from its clock of CPU time and from /proc (Linux).
+// ProcessUsage reads the usage of a process, from its CPU clock and from /proc (Linux).
 func ProcessUsage(pid int) (Usage, error) {
 	var u Usage
 	var cpu unix.Timespec
@@ -50,11 +50,11 @@ func ProcessUsage(pid int) (Usage, error) {
 	return u, nil
 }
 
-// cpuClock is the clock of the CPU time of all threads of a process, as clock_getcpuclockid(3) gives it: 2 in the lowest three
-// bits is CPUCLOCK_SCHED, and the bits above are the complement of the process' id.
+// cpuClock returns the clock ID of the CPU time of all threads of a process, as clock_getcpuclockid(3) does: the lowest
+// three bits are 2 (CPUCLOCK_SCHED), and the other bits are the complement of the process' id.
 func cpuClock(pid int) int32 { return int32(^pid)<<3 | 2 }
 
-// DirBytes is the room that the files below dir take on disk. Files that vanish meanwhile count as nothing.
+// DirBytes returns the disk usage of the files below dir. Files that are deleted concurrently don't count.
 func DirBytes(dir string) (int64, error) {
 	var total int64
 	err := filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {

@@ -6,41 +6,42 @@ import (
 	"time"
 )
 
-// Report is what a run took.
+// Report is the result of a run.
 type Report struct {
 	Samples  int64 `json:"samples"`
 	Requests int64 `json:"requests"`
-	// Errors counts tries that failed, also those whose request was taken later.
+	// Errors is the number of failed attempts, including those whose request was accepted later.
 	Errors int64 `json:"errors"`
-	// Bytes is the size of the acknowledged requests, compressed.
+	// Bytes is the compressed size of the acknowledged requests.
 	Bytes    int64         `json:"bytes"`
 	Duration time.Duration `json:"duration_ns"`
-	// Ack is how long the server took to acknowledge a request.
+	// Ack* are the durations until requests were acknowledged.
 	AckMean time.Duration `json:"ack_mean_ns"`
 	AckP50  time.Duration `json:"ack_p50_ns"`
 	AckP90  time.Duration `json:"ack_p90_ns"`
 	AckP99  time.Duration `json:"ack_p99_ns"`
 	AckMax  time.Duration `json:"ack_max_ns"`
-	// ServerCPU is what the server used during the run; 0 unless its process is known. Likewise its memory at
-	// the end, and the bytes of its data.
+	// ServerCPU is the CPU time of the server during the run, ServerRSS its memory at the end; 0 if its process is
+	// unknown. The same applies to the size of its data.
 	ServerCPU     time.Duration `json:"server_cpu_ns,omitempty"`
 	ServerRSS     int64         `json:"server_rss_bytes,omitempty"`
 	ServerPeakRSS int64         `json:"server_peak_rss_bytes,omitempty"`
 	DirBytes      int64         `json:"dir_bytes,omitempty"`
 }
 
-// Rate is the samples per second.
+// Rate returns the samples per second.
 func (r Report) Rate() float64 { return float64(r.Samples) / max(r.Duration.Seconds(), 1e-9) }
 
-// CPUPerMillion is the server's CPU seconds for a million samples.
+// CPUPerMillion returns the server's CPU seconds per million samples.
 func (r Report) CPUPerMillion() float64 {
 	return r.ServerCPU.Seconds() / max(float64(r.Samples), 1) * 1e6
 }
 
-// Write writes the report for people.
+// Write writes the report as text.
 func (r Report) Write(to io.Writer) error {
 	_, err := fmt.Fprintf(to, "samples       %d in %s (%.0f/s), %d requests of %.0f kB, %d failed tries\nlatency       %s on average; 50%%: %s, 90%%: "+
-		"%s, 99%%: %s, max: %s\n", r.Samples, r.Duration.Round(time.Millisecond), r.Rate(), r.Requests, float64(r.Bytes)/1e3/max(float64(r.Requests), 1), r.Errors,
+		"%s, 99%%: %s, max: %s\n", r.Samples, r.Duration.Round(time.Millisecond), r.Rate(), r.Requests,
+		float64(r.Bytes)/1e3/max(float64(r.Requests), 1), r.Errors,
 		short(r.AckMean), short(r.AckP50), short(r.AckP90), short(r.AckP99), short(r.AckMax))
 	if err == nil && r.ServerRSS > 0 {
 		_, err = fmt.Fprintf(to, "server        %.2f CPU seconds (%.3f per million samples), %.0f MB of memory, %.0f MB max\n",
@@ -60,7 +61,7 @@ func short(d time.Duration) time.Duration {
 	return d.Round(10 * time.Microsecond)
 }
 
-// usage is what the server has used so far, as far as it is known.
+// usage returns the server's usage so far, if it is known.
 func (r *run) usage() (Usage, error) {
 	if r.PID == 0 {
 		return Usage{}, nil
@@ -88,7 +89,7 @@ func (r *run) report(before Usage) (Report, error) {
 	return out, err
 }
 
-// progress writes a line now and then, until done is closed.
+// progress writes a line every ProgressEvery, until done is closed.
 func (r *run) progress(done <-chan struct{}) {
 	if r.Progress == nil {
 		return

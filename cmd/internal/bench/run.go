@@ -14,34 +14,34 @@ import (
 	"time"
 )
 
-// ErrRefused means that the server won't take a request, however often it is sent.
+// ErrRefused means that the server rejects a request permanently.
 var ErrRefused = errors.New("bench: the server rejected a request")
 
-// Options set where a workload goes, and how.
+// Options configure the delivery of a workload.
 type Options struct {
-	// URL takes remote write.
+	// URL is the remote write endpoint.
 	URL string
 	// Protocol defaults to V1.
 	Protocol Protocol
-	// Tenant goes into the header X-Scope-OrgID; empty: no such header.
+	// Tenant is sent in the header X-Scope-OrgID; empty: no header.
 	Tenant string
-	// Senders send at the same time, each a request after the other. Default 4.
+	// Senders is the number of concurrent senders. Each sends one request at a time. Default 4.
 	Senders int
-	// RequestSamples is the most that a request holds. Default 2000, as Prometheus'.
+	// RequestSamples is the max number of samples per request. Default 2000, as in Prometheus.
 	RequestSamples int
-	// Speed is how many times faster than the workload's own clock it is sent; 0: as fast as possible.
+	// Speed is the factor by which the workload is sent faster than its own clock; 0: as fast as possible.
 	Speed float64
-	// Rate bounds the samples per second; 0: no bound.
+	// Rate is the max number of samples per second; 0: no limit.
 	Rate float64
-	// RetryFor is how long a request is tried again before the run fails. Default 1 minute.
+	// RetryFor is how long a request is retried before the run fails. Default 1 minute.
 	RetryFor time.Duration
-	// Progress gets a line every ProgressEvery (default 5 s); nil: none.
+	// Progress receives a line every ProgressEvery (default 5 s); nil: none.
 	Progress      io.Writer
 	ProgressEvery time.Duration
-	// PID is the server's process and Dir its data, if it runs on this machine, for the report.
+	// PID is the server's process and Dir the directory of its data, for the report, if it runs on this machine.
 	PID int
 	Dir string
-	// Client defaults to one of its own.
+	// Client is the HTTP client; nil: a new one.
 	Client *http.Client
 }
 
@@ -70,12 +70,12 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// run is one run under way.
+// run is a run in progress.
 type run struct {
 	Options
 	g    *Generator
 	acks *Acks
-	// began is when it began, by this machine's clock.
+	// began is the start time, by this machine's clock.
 	began            time.Time
 	requests, errors atomic.Int64
 	bytes            atomic.Int64
@@ -84,8 +84,8 @@ type run struct {
 	latencies latencies
 }
 
-// Run sends the whole workload and returns what it took. Acks notes acknowledged samples, also when the run
-// ends early because of ctx or of an error.
+// Run sends the whole workload and returns the report. acks records acknowledged samples, also if the run is
+// interrupted because of ctx or an error.
 func Run(ctx context.Context, g *Generator, acks *Acks, o Options) (Report, error) {
 	r := &run{Options: o.withDefaults(), g: g, acks: acks, began: time.Now()}
 	before, err := r.usage()
@@ -114,7 +114,7 @@ func Run(ctx context.Context, g *Generator, acks *Acks, o Options) (Report, erro
 	return report, err
 }
 
-// send delivers a shard, request after request.
+// send sends the requests of a shard.
 func (r *run) send(ctx context.Context, s *shard) error {
 	enc, err := newEncoder(r.Protocol, r.g)
 	if err != nil {
@@ -153,8 +153,8 @@ func (r *run) send(ctx context.Context, s *shard) error {
 	}
 }
 
-// due is when a request may leave: not before its step is over, at the speed asked for, nor faster than the
-// rate allows, of which each sender has its part.
+// due returns the time at which a request may be sent: not before the end of its step at the configured speed, and not
+// faster than the sender's share of the rate.
 func (r *run) due(step, sent int) time.Time {
 	at := r.began
 	if r.Speed > 0 {
@@ -184,13 +184,13 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Between two tries of a request.
+// Pauses between attempts of a request.
 const (
 	firstPause = 30 * time.Millisecond
 	lastPause  = 5 * time.Second
 )
 
-// deliver sends a request until it is acknowledged, and returns how long the try that succeeded took.
+// deliver sends a request until it is acknowledged, and returns the duration of the successful attempt.
 func (r *run) deliver(ctx context.Context, body []byte, headers map[string]string) (time.Duration, error) {
 	giveUp := time.Now().Add(r.RetryFor)
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -212,7 +212,7 @@ func (r *run) deliver(ctx context.Context, body []byte, headers map[string]strin
 	}
 }
 
-// try sends a request once. If the server names a time after which to try again, that is returned with the error.
+// try sends a request once. If the server returns a Retry-After, it is returned with the error.
 func (r *run) try(ctx context.Context, body []byte, headers map[string]string) (time.Duration, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(body))
 	if err != nil {
@@ -236,7 +236,8 @@ func (r *run) try(ctx context.Context, body []byte, headers map[string]string) (
 		return 0, err
 	case status == http.StatusTooManyRequests || status/100 == 5:
 		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
-		return time.Duration(seconds) * time.Second, fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(text)))
+		return time.Duration(seconds) * time.Second,
+			fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(text)))
 	default:
 		return 0, fmt.Errorf("%w: %s: %s", ErrRefused, response.Status, strings.TrimSpace(string(text)))
 	}

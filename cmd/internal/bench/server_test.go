@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// memory is a server that keeps what it is sent, decoded with Prometheus' own messages.
+// memory is a server that keeps the received samples, decoded with Prometheus' own messages.
 type memory struct {
 	t  *testing.T
 	mu sync.Mutex

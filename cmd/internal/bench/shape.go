@@ -10,17 +10,17 @@ import (
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 )
 
-// SeriesPerTarget is how many series a target has: about what a node exporter and an application show.
+// SeriesPerTarget is the number of series of a target: about as many as a node exporter and an application expose.
 const SeriesPerTarget = 1000
 
-// kind is how a series' values are generated.
+// kind determines how a series' values are generated.
 type kind uint8
 
 const (
 	kindConstant        kind = iota // never changes
-	kindIdle                        // a counter that rarely moves
-	kindCounter                     // integers, grows by a varying step, resets now and then
-	kindSeconds                     // a counter of seconds in hundredths
+	kindIdle                        // a counter that rarely changes
+	kindCounter                     // integers, grows by a varying step, resets occasionally
+	kindSeconds                     // a counter of seconds with two decimals
 	kindGauge                       // integers around a level, multiples of 4096
 	kindRatio                       // a float with all its bits in use
 	kindOdd                         // NaN with a payload, -0, infinities, denormals
@@ -29,7 +29,7 @@ const (
 	kindCustomHistogram             // native: custom buckets
 )
 
-// shape is one series of a target: its metric and own labels (name, value, …), and what its values do.
+// shape is a series of a target: its metric and its own labels (name, value, …), and the kind of its values.
 type shape struct {
 	metric string
 	labels []string
@@ -37,12 +37,12 @@ type shape struct {
 	mtype  prompb.MetricMetadata_MetricType
 }
 
-// family gives one shape for each combination of label values.
+// family has a shape per combination of label values.
 type family struct {
 	metric string
 	kind   kind
 	mtype  prompb.MetricMetadata_MetricType
-	// vary lists label names, each with the values that it takes.
+	// vary lists label names with their values.
 	vary []vary
 }
 
@@ -66,7 +66,8 @@ func numbered(prefix string, n int) []string {
 	return out
 }
 
-// families is the shape of a target. The mix is that of real exporters: a good part of all series never moves.
+// families returns the families of a target. Their mix is similar to real exporters: a large part of the series never
+// changes.
 func families() []family {
 	var (
 		cpus     = vary{"cpu", numbered("", 16)}
@@ -74,8 +75,10 @@ func families() []family {
 		disks    = vary{"device", numbered("nvme", 6)}
 		nics     = vary{"device", append([]string{"lo", "docker0"}, numbered("eth", 4)...)}
 		mounts   = vary{"mountpoint", []string{"/", "/boot", "/home", "/var", "/var/log", "/tmp", "/srv", "/opt"}}
-		handlers = vary{"handler", []string{"/api/v1/query", "/api/v1/query_range", "/api/v1/labels", "/login", "/health", "/"}}
-		les      = vary{"le", []string{"0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf"}}
+		handlers = vary{"handler", []string{"/api/v1/query", "/api/v1/query_range", "/api/v1/labels",
+			"/login", "/health", "/"}}
+		les = vary{"le", []string{"0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1",
+			"2.5", "5", "10", "+Inf"}}
 		codes    = vary{"code", []string{"200", "400", "500"}}
 		quantile = vary{"quantile", []string{"0", "0.25", "0.5", "0.75", "1"}}
 	)
@@ -103,7 +106,8 @@ func families() []family {
 	for _, name := range []string{"discards_completed_total", "flush_requests_total", "io_now", "reads_merged_total"} {
 		out = append(out, family{"node_disk_" + name, kindIdle, counter, []vary{disks}})
 	}
-	for _, name := range []string{"receive_bytes_total", "receive_packets_total", "transmit_bytes_total", "transmit_packets_total"} {
+	for _, name := range []string{"receive_bytes_total", "receive_packets_total", "transmit_bytes_total",
+		"transmit_packets_total"} {
 		out = append(out, family{"node_network_" + name, kindCounter, counter, []vary{nics}})
 	}
 	for _, name := range []string{
@@ -121,7 +125,8 @@ func families() []family {
 	for _, name := range []string{"avail_bytes", "free_bytes", "files_free"} {
 		out = append(out, family{"node_filesystem_" + name, kindGauge, gauge, []vary{mounts}})
 	}
-	for i, name := range []string{"MemFree", "MemAvailable", "Cached", "Buffers", "Active", "Inactive", "Dirty", "Slab", "MemTotal", "SwapTotal", "HugePages_Total"} {
+	for i, name := range []string{"MemFree", "MemAvailable", "Cached", "Buffers", "Active", "Inactive", "Dirty", "Slab",
+		"MemTotal", "SwapTotal", "HugePages_Total"} {
 		k := kindGauge
 		if i >= 8 {
 			k = kindConstant
@@ -131,12 +136,13 @@ func families() []family {
 	return out
 }
 
-// shapes lists the series of one target; the first w.Histograms and w.Odd of them are special ones.
+// shapes returns the series of one target. The first w.Histograms and w.Odd of them are special ones.
 func shapes(w Workload) []shape {
 	out := make([]shape, 0, SeriesPerTarget)
 	for i := range w.Histograms {
 		k := kindHistogram + kind(i%3)
-		out = append(out, shape{"rpc_native_seconds", []string{"service", "svc" + strconv.Itoa(i), "kind", strconv.Itoa(int(k - kindHistogram))}, k, classic})
+		out = append(out, shape{"rpc_native_seconds",
+			[]string{"service", "svc" + strconv.Itoa(i), "kind", strconv.Itoa(int(k - kindHistogram))}, k, classic})
 	}
 	for i := range w.Odd {
 		out = append(out, shape{"bench_odd_value", []string{"slot", strconv.Itoa(i)}, kindOdd, gauge})
@@ -145,7 +151,7 @@ func shapes(w Workload) []shape {
 		out = f.expand(out)
 	}
 	for i := 0; len(out) < SeriesPerTarget; i++ {
-		// The kernel's long tail: hundreds of counters, of which few move.
+		// Many kernel counters; few of them change.
 		k := kindIdle
 		if i%8 == 0 {
 			k = kindCounter
@@ -155,7 +161,7 @@ func shapes(w Workload) []shape {
 	return out[:SeriesPerTarget]
 }
 
-// expand appends a shape for each combination of f's label values.
+// expand appends a shape per combination of f's label values.
 func (f family) expand(out []shape) []shape {
 	combos := [][]string{nil}
 	for _, v := range f.vary {
@@ -173,7 +179,7 @@ func (f family) expand(out []shape) []shape {
 	return out
 }
 
-// labelsOf builds the labels of a series of a target in one of its generations.
+// labelsOf returns the labels of a series of a target in one of its generations.
 func (w Workload) labelsOf(s shape, target, generation int) labels.Labels {
 	b := labels.NewScratchBuilder(8 + w.ExtraLabels)
 	b.Add(labels.MetricName, s.metric)
@@ -189,12 +195,12 @@ func (w Workload) labelsOf(s shape, target, generation int) labels.Labels {
 	return b.Labels()
 }
 
-// instance names a target.
+// instance returns the name of a target.
 func instance(target, generation int) string {
 	return fmt.Sprintf("node-%05d-%d.example.net:9100", target, generation)
 }
 
-// writev2Type translates a metric's type; the names are the same, the numbers not.
+// writev2Type converts a metric's type. The names are the same, but the numbers differ.
 func writev2Type(t prompb.MetricMetadata_MetricType) writev2.Metadata_MetricType {
 	switch t {
 	case counter:

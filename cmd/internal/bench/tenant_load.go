@@ -16,23 +16,23 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 )
 
-// TenantLoad are tenants of one server, each of which sends its series and asks a query at every interval, whatever the others
-// do. Two more may misbehave beside them: Greedy sends and asks as fast as it can, over its limits, and Garbage sends what
-// can't be read.
+// TenantLoad is the load of multiple tenants of one server. Each tenant sends its series and a query at every interval,
+// independently of the others. Two additional tenants misbehave: Greedy sends samples and queries as fast as it can,
+// over its limits, and Garbage sends invalid data.
 //
 //	tenant-0 … tenant-99 ──► write, query ──┐  measured
-//	greedy   ══════════════► write, query ──┤  answers counted
+//	greedy   ══════════════► write, query ──┤  responses counted
 //	garbage  ══════════════► anything ──────┘
 type TenantLoad struct {
-	// URL is the server's, without a path.
+	// URL is the server's URL without a path.
 	URL     string
 	Tenants int
-	// Series each tenant has, one sample each in a request.
+	// Series is the number of series per tenant. A request has one sample of each.
 	Series   int
 	Interval time.Duration
-	// For is how long it lasts. Its first tenth isn't measured: series are new then.
+	// For is the duration. The first tenth isn't measured, because series are new then.
 	For time.Duration
-	// Bad lets Greedy and Garbage in, each with so many requests at a time.
+	// Bad is the number of concurrent requests of each of Greedy and Garbage; 0: they send none.
 	Bad int
 }
 
@@ -42,25 +42,26 @@ const (
 	Garbage = "garbage"
 )
 
-// Latency sums up how long requests took.
+// Latency summarizes the durations of requests.
 type Latency struct {
 	Requests, Failed int64
 	P50, P99, Max    time.Duration
-	// Example is the answer to one that failed.
+	// Example is the response to a failed request.
 	Example string
 }
 
-// TenantLoadReport is what a load saw: the latencies of the tenants that behave, and the answers to those that don't, by status.
+// TenantLoadReport is the result of a load: the latencies of the regular tenants, and the responses to the misbehaving
+// ones, by status.
 type TenantLoadReport struct {
 	Ack, Query Latency
 	Bad        map[string]map[int]int64
 }
 
-// runningLoad is a load that runs.
+// runningLoad is a load in progress.
 type runningLoad struct {
 	TenantLoad
 	client *http.Client
-	from   time.Time // what begins before isn't measured
+	from   time.Time // requests started before aren't measured
 
 	mu         sync.Mutex
 	ack, query timed
@@ -74,11 +75,12 @@ type timed struct {
 	example string
 }
 
-// Run lets the load loose and returns what it saw. ctx ends it early.
+// Run runs the load and returns its report. It ends early if ctx ends.
 func (c TenantLoad) Run(ctx context.Context) TenantLoadReport {
 	r := &runningLoad{
 		TenantLoad: c, from: time.Now().Add(c.For / 10), bad: map[string]map[int]int64{Greedy: {}, Garbage: {}},
-		client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 2*c.Tenants + 4*c.Bad}},
+		client: &http.Client{Timeout: time.Minute,
+			Transport: &http.Transport{MaxIdleConnsPerHost: 2*c.Tenants + 4*c.Bad}},
 	}
 	defer r.client.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, c.For)
@@ -99,10 +101,11 @@ func (c TenantLoad) Run(ctx context.Context) TenantLoadReport {
 }
 
 func (t *timed) report() Latency {
-	return Latency{Requests: t.total, Failed: t.failed, P50: t.quantile(.5), P99: t.quantile(.99), Max: t.max, Example: t.example}
+	return Latency{Requests: t.total, Failed: t.failed, P50: t.quantile(.5), P99: t.quantile(.99),
+		Max: t.max, Example: t.example}
 }
 
-// every calls f at each interval, but never twice at a time: calls that were due meanwhile are left out.
+// every calls f at each interval, one call at a time. It skips calls that become due during another call.
 func (c *runningLoad) every(ctx context.Context, after time.Duration, f func()) {
 	if wait(ctx, after) != nil {
 		return
@@ -124,7 +127,8 @@ func (c *runningLoad) write(ctx context.Context, name string) {
 }
 
 func (c *runningLoad) ask(ctx context.Context, name string) {
-	c.time(ctx, &c.query, name, http.MethodGet, c.rangeQuery("sum by (job) (rate(crowd_total[1m]))"), nil, http.StatusOK)
+	c.time(ctx, &c.query, name, http.MethodGet,
+		c.rangeQuery("sum by (job) (rate(crowd_total[1m]))"), nil, http.StatusOK)
 }
 
 func (c *runningLoad) rangeQuery(expr string) string {
@@ -132,26 +136,27 @@ func (c *runningLoad) rangeQuery(expr string) string {
 	return fmt.Sprintf("/api/v1/query_range?query=%s&start=%d&end=%d&step=15", url.QueryEscape(expr), now-3600, now)
 }
 
-// samples is a request of remote write 1.0 with series whose names end so.
+// samples returns a remote write 1.0 request with series whose names have this suffix.
 func (c *runningLoad) samples(series int, ending string) []byte {
 	var w prompb.WriteRequest
 	now := time.Now().UnixMilli()
 	for i := range series {
 		w.Timeseries = append(w.Timeseries, prompb.TimeSeries{
 			Labels: []prompb.Label{
-				{Name: "__name__", Value: "crowd_total" + ending}, {Name: "instance", Value: strconv.Itoa(i)}, {Name: "job", Value: strconv.Itoa(i % 10)},
+				{Name: "__name__", Value: "crowd_total" + ending}, {Name: "instance", Value: strconv.Itoa(i)},
+				{Name: "job", Value: strconv.Itoa(i % 10)},
 			},
 			Samples: []prompb.Sample{{Timestamp: now, Value: float64(now)}},
 		})
 	}
 	body, err := w.Marshal()
 	if err != nil {
-		panic(err) // It is made of nothing but numbers.
+		panic(err) // All values are numbers.
 	}
 	return snappy.Encode(nil, body)
 }
 
-// time sends a request and notes how long it took, from its beginning to the end of its answer.
+// time sends a request and records its duration, up to the end of the response.
 func (c *runningLoad) time(ctx context.Context, into *timed, name, method, path string, body []byte, want int) {
 	began := time.Now()
 	code, text := c.send(ctx, name, method, path, body)
@@ -168,7 +173,7 @@ func (c *runningLoad) time(ctx context.Context, into *timed, name, method, path 
 	}
 }
 
-// send returns the status of the answer, 0 where there was none, and its text.
+// send sends a request and returns the status of the response (0: none) and its text.
 func (c *runningLoad) send(ctx context.Context, name, method, path string, body []byte) (int, string) {
 	request, err := http.NewRequestWithContext(ctx, method, c.URL+path, bytes.NewReader(body))
 	if err != nil {
@@ -187,7 +192,7 @@ func (c *runningLoad) send(ctx context.Context, name, method, path string, body 
 	return answer.StatusCode, string(text)
 }
 
-// count notes the answer to one that misbehaves.
+// count counts the response to a misbehaving tenant.
 func (c *runningLoad) count(ctx context.Context, name string, code int) {
 	if ctx.Err() != nil {
 		return
@@ -197,7 +202,7 @@ func (c *runningLoad) count(ctx context.Context, name string, code int) {
 	c.bad[name][code]++
 }
 
-// greedyWrites sends large requests, one after the other, of series that keep changing.
+// greedyWrites sends large requests sequentially, with series that keep changing.
 func (c *runningLoad) greedyWrites(ctx context.Context, worker int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		body := c.samples(2000, fmt.Sprintf("_%d_%d", worker, n/10))
@@ -208,15 +213,16 @@ func (c *runningLoad) greedyWrites(ctx context.Context, worker int) {
 	}
 }
 
-// greedyQueries asks for everything, one query after the other.
+// greedyQueries sends queries of all series sequentially.
 func (c *runningLoad) greedyQueries(ctx context.Context) {
 	for ctx.Err() == nil {
-		code, _ := c.send(ctx, Greedy, http.MethodGet, c.rangeQuery(`quantile(0.9, rate({__name__=~"crowd_total.*"}[5m]))`), nil)
+		code, _ := c.send(ctx, Greedy, http.MethodGet,
+			c.rangeQuery(`quantile(0.9, rate({__name__=~"crowd_total.*"}[5m]))`), nil)
 		c.count(ctx, Greedy, code)
 	}
 }
 
-// garbage sends random bytes, halves of requests, and queries that can't be parsed.
+// garbage sends random bytes, truncated requests, and invalid queries.
 func (c *runningLoad) garbage(ctx context.Context, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	good := c.samples(1000, "")
@@ -232,9 +238,11 @@ func (c *runningLoad) garbage(ctx context.Context, seed uint64) {
 		case 1:
 			code, _ = c.send(ctx, Garbage, http.MethodPost, "/api/v1/write", good[:random.IntN(len(good))])
 		case 2:
-			code, _ = c.send(ctx, Garbage, http.MethodPost, "/api/v1/write", snappy.Encode(nil, noise[:random.IntN(len(noise))]))
+			code, _ = c.send(ctx, Garbage, http.MethodPost, "/api/v1/write",
+				snappy.Encode(nil, noise[:random.IntN(len(noise))]))
 		default:
-			code, _ = c.send(ctx, Garbage, http.MethodGet, "/api/v1/query?query="+url.QueryEscape(string(noise[:200])), nil)
+			code, _ = c.send(ctx, Garbage, http.MethodGet,
+				"/api/v1/query?query="+url.QueryEscape(string(noise[:200])), nil)
 		}
 		c.count(ctx, Garbage, code)
 	}

@@ -15,42 +15,42 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 )
 
-// maxFindings is how many wrong or missing samples are described; the others are only counted.
+// maxFindings is the max number of wrong or missing samples that are described; others are only counted.
 const maxFindings = 10
 
-// maxReadSamples is about how many samples are read back at a time.
+// maxReadSamples is the approximate number of samples per read.
 const maxReadSamples = 1_000_000
 
-// slack is how many steps after the last acknowledged one are read back too: samples that were stored without being
-// acknowledged must be right as well.
+// slack is the number of steps after the last acknowledged one that are also read, because samples that were stored
+// without being acknowledged must be correct too.
 const slack = 1000
 
-// maxReadBytes bounds an answer of remote read, after and before decompression.
+// maxReadBytes is the max size of a remote read response, compressed and decompressed.
 const maxReadBytes = 1 << 30
 
-// Reader is where to read from.
+// Reader is the source of the stored samples.
 type Reader struct {
-	// URL takes remote read.
+	// URL is the remote read endpoint.
 	URL string
-	// Tenant goes into the header X-Scope-OrgID; empty: no such header.
+	// Tenant is sent in the header X-Scope-OrgID; empty: no header.
 	Tenant string
 	// Client defaults to http.DefaultClient.
 	Client *http.Client
 }
 
-// Finding is what a comparison found.
+// Finding is the result of a comparison.
 type Finding struct {
-	// Acknowledged is how many samples must be there, Seen how many are. Seen is greater where requests were
-	// stored but their acknowledgement was lost.
+	// Acknowledged is the number of acknowledged samples, Seen the number of samples found. Seen is higher if requests
+	// were stored but their acknowledgement was lost.
 	Acknowledged, Seen int64
-	// Missing counts acknowledged samples that weren't there, Wrong those that were there but should not be:
-	// another value, a time at which there is none, a series that doesn't exist, a sample twice.
+	// Missing is the number of acknowledged samples that weren't found. Wrong is the number of samples that should not
+	// exist: a wrong value, an unknown time, an unknown series, a duplicate.
 	Missing, Wrong int64
-	// Examples describes the first of them.
+	// Examples describes the first missing and wrong samples.
 	Examples []string
 }
 
-// OK reports whether all is as it should be.
+// OK reports whether there are neither missing nor wrong samples.
 func (f Finding) OK() bool { return f.Missing == 0 && f.Wrong == 0 }
 
 func (f Finding) String() string {
@@ -64,9 +64,8 @@ func (f *Finding) example(format string, args ...any) {
 	}
 }
 
-// Verify reads back everything of a workload and compares it with the acknowledged samples, bit by bit. Acks
-// must not change meanwhile (take a Snapshot before the first read); the server may take more samples of the
-// same workload.
+// Verify reads all samples of a workload and compares them with the acknowledged samples, bit by bit. Acks must not
+// change during the call (pass a Snapshot taken before). The server may receive more samples of the same workload.
 func Verify(ctx context.Context, g *Generator, acks *Acks, from Reader) (Finding, error) {
 	v := &verifier{g: g, acks: acks, from: from}
 	if v.from.Client == nil {
@@ -86,17 +85,17 @@ type verifier struct {
 	acks  *Acks
 	from  Reader
 	found Finding
-	// steps is how many are read back.
+	// steps is the number of steps to read.
 	steps int
 }
 
-// target compares the series of one target, some steps at a time.
+// target compares the series of one target, in reads of a number of steps.
 func (v *verifier) target(ctx context.Context, target int) error {
 	first := target * SeriesPerTarget
 	count := min(SeriesPerTarget, v.g.Series-first)
 	width := max(1, maxReadSamples/count)
 	for from := 0; from < v.steps; {
-		// A read never reaches over the end of a generation: there, the labels change.
+		// A read ends at the end of a generation, where the labels change.
 		to := min(from+width, v.steps)
 		generation := v.g.generation(target, from)
 		for v.g.generation(target, to-1) != generation {
@@ -110,7 +109,7 @@ func (v *verifier) target(ctx context.Context, target int) error {
 	return nil
 }
 
-// read compares the steps from until before to of some series, whose labels don't change meanwhile.
+// read compares the steps from (included) to to (excluded) of series whose labels don't change in between.
 func (v *verifier) read(ctx context.Context, first, count, from, to int) error {
 	byLabels := make(map[string]int, count)
 	for i := first; i < first+count; i++ {
@@ -154,7 +153,7 @@ func (v *verifier) read(ctx context.Context, first, count, from, to int) error {
 	return nil
 }
 
-// window remembers which of the samples of one read were there.
+// window records which samples of a read were found.
 type window struct {
 	first, from int
 	acks        *Acks
@@ -173,7 +172,8 @@ func (v *verifier) compare(i int, ls string, series *prompb.TimeSeries, seen win
 			return 0, false
 		case seen.has(i, k):
 			v.found.Wrong++
-			v.found.example("duplicate sample: %s at %d (step %d; the series has %d samples and %d histograms)", ls, t, k,
+			v.found.example("duplicate sample: %s at %d (step %d; the series has %d samples and %d histograms)",
+				ls, t, k,
 				len(series.Samples), len(series.Histograms))
 			return 0, false
 		}
@@ -187,7 +187,7 @@ func (v *verifier) compare(i int, ls string, series *prompb.TimeSeries, seen win
 		}
 		want := math.Float64bits(v.g.Value(i, k))
 		if want == negativeZero {
-			want = 0 // Prometheus' messages leave a number out that equals 0, and so lose the sign.
+			want = 0 // Prometheus' messages omit a number that equals 0, and so lose the sign.
 		}
 		if got := math.Float64bits(s.Value) &^ signOfZero(s.Value); v.g.IsHistogram(i) || got != want {
 			v.found.Wrong++
@@ -205,7 +205,7 @@ func (v *verifier) compare(i int, ls string, series *prompb.TimeSeries, seen win
 
 const negativeZero = 1 << 63
 
-// signOfZero is the sign bit if v is -0, and else nothing.
+// signOfZero returns the sign bit if v is -0, and otherwise 0.
 func signOfZero(v float64) uint64 {
 	if v == 0 {
 		return negativeZero
@@ -233,7 +233,7 @@ func labelsFrom(pairs []prompb.Label) labels.Labels {
 	return b.Labels()
 }
 
-// read asks for the samples of one target between two times, both included.
+// read reads the samples of one target between two times, both included.
 func (r Reader) read(ctx context.Context, minT, maxT int64, instance string) ([]*prompb.TimeSeries, error) {
 	message, err := proto.Marshal(&prompb.ReadRequest{Queries: []*prompb.Query{{
 		StartTimestampMs: minT, EndTimestampMs: maxT,
@@ -242,7 +242,8 @@ func (r Reader) read(ctx context.Context, minT, maxT int64, instance string) ([]
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(snappy.Encode(nil, message)))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL,
+		bytes.NewReader(snappy.Encode(nil, message)))
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +263,8 @@ func (r Reader) read(ctx context.Context, minT, maxT int64, instance string) ([]
 		return nil, err
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("bench: remote read: %s: %s", response.Status, bytes.TrimSpace(body[:min(len(body), 1000)]))
+		return nil, fmt.Errorf("bench: remote read: %s: %s", response.Status,
+			bytes.TrimSpace(body[:min(len(body), 1000)]))
 	}
 	if n, err := snappy.DecodedLen(body); err != nil || n > maxReadBytes {
 		return nil, fmt.Errorf("bench: remote read: response of %d bytes: %w", n, err)

@@ -1,3 +1,3 @@
-// Package cassiatest has what the tests of the program share, those of package main, which run it in their own process, and
-// those of package e2e, which run the real program: requests to a server, stores on disk, and how long to wait.
+// Package cassiatest has helpers for tests of the program: tests in package main, which run it in their own process,
+// and tests in package e2e, which run the binary. It has requests to a server, stores on disk, and time limits.
 package cassiatest

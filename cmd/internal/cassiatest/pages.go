@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ManualPages returns the text of all that is held to be true of commands: pages of the manual, README.md and those of the examples,
-// by path from root, the root of the repository.
+// ManualPages returns the texts that tests check against the commands: pages of the manual, README.md and the READMEs
+// of the examples, by path from root, the root of the repository.
 func ManualPages(t *testing.T, root string) map[string]string {
 	t.Helper()
 	pages := map[string]string{}

@@ -17,13 +17,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Server is a server that is running, in a process of its own or in the test's.
+// Server is a running server, in another process or in the test's.
 type Server struct {
-	// URL is that of its HTTP listener, without a path.
+	// URL is the URL of its HTTP listener without a path.
 	URL string
 }
 
-// Get sends a request and returns the status and the body of its answer.
+// Get sends a request and returns the status and the body of the response.
 func (s Server) Get(t *testing.T, path string) (int, string) {
 	t.Helper()
 	answer, err := http.Get(s.URL + path)
@@ -34,14 +34,14 @@ func (s Server) Get(t *testing.T, path string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-// Post sends a body, a compressed request of remote write, as PostAs does for the default tenant.
+// Post sends a body, a compressed remote write request, as PostAs does for the default tenant.
 func (s Server) Post(t *testing.T, path string, body []byte) (int, string) {
 	t.Helper()
 	return s.PostAs(t, "", path, body)
 }
 
-// PostAs sends a body with the headers of remote write for a tenant; "" names none. It returns the status and the body of
-// the answer.
+// PostAs sends a body with the headers of remote write for a tenant; "" names none. It returns the status and the body
+// of the response.
 func (s Server) PostAs(t *testing.T, tenant, path string, body []byte) (int, string) {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodPost, s.URL+path, bytes.NewReader(body))
@@ -64,7 +64,8 @@ func (s Server) PostAs(t *testing.T, tenant, path string, body []byte) (int, str
 func (s Server) Write(t *testing.T, metric string, at time.Time, v float64) {
 	t.Helper()
 	body, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
-		Labels: []prompb.Label{{Name: "__name__", Value: metric}}, Samples: []prompb.Sample{{Timestamp: at.UnixMilli(), Value: v}},
+		Labels:  []prompb.Label{{Name: "__name__", Value: metric}},
+		Samples: []prompb.Sample{{Timestamp: at.UnixMilli(), Value: v}},
 	}}}).Marshal()
 	require.NoError(t, err)
 	code, text := s.Post(t, "/api/v1/write", snappy.Encode(nil, body))
@@ -74,7 +75,8 @@ func (s Server) Write(t *testing.T, metric string, at time.Time, v float64) {
 // Value returns the newest value of a metric, or "" if it has none. It waits until the server is ready.
 func (s Server) Value(t *testing.T, metric string, at time.Time) string {
 	t.Helper()
-	require.Eventually(t, func() bool { code, _ := s.Get(t, "/-/ready"); return code == http.StatusOK }, Patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := s.Get(t, "/-/ready"); return code == http.StatusOK },
+		Patience, 5*time.Millisecond)
 	code, body := s.Get(t, fmt.Sprintf("/api/v1/query?query=%s&time=%d.%03d", metric, at.Unix(), at.Nanosecond()/1e6))
 	require.Equal(t, http.StatusOK, code, body)
 	var answer struct {

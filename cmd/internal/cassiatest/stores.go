@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// StoreWith makes a directory with a sample a minute of a series, for some hours until now.
+// StoreWith creates a directory with a sample per minute of one series, for some hours until now.
 func StoreWith(t *testing.T, hours int) string {
 	dir := filepath.Join(t.TempDir(), "data")
 	eng, err := pebble.Open(dir, pebble.DefaultOptions())
@@ -32,11 +32,11 @@ func StoreWith(t *testing.T, hours int) string {
 	return dir
 }
 
-// SealedDirectory makes a directory with sealed days of some metrics, in a large file of each resolution.
+// SealedDirectory creates a directory with sealed days of some metrics, in a large file per resolution.
 func SealedDirectory(t *testing.T, now time.Time) string {
 	dir := filepath.Join(t.TempDir(), "data")
 	po := pebble.DefaultOptions()
-	po.BlockBytes = 4 << 10 // Pebble tries every bit of a damaged block.
+	po.BlockBytes = 4 << 10 // Small blocks, because Pebble tries every bit of a damaged block.
 	eng, err := pebble.Open(dir, po)
 	require.NoError(t, err)
 	s := storagetest.Start(t, eng, storagetest.At(now))
@@ -44,7 +44,8 @@ func SealedDirectory(t *testing.T, now time.Time) string {
 	b := s.NewBatch("default")
 	for m := range 8 {
 		ls := labels.FromStrings("__name__", fmt.Sprintf("metric_%d", m), "job", fmt.Sprint(m))
-		storagetest.Add(t, b, ls, storagetest.Samples(now.UnixMilli(), -60_000, 3*24*60, func(int) float64 { return rng.Float64() })...)
+		storagetest.Add(t, b, ls, storagetest.Samples(now.UnixMilli(), -60_000, 3*24*60,
+			func(int) float64 { return rng.Float64() })...)
 	}
 	require.NoError(t, b.Commit(t.Context()))
 	require.NoError(t, s.SealAll(t.Context()))
@@ -54,8 +55,8 @@ func SealedDirectory(t *testing.T, now time.Time) string {
 	return dir
 }
 
-// WriteBlocks writes days of series at a minute's interval with Prometheus' own writer, and returns when they begin, a
-// midnight, and how many samples they are.
+// WriteBlocks writes days of series with an interval of one minute with Prometheus' own writer. It returns their start,
+// a midnight, and the number of samples.
 func WriteBlocks(t *testing.T, dir string, days, series int) (first time.Time, samples int) {
 	t.Helper()
 	first = time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -days)
@@ -81,7 +82,7 @@ func WriteBlocks(t *testing.T, dir string, days, series int) (first time.Time, s
 	return first, samples
 }
 
-// FilesOf describes all that is in a directory by path: rights, times of change, and hashes of the files.
+// FilesOf describes the content of a directory by path: permissions, modification times, and hashes of the files.
 func FilesOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

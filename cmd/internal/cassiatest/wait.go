@@ -31,15 +31,15 @@ func Binary(t testing.TB, variable, name string) string {
 	return path
 }
 
-// ReadyWithin bounds how long a program takes to start, StopWithin how long it takes to end, and Patience how long tests wait
-// for anything else that takes moments. They are long enough for a busy machine.
+// ReadyWithin is the max time for a program to start, StopWithin the max time to stop, and Patience the max time that
+// tests wait for any other short operation. They are long enough for a busy machine.
 const (
 	ReadyWithin = 3 * time.Minute
 	StopWithin  = 2 * time.Minute
 	Patience    = 3 * time.Minute
 )
 
-// OnCassandra returns the flags of processes that share a keyspace of the test's own.
+// OnCassandra returns the flags for processes that share a keyspace of the test.
 func OnCassandra(t *testing.T) []string {
 	hosts := cassandratest.Hosts(t)
 	return []string{
@@ -48,7 +48,7 @@ func OnCassandra(t *testing.T) []string {
 	}
 }
 
-// Command runs the binary and returns what it wrote and its exit status.
+// Command runs the binary and returns its output and its exit status.
 func Command(t *testing.T, binary string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	var out, errs bytes.Buffer

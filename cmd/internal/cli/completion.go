@@ -8,10 +8,10 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 )
 
-// Shells are those that completions are there for.
+// Shells are the supported shells.
 var Shells = []string{"bash", "zsh", "fish"}
 
-// Scripts that ask the program itself, by kingpin's hidden flag --completion-bash, what may follow the words so far. NAME stands for
+// Scripts that request completions from the program with kingpin's hidden flag --completion-bash. NAME is replaced by
 // the program's name.
 const (
 	bashScript = `# bash completion for NAME

@@ -6,20 +6,20 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 )
 
-// CommandGroup is a heading in the usage, and the commands below it.
+// CommandGroup is a heading in the usage with its commands.
 type CommandGroup struct {
 	Title    string
 	Commands []*kingpin.CmdModel
 }
 
-// FlagGroup is a heading in the usage of a command, and the flags below it.
+// FlagGroup is a heading in the usage of a command with its flags.
 type FlagGroup struct {
 	Title string
 	Flags []*kingpin.FlagModel
 }
 
-// commandGroups is the order in which commands are shown: first those that most people use. A name stands for the commands below
-// it, too.
+// commandGroups are the groups in the order in which they are shown, the most used first. A name includes its
+// subcommands.
 var commandGroups = []struct {
 	title string
 	names []string
@@ -30,10 +30,10 @@ var commandGroups = []struct {
 	{otherCommands, []string{"bench", "help", "version", "completion", "man"}},
 }
 
-// otherCommands heads what no other group names.
+// otherCommands is the heading for all other commands.
 const otherCommands = "More"
 
-// CommandGroups sorts the commands that can be run into their groups, without hidden ones.
+// CommandGroups returns the runnable commands in their groups, without hidden ones.
 func CommandGroups(app *kingpin.ApplicationModel) []CommandGroup {
 	of := map[string][]*kingpin.CmdModel{}
 	for _, c := range app.FlattenedCommands() {
@@ -51,7 +51,7 @@ func CommandGroups(app *kingpin.ApplicationModel) []CommandGroup {
 		}
 	}
 	last := &out[len(out)-1]
-	for _, c := range app.FlattenedCommands() { // In the order in which they were declared.
+	for _, c := range app.FlattenedCommands() { // In the order of declaration.
 		if first, _, _ := strings.Cut(c.FullCommand, " "); len(of[first]) > 0 {
 			last.Commands = append(last.Commands, of[first]...)
 			delete(of, first)
@@ -60,13 +60,13 @@ func CommandGroups(app *kingpin.ApplicationModel) []CommandGroup {
 	return out
 }
 
-// Titles of groups of flags that aren't made of a prefix.
+// Titles of groups of flags that aren't derived from a prefix.
 const (
 	ownFlags     = "Flags"
 	generalFlags = "General"
 )
 
-// flagGroups are the groups in the order in which they are shown, with the names of flags, or what they begin with up to a dot.
+// flagGroups are the groups in the order in which they are shown. Each has names of flags, or their part before a dot.
 var flagGroups = []struct {
 	title string
 	names []string
@@ -99,8 +99,8 @@ func groupOf(flag string) string {
 	return ownFlags
 }
 
-// FlagGroups sorts flags into their groups, without hidden ones. A command's own flags, which no group of a server's flags has, come
-// first.
+// FlagGroups returns flags in their groups, without hidden ones. A command's own flags, which belong to no group of the
+// server's flags, come first.
 func FlagGroups(flags []*kingpin.FlagModel) (out []FlagGroup) {
 	of := map[string][]*kingpin.FlagModel{}
 	for _, f := range flags {

@@ -11,10 +11,11 @@ import (
 // Variable is an environment variable that the program reads.
 type Variable struct{ Name, Effect string }
 
-// ManPage writes the application's page of section 1, in the macros of man(7).
+// ManPage writes the man page (section 1) of the application, with the macros of man(7).
 func ManPage(w io.Writer, app *kingpin.ApplicationModel, version string, variables []Variable, topics []string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH %s 1 \"\" \"%s %s\" \"User Commands\"\n", strings.ToUpper(app.Name), roff(app.Name), roff(version))
+	fmt.Fprintf(&b, ".TH %s 1 \"\" \"%s %s\" \"User Commands\"\n", strings.ToUpper(app.Name),
+		roff(app.Name), roff(version))
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", app.Name, roff(strings.TrimSuffix(app.Help, ".")))
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n.I command\n[\\fIflags\\fR]\n", app.Name)
 	b.WriteString(".SH DESCRIPTION\n")
@@ -71,7 +72,7 @@ func synopsis(app string, c *kingpin.CmdModel) string {
 	return out
 }
 
-// roff returns text that troff shows as it is: without escapes, and without a control character at the beginning.
+// roff escapes text for troff, including a control character at the start.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n", " ").Replace(text)
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {

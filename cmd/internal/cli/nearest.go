@@ -15,7 +15,7 @@ var (
 	unknownCommand = regexp.MustCompile(`^expected command but got "(.+)"$`)
 )
 
-// Explain adds to an error of parsing the arguments what the nearest flag or command is, and which command shows those there are.
+// Explain adds the nearest flag or command to a parse error, and the command that lists all of them.
 func Explain(app *kingpin.Application, args []string, err error) error {
 	see := app.Name + " --help"
 	if topic := (UnknownTopic{}); errors.As(err, &topic) {
@@ -25,7 +25,7 @@ func Explain(app *kingpin.Application, args []string, err error) error {
 		}
 		return suggesting(topic.Error(), nearest(topic.Name, names), app.Name+" help")
 	}
-	context, _ := app.ParseContext(args) // It fails as before; the context holds the part that was recognized.
+	context, _ := app.ParseContext(args) // It fails as before, but the context has the part that was recognized.
 	flags, commands := app.Model().Flags, app.Model().Commands
 	if context != nil && context.SelectedCommand != nil {
 		command := context.SelectedCommand.Model()
@@ -49,7 +49,8 @@ func Explain(app *kingpin.Application, args []string, err error) error {
 	return fmt.Errorf("%w; see %s", err, see)
 }
 
-// suggesting returns an error with the cause, the name that was probably meant (empty: unknown), and the command that lists all.
+// suggesting returns an error with the cause, the name that was probably meant (may be empty), and the command that
+// lists all names.
 func suggesting(what, near, see string) error {
 	if near == "" {
 		return fmt.Errorf("%s; see %s", what, see)
@@ -57,17 +58,16 @@ func suggesting(what, near, see string) error {
 	return fmt.Errorf("%s; did you mean %s? See %s", what, near, see)
 }
 
-// UnknownTopic is a name that help was asked for.
+// UnknownTopic is the error for an unknown topic of help.
 type UnknownTopic struct {
 	Name string
-	// Topics are those there are besides commands.
+	// Topics are the topics other than commands.
 	Topics []string
 }
 
-// Error implements error.
 func (e UnknownTopic) Error() string { return fmt.Sprintf("unknown command or topic %q", e.Name) }
 
-// flagNames returns what may stand after the two hyphens.
+// flagNames returns the names that may follow the two hyphens.
 func flagNames(flags []*kingpin.FlagModel) (names []string) {
 	for _, f := range flags {
 		if f.Hidden {
@@ -81,7 +81,8 @@ func flagNames(flags []*kingpin.FlagModel) (names []string) {
 	return names
 }
 
-// nearest returns the name with the least distance from the written one, or else one that ends in it; empty: none is near.
+// nearest returns the name with the smallest distance from the written one, or one that ends with it, or "" if none is
+// near.
 func nearest(written string, names []string) string {
 	best, least := "", max(2, len(written)/4)+1
 	for _, name := range names {
@@ -100,8 +101,8 @@ func nearest(written string, names []string) string {
 	return ""
 }
 
-// distance is the least number of characters to insert, remove, replace, or swap with the next one, that makes a into b (optimal
-// string alignment).
+// distance returns the min number of characters to insert, delete, replace, or swap with the next one to turn a into b
+// (optimal string alignment).
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

@@ -7,7 +7,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 )
 
-// usageTemplate shows the application's commands in a line each, or one command with its flags in groups.
+// usageTemplate shows the application's commands, one per line, or one command with its flags in groups.
 const usageTemplate = `{{define "Arguments"}}{{range .Flags}}{{if and .Required (not .Hidden)}} {{. | FlagSyntax}}{{end}}{{end}} [<flags>]
 {{- range .Args}}{{if not .Hidden}} {{. | ArgumentSyntax}}{{end}}{{end}}{{if .Commands}} <command>{{end}}{{end -}}
 {{define "Flags"}}{{range . | FlagGroups}}
@@ -36,11 +36,13 @@ usage: {{.App.Name}} <command> [<flags>]
 {{end -}}
 `
 
-// SetUsage gives the application its usage texts. topics is printed at the end of the list of commands; empty: nothing is.
+// SetUsage sets the usage texts of the application. topics returns the text after the list of commands; it may be
+// empty.
 func SetUsage(app *kingpin.Application, topics func() string) {
 	app.UsageTemplate(usageTemplate).UsageFuncs(template.FuncMap{
-		"CommandGroups": CommandGroups, "FlagGroups": FlagGroups, "FlagSyntax": flagSyntax, "ArgumentSyntax": argumentSyntax,
-		"Topics": topics,
+		"CommandGroups": CommandGroups, "FlagGroups": FlagGroups, "FlagSyntax": flagSyntax,
+		"ArgumentSyntax": argumentSyntax,
+		"Topics":         topics,
 		"FlagRows": func(flags []*kingpin.FlagModel) (rows [][2]string) {
 			for _, f := range flags {
 				rows = append(rows, [2]string{flagSyntax(f), f.HelpWithEnvar()})
@@ -58,7 +60,7 @@ func SetUsage(app *kingpin.Application, topics func() string) {
 	})
 }
 
-// flagSyntax returns how a flag is written, with its default as the value, as in --query.timeout=2m.
+// flagSyntax returns the syntax of a flag with its default as the value, as in --query.timeout=2m.
 func flagSyntax(f *kingpin.FlagModel) string {
 	out := "--" + f.Name
 	switch {
@@ -100,13 +102,13 @@ func argumentSyntax(a *kingpin.ArgModel) string {
 	return out
 }
 
-// isCumulative reports whether a flag or an argument may be given several times.
+// isCumulative reports whether a flag or an argument can be repeated.
 func isCumulative(v kingpin.Value) bool {
 	c, ok := v.(interface{ IsCumulative() bool })
 	return ok && c.IsCumulative()
 }
 
-// firstSentence ends at the first period or colon that a space follows.
+// firstSentence returns the text up to the first period or colon that a space follows.
 func firstSentence(text string) string {
 	for i := range len(text) - 1 {
 		if (text[i] == '.' || text[i] == ':') && text[i+1] == ' ' {

@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/webconfig"
 )
 
-// checkAuth reads the files of users and TLS, and returns an error if they are invalid or don't fit together.
+// checkAuth reads the files of users and TLS, and returns an error if they are invalid or contradict each other.
 func (c *Config) checkAuth() (err error) {
 	if c.WebConfigFile != "" {
 		if c.Web, err = webconfig.Open(c.WebConfigFile, c.AuthFile != ""); err != nil {
@@ -24,7 +24,7 @@ func (c *Config) checkAuth() (err error) {
 	return nil
 }
 
-// AuthRequired returns true if every request needs a password, a token or a certificate.
+// AuthRequired reports whether every request needs a password, a token or a certificate.
 func (c *Config) AuthRequired() bool { return c.passwords() || c.Web.IsMutual() }
 
 func (c *Config) passwords() bool { return c.Auth != nil || c.Web.HasUsers() }
@@ -32,7 +32,7 @@ func (c *Config) passwords() bool { return c.Auth != nil || c.Web.HasUsers() }
 // Warnings lists questionable settings for operators, one line each.
 func (c *Config) Warnings() []string { return append(c.authWarnings(), c.memoryWarnings()...) }
 
-// authWarnings lists locks that are missing, where other machines reach the server.
+// authWarnings lists the missing protections of a server that other machines can reach.
 func (c *Config) authWarnings() (out []string) {
 	public := c.Public()
 	if len(public) == 0 {

@@ -25,7 +25,7 @@ func writeFile(t *testing.T, name, text string) string {
 	return path
 }
 
-// The file that is shown as an example works, with the passwords that stand beside its hashes.
+// The example file works, with the passwords of its hashes.
 func TestExampleOfUsers(t *testing.T) {
 	c, err := parse(t, "--auth.file="+exampleLocks+"auth.yml")
 	require.NoError(t, err)

@@ -8,9 +8,9 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/backups"
 )
 
-// Backup holds the flags of backups on a schedule.
+// Backup has the flags of scheduled backups.
 type Backup struct {
-	// Place is where they go; its At "": there is no schedule.
+	// Place is the location of the backups. If its At is empty, there is no schedule.
 	Place backups.Place
 	Every time.Duration
 
@@ -36,7 +36,8 @@ func (c *Config) checkBackup() error {
 		return nil
 	}
 	if c.Kind != EnginePebble {
-		return flagError("backup.to", b.Place.String(), "applies to a data directory only; on Cassandra, back up the cluster with docker/cassandra/snapshot")
+		return flagError("backup.to", b.Place.String(),
+			"applies to a data directory only; on Cassandra, back up the cluster with docker/cassandra/snapshot")
 	}
 	if err == nil {
 		err = b.Place.CheckBeside(c.Path)

@@ -16,46 +16,46 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/webconfig"
 )
 
-// RefuseRollups is the value of --remote-read.rollups with which remote read is refused where samples are gone.
+// RefuseRollups is the value of --remote-read.rollups with which remote read is rejected if raw samples have expired.
 const RefuseRollups = "refuse"
 
-// SnapOff is the value of --query.snap with which windows stay where they are.
+// SnapOff is the value of --query.snap with which windows aren't moved.
 const SnapOff = "off"
 
-// Config holds the flags of cassia serve. Its fields are set once the command line is parsed, and checked
-// by Validate.
+// Config has the flags of cassia serve. Its fields are set when the command line is parsed, and checked by Validate.
 type Config struct {
-	// ListenAddresses are host:port; WebConfigFile is exporter-toolkit's TLS and basic auth file, or empty;
-	// Web is what Validate read from it, or nil.
+	// ListenAddresses are host:port. WebConfigFile is exporter-toolkit's file with TLS and basic authentication, or
+	// empty. Validate reads it into Web, which is nil without a file.
 	ListenAddresses []string
 	WebConfigFile   string
 	Web             *webconfig.File
 	AdminAPI        bool
-	// LimitsFile has the limits of tenants, or is empty; Federation lets queries name several tenants.
+	// LimitsFile has the limits of tenants, or is empty. Federation allows queries to name multiple tenants.
 	LimitsFile string
 	Federation bool
-	// RelabelFile has rules that drop and change series as they come in, or is empty.
+	// RelabelFile has rules that drop and change incoming series, or is empty.
 	RelabelFile string
 	// Lifecycle allows POST /-/reload.
 	Lifecycle bool
-	// AuthFile names the file of users, or is empty; Auth is what Validate read from it.
+	// AuthFile is the file of users, or empty. Validate reads it into Auth.
 	AuthFile string
 	Auth     *auth.Guard
-	// ExternalURL is how others reach this process; Validate fills it where no flag did.
+	// ExternalURL is the URL by which other programs reach this process. Validate sets it if no flag does.
 	ExternalURL *url.URL
-	// RoutePrefix is what the paths of all requests start with: empty, or a path without a slash at its end. Validate sets it.
+	// RoutePrefix is the prefix of all paths: empty, or a path without a trailing slash. Validate sets it.
 	RoutePrefix string
-	// AllowedHosts are further names of this process, where *.example.org stands for every name below example.org.
+	// AllowedHosts are other names of this process, where *.example.org means all names below example.org.
 	AllowedHosts []string
-	// CORSOrigin matches the origins whose pages may read answers of the API; Validate sets it.
+	// CORSOrigin matches the origins whose pages may read responses of the API. Validate sets it.
 	CORSOrigin *regexp.Regexp
 
-	// Engine are the settings of the engine that keeps the data.
+	// Engine has the flags of the storage engine.
 	*Engine
-	// Target is what this process does: all, write, read or downsample.
+	// Target is the role of this process: all, write, read or downsample.
 	Target       string
 	Slot, Settle time.Duration
-	// Partitions is how many partitions are asked for; 0: as the store has it, and for a new one by its engine.
+	// Partitions is the requested number of partitions; 0: the store's number, or the default of the engine for a new
+	// store.
 	Partitions  int
 	AnySettings bool
 	Retention   Retention
@@ -63,17 +63,17 @@ type Config struct {
 	CacheBytes  int64
 
 	QueryTimeout, LookbackDelta time.Duration
-	// LogSlowerThan is from when on a query is logged; 0: none is.
+	// LogSlowerThan is the min duration of queries that are logged; 0: none are.
 	LogSlowerThan              time.Duration
 	MaxSamples, MaxConcurrency int
 	QueryBytes, UnreadBytes    int64
-	// Memory bounds what the process may use in all, bytes. Validate computes parts of it from it that no flag sets.
+	// Memory is the memory limit of the process in bytes. Validate derives the parts of it that no flag sets.
 	Memory int64
-	// ReadRollups is expand or refuse: what remote read does where samples are gone.
+	// ReadRollups is expand or refuse. It decides about remote reads of samples that have expired.
 	ReadRollups string
-	// Snap is auto or off: whether edges of windows may be moved by a little.
+	// Snap is auto or off. With auto, the edges of windows may be moved slightly.
 	Snap string
-	// CounterSuffixes are endings of metrics' names whose rollups are only summed.
+	// CounterSuffixes are suffixes of metric names whose rollups have only sums.
 	CounterSuffixes []string
 	Features        Features
 	HA              HA
@@ -83,7 +83,7 @@ type Config struct {
 	// SelfMonitoring stores the process' own metrics.
 	SelfMonitoring bool
 
-	// OTLP sets how names and attributes of OTLP are translated.
+	// OTLP configures the translation of OTLP names and attributes.
 	OTLP otlp.Translation
 
 	Log promslog.Config
@@ -95,11 +95,11 @@ type Config struct {
 	set                                                                           setByUser
 }
 
-// setByUser are the flags of parts of the memory that the command line sets.
+// setByUser has the parts of the memory that are set on the command line.
 type setByUser struct{ head, cache, query, unread, samples bool }
 
-// Register declares the flags of a command. memory is the machine's, or that of the control group, bytes: the process may use a
-// share of it, and what takes memory a share of that.
+// Register declares the flags of a command. memory is the memory in bytes of the machine or the control group. The
+// default memory limit of the process is a share of it, and the defaults of the parts are shares of that limit.
 func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	c := &Config{Engine: RegisterEngine(cmd), cmd: cmd}
 	parts := PartsOf(bound(memory))
@@ -136,13 +136,15 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 		"a new one. To change it, see cassia schema set-period.").StringVar(&c.slot)
 	cmd.Flag("storage.settle", "Grace period: how long a slot waits for late samples after its end before it is sealed.").Default("15m").StringVar(&c.settle)
 	bytesFlag(cmd, "storage.head-bytes", "Maximum size of the head, which holds samples that are not yet sealed. Above it, new series are rejected; at 125% "+
-		"of it, all samples are rejected. Default: a quarter of --memory.max-bytes.", parts.Head, &c.HeadBytes).IsSetByUser(&c.set.head)
+		"of it, all samples are rejected. Default: a quarter of --memory.max-bytes.", parts.Head,
+		&c.HeadBytes).IsSetByUser(&c.set.head)
 	bytesFlag(cmd, "storage.cache-bytes", "Maximum size of the caches of sealed data: a third for blocks, the rest for series indexes. Default: a fifth of --memory.max-bytes.", parts.Cache, &c.CacheBytes).IsSetByUser(&c.set.cache)
 	retentionFlags(cmd, &c.retention)
 
 	cmd.Flag("query.timeout", "Maximum duration of a query before it is aborted.").Default("2m").StringVar(&c.timeout)
 	cmd.Flag("query.max-samples", "Maximum number of samples that a query may load into memory. Default: 50000000, or the number that fits into a quarter "+
-		"of --memory.max-bytes if that is lower.").Default(strconv.FormatInt(parts.Samples, 10)).IsSetByUser(&c.set.samples).IntVar(&c.MaxSamples)
+		"of --memory.max-bytes if that is lower.").Default(strconv.FormatInt(parts.Samples,
+		10)).IsSetByUser(&c.set.samples).IntVar(&c.MaxSamples)
 	cmd.Flag("query.max-concurrency", "Maximum number of concurrent queries.").Default("20").IntVar(&c.MaxConcurrency)
 	cmd.Flag("query.lookback-delta", "Lookback delta: maximum age of a sample that an instant selector returns.").Default("5m").StringVar(&c.lookback)
 	cmd.Flag("query.log-slower-than", "Log queries that take longer than this; 0 disables the slow query log.").Default("10s").StringVar(&c.slower)
@@ -169,7 +171,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	return c
 }
 
-// flagError returns the error of a flag's value with the remedy, in one line.
+// flagError returns an error for a flag's value with the remedy, in one line.
 func flagError(flag, value, problem string) error {
 	return fmt.Errorf("--%s=%s: %s", flag, value, problem)
 }

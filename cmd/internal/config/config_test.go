@@ -214,7 +214,7 @@ func TestPartsFitTheMemory(t *testing.T) {
 	}
 }
 
-// What no flag sets is a part of the bound on all memory, wherever on the command line the flags stand.
+// Values without a flag are parts of the total memory limit, independently of the order of flags.
 func TestPartsFollowTheBound(t *testing.T) {
 	for _, args := range [][]string{
 		{"--memory.max-bytes=1GiB", "--storage.cache-bytes=100MiB", "--query.unread-bytes=5MiB"},

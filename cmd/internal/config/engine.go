@@ -13,22 +13,22 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 )
 
-// Names of engines, as --storage.engine takes them.
+// Values of --storage.engine.
 const (
 	EnginePebble    = "pebble"
 	EngineCassandra = "cassandra"
 )
 
-// passwordVariable is an environment variable that may hold the password, instead of a file.
+// passwordVariable is the environment variable with the password, as an alternative to a file.
 const passwordVariable = "CASSIA_CASSANDRA_PASSWORD"
 
-// Engine holds the flags of the engine that keeps the data.
+// Engine has the flags of the storage engine.
 type Engine struct {
 	// Kind is EnginePebble or EngineCassandra; Path is Pebble's directory.
 	Kind, Path string
-	// Cassandra is how to reach the cluster, without what other flags decide.
+	// Cassandra has the options of the cluster, except those that other flags determine.
 	Cassandra cassandra.Options
-	// Today is the date that the operator gave; zero: no flag gave it.
+	// Today is the date set by the operator, or zero.
 	Today time.Time
 
 	hosts        []string
@@ -36,7 +36,7 @@ type Engine struct {
 	today        string
 }
 
-// RegisterEngine declares the flags of whatever works on stored data.
+// RegisterEngine declares the flags of commands that use stored data.
 func RegisterEngine(cmd *kingpin.CmdClause) *Engine {
 	e := &Engine{Cassandra: cassandra.DefaultOptions()}
 	o := &e.Cassandra
@@ -67,7 +67,7 @@ func RegisterEngine(cmd *kingpin.CmdClause) *Engine {
 	return e
 }
 
-// Validate checks what the flags were set to, and reads the password.
+// Validate checks the flags and reads the password.
 func (e *Engine) Validate() error {
 	if e.Kind != EnginePebble && e.Kind != EngineCassandra {
 		return flagError("storage.engine", e.Kind, "unknown engine; must be pebble or cassandra")
@@ -119,15 +119,16 @@ func (e *Engine) readPassword() error {
 	return nil
 }
 
-// Where names the data in messages, as the flags that lead there.
+// Where describes the location of the data in messages, by the flags that select it.
 func (e *Engine) Where() string {
 	if e.Kind == EngineCassandra {
-		return fmt.Sprintf("--storage.engine=cassandra --cassandra.hosts=%s --cassandra.keyspace=%s", strings.Join(e.Cassandra.Hosts, ","), e.Cassandra.Keyspace)
+		return fmt.Sprintf("--storage.engine=cassandra --cassandra.hosts=%s --cassandra.keyspace=%s",
+			strings.Join(e.Cassandra.Hosts, ","), e.Cassandra.Keyspace)
 	}
 	return "--storage.path=" + e.Path
 }
 
-// SetRetention sets how long the cluster's tables are kept.
+// SetRetention sets the retention of the cluster's tables.
 func (e *Engine) SetRetention(r Retention) {
 	e.Cassandra.Retention, e.Cassandra.Retention5m, e.Cassandra.Retention1h = r.Raw, r.FiveMinutes, r.OneHour
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// Features are optional parts of the query language, all off unless asked for.
+// Features are optional parts of the query language, off by default.
 type Features struct {
 	Parser                                            parser.Options
 	PerStepStats, DelayedNameRemoval, StartTimestamps bool
 }
 
-// knownFeatures are the features of Prometheus' evaluator, by Prometheus' names.
+// knownFeatures are the features of Prometheus' evaluator, with Prometheus' names.
 var knownFeatures = map[string]func(*Features){
 	"promql-experimental-functions":   func(f *Features) { f.Parser.EnableExperimentalFunctions = true },
 	"promql-extended-range-selectors": func(f *Features) { f.Parser.EnableExtendedRangeSelectors = true },
@@ -21,7 +21,7 @@ var knownFeatures = map[string]func(*Features){
 	"promql-per-step-stats":           func(f *Features) { f.PerStepStats = true },
 	"promql-delayed-name-removal":     func(f *Features) { f.DelayedNameRemoval = true },
 	"use-start-timestamps":            func(f *Features) { f.StartTimestamps = true },
-	// Always on, as in Prometheus, and taken so that old command lines still work.
+	// Always on, as in Prometheus, and accepted so that old command lines still work.
 	"promql-duration-expr": func(*Features) {},
 }
 
@@ -34,9 +34,9 @@ func featureNames() string {
 	return strings.Join(names, ", ")
 }
 
-// parseFeatures reads the values of --enable-feature, each a list with commas.
+// parseFeatures parses the values of --enable-feature, each a comma-separated list.
 func parseFeatures(values []string) (f Features, err error) {
-	f.Parser.ExperimentalDurationExpr = true // On in Prometheus, too, despite its name.
+	f.Parser.ExperimentalDurationExpr = true // Prometheus enables it by default too, despite its name.
 	for _, value := range values {
 		for name := range strings.SplitSeq(value, ",") {
 			name = strings.TrimSpace(name)
@@ -45,7 +45,8 @@ func parseFeatures(values []string) (f Features, err error) {
 			}
 			enable, ok := knownFeatures[name]
 			if !ok {
-				return Features{}, flagError("enable-feature", name, "unknown feature; the features are "+featureNames())
+				return Features{}, flagError("enable-feature", name,
+					"unknown feature; the features are "+featureNames())
 			}
 			enable(&f)
 		}

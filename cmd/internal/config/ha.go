@@ -8,16 +8,17 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// HA holds the flags of replicas that send the same series.
+// HA has the flags of HA replicas, which send the same series.
 type HA struct {
 	Enabled bool
-	// Tenants are those for which it is on where Enabled is false.
+	// Tenants are the tenants with HA if Enabled is false.
 	Tenants                    []string
 	ClusterLabel, ReplicaLabel string
 	Failover                   time.Duration
-	// HeldBytes bounds the held samples of replicas that aren't elected; a quarter of it those of one cluster.
+	// HeldBytes is the max size of the held samples of replicas that aren't elected. One cluster may use a quarter of
+	// it.
 	HeldBytes int64
-	// Clusters bounds the clusters of a tenant.
+	// Clusters is the max number of clusters per tenant.
 	Clusters int
 
 	failover string
@@ -37,15 +38,16 @@ func haFlags(cmd *kingpin.CmdClause, h *HA) {
 	cmd.Flag("ha.max-clusters", "Maximum number of replica clusters per tenant.").Default("100").IntVar(&h.Clusters)
 }
 
-// On reports whether a tenant's replicas are distinguished.
+// On reports whether HA is on for a tenant.
 func (h *HA) On(tenant string) bool { return h.Enabled || slices.Contains(h.Tenants, tenant) }
 
-// Any reports whether any tenant's are.
+// Any reports whether HA is on for any tenant.
 func (h *HA) Any() bool { return h.Enabled || len(h.Tenants) > 0 }
 
 func (c *Config) checkHA() error {
 	h := &c.HA
-	for _, l := range []struct{ flag, value string }{{"ha.cluster-label", h.ClusterLabel}, {"ha.replica-label", h.ReplicaLabel}} {
+	for _, l := range []struct{ flag, value string }{{"ha.cluster-label", h.ClusterLabel},
+		{"ha.replica-label", h.ReplicaLabel}} {
 		if !model.UTF8Validation.IsValidLabelName(l.value) || l.value == model.MetricNameLabel {
 			return flagError(l.flag, l.value, "must be a label name")
 		}

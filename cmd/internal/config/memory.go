@@ -12,11 +12,11 @@ import (
 	"github.com/alecthomas/units"
 )
 
-// assumedMemory is the memory that is assumed for a machine that doesn't report it, bytes.
+// assumedMemory is the memory, in bytes, assumed for a machine that doesn't report it.
 const assumedMemory = 4 << 30
 
-// Memory returns how many bytes all processes may use: the machine's memory, or less where a control group
-// bounds it. root is the root of the file system, of which proc and sys/fs/cgroup are read.
+// Memory returns the memory in bytes that all processes may use: the machine's memory, or the limit of a control group
+// if that is lower. root is the root of the file system, whose proc and sys/fs/cgroup are read.
 func Memory(root fs.FS) int64 {
 	memory := int64(assumedMemory)
 	if total, ok := machineMemory(root); ok {
@@ -27,7 +27,7 @@ func Memory(root fs.FS) int64 {
 		if err != nil {
 			continue
 		}
-		// Version 2 has max where there is no limit, version 1 a number beyond any machine.
+		// Without a limit, version 2 has max, and version 1 a number larger than any memory.
 		if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n > 0 {
 			memory = min(memory, n)
 		}
@@ -50,8 +50,8 @@ func machineMemory(root fs.FS) (int64, bool) {
 	return 0, false
 }
 
-// limitFiles names the files that may hold a limit on this process' memory: of its control group and of all
-// groups around it, in both versions of control groups.
+// limitFiles returns the files that may contain a limit on this process' memory: the files of its control group and of
+// all enclosing groups, in both versions of control groups.
 func limitFiles(root fs.FS) (files []string) {
 	b, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -81,19 +81,21 @@ func limitFiles(root fs.FS) (files []string) {
 	return files
 }
 
-// Share is the default of --memory.max-bytes, a share of the memory that Memory returns: the rest is left to other processes and to
-// the cache of files.
+// Share is the default of --memory.max-bytes as a share of the result of Memory. The rest is for other processes and
+// the page cache.
 const Share = 0.6
 
-// Parts are shares of what the process may use in all, bytes.
+// Parts are parts of the process' memory limit, in bytes.
 type Parts struct {
-	// They are the defaults of --storage.head-bytes, --storage.cache-bytes, --query.max-bytes and --query.unread-bytes.
+	// These are the defaults of --storage.head-bytes, --storage.cache-bytes, --query.max-bytes and
+	// --query.unread-bytes.
 	Head, Cache, Query, Unread int64
-	// Samples is the default of --query.max-samples: as many as a quarter of the memory holds, at most 50 million.
+	// Samples is the default of --query.max-samples: as many samples as fit in a quarter of the memory, at most 50
+	// million.
 	Samples int64
 }
 
-// PartsOf leaves more than half of the memory to queries, buffers and garbage.
+// PartsOf returns the default parts. They leave more than half of the memory to queries, buffers and garbage.
 func PartsOf(memory int64) Parts {
 	return Parts{
 		Head:    part(memory, 4, minHead),
@@ -104,7 +106,7 @@ func PartsOf(memory int64) Parts {
 	}
 }
 
-// Bounds of the flags, bytes. With minMemory the parts are above theirs.
+// Min values of the flags, in bytes. With minMemory the default parts are above their min values.
 const (
 	minMemory = 256 << 20
 	minHead   = 16 << 20
@@ -113,18 +115,18 @@ const (
 	minQuery  = 1 << 20
 )
 
-// mostSamples is the default of --query.max-samples in Prometheus, sampleBytes the size of a sample in the evaluator.
+// mostSamples is Prometheus' default of --query.max-samples. sampleBytes is the size of a sample in the evaluator.
 const mostSamples, sampleBytes = 50_000_000, 16
 
-// BodyBytes returns the maximum size of all request bodies in progress that bring samples: a quarter of the memory. The defaults of endpoints may be
-// lower.
+// BodyBytes returns the max size of all request bodies in progress that contain samples: a quarter of the memory. The
+// defaults of endpoints may be lower.
 func (c *Config) BodyBytes() int64 { return c.Memory / 4 }
 
-// RequestBytes returns the maximum size of all other request bodies in progress, such as those of queries: a sixteenth of the memory, which samples
-// can't take.
+// RequestBytes returns the max size of all other request bodies in progress, such as queries: a sixteenth of
+// the memory, which bodies with samples can't use.
 func (c *Config) RequestBytes() int64 { return c.Memory / 16 }
 
-// setParts computes those parts that no flag sets.
+// setParts sets the parts that no flag sets.
 func (c *Config) setParts() {
 	parts := PartsOf(c.Memory)
 	for _, p := range []struct {
@@ -146,14 +148,16 @@ func (c *Config) setParts() {
 	}
 }
 
-// memoryWarnings lists bounds that are beyond the memory, so that the system ends the process before one is reached.
+// memoryWarnings lists the limits that exceed the memory, where the system would end the process before the limit is
+// reached.
 func (c *Config) memoryWarnings() (out []string) {
 	for _, f := range []struct {
 		flag  string
 		bytes int64
 	}{{"query.max-bytes", c.QueryBytes}, {"query.unread-bytes", c.UnreadBytes}} {
 		if f.bytes > c.Memory {
-			out = append(out, fmt.Sprintf("--%s=%s exceeds --memory.max-bytes=%s: the memory limit ends queries first", f.flag, bytesText(f.bytes), bytesText(c.Memory)))
+			out = append(out, fmt.Sprintf("--%s=%s exceeds --memory.max-bytes=%s: the memory limit ends queries first",
+				f.flag, bytesText(f.bytes), bytesText(c.Memory)))
 		}
 	}
 	if c.HeadBytes+c.CacheBytes <= c.Memory {
@@ -164,7 +168,8 @@ func (c *Config) memoryWarnings() (out []string) {
 		bytesText(c.HeadBytes), bytesText(c.CacheBytes), bytesText(c.Memory)))
 }
 
-// part rounds down to whole 32 MiB, or to whole MiB where the memory is small, so that --help shows a short number.
+// part rounds a share of the memory down to 32 MiB, or to 1 MiB if the memory is small, so that --help shows a short
+// number.
 func part(memory, of, least int64) int64 {
 	unit := int64(32 << 20)
 	if memory <= 2<<30 {
@@ -173,13 +178,13 @@ func part(memory, of, least int64) int64 {
 	return max(least, memory/of/unit*unit)
 }
 
-// bound returns the default of --memory.max-bytes on a machine, or in a control group, with so much memory.
+// bound returns the default of --memory.max-bytes for a machine or a control group with this memory.
 func bound(memory int64) int64 {
 	const unit = 1 << 20
 	return max(minMemory, int64(Share*float64(memory))/unit*unit)
 }
 
-// bytesValue is a flag's number of bytes: plain, or with a unit such as MiB or GiB.
+// bytesValue is the value of a flag in bytes: a plain number, or one with a unit such as MiB or GiB.
 type bytesValue int64
 
 func (b *bytesValue) String() string { return bytesText(int64(*b)) }
@@ -197,7 +202,6 @@ func bytesText(n int64) string {
 	return strconv.FormatInt(n, 10) + "B"
 }
 
-// Get implements kingpin.Getter.
 func (b *bytesValue) Get() any { return int64(*b) }
 
 func (b *bytesValue) Set(s string) error {
@@ -217,7 +221,7 @@ func bytesFlag(cmd *kingpin.CmdClause, name, help string, value int64, into *int
 	text := bytesText(value)
 	exact := text
 	if parsed, err := units.ParseBase2Bytes(text); err != nil || int64(parsed) != value {
-		exact = strconv.FormatInt(value, 10) // text is rounded
+		exact = strconv.FormatInt(value, 10) // the text is rounded
 	}
 	f := cmd.Flag(name, help).Default(exact).PlaceHolder(text)
 	f.SetValue((*bytesValue)(into))

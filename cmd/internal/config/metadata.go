@@ -12,20 +12,19 @@ import (
 // MetadataConfigFlag names the flag of Metadata.HTTPConfigFile.
 const MetadataConfigFlag = "metadata.http.config.file"
 
-// Metadata holds the flags of servers that are asked what their metrics mean.
+// Metadata has the flags of servers from which metadata of metrics is fetched.
 type Metadata struct {
-	// Sources have no Client yet.
+	// Sources don't have their Client yet.
 	Sources []metadata.Source
-	// HTTPConfigFile has the credentials for them, or is empty.
+	// HTTPConfigFile has the credentials for the sources, or is empty.
 	HTTPConfigFile string
 
 	sources sourceList
 }
 
-// sourceList is the value of a flag that is shown without passwords.
+// sourceList is the value of a flag that is printed without passwords.
 type sourceList []metadata.Source
 
-// Set implements kingpin.Value.
 func (l *sourceList) Set(text string) error {
 	s, err := metadata.ParseSource(text)
 	if err != nil {
@@ -35,7 +34,6 @@ func (l *sourceList) Set(text string) error {
 	return nil
 }
 
-// String implements kingpin.Value.
 func (l *sourceList) String() string {
 	shown := make([]string, 0, len(*l))
 	for _, s := range *l {
@@ -44,7 +42,7 @@ func (l *sourceList) String() string {
 	return strings.Join(shown, ",")
 }
 
-// IsCumulative lets kingpin repeat the flag.
+// IsCumulative makes the flag repeatable.
 func (l *sourceList) IsCumulative() bool { return true }
 
 // metadataFlags declares the flags.
@@ -65,7 +63,9 @@ func (c *Config) checkMetadata() error {
 		return nil
 	}
 	if c.Target != "all" && c.Target != "write" {
-		return flagError("metadata.from", m.sources.String(), fmt.Sprintf("a process with --target=%s doesn't receive samples; set it on a process with all or write", c.Target))
+		return flagError("metadata.from", m.sources.String(),
+			fmt.Sprintf("a process with --target=%s doesn't receive samples; set it on a process with all or write",
+				c.Target))
 	}
 	return nil
 }

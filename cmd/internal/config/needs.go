@@ -9,34 +9,37 @@ import (
 
 // need is a group of flags that have no effect without another flag.
 type need struct {
-	// flags are names, or with a * at the end how names begin.
+	// flags are names of flags, or prefixes that end with *.
 	flags []string
-	// of are the flags of which one is needed, as name or name=value.
+	// of are the alternative flags, at least one of them is required, as name or name=value.
 	of []string
-	// except are commands that use the flags anyhow.
+	// except are commands in which the flags have an effect without the others.
 	except []string
 }
 
-// needs are the flags of all commands that have no effect alone. A flag of the process' role isn't among them: processes of one cluster
-// may have the same flags.
+// needs are the flags of all commands that have no effect alone. Flags that depend on the process' role aren't
+// included, because the processes of one cluster may share a command line.
 var needs = []need{
 	{[]string{"backup.*"}, []string{"backup.to"}, nil},
 	{[]string{"metadata.http.config.file"}, []string{"metadata.from"}, nil},
 	{[]string{"otlp.ignore-resource-attribute"}, []string{"otlp.promote-all-resource-attributes"}, nil},
 	{[]string{"alertmanager.bearer-token-file"}, []string{"alertmanager.url"}, nil},
-	{[]string{"rule.evaluation-interval", "rule.external-label"}, []string{"rule.files"}, nil}, // An alertmanager.url alone is usual: rules may come later.
-	{[]string{"ha.cluster-label", "ha.replica-label", "ha.failover-timeout", "ha.held-bytes", "ha.max-clusters"}, []string{"ha.enabled", "ha.tenant"}, nil},
+	// alertmanager.url isn't listed: rules may be added later.
+	{[]string{"rule.evaluation-interval", "rule.external-label"}, []string{"rule.files"}, nil},
+	{[]string{"ha.cluster-label", "ha.replica-label", "ha.failover-timeout", "ha.held-bytes", "ha.max-clusters"},
+		[]string{"ha.enabled", "ha.tenant"}, nil},
 	{[]string{"cassandra.tls-*"}, []string{"cassandra.tls"}, nil},
 	{[]string{"cassandra.password-file"}, []string{"cassandra.username"}, nil},
 	{[]string{"cassandra.*"}, []string{"storage.engine=" + EngineCassandra}, []string{"schema print", "schema alter"}},
 	{[]string{"storage.today"}, []string{"storage.engine=" + EnginePebble}, nil},
 }
 
-// MissingFlags returns the flags, as name or name=value, of which a flag needs one to have an effect, where a command has them.
+// MissingFlags returns, per requirement of a flag, the alternative flags (name or name=value); at least one of them
+// must also be set. Requirements that the command has no flags for are left out.
 func MissingFlags(c *kingpin.CmdModel, flag string) (of [][]string) {
 	for _, n := range needs {
 		known := slices.ContainsFunc(c.Flags, func(f *kingpin.FlagModel) bool { return n.isOf(f.Name) })
-		if known && n.has(flag) && !slices.Contains(n.except, c.FullCommand) {
+		if known && n.hasFlag(flag) && !slices.Contains(n.except, c.FullCommand) {
 			of = append(of, n.of)
 		}
 	}
@@ -51,15 +54,16 @@ func (n need) isOf(flag string) bool {
 	})
 }
 
-// has reports whether a flag is one of n.flags.
-func (n need) has(flag string) bool {
+// hasFlag reports whether a flag is one of n.flags.
+func (n need) hasFlag(flag string) bool {
 	return !n.isOf(flag) && slices.ContainsFunc(n.flags, func(pattern string) bool {
 		start, isPrefix := strings.CutSuffix(pattern, "*")
 		return flag == pattern || isPrefix && strings.HasPrefix(flag, start)
 	})
 }
 
-// CheckNeeds returns an error that names the first flag among the arguments of a command that has no effect without another one.
+// CheckNeeds returns an error that names the first flag among the arguments of a command that has no effect without
+// another flag.
 func CheckNeeds(app *kingpin.Application, c *kingpin.CmdModel, args []string) error {
 	context, _ := app.ParseContext(args)
 	if context == nil {

@@ -10,26 +10,26 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// valueKind is how the value of a flag is written.
+// valueKind is the syntax of a flag's value.
 type valueKind int
 
 const (
 	counted  valueKind = iota // 12
 	sized                     // 512MiB
 	lasting                   // 90s, 2d
-	brief                     // 90s, 48h: as Go has durations
+	brief                     // 90s, 48h: Go's durations
 	fraction                  // 0.5
 )
 
-// valueRange bounds the value of a flag: a count, bytes, or nanoseconds.
+// valueRange is the range of a flag's value: a count, bytes, or nanoseconds.
 type valueRange struct {
 	kind     valueKind
 	min, max float64
-	// zero: 0 is possible as well, and stands for a default or for no bound.
+	// zero is set if 0 is also valid. It means a default or no limit.
 	zero bool
 }
 
-// Bounds that are beyond what anybody needs, and within what can be computed with.
+// Upper limits that exceed every practical need without causing overflows.
 const (
 	maxBytes   = 1 << 50
 	maxNumber  = 1e12
@@ -50,28 +50,40 @@ func brieflyLasts(low, high time.Duration) valueRange {
 func fractions(high float64) valueRange { return valueRange{kind: fraction, max: high} }
 func (r valueRange) orZero() valueRange { r.zero = true; return r }
 
-// ranges bound the flags of all commands that are numbers, bytes or durations, by name: a flag of several commands means the same.
+// ranges are the ranges of all flags that are numbers, bytes or durations, by name. A flag of multiple commands has the
+// same range in each.
 var ranges = map[string]valueRange{
-	"storage.partitions": counts(1, 4096).orZero(), "storage.slot": lasts(time.Hour, 24*time.Hour), "storage.settle": lasts(0, 24*time.Hour),
-	"memory.max-bytes": bytesFrom(minMemory), "storage.head-bytes": bytesFrom(minHead), "storage.cache-bytes": {kind: sized, min: minCache, max: maxCache},
-	"retention.raw": lasts(0, maxKept), "retention.5m": lasts(0, maxKept), "retention.1h": lasts(0, maxKept),
-	"query.timeout": lasts(time.Millisecond, maxLasting), "query.lookback-delta": lasts(time.Second, maxLasting), "query.log-slower-than": lasts(0, maxLasting),
-	"query.max-samples": counts(1, maxNumber), "query.max-concurrency": counts(1, 10_000), "query.max-bytes": bytesFrom(minQuery), "query.unread-bytes": bytesFrom(minQuery),
-	"ha.failover-timeout": lasts(time.Second, 10*time.Minute), "ha.held-bytes": bytesFrom(16 << 20), "ha.max-clusters": counts(1, 1_000_000),
+	"storage.partitions": counts(1, 4096).orZero(), "storage.slot": lasts(time.Hour, 24*time.Hour),
+	"storage.settle":   lasts(0, 24*time.Hour),
+	"memory.max-bytes": bytesFrom(minMemory), "storage.head-bytes": bytesFrom(minHead),
+	"storage.cache-bytes": {kind: sized, min: minCache, max: maxCache},
+	"retention.raw":       lasts(0, maxKept), "retention.5m": lasts(0, maxKept), "retention.1h": lasts(0, maxKept),
+	"query.timeout": lasts(time.Millisecond, maxLasting), "query.lookback-delta": lasts(time.Second, maxLasting),
+	"query.log-slower-than": lasts(0, maxLasting),
+	"query.max-samples":     counts(1, maxNumber), "query.max-concurrency": counts(1, 10_000),
+	"query.max-bytes": bytesFrom(minQuery), "query.unread-bytes": bytesFrom(minQuery),
+	"ha.failover-timeout": lasts(time.Second, 10*time.Minute), "ha.held-bytes": bytesFrom(16 << 20),
+	"ha.max-clusters":          counts(1, 1_000_000),
 	"rule.evaluation-interval": lasts(time.Second, maxLasting),
 	"backup.every":             lasts(time.Minute, maxLasting),
-	"backup.keep":              counts(0, 1_000_000), "backup.keep-hourly": counts(0, 1_000_000), "backup.keep-daily": counts(0, 1_000_000), "backup.keep-weekly": counts(0, 1_000_000),
+	"backup.keep":              counts(0, 1_000_000), "backup.keep-hourly": counts(0, 1_000_000),
+	"backup.keep-daily": counts(0, 1_000_000), "backup.keep-weekly": counts(0, 1_000_000),
 	"cassandra.timeout": brieflyLasts(100*time.Millisecond, 10*time.Minute),
 
-	// Of other commands than serve.
-	"keep": counts(0, 1_000_000), "keep-hourly": counts(0, 1_000_000), "keep-daily": counts(0, 1_000_000), "keep-weekly": counts(0, 1_000_000),
-	"slot": lasts(time.Hour, 24*time.Hour).orZero(), "window": lasts(24*time.Hour, maxLasting).orZero(), "partitions": counts(1, 4096).orZero(),
+	// Flags of commands other than serve.
+	"keep": counts(0, 1_000_000), "keep-hourly": counts(0, 1_000_000), "keep-daily": counts(0, 1_000_000),
+	"keep-weekly": counts(0, 1_000_000),
+	"slot":        lasts(time.Hour, 24*time.Hour).orZero(), "window": lasts(24*time.Hour, maxLasting).orZero(),
+	"partitions":       counts(1, 4096).orZero(),
 	"kairosdb.timeout": brieflyLasts(100*time.Millisecond, 10*time.Minute), "kairosdb.readers": counts(1, 128),
 	"kairosdb.batch-bytes": {kind: sized, min: 1 << 10, max: 1 << 30},
 	"piece":                lasts(time.Minute, 24*time.Hour), "timeout": brieflyLasts(time.Millisecond, time.Hour),
-	"senders": counts(1, 10_000), "request-samples": counts(1, 1_000_000), "retry-for": brieflyLasts(0, 24*time.Hour), "series": counts(1, 100_000_000),
-	"interval": brieflyLasts(time.Millisecond, 24*time.Hour), "duration": brieflyLasts(time.Millisecond, maxKept), "speed": fractions(maxNumber), "rate": fractions(maxNumber),
-	"churn": fractions(60), "histograms": counts(0, 1000), "odd": counts(0, 1000), "late-percent": counts(0, 100), "late-steps": counts(0, 1_000_000),
+	"senders": counts(1, 10_000), "request-samples": counts(1, 1_000_000), "retry-for": brieflyLasts(0, 24*time.Hour),
+	"series":   counts(1, 100_000_000),
+	"interval": brieflyLasts(time.Millisecond, 24*time.Hour), "duration": brieflyLasts(time.Millisecond, maxKept),
+	"speed": fractions(maxNumber), "rate": fractions(maxNumber),
+	"churn": fractions(60), "histograms": counts(0, 1000), "odd": counts(0, 1000), "late-percent": counts(0, 100),
+	"late-steps":   counts(0, 1_000_000),
 	"extra-labels": counts(0, 1000), "pid": counts(0, 1<<22),
 }
 
@@ -89,8 +101,9 @@ func CheckRanges(flags []*kingpin.FlagModel) error {
 	return nil
 }
 
-// WrongValue returns an error that names the first flag among the arguments whose value can't be read or is out of its range, and the range, with
-// the value as it was typed: a number beyond 64 bits becomes another one when it is parsed. nil: there is none.
+// WrongValue returns an error that names the first flag among the arguments whose value is invalid or out of its range,
+// and the range. It quotes the value as typed, because parsing changes a number that doesn't fit in 64 bits. It returns
+// nil if all are valid.
 func WrongValue(app *kingpin.Application, args []string) error {
 	context, _ := app.ParseContext(args)
 	if context == nil {
@@ -118,7 +131,8 @@ func WrongValue(app *kingpin.Application, args []string) error {
 	return nil
 }
 
-// value returns the value of a flag, or of one whose text is parsed later. What can't be read has its error there.
+// value returns the value of a flag, including one whose text is parsed later. It returns false for a value that can't
+// be parsed; the parser reports that error.
 func (r valueRange) value(v kingpin.Value) (float64, bool) {
 	if getter, ok := v.(kingpin.Getter); ok {
 		switch v := getter.Get().(type) {
@@ -145,7 +159,8 @@ func (r valueRange) has(v float64) bool { return v >= r.min && v <= r.max || r.z
 
 // mustBe describes the range.
 func (r valueRange) mustBe() string {
-	what := [...]string{"a number", "a number of bytes such as 512MiB or 4GiB,", "a duration such as 90s, 15m, 2h, 30d or 1y,", "a duration such as 500ms, 90s or 2h,", "a number"}[r.kind]
+	what := [...]string{"a number", "a number of bytes such as 512MiB or 4GiB,",
+		"a duration such as 90s, 15m, 2h, 30d or 1y,", "a duration such as 500ms, 90s or 2h,", "a number"}[r.kind]
 	text := fmt.Sprintf("must be %s from %s to %s", what, r.text(r.min), r.text(r.max))
 	if r.zero {
 		text += ", or 0"
@@ -165,7 +180,7 @@ func (r valueRange) text(v float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
-// RangeOf returns the smallest and the largest value of a flag as text; ok is false if it has no range.
+// RangeOf returns the min and the max value of a flag as text; ok is false if it has no range.
 func RangeOf(flag string) (low, high string, ok bool) {
 	r, ok := ranges[flag]
 	return r.text(r.min), r.text(r.max), ok

@@ -12,15 +12,15 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// Retention is how long data is kept, by resolution; 0: for ever.
+// Retention is how long data is kept, by resolution; 0: forever.
 type Retention struct {
 	Raw, FiveMinutes, OneHour time.Duration
-	// Tenants and Classes are those of the file of exceptions.
+	// Tenants and Classes are the exceptions from the retention file.
 	Tenants map[string]retention.Keep
 	Classes []retention.Class
 }
 
-// String describes it.
+// String describes the retention.
 func (r Retention) String() string {
 	words := describeKeep(retention.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour})
 	for _, name := range sortedKeys(r.Tenants) {
@@ -45,34 +45,35 @@ func describeKeep(k retention.Keep) string {
 	return "raw " + words(k.Raw) + ", 5m " + words(k.FiveMinutes) + ", 1h " + words(k.OneHour)
 }
 
-// Into makes a store keep its rows so long.
+// Into sets the retention in the options of a store.
 func (r Retention) Into(o *storage.Options) {
 	o.Retention, o.Retention5m, o.Retention1h = r.Raw, r.FiveMinutes, r.OneHour
 	o.TenantRetention, o.Classes = r.Tenants, r.Classes
 }
 
-// KeptOf returns how long the series of a tenant are kept.
+// KeptOf returns the retention of a tenant's series.
 func (r Retention) KeptOf(tenant string) importer.Kept {
-	k := importer.Kept{Default: retention.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour}, Classes: r.Classes}
+	k := importer.Kept{Default: retention.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour},
+		Classes: r.Classes}
 	if own, ok := r.Tenants[tenant]; ok {
 		k.Default = own
 	}
 	return k
 }
 
-// IsForEver reports whether nothing ever goes.
+// IsForEver reports whether no data ever expires.
 func (r Retention) IsForEver() bool {
 	return r.Raw == 0 && r.FiveMinutes == 0 && r.OneHour == 0 && len(r.Tenants) == 0 && len(r.Classes) == 0
 }
 
-// Defaults of the retention of rollups, where raw samples aren't kept longer.
+// Default retention of rollups, unless raw samples are kept longer.
 const (
 	year                 = 365 * 24 * time.Hour
 	fiveMinutesRetention = year
 	oneHourRetention     = 5 * year
 )
 
-// retentionText is the text of the flags.
+// retentionText has the values of the flags.
 type retentionText struct{ raw, fiveMinutes, oneHour, file string }
 
 func retentionFlags(cmd *kingpin.CmdClause, t *retentionText) {
@@ -82,8 +83,8 @@ func retentionFlags(cmd *kingpin.CmdClause, t *retentionText) {
 	cmd.Flag("retention.file", "YAML file with retentions per tenant and per class of series. It takes effect at a restart. Default: none.").StringVar(&t.file)
 }
 
-// RetentionFlags declares the retention for a command that needs no more of a server's flags. The returned
-// function parses it.
+// RetentionFlags declares the retention flags for a command that needs no other flags of a server. The returned
+// function parses them.
 func RetentionFlags(cmd *kingpin.CmdClause) func() (Retention, error) {
 	var t retentionText
 	retentionFlags(cmd, &t)
@@ -97,16 +98,18 @@ func (t *retentionText) parse() (r Retention, err error) {
 	if r.Raw > 0 && r.Raw < 24*time.Hour {
 		return r, flagError("retention.raw", t.raw, "must be at least 1d, or 0 to keep samples forever")
 	}
-	if r.FiveMinutes, err = coarser("retention.5m", t.fiveMinutes, fiveMinutesRetention, "raw samples", r.Raw); err != nil {
+	if r.FiveMinutes, err = coarser("retention.5m", t.fiveMinutes, fiveMinutesRetention,
+		"raw samples", r.Raw); err != nil {
 		return r, err
 	}
-	if r.OneHour, err = coarser("retention.1h", t.oneHour, oneHourRetention, "5m rollups", r.FiveMinutes); err != nil || t.file == "" {
+	if r.OneHour, err = coarser("retention.1h", t.oneHour, oneHourRetention, "5m rollups", r.FiveMinutes); err != nil ||
+		t.file == "" {
 		return r, err
 	}
 	return r, r.loadRetentionFile(t.file)
 }
 
-// coarser parses how long rollups are kept, which is at least as long as what they are made of.
+// coarser parses the retention of rollups, which must be at least as long as the retention of their source data.
 func coarser(flag, text string, usual time.Duration, of string, kept time.Duration) (d time.Duration, err error) {
 	if text == "" {
 		if kept == 0 {

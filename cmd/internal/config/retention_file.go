@@ -34,7 +34,7 @@ type retentionFile struct {
 	Classes []classText                `yaml:"classes"`
 }
 
-// retentionFields are durations as Prometheus writes them; one that is left out is that of the flags.
+// retentionFields are durations in Prometheus' syntax. If one is omitted, the flag's value applies.
 type retentionFields struct {
 	Raw         string `yaml:"raw"`
 	FiveMinutes string `yaml:"5m"`
@@ -47,10 +47,10 @@ type classText struct {
 	retentionFields `yaml:",inline"`
 }
 
-// maxRetentionFile bounds the size of the file, bytes.
+// maxRetentionFile is the max size of the file in bytes.
 const maxRetentionFile = 1 << 20
 
-// className is what a class may be called: it stands in logs and in the store for ever.
+// className matches valid names of classes. A name is stored forever and appears in logs.
 var className = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
 // loadRetentionFile adds the tenants and classes of a file to r.
@@ -119,8 +119,8 @@ func sortedKeys[T any](m map[string]T) []string {
 	return keys
 }
 
-// parse reads durations; raw must be there, and rollups that aren't are kept as those of usual are, or as long as
-// what they are made of.
+// parse parses the durations. raw is required. Rollups without a duration are kept as long as in usual, or at least as
+// long as their source data.
 func (t retentionFields) parse(usual Retention) (keep retention.Keep, err error) {
 	if t.Raw == "" {
 		return keep, errors.New("raw is missing; set the retention of raw samples, such as 7d")
@@ -170,7 +170,8 @@ func fileDuration(key, text string) (time.Duration, error) {
 func (t *classText) parse(usual Retention) (retention.Class, error) {
 	c := retention.Class{Name: t.Name}
 	if !className.MatchString(t.Name) {
-		return c, fmt.Errorf("class %q: the name must be 1 to 64 letters, digits, dots, hyphens and underscores", t.Name)
+		return c, fmt.Errorf("class %q: the name must be 1 to 64 letters, digits, dots, hyphens and underscores",
+			t.Name)
 	}
 	var selectors []string
 	switch t.Match.Kind {
@@ -182,7 +183,8 @@ func (t *classText) parse(usual Retention) (retention.Class, error) {
 		}
 	}
 	if len(selectors) == 0 {
-		return c, fmt.Errorf(`class %q: match is missing; set a selector such as '{job="ci"}', or a list of selectors`, t.Name)
+		return c, fmt.Errorf(`class %q: match is missing; set a selector such as '{job="ci"}', or a list of selectors`,
+			t.Name)
 	}
 	for _, text := range selectors {
 		ms, err := parseSelector(text)

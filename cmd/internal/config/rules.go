@@ -14,12 +14,12 @@ import (
 	"github.com/cassia-db/cassia/promql/ruler"
 )
 
-// Rules holds the flags of rules that are evaluated inside.
+// Rules has the flags of the rules that the process evaluates.
 type Rules struct {
-	// Sources name the rule files; there may be none.
+	// Sources are the rule files; there may be none.
 	Sources  []ruler.Source
 	Interval time.Duration
-	// Alertmanagers get alerts, with the token in BearerFile where that is set.
+	// Alertmanagers receive alerts, with the token in BearerFile if it is set.
 	Alertmanagers  []*url.URL
 	BearerFile     string
 	ExternalLabels labels.Labels
@@ -36,23 +36,22 @@ func rulesFlags(cmd *kingpin.CmdClause, r *Rules) {
 	cmd.Flag("rule.evaluation-interval", "Evaluation interval of rule groups that don't set one.").Default("1m").StringVar(&r.interval)
 	cmd.Flag("rule.external-label", "External label, as name=value, that is added to alerts sent to Alertmanager and is available in rule templates. Repeatable.").StringsVar(&r.external)
 	cmd.Flag("alertmanager.url", "URL of an Alertmanager to send alerts to; it may contain user:password. Repeatable.").SetValue(&r.alertmanagers)
-	cmd.Flag("alertmanager.bearer-token-file", "File with a bearer token for Alertmanagers whose URL contains no user.").StringVar(&r.BearerFile)
+	cmd.Flag("alertmanager.bearer-token-file",
+		"File with a bearer token for Alertmanagers whose URL contains no user.").StringVar(&r.BearerFile)
 }
 
-// urlList are URLs of a flag that is shown without passwords.
+// urlList is a list of URLs from a flag that is printed without passwords.
 type urlList []*url.URL
 
-// Set implements kingpin.Value.
 func (l *urlList) Set(text string) error {
 	u, err := url.Parse(text)
 	if err != nil {
-		return ruler.ErrAlertmanager // The parser's own words would repeat a password.
+		return ruler.ErrAlertmanager // The parser's error would contain the password.
 	}
 	*l = append(*l, u)
 	return nil
 }
 
-// String implements kingpin.Value.
 func (l *urlList) String() string {
 	shown := make([]string, 0, len(*l))
 	for _, u := range *l {
@@ -61,7 +60,7 @@ func (l *urlList) String() string {
 	return strings.Join(shown, ",")
 }
 
-// IsCumulative lets kingpin repeat the flag.
+// IsCumulative makes the flag repeatable.
 func (l *urlList) IsCumulative() bool { return true }
 
 func (c *Config) checkRules() error {
@@ -100,7 +99,8 @@ func (c *Config) checkRules() error {
 		}
 	}
 	if len(r.Sources) > 0 && c.Target != "all" && c.Target != "read" {
-		return flagError("rule.files", r.files[0], fmt.Sprintf("a process with --target=%s answers no queries, so it can't evaluate rules; set it on a process with all or read", c.Target))
+		return flagError("rule.files", r.files[0],
+			fmt.Sprintf("a process with --target=%s answers no queries, so it can't evaluate rules; set it on a process with all or read", c.Target))
 	}
 	return nil
 }

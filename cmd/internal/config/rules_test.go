@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/promql/ruler"
 )
 
-// parseRules parses flags, and returns how they are shown as well.
+// parseRules parses flags, and also returns their displayed form.
 func parseRules(t *testing.T, args ...string) (*Config, string, error) {
 	app := kingpin.New("cassia", "")
 	cmd := app.Command("serve", "")

@@ -14,13 +14,14 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Validate parses and checks what the flags were set to. Its error names the first flag that is wrong.
+// Validate parses and checks the values of the flags. Its error names the first invalid flag.
 func (c *Config) Validate() error {
 	c.setParts()
 	if err := CheckRanges(c.cmd.Model().Flags); err != nil {
 		return err
 	}
-	for _, check := range []func() error{c.checkWeb, c.checkStorage, c.checkQuery, c.checkOTLP, c.checkHA, c.checkRules, c.checkMetadata, c.checkBackup} {
+	for _, check := range []func() error{c.checkWeb, c.checkStorage, c.checkQuery, c.checkOTLP, c.checkHA, c.checkRules,
+		c.checkMetadata, c.checkBackup} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -43,7 +44,8 @@ func (c *Config) checkWeb() error {
 	}
 	var err error
 	if c.CORSOrigin, err = regexp.Compile("^(?s:" + c.corsOrigin + ")$"); err != nil {
-		return flagError("web.cors.origin", c.corsOrigin, "must be a regular expression such as https?://grafana\\.example\\.org")
+		return flagError("web.cors.origin", c.corsOrigin,
+			"must be a regular expression such as https?://grafana\\.example\\.org")
 	}
 	if err := c.checkAllowedHosts(); err != nil {
 		return err
@@ -51,7 +53,8 @@ func (c *Config) checkWeb() error {
 	return c.checkExternalURL()
 }
 
-// Hosts are the names of this process beside that in ExternalURL: the machine's, those it listens on, and those that are allowed.
+// Hosts returns the names of this process in addition to the one in ExternalURL: the machine's name, the names on which
+// it listens, and the allowed ones.
 func (c *Config) Hosts() (out []string) {
 	if name, err := os.Hostname(); err == nil {
 		out = append(out, name)
@@ -64,19 +67,21 @@ func (c *Config) Hosts() (out []string) {
 	return append(out, c.AllowedHosts...)
 }
 
-// hostPattern is a host name, or *. before one.
+// hostPattern matches a host name, optionally after *. for subdomains.
 var hostPattern = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?$`)
 
 func (c *Config) checkAllowedHosts() error {
 	for _, host := range c.AllowedHosts {
 		if !hostPattern.MatchString(host) {
-			return flagError("web.allowed-host", host, "must be a host name such as cassia.example.org, or *.example.org, without a scheme and a port")
+			return flagError("web.allowed-host", host,
+				"must be a host name such as cassia.example.org, or *.example.org, without a scheme and a port")
 		}
 	}
 	return nil
 }
 
-// checkExternalURL sets ExternalURL and RoutePrefix as Prometheus does: the prefix is the URL's path, unless a flag sets it.
+// checkExternalURL sets ExternalURL and RoutePrefix as Prometheus does: the prefix is the URL's path, unless a flag
+// sets it.
 func (c *Config) checkExternalURL() error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -91,8 +96,10 @@ func (c *Config) checkExternalURL() error {
 		u.Path = c.externalURL
 	} else if c.externalURL != "" {
 		u, err = url.Parse(c.externalURL)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			return flagError("web.external-url", c.externalURL, "must be a URL such as https://cassia.example.org, or a path such as /cassia")
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil ||
+			u.RawQuery != "" || u.Fragment != "" {
+			return flagError("web.external-url", c.externalURL,
+				"must be a URL such as https://cassia.example.org, or a path such as /cassia")
 		}
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
@@ -111,9 +118,10 @@ func (c *Config) checkExternalURL() error {
 	return nil
 }
 
-// isPrefix reports whether a path is empty, or one that clients send as it is written.
+// isPrefix reports whether a path is empty or contains only characters that clients send unescaped.
 func isPrefix(s string) bool {
-	return s == "" || path.Clean(s) == s && !strings.ContainsAny(s, "?#%\\\"'") && !strings.ContainsFunc(s, unicode.IsControl)
+	return s == "" || path.Clean(s) == s && !strings.ContainsAny(s, "?#%\\\"'") &&
+		!strings.ContainsFunc(s, unicode.IsControl)
 }
 
 func (c *Config) checkStorage() error {
@@ -170,7 +178,7 @@ func (c *Config) checkQuery() error {
 	return err
 }
 
-// duration parses a duration as Prometheus writes them.
+// duration parses a duration in Prometheus' syntax.
 func duration(flag, value string, zero bool, into *time.Duration) error {
 	d, err := model.ParseDuration(value)
 	if err != nil {
@@ -186,7 +194,7 @@ func duration(flag, value string, zero bool, into *time.Duration) error {
 	return nil
 }
 
-// Public returns those listen addresses that other machines reach.
+// Public returns the listen addresses that other machines can reach.
 func (c *Config) Public() (out []string) {
 	for _, address := range c.ListenAddresses {
 		host, _, err := net.SplitHostPort(address)

@@ -7,29 +7,30 @@ import (
 	"time"
 )
 
-// Clock is one that was read.
+// Clock is the reading of a clock.
 type Clock struct {
-	// Who has it.
+	// Who names the owner of the clock.
 	Who string
-	// Ahead is by how much it is ahead of this machine's, at least; Error is how far off that may be.
+	// Ahead is the min difference between the clock and this machine's, positive if the clock is fast. Error is the max
+	// error of Ahead.
 	Ahead, Error time.Duration
 }
 
 const (
 	clockNote    = time.Second
 	clockWarning = time.Minute
-	// clockError is from when on a process refuses writes; the protocol needs less than a day.
+	// clockError is the difference from which a process refuses writes. The protocol needs less than a day.
 	clockError = 6 * time.Hour
 )
 
-// Clocks compares clocks with this machine's and with one another.
+// Clocks compares clocks with this machine's and with each other.
 func Clocks(clocks []Clock) []Finding {
 	if len(clocks) == 0 {
 		return nil
 	}
 	all := []Clock{{Who: "this machine"}}
 	for _, c := range clocks {
-		switch { // What it is off by at least.
+		switch { // The min difference, after the error of the measurement.
 		case c.Ahead > c.Error:
 			c.Ahead -= c.Error
 		case c.Ahead < -c.Error:
@@ -43,9 +44,11 @@ func Clocks(clocks []Clock) []Finding {
 	first, last := all[0], all[len(all)-1]
 	apart := last.Ahead - first.Ahead
 	if apart <= clockNote {
-		return []Finding{ok("no two clocks of nodes, processes and this machine differ by more than %s", about(clockNote))}
+		return []Finding{ok("no two clocks of nodes, processes and this machine differ by more than %s",
+			about(clockNote))}
 	}
-	f := Finding{Note, fmt.Sprintf("the clock of %s is %s fast compared to the clock of %s", last.Who, about(apart), first.Who),
+	f := Finding{Note, fmt.Sprintf("the clock of %s is %s fast compared to the clock of %s", last.Who,
+		about(apart), first.Who),
 		"samples more than 10 minutes in the future by both clocks are rejected, and the clocks decide when slots are sealed",
 		"synchronize the clocks of all machines with NTP or PTP: chronyc tracking, or timedatectl"}
 	switch {

@@ -10,27 +10,30 @@ import (
 )
 
 const (
-	// wideMiB is the size of a partition from which reads, repairs and compactions suffer.
+	// wideMiB is the partition size from which reads, repairs and compactions slow down.
 	wideMiB = 100
-	// manyTombstones in nearly every read cost more than the rows; at tooManyTombstones Cassandra's default
-	// refuses the read (tombstone_failure_threshold).
+	// manyTombstones per read in nearly every read cost more than the rows. At tooManyTombstones Cassandra rejects the
+	// read by default (tombstone_failure_threshold).
 	manyTombstones    = 1000
 	tooManyTombstones = 100_000
 )
 
-// ClusterOptions are the processes' flags about the cluster.
+// ClusterOptions are the flags of the processes that concern the cluster.
 type ClusterOptions struct {
 	Keyspace, Consistency string
-	// Partitions is how many the work of sealing is divided into; 0: not known.
+	// Partitions is the number of partitions of staging and sealing; 0: unknown.
 	Partitions int
 }
 
-// Cluster looks at nodes, replication and schema.
+// Cluster checks nodes, replication and schema.
 func Cluster(f *cassandra.Facts, o ClusterOptions) []Finding {
 	found := reachability(f, o)
 	if f.Replication == nil {
-		return append(found, append(commitlog(f, 0), Finding{Warning, fmt.Sprintf("the keyspace %s doesn't exist", o.Keyspace),
-			"nothing is stored yet, or the keyspace has another name", "start `cassia serve`, or create it by hand: cassia schema --cassandra.keyspace=" + o.Keyspace + " | cqlsh"})...)
+		return append(found, append(commitlog(f, 0),
+			Finding{Warning, fmt.Sprintf("the keyspace %s doesn't exist", o.Keyspace),
+				"nothing is stored yet, or the keyspace has another name",
+				"start `cassia serve`, or create it by hand: cassia schema --cassandra.keyspace=" +
+					o.Keyspace + " | cqlsh"})...)
 	}
 	found = append(found, consistency(f, o)...)
 	found = append(found, commitlog(f, needOf("LOCAL_QUORUM", f).copies)...)
@@ -39,7 +42,7 @@ func Cluster(f *cassandra.Facts, o ClusterOptions) []Finding {
 	return append(found, tombstones(f, o)...)
 }
 
-// reachability reports which nodes answer, and whether they agree.
+// reachability reports which nodes respond, and whether they agree on the schema and the release.
 func reachability(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	var down, schemas, releases, odd []string
 	for _, n := range f.Nodes {
@@ -57,30 +60,36 @@ func reachability(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	schemas, releases = slices.Compact(schemas), slices.Compact(releases)
 	total := len(f.Nodes)
 	if len(down) == 0 {
-		found = append(found, ok("all nodes of data center %s are up (%d of %d); Cassandra %s", f.Cluster.LocalDC, total, total, strings.Join(releases, ", ")))
+		found = append(found, ok("all nodes of data center %s are up (%d of %d); Cassandra %s", f.Cluster.LocalDC,
+			total, total, strings.Join(releases, ", ")))
 	} else {
 		spare := 0
 		if f.Replication != nil {
 			spare = needOf(o.Consistency, f).survives()
 		}
-		missing := Finding{Warning, fmt.Sprintf("%d of %s don't respond: %s", len(down), plural(total, "node"), listed(down)),
+		missing := Finding{Warning, fmt.Sprintf("%d of %s don't respond: %s", len(down),
+			plural(total, "node"), listed(down)),
 			"writes and queries still work, because other nodes have enough copies; if more nodes fail, they may stop working",
 			"run nodetool status, and read the node's system.log"}
 		if total-countUp(f) > spare {
-			missing.Level, missing.Why = Error, "too few copies of some rows are reachable: writes and queries of these rows fail until the nodes are back"
+			missing.Level, missing.Why = Error,
+				"too few copies of some rows are reachable: writes and queries of these rows fail until the nodes are back"
 		}
 		found = append(found, missing)
 	}
 	if len(schemas) > 1 {
 		found = append(found, Finding{Warning, fmt.Sprintf("the nodes have %d different schema versions", len(schemas)),
-			"requests to a node that is missing a table fail", "run nodetool describecluster, and restart the nodes whose version differs"})
+			"requests to a node that is missing a table fail",
+			"run nodetool describecluster, and restart the nodes whose version differs"})
 	}
 	if len(releases) > 1 {
 		found = append(found, Finding{Note, "the nodes run different releases: " + strings.Join(releases, ", "),
-			"mixed releases are only supported during an upgrade, and the schema can't change until it is complete", "upgrade the remaining nodes"})
+			"mixed releases are only supported during an upgrade, and the schema can't change until it is complete",
+			"upgrade the remaining nodes"})
 	}
 	if len(odd) > 0 {
-		found = append(found, Finding{Note, "some information is missing: " + listed(odd), "", "grant the user SELECT on the keyspace system_views, or use nodetool"})
+		found = append(found, Finding{Note, "some information is missing: " + listed(odd), "",
+			"grant the user SELECT on the keyspace system_views, or use nodetool"})
 	}
 	return found
 }
@@ -94,7 +103,7 @@ func countUp(f *cassandra.Facts) (up int) {
 	return up
 }
 
-// commitlog checks whether acknowledged writes are on a disk. copies is how many there are here.
+// commitlog checks whether acknowledged writes are on a disk. copies is the number of replicas in this data center.
 func commitlog(f *cassandra.Facts, copies int) []Finding {
 	var periodic, synced []string
 	for _, n := range f.Nodes {
@@ -108,9 +117,10 @@ func commitlog(f *cassandra.Facts, copies int) []Finding {
 	slices.Sort(synced)
 	if len(periodic) == 0 {
 		if len(synced) == 0 {
-			return nil // No node answered.
+			return nil // No node responded.
 		}
-		return []Finding{ok("commitlog_sync is %s on all nodes that respond: acknowledged samples are on disk", strings.Join(slices.Compact(synced), ", "))}
+		return []Finding{ok("commitlog_sync is %s on all nodes that respond: acknowledged samples are on disk",
+			strings.Join(slices.Compact(synced), ", "))}
 	}
 	slices.Sort(periodic)
 	level, why := Warning, "when a node is killed or loses power, it loses the last 10 s of acknowledged samples; if nodes fail together, all "+
@@ -123,7 +133,7 @@ func commitlog(f *cassandra.Facts, copies int) []Finding {
 			"commitlog_sync: group\ncommitlog_sync_group_window: 10ms"}}
 }
 
-// whyOption is the purpose of an option of a table.
+// whyOption is the effect of each table option.
 var whyOption = map[string]string{
 	"":           "requests to it fail",
 	"compaction": "the wrong files are compacted together: disk space is released late or never, and reads open more files",
@@ -135,7 +145,7 @@ var whyOption = map[string]string{
 	"comment":          "Cassia reads the version of the tables from it",
 }
 
-// schema reports how the tables differ from those of this release.
+// schema reports the differences between the tables and the schema of this release.
 func schema(f *cassandra.Facts) (found []Finding) {
 	for _, d := range f.Differences {
 		level := Warning
@@ -157,7 +167,7 @@ func schema(f *cassandra.Facts) (found []Finding) {
 	return found
 }
 
-// tableMax finds for every table the node that has the most of something.
+// tableMax returns, per table, the node with the max of a value.
 func tableMax(f *cassandra.Facts, of func(cassandra.TableFacts) float64) (worst []worstTable) {
 	at := map[string]int{}
 	for _, n := range f.Nodes {
@@ -182,7 +192,7 @@ type worstTable struct {
 	value       float64
 }
 
-// wide looks for partitions that are too large.
+// wide checks for partitions that are too large.
 func wide(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	worst := tableMax(f, func(t cassandra.TableFacts) float64 { return float64(t.MaxPartitionMiB) })
 	for _, w := range worst {
@@ -196,8 +206,10 @@ func wide(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 		case "raw":
 			do += "\nthe rows of a metric are split again from the next window on; existing rows expire unchanged"
 		}
-		found = append(found, Finding{Warning, fmt.Sprintf("table %s has a partition of %.0f MiB, on %s", w.table, w.value, w.node),
-			fmt.Sprintf("above %d MiB, reads, compactions and repairs of a partition need much memory and time", wideMiB), do})
+		found = append(found, Finding{Warning,
+			fmt.Sprintf("table %s has a partition of %.0f MiB, on %s", w.table, w.value, w.node),
+			fmt.Sprintf("above %d MiB, reads, compactions and repairs of a partition need much memory and time",
+				wideMiB), do})
 	}
 	switch {
 	case len(found) > 0 || len(worst) == 0:
@@ -209,8 +221,8 @@ func wide(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	return found
 }
 
-// morePartitions is how many partitions would bring mib down to half of a wide one: the present number,
-// doubled some times.
+// morePartitions returns the number of partitions that would reduce mib to half of wideMiB. It is the present number,
+// doubled one or more times.
 func morePartitions(partitions int, mib float64) string {
 	if partitions == 0 {
 		return "N, a multiple of the number that `cassia inspect` shows"
@@ -222,20 +234,24 @@ func morePartitions(partitions int, mib float64) string {
 	return fmt.Sprint(n)
 }
 
-// tombstones looks for deletes that reads must pass over.
+// tombstones checks for many tombstones per read.
 func tombstones(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	most := tableMax(f, func(t cassandra.TableFacts) float64 { return t.MaxTombstonesPerRead })
 	for _, w := range most {
 		if w.value >= tooManyTombstones {
-			found = append(found, Finding{Error, fmt.Sprintf("a read of table %s scanned %.0f tombstones, on %s", w.table, w.value, w.node),
+			found = append(found, Finding{Error,
+				fmt.Sprintf("a read of table %s scanned %.0f tombstones, on %s", w.table, w.value, w.node),
 				"Cassandra aborts reads that scan more than 100,000 tombstones", tombstonesDo(o, w.table)})
 		}
 	}
 	usual := tableMax(f, func(t cassandra.TableFacts) float64 { return t.TombstonesPerRead })
 	for _, w := range usual {
 		if w.value > manyTombstones {
-			found = append(found, Finding{Warning, fmt.Sprintf("1 in 100 reads of table %s scans %.0f tombstones or more, on %s", w.table, w.value, w.node),
-				"such reads are slow, and Cassandra aborts reads that scan more than 100,000 tombstones", tombstonesDo(o, w.table)})
+			found = append(found, Finding{Warning,
+				fmt.Sprintf("1 in 100 reads of table %s scans %.0f tombstones or more, on %s",
+					w.table, w.value, w.node),
+				"such reads are slow, and Cassandra aborts reads that scan more than 100,000 tombstones",
+				tombstonesDo(o, w.table)})
 		}
 	}
 	if len(found) == 0 && len(most) > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 )
 
-// facts are those of a healthy cluster of so many nodes, with so many copies; change spoils it.
+// facts returns the facts of a healthy cluster with this number of nodes and replicas, modified by change.
 func facts(nodes, copies int, change func(*cassandra.Facts)) *cassandra.Facts {
 	f := &cassandra.Facts{Cluster: &cassandra.Cluster{LocalDC: "dc1"}, Replication: map[string]int{"dc1": copies}}
 	for i := range nodes {

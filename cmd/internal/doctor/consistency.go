@@ -6,18 +6,20 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 )
 
-// everywhere stands in a replication for every data center.
+// everywhere is the replication option that applies to all data centers.
 const everywhere = "replication_factor"
 
-// need is what a consistency asks of the copies that it is about.
+// need is the number of replicas that a consistency level requires.
 type need struct {
-	// where names those copies' data center, empty: all of them.
+	// where is the data center of the replicas; empty: all.
 	where string
-	// copies there are, on nodes; of which write must have taken a write, and read are asked.
+	// copies is the number of replicas and nodes the number of nodes. A write needs write of the replicas, and a read
+	// needs read.
 	copies, nodes, write, read int
 }
 
-// needOf computes it for the local data center, or for the cluster where the consistency counts all copies.
+// needOf returns the need of a consistency level: for the local data center, or for the cluster if the level counts all
+// replicas.
 func needOf(consistency string, f *cassandra.Facts) need {
 	copies := func(dc string) int {
 		if n, ok := f.Replication[dc]; ok {
@@ -51,17 +53,17 @@ func needOf(consistency string, f *cassandra.Facts) need {
 		return same(all, all.copies)
 	case "LOCAL_ONE":
 		return same(local, 1)
-	default: // LOCAL_QUORUM, and EACH_QUORUM as far as this data center goes
+	default: // LOCAL_QUORUM, and the part of EACH_QUORUM that concerns this data center
 		return same(local, quorum(local.copies))
 	}
 }
 
 func quorum(copies int) int { return copies/2 + 1 }
 
-// survives is how many of the nodes that hold a row's copies may be down.
+// survives returns how many of a row's replicas may be down.
 func (n need) survives() int { return n.copies - max(n.write, n.read) }
 
-// consistency looks at what fails when a node does.
+// consistency checks which requests fail when a node fails.
 func consistency(f *cassandra.Facts, o ClusterOptions) []Finding {
 	n := needOf(o.Consistency, f)
 	alter := func(copies int) string {
@@ -74,21 +76,27 @@ func consistency(f *cassandra.Facts, o ClusterOptions) []Finding {
 	switch {
 	case n.write > min(n.copies, n.nodes):
 		return append(found, Finding{Error, what + fmt.Sprintf("; at most %d can exist", min(n.copies, n.nodes)),
-			"every write and every query fails", "use --cassandra.consistency=LOCAL_QUORUM, or add nodes, or\n" + alter(min(3, n.nodes))})
+			"every write and every query fails",
+			"use --cassandra.consistency=LOCAL_QUORUM, or add nodes, or\n" + alter(min(3, n.nodes))})
 	case n.nodes == 1:
 		found = append(found, Finding{Note, "the cluster has a single node" + inDC(n.where),
-			"while this node is down, writes and queries fail, and its disk has the only copy of all data", "for redundancy, add nodes until there are three, then\n" + alter(3)})
+			"while this node is down, writes and queries fail, and its disk has the only copy of all data",
+			"for redundancy, add nodes until there are three, then\n" + alter(3)})
 	case n.survives() == 0 && n.copies == 1:
-		found = append(found, Finding{Warning, what, "each row has one copy: while its node is down, writes and queries of the row fail, and a lost disk loses it",
+		found = append(found, Finding{Warning, what,
+			"each row has one copy: while its node is down, writes and queries of the row fail, and a lost disk loses it",
 			alter(min(3, n.nodes))})
 	case n.survives() == 0:
 		found = append(found, Finding{Warning, what, "a single node failure stops writes and queries", alter(3)})
 	default:
-		found = append(found, ok("%s: writes and queries work while %s of each row is unavailable", what, plural(n.survives(), "node")))
+		found = append(found, ok("%s: writes and queries work while %s of each row is unavailable", what,
+			plural(n.survives(), "node")))
 	}
 	if n.write+n.read <= n.copies {
-		found = append(found, Finding{Warning, fmt.Sprintf("consistency level %s writes %d and reads %d of %s", o.Consistency, n.write, n.read, n.text()),
-			"a query can miss acknowledged samples, and the failure of one node can lose them", "use --cassandra.consistency=LOCAL_QUORUM in every process"})
+		found = append(found, Finding{Warning,
+			fmt.Sprintf("consistency level %s writes %d and reads %d of %s", o.Consistency, n.write, n.read, n.text()),
+			"a query can miss acknowledged samples, and the failure of one node can lose them",
+			"use --cassandra.consistency=LOCAL_QUORUM in every process"})
 	}
 	return found
 }

@@ -12,14 +12,16 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// DirectoryFacts are the operating system's data about a directory.
+// DirectoryFacts is what the operating system reports about a directory.
 type DirectoryFacts struct {
 	Path string
-	// Bytes are what it takes on the disk, as du counts it; Free and Total those of the file system that it lies in, 0 if not known.
+	// Bytes is the disk usage of the directory, as du counts it. Free and Total are the sizes of its file system; 0 if
+	// unknown.
 	Bytes, Free, Total int64
 }
 
-// ReadDirectory asks the operating system. The directory must exist; files that go meanwhile don't count.
+// ReadDirectory reads the facts from the operating system. The directory must exist. Files that are deleted
+// concurrently aren't counted.
 func ReadDirectory(path string) (DirectoryFacts, error) {
 	d := DirectoryFacts{Path: path}
 	if _, err := os.ReadDir(path); err != nil {
@@ -31,12 +33,14 @@ func ReadDirectory(path string) (DirectoryFacts, error) {
 	return d, err
 }
 
-// spaceOf describes the parts of an engine's space; others are shown as one.
+// spaceOf describes the parts of an engine's disk usage. Parts without an entry are shown as one.
 var spaceOf = map[string]string{
 	engine.Raw.Name: "samples", engine.R5m.Name: "buckets of 5 minutes", engine.R1h.Name: "buckets of an hour",
-	engine.RawPages.Name: "samples", engine.R5mPages.Name: "buckets of 5 minutes", engine.R1hPages.Name: "buckets of an hour",
-	engine.Stage.Name: unsealed, engine.Staged.Name: unsealed, engine.Defined.Name: unsealed, engine.Held.Name: unsealed,
-	pebble.SpaceLog: "log", pebble.SpaceFree: "to be released soon", pebble.SpaceOther: "other files",
+	engine.RawPages.Name: "samples", engine.R5mPages.Name: "buckets of 5 minutes",
+	engine.R1hPages.Name: "buckets of an hour",
+	engine.Stage.Name:    unsealed, engine.Staged.Name: unsealed, engine.Defined.Name: unsealed,
+	engine.Held.Name: unsealed,
+	pebble.SpaceLog:  "log", pebble.SpaceFree: "to be released soon", pebble.SpaceOther: "other files",
 }
 
 const (
@@ -44,7 +48,7 @@ const (
 	names    = "names, seal records and settings"
 )
 
-// Space lists the parts of a directory's bytes, the greatest first.
+// Space lists the parts of a directory's disk usage, the largest first.
 func Space(space map[string]int64) Finding {
 	sums, all := map[string]int64{}, int64(0)
 	for of, n := range space {
@@ -52,7 +56,8 @@ func Space(space map[string]int64) Finding {
 		all += n
 	}
 	var parts []string
-	for _, of := range slices.SortedFunc(maps.Keys(sums), func(a, b string) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) }) {
+	for _, of := range slices.SortedFunc(maps.Keys(sums),
+		func(a, b string) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) }) {
 		if sums[of] > 0 {
 			parts = append(parts, of+" "+bytesText(sums[of]))
 		}
@@ -61,17 +66,17 @@ func Space(space map[string]int64) Finding {
 }
 
 const (
-	// reserve is where the embedded engine stops taking writes.
+	// reserve is the free space at which the embedded engine rejects writes.
 	reserve = 512 << 20
-	// scarce is where an operator should act: merging files takes room before it gives some back.
+	// scarce is the free space at which an operator should act. Compaction needs space before it releases some.
 	scarce        = 4 << 30
 	scarcePercent = 5
 )
 
-// Room asks the operating system how much of the file system is free that a directory lies in; both 0: it isn't known.
+// Room returns the free and the total bytes of the file system of a directory, or 0, 0 if unknown.
 func Room(path string) (free, total int64) { return space(path) }
 
-// LevelOf judges the room that is left.
+// LevelOf returns the level of a finding about the free space.
 func LevelOf(free, total int64) Level {
 	switch {
 	case total == 0:
@@ -85,7 +90,7 @@ func LevelOf(free, total int64) Level {
 	}
 }
 
-// Directory looks at the room that is left.
+// Directory checks the free space.
 func Directory(d DirectoryFacts) Finding {
 	what := fmt.Sprintf("%s uses %s", d.Path, bytesText(d.Bytes))
 	if d.Total == 0 {

@@ -1,6 +1,7 @@
-// Package doctor turns facts about a cluster, a directory and the store in them into findings for an operator:
-// each a condition, its consequence, and the remedy. It is pure, but for
-// ReadDirectory: others collect the facts.
+// Package doctor turns facts about a cluster, a directory and the store in it into findings for an operator. A finding
+// is a condition, its consequence and its remedy. The command cassia doctor and the page call it. The facts are
+// collected by other packages; only ReadDirectory and Room read from the system, so the checks can be tested without a
+// cluster.
 //
 //	cassandra.Look ──► Cluster ──┐
 //	                   Clocks  ──┤

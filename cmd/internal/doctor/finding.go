@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// Level is how much a finding matters.
+// Level is the severity of a finding.
 type Level int
 
 const (
-	// OK: the check has passed.
+	// OK means that the check passed.
 	OK Level = iota
-	// Note is worth knowing, and may be meant.
+	// Note is a condition that may be intended.
 	Note
-	// Warning will lead to an error, or takes away what should be there when something fails.
+	// Warning is a condition that will lead to an error, or that removes a protection against failures.
 	Warning
-	// Error is wrong now: samples are lost or at risk, or requests fail.
+	// Error is a present problem: samples are lost or at risk, or requests fail.
 	Error
 )
 
@@ -28,10 +28,8 @@ var levelNames = [...]string{OK: "ok", Note: "note", Warning: "warning", Error: 
 
 func (l Level) String() string { return levelNames[l] }
 
-// MarshalText implements encoding.TextMarshaler.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler.
 func (l *Level) UnmarshalText(text []byte) error {
 	at := slices.Index(levelNames[:], string(text))
 	if at < 0 {
@@ -41,11 +39,11 @@ func (l *Level) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Finding is one condition that concerns operators.
+// Finding is a condition that is reported to an operator.
 type Finding struct {
 	Level Level `json:"level"`
-	// What is the condition, Why its consequence, and Do the remedy, with one command or statement per line. Only What is always
-	// there.
+	// What is the condition, Why its consequence, and Do the remedy, with one command or statement per line. Only What
+	// is always set.
 	What string `json:"what"`
 	Why  string `json:"why,omitempty"`
 	Do   string `json:"do,omitempty"`
@@ -55,12 +53,12 @@ func ok(format string, args ...any) Finding {
 	return Finding{Level: OK, What: fmt.Sprintf(format, args...)}
 }
 
-// Sort puts the worst first, and leaves the order otherwise.
+// Sort sorts findings by severity, the most severe first. The sort is stable.
 func Sort(findings []Finding) {
 	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(b.Level, a.Level) })
 }
 
-// Count returns how many findings have a level.
+// Count returns the number of findings with a level.
 func Count(findings []Finding, level Level) (n int) {
 	for _, f := range findings {
 		if f.Level == level {
@@ -70,7 +68,7 @@ func Count(findings []Finding, level Level) (n int) {
 	return n
 }
 
-// Write writes findings for people, as they are ordered.
+// Write writes findings as text, in their order.
 func Write(w io.Writer, findings []Finding) error {
 	var b strings.Builder
 	for _, f := range findings {
@@ -95,13 +93,14 @@ func section(b *strings.Builder, name, text string) {
 	}
 }
 
-// Summary counts findings in words.
+// Summary returns the number of findings per level as text.
 func Summary(findings []Finding) string {
-	return fmt.Sprintf("%s, %s, %s, %d ok", plural(Count(findings, Error), "error"), plural(Count(findings, Warning), "warning"),
+	return fmt.Sprintf("%s, %s, %s, %d ok", plural(Count(findings, Error), "error"),
+		plural(Count(findings, Warning), "warning"),
 		plural(Count(findings, Note), "note"), Count(findings, OK))
 }
 
-// WriteJSON writes findings for programs: {"where":…,"findings":[{"level":…,"what":…,"why":…,"do":…},…]}.
+// WriteJSON writes findings as JSON: {"where":…,"findings":[{"level":…,"what":…,"why":…,"do":…},…]}.
 func WriteJSON(w io.Writer, where string, findings []Finding) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
@@ -116,16 +115,16 @@ func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	if strings.HasSuffix(noun, "s") { // process
+	if strings.HasSuffix(noun, "s") { // such as process
 		noun += "e"
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// maxListed is how many names a finding lists.
+// maxListed is the max number of names in a finding.
 const maxListed = 5
 
-// listed joins names, of which the end may be left out.
+// listed joins names. It shortens lists of more than maxListed.
 func listed(names []string) string {
 	if len(names) > maxListed {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
@@ -133,7 +132,7 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// about is a duration for people, with about two digits.
+// about formats a duration with about two digits.
 func about(d time.Duration) string {
 	switch a := d.Abs(); {
 	case a >= 48*time.Hour:

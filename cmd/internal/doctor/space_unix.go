@@ -4,7 +4,7 @@ package doctor
 
 import "syscall"
 
-// space returns how many bytes of the file system that path lies in are free for this user, and how many there are.
+// space returns the free bytes for this user and the total bytes of the file system that contains path.
 func space(path string) (free, total int64) {
 	var st syscall.Statfs_t
 	if syscall.Statfs(path, &st) != nil {

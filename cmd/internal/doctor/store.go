@@ -10,33 +10,36 @@ import (
 )
 
 const (
-	// settle is how long a slot waits for stragglers before it is sealed, unless a server is configured otherwise.
+	// settle is the default grace period between the end of a slot and its sealing.
 	settle = 15 * time.Minute
-	// lateSlots is how many slots the sealing may be behind; from lagError on something is wrong.
+	// lateSlots is the max number of due slots before sealing is reported as slow. A lag of lagError or more is an
+	// error.
 	lateSlots = 2
 	lagError  = 24 * time.Hour
-	// hangs is how long a process may not have been heard of that is worth naming; afterwards it has ended.
+	// hangs is the max time for which a silent process is reported. After it, the process is assumed to have ended.
 	hangs = 10 * time.Minute
 )
 
-// StoreOptions are the conditions under which a store is examined.
+// StoreOptions are the circumstances of an examination.
 type StoreOptions struct {
-	// Shared: any number of processes use it, and that CQL reaches its rows in Keyspace.
+	// Shared means that any number of processes use the store, and that its rows are in Keyspace and can be read with
+	// CQL.
 	Shared   bool
 	Keyspace string
-	// Flags lead commands to it.
+	// Flags are the flags that select the store in commands.
 	Flags string
 	Now   time.Time
 }
 
-// Store looks at processes, waiting work, expired windows and damage.
+// Store checks processes, waiting work, expired windows and damage.
 func Store(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	found = append(found, periods(c, o))
 	found = append(found, copied(c)...)
 	found = append(found, clock(c, o)...)
 	found = append(found, hidden(c)...)
 	if !c.ClassesFrom.IsZero() {
-		found = append(found, ok("changed retention classes are in force from %s", c.ClassesFrom.UTC().Format(time.RFC3339)))
+		found = append(found, ok("changed retention classes are in force from %s",
+			c.ClassesFrom.UTC().Format(time.RFC3339)))
 	}
 	found = append(found, later(c)...)
 	found = append(found, deltas(c)...)
@@ -52,7 +55,8 @@ func Store(c *inspect.Condition, o StoreOptions) (found []Finding) {
 
 func periods(c *inspect.Condition, o StoreOptions) Finding {
 	last := c.Periods[len(c.Periods)-1]
-	text := fmt.Sprintf("the store was created on %s and has %s with sealed data; layout: %s", c.Created.UTC().Format(time.DateOnly), plural(c.Tenants, "tenant"), last)
+	text := fmt.Sprintf("the store was created on %s and has %s with sealed data; layout: %s",
+		c.Created.UTC().Format(time.DateOnly), plural(c.Tenants, "tenant"), last)
 	if from := time.UnixMilli(last.FromMS); len(c.Periods) > 1 && from.After(o.Now) {
 		text += " from " + from.UTC().Format(time.RFC3339) + " on, " + c.Periods[len(c.Periods)-2].String() + " before"
 	}
@@ -69,73 +73,83 @@ func copied(c *inspect.Condition) []Finding {
 		"while the original is in use, back up this store to another destination: --backup.to, --to"}}
 }
 
-// clock looks at whether what the store has seen of time explains the machine's clock, or a process isn't believed.
+// clock checks whether the observed uptime explains the machine's clock, and whether the clock of a process is
+// untrusted.
 func clock(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	if c.ClockDoubted && !o.Shared {
 		off, way := o.Now.Sub(c.ClockSeen), "after"
 		if off < 0 {
 			off, way = -off, "before"
 		}
-		found = append(found, Finding{Warning, fmt.Sprintf("this machine's clock is untrusted: it is %s %s the time last recorded in the store, %s",
-			about(off), way, c.ClockSeen.UTC().Format(time.RFC3339)),
+		found = append(found, Finding{Warning,
+			fmt.Sprintf("this machine's clock is untrusted: it is %s %s the time last recorded in the store, %s",
+				about(off), way, c.ClockSeen.UTC().Format(time.RFC3339)),
 			"`cassia serve` does not trust the clock, and deletes nothing, until it has run for a while",
 			"check the clock; if it is right, start once with --storage.today=" + o.Now.UTC().Format(time.DateOnly)})
 	}
 	if !c.DroppedAhead.IsZero() {
-		found = append(found, Finding{Error, fmt.Sprintf("raw samples up to %s were deleted because a clock was fast", c.DroppedAhead.UTC().Format(time.RFC3339)),
+		found = append(found, Finding{Error, fmt.Sprintf("raw samples up to %s were deleted because a clock was fast",
+			c.DroppedAhead.UTC().Format(time.RFC3339)),
 			"samples before that time can't be stored again and are rejected with 503; samples after it are stored",
 			"restore a backup from before the deletion, or start with an empty directory; otherwise wait until that time"})
 	}
 	for _, p := range c.Processes {
 		if p.Alive && p.Doubted {
 			found = append(found, Finding{Error, fmt.Sprintf("the clock of %s (%s) is untrusted", p.Name, p.Target),
-				"the process rejects samples, and doesn't seal or delete anything; other processes do its work", "synchronize the clock of that machine"})
+				"the process rejects samples, and doesn't seal or delete anything; other processes do its work",
+				"synchronize the clock of that machine"})
 		}
 	}
 	return found
 }
 
-// processes looks at who is there, and whether all that must be done is done by someone.
+// processes checks which processes run, and whether every role is covered.
 func processes(c *inspect.Condition) (found []Finding) {
 	var alive, quiet, versions []string
 	does := map[string]bool{}
 	for _, p := range c.Processes {
 		if p.StartedMS == 0 {
-			continue // a command, such as `cassia downsample`: it announces to the others that it reads
+			continue // A command, such as `cassia downsample`, announces to other processes that it reads.
 		}
 		name := fmt.Sprintf("%s (%s)", p.Name, p.Target)
 		if p.Alive {
 			alive, versions = append(alive, name), append(versions, p.Version)
 			does[p.Target] = true
-		} else if p.Quiet < hangs && !p.Leaving { // One that was stopped is marked as leaving.
+		} else if p.Quiet < hangs && !p.Leaving { // A process that was stopped is marked as leaving.
 			quiet = append(quiet, fmt.Sprintf("%s since %s", name, about(p.Quiet)))
 		}
 	}
 	if len(quiet) > 0 {
-		found = append(found, Finding{Note, "no heartbeat: " + listed(quiet), "these processes have stopped, hang, or can't reach the cluster", "check whether they should be running"})
+		found = append(found, Finding{Note, "no heartbeat: " + listed(quiet),
+			"these processes have stopped, hang, or can't reach the cluster", "check whether they should be running"})
 	}
 	if len(alive) == 0 {
-		return append(found, Finding{Warning, "no running process was found", "no samples are accepted, no queries answered, and nothing is sealed", "start `cassia serve`"})
+		return append(found, Finding{Warning, "no running process was found",
+			"no samples are accepted, no queries answered, and nothing is sealed", "start `cassia serve`"})
 	}
 	found = append(found, ok("%s: %s", plural(len(alive), "process"), listed(alive)))
-	for target, misses := range map[string]string{"write": "accepts samples", "read": "answers queries", "downsample": "seals, so samples stay in memory and in the staging log"} {
+	for target, misses := range map[string]string{"write": "accepts samples", "read": "answers queries",
+		"downsample": "seals, so samples stay in memory and in the staging log"} {
 		if !does["all"] && !does[target] {
-			found = append(found, Finding{Warning, "no process with --target=" + target + " is running", "no process " + misses, "start `cassia serve --target=" + target + "`"})
+			found = append(found, Finding{Warning, "no process with --target=" + target + " is running",
+				"no process " + misses, "start `cassia serve --target=" + target + "`"})
 		}
 	}
 	slices.SortFunc(found, func(a, b Finding) int { return strings.Compare(a.What, b.What) })
 	slices.Sort(versions)
 	if versions = slices.Compact(versions); len(versions) > 1 {
-		found = append(found, Finding{Note, "the processes run different versions: " + listed(versions), "mixed versions are only supported during an upgrade", "upgrade the remaining processes"})
+		found = append(found, Finding{Note, "the processes run different versions: " + listed(versions),
+			"mixed versions are only supported during an upgrade", "upgrade the remaining processes"})
 	}
 	if len(c.Keeps) > 1 {
 		found = append(found, Finding{Note, "processes use different retentions: " + strings.Join(c.Keeps, "; "),
-			"the longest retention applies, until two hours after the last heartbeat of its process", "set the same --retention flags and file on all processes"})
+			"the longest retention applies, until two hours after the last heartbeat of its process",
+			"set the same --retention flags and file on all processes"})
 	}
 	return found
 }
 
-// leases looks for partitions that nobody works off.
+// leases checks for partitions that no process seals.
 func leases(c *inspect.Condition) []Finding {
 	alive := map[string]bool{}
 	workers := 0
@@ -146,7 +160,7 @@ func leases(c *inspect.Condition) []Finding {
 		}
 	}
 	if workers == 0 {
-		return nil // That is a finding of its own.
+		return nil // There is a separate finding for that.
 	}
 	var without []string
 	for p, l := range c.Leases {
@@ -155,14 +169,16 @@ func leases(c *inspect.Condition) []Finding {
 		}
 	}
 	if len(without) == 0 {
-		return []Finding{ok("%s, each owned by one of the processes that seal (%d)", plural(len(c.Leases), "partition"), workers)}
+		return []Finding{ok("%s, each owned by one of the processes that seal (%d)",
+			plural(len(c.Leases), "partition"), workers)}
 	}
-	return []Finding{{Warning, fmt.Sprintf("%d of %s have no running owner: %s", len(without), plural(len(c.Leases), "partition"), listed(without)),
+	return []Finding{{Warning, fmt.Sprintf("%d of %s have no running owner: %s", len(without),
+		plural(len(c.Leases), "partition"), listed(without)),
 		"their slots aren't sealed; another process normally takes them over within seconds, so check again",
 		"if this persists, search the logs of the processes that seal for the word leases"}}
 }
 
-// waiting looks at what should have been sealed by now.
+// waiting checks for slots that should have been sealed.
 func waiting(c *inspect.Condition, o StoreOptions) []Finding {
 	due, slots := 0, map[int64]bool{}
 	var lag time.Duration
@@ -178,7 +194,8 @@ func waiting(c *inspect.Condition, o StoreOptions) []Finding {
 	if due == 0 {
 		return []Finding{ok("%s; 0 are due", all)}
 	}
-	f := Finding{OK, fmt.Sprintf("%s; %d (%s) overdue, the oldest by %s", all, due, plural(len(slots), "slot"), about(lag)),
+	f := Finding{OK, fmt.Sprintf("%s; %d (%s) overdue, the oldest by %s", all, due,
+		plural(len(slots), "slot"), about(lag)),
 		"every process that answers queries keeps unsealed samples in memory, and reads them again at every start",
 		`check the processes that seal: search their logs for "sealing failed", and look at cassia_downsample_lag_seconds and ` +
 			"cassia_downsample_failures_total on /metrics;\nto add capacity, start more of them: cassia serve --target=downsample"}
@@ -197,7 +214,7 @@ func waiting(c *inspect.Condition, o StoreOptions) []Finding {
 	return []Finding{f}
 }
 
-// damaged names what can't be read.
+// damaged lists damaged rows.
 func damaged(c *inspect.Condition, o StoreOptions) []Finding {
 	if c.DamagedRows == 0 {
 		text := fmt.Sprintf("%s of past slots verified, without damage", plural(c.Verified, "staged blob"))
@@ -220,7 +237,7 @@ func damaged(c *inspect.Condition, o StoreOptions) []Finding {
 		"their samples are missing from query results, which have a warning; the rows are kept but never sealed", do}}
 }
 
-// unreadable names what of the files is damaged, where a directory is looked at.
+// unreadable lists damaged files, if a directory is examined.
 func unreadable(c *inspect.Condition, o StoreOptions) []Finding {
 	if c.Unreadable == 0 && c.Files == 0 {
 		return nil
@@ -235,12 +252,13 @@ func unreadable(c *inspect.Condition, o StoreOptions) []Finding {
 			"   # repairs from a backup; stop the server first\ncheck the disk itself: smartctl -a, dmesg"}}
 }
 
-// hidden reports windows that a lowered retention has hidden, as long as it can be taken back.
+// hidden reports windows that a lowered retention has hidden and that can still be shown again.
 func hidden(c *inspect.Condition) (found []Finding) {
 	const most = 10
 	for i, h := range c.Hidden {
 		if i == most {
-			return append(found, Finding{Warning, fmt.Sprintf("%d more hidden ranges", len(c.Hidden)-most), "", "list all with cassia retention"})
+			return append(found, Finding{Warning, fmt.Sprintf("%d more hidden ranges", len(c.Hidden)-most), "",
+				"list all with cassia retention"})
 		}
 		of := fmt.Sprintf("%s of %q", h.Resolution, h.Tenant)
 		if h.Class != "" {
@@ -250,14 +268,17 @@ func hidden(c *inspect.Condition) (found []Finding) {
 		if h.Was > 0 {
 			was = "for " + about(h.Was)
 		}
-		found = append(found, Finding{Warning, fmt.Sprintf("a lowered retention hides %s from %s until %s", of, h.From.UTC().Format(time.DateOnly), h.To.UTC().Format(time.DateOnly)),
-			fmt.Sprintf("it was kept %s before; it will be deleted from %s on", was, h.Goes.UTC().Format(time.DateOnly)),
+		found = append(found, Finding{Warning,
+			fmt.Sprintf("a lowered retention hides %s from %s until %s", of, h.From.UTC().Format(time.DateOnly),
+				h.To.UTC().Format(time.DateOnly)),
+			fmt.Sprintf("it was kept %s before; it will be deleted from %s on", was,
+				h.Goes.UTC().Format(time.DateOnly)),
 			"if this is intended, nothing; otherwise start the server with the longer retention before then, and all samples are shown again"})
 	}
 	return found
 }
 
-// later reports from when a raised retention, or that of a new class, applies in full.
+// later reports when a raised retention, or the retention of a new class, takes full effect.
 func later(c *inspect.Condition) (found []Finding) {
 	const most = 10
 	for i, l := range c.Later {
@@ -281,7 +302,7 @@ func deltas(c *inspect.Condition) (found []Finding) {
 		switch {
 		case i == most:
 			return append(found, ok("%d more tenants have sent deltas", len(c.Deltas)-most))
-		case t.Since.IsZero(): // Damage is a finding of its own.
+		case t.Since.IsZero(): // There is a separate finding for damage.
 			found = append(found, ok("tenant %q has sent deltas: its rates are computed with start timestamps", t.Name))
 		default:
 			found = append(found, ok("tenant %q has sent deltas since %s: its rates are computed with start timestamps for samples after %s",
@@ -291,7 +312,7 @@ func deltas(c *inspect.Condition) (found []Finding) {
 	return found
 }
 
-// expired looks for windows that should have gone.
+// expired checks for windows that should have been deleted.
 func expired(c *inspect.Condition) (found []Finding) {
 	undropped, leftover := map[int64]bool{}, map[int64]bool{}
 	var since time.Time
@@ -306,12 +327,15 @@ func expired(c *inspect.Condition) (found []Finding) {
 		}
 	}
 	if len(undropped) > 0 {
-		found = append(found, Finding{Warning, fmt.Sprintf("%s past the retention not deleted, the oldest since %s", plural(len(undropped), "window"), since.UTC().Format(time.DateOnly)),
+		found = append(found, Finding{Warning,
+			fmt.Sprintf("%s past the retention not deleted, the oldest since %s", plural(len(undropped), "window"),
+				since.UTC().Format(time.DateOnly)),
 			"queries don't return them, but they use disk space and slow down listings",
 			"the process that seals partition 0 deletes them: check that it is running and that its --retention.raw matches the one set here"})
 	}
 	if len(leftover) > 0 {
-		found = append(found, Finding{Note, fmt.Sprintf("%s past the retention still have rows", plural(len(leftover), "window")),
+		found = append(found, Finding{Note, fmt.Sprintf("%s past the retention still have rows",
+			plural(len(leftover), "window")),
 			"rows keep the TTL they were written with, which was longer; queries don't return them",
 			"nothing: the rows expire when their TTL ends; rows written with --retention.raw=0 never do"})
 	}

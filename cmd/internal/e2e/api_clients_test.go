@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// testClientGolang has the API client of client_golang ask both, by every method that asks for data.
+// testClientGolang calls all methods of client_golang's API client that return data, on both servers.
 func testClientGolang(t *testing.T, r apiRig) {
 	clients := make([]v1.API, 0, 2)
 	for _, url := range []string{r.prometheus, r.cassia} {
@@ -100,7 +100,7 @@ func testClientGolang(t *testing.T, r apiRig) {
 	testClientGolangStatus(t, clients[1])
 }
 
-// testClientGolangStatus asks what can't be the same.
+// testClientGolangStatus calls the methods whose results differ between servers.
 func testClientGolangStatus(t *testing.T, c v1.API) {
 	build, err := c.Buildinfo(t.Context())
 	require.NoError(t, err)

@@ -22,7 +22,7 @@ var comparedHeaders = []string{
 	"Access-Control-Allow-Origin", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers", "Access-Control-Expose-Headers",
 }
 
-// TestAPIAnswersAsPrometheusDoes asks a real Prometheus and Cassia the same.
+// TestAPIAnswersAsPrometheusDoes sends the same requests to a real Prometheus and to Cassia.
 func TestAPIAnswersAsPrometheusDoes(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -116,8 +116,8 @@ func jsonOf(v any) string {
 	return string(b)
 }
 
-// ordered are the calls in whose answers the order of series or names means something, or is that of Prometheus: answers to instant
-// queries, but for those of functions that take the order of a map, are shown as they come.
+// ordered are the calls whose results have a meaningful order of series or names, or Prometheus' order. Responses to
+// instant queries are shown unsorted, except for functions that use the order of a map.
 var (
 	ordered   = regexp.MustCompile(`sort|topk|bottomk|/labels|/label/|/query\b`)
 	unordered = regexp.MustCompile(`count_values|histogram_quantiles`)
@@ -151,7 +151,7 @@ func inOrder(v any) any {
 	return v
 }
 
-// shapeOf leaves keys and types of a value: of a list, those of all its elements together.
+// shapeOf returns the keys and types of a value. For a list, it merges the shapes of all elements.
 func shapeOf(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

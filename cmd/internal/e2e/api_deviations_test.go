@@ -7,9 +7,9 @@ type deviation struct {
 	why            string
 }
 
-// momentary are the calls of those that depend on the moment: answers may be the same in all of a run. How
-// many chunks a head has depends on where in windows and chunk ranges the samples' times are, in both, and now
-// and then the two numbers are equal.
+// momentary are the deviating calls that depend on the moment: the responses may be equal in a whole run. The number of
+// a head's chunks depends on the positions of the samples' times in windows and chunk ranges, in both servers, and the
+// two numbers are occasionally equal.
 var momentary = []string{`timeout=(0|0\.000000001)$`, `GET /api/v1/status/tsdb\?limit=10000$`}
 
 var deviations = []deviation{

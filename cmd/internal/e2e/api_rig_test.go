@@ -85,9 +85,9 @@ func (r apiRig) send(t *testing.T, url string, body []byte) {
 	require.Equal(t, http.StatusNoContent, answer.StatusCode, "%s: %s", url, text)
 }
 
-// apiData is a request with counters, gauges with all there is among floats, names and values outside of ASCII,
-// native histograms of both kinds and with bounds of their own, and exemplars. The series come in the order of their labels: Prometheus'
-// head returns them in the order in which they came, its blocks in that of their labels.
+// apiData is a request with counters, gauges with all kinds of floats, names and values outside of ASCII, native
+// histograms of both kinds and with custom bounds, and exemplars. The series are sorted by their labels, because
+// Prometheus' head returns them in the order of arrival, and its blocks in the order of their labels.
 func apiData(t *testing.T, from time.Time) []byte {
 	t.Helper()
 	symbols := writev2.NewSymbolTable()
@@ -170,8 +170,8 @@ func apiData(t *testing.T, from time.Time) []byte {
 	return snappy.Encode(nil, body)
 }
 
-// orderedSeries are series of two metrics whose order differs by which labels they are sorted, with labels that others lack, and with
-// one that comes before the name.
+// orderedSeries are series of two metrics whose order depends on the labels by which they are sorted, with labels that
+// other series don't have, and with one that sorts before the name.
 func orderedSeries() (all []labels.Labels) {
 	for i := range 24 {
 		b := labels.NewBuilder(labels.FromStrings(
@@ -225,8 +225,8 @@ func (r apiRig) parseAPICall(line string) (apiCall, error) {
 	return c, nil
 }
 
-// fill puts in times, and escapes what can't stand in a URL as it is. {next} lies in a day of which no sample was written: sealed series
-// are listed by days, so a later hour of the same day would list them once they are sealed.
+// fill inserts times, and escapes text for a URL. {next} is on a day without written samples: sealed series are listed
+// by days, so a later hour of the same day would list them after sealing.
 func (r apiRig) fill(text string) string {
 	text = strings.NewReplacer(
 		"{from}", fmt.Sprint(r.from.Unix()), "{to}", fmt.Sprint(r.to.Unix()), "{mid}", fmt.Sprint(r.from.Add(r.to.Sub(r.from)/2).Unix()),
@@ -244,7 +244,7 @@ func (r apiRig) fill(text string) string {
 	return out.String()
 }
 
-// apiAnswer is what came back.
+// apiAnswer is a response.
 type apiAnswer struct {
 	code   int
 	header http.Header

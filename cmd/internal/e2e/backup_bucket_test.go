@@ -140,8 +140,8 @@ func (b *bucketed) verifyCut(dir string) {
 	require.NoError(b.t, os.RemoveAll(dir))
 }
 
-// TestBackupsThatAreKilled backs a server up to a bucket under load, encrypted, and kills the command at random moments. Whatever backup is
-// the newest then has all that was acknowledged before it began. Restores are killed, too.
+// TestBackupsThatAreKilled backs up a server to a bucket under load, encrypted, and kills the command at random
+// moments. The newest backup then has all samples acknowledged before its start. Restores are killed as well.
 func TestBackupsThatAreKilled(t *testing.T) { testBackupsThatAreKilled(t, false) }
 
 // TestBackupsIntoAFolderThatAreKilled does the same with a folder.
@@ -177,7 +177,7 @@ func testBackupsThatAreKilled(t *testing.T, inFolder bool) {
 	}
 }
 
-// TestBackupsOfServe has a server make backups itself, in a bucket, and restores one.
+// TestBackupsOfServe makes a server back itself up to a bucket, and restores a backup.
 func TestBackupsOfServe(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary: leave -short out")

@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// TestBackupDuringWrites backs a server up under load, some times while it seals, kills it in the end, and compares what
-// each backup restores to with the samples acknowledged before that backup began, bit by bit.
+// TestBackupDuringWrites backs up a server under load, several times during sealing, kills it at the end, and compares
+// the content of each restored backup with the samples acknowledged before the start of that backup, bit by bit.
 func TestBackupDuringWrites(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary under load: leave -short out")
@@ -53,7 +53,7 @@ func TestBackupDuringWrites(t *testing.T) {
 	}
 	k.processes[0].Kill()
 	stopLoads()
-	backup("http://localhost:1") // of a directory that nobody uses
+	backup("http://localhost:1") // of a directory without a server
 
 	left, err := filepath.Glob(filepath.Join(data, "snapshots", "*"))
 	require.NoError(t, err)

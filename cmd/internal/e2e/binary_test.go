@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// built is the real program, which is built when a test first asks for it, for all tests of the package: to link it
-// takes longer than most of them.
+// built is the real program. It is built once for all tests of the package, when the first test needs it, because
+// linking takes longer than most tests.
 var built struct {
 	once sync.Once
 	dir  string
@@ -35,13 +35,14 @@ func builtCassia(t *testing.T) string {
 	return built.path
 }
 
-// coverOptions are the options of a build that counts which statements run; none where CASSIA_TEST_COVER doesn't ask for it.
+// coverOptions are the options of a build that counts which statements run; none where CASSIA_TEST_COVER doesn't ask
+// for it.
 func coverOptions() []string {
 	dir := os.Getenv("CASSIA_TEST_COVER")
 	if dir == "" {
 		return nil
 	}
-	if err := os.Setenv("GOCOVERDIR", dir); err != nil { // The programs that tests start have it, too.
+	if err := os.Setenv("GOCOVERDIR", dir); err != nil { // Programs started by tests inherit it.
 		panic(err)
 	}
 	return []string{"-cover", "-coverpkg=./..."}

@@ -7,8 +7,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// TestRealPrometheusOnCassandra has Prometheus write to one process, and compares what another one answers that
-// shares its keyspace; either of them seals. Both protocols become the same batches, which TestRealPrometheus shows: here one
+// TestRealPrometheusOnCassandra has Prometheus write to one process, and compares what another one answers that shares
+// its keyspace; either of them seals. Both protocols become the same batches, which TestRealPrometheus shows: here one
 // is enough.
 func TestRealPrometheusOnCassandra(t *testing.T) {
 	if testing.Short() {

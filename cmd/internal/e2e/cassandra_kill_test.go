@@ -14,11 +14,10 @@ import (
 // sharedKills is how often one of two processes, or both, are killed in a run; in a soak the runs add up.
 const sharedKills = 4
 
-// TestTwoOnCassandraKilledAtAnyMoment kills two processes on one keyspace at random moments, now one, now the
-// other, now both. The loads go to either, and from one that is gone to the other, as through a load balancer.
-// After each kill all of one load that was acknowledged by any of them is compared bit by bit, at once through the
-// one that lives, and through the one that was killed when it is back. Whoever lives on alone takes all of the
-// sealing over.
+// TestTwoOnCassandraKilledAtAnyMoment kills two processes on one keyspace at random moments, sometimes one, sometimes
+// both. The loads are sent to either, and to the other one while one is down, as with a load balancer. After each kill
+// all acknowledged samples of one load are compared bit by bit, immediately through the running process, and through
+// the killed one after its restart. A process that runs alone takes over all of the sealing.
 func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary for two minutes: leave -short out")
@@ -71,12 +70,12 @@ func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 	k.stop(0)
 }
 
-// taperAfter is after how many acknowledged samples a load over a cluster slows down: a test that takes long on a busy machine
-// would otherwise send the more, and compare the more each time.
+// taperAfter is after how many acknowledged samples a load over a cluster slows down: a test that takes long on a busy
+// machine would otherwise send the more, and compare the more each time.
 const taperAfter = 4000
 
-// sharedLoads are the loads of a single process, at a rate that leaves room for two and a Cassandra. In the end each sender
-// rests for a second before a request.
+// sharedLoads are the loads of a single process, at a rate that two processes and a Cassandra can handle. At the end
+// each sender pauses for a second before a request.
 func sharedLoads(t *testing.T) []*load {
 	loads := killLoads(t, time.Now())
 	for _, l := range loads {

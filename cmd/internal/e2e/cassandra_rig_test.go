@@ -30,10 +30,11 @@ func patiently(do func() error) error {
 // busy reports whether something is to be tried again that ended so.
 func busy(err error) bool { return err != nil && strings.Contains(err.Error(), ": 503 ") }
 
-// underLoad is held by the one test at a time that sends a load for as long as it takes.
+// underLoad is locked by tests that send an unlimited load, one at a time.
 var underLoad sync.Mutex
 
-// underLoadAlone waits for the other tests that load a cluster. Side by side each would take longer, so send more, so compare more.
+// underLoadAlone waits for the other tests that load a cluster. Side by side each would take longer, so send more, so
+// compare more.
 func underLoadAlone(t *testing.T) {
 	underLoad.Lock()
 	t.Cleanup(underLoad.Unlock)
@@ -77,7 +78,8 @@ func owned(ctx context.Context, p *promrig.Process) (int, error) {
 	return 0, fmt.Errorf("%s has no metric %s", p.Name, metric)
 }
 
-// waitOwned waits until processes own so many partitions: leases pass over in seconds, but no time is asserted.
+// waitOwned waits until processes own this number of partitions. Leases move within seconds, but the test doesn't
+// depend on the time.
 func waitOwned(ctx context.Context, t *testing.T, want int, processes ...*promrig.Process) {
 	t.Helper()
 	began := time.Now()

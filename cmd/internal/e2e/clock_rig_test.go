@@ -14,17 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// skewed is a copy of the program whose time.Now is off by a number of seconds, which may be set while it runs. Its monotonic clock
-// is right. A static program reads the clock without a library that could be replaced, and time namespaces leave the time of day
-// alone.
+// skewed is a copy of the program whose time.Now is off by a number of seconds, which may be set while it runs. Its
+// monotonic clock is right. A static program reads the clock without a library that could be replaced, and time
+// namespaces leave the time of day alone.
 type skewed struct {
 	path string
-	// offset is where the seconds stand in the file, 4 bytes; address is where they are in the memory of a process.
+	// offset is the position of the seconds in the file, 4 bytes; address is their address in the memory of a process.
 	offset, address int64
 }
 
-// The last instructions of time.now of Go's runtime on linux/amd64, and what it does where the kernel maps no vDSO, which is never
-// reached here: there is room to add a constant to the seconds, which RAX returns.
+// The last instructions of time.now of Go's runtime on linux/amd64, and its code for kernels without a vDSO, which is
+// never executed here. That code is replaced to add a constant to the seconds returned in RAX.
 var (
 	//	ADDQ DX, CX; ADDQ $16, SP; POPQ BP; RET; MOVQ $SYS_clock_gettime, AX; SYSCALL
 	endOfNow = []byte{0x48, 0x01, 0xd1, 0x48, 0x83, 0xc4, 0x10, 0x5d, 0xc3, 0x48, 0xc7, 0xc0, 0xe4, 0x00, 0x00, 0x00, 0x0f, 0x05}
@@ -65,7 +65,7 @@ func skewedCassia(t *testing.T, d time.Duration) skewed {
 	return s
 }
 
-// set sets by how much the clock of a running process is off.
+// set sets the offset of the clock of a running process.
 func (s skewed) set(t *testing.T, pid int, d time.Duration) {
 	t.Helper()
 	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_WRONLY, 0)

@@ -23,8 +23,8 @@ import (
 // compactedDays is how many days of samples there are: they reach into two windows of 30 days.
 const compactedDays = 40
 
-// TestCompactionIsKilled kills cassia downsample while it compacts rollups of weeks, at random moments of the time that it takes. After
-// each kill a server answers as it did before any compaction, and in the end nothing is left to do.
+// TestCompactionIsKilled kills cassia downsample while it compacts rollups of weeks, at random moments. After each kill
+// a server returns the same results as before any compaction, and at the end no work is left.
 func TestCompactionIsKilled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)

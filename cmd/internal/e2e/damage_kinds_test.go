@@ -19,8 +19,9 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestEveryKindOfFileIsDamaged turns one byte in each kind of file of a directory, one at a time: the server starts, and its answer is
-// the undamaged store's or warns of what is missing, or it refuses in one line with the remedy; check and doctor notice.
+// TestEveryKindOfFileIsDamaged flips a byte in each kind of file of a directory, one at a time: either the server
+// starts, and its response is the undamaged store's or has a warning about missing data, or it fails with one line with
+// the remedy. check and doctor report the damage.
 func TestEveryKindOfFileIsDamaged(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Hour)
@@ -30,7 +31,7 @@ func TestEveryKindOfFileIsDamaged(t *testing.T) {
 	require.NoError(t, server.stop())
 	kinds := filesByKind(t, whole)
 	require.Subset(t, slices.Collect(maps.Keys(kinds)), []string{"sst", "log", "MANIFEST", "OPTIONS", "SYNCED"})
-	undamaged := t.TempDir() // A start makes files anew.
+	undamaged := t.TempDir() // A start rewrites files.
 	require.NoError(t, os.CopyFS(filepath.Join(undamaged, "data"), os.DirFS(whole)))
 	want, warned := answerOf(t, undamaged, now)
 	require.False(t, warned)
@@ -78,8 +79,8 @@ func filesByKind(t *testing.T, dir string) map[string][]string {
 	return kinds
 }
 
-// answerOf runs the program on the directory data below base and returns what a query answers; warned: it warns of what is
-// missing, or that the program refused to start in a line with the remedy.
+// answerOf runs the program on the directory data below base and returns the result of a query. warned means that the
+// result has a warning about missing data, or that the program failed to start with a line with the remedy.
 func answerOf(t *testing.T, base string, now time.Time) (answer string, warned bool) {
 	p := promrig.Cassia(builtCassia(t), base, cassiatest.FreeAddress(t), "--retention.raw=0", "--no-self-monitoring")
 	process, err := promrig.StartReady(t.Context(), p)

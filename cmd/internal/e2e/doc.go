@@ -1,8 +1,9 @@
-// Package e2e tests the real program from outside: it builds cassia, starts it beside real Prometheus, Grafana, Cassandra and
-// others, kills it, and compares what it answers. It has tests only; what runs in the test's own process is tested in
-// package main, beside the code.
+// Package e2e tests the real program: it builds cassia, starts it with a real Prometheus, Grafana, Cassandra and other
+// programs, kills it, and compares its responses. It has only tests. Tests that run the program in their own process
+// are in package main, next to the code.
 //
-// To see which statements of the program these tests run, name a folder for that; programs that are killed tell nothing:
+// To measure which statements of the program these tests run, set a folder for coverage data; programs that are killed
+// write none:
 //
 //	mkdir /tmp/cover
 //	CASSIA_TEST_COVER=/tmp/cover go test ./cmd/internal/e2e

@@ -46,8 +46,8 @@ func alertRules(t *testing.T, file string) map[string]rulefmt.Rule {
 	return rules
 }
 
-// TestAlertRulesAreSound holds that each alert has a summary, the consequence, and the remedy. That there are the metrics
-// that they ask for is TestCassiaOnItsDashboard's.
+// TestAlertRulesAreSound requires that each alert has a summary, the consequence, and the remedy.
+// TestCassiaOnItsDashboard requires that their metrics exist.
 func TestAlertRulesAreSound(t *testing.T) {
 	severities, files := map[string]bool{"critical": true, "warning": true, "info": true}, map[string]string{}
 	for _, file := range ruleFiles(t) {
@@ -72,7 +72,7 @@ func TestAlertsFire(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// TestAlertsOfDownsampling lets metrics stand as they do when something is wrong: the alerts for that fire, and no
+// TestAlertsOfDownsampling sets metrics to values that indicate a problem: the alerts for this problem fire, and no
 // others.
 func TestAlertsOfDownsampling(t *testing.T) {
 	sound := map[string]string{

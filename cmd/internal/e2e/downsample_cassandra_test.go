@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/downsample"
 )
 
-// TestDownsampleBesideServers runs the command on a keyspace that two processes serve: what it seals they answer all
-// the same, and they report who owns which partition.
+// TestDownsampleBesideServers runs the command on a keyspace that two processes serve: they return the samples that it
+// seals, and report the owners of partitions.
 func TestDownsampleBesideServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a Cassandra: leave -short out")
@@ -64,7 +64,8 @@ func TestDownsampleBesideServers(t *testing.T) {
 	require.Contains(t, out, "on Cassandra, rows keep the TTL they were written with: a new retention applies only to samples sealed from now on")
 }
 
-// requireOwners holds that a process reports the owner of every partition, and which are its own. Two processes have a half each.
+// requireOwners holds that a process reports the owner of every partition, and which are its own. Two processes have a
+// half each.
 func requireOwners(ctx context.Context, t *testing.T, url, address string, partitions int) {
 	t.Helper()
 	port := address[strings.LastIndex(address, ":"):]
@@ -86,6 +87,7 @@ func requireOwners(ctx context.Context, t *testing.T, url, address string, parti
 		if len(owners) == 2 && mine == partitions/2 {
 			return
 		}
-		require.Less(t, time.Since(began), cassiatest.Patience, "%v, and %d are its own", owners, mine) // One of them wasn't heard for a while.
+		// One of them sent no heartbeat for a while.
+		require.Less(t, time.Since(began), cassiatest.Patience, "%v, and %d are its own", owners, mine)
 	}
 }

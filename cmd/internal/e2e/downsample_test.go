@@ -23,7 +23,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// writeHours sends a sample a minute of some series over hours, the last of which ends before the slot of now.
+// writeHours sends a sample per minute for some series over hours, the last of which ends before the slot of now.
 func writeHours(ctx context.Context, t *testing.T, url string, end time.Time, hours, series int) (samples int) {
 	t.Helper()
 	for h := range hours {
@@ -42,8 +42,8 @@ func writeHours(ctx context.Context, t *testing.T, url string, end time.Time, ho
 	return samples
 }
 
-// TestDownsampleCommand works off what a server left: unsealed samples, and sealed ones without rollups. It is
-// interrupted again and again, and run until nothing is left to do.
+// TestDownsampleCommand processes the data left by a server: unsealed samples, and sealed ones without rollups. It is
+// interrupted repeatedly, and run until no work is left.
 func TestDownsampleCommand(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
@@ -125,7 +125,7 @@ func TestDownsampleCommand(t *testing.T) {
 	require.NoError(t, server.Terminate(cassiatest.StopWithin))
 }
 
-// removeRollups makes of a directory what a release that knew none would have left.
+// removeRollups changes a directory to the state left by a release without rollups.
 func removeRollups(t *testing.T, directory string) {
 	t.Helper()
 	eng, err := pebble.Open(directory, pebble.DefaultOptions())

@@ -24,8 +24,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// startTraced starts what a Prometheus scrapes: a counter, a classic and a native histogram, of which every scrape
-// brings new exemplars.
+// startTraced starts a target for Prometheus: a counter, a classic and a native histogram, each with new exemplars in
+// every scrape.
 func startTraced(t *testing.T) *httptest.Server {
 	registry := prometheus.NewRegistry()
 	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "traced_requests_total", Help: "Requests of the test."})
@@ -78,7 +78,7 @@ var tracedQueries = []string{
 	`{__name__=~"traced_.+"}`,
 }
 
-// exemplarsOf asks a server for exemplars, as text, a line each.
+// exemplarsOf returns a server's exemplars as text, one per line.
 func exemplarsOf(ctx context.Context, t *testing.T, server, query string, start, end time.Time) (lines []string) {
 	params := url.Values{
 		"query": {query}, "start": {strconv.FormatInt(start.Unix(), 10)}, "end": {strconv.FormatInt(end.Unix(), 10)},
@@ -111,7 +111,7 @@ func getJSON(ctx context.Context, t *testing.T, url string, data any) {
 	require.NoError(t, json.Unmarshal(body, &struct{ Data any }{data}))
 }
 
-// compareExemplars asks for exemplars of Prometheus and of Cassia: they must be the same.
+// compareExemplars requires that Prometheus and Cassia return the same exemplars.
 func (s *stack) compareExemplars(ctx context.Context, t *testing.T, when string, began, end time.Time) {
 	total := 0
 	for _, query := range tracedQueries {

@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// compareInGrafana asks Prometheus and Cassia through Grafana's data source, as panels, tables, heat maps, and exemplars over
-// them do: the drawings must be the same, and the errors have the same text.
+// compareInGrafana queries Prometheus and Cassia through Grafana's data source, as panels, tables, heat maps, and their
+// exemplars do: the frames must be equal, and the errors have the same text.
 func (s *stack) compareInGrafana(t *testing.T, began, end time.Time) {
 	theirs, ours := newGrafana(t, s.writer.URL()), newGrafana(t, s.cassia.URL())
 	for _, g := range []*grafana{theirs, ours} {
@@ -61,8 +61,8 @@ func (s *stack) compareInGrafana(t *testing.T, began, end time.Time) {
 	t.Logf("through Grafana's data source: the same %d frames", frames)
 }
 
-// framesOf are frames in an order of their own, for that of an instant query isn't defined, and without the query, which
-// stands in the first.
+// framesOf returns sorted frames, because the order of an instant query's frames is undefined. It removes the query,
+// which is in the first frame.
 func framesOf(t *testing.T, frames []json.RawMessage) (texts []string) {
 	for _, f := range frames {
 		var frame struct {

@@ -31,8 +31,7 @@ const scrapeInterval = 2 * time.Second
 type stack struct {
 	name                 string
 	writer, cassia, back *promrig.Process
-	// written, where it isn't nil, receives the writes: another cassia than the one that is queried, on the
-	// same data.
+	// written, if not nil, receives the writes: a different cassia than the queried one, on the same data.
 	written *promrig.Process
 	// traced is scraped for exemplars.
 	traced *httptest.Server
@@ -41,7 +40,7 @@ type stack struct {
 	queries []string
 }
 
-// cassias are the one that is written to and the one that is asked, or the one that is both.
+// cassias are the cassia that receives writes and the one that is queried, or one for both.
 func (s *stack) cassias() []*promrig.Process {
 	if s.written == nil {
 		return []*promrig.Process{s.cassia}
@@ -72,8 +71,8 @@ remote_write:
 `, scrapeInterval, self, exporter, cassia, message, job)
 }
 
-// customBuckets is a job more: Prometheus converts its own classic histograms to native ones with custom
-// buckets, which it drops on the way where the protocol is 1.0.
+// customBuckets is an additional job: Prometheus converts its classic histograms to native ones with custom buckets,
+// which it drops when it sends with protocol 1.0.
 func customBuckets(self string) string {
 	return fmt.Sprintf(`
   - job_name: custom-buckets
@@ -90,7 +89,7 @@ func readConfig(cassia string) string {
 // comparedQueries cover every kind of metric; each must give the same, digit for digit. Two scrapes fit into
 // the shortest range.
 var comparedQueries = []string{
-	// Selectors, also while the exporter was gone: its series must end, not go on for five minutes.
+	// Selectors, also for the time while the exporter was down: its series must end, and not continue for five minutes.
 	`up`,
 	`node_load1`,
 	`{job="node",__name__=~"node_memory_.*_bytes"}`,
@@ -152,7 +151,8 @@ func TestRealPrometheus(t *testing.T) {
 	})
 }
 
-// compareWithPrometheus runs a stack for each protocol of remote write: 2.0 or not. cassias returns the programs to start for one.
+// compareWithPrometheus runs a stack for each protocol of remote write: 2.0 or not. cassias returns the programs to
+// start for one.
 func compareWithPrometheus(t *testing.T, protocols []bool, cassias func(binary string) []promrig.Program) {
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
 	t.Cleanup(cancel) // the parallel tests below go on when this function has returned
@@ -176,7 +176,8 @@ func compareWithPrometheus(t *testing.T, protocols []bool, cassias func(binary s
 	end := time.Now().Truncate(time.Second)
 	for _, s := range stacks {
 		s.scrapedAfter(ctx, t, end)
-		// The tests below may wait for minutes until others are done, and of many exemplars of a series only a sample is kept.
+		// The tests below may wait for minutes until others are done, and of many exemplars of a series only a sample
+		// is kept.
 		s.traced.Close()
 	}
 
@@ -236,8 +237,8 @@ func startPrometheus(ctx context.Context, t *testing.T, address, config string, 
 	return start(ctx, t, program)
 }
 
-// startStack starts one that writes with protocol 2.0 (and then with metadata and start timestamps) or 1.0, to
-// the first of the cassias; the last is asked.
+// startStack starts a Prometheus that writes with protocol 2.0 (with metadata and start timestamps) or 1.0 to the first
+// of the cassias. The last is queried.
 func startStack(ctx context.Context, t *testing.T, exporter string, protocol2 bool, cassias []promrig.Program) *stack {
 	processes := startAll(ctx, t, cassias...)
 	s := &stack{name: "1.0", queries: comparedQueries, cassia: processes[len(processes)-1]}
@@ -259,14 +260,14 @@ func startStack(ctx context.Context, t *testing.T, exporter string, protocol2 bo
 	return s
 }
 
-// flows waits until samples of every job have come: Prometheus never sends on what it scraped before its sending
-// began, and that may be a while after its first scrapes.
+// flows waits until samples of every job have arrived: Prometheus never sends samples scraped before its sending
+// started, which may be some time after its first scrapes.
 func (s *stack) flows(ctx context.Context, t *testing.T) {
 	s.awaitJobs(ctx, t, s.cassia, `up`)
 }
 
-// scrapedAfter waits until Prometheus has scraped every job once more: it appends a job's samples scrape by scrape, and
-// on a busy machine seconds after their time, so that what belongs before the end would come while it is compared.
+// scrapedAfter waits until Prometheus has scraped every job once more. It appends a job's samples per scrape, on a busy
+// machine seconds after their time, so that samples before the end could otherwise arrive during the comparison.
 func (s *stack) scrapedAfter(ctx context.Context, t *testing.T, end time.Time) {
 	s.awaitJobs(ctx, t, s.writer, fmt.Sprintf(`timestamp(up) > %d`, end.Unix()))
 }
@@ -308,7 +309,7 @@ func (s *stack) logs(t *testing.T) string {
 	return out
 }
 
-// compare asks all queries of Prometheus itself, of Cassia, and of the Prometheus that reads from Cassia.
+// compare sends all queries to Prometheus itself, to Cassia, and to the Prometheus that reads from Cassia.
 func (s *stack) compare(ctx context.Context, t *testing.T, when string, began, end time.Time) {
 	points := 0
 	for _, query := range s.queries {

@@ -20,19 +20,19 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// expired are two stores of the same samples of three tenants, one sample per minute: one keeps them, the other has only 5m
-// rollups of four days ago, and only 1h rollups of eight.
+// expired are two stores of the same samples of three tenants, one sample per minute: one keeps them, the other has
+// only 5m rollups of four days ago, and only 1h rollups of eight.
 type expired struct {
 	wholeDir, agedDir string
 	whole, aged       running
-	// zones are the hours from which on samples of half a day are there, by the coarsest rollup that is left of them.
+	// zones are the hours at which half a day of samples starts, by the coarsest rollup that is left of them.
 	zones map[string]time.Time
 }
 
-// expiredFlags are those of the store whose samples expire.
+// expiredFlags are the flags of the store whose samples expire.
 var expiredFlags = []string{"--retention.raw=2d", "--retention.5m=6d", "--retention.1h=0"}
 
-// newExpired starts both, with a feature beside those of expiredFeatures.
+// newExpired starts both, with a feature in addition to those in expiredFeatures.
 func newExpired(t *testing.T, feature string) *expired {
 	t.Helper()
 	hour := time.Now().Truncate(time.Hour)
@@ -57,7 +57,7 @@ func newExpired(t *testing.T, feature string) *expired {
 // expiredFeatures are always enabled.
 const expiredFeatures = "promql-experimental-functions,promql-extended-range-selectors"
 
-// restart starts both anew, with another feature, and other flags.
+// restart restarts both with another feature and other flags.
 func (x *expired) restart(t *testing.T, feature string, flags ...string) {
 	t.Helper()
 	for _, r := range []running{x.whole, x.aged} {
@@ -79,8 +79,8 @@ func (x *expired) restart(t *testing.T, feature string, flags ...string) {
 	}, cassiatest.Patience, 20*time.Millisecond)
 }
 
-// writeExpired writes the series of a tenant: a gauge, a counter of constant rate with resets, one of bursts, and a native
-// histogram; and a gauge of another name.
+// writeExpired writes the series of a tenant: a gauge, a counter of constant rate with resets, one of bursts, and a
+// native histogram; and a gauge of another name.
 func (r running) writeExpired(t *testing.T, tenant, name string, from, to time.Time) {
 	t.Helper()
 	request := &prompb.WriteRequest{}
@@ -115,7 +115,7 @@ func (r running) writeExpired(t *testing.T, tenant, name string, from, to time.T
 	require.Equal(t, http.StatusNoContent, code, text)
 }
 
-// answered is what an endpoint of queries has answered.
+// answered is the response of a query endpoint.
 type answered struct {
 	code       int
 	resolution string
@@ -125,7 +125,7 @@ type answered struct {
 	series map[string]map[float64]string
 }
 
-// points returns how many there are.
+// points returns the number of points.
 func (a answered) points() (n int) {
 	for _, s := range a.series {
 		n += len(s)
@@ -133,7 +133,7 @@ func (a answered) points() (n int) {
 	return n
 }
 
-// asks asks query or query_range.
+// asks calls query or query_range.
 func (r running) asks(t *testing.T, path, tenant string, v url.Values) answered {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, r.URL+"/api/v1/"+path+"?"+v.Encode(), nil)
@@ -182,7 +182,7 @@ func (r running) asks(t *testing.T, path, tenant string, v url.Values) answered 
 	return a
 }
 
-// over asks a query for two hours at steps of five minutes, from an hour on.
+// over runs a query over two hours at steps of five minutes, starting at an hour.
 func (r running) over(t *testing.T, tenant, query string, from time.Time, step time.Duration) answered {
 	t.Helper()
 	return r.asks(t, "query_range", tenant, url.Values{
@@ -190,8 +190,8 @@ func (r running) over(t *testing.T, tenant, query string, from time.Time, step t
 	})
 }
 
-// compared is how far an answer is from another: points that it lacks, that it has more, and the greatest difference, as a share of
-// the greatest value of the series.
+// compared is the difference between two results: missing points, additional points, and the max difference as a share
+// of the series' max value.
 type compared struct {
 	points, missing, extra int
 	off                    float64

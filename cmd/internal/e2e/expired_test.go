@@ -18,8 +18,9 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// Questions about times whose samples have expired. Those at the hour are answered as from samples, without a word; others closely,
-// the same on every way, and with an info; and a series is never missing, or there, where it wasn't.
+// Queries for times whose samples have expired. Queries aligned to the hour return the same result as from samples,
+// without an annotation. Others return an approximation, the same on every endpoint, with an info. The set of series
+// doesn't change.
 var (
 	atTheHour = []string{
 		"sn_sine", "c", "nhc", "histogram_count(nhc)", "rate(c[1h])", "increase(c[1h])", "resets(c[1h])", "delta(sn_sine[1h])", "changes(sn_sine[1h])",
@@ -34,7 +35,7 @@ var (
 		"timestamp(sn_sine)", "limitk(1, sn_sine)", "info(rate(c[5m]))", "increase(c[1h] anchored)", "rate(c[1h] smoothed)", "delta(sn_sine[1h])",
 		"rate(nhc[5m])", "sum by (__tenant_id__) (rate(c[5m]))", "absent(sn_sine)", "absent_over_time(sn_sine[10m])", "absent(rate(c[5m]))", "topk(1, sn_sine)",
 	}
-	// fars are those that may be off by more than a twentieth of the greatest value: bursts within an hour.
+	// fars are the queries that may differ by more than 5 % of the max value: bursts within an hour.
 	fars = map[string]bool{"increase(bursty[1h])": true}
 )
 
@@ -59,7 +60,7 @@ func TestExpiredHistoryOnEveryWay(t *testing.T) {
 		}
 		aged := read(x.aged)
 		planner.same(t, x.answersOn(t, read(x.whole), aged, "", false))
-		for zone, at := range x.zones { // Of which only rollups are left, too.
+		for zone, at := range x.zones { // for which only rollups are left as well
 			v := url.Values{"match[]": {`{__name__=~"sn_sine|nhc"}`}, "start": {fmt.Sprint(at.Unix())}, "end": {fmt.Sprint(at.Add(time.Hour).Unix())}}
 			code, text := aged.Get(t, "/api/v1/series?"+v.Encode())
 			require.Equal(t, http.StatusOK, code, text)
@@ -84,7 +85,7 @@ func TestExpiredHistoryOnEveryWay(t *testing.T) {
 	t.Run("export", x.exported)
 }
 
-// expiredAnswers are those of one way, by zone and query.
+// expiredAnswers are the responses of one endpoint, by zone and query.
 type expiredAnswers map[string]answered
 
 // same holds that another way has the same answers.
@@ -96,8 +97,8 @@ func (a expiredAnswers) same(t *testing.T, other expiredAnswers) {
 	}
 }
 
-// answersOn asks both servers, and holds that the answers of the second are as they have to be; told: the second has infos.
-// Those of queries at any time come back, without the tenants' label.
+// answersOn queries both servers, and requires that the second one's responses are correct. told means that the second
+// one has infos. It returns the responses of queries at any time, without the tenants' label.
 func (x *expired) answersOn(t *testing.T, whole, aged running, tenant string, told bool) expiredAnswers {
 	all := expiredAnswers{}
 	for _, zone := range []string{"1h", "5m"} {
@@ -146,7 +147,7 @@ func (x *expired) answersOn(t *testing.T, whole, aged running, tenant string, to
 	return all
 }
 
-// plainJSON asks the plain JSON API: there are as many points as there were, and a note names their resolution.
+// plainJSON queries the plain JSON API: the number of points is unchanged, and a note has their resolution.
 func (x *expired) plainJSON(t *testing.T) {
 	for _, zone := range []string{"1h", "5m"} {
 		from := x.zones[zone]
@@ -188,7 +189,7 @@ func (x *expired) plainJSON(t *testing.T) {
 	}
 }
 
-// namesAndSeries asks for names of rollups between their values, and for series at times when there were none.
+// namesAndSeries requests names of rollups between their values, and series at times without any.
 func (x *expired) namesAndSeries(t *testing.T) {
 	for step, told := range map[time.Duration]int{time.Hour: 0, 5 * time.Minute: 1} {
 		got := x.aged.over(t, "", "sn_sine_max", x.zones["1h"], step)

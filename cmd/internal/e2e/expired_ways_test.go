@@ -31,8 +31,8 @@ func (x *expired) infosAreThoseOf(t *testing.T, prometheus running) {
 	}
 }
 
-// misleading asks for what can't be computed from buckets: it is refused with the reason where samples are gone, and answered where they
-// are there.
+// misleading has queries that can't be computed from buckets: they are rejected with the reason if samples have
+// expired, and otherwise served.
 func (x *expired) misleading(t *testing.T) {
 	for _, function := range []string{"idelta(sn_sine[1h])", "double_exponential_smoothing(sn_sine[1h], 0.5, 0.5)", "max(idelta(sn_sine[1h]))"} {
 		for _, tenant := range []string{"default", "ta|tb"} {
@@ -52,7 +52,7 @@ func (x *expired) misleading(t *testing.T) {
 	}
 }
 
-// federated scrapes the newest samples of series that have ended where samples are gone.
+// federated scrapes the newest samples of series that have ended where samples have expired.
 func (x *expired) federated(t *testing.T) {
 	x.restart(t, "", "--query.lookback-delta=10d")
 	path := "/federate?" + url.Values{"match[]": {`{__name__=~"zone_.*"}`}}.Encode()
@@ -76,8 +76,8 @@ func (x *expired) refused(t *testing.T) {
 	require.Positive(t, reads.over(t, "", "rate(c[1h])", x.zones["raw"], time.Hour).points(), "raw samples exist")
 }
 
-// Where samples are there, windows are moved by a hundredth of their range at most, with an info, and only where a value doesn't hang on
-// single samples; never in instant queries, and not where a flag of the server forbids it.
+// If samples exist, windows are moved by at most 1 % of their range, with an info, and only if a value doesn't depend
+// on single samples; never in instant queries, and not if a flag of the server disables it.
 func TestWindowsMoveByLittle(t *testing.T) {
 	t.Parallel()
 	dir, now := t.TempDir(), time.Now().Truncate(time.Hour)
@@ -127,7 +127,7 @@ func TestWindowsMoveByLittle(t *testing.T) {
 	require.NotContains(t, got.resolution, "snapped")
 }
 
-// rulesAreExact holds that a rule recorded what an exact query answers, in an evaluation after all was written.
+// rulesAreExact requires that a rule recorded the result of an exact query, in an evaluation after all writes.
 func (r running) rulesAreExact(t *testing.T, written time.Time) {
 	t.Helper()
 	var at, value string
@@ -164,7 +164,7 @@ func told(a answered) (infos []string) {
 	return infos
 }
 
-// writeMoving writes a gauge, a counter that moves seldom, and a gauge that has just begun.
+// writeMoving writes a gauge, a counter that rarely changes, and a gauge that has just started.
 func (r running) writeMoving(t *testing.T, from, to time.Time) {
 	t.Helper()
 	for begin := from; begin.Before(to); begin = begin.Add(24 * time.Hour) {

@@ -21,7 +21,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// absentHere are metrics, or parts of selectors, that can't be found in the server of TestCassiaOnItsDashboard, and why.
+// absentHere are metrics, or parts of selectors, that can't be found in the server of TestCassiaOnItsDashboard, and
+// why.
 var absentHere = map[string]string{
 	"cassia_cassandra_":               "it keeps a directory",
 	"cassia_store_corrupt_rows_total": "no row is corrupt",
@@ -38,8 +39,8 @@ func absent(selector string) bool {
 	return false
 }
 
-// TestCassiaOnItsDashboard starts a Cassia that stores its own metrics, lets it work, and asks for all that the dashboard and the
-// rules ask for.
+// TestCassiaOnItsDashboard starts a Cassia that stores its own metrics, exercises it, and runs all queries of the
+// dashboard and the rules.
 func TestCassiaOnItsDashboard(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Grafana's data source: leave -short out")
@@ -68,8 +69,9 @@ func TestCassiaOnItsDashboard(t *testing.T) {
 	t.Run("rules", func(t *testing.T) { askRules(t, g) })
 }
 
-// workStored hold once what exercise does is among the stored metrics. What came about with the first exercise must have
-// been stored twice, for of one sample there is no rate; and on a slow machine metrics may be stored in the middle of one.
+// workStored waits until the effects of exercise are in the stored metrics. Effects of the first exercise must have
+// been stored twice, because a single sample has no rate. On a slow machine metrics may be stored in the middle of an
+// exercise.
 var workStored = []string{
 	`min(count_over_time({__name__=~"cassia_(query_answers|write_rejected_samples|tenant_limit_refused)_total"}[10m])) >= 2`,
 	`increase(cassia_write_rejected_samples_total{reason!="maybe_ahead"}[10m]) > 0`,
@@ -125,7 +127,7 @@ func (g *grafana) allHold(t *testing.T, queries []string) bool {
 	return !slices.ContainsFunc(queries, func(q string) bool { return g.count(t, q) == 0 })
 }
 
-// askDashboard asks for everything on a dashboard, and calls each with the answers to its panels' queries.
+// askDashboard runs all queries of a dashboard, and calls each with the results of its panels' queries.
 func askDashboard(t *testing.T, g *grafana, d dashboard, each func(dashboardPanel, dashboardTarget, grafanaAnswer)) {
 	g.choose(t, d)
 	for _, a := range d.Annotations.List {
@@ -157,7 +159,7 @@ func askDashboard(t *testing.T, g *grafana, d dashboard, each func(dashboardPane
 	}
 }
 
-// askRules asks for everything that rules look at, and for the rules themselves: those fire whose reason was exercised.
+// askRules runs the queries of all rules, and the rules themselves: a rule fires if its reason was exercised.
 func askRules(t *testing.T, g *grafana) {
 	records, rules := map[string]bool{}, map[string]string{}
 	for _, file := range ruleFiles(t) {
@@ -174,8 +176,8 @@ func askRules(t *testing.T, g *grafana) {
 		}
 	}
 	caused := map[string]bool{"CassiaRejectsSamples": true, "CassiaTenantAtItsLimit": true, "CassiaClockMaybeSlow": true}
-	// These are signs of a slow machine, which the test's may be: of a few writes, one that waited for two seconds is one in a
-	// hundred.
+	// These are signs of a slow machine, which the test's may be: of a few writes, one that waited for two seconds is
+	// one in a hundred.
 	slow := map[string]bool{"CassiaAcknowledgesSlowly": true, "CassiaQueriesWait": true, "CassiaDiskSlow": true, "CassiaWritesStall": true}
 	for name, expr := range rules {
 		if fires := g.count(t, expr) > 0; !records[name] && !slow[name] {

@@ -96,7 +96,8 @@ func (m machine) write(t *testing.T, r running, from, to time.Time, every time.D
 	}
 }
 
-// TestTwoYearsOnADashboard writes two years of a machine, and asks for them as the dashboard does: over hours, days, months and all.
+// TestTwoYearsOnADashboard writes two years of a machine, and queries them as the dashboard does: over hours, days,
+// months and all.
 func TestTwoYearsOnADashboard(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -116,7 +117,7 @@ func TestTwoYearsOnADashboard(t *testing.T) {
 	g := newGrafana(t, r.URL)
 	for _, c := range []struct {
 		span time.Duration
-		// whole: no point may be missing; resolution is what panels of the least interval are answered from.
+		// whole: no point may be missing. resolution is the resolution used for panels with the min interval.
 		whole      bool
 		resolution string
 	}{{time.Hour, false, "raw"}, {6 * time.Hour, false, "raw"}, {14 * day, false, "raw"}, {60 * day, true, "1h"}, {730 * day, true, "1h"}} {

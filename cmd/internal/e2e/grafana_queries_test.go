@@ -27,12 +27,13 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// grafana asks through Grafana's own Prometheus data source, whose back end runs beside the test, see docker/grafana.
+// grafana sends queries through Grafana's own Prometheus data source, whose back end runs next to the test, see
+// docker/grafana.
 type grafana struct {
-	// url is that of the data source's back end.
+	// url is the URL of the data source's back end.
 	url      string
 	from, to time.Time
-	// variables are those of the dashboard, as they go into queries.
+	// variables are the values of the dashboard's variables, as used in queries.
 	variables map[string]string
 	// resolution is what the last answer came from, a text.
 	resolution atomic.Value
@@ -50,8 +51,9 @@ func newGrafana(t *testing.T, api string) *grafana {
 	g := &grafana{}
 	proxy := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
-		// The answer is read whole before it is passed on: one that breaks off is an error then, 502. The data source closes its
-		// connection at the last brace, and a proxy that still waits for the end of the stream ends the request to Cassia.
+		// The answer is read whole before it is passed on: one that breaks off is an error then, 502. The data source
+		// closes its connection at the last brace, and a proxy that still waits for the end of the stream ends the
+		// request to Cassia.
 		ModifyResponse: func(r *http.Response) error {
 			g.resolution.Store(r.Header.Get("X-Cassia-Resolution"))
 			body, err := io.ReadAll(r.Body)
@@ -75,7 +77,7 @@ func newGrafana(t *testing.T, api string) *grafana {
 	return g
 }
 
-// get asks something that has no frames.
+// get sends a request whose response has no frames.
 func (g *grafana) get(t *testing.T, path string, form url.Values, into any) {
 	t.Helper()
 	answer, err := http.Get(g.url + path + "?" + form.Encode())
@@ -96,7 +98,7 @@ func (g *grafana) fill(query string) string {
 	return strings.NewReplacer(pairs...).Replace(query)
 }
 
-// grafanaAnswer is what a query answered.
+// grafanaAnswer is the result of a query.
 type grafanaAnswer struct {
 	series, samples, numbers int
 	resolution               string
@@ -124,14 +126,14 @@ var executedQuery = regexp.MustCompile(`(?s)^Expr: (.+)\nStep: (\S+)$`)
 // movedEdges is the only notice that a panel may have: by how many percent of their range edges of windows are moved.
 var movedEdges = regexp.MustCompile(`^PromQL info: edges of \S+ windows are moved by up to \S+ \((\S+) % of the range\)`)
 
-// grafanaResult is what the back end answers to one query, with its frames as they are.
+// grafanaResult is the back end's result for one query, with unmodified frames.
 type grafanaResult struct {
 	Status int
 	Error  string
 	Frames []json.RawMessage
 }
 
-// send sends a query with these fields, of a panel with this least interval ("": the data source's).
+// send sends a query with these fields, for a panel with this min interval ("": the data source's).
 func (g *grafana) send(t *testing.T, panel string, query map[string]any) (r grafanaResult) {
 	t.Helper()
 	query["refId"] = "A"
@@ -197,7 +199,7 @@ func (a *grafanaAnswer) count(t *testing.T, f grafanaFrame) {
 	a.series++
 	for _, v := range f.Data.Values[1] {
 		a.samples++
-		if _, ok := v.(float64); ok { // What isn't finite is null here.
+		if _, ok := v.(float64); ok { // Values that aren't finite are null here.
 			a.numbers++
 		}
 	}
@@ -205,7 +207,7 @@ func (a *grafanaAnswer) count(t *testing.T, f grafanaFrame) {
 
 var labelValues = regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
 
-// choose asks for the values of a dashboard's variables one after the other, and chooses as a user who changes nothing.
+// choose queries the values of a dashboard's variables one after the other, and selects the defaults.
 func (g *grafana) choose(t *testing.T, d dashboard) {
 	t.Helper()
 	g.variables = map[string]string{}
@@ -228,7 +230,7 @@ func (g *grafana) choose(t *testing.T, d dashboard) {
 	}
 }
 
-// selectors returns those of an expression, as queries of their own.
+// selectors returns the selectors of an expression, as separate queries.
 func selectors(t *testing.T, expr string) (list []string) {
 	t.Helper()
 	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
@@ -257,7 +259,7 @@ func metricOf(t *testing.T, selector string) string {
 	return ""
 }
 
-// requireInSources holds that Cassia has a metric that a test can't bring about: its name stands in the sources.
+// requireInSources requires that a metric that a test can't cause exists: its name is in the sources.
 func requireInSources(t *testing.T, metric string) {
 	t.Helper()
 	for _, ending := range []string{"_bucket", "_sum", "_count"} {

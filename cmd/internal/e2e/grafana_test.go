@@ -167,7 +167,8 @@ func readStrictly(t *testing.T, file string, into any) {
 	require.NoError(t, decoder.Decode(into), file)
 }
 
-// provisionedSources returns the uids of the data sources that a file provides, all of them at a URL that begins with url.
+// provisionedSources returns the uids of the data sources that a file provides, all of them at a URL that begins with
+// url.
 func provisionedSources(t *testing.T, file, url string) (uids map[string]bool) {
 	t.Helper()
 	var sources struct {
@@ -204,8 +205,8 @@ func provisionedSources(t *testing.T, file, url string) (uids map[string]bool) {
 	return uids
 }
 
-// TestGrafanaIsProvisioned holds that dashboards choose data sources that there are, and that files lie where others look for
-// them.
+// TestGrafanaIsProvisioned requires that dashboards use existing data sources, and that files are at the paths that
+// other files name.
 func TestGrafanaIsProvisioned(t *testing.T) {
 	t.Parallel()
 	for file, host := range map[string]string{exampleGrafana + "provisioning/datasources/cassia.yml": "localhost", "../../../examples/compose/grafana-datasource.yml": "cassia"} {

@@ -18,8 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/ha"
 )
 
-// startCounter serves a counter that rises by one a second, with the time of each scrape: so the value of every sample
-// follows from its timestamp, whoever scraped it and however long that took. It returns when it began, in milliseconds.
+// startCounter serves a counter that increases by one per second, with the time of each scrape. So the value of every
+// sample follows from its timestamp, for every scraper and delay. It returns its start in milliseconds.
 func startCounter(t *testing.T) (address string, began int64) {
 	began = time.Now().UnixMilli()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -64,7 +64,7 @@ func (p *prometheusPair) status() ha.ClusterStatus {
 	return answer.Data[0]
 }
 
-// wait waits until the pair stands in some way.
+// wait waits until the pair has a state.
 func (p *prometheusPair) wait(why string, condition func(ha.ClusterStatus) bool) {
 	p.t.Helper()
 	for began := time.Now(); !condition(p.status()); time.Sleep(100 * time.Millisecond) {
@@ -86,7 +86,7 @@ func (p *prometheusPair) goesOn() {
 	p.wait("no samples come", func(s ha.ClusterStatus) bool { return s.Watermark.After(since.Add(4 * time.Second)) })
 }
 
-// hears waits until a replica is heard from now on.
+// hears waits until a new sample of a replica is received.
 func (p *prometheusPair) hears(replica string) {
 	p.t.Helper()
 	since := time.Now()
@@ -95,7 +95,7 @@ func (p *prometheusPair) hears(replica string) {
 	})
 }
 
-// samples are what a server has of the counter: that of the pair, or what a Prometheus has scraped itself.
+// samples returns a server's samples of the counter: those of the pair, or those that a Prometheus has scraped itself.
 func (p *prometheusPair) samples(of *promrig.Process, selector string) []stamped {
 	p.t.Helper()
 	answer, err := promrig.API{URL: of.URL()}.Query(p.ctx, selector+"[1h]", time.Now())
@@ -104,8 +104,8 @@ func (p *prometheusPair) samples(of *promrig.Process, selector string) []stamped
 	return parsePoints(p.t, answer.Series[0].Floats)
 }
 
-// TestPairOfPrometheus kills one of two real Prometheus, revives it, and kills the other. Of what each of them scraped, all
-// is stored for the time in which it was elected.
+// TestPairOfPrometheus kills one of two real Prometheus, restarts it, and kills the other. All samples that each of
+// them scraped while it was elected are stored.
 func TestPairOfPrometheus(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real programs for a minute: leave -short out")

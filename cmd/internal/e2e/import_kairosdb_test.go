@@ -40,15 +40,16 @@ tags: {host: instance, "data center": dc}
 drop_tags: [build]
 `
 
-// kairosMetric is a metric of the test: how it is called here and there, and its tags with their labels.
+// kairosMetric is a metric of the test: its names in both systems, and its tags with their labels.
 type kairosMetric struct {
 	from, to string
 	tags     map[string]string
 	add      map[string]string
 }
 
-// kairosHistory is what KairosDB is filled with through its API: doubles and integers of all sizes, integers and doubles of
-// one series, some at one time, texts, tags with what its keys escape, over rows, slices and days, and at their edges.
+// kairosHistory is what KairosDB is filled with through its API: doubles and integers of all sizes, integers and
+// doubles of one series, some at one time, texts, tags with what its keys escape, over rows, slices and days, and at
+// their edges.
 func kairosHistory() []kairosSeries {
 	r := rand.New(rand.NewPCG(1, 2))
 	doubles := []float64{0, math.Copysign(0, -1), -1.5, 3, 1e300, -math.MaxFloat64, 5e-324, 0.1, 1.0 / 3, -2e-10, 123456789.123456789, 1 << 60}
@@ -82,7 +83,7 @@ func kairosHistory() []kairosSeries {
 		}
 		all = append(all, s)
 	}
-	// Without a type KairosDB takes what has a point for a double.
+	// Without a type KairosDB parses a value with a point as a double.
 	mixed := kairosSeries{Name: "mixed", Tags: map[string]string{"host": "a"}}
 	text := kairosSeries{Name: "text", Type: "string", Tags: map[string]string{"host": "a"}}
 	for i := range int64(100) {
@@ -107,7 +108,7 @@ var kairosMetrics = []kairosMetric{
 	{"text", "text", map[string]string{"host": "instance"}, nil},
 }
 
-// ask asks KairosDB for everything.
+// ask queries everything from KairosDB.
 func (k *kairosRig) ask(ctx context.Context, t *testing.T, metrics []kairosMetric) kairosValues {
 	all := kairosValues{}
 	for _, m := range metrics {
@@ -139,8 +140,8 @@ func (k *kairosRig) fill(ctx context.Context, t *testing.T) {
 	require.Eventually(t, func() bool { return k.ask(ctx, t, metrics).points() == points-2-25 }, cassiatest.Patience, 200*time.Millisecond, "KairosDB hides what was deleted")
 }
 
-// legacyRows is CQL that makes a keyspace as releases before 1.2 did, with points of the oldest form: KairosDB takes such a
-// keyspace for one in which columns have a bit for the type.
+// legacyRows is CQL that makes a keyspace as releases before 1.2 did, with points of the oldest form: KairosDB takes
+// such a keyspace for one in which columns have a bit for the type.
 func legacyRows(keyspace string) []string {
 	table := " (key blob, column1 %s, value blob, PRIMARY KEY (key, column1))"
 	cql := []string{
@@ -194,8 +195,8 @@ func (i *kairosImport) run(t *testing.T, args ...string) (stdout, stderr string,
 	return cassiatest.Command(t, i.binary, append(append([]string{}, i.args...), args...)...)
 }
 
-// killed starts the import with small batches, and kills it when some of them are stored. If it is faster than that, it
-// begins anew.
+// killed starts the import with small batches, and kills it when some of them are stored. If the import finishes
+// before, it starts again.
 func (i *kairosImport) killed(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for i.killOnce(ctx, t) {
@@ -227,8 +228,8 @@ func (i *kairosImport) killOnce(ctx context.Context, t *testing.T) (complete boo
 	return at.Complete
 }
 
-// TestImportKairosDB fills a real KairosDB through its API, imports its keyspace, and compares each value that KairosDB's
-// API and Cassia's give.
+// TestImportKairosDB fills a real KairosDB through its API, imports its keyspace, and compares each value that
+// KairosDB's API and Cassia's give.
 func TestImportKairosDB(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode: starts KairosDB")

@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestImportKilled kills the import of a month three times on its way, and runs it again each time: in the end every
-// sample is there once, and answers as the source does.
+// TestImportKilled kills the import of a month three times, and runs it again each time: at the end every sample is
+// stored once, and results equal the source's.
 func TestImportKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary on 600,000 samples: leave -short out")
@@ -53,7 +53,7 @@ func TestImportKilled(t *testing.T) {
 	require.Zero(t, status, out+errs)
 	require.Contains(t, out, fmt.Sprintf("with %d samples", samples))
 
-	// A server answers from it; meanwhile no import may run.
+	// A server serves queries; during this time no import may run.
 	server := start(t.Context(), t, promrig.Cassia(binary, dir, cassiatest.FreeAddress(t), "--retention.raw=0", "--no-self-monitoring"))
 	_, errs, status = cassiatest.Command(t, binary, args...)
 	require.Equal(t, 1, status)

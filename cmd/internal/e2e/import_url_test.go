@@ -22,14 +22,13 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// importLoad sends samples to a server as long as it runs: of a series of its own, and, again, of the history that is
-// imported meanwhile.
+// importLoad continuously sends samples to a server: of its own series, and of the history that is being imported.
 type importLoad struct {
 	url string
 	// first is when the history begins, and days how long it is.
 	first time.Time
 	days  int
-	// live are those of its own series that were acknowledged, and of the history as many.
+	// live is the number of acknowledged samples of its own series, and the number of those of the history.
 	live int
 }
 
@@ -95,8 +94,8 @@ func TestImportOverHTTP(t *testing.T) {
 	require.Zero(t, status, out+errs)
 }
 
-// TestImportOverHTTPOnCassandra imports into one of two servers on a keyspace, while the other one takes samples and either
-// seals.
+// TestImportOverHTTPOnCassandra imports into one of two servers on a keyspace, while the other one accepts samples and
+// either seals.
 func TestImportOverHTTPOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary on 100,000 samples: leave -short out")
@@ -114,9 +113,9 @@ func TestImportOverHTTPOnCassandra(t *testing.T) {
 	require.Zero(t, status, out+errs)
 }
 
-// importIntoServers imports blocks into the first of the servers, while the last takes samples, also of the same history,
-// and all of them seal. The command is killed on its way and run again, and so is the server that it speaks to, for which it
-// waits: in the end every sample is there once, whoever is asked.
+// importIntoServers imports blocks into the first of the servers, while the last accepts samples, including the same
+// history, and all of them seal. The command is killed and run again, and so is its server, for which it waits: at the
+// end every sample is stored once, on all servers.
 func importIntoServers(ctx context.Context, t *testing.T, binary string, programs ...promrig.Program) (servers []*promrig.Process, blocks string) {
 	dir := t.TempDir()
 	blocks = filepath.Join(dir, "blocks")
@@ -171,7 +170,7 @@ func importIntoServers(ctx context.Context, t *testing.T, binary string, program
 	running.Wait()
 	require.Positive(t, load.live)
 
-	// The last request may have been taken although nobody waited for the answer.
+	// The last request may have been accepted although its client didn't wait for the response.
 	live := fmt.Sprintf(`"(%d|%d)"`, load.live, load.live+1)
 	for range 2 { // Before all is sealed, and then.
 		for _, server := range servers {

@@ -20,9 +20,9 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Others store samples, exemplars and metadata under the names that a tenant uses and under names of their own, ask,
-// reach their limits, and delete everything that they may: no answer that the tenant gets changes by that, and in none
-// stands a word of theirs, whatever is asked and however the tenant is named.
+// Other tenants store samples, exemplars and metadata under the names that a tenant uses and under their own names,
+// query, reach their limits, and delete everything that they may. No response that the tenant gets is changed by that,
+// and no response contains the others' data, for all calls and all ways to name the tenant.
 func TestTenantsNeverMix(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -62,7 +62,7 @@ func TestTenantsNeverMix(t *testing.T) {
 	w.same(alone, w.answers("mine"), "others have deleted what is theirs")
 }
 
-// isolation asks as one tenant, and looks for what others stored.
+// isolation sends requests as one tenant, and checks the responses for data of others.
 type isolation struct {
 	apiRig
 	t     *testing.T
@@ -70,10 +70,10 @@ type isolation struct {
 	calls []apiCall
 }
 
-// marker stands in all that a tenant stores under names of its own.
+// marker is in all data that a tenant stores under its own names.
 func marker(name string) string { return "only_of_" + name }
 
-// moreCalls are what Prometheus doesn't have.
+// moreCalls are calls that Prometheus doesn't have.
 var moreCalls = []string{
 	"GET /api/v1/status/tsdb", "GET /api/v1/status/tsdb?limit=1000", "GET /api/v1/status/limits", "GET /api/v1/status/ha", "GET /api/v1/status/active_queries",
 	"GET /api/v1/status/top_queries", "GET /api/v1/cassia/relabel",
@@ -89,7 +89,7 @@ var moreCalls = []string{
 	"GET /t/other/api/v1/query?query=up&time={to}",
 }
 
-// readCalls takes the calls that are compared with Prometheus', those of moreCalls, and a remote read of all there is.
+// readCalls returns the calls that are compared with Prometheus', those in moreCalls, and a remote read of everything.
 func (w *isolation) readCalls() {
 	text, err := os.ReadFile("testdata/api-calls.txt")
 	require.NoError(w.t, err)
@@ -115,7 +115,7 @@ func (w *isolation) readCalls() {
 	require.Greater(w.t, len(w.calls), 500)
 }
 
-// ask sends a call as a tenant, which stands in a header or before the path.
+// ask sends a call as a tenant, which is named in a header or in the path.
 func (w *isolation) ask(call apiCall, name string, inPath bool) apiAnswer {
 	call.header = call.header.Clone()
 	if inPath {
@@ -136,7 +136,7 @@ func (w *isolation) answers(name string) []apiAnswer {
 	return out
 }
 
-// same holds that answers are as they were, and have no word of others.
+// same requires that responses are unchanged, and have no data of others.
 func (w *isolation) same(before, after []apiAnswer, when string) {
 	w.t.Helper()
 	for i, call := range w.calls {
@@ -153,7 +153,7 @@ func (w *isolation) same(before, after []apiAnswer, when string) {
 	}
 }
 
-// sees holds that a tenant finds its own words, for otherwise it would mean nothing that nobody else does.
+// sees requires that a tenant finds its own data; otherwise it would prove nothing that others don't.
 func (w *isolation) sees(name string) {
 	w.t.Helper()
 	for _, line := range []string{
@@ -165,7 +165,7 @@ func (w *isolation) sees(name string) {
 		call, err := w.parseAPICall(line)
 		require.NoError(w.t, err)
 		if line == "GET /api/v1/status/tsdb?limit=1000" && !bytes.Contains(w.ask(call, name, false).body, []byte(marker(name))) {
-			continue // It is about slots that aren't sealed.
+			continue // It applies to unsealed slots.
 		}
 		require.Eventually(w.t, func() bool { // Metadata are written a little later.
 			return bytes.Contains(w.ask(call, name, false).body, []byte(marker(name)))

@@ -25,8 +25,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// kairosWithin is how long KairosDB may take until it answers, started again and again: beside other loads on its Cassandra each of
-// ten starts was seen to end within 40 s.
+// kairosWithin is how long KairosDB may take until it answers, started again and again: beside other loads on its
+// Cassandra each of ten starts was seen to end within 40 s.
 const kairosWithin = 15 * time.Minute
 
 // kairosRig is a real KairosDB with a keyspace of its own.
@@ -57,8 +57,8 @@ func startKairosDB(ctx context.Context, t *testing.T, hosts []string, keyspace s
 		},
 	}
 	p, err := promrig.StartReady(ctx, program)
-	// It gives Cassandra 12 s for each table that it makes, which can't be set, and ends where that isn't enough. Started again,
-	// it goes on with the tables that are there.
+	// It allows Cassandra 12 s per table that it creates, which can't be configured, and exits if that isn't enough.
+	// After a restart it continues with the existing tables.
 	for errors.Is(err, promrig.ErrExited) && time.Since(began) < kairosWithin {
 		p, err = promrig.StartReady(ctx, program)
 	}
@@ -68,8 +68,8 @@ func startKairosDB(ctx context.Context, t *testing.T, hosts []string, keyspace s
 	return &kairosRig{p, keyspace}
 }
 
-// post sends JSON and returns the answer, which must be a 2xx. Where KairosDB has an error of its own, because Cassandra
-// doesn't answer in time, it is sent again.
+// post sends JSON and returns the answer, which must be a 2xx. Where KairosDB has an error of its own, because
+// Cassandra doesn't answer in time, it is sent again.
 func (k *kairosRig) post(ctx context.Context, t *testing.T, path string, body any) []byte {
 	t.Helper()
 	text, err := json.Marshal(body)
@@ -105,7 +105,7 @@ type kairosSeries struct {
 	Points [][2]any          `json:"datapoints"`
 }
 
-// kairosQuery asks for everything of a metric.
+// kairosQuery queries all data of a metric.
 func kairosQuery(metric string, from, to int64, tags ...string) map[string]any {
 	query := map[string]any{"name": metric}
 	if len(tags) > 0 {
@@ -114,7 +114,7 @@ func kairosQuery(metric string, from, to int64, tags ...string) map[string]any {
 	return map[string]any{"start_absolute": from, "end_absolute": to, "metrics": []any{query}}
 }
 
-// kairosValues are what series hold: values by time, of several at one time the greatest.
+// kairosValues are the values of series, by time; of multiple values at one time the largest.
 type kairosValues map[string]map[int64]float64
 
 func (v kairosValues) add(series string, at int64, value float64) {
@@ -154,8 +154,8 @@ func (v kairosValues) equal(t *testing.T, got kairosValues) {
 	require.Empty(t, wrong[:min(len(wrong), 10)], "%d differ", len(wrong))
 }
 
-// values asks KairosDB's API for all numbers of a metric, a series apart from the other by its tags, and gives them the labels
-// that they have in Cassia.
+// values returns all numbers of a metric from KairosDB's API, a series per tag set, with the labels that they have in
+// Cassia.
 func (k *kairosRig) values(ctx context.Context, t *testing.T, into kairosValues, m kairosMetric, from, to int64) {
 	t.Helper()
 	var answer struct {
@@ -197,7 +197,7 @@ func (k *kairosRig) values(ctx context.Context, t *testing.T, into kairosValues,
 	}
 }
 
-// cassiaValues asks a Cassia for all raw samples in (from, to], by series.
+// cassiaValues returns all raw samples in (from, to] from a Cassia, by series.
 func cassiaValues(ctx context.Context, t *testing.T, url, selector string, from, to int64) kairosValues {
 	t.Helper()
 	query := fmt.Sprintf("%s[%dms]", selector, to-from)

@@ -51,8 +51,8 @@ type load struct {
 	done     chan error
 }
 
-// killLoads are the workloads: they advance through hours of samples' time in a minute, so that slots end and
-// are sealed meanwhile. Each has out-of-order samples, native histograms and odd values.
+// killLoads are the workloads: they send hours of samples per minute, so that slots end and are sealed during the test.
+// Each has out-of-order samples, native histograms and unusual values.
 func killLoads(t *testing.T, now time.Time) []*load {
 	recent := bench.Workload{
 		Series: 120, Steps: 3600, IntervalMs: 20_000, StartMs: now.Add(-20*time.Hour - time.Minute).UnixMilli(),
@@ -61,7 +61,7 @@ func killLoads(t *testing.T, now time.Time) []*load {
 	// These come days late, so that they go by the way of old slots.
 	old := recent
 	old.Series, old.StartMs, old.Seed, old.LateSteps = 60, now.Add(-10*24*time.Hour).UnixMilli(), 7, 300
-	// A target lives for minutes only, so that new series come all the time.
+	// Targets exist only for minutes, so that new series arrive continuously.
 	churning := recent
 	churning.Series, churning.Seed, churning.ChurnPerHour = 80, 11, 3
 	loads := []*load{
@@ -82,8 +82,8 @@ func generatorOf(t *testing.T, w bench.Workload) *bench.Generator {
 	return g
 }
 
-// TestKilledAtAnyMoment kills the binary at random moments under load and compares, after each restart,
-// everything that was acknowledged with what can be read, bit by bit.
+// TestKilledAtAnyMoment kills the binary at random moments under load and, after each restart, compares all
+// acknowledged samples with the stored ones, bit by bit.
 func TestKilledAtAnyMoment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary for a minute: leave -short out")
@@ -110,7 +110,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	k.stop(0)
 }
 
-// known is k with the samples acknowledged by now, for a comparison with what there was at this moment.
+// known returns a copy of k with the samples acknowledged so far, for a comparison with the state at this moment.
 func (k *killed) known() *killed {
 	then := *k
 	then.loads = nil
@@ -139,7 +139,7 @@ func (k *killed) startLoads() (stop func()) {
 	}
 }
 
-// run sends until ctx ends. A request that was cut off by a kill is sent again, as Prometheus does.
+// run sends until ctx ends. A request that was interrupted by a kill is sent again, as Prometheus does.
 func (l *load) run(ctx context.Context, address string) error {
 	client := l.client
 	if l.taper > 0 {
@@ -173,16 +173,16 @@ func (k *killed) revive(i int) {
 
 func (k *killed) stop(i int) { require.NoError(k.t, k.processes[i].Terminate(cassiatest.StopWithin)) }
 
-// seal has a process seal everything.
+// seal makes a process seal everything.
 func (k *killed) seal(i int) {
 	k.t.Helper()
 	require.NoError(k.t, patiently(func() error { return promrig.Post(k.ctx, k.processes[i].URL()+"/-/seal") }))
 }
 
-// verify compares what can be read through a process with the samples acknowledged before, by any of them.
+// verify compares the stored samples, read through a process, with the samples acknowledged before by any process.
 func (k *killed) verify(i int, when string) { k.verifyLoads(i, when, k.loads) }
 
-// verifyOne is verify of one of the loads, drawn: a lost sample stays lost, and the last comparison is of all.
+// verifyOne is verify of one random load: a lost sample stays lost, and the last comparison includes all.
 func (k *killed) verifyOne(i int, when string) {
 	one := k.rand.IntN(len(k.loads))
 	k.verifyLoads(i, when, k.loads[one:one+1])

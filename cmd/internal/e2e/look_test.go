@@ -37,8 +37,8 @@ func looks(out string) []struct {
 	}
 }
 
-// killedStore makes a directory with sealed days and, from a server that is killed, staged samples in a log that nobody has
-// replayed. It returns a file that lists the samples that the server acknowledged.
+// killedStore makes a directory with sealed days and, from a killed server, staged samples in a log that hasn't been
+// replayed. It returns a file that lists the samples acknowledged by the server.
 func killedStore(t *testing.T, binary string) (data, acks string) {
 	home := filepath.Dir(cassiatest.StoreWith(t, 50))
 	data = filepath.Join(home, "data")
@@ -52,7 +52,7 @@ func killedStore(t *testing.T, binary string) (data, acks string) {
 	return data, acks
 }
 
-// verifyAcks starts a server on a directory, and compares what it has with the acknowledged samples.
+// verifyAcks starts a server on a directory, and compares its samples with the acknowledged ones.
 func verifyAcks(t *testing.T, binary, data, acks string) {
 	t.Helper()
 	require.Equal(t, "data", filepath.Base(data))
@@ -62,9 +62,9 @@ func verifyAcks(t *testing.T, binary, data, acks string) {
 	require.NoError(t, server.Terminate(cassiatest.ReadyWithin))
 }
 
-// TestLookingCommands runs each command that is documented to change nothing, some at once, on the directory of a killed server
-// and on a backup of it: afterwards every file is as it was, to the byte and to when it was changed; and their output is that of
-// an ordinary start finds. The backup can be restored, and has all that was acknowledged.
+// TestLookingCommands runs each command that is documented as read-only, some concurrently, on the directory of a
+// killed server and on a backup of it. Afterwards every file has the same content and modification time, and the output
+// matches the state found by an ordinary start. The backup can be restored, and has all acknowledged samples.
 func TestLookingCommands(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary some thirty times: leave -short out")
@@ -128,7 +128,8 @@ func TestLookingCommands(t *testing.T) {
 	verifyAcks(t, binary, data, acks)
 }
 
-// TestLocksBetweenProcesses: while one process looks, others may look, and none may write; while one writes, none may look.
+// TestLocksBetweenProcesses: while one process reads, others may read, and none may write; while one writes, none may
+// read.
 func TestLocksBetweenProcesses(t *testing.T) {
 	t.Parallel()
 	binary, dir := builtCassia(t), cassiatest.StoreWith(t, 1)

@@ -15,7 +15,8 @@ import (
 // toRoot is the root of the repository.
 const toRoot = "../../../"
 
-// The info string of a fenced block in the manual defines what the block is, and how a test runs it. Readers don't see it.
+// The info string of a fenced block in the manual defines what the block is, and how a test runs it. Readers don't see
+// it.
 //
 //	sh run              commands, run in a folder with a store in ./data, while no server uses it
 //	sh run server       commands, run while a server uses ./data
@@ -50,7 +51,8 @@ func (b block) where(name string) string {
 	return fmt.Sprintf("%s, the block in line %d", name, b.line)
 }
 
-// elsewhere is the reason why blocks of commands aren't run by TestManualRuns, with the test that runs or checks them instead.
+// elsewhere is the reason why blocks of commands aren't run by TestManualRuns, with the test that runs or checks them
+// instead.
 var elsewhere = map[string]string{
 	"cassandra": "needs a Cassandra cluster: TestRealPrometheusOnCassandra and TestTwoOnCassandraShareWork start cassia serve over one, TestCassandraSettings tries its flags",
 	"clone":     "needs the network: .ci/run builds a checkout with make",
@@ -78,7 +80,7 @@ var shownFiles = map[string]string{
 	"retention.yml":  "cassia serve --retention.file=retention.yml",
 }
 
-// commandInText is a line that looks like a command, and so must not stand in a block that nobody runs.
+// commandInText matches a line that looks like a command, which is not allowed in a block that isn't run.
 var commandInText = regexp.MustCompile(`(?m)^\s*(\$ |(sudo |bin/|\./)?(apt|apt-get|cassia|curl|docker|dpkg|git|go|helm|htpasswd|kubectl|make|mv|nodetool|openssl|promtool|rpm|systemctl|tar) [^=|│])`)
 
 // blocksOf returns the fenced blocks of a page.
@@ -140,7 +142,8 @@ func TestManualBlocks(t *testing.T) {
 // step is a command of a block, and the output that is shown.
 type step struct{ command, output string }
 
-// steps returns the commands of a block: all of it, or of a transcript the lines after "$ ", with those that a quote continues to.
+// steps returns the commands of a block: all of it, or of a transcript the lines after "$ ", with those that a quote
+// continues to.
 func (b block) steps() (list []step) {
 	if !strings.HasPrefix(b.text, "$ ") {
 		return []step{{command: b.text}}

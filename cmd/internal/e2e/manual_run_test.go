@@ -20,8 +20,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/s3/s3test"
 )
 
-// Commands and files of the manual are run and read as the info strings of their blocks define (see block), page by page, in a
-// folder that has what they name: a store, text and blocks to import, files of rules, certificates.
+// Commands of the manual are run and its files read as the info strings of their blocks define (see block), page by
+// page, in a folder with the files that they use: a store, text and blocks to import, files of rules, certificates.
 func TestManualRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers: leave -short out")
@@ -47,7 +47,7 @@ func TestManualRuns(t *testing.T) {
 			if example, ok := strings.CutPrefix(filepath.Dir(name), "examples/"); ok {
 				p.copyExample(example)
 			}
-			for _, b := range blocks { // A command may stand before the file that it reads.
+			for _, b := range blocks { // A command may precede the file that it reads.
 				if b.file() != "" {
 					p.write(b)
 				}
@@ -177,7 +177,7 @@ func (p *page) transcript(b block, where string) {
 		for _, s := range b.steps() {
 			script.WriteString(s.command)
 		}
-		p.shell(script.String(), where, "CURL_HOME="+p.dir) // curl -s fails there on an error's status, too.
+		p.shell(script.String(), where, "CURL_HOME="+p.dir) // With this, curl -s also fails at an error status.
 		return
 	}
 	for _, s := range b.steps() {
@@ -186,7 +186,7 @@ func (p *page) transcript(b block, where string) {
 	}
 }
 
-// here puts what there is in place of what the manual names: addresses and folders of a machine, times, secrets, amounts.
+// here replaces names in the manual by those of the test: addresses and folders of a machine, times, secrets, amounts.
 func (p *page) here(text string) string {
 	now := time.Now()
 	pairs := []string{
@@ -212,7 +212,7 @@ func (p *page) environment() []string {
 	return append([]string{"PATH=" + p.dir + ":" + os.Getenv("PATH")}, s3test.Environment[2:]...)
 }
 
-// shell runs commands in the page's folder, which must succeed, and returns what they print.
+// shell runs commands in the page's folder, which must succeed, and returns their output.
 func (p *page) shell(text, where string, env ...string) string {
 	text = p.here(text)
 	cmd := exec.CommandContext(p.ctx, "bash", "-euo", "pipefail", "-c", text)
@@ -229,7 +229,7 @@ func (p *page) write(b block) {
 	require.NoError(p.t, os.WriteFile(filepath.Join(p.dir, b.file()), []byte(p.here(b.text)), 0o600))
 }
 
-// check has a file read by the program that it is for.
+// check makes the program of a file read it.
 func (p *page) check(b block, where string) {
 	switch command := shownFiles[b.file()]; {
 	case strings.Contains(command, "cassia serve "):

@@ -26,10 +26,10 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// largeRequest asks for all that a metric has. It returns the status, and the beginning of a text that isn't an answer.
+// largeRequest requests all samples of a metric. It returns the status, and the start of a text that isn't a result.
 type largeRequest func(ctx context.Context, r running, dir string, metric int) (code int, text string, err error)
 
-// largeRequests are the kinds of requests of which many at once must stay within a server's memory.
+// largeRequests are the kinds of requests that, even if many run at once, must stay within a server's memory.
 var largeRequests = map[string]largeRequest{
 	"selector":    asked(`big_%d`),
 	"range":       ranged(`big_%d`),
@@ -46,7 +46,7 @@ var largeRequests = map[string]largeRequest{
 		code, text, err := getAnswer(ctx, r, "/api/query", "tenant", "default", "metricName", fmt.Sprintf("big_%d", metric),
 			"start", fmt.Sprint(time.Now().Add(-10*time.Minute).Unix()))
 		if code == http.StatusUnprocessableEntity && strings.Contains(text, "the response has more than") {
-			code = http.StatusOK // Its answers are bounded, whatever the memory.
+			code = http.StatusOK // Its responses are limited independently of the memory.
 		}
 		return code, text, err
 	},
@@ -129,8 +129,8 @@ func readAnswer(request *http.Request) (int, string, error) {
 	return answer.StatusCode, string(bytes.TrimSpace(text[:n])), err
 }
 
-// startBounded runs a server whose memory is bounded: by a control group of which it takes its share, where the machine allows one to be
-// made, and otherwise by its flag.
+// startBounded runs a server whose memory is limited: by a control group if the machine permits one, and otherwise by
+// its flag.
 func startBounded(t *testing.T, dir string, bound int64) running {
 	group, ok := memoryGroup(t, int64(float64(bound)/config.Share)+1<<20)
 	if !ok {
@@ -143,8 +143,8 @@ func startBounded(t *testing.T, dir string, bound int64) running {
 	}, "--storage.path="+dir)
 }
 
-// memoryGroup makes a control group that lasts as long as the test, and whose processes may use so many bytes. It returns false where that
-// isn't possible.
+// memoryGroup creates a control group for the duration of the test with this memory limit in bytes. It returns false if
+// that isn't possible.
 func memoryGroup(t *testing.T, limit int64) (group string, ok bool) {
 	for _, of := range [][2]string{{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"}} {
 		group := filepath.Join(of[0], fmt.Sprintf("cassia-test-%d-%d", os.Getpid(), limit))
@@ -162,7 +162,8 @@ func memoryGroup(t *testing.T, limit int64) (group string, ok bool) {
 	return "", false
 }
 
-// setLimit writes a limit into a file that the kernel has made: in a directory that isn't a control group there is none.
+// setLimit writes a limit into a file that the kernel has made: in a directory that isn't a control group there is
+// none.
 func setLimit(path string, limit int64) bool {
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -257,8 +258,8 @@ func ingestBeside(ctx context.Context, r running) error {
 	return nil
 }
 
-// watchAnonymous looks at the anonymous memory of a process until the test ends. The returned function returns the most that was seen,
-// bytes.
+// watchAnonymous looks at the anonymous memory of a process until the test ends. The returned function returns the most
+// that was seen, bytes.
 func watchAnonymous(t *testing.T, pid int) func() int64 {
 	var most atomic.Int64
 	stop, done := make(chan struct{}), make(chan struct{})

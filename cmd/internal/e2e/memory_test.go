@@ -20,7 +20,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// memoryCell is a bound on a server's memory, and kinds of large requests, which many clients send at once, one kind after the other.
+// memoryCell is a bound on a server's memory, and kinds of large requests, which many clients send at once, one kind
+// after the other.
 type memoryCell struct {
 	bound int64
 	// series is how many each of memoryMetrics metrics has.
@@ -38,8 +39,8 @@ const (
 	memoryInterval = 100 * time.Millisecond
 )
 
-// memoryCells are some kinds of requests that are drawn, with a small bound and few series. In a soak of more than one time they are all
-// kinds with bounds of which it draws one less than its times, which take some 20 minutes each on an idle machine; five times are the whole table.
+// memoryCells returns some random kinds of requests, with a low limit and few series. In a soak of n times they are all
+// kinds with n − 1 random limits, which take about 20 minutes each on an idle machine; five times are the whole table.
 func memoryCells(t *testing.T) (cells []memoryCell) {
 	kinds := slices.Sorted(maps.Keys(largeRequests))
 	random := rand.New(rand.NewPCG(soak.Seed(t), 0))
@@ -56,8 +57,8 @@ func memoryCells(t *testing.T) (cells []memoryCell) {
 	return cells[:min(len(cells), times-1)]
 }
 
-// TestMemoryStaysWithinItsBound asks a server for more than fits into its memory, from many clients and with samples arriving beside.
-// Its anonymous memory never exceeds --memory.max-bytes, and it goes on answering.
+// TestMemoryStaysWithinItsBound sends a server requests for more data than fits into its memory, from many clients and
+// while samples arrive. Its anonymous memory never exceeds --memory.max-bytes, and it continues to respond.
 func TestMemoryStaysWithinItsBound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fills a server's memory: leave -short out")
@@ -161,7 +162,8 @@ func (o *outcomes) ask(ctx context.Context, r running, kind, dir string, client 
 	return nil
 }
 
-// askSmall asks for few series until ctx ends, and longer if there was no answer by then. It returns how long each answer took.
+// askSmall queries a few series until ctx ends, or until the first response if that is later. It returns the duration
+// of each request.
 func askSmall(ctx context.Context, r running, i int) (latencies []time.Duration, err error) {
 	started := time.Now()
 	for ctx.Err() == nil || len(latencies) == 0 && time.Since(started) < cassiatest.Patience {
@@ -173,7 +175,7 @@ func askSmall(ctx context.Context, r running, i int) (latencies []time.Duration,
 		query := []string{"small_%d", "rate(small_%d[5m])", "sum(small_%d)", "count by (id) (small_%d)"}[len(latencies)%4]
 		code, text, err := getAnswer(asking, r, "/api/v1/query", "query", fmt.Sprintf(query, i))
 		switch {
-		case asking.Err() != nil: // The answer was cut short.
+		case asking.Err() != nil: // The response was interrupted.
 		case err != nil:
 			return nil, err
 		case code != http.StatusOK:

@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// TestMetadataFrom has a real Prometheus, which wants a password, write with protocol 2.0: its requests have no types. Cassia
-// asks it, for the tenant to which it writes, and answers the same as it does.
+// TestMetadataFrom has a real Prometheus, which requires a password, write with protocol 2.0: its requests have no
+// types. Cassia fetches the metadata from it, for the tenant to which it writes, and returns the same.
 func TestMetadataFrom(t *testing.T) {
 	dir := t.TempDir()
 	hash, err := bcrypt.GenerateFromPassword([]byte("s3cret"), bcrypt.MinCost)
@@ -30,7 +30,7 @@ func TestMetadataFrom(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	self := cassiatest.FreeAddress(t)
-	// Nobody answers there yet, which doesn't matter to the start.
+	// The source isn't running yet, which doesn't prevent the start.
 	cassia := startServe(t, "--storage.path="+t.TempDir(), "--metadata.from=team-a=http://"+self, "--metadata.http.config.file="+filepath.Join(dir, "login.yml"))
 	const sender = "remote_write:\n  - url: %URL%/api/v1/write\n    protobuf_message: io.prometheus.write.v2.Request\n    headers: {" + tenant.Header + ": team-a}\n" +
 		"scrape_configs:\n  - job_name: itself\n    scrape_interval: 1s\n    basic_auth: {username: ops, password: s3cret}\n    static_configs: [{targets: ['%SELF%']}]\n"
@@ -38,7 +38,7 @@ func TestMetadataFrom(t *testing.T) {
 	program, err := promrig.Prometheus(binary, dir, self, strings.NewReplacer("%URL%", cassia.URL, "%SELF%", self).Replace(sender),
 		"--web.config.file="+filepath.Join(dir, "web.yml"))
 	require.NoError(t, err)
-	program.Address = "ops:s3cret@" + self // Of the URL by which it is asked.
+	program.Address = "ops:s3cret@" + self // Part of its URL.
 	prometheus := start(t.Context(), t, program)
 
 	type metadata map[string][]struct{ Type, Help, Unit string }

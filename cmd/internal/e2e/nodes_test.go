@@ -38,13 +38,13 @@ type nodesRig struct {
 	binary  string
 	cluster *cassandratest.Cluster
 	flags   []string // of the engine
-	// sending is how the loads are sent, reading how they are read meanwhile.
+	// sending is how the loads are sent, and reading how they are read at the same time.
 	sending, reading *patient
 }
 
-// TestCassandraNodesDie kills nodes of a cluster of three under load. While one is gone, all goes on. While two
-// are gone, everything is refused in time and in clear words, and senders try again until they are back. What
-// was acknowledged is compared bit by bit all the time.
+// TestCassandraNodesDie kills nodes of a cluster of three under load. While one is down, everything works. While two
+// are down, all requests are rejected in time with clear errors, and senders retry until the nodes are back.
+// Acknowledged samples are compared bit by bit all the time.
 func TestCassandraNodesDie(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -172,7 +172,7 @@ func (r *nodesRig) keepReading() (stop func()) {
 				return
 			}
 			rounds++
-			select { // The loads and three nodes need the machine, too.
+			select { // The loads and three nodes also need the machine.
 			case <-ctx.Done():
 			case <-time.After(2 * time.Second):
 			}
@@ -219,7 +219,7 @@ func (r *nodesRig) twoDie() {
 	t := r.t
 	self := cassiatest.FreeAddress(t)
 	writer := startPrometheus(r.ctx, t, self, impatientConfig(self, r.programs[0].Address))
-	// Prometheus never sends what it scraped before its sending began.
+	// Prometheus never sends samples scraped before its sending started.
 	require.Eventually(t, func() bool {
 		answer, err := promrig.API{URL: r.processes[1].URL()}.Query(r.ctx, `up{job="prometheus"}`, time.Now())
 		return err == nil && answer.Points() == 1
@@ -261,13 +261,14 @@ func (r *nodesRig) twoDie() {
 	writer.Kill()
 }
 
-// arrives waits until all that Prometheus scraped in a time can be read through the process that it doesn't
-// write to, digit for digit. Samples that were refused meanwhile may have been stored, or not: they aren't compared.
+// arrives waits until all samples that Prometheus scraped in a time range can be read through the process to which it
+// doesn't write, digit for digit. Samples that were rejected in between may or may not have been stored: they aren't
+// compared.
 func (r *nodesRig) arrives(writer *promrig.Process, began, end time.Time) {
 	everything := fmt.Sprintf(`{job="prometheus"}[%ds]`, int(end.Sub(began).Seconds()))
 	difference := ""
 	for since := time.Now(); time.Since(since) < cassiatest.Patience; time.Sleep(500 * time.Millisecond) {
-		// It is asked again: on a busy machine Prometheus, too, appends what it scraped before the end after it.
+		// Query it again: on a busy machine Prometheus also appends late.
 		want, err := promrig.API{URL: writer.URL()}.Query(r.ctx, everything, end)
 		require.NoError(r.t, err)
 		got, err := promrig.API{URL: r.processes[1].URL()}.Query(r.ctx, everything, end)
@@ -312,7 +313,7 @@ func (r *nodesRig) sumOf(p *promrig.Process, metric string) float64 {
 	return v
 }
 
-// oneSample sends a sample of a metric that nobody else sends.
+// oneSample sends a sample of a metric that no other load sends.
 func oneSample(url string) func() (*http.Response, error) {
 	return func() (*http.Response, error) {
 		body, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
@@ -326,7 +327,7 @@ func oneSample(url string) func() (*http.Response, error) {
 	}
 }
 
-// refuses wants 503, in time, and a line that names the missing nodes.
+// refuses requires status 503, in time, and a line that names the missing nodes.
 func (r *nodesRig) refuses(what string, ask func() (*http.Response, error)) error {
 	began := time.Now()
 	answer, err := ask()

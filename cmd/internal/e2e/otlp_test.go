@@ -27,11 +27,12 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// relayed is the tenant to which the Prometheus of these tests writes what it took.
+// relayed is the tenant to which the Prometheus of these tests writes the samples that it receives.
 const relayed = "relayed"
 
-// TestOTLPAsPrometheus gives what OpenTelemetry's SDK measured to Cassia and to a real Prometheus: both answer the same.
-// That Prometheus writes all of it on to another tenant of Cassia, which must then be the same as what came directly.
+// TestOTLPAsPrometheus sends measurements of OpenTelemetry's SDK to Cassia and to a real Prometheus: both return the
+// same. That Prometheus forwards all of it to another tenant of Cassia, which must then equal the samples received
+// directly.
 func TestOTLPAsPrometheus(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three Prometheus: leave -short out")
@@ -157,8 +158,8 @@ func compareOTLP(t *testing.T, cassia running, prometheus string, before, end ti
 	}, cassiatest.Patience, 50*time.Millisecond)
 }
 
-// compareTypes holds the metadata that Cassia has of the metrics sent to a real Prometheus that makes labels of types and
-// units: this shows the types that it got by OTLP.
+// compareTypes holds the metadata that Cassia has of the metrics sent to a real Prometheus that makes labels of types
+// and units: this shows the types that it got by OTLP.
 func compareTypes(t *testing.T, cassia running, sent []*metricdata.ResourceMetrics) {
 	prometheus := startPrometheus(t.Context(), t, cassiatest.FreeAddress(t), "", "--web.enable-otlp-receiver", "--enable-feature=type-and-unit-labels")
 	export(t, prometheus.URL(), sent)

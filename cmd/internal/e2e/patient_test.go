@@ -82,7 +82,7 @@ func (p *patient) place() int {
 	return p.at
 }
 
-// note notes how a try at a process ended; why is empty if all was well.
+// note records the result of a request to a process; why is empty if it succeeded.
 func (p *patient) note(at int, began time.Time, why string, over bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +96,7 @@ func (p *patient) note(at int, began time.Time, why string, over bool) {
 	if why == "" || over {
 		p.slowest = max(p.slowest, time.Since(began).Round(time.Millisecond))
 	}
-	// Another request may have moved on already. Without an error, the next request goes elsewhere, too.
+	// Another request may have moved on already. Without an error, the next request also goes elsewhere.
 	if p.at == at {
 		p.at = (at + 1) % len(p.addresses)
 	}
@@ -137,7 +137,7 @@ func waitLogged(t *testing.T, p *promrig.Process, words ...string) (line string)
 	return line
 }
 
-// requireSound has cassia check everything that is stored, and wants that to be all sealed and without a problem.
+// requireSound runs cassia check, and requires that everything is sealed and without a problem.
 func requireSound(ctx context.Context, t *testing.T, binary string, flags []string) {
 	t.Helper()
 	out, err := exec.CommandContext(ctx, binary, append([]string{"check"}, flags...)...).CombinedOutput()

@@ -33,10 +33,10 @@ type pausedRig struct {
 	lone   []string // metrics of one sample each
 }
 
-// TestPausedAndBackLate stops one of two processes where it stands, under load: between a write and its answer, and
-// in the middle of sealing, when asked to and by itself. The other takes over, and the one that was stopped goes on
-// late with what it was about to do. Or it is killed in the middle of sealing. Nothing is lost, nothing is there
-// twice, and once all is sealed it is as if nothing had happened.
+// TestPausedAndBackLate suspends one of two processes under load: between a write and its response, and in the middle
+// of sealing, on request and in the background. The other one takes over, and the suspended one later continues with
+// its operation, or is killed in the middle of sealing. No sample is lost or stored twice, and after everything is
+// sealed the state is the same as without a pause.
 func TestPausedAndBackLate(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -86,8 +86,8 @@ func (r *pausedRig) signal(i int, s syscall.Signal) {
 	require.NoError(r.t, syscall.Kill(r.processes[i].PID(), s))
 }
 
-// pausedBeforeTheAnswer sends samples and stops the process a little later: often, the sample is durable by then
-// without an answer, so that it is sent to the other process, too.
+// pausedBeforeTheAnswer sends samples and suspends the process shortly after: often the sample is then durable without
+// a response, so that it is sent to the other process as well.
 func (r *pausedRig) pausedBeforeTheAnswer() {
 	const wanted, tries = 6, 80
 	stored, lost, answered := 0, 0, 0
@@ -144,7 +144,7 @@ func (r *pausedRig) sample(metric string) []byte {
 	return snappy.Encode(nil, body)
 }
 
-// post sends a request to one process and returns what became of it. It waits for as long as it takes.
+// post sends a request to one process and returns its result. It has no time limit.
 func (r *pausedRig) post(i int, body []byte) string {
 	request, err := http.NewRequestWithContext(r.ctx, http.MethodPost, r.processes[i].URL()+"/api/v1/write", strings.NewReader(string(body)))
 	if err != nil {
@@ -164,7 +164,7 @@ func (r *pausedRig) post(i int, body []byte) string {
 	return answer.Status + ": " + strings.TrimSpace(string(text))
 }
 
-// count is how many samples a metric has, as one process sees it.
+// count returns the number of a metric's samples, as read through one process.
 func (r *pausedRig) count(i int, metric string) int {
 	var answer promrig.Answer
 	require.NoError(r.t, patiently(func() (err error) {
@@ -180,7 +180,7 @@ func (r *pausedRig) verifyLone(i int) {
 	}
 }
 
-// sealing has a process seal everything and returns when that is surely under way; done gets how it ended.
+// sealing makes a process seal everything and returns when that is certainly under way; done receives the result.
 func (r *pausedRig) sealing(i int) (done chan error) {
 	for {
 		done = make(chan error, 1)
@@ -296,7 +296,7 @@ func (r *pausedRig) progress(i int) (rounds, sealed float64) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch name {
 		case "cassia_downsample_rounds_total":
-			rounds, _ = strconv.ParseFloat(value, 64) // what isn't a number is no progress
+			rounds, _ = strconv.ParseFloat(value, 64) // a text that isn't a number is no progress
 		case "cassia_store_sealed_samples_total":
 			sealed, _ = strconv.ParseFloat(value, 64)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// TestRulesOutliveAFreeze stops the process that evaluates rules, as a laptop's sleep does, and lets it go on: it makes up for the
-// evaluations that were due meanwhile, or counts them as missed.
+// TestRulesOutliveAFreeze suspends the process that evaluates rules, as a laptop's sleep does, and resumes it: it runs
+// the missed evaluations, or counts them as missed.
 func TestRulesOutliveAFreeze(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real program for half a minute: leave -short out")
@@ -49,7 +49,7 @@ func TestRulesOutliveAFreeze(t *testing.T) {
 	time.Sleep(frozen)
 	gone := time.Now()
 	require.NoError(t, syscall.Kill(cassia.PID(), syscall.SIGCONT))
-	// Whatever is due more than an interval after it was stopped can only have been made up for.
+	// Evaluations that were due more than an interval after the suspension must have been run later.
 	from := stopped.Add(interval)
 	due := float64(gone.Sub(from)/interval) - 1
 	require.Eventually(t, func() bool {

@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// TestRulesOverHistoryThatOnlyHoursCover imports samples that are two years old into a server that keeps only 1h rollups of that time. promtool evaluates a rule
-// over them, and its results are imported as well.
+// TestRulesOverHistoryThatOnlyHoursCover imports samples that are two years old into a server that keeps only 1h
+// rollups of that time. promtool evaluates a rule over them, and its results are imported as well.
 func TestRulesOverHistoryThatOnlyHoursCover(t *testing.T) {
 	t.Parallel()
 	promtool, binary, dir := cassiatest.Binary(t, "CASSIA_TEST_PROMTOOL", "promtool"), builtCassia(t), t.TempDir()

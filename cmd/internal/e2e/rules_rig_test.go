@@ -12,21 +12,21 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// ruleGaps lists which evaluations are missing of what rules recorded at an interval, while the process that evaluated was
-// killed.
+// ruleGaps lists the evaluations that are missing in samples recorded by rules at an interval, while the evaluating
+// process was killed.
 //
-// On a machine that is busy for seconds some may be: Prometheus' manager leaves out what became due while an evaluation
-// took long, and counts it.
+// On a machine that is busy for seconds some may be missing: Prometheus' manager skips evaluations that become due
+// while one takes long, and counts them.
 type ruleGaps struct {
 	interval time.Duration
-	// The process was killed between these times; at the first one it was asked how many evaluations it had left out.
+	// The process was killed between these times. At the first one its number of skipped evaluations was read.
 	dying, killed time.Time
-	// began is before the next process began: what wasn't evaluated by then is made up for.
+	// began is before the start of the next process, which runs the evaluations missed until then.
 	began time.Time
 }
 
-// count counts the evaluations that are missing where more than one of two is: those that should have been made before a
-// process took over or by its making up for them, and those after that.
+// count counts the evaluations that are missing where more than one of two is: those that should have been made before
+// a process took over or by its making up for them, and those after that.
 func (g ruleGaps) count(t *testing.T, what string, samples []stamped) (before, after float64) {
 	t.Helper()
 	interval := g.interval.Milliseconds()
@@ -34,7 +34,7 @@ func (g ruleGaps) count(t *testing.T, what string, samples []stamped) (before, a
 		last := samples[i].at
 		require.Equal(t, samples[0].at%interval, s.at%interval, "%s: the times at which it is evaluated", what)
 		if s.at-last <= 2*interval || s.at > g.dying.UnixMilli() && s.at <= g.killed.UnixMilli() {
-			continue // What the process left out while it was asked for that isn't known.
+			continue // The number of evaluations skipped during this request is unknown.
 		}
 		t.Logf("%s has a gap from %d to %d", what, last, s.at)
 		for at := last + interval; at < s.at; at += interval {

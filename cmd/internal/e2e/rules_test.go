@@ -85,8 +85,8 @@ receivers: [{name: hook, webhook_configs: [{url: %q, send_resolved: true}]}]
 	return start(ctx, t, program)
 }
 
-// TestRulesOutliveKills kills the process that evaluates rules, which misses no evaluation by that, and a real Alertmanager
-// hears when an alert fires, and when it ends.
+// TestRulesOutliveKills kills the process that evaluates rules. No evaluation is missed, and a real Alertmanager is
+// notified when an alert fires and when it ends.
 func TestRulesOutliveKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real programs for half a minute: leave -short out")

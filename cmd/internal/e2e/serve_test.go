@@ -21,8 +21,8 @@ type running struct {
 	pid int
 }
 
-// startServe runs cassia serve with these flags until stop is called, or the test ends. It stores nothing of its own, unless a
-// flag asks for that.
+// startServe runs cassia serve with these flags until stop is called or the test ends. It doesn't store its own
+// metrics, unless a flag enables this.
 func startServe(t *testing.T, args ...string) running {
 	t.Helper()
 	return startServeAs(t, func(p promrig.Program) promrig.Program { return p }, args...)
@@ -52,5 +52,5 @@ func startServeAs(t *testing.T, as func(promrig.Program) promrig.Program, args .
 	return running{cassiatest.Server{URL: process.URL()}, stop, log, process.PID()}
 }
 
-// serverAt is a server that somebody else has started.
+// serverAt is a server that was started elsewhere.
 func serverAt(url string) running { return running{Server: cassiatest.Server{URL: url}} }

@@ -27,8 +27,8 @@ const (
 	sharedTick     = 500 * time.Millisecond
 	// sharedInterval is how often sharedRules are evaluated.
 	sharedInterval = 2 * time.Second
-	// The value of newest depends on when it was evaluated, for newer samples arrive all the time: whoever evaluates it once more,
-	// later, stores a greater value.
+	// The value of newest depends on the time of its evaluation, because newer samples arrive continuously: a repeated,
+	// later evaluation stores a larger value.
 	sharedRules = `
 groups:
 - name: every other second
@@ -83,7 +83,8 @@ func (r *sharedRig) restart(i int) {
 	r.processes[i] = start(r.ctx, r.t, r.processes[i].Program)
 }
 
-// silence is the longest time for which a sender that went on sending heard nothing: somebody stood still for so long.
+// silence is the longest time without an acknowledgement for an active sender, because a process or Cassandra was
+// blocked for so long.
 func (r *sharedRig) silence() (longest time.Duration) {
 	for _, s := range r.senders {
 		longest = max(longest, s.silence())
@@ -91,7 +92,7 @@ func (r *sharedRig) silence() (longest time.Duration) {
 	return longest
 }
 
-// query asks a process.
+// query sends a query to a process.
 func (r *sharedRig) query(i int, query string) (answer promrig.Answer) {
 	r.t.Helper()
 	require.NoError(r.t, patiently(func() (err error) {
@@ -101,7 +102,7 @@ func (r *sharedRig) query(i int, query string) (answer promrig.Answer) {
 	return answer
 }
 
-// samples asks a process for the samples of a series, all those of the test.
+// samples returns the samples of a series of the whole test from a process.
 func (r *sharedRig) samples(i int, selector string) []stamped {
 	r.t.Helper()
 	answer := r.query(i, selector+"[1h]")
@@ -117,7 +118,7 @@ func (r *sharedRig) metric(i int, name string) float64 {
 	return valueOf(r.t, r.processes[i].URL(), name)
 }
 
-// sender sends the samples of a series to one process, those that are due at a time, again until they are taken, as
+// sender sends the samples of a series to one process when they are due, and repeats them until they are accepted, as
 // Prometheus does.
 type sender struct {
 	labels []prompb.Label
@@ -127,8 +128,8 @@ type sender struct {
 
 	mu    sync.Mutex
 	acked []int64 // times of acknowledged samples
-	// heard is when something was acknowledged last, or it began to send; zero: it doesn't send. silent is the longest time
-	// between two of these.
+	// heard is the time of the last acknowledgement, or of the start of sending; zero: it isn't sending. silent is the
+	// longest time between two of these.
 	heard  time.Time
 	silent time.Duration
 }
@@ -194,7 +195,7 @@ func (s *sender) run(ctx context.Context, stopping <-chan struct{}, url string) 
 	}
 }
 
-// hear notes samples that were acknowledged now.
+// hear records that samples were acknowledged now.
 func (s *sender) hear(times []int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,14 +229,14 @@ func (s *sender) last() int64 {
 	return acked[len(acked)-1]
 }
 
-// deliver sends series until they are taken.
+// deliver sends series until they are accepted.
 func deliver(ctx context.Context, url string, series ...prompb.TimeSeries) error {
 	for {
 		code, text, err := post(ctx, url, series...)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil: // The process is gone.
+		case err != nil: // The process was killed.
 		case code/100 == 2:
 			return nil
 		case code/100 == 4 && code != http.StatusTooManyRequests:

@@ -19,10 +19,10 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// TestTwoOnCassandraShareWork has two processes on one keyspace evaluate rules, take the samples of a pair of replicas, one
-// each, and delete series while both go on writing them. Then the one that evaluates is killed, to which the elected replica
-// sends: the other one misses no evaluation and no sample, and nothing that was deleted comes back, also when both have
-// been started anew.
+// TestTwoOnCassandraShareWork has two processes on one keyspace evaluate rules, receive the samples of a pair of
+// replicas, one each, and delete series while both continue to write them. Then the process that evaluates is killed,
+// to which the elected replica sends. The other one misses no evaluation and no sample, and no deleted sample
+// reappears, also after both have restarted.
 func TestTwoOnCassandraShareWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary for most of a minute: leave -short out")
@@ -127,8 +127,8 @@ func (x *sharedRuling) look() {
 	}
 }
 
-// oneEvaluates holds that the other process has never evaluated a group. Only where it couldn't hear the owner, because that
-// or Cassandra stood still, may it have taken the rules over.
+// oneEvaluates requires that the other process has never evaluated a group, unless it received no heartbeats of the
+// owner because a process or Cassandra was blocked.
 func (x *sharedRuling) oneEvaluates() {
 	const evaluated = "prometheus_rule_group_iterations_total"
 	require.Positive(x.t, x.metric(x.owner, evaluated))
@@ -174,7 +174,7 @@ func (x *sharedRuling) takesOver() {
 	})
 }
 
-// check holds that no recorded sample is missing, and that the alert is as it was.
+// check requires that no recorded sample is missing, and that the alert is unchanged.
 func (x *sharedRuling) check() {
 	for _, selector := range sharedRecorded {
 		samples := x.samples(x.other, selector)
@@ -193,8 +193,8 @@ func (x *sharedRuling) check() {
 	x.t.Logf("%v evaluations were made up for", caughtUp)
 }
 
-// noGap holds that of two evaluations one is stored; more may only be missing where one took so long that others were left
-// out, or failed.
+// noGap requires that at least one of two consecutive evaluations is stored. More may only be missing if one took so
+// long that others were skipped, or failed.
 func (x *sharedRuling) noGap(selector string, samples []stamped) {
 	before, after := x.count(x.t, selector, samples)
 	missed, failed := leftOut(x.t, x.processes[x.other].URL())
@@ -202,13 +202,13 @@ func (x *sharedRuling) noGap(selector string, samples []stamped) {
 	require.LessOrEqual(x.t, after, missed+failed, "%s has gaps after the other process took over", selector)
 }
 
-// sharedPair is two replicas, each of which sends to a process of its own: a to the one that lives on.
+// sharedPair is two replicas, each of which sends to a different process: a to the one that keeps running.
 type sharedPair struct {
 	*sharedRig
 	a, b        *sender
 	stopA       func()
 	lives, dies int
-	// told is the time of b up to which it is elected, as far as the process that lives on has read.
+	// told is the time until which b is elected, as last read by the process that keeps running.
 	told int64
 }
 
@@ -248,8 +248,8 @@ func (p *sharedPair) elected(replica string) {
 	})
 }
 
-// replicaDies ends a for a while; b is elected and stays elected when a is back. Only where b couldn't be heard, because
-// somebody stood still, may a be elected again.
+// replicaDies stops a for a while; b is elected and stays elected when a is back. Only if no samples of b were
+// received, because a process was blocked, may a be elected again.
 func (p *sharedPair) replicaDies() {
 	for {
 		p.stopA()
@@ -271,7 +271,7 @@ func (p *sharedPair) replicaDies() {
 	}
 }
 
-// failsOver waits until a is elected: b's process is gone.
+// failsOver waits until a is elected, because b's process was killed.
 func (p *sharedPair) failsOver() {
 	p.elected("a")
 	now := time.Now().UnixMilli()
@@ -279,9 +279,9 @@ func (p *sharedPair) failsOver() {
 	p.wait("what was held is stored", func() bool { return p.status().Held.Rows == 0 })
 }
 
-// check holds that there is no gap, and that each sample is of the replica that was elected for its time. There may also be
-// some of the one before, where it was further than it had told: b, whose process was killed, and whoever wasn't heard
-// because somebody stood still.
+// check requires that there is no gap, and that each sample is from the replica that was elected for its time. There
+// may also be some samples of the previous replica after the time that it had advertised: b, whose process was killed,
+// or a replica whose samples weren't received because a process was blocked.
 func (p *sharedPair) check() {
 	status := p.status()
 	spans, both := status.Spans, 0
@@ -310,12 +310,12 @@ func (p *sharedPair) check() {
 	p.t.Logf("%d samples of the pair, %d elections, %d samples of one that was further than it had told", len(work), status.Elections, both)
 }
 
-// sharedDeletes are series that both processes write and that are deleted meanwhile.
+// sharedDeletes are series that both processes write and that are deleted during the test.
 type sharedDeletes struct {
 	*sharedRig
 	live [2]*sender
 	stop [2]func()
-	// cut is up to when the live series are deleted, returned when that had been acknowledged. Milliseconds.
+	// cut is the time until which the live series are deleted, returned when that was acknowledged, in milliseconds.
 	cut, returned int64
 	history       int // how many series of a history are left, of historySeries
 }
@@ -344,13 +344,13 @@ func newSharedDeletes(r *sharedRig) *sharedDeletes {
 	return d
 }
 
-// do asks a process to do something.
+// do makes a process do something.
 func (d *sharedDeletes) do(i int, what string) {
 	d.t.Helper()
 	require.NoError(d.t, patiently(func() error { return promrig.Post(d.ctx, d.processes[i].URL()+what) }))
 }
 
-// admin asks a process for something of Prometheus' admin API.
+// admin calls an endpoint of Prometheus' admin API of a process.
 func (d *sharedDeletes) admin(i int, what string, params url.Values) {
 	d.t.Helper()
 	d.do(i, "/api/v1/admin/tsdb/"+what+"?"+params.Encode())
@@ -362,7 +362,7 @@ func (d *sharedDeletes) whileBothWrite() {
 		d.wait("both write", func() bool { return len(d.live[i].acknowledged()) > 3 })
 	}
 	d.check("written")
-	d.cut = min(d.live[0].last(), d.live[1].last()) // So much was acknowledged.
+	d.cut = min(d.live[0].last(), d.live[1].last()) // Samples acknowledged so far.
 	d.admin(0, "delete_series", url.Values{"match[]": {"doomed"}, "end": {fmt.Sprintf("%.3f", float64(d.cut)/1000)}})
 	d.returned = time.Now().UnixMilli()
 	d.check("deleted from what wasn't sealed")
@@ -402,7 +402,7 @@ func (d *sharedDeletes) check(when string) {
 	}
 }
 
-// cleanUp holds that deleted samples are gone from the rows once it is cleaned up, and nothing else is.
+// cleanUp requires that, after cleaning, exactly the deleted samples are missing in the rows.
 func (d *sharedDeletes) cleanUp() {
 	gone := (historySeries - d.history) * historySamples
 	for i, live := range d.live {

@@ -18,15 +18,15 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// damageable is a directory of the real program with sealed days, tables in several levels, a snapshot, and samples that came after the backup of
-// it, and all samples that were acknowledged.
+// damageable is a directory of the real program with sealed days, tables in several levels, a snapshot, and samples
+// that came after the backup of it, and all samples that were acknowledged.
 type damageable struct {
 	dir, backups string
-	// before is the directory when another process used it, older some time before the last process ended.
+	// before is the directory while another process used it, older some time before the last process ended.
 	before, older string
 	now           time.Time
 	acked         map[string]int // samples of each metric
-	backedUp      map[string]int // those of the backup
+	backedUp      map[string]int // in the backup
 }
 
 // lateSamples is how many samples each part of the history adds.
@@ -107,7 +107,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// answer is what a server answers about the samples of a directory.
+// answer is a server's response for the samples of a directory.
 type answer struct {
 	samples map[string]int // of each metric
 	warned  bool           // an answer names missing samples
@@ -115,7 +115,7 @@ type answer struct {
 	refused string         // the server didn't start, for this reason
 }
 
-// ask starts the program on the directory data below base, and asks for all samples.
+// ask starts the program on the directory data below base, and queries all samples.
 func (d *damageable) ask(t *testing.T, base string) (a answer) {
 	p := promrig.Cassia(builtCassia(t), base, cassiatest.FreeAddress(t), "--retention.raw=0", "--no-self-monitoring")
 	process, err := promrig.StartReady(t.Context(), p)

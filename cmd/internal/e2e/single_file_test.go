@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// ending is what becomes of a directory of which one file is damaged.
+// ending is the outcome for a directory with one damaged file.
 type ending int
 
 const (
@@ -80,7 +80,8 @@ func (d *damageable) kind(t *testing.T, path string) string {
 	return prefix
 }
 
-// damageFile damages a file of a copy of the directory. An older copy is the file as it was before, or the older file of its kind.
+// damageFile damages a file of a copy of the directory. An older copy is an earlier state of the file, or the older
+// file of its kind.
 func (d *damageable) damageFile(t *testing.T, dir, path, damage string) {
 	file := filepath.Join(dir, path)
 	b, err := os.ReadFile(file)
@@ -134,8 +135,8 @@ type damageCell struct {
 	want         ending
 }
 
-// cells are those of all files of the directory and of the folder of backups. It fails for a kind of file without cells, and for
-// cells without a file.
+// cells returns the cases for all files of the directory and of the folder of backups. It fails for a kind of file
+// without cases, and for cases without a file.
 func (d *damageable) cells(t *testing.T) (all []damageCell) {
 	add := func(path, kind string, inBackup bool, rows map[string][4]ending, found map[string]bool) {
 		row, ok := rows[kind]
@@ -162,9 +163,10 @@ func (d *damageable) cells(t *testing.T) (all []damageCell) {
 	return all
 }
 
-// TestSingleFileDamage deletes, empties, cuts by half and replaces by an older copy each file of a directory, one at a time. It works with all acknowledged
-// samples, or is refused in a line with a remedy, which works, or names missing rows. It is never opened as a new store, and has never fewer
-// files. A backup with such a file is restored with all of its samples, or refused by the file's name. Some cells are drawn; soak tries all.
+// TestSingleFileDamage deletes, empties, cuts by half and replaces by an older copy each file of a directory, one at a
+// time. It works with all acknowledged samples, or is refused in a line with a remedy, which works, or names missing
+// rows. It is never opened as a new store, and has never fewer files. A backup with such a file is restored with all of
+// its samples, or refused by the file's name. Some cells are drawn; soak tries all.
 func TestSingleFileDamage(t *testing.T) {
 	t.Parallel()
 	d := newDamageable(t)
@@ -222,7 +224,7 @@ func (d *damageable) damagedCopy(t *testing.T, path, damage string) *damagedCopy
 	return s
 }
 
-// rowFiles are the names of the tables and logs in the directory, and of those that were moved aside.
+// rowFiles returns the names of the tables and logs in the directory, and of those that were moved aside.
 func (s *damagedCopy) rowFiles(t *testing.T) (names []string) {
 	for _, path := range files(t, s.dir) {
 		if ext := filepath.Ext(path); ext == ".sst" || ext == ".log" {
@@ -232,7 +234,7 @@ func (s *damagedCopy) rowFiles(t *testing.T) (names []string) {
 	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
-// requireWorks asks for all samples after nothing is left to be repaired.
+// requireWorks queries all samples after all repairs.
 func (s *damagedCopy) requireWorks(t *testing.T) {
 	_, stderr, status := cassiatest.Command(t, builtCassia(t), "check", "--storage.path="+s.dir)
 	require.Zero(t, status, stderr)
@@ -242,7 +244,8 @@ func (s *damagedCopy) requireWorks(t *testing.T) {
 	require.False(t, a.warned)
 }
 
-// requireRefused looks whether check, doctor and a start refuse the directory, in a line with the remedy, and change nothing.
+// requireRefused looks whether check, doctor and a start refuse the directory, in a line with the remedy, and change
+// nothing.
 func (s *damagedCopy) requireRefused(t *testing.T) {
 	before := contents(t, s.dir)
 	_, stderr, status := cassiatest.Command(t, builtCassia(t), "check", "--storage.path="+s.dir)

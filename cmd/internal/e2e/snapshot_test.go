@@ -19,8 +19,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestSnapshotOfAKeyspace saves a keyspace under load as in the operator's page, with the script for it, loads it into
-// another one, and compares what a Cassia reads there with the samples acknowledged before, bit by bit.
+// TestSnapshotOfAKeyspace saves a keyspace under load as in the operator's page, with its script, loads it into another
+// one, and compares the samples read there by a Cassia with the samples acknowledged before, bit by bit.
 func TestSnapshotOfAKeyspace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary on a real Cassandra: leave -short out")
@@ -62,7 +62,7 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 	}
 	sealed := make(chan error, 1)
 	saving, done := context.WithCancel(k.ctx)
-	go func() { // Rows that are taken out of the stage meanwhile must be elsewhere.
+	go func() { // Rows that are deleted in the staging log during this must be stored elsewhere.
 		for saving.Err() == nil {
 			if err := promrig.Post(k.ctx, k.processes[0].URL()+"/-/seal"); err != nil {
 				sealed <- err
@@ -90,8 +90,8 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 	require.NoError(t, err, out)
 	check := exec.CommandContext(k.ctx, binary, "check", "--storage.engine=cassandra", hosts, "--cassandra.keyspace="+into)
 	text, err := check.CombinedOutput()
-	// Tables are copied one after the other: of a seal under way, of samples that were staged after the stage was copied, raw chunks may be
-	// there without their rollups.
+	// Tables are copied one after the other. For a seal under way, of samples staged after the staging log was copied,
+	// there may be raw chunks without their rollups.
 	require.Regexp(t, `: \d+ problems\n`, string(text), "%v", err)
 	left := strings.Split(strings.TrimSpace(halfSealed.ReplaceAllString(string(text), "")), "\n")
 	require.LessOrEqual(t, len(left), 2, "more than the last line, and that of the error: %s", text)
@@ -101,10 +101,10 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 	known.stop(0)
 }
 
-// halfSealed are lines of cassia check about rollups that lack samples.
+// halfSealed matches lines of cassia check about rollups with missing samples.
 var halfSealed = regexp.MustCompile(`(?m)^(r5m: .*(version \d+ doesn't match the \d+ raw chunks|the rollup of \d+ chunks is missing)|r1h: .*doesn't match the 5m rollups of the day)\n`)
 
-// statements are those of a text of CQL, without its comments.
+// statements returns the statements in a text of CQL, without its comments.
 func statements(text string) (out []string) {
 	var code strings.Builder
 	for line := range strings.Lines(text) {
@@ -120,8 +120,9 @@ func statements(text string) (out []string) {
 	return out
 }
 
-// aNotingNodetool makes a folder of empty tables, and a nodetool of a cluster with these lines in its status, which notes what it is asked for. The
-// returned function runs the script with both; calls are the lists of tables of which snapshots were made.
+// aNotingNodetool creates a folder of empty tables, and a nodetool of a cluster with these lines in its status, which
+// records its calls. The returned function runs the script with both; calls are the lists of tables of which snapshots
+// were made.
 func aNotingNodetool(t *testing.T, status string) (run func(args ...string) (string, error), calls func() []string) {
 	dir := t.TempDir()
 	for _, table := range engine.Tables {
@@ -155,7 +156,8 @@ const (
 		"DN  127.0.0.3  98.48 KiB  16      100.0%            7f1c1ad1-0f4c-4e1e-8d0a-1a5f6c8b2e03  rack1\n"
 )
 
-// TestSnapshotOfSeveralNodes runs save on a node of three without the commands that come before it on all of them: nothing is copied.
+// TestSnapshotOfSeveralNodes runs save on a node of three without the commands that come before it on all of them:
+// nothing is copied.
 func TestSnapshotOfSeveralNodes(t *testing.T) {
 	run, calls := aNotingNodetool(t, oneNode+twoMore)
 	out, err := run("save", "saved")
@@ -179,7 +181,8 @@ func TestSnapshotOfSeveralNodes(t *testing.T) {
 	require.Empty(t, calls())
 }
 
-// TestOrderOfASnapshot runs the script with a nodetool that notes what it is asked for: rows are taken after all that is moved into them.
+// TestOrderOfASnapshot runs the script with a nodetool that records its calls: a table is copied after all tables whose
+// rows are moved into it.
 func TestOrderOfASnapshot(t *testing.T) {
 	run, calls := aNotingNodetool(t, oneNode)
 	out, err := run("save", "saved")

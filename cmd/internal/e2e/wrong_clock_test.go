@@ -66,7 +66,7 @@ func (r *clockRig) count(p *promrig.Process) (n int) {
 	return n
 }
 
-// waitDoubted waits until a process doubts its clock, or no longer does.
+// waitDoubted waits until a process treats its clock as untrusted, or trusted again.
 func (r *clockRig) waitDoubted(p *promrig.Process, want bool) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool { return valueOf(r.t, p.URL(), "cassia_store_clock_doubted") == 1 == want },
@@ -88,8 +88,8 @@ func (r *clockRig) rounds(p *promrig.Process) float64 {
 	return valueOf(r.t, p.URL(), "cassia_downsample_rounds_total")
 }
 
-// removesNothing requires that a process whose clock is wrong deletes, hides and seals away nothing, also once it has done more
-// rounds than before.
+// removesNothing requires that a process whose clock is wrong deletes, hides and seals away nothing, also once it has
+// done more rounds than before.
 func (r *clockRig) removesNothing(p *promrig.Process, before float64) {
 	r.t.Helper()
 	r.waitDoubted(p, true)
@@ -102,8 +102,9 @@ func (r *clockRig) removesNothing(p *promrig.Process, before float64) {
 	require.Equal(r.t, r.wrote, r.count(p))
 }
 
-// TestWrongClock runs the real program over a directory while its clock is two months ahead, two months behind, and while it leaps
-// there and back: nothing is lost, deleted or hidden, and all is as before once the clock is right.
+// TestWrongClock runs the real program on a directory while its clock is two months fast, two months slow, and while it
+// jumps there and back: nothing is lost, deleted or hidden, and after the clock is correct again everything is
+// unchanged.
 func TestWrongClock(t *testing.T) {
 	t.Parallel()
 	r := newClockRig(t)
@@ -179,8 +180,8 @@ func (r *clockRig) metric(p *promrig.Process, metric string) (n int) {
 	return n
 }
 
-// TestSlowClockUntilNTP runs the real program on one machine while its clock is 20 minutes slow, as after a start, and while it is set
-// back and forth: right samples are accepted, or are to be sent again.
+// TestSlowClockUntilNTP runs the real program on one machine while its clock is 20 minutes slow, as after a start, and
+// while it is set back and forth: right samples are accepted, or are to be sent again.
 func TestSlowClockUntilNTP(t *testing.T) {
 	t.Parallel()
 	r := newClockRig(t)
@@ -205,7 +206,8 @@ func TestSlowClockUntilNTP(t *testing.T) {
 	}
 }
 
-// TestSlowClockInACluster runs two processes over one keyspace, one of them 3 hours slow: it accepts and shows what the other one does.
+// TestSlowClockInACluster runs two processes over one keyspace, one of them 3 hours slow: it accepts and shows what the
+// other one does.
 func TestSlowClockInACluster(t *testing.T) {
 	t.Parallel()
 	engine := cassiatest.OnCassandra(t)
@@ -234,8 +236,8 @@ func TestSlowClockInACluster(t *testing.T) {
 	require.Equal(t, 3, r.metric(right, "right"))
 }
 
-// TestWrongClockInACluster runs two processes over one keyspace, one of them two months ahead: it takes no samples and removes
-// nothing, also what comes late, which the other one takes.
+// TestWrongClockInACluster runs two processes on one keyspace, one of them two months fast: it accepts no samples and
+// removes nothing, including late samples, which the other one accepts.
 func TestWrongClockInACluster(t *testing.T) {
 	t.Parallel()
 	engine := cassiatest.OnCassandra(t)
@@ -260,7 +262,7 @@ func TestWrongClockInACluster(t *testing.T) {
 	require.Contains(t, text, "clock")
 	r.removesNothing(wrong, 0)
 
-	// It leaps back and forth in the one that was right, too.
+	// The correct clock also jumps back and forth.
 	before := r.rounds(right)
 	r.skewed.set(t, right.PID(), twoMonths)
 	r.removesNothing(right, before)
@@ -274,9 +276,9 @@ func TestWrongClockInACluster(t *testing.T) {
 	requireSound(r.ctx, t, r.skewed.path, engine)
 }
 
-// TestTwoPausesOfDays runs the real program over a directory on three days: the second start is six days after the first and takes samples
-// while its clock is untrusted, within a minute after which it is killed; the third is four days later, over that directory and over a
-// restored backup of it. All that was acknowledged is answered, exported and sealed.
+// TestTwoPausesOfDays runs the real program on a directory on three days. The second start is six days after the first;
+// it accepts samples while its clock is untrusted, and is killed within a minute. The third start is four days later,
+// on that directory and on a restored backup of it. All acknowledged samples are queried, exported and sealed.
 func TestTwoPausesOfDays(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour

@@ -1,4 +1,5 @@
-// Package lasting recognises errors of connections that trying again doesn't mend, and has their remedy.
+// Package lasting recognizes connection errors that a retry can't fix, and has their remedies. Clients such as package
+// s3 stop their retries at such an error.
 package lasting
 
 import (
@@ -9,7 +10,7 @@ import (
 	"net/http"
 )
 
-// Error is an error of a connection that comes again, whenever it is tried, until somebody changes something.
+// Error is a connection error that occurs at every attempt until the configuration is changed.
 type Error struct {
 	Err error
 	// Advice is the remedy.
@@ -19,11 +20,11 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() + "; " + e.Advice }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Lasting marks the error, for packages that don't import this one, as one that trying again doesn't mend.
+// Lasting marks the error, for packages that don't import this one, as one that a retry can't fix.
 func (e *Error) Lasting() bool { return true }
 
-// Of returns an Error of err, or nil if the connection may succeed at another time. authority names the place where an authority
-// that signs certificates is named, as in "ca-file in the URL".
+// Of returns an Error for err, or nil if a retry may succeed. authority describes the setting for the certificate
+// authority, as in "ca-file in the URL".
 func Of(err error, authority string) *Error {
 	var already *Error
 	if err == nil || errors.As(err, &already) {
@@ -61,7 +62,7 @@ func advice(err error, authority string) string {
 	return ""
 }
 
-// Transport returns a transport like next whose errors that last are Errors.
+// Transport returns a transport like next that returns lasting errors as Errors.
 func Transport(next http.RoundTripper, authority string) http.RoundTripper {
 	return transport{next, authority}
 }
@@ -71,7 +72,6 @@ type transport struct {
 	authority string
 }
 
-// RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := t.next.RoundTrip(r)
 	if lasting := Of(err, t.authority); lasting != nil {

@@ -68,7 +68,7 @@ func TestConnections(t *testing.T) {
 		})
 	}
 	require.Nil(t, Of(nil, ""))
-	// What a machine without a name server answers is another matter.
+	// A machine without a name server returns a different error.
 	require.ErrorContains(t, Of(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "nowhere", IsNotFound: true}}, ""), "; correct the host in the URL")
 	require.Nil(t, Of(&net.DNSError{Err: "server misbehaving", Name: "nowhere", IsTemporary: true}, ""))
 }

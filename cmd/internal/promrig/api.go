@@ -17,30 +17,30 @@ import (
 // ErrAPI means that the HTTP API answered with an error.
 var ErrAPI = errors.New("promrig: error from the HTTP API")
 
-// API is Prometheus' HTTP API of a server.
+// API is the Prometheus HTTP API of a server.
 type API struct {
-	// URL is the server's, without a path.
+	// URL is the server's URL without a path.
 	URL string
 }
 
-// Answer is what a query gave.
+// Answer is the result of a query.
 type Answer struct {
 	Type string
-	// Series are in the order of their labels.
+	// Series are sorted by their labels.
 	Series []Series
 	// Warnings and Infos are the annotations, sorted.
 	Warnings, Infos []string
 }
 
-// Series is one of a matrix or vector: its labels as text, and its points as the server wrote them, so that
-// two are equal only if every digit is.
+// Series is a series of a matrix or vector: its labels as text, and its points as the server wrote them, so that two
+// are equal only if every digit is.
 type Series struct {
 	Labels string
-	// Floats and Histograms are pairs of time and value, in JSON; a vector's is the only one.
+	// Floats and Histograms are pairs of time and value, in JSON. In a vector there is only one.
 	Floats, Histograms []string
 }
 
-// envelope is what every answer of the API lies in.
+// envelope is the JSON object of every response of the API.
 type envelope struct {
 	Status    string          `json:"status"`
 	ErrorType string          `json:"errorType"`
@@ -50,7 +50,7 @@ type envelope struct {
 	Infos     []string        `json:"infos"`
 }
 
-// get asks for a path of the API.
+// get requests a path of the API.
 func (a API) get(ctx context.Context, path string, params url.Values) (envelope, error) {
 	var out envelope
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL+path+"?"+params.Encode(), nil)
@@ -78,7 +78,8 @@ func (a API) get(ctx context.Context, path string, params url.Values) (envelope,
 // QueryRange evaluates a query at every step of a range.
 func (a API) QueryRange(ctx context.Context, query string, start, end time.Time, step time.Duration) (Answer, error) {
 	return a.query(ctx, "/api/v1/query_range", url.Values{
-		"query": {query}, "start": {seconds(start)}, "end": {seconds(end)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)},
+		"query": {query}, "start": {seconds(start)}, "end": {seconds(end)},
+		"step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)},
 	})
 }
 
@@ -87,7 +88,8 @@ func (a API) Query(ctx context.Context, query string, at time.Time) (Answer, err
 	return a.query(ctx, "/api/v1/query", url.Values{"query": {query}, "time": {seconds(at)}})
 }
 
-// Values lists the values of a label between two times, of the series that some of the selectors match; without selectors, of all.
+// Values returns the values of a label between two times in the series that any of the selectors matches; without
+// selectors, in all series.
 func (a API) Values(ctx context.Context, label string, start, end time.Time, selectors ...string) ([]string, error) {
 	got, err := a.get(ctx, "/api/v1/label/"+label+"/values", selected(start, end, selectors...))
 	if err != nil {
@@ -97,7 +99,7 @@ func (a API) Values(ctx context.Context, label string, start, end time.Time, sel
 	return out, json.Unmarshal(got.Data, &out)
 }
 
-// Names is Values as an answer with a series for each.
+// Names returns the result of Values as an answer with a series per value.
 func (a API) Names(ctx context.Context, label, selector string, start, end time.Time) (Answer, error) {
 	names, err := a.Values(ctx, label, start, end, selector)
 	out := Answer{Type: "names"}
@@ -107,7 +109,7 @@ func (a API) Names(ctx context.Context, label, selector string, start, end time.
 	return out, err
 }
 
-// SeriesOf lists the series that a selector matches, between two times, as an answer without points.
+// SeriesOf returns the series that a selector matches between two times, as an answer without points.
 func (a API) SeriesOf(ctx context.Context, selector string, start, end time.Time) (Answer, error) {
 	got, err := a.get(ctx, "/api/v1/series", selected(start, end, selector))
 	if err != nil {
@@ -187,7 +189,7 @@ func labelText(metric map[string]string) string {
 	return "{" + strings.Join(pairs, ", ") + "}"
 }
 
-// Points is how many points there are in all.
+// Points returns the total number of points.
 func (a Answer) Points() int {
 	n := 0
 	for _, s := range a.Series {
@@ -196,7 +198,7 @@ func (a Answer) Points() int {
 	return n
 }
 
-// Difference describes where other differs from a; "" if every digit is the same.
+// Difference describes the first difference between two answers; "" if every digit is the same.
 func (a Answer) Difference(other Answer) string {
 	if a.Type != other.Type {
 		return fmt.Sprintf("a %s, not a %s", other.Type, a.Type)
@@ -221,7 +223,8 @@ func (a Answer) Difference(other Answer) string {
 	for l := range have {
 		return "a series too many: " + l
 	}
-	if w, o := strings.Join(append(a.Warnings, a.Infos...), "; "), strings.Join(append(other.Warnings, other.Infos...), "; "); w != o {
+	if w, o := strings.Join(append(a.Warnings, a.Infos...), "; "),
+		strings.Join(append(other.Warnings, other.Infos...), "; "); w != o {
 		return fmt.Sprintf("annotations %q, not %q", o, w)
 	}
 	return ""
@@ -239,7 +242,7 @@ func difference(want, got []string) string {
 	return ""
 }
 
-// Post sends an empty POST to a path of a server and returns an error unless the answer is a 2xx.
+// Post sends an empty POST to a path of a server and returns an error unless the status is 2xx.
 func Post(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 	if err != nil {

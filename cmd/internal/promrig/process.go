@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// ErrExited means that a program ended by itself.
+// ErrExited means that a program exited without being stopped.
 var ErrExited = errors.New("promrig: the program exited")
 
 // Program is a program to start.
@@ -27,17 +27,17 @@ type Program struct {
 	// Path is the binary.
 	Path string
 	Args []string
-	// Address is what it listens on; ReadyPath answers 200 once it is ready.
+	// Address is the address on which it listens. ReadyPath returns 200 when it is ready.
 	Address, ReadyPath string
-	// TLS: it speaks TLS there. Its certificate isn't verified.
+	// TLS is set if it uses TLS on Address. Its certificate isn't verified.
 	TLS bool
-	// Log is the file that its output is appended to.
+	// Log is the file to which its output is appended.
 	Log string
-	// Env are variables, as NAME=value, beside those of this process.
+	// Env are environment variables, as NAME=value, in addition to this process'.
 	Env []string
 }
 
-// Process is a program that was started. Whoever started it ends it, with Terminate or Kill.
+// Process is a running program. The caller that started it must stop it with Terminate or Kill.
 type Process struct {
 	Program
 	cmd  *exec.Cmd
@@ -45,7 +45,7 @@ type Process struct {
 	err  error
 }
 
-// Start starts a program. It dies with this process, also where that is killed.
+// Start starts a program. It is killed when this process exits, even if this process is killed.
 func Start(p Program) (*Process, error) {
 	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -80,7 +80,7 @@ func StartReady(ctx context.Context, p Program) (*Process, error) {
 	return process, nil
 }
 
-// URL is where it listens.
+// URL returns the URL of the program.
 func (p *Process) URL() string {
 	if p.TLS {
 		return "https://" + p.Address
@@ -91,7 +91,7 @@ func (p *Process) URL() string {
 // PID is the process' id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// WaitReady waits until it is ready; it returns ErrExited with the end of the log if it ends before.
+// WaitReady waits until the program is ready. If it exits before, it returns ErrExited with the end of the log.
 func (p *Process) WaitReady(ctx context.Context) error {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
@@ -114,7 +114,7 @@ func (p *Process) WaitReady(ctx context.Context) error {
 	}
 }
 
-// logEnd is the end of what the program wrote.
+// logEnd returns the end of the log.
 func (p *Process) logEnd() string {
 	text, err := os.ReadFile(p.Log)
 	if err != nil {
@@ -123,8 +123,8 @@ func (p *Process) logEnd() string {
 	return string(text[max(0, len(text)-4000):])
 }
 
-// Terminate asks it to stop, and kills it if it hasn't after the time given. It returns an error if it had to
-// be killed or didn't exit with 0.
+// Terminate stops the program with SIGTERM, and kills it if it hasn't exited within the given time. It returns an error
+// if the program had to be killed or didn't exit with status 0.
 func (p *Process) Terminate(within time.Duration) error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("promrig: stop %s: %w", p.Name, err)
@@ -141,29 +141,29 @@ func (p *Process) Terminate(within time.Duration) error {
 	}
 }
 
-// Kill ends it at once, as kill -9 does, and waits until it is gone. It may be called more than once.
+// Kill kills the program as kill -9 does, and waits until it has exited. It may be called more than once.
 func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // it may be gone already
+	_ = p.cmd.Process.Kill() // it may have exited already
 	<-p.done
 }
 
-// The ports that addresses are drawn from. They lie below those that the kernel gives to outgoing connections and to
-// who asks for any port: of those, one that was found free could be somebody else's when its program begins to listen,
-// or when that is started again after it was killed. Those of docker/cassandra/local lie above. Packages are tested side by
-// side, each in a process of its own: a process draws from a part of the ports of its own as long as one is free there, so that it
-// isn't given what belongs to another one's program, which is being started or was killed.
+// The ports from which addresses are taken. They are below the kernel's range for outgoing connections and for
+// listeners on any free port. A free port of that range could be used by another program when a program starts to
+// listen, or restarts after it was killed. The ports of docker/cassandra/local are above. Packages are tested
+// concurrently, each in its own process. A process uses its own part of the ports as long as one is free there, so that
+// it isn't given a port of another process' program that is being started or was killed.
 const (
 	firstPort, lastPort = 10_000, 19_999
 	portParts           = 20
 )
 
-// given are the ports that this process has drawn.
+// given are the ports that this process has used.
 var given struct {
 	mu    sync.Mutex
 	ports map[int]bool
 }
 
-// FreeAddress returns an address of this machine that nothing listens on now, and that it hasn't returned before.
+// FreeAddress returns an address of this machine on which no process listens now, and that it hasn't returned before.
 func FreeAddress() (string, error) {
 	given.mu.Lock()
 	defer given.mu.Unlock()
@@ -182,15 +182,15 @@ func FreeAddress() (string, error) {
 		given.ports[port] = true
 		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {
-			continue // Somebody listens there.
+			continue // A process listens there.
 		}
 		return listener.Addr().String(), listener.Close()
 	}
 	return "", fmt.Errorf("promrig: no port from %d to %d is free", firstPort, lastPort)
 }
 
-// Binary finds a program that `make test` provides: named by an environment variable, or in the bin folder of
-// the repository.
+// Binary returns the path of a program that `make test` provides: named by an environment variable, or in the bin
+// folder of the repository.
 func Binary(variable, name string) (string, error) {
 	path := os.Getenv(variable)
 	if path == "" {
@@ -201,21 +201,23 @@ func Binary(variable, name string) (string, error) {
 		path = root + "/bin/" + name
 	}
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("promrig: no %s (%w): run `make %s`, or name one in %s", name, err, strings.ReplaceAll(name, "_", "-"), variable)
+		return "", fmt.Errorf("promrig: no %s (%w): run `make %s`, or name one in %s", name, err,
+			strings.ReplaceAll(name, "_", "-"), variable)
 	}
 	return path, nil
 }
 
-// Root is the top folder of the repository, which the working directory must lie in.
+// Root returns the root of the repository that contains the working directory.
 func Root() (string, error) {
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cassia-db/cassia").Output() // Also from the module of cmd/tools.
+	// This also works in the module of cmd/tools.
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cassia-db/cassia").Output()
 	if err != nil {
 		return "", fmt.Errorf("promrig: the working directory isn't in the repository: %w", err)
 	}
 	return strings.TrimSpace(string(dir)), nil
 }
 
-// BuildCassia builds the binary into a folder, and returns its path. The options go to go build.
+// BuildCassia builds the binary into a folder and returns its path. The options are passed to go build.
 func BuildCassia(dir string, options ...string) (string, error) {
 	root, err := Root()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAddressesAreOfOneProcess draws more addresses than there are in the part of this process: all differ, and the first ones
-// are of its part.
+// TestAddressesAreOfOneProcess takes more addresses than the part of this process has: all differ, and the first ones
+// are from its part.
 func TestAddressesAreOfOneProcess(t *testing.T) {
 	const part = (lastPort - firstPort + 1) / portParts
 	begin := firstPort + os.Getpid()%portParts*part

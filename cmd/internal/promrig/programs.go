@@ -7,17 +7,18 @@ import (
 	"strings"
 )
 
-// Cassia is a server with its data below dir.
+// Cassia returns a server with its data below dir.
 func Cassia(path, dir, address string, args ...string) Program {
 	return Program{
 		Name: "cassia", Path: path, Address: address, ReadyPath: "/-/ready", Log: filepath.Join(dir, "cassia.log"),
 		Args: append([]string{
-			"serve", "--web.listen-address=" + address, "--storage.path=" + filepath.Join(dir, "data"), "--web.enable-admin-api",
+			"serve", "--web.listen-address=" + address, "--storage.path=" + filepath.Join(dir, "data"),
+			"--web.enable-admin-api",
 		}, args...),
 	}
 }
 
-// Prometheus is one with its data below dir, and the configuration given as text. It logs warnings, where args don't have
+// Prometheus returns a Prometheus with its data below dir and this configuration. It logs warnings, unless args have
 // another --log.level.
 func Prometheus(path, dir, address, config string, args ...string) (Program, error) {
 	file := filepath.Join(dir, "prometheus.yml")
@@ -29,29 +30,33 @@ func Prometheus(path, dir, address, config string, args ...string) (Program, err
 		level, args = args[i], slices.Delete(slices.Clone(args), i, i+1)
 	}
 	return Program{
-		Name: "prometheus", Path: path, Address: address, ReadyPath: "/-/ready", Log: filepath.Join(dir, "prometheus.log"),
+		Name: "prometheus", Path: path, Address: address, ReadyPath: "/-/ready",
+		Log: filepath.Join(dir, "prometheus.log"),
 		Args: append([]string{
-			"--config.file=" + file, "--web.listen-address=" + address, "--storage.tsdb.path=" + filepath.Join(dir, "data"), level,
+			"--config.file=" + file, "--web.listen-address=" + address,
+			"--storage.tsdb.path=" + filepath.Join(dir, "data"), level,
 		}, args...),
 	}, nil
 }
 
-// NodeExporter is a node exporter that logs into dir.
+// NodeExporter returns a node exporter that logs to dir.
 func NodeExporter(path, dir, address string) Program {
 	return Program{
-		Name: "node exporter", Path: path, Address: address, ReadyPath: "/", Log: filepath.Join(dir, "node_exporter.log"),
+		Name: "node exporter", Path: path, Address: address, ReadyPath: "/",
+		Log:  filepath.Join(dir, "node_exporter.log"),
 		Args: []string{"--web.listen-address=" + address, "--no-collector.systemd", "--log.level=warn"},
 	}
 }
 
-// Alertmanager is one with its data below dir, and the configuration given as text.
+// Alertmanager returns an Alertmanager with its data below dir and this configuration.
 func Alertmanager(path, dir, address, config string) (Program, error) {
 	file := filepath.Join(dir, "alertmanager.yml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return Program{}, err
 	}
 	return Program{
-		Name: "alertmanager", Path: path, Address: address, ReadyPath: "/-/ready", Log: filepath.Join(dir, "alertmanager.log"),
+		Name: "alertmanager", Path: path, Address: address, ReadyPath: "/-/ready",
+		Log: filepath.Join(dir, "alertmanager.log"),
 		Args: []string{
 			"--config.file=" + file, "--web.listen-address=" + address, "--storage.path=" + filepath.Join(dir, "data"),
 			"--cluster.listen-address=", "--log.level=warn",

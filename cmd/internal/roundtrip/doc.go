@@ -1,3 +1,3 @@
-// Package roundtrip holds tests only: what leaves a store by adapter/exporter comes back by adapter/importer as it was, for
-// these two don't import each other.
+// Package roundtrip has only tests: samples that are exported by adapter/exporter and imported by adapter/importer must
+// be unchanged. It exists because these two packages don't import each other.
 package roundtrip

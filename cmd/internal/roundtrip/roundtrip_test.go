@@ -37,7 +37,7 @@ func newStore(t *testing.T) *storage.Store {
 	return storagetest.Open(t, storagetest.Pebble(t), storagetest.Forever)
 }
 
-// held is what a store has: by series, samples as text that compares bit by bit.
+// held is the content of a store: by series, samples as text that compares bit by bit.
 type held map[string][]string
 
 // read returns it; change may change a float, or leave it out.
@@ -91,7 +91,7 @@ func same(t *testing.T, want, got held) {
 
 func asIs(v float64) (float64, bool) { return v, true }
 
-// usualNaN is what a text leaves of a NaN.
+// usualNaN returns the NaN that remains after a round trip through text.
 func usualNaN(v float64) (float64, bool) {
 	if math.IsNaN(v) {
 		return math.Float64frombits(value.NormalNaN), !value.IsStaleNaN(v)
@@ -211,8 +211,8 @@ func withoutEmpty(h held) held {
 	return h
 }
 
-// TestHistogramsOfRollups exports native histograms whose raw samples have expired, of 5m and of 1h rollups, and imports them again: each hour has as many, the same
-// first and last, and the same increase, or sum of gauges.
+// TestHistogramsOfRollups exports native histograms whose raw samples have expired, of 5m and of 1h rollups, and
+// imports them again: each hour has as many, the same first and last, and the same increase, or sum of gauges.
 func TestHistogramsOfRollups(t *testing.T) {
 	t.Parallel()
 	const days = 24 * time.Hour
@@ -249,7 +249,7 @@ func TestHistogramsOfRollups(t *testing.T) {
 	}
 }
 
-// hoursOf returns what each 1h rollup has of native histograms, by series.
+// hoursOf returns the native histograms of each 1h rollup, by series.
 func hoursOf(t *testing.T, s *storage.Store) map[string][]string {
 	list, err := s.Select(t.Context(), query.Query{
 		Tenant: "default", MinT: math.MinInt64, MaxT: math.MaxInt64, Resolution: rollup.OneHour, Columns: rollup.AllColumns,
@@ -276,7 +276,7 @@ func hoursOf(t *testing.T, s *storage.Store) map[string][]string {
 	return all
 }
 
-// TestThroughPrometheus gives a real Prometheus the blocks, and imports what it answers to remote reads.
+// TestThroughPrometheus imports the blocks into a real Prometheus, and imports its responses to remote reads.
 func TestThroughPrometheus(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a Prometheus")

@@ -13,23 +13,22 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/lasting"
 )
 
-// The client makes requests again by itself, up to maxTries times, after whatever error of the connection there is. It stops when the
-// request's context ends, so stopAtLasting ends that at an error that lasts.
+// The client retries requests itself, up to maxTries times, after any connection error. It stops when the request's
+// context ends, so stopAtLasting cancels the context at an error that lasts.
 
-// stopKey is of the function in a request's context that ends it.
+// stopKey is the context key of the function that cancels the request.
 type stopKey struct{}
 
-// stoppable returns a context that stopAtLasting can end. stop must be called in the end.
+// stoppable returns a context that stopAtLasting can cancel. The caller must call stop at the end.
 func stoppable(ctx context.Context) (_ context.Context, stop context.CancelCauseFunc) {
 	ctx, stop = context.WithCancelCause(ctx)
 	return context.WithValue(ctx, stopKey{}, stop), stop
 }
 
-// stopAtLasting is a transport that ends the context of a request whose error lasts, with that error as the cause. An answer that isn't S3's is
-// such an error.
+// stopAtLasting is a transport that cancels the context of a request after an error that lasts, with that error as the
+// cause. A response that isn't from S3 is such an error.
 type stopAtLasting struct{ next http.RoundTripper }
 
-// RoundTrip implements http.RoundTripper.
 func (s stopAtLasting) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := s.next.RoundTrip(r)
 	if err == nil {
@@ -47,8 +46,8 @@ func (s stopAtLasting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// again makes a request again if its answer broke off; whatever else may succeed at another time the client tries itself. The request is
-// given a context that ends with it, unless ctx is one of stoppable already.
+// again repeats a request if its response was interrupted. The client itself retries after all other temporary errors.
+// The context of the request ends with it, unless ctx is already one of stoppable.
 func again(ctx context.Context, request func(context.Context) error) error {
 	if ctx.Value(stopKey{}) == nil {
 		var stop context.CancelCauseFunc
@@ -62,7 +61,8 @@ func again(ctx context.Context, request func(context.Context) error) error {
 			return lasts
 		}
 		var cut *xml.SyntaxError
-		if err == nil || breaks == maxBreaks || !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) && !errors.As(err, &cut) {
+		if err == nil || breaks == maxBreaks || !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) &&
+			!errors.As(err, &cut) {
 			return err
 		}
 		if err := pause(ctx, breaks); err != nil {
@@ -71,13 +71,13 @@ func again(ctx context.Context, request func(context.Context) error) error {
 	}
 }
 
-// maxBreaks bounds how often in a row an answer may break off.
+// maxBreaks is the max number of consecutive interrupted responses.
 const maxBreaks = 6
 
-// firstPause is the pause after the first time; tests shorten it.
+// firstPause is the pause after the first interruption. Tests shorten it.
 var firstPause = 100 * time.Millisecond
 
-// pause waits longer each time.
+// pause waits, longer each time.
 func pause(ctx context.Context, breaks int) error {
 	select {
 	case <-time.After(firstPause << breaks):
@@ -87,15 +87,17 @@ func pause(ctx context.Context, breaks int) error {
 	}
 }
 
-// isTriedAgain reports whether the client makes a request again after such an answer.
+// isTriedAgain reports whether the client retries a request after such a response.
 func isTriedAgain(r minio.ErrorResponse) bool {
 	switch r.StatusCode {
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
-		http.StatusGatewayTimeout, 499, 520: // The last two are proxies' own.
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout, 499, 520: // The last two are used by proxies.
 		return true
 	}
 	switch r.Code {
-	case "RequestTimeout", "Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestThrottled", "SlowDown", "SlowDownRead", "SlowDownWrite":
+	case "RequestTimeout", "Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestThrottled", "SlowDown",
+		"SlowDownRead", "SlowDownWrite":
 		return true
 	}
 	return false

@@ -25,8 +25,8 @@ func eachKind(t *testing.T, b *Bucket, check func(err error)) {
 	check(b.Delete(t.Context(), "files/a"))
 }
 
-// TestLastingErrorsEndAtOnce has connections fail in ways that no other try mends: there is one for each request, and the error
-// has the remedy.
+// TestLastingErrorsEndAtOnce makes connections fail in ways that a retry can't fix: each request is sent once, and the
+// error has the remedy.
 func TestLastingErrorsEndAtOnce(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int64
@@ -57,7 +57,7 @@ func TestLastingErrorsEndAtOnce(t *testing.T) {
 	require.EqualValues(t, 1, connections.Swap(0))
 }
 
-// TestRefusalsEndAtOnce asks for a bucket that isn't there, and with credentials that are wrong: there is one request each.
+// TestRefusalsEndAtOnce requests a missing bucket, and uses wrong credentials: each request is sent once.
 func TestRefusalsEndAtOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an S3 server: leave -short out")

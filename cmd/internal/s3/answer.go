@@ -12,15 +12,16 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/lasting"
 )
 
-// The client decodes any XML as an empty listing, and any 404 as a missing object. A listing without an object leads to deletions, so
-// checkAnswer verifies that S3 itself answered.
+// The client decodes any XML as an empty listing, and any 404 as a missing object. Because an object that is missing in
+// a listing may lead to deletions, checkAnswer verifies that the response is from S3.
 
-// maxListing bounds how large one page of a listing may be, bytes. A page has at most 1000 names of at most 1 KiB.
+// maxListing is the max size of one page of a listing in bytes. A page has at most 1000 names of at most 1 KiB.
 const maxListing = 16 << 20
 
-// checkAnswer returns an error for an answer that isn't S3's, as proxies and captive portals send it: a listing whose root is another
-// element, or that doesn't say whether there is more; a 404 that isn't an S3 error. It reads the bodies of those and replaces them. A body
-// that ends early is passed on: the client's decoder fails, and the request is repeated.
+// checkAnswer returns an error for a response that isn't from S3, such as responses of proxies and captive portals: a
+// listing with another root element, or without the element that indicates further pages; a 404 that isn't an S3 error.
+// It reads the bodies of these responses and replaces them. A body that ends early is passed on: the client's decoder
+// fails, and the request is repeated.
 func checkAnswer(r *http.Request, answer *http.Response) error {
 	query := r.URL.Query()
 	switch {
@@ -36,7 +37,7 @@ func checkAnswer(r *http.Request, answer *http.Response) error {
 	return nil
 }
 
-// checkBody reads the body for check, and replaces it.
+// checkBody reads the body, calls check, and replaces the body.
 func checkBody(answer *http.Response, check func([]byte) error) error {
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxListing+1))
 	closing := answer.Body.Close()
@@ -58,7 +59,7 @@ func checkBody(answer *http.Response, check func([]byte) error) error {
 	return nil
 }
 
-// strange returns the error of an answer that isn't S3's. It isn't requested again.
+// strange returns the error for a response that isn't from S3. Such a request isn't retried.
 func strange(format string, args ...any) error {
 	return &lasting.Error{
 		Err:    fmt.Errorf("not a valid S3 response: "+format, args...),
@@ -66,13 +67,13 @@ func strange(format string, args ...any) error {
 	}
 }
 
-// listing are the elements of a page that must be there.
+// listing has the required elements of a page.
 type listing struct {
 	IsTruncated           *bool
 	NextContinuationToken string
 }
 
-// checkListing verifies one page of a listing. token is the one that the page was requested with.
+// checkListing verifies one page of a listing. token is the token of its request.
 func checkListing(body []byte, token string) error {
 	if err := checkRoot(body, "ListBucketResult"); err != nil {
 		return err
@@ -106,7 +107,8 @@ func checkMissing(body []byte) error {
 	return nil
 }
 
-// checkRoot returns an error unless the root element has a name. A body that ends before it has one is cut, unless there is no XML in it.
+// checkRoot returns an error unless the root element has this name. A body that ends before the root element is
+// truncated, unless it has no XML.
 func checkRoot(body []byte, want string) error {
 	d := xml.NewDecoder(bytes.NewReader(body))
 	for {
@@ -128,7 +130,7 @@ func checkRoot(body []byte, want string) error {
 				return fmt.Errorf("contains no XML: %q", start(body))
 			}
 		case xml.Directive:
-			return fmt.Errorf("isn't XML: %q", start(body)) // <!DOCTYPE html>
+			return fmt.Errorf("isn't XML: %q", start(body)) // such as <!DOCTYPE html>
 		}
 	}
 }
@@ -139,7 +141,7 @@ func isCut(err error) bool {
 	return errors.Is(err, io.EOF) || errors.As(err, &syntax) && strings.Contains(syntax.Msg, "unexpected EOF")
 }
 
-// start returns the start of a body, for an error.
+// start returns the start of a body for an error.
 func start(body []byte) string {
 	const most = 120
 	text := strings.Join(strings.Fields(string(body[:min(len(body), 4*most)])), " ")

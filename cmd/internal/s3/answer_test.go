@@ -16,11 +16,12 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble/objects"
 )
 
-// requests are one of each kind. A request that returns no error must have had its whole effect: whole looks at the server for it.
+// requests are one of each kind. A request that returns no error must have had its whole effect: whole looks at the
+// server for it.
 var requests = map[string]struct {
 	is   func(*http.Request) bool
 	make func(*testing.T, *Bucket) (any, error)
-	// whole returns what make returns from a server without faults.
+	// whole returns the result of make for a server without faults.
 	whole func(*testing.T, *Bucket) (any, error)
 }{
 	"LIST": {
@@ -75,8 +76,8 @@ func putParts(t *testing.T, b *Bucket) (any, error) {
 
 func getParts(t *testing.T, b *Bucket) (any, error) { return get(t, b, "files/parts") }
 
-// TestAnswersThatAreNotS3s gives every kind of request every kind of wrong answer, each time it is made. It ends with an error, or with
-// what the server has.
+// TestAnswersThatAreNotS3s gives every kind of request every kind of wrong answer, each time it is made. It ends with
+// an error, or with what the server has.
 func TestAnswersThatAreNotS3s(t *testing.T) {
 	needsServer(t)
 	faults := map[string]s3test.Fault{

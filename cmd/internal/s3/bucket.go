@@ -15,15 +15,16 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble/objects"
 )
 
-// Bucket is a prefix of a bucket. It implements objects.Bucket: a request that a server refuses for now, or that breaks off, is made
-// again, up to maxTries times. An error that would come again, such as that of a certificate that isn't trusted, ends it at once.
+// Bucket is a prefix of a bucket. It implements objects.Bucket. A request that a server rejects temporarily, or that is
+// interrupted, is repeated up to maxTries times. It fails immediately at an error that would occur again, such as an
+// untrusted certificate.
 type Bucket struct {
 	core     minio.Core
 	location location
 	at       string // host of the server
 }
 
-// Get implements objects.Bucket. A connection that breaks is replaced where it broke.
+// Get implements objects.Bucket. If the connection breaks, the rest is read over a new one.
 func (b *Bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 	r := &reader{b: b, key: b.location.prefix + name}
 	r.ctx, r.stop = stoppable(ctx)
@@ -34,7 +35,6 @@ func (b *Bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 	return r, nil
 }
 
-// List implements objects.Bucket.
 func (b *Bucket) List(ctx context.Context, prefix string) (out []objects.Object, err error) {
 	err = again(ctx, func(ctx context.Context) error {
 		out = nil
@@ -45,7 +45,8 @@ func (b *Bucket) List(ctx context.Context, prefix string) (out []objects.Object,
 				return found.Err
 			}
 			if !strings.HasPrefix(found.Key, o.Prefix) || known[found.Key] {
-				return strange("the listing of %q contains %q, which has another prefix or is already listed", o.Prefix, found.Key)
+				return strange("the listing of %q contains %q, which has another prefix or is already listed",
+					o.Prefix, found.Key)
 			}
 			known[found.Key] = true
 			if name := found.Key[len(b.location.prefix):]; !strings.HasSuffix(name, "/") { // Some servers list folders.
@@ -57,7 +58,6 @@ func (b *Bucket) List(ctx context.Context, prefix string) (out []objects.Object,
 	return out, b.explain(ctx, err)
 }
 
-// Delete implements objects.Bucket.
 func (b *Bucket) Delete(ctx context.Context, name string) error {
 	err := again(ctx, func(ctx context.Context) error {
 		return b.core.RemoveObject(ctx, b.location.bucket, b.location.prefix+name, minio.RemoveObjectOptions{})
@@ -68,8 +68,8 @@ func (b *Bucket) Delete(ctx context.Context, name string) error {
 	return b.explain(ctx, err)
 }
 
-// Abandoned ends uploads that were begun before a time and not finished, as a process that is killed leaves them: their parts take room
-// that no list of objects shows.
+// Abandoned aborts uploads that were started before a time and not finished, for example by a process that was killed.
+// Their parts take space that isn't visible in lists of objects.
 func (b *Bucket) Abandoned(ctx context.Context, before time.Time) error {
 	return b.explain(ctx, again(ctx, func(ctx context.Context) error {
 		for u := range b.core.ListIncompleteUploads(ctx, b.location.bucket, b.location.prefix+"files/", true) {
@@ -88,10 +88,11 @@ func (b *Bucket) Abandoned(ctx context.Context, before time.Time) error {
 	}))
 }
 
-// refused are servers' codes for wrong credentials with another status than 401 and 403; the last is Versity's.
-var refused = map[string]bool{"ExpiredToken": true, "InvalidToken": true, "InvalidAccessKeyId": true, "XAdminUserNotFound": true}
+// refused are servers' codes for wrong credentials with statuses other than 401 and 403. The last one is Versity's.
+var refused = map[string]bool{"ExpiredToken": true, "InvalidToken": true, "InvalidAccessKeyId": true,
+	"XAdminUserNotFound": true}
 
-// explain adds to an error its meaning and the remedy.
+// explain adds the meaning and the remedy to an error.
 func (b *Bucket) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -125,7 +126,9 @@ func (b *Bucket) explain(ctx context.Context, err error) error {
 	switch {
 	case isTriedAgain(r):
 		return fmt.Errorf("%s, after up to %d attempts", said, maxTries)
-	case r.StatusCode == http.StatusBadRequest && b.core.EndpointURL().Scheme == "http" && strings.HasPrefix(r.Code, "400"): // No answer of S3's.
+	// It isn't a response of S3.
+	case r.StatusCode == http.StatusBadRequest && b.core.EndpointURL().Scheme == "http" &&
+		strings.HasPrefix(r.Code, "400"):
 		return fmt.Errorf("%s: if the server uses TLS, write https:// instead of http:// in the endpoint", said)
 	case r.StatusCode != 0:
 		return errors.New(said)

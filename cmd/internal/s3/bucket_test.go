@@ -178,7 +178,7 @@ func TestCredentials(t *testing.T) {
 	require.NoError(t, list(t, opened(t, "s3://"+s3test.Bucket)))
 }
 
-// TestAbandonedUploads are those that nobody finished.
+// TestAbandonedUploads aborts unfinished uploads.
 func TestAbandonedUploads(t *testing.T) {
 	needsServer(t)
 	b := opened(t, s3test.At(s3test.Start(t).Address, "p"))
@@ -203,7 +203,7 @@ func TestAbandonedUploads(t *testing.T) {
 	require.Zero(t, unfinished())
 }
 
-// stopping ends a context on the way.
+// stopping ends a context during a request.
 type stopping struct {
 	left int
 	stop func()

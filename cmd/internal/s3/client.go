@@ -18,15 +18,16 @@ import (
 )
 
 const (
-	// maxTries bounds how often a request is made: with pauses that grow to a second, for some ten seconds.
+	// maxTries is the max number of attempts of a request. With pauses that grow to a second, they take about ten
+	// seconds.
 	maxTries = 20
-	// silence is for how long a connection may neither take nor give a byte.
+	// silence is the max time for which a connection may neither send nor receive a byte.
 	silence = 2 * time.Minute
-	// credentialsTimeout bounds how long getting credentials may take.
+	// credentialsTimeout is the max time for getting credentials.
 	credentialsTimeout = 30 * time.Second
 )
 
-// Open returns the bucket of a URL. It makes no request.
+// Open returns the bucket of a URL. It sends no request.
 func Open(ctx context.Context, text string) (*Bucket, error) {
 	l, err := parse(text)
 	if err != nil {
@@ -40,11 +41,11 @@ func Open(ctx context.Context, text string) (*Bucket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("S3 configuration: %w", err)
 	}
-	if l.endpoint == "" && conf.BaseEndpoint != nil { // Of a profile.
+	if l.endpoint == "" && conf.BaseEndpoint != nil { // From the profile.
 		l.endpoint = *conf.BaseEndpoint
 	}
 	if l.region = conf.Region; l.region == "" && l.endpoint != "" {
-		l.region = "us-east-1" // Other servers than Amazon's have one region, which most call so.
+		l.region = "us-east-1" // Servers other than Amazon's have one region, usually with this name.
 	}
 	at := &url.URL{Scheme: "https", Host: "s3.amazonaws.com"}
 	if l.endpoint != "" {
@@ -61,8 +62,9 @@ func Open(ctx context.Context, text string) (*Bucket, error) {
 		lookup = minio.BucketLookupPath
 	}
 	client, err := minio.New(at.Host, &minio.Options{
-		Creds: credentials.New(awsCredentials{conf.Credentials}), Secure: at.Scheme == "https", Transport: stopAtLasting{transport},
-		Region: l.region, BucketLookup: lookup, MaxRetries: maxTries,
+		Creds: credentials.New(awsCredentials{conf.Credentials}), Secure: at.Scheme == "https",
+		Transport: stopAtLasting{transport},
+		Region:    l.region, BucketLookup: lookup, MaxRetries: maxTries,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("S3: %w", err)
@@ -71,10 +73,9 @@ func Open(ctx context.Context, text string) (*Bucket, error) {
 	return &Bucket{core: minio.Core{Client: client}, location: l, at: at.Host}, nil
 }
 
-// awsCredentials are those of Amazon's own library, which refreshes them.
+// awsCredentials gets credentials from Amazon's library, which renews them.
 type awsCredentials struct{ from aws.CredentialsProvider }
 
-// RetrieveWithCredContext implements credentials.Provider.
 func (a awsCredentials) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), credentialsTimeout)
 	defer cancel()
@@ -82,16 +83,16 @@ func (a awsCredentials) RetrieveWithCredContext(*credentials.CredContext) (crede
 	if err != nil {
 		return credentials.Value{}, errNoCredentials{err}
 	}
-	return credentials.Value{AccessKeyID: c.AccessKeyID, SecretAccessKey: c.SecretAccessKey, SessionToken: c.SessionToken, SignerType: credentials.SignatureV4}, nil
+	return credentials.Value{AccessKeyID: c.AccessKeyID, SecretAccessKey: c.SecretAccessKey,
+		SessionToken: c.SessionToken, SignerType: credentials.SignatureV4}, nil
 }
 
-// Retrieve implements credentials.Provider.
 func (a awsCredentials) Retrieve() (credentials.Value, error) { return a.RetrieveWithCredContext(nil) }
 
-// IsExpired implements credentials.Provider: the library that has them renews them.
+// IsExpired implements credentials.Provider. It returns true because the library caches and renews the credentials.
 func (a awsCredentials) IsExpired() bool { return true }
 
-// errNoCredentials means that there are none.
+// errNoCredentials means that there are no credentials.
 type errNoCredentials struct{ err error }
 
 func (e errNoCredentials) Error() string {
@@ -100,7 +101,7 @@ func (e errNoCredentials) Error() string {
 
 func (e errNoCredentials) Unwrap() error { return e.err }
 
-// transportOf trusts the system's authorities, and those in a file.
+// transportOf returns a transport that trusts the system's certificate authorities and those in a file.
 func transportOf(caFile string) (*http.Transport, error) {
 	trusted := &tls.Config{MinVersion: tls.VersionTLS12}
 	if caFile != "" {
@@ -118,7 +119,8 @@ func transportOf(caFile string) (*http.Transport, error) {
 	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: trusted, DisableCompression: true,
-		MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 30 * time.Second, ResponseHeaderTimeout: silence,
+		MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 30 * time.Second,
+		ResponseHeaderTimeout: silence,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			c, err := dialer.DialContext(ctx, network, address)
 			if err != nil {
@@ -129,7 +131,7 @@ func transportOf(caFile string) (*http.Transport, error) {
 	}, nil
 }
 
-// deadlineConn is a connection that ends with an error when nothing moves on it.
+// deadlineConn is a connection that fails if no bytes are transferred within silence.
 type deadlineConn struct{ net.Conn }
 
 func (l deadlineConn) Read(p []byte) (int, error) {

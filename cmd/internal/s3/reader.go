@@ -11,20 +11,20 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// reader reads an object, which nobody changes, over as many connections as it takes.
+// reader reads an object, which doesn't change, over any number of connections.
 type reader struct {
 	b    *Bucket
-	ctx  context.Context // of stoppable: bodies are read after the request
+	ctx  context.Context // of stoppable: the body is read after the request
 	stop context.CancelCauseFunc
 	key  string
 	body io.ReadCloser
-	at   int64 // bytes that were read
+	at   int64 // number of bytes read
 	size int64
-	// breaks is how often in a row reading broke off.
+	// breaks is the number of consecutive interruptions.
 	breaks int
 }
 
-// open asks for the object from where reading ended.
+// open requests the object from the current position.
 func (r *reader) open() error {
 	var o minio.GetObjectOptions
 	if r.at > 0 {
@@ -54,18 +54,18 @@ func (r *reader) open() error {
 	return nil
 }
 
-// checkHeader returns an error unless the answer is an object, from where reading ended.
+// checkHeader returns an error unless the response is the object from the current position.
 func (r *reader) checkHeader(header http.Header) error {
 	if header.Get("ETag") == "" {
 		return strange("the response for %s has no ETag", r.key)
 	}
-	if at, want := header.Get("Content-Range"), fmt.Sprintf("bytes %d-", r.at); r.at > 0 && !strings.HasPrefix(at, want) {
+	if at, want := header.Get("Content-Range"), fmt.Sprintf("bytes %d-", r.at); r.at > 0 &&
+		!strings.HasPrefix(at, want) {
 		return strange("the response for %s has the range %q instead of %q", r.key, at, want)
 	}
 	return nil
 }
 
-// Read implements io.Reader.
 func (r *reader) Read(p []byte) (n int, err error) {
 	for {
 		if r.body == nil {
@@ -79,7 +79,7 @@ func (r *reader) Read(p []byte) (n int, err error) {
 			r.breaks = 0
 		}
 		if err != nil && r.at == r.size {
-			err = io.EOF // Whatever became of the connection afterwards.
+			err = io.EOF // The state of the connection doesn't matter anymore.
 		} else if err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
@@ -99,7 +99,6 @@ func (r *reader) Read(p []byte) (n int, err error) {
 	}
 }
 
-// Close implements io.Closer.
 func (r *reader) Close() error {
 	defer r.stop(nil)
 	if r.body == nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// partBytes is how much of an object is sent at once, and held in memory until the server has it. S3 takes 10,000 parts.
+// partBytes is the size of a part of an upload. A part is held in memory until it is uploaded. S3 permits 10,000 parts.
 const partBytes = 8 << 20
 
-// Put implements objects.Bucket. The server compares each part with its checksums, and makes an object of them at once.
+// Put implements objects.Bucket. The server verifies the checksums of each part, and creates the object atomically.
 func (b *Bucket) Put(ctx context.Context, name string, from io.Reader, size int64) error {
 	key := b.location.prefix + name
 	part := make([]byte, min(size, partBytes))
@@ -30,7 +30,7 @@ func (b *Bucket) Put(ctx context.Context, name string, from io.Reader, size int6
 	if err := ended(from); err != nil {
 		return err
 	}
-	o := minio.PutObjectOptions{ContentType: contentType, DisableContentSha256: true} // It is given.
+	o := minio.PutObjectOptions{ContentType: contentType, DisableContentSha256: true} // The checksum is set.
 	md5, sha256 := sumsOf(part)
 	return b.explain(ctx, again(ctx, func(ctx context.Context) error {
 		info, err := b.core.PutObject(ctx, b.location.bucket, key, bytes.NewReader(part), size, md5, sha256, o)
@@ -43,7 +43,7 @@ func (b *Bucket) Put(ctx context.Context, name string, from io.Reader, size int6
 
 const contentType = "application/octet-stream"
 
-// ended returns an error unless all was read.
+// ended returns an error unless all bytes have been read.
 func ended(from io.Reader) error {
 	n, err := io.CopyN(io.Discard, from, 1)
 	if n > 0 {
@@ -55,24 +55,27 @@ func ended(from io.Reader) error {
 	return err
 }
 
-// sumsOf are what the server compares a part with; the signature covers the second. Some servers look at one of them only.
+// sumsOf returns the checksums with which the server verifies a part. The signature covers the second one. Some servers
+// check only one of them.
 func sumsOf(part []byte) (md5Base64, sha256Hex string) {
 	m, s := md5.Sum(part), sha256.Sum256(part)
 	return base64.StdEncoding.EncodeToString(m[:]), hex.EncodeToString(s[:])
 }
 
-// putParts stores an object whose first part was read. The part's memory is used for the others.
+// putParts stores an object of multiple parts. The first part has been read. Its memory is reused for the
+// others.
 func (b *Bucket) putParts(ctx context.Context, key string, part []byte, from io.Reader, size int64) (err error) {
 	var upload string
 	err = again(ctx, func(ctx context.Context) (err error) {
-		upload, err = b.core.NewMultipartUpload(ctx, b.location.bucket, key, minio.PutObjectOptions{ContentType: contentType})
+		upload, err = b.core.NewMultipartUpload(ctx, b.location.bucket, key,
+			minio.PutObjectOptions{ContentType: contentType})
 		return err
 	})
 	if err != nil {
 		return b.explain(ctx, err)
 	}
 	defer func() {
-		if err != nil { // Best effort; Abandoned ends the uploads that are left.
+		if err != nil { // Best effort; Abandoned aborts the remaining uploads.
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			defer cancel()
 			_ = b.core.AbortMultipartUpload(ending, b.location.bucket, key, upload)
@@ -84,7 +87,8 @@ func (b *Bucket) putParts(ctx context.Context, key string, part []byte, from io.
 		o := minio.PutObjectPartOptions{DisableContentSha256: true}
 		o.Md5Base64, o.Sha256Hex = sumsOf(part)
 		err := again(ctx, func(ctx context.Context) (err error) {
-			done, err = b.core.PutObjectPart(ctx, b.location.bucket, key, upload, len(parts)+1, bytes.NewReader(part), int64(len(part)), o)
+			done, err = b.core.PutObjectPart(ctx, b.location.bucket, key, upload, len(parts)+1,
+				bytes.NewReader(part), int64(len(part)), o)
 			return err
 		})
 		if err != nil {
@@ -105,8 +109,8 @@ func (b *Bucket) putParts(ctx context.Context, key string, part []byte, from io.
 	return b.complete(ctx, key, upload, parts, size)
 }
 
-// complete makes an object of parts. Where an answer was lost, the upload may be gone when it is asked for again, and the object there:
-// its name was never used before.
+// complete completes a multipart upload. If a response was lost, the upload may be missing at the next attempt and the
+// object exist, because its name was never used before.
 func (b *Bucket) complete(ctx context.Context, key, upload string, parts []minio.CompletePart, size int64) error {
 	err := again(ctx, func(ctx context.Context) error {
 		_, err := b.core.CompleteMultipartUpload(ctx, b.location.bucket, key, upload, parts, minio.PutObjectOptions{})

@@ -1,9 +1,11 @@
-// Package s3 reaches buckets that speak the protocol of Amazon's S3, for backups:
+// Package s3 accesses buckets with Amazon's S3 protocol for backups. It implements objects.Bucket and is called by
+// package backups. The URL of a bucket is
 //
 //	s3://BUCKET/PREFIX?endpoint=https://minio.example.org:9000&region=eu-central-1&path-style=true&ca-file=/etc/ca.pem
 //
-// Credentials, and what a URL doesn't name, come from where Amazon's tools take them: the environment (AWS_ACCESS_KEY_ID,
-// AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL and so on), the files ~/.aws/credentials and ~/.aws/config, the role of a container or machine.
+// Credentials and missing parameters are read from the same sources as in Amazon's tools: the environment
+// (AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL and so on), the files ~/.aws/credentials and
+// ~/.aws/config, and the role of a container or machine.
 package s3
 
 import (
@@ -18,13 +20,13 @@ import (
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
-// Scheme begins the URL of a bucket.
+// Scheme is the scheme of a bucket's URL.
 const Scheme = "s3://"
 
-// IsURL reports whether a place is a bucket; what isn't is a folder.
+// IsURL reports whether a location is a bucket rather than a folder.
 func IsURL(place string) bool { return strings.HasPrefix(place, Scheme) }
 
-// Name names a bucket for people: its URL without parameters.
+// Name returns the name of a bucket for display: its URL without parameters.
 func Name(text string) string {
 	l, err := parse(text)
 	if err != nil {
@@ -33,7 +35,7 @@ func Name(text string) string {
 	return l.String()
 }
 
-// String is the URL without parameters.
+// String returns the URL without parameters.
 func (l location) String() string {
 	return strings.TrimSuffix(Scheme+l.bucket+"/"+l.prefix, "/")
 }
@@ -46,10 +48,11 @@ type location struct {
 	caFile           string
 }
 
-// errSecret refuses URLs with credentials: other users of the machine see them in the list of processes.
+// errSecret is returned for URLs with credentials, because other users of the machine could see them in the list of
+// processes.
 var errSecret = errors.New("must not contain credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or AWS_PROFILE with ~/.aws/credentials")
 
-// parse reads a URL. Its errors don't repeat it, for it may have a secret.
+// parse parses a URL. Its errors don't contain the URL, because it may have a secret.
 func parse(text string) (l location, err error) {
 	wrong := func(format string, args ...any) (location, error) {
 		return location{}, fmt.Errorf("the URL "+format, args...)
@@ -88,14 +91,16 @@ func parse(text string) (l location, err error) {
 		case "access-key", "secret-key", "access_key", "secret_key":
 			return wrong("%w", errSecret)
 		default:
-			return wrong("has the unknown parameter %q; the parameters are endpoint, region, path-style and ca-file", name)
+			return wrong("has the unknown parameter %q; the parameters are endpoint, region, path-style and ca-file",
+				name)
 		}
 	}
 	if l.endpoint == "" {
 		return l, nil
 	}
 	e, err := url.Parse(l.endpoint)
-	if err != nil || e.Scheme != "http" && e.Scheme != "https" || e.Host == "" || strings.Trim(e.Path, "/") != "" || e.User != nil {
+	if err != nil || e.Scheme != "http" && e.Scheme != "https" || e.Host == "" ||
+		strings.Trim(e.Path, "/") != "" || e.User != nil {
 		return wrong("has an endpoint that isn't like https://HOST:PORT")
 	}
 	return l, nil

@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// withUsers has a user for each role, whose token is the name, and some with other tenants.
+// withUsers returns a handler with a user per role, whose token is the name, and users with other tenants.
 func withUsers(t *testing.T, o Options) Options {
 	t.Helper()
 	text := "users:\n"
@@ -85,7 +85,7 @@ func TestEveryRouteWantsItsRole(t *testing.T) {
 			case user == nobody, user == "stranger":
 				want = http.StatusUnauthorized
 			}
-			if c.may == nil { // Its path isn't clean: it leads elsewhere, and isn't answered here.
+			if c.may == nil { // Its path isn't clean, so it is redirected.
 				want = http.StatusTemporaryRedirect
 			}
 			var header []string
@@ -107,7 +107,7 @@ func TestEveryRouteWantsItsRole(t *testing.T) {
 	}
 }
 
-// TestPasswordsThatThePageAsksFor holds that a browser isn't made to ask for one itself when the page's script asks.
+// TestPasswordsThatThePageAsksFor: the browser opens no login dialog for requests of the page's script.
 func TestPasswordsThatThePageAsksFor(t *testing.T) {
 	var who string
 	o := testOptions()
@@ -167,7 +167,7 @@ func TestTenantOfAUser(t *testing.T) {
 	}
 }
 
-// A body that names a tenant gets it only if its sender may use it.
+// The sender of a body that names a tenant must be allowed to use it.
 func TestTenantThatABodyNames(t *testing.T) {
 	for _, c := range []struct {
 		user, header, asked, want string

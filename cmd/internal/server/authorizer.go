@@ -15,36 +15,36 @@ import (
 
 // Authenticator identifies the user who sent a request.
 type Authenticator interface {
-	// Identify returns the user. Its error wraps auth.ErrUnknown or auth.ErrBusy, or is that of the request's context,
-	// and contains no secret.
+	// Identify returns the user. Its error wraps auth.ErrUnknown or auth.ErrBusy, or is the error of the request's
+	// context. It contains no secret.
 	Identify(r *http.Request) (*auth.User, error)
 }
 
-// authorizer decides whether a request may use a route, and which tenant it belongs to.
+// authorizer decides whether a request may use a route, and to which tenant it belongs.
 type authorizer struct {
-	// auth identifies users; nil means that everybody may do everything.
+	// auth identifies users. If it is nil, every client has all roles and all tenants.
 	auth Authenticator
-	// federation lets reads name several tenants, as a|b.
+	// federation allows read requests to name multiple tenants, as a|b.
 	federation bool
 	origins    origins
 	bodies     bodies
-	// requests bounds those under way, watchers those of /metrics, which have places of their own.
+	// requests limits the requests under way. watchers limits those for /metrics separately.
 	requests, watchers *requests
 }
 
-// Errors of who asks for what. The text around them has the rest.
+// Errors of authorization. The errors that wrap them have the details.
 var (
-	// ErrTenant means that a request names its tenant in a way that can't be: 400.
+	// ErrTenant means that a request names an invalid tenant: 400.
 	ErrTenant = errors.New("invalid tenant")
-	// ErrForbidden means that whoever sent the request may not do that: 403.
+	// ErrForbidden means that the client may not send this request: 403.
 	ErrForbidden = errors.New("forbidden")
 )
 
-// guard returns a handler that authorizes a request before it calls the route's.
+// guard returns a handler that authorizes a request before it calls the route's handler.
 func (a *authorizer) guard(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, prefixed := prefixOf(r.Context()); prefixed && !route.Tenant {
-			http.NotFound(w, r) // It is about the whole process.
+			http.NotFound(w, r) // The route applies to the whole process.
 			return
 		}
 		if err := a.origins.check(route, r); err != nil {
@@ -66,7 +66,7 @@ func (a *authorizer) guard(route Route) http.Handler {
 			return
 		}
 		defer leave()
-		if route.Role == Write || route.OwnBounds { // It bounds what it takes itself.
+		if route.Role == Write || route.OwnBounds { // The handler limits its bodies itself.
 			route.Handler.ServeHTTP(w, inner)
 			return
 		}
@@ -74,8 +74,8 @@ func (a *authorizer) guard(route Route) http.Handler {
 	})
 }
 
-// admit returns the request as the route's handler gets it: with who it is from and the tenant it belongs to, and
-// without the password.
+// admit returns the request that is passed to the route's handler: its context has the user and the tenant, and the
+// password is removed.
 func (a *authorizer) admit(route Route, r *http.Request) (*http.Request, error) {
 	var user *auth.User
 	ctx := r.Context()
@@ -101,7 +101,8 @@ func (a *authorizer) admit(route Route, r *http.Request) (*http.Request, error) 
 	return r.WithContext(ctx), nil
 }
 
-// enter takes a place among the requests under way. The caller must call leave.
+// enter counts the request among the requests under way, or returns an error if there are too many. The caller must
+// call leave.
 func (a *authorizer) enter(route Route, r *http.Request) (leave func(), err error) {
 	e := ExchangeOf(r)
 	if e != nil && route.Role == Write {
@@ -115,7 +116,7 @@ func (a *authorizer) enter(route Route, r *http.Request) (leave func(), err erro
 	}
 	client := clientOf(r.RemoteAddr)
 	if user := UserOf(r.Context()); user != nil {
-		client = "user " + user.Name() // No address is spelled like that.
+		client = "user " + user.Name() // No address has this form.
 	}
 	if vital {
 		return a.watchers.enter(client, e)
@@ -137,11 +138,11 @@ func has(u *auth.User, role Role) bool {
 	return u.Admin()
 }
 
-// askedByScript is a header that the page's own calls have: it asks for passwords itself, and the challenge would make
-// the browser do so, too. Pages of others can't send it without asking first.
+// askedByScript is a header that the page sends with its requests. The page has its own login form, and a challenge
+// would make the browser open a second one. Pages of other origins can't send this header without a preflight request.
 const askedByScript = "X-Requested-With"
 
-// reject answers a request that isn't authorized.
+// reject sends the response for a request that isn't authorized.
 func reject(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, auth.ErrUnknown):
@@ -165,13 +166,13 @@ func reject(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// plain leaves out the name of the package, which means nothing to who asked.
+// plain removes the name of the package from an error's text, because it means nothing to clients.
 func plain(err error) string {
 	return strings.TrimPrefix(strings.TrimPrefix(err.Error(), "server: "), "auth: ")
 }
 
-// tenantOf returns the tenant of a request, and whether the request names it itself: in its path, in its header,
-// or in both, when these must be the same. A user (nil: nobody asks who it is) must be allowed to use it.
+// tenantOf returns the tenant of a request, and whether the request names it: in its path, in its header, or in both,
+// which must then agree. The user must be allowed to use the tenant. A nil user means that there is no authentication.
 func (a *authorizer) tenantOf(role Role, user *auth.User, r *http.Request) (name string, named bool, err error) {
 	names := r.Header.Values(tenant.Header)
 	prefix, prefixed := prefixOf(r.Context())
@@ -183,7 +184,7 @@ func (a *authorizer) tenantOf(role Role, user *auth.User, r *http.Request) (name
 			return "", false, fmt.Errorf("%w: header %s: %w", ErrTenant, tenant.Header, err)
 		}
 	case !prefixed:
-		name, err = usual(user)
+		name, err = usualTenant(user)
 		return name, false, err
 	}
 	if prefixed {
@@ -192,26 +193,28 @@ func (a *authorizer) tenantOf(role Role, user *auth.User, r *http.Request) (name
 			return "", false, fmt.Errorf("%w: path /t/%s/: %w", ErrTenant, url.PathEscape(prefix), err)
 		}
 		if len(names) == 1 && fromPath != name {
-			return "", false, fmt.Errorf("%w: the path names %s, but the header %s names %s", ErrTenant, fromPath, tenant.Header, name)
+			return "", false, fmt.Errorf("%w: the path names %s, but the header %s names %s", ErrTenant,
+				fromPath, tenant.Header, name)
 		}
 		name = fromPath
 	}
-	return name, true, mayUse(user, name)
+	return name, true, checkTenants(user, name)
 }
 
-// usual is the tenant of requests that name none.
-func usual(user *auth.User) (string, error) {
+// usualTenant returns the tenant for requests that name none.
+func usualTenant(user *auth.User) (string, error) {
 	if user == nil {
 		return tenant.Default, nil
 	}
 	if user.Tenant() == "" {
-		return "", fmt.Errorf("%w: user %q has no default tenant; name the tenant in the header %s", ErrTenant, user.Name(), tenant.Header)
+		return "", fmt.Errorf("%w: user %q has no default tenant; name the tenant in the header %s", ErrTenant,
+			user.Name(), tenant.Header)
 	}
 	return user.Tenant(), nil
 }
 
-// mayUse returns an error if there is a tenant in a list a|b the user may not use.
-func mayUse(user *auth.User, list string) error {
+// checkTenants returns an error if the user may not use one of the tenants in a list a|b.
+func checkTenants(user *auth.User, list string) error {
 	if user == nil {
 		return nil
 	}
@@ -223,17 +226,18 @@ func mayUse(user *auth.User, list string) error {
 	return nil
 }
 
-// maxTenants bounds the tenants of one query.
+// maxTenants is the max number of tenants in one query.
 const maxTenants = 64
 
-// check returns the tenant that is named, or the tenants of a list a|b: each once, in order.
+// check returns the tenant that a request names. For a list a|b it returns the tenants sorted and without duplicates.
 func (a *authorizer) check(role Role, name string) (string, error) {
 	if !a.federation || role != Read && role != Open || !strings.Contains(name, "|") {
 		return name, tenant.Check(name)
 	}
 	list := strings.Split(name, "|")
 	if len(list) > maxTenants {
-		return "", fmt.Errorf("%w: the request names %d tenants; the maximum is %d", tenant.ErrInvalid, len(list), maxTenants)
+		return "", fmt.Errorf("%w: the request names %d tenants; the maximum is %d",
+			tenant.ErrInvalid, len(list), maxTenants)
 	}
 	for _, one := range list {
 		if err := tenant.Check(one); err != nil {
@@ -253,15 +257,15 @@ type (
 // admitted is the result of authorizing a request.
 type admitted struct {
 	tenant string
-	// named: the path or the header name it.
+	// named is set if the path or the header names the tenant.
 	named bool
-	// user is who asks; nil: nobody asked for that.
+	// user is nil if there is no authentication.
 	user *auth.User
 }
 
-// TenantFor returns the tenant for a request whose body or parameters name one, too, where asked may be empty:
-// that of the path or header, which must be the same; or else the one that is asked for. ctx is that of a request
-// that was authorized. The errors wrap ErrTenant or ErrForbidden.
+// TenantFor returns the tenant for a request whose body or parameters may also name one (asked; it may be empty). That
+// is the tenant of the path or header, with which asked must agree, or else asked. ctx must be the context of an
+// authorized request. The errors wrap ErrTenant or ErrForbidden.
 func TenantFor(ctx context.Context, asked string) (string, error) {
 	a, _ := ctx.Value(admittedKey{}).(admitted)
 	if asked == "" || asked == a.tenant {
@@ -271,35 +275,36 @@ func TenantFor(ctx context.Context, asked string) (string, error) {
 		return "", fmt.Errorf("%w: %w", ErrTenant, err)
 	}
 	if a.named {
-		return "", fmt.Errorf("%w: the path or the header %s names %s, but the request itself names %s", ErrTenant, tenant.Header, a.tenant, asked)
+		return "", fmt.Errorf("%w: the path or the header %s names %s, but the request itself names %s", ErrTenant,
+			tenant.Header, a.tenant, asked)
 	}
-	if err := mayUse(a.user, asked); err != nil {
+	if err := checkTenants(a.user, asked); err != nil {
 		return "", err
 	}
 	return asked, nil
 }
 
-// UserOf returns the user of a request that was authorized, or nil if no authentication is configured, so that everybody may
-// do everything.
+// UserOf returns the user of an authorized request, or nil if no authentication is configured and every client may do
+// everything.
 func UserOf(ctx context.Context) *auth.User {
 	user, _ := ctx.Value(userKey{}).(*auth.User)
 	return user
 }
 
-// PathTenant returns the tenant that the path of a request names, as /t/{tenant}/; "": it names none.
+// PathTenant returns the tenant of a request whose path starts with /t/{tenant}/, or "".
 func PathTenant(ctx context.Context) string {
 	name, _ := prefixOf(ctx)
 	return name
 }
 
-// prefixOf returns the tenant that a request's path began with, as it stood there.
+// prefixOf returns the tenant at the start of a request's path, as written there.
 func prefixOf(ctx context.Context) (string, bool) {
 	name, ok := ctx.Value(prefixKey{}).(string)
 	return name, ok
 }
 
-// prefixed takes /t/{tenant} off a path and remembers the tenant.
-func prefixed(next http.Handler) http.Handler {
+// stripTenant removes /t/{tenant} from the path and adds the tenant to the context.
+func stripTenant(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, twice := prefixOf(r.Context()); twice {
 			http.NotFound(w, r)
@@ -312,9 +317,9 @@ func prefixed(next http.Handler) http.Handler {
 	})
 }
 
-// decoded has routes chosen by the decoded path, as handlers see it. Otherwise status%2Fflags would be one path for the
-// authorizer and another one for the handler.
-func decoded(next http.Handler) http.Handler {
+// decodePath makes the mux match the decoded path, which is what handlers see. Otherwise status%2Fflags would be one
+// path for the authorizer and a different one for the handler.
+func decodePath(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawPath != "" {
 			r = r.Clone(r.Context())

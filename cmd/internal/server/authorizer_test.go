@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// answerPath answers with the tenant and the path that it is called for.
+// answerPath is a handler that returns the tenant and the path of its request.
 var answerPath = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, tenant.From(r.Context())+" "+r.Method+" "+r.URL.EscapedPath()+" "+r.URL.RawQuery)
 })
@@ -113,7 +113,7 @@ func TestTenantThatARequestItselfNames(t *testing.T) {
 	}
 }
 
-// Who can't be told apart now may ask again: nobody is refused for good.
+// A user who can't be identified now may retry: no rejection is permanent.
 func TestRejectedForNow(t *testing.T) {
 	for err, code := range map[error]int{auth.ErrBusy: http.StatusTooManyRequests, context.Canceled: http.StatusServiceUnavailable} {
 		w := httptest.NewRecorder()

@@ -11,21 +11,21 @@ import (
 	"github.com/cassia-db/cassia/adapter"
 )
 
-// Bounds of the bodies of all routes but those that take samples or history, which have their own.
+// Limits on the bodies of all routes, except those that receive samples or import history, which have their own.
 const (
-	// maxBody bounds one, bytes.
+	// maxBody is the max size of one body in bytes.
 	maxBody = 10 << 20
-	// maxBodies bounds what all requests under way have sent, bytes.
+	// maxBodies is the max size in bytes of the bodies of all requests under way.
 	maxBodies = 256 << 20
 )
 
-// bodies bounds what requests send.
+// bodies limits the size of request bodies.
 type bodies struct {
 	each   int64
 	budget *adapter.Budget
 }
 
-// bound calls next with a request whose body, and whose form, are within the bounds.
+// bound calls next with a request whose body and form are within the limits.
 func (b bodies) bound(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if r.Body == nil || r.Body == http.NoBody {
 		next.ServeHTTP(w, r)
@@ -39,10 +39,10 @@ func (b bodies) bound(w http.ResponseWriter, r *http.Request, next http.Handler)
 	case r.ContentLength > b.each:
 		err = adapter.ErrTooLarge
 	case isForm(r):
-		err = r.ParseForm() // Handlers that look for single values would take half a form for the whole.
+		err = r.ParseForm() // A handler that reads single values would mistake part of a form for the whole.
 	default:
-		// Handlers have no code for a body that turns out to be too long, and one that comes slowly must not hold what
-		// they claim for a request.
+		// Handlers have no code for a body that exceeds the limit, and a slow body must not hold the resources that a
+		// handler claims for its request.
 		err = readWhole(r)
 	}
 	switch {
@@ -69,7 +69,7 @@ func readWhole(r *http.Request) error {
 	return err
 }
 
-// isForm reports whether a request's parameters stand in its body.
+// isForm reports whether a request's parameters are in its body.
 func isForm(r *http.Request) bool {
 	if r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch {
 		return false
@@ -78,19 +78,18 @@ func isForm(r *http.Request) bool {
 	return err == nil && kind == "application/x-www-form-urlencoded"
 }
 
-// boundedBody fails with adapter.ErrTooLarge or adapter.ErrBusy at a bound.
+// boundedBody fails with adapter.ErrTooLarge or adapter.ErrBusy when a limit is reached.
 type boundedBody struct {
 	io.ReadCloser
 	left  int64
 	share *adapter.Share
 }
 
-// Read implements io.Reader.
 func (b *boundedBody) Read(into []byte) (int, error) {
 	if b.left < 0 {
 		return 0, adapter.ErrTooLarge
 	}
-	if int64(len(into)) > b.left+1 { // One more, to see that there is more.
+	if int64(len(into)) > b.left+1 { // Read one more byte to detect a body over the limit.
 		into = into[:b.left+1]
 	}
 	n, err := b.ReadCloser.Read(into)

@@ -85,7 +85,7 @@ func (slowSender) Overdue(time.Time) (time.Duration, bool) { return time.Minute,
 
 func (s slowSender) GiveUp() { s.giveUp() }
 
-// A body for which no bytes are left gets those of a request that is given up.
+// If no bytes are left for a body, another request is given up and releases its bytes.
 func TestBodiesMakeRoom(t *testing.T) {
 	b := bodies{each: 100, budget: adapter.NewBudget(150)}
 	given := 0

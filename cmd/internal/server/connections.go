@@ -17,70 +17,71 @@ import (
 )
 
 const (
-	// spareConnections bounds the connections of one listener beyond maxConnections.
+	// spareConnections is the max number of connections of one listener beyond maxConnections.
 	spareConnections = 128
-	// minSpareWait is the time that a spare connection has at least until a newer one may take its place.
+	// minSpareWait is the min age of a spare connection before a newer one may replace it.
 	minSpareWait = 100 * time.Millisecond
-	// patience is how long a request on a spare connection waits for a place among the others.
+	// patience is how long a request on a spare connection waits for a slot in open.
 	patience = 2 * minWait
-	// patienceInterval is how often it looks for one.
+	// patienceInterval is the interval between its attempts.
 	patienceInterval = 50 * time.Millisecond
-	// manyConnections is which part of the connections one client may have before its own are evicted first.
+	// manyConnections is the divisor of the limit above which one client's connections are evicted first.
 	manyConnections = 8
-	// logInterval is how often evictions are logged.
+	// logInterval is the min interval between log lines about evictions.
 	logInterval = time.Minute
 )
 
-// connections is a listener that bounds the open connections. Where all places are taken, a connection whose client keeps
-// the process waiting makes room for a new one: it has no request, its request's body is under way, or its answer isn't read.
-// A connection whose request is being computed is never evicted. If there are only such ones, and ones whose clients have waited for less
-// than minWait, a new connection becomes a spare one:
+// connections is a listener that limits the number of open connections. At the limit, a connection whose client keeps
+// the process waiting is evicted for a new one: one that is idle, whose request body is being received, or whose
+// response isn't read. A connection whose request is being computed is never evicted. If no connection can be evicted,
+// or all those clients have kept the process waiting for less than minWait, the new connection becomes a spare
+// connection:
 //
-//	open   [ limit ]  evicted first:  1. bodies and answers under way, and clients that have had no answer yet
+//	open   [ limit ]  evicted first:  1. bodies and responses under way, and clients without a response so far
 //	                                  2. idle, requests were answered
 //	                                  3. idle, has stored samples
-//	spare  [ spare ]  answers /-/healthy, /-/ready and /metrics; for others it waits for a place in open, then refuses them
+//	spare  [ spare ]  serves /-/healthy, /-/ready and /metrics; other requests wait for a slot in open and are then rejected
 type connections struct {
 	net.Listener
 	limit, spareLimit int
 	log               *slog.Logger
-	// evictions counts the connections that made room.
+	// evictions counts the evicted connections.
 	evictions prometheus.Counter
 
 	mu     sync.Mutex
 	open   map[*connection]struct{}
 	spare  map[*connection]struct{}
 	closed chan struct{}
-	// clients counts the connections in open by client.
+	// clients is the number of connections in open per client.
 	clients map[string]int
-	// evicted is the number of connections that made room, logged when it was logged last.
+	// evicted is the number of connections evicted since logged, the time of the last log line.
 	evicted int64
 	logged  time.Time
 }
 
-// connection is one of them.
+// connection is a connection of the listener.
 type connection struct {
 	net.Conn
 	of     *connections
 	client string
-	// isSpare is true while it is in of.spare.
+	// isSpare is true while the connection is in of.spare.
 	isSpare atomic.Bool
 
-	// mu guards what follows. It is taken after of.mu: requests, of which a connection of HTTP/2 has many, need only this one.
+	// mu guards the fields below. It is locked after of.mu. An HTTP/2 connection has many requests, which lock only mu.
 	mu sync.Mutex
-	// requests are under way.
+	// requests are the requests under way.
 	requests map[*Exchange]struct{}
-	// since is when the connection was opened, or when its last request ended.
+	// since is the time at which the connection was opened or its last request ended.
 	since time.Time
 	merit merit
 }
 
-// merit is the most that the requests of a connection have achieved: the connections that have least are evicted first.
+// merit is the highest achievement of a connection's requests. Connections with the lowest merit are evicted first.
 type merit int
 
 const (
 	meritNone merit = iota
-	// meritAnswered: a request was authorized, and answered without an error.
+	// meritAnswered: a request was authorized and got a response without an error.
 	meritAnswered
 	// meritWritten: samples were stored.
 	meritWritten
@@ -97,13 +98,13 @@ func limitConnections(l net.Listener, limit, spare int, evictions prometheus.Cou
 	return all
 }
 
-// Accept implements net.Listener.
 func (l *connections) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	conn := &connection{Conn: c, of: l, client: clientOf(c.RemoteAddr().String()), requests: map[*Exchange]struct{}{}, since: time.Now()}
+	conn := &connection{Conn: c, of: l, client: clientOf(c.RemoteAddr().String()),
+		requests: map[*Exchange]struct{}{}, since: time.Now()}
 	for {
 		wait := l.add(conn)
 		if wait <= 0 {
@@ -118,7 +119,8 @@ func (l *connections) Accept() (net.Conn, error) {
 	}
 }
 
-// add finds a place for a new connection, or returns how long there will be none.
+// add adds a new connection to open or spare. If there is no room, it returns how long the caller must wait before the
+// next attempt.
 func (l *connections) add(c *connection) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,7 +140,7 @@ func (l *connections) add(c *connection) (wait time.Duration) {
 	return 0
 }
 
-// place puts a connection into open, if there is room or another can be evicted.
+// place adds a connection to open if there is room or another connection can be evicted.
 func (l *connections) place(c *connection, now time.Time) bool {
 	if len(l.open) >= l.limit {
 		victim := l.victim(now)
@@ -152,7 +154,7 @@ func (l *connections) place(c *connection, now time.Time) bool {
 	return true
 }
 
-// victim returns the connection that is to make room, or nil if there is none.
+// victim returns the connection to evict, or nil.
 func (l *connections) victim(now time.Time) (victim *connection) {
 	var worst claim
 	for c := range l.open {
@@ -163,15 +165,15 @@ func (l *connections) victim(now time.Time) (victim *connection) {
 	return victim
 }
 
-// claim is what a connection has to say for itself when others need its place.
+// claim decides the order in which connections are evicted.
 type claim struct {
 	merit merit
-	// many: its client has more than its share of the connections.
+	// many is set if the client has more than its share of the connections.
 	many   bool
 	waited time.Duration
 }
 
-// before returns true if the connection of c is evicted before that of d.
+// before reports whether the connection of c is evicted before the connection of d.
 func (c claim) before(d claim) bool {
 	switch {
 	case c.merit != d.merit:
@@ -193,7 +195,7 @@ func (c *connection) claim(now time.Time) (claim, bool) {
 		if !waits {
 			return found, false
 		}
-		if first || waited < found.waited { // Its best request counts.
+		if first || waited < found.waited { // The request with the shortest wait decides.
 			found.waited = waited
 		}
 		first, found.merit = false, meritNone
@@ -201,7 +203,7 @@ func (c *connection) claim(now time.Time) (claim, bool) {
 	return found, found.waited >= minWait
 }
 
-// releaseHandle closes a connection that may make room, for the sake of its file handle, or returns false.
+// releaseHandle closes a connection that can be evicted to release its file handle. It returns false if there is none.
 func (l *connections) releaseHandle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -214,8 +216,8 @@ func (l *connections) releaseHandle() bool {
 	return true
 }
 
-// oldestSpare returns the spare connection that makes room for a new one, one without a request if there is any, and since when it has its
-// place.
+// oldestSpare returns the spare connection to replace by a new one, preferably one without a request, and the time
+// since which it has been in spare.
 func (l *connections) oldestSpare() (oldest *connection, since time.Time) {
 	isIdle := false
 	for c := range l.spare {
@@ -229,10 +231,10 @@ func (l *connections) oldestSpare() (oldest *connection, since time.Time) {
 	return oldest, since
 }
 
-// tooMany is logged where new connections take the places of others.
+// tooMany is the log line for evictions at the limit.
 const tooMany = "too many connections: the slowest are closed for new ones; check which client opens too many"
 
-// evict closes a connection; why is logged.
+// evict closes a connection and logs why.
 func (l *connections) evict(c *connection, now time.Time, why string) {
 	l.remove(c)
 	_ = c.Conn.Close()
@@ -244,7 +246,7 @@ func (l *connections) evict(c *connection, now time.Time, why string) {
 	}
 }
 
-// remove needs the lock. It may be called more than once.
+// remove removes a connection. The caller must hold the lock. It may be called more than once.
 func (l *connections) remove(c *connection) {
 	delete(l.spare, c)
 	c.isSpare.Store(false)
@@ -257,7 +259,6 @@ func (l *connections) remove(c *connection) {
 	}
 }
 
-// Close implements net.Listener.
 func (l *connections) Close() error {
 	l.mu.Lock()
 	select {
@@ -269,7 +270,7 @@ func (l *connections) Close() error {
 	return l.Listener.Close()
 }
 
-// Close implements net.Conn.
+// Close implements net.Conn and removes the connection from its listener.
 func (c *connection) Close() error {
 	c.of.mu.Lock()
 	c.of.remove(c)
@@ -277,7 +278,7 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite ends what the client gets, so that it can read the answer to a request that it is still sending.
+// CloseWrite closes the sending side, so that a client that is still sending a request can read the response.
 func (c *connection) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -285,7 +286,8 @@ func (c *connection) CloseWrite() error {
 	return nil
 }
 
-// clientOf returns the address of a client without its port. An IPv6 client has a network of 64 bits for itself.
+// clientOf returns the address of a client without its port. For IPv6 it returns the /64 network, which usually belongs
+// to one client.
 func clientOf(address string) string {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -304,7 +306,7 @@ func clientOf(address string) string {
 
 type connectionKey struct{}
 
-// withConnection puts the connection into its requests' contexts; it is http.Server's ConnContext.
+// withConnection adds the connection to its requests' contexts. It is http.Server's ConnContext.
 func withConnection(ctx context.Context, c net.Conn) context.Context {
 	if secured, ok := c.(*tls.Conn); ok {
 		c = secured.NetConn()
@@ -315,9 +317,9 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// marking notes at the connections which requests they have under way. It needs the exchanges of pace.handler. prefix is
-// Options.RoutePrefix.
-func marking(prefix string, next http.Handler) http.Handler {
+// trackRequests records at each connection which requests it has under way. It needs the exchanges of pace.handler.
+// prefix is Options.RoutePrefix.
+func trackRequests(prefix string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(connectionKey{}).(*connection)
 		if !ok {
@@ -327,13 +329,14 @@ func marking(prefix string, next http.Handler) http.Handler {
 		e := ExchangeOf(r)
 		c.begin(e)
 		defer c.end(e)
-		if _, ok := c.Conn.(*spareConnection); ok { // Others wait for its file handle.
+		if _, ok := c.Conn.(*spareConnection); ok { // Other connections wait for its file handle.
 			w.Header().Set("Connection", "close")
 		}
 		if !isVital(strings.TrimPrefix(r.URL.Path, prefix)) && !c.promote(r.Context()) {
 			w.Header().Set("Connection", "close")
 			w.Header().Set("Retry-After", "1")
-			refuse(w, http.StatusServiceUnavailable, "unavailable", fmt.Sprintf("%d connections have requests in progress; try again", c.of.limit))
+			refuse(w, http.StatusServiceUnavailable, "unavailable",
+				fmt.Sprintf("%d connections have requests in progress; try again", c.of.limit))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -358,7 +361,7 @@ func (c *connection) end(e *Exchange) {
 	}
 }
 
-// promote waits until a spare connection has got a place among the others, or returns false.
+// promote waits until a spare connection has a slot in open. It returns false if there is none within patience.
 func (c *connection) promote(ctx context.Context) bool {
 	for until := time.Now().Add(patience); ; {
 		if c.promoteNow() {

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// flooded runs do while clients, some more than there can be connections, keep the server of h waiting: each sends begin, waits until its
-// connection ends, and opens another. do starts when the first ones have had minWait.
+// flooded runs do while clients, more than the max number of connections, keep the server of h waiting: each sends
+// begin, waits until its connection ends, and opens another one. do starts when the first clients have had minWait.
 func flooded(t *testing.T, h http.Handler, limit int, begin func(i int) string, do func(t *testing.T, p *pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipes{waiting: make(chan net.Conn), closed: make(chan struct{})}
@@ -55,11 +55,11 @@ func flooded(t *testing.T, h http.Handler, limit int, begin func(i int) string, 
 		all.Wait()
 		require.NoError(t, s.Close())
 		require.ErrorIs(t, <-served, http.ErrServerClosed)
-		time.Sleep(patience) // Requests on spare connections may still wait for a place.
+		time.Sleep(patience) // Requests on spare connections may still be waiting.
 	})
 }
 
-// exchangeText sends a request on a connection of its own, and returns the status and the body of the answer.
+// exchangeText sends a request on a new connection, and returns the status and the body of the response.
 func exchangeText(p *pipes, request string) (string, error) {
 	c, server := net.Pipe()
 	defer c.Close()
@@ -84,7 +84,7 @@ func post(path, body string) string {
 		path, len(body), body)
 }
 
-// Whatever clients keep all connections waiting with, everybody else is answered.
+// Other clients get responses, regardless of how a client keeps all connections waiting.
 func TestFloods(t *testing.T) {
 	// A new connection may have to wait for a spare one, and its request until another connection has had minWait.
 	const longest = minSpareWait + minWait + patienceInterval
@@ -134,8 +134,8 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// While requests are computed on every connection, which are never given up, /-/healthy is answered, others are refused, and served once there is
-// a place.
+// Requests are computed on every connection, so none can be evicted: /-/healthy is served, other requests are rejected,
+// and they are served after a connection has ended.
 func TestAllConnectionsCompute(t *testing.T) {
 	var release chan struct{}
 	o := testOptions()
@@ -182,7 +182,8 @@ func TestAllConnectionsCompute(t *testing.T) {
 	})
 }
 
-// Connections on which samples were stored are evicted last, and those of clients that have many before those of clients that have few.
+// Connections on which samples were stored are evicted last. Connections of clients that have many are evicted before
+// connections of clients that have few.
 func TestWhoIsEvictedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limitConnections(nil, 16, 1, noMetrics().evicted, quiet)
@@ -218,7 +219,7 @@ func TestWhoIsEvictedFirst(t *testing.T) {
 	})
 }
 
-// noMetrics are registered nowhere.
+// noMetrics returns unregistered metrics.
 func noMetrics() *Metrics { return NewMetrics(nil) }
 
 func TestClientOf(t *testing.T) {

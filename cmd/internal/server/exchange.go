@@ -8,39 +8,41 @@ import (
 )
 
 const (
-	// fairRate is how fast a client should send and read while others wait for its connection, bytes per second.
+	// fairRate is the rate in bytes per second at which a client should send and read while others wait for its
+	// connection.
 	fairRate = 64 << 10
-	// maxCredit bounds the time that a client saves up by being faster.
+	// maxCredit is the max time that a client can save up by being faster than fairRate.
 	maxCredit = 2 * time.Second
-	// minWait is the time that every client may keep the process waiting, however many others want its connection.
+	// minWait is the time for which every client may keep the process waiting, even if others wait for its connection.
 	minWait = time.Second
 )
 
-// Exchange is a request and its answer. It measures how long the process has waited for the client to send its body, or to read
-// its answer. Time that the process takes itself doesn't count.
+// Exchange is a request and its response. It measures how long the process has waited for the client to send the body
+// or to read the response. The time that the process itself takes doesn't count.
 //
 //	owed  -maxCredit ─────────── 0 ────────── minWait ──────────►
-//	      the client was fast    as fairRate          may be given up if others need what the request holds
+//	      the client was fast    as fairRate          may be given up if others need the resources of the request
 type Exchange struct {
 	mu    sync.Mutex
 	owed  time.Duration // until since
 	since time.Time     // when the current wait started; zero: the process doesn't wait for the client
-	// toRead: the client is to read; otherwise it is to send.
+	// toRead is set if the client is to read; otherwise it is to send.
 	toRead bool
-	// conn is used to interrupt the wait; nil once the request has ended.
+	// conn interrupts the wait. It is nil after the request has ended.
 	conn *http.ResponseController
-	// stream is a request of HTTP/2, which ends when the client resets it; nil: it is one of HTTP/1.
+	// stream is the context of an HTTP/2 request, which ends when the client resets the stream. It is nil with HTTP/1.
 	stream context.Context
-	// isGivenUp is set when the request was interrupted because others needed what it held.
+	// isGivenUp is set if the request was interrupted because others needed its resources.
 	isGivenUp bool
 
-	// merit is that of the connection if the answer is no error, code the answer's status. They are the handler's.
+	// merit is the connection's merit if the response is not an error. code is the status of the response. Only the
+	// handler's goroutine uses these fields.
 	merit merit
 	code  int
 }
 
-// wait is called before the process waits for the client until deadline, to send or to read. It returns false if the request was
-// given up; then the deadline stays as GiveUp set it.
+// wait is called before the process waits until deadline for the client to send or to read. It returns false if the
+// request was given up. Then the deadline set by GiveUp stays in effect.
 func (e *Exchange) wait(toRead bool, deadline time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -49,7 +51,7 @@ func (e *Exchange) wait(toRead bool, deadline time.Time) bool {
 	}
 	e.since, e.toRead = time.Now(), toRead
 	if e.isReset() {
-		return true // Reading and writing fail at once. net/http wouldn't stop the timer of a deadline.
+		return true // The next read or write fails immediately. net/http wouldn't stop the timer of a deadline.
 	}
 	if toRead {
 		_ = e.conn.SetWriteDeadline(deadline)
@@ -61,8 +63,8 @@ func (e *Exchange) wait(toRead bool, deadline time.Time) bool {
 
 func (e *Exchange) isReset() bool { return e.stream != nil && e.stream.Err() != nil }
 
-// got is called after a wait, in which the client has sent or read n bytes. It returns the length of the wait.
-func (e *Exchange) got(n int) time.Duration {
+// endWait is called after a wait in which the client has sent or read n bytes. It returns the length of the wait.
+func (e *Exchange) endWait(n int) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.since.IsZero() {
@@ -74,8 +76,8 @@ func (e *Exchange) got(n int) time.Duration {
 	return waited
 }
 
-// Overdue returns how long the client has kept the process waiting beyond what its bytes allow, and false if the process doesn't wait
-// for it now.
+// Overdue returns how long the client has kept the process waiting beyond the time that its bytes allow. It returns
+// false if the process isn't waiting for the client now.
 func (e *Exchange) Overdue(now time.Time) (time.Duration, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -85,14 +87,14 @@ func (e *Exchange) Overdue(now time.Time) (time.Duration, bool) {
 	return e.owed + now.Sub(e.since), true
 }
 
-// isSending returns true if the process waits for the client to send.
+// isSending reports whether the process is waiting for the client to send.
 func (e *Exchange) isSending() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return !e.since.IsZero() && !e.toRead
 }
 
-// GiveUp makes the current wait and later ones fail. It does nothing once the request has ended.
+// GiveUp makes the current wait and later ones fail. It has no effect after the request has ended.
 func (e *Exchange) GiveUp() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -105,7 +107,7 @@ func (e *Exchange) GiveUp() {
 	if e.toRead {
 		_ = e.conn.SetWriteDeadline(past)
 	} else {
-		_ = e.conn.SetWriteDeadline(time.Now().Add(minWait)) // The refusal is short.
+		_ = e.conn.SetWriteDeadline(time.Now().Add(minWait)) // Leave time to send the error, which is short.
 	}
 }
 
@@ -115,7 +117,7 @@ func (e *Exchange) givenUp() bool {
 	return e.isGivenUp
 }
 
-// end is called when the handler returns: the ResponseWriter must not be used any more.
+// end is called when the handler returns. The ResponseWriter must not be used afterwards.
 func (e *Exchange) end() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

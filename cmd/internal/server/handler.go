@@ -15,38 +15,39 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// Options are the handlers that a Handler leads to. Fields that aren't marked as optional must be set.
+// Options are the handlers and settings of NewHandler. Fields that aren't marked as optional must be set.
 type Options struct {
-	// API answers all of /api/v1/ that isn't named below.
+	// API serves all of /api/v1/ for which there is no other route.
 	API http.Handler
-	// Write answers /api/v1/write.
+	// Write serves /api/v1/write.
 	Write http.Handler
-	// Routes are further rows of the table; optional.
+	// Routes are additional routes; optional.
 	Routes []Route
-	// NotFound answers for paths that no row has; optional.
+	// NotFound serves paths without a route; optional.
 	NotFound http.HandlerFunc
-	// Auth identifies the users who send requests; nil: everybody may do everything, and names the tenant.
+	// Auth identifies users. If it is nil, every client has all roles and may name any tenant.
 	Auth Authenticator
-	// ExternalURL is a URL by which browsers reach this server beside its address, and Hosts are its further names, where
-	// *.example.org stands for every name below example.org; both optional.
+	// ExternalURL is a URL by which browsers reach this server in addition to its address. Hosts are its other names,
+	// where *.example.org means all names below example.org. Both are optional.
 	ExternalURL *url.URL
 	Hosts       []string
-	// MaxBodies bounds the bodies of all requests in progress, bytes, except those that bring samples or history; 0: 256 MiB.
+	// MaxBodies is the max size in bytes of the bodies of all requests in progress, except those that send samples or
+	// history; 0: 256 MiB.
 	MaxBodies int64
-	// RoutePrefix is what the paths of all requests start with: empty, or a path without a slash at its end.
+	// RoutePrefix is the prefix of all paths: empty, or a path without a trailing slash.
 	RoutePrefix string
-	// AuthRequired returns true if every request must be authenticated, by Auth or by TLS; nil: only by Auth.
+	// AuthRequired reports whether every request must be authenticated, by Auth or by TLS. nil: only if Auth is set.
 	AuthRequired func() bool
-	// Federation lets requests that read name several tenants, as a|b.
+	// Federation allows read requests to name multiple tenants, as a|b.
 	Federation bool
-	// Ready returns nil once queries can be answered.
+	// Ready returns nil when the process can serve queries.
 	Ready func() error
 	// AdminAPI allows POST /-/seal, which calls SealAll.
 	AdminAPI bool
 	SealAll  func(context.Context) error
-	// Reload reads files again, for POST /-/reload; nil: that is refused.
+	// Reload reloads all files for POST /-/reload. If it is nil, that request is rejected.
 	Reload func() error
-	// Downsampling returns the state of sealing and rolling up, for GET /-/downsample; it becomes JSON.
+	// Downsampling returns the state of sealing and rolling up for GET /-/downsample, which returns it as JSON.
 	Downsampling func(context.Context) any
 
 	Gatherer prometheus.Gatherer
@@ -54,7 +55,7 @@ type Options struct {
 	Logger   *slog.Logger
 }
 
-// NewHandler returns the handler of all of the process' HTTP.
+// NewHandler returns the handler for all requests of the process.
 func NewHandler(o Options) http.Handler {
 	requests := newRequests(maxRequests, maxClientRequests)
 	required := func() bool { return o.Auth != nil || o.AuthRequired != nil && o.AuthRequired() }
@@ -63,7 +64,7 @@ func NewHandler(o Options) http.Handler {
 		bodies:   bodies{each: maxBody, budget: adapter.NewBudget(cmp.Or(o.MaxBodies, maxBodies))},
 		requests: requests, watchers: newRequests(maxWatchers, maxWatchers/2),
 	}}
-	return recovering(o.HTTP, o.Logger, decoded(underPrefix(o.RoutePrefix, h.elsewhere(h.mux()))))
+	return recovering(o.HTTP, o.Logger, decodePath(underPrefix(o.RoutePrefix, h.elsewhere(h.mux()))))
 }
 
 type handler struct {
@@ -83,7 +84,7 @@ func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
 	text(w, http.StatusOK, "Cassia is ready.")
 }
 
-// seal answers when all that was staged is sealed.
+// seal serves POST /-/seal. It responds after all staged samples are sealed.
 func (h *handler) seal(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !h.AdminAPI:
@@ -108,7 +109,7 @@ func (h *handler) seal(w http.ResponseWriter, r *http.Request) {
 	text(w, http.StatusOK, "sealed")
 }
 
-// downsample answers with how sealing and rolling up stand. Its errors may name series of any tenant.
+// downsample serves the state of sealing and rolling up. Its errors may name series of any tenant.
 func (h *handler) downsample(w http.ResponseWriter, r *http.Request) {
 	body, err := json.MarshalIndent(h.Downsampling(r.Context()), "", "  ")
 	if err != nil {
@@ -121,10 +122,10 @@ func (h *handler) downsample(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// retryUnready is after how many seconds a client should try again that was refused because the process isn't ready.
+// retryUnready is the Retry-After, in seconds, of requests that are rejected because the process isn't ready.
 const retryUnready = "5"
 
-// Unready refuses requests with the reason why the process isn't ready.
+// Unready returns a handler that rejects requests with the reason why the process isn't ready.
 func Unready(reason func() error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", retryUnready)
@@ -132,7 +133,7 @@ func Unready(reason func() error) http.Handler {
 	})
 }
 
-// Elsewhere answers for what a process doesn't do, because of its target.
+// Elsewhere returns a handler that rejects requests that this process doesn't serve because of its target.
 func Elsewhere(what, target string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		text(w, http.StatusNotFound, "this process doesn't accept "+what+" (--target="+target+"); send them to another process")

@@ -21,7 +21,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// answerTenant answers with the tenant that it is called for.
+// answerTenant is a handler that returns the tenant of its request.
 var answerTenant = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, tenant.From(r.Context()))
 })
@@ -36,13 +36,13 @@ func testOptions() Options {
 	}
 }
 
-// Every route has its line in the manual.
+// Every route is described in the manual.
 func TestEveryRouteIsInTheManual(t *testing.T) {
 	page, err := os.ReadFile("../manual/http-api.md")
 	require.NoError(t, err)
 	h := &handler{Options: testOptions()}
 	for _, r := range h.routes() {
-		if r.Name == "" { // The API counts its own routes, and has a test of them.
+		if r.Name == "" { // The API counts its own routes, and has a test for them.
 			continue
 		}
 		require.Contains(t, string(page), "`"+strings.TrimPrefix(r.Path, "GET ")+"`", "give it a line in the manual's http-api.md")
@@ -90,7 +90,7 @@ func TestRoutes(t *testing.T) {
 	require.Equal(t, 1.0, testutil.ToFloat64(o.HTTP.requests.WithLabelValues("/api/v1/write", "200")))
 }
 
-// Unknown paths get an answer that names where to look; those with a wrong method get 405.
+// Unknown paths get a response that names existing pages; a wrong method gets 405.
 func TestUnknownPaths(t *testing.T) {
 	o := testOptions()
 	o.NotFound = func(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +119,7 @@ func TestUnknownPaths(t *testing.T) {
 	require.NotEqual(t, http.StatusNotFound, w.Code, "it is led to the path with a slash")
 }
 
-// A target's requests that a process doesn't serve are told where to go.
+// A process that doesn't serve a request because of its target returns the target that does.
 func TestElsewhere(t *testing.T) {
 	w := do(Elsewhere("samples", "read"), "POST", "/api/v1/write")
 	require.Equal(t, http.StatusNotFound, w.Code)

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// Metrics count requests.
+// Metrics counts requests.
 type Metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -21,14 +21,15 @@ type Metrics struct {
 	evicted  prometheus.Counter
 }
 
-// NewMetrics registers the metrics of requests; nil: they are kept nowhere.
+// NewMetrics registers the metrics of requests. If r is nil, they aren't registered.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	f := promauto.With(r)
 	return &Metrics{
 		requests: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_http_requests_total",
 			Help: "HTTP requests by route and status code."}, []string{"handler", "code"}),
 		duration: f.NewHistogramVec(prometheus.HistogramOpts{Name: "cassia_http_request_duration_seconds",
-			Help: "Duration of HTTP requests by route.", Buckets: []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 120}}, []string{"handler"}),
+			Help:    "Duration of HTTP requests by route.",
+			Buckets: []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 120}}, []string{"handler"}),
 		panics: f.NewCounter(prometheus.CounterOpts{Name: "cassia_http_panics_total",
 			Help: "HTTP requests that failed because of a bug in Cassia."}),
 		evicted: f.NewCounter(prometheus.CounterOpts{Name: "cassia_http_connections_evicted_total",
@@ -43,15 +44,16 @@ func (m *Metrics) Instrument(route string, h http.HandlerFunc) http.HandlerFunc 
 		promhttp.InstrumentHandlerDuration(m.duration.MustCurryWith(label), h))
 }
 
-// refuse answers with an error as Prometheus' API does.
+// refuse responds with an error in the format of Prometheus' API.
 func refuse(w http.ResponseWriter, code int, kind, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(map[string]string{"status": "error", "errorType": kind, "error": storage.Plain(message)})
+	_ = json.NewEncoder(w).Encode(map[string]string{"status": "error", "errorType": kind,
+		"error": storage.Plain(message)})
 }
 
-// recovering keeps a bug in one request from ending the process. A request whose answer has begun is cut
-// off, so that nobody takes half of it for the whole.
+// recovering prevents a panic in one request from ending the process. If part of the response has been sent, the
+// connection is aborted, so that no client mistakes the part for the whole.
 func recovering(m *Metrics, log *slog.Logger, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		tracked := &trackingWriter{ResponseWriter: w}
@@ -75,7 +77,7 @@ func recovering(m *Metrics, log *slog.Logger, h http.Handler) http.Handler {
 	})
 }
 
-// trackingWriter notes whether an answer has begun.
+// trackingWriter records whether the response has started.
 type trackingWriter struct {
 	http.ResponseWriter
 	begun bool
@@ -91,7 +93,7 @@ func (w *trackingWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Flush implements http.Flusher, which streamed remote read asks for.
+// Flush implements http.Flusher, which streamed remote read requires.
 func (w *trackingWriter) Flush() {
 	w.begun = true
 	if f, ok := w.ResponseWriter.(http.Flusher); ok {
@@ -99,5 +101,5 @@ func (w *trackingWriter) Flush() {
 	}
 }
 
-// Unwrap lets http.ResponseController reach the rest.
+// Unwrap supports http.ResponseController.
 func (w *trackingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// elsewhere leads requests whose path is in no row of the table to NotFound. Those whose method is the wrong one are
-// answered by the table, as ever: a row for all other paths would take them, too.
+// elsewhere sends requests without a route to NotFound. Requests with a wrong method are still answered by the mux; a
+// catch-all route would match them too.
 func (h *handler) elsewhere(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h.underPath() {
@@ -17,7 +17,7 @@ func (h *handler) elsewhere(mux *http.ServeMux) http.Handler {
 		known, pattern := mux.Handler(r)
 		if h.NotFound != nil && pattern == "" {
 			told := verdict{header: http.Header{}, code: http.StatusOK}
-			known.ServeHTTP(&told, r) // It looks at nothing but the method, and writes a line.
+			known.ServeHTTP(&told, r) // This only checks the method and writes one line.
 			if told.code == http.StatusNotFound && hasRowWithoutSlash(mux, r) {
 				redirect(w, http.StatusFound, "../"+path.Base(r.URL.Path), r.URL.RawQuery)
 				return
@@ -31,10 +31,11 @@ func (h *handler) elsewhere(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// hasRowWithoutSlash reports whether a path that reads ends with a slash, and is in a row of the table without it.
+// hasRowWithoutSlash reports whether the path of a read request ends with a slash and has a route without it.
 func hasRowWithoutSlash(mux *http.ServeMux, r *http.Request) bool {
 	shorter, ok := strings.CutSuffix(r.URL.Path, "/")
-	if !ok || shorter == "" || strings.HasSuffix(shorter, "/") || r.Method != http.MethodGet && r.Method != http.MethodHead {
+	if !ok || shorter == "" || strings.HasSuffix(shorter, "/") || r.Method != http.MethodGet &&
+		r.Method != http.MethodHead {
 		return false
 	}
 	other := new(http.Request)
@@ -44,17 +45,14 @@ func hasRowWithoutSlash(mux *http.ServeMux, r *http.Request) bool {
 	return pattern != ""
 }
 
-// verdict keeps the status of an answer, and drops the rest.
+// verdict records the status of a response and discards the rest.
 type verdict struct {
 	header http.Header
 	code   int
 }
 
-// Header implements http.ResponseWriter.
 func (v *verdict) Header() http.Header { return v.header }
 
-// Write implements http.ResponseWriter.
 func (v *verdict) Write(p []byte) (int, error) { return len(p), nil }
 
-// WriteHeader implements http.ResponseWriter.
 func (v *verdict) WriteHeader(code int) { v.code = code }

@@ -10,23 +10,23 @@ import (
 	"strings"
 )
 
-// origins keep pages of others, which a user's browser shows, from using what that browser can reach. adapter/design.md
-// lists the requests that this concerns.
+// origins prevents pages of other origins in a user's browser from using what the browser can reach. adapter/design.md
+// lists the affected requests.
 type origins struct {
-	// foreign finds writes that a page of another origin has the browser send.
+	// foreign detects writes that a page of another origin makes the browser send.
 	foreign *http.CrossOriginProtection
-	// hosts are the names of this server, beside addresses, localhost and names without a dot.
+	// hosts are the names of this server in addition to addresses, localhost and names without a dot.
 	hosts map[string]bool
-	// domains are those whose names are all this server's, as .example.org.
+	// domains are the domains whose names all belong to this server, as .example.org.
 	domains []string
-	// authRequired returns true if every request must be authenticated.
+	// authRequired reports whether every request must be authenticated.
 	authRequired func() bool
 }
 
 func newOrigins(external *url.URL, hosts []string, authRequired func() bool) origins {
 	o := origins{foreign: http.NewCrossOriginProtection(), hosts: map[string]bool{}, authRequired: authRequired}
 	if external != nil {
-		// Proxies may change Host; this is what browsers call the server then.
+		// Proxies may change the Host header. This is the name that browsers use.
 		if err := o.foreign.AddTrustedOrigin(external.Scheme + "://" + external.Host); err == nil {
 			o.hosts[hostName(external.Host)] = true
 		}
@@ -41,7 +41,7 @@ func newOrigins(external *url.URL, hosts []string, authRequired func() bool) ori
 	return o
 }
 
-// check returns an error that wraps ErrForbidden, for a request that a page of another origin may have had sent.
+// check returns an error that wraps ErrForbidden for a request that a page of another origin may have caused.
 func (o *origins) check(route Route, r *http.Request) error {
 	if isHealth(route) {
 		return nil
@@ -53,9 +53,10 @@ func (o *origins) check(route Route, r *http.Request) error {
 				ErrForbidden, shortened(r.Header.Get("Origin")))
 		}
 	}
-	// A name of an attacker's that leads to this address makes their page one of the same origin. It doesn't make the
-	// browser send passwords, nor accept a certificate. Browsers name the origin of whatever may change something, so what
-	// names none is a program's, which a proxy may have passed on; of what reads they name none.
+	// An attacker can let a name of their own resolve to this address (DNS rebinding). The browser then treats their
+	// page as having the same origin, but it sends no passwords and accepts no certificate. Browsers send the Origin of
+	// every request that may change something, so such a request without an Origin is from another program, possibly
+	// through a proxy. Read requests have no Origin.
 	if o.authRequired() || r.TLS != nil || o.isUnforgeable(r.Host) {
 		return nil
 	}
@@ -65,14 +66,14 @@ func (o *origins) check(route Route, r *http.Request) error {
 	return nil
 }
 
-// isHealth reports whether a route serves probes, which may use any name.
+// isHealth reports whether a route serves health checks, which may use any host name.
 func isHealth(route Route) bool {
 	path := strings.TrimPrefix(route.Path, "GET ")
 	return path == healthyPath || path == readyPath
 }
 
-// changes reports whether a request of this method may change something, so that browsers name its origin. Requests of other methods read,
-// also those of routes for administrators.
+// changes reports whether a request with this method may change something, so that browsers send its Origin. Requests
+// with other methods only read, also on routes for admins.
 func (r *Route) changes(method string) bool {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -81,7 +82,7 @@ func (r *Route) changes(method string) bool {
 	return r.Role == Write || r.Role == Admin || r.Changes
 }
 
-// isUnforgeable reports whether a host is none that an attacker can have lead here.
+// isUnforgeable reports whether an attacker can't let this host name resolve to this server.
 func (o *origins) isUnforgeable(host string) bool {
 	name := hostName(host)
 	if _, err := netip.ParseAddr(name); err == nil {
@@ -91,7 +92,7 @@ func (o *origins) isUnforgeable(host string) bool {
 		slices.ContainsFunc(o.domains, func(domain string) bool { return strings.HasSuffix(name, domain) })
 }
 
-// hostName is the name of host or host:port, as it is compared.
+// hostName returns the name of host or host:port in the form in which names are compared.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -100,8 +101,8 @@ func hostName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// throughLoopback reports whether a request came over a connection that only programs of this machine can make, such as its
-// browsers.
+// throughLoopback reports whether a request arrived on a loopback connection, which only programs on this machine can
+// open, such as its browsers.
 func throughLoopback(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
@@ -111,5 +112,5 @@ func throughLoopback(r *http.Request) bool {
 	return err == nil && address.Addr().Unmap().IsLoopback()
 }
 
-// shortened is the part of a request's header that an answer repeats.
+// shortened returns the part of a request header that a response may repeat.
 func shortened(s string) string { return s[:min(len(s), 200)] }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// askFrom sends a request to a host, which came over a connection to a local address, and returns the code.
+// askFrom sends a request to a host, received on a connection to a local address, and returns the status.
 func askFrom(h http.Handler, method, path, host, local string, header ...string) int {
 	r := httptest.NewRequest(method, path, nil)
 	r.Host = host
@@ -39,7 +39,7 @@ func withNames(t *testing.T) Options {
 	return o
 }
 
-// A page of another origin changes nothing, whatever it has the browser send; what isn't a browser has no origin.
+// Requests from a page of another origin change nothing. Clients other than browsers have no origin.
 func TestForeignPagesChangeNothing(t *testing.T) {
 	o := withNames(t)
 	o.Routes = []Route{{Path: "/api/write", Name: "/api/write", Role: Write, Tenant: true, Handler: answerTenant}}
@@ -76,7 +76,8 @@ func TestForeignPagesChangeNothing(t *testing.T) {
 	}
 }
 
-// A name that an attacker has lead to this server isn't one of it: their page would be of the same origin.
+// If an attacker's name resolves to this server, it isn't accepted as one of its names, because their page would have
+// the same origin.
 func TestNamesOfOthers(t *testing.T) {
 	o := withNames(t)
 	h := NewHandler(o)
@@ -120,7 +121,7 @@ func TestNamesOfOthers(t *testing.T) {
 	require.Equal(t, 200, askFrom(NewHandler(o), http.MethodGet, "/metrics", "proxied.example", loopback), "nobody comes in by a name alone")
 }
 
-// The address that a request came to is known from the connection.
+// The local address of a request is the address of its connection.
 func TestNamesOfOthersOverAConnection(t *testing.T) {
 	server := httptest.NewServer(NewHandler(testOptions()))
 	defer server.Close()

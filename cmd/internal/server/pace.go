@@ -12,21 +12,21 @@ import (
 	"github.com/cassia-db/cassia/adapter"
 )
 
-// pace is how fast a client must send and read: fast enough to be somebody who wants something, slow enough for a
-// bad line. Time that the process itself takes doesn't count.
+// pace is the min speed at which a client must send and read. It is low enough for a bad connection and stops clients
+// that only hold a connection open. The time that the process itself takes doesn't count.
 type pace struct {
-	// grace is the time that a body may take beside what its bytes are allowed at rate, bytes a second; total bounds
-	// both. No single wait takes longer than grace.
+	// grace is the time that a body may take in addition to the time for its bytes at rate, in bytes per second. total
+	// is the max of both together. No single wait is longer than grace.
 	grace, total time.Duration
 	rate         int64
-	// stuck is the time in which a client must have read piece bytes of an answer, stuckStream that for an answer that is made
-	// while it is read.
+	// stuck is the time within which a client must have read piece bytes of a response. stuckStream is the same for a
+	// response that is generated while it is read.
 	stuck, stuckStream time.Duration
 	piece              int
 }
 
-// usualPace gives 10 MiB at most 5 minutes. It gives up answers of which a client reads less than 4 KiB a second, and streams of which it
-// reads less than 2.
+// usualPace allows at most 5 minutes for 10 MiB. It gives up responses that a client reads at less than 4 KiB per
+// second, and streams read at less than 2 KiB per second.
 func usualPace() pace {
 	return pace{
 		grace: 20 * time.Second, total: 5 * time.Minute, rate: 8 << 10,
@@ -36,11 +36,12 @@ func usualPace() pace {
 
 var (
 	errSlow = errors.New("the client sent the body too slowly")
-	// errGivenUp means that a body came slowly while others waited for what its request held.
+	// errGivenUp means that a body was received slowly while other requests waited for the resources that this one
+	// held.
 	errGivenUp = errors.New("the client sent the body too slowly while other requests were waiting")
 )
 
-// handler keeps clients at the pace. It must get the ResponseWriter of net/http.
+// handler enforces the pace. Its ResponseWriter must be the one of net/http.
 func (p pace) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := http.NewResponseController(w)
@@ -51,22 +52,22 @@ func (p pace) handler(next http.Handler) http.Handler {
 		}
 		r = r.WithContext(adapter.WithSender(context.WithValue(r.Context(), exchangeKey{}, e), e))
 		if r.Body == nil || r.Body == http.NoBody {
-			// net/http watches the connection for its end: with the deadline of reading still set, it would take that
-			// for the end of the client, and stop a long answer.
+			// net/http reads in the background to detect that the client has disconnected. If the read deadline were
+			// still set, it would take the timeout for a disconnect and cancel a long response.
 			_ = conn.SetReadDeadline(time.Time{})
 		} else {
 			if !e.isReset() {
-				_ = conn.SetReadDeadline(time.Now().Add(p.grace)) // Also for the rest of the body after an early answer.
+				_ = conn.SetReadDeadline(time.Now().Add(p.grace)) // Also for the rest of the body after an early response.
 			}
 			r.Body = &pacedBody{ReadCloser: r.Body, pace: p, conn: conn, exchange: e}
 		}
 		paced := &pacedWriter{ResponseWriter: w, pace: p, conn: conn, exchange: e}
-		defer paced.finish() // net/http writes what it has buffered once the handler is done.
+		defer paced.finish() // net/http writes its buffer after the handler has returned.
 		next.ServeHTTP(paced, r)
 	})
 }
 
-// pacedBody fails once a client has kept the reader waiting for longer than what it sent allows.
+// pacedBody fails when the client has kept the reader waiting for longer than the bytes it sent allow.
 type pacedBody struct {
 	io.ReadCloser
 	pace     pace
@@ -76,7 +77,6 @@ type pacedBody struct {
 	waited   time.Duration
 }
 
-// Read implements io.Reader.
 func (b *pacedBody) Read(into []byte) (int, error) {
 	left := min(b.pace.grace+time.Duration(b.read)*time.Second/time.Duration(b.pace.rate), b.pace.total) - b.waited
 	if left <= 0 {
@@ -87,7 +87,7 @@ func (b *pacedBody) Read(into []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(into)
 	b.read += int64(n)
-	b.waited += b.exchange.got(n)
+	b.waited += b.exchange.endWait(n)
 	switch {
 	case errors.Is(err, io.EOF):
 		_ = b.conn.SetReadDeadline(time.Time{}) // As in handler.
@@ -103,13 +103,14 @@ func (b *pacedBody) late(why error) error {
 	return fmt.Errorf("%w: %d bytes in %s", why, b.read, b.waited.Round(time.Second))
 }
 
-// pacedWriter cuts off a client that doesn't read its answer. While it reads, an answer may take any time.
+// pacedWriter aborts the response if the client doesn't read it. As long as the client reads, a response may take any
+// time.
 type pacedWriter struct {
 	http.ResponseWriter
 	pace     pace
 	conn     *http.ResponseController
 	exchange *Exchange
-	// streams is set when the answer is flushed in between: little of it is in memory.
+	// streams is set when the response is flushed, so that little of it is in memory.
 	streams bool
 }
 
@@ -123,21 +124,19 @@ func (w *pacedWriter) wait() {
 
 func (w *pacedWriter) finish() {
 	w.wait()
-	w.exchange.got(0)
+	w.exchange.endWait(0)
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *pacedWriter) WriteHeader(code int) {
 	w.exchange.code = code
 	w.ResponseWriter.WriteHeader(code)
 }
 
-// Write implements http.ResponseWriter.
 func (w *pacedWriter) Write(b []byte) (written int, err error) {
 	for {
 		w.wait()
 		n, err := w.ResponseWriter.Write(b[:min(len(b), w.pace.piece)])
-		w.exchange.got(n)
+		w.exchange.endWait(n)
 		written += n
 		if b = b[n:]; err != nil || len(b) == 0 {
 			return written, err
@@ -145,13 +144,12 @@ func (w *pacedWriter) Write(b []byte) (written int, err error) {
 	}
 }
 
-// Flush implements http.Flusher.
 func (w *pacedWriter) Flush() {
 	w.streams = true
 	w.wait()
 	_ = w.conn.Flush()
-	w.exchange.got(0)
+	w.exchange.endWait(0)
 }
 
-// Unwrap lets http.ResponseController reach the rest.
+// Unwrap supports http.ResponseController.
 func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pipes is a listener whose connections are pipes in memory: in a bubble of synctest their deadlines follow its clock.
+// pipes is a listener whose connections are pipes in memory, so that in a synctest bubble their deadlines follow its
+// clock.
 type pipes struct {
 	waiting chan net.Conn
 	closed  chan struct{}
@@ -40,7 +41,7 @@ func (p *pipes) dial() net.Conn {
 	return client
 }
 
-// inBubble runs do with a server of h, in a bubble where hours pass at once.
+// inBubble runs do with a server of h in a synctest bubble, where hours pass immediately.
 func inBubble(t *testing.T, h http.HandlerFunc, do func(t *testing.T, p *pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipes{waiting: make(chan net.Conn), closed: make(chan struct{})}
@@ -51,7 +52,7 @@ func inBubble(t *testing.T, h http.HandlerFunc, do func(t *testing.T, p *pipes))
 	})
 }
 
-// dribble sends a byte every second until the other side has had enough, and returns when that was.
+// dribble sends a byte per second until the other side closes, and returns the time of that.
 func dribble(c net.Conn) time.Duration {
 	began := time.Now()
 	for {
@@ -99,7 +100,7 @@ func TestBodiesThatDribble(t *testing.T) {
 		read <- err
 		w.WriteHeader(http.StatusRequestTimeout)
 	}, func(t *testing.T, p *pipes) {
-		read = make(chan error, 1) // It belongs to the bubble.
+		read = make(chan error, 1) // It must be created in the bubble.
 		c := p.dial()
 		go func() { _, _ = io.Copy(io.Discard, c) }()
 		_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
@@ -112,7 +113,7 @@ func TestBodiesThatDribble(t *testing.T) {
 	})
 }
 
-// A body that ends early is read at the pace, too, where nobody reads it but net/http after the answer.
+// The pace also applies to a body that only net/http reads after an early response.
 func TestBodiesThatNobodyWants(t *testing.T) {
 	inBubble(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, func(t *testing.T, p *pipes) {
 		c := p.dial()
@@ -123,7 +124,8 @@ func TestBodiesThatNobodyWants(t *testing.T) {
 	})
 }
 
-// A slow line is no attack: it sends for minutes, the process thinks for hours and answers for hours.
+// A slow client isn't rejected: it sends for minutes, the process computes for hours, and it reads the response for
+// hours.
 func TestSlowIsntTooSlow(t *testing.T) {
 	const pieces, hours = 240, 3
 	piece := bytes.Repeat([]byte("x"), 16<<10)
@@ -161,14 +163,15 @@ func TestSlowIsntTooSlow(t *testing.T) {
 	})
 }
 
-// A client that doesn't read is cut off, and the handler gets an error; one that reads a little now and then isn't.
+// If a client doesn't read, its connection is closed and the handler gets an error. A client that reads slowly is not
+// affected.
 func TestAnswersThatNobodyReads(t *testing.T) {
 	var written chan error
 	inBubble(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, err := w.Write(make([]byte, 1<<20))
 		written <- err
 	}, func(t *testing.T, p *pipes) {
-		written = make(chan error, 1) // It belongs to the bubble.
+		written = make(chan error, 1) // It must be created in the bubble.
 		c := p.dial()
 		_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		require.NoError(t, err)
@@ -188,14 +191,14 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 			if err != nil {
 				break
 			}
-			time.Sleep(5 * time.Second) // 10 kB a second at most.
+			time.Sleep(5 * time.Second) // at most 10 kB per second
 		}
 		require.NoError(t, <-written)
 		require.Greater(t, total, 1<<20)
 	})
 }
 
-// With HTTP/2 a request that dribbles is given up, and the others of its connection go on.
+// With HTTP/2 a request with a slow body is given up, and the other requests of its connection continue.
 func TestHTTP2AtAPace(t *testing.T) {
 	fast := usualPace()
 	fast.grace = 50 * time.Millisecond

@@ -4,5 +4,5 @@ package server
 
 import "net"
 
-// isPending assumes that a connection waits to be accepted.
+// isPending returns true, because this system can't report whether a connection waits to be accepted.
 func isPending(net.Listener) (bool, error) { return true, nil }

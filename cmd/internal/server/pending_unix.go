@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isPending reports whether a connection waits to be accepted. The error is that of a closed listener.
+// isPending reports whether a connection is waiting to be accepted. It returns an error if the listener is closed.
 func isPending(l net.Listener) (pending bool, err error) {
 	socket, ok := l.(syscall.Conn)
 	if !ok {

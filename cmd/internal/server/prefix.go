@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// underPrefix serves next under a path prefix, which it removes: next and its routes don't depend on the prefix. Other paths aren't
-// found, as in Prometheus. The root, and the prefix without a slash at its end, redirect to the page.
+// underPrefix serves next under a path prefix, which it removes, so that next and its routes don't depend on the
+// prefix. Other paths return 404, as in Prometheus. The root, and the prefix without a trailing slash, redirect to the
+// page.
 func underPrefix(prefix string, next http.Handler) http.Handler {
 	if prefix == "" {
 		return next
@@ -35,41 +36,41 @@ func underPrefix(prefix string, next http.Handler) http.Handler {
 	})
 }
 
-// underPath reports whether clients find the server under a path. Otherwise redirects are those of the mux, as in Prometheus.
+// underPath reports whether clients reach the server under a path. If not, the mux sends redirects as in Prometheus.
 func (h *handler) underPath() bool {
 	return h.RoutePrefix != "" || h.ExternalURL != nil && h.ExternalURL.Path != ""
 }
 
-// redirect leads to a path relative to that of the request: a proxy may have changed the start of it.
+// redirect sends a redirect to a path relative to the request's path, because a proxy may have changed the start of the
+// path.
 func redirect(w http.ResponseWriter, code int, to, query string) {
 	w.Header().Set("Location", (&url.URL{Path: to, RawQuery: query}).String())
 	w.WriteHeader(code)
 }
 
-// relocating makes redirects relative. Their handlers don't see the start of the path, which may name the tenant: a client that followed a location
-// at the root would read or write another tenant's data.
+// relocating makes redirects relative. Handlers don't see the start of the path, which may name the tenant. A client
+// that followed a redirect to a path at the root would read or write another tenant's data.
 type relocating struct {
 	http.ResponseWriter
-	path string // of the request, as the handler gets it
+	path string // of the request, as passed to the handler
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *relocating) WriteHeader(code int) {
-	if to := w.Header().Get("Location"); strings.HasPrefix(to, "/") && code >= http.StatusMultipleChoices && code < http.StatusBadRequest {
+	if to := w.Header().Get("Location"); strings.HasPrefix(to, "/") && code >= http.StatusMultipleChoices &&
+		code < http.StatusBadRequest {
 		w.Header().Set("Location", rootOf(w.path)+to[1:])
 	}
 	w.ResponseWriter.WriteHeader(code)
 }
 
-// Flush implements http.Flusher.
 func (w *relocating) Flush() {
 	if f, ok := w.ResponseWriter.(http.Flusher); ok {
 		f.Flush()
 	}
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (w *relocating) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// rootOf leads from a path to the root.
+// rootOf returns the relative path from a path to the root.
 func rootOf(path string) string { return "./" + strings.Repeat("../", strings.Count(path, "/")-1) }

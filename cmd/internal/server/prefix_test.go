@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// With a prefix every route is under it and nowhere else; what leads further is relative.
+// With a prefix every route is under it and has no other path. Redirects are relative.
 func TestRoutePrefix(t *testing.T) {
 	o := testOptions()
 	o.RoutePrefix = "/a/cassia"
@@ -16,7 +16,7 @@ func TestRoutePrefix(t *testing.T) {
 	for _, c := range []struct {
 		path string
 		code int
-		// to is where a redirect leads, as a browser resolves it.
+		// to is the target of a redirect, as a browser resolves it.
 		to string
 	}{
 		{"/a/cassia/-/healthy", 200, ""},
@@ -44,7 +44,7 @@ func TestRoutePrefix(t *testing.T) {
 	require.Contains(t, do(h, http.MethodGet, "/metrics").Body.String(), "under /a/cassia/ (--web.route-prefix)")
 }
 
-// A proxy that removes a path from requests doesn't put it before the redirects.
+// A proxy that removes a path prefix from requests doesn't add it to redirects.
 func TestRedirectsAreRelative(t *testing.T) {
 	o := testOptions()
 	o.ExternalURL = &url.URL{Scheme: "https", Host: "example.org", Path: "/cassia"}
@@ -58,7 +58,7 @@ func TestRedirectsAreRelative(t *testing.T) {
 	}
 }
 
-// requireLeads resolves a redirect's location as browsers do; "" is none.
+// requireLeads requires the target of a redirect, resolved as in browsers; "" means no redirect.
 func requireLeads(t *testing.T, from, location, want string) {
 	t.Helper()
 	if want == "" {

@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// Reloaders are the files that are read again while the process runs. Each is added before the first reload.
+// Reloaders are the files that can be reloaded while the process runs. All are added before the first reload.
 type Reloaders struct {
 	log     *slog.Logger
 	now     func() time.Time
@@ -39,7 +39,7 @@ type reloader struct {
 	reload func() error
 }
 
-// NewReloaders returns an empty list, whose metrics go to r.
+// NewReloaders returns an empty list. r registers its metrics.
 func NewReloaders(r prometheus.Registerer, log *slog.Logger, now func() time.Time) *Reloaders {
 	f := promauto.With(r)
 	list := &Reloaders{log: log, now: now, failed: map[string]bool{}, logged: map[string]time.Time{},
@@ -48,18 +48,18 @@ func NewReloaders(r prometheus.Registerer, log *slog.Logger, now func() time.Tim
 		success: f.NewGauge(prometheus.GaugeOpts{Name: "cassia_config_last_reload_success_timestamp_seconds",
 			Help: "Time of the last successful reload of all configuration files, in Unix seconds."}),
 	}
-	list.update(nil) // They were read at the start.
+	list.update(nil) // All files were read at the start.
 	return list
 }
 
-// Add puts a file on the list. reload reads it again; after an error what it held before must be left as it was.
+// Add adds a file. reload reads it again; after an error it must leave the previous content in effect.
 func (l *Reloaders) Add(what string, reload func() error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.list = append(l.list, reloader{what, reload})
 }
 
-// Reload reads all of them, also after one that is wrong. The error joins theirs.
+// Reload reloads all files, also after one is invalid. It joins their errors.
 func (l *Reloaders) Reload() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +75,7 @@ func (l *Reloaders) Reload() error {
 	return errors.Join(errs...)
 }
 
-// Note notes that a file was read because it had changed. It logs the same error at most once per minute.
+// Note records the result of a reload after a file has changed. It logs the same error at most once per minute.
 func (l *Reloaders) Note(what string, err error) {
 	if l.update(map[string]error{what: err}); err == nil || l.isNew(err) {
 		l.write(what, err)
@@ -103,7 +103,7 @@ func (l *Reloaders) isNew(err error) bool {
 	return !found
 }
 
-// update notes results by file. The last reload was successful if the last result of every file is nil.
+// update records results by file. The last reload was successful if the last result of every file is nil.
 func (l *Reloaders) update(results map[string]error) {
 	l.lastMu.Lock()
 	defer l.lastMu.Unlock()
@@ -123,14 +123,15 @@ func (l *Reloaders) update(results map[string]error) {
 	l.success.Set(float64(l.last.UnixMilli()) / 1000)
 }
 
-// Last returns whether the last reload of all files was successful, and the time of the last successful one. The start counts as one.
+// Last returns whether the last reload of all files was successful, and the time of the last successful one. The start
+// of the process counts as a reload.
 func (l *Reloaders) Last() (ok bool, last time.Time) {
 	l.lastMu.Lock()
 	defer l.lastMu.Unlock()
 	return len(l.failed) == 0, l.last
 }
 
-// OnHangup reloads whenever the process gets the signal SIGHUP, until ctx ends. It listens when it returns.
+// OnHangup reloads the files at each SIGHUP, until ctx ends. When it returns, the signal is handled.
 func (l *Reloaders) OnHangup(ctx context.Context) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -139,7 +140,7 @@ func (l *Reloaders) OnHangup(ctx context.Context) {
 		for {
 			select {
 			case <-hangups:
-				_ = panics.Do("reading files again", l.Reload) // It is logged.
+				_ = panics.Do("reading files again", l.Reload) // Reload logs it.
 			case <-ctx.Done():
 				return
 			}
@@ -147,7 +148,7 @@ func (l *Reloaders) OnHangup(ctx context.Context) {
 	}()
 }
 
-// reload answers POST and PUT /-/reload when all files were read again.
+// reload serves POST and PUT /-/reload. It responds after all files have been reloaded.
 func (h *handler) reload(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case h.Reload == nil:

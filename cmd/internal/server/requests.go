@@ -8,21 +8,21 @@ import (
 )
 
 const (
-	// maxRequests bounds the requests under way: with HTTP/2 a connection has many.
+	// maxRequests is the max number of requests under way. An HTTP/2 connection can have many.
 	maxRequests = 2048
-	// maxClientRequests bounds those of one client. It is less than maxConnections: a client with a request on each of its
-	// connections can't take all of them.
+	// maxClientRequests is the max number of requests of one client. It is less than maxConnections, so that a client
+	// with a request on each of its connections can't occupy all of them.
 	maxClientRequests = maxConnections * 3 / 4
-	// maxWatchers bounds the requests for /metrics under way.
+	// maxWatchers is the max number of requests for /metrics under way.
 	maxWatchers = 64
 )
 
-// errCrowded means that as many requests are under way as may be.
+// errCrowded means that the max number of requests is under way.
 var errCrowded = errors.New("too many requests in progress")
 
-// requests bounds the requests under way: all, and those of one client, which is a user, or an address where nobody shows
-// who they are. A request whose body is under way doesn't count among its client's. Where there are as many as may be, the request whose client sends
-// or reads slowest makes room for a new one, if its client keeps the process waiting.
+// requests limits the number of requests under way, in total and per client. A client is a user, or an address if there
+// is no authentication. A request whose body is being received doesn't count for its client. At the limit, a new
+// request replaces the one whose client sends or reads slowest, provided that the process is waiting for that client.
 type requests struct {
 	limit, each int
 
@@ -31,21 +31,22 @@ type requests struct {
 	clients map[string]int
 }
 
-// requestPlace is that of one request.
+// requestPlace is the slot of one request.
 type requestPlace struct {
 	client   string
-	exchange *Exchange // nil: it isn't known how long the client is waited for
+	exchange *Exchange // nil: the wait for the client isn't measured
 }
 
 func newRequests(limit, each int) *requests {
 	return &requests{limit: limit, each: each, places: map[*requestPlace]struct{}{}, clients: map[string]int{}}
 }
 
-// enter takes a place. Unless it returns an error, the caller must call leave.
+// enter adds a request. Unless it returns an error, the caller must call leave.
 func (q *requests) enter(client string, e *Exchange) (leave func(), err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.clients[client] >= q.each && q.computing(client) >= q.each && !q.makeRoom(minWait, func(p *requestPlace) bool { return p.client == client }) {
+	if q.clients[client] >= q.each && q.computing(client) >= q.each &&
+		!q.makeRoom(minWait, func(p *requestPlace) bool { return p.client == client }) {
 		return nil, fmt.Errorf("%w: %d from this client; try again", errCrowded, q.each)
 	}
 	if len(q.places) >= q.limit && !q.makeRoom(minWait, func(*requestPlace) bool { return true }) &&
@@ -62,7 +63,7 @@ func (q *requests) enter(client string, e *Exchange) (leave func(), err error) {
 	}, nil
 }
 
-// computing counts the requests of a client whose bodies aren't under way.
+// computing returns the number of a client's requests whose bodies have been received.
 func (q *requests) computing(client string) (n int) {
 	for p := range q.places {
 		if p.client == client && (p.exchange == nil || !p.exchange.isSending()) {
@@ -72,8 +73,9 @@ func (q *requests) computing(client string) (n int) {
 	return n
 }
 
-// makeRoom gives up the request among some whose client has kept the process waiting longest, and at least for a time: one of a client that
-// has more than its share of the places, if there is any. It returns false if there is none.
+// makeRoom gives up the request among some whose client has kept the process waiting longest, and longer than a min
+// time. Requests of clients that have more than their share are given up first. It returns false if there is no such
+// request.
 func (q *requests) makeRoom(least time.Duration, among func(*requestPlace) bool) bool {
 	var victim *requestPlace
 	longest, ofMany := least, false
@@ -96,7 +98,7 @@ func (q *requests) makeRoom(least time.Duration, among func(*requestPlace) bool)
 	return true
 }
 
-// remove needs the lock. It may be called more than once.
+// remove removes a request. The caller must hold the lock. It may be called more than once.
 func (q *requests) remove(p *requestPlace) {
 	if _, ok := q.places[p]; !ok {
 		return

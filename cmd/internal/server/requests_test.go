@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One client can't take all places, and requests whose clients keep the process waiting make room.
+// One client can't use all slots, and requests whose clients keep the process waiting are given up for others.
 func TestPlacesOfRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newRequests(4, 3)
@@ -44,7 +44,7 @@ func TestPlacesOfRequests(t *testing.T) {
 	})
 }
 
-// Bodies under way take nobody's place.
+// Requests whose bodies are being received don't count against the limit of a client.
 func TestBodiesUnderWayTakeNoPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newRequests(4, 2)
@@ -67,7 +67,8 @@ func TestBodiesUnderWayTakeNoPlaces(t *testing.T) {
 	})
 }
 
-// Requests of a client that has more than its share of the places make room first, however long others are waited for.
+// Requests of a client that has more than its share are given up first, even if the process has waited longer for other
+// clients.
 func TestManyRequestsMakeRoomFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newRequests(2*manyConnections, 2*manyConnections)
@@ -86,7 +87,7 @@ func TestManyRequestsMakeRoomFirst(t *testing.T) {
 		time.Sleep(minWait)
 		for i := range many {
 			enter("next")
-			if len(many)-i <= q.limit/manyConnections { // They are few now.
+			if len(many)-i <= q.limit/manyConnections { // The client is within its share now.
 				break
 			}
 			require.True(t, many[i].givenUp(), i)

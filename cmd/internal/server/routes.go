@@ -7,44 +7,45 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Role is what somebody must be allowed to do for a request to be answered.
+// Role is the permission that a request needs.
 type Role string
 
-// Roles. Admin includes the others.
+// Admin includes the other roles.
 const (
-	// Open is for everybody, also for those who show no password.
+	// Open needs no authentication.
 	Open Role = "open"
-	// Read asks for what a tenant has stored.
+	// Read reads the data of a tenant.
 	Read Role = "read"
 	// Write stores samples for a tenant.
 	Write Role = "write"
-	// Watch sees how the process is doing: its metrics, which name tenants.
+	// Watch reads the state of the process: its metrics, which contain names of tenants.
 	Watch Role = "metrics"
-	// Admin changes stored data, or reads data of all tenants.
+	// Admin changes stored data or reads data of all tenants.
 	Admin Role = "admin"
 )
 
-// Route is a row of the table of all that the process answers.
+// Route is a row in the table of routes.
 type Route struct {
 	// Path is a pattern of http.ServeMux, with or without a method.
 	Path string
-	// Name stands for the route in metrics; empty: the handler counts its requests itself.
+	// Name is the route's label in metrics. If it is empty, the handler counts its requests itself.
 	Name string
 	Role Role
-	// Tenant: requests belong to a tenant: it is found in their context, and they may also begin with
-	// /t/{tenant}. Requests of other routes are about the whole process.
+	// Tenant is set if requests belong to a tenant. The tenant is in the request's context, and the path may also start
+	// with /t/{tenant}. Requests of other routes apply to the whole process.
 	Tenant  bool
 	Handler http.Handler
-	// OwnBounds: the handler bounds what it takes itself, as those of Write do.
+	// OwnBounds is set if the handler limits its bodies itself, as handlers with the role Write do.
 	OwnBounds bool
-	// Changes: requests of another method than GET, HEAD and OPTIONS change something, as those of Write and Admin
-	// do: pages of other origins may not send them.
+	// Changes is set if requests with methods other than GET, HEAD and OPTIONS change something, as on routes with the
+	// roles Write and Admin. Pages of other origins may not send them.
 	Changes bool
-	// Preflight leaves OPTIONS to the handler whoever asks: browsers send it without a password, before they ask.
+	// Preflight passes OPTIONS to the handler without authentication, because browsers send preflight requests without
+	// a password.
 	Preflight bool
 }
 
-// Paths that are answered, too, while all connections and all places of requests are taken.
+// Paths that are also served at the limits of connections and requests.
 const (
 	healthyPath = "/-/healthy"
 	readyPath   = "/-/ready"
@@ -55,25 +56,26 @@ func isVital(path string) bool {
 	return path == healthyPath || path == readyPath || path == metricsPath
 }
 
-// Table returns the rows of all requests that a handler with these options serves.
+// Table returns the routes of a handler with these options.
 func (o Options) Table() []Route { return (&handler{Options: o}).table() }
 
 func (h *handler) table() []Route { return append(h.routes(), h.Routes...) }
 
-// routes are all that the process answers, but for those of Options.Routes.
+// routes returns all routes of the process except Options.Routes.
 func (h *handler) routes() []Route {
 	metrics := promhttp.HandlerFor(h.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	return []Route{
 		{Path: "/api/v1/write", Name: "/api/v1/write", Role: Write, Tenant: true, Handler: h.Write},
-		// The API counts the requests of its routes itself.
+		// The API counts requests by its own routes.
 		{Path: "/api/v1/", Role: Read, Tenant: true, Handler: h.API, Preflight: true},
-		// Queries are listed there, and can be stopped below.
+		// These list the running queries and stop one.
 		{Path: "/api/v1/status/active_queries", Role: Read, Tenant: true, Handler: h.API, Preflight: true},
-		{Path: "/api/v1/status/active_queries/", Role: Read, Tenant: true, Handler: h.API, Preflight: true, Changes: true},
+		{Path: "/api/v1/status/active_queries/", Role: Read, Tenant: true, Handler: h.API,
+			Preflight: true, Changes: true},
 		{Path: "/api/v1/admin/", Role: Admin, Tenant: true, Handler: h.API, Preflight: true},
-		// A snapshot is of all tenants.
+		// A snapshot contains all tenants.
 		{Path: "/api/v1/admin/tsdb/snapshot", Role: Admin, Handler: h.API, Preflight: true},
-		// What the process was started with, and what it runs on.
+		// These show the command line and the machine.
 		{Path: "/api/v1/status/flags", Role: Admin, Handler: h.API, Preflight: true},
 		{Path: "/api/v1/status/config", Role: Admin, Handler: h.API, Preflight: true},
 		{Path: "/api/v1/status/runtimeinfo", Role: Admin, Handler: h.API, Preflight: true},
@@ -95,7 +97,7 @@ func (h *handler) routes() []Route {
 	}
 }
 
-// mux leads requests to the routes, each behind the authorizer.
+// mux returns a mux with the routes, each behind the authorizer.
 func (h *handler) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range h.table() {
@@ -105,6 +107,6 @@ func (h *handler) mux() *http.ServeMux {
 		}
 		mux.Handle(r.Path, guarded)
 	}
-	mux.Handle("/t/{tenant}/", prefixed(mux))
+	mux.Handle("/t/{tenant}/", stripTenant(mux))
 	return mux
 }

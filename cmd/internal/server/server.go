@@ -15,25 +15,25 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/webconfig"
 )
 
-// Bounds of every listener.
+// Limits of each listener.
 const (
-	// maxConnections bounds the open connections of one listener, but for spareConnections.
+	// maxConnections is the max number of open connections of one listener, except spareConnections.
 	maxConnections = 1024
-	// maxHeaderBytes bounds a request's line and headers: queries may come as part of the URL.
+	// maxHeaderBytes is the max size of the request line and headers, which may contain a query in the URL.
 	maxHeaderBytes = 256 << 10
-	// readHeaderTimeout bounds the time that a client may take to send a request's headers; for the rest see pace.
+	// readHeaderTimeout is the max time for sending the headers of a request. For the rest see pace.
 	readHeaderTimeout = 10 * time.Second
-	// maxStreams bounds the requests at once on a connection of HTTP/2, streamBuffer what they have sent and nobody
-	// has read yet, bytes.
+	// maxStreams is the max number of concurrent requests on an HTTP/2 connection. streamBuffer is the max number of
+	// bytes received and not yet read per request.
 	maxStreams   = 100
 	streamBuffer = 256 << 10
-	// idleTimeout is how long a connection may stay open between requests.
+	// idleTimeout is the max time that a connection stays open between requests.
 	idleTimeout = 5 * time.Minute
-	// drainTimeout is how long requests under way may take to end when the process stops.
+	// drainTimeout is the max time for requests under way to end when the process stops.
 	drainTimeout = 10 * time.Second
 )
 
-// Server listens on some addresses.
+// Server listens on addresses.
 type Server struct {
 	listeners []net.Listener
 	servers   []*http.Server
@@ -41,8 +41,9 @@ type Server struct {
 }
 
 // Listen opens the addresses, each host:port. web may be nil: no TLS and no users. prefix is the handler's
-// Options.RoutePrefix. The error has the remedy.
-func Listen(addresses []string, web *webconfig.File, prefix string, h http.Handler, m *Metrics, log *slog.Logger) (*Server, error) {
+// Options.RoutePrefix. The error contains the remedy.
+func Listen(addresses []string, web *webconfig.File, prefix string, h http.Handler, m *Metrics,
+	log *slog.Logger) (*Server, error) {
 	s := &Server{log: log}
 	for _, address := range addresses {
 		l, err := net.Listen("tcp", address)
@@ -50,7 +51,8 @@ func Listen(addresses []string, web *webconfig.File, prefix string, h http.Handl
 			s.close()
 			return nil, listenError(address, err)
 		}
-		s.listeners = append(s.listeners, limitConnections(withSpareHandle(l), maxConnections, spareConnections, m.evicted, log))
+		s.listeners = append(s.listeners, limitConnections(withSpareHandle(l), maxConnections,
+			spareConnections, m.evicted, log))
 		server := newServer(prefix, h, usualPace(), log)
 		server.Handler, server.TLSConfig = web.Handler(server.Handler), web.TLS()
 		s.servers = append(s.servers, server)
@@ -60,11 +62,14 @@ func Listen(addresses []string, web *webconfig.File, prefix string, h http.Handl
 
 func newServer(prefix string, h http.Handler, p pace, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: p.handler(marking(prefix, h)), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ConnContext: withConnection,
-		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: p.total, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		Handler: p.handler(trackRequests(prefix, h)), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ConnContext:       withConnection,
+		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: p.total, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: streamBuffer, MaxReceiveBufferPerStream: streamBuffer,
-			SendPingTimeout: p.stuck, PingTimeout: p.stuck, WriteByteTimeout: p.stuck,
+			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: streamBuffer,
+			MaxReceiveBufferPerStream: streamBuffer,
+			SendPingTimeout:           p.stuck, PingTimeout: p.stuck, WriteByteTimeout: p.stuck,
 		},
 	}
 }
@@ -79,7 +84,7 @@ func listenError(address string, err error) error {
 	return fmt.Errorf("--web.listen-address=%s: %w", address, err)
 }
 
-// Addresses are those actually listened on.
+// Addresses returns the addresses on which the server listens.
 func (s *Server) Addresses() (out []string) {
 	for _, l := range s.listeners {
 		out = append(out, l.Addr().String())
@@ -87,8 +92,8 @@ func (s *Server) Addresses() (out []string) {
 	return out
 }
 
-// Serve answers requests until ctx ends or a listener fails; then it takes no new ones, and returns when
-// those under way have ended, or were cut off after some seconds.
+// Serve serves requests until ctx ends or a listener fails. It then accepts no more requests, and returns after those
+// under way have ended or drainTimeout has passed.
 func (s *Server) Serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i, l := range s.listeners {

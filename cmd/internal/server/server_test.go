@@ -20,7 +20,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// now is a clock that stands still.
+// now is a constant clock.
 func now() time.Time { return time.Unix(1_700_000_000, 0) }
 
 func TestPortInUse(t *testing.T) {
@@ -33,7 +33,7 @@ func TestPortInUse(t *testing.T) {
 	require.ErrorContains(t, err, "--web.listen-address=999.0.0.1:1: ")
 }
 
-// A request under way when the server stops gets its whole answer; later ones are not taken.
+// A request under way when the server stops gets its complete response; later ones are rejected.
 func TestStopDrainsRequests(t *testing.T) {
 	begun, finish := make(chan struct{}), make(chan struct{})
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -61,7 +61,8 @@ func TestStopDrainsRequests(t *testing.T) {
 	}()
 	<-begun
 	stop()
-	for _, address := range s.Addresses() { // Taken until the listener is closed, which stop has only begun.
+	// Connections are accepted until the listener is closed, and stop has only started.
+	for _, address := range s.Addresses() {
 		require.Eventually(t, func() bool {
 			c, err := net.Dial("tcp", address)
 			if err == nil {

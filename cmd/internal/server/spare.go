@@ -10,25 +10,29 @@ import (
 )
 
 const (
-	// spareFor is how long a connection may stay open for which the process had no other file handle.
+	// spareFor is the max time for which the connection with the spare file handle stays open.
 	spareFor = 2 * time.Second
-	// pendingInterval is how often a listener checks for new connections while the process has no file handles.
+	// pendingInterval is the interval at which a listener checks for new connections while the process has no file
+	// handles.
 	pendingInterval = 50 * time.Millisecond
 )
 
-// spareHandle is a listener that accepts connections while the process has no file handles, so that /-/healthy and /-/ready are answered:
+// spareHandle is a listener that accepts connections even if the process has no file handles left, so that /-/healthy
+// and /-/ready are served:
 //
-//	accept fails ─► wait for a connection ─► close an idle one and accept ─► none is idle: accept with the spare handle, one connection at a time
+//	accept fails ─► wait for a connection ─► close an idle one and accept
+//	                                      └► none is idle: accept with the spare handle, one connection at a time
 //
-// Accepting fails before there is a connection, because the system takes a file handle first. A handle that is released for a connection is
-// used at once: other parts of the process, such as the storage, take those that are free.
+// Accept fails before a connection arrives, because the system allocates the file handle first. A handle that is
+// released for a connection is used immediately, because other parts of the process, such as the storage, also need
+// handles.
 type spareHandle struct {
 	net.Listener
-	// closeIdle closes an idle connection, or returns false if none is idle. It is called without mu.
+	// closeIdle closes an idle connection, or returns false if there is none. It is called without mu.
 	closeIdle func() bool
 
 	mu    sync.Mutex
-	spare *os.File // nil: a connection has its place, or there was none
+	spare *os.File // nil: a connection uses it, or none could be opened
 }
 
 func withSpareHandle(l net.Listener) *spareHandle {
@@ -37,7 +41,7 @@ func withSpareHandle(l net.Listener) *spareHandle {
 	return s
 }
 
-// renew takes a spare handle, if there is none; the caller holds mu, or is the only one.
+// renew opens a spare handle if there is none. The caller must hold mu, unless the listener isn't in use yet.
 func (l *spareHandle) renew() {
 	if l.spare != nil {
 		return
@@ -47,7 +51,6 @@ func (l *spareHandle) renew() {
 	}
 }
 
-// Accept implements net.Listener.
 func (l *spareHandle) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	for isWithoutHandles(err) {
@@ -74,7 +77,7 @@ func (l *spareHandle) Accept() (net.Conn, error) {
 	}
 	_ = l.spare.Close()
 	l.spare = nil
-	if c, err = l.Listener.Accept(); err != nil { // It is the connection for which there was no handle.
+	if c, err = l.Listener.Accept(); err != nil { // This accepts the connection for which there was no handle.
 		l.renew()
 		return nil, err
 	}
@@ -83,12 +86,11 @@ func (l *spareHandle) Accept() (net.Conn, error) {
 	return s, nil
 }
 
-// isWithoutHandles reports whether the process, or the system, has no file handle left.
+// isWithoutHandles reports whether the process or the system has no file handles left.
 func isWithoutHandles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// Close implements net.Listener.
 func (l *spareHandle) Close() error {
 	err := l.Listener.Close()
 	l.mu.Lock()
@@ -100,14 +102,14 @@ func (l *spareHandle) Close() error {
 	return err
 }
 
-// spareConnection has the place of the spare file handle.
+// spareConnection is the connection that uses the spare file handle.
 type spareConnection struct {
 	net.Conn
 	of   *spareHandle
 	once sync.Once
 }
 
-// Close implements net.Conn, and gives the handle back.
+// Close implements net.Conn and reopens the spare handle.
 func (c *spareConnection) Close() (err error) {
 	c.once.Do(func() {
 		c.of.mu.Lock()

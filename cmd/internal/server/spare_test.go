@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAnswersWithoutFileHandles asks a server whose process can't open any more files, beside idle connections that have most of the file
-// handles. Whenever one is released, other parts of the process take it.
+// TestAnswersWithoutFileHandles sends requests to a server whose process can't open more files, while idle connections
+// use most of the file handles. Whenever one is released, other parts of the process use it.
 func TestAnswersWithoutFileHandles(t *testing.T) {
 	const role = "CASSIA_TEST_NO_HANDLES"
 	if os.Getenv(role) != "" {
@@ -68,7 +68,8 @@ func TestAnswersWithoutFileHandles(t *testing.T) {
 	}
 }
 
-// serveWithoutHandles prints its address, takes all file handles for each line of its input, and answers until its input ends.
+// serveWithoutHandles prints its address, opens files until no handle is left for each line of its input, and serves
+// until its input ends.
 func serveWithoutHandles() {
 	limit := syscall.Rlimit{Cur: 64, Max: 64}
 	must := func(err error) {
@@ -84,7 +85,7 @@ func serveWithoutHandles() {
 	fmt.Println(s.Addresses()[0])
 	var open []*os.File
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		time.Sleep(100 * time.Millisecond) // The connection of the last request is closed by then.
+		time.Sleep(100 * time.Millisecond) // By now the connection of the last request is closed.
 		for err = nil; err == nil; {
 			var f *os.File
 			if f, err = os.Open(os.DevNull); err == nil {

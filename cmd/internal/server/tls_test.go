@@ -26,7 +26,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// authority signs certificates of a test.
+// authority signs the certificates of a test.
 type authority struct {
 	key         *ecdsa.PrivateKey
 	certificate *x509.Certificate
@@ -73,7 +73,7 @@ func writePEM(t *testing.T, path, kind string, der []byte) {
 	require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 }
 
-// writeServerFiles writes a certificate and its key, which web.yml names.
+// writeServerFiles writes a certificate and its key for web.yml.
 func writeServerFiles(t *testing.T, dir string, own tls.Certificate) {
 	t.Helper()
 	key, err := x509.MarshalECPrivateKey(own.PrivateKey.(*ecdsa.PrivateKey))
@@ -82,7 +82,7 @@ func writeServerFiles(t *testing.T, dir string, own tls.Certificate) {
 	writePEM(t, filepath.Join(dir, "server.key"), "EC PRIVATE KEY", key)
 }
 
-// writeWebConfig writes web.yml and all that it names. Clients are asked for certificates in the way that clientAuth names.
+// writeWebConfig writes web.yml and its files. clientAuth determines how client certificates are requested.
 func writeWebConfig(t *testing.T, dir string, servers, clients authority, clientAuth string) (file string) {
 	t.Helper()
 	writeServerFiles(t, dir, servers.sign(t, "cassia.example.org"))
@@ -96,7 +96,7 @@ func writeWebConfig(t *testing.T, dir string, servers, clients authority, client
 	return file
 }
 
-// secureServer serves h with TLS, and asks clients for certificates in the way that clientAuth names.
+// secureServer serves h with TLS. clientAuth determines how client certificates are requested.
 func secureServer(t *testing.T, servers, clients authority, clientAuth string, h http.Handler) string {
 	t.Helper()
 	web, err := webconfig.Open(writeWebConfig(t, t.TempDir(), servers, clients, clientAuth), false)
@@ -116,7 +116,7 @@ func serveSecurely(t *testing.T, web *webconfig.File, h http.Handler) string {
 	return s.Addresses()[0]
 }
 
-// ask returns the status and body of an answer, or the error.
+// ask returns the status and body of a response, or the error.
 func ask(url string, trusted *x509.CertPool, own ...tls.Certificate) (string, error) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted, Certificates: own}, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
@@ -158,7 +158,7 @@ func TestMutualTLS(t *testing.T) {
 	require.Error(t, err, "an unknown authority")
 }
 
-// A certificate that was verified identifies its user; one that wasn't is refused before.
+// A verified certificate identifies its user; an unverified one is rejected in the handshake.
 func TestCertificateOfAUser(t *testing.T) {
 	servers, clients := newAuthority(t), newAuthority(t)
 	file := filepath.Join(t.TempDir(), "auth.yml")

@@ -22,7 +22,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/webconfig"
 )
 
-// brokenWebConfigs are files of a web configuration that can't take effect, each with its error.
+// brokenWebConfigs are invalid web configurations, each with its error.
 func brokenWebConfigs(t *testing.T, servers authority) []struct{ file, text, want string } {
 	t.Helper()
 	dir := t.TempDir()
@@ -71,7 +71,7 @@ func bodyOf(t *testing.T, answer *http.Response) string {
 	return string(text)
 }
 
-// The last valid settings stay in effect while a file is invalid. Requests and reloads see the error, and that it is gone.
+// The last valid settings stay in effect while a file is invalid. Requests and reloads report the error, and its end.
 func TestBrokenWebConfig(t *testing.T) {
 	servers, clients := newAuthority(t), newAuthority(t)
 	dir := t.TempDir()

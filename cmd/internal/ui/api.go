@@ -15,25 +15,25 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// api answers what the page asks beside Prometheus' API. All answers are {"status":"success","data":…}, or errors as
-// Prometheus' API has them; times are RFC 3339, sizes bytes.
+// api serves the requests of the page that Prometheus' API doesn't have. Responses are {"status":"success","data":…},
+// or errors as in Prometheus' API. Times are RFC 3339, sizes are in bytes.
 //
-//	session  who asks, which tenants they may use, and what this server is
-//	tenants  limits of the tenants that the user may read, and what they use
-//	series   of what a tenant's series are made: ?window=…&metric=…&label=…&limit=…; without a window, those not sealed
-//	metric   whether a metric exists, when it was seen, or which names are similar: ?name=…
-//	churn    how many series its newest windows have, and how many came and went: ?windows=…
-//	windows  what it has sealed, by resolution and window: sizes, retention, what goes when
-//	work     how sealing and rolling up stand; to an admin, with errors, which may name series of any tenant
-//	evaluator which process evaluates rules; its name is told to admins only
-//	relabel  which rules apply to what the tenant sends, and what they dropped; POST: what other rules, and retentions, would do to
-//	         what it has stored (see trialRequest)
-//	health   the engine, and what cassia doctor finds; for admins
+//	session  the user, their tenants, and the version of this server
+//	tenants  limits of the tenants that the user may read, and their usage
+//	series   the composition of a tenant's series: ?window=…&metric=…&label=…&limit=…; without a window, unsealed ones
+//	metric   whether a metric exists, its time range, or similar names: ?name=…
+//	churn    the numbers of series of its newest windows, and how many were added and removed: ?windows=…
+//	windows  its sealed windows by resolution: sizes, retention, expiry
+//	work     the state of sealing and rolling up; for an admin, with errors, which may name series of any tenant
+//	evaluator the process that evaluates rules; its name is returned only to admins
+//	relabel  the rules for the tenant's incoming samples, and what they dropped; POST: the effect of other rules and
+//	         retentions on its stored samples (see trialRequest)
+//	health   the engine, and the findings of cassia doctor; for admins
 //
-// What reads much is done for one request at a time; the others wait.
+// Requests that read much are handled one at a time.
 type api struct {
 	Options
-	// counting and surveying are held while series are counted, and windows listed.
+	// counting and surveying are locked while series are counted, and windows listed.
 	counting, surveying chan struct{}
 	examined            examined
 }
@@ -42,10 +42,10 @@ func newAPI(o Options) *api {
 	return &api{Options: o, counting: make(chan struct{}, 1), surveying: make(chan struct{}, 1)}
 }
 
-// answer is what an endpoint returns, which becomes JSON.
+// answer returns the result of an endpoint, which is sent as JSON.
 type answer func(*http.Request) (any, error)
 
-// enter takes a place until leave is called, or fails when who asks has gone.
+// enter locks place until leave is called. It fails when the client disconnects.
 func enter(ctx context.Context, place chan struct{}) (leave func(), err error) {
 	select {
 	case place <- struct{}{}:
@@ -55,7 +55,8 @@ func enter(ctx context.Context, place chan struct{}) (leave func(), err error) {
 	}
 }
 
-// count waits until the store is ready and nobody else counts series, for that reads much. leave is called when it is over.
+// count waits until the store is ready and no other request counts series, because counting reads much. The caller must
+// call leave at the end.
 func (a *api) count(ctx context.Context) (leave func(), err error) {
 	if err := a.Ready(); err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func (a *api) count(ctx context.Context) (leave func(), err error) {
 	return enter(ctx, a.counting)
 }
 
-// respond writes what answer returns as Prometheus' API does, with warnings of what couldn't be read for it.
+// respond writes the result of answer as Prometheus' API does, with warnings about data that couldn't be read.
 func respond(answer answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var warnings []string
@@ -94,17 +95,17 @@ func respond(answer answer) http.Handler {
 			code, kind = http.StatusUnprocessableEntity, "execution"
 		}
 		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(map[string]string{"status": "error", "errorType": kind, "error": storage.Plain(err.Error())})
+		_ = json.NewEncoder(w).Encode(map[string]string{"status": "error", "errorType": kind,
+			"error": storage.Plain(err.Error())})
 	})
 }
 
-// maxWarnings bounds the warnings of an answer.
+// maxWarnings is the max number of warnings in a response.
 const maxWarnings = 10
 
-// badRequest is an error of who asks.
+// badRequest is an error caused by the client.
 type badRequest string
 
-// Error implements error.
 func (b badRequest) Error() string { return string(b) }
 
 func (a *api) evaluator(r *http.Request) (any, error) {
@@ -115,33 +116,35 @@ func (a *api) evaluator(r *http.Request) (any, error) {
 	return e, err
 }
 
-// session is the answer of the endpoint of that name.
+// session is the response of the endpoint session.
 type session struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"`
 	Target   string `json:"target"`
 	Engine   string `json:"engine"`
-	// User is who asks; "": nobody is asked who it is, and everybody may do everything.
+	// User is the name of the user; "": there is no authentication, and all clients have all roles.
 	User string `json:"user"`
 	Auth bool   `json:"auth"`
-	// Metrics and Admin are the roles they have.
+	// Metrics and Admin are the user's roles.
 	Metrics bool `json:"metrics"`
 	Admin   bool `json:"admin"`
-	// Tenants are those that can be chosen from. AnyTenant: others can be named.
+	// Tenants are the tenants to choose from. AnyTenant is set if others can be entered.
 	Tenants   []string `json:"tenants"`
 	AnyTenant bool     `json:"any_tenant"`
-	// DefaultTenant is that of requests that name none; "": they must name one.
+	// DefaultTenant is the tenant of requests that name none; "": they must name one.
 	DefaultTenant string `json:"default_tenant"`
 	SelfTenant    string `json:"self_tenant"`
-	// NotReady is why queries can't be answered yet; "": they can.
+	// NotReady is the reason why queries can't be served yet; "": they can.
 	NotReady    string   `json:"not_ready"`
 	Resolutions []string `json:"resolutions"`
 }
 
 func (a *api) session(r *http.Request) (any, error) {
 	s := session{
-		Version: a.Version, Revision: a.Revision, Target: a.Target, Engine: a.Engine, Auth: a.Auth, SelfTenant: a.SelfTenant,
-		Metrics: true, Admin: true, AnyTenant: true, DefaultTenant: tenant.Default, Resolutions: []string{"raw", "5m", "1h"},
+		Version: a.Version, Revision: a.Revision, Target: a.Target, Engine: a.Engine, Auth: a.Auth,
+		SelfTenant: a.SelfTenant,
+		Metrics:    true, Admin: true, AnyTenant: true, DefaultTenant: tenant.Default,
+		Resolutions: []string{"raw", "5m", "1h"},
 	}
 	if err := a.Ready(); err != nil {
 		s.NotReady = storage.Plain(err.Error())

@@ -30,7 +30,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// fakeStore notes what it is asked for, and answers the same each time.
+// fakeStore records its calls, and returns the same results each time.
 type fakeStore struct {
 	asked []any
 	err   error
@@ -80,7 +80,7 @@ func (f *fakeStore) RetentionOf(string) (usual, longest retention.Keep) {
 
 func (f *fakeStore) ActiveSeries(tenant string) int { return map[string]int{"team-b": 3}[tenant] }
 
-// fakeRelabeling answers with whom it was asked for.
+// fakeRelabeling returns the tenant of the call.
 type fakeRelabeling struct{ err error }
 
 func (f fakeRelabeling) Status(tenant string) relabeling.Status {
@@ -128,8 +128,8 @@ func testOptions() Options {
 	}
 }
 
-// withAuth is the whole server with the page's routes and four users: ann and bob read the data of their teams, watch may see
-// metrics, too, and ops is an admin.
+// withAuth is the whole server with the page's routes and four users: ann and bob read the data of their teams, watch
+// may also read metrics, and ops is an admin.
 func withAuth(t *testing.T, o Options) http.Handler {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "auth.yml")

@@ -28,8 +28,8 @@ import (
 
 var rewritePictures = flag.Bool("rewrite", false, "write the manual's pictures anew, with what the page shows now")
 
-// TestThePageInABrowser clicks through the page of a real Cassia in a real Chromium: see browser/run.mjs. With
-// CASSIA_UI_SHOTS its pictures are kept in that folder. With -rewrite it writes those of the manual.
+// TestThePageInABrowser uses all views of a real Cassia in a real Chromium: see browser/run.mjs. With CASSIA_UI_SHOTS
+// its pictures are saved in that folder. With -rewrite it writes the manual's pictures.
 func TestThePageInABrowser(t *testing.T) {
 	needModules(t)
 	chromium, err := exec.LookPath("chromium")
@@ -77,7 +77,7 @@ func TestThePageInABrowser(t *testing.T) {
 	lacks := start(ctx, t, promrig.Cassia(binary, lacking, address(t), "--no-self-monitoring"))
 	store(ctx, t, open.URL())
 	imports(ctx, t, binary, files, open.URL())
-	require.NoError(t, open.Terminate(time.Minute)) // Sizes are those of files, which a start writes of the log.
+	require.NoError(t, open.Terminate(time.Minute)) // A start writes the log to files, whose sizes are shown.
 	program.Args = append(program.Args, "--backup.to="+filepath.Join(home, "backups"), "--backup.every=1h", "--backup.keep-hourly=24")
 	open = start(ctx, t, program)
 	dropped := latencies(time.Now(), time.Now().Add(time.Millisecond), time.Minute)
@@ -121,7 +121,7 @@ func start(ctx context.Context, t *testing.T, p promrig.Program) *promrig.Proces
 	return process
 }
 
-// store writes three days of two tenants, seals them, writes something late, and what isn't sealed.
+// store writes three days of two tenants, seals them, and writes late samples and samples that stay unsealed.
 func store(ctx context.Context, t *testing.T, url string) {
 	now := time.Now().Truncate(time.Minute)
 	from := now.Add(-72 * time.Hour)
@@ -131,7 +131,7 @@ func store(ctx context.Context, t *testing.T, url string) {
 	late := now.Add(-30 * time.Hour)
 	remoteWrite(ctx, t, url, "default", requests(late.Add(time.Second), late.Add(2*time.Second), time.Second, false))
 	require.NoError(t, promrig.Post(ctx, url+"/-/seal"))
-	ahead := now.Add(storage.MaxAhead - time.Minute) // There is something at whichever moment the page asks for.
+	ahead := now.Add(storage.MaxAhead - time.Minute) // Samples exist at any time that the page queries.
 	remoteWrite(ctx, t, url, "default", requests(now.Add(-2*time.Hour), ahead, time.Minute, true))
 	remoteWrite(ctx, t, url, "default", special(now.Add(-2*time.Hour), ahead, time.Minute))
 	remoteWrite(ctx, t, url, "default", latencies(now.Add(-2*time.Hour), ahead, time.Minute))
@@ -199,7 +199,8 @@ func special(from, to time.Time, every time.Duration) (all []prompb.TimeSeries) 
 	return all
 }
 
-// latencies are a classic histogram with exemplars, a native one of the same, a gauge of bytes, and what a rule drops.
+// latencies writes a classic histogram with exemplars, a native one with the same values, a gauge of bytes, and series
+// that a rule drops.
 func latencies(from, to time.Time, every time.Duration) []prompb.TimeSeries {
 	named := func(name string, more ...prompb.Label) prompb.TimeSeries {
 		return prompb.TimeSeries{Labels: append([]prompb.Label{{Name: "__name__", Value: name}}, more...)}

@@ -33,7 +33,7 @@ func run(t *testing.T, name string, args ...string) {
 	require.NoError(t, err, "%s %v: %s", name, args, out)
 }
 
-// TestThePageIsBuiltFromItsSources builds the page anew and compares every byte with the committed one.
+// TestThePageIsBuiltFromItsSources builds the page and compares every byte with the committed one.
 func TestThePageIsBuiltFromItsSources(t *testing.T) {
 	needModules(t)
 	run(t, "node_modules/.bin/tsc", "--noEmit")
@@ -42,7 +42,7 @@ func TestThePageIsBuiltFromItsSources(t *testing.T) {
 	require.Equal(t, files(t, os.DirFS("dist")), files(t, os.DirFS(built)), "dist isn't what src makes: run `make ui` and commit dist")
 }
 
-// TestLogicOfThePage runs what test has: numbers, times, addresses and what completion asks.
+// TestLogicOfThePage runs the unit tests of numbers, times, addresses and completion.
 func TestLogicOfThePage(t *testing.T) {
 	needModules(t)
 	run(t, "node", "units.mjs")

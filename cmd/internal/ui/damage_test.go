@@ -62,7 +62,8 @@ func (c countingStore) CountSeries(ctx context.Context, q counts.SeriesQuery) (c
 	return c.counts.CountSeries(ctx, q)
 }
 
-// TestCountsThatLackSeriesHaveWarnings damages labels: the answers that lack their series have warnings beside the data, others have none.
+// TestCountsThatLackSeriesHaveWarnings damages labels: responses in which their series are missing have warnings, other
+// responses have none.
 func TestCountsThatLackSeriesHaveWarnings(t *testing.T) {
 	eng := storagetest.Pebble(t)
 	window := damaged(t, eng)

@@ -9,30 +9,30 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 )
 
-// examineEvery is for how long the findings of an examination are returned again, instead of examining anew.
+// examineEvery is how long the findings of an examination are reused.
 const examineEvery = time.Minute
 
-// examined is the last look of the doctor.
+// examined is the last examination.
 type examined struct {
 	mu    sync.Mutex
 	at    time.Time
 	found []doctor.Finding
 }
 
-// healthAnswer is how the store is.
+// healthAnswer is the state of the store.
 type healthAnswer struct {
 	Engine string `json:"engine"`
 	Memory memory `json:"memory"`
-	// Disk is the space that the directory takes, and the free space; nil: it isn't on this machine.
+	// Disk is the disk usage of the directory, and the free space; nil: it isn't on this machine.
 	Disk *disk `json:"disk"`
-	// Space is what these bytes are: rows of a table, by its name, and what the engine has besides; nil: not known.
+	// Space is the disk usage by kind: rows of a table, by its name, and other parts of the engine; nil: unknown.
 	Space    map[string]int64 `json:"space"`
 	Findings []doctor.Finding `json:"findings"`
-	// Examined is when the findings were found.
+	// Examined is the time of the findings.
 	Examined time.Time `json:"examined"`
 }
 
-// memory is what the process uses and may use, bytes.
+// memory is the memory usage and limit of the process in bytes.
 type memory struct {
 	Used int64 `json:"used"`
 	Max  int64 `json:"max"`
@@ -59,7 +59,7 @@ func (a *api) health(r *http.Request) (any, error) {
 	if out.Space, err = a.Store.Space(r.Context()); err != nil {
 		return nil, err
 	}
-	if out.Disk != nil && out.Space != nil { // Files come and go.
+	if out.Disk != nil && out.Space != nil { // The files may change in between.
 		out.Disk.Bytes = 0
 		for _, n := range out.Space {
 			out.Disk.Bytes += n
@@ -69,8 +69,7 @@ func (a *api) health(r *http.Request) (any, error) {
 	return out, err
 }
 
-// examine examines the store, or returns the findings of a short time ago. One call examines at a time, and those that wait get
-// the same.
+// examine examines the store, or returns recent findings. Concurrent calls wait for the same examination.
 func (a *api) examine(ctx context.Context) ([]doctor.Finding, time.Time, error) {
 	a.examined.mu.Lock()
 	defer a.examined.mu.Unlock()
@@ -79,7 +78,7 @@ func (a *api) examine(ctx context.Context) ([]doctor.Finding, time.Time, error) 
 	}
 	if a.examined.at.IsZero() || time.Since(a.examined.at) > examineEvery {
 		found := a.Examine(ctx)
-		if err := ctx.Err(); err != nil { // What it found is that nobody listens.
+		if err := ctx.Err(); err != nil { // The findings are only caused by the end of the request.
 			return nil, time.Time{}, err
 		}
 		doctor.Sort(found)

@@ -13,16 +13,17 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/server"
 )
 
-// maxPanels is how many queries of a link are taken over.
+// maxPanels is the max number of queries of a link that are shown.
 const maxPanels = 10
 
-// links lead the addresses of Prometheus' own pages, which its alerts, dashboards and people have, to the views that show the same.
+// links returns routes that redirect the paths of Prometheus' own pages, which alerts, dashboards and bookmarks
+// contain, to the corresponding views.
 func links() []server.Route {
 	row := func(path string, h http.HandlerFunc) server.Route {
 		return server.Route{Path: "GET " + path, Name: path, Role: server.Open, Tenant: true, Handler: h}
 	}
 	return []server.Route{
-		row("/graph", graph), // Prometheus 2, and what alerts link to.
+		row("/graph", graph), // Prometheus 2, and links in alerts.
 		row("/query", graph), // Prometheus 3.
 		row("/alerts", func(w http.ResponseWriter, r *http.Request) { lead(w, r, "alerts", found(r, url.Values{})) }),
 		row("/rules", func(w http.ResponseWriter, r *http.Request) {
@@ -31,7 +32,8 @@ func links() []server.Route {
 	}
 }
 
-// lead leads to a view, of the tenant that the path names. The way is relative: a proxy may have put the page under a path.
+// lead redirects to a view, with the tenant in the path. The redirect is relative, because a proxy may serve the page
+// under a path.
 func lead(w http.ResponseWriter, r *http.Request, view string, params url.Values) {
 	harden(w.Header())
 	to := "./#/" + view
@@ -46,7 +48,7 @@ func lead(w http.ResponseWriter, r *http.Request, view string, params url.Values
 	w.WriteHeader(http.StatusFound)
 }
 
-// found takes over the search.
+// found converts the search.
 func found(r *http.Request, to url.Values) url.Values {
 	if text := r.URL.Query().Get("search"); text != "" {
 		to.Set("find", text)
@@ -54,7 +56,7 @@ func found(r *http.Request, to url.Values) url.Values {
 	return to
 }
 
-// graph takes over the queries, and of the first one how it is shown.
+// graph converts the queries, and the display options of the first one.
 func graph(w http.ResponseWriter, r *http.Request) {
 	asked, to := r.URL.Query(), url.Values{}
 	for i := range maxPanels {
@@ -72,17 +74,18 @@ func graph(w http.ResponseWriter, r *http.Request) {
 	if panel("stacked") == "1" || panel("display_mode") == "stacked" {
 		to.Set("stack", "1")
 	}
-	if step, err := strconv.ParseFloat(firstOf(panel("step_input"), panel("res_step")), 64); err == nil && step >= 1 && step <= maxStep {
+	if step, err := strconv.ParseFloat(firstOf(panel("step_input"), panel("res_step")), 64); err == nil &&
+		step >= 1 && step <= maxStep {
 		to.Set("step", strconv.Itoa(int(step))+"s")
 	}
 	rangeOf(to, panel("range_input"), firstOf(panel("end_input"), panel("moment_input")))
 	lead(w, r, "explore", to)
 }
 
-// maxStep is the longest step that is taken over, seconds.
+// maxStep is the max step, in seconds.
 const maxStep = 366 * 24 * 3600
 
-// rangeOf sets the range that is so long and ends then; both may be empty. Times are UTC, as Prometheus writes them.
+// rangeOf sets the range with this width and end; both may be empty. Times are UTC, as in Prometheus.
 func rangeOf(to url.Values, width, end string) {
 	long, err := model.ParseDuration(width)
 	if err != nil || long <= 0 {

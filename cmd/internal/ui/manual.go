@@ -14,22 +14,23 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/server"
 )
 
-// manualPolicy is that of the page, without what the manual doesn't need, and with its form for searching.
+// manualPolicy is the page's policy without permissions that the manual doesn't need, and with its search form.
 const manualPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// maxSearch bounds the text that is searched for, bytes.
+// maxSearch is the max length of a search in bytes.
 const maxSearch = 200
 
-// manualRoutes lead to the manual. It is the same for everybody, and names nothing that is stored.
+// manualRoutes returns the routes of the manual. It is the same for all users, and contains no stored data.
 func manualRoutes() []server.Route {
 	row := func(path string, h http.HandlerFunc) server.Route {
 		return server.Route{Path: "GET " + path, Name: "/manual", Role: server.Open, Handler: h}
 	}
-	return []server.Route{row("/manual", manualContents), row("/manual/{topic}", manualPage), row("/manual/images/{name}", manualPicture)}
+	return []server.Route{row("/manual", manualContents), row("/manual/{topic}", manualPage),
+		row("/manual/images/{name}", manualPicture)}
 }
 
-// manualPicture answers with a picture. Another version of the program may have another one of the same name.
+// manualPicture serves a picture. Another version of the program may have a different picture with the same name.
 func manualPicture(w http.ResponseWriter, r *http.Request) {
 	p, err := manual.FindPicture(r.PathValue("name"))
 	if err != nil {
@@ -42,10 +43,10 @@ func manualPicture(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(p.Content)
 }
 
-// manualView is what the template of the manual shows.
+// manualView is the data of the manual's template.
 type manualView struct {
 	Nonce, Title       string
-	Root, Base         string // Root leads to the server's root, Base to the pages.
+	Root, Base         string // Root is the path of the server's root, Base the path of the pages
 	Style, Theme, Icon string
 	Groups             []manual.Group
 	Topic              string
@@ -56,9 +57,10 @@ type manualView struct {
 	Results            []manual.Result
 }
 
-// manualContents answers with the table of contents, or with what a search found.
+// manualContents serves the table of contents, or the results of a search.
 func manualContents(w http.ResponseWriter, r *http.Request) {
-	v := manualView{Title: "Manual", Root: "./", Base: "manual/", Query: strings.ToValidUTF8(firstBytes(strings.TrimSpace(r.URL.Query().Get("q")), maxSearch), "")}
+	v := manualView{Title: "Manual", Root: "./", Base: "manual/",
+		Query: strings.ToValidUTF8(firstBytes(strings.TrimSpace(r.URL.Query().Get("q")), maxSearch), "")}
 	if v.Query != "" {
 		v.Searched, v.Title = true, v.Query+" – Manual"
 		v.Results = manual.Search(v.Query)
@@ -88,7 +90,8 @@ func showManualPage(w http.ResponseWriter, v manualView, p manual.Page) {
 	showManual(w, v)
 }
 
-// pageTexts are the texts of pages as HTML, by page and base: to make one takes up to 30 ms, and anybody may ask for it.
+// pageTexts are the pages as HTML, by page and base. They are cached because rendering takes up to 30 ms, and anyone
+// may request it.
 var pageTexts sync.Map
 
 func pageText(p manual.Page, base string) (string, error) {
@@ -123,7 +126,7 @@ func firstBytes(s string, n int) string { return s[:min(n, len(s))] }
 
 var assetName = regexp.MustCompile(`assets/(\w+)-\w+\.\w+`)
 
-// assetNames are the paths of the page's files as it names them, by what stands before their hash.
+// assetNames are the paths of the page's files, by the part before their hash.
 var assetNames = sync.OnceValue(func() map[string]string {
 	names := map[string]string{}
 	text, _ := dist.ReadFile("dist/index.html") // It is embedded.
@@ -133,7 +136,8 @@ var assetNames = sync.OnceValue(func() map[string]string {
 	return names
 })
 
-// manualTemplate has the page's own style sheet, and the rules that it lacks. It needs no script but the one that sets the theme.
+// manualTemplate uses the page's own style sheet and additional rules. It needs no script except the one that sets the
+// theme.
 var manualTemplate = template.Must(template.New("").Funcs(template.FuncMap{"odd": func(i int) bool { return i%2 == 1 }}).Parse(`<!DOCTYPE html>
 <html lang="en">
 <head>

@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/manual"
 )
 
-// requireWellFormed wants a page whose elements are closed, but for those that HTML leaves open.
+// requireWellFormed requires that all elements of a page are closed, except those that HTML leaves open.
 func requireWellFormed(t *testing.T, text string) {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(text))
@@ -92,7 +92,8 @@ func TestEveryPageOfTheManual(t *testing.T) {
 	}
 }
 
-// TestEveryViewHasItsPicture wants those that the page's navigation names. TestThePageInABrowser makes them: with -rewrite, anew.
+// TestEveryViewHasItsPicture requires a picture per entry of the page's navigation. TestThePageInABrowser makes the
+// pictures with -rewrite.
 func TestEveryViewHasItsPicture(t *testing.T) {
 	source, err := os.ReadFile("src/app.tsx")
 	require.NoError(t, err)
@@ -120,7 +121,8 @@ func TestEveryRouteIsInTheManual(t *testing.T) {
 	}
 }
 
-// Every page of the manual in a real Chromium: see browser/manual.mjs. With CASSIA_UI_SHOTS its pictures are kept in that folder.
+// Every page of the manual in a real Chromium: see browser/manual.mjs. With CASSIA_UI_SHOTS its pictures are kept in
+// that folder.
 func TestManualInABrowser(t *testing.T) {
 	needModules(t)
 	chromium, err := exec.LookPath("chromium")

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// Bounds of a search for a metric.
+// Limits of a search for a metric.
 const (
 	maxMetricName = 1024
 	maxSimilar    = 3
@@ -24,18 +24,19 @@ const (
 // recentAge is the maximum age of the newest sample of a metric that is still being written.
 const recentAge = time.Hour
 
-// metricAnswer is whether a tenant has a metric.
+// metricAnswer reports whether a tenant has a metric.
 type metricAnswer struct {
 	Name  string `json:"name"`
 	Found bool   `json:"found"`
-	// RollupOf is the metric of which the name is a rollup's. Rollups are found where their metric is.
+	// RollupOf is the metric, if the name is the name of one of its rollups. Rollups are found if their metric is.
 	RollupOf string `json:"rollup_of,omitempty"`
-	// Recent: its newest sample is younger than recentAge. First is the start of the first sealed raw window that has it, and Last the end of the last one,
-	// or the time of a newer unsealed sample. Of a rollup, they bound the sealed windows alone: unsealed samples have no rollups.
+	// Recent is set if its newest sample is younger than recentAge. First is the start of the first sealed raw window
+	// that has it, and Last the end of the last one, or the time of a newer unsealed sample. For a rollup, they cover
+	// only sealed windows, because unsealed samples have no rollups.
 	Recent bool      `json:"recent"`
 	First  time.Time `json:"first,omitzero"`
 	Last   time.Time `json:"last,omitzero"`
-	// Similar are the metrics with the most similar names, where it isn't found.
+	// Similar are the metrics with the most similar names, if it isn't found.
 	Similar []string `json:"similar"`
 }
 
@@ -53,7 +54,8 @@ func (a *api) metric(r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer leave()
-	names, err := a.Store.LabelValues(r.Context(), labels.MetricName, query.Query{Tenant: name, MinT: -format.MaxTime, MaxT: format.MaxTime})
+	names, err := a.Store.LabelValues(r.Context(), labels.MetricName,
+		query.Query{Tenant: name, MinT: -format.MaxTime, MaxT: format.MaxTime})
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +87,8 @@ func (a *api) metric(r *http.Request) (any, error) {
 	return out, err
 }
 
-// similar returns the names that differ from one in at most a third of its bytes, or contain it, the most similar first.
+// similar returns the names that differ from name in at most a third of its bytes, or contain it, the most similar
+// first.
 func similar(ctx context.Context, name string, names []string) ([]string, error) {
 	type candidate struct {
 		name     string
@@ -102,7 +105,7 @@ func similar(ctx context.Context, name string, names []string) ([]string, error)
 			at = d.of(strings.ToLower(name), strings.ToLower(other), most)
 		}
 		if at > most && len(name) >= 4 && strings.Contains(other, name) {
-			at = most + len(other) - len(name) // After all that differ by typing errors.
+			at = most + len(other) - len(name) // After all names that differ by typing errors.
 		} else if at > most {
 			continue
 		}
@@ -118,10 +121,10 @@ func similar(ctx context.Context, name string, names []string) ([]string, error)
 	return out, nil
 }
 
-// editDistance holds the rows of its last computation.
+// editDistance has the rows of its last computation.
 type editDistance struct{ before, row []int }
 
-// of returns the number of bytes to insert, delete or replace that make one text of another, or more than most where it is larger.
+// of returns the number of bytes to insert, delete or replace to turn a into b, or more than most if it is larger.
 func (d *editDistance) of(a, b string, most int) int {
 	d.before, d.row = d.before[:0], append(d.row[:0], make([]int, len(b)+1)...)
 	for k := range len(b) + 1 {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// nothingThere is the page of a path that leads nowhere. It has no script, and its links are relative, whatever path a proxy has put
-// all of it under.
+// nothingThere is the page for unknown paths. It has no script. Its links are relative, so that they also work under a
+// proxy's path.
 var nothingThere = template.Must(template.New("").Parse(`<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -55,7 +55,7 @@ var viewsOf = []viewOf{
 	{"tenants", "Tenants", "limits and their current use"},
 }
 
-// NotFound answers for all paths that lead nowhere: browsers with a page, others as Prometheus does.
+// NotFound serves unknown paths: a page for browsers, and Prometheus' response for other clients.
 func NotFound(w http.ResponseWriter, r *http.Request) {
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		http.NotFound(w, r)
@@ -65,7 +65,8 @@ func NotFound(w http.ResponseWriter, r *http.Request) {
 	harden(w.Header())
 	nonce := rand.Text()
 	var text bytes.Buffer
-	err := nothingThere.Execute(&text, map[string]any{"Nonce": nonce, "Path": r.URL.Path, "Root": rootOf(r.URL.Path), "Views": viewsOf})
+	err := nothingThere.Execute(&text, map[string]any{"Nonce": nonce, "Path": r.URL.Path,
+		"Root": rootOf(r.URL.Path), "Views": viewsOf})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -76,7 +77,7 @@ func NotFound(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text.Bytes())
 }
 
-// rootOf leads from a path to the root of the server, without saying where that is.
+// rootOf returns the relative path from a path to the root of the server.
 func rootOf(path string) string {
 	if deep := strings.Count(path, "/") - 1; deep > 0 {
 		return strings.Repeat("../", deep)

@@ -20,12 +20,12 @@ import (
 //go:embed dist
 var dist embed.FS
 
-// policy lets the page load and ask nothing but what comes from where itself came from. Style sheets that the editor makes
-// have the nonce; images in style sheets may stand in them.
+// policy restricts the page to loads and requests from its own origin. Style sheets that the editor creates have the
+// nonce. Images in style sheets may be data URLs.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// harden sets the headers of all that the page consists of.
+// harden sets the security headers of all files of the page.
 func harden(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
@@ -33,7 +33,7 @@ func harden(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// page answers with the page; its nonce is another one each time. Under a tenant's path, it redirects to the page with that tenant.
+// page serves the page with a new nonce. Under a tenant's path, it redirects to the page with that tenant.
 func page(w http.ResponseWriter, r *http.Request) {
 	if server.PathTenant(r.Context()) != "" {
 		lead(w, r, "explore", url.Values{})
@@ -83,7 +83,7 @@ var assets = sync.OnceValues(func() (map[string]asset, error) {
 	return files, nil
 })
 
-// icon answers with the icon, for clients that ask for it by its usual name.
+// icon serves the icon for clients that request its usual name.
 func icon(w http.ResponseWriter, _ *http.Request) {
 	files, err := assets()
 	if err != nil {
@@ -97,7 +97,7 @@ func icon(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(f.plain)
 }
 
-// serveAsset answers with a file. Its name has a hash of the content, so that it may be kept for ever.
+// serveAsset serves a file. Its name has a hash of the content, so it may be cached forever.
 func serveAsset(w http.ResponseWriter, r *http.Request) {
 	files, err := assets()
 	if err != nil {

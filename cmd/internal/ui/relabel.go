@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Bounds of a trial that is asked for.
+// Limits of a trial request.
 const (
 	maxTrialBody   = 256 << 10
 	maxTrialRange  = 7 * 24 * time.Hour
@@ -23,17 +23,17 @@ const (
 	trialTime      = 20 * time.Second
 )
 
-// Relabeling is what the page shows of rules for what comes in, and tries out.
+// Relabeling has the relabeling rules that the page shows and tests.
 type Relabeling interface {
-	// Status returns the rules that are in force for a tenant.
+	// Status returns the rules in effect for a tenant.
 	Status(tenant string) relabeling.Status
-	// Try computes what rules would have done to stored series.
+	// Try computes the effect of rules on stored series.
 	Try(context.Context, *relabeling.Table, relabeling.TrialOptions) (*relabeling.Trial, error)
-	// Space returns the bytes that a tenant's sealed data take.
+	// Space returns the size of a tenant's sealed data in bytes.
 	Space(ctx context.Context, tenant string) ([rollup.OneHour + 1]relabeling.ResolutionSpace, error)
 }
 
-// relabel returns the rules that apply to incoming series, and what they have dropped.
+// relabel returns the rules for incoming series, and the number of dropped samples.
 func (a *api) relabel(r *http.Request) (any, error) {
 	name, err := one(r)
 	if err != nil {
@@ -42,15 +42,16 @@ func (a *api) relabel(r *http.Request) (any, error) {
 	return a.Relabeling.Status(name), nil
 }
 
-// trialRequest asks what rules and retentions would do.
+// trialRequest requests the effect of rules and retentions.
 type trialRequest struct {
-	// Rules is the text of a file of --write.relabel-file; "": none are tried.
+	// Rules is the text of a file of --write.relabel-file; "": no rules.
 	Rules string `json:"rules"`
-	// RangeSeconds is how much time is looked at, up to now; 0: an hour. Start and End, RFC 3339, set it exactly.
+	// RangeSeconds is the length of the time range, up to now; 0: an hour. Start and End, RFC 3339, set it exactly.
 	RangeSeconds float64   `json:"range_seconds"`
 	Start        time.Time `json:"start"`
 	End          time.Time `json:"end"`
-	// Retention is by resolution, raw, 5m and 1h, seconds; 0: for ever. A resolution that is left out stays as it is.
+	// Retention is in seconds by resolution, raw, 5m and 1h; 0: forever. A resolution that is omitted keeps its
+	// retention.
 	Retention map[string]float64 `json:"retention"`
 }
 
@@ -59,27 +60,27 @@ type trialAnswer struct {
 	Retention []retentionTrial  `json:"retention"`
 }
 
-// retentionTrial is what a retention would do to a resolution.
+// retentionTrial is the effect of a retention on a resolution.
 type retentionTrial struct {
 	Resolution string `json:"resolution"`
-	// Now and Then are seconds, 0: for ever.
+	// Now and Then are the current and the new retention in seconds; 0: forever.
 	Now  float64 `json:"now"`
 	Then float64 `json:"then"`
-	// DayBytes is what a day takes; 0: it isn't known.
+	// DayBytes is the size of a day; 0: unknown.
 	DayBytes float64 `json:"day_bytes"`
-	// BytesNow are the stored bytes, of windows whose size is known.
+	// BytesNow is the stored size, of windows whose size is known.
 	BytesNow int64 `json:"bytes_now"`
-	// Windows is the number of whole windows that would expire at once, and Bytes their size. ExpiredWindows and ExpiredBytes are those that have expired
-	// already, whose space isn't freed yet.
+	// Windows is the number of whole windows that would expire immediately, and Bytes their size. ExpiredWindows and
+	// ExpiredBytes are those that have expired already, whose space isn't freed yet.
 	Windows        int   `json:"windows"`
 	Bytes          int64 `json:"bytes"`
 	ExpiredWindows int   `json:"expired_windows"`
 	ExpiredBytes   int64 `json:"expired_bytes"`
-	// BytesAtRest is what the resolution takes once it is as old as Then, at today's rate; -1: it grows for ever.
+	// BytesAtRest is the size of the resolution when it is as old as Then, at today's rate; -1: it grows forever.
 	BytesAtRest float64 `json:"bytes_at_rest"`
 }
 
-// relabelTry answers what rules and retentions would do to the tenant's own data. One request is worked on at a time.
+// relabelTry returns the effect of rules and retentions on the tenant's own data. Requests are handled one at a time.
 func (a *api) relabelTry(r *http.Request) (any, error) {
 	name, err := one(r)
 	if err != nil {
@@ -144,18 +145,22 @@ func parseTrial(r *http.Request, tenant string) (q trialRequest, o relabeling.Tr
 		start = q.Start
 	}
 	if !start.Before(end) || end.Sub(start) > maxTrialRange {
-		return q, o, badRequest(fmt.Sprintf("start must be before end, by at most %d days", maxTrialRange/(24*time.Hour)))
+		return q, o, badRequest(fmt.Sprintf("start must be before end, by at most %d days",
+			maxTrialRange/(24*time.Hour)))
 	}
 	for res, seconds := range q.Retention {
-		if !(seconds >= 0 && seconds < 1e11) || res != rollup.Raw.String() && res != rollup.FiveMinutes.String() && res != rollup.OneHour.String() {
+		if !(seconds >= 0 && seconds < 1e11) || res != rollup.Raw.String() && res != rollup.FiveMinutes.String() &&
+			res != rollup.OneHour.String() {
 			return q, o, badRequest("retention must map the resolutions raw, 5m and 1h to seconds")
 		}
 	}
-	return q, relabeling.TrialOptions{Tenant: tenant, MinT: start.UnixMilli(), MaxT: end.UnixMilli(), MaxSeries: maxTrialSeries}, nil
+	return q, relabeling.TrialOptions{Tenant: tenant, MinT: start.UnixMilli(), MaxT: end.UnixMilli(),
+		MaxSeries: maxTrialSeries}, nil
 }
 
-// tryRetention forecasts what each resolution takes; kept is the part of samples that rules leave.
-func (a *api) tryRetention(ctx context.Context, tenant string, then map[string]float64, kept float64) ([]retentionTrial, error) {
+// tryRetention forecasts the size of each resolution. kept is the share of samples that rules keep.
+func (a *api) tryRetention(ctx context.Context, tenant string, then map[string]float64,
+	kept float64) ([]retentionTrial, error) {
 	space, err := a.Relabeling.Space(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -164,7 +169,9 @@ func (a *api) tryRetention(ctx context.Context, tenant string, then map[string]f
 	now, list := retentionsOf(usual), []retentionTrial{}
 	for i, of := range space {
 		res := rollup.Resolution(i)
-		t := retentionTrial{Resolution: res.String(), Now: map[rollup.Resolution]float64{rollup.Raw: now.Raw, rollup.FiveMinutes: now.R5m, rollup.OneHour: now.R1h}[res], DayBytes: of.DayBytes}
+		t := retentionTrial{Resolution: res.String(),
+			Now: map[rollup.Resolution]float64{rollup.Raw: now.Raw, rollup.FiveMinutes: now.R5m,
+				rollup.OneHour: now.R1h}[res], DayBytes: of.DayBytes}
 		var given bool
 		if t.Then, given = then[res.String()]; !given {
 			t.Then = t.Now
@@ -184,7 +191,7 @@ func (a *api) tryRetention(ctx context.Context, tenant string, then map[string]f
 	return list, nil
 }
 
-// count adds a window, which would expire at once if it ends before hidden.
+// count adds a window. It would expire immediately if it ends before hidden.
 func (t *retentionTrial) count(w inspect.SurveyedWindow, hidden, now time.Time) {
 	bytes := max(0, w.Bytes)
 	t.BytesNow += bytes

@@ -15,35 +15,36 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// Options are what the page's own endpoints answer from. What isn't marked as optional must be set.
+// Options are the data sources of the page's endpoints. Fields that aren't marked as optional must be set.
 type Options struct {
-	// Version, Revision, Target and Engine are this process'.
+	// Version, Revision, Target and Engine describe this process.
 	Version, Revision, Target, Engine string
-	// Auth: requests must identify their user.
+	// Auth is set if requests must be authenticated.
 	Auth bool
-	// SelfTenant has Cassia's own metrics; empty: they aren't kept.
+	// SelfTenant is the tenant with Cassia's own metrics; empty: they aren't stored.
 	SelfTenant string
-	// Ready returns nil once queries can be answered.
+	// Ready returns nil when queries can be served.
 	Ready func() error
 	Store Store
-	// RollupOf returns the metric of which a name is the name of a rollup; "": it isn't one.
+	// RollupOf returns the metric of a rollup's name; "": it isn't one.
 	RollupOf func(name string) string
-	// Relabeling has the rules for what comes in.
+	// Relabeling has the rules for incoming samples.
 	Relabeling Relabeling
 	// Work returns the state of sealing and rolling up. It may name series of any tenant.
 	Work func(context.Context) downsample.Status
 	// Evaluator returns which process evaluates rules.
 	Evaluator func(context.Context) (Evaluator, error)
-	// Limits returns the limits of tenants and their use.
+	// Limits returns the limits of tenants and their usage.
 	Limits func(tenants []string) any
-	// Memory returns how much memory the process uses, and how much it may use, bytes.
+	// Memory returns the memory usage and limit of the process in bytes.
 	Memory func() (used, most int64)
-	// Examine looks at the store as cassia doctor does, and Disk at the directory; Disk is optional. Both may take seconds.
+	// Examine examines the store as cassia doctor does. Disk reads the disk usage of the directory and is optional.
+	// Both may take seconds.
 	Examine func(context.Context) []doctor.Finding
 	Disk    func() (doctor.DirectoryFacts, error)
 }
 
-// Store is the part of storage.Store, and of what package inspect finds in it, that the page shows.
+// Store is the part of storage.Store and of package inspect that the page shows.
 type Store interface {
 	KnownTenants(context.Context) ([]string, error)
 	CountSeries(context.Context, counts.SeriesQuery) (counts.SeriesCounts, error)
@@ -57,26 +58,28 @@ type Store interface {
 	ActiveSeries(tenant string) int
 }
 
-// Evaluator is the process that evaluates rules. Of several over one store it is one.
+// Evaluator is the process that evaluates rules: one of all processes that share a store.
 type Evaluator struct {
-	// Name is the process'; "": none does.
+	// Name is the name of the process; "": no process evaluates rules.
 	Name string `json:"name"`
-	// Here: it is this one. Rules: this one has rule files. Shared: others may evaluate them.
+	// Here is set if it is this process, Rules if this process has rule files, and Shared if other processes may
+	// evaluate them.
 	Here   bool `json:"here"`
 	Rules  bool `json:"rules"`
 	Shared bool `json:"shared"`
-	// Since is from when on.
+	// Since is the time since which it evaluates rules.
 	Since time.Time `json:"since,omitzero"`
 }
 
-// Prefix begins the paths of what the page asks beside Prometheus' API.
+// Prefix is the prefix of the endpoints' paths.
 const Prefix = "/api/v1/cassia/"
 
-// Routes are the rows of the page in the server's table.
+// Routes returns the routes of the page.
 func Routes(o Options) []server.Route {
 	a := newAPI(o)
 	row := func(name string, role server.Role, tenant bool, answer answer) server.Route {
-		return server.Route{Path: "GET " + Prefix + name, Name: Prefix + name, Role: role, Tenant: tenant, Handler: respond(answer)}
+		return server.Route{Path: "GET " + Prefix + name, Name: Prefix + name, Role: role, Tenant: tenant,
+			Handler: respond(answer)}
 	}
 	return slices.Concat(links(), manualRoutes(), []server.Route{
 		{Path: "GET /{$}", Name: "/", Role: server.Open, Tenant: true, Handler: http.HandlerFunc(page)},
@@ -92,6 +95,7 @@ func Routes(o Options) []server.Route {
 		row("health", server.Admin, false, a.health),
 		row("evaluator", server.Read, false, a.evaluator),
 		row("relabel", server.Read, true, a.relabel),
-		{Path: "POST " + Prefix + "relabel", Name: Prefix + "relabel", Role: server.Read, Tenant: true, Handler: respond(a.relabelTry)},
+		{Path: "POST " + Prefix + "relabel", Name: Prefix + "relabel", Role: server.Read, Tenant: true,
+			Handler: respond(a.relabelTry)},
 	})
 }

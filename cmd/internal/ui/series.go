@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Bounds of requests.
+// Limits of requests.
 const (
 	usualEntries = 50
 	maxEntries   = 1000
@@ -19,7 +19,7 @@ const (
 	maxWindows   = 60
 )
 
-// count is one of a list's.
+// count is an entry of a list.
 type count struct {
 	Name  string `json:"name"`
 	Count uint64 `json:"count"`
@@ -33,27 +33,27 @@ func countsOf(list []counts.Count) []count {
 	return out
 }
 
-// seenCount is that of a metric. First and Last are the start of the first and the end of the last window of raw rows that has series of it, where seen
-// asks for them.
+// seenCount is the count of a metric. First and Last are the start of the first and the end of the last window of raw
+// rows with its series, if the request has seen.
 type seenCount struct {
 	count
 	First time.Time `json:"first,omitzero"`
 	Last  time.Time `json:"last,omitzero"`
 }
 
-// seriesAnswer is of what series are made.
+// seriesAnswer is the composition of series.
 type seriesAnswer struct {
 	Series int64 `json:"series"`
-	// AllMetrics and AllLabels is how many there are; the lists have the greatest.
+	// AllMetrics and AllLabels are the total numbers; the lists have the highest counts.
 	AllMetrics int         `json:"all_metrics"`
 	AllLabels  int         `json:"all_labels"`
 	Metrics    []seenCount `json:"metrics"`
 	Labels     []count     `json:"labels"`
-	// Values are those of the label that was asked for, each with how many series have it.
+	// Values are the values of the requested label, with the number of series of each.
 	Values []count `json:"values"`
 }
 
-// number is a parameter between 1 and most.
+// number parses a parameter between 1 and most.
 func number(r *http.Request, name string, usual, most int) (int, error) {
 	text := r.FormValue(name)
 	if text == "" {
@@ -66,7 +66,7 @@ func number(r *http.Request, name string, usual, most int) (int, error) {
 	return n, nil
 }
 
-// one is the tenant of a request that is about one.
+// one returns the tenant of a request that must have exactly one.
 func one(r *http.Request) (string, error) {
 	if names := tenant.All(r.Context()); len(names) != 1 {
 		return "", badRequest("the request must name exactly one tenant")
@@ -75,7 +75,8 @@ func one(r *http.Request) (string, error) {
 }
 
 func (a *api) series(r *http.Request) (any, error) {
-	q := counts.SeriesQuery{Metric: r.FormValue("metric"), Label: r.FormValue("label"), Unsealed: r.FormValue("window") == ""}
+	q := counts.SeriesQuery{Metric: r.FormValue("metric"), Label: r.FormValue("label"),
+		Unsealed: r.FormValue("window") == ""}
 	var err error
 	if q.Tenant, err = one(r); err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func (a *api) series(r *http.Request) (any, error) {
 	return out, err
 }
 
-// addSeen adds when metrics were seen.
+// addSeen sets when metrics were seen.
 func (a *api) addSeen(ctx context.Context, name string, metrics []seenCount) error {
 	names := make([]string, len(metrics))
 	for i := range metrics {
@@ -123,12 +124,12 @@ func (a *api) addSeen(ctx context.Context, name string, metrics []seenCount) err
 	return err
 }
 
-// churnAnswer is how a tenant's windows differ.
+// churnAnswer has the differences between a tenant's windows.
 type churnAnswer struct {
-	// Unsealed is how many series have samples that aren't sealed.
+	// Unsealed is the number of series with unsealed samples.
 	Unsealed int           `json:"unsealed"`
 	Windows  []churnWindow `json:"windows"`
-	// Cut: older windows were left out, for there are too many series to look at.
+	// Cut is set if older windows were left out because they have too many series.
 	Cut bool `json:"cut"`
 }
 
@@ -138,7 +139,8 @@ type churnWindow struct {
 	End     time.Time `json:"end"`
 	Metrics int       `json:"metrics"`
 	Series  int       `json:"series"`
-	// Added weren't there in the window before, Gone were and aren't any more; -1: not known.
+	// Added is the number of series that are not in the previous window, Gone the number that are only there; -1:
+	// unknown.
 	Added int `json:"added"`
 	Gone  int `json:"gone"`
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// maxTenants bounds the tenants that are listed: those with the most series.
+// maxTenants is the max number of listed tenants: those with the most series.
 const maxTenants = 500
 
 // tenantsAnswer lists the limits of tenants.
 type tenantsAnswer struct {
 	Tenants any `json:"tenants"`
-	// All is how many there are.
+	// All is the total number of tenants.
 	All int `json:"all"`
 }
 

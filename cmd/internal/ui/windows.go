@@ -9,17 +9,17 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// windowsAnswer is what a tenant has sealed.
+// windowsAnswer lists a tenant's sealed windows.
 type windowsAnswer struct {
 	Windows []window `json:"windows"`
-	// Cut: there are more of them, older ones.
+	// Cut is set if older windows were left out.
 	Cut bool `json:"cut"`
-	// Kept is how long samples and rollups are kept, Longest how long those of the class that is kept the longest.
+	// Kept is the retention of samples and rollups, Longest the retention of the class that is kept the longest.
 	Kept    kept `json:"kept"`
 	Longest kept `json:"longest"`
 }
 
-// kept is how long each resolution is kept, seconds; 0: for ever.
+// kept is the retention of each resolution in seconds; 0: forever.
 type kept struct {
 	Raw float64 `json:"raw"`
 	R5m float64 `json:"5m"`
@@ -34,18 +34,19 @@ type window struct {
 	Resolution string    `json:"resolution"`
 	Start      time.Time `json:"start"`
 	End        time.Time `json:"end"`
-	// Hidden is when the last of it is past its retention, Goes when its space comes back; zero: never.
+	// Hidden is the time when the last sample is past its retention, Goes the time when its space is freed; zero:
+	// never.
 	Hidden time.Time `json:"hidden,omitzero"`
 	Goes   time.Time `json:"goes,omitzero"`
-	// Bytes are about what its rows take; -1: not known.
+	// Bytes is the approximate size of its rows; -1: unknown.
 	Bytes int64 `json:"bytes"`
-	// Slots is the number of slots that have data, of Of. Of raw windows, Again is how many times a slot of a partition was sealed again because of late
-	// samples, and Imported the number of slots that imports wrote to.
+	// Slots is the number of slots with data, out of Of. For raw windows, Again is how many times a slot of a partition
+	// was sealed again because of late samples, and Imported the number of slots with imports.
 	Slots    int `json:"slots"`
 	Of       int `json:"of"`
 	Again    int `json:"again"`
 	Imported int `json:"imported"`
-	// Unrolled is how many seals have no rollups yet.
+	// Unrolled is the number of seals without rollups.
 	Unrolled int `json:"unrolled"`
 }
 
@@ -67,21 +68,22 @@ func (a *api) windows(r *http.Request) (any, error) {
 	out := windowsAnswer{Windows: []window{}, Cut: cut, Kept: retentionsOf(usual), Longest: retentionsOf(longest)}
 	for _, w := range list {
 		out.Windows = append(out.Windows, window{
-			Resolution: w.Resolution.String(), Start: w.Start, End: w.End, Hidden: w.Hidden, Goes: w.Goes, Bytes: w.Bytes,
+			Resolution: w.Resolution.String(), Start: w.Start, End: w.End, Hidden: w.Hidden,
+			Goes: w.Goes, Bytes: w.Bytes,
 			Slots: w.Slots, Of: w.Of, Again: w.Again, Imported: w.Imported, Unrolled: w.Unrolled,
 		})
 	}
 	return out, nil
 }
 
-// workAnswer is how sealing and rolling up stand, with what belongs to no tenant.
+// workAnswer is the state of sealing and rolling up, including parts that belong to no tenant.
 type workAnswer struct {
 	downsample.Status
-	// Whole: nothing was left out.
+	// Whole is set if nothing was left out.
 	Whole bool `json:"whole"`
 }
 
-// work leaves out of the status what may name series, or other tenants, unless an admin asks.
+// work returns the status. Unless the user is an admin, parts that may name series or other tenants are left out.
 func (a *api) work(r *http.Request) (any, error) {
 	s := a.Work(r.Context())
 	if u := server.UserOf(r.Context()); u == nil || u.Admin() {

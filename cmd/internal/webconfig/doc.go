@@ -1,5 +1,6 @@
-// Package webconfig reads exporter-toolkit's web configuration file: TLS, and users who may do everything.
+// Package webconfig reads exporter-toolkit's web configuration file: TLS, and users, who have all roles. Package server
+// calls it at each connection and request.
 //
-// The file and the certificates that it names are read again when they change. If they become invalid, the last valid
-// settings stay in effect.
+// The file and its certificates are read again when they change. If they become invalid, the last valid settings stay
+// in effect.
 package webconfig

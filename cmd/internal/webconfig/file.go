@@ -11,11 +11,12 @@ import (
 	"time"
 )
 
-// retryInterval is how long an error stays before unchanged files are read again: its cause may be none of theirs.
+// retryInterval is the time after an error until unchanged files are read again, because the cause may be outside of
+// them.
 const retryInterval = time.Second
 
-// File is a web configuration file together with the certificates that it names. A nil File is one without settings. Its
-// methods may be called from any goroutine.
+// File is a web configuration file with its certificates. A nil File has no settings. Its methods may be called from
+// any goroutine.
 type File struct {
 	path string
 	// authFile is set if --auth.file defines the users.
@@ -24,7 +25,7 @@ type File struct {
 	current  atomic.Pointer[settings]
 
 	mu sync.Mutex
-	// read is the state of the files before they were last read, then, err the time and the error.
+	// read is the state of the files before they were last read. then and err are the time and the error of that read.
 	read map[string]os.FileInfo
 	then time.Time
 	err  error
@@ -39,8 +40,8 @@ func Open(path string, authFile bool) (*File, error) {
 	return f, nil
 }
 
-// Report calls report with the result whenever the files were read because they had changed. It must be called before
-// the first request.
+// Report makes File call report with the result whenever the files were read because they had changed. It must be
+// called before the first request.
 func (f *File) Report(report func(error)) {
 	if f != nil {
 		f.report = report
@@ -54,7 +55,7 @@ func (f *File) Reload() error {
 	return f.load()
 }
 
-// settings returns the last valid settings, after reading the files if they have changed. It doesn't wait for another
+// settings returns the last valid settings, and first reads the files if they have changed. It doesn't wait for another
 // goroutine that reads them.
 func (f *File) settings() *settings {
 	if f.mu.TryLock() {
@@ -96,7 +97,7 @@ func (f *File) load() error {
 	return nil
 }
 
-// fits returns an error if settings can't take effect together with the others of the process.
+// fits returns an error if settings contradict other settings of the process.
 func (f *File) fits(s *settings) error {
 	if s.users != nil && f.authFile {
 		return errors.New("basic_auth_users can't be used together with --auth.file; move the users to that file")
@@ -107,18 +108,19 @@ func (f *File) fits(s *settings) error {
 	return nil
 }
 
-// Encrypts returns true if connections use TLS.
+// Encrypts reports whether connections use TLS.
 func (f *File) Encrypts() bool { return f != nil && f.current.Load().tls != nil }
 
-// HasUsers returns true if every request needs a password.
+// HasUsers reports whether every request needs a password.
 func (f *File) HasUsers() bool { return f != nil && f.current.Load().users != nil }
 
-// IsMutual returns true if every client needs a verified certificate.
+// IsMutual reports whether every client needs a verified certificate.
 func (f *File) IsMutual() bool {
 	return f.Encrypts() && f.current.Load().tls.ClientAuth == tls.RequireAndVerifyClientCert
 }
 
-// TLS returns the configuration of a server, or nil if connections don't use TLS. Each handshake uses the last valid settings.
+// TLS returns the configuration of a server, or nil if connections don't use TLS. Each handshake uses the last valid
+// settings.
 func (f *File) TLS() *tls.Config {
 	if !f.Encrypts() {
 		return nil

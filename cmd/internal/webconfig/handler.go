@@ -7,7 +7,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/auth"
 )
 
-// Handler applies the rate limit, the headers and the users of the last valid settings to requests before it calls next.
+// Handler applies the rate limit, the headers and the users of the last valid settings to requests before it calls
+// next.
 func (f *File) Handler(next http.Handler) http.Handler {
 	if f == nil {
 		return next

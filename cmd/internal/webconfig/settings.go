@@ -19,10 +19,10 @@ import (
 	"github.com/cassia-db/cassia/storage/bounds"
 )
 
-// maxFile bounds the size of the file, bytes.
+// maxFile is the max size of the file in bytes.
 const maxFile = 4 << 20
 
-// settings are the valid content of the files. They don't change.
+// settings is the valid content of the files. It is immutable.
 type settings struct {
 	tls     *tls.Config // nil: no TLS
 	users   *auth.Guard // nil: no passwords
@@ -30,7 +30,7 @@ type settings struct {
 	limiter *rate.Limiter // nil: no limit
 }
 
-// parse reads and checks the files, and notes their state before.
+// parse reads and checks the files, and records their state before.
 func (f *File) parse() (*settings, error) {
 	f.note(f.path)
 	text, err := bounds.ReadFile(f.path, maxFile)
@@ -38,13 +38,15 @@ func (f *File) parse() (*settings, error) {
 		return nil, err
 	}
 	c := &web.Config{
-		TLSConfig:  web.TLSConfig{MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS13, PreferServerCipherSuites: true},
+		TLSConfig: web.TLSConfig{MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS13,
+			PreferServerCipherSuites: true},
 		HTTPConfig: web.HTTPConfig{HTTP2: true},
 	}
 	if err := yaml.UnmarshalStrict(text, c); err != nil {
 		return nil, err
 	}
-	if d := yaml.NewDecoder(bytes.NewReader(text)); d.Decode(new(any)) == nil && !errors.Is(d.Decode(new(any)), io.EOF) {
+	if d := yaml.NewDecoder(bytes.NewReader(text)); d.Decode(new(any)) == nil &&
+		!errors.Is(d.Decode(new(any)), io.EOF) {
 		return nil, errors.New("the file has more than one document")
 	}
 	c.TLSConfig.SetDirectory(filepath.Dir(f.path))
@@ -79,7 +81,7 @@ func (f *File) parse() (*settings, error) {
 	return s, nil
 }
 
-// note keeps the state of files that are about to be read.
+// note records the state of files that are about to be read.
 func (f *File) note(paths ...string) {
 	for _, path := range paths {
 		if path == "" {
@@ -93,7 +95,7 @@ func (f *File) note(paths ...string) {
 	}
 }
 
-// newTLS returns the configuration of a handshake. It holds the certificates themselves.
+// newTLS returns the configuration of a handshake, with the loaded certificates.
 func newTLS(c *web.TLSConfig, http2 bool) (*tls.Config, error) {
 	t, err := web.ConfigToTLSConfig(c)
 	if err != nil {
@@ -121,6 +123,7 @@ func newTLS(c *web.TLSConfig, http2 bool) (*tls.Config, error) {
 
 // allowsHTTP2 reports whether cipher suites contain one that HTTP/2 requires with TLS 1.2.
 func allowsHTTP2(t *tls.Config) bool {
-	return t.CipherSuites == nil || t.MinVersion >= tls.VersionTLS13 || slices.Contains(t.CipherSuites, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256) ||
+	return t.CipherSuites == nil || t.MinVersion >= tls.VersionTLS13 ||
+		slices.Contains(t.CipherSuites, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256) ||
 		slices.Contains(t.CipherSuites, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)
 }

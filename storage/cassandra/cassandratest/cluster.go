@@ -12,10 +12,11 @@ import (
 	"testing"
 )
 
-// ErrUnavailable means that no Cassandra can be started here; the text around it names what is missing.
+// ErrUnavailable means that no Cassandra can be started on this machine. The error that wraps it names the missing
+// part.
 var ErrUnavailable = errors.New("cassandratest: can't start Cassandra")
 
-// ErrCommand means that docker/cassandra/local failed, with what it wrote.
+// ErrCommand means that docker/cassandra/local failed. The error that wraps it has the output.
 var ErrCommand = errors.New("cassandratest: docker/cassandra/local")
 
 // Options set how nodes are set up. The zero value is right for most tests.
@@ -29,12 +30,12 @@ type Options struct {
 	Heap string
 	// Config is more lines of cassandra.yaml.
 	Config string
-	// Measured has Java compile fully and check Cassandra's own assertions, as in production: for benchmarks. Otherwise nodes
-	// are up in two thirds of the time and then work more slowly.
+	// Measured has Java compile fully and check Cassandra's own assertions, as in production: for benchmarks. Otherwise
+	// nodes are up in two thirds of the time and then work more slowly.
 	Measured bool
 }
 
-// What clients of a cluster with Options.Password log in as.
+// The user of clients in a cluster with Options.Password.
 const (
 	Username = "cassandra"
 	Password = "cassandra"
@@ -52,8 +53,8 @@ type Cluster struct {
 // SharedDirVariable names the folder of the Cassandra that tests share, where docker/cassandra/with-node started it.
 const SharedDirVariable = "CASSANDRA_SHARED_DIR"
 
-// Shared returns the node that tests share, for what needs to be done on its machine. Where tests share a cluster that
-// is somewhere else, it starts a node for the one test.
+// Shared returns the node that tests share, for operations on its machine. If tests share a cluster on another machine,
+// it starts a node for this test.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
 	dir := os.Getenv(SharedDirVariable)
@@ -95,9 +96,9 @@ func StartCluster(t testing.TB, nodes int, o Options) *Cluster {
 	return c
 }
 
-// Start starts nodes with their data below dir and waits until all of them see each other and take CQL. Whoever
-// calls it calls Wipe in the end; should this process be killed before, the nodes end and the data go, too. The
-// working directory must lie in the repository. It returns ErrUnavailable or ErrCommand.
+// Start starts nodes with their data below dir and waits until all of them see each other and accept CQL. The caller
+// must call Wipe at the end; if this process is killed before, the nodes stop and their data is removed. The working
+// directory must be in the repository. It returns ErrUnavailable or ErrCommand.
 func Start(dir string, nodes int, o Options) (*Cluster, error) {
 	return start(dir, nodes, o, os.Getpid())
 }
@@ -137,7 +138,7 @@ func start(dir string, nodes int, o Options, owner int) (*Cluster, error) {
 	return c, nil
 }
 
-// repository finds the folder that go.mod lies in, from the working directory upwards.
+// repository returns the folder of go.mod, starting at the working directory.
 func repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -155,7 +156,7 @@ func repository() (string, error) {
 	}
 }
 
-// run runs the script and returns what it printed.
+// run runs the script and returns its output.
 func (c *Cluster) run(args ...string) (string, error) {
 	var out, complaints bytes.Buffer
 	cmd := exec.Command(c.script, args...)
@@ -175,7 +176,7 @@ func (c *Cluster) do(command string, n int) error {
 // Hosts returns the nodes' addresses, host:port, in the order of their numbers.
 func (c *Cluster) Hosts() []string { return append([]string(nil), c.hosts...) }
 
-// Dir is the folder that the nodes' files lie in: node1/system.log, node1/data, and so on.
+// Dir returns the folder of the nodes' files: node1/system.log, node1/data, and so on.
 func (c *Cluster) Dir() string { return c.dir }
 
 // Kill ends node n at once, as kill -9 does, and returns when its ports are free.
@@ -211,8 +212,7 @@ func (c *Cluster) CPUSeconds() (float64, error) {
 	return strconv.ParseFloat(strings.TrimSpace(out), 64)
 }
 
-// DiskBytes is the room that a keyspace's files take on all nodes, without memtables and commit logs:
-// flush first.
+// DiskBytes returns the disk usage of a keyspace's files on all nodes, without memtables and commit logs: flush first.
 func (c *Cluster) DiskBytes(keyspace string) (int64, error) {
 	out, err := c.run("disk", keyspace)
 	if err != nil {
@@ -221,7 +221,7 @@ func (c *Cluster) DiskBytes(keyspace string) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(out), 10, 64)
 }
 
-// Nodetool runs Cassandra's nodetool on node n and returns what it printed.
+// Nodetool runs Cassandra's nodetool on node n and returns its output.
 func (c *Cluster) Nodetool(n int, args ...string) (string, error) {
 	return c.run(append([]string{"nodetool", strconv.Itoa(n)}, args...)...)
 }

@@ -47,7 +47,7 @@ func TestClusterEndsWithItsOwner(t *testing.T) {
 	t.Parallel()
 	owner := exec.Command("sleep", "600")
 	require.NoError(t, owner.Start())
-	t.Cleanup(func() { _ = owner.Process.Kill() }) // it is gone already unless the test failed
+	t.Cleanup(func() { _ = owner.Process.Kill() }) // it has exited already unless the test failed
 
 	c, err := start(t.TempDir(), 1, Options{Password: true, CommitLog: "batch"}, owner.Process.Pid)
 	if err != nil {
@@ -95,7 +95,7 @@ func TestHostsSkips(t *testing.T) {
 	require.Contains(t, probe.said, HostsVariable)
 }
 
-// skipProbe notes what it was to be skipped for, and goes on, so that no test of a full run counts as skipped.
+// skipProbe records the reason of a skip and continues, so that no test of a full run counts as skipped.
 type skipProbe struct {
 	testing.TB
 	said string

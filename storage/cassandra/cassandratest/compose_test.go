@@ -24,7 +24,7 @@ type compose struct {
 	Volumes map[string]any
 }
 
-// TestComposeFiles holds docker/compose-cassandra*.yaml together: whatever they name must exist.
+// TestComposeFiles checks docker/compose-cassandra*.yaml: all files that they name must exist.
 func TestComposeFiles(t *testing.T) {
 	root, err := repository()
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestComposeFiles(t *testing.T) {
 	}
 }
 
-// requireBuild wants the Dockerfile of a service to exist: build is its folder, or a map.
+// requireBuild requires that the Dockerfile of a service exists. build is its folder, or a map.
 func requireBuild(t *testing.T, dir string, build any) {
 	t.Helper()
 	context, file := "", "Dockerfile"

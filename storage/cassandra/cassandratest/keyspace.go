@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// OwnKeyspace returns the name of a keyspace that no other test uses. Whoever opens it creates it; once the test has
-// ended, and all that it cleans up by itself, it is dropped as DropKeyspace does. A Cassandra that is too busy for that fails
-// no test: it keeps the keyspace.
+// OwnKeyspace returns the name of a keyspace that no other test uses. The code that opens it creates it. After the test
+// and its cleanups, it is dropped as by DropKeyspace. If Cassandra is too busy for that, the keyspace is kept and the
+// test doesn't fail.
 func OwnKeyspace(t testing.TB, hosts []string) string {
 	t.Helper()
 	name := Keyspace(t)
@@ -19,9 +19,9 @@ func OwnKeyspace(t testing.TB, hosts []string) string {
 	return name
 }
 
-// KeepVariable names an environment variable; if it is set, keyspaces stay on the node of docker/cassandra/with-node until that
-// is removed with all its data. It is for a node that is used for one run of the tests: dropping a keyspace is what costs such a
-// node most, for with each of its tables Cassandra flushes all tables of the node.
+// KeepVariable names an environment variable; if it is set, keyspaces stay on the node of docker/cassandra/with-node
+// until that is removed with all its data. It is for a node that is used for one run of the tests: dropping a keyspace
+// is what costs such a node most, for with each of its tables Cassandra flushes all tables of the node.
 const KeepVariable = "CASSANDRA_KEEP"
 
 // DropKeyspace drops a keyspace of tests, if it exists, unless KeepVariable is set.

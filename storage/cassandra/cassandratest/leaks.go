@@ -6,9 +6,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Leaks waits until no goroutine is left that tests have started, and returns which are after that long. Those of Cassandra's
-// driver end when the network lets them, and one of them sleeps for some seconds over the news that a node is up, even when
-// its session is closed.
+// Leaks waits until all goroutines started by tests have ended, and returns those that remain after a time limit.
+// Goroutines of Cassandra's driver end with a delay, and one of them sleeps for some seconds after a node comes up,
+// even if its session is closed.
 func Leaks(atMost time.Duration) error {
 	for began := time.Now(); ; {
 		err := goleak.Find(goleak.IgnoreAnyFunction("github.com/gocql/gocql.(*Session).handleNodeUp"))

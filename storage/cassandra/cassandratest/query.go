@@ -20,7 +20,7 @@ func connect(hosts []string) (*gocql.Session, error) {
 	config.ProtoVersion, config.NumConns = 4, 1
 	config.Timeout, config.ConnectTimeout = queryTimeout, queryTimeout
 	config.Logger = nowhere{} // errors are returned
-	// A node that asks for no password gets none.
+	// A node that requires no password gets none.
 	config.Authenticator = gocql.PasswordAuthenticator{Username: Username, Password: Password}
 	session, err := config.CreateSession()
 	if err != nil {
@@ -43,7 +43,7 @@ func query(hosts []string, statements ...string) error {
 	return nil
 }
 
-// awaitLogin waits until the first user is there: nodes take connections before they have made it.
+// awaitLogin waits until the first user exists: nodes accept connections before they have created it.
 func (c *Cluster) awaitLogin() error {
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		err := c.Query()

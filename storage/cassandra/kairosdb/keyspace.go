@@ -101,8 +101,8 @@ func (k *Keyspace) readTables(ctx context.Context, keyspace string) error {
 	return k.measure(ctx)
 }
 
-// measure finds out how wide rows are in a keyspace that counts seconds. Its width is meant in seconds, but KairosDB 1.3
-// cuts rows as if it were milliseconds, which shows in their times.
+// measure finds out how wide rows are in a keyspace that counts seconds. Its width is meant in seconds, but KairosDB
+// 1.3 cuts rows as if it were milliseconds, which shows in their times.
 func (k *Keyspace) measure(ctx context.Context) error {
 	rows := k.session.Query("SELECT row_time FROM row_key_time_index").WithContext(ctx).PageSize(pageOfKeys).Iter()
 	for at := int64(0); rows.Scan(&at); {
@@ -178,8 +178,8 @@ func sorted(names []string) []string {
 	return slices.Compact(names)
 }
 
-// blobCell takes a column from the driver as bytes, whatever its type, without copying: they stay as they are while
-// something refers to them.
+// blobCell takes a column of any type from the driver as bytes, without copying: the bytes don't change while there are
+// references to them.
 type blobCell []byte
 
 // UnmarshalCQL implements gocql.Unmarshaler.

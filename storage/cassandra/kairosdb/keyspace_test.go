@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
 )
 
-// tables are those of a keyspace as KairosDB 1.3 makes it, without what isn't read.
+// tables are the tables of a keyspace as KairosDB 1.3 creates it, without those that aren't read.
 var tables = []string{
 	"data_points (key blob, column1 blob, value blob, PRIMARY KEY (key, column1))",
 	"row_key_index (key blob, column1 blob, value blob, PRIMARY KEY (key, column1))",

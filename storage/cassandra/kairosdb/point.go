@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// DefaultWidthMS is how long rows are if nobody chose otherwise: three weeks, milliseconds.
+// DefaultWidthMS is the default width of rows: three weeks, in milliseconds.
 const DefaultWidthMS = 21 * 24 * 60 * 60 * 1000
 
 // unit is what columns count.
@@ -128,6 +128,6 @@ func valueOf(typ string, column, value []byte) (v float64, exact bool, err error
 // float converts an integer, and reports whether nothing was lost.
 func float(n int64) (float64, bool) {
 	v := float64(n)
-	// 2^63 is what the greatest integers become, and too great to be converted back.
+	// The largest integers are converted to 2^63, which is too large to be converted back.
 	return v, v < 1<<63 && int64(v) == n
 }

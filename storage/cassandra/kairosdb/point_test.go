@@ -63,8 +63,8 @@ func TestTimesOfColumns(t *testing.T) {
 	}
 }
 
-// TestColumnsOfARange: exactly the columns whose times lie in the range are between the first and the last, but for
-// those of the range's last second where columns are seconds.
+// TestColumnsOfARange: exactly the columns with times in the range are between the first and the last. If columns are
+// in seconds, the last second of the range is an exception.
 func TestColumnsOfARange(t *testing.T) {
 	for _, u := range []unit{unitLegacy, unitMilliseconds, unitSeconds} {
 		l := layout{u, DefaultWidthMS}

@@ -6,7 +6,7 @@ import (
 	"iter"
 )
 
-// pageOfPoints is how many points are asked for at once: some 300 KiB on the wire.
+// pageOfPoints is the number of points per page: about 300 KiB on the wire.
 const pageOfPoints = 5000
 
 // Point is a point of a row.

@@ -28,7 +28,7 @@ type Row struct {
 	Metric string
 	// TimeMS is where the row begins, milliseconds.
 	TimeMS int64
-	// Type is that of all its points.
+	// Type is the type of all its points.
 	Type string
 	Tags map[string]string
 	// Key is the row's key in data_points.
@@ -53,7 +53,7 @@ func (r *Row) String() string {
 // compareRows orders rows by their keys.
 func compareRows(a, b Row) int { return bytes.Compare(a.Key, b.Key) }
 
-// What stands before a ':' or '=' that ends nothing.
+// Escape bytes before a ':' or '=' that is part of a name or value.
 const (
 	escapeInName  = ':'
 	escapeInValue = '='
@@ -149,7 +149,7 @@ func parseTags(s string) (map[string]string, bool) {
 	return tags, true
 }
 
-// cutEscaped returns what stands before end, without escapes, and what stands behind it.
+// cutEscaped returns the unescaped text before end, and the rest after it.
 func cutEscaped(s string, end, escape byte) (before, after string, ok bool) {
 	var b []byte
 	for i := 0; i < len(s); i++ {

@@ -126,7 +126,7 @@ func TestTimeOfKey(t *testing.T) {
 	require.False(t, ok)
 }
 
-// FuzzKey reads anything, and what it could read is written back in the same way.
+// FuzzKey parses any bytes, and writes every valid key back unchanged.
 func FuzzKey(f *testing.F) {
 	f.Add(hexKey(f, "cpu.usage", "0x00", rowTimeHex, "0x000b", "kairos_long", "dc=x:host=a:"))
 	f.Add(hexKey(f, "m", "0x00", rowTimeHex, "0x000d", "kairos_double", "a::b:=c=d=:e==f:"))

@@ -14,16 +14,16 @@ import (
 const (
 	// dataPoints is the table whose rows the indices list.
 	dataPoints = "data_points"
-	// pageOfKeys is how many keys are asked for at once.
+	// pageOfKeys is the number of keys per page.
 	pageOfKeys = 1000
-	// maxRows bounds the keys in memory: those of a metric and a row time.
+	// maxRows is the max number of keys in memory: the keys of a metric and a row time.
 	maxRows = 4_000_000
 )
 
-// Rows yields the rows of a metric that may have points in [minMS, maxMS], all of one row time together, in the order
-// of time; within that in the order of their keys. Each row stands there once, but for those whose tags have a ':' or
-// '=': they have two keys, which both are to be read, see doc.go. An ErrCorrupt concerns one entry of an index, and what
-// others say comes after it; any other error is the last.
+// Rows yields the rows of a metric that may have points in [minMS, maxMS], ordered by row time, and within a row time
+// by key. All rows of one row time are yielded together. Each row is yielded once, except rows whose tags have a ':' or
+// '=': they have two keys, which must both be read, see doc.go. An ErrCorrupt affects one entry of an index, and other
+// entries follow; any other error is the last.
 func (k *Keyspace) Rows(ctx context.Context, metric string, minMS, maxMS int64) iter.Seq2[[]Row, error] {
 	return func(yield func([]Row, error) bool) {
 		times, err := k.rowTimes(ctx, metric, minMS, maxMS)
@@ -69,7 +69,7 @@ func (k *Keyspace) rowTimes(ctx context.Context, metric string, minMS, maxMS int
 		}
 	}
 	if k.legacy {
-		// Keys are sorted as unsigned numbers: what lies before 1970 comes last.
+		// Keys are sorted as unsigned numbers: times before 1970 are last.
 		for _, part := range [][2]int64{{max(minMS, 0), maxMS}, {minMS, min(maxMS, -1)}} {
 			more, err := k.legacyTimes(ctx, metric, part[0], part[1])
 			if err != nil {
@@ -175,7 +175,8 @@ func hasEscapes(tags map[string]string) bool {
 	return false
 }
 
-// withPlainKey returns the row with the key that a release before 1.3 gave it, unless another series has that key today.
+// withPlainKey returns the row with the key that a release before 1.3 gave it, unless another series has that key
+// today.
 func withPlainKey(r Row) (Row, bool) {
 	r.Key = appendKey(nil, &r, true)
 	other, err := parseKey(r.Key)

@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testTakenBackAfterCancel cancels a Put at some instant of it, then deletes the row, and looks. Whoever cancels
-// can't be sure whether the row is written; the delete, once it has returned nil, settles that it isn't.
+// testTakenBackAfterCancel cancels a Put at some moment, then deletes the row, and reads it. After a cancellation it is
+// unknown whether the row is written. A delete that has returned nil settles that it isn't.
 func testTakenBackAfterCancel(t *testing.T, e engine.Engine) {
 	const writers, rounds = 4, 150
 	row := func(round int) engine.Key { return engine.Key{id(5), engine.Int(int64(round))} }
@@ -36,7 +36,8 @@ func testTakenBackAfterCancel(t *testing.T, e engine.Engine) {
 				})
 				_ = e.Write(ctx, []engine.Batch{{Table: engine.Stage, Partition: partition, Mutations: put}})
 				take := []engine.Mutation{remove(row(i)), removeRange(row(i+rounds), row(i+rounds))}
-				err := e.Write(context.Background(), []engine.Batch{{Table: engine.Stage, Partition: partition, Mutations: take}})
+				err := e.Write(context.Background(),
+					[]engine.Batch{{Table: engine.Stage, Partition: partition, Mutations: take}})
 				canceller.Wait()
 				if !assert.NoError(t, err) {
 					return

@@ -12,13 +12,14 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testClear clears between keys and prefixes of keys: the rows in between go, whatever their timestamps, those beside them and in
-// other partitions stay.
+// testClear clears between keys and prefixes of keys: the rows in between are removed regardless of their timestamps,
+// other rows and other partitions are unchanged.
 func testClear(t *testing.T, e engine.Engine) {
 	if !takesClear(e) {
 		return
 	}
-	for _, table := range []*engine.Table{engine.Stage, engine.Raw, engine.R5m, engine.Catalog, engine.Sealed, engine.Shards} {
+	for _, table := range []*engine.Table{engine.Stage, engine.Raw, engine.R5m, engine.Catalog,
+		engine.Sealed, engine.Shards} {
 		bounds := clearBounds(table)
 		for i, bound := range bounds {
 			partition, other := plainKey(table.Partition), plainKey(table.Partition)
@@ -34,13 +35,15 @@ func testClear(t *testing.T, e engine.Engine) {
 				return engine.Compare(bound[0], r.key) <= 0 && engine.Compare(r.key, bound[1]) <= 0
 			})
 			require.Less(t, len(left), len(rows), "a range without rows shows nothing")
-			requireRows(t, left, scanPartition(t, e, table, partition), "%s from %s to %s", table, formatKey(bound[0]), formatKey(bound[1]))
+			requireRows(t, left, scanPartition(t, e, table, partition), "%s from %s to %s", table,
+				formatKey(bound[0]), formatKey(bound[1]))
 			requireRows(t, rows, scanPartition(t, e, table, other), "another partition of %s", table)
 		}
 	}
 }
 
-// clearBounds returns ranges in which rows of edgeRows lie: of whole keys, of prefixes of each length, and of two lengths.
+// clearBounds returns ranges in which rows of edgeRows lie: of whole keys, of prefixes of each length, and of two
+// lengths.
 func clearBounds(table *engine.Table) (bounds [][2]engine.Key) {
 	rows := edgeRows(table, 60)
 	add := func(from, to engine.Key) { bounds = append(bounds, [2]engine.Key{from, to}) }
@@ -56,8 +59,8 @@ func clearBounds(table *engine.Table) (bounds [][2]engine.Key) {
 	return bounds
 }
 
-// testClearBeforeOthers clears and puts in one batch: the rows that are put stand, whatever was there and wherever in the batch the
-// clears are.
+// testClearBeforeOthers clears and puts in one batch: the rows that are put exist afterwards, regardless of existing
+// rows and of the order in the batch.
 func testClearBeforeOthers(t *testing.T, e engine.Engine) {
 	if !takesClear(e) {
 		return
@@ -74,10 +77,13 @@ func testClearBeforeOthers(t *testing.T, e engine.Engine) {
 	for _, size := range []int{1, 100_000} { // Also such as may be written in another way.
 		old := func(name string) string { return fmt.Sprintf("%-*s", size, name) }
 		write(t, e, engine.R5m, partition,
-			at(key(1, 5), old("z"), 50), at(key(2, 5), old("z"), 50), at(key(2, 6), old("z"), 50), at(key(3, 5), old("z"), 50))
+			at(key(1, 5), old("z"), 50), at(key(2, 5), old("z"), 50), at(key(2, 6), old("z"), 50),
+			at(key(3, 5), old("z"), 50))
 		write(t, e, engine.R5m, partition,
-			at(key(2, 5), "older", -7), clearRange(key(2, 0)[:2], key(2, 0)[:2]), at(key(2, 9), "new", 50), clearRange(key(3, 5), key(3, 5)))
-		requireRows(t, []row{{key(1, 5), old("z")}, {key(2, 5), "older"}, {key(2, 9), "new"}}, scanPartition(t, e, engine.R5m, partition), "cleared and put")
+			at(key(2, 5), "older", -7), clearRange(key(2, 0)[:2], key(2, 0)[:2]), at(key(2, 9), "new", 50),
+			clearRange(key(3, 5), key(3, 5)))
+		requireRows(t, []row{{key(1, 5), old("z")}, {key(2, 5), "older"}, {key(2, 9), "new"}},
+			scanPartition(t, e, engine.R5m, partition), "cleared and put")
 		write(t, e, engine.R5m, partition, at(key(2, 5), "oldest", -9))
 		require.Equal(t, "older", scanPartition(t, e, engine.R5m, partition)[1].value, "it converges still")
 		write(t, e, engine.R5m, partition, clearRange(engine.Key{engine.Int(1)}, engine.Key{engine.Int(1)}))
@@ -128,7 +134,8 @@ func testClearIsAtomic(t *testing.T, e engine.Engine) {
 	requireRows(t, []row{{key(rounds), "v"}}, scanPartition(t, e, engine.R1h, partition), "the last round")
 }
 
-// testClearRefused writes clears that no engine takes, and to those that take none a good one: nothing of the Write is applied.
+// testClearRefused writes clears that no engine takes, and to those that take none a good one: nothing of the Write is
+// applied.
 func testClearRefused(t *testing.T, e engine.Engine) {
 	table := engine.R5m
 	key := plainKey(table.Clustering)
@@ -138,13 +145,14 @@ func testClearRefused(t *testing.T, e engine.Engine) {
 		batch engine.Batch
 		err   error
 	}{
-		"backwards":         {plainBatch(table, clearRange(later, key)), engine.ErrBadWrite},
-		"prefix backwards":  {plainBatch(table, clearRange(later[:1], key)), engine.ErrBadWrite},
-		"no beginning":      {plainBatch(table, clearRange(nil, key)), engine.ErrBadWrite},
-		"no end":            {plainBatch(table, clearRange(key, nil)), engine.ErrBadWrite},
-		"too long":          {plainBatch(table, clearRange(key, append(key.Clone(), engine.Int(1)))), engine.ErrBadKey},
-		"text for integer":  {plainBatch(table, clearRange(engine.Key{engine.Text("1")}, key)), engine.ErrBadKey},
-		"conditional table": {plainBatch(engine.Store, clearRange(engine.Key{engine.Text("1")}, engine.Key{engine.Text("1")})), engine.ErrBadWrite},
+		"backwards":        {plainBatch(table, clearRange(later, key)), engine.ErrBadWrite},
+		"prefix backwards": {plainBatch(table, clearRange(later[:1], key)), engine.ErrBadWrite},
+		"no beginning":     {plainBatch(table, clearRange(nil, key)), engine.ErrBadWrite},
+		"no end":           {plainBatch(table, clearRange(key, nil)), engine.ErrBadWrite},
+		"too long":         {plainBatch(table, clearRange(key, append(key.Clone(), engine.Int(1)))), engine.ErrBadKey},
+		"text for integer": {plainBatch(table, clearRange(engine.Key{engine.Text("1")}, key)), engine.ErrBadKey},
+		"conditional table": {plainBatch(engine.Store,
+			clearRange(engine.Key{engine.Text("1")}, engine.Key{engine.Text("1")})), engine.ErrBadWrite},
 	}
 	if !takesClear(e) {
 		for name, r := range refused {
@@ -157,9 +165,11 @@ func testClearRefused(t *testing.T, e engine.Engine) {
 		}{plainBatch(table, clearRange(key, later)), engine.ErrBadWrite}
 	}
 	for name, r := range refused {
-		err := e.Write(context.Background(), []engine.Batch{plainBatch(engine.Shards), r.batch, plainBatch(engine.Windows)})
+		err := e.Write(context.Background(), []engine.Batch{plainBatch(engine.Shards), r.batch,
+			plainBatch(engine.Windows)})
 		require.ErrorIs(t, err, r.err, name)
-		r.batch.Mutations = append([]engine.Mutation{put(plainKey(r.batch.Table.Clustering), "v")}, r.batch.Mutations...)
+		r.batch.Mutations = append([]engine.Mutation{put(plainKey(r.batch.Table.Clustering), "v")},
+			r.batch.Mutations...)
 		require.ErrorIs(t, e.Write(context.Background(), []engine.Batch{r.batch}), r.err, name)
 	}
 	for _, table := range engine.Tables {
@@ -167,7 +177,7 @@ func testClearRefused(t *testing.T, e engine.Engine) {
 	}
 }
 
-// durableClear clears where the engine takes it, and returns the rows of r5m that are there.
+// durableClear clears if the engine supports it, and returns the existing rows of r5m.
 func durableClear(t *testing.T, e engine.Engine) []row {
 	partition := plainKey(engine.R5m.Partition)
 	rows := edgeRows(engine.R5m, 30)

@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// generator makes histories as a store might: few partitions, so that operations meet; a key of a table
-// that doesn't converge names one content and one timestamp for ever, and doesn't come back after a delete.
+// generator makes histories like a store's: few partitions, so that operations affect each other. In tables that don't
+// converge, a key has one content and one timestamp forever, and isn't written again after a delete.
 type generator struct {
 	rng     *rand.Rand
 	special []string // the verbs between operations that the engine under test supports
@@ -109,8 +109,8 @@ func (g *generator) mutation(table *engine.Table, partition engine.Key) step {
 	return s
 }
 
-// clear removes rows between two keys or prefixes, or that begin with one. Those of a table that doesn't converge may come back:
-// their content is the same.
+// clear removes rows between two keys or prefixes, or with a prefix. Rows of a table that doesn't converge may be
+// written again with the same content.
 func (g *generator) clear(table *engine.Table, partition engine.Key) step {
 	bound := func() engine.Key { return g.key(table.Clustering[:1+g.rng.IntN(len(table.Clustering))]) }
 	s := step{verb: verbClear, table: table, key: partition, from: bound()}
@@ -129,7 +129,7 @@ func (g *generator) name(s step) string {
 	return s.table.Name + " " + formatKey(s.key) + " " + formatKey(s.from)
 }
 
-// content is what a key names: the same at each call.
+// content returns the content of a key, the same at each call.
 func (g *generator) content(s step) []byte {
 	name := g.name(s)
 	size := 0

@@ -51,7 +51,8 @@ func scanPartition(t testing.TB, e engine.Engine, table *engine.Table, partition
 
 func write(t testing.TB, e engine.Engine, table *engine.Table, partition engine.Key, mutations ...engine.Mutation) {
 	t.Helper()
-	require.NoError(t, e.Write(context.Background(), []engine.Batch{{Table: table, Partition: partition, Mutations: mutations}}))
+	require.NoError(t, e.Write(context.Background(),
+		[]engine.Batch{{Table: table, Partition: partition, Mutations: mutations}}))
 }
 
 func put(key engine.Key, value string) engine.Mutation {
@@ -86,7 +87,8 @@ func edgeInts() []int64 {
 }
 
 func edgeTexts() []string {
-	return []string{"", "\x00", "\x00\x00", "\x00\x01", "\x00a", "\x01", "\x01\x00", "\x01\x01", "\x02", "a", "a\x00", "a\x00\x00",
+	return []string{"", "\x00", "\x00\x00", "\x00\x01", "\x00a", "\x01", "\x01\x00", "\x01\x01", "\x02",
+		"a", "a\x00", "a\x00\x00",
 		"a\x00b", "a\x01", "a\x01b", "a\x02", "a!", "aa", "b", "\u007f", "ÿ", "\ufffd", "\U0010ffff"}
 }
 
@@ -117,7 +119,7 @@ func randomKey(rng *rand.Rand, fields []engine.Field) engine.Key {
 
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
-// plainKey is a key that offends nobody.
+// plainKey is a key that all tables accept.
 func plainKey(fields []engine.Field) engine.Key {
 	key := make(engine.Key, len(fields))
 	for i, f := range fields {
@@ -141,7 +143,8 @@ func requireRows(t testing.TB, want, got []row, message string, args ...any) {
 	}) {
 		return
 	}
-	require.Fail(t, "other rows", "%s\nwant %d: %s\ngot  %d: %s", fmt.Sprintf(message, args...), len(want), shorten(want), len(got), shorten(got))
+	require.Fail(t, "other rows", "%s\nwant %d: %s\ngot  %d: %s", fmt.Sprintf(message, args...), len(want),
+		shorten(want), len(got), shorten(got))
 }
 
 func shorten(rows []row) string {

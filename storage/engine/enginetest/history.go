@@ -32,7 +32,8 @@ type step struct {
 	table *engine.Table
 	// key is the partition, or a prefix of one for drop.
 	key engine.Key
-	// from and to are the clustering key of a put, delete or cas (from), and the bounds of a scan, deleterange or clear.
+	// from and to are the clustering key of a put, delete or cas (from), and the bounds of a scan, deleterange or
+	// clear.
 	from, to  engine.Key
 	timestamp int64
 	value     []byte

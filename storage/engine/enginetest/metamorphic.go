@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// Subject is an engine under test, and what can befall it between operations.
+// Subject is an engine under test, and the faults that can occur between operations.
 type Subject struct {
 	Open Opener
 	// Reopen closes and opens again; nil: never.
@@ -55,7 +55,8 @@ func Metamorphic(t *testing.T, s Subject, seed uint64, steps int) {
 		var b bytes.Buffer
 		require.NoError(t, writeHistory(&b, history[:done]))
 		require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
-		t.Logf("seed %d: the last of %d steps differs. The history is in %s; it ends with\n%s", seed, done, path, tail(history[:done], 10))
+		t.Logf("seed %d: the last of %d steps differs. The history is in %s; it ends with\n%s", seed, done, path,
+			tail(history[:done], 10))
 	}
 }
 
@@ -110,11 +111,13 @@ func (r *run) do(t *testing.T, s step) (model, subject string) {
 	case verbCommit:
 		batches := r.pending
 		r.pending = nil
-		return answer(r.model.Write(context.Background(), batches)), answer(r.subject.Write(context.Background(), batches))
+		return answer(r.model.Write(context.Background(), batches)),
+			answer(r.subject.Write(context.Background(), batches))
 	case verbScan:
 		return scanAnswer(r.model, s), scanAnswer(r.subject, s)
 	case verbDrop:
-		return answer(r.model.Drop(context.Background(), s.table, s.key)), answer(r.subject.Drop(context.Background(), s.table, s.key))
+		return answer(r.model.Drop(context.Background(), s.table, s.key)),
+			answer(r.subject.Drop(context.Background(), s.table, s.key))
 	case verbCAS:
 		return casAnswer(r.model, s), casAnswer(r.subject, s)
 	case verbReopen:
@@ -134,9 +137,11 @@ func (r *run) collect(s step) {
 		r.pending = append(r.pending, engine.Batch{Table: s.table, Partition: s.key})
 		n++
 	}
-	op := map[string]engine.Op{verbPut: engine.Put, verbDelete: engine.Delete, verbDeleteRange: engine.DeleteRange, verbClear: engine.Clear}[s.verb]
+	op := map[string]engine.Op{verbPut: engine.Put, verbDelete: engine.Delete, verbDeleteRange: engine.DeleteRange,
+		verbClear: engine.Clear}[s.verb]
 	b := &r.pending[n-1]
-	b.Mutations = append(b.Mutations, engine.Mutation{Op: op, Clustering: s.from, To: s.to, Timestamp: s.timestamp, Value: s.value})
+	b.Mutations = append(b.Mutations, engine.Mutation{Op: op, Clustering: s.from, To: s.to,
+		Timestamp: s.timestamp, Value: s.value})
 }
 
 // answer is an error as text. The texts of engines' errors may differ, but all must agree on success.
@@ -148,7 +153,8 @@ func answer(err error) string {
 }
 
 func scanAnswer(e engine.Engine, s step) string {
-	rows, err := tryScan(e, engine.Range{Table: s.table, Partition: s.key, From: s.from, To: s.to, KeysOnly: s.keysOnly, Limit: s.limit})
+	rows, err := tryScan(e, engine.Range{Table: s.table, Partition: s.key, From: s.from, To: s.to,
+		KeysOnly: s.keysOnly, Limit: s.limit})
 	if err != nil {
 		return "error " + err.Error()
 	}
@@ -164,7 +170,8 @@ func scanAnswer(e engine.Engine, s step) string {
 }
 
 func casAnswer(e engine.Engine, s step) string {
-	ok, found, err := e.CompareAndSet(context.Background(), s.table, s.key, s.from, slices.Clone(s.old), slices.Clone(s.value))
+	ok, found, err := e.CompareAndSet(context.Background(), s.table, s.key, s.from,
+		slices.Clone(s.old), slices.Clone(s.value))
 	if err != nil {
 		return "error"
 	}

@@ -27,8 +27,8 @@ func listedTables() []listed {
 	}
 }
 
-// testPartitions lists partitions of which some have many rows, some had, and some never did, by prefixes of all lengths: those that have rows
-// are among them, and those that never had any aren't.
+// testPartitions lists partitions by prefixes of all lengths. Some partitions have many rows, some had rows, and some
+// never did: those with rows are listed, and those that never had any aren't.
 func testPartitions(t *testing.T, e engine.Engine) {
 	const n = 100
 	for _, c := range listedTables() {

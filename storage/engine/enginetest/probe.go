@@ -9,7 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testProber asks about many partitions at once, of which some have rows, some had, and most never did: the answers are those of scans.
+// testProber probes many partitions at once. Some have rows, some had rows, and most never did: the results equal those
+// of scans.
 func testProber(t *testing.T, e engine.Engine) {
 	p, ok := e.(engine.Prober)
 	if !ok {
@@ -20,9 +21,12 @@ func testProber(t *testing.T, e engine.Engine) {
 		at    func(i int) engine.Key
 		row   engine.Key
 	}{
-		{engine.Stage, func(i int) engine.Key { return engine.Key{engine.Int(int64(i)), engine.Int(3)} }, engine.Key{id(1), engine.Int(1)}},
-		{engine.Staged, func(i int) engine.Key { return engine.Key{engine.Int(3), engine.Int(int64(-i))} }, engine.Key{engine.Int(1), id(1), engine.Int(1)}},
-		{engine.Sealed, func(i int) engine.Key { return engine.Key{engine.Int(int64(i)), engine.Text("t")} }, engine.Key{engine.Int(1), engine.Int(1), id(1)}},
+		{engine.Stage, func(i int) engine.Key { return engine.Key{engine.Int(int64(i)), engine.Int(3)} },
+			engine.Key{id(1), engine.Int(1)}},
+		{engine.Staged, func(i int) engine.Key { return engine.Key{engine.Int(3), engine.Int(int64(-i))} },
+			engine.Key{engine.Int(1), id(1), engine.Int(1)}},
+		{engine.Sealed, func(i int) engine.Key { return engine.Key{engine.Int(int64(i)), engine.Text("t")} },
+			engine.Key{engine.Int(1), engine.Int(1), id(1)}},
 	} {
 		const n = 200
 		var partitions []engine.Key
@@ -41,7 +45,8 @@ func testProber(t *testing.T, e engine.Engine) {
 			require.Len(t, found, len(asked))
 			for i, partition := range asked {
 				some := false
-				for _, err := range e.Scan(context.Background(), engine.Range{Table: c.table, Partition: partition, Limit: 1}) {
+				for _, err := range e.Scan(context.Background(),
+					engine.Range{Table: c.table, Partition: partition, Limit: 1}) {
 					require.NoError(t, err)
 					some = true
 				}
@@ -51,7 +56,8 @@ func testProber(t *testing.T, e engine.Engine) {
 	}
 	_, err := p.Occupied(context.Background(), engine.Stage, []engine.Key{{engine.Int(1)}})
 	require.ErrorIs(t, err, engine.ErrBadKey)
-	_, err = p.Occupied(context.Background(), engine.Stage, []engine.Key{{engine.Int(1), engine.Int(1)}, {engine.Int(2), engine.Int(2)}})
+	_, err = p.Occupied(context.Background(), engine.Stage,
+		[]engine.Key{{engine.Int(1), engine.Int(1)}, {engine.Int(2), engine.Int(2)}})
 	require.ErrorIs(t, err, engine.ErrBadKey, "they differ in two fields")
 	_, err = p.Occupied(context.Background(), engine.Lease, []engine.Key{{engine.Text("partitions")}})
 	require.ErrorIs(t, err, engine.ErrBadKey, "a conditional table")

@@ -21,7 +21,8 @@ func testLargestAllowed(t *testing.T, e engine.Engine) {
 
 	long := engine.Key{engine.Text(strings.Repeat("\x00", engine.MaxKeyText))}
 	write(t, e, engine.Catalog, plainKey(engine.Catalog.Partition), put(long, ""))
-	requireRows(t, []row{{long, ""}}, scanPartition(t, e, engine.Catalog, plainKey(engine.Catalog.Partition)), "a long text")
+	requireRows(t, []row{{long, ""}}, scanPartition(t, e, engine.Catalog, plainKey(engine.Catalog.Partition)),
+		"a long text")
 }
 
 // refused are batches that no engine takes, and why.
@@ -40,24 +41,33 @@ func refused() map[string]struct {
 	large := strings.Repeat("v", engine.MaxValue+1)
 	return map[string]refusal{
 		"value too large": {stage(put(row(id(1), engine.Int(1)), large)), engine.ErrTooLarge},
-		"batch too large": {stage(put(row(id(1), engine.Int(1)), large[1:]), put(row(id(1), engine.Int(2)), large[1:])), engine.ErrTooLarge},
+		"batch too large": {stage(put(row(id(1), engine.Int(1)), large[1:]), put(row(id(1), engine.Int(2)), large[1:])),
+			engine.ErrTooLarge},
 		"short partition": {engine.Batch{Table: engine.Stage, Partition: engine.Key{engine.Int(1)},
 			Mutations: []engine.Mutation{put(plainKey(engine.Stage.Clustering), "")}}, engine.ErrBadKey},
-		"short row":         {stage(put(engine.Key{id(1)}, "")), engine.ErrBadKey},
-		"long row":          {stage(put(engine.Key{id(1), engine.Int(1), engine.Int(1)}, "")), engine.ErrBadKey},
-		"text for integer":  {stage(put(row(id(1), engine.Text("1")), "")), engine.ErrBadKey},
-		"id too short":      {stage(put(row(engine.Text("short"), engine.Int(1)), "")), engine.ErrBadKey},
-		"id too long":       {stage(put(row(engine.Text(strings.Repeat("x", engine.IDLen+1)), engine.Int(1)), "")), engine.ErrBadKey},
-		"unknown operation": {stage(engine.Mutation{Op: 99, Clustering: row(id(1), engine.Int(1))}), engine.ErrBadWrite},
+		"short row":        {stage(put(engine.Key{id(1)}, "")), engine.ErrBadKey},
+		"long row":         {stage(put(engine.Key{id(1), engine.Int(1), engine.Int(1)}, "")), engine.ErrBadKey},
+		"text for integer": {stage(put(row(id(1), engine.Text("1")), "")), engine.ErrBadKey},
+		"id too short":     {stage(put(row(engine.Text("short"), engine.Int(1)), "")), engine.ErrBadKey},
+		"id too long": {stage(put(row(engine.Text(strings.Repeat("x", engine.IDLen+1)), engine.Int(1)), "")),
+			engine.ErrBadKey},
+		"unknown operation": {stage(engine.Mutation{Op: 99, Clustering: row(id(1), engine.Int(1))}),
+			engine.ErrBadWrite},
 		"text too long": {engine.Batch{Table: engine.Catalog, Partition: plainKey(engine.Catalog.Partition),
-			Mutations: []engine.Mutation{put(engine.Key{engine.Text(strings.Repeat("x", engine.MaxKeyText+1))}, "")}}, engine.ErrBadKey},
-		"range backwards":     {stage(removeRange(row(id(1), engine.Int(2)), row(id(1), engine.Int(1)))), engine.ErrBadWrite},
-		"range over writers":  {stage(removeRange(row(id(1), engine.Int(1)), row(id(2), engine.Int(1)))), engine.ErrBadWrite},
-		"range with no end":   {stage(engine.Mutation{Op: engine.DeleteRange, Clustering: row(id(1), engine.Int(1))}), engine.ErrBadKey},
-		"no table":            {engine.Batch{}, engine.ErrBadWrite},
-		"conditional table":   {plainBatch(engine.Store), engine.ErrBadWrite},
-		"delete converging":   {plainBatch(engine.Shards, remove(plainKey(engine.Shards.Clustering))), engine.ErrBadWrite},
-		"delete range of ids": {plainBatch(engine.Raw, removeRange(plainKey(engine.Raw.Clustering), plainKey(engine.Raw.Clustering))), engine.ErrBadWrite},
+			Mutations: []engine.Mutation{put(engine.Key{engine.Text(strings.Repeat("x", engine.MaxKeyText+1))}, "")}},
+			engine.ErrBadKey},
+		"range backwards": {stage(removeRange(row(id(1), engine.Int(2)), row(id(1), engine.Int(1)))),
+			engine.ErrBadWrite},
+		"range over writers": {stage(removeRange(row(id(1), engine.Int(1)), row(id(2), engine.Int(1)))),
+			engine.ErrBadWrite},
+		"range with no end": {stage(engine.Mutation{Op: engine.DeleteRange, Clustering: row(id(1), engine.Int(1))}),
+			engine.ErrBadKey},
+		"no table":          {engine.Batch{}, engine.ErrBadWrite},
+		"conditional table": {plainBatch(engine.Store), engine.ErrBadWrite},
+		"delete converging": {plainBatch(engine.Shards, remove(plainKey(engine.Shards.Clustering))),
+			engine.ErrBadWrite},
+		"delete range of ids": {plainBatch(engine.Raw,
+			removeRange(plainKey(engine.Raw.Clustering), plainKey(engine.Raw.Clustering))), engine.ErrBadWrite},
 	}
 }
 
@@ -78,7 +88,8 @@ func testRefused(t *testing.T, e engine.Engine) {
 // testRefusedLeavesNothing puts good batches before and after the bad one.
 func testRefusedLeavesNothing(t *testing.T, e engine.Engine) {
 	for name, r := range refused() {
-		err := e.Write(context.Background(), []engine.Batch{plainBatch(engine.Shards), r.batch, plainBatch(engine.Windows)})
+		err := e.Write(context.Background(), []engine.Batch{plainBatch(engine.Shards), r.batch,
+			plainBatch(engine.Windows)})
 		require.ErrorIs(t, err, r.err, name)
 	}
 	for _, table := range engine.Tables {

@@ -11,10 +11,10 @@ import (
 // Opener opens an empty engine. The suite closes it.
 type Opener func(t testing.TB) engine.Engine
 
-// Reopener closes an engine and opens another on what it left behind.
+// Reopener closes an engine and opens another one on the same data.
 type Reopener func(t testing.TB, e engine.Engine) engine.Engine
 
-// Option changes what Run runs.
+// Option changes the tests that Run runs.
 type Option func(*suite)
 
 // Without leaves a case out. The reason is for the reader.
@@ -27,8 +27,7 @@ func WithReopen(reopen Reopener) Option {
 	return func(s *suite) { s.reopen = reopen }
 }
 
-// WithoutDrop is for engines whose rows expire by themselves: Drop does nothing, and what it would have to do
-// is left out.
+// WithoutDrop is for engines whose rows expire: Drop does nothing, and the tests of its effect are left out.
 func WithoutDrop(reason string) Option {
 	return func(s *suite) {
 		s.noDrop = true

@@ -70,7 +70,8 @@ func testPartitionsApart(t *testing.T, e engine.Engine) {
 		key := plainKey(table.Clustering)
 		var batches []engine.Batch
 		for name, p := range partitions {
-			batches = append(batches, engine.Batch{Table: table, Partition: p, Mutations: []engine.Mutation{put(key, name)}})
+			batches = append(batches, engine.Batch{Table: table, Partition: p,
+				Mutations: []engine.Mutation{put(key, name)}})
 		}
 		require.NoError(t, e.Write(context.Background(), batches))
 		for name, p := range partitions {
@@ -176,7 +177,7 @@ func testScanWhileWriting(t *testing.T, e engine.Engine) {
 	for r, err := range e.Scan(context.Background(), engine.Range{Table: table, Partition: partition}) {
 		require.NoError(t, err)
 		if string(r.Value) == "during" {
-			continue // A row that is written meanwhile may be seen or not.
+			continue // A row that is written concurrently may be seen or not.
 		}
 		require.Equal(t, engine.Key{id(5), engine.Int(2 * int64(before))}, r.Clustering)
 		write(t, e, table, partition, put(engine.Key{id(5), engine.Int(2*int64(before) + 1)}, "during"))
@@ -217,7 +218,8 @@ func testManyRows(t *testing.T, e engine.Engine) {
 	want := make([]row, 5000)
 	var mutations []engine.Mutation
 	for i := range want {
-		want[i] = row{key: engine.Key{engine.Int(1), engine.Int(int64(i / 100)), id(byte(i % 100)), id(1)}, value: strings.Repeat(fmt.Sprint(i), 40)}
+		want[i] = row{key: engine.Key{engine.Int(1), engine.Int(int64(i / 100)), id(byte(i % 100)), id(1)},
+			value: strings.Repeat(fmt.Sprint(i), 40)}
 		mutations = append(mutations, put(want[i].key, want[i].value))
 	}
 	for part := range slices.Chunk(mutations, 1000) {

@@ -11,7 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testSeveralScanner scans many partitions at once, of which some have many rows, some few and most none: of each its scan finds the same.
+// testSeveralScanner scans many partitions at once. Some have many rows, some few and most none: the rows of each equal
+// those of a separate scan.
 func testSeveralScanner(t *testing.T, e engine.Engine) {
 	g, ok := e.(engine.SeveralScanner)
 	if !ok {
@@ -20,11 +21,13 @@ func testSeveralScanner(t *testing.T, e engine.Engine) {
 	const n = 50
 	var partitions []engine.Key
 	for i := range n {
-		at := engine.Key{engine.Int(7), engine.Int(0), engine.Text("t"), engine.Text(fmt.Sprintf("metric %d", i)), engine.Int(0)}
+		at := engine.Key{engine.Int(7), engine.Int(0), engine.Text("t"),
+			engine.Text(fmt.Sprintf("metric %d", i)), engine.Int(0)}
 		partitions = append(partitions, at)
 		var puts []engine.Mutation
 		for row := range map[int]int{0: 700, 3: 1, 4: 20}[i%16] {
-			puts = append(puts, put(engine.Key{engine.Int(int64(row % 3)), engine.Int(int64(row)), id(byte(row % 5)), id(1)}, fmt.Sprint("v", i, row)))
+			puts = append(puts, put(engine.Key{engine.Int(int64(row % 3)), engine.Int(int64(row)), id(byte(row % 5)),
+				id(1)}, fmt.Sprint("v", i, row)))
 		}
 		if len(puts) > 0 {
 			write(t, e, engine.Raw, at, puts...)
@@ -38,7 +41,8 @@ func testSeveralScanner(t *testing.T, e engine.Engine) {
 	of := func(row engine.Row) found { return found{fmt.Sprint(row.Clustering), string(row.Value)} }
 	one := engine.Key{engine.Int(1)}
 	for _, r := range []engine.Range{
-		{}, {From: one, To: one}, {From: engine.Key{engine.Int(1), engine.Int(5)}, To: engine.Key{engine.Int(1), engine.Int(40)}},
+		{}, {From: one, To: one}, {From: engine.Key{engine.Int(1), engine.Int(5)},
+			To: engine.Key{engine.Int(1), engine.Int(40)}},
 		{From: one, Limit: 1, KeysOnly: true}, {Limit: 3}, {From: one, To: one, Limit: 30},
 	} {
 		r.Table = engine.Raw
@@ -72,7 +76,7 @@ func testSeveralScanner(t *testing.T, e engine.Engine) {
 	testRefusedSeveral(t, g, partitions)
 }
 
-// testRefusedSeveral asks for partitions that can't be scanned together.
+// testRefusedSeveral scans partitions that can't be scanned together.
 func testRefusedSeveral(t *testing.T, g engine.SeveralScanner, partitions []engine.Key) {
 	refused := func(table *engine.Table, why string, partitions ...engine.Key) {
 		for _, err := range g.ScanSeveral(context.Background(), engine.Range{Table: table}, partitions) {

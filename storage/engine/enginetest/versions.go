@@ -13,7 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// testVersions writes in every way: the version of the partition differs afterwards. Engines whose rows others change, too, have none.
+// testVersions writes in every way: the version of the partition differs afterwards. Engines whose rows other processes
+// change have no versions.
 func testVersions(t *testing.T, e engine.Engine) {
 	v, ok := e.(engine.Versioned)
 	if !ok {
@@ -49,7 +50,7 @@ func testVersions(t *testing.T, e engine.Engine) {
 	require.True(t, !known || !versioned(v), "not a partition")
 }
 
-// testVersionsOfSealedRows writes rows of series, of which an engine may write many at a time in another way than few.
+// testVersionsOfSealedRows writes rows of series. An engine may write many of them in a different way than few.
 func testVersionsOfSealedRows(t *testing.T, e engine.Engine, v engine.Versioned) {
 	partition := engine.Key{engine.Int(7), engine.Int(0), engine.Text("t"), engine.Text("m"), engine.Int(0)}
 	row := func(n byte) engine.Key { return engine.Key{engine.Int(1), engine.Int(0), id(1), id(n)} }
@@ -84,8 +85,8 @@ func versioned(v engine.Versioned) bool {
 	return ok
 }
 
-// testVersionsAtOnce scans while others write, also such as are cancelled: as long as the version is the same, the rows that were
-// scanned are what a scan finds, and has all that was written by then.
+// testVersionsAtOnce scans during other writes, including canceled ones: as long as the version is unchanged, the
+// scanned rows equal those of a new scan, and include all rows written before.
 func testVersionsAtOnce(t *testing.T, e engine.Engine) {
 	v, ok := e.(engine.Versioned)
 	if !ok || !versioned(v) {
@@ -102,7 +103,7 @@ func testVersionsAtOnce(t *testing.T, e engine.Engine) {
 	}
 }
 
-// versionedRows are rows of a partition of which an engine may have versions.
+// versionedRows are rows of a partition with a version.
 type versionedRows struct {
 	table     *engine.Table
 	partition engine.Key
@@ -143,7 +144,7 @@ func (at *versionedRows) testAtOnce(t *testing.T, e engine.Engine, v engine.Vers
 	running.Wait()
 }
 
-// holds caches what it scans as long as the version is the same.
+// holds caches scanned rows as long as the version is unchanged.
 func (at *versionedRows) holds(t *testing.T, e engine.Engine, v engine.Versioned, written *atomic.Int64) bool {
 	before, ok := v.Version(at.table, at.partition)
 	if !ok { // A write is under way.

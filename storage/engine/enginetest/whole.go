@@ -49,7 +49,8 @@ func testCompareAndSet(t *testing.T, e engine.Engine) {
 	require.True(t, ok, "rows are set one by one")
 	require.Len(t, scanPartition(t, e, engine.Store, partition), 2)
 
-	_, _, err = e.CompareAndSet(ctx, engine.Shards, plainKey(engine.Shards.Partition), plainKey(engine.Shards.Clustering), nil, []byte("z"))
+	_, _, err = e.CompareAndSet(ctx, engine.Shards, plainKey(engine.Shards.Partition),
+		plainKey(engine.Shards.Clustering), nil, []byte("z"))
 	require.ErrorIs(t, err, engine.ErrBadWrite)
 	_, _, err = e.CompareAndSet(ctx, engine.Store, nil, key, nil, []byte("z"))
 	require.ErrorIs(t, err, engine.ErrBadKey)
@@ -151,7 +152,8 @@ func testDropByText(t *testing.T, e engine.Engine) {
 	for i, tenant := range tenants {
 		require.NoError(t, e.Drop(context.Background(), engine.Raw, partitionOf(tenant)[:3]))
 		for j, other := range tenants {
-			require.Equal(t, j > i, len(scanPartition(t, e, engine.Raw, partitionOf(other))) == 1, "dropped %q, looked at %q", tenant, other)
+			require.Equal(t, j > i, len(scanPartition(t, e, engine.Raw, partitionOf(other))) == 1,
+				"dropped %q, looked at %q", tenant, other)
 		}
 	}
 }
@@ -163,7 +165,8 @@ func testDropAll(t *testing.T, e engine.Engine) {
 	require.NoError(t, e.Drop(context.Background(), engine.Raw, nil))
 	require.NoError(t, e.Drop(context.Background(), engine.Raw, nil), "nothing left to drop")
 	for _, table := range writable() {
-		require.Equal(t, table != engine.Raw, len(scanPartition(t, e, table, plainKey(table.Partition))) == 1, "table %s", table)
+		require.Equal(t, table != engine.Raw,
+			len(scanPartition(t, e, table, plainKey(table.Partition))) == 1, "table %s", table)
 	}
 }
 
@@ -204,7 +207,8 @@ func writeAndLook(e engine.Engine, partition engine.Key, writer engine.Value, ro
 		} else {
 			mutations = append(mutations, remove(engine.Key{writer, engine.Int(i - 1)}))
 		}
-		if err := e.Write(context.Background(), []engine.Batch{{Table: engine.Stage, Partition: partition, Mutations: mutations}}); err != nil {
+		if err := e.Write(context.Background(),
+			[]engine.Batch{{Table: engine.Stage, Partition: partition, Mutations: mutations}}); err != nil {
 			return err
 		}
 		rows, err := tryScan(e, mine)
@@ -236,8 +240,10 @@ func testDurable(t *testing.T, e engine.Engine, reopen Reopener, drops bool) {
 		requireRows(t, rows, scanPartition(t, e, engine.Stage, stage), "stage")
 		requireRows(t, ring, scanPartition(t, e, engine.R5m, plainKey(engine.R5m.Partition)), "r5m")
 		require.Equal(t, drops, len(scanPartition(t, e, engine.Raw, raw)) == 0, "raw")
-		requireRows(t, []row{{plainKey(engine.Shards.Clustering), value}}, scanPartition(t, e, engine.Shards, low), "low")
-		requireRows(t, []row{{plainKey(engine.Store.Clustering), "set"}}, scanPartition(t, e, engine.Store, store), "store")
+		requireRows(t, []row{{plainKey(engine.Shards.Clustering), value}},
+			scanPartition(t, e, engine.Shards, low), "low")
+		requireRows(t, []row{{plainKey(engine.Store.Clustering), "set"}},
+			scanPartition(t, e, engine.Store, store), "store")
 	}
 	mark(20, "newer")
 	write(t, e, engine.Stage, stage, remove(rows[7].key))
@@ -267,7 +273,8 @@ func testClosed(t *testing.T, e engine.Engine) {
 	require.Error(t, e.Close(), "closing twice")
 	require.ErrorIs(t, e.Write(ctx, []engine.Batch{plainBatch(engine.Stage)}), engine.ErrClosed)
 	require.ErrorIs(t, e.Drop(ctx, engine.Raw, nil), engine.ErrClosed)
-	_, _, err := e.CompareAndSet(ctx, engine.Store, plainKey(engine.Store.Partition), plainKey(engine.Store.Clustering), nil, []byte("x"))
+	_, _, err := e.CompareAndSet(ctx, engine.Store, plainKey(engine.Store.Partition),
+		plainKey(engine.Store.Clustering), nil, []byte("x"))
 	require.ErrorIs(t, err, engine.ErrClosed)
 	n := 0
 	for _, err := range seq {

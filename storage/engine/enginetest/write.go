@@ -36,7 +36,8 @@ func testWriteManyBatches(t *testing.T, e engine.Engine) {
 	for slot := range int64(60) {
 		key := engine.Key{id(1), engine.Int(slot)}
 		batches = append(batches,
-			engine.Batch{Table: engine.Stage, Partition: engine.Key{engine.Int(slot), engine.Int(0)}, Mutations: []engine.Mutation{put(key, value)}},
+			engine.Batch{Table: engine.Stage, Partition: engine.Key{engine.Int(slot), engine.Int(0)},
+				Mutations: []engine.Mutation{put(key, value)}},
 			engine.Batch{Table: engine.Staged, Partition: engine.Key{engine.Int(slot), engine.Int(0)},
 				Mutations: []engine.Mutation{put(append(engine.Key{engine.Int(slot)}, key...), "")}})
 	}
@@ -45,7 +46,8 @@ func testWriteManyBatches(t *testing.T, e engine.Engine) {
 		partition := engine.Key{engine.Int(slot), engine.Int(0)}
 		key := engine.Key{id(1), engine.Int(slot)}
 		requireRows(t, []row{{key, value}}, scanPartition(t, e, engine.Stage, partition), "slot %d", slot)
-		requireRows(t, []row{{append(engine.Key{engine.Int(slot)}, key...), ""}}, scanPartition(t, e, engine.Staged, partition), "slot %d", slot)
+		requireRows(t, []row{{append(engine.Key{engine.Int(slot)}, key...), ""}},
+			scanPartition(t, e, engine.Staged, partition), "slot %d", slot)
 	}
 }
 
@@ -61,7 +63,8 @@ func testWriteKeepsNothing(t *testing.T, e engine.Engine) {
 		}
 		partition, key := plainKey(table.Partition), plainKey(table.Clustering)
 		want = append(want, []row{{key.Clone(), string(buf)}})
-		batches := []engine.Batch{{Table: table, Partition: partition, Mutations: []engine.Mutation{{Clustering: key, Timestamp: someTime, Value: buf}}}}
+		batches := []engine.Batch{{Table: table, Partition: partition,
+			Mutations: []engine.Mutation{{Clustering: key, Timestamp: someTime, Value: buf}}}}
 		require.NoError(t, e.Write(ctx, batches))
 		clear(partition)
 		clear(key)
@@ -78,10 +81,12 @@ func testWriteCancelled(t *testing.T, e engine.Engine) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	table := engine.Stage
-	err := e.Write(ctx, []engine.Batch{{Table: table, Partition: plainKey(table.Partition), Mutations: []engine.Mutation{put(plainKey(table.Clustering), "x")}}})
+	err := e.Write(ctx, []engine.Batch{{Table: table, Partition: plainKey(table.Partition),
+		Mutations: []engine.Mutation{put(plainKey(table.Clustering), "x")}}})
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, e.Drop(ctx, table, nil), context.Canceled)
-	_, _, err = e.CompareAndSet(ctx, engine.Store, plainKey(engine.Store.Partition), plainKey(engine.Store.Clustering), nil, []byte("x"))
+	_, _, err = e.CompareAndSet(ctx, engine.Store, plainKey(engine.Store.Partition),
+		plainKey(engine.Store.Clustering), nil, []byte("x"))
 	require.ErrorIs(t, err, context.Canceled)
 	write(t, e, table, plainKey(table.Partition), put(plainKey(table.Clustering), "y"))
 }
@@ -134,7 +139,8 @@ func testDeleteRange(t *testing.T, e engine.Engine) {
 				}
 			}
 			writeShuffled(t, e, table, partition, all)
-			write(t, e, table, partition, removeRange(engine.Key{id(5), engine.Int(ints[from])}, engine.Key{id(5), engine.Int(ints[to])}))
+			write(t, e, table, partition, removeRange(engine.Key{id(5), engine.Int(ints[from])},
+				engine.Key{id(5), engine.Int(ints[to])}))
 			requireRows(t, left, scanPartition(t, e, table, partition), "%d to %d", ints[from], ints[to])
 		}
 	}
@@ -155,7 +161,8 @@ func testDeleteMindsTimestamps(t *testing.T, e engine.Engine) {
 
 	write(t, e, table, partition, remove(rows[0].key))
 	writeShuffled(t, e, table, partition, rows)
-	requireRows(t, rows[1:], scanPartition(t, e, table, partition), "a write that comes after a delete with its timestamp")
+	requireRows(t, rows[1:], scanPartition(t, e, table, partition),
+		"a write that comes after a delete with its timestamp")
 }
 
 // testConverging writes the same versions of a row in every order.
@@ -178,7 +185,8 @@ func testConverging(t *testing.T, e engine.Engine) {
 			write(t, e, engine.Shards, partition, m)
 			best = max(best, i)
 			if n%10 == 0 {
-				requireRows(t, []row{{key, string(versions[best].Value)}}, scanPartition(t, e, engine.Shards, partition), "order %v, at %d", order, i)
+				requireRows(t, []row{{key, string(versions[best].Value)}},
+					scanPartition(t, e, engine.Shards, partition), "order %v, at %d", order, i)
 			}
 		}
 		requireRows(t, []row{{key, "a\x00"}}, scanPartition(t, e, engine.Shards, partition), "order %v", order)
@@ -232,7 +240,8 @@ func testBatchIsAtomic(t *testing.T, e engine.Engine) {
 	writer.Go(func() {
 		defer close(done)
 		for round := 1; round <= rounds; round++ {
-			if err := e.Write(context.Background(), []engine.Batch{{Table: engine.Shards, Partition: partition, Mutations: batch(round)}}); err != nil {
+			if err := e.Write(context.Background(),
+				[]engine.Batch{{Table: engine.Shards, Partition: partition, Mutations: batch(round)}}); err != nil {
 				done <- err
 				return
 			}

@@ -1,14 +1,14 @@
-// Package faultengine wraps an engine, for tests, so that its calls go wrong by rule. A rule is a function
-// from an operation to the action that is taken with it:
+// Package faultengine wraps an engine for tests, so that its calls fail by rule. A rule is a function from an operation
+// to an action:
 //
 //	e := faultengine.Wrap(inner, func(op faultengine.Op) faultengine.Action {
 //		if op.Kind == faultengine.Write && op.Table == engine.Staged && op.N == 3 {
-//			return faultengine.Lose(nil) // the third row of the list is written, its writer doesn't learn it
+//			return faultengine.Lose(nil) // the third row of the list is written, but its writer gets an error
 //		}
 //		return faultengine.Pass()
 //	})
 //
-// Nothing depends on time: withheld writes are applied when ApplyWithheld is called, a waiting operation goes on
+// Nothing depends on time: withheld writes are applied when ApplyWithheld is called, and a waiting operation continues
 // when its channel is closed.
 package faultengine
 
@@ -22,13 +22,12 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// ErrFault is the error of faults that name no other.
+// ErrFault is the default error of faults.
 var ErrFault = fmt.Errorf("faultengine: a fault by rule: %w", engine.ErrUnavailable)
 
-// Kind is which of the engine's methods an Op calls.
+// Kind is the engine's method that an Op calls.
 type Kind uint8
 
-// The kinds of operations.
 const (
 	Write Kind = iota
 	Scan
@@ -36,17 +35,17 @@ const (
 	CompareAndSet
 )
 
-// Op is an operation that is about to be done. It must not be kept or changed.
+// Op is an operation about to be executed. It must not be kept or changed.
 type Op struct {
 	Kind  Kind
 	Table *engine.Table
-	// N counts the operations of this kind on this table, from 1.
+	// N is the number of this operation, counted per kind and table from 1.
 	N int
-	// Batch is what a Write holds. A Write with several batches is as many Ops.
+	// Batch is the batch of a Write. A Write with multiple batches has an Op per batch.
 	Batch *engine.Batch
-	// Range is what a Scan reads.
+	// Range is the range of a Scan.
 	Range *engine.Range
-	// Partition is the partition, or for a Drop the prefix; Clustering the row of a CompareAndSet.
+	// Partition is the partition, or the prefix of a Drop. Clustering is the row of a CompareAndSet.
 	Partition, Clustering engine.Key
 }
 
@@ -59,32 +58,32 @@ const (
 	withhold
 )
 
-// Action is what shall become of an operation.
+// Action determines the result of an operation.
 type Action struct {
 	outcome outcome
 	err     error
-	rows    int // of a failing scan: yielded before the error
+	rows    int // of a failing scan: rows yielded before the error
 	wait    <-chan struct{}
 }
 
-// Pass lets the operation be.
+// Pass executes the operation.
 func Pass() Action { return Action{} }
 
-// Fail returns err (nil: ErrFault) and does nothing.
+// Fail returns err (nil: ErrFault) without executing the operation.
 func Fail(err error) Action { return Action{outcome: fail, err: orFault(err)} }
 
-// FailAfter is Fail for a Scan that yields so many rows before. Other operations just fail.
+// FailAfter is Fail for a Scan that yields a number of rows before the error. Other operations just fail.
 func FailAfter(rows int, err error) Action {
 	return Action{outcome: fail, err: orFault(err), rows: rows}
 }
 
-// Lose does the operation, and returns err (nil: ErrFault) all the same. Of a Scan all rows come first.
+// Lose executes the operation, and returns err (nil: ErrFault) anyway. A Scan yields all rows first.
 func Lose(err error) Action { return Action{outcome: lose, err: orFault(err)} }
 
-// Withhold returns err (nil: ErrFault) at once, and leaves the operation to ApplyWithheld. A Scan fails.
+// Withhold returns err (nil: ErrFault) immediately, and leaves the operation to ApplyWithheld. A Scan fails.
 func Withhold(err error) Action { return Action{outcome: withhold, err: orFault(err)} }
 
-// After makes the operation wait first, until the channel is closed or its context ends.
+// After makes the operation wait until the channel is closed or its context ends.
 func (a Action) After(wait <-chan struct{}) Action {
 	a.wait = wait
 	return a
@@ -97,7 +96,7 @@ func orFault(err error) error {
 	return err
 }
 
-// Engine is an engine whose calls may go wrong.
+// Engine is an engine whose calls may fail.
 type Engine struct {
 	inner engine.Engine
 
@@ -118,20 +117,20 @@ var (
 	_ engine.Clearing  = (*Engine)(nil)
 )
 
-// Wrap returns an engine that asks rule before each operation. Rules are called one at a time, and must
-// not call the engine.
+// Wrap returns an engine that calls rule before each operation. Calls of rule are serialized, and must not call the
+// engine.
 func Wrap(inner engine.Engine, rule func(Op) Action) *Engine {
 	return &Engine{inner: inner, rule: rule, counts: map[count]int{}}
 }
 
-// Withheld returns how many operations wait for ApplyWithheld.
+// Withheld returns the number of operations that wait for ApplyWithheld.
 func (e *Engine) Withheld() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.withheld)
 }
 
-// ApplyWithheld applies withheld writes, oldest first, and returns the first error. No rule is consulted.
+// ApplyWithheld applies withheld writes, the oldest first, and returns the first error. It doesn't call the rule.
 func (e *Engine) ApplyWithheld(ctx context.Context) error {
 	e.mu.Lock()
 	withheld := e.withheld
@@ -152,7 +151,7 @@ func (e *Engine) withhold(apply func(context.Context) error) {
 	e.withheld = append(e.withheld, apply)
 }
 
-// decide calls the rule, and waits if its action is to wait.
+// decide calls the rule, and waits if the action requires it.
 func (e *Engine) decide(ctx context.Context, op Op) (Action, error) {
 	e.mu.Lock()
 	c := count{kind: op.Kind, table: op.Table.ID}
@@ -171,7 +170,7 @@ func (e *Engine) decide(ctx context.Context, op Op) (Action, error) {
 	}
 }
 
-// Write implements engine.Engine. Each batch has its own fate; batches that pass are written together.
+// Write implements engine.Engine. Each batch has its own action; batches that pass are written together.
 func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	if err := e.check(batches); err != nil {
 		return err
@@ -209,13 +208,13 @@ func (e *Engine) check(batches []engine.Batch) error {
 	return engine.CheckBatches(batches)
 }
 
-// TakesClear implements engine.Clearing, where the engine does.
+// TakesClear implements engine.Clearing if the inner engine does.
 func (e *Engine) TakesClear() bool {
 	c, is := e.inner.(engine.Clearing)
 	return is && c.TakesClear()
 }
 
-// Scan implements engine.Engine. The rule is asked when the scan is iterated.
+// Scan implements engine.Engine. The rule is called when the iteration starts.
 func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {
 		if r.Table == nil {
@@ -245,14 +244,17 @@ func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row,
 	}
 }
 
-// Partitions implements engine.Engine. For the rule it is a Scan of the partition that prefix is. Of one that fails, no partition is yielded.
-func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {
+// Partitions implements engine.Engine. For the rule it is a Scan of the partition prefix. If it fails, no partition is
+// yielded.
+func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key,
+	damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {
 	return func(yield func(engine.Key, error) bool) {
 		if t == nil {
 			e.inner.Partitions(ctx, t, prefix, damaged)(yield)
 			return
 		}
-		a, err := e.decide(ctx, Op{Kind: Scan, Table: t, Range: &engine.Range{Table: t, Partition: prefix, KeysOnly: true}, Partition: prefix})
+		a, err := e.decide(ctx, Op{Kind: Scan, Table: t,
+			Range: &engine.Range{Table: t, Partition: prefix, KeysOnly: true}, Partition: prefix})
 		if err == nil && a.outcome != pass && a.outcome != lose {
 			err = a.err
 		}
@@ -271,7 +273,6 @@ func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.
 	}
 }
 
-// Drop implements engine.Engine.
 func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
 	if err := engine.CheckDrop(t, prefix); err != nil {
 		return err
@@ -284,8 +285,8 @@ func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) e
 	return e.apply(ctx, a, func(ctx context.Context) error { return e.inner.Drop(ctx, t, prefix) })
 }
 
-// CompareAndSet implements engine.Engine.
-func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (ok bool, found []byte, err error) {
+func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old,
+	value []byte) (ok bool, found []byte, err error) {
 	if err := engine.CheckCompareAndSet(t, partition, clustering, value); err != nil {
 		return false, nil, err
 	}
@@ -310,7 +311,7 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, 
 	return ok, found, nil
 }
 
-// apply carries out an action on an operation.
+// apply executes an action on an operation.
 func (e *Engine) apply(ctx context.Context, a Action, do func(context.Context) error) error {
 	switch a.outcome {
 	case pass, lose:
@@ -324,7 +325,7 @@ func (e *Engine) apply(ctx context.Context, a Action, do func(context.Context) e
 	return a.err
 }
 
-// Version implements engine.Versioned, where the engine does: a lost or withheld write counts when it is applied.
+// Version implements engine.Versioned if the inner engine does. A lost or withheld write counts when it is applied.
 func (e *Engine) Version(t *engine.Table, partition engine.Key) (version uint64, ok bool) {
 	v, is := e.inner.(engine.Versioned)
 	if !is {

@@ -29,7 +29,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// probing is an engine that is asked about several partitions at once.
+// probing is an engine whose partitions can be probed together.
 type probing struct{ *faultengine.Engine }
 
 func (e probing) Occupied(ctx context.Context, t *engine.Table, partitions []engine.Key) ([]bool, error) {
@@ -105,7 +105,8 @@ func TestRefusalsComeFirst(t *testing.T) {
 	require.Zero(t, asked)
 }
 
-// TestClears loses a Clear, withholds one, and has one refused by an engine that takes none before the rule is asked.
+// TestClears loses a Clear, withholds one, and has one rejected by an engine that doesn't support it, before the rule
+// is called.
 func TestClears(t *testing.T) {
 	clear := func(partition int64) engine.Batch {
 		b := mark(partition, "new")
@@ -236,7 +237,7 @@ type versioned struct{ engine.Engine }
 
 func (versioned) Version(*engine.Table, engine.Key) (uint64, bool) { return 7, true }
 
-// Versions are those of the engine that is wrapped, where it has any.
+// Versions are the versions of the wrapped engine, if it has any.
 func TestVersions(t *testing.T) {
 	pass := func(faultengine.Op) faultengine.Action { return faultengine.Pass() }
 	b := mark(1, "v")

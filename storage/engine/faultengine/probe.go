@@ -6,8 +6,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Occupied answers as engine.Prober does, and with its errors, by a Scan of each partition, one after another: a row that is written meanwhile
-// may be seen or not, and a fault of one of the scans fails all. Tests give it to an engine that has no method of its own:
+// Occupied returns the results and errors of engine.Prober by a Scan of each partition, one after another. A row that
+// is written concurrently may be seen or not, and a fault of one scan fails the call. Tests use it to add the method to
+// an engine:
 //
 //	type probing struct{ *faultengine.Engine }
 //

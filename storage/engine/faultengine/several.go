@@ -7,9 +7,10 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// ScanSeveral answers as engine.SeveralScanner does, and with its errors, by a Scan of each partition, one after another. Tests give it to an engine that has no
-// method of its own, as Occupied.
-func ScanSeveral(ctx context.Context, e engine.Engine, r engine.Range, partitions []engine.Key) iter.Seq2[engine.RowOf, error] {
+// ScanSeveral returns the results and errors of engine.SeveralScanner by a Scan of each partition, one after another.
+// Tests use it to add the method to an engine, like Occupied.
+func ScanSeveral(ctx context.Context, e engine.Engine, r engine.Range,
+	partitions []engine.Key) iter.Seq2[engine.RowOf, error] {
 	return func(yield func(engine.RowOf, error) bool) {
 		if _, err := engine.CheckSeveral(&r, partitions); err != nil {
 			yield(engine.RowOf{}, err)

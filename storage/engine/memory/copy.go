@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Copy returns an engine with the rows that there are now, as a backup of files has them.
+// Copy returns an engine with the current rows, like a backup of files.
 func (e *Engine) Copy() *Engine {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -13,8 +13,9 @@ func (e *Engine) Copy() *Engine {
 	for id, partitions := range c.tables {
 		c.tables[id] = make([]*partition, len(partitions))
 		for i, p := range partitions {
-			// Rows and ranges never change in place: the slices do.
-			c.tables[id][i] = &partition{key: p.key, writes: p.writes, rows: slices.Clone(p.rows), ranges: slices.Clone(p.ranges)}
+			// Rows and ranges never change in place; only the slices do.
+			c.tables[id][i] = &partition{key: p.key, writes: p.writes, rows: slices.Clone(p.rows),
+				ranges: slices.Clone(p.ranges)}
 		}
 	}
 	return c

@@ -7,29 +7,29 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// NewExpiring returns an empty engine on which rows go by themselves, by the clock now, as they do on Cassandra:
+// NewExpiring returns an empty engine in which rows expire by the clock now, as on Cassandra:
 //
 //   - Drop does nothing.
-//   - It doesn't take Clear.
-//   - A row that is past its time vanishes. Its timestamp counts on: a write with the same timestamp is void.
-//   - Of two puts with one timestamp the one that expires wins over the one that doesn't, and the later one over the
-//     earlier one; the value decides last.
+//   - Clear isn't supported.
+//   - An expired row is not returned. Its timestamp still counts: a write with the same timestamp has no effect.
+//   - Of two puts with the same timestamp, one that expires wins over one that doesn't, and the later expiry over the
+//     earlier one. If these are equal, the value decides.
 func NewExpiring(now func() time.Time) *Engine {
 	e := New()
 	e.now = now
 	return e
 }
 
-// ExpiresRows reports whether rows vanish by themselves.
+// ExpiresRows reports whether rows expire.
 func (e *Engine) ExpiresRows() bool { return e.now != nil }
 
-// expired reports whether a row is past its time.
+// expired reports whether a row has expired.
 func (e *Engine) expired(r row) bool {
 	return e.now != nil && r.expires != 0 && r.expires <= e.now().Unix()
 }
 
-// outlives reports whether a row wins over another of the same timestamp because of when they expire; same reports that it is
-// at one time, or that nothing ever does.
+// outlives reports whether a row wins over another one of the same timestamp because of their expiries. same is set if
+// both expire at the same time, or nothing expires.
 func (r row) outlives(other row) (wins, same bool) {
 	switch {
 	case r.expires == other.expires:
@@ -41,7 +41,7 @@ func (r row) outlives(other row) (wins, same bool) {
 	}
 }
 
-// All returns the rows that are there, a batch for each partition and expiry, in order of tables and keys.
+// All returns all existing rows, a batch per partition and expiry, in order of tables and keys.
 func (e *Engine) All() (batches []engine.Batch) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -58,7 +58,8 @@ func (e *Engine) All() (batches []engine.Batch) {
 					batches = append(batches, engine.Batch{Table: t, Partition: p.key, Expires: r.expires})
 				}
 				b := &batches[first+i]
-				b.Mutations = append(b.Mutations, engine.Mutation{Clustering: r.key, Timestamp: r.timestamp, Value: r.value})
+				b.Mutations = append(b.Mutations,
+					engine.Mutation{Clustering: r.key, Timestamp: r.timestamp, Value: r.value})
 			}
 		}
 	}

@@ -34,7 +34,7 @@ func rowOf(t *testing.T, e *memory.Engine) (value string) {
 	return value
 }
 
-// Rows that expire win and vanish as those of Cassandra do.
+// Rows that expire win and disappear as on Cassandra.
 func TestExpiringRows(t *testing.T) {
 	const began = 1_777_636_800
 	at := time.Unix(began, 0)

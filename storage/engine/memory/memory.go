@@ -1,6 +1,6 @@
-// Package memory keeps wide rows in sorted slices. It is the plain model that other engines are compared
-// with, and an engine for tests that need no disk: it keeps the contract of package engine to the letter,
-// timestamps of deletes included, and is meant to be read, not to be fast.
+// Package memory is an engine that keeps wide rows in sorted slices. Other engines are compared with it in tests, and
+// tests that need no disk use it. It implements the contract of package engine exactly, including timestamps of
+// deletes, and is written to be read, not to be fast.
 package memory
 
 import (
@@ -16,12 +16,12 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Engine keeps wide rows in memory, for as long as the process lives.
+// Engine keeps wide rows in memory.
 type Engine struct {
 	mu     sync.RWMutex
-	tables map[byte][]*partition // by table ID; partitions in the order of their keys
+	tables map[byte][]*partition // by table ID; partitions sorted by their keys
 	closed bool
-	drops  uint64 // how many there were
+	drops  uint64 // the number of drops
 	// now is the clock by which rows expire; nil: they don't.
 	now func() time.Time
 }
@@ -34,9 +34,9 @@ var (
 
 type partition struct {
 	key    engine.Key
-	rows   []row  // in the order of their keys
-	writes uint64 // how many there were
-	// ranges are the deleted ranges: a write that comes later with an earlier timestamp is void.
+	rows   []row  // sorted by their keys
+	writes uint64 // the number of writes
+	// ranges are the deleted ranges: a later write with a lower timestamp has no effect.
 	ranges []deletedRange
 }
 
@@ -44,7 +44,7 @@ type row struct {
 	key       engine.Key
 	value     []byte
 	timestamp int64
-	deleted   bool // as of timestamp
+	deleted   bool // at timestamp
 	expires   int64
 }
 
@@ -56,7 +56,6 @@ type deletedRange struct {
 // New returns an empty engine.
 func New() *Engine { return &Engine{tables: map[byte][]*partition{}} }
 
-// Write implements engine.Engine.
 func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -98,17 +97,17 @@ func (e *Engine) check(batches []engine.Batch) error {
 	return engine.CheckBatches(batches)
 }
 
-// TakesClear implements engine.Clearing: one whose rows expire imitates a server.
+// TakesClear implements engine.Clearing. An engine whose rows expire imitates a server, which doesn't support Clear.
 func (e *Engine) TakesClear() bool { return e.now == nil }
 
-// clear removes the rows from one key to another. Deletes stay: a row that was deleted never comes to be.
+// clear removes the rows from one key to another. Deletes are kept, so a deleted row can't appear later.
 func (p *partition) clear(from, to engine.Key) {
 	p.rows = slices.DeleteFunc(p.rows, func(r row) bool {
 		return !r.deleted && engine.Compare(from, r.key) <= 0 && engine.Compare(r.key, to) <= 0
 	})
 }
 
-// expiry returns when the rows of a batch expire; 0: never.
+// expiry returns the time when the rows of a batch expire; 0: never.
 func (e *Engine) expiry(b *engine.Batch) int64 {
 	if e.now == nil {
 		return 0
@@ -142,7 +141,7 @@ func (p *partition) apply(m engine.Mutation, expires int64) {
 	}
 }
 
-// wins reports whether a row stands after both were written, in whatever order.
+// wins reports whether a row wins over another one, in any order of the writes.
 func (r row) wins(other row) bool {
 	switch {
 	case r.timestamp != other.timestamp:
@@ -160,12 +159,12 @@ func (d deletedRange) covers(r row) bool {
 	return r.timestamp <= d.timestamp && engine.Compare(d.from, r.key) <= 0 && engine.Compare(r.key, d.to) <= 0
 }
 
-// find returns where a row is, or would be.
+// find returns the index at which a row is or would be inserted, and whether it exists.
 func (p *partition) find(key engine.Key) (int, bool) {
 	return sort.Find(len(p.rows), func(i int) int { return engine.Compare(key, p.rows[i].key) })
 }
 
-// partition returns a partition, and creates it if need be. e.mu must be held for writing.
+// partition returns a partition, and creates it if necessary. e.mu must be held for writing.
 func (e *Engine) partition(t *engine.Table, key engine.Key) *partition {
 	partitions := e.tables[t.ID]
 	i, found := findPartition(partitions, key)
@@ -180,8 +179,8 @@ func findPartition(partitions []*partition, key engine.Key) (int, bool) {
 	return sort.Find(len(partitions), func(i int) int { return engine.Compare(key, partitions[i].key) })
 }
 
-// Forget forgets deletes, as Cassandra does after a while: rows that are written from now on stand, though their
-// timestamp be earlier than that of a delete before.
+// Forget removes all records of deletes, as Cassandra does after some time: later writes take effect even if an earlier
+// delete has a higher timestamp.
 func (e *Engine) Forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -193,12 +192,11 @@ func (e *Engine) Forget() {
 	}
 }
 
-// Scan implements engine.Engine.
 func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
 	return each(ctx, func() ([]engine.Row, error) { return e.read(&r) })
 }
 
-// each yields what list returns, until ctx ends.
+// each yields the result of list, until ctx ends.
 func each[T any](ctx context.Context, list func() ([]T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		all, err := list()
@@ -217,7 +215,7 @@ func each[T any](ctx context.Context, list func() ([]T, error)) iter.Seq2[T, err
 	}
 }
 
-// read collects a range's rows. Keys and values of a row never change in place, so they needn't be copied.
+// read returns the rows of a range. Keys and values never change in place, so they aren't copied.
 func (e *Engine) read(r *engine.Range) ([]engine.Row, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -249,12 +247,13 @@ func (e *Engine) read(r *engine.Range) ([]engine.Row, error) {
 	return rows, nil
 }
 
-// Partitions implements engine.Engine.
-func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, _ func(engine.Damage)) iter.Seq2[engine.Key, error] {
+func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key,
+	_ func(engine.Damage)) iter.Seq2[engine.Key, error] {
 	return each(ctx, func() ([]engine.Key, error) { return e.occupied(t, prefix) })
 }
 
-// occupied returns the keys of the partitions that have rows and whose keys start with prefix. They never change in place.
+// occupied returns the keys of the partitions that have rows and whose keys start with prefix. They never change in
+// place.
 func (e *Engine) occupied(t *engine.Table, prefix engine.Key) (keys []engine.Key, err error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -265,14 +264,14 @@ func (e *Engine) occupied(t *engine.Table, prefix engine.Key) (keys []engine.Key
 		return nil, err
 	}
 	for _, p := range e.tables[t.ID] {
-		if engine.Compare(p.key, prefix) == 0 && slices.ContainsFunc(p.rows, func(r row) bool { return !r.deleted && !e.expired(r) }) {
+		if engine.Compare(p.key, prefix) == 0 &&
+			slices.ContainsFunc(p.rows, func(r row) bool { return !r.deleted && !e.expired(r) }) {
 			keys = append(keys, p.key)
 		}
 	}
 	return keys, nil
 }
 
-// Drop implements engine.Engine.
 func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -295,8 +294,8 @@ func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) e
 	return nil
 }
 
-// CompareAndSet implements engine.Engine.
-func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, key, clustering engine.Key, old, value []byte) (bool, []byte, error) {
+func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, key, clustering engine.Key, old,
+	value []byte) (bool, []byte, error) {
 	if err := ctx.Err(); err != nil {
 		return false, nil, err
 	}
@@ -324,7 +323,6 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, key, cluste
 	return true, nil, nil
 }
 
-// Version implements engine.Versioned.
 func (e *Engine) Version(t *engine.Table, partition engine.Key) (version uint64, ok bool) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -338,7 +336,6 @@ func (e *Engine) Version(t *engine.Table, partition engine.Key) (version uint64,
 	return version, true
 }
 
-// Close implements engine.Engine.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -29,7 +29,7 @@ const (
 	SyncTo   = errorfs.OpFileSyncTo
 )
 
-// Faults decide what goes wrong.
+// Faults determines which operations fail.
 type Faults struct {
 	// Fail is called before each operation, and returns its error; nil: it takes place.
 	Fail func(op FileOp, path string) error
@@ -37,7 +37,7 @@ type Faults struct {
 	Free func() (bytes uint64, ok bool)
 }
 
-// New returns the operating system's files, of which operations fail.
+// New returns the operating system's files with failing operations.
 func New(r Faults) vfs.FS {
 	return errorfs.Wrap(freeFS{vfs.Default, r.Free}, errorfs.InjectorFunc(func(op errorfs.Op) error { return r.Fail(op.Kind, op.Path) }))
 }

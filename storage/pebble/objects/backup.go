@@ -17,62 +17,66 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// Options set how backups are made and restored.
+// Options configure backups and restores.
 type Options struct {
 	// Key encrypts and decrypts; nil: nothing is encrypted.
 	Key *Key
-	// Keep selects which backups of the same store and key stay after one was made.
+	// Keep selects the backups of the same store and key that are kept after one was made.
 	Keep pebble.Keep
-	// Workers is how many files are copied at the same time.
+	// Workers is the number of files that are copied concurrently.
 	Workers int
-	// Grace is how long a file that no backup refers to stays at least. It must be longer than storing a manifest takes.
+	// Grace is the min time for which a file is kept after the last backup that refers to it. It must be longer than
+	// the time of storing a manifest.
 	Grace time.Duration
 	// Now is the clock.
 	Now func() time.Time
-	// Change is called by Restore as by pebble.Restored.Finish, with the name of the backup; nil: nothing is changed.
+	// Change is called by Restore as by pebble.Restored.Finish, with the name of the backup; nil: not called.
 	Change func(dir, backup string) error
-	// TakeOver permits a backup where the newest one there is of another copy of the store.
+	// TakeOver permits a backup if the newest one in the bucket was made from another copy of the store.
 	TakeOver bool
 }
 
-// DefaultOptions encrypt nothing and keep everything.
+// DefaultOptions returns options without encryption that keep all backups.
 func DefaultOptions() Options {
 	return Options{Workers: 4, Grace: 24 * time.Hour, Now: time.Now}
 }
 
-// manifestTimeout bounds how long storing a manifest may take after the last look at the lists of garbage.
+// manifestTimeout is the max time between the last read of the lists of garbage and the end of storing a manifest.
 const manifestTimeout = 15 * time.Minute
 
-// maxListings bounds how often files are uploaded again because they became garbage, and how often a manifest is stored.
+// maxListings is the max number of times that files are uploaded again because they became garbage, and that a manifest
+// is stored.
 const maxListings = 3
 
-// ErrNotStored means that the bucket acknowledged an object and doesn't return it.
+// ErrNotStored means that the bucket acknowledged an object but doesn't return it.
 var ErrNotStored = errors.New("objects: the bucket acknowledged an object but doesn't return it")
 
-// backup is one that is being made.
+// backup is a backup in progress.
 type backup struct {
 	Options
 	set
 	bucket Bucket
 	dir    string
 	known  map[string]file // of the newest readable backup, by name
-	// manifests are those that were read, by object. They never change. deleted are objects of manifests that are missing or were deleted.
+	// manifests are the manifests read so far, by object. They never change. deleted are objects of manifests that are
+	// missing or were deleted.
 	manifests map[string]manifest
 	deleted   map[string]bool
 	// damaged are the damaged parts of each file of the manifest.
 	damaged [][]string
 
 	mu    sync.Mutex
-	sizes map[string]int64  // of all files that are there, by the last part of their names
-	have  map[string]Object // those of them that may be used
-	bySum map[string]string // one of them, by hash
+	sizes map[string]int64  // of all existing files, by the last part of their names
+	have  map[string]Object // the existing files that may be used
+	bySum map[string]string // a file that may be used, by hash
 	stats pebble.BackupStats
 }
 
-// Backup copies a checkpoint, which nobody changes, into a bucket under a name. Files whose content is there already aren't
-// uploaded again. When Backup returns without an error the backup is complete, and its source was verified: damaged files are named
-// in its statistics. When it returns an error before the backup was made, there is none, unless the bucket stored the
-// manifest and the answer was lost. An error that is a pebble.RetentionError means that the backup was made.
+// Backup copies a checkpoint, which no process changes, into a bucket under a name. Files whose content already exists
+// there aren't uploaded again. When Backup returns without an error, the backup is complete and its source was
+// verified; damaged files are listed in its statistics. If it returns an error before the backup was made, there is
+// none, unless the bucket stored the manifest and the response was lost. A pebble.RetentionError means that the backup
+// was made.
 func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Options) (pebble.BackupStats, error) {
 	if !backupName.MatchString(name) {
 		return pebble.BackupStats{}, fmt.Errorf("objects: %q is not a backup name", name)
@@ -92,7 +96,7 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 		return b.stats, err
 	}
 	if len(m.Damaged) > 0 {
-		return b.stats, nil // Older backups may be needed.
+		return b.stats, nil // Older backups may still be needed.
 	}
 	if err := b.retain(ctx); err != nil {
 		return b.stats, &pebble.RetentionError{Err: err}
@@ -100,8 +104,8 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 	return b.stats, nil
 }
 
-// readNewest reads the files of the newest backup of the set that is readable, and notes the other backups in the manifest. Damaged
-// manifests are named in the statistics.
+// readNewest reads the files of the newest readable backup of the set, and adds the other backups to the manifest. It
+// adds damaged manifests to the statistics.
 func (b *backup) readNewest(ctx context.Context, m *manifest, lineage pebble.Lineage) error {
 	b.known = map[string]file{}
 	all, err := list(ctx, b.bucket, b.folder("backups"))
@@ -134,7 +138,7 @@ func (b *backup) readNewest(ctx context.Context, m *manifest, lineage pebble.Lin
 	return nil
 }
 
-// addUnlisted notes in a manifest those of others that are there and weren't listed.
+// addUnlisted adds to a manifest the other manifests that exist and weren't listed.
 func (b *backup) addUnlisted(ctx context.Context, m *manifest, others []string) error {
 	for _, object := range others {
 		if slices.Contains(m.Others, object) {
@@ -151,8 +155,9 @@ func (b *backup) addUnlisted(ctx context.Context, m *manifest, others []string) 
 	return nil
 }
 
-// listFiles lists which files are there and may be used. Lists of garbage are read first: one that is deleted by then has none of its files
-// left. What a list that can't be read may name isn't used: only files are noted that are as old as Grace.
+// listFiles lists the existing files that may be used. Lists of garbage are read first: if one is deleted after that,
+// its files have been deleted before. Files that may be in an unreadable list aren't used, because only files at least
+// as old as Grace are in lists.
 func (b *backup) listFiles(ctx context.Context) error {
 	lists, err := readGarbage(ctx, b.bucket, b.set, b.Key)
 	if err != nil {
@@ -186,9 +191,10 @@ func (b *backup) listFiles(ctx context.Context) error {
 	return nil
 }
 
-// complete has all files in the bucket and stores the manifest last. The backup counts once its manifest was read back and, afterwards, all
-// of its files were there and in no list of garbage. So it doesn't matter how long storing the manifest took, as in a machine that was
-// suspended: if files were removed by then, they are uploaded again.
+// complete makes sure that all files are in the bucket and stores the manifest last. The backup is valid after its
+// manifest was read back and, after that, all of its files existed and were in no list of garbage. So the time of
+// storing the manifest doesn't matter, for example on a machine that was suspended: files that were removed in that
+// time are uploaded again.
 func (b *backup) complete(ctx context.Context, m *manifest) error {
 	if err := b.readCheckpoint(m); err != nil {
 		return err
@@ -226,7 +232,7 @@ func (b *backup) storeManifest(ctx context.Context, m *manifest, deadline time.T
 	object := b.manifest(m.Name, len(m.Damaged) > 0)
 	lost := func(why string) error {
 		err := fmt.Errorf("%w: %s (%s): backup %s doesn't exist; check the storage, then back up again", ErrNotStored, object, why, m.Name)
-		return errors.Join(err, b.bucket.Delete(ctx, object)) // A rest of it must not count as a backup.
+		return errors.Join(err, b.bucket.Delete(ctx, object)) // An incomplete manifest must not count as a backup.
 	}
 	all, err := list(ctx, b.bucket, b.folder("backups"))
 	if err != nil {
@@ -252,7 +258,7 @@ func (b *backup) storeManifest(ctx context.Context, m *manifest, deadline time.T
 	return nil
 }
 
-// readCheckpoint lists the files of the checkpoint in the manifest.
+// readCheckpoint adds the files of the checkpoint to the manifest.
 func (b *backup) readCheckpoint(m *manifest) error {
 	entries, err := os.ReadDir(b.dir)
 	if err != nil {
@@ -267,11 +273,11 @@ func (b *backup) readCheckpoint(m *manifest) error {
 	return nil
 }
 
-// copyAll has all files of the checkpoint in the bucket, and notes them in the manifest. It returns a time after which none of them was
-// garbage, by a clock that advances while the machine is suspended.
+// copyAll makes sure that all files of the checkpoint are in the bucket, and adds them to the manifest. It returns a
+// time after which none of them was garbage, by a clock that advances while the machine is suspended.
 func (b *backup) copyAll(ctx context.Context, m *manifest) (listed time.Time, err error) {
 	for i := range m.Files {
-		if info, err := os.Lstat(filepath.Join(b.dir, m.Files[i].Name)); err == nil { // Else copy returns the error.
+		if info, err := os.Lstat(filepath.Join(b.dir, m.Files[i].Name)); err == nil { // Otherwise copy returns the error.
 			engine.MeterOf(ctx).Expect(b.work(info))
 		}
 	}
@@ -302,7 +308,7 @@ func (b *backup) copyAll(ctx context.Context, m *manifest) (listed time.Time, er
 	return listed, fmt.Errorf("objects: files were removed from the bucket %d times while they were backed up", maxListings)
 }
 
-// isThere reports whether a file's object is there and may be used.
+// isThere reports whether a file's object exists and may be used.
 func (b *backup) isThere(f file) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -319,7 +325,7 @@ func (b *backup) allThere(files []file) bool {
 	return true
 }
 
-// count notes the manifest's files in the statistics.
+// count adds the manifest's files to the statistics.
 func (b *backup) count(m *manifest) {
 	for _, f := range m.Files {
 		b.stats.Files++

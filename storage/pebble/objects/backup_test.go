@@ -105,7 +105,7 @@ func TestForgedManifest(t *testing.T) {
 	require.ErrorContains(t, err, "has changed since it was stored")
 }
 
-// Damage of any object is noticed, whatever it is, and nothing is restored by half.
+// Any damage of any object is detected, and nothing is restored partially.
 func TestDamagedObjects(t *testing.T) {
 	for about, key := range map[string]*Key{"plain": nil, "encrypted": testKey(t, newIdentity(t))} {
 		b, o := newMemory(), DefaultOptions()
@@ -154,7 +154,8 @@ func flipped(content []byte, at int) []byte {
 	return out
 }
 
-// Two stores may share a prefix: each keeps as many as are configured, and none is restored for another.
+// Two stores may share a prefix. For each, as many backups as configured are kept, and no store is restored from
+// another one's backup.
 func TestBackupsOfSeveralStores(t *testing.T) {
 	b, o := newMemory(), DefaultOptions()
 	o.Keep = pebble.Keep{Last: 2}

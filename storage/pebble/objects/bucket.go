@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// ErrNotFound means that there is no object of a name.
+// ErrNotFound means that an object doesn't exist.
 var ErrNotFound = errors.New("objects: no such object")
 
-// Bucket holds objects by name. Its methods may be called concurrently. They try again what may succeed at another time, within
-// bounds, and end early with the context's error.
+// Bucket stores objects by name. Its methods may be called concurrently. They retry after temporary errors, within
+// limits, and return the context's error when it ends.
 type Bucket interface {
-	// Put stores size bytes of from as an object, whole or not at all. An object of the same name is replaced. When it returns
-	// an error the object may be there all the same, whole.
+	// Put stores size bytes of from as an object, atomically. It replaces an object of the same name. After an error
+	// the complete object may exist or not.
 	Put(ctx context.Context, name string, from io.Reader, size int64) error
-	// Get returns an object's content, to be closed by the caller; ErrNotFound: there is none.
+	// Get returns an object's content, which the caller must close, or ErrNotFound.
 	Get(ctx context.Context, name string) (io.ReadCloser, error)
-	// List returns the objects whose names begin with a prefix, in any order. It sees whatever was stored or deleted before.
+	// List returns the objects whose names start with a prefix, in any order. It reflects all earlier changes.
 	List(ctx context.Context, prefix string) ([]Object, error)
-	// Delete removes an object. It is no error if there is none.
+	// Delete removes an object. If it doesn't exist, it returns nil.
 	Delete(ctx context.Context, name string) error
 }
 
-// Object is one object of a bucket.
+// Object is an object in a bucket.
 type Object struct {
 	Name string
 	Size int64
-	// Modified is when it was stored, by the bucket's clock.
+	// Modified is the time at which it was stored, by the bucket's clock.
 	Modified time.Time
 }

@@ -20,15 +20,15 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// race is a bucket that several processes use at once. Before each request one of them is drawn to go on, and the clock moves; after
-// some, the answer is lost, or the process is gone.
+// race is a bucket that multiple processes use concurrently. Before each request a random process is selected to
+// continue, and the clock advances; after some requests, the response is lost, or the process is killed.
 type race struct {
 	*memory
 	rand  *rand.Rand
 	grace time.Duration
 	turn  sync.Mutex
-	// late are the backups whose manifests were stored later than Options.Grace allows, as by a machine that was suspended; made are those
-	// that were acknowledged.
+	// late are the backups whose manifests were stored later than Options.Grace allows, as by a machine that was
+	// suspended; made are those that were acknowledged.
 	late, made map[string]bool
 }
 
@@ -114,8 +114,9 @@ func (p *process) Delete(ctx context.Context, name string) error {
 	return p.step(func() error { return p.memory.Delete(ctx, name) })
 }
 
-// TestConcurrentBackups has processes back one store up at the same time, which remove old ones, are killed, and lose answers.
-// Whatever manifest there is at any time has all of its files, except one that was stored too late and whose backup wasn't acknowledged.
+// TestConcurrentBackups makes processes back up one store concurrently. They remove old backups, are killed, and lose
+// responses. Every existing manifest has all of its files at any time, except one that was stored too late and whose
+// backup wasn't acknowledged.
 func TestConcurrentBackups(t *testing.T) {
 	r := &race{memory: newMemory(), rand: rand.New(rand.NewPCG(soak.Seed(t), 1)), grace: time.Hour, late: map[string]bool{}, made: map[string]bool{}}
 	o := DefaultOptions()
@@ -152,7 +153,7 @@ func TestConcurrentBackups(t *testing.T) {
 	require.Less(t, len(r.of("files")), 60, "what isn't used is removed")
 }
 
-// whole, which is called while no request is made, holds every manifest against the files that are there.
+// whole compares every manifest with the existing files. It is called while no request is under way.
 func (r *race) whole() error {
 	all, err := list(context.Background(), r.memory, "backups/")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// TestDamagedLists damages the newest manifest and a list of garbage: each further backup is made, names the damaged objects, and uploads again those that
-// the list may name. Once the objects are removed, everything is as before.
+// TestDamagedLists damages the newest manifest and a list of garbage: each further backup is made, names the damaged
+// objects, and uploads again those that the list may name. Once the objects are removed, everything is as before.
 func TestDamagedLists(t *testing.T) {
 	for how, damage := range map[string]func([]byte) []byte{
 		"cut":     func(content []byte) []byte { return content[:len(content)/2] },
@@ -71,7 +71,8 @@ func TestDamagedLists(t *testing.T) {
 	}
 }
 
-// suspended is a bucket whose process is suspended while it stores its first manifest: storing it takes effect after others were there.
+// suspended is a bucket whose process is suspended while it stores its first manifest: the manifest appears after
+// others.
 type suspended struct {
 	*memory
 	meanwhile func()
@@ -85,8 +86,9 @@ func (s *suspended) Put(ctx context.Context, name string, from io.Reader, size i
 	return s.memory.Put(ctx, name, from, size)
 }
 
-// TestSuspendedInTheManifest has three days pass while a manifest is stored, by the bucket's clock and that of others, which remove a file of it. Its
-// deadline doesn't end it: a machine's monotonic clock stops while it is suspended.
+// TestSuspendedInTheManifest lets three days pass while a manifest is stored, by the clocks of the bucket and of other
+// processes, which remove a file of it. The deadline doesn't end it, because a machine's monotonic clock stops while it
+// is suspended.
 func TestSuspendedInTheManifest(t *testing.T) {
 	b, o, now := newMemory(), DefaultOptions(), time.Unix(2e9, 0)
 	o.Keep, o.Grace, o.Now = pebble.Keep{Last: 1}, 10*time.Hour, func() time.Time { return now }
@@ -107,8 +109,8 @@ func TestSuspendedInTheManifest(t *testing.T) {
 	require.Equal(t, map[string]string{"f": "returns"}, filesOf(t, b, name[9], o))
 }
 
-// TestFileRemovedWhileOthersAreCopied has another process remove a file after a backup has listed it. The backup uploads it again before it stores its
-// manifest: at no moment does a manifest name a missing file.
+// TestFileRemovedWhileOthersAreCopied has another process remove a file after a backup has listed it. The backup
+// uploads it again before it stores its manifest: at no moment does a manifest name a missing file.
 func TestFileRemovedWhileOthersAreCopied(t *testing.T) {
 	b, o := newMemory(), DefaultOptions()
 	name := names(2)
@@ -167,7 +169,7 @@ func TestBackupsWithMissingFiles(t *testing.T) {
 	}
 }
 
-// hiding is a bucket whose listings lack an object.
+// hiding is a bucket in whose listings an object is missing.
 type hiding struct {
 	*memory
 	object string
@@ -178,8 +180,8 @@ func (h *hiding) List(ctx context.Context, prefix string) ([]Object, error) {
 	return slices.DeleteFunc(found, func(o Object) bool { return o.Name == h.object }), err
 }
 
-// TestHiddenManifest has listings lack the manifest of a backup that uploaded nothing itself, since another one, which was removed, had
-// the same content.
+// TestHiddenManifest: the manifest of a backup is missing in listings. This backup uploaded no files, because another
+// one, which was removed, had the same content.
 func TestHiddenManifest(t *testing.T) {
 	b, o, now := newMemory(), DefaultOptions(), time.Unix(2e9, 0)
 	o.Keep, o.Grace, o.Now = pebble.Keep{Last: 9}, 10*time.Hour, func() time.Time { return now }

@@ -11,20 +11,20 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// garbage is a list of files that no manifest referred to. It is stored as a record.
+// garbage is a list of files to which no manifest referred. It is stored as a record.
 type garbage struct {
-	// Noted is when, by the clock of the process that noted it.
+	// Noted is the time of the list, by the clock of the process that stored it.
 	Noted time.Time `json:"noted"`
 	Files []string  `json:"files"`
 
 	object     string
 	modified   time.Time // by the bucket's clock
-	unreadable error     // why its content isn't known; nil: it is
+	unreadable error     // the reason why its content can't be read, or nil
 }
 
 const garbageSuffix = ".list"
 
-// readGarbage returns the lists of garbage of a set. One that is deleted concurrently is left out.
+// readGarbage returns the lists of garbage of a set, without lists that are deleted concurrently.
 func readGarbage(ctx context.Context, b Bucket, s set, k *Key) (out []garbage, err error) {
 	objects, err := b.List(ctx, s.folder("garbage"))
 	if err != nil {
@@ -52,13 +52,14 @@ func readGarbage(ctx context.Context, b Bucket, s set, k *Key) (out []garbage, e
 			return nil, err
 		}
 		for _, o := range objects {
-			delete(missing, o.Name) // It is listed, and stays unreadable.
+			delete(missing, o.Name) // It was listed before, and is still unreadable.
 		}
 	}
 	return slices.DeleteFunc(out, func(g garbage) bool { return missing[g.object] }), nil
 }
 
-// retain removes the backups of the set that Keep doesn't name, and files that no backup has referred to for long enough.
+// retain removes the backups of the set that Keep doesn't select, and files to which no backup has referred for long
+// enough.
 func (b *backup) retain(ctx context.Context) error {
 	if b.Keep.All() {
 		return nil
@@ -69,7 +70,7 @@ func (b *backup) retain(ctx context.Context) error {
 	}
 	var dated []pebble.DatedBackup
 	for _, l := range all {
-		if missing := b.missingFile(l); missing != "" { // It neither counts nor is removed.
+		if missing := b.missingFile(l); missing != "" { // Such a backup doesn't count and isn't removed.
 			b.stats.Unreadable = append(b.stats.Unreadable, fmt.Sprintf("backup %s can't be restored, because %s is missing; if it isn't needed, remove the object %s", l.Name, missing, l.object))
 			continue
 		}
@@ -89,7 +90,7 @@ func (b *backup) retain(ctx context.Context) error {
 	return b.sweep(ctx)
 }
 
-// missingFile returns the object of a file that a backup refers to and that wasn't listed, or has another size; "": there is none.
+// missingFile returns the object of a file in a backup that wasn't listed or has a wrong size, or "".
 func (b *backup) missingFile(l listed) string {
 	for _, f := range b.manifests[l.object].Files {
 		if size, ok := b.sizes[f.Object]; !ok || size != b.Key.size(f.Size) {
@@ -99,9 +100,10 @@ func (b *backup) missingFile(l listed) string {
 	return ""
 }
 
-// survey lists the backups of the set, and has the manifest of each in b.manifests. Its error means that the listing or a manifest isn't
-// reliable: then nothing may be removed. A reliable listing has the manifest that was just stored, and none that can't be read. Manifests that were read
-// before, or that this one or the newest other one names, are listed, or are missing when they are requested by name, too.
+// survey lists the backups of the set and reads their manifests into b.manifests. It returns an error if the listing or
+// a manifest isn't reliable, so that nothing may be removed. A reliable listing has the manifest that was just stored,
+// and no unreadable ones. Manifests that were read before, or that this one or the newest other one lists, are either
+// listed or also missing when they are requested by name.
 func (b *backup) survey(ctx context.Context) ([]listed, error) {
 	all, err := b.readManifests(ctx)
 	if err != nil {
@@ -135,7 +137,7 @@ func (b *backup) survey(ctx context.Context) ([]listed, error) {
 	return all, nil
 }
 
-// isDeleted reports whether a manifest that isn't listed is missing when it is requested by name, too.
+// isDeleted reports whether a manifest that isn't listed is also missing when it is requested by name.
 func (b *backup) isDeleted(ctx context.Context, object string) (bool, error) {
 	if b.deleted[object] {
 		return true, nil
@@ -151,7 +153,7 @@ func (b *backup) isDeleted(ctx context.Context, object string) (bool, error) {
 	return false, body.Close()
 }
 
-// verifyDeleted returns an error unless isDeleted.
+// verifyDeleted returns an error unless isDeleted returns true.
 func (b *backup) verifyDeleted(ctx context.Context, object string) error {
 	is, err := b.isDeleted(ctx, object)
 	if err == nil && !is {
@@ -160,8 +162,8 @@ func (b *backup) verifyDeleted(ctx context.Context, object string) error {
 	return err
 }
 
-// readManifests lists the backups of the set and reads the manifests that weren't read before. One that another process deletes
-// concurrently is left out.
+// readManifests lists the backups of the set and reads manifests that weren't read before. It leaves out backups that
+// another process deletes concurrently.
 func (b *backup) readManifests(ctx context.Context) (all []listed, err error) {
 	if all, err = list(ctx, b.bucket, b.folder("backups")); err != nil {
 		return nil, err
@@ -196,9 +198,9 @@ func (b *backup) readManifests(ctx context.Context) (all []listed, err error) {
 	return slices.DeleteFunc(all, func(l listed) bool { return missing[l.object] }), nil
 }
 
-// sweep removes old garbage, and notes what has become garbage. Its age is determined before the manifests are listed: no manifest
-// that refers to it can be stored later. A list stays until all of its files are deleted. One that can't be read stays, too, and is named
-// in the statistics.
+// sweep removes old garbage, and records new garbage. The age of garbage is determined before the manifests are listed,
+// so no manifest that refers to it can be stored later. A list is kept until all of its files are deleted. An
+// unreadable list is also kept, and reported in the statistics.
 func (b *backup) sweep(ctx context.Context) error {
 	lists, err := readGarbage(ctx, b.bucket, b.set, b.Key)
 	if err != nil {
@@ -216,7 +218,7 @@ func (b *backup) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	there, unused := map[string]bool{}, map[string]bool{} // unused: and whether they are old
+	there, unused := map[string]bool{}, map[string]bool{} // the values of unused report whether a file is old
 	for _, o := range files {
 		name := o.Name[len(b.folder("files")):]
 		if there[name] = true; !used[name] {
@@ -241,7 +243,7 @@ func (b *backup) sweep(ctx context.Context) error {
 			} else if there[name] {
 				left = true
 			}
-			delete(unused, name) // It is noted.
+			delete(unused, name) // It is already in a list.
 		}
 		if !left {
 			if err := b.bucket.Delete(ctx, g.object); err != nil {
@@ -252,8 +254,8 @@ func (b *backup) sweep(ctx context.Context) error {
 	return b.note(ctx, unused)
 }
 
-// verifyUploaders returns an error if the manifest of a backup is there that uploaded one of the old unused files: it may refer to it, and wasn't
-// listed. Young files may be of a backup that is being made.
+// verifyUploaders returns an error if the manifest of a backup exists that uploaded one of the old unused files: the
+// manifest may refer to the file, and wasn't listed. Young files may belong to a backup in progress.
 func (b *backup) verifyUploaders(ctx context.Context, unused map[string]bool) error {
 	verified := map[string]bool{}
 	for name, old := range unused {
@@ -274,8 +276,9 @@ func (b *backup) verifyUploaders(ctx context.Context, unused map[string]bool) er
 	return nil
 }
 
-// note stores a list of garbage: of the unused files those that are as old as Grace. Younger ones may belong to a backup that is being
-// made. Where one that takes longer still needs a file, it sees the list before it stores its manifest, and uploads the file again.
+// note stores a list of garbage with the unused files that are at least as old as Grace. Younger ones may belong to a
+// backup in progress. If a backup that takes longer still needs a file, it reads the list before it stores its
+// manifest, and uploads the file again.
 func (b *backup) note(ctx context.Context, unused map[string]bool) error {
 	g := garbage{Noted: b.Now().UTC()}
 	for name, old := range unused {
@@ -290,7 +293,7 @@ func (b *backup) note(ctx context.Context, unused map[string]bool) error {
 	return putRecord(ctx, b.bucket, b.folder("garbage")+g.Noted.Format(nameLayout)+"-"+random()+garbageSuffix, g, b.Key)
 }
 
-// used returns the files that manifests of the set refer to. Its error means that nothing may be removed.
+// used returns the files to which manifests of the set refer. An error means that nothing may be removed.
 func (b *backup) used(ctx context.Context) (map[string]bool, error) {
 	all, err := b.survey(ctx)
 	if err != nil {
@@ -305,7 +308,7 @@ func (b *backup) used(ctx context.Context) (map[string]bool, error) {
 	return used, nil
 }
 
-// bucketNow returns the time of the bucket's clock: when an object is stored.
+// bucketNow returns the time by the bucket's clock, which is the time at which an object is stored.
 func (b *backup) bucketNow(ctx context.Context) (time.Time, error) {
 	name := b.folder("clock") + b.stats.Name
 	if err := putRecord(ctx, b.bucket, name, struct{}{}, nil); err != nil {

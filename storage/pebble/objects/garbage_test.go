@@ -35,9 +35,9 @@ func TestGarbage(t *testing.T) {
 	later(time.Hour, time.Hour)
 	require.Equal(t, 1, backup("a").Copied, "what is garbage isn't used")
 	require.Len(t, b.of("files"), 4)
-	later(time.Hour, 20*time.Hour) // The own clock was set ahead.
+	later(time.Hour, 20*time.Hour) // This process' clock jumps forward.
 	backup("a")
-	later(20*time.Hour, -24*time.Hour) // The bucket's clock was set ahead, and the own one back.
+	later(20*time.Hour, -24*time.Hour) // The bucket's clock jumps forward, and this process' clock back.
 	backup("a")
 	require.Len(t, b.of("files"), 4, "both clocks must say that the list is old enough")
 	later(0, 30*time.Hour)
@@ -47,7 +47,7 @@ func TestGarbage(t *testing.T) {
 	require.Equal(t, map[string]string{"f": "a", "always": "x"}, filesOf(t, b, "", o))
 }
 
-// A backup that was cut off leaves files, which the next one uses or removes.
+// An interrupted backup leaves files, which the next one uses or removes.
 func TestLeftovers(t *testing.T) {
 	b, o, now := newMemory(), DefaultOptions(), time.Unix(2e9, 0)
 	o.Keep, o.Now = pebble.Keep{Last: 1}, func() time.Time { return now }

@@ -15,22 +15,22 @@ import (
 	"filippo.io/age"
 )
 
-// ErrKey means that the key given isn't the one for a backup: it is encrypted with another one, or isn't encrypted.
+// ErrKey means that the key doesn't match a backup, which is encrypted with another key or isn't encrypted.
 var ErrKey = errors.New("objects: wrong key for the backup")
 
-// plainSet is the set of backups that aren't encrypted, and encryptedSets begins the names of the others.
+// plainSet is the set of backups that aren't encrypted. encryptedSets is the prefix of the names of the other sets.
 const (
 	plainSet      = "plain"
 	encryptedSets = "age-"
 )
 
-// Key encrypts objects in a bucket, in the age format; nil: nothing is encrypted. What it names and authenticates is
-// keyed by a secret that is derived from the identity, which can't be derived from the recipient.
+// Key encrypts objects in a bucket, in the age format; nil: nothing is encrypted. Its names and authentication codes
+// are keyed by a secret that is derived from the identity, and can't be derived from the recipient.
 type Key struct {
 	identity  age.Identity
 	recipient age.Recipient
 	secret    []byte
-	overhead  int64 // bytes of an encrypted empty file
+	overhead  int64 // size in bytes of an encrypted empty file
 }
 
 // ReadKey reads a key from a file with one identity, as age-keygen writes it.
@@ -67,7 +67,7 @@ func ReadKey(path string) (*Key, error) {
 	return k, err
 }
 
-// set names the set of backups that the key belongs to.
+// set returns the name of the key's set of backups.
 func (k *Key) set() string {
 	if k == nil {
 		return plainSet
@@ -75,7 +75,7 @@ func (k *Key) set() string {
 	return encryptedSets + k.mac("set", nil)[:16]
 }
 
-// mac authenticates content for a purpose. The key mustn't be nil.
+// mac authenticates content for a purpose. The key must not be nil.
 func (k *Key) mac(purpose string, content []byte) string {
 	m := hmac.New(sha256.New, k.secret)
 	fmt.Fprintf(m, "%s\n", purpose)
@@ -83,7 +83,7 @@ func (k *Key) mac(purpose string, content []byte) string {
 	return hex.EncodeToString(m.Sum(nil))
 }
 
-// sum authenticates content for a purpose; without a key it is a checksum only.
+// sum authenticates content for a purpose. Without a key it returns only a checksum.
 func (k *Key) sum(purpose string, content []byte) string {
 	if k == nil {
 		sum := sha256.Sum256(content)
@@ -92,7 +92,8 @@ func (k *Key) sum(purpose string, content []byte) string {
 	return k.mac(purpose, content)
 }
 
-// hash names a file after the SHA-256 of its content. With a key, the name doesn't reveal the content to anyone without the key.
+// hash returns the name of a file, derived from the SHA-256 of its content. With a key, the name doesn't reveal the
+// content to anyone without the key.
 func (k *Key) hash(sha256 string) string {
 	if k == nil {
 		return sha256
@@ -111,10 +112,10 @@ func (k *Key) encrypt(from io.Reader) (io.Reader, error) {
 	return r, nil
 }
 
-// errDecrypt means that something wasn't encrypted to the key, or was changed or cut.
+// errDecrypt means that content wasn't encrypted to the key, or was changed or truncated.
 var errDecrypt = errors.New("objects: decrypting")
 
-// decrypt returns the plaintext. Its errors, and those of the reader, are errDecrypt, unless from's are.
+// decrypt returns the plaintext. Its errors and the reader's errors are errDecrypt, except errors of from.
 func (k *Key) decrypt(from io.Reader) (io.Reader, error) {
 	if k == nil {
 		return from, nil
@@ -135,7 +136,8 @@ func (d decrypting) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// size returns how many bytes an object has that holds n: age encrypts chunks of 64 KiB, each with a tag of 16 bytes.
+// size returns the size of an object with n bytes of content: age encrypts chunks of 64 KiB, each with a tag of 16
+// bytes.
 func (k *Key) size(n int64) int64 {
 	const chunk, tag = 64 << 10, 16
 	if k == nil {

@@ -23,11 +23,12 @@ type liar struct {
 	lie
 	// kind of objects: backups, garbage, files, clock; own is the backup that is being made.
 	kind, own string
-	// later: the wrong answers begin once the manifest of own was read; reads counts that.
+	// later delays the wrong responses until the manifest of own was read; reads counts these reads.
 	later, read bool
-	// newest is the newest object of the kind before the wrong answers began.
+	// newest is the newest object of its kind before the wrong responses started.
 	newest string
-	// there are the objects of the kind before the backup began, and removed those of them that were deleted before.
+	// there are the objects of one kind before the backup started, and removed the objects among them that were deleted
+	// before.
 	there, removed map[string][]byte
 	lies           int
 }
@@ -155,9 +156,9 @@ var undetectable = map[string]string{
 	"LIST with deleted ones of files": "whether a file is there is known from the listing only; Bucket's contract says that it sees what was deleted before",
 }
 
-// TestWrongAnswers has a bucket give every kind of wrong answer about every kind of object, during four backups that are half a day apart, with
-// retention. Whatever backup was acknowledged, and that retention doesn't remove, can be restored, and once the answers are right again,
-// backups are made again.
+// TestWrongAnswers makes a bucket return every kind of wrong response about every kind of object, during four backups
+// that are half a day apart, with retention. Every acknowledged backup that retention doesn't remove can be restored,
+// and when the responses are correct again, backups succeed again.
 func TestWrongAnswers(t *testing.T) {
 	var checkpoints []checkpointed
 	for n := range 17 {
@@ -177,7 +178,7 @@ func TestWrongAnswers(t *testing.T) {
 	}
 }
 
-// checkpointed is what a backup is made of.
+// checkpointed is the source of a backup.
 type checkpointed struct {
 	dir   string
 	files map[string]string
@@ -210,7 +211,7 @@ func (c *chain) backup() error {
 	return err
 }
 
-// verify restores the newest backups, of those that were acknowledged or are whole.
+// verify restores the newest backups that were acknowledged or are complete.
 func (c *chain) verify() {
 	for i, n := 0, c.n; n > 0 && i < c.o.Keep.Last; n-- {
 		name := names(100)[n]

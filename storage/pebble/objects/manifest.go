@@ -25,7 +25,7 @@ const (
 	nameLayout      = "20060102T150405Z"
 )
 
-// manifest is what a backup consists of. It is stored as a record.
+// manifest is the content of a backup. It is stored as a record.
 type manifest struct {
 	Version int       `json:"version"`
 	Name    string    `json:"name"`
@@ -35,21 +35,22 @@ type manifest struct {
 	Tenants []string  `json:"tenants,omitempty"` // pebble.Lineage.Tenants
 	Taken   time.Time `json:"taken"`
 	Files   []file    `json:"files"`
-	// Others are the objects of the manifests that were there when this one was made: a listing that lacks one is verified.
+	// Others are the manifests that existed when this one was made. They are used to verify listings in which one is
+	// missing.
 	Others []string `json:"others,omitempty"`
-	// Damaged names the files that were damaged already in the source.
+	// Damaged are the files that were already damaged in the source.
 	Damaged []string `json:"damaged,omitempty"`
 }
 
-// file is one file of a backup. Changed is its time in the engine's directory, nanoseconds since 1970.
+// file is a file of a backup. Changed is its modification time in the engine's directory, in nanoseconds since 1970.
 type file struct {
 	Name    string `json:"name"`
 	Size    int64  `json:"size"`
 	Changed int64  `json:"changed"`
 	SHA256  string `json:"sha256"`
-	// Object is the last part of the name of the object that has it.
+	// Object is the last part of the name of its object.
 	Object string `json:"object"`
-	// Verified: every block had its checksum when the file was uploaded; only sorted files have blocks.
+	// Verified is set if every block matched its checksum when the file was uploaded; only sorted files have blocks.
 	Verified bool `json:"verified,omitempty"`
 }
 
@@ -58,7 +59,7 @@ type set struct{ store, key string }
 
 func (s set) folder(kind string) string { return path.Join(kind, s.store, s.key) + "/" }
 
-// unnamedStore stands for a store that has no identity, because it is empty.
+// unnamedStore is the name of a store that has no identity because it is empty.
 const unnamedStore = "unnamed"
 
 var (
@@ -66,7 +67,7 @@ var (
 	backupName = regexp.MustCompile(`^\d{8}T\d{6}Z-[0-9a-z]+$`)
 )
 
-// setOf returns the set of a store and a key. An identity that is no part of a path stands there in hexadecimal.
+// setOf returns the set of a store and a key. An identity that can't be part of a path is encoded in hexadecimal.
 func setOf(store string, k *Key) set {
 	switch {
 	case store == "":
@@ -77,7 +78,7 @@ func setOf(store string, k *Key) set {
 	return set{store, k.set()}
 }
 
-// listed is a backup, as far as the names of objects describe it.
+// listed is a backup as described by the names of objects.
 type listed struct {
 	set
 	pebble.DatedBackup
@@ -113,7 +114,7 @@ func list(ctx context.Context, b Bucket, prefix string) (out []listed, err error
 	return out, nil
 }
 
-// bytes returns the size of all files.
+// bytes returns the total size of all files.
 func (m *manifest) bytes() (n int64) {
 	for _, f := range m.Files {
 		n += f.Size
@@ -136,7 +137,7 @@ func (m *manifest) equal(other *manifest) (bool, error) {
 	return bytes.Equal(one, two), err
 }
 
-// manifest names the object of a backup's manifest.
+// manifest returns the name of the object of a backup's manifest.
 func (s set) manifest(backup string, damaged bool) string {
 	name := s.folder("backups") + backup
 	if damaged {
@@ -145,7 +146,7 @@ func (s set) manifest(backup string, damaged bool) string {
 	return name + manifestSuffix
 }
 
-// readManifest reads and checks one. Its error is pebble.ErrBackup for a manifest whose content isn't the one that was stored.
+// readManifest reads and checks a manifest. It returns pebble.ErrBackup if its content has changed since it was stored.
 func readManifest(ctx context.Context, b Bucket, l listed, k *Key) (m manifest, err error) {
 	if l.key != k.set() {
 		return m, wrongKey(l)
@@ -170,7 +171,7 @@ func readManifest(ctx context.Context, b Bucket, l listed, k *Key) (m manifest, 
 	return m, nil
 }
 
-// wrongKey returns the error of a backup that another key is needed for, or none.
+// wrongKey returns the error for a backup that needs another key, or nil.
 func wrongKey(l listed) error {
 	if l.key == plainSet {
 		return fmt.Errorf("%w: backup %s isn't encrypted; omit --key-file", ErrKey, l.Name)
@@ -178,22 +179,22 @@ func wrongKey(l listed) error {
 	return fmt.Errorf("%w: backup %s is encrypted with the key %s; set its file with --key-file", ErrKey, l.Name, l.key)
 }
 
-// isName reports whether a name has no path.
+// isName reports whether a name contains no path.
 func isName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")
 }
 
-// random returns 16 hexadecimal digits that nobody drew before.
+// random returns 16 random hexadecimal digits.
 func random() string {
 	var b [8]byte
-	rand.Read(b[:]) // It never fails.
+	rand.Read(b[:]) // rand.Read never fails.
 	return hex.EncodeToString(b[:])
 }
 
-// isGone reports whether an error means that an object isn't there.
+// isGone reports whether an error means that an object doesn't exist.
 func isGone(err error) bool { return errors.Is(err, ErrNotFound) }
 
-// Backups lists the backups of a store under a key, the oldest first.
+// Backups returns the backups of a store under a key, the oldest first.
 func Backups(ctx context.Context, b Bucket, store string, k *Key) (out []pebble.DatedBackup, err error) {
 	all, err := list(ctx, b, setOf(store, k).folder("backups"))
 	for _, l := range all {
@@ -202,8 +203,8 @@ func Backups(ctx context.Context, b Bucket, store string, k *Key) (out []pebble.
 	return out, err
 }
 
-// SizeOf returns how many files a backup of a store has, and how many bytes, those that it shares with others included. It reads the
-// backup's manifest.
+// SizeOf returns the number of files of a store's backup, and their bytes, including files shared with other backups.
+// It reads the backup's manifest.
 func SizeOf(ctx context.Context, b Bucket, store string, backup pebble.DatedBackup, k *Key) (files int, bytes int64, err error) {
 	l := listed{set: setOf(store, k), DatedBackup: backup}
 	l.object = l.manifest(backup.Name, backup.Damaged)

@@ -85,7 +85,7 @@ func (m *memory) of(kind string) (names []string) {
 	return names
 }
 
-// checkpoint makes a directory of files that nobody verifies block by block, of a store.
+// checkpoint creates a store's directory of files without blocks to verify.
 func checkpoint(t *testing.T, store string, files map[string]string) string {
 	dir := t.TempDir()
 	for name, content := range files {
@@ -114,7 +114,7 @@ func filesOf(t *testing.T, b Bucket, name string, o Options) map[string]string {
 	return out
 }
 
-// keyFile writes a key, as age-keygen does.
+// testKey writes a key to a file, as age-keygen does.
 func testKey(t *testing.T, identity string) *Key {
 	path := filepath.Join(t.TempDir(), "key")
 	require.NoError(t, os.WriteFile(path, []byte("# a comment\n"+identity+"\n"), 0o600))

@@ -17,7 +17,7 @@ import (
 //	│ 64 digits: SHA-256 of the JSON, or its MAC │ \n │ JSON │
 //	└───────────────────────────────────────────┴────┴──────┘
 
-// maxRecord bounds how large one may be, bytes: the manifest of a million files.
+// maxRecord is the max size of a record in bytes, enough for the manifest of a million files.
 const maxRecord = 512 << 20
 
 func putRecord(ctx context.Context, b Bucket, name string, content any, k *Key) error {
@@ -33,7 +33,7 @@ func putRecord(ctx context.Context, b Bucket, name string, content any, k *Key) 
 	return b.Put(ctx, name, from, k.size(int64(len(text))))
 }
 
-// getRecord reads a record. Its error is pebble.ErrBackup if the object's content isn't the one that was stored.
+// getRecord reads a record. It returns pebble.ErrBackup if the object's content has changed since it was stored.
 func getRecord(ctx context.Context, b Bucket, name string, into any, k *Key) error {
 	in, err := b.Get(ctx, name)
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// Restore makes dir, which must be empty or not there, an engine's directory with what a backup holds. name "" is the newest
-// whole one; where the bucket has backups of several stores, it must be named. Every file is compared with the manifest. An end in the
-// middle leaves a directory that isn't opened, and may be restored to again.
+// Restore restores a backup to dir, which must be empty or not exist. The empty name selects the newest complete
+// backup; if the bucket has backups of multiple stores, the name is required. Every file is compared with the manifest.
+// An interrupted restore leaves a directory that can't be opened, and to which a backup can be restored again.
 func Restore(ctx context.Context, bucket Bucket, name, dir string, o Options) (stats pebble.BackupStats, err error) {
 	all, err := list(ctx, bucket, "backups/")
 	if err != nil {
@@ -67,7 +67,7 @@ func Restore(ctx context.Context, bucket Bucket, name, dir string, o Options) (s
 	return stats, to.Finish(pebble.ChangeOf(m.Name, o.Change))
 }
 
-// choose finds the backup to restore.
+// choose returns the backup to restore.
 func choose(all []listed, name string, k *Key) (l listed, err error) {
 	if name != "" {
 		i := slices.IndexFunc(all, func(l listed) bool { return l.Name == name })
@@ -110,7 +110,7 @@ func newestWhole(all []listed) (l listed, ok bool) {
 	return l, false
 }
 
-// orOlder adds to why a backup can't be restored which one of the same set was made before it.
+// orOlder adds the name of the set's previous backup to the error for a backup that can't be restored.
 func orOlder(err error, all []listed, l listed) error {
 	var before []listed
 	for _, other := range all {
@@ -127,7 +127,7 @@ func orOlder(err error, all []listed, l listed) error {
 	return fmt.Errorf("%w; there is no older backup", err)
 }
 
-// download gives the content of a backup's file to write, and compares it with the manifest.
+// download passes the content of a backup's file to write, and compares it with the manifest.
 func download(ctx context.Context, b Bucket, folder string, f file, write func(io.Reader) error, k *Key) error {
 	in, err := b.Get(ctx, folder+f.Object)
 	if isGone(err) {
@@ -143,7 +143,7 @@ func download(ctx context.Context, b Bucket, folder string, f file, write func(i
 		err = write(io.TeeReader(io.LimitReader(plain, f.Size+1), sum))
 	}
 	switch {
-	case read.Err != nil: // Reading failed, not the content.
+	case read.Err != nil: // The error is from reading and not from the content.
 		return read.Err
 	case errors.Is(err, errDecrypt) || err == nil && hex.EncodeToString(sum.Sum(nil)) != f.SHA256:
 		return fmt.Errorf("%w: %s differs from the file %s that was backed up", pebble.ErrBackup, folder+f.Object, f.Name)

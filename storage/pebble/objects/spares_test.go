@@ -24,7 +24,7 @@ func sparesOf(ctx context.Context, b Bucket, k *Key) (all []pebble.Spare, err er
 	return all, nil
 }
 
-// content is what a file's Copy gives.
+// content returns the bytes passed by a file's Copy.
 func content(t *testing.T, f pebble.SpareFile) (string, error) {
 	var out bytes.Buffer
 	err := f.Copy(t.Context(), func(from io.Reader) error {

@@ -11,7 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// StoredBackups lists the backups of a bucket, of whichever store, the oldest first. Of those of another key only the names are known.
+// StoredBackups returns the backups in a bucket, of all stores, the oldest first. If they have another key, only their
+// names are known.
 func StoredBackups(ctx context.Context, bucket Bucket, k *Key) (out []pebble.StoredBackup, err error) {
 	all, err := list(ctx, bucket, "backups/")
 	if err != nil {
@@ -31,7 +32,7 @@ func StoredBackups(ctx context.Context, bucket Bucket, k *Key) (out []pebble.Sto
 		default:
 			b.Store, b.Host, b.Tenants, b.Damaged, b.Files, b.Taken = m.Store, m.Host, m.Tenants, m.Damaged, len(m.Files), m.Taken
 			b.Bytes = m.bytes()
-			if sizes == nil { // They were uploaded before the manifests that were listed.
+			if sizes == nil { // Files are uploaded before the manifests that were listed.
 				if sizes, err = fileSizes(ctx, bucket); err != nil {
 					return nil, err
 				}
@@ -56,7 +57,7 @@ func fileSizes(ctx context.Context, bucket Bucket) (map[string]int64, error) {
 	return sizes, nil
 }
 
-// incomplete returns a text for each file whose object, in a folder, is missing or has another size.
+// incomplete returns a text for each file whose object, in a folder, is missing or has a wrong size.
 func (m *manifest) incomplete(folder string, sizes map[string]int64, k *Key) (texts []string) {
 	for _, f := range m.Files {
 		object := folder + f.Object
@@ -69,18 +70,18 @@ func (m *manifest) incomplete(folder string, sizes map[string]int64, k *Key) (te
 	return texts
 }
 
-// BucketVerifier downloads the files of backups and compares them with the manifests. An object that several backups share is downloaded once.
-// An engine.WorkMeter of the context counts the bytes of all files.
+// BucketVerifier downloads the files of backups and compares them with the manifests. An object that multiple backups
+// share is downloaded once. An engine.WorkMeter of the context counts the bytes of all files.
 type BucketVerifier struct {
 	Bucket Bucket
 	Key    *Key
 
-	// found are the results by the name of the object; "": it is whole.
+	// found are the results by the name of the object; "": it is intact.
 	found map[string]string
 }
 
-// Verify returns the files of a backup that are missing or differ from those that were backed up. Its error is that of reading the manifest, of
-// the bucket or of the context.
+// Verify returns the files of a backup that are missing or differ from those that were backed up. Its error is an error
+// of reading the manifest, of the bucket or of the context.
 func (v *BucketVerifier) Verify(ctx context.Context, name string) (damaged []string, err error) {
 	l, err := named(ctx, v.Bucket, name)
 	if err != nil {
@@ -119,8 +120,8 @@ func (v *BucketVerifier) Verify(ctx context.Context, name string) (damaged []str
 	return damaged, nil
 }
 
-// DeleteBackups removes backups from a bucket. All of them must exist. Their files stay until a backup of the same store that removes old ones has
-// noted them as garbage, because other backups may refer to them.
+// DeleteBackups removes backups from a bucket. All of them must exist. Their files are kept until a backup of the same
+// store that removes old ones has recorded them as garbage, because other backups may refer to them.
 func DeleteBackups(ctx context.Context, bucket Bucket, names []string) error {
 	var found []listed
 	for _, name := range names {
@@ -138,7 +139,7 @@ func DeleteBackups(ctx context.Context, bucket Bucket, names []string) error {
 	return nil
 }
 
-// named finds a backup by its name.
+// named returns the backup with a name.
 func named(ctx context.Context, bucket Bucket, name string) (l listed, err error) {
 	all, err := list(ctx, bucket, "backups/")
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// copy has a file of the checkpoint in the bucket. A sorted file that the newest backup has, by its name, size and time, isn't read: sorted
-// files never change under one name, and a checkpoint links to them, so their time stays, too. All others are read.
+// copy makes sure that a file of the checkpoint is in the bucket. A sorted file that is in the newest backup with the
+// same name, size and time isn't read, because sorted files never change under the same name, and a checkpoint links
+// them, so their time doesn't change either. All other files are read.
 func (b *backup) copy(ctx context.Context, name string) (f file, damaged []string, err error) {
 	path := filepath.Join(b.dir, name)
 	info, err := os.Lstat(path)
@@ -46,12 +47,12 @@ func (b *backup) copy(ctx context.Context, name string) (f file, damaged []strin
 	if f.Object == "" {
 		err = b.upload(ctx, path, &f)
 	} else {
-		engine.MeterOf(ctx).Add(f.Size) // It was expected to be uploaded.
+		engine.MeterOf(ctx).Add(f.Size) // The upload was expected, but isn't needed.
 	}
 	return f, damaged, err
 }
 
-// work returns how many bytes copy reads of a file: to hash it, to verify a sorted file, and to upload it.
+// work returns the number of bytes that copy reads of a file: to hash it, to verify a sorted file, and to upload it.
 func (b *backup) work(info os.FileInfo) int64 {
 	switch f := b.known[info.Name()]; {
 	case !isSorted(info.Name()):
@@ -64,7 +65,7 @@ func (b *backup) work(info os.FileInfo) int64 {
 
 func isSorted(name string) bool { return strings.HasSuffix(name, ".sst") }
 
-// withSum returns the object that has a file's content; "": none has.
+// withSum returns the object with a file's content, or "".
 func (b *backup) withSum(f file) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,7 +76,7 @@ func (b *backup) withSum(f file) string {
 	return name
 }
 
-// upload stores a file in an object of a new name.
+// upload stores a file in an object with a new name.
 func (b *backup) upload(ctx context.Context, path string, f *file) error {
 	in, err := os.Open(path)
 	if err != nil {

@@ -13,17 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Fault is what becomes of a request.
+// Fault is the fault of a request.
 type Fault int
 
-// The faults.
 const (
 	None         Fault = iota
-	Unavailable        // 503 is answered, and the server asked nothing
-	CutRequest         // the connection ends in the middle of the request, and the server gets none of it
-	LoseResponse       // the server handles the request, and the connection ends instead of an answer
-	CutResponse        // the connection ends in the middle of the answer
-	// The server gets none of these requests.
+	Unavailable        // the proxy returns 503 without forwarding the request
+	CutRequest         // the connection ends in the middle of the request, and the server doesn't receive it
+	LoseResponse       // the server handles the request, and the connection ends instead of a response
+	CutResponse        // the connection ends in the middle of the response
+	// The proxy doesn't forward these requests.
 	Page        // 200 with HTML, as from a captive portal
 	PageXML     // 200 with a page that is XML
 	MissingPage // 404 with HTML
@@ -31,11 +30,11 @@ const (
 	ErrorBody   // 200 with an S3 error
 	Nothing     // 200 without a body
 	Redirect    // 302 to such a page
-	// The server handles these.
-	HalfBody // the body ends in its middle, and the length is that of the half
+	// The proxy forwards these requests.
+	HalfBody // the body is truncated in the middle, and the length is the truncated body's
 )
 
-// answers are those of faults.
+// answers are the responses of faults.
 var answers = map[Fault]struct {
 	status int
 	body   string
@@ -49,9 +48,9 @@ var answers = map[Fault]struct {
 	Redirect:    {http.StatusFound, "<html><body>moved</body></html>"},
 }
 
-// Proxy stands before a server and breaks requests.
+// Proxy is a proxy for a server that causes faults.
 type Proxy struct {
-	// Address is where it listens.
+	// Address is the address on which it listens.
 	Address string
 
 	to     string
@@ -61,7 +60,7 @@ type Proxy struct {
 	seen   int
 }
 
-// NewProxy starts one before an address. fault draws what becomes of the n-th request, from 0 on.
+// NewProxy starts a proxy for an address. fault returns the fault of the n-th request, starting at 0.
 func NewProxy(t testing.TB, to string, fault func(n int, r *http.Request) Fault) *Proxy {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -72,7 +71,7 @@ func NewProxy(t testing.TB, to string, fault func(n int, r *http.Request) Fault)
 	return p
 }
 
-// Seen is how many requests there were.
+// Seen returns the number of requests.
 func (p *Proxy) Seen() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +85,6 @@ func (p *Proxy) draw(r *http.Request) Fault {
 	return p.fault(p.seen-1, r)
 }
 
-// ServeHTTP implements http.Handler.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fault := p.draw(r)
 	switch fault {
@@ -131,7 +129,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// forward sends a request on as it is: its signature is of the host that it names.
+// forward forwards a request unchanged, because its signature includes the host.
 func (p *Proxy) forward(r *http.Request) (*http.Response, error) {
 	out := r.Clone(r.Context())
 	out.RequestURI = ""

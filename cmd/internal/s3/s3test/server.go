@@ -1,4 +1,4 @@
-// Package s3test starts a real S3 server for tests, and a proxy that breaks what goes to it.
+// Package s3test starts a real S3 server for tests, and a proxy that causes faults in requests to it.
 package s3test
 
 import (
@@ -13,18 +13,19 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// Bucket is the bucket that a server has.
+// Bucket is the name of the server's bucket.
 const Bucket = "backups"
 
-// The account of a server.
+// The credentials of the server.
 const (
 	AccessKey = "test-access-key"
 	SecretKey = "test-secret-key"
 )
 
-// Environment has the account, and keeps other accounts of the machine away.
+// Environment has the credentials, and disables other credentials of the machine.
 var Environment = []string{
-	"AWS_ACCESS_KEY_ID=" + AccessKey, "AWS_SECRET_ACCESS_KEY=" + SecretKey, "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null",
+	"AWS_ACCESS_KEY_ID=" + AccessKey, "AWS_SECRET_ACCESS_KEY=" + SecretKey, "AWS_CONFIG_FILE=/dev/null",
+	"AWS_SHARED_CREDENTIALS_FILE=/dev/null",
 	"AWS_EC2_METADATA_DISABLED=true",
 }
 
@@ -34,7 +35,8 @@ type Server struct {
 	dir string
 }
 
-// Start starts a server that runs until the test ends, and skips the test if its program is missing. The flags go to docker/s3.
+// Start starts a server that runs until the test ends, and skips the test if the program is missing. The flags are
+// passed to docker/s3.
 func Start(t testing.TB, flags ...string) *Server {
 	t.Helper()
 	binary, err := promrig.Binary("CASSIA_TEST_S3_SERVER", "s3-server")
@@ -46,9 +48,10 @@ func Start(t testing.TB, flags ...string) *Server {
 	s := &Server{dir: t.TempDir()}
 	require.NoError(t, os.MkdirAll(s.BucketDir(), 0o755))
 	program := promrig.Program{
-		Name: "s3-server", Path: binary, Address: address, ReadyPath: "/ready", Log: filepath.Join(t.TempDir(), "s3.log"),
+		Name: "s3-server", Path: binary, Address: address, ReadyPath: "/ready",
+		Log:  filepath.Join(t.TempDir(), "s3.log"),
 		Args: append([]string{"-listen=" + address, "-dir=" + s.dir}, flags...),
-		TLS:  len(flags) > 0, // They name its certificate.
+		TLS:  len(flags) > 0, // The flags name its certificate.
 		Env:  []string{"ROOT_ACCESS_KEY=" + AccessKey, "ROOT_SECRET_KEY=" + SecretKey},
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -59,10 +62,10 @@ func Start(t testing.TB, flags ...string) *Server {
 	return s
 }
 
-// BucketDir is the folder of the bucket's objects.
+// BucketDir returns the folder of the bucket's objects.
 func (s *Server) BucketDir() string { return filepath.Join(s.dir, "buckets", Bucket) }
 
-// At returns the URL of a prefix in the bucket, at an address: the server's, or that of a proxy.
+// At returns the URL of a prefix in the bucket at an address, of the server or of a proxy.
 func At(address, prefix string) string {
 	return "s3://" + Bucket + "/" + prefix + "?endpoint=http://" + address
 }
