@@ -412,7 +412,7 @@ var rules = []rule{
 	},
 	{
 		"a manifest is noted before a marker names it", "storage/pebble/vitalfs.go",
-		"	if manifest != \"\" { // From", "	if false { // From", "TestPowerCut.*|TestNoPowerCutIsTakenForDamage",
+		"	if manifest != \"\" { // After", "	if false { // After", "TestPowerCut.*|TestNoPowerCutIsTakenForDamage",
 	},
 	{
 		"a manifest before the current one proves nothing", "storage/pebble/ledger.go",
