@@ -345,7 +345,7 @@ func TestLongSeriesAreCut(t *testing.T) {
 	p := &packer{most: Terms{MaxBytes: 1 << 20, MaxWeight: 60_000}, stats: &storage.ImportStats{}, send: func(series [][]byte) error {
 		plain, err := snappy.Decode(nil, encode(series))
 		require.NoError(t, err)
-		list, err := decode(plain, func(int64) error { return nil })
+		list, _, err := decode(plain, func(int64) error { return nil })
 		sent = append(sent, list)
 		return err
 	}}
@@ -391,7 +391,7 @@ func FuzzDecode(f *testing.F) {
 		plain, err := snappy.Decode(nil, encode([][]byte{series}))
 		require.NoError(t, err)
 		left := int64(16 << 20)
-		list, err := decode(plain, func(n int64) error {
+		list, _, err := decode(plain, func(n int64) error {
 			if left -= n; left < 0 {
 				return adapter.ErrTooLarge
 			}
@@ -410,7 +410,7 @@ func FuzzDecode(f *testing.F) {
 			require.Positive(t, weight)
 			again, err := snappy.Decode(nil, encode([][]byte{one}))
 			require.NoError(t, err)
-			back, err := decode(again, func(int64) error { return nil })
+			back, _, err := decode(again, func(int64) error { return nil })
 			require.NoError(t, err)
 			require.Len(t, back, 1)
 			require.True(t, labels.Equal(s.Labels, back[0].Labels))
