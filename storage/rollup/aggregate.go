@@ -10,7 +10,7 @@ import (
 var ErrAggregates = errors.New("rollup: invalid aggregates")
 
 // Aggregate is what is known of the floats of a bucket that another system downsampled. Count, Sum, Min and Max are exact. First, Last, their times
-// and Correction are estimates, with Min ≤ First, Last ≤ Max and Start < FirstT ≤ LastT ≤ End.
+// and Correction are estimates, with Min ≤ First, Last ≤ Max and Start < FirstT ≤ LastT < End.
 type Aggregate struct {
 	// End is the end of the bucket, milliseconds.
 	End           int64
@@ -55,7 +55,7 @@ func (b *Buckets) CheckAggregates(width int64) error {
 		switch start := b.Start[i]; {
 		case end%width != 0 || start != end-width || end <= before:
 			return fmt.Errorf("%w: a bucket from %d to %d ms", ErrAggregates, start, end)
-		case b.Count[i] == 0 || b.FirstT[i] <= start || b.LastT[i] < b.FirstT[i] || b.LastT[i] > end:
+		case b.Count[i] == 0 || b.FirstT[i] <= start || b.LastT[i] < b.FirstT[i] || b.LastT[i] >= end:
 			return fmt.Errorf("%w: %d samples from %d to %d ms, in the bucket until %d ms", ErrAggregates, b.Count[i], b.FirstT[i], b.LastT[i], end)
 		case !inside(b.First[i]) || !inside(b.Last[i]) || !(b.Correction[i] >= 0) || !own.Equal(&one):
 			return fmt.Errorf("%w: the values of the bucket until %d ms contradict each other", ErrAggregates, end)

@@ -194,8 +194,8 @@ func (w *chunkWindows) estimateTimes() {
 		default:
 			from, to = from+step/2, to-step/2
 		}
-		x.firstT = min(max(int64(from), x.start+1), x.end)
-		x.lastT = min(max(int64(to), x.firstT), x.end)
+		x.firstT = min(max(int64(from), x.start+1), x.end-1)
+		x.lastT = min(max(int64(to), x.firstT), x.end-1)
 		if x.n == 1 {
 			x.firstT = x.lastT
 		}
