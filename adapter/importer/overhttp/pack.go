@@ -79,19 +79,22 @@ func (p *packer) put(one []byte, weight int64) error {
 	return nil
 }
 
-// addBuckets packs a series with buckets, whose labels are as they are stored.
+// addBuckets packs a series with buckets, whose labels are as they are stored: in halves where they are too many.
 func (p *packer) addBuckets(s storage.ImportedBuckets) error {
-	one, weight := appendBuckets(nil, &s)
-	if n := s.Buckets.Len(); n > 1 && (n > maxBuckets || weight > p.most.MaxWeight || int64(len(one))+headerSize+1 > p.most.MaxBytes) {
-		for _, half := range [][2]int{{0, n / 2}, {n / 2, n}} {
-			part := s.Buckets.Slice(half[0], half[1])
-			if err := p.addBuckets(storage.ImportedBuckets{Labels: s.Labels, Resolution: s.Resolution, Buckets: &part}); err != nil {
-				return err
-			}
+	n := s.Buckets.Len()
+	if n <= maxBuckets {
+		one, weight := appendBuckets(nil, &s)
+		if weight <= p.most.MaxWeight && int64(len(one))+headerSize+1 <= p.most.MaxBytes || n <= 1 {
+			return p.put(one, weight)
 		}
-		return nil
 	}
-	return p.put(one, weight)
+	for _, half := range [][2]int{{0, n / 2}, {n / 2, n}} {
+		part := s.Buckets.Slice(half[0], half[1])
+		if err := p.addBuckets(storage.ImportedBuckets{Labels: s.Labels, Resolution: s.Resolution, Buckets: &part}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // maxBuckets bounds the buckets of a chunk.
