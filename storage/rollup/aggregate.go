@@ -9,7 +9,7 @@ import (
 // ErrAggregates is returned by CheckAggregates.
 var ErrAggregates = errors.New("rollup: invalid aggregates")
 
-// Aggregate is what is known of the floats of a bucket that another system downsampled. Count, Sum, Min and Max are exact. First, Last, their times
+// Aggregate has the properties of the floats of a bucket that another system downsampled. Count, Sum, Min and Max are exact. First, Last, their times
 // and Correction are estimates, with Min ≤ First, Last ≤ Max and Start < FirstT ≤ LastT < End.
 type Aggregate struct {
 	// End is the end of the bucket, milliseconds.
@@ -23,7 +23,7 @@ type Aggregate struct {
 	Correction float64
 }
 
-// AppendAggregate appends a bucket of width milliseconds, which ends after those that b has. Its flag says which columns aren't known.
+// AppendAggregate appends a bucket of width milliseconds, which ends after those that b has. It has the flag Aggregated.
 func (b *Buckets) AppendAggregate(a Aggregate, width int64) {
 	i := b.add(a.End-width, a.End)
 	b.Flags[i] = Aggregated

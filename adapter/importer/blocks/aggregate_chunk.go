@@ -19,7 +19,7 @@ import (
 const encodingAggregates chunkenc.Encoding = 0xff
 
 // The aggregates of a chunk. Each has a sample for every window that has samples. That of the counter has two more: it begins with the first
-// sample of the chunk, and goes on with the value at the end of each window, with what was lost by resets added. It ends with the timestamp of the last of
+// sample of the chunk, and goes on with the value at the end of each window, increased by the values before resets. It ends with the timestamp of the last of
 // these again, and the last value as it was.
 const (
 	aggregateCount = iota
@@ -81,14 +81,14 @@ func (*aggregateChunk) Compact() {}
 // Reset implements chunkenc.Chunk.
 func (c *aggregateChunk) Reset(data []byte) { c.data = data }
 
-// point is a sample of an aggregate.
-type point struct {
+// stamped is a sample of an aggregate.
+type stamped struct {
 	t int64
 	v float64
 }
 
 // points returns the samples of each aggregate; nil for one that isn't there.
-func (c *aggregateChunk) points() (all [aggregates][]point, err error) {
+func (c *aggregateChunk) points() (all [aggregates][]stamped, err error) {
 	rest := c.data
 	for i := range all {
 		length, n := binary.Uvarint(rest)
@@ -109,7 +109,7 @@ func (c *aggregateChunk) points() (all [aggregates][]point, err error) {
 	return all, nil
 }
 
-func pointsOf(e chunkenc.Encoding, data []byte) ([]point, error) {
+func pointsOf(e chunkenc.Encoding, data []byte) ([]stamped, error) {
 	if e != chunkenc.EncXOR || len(data) < 2 { // It begins with the number of samples.
 		return nil, fmt.Errorf("%d bytes of encoding %d", len(data), e)
 	}
@@ -117,11 +117,11 @@ func pointsOf(e chunkenc.Encoding, data []byte) ([]point, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []point
+	var list []stamped
 	it := c.Iterator(nil)
 	for it.Next() != chunkenc.ValNone {
 		t, v := it.At()
-		list = append(list, point{t, v})
+		list = append(list, stamped{t, v})
 	}
 	return list, it.Err()
 }

@@ -25,7 +25,7 @@ type chunkWindows struct {
 	width int64
 	list  []window
 	// first is the first sample, and last the last value, if hasCounter is set.
-	first      point
+	first      stamped
 	last       float64
 	hasCounter bool
 }
@@ -63,7 +63,7 @@ func windowsOf(c *aggregateChunk, width int64) (*chunkWindows, error) {
 }
 
 // setCounter sets what the counter's samples show, unless they don't fit the windows.
-func (w *chunkWindows) setCounter(counter []point) {
+func (w *chunkWindows) setCounter(counter []stamped) {
 	if len(w.list) == 0 || len(counter) != len(w.list)+2 {
 		return
 	}

@@ -44,7 +44,7 @@ func thanosCourse(kind string) (s chunk.Samples) {
 }
 
 // xorOf encodes samples.
-func xorOf(t testing.TB, list []point) *chunkenc.XORChunk {
+func xorOf(t testing.TB, list []stamped) *chunkenc.XORChunk {
 	c := chunkenc.NewXORChunk()
 	app, err := c.Appender()
 	require.NoError(t, err)
@@ -56,9 +56,9 @@ func xorOf(t testing.TB, list []point) *chunkenc.XORChunk {
 
 // aggregatesOf makes a chunk of aggregates of samples, which begin and end with windows.
 func aggregatesOf(t testing.TB, s *chunk.Samples, width int64) chunks.Meta {
-	var all [aggregates][]point
+	var all [aggregates][]stamped
 	counter, last := s.V[0], len(s.T)-1
-	all[aggregateCounter] = []point{{s.T[0], s.V[0]}}
+	all[aggregateCounter] = []stamped{{s.T[0], s.V[0]}}
 	for from := 0; from <= last; {
 		end := s.T[from] - s.T[from]%width + width
 		n, sum, least, most := 0.0, 0.0, math.MaxFloat64, -math.MaxFloat64
@@ -73,12 +73,12 @@ func aggregatesOf(t testing.TB, s *chunk.Samples, width int64) chunks.Meta {
 		}
 		at := min(end-1, s.T[last])
 		for i, v := range [...]float64{n, sum, least, most, counter} {
-			all[i] = append(all[i], point{at, v})
+			all[i] = append(all[i], stamped{at, v})
 		}
 		from = to
 	}
 	stamps := all[aggregateCount]
-	all[aggregateCounter] = append(all[aggregateCounter], point{stamps[len(stamps)-1].t, s.V[last]})
+	all[aggregateCounter] = append(all[aggregateCounter], stamped{stamps[len(stamps)-1].t, s.V[last]})
 	var data []byte
 	for _, list := range all {
 		c := xorOf(t, list)

@@ -94,7 +94,7 @@ func (b breaking) Batches(ctx context.Context, after string) iter.Seq2[importer.
 
 // TestDownsampledBlocksAreStored imports blocks of samples, of 5m and of 1h that overlap, as Thanos keeps them, into a store that keeps raw samples for a
 // while, 5m rollups for longer, and 1h rollups for all of it. It is interrupted after every batch. Each time counts once, at the finest resolution
-// that the store keeps, and samples on edges are where the manual says.
+// that the store keeps, and a sample on an edge is in the later bucket if it comes from a window.
 func TestDownsampledBlocksAreStored(t *testing.T) {
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	for _, offset := range []int64{0, 23_000} {

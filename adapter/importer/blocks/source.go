@@ -321,7 +321,7 @@ func (g *group) series() (n uint64) {
 	return max(n, 1)
 }
 
-// groups returns the blocks that have anything of a day: the finest first, since of a bucket what is stored first counts, and in the order of the
+// groups returns the blocks that have anything of a day: the finest first, because the first of several buckets with the same edges is kept, and in the order of the
 // names of their labels.
 func (s *Source) groups(day int64) (list []group) {
 	for _, b := range s.blocks {

@@ -128,7 +128,7 @@ func decode(plain []byte, take func(weight int64) error) (list []storage.Importe
 	if res > rollup.OneHour {
 		return nil, nil, fmt.Errorf("%w: unknown resolution %d", ErrMalformed, res)
 	}
-	d := &decoder{rest: plain[headerSize+1:], take: take, builder: labels.NewScratchBuilder(16)}
+	d := &bodyReader{rest: plain[headerSize+1:], take: take, builder: labels.NewScratchBuilder(16)}
 	for len(d.rest) > 0 {
 		if res == rollup.Raw {
 			s, err := d.series()
@@ -147,14 +147,14 @@ func decode(plain []byte, take func(weight int64) error) (list []storage.Importe
 	return list, buckets, nil
 }
 
-// decoder reads series.
-type decoder struct {
+// bodyReader reads series.
+type bodyReader struct {
 	rest    []byte
 	take    func(int64) error
 	builder labels.ScratchBuilder
 }
 
-func (d *decoder) labels() (ls labels.Labels, err error) {
+func (d *bodyReader) labels() (ls labels.Labels, err error) {
 	n, err := d.uvarint("number of labels")
 	if err != nil {
 		return ls, err
@@ -188,7 +188,7 @@ func (d *decoder) labels() (ls labels.Labels, err error) {
 }
 
 // buckets reads a series with buckets, all of one resolution.
-func (d *decoder) buckets(res rollup.Resolution) (s storage.ImportedBuckets, err error) {
+func (d *bodyReader) buckets(res rollup.Resolution) (s storage.ImportedBuckets, err error) {
 	if s.Labels, err = d.labels(); err != nil {
 		return s, err
 	}
@@ -213,7 +213,7 @@ func (d *decoder) buckets(res rollup.Resolution) (s storage.ImportedBuckets, err
 	return s, nil
 }
 
-func (d *decoder) series() (s storage.ImportedSeries, err error) {
+func (d *bodyReader) series() (s storage.ImportedSeries, err error) {
 	if s.Labels, err = d.labels(); err != nil {
 		return s, err
 	}
@@ -235,7 +235,7 @@ func (d *decoder) series() (s storage.ImportedSeries, err error) {
 	return s, nil
 }
 
-func (d *decoder) uvarint(what string) (uint64, error) {
+func (d *bodyReader) uvarint(what string) (uint64, error) {
 	x, n := binary.Uvarint(d.rest)
 	if n <= 0 {
 		return 0, fmt.Errorf("%w: truncated within a %s", ErrMalformed, what)
@@ -245,7 +245,7 @@ func (d *decoder) uvarint(what string) (uint64, error) {
 }
 
 // text returns bytes behind their length. They stay the body's.
-func (d *decoder) text(what string) ([]byte, error) {
+func (d *bodyReader) text(what string) ([]byte, error) {
 	n, err := d.uvarint(what)
 	if err != nil {
 		return nil, err
