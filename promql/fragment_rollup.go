@@ -274,12 +274,13 @@ func (r *rollupReader) readWhole(series labels.Labels) (bool, error) {
 	return true, asPrometheus(s.Buckets(&r.own, &r.ownBuffers))
 }
 
-// simple reports whether all buckets of the window of a step are.
+// simple reports whether the function can be computed from samples that are made of the buckets of the window of a step.
 func (r *rollupReader) simple(step int) bool {
+	complexFlags := bucketfn.ComplexFlags(r.segment.function)
 	from, to := r.segment.fragment.window(step)
 	b := r.whole
 	for i := sort.Search(b.Len(), func(i int) bool { return b.End[i] > from }); i < b.Len() && b.Start[i] < to; i++ {
-		if b.Flags[i]&rollup.NotSimple != 0 {
+		if b.Flags[i]&complexFlags != 0 {
 			return false
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // ImportedSeries is a series with samples of any slots. Both belong to the store from Import on.
@@ -22,7 +23,16 @@ type ImportedSeries struct {
 	Samples *chunk.Samples
 }
 
-// ImportStats counts the samples of an import. Samples that a source gave twice count once.
+// ImportedBuckets is a series of which another system kept aggregates instead of samples. Both belong to the store from ImportBuckets on.
+type ImportedBuckets struct {
+	Labels labels.Labels
+	// Resolution is that of the buckets, FiveMinutes or OneHour.
+	Resolution rollup.Resolution
+	// Buckets are made by rollup.Buckets.AppendAggregate.
+	Buckets *rollup.Buckets
+}
+
+// ImportStats counts the samples of an import. Of buckets it counts the samples that they were made of. Samples that a source gave twice count once.
 type ImportStats struct {
 	// Series brought anything; Samples were written, in Chunks chunks of Bytes bytes.
 	Series, Samples, Chunks int
@@ -37,6 +47,8 @@ type ImportStats struct {
 	LeftOut int
 	// RawGone of RollupsOnly are within the retention of raw samples, but there are rollups of their day without raw samples, or rows of that day have expired.
 	RawGone int
+	// TooCoarse are samples of buckets that are wider than the finest rows that are kept of their time. None was stored.
+	TooCoarse int
 	// Expired are samples that are too old for any row, Ahead those too far in the future, Refused those that can't be
 	// stored at all, for their series' labels or their own sake. None of these was taken.
 	Expired, Ahead, Refused int
@@ -65,6 +77,7 @@ func (a *ImportStats) Add(b ImportStats) {
 	a.HoursOnly += b.HoursOnly
 	a.LeftOut += b.LeftOut
 	a.RawGone += b.RawGone
+	a.TooCoarse += b.TooCoarse
 	a.Expired += b.Expired
 	a.Ahead += b.Ahead
 	a.Refused += b.Refused
@@ -129,6 +142,31 @@ func (i *imports) release(now time.Time) {
 // sealed later, as late data. Of samples too old for raw rows only rollups are made: samples that lie between others of their bucket must come in
 // one call with them, or are left out, see ImportStats.LeftOut. The limits of tenants don't count.
 func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries) (stats ImportStats, err error) {
+	return s.importDays(ctx, tenant, func(m *importing) error {
+		for i := range list {
+			if err := m.add(&list[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ImportBuckets is Import for aggregates that another system kept: they are added to rollups of their width and coarser ones, where these are the finest
+// that are kept of their time, see ImportStats.TooCoarse. Buckets that are stored stay as they are. Finer buckets are stored first.
+func (s *Store) ImportBuckets(ctx context.Context, tenant string, list []ImportedBuckets) (ImportStats, error) {
+	return s.importDays(ctx, tenant, func(m *importing) error {
+		for i := range list {
+			if err := m.addBuckets(&list[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// importDays imports the series that add adds.
+func (s *Store) importDays(ctx context.Context, tenant string, add func(*importing) error) (stats ImportStats, err error) {
 	if err := s.clock.MayRemove(); err != nil {
 		return stats, err
 	}
@@ -138,13 +176,11 @@ func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries
 	if dropped := s.imports.dropped.Swap(false); dropped || s.imports.head == nil || s.imports.full(&s.opts) {
 		s.imports.head = head.New(s.head.Partitions(), s.period)
 	}
-	m := &importing{s: s, head: s.imports.head, tenant: s.imports.head.Tenant(tenant), days: map[int64]*importDay{}}
-	for i := range list {
-		if err := m.add(&list[i]); err != nil {
-			return m.stats, err
-		}
+	m := &importing{s: s, head: s.imports.head, tenant: s.imports.head.Tenant(tenant), days: map[dayKey]*importDay{}}
+	if err := add(m); err != nil {
+		return m.stats, err
 	}
-	for _, day := range slices.Sorted(maps.Keys(m.days)) {
+	for _, day := range slices.SortedFunc(maps.Keys(m.days), dayKey.compare) {
 		if err := m.days[day].run(ctx); err != nil {
 			return m.stats, err
 		}
@@ -157,23 +193,47 @@ type importing struct {
 	s      *Store
 	head   *head.Head
 	tenant *head.Tenant
-	days   map[int64]*importDay // by their start, milliseconds
+	days   map[dayKey]*importDay
 	stats  ImportStats
 }
 
-// importedDay is a series with its samples of a day.
-type importedDay struct {
-	collected
-	samples chunk.Samples
+// dayKey is the start of a day, milliseconds, and the resolution of what the import brings of it.
+type dayKey struct {
+	start  int64
+	source rollup.Resolution
+}
+
+func (k dayKey) compare(other dayKey) int {
+	return cmp.Or(cmp.Compare(k.start, other.start), cmp.Compare(k.source, other.source))
+}
+
+// day returns the day that holds a timestamp.
+func (m *importing) day(t int64, source rollup.Resolution) *importDay {
+	k := dayKey{m.s.period.DayOf(m.s.period.SlotOf(t)), source}
+	d := m.days[k]
+	if d == nil {
+		d = &importDay{importing: m, dayKey: k, of: map[*Series]*importedDay{}}
+		m.days[k] = d
+	}
+	return d
+}
+
+// checkedLabels returns the labels of a series as they are stored, or false if it is refused.
+func (m *importing) checkedLabels(ls labels.Labels, samples int) (labels.Labels, bool) {
+	most := m.s.opts.labelBounds(m.tenant.Name())
+	name := m.s.truncated(m.tenant.Name(), ls, most)
+	if err := checkLabels(name, most); err != nil {
+		m.stats.Refuse(ls, samples, err)
+		return ls, false
+	}
+	return name.WithoutEmpty().Copy(), true
 }
 
 // add cuts a series into days.
 func (m *importing) add(in *ImportedSeries) error {
 	samples := in.Samples
-	most := m.s.opts.labelBounds(m.tenant.Name())
-	name := m.s.truncated(m.tenant.Name(), in.Labels, most)
-	if err := checkLabels(name, most); err != nil {
-		m.stats.Refuse(in.Labels, samples.Len(), err)
+	name, ok := m.checkedLabels(in.Labels, samples.Len())
+	if !ok {
 		return nil
 	}
 	samples.Canonical(func(err error) { m.stats.Refuse(in.Labels, 1, &InvalidHistogramError{Err: err}) })
@@ -189,21 +249,16 @@ func (m *importing) add(in *ImportedSeries) error {
 	if samples.Len() == 0 {
 		return nil
 	}
-	series, err := m.head.Define(m.tenant, name.WithoutEmpty().Copy(), nil)
+	series, err := m.head.Define(m.tenant, name, nil)
 	if err != nil {
 		return err
 	}
 	first := true
 	for rest := *samples; rest.Len() > 0; {
 		t, _ := format.TimeBounds(&rest)
-		start := m.s.period.DayOf(m.s.period.SlotOf(t))
-		d := m.days[start]
-		if d == nil {
-			d = &importDay{importing: m, start: start, of: map[*Series]*importedDay{}}
-			m.days[start] = d
-		}
+		d := m.day(t, rollup.Raw)
 		part := &importedDay{collected: collected{series: series}}
-		part.samples, rest = cutSamples(rest, start+format.DayMS)
+		part.samples, rest = cutSamples(rest, d.start+format.DayMS)
 		if same := d.of[series]; same != nil { // It stands in the list several times.
 			same.samples.AppendAll(&part.samples)
 			same.samples.Normalize()

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/head"
@@ -31,9 +30,9 @@ import (
 // at the end.
 type importDay struct {
 	*importing
-	start int64 // milliseconds
-	list  []*importedDay
-	of    map[*Series]*importedDay // those of list
+	dayKey
+	list []*importedDay
+	of   map[*Series]*importedDay // those of list
 
 	ctx context.Context
 	// deletes are those that were made before, begun.
@@ -164,12 +163,10 @@ func (d *importDay) listWindows() error {
 func (d *importDay) slotPartitions(list []*importedDay) map[head.SlotPartition]bool {
 	cells := map[head.SlotPartition]bool{}
 	for _, c := range list {
-		for rest := c.samples; rest.Len() > 0; {
-			t, _ := format.TimeBounds(&rest)
-			slot := d.s.period.SlotOf(t)
+		_ = c.eachSlot(d.s.period, func(slot int64, _ *importedSlot) error {
 			cells[head.SlotPartition{Slot: slot, Partition: d.head.PartitionOf(c.series, slot)}] = true
-			_, rest = cutSamples(rest, d.s.period.SlotEnd(slot))
-		}
+			return nil
+		})
 	}
 	return cells
 }
@@ -221,12 +218,16 @@ func (d *importDay) byAge() (byFinest [resolutions][]*importedDay, err error) {
 			}
 		}
 		if !placement.Stored {
-			d.stats.Expired += c.samples.Len()
+			d.stats.Expired += c.len()
+			continue
+		}
+		if placement.Finest < d.source {
+			d.stats.TooCoarse += c.len()
 			continue
 		}
 		byFinest[placement.Finest] = append(byFinest[placement.Finest], c)
 		if placement.Early {
-			d.stats.RawGone += c.samples.Len()
+			d.stats.RawGone += c.len()
 		}
 	}
 	return byFinest, nil
@@ -284,7 +285,7 @@ func (d *importDay) spread(into *roller, list []*importedDay) (pieces [][]*impor
 		metric, to := list[from].series.Metric(), from
 		var bytes int64
 		for ; to < len(list) && list[to].series.Metric() == metric; to++ {
-			bytes += encodedBytes(&list[to].samples)
+			bytes += list[to].encodedBytes()
 		}
 		n := max(to-from, d.tenant.SeriesOfMetric(metric))/period.Partitions + 1
 		bytes = bytes * int64(n) / int64(to-from) / perDay
@@ -309,19 +310,6 @@ func (d *importDay) spread(into *roller, list []*importedDay) (pieces [][]*impor
 		from = to
 	}
 	return pieces, nil
-}
-
-// encodedBytes is about how many bytes samples take in chunks, or more.
-func encodedBytes(samples *chunk.Samples) int64 {
-	n := 2 * len(samples.T)
-	for _, h := range samples.H {
-		if h.Int != nil {
-			n += 16 + 2*(len(h.Int.PositiveBuckets)+len(h.Int.NegativeBuckets))
-		} else {
-			n += 16 + 4*(len(h.Float.PositiveBuckets)+len(h.Float.NegativeBuckets))
-		}
-	}
-	return int64(n)
 }
 
 // newMarks draws a mark for each slot and partition.

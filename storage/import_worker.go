@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 
-	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -40,17 +39,21 @@ func (w *importWorker) seal(piece []*importedDay) error {
 		return err
 	}
 	for _, c := range piece {
-		w.brought += c.samples.Len()
-		for rest := c.samples; rest.Len() > 0; {
-			t, _ := format.TimeBounds(&rest)
-			y := w.slot(w.s.period.SlotOf(t))
-			var part chunk.Samples
-			part, rest = cutSamples(rest, y.into[rollup.Raw].end)
-			if w.fillsUp() {
-				y.onlyRollUp(&c.collected, &part)
-			} else if err := y.series(&c.collected, &part, there.has(y.into[rollup.Raw].start, c.series.ID())); err != nil {
-				return err
+		w.brought += c.len()
+		err := c.eachSlot(w.s.period, func(slot int64, part *importedSlot) error {
+			y := w.slot(slot)
+			switch {
+			case w.source > rollup.Raw:
+				y.tasks = append(y.tasks, rollupTask{collected: &c.collected, chunk: appendRollup(&part.buckets, w.source, 1)})
+			case w.fillsUp():
+				y.onlyRollUp(&c.collected, &part.samples)
+			default:
+				return y.series(&c.collected, &part.samples, there.has(y.into[rollup.Raw].start, c.series.ID()))
 			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 		w.roller.series = append(w.roller.series, &c.collected)
 		if w.roller.bytes >= importBytes {

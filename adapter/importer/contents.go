@@ -19,6 +19,9 @@ type Contents struct {
 	Past []Past
 	// Ahead samples are in the future.
 	Ahead int64
+	// Downsampled are the samples of which the source has aggregates. TooCoarse of them an import skips, because finer data of their time are kept. They
+	// aren't in the other numbers.
+	Downsampled, TooCoarse int64
 	// SkippedParts are parts of the source that an import skips, and DamagedParts those of them that can't be read.
 	SkippedParts, DamagedParts int
 }
@@ -53,6 +56,12 @@ func ReadContents(ctx context.Context, o ReadOptions) (c Contents, err error) {
 				seen[b.Series[i].Labels.Hash()] = struct{}{}
 			}
 		}
+		for i := range b.Buckets {
+			c.addBuckets(&b.Buckets[i], &o)
+			if len(seen) < MaxCounted {
+				seen[b.Buckets[i].Labels.Hash()] = struct{}{}
+			}
+		}
 		c.Series = len(seen)
 		for _, s := range b.Skipped {
 			c.SkippedParts++
@@ -75,6 +84,18 @@ func (c *Contents) add(s *storage.ImportedSeries, o *ReadOptions) {
 	n := s.Samples.Len()
 	c.Samples += int64(n)
 	c.Ahead += int64(n - olderThan(s, o.Now.Add(storage.MaxAhead).UnixMilli()+1))
+}
+
+// addBuckets counts the samples of a series with buckets.
+func (c *Contents) addBuckets(s *storage.ImportedBuckets, o *ReadOptions) {
+	keep, _ := o.Kept.Of(s.Labels)
+	for i, end := range s.Buckets.End {
+		n := int64(s.Buckets.Count[i])
+		c.Downsampled += n
+		if finest, stored := keep.Imports(end, o.Now); stored && finest < s.Resolution {
+			c.TooCoarse += n
+		}
+	}
 }
 
 // boundary returns the first timestamp that a retention keeps, milliseconds; 0 keeps all.

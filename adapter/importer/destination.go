@@ -17,6 +17,8 @@ type Destination interface {
 	// Import stores a tenant's series, which are its own from then on. All of it is durable once it returns without an
 	// error; samples that are there already stay as they are.
 	Import(ctx context.Context, tenant string, list []storage.ImportedSeries) (storage.ImportStats, error)
+	// ImportBuckets does so for series of which the source has aggregates.
+	ImportBuckets(ctx context.Context, tenant string, list []storage.ImportedBuckets) (storage.ImportStats, error)
 	// Compare compares series, which are its own from then on, with the samples stored for the tenant at the same timestamps,
 	// by series and day. within is the range of time from which the series have all samples of the source: a rollup bucket that extends beyond it may
 	// contain others, and isn't compared. It reports differences, not necessarily all: the stats count them.
@@ -40,6 +42,11 @@ func (l *local) Identity(context.Context, string) (string, error) { return l.sto
 // Import implements Destination.
 func (l *local) Import(ctx context.Context, tenant string, list []storage.ImportedSeries) (storage.ImportStats, error) {
 	return l.store.Import(ctx, tenant, list)
+}
+
+// ImportBuckets implements Destination.
+func (l *local) ImportBuckets(ctx context.Context, tenant string, list []storage.ImportedBuckets) (storage.ImportStats, error) {
+	return l.store.ImportBuckets(ctx, tenant, list)
 }
 
 // Compare implements Destination.

@@ -74,7 +74,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 			at, before = begin, 0
 			r.Changed, r.Resumed = true, false
 		}
-		if len(b.Series)+len(b.Skipped) > 0 || b.Restarted {
+		if len(b.Series)+len(b.Buckets)+len(b.Skipped) > 0 || b.Restarted {
 			r.Complete = false
 		}
 		if o.Admit != nil {
@@ -88,6 +88,13 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 			if stats, err = o.Into.Import(ctx, o.Tenant, b.Series); err != nil {
 				return r, err
 			}
+		}
+		if len(b.Buckets) > 0 {
+			rolled, err := o.Into.ImportBuckets(ctx, o.Tenant, b.Buckets)
+			if err != nil {
+				return r, err
+			}
+			stats.Add(rolled)
 		}
 		r.Stats.Add(stats)
 		at.Stats.Add(stats)

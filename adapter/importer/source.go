@@ -44,6 +44,8 @@ type Plan struct {
 type Batch struct {
 	// Series may be many; a series may stand there several times.
 	Series []storage.ImportedSeries
+	// Buckets are aggregates that the source has in place of samples. They are stored after Series, the finer ones first.
+	Buckets []storage.ImportedBuckets
 	// Position is where the next run begins once the batch is stored.
 	Position string
 	// Restarted: the batches begin at the start of the source, because the part of it before the position from which they should go on has changed.

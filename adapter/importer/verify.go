@@ -54,7 +54,7 @@ type VerifyStats struct {
 	// SeriesDays are the series, each counted once a day, whose samples or rollups were compared.
 	SeriesDays int
 	// Samples were compared bit for bit; RolledUp by the counts and sums of rollups, for only these are kept. Left are
-	// too old or too new to be stored, or can't be, or share a rollup bucket with samples that weren't selected or that the store has besides. Newer are newer than
+	// too old or too new to be stored, or can't be, or are in aggregates, or share a rollup bucket with samples that weren't selected or that the store has besides. Newer are newer than
 	// all that the import has read, in a source that has got more samples since.
 	Samples, RolledUp, Left, Newer int
 	Differences                    int
@@ -92,6 +92,9 @@ func Verify(ctx context.Context, o Options, report func(Difference)) (all Verify
 			return all, err
 		}
 		all.Add(stats)
+		for i := range b.Buckets {
+			all.Left += b.Buckets[i].Buckets.Samples()
+		}
 		if o.Progress != nil {
 			o.Progress(Progress{Done: b.Done, Stats: storage.ImportStats{Known: all.Samples + all.RolledUp}})
 		}

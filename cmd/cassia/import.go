@@ -316,6 +316,7 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 	}{
 		{s.LeftOut, "not added to the rollups: finer data of their time are past the retention, and their " +
 			"buckets already contain them, or contain both earlier and later samples"},
+		{s.TooCoarse, "skipped: they are in downsampled blocks, and finer data are kept of their time; import finer blocks of it, or shorten --retention.raw or --retention.5m first"},
 		{s.Expired, "skipped: rollups of their time are past the retention, or expired under an earlier one"},
 		{s.Ahead, "skipped, because of timestamps in the future"},
 		{s.Refused, "skipped, because they can't be stored"},

@@ -65,7 +65,7 @@ func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result
 		return
 	}
 	b = f.onlyLive(b)
-	f.kinds.setBuckets(b)
+	f.kinds.setBuckets(b, rollup.NotSimple|rollup.Aggregated)
 	f.starts.setBuckets(b, f.UsesStarts)
 	e := &f.edged
 	e.reset(f, b, asked.Span)

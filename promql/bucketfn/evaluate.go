@@ -66,13 +66,28 @@ func (f *Evaluator) Name() string { return f.fn.Name }
 // otherwise within 1e-12 of the largest absolute value that enters the computation.
 func (f *Evaluator) Evaluate(b *rollup.Buckets, w Windows, out *Result) {
 	if f.fn.staleness { // buckets with only a stale marker matter
-		f.kinds.setBuckets(b)
+		f.kinds.setBuckets(b, rollup.NotSimple)
 		f.fn.over(f, b, w, out)
 		return
 	}
 	b = f.onlyLive(b)
-	f.kinds.setBuckets(b)
+	f.kinds.setBuckets(b, f.fn.complexFlags())
 	f.fn.over(f, b, w, out)
+}
+
+// ComplexFlags returns the flags of buckets from which the function of that name can't be computed.
+func ComplexFlags(name string) rollup.Flags {
+	if fn := Lookup(name); fn != nil {
+		return fn.complexFlags()
+	}
+	return rollup.NotSimple
+}
+
+func (f *Function) complexFlags() rollup.Flags {
+	if f.columns&(rollup.ColumnResets|rollup.ColumnChanges) != 0 { // Nothing is known of those of aggregates.
+		return rollup.NotSimple | rollup.Aggregated
+	}
+	return rollup.NotSimple
 }
 
 // onlyLive returns b without the buckets that contain only stale markers.
@@ -153,12 +168,13 @@ type kinds struct {
 	floats, histograms, complex []int32
 }
 
-func (k *kinds) setBuckets(b *rollup.Buckets) {
+// setBuckets looks through buckets, of which those with any of complexFlags can't be computed with.
+func (k *kinds) setBuckets(b *rollup.Buckets, complexFlags rollup.Flags) {
 	all := rollup.Flags(0)
 	for _, flags := range b.Flags {
 		all |= flags
 	}
-	k.plain = all&(rollup.HasHistograms|rollup.NotSimple) == 0
+	k.plain = all&(rollup.HasHistograms|complexFlags) == 0
 	if k.plain {
 		return
 	}
@@ -171,7 +187,7 @@ func (k *kinds) setBuckets(b *rollup.Buckets) {
 		if flags&rollup.HasHistograms != 0 {
 			h++
 		}
-		if flags&rollup.NotSimple != 0 {
+		if flags&complexFlags != 0 {
 			c++
 		}
 		k.floats, k.histograms, k.complex = append(k.floats, f), append(k.histograms, h), append(k.complex, c)

@@ -24,6 +24,12 @@ type BucketBuffers struct {
 // errHasDeleted warns of buckets that include deleted samples.
 var errHasDeleted = errors.New("storage: the result includes deleted samples: their raw samples had expired before they were deleted, or before the delete was applied to rollups, and their buckets also contain other samples")
 
+// errAggregated warns of values that follow from what isn't known of aggregates.
+var errAggregated = errors.New("storage: the result depends on first and last values of buckets that were imported from downsampled blocks, which are estimates; only counts, sums, minima and maxima of these are exact")
+
+// columnsOfAggregates are those that aggregates have.
+const columnsOfAggregates = rollup.ColumnCount | rollup.ColumnSum | rollup.ColumnMin | rollup.ColumnMax
+
 // Buckets sets into to the series' buckets within the query's range, in order: whole ones from rollups, and of
 // slots that these don't include all of, from samples. Buckets that the range cuts may be there, too. It is for
 // queries that ask for a resolution.
@@ -72,9 +78,16 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 	}
 	hideBucketStarts(&buf.rolled, sel.r.startsFrom)
 	rollup.Merge(into, &buf.rolled, &buf.cells, sel.columns)
+	estimated := sel.columns&^columnsOfAggregates != 0
 	for i, flags := range into.Flags {
-		if flags&rollup.HasDeleted != 0 && into.End[i] >= sel.r.minT && into.Start[i] < sel.r.maxT {
+		if flags&(rollup.HasDeleted|rollup.Aggregated) == 0 || into.End[i] < sel.r.minT || into.Start[i] >= sel.r.maxT {
+			continue
+		}
+		if flags&rollup.HasDeleted != 0 {
 			sel.r.tellOnce(errHasDeleted)
+		}
+		if flags&rollup.Aggregated != 0 && estimated {
+			sel.r.tellOnce(errAggregated)
 		}
 	}
 	return sel.r.budget.Use.Samples(buf.samples.Len() + buf.rolled.Len())

@@ -129,6 +129,10 @@ const (
 	HasDeleted
 	// StartsOverlap: a sample starts before the one before it, at another time than that does. Prometheus warns of it.
 	StartsOverlap
+	// Aggregated: some of the bucket's samples were imported as aggregates, see Aggregate. Count, Sum, Min and Max are those of all samples.
+	// The first and the last sample and Correction are estimates, and so nothing is known from Resets and Changes. The moment, the line
+	// and the sketch are unknown.
+	Aggregated
 )
 
 // ofHistograms are the flags of a bucket of which all samples are histograms.
@@ -170,7 +174,7 @@ func (b *Buckets) FloatCount(i int) uint32 {
 // TimesOf returns the first and the last timestamp that a bucket has samples at, milliseconds, as far as its columns show: of all columns.
 func (b *Buckets) TimesOf(i int) (first, last int64) {
 	first, last = b.Start[i]+1, b.End[i]
-	if b.Count[i] == 0 || b.Flags[i]&NotSimple != 0 { // Or they are those of some of its samples.
+	if b.Count[i] == 0 || b.Flags[i]&(NotSimple|Aggregated) != 0 { // Or they are those of some of its samples, or estimates.
 		return first, last
 	}
 	if b.Flags[i]&EndsStale == 0 {

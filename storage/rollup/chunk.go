@@ -108,7 +108,7 @@ const (
 // storedEmpty is the flag of a bucket whose count is 0, and flagsEnd above all flags.
 const (
 	storedEmpty = 1 << 3
-	flagsEnd    = 2 * int64(StartsOverlap)
+	flagsEnd    = 2 * int64(Aggregated)
 )
 
 const checksumSize = 4

@@ -52,7 +52,7 @@ func (x *Expander) Cut(into, b *Buckets, edges []int64) {
 		first := into.Len()
 		AppendCells(into, &x.samples, x.edges, math.MaxInt64/2)
 		for k := first; k < into.Len(); k++ {
-			into.Flags[k] |= b.Flags[i] & NotSimple
+			into.Flags[k] |= b.Flags[i] & (NotSimple | Aggregated)
 		}
 		into.addUp(first, b, i)
 	}
@@ -88,8 +88,8 @@ func (x *Expander) Expand(into *chunk.Samples, b *Buckets, i int) {
 			n: floats, first: b.First[i], last: b.Last[i], least: b.Min[i], greatest: b.Max[i], sum: b.Sum[i], low: b.SumLow[i],
 			falls: int(b.Resets[i]), rises: max(int(b.Changes[i])-int(b.Resets[i]), 0), correction: b.Correction[i],
 		}
-		if len(hs) > 0 {
-			x.valuesAmongHistograms()
+		if len(hs) > 0 || b.Flags[i]&Aggregated != 0 {
+			x.valuesOfUnknownSteps()
 		} else {
 			x.values()
 		}

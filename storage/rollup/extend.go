@@ -54,5 +54,11 @@ func disjoint(a *Buckets, i int, b *Buckets, j int) bool {
 	if (a.Flags[i]|b.Flags[j])&NotSimple != 0 {
 		return false
 	}
+	if isAggregated := a.Flags[i]&Aggregated != 0; a.Count[i] > 0 && (isAggregated || b.Flags[j]&Aggregated != 0) {
+		if !isAggregated {
+			a, i, b, j = b, j, a, i
+		}
+		return b.Flags[j]&Aggregated == 0 && b.FirstT[j] >= a.End[i] && a.LastT[i] < a.End[i] // Aggregates include no sample at the end of their bucket.
+	}
 	return a.Count[i] == 0 || a.LastT[i] < b.FirstT[j] || b.LastT[j] < a.FirstT[i]
 }

@@ -57,8 +57,8 @@ func (x *fit) fits() bool {
 	return x.line() || x.twoLevels() || x.search()
 }
 
-// valuesAmongHistograms sets x.v where it isn't known how often the floats changed and fell, only how often samples did.
-func (x *fit) valuesAmongHistograms() {
+// valuesOfUnknownSteps sets x.v where it isn't known how often the floats changed and fell: among histograms, and of aggregates.
+func (x *fit) valuesOfUnknownSteps() {
 	e := &x.e
 	for _, changes := range [...]int{e.n - 1, 0, 1, 2, 3} {
 		for falls := range min(changes, 12) + 1 {

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/tombstones"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // block is a block that may be open.
@@ -31,6 +32,11 @@ func (b *block) sources() []string {
 	if len(list) == 0 {
 		list = append(list, b.meta.ULID.String())
 	}
+	if b.resolution > rollup.Raw { // The blocks of samples have the same sources.
+		for i := range list {
+			list[i] += "/" + b.resolution.String()
+		}
+	}
 	return list
 }
 
@@ -43,7 +49,7 @@ func (b *block) open() (err error) {
 	if b.opened != nil {
 		return nil
 	}
-	if b.opened, err = tsdb.OpenBlock(nil, b.dir, nil, nil); err != nil {
+	if b.opened, err = tsdb.OpenBlock(nil, b.dir, pool{chunkenc.NewPool()}, nil); err != nil {
 		b.opened = nil
 		return b.damaged(err)
 	}

@@ -246,7 +246,7 @@ func thanos(t testing.TB, dir string, external map[string]string, resolution int
 	require.NoError(t, os.WriteFile(path, text, 0o644))
 }
 
-// TestThanos reads blocks of two replicas, and refuses one that was downsampled.
+// TestThanos reads blocks of two replicas, and refuses one that was downsampled to another resolution than Thanos'.
 func TestThanos(t *testing.T) {
 	dir := t.TempDir()
 	a := floats("a", start, 1000)
@@ -272,7 +272,7 @@ func TestThanos(t *testing.T) {
 	require.Equal(t, map[string]int{`{__name__="up", host="a"}`: 1000}, count(Options{NoExternal: true}))
 
 	down := write(t, dir, a)
-	thanos(t, down, nil, 300_000)
+	thanos(t, down, nil, 60_000)
 	_, err := New(Options{Dirs: []string{dir}, Selection: importer.Everything()}).Plan(t.Context())
 	require.ErrorIs(t, err, ErrDownsampled)
 	require.ErrorContains(t, err, down)

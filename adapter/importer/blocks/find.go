@@ -14,13 +14,15 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb"
+
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 var (
 	// ErrNoBlocks means that a folder has none.
 	ErrNoBlocks = errors.New("blocks: no TSDB block found; a block is a folder with meta.json, index and chunks")
-	// ErrDownsampled means that a block holds Thanos' aggregates in place of samples.
-	ErrDownsampled = errors.New("blocks: downsampled Thanos blocks can't be imported, because they contain aggregates instead of samples; import the raw blocks of the same time, and Cassia creates its own rollups")
+	// ErrDownsampled means that a block holds aggregates of a resolution that Thanos doesn't make.
+	ErrDownsampled = errors.New("blocks: unsupported resolution of a downsampled block; only 5m and 1h are supported")
 	// ErrDamaged means that a block can't be read.
 	ErrDamaged = errors.New("blocks: damaged block")
 )
@@ -31,6 +33,16 @@ type found struct {
 	meta tsdb.BlockMeta
 	// external are the labels that Thanos or Mimir keep beside the series'.
 	external labels.Labels
+	// resolution is that of Thanos' aggregates; Raw: the block has samples.
+	resolution rollup.Resolution
+}
+
+// until is the time from which on the block has nothing, milliseconds. A window of aggregates becomes a bucket that ends after its samples.
+func (f *found) until() int64 {
+	if width := f.resolution.Width(); width > 0 {
+		return (f.meta.MaxTime+width-1)/width*width + 1
+	}
+	return f.meta.MaxTime
 }
 
 // metaFile are the fields of meta.json that are read.
@@ -107,8 +119,11 @@ func readMeta(dir string) (found, error) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return found{}, fmt.Errorf("%w %s: meta.json: %w; move it away to import the other blocks", ErrDamaged, dir, err)
 	}
-	if m.Thanos.Downsample.Resolution > 0 {
-		return found{}, fmt.Errorf("%w: %s", ErrDownsampled, dir)
+	resolution := slices.IndexFunc([]rollup.Resolution{rollup.Raw, rollup.FiveMinutes, rollup.OneHour}, func(res rollup.Resolution) bool {
+		return res.Width() == m.Thanos.Downsample.Resolution
+	})
+	if resolution < 0 {
+		return found{}, fmt.Errorf("%w: %s has %d ms", ErrDownsampled, dir, m.Thanos.Downsample.Resolution)
 	}
 	external := map[string]string{}
 	for name, value := range m.Thanos.Labels {
@@ -116,5 +131,5 @@ func readMeta(dir string) (found, error) {
 			external[name] = value
 		}
 	}
-	return found{dir, m.BlockMeta, labels.FromMap(external)}, nil
+	return found{dir, m.BlockMeta, labels.FromMap(external), rollup.Resolution(resolution)}, nil
 }

@@ -1,8 +1,10 @@
 package blocks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
 	promstorage "github.com/prometheus/prometheus/storage"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/cassia-db/cassia/adapter/importer"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // merge walks through the series of blocks in the order of their labels.
@@ -131,9 +134,7 @@ func (m *merge) read(minT, maxT int64, first bool) (*chunk.Samples, []importer.S
 				continue
 			}
 			if err := c.readChunk(meta, minT, maxT, deleted, samples); err != nil && (first || meta.MinTime >= minT) {
-				skipped = append(skipped, importer.Skip{
-					What: fmt.Sprintf("block %s, series %s, a chunk of %d – %d ms", c.b.dir, c.labels, meta.MinTime, meta.MaxTime), Why: err.Error(), Damaged: true,
-				})
+				skipped = append(skipped, c.skip(meta, err))
 			}
 		}
 	}
@@ -152,4 +153,67 @@ func (c *cursor) readChunk(meta chunks.Meta, minT, maxT int64, deleted tombstone
 		c.it = ch.Iterator(c.it)
 	}
 	return decode(c.it, minT, maxT, deleted, into)
+}
+
+// readWindows returns the windows of the current series that begin from one time to before another, of all blocks, by time, and the chunks that are
+// damaged, as read does. Of a window that several blocks have, it is the first block's.
+func (m *merge) readWindows(from, to, width int64, first bool) (list []window, skipped []importer.Skip, err error) {
+	isCounter := rollup.IsCounterName(m.at[0].labels.Get(labels.MetricName))
+	for _, c := range m.at {
+		deleted, err := c.b.tombstones.Get(c.ref)
+		if err != nil {
+			return nil, nil, c.b.damaged(err)
+		}
+		var own []window
+		for _, meta := range c.metas {
+			if meta.MaxTime < from || meta.MinTime >= to {
+				continue
+			}
+			windows, err := c.readWindows(meta, width, isCounter)
+			if err != nil {
+				if first || meta.MinTime >= from {
+					skipped = append(skipped, c.skip(meta, err))
+				}
+				continue
+			}
+			own = appendWindows(own, windows)
+		}
+		for i := range own {
+			x := &own[i]
+			at, isThere := slices.BinarySearchFunc(list, x.end, func(a window, end int64) int { return cmp.Compare(a.end, end) })
+			if !isThere && x.start >= from && x.start < to && !isDeleted(deleted, x.stamp) {
+				list = slices.Insert(list, at, *x)
+			}
+		}
+	}
+	return list, skipped, nil
+}
+
+// readWindows reads the windows of a chunk. Thanos may leave empty chunks of samples among those of aggregates.
+func (c *cursor) readWindows(meta chunks.Meta, width int64, isCounter bool) ([]window, error) {
+	ch, _, err := c.b.chunks.ChunkOrIterable(meta)
+	if err != nil {
+		return nil, err
+	}
+	of, ok := ch.(*aggregateChunk)
+	switch {
+	case ok:
+	case ch != nil && ch.NumSamples() == 0:
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("%w: the chunk has samples, and the block's others have aggregates", ErrAggregates)
+	}
+	w, err := windowsOf(of, width)
+	if err != nil {
+		return nil, err
+	}
+	w.estimate(isCounter)
+	return w.list, nil
+}
+
+// skip describes a damaged chunk of the current series.
+func (c *cursor) skip(meta chunks.Meta, why error) importer.Skip {
+	return importer.Skip{
+		What: fmt.Sprintf("block %s, series %s, a chunk of %d – %d ms", c.b.dir, c.labels, meta.MinTime, meta.MaxTime), Why: why.Error(), Damaged: true,
+	}
 }

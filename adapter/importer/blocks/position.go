@@ -6,15 +6,19 @@ import (
 	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // position is where a batch ended, and what had been read by then.
 type position struct {
 	// Day is the start of the day to go on with, milliseconds; Group and After the external labels and the series
 	// that were read last of it, if any.
-	Day   int64             `json:"day"`
-	Group string            `json:"group,omitempty"`
-	After map[string]string `json:"after,omitempty"`
+	Day   int64  `json:"day"`
+	Group string `json:"group,omitempty"`
+	// Resolution is that of the group.
+	Resolution rollup.Resolution `json:"resolution,omitempty"`
+	After      map[string]string `json:"after,omitempty"`
 	// Sources are the blocks in which the samples read so far were first written. Compaction leaves them the same.
 	Sources []string `json:"sources"`
 }

@@ -1,6 +1,7 @@
 package blocks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/cassia-db/cassia/adapter/importer"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // Options select what to read.
@@ -103,7 +105,7 @@ func (s *Source) find() error {
 	s.minT, s.maxT = math.MaxInt64, math.MinInt64
 	sel := &s.opts.Selection
 	for _, f := range list {
-		last := f.meta.MaxTime - 1
+		last := f.until() - 1
 		if last < sel.MinMS || f.meta.MinTime > sel.MaxMS {
 			continue
 		}
@@ -182,7 +184,7 @@ func (c *cutter) run(ctx context.Context, from position) error {
 		}
 		c.s.closeUntil(day + dayMS)
 	}
-	if len(c.batch.Series)+len(c.batch.Skipped) > 0 {
+	if len(c.batch.Series)+len(c.batch.Buckets)+len(c.batch.Skipped) > 0 {
 		return c.flush(position{Day: day})
 	}
 	return nil
@@ -193,10 +195,10 @@ func (c *cutter) group(ctx context.Context, day int64, g group, from position) e
 	name := g.external.String()
 	var after labels.Labels
 	if from.Day == day {
-		if name < from.Group {
+		switch order := cmp.Or(cmp.Compare(g.resolution, from.Resolution), strings.Compare(name, from.Group)); {
+		case order < 0:
 			return nil
-		}
-		if name == from.Group {
+		case order == 0:
 			after = from.labels()
 		}
 	}
@@ -220,22 +222,61 @@ func (c *cutter) group(ctx context.Context, day int64, g group, from position) e
 		if !after.IsEmpty() && labels.Compare(ls, after) <= 0 {
 			continue
 		}
-		samples, skipped, err := m.read(minT, maxT, day == c.first)
+		c.within = float64(n) / float64(g.series())
+		if g.resolution > rollup.Raw {
+			err = c.buckets(day, g, m, ls)
+		} else {
+			err = c.samples(minT, maxT, day == c.first, g, m, ls)
+		}
 		if err != nil {
 			return err
 		}
-		c.within = float64(n) / float64(g.series())
-		c.batch.Skipped = append(c.batch.Skipped, skipped...)
-		if samples.Len() == 0 {
-			continue
-		}
-		c.batch.Series = append(c.batch.Series, storage.ImportedSeries{Labels: sel.Labels(with(ls, g.external)), Samples: samples})
-		if c.bytes += sizeOf(samples); c.bytes >= c.s.opts.BatchBytes {
-			if err := c.flush(position{Day: day, Group: name, After: ls.Map()}); err != nil {
+		if c.bytes >= c.s.opts.BatchBytes {
+			if err := c.flush(position{Day: day, Group: name, Resolution: g.resolution, After: ls.Map()}); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// samples adds the current series' samples to the batch.
+func (c *cutter) samples(minT, maxT int64, first bool, g group, m *merge, ls labels.Labels) error {
+	samples, skipped, err := m.read(minT, maxT, first)
+	if err != nil {
+		return err
+	}
+	c.batch.Skipped = append(c.batch.Skipped, skipped...)
+	if samples.Len() > 0 {
+		c.batch.Series = append(c.batch.Series, storage.ImportedSeries{Labels: c.s.opts.Selection.Labels(with(ls, g.external)), Samples: samples})
+		c.bytes += sizeOf(samples)
+	}
+	return nil
+}
+
+// bucketBytes is about what a bucket takes in memory.
+const bucketBytes = 200
+
+// buckets adds the buckets of a day of the current series' aggregates to the batch: of windows that are selected as a whole.
+func (c *cutter) buckets(day int64, g group, m *merge, ls labels.Labels) error {
+	sel := &c.s.opts.Selection
+	list, skipped, err := m.readWindows(day, day+dayMS, g.resolution.Width(), day == c.first)
+	if err != nil {
+		return err
+	}
+	c.batch.Skipped = append(c.batch.Skipped, skipped...)
+	var b rollup.Buckets
+	for i := range list {
+		if list[i].start >= sel.MinMS && list[i].end-1 <= sel.MaxMS {
+			appendBuckets(&b, list[i:i+1])
+		}
+	}
+	if b.Len() > 0 {
+		c.batch.Buckets = append(c.batch.Buckets, storage.ImportedBuckets{
+			Labels: sel.Labels(with(ls, g.external)), Resolution: g.resolution, Buckets: &b,
+		})
+		c.bytes += b.Len() * bucketBytes
+	}
+	return nil
 }
 
 // with adds a block's labels, which win: so it is in Thanos.
@@ -265,10 +306,11 @@ func (c *cutter) flush(at position) error {
 	return nil
 }
 
-// group are blocks whose series get the same labels besides their own.
+// group are blocks of one resolution whose series get the same labels besides their own.
 type group struct {
-	external labels.Labels
-	blocks   []*block
+	external   labels.Labels
+	resolution rollup.Resolution
+	blocks     []*block
 }
 
 // series is about how many series the blocks have, at least 1.
@@ -279,27 +321,30 @@ func (g *group) series() (n uint64) {
 	return max(n, 1)
 }
 
-// groups returns the blocks that have anything of a day, in the order of the names of their labels.
+// groups returns the blocks that have anything of a day: the finest first, because the first of several buckets with the same edges is kept, and in the order of the
+// names of their labels.
 func (s *Source) groups(day int64) (list []group) {
 	for _, b := range s.blocks {
-		if b.meta.MinTime > day+dayMS || b.meta.MaxTime <= day+1 {
+		if b.meta.MinTime > day+dayMS || b.until() <= day+1 {
 			continue
 		}
-		i := slices.IndexFunc(list, func(g group) bool { return labels.Equal(g.external, b.external) })
+		i := slices.IndexFunc(list, func(g group) bool { return g.resolution == b.resolution && labels.Equal(g.external, b.external) })
 		if i < 0 {
 			i = len(list)
-			list = append(list, group{external: b.external})
+			list = append(list, group{external: b.external, resolution: b.resolution})
 		}
 		list[i].blocks = append(list[i].blocks, b)
 	}
-	slices.SortFunc(list, func(a, b group) int { return strings.Compare(a.external.String(), b.external.String()) })
+	slices.SortFunc(list, func(a, b group) int {
+		return cmp.Or(cmp.Compare(a.resolution, b.resolution), strings.Compare(a.external.String(), b.external.String()))
+	})
 	return list
 }
 
 // closeUntil closes the blocks that end before a time.
 func (s *Source) closeUntil(t int64) {
 	for _, b := range s.blocks {
-		if b.meta.MaxTime <= t+1 {
+		if b.until() <= t+1 {
 			_ = b.close() // It was only read.
 		}
 	}

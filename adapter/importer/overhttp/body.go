@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 	contentType     = "application/vnd.cassia.series"
 	contentEncoding = "snappy"
 	// bodyVersion is that of its format.
-	bodyVersion = 1
+	bodyVersion = 2
 	// headerSize is what stands before the series, bytes.
 	headerSize = 1 + crc32.Size
 )
@@ -39,6 +40,7 @@ const (
 	seriesWeight = 300
 	labelWeight  = 32
 	floatWeight  = 24
+	bucketWeight = 200
 	// A bucket of a histogram takes a bit of its chunk at least, and 8 bytes in memory.
 	histogramWeight     = 300
 	histogramByteWeight = 64
@@ -57,15 +59,27 @@ func weightOf(data []byte) (int64, error) {
 	return weight, nil
 }
 
-// appendSeries appends a series whose samples can be one chunk, and returns what it weighs.
-func appendSeries(dst []byte, ls labels.Labels, samples *chunk.Samples) ([]byte, int64, error) {
+// appendLabels appends the labels of a series, and returns what the series weighs without its samples.
+func appendLabels(dst []byte, ls labels.Labels) ([]byte, int64) {
 	n := ls.Len()
-	weight := int64(seriesWeight + n*labelWeight + int(ls.ByteSize()))
 	dst = binary.AppendUvarint(dst, uint64(n))
 	ls.Range(func(l labels.Label) {
 		dst = appendText(dst, l.Name)
 		dst = appendText(dst, l.Value)
 	})
+	return dst, int64(seriesWeight + n*labelWeight + int(ls.ByteSize()))
+}
+
+// appendBuckets appends a series with buckets, and returns what it weighs.
+func appendBuckets(dst []byte, s *storage.ImportedBuckets) ([]byte, int64) {
+	dst, weight := appendLabels(dst, s.Labels)
+	dst = appendText(dst, string(rollup.AppendChunk(nil, s.Buckets, s.Resolution.Width(), 0)))
+	return dst, weight + int64(s.Buckets.Len())*bucketWeight
+}
+
+// appendSeries appends a series whose samples can be one chunk, and returns what it weighs.
+func appendSeries(dst []byte, ls labels.Labels, samples *chunk.Samples) ([]byte, int64, error) {
+	dst, weight := appendLabels(dst, ls)
 	data := chunk.AppendChunk(nil, samples)
 	w, err := weightOf(data)
 	if err != nil {
@@ -81,12 +95,15 @@ func appendText(dst []byte, text string) []byte {
 }
 
 // encode makes a body of what appendSeries made of series.
-func encode(series [][]byte) []byte {
-	n := headerSize
+func encode(series [][]byte) []byte { return encodeOf(rollup.Raw, series) }
+
+// encodeOf makes a body of what appendSeries, or appendBuckets, made of series of a resolution.
+func encodeOf(res rollup.Resolution, series [][]byte) []byte {
+	n := headerSize + 1
 	for _, s := range series {
 		n += len(s)
 	}
-	plain := make([]byte, headerSize, n)
+	plain := append(make([]byte, headerSize, n), byte(res))
 	for _, s := range series {
 		plain = append(plain, s...)
 	}
@@ -97,66 +114,109 @@ func encode(series [][]byte) []byte {
 
 // decode reads the series of a body that is decompressed. take is called with the weight of each before memory is allocated for it;
 // its error ends the reading. The other errors wrap ErrMalformed or ErrVersion.
-func decode(plain []byte, take func(weight int64) error) ([]storage.ImportedSeries, error) {
-	if len(plain) < headerSize {
-		return nil, fmt.Errorf("%w: the body has only %d bytes", ErrMalformed, len(plain))
+func decode(plain []byte, take func(weight int64) error) (list []storage.ImportedSeries, buckets []storage.ImportedBuckets, err error) {
+	if len(plain) < headerSize+1 {
+		return nil, nil, fmt.Errorf("%w: the body has only %d bytes", ErrMalformed, len(plain))
 	}
 	if plain[0] != bodyVersion {
-		return nil, fmt.Errorf("%w: version %d; only version %d is supported", ErrVersion, plain[0], bodyVersion)
+		return nil, nil, fmt.Errorf("%w: version %d; only version %d is supported", ErrVersion, plain[0], bodyVersion)
 	}
 	if crc32.Checksum(plain[headerSize:], castagnoli) != binary.LittleEndian.Uint32(plain[1:]) {
-		return nil, fmt.Errorf("%w: its checksum doesn't match", ErrMalformed)
+		return nil, nil, fmt.Errorf("%w: its checksum doesn't match", ErrMalformed)
 	}
-	d := &decoder{rest: plain[headerSize:], take: take, builder: labels.NewScratchBuilder(16)}
-	var list []storage.ImportedSeries
+	res := rollup.Resolution(plain[headerSize])
+	if res > rollup.OneHour {
+		return nil, nil, fmt.Errorf("%w: unknown resolution %d", ErrMalformed, res)
+	}
+	d := &bodyReader{rest: plain[headerSize+1:], take: take, builder: labels.NewScratchBuilder(16)}
 	for len(d.rest) > 0 {
-		s, err := d.series()
-		if err != nil {
-			return nil, err
+		if res == rollup.Raw {
+			s, err := d.series()
+			if err != nil {
+				return nil, nil, err
+			}
+			list = append(list, s)
+			continue
 		}
-		list = append(list, s)
+		s, err := d.buckets(res)
+		if err != nil {
+			return nil, nil, err
+		}
+		buckets = append(buckets, s)
 	}
-	return list, nil
+	return list, buckets, nil
 }
 
-// decoder reads series.
-type decoder struct {
+// bodyReader reads series.
+type bodyReader struct {
 	rest    []byte
 	take    func(int64) error
 	builder labels.ScratchBuilder
 }
 
-func (d *decoder) series() (s storage.ImportedSeries, err error) {
+func (d *bodyReader) labels() (ls labels.Labels, err error) {
 	n, err := d.uvarint("number of labels")
 	if err != nil {
-		return s, err
+		return ls, err
 	}
 	if n > uint64(len(d.rest))/2 { // A label takes two bytes at least.
-		return s, fmt.Errorf("%w: a series has %d labels, more than the body can hold", ErrMalformed, n)
+		return ls, fmt.Errorf("%w: a series has %d labels, more than the body can hold", ErrMalformed, n)
 	}
 	if err := d.take(seriesWeight + int64(n)*labelWeight); err != nil {
-		return s, err
+		return ls, err
 	}
 	d.builder.Reset()
 	for range n {
 		name, err := d.text("name")
 		if err != nil {
-			return s, err
+			return ls, err
 		}
 		value, err := d.text("value")
 		if err != nil {
-			return s, err
+			return ls, err
 		}
 		if err := d.take(int64(len(name) + len(value))); err != nil {
-			return s, err
+			return ls, err
 		}
 		if err := adapter.CheckLabelText(string(name), string(value)); err != nil {
-			return s, fmt.Errorf("%w: %w", ErrMalformed, err)
+			return ls, fmt.Errorf("%w: %w", ErrMalformed, err)
 		}
 		d.builder.Add(string(name), string(value))
 	}
 	d.builder.Sort()
-	s.Labels = d.builder.Labels()
+	return d.builder.Labels(), nil
+}
+
+// buckets reads a series with buckets, all of one resolution.
+func (d *bodyReader) buckets(res rollup.Resolution) (s storage.ImportedBuckets, err error) {
+	if s.Labels, err = d.labels(); err != nil {
+		return s, err
+	}
+	data, err := d.text("chunk")
+	if err != nil {
+		return s, err
+	}
+	info, err := rollup.Header(data)
+	if err == nil && info.Width != res.Width() {
+		err = fmt.Errorf("buckets of %d ms", info.Width)
+	}
+	if err != nil {
+		return s, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if err := d.take(int64(info.Count) * bucketWeight); err != nil {
+		return s, err
+	}
+	s.Resolution, s.Buckets = res, &rollup.Buckets{}
+	if err := rollup.Decode(data, rollup.AllColumns, s.Buckets); err != nil {
+		return s, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return s, nil
+}
+
+func (d *bodyReader) series() (s storage.ImportedSeries, err error) {
+	if s.Labels, err = d.labels(); err != nil {
+		return s, err
+	}
 	data, err := d.text("chunk")
 	if err != nil {
 		return s, err
@@ -175,7 +235,7 @@ func (d *decoder) series() (s storage.ImportedSeries, err error) {
 	return s, nil
 }
 
-func (d *decoder) uvarint(what string) (uint64, error) {
+func (d *bodyReader) uvarint(what string) (uint64, error) {
 	x, n := binary.Uvarint(d.rest)
 	if n <= 0 {
 		return 0, fmt.Errorf("%w: truncated within a %s", ErrMalformed, what)
@@ -185,7 +245,7 @@ func (d *decoder) uvarint(what string) (uint64, error) {
 }
 
 // text returns bytes behind their length. They stay the body's.
-func (d *decoder) text(what string) ([]byte, error) {
+func (d *bodyReader) text(what string) ([]byte, error) {
 	n, err := d.uvarint(what)
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer/fetch"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/query"
+	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -77,15 +78,42 @@ func (c *Client) Identity(ctx context.Context, name string) (string, error) {
 
 // Import implements importer.Destination.
 func (c *Client) Import(ctx context.Context, name string, list []storage.ImportedSeries) (all storage.ImportStats, err error) {
-	err = c.each(ctx, name, list, &all, func(ctx context.Context, body []byte) error {
+	err = c.each(ctx, name, list, &all, c.importInto(name, &all))
+	return all, err
+}
+
+// importInto returns a function that sends a body, and adds to all what the server did with it.
+func (c *Client) importInto(name string, all *storage.ImportStats) func(context.Context, []byte) error {
+	return func(ctx context.Context, body []byte) error {
 		var answer stored
 		if err := c.ask(ctx, http.MethodPost, name, "", nil, body, &answer); err != nil {
 			return err
 		}
 		all.Add(answer.stats())
 		return nil
-	})
-	return all, err
+	}
+}
+
+// ImportBuckets implements importer.Destination. A body has buckets of one resolution.
+func (c *Client) ImportBuckets(ctx context.Context, name string, list []storage.ImportedBuckets) (all storage.ImportStats, err error) {
+	terms, err := c.Terms(ctx, name)
+	if err != nil {
+		return all, err
+	}
+	for _, res := range rollup.Resolutions {
+		p := &packer{most: terms, stats: &all, send: func(series [][]byte) error { return c.sendAll(ctx, res, series, c.importInto(name, &all)) }}
+		for _, s := range list {
+			if s.Labels = s.Labels.WithoutEmpty(); s.Resolution == res {
+				if err := p.addBuckets(s); err != nil {
+					return all, err
+				}
+			}
+		}
+		if err := p.flush(); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
 }
 
 // Compare implements importer.Destination.
@@ -111,7 +139,7 @@ func (c *Client) each(ctx context.Context, name string, list []storage.ImportedS
 	if err != nil {
 		return err
 	}
-	p := &packer{most: terms, stats: unsent, send: func(series [][]byte) error { return c.sendAll(ctx, series, send) }}
+	p := &packer{most: terms, stats: unsent, send: func(series [][]byte) error { return c.sendAll(ctx, rollup.Raw, series, send) }}
 	for _, s := range together(list) {
 		if err := p.add(s); err != nil {
 			return err
@@ -121,8 +149,8 @@ func (c *Client) each(ctx context.Context, name string, list []storage.ImportedS
 }
 
 // sendAll sends series as one body, or as two, four and so on, where something on the way takes none that is so large.
-func (c *Client) sendAll(ctx context.Context, series [][]byte, send func(context.Context, []byte) error) error {
-	body := encode(series)
+func (c *Client) sendAll(ctx context.Context, res rollup.Resolution, series [][]byte, send func(context.Context, []byte) error) error {
+	body := encodeOf(res, series)
 	err := c.patiently(ctx, func(ctx context.Context) error { return send(ctx, body) })
 	var status *fetch.StatusError
 	if !errors.As(err, &status) || status.Code != http.StatusRequestEntityTooLarge || len(series) == 1 {
@@ -130,7 +158,7 @@ func (c *Client) sendAll(ctx context.Context, series [][]byte, send func(context
 	}
 	c.terms.MaxBytes = max(1, min(c.terms.MaxBytes, int64(len(body)))/2)
 	for _, half := range [][][]byte{series[:len(series)/2], series[len(series)/2:]} {
-		if err := c.sendAll(ctx, half, send); err != nil {
+		if err := c.sendAll(ctx, res, half, send); err != nil {
 			return err
 		}
 	}

@@ -128,7 +128,7 @@ func (away) RoundTrip(*http.Request) (*http.Response, error) { return nil, errAw
 // TestOtherServers are no place for history.
 func TestOtherServers(t *testing.T) {
 	t.Parallel()
-	for text, code := range map[string]int{"404 page not found": 404, "<html>": 200, `{"version":2,"max_bytes":1,"max_weight":1,"store":"a"}`: 200, `{"version":1,"max_bytes":1,"max_weight":1}`: 200} {
+	for text, code := range map[string]int{"404 page not found": 404, "<html>": 200, `{"version":3,"max_bytes":1,"max_weight":1,"store":"a"}`: 200, `{"version":1,"max_bytes":1,"max_weight":1}`: 200} {
 		r := newRig(t, nil, nil)
 		r.on = func(w http.ResponseWriter, _ *http.Request) bool {
 			http.Error(w, text, code)
@@ -267,7 +267,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		"snappy's bomb":   {body: []byte{0xff, 0xff, 0xff, 0xff, 0x0f}, code: 400},
 		"too large":       {body: snappy.Encode(nil, make([]byte, 1<<20)), code: 413},
 		"heavy":           {body: encode([][]byte{bomb}), code: 413},
-		"another version": {body: changed(func(b []byte) []byte { b[0] = 2; return b }), code: 415},
+		"another version": {body: changed(func(b []byte) []byte { b[0] = 3; return b }), code: 415},
 		"a flipped bit":   {body: changed(func(b []byte) []byte { b[9] ^= 4; return b }), code: 400},
 		"shorter":         {body: changed(func(b []byte) []byte { return b[:len(b)-1] }), code: 400},
 		"nothing":         {body: changed(func(b []byte) []byte { return b[:3] }), code: 400},
@@ -345,7 +345,7 @@ func TestLongSeriesAreCut(t *testing.T) {
 	p := &packer{most: Terms{MaxBytes: 1 << 20, MaxWeight: 60_000}, stats: &storage.ImportStats{}, send: func(series [][]byte) error {
 		plain, err := snappy.Decode(nil, encode(series))
 		require.NoError(t, err)
-		list, err := decode(plain, func(int64) error { return nil })
+		list, _, err := decode(plain, func(int64) error { return nil })
 		sent = append(sent, list)
 		return err
 	}}
@@ -391,7 +391,7 @@ func FuzzDecode(f *testing.F) {
 		plain, err := snappy.Decode(nil, encode([][]byte{series}))
 		require.NoError(t, err)
 		left := int64(16 << 20)
-		list, err := decode(plain, func(n int64) error {
+		list, _, err := decode(plain, func(n int64) error {
 			if left -= n; left < 0 {
 				return adapter.ErrTooLarge
 			}
@@ -410,7 +410,7 @@ func FuzzDecode(f *testing.F) {
 			require.Positive(t, weight)
 			again, err := snappy.Decode(nil, encode([][]byte{one}))
 			require.NoError(t, err)
-			back, err := decode(again, func(int64) error { return nil })
+			back, _, err := decode(again, func(int64) error { return nil })
 			require.NoError(t, err)
 			require.Len(t, back, 1)
 			require.True(t, labels.Equal(s.Labels, back[0].Labels))

@@ -16,11 +16,11 @@
 //
 // Content-Type application/vnd.cassia.series, and Content-Encoding snappy: one block of snappy's, of
 //
-//	+---------+--------------+--------+--------+- -
-//	| version | CRC-32C of   | series | series | …
-//	| 1 byte:1| what follows |        |        |
-//	|         | 4 bytes LE   |        |        |
-//	+---------+--------------+--------+--------+- -
+//	+---------+--------------+------------+--------+--------+- -
+//	| version | CRC-32C of   | resolution | series | series | …
+//	| 1 byte:2| what follows | 1 byte     |        |        |
+//	|         | 4 bytes LE   |            |        |        |
+//	+---------+--------------+------------+--------+--------+- -
 //
 // each of which is
 //
@@ -33,4 +33,6 @@
 // A text is its length, uvarint, and its bytes. The chunk is as storage stores one, but for the time that it is about:
 // storage/FORMAT.md has it byte by byte. So samples come over bit for bit, with start timestamps and native histograms.
 // A series may stand there several times.
+//
+// The resolution is 0 for samples. It is 1 for buckets of 5m, and 2 for those of 1h, of aggregates: then each chunk is a rollup chunk of version 0.
 package overhttp

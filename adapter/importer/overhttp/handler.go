@@ -87,6 +87,9 @@ func (s *Server) Import(w http.ResponseWriter, r *http.Request) {
 	}
 	s.post(w, r, func(ctx context.Context, b *body) (any, error) {
 		stats, err := s.into.Import(ctx, name, b.series)
+		if err == nil && len(b.buckets) > 0 {
+			stats, err = s.into.ImportBuckets(ctx, name, b.buckets)
+		}
 		return storedOf(stats), err
 	})
 }
@@ -100,6 +103,9 @@ func (s *Server) Compare(w http.ResponseWriter, r *http.Request) {
 			defer func() { <-s.comparing }()
 		default:
 			return nil, fmt.Errorf("%w: another comparison is in progress", adapter.ErrBusy)
+		}
+		if len(b.buckets) > 0 {
+			return nil, fmt.Errorf("%w: buckets can't be compared", ErrMalformed)
 		}
 		var c compared
 		within, err := spanOf(r.URL.Query())
@@ -144,6 +150,8 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, use func(context.C
 type body struct {
 	share  adapter.Share
 	series []storage.ImportedSeries
+	// buckets are in place of series.
+	buckets []storage.ImportedBuckets
 }
 
 // read reads and decodes it, within the bounds.
@@ -178,7 +186,7 @@ func (b *body) read(r *http.Request, o *Options) error {
 	if err := b.share.Take(int64(size)); err != nil {
 		return err
 	}
-	b.series, err = decode(plain, func(weight int64) error {
+	b.series, b.buckets, err = decode(plain, func(weight int64) error {
 		if left -= weight; left < 0 {
 			return fmt.Errorf("%w: its series have more than %d bytes", adapter.ErrTooLarge, o.MaxWeight)
 		}

@@ -55,7 +55,7 @@ func (p *packer) pack(ls labels.Labels, samples *chunk.Samples) error {
 		if err != nil {
 			return err
 		}
-		if weight <= p.most.MaxWeight && int64(len(one))+headerSize <= p.most.MaxBytes || samples.Len() == 1 {
+		if weight <= p.most.MaxWeight && int64(len(one))+headerSize+1 <= p.most.MaxBytes || samples.Len() == 1 {
 			return p.put(one, weight)
 		}
 	}
@@ -68,7 +68,7 @@ func (p *packer) pack(ls labels.Labels, samples *chunk.Samples) error {
 
 // put adds a series to the body that comes next, after sending the one before where it doesn't fit in.
 func (p *packer) put(one []byte, weight int64) error {
-	if len(p.series) > 0 && (p.weight+weight > p.most.MaxWeight || headerSize+p.bytes+int64(len(one)) > p.most.MaxBytes) {
+	if len(p.series) > 0 && (p.weight+weight > p.most.MaxWeight || headerSize+1+p.bytes+int64(len(one)) > p.most.MaxBytes) {
 		if err := p.flush(); err != nil {
 			return err
 		}
@@ -78,6 +78,27 @@ func (p *packer) put(one []byte, weight int64) error {
 	p.bytes += int64(len(one))
 	return nil
 }
+
+// addBuckets packs a series with buckets, whose labels are as they are stored: in halves where they are too many.
+func (p *packer) addBuckets(s storage.ImportedBuckets) error {
+	n := s.Buckets.Len()
+	if n <= maxBuckets {
+		one, weight := appendBuckets(nil, &s)
+		if weight <= p.most.MaxWeight && int64(len(one))+headerSize+1 <= p.most.MaxBytes || n <= 1 {
+			return p.put(one, weight)
+		}
+	}
+	for _, half := range [][2]int{{0, n / 2}, {n / 2, n}} {
+		part := s.Buckets.Slice(half[0], half[1])
+		if err := p.addBuckets(storage.ImportedBuckets{Labels: s.Labels, Resolution: s.Resolution, Buckets: &part}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxBuckets bounds the buckets of a chunk.
+const maxBuckets = 512
 
 // flush sends the packed series.
 func (p *packer) flush() error {

@@ -24,6 +24,7 @@ var unseenErrors = map[string][]string{
 		"config.errMatchesAll", "metadata.errSource", "s3.errSecret", "jsonapi.problem", "ui.badRequest", "main.errInterrupted",
 	},
 	"only a mistake in the program leads to it": {
+		"storage.errBucketWidth",
 		"adapter.ErrNotAppended", "jsonapi.ErrOptions", "remotewrite.ErrOptions", "otlp.ErrOptions", "engine.ErrBadKey", "engine.ErrBadWrite", "manual.errNoWebP",
 		"ruler.errNoTurn", "cache.ErrLoadPanicked",
 	},

@@ -1,0 +1,127 @@
+package blocks
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+)
+
+// encodingAggregates is the encoding of Thanos' chunks of aggregates. Such a chunk has five chunks of samples, in the order of the aggregates:
+//
+//	+---------+----------+- - - -+---------+- -
+//	| length  | encoding | bytes | length  | …
+//	| uvarint | 1 byte   |       | uvarint |
+//	+---------+----------+- - - -+---------+- -
+//
+// A length is that of the bytes. It is 0 for an aggregate that isn't there, and nothing follows it then.
+const encodingAggregates chunkenc.Encoding = 0xff
+
+// The aggregates of a chunk. Each has a sample for every window that has samples. That of the counter has two more: it begins with the first
+// sample of the chunk, and goes on with the value at the end of each window, increased by the values before resets. It ends with the timestamp of the last of
+// these again, and the last value as it was.
+const (
+	aggregateCount = iota
+	aggregateSum
+	aggregateMin
+	aggregateMax
+	aggregateCounter
+
+	aggregates
+)
+
+// ErrAggregates means that a chunk of aggregates is damaged.
+var ErrAggregates = errors.New("blocks: damaged chunk of aggregates")
+
+// pool decodes chunks of aggregates, and those that Prometheus has.
+type pool struct{ chunkenc.Pool }
+
+// Get implements chunkenc.Pool.
+func (p pool) Get(e chunkenc.Encoding, b []byte) (chunkenc.Chunk, error) {
+	if e == encodingAggregates {
+		return &aggregateChunk{data: b}, nil
+	}
+	return p.Pool.Get(e, b)
+}
+
+// Put implements chunkenc.Pool.
+func (p pool) Put(c chunkenc.Chunk) error {
+	if _, ok := c.(*aggregateChunk); ok {
+		return nil
+	}
+	return p.Pool.Put(c)
+}
+
+// aggregateChunk is a chunk of aggregates. As a chunk of samples it is empty.
+type aggregateChunk struct{ data []byte }
+
+// Bytes implements chunkenc.Chunk.
+func (c *aggregateChunk) Bytes() []byte { return c.data }
+
+// Encoding implements chunkenc.Chunk.
+func (*aggregateChunk) Encoding() chunkenc.Encoding { return encodingAggregates }
+
+// Appender implements chunkenc.Chunk.
+func (*aggregateChunk) Appender() (chunkenc.Appender, error) {
+	return nil, errors.New("blocks: chunks of aggregates are only read")
+}
+
+// Iterator implements chunkenc.Chunk.
+func (*aggregateChunk) Iterator(chunkenc.Iterator) chunkenc.Iterator {
+	return chunkenc.NewNopIterator()
+}
+
+// NumSamples implements chunkenc.Chunk.
+func (*aggregateChunk) NumSamples() int { return 0 }
+
+// Compact implements chunkenc.Chunk.
+func (*aggregateChunk) Compact() {}
+
+// Reset implements chunkenc.Chunk.
+func (c *aggregateChunk) Reset(data []byte) { c.data = data }
+
+// stamped is a sample of an aggregate.
+type stamped struct {
+	t int64
+	v float64
+}
+
+// points returns the samples of each aggregate; nil for one that isn't there.
+func (c *aggregateChunk) points() (all [aggregates][]stamped, err error) {
+	rest := c.data
+	for i := range all {
+		length, n := binary.Uvarint(rest)
+		if n <= 0 {
+			return all, fmt.Errorf("%w: aggregate %d is missing", ErrAggregates, i)
+		}
+		if rest = rest[n:]; length == 0 {
+			continue
+		}
+		if length >= uint64(len(rest)) { // The encoding comes first.
+			return all, fmt.Errorf("%w: aggregate %d is truncated", ErrAggregates, i)
+		}
+		if all[i], err = pointsOf(chunkenc.Encoding(rest[0]), rest[1:1+length]); err != nil {
+			return all, fmt.Errorf("%w: aggregate %d: %w", ErrAggregates, i, err)
+		}
+		rest = rest[1+length:]
+	}
+	return all, nil
+}
+
+func pointsOf(e chunkenc.Encoding, data []byte) ([]stamped, error) {
+	if e != chunkenc.EncXOR || len(data) < 2 { // It begins with the number of samples.
+		return nil, fmt.Errorf("%d bytes of encoding %d", len(data), e)
+	}
+	c, err := chunkenc.FromData(e, data)
+	if err != nil {
+		return nil, err
+	}
+	var list []stamped
+	it := c.Iterator(nil)
+	for it.Next() != chunkenc.ValNone {
+		t, v := it.At()
+		list = append(list, stamped{t, v})
+	}
+	return list, it.Err()
+}

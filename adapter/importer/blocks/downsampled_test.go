@@ -1,0 +1,176 @@
+package blocks
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"math"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/query"
+	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/storagetest"
+)
+
+const hourMS = 3600 * 1000
+
+var day = 24 * time.Hour
+
+// history is a series of a sample a minute, from one time to before another.
+func history(name string, from, to time.Time, offsetMS int64) series {
+	s := series{labels: labels.FromStrings(labels.MetricName, name)}
+	total := 0.0
+	for i, t := int64(0), from.UnixMilli()+offsetMS; t < to.UnixMilli(); i, t = i+1, t+60_000 {
+		switch {
+		case name == "temperature":
+			total = float64(i*i%89)/8 - 3
+		case i%2000 == 1999:
+			total = 1
+		default:
+			total += float64(i % 5)
+		}
+		if i%1500 < 1300 {
+			s.samples.AppendFloat(t, 0, total)
+		}
+	}
+	return s
+}
+
+// between returns the samples of a series from one time to before another.
+func between(s series, from, to time.Time) series {
+	part := series{labels: s.labels}
+	part.samples.AppendAll(&s.samples)
+	part.samples.Clip(from.UnixMilli(), to.UnixMilli()-1)
+	return part
+}
+
+// bucketsOf returns the buckets of a series.
+func bucketsOf(t testing.TB, s *storage.Store, res rollup.Resolution, name string) *rollup.Buckets {
+	t.Helper()
+	found, err := s.Select(t.Context(), query.Query{
+		Tenant: "t", MinT: 0, MaxT: math.MaxInt64 / 2, Resolution: res, Columns: rollup.AllColumns,
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)},
+	})
+	require.NoError(t, err)
+	b := &rollup.Buckets{}
+	if len(found) > 0 {
+		require.Len(t, found, 1)
+		require.NoError(t, found[0].Buckets(b, &query.BucketBuffers{}))
+	}
+	return b
+}
+
+// breaking is a source that breaks off after some batches.
+type breaking struct {
+	importer.Source
+	after int
+}
+
+var errBroken = errors.New("the source broke off")
+
+func (b breaking) Batches(ctx context.Context, after string) iter.Seq2[importer.Batch, error] {
+	return func(yield func(importer.Batch, error) bool) {
+		n := 0
+		for batch, err := range b.Source.Batches(ctx, after) {
+			if n++; n > b.after {
+				yield(importer.Batch{}, errBroken)
+				return
+			}
+			if !yield(batch, err) {
+				return
+			}
+		}
+	}
+}
+
+// TestDownsampledBlocksAreStored imports blocks of samples, of 5m and of 1h that overlap, as Thanos keeps them, into a store that keeps raw samples for a
+// while, 5m rollups for longer, and 1h rollups for all of it. It is interrupted after every batch. Each time counts once, at the finest resolution
+// that the store keeps, and a sample on an edge is in the later bucket if it comes from a window.
+func TestDownsampledBlocksAreStored(t *testing.T) {
+	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	for _, offset := range []int64{0, 23_000} {
+		s := storagetest.Open(t, memory.New(), storagetest.At(now), func(o *storage.Options) {
+			o.Partitions, o.Retention, o.Retention5m, o.Retention1h = 2, 10*day, 60*day, 0
+		})
+		storagetest.CheckAtEnd(t, s)
+		begin := now.Add(-150 * day).Truncate(7 * day)
+		early, late := begin.Add(4*day), begin.Add(6*day)
+		dir := t.TempDir()
+		var all []series
+		for _, name := range []string{"requests_total", "temperature"} {
+			all = append(all, history(name, begin, late, offset))
+		}
+		parts := func(from, to time.Time) (list []series) {
+			for _, x := range all {
+				list = append(list, between(x, from, to))
+			}
+			return list
+		}
+		write(t, dir, parts(early, late)...)
+		fine := begin.Add(2 * day)
+		writeDownsampled(t, dir, nil, 300_000, 140, parts(fine, late)...)
+		writeDownsampled(t, dir, nil, hourMS, 140, parts(begin, late)...)
+		o := importer.Options{
+			Into: importer.Local(s, func() time.Time { return now }), Tenant: "t", Name: "blocks", Target: "here", Checkpoint: filepath.Join(t.TempDir(), "c"),
+		}
+		runs := 0
+		for ; ; runs++ {
+			source := open(t, Options{Dirs: []string{dir}, Selection: importer.Everything(), BatchBytes: 20_000})
+			o.Source = breaking{source, 1}
+			if r, err := importer.Run(t.Context(), o); err == nil {
+				require.Zero(t, r.All.TooCoarse)
+				require.Positive(t, r.All.LeftOut)
+				break
+			} else {
+				require.ErrorIs(t, err, errBroken)
+			}
+		}
+		require.Greater(t, runs, 5)
+		check := func() {
+			for _, x := range all {
+				name := x.labels.Get(labels.MetricName)
+				require.Zero(t, bucketsOf(t, s, rollup.FiveMinutes, name).Len())
+				got := bucketsOf(t, s, rollup.OneHour, name)
+				var want rollup.Buckets
+				old, recent := between(x, begin, early), between(x, early, late)
+				moved := chunk.Samples{}
+				moved.AppendAll(leftClosed(&old.samples, hourMS))
+				moved.AppendAll(&recent.samples)
+				moved.Normalize()
+				rollup.AppendEvery(&want, &moved, hourMS)
+				require.Equal(t, want.End, got.End)
+				require.Equal(t, want.Count, got.Count)
+				require.Equal(t, want.Min, got.Min)
+				require.Equal(t, want.Max, got.Max)
+				for i, end := range got.End {
+					require.InDelta(t, want.Sum[i], got.Sum[i], 1e-9*max(1, math.Abs(want.Sum[i])))
+					isOld := end <= early.UnixMilli()
+					require.Equal(t, isOld, got.Flags[i]&rollup.Aggregated != 0)
+				}
+			}
+		}
+		check()
+		o.Source, o.Checkpoint = open(t, Options{Dirs: []string{dir}, Selection: importer.Everything()}), ""
+		r, err := importer.Run(t.Context(), o)
+		require.NoError(t, err)
+		require.Zero(t, r.Stats.Samples)
+		check()
+		stats, err := importer.Verify(t.Context(), o, func(d importer.Difference) { require.Fail(t, d.String()) })
+		require.NoError(t, err)
+		require.Positive(t, stats.RolledUp)
+		require.Positive(t, stats.Left)
+		c, err := importer.ReadContents(t.Context(), importer.ReadOptions{Source: o.Source, Now: now})
+		require.NoError(t, err)
+		require.Equal(t, c.TooCoarse, c.Downsampled, "a destination that keeps all samples")
+		require.Positive(t, c.Downsampled)
+	}
+}

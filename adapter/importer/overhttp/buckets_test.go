@@ -1,0 +1,94 @@
+package overhttp
+
+import (
+	"math"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/query"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// aggregates makes a series with buckets of a resolution, n from a time on.
+func aggregates(name string, res rollup.Resolution, from time.Time, n int) storage.ImportedBuckets {
+	s := storage.ImportedBuckets{Labels: labels.FromStrings(labels.MetricName, name, "empty", ""), Resolution: res, Buckets: &rollup.Buckets{}}
+	width := res.Width()
+	start := from.UnixMilli() - from.UnixMilli()%width
+	for i := range int64(n) {
+		end := start + (i+1)*width
+		s.Buckets.AppendAggregate(rollup.Aggregate{
+			End: end, Count: uint32(2 + i%3), Sum: float64(3 * i), Min: 0, Max: float64(2 * i), First: 0, Last: float64(i), FirstT: end - width + 1, LastT: end - 1,
+		}, width)
+	}
+	return s
+}
+
+// TestBucketsOverHTTP imports buckets of both resolutions in many bodies, twice: they are stored as they were sent, the finer ones first.
+func TestBucketsOverHTTP(t *testing.T) {
+	t.Parallel()
+	day := 24 * time.Hour
+	r := newRig(t, func(o *Options) { o.MaxWeight = 1 << 16 }, func(o *storage.Options) { o.Retention, o.Retention5m, o.Retention1h = 10*day, 40*day, 0 })
+	fine, coarse := now.Add(-30*day), now.Add(-200*day)
+	for i := range 2 {
+		list := []storage.ImportedBuckets{
+			aggregates("both", rollup.OneHour, coarse, 100), aggregates("both", rollup.FiveMinutes, coarse, 24), aggregates("fine", rollup.FiveMinutes, fine, 1300),
+		}
+		stats, err := r.ImportBuckets(t.Context(), "a", list)
+		require.NoError(t, err)
+		require.Empty(t, stats.Refusals)
+		require.Equal(t, i == 0, stats.HoursOnly > 0, "%+v", stats)
+		require.Zero(t, stats.TooCoarse)
+		require.Positive(t, stats.LeftOut, "hours of which there are finer buckets")
+	}
+	require.Greater(t, r.posts, 10)
+	read := func(name string, res rollup.Resolution) *rollup.Buckets {
+		found, err := r.store.Select(t.Context(), query.Query{
+			Tenant: "a", MinT: 0, MaxT: math.MaxInt64 / 2, Resolution: res, Columns: rollup.AllColumns,
+			Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)},
+		})
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		b := &rollup.Buckets{}
+		require.NoError(t, found[0].Buckets(b, &query.BucketBuffers{}))
+		return b
+	}
+	require.True(t, aggregates("fine", rollup.FiveMinutes, fine, 1300).Buckets.Equal(read("fine", rollup.FiveMinutes)))
+	hours := read("both", rollup.OneHour)
+	want := aggregates("both", rollup.OneHour, coarse, 100).Buckets
+	require.Equal(t, want.End, hours.End)
+	require.Equal(t, want.Count[2:], hours.Count[2:])
+	require.Greater(t, hours.Count[0], want.Count[0], "of twelve finer buckets")
+
+	recent, err := r.ImportBuckets(t.Context(), "a", []storage.ImportedBuckets{aggregates("recent", rollup.FiveMinutes, now.Add(-day), 3)})
+	require.NoError(t, err)
+	require.Equal(t, 9, recent.TooCoarse)
+}
+
+// TestBodiesOfBucketsThatAreRefused aren't what their sender meant.
+func TestBodiesOfBucketsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	s := aggregates("x", rollup.OneHour, now.Add(-100*24*time.Hour), 3)
+	one, weight := appendBuckets(nil, &s)
+	require.Positive(t, weight)
+	take := func(int64) error { return nil }
+	for name, body := range map[string][]byte{
+		"another width": encodeOf(rollup.FiveMinutes, [][]byte{one}), "unknown": encodeOf(rollup.OneHour+1, [][]byte{one}), "samples": encodeOf(rollup.Raw, [][]byte{one}),
+		"cut": encodeOf(rollup.OneHour, [][]byte{one[:len(one)-3]}),
+	} {
+		plain, err := snappy.Decode(nil, body)
+		require.NoError(t, err)
+		_, _, err = decode(plain, take)
+		require.ErrorIs(t, err, ErrMalformed, name)
+	}
+	r := newRig(t, func(*Options) {}, nil)
+	_, err := r.Terms(t.Context(), "a")
+	require.NoError(t, err)
+	err = r.ask(t.Context(), http.MethodPost, "a", "compare", nil, encodeOf(rollup.OneHour, [][]byte{one}), &compared{})
+	require.ErrorContains(t, err, "buckets can't be compared")
+}

@@ -1,0 +1,240 @@
+package storage
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/cassandra"
+	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/query"
+	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/soak"
+)
+
+// floatsOf returns the series of floats alone, without stale markers and samples that another system may aggregate in another way.
+func floatsOf(list []ImportedSeries) (kept []ImportedSeries) {
+	for _, x := range list {
+		s := &chunk.Samples{}
+		for i, t := range x.Samples.T {
+			if v := x.Samples.V[i]; !value.IsStaleNaN(v) && !math.IsNaN(v) && !math.IsInf(v, 0) && t%rollup.FiveMinutes.Width() != 0 {
+				s.AppendFloat(t, 0, v)
+			}
+		}
+		if s.Len() > 0 {
+			kept = append(kept, ImportedSeries{x.Labels, s})
+		}
+	}
+	return kept
+}
+
+// aggregatesOf makes aggregates of series, of a resolution.
+func aggregatesOf(list []ImportedSeries, res rollup.Resolution) (all []ImportedBuckets) {
+	for _, x := range list {
+		var b, made rollup.Buckets
+		rollup.AppendEvery(&b, x.Samples, res.Width())
+		for i, end := range b.End {
+			made.AppendAggregate(rollup.Aggregate{
+				End: end, Count: b.Count[i], Sum: b.Sum[i], Min: b.Min[i], Max: b.Max[i], First: b.First[i], Last: b.Last[i],
+				FirstT: b.FirstT[i], LastT: b.LastT[i], Correction: b.Correction[i],
+			}, res.Width())
+		}
+		all = append(all, ImportedBuckets{x.Labels, res, &made})
+	}
+	return all
+}
+
+func importAggregates(t testing.TB, s *Store, list []ImportedBuckets) ImportStats {
+	t.Helper()
+	stats, err := s.ImportBuckets(t.Context(), "t", list)
+	require.NoError(t, err)
+	return stats
+}
+
+// requireAggregated compares the buckets of a resolution with those that the samples of series make, and requires that all have the flag.
+func requireAggregated(t testing.TB, s *Store, list []ImportedSeries, res rollup.Resolution) {
+	t.Helper()
+	found, err := s.Select(t.Context(), query.Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns})
+	require.NoError(t, err)
+	got := map[string]*rollup.Buckets{}
+	for _, x := range found {
+		b := &rollup.Buckets{}
+		require.NoError(t, x.Buckets(b, &query.BucketBuffers{}))
+		got[x.Labels.String()] = b
+	}
+	require.Len(t, got, len(list))
+	for _, x := range list {
+		var want rollup.Buckets
+		rollup.AppendEvery(&want, x.Samples, res.Width())
+		b := got[x.Labels.String()]
+		require.NotNil(t, b, x.Labels)
+		require.Equal(t, want.End, b.End)
+		require.Equal(t, want.Count, b.Count)
+		require.Equal(t, want.Min, b.Min)
+		require.Equal(t, want.Max, b.Max)
+		for i := range want.End {
+			require.InEpsilon(t, 1+math.Abs(want.Sum[i]), 1+math.Abs(b.Sum[i]+b.SumLow[i]), 1e-12)
+			require.Equal(t, want.First[i], b.First[i])
+			require.Equal(t, want.Last[i], b.Last[i])
+			require.Equal(t, rollup.Aggregated, b.Flags[i]&rollup.Aggregated)
+			if b.Moment[i] >= 0 { // It follows from buckets of one value each.
+				require.InDelta(t, want.Moment[i], b.Moment[i], 1e-9*(1+want.Moment[i]))
+			}
+			require.True(t, b.Sketches == nil || b.Sketches[i] == nil)
+		}
+	}
+}
+
+// TestImportOfAggregates imports buckets of both resolutions where only hours are kept, where 5m rollups are, and where samples are.
+func TestImportOfAggregates(t *testing.T) {
+	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
+		m := r.start(0, hoursOnly)
+		list := floatsOf(historyOf(r.now()))
+		samples := samplesOf(list)
+		for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes} {
+			stats := importAggregates(t, m.Store, aggregatesOf(list, res))
+			require.Equal(t, samples, stats.RollupsOnly)
+			if res == rollup.OneHour {
+				require.Equal(t, samples, stats.HoursOnly)
+			} else { // All hours are there.
+				require.Equal(t, samples, stats.LeftOut)
+			}
+			requireAggregated(t, m.Store, list, rollup.OneHour)
+			require.Zero(t, bucketCount(t, m.Store, rollup.FiveMinutes))
+			requireNoProblems(t, m.Store)
+		}
+		require.Equal(t, samples, importCopies(t, m.Store, list).LeftOut, "samples of the same time")
+		requireAggregated(t, m.Store, list, rollup.OneHour)
+
+		recent := floatsOf(pastOf(rand.New(rand.NewPCG(3, 1)), r.now().Add(-25*day), 2))
+		require.Equal(t, samplesOf(recent), importAggregates(t, m.Store, aggregatesOf(recent, rollup.OneHour)).TooCoarse, "5m rollups are kept")
+		newest := floatsOf(pastOf(rand.New(rand.NewPCG(4, 1)), r.now().Add(-day), 2))
+		for _, res := range rollup.Resolutions {
+			require.Equal(t, samplesOf(newest), importAggregates(t, m.Store, aggregatesOf(newest, res)).TooCoarse, "raw samples are kept")
+		}
+		require.NoError(t, m.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, equal("instance", "h1")))
+		require.Zero(t, bucketCount(t, m.Store, rollup.OneHour, equal("instance", "h1")))
+		importAggregates(t, m.Store, aggregatesOf(list, rollup.OneHour))
+		requireAggregated(t, m.Store, list, rollup.OneHour)
+		require.NoError(t, m.WorkOffDeletes(t.Context(), "t"))
+		r.passes(3*day, m)
+		require.NoError(t, m.CleanTombstones(t.Context(), "t"))
+		requireAggregated(t, m.Store, list, rollup.OneHour)
+		requireNoProblems(t, m.Store)
+	})
+}
+
+// TestImportOfFineAggregates imports 5m buckets where 5m rollups are kept: hours follow from these. A sample at the edge of a bucket that comes
+// first doesn't hide what the bucket has besides, and samples inside are left out.
+func TestImportOfFineAggregates(t *testing.T) {
+	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
+		m := r.start(0, hoursOnly)
+		list := floatsOf(pastOf(rand.New(rand.NewPCG(5, 1)), r.now().Add(-25*day), 2))
+		edge := ImportedSeries{list[0].Labels, &chunk.Samples{}}
+		var b rollup.Buckets
+		rollup.AppendEvery(&b, list[0].Samples, rollup.FiveMinutes.Width())
+		edge.Samples.AppendFloat(b.End[7], 0, 3)
+		require.Equal(t, 1, importCopies(t, m.Store, []ImportedSeries{edge}).RollupsOnly)
+		stats := importAggregates(t, m.Store, aggregatesOf(list, rollup.FiveMinutes))
+		require.Equal(t, ImportStats{Series: len(list), RollupsOnly: samplesOf(list)}, stats)
+		require.Equal(t, samplesOf(list)+1, bucketCount(t, m.Store, rollup.FiveMinutes))
+		require.Equal(t, samplesOf(list)+1, bucketCount(t, m.Store, rollup.OneHour))
+		requireAggregated(t, m.Store, append([]ImportedSeries{joined(list[0], edge)}, list[1:]...), rollup.FiveMinutes)
+		requireAggregated(t, m.Store, append([]ImportedSeries{joined(list[0], edge)}, list[1:]...), rollup.OneHour)
+		require.Equal(t, samplesOf(list), importCopies(t, m.Store, list).LeftOut)
+		require.Equal(t, samplesOf(list), importAggregates(t, m.Store, aggregatesOf(list, rollup.FiveMinutes)).LeftOut)
+		requireNoProblems(t, m.Store)
+	})
+}
+
+func joined(a, b ImportedSeries) ImportedSeries {
+	all := copyOf(a.Samples)
+	all.AppendAll(copyOf(b.Samples))
+	all.Normalize()
+	return ImportedSeries{a.Labels, all}
+}
+
+// TestImportOfAggregatesThatFailsAnywhere fails at each write of an import of buckets. Done again, it stores what one that succeeds does.
+func TestImportOfAggregatesThatFailsAnywhere(t *testing.T) {
+	t.Parallel()
+	soak.Seed(t)
+	for at := 0; ; at++ {
+		require.Less(t, at, 100)
+		var left countdown
+		ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
+			if op.Kind == faultengine.Write && left.hit() {
+				return faultengine.Fail(nil)
+			}
+			return faultengine.Pass()
+		}, func(o *Options) { hoursOnly(o); o.seams.still = true })
+		list := floatsOf(pastOf(rand.New(rand.NewPCG(6, 1)), ts.now.Add(-25*day), 2))[:3]
+		left.Store(int64(at))
+		_, err := ts.ImportBuckets(t.Context(), "t", aggregatesOf(list[:2], rollup.FiveMinutes))
+		left.Store(0)
+		require.Equal(t, samplesOf(list), importAggregates(t, ts.Store, aggregatesOf(list, rollup.FiveMinutes)).RollupsOnly)
+		requireAggregated(t, ts.Store, list, rollup.FiveMinutes)
+		requireAggregated(t, ts.Store, list, rollup.OneHour)
+		requireNoProblems(t, ts.Store)
+		if at > 0 && err == nil {
+			require.Greater(t, at, 3, "it writes more often")
+			return
+		}
+	}
+}
+
+// TestAggregatesThatAreRefused have columns that nothing of another system can have, or contradict themselves.
+func TestAggregatesThatAreRefused(t *testing.T) {
+	ts := openTestStore(t, func(o *Options) { hoursOnly(o); o.seams.still = true })
+	list := floatsOf(historyOf(ts.now))[:1]
+	for name, change := range map[string]func(*rollup.Buckets){
+		"no sample": func(b *rollup.Buckets) { b.Count[1] = 0 },
+		"flags":     func(b *rollup.Buckets) { b.Flags[1] = 0 },
+		"an edge":   func(b *rollup.Buckets) { b.End[1]++ },
+		"first":     func(b *rollup.Buckets) { b.First[1] = b.Max[1] + 1 },
+		"moment":    func(b *rollup.Buckets) { b.Moment[1] = 7 },
+		"late":      func(b *rollup.Buckets) { b.LastT[1] = b.End[1] + 1 },
+	} {
+		made := aggregatesOf(list, rollup.OneHour)
+		change(made[0].Buckets)
+		stats := importAggregates(t, ts.Store, made)
+		require.Zero(t, stats.RollupsOnly, name)
+		require.Len(t, stats.Refusals, 1, name)
+		require.ErrorIs(t, stats.Refusals[0].Err, rollup.ErrAggregates)
+	}
+	_, err := ts.ImportBuckets(t.Context(), "t", []ImportedBuckets{{list[0].Labels, rollup.Raw, &rollup.Buckets{}}})
+	require.ErrorIs(t, err, errBucketWidth)
+	require.Zero(t, bucketCount(t, ts.Store, rollup.OneHour))
+}
+
+// TestImportOfAggregatesOnCassandra imports buckets into a real Cassandra, twice.
+func TestImportOfAggregatesOnCassandra(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs Cassandra: leave -short out")
+	}
+	t.Parallel() // it waits for the commit log
+	hosts := cassandratest.Hosts(t)
+	o := cassandra.DefaultOptions()
+	o.Hosts, o.Keyspace, o.Timeout, o.ConnectTimeout = hosts, cassandratest.OwnKeyspace(t, hosts), time.Minute, time.Minute
+	eng, err := cassandra.Open(t.Context(), o)
+	require.NoError(t, err)
+	ts := &testStore{t: t, eng: eng, opts: DefaultOptions(), now: time.Now()}
+	ts.opts.Partitions, ts.opts.Shared, ts.opts.Now = 2, true, time.Now
+	hoursOnly(&ts.opts)
+	ts.Store = openReady(t, eng, ts.opts)
+	t.Cleanup(ts.close)
+	fine, coarse := floatsOf(pastOf(rand.New(rand.NewPCG(7, 1)), time.Now().Add(-25*day), 2))[:3], floatsOf(historyOf(time.Now()))[3:6]
+	for range 2 {
+		require.Equal(t, samplesOf(fine), importAggregates(t, ts.Store, aggregatesOf(fine, rollup.FiveMinutes)).RollupsOnly)
+		require.Equal(t, samplesOf(coarse), importAggregates(t, ts.Store, aggregatesOf(coarse, rollup.OneHour)).RollupsOnly)
+		requireAggregated(t, ts.Store, fine, rollup.FiveMinutes)
+		require.Equal(t, samplesOf(fine)+samplesOf(coarse), bucketCount(t, ts.Store, rollup.OneHour))
+	}
+	requireNoProblems(t, ts.Store)
+}

@@ -1,0 +1,82 @@
+package rollup
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// ErrAggregates is returned by CheckAggregates.
+var ErrAggregates = errors.New("rollup: invalid aggregates")
+
+// Aggregate has the properties of the floats of a bucket that another system downsampled. Count, Sum, Min and Max are exact. First, Last, their times
+// and Correction are estimates, with Min ≤ First, Last ≤ Max and Start < FirstT ≤ LastT < End.
+type Aggregate struct {
+	// End is the end of the bucket, milliseconds.
+	End           int64
+	Count         uint32
+	Sum, Min, Max float64
+	First, Last   float64
+	// FirstT and LastT are milliseconds.
+	FirstT, LastT int64
+	// Correction is what rate adds for counter resets between First and Last; 0 for gauges.
+	Correction float64
+}
+
+// AppendAggregate appends a bucket of width milliseconds, which ends after those that b has. It has the flag Aggregated.
+func (b *Buckets) AppendAggregate(a Aggregate, width int64) {
+	i := b.add(a.End-width, a.End)
+	b.Flags[i] = Aggregated
+	b.Count[i], b.FirstT[i], b.LastT[i], b.First[i], b.Last[i] = a.Count, a.FirstT, a.LastT, a.First, a.Last
+	b.Min[i], b.Max[i], b.Sum[i], b.Correction[i] = a.Min, a.Max, a.Sum, a.Correction
+	b.setLine(i, unknownLine)
+	if b.Moment[i] = unknownMoment; !(a.Min < a.Max) || !isFinite(a.Sum) {
+		b.Moment[i] = 0
+	}
+	if a.Correction != 0 { // Only buckets with resets store it.
+		b.Resets[i], b.Changes[i] = 1, 1
+	}
+	if isLarge(a.Min) || isLarge(a.Max) {
+		b.Flags[i] |= NotSimple
+	}
+}
+
+// CheckAggregates returns an error unless b could be made by AppendAggregate alone.
+func (b *Buckets) CheckAggregates(width int64) error {
+	if b.Histograms != nil || b.Sketches != nil || b.FirstST != nil {
+		return fmt.Errorf("%w: there are columns that aggregates don't have", ErrAggregates)
+	}
+	before := int64(math.MinInt64)
+	for i, end := range b.End {
+		var own Buckets
+		own.AppendAggregate(b.aggregate(i), width)
+		one := b.Slice(i, i+1)
+		inside := func(v float64) bool { return b.Min[i] <= v && v <= b.Max[i] }
+		switch start := b.Start[i]; {
+		case end%width != 0 || start != end-width || end <= before:
+			return fmt.Errorf("%w: a bucket from %d to %d ms", ErrAggregates, start, end)
+		case b.Count[i] == 0 || b.FirstT[i] <= start || b.LastT[i] < b.FirstT[i] || b.LastT[i] >= end:
+			return fmt.Errorf("%w: %d samples from %d to %d ms, in the bucket until %d ms", ErrAggregates, b.Count[i], b.FirstT[i], b.LastT[i], end)
+		case !inside(b.First[i]) || !inside(b.Last[i]) || !(b.Correction[i] >= 0) || !own.Equal(&one):
+			return fmt.Errorf("%w: the values of the bucket until %d ms contradict each other", ErrAggregates, end)
+		}
+		before = end
+	}
+	return nil
+}
+
+// aggregate returns bucket i as an aggregate.
+func (b *Buckets) aggregate(i int) Aggregate {
+	return Aggregate{
+		End: b.End[i], Count: b.Count[i], Sum: b.Sum[i], Min: b.Min[i], Max: b.Max[i], First: b.First[i], Last: b.Last[i],
+		FirstT: b.FirstT[i], LastT: b.LastT[i], Correction: b.Correction[i],
+	}
+}
+
+// Samples returns how many samples the buckets have.
+func (b *Buckets) Samples() (n int) {
+	for _, count := range b.Count {
+		n += int(count)
+	}
+	return n
+}

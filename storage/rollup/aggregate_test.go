@@ -1,0 +1,123 @@
+package rollup
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// drawAggregates makes buckets of aggregates of so many widths.
+func drawAggregates(r *rand.Rand, n int, width int64) *Buckets {
+	b := &Buckets{}
+	end := width * (1000 + r.Int64N(100))
+	for range n {
+		end += width * (1 + r.Int64N(3)/2)
+		a := Aggregate{End: end, Count: 1 + r.Uint32N(50)}
+		a.FirstT = end - width + 1 + r.Int64N(width/2)
+		a.LastT = a.FirstT + r.Int64N(width/2)
+		a.Min, a.Max = float64(r.IntN(100)), float64(100+r.IntN(1000))
+		if r.IntN(3) == 0 || a.Count == 1 {
+			a.Max = a.Min
+		}
+		mean := a.Min + (a.Max-a.Min)*r.Float64()
+		a.Sum = mean * float64(a.Count)
+		a.First, a.Last = mean, mean
+		if r.IntN(2) == 0 {
+			a.First, a.Last = a.Min, a.Max
+		}
+		if r.IntN(4) == 0 && a.Count > 1 {
+			a.Correction = float64(r.IntN(100))
+		}
+		b.AppendAggregate(a, width)
+	}
+	return b
+}
+
+// TestAggregatesAreStored encodes and decodes buckets of aggregates, bit for bit.
+func TestAggregatesAreStored(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 9))
+	for range 500 {
+		b := drawAggregates(r, 1+r.IntN(40), FiveMinutes.Width())
+		require.NoError(t, b.CheckAggregates(FiveMinutes.Width()))
+		var back Buckets
+		require.NoError(t, Decode(AppendChunk(nil, b, FiveMinutes.Width(), 3), AllColumns, &back))
+		require.True(t, b.Equal(&back))
+	}
+}
+
+// TestAggregatesKeepTheirFlag in wider buckets, in pieces and beside others, where count, sum, min and max stay exact.
+func TestAggregatesKeepTheirFlag(t *testing.T) {
+	r := rand.New(rand.NewPCG(10, 9))
+	for range 300 {
+		b := drawAggregates(r, 1+r.IntN(40), FiveMinutes.Width())
+		var hours Buckets
+		CoarsenStored(&hours, b, "g", OneHour.Width())
+		require.Equal(t, b.Samples(), hours.Samples())
+		sum := 0.0
+		for i := range hours.End {
+			require.Equal(t, Aggregated, hours.Flags[i])
+			require.Nil(t, hours.Sketches)
+			sum += hours.Sum[i]
+		}
+		want := 0.0
+		for _, v := range b.Sum {
+			want += v
+		}
+		require.InEpsilon(t, want+1, sum+1, 1e-12)
+
+		var x Expander
+		var pieces Buckets
+		x.Cut(&pieces, &hours, []int64{hours.End[0] - 1_234_567})
+		for _, flags := range pieces.Flags {
+			require.Equal(t, Aggregated, flags&Aggregated)
+		}
+		require.Equal(t, hours.Samples(), pieces.Samples())
+		for i := range b.End {
+			var s chunk.Samples
+			x.Expand(&s, b, i)
+			var own Buckets
+			AppendEvery(&own, &s, FiveMinutes.Width())
+			require.Equal(t, []uint32{b.Count[i]}, own.Count)
+			require.GreaterOrEqual(t, own.Min[0], b.Min[i])
+			require.LessOrEqual(t, own.Max[0], b.Max[i])
+		}
+	}
+}
+
+// TestExtendOfAggregates joins only a sample at the end of the bucket, where no window of aggregates has one.
+func TestExtendOfAggregates(t *testing.T) {
+	const width = 300_000
+	var stored Buckets
+	stored.AppendAggregate(Aggregate{End: 3 * width, Count: 10, Sum: 55, Min: 1, Max: 10, First: 1, Last: 10, FirstT: 2*width + 10_000, LastT: 2*width + 20_000}, width)
+	for at, joins := range map[int64]bool{2*width + 1: false, 2*width + 15_000: false, 2*width + 100_000: false, 3*width - 1: false, 3 * width: true} {
+		var added Buckets
+		AppendEvery(&added, &chunk.Samples{T: []int64{at}, V: []float64{3}}, width)
+		for _, order := range [][2]*Buckets{{&stored, &added}, {&added, &stored}} {
+			var a, b, all Buckets
+			a.copy(order[0], 0, 1, AllColumns)
+			b.copy(order[1], 0, 1, AllColumns)
+			extended, left := Extend(&all, &a, &b, width)
+			require.Equal(t, joins, extended == 1, at)
+			require.Equal(t, joins, left == 0, at)
+			if joins {
+				require.Equal(t, uint32(11), all.Count[0])
+				require.Equal(t, 58.0, all.Sum[0])
+				require.Equal(t, Aggregated, all.Flags[0])
+				var again, same Buckets
+				AppendEvery(&again, &chunk.Samples{T: []int64{at}, V: []float64{3}}, width)
+				_, left := Extend(&same, &all, &again, width)
+				require.Equal(t, 1, left, "the same sample again")
+			}
+		}
+	}
+	var a, b, all Buckets
+	a.copy(&stored, 0, 1, AllColumns)
+	b.copy(&stored, 0, 1, AllColumns)
+	_, left := Extend(&all, &a, &b, width)
+	require.Equal(t, 10, left)
+	require.False(t, math.IsNaN(all.Sum[0]))
+}
