@@ -53,7 +53,7 @@ func (c *importCommand) runDry(ctx context.Context, source importer.Source) erro
 // printContents prints the result of a dry run.
 func (c *importCommand) printContents(w io.Writer, found *importer.Contents, e importEstimate) {
 	if found.Downsampled > 0 {
-		fmt.Fprintf(w, "%s in downsampled blocks", count(int(found.Downsampled), "sample"))
+		fmt.Fprintf(w, "%s in downsampled blocks", countNoun(int(found.Downsampled), "sample"))
 		if found.TooCoarse > 0 {
 			fmt.Fprintf(w, "; %d of these would be skipped, because finer data are kept of their time", found.TooCoarse)
 		}
