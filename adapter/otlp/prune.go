@@ -87,7 +87,8 @@ func (p *pruner) enter(resource pcommon.Map, scope pmetric.ScopeMetrics) {
 	}
 }
 
-// exceedsAttributes reports whether the attributes of a resource or a scope exceed maxResourceAttributes or maxSeriesText.
+// exceedsAttributes reports whether the attributes of a resource or a scope exceed maxResourceAttributes or
+// maxSeriesText.
 func exceedsAttributes(attributes pcommon.Map) bool {
 	return attributes.Len() > maxResourceAttributes || attributesText(attributes) > maxSeriesText
 }

@@ -29,7 +29,8 @@ type rejection struct {
 // rejections are the rejected elements of one request, by reason.
 type rejections []rejection
 
-// index returns the index of a reason, adding the reason if necessary. isNew is true if it was added and needs an example.
+// index returns the index of a reason, adding the reason if necessary. isNew is true if it was added and needs an
+// example.
 func (r *rejections) index(reason string) (place int, isNew bool) {
 	for i := range *r {
 		if (*r)[i].reason == reason {
