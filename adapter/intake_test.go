@@ -112,7 +112,7 @@ func TestIntakeCommitsWhatIsLarge(t *testing.T) {
 	require.Equal(t, [2]int{2, n - 10}, [2]int{series, samples})
 }
 
-// dropping drops samples and exemplars with negative values, as relabeling rules may drop those of a series.
+// dropping drops samples and exemplars with negative values, as a relabeling rule may drop a series.
 type dropping struct{ Batch }
 
 func (d dropping) Float(ref *storage.Series, t, st int64, v float64) error {

@@ -112,12 +112,13 @@ type Done struct {
 	Steps, All int
 	// Now describes the next step.
 	Now string
-	// Slots is the number of sealed slots, and Samples that of their samples. Repaired of the slots had been sealed
-	// before. Left slots have unreadable rows.
+	// Slots is the number of sealed slots, and Samples the number of their samples. Repaired of the slots had been
+	// sealed before. Left slots have unreadable rows.
 	Slots, Repaired, Left, Samples int
-	// Windows is the number of windows that were rolled up, and Series that of their series, counted once per slot.
+	// Windows is the number of windows that were rolled up, and Series the number of their series, counted once per
+	// slot.
 	Windows, Series int
-	// Compacted is the number of compacted windows, and Chunks that of the chunks that became parts of long chunks.
+	// Compacted is the number of compacted windows, and Chunks the number of chunks that became parts of long chunks.
 	Compacted, Chunks int
 	// Counted is the number of windows of raw rows whose series were counted.
 	Counted int
@@ -132,7 +133,7 @@ const maxFailures = 5
 var ErrGaveUp = errors.New("downsample: gave up after repeated failures")
 
 // Run executes the plan without resting, and calls tell after each step. It continues after failed steps and returns
-// the first error, or that of the context.
+// the first error, or the context's.
 func (p *Plan) Run(ctx context.Context, store *storage.Store, tell func(Done)) (Done, error) {
 	x := &run{ctx: ctx, store: store, tell: tell, done: Done{All: p.Steps()}}
 	err := x.all(p)
@@ -201,7 +202,7 @@ func (x *run) all(p *Plan) error {
 	return x.count(p)
 }
 
-// compact creates long chunks in all windows that are over, after all other work.
+// compact creates long chunks in all past windows, after all other work.
 func (x *run) compact(p *Plan) error {
 	list, err := p.Range.within(x.store.Compactable(x.ctx, func() {}))
 	if err != nil {
@@ -225,7 +226,7 @@ func (x *run) compact(p *Plan) error {
 	return nil
 }
 
-// count counts the series of all windows that are over, after the last write to them. If the process' clock is
+// count counts the series of all past windows, after the last write to them. If the process' clock is
 // untrusted, it leaves the work to other processes, because it must not delete outdated counts.
 func (x *run) count(p *Plan) error {
 	list, err := p.Range.within(x.store.Counts().Uncounted(x.ctx, func() {}))

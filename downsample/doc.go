@@ -1,4 +1,4 @@
-// Package downsample schedules the work that follows ingestion: it seals slots that are over, computes rollups,
+// Package downsample schedules the work that follows ingestion: it seals slots that have ended, computes rollups,
 // compacts rollups and counts series of past windows, releases quiet series, and deletes windows past their retention.
 // The store does the work; this package decides what to do next and how fast. cmd/cassia runs one Loop per process
 // (Run), and its commands run a Plan (Store.SealAll and CatchUp).
@@ -18,7 +18,7 @@
 // compacted, and the series of past windows of raw rows are counted.
 //
 // If multiple processes share an engine, leases divide the partitions among those that downsample. Each process works
-// on its own partitions, and releases from its head what other processes have sealed (Store.Forget). Two owners at once
+// on its own partitions, and releases from its head the samples that other processes have sealed (Store.Forget). Two owners at once
 // are harmless: work is done twice.
 //
 // After each piece of work the loop rests for a time proportional to the work's duration, so that it doesn't slow down

@@ -15,8 +15,7 @@ import (
 )
 
 // leases divides the partitions among the processes that downsample. Each process computes the same even division of
-// the partitions among the live processes, releases the leases of other partitions, and acquires those of its own
-// partitions that are free or whose owner is no longer live. Compare-and-set guarantees one owner per lease.
+// the partitions among the live processes, releases the leases of other partitions, and acquires the leases of its own partitions that are free or whose owner is no longer live. Compare-and-set guarantees one owner per lease.
 // Correctness doesn't depend on it: two owners only do the same work twice.
 //
 //	processes ─► live ones ─► division ─► acquire, keep or release ─► owned
@@ -93,7 +92,7 @@ func (l *leases) workers(ctx context.Context) ([]string, error) {
 	return workers, nil
 }
 
-// free announces that this process stops and releases all leases, so that others needn't wait for LivenessTimeout.
+// free announces that this process stops and releases all leases, so that others don't wait for LivenessTimeout.
 func (l *leases) free(ctx context.Context) error {
 	if err := l.store.Member().Leave(ctx); err != nil {
 		return err

@@ -167,7 +167,7 @@ const (
 	// watchInterval is the interval of checks for progress, and watchSilence the time between warnings.
 	watchInterval = time.Minute
 	watchSilence  = time.Hour
-	// hangs is the duration of a piece of work after which it is reported.
+	// hangs is the duration above which a piece of work is reported.
 	hangs = time.Hour
 )
 

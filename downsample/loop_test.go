@@ -202,7 +202,7 @@ func TestStatusIsJSON(t *testing.T) {
 	require.NotContains(t, have, "last_round", "there was none")
 }
 
-// A full head has space again after the next round, although no slot is over.
+// A full head has space again after the next round, although no slot has ended.
 func TestFullHeadIsSealedEarly(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, _ *Options) { so.HeadBytes = 1 << 20 })
 	ls := labels.FromStrings(labels.MetricName, "m")

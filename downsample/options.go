@@ -27,7 +27,8 @@ type Options struct {
 	// Shared means that multiple processes work on the same engine and divide the partitions by leases. Default false:
 	// this process owns all partitions.
 	Shared bool
-	// Idle makes a process acquire no leases: it only releases from its head what others have sealed. Default false.
+	// Idle makes a process acquire no leases: it only releases from its head the samples that others have sealed.
+	// Default false.
 	Idle bool
 	// Now is the clock.
 	Now    func() time.Time

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// The loop starts to rest less at a lag of hurryFrom, and rests least at hurryFull, which is two slots of two
+	// Rests become shorter at a lag above hurryFrom, and have their min length at hurryFull, which is two slots of two
 	// hours.
 	hurryFrom = time.Hour
 	hurryFull = 4 * time.Hour
@@ -19,7 +19,7 @@ const (
 	leastRest = 10 * time.Millisecond
 )
 
-// rest returns the rest after work of the given duration. lag is that of the oldest waiting work.
+// rest returns the rest after work of the given duration. lag is the lag of the oldest waiting work.
 //
 //	share of the time
 //	0.9  ┤          ╭──────
@@ -41,7 +41,7 @@ func rest(worked, lag time.Duration, share float64) time.Duration {
 	return time.Duration(min(float64(worked)*(1/share-1), float64(maxRest)))
 }
 
-// pacer runs workers that rest between pieces of work, and tracks what they do.
+// pacer runs workers that rest between pieces of work, and tracks their current work.
 type pacer struct {
 	now   func() time.Time
 	share float64
@@ -108,7 +108,7 @@ func (h *worker) end(ctx context.Context, lag func() time.Duration) {
 	h.rested += max(0, h.now().Sub(began))
 }
 
-// longest returns the running piece of work that started first, and for how long it has been running; "" if there is
+// longest returns the running piece of work that started first, and its duration so far; "" if there is
 // none.
 func (p *pacer) longest() (what string, took time.Duration) {
 	p.mu.Lock()

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// overRest is the time without writes after which a past window is compacted or counted, and overAgainRest that
-	// after which it is done again: late samples may trickle in.
+	// A past window is compacted or counted after overRest without writes, and again after overAgainRest without
+	// writes: late samples may trickle in.
 	overRest      = 30 * time.Second
 	overAgainRest = 6 * time.Hour
 )

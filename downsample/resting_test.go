@@ -58,7 +58,7 @@ func without(all iter.Seq2[ended.OverWindow, error], done map[windowKey]bool) it
 	}
 }
 
-// workOff processes all windows, of which fails selects failing ones, and returns them in the order of attempts.
+// workOff processes all windows and returns them in the order of attempts. fails selects windows that fail.
 func (l *listing) workOff(all iter.Seq2[ended.OverWindow, error], fails func(*restingWindow) bool) (order []windowKey) {
 	l.t.Helper()
 	done, failed, windows := map[windowKey]bool{}, map[windowKey]bool{}, 0

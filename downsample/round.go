@@ -15,7 +15,7 @@ import (
 
 const (
 	// roundLimit bounds the sealing in a round. Then the work is listed again, because partitions move between
-	// processes and the head must release what others have sealed.
+	// processes and the head must release samples that others have sealed.
 	roundLimit = 5 * time.Minute
 	// thoroughInterval is the time between listings of all windows.
 	thoroughInterval = 10 * time.Minute
@@ -92,7 +92,7 @@ func (l *Loop) Relieve(ctx context.Context) bool {
 	before := l.failures.Load()
 	all := slices.DeleteFunc(l.list(ctx), func(w storage.Staged) bool { return !l.store.Rests(w.Work, rest) })
 	l.seal(ctx, l.opts.Now(), all)
-	l.store.LetGo() // short-lived series are most of what the head holds
+	l.store.LetGo() // most series in the head are short-lived
 	return l.failures.Load() == before
 }
 
@@ -111,7 +111,7 @@ func (l *Loop) headAbove(most int64, rest time.Duration) bool {
 }
 
 // list returns the waiting slots of this process' partitions, the longest-waiting first. It also releases from the head
-// what other processes have sealed in other partitions.
+// the samples that other processes have sealed in other partitions.
 func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 	settle := l.opts.Settle
 	if l.store.HeadOverfull() {

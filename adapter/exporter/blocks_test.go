@@ -60,7 +60,7 @@ func newFolder(t *testing.T, path string) *Folder {
 	return f
 }
 
-// TestBlocks exports all samples and compares what Prometheus' own reader reads bit by bit.
+// TestBlocks exports all samples and reads them back bit by bit with Prometheus' own reader.
 func TestBlocks(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

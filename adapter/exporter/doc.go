@@ -6,7 +6,7 @@
 // It reads piece by piece. Memory is bounded by the labels of one metric's series in a day (for blocks: of all series
 // in the block) and the chunks of some hundred series, however long the exported range is.
 //
-// # What each format preserves
+// # Properties preserved by each format
 //
 //	              floats      NaN's bits, stale  histograms  start timestamps  times
 //	blocks        bit by bit  yes                yes         if asked for      ms

@@ -45,7 +45,7 @@ type Progress struct {
 	Stats
 	// Done is the completed fraction, 0 to 1.
 	Done float64
-	// NowMS is the timestamp up to which samples are being exported, in milliseconds.
+	// NowMS is the end of the piece that is being exported, in milliseconds.
 	NowMS int64
 }
 
@@ -243,7 +243,7 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// bounds returns the first and last timestamp of samples, of which there must be at least one.
+// bounds returns the first and last timestamp of samples. s must not be empty.
 func bounds(s *chunk.Samples) (minT, maxT int64) {
 	minT, maxT = math.MaxInt64, math.MinInt64
 	if n := len(s.T); n > 0 {

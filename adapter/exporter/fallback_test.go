@@ -136,10 +136,10 @@ func TestExportBesideAGap(t *testing.T) {
 		_, err := s.Expire(t.Context())
 		require.NoError(t, err)
 	}
-	bring(s, 29) // the window during which retention is raised counts as written before: that of the 30th
+	bring(s, 29) // the window during which retention is raised (of the 30th) counts as written before
 	bring(s, 28)
 
-	all, raw := held{}, held{} // of all days, and of those whose rows exist
+	all, raw := held{}, held{} // of all days, and of days with rows
 	for _, ago := range []int64{34, 33, 32, 31, 29, 28} {
 		each(ago, func(at int64) {
 			all.float(series, at, 0, float64(at/1000))

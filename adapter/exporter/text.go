@@ -16,7 +16,7 @@ import (
 
 // Format is a text format.
 type Format struct {
-	// Name is the name on the command line, and Extension that of files.
+	// Name is the name on the command line, and Extension the extension of files.
 	Name, Extension string
 	// byMetric is set if all samples of a metric must be contiguous, over the whole range.
 	byMetric bool

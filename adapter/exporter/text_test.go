@@ -69,7 +69,7 @@ func inOpenMetrics(t *testing.T, text []byte, out held) {
 	}
 }
 
-// TestOpenMetrics exports all samples and compares what Prometheus' parser reads.
+// TestOpenMetrics exports all samples and parses them with Prometheus' parser.
 func TestOpenMetrics(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

@@ -51,8 +51,8 @@ type Found struct {
 	Notes      []string
 }
 
-// Evaluator evaluates PromQL. The result passed to yield is valid until yield returns. Errors are those of the store,
-// of contexts, and ErrUnprocessable; any other error is a bug.
+// Evaluator evaluates PromQL. The result passed to yield is valid until yield returns. It returns errors of the store
+// and of contexts, and ErrUnprocessable; any other error is a bug.
 type Evaluator interface {
 	// Enter waits until the tenant of ctx may start one more read that isn't a query, and returns a context for it. If
 	// err is nil, the caller must call leave when the read is done.
@@ -82,7 +82,7 @@ type Options struct {
 	Limiter *tenant.Limiter
 	// Rules may change and drop series before they are stored. Dropped points aren't reported to the sender.
 	Rules adapter.Shape
-	// RetryBusy is the Retry-After of a 503, default 1 s; RetryFull that of a 429, default 30 s.
+	// RetryBusy is the Retry-After of a 503, default 1 s; RetryFull the Retry-After of a 429, default 30 s.
 	RetryBusy, RetryFull time.Duration
 	// Registerer registers the API's metrics; nil: they aren't registered.
 	Registerer prometheus.Registerer

@@ -35,7 +35,7 @@ func (a *API) TagValues(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// list responds with the values of the label that of returns, or with the names of labels if it returns "".
+// list responds with the values of a label, or with the names of labels if the name returned by of is "".
 func (a *API) list(w http.ResponseWriter, r *http.Request, of func(*params) (string, []*labels.Matcher)) {
 	if !a.methods(w, r, http.MethodGet) {
 		return

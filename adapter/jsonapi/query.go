@@ -257,7 +257,7 @@ func (s *series) tooLarge() error {
 // minPoint is the length of the shortest time and value, bytes.
 const minPoint = len(`"2026-05-01T12:00:00Z":1`)
 
-// minAnswer returns how many bytes the answer has at least: whoever asks for too much is told so before it is encoded.
+// minAnswer returns a lower bound of the response's size in bytes, to reject too large responses before encoding them.
 func minAnswer(found []promengine.Series) (n int) {
 	for i := range found {
 		n += len(found[i].Floats) * minPoint

@@ -210,7 +210,7 @@ func FuzzWrite(f *testing.F) {
 	})
 }
 
-// TestWriteIsStrict sends points whose JSON is ambiguous: none is stored.
+// TestWriteIsStrict sends points whose JSON is ambiguous. They must not be stored.
 func TestWriteIsStrict(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	for name, body := range map[string]string{

@@ -137,8 +137,8 @@ func TestAskSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestRun holds when a source is asked: again soon while it fails or has no metadata, seldom afterwards; and that of several
-// failures one is logged.
+// TestRun checks when a source is polled: soon after a failure or an empty response, at long intervals otherwise. Only the
+// first of consecutive failures is logged.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }

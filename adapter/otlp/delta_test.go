@@ -116,8 +116,8 @@ func TestDeltaTimesAreBounded(t *testing.T) {
 	require.Equal(t, starts.Never, s.store.StartsFrom("refused"), "a tenant whose deltas are all rejected isn't recorded")
 }
 
-// TestDeltasAreRecordedBeforeSamples fails the write of the tenant's row, then that of the samples: samples are never
-// stored without the row, and a retry stores the missing samples.
+// TestDeltasAreRecordedBeforeSamples fails the write of the tenant's row, then the write of the samples: samples are
+// never stored without the row, and a retry stores the missing samples.
 func TestDeltasAreRecordedBeforeSamples(t *testing.T) {
 	const row, samples = 1, 2
 	var failing atomic.Int32

@@ -18,6 +18,6 @@
 // Deltas are stored as cumulative points with a start timestamp, see delta.go. The row that records that a tenant sends
 // deltas must be durable before their samples are.
 //
-// A collector drops a request that is answered with 200 or 4xx other than 429. Points that may be accepted later
+// After a 200, or a 4xx other than 429, a collector drops the request. Points that may be accepted later
 // therefore fail their request with 503, although the other points are stored.
 package otlp

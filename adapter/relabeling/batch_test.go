@@ -146,7 +146,7 @@ func droppedBy(s Status) (list []int64) {
 }
 
 // TestDefineRemembersItsOwnAlias checks that a series is dropped under its own alias, whichever alias was looked up
-// before: the other series is still stored, even after the store has forgotten its alias.
+// before: the other series is still stored, even after its alias was deleted.
 func TestDefineRemembersItsOwnAlias(t *testing.T) {
 	r := newRig(t, "- {source_labels: [__name__], regex: a, action: drop}")
 	b := r.live.Batch("t", r.store.NewBatch("t"))

@@ -22,7 +22,7 @@ const labelWeight = 64
 // applied holds the labels of a series while rules are applied.
 type applied struct {
 	b *labels.Builder
-	// size is an upper bound of what the labels count against maxText.
+	// size is an upper bound of the labels' count against maxText.
 	size int
 }
 

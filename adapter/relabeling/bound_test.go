@@ -80,7 +80,7 @@ func TestRulesOfLongLabels(t *testing.T) {
 	require.Equal(t, []string{`{__name__="up", a="1", b="2", c="3", joined="1;2;3;"} [1]`}, r.stored("t"))
 }
 
-// If the store rejects a series after rules have changed it, the error says so.
+// If the store rejects a series after rules have changed it, the error mentions the rules.
 func TestRefusedAfterRelabeling(t *testing.T) {
 	r := newRig(t, "- {source_labels: [a, a], separator: '', target_label: a}")
 	errs := r.send("t", "up,a="+strings.Repeat("x", 3000))

@@ -15,7 +15,7 @@ import (
 type Live struct {
 	table atomic.Pointer[Table]
 	cache *droppedCache
-	// setting must be held while the table is replaced. forget makes the store forget the aliases of tenants.
+	// setting must be held while the table is replaced. forget deletes the store's aliases of the selected tenants.
 	setting sync.Mutex
 	forget  func(of func(tenant string) bool)
 
@@ -44,8 +44,8 @@ func NewLive(r prometheus.Registerer) *Live {
 	return l
 }
 
-// ForgetWith sets the function that is called after rules have changed. It must make the store forget aliases that are
-// no longer used.
+// ForgetWith sets the function that is called after rules have changed. It must delete the store's aliases of the
+// selected tenants, which are no longer used.
 func (l *Live) ForgetWith(forget func(of func(tenant string) bool)) {
 	l.setting.Lock()
 	defer l.setting.Unlock()

@@ -14,7 +14,7 @@ import (
 
 // position is the position of a rule in a file.
 type position struct {
-	owner string // the tenant, or everybody
+	owner string // the tenant, or "" for the default rules
 	// number is the index of the rule in its list, from 1. line is the line where the rule starts, 0 if unknown.
 	number, line int
 	node         *yamlv3.Node

@@ -133,7 +133,8 @@ func (r *Rules) metadata(family, kind string) (string, bool) {
 	return "", false
 }
 
-// endingsOf lists the suffixes of the names of a family's series. A counter's family may lack the _total of its series.
+// endingsOf lists the suffixes of the names of a family's series. The _total of a counter's series may be missing from
+// its family.
 func endingsOf(kind string) []string {
 	switch kind {
 	case "histogram", "gaugehistogram":

@@ -58,7 +58,7 @@ type file struct {
 //	  team-a:
 //	    write_relabel_configs: []
 //
-// A file with only the list of rules is also accepted. The checks are those of Prometheus and promtool: unknown and
+// A file with only the list of rules is also accepted. It is checked as by Prometheus and promtool: unknown and
 // duplicate keys are errors with a line number. All errors wrap ErrBadRules.
 func Parse(text []byte) (*Table, error) {
 	if len(text) > MaxFile {

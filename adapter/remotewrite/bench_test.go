@@ -72,7 +72,7 @@ func (b *mapBatch) Exemplar(*storage.Series, exemplar.Exemplar) error { return n
 func (b *mapBatch) Commit(context.Context) error                      { b.samples = b.samples[:0]; return nil }
 func (b *mapBatch) Release()                                          { b.samples = b.samples[:0] }
 
-// decodeLoop returns a function that decodes body into a batch that knows all of its series.
+// decodeLoop returns a function that decodes body into a batch that contains all of its series.
 func decodeLoop(t testing.TB, v version, body []byte) func() {
 	batches := &mapBatch{series: map[string]*storage.Series{}}
 	d := &decoder{}

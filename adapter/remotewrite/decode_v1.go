@@ -94,7 +94,7 @@ func (d *decoder) seriesV1(m []byte) error {
 	return d.samplesV1(rest)
 }
 
-// foundV1 tells which fields a series has.
+// foundV1 holds the kinds of fields found in a series.
 type foundV1 struct{ labels, samples, exemplars bool }
 
 // scanV1 checks the wire format of a prometheus.TimeSeries without the content of its fields.

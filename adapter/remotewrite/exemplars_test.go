@@ -85,7 +85,7 @@ func TestExemplarsStored(t *testing.T) {
 	}
 }
 
-// muting drops the exemplars with one value, as relabeling rules may drop those of a series.
+// muting drops the exemplars with one value, as a relabeling rule may drop a series.
 type muting struct {
 	adapter.Batch
 	value float64

@@ -6,8 +6,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// HashAlias returns two independent hashes of a sender's name of a series. Nobody outside of this process can predict
-// the second one.
+// HashAlias returns two independent hashes of a sender's name of a series. The second one can't be predicted outside of
+// this process.
 func (h *Head) HashAlias(key []byte, space uint64) AliasHash {
 	return AliasHash{xxhash.Sum64(key), maphash.Bytes(h.seed, key) ^ space}
 }

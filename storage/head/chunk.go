@@ -21,12 +21,12 @@ const (
 	// chunkBytes is the size of an empty head chunk in the head's account, including the pointer to it in its
 	// generation.
 	chunkBytes = 92
-	// maxTailSample is the max size of a sample in a tail in bytes, and maxTail that of a tail.
+	// maxTailSample is the max size of a sample in a tail in bytes, and maxTail the max size of a tail.
 	maxTailSample = 2*binary.MaxVarintLen64 + 9
 	maxTail       = freezeAfter * maxTailSample
 	// The capacity of a tail is a multiple of tailUnit, as are the allocator's size classes from 16 bytes to 4 KiB.
 	tailUnit = 16
-	// frozenBytes is the size of a frozenChunk without its data, and rareBytes that of a rareSamples.
+	// frozenBytes is the size of a frozenChunk without its data, and rareBytes the size of a rareSamples.
 	frozenBytes = 48
 	rareBytes   = 48
 )
@@ -64,8 +64,8 @@ type Chunk struct {
 	rare   *rareSamples // nil if there are none
 }
 
-// frozenChunk is a frozen chunk of a head chunk. next is the chunk that was frozen after it; that of the newest is the
-// first.
+// frozenChunk is a frozen chunk of a head chunk. next is the chunk that was frozen after it; the next of the newest
+// chunk is the first one.
 type frozenChunk struct {
 	minT, maxT int64
 	data       []byte

@@ -16,7 +16,7 @@
 //   - Queries read the selected chunks under the lock of the series' partition. Released chunks stay readable.
 //   - RefusesSeries and Admits decide by the size of the head whether samples are accepted.
 //
-// Locks must be taken in this order: life, a tenant's, a partition's, the share's, that of the map of tenants.
+// Locks must be taken in this order: life, a tenant's, a partition's, the share's, the tenant map's.
 //
 // A query that reads the head before the sealed rows misses no sample, because a generation is released only after its
 // samples were sealed.

@@ -57,7 +57,7 @@ func (g *Generation) Chunks() []*Chunk { return g.chunks }
 // Cover adds a row of the staging log that the generation covers.
 func (g *Generation) Cover(r format.StageRow) { g.rows.add(r) }
 
-// Rows yields the rows of the staging log that the generation covers; those of one writer are sorted.
+// Rows yields the rows of the staging log that the generation covers; the rows of one writer are sorted.
 func (g *Generation) Rows() iter.Seq[format.StageRow] { return g.rows.all() }
 
 // IsEmpty reports whether the generation has neither rows nor samples.

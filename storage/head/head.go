@@ -153,7 +153,7 @@ func (h *Head) lock(t *Tenant) *Tenant {
 // insert adds a series of a tenant to the indexes. The tenant's lock must be held.
 func (h *Head) insert(t *Tenant, s *Series) {
 	m := t.metricOf(s)
-	if s.TenantMetric == nil { // other goroutines read that of a revived series
+	if s.TenantMetric == nil { // other goroutines read the field of a revived series
 		s.TenantMetric = m.of
 	}
 	m.series = append(m.series, s)

@@ -68,7 +68,7 @@ func (s *rowSet) len() (n int) {
 	return n
 }
 
-// all yields the rows; those of one writer are sorted.
+// all yields the rows; the rows of one writer are sorted.
 func (s *rowSet) all() iter.Seq[format.StageRow] {
 	return func(yield func(format.StageRow) bool) {
 		for _, w := range s.writers {

@@ -43,7 +43,7 @@ type Series struct {
 	// class is the retention class in the lowest 8 bits; the other bits are the tag of the list of classes that
 	// determined it, see ClassBy.
 	class atomic.Uint32
-	// hash is that of the first alias, and doesn't change once the series can be found. next is the series that a
+	// hash is the hash of the first alias, and doesn't change once the series can be found. next is the series that a
 	// sender sent after this one: Lookup tries it first.
 	hash AliasHash
 	next atomic.Pointer[Series]
@@ -110,7 +110,7 @@ func (s *Series) ClassBy(tag uint32) (class int64, ok bool) {
 	return int64(v & 0xff), v>>8 == tag
 }
 
-// SetClass sets the class that the list with a tag determines, replacing that of another list.
+// SetClass sets the class that the list with a tag determines, replacing the class by another list.
 func (s *Series) SetClass(tag uint32, class int64) { s.class.Store(tag<<8 | uint32(class)) }
 
 // Written gives the location of a labels row for each resolution.

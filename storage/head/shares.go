@@ -50,7 +50,7 @@ func (h *Head) RefusesSeries(t *Tenant, most int64) bool {
 	return most > 0 && held >= most && (held >= most+most/2 || h.holdsItsShare(t, most))
 }
 
-// Admission tells whether samples of known series are accepted.
+// Admission is the decision on samples of known series.
 type Admission int
 
 const (
@@ -79,7 +79,7 @@ func (h *Head) Admits(t *Tenant, most int64) Admission {
 	return Admitted
 }
 
-// Overfull reports whether samples of known series are rejected, at least those of the tenants that hold most.
+// Overfull reports whether samples of known series are rejected, at least for the tenants that hold most.
 func (h *Head) Overfull(most int64) bool { return most > 0 && h.bytes.Load() >= boundOfKnown(most) }
 
 func boundOfKnown(most int64) int64 { return most + max(most/4, LeastForKnown) }

@@ -43,7 +43,7 @@ type piece struct {
 	job     *job
 	samples *chunk.Samples
 	skips   skips
-	// untilMS is the time up to which the job is complete, and step the part width for the rest.
+	// untilMS is the end of the completed part, and step the part width for the rest.
 	untilMS int64
 	step    int
 	err     error

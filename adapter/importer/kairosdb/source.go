@@ -85,7 +85,7 @@ type position struct {
 	EndMS  int64             `json:"slice_end_ms"`
 	Metric string            `json:"metric"`
 	Tags   map[string]string `json:"tags"`
-	// UntilMS is the time up to which it is stored, if that is before the slice's end, and Step the part width of the rest.
+	// UntilMS is the end of the stored part, if it is before the slice's end, and Step the part width of the rest.
 	UntilMS *int64 `json:"until_ms,omitempty"`
 	Step    int    `json:"step,omitempty"`
 	// ReadMS is the time when the series was read.

@@ -257,7 +257,7 @@ func FuzzNative(f *testing.F) {
 	})
 }
 
-// TestAsVictoriaMetricsWritesIt reads what a VictoriaMetrics 1.150 exported for the same series in both formats.
+// TestAsVictoriaMetricsWritesIt reads exports of the same series by VictoriaMetrics 1.150 in both formats.
 func TestAsVictoriaMetricsWritesIt(t *testing.T) {
 	t.Parallel()
 	native, _ := samplesOf(t, &Native{Path: "testdata/victoria-metrics-1.150.native", Selection: importer.Everything()}, "")
