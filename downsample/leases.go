@@ -15,7 +15,8 @@ import (
 )
 
 // leases divides the partitions among the processes that downsample. Each process computes the same even division of
-// the partitions among the live processes, releases the leases of other partitions, and acquires the leases of its own partitions that are free or whose owner is no longer live. Compare-and-set guarantees one owner per lease.
+// the partitions among the live processes, releases the leases of other partitions, and acquires the leases of its own
+// partitions that are free or whose owner is no longer live. Compare-and-set guarantees one owner per lease.
 // Correctness doesn't depend on it: two owners only do the same work twice.
 //
 //	processes ─► live ones ─► division ─► acquire, keep or release ─► owned

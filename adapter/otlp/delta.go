@@ -20,7 +20,8 @@ import (
 // interval, so that increase() over a range that starts where a delta starts counts the whole delta
 // (storage/decisions/068).
 //
-// With its start timestamp a delta is a valid cumulative point and is translated as one: it has the names, types and histogram hints of cumulative metrics.
+// With its start timestamp a delta is a valid cumulative point and is translated as one: it has the names, types and
+// histogram hints of cumulative metrics.
 
 // noDelta is the value of pruner.oldestDelta for a request without deltas.
 const noDelta = int64(math.MaxInt64)
