@@ -346,7 +346,7 @@ func (s *Chunk) freeze(f *freezer) int {
 	return cap(data) + frozenBytes
 }
 
-// read appends the head chunk's samples that may lie in [minT, maxT], unsorted.
+// read appends the head chunk's samples that may be within [minT, maxT], unsorted.
 func (s *Chunk) read(minT, maxT int64, into *chunk.Samples) error {
 	if !s.hasSamplesIn(minT, maxT) {
 		return nil

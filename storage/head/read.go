@@ -21,7 +21,7 @@ type Snapshot struct {
 	chunks Chunks
 }
 
-// Read appends the samples that may lie in [minT, maxT], unsorted.
+// Read appends the samples that may be within [minT, maxT], unsorted.
 func (v *Snapshot) Read(minT, maxT int64, into *chunk.Samples) error {
 	v.part.mu.RLock()
 	defer v.part.mu.RUnlock()

@@ -77,7 +77,7 @@ func (r *rule) broken(root string) (file string, text []byte, err error) {
 	return file, []byte(strings.Replace(string(was), r.from, r.to, 1)), nil
 }
 
-// folder returns the folder that contains all of the rule's tests: that of the file, or package storage's.
+// folder returns the folder that contains all of the rule's tests: the file's folder, or package storage's.
 func (r *rule) folder(root string) (string, error) {
 	for _, folder := range []string{path.Dir(r.file), "storage"} {
 		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*_test.go"))

@@ -74,7 +74,7 @@ func run(args []string, events string, end func(*report, time.Duration) bool) (o
 	if err := r.read(from); err != nil {
 		return false, err
 	}
-	failed := cmd.Wait() // the error only says that something failed
+	failed := cmd.Wait() // the error has no details
 	return end(r, time.Since(began)) && failed == nil, nil
 }
 

@@ -1,5 +1,4 @@
-// Imports measures the duration of `cassia import blocks` for a history, and for comparison that of remote write and
-// sealing for the same samples. It prints a table in Markdown:
+// Imports measures the duration of `cassia import blocks` for a history, and for comparison of remote write and sealing for the same samples. It prints a table in Markdown:
 //
 //	bin/tools/benchmarks/imports -cassia bin/cassia -series 2000 -days 30 -interval 60s -kills 3
 //
