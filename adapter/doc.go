@@ -11,4 +11,6 @@
 //
 // Status and the reasons of a Refused are the contract with senders: a 4xx status makes a sender drop its samples, so
 // an error that a retry may resolve must not map to 4xx (429 excepted).
+//
+// design.md has the rules and the reasons.
 package adapter

@@ -27,4 +27,6 @@
 // No failure stops the loop: the failed work is tried again in the next round. Repeated failures are logged as errors
 // with a remedy, and appear in Status and in a metric. The same applies to a lag above half of the time in which late
 // sealing is safe, to a piece of work that doesn't finish, and to a head that could not be rebuilt.
+//
+// design.md has the rules and the reasons.
 package downsample

@@ -18,7 +18,7 @@ import (
 //
 // OTLP intervals, like PromQL ranges, exclude their start. The start timestamp is the first millisecond within the
 // interval, so that increase() over a range that starts where a delta starts counts the whole delta
-// (storage/decisions/068).
+// (promql/design.md).
 //
 // With its start timestamp a delta is a valid cumulative point and is translated as one: it has the names, types and
 // histogram hints of cumulative metrics.

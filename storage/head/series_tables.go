@@ -7,7 +7,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// AliasHash identifies an alias by 128 bits of hash (storage/decisions/001-aliases-by-hash.md). The second half can't
+// AliasHash identifies an alias by 128 bits of hash (design/writing.md). The second half can't
 // be predicted outside of this process, so tables use that half.
 type AliasHash [2]uint64
 
