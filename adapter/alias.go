@@ -5,9 +5,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// AppendAlias appends the name by which the store remembers a series: the label fields of a prometheus.TimeSeries,
-// sorted, without empty ones, as remote write has them on the wire. A series that comes in by several ways so has one
-// alias.
+// AppendAlias appends the store's alias of a series to dst: the label fields of a prometheus.TimeSeries, sorted,
+// without empty labels, as remote write encodes them. A series has the same alias whichever protocol it arrives by.
 func AppendAlias(dst []byte, ls labels.Labels) []byte {
 	ls.Range(func(l labels.Label) {
 		if l.Value == "" {

@@ -14,32 +14,34 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrNotAppended means that an appender doesn't take something.
+// ErrNotAppended is returned for values that an appender doesn't support.
 var ErrNotAppended = errors.New("adapter: not supported by this appender")
 
-// Appendable lets parts of Prometheus write through the same way as senders do. The tenant is the context's.
+// Appendable lets components of Prometheus write to the store. The tenant is the context's.
 type Appendable struct {
 	newBatch func(tenant string) Batch
 }
 
-// NewAppendable returns an Appendable that writes into batches.
+// NewAppendable returns an Appendable that adds samples to batches of newBatch.
 func NewAppendable(newBatch func(tenant string) Batch) *Appendable { return &Appendable{newBatch} }
 
 var _ promstorage.Appendable = (*Appendable)(nil)
 
-// Appender implements promstorage.Appendable. The appender is for one goroutine; Commit or Rollback ends it, and Commit
-// returns nil once all that was appended is durable.
+// Appender implements promstorage.Appendable. The appender must be used by one goroutine and ended by Commit or
+// Rollback. Commit returns nil once all appended samples are durable.
 func (a *Appendable) Appender(ctx context.Context) promstorage.Appender {
 	return &appender{in: NewIntake(ctx, tenant.From(ctx), a.newBatch)}
 }
 
-// appender is one transaction. After an error that isn't about one sample it takes nothing more, and Commit returns it.
+// appender is one transaction. After an error that isn't specific to one sample it rejects all further samples, and
+// Commit returns that error.
 type appender struct {
 	in    *Intake
 	fatal error
 }
 
-// Append implements promstorage.Appender. Its errors about single samples wrap those of Prometheus where it has some.
+// Append implements promstorage.Appender. Errors specific to one sample wrap Prometheus' error for the condition, if
+// there is one.
 func (a *appender) Append(_ promstorage.SeriesRef, ls labels.Labels, t int64, v float64) (promstorage.SeriesRef, error) {
 	if a.fatal != nil {
 		return 0, a.fatal
@@ -47,7 +49,7 @@ func (a *appender) Append(_ promstorage.SeriesRef, ls labels.Labels, t int64, v 
 	return 0, a.appended(a.in.Float(ls, t, 0, v))
 }
 
-// AppendHistogram implements promstorage.Appender. h and fh stay the caller's.
+// AppendHistogram implements promstorage.Appender. The caller keeps ownership of h and fh.
 func (a *appender) AppendHistogram(_ promstorage.SeriesRef, ls labels.Labels, t int64, h *histogram.Histogram, fh *histogram.FloatHistogram) (promstorage.SeriesRef, error) {
 	if a.fatal != nil {
 		return 0, a.fatal
@@ -83,20 +85,21 @@ func (a *appender) AppendExemplar(_ promstorage.SeriesRef, ls labels.Labels, e e
 	return 0, a.appended(a.in.Exemplar(ls, e))
 }
 
-// SetOptions implements promstorage.Appender. Samples may come in any order here.
+// SetOptions implements promstorage.Appender. It has no effect: samples are accepted in any order.
 func (a *appender) SetOptions(*promstorage.AppendOptions) {}
 
-// UpdateMetadata implements promstorage.Appender; nothing that writes by an Appendable has metadata.
+// UpdateMetadata implements promstorage.Appender. It has no effect: callers of Appendable have no metadata.
 func (a *appender) UpdateMetadata(promstorage.SeriesRef, labels.Labels, metadata.Metadata) (promstorage.SeriesRef, error) {
 	return 0, fmt.Errorf("%w: metadata", ErrNotAppended)
 }
 
-// AppendSTZeroSample implements promstorage.Appender; start timestamps are columns here, not samples.
+// AppendSTZeroSample implements promstorage.Appender. It is unsupported: start timestamps are stored as a column, not
+// as samples.
 func (a *appender) AppendSTZeroSample(promstorage.SeriesRef, labels.Labels, int64, int64) (promstorage.SeriesRef, error) {
 	return 0, fmt.Errorf("%w: a sample in place of a start timestamp", ErrNotAppended)
 }
 
-// AppendHistogramSTZeroSample implements promstorage.Appender, as AppendSTZeroSample.
+// AppendHistogramSTZeroSample implements promstorage.Appender. It is unsupported, as AppendSTZeroSample.
 func (a *appender) AppendHistogramSTZeroSample(promstorage.SeriesRef, labels.Labels, int64, int64, *histogram.Histogram, *histogram.FloatHistogram) (promstorage.SeriesRef, error) {
 	return 0, fmt.Errorf("%w: a sample in place of a start timestamp", ErrNotAppended)
 }

@@ -37,7 +37,7 @@ func TestAppendable(t *testing.T) {
 	_, err = app.AppendExemplar(0, series, exemplar.Exemplar{Labels: labels.FromStrings("trace", "1"), Value: 1, Ts: at})
 	require.NoError(t, err)
 
-	// What can't be stored doesn't keep the others from being stored.
+	// A rejected sample doesn't prevent the others from being stored.
 	_, err = app.Append(0, series, at-testNow.UnixMilli(), 3)
 	require.ErrorIs(t, err, promstorage.ErrTooOldSample)
 	_, err = app.Append(0, series, testNow.Add(time.Hour).UnixMilli(), 3)
@@ -70,12 +70,12 @@ func TestAppendable(t *testing.T) {
 	require.Equal(t, 2, samples)
 }
 
-// breaking fails for reasons that aren't about one sample.
+// breaking fails with errors that aren't specific to one sample.
 type breaking struct{ Batch }
 
 func (breaking) Float(*storage.Series, int64, int64, float64) error { return storage.ErrOverloaded }
 
-// After an error that isn't about one sample nothing is committed.
+// After an error that isn't specific to one sample, nothing is committed.
 func TestAppendableThatBreaks(t *testing.T) {
 	store := newStore(t)
 	commits := 0

@@ -7,12 +7,12 @@ import (
 	"net/http"
 )
 
-// FirstRead is the initial buffer of a body, bytes. It then grows with the bytes that have arrived, so that a client that only announces a
-// large body holds little.
+// FirstRead is the initial size of a body's buffer in bytes. The buffer grows only as bytes arrive, so a client that
+// announces a large body and doesn't send it uses little memory.
 const FirstRead = 4 << 10
 
-// NextBuffer returns how large the buffer of a body becomes that has filled one of so many bytes: four times as large while it is small, and
-// twice after that.
+// NextBuffer returns the next size of a body's buffer that is full at size bytes: four times size below 256 KiB,
+// otherwise twice size.
 func NextBuffer(size int64) int64 {
 	if size < 256<<10 {
 		return 4 * size
@@ -20,15 +20,16 @@ func NextBuffer(size int64) int64 {
 	return 2 * size
 }
 
-// ReadAll reads to the end; more than limit bytes are ErrTooLarge. length is the one that the sender claims, -1: none. The
-// memory is claimed from share before it is allocated. Other errors are r's.
+// ReadAll reads r to its end. It returns ErrTooLarge if there are more than limit bytes. length is the body's length
+// according to the sender, -1 if unknown. Memory is claimed from share before it is allocated. Other errors are
+// returned as r returns them.
 func ReadAll(r io.Reader, limit, length int64, share *Share) ([]byte, error) {
 	if length > limit {
 		return nil, fmt.Errorf("%w: the body has %d bytes; the maximum is %d", ErrTooLarge, length, limit)
 	}
 	size := int64(FirstRead)
 	if length >= 0 {
-		size = min(length+1, size) // the end is seen without growing
+		size = min(length+1, size) // one more byte than the body: EOF is read without growing the buffer
 	}
 	if err := share.Take(size); err != nil {
 		return nil, err

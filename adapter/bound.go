@@ -9,8 +9,9 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Bound returns how large a tenant's body may be, bytes: most, or less where the tenant's limit is lower. explain names
-// that limit in an ErrTooLarge that it is the reason of, and leaves all other errors as they are.
+// Bound returns the maximum size of a tenant's request body in bytes: the smaller of most and the tenant's limit.
+// explain replaces an ErrTooLarge that the tenant's limit caused by an error that names the limit; it returns other
+// errors unchanged.
 func Bound(l *tenant.Limiter, name string, most int64) (bound int64, explain func(error) error) {
 	own := l.Of(name).RequestBytes
 	if own <= 0 || own >= most {
@@ -24,11 +25,11 @@ func Bound(l *tenant.Limiter, name string, most int64) (bound int64, explain fun
 	}
 }
 
-// MaxLabelText bounds the name and the value of a label, where labels are made of bytes from outside: the store takes shorter ones only, and Prometheus'
-// labels panic beyond 16 MiB.
+// MaxLabelText bounds the length in bytes of a label name or value from outside. The store accepts only shorter ones,
+// and Prometheus' labels package panics above 16 MiB.
 const MaxLabelText = 1 << 20
 
-// CheckLabelText returns an error if a name or a value can't be that of a label.
+// CheckLabelText returns an error if the name or the value is too long for a label.
 func CheckLabelText(name, value string) error {
 	if n := max(len(name), len(value)); n > MaxLabelText {
 		return fmt.Errorf("a label has %d bytes; the maximum is %d", n, MaxLabelText)

@@ -9,77 +9,78 @@ import (
 )
 
 const (
-	// senderPatience is how long a client may keep its request waiting while others need the bytes that it holds.
+	// senderPatience is how long a client may delay its request while other requests need the bytes that it holds.
 	senderPatience = time.Second
-	// roomPatience is how long a request waits for the bytes of those that were given up, releaseInterval how often it looks.
+	// roomPatience bounds the wait for the bytes of aborted requests. releaseInterval is the interval of checks.
 	roomPatience    = time.Second
 	releaseInterval = 10 * time.Millisecond
 )
 
-// Sender is the client of a request whose body is read.
+// Sender is the client of a request whose body is being read.
 type Sender interface {
-	// Overdue returns how long the client has kept the process waiting beyond what its bytes allow, and false if the process doesn't wait
-	// for it now.
+	// Overdue returns how much longer the client has taken to send its bytes than is allowed. It returns false if the
+	// process isn't waiting for the client.
 	Overdue(now time.Time) (time.Duration, bool)
-	// GiveUp makes the request fail: it releases its bytes soon.
+	// GiveUp aborts the request, which then releases its bytes soon.
 	GiveUp()
 }
 
 type senderKey struct{}
 
-// WithSender returns a context for the requests of a client. If others need the bytes that a request of it holds, and it sends too slowly,
-// the request is given up.
+// WithSender returns a context for the requests of a client. If other requests need the bytes that one of its requests
+// holds and the client sends too slowly, the request is aborted.
 func WithSender(ctx context.Context, s Sender) context.Context {
 	return context.WithValue(ctx, senderKey{}, s)
 }
 
-// Budget bounds the bytes that requests hold together: those of one endpoint, or of all endpoints whose budgets are parts of it. If all are
-// taken, requests whose clients send slowest are given up, so that clients who begin bodies and don't send them keep nobody out.
+// Budget bounds the total bytes of concurrent requests: of one endpoint, or of all endpoints whose budgets are parts of
+// it. When a budget is exhausted, the requests with the slowest clients are aborted, so that clients that announce a
+// body and don't send it can't block others. It is safe for concurrent use.
 type Budget struct {
 	limit int64
-	whole *Budget // the one that this is a part of; nil: none
+	whole *Budget // the budget that this one is part of; nil: none
 	used  atomic.Int64
 
 	mu      sync.Mutex
 	holders map[*holder]struct{}
 }
 
-// holder is a request that has a sender and holds bytes.
+// holder is a request with a sender that holds bytes.
 type holder struct {
 	sender Sender
 	bytes  atomic.Int64
-	// isGivenUp: its bytes are released soon.
+	// isGivenUp is set once the request was aborted: it will release its bytes soon.
 	isGivenUp atomic.Bool
 }
 
 // NewBudget returns a budget of limit bytes.
 func NewBudget(limit int64) *Budget { return &Budget{limit: limit, holders: map[*holder]struct{}{}} }
 
-// Part returns a budget of limit bytes, which are bytes of b, too. A nil Budget bounds nothing.
+// Part returns a budget of limit bytes that also count against b. A nil Budget is unlimited.
 func (b *Budget) Part(limit int64) *Budget {
 	part := NewBudget(limit)
 	part.whole = b
 	return part
 }
 
-// Used returns how many bytes are taken.
+// Used returns the number of claimed bytes.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
-// Share returns what the request of a context takes of the budget. The caller calls Give when the request is done.
+// Share returns the share of one request, whose context is ctx. The caller must call Give when the request is done.
 func (b *Budget) Share(ctx context.Context) Share {
 	sender, _ := ctx.Value(senderKey{}).(Sender)
 	return Share{budget: b, sender: sender}
 }
 
-// Share is what one request has taken of a Budget. It is for one goroutine.
+// Share holds the bytes that one request has claimed from a Budget. It must be used by one goroutine.
 type Share struct {
 	budget *Budget
 	taken  int64
 	sender Sender
-	holder *holder // nil: it holds nothing, or has no sender
+	holder *holder // nil: no bytes are held, or there is no sender
 }
 
-// Take claims n bytes more, or nothing and ErrBusy when they aren't left.
+// Take claims n more bytes. If they aren't available it claims nothing and returns ErrBusy.
 func (s *Share) Take(n int64) error {
 	full := s.claim(n)
 	for until := time.Now().Add(roomPatience); full != nil && full.makeRoom(n) && time.Now().Before(until); {
@@ -92,7 +93,7 @@ func (s *Share) Take(n int64) error {
 	return nil
 }
 
-// claim takes n bytes, or nothing and returns the budget that has fewer left.
+// claim claims n bytes. If a budget has fewer bytes left, it claims nothing and returns that budget.
 func (s *Share) claim(n int64) (full *Budget) {
 	for b := s.budget; b != nil; b = b.whole {
 		if b.used.Add(n) > b.limit {
@@ -115,7 +116,7 @@ func (s *Share) claim(n int64) (full *Budget) {
 	return nil
 }
 
-// release gives n bytes back to b and all that it is a part of, up to last.
+// release returns n bytes to b and to each budget that contains it, up to and including last.
 func (b *Budget) release(n int64, last *Budget) {
 	for ; b != nil; b = b.whole {
 		b.used.Add(-n)
@@ -125,10 +126,10 @@ func (b *Budget) release(n int64, last *Budget) {
 	}
 }
 
-// Taken returns how many bytes are claimed.
+// Taken returns the number of bytes that this share holds.
 func (s *Share) Taken() int64 { return s.taken }
 
-// Give returns all that was taken. It may be called more than once.
+// Give returns all claimed bytes to the budget. It may be called more than once.
 func (s *Share) Give() {
 	s.budget.release(s.taken, nil)
 	s.taken = 0
@@ -143,7 +144,8 @@ func (s *Share) Give() {
 	s.holder = nil
 }
 
-// makeRoom gives up the requests whose clients send slowest until so many bytes will be left. It returns false if that can't be.
+// makeRoom aborts the requests with the slowest clients until n bytes will become available. It returns false if
+// aborting all of the slow ones isn't enough.
 func (b *Budget) makeRoom(n int64) bool {
 	type late struct {
 		*holder

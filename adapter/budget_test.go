@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Endpoints whose budgets are parts of one take bytes from each other, but never more than all may take together.
+// Endpoints whose budgets are parts of one budget compete for its bytes and never exceed it together.
 func TestPartsOfABudgetAreBoundedTogether(t *testing.T) {
 	whole := NewBudget(100)
 	a, b := whole.Part(80), whole.Part(80)
@@ -32,7 +32,7 @@ func TestPartsOfABudgetAreBoundedTogether(t *testing.T) {
 	require.ErrorIs(t, alone.Take(1), ErrBusy)
 }
 
-// A client that sends slowly to one endpoint keeps nobody out of another.
+// A client that sends slowly to one endpoint doesn't block the other endpoints.
 func TestSlowSendersOfOtherPartsAreGivenUp(t *testing.T) {
 	whole := NewBudget(100)
 	a, b := whole.Part(100), whole.Part(100)

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Reasons to refuse a sample, beside those of storage.LabelError.
+// Reasons to reject a sample, in addition to those of storage.LabelError.
 const (
 	ReasonTooManySeries    = "too_many_series"
 	ReasonTooOld           = "too_old"
@@ -23,9 +23,9 @@ const (
 	ReasonInvalidExemplar  = "invalid_exemplar"
 )
 
-// Refused is the reason why a sample isn't taken. The others of its request are.
+// Refused is the error of a sample that is rejected while the other samples of its request are accepted.
 type Refused struct {
-	// Reason is a short constant for counters.
+	// Reason is a short constant, used as a label of counters.
 	Reason string
 	Err    error
 }
@@ -33,15 +33,15 @@ type Refused struct {
 func (r *Refused) Error() string { return r.Err.Error() }
 func (r *Refused) Unwrap() error { return r.Err }
 
-// ErrDropped means that a rule drops a sample or an exemplar (package relabeling). It is taken, but not stored: the sender
-// isn't told.
+// ErrDropped means that a relabeling rule drops the sample or exemplar (package relabeling). It counts as accepted: the
+// sender gets no error.
 var ErrDropped = errors.New("adapter: dropped by a relabeling rule")
 
-// Shape puts a tenant's rules over a batch of its samples: they change the labels of series, and make methods that add to a
-// series return ErrDropped. nil: there are no rules.
+// Shape applies a tenant's relabeling rules to a batch. The rules may change the labels of series, and methods that add
+// samples may return ErrDropped. nil means no rules.
 type Shape func(tenant string, b *storage.Batch) Batch
 
-// Over returns the batch with rules over it.
+// Over returns b with the tenant's rules applied.
 func (s Shape) Over(tenant string, b *storage.Batch) Batch {
 	if s == nil {
 		return b
@@ -49,7 +49,8 @@ func (s Shape) Over(tenant string, b *storage.Batch) Batch {
 	return s(tenant, b)
 }
 
-// Batch is what an Intake needs of a storage.Batch, whose contract it has. With rules, its methods may return ErrDropped.
+// Batch is the part of storage.Batch that an Intake uses, with the same contract. With rules, its methods may also
+// return ErrDropped.
 type Batch interface {
 	Lookup(alias []byte) (*storage.Series, bool)
 	Define(alias []byte, ls labels.Labels) (*storage.Series, error)
@@ -60,17 +61,17 @@ type Batch interface {
 	Release()
 }
 
-// BatchBytes is when a batch is committed in the middle of a request, estimated bytes of its samples. It bounds what
-// one request keeps in memory.
+// BatchBytes is the estimated size of samples, in bytes, at which a batch is committed before its request has ended. It
+// bounds the memory of one request.
 const BatchBytes = 8 << 20
 
-// SampleBytes is what a sample counts of BatchBytes, bytes.
+// SampleBytes is the estimated size of a sample in bytes.
 const SampleBytes = 64
 
-// bucketBytes is what a bucket of a histogram counts besides.
+// bucketBytes is the estimated size of one bucket of a histogram, in addition to SampleBytes.
 const bucketBytes = 8
 
-// Intake puts the samples of one request into batches. It is for one goroutine; Commit or Release ends it.
+// Intake adds the samples of one request to batches. It must be used by one goroutine and ended by Commit or Release.
 type Intake struct {
 	ctx      context.Context
 	tenant   string
@@ -81,17 +82,17 @@ type Intake struct {
 	pending int
 	durable int
 	alias   []byte
-	// exemplars: some are pending.
+	// exemplars is true if the batch has exemplars that aren't committed.
 	exemplars bool
 }
 
-// NewIntake starts an intake for a tenant. ctx ends the waiting for durability.
+// NewIntake returns an intake for a tenant. Canceling ctx ends the wait for durability.
 func NewIntake(ctx context.Context, tenant string, newBatch func(tenant string) Batch) *Intake {
 	return &Intake{ctx: ctx, tenant: tenant, newBatch: newBatch}
 }
 
-// Float adds a sample of the series with these labels, which are sorted and copied where they must be kept; t and st
-// (0: unknown) are milliseconds. It returns a *Refused, ErrDropped, or an error that ends the request.
+// Float adds a sample to the series with the given labels, which must be sorted and are copied if they are kept. t and
+// st (0: unknown) are in milliseconds. It returns a *Refused, ErrDropped, or an error that fails the whole request.
 func (in *Intake) Float(ls labels.Labels, t, st int64, v float64) error {
 	series, err := in.resolve(ls)
 	if err != nil {
@@ -103,7 +104,8 @@ func (in *Intake) Float(ls labels.Labels, t, st int64, v float64) error {
 	return in.added(SampleBytes)
 }
 
-// Histogram adds a native histogram, as Float does; exactly one of h and fh is set, and belongs to the store from now on.
+// Histogram adds a native histogram, with the same errors as Float. Exactly one of h and fh must be set; the store
+// takes ownership of it.
 func (in *Intake) Histogram(ls labels.Labels, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
 	series, err := in.resolve(ls)
 	if err != nil {
@@ -121,7 +123,7 @@ func (in *Intake) Histogram(ls labels.Labels, t, st int64, h *histogram.Histogra
 	return in.added(SampleBytes + buckets*bucketBytes)
 }
 
-// Exemplar adds an exemplar of a series, as Float does. e stays the caller's.
+// Exemplar adds an exemplar to a series, with the same errors as Float. The caller keeps ownership of e.
 func (in *Intake) Exemplar(ls labels.Labels, e exemplar.Exemplar) error {
 	series, err := in.resolve(ls)
 	if err != nil {
@@ -134,13 +136,13 @@ func (in *Intake) Exemplar(ls labels.Labels, e exemplar.Exemplar) error {
 	return in.grown(SampleBytes + int(e.Labels.ByteSize()))
 }
 
-// added counts a sample.
+// added counts one sample of the given bytes. It commits the batch if the batch is large enough.
 func (in *Intake) added(bytes int) error {
 	in.pending++
 	return in.grown(bytes)
 }
 
-// grown commits a batch that has grown large.
+// grown adds bytes to the size of the batch and commits it at BatchBytes.
 func (in *Intake) grown(bytes int) error {
 	if in.bytes += bytes; in.bytes < BatchBytes {
 		return nil
@@ -148,7 +150,7 @@ func (in *Intake) grown(bytes int) error {
 	return in.Commit()
 }
 
-// Commit returns nil once all samples added so far are durable. More may be added after it.
+// Commit returns nil once all samples added so far are durable. More samples may be added afterwards.
 func (in *Intake) Commit() error {
 	b := in.batch
 	if b == nil {
@@ -161,7 +163,7 @@ func (in *Intake) Commit() error {
 	}
 	if err := b.Commit(in.ctx); err != nil {
 		var limit *tenant.LimitError
-		if errors.As(err, &limit) { // There may have been batches before this one.
+		if errors.As(err, &limit) { // Samples of earlier batches count as well.
 			return limit.Of(in.durable + in.pending)
 		}
 		return err
@@ -171,10 +173,10 @@ func (in *Intake) Commit() error {
 	return nil
 }
 
-// Durable returns how many samples were committed.
+// Durable returns the number of committed samples.
 func (in *Intake) Durable() int { return in.durable }
 
-// Release gives up what isn't committed.
+// Release discards samples that aren't committed.
 func (in *Intake) Release() {
 	if in.batch != nil {
 		in.batch.Release()
@@ -182,12 +184,12 @@ func (in *Intake) Release() {
 	}
 }
 
-// resolve finds or creates a series. The batch stays open, which is where the series belongs.
+// resolve finds or creates a series in the open batch, and opens a batch if there is none.
 func (in *Intake) resolve(ls labels.Labels) (*storage.Series, error) {
 	if in.batch == nil {
 		in.batch = in.newBatch(in.tenant)
 	}
-	// What can't name a series has no alias: leaving out its empty labels may have mended it.
+	// Labels with a duplicate name get no alias: removing empty labels could hide the duplicate.
 	alias := []byte(nil)
 	if _, twice := ls.HasDuplicateLabelNames(); !twice {
 		in.alias = AppendAlias(in.alias[:0], ls)
@@ -203,7 +205,7 @@ func (in *Intake) resolve(ls labels.Labels) (*storage.Series, error) {
 	return series, nil
 }
 
-// timeReasons are the store's errors about the time of one sample.
+// timeReasons maps the store's errors about the time of one sample to reasons.
 var timeReasons = []struct {
 	err    error
 	reason string
@@ -212,10 +214,10 @@ var timeReasons = []struct {
 	{storage.ErrMaybeAhead, ReasonMaybeAhead}, {storage.ErrDroppedAhead, ReasonDroppedAhead},
 }
 
-// RetriedReasons are the reasons for which a sender should retry a sample: it may be accepted later.
+// RetriedReasons are the reasons for which a sender should retry a sample, because it may be accepted later.
 var RetriedReasons = []string{ReasonMaybeAhead, ReasonDroppedAhead}
 
-// TimeReason returns the reason of an error of the store that is about the time of one sample; "": it is about something else.
+// TimeReason returns the reason if err is the store's error about the time of one sample, otherwise "".
 func TimeReason(err error) string {
 	for _, t := range timeReasons {
 		if errors.Is(err, t.err) {
@@ -225,7 +227,8 @@ func TimeReason(err error) string {
 	return ""
 }
 
-// refusal makes a *Refused of the store's error for one sample. Other errors end the request and stay.
+// refusal converts the store's error about one sample to a *Refused. It returns other errors, which fail the request,
+// unchanged.
 func refusal(err error) error {
 	var bad *storage.LabelError
 	var invalid *storage.InvalidHistogramError

@@ -29,7 +29,7 @@ func newStore(t *testing.T) *storage.Store {
 	return storagetest.Open(t, storagetest.Pebble(t), storagetest.At(testNow), storagetest.RejectAhead)
 }
 
-// counting counts the batches that are committed.
+// counting counts committed batches.
 type counting struct {
 	Batch
 	commits *int
@@ -86,7 +86,8 @@ func TestIntakeStoresAndRefuses(t *testing.T) {
 	require.Zero(t, series, "another tenant sees nothing of it")
 }
 
-// twice are labels with one name twice, one of them empty, which leaving out would mend.
+// twice returns labels with a duplicate name, one of them with an empty value; removing empty labels would hide the
+// duplicate.
 func twice() labels.Labels {
 	b := labels.NewScratchBuilder(3)
 	b.Add("__name__", "m")
@@ -111,7 +112,7 @@ func TestIntakeCommitsWhatIsLarge(t *testing.T) {
 	require.Equal(t, [2]int{2, n - 10}, [2]int{series, samples})
 }
 
-// dropping drops samples and exemplars of negative values, as rules may drop those of a series.
+// dropping drops samples and exemplars with negative values, as a relabeling rule may drop a series.
 type dropping struct{ Batch }
 
 func (d dropping) Float(ref *storage.Series, t, st int64, v float64) error {
@@ -156,7 +157,8 @@ func TestIntakeDropsByRules(t *testing.T) {
 	require.Equal(t, 1, series)
 }
 
-// A tenant's limit that a later batch of a request meets is reported for the whole request, since senders repeat all of it.
+// A tenant's limit that is reached in a later batch of a request is reported for the whole request, because senders
+// repeat all of it.
 func TestIntakeTellsALimitOfAllItsSamples(t *testing.T) {
 	const burst = BatchBytes/SampleBytes + 5
 	limits, err := tenant.ParseLimits([]byte(fmt.Sprintf("tenants: {a: {samples_per_second: 1, samples_burst: %d}}", burst)))

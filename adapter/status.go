@@ -14,14 +14,14 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrBusy means that the requests under way hold as many bytes as they may.
+// ErrBusy means that concurrent requests hold the maximum number of bytes.
 var ErrBusy = errors.New("adapter: too many bytes in flight")
 
-// ErrTooLarge means that a request is larger than any that is taken.
+// ErrTooLarge means that a request exceeds the maximum size.
 var ErrTooLarge = errors.New("adapter: request too large")
 
-// RetryAfter returns when a request may be sent again that was refused with 429, whole seconds, at least one; usual is
-// for those where nothing is known.
+// RetryAfter returns the Retry-After of a request rejected with 429: whole seconds, at least one. usual applies if err
+// carries no duration.
 func RetryAfter(err error, usual time.Duration) time.Duration {
 	var limit *tenant.LimitError
 	if errors.As(err, &limit) && limit.RetryAfter > 0 {
@@ -30,8 +30,9 @@ func RetryAfter(err error, usual time.Duration) time.Duration {
 	return max(time.Second, (usual + time.Second - 1).Truncate(time.Second))
 }
 
-// Later returns which of two refusals of single samples decides the answer to their request: nil where the same is refused again later,
-// otherwise one that a sender tries again. 503 wins over 429, which Prometheus doesn't try again by default.
+// Later combines the errors of single samples into the one that decides the response to their request. It returns nil
+// if a retry would be rejected again, otherwise an error with a status that senders retry. 503 takes precedence over
+// 429, which Prometheus doesn't retry by default.
 func Later(first, next error) error {
 	switch code := Status(next); {
 	case code == http.StatusServiceUnavailable && (first == nil || Status(first) != code), code == http.StatusTooManyRequests && first == nil:
@@ -40,8 +41,8 @@ func Later(first, next error) error {
 	return first
 }
 
-// Status returns the code of an answer to a write or a query that the store refused or couldn't take as a whole.
-// Senders give up on 4xx, 429 apart, and try 5xx again: only what can never succeed is 4xx.
+// Status returns the HTTP status for a write or query that the store rejected as a whole. Senders drop the samples of a
+// request on 4xx except 429, and retry on 5xx, so 4xx is only for requests that can never succeed.
 func Status(err error) int {
 	var refused *Refused
 	var limit *tenant.LimitError

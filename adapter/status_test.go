@@ -56,7 +56,7 @@ func TestBudget(t *testing.T) {
 	require.Zero(t, b.Used())
 }
 
-// slowClient has kept the process waiting for some time; where it is given up, its share is returned soon.
+// slowClient has delayed its request for some time; when it is aborted, its share is soon returned to the budget.
 type slowClient struct {
 	overdue time.Duration
 	waits   bool
@@ -71,7 +71,7 @@ func (c *slowClient) GiveUp() {
 	go c.share.Give()
 }
 
-// Where all bytes are taken, the clients that send slowest make room, and only as many as needed.
+// When all bytes are claimed, the requests of the slowest clients are aborted, and no more of them than needed.
 func TestBudgetMakesRoom(t *testing.T) {
 	b := NewBudget(100)
 	hold := func(bytes int64, overdue time.Duration, waits bool) *slowClient {
@@ -99,7 +99,7 @@ func TestBudgetMakesRoom(t *testing.T) {
 	require.Empty(t, b.holders)
 }
 
-// stalledReader blocks once it has returned some bytes.
+// stalledReader returns some bytes and then blocks.
 type stalledReader struct {
 	bytes   int
 	stalled chan struct{}
@@ -117,7 +117,7 @@ func (r *stalledReader) Read(into []byte) (int, error) {
 	return n, nil
 }
 
-// A body claims bytes as they arrive, whatever length its client announces.
+// A body claims bytes as they arrive, independent of the length that its client announces.
 func TestBodiesClaimWhatArrives(t *testing.T) {
 	const announced = 32 << 20
 	for _, arrived := range []int{0, 1, 10_000, 100_000, 1 << 20, 10 << 20} {

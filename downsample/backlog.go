@@ -19,46 +19,47 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// backlog are the windows that lack rollups, as after an import that was cut short or a delete, as they were listed last. Every process that
-// seals looks at all of it and works off its own share: a window belongs to a partition, by its number and tenant. Up to most of the windows of its
-// partitions are listed at once: the others are listed when these are done.
+// backlog lists the windows with missing rollups, as after an interrupted import or a delete. Every process that seals
+// lists all of them and processes its own share: a window belongs to a partition by its number and tenant. At most a
+// fixed number of windows is kept in memory; the others are listed when these are done.
 type backlog struct {
-	partitions func() int // how many there are by now
+	partitions func() int // current number of partitions
 	most       int
 
 	mu     sync.Mutex
-	listed time.Time // zero: not yet
+	listed time.Time // zero: never
 	list   []*unrolled
-	// all is how many windows wait, by partition, with those that aren't listed.
+	// all is the number of waiting windows by partition, including those that aren't in list.
 	all map[int]int
 }
 
-// unrolled is a window that lacks rollups.
+// unrolled is a window with missing rollups.
 type unrolled struct {
 	storage.Unrolled
 	streak
-	next      time.Time // not before
+	next      time.Time // not tried before this time
 	partition int
 }
 
 const (
-	// relist is the time between two listings: imports and deletes make the rollups themselves unless they are cut short.
+	// relist is the time between listings. It is long because imports and deletes compute the rollups themselves unless
+	// they are interrupted.
 	relist = 24 * time.Hour
-	// retryFirst and retryMost are how long a window rests after its first failure in a row, and after many.
+	// retryFirst is the delay after a window's first failure, and retryMost the max delay after consecutive failures.
 	retryFirst = time.Minute
 	retryMost  = time.Hour
-	// maxTime bounds times, milliseconds.
+	// maxTime bounds timestamps in milliseconds.
 	maxTime = math.MaxInt64 / 4
 )
 
-// retryAfter returns how long a window rests after so many failures in a row.
+// retryAfter returns the delay after the given number of consecutive failures.
 func retryAfter(failures int) time.Duration { return min(retryMost, retryFirst<<min(failures-1, 10)) }
 
 func (b *backlog) partitionOf(u *storage.Unrolled) int {
 	return int(xxhash.Sum64String(strconv.FormatInt(u.Window, 10)+" "+u.Tenant) % uint64(b.partitions()))
 }
 
-// set replaces the list by a newer one. Where that ends with an error the list stays.
+// set replaces the list. If found yields an error, the old list stays.
 func (b *backlog) set(found iter.Seq2[storage.Unrolled, error], owns func(int) bool, now time.Time) error {
 	before := map[windowKey]*unrolled{}
 	b.mu.Lock()
@@ -91,7 +92,7 @@ func (b *backlog) set(found iter.Seq2[storage.Unrolled, error], owns func(int) b
 	return nil
 }
 
-// firstDue compares windows by when they are due.
+// firstDue compares windows by their next attempt.
 func firstDue(a, b *unrolled) int { return cmp.Or(a.next.Compare(b.next), compareUnrolled(a, b)) }
 
 func compareUnrolled(a, b *unrolled) int {
@@ -100,7 +101,8 @@ func compareUnrolled(a, b *unrolled) int {
 
 func (u *unrolled) key() windowKey { return windowKey{u.Tenant, u.Window} }
 
-// stale reports whether it is time to list anew: once a day, and when all that is listed of these partitions is done or has failed and more windows wait.
+// stale reports whether the windows must be listed again: once a day, and when all listed windows of the owned
+// partitions are done or have failed and more windows wait.
 func (b *backlog) stale(now time.Time, owns func(int) bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,7 +121,7 @@ func (b *backlog) stale(now time.Time, owns func(int) bool) bool {
 	return b.countOf(owns) > mine
 }
 
-// countOf returns how many windows of these partitions wait. It needs the lock.
+// countOf returns the number of waiting windows in owned partitions. The lock must be held.
 func (b *backlog) countOf(owns func(int) bool) (n int) {
 	for partition, windows := range b.all {
 		if owns(partition) {
@@ -129,7 +131,7 @@ func (b *backlog) countOf(owns func(int) bool) (n int) {
 	return n
 }
 
-// pick returns the oldest window that is due, among those whose partition is owned.
+// pick returns the oldest due window in an owned partition.
 func (b *backlog) pick(now time.Time, owns func(int) bool) (*unrolled, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,13 +143,14 @@ func (b *backlog) pick(now time.Time, owns func(int) bool) (*unrolled, bool) {
 	return nil, false
 }
 
-// done takes a window off the list, or notes that it failed and reports whether somebody should hear of it now.
+// done removes a window from the list or, after an error, schedules the next attempt. It reports whether the error
+// should be logged.
 func (b *backlog) done(u *unrolled, err error, now time.Time) (tell bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	i := slices.Index(b.list, u)
 	switch {
-	case i < 0: // It was listed again meanwhile.
+	case i < 0: // it was listed again in the meantime
 		return false
 	case err == nil:
 		b.list = slices.Delete(b.list, i, i+1)
@@ -165,7 +168,7 @@ func (b *backlog) count(owns func(int) bool) int {
 	return b.countOf(owns)
 }
 
-// rollUp makes missing rollups, a window after the other, the oldest first, until the next round is due.
+// rollUp computes missing rollups, window by window, the oldest first, until the next round is due.
 func (l *Loop) rollUp(ctx context.Context, began time.Time) {
 	if l.owned() == 0 {
 		return
@@ -173,7 +176,7 @@ func (l *Loop) rollUp(ctx context.Context, began time.Time) {
 	if l.backlog.stale(l.opts.Now(), l.owns) {
 		const listing = "listing windows without rollups"
 		l.worker.work(ctx, listing, l.lag, func(pause func()) {
-			l.task(ctx, listing, l.backlog.set(l.store.Unrolled(ctx, -maxTime, maxTime, every(pause)), l.owns, l.opts.Now()))
+			l.recordTask(ctx, listing, l.backlog.set(l.store.Unrolled(ctx, -maxTime, maxTime, every(pause)), l.owns, l.opts.Now()))
 		})
 	}
 	for ctx.Err() == nil && l.opts.Now().Sub(began) < l.opts.Interval {
@@ -181,7 +184,7 @@ func (l *Loop) rollUp(ctx context.Context, began time.Time) {
 		if !ok {
 			return
 		}
-		// Where it is past its retention, raw rows go when the grace is over.
+		// If the window is past its retention, its raw rows will be deleted after the grace period.
 		lag := l.lag
 		if u.EndMS <= l.store.Retention().Past("", retention.DefaultClass, rollup.Raw) {
 			lag = func() time.Duration { return hurryFull }

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// days seals a sample in each of some days, and takes the rollups away.
+// days seals a sample on each of n days and removes the rollups.
 func (r *rig) days(n int) {
 	for i := range n {
 		r.write(testStart.Add(-time.Duration(i)*24*hour-10*hour), float64(i))
@@ -25,18 +25,18 @@ func (r *rig) unrolled() []storage.Unrolled {
 	return listed(r.t, r.store.Unrolled(r.t.Context(), -maxTime, maxTime, func() {}))
 }
 
-// TestBacklogIsWorkedOff makes the rollups that are missing, the oldest first, and only once no slot waits.
+// TestBacklogIsWorkedOff computes missing rollups, the oldest first, and only when no slot waits.
 func TestBacklogIsWorkedOff(t *testing.T) {
 	r := newRig(t, nil)
 	r.days(6)
 	require.Len(t, r.unrolled(), 6)
 
-	// While a round is cut short there is no time for it.
+	// An interrupted round has no time for it.
 	r.write(testStart.Add(-5*hour), 1)
-	r.write(testStart.Add(-15*hour), 1) // The day before.
+	r.write(testStart.Add(-15*hour), 1) // the day before
 	r.fail(func(op faultengine.Op) bool {
 		if op.Kind == faultengine.Write && op.Table == engine.RawPages {
-			r.advance(roundLimit + time.Second) // Sealing one slot takes that long.
+			r.advance(roundLimit + time.Second) // sealing one slot takes this long
 		}
 		return false
 	})
@@ -45,7 +45,7 @@ func TestBacklogIsWorkedOff(t *testing.T) {
 	require.Positive(t, r.metric("waiting_slots"))
 	require.Len(t, r.unrolled(), 6)
 
-	// The first round that works off all works on, until the next one is due.
+	// The first round that has sealed everything computes rollups until the next round is due.
 	windows := 0
 	r.fail(func(op faultengine.Op) bool {
 		if op.Kind == faultengine.Write && op.Table == engine.Sealed && op.N > 0 {
@@ -65,7 +65,7 @@ func TestBacklogIsWorkedOff(t *testing.T) {
 	r.check()
 }
 
-// TestBacklogGoesOnPastErrors lets the oldest window fail: the others are done, and it is tried again later.
+// TestBacklogGoesOnPastErrors fails the oldest window: the others are rolled up, and it is retried later.
 func TestBacklogGoesOnPastErrors(t *testing.T) {
 	r := newRig(t, nil)
 	r.days(3)
@@ -74,7 +74,7 @@ func TestBacklogGoesOnPastErrors(t *testing.T) {
 		if op.Kind != faultengine.Scan || op.Table != engine.Raw || op.Range.Partition[0].Int != oldest.Window {
 			return false
 		}
-		return len(op.Range.To) == 0 || op.Range.To[0].Int != format.KindLabels // Who counts series reads these.
+		return len(op.Range.To) == 0 || op.Range.To[0].Int != format.KindLabels // counting series reads these
 	})
 	r.loop.Round(t.Context())
 	require.Equal(t, []storage.Unrolled{oldest}, r.unrolled(), "the others were done")
@@ -98,7 +98,7 @@ func TestBacklogGoesOnPastErrors(t *testing.T) {
 	require.Contains(t, log, "level=ERROR msg=\"can't create the rollups of a window")
 	require.Contains(t, log, "failures=5")
 
-	r.advance(relist) // A new list doesn't forget how often it failed.
+	r.advance(relist) // a new listing keeps the number of failures
 	r.loop.Round(t.Context())
 	require.Equal(t, 12, r.loop.Status(t.Context()).Rollups.First[0].Failures)
 	r.mend()
@@ -109,7 +109,7 @@ func TestBacklogGoesOnPastErrors(t *testing.T) {
 	r.check()
 }
 
-// TestBacklogIsDivided lets two processes own half of the partitions each: each works off its own windows.
+// TestBacklogIsDivided divides the partitions between two processes: each rolls up its own windows.
 func TestBacklogIsDivided(t *testing.T) {
 	r := newRig(t, func(_ *storage.Options, o *Options) { o.Shared = true })
 	r.days(8)
@@ -132,15 +132,15 @@ func TestBacklogIsDivided(t *testing.T) {
 		require.GreaterOrEqual(t, r.loop.backlog.partitionOf(&left[i]), 2)
 	}
 	require.Zero(t, r.metric("unrolled_windows"), "of its own")
-	hold(0, 1, 2, 3) // The other one is gone.
+	hold(0, 1, 2, 3) // the other process stopped
 	require.Equal(t, float64(len(left)), r.metric("unrolled_windows"))
 	r.loop.Round(t.Context())
 	require.Empty(t, r.unrolled())
 	r.check()
 }
 
-// TestRawGoesOnlyWithRollups lets the retention pass before any round was: raw rows are hidden once their rollups are there, and go
-// a week later.
+// TestRawGoesOnlyWithRollups lets the retention expire before the first round: raw rows are hidden once their rollups
+// exist, and deleted a week later.
 func TestRawGoesOnlyWithRollups(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, _ *Options) { so.Retention = 3 * 24 * hour })
 	r.days(2)

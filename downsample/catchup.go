@@ -15,38 +15,38 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// Range is what a plan covers.
+// Range is the time range of a plan.
 type Range struct {
-	// MinMS and MaxMS bound the time, milliseconds: slots and windows that touch it are worked off whole.
+	// MinMS and MaxMS are in milliseconds. Slots and windows that overlap the range are processed completely.
 	MinMS, MaxMS int64
-	// Settle is how long after its end a slot waits for stragglers.
+	// Settle is the time between a slot's end and its sealing.
 	Settle time.Duration
 }
 
-// Everything is the range of all times.
+// Everything returns the range of all times.
 func Everything(settle time.Duration) Range {
 	return Range{MinMS: -maxTime, MaxMS: maxTime, Settle: settle}
 }
 
-// Plan is what there is to do in a range, the oldest first. A step is a slot of a partition, to seal or to roll up.
+// Plan lists the work to do in a range, the oldest first. A step is a slot of a partition, to be sealed or rolled up.
 //
-//	NewPlan ──► Run: seal Slots ──► move the marks ──► roll up Windows ──► compact ──► count
+//	NewPlan ──► Run: seal Slots ──► unlist them ──► roll up Windows ──► compact ──► count
 //
-// It may be run beside servers over the same engine, stopped at any moment, and made and run anew.
+// A plan may run while servers use the same engine. It may be stopped at any time, and planned and run again.
 type Plan struct {
 	Range   Range
 	Slots   []storage.Staged
 	Windows []storage.Unrolled
-	// Compact are windows of rollups that are over, and whose chunks become long ones.
+	// Compact lists past windows of rollups whose chunks are to be merged into long chunks.
 	Compact []ended.OverWindow
-	// Count are windows of raw rows that are over, and whose series aren't counted.
+	// Count lists past windows of raw rows whose series are to be counted.
 	Count []ended.OverWindow
-	// Expired are slots of which the raw window is past the retention that the store was opened with: the plan
-	// leaves them to a server, for sealing them here keeps none of their samples if it keeps them longer.
+	// Expired lists slots whose raw window is past the retention of this store's options. The plan leaves them to a
+	// server, because sealing them here would drop their samples even if the server's retention is longer.
 	Expired []storage.Staged
 }
 
-// NewPlan lists what there is to do. It writes nothing.
+// NewPlan lists the work to do. It writes nothing.
 func NewPlan(ctx context.Context, store *storage.Store, r Range) (*Plan, error) {
 	if err := store.WaitReady(ctx); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func NewPlan(ctx context.Context, store *storage.Store, r Range) (*Plan, error) 
 	return p, err
 }
 
-// within returns the windows that touch the range, the oldest first.
+// within returns the windows that overlap the range, the oldest first.
 func (r *Range) within(all iter.Seq2[ended.OverWindow, error]) (list []ended.OverWindow, err error) {
 	for w, err := range all {
 		if err != nil {
@@ -97,7 +97,7 @@ func (r *Range) within(all iter.Seq2[ended.OverWindow, error]) (list []ended.Ove
 	return list, nil
 }
 
-// Steps is how many steps there are.
+// Steps returns the number of steps.
 func (p *Plan) Steps() int {
 	n := len(p.Slots) + len(p.Compact) + len(p.Count)
 	for i := range p.Windows {
@@ -106,32 +106,34 @@ func (p *Plan) Steps() int {
 	return n
 }
 
-// Done is what a run has done so far.
+// Done is the progress of a run.
 type Done struct {
-	// Steps are those that were tried, of all.
+	// Steps of All have been tried.
 	Steps, All int
-	// Now is the next step.
+	// Now describes the next step.
 	Now string
-	// Slots were sealed, with Samples, Repaired of them not for the first time; Left have rows that can't be read.
+	// Slots is the number of sealed slots, and Samples the number of their samples. Repaired of the slots had been
+	// sealed before. Left slots have unreadable rows.
 	Slots, Repaired, Left, Samples int
-	// Windows got their rollups, Series were rolled up for it, each counted once a slot.
+	// Windows is the number of windows that were rolled up, and Series the number of their series, counted once per
+	// slot.
 	Windows, Series int
-	// Compacted are windows of rollups in which Chunks became parts of long ones.
+	// Compacted is the number of compacted windows, and Chunks the number of chunks that became parts of long chunks.
 	Compacted, Chunks int
-	// Counted are windows of raw rows whose series were counted.
+	// Counted is the number of windows of raw rows whose series were counted.
 	Counted int
-	// Failed steps may work when the plan is made anew.
+	// Failed is the number of failed steps. They may succeed in a new plan.
 	Failed int
 }
 
-// maxFailures is after how many failures in a row a run gives up: then it isn't a slot that is at fault.
+// maxFailures is the number of consecutive failures after which a run stops, because the cause can't be a single slot.
 const maxFailures = 5
 
-// ErrGaveUp means that several steps in a row failed, so that the others weren't tried.
+// ErrGaveUp means that maxFailures consecutive steps failed and the remaining steps weren't tried.
 var ErrGaveUp = errors.New("downsample: gave up after repeated failures")
 
-// Run carries out the plan, without a rest, and calls tell after each step. Steps that fail are left out; the error
-// is that of the first of them, or the context's.
+// Run executes the plan without resting, and calls tell after each step. It continues after failed steps and returns
+// the first error, or the context's.
 func (p *Plan) Run(ctx context.Context, store *storage.Store, tell func(Done)) (Done, error) {
 	x := &run{ctx: ctx, store: store, tell: tell, done: Done{All: p.Steps()}}
 	err := x.all(p)
@@ -144,14 +146,14 @@ func (p *Plan) Run(ctx context.Context, store *storage.Store, tell func(Done)) (
 	return x.done, err
 }
 
-// run is a plan that is being done.
+// run is the state of a running plan.
 type run struct {
 	ctx   context.Context
 	store *storage.Store
 	tell  func(Done)
 	done  Done
 	first error // of the first step that failed
-	inRow int   // how many have failed one after the other
+	inRow int   // number of consecutive failures
 }
 
 func (x *run) all(p *Plan) error {
@@ -165,7 +167,7 @@ func (x *run) all(p *Plan) error {
 			case stats.Left > 0:
 				x.done.Left++
 			}
-			if stats.Blobs == 0 { // Or somebody else was faster, or only the note that something waits was left.
+			if stats.Blobs == 0 { // another process was faster, or only the slot's list entry was left
 				return nil
 			}
 			x.done.Slots++
@@ -200,7 +202,7 @@ func (x *run) all(p *Plan) error {
 	return x.count(p)
 }
 
-// compact makes long chunks in all windows that are over once the rest is done.
+// compact creates long chunks in all past windows, after all other work.
 func (x *run) compact(p *Plan) error {
 	list, err := p.Range.within(x.store.Compactable(x.ctx, func() {}))
 	if err != nil {
@@ -224,8 +226,8 @@ func (x *run) compact(p *Plan) error {
 	return nil
 }
 
-// count counts the series of all windows that are over once nothing more is written to them. A process whose clock isn't believed leaves
-// that to others: it may not remove counts that are out of date.
+// count counts the series of all past windows, after the last write to them. If the process' clock is
+// untrusted, it leaves the work to other processes, because it must not delete outdated counts.
 func (x *run) count(p *Plan) error {
 	list, err := p.Range.within(x.store.Counts().Uncounted(x.ctx, func() {}))
 	if err != nil {
@@ -251,7 +253,7 @@ func (x *run) count(p *Plan) error {
 	return nil
 }
 
-// step does what counts as so many steps. Its error ends the run.
+// step calls f, which counts as the given number of steps. An error stops the run.
 func (x *run) step(what string, steps int, f func() error) error {
 	if err := x.ctx.Err(); err != nil {
 		return err

@@ -22,12 +22,13 @@ func (r *rig) plan(from, to time.Duration) *Plan {
 	return p
 }
 
-// TestCatchUp works off ranges, and nothing beyond.
+// TestCatchUp processes ranges and nothing outside of them.
 func TestCatchUp(t *testing.T) {
 	r := newRig(t, nil)
-	r.days(4) // These were sealed without rollups.
+	r.days(4) // sealed without rollups
 	for h := range 6 {
-		r.write(testStart.Add(time.Duration(h)*-2*hour-30*time.Minute), float64(h)) // Slots that end at 12:00, 10:00, …, 2:00.
+		// Slots that end at 12:00, 10:00, …, 2:00.
+		r.write(testStart.Add(time.Duration(h)*-2*hour-30*time.Minute), float64(h))
 	}
 	all := r.plan(-100*24*hour, hour)
 	require.Len(t, all.Slots, 5*4, "the last one hasn't settled")
@@ -61,7 +62,7 @@ func TestCatchUp(t *testing.T) {
 	r.check()
 }
 
-// TestCatchUpInterrupted stops at every step, and is repeated.
+// TestCatchUpInterrupted stops at every step and is then repeated.
 func TestCatchUpInterrupted(t *testing.T) {
 	r := newRig(t, nil)
 	r.days(2)
@@ -79,7 +80,7 @@ func TestCatchUpInterrupted(t *testing.T) {
 		writes := 0
 		rule := func(op faultengine.Op) faultengine.Action {
 			if op.Kind == faultengine.Write {
-				if writes++; writes > 3+stops { // In the middle of a step.
+				if writes++; writes > 3+stops { // within a step
 					cancel()
 					return faultengine.Lose(ctx.Err())
 				}
@@ -102,7 +103,7 @@ func TestCatchUpInterrupted(t *testing.T) {
 	require.Empty(t, r.unrolled())
 }
 
-// TestCatchUpLeavesOutWhatFails goes on past a slot that can't be sealed, and gives up when nothing works.
+// TestCatchUpLeavesOutWhatFails continues after a slot that can't be sealed, and stops when every step fails.
 func TestCatchUpLeavesOutWhatFails(t *testing.T) {
 	r := newRig(t, nil)
 	for h := 1; h < 4; h++ {
@@ -143,7 +144,7 @@ func TestCatchUpLeavesOutWhatFails(t *testing.T) {
 	require.Equal(t, 240, r.check().Samples)
 }
 
-// TestCatchUpLeavesWhatIsExpired leaves slots alone whose samples it would throw away.
+// TestCatchUpLeavesWhatIsExpired doesn't seal slots whose samples it would drop.
 func TestCatchUpLeavesWhatIsExpired(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, _ *Options) { so.Retention = 2 * 24 * hour })
 	r.write(testStart.Add(-3*hour), 1)
@@ -155,7 +156,7 @@ func TestCatchUpLeavesWhatIsExpired(t *testing.T) {
 	require.Zero(t, p.Steps())
 }
 
-// TestCatchUpTellsDamageFromWhatIsDone counts slots with rows that can't be read.
+// TestCatchUpTellsDamageFromWhatIsDone counts slots with unreadable rows.
 func TestCatchUpTellsDamageFromWhatIsDone(t *testing.T) {
 	r := newRig(t, nil)
 	r.write(testStart.Add(-3*hour), 1)

@@ -10,13 +10,13 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// compact compacts windows of rollups that are over, the oldest first, until the next round is due.
+// compact compacts past windows of rollups, the oldest first, until the next round is due.
 func (l *Loop) compact(ctx context.Context, began time.Time) {
 	if !l.store.Compacts() || l.owned() == 0 {
 		return
 	}
 	l.listResting(ctx, &l.compactions, "listing windows to compact", 0, l.store.Compactable)
-	if _, due := l.backlog.pick(l.opts.Now(), l.owns); due { // It makes rollups of the same windows.
+	if _, due := l.backlog.pick(l.opts.Now(), l.owns); due { // that window would be rolled up again
 		return
 	}
 	for ctx.Err() == nil && l.opts.Now().Sub(began) < l.opts.Interval {
@@ -29,20 +29,21 @@ func (l *Loop) compact(ctx context.Context, began time.Time) {
 	}
 }
 
-// listResting lists windows that wait, if that is due; seq yields them, and calls its function as it goes.
+// listResting lists waiting windows if a listing is due. seq yields the windows and calls its function in between, to
+// rest.
 func (l *Loop) listResting(ctx context.Context, into *restingWindows, what string, interval time.Duration, seq func(context.Context, func()) iter.Seq2[ended.OverWindow, error]) {
 	if !into.due(l.opts.Now(), interval) {
 		return
 	}
 	l.worker.work(ctx, what, l.lag, func(pause func()) {
-		l.task(ctx, what, into.set(seq(ctx, every(pause)), l.opts.Now))
+		l.recordTask(ctx, what, into.set(seq(ctx, every(pause)), l.opts.Now))
 	})
 }
 
-// restEvery is after how many windows listing rests: most of them take a microsecond.
+// restEvery is the number of windows between rests of a listing: most windows take a microsecond.
 const restEvery = 64
 
-// every returns a function that calls pause once in restEvery times.
+// every returns a function that calls pause on every restEvery-th call.
 func every(pause func()) func() {
 	n := 0
 	return func() {
@@ -58,7 +59,7 @@ func (l *Loop) compactOne(ctx context.Context, c *restingWindow, pause func()) {
 		return
 	}
 	l.compactions.finish(c, err, l.opts.Now())
-	l.task(ctx, "compacting rollups", err)
+	l.recordTask(ctx, "compacting rollups", err)
 }
 
 func (l *Loop) compactWindow(ctx context.Context, c *restingWindow, pause func()) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
-// sealedDays writes samples of so many days, and has the loop seal them.
+// sealedDays writes samples on the given number of days and lets the loop seal them.
 func (r *rig) sealedDays(days int) {
 	r.t.Helper()
 	for d := range days {
@@ -23,7 +23,7 @@ func (r *rig) sealedDays(days int) {
 	r.round()
 }
 
-// round has the loop do a round.
+// round runs a round of the loop.
 func (r *rig) round() {
 	r.loop.Round(r.t.Context())
 	r.advance(time.Minute)
@@ -36,7 +36,7 @@ func (r *rig) compactable() []ended.OverWindow {
 
 func forEver(so *storage.Options, _ *Options) { so.Retention = 0 }
 
-// TestLoopCompactsWhatRests compacts windows that are over once nothing was written to them for a while, and again later.
+// TestLoopCompactsWhatRests compacts past windows once they had no writes for a while, and again after later writes.
 func TestLoopCompactsWhatRests(t *testing.T) {
 	r := newRig(t, forEver)
 	r.sealedDays(40)
@@ -71,7 +71,7 @@ func TestLoopCompactsWhatRests(t *testing.T) {
 	r.check()
 }
 
-// TestLoopCompactsAgainAfterErrors names windows that can't be compacted, works on others meanwhile, and tries again.
+// TestLoopCompactsAgainAfterErrors reports windows that can't be compacted, processes others, and retries.
 func TestLoopCompactsAgainAfterErrors(t *testing.T) {
 	r := newRig(t, forEver)
 	r.sealedDays(40)
@@ -100,7 +100,8 @@ func TestLoopCompactsAgainAfterErrors(t *testing.T) {
 	r.check()
 }
 
-// TestPlanCompacts plans the windows that touch its range, and does that at once, once they have long chunks nothing is left.
+// TestPlanCompacts plans the windows that overlap its range and compacts them without waiting. Nothing is left once
+// they have long chunks.
 func TestPlanCompacts(t *testing.T) {
 	r := newRig(t, forEver)
 	r.sealedDays(40)

@@ -8,16 +8,16 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// countingPartition is the partition whose owner counts series: one process of all.
+// countingPartition is the partition whose owner counts series, so that only one process does.
 const countingPartition = 0
 
-// count counts the series of windows of raw rows that are over, the oldest first, until the next round is due.
+// count counts the series of past windows of raw rows, the oldest first, until the next round is due.
 func (l *Loop) count(ctx context.Context, began time.Time) {
 	if !l.owns(countingPartition) {
 		l.uncounted.clear()
 		return
 	}
-	// Over a shared engine each listing reads the marks of all.
+	// On a shared engine each listing reads the commit records of all windows.
 	l.listResting(ctx, &l.uncounted, "listing windows whose series need counting", thoroughInterval, l.store.Counts().Uncounted)
 	for ctx.Err() == nil && l.opts.Now().Sub(began) < l.opts.Interval {
 		w, ok := l.uncounted.pick(l.opts.Now())
@@ -36,7 +36,7 @@ func (l *Loop) countOne(ctx context.Context, w *restingWindow, pause func()) {
 		return
 	}
 	l.uncounted.finish(w, err, l.opts.Now())
-	l.task(ctx, "counting series", err)
+	l.recordTask(ctx, "counting series", err)
 	if err == nil {
 		l.metrics.counted.Inc()
 		l.opts.Logger.Debug("counted series", "tenant", w.Tenant, "until", instant(w.EndMS), "series", series)

@@ -16,7 +16,7 @@ func (r *rig) countsWaiting() int {
 	return len(listed(r.t, r.store.Counts().Uncounted(r.t.Context(), func() {})))
 }
 
-// TestLoopCountsSeriesOfWhatRests counts windows that are over once they rest, and again later those that were written to.
+// TestLoopCountsSeriesOfWhatRests counts past windows once they are no longer written to, and again after later writes.
 func TestLoopCountsSeriesOfWhatRests(t *testing.T) {
 	r := newRig(t, forEver)
 	r.sealedDays(5)
@@ -36,7 +36,7 @@ func TestLoopCountsSeriesOfWhatRests(t *testing.T) {
 	}
 	require.Equal(t, 2, r.countsWaiting(), "the window, and the one after, which is compared with it; they rest for longer")
 	r.advance(overAgainRest)
-	for range 15 { // The list isn't made in each round.
+	for range 15 { // windows aren't listed in every round
 		r.round()
 	}
 	require.Zero(t, r.countsWaiting())
@@ -44,7 +44,7 @@ func TestLoopCountsSeriesOfWhatRests(t *testing.T) {
 	r.check()
 }
 
-// TestLoopCountsAgainAfterErrors counts other windows while one can't be, and tries that again.
+// TestLoopCountsAgainAfterErrors counts other windows while one fails, and retries that one.
 func TestLoopCountsAgainAfterErrors(t *testing.T) {
 	r := newRig(t, forEver)
 	r.sealedDays(5)
@@ -64,7 +64,7 @@ func TestLoopCountsAgainAfterErrors(t *testing.T) {
 	r.check()
 }
 
-// TestOneProcessCountsSeries leaves counting to the process that owns the first partition.
+// TestOneProcessCountsSeries counts only in the process that owns the first partition.
 func TestOneProcessCountsSeries(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, o *Options) { so.Retention, o.Idle = 0, true })
 	r.sealedDays(4)
@@ -78,7 +78,7 @@ func TestOneProcessCountsSeries(t *testing.T) {
 	require.Zero(t, r.metric("uncounted_windows"))
 }
 
-// TestPlanCountsSeries counts the windows that touch a plan's range, at its end, and then those that are left.
+// TestPlanCountsSeries counts the windows that overlap a plan's range as its last step, and then the remaining ones.
 func TestPlanCountsSeries(t *testing.T) {
 	r := newRig(t, forEver)
 	r.sealedDays(5)

@@ -1,31 +1,32 @@
-// Package downsample owns the schedule of the work that follows on writing: sealing slots that are over, with
-// their rollups, making rollups that are missing, letting go of series that went quiet, and dropping windows
-// past their retention.
+// Package downsample schedules the work that follows ingestion: it seals slots that have ended, computes rollups,
+// compacts rollups and counts series of past windows, releases quiet series, and deletes windows past their retention.
+// The store does the work; this package decides what to do next and how fast. cmd/cassia runs one Loop per process
+// (Run), and its commands run a Plan (Store.SealAll and CatchUp).
 //
-//	every Interval, what has waited longest first:
+//	every Interval, the longest-waiting work first:
 //
 //	  Store.Staged ──► Store.SealTogether ──► rest ──► … ──► Store.Advance, LetGo, Expire ──► Store.RollUp, Compact ──► rest ──► …
 //	                        │ error                                                               │ error
-//	                        └──► each by itself ──► next round                                    └──► minutes later
+//	                        └──► each slot separately ──► next round                              └──► minutes later
 //
-// Slots of one day are sealed in one pass (Store.Together). Where the head holds much of settled slots, as in a backfill, those that
-// rest are sealed before a round is due (Loop.Relieve).
+// Slots of one day are sealed in one pass (Store.Together). If the head holds too many bytes of settled slots, as
+// during a backfill, the slots that are no longer written to are sealed before the next round (Loop.Relieve).
 //
-// A slot is settled once it ended at least Settle ago; what comes later is late, and brings its slot back
-// to work: it is sealed again, and the rollups of the buckets it touches are made anew. Windows that lack
-// rollups, as after an import that was cut short or a delete, get them when no slot waits, and then windows of rollups that are over, and rest, are compacted,
-// and the series of such windows of raw rows counted.
+// A slot is settled once it ended at least Settle ago. Samples that arrive later are late: their slot is sealed again,
+// and the affected buckets of its rollups are recomputed. Windows with missing rollups, as after an interrupted import
+// or a delete, are rolled up when no slot waits. After that, past windows of rollups that are no longer written to are
+// compacted, and the series of past windows of raw rows are counted.
 //
-// Where several processes share an engine, leases divide the partitions among those that downsample: each does
-// rounds over its own, and lets go of what others have sealed of the rest (Store.Forget).
+// If multiple processes share an engine, leases divide the partitions among those that downsample. Each process works
+// on its own partitions, and releases from its head the samples that other processes have sealed (Store.Forget). Two
+// owners at once are harmless: work is done twice.
 //
-// After each piece of work the loop rests in proportion to what it took, so that writes and queries aren't slowed
-// down, and less so when it lags (see rest). Store.SealAll and CatchUp don't rest.
+// After each piece of work the loop rests for a time proportional to the work's duration, so that it doesn't slow down
+// writes and queries; it rests less when it lags (see rest). Store.SealAll and CatchUp don't rest.
 //
-// Nothing that fails stops the loop: the work is still there on the next round. Nor does it fail in silence. What
-// goes on failing is an error in the log with what to do, stands in Status, and in a metric; so are a lag beyond
-// half of the time in which late sealing loses nothing, a piece of work that doesn't end, and a head that could
-// not be rebuilt.
+// No failure stops the loop: the failed work is tried again in the next round. Repeated failures are logged as errors
+// with a remedy, and appear in Status and in a metric. The same applies to a lag above half of the time in which late
+// sealing is safe, to a piece of work that doesn't finish, and to a head that could not be rebuilt.
 //
 // design.md has the rules and the reasons.
 package downsample

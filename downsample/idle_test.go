@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// idle makes a store of so many windows of raw rows in which nothing is left to do.
+// idle returns a store with windows of raw rows and no work to do.
 func idle(t *testing.T, tenants, days int) *rig {
 	r := newRig(t, func(so *storage.Options, _ *Options) { so.Retention, so.Partitions, so.CacheBytes = 0, 1, 64<<10 })
 	for d := range days {
@@ -33,7 +33,8 @@ func idle(t *testing.T, tenants, days int) *rig {
 	return r
 }
 
-// TestIdleRoundsTakeLittle allocates next to nothing for a window with nothing to do, in rounds that list all windows, whatever the cache of queries holds.
+// TestIdleRoundsTakeLittle checks that rounds that list all windows allocate almost nothing per window without work,
+// with any content of the query cache.
 func TestIdleRoundsTakeLittle(t *testing.T) {
 	const tenants, days = 10, 80
 	allocated := func(days int) float64 {

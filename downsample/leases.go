@@ -14,12 +14,12 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// leases divides the partitions among the processes that downsample. Each of them computes the same even
-// division of the partitions among the live ones, frees partitions that aren't its own, and takes its own ones if one
-// is free, or belongs to a process that is no longer live. Compare-and-set makes sure that it has one
-// owner; nothing depends on that but work done twice.
+// leases divides the partitions among the processes that downsample. Each process computes the same even division of
+// the partitions among the live processes, releases the leases of other partitions, and acquires the leases of its own
+// partitions that are free or whose owner is no longer live. Compare-and-set guarantees one owner per lease.
+// Correctness doesn't depend on it: two owners only do the same work twice.
 //
-//	processes ─► who is heard of ─► division ─► take, keep or free ─► owned
+//	processes ─► live ones ─► division ─► acquire, keep or release ─► owned
 type leases struct {
 	store    *storage.Store
 	self     string
@@ -27,16 +27,17 @@ type leases struct {
 	owned    map[int]bool
 }
 
-// leaseInterval is the time between two looks at the leases.
+// leaseInterval is the time between updates of the leases.
 const leaseInterval = 2 * time.Second
 
 func newLeases(store *storage.Store, now func() time.Time) *leases {
 	return &leases{store: store, self: store.Member().Writer(), liveness: membership.NewLiveness(store.Member(), now), owned: map[int]bool{}}
 }
 
-// balance takes and frees leases that are due, and reports whether anything is owned that wasn't before.
+// balance acquires and releases leases that are due. It reports whether this process owns any partition that it didn't
+// own before.
 func (l *leases) balance(ctx context.Context) (more bool, err error) {
-	if l.store.Member().MayRemove() != nil { // The others see it, and don't count on this process.
+	if l.store.Member().MayRemove() != nil { // the other processes see it and don't count this one
 		return false, l.giveUp(ctx)
 	}
 	workers, err := l.workers(ctx)
@@ -56,7 +57,7 @@ func (l *leases) balance(ctx context.Context) (more bool, err error) {
 			more = more || !l.owned[p]
 			l.owned[p] = true
 			continue
-		case lease.Owner == l.self: // to free
+		case lease.Owner == l.self: // to be released
 		case mine && !slices.Contains(workers, lease.Owner):
 			owner = l.self
 		default:
@@ -76,7 +77,7 @@ func (l *leases) balance(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// workers lists the processes that downsample and are heard of, this one included, in order.
+// workers returns the live processes that downsample, including this one, sorted.
 func (l *leases) workers(ctx context.Context) ([]string, error) {
 	others, err := l.liveness.Others(ctx)
 	if err != nil {
@@ -92,7 +93,7 @@ func (l *leases) workers(ctx context.Context) ([]string, error) {
 	return workers, nil
 }
 
-// free announces that this process leaves, and gives up all leases, so that others needn't wait for LivenessTimeout.
+// free announces that this process stops and releases all leases, so that others don't wait for LivenessTimeout.
 func (l *leases) free(ctx context.Context) error {
 	if err := l.store.Member().Leave(ctx); err != nil {
 		return err
@@ -100,7 +101,7 @@ func (l *leases) free(ctx context.Context) error {
 	return l.giveUp(ctx)
 }
 
-// giveUp frees all leases of this process.
+// giveUp releases all leases of this process.
 func (l *leases) giveUp(ctx context.Context) error {
 	all, err := l.store.Member().Leases(ctx, l.store.Partitions())
 	if err != nil {
@@ -118,13 +119,13 @@ func (l *leases) giveUp(ctx context.Context) error {
 	return nil
 }
 
-// share divides n partitions among workers: to each of them as many as to the others, or one more, and when
-// a worker comes or goes few change hands. It is rendezvous hashing (Thaler and Ravishankar, "Using
-// Name-Based Mappings to Increase Hit Rates", 1998) with room for so many partitions a worker.
+// share divides n partitions among workers. The workers' numbers of partitions differ by at most one, and few
+// partitions move when a worker joins or leaves. It uses rendezvous hashing (Thaler and Ravishankar, "Using Name-Based
+// Mappings to Increase Hit Rates", 1998) with a max number of partitions per worker.
 func share(n int, workers []string) []string {
 	shares := make([]string, n)
 	taken := map[string]int{}
-	extra := n % max(1, len(workers)) // how many workers may have one more
+	extra := n % max(1, len(workers)) // number of workers that may have one more
 	for p := range shares {
 		ranked := slices.Clone(workers)
 		slices.SortFunc(ranked, func(a, b string) int {

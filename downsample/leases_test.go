@@ -40,7 +40,7 @@ func TestShareIsEvenAndStable(t *testing.T) {
 	}
 }
 
-// awaitBeats waits until processes have announced once more that they are there.
+// awaitBeats waits until the processes have sent another heartbeat.
 func awaitBeats(t *testing.T, s *storage.Store, writers ...string) {
 	t.Helper()
 	beats := func() map[string]int64 {
@@ -60,7 +60,7 @@ func awaitBeats(t *testing.T, s *storage.Store, writers ...string) {
 	}
 }
 
-// TestLeases lets processes join, die and leave.
+// TestLeases lets processes join, crash and leave.
 func TestLeases(t *testing.T) {
 	eng := memory.New()
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -91,7 +91,7 @@ func TestLeases(t *testing.T) {
 	b := start("b")
 	require.Equal(t, []int{4, 4}, owned(a, b))
 
-	// c beats once, takes its share, and is never heard of again.
+	// c sends one heartbeat, acquires its share, and then stops sending heartbeats.
 	c := start("c")
 	owned(a, b, c)
 	n := owned(a, b, c)
@@ -114,8 +114,8 @@ func TestLeases(t *testing.T) {
 	require.Equal(t, []int{8}, owned(a), "at once: b said that it leaves")
 }
 
-// TestMorePartitionsWhileRunning adds a period of more partitions while loops run, as cassia schema set-period does over a shared engine:
-// they go on, and divide and seal the new partitions, too.
+// TestMorePartitionsWhileRunning adds a period with more partitions while loops run, as cassia schema set-period does
+// on a shared engine: the loops divide and seal the new partitions as well.
 func TestMorePartitionsWhileRunning(t *testing.T) {
 	t.Parallel()
 	for _, idle := range []bool{false, true} {
@@ -134,7 +134,7 @@ func TestMorePartitionsWhileRunning(t *testing.T) {
 			r.loop.Round(t.Context())
 			next, err := r.store.SetPeriod(t.Context(), format.Period{Partitions: 16}, time.Time{})
 			require.NoError(t, err)
-			r.loop.Round(t.Context()) // Before the leases were looked at.
+			r.loop.Round(t.Context()) // before the leases were updated
 			require.True(t, r.loop.Relieve(t.Context()))
 			look()
 			r.clock.Store(next.FromMS)

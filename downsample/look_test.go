@@ -12,8 +12,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
-// TestRoundsAskLittle counts how often rounds over a shared engine read the list of staged slots: for each partition, its units and those with
-// slots, to seal and to unlist, and no more after a backfill of months. Late samples are sealed in the next round.
+// TestRoundsAskLittle counts the reads of the list of staged slots in rounds on a shared engine: per partition its
+// units and those with slots, to seal and to unlist, and no more after a backfill of months. Late samples are sealed in
+// the next round.
 func TestRoundsAskLittle(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, o *Options) { so.Shared, o.Shared, so.Retention = true, true, 0 })
 	var scans atomic.Int64

@@ -11,31 +11,31 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// Loop works off what waits.
+// Loop does the scheduled work of a process. Its exported methods are safe for concurrent use.
 type Loop struct {
 	store  *storage.Store
 	opts   Options
 	mu     sync.Mutex // one round at a time
-	leases *leases    // nil: all partitions are this process', or none
-	// held is which partitions the leases give to this process, as they were looked at last: a copy, for a look
-	// takes as long as the engine does.
+	leases *leases    // nil: all partitions belong to this process, or none
+	// held is a copy of the owned partitions as of the last update of the leases: updating takes as long as the
+	// engine's responses.
 	held        atomic.Pointer[[]bool]
-	swept       time.Time // when the last sweep began
+	swept       time.Time // start of the last sweep
 	pacer       *pacer
-	worker      *worker // the pacer's first, which does the tasks of a single worker
+	worker      *worker // the pacer's first, for tasks of a single worker
 	progress    progress
 	backlog     backlog
 	compactions restingWindows
 	uncounted   restingWindows
 	metrics     metrics
-	failures    atomic.Int64 // of steps of rounds
+	failures    atomic.Int64 // of steps in rounds
 	warned      warned
 }
 
-// maxListed is how many windows of a kind are listed at once.
+// maxListed bounds the windows of a kind that are kept in memory.
 const maxListed = 8192
 
-// New makes a loop over a store. The store outlives it.
+// New returns a loop for a store. The store must not be closed before Run returns.
 func New(store *storage.Store, opts Options) (*Loop, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func New(store *storage.Store, opts Options) (*Loop, error) {
 	return l, nil
 }
 
-// Run does rounds until ctx ends, the first one once the store is ready.
+// Run executes rounds until ctx is canceled. The first round starts once the store is ready.
 func (l *Loop) Run(ctx context.Context) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -71,14 +71,15 @@ func (l *Loop) Run(ctx context.Context) {
 	ticker := time.NewTicker(l.opts.Interval)
 	defer ticker.Stop()
 	for {
-		_ = panics.Do("downsampling", func() error { l.Round(ctx); return nil }) // It is logged, and the next round is due later.
+		// The panic is logged, and the next round is due later.
+		_ = panics.Do("downsampling", func() error { l.Round(ctx); return nil })
 		if !l.rest(ctx, ticker.C, more) {
 			return
 		}
 	}
 }
 
-// rest waits until the next round is due, and relieves the head meanwhile. It returns false when ctx has ended.
+// rest waits until the next round is due, and relieves the head in the meantime. It returns false when ctx is canceled.
 func (l *Loop) rest(ctx context.Context, due <-chan time.Time, more <-chan struct{}) bool {
 	look := time.NewTicker(reliefInterval)
 	defer look.Stop()
@@ -91,19 +92,20 @@ func (l *Loop) rest(ctx context.Context, due <-chan time.Time, more <-chan struc
 		case <-due:
 			return true
 		case <-look.C:
-			failed = failed || !l.Relieve(ctx) // What fails is for the next round.
+			failed = failed || !l.Relieve(ctx) // the next round retries it
 		}
 	}
 }
 
-// keepLeases keeps the leases until ctx ends, and then frees them. It sends to more when there are new ones.
+// keepLeases maintains the leases until ctx is canceled, and then releases them. It sends to more when there are new
+// leases.
 func (l *Loop) keepLeases(ctx context.Context, more chan<- struct{}) {
 	ticker := time.NewTicker(leaseInterval)
 	defer ticker.Stop()
 	for {
 		gained, err := l.leases.balance(ctx)
 		l.hold()
-		l.task(ctx, "renewing the leases", err)
+		l.recordTask(ctx, "renewing the leases", err)
 		if gained {
 			select {
 			case more <- struct{}{}:
@@ -123,16 +125,17 @@ func (l *Loop) keepLeases(ctx context.Context, more chan<- struct{}) {
 	}
 }
 
-// owns reports whether a partition's work is this process'.
+// owns reports whether this process does the work of a partition.
 func (l *Loop) owns(partition int) bool {
 	if l.leases == nil {
 		return !l.opts.Idle
 	}
 	held := l.held.Load()
-	return held != nil && partition < len(*held) && (*held)[partition] // A period with more partitions may just have been added.
+	// A period with more partitions may have been added just now.
+	return held != nil && partition < len(*held) && (*held)[partition]
 }
 
-// hold notes which partitions this process owns.
+// hold updates the copy of the owned partitions.
 func (l *Loop) hold() {
 	held := make([]bool, l.store.Partitions())
 	for p := range l.leases.owned {
@@ -141,7 +144,7 @@ func (l *Loop) hold() {
 	l.held.Store(&held)
 }
 
-// owned is of how many partitions the work is this process'.
+// owned returns the number of partitions whose work this process does.
 func (l *Loop) owned() (n int) {
 	for p := range l.store.Partitions() {
 		if l.owns(p) {
@@ -151,7 +154,7 @@ func (l *Loop) owned() (n int) {
 	return n
 }
 
-// Remedies, as in logs, status and alerts.
+// Remedies shown in logs, status and alerts.
 const (
 	doRestart = "restart the process; if this happens again, fix the disk or cluster problem that the error names"
 	doStuck   = "check the error; common causes are a full or failing disk, a cluster that doesn't respond, or damaged rows (run cassia check)"
@@ -161,14 +164,15 @@ const (
 )
 
 const (
-	// watchInterval is the time between two looks at whether the work moves, watchSilence between two warnings.
+	// watchInterval is the interval of checks for progress, and watchSilence the time between warnings.
 	watchInterval = time.Minute
 	watchSilence  = time.Hour
-	// hangs is how long a piece of work may take until somebody should look.
+	// hangs is the duration above which a piece of work is reported.
 	hangs = time.Hour
 )
 
-// watch logs, until ctx ends, when the work lags, hangs or has halted: the loop itself may not be able to.
+// watch logs until ctx is canceled when the work lags, hangs or has halted. It runs separately because the loop itself
+// may be blocked.
 func (l *Loop) watch(ctx context.Context) {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
@@ -190,7 +194,7 @@ func (l *Loop) watch(ctx context.Context) {
 	}
 }
 
-// alarm is what an operator must hear of.
+// alarm is a condition to report to the operator.
 type alarm struct {
 	what, do string
 	args     []any
@@ -206,7 +210,7 @@ func (l *Loop) alarms() (list []alarm) {
 			"lag", lag.Round(time.Second), "limit", alarmLag, "waiting_slots", waiting, "partition", at, "slot", w.Slot, "err", fmt.Sprint(err),
 		}})
 	}
-	if what, took := l.pacer.under(); took > hangs {
+	if what, took := l.pacer.longest(); took > hangs {
 		list = append(list, alarm{"a background task hangs", doHang, []any{"work", what, "for", took.Round(time.Second)}})
 	}
 	return list

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
-// TestRound follows slots from writing to repair.
+// TestRound follows slots from ingestion to repair.
 func TestRound(t *testing.T) {
 	r := newRig(t, nil)
 	r.write(testStart.Add(-3*hour), 1) // The slot ended at 10:00, two hours ago.
@@ -38,7 +38,7 @@ func TestRound(t *testing.T) {
 	r.loop.Round(t.Context())
 	require.Equal(t, 8, r.loop.Status(t.Context()).SealedSlots)
 
-	// A sample comes late: the slot is sealed again, and its rollups are what all of its samples make.
+	// A late sample arrives: the slot is sealed again, and its rollups are computed from all of its samples.
 	r.write(testStart.Add(-3*hour+time.Minute), 3)
 	r.loop.Round(t.Context())
 	s = r.loop.Status(t.Context())
@@ -46,7 +46,7 @@ func TestRound(t *testing.T) {
 	require.Equal(t, 4, s.RepairedSlots)
 	require.Equal(t, 4.0, r.metric("repaired_slots_total"))
 
-	// Samples that were there already repair nothing.
+	// Duplicate samples change nothing.
 	r.write(testStart.Add(-3*hour+time.Minute), 3)
 	r.loop.Round(t.Context())
 	require.Equal(t, 4, r.loop.Status(t.Context()).RepairedSlots)
@@ -54,7 +54,7 @@ func TestRound(t *testing.T) {
 	require.Zero(t, r.metric("failures_total"))
 }
 
-// TestManyHands seals slots of all partitions at the same time.
+// TestManyHands seals slots of all partitions concurrently.
 func TestManyHands(t *testing.T) {
 	r := newRig(t, func(_ *storage.Options, o *Options) { o.Workers = 3 })
 	for h := range 10 {
@@ -68,12 +68,12 @@ func TestManyHands(t *testing.T) {
 	require.Empty(t, r.unrolled())
 }
 
-// TestLongestWaitingFirst seals by arrival: a slot that came first isn't kept waiting by older ones.
+// TestLongestWaitingFirst seals in order of arrival: older slots that arrive later don't delay earlier arrivals.
 func TestLongestWaitingFirst(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, _ *Options) { so.Partitions = 1 })
 	r.write(testStart.Add(-5*hour), 1)
 	r.advance(7 * hour)
-	r.write(testStart.Add(-9*24*hour), 2) // It comes nine days late, six hours after the other one had settled.
+	r.write(testStart.Add(-9*24*hour), 2) // nine days late, six hours after the other one has settled
 	r.write(testStart.Add(-2*hour), 3)
 	list := r.loop.list(t.Context())
 	require.Len(t, list, 3)
@@ -89,7 +89,8 @@ func TestLongestWaitingFirst(t *testing.T) {
 	require.Zero(t, r.loop.lag())
 }
 
-// TestStuckPartition lets the work of one partition fail in every round: the others' goes on, and somebody hears.
+// TestStuckPartition fails the work of one partition in every round: the other partitions are sealed, and the failure
+// is reported.
 func TestStuckPartition(t *testing.T) {
 	r := newRig(t, nil)
 	r.write(testStart.Add(-3*hour), 1)
@@ -131,7 +132,7 @@ func TestStuckPartition(t *testing.T) {
 	require.Equal(t, 40, r.check().Samples)
 }
 
-// TestAlarm lets a slot wait for longer than half of the grace.
+// TestAlarm makes a slot wait for longer than half of the grace period.
 func TestAlarm(t *testing.T) {
 	r := newRig(t, nil)
 	r.write(testStart.Add(-3*hour), 1)
@@ -151,7 +152,7 @@ func TestAlarm(t *testing.T) {
 	require.Empty(t, r.loop.alarms())
 }
 
-// TestLeapIsNoLag has a clock leap that isn't trusted: no slot waits longer for that.
+// TestLeapIsNoLag checks that an untrusted jump of the clock doesn't count as lag.
 func TestLeapIsNoLag(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, _ *Options) { so.Elapsed = func() time.Duration { return 0 } })
 	r.write(testStart.Add(-3*hour), 1)
@@ -165,7 +166,7 @@ func TestLeapIsNoLag(t *testing.T) {
 	require.Empty(t, r.loop.alarms())
 }
 
-// TestDamagedIsNotWaiting leaves a blob that can't be read: it isn't what sealing lags by.
+// TestDamagedIsNotWaiting checks that an unreadable blob doesn't count as lag.
 func TestDamagedIsNotWaiting(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, _ *Options) { so.Partitions = 1 })
 	slot := testStart.Add(-3*hour).UnixMilli() / (2 * hour).Milliseconds()
@@ -181,13 +182,13 @@ func TestDamagedIsNotWaiting(t *testing.T) {
 	s := r.loop.Status(t.Context())
 	require.Equal(t, 1, s.Partitions[0].DamagedSlots)
 	require.Zero(t, s.Partitions[0].WaitingSlots)
-	// What can be read is sealed all the same.
+	// Readable samples are sealed nevertheless.
 	r.write(testStart.Add(-3*hour), 1)
 	r.loop.Round(t.Context())
 	require.Equal(t, 1.0, r.metric("sealed_slots_total"))
 }
 
-// TestStatusIsJSON holds the shape that pages and scripts read.
+// TestStatusIsJSON checks the JSON that pages and scripts read.
 func TestStatusIsJSON(t *testing.T) {
 	r := newRig(t, nil)
 	text, err := json.Marshal(r.loop.Status(t.Context()))
@@ -201,7 +202,7 @@ func TestStatusIsJSON(t *testing.T) {
 	require.NotContains(t, have, "last_round", "there was none")
 }
 
-// A head that takes no more samples gets room by the next round, though no slot is over.
+// A full head has space again after the next round, although no slot has ended.
 func TestFullHeadIsSealedEarly(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, _ *Options) { so.HeadBytes = 1 << 20 })
 	ls := labels.FromStrings(labels.MetricName, "m")

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics are the counters. Gauges are computed when they are scraped, so that a lag grows even
-// while nothing moves.
+// metrics are the counters. Gauges are computed when they are scraped, so that a lag grows even while the loop is
+// blocked.
 type metrics struct {
 	rounds    prometheus.Counter
 	failures  prometheus.Counter
@@ -46,7 +46,7 @@ func newMetrics(l *Loop, r prometheus.Registerer) metrics {
 		return 0
 	})
 	gauge("busy_seconds", "Duration of the current background task in seconds; 0 if no task is running.",
-		func() float64 { _, took := l.pacer.under(); return took.Seconds() })
+		func() float64 { _, took := l.pacer.longest(); return took.Seconds() })
 	gauge("unrolled_windows", "Windows of raw samples whose rollups this process still has to create, for example after an interrupted import or a delete.",
 		func() float64 { return float64(l.backlog.count(l.owns)) })
 	gauge("uncompacted_windows", "Complete windows of rollups that are waiting for compaction.", func() float64 { return float64(l.compactions.count()) })

@@ -11,29 +11,29 @@ import (
 
 // Options configure a Loop.
 type Options struct {
-	// Settle is how long after its end a slot waits for stragglers before it is sealed. Default 15 min.
+	// Settle is the time between a slot's end and its sealing. Default 15 min.
 	Settle time.Duration
 	// Interval is the time between rounds. Default 1 min.
 	Interval time.Duration
-	// HeadBytes is how much the head may hold of settled slots: above it they are sealed at once, without waiting for a round.
-	// 0: any amount. Default 64 MiB.
+	// HeadBytes bounds the head's bytes in settled slots: above it they are sealed without waiting for the next round.
+	// 0: unbounded. Default 64 MiB.
 	HeadBytes int64
-	// Share is for which share of the time each worker works, at most, and rests in between; while the work lags it
-	// rests less (see rest). 1: it never rests. Default 0.5.
+	// Share is the max fraction of the time during which each worker works; it rests in between. While the work lags,
+	// it rests less (see rest). 1: no rests. Default 0.5.
 	Share float64
-	// Workers is how many slots are sealed at the same time, of different partitions as far as there are. Default: a
-	// quarter of the processors that Go uses, at least 1.
+	// Workers is the number of slots that are sealed concurrently, in different partitions if possible. Default: a
+	// quarter of GOMAXPROCS, at least 1.
 	Workers int
-	// Shared: other processes work over the same engine: the partitions are divided among them by
-	// leases. Default false: all are this process' own.
+	// Shared means that multiple processes work on the same engine and divide the partitions by leases. Default false:
+	// this process owns all partitions.
 	Shared bool
-	// Idle makes a process take no leases: it only lets go of what others have sealed. Default false.
+	// Idle makes a process acquire no leases: it only releases from its head the samples that others have sealed.
+	// Default false.
 	Idle bool
 	// Now is the clock.
-	Now func() time.Time
-	// Logger gets events for operators.
+	Now    func() time.Time
 	Logger *slog.Logger
-	// Registerer gets the loop's metrics; nil: none are kept anywhere.
+	// Registerer registers the loop's metrics; nil: they aren't registered.
 	Registerer prometheus.Registerer
 }
 

@@ -7,19 +7,19 @@ import (
 )
 
 const (
-	// hurryFrom and hurryFull are the lag from which the loop rests less, and at which it rests least: it would
-	// be behind by two slots of two hours.
+	// Rests become shorter at a lag above hurryFrom, and have their min length at hurryFull, which is two slots of two
+	// hours.
 	hurryFrom = time.Hour
 	hurryFull = 4 * time.Hour
-	// hurriedShare is the share of the time that it works then, unless more is allowed anyway: never all of it.
+	// hurriedShare is the fraction of work at hurryFull, unless Share is larger. It is less than 1.
 	hurriedShare = 0.9
-	// maxRest bounds a rest after a piece of work that took very long: then it was the engine that was slow.
+	// maxRest bounds a rest after a piece of work that took very long, because then the engine was slow.
 	maxRest = time.Minute
-	// leastRest is what rests are saved up to, for timers are coarse.
+	// leastRest is the min duration of a rest, because timers are coarse. Shorter rests are accumulated.
 	leastRest = 10 * time.Millisecond
 )
 
-// rest returns how long to rest after work that took so long, while the oldest waiting work has such a lag.
+// rest returns the rest after work of the given duration. lag is the lag of the oldest waiting work.
 //
 //	share of the time
 //	0.9  ┤          ╭──────
@@ -28,8 +28,8 @@ const (
 //	     └──────┬───┬───── lag
 //	            1h  4h
 //
-// Sealing and rolling up take less than taking the same samples does. Where they can't keep up the lag grows, and
-// the share with it.
+// Sealing and rolling up samples costs less than ingesting them. If the loop can't keep up, its lag grows, and with it
+// the share of the time during which it works.
 func rest(worked, lag time.Duration, share float64) time.Duration {
 	if share >= 1 || worked <= 0 {
 		return 0
@@ -41,7 +41,7 @@ func rest(worked, lag time.Duration, share float64) time.Duration {
 	return time.Duration(min(float64(worked)*(1/share-1), float64(maxRest)))
 }
 
-// pacer has workers that do pieces of work with rests between, and tracks their tasks.
+// pacer runs workers that rest between pieces of work, and tracks their current work.
 type pacer struct {
 	now   func() time.Time
 	share float64
@@ -51,12 +51,12 @@ type pacer struct {
 	worked, rested time.Duration
 }
 
-// worker works, one piece at a time.
+// worker does one piece of work at a time.
 type worker struct {
 	*pacer
-	owed  time.Duration // of rest
-	doing string        // with pacer.mu, as since
-	since time.Time     // zero: it doesn't work
+	owed  time.Duration // accumulated rest
+	doing string        // guarded by pacer.mu, as since
+	since time.Time     // zero: it is idle
 }
 
 func newPacer(now func() time.Time, share float64, hands int) *pacer {
@@ -67,7 +67,7 @@ func newPacer(now func() time.Time, share float64, hands int) *pacer {
 	return p
 }
 
-// work does a piece of work, and then rests; f may pause to rest on the way. lag is asked for before each rest.
+// work runs f and then rests. f may call pause to rest in between. lag is evaluated before each rest.
 func (h *worker) work(ctx context.Context, what string, lag func() time.Duration, f func(pause func())) {
 	h.begin(what)
 	f(func() {
@@ -83,7 +83,7 @@ func (h *worker) begin(what string) {
 	h.doing, h.since = what, h.now()
 }
 
-// end ends a piece, or a part of one, and rests.
+// end records the end of a piece of work, or of a part of it, and rests.
 func (h *worker) end(ctx context.Context, lag func() time.Duration) {
 	h.mu.Lock()
 	took := max(0, h.now().Sub(h.since))
@@ -108,8 +108,9 @@ func (h *worker) end(ctx context.Context, lag func() time.Duration) {
 	h.rested += max(0, h.now().Sub(began))
 }
 
-// under returns which piece is under way, and for how long; of several, that which was begun first. "": none.
-func (p *pacer) under() (what string, took time.Duration) {
+// longest returns the running piece of work that started first, and its duration so far; "" if there is
+// none.
+func (p *pacer) longest() (what string, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
@@ -121,7 +122,7 @@ func (p *pacer) under() (what string, took time.Duration) {
 	return what, took
 }
 
-// spent returns the time worked and rested in all.
+// spent returns the total time worked and rested.
 func (p *pacer) spent() (worked, rested time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -33,7 +33,7 @@ func TestRest(t *testing.T) {
 	} {
 		require.InDelta(t, c.want, rest(c.worked, c.lag, c.share), float64(time.Millisecond), name)
 	}
-	// Nowhere does more lag mean more rest.
+	// More lag never means more rest.
 	last := rest(s, 0, 0.3)
 	for lag := time.Duration(0); lag < 6*time.Hour; lag += time.Minute {
 		now := rest(s, lag, 0.3)
@@ -43,7 +43,7 @@ func TestRest(t *testing.T) {
 	}
 }
 
-// TestPacer works in a bubble of its own time: rests are as long as they should be, and end with the context.
+// TestPacer checks in a synctest bubble that rests have the right duration and end with the context.
 func TestPacer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer(time.Now, 0.25, 2)
@@ -56,11 +56,11 @@ func TestPacer(t *testing.T) {
 		require.Equal(t, 10*time.Millisecond+24*time.Millisecond, time.Since(began), "small rests are saved up")
 		h.work(t.Context(), "something", none, func(func()) {
 			time.Sleep(time.Second)
-			what, took := p.under()
+			what, took := p.longest()
 			require.Equal(t, "something", what)
 			require.Equal(t, time.Second, took)
 		})
-		what, took := p.under()
+		what, took := p.longest()
 		require.Empty(t, what)
 		require.Zero(t, took)
 		worked, rested := p.spent()
@@ -82,12 +82,12 @@ func TestPacer(t *testing.T) {
 		time.Sleep(time.Second)
 		go p.workers[1].work(t.Context(), "second", none, func(func()) { <-second })
 		time.Sleep(time.Second)
-		what, took = p.under()
+		what, took = p.longest()
 		require.Equal(t, "first", what)
 		require.Equal(t, 2*time.Second, took)
 		close(first)
 		synctest.Wait()
-		what, took = p.under()
+		what, took = p.longest()
 		require.Equal(t, "second", what)
 		require.Equal(t, time.Second, took)
 		close(second)
@@ -101,8 +101,8 @@ func TestPacer(t *testing.T) {
 	})
 }
 
-// TestRoundsRest lets a whole loop run in a bubble: sealing takes no time there, so it shows that rounds come
-// by themselves, and that what waits is sealed when it has settled.
+// TestRoundsRest runs a whole loop in a synctest bubble, in which sealing takes no time. It checks that rounds start by
+// themselves, and that slots are sealed once they have settled.
 func TestRoundsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(so *storage.Options, o *Options) {
@@ -111,7 +111,7 @@ func TestRoundsRest(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { r.loop.Run(ctx); close(ended) }()
-		time.Sleep(time.Minute) // It is midnight, and a slot's end belongs to it.
+		time.Sleep(time.Minute) // midnight, which is a slot's inclusive end
 		r.write(time.Now(), 1)
 		time.Sleep(2*time.Hour + 13*time.Minute)
 		synctest.Wait()

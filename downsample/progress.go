@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	// stuckRounds is in how many rounds in a row a partition's work must fail until somebody should look.
+	// stuckRounds is the number of consecutive rounds with failures after which a partition is reported.
 	stuckRounds = 5
-	// alarmLag is the lag that is an alarm: half of what there is between taking a sample and the end of the time
-	// in which it can be sealed as it is.
+	// alarmLag is the lag that raises an alarm: half of the time within which a slot must be sealed after its samples
+	// were ingested.
 	alarmLag = storage.Grace / 2
 )
 
-// progress is the state of the work, by partition.
+// progress is the state of the work by partition.
 type progress struct {
 	mu         sync.Mutex
-	partitions []partition // see of
+	partitions []partition // see partitionOf
 	rounds     int
 	lastRound  time.Time
-	sealed     int // slots, counted once a partition
+	sealed     int // slots, counted once per partition
 	repaired   int
-	halted     error // why there are no rounds
-	// tasks are those beside sealing, by name.
+	halted     error // why rounds don't run
+	// tasks are the tasks other than sealing, by name.
 	tasks map[string]*streak
 }
 
-// streak is how often in a row something failed.
+// streak counts consecutive failures.
 type streak struct {
 	failures int
 	err      error // the last one
@@ -43,7 +43,8 @@ func (s *streak) fail(err error, now time.Time) {
 
 func (s *streak) hasFailed() bool { return s.failures > 0 }
 
-// keepFirst returns the first windows of a list: up to most that haven't failed, and up to most that have, so that these keep no others out.
+// keepFirst returns the first windows of a list: at most most windows that haven't failed, and at most most that have,
+// so that failing windows don't keep out others.
 func keepFirst[W interface{ hasFailed() bool }](list []W, most int, compare func(a, b W) int) []W {
 	if len(list) <= most {
 		return list
@@ -60,37 +61,38 @@ func keepFirst[W interface{ hasFailed() bool }](list []W, most int, compare func
 	})
 }
 
-// partition is the state of a partition's work, where it is this process'.
+// partition is the state of the work of an owned partition.
 type partition struct {
-	// waiting is what could be sealed and isn't, what has waited longest first.
+	// waiting are the slots to seal, the longest-waiting first.
 	waiting []storage.Staged
-	// left are slots that a seal went through, and found nothing in that can be sealed: damaged rows stay staged.
+	// left are slots in which a seal found nothing that it could seal: damaged rows stay in the staging log.
 	left   map[int64]bool
 	last   sealed
 	streak // of rounds in which something failed
-	// failed is what failed in this round.
+	// failed is the error of this round.
 	failed error
 }
 
-// sealed is a slot that was sealed last.
+// sealed is the last sealed slot.
 type sealed struct {
 	startMS, endMS int64
 	at             time.Time
 }
 
-// of returns the state of a partition. There are more of them once a period was added that has more. The lock is held.
-func (p *progress) of(at int) *partition {
+// partitionOf returns the state of a partition and adds it if necessary, because new periods may have more partitions.
+// The lock must be held.
+func (p *progress) partitionOf(at int) *partition {
 	for len(p.partitions) <= at {
 		p.partitions = append(p.partitions, partition{})
 	}
 	return &p.partitions[at]
 }
 
-// set notes what waits in a partition, as it was just listed; nothing where the work isn't this process'.
+// set replaces the waiting slots of a partition. list must be empty if this process doesn't own it.
 func (p *progress) set(at int, list []storage.Staged) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	x := p.of(at)
+	x := p.partitionOf(at)
 	left := map[int64]bool{}
 	x.waiting = nil
 	for _, w := range list {
@@ -103,19 +105,19 @@ func (p *progress) set(at int, list []storage.Staged) {
 	x.left = left
 }
 
-// forget drops the state of a partition that isn't this process' any more.
+// forget removes the state of a partition that this process no longer owns.
 func (p *progress) forget(at int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	x := p.of(at)
+	x := p.partitionOf(at)
 	*x = partition{last: x.last}
 }
 
-// done notes that a slot was sealed.
-func (p *progress) done(w *storage.Staged, stats storage.SealStats, at time.Time) {
+// recordSealed records that a slot was sealed.
+func (p *progress) recordSealed(w *storage.Staged, stats storage.SealStats, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	x := p.of(w.Partition)
+	x := p.partitionOf(w.Partition)
 	x.waiting = slices.DeleteFunc(x.waiting, func(o storage.Staged) bool { return o.Slot == w.Slot })
 	if stats.Blobs == 0 {
 		if x.left == nil {
@@ -132,15 +134,15 @@ func (p *progress) done(w *storage.Staged, stats storage.SealStats, at time.Time
 	}
 }
 
-// fail notes that something failed in a partition.
-func (p *progress) fail(at int, err error) {
+// recordFailure records a failure in a partition.
+func (p *progress) recordFailure(at int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.of(at).failed = err
+	p.partitionOf(at).failed = err
 }
 
-// task notes how something went that is done beside sealing. It reports whether somebody should hear of it now.
-func (p *progress) task(name string, err error, now time.Time) (tell bool) {
+// recordTask records the result of a task other than sealing. It reports whether the error should be logged.
+func (p *progress) recordTask(name string, err error, now time.Time) (tell bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.tasks[name]
@@ -156,8 +158,8 @@ func (p *progress) task(name string, err error, now time.Time) (tell bool) {
 	return isLoggedAt(c.failures)
 }
 
-// endRound counts the rounds that failed. whole: all that waited was tried. It returns the partitions
-// of which somebody should hear now.
+// endRound updates the counts of failed rounds. whole is set if all waiting slots were tried. It returns the partitions
+// whose failures should be logged.
 func (p *progress) endRound(now time.Time, whole bool) (tell []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,12 +181,12 @@ func (p *progress) endRound(now time.Time, whole bool) (tell []int) {
 	return tell
 }
 
-// isLoggedAt reports whether so many failures in a row are news: 5, 50, 500, 1,000, 1,500.
+// isLoggedAt reports whether this number of consecutive failures is logged: 5, 50, 500, 1,000, 1,500.
 func isLoggedAt(failures int) bool {
 	return failures == stuckRounds || failures == 10*stuckRounds || failures > 0 && failures%(100*stuckRounds) == 0
 }
 
-// stuck lists the partitions whose work failed in several rounds in a row.
+// stuck returns the partitions whose work failed in multiple consecutive rounds.
 func (p *progress) stuck() (list []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,7 +198,7 @@ func (p *progress) stuck() (list []int) {
 	return list
 }
 
-// oldest returns the partition with what has waited longest, and its last error.
+// oldest returns the partition with the longest-waiting slot, and its last error.
 func (p *progress) oldest() (at int, w storage.Staged, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -208,8 +210,9 @@ func (p *progress) oldest() (at int, w storage.Staged, err error) {
 	return at, w, err
 }
 
-// behind returns how many slots wait, and for how long the oldest of them could have been sealed. While the clock is untrusted, now is the earlier
-// of the two times: otherwise a leap would count as lag.
+// behind returns the number of waiting slots, and the lag of the oldest: the time since it could have been sealed.
+// While the clock is untrusted, now is the earlier of the two clocks' times, because a clock that jumped must not count
+// as lag.
 func (p *progress) behind(now time.Time) (waiting int, lag time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -223,14 +226,14 @@ func (p *progress) behind(now time.Time) (waiting int, lag time.Duration) {
 	return waiting, lag
 }
 
-// streakOf returns in how many rounds in a row a partition's work has failed, and how.
+// streakOf returns the number of consecutive rounds with failures in a partition, and the last error.
 func (p *progress) streakOf(at int) (failures int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.partitions[at].failures, p.partitions[at].err
 }
 
-// halt notes why there are no rounds; why returns it.
+// halt sets the reason why rounds don't run; why returns it.
 func (p *progress) halt(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
-// headSettled is what the head holds of settled slots.
+// headSettled returns the head's bytes in settled slots.
 func (r *rig) headSettled() (bytes int64) {
 	for p := range r.store.Partitions() {
 		bytes += r.store.HeadSettled(p, r.loop.opts.Settle.Milliseconds(), 0)
@@ -19,14 +19,15 @@ func (r *rig) headSettled() (bytes int64) {
 	return bytes
 }
 
-// backfill writes to three settled slots of two days, and to one that goes on.
+// backfill writes to three settled slots on two days, and to one slot that isn't over.
 func (r *rig) backfill(v float64) {
 	for _, ago := range []time.Duration{30 * hour, 10 * hour, 4 * hour, 0} {
 		r.write(testStart.Add(-ago), v)
 	}
 }
 
-// TestRelieve seals what a backfill leaves in the head before a round is due, once it rests, or is far too much.
+// TestRelieve checks that samples of a backfill are sealed before the next round once writes stop, or there are far too
+// many.
 func TestRelieve(t *testing.T) {
 	r := newRig(t, nil)
 	r.backfill(1)
@@ -56,7 +57,7 @@ func TestRelieve(t *testing.T) {
 	r.check()
 }
 
-// TestRunRelievesTheHead lets a loop run whose rounds are an hour apart.
+// TestRunRelievesTheHead runs a loop with an hour between rounds.
 func TestRunRelievesTheHead(t *testing.T) {
 	r := newRig(t, func(_ *storage.Options, o *Options) { o.Interval, o.HeadBytes = time.Hour, 1 })
 	ctx, stop := context.WithCancel(t.Context())
@@ -71,7 +72,7 @@ func TestRunRelievesTheHead(t *testing.T) {
 	r.check()
 }
 
-// TestOneSlotFailsByItself lets one slot of a day fail: the others are sealed.
+// TestOneSlotFailsByItself fails one slot of a day: the other slots are sealed.
 func TestOneSlotFailsByItself(t *testing.T) {
 	r := newRig(t, nil)
 	for h := range 4 {
@@ -92,7 +93,7 @@ func TestOneSlotFailsByItself(t *testing.T) {
 	require.Equal(t, 4*40, r.check().Samples)
 }
 
-// TestRelieveLetsGo holds that the head forgets series that ended before it was relieved.
+// TestRelieveLetsGo checks that Relieve releases series that have ended.
 func TestRelieveLetsGo(t *testing.T) {
 	r := newRig(t, func(_ *storage.Options, o *Options) { o.HeadBytes = 1 })
 	r.write(testStart.Add(-10*hour), 1)

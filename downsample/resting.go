@@ -11,34 +11,35 @@ import (
 )
 
 const (
-	// overRest is for how long nothing must have been written to a window that is over before it is compacted, or its series counted, and
-	// overAgainRest where that was done before: samples that come late trickle.
+	// A past window is compacted or counted after overRest without writes, and again after overAgainRest without
+	// writes: late samples may trickle in.
 	overRest      = 30 * time.Second
 	overAgainRest = 6 * time.Hour
 )
 
-// restingWindows are windows that are over and wait to be worked on until they rest: of rollups to be compacted, or of raw rows whose series are to be
-// counted. There may be one per tenant and day, so that up to most of them are listed at once: the others are listed when these are done.
+// restingWindows lists past windows to be processed once they are no longer written to: windows of rollups to be
+// compacted, or windows of raw rows whose series are to be counted. There may be one per tenant and day, so only a
+// bounded number is kept in memory; the others are listed when these are done.
 type restingWindows struct {
 	most int
 
 	mu     sync.Mutex
 	list   []*restingWindow // the oldest first
-	all    int              // how many wait, with those that aren't listed
+	all    int              // number of waiting windows, including those that aren't in list
 	done   int              // since the process started
-	listed time.Time        // when the list was begun
-	took   time.Duration    // to list them
+	listed time.Time        // start of the last listing
+	took   time.Duration    // duration of the last listing
 }
 
-// restingWindow is a window, and since when nothing was written to it.
+// restingWindow is a window and the time of the last write to it.
 type restingWindow struct {
 	ended.OverWindow
 	streak
 	since time.Time
-	next  time.Time // not before
+	next  time.Time // not tried before this time
 }
 
-// windowKey names a window of a tenant.
+// windowKey identifies a window of a tenant.
 type windowKey struct {
 	tenant string
 	window int64
@@ -46,14 +47,14 @@ type windowKey struct {
 
 func (w *restingWindow) key() windowKey { return windowKey{w.Tenant, w.Window} }
 
-// clear empties the list, which isn't this process' to work on.
+// clear empties the list. It is called when this process doesn't own the work.
 func (r *restingWindows) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.list, r.all, r.listed = nil, 0, time.Time{}
 }
 
-// set replaces the list by a newer one. Where that ends with an error the list stays.
+// set replaces the list. If found yields an error, the old list stays.
 func (r *restingWindows) set(found iter.Seq2[ended.OverWindow, error], now func() time.Time) error {
 	began := now()
 	before := map[windowKey]*restingWindow{}
@@ -71,7 +72,7 @@ func (r *restingWindows) set(found iter.Seq2[ended.OverWindow, error], now func(
 		x := &restingWindow{OverWindow: w, since: began}
 		if b, ok := before[x.key()]; ok {
 			x.streak, x.next = b.streak, b.next
-			if b.Same(&w) && !b.since.After(began) { // Else the clock went back.
+			if b.Same(&w) && !b.since.After(began) { // otherwise the clock was set back
 				x.since = b.since
 			}
 		}
@@ -87,7 +88,7 @@ func (r *restingWindows) set(found iter.Seq2[ended.OverWindow, error], now func(
 	return nil
 }
 
-// firstReady compares windows by when they may be worked on.
+// firstReady compares windows by the time at which they are ready.
 func firstReady(a, b *restingWindow) int {
 	return cmp.Or(a.ready().Compare(b.ready()), compareOver(a, b))
 }
@@ -96,7 +97,7 @@ func compareOver(a, b *restingWindow) int {
 	return cmp.Or(cmp.Compare(a.EndMS, b.EndMS), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Window, b.Window))
 }
 
-// ready returns from when on a window may be worked on, if nothing is written to it.
+// ready returns the time at which a window may be processed, if it isn't written to before.
 func (w *restingWindow) ready() time.Time {
 	rest := overRest
 	if w.Again {
@@ -108,11 +109,11 @@ func (w *restingWindow) ready() time.Time {
 	return w.next
 }
 
-// listingShare bounds the time that listing takes while there is nothing to do, as a share of all: 1 in so many.
+// listingShare bounds the time of listings without results: at most 1/listingShare of the time.
 const listingShare = 200
 
-// due reports whether it is time to list again: after an interval, and as soon as half of the list is done if more windows wait. An empty list that took
-// long is made again later.
+// due reports whether the windows must be listed again: after interval, or once half of the list is done if more
+// windows wait. If a listing took long and was empty, the interval is longer.
 func (r *restingWindows) due(now time.Time, interval time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +135,7 @@ func (r *restingWindows) due(now time.Time, interval time.Duration) bool {
 	return r.all > len(r.list) && untried <= r.most/2
 }
 
-// pick returns the oldest window that may be worked on.
+// pick returns the oldest window that is ready.
 func (r *restingWindows) pick(now time.Time) (*restingWindow, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,13 +147,13 @@ func (r *restingWindows) pick(now time.Time) (*restingWindow, bool) {
 	return nil, false
 }
 
-// finish takes a window off the list, or notes that it failed.
+// finish removes a window from the list or, after an error, schedules the next attempt.
 func (r *restingWindows) finish(w *restingWindow, err error, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i := slices.Index(r.list, w)
 	switch {
-	case i < 0: // It was listed again meanwhile.
+	case i < 0: // it was listed again in the meantime
 	case err == nil:
 		r.list = slices.Delete(r.list, i, i+1)
 		r.all--
@@ -163,7 +164,7 @@ func (r *restingWindows) finish(w *restingWindow, err error, now time.Time) {
 	}
 }
 
-// status returns how many windows wait, and of those the first.
+// status returns the number of waiting windows and the first of them.
 func (r *restingWindows) status() RestingStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/ended"
 )
 
-// overDays yields windows of some tenants, tenant by tenant.
+// overDays yields the windows of tenants, tenant by tenant.
 func overDays(tenants, days int) iter.Seq2[ended.OverWindow, error] {
 	return func(yield func(ended.OverWindow, error) bool) {
 		for t := range tenants {
@@ -27,7 +27,7 @@ func overDays(tenants, days int) iter.Seq2[ended.OverWindow, error] {
 	}
 }
 
-// listing is a list of windows, a clock, and how often it was listed.
+// listing is a list of windows, a clock, and the number of listings.
 type listing struct {
 	restingWindows
 	t     *testing.T
@@ -47,7 +47,7 @@ func (l *listing) list1(all iter.Seq2[ended.OverWindow, error]) {
 	l.lists++
 }
 
-// without yields windows but those that are done.
+// without yields the windows that aren't done.
 func without(all iter.Seq2[ended.OverWindow, error], done map[windowKey]bool) iter.Seq2[ended.OverWindow, error] {
 	return func(yield func(ended.OverWindow, error) bool) {
 		for w, err := range all {
@@ -58,7 +58,7 @@ func without(all iter.Seq2[ended.OverWindow, error], done map[windowKey]bool) it
 	}
 }
 
-// workOff does all windows, those of fails only in vain, and returns them in the order in which they were tried.
+// workOff processes all windows and returns them in the order of attempts. fails selects windows that fail.
 func (l *listing) workOff(all iter.Seq2[ended.OverWindow, error], fails func(*restingWindow) bool) (order []windowKey) {
 	l.t.Helper()
 	done, failed, windows := map[windowKey]bool{}, map[windowKey]bool{}, 0
@@ -91,7 +91,8 @@ func (l *listing) workOff(all iter.Seq2[ended.OverWindow, error], fails func(*re
 
 func never(*restingWindow) bool { return false }
 
-// TestWorkIsLinearInWindows works off twice as many windows for about twice the memory: none of what it does for one goes through all.
+// TestWorkIsLinearInWindows checks that twice as many windows need about twice the memory: no step for one window
+// iterates over all windows.
 func TestWorkIsLinearInWindows(t *testing.T) {
 	allocated := func(days int) uint64 {
 		var before, after runtime.MemStats
@@ -108,7 +109,8 @@ func TestWorkIsLinearInWindows(t *testing.T) {
 	require.Less(t, many/4_000, uint64(2000), "bytes per window")
 }
 
-// TestWindowsAreListedInParts lists no more than so many windows at once, the oldest first, and counts all that wait.
+// TestWindowsAreListedInParts checks that a bounded number of windows is kept in memory, the oldest first, and that all
+// waiting windows are counted.
 func TestWindowsAreListedInParts(t *testing.T) {
 	l := newListing(t, 10)
 	l.list1(overDays(5, 20))
@@ -128,7 +130,7 @@ func TestWindowsAreListedInParts(t *testing.T) {
 	require.Less(t, l.lists, 25)
 }
 
-// TestFailingWindowsKeepNoOthersOut has the oldest windows fail, as many as are listed at once.
+// TestFailingWindowsKeepNoOthersOut fails the oldest windows, as many as are kept in memory.
 func TestFailingWindowsKeepNoOthersOut(t *testing.T) {
 	l := newListing(t, 10)
 	order := l.workOff(overDays(1, 60), func(w *restingWindow) bool { return w.Window < 10 })
@@ -139,7 +141,7 @@ func TestFailingWindowsKeepNoOthersOut(t *testing.T) {
 	require.Len(t, seen, 60)
 }
 
-// TestListsThatFailChangeNothing keeps the list where another one can't be read.
+// TestListsThatFailChangeNothing keeps the list if a listing fails.
 func TestListsThatFailChangeNothing(t *testing.T) {
 	l := newListing(t, 10)
 	l.list1(overDays(1, 5))
@@ -149,7 +151,7 @@ func TestListsThatFailChangeNothing(t *testing.T) {
 	require.Len(t, l.list, 5)
 }
 
-// TestListsAreDue lists after an interval, later where listing takes long and finds nothing, and at once where more windows wait.
+// TestListsAreDue lists after an interval, later if listings are slow and empty, and immediately if more windows wait.
 func TestListsAreDue(t *testing.T) {
 	l := newListing(t, 10)
 	require.True(t, l.due(l.clock, time.Hour))

@@ -24,10 +24,10 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// TestMain makes sure that no test leaves a goroutine behind.
+// TestMain fails if a test leaks a goroutine.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a loop over a store on an engine that fails by rule, with a clock that the test moves.
+// rig is a loop for a store on an engine with failure rules, and a clock that the test sets.
 type rig struct {
 	t     *testing.T
 	eng   *faultengine.Engine
@@ -35,7 +35,7 @@ type rig struct {
 	loop  *Loop
 	log   *lockedBuffer
 	clock atomic.Int64 // milliseconds
-	// rule is what the engine does; nil: what it is asked.
+	// rule decides on the engine's operations; nil: they succeed.
 	rule atomic.Pointer[func(faultengine.Op) faultengine.Action]
 	reg  *prometheus.Registry
 }
@@ -76,7 +76,7 @@ func (r *rig) now() time.Time { return time.UnixMilli(r.clock.Load()) }
 
 func (r *rig) advance(d time.Duration) { r.clock.Add(d.Milliseconds()) }
 
-// fail makes the engine refuse what matches, until mend.
+// fail makes matching operations of the engine fail, until mend.
 func (r *rig) fail(matches func(faultengine.Op) bool) {
 	rule := func(op faultengine.Op) faultengine.Action {
 		if matches(op) {
@@ -89,7 +89,7 @@ func (r *rig) fail(matches func(faultengine.Op) bool) {
 
 func (r *rig) mend() { r.rule.Store(nil) }
 
-// write sends a sample of some series, which are in all partitions.
+// write writes one sample for each of a few series, which cover all partitions.
 func (r *rig) write(at time.Time, v float64) {
 	r.t.Helper()
 	b := r.store.NewBatch("default")
@@ -101,7 +101,7 @@ func (r *rig) write(at time.Time, v float64) {
 	require.NoError(r.t, b.Commit(context.Background()))
 }
 
-// listed returns what an iterator yields.
+// listed returns the elements of an iterator.
 func listed[T any](t *testing.T, all iter.Seq2[T, error]) (list []T) {
 	t.Helper()
 	for x, err := range all {
@@ -111,7 +111,7 @@ func listed[T any](t *testing.T, all iter.Seq2[T, error]) (list []T) {
 	return list
 }
 
-// check verifies all that is stored, and returns how many samples are sealed.
+// check verifies all stored rows and returns the totals.
 func (r *rig) check() check.Totals {
 	r.t.Helper()
 	stats, err := r.store.Check(r.t.Context(), func(problem string) { r.t.Error(problem) })
@@ -119,7 +119,7 @@ func (r *rig) check() check.Totals {
 	return stats
 }
 
-// unroll removes all rollups, as where an import was cut short.
+// unroll removes all rollups, as an interrupted import would.
 func (r *rig) unroll() {
 	r.t.Helper()
 	kept, err := r.store.WindowInfos(r.t.Context())
@@ -135,7 +135,7 @@ func (r *rig) unroll() {
 	}
 }
 
-// metric reads a metric of the loop's.
+// metric returns the value of one of the loop's metrics.
 func (r *rig) metric(name string) float64 {
 	r.t.Helper()
 	families, err := r.reg.Gather()
@@ -150,14 +150,14 @@ func (r *rig) metric(name string) float64 {
 	return 0
 }
 
-// TestMetricsAreSound holds names and help texts to Prometheus' rules.
+// TestMetricsAreSound checks names and help texts against Prometheus' rules.
 func TestMetricsAreSound(t *testing.T) {
 	problems, err := testutil.GatherAndLint(newRig(t, nil).reg)
 	require.NoError(t, err)
 	require.Empty(t, problems)
 }
 
-// lockedBuffer takes a log.
+// lockedBuffer collects a log.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -14,32 +14,34 @@ import (
 )
 
 const (
-	// roundLimit is how long a round goes on sealing before it looks anew at what there is: partitions pass from
-	// process to process, and what others have sealed is to be let go of.
+	// roundLimit bounds the sealing in a round. Then the work is listed again, because partitions move between
+	// processes and the head must release samples that others have sealed.
 	roundLimit = 5 * time.Minute
-	// thoroughInterval is the time between two looks at all windows.
+	// thoroughInterval is the time between listings of all windows.
 	thoroughInterval = 10 * time.Minute
 	// sweepInterval is the time between two sweeps.
 	sweepInterval = 24 * time.Hour
-	// reliefInterval is the time between two looks at what the head holds of settled slots. reliefRest is for how long nothing is
-	// written to those that are sealed then, if it isn't reliefMost times the bound.
+	// reliefInterval is the interval of checks of the head's bytes in settled slots. Slots without writes for
+	// reliefRest are sealed if the head holds more than the bound, and all settled slots if it holds reliefMost times
+	// the bound.
 	reliefInterval = time.Second
 	reliefRest     = 2 * time.Second
 	reliefMost     = 4
-	// early is how long before its end a slot may be sealed: longer than any slot, and than samples may be ahead.
+	// early is how long before its end a slot may be sealed: longer than the width of slots, and than samples may be
+	// ahead of the clock.
 	early = 48 * time.Hour
 )
 
-// Round seals the settled slots of this process' partitions, what has waited longest first, then tidies up, and
-// makes missing rollups, compacts rollups, and counts series, until the next round is due.
+// Round seals the settled slots of this process' partitions, the longest-waiting first, and tidies up. Then it computes
+// missing rollups, compacts rollups and counts series until the next round is due.
 func (l *Loop) Round(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	began := l.opts.Now()
 	doubt := l.store.Member().MayRemove()
-	l.progress.task("checking the clock", doubt, began) // The store logs it.
+	l.progress.recordTask("checking the clock", doubt, began) // the store logs it
 	whole := l.seal(ctx, began, l.list(ctx))
-	if doubt != nil { // Nothing goes, and no mark moves.
+	if doubt != nil { // nothing is deleted or unlisted
 		l.store.LetGo()
 	} else {
 		l.tidy(ctx)
@@ -56,7 +58,7 @@ func (l *Loop) Round(ctx context.Context) {
 	if whole {
 		l.rollUp(ctx, began)
 		l.compact(ctx, began)
-		if doubt == nil { // Counts of before go.
+		if doubt == nil { // this deletes outdated counts
 			l.count(ctx, began)
 		}
 	}
@@ -67,16 +69,17 @@ func (l *Loop) lag() time.Duration {
 	return lag
 }
 
-// behind is progress.behind at the present time.
+// behind returns progress.behind for the current time.
 func (l *Loop) behind() (waiting int, lag time.Duration) {
 	now, _ := l.store.Member().Clock.Times()
 	return l.progress.behind(now)
 }
 
-// Relieve seals settled slots before a round is due, if the head holds much of them, as in a backfill: its memory is bounded, however
-// long that is. Slots that are being written to are left until they rest, for they would have to be sealed again; but where
-// the head holds far more in these, as of a backfill that goes through all times series by series, they are sealed, too. It
-// returns false if sealing failed.
+// Relieve seals settled slots before the next round if the head holds too many bytes of them, as during a backfill.
+// This bounds the head's memory however long the backfill takes. Slots that are still written to are deferred until the
+// writes stop, because they would have to be sealed again. If the head holds far too many bytes of these slots, as when
+// a backfill writes the whole time range series by series, they are sealed as well. Relieve returns false if sealing
+// failed.
 func (l *Loop) Relieve(ctx context.Context) bool {
 	rest := reliefRest
 	if !l.headAbove(l.opts.HeadBytes, rest) {
@@ -89,11 +92,11 @@ func (l *Loop) Relieve(ctx context.Context) bool {
 	before := l.failures.Load()
 	all := slices.DeleteFunc(l.list(ctx), func(w storage.Staged) bool { return !l.store.Rests(w.Work, rest) })
 	l.seal(ctx, l.opts.Now(), all)
-	l.store.LetGo() // Series that live shortly are most of what the head holds.
+	l.store.LetGo() // most series in the head are short-lived
 	return l.failures.Load() == before
 }
 
-// headAbove reports whether the head holds more than so many bytes of settled slots to which nothing was written for rest.
+// headAbove reports whether the head holds more than most bytes of settled slots without writes for rest.
 func (l *Loop) headAbove(most int64, rest time.Duration) bool {
 	if l.opts.HeadBytes <= 0 {
 		return false
@@ -107,8 +110,8 @@ func (l *Loop) headAbove(most int64, rest time.Duration) bool {
 	return bytes > most
 }
 
-// list finds what waits in this process' partitions, what has waited longest first, and lets go of what others
-// have sealed of the rest.
+// list returns the waiting slots of this process' partitions, the longest-waiting first. It also releases from the head
+// the samples that other processes have sealed in other partitions.
 func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 	settle := l.opts.Settle
 	if l.store.HeadOverfull() {
@@ -131,7 +134,7 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 			var found []storage.Staged
 			err := panics.Do("listing pending work", func() (err error) { found, err = l.store.Staged(ctx, p, settle.Milliseconds()); return err })
 			if err != nil {
-				l.progress.fail(p, err)
+				l.progress.recordFailure(p, err)
 				l.failed(ctx, "listing pending work", err, "partition", p)
 				return
 			}
@@ -145,7 +148,7 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 	return all
 }
 
-// seal seals slots, with all workers. It returns whether all of them were tried.
+// seal seals slots with all workers. It reports whether all of them were tried.
 func (l *Loop) seal(ctx context.Context, began time.Time, all []storage.Staged) bool {
 	work := make(chan []*storage.Staged)
 	over := func() bool { return ctx.Err() != nil || l.opts.Now().Sub(began) > roundLimit }
@@ -154,7 +157,7 @@ func (l *Loop) seal(ctx context.Context, began time.Time, all []storage.Staged) 
 	for _, h := range l.pacer.workers {
 		sealing.Go(func() {
 			for pass := range work {
-				if over() { // Passes wait for a worker.
+				if over() { // passes wait for a worker
 					short.Store(true)
 					continue
 				}
@@ -163,7 +166,8 @@ func (l *Loop) seal(ctx context.Context, began time.Time, all []storage.Staged) 
 					what += fmt.Sprintf(", and %d more of the same day", more)
 				}
 				h.work(ctx, what, l.lag, func(func()) {
-					_ = panics.Do("sealing", func() error { l.sealPass(ctx, pass); return nil }) // What failed is sealed in the next round.
+					// The next round retries what failed.
+					_ = panics.Do("sealing", func() error { l.sealPass(ctx, pass); return nil })
 				})
 			}
 		})
@@ -186,7 +190,7 @@ func (l *Loop) seal(ctx context.Context, began time.Time, all []storage.Staged) 
 	return !short.Load() && ctx.Err() == nil
 }
 
-// stillOwned returns the slots at these places of all whose partitions haven't passed to another process.
+// stillOwned returns the slots all[at] whose partitions still belong to this process.
 func (l *Loop) stillOwned(all []storage.Staged, at []int) (pass []*storage.Staged) {
 	for _, i := range at {
 		if w := &all[i]; l.owns(w.Partition) {
@@ -198,7 +202,8 @@ func (l *Loop) stillOwned(all []storage.Staged, at []int) (pass []*storage.Stage
 	return pass
 }
 
-// sealPass seals slots together, and where that fails each by itself, so that one doesn't keep the others from it.
+// sealPass seals slots together. If that fails, it seals each slot separately, so that one failing slot doesn't block
+// the others.
 func (l *Loop) sealPass(ctx context.Context, pass []*storage.Staged) {
 	began := l.opts.Now()
 	works := make([]storage.Work, len(pass))
@@ -225,7 +230,7 @@ func (l *Loop) sealPass(ctx context.Context, pass []*storage.Staged) {
 	}
 	if len(pass) == 1 {
 		w := pass[0]
-		l.progress.fail(w.Partition, err)
+		l.progress.recordFailure(w.Partition, err)
 		l.failed(ctx, "sealing", err, "partition", w.Partition, "slot", w.Slot)
 		return
 	}
@@ -240,9 +245,9 @@ func (l *Loop) sealPass(ctx context.Context, pass []*storage.Staged) {
 	}
 }
 
-// sealed notes the results of a seal.
+// sealed records the result of a seal.
 func (l *Loop) sealed(w *storage.Staged, stats storage.SealStats, began, now time.Time) {
-	l.progress.done(w, stats, now)
+	l.progress.recordSealed(w, stats, now)
 	if stats.Blobs == 0 {
 		return
 	}
@@ -254,7 +259,7 @@ func (l *Loop) sealed(w *storage.Staged, stats storage.SealStats, began, now tim
 		"samples", stats.Samples, "bytes", stats.Bytes, "again", stats.Repaired > 0, "took", now.Sub(began))
 }
 
-// tidy unlists slots that are sealed, lets go of quiet series, and drops windows past their retention.
+// tidy unlists sealed slots, releases quiet series, and deletes windows past their retention.
 func (l *Loop) tidy(ctx context.Context) {
 	for p := range l.store.Partitions() {
 		if ctx.Err() != nil {
@@ -264,7 +269,7 @@ func (l *Loop) tidy(ctx context.Context) {
 			continue
 		}
 		if err := panics.Do("unlisting sealed slots", func() error { return l.store.Unlist(ctx, p) }); err != nil {
-			l.progress.fail(p, err)
+			l.progress.recordFailure(p, err)
 			l.failed(ctx, "unlisting sealed slots", err, "partition", p)
 		}
 	}
@@ -278,13 +283,13 @@ func (l *Loop) tidy(ctx context.Context) {
 func (l *Loop) expire(ctx context.Context) {
 	n := 0
 	err := panics.Do("deleting windows", func() (err error) { n, err = l.store.Expire(ctx); return err })
-	l.task(ctx, "deleting windows past their retention", err)
+	l.recordTask(ctx, "deleting windows past their retention", err)
 	if n > 0 {
 		l.opts.Logger.Info("deleted windows past their retention", "windows", n)
 	}
 }
 
-// sweep looks, once in a long while, for staged rows of slots that aren't listed.
+// sweep searches for staged rows of unlisted slots, once per sweepInterval.
 func (l *Loop) sweep(ctx context.Context) {
 	now := l.opts.Now()
 	if !l.opts.Shared || now.Sub(l.swept) < sweepInterval {
@@ -293,7 +298,7 @@ func (l *Loop) sweep(ctx context.Context) {
 	first := l.swept.IsZero()
 	l.swept = now
 	if first {
-		return // Not while the process starts.
+		return // not while the process starts
 	}
 	for p := range l.store.Partitions() {
 		if ctx.Err() != nil || !l.owns(p) {
@@ -302,7 +307,7 @@ func (l *Loop) sweep(ctx context.Context) {
 		l.worker.work(ctx, fmt.Sprintf("sweeping partition %d", p), l.lag, func(func()) {
 			n, err := l.store.Sweep(ctx, p)
 			if err != nil {
-				l.progress.fail(p, err)
+				l.progress.recordFailure(p, err)
 				l.failed(ctx, "sweeping", err, "partition", p)
 			}
 			if n > 0 {
@@ -312,8 +317,8 @@ func (l *Loop) sweep(ctx context.Context) {
 	}
 }
 
-// failed logs a step that failed. A partition or a task that goes on failing is logged
-// at a higher level: see endRound and task.
+// failed logs a failed step. Repeated failures of a partition or a task are logged at a higher level, see endRound and
+// task.
 func (l *Loop) failed(ctx context.Context, what string, err error, args ...any) {
 	if ctx.Err() != nil {
 		return
@@ -325,19 +330,20 @@ func (l *Loop) failed(ctx context.Context, what string, err error, args ...any) 
 	}
 }
 
-// warnEvery is how often a failure is logged that repeats, as in each partition; maxWarned bounds the failures that are remembered.
+// warnEvery is the interval at which a repeated failure is logged. maxWarned bounds the failures that are kept in
+// memory.
 const (
 	warnEvery = time.Minute
 	maxWarned = 1000
 )
 
-// warned remembers when failures were logged.
+// warned holds the times at which failures were logged.
 type warned struct {
 	mu sync.Mutex
 	at map[string]time.Time
 }
 
-// admits reports whether a failure is to be logged: it wasn't within warnEvery.
+// admits reports whether a failure should be logged: it wasn't logged within warnEvery.
 func (w *warned) admits(failure string, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -351,15 +357,15 @@ func (w *warned) admits(failure string, now time.Time) bool {
 	return true
 }
 
-// task notes how something went that isn't a partition's.
-func (l *Loop) task(ctx context.Context, what string, err error) {
+// recordTask records the result of a task that doesn't belong to a partition.
+func (l *Loop) recordTask(ctx context.Context, what string, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	if err != nil {
 		l.failed(ctx, what, err)
 	}
-	if l.progress.task(what, err, l.opts.Now()) {
+	if l.progress.recordTask(what, err, l.opts.Now()) {
 		l.opts.Logger.Error(what+" failed several times in a row", "err", err, "do", doStuck)
 	}
 }

@@ -7,29 +7,30 @@ import (
 	"time"
 )
 
-// Status is the state of the work, as a process sees it: of partitions that belong to others it has the owner.
+// Status is the state of the work as seen by one process. It gives the owner of partitions that belong to other
+// processes.
 type Status struct {
-	// Halted is why nothing is sealed at all; "": it is.
+	// Halted is the reason why nothing is sealed; "" if sealing runs.
 	Halted string `json:"halted,omitempty"`
-	// Alarm: the lag is above LagLimitSeconds.
+	// Alarm is true if the lag is above LagLimitSeconds.
 	Alarm           bool    `json:"alarm"`
 	LagSeconds      float64 `json:"lag_seconds"`
 	LagLimitSeconds float64 `json:"lag_limit_seconds"`
-	// WaitingSlots have settled and aren't sealed, counted once a partition.
+	// WaitingSlots counts slots that have settled and aren't sealed, once per partition.
 	WaitingSlots int `json:"waiting_slots"`
-	// StuckPartitions are those whose work has failed in several rounds in a row.
+	// StuckPartitions are the partitions whose work failed in multiple consecutive rounds.
 	StuckPartitions []int `json:"stuck_partitions"`
-	// Rounds and the others count since the process started.
+	// Rounds and the following counters start with the process.
 	Rounds        int       `json:"rounds"`
 	LastRound     time.Time `json:"last_round,omitzero"`
 	SealedSlots   int       `json:"sealed_slots"`
 	RepairedSlots int       `json:"repaired_slots"`
-	// Doing is the piece of work under way, if there is one.
+	// Doing is the running piece of work, if any.
 	Doing         string  `json:"doing,omitempty"`
 	DoingSeconds  float64 `json:"doing_seconds,omitempty"`
 	WorkedSeconds float64 `json:"worked_seconds"`
 	RestedSeconds float64 `json:"rested_seconds"`
-	// Share is for which share of the time it works, at most, while it doesn't lag.
+	// Share is the max fraction of the time that the loop works while it doesn't lag.
 	Share      float64           `json:"share"`
 	Rollups    RollupStatus      `json:"rollups"`
 	Compaction RestingStatus     `json:"compaction"`
@@ -38,41 +39,41 @@ type Status struct {
 	Partitions []PartitionStatus `json:"partitions"`
 }
 
-// PartitionStatus is how the work of a partition stands.
+// PartitionStatus is the state of a partition's work.
 type PartitionStatus struct {
 	Partition int `json:"partition"`
-	// Mine: the work is this process'. Where there are others, Owner names the process whose it is, and Since is
-	// the time since when; "": none.
+	// Mine is true if this process does the work. If there are multiple processes, Owner is the name of the process
+	// that does it, "" if there is none, and Since the time since when.
 	Mine  bool      `json:"mine"`
 	Owner string    `json:"owner,omitempty"`
 	Since time.Time `json:"since,omitzero"`
-	// WaitingSlots have settled and aren't sealed; Oldest is that which has waited longest. Of a partition of
-	// another process they aren't known, nor is what follows.
+	// WaitingSlots counts slots that have settled and aren't sealed, and Oldest is the longest-waiting one. These and
+	// the following fields are unknown for partitions of other processes.
 	WaitingSlots int         `json:"waiting_slots"`
 	Oldest       *SlotStatus `json:"oldest,omitempty"`
-	// DamagedSlots hold rows that no seal can read: cassia check names them.
+	// DamagedSlots counts slots with unreadable rows, which cassia check lists.
 	DamagedSlots int         `json:"damaged_slots,omitempty"`
 	LastSealed   *SlotStatus `json:"last_sealed,omitempty"`
-	// FailedRounds is in how many rounds in a row something failed; LastError may be older.
+	// FailedRounds is the number of consecutive rounds with failures. LastError may be older.
 	FailedRounds int       `json:"failed_rounds"`
 	LastError    string    `json:"last_error,omitempty"`
 	LastErrorAt  time.Time `json:"last_error_at,omitzero"`
-	// Do is the remedy, where FailedRounds have become several.
+	// Do is the remedy, if FailedRounds is large enough to be reported.
 	Do string `json:"do,omitempty"`
 }
 
-// SlotStatus is a slot: At is when it was sealed, or since when it could have been.
+// SlotStatus is a slot. At is the time when it was sealed, or since when it could have been sealed.
 type SlotStatus struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
 	At    time.Time `json:"at"`
 }
 
-// RollupStatus lists windows of raw samples that lack rollups.
+// RollupStatus lists windows of raw samples with missing rollups.
 type RollupStatus struct {
-	// Listed is when the windows were listed last; zero: not yet.
+	// Listed is the time of the last listing; zero: never.
 	Listed time.Time `json:"listed,omitzero"`
-	// Windows is how many are this process' to work off; First are some of them, the oldest first.
+	// Windows is the number of windows that this process has to roll up. First are some of them, the oldest first.
 	Windows int            `json:"windows"`
 	First   []WindowStatus `json:"first"`
 }
@@ -88,16 +89,17 @@ type WindowStatus struct {
 	LastErrorAt time.Time `json:"last_error_at,omitzero"`
 }
 
-// RestingStatus is which windows of rollups wait to be compacted, or of raw rows wait to have their series counted.
+// RestingStatus lists windows of rollups to be compacted, or windows of raw rows whose series are to be counted.
 type RestingStatus struct {
-	// Listed is when the windows were listed last; zero: not yet. Done is how many were worked on since the process started.
+	// Listed is the time of the last listing; zero: never. Done counts processed windows since the process started.
 	Listed  time.Time       `json:"listed,omitzero"`
 	Windows int             `json:"windows"`
 	Done    int             `json:"done"`
 	First   []RestingWindow `json:"first"` // some of them, the oldest first
 }
 
-// RestingWindow is such a window. RestsSince is since when nothing was written to it; Again is true if it was compacted, or counted, before.
+// RestingWindow is a window of a RestingStatus. RestsSince is the time of the last write to it. Again is true if it was
+// compacted or counted before.
 type RestingWindow struct {
 	Tenant      string    `json:"tenant"`
 	Resolution  string    `json:"resolution"`
@@ -110,7 +112,7 @@ type RestingWindow struct {
 	LastErrorAt time.Time `json:"last_error_at,omitzero"`
 }
 
-// TaskStatus is something beside sealing that fails.
+// TaskStatus is a failing task other than sealing.
 type TaskStatus struct {
 	Task        string    `json:"chore"`
 	Failures    int       `json:"failures"`
@@ -121,10 +123,10 @@ type TaskStatus struct {
 // shownWindows bounds RollupStatus.First.
 const shownWindows = 20
 
-// Status returns the state of the work. It may be called at any time; over a shared engine it reads the leases.
+// Status returns the state of the work. It is safe for concurrent use. On a shared engine it reads the leases.
 func (l *Loop) Status(ctx context.Context) Status {
 	waiting, lag := l.behind()
-	doing, took := l.pacer.under()
+	doing, took := l.pacer.longest()
 	worked, rested := l.pacer.spent()
 	s := Status{
 		Alarm: lag > alarmLag, LagSeconds: lag.Seconds(), LagLimitSeconds: alarmLag.Seconds(), WaitingSlots: waiting,
@@ -142,7 +144,7 @@ func (l *Loop) Status(ctx context.Context) Status {
 	return s
 }
 
-// owners fills in who owns the partitions.
+// owners sets the owners of the partitions.
 func (l *Loop) owners(ctx context.Context, s *Status) {
 	leases, err := l.store.Member().Leases(ctx, l.store.Partitions())
 	if err != nil {
@@ -155,7 +157,7 @@ func (l *Loop) owners(ctx context.Context, s *Status) {
 		}
 		s.Partitions[p].Owner, s.Partitions[p].Since = leases[p].Name, instant(leases[p].SinceMS)
 		if s.Partitions[p].Owner == "" {
-			s.Partitions[p].Owner = leases[p].Owner // It has no name for people.
+			s.Partitions[p].Owner = leases[p].Owner // the process has no advertised name
 		}
 	}
 }
@@ -215,5 +217,5 @@ func (b *backlog) status(owns func(int) bool) RollupStatus {
 
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// utc leaves no trace of the machine's clock and zone; zero stays zero.
+// utc removes the monotonic clock and the time zone. Zero stays zero.
 func utc(t time.Time) time.Time { return t.Round(0).UTC() }

@@ -26,12 +26,13 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// BlockWidths are those that Prometheus makes of its head and by compaction, up to a day, milliseconds.
+// BlockWidths are the widths of Prometheus' blocks up to a day, in milliseconds: those cut from the head, and compacted
+// ones.
 var BlockWidths = []int64{2 * dayMS / 24, 6 * dayMS / 24, 18 * dayMS / 24}
 
-// Blocks writes samples as blocks of Prometheus' TSDB to a folder. Each lies between two multiples of BlockWidth, and its range is
-// the time from its first sample to its last, so that a Prometheus that is given them takes no other sample for one that
-// they have.
+// Blocks writes samples as blocks of Prometheus' TSDB to a folder. A block never crosses a multiple of BlockWidth. Its
+// time range extends from its first to its last sample only, so that a Prometheus that loads it doesn't treat samples
+// outside of it as duplicates.
 func Blocks(ctx context.Context, s *storage.Store, o Options, folder *Folder) (Stats, error) {
 	r := newRun(s, o)
 	err := r.blocks(ctx, folder)
@@ -48,7 +49,7 @@ func (r *run) blocks(ctx context.Context, folder *Folder) error {
 		return err
 	}
 	r.total = len(pieces)
-	names := ulid.Monotonic(rand.Reader, 0) // So that their order is that of time.
+	names := ulid.Monotonic(rand.Reader, 0) // monotonic, so that names sort by time
 	for _, sp := range pieces {
 		r.report(sp, 0)
 		list, err := r.series(ctx, sp, "")
@@ -65,7 +66,7 @@ func (r *run) blocks(ctx context.Context, folder *Folder) error {
 	return nil
 }
 
-// block writes what series have between two times. Where they have nothing there is no block.
+// block writes the samples of the series within sp. It writes no block if there are none.
 func (r *run) block(ctx context.Context, folder string, names io.Reader, sp query.Span, list []*source) (err error) {
 	id, err := ulid.New(uint64(max(0, r.Now().UnixMilli())), names)
 	if err != nil {
@@ -98,7 +99,7 @@ func (r *run) block(ctx context.Context, folder string, names io.Reader, sp quer
 	})
 }
 
-// block is a block being written.
+// block is a block that is being written.
 type block struct {
 	*run
 	meta tsdb.BlockMeta
@@ -133,7 +134,7 @@ func (b *block) write(ctx context.Context, dir string, sp query.Span, list []*so
 	return nil
 }
 
-// symbols lists the texts of labels, sorted, each once.
+// symbols returns the distinct names and values of labels, sorted.
 func symbols(list []*source) []string {
 	seen := map[string]struct{}{}
 	for _, s := range list {
@@ -142,7 +143,7 @@ func symbols(list []*source) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// series writes a series, unless it has no samples here.
+// series writes the samples of a series within the block, if there are any.
 func (b *block) series(s *source, chunkw *chunks.Writer, indexw *index.Writer) error {
 	samples, err := b.read(s)
 	if err != nil || samples.Len() == 0 {
@@ -174,7 +175,7 @@ func (b *block) series(s *source, chunkw *chunks.Writer, indexw *index.Writer) e
 	return nil
 }
 
-// writeMeta writes what makes a block of a folder.
+// writeMeta writes the meta file, which turns the folder into a block.
 func (b *block) writeMeta(dir string) error {
 	text, err := json.MarshalIndent(&b.meta, "", "\t")
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// inBlocks is what Prometheus' own reader finds in a folder of blocks.
+// inBlocks returns the samples that Prometheus' own reader finds in a folder of blocks.
 func inBlocks(t *testing.T, dir string, ms ...*labels.Matcher) held {
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "wal"), 0o777)) // Without blocks up to now it is looked for.
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "wal"), 0o777)) // the reader expects it while there are no blocks
 	db, err := tsdb.OpenDBReadOnly(dir, t.TempDir(), slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
@@ -60,7 +60,7 @@ func newFolder(t *testing.T, path string) *Folder {
 	return f
 }
 
-// TestBlocks exports everything, and lets Prometheus' own reader find it again, bit by bit.
+// TestBlocks exports all samples and reads them back bit by bit with Prometheus' own reader.
 func TestBlocks(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -92,7 +92,7 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// TestBlocksWithoutStarts exports what older readers understand.
+// TestBlocksWithoutStarts exports encodings that older readers support.
 func TestBlocksWithoutStarts(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -112,7 +112,7 @@ func TestBlocksWithoutStarts(t *testing.T) {
 	same(t, want.sort(), inBlocks(t, dir))
 }
 
-// TestBlocksOfSelectors exports by selectors that overlap, and by time.
+// TestBlocksOfSelectors exports by overlapping selectors and by time.
 func TestBlocksOfSelectors(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -133,13 +133,13 @@ func TestBlocksOfSelectors(t *testing.T) {
 	delete(want, `{__name__="old", job="a"}`)
 	require.Len(t, want, 3)
 	got := inBlocks(t, dir)
-	for series := range want { // Without start timestamps.
+	for series := range want { // without start timestamps
 		require.Len(t, got[series], len(want[series]), series)
 	}
 	require.Len(t, got, len(want))
 }
 
-// TestPromtoolReadsBlocks lets Prometheus' tool list and analyze the exported blocks.
+// TestPromtoolReadsBlocks checks that promtool lists and analyzes the exported blocks.
 func TestPromtoolReadsBlocks(t *testing.T) {
 	t.Parallel()
 	promtool := os.Getenv("CASSIA_TEST_PROMTOOL")
@@ -159,7 +159,7 @@ func TestPromtoolReadsBlocks(t *testing.T) {
 	require.Contains(t, string(out), "Total Series: ")
 }
 
-// TestFolder refuses what isn't empty, and takes what a killed export left.
+// TestFolder checks that folders with other files are rejected and that the files of a killed export are replaced.
 func TestFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -180,14 +180,14 @@ func TestFolder(t *testing.T) {
 	require.ErrorContains(t, err, "isn't empty (something); export to a new folder")
 }
 
-// TestResetsStandInChunks: a sender's reset hints are in the headers of chunks, and no others.
+// TestResetsStandInChunks checks that the headers of chunks have exactly the senders' reset hints.
 func TestResetsStandInChunks(t *testing.T) {
 	t.Parallel()
 	var s chunk.Samples
 	for i, hint := range []histogram.CounterResetHint{
 		histogram.UnknownCounterReset, histogram.UnknownCounterReset, histogram.CounterReset, histogram.UnknownCounterReset,
 	} {
-		h := tsdbutil.GenerateTestFloatHistogram(int64(i % 3)) // The last is lower.
+		h := tsdbutil.GenerateTestFloatHistogram(int64(i % 3)) // the last one is lower
 		h.CounterResetHint = hint
 		s.AppendHistogram(chunk.Histogram{T: int64(i), Float: h})
 	}

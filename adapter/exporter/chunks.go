@@ -7,19 +7,19 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// chunkSamples is how many samples Prometheus puts into a chunk.
+// chunkSamples is the number of samples per chunk in Prometheus.
 const chunkSamples = 120
 
-// encoder encodes samples of a series as Prometheus' chunks.
+// encoder encodes the samples of a series as Prometheus chunks.
 type encoder struct {
-	// starts keeps start timestamps.
+	// starts is set if start timestamps are written.
 	starts bool
 	metas  []chunks.Meta
 	app    chunkenc.Appender
 	n      int // in the last chunk
 }
 
-// sample is one of either kind.
+// sample is a float or a histogram.
 type sample struct {
 	t, st int64
 	v     float64
@@ -38,7 +38,7 @@ func (s *sample) encoding(starts bool) chunkenc.Encoding {
 	}
 }
 
-// encode returns the chunks of samples in order, which are good until the next call's are asked for.
+// encode returns the chunks of sorted samples. They are valid until the next call.
 func (e *encoder) encode(s *chunk.Samples) ([]chunks.Meta, error) {
 	e.metas, e.app, e.n = e.metas[:0], nil, 0
 	for i, k := 0, 0; i < len(s.T) || k < len(s.H); {
@@ -63,7 +63,7 @@ func (e *encoder) encode(s *chunk.Samples) ([]chunks.Meta, error) {
 	return e.metas, nil
 }
 
-// add appends a sample to the last chunk, or to a new one.
+// add appends a sample to the last chunk, or to a new chunk.
 func (e *encoder) add(s *sample) error {
 	want := s.encoding(e.starts)
 	if e.n == 0 || e.n >= chunkSamples || e.last().Chunk.Encoding() != want {
@@ -73,8 +73,8 @@ func (e *encoder) add(s *sample) error {
 	}
 	other, recoded, err := e.append(s)
 	if err == nil && other != nil && !recoded {
-		// The sample doesn't fit there. A chunk that begins with it, made anew, has the reset hint of the sample, where the
-		// one that is offered may have another.
+		// The sample doesn't fit in the chunk. Start a new one here, because a new chunk that begins with the sample
+		// has the sample's reset hint, while the chunk returned by append may have another.
 		if err = e.begin(want); err == nil {
 			other, _, err = e.append(s)
 		}
@@ -108,12 +108,13 @@ func (e *encoder) begin(enc chunkenc.Encoding) error {
 	return nil
 }
 
-// append appends a sample. A histogram may need another chunk: one that has all of this one's samples, too, if recoded.
+// append appends a sample. For a histogram it may return another chunk, to be used instead: if recoded, it contains all
+// samples of the current chunk and the new one, otherwise only the new one.
 func (e *encoder) append(s *sample) (other chunkenc.Chunk, recoded bool, err error) {
 	switch {
 	case s.h == nil:
 		e.app.Append(s.st, s.t, s.v)
-	case s.h.Int != nil: // An appender may change what it is given.
+	case s.h.Int != nil: // an appender may modify its argument
 		other, recoded, e.app, err = e.app.AppendHistogram(nil, s.st, s.t, s.h.Int.Copy(), false)
 	default:
 		other, recoded, e.app, err = e.app.AppendFloatHistogram(nil, s.st, s.t, s.h.Float.Copy(), false)

@@ -12,13 +12,13 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// csv writes one line per sample, by RFC 4180, with \n at its end:
+// csv writes one line per sample as defined in RFC 4180, with \n as line end:
 //
 //	metric,labels,timestamp_ms,value
 //	up,"{""job"":""a""}",1798761600125,1
 //
-// labels are the others, as a JSON object by name. The value is the shortest number that is read as the same bits, or +Inf,
-// -Inf, NaN, or stale, a stale marker.
+// labels is a JSON object of all labels except the metric name. value is the shortest number that parses to the same
+// bits, or +Inf, -Inf, NaN, or stale for a stale marker.
 type csv struct {
 	*run
 	buf []byte
@@ -51,7 +51,7 @@ func (c *csv) series(w *lines, ls labels.Labels, s *chunk.Samples) int {
 	return len(s.V)
 }
 
-// csvField quotes what needs it.
+// csvField quotes a field if necessary.
 func csvField(s string) string {
 	if !strings.ContainsAny(s, ",\"\r\n") {
 		return s

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// An export leaves out chunks that can't be read, names each, and has all others.
+// An export skips and reports each unreadable chunk and contains all others.
 func TestExportOfDamagedChunks(t *testing.T) {
 	eng := memory.New()
 	s := storagetest.Open(t, eng, storagetest.At(testNow))

@@ -1,21 +1,26 @@
-// Package exporter writes what a store holds for other programs to read: blocks of Prometheus' TSDB, or lines of text.
+// Package exporter writes the samples of a store in formats that other programs read: blocks of Prometheus' TSDB, or
+// lines of text. cmd/cassia calls it for its export commands. It only reads from the store.
 //
 //	spans of time ─► pieces, a day or a block wide ─► metrics ─► Select ─► series, sorted ─► a block, or lines
 //
-// It reads piece by piece, so that memory holds the labels of a metric's series of a day (of a block: those of all its
-// series) and some hundred series' chunks, however long the history is.
+// It reads piece by piece. Memory is bounded by the labels of one metric's series in a day (for blocks: of all series
+// in the block) and the chunks of some hundred series, however long the exported range is.
 //
-// # What each format keeps
+// # Properties preserved by each format
 //
 //	              floats      NaN's bits, stale  histograms  start timestamps  times
 //	blocks        bit by bit  yes                yes         if asked for      ms
-//	openmetrics   bit by bit  no: left out (1)   left out    left out          ms
-//	jsonl         bit by bit  marked (2)         left out    left out          ms
-//	csv           bit by bit  stale only         left out    left out          ms
+//	openmetrics   bit by bit  no: omitted (1)    omitted     omitted           ms
+//	jsonl         bit by bit  marked (2)         omitted     omitted           ms
+//	csv           bit by bit  stale only         omitted     omitted           ms
 //
-// (1) Stale markers are left out, for a text can't distinguish them from a NaN; other NaNs lose their bits. (2) A line has null, as
-// VictoriaMetrics writes it, and the bits in a member of its own. Everything left out or changed is
-// counted. That a sender knew of a histogram's reset stands in the head of a chunk, which Prometheus' reader doesn't
-// believe: it looks for itself. Exemplars, metadata (but for openmetrics) and rollups aren't exported: rollups follow from samples. Where only
-// these are left, as many samples as there were are made of them (rollup.Expander), and counted; Options.LeaveRollups leaves such times out.
+// (1) Stale markers are omitted, because text can't distinguish them from a NaN; other NaNs lose their bits. (2) A line
+// has null, as VictoriaMetrics writes it, and the bits in a separate field. Everything omitted or changed is counted. A
+// sender's hint that a histogram was reset is written to the header of a chunk; Prometheus' reader ignores it and
+// detects resets itself. Exemplars, metadata (except in openmetrics) and rollups aren't exported: rollups can be
+// recomputed from samples. Where raw samples have expired, the same number of samples is computed from rollups
+// (rollup.Expander) and counted; Options.LeaveRollups omits these times.
+//
+// Files appear under their names only when they are complete and synced, so an interrupted export leaves nothing that
+// looks complete.
 package exporter

@@ -16,73 +16,76 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// ErrNothing means that nothing matched: no file was written.
+// ErrNothing means that no samples matched and no file was written.
 var ErrNothing = errors.New("exporter: no samples match")
 
 // Options select what to export.
 type Options struct {
 	Tenant string
-	// Selectors choose series: those that all matchers of any of them match. None: all series.
+	// Selectors select the series that match all matchers of at least one selector. Empty: all series.
 	Selectors [][]*labels.Matcher
-	// MinT and MaxT bound the samples, both included, milliseconds.
+	// MinT and MaxT bound the samples, both inclusive, in milliseconds.
 	MinT, MaxT int64
-	// BlockWidth is how wide a block is, milliseconds; blocks begin at multiples of it.
+	// BlockWidth is the width of a block in milliseconds. Blocks are aligned to multiples of it.
 	BlockWidth int64
-	// StartTimestamps writes them into blocks, in encodings that only a Prometheus from 3.10 on reads.
+	// StartTimestamps writes start timestamps to blocks, in encodings that only Prometheus 3.10 or later reads.
 	StartTimestamps bool
-	// LeaveRollups leaves out times whose samples have expired: otherwise samples are made of their rollups.
+	// LeaveRollups omits times whose raw samples have expired, instead of computing samples from rollups.
 	LeaveRollups bool
-	// Now is the clock, of which blocks have their names.
+	// Now is the clock; the names of blocks contain its time.
 	Now func() time.Time
-	// Progress is called after each part; nil: it isn't reported. Warn is called for data that are left out because they are corrupt.
+	// Progress is called after each part; nil: progress isn't reported. Warn is called for corrupt data that is
+	// skipped.
 	Progress func(Progress)
 	Warn     func(error)
 }
 
-// Progress is how far an export has come.
+// Progress is the progress of an export.
 type Progress struct {
 	Stats
-	// Done is the part that is done, 0 to 1.
+	// Done is the completed fraction, 0 to 1.
 	Done float64
-	// NowMS is what it is working on, milliseconds.
+	// NowMS is the end of the piece that is being exported, in milliseconds.
 	NowMS int64
 }
 
-// Stats count exported series and samples.
+// Stats counts exported series and samples.
 type Stats struct {
-	// Series counts different series, and is exact up to MaxCounted.
+	// Series is the number of distinct series, exact up to MaxCounted.
 	Series int
-	// Samples counts those written, Histograms the native ones among them.
+	// Samples counts all written samples, and Histograms the native histograms among them.
 	Samples, Histograms int64
-	// Made counts those that are made of rollups.
+	// Made counts the samples that were computed from rollups.
 	Made int64
-	// Bytes is the size of all files, and Files their number; blocks count as one each.
+	// Bytes is the total size of the files, and Files their number; a block counts as one file.
 	Bytes int64
 	Files int
-	// LeftOut and Changed count properties that the format can't express.
+	// LeftOut counts properties that the format can't express.
 	LeftOut LeftOut
-	// Corrupt counts rows that could not be read.
+	// Corrupt counts unreadable rows.
 	Corrupt int
 }
 
 // LeftOut counts properties that a format can't express.
 type LeftOut struct {
-	// Histograms and Stale count samples that aren't there; HistogramSeries the series that lost some, once a piece.
+	// Histograms and Stale count omitted samples. HistogramSeries counts the series with omitted histograms, once per
+	// piece.
 	Histograms, HistogramSeries, Stale int64
-	// NaNs counts those whose bits were lost, StartTimestamps samples that lost theirs.
+	// NaNs counts NaNs that lost their bits, and StartTimestamps samples that lost their start timestamp.
 	NaNs, StartTimestamps int64
-	// Example is a series that lost histograms.
+	// Example is a series with omitted histograms.
 	Example string
-	// Buckets are rollups of expired samples that may lack some: their native histograms were too large to be kept, or their values can't be added up.
+	// Buckets counts rollups of expired samples that may be incomplete: their native histograms were too large to be
+	// kept, or their values can't be added.
 	Buckets int64
 }
 
-// MaxCounted bounds the series that are remembered for the count.
+// MaxCounted bounds the series that are kept in memory for Stats.Series.
 const MaxCounted = 1 << 20
 
 const dayMS = 24 * 60 * 60 * 1000
 
-// run is one export.
+// run is the state of an export.
 type run struct {
 	Options
 	store   *storage.Store
@@ -90,7 +93,7 @@ type run struct {
 	seen    map[uint64]struct{}
 	samples chunk.Samples
 	made    maker
-	// total and done are the pieces of work.
+	// total and done count pieces.
 	total, done int
 }
 
@@ -101,7 +104,7 @@ func newRun(s *storage.Store, o Options) *run {
 	return &run{Options: o, store: s, seen: map[uint64]struct{}{}}
 }
 
-// pieces cuts the spans of time that may have samples where time is a multiple of width after offset.
+// pieces splits the spans that may have samples at multiples of width, shifted by offset.
 func (r *run) pieces(ctx context.Context, width, offset int64) (out []query.Span, err error) {
 	spans, err := r.store.Spans(ctx, r.Tenant, r.MinT, r.MaxT, !r.LeaveRollups)
 	if err != nil {
@@ -111,7 +114,7 @@ func (r *run) pieces(ctx context.Context, width, offset int64) (out []query.Span
 		for from := sp.MinT; from <= sp.MaxT; {
 			end := floorDiv(from-offset, width)*width + offset + width - 1
 			if last := len(out) - 1; last >= 0 && floorDiv(out[last].MaxT-offset, width) == floorDiv(from-offset, width) {
-				out[last].MaxT = min(end, sp.MaxT) // A gap within a piece.
+				out[last].MaxT = min(end, sp.MaxT) // a gap within a piece
 			} else {
 				out = append(out, query.Span{MinT: from, MaxT: min(end, sp.MaxT)})
 			}
@@ -121,7 +124,7 @@ func (r *run) pieces(ctx context.Context, width, offset int64) (out []query.Span
 	return out, nil
 }
 
-// metrics lists the metrics that may have series in a piece, sorted.
+// metrics returns the metrics that may have series in a piece, sorted.
 func (r *run) metrics(ctx context.Context, sp query.Span) ([]string, error) {
 	var all []string
 	for _, ms := range r.Selectors {
@@ -146,7 +149,8 @@ func (r *run) warn(err error) {
 	}
 }
 
-// series finds the selected series of a metric in a piece, or, for metric "", of all; sorted, each series once.
+// series returns the selected series of a metric in a piece, or of all metrics if metric is "": sorted, each series
+// once.
 func (r *run) series(ctx context.Context, sp query.Span, metric string) ([]*source, error) {
 	var all []*source
 	for _, ms := range r.Selectors {
@@ -163,7 +167,7 @@ func (r *run) series(ctx context.Context, sp query.Span, metric string) ([]*sour
 	return slices.CompactFunc(all, func(a, b *source) bool { return labels.Equal(a.Labels, b.Labels) }), nil
 }
 
-// read returns the samples of a series, which are good until the next call.
+// read returns the samples of a series. They are valid until the next call.
 func (r *run) read(s *source) (*chunk.Samples, error) {
 	r.samples.Reset()
 	for _, kept := range s.kept {
@@ -182,7 +186,7 @@ func (r *run) read(s *source) (*chunk.Samples, error) {
 	return &r.samples, nil
 }
 
-// count adds the samples that were written of a series.
+// count counts the written samples of a series.
 func (r *run) count(ls labels.Labels, floats, histograms int) {
 	r.stats.Samples += int64(floats + histograms)
 	r.stats.Histograms += int64(histograms)
@@ -192,7 +196,7 @@ func (r *run) count(ls labels.Labels, floats, histograms int) {
 	r.stats.Series = len(r.seen)
 }
 
-// leaveHistograms notes histograms that a text can't express.
+// leaveHistograms counts omitted histograms.
 func (r *run) leaveHistograms(ls labels.Labels, n int) {
 	if n == 0 {
 		return
@@ -205,14 +209,14 @@ func (r *run) leaveHistograms(ls labels.Labels, n int) {
 	}
 }
 
-// report reports the progress, part of a piece included.
+// report reports the progress, given the completed fraction of the current piece.
 func (r *run) report(sp query.Span, part float64) {
 	if r.Progress != nil {
 		r.Progress(Progress{Stats: r.stats, Done: (float64(r.done) + part) / float64(max(1, r.total)), NowMS: sp.MinT})
 	}
 }
 
-// result returns the counts, and ErrNothing where there is nothing.
+// result returns the counts, and ErrNothing if nothing was written.
 func (r *run) result() (Stats, error) {
 	if r.stats.Samples > 0 {
 		return r.stats, nil
@@ -220,7 +224,7 @@ func (r *run) result() (Stats, error) {
 	return r.stats, r.nothing()
 }
 
-// nothing returns why nothing was written.
+// nothing returns the error for an export without samples.
 func (r *run) nothing() error {
 	if n := r.stats.LeftOut.Histograms; n > 0 {
 		return fmt.Errorf("%w: the format doesn't support native histograms, and %d of them were skipped; use --format=blocks", ErrNothing, n)
@@ -239,7 +243,7 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// bounds returns the first and last timestamp of samples that aren't none.
+// bounds returns the first and last timestamp of samples. s must not be empty.
 func bounds(s *chunk.Samples) (minT, maxT int64) {
 	minT, maxT = math.MaxInt64, math.MinInt64
 	if n := len(s.T); n > 0 {
@@ -251,7 +255,7 @@ func bounds(s *chunk.Samples) (minT, maxT int64) {
 	return minT, maxT
 }
 
-// startOf returns the start timestamp of a float, 0 where it isn't known.
+// startOf returns the start timestamp of a float, 0 if it is unknown.
 func startOf(s *chunk.Samples, i int) int64 {
 	if len(s.ST) == 0 {
 		return 0

@@ -10,21 +10,21 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// source is a series of a piece: its samples, and the buckets of times whose samples have expired.
+// source is a series in a piece: its samples, and buckets for the times whose samples have expired.
 type source struct {
 	Labels    labels.Labels
 	kept      []*query.SelectedSeries // by time
 	fallbacks []fallback
 }
 
-// fallback are buckets of which the samples from one time to another count, both included, milliseconds.
+// fallback holds the buckets that replace the samples in [from, to], in milliseconds.
 type fallback struct {
 	*query.SelectedSeries
 	from, to int64
 }
 
-// sources finds the series of a query. The store reads the chunks of series that are neighbours in an answer together, so each answer has the order in
-// which series are exported.
+// sources finds the series of a query. The result keeps the order of the store's answers, because the store reads the
+// chunks of neighboring series together.
 func (r *run) sources(ctx context.Context, q query.Query) ([]*source, error) {
 	f := finding{at: map[string]*source{}}
 	spans, err := r.store.BesideGaps(ctx, q.Tenant, query.Span{MinT: q.MinT, MaxT: q.MaxT})
@@ -38,7 +38,7 @@ func (r *run) sources(ctx context.Context, q query.Query) ([]*source, error) {
 			return nil, err
 		}
 		for _, s := range kept {
-			one := f.of(s.Labels, i == 0)
+			one := f.sourceOf(s.Labels, i == 0)
 			one.kept = append(one.kept, s)
 		}
 		if r.LeaveRollups {
@@ -51,7 +51,7 @@ func (r *run) sources(ctx context.Context, q query.Query) ([]*source, error) {
 	return f.all, nil
 }
 
-// findFallbacks finds the buckets of a query's times whose samples have expired.
+// findFallbacks finds the buckets for the times of a query whose samples have expired.
 func (r *run) findFallbacks(ctx context.Context, q query.Query, f *finding) error {
 	horizons, err := r.store.HorizonsOf(ctx, q)
 	if err != nil {
@@ -63,24 +63,24 @@ func (r *run) findFallbacks(ctx context.Context, q query.Query, f *finding) erro
 			return err
 		}
 		for _, s := range list {
-			one := f.of(s.Labels, false)
+			one := f.sourceOf(s.Labels, false)
 			one.fallbacks = append(one.fallbacks, fallback{s, older.MinT, older.MaxT})
 		}
 	}
 	return nil
 }
 
-// finding are the series that were found so far.
+// finding holds the series found so far.
 type finding struct {
 	all []*source
-	at  map[string]*source // by labels; those of all up to the first indexed of it
-	// indexed is how many of all are in at, which most exports never ask for.
+	at  map[string]*source // by labels; contains the first indexed series of all
+	// indexed is the number of series of all that are in at. Most exports never need the index.
 	indexed int
 	key     []byte
 }
 
-// of returns the series with these labels. isNew: it can't have been found before.
-func (f *finding) of(ls labels.Labels, isNew bool) *source {
+// sourceOf returns the source of a series and adds it if necessary. isNew means that it can't have been added before.
+func (f *finding) sourceOf(ls labels.Labels, isNew bool) *source {
 	if !isNew {
 		for ; f.indexed < len(f.all); f.indexed++ {
 			f.key = f.all[f.indexed].Labels.Bytes(f.key)
@@ -96,17 +96,17 @@ func (f *finding) of(ls labels.Labels, isNew bool) *source {
 	return one
 }
 
-// maker makes samples of buckets.
+// maker computes samples from buckets.
 type maker struct {
 	rollup.Expander
 	buckets rollup.Buckets
 	buffers query.BucketBuffers
 	samples chunk.Samples
-	// incomplete counts the buckets that may have had other samples as well, in the last call of appendFallback.
+	// incomplete is the number of buckets in the last call of appendFallback that may have had other samples as well.
 	incomplete int64
 }
 
-// appendFallback appends the samples that buckets make, and brings all in order.
+// appendFallback appends the samples computed from buckets and sorts all samples.
 func (m *maker) appendFallback(into *chunk.Samples, list []fallback) error {
 	m.incomplete = 0
 	for _, o := range list {

@@ -15,7 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// Of times whose samples have expired, as many are made of rollups, in text and in blocks; or none, if so asked.
+// For times whose samples have expired, the same number of samples is computed from rollups, in text and in blocks;
+// with LeaveRollups, none.
 func TestExportOfExpiredSamples(t *testing.T) {
 	const day = 24 * time.Hour
 	var samples chunk.Samples
@@ -39,7 +40,7 @@ func TestExportOfExpiredSamples(t *testing.T) {
 	inOpenMetrics(t, out.Bytes(), got)
 	require.Len(t, got[`{__name__="c"}`], 10*24*60)
 	want := held{}
-	for i, at := range samples.T { // A counter that rises evenly comes back as it was.
+	for i, at := range samples.T { // a counter that increases evenly is restored exactly
 		want.float(labels.FromStrings("__name__", "c"), at, 0, samples.V[i])
 	}
 	same(t, want, got)
@@ -61,8 +62,8 @@ func TestExportOfExpiredSamples(t *testing.T) {
 	require.ErrorIs(t, err, ErrNothing)
 }
 
-// TestExportOfHistogramsThatRollupsLack has native histograms too large for a rollup, whose raw samples have expired. An export without any sample fails with the
-// reason, and one with others counts the buckets.
+// TestExportOfHistogramsThatRollupsLack exports expired native histograms that were too large for rollups. An export
+// without any other samples fails with the reason; otherwise the export counts the buckets.
 func TestExportOfHistogramsThatRollupsLack(t *testing.T) {
 	const day = 24 * time.Hour
 	clock := testNow.Add(-10 * day)
@@ -94,8 +95,8 @@ func TestExportOfHistogramsThatRollupsLack(t *testing.T) {
 	require.EqualValues(t, 24, stats.LeftOut.Buckets)
 }
 
-// TestExportBesideAGap exports where rows of two days have vanished by themselves, after a retention was raised: the samples beside these days
-// are written as they are, also those of a block that reaches into them.
+// TestExportBesideAGap exports around a gap: the rows of two days have expired, and retention was raised later. Samples
+// before and after these days are exported unchanged, also those in a block that overlaps the gap.
 func TestExportBesideAGap(t *testing.T) {
 	const day = 24 * time.Hour
 	const midnight = nowMS / dayMS * dayMS
@@ -108,7 +109,7 @@ func TestExportBesideAGap(t *testing.T) {
 		})
 	}
 	series := labels.FromStrings("__name__", "c")
-	each := func(ago int64, f func(at int64)) { // the minutes of the day that began so many days ago
+	each := func(ago int64, f func(at int64)) { // the minutes of the day that started the given number of days ago
 		for at := midnight - ago*dayMS + 60_000; at <= midnight-(ago-1)*dayMS; at += 60_000 {
 			f(at)
 		}
@@ -135,10 +136,10 @@ func TestExportBesideAGap(t *testing.T) {
 		_, err := s.Expire(t.Context())
 		require.NoError(t, err)
 	}
-	bring(s, 29) // The window that is passing when a retention is raised counts as written before: that of the 30th.
+	bring(s, 29) // the window during which retention is raised (of the 30th) counts as written before
 	bring(s, 28)
 
-	all, raw := held{}, held{} // of all days, and of those whose rows stand
+	all, raw := held{}, held{} // of all days, and of days with rows
 	for _, ago := range []int64{34, 33, 32, 31, 29, 28} {
 		each(ago, func(at int64) {
 			all.float(series, at, 0, float64(at/1000))

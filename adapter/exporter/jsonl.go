@@ -11,11 +11,12 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// jsonLines writes what VictoriaMetrics' /api/v1/export answers: a series and day on a line.
+// jsonLines writes the format of VictoriaMetrics' /api/v1/export, with one line per series and day:
 //
 //	{"metric":{"__name__":"up","job":"a"},"values":[1,null,"Infinity"],"timestamps":[1798761600125,…],"nan_bits":{"1":"7ff0000000000002"}}
 //
-// nan_bits is ours, and others pass over it: the bits of each NaN, by its place. A stale marker has 7ff0000000000002.
+// nan_bits is our extension, which other readers ignore: the bits of each NaN by its index. A stale marker is
+// 7ff0000000000002.
 type jsonLines struct {
 	*run
 	buf []byte
@@ -26,7 +27,7 @@ func (*jsonLines) end(*lines)   {}
 
 func (*jsonLines) metric(context.Context, *lines, string) error { return nil }
 
-// lineSamples bounds the samples of a line.
+// lineSamples bounds the samples per line.
 const lineSamples = 10_000
 
 func (j *jsonLines) series(w *lines, ls labels.Labels, s *chunk.Samples) int {

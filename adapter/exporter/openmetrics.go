@@ -14,14 +14,15 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// openMetrics writes OpenMetrics' text, version 1.0: https://prometheus.io/docs/specs/om/open_metrics_spec/
+// openMetrics writes OpenMetrics text, version 1.0: https://prometheus.io/docs/specs/om/open_metrics_spec/
 //
 //	# TYPE http_requests counter
 //	# HELP http_requests How many there were.
 //	http_requests_total{code="200",instance="a:1"} 17 1798761600.125
 //	# EOF
 //
-// Histograms and summaries get no TYPE: with one, Prometheus' parser rewrites the values of their labels le and quantile.
+// Histograms and summaries get no TYPE, because with one Prometheus' parser rewrites the values of the labels le and
+// quantile.
 type openMetrics struct {
 	*run
 	buf []byte
@@ -52,8 +53,8 @@ func (o *openMetrics) metric(ctx context.Context, w *lines, name string) error {
 	return nil
 }
 
-// metadata finds the metadata of a metric, under its name or, for a counter, without the suffix that OpenMetrics takes off
-// in names of families.
+// metadata returns the metadata of a metric, found by its name or, for a counter, by the name without the suffix that
+// OpenMetrics removes from family names.
 func (o *openMetrics) metadata(ctx context.Context, name string) (family string, m *format.Metadata, err error) {
 	trimmed, counter := strings.CutSuffix(name, "_total")
 	names := []string{name}
@@ -82,7 +83,7 @@ var (
 	labelEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 )
 
-// quotedName quotes a name that isn't plain.
+// quotedName returns a name, quoted if it isn't a legacy name.
 func quotedName(name string) string {
 	if model.LegacyValidation.IsValidMetricName(name) {
 		return name
@@ -111,7 +112,7 @@ func (o *openMetrics) series(w *lines, ls labels.Labels, s *chunk.Samples) (n in
 	return n
 }
 
-// seriesText is a series as OpenMetrics writes it.
+// seriesText returns a series in the syntax of OpenMetrics.
 func seriesText(ls labels.Labels) string {
 	var b strings.Builder
 	name := ls.Get(labels.MetricName)
@@ -143,7 +144,7 @@ func seriesText(ls labels.Labels) string {
 	return b.String()
 }
 
-// appendFloat writes the shortest number that is read as the same bits.
+// appendFloat appends the shortest number that parses to the same bits.
 func appendFloat(b []byte, v float64) []byte {
 	switch {
 	case math.IsInf(v, 1):
@@ -154,8 +155,8 @@ func appendFloat(b []byte, v float64) []byte {
 	return strconv.AppendFloat(b, v, 'g', -1, 64)
 }
 
-// appendSeconds writes milliseconds as seconds. Readers such as Prometheus' multiply the number by 1000 as a float and cut
-// the fraction; where that loses a millisecond, a tenth of one is added.
+// appendSeconds appends milliseconds as seconds. Prometheus' and other parsers multiply the number by 1000 as a float
+// and truncate it; where this would lose a millisecond, 0.1 ms is added.
 func appendSeconds(b []byte, ms int64) []byte {
 	from := len(b)
 	if ms < 0 {

@@ -12,13 +12,13 @@ import (
 	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
 
-// partialFolder is where the files of a folder are until all are whole.
+// partialFolder is the subfolder that holds a folder's files until all are complete.
 const partialFolder = ".cassia-export-partial"
 
-// Folder is a folder that is filled at once: files appear in it when all of them are complete.
+// Folder is a folder whose files appear only when all of them are complete.
 type Folder struct{ path, partial string }
 
-// NewFolder makes a folder, or takes an empty one; what an export that was killed left in it is removed.
+// NewFolder creates a folder or opens an empty one. Files left by an export that was killed are deleted.
 func NewFolder(path string) (*Folder, error) {
 	if err := os.MkdirAll(path, 0o777); err != nil {
 		return nil, fmt.Errorf("exporter: %w", err)
@@ -39,7 +39,7 @@ func NewFolder(path string) (*Folder, error) {
 	return f, os.Mkdir(f.partial, 0o777)
 }
 
-// finish makes everything appear, or removes it if there was an error, which it returns.
+// finish moves the files into the folder. If err isn't nil, it deletes them and returns err.
 func (f *Folder) finish(err error) error {
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(f.partial))
@@ -56,20 +56,20 @@ func (f *Folder) finish(err error) error {
 	return errors.Join(os.Remove(f.partial), syncFolder(f.path))
 }
 
-// lines is a file of lines being written. The first error stays.
+// lines is a text file that is being written. The first error is kept.
 type lines struct {
 	w    *bufio.Writer
-	f    *os.File // nil: w isn't a file of ours
+	f    *os.File // nil: w was opened by the caller
 	size int64
 	err  error
-	// path is where the file goes when it is whole, f's name where it is until then.
+	// path is the name of the complete file; until then it has the name of f.
 	path string
 }
 
-// linesBuffer is how much is written at once, bytes.
+// linesBuffer is the size of the write buffer in bytes.
 const linesBuffer = 256 << 10
 
-// createLines begins a file that appears under path once it is whole.
+// createLines creates a file that appears under path when it is complete.
 func createLines(path string) (*lines, error) {
 	if _, err := os.Stat(path); err == nil {
 		return nil, fmt.Errorf("exporter: %s already exists; remove it, or choose another name", path)
@@ -84,7 +84,7 @@ func createLines(path string) (*lines, error) {
 	return &lines{w: bufio.NewWriterSize(f, linesBuffer), f: f, path: path}, nil
 }
 
-// linesTo writes to what the caller opened.
+// linesTo returns a lines that writes to w.
 func linesTo(w io.Writer) *lines { return &lines{w: bufio.NewWriterSize(w, linesBuffer)} }
 
 func (l *lines) write(b []byte) {
@@ -103,7 +103,7 @@ func (l *lines) writeString(parts ...string) {
 	}
 }
 
-// finish makes the file durable and gives it its name; with an error, or if it isn't wanted, it is removed.
+// finish syncs and renames the file. If there was an error or the file isn't wanted, it deletes the file.
 func (l *lines) finish(err error, wanted bool) error {
 	if err == nil {
 		err = l.err

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testNow is what the stores of these tests take for the present.
+// testNow is the current time of the stores in these tests.
 var testNow = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 const (
@@ -34,7 +34,7 @@ func newStore(t testing.TB) *storage.Store {
 	return storagetest.Open(t, storagetest.Pebble(t), storagetest.At(testNow), storagetest.Forever)
 }
 
-// held is what a store holds, or an export has: by series, samples as text that compares bit by bit.
+// held maps series to samples as text that compares bit by bit.
 type held map[string][]string
 
 func (h held) float(ls labels.Labels, t, st int64, v float64) {
@@ -44,7 +44,7 @@ func (h held) float(ls labels.Labels, t, st int64, v float64) {
 func (h held) histogram(t testing.TB, ls labels.Labels, x chunk.Histogram) {
 	x, err := chunk.Canonical(x)
 	require.NoError(t, err)
-	// Prometheus' reader never returns a histogram with its sender's hint of a reset.
+	// Prometheus' reader never returns a sender's hint of a reset.
 	if x.Int != nil && x.Int.CounterResetHint == histogram.CounterReset {
 		x.Int = x.Int.Copy()
 		x.Int.CounterResetHint = histogram.UnknownCounterReset
@@ -62,7 +62,7 @@ func (h held) histogram(t testing.TB, ls labels.Labels, x chunk.Histogram) {
 	h[ls.String()] = append(h[ls.String()], text)
 }
 
-// same compares, and names the first difference.
+// same fails the test with the first difference, if there is one.
 func same(t testing.TB, want, got held) {
 	t.Helper()
 	for series, lines := range want {
@@ -81,7 +81,7 @@ func (h held) sort() held {
 	return h
 }
 
-// stored is what a tenant has.
+// stored returns the samples of a tenant.
 func stored(t testing.TB, s *storage.Store, tenant string, minT, maxT int64, ms ...*labels.Matcher) held {
 	list, err := s.Select(t.Context(), query.Query{Tenant: tenant, MinT: minT, MaxT: maxT, Matchers: ms})
 	require.NoError(t, err)
@@ -129,18 +129,19 @@ func (f *filler) histogram(ref *storage.Series, t, st int64, h *histogram.Histog
 	f.n++
 }
 
-// odd are floats that don't survive carelessness.
+// odd are floats that are easily corrupted by conversions.
 var odd = []float64{
 	0, math.Copysign(0, -1), 1, -1.5, math.Inf(1), math.Inf(-1), math.NaN(), math.Float64frombits(value.NormalNaN),
 	math.Float64frombits(value.StaleNaN), math.Float64frombits(0xfff8dead0000beef), math.MaxFloat64, math.SmallestNonzeroFloat64,
 	0.1, 1.0 / 3, 1e21, 123456789.000000001, math.Pi, 5e-324, 1 << 53, 0x1p-1022,
 }
 
-// mixed writes some of everything, in part sealed, over days with gaps, at odd times, and returns how many samples.
+// mixed writes samples of all kinds, some of them sealed, over days with gaps and at odd times, and returns their
+// number.
 func mixed(t testing.TB, s *storage.Store) (samples int) {
 	fill(t, s, "default", func(f *filler) {
 		long := f.series("__name__", "requests_total", "job", "a", "code", "200")
-		for i := range int64(700) { // Several chunks in a block, several blocks.
+		for i := range int64(700) { // multiple chunks per block, and multiple blocks
 			f.float(long, midnight-3*dayMS+i*301_007, 0, float64(i)*0.1)
 		}
 		edges := f.series("__name__", "requests_total", "job", "b", "code", "500")
@@ -188,12 +189,12 @@ func starts(f *filler) int {
 	return 10
 }
 
-// histograms writes native histograms of all kinds, with floats between them.
+// histograms writes native histograms of all kinds with floats in between.
 func histograms(f *filler) {
 	at := midnight - 2*dayMS
 	ints := f.series("__name__", "latency", "kind", "int")
 	for i := range int64(300) {
-		h := tsdbutil.GenerateTestHistogram(i % 70) // With resets.
+		h := tsdbutil.GenerateTestHistogram(i % 70) // with resets
 		f.histogram(ints, at+i*15_000, 0, h, nil)
 	}
 	f.histogram(ints, at+301*15_000, 0, &histogram.Histogram{Sum: math.Float64frombits(value.StaleNaN)}, nil)
@@ -214,7 +215,7 @@ func histograms(f *filler) {
 	custom := f.series("__name__", "latency", "kind", "custom")
 	for i := range int64(5) {
 		h := tsdbutil.GenerateTestCustomBucketsHistogram(i)
-		if i > 2 { // Other bounds.
+		if i > 2 { // other bounds
 			h.CustomValues = []float64{0, 1, 2, 3, 5}
 		}
 		f.histogram(custom, at+i*15_000, at-dayMS, h, nil)

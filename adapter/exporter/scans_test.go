@@ -14,7 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// Series are read in the order in which the store reads their chunks: in another order, each of them would read its whole group again.
+// Series are read in the order in which the store reads their chunks. In any other order, each series would read its
+// whole group of chunks again.
 func TestChunksOfManySeriesAreReadSeldom(t *testing.T) {
 	var scans atomic.Int64
 	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {

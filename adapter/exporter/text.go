@@ -14,34 +14,34 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// Format is a way to write samples as lines of text.
+// Format is a text format.
 type Format struct {
-	// Name is the one on the command line, Extension that of files.
+	// Name is the name on the command line, and Extension the extension of files.
 	Name, Extension string
-	// byMetric: all of a metric stands together, however long the time is.
+	// byMetric is set if all samples of a metric must be contiguous, over the whole range.
 	byMetric bool
 	new      func(r *run) writer
 }
 
-// writer writes a Format's lines. One writer writes one file after the other.
+// writer writes the lines of a Format. It may write multiple files, one after the other.
 type writer interface {
-	// begin and end frame a file.
+	// begin and end write the first and last lines of a file.
 	begin(*lines)
 	end(*lines)
-	// metric comes before the series of a metric.
+	// metric writes the lines that precede the series of a metric.
 	metric(ctx context.Context, w *lines, name string) error
-	// series writes samples of a series, of which there is at least one, and returns how many it wrote.
+	// series writes at least one sample of a series and returns the number of written samples.
 	series(w *lines, ls labels.Labels, s *chunk.Samples) (samples int)
 }
 
-// Formats of text.
+// The text formats.
 var (
 	OpenMetrics = Format{Name: "openmetrics", Extension: ".om", byMetric: true, new: func(r *run) writer { return &openMetrics{run: r} }}
 	JSONLines   = Format{Name: "jsonl", Extension: ".jsonl", new: func(r *run) writer { return &jsonLines{run: r} }}
 	CSV         = Format{Name: "csv", Extension: ".csv", new: func(r *run) writer { return &csv{run: r} }}
 )
 
-// textRun is an export to text.
+// textRun is the state of an export to text.
 type textRun struct {
 	*run
 	Format
@@ -53,13 +53,13 @@ func newTextRun(s *storage.Store, f Format, o Options) *textRun {
 	return &textRun{run: r, Format: f, w: f.new(r)}
 }
 
-// Text writes samples as text to w. Without an error all is written.
+// Text writes samples as text to w. If it returns no error, all samples have been written.
 func Text(ctx context.Context, s *storage.Store, f Format, o Options, w io.Writer) (Stats, error) {
 	r, out := newTextRun(s, f, o), linesTo(w)
 	return r.one(ctx, out)
 }
 
-// TextFile writes samples as text to a file, which appears when it is whole.
+// TextFile writes samples as text to a file, which appears when it is complete.
 func TextFile(ctx context.Context, s *storage.Store, f Format, o Options, path string) (Stats, error) {
 	out, err := createLines(path)
 	if err != nil {
@@ -68,8 +68,8 @@ func TextFile(ctx context.Context, s *storage.Store, f Format, o Options, path s
 	return newTextRun(s, f, o).one(ctx, out)
 }
 
-// TextFolder writes samples as text to a folder, one file per day: 2027-01-31.om has the samples after that midnight, up to and
-// with the next.
+// TextFolder writes samples as text to a folder, one file per day: 2027-01-31.om has the samples after that midnight,
+// up to and including the next midnight.
 func TextFolder(ctx context.Context, s *storage.Store, f Format, o Options, folder *Folder) (Stats, error) {
 	r := newTextRun(s, f, o)
 	err := r.days(ctx, func(day query.Span) error {
@@ -96,7 +96,7 @@ func TextFolder(ctx context.Context, s *storage.Store, f Format, o Options, fold
 	return r.stats, err
 }
 
-// one writes everything to one file.
+// one writes all samples to one file.
 func (r *textRun) one(ctx context.Context, out *lines) (Stats, error) {
 	r.w.begin(out)
 	var err error
@@ -117,7 +117,7 @@ func (r *textRun) one(ctx context.Context, out *lines) (Stats, error) {
 	return r.stats, err
 }
 
-// days does something with each day that may have samples: from after a midnight to the next, as windows are.
+// days calls do for each day that may have samples. Like windows, a day is open at its start and closed at its end.
 func (r *textRun) days(ctx context.Context, do func(query.Span) error) error {
 	days, err := r.pieces(ctx, dayMS, 1)
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *textRun) days(ctx context.Context, do func(query.Span) error) error {
 	return nil
 }
 
-// day writes what a day has, metric by metric.
+// day writes the samples of a day, metric by metric.
 func (r *textRun) day(ctx context.Context, out *lines, day query.Span) error {
 	metrics, err := r.metrics(ctx, day)
 	if err != nil {
@@ -148,7 +148,7 @@ func (r *textRun) day(ctx context.Context, out *lines, day query.Span) error {
 	return nil
 }
 
-// metricByMetric writes all days of a metric, then those of the next.
+// metricByMetric writes all days of a metric before the next metric.
 func (r *textRun) metricByMetric(ctx context.Context, out *lines) error {
 	days, err := r.pieces(ctx, dayMS, 1)
 	if err != nil || len(days) == 0 {
@@ -206,7 +206,7 @@ func (r *textRun) metric(ctx context.Context, out *lines, metric string, days []
 	return nil
 }
 
-// leaveStarts counts start timestamps, which none of our text formats has.
+// leaveStarts counts start timestamps, which no text format can express.
 func (r *run) leaveStarts(s *chunk.Samples) {
 	for _, st := range s.ST {
 		if st != 0 {

@@ -26,7 +26,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// floatsOf is what a tenant has without histograms and start timestamps, each value as change leaves it.
+// floatsOf returns the floats of a tenant, without start timestamps and converted by change.
 func floatsOf(t *testing.T, s *storage.Store, change func(v float64) (float64, bool)) held {
 	list, err := s.Select(t.Context(), query.Query{Tenant: "default", MinT: math.MinInt64, MaxT: math.MaxInt64})
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func usualNaN(v float64) (float64, bool) {
 	return v, true
 }
 
-// inOpenMetrics is what Prometheus' parser finds.
+// inOpenMetrics adds the samples that Prometheus' parser finds to out.
 func inOpenMetrics(t *testing.T, text []byte, out held) {
 	p := textparse.NewOpenMetricsParser(text, labels.NewSymbolTable())
 	for {
@@ -69,7 +69,7 @@ func inOpenMetrics(t *testing.T, text []byte, out held) {
 	}
 }
 
-// TestOpenMetrics exports everything, and lets Prometheus' parser find it again.
+// TestOpenMetrics exports all samples and parses them with Prometheus' parser.
 func TestOpenMetrics(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -80,7 +80,7 @@ func TestOpenMetrics(t *testing.T) {
 	} {
 		s.NoteMetadata("default", []byte(metric), m.Type, []byte(m.Unit), []byte(m.Help))
 	}
-	require.Eventually(t, func() bool { // They are written a little later.
+	require.Eventually(t, func() bool { // metadata is written asynchronously
 		found, err := s.Metadata(t.Context(), "default", "", 0)
 		return err == nil && len(found) == 4
 	}, time.Minute, 10*time.Millisecond)
@@ -103,7 +103,7 @@ func TestOpenMetrics(t *testing.T) {
 	require.Contains(t, text.String(), "# HELP old No TYPE for it.\nold{")
 	require.NotContains(t, text.String(), "TYPE old")
 
-	// One file per day: each is whole by itself.
+	// Each daily file is complete by itself.
 	dir := t.TempDir()
 	folded, err := TextFolder(t.Context(), s, OpenMetrics, everything(), newFolder(t, dir))
 	require.NoError(t, err)
@@ -121,8 +121,8 @@ func TestOpenMetrics(t *testing.T) {
 	same(t, want, got.sort())
 }
 
-// TestJSONLines exports everything; a reader like VictoriaMetrics' gets all but the bits of NaNs, and with our member
-// these, too.
+// TestJSONLines exports all samples. A reader like VictoriaMetrics' gets everything except the bits of NaNs, which our
+// extension preserves.
 func TestJSONLines(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -206,7 +206,7 @@ func TestCSV(t *testing.T) {
 	same(t, want, got.sort())
 }
 
-// TestSeconds: every millisecond is read as itself by Prometheus' parser, which multiplies and cuts.
+// TestSeconds checks that Prometheus' parser, which multiplies and truncates, reads every millisecond exactly.
 func TestSeconds(t *testing.T) {
 	t.Parallel()
 	check := func(ms int64) {
@@ -226,7 +226,7 @@ func TestSeconds(t *testing.T) {
 	require.Equal(t, "-0.001", string(appendSeconds(nil, -1)))
 }
 
-// failing takes some bytes, and then no more.
+// failing accepts a number of bytes and then fails.
 type failing struct{ left int }
 
 func (f *failing) Write(b []byte) (int, error) {
@@ -236,7 +236,7 @@ func (f *failing) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestNoHalfFiles: where an export fails, nothing is left that looks whole.
+// TestNoHalfFiles checks that a failed export leaves no file that looks complete.
 func TestNoHalfFiles(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

@@ -7,12 +7,12 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// operation is a function or an aggregation of PromQL, with its parameter where it has one.
+// operation is a PromQL function or aggregation and its parameter, if any.
 type operation struct {
 	name, param string
 }
 
-// aligners make one point a period of each series. Beside each stands what its words mean in PromQL.
+// aligners reduce each series to one point per period. The comments give their meaning in PromQL.
 var aligners = map[string]operation{
 	"ALIGN_DELTA":         {"increase", ""},
 	"ALIGN_RATE":          {"rate", ""},
@@ -29,7 +29,7 @@ var aligners = map[string]operation{
 	"ALIGN_PERCENTILE_05": {"quantile_over_time", "0.05"},
 }
 
-// reducers make one series of those that have the same values of the tags in groupBy.
+// reducers aggregate the series with equal values of the groupBy tags.
 var reducers = map[string]operation{
 	"REDUCE_MIN":           {"min", ""},
 	"REDUCE_MAX":           {"max", ""},
@@ -43,13 +43,13 @@ var reducers = map[string]operation{
 	"REDUCE_PERCENTILE_05": {"quantile", "0.05"},
 }
 
-// Words for doing nothing.
+// Names of the aligner and the reducer that do nothing.
 const (
 	alignNone  = "ALIGN_NONE"
 	reduceNone = "REDUCE_NONE"
 )
 
-// selector writes a range selector. The range is in milliseconds.
+// selector returns a range selector. The range is in milliseconds.
 func selector(matchers []*labels.Matcher, rangeMS int64) string {
 	texts := make([]string, len(matchers))
 	for i, m := range matchers {
@@ -65,7 +65,7 @@ func (o operation) call(of string) string {
 	return o.name + "(" + of + ")"
 }
 
-// aggregate quotes all names: an unquoted one that is a legacy name may still be a number to PromQL, as NaN is.
+// aggregate quotes all names: some valid legacy names are numbers in PromQL if unquoted, such as NaN.
 func (o operation) aggregate(by []string, of string) string {
 	names := make([]string, len(by))
 	for i, name := range by {

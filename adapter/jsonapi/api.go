@@ -24,65 +24,67 @@ import (
 )
 
 var (
-	// ErrOptions means that options can't be used.
+	// ErrOptions means that options are invalid.
 	ErrOptions = errors.New("jsonapi: invalid options")
-	// ErrForbidden means that whoever asks may not use the tenant: 403.
+	// ErrForbidden means that the user isn't authorized for the tenant: 403.
 	ErrForbidden = errors.New("jsonapi: forbidden")
-	// ErrUnprocessable means that a query needs more than it may: 422.
+	// ErrUnprocessable means that a query exceeds a limit: 422.
 	ErrUnprocessable = errors.New("jsonapi: request too large")
-	// ErrBusy means that as many queries are under way as may be: 503.
+	// ErrBusy means that the max number of queries is running: 503.
 	ErrBusy = errors.New("jsonapi: busy")
 )
 
 // Evaluation is a query in PromQL.
 type Evaluation struct {
 	Tenant, Expr string
-	// Start and End bound the steps, both included; where Step is 0, the query is an instant one at End.
+	// Start and End bound the steps, both inclusive. If Step is 0, the query is an instant query at End.
 	Start, End time.Time
 	Step       time.Duration
 }
 
-// Found is what an evaluation found.
+// Found is the result of an evaluation.
 type Found struct {
 	Series promengine.Matrix
-	// Resolution is the one it was answered from, such as "1h"; Notes describe how it differs from an answer from all samples.
+	// Resolution is the resolution that was read, such as "1h". Notes describe how the result differs from one computed
+	// from all samples.
 	Resolution string
 	Notes      []string
 }
 
-// Evaluator answers PromQL. What it yields is valid until yield returns. Errors are those of the store, of contexts, and
-// ErrUnprocessable; others are bugs.
+// Evaluator evaluates PromQL. The result passed to yield is valid until yield returns. It returns errors of the store
+// and of contexts, and ErrUnprocessable; any other error is a bug.
 type Evaluator interface {
-	// Enter waits until the tenant of ctx may read once more, beside its queries, and returns a context for that read. Unless
-	// there is an error, the caller calls leave once it is done.
+	// Enter waits until the tenant of ctx may start one more read that isn't a query, and returns a context for it. If
+	// err is nil, the caller must call leave when the read is done.
 	Enter(ctx context.Context) (of context.Context, leave func(), err error)
-	// Answered notes that the read of a context that Enter returned has nothing to compute any more, and that its answer takes
-	// so many bytes until it leaves.
+	// Answered declares that the read of a context returned by Enter has finished computing and that its response holds
+	// the given bytes until leave is called.
 	Answered(ctx context.Context, bytes int64)
 	Evaluate(ctx context.Context, q Evaluation, yield func(Found) error) error
 }
 
-// Options configure an API.
+// Options configure the API.
 type Options struct {
-	// Tenant returns whose data a request is about, which names asked itself ("": nobody), or an error: one that wraps
-	// ErrForbidden is 403, all others 400.
+	// Tenant returns the tenant of a request that names the tenant asked ("": none). An error that wraps ErrForbidden
+	// means 403, any other error 400.
 	Tenant func(ctx context.Context, asked string) (string, error)
-	// MaxBody is the greatest body that is read, bytes; more is answered with 413. Default 16 MiB.
+	// MaxBody is the max size of a body in bytes; larger ones are rejected with 413. Default 16 MiB.
 	MaxBody int64
-	// MaxInFlight bounds the bodies of all requests under way, bytes; over it, 503. Default 128 MiB.
+	// MaxInFlight bounds the bodies of all concurrent requests in bytes; above it, requests are rejected with 503.
+	// Default 128 MiB.
 	MaxInFlight int64
-	// Bodies bounds the bodies of all endpoints; nil: nothing does.
+	// Bodies bounds the bodies of all endpoints together; nil: unbounded.
 	Bodies *adapter.Budget
-	// MaxAnswer is the greatest answer to a query, bytes; over it, 422. Default 32 MiB.
+	// MaxAnswer is the max size of the response to a query in bytes; above it, queries fail with 422. Default 32 MiB.
 	MaxAnswer int
-	// Limiter has the tenants' limits of requests' sizes; nil: there are none. All other limits are the store's and the
-	// evaluator's to hold.
+	// Limiter holds the tenants' limits on request sizes; nil: no limits. The store and the evaluator enforce all other
+	// limits.
 	Limiter *tenant.Limiter
-	// Rules may change and drop series before they are stored. Points that they drop aren't reported.
+	// Rules may change and drop series before they are stored. Dropped points aren't reported to the sender.
 	Rules adapter.Shape
-	// RetryBusy is the Retry-After of a 503, RetryFull that of a 429. Defaults 1 s and 30 s.
+	// RetryBusy is the Retry-After of a 503, default 1 s; RetryFull the Retry-After of a 429, default 30 s.
 	RetryBusy, RetryFull time.Duration
-	// Registerer gets the API's metrics; nil: they are kept nowhere.
+	// Registerer registers the API's metrics; nil: they aren't registered.
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger
 	// Now is the clock: a query without an end ends now.
@@ -110,7 +112,7 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// API has a handler for each of its paths.
+// API has one handler per path.
 type API struct {
 	db        *storage.Store
 	evaluator Evaluator
@@ -119,7 +121,7 @@ type API struct {
 	points    *prometheus.CounterVec
 }
 
-// New returns the API over a store.
+// New returns an API with the given store.
 func New(store *storage.Store, evaluator Evaluator, opts Options) (*API, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -136,12 +138,12 @@ func New(store *storage.Store, evaluator Evaluator, opts Options) (*API, error) 
 //go:embed openapi.yaml
 var openAPI []byte
 
-// OpenAPI returns a handler that answers with the description of the API. Clients find the API under a path, which is empty or has no
-// slash at its end.
+// OpenAPI returns a handler that serves the description of the API. path is the prefix of the API's paths: empty, or
+// without a slash at its end.
 func OpenAPI(path string) http.HandlerFunc {
 	described := openAPI
 	if path != "" {
-		at, _ := json.Marshal((&url.URL{Path: path}).EscapedPath()) // A string can always be marshaled.
+		at, _ := json.Marshal((&url.URL{Path: path}).EscapedPath()) // a string can always be marshaled
 		described = bytes.Replace(openAPI, []byte("- url: /\n"), slices.Concat([]byte("- url: "), at, []byte("\n")), 1)
 	}
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -151,23 +153,23 @@ func OpenAPI(path string) http.HandlerFunc {
 	}
 }
 
-// problem is the error of a request before anything is done, and the name of the field or parameter.
+// problem is a validation error of a request, with the name of the field or parameter. Nothing was written.
 type problem struct {
 	field, text string
 }
 
 func (p *problem) Error() string { return p.field + ": " + p.text }
 
-// errorAnswer is the body of every answer that isn't 2xx.
+// errorAnswer is the body of every response that isn't 2xx.
 type errorAnswer struct {
 	Error string `json:"error"`
-	// Written, Refused and Errors are those of writes.
+	// Written, Refused and Errors are set by writes.
 	Written *int         `json:"written,omitempty"`
 	Refused *int         `json:"refused,omitempty"`
 	Errors  []pointError `json:"errors,omitempty"`
 }
 
-// methods reports whether the request's method is one of those that a path takes, and answers if it isn't.
+// methods reports whether the request's method is allowed, and responds if it isn't.
 func (a *API) methods(w http.ResponseWriter, r *http.Request, allow string) bool {
 	if r.Method == allow || allow == http.MethodGet && r.Method == http.MethodHead {
 		return true
@@ -177,7 +179,7 @@ func (a *API) methods(w http.ResponseWriter, r *http.Request, allow string) bool
 	return false
 }
 
-// status returns the code for an error.
+// status returns the HTTP status for an error.
 func (a *API) status(err error) int {
 	var wrong *problem
 	switch {
@@ -194,7 +196,7 @@ func (a *API) status(err error) int {
 	return adapter.Status(err)
 }
 
-// fail answers with an error.
+// fail responds with an error.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error, body errorAnswer) {
 	code := a.status(err)
 	if code == http.StatusInternalServerError {
@@ -205,14 +207,14 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error, body error
 	a.answer(w, code, body)
 }
 
-// retryAfter sets the header of a 429 that an error is answered with.
+// retryAfter sets the Retry-After header of a 429.
 func (a *API) retryAfter(w http.ResponseWriter, code int, err error) {
 	if code == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", seconds(adapter.RetryAfter(err, a.opts.RetryFull)))
 	}
 }
 
-// answer writes a body as JSON.
+// answer responds with body as JSON.
 func (a *API) answer(w http.ResponseWriter, code int, body any) {
 	switch code {
 	case http.StatusServiceUnavailable:
@@ -234,10 +236,10 @@ func (a *API) send(w http.ResponseWriter, code int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(body, '\n')) // who is gone needs no answer
+	_, _ = w.Write(append(body, '\n')) // the client may have disconnected
 }
 
-// tenant returns the tenant of a request that itself names asked, in a field.
+// tenant returns the tenant of a request that names the tenant asked in a field.
 func (a *API) tenant(ctx context.Context, field, asked string) (string, error) {
 	name, err := a.opts.Tenant(ctx, asked)
 	switch {

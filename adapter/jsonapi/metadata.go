@@ -12,19 +12,19 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// MetricNames answers GET /api/metadata/metricNames.
+// MetricNames handles GET /api/metadata/metricNames.
 func (a *API) MetricNames(w http.ResponseWriter, r *http.Request) {
 	a.list(w, r, func(p *params) (label string, matchers []*labels.Matcher) { return labels.MetricName, nil })
 }
 
-// TagKeys answers GET /api/metadata/tagKeys.
+// TagKeys handles GET /api/metadata/tagKeys.
 func (a *API) TagKeys(w http.ResponseWriter, r *http.Request) {
 	a.list(w, r, func(p *params) (label string, matchers []*labels.Matcher) {
 		return "", p.metric()
 	})
 }
 
-// TagValues answers GET /api/metadata/tagValues.
+// TagValues handles GET /api/metadata/tagValues.
 func (a *API) TagValues(w http.ResponseWriter, r *http.Request) {
 	a.list(w, r, func(p *params) (label string, matchers []*labels.Matcher) {
 		matchers = p.metric()
@@ -35,7 +35,7 @@ func (a *API) TagValues(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// list answers with the values of the label that of returns, or where it is "", with the names of labels.
+// list responds with the values of a label, or with the names of labels if the name returned by of is "".
 func (a *API) list(w http.ResponseWriter, r *http.Request, of func(*params) (string, []*labels.Matcher)) {
 	if !a.methods(w, r, http.MethodGet) {
 		return
@@ -69,13 +69,13 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, of func(*params) (str
 	}
 	bytes := int64(0)
 	for _, text := range texts {
-		bytes += 2 * (int64(len(text)) + 16) // in memory, and in the answer
+		bytes += 2 * (int64(len(text)) + 16) // in memory and in the response
 	}
 	a.evaluator.Answered(ctx, bytes)
 	a.answer(w, http.StatusOK, texts)
 }
 
-// params are those of a GET request. The first that is wrong is kept.
+// params are the parameters of a GET request. The first error is kept.
 type params struct {
 	values url.Values
 	tenant string
@@ -101,8 +101,8 @@ func (p *params) wrong(name, text string) {
 	}
 }
 
-// one returns a parameter that may be given once, or "" where it isn't. A given value mustn't be empty, by the description:
-// a client that sends "reducer=" may have lost its value.
+// one returns a parameter that may be given at most once, or "" if it is missing. As specified, an empty value is an
+// error: a client that sends "reducer=" may have lost the value.
 func (p *params) one(name string) string {
 	given := p.values[name]
 	switch {
@@ -114,7 +114,7 @@ func (p *params) one(name string) string {
 	return p.values.Get(name)
 }
 
-// needed returns a parameter that must be given.
+// needed returns a required parameter.
 func (p *params) needed(name string) string {
 	v := p.one(name)
 	if v == "" {
@@ -123,7 +123,7 @@ func (p *params) needed(name string) string {
 	return v
 }
 
-// metric matches the metric that the request names.
+// metric returns the matcher of the metric named by the request.
 func (p *params) metric() []*labels.Matcher {
 	return []*labels.Matcher{equal(labels.MetricName, p.needed("metricName"))}
 }

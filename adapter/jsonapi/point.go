@@ -15,23 +15,24 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// maxTags bounds the text of a point's tags, bytes of JSON: what the store takes of labels is a sixth of it.
+// maxTags bounds the JSON text of a point's tags in bytes: six times the store's limit of labels.
 const maxTags = 512 << 10
 
-// point is what a sender writes, field by field.
+// point is the JSON object of a point.
 type point struct {
 	Tenant     jsontext.Value `json:"tenant"`
 	MetricName jsontext.Value `json:"metricName"`
 	Tags       jsontext.Value `json:"tags"`
 	TS         jsontext.Value `json:"ts"`
 	Value      jsontext.Value `json:"value"`
-	// Others are ignored, but for those that are fields in another case: without its Tags a point is of another series.
+	// Others are unknown fields. They are ignored, except known fields in another case: without its Tags a point would
+	// belong to another series.
 	Others map[string]jsontext.Value `json:",embed"`
 }
 
 var pointFields = []string{"tenant", "metricName", "tags", "ts", "value"}
 
-// sample is a point that was understood.
+// sample is a parsed point.
 type sample struct {
 	tenant string
 	labels labels.Labels
@@ -39,7 +40,7 @@ type sample struct {
 	v      float64
 }
 
-// parsePoint reads a point. Its errors are *problem.
+// parsePoint parses a point. Its errors are of type *problem.
 func parsePoint(raw []byte) (s sample, err error) {
 	var p point
 	if err := json.Unmarshal(raw, &p); err != nil {
@@ -70,7 +71,7 @@ func parsePoint(raw []byte) (s sample, err error) {
 	return s, err
 }
 
-// unreadable returns the problem of a body in which no point could be read.
+// unreadable returns the problem of a body that has no readable point.
 func unreadable(err error) *problem {
 	var syntax *jsontext.SyntacticError
 	if !errors.As(err, &syntax) {
@@ -83,7 +84,7 @@ func unreadable(err error) *problem {
 	return &problem{field, "isn't valid: " + syntax.Err.Error()}
 }
 
-// absent reports whether a field isn't there, or null.
+// absent reports whether a field is missing or null.
 func absent(raw jsontext.Value) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
 
 func parseTags(name string, raw jsontext.Value) (labels.Labels, error) {
@@ -111,7 +112,7 @@ func parseTags(name string, raw jsontext.Value) (labels.Labels, error) {
 	return b.Labels(), nil
 }
 
-// errTime is the text for a malformed time.
+// errTime is the error text of a malformed time.
 const errTime = "must be an RFC 3339 time, such as 2020-08-24T16:23:54Z, or Unix seconds"
 
 func parseTS(raw jsontext.Value) (int64, error) {
@@ -137,14 +138,14 @@ func parseTS(raw jsontext.Value) (int64, error) {
 	return t, nil
 }
 
-// parseSeconds reads seconds since 1970 as milliseconds.
+// parseSeconds converts seconds since 1970 to milliseconds.
 func parseSeconds(text string) (ms int64, ok bool) {
 	if whole, err := strconv.ParseInt(text, 10, 64); err == nil {
-		// Exact, where a float may not be.
+		// Exact; a float might not be.
 		return whole * 1000, whole > math.MinInt64/2000 && whole < math.MaxInt64/2000
 	}
 	if strings.Trim(text, "+-.0123456789eE") != "" {
-		return 0, false // Go reads more than JSON has.
+		return 0, false // ParseFloat accepts more than JSON
 	}
 	s, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(s) || math.Abs(s) > math.MaxInt64/2000 {
@@ -153,7 +154,7 @@ func parseSeconds(text string) (ms int64, ok bool) {
 	return int64(math.Round(s * 1000)), true
 }
 
-// Numbers that JSON has no form for stand as texts, as Java's writers have them.
+// textValues are numbers that JSON can't express, as Java's encoders write them.
 var textValues = map[string]float64{`"NaN"`: math.NaN(), `"Infinity"`: math.Inf(1), `"-Infinity"`: math.Inf(-1)}
 
 func parseValue(raw jsontext.Value) (float64, error) {
@@ -167,7 +168,7 @@ func parseValue(raw jsontext.Value) (float64, error) {
 	return v, nil
 }
 
-// appendValue writes a value as parseValue reads it; whole numbers have one place after the point.
+// appendValue appends a value in the form that parseValue accepts; whole numbers get one decimal.
 func appendValue(dst []byte, v float64) []byte {
 	switch {
 	case math.IsNaN(v):
@@ -189,7 +190,7 @@ func appendValue(dst []byte, v float64) []byte {
 	return dst
 }
 
-// appendTime writes a time in milliseconds as RFC 3339 has it, with a fraction only where it has one.
+// appendTime appends a time in milliseconds in RFC 3339, with a fraction only if it isn't zero.
 func appendTime(dst []byte, ms int64) []byte {
 	layout := "2006-01-02T15:04:05Z"
 	if ms%1000 != 0 {

@@ -19,15 +19,15 @@ import (
 
 // Bounds of a query.
 const (
-	// maxRange is the longest time between start and end.
+	// maxRange is the max time between start and end.
 	maxRange = 100 * 365 * 24 * time.Hour
-	// maxPoints is how many points an aligned series may have, as in Prometheus.
+	// maxPoints is the max number of points of an aligned series, as in Prometheus.
 	maxPoints = 11_000
-	// maxTerms bounds the tags that are asked for, and those that are grouped by.
+	// maxTerms bounds the tags in matchers, and those in groupBy.
 	maxTerms = 64
 )
 
-// Query answers GET /api/query.
+// Query handles GET /api/query.
 func (a *API) Query(w http.ResponseWriter, r *http.Request) {
 	if !a.methods(w, r, http.MethodGet) {
 		return
@@ -41,14 +41,14 @@ func (a *API) Query(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := series{header: w.Header(), tenant: p.tenant, metric: metric, limit: a.opts.MaxAnswer}
 	if q.End.Before(q.Start) {
-		a.send(w, http.StatusOK, []byte("[]")) // no multiple of the period lies in the range
+		a.send(w, http.StatusOK, []byte("[]")) // the range contains no multiple of the period
 		return
 	}
 	err := a.evaluator.Evaluate(r.Context(), q, func(found Found) error {
 		if err := answer.write(found); err != nil {
 			return err
 		}
-		a.send(w, http.StatusOK, answer.body) // As long as it isn't read, the evaluator counts it.
+		a.send(w, http.StatusOK, answer.body) // the evaluator counts the response's bytes until it is sent
 		return nil
 	})
 	if err != nil {
@@ -56,7 +56,7 @@ func (a *API) Query(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// evaluation reads the query's parameters.
+// evaluation parses the query's parameters.
 func (p *params) evaluation(metric string, now time.Time) Evaluation {
 	matchers := []*labels.Matcher{equal(labels.MetricName, metric)}
 	for _, tag := range p.values["tag"] {
@@ -86,12 +86,12 @@ func (p *params) evaluation(metric string, now time.Time) Evaluation {
 	}
 	q := Evaluation{Tenant: p.tenant, Start: start, End: end}
 	if aligned := p.align(&q, matchers); !aligned && p.err == nil {
-		q.Expr = selector(matchers, end.Sub(start).Milliseconds()+1) // ranges are open at their start
+		q.Expr = selector(matchers, end.Sub(start).Milliseconds()+1) // the start of a range is exclusive
 	}
 	return q
 }
 
-// time reads a parameter as a time, with milliseconds.
+// time parses a parameter as a time in milliseconds.
 func (p *params) time(name string, otherwise time.Time) time.Time {
 	text := p.one(name)
 	if text == "" {
@@ -101,14 +101,14 @@ func (p *params) time(name string, otherwise time.Time) time.Time {
 		return t.Truncate(time.Millisecond)
 	}
 	ms, ok := parseSeconds(text)
-	const most = int64(1) << 48 // beyond the year 10,000
+	const most = int64(1) << 48 // after the year 10,000
 	if !ok || ms > most || ms < -most {
 		p.wrong(name, errTime)
 	}
 	return time.UnixMilli(ms)
 }
 
-// align reads how points are aligned and series reduced, and reports whether they are to be.
+// align parses the alignment and reduction of the query. It reports whether the query has any.
 func (p *params) align(q *Evaluation, matchers []*labels.Matcher) bool {
 	aligner, reducer, groupBy := p.one("aligner"), p.one("reducer"), p.values["groupBy"]
 	period := p.one("alignmentPeriod")
@@ -165,7 +165,7 @@ func words(of map[string]operation, none string) string {
 	return strings.Join(append([]string{none}, slices.Sorted(maps.Keys(of))...), ", ")
 }
 
-// alignDown and alignUp return multiples of the period since 1970.
+// alignDown and alignUp round to multiples of the period since 1970.
 func alignDown(t time.Time, period time.Duration) time.Time {
 	ms, width := t.UnixMilli(), period.Milliseconds()
 	return time.UnixMilli(ms - (ms%width+width)%width)
@@ -178,7 +178,7 @@ func alignUp(t time.Time, period time.Duration) time.Time {
 	return t
 }
 
-// series writes an answer, series by series.
+// series encodes a response series by series.
 type series struct {
 	header         http.Header
 	tenant, metric string
@@ -186,19 +186,19 @@ type series struct {
 	body           []byte
 }
 
-// Headers of answers to queries, as series have no place for them.
+// Response headers of queries: the body, a list of series, has no field for them.
 const (
 	resolutionHeader = "X-Cassia-Resolution"
 	noteHeader       = "X-Cassia-Note"
 )
 
-// write encodes the series that were found. Native histograms have no place in it.
+// write encodes the series found. Native histograms are omitted: the format can't express them.
 func (s *series) write(answer Found) error {
 	if answer.Resolution != "" {
 		s.header.Set(resolutionHeader, answer.Resolution)
 	}
 	for _, note := range answer.Notes {
-		s.header.Add(noteHeader, strings.Join(strings.Fields(note), " ")) // A header has one line.
+		s.header.Add(noteHeader, strings.Join(strings.Fields(note), " ")) // a header has one line
 	}
 	found := answer.Series
 	if minAnswer(found) > s.limit {
@@ -257,7 +257,7 @@ func (s *series) tooLarge() error {
 // minPoint is the length of the shortest time and value, bytes.
 const minPoint = len(`"2026-05-01T12:00:00Z":1`)
 
-// minAnswer returns how many bytes the answer has at least: whoever asks for too much is told so before it is encoded.
+// minAnswer returns a lower bound of the response's size in bytes, to reject too large responses before encoding them.
 func minAnswer(found []promengine.Series) (n int) {
 	for i := range found {
 		n += len(found[i].Floats) * minPoint

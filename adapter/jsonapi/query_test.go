@@ -51,7 +51,7 @@ func TestQueryInPromQL(t *testing.T) {
 	}
 }
 
-// Headers tell from what an answer was made, and in what it differs from one that all samples would give.
+// Headers give the resolution of a response and how it differs from one computed from all samples.
 func TestHeadersOfAnswers(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	const query = "metricName=cpu&start=1777636800&end=1777636990"
@@ -65,7 +65,7 @@ func TestHeadersOfAnswers(t *testing.T) {
 	require.Equal(t, []string{"one", "two lines, and more"}, w.Header().Values("X-Cassia-Note"))
 }
 
-// Every aligner and reducer is a function that Prometheus has.
+// Every aligner and reducer is a valid Prometheus function.
 func TestAlignersAndReducers(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	p := parser.NewParser(parser.Options{})
@@ -79,7 +79,7 @@ func TestAlignersAndReducers(t *testing.T) {
 	}
 }
 
-// TestAnyNameIsATag takes names that PromQL reads as something else where they aren't quoted.
+// TestAnyNameIsATag uses tags whose names are no label names in PromQL unless quoted.
 func TestAnyNameIsATag(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	p := parser.NewParser(parser.Options{})

@@ -27,15 +27,15 @@ import (
 
 var testNow = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// rig is an API over a real store on Pebble. Queries go to what answers is set to.
+// rig is an API with a real store on Pebble. answers returns the results of queries.
 type rig struct {
 	*API
 	store   *storage.Store
 	asked   Evaluation
 	answers func() (promengine.Matrix, error)
-	// told are the warnings and infos of an answer.
+	// told holds the resolution and notes of results.
 	told Found
-	// full refuses reads beside queries; inside are those under way.
+	// full, if set, rejects reads that aren't queries. inside are the running ones.
 	full   error
 	inside []string
 }
@@ -121,7 +121,7 @@ func decodeError(t testing.TB, w *httptest.ResponseRecorder) (e errorAnswer) {
 	return e
 }
 
-// stored are a tenant's samples as text, by series.
+// stored returns a tenant's samples as text, by series.
 func (r *rig) stored(t testing.TB, of string) map[string]string {
 	found, err := r.store.Select(context.Background(), query.Query{
 		Tenant: of, MinT: math.MinInt64 / 2, MaxT: math.MaxInt64 / 2,

@@ -17,33 +17,33 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// maxErrors bounds the errors that an answer lists, and maxTenants the tenants of one request.
+// maxErrors bounds the errors in a response, and maxTenants the tenants of one request.
 const (
 	maxErrors  = 100
 	maxTenants = 100
 )
 
-// pointError is the error of a point.
+// pointError is the error of one point.
 type pointError struct {
-	// Index is the point's place in the array, from 0.
+	// Index is the index of the point in the array.
 	Index int `json:"index"`
-	// Field names the wrong field, "" if the error isn't that of a field.
+	// Field is the name of the wrong field, "" if the error isn't specific to a field.
 	Field   string `json:"field"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
 
-// Reasons beside those of package adapter and storage.LabelError.
+// Reasons in addition to those of package adapter and storage.LabelError.
 const (
 	reasonInvalid   = "invalid"
 	reasonForbidden = "forbidden_tenant"
 	reasonTenants   = "too_many_tenants"
 )
 
-// lenient accepts errors of single points in a body: parsePoint refuses those points.
+// lenient accepts errors of single points when a body is split: parsePoint rejects those points.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-// WriteSingle answers POST /api/write/single.
+// WriteSingle handles POST /api/write/single.
 func (a *API) WriteSingle(w http.ResponseWriter, r *http.Request) {
 	a.write(w, r, func(body []byte) ([]jsontext.Value, error) {
 		if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
@@ -53,7 +53,7 @@ func (a *API) WriteSingle(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// Write answers POST /api/write.
+// Write handles POST /api/write.
 func (a *API) Write(w http.ResponseWriter, r *http.Request) {
 	a.write(w, r, func(body []byte) (points []jsontext.Value, err error) {
 		if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '[' {
@@ -73,7 +73,7 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, split func([]byte) (
 	}
 	share := a.budget.Share(r.Context())
 	defer share.Give()
-	// The points may name other tenants, whose limits are not known before the body is read.
+	// Points may name other tenants, whose limits are unknown before the body is read.
 	most, explain := adapter.Bound(a.opts.Limiter, tenant.From(r.Context()), a.opts.MaxBody)
 	body, err := adapter.ReadAll(r.Body, most, r.ContentLength, &share)
 	if err != nil {
@@ -84,12 +84,12 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, split func([]byte) (
 		a.fail(w, r, explain(err), errorAnswer{})
 		return
 	}
-	// Nothing is written of a body that isn't JSON to its end.
+	// If the body isn't valid JSON up to its end, nothing is written.
 	if !jsontext.Value(body).IsValid(lenient) {
 		a.fail(w, r, &problem{"body", "isn't valid JSON"}, errorAnswer{})
 		return
 	}
-	// An array's elements are copied, and the shortest weigh less than their places.
+	// The elements are copied into slices, and a slice header is larger than the shortest element.
 	if err := share.Take(int64(len(body) + 24*bytes.Count(body, []byte{','}))); err != nil {
 		a.fail(w, r, err, errorAnswer{})
 		return
@@ -102,7 +102,7 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, split func([]byte) (
 	a.store(w, r, points)
 }
 
-// unsupported returns the error of a body's encoding, "" if there is none.
+// unsupported returns the error of the body's encoding, "" if it is supported.
 func unsupported(header http.Header) string {
 	if media, _, err := mime.ParseMediaType(header.Get("Content-Type")); err != nil || media != "application/json" {
 		return fmt.Sprintf("content type %.128q isn't supported; send application/json", header.Get("Content-Type"))
@@ -113,24 +113,24 @@ func unsupported(header http.Header) string {
 	return ""
 }
 
-// writing is what becomes of a request's points.
+// writing is the state of one write request.
 type writing struct {
 	a       *API
 	r       *http.Request
 	intakes map[string]*adapter.Intake
-	allowed map[string]error // by the tenant that a point names
+	allowed map[string]error // by the tenant named by points
 	names   map[string]string
 	taken   int
-	// ruled are those that rules dropped.
+	// ruled counts the points that rules dropped.
 	ruled   int
 	errors  []pointError
 	refused int
 	reasons map[string]int
-	// later is a refusal that is none any more when the same is sent later, see adapter.Later.
+	// later is an error that a retry of the request may resolve, see adapter.Later.
 	later error
 }
 
-// store writes the points that can be written, and answers.
+// store writes the valid points and responds.
 func (a *API) store(w http.ResponseWriter, r *http.Request, points []jsontext.Value) {
 	x := &writing{a: a, r: r, intakes: map[string]*adapter.Intake{}, allowed: map[string]error{}, names: map[string]string{}, reasons: map[string]int{}}
 	defer x.release()
@@ -157,7 +157,7 @@ func (a *API) store(w http.ResponseWriter, r *http.Request, points []jsontext.Va
 	body.Error = fmt.Sprintf("%d of %d points rejected", x.refused, len(points))
 	code := http.StatusBadRequest
 	switch {
-	case x.later != nil: // Points that are stored already stay as they are.
+	case x.later != nil: // Points that are already stored don't change.
 		code = adapter.Status(x.later)
 		a.retryAfter(w, code, x.later)
 	case x.reasons[reasonForbidden] == x.refused:
@@ -166,7 +166,7 @@ func (a *API) store(w http.ResponseWriter, r *http.Request, points []jsontext.Va
 	a.answer(w, code, body)
 }
 
-// counts returns how many points are durable and how many aren't.
+// counts returns the number of durable points and the number of other points.
 func (x *writing) counts() errorAnswer {
 	written := 0
 	for _, in := range x.intakes {
@@ -176,7 +176,7 @@ func (x *writing) counts() errorAnswer {
 	return errorAnswer{Written: &written, Refused: &refused, Errors: x.errors}
 }
 
-// add takes one point. Its error ends the request.
+// add adds one point. An error fails the request.
 func (x *writing) add(index int, raw jsontext.Value) error {
 	s, err := parsePoint(raw)
 	if err != nil {
@@ -211,7 +211,7 @@ func (x *writing) add(index int, raw jsontext.Value) error {
 	return nil
 }
 
-// intake returns that of the tenant that a point names; nil: there are too many tenants.
+// intake returns the intake of the tenant named by a point; nil if the request has too many tenants.
 func (x *writing) intake(asked string) (*adapter.Intake, error) {
 	if err, known := x.allowed[asked]; known && err != nil {
 		return nil, err
@@ -231,7 +231,7 @@ func (x *writing) intake(asked string) (*adapter.Intake, error) {
 	return x.intakes[name], nil
 }
 
-// fieldOf returns the field that a store's reason concerns.
+// fieldOf returns the field that one of the store's reasons concerns.
 func fieldOf(reason string) string {
 	switch reason {
 	case adapter.ReasonTooOld, adapter.ReasonTooFarAhead, adapter.ReasonMaybeAhead, adapter.ReasonDroppedAhead:
@@ -242,7 +242,7 @@ func fieldOf(reason string) string {
 	return "tags"
 }
 
-// refuse counts a point that isn't stored.
+// refuse counts a rejected point.
 func (x *writing) refuse(index int, reason string, err error) {
 	x.refused++
 	x.reasons[reason]++
@@ -257,7 +257,7 @@ func (x *writing) refuse(index int, reason string, err error) {
 	x.errors = append(x.errors, e)
 }
 
-// commit makes the accepted points durable, tenant by tenant.
+// commit makes the accepted points durable, one tenant at a time.
 func (x *writing) commit() error {
 	names := make([]string, 0, len(x.intakes))
 	for name := range x.intakes {

@@ -50,7 +50,7 @@ func TestWriteFormsOfTimesAndValues(t *testing.T) {
 	}
 }
 
-// Those that can be stored are; the answer names the others.
+// Valid points are stored; the response lists the others.
 func TestWriteNamesWhatItRefuses(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	p := func(tags string) string {
@@ -132,7 +132,7 @@ func TestWriteTellsTheFirstRefusals(t *testing.T) {
 	require.Len(t, r.stored(t, "t99"), 1)
 }
 
-// What isn't as described is refused as a whole, and nothing is written.
+// A request that doesn't match the description is rejected as a whole, and nothing is written.
 func TestWriteRefusesTheRequest(t *testing.T) {
 	r := newRig(t, rigOptions{api: func(o *Options) { o.MaxBody = 1000 }})
 	good := fmt.Sprintf(`{"metricName": "m", "ts": %d, "value": 1}`, testSeconds)
@@ -210,7 +210,7 @@ func FuzzWrite(f *testing.F) {
 	})
 }
 
-// TestWriteIsStrict sends points whose JSON can be read in several ways: none is stored.
+// TestWriteIsStrict sends points whose JSON is ambiguous. They must not be stored.
 func TestWriteIsStrict(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	for name, body := range map[string]string{
@@ -229,7 +229,7 @@ func TestWriteIsStrict(t *testing.T) {
 	require.Empty(t, r.stored(t, tenant.Default))
 }
 
-// falling drops points below zero, as rules may.
+// falling drops points below zero, as relabeling rules may.
 type falling struct{ adapter.Batch }
 
 func (f falling) Float(ref *storage.Series, t, st int64, v float64) error {
@@ -239,7 +239,7 @@ func (f falling) Float(ref *storage.Series, t, st int64, v float64) error {
 	return f.Batch.Float(ref, t, st, v)
 }
 
-// A point that a rule drops is neither stored nor refused.
+// A point dropped by a rule is neither stored nor reported as rejected.
 func TestPointsThatRulesDrop(t *testing.T) {
 	r := newRig(t, rigOptions{api: func(o *Options) {
 		o.Rules = func(_ string, b *storage.Batch) adapter.Batch { return falling{b} }
@@ -256,7 +256,7 @@ func TestPointsThatRulesDrop(t *testing.T) {
 	require.EqualValues(t, 2, testutil.ToFloat64(r.points.WithLabelValues("dropped")))
 }
 
-// A sender that may write none of its points gets 403, and 400 where something else is wrong, too.
+// A sender that isn't authorized for any of its points gets 403, or 400 if there are other errors as well.
 func TestPointsOfTenantsThatAreForbidden(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	forbidden := `{"metricName":"m","ts":1777636800,"value":1,"tenant":"secret"}`
@@ -267,7 +267,8 @@ func TestPointsOfTenantsThatAreForbidden(t *testing.T) {
 	require.Empty(t, r.stored(t, "secret"))
 }
 
-// A point that is ahead of the server's clock, which may be slow, is to be sent again: its request is 503. The others are stored.
+// A request with a point ahead of the server's clock, which may be slow, is rejected with 503, so that it is retried.
+// Its other points are stored.
 func TestPointsThatMayBeAhead(t *testing.T) {
 	at := testNow
 	r := newRig(t, rigOptions{storage: storagetest.Clock(func() time.Time { return at })})

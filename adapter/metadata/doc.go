@@ -1,9 +1,10 @@
-// Package metadata asks Prometheus servers for the type, unit and help of the metrics that they scrape: remote write 2.0 as
-// Prometheus 3.15 sends it carries none.
+// Package metadata reads the type, unit and help of metrics from the Prometheus servers that scrape them. It exists
+// because remote write 2.0, as Prometheus 3.15 sends it, carries no metadata. cmd/cassia runs one Poller for all
+// configured sources.
 //
 //	each source ─► GET /api/v1/metadata ─► decoded metric by metric ─► Note
 //	     ▲                                   │
-//	     └─ after Every, or sooner after a failure or an empty answer
+//	     └─ after Every, or sooner after a failure or an empty response
 //
-// A source that can't be reached is logged and counted, and asked again; nothing else depends on it.
+// A source that can't be reached is logged, counted and retried. Nothing else depends on it.
 package metadata

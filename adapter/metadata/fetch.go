@@ -13,11 +13,11 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// errorBytes bounds how much is read, and shown, of an answer that is an error.
+// errorBytes bounds the part of an error response that is read and logged.
 const errorBytes = 300
 
-// fetch asks a source, and notes what it answers as it comes: an answer that breaks off was right until then. It returns the number
-// of metrics.
+// fetch requests the metadata of a source and returns the number of metrics. It calls Note for each metric as it is
+// decoded; if the response is truncated, the metrics decoded before are kept.
 func (p *Poller) fetch(ctx context.Context, s Source) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.o.Timeout)
 	defer cancel()
@@ -34,7 +34,7 @@ func (p *Poller) fetch(ctx context.Context, s Source) (int, error) {
 		}
 		return 0, err
 	}
-	defer func() { _ = answer.Body.Close() }() // The part that was read is checked; the rest doesn't matter.
+	defer func() { _ = answer.Body.Close() }() // the body was read and checked
 	if answer.StatusCode != http.StatusOK {
 		return 0, statusError(answer)
 	}
@@ -49,7 +49,7 @@ func (p *Poller) fetch(ctx context.Context, s Source) (int, error) {
 }
 
 func statusError(answer *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, errorBytes)) // What can be read of it helps.
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, errorBytes)) // Best effort: the text is only for the log.
 	err := fmt.Errorf("the server returned %s: %s", answer.Status, strings.Join(strings.Fields(strings.ToValidUTF8(string(text), "\uFFFD")), " "))
 	switch answer.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -60,14 +60,14 @@ func statusError(answer *http.Response) error {
 	return err
 }
 
-// description is a metric's metadata in an answer.
+// description is the metadata of a metric in a response.
 type description struct{ Type, Unit, Help string }
 
-// decode reads an answer of Prometheus' API:
+// decode reads a response of Prometheus' API:
 //
 //	{"status": "success", "data": {"METRIC": [{"type": "counter", "unit": "", "help": "…"}, …], …}}
 //
-// It holds one metric at a time.
+// It holds one metric in memory at a time.
 func decode(r io.Reader, note func(metric string, m description)) (found int, err error) {
 	d := json.NewDecoder(r)
 	status, failure := "", ""
@@ -102,7 +102,8 @@ func decode(r io.Reader, note func(metric string, m description)) (found int, er
 	return found, nil
 }
 
-// eachField calls f for each key of the object that follows, or of none where null does; f reads the value.
+// eachField calls f for each key of the next object, or not at all if the next value is null. f must read the key's
+// value.
 func eachField(d *json.Decoder, f func(key string) error) error {
 	begin, err := d.Token()
 	if err != nil {
@@ -119,7 +120,7 @@ func eachField(d *json.Decoder, f func(key string) error) error {
 		if err != nil {
 			return err
 		}
-		if err := f(key.(string)); err != nil { // Keys of objects are strings, or Token fails.
+		if err := f(key.(string)); err != nil { // Token returns keys of objects as strings, or an error.
 			return err
 		}
 	}
@@ -127,7 +128,7 @@ func eachField(d *json.Decoder, f func(key string) error) error {
 	return err
 }
 
-// kindOf returns the type if it is one of Prometheus', and else that it is unknown.
+// kindOf returns text if it is one of Prometheus' metric types, otherwise "unknown".
 func kindOf(text string) string {
 	switch kind := model.MetricType(text); kind {
 	case model.MetricTypeCounter, model.MetricTypeGauge, model.MetricTypeHistogram, model.MetricTypeGaugeHistogram,

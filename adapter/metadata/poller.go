@@ -12,19 +12,19 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// Options set the sources, and how often they are asked. Fields without a default must be set.
+// Options configure a Poller. Fields without a default must be set.
 type Options struct {
 	Sources []Source
-	// Note is called for each metric, as storage.Store's NoteMetadata. The bytes are its own.
+	// Note is called for each metric, as storage.Store's NoteMetadata. The callee owns the bytes.
 	Note func(tenant string, metric []byte, kind string, unit, help []byte)
 
-	// Every is the time from one answer to the next request. Default 2 min.
+	// Every is the time from a response to the next request. Default 2 min.
 	Every time.Duration
-	// Again is the time until the request after a failure or an empty answer; it doubles up to Every. Default 5 s.
+	// Again is the delay before the retry of a failure or an empty response. It doubles up to Every. Default 5 s.
 	Again time.Duration
-	// Timeout bounds a request with its answer. Default 30 s.
+	// Timeout bounds a request including its response. Default 30 s.
 	Timeout time.Duration
-	// MaxBytes bounds an answer. Default 64 MiB.
+	// MaxBytes bounds a response in bytes. Default 64 MiB.
 	MaxBytes int64
 
 	Logger     *slog.Logger
@@ -36,7 +36,7 @@ func DefaultOptions() Options {
 	return Options{Every: 2 * time.Minute, Again: 5 * time.Second, Timeout: 30 * time.Second, MaxBytes: 64 << 20}
 }
 
-// Poller asks the sources.
+// Poller polls the sources.
 type Poller struct {
 	o        Options
 	requests *prometheus.CounterVec
@@ -66,7 +66,7 @@ func New(o Options) *Poller {
 	return p
 }
 
-// Run asks every source until ctx ends.
+// Run polls every source until ctx is canceled.
 func (p *Poller) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, s := range p.o.Sources {
@@ -79,7 +79,7 @@ func (p *Poller) poll(ctx context.Context, s Source) {
 	again, failing := p.o.Again, false
 	log := p.o.Logger.With("tenant", s.Tenant, "url", s.name())
 	for {
-		found, err := p.ask(ctx, s)
+		found, err := p.pollOnce(ctx, s)
 		if ctx.Err() != nil {
 			return
 		}
@@ -90,7 +90,7 @@ func (p *Poller) poll(ctx context.Context, s Source) {
 			again = p.o.Again
 		}
 		switch {
-		case err != nil && !failing: // Only the first of several failures is logged.
+		case err != nil && !failing: // Only the first of consecutive failures is logged.
 			log.Warn("can't fetch metric metadata from a server of --metadata.from; retrying", "in", wait, "err", err)
 		case err == nil && failing:
 			log.Info("fetching metric metadata from a server of --metadata.from works again", "metrics", found)
@@ -106,8 +106,8 @@ func (p *Poller) poll(ctx context.Context, s Source) {
 	}
 }
 
-// ask makes one request, and returns how many metrics the answer has.
-func (p *Poller) ask(ctx context.Context, s Source) (int, error) {
+// pollOnce sends one request and returns the number of metrics in the response.
+func (p *Poller) pollOnce(ctx context.Context, s Source) (int, error) {
 	found, err := p.fetch(ctx, s)
 	switch {
 	case err == nil:

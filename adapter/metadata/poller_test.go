@@ -39,7 +39,7 @@ func TestParseSource(t *testing.T) {
 	}
 }
 
-// answers is a transport that gives one answer after the other, and the last again and again.
+// answers is a transport that returns the given responses in order and then repeats the last one.
 type answers struct {
 	mu    sync.Mutex
 	list  []http.HandlerFunc
@@ -63,7 +63,7 @@ func says(status int, text string) http.HandlerFunc {
 	}
 }
 
-// rig is a poller with what it noted and logged.
+// rig is a poller with the metadata and the log lines that it produced.
 type rig struct {
 	*Poller
 	source   Source
@@ -101,7 +101,7 @@ func TestAskNotesWhatIsAnswered(t *testing.T) {
 		}
 		says(http.StatusOK, good)(w, request)
 	})
-	found, err := r.ask(t.Context(), r.source)
+	found, err := r.pollOnce(t.Context(), r.source)
 	require.NoError(t, err)
 	require.Equal(t, 3, found)
 	require.Equal(t, []string{"a a_total counter  As.", "a b gauge bytes One.", "a b unknown  Another."}, r.noted)
@@ -128,7 +128,7 @@ func TestAskSaysWhatIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, c.answer)
 			r.o.MaxBytes = 2 << 20
-			_, err := r.ask(t.Context(), r.source)
+			_, err := r.pollOnce(t.Context(), r.source)
 			require.ErrorContains(t, err, c.want)
 			require.NotContains(t, err.Error(), "s3cret")
 			require.EqualValues(t, 1, testutil.ToFloat64(r.requests.WithLabelValues("a", "http://prometheus:9090/p", resultFailed)))
@@ -137,8 +137,8 @@ func TestAskSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestRun holds when a source is asked: again soon while it fails or has no metadata, seldom afterwards; and that of several
-// failures one is logged.
+// TestRun checks when a source is polled: soon after a failure or an empty response, at long intervals otherwise. Only the
+// first of consecutive failures is logged.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }

@@ -9,20 +9,20 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Source is a server that is asked.
+// Source is a server whose metadata is polled.
 type Source struct {
-	// Tenant is whose metrics the answers are about.
+	// Tenant is the tenant whose metrics the server scrapes.
 	Tenant string
-	// URL is the server's base URL; a user in it logs in.
+	// URL is the server's base URL. Its user info, if any, is sent as basic authentication.
 	URL *url.URL
-	// Client makes the requests.
+	// Client sends the requests.
 	Client *http.Client
 }
 
-// errSource doesn't repeat the text, which may hold a password.
+// errSource doesn't contain the input, which may hold a password.
 var errSource = errors.New("must be a URL such as http://prometheus:9090, or tenant=URL")
 
-// ParseSource reads "tenant=URL", or a URL alone, which is for the default tenant. Its errors don't repeat the URL.
+// ParseSource parses "tenant=URL", or "URL" for the default tenant. Its errors don't contain the URL.
 func ParseSource(text string) (Source, error) {
 	s := Source{Tenant: tenant.Default}
 	if name, rest, found := strings.Cut(text, "="); found && !strings.Contains(name, "://") {
@@ -39,7 +39,7 @@ func ParseSource(text string) (Source, error) {
 	return s, nil
 }
 
-// String returns the source as on the command line, without the password.
+// String returns the source as given on the command line, without the password.
 func (s Source) String() string {
 	if s.Tenant == tenant.Default {
 		return s.URL.Redacted()
@@ -47,7 +47,7 @@ func (s Source) String() string {
 	return s.Tenant + "=" + s.URL.Redacted()
 }
 
-// name is the URL without a login, for logs and metrics.
+// name returns the URL without user info, for logs and metrics.
 func (s Source) name() string {
 	u := *s.URL
 	u.User = nil

@@ -16,39 +16,39 @@ import (
 	"github.com/cassia-db/cassia/adapter"
 )
 
-// maxTargetInfo bounds the samples of target_info that a request is given. The translation makes one every half of the
-// lookback delta from a resource's first point to its last, which may lie decades apart.
+// maxTargetInfo bounds the samples of target_info per request. The translation makes one per half lookback delta
+// between the first and the last point of a resource, which may be decades apart.
 const maxTargetInfo = 20_000
 
-// errTargetInfo ends the translation's making of target_info for one resource.
+// errTargetInfo stops the translation from generating target_info for a resource.
 var errTargetInfo = errors.New("otlp: too many samples of target_info")
 
-// Properties that distinguish the translation's own target_info from a metric of that name.
+// Properties that distinguish the translation's own target_info from a metric of the same name.
 const (
 	targetInfo     = "target_info"
 	targetInfoHelp = "Target metadata"
 )
 
-// appender takes from Prometheus' translation one sample after the other. Samples that can't be stored are
-// counted and are no error, since the translation gives up a metric at the first error.
+// appender receives samples from Prometheus' translation. It counts rejected samples and returns no error for them,
+// because the translation skips the rest of a metric after the first error.
 type appender struct {
 	in       *adapter.Intake
 	refusals *refusals
-	// metadata is called for each family once in a row.
+	// metadata is called once for consecutive samples of the same family.
 	metadata func(family string, m metadata.Metadata)
 	family   string
-	// stop ends the translation, once fatal is set.
+	// stop cancels the translation once fatal is set.
 	stop  context.CancelFunc
 	fatal error
 
-	// points counts data points that were begun. One point of a histogram becomes
-	// several: the name of the series determines where the next point begins.
+	// points counts data points that were started. A histogram's point is translated to multiple samples; the name of a
+	// series determines where the next point starts.
 	points  int
-	kept    int  // exemplars
-	refused bool // a sample of the point at hand was
-	sum     bool // the point at hand has begun with its sum
+	kept    int  // number of exemplars added
+	refused bool // a sample of the current point was rejected
+	sum     bool // the sum of the current point was added
 	info    int
-	// later is a refusal that is none any more when the same is sent later, see adapter.Later.
+	// later is an error that a retry of the request may resolve, see adapter.Later.
 	later error
 }
 
@@ -65,7 +65,7 @@ func (a *appender) Append(_ promstorage.SeriesRef, ls labels.Labels, st, t int64
 			})
 			return 0, errTargetInfo
 		}
-	} else if a.begins(ls, opts, h != nil || fh != nil) {
+	} else if a.startsPoint(ls, opts, h != nil || fh != nil) {
 		a.points++
 		a.refused = false
 	}
@@ -77,26 +77,27 @@ func (a *appender) Append(_ promstorage.SeriesRef, ls labels.Labels, st, t int64
 	var refused *adapter.Refused
 	switch {
 	case err == nil, err == adapter.ErrDropped:
-		if err := a.exemplars(ls, t, opts.Exemplars); err != nil {
-			return 0, a.end(err)
+		if err := a.addExemplars(ls, t, opts.Exemplars); err != nil {
+			return 0, a.abort(err)
 		}
 	case errors.As(err, &refused):
 		a.refuse(refused, info, ls, t)
 	default:
-		return 0, a.end(err)
+		return 0, a.abort(err)
 	}
 	return 0, nil
 }
 
-// end gives up the request.
-func (a *appender) end(err error) error {
+// abort aborts the translation with err.
+func (a *appender) abort(err error) error {
 	a.fatal = err
 	a.stop()
 	return err
 }
 
-// exemplars takes those of a sample at t. One that can't be stored is no error, as in Prometheus: its sample is stored.
-func (a *appender) exemplars(ls labels.Labels, t int64, of []exemplar.Exemplar) error {
+// addExemplars adds the exemplars of a sample at t. A rejected exemplar isn't an error: as in Prometheus, its sample is
+// stored nevertheless.
+func (a *appender) addExemplars(ls labels.Labels, t int64, of []exemplar.Exemplar) error {
 	for _, e := range of {
 		if !e.HasTs {
 			e.Ts, e.HasTs = t, true
@@ -126,9 +127,9 @@ func (a *appender) add(ls labels.Labels, st, t int64, v float64, h *histogram.Hi
 	return a.in.Float(ls, t, st, v)
 }
 
-// begins reports whether a sample is the first of its data point: of explicit histograms and summaries that is
-// the sum, or the count where there is no sum; quantiles and buckets follow.
-func (a *appender) begins(ls labels.Labels, opts promstorage.AOptions, native bool) bool {
+// startsPoint reports whether a sample is the first of its data point. For explicit histograms and summaries that is
+// the sum, or the count if there is no sum; quantiles and buckets follow it.
+func (a *appender) startsPoint(ls labels.Labels, opts promstorage.AOptions, native bool) bool {
 	kind := opts.Metadata.Type
 	if native || kind != "histogram" && kind != "summary" {
 		a.sum = false
@@ -146,7 +147,7 @@ func (a *appender) begins(ls labels.Labels, opts promstorage.AOptions, native bo
 	return false
 }
 
-// refuse counts a point whose sample isn't stored, once. A refused target_info belongs to no point.
+// refuse counts the current point as rejected, at most once. target_info belongs to no point.
 func (a *appender) refuse(refused *adapter.Refused, info bool, ls labels.Labels, t int64) {
 	a.later = adapter.Later(a.later, refused)
 	points := 0

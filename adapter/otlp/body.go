@@ -18,10 +18,10 @@ var (
 	errMalformed = errors.New("otlp: malformed message")
 )
 
-// decompressorBytes is what a decompressor needs for itself.
+// decompressorBytes is the memory of a decompressor in bytes.
 const decompressorBytes = 64 << 10
 
-// readBody reads the request's body, decompressed. Its memory is claimed from share before it is found.
+// readBody reads the request's body and decompresses it. It claims memory from share before allocating it.
 func (h *handler) readBody(r *http.Request, gzipped bool, share *adapter.Share) ([]byte, error) {
 	of := tenant.From(r.Context())
 	most, explain := adapter.Bound(h.opts.Limiter, of, h.opts.MaxBody)
@@ -46,7 +46,7 @@ func (h *handler) readBody(r *http.Request, gzipped bool, share *adapter.Share) 
 	return body, explain(corruptError(err))
 }
 
-// corruptError distinguishes errors of compressed bytes from errors of the connection.
+// corruptError marks errors of the compressed data, to distinguish them from errors of the connection.
 func corruptError(err error) error {
 	var corrupt flate.CorruptInputError
 	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &corrupt) ||
@@ -64,7 +64,7 @@ func readError(err error) error {
 	return fmt.Errorf("%w: %w", errRead, err)
 }
 
-// countingReader counts what it reads, and stops at a limit.
+// countingReader counts the bytes it reads and stops at a limit.
 type countingReader struct {
 	r        io.Reader
 	n, limit int64

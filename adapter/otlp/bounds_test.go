@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
-// A metric without data points has nothing that could be rejected.
+// A metric without data points contributes no rejected points.
 func TestMetricWithoutDataPoints(t *testing.T) {
 	for _, e := range []encoding{encodingProtobuf, encodingJSON} {
 		s := newServer(t, nil, nil, nil)
@@ -23,7 +23,8 @@ func TestMetricWithoutDataPoints(t *testing.T) {
 	}
 }
 
-// On a small machine the largest body, and all bodies together, are within their part of the memory. On others the defaults stay.
+// On a small machine MaxBody and MaxInFlight are lowered to their share of the memory. On other machines the defaults
+// apply.
 func TestBodiesWithinAPartOfTheMemory(t *testing.T) {
 	for _, part := range []int64{64 << 20, 100<<20 + 12345, 1 << 30} {
 		o := DefaultOptions()

@@ -9,21 +9,24 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
-// A delta is stored as a counter of its own, which begins at 0 when its interval begins (Prometheus' proposal 48 calls it mini-cumulative):
+// A delta is stored as a separate counter that starts at 0 at the start of its interval (Prometheus' proposal 48 calls
+// it mini-cumulative):
 //
 //	sent     (12:00:00, 12:01:00] 5        (12:01:00, 12:02:00] 3
 //	stored   5 at 12:01:00, start          3 at 12:02:00, start
 //	         timestamp 12:00:00.001        timestamp 12:01:00.001
 //
-// The start of an OTLP interval isn't part of it, and neither is that of a PromQL range. The start timestamp is the first millisecond in the interval, so that
-// increase() over a range that begins where a delta begins counts the delta whole (promql/design.md).
+// OTLP intervals, like PromQL ranges, exclude their start. The start timestamp is the first millisecond within the
+// interval, so that increase() over a range that starts where a delta starts counts the whole delta
+// (promql/design.md).
 //
-// With its start timestamp a delta is a valid cumulative point, and it is translated as one: names, types and histograms' hints are those of cumulative metrics.
+// With its start timestamp a delta is a valid cumulative point and is translated as one: it has the names, types and
+// histogram hints of cumulative metrics.
 
-// noDelta is pruner.oldestDelta of a request without deltas.
+// noDelta is the value of pruner.oldestDelta for a request without deltas.
 const noDelta = int64(math.MaxInt64)
 
-// deltaPoint is a point of a metric with delta temporality.
+// deltaPoint is a data point of a metric with delta temporality.
 type deltaPoint interface {
 	Timestamp() pcommon.Timestamp
 	StartTimestamp() pcommon.Timestamp
@@ -31,7 +34,7 @@ type deltaPoint interface {
 	Flags() pmetric.DataPointFlags
 }
 
-// refusesDelta sets the start timestamp of a delta. It reports whether the point is refused, and counts it if it is.
+// refusesDelta sets the start timestamp of a delta. It reports whether the point is rejected, and counts it if so.
 func (p *pruner) refusesDelta(pt deltaPoint) bool {
 	start, end := pt.StartTimestamp(), pt.Timestamp()
 	if !p.delta || end == 0 || end > math.MaxInt64 || pt.Flags().NoRecordedValue() {

@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// deltaSum appends a point of a sum with delta temporality.
+// deltaSum appends a data point of a sum with delta temporality.
 func deltaSum(md pmetric.Metrics, name string, monotonic bool, start, end time.Time, v int64) pmetric.NumberDataPoint {
 	sum := addMetric(md, name).SetEmptySum()
 	sum.SetIsMonotonic(monotonic)
@@ -32,7 +32,8 @@ func deltaSum(md pmetric.Metrics, name string, monotonic bool, start, end time.T
 	return p
 }
 
-// TestDeltas stores deltas with the first millisecond of their intervals, under the names and types of cumulative metrics.
+// TestDeltas checks that deltas are stored with the first millisecond of their intervals as start timestamp, and under
+// the names and types of cumulative metrics.
 func TestDeltas(t *testing.T) {
 	s := newServer(t, nil, nil, nil)
 	end := time.Now().Truncate(time.Second)
@@ -86,7 +87,8 @@ func TestDeltas(t *testing.T) {
 	require.Equal(t, starts.Never, s.store.StartsFrom("another"))
 }
 
-// TestDeltaTimesAreBounded sends deltas whose times aren't accepted: they don't move the time from which start timestamps count.
+// TestDeltaTimesAreBounded checks that deltas with rejected times don't change the time from which start timestamps are
+// used.
 func TestDeltaTimesAreBounded(t *testing.T) {
 	now := time.Now()
 	s := newServer(t, nil, nil, storagetest.RejectAhead, storagetest.At(now))
@@ -114,8 +116,8 @@ func TestDeltaTimesAreBounded(t *testing.T) {
 	require.Equal(t, starts.Never, s.store.StartsFrom("refused"), "a tenant whose deltas are all rejected isn't recorded")
 }
 
-// TestDeltasAreRecordedBeforeSamples lets the row of the tenant fail, then the samples: samples without a row are never stored, and a retry
-// stores the missing ones.
+// TestDeltasAreRecordedBeforeSamples fails the write of the tenant's row, then the write of the samples: samples are
+// never stored without the row, and a retry stores the missing samples.
 func TestDeltasAreRecordedBeforeSamples(t *testing.T) {
 	const row, samples = 1, 2
 	var failing atomic.Int32
@@ -149,7 +151,7 @@ func TestDeltasAreRecordedBeforeSamples(t *testing.T) {
 	require.Len(t, s.series(t, tenant.Default), 1)
 }
 
-// TestDeltaAndCumulative sends a delta and a cumulative point under one name: they are samples of one series.
+// TestDeltaAndCumulative sends a delta and a cumulative point with the same name: they are stored in one series.
 func TestDeltaAndCumulative(t *testing.T) {
 	s := newServer(t, nil, nil, nil)
 	end := time.Now().Truncate(time.Second)

@@ -1,19 +1,23 @@
-// Package otlp takes metrics from OpenTelemetry's SDKs and Collector: OTLP over HTTP, with bodies in protobuf or JSON.
-// What becomes of names, attributes and kinds is Prometheus' own translation, with Prometheus' options.
+// Package otlp receives metrics from OpenTelemetry's SDKs and Collector: OTLP over HTTP, with bodies in protobuf or
+// JSON. Names, attributes and kinds are translated by Prometheus' own translation, with Prometheus' options. cmd/cassia
+// serves the handler; the request's context carries the tenant.
 //
 //	POST /api/v1/otlp/v1/metrics
 //	     │ negotiate     protobuf or JSON, gzip or nothing; anything else: 415
-//	     │ readBody      bytes of all requests under way are bounded: 503; one body: 413
-//	     │ weigh         what the message becomes in memory is estimated before it is decoded: 413; nesting: 400
+//	     │ readBody      too many bytes in all concurrent requests: 503; in one body: 413
+//	     │ weigh         memory of the decoded message, estimated before decoding: 413; too deeply nested: 400
 //	     ▼
-//	 pmetricotlp         the collector's own decoder
-//	     │ prune         points that can't be translated, or for a price out of proportion, are counted and taken out
+//	 pmetricotlp         the Collector's own decoder
+//	     │ prune         removes and counts points that can't be translated or cost too much
 //	     ▼
-//	 PrometheusConverter ─► appender ─► adapter.Intake ─► storage.Batch      series refused are counted, others go on
+//	 PrometheusConverter ─► appender ─► adapter.Intake ─► storage.Batch      counts rejected samples and continues
 //	     ▼
-//	 Commit              durable: 200, with partial_success where points were refused; nothing taken: 400; else 429, 503, 500
+//	 Commit              durable: 200, with partial_success if points were rejected; nothing accepted: 400;
+//	                     else 429, 503, 500
 //
-// Deltas are refused, as Prometheus refuses them by default: a store that several processes share has no place
-// where they could be summed up. SDKs are configured to send cumulative values with
-// OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=cumulative, which is their default.
+// Deltas are stored as cumulative points with a start timestamp, see delta.go. The row that records that a tenant sends
+// deltas must be durable before their samples are.
+//
+// After a 200, or a 4xx other than 429, a collector drops the request. Points that may be accepted later
+// therefore fail their request with 503, although the other points are stored.
 package otlp

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// encoding is how a body is written: the answer's is the request's.
+// encoding is the encoding of a body. A response has the encoding of its request.
 type encoding int
 
 const (
@@ -19,15 +19,15 @@ const (
 	encodingProtobuf
 )
 
-// String names the encoding in metrics.
+// String returns the encoding's name in metrics.
 func (e encoding) String() string { return [...]string{"json", "protobuf"}[e] }
 
 func (e encoding) mediaType() string {
 	return [...]string{"application/json", "application/x-protobuf"}[e]
 }
 
-// negotiate returns how the body is encoded, and whether it is compressed. An error means 415; its answer
-// is JSON where the request's encoding isn't known.
+// negotiate returns the encoding of the body and whether it is compressed. An error means 415; the error response is
+// JSON if the request's encoding is unknown.
 func negotiate(header http.Header) (e encoding, gzipped bool, err error) {
 	contentType := header.Get("Content-Type")
 	media, _, err := mime.ParseMediaType(contentType)
@@ -49,7 +49,7 @@ func negotiate(header http.Header) (e encoding, gzipped bool, err error) {
 	}
 }
 
-// decode reads a message that was weighed.
+// decode decodes a body that was weighed.
 func (e encoding) decode(body []byte) (pmetricotlp.ExportRequest, error) {
 	req := pmetricotlp.NewExportRequest()
 	if e == encodingProtobuf {
@@ -58,7 +58,7 @@ func (e encoding) decode(body []byte) (pmetricotlp.ExportRequest, error) {
 	return req, req.UnmarshalJSON(body)
 }
 
-// success encodes an ExportMetricsServiceResponse. Its partial success is set where points were refused.
+// success encodes an ExportMetricsServiceResponse. It has a partial success if rejected > 0 or message isn't empty.
 func (e encoding) success(rejected int, message string) ([]byte, error) {
 	response := pmetricotlp.NewExportResponse()
 	if rejected > 0 || message != "" {
@@ -80,7 +80,7 @@ const (
 	rpcUnavailable       = 14
 )
 
-// rpcCode is the google.rpc.Code beside an HTTP status.
+// rpcCode returns the google.rpc.Code for an HTTP status.
 func rpcCode(status int) int {
 	switch status {
 	case http.StatusRequestEntityTooLarge, http.StatusTooManyRequests:

@@ -19,8 +19,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Handler returns what answers POST requests with OTLP metrics. The tenant is the one that the request's context
-// carries. It returns an error that wraps ErrOptions for options that can't be used.
+// Handler returns a handler for POST requests with OTLP metrics. The tenant is taken from the request's context. It
+// returns an error that wraps ErrOptions if the options are invalid.
 func Handler(store *storage.Store, opts Options) (http.Handler, error) {
 	h, err := newHandler(func(tenant string) adapter.Batch { return opts.Rules.Over(tenant, store.NewBatch(tenant)) }, opts)
 	if err != nil {
@@ -34,9 +34,9 @@ type handler struct {
 	opts     Options
 	settings prometheusremotewrite.Settings
 	newBatch func(tenant string) adapter.Batch
-	// truncate returns the value of a resource's attribute as a label's value may be; nil: all may be as they are.
+	// truncate shortens the value of a resource attribute to the tenant's limit for label values; nil: no truncation.
 	truncate func(tenant, attribute, value string) string
-	// recordDeltas is storage.Store.RecordDeltas; nil: they aren't recorded.
+	// recordDeltas is storage.Store.RecordDeltas; nil: deltas aren't recorded.
 	recordDeltas func(ctx context.Context, tenant string, oldest int64) error
 	budget       *adapter.Budget
 	metrics      *metrics
@@ -64,15 +64,14 @@ func newHandler(newBatch func(tenant string) adapter.Batch, opts Options) (*hand
 	return h, nil
 }
 
-// outcome is what became of a request that was decoded.
+// outcome is the result of a decoded request.
 type outcome struct {
 	points, samples, exemplars int
 	refusals                   refusals
-	// later, where it is set, is why the same request may be accepted later.
+	// later, if set, is an error that a retry of the request may resolve.
 	later error
 }
 
-// ServeHTTP answers one request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e, gzipped, err := negotiate(r.Header)
 	switch {
@@ -99,7 +98,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.respond(w, r, e, done)
 }
 
-// decode reads a request's message.
+// decode reads and decodes the message of a request.
 func (h *handler) decode(r *http.Request, e encoding, gzipped bool, share *adapter.Share) (pmetric.Metrics, error) {
 	body, err := h.readBody(r, gzipped, share)
 	if err != nil {
@@ -123,7 +122,7 @@ func (h *handler) decode(r *http.Request, e encoding, gzipped bool, share *adapt
 	return req.Metrics(), nil
 }
 
-// store translates a message and makes it durable. The error is of what couldn't be taken as a whole.
+// store translates a message and makes it durable. It returns an error only if the request as a whole was rejected.
 func (h *handler) store(ctx context.Context, md pmetric.Metrics) (outcome, error) {
 	var done outcome
 	of := tenant.From(ctx)
@@ -154,7 +153,7 @@ func (h *handler) store(ctx context.Context, md pmetric.Metrics) (outcome, error
 		case ctx.Err() != nil:
 			return done, ctx.Err()
 		}
-		// The missing points were given up with the metric that an error names.
+		// The translation skipped the missing points along with the metrics that the error names.
 		if lost := left - app.points; lost > 0 || !errors.Is(err, errTargetInfo) {
 			done.refusals.add(reasonUntranslatable, lost, func() string { return strings.ReplaceAll(err.Error(), "\n", "; ") })
 		}
@@ -184,7 +183,7 @@ func (h *handler) translate(ctx context.Context, md pmetric.Metrics, app *append
 	return err
 }
 
-// respond answers a request that was stored, in whole or in part.
+// respond writes the response to a request that was stored, in whole or in part.
 func (h *handler) respond(w http.ResponseWriter, r *http.Request, e encoding, done outcome) {
 	refused := done.refusals.points()
 	h.metrics.samples.Add(float64(done.samples))
@@ -200,7 +199,7 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, e encoding, do
 	}
 	switch {
 	case done.later != nil:
-		// A sender that tries again may have the rest stored yet; points that are stored already stay as they are.
+		// A retry may store the rest. Points that are already stored don't change.
 		h.fail(w, e, adapter.Status(done.later), text, done.later)
 		return
 	case refused > 0 && refused == done.points:
@@ -215,7 +214,7 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, e encoding, do
 	h.write(w, e, http.StatusOK, body)
 }
 
-// refuse answers a request that couldn't be taken as a whole.
+// refuse writes the response to a request that was rejected as a whole.
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e encoding, err error) {
 	code := adapter.Status(err)
 	switch {
@@ -230,7 +229,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e encoding, err
 	h.fail(w, e, code, err.Error(), err)
 }
 
-// fail answers with a google.rpc.Status. The cause may contain when to try again.
+// fail responds with a google.rpc.Status. cause may determine the Retry-After.
 func (h *handler) fail(w http.ResponseWriter, e encoding, code int, text string, cause error) {
 	switch code {
 	case http.StatusServiceUnavailable:
@@ -250,7 +249,7 @@ func (h *handler) write(w http.ResponseWriter, e encoding, code int, body []byte
 	w.Header().Set("Content-Type", e.mediaType())
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = w.Write(body) // a sender who is gone needs no answer
+	_, _ = w.Write(body) // the client may have disconnected
 }
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d.Round(time.Second) / time.Second)) }

@@ -29,7 +29,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// addMetric appends one to a message, whose resource is job "j".
+// addMetric appends a metric to the message's resource with job "j".
 func addMetric(md pmetric.Metrics, name string) pmetric.Metric {
 	if md.ResourceMetrics().Len() == 0 {
 		of := md.ResourceMetrics().AppendEmpty()
@@ -60,7 +60,7 @@ func encode(t testing.TB, md pmetric.Metrics, e encoding) []byte {
 	return body
 }
 
-// reply is an answer in the encoding of its request.
+// reply is a response in the encoding of its request.
 type reply struct {
 	code     int
 	header   http.Header
@@ -139,17 +139,17 @@ func TestEncodings(t *testing.T) {
 	require.Equal(t, http.StatusOK, s.post(t, encodingProtobuf, nil).code)
 }
 
-// A body that isn't OTLP is refused in the encoding of the request, and no byte of it is stored.
+// A body that isn't OTLP is rejected in the encoding of the request, and nothing is stored.
 func TestRefusesTheRequest(t *testing.T) {
 	s := newServer(t, nil, func(o *Options) { o.MaxBody, o.MaxDecoded, o.MaxMemory = 10_000, 20_000, 100_000 }, nil)
 	deep := strings.Repeat(`{"a":[`, 100)
 	proto := encodingProtobuf
 	nested := []byte{}
-	for range 200 { // an array in an array …
+	for range 200 { // arrays nested in arrays …
 		nested = append([]byte{1<<3 | 2}, append(varint(len(nested)), nested...)...)
 		nested = append([]byte{5<<3 | 2}, append(varint(len(nested)), nested...)...)
 	}
-	for range 2 { // … as an attribute's value, of a resource
+	for range 2 { // … as the value of a resource attribute
 		nested = append([]byte{2<<3 | 2}, append(varint(len(nested)), nested...)...)
 	}
 	nested[0] = 1<<3 | 2
@@ -201,8 +201,8 @@ func varint(n int) (out []byte) {
 	return append(out, byte(n))
 }
 
-// Each of these metrics has two data points that are refused, for the reason that is its name; beside them, good ones
-// are stored.
+// Each of these metrics is named after a reason and has two data points that are rejected for it. Valid points of the
+// same requests are stored.
 func TestRefusesPoints(t *testing.T) {
 	s := newServer(t, nil, nil, storagetest.RejectAhead)
 	now := time.Now()
@@ -237,7 +237,7 @@ func TestRefusesPoints(t *testing.T) {
 		h.Positive().BucketCounts().FromRaw([]uint64{5, 6}) // more than the count
 		gauge(md, "", now)                                  // untranslatable
 	}
-	// A histogram whose buckets have one label too many: the point is refused, once.
+	// A histogram's bucket has one label too many: the point is rejected once.
 	edge := addMetric(md, "edge").SetEmptyHistogram()
 	edge.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
 	p := edge.DataPoints().AppendEmpty()
@@ -260,7 +260,7 @@ func TestRefusesPoints(t *testing.T) {
 		require.True(t, strings.Contains(name, `"good"`) || strings.Contains(name, `"edge_`), name)
 	}
 
-	// Each alone is 400, with the reason.
+	// Each metric in a request of its own is rejected with 400 and the reason.
 	for i := range md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().Len() {
 		one := pmetric.NewMetrics()
 		m := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(i)
@@ -282,7 +282,7 @@ func TestRefusesPoints(t *testing.T) {
 	}
 }
 
-// A resource whose points lie decades apart would have millions of samples of target_info.
+// A resource whose points are decades apart would have millions of samples of target_info.
 func TestTargetInfoIsBounded(t *testing.T) {
 	s := newServer(t, nil, nil, func(o *storage.Options) { o.Retention = 0 })
 	md := pmetric.NewMetrics()
@@ -300,7 +300,7 @@ func TestTargetInfoIsBounded(t *testing.T) {
 	require.Equal(t, 2, m.Len())
 }
 
-// Labels times buckets are bounded, since each bucket's series has all labels.
+// The product of labels and buckets is bounded, because each bucket's series has all labels.
 func TestWorkIsBounded(t *testing.T) {
 	md := pmetric.NewMetrics()
 	h := addMetric(md, "h").SetEmptyHistogram()
@@ -343,7 +343,6 @@ func TestWithoutRoomOrEngine(t *testing.T) {
 	require.Equal(t, "1", got.header.Get("Retry-After"))
 }
 
-// Stale markers, start timestamps, and histograms without a sum.
 func TestMarkersAndStarts(t *testing.T) {
 	s := newServer(t, nil, nil, nil)
 	now := time.Now()
@@ -408,7 +407,7 @@ func TestTranslations(t *testing.T) {
 			got = append(got, name)
 		}
 		for i, want := range c.want {
-			c.want[i] = strings.Replace(want, ` otel_scope_schema_url="",`, "", 1) // an empty label is none
+			c.want[i] = strings.Replace(want, ` otel_scope_schema_url="",`, "", 1) // an empty label doesn't exist
 		}
 		require.ElementsMatch(t, c.want, got)
 	}
@@ -434,8 +433,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// FuzzHandler sends bodies of both encodings: never a panic, nor an answer that isn't one of OTLP's. What the weighing
-// takes for OTLP and the decoder takes, too, weighs at least what it was on the wire.
+// FuzzHandler sends bodies in both encodings. It fails on panics and on responses that aren't OTLP's. If both weigh and
+// the decoder accept a body as OTLP, its weight must be at least its size on the wire.
 func FuzzHandler(f *testing.F) {
 	s := newServer(f, nil, func(o *Options) { o.MaxMemory = 8 << 20 }, nil)
 	md := pmetric.NewMetrics()
@@ -467,8 +466,8 @@ func FuzzHandler(f *testing.F) {
 	})
 }
 
-// A data point that is ahead of the server's clock, which may be slow, is to be sent again: its request is 503, not a partial success,
-// after which a collector drops it. The others are stored.
+// A request with a data point ahead of the server's clock, which may be slow, is rejected with 503, so that it is
+// retried: a collector would drop the point after a partial success. The other points are stored.
 func TestPointsThatMayBeAhead(t *testing.T) {
 	at := time.Now()
 	s := newServer(t, nil, nil, storagetest.Clock(func() time.Time { return at }))

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics are what an operator sees of the handler.
+// metrics are the handler's Prometheus metrics.
 type metrics struct {
 	requests         *prometheus.CounterVec
 	points, warnings *prometheus.CounterVec

@@ -15,28 +15,29 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrOptions means that options can't be used.
+// ErrOptions means that options are invalid.
 var ErrOptions = errors.New("otlp: invalid options")
 
-// Translation sets how OpenTelemetry's names and attributes are translated, in the terms of the section otlp of Prometheus'
-// configuration. The zero value is Prometheus' default.
+// Translation configures how OpenTelemetry's names and attributes are translated, in the terms of the otlp section of
+// Prometheus' configuration. The zero value is Prometheus' default.
 type Translation struct {
 	// Strategy is one of Strategies; "": UnderscoreEscapingWithSuffixes.
 	Strategy string
-	// PromoteResourceAttributes become labels of every series.
+	// PromoteResourceAttributes are resource attributes that become labels of every series.
 	PromoteResourceAttributes []string
-	// PromoteAllResourceAttributes makes labels of all but IgnoreResourceAttributes.
+	// PromoteAllResourceAttributes promotes all resource attributes except IgnoreResourceAttributes.
 	PromoteAllResourceAttributes bool
 	IgnoreResourceAttributes     []string
-	// KeepIdentifyingResourceAttributes keeps service.name and its like in target_info, beside job and instance.
+	// KeepIdentifyingResourceAttributes keeps service.name, service.namespace and service.instance.id in target_info,
+	// in addition to job and instance.
 	KeepIdentifyingResourceAttributes bool
-	// ConvertHistogramsToNHCB stores explicit histograms as native ones with custom buckets.
+	// ConvertHistogramsToNHCB stores explicit histograms as native histograms with custom buckets.
 	ConvertHistogramsToNHCB bool
-	// PromoteScopeMetadata makes labels of the scope's name, version, schema URL and attributes.
+	// PromoteScopeMetadata adds the scope's name, version, schema URL and attributes as labels.
 	PromoteScopeMetadata bool
 }
 
-// Strategies are the values of Translation.Strategy.
+// Strategies returns the valid values of Translation.Strategy.
 func Strategies() []string {
 	return []string{
 		string(otlptranslator.UnderscoreEscapingWithSuffixes), string(otlptranslator.UnderscoreEscapingWithoutSuffixes),
@@ -44,7 +45,7 @@ func Strategies() []string {
 	}
 }
 
-// Within lowers the bounds of bodies and estimates so that all of them together take at most the given number of bytes.
+// Within lowers MaxBody, MaxDecoded, MaxMemory and MaxInFlight so that concurrent requests use at most inFlight bytes.
 func (o *Options) Within(inFlight int64) {
 	o.MaxInFlight = min(o.MaxInFlight, inFlight)
 	o.MaxBody = min(o.MaxBody, o.MaxInFlight/8)
@@ -67,7 +68,7 @@ func (t *Translation) Validate() error {
 	return nil
 }
 
-// config returns the section otlp of Prometheus' configuration.
+// config returns the translation as the otlp section of Prometheus' configuration.
 func (t *Translation) config() config.OTLPConfig {
 	c := config.DefaultOTLPConfig
 	if t.Strategy != "" {
@@ -83,34 +84,33 @@ func (t *Translation) config() config.OTLPConfig {
 // Options configure a handler.
 type Options struct {
 	Translation
-	// MaxBody is the greatest body that is read, bytes; more is answered with 413. Default 32 MiB, as Prometheus'.
+	// MaxBody is the max size of a body in bytes; larger ones are rejected with 413. Default 32 MiB, as in Prometheus.
 	MaxBody int64
-	// MaxDecoded is the greatest decompressed body, bytes; more is answered with 413. Default 64 MiB.
+	// MaxDecoded is the max size of a decompressed body in bytes; larger ones are rejected with 413. Default 64 MiB.
 	MaxDecoded int64
-	// MaxMemory is the greatest estimate of what one request becomes in memory, bytes; more is answered with 413.
-	// Default 256 MiB.
+	// MaxMemory is the max estimated memory of one decoded request in bytes; larger ones are rejected with 413. Default
+	// 256 MiB.
 	MaxMemory int64
-	// MaxInFlight bounds the bodies and the estimates of all requests that are under way, bytes; over it, requests are
-	// answered with 503. Default 512 MiB.
+	// MaxInFlight bounds the bodies and estimated memory of all concurrent requests in bytes; above it, requests are
+	// rejected with 503. Default 512 MiB.
 	MaxInFlight int64
-	// Bodies bounds the bodies of all endpoints; nil: nothing does.
+	// Bodies bounds the bodies of all endpoints together; nil: unbounded.
 	Bodies *adapter.Budget
-	// LookbackDelta is the evaluator's: target_info has a sample every half of it. Default 5m.
+	// LookbackDelta is the query engine's lookback delta: target_info gets a sample per half of it. Default 5m.
 	LookbackDelta time.Duration
-	// RetryBusy is the Retry-After of a 503: the queue drains within moments. Default 1 s.
+	// RetryBusy is the Retry-After of a 503. Default 1 s, because the queue drains quickly.
 	RetryBusy time.Duration
-	// RetryFull is the Retry-After of a 429: series leave memory when their slot is sealed. Default 30 s.
+	// RetryFull is the Retry-After of a 429. Default 30 s, because series are released when their slot is sealed.
 	RetryFull time.Duration
-	// Metadata gets senders' metadata of metrics, once per metric family and request. It must be quick. nil: ignored.
+	// Metadata receives the metadata of metrics, once per metric family and request. It must be quick. nil: ignored.
 	Metadata func(tenant, family, kind, unit, help string)
-	// Limiter has the tenants' limits of requests' sizes; nil: there are none. All other limits are the store's to hold.
+	// Limiter holds the tenants' limits on request sizes; nil: no limits. The store enforces all other limits.
 	Limiter *tenant.Limiter
-	// Rules may change and drop series before they are stored. Samples that they drop aren't reported.
+	// Rules may change and drop series before they are stored. Dropped samples aren't reported to the sender.
 	Rules adapter.Shape
-	// Registerer gets the handler's metrics; nil: they are kept nowhere.
+	// Registerer registers the handler's metrics; nil: they aren't registered.
 	Registerer prometheus.Registerer
-	// Logger gets events for operators.
-	Logger *slog.Logger
+	Logger     *slog.Logger
 }
 
 // DefaultOptions returns the documented defaults.

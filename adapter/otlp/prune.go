@@ -9,42 +9,46 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
-// Bounds of what the translation is asked to do. It looks through all labels for each that it adds, and writes all of
-// them anew for each bucket.
+// Bounds of the translation. For each label that it adds, the translation searches all labels, and for each bucket it
+// copies all labels.
 const (
-	// maxAttributes of a data point. The store takes 64 labels; attributes whose names become one are one label.
+	// maxAttributes bounds the attributes of a data point. The store accepts 64 labels; attributes whose translated
+	// names are equal become one label.
 	maxAttributes = 128
-	// maxResourceAttributes of a resource, and of a scope.
+	// maxResourceAttributes bounds the attributes of a resource, and of a scope.
 	maxResourceAttributes = 256
-	// maxSeriesText bounds the labels' text of one series, bytes. The store takes less, and Prometheus' labels panic beyond 16 MiB.
+	// maxSeriesText bounds the text of one series' labels in bytes. The store's limit is lower, and Prometheus' labels
+	// package panics above 16 MiB.
 	maxSeriesText = 2 << 20
-	// maxWork bounds the labels' text that a request is translated to, bytes.
+	// maxWork bounds the text of all labels that a request is translated to, in bytes.
 	maxWork = 2 << 30
-	// seriesWork is what a series counts of it beside its text, and an attribute attributeWork.
+	// seriesWork counts against maxWork per series, and attributeWork per attribute, in addition to their text.
 	seriesWork    = 64
 	attributeWork = 32
 )
 
-// pruner takes out of a request what can't be translated, or for a price out of proportion, and counts it.
+// pruner removes and counts the parts of a request that can't be translated or whose translation costs too much.
 type pruner struct {
 	translation *Translation
 	refusals    *refusals
-	// left is how many points are left in the request, and work how much of maxWork is left.
+	// left counts the points that were kept. work is the unused part of maxWork.
 	left int
 	work int64
-	// outer is the text that a point's series have from resource and scope; tooManyAttributes: one of these has too
-	// many attributes.
+	// outer is the size of the text that resource and scope add to each series. tooManyAttributes is set if one of
+	// these has too many attributes.
 	outer             int64
 	tooManyAttributes bool
 	metric            string
-	// delta: the points at hand are deltas. oldestDelta is when the oldest of the request ends, milliseconds; noDelta: there is none.
+	// delta is set if the current points are deltas. oldestDelta is the earliest end of the request's deltas in
+	// milliseconds; noDelta if it has none.
 	delta       bool
 	oldestDelta int64
-	// unit is how long the metric's unit is, which may become a part of its name.
+	// unit is the length of the metric's unit, which may become part of the metric's name.
 	unit int
 }
 
-// prune works on all of a request, and returns how many data points it had, how many are left, and when the oldest delta among them ends.
+// prune processes a whole request. It returns the number of data points before and after, and the earliest end of its
+// deltas in milliseconds.
 func prune(md pmetric.Metrics, t *Translation, r *refusals) (points, left int, oldestDelta int64) {
 	p := pruner{translation: t, refusals: r, work: maxWork, oldestDelta: noDelta}
 	before := r.points()
@@ -55,8 +59,8 @@ func prune(md pmetric.Metrics, t *Translation, r *refusals) (points, left int, o
 			p.enter(of.Resource().Attributes(), scope)
 			scope.Metrics().RemoveIf(p.refusesMetric)
 		}
-		if tooMany(of.Resource().Attributes()) {
-			// target_info would be made of them, and there are no points any more.
+		if exceedsAttributes(of.Resource().Attributes()) {
+			// No points are left, and the translation would create target_info from the attributes.
 			pcommon.NewMap().CopyTo(of.Resource().Attributes())
 		}
 	}
@@ -64,12 +68,12 @@ func prune(md pmetric.Metrics, t *Translation, r *refusals) (points, left int, o
 }
 
 func (p *pruner) enter(resource pcommon.Map, scope pmetric.ScopeMetrics) {
-	p.outer, p.tooManyAttributes = 0, tooMany(resource) || tooMany(scope.Scope().Attributes())
+	p.outer, p.tooManyAttributes = 0, exceedsAttributes(resource) || exceedsAttributes(scope.Scope().Attributes())
 	if p.tooManyAttributes {
 		return
 	}
 	if p.translation.PromoteAllResourceAttributes || len(p.translation.PromoteResourceAttributes) > 0 {
-		p.outer += textOf(resource)
+		p.outer += attributesText(resource)
 	} else {
 		for _, name := range []string{"service.name", "service.namespace", "service.instance.id"} {
 			if v, ok := resource.Get(name); ok {
@@ -79,17 +83,18 @@ func (p *pruner) enter(resource pcommon.Map, scope pmetric.ScopeMetrics) {
 	}
 	if p.translation.PromoteScopeMetadata {
 		s := scope.Scope()
-		p.outer += textOf(s.Attributes()) + int64(len(s.Name())+len(s.Version())+len(scope.SchemaUrl()))
+		p.outer += attributesText(s.Attributes()) + int64(len(s.Name())+len(s.Version())+len(scope.SchemaUrl()))
 	}
 }
 
-// tooMany reports whether a resource or a scope has more attributes, or longer ones, than labels can be made of.
-func tooMany(attributes pcommon.Map) bool {
-	return attributes.Len() > maxResourceAttributes || textOf(attributes) > maxSeriesText
+// exceedsAttributes reports whether the attributes of a resource or a scope exceed maxResourceAttributes or
+// maxSeriesText.
+func exceedsAttributes(attributes pcommon.Map) bool {
+	return attributes.Len() > maxResourceAttributes || attributesText(attributes) > maxSeriesText
 }
 
-// textOf is how many bytes of labels attributes become, with attributeWork for each.
-func textOf(attributes pcommon.Map) (total int64) {
+// attributesText returns the size of the labels made from attributes in bytes, including attributeWork per attribute.
+func attributesText(attributes pcommon.Map) (total int64) {
 	for name, v := range attributes.All() {
 		total += attributeText(name, v)
 	}
@@ -107,7 +112,8 @@ func attributeText(name string, v pcommon.Value) int64 {
 	return size + 16 // a number or a boolean
 }
 
-// refusesMetric reports whether nothing of a metric can be translated; else it takes out what can't.
+// refusesMetric removes the points of a metric that can't be translated. It reports whether the metric itself must be
+// removed.
 func (p *pruner) refusesMetric(m pmetric.Metric) bool {
 	p.metric, p.unit, p.delta = m.Name(), len(m.Unit()), false
 	switch m.Type() {
@@ -115,20 +121,20 @@ func (p *pruner) refusesMetric(m pmetric.Metric) bool {
 		p.numbers(m.Gauge().DataPoints())
 	case pmetric.MetricTypeSum:
 		points := m.Sum().DataPoints()
-		if !p.temporal(m.Sum(), points.Len()) {
+		if !p.acceptsTemporality(m.Sum(), points.Len()) {
 			return true
 		}
 		p.numbers(points)
 	case pmetric.MetricTypeHistogram:
 		points := m.Histogram().DataPoints()
-		if !p.temporal(m.Histogram(), points.Len()) {
+		if !p.acceptsTemporality(m.Histogram(), points.Len()) {
 			return true
 		}
 		points.RemoveIf(p.histogram)
 		p.left += points.Len()
 	case pmetric.MetricTypeExponentialHistogram:
 		points := m.ExponentialHistogram().DataPoints()
-		if !p.temporal(m.ExponentialHistogram(), points.Len()) {
+		if !p.acceptsTemporality(m.ExponentialHistogram(), points.Len()) {
 			return true
 		}
 		points.RemoveIf(p.exponential)
@@ -143,8 +149,9 @@ func (p *pruner) refusesMetric(m pmetric.Metric) bool {
 	return false
 }
 
-// temporal reports whether points of a metric's temporality are taken, and counts them if they aren't. Deltas are translated as cumulative points.
-func (p *pruner) temporal(of interface {
+// acceptsTemporality reports whether points of a metric's temporality are accepted, and counts them if not. It sets the
+// temporality of deltas to cumulative.
+func (p *pruner) acceptsTemporality(of interface {
 	AggregationTemporality() pmetric.AggregationTemporality
 	SetAggregationTemporality(pmetric.AggregationTemporality)
 }, points int,
@@ -193,12 +200,12 @@ func (p *pruner) exponential(pt pmetric.ExponentialHistogramDataPoint) bool {
 	return p.refusesDelta(pt) || p.refuses(pt.Timestamp(), pt.Attributes(), 1)
 }
 
-// dropUnreadable takes out exemplars without a value, which would take their whole metric with them.
+// dropUnreadable removes exemplars without a value: they would make the translation skip the whole metric.
 func dropUnreadable(exemplars pmetric.ExemplarSlice) {
 	exemplars.RemoveIf(func(e pmetric.Exemplar) bool { return e.ValueType() == pmetric.ExemplarValueTypeEmpty })
 }
 
-// refuses reports whether a point that becomes so many series is refused, and counts it if it is.
+// refuses reports whether a point that is translated to the given number of series is rejected, and counts it if so.
 func (p *pruner) refuses(at pcommon.Timestamp, attributes pcommon.Map, series int) bool {
 	reason, text := "", ""
 	cost := int64(0)
@@ -211,10 +218,10 @@ func (p *pruner) refuses(at pcommon.Timestamp, attributes pcommon.Map, series in
 		reason, text = reasonTooManyAttributes, fmt.Sprintf("has a resource or a scope with more than %d attributes, or more than %d bytes of attributes", maxResourceAttributes, maxSeriesText)
 	case attributes.Len() > maxAttributes:
 		reason, text = reasonTooManyAttributes, fmt.Sprintf("has a data point with %d attributes; the maximum is %d", attributes.Len(), maxAttributes)
-	case p.outer+textOf(attributes)+int64(len(p.metric)+p.unit) > maxSeriesText:
+	case p.outer+attributesText(attributes)+int64(len(p.metric)+p.unit) > maxSeriesText:
 		reason, text = reasonTooMuchText, fmt.Sprintf("has a data point with more than %d bytes of attributes and names", maxSeriesText)
 	default:
-		cost = int64(series) * (seriesWork + int64(len(p.metric)) + p.outer + textOf(attributes))
+		cost = int64(series) * (seriesWork + int64(len(p.metric)) + p.outer + attributesText(attributes))
 		if cost > p.work {
 			reason, text = reasonTooMuchText, fmt.Sprintf("would become, together with the data points before it, series with more than %d bytes of labels; send fewer data points per request", int64(maxWork))
 		}
@@ -227,11 +234,11 @@ func (p *pruner) refuses(at pcommon.Timestamp, attributes pcommon.Map, series in
 	return true
 }
 
-// minTruncated is how long a text is at least that is given to truncate.
+// minTruncated is the min length of a text passed to truncate. Shorter ones are never truncated.
 const minTruncated = 32
 
-// truncateAttributes replaces the values of resources' attributes that are too long for a label, as truncate does. A value that isn't text is
-// replaced by its text.
+// truncateAttributes shortens values of resource attributes that are too long for a label, by calling truncate. If a
+// value that isn't a string is shortened, it becomes a string.
 func truncateAttributes(md pmetric.Metrics, truncate func(attribute, value string) string) {
 	for i := range md.ResourceMetrics().Len() {
 		for name, v := range md.ResourceMetrics().At(i).Resource().Attributes().All() {

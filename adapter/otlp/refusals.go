@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Reasons to refuse data points, beside those of package adapter and storage.LabelError.
+// Reasons to reject data points, in addition to those of package adapter and storage.LabelError.
 const (
 	reasonDeltaWithoutStart = "delta_without_start"
 	reasonDeltaInvalidStart = "delta_invalid_start"
@@ -19,23 +19,24 @@ const (
 	reasonUntranslatable    = "untranslatable"
 )
 
-// maxRefusalText bounds the text of an answer, and maxExample one example in it, bytes.
+// maxRefusalText bounds the text of a response, and maxExample one example in it, in bytes.
 const (
 	maxRefusalText = 1000
 	maxExample     = 300
 )
 
-// refusal counts the data points that were refused for one reason.
+// refusal counts the data points that were rejected for one reason.
 type refusal struct {
 	reason  string
 	points  int
 	example string
 }
 
-// refusals are the refusals of one request, by reason.
+// refusals are the rejections of one request, by reason.
 type refusals []refusal
 
-// add counts points refused for a reason. The first example is kept; points 0 means that something else was refused.
+// add counts points that were rejected for a reason, and keeps the first example per reason. points is 0 if an element
+// other than a point was rejected.
 func (r *refusals) add(reason string, points int, example func() string) {
 	for i := range *r {
 		if (*r)[i].reason == reason {
@@ -50,7 +51,7 @@ func (r *refusals) add(reason string, points int, example func() string) {
 	*r = append(*r, refusal{reason, points, text})
 }
 
-// points returns how many data points were refused.
+// points returns the number of rejected data points.
 func (r refusals) points() int {
 	n := 0
 	for i := range r {
@@ -59,7 +60,7 @@ func (r refusals) points() int {
 	return n
 }
 
-// text describes for the sender how many of the points were refused and why, the most frequent reason first.
+// text describes to the sender how many points were rejected and why, with the most frequent reason first.
 func (r refusals) text(points int) string {
 	sorted := slices.Clone(r)
 	slices.SortStableFunc(sorted, func(a, b refusal) int { return b.points - a.points })
@@ -75,7 +76,7 @@ func (r refusals) text(points int) string {
 		switch {
 		case points == 0:
 			line = separator + one.example
-		case one.points == 0: // It rejected none of them.
+		case one.points == 0: // no points were rejected
 			line = separator + one.reason + ": " + one.example
 		}
 		if out.Len()+len(line) > maxRefusalText {

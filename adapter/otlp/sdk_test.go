@@ -28,7 +28,6 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// server is a handler over a real store on Pebble.
 type server struct {
 	*httptest.Server
 	store *storage.Store
@@ -60,7 +59,7 @@ func newServer(t testing.TB, rule func(faultengine.Op) faultengine.Action, chang
 	return s
 }
 
-// series are all of a tenant's, by their labels.
+// series returns all series of a tenant by their labels.
 func (s *server) series(t testing.TB, of string) map[string]chunk.Samples {
 	found, err := s.store.Select(context.Background(), query.Query{
 		Tenant: of, MinT: math.MinInt64 / 2, MaxT: math.MaxInt64 / 2,
@@ -76,7 +75,7 @@ func (s *server) series(t testing.TB, of string) map[string]chunk.Samples {
 	return out
 }
 
-// exporter sends to a server as an application would.
+// exporter returns an SDK exporter that sends to the server.
 func (s *server) exporter(t *testing.T, options ...otlpmetrichttp.Option) *otlpmetrichttp.Exporter {
 	options = append([]otlpmetrichttp.Option{otlpmetrichttp.WithEndpointURL(s.URL + "/v1/metrics")}, options...)
 	e, err := otlpmetrichttp.New(t.Context(), options...)
@@ -85,7 +84,7 @@ func (s *server) exporter(t *testing.T, options ...otlpmetrichttp.Option) *otlpm
 	return e
 }
 
-// record makes one of every instrument and collects their metrics.
+// record collects the metrics of one instrument of each kind.
 func record(t *testing.T, options ...sdkmetric.Option) *metricdata.ResourceMetrics {
 	reader := sdkmetric.NewManualReader()
 	exponential := sdkmetric.NewView(sdkmetric.Instrument{Name: "exponential"},
@@ -135,7 +134,7 @@ func TestSDK(t *testing.T) {
 	for name, samples := range got {
 		most := 1
 		if strings.Contains(name, "target_info") {
-			most = 2 // at the first and the last point's time: the SDK reads its clock for each instrument
+			most = 2 // target_info, at the first and last point: the SDK reads its clock per instrument
 		}
 		require.True(t, samples.Len() >= 1 && samples.Len() <= most, "%s has %d samples", name, samples.Len())
 		if len(samples.V) > 0 {
@@ -171,7 +170,7 @@ func TestSDK(t *testing.T) {
 		"target_info":         {"gauge", "", "Target metadata"},
 	}, s.told)
 
-	// Sent again, it is stored once.
+	// A second identical request adds no samples.
 	require.NoError(t, s.exporter(t).Export(t.Context(), sent))
 	require.Equal(t, len(got), len(s.series(t, tenant.Default)))
 	for name, samples := range s.series(t, tenant.Default) {
@@ -188,7 +187,7 @@ func TestTenant(t *testing.T) {
 	require.Empty(t, s.series(t, tenant.Default))
 }
 
-// A sender whose first export meets a store that doesn't answer sends it again.
+// The SDK retries an export after the store returned an error for the first attempt.
 func TestSDKTriesAgain(t *testing.T) {
 	failing := true
 	s := newServer(t, func(op faultengine.Op) faultengine.Action {

@@ -6,19 +6,19 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// maxNesting bounds how deep values of attributes lie in one another, and JSON's brackets. OpenTelemetry's own lie four
-// deep at most; a decoder that calls itself for each level would run out of stack.
+// maxNesting bounds the nesting of attribute values, and of JSON's brackets. OpenTelemetry's own are nested at most
+// four levels deep. Decoders are recursive: deeper nesting could overflow the stack.
 const maxNesting = 64
 
-// What the decoded message has for an element beside the element's own bytes, estimated: structs, the slices of
-// pointers to them, which double as they grow, and the translation's copies. Bytes.
+// Estimated memory of an element of a decoded message, in addition to its own bytes: structs, slices of pointers to
+// them, which double when they grow, and the translation's copies. In bytes.
 const (
 	elementBytes = 512
 	numberBytes  = 16
 )
 
-// message lists the fields of a protobuf message that hold messages, and those that hold packed numbers that are shorter on
-// the wire than in memory.
+// message lists a protobuf message's fields that hold messages, and those that hold packed numbers, which are shorter
+// on the wire than in memory.
 type message struct {
 	messages map[protowire.Number]*message
 	numbers  map[protowire.Number]bool
@@ -57,7 +57,8 @@ func describe() *message {
 	})
 }
 
-// weigh estimates what a body becomes in memory, bytes. It stops above limit, and where the nesting is too deep.
+// weigh estimates the memory of a decoded body in bytes. It stops once the estimate exceeds limit, and returns an error
+// if the nesting is too deep.
 func (e encoding) weigh(body []byte, limit int64) (int64, error) {
 	if e == encodingProtobuf {
 		return exportRequest.weigh(body, limit, 0)
@@ -108,7 +109,7 @@ func (m *message) weigh(b []byte, limit int64, depth int) (int64, error) {
 	return total, nil
 }
 
-// weighJSON counts brackets and commas that stand outside of strings.
+// weighJSON counts brackets and commas outside of strings.
 func weighJSON(body []byte, limit int64) (int64, error) {
 	total, depth, text := 2*int64(len(body)), 0, false
 	for i := 0; i < len(body) && total <= limit; i++ {

@@ -11,22 +11,22 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// dropped stands for every series that a rule drops.
+// dropped stands for all series that rules drop.
 var dropped = new(storage.Series)
 
-// batch puts rules over a batch. It has the contract of adapter.Batch: samples are those of the series that was looked up or
-// defined last.
+// batch applies rules to a batch. As adapter.Batch requires, samples are added to the last series that was looked up or
+// defined.
 type batch struct {
 	*storage.Batch
 	rules  *Rules
 	cache  *droppedCache
 	counts *counts
-	// rule drops the series at hand, where that is dropped.
+	// rule is the number of the rule that drops the current series, if it is dropped.
 	rule    int
 	builder *labels.Builder
 }
 
-// Lookup finds a series by its labels as they were sent.
+// Lookup finds a series by its alias, made of the labels as sent.
 func (b *batch) Lookup(alias []byte) (*storage.Series, bool) {
 	if s, ok := b.Batch.Lookup(alias); ok {
 		return s, true
@@ -38,11 +38,11 @@ func (b *batch) Lookup(alias []byte) (*storage.Series, bool) {
 	return nil, false
 }
 
-// Define applies the rules, and finds or creates the series that comes of it. The limits of labels hold for what comes of it.
+// Define applies the rules and finds or creates the resulting series. The limits of labels apply to the result.
 func (b *batch) Define(alias []byte, ls labels.Labels) (*storage.Series, error) {
 	ls = ls.WithoutEmpty()
 	if _, twice := ls.HasDuplicateLabelNames(); twice {
-		return b.Batch.Define(nil, ls) // It returns the error.
+		return b.Batch.Define(nil, ls) // it returns the error
 	}
 	if b.builder == nil {
 		b.builder = labels.NewBuilder(labels.EmptyLabels())
@@ -66,7 +66,7 @@ func (b *batch) Define(alias []byte, ls labels.Labels) (*storage.Series, error) 
 	return dropped, nil
 }
 
-// Float adds a sample, or counts it and returns adapter.ErrDropped.
+// Float adds a sample, or counts it and returns adapter.ErrDropped if the series is dropped.
 func (b *batch) Float(ref *storage.Series, t, st int64, v float64) error {
 	if ref == dropped {
 		return b.drop()
@@ -74,7 +74,7 @@ func (b *batch) Float(ref *storage.Series, t, st int64, v float64) error {
 	return b.Batch.Float(ref, t, st, v)
 }
 
-// Histogram is as Float.
+// Histogram adds a histogram, with the same errors as Float.
 func (b *batch) Histogram(ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
 	if ref == dropped {
 		return b.drop()
@@ -87,7 +87,7 @@ func (b *batch) drop() error {
 	return adapter.ErrDropped
 }
 
-// Exemplar is as Float.
+// Exemplar adds an exemplar, with the same errors as Float.
 func (b *batch) Exemplar(ref *storage.Series, e exemplar.Exemplar) error {
 	if ref == dropped {
 		b.counts.exemplars[b.rule].Add(1)

@@ -23,7 +23,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// rig is a store with rules over what comes in.
+// rig is a store with rules for incoming samples.
 type rig struct {
 	t     testing.TB
 	eng   *pebble.Engine
@@ -52,7 +52,7 @@ func (r *rig) intake(tenant string) *adapter.Intake {
 	})
 }
 
-// send stores one sample of each series, whose value is its place among them, and returns the errors.
+// send stores one sample for each series, with its index as value, and returns the errors.
 func (r *rig) send(tenant string, series ...string) (errs []error) {
 	in := r.intake(tenant)
 	for i, text := range series {
@@ -62,7 +62,7 @@ func (r *rig) send(tenant string, series ...string) (errs []error) {
 	return errs
 }
 
-// parse reads labels as name,label=value,…
+// parse parses labels of the form name,label=value,…
 func parse(t testing.TB, text string) labels.Labels {
 	b := labels.NewBuilder(labels.EmptyLabels())
 	for i, part := range strings.Split(text, ",") {
@@ -76,7 +76,7 @@ func parse(t testing.TB, text string) labels.Labels {
 	return b.Labels()
 }
 
-// stored are a tenant's series with their values.
+// stored returns a tenant's series with their values.
 func (r *rig) stored(tenant string) (list []string) {
 	found, err := r.store.Select(context.Background(), query.Query{Tenant: tenant, MinT: r.now - 1000, MaxT: r.now + 1000,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}, Sorted: true})
@@ -100,7 +100,7 @@ tenants:
   free: {}
 `
 
-// TestBatch sends series twice: when nothing is known of them, and when they are.
+// TestBatch sends series twice: first when they are unknown, then when they are known.
 func TestBatch(t *testing.T) {
 	r := newRig(t, strings.Replace(example, "regex: all, action: keep", `regex: "yes", action: drop`, 1))
 	series := []string{"go_gc,job=a", "old_x,job=a", "up,job=a,pod=1", "up,job=a,pod=2", "up,job=b", "bad,kill=name", "up,kill=yes"}
@@ -114,7 +114,8 @@ func TestBatch(t *testing.T) {
 		var refused *adapter.Refused
 		require.ErrorAs(t, errs[5], &refused, "a series without a name is refused")
 		require.Equal(t, storage.ReasonMissingMetricName, refused.Reason)
-		require.Equal(t, []string{ // Of two series with the same labels the greater value is kept, in any order.
+		// Of two samples of one series at the same time, the larger value is kept, in any order.
+		require.Equal(t, []string{
 			`{__name__="new_x", job="a"} [1]`, `{__name__="up", job="a"} [3]`, `{__name__="up", job="b"} [4]`,
 		}, r.stored("t"))
 	}
@@ -144,8 +145,8 @@ func droppedBy(s Status) (list []int64) {
 	return list
 }
 
-// TestDefineRemembersItsOwnAlias drops a series under its alias, whatever was looked up before: another series goes on to be stored, also
-// after its alias was forgotten.
+// TestDefineRemembersItsOwnAlias checks that a series is dropped under its own alias, whichever alias was looked up
+// before: the other series is still stored, even after its alias was deleted.
 func TestDefineRemembersItsOwnAlias(t *testing.T) {
 	r := newRig(t, "- {source_labels: [__name__], regex: a, action: drop}")
 	b := r.live.Batch("t", r.store.NewBatch("t"))
@@ -168,7 +169,7 @@ func TestDefineRemembersItsOwnAlias(t *testing.T) {
 	require.Len(t, r.stored("t"), 1)
 }
 
-// TestEverythingDropped holds requests of which nothing is left to be taken.
+// TestEverythingDropped checks that requests with dropped samples only are accepted.
 func TestEverythingDropped(t *testing.T) {
 	r := newRig(t, `[{regex: .*, action: labeldrop}]`)
 	require.Equal(t, []error{adapter.ErrDropped, adapter.ErrDropped}, r.send("t", "a", "b,c=d"))
@@ -184,7 +185,7 @@ func TestEverythingDropped(t *testing.T) {
 	require.EqualValues(t, 1, r.live.Status("t").Rules[0].Exemplars)
 }
 
-// TestReload changes rules while series are known by what older rules made of them.
+// TestReload changes rules while the results of the former rules are cached.
 func TestReload(t *testing.T) {
 	r := newRig(t, ``)
 	send := func(want ...string) {
@@ -210,7 +211,8 @@ func TestReload(t *testing.T) {
 	send(plain...)
 }
 
-// TestManyNamesOfOneSeries holds the store to a bounded number of names, and to the right series after it forgot them.
+// TestManyNamesOfOneSeries checks that the store keeps a bounded number of aliases, and finds the right series after it
+// has forgotten them.
 func TestManyNamesOfOneSeries(t *testing.T) {
 	r := newRig(t, `[{regex: pod, action: labeldrop}]`)
 	for i := range 3000 {
@@ -262,8 +264,8 @@ func TestDroppedCache(t *testing.T) {
 	require.False(t, ok, "other rules")
 }
 
-// BenchmarkBatch adds a sample of each of 2,000 known series to a batch of a real store: without rules, and with ten that keep
-// all of them, change all of them, or drop half of them.
+// BenchmarkBatch adds a sample to each of 2,000 known series in a real store: without rules, and with ten rules that
+// keep all of them, change all of them, or drop half of them.
 func BenchmarkBatch(b *testing.B) {
 	rules := strings.Repeat("- {source_labels: [__name__], regex: no_.*, action: drop}\n", 9)
 	for _, c := range []struct{ name, rules string }{

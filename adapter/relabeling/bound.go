@@ -10,17 +10,19 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// maxText bounds the labels of a series while rules apply to it, bytes: four times those that the store takes, as rules may join labels
-// and drop the result. Without a bound 22 rules that double a label exceed what labels can be, and a few more all memory.
+// maxText bounds the labels of a series in bytes while rules are applied: four times the store's limit, because rules
+// may join labels and drop the result. Without a bound, 22 rules that double a label would exceed the max size of
+// labels, and a few more would exhaust the memory.
 const maxText = 256 << 10
 
-// labelWeight is what a label counts of maxText besides its text: rules look through all labels for each that they set.
+// labelWeight counts against maxText per label, in addition to its text: rules search all labels for each label they
+// set.
 const labelWeight = 64
 
-// applied are the labels of a series while rules apply to them.
+// applied holds the labels of a series while rules are applied.
 type applied struct {
 	b *labels.Builder
-	// size is at least what they count of maxText.
+	// size is an upper bound of the labels' count against maxText.
 	size int
 }
 
@@ -35,8 +37,8 @@ func (a *applied) weigh() {
 	a.b.Range(func(l labels.Label) { a.size += len(l.Name) + len(l.Value) + labelWeight })
 }
 
-// process applies a rule; keep is false if it drops the series. It returns a *storage.LabelError, without the series, where the labels might become
-// longer than maxText.
+// process applies a rule; keep is false if the rule drops the series. If the labels could exceed maxText, it returns a
+// *storage.LabelError without the series.
 func (a *applied) process(number int, c *relabel.Config) (keep bool, err error) {
 	more := a.growth(c)
 	if more > 0 && a.size+more > maxText {
@@ -49,11 +51,12 @@ func (a *applied) process(number int, c *relabel.Config) (keep bool, err error) 
 	return relabel.ProcessBuilder(a.b, c), nil
 }
 
-// growth returns by how much a rule makes labels longer at most; beyond maxText it may be less.
+// growth returns an upper bound of the bytes that a rule adds to the labels. If the bound is above maxText, the result
+// may be lower than the bound, but is still above maxText.
 func (a *applied) growth(c *relabel.Config) int {
 	source := max(0, len(c.SourceLabels)-1) * len(c.Separator)
 	for _, name := range c.SourceLabels {
-		if source += len(a.b.Get(string(name))); source > max(maxText, a.size) { // Some label is named very often.
+		if source += len(a.b.Get(string(name))); source > max(maxText, a.size) { // some label is referenced very often
 			return source
 		}
 	}
@@ -61,7 +64,7 @@ func (a *applied) growth(c *relabel.Config) int {
 	case relabel.Replace:
 		refs := strings.Count(c.TargetLabel, "$") + strings.Count(c.Replacement, "$")
 		return labelWeight + len(c.TargetLabel) + len(c.Replacement) + refs*source
-	case relabel.Lowercase, relabel.Uppercase: // Some letters are longer in the other case.
+	case relabel.Lowercase, relabel.Uppercase: // some letters have more bytes in the other case
 		return labelWeight + len(c.TargetLabel) + 3*source
 	case relabel.HashMod:
 		return labelWeight + len(c.TargetLabel) + 20

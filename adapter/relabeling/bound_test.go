@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// Rules that make labels longer than they may be are why a series is refused; others of its request are stored. Without a bound the labels of
-// 22 rules that double one panic, and those of a few more take all memory.
+// A series is rejected if rules make its labels longer than allowed; other series of the request are stored. Without a
+// bound, 22 rules that double a label would panic, and a few more would exhaust the memory.
 func TestRulesThatGrowLabels(t *testing.T) {
 	const double = "- {source_labels: [grow, grow], separator: '', regex: (.+), target_label: grow}\n"
 	for name, c := range map[string]struct{ rules, rule string }{
@@ -30,7 +30,7 @@ func TestRulesThatGrowLabels(t *testing.T) {
 			r := newRig(t, "")
 			before := []string{`{__name__="other", job="a"} [1]`}
 			rules := c.rules + "\n- {regex: grow|up|long, action: labeldrop}"
-			if strings.Contains(c.rules, "labelmap") { // It copies the labels of all series.
+			if strings.Contains(c.rules, "labelmap") { // labelmap copies the labels of all series
 				before = nil
 			}
 			r.set(rules)
@@ -63,7 +63,7 @@ func TestRulesThatGrowLabels(t *testing.T) {
 	}
 }
 
-// Rules may join labels, and shorten or drop long ones: only what they make longer is bounded.
+// Rules may join labels, and shorten or drop long labels: only the growth of labels is bounded.
 func TestRulesOfLongLabels(t *testing.T) {
 	r := newRig(t, `
 - {source_labels: [long], regex: "x{1000}.*", action: drop}
@@ -80,7 +80,7 @@ func TestRulesOfLongLabels(t *testing.T) {
 	require.Equal(t, []string{`{__name__="up", a="1", b="2", c="3", joined="1;2;3;"} [1]`}, r.stored("t"))
 }
 
-// The error of a series that the store refuses as rules have changed it names them.
+// If the store rejects a series after rules have changed it, the error mentions the rules.
 func TestRefusedAfterRelabeling(t *testing.T) {
 	r := newRig(t, "- {source_labels: [a, a], separator: '', target_label: a}")
 	errs := r.send("t", "up,a="+strings.Repeat("x", 3000))

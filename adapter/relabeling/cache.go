@@ -2,15 +2,16 @@ package relabeling
 
 import "sync"
 
-// maxDropped bounds the dropped series that a cache remembers: some 50 MiB of them.
+// maxDropped bounds the dropped series in a cache, about 50 MiB.
 const maxDropped = 1 << 20
 
 const shards = 16
 
-// droppedCache remembers which rule drops a series. Each shard has two maps: where the newer one is full, the older one is
-// forgotten, and an entry that is found in the older one is put into the newer one. So series that are sent stay, others go.
+// droppedCache maps dropped series to the rule that drops them. Each shard has two maps. When the newer map is full, it
+// replaces the older one; an entry found in the older map is copied to the newer one. Series that are still sent
+// therefore stay in the cache, and others are evicted.
 type droppedCache struct {
-	most   int // in a map of a shard
+	most   int // max number of entries per map of a shard
 	shards [shards]droppedShard
 }
 
@@ -20,14 +21,14 @@ type droppedShard struct {
 	_            [16]byte
 }
 
-// droppedKey identifies an alias in the store: see storage.Batch.KeyOf.
+// droppedKey identifies an alias in the store, see storage.Batch.KeyOf.
 type droppedKey [2]uint64
 
 func newDroppedCache(most int) *droppedCache {
 	return &droppedCache{most: max(1, most/shards/2)}
 }
 
-// find returns the number of the rule that drops a series.
+// find returns the number of the rule that drops a series; ok is false if the series isn't cached.
 func (c *droppedCache) find(k droppedKey) (rule int, ok bool) {
 	s := &c.shards[k[0]%shards]
 	s.mu.RLock()

@@ -11,18 +11,18 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// Live has the rules that are in force. Its methods may be called from any goroutine.
+// Live holds the rules that are in effect. It is safe for concurrent use.
 type Live struct {
 	table atomic.Pointer[Table]
 	cache *droppedCache
-	// setting is held while the table is replaced. forget makes the store forget the aliases of tenants.
+	// setting must be held while the table is replaced. forget deletes the store's aliases of the selected tenants.
 	setting sync.Mutex
 	forget  func(of func(tenant string) bool)
 
 	samples, exemplars, refused *prometheus.Desc
 }
 
-// NewLive returns one without rules, whose metrics go to r.
+// NewLive returns a Live without rules and registers its metrics with r.
 func NewLive(r prometheus.Registerer) *Live {
 	labels := []string{"rules", "rule"}
 	l := &Live{
@@ -44,14 +44,15 @@ func NewLive(r prometheus.Registerer) *Live {
 	return l
 }
 
-// ForgetWith sets the function that is called after rules have changed, to make the store forget aliases that nobody uses any more.
+// ForgetWith sets the function that is called after rules have changed. It must delete the store's aliases of the
+// selected tenants, which are no longer used.
 func (l *Live) ForgetWith(forget func(of func(tenant string) bool)) {
 	l.setting.Lock()
 	defer l.setting.Unlock()
 	l.forget = forget
 }
 
-// Set puts a table into force, for requests that begin from now on. Rules that are as before go on counting.
+// Set puts a table into effect for requests that start from now on. The counters of unchanged rules continue.
 func (l *Live) Set(t *Table) {
 	l.setting.Lock()
 	defer l.setting.Unlock()
@@ -70,7 +71,7 @@ func (l *Live) Set(t *Table) {
 	l.forget(func(tenant string) bool { return before != nil && before.Of(tenant) != t.Of(tenant) })
 }
 
-// Batch puts a tenant's rules over a batch of its samples. Without rules it is the batch itself.
+// Batch applies a tenant's rules to a batch. It returns b itself if the tenant has no rules.
 func (l *Live) Batch(tenant string, b *storage.Batch) adapter.Batch {
 	r := l.table.Load().Of(tenant)
 	if r == nil {
@@ -80,7 +81,7 @@ func (l *Live) Batch(tenant string, b *storage.Batch) adapter.Batch {
 	return &batch{Batch: b, rules: r, cache: l.cache, counts: r.countsOf(tenant)}
 }
 
-// Metadata returns the family under which metadata of another one is to be stored; ok is false where rules drop it.
+// Metadata returns the family under which the metadata of a family is stored; ok is false if rules drop it.
 func (l *Live) Metadata(tenant, family, kind string) (as string, ok bool) {
 	r := l.table.Load().Of(tenant)
 	if r == nil {
@@ -89,22 +90,22 @@ func (l *Live) Metadata(tenant, family, kind string) (as string, ok bool) {
 	return r.metadata(family, kind)
 }
 
-// Any reports whether a tenant has rules.
-func (l *Live) Any(tenant string) bool { return l.table.Load().Of(tenant) != nil }
+// HasRules reports whether rules apply to a tenant.
+func (l *Live) HasRules(tenant string) bool { return l.table.Load().Of(tenant) != nil }
 
-// Rule is the part of a rule that its tenant may see.
+// Rule is the state of a rule that its tenant may see.
 type Rule struct {
-	// Number begins at 1. Text is the rule as YAML.
+	// Number starts at 1. Text is the rule as YAML.
 	Number int    `json:"number"`
 	Text   string `json:"text"`
-	// Samples and Exemplars were dropped of this tenant since the rules are in force.
+	// Samples and Exemplars count this tenant's drops since the rules are in effect.
 	Samples   int64 `json:"dropped_samples"`
 	Exemplars int64 `json:"dropped_exemplars"`
 }
 
-// Status is the part of the rules' state that a tenant to which they apply may see.
+// Status is the state of the rules that a tenant to which they apply may see.
 type Status struct {
-	// Own: the tenant has rules of its own, instead of those of everybody.
+	// Own is true if the tenant has rules of its own, instead of the default rules.
 	Own   bool   `json:"own"`
 	Rules []Rule `json:"rules"`
 }

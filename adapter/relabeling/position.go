@@ -12,15 +12,15 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 )
 
-// position is where a rule is in a file.
+// position is the position of a rule in a file.
 type position struct {
-	owner string // the tenant, or everybody
-	// number is that of the rule in its list, from 1; line is the line where the rule starts, 0 if it isn't known.
+	owner string // the tenant, or "" for the default rules
+	// number is the index of the rule in its list, from 1. line is the line where the rule starts, 0 if unknown.
 	number, line int
 	node         *yamlv3.Node
 }
 
-// String returns the position as errors name it.
+// String returns the position for error texts.
 func (p position) String() string {
 	text := fmt.Sprintf("rule %d", p.number)
 	if p.owner != everybody {
@@ -32,7 +32,8 @@ func (p position) String() string {
 	return text
 }
 
-// positionsOf returns the positions of the rules in a file, by owner. The file was checked for aliases that would write out too much.
+// positionsOf returns the positions of the rules in a file, by owner. The caller must have checked the size of the
+// file's expanded YAML aliases.
 func positionsOf(text []byte) map[string][]position {
 	var doc yamlv3.Node
 	if err := yamlv3.Unmarshal(text, &doc); err != nil || len(doc.Content) == 0 {
@@ -64,7 +65,7 @@ func resolved(n *yamlv3.Node) *yamlv3.Node {
 	return n
 }
 
-// eachPair visits the keys and values of a mapping.
+// eachPair calls visit for the keys and values of a mapping.
 func eachPair(n *yamlv3.Node, visit func(key, value *yamlv3.Node)) {
 	if n = resolved(n); n == nil || n.Kind != yamlv3.MappingNode {
 		return
@@ -85,7 +86,7 @@ func valueOf(n *yamlv3.Node, name string) (found *yamlv3.Node) {
 
 var lineOf = regexp.MustCompile(`^line (\d+): (.*)`)
 
-// locate returns the text of an error of decode, with the line and the rule that cause it where it is in a rule.
+// locate returns the text of an error of decode, with the line and the rule that cause it, if it is caused by a rule.
 func locate(text []byte, err error) string {
 	words := readable(err)
 	at := positionsOf(text)
@@ -97,7 +98,8 @@ func locate(text []byte, err error) string {
 		}
 		return words
 	}
-	// The decoders of regular expressions and actions name no line: the first pair of a rule that fails alone with the same words is the cause.
+	// The decoders of regular expressions and actions don't report a line. The cause is the first pair of a rule that
+	// fails with the same text when it is decoded alone.
 	var all []position
 	for _, owner := range slices.Sorted(maps.Keys(at)) {
 		all = append(all, at[owner]...)
@@ -111,7 +113,7 @@ func locate(text []byte, err error) string {
 	return words
 }
 
-// ruleAt returns the rule that has a line.
+// ruleAt returns the rule that contains a line.
 func ruleAt(at map[string][]position, line int) (found position, ok bool) {
 	for _, list := range at {
 		for _, p := range list {
@@ -131,7 +133,8 @@ func lastLine(n *yamlv3.Node) int {
 	return last
 }
 
-// lineFailing returns the line of the key of a rule whose value can't be decoded, with these words; 0: there is none.
+// lineFailing returns the line of a rule's key whose value fails to decode with the given error text; 0 if there is
+// none.
 func lineFailing(rule *yamlv3.Node, words string) (line int) {
 	eachPair(rule, func(key, value *yamlv3.Node) {
 		if line > 0 {

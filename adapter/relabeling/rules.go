@@ -9,27 +9,28 @@ import (
 	"github.com/prometheus/prometheus/model/relabel"
 )
 
-// kept is what stands for the number of a rule where none drops a series.
+// kept is used as the number of the rule if no rule drops a series.
 const kept = -1
 
-// maxCounted bounds the tenants for which Rules count apart.
+// maxCounted bounds the tenants that are counted separately by Rules.
 const maxCounted = 10_000
 
-// Rules are the rules of a tenant, or of everybody, in order. Their numbers begin at 0 here and at 1 where people see them.
+// Rules are the rules of a tenant, or the default rules, in order. Rule numbers start at 0 internally and at 1 in
+// texts.
 type Rules struct {
 	owner   string
 	configs []*relabel.Config
 	texts   []string
-	// space is that of the aliases of series that these rules have seen: the same rules have the same one.
+	// space identifies the aliases of series to which these rules were applied: equal rules have the same space.
 	space uint64
 
 	mu     sync.Mutex
 	counts map[string]*counts // by tenant
-	// others counts for tenants beyond maxCounted.
+	// others counts the tenants beyond maxCounted.
 	others counts
 }
 
-// counts are what rules have dropped, by rule, and how often a series was refused because of one.
+// counts are the numbers of dropped samples and exemplars, and of rejected series, by rule.
 type counts struct{ samples, exemplars, refused []atomic.Int64 }
 
 func newCounts(n int) *counts {
@@ -42,16 +43,16 @@ func (c *counts) addTo(t *total, rule int) {
 	t.refused += c.refused[rule].Load()
 }
 
-// Len returns how many rules there are.
+// Len returns the number of rules.
 func (r *Rules) Len() int { return len(r.configs) }
 
-// same reports whether both do the same, for the same owner.
+// same reports whether both have the same rules and owner.
 func (r *Rules) same(other *Rules) bool {
 	return other != nil && r.owner == other.owner && r.space == other.space && len(r.texts) == len(other.texts) &&
 		strings.Join(r.texts, "\x00") == strings.Join(other.texts, "\x00")
 }
 
-// countsOf returns what counts for a tenant.
+// countsOf returns the counters of a tenant.
 func (r *Rules) countsOf(tenant string) *counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,10 +74,10 @@ func (r *Rules) countsOf(tenant string) *counts {
 	return c
 }
 
-// total is what a rule has dropped and refused.
+// total holds the counts of one rule.
 type total struct{ samples, exemplars, refused int64 }
 
-// total returns what a rule has dropped and refused of all tenants.
+// total returns the counts of a rule, summed over all tenants.
 func (r *Rules) total(rule int) (t total) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,9 +90,9 @@ func (r *Rules) total(rule int) (t total) {
 	return t
 }
 
-// apply returns the labels that the rules make of others, which have no empty values, or the number of the rule that drops
-// the series. A series without any label is dropped, by the rule that took the last one, as in Prometheus. An error is a
-// *storage.LabelError, and rule the one because of which the series is refused.
+// apply returns the labels that result from the rules, or the number of the rule that drops the series. ls must not
+// have empty values. As in Prometheus, a series that loses all labels is dropped, by the rule that removed the last
+// one. An error is a *storage.LabelError, and rule is then the rule that caused it.
 func (r *Rules) apply(ls labels.Labels, b *labels.Builder) (out labels.Labels, rule int, err error) {
 	b.Reset(ls)
 	a := newApplied(b)
@@ -108,15 +109,16 @@ func (r *Rules) apply(ls labels.Labels, b *labels.Builder) (out labels.Labels, r
 	for i, c := range r.configs {
 		relabel.ProcessBuilder(b, c)
 		if b.Labels().IsEmpty() {
-			return out, i, nil // Later rules may have added labels and removed them again: this one was the first.
+			// Later rules may have added labels and removed them again; this rule was the first to remove all.
+			return out, i, nil
 		}
 	}
 	return out, len(r.configs) - 1, nil
 }
 
-// metadata returns the family of which metadata is to be stored as of another one; ok is false where the rules drop it.
-// Metadata has no labels but a name, so only rules that read nothing else apply to it. Rules apply to the names that
-// series of the family have.
+// metadata returns the family under which the metadata of a family is stored; ok is false if the rules drop it.
+// Metadata has no labels except the name, so only rules that read nothing else apply to it. Rules are applied to the
+// names that the family's series have.
 func (r *Rules) metadata(family, kind string) (string, bool) {
 	for _, ending := range endingsOf(kind) {
 		name, ok := r.rename(family + ending)
@@ -131,7 +133,8 @@ func (r *Rules) metadata(family, kind string) (string, bool) {
 	return "", false
 }
 
-// endingsOf lists what the names of a family's series may end in. A counter's family may lack the _total of its series.
+// endingsOf lists the suffixes of the names of a family's series. The _total of a counter's series may be missing from
+// its family.
 func endingsOf(kind string) []string {
 	switch kind {
 	case "histogram", "gaugehistogram":
@@ -144,7 +147,7 @@ func endingsOf(kind string) []string {
 	return []string{""}
 }
 
-// rename applies the rules that read only names.
+// rename applies the rules that read only the name.
 func (r *Rules) rename(name string) (string, bool) {
 	b := labels.NewBuilder(labels.FromStrings(labels.MetricName, name))
 	a := newApplied(b)
@@ -156,7 +159,7 @@ func (r *Rules) rename(name string) (string, bool) {
 		case c.TargetLabel != labels.MetricName || c.Action == relabel.DropEqual || c.Action == relabel.KeepEqual:
 			continue
 		}
-		if keep, err := a.process(i+1, c); err != nil || !keep { // Series of that name are refused, too.
+		if keep, err := a.process(i+1, c); err != nil || !keep { // series of that name are rejected as well
 			return "", false
 		}
 	}

@@ -19,25 +19,26 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrBadRules means that a file of rules can't be used; the text around it has the reason.
+// ErrBadRules means that a file of rules is invalid. The errors that wrap it give the reason.
 var ErrBadRules = errors.New("relabeling: invalid rules")
 
-// MaxFile bounds the size of a file of rules, bytes, and MaxRules the number of its rules: there is a metric for each.
+// MaxFile bounds the size of a file of rules in bytes, and MaxRules the number of its rules: there is a metric per
+// rule.
 const (
 	MaxFile  = 4 << 20
 	MaxRules = 1000
 )
 
-// everybody is the owner of the rules for tenants that have none of their own. No tenant has this name.
+// everybody is the owner of the default rules, which apply to tenants without own rules. No tenant has this name.
 const everybody = ""
 
-// Table has the rules of all tenants.
+// Table holds the rules of all tenants.
 type Table struct {
 	everybody *Rules
 	tenants   map[string]*Rules
 }
 
-// section is what prometheus.yml has under remote_write.
+// section is the part of prometheus.yml below remote_write.
 type section struct {
 	Rules []*relabel.Config `yaml:"write_relabel_configs"`
 }
@@ -47,9 +48,9 @@ type file struct {
 	Tenants map[string]*section `yaml:"tenants"`
 }
 
-// Parse reads a file of rules:
+// Parse parses a file of rules:
 //
-//	write_relabel_configs:      # for tenants that have no rules of their own
+//	write_relabel_configs:      # for tenants without rules of their own
 //	- source_labels: [__name__]
 //	  regex: go_gc_.*
 //	  action: drop
@@ -57,8 +58,8 @@ type file struct {
 //	  team-a:
 //	    write_relabel_configs: []
 //
-// A file that is only the list of rules is taken, too. It is checked as Prometheus and promtool check it: unknown keys, and
-// keys that stand there twice, are errors with their line. All errors wrap ErrBadRules.
+// A file with only the list of rules is also accepted. It is checked as by Prometheus and promtool: unknown and
+// duplicate keys are errors with a line number. All errors wrap ErrBadRules.
 func Parse(text []byte) (*Table, error) {
 	if len(text) > MaxFile {
 		return nil, fmt.Errorf("%w: the file has %d bytes; the maximum is %d", ErrBadRules, len(text), MaxFile)
@@ -91,7 +92,8 @@ func Parse(text []byte) (*Table, error) {
 	return t, nil
 }
 
-// check looks at a file before its rules are decoded: this writes out aliases, and compiles regular expressions.
+// check validates a file before its rules are decoded, because decoding expands YAML aliases and compiles regular
+// expressions.
 func check(text []byte) error {
 	var regexps []string
 	err := bounds.EachScalar(text, MaxFile, func(keys []string, value string) error {
@@ -131,7 +133,8 @@ func decode(text []byte) (f file, err error) {
 	return f, nil
 }
 
-// unknownKey and keyTwice are how the parser names keys that are wrong; the Go types mean nothing to users.
+// unknownKey and keyTwice match the parser's errors about wrong keys, which mention Go types that mean nothing to
+// users.
 var (
 	unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
 	keyTwice   = regexp.MustCompile(`field (\S+) already set in type \S+`)
@@ -143,7 +146,7 @@ func readable(err error) string {
 	return keyTwice.ReplaceAllString(text, "the key $1 is set twice")
 }
 
-// Of returns the rules of a tenant; nil: it has none. The table may be nil.
+// Of returns the rules of a tenant, nil if it has none. The table may be nil.
 func (t *Table) Of(name string) *Rules {
 	if t == nil {
 		return nil
@@ -168,7 +171,7 @@ func (t *Table) IsEmpty() bool {
 	return true
 }
 
-// all lists the rules by owner, those of everybody first.
+// all returns all lists of rules, the default rules first, then by owner.
 func (t *Table) all() (list []*Rules) {
 	if t == nil {
 		return nil
@@ -185,7 +188,7 @@ func (t *Table) all() (list []*Rules) {
 	return list
 }
 
-// oneLine is a rule as YAML in one line, without what it leaves at its default.
+// oneLine returns a rule as one line of YAML without default values.
 func oneLine(c *relabel.Config) string {
 	var parts []string
 	add := func(key, value, usual string) {
@@ -211,7 +214,7 @@ func oneLine(c *relabel.Config) string {
 	return "{" + strings.Join(append(parts, "action: "+string(c.Action)), ", ") + "}"
 }
 
-// newRules checks a list of rules; at has their positions in the file.
+// newRules validates a list of rules. at holds their positions in the file.
 func newRules(owner string, configs []*relabel.Config, at []position) (*Rules, error) {
 	r := &Rules{owner: owner, configs: configs}
 	hash := xxhash.New()

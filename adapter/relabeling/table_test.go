@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// prometheusTakes reports whether Prometheus, and so promtool, takes rules in the section remote_write of its configuration.
+// prometheusTakes returns the error with which Prometheus (and promtool) rejects rules in its section remote_write.
 func prometheusTakes(rules string) error {
 	indented := "\n    " + rules
 	_, err := config.Load("remote_write:\n- url: http://localhost/write\n  write_relabel_configs:"+indented+"\n", slog.New(slog.DiscardHandler))
 	return err
 }
 
-// TestRulesArePrometheus takes exactly the rules that Prometheus takes.
+// TestRulesArePrometheus checks that exactly the rules that Prometheus accepts are accepted.
 func TestRulesArePrometheus(t *testing.T) {
 	for _, c := range []struct {
 		rules string
@@ -55,7 +55,7 @@ func TestRulesArePrometheus(t *testing.T) {
 			"tenants:\n  a:\n    write_relabel_configs:\n      " + c.rules,
 		} {
 			if text == c.rules && strings.HasPrefix(text, "{") {
-				continue // Not a list: a file with keys.
+				continue // a file with keys instead of a list
 			}
 			_, err := Parse([]byte(text))
 			require.Equal(t, c.ok, err == nil, "%s: %v, Prometheus: %v", text, err, theirs)

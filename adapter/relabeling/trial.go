@@ -17,33 +17,32 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// ErrNoRules means that a table has no rules for a tenant.
+// ErrNoRules means that no rules apply to the tenant.
 var ErrNoRules = errors.New("relabeling: no rules for the tenant")
 
 // Bounds of a trial.
 const (
-	// maxExamples bounds the examples of each rule.
+	// maxExamples bounds the examples per rule.
 	maxExamples = 3
-	// maxTold bounds the series that are remembered to find those that become one.
+	// maxTold bounds the series that are kept in memory to detect series with equal resulting labels.
 	maxTold = 1 << 20
-	// samplesOfChunk is about how many samples the store puts into a chunk, which determines how small they become.
+	// samplesOfChunk is the typical number of samples per chunk of the store, which determines the compression.
 	samplesOfChunk = 480
 )
 
 // TrialOptions select the series of a trial.
 type TrialOptions struct {
 	Tenant string
-	// MinT and MaxT bound the samples, both included, milliseconds.
+	// MinT and MaxT bound the samples, both inclusive, in milliseconds.
 	MinT, MaxT int64
-	// MaxSeries is how many series are looked at; 0: all. After Until none is begun; zero: that is for ever.
+	// MaxSeries bounds the examined series; 0: all. No series is started after Until; zero: no limit.
 	MaxSeries int64
 	Until     time.Time
-	// Warn is called for data that are left out because they can't be read; nil: they aren't reported.
+	// Warn is called for unreadable data that is skipped; nil: it isn't reported.
 	Warn func(error)
 }
 
-// Amount counts series, the samples that they have in the time looked at, and about how much a day of them takes when it
-// is stored, bytes.
+// Amount counts series, their samples in the examined range, and the estimated stored size of a day of them in bytes.
 type Amount struct {
 	Series   int64   `json:"series"`
 	Samples  int64   `json:"samples"`
@@ -56,11 +55,11 @@ func (a *Amount) add(samples int, bytes float64) {
 	a.DayBytes += bytes
 }
 
-// RuleTrial is what a rule would do.
+// RuleTrial is the effect that a rule would have.
 type RuleTrial struct {
 	Number int    `json:"number"`
 	Text   string `json:"text"`
-	// Dropped is what it drops, Changed that of which it changes labels.
+	// Dropped counts what the rule drops, and Changed the series whose labels it changes.
 	Dropped  Amount    `json:"dropped"`
 	Changed  Amount    `json:"changed"`
 	Examples []Example `json:"examples"`
@@ -72,32 +71,32 @@ type Example struct {
 	After  string `json:"after"`
 }
 
-// Trial is what rules would have done to stored series, had they been in force when these came in.
+// Trial is the effect that rules would have had on the stored series, had they been in effect at ingestion.
 type Trial struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
-	// All is the amount that was looked at, Dropped and Refused the parts of it that would not be stored.
+	// All counts all examined series. Dropped and Refused are the parts of it that would not be stored.
 	All     Amount `json:"all"`
 	Dropped Amount `json:"dropped"`
-	// Refused are series whose labels would name none any more: their senders would get an error, such as Refusal.
+	// Refused counts series whose resulting labels are invalid: their senders would get an error such as Refusal.
 	Refused Amount `json:"refused"`
 	Refusal string `json:"refusal"`
-	// Changed would be stored with other labels. Merged of them have the labels of another one, so that of two samples at one
-	// time one is lost.
+	// Changed counts series that would be stored with other labels. Merged counts those among them whose labels equal
+	// another series' labels: of two samples at the same time one would be lost.
 	Changed Amount `json:"changed"`
 	Merged  int64  `json:"merged"`
-	// Rules are in order.
+	// Rules are the effects by rule, in order.
 	Rules []RuleTrial `json:"rules"`
-	// Metrics were looked at, of AllMetrics; Cut: not all were, since there are too many series.
+	// Metrics of AllMetrics were examined. Cut is true if the limits of the trial were reached.
 	Metrics    int  `json:"metrics"`
 	AllMetrics int  `json:"all_metrics"`
 	Cut        bool `json:"cut"`
-	// Measured: bytes are shares of what the tenant's sealed data take, rollups included. Otherwise they are about what
-	// samples take before the engine compresses them.
+	// Measured is true if sizes are shares of the measured size of the tenant's sealed data, rollups included.
+	// Otherwise they are estimates of the samples' size before the engine compresses them.
 	Measured bool `json:"measured"`
 }
 
-// trial is one under way.
+// trial is the state of a running trial.
 type trial struct {
 	TrialOptions
 	Trial
@@ -110,8 +109,8 @@ type trial struct {
 	results map[uint64]struct{}
 }
 
-// Try computes the effect that a table's rules for a tenant would have on stored series. It reads all samples in the range, one
-// series at a time, and changes nothing. An engine.WorkMeter of the context counts metrics.
+// Try computes the effect that a table's rules for a tenant would have on stored series. It reads all samples in the
+// range, one series at a time, and changes nothing. An engine.WorkMeter in ctx counts metrics.
 func Try(ctx context.Context, s *storage.Store, table *Table, o TrialOptions) (*Trial, error) {
 	rules := table.Of(o.Tenant)
 	if rules == nil {
@@ -146,7 +145,7 @@ func (t *trial) query(ms []*labels.Matcher) query.Query {
 	return query.Query{Tenant: t.Tenant, MinT: t.MinT, MaxT: t.MaxT, Matchers: ms, Warn: t.Warn}
 }
 
-// metric looks at the series of a metric.
+// metric examines the series of a metric.
 func (t *trial) metric(ctx context.Context, name string) error {
 	found, err := t.store.Select(ctx, t.query([]*labels.Matcher{{Type: labels.MatchEqual, Name: labels.MetricName, Value: name}}))
 	if err != nil {
@@ -168,7 +167,7 @@ func (t *trial) metric(ctx context.Context, name string) error {
 	return nil
 }
 
-// size is about what the samples at hand take in chunks, bytes.
+// size returns the estimated size of the current samples in chunks, in bytes.
 func (t *trial) size() (bytes float64) {
 	add := func() {
 		t.encoded = chunk.AppendChunk(t.encoded[:0], &t.piece)
@@ -190,7 +189,7 @@ func (t *trial) size() (bytes float64) {
 	return bytes
 }
 
-// series applies the rules to one.
+// series applies the rules to a series.
 func (t *trial) series(ls labels.Labels, samples int, bytes float64) {
 	t.All.add(samples, bytes)
 	now := ls
@@ -244,7 +243,7 @@ func (r *RuleTrial) example(before, after string) {
 	}
 }
 
-// weigh makes of the sizes of chunks what a day takes.
+// weigh converts the sizes of chunks to sizes per day.
 func (t *trial) weigh(ctx context.Context) error {
 	days := float64(t.MaxT-t.MinT+1) / float64(24*time.Hour/time.Millisecond)
 	scale := 1 / days
@@ -271,15 +270,15 @@ func (t *trial) weigh(ctx context.Context) error {
 	return nil
 }
 
-// ResolutionSpace is what a resolution of a tenant's sealed data takes.
+// ResolutionSpace is the space used by a resolution of a tenant's sealed data.
 type ResolutionSpace struct {
-	// DayBytes is what a day takes, of the windows whose size is known; 0: it isn't known of any.
+	// DayBytes is the size of a day, averaged over the windows with known sizes; 0 if there are none.
 	DayBytes float64
-	// Windows are those that are sealed.
+	// Windows are the sealed windows.
 	Windows []inspect.SurveyedWindow
 }
 
-// Space returns the bytes that a tenant's sealed data take, by resolution: raw, 5m and 1h.
+// Space returns the sizes of a tenant's sealed data by resolution: raw, 5m and 1h.
 func Space(ctx context.Context, s *storage.Store, tenant string) (space [rollup.OneHour + 1]ResolutionSpace, err error) {
 	list, _, err := inspect.Survey(ctx, s.View(), tenant)
 	if err != nil {

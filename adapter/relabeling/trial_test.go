@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A trial reports the effect that each rule would have on series that are stored, and changes nothing.
+// A trial reports the effect of each rule on stored series and changes nothing.
 func TestTrial(t *testing.T) {
 	r := newRig(t, "")
 	series := []string{"go_gc,job=a", "go_gc,job=b", "old_x,job=a", "up,job=a,pod=1", "up,job=a,pod=2", "up,job=b", "bad,kill=name"}
@@ -68,7 +68,7 @@ func TestTrial(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoRules)
 }
 
-// Where all is sealed, amounts are shares of what the sealed rows take.
+// If all data is sealed, sizes are shares of the sealed rows' size.
 func TestTrialOfSealedData(t *testing.T) {
 	r := newRig(t, "")
 	r.now -= (24 * time.Hour).Milliseconds()

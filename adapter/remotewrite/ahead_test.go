@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// A sample that is ahead of the server's clock, which may be slow, is to be sent again: its request is 503, and all else of it is
-// stored. Once nothing has set the clock for a while, it is 400.
+// A request with a sample ahead of the server's clock, which may be slow, is rejected with 503, so that it is retried;
+// its other samples are stored. Once the clock has been stable for a while, the status is 400.
 func TestSamplesThatMayBeAhead(t *testing.T) {
 	good := prompb.TimeSeries{Labels: protoLabels("__name__", "good"), Samples: []prompb.Sample{{Timestamp: testMS, Value: 1}}}
 	bad := prompb.TimeSeries{Labels: protoLabels("job", "x"), Samples: good.Samples}

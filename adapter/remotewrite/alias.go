@@ -12,8 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Bounds of one series' labels before the store looks at them: labels over them are refused without being
-// built up in memory. The store's own limits are lower.
+// Bounds of one series' labels, checked before the labels are built in memory. The store's own limits are lower.
 const (
 	maxAliasBytes = 1 << 20
 	maxLabels     = 4096
@@ -25,7 +24,7 @@ const (
 	tagValue  = 2<<3 | wireBytes // prometheus.Label.value
 )
 
-// appendLabel appends a label as prometheus.TimeSeries carries it, which is the form of an alias:
+// appendLabel appends a label as prometheus.TimeSeries encodes it, which is also its encoding in an alias:
 //
 //	+------+-----+------+----------+------+------+-----------+-------+
 //	| 0x0a | len | 0x0a | name len | name | 0x12 | value len | value |
@@ -34,7 +33,7 @@ const (
 // An empty name or value has no field.
 func appendLabel(dst []byte, name, value string) []byte {
 	if size := 6 + len(name) + len(value); size < 0x82 && len(name) > 0 && len(value) > 0 && cap(dst)-len(dst) >= size {
-		// All lengths have one byte, and there is room: nearly always so.
+		// Fast path: all lengths take one byte and dst has capacity.
 		at := len(dst)
 		dst = dst[:at+size]
 		field := dst[at:]
@@ -47,7 +46,7 @@ func appendLabel(dst []byte, name, value string) []byte {
 	return appendAnyLabel(dst, name, value)
 }
 
-// appendAnyLabel is appendLabel for all that is unusual.
+// appendAnyLabel is the general case of appendLabel.
 func appendAnyLabel(dst []byte, name, value string) []byte {
 	n := 0
 	if len(name) > 0 {
@@ -66,7 +65,7 @@ func appendAnyLabel(dst []byte, name, value string) []byte {
 	return dst
 }
 
-// parseLabel reads a prometheus.Label. ok is false when it is malformed. Of a repeated field the last counts.
+// parseLabel parses a prometheus.Label. ok is false if it is malformed. If a field is repeated, the last one counts.
 func parseLabel(b []byte) (name, value []byte, ok bool) {
 	for i := 0; i < len(b); {
 		number, wire, next := tag(b, i)
@@ -90,8 +89,8 @@ func parseLabel(b []byte) (name, value []byte, ok bool) {
 	return name, value, true
 }
 
-// parseLabels reads an alias into d.builder, unsorted; too many labels are checked and left out. It returns
-// how many there are, malformed when they are none.
+// parseLabels parses the labels of an alias into d.builder, unsorted. It returns the number of labels, or malformed.
+// Labels beyond maxLabels are checked and counted but not added.
 func (d *decoder) parseLabels(alias []byte) (count int) {
 	d.builder.Reset()
 	for i := 0; i < len(alias); count++ {
@@ -114,8 +113,8 @@ func (d *decoder) parseLabels(alias []byte) (count int) {
 	return count
 }
 
-// resolve finds or creates the series that alias names, and keeps it for the samples to come: d.series, or
-// nil and the reason why there is none.
+// resolve finds or creates the series with the given alias. It sets d.series, or if the series is rejected, sets it to
+// nil and records the reason.
 func (d *decoder) resolve(alias []byte) error {
 	d.alias = alias
 	if d.batch == nil {
@@ -139,8 +138,8 @@ func (d *decoder) resolve(alias []byte) error {
 	return d.define(alias, d.labels)
 }
 
-// define finds or creates the series with these labels, which are sorted. Only one alias is remembered for a
-// series: the canonical one.
+// define finds or creates the series with the given sorted labels. The store keeps only the canonical alias of a
+// series.
 func (d *decoder) define(alias []byte, ls labels.Labels) error {
 	d.canon = d.canon[:0]
 	ls.Range(func(l labels.Label) {
@@ -150,8 +149,8 @@ func (d *decoder) define(alias []byte, ls labels.Labels) error {
 	})
 	canon := d.canon
 	if !bytes.Equal(canon, alias) {
-		// Labels that can't name a series never had an alias, but leaving out empty ones may have mended
-		// them: only the store may refuse them.
+		// Labels with a duplicate name have no alias. Removing empty labels could hide the duplicate, and the canonical
+		// alias would then find another series; Define rejects such labels.
 		if _, twice := ls.HasDuplicateLabelNames(); twice {
 			canon = nil
 		} else if series, ok := d.batch.Lookup(canon); ok {
@@ -177,5 +176,5 @@ func (d *decoder) define(alias []byte, ls labels.Labels) error {
 	return nil
 }
 
-// yolo is a string over bytes that stay as they are while the string is used.
+// yolo returns b as a string without copying. b must not change while the string is used.
 func yolo(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

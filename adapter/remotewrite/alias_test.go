@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/adapter"
 )
 
-// A series that comes in by several ways has one alias.
+// A series has the same alias whichever protocol it arrives by.
 func TestAliasIsThatOfOtherWays(t *testing.T) {
 	for _, length := range []int{1, 100, 130, 20_000} {
 		ls := labels.FromStrings("__name__", "m", "host", strings.Repeat("h", length), "zone", "é")

@@ -19,10 +19,10 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// benchSeries is how many series a benchmark's request has, with one sample each: what Prometheus sends by default.
+// benchSeries is the number of series, with one sample each, in a benchmark's request: Prometheus' default batch.
 const benchSeries = 2000
 
-// benchRequest looks like what a node exporter gives.
+// benchRequest resembles a request with samples of a node exporter.
 func benchRequest() *prompb.WriteRequest {
 	req := &prompb.WriteRequest{}
 	for i := range benchSeries {
@@ -35,7 +35,7 @@ func benchRequest() *prompb.WriteRequest {
 	return req
 }
 
-// mapBatch finds series by alias and keeps samples in a slice: what the decoder costs by itself, plus one map look-up.
+// mapBatch finds series by alias in a map and keeps samples in a slice. It measures the decoder plus one map lookup.
 type mapBatch struct {
 	series  map[string]*storage.Series
 	samples []struct {
@@ -72,7 +72,7 @@ func (b *mapBatch) Exemplar(*storage.Series, exemplar.Exemplar) error { return n
 func (b *mapBatch) Commit(context.Context) error                      { b.samples = b.samples[:0]; return nil }
 func (b *mapBatch) Release()                                          { b.samples = b.samples[:0] }
 
-// decodeLoop returns a function that decodes body once into a batch that has all of its series.
+// decodeLoop returns a function that decodes body into a batch that contains all of its series.
 func decodeLoop(t testing.TB, v version, body []byte) func() {
 	batches := &mapBatch{series: map[string]*storage.Series{}}
 	d := &decoder{}
@@ -91,7 +91,7 @@ func decodeLoop(t testing.TB, v version, body []byte) func() {
 	}
 }
 
-// TestNothingAllocated holds the decoder to no allocation for the samples of known series.
+// TestNothingAllocated checks that decoding samples of known series doesn't allocate.
 func TestNothingAllocated(t *testing.T) {
 	req := benchRequest()
 	for v, body := range map[version][]byte{version1: marshalV1(t, req), version2: marshalV2(t, v2From(req))} {
@@ -117,7 +117,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkUnknownSeries decodes a request whose series have never been seen.
+// BenchmarkUnknownSeries decodes a request with series that don't exist yet.
 func BenchmarkUnknownSeries(b *testing.B) {
 	body := marshalV1(b, benchRequest())
 	d := &decoder{}
@@ -131,7 +131,7 @@ func BenchmarkUnknownSeries(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchSeries, "ns/sample")
 }
 
-// BenchmarkRequest is all that a request costs but the store and the network: reading, snappy, decoding, answering.
+// BenchmarkRequest measures a request without the store and the network: reading, snappy, decoding, responding.
 func BenchmarkRequest(b *testing.B) {
 	req := benchRequest()
 	for contentType, body := range map[string][]byte{contentV1: marshalV1(b, req), contentV2: marshalV2(b, v2From(req))} {

@@ -18,16 +18,16 @@ var (
 	errRead     = errors.New("remotewrite: reading the body")
 )
 
-// keepBuffer is the largest buffer that is kept for the next request, bytes.
+// keepBuffer is the max size of a buffer in bytes that is kept for the next request.
 const keepBuffer = 4 << 20
 
-// body holds one request's bytes, compressed and decompressed, and what they claim of the budget.
+// body holds one request's bytes, compressed and decompressed, and their claims on the budget.
 type body struct {
 	compressed, decoded []byte
 	share               adapter.Share
 }
 
-// claim takes n bytes of the budget until release.
+// claim claims n bytes of the budget until release.
 func (b *body) claim(n int64) error {
 	if b.share.Take(n) != nil {
 		return errBusy
@@ -35,7 +35,7 @@ func (b *body) claim(n int64) error {
 	return nil
 }
 
-// release gives the claims back, and buffers that are too large to keep.
+// release returns the claimed bytes and drops buffers that are too large to keep.
 func (b *body) release() {
 	b.share.Give()
 	if cap(b.compressed) > keepBuffer {
@@ -46,8 +46,8 @@ func (b *body) release() {
 	}
 }
 
-// read reads a request's body of at most limit bytes. The claim grows with what has arrived, so that a sender
-// who only announces much holds little.
+// read reads a request's body of at most limit bytes. It claims bytes as they arrive, so that a sender that announces a
+// large body without sending it claims little.
 func (b *body) read(r *http.Request, limit int64) error {
 	b.compressed = b.compressed[:0]
 	if r.ContentLength > limit {
@@ -58,7 +58,7 @@ func (b *body) read(r *http.Request, limit int64) error {
 		room = known
 	}
 	for {
-		if err := b.grow(room + 1); err != nil { // one more, to see the end without growing again
+		if err := b.grow(room + 1); err != nil { // one more byte, to read EOF without growing again
 			return err
 		}
 		n, err := r.Body.Read(b.compressed[len(b.compressed) : room+1])
@@ -79,7 +79,7 @@ func (b *body) read(r *http.Request, limit int64) error {
 	}
 }
 
-// nextRoom enlarges the room for a body, but not past the length that its sender announced or the limit.
+// nextRoom returns the next size of a body's buffer: larger than room, but not above the announced length or the limit.
 func nextRoom(room, announced, limit int64) int64 {
 	next := min(adapter.NextBuffer(room)+1, limit)
 	if announced > room {
@@ -88,7 +88,7 @@ func nextRoom(room, announced, limit int64) int64 {
 	return next
 }
 
-// grow makes room for size bytes in all.
+// grow enlarges the buffer to size bytes in total.
 func (b *body) grow(size int64) error {
 	if taken := b.share.Taken(); size > taken {
 		if err := b.claim(size - taken); err != nil {
@@ -101,8 +101,8 @@ func (b *body) grow(size int64) error {
 	return nil
 }
 
-// decompress decodes the snappy block that was read. The length of the result in its header may be wrong: the
-// length is checked against the limit, and against what so few bytes can hold, before memory is found for it.
+// decompress decodes the snappy block. The length in its header may be false, so it is checked against the limit and
+// against the max expansion of the compressed bytes before memory is allocated.
 func (b *body) decompress(limit int64) error {
 	size, err := snappy.DecodedLen(b.compressed)
 	if err != nil {
@@ -114,7 +114,7 @@ func (b *body) decompress(limit int64) error {
 	if int64(size) > limit {
 		return fmt.Errorf("%w: decoded, the body has %d bytes; the maximum is %d", errTooLarge, size, limit)
 	}
-	// Snappy's densest element copies 64 bytes and takes 3.
+	// Snappy's densest element copies 64 bytes and is 3 bytes long.
 	if size > len(b.compressed)/3*64+64 {
 		return fmt.Errorf("%w: claims %d bytes, more than %d compressed bytes can hold", errCorrupt, size, len(b.compressed))
 	}

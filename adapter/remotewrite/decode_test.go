@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// varied is a request with every kind of sample and odd values.
+// varied returns a request with every kind of sample and unusual values.
 func varied() *prompb.WriteRequest {
 	return &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{
 		{
@@ -34,7 +34,7 @@ func varied() *prompb.WriteRequest {
 	}}
 }
 
-// wantV1 is what decoding a valid request must give.
+// wantV1 returns the expected result of decoding a valid request.
 func wantV1(req *prompb.WriteRequest) []recorded {
 	var out []recorded
 	var b labels.ScratchBuilder
@@ -57,7 +57,7 @@ func wantV1(req *prompb.WriteRequest) []recorded {
 	return out
 }
 
-// wantV2 is what decoding a valid request must give.
+// wantV2 returns the expected result of decoding a valid request.
 func wantV2(t testing.TB, req *writev2.Request) []recorded {
 	var out []recorded
 	var b labels.ScratchBuilder
@@ -126,7 +126,7 @@ func TestDecodeV2(t *testing.T) {
 	require.Equal(t, r.samples, again.samples)
 }
 
-// TestNegativeZero is encoded by hand: the generated encoder leaves it out as if it were zero.
+// TestNegativeZero encodes -0 by hand, because the generated encoder omits it like 0.
 func TestNegativeZero(t *testing.T) {
 	series := append(appendLabel(nil, "__name__", "m"), appendBytesField(nil, 2, appendSample(nil, 1, math.Copysign(0, -1)))...)
 	r := newRecorder()
@@ -143,7 +143,7 @@ func TestBothVersionsShareAliases(t *testing.T) {
 	require.Len(t, r.aliases, 3)
 }
 
-// TestOneSeriesOneAlias writes one series in every way that labels can be encoded.
+// TestOneSeriesOneAlias sends one series with its labels encoded in every possible way.
 func TestOneSeriesOneAlias(t *testing.T) {
 	sample := appendBytesField(nil, 2, appendSample(nil, 5, 1))
 	name := appendLabel(nil, "__name__", "m")
@@ -232,7 +232,7 @@ func TestLabelReferencesInPieces(t *testing.T) {
 	}
 }
 
-// TestNumberInTwoFields has a packed field end in the middle of a number that the next one goes on with.
+// TestNumberInTwoFields splits a number across two packed fields.
 func TestNumberInTwoFields(t *testing.T) {
 	body := appendBytesField(appendBytesField(nil, 4, nil), 4, []byte("__name__"))
 	first, second := appendBytesField(nil, 1, []byte{0, 0x81}), appendBytesField(nil, 1, []byte{0, 0, 0})
@@ -240,16 +240,16 @@ func TestNumberInTwoFields(t *testing.T) {
 	require.ErrorIs(t, newTestDecoder(newRecorder()).decodeV2(body), errMalformed)
 }
 
-// TestMalformedAfterBadReference holds that a bad reference, which refuses one series, hides no malformed number
-// behind it, which refuses the request.
+// TestMalformedAfterBadReference checks that a bad reference, which rejects one series, doesn't hide a malformed number
+// after it, which rejects the request.
 func TestMalformedAfterBadReference(t *testing.T) {
 	refs := append([]byte{9, 9}, bytes.Repeat([]byte{0x80}, 10)...)
 	series := append(appendBytesField(nil, 1, append(refs, 1)), appendBytesField(nil, 2, appendSample(nil, 5, 1))...)
 	require.ErrorIs(t, newTestDecoder(newRecorder()).decodeV2(appendBytesField(nil, 5, series)), errMalformed)
 }
 
-// TestTruncated cuts valid requests at every byte: nothing may panic, and the samples taken are those that generated
-// decoders take.
+// TestTruncated truncates valid requests at every byte: nothing may panic, and the decoder must accept the same samples
+// as generated decoders.
 func TestTruncated(t *testing.T) {
 	v1, v2 := marshalV1(t, varied()), marshalV2(t, v2From(varied()))
 	for n := range v1 {

@@ -16,7 +16,7 @@ const (
 	v1Histograms = 4
 )
 
-// decodeV1 takes a prometheus.WriteRequest. The caller commits samples that are pending afterwards.
+// decodeV1 decodes a prometheus.WriteRequest. The caller must commit the pending samples afterwards.
 func (d *decoder) decodeV1(body []byte) error {
 	n := 0
 	for i := 0; i < len(body); {
@@ -54,9 +54,9 @@ func (d *decoder) decodeV1(body []byte) error {
 	return nil
 }
 
-// seriesV1 takes a prometheus.TimeSeries.
+// seriesV1 decodes a prometheus.TimeSeries.
 func (d *decoder) seriesV1(m []byte) error {
-	// Labels come first in what everyone sends, as fields side by side.
+	// All known senders put the label fields first.
 	i := 0
 	for i < len(m) && m[i] == tagLabels {
 		if i+1 < len(m) && m[i+1] < 0x80 {
@@ -70,7 +70,7 @@ func (d *decoder) seriesV1(m []byte) error {
 	}
 	alias, rest := m[:i], m[i:]
 	if len(rest) > 2 && rest[0] == v1Samples<<3|wireBytes && int(rest[1]) == len(rest)-2 && rest[1] < 0x80 {
-		// One sample and nothing else is what Prometheus sends.
+		// Fast path: one sample and nothing else, as Prometheus sends.
 		if err := d.resolve(alias); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (d *decoder) seriesV1(m []byte) error {
 		return errMalformed
 	}
 	if found.labels {
-		// Some stand elsewhere: put them together, and look for samples everywhere.
+		// There are more labels after other fields: join all labels, and search the whole message for samples.
 		alias, rest = d.gatherV1(m), m
 	}
 	if !found.samples && !found.exemplars {
@@ -94,10 +94,10 @@ func (d *decoder) seriesV1(m []byte) error {
 	return d.samplesV1(rest)
 }
 
-// foundV1 are the fields that were seen.
+// foundV1 holds the kinds of fields found in a series.
 type foundV1 struct{ labels, samples, exemplars bool }
 
-// scanV1 checks the fields of a prometheus.TimeSeries, but not their content.
+// scanV1 checks the wire format of a prometheus.TimeSeries without the content of its fields.
 func scanV1(m []byte) (found foundV1, ok bool) {
 	for i := 0; i < len(m); {
 		number, wire, next := tag(m, i)
@@ -121,7 +121,7 @@ func scanV1(m []byte) (found foundV1, ok bool) {
 	return found, true
 }
 
-// gatherV1 puts the label fields of a scanned prometheus.TimeSeries side by side.
+// gatherV1 returns the label fields of a scanned prometheus.TimeSeries, joined.
 func (d *decoder) gatherV1(m []byte) []byte {
 	d.built = d.built[:0]
 	for i := 0; i < len(m); {
@@ -135,7 +135,7 @@ func (d *decoder) gatherV1(m []byte) []byte {
 	return d.built
 }
 
-// samplesV1 takes the samples, histograms and exemplars of a scanned prometheus.TimeSeries.
+// samplesV1 decodes the samples, histograms and exemplars of a scanned prometheus.TimeSeries.
 func (d *decoder) samplesV1(m []byte) error {
 	for i := 0; i < len(m); {
 		number, wire, next := tag(m, i)
@@ -161,7 +161,7 @@ func (d *decoder) samplesV1(m []byte) error {
 	return nil
 }
 
-// sampleV1 takes a prometheus.Sample.
+// sampleV1 decodes a prometheus.Sample.
 func (d *decoder) sampleV1(b []byte) error {
 	t, _, v, ok := parseSample(b, false)
 	if !ok {
@@ -170,7 +170,7 @@ func (d *decoder) sampleV1(b []byte) error {
 	return d.float(t, 0, v)
 }
 
-// metadataV1 takes a prometheus.MetricMetadata.
+// metadataV1 decodes a prometheus.MetricMetadata.
 func (d *decoder) metadataV1(b []byte) error {
 	var m Metadata
 	var typ uint64
@@ -202,7 +202,7 @@ func (d *decoder) metadataV1(b []byte) error {
 	return nil
 }
 
-// passMetadata passes metadata on, if it names a metric and is text.
+// passMetadata calls onMetadata if m names a metric and is valid UTF-8.
 func (d *decoder) passMetadata(m Metadata) {
 	if d.onMetadata == nil || len(m.Metric) == 0 || !utf8.Valid(m.Metric) || !utf8.Valid(m.Unit) || !utf8.Valid(m.Help) {
 		return

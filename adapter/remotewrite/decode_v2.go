@@ -9,7 +9,7 @@ import (
 
 // Fields of io.prometheus.write.v2.Request and TimeSeries.
 const (
-	v2Reserved   = 3 // and all before, which 1.0 uses
+	v2Reserved   = 3 // and all lower numbers, which 1.0 uses
 	v2Symbols    = 4
 	v2Timeseries = 5
 
@@ -20,10 +20,10 @@ const (
 	v2Metadata   = 5
 )
 
-// maxSymbols bounds the symbol table of one request: two bytes may be a symbol, and each costs eight here.
+// maxSymbols bounds the symbol table of one request: a symbol can be two bytes on the wire and takes eight in memory.
 const maxSymbols = 1 << 20
 
-// symbol is a string of the request, by its place in the body.
+// symbol is a string of the request, by its offset in the body.
 type symbol struct{ at, len uint32 }
 
 var (
@@ -38,7 +38,7 @@ type metadataV2 struct {
 	unitRef, helpRef uint32
 }
 
-// decodeV2 takes an io.prometheus.write.v2.Request. The caller commits samples that are pending afterwards.
+// decodeV2 decodes an io.prometheus.write.v2.Request. The caller must commit the pending samples afterwards.
 func (d *decoder) decodeV2(body []byte) error {
 	first, err := d.symbolsV2(body)
 	if err != nil {
@@ -46,7 +46,7 @@ func (d *decoder) decodeV2(body []byte) error {
 	}
 	n := 0
 	for i := first; i < len(body); {
-		number, wire, next := tag(body, i) // symbolsV2 has checked it
+		number, wire, next := tag(body, i) // checked by symbolsV2
 		if number != v2Timeseries {
 			i = skip(body, next, wire)
 			continue
@@ -63,8 +63,8 @@ func (d *decoder) decodeV2(body []byte) error {
 	return nil
 }
 
-// symbolsV2 checks the fields of a request, collects its symbols, which may stand anywhere, and returns where
-// the first series is.
+// symbolsV2 checks the fields of a request and collects its symbols, which may be anywhere in the message. It returns
+// the offset of the first series.
 func (d *decoder) symbolsV2(body []byte) (first int, err error) {
 	first = len(body)
 	for i := 0; i < len(body); {
@@ -101,20 +101,20 @@ func (d *decoder) symbolsV2(body []byte) (first int, err error) {
 	return first, nil
 }
 
-// foundV2 is the result of a scan of a series.
+// foundV2 is the result of scanning a series.
 type foundV2 struct {
-	// refs is the payload of the one packed labels_refs; gather: there are several or unpacked ones.
+	// refs is the content of the only packed labels_refs field. gather is set if there are multiple or unpacked fields.
 	refs             []byte
 	gather, metadata bool
 	meta             metadataV2
-	// samples counts samples and histograms. sample is the last sample; histograms and exemplars say that
-	// there are some.
+	// samples counts samples and histograms, and sample is the last sample. histograms and exemplars are set if the
+	// series has any.
 	samples               int
 	sample                []byte
 	histograms, exemplars bool
 }
 
-// seriesV2 takes an io.prometheus.write.v2.TimeSeries.
+// seriesV2 decodes an io.prometheus.write.v2.TimeSeries.
 func (d *decoder) seriesV2(body, m []byte) error {
 	var found foundV2
 	if !scanV2(m, &found) {
@@ -149,7 +149,7 @@ func (d *decoder) seriesV2(body, m []byte) error {
 	return d.samplesV2(body, m)
 }
 
-// scanV2 checks the fields of a series, and their content but for samples, histograms and exemplars.
+// scanV2 checks the fields of a series and their content, except the content of samples, histograms and exemplars.
 func scanV2(m []byte, found *foundV2) bool {
 	for i := 0; i < len(m); {
 		number, wire, next := tag(m, i)
@@ -173,7 +173,7 @@ func scanV2(m []byte, found *foundV2) bool {
 		}
 		switch number {
 		case v2LabelsRefs:
-			// A packed field ends with the end of a number.
+			// A packed field must not end within a number.
 			if len(field) > 0 && field[len(field)-1] >= 0x80 {
 				return false
 			}
@@ -197,7 +197,7 @@ func scanV2(m []byte, found *foundV2) bool {
 	return true
 }
 
-// gatherV2 puts the label references of a scanned series side by side, as if they had come in one field.
+// gatherV2 joins the label references of a scanned series, as if they had been sent in one field.
 func (d *decoder) gatherV2(m []byte, found *foundV2) bool {
 	d.refs = d.refs[:0]
 	for i := 0; i < len(m); {
@@ -218,12 +218,12 @@ func (d *decoder) gatherV2(m []byte, found *foundV2) bool {
 	return true
 }
 
-// aliasV2 writes the labels that refs names as 1.0 would have sent them. bad is the reason if they can't be.
+// aliasV2 encodes the labels that refs references as 1.0 sends them. bad is the reason if the labels are rejected.
 func (d *decoder) aliasV2(body, refs []byte) (alias []byte, bad, err error) {
 	alias = d.built[:0]
 	table := d.symbols
 	for i := 0; i < len(refs); {
-		// uvarint, twice, without the calls: most references have one byte.
+		// uvarint, inlined twice: most references are one byte.
 		name, next := uint64(refs[i]), i+1
 		if name >= 0x80 {
 			if name, next = uvarintLong(refs, i); next < 0 {
@@ -269,7 +269,7 @@ func validPacked(b []byte) bool {
 	return true
 }
 
-// parseMetadataV2 reads an io.prometheus.write.v2.Metadata into m. Of a repeated field the last counts.
+// parseMetadataV2 parses an io.prometheus.write.v2.Metadata into m. If a field is repeated, the last one counts.
 func parseMetadataV2(b []byte, m *metadataV2) bool {
 	for i := 0; i < len(b); {
 		number, wire, next := tag(b, i)
@@ -300,7 +300,7 @@ func parseMetadataV2(b []byte, m *metadataV2) bool {
 	return true
 }
 
-// passMetadataV2 passes a series' metadata on, once for neighbours that have the same for one metric.
+// passMetadataV2 calls onMetadata with a series' metadata, once for consecutive series of a metric with equal metadata.
 func (d *decoder) passMetadataV2(body []byte, found foundV2) {
 	meta := found.meta
 	if meta.typ == 0 && meta.unitRef == 0 && meta.helpRef == 0 {
@@ -325,13 +325,13 @@ func (d *decoder) passMetadataV2(body []byte, found foundV2) {
 	})
 }
 
-// text returns a symbol that exists.
+// text returns the symbol ref, which must exist.
 func (d *decoder) text(body []byte, ref uint32) []byte {
 	s := d.symbols[ref]
 	return body[s.at : s.at+s.len]
 }
 
-// samplesV2 takes the samples, histograms and exemplars of a scanned series.
+// samplesV2 decodes the samples, histograms and exemplars of a scanned series.
 func (d *decoder) samplesV2(body, m []byte) error {
 	for i := 0; i < len(m); {
 		number, wire, next := tag(m, i)
@@ -357,7 +357,7 @@ func (d *decoder) samplesV2(body, m []byte) error {
 	return nil
 }
 
-// sampleV2 takes an io.prometheus.write.v2.Sample.
+// sampleV2 decodes an io.prometheus.write.v2.Sample.
 func (d *decoder) sampleV2(b []byte) error {
 	t, st, v, ok := parseSample(b, true)
 	if !ok {

@@ -17,11 +17,11 @@ import (
 )
 
 var (
-	// errMalformed means that a body isn't the message it claims to be.
+	// errMalformed means that a body isn't a valid message of the negotiated type.
 	errMalformed = errors.New("remotewrite: malformed protobuf")
-	// errFirstSymbol means that a request of 2.0 breaks the symbol table's one rule.
+	// errFirstSymbol means that the first symbol of a 2.0 request isn't empty.
 	errFirstSymbol = errors.New("remotewrite: the first symbol must be the empty string")
-	// errTooManySymbols means that a request of 2.0 has more symbols than maxSymbols.
+	// errTooManySymbols means that a 2.0 request has more symbols than maxSymbols.
 	errTooManySymbols = errors.New("remotewrite: too many symbols in one request")
 
 	errTooManyLabels = fmt.Errorf("more than %d labels, or more than %d bytes of them", maxLabels, maxAliasBytes)
@@ -32,45 +32,45 @@ type counts struct {
 	floats, histograms, exemplars int
 }
 
-// decoder turns one request into batches. Its buffers serve request after request.
+// decoder adds the samples of one request to batches. Its buffers are reused by later requests.
 type decoder struct {
 	ctx        context.Context
 	tenant     string
 	newBatch   func(tenant string) adapter.Batch
 	onMetadata func(ctx context.Context, tenant string, m Metadata)
 
-	// batch collects samples, pending is their number and pendingBytes their weight.
+	// batch collects samples; pending counts them and pendingBytes is their estimated size.
 	batch        adapter.Batch
 	pending      counts
 	pendingBytes int
 
-	// series takes the samples that are read; when it is nil, they count as refused for refusals[refusal].
-	// alias is what it was found by.
+	// series is the current series, to which samples are added. If it is nil, its samples count as rejected in
+	// refusals[refusal]. alias is the alias that was used to find it.
 	series  *storage.Series
 	refusal int
 	alias   []byte
 
-	// written counts durable elements; dropped counts the exemplars that weren't taken, which 1.0 doesn't report.
+	// written counts durable elements. dropped counts rejected exemplars, which 1.0 doesn't report.
 	written counts
 	dropped int
-	// ruled are those that rules dropped.
+	// ruled counts the elements that relabeling rules dropped.
 	ruled    counts
 	refusals rejections
 
 	builder labels.ScratchBuilder
 	labels  labels.Labels
-	built   []byte // labels gathered from fields that don't lie side by side, or written from symbols
+	built   []byte // labels joined from separate fields, or written from symbols
 	canon   []byte
 	refs    []byte
 	symbols []symbol
-	// exemplarLabels are those of the exemplar that is read.
+	// exemplarLabels are the labels of the current exemplar.
 	exemplarLabels exemplarLabels
 	lastMetadata   metadataV2
 	histV1         prompb.Histogram
 	histV2         writev2.Histogram
 }
 
-// reset prepares for the next request; buffers stay, but for great ones.
+// reset prepares the decoder for the next request. It keeps buffers up to 1 MiB.
 func (d *decoder) reset() {
 	const keep = 1 << 20
 	for _, buf := range []*[]byte{&d.built, &d.canon, &d.refs} {
@@ -89,7 +89,7 @@ func (d *decoder) reset() {
 	clear(d.refusals[:cap(d.refusals)])
 }
 
-// float takes one sample for the series that was resolved last.
+// float adds a sample to the current series.
 func (d *decoder) float(t, st int64, v float64) error {
 	if d.series == nil {
 		d.refusals[d.refusal].samples++
@@ -102,7 +102,7 @@ func (d *decoder) float(t, st int64, v float64) error {
 	return d.weigh(adapter.SampleBytes)
 }
 
-// histogram takes one histogram sample, which had size bytes on the wire.
+// histogram adds a histogram, which has size bytes on the wire, to the current series.
 func (d *decoder) histogram(t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram, size int) error {
 	if d.series == nil {
 		d.refusals[d.refusal].samples++
@@ -115,8 +115,8 @@ func (d *decoder) histogram(t, st int64, h *histogram.Histogram, fh *histogram.F
 	return d.weigh(adapter.SampleBytes + size)
 }
 
-// weigh counts a sample's bytes and commits a batch that has grown large. The series is looked for again then:
-// it belonged to that batch.
+// weigh adds a sample's size to the batch and commits the batch at adapter.BatchBytes. The series is then resolved
+// again, because it belonged to the old batch.
 func (d *decoder) weigh(size int) error {
 	if d.pendingBytes += size; d.pendingBytes < adapter.BatchBytes {
 		return nil
@@ -127,7 +127,7 @@ func (d *decoder) weigh(size int) error {
 	return d.resolve(d.alias)
 }
 
-// commit makes pending samples durable.
+// commit makes the pending samples durable.
 func (d *decoder) commit() error {
 	b := d.batch
 	if b == nil {
@@ -140,7 +140,7 @@ func (d *decoder) commit() error {
 	}
 	if err := b.Commit(d.ctx); err != nil {
 		var limit *tenant.LimitError
-		if errors.As(err, &limit) { // The request may have had batches before this one.
+		if errors.As(err, &limit) { // Samples of earlier batches count as well.
 			return limit.Of(d.written.floats + d.written.histograms + d.pending.floats + d.pending.histograms)
 		}
 		return err
@@ -160,9 +160,9 @@ func (d *decoder) release() {
 	}
 }
 
-// refuse notes that no sample of the series can be taken.
+// refuse records that all samples of the current series are rejected.
 func (d *decoder) refuse(reason string, err error) {
-	place, isNew := d.refusals.at(reason)
+	place, isNew := d.refusals.index(reason)
 	d.series, d.refusal = nil, place
 	d.refusals[place].series++
 	if isNew {
@@ -170,7 +170,8 @@ func (d *decoder) refuse(reason string, err error) {
 	}
 }
 
-// refuseSample counts a sample that the store won't take, or, in ruled, that a rule drops; other errors end the request.
+// refuseSample counts a sample that the store rejected or, in ruled, one that a rule dropped. It returns all other
+// errors, which fail the request.
 func (d *decoder) refuseSample(err error, t int64, ruled *int) error {
 	var invalid *storage.InvalidHistogramError
 	switch {
@@ -186,21 +187,21 @@ func (d *decoder) refuseSample(err error, t int64, ruled *int) error {
 	return nil
 }
 
-// count counts one refused sample of the series that was resolved last.
+// count counts one rejected sample of the current series.
 func (d *decoder) count(reason string, example func() string) {
-	place, isNew := d.refusals.at(reason)
+	place, isNew := d.refusals.index(reason)
 	d.refusals[place].samples++
 	if isNew {
 		d.refusals[place].example = printable(example())
 	}
 }
 
-// sampleText describes the error of a sample.
+// sampleText returns the error of a sample as text.
 func (d *decoder) sampleText(t int64, err error) string {
 	return fmt.Sprintf("%s at %d: %v", d.describe(), t, err)
 }
 
-// describe returns the series as text, which may be long.
+// describe returns the current series as text, which may be long.
 func (d *decoder) describe() string {
 	if d.parseLabels(d.alias) < 0 {
 		return "?"

@@ -1,30 +1,31 @@
-// Package remotewrite takes samples from Prometheus and whoever speaks like it: remote write 1.0 and 2.0 over
-// HTTP. SPEC.md goes through both specifications, point by point, with the test that shows each.
-//
-// The way from bytes to a batch:
+// Package remotewrite receives samples from Prometheus and compatible senders: remote write 1.0 and 2.0 over HTTP.
+// cmd/cassia serves the handler; the request's context carries the tenant. SPEC.md lists both specifications point by
+// point, with the test for each point.
 //
 //	POST /api/v1/write
-//	     │ negotiate     which message, 1.0 or 2.0; anything else: 415
-//	     │ budget        bytes of all requests under way; over it: 503
-//	     │ readBody      compressed bytes, into a pooled buffer; over the limit: 413
-//	     │ decompress    snappy's claimed length is checked before anything is allocated: 413 or 400
+//	     │ negotiate     message type, 1.0 or 2.0; anything else: 415
+//	     │ budget        bytes of all concurrent requests; above it: 503
+//	     │ readBody      compressed bytes, into a pooled buffer; above the limit: 413
+//	     │ decompress    snappy's length header is checked before anything is allocated: 413 or 400
 //	     ▼
-//	 decoder             walks the protobuf bytes in place, twice a series: labels, then samples
+//	 decoder             walks the protobuf bytes in place, twice per series: labels, then samples
 //	     │
-//	     │   1.0: the bytes of the label fields as they came  ┐
+//	     │   1.0: the bytes of the label fields as sent       ┐
 //	     │   2.0: the same bytes, written from the symbols    ├─► alias ─► Batch.Lookup ─► *Series
-//	     │   both for one series: the same bytes              ┘     │ not known
+//	     │   both for one series: the same bytes              ┘     │ unknown
 //	     │                                                          ▼
 //	     │                                       parse, sort, Batch.Define(alias, labels)
 //	     ▼
-//	 Batch.Float, Batch.Histogram      bad samples are counted by reason, good ones go on
+//	 Batch.Float, Batch.Histogram      counts rejected samples by reason and continues with the others
 //	     ▼
 //	 Batch.Commit                      durable: 204 (or 400, 429 with the reasons); else 503 or 500
 //
-// The alias of a series is the protobuf encoding of its labels, sorted, without empty ones. That is what every
-// correct sender of 1.0 has on the wire, so a known series costs one look-up of bytes that are already there.
-// A sender that orders labels in another way finds the same series by the slower road, and leaves no second
-// alias behind, so that nobody can fill the memory with names for one series.
+// The alias of a series is the protobuf encoding of its labels, sorted, without empty labels. Every conforming sender
+// of 1.0 sends these bytes, so resolving a known series costs one lookup of bytes that are already in memory. If a
+// sender orders labels differently, the labels are parsed and sorted to find the same series. No second alias is
+// stored, so that senders can't fill the memory with aliases of one series.
 //
-// Nothing is allocated for the float samples of known series.
+// Float samples of known series are decoded without allocations. The decoder and its buffers are reused by later
+// requests: nothing may keep a reference to a request's bytes after its response. An acknowledged sample is durable,
+// and the status decides whether a sender retries or drops samples (package adapter).
 package remotewrite

@@ -12,14 +12,14 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// exemplarLabels collects the labels of an exemplar. Labels over any bound are counted and not built up.
+// exemplarLabels collects the labels of an exemplar. Labels above a bound are counted but not built.
 type exemplarLabels struct {
 	builder labels.ScratchBuilder
 	labels  labels.Labels
 	n, size int
 }
 
-// Bounds of an exemplar's labels: no 128 characters have more bytes.
+// Bounds of an exemplar's labels in bytes: 128 characters never have more.
 const (
 	maxExemplarLabels = exemplar.ExemplarMaxLabelSetLength
 	maxExemplarBytes  = 4 * exemplar.ExemplarMaxLabelSetLength
@@ -40,8 +40,8 @@ func (l *exemplarLabels) add(name, value []byte) {
 
 func (l *exemplarLabels) over() bool { return l.n > maxExemplarLabels || l.size > maxExemplarBytes }
 
-// exemplarV1 takes a prometheus.Exemplar. An error in it is counted and never fails the request, as with
-// Prometheus.
+// exemplarV1 decodes a prometheus.Exemplar. As in Prometheus, a rejected exemplar is counted and never fails the
+// request.
 func (d *decoder) exemplarV1(m []byte) error {
 	l := &d.exemplarLabels
 	l.reset()
@@ -89,10 +89,10 @@ func (d *decoder) exemplarV1(m []byte) error {
 		d.dropped++
 		return nil
 	}
-	return d.refuseExemplar(err) // One that may be accepted later.
+	return d.refuseExemplar(err) // It may be accepted later.
 }
 
-// exemplarV2 takes an io.prometheus.write.v2.Exemplar. One that isn't stored is reported to the sender.
+// exemplarV2 decodes an io.prometheus.write.v2.Exemplar. Rejected exemplars are reported to the sender.
 func (d *decoder) exemplarV2(body, m []byte) error {
 	l := &d.exemplarLabels
 	l.reset()
@@ -144,7 +144,7 @@ func (d *decoder) exemplarV2(body, m []byte) error {
 	return d.refuseExemplar(err)
 }
 
-// pairedRefs adds the labels that references name, two by two.
+// pairedRefs adds the labels given by references to names and values in turn.
 type pairedRefs struct {
 	d       *decoder
 	body    []byte
@@ -175,7 +175,7 @@ func (p *pairedRefs) err() error {
 	return nil
 }
 
-// exemplar hands the exemplar whose labels were read to the series that was resolved last.
+// exemplar adds the exemplar whose labels were decoded to the current series.
 func (d *decoder) exemplar(t int64, v float64) error {
 	l := &d.exemplarLabels
 	if l.over() {
@@ -196,14 +196,14 @@ func (d *decoder) exemplar(t int64, v float64) error {
 
 var errExemplarLabels = errors.New("the labels of an exemplar have more than 128 characters")
 
-// isExemplarError reports whether err is about an exemplar alone.
+// isExemplarError reports whether err concerns one exemplar only.
 func isExemplarError(err error) bool {
 	var invalid *storage.InvalidExemplarError
 	var limit *tenant.LimitError
 	return errors.As(err, &limit) || errors.Is(err, errExemplarLabels) || errors.As(err, &invalid) || errors.Is(err, storage.ErrTooOld) || errors.Is(err, storage.ErrTooFarAhead)
 }
 
-// refuseExemplar counts an exemplar that isn't taken; other errors end the request.
+// refuseExemplar counts a rejected exemplar. It returns other errors, which fail the request.
 func (d *decoder) refuseExemplar(err error) error {
 	reason := adapter.ReasonInvalidExemplar
 	switch {
@@ -219,7 +219,7 @@ func (d *decoder) refuseExemplar(err error) error {
 	if limit := (*tenant.LimitError)(nil); errors.As(err, &limit) {
 		reason = limit.Limit
 	}
-	place, isNew := d.refusals.at(reason)
+	place, isNew := d.refusals.index(reason)
 	d.refusals[place].exemplars++
 	if isNew {
 		d.refusals[place].example = printable(err.Error() + ", in an exemplar of " + d.describe())

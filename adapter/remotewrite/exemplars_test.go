@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// exemplarsV1 is a request with a good exemplar beside samples, and bad ones of all kinds.
+// exemplarsV1 returns a request with samples, a valid exemplar and the given bad ones.
 func exemplarsV1(bad ...prompb.Exemplar) *prompb.WriteRequest {
 	good := prompb.Exemplar{Labels: protoLabels("trace_id", "a", "span_id", "b"), Value: math.Inf(1), Timestamp: testMS}
 	return &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{
@@ -32,7 +32,7 @@ func exemplarsV1(bad ...prompb.Exemplar) *prompb.WriteRequest {
 	}}
 }
 
-// exemplarsStored reads all exemplars of the default tenant, as text.
+// exemplarsStored returns all exemplars of the default tenant as text.
 func (s *server) exemplarsStored(t *testing.T) (lines []string) {
 	found, err := s.store.Exemplars(t.Context(), tenant.Default, math.MinInt64, math.MaxInt64,
 		[]*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")})
@@ -45,7 +45,8 @@ func (s *server) exemplarsStored(t *testing.T) (lines []string) {
 	return lines
 }
 
-// TestExemplarsStored sends good and bad exemplars: 1.0 stores the good ones and reports nothing, 2.0 reports the bad ones.
+// TestExemplarsStored sends valid and bad exemplars. With both versions the valid ones are stored; only 2.0 reports the
+// bad ones.
 func TestExemplarsStored(t *testing.T) {
 	tooLong := prompb.Exemplar{Labels: protoLabels("trace_id", strings.Repeat("ä", 121)), Timestamp: testMS}
 	muchTooLong := prompb.Exemplar{Labels: protoLabels("trace_id", strings.Repeat("x", 100_000)), Timestamp: testMS}
@@ -84,7 +85,7 @@ func TestExemplarsStored(t *testing.T) {
 	}
 }
 
-// muting drops the exemplars of one value, as rules may drop those of a series.
+// muting drops the exemplars with one value, as a relabeling rule may drop a series.
 type muting struct {
 	adapter.Batch
 	value float64
@@ -97,7 +98,7 @@ func (m muting) Exemplar(ref *storage.Series, e exemplar.Exemplar) error {
 	return m.Batch.Exemplar(ref, e)
 }
 
-// Exemplars that a rule drops aren't stored, and their sender is told that they are written: it should not send them again.
+// Exemplars that a rule drops aren't stored but are reported as written, so that senders don't retry them.
 func TestExemplarsThatRulesDrop(t *testing.T) {
 	s := newServer(t, nil, nil)
 	opts := DefaultOptions()
@@ -111,7 +112,7 @@ func TestExemplarsThatRulesDrop(t *testing.T) {
 	require.Equal(t, []string{`{__name__="m"} {span_id="b", trace_id="a"} +Inf`}, s.exemplarsStored(t))
 }
 
-// A tenant's limit of exemplars is told by its name.
+// The response names the tenant's limit on exemplars.
 func TestExemplarsBeyondALimit(t *testing.T) {
 	now := testNow
 	s := newLimitedServer(t, &now, "defaults: {exemplars_per_second: 1}")
@@ -125,7 +126,7 @@ func TestExemplarsBeyondALimit(t *testing.T) {
 	require.Regexp(t, `exemplars_per_second \([0-9]+ exemplars\)`, w.Body.String())
 }
 
-// TestExemplarsOfRefusedSeries counts exemplars that go with their series.
+// TestExemplarsOfRefusedSeries counts the exemplars of rejected series.
 func TestExemplarsOfRefusedSeries(t *testing.T) {
 	r := newRecorder()
 	w := post(newTestHandler(t, r, nil), contentV2, marshalV2(t, &writev2.Request{
@@ -143,7 +144,7 @@ func TestExemplarsOfRefusedSeries(t *testing.T) {
 	require.Empty(t, r.exemplars)
 }
 
-// TestMalformedExemplars holds that malformed exemplars are malformed protobuf, too.
+// TestMalformedExemplars checks that a malformed exemplar makes the request malformed.
 func TestMalformedExemplars(t *testing.T) {
 	for _, b := range [][]byte{{0x0a}, {0x0a, 5}, {0x11, 1, 2}, {0x18}, {0x10, 1}, {0x0a, 2, 0x0a, 9}} {
 		d := newTestDecoder(newRecorder())

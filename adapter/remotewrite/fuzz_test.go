@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// compareV1 decodes body with the generated decoder and with ours: both must take it or both refuse it, and
-// agree on its content. The samples are encoded anew and must be read the same.
+// compareV1 decodes body with the generated decoder and with ours. Both must accept or both reject it, with the same
+// content. Re-encoded samples must decode to the same samples.
 func compareV1(t *testing.T, body []byte) {
 	var req prompb.WriteRequest
 	want := req.Unmarshal(body)
 	r := newRecorder()
 	d := newTestDecoder(r)
 	got := d.decodeV1(body)
-	if errors.Is(got, errBodyOfV2) { // To the generated decoder these fields are unknown.
+	if errors.Is(got, errBodyOfV2) { // The generated decoder treats these fields as unknown.
 		d.release()
 		return
 	}
@@ -35,8 +35,8 @@ func compareV1(t *testing.T, body []byte) {
 	require.Equal(t, r.exemplars, again.exemplars)
 }
 
-// compareV2 is compareV1 for 2.0. The generated decoder lets a packed number run over the end of its field, and
-// has no rule for the first symbol: ours may refuse more, and nothing else.
+// compareV2 is compareV1 for 2.0. Our decoder may reject more in two cases: a packed number that continues past the end
+// of its field, and a first symbol that isn't empty. The generated decoder accepts both.
 func compareV2(t *testing.T, body []byte) {
 	var req writev2.Request
 	want := req.Unmarshal(body)
@@ -45,7 +45,7 @@ func compareV2(t *testing.T, body []byte) {
 	if got := d.decodeV2(body); got != nil {
 		d.release()
 		if want == nil && !errors.Is(got, errBodyOfV1) {
-			// Encoded anew it is sound, and only the first symbol may still be wrong.
+			// Re-encoding repairs everything except the first symbol.
 			if len(req.Symbols) > 0 {
 				req.Symbols[0] = ""
 			}
@@ -79,8 +79,8 @@ func referencesExist(ts *writev2.TimeSeries, symbols int) bool {
 	return len(ts.LabelsRefs)%2 == 0 && int(ts.Metadata.HelpRef) < symbols && int(ts.Metadata.UnitRef) < symbols
 }
 
-// checkTaken holds that every sample was either recorded or counted as refused, and that the recorded ones are
-// the wanted samples in their order, with refused ones left out.
+// checkTaken checks that every sample was either recorded or counted as rejected, and that the recorded samples are a
+// subsequence of want.
 func checkTaken(t *testing.T, d *decoder, r *recorder, all counts, want []recorded) {
 	require.Equal(t, all.floats+all.histograms, d.written.floats+d.written.histograms+d.refusals.samples())
 	require.Equal(t, d.written.floats+d.written.histograms, len(r.samples))
@@ -97,7 +97,7 @@ func checkTaken(t *testing.T, d *decoder, r *recorder, all counts, want []record
 	}
 }
 
-// floatsFirst sorts histograms behind floats: a message that mixes them keeps their order among themselves only.
+// floatsFirst moves histograms after floats: a message with both preserves the order of each kind only.
 func floatsFirst(samples []recorded) []recorded {
 	samples = slices.Clone(samples)
 	slices.SortStableFunc(samples, func(a, b recorded) int {

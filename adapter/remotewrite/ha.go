@@ -14,17 +14,19 @@ import (
 	replicas "github.com/cassia-db/cassia/storage/ha"
 )
 
-// HA makes one of the replicas of a cluster, which send the same series with a label that names the replica: that label
-// is left out, and a Tracker chooses whose samples are stored.
+// HA deduplicates the replicas of a cluster, which send the same series with a label that names the replica. The label
+// is removed, and a Tracker decides which replica's samples are stored.
 type HA struct {
 	Replicas *replicas.Tracker
-	// ClusterLabel and ReplicaLabel are the labels that name them. A series without one of them goes the normal way.
+	// ClusterLabel and ReplicaLabel are the labels with the names of cluster and replica. A series without one of them
+	// is stored as usual.
 	ClusterLabel, ReplicaLabel string
-	// On reports whether it is on for a tenant.
+	// On reports whether deduplication is enabled for a tenant.
 	On func(tenant string) bool
 }
 
-// batches returns what makes batches over a store, with rules over them.
+// batches returns a constructor of batches that applies rules. If HA is enabled for the tenant, the batches
+// deduplicate.
 func (ha *HA) batches(store *storage.Store, rules adapter.Shape) func(tenant string) adapter.Batch {
 	plain := func(tenant string) adapter.Batch { return rules.Over(tenant, store.NewBatch(tenant)) }
 	if ha == nil {
@@ -40,45 +42,45 @@ func (ha *HA) batches(store *storage.Store, rules adapter.Shape) func(tenant str
 	}
 }
 
-// haBatch is a batch of each replica that a request has samples of: one, but where a proxy puts several senders
-// together. Which replica a series is of is read from its alias:
+// haBatch holds one batch per replica in a request. A request usually has one replica; a proxy may merge the samples of
+// multiple senders. The replica of a series is read from its alias:
 //
-//	alias ─► has the label fields of the replica before? ─► that one's batch ─► Lookup
+//	alias ─► has the label fields of the previous series' replica? ─► that replica's batch ─► Lookup
 //	                 │ no
 //	                 └─► parse ─► Replicas.Check ─► a batch
 //
-// Rules lie over the batch of each replica, so that they meet series without the label of the replica.
+// Rules are applied to each replica's batch, so that they see series without the replica label.
 type haBatch struct {
 	ha     *HA
 	store  *storage.Store
 	rules  adapter.Shape
 	tenant string
-	// clusterName and replicaName are the labels' names as they stand in an alias.
+	// clusterName and replicaName are the labels' names as encoded in an alias.
 	clusterName, replicaName []byte
 
-	// now is the part that the series looked up last is of.
-	now   *haPart
-	parts map[haName]*haPart
+	// current is the part that the last looked-up series belongs to.
+	current *haPart
+	parts   map[haName]*haPart
 }
 
-// haName names a replica; the zero value is what has no such labels.
+// haName identifies a replica. The zero value stands for series without the two labels.
 type haName struct{ cluster, replica string }
 
-// haPart is what a request has of one replica.
+// haPart holds the samples of one replica in a request.
 type haPart struct {
 	haName
-	// clusterField and replicaField are its labels as they stand in an alias.
+	// clusterField and replicaField are the two labels as encoded in an alias.
 	clusterField, replicaField []byte
-	// batch takes samples, and is stored with the rules over it.
+	// batch applies the rules and adds samples to stored.
 	batch  adapter.Batch
 	stored *storage.Batch
-	// err is the reason why its samples can't be taken.
+	// err, if set, is the reason why all samples of the replica are rejected.
 	err error
 }
 
-// of returns the part that a series belongs to.
-func (b *haBatch) of(alias []byte) *haPart {
-	if p := b.now; p != nil {
+// partOf returns the part that a series belongs to.
+func (b *haBatch) partOf(alias []byte) *haPart {
+	if p := b.current; p != nil {
 		if p.replica != "" {
 			if bytes.Contains(alias, p.replicaField) && bytes.Contains(alias, p.clusterField) {
 				return p
@@ -87,7 +89,7 @@ func (b *haBatch) of(alias []byte) *haPart {
 			return p
 		}
 	}
-	name := b.read(alias)
+	name := b.replicaOf(alias)
 	if p := b.parts[name]; p != nil {
 		return p
 	}
@@ -97,7 +99,7 @@ func (b *haBatch) of(alias []byte) *haPart {
 	p := &haPart{haName: name}
 	if name.replica != "" {
 		if p.err = b.ha.Replicas.Check(b.tenant, name.cluster, name.replica); p.err != nil {
-			return p // There may be as many of them as there are series: none is kept.
+			return p // Not cached: there may be as many rejected replicas as series.
 		}
 		p.clusterField = appendLabel(nil, b.ha.ClusterLabel, name.cluster)
 		p.replicaField = appendLabel(nil, b.ha.ReplicaLabel, name.replica)
@@ -108,8 +110,8 @@ func (b *haBatch) of(alias []byte) *haPart {
 	return p
 }
 
-// read finds out which replica a series is of.
-func (b *haBatch) read(alias []byte) (name haName) {
+// replicaOf returns the replica that a series comes from.
+func (b *haBatch) replicaOf(alias []byte) (name haName) {
 	for i := 0; i < len(alias); {
 		_, wire, next := tag(alias, i)
 		if next < 0 || wire != wireBytes {
@@ -136,18 +138,18 @@ func (b *haBatch) read(alias []byte) (name haName) {
 	return name
 }
 
-// Lookup finds a series by its alias, which has the label of the replica; the series hasn't.
+// Lookup finds a series by its alias with the replica label. The stored series doesn't have that label.
 func (b *haBatch) Lookup(alias []byte) (*storage.Series, bool) {
-	b.now = b.of(alias)
-	if b.now.err != nil {
+	b.current = b.partOf(alias)
+	if b.current.err != nil {
 		return nil, false
 	}
-	return b.now.batch.Lookup(alias)
+	return b.current.batch.Lookup(alias)
 }
 
-// Define finds or creates the series that was looked up last.
+// Define finds or creates the last looked-up series.
 func (b *haBatch) Define(alias []byte, ls labels.Labels) (*storage.Series, error) {
-	p := b.now
+	p := b.current
 	if p.err != nil {
 		var bad *replicas.NameError
 		if errors.As(p.err, &bad) {
@@ -163,22 +165,22 @@ func (b *haBatch) Define(alias []byte, ls labels.Labels) (*storage.Series, error
 	return p.batch.Define(alias, ls)
 }
 
-// Float adds a sample of the series that was looked up last.
+// Float adds a sample to the last looked-up series.
 func (b *haBatch) Float(ref *storage.Series, t, st int64, v float64) error {
-	return b.now.batch.Float(ref, t, st, v)
+	return b.current.batch.Float(ref, t, st, v)
 }
 
-// Histogram adds one of the series that was looked up last.
+// Histogram adds a histogram to the last looked-up series.
 func (b *haBatch) Histogram(ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
-	return b.now.batch.Histogram(ref, t, st, h, fh)
+	return b.current.batch.Histogram(ref, t, st, h, fh)
 }
 
-// Exemplar adds one of the series that was looked up last.
+// Exemplar adds an exemplar to the last looked-up series.
 func (b *haBatch) Exemplar(ref *storage.Series, e exemplar.Exemplar) error {
-	return b.now.batch.Exemplar(ref, e)
+	return b.current.batch.Exemplar(ref, e)
 }
 
-// Commit makes all parts durable. After an error some may be.
+// Commit makes all parts durable. After an error, some parts may be durable.
 func (b *haBatch) Commit(ctx context.Context) error {
 	var first error
 	for _, p := range b.parts {
@@ -194,7 +196,7 @@ func (b *haBatch) Commit(ctx context.Context) error {
 	return first
 }
 
-// Release gives up all parts.
+// Release discards all parts.
 func (b *haBatch) Release() {
 	for _, p := range b.parts {
 		p.batch.Release()

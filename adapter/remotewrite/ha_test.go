@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// newHAServer is a server that distinguishes replicas.
+// newHAServer returns a server with HA enabled.
 func newHAServer(t *testing.T, change func(*ha.Options)) *server {
 	s := newServer(t, nil, nil)
 	o := ha.DefaultOptions()
@@ -32,7 +32,7 @@ func newHAServer(t *testing.T, change func(*ha.Options)) *server {
 	return s
 }
 
-// haSeries is a series of a replica, with one sample.
+// haSeries returns a series of a replica with one sample.
 func haSeries(name, cluster, replica string, v float64) prompb.TimeSeries {
 	pairs := []string{"__name__", name}
 	if replica != "" {
@@ -48,7 +48,7 @@ func TestReplicasAreToldApart(t *testing.T) {
 	s := newHAServer(t, nil)
 	send := func(series ...prompb.TimeSeries) {
 		t.Helper()
-		for range 2 { // the second time every alias is known
+		for range 2 { // in the second round all aliases are known
 			w := post(s, contentV1, marshalV1(t, &prompb.WriteRequest{Timeseries: series}))
 			require.Equal(t, http.StatusNoContent, w.Code, w.Body)
 		}
@@ -58,7 +58,8 @@ func TestReplicasAreToldApart(t *testing.T) {
 	}
 	send(haSeries("m", "c", "a", 1), haSeries("n", "c", "a", 2))
 	send(haSeries("m", "c", "b", 3))
-	// One request of several: another cluster's first replica, one that isn't elected, one that is, and what has no label.
+	// One request with multiple replicas: the first replica of another cluster, one that isn't elected, one that is,
+	// and series without one of the labels.
 	send(haSeries("m", "d", "b", 4), haSeries("m", "c", "b", 5), haSeries("m", "c", "a", 6), haSeries("m", "", "b", 7), haSeries("m", "c", "", 8))
 	require.ElementsMatch(t, []string{
 		line(`{__name__="m", cluster="c"}`, 1), line(`{__name__="n", cluster="c"}`, 2),
@@ -67,7 +68,7 @@ func TestReplicasAreToldApart(t *testing.T) {
 	}, s.stored(t, tenant.Default))
 }
 
-// renaming is a batch that puts the cluster into the name of a series, and drops series of that name.
+// renaming adds the cluster to the name of a series, and drops a series by its new name.
 type renaming struct {
 	*storage.Batch
 	dropped bool
@@ -95,8 +96,8 @@ func (b *renaming) Float(ref *storage.Series, t, st int64, v float64) error {
 	return b.Batch.Float(ref, t, st, v)
 }
 
-// TestRulesOverReplicas holds that rules meet the series of the elected replica without the label of the replica, and that dropped samples
-// count as written.
+// TestRulesOverReplicas checks that rules see the series of the elected replica without the replica label, and that
+// dropped samples count as written.
 func TestRulesOverReplicas(t *testing.T) {
 	s := newHAServer(t, nil)
 	replicas, err := storage.NewTracker(t.Context(), s.store, ha.DefaultOptions())
@@ -111,7 +112,7 @@ func TestRulesOverReplicas(t *testing.T) {
 	s.Handler, err = Handler(s.store, opts)
 	require.NoError(t, err)
 	all := []prompb.TimeSeries{haSeries("m", "c", "a", 1), haSeries("dropped", "c", "a", 2), haSeries("n", "c", "b", 3)}
-	for _, n := range []int{2, 3, 3} { // The first request has a replica elected.
+	for _, n := range []int{2, 3, 3} { // The first request makes a replica elected.
 		w := post(s, contentV2, marshalV2(t, v2From(&prompb.WriteRequest{Timeseries: all[:n]})))
 		require.Equal(t, http.StatusNoContent, w.Code, w.Body)
 		require.Equal(t, fmt.Sprint(n), w.Header().Get(headerSamplesWritten))
@@ -128,7 +129,7 @@ func TestTooManyClustersOfReplicas(t *testing.T) {
 	require.Len(t, s.stored(t, tenant.Default), 1)
 }
 
-// The label of a replica is left out of the series, so that nothing else looks at its text.
+// The store doesn't validate the replica label, because it is removed before.
 func TestNamesOfReplicasAreUTF8(t *testing.T) {
 	s := newHAServer(t, nil)
 	for _, bad := range []prompb.TimeSeries{haSeries("m", "c", "a\xff", 2), haSeries("m", "c\xff", "a", 3)} {

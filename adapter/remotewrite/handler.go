@@ -23,8 +23,8 @@ const (
 	headerExemplarsWritten  = "X-Prometheus-Remote-Write-Exemplars-Written"
 )
 
-// Handler returns what answers POST requests of remote write 1.0 and 2.0. The tenant is the one that the
-// request's context carries. It returns an error that wraps ErrOptions for options that can't be used.
+// Handler returns a handler for POST requests of remote write 1.0 and 2.0. The tenant is taken from the request's
+// context. It returns an error that wraps ErrOptions if the options are invalid.
 func Handler(store *storage.Store, opts Options) (http.Handler, error) {
 	return newHandler(opts.HA.batches(store, opts.Rules), opts)
 }
@@ -37,7 +37,7 @@ type handler struct {
 	requests sync.Pool // of *request
 }
 
-// request holds the buffers of one request, which serve the next one after it.
+// request holds the buffers of one request. They are reused by later requests.
 type request struct {
 	body
 	decoder
@@ -53,7 +53,6 @@ func newHandler(newBatch func(tenant string) adapter.Batch, opts Options) (*hand
 	return h, nil
 }
 
-// ServeHTTP answers one request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := h.opts.Now()
 	if r.Method != http.MethodPost {
@@ -71,18 +70,18 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer q.decoder.reset()
 	defer q.body.release()
 	q.body.share = h.budget.Share(r.Context())
-	err = h.take(r, v, q)
+	err = h.storeRequest(r, v, q)
 	h.metrics.samples(&q.decoder)
 	h.respond(w, v, q, err, began)
 }
 
-// take reads, decodes and stores a request. What became of it stands in q's decoder.
-func (h *handler) take(r *http.Request, v version, q *request) error {
+// storeRequest reads, decodes and stores a request. q's decoder holds the result.
+func (h *handler) storeRequest(r *http.Request, v version, q *request) error {
 	d := &q.decoder
 	d.ctx, d.tenant = r.Context(), tenant.From(r.Context())
 	d.newBatch, d.onMetadata = h.newBatch, h.opts.Metadata
 	err := h.decode(r, v, q)
-	q.body.release() // what waits to be durable is the store's to bound
+	q.body.release() // the store bounds the samples that wait to become durable
 	if err != nil {
 		d.release()
 		return err
@@ -90,7 +89,7 @@ func (h *handler) take(r *http.Request, v version, q *request) error {
 	return d.commit()
 }
 
-// decode reads a request and puts its samples into batches.
+// decode reads a request and adds its samples to batches.
 func (h *handler) decode(r *http.Request, v version, q *request) error {
 	name := q.decoder.tenant
 	if err := h.opts.Limiter.CheckRate(name); err != nil {
@@ -114,7 +113,7 @@ func (h *handler) decode(r *http.Request, v version, q *request) error {
 	return q.decoder.decodeV1(q.body.decoded)
 }
 
-// tooLarge names the tenant's limit where that is what a request is over.
+// tooLarge replaces an errTooLarge that the tenant's own limit caused by an error that names the limit.
 func (h *handler) tooLarge(err error, name string, own bool) error {
 	if !own || !errors.Is(err, errTooLarge) {
 		return err
@@ -122,7 +121,7 @@ func (h *handler) tooLarge(err error, name string, own bool) error {
 	return cmp.Or(h.opts.Limiter.CheckRequest(name, math.MaxInt64), err)
 }
 
-// respond answers a request that was negotiated.
+// respond writes the response to a request whose version was negotiated.
 func (h *handler) respond(w http.ResponseWriter, v version, q *request, err error, began time.Time) {
 	d := &q.decoder
 	if v == version2 {
@@ -140,10 +139,10 @@ func (h *handler) respond(w http.ResponseWriter, v version, q *request, err erro
 		}
 	case len(d.refusals) > 0:
 		code, text = http.StatusBadRequest, d.refusals.text(d.written.floats+d.written.histograms+d.ruled.floats+d.ruled.histograms)
-		switch { // A sender that retries the request may have the rest stored.
-		case slices.ContainsFunc(adapter.RetriedReasons, d.refusals.has):
+		switch { // A retry of the request may store the rest.
+		case slices.ContainsFunc(adapter.RetriedReasons, d.refusals.hasReason):
 			code = http.StatusServiceUnavailable
-		case d.refusals.has(adapter.ReasonTooManySeries):
+		case d.refusals.hasReason(adapter.ReasonTooManySeries):
 			code = http.StatusTooManyRequests
 		}
 		h.opts.Logger.Debug("remote write: rejected samples", "tenant", d.tenant, "version", v, "reason", text)
@@ -160,7 +159,7 @@ func (h *handler) respond(w http.ResponseWriter, v version, q *request, err erro
 	h.answer(w, v, code, text)
 }
 
-// answer writes the status and, unless all is well, the text.
+// answer writes the status and, if the request failed, the text.
 func (h *handler) answer(w http.ResponseWriter, v version, code int, text string) {
 	h.metrics.request(v, code)
 	if code == http.StatusNoContent {
@@ -170,11 +169,11 @@ func (h *handler) answer(w http.ResponseWriter, v version, code int, text string
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = io.WriteString(w, storage.Plain(text)+"\n") // a sender who is gone needs no answer
+	_, _ = io.WriteString(w, storage.Plain(text)+"\n") // the sender may have disconnected
 }
 
-// statusOf returns the status of a request that couldn't be taken as a whole. Senders give up on 4xx and try
-// 5xx again; so only requests that can never succeed get 4xx.
+// statusOf returns the status of a request that was rejected as a whole. Senders drop the samples of a request on 4xx
+// and retry on 5xx, so only requests that can never succeed get 4xx.
 func statusOf(err error) int {
 	switch {
 	case errors.Is(err, errTooLarge):

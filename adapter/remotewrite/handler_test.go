@@ -24,7 +24,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// oneSample is a request that any receiver takes.
+// oneSample returns a request that every receiver accepts.
 func oneSample() *prompb.WriteRequest {
 	return &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{floatsV1("m", prompb.Sample{Timestamp: 1, Value: 2})}}
 }
@@ -76,7 +76,7 @@ func TestMethods(t *testing.T) {
 	require.Equal(t, "POST", w.Header().Get("Allow"))
 }
 
-// TestWrittenHeaders holds that 2.0 gets all three headers with every answer, and 1.0 none.
+// TestWrittenHeaders checks that every response to 2.0 has all three headers, and none to 1.0 has any.
 func TestWrittenHeaders(t *testing.T) {
 	for name, c := range map[string]struct {
 		body   []byte
@@ -128,7 +128,7 @@ func TestTooLarge(t *testing.T) {
 	require.NotEqual(t, 413, post(h, contentV1, make([]byte, 64)).Code, "decoded, exactly the limit")
 }
 
-// TestLyingLength sends headers that claim more than there is.
+// TestLyingLength sends headers with a larger length than the data.
 func TestLyingLength(t *testing.T) {
 	h := newTestHandler(t, newRecorder(), nil)
 	for _, c := range []struct {
@@ -153,7 +153,7 @@ func TestLyingLength(t *testing.T) {
 	require.Zero(t, q.share.Taken(), "no memory is found for a claim that can't be true")
 }
 
-// TestDensestBlock holds that no true claim is taken for a lie.
+// TestDensestBlock checks that a block with the max expansion is accepted.
 func TestDensestBlock(t *testing.T) {
 	for _, n := range []int{1, 63, 64, 65, 1000, 1 << 16, 1 << 20, 5_000_001} {
 		q := body{share: adapter.NewBudget(1 << 40).Share(t.Context()), compressed: snappy.Encode(nil, make([]byte, n))}
@@ -184,7 +184,7 @@ func TestGarbage(t *testing.T) {
 	require.Contains(t, w.Body.String(), "first symbol")
 }
 
-// TestBrokenConnection holds that a body which didn't arrive whole is never answered as if it could not succeed.
+// TestBrokenConnection checks that an incomplete body is never rejected with a 4xx.
 func TestBrokenConnection(t *testing.T) {
 	body := snappy.Encode(nil, marshalV1(t, varied()))
 	for _, announced := range []int64{-1, int64(len(body))} {
@@ -294,7 +294,8 @@ func TestAnswers(t *testing.T) {
 
 func always(err error) func(int) error { return func(int) error { return err } }
 
-// TestLongRequest holds that a request too large for one batch is committed in parts, each known to the sender.
+// TestLongRequest checks that a request too large for one batch is committed in parts, and that the sender gets the
+// count of the written samples.
 func TestLongRequest(t *testing.T) {
 	const n = 2*adapter.BatchBytes/adapter.SampleBytes + 1000
 	samples := make([]prompb.Sample, n)
@@ -325,7 +326,7 @@ func TestLongRequest(t *testing.T) {
 	require.Equal(t, 2, r.batches)
 }
 
-// TestRefusalText holds the text to its bounds, whatever senders put in.
+// TestRefusalText checks that the text is bounded for any content.
 func TestRefusalText(t *testing.T) {
 	hostile := strings.Repeat("\x00\n<script>\xff", 5000)
 	req := &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{
@@ -366,7 +367,7 @@ func TestTenant(t *testing.T) {
 	require.Equal(t, "acme", got)
 }
 
-// TestInFlightBytes holds one body open and sends another.
+// TestInFlightBytes sends a request while the body of another one is incomplete.
 func TestInFlightBytes(t *testing.T) {
 	opts := DefaultOptions()
 	opts.MaxCompressed, opts.MaxDecoded, opts.MaxInFlight = 1<<20, 1<<20, 2<<20
@@ -398,7 +399,7 @@ func TestInFlightBytes(t *testing.T) {
 	require.Zero(t, h.budget.Used(), "everything is given back")
 }
 
-// noise is data that snappy can't shrink.
+// noise returns incompressible data.
 func noise(n int) []byte {
 	b, x := make([]byte, n), uint64(88172645463325252)
 	for i := range b {
@@ -472,7 +473,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestSymbolBound sends more symbols than one request may have.
+// TestSymbolBound sends more symbols than allowed.
 func TestSymbolBound(t *testing.T) {
 	body := make([]byte, 0, 2*maxSymbols+2)
 	for range maxSymbols + 1 {

@@ -8,13 +8,13 @@ import (
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 )
 
-// maxHistogramBytes bounds a histogram on the wire. Two bytes may become a span of 40 in the generated types,
-// so it is checked before they see it. Thousands of buckets fit; Prometheus' scrapes make at most some hundreds.
+// maxHistogramBytes bounds a histogram on the wire, before generated code decodes it: two bytes may become a span of 40
+// bytes in memory. Thousands of buckets fit; Prometheus' scrapes produce some hundreds at most.
 const maxHistogramBytes = 64 << 10
 
 var errHistogramTooLarge = fmt.Errorf("more than %d bytes in one histogram", maxHistogramBytes)
 
-// histogramV1 reads a prometheus.Histogram.
+// histogramV1 decodes a prometheus.Histogram.
 func (d *decoder) histogramV1(b []byte) error {
 	if len(b) > maxHistogramBytes {
 		return d.refuseLargeHistogram()
@@ -31,7 +31,7 @@ func (d *decoder) histogramV1(b []byte) error {
 	return d.histogram(p.Timestamp, 0, p.ToIntHistogram(), nil, len(b))
 }
 
-// histogramV2 reads an io.prometheus.write.v2.Histogram.
+// histogramV2 decodes an io.prometheus.write.v2.Histogram.
 func (d *decoder) histogramV2(b []byte) error {
 	if len(b) > maxHistogramBytes {
 		return d.refuseLargeHistogram()
@@ -48,7 +48,7 @@ func (d *decoder) histogramV2(b []byte) error {
 	return d.histogram(p.Timestamp, p.StartTimestamp, p.ToIntHistogram(), nil, len(b))
 }
 
-// refuseLargeHistogram counts a histogram that isn't decoded.
+// refuseLargeHistogram counts a histogram above maxHistogramBytes as rejected.
 func (d *decoder) refuseLargeHistogram() error {
 	if d.series == nil {
 		d.refusals[d.refusal].samples++
@@ -58,8 +58,8 @@ func (d *decoder) refuseLargeHistogram() error {
 	return nil
 }
 
-// knownHint returns a counter reset hint as it is, and as unknown where it isn't a known one: the model's
-// type has a byte for it, in which 257 would become the hint of a reset.
+// knownHint returns a counter reset hint, or unknown if the value isn't defined. The model's type is one byte, to which
+// 257 would be truncated as CounterReset.
 func knownHint(hint int32) int32 {
 	if hint < 0 || hint > int32(histogram.GaugeType) {
 		return int32(histogram.UnknownCounterReset)

@@ -37,7 +37,7 @@ func customHistogram() *histogram.Histogram {
 	}
 }
 
-// histogramRequest is one series with these histograms, in both protocols.
+// decodeHistogram decodes a series with one histogram in both versions.
 func decodeHistogram(t *testing.T, h prompb.Histogram) (*recorder, *decoder) {
 	req := &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
 		Labels: protoLabels("__name__", "h"), Histograms: []prompb.Histogram{h},
@@ -58,7 +58,7 @@ func TestHistogramFiner(t *testing.T) {
 	r, _ := decodeHistogram(t, prompb.FromIntHistogram(1, h))
 	want := h.Copy()
 	require.NoError(t, want.ReduceResolution(8))
-	want.CounterResetHint = histogram.UnknownCounterReset // NotCounterReset doesn't hold for the stored samples
+	want.CounterResetHint = histogram.UnknownCounterReset // NotCounterReset doesn't apply to the stored samples
 	require.Equal(t, want, histogramOf(t, r.samples[0]).Int)
 
 	fh := floatHistogram()

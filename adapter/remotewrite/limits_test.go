@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// newLimitedServer has the limits in a file, and a clock that now moves.
+// newLimitedServer returns a server with the limits in file and the clock now.
 func newLimitedServer(t *testing.T, now *time.Time, file string) *server {
 	table, err := tenant.ParseLimits([]byte(file))
 	require.NoError(t, err)
@@ -29,7 +29,7 @@ func newLimitedServer(t *testing.T, now *time.Time, file string) *server {
 	return s
 }
 
-// sendAs sends series of one sample each, of these names.
+// sendAs sends one sample for each of the given series names.
 func (s *server) sendAs(t *testing.T, name string, series ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	w := prompb.WriteRequest{}

@@ -2,10 +2,10 @@ package remotewrite
 
 import "bytes"
 
-// Metadata is a sender's metadata of a metric. The bytes are valid UTF-8, and the caller's again when the
-// call they were passed in returns.
+// Metadata is a sender's metadata of a metric. The bytes are valid UTF-8 and must not be used after the call returns
+// that they were passed to.
 type Metadata struct {
-	// Metric is a metric family's name. With 2.0 it is derived from the name of the series: that of a counter
+	// Metric is the name of the metric family. In 2.0 it is derived from the name of the series; the name of a counter
 	// keeps its _total.
 	Metric []byte
 	// Type is one of unknown, counter, gauge, histogram, gaugehistogram, summary, info, stateset.
@@ -17,7 +17,7 @@ type Metadata struct {
 // metricTypes are the values of MetricType, the same in both protocols.
 var metricTypes = [...]string{"unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset"}
 
-// familyOf returns the metric family of a series of 2.0 by its name and type: metadata are asked for by family.
+// familyOf returns the metric family of a 2.0 series: the store keeps metadata by family.
 func familyOf(name []byte, typ uint32) []byte {
 	var endings []string
 	switch metricType(typ) {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// told is Metadata that outlives the call.
+// told is a copy of a Metadata.
 type told struct{ tenant, metric, typ, unit, help string }
 
 func hearing(out *[]told) func(*Options) {
@@ -59,7 +59,7 @@ func TestMetadataV2(t *testing.T) {
 	require.Equal(t, 204, w.Code, "nobody listens")
 }
 
-// TestMetadataFamilies holds that 2.0's metadata of series are those of their families.
+// TestMetadataFamilies checks that the metadata of 2.0 series are stored by their families.
 func TestMetadataFamilies(t *testing.T) {
 	const counter, gauge, histogram, summary = 1, 2, 3, 5
 	for _, c := range []struct {
@@ -105,7 +105,7 @@ func TestBadReferences(t *testing.T) {
 	}
 }
 
-// TestExemplarsOnly is what Prometheus' queue sends for an exemplar: a series with nothing else.
+// TestExemplarsOnly sends series that have exemplars only, as Prometheus' queue does.
 func TestExemplarsOnly(t *testing.T) {
 	r := newRecorder()
 	w := post(newTestHandler(t, r, nil), contentV2, marshalV2(t, &writev2.Request{
@@ -126,7 +126,7 @@ func TestExemplarsOnly(t *testing.T) {
 	require.Equal(t, append(want, want...), r.exemplars)
 }
 
-// TestHugeLabels names far more, or far longer, labels than any series may have.
+// TestHugeLabels sends series with more or longer labels than allowed.
 func TestHugeLabels(t *testing.T) {
 	refs := make([]uint32, 0, 4*maxLabels)
 	var pairs []string

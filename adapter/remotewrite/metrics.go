@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics are what an operator sees of the handler.
+// metrics are the handler's Prometheus metrics.
 type metrics struct {
 	stored, rejected   prometheus.Counter
 	ruled              prometheus.Counter
@@ -24,7 +24,7 @@ type metrics struct {
 	codes map[answer]prometheus.Counter
 }
 
-// answer is a kind of answered request.
+// answer is the key of a counter of requests.
 type answer struct {
 	version version
 	code    int
@@ -81,7 +81,7 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 	}
 }
 
-// request counts an answered request. Codes are few: the handler's own.
+// request counts a request. The number of codes is bounded, because only the handler sets them.
 func (m *metrics) request(v version, code int) {
 	key := answer{v, code}
 	m.mu.RLock()
@@ -96,7 +96,7 @@ func (m *metrics) request(v version, code int) {
 	c.Inc()
 }
 
-// samples counts what became of a request's samples.
+// samples counts the samples of a request by result.
 func (m *metrics) samples(d *decoder) {
 	m.stored.Add(float64(d.written.floats + d.written.histograms))
 	m.ruled.Add(float64(d.ruled.floats + d.ruled.histograms))

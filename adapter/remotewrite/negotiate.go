@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// version is a protocol.
+// version is a protocol version.
 type version int
 
 const (
@@ -17,25 +17,25 @@ const (
 	version2
 )
 
-// String names the version in metrics.
+// String returns the version's name in metrics.
 func (v version) String() string { return [...]string{"unknown", "1.0", "2.0"}[v] }
 
-// The messages that the parameter proto of a content type names.
+// Values of the parameter proto of a content type.
 const (
 	mediaType = "application/x-protobuf"
 	messageV1 = "prometheus.WriteRequest"
 	messageV2 = "io.prometheus.write.v2.Request"
 )
 
-// The body of one version has none of the fields of the other: decoded by the other, it is a message of nothing, which would be acknowledged.
+// Each version treats the fields of the other version as unknown. A body of the wrong version would decode as an empty
+// message and be acknowledged, hence these errors.
 var (
 	errBodyOfV1 = errors.New("the body is a message of remote write 1.0, but the content type is for 2.0; send it with proto=" + messageV1)
 	errBodyOfV2 = errors.New("the body is a message of remote write 2.0, but the content type is for 1.0; send it with proto=" + messageV2)
 )
 
-// negotiate returns the protocol of a request by its headers. Without a content type, or without the
-// parameter proto, it is 1.0, and without an encoding it is snappy all the same, as for Prometheus' receiver.
-// An error means 415.
+// negotiate returns the protocol version from a request's headers. As in Prometheus' receiver, a missing content type
+// or proto parameter means 1.0, and a missing encoding means snappy. An error means 415.
 func negotiate(header http.Header) (version, error) {
 	if encoding := header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "snappy") {
 		return versionUnknown, fmt.Errorf("content encoding %.64q isn't supported; send snappy (block format)", encoding)
@@ -50,7 +50,7 @@ func negotiate(header http.Header) (version, error) {
 	}
 }
 
-// parseContentType takes the spellings that RFC 9110 allows besides: case, spaces, quotes, other parameters.
+// parseContentType accepts all spellings that RFC 9110 allows: case, spaces, quotes, other parameters.
 func parseContentType(contentType string) (version, error) {
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil || media != mediaType {

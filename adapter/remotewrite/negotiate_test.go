@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBodyOfAnotherVersion holds that a body which isn't of the version that the content type names is rejected with the reason. Its
-// fields are unknown to the other version's message, which has no samples then, and such a request was acknowledged.
+// TestBodyOfAnotherVersion checks that a body which doesn't match the version of the content type is rejected with the
+// reason. It used to be decoded as an empty message and acknowledged.
 func TestBodyOfAnotherVersion(t *testing.T) {
 	v1, v2 := marshalV1(t, oneSample()), marshalV2(t, v2From(oneSample()))
 	metadata := marshalV1(t, &prompb.WriteRequest{Metadata: []prompb.MetricMetadata{{MetricFamilyName: "m", Help: "Help."}}})

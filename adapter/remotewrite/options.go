@@ -13,44 +13,43 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrOptions means that options can't be used.
+// ErrOptions means that options are invalid.
 var ErrOptions = errors.New("remotewrite: invalid options")
 
-// greatest value of MaxDecoded: places in a body are kept in 32 bits.
+// maxMaxDecoded is the max value of MaxDecoded, because offsets in a body are kept in 32 bits.
 const maxMaxDecoded = 1 << 30
 
 // Options configure a handler.
 type Options struct {
-	// MaxCompressed is the greatest body that is read, bytes; more is answered with 413. Default 32 MiB, which
-	// is where Prometheus' own receiver stops.
+	// MaxCompressed is the max size of a body in bytes; larger ones are rejected with 413. Default 32 MiB, as in
+	// Prometheus' receiver.
 	MaxCompressed int64
-	// MaxDecoded is the greatest decompressed request, bytes; more is answered with 413. Default 100 MiB: that
-	// is Mimir's limit, and Prometheus' receiver stops at 32 MiB, so a sender that works with either works here.
+	// MaxDecoded is the max size of a decompressed request in bytes; larger ones are rejected with 413. Default 100
+	// MiB, as in Mimir; Prometheus' receiver has 32 MiB, so a sender that works with either works with this handler.
 	MaxDecoded int64
-	// MaxInFlight bounds the bodies, compressed and decompressed, of all requests that are being read and
-	// decoded, bytes; over it, requests are answered with 503. Default 256 MiB.
+	// MaxInFlight bounds the compressed and decompressed bodies of all requests that are being read or decoded, in
+	// bytes; above it, requests are rejected with 503. Default 256 MiB.
 	MaxInFlight int64
-	// Bodies bounds the bodies of all endpoints; nil: nothing does.
+	// Bodies bounds the bodies of all endpoints together; nil: unbounded.
 	Bodies *adapter.Budget
-	// RetryBusy is the Retry-After of a 503: the queue drains within moments. Default 1 s.
+	// RetryBusy is the Retry-After of a 503. Default 1 s, because the queue drains quickly.
 	RetryBusy time.Duration
-	// RetryFull is the Retry-After of a 429: series leave memory when their slot is sealed. Default 30 s.
+	// RetryFull is the Retry-After of a 429. Default 30 s, because series are released when their slot is sealed.
 	RetryFull time.Duration
-	// Metadata gets senders' metadata of metrics, while a request is being decoded and whatever becomes of its
-	// samples. It must be quick, keep no reference to m's bytes, and bound what it stores. nil: ignored.
+	// Metadata receives senders' metadata of metrics while a request is decoded, even if its samples are rejected. It
+	// must be quick, keep no reference to m's bytes, and bound its memory. nil: ignored.
 	Metadata func(ctx context.Context, tenant string, m Metadata)
-	// Limiter has the tenants' limits of requests' sizes; nil: there are none. All other limits are the store's to hold.
+	// Limiter holds the tenants' limits on request sizes; nil: no limits. The store enforces all other limits.
 	Limiter *tenant.Limiter
-	// Rules may change and drop series before they are stored, after HA has left out the label of the replica. Dropped samples count as
-	// written in the answer, since a sender has nothing to do about them.
+	// Rules may change and drop series before they are stored, after HA has removed the replica label. Dropped samples
+	// are reported as written, because the sender can't act on them.
 	Rules adapter.Shape
-	// HA makes one of several replicas; nil: their series stay apart.
+	// HA deduplicates replicas; nil: disabled, all series are stored.
 	HA *HA
-	// Registerer gets the handler's metrics; nil: they are kept nowhere.
+	// Registerer registers the handler's metrics; nil: they aren't registered.
 	Registerer prometheus.Registerer
-	// Logger gets events for operators.
-	Logger *slog.Logger
-	// Now is the clock that durations are measured with.
+	Logger     *slog.Logger
+	// Now is the clock for measuring durations.
 	Now func() time.Time
 }
 
@@ -63,7 +62,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Within lowers the bounds of bodies so that all of them together take at most the given number of bytes.
+// Within lowers MaxCompressed, MaxDecoded and MaxInFlight so that concurrent requests use at most inFlight bytes.
 func (o *Options) Within(inFlight int64) {
 	o.MaxInFlight = min(o.MaxInFlight, inFlight)
 	o.MaxDecoded = min(o.MaxDecoded, o.MaxInFlight/4*3)

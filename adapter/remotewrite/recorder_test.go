@@ -17,8 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// recorder stands in for a store in tests of the decoder alone: it keeps what batches were given. Tests of what
-// becomes of it use a real store.
+// recorder replaces a store in tests of the decoder: it records the content of batches. Other tests use a real store.
 type recorder struct {
 	mu      sync.Mutex
 	aliases map[string]*recordedSeries
@@ -26,22 +25,22 @@ type recorder struct {
 	samples []recorded
 	batches int
 	defines int
-	// floatErr and defineErr, when set, may refuse a sample or a series; commitErr the whole batch.
+	// floatErr and defineErr, if set, may reject a sample or a series; commitErr may fail a batch.
 	floatErr  func(t int64) error
 	defineErr func(ls labels.Labels) error
 	commitErr func(batch int) error
-	// exemplarErr, when set, may refuse an exemplar.
+	// exemplarErr, if set, may reject an exemplar.
 	exemplarErr func(exemplar.Exemplar) error
 	exemplars   []recordedExemplar
 }
 
-// recordedSeries has the handle first, so that its address is the series'.
+// recordedSeries must have the handle as its first field, so that both have the same address.
 type recordedSeries struct {
 	handle storage.Series
 	labels string
 }
 
-// recorded is a sample as text and numbers that compare bit by bit.
+// recorded is a sample whose values compare bit by bit.
 type recorded struct {
 	series string
 	t, st  int64
@@ -148,7 +147,7 @@ func (b *recorderBatch) Exemplar(ref *storage.Series, e exemplar.Exemplar) error
 	return nil
 }
 
-// recordedExemplar compares bit by bit.
+// recordedExemplar is an exemplar whose values compare bit by bit.
 type recordedExemplar struct {
 	series string
 	t      int64
@@ -195,7 +194,7 @@ func (b *recorderBatch) Release() {
 	b.over = true
 }
 
-// newTestHandler serves writes into a recorder.
+// newTestHandler returns a handler that writes to a recorder.
 func newTestHandler(t testing.TB, r *recorder, change func(*Options)) http.Handler {
 	opts := DefaultOptions()
 	opts.Registerer = prometheus.NewRegistry()
@@ -207,7 +206,7 @@ func newTestHandler(t testing.TB, r *recorder, change func(*Options)) http.Handl
 	return h
 }
 
-// newTestDecoder decodes into a recorder.
+// newTestDecoder returns a decoder that writes to a recorder.
 func newTestDecoder(r *recorder) *decoder {
 	return &decoder{ctx: context.Background(), tenant: "t", newBatch: r.newBatch}
 }

@@ -6,30 +6,32 @@ import (
 	"strings"
 )
 
-// Reasons to refuse samples that only this protocol has, beside those of storage.LabelError and of package adapter.
+// Reasons to reject samples that are specific to remote write, in addition to those of storage.LabelError and package
+// adapter.
 const (
 	reasonBadSymbols        = "bad_symbol_reference"
 	reasonHistogramTooLarge = "histogram_too_large"
 )
 
-// maxRejectionText bounds the text of an answer, bytes: Prometheus logs the first 1,024.
+// maxRejectionText bounds the text of a response in bytes: Prometheus logs the first 1,024.
 const maxRejectionText = 1000
 
-// maxExample bounds one example in it, bytes.
+// maxExample bounds one example in the text in bytes.
 const maxExample = 240
 
-// rejection counts elements that were refused for one reason.
+// rejection counts elements that were rejected for one reason.
 type rejection struct {
 	reason                     string
 	series, samples, exemplars int
 	example                    string
 }
 
-// rejections are the refused elements of one request, by reason.
+// rejections are the rejected elements of one request, by reason.
 type rejections []rejection
 
-// at returns the place of a reason, and whether it is new and lacks an example.
-func (r *rejections) at(reason string) (place int, isNew bool) {
+// index returns the index of a reason, adding the reason if necessary. isNew is true if it was added and needs an
+// example.
+func (r *rejections) index(reason string) (place int, isNew bool) {
 	for i := range *r {
 		if (*r)[i].reason == reason {
 			return i, false
@@ -39,7 +41,7 @@ func (r *rejections) at(reason string) (place int, isNew bool) {
 	return len(*r) - 1, true
 }
 
-// samples returns how many samples were refused.
+// samples returns the number of rejected samples.
 func (r rejections) samples() int {
 	n := 0
 	for i := range r {
@@ -48,7 +50,7 @@ func (r rejections) samples() int {
 	return n
 }
 
-// exemplars returns how many exemplars were refused.
+// exemplars returns the number of rejected exemplars.
 func (r rejections) exemplars() int {
 	n := 0
 	for i := range r {
@@ -57,12 +59,12 @@ func (r rejections) exemplars() int {
 	return n
 }
 
-// has reports whether something was refused for a reason.
-func (r rejections) has(reason string) bool {
+// hasReason reports whether elements were rejected for a reason.
+func (r rejections) hasReason(reason string) bool {
 	return slices.ContainsFunc(r, func(one rejection) bool { return one.reason == reason })
 }
 
-// text describes for the sender the refusals and their reasons, the most frequent first.
+// text describes the rejections to the sender, with the most frequent reason first.
 func (r rejections) text(stored int) string {
 	sorted := slices.Clone(r)
 	slices.SortStableFunc(sorted, func(a, b rejection) int { return b.samples - a.samples })
@@ -101,7 +103,7 @@ func plural(n int, word string) string {
 	return fmt.Sprintf("%d %ss", n, word)
 }
 
-// printable returns text in one line of ASCII, shortened.
+// printable returns text as one line of ASCII, truncated to maxExample.
 func printable(text string) string {
 	if len(text) > maxExample {
 		text = text[:maxExample] + "..."

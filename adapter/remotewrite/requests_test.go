@@ -16,7 +16,7 @@ import (
 
 func bitsOf(v float64) uint64 { return math.Float64bits(v) }
 
-// protoLabels lists name, value, name, value… as they come, sorted or not.
+// protoLabels returns labels from names and values in turn, in the given order.
 func protoLabels(pairs ...string) []prompb.Label {
 	var out []prompb.Label
 	for i := 0; i < len(pairs); i += 2 {
@@ -78,7 +78,7 @@ const (
 	contentV2 = "application/x-protobuf;proto=io.prometheus.write.v2.Request"
 )
 
-// post sends a body as a sender would, compressed.
+// post sends a compressed body as a sender would.
 func post(h http.Handler, contentType string, body []byte) *httptest.ResponseRecorder {
 	return postRaw(h, contentType, "snappy", snappy.Encode(nil, body))
 }

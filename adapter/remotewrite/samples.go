@@ -2,15 +2,15 @@ package remotewrite
 
 import "math"
 
-// The tags of a sample's fields, in both protocols; a start timestamp is known to 2.0 alone.
+// The tags of a sample's fields, in both versions. Only 2.0 has start timestamps.
 const (
 	tagSampleValue = 1<<3 | wireFixed64
 	tagSampleTime  = 2<<3 | wireVarint
 	tagSampleStart = 3<<3 | wireVarint
 )
 
-// parseSample reads a prometheus.Sample or, with starts, an io.prometheus.write.v2.Sample. Of a repeated field
-// the last counts, and a missing one is zero.
+// parseSample parses a prometheus.Sample or, if starts is set, an io.prometheus.write.v2.Sample. If a field is
+// repeated, the last one counts; a missing field is zero.
 func parseSample(b []byte, starts bool) (t, st int64, v float64, ok bool) {
 	for i := 0; i < len(b); {
 		var bits uint64
@@ -34,7 +34,7 @@ func parseSample(b []byte, starts bool) (t, st int64, v float64, ok bool) {
 	return t, st, v, true
 }
 
-// parseSampleField reads a field whose tag isn't one of the usual bytes: unknown, or encoded oddly.
+// parseSampleField parses a field that is unknown or has an unusual encoding.
 func parseSampleField(b []byte, i int, starts bool, t, st int64, v float64) (int64, int64, float64, int) {
 	number, wire, i := tag(b, i)
 	if i < 0 {

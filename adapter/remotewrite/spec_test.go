@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSpecNamesTests keeps SPEC.md true: every test that it names is one of this package, or of interop.
+// TestSpecNamesTests checks that every test named in SPEC.md exists in this package or in interop.
 func TestSpecNamesTests(t *testing.T) {
 	known := map[string]bool{}
 	files, err := filepath.Glob("*_test.go")

@@ -29,12 +29,12 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// testNow is what the stores of these tests take for the present.
+// testNow is the current time of the stores in these tests.
 var testNow = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 const testMS = int64(1_777_636_800_000) // testNow
 
-// server is a handler over a real store on Pebble.
+// server is a handler with a real store on Pebble.
 type server struct {
 	http.Handler
 	store *storage.Store
@@ -51,7 +51,7 @@ func newServer(t testing.TB, rule func(faultengine.Op) faultengine.Action, chang
 	return &server{Handler: h, store: store}
 }
 
-// stored returns all that a tenant has, as lines that compare bit by bit.
+// stored returns all samples of a tenant as lines that compare bit by bit.
 func (s *server) stored(t testing.TB, tenantName string) []string {
 	matcher := labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")
 	found, err := s.store.Select(t.Context(), query.Query{
@@ -82,7 +82,7 @@ func linesOf(ls labels.Labels, s *chunk.Samples) (lines []string) {
 	return lines
 }
 
-// linesOfV2 is what a store must have after a request.
+// linesOfV2 returns the lines that a store must contain after a request.
 func linesOfV2(t testing.TB, req *writev2.Request) (lines []string) {
 	for _, s := range wantV2(t, req) {
 		if s.hist != "" {
@@ -95,7 +95,7 @@ func linesOfV2(t testing.TB, req *writev2.Request) (lines []string) {
 	return lines
 }
 
-// TestBadSamplesOfMany sends one bad series or sample of every kind between good ones.
+// TestBadSamplesOfMany sends bad series and samples of every kind among valid ones.
 func TestBadSamplesOfMany(t *testing.T) {
 	now := []prompb.Sample{{Timestamp: testMS, Value: 1}}
 	many := []string{"__name__", "m"}
@@ -135,7 +135,7 @@ func TestBadSamplesOfMany(t *testing.T) {
 	}
 }
 
-// TestFullHead holds that a full head takes samples of known series, and no new series.
+// TestFullHead checks that a full head accepts samples of known series and rejects new series.
 func TestFullHead(t *testing.T) {
 	s := newServer(t, nil, func(o *storage.Options) { o.HeadBytes = 1100 })
 	send := func(at int64, names ...string) *httptest.ResponseRecorder {
@@ -154,7 +154,7 @@ func TestFullHead(t *testing.T) {
 	require.Len(t, s.stored(t, tenant.Default), 2, "the known series' samples")
 }
 
-// TestStoreFails holds that nothing is acknowledged which the engine did not confirm.
+// TestStoreFails checks that samples are acknowledged only after the engine has confirmed the write.
 func TestStoreFails(t *testing.T) {
 	s := newServer(t, func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Write && op.Table == engine.Stage && op.N == 1 {
@@ -171,7 +171,7 @@ func TestStoreFails(t *testing.T) {
 	require.Equal(t, linesOfV2(t, req), s.stored(t, tenant.Default), "once, though it was written twice")
 }
 
-// TestAnyOrderOfLabels sends one series' samples with its labels in every order, over both protocols.
+// TestAnyOrderOfLabels sends samples of one series with its labels in every order, with both versions.
 func TestAnyOrderOfLabels(t *testing.T) {
 	s := newServer(t, nil, nil)
 	orders := [][]string{
@@ -182,7 +182,7 @@ func TestAnyOrderOfLabels(t *testing.T) {
 		for v := range int64(2) {
 			at := testMS - int64(i)*10 - v
 			series := prompb.TimeSeries{Labels: protoLabels(pairs...), Samples: []prompb.Sample{{Timestamp: at, Value: 1}}}
-			req := &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{series, series}} // a duplicate is free
+			req := &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{series, series}} // duplicates have no effect
 			contentType, body := contentV1, marshalV1(t, req)
 			if v == 1 {
 				contentType, body = contentV2, marshalV2(t, v2From(req))
@@ -214,8 +214,8 @@ func TestTenantsApart(t *testing.T) {
 	}
 }
 
-// TestManySenders has requests of both protocols come at once and looks for every sample; buffers are shared
-// between them, so that one that leaks into another's request would show.
+// TestManySenders sends concurrent requests of both versions and checks every sample. Requests share pooled buffers, so
+// the test would detect bytes that leak between requests.
 func TestManySenders(t *testing.T) {
 	s := newServer(t, nil, nil)
 	var wg sync.WaitGroup
@@ -250,8 +250,8 @@ func TestManySenders(t *testing.T) {
 	require.Equal(t, slices.Compact(want), s.stored(t, tenant.Default))
 }
 
-// TestRequestAllocations bounds what a whole request into a real store allocates, for known series: a share
-// of a sample's worth, for samples themselves need none.
+// TestRequestAllocations bounds the allocations of a whole request for known series to a quarter of an allocation per
+// sample: samples themselves need none.
 func TestRequestAllocations(t *testing.T) {
 	for contentType, encode := range map[string]func(*prompb.WriteRequest) []byte{
 		contentV1: func(r *prompb.WriteRequest) []byte { return marshalV1(t, r) },
@@ -269,7 +269,7 @@ func TestRequestAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkStore is a whole request of 2,000 known series into a real store, synced to disk.
+// BenchmarkStore measures a request with 2,000 known series, including a real store that syncs to disk.
 func BenchmarkStore(b *testing.B) {
 	for _, v := range []version{version1, version2} {
 		b.Run(v.String(), func(b *testing.B) {

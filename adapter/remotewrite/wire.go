@@ -10,10 +10,11 @@ const (
 	wireFixed32 = 5
 )
 
-// malformed is the position that the readers below return when the bytes are no protobuf.
+// malformed is the position that the functions below return for invalid protobuf.
 const malformed = -1
 
-// uvarint reads a varint at b[i:]. As generated decoders do, it takes up to ten bytes and drops bits over 64.
+// uvarint decodes a varint at b[i:]. As in generated decoders, it may have up to ten bytes, and bits above 64 are
+// dropped.
 func uvarint(b []byte, i int) (v uint64, next int) {
 	if i < len(b) && b[i] < 0x80 {
 		return uint64(b[i]), i + 1
@@ -21,7 +22,7 @@ func uvarint(b []byte, i int) (v uint64, next int) {
 	return uvarintLong(b, i)
 }
 
-// uvarintLong stays a call, so that uvarint is small enough to be none.
+// uvarintLong isn't inlined, so that uvarint is small enough to be.
 //
 //go:noinline
 func uvarintLong(b []byte, i int) (v uint64, next int) {
@@ -42,7 +43,7 @@ func uvarintLong(b []byte, i int) (v uint64, next int) {
 	return 0, malformed
 }
 
-// tag reads a field's number and wire type at b[i:]. Field numbers have 32 bits, as in generated decoders.
+// tag decodes a field's number and wire type at b[i:]. Field numbers have 32 bits, as in generated decoders.
 func tag(b []byte, i int) (number int32, wire int, next int) {
 	v, i := uvarint(b, i)
 	if i < 0 {
@@ -55,7 +56,7 @@ func tag(b []byte, i int) (number int32, wire int, next int) {
 	return number, wire, i
 }
 
-// delimited reads a length and as many bytes at b[i:].
+// delimited decodes a length at b[i:] and returns the bytes that follow it.
 func delimited(b []byte, i int) (body []byte, next int) {
 	n, i := uvarint(b, i)
 	if i < 0 || n > uint64(len(b)-i) {
@@ -64,7 +65,7 @@ func delimited(b []byte, i int) (body []byte, next int) {
 	return b[i : i+int(n)], i + int(n)
 }
 
-// fixed64 reads eight bytes at b[i:].
+// fixed64 decodes eight bytes at b[i:].
 func fixed64(b []byte, i int) (v uint64, next int) {
 	if len(b)-i < 8 {
 		return 0, malformed
@@ -74,7 +75,7 @@ func fixed64(b []byte, i int) (v uint64, next int) {
 		uint64(b[i+4])<<32 | uint64(b[i+5])<<40 | uint64(b[i+6])<<48 | uint64(b[i+7])<<56, i + 8
 }
 
-// skip passes over the value of an unknown field, which begins at b[i:].
+// skip returns the position after the value of a field at b[i:].
 func skip(b []byte, i, wire int) (next int) {
 	depth := 0
 	for {
@@ -117,7 +118,7 @@ func appendUvarint(dst []byte, v uint64) []byte {
 	return append(dst, byte(v))
 }
 
-// uvarintLen returns how many bytes the varint of v has.
+// uvarintLen returns the length of v as a varint.
 func uvarintLen(v int) int {
 	n := 1
 	for ; v >= 0x80; v >>= 7 {

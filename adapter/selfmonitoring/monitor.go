@@ -13,23 +13,23 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// Tenant is whose the samples are: an ordinary tenant, which has the limits and the retention that its name is given.
+// Tenant is the tenant of the samples. It is an ordinary tenant, to which limits and retention apply by its name.
 const Tenant = "cassia"
 
-// Job is the label job of all series.
+// Job is the value of the label job of all series.
 const Job = "cassia"
 
-// Options set what is stored, and how often. Fields without a default must be set.
+// Options configure a Monitor. Fields without a default must be set.
 type Options struct {
-	// Instance is the label instance: host:port, another one for every process that shares a store.
+	// Instance is the value of the label instance: host:port, different for every process that shares a store.
 	Instance string
-	// Gatherer has the metrics.
+	// Gatherer returns the metrics.
 	Gatherer prometheus.Gatherer
-	// Metadata is called with the metadata of metrics, as storage.Store's NoteMetadata; nil: it isn't kept.
+	// Metadata is called with the metadata of metrics, as storage.Store's NoteMetadata; nil: metadata isn't stored.
 	Metadata func(tenant string, metric []byte, kind string, unit, help []byte)
-	// Interval is the time between two rounds, and Timeout how long the store may take for one. Default 15 s and 10 s.
+	// Interval is the time between rounds, default 15 s. Timeout bounds one round, default 10 s.
 	Interval, Timeout time.Duration
-	// MaxSamples bounds a round: one with more stores nothing but that it failed. Default 20,000.
+	// MaxSamples bounds the samples of a round. A larger round stores only its failure (up is 0). Default 20,000.
 	MaxSamples int
 
 	Now        func() time.Time
@@ -42,15 +42,15 @@ func DefaultOptions() Options {
 	return Options{Interval: 15 * time.Second, Timeout: 10 * time.Second, MaxSamples: 20_000, Now: time.Now}
 }
 
-// Monitor stores the metrics. It is for one goroutine.
+// Monitor stores the metrics. It must be used by one goroutine.
 type Monitor struct {
 	o        Options
 	newBatch func(tenant string) adapter.Batch
 	metrics  metrics
 
-	// stored are the series that the last round that went well has stored, by the hash of their labels.
+	// stored holds the series of the last successful round, by the hash of their labels.
 	stored map[uint64]labels.Labels
-	// failing: the last round didn't go well: only the first of several is logged.
+	// failing is set if the last round failed. Only the first of consecutive failures is logged.
 	failing bool
 }
 
@@ -59,7 +59,7 @@ type metrics struct {
 	rounds           *prometheus.CounterVec
 }
 
-// What became of a round.
+// Results of a round.
 const (
 	roundStored  = "stored"
 	roundSkipped = "skipped"
@@ -81,7 +81,7 @@ func New(store *storage.Store, o Options) *Monitor {
 	return m
 }
 
-// Run stores the metrics at once, and then at each multiple of the interval until ctx ends.
+// Run stores the metrics immediately and then at each multiple of the interval, until ctx is canceled.
 func (m *Monitor) Run(ctx context.Context) {
 	last := m.o.Now()
 	m.Round(ctx, last)
@@ -94,7 +94,7 @@ func (m *Monitor) Run(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		// A clock that was set back would let two rounds have the same time.
+		// If the clock was set back, two rounds could have the same time.
 		if at := m.o.Now().Truncate(m.o.Interval); !at.Equal(last) {
 			m.Round(ctx, at)
 			last = at
@@ -102,7 +102,7 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
-// Round stores the metrics once, as of at.
+// Round stores the metrics once, with the timestamp at.
 func (m *Monitor) Round(ctx context.Context, at time.Time) {
 	limited, cancel := context.WithTimeout(ctx, m.o.Timeout)
 	defer cancel()

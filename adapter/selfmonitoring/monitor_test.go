@@ -54,7 +54,8 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// stored are the samples of the monitor's tenant as text, by series; its own counts of how long it took are left out.
+// stored returns the samples of the monitor's tenant as text, by series, without the metrics of the monitor's own
+// durations.
 func (r *rig) stored() map[string]string {
 	found, err := r.store.Select(r.t.Context(), query.Query{
 		Tenant: Tenant, MinT: math.MinInt64 / 2, MaxT: math.MaxInt64 / 2,
@@ -116,7 +117,7 @@ func TestAllKindsOfMetrics(t *testing.T) {
 		`{__name__="up"}`:                                     "1@-60 1@-45",
 		`{__name__="scrape_samples_scraped"}`:                 "10@-60 10@-45",
 	}, r.stored())
-	require.Eventually(t, func() bool { // Metadata are written a little later.
+	require.Eventually(t, func() bool { // metadata is written asynchronously
 		found, err := r.store.Metadata(t.Context(), Tenant, "c_total", 0)
 		require.NoError(t, err)
 		return len(found) == 1 && found["c_total"][0] == format.Metadata{Type: "counter", Help: "Counts."}
@@ -213,7 +214,7 @@ func TestWhatTheStoreRefusesIsGivenUp(t *testing.T) {
 	require.Equal(t, 2.0, r.skipped())
 }
 
-// times is a batch that notes when its samples are.
+// times is a batch that records the times of its samples.
 type times struct {
 	adapter.Batch
 	series *storage.Series

@@ -19,10 +19,10 @@ import (
 	"github.com/cassia-db/cassia/adapter"
 )
 
-// errTooMany means that a round has more samples than Options.MaxSamples.
+// errTooMany means that a round exceeds Options.MaxSamples.
 var errTooMany = errors.New("selfmonitoring: too many metrics to store")
 
-// round is one gathering of all metrics.
+// round stores all metrics once.
 type round struct {
 	m  *Monitor
 	in *adapter.Intake
@@ -37,8 +37,8 @@ func (m *Monitor) newRound(ctx context.Context, at time.Time) *round {
 	return &round{m: m, in: adapter.NewIntake(ctx, Tenant, m.newBatch), at: at.UnixMilli(), stored: make(map[uint64]labels.Labels, len(m.stored))}
 }
 
-// store gathers the metrics and commits them. Metrics that can't be gathered are no error: up is 0 then. After an error
-// nothing may be stored, or only a part.
+// store gathers the metrics and commits them. If gathering fails, it stores up as 0 and returns no error. After an
+// error, none or only some of the samples may be stored.
 func (m *Monitor) store(ctx context.Context, at time.Time) error {
 	r := m.newRound(ctx, at)
 	defer func() { r.in.Release() }()
@@ -52,7 +52,7 @@ func (m *Monitor) store(ctx context.Context, at time.Time) error {
 	switch {
 	case errors.As(err, &failed):
 		m.o.Logger.Warn("can't gather Cassia's own metrics", "err", err)
-		r.in.Release() // The metrics gathered so far are incomplete.
+		r.in.Release() // the samples gathered so far are incomplete
 		r, up = m.newRound(ctx, at), 0
 	case err != nil:
 		return err
@@ -78,12 +78,12 @@ func (m *Monitor) store(ctx context.Context, at time.Time) error {
 	return nil
 }
 
-// gatherError means that the metrics themselves are at fault.
+// gatherError is an error of gathering or parsing the metrics.
 type gatherError struct{ error }
 
 func (e *gatherError) Unwrap() error { return e.error }
 
-// gather returns the metrics as a Prometheus would get them.
+// gather returns the metrics as a response to a scrape.
 func gather(from prometheus.Gatherer) ([]byte, error) {
 	families, err := from.Gather()
 	if err != nil {
@@ -99,8 +99,8 @@ func gather(from prometheus.Gatherer) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// addAll adds what Prometheus would store of an answer to its scrape. Histograms have their classic buckets, as in a
-// Prometheus that isn't configured otherwise.
+// addAll adds the samples that Prometheus would store for a scrape. Histograms are stored with classic buckets, which
+// is Prometheus' default.
 func (r *round) addAll(text []byte) error {
 	p := textparse.NewProtobufParser(text, true, true, false, false, labels.NewSymbolTable())
 	var ls labels.Labels
@@ -133,7 +133,7 @@ func (r *round) addAll(text []byte) error {
 	}
 }
 
-// describe stores the metadata of the current metric. Its help stood before.
+// describe stores the metadata of the current metric, whose help precedes its type.
 func (r *round) describe(p textparse.Parser, help []byte) {
 	if r.m.o.Metadata == nil {
 		return
@@ -142,8 +142,8 @@ func (r *round) describe(p textparse.Parser, help []byte) {
 	r.m.o.Metadata(Tenant, name, string(kind), nil, help)
 }
 
-// add adds a sample with the labels that a scrape would give it: a label of the metric's own that has the name of one
-// of those is exported under another. Start timestamps stay out, as they do in a Prometheus that isn't configured otherwise.
+// add adds a sample with the labels of a scrape: a metric's own label named job or instance is renamed to exported_job
+// or exported_instance. Start timestamps are dropped, which is Prometheus' default.
 func (r *round) add(ls labels.Labels, v float64) error {
 	b := labels.NewBuilder(ls)
 	for _, target := range []labels.Label{{Name: model.JobLabel, Value: Job}, {Name: model.InstanceLabel, Value: r.m.o.Instance}} {
@@ -164,7 +164,7 @@ func (r *round) add(ls labels.Labels, v float64) error {
 	return nil
 }
 
-// markGone ends the series that are no longer there.
+// markGone adds stale markers to the series that ended since the last round.
 func (r *round) markGone() error {
 	for hash, ls := range r.m.stored {
 		if _, there := r.stored[hash]; there {

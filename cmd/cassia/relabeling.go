@@ -29,7 +29,7 @@ func (p *process) loadRelabeling() error {
 
 // noteMetadata stores the metadata of a metric that a sender sent, under the metric's name after relabeling.
 func (p *process) noteMetadata(tenant string, metric []byte, kind string, unit, help []byte) {
-	if p.relabeling.Any(tenant) {
+	if p.relabeling.HasRules(tenant) {
 		family, ok := p.relabeling.Metadata(tenant, string(metric), kind)
 		if !ok {
 			return

@@ -7,11 +7,11 @@ import (
 	"hash/crc32"
 )
 
-// ErrCorrupt means that bytes are no chunk, or no histogram, that this package wrote.
+// ErrCorrupt means that bytes aren't a chunk or histogram that this package wrote.
 var ErrCorrupt = errors.New("chunk: corrupt")
 
-// MaxSamples is the greatest number of samples in a chunk. It bounds what a chunk of a few bytes can make
-// a reader allocate: a million equal floats need no more than that.
+// MaxSamples is the max number of samples in a chunk. It bounds a reader's allocations for a chunk of a few bytes, such
+// as one with a million equal floats.
 const MaxSamples = 1 << 20
 
 // A chunk:
@@ -22,8 +22,7 @@ const MaxSamples = 1 << 20
 //	|         |          |         |            |         | uvarint  |       |             |        |
 //	+---------+----------+---------+------------+---------+----------+- - - -+- - - - - - -+--------+
 //
-// floats and histograms are how many samples of either kind there are. The checksum (Castagnoli) is over
-// all bytes before it.
+// floats and histograms are the numbers of samples of each kind. The checksum (Castagnoli) covers all bytes before it.
 const chunkVersion = 1
 
 // Bits of the byte contains. Never reused.
@@ -40,7 +39,7 @@ const checksumSize = 4
 
 // Info is the content of a chunk's envelope.
 type Info struct {
-	// MinT and MaxT are the timestamps of the first and the last sample, milliseconds.
+	// MinT and MaxT are the timestamps of the first and the last sample in milliseconds.
 	MinT, MaxT int64
 	// Count is the number of samples: Floats and Histograms.
 	Count, Floats, Histograms int
@@ -48,9 +47,9 @@ type Info struct {
 	contains byte
 }
 
-// AppendChunk appends the chunk of s, which must be normalized, not empty, hold at most MaxSamples samples,
-// and of histograms only canonical ones. It panics where s is empty or too long: that is the caller's error.
-// The same samples always give the same bytes.
+// AppendChunk appends the chunk of s. s must be normalized and have 1 to MaxSamples samples; its histograms must be
+// canonical. It panics if s is empty or too long, which is an error of the caller. Equal samples always result in equal
+// bytes.
 func AppendChunk(dst []byte, s *Samples) []byte {
 	if s.Len() == 0 || s.Len() > MaxSamples {
 		panic(fmt.Sprintf("chunk: a chunk of %d samples", s.Len()))
@@ -91,13 +90,13 @@ func contents(s *Samples) byte {
 	return c
 }
 
-// Header reads a chunk's envelope. It checks no checksum; Decode does.
+// Header decodes a chunk's envelope. It doesn't verify the checksum; Decode does.
 func Header(b []byte) (Info, error) {
 	info, _, err := header(b)
 	return info, err
 }
 
-// header also returns what lies between the envelope's head and the checksum.
+// header also returns the bytes between the envelope's header and the checksum.
 func header(b []byte) (info Info, body []byte, err error) {
 	if len(b) < 2+checksumSize {
 		return Info{}, nil, fmt.Errorf("%w: %d bytes are not a chunk", ErrCorrupt, len(b))
@@ -137,8 +136,8 @@ func header(b []byte) (info Info, body []byte, err error) {
 	return info, b, nil
 }
 
-// Decode appends the samples of a chunk to into; they are normalized if into was empty. It allocates
-// nothing for floats where into has the capacity. After an error into is as it was.
+// Decode appends the samples of a chunk to into; they are normalized if into was empty. It doesn't allocate for floats
+// if into has the capacity. After an error, into is unchanged.
 func Decode(b []byte, into *Samples) error {
 	info, body, err := header(b)
 	if err != nil {

@@ -47,7 +47,7 @@ func TestRoundTripShapes(t *testing.T) {
 	}
 }
 
-// TestRoundTripMixtures takes times, values and starts from different shapes, which change on the way.
+// TestRoundTripMixtures combines times, values and starts of different shapes, which change within a series.
 func TestRoundTripMixtures(t *testing.T) {
 	all := shapes()
 	for seed := range uint64(300) {

@@ -9,7 +9,7 @@ import (
 )
 
 // A column holds unsigned numbers, most of them small: the low bits of all, as many as most of them need,
-// and the higher bits of those that need more as patches.
+// and the higher bits of larger numbers as patches.
 //
 //	+-----------+--------------------+ - - - - - - +- - - - - - - - - -+- - - - - - - - - - - - - -+
 //	| shape     | low bits of n      | k − 1       | k gaps            | patch width planes of k   |
@@ -29,16 +29,16 @@ import (
 // Larger numbers are not packed into bits: the engine's zstd does that better when it finds whole bytes
 // (4 bits made the rows of a node exporter 1 % greater, 1 and 2 bits made them 0.5 % smaller).
 
-// maxWidth is the greatest width that counts bytes.
+// maxWidth is the max width that is a number of bytes.
 const maxWidth = 8
 
 // widthBits are the low bits of a number by width.
 var widthBits = [...]int{0, 8, 16, 24, 32, 40, 48, 56, 64, 1, 2}
 
-// widthsAscending are the widths in the order of their bits.
+// widthsAscending are the widths sorted by their bits.
 var widthsAscending = [...]byte{0, 9, 10, 1, 2, 3, 4, 5, 6, 7, 8}
 
-// patchCost is what a patch's position is taken to cost, bytes.
+// patchCost is the estimated cost of a patch's position in bytes.
 const patchCost = 1
 
 // appendColumn appends the column of u.
@@ -124,7 +124,7 @@ func columnShape(u []uint64) (width, patchWidth byte, patches int) {
 	return width, patchWidth, patches
 }
 
-// decodeColumn fills x from the column that b starts with, and returns what follows it.
+// decodeColumn decodes the column at the start of b into x and returns the rest of b.
 func decodeColumn(b []byte, x []int64) ([]byte, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("%w: a column is missing", ErrCorrupt)
@@ -150,7 +150,7 @@ func decodeColumn(b []byte, x []int64) ([]byte, error) {
 	return decodePatches(b, x, widthBits[width], patchWidth)
 }
 
-// unpack fills x from a plane of so many bits of every number.
+// unpack sets x from a plane with low bits per number.
 func unpack(b []byte, x []int64, low int) {
 	mask := byte(1)<<low - 1
 	for shift := 0; len(x) > 0; shift += low {
@@ -162,8 +162,8 @@ func unpack(b []byte, x []int64, low int) {
 	}
 }
 
-// joinPlanes fills x from as many planes, each a byte of every number. Slices are cut to len(x) so that the
-// compiler sees that no index is out of bounds.
+// joinPlanes sets x from width planes, each with one byte per number. Slices are truncated to len(x), so that the
+// compiler can eliminate bounds checks.
 func joinPlanes(b []byte, x []int64, width int) {
 	switch width {
 	case 0:
@@ -187,7 +187,7 @@ func joinPlanes(b []byte, x []int64, width int) {
 		clear(x)
 		orPlanes(b, x, 0)
 		if width > 4 {
-			orPlanes(b, x, width-4) // those that were there already change nothing
+			orPlanes(b, x, width-4) // planes that were added before have no effect
 		}
 	}
 }
@@ -239,12 +239,12 @@ func decodePatches(b []byte, x []int64, low, patchWidth int) ([]byte, error) {
 	return planes[patches*patchWidth:], nil
 }
 
-// skipGaps returns what follows k gaps, which it makes sure to lead to k of n entries.
+// skipGaps returns the bytes after k gaps. It verifies that the gaps lead to k of n entries.
 func skipGaps(b []byte, k, n int) ([]byte, error) {
 	left := uint64(n)
 	for range k {
 		var gap uint64
-		if len(b) > 0 && b[0] < 0x80 { // as nearly all are
+		if len(b) > 0 && b[0] < 0x80 { // as in nearly all gaps
 			gap, b = uint64(b[0]), b[1:]
 		} else {
 			var err error

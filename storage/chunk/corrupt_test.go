@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// resealed gives b, whose last 4 bytes are its checksum, the checksum that belongs to it.
+// resealed returns b with a correct checksum in its last 4 bytes.
 func resealed(b []byte) []byte {
 	if len(b) < checksumSize {
 		return b
@@ -22,7 +22,7 @@ func resealed(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// envelope makes a chunk around a body.
+// envelope returns a chunk with the given body.
 func envelope(contains byte, floats, histograms uint64, minT int64, span uint64, body ...byte) []byte {
 	b := []byte{chunkVersion, contains}
 	b = binary.AppendUvarint(b, floats)
@@ -110,7 +110,8 @@ func TestEveryCutAndFlippedBitIsSeen(t *testing.T) {
 	require.Zero(t, into.Len())
 }
 
-// TestLyingCountAllocatesLittle holds the bounds of memory: a count is only believed as far as bytes are there.
+// TestLyingCountAllocatesLittle checks that a count is trusted only as far as there are bytes for it, so that memory is
+// bounded.
 func TestLyingCountAllocatesLittle(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"floats":     envelope(containsFloats, MaxSamples, 0, 0, math.MaxUint32, 1, 2, 3, 4),
@@ -125,8 +126,8 @@ func TestLyingCountAllocatesLittle(t *testing.T) {
 	}
 }
 
-// TestMutatedChunks changes bytes and corrects the checksum: nothing may panic, and a chunk that is still
-// accepted must agree with its envelope.
+// TestMutatedChunks changes bytes and corrects the checksum: nothing may panic, and an accepted chunk must match its
+// envelope.
 func TestMutatedChunks(t *testing.T) {
 	for name, s := range goldenSamples(t) {
 		good := AppendChunk(nil, s)

@@ -5,30 +5,29 @@ import (
 	"math/bits"
 )
 
-// maxExponent is the greatest e of values stored as m / 10^e. 10^e must be exact, which it is to 22, and
-// more than 15 digits distinguish float64s only with luck.
+// maxExponent is the max e of values stored as m / 10^e. 10^e must be exact, which holds up to 22, and float64s are
+// rarely distinguished by more than 15 digits.
 const maxExponent = 15
 
-// maxMantissa bounds the m that are looked for where e > 0: up to it, rounding v·10^e gives m if v is the
-// float64 next to m / 10^e.
+// maxMantissa bounds m if e > 0: up to it, rounding v·10^e yields m if v is the float64 nearest to m / 10^e.
 const maxMantissa = 1 << 51
 
 var powers = [maxExponent + 1]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
 
-// nearest returns the integer next to v·power, as a float64, and whether it is small enough.
+// nearest returns the integer nearest to v·power as a float64. ok is false if it is too large.
 func nearest(v, power float64) (m float64, ok bool) {
-	p := float64(v * power)     // rounded here on every machine, never fused with what follows
-	const shifter = 3 << 51     // 1.5·2^52: adding and taking it away rounds to an integer
-	m = (p + shifter) - shifter // nonsense for NaN and great p, which are refused
+	p := float64(v * power)     // rounded explicitly, so that it isn't fused with the next operation on any machine
+	const shifter = 3 << 51     // 1.5·2^52: adding and subtracting it rounds to an integer
+	m = (p + shifter) - shifter // undefined for NaN and large p, which are rejected
 	return m, math.Abs(p) < maxMantissa
 }
 
-// mantissa returns the m for which float64(m) / 10^e is v, bit for bit.
+// mantissa returns the m such that float64(m) / 10^e is v, bit for bit.
 func mantissa(v float64, e int) (m int64, ok bool) {
 	if e == 0 {
 		m = int64(v)
-		// Machines differ in what they make of values that no int64 can hold; none makes another integer
-		// of them whose float64 is the value, save the greatest.
+		// Conversions of values outside of int64 differ between machines. None of them yields another integer whose
+		// float64 equals the value, except the max int64.
 		return m, math.Float64bits(float64(m)) == math.Float64bits(v) && m != math.MaxInt64
 	}
 	p, ok := nearest(v, powers[e])
@@ -38,7 +37,7 @@ func mantissa(v float64, e int) (m int64, ok bool) {
 // noExponent stands for values that are not decimal.
 const noExponent = maxExponent + 1
 
-// exponentOf returns the least e with which v is decimal, looking from guess on, or noExponent.
+// exponentOf returns the smallest e such that v is a decimal, searching from guess, or noExponent.
 func exponentOf(v float64, guess int) int {
 	if _, ok := mantissa(v, guess); ok {
 		for guess > 0 {
@@ -60,8 +59,7 @@ func exponentOf(v float64, guess int) int {
 	return noExponent
 }
 
-// chooseExponent returns the e with which every stride-th value is stored best, or noExponent if too few
-// are decimal.
+// chooseExponent returns the best e for every stride-th value, or noExponent if too few are decimals.
 func chooseExponent(values []float64, stride int) int {
 	var count [noExponent + 1]int // values by the exponent they need
 	n := (len(values) + stride - 1) / stride
@@ -75,7 +73,7 @@ func chooseExponent(values []float64, stride int) int {
 			return noExponent
 		}
 	}
-	// A digit more costs every value log2(10)/8 bytes; a digit less makes exceptions.
+	// Each additional digit costs log2(10)/8 bytes per value; each digit fewer causes exceptions.
 	best, bestCost, exceptions := noExponent, math.Inf(1), count[noExponent]
 	for e := maxExponent; e >= 0; e-- {
 		cost := float64(0.415*float64(e*n)) + float64(exceptionCost*exceptions)
@@ -87,9 +85,9 @@ func chooseExponent(values []float64, stride int) int {
 	return best
 }
 
-// chooseNear returns the e with which values that are not decimal, but nearly so, are stored best as an m and
-// a few units in the last place, or noExponent if their bits alone are better. Sums of decimals are such
-// values, and decimals that were scaled twice, as seconds from nanoseconds by way of milliseconds.
+// chooseNear returns the best e for values that are nearly decimals, stored as an m and a few units in the last place,
+// or noExponent if storing their bits is smaller. Such values are sums of decimals, and decimals that were scaled
+// twice, such as seconds computed from nanoseconds by way of milliseconds.
 func chooseNear(values []float64) int {
 	const most = 16
 	var cost [maxExponent + 1]int

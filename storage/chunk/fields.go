@@ -5,38 +5,38 @@ import (
 	"hash/crc32"
 )
 
-// Fields are a value, such as a chunk, cut into parts: for those who keep many values that resemble each other, part by
-// part. How many numbers and texts there are, and what they hold, is defined by whoever cuts.
+// Fields holds a value, such as a chunk, split into parts, for packages that store many similar values part by part.
+// The function that splits defines the numbers and texts.
 type Fields struct {
 	Numbers []uint64
-	// Texts are parts of the value that was cut, or of Memory.
+	// Texts are parts of the split value or of Memory.
 	Texts [][]byte
-	// Memory is where texts are put together that don't stand in the value as they are. It is appended to.
+	// Memory holds texts that aren't contiguous in the value. Functions append to it.
 	Memory []byte
 }
 
-// The numbers of a run of integers when it is cut by CutRun:
+// The numbers of a run of integers that was split by CutRun:
 //
 //	head    0: there is no run; or 1 + the byte of the kind, and the first byte of the column · 256
 //	factor  0: there is none
-//	first, base  the varints, as they stand there; 0 where the kind has none
+//	first, base  the varints as encoded; 0 if the kind has none
 //
-// What follows the first byte of the column is a text.
+// The bytes after the first byte of the column are a text.
 const (
 	RunHead = iota
 	RunFactor
 	RunFirst
 	RunBase
 
-	// RunNumbers is how many numbers a run has.
+	// RunNumbers is the number of numbers of a run.
 	RunNumbers
 )
 
-// CutRun cuts the run that b begins with into numbers, RunNumbers of them, and the column, besides its first byte, and what
-// follows it. It doesn't look at the integers; of how many need not be known. It returns false where b begins with no run.
+// CutRun splits the run at the start of b into RunNumbers numbers and the rest of b after the first byte of the column.
+// It doesn't decode the integers, so their number need not be known. It returns false if b doesn't start with a run.
 func CutRun(b []byte, numbers []uint64) (column []byte, ok bool) { return cutRunHead(b, numbers) }
 
-// cutRunHead cuts off what stands before a column's second byte.
+// cutRunHead splits off the bytes before the second byte of a column.
 func cutRunHead(b []byte, numbers []uint64) (rest []byte, ok bool) {
 	if len(b) == 0 {
 		return nil, false
@@ -75,10 +75,10 @@ func RunHasFirst(head uint64) bool {
 	return head != 0 && kind <= intsDod && kind != intsPlain
 }
 
-// RunSize returns how many bytes the column of a run of n integers has, besides its first byte and patches, if the run
-// has this head.
+// RunSize returns the size in bytes of the column of a run of n integers with this head, without its first byte and its
+// patches.
 func RunSize(head uint64, n int) int {
-	skip := 0 // integers that have no number in the column
+	skip := 0 // integers without a number in the column
 	switch (head - 1) & 0x7f {
 	case intsPlain:
 	case intsDelta:
@@ -94,7 +94,7 @@ func RunSize(head uint64, n int) int {
 	return 0
 }
 
-// AppendRun appends the run that was cut into numbers and a column; nothing where head is 0.
+// AppendRun appends the run that was split into numbers and a column; nothing if head is 0.
 func AppendRun(dst []byte, numbers []uint64, column []byte) []byte {
 	head := numbers[RunHead]
 	if head == 0 {
@@ -118,43 +118,44 @@ func AppendRun(dst []byte, numbers []uint64, column []byte) []byte {
 	return append(dst, column...)
 }
 
-// The numbers of a chunk. Pages store them by index, so that any change here takes a new version of pages.
+// The numbers of a chunk. Pages store them by index, so that any change here requires a new version of pages.
 const (
 	// FieldFloats is the number of samples.
 	FieldFloats = iota
 	// FieldMinT is the first timestamp plus 2^63.
 	FieldMinT
-	// FieldRange is by how much the last timestamp is greater than the first; where the timestamps are regular, less what
-	// follows from them, modulo 2^64.
+	// FieldRange is the last timestamp minus the first. If the timestamps are regular, the range computed from the run
+	// is subtracted, modulo 2^64.
 	FieldRange
 	// FieldForm is the byte of the values' form.
 	FieldForm
-	// FieldTimes is the first number of the run of timestamps: those of CutRun, and the number of its patches.
+	// FieldTimes is the first number of the run of timestamps: the numbers of CutRun, and the number of its patches.
 	FieldTimes
-	// FieldValues is the first number of the run of values, likewise.
+	// FieldValues is the first number of the run of values, as FieldTimes.
 	FieldValues = FieldTimes + RunNumbers + 1
 
-	// FieldNumbers is how many they are.
+	// FieldNumbers is the number of numbers.
 	FieldNumbers = FieldValues + RunNumbers + 1
 )
 
-// The texts of a chunk. Pages store them by index, so that any change here takes a new version of pages.
+// The texts of a chunk. Pages store them by index, so that any change here requires a new version of pages.
 const (
-	// TextTimes is the first text of the run of timestamps: what its column has of all integers, the gaps between patches,
-	// and the patches.
+	// TextTimes is the first text of the run of timestamps: the low bits of its column, the gaps between patches, and
+	// the patches.
 	TextTimes = iota
-	// TextValues is the first text of the run of values, likewise.
+	// TextValues is the first text of the run of values, as TextTimes.
 	TextValues = iota + 2
 	// TextExceptions are the exceptions among the values: their number, gaps and bits.
 	TextExceptions = iota + 4
-	// TextTail is what follows the run of the values.
+	// TextTail is the rest after the run of values.
 	TextTail
 
-	// FieldTexts is how many they are.
+	// FieldTexts is the number of texts.
 	FieldTexts
 )
 
-// TextSizedBy returns the numbers that TextSize needs for text k, by index; false: the text is of any size.
+// TextSizedBy returns the indexes of the numbers that TextSize needs for text k. ok is false if the text may have any
+// size.
 func TextSizedBy(k int) (head, count int, ok bool) {
 	run := FieldTimes
 	if k >= TextValues {
@@ -170,7 +171,7 @@ func TextSizedBy(k int) (head, count int, ok bool) {
 	}
 }
 
-// TextSize returns how many bytes text k has, or, of gaps, at least.
+// TextSize returns the size of text k in bytes; for gaps, the min size.
 func TextSize(k int, head, count uint64) int {
 	n := int(min(count, MaxColumn))
 	switch k {
@@ -183,9 +184,9 @@ func TextSize(k int, head, count uint64) int {
 	}
 }
 
-// CutChunk cuts a chunk of 1 to MaxColumn floats, without histograms and start timestamps, into FieldNumbers numbers and
-// FieldTexts texts, which f has and which are zero. It returns false where b is none. It doesn't look at samples, and not at
-// the checksum, which isn't among the fields: whoever cuts makes sure that AppendCut gives b.
+// CutChunk splits a chunk of 1 to MaxColumn floats, without histograms and start timestamps, into FieldNumbers numbers
+// and FieldTexts texts. f must have them, set to zero. It returns false if b isn't such a chunk. It checks neither the
+// samples nor the checksum, which isn't among the fields: the caller must verify that AppendCut returns b.
 func CutChunk(b []byte, f *Fields) bool {
 	info, body, err := header(b)
 	if err != nil || info.contains != containsFloats || info.Histograms > 0 || info.Floats > blockSamples {
@@ -214,7 +215,7 @@ func CutChunk(b []byte, f *Fields) bool {
 	return true
 }
 
-// cutPatchedRun cuts the run of n integers that b begins with, with its patches, and returns what follows.
+// cutPatchedRun splits the run of n integers at the start of b, including its patches, and returns the rest of b.
 func cutPatchedRun(b []byte, n int, numbers []uint64, texts [][]byte) (rest []byte, ok bool) {
 	if b, ok = cutRunHead(b, numbers); !ok {
 		return nil, false
@@ -243,7 +244,7 @@ func cutPatchedRun(b []byte, n int, numbers []uint64, texts [][]byte) (rest []by
 	return highs[patches*patchWidth:], true
 }
 
-// appendPatchedRun appends what cutPatchedRun has cut.
+// appendPatchedRun is the inverse of cutPatchedRun.
 func appendPatchedRun(dst []byte, numbers []uint64, texts [][]byte) []byte {
 	dst = AppendRun(dst, numbers, texts[0])
 	if patches := numbers[RunNumbers]; patches > 0 {
@@ -253,7 +254,7 @@ func appendPatchedRun(dst []byte, numbers []uint64, texts [][]byte) []byte {
 	return dst
 }
 
-// regularRange returns by how much the last of n timestamps is greater than the first, if their run is regular, or else 0.
+// regularRange returns the last timestamp minus the first of n timestamps if their run is regular, otherwise 0.
 func regularRange(head, base uint64, n int) uint64 {
 	if head != 1+intsRegular {
 		return 0
@@ -261,16 +262,16 @@ func regularRange(head, base uint64, n int) uint64 {
 	return uint64(unzigzag(base)) * uint64(n-1)
 }
 
-// CutTimes returns the timestamps of the first and the last sample of a chunk that was cut into numbers of which at returns each, by index. Of numbers
-// that CutChunk hasn't made these are any.
+// CutTimes returns the timestamps of the first and the last sample of a chunk that was split by CutChunk. at returns
+// its numbers by index. The result is undefined for other numbers.
 func CutTimes(at func(k int) uint64) (minT, maxT int64) {
 	first := at(FieldMinT) - 1<<63
 	span := at(FieldRange) + regularRange(at(FieldTimes+RunHead), at(FieldTimes+RunBase), int(at(FieldFloats)))
 	return int64(first), int64(first + span)
 }
 
-// AppendCut appends the chunk that CutChunk has cut, with its checksum. Fields that it hasn't made give bytes that may be no
-// chunk.
+// AppendCut appends the chunk that was split by CutChunk, with its checksum. Other fields may result in bytes that
+// aren't a chunk.
 func AppendCut(dst []byte, f *Fields) []byte {
 	from := len(dst)
 	x := f.Numbers

@@ -28,7 +28,8 @@ func TestCutChunk(t *testing.T) {
 	}
 }
 
-// TestScrapeOffsetIsOneNumber holds that the fields of series that differ by their scrape offset alone differ by one number.
+// TestScrapeOffsetIsOneNumber holds that the fields of series that differ by their scrape offset alone differ by one
+// number.
 func TestScrapeOffsetIsOneNumber(t *testing.T) {
 	s := shapes()[0].samples(20, 7)
 	before, after := newFields(), newFields()

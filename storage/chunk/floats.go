@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// blockSamples is the greatest number of floats in a block.
+// blockSamples is the max number of floats in a block.
 const blockSamples = 1024
 
-// minBlockSize is the size of the smallest block there can be, bytes: before it is known that they are there,
-// no memory is taken for its samples.
+// minBlockSize is the min size of a block in bytes. It bounds the memory that is allocated for the samples of truncated
+// data.
 const minBlockSize = 5
 
-// Floats stand in blocks of at most blockSamples: n floats in k = ⌈n/blockSamples⌉ blocks, of which block
-// i holds the samples ⌊i·n/k⌋ to ⌊(i+1)·n/k⌋. A block:
+// Floats are stored in blocks of at most blockSamples: n floats in k = ⌈n/blockSamples⌉ blocks. Block i holds the
+// samples ⌊i·n/k⌋ to ⌊(i+1)·n/k⌋. A block:
 //
 //	+------------------+ - - - - - - - - - - - - - - - - -+-----------+
 //	| timestamps       | start timestamps                 | values    |
@@ -21,8 +21,7 @@ const minBlockSize = 5
 //	+------------------+ - - - - - - - - - - - - - - - - -+-----------+
 //	                     └─ only with containsStarts ─────┘
 //
-// Timestamps are relative to the chunk's first. The byte before the start timestamps determines what they are
-// relative to:
+// Timestamps are relative to the chunk's first. The byte before the start timestamps is their base:
 //
 //	0  all are 0, nothing follows
 //	1  the chunk's first timestamp
@@ -35,7 +34,7 @@ const (
 
 func blockCount(n int) int { return (n + blockSamples - 1) / blockSamples }
 
-// appendFloats appends the blocks of the floats of s, which are not empty.
+// appendFloats appends the blocks of the floats of s, which must have some.
 func appendFloats(dst []byte, s *Samples, minT int64) []byte {
 	n := len(s.T)
 	k := blockCount(n)
@@ -82,7 +81,7 @@ func appendStarts(dst []byte, st, t []int64, minT int64) []byte {
 	return appendInts(append(dst, startsPrevious), x)
 }
 
-// decodeFloats appends n floats to into and returns what follows in b.
+// decodeFloats appends n floats to into and returns the rest of b.
 func decodeFloats(b []byte, n int, info *Info, into *Samples) ([]byte, error) {
 	k := blockCount(n)
 	if len(b) < k*minBlockSize {
@@ -120,7 +119,7 @@ func decodeFloats(b []byte, n int, info *Info, into *Samples) ([]byte, error) {
 	return b, nil
 }
 
-// decodeTimes fills t and makes sure that it ascends.
+// decodeTimes decodes timestamps into t and verifies that they ascend.
 func decodeTimes(b []byte, t []int64, minT int64) ([]byte, error) {
 	rest, err := decodeInts(b, t, minT)
 	if err != nil {

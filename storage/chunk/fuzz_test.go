@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzDecode gives Decode bytes as they are, and with the checksum that would let them pass.
+// FuzzDecode decodes the input, and the input with a correct checksum.
 func FuzzDecode(f *testing.F) {
 	for _, s := range goldenSamples(f) {
 		if s.Len() < 100 {
@@ -41,7 +41,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// requireRoundTripOfCanonical leaves out what Canonical refuses: chunks hold only what it has let through.
+// requireRoundTripOfCanonical omits samples that Canonical rejects, because chunks never contain them.
 func requireRoundTripOfCanonical(t *testing.T, s *Samples) {
 	valid := s.H[:0]
 	for _, h := range s.H {

@@ -10,12 +10,12 @@ import (
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 )
 
-// errBucketIndex means that the spans of a histogram lead beyond what an index can hold.
+// errBucketIndex means that the spans of a histogram exceed the range of bucket indexes.
 var errBucketIndex = errors.New("chunk: the spans of the histogram exceed the range of bucket indices")
 
-// Canonical returns a copy of h in the one form in which histograms are stored, or the reason why h is no
-// valid histogram. Spans and buckets stay as they were sent, empty buckets included: which buckets exist shows in quantiles within the
-// zero bucket, and remote read returns them. Beyond that,
+// Canonical returns a copy of h in the one form in which histograms are stored, or the reason why h is no valid
+// histogram. Spans and buckets stay as they were sent, empty buckets included: which buckets exist shows in quantiles
+// within the zero bucket, and remote read returns them. Beyond that,
 //
 //   - empty slices are nil;
 //   - a finer resolution than Prometheus supports is reduced to the finest that it supports;
@@ -43,7 +43,7 @@ func canonicalInt(h Histogram) (Histogram, error) {
 	if err := checkIndices(h.Int.PositiveSpans, h.Int.NegativeSpans); err != nil {
 		return Histogram{}, err
 	}
-	c := *h.Int // not Copy, which would hide what a histogram with custom buckets mustn't have
+	c := *h.Int // not Copy, which would hide fields that custom buckets don't allow
 	c.PositiveSpans, c.NegativeSpans = slices.Clone(c.PositiveSpans), slices.Clone(c.NegativeSpans)
 	c.PositiveBuckets, c.NegativeBuckets = slices.Clone(c.PositiveBuckets), slices.Clone(c.NegativeBuckets)
 	if tooFine(c.Schema) {
@@ -93,12 +93,12 @@ func canonicalFloat(h Histogram) (Histogram, error) {
 	return h, nil
 }
 
-// maxIndex bounds the indices of buckets: the difference between any two fits an int32, with which Prometheus computes. An
-// observation falls into one of [-275_000, 263_000], in the finest schema.
+// maxIndex bounds the indexes of buckets: the difference of any two fits an int32, as Prometheus requires. Observations
+// have indexes in [-275_000, 263_000] in the finest schema.
 const maxIndex = 1 << 30
 
-// Computable returns why queries can't compute with a histogram that Canonical wouldn't take today, and earlier versions
-// took: Prometheus' evaluator would never end, or fail. It returns nil for all others.
+// Computable returns why queries can't compute with a histogram that Canonical wouldn't take today, and earlier
+// versions took: Prometheus' evaluator would never end, or fail. It returns nil for all others.
 func (h Histogram) Computable() error {
 	switch {
 	case h.isStale():
@@ -127,7 +127,7 @@ func computable(threshold float64, sides ...[]histogram.Span) error {
 	return nil
 }
 
-// tooFine reports whether a schema is one that newer versions of Prometheus may send, finer than all known.
+// tooFine reports whether a schema is finer than all known ones, as newer versions of Prometheus may send.
 func tooFine(schema int32) bool {
 	return schema > histogram.ExponentialSchemaMax && schema <= histogram.ExponentialSchemaMaxReserved
 }
@@ -157,7 +157,7 @@ func canonicalBounds(bounds []float64) []float64 {
 	return nilIfEmpty(bounds)
 }
 
-// checkIndices makes sure that the index of every bucket is an int32.
+// checkIndices returns an error unless the index of every bucket is an int32.
 func checkIndices(sides ...[]histogram.Span) error {
 	for _, spans := range sides {
 		index := int64(0)
@@ -171,21 +171,20 @@ func checkIndices(sides ...[]histogram.Span) error {
 	return nil
 }
 
-// A histogram by itself, for the stage and for comparing:
+// The encoding of a single histogram, for the staging log and for comparisons:
 //
 //	+---------+--------+----------------------------------------------+
 //	| version | flags  | message io.prometheus.write.v2.Histogram     |
 //	| 1 byte  | 1 byte | protobuf, fields in ascending order          |
 //	+---------+--------+----------------------------------------------+
-//	  flags bit 0: the sum is −0, which protobuf leaves out as if it were 0
+//	  flags bit 0: the sum is −0, which protobuf omits like 0
 const (
 	histogramVersion = 1
 
 	histogramNegativeZeroSum = 0x01 // flag
 )
 
-// AppendHistogramBytes appends h. Two canonical histograms have the same bytes only if they are the same,
-// bit for bit.
+// AppendHistogramBytes appends h. Two canonical histograms have the same bytes only if they are equal bit for bit.
 func AppendHistogramBytes(dst []byte, h Histogram) []byte {
 	var message writev2.Histogram
 	var sum float64

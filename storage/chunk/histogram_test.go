@@ -146,7 +146,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// growingHistograms makes histograms as they come from a healthy process.
+// growingHistograms returns histograms as a healthy process sends them.
 func growingHistograms(t testing.TB, n int, float bool) *Samples {
 	counts := []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
 	s := &Samples{}

@@ -9,17 +9,17 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 )
 
-// Histograms stand in sub-chunks, each a chunk as Prometheus' chunkenc writes them:
+// Histograms are stored in sub-chunks, each a chunk written by Prometheus' chunkenc:
 //
 //	+----------+---------+-------------+
 //	| encoding | length  | bytes       |
 //	| 1 byte   | uvarint | of chunkenc |
 //	+----------+---------+-------------+
 //
-// How many samples a sub-chunk has stands in its bytes; there are as many sub-chunks as it takes to have all
-// histograms of the chunk. chunkenc alters histograms so that all in one chunk share a layout of buckets, so
-// a new sub-chunk begins wherever it would have to: where the type, the schema, the zero threshold, the
-// bounds or the buckets in use change, at a counter reset, and after stale markers.
+// The bytes of a sub-chunk contain its number of samples. Sub-chunks follow until all histograms of the chunk are
+// present. chunkenc alters histograms so that all in one chunk share a layout of buckets, so a new sub-chunk begins
+// wherever it would have to: where the type, the schema, the zero threshold, the bounds or the buckets in use change,
+// at a counter reset, and after stale markers.
 const (
 	encodingInt         = 1 // chunkenc.EncHistogram
 	encodingFloat       = 2 // chunkenc.EncFloatHistogram
@@ -27,7 +27,7 @@ const (
 	encodingFloatStarts = 4 // chunkenc.EncFloatHistogramST
 )
 
-// subChunkSamples is the greatest number of histograms in a sub-chunk; chunkenc counts to 16,383.
+// subChunkSamples is the max number of histograms in a sub-chunk; chunkenc's limit is 16,383.
 const subChunkSamples = 4096
 
 var chunkencEncodings = [...]chunkenc.Encoding{
@@ -51,7 +51,7 @@ func appendHistograms(dst []byte, hs []Histogram) []byte {
 	return dst
 }
 
-// appendSubChunk appends the longest sub-chunk that hs begins with, and returns how many it holds.
+// appendSubChunk appends the longest possible sub-chunk from the start of hs and returns the number of its histograms.
 func appendSubChunk(dst []byte, hs []Histogram, starts bool) ([]byte, int) {
 	encoding := byte(encodingInt)
 	if hs[0].Float != nil {
@@ -77,7 +77,7 @@ func appendSubChunk(dst []byte, hs []Histogram, starts bool) ([]byte, int) {
 	return append(dst, b...), n
 }
 
-// appendTo reports whether the histogram could be appended without altering anything.
+// appendTo reports whether the histogram could be appended without altering any histogram.
 func appendTo(appender chunkenc.Appender, h Histogram) bool {
 	var err error
 	if h.Int != nil {
@@ -88,7 +88,7 @@ func appendTo(appender chunkenc.Appender, h Histogram) bool {
 	return err == nil
 }
 
-// sameLayout reports whether b has the type and the buckets of a. Stale markers fit anywhere.
+// sameLayout reports whether b has the type and the buckets of a. Stale markers have any layout.
 func sameLayout(a, b Histogram) bool {
 	if (a.Int != nil) != (b.Int != nil) {
 		return false
@@ -116,7 +116,7 @@ func equalSpans(a, b []histogram.Span) bool {
 	return true
 }
 
-// decodeHistograms appends n histograms to into and returns what follows in b.
+// decodeHistograms appends n histograms to into and returns the rest of b.
 func decodeHistograms(b []byte, n int, into *Samples) ([]byte, error) {
 	first := len(into.H)
 	for len(into.H)-first < n {
@@ -193,8 +193,8 @@ func resetHeader(c chunkenc.Chunk) chunkenc.CounterResetHeader {
 	return chunkenc.UnknownCounterReset
 }
 
-// storedHint is the hint that a histogram comes back with: that it is a gauge, or that a reset was
-// reported, is kept; everything else is for the reader to find out from the histograms before.
+// storedHint returns the hint of a decoded histogram: hints of gauges and of reported resets are preserved. For all
+// others the reader must compare with the previous histogram.
 func storedHint(hint histogram.CounterResetHint, reset bool) histogram.CounterResetHint {
 	switch {
 	case hint == histogram.GaugeType:

@@ -9,7 +9,7 @@ import (
 )
 
 // A run of integers: timestamps, start timestamps and values all become one. All arithmetic is modulo
-// 2^64, so that any integers whatever come back.
+// 2^64, so that all integers are restored.
 //
 //	+--------+ - - - - -+ - - - - - - - - - - - - - - - - - - - - -+
 //	| kind   | factor   | by kind                                  |
@@ -36,7 +36,7 @@ const (
 	intsFactor = 0x80 // flag
 )
 
-// appendInts appends x, which is not empty, and has at most blockSamples entries.
+// appendInts appends x, which must have 1 to blockSamples entries.
 func appendInts(dst []byte, x []int64) []byte {
 	if isConstant(x) {
 		return binary.AppendVarint(append(dst, intsConstant), x[0])
@@ -102,13 +102,13 @@ func isRegular(x []int64, step int64) bool {
 	return true
 }
 
-// The kind of a run is chosen from some windows of it: as many as these, of so many integers.
+// The kind of a run is chosen by looking at up to windows parts of it, each with windowLength integers.
 const (
 	windows      = 16
 	windowLength = 8
 )
 
-// chooseInts returns the kind whose column will have the fewest bits, and its base. Integers are two at least.
+// chooseInts returns the kind whose column has the fewest bits, and its base. x must have at least two entries.
 func chooseInts(x []int64) (kind byte, base int64) {
 	center, slope := middle(x)
 	var plain, delta, dod int
@@ -145,8 +145,7 @@ func middle(x []int64) (value, delta int64) {
 	return values[n/2], deltas[n/2]
 }
 
-// takeFactor divides what are signed numbers by their greatest common divisor, which it returns, and
-// leaves them as zigzag.
+// takeFactor divides signed numbers by their greatest common divisor, converts them to zigzag, and returns the divisor.
 func takeFactor(u []uint64) int64 {
 	var g uint64
 	for _, x := range u {
@@ -189,14 +188,14 @@ func gcd(a, b uint64) uint64 {
 	return a
 }
 
-// run is the head of a run of integers.
+// run is the header of a run of integers.
 type run struct {
 	kind                byte
 	first, base, factor int64
 }
 
-// takeRun reads a run's head and the residues of all its n integers that have some, into those places of x
-// where the integers belong. It returns what follows in b.
+// takeRun decodes a run's header, and the residues of its integers into the corresponding entries of x. It returns the
+// rest of b.
 func takeRun(b []byte, x []int64) (r run, rest []byte, err error) {
 	if len(b) == 0 {
 		return run{}, nil, fmt.Errorf("%w: integers are missing", ErrCorrupt)
@@ -238,8 +237,7 @@ func takeRun(b []byte, x []int64) (r run, rest []byte, err error) {
 	return r, b, err
 }
 
-// decodeInts fills x, which is not empty, with integers that are all greater by origin than those that b
-// starts with, and returns what follows in b.
+// decodeInts decodes a run into x, which must not be empty, adds origin to each integer, and returns the rest of b.
 func decodeInts(b []byte, x []int64, origin int64) ([]byte, error) {
 	r, b, err := takeRun(b, x)
 	if err != nil {
@@ -249,7 +247,7 @@ func decodeInts(b []byte, x []int64, origin int64) ([]byte, error) {
 	return b, nil
 }
 
-// addUp turns residues into integers.
+// addUp converts residues to integers.
 func (r run) addUp(x []int64, origin int64) {
 	v, base, factor := r.first+origin, r.base, r.factor
 	switch r.kind {
@@ -290,7 +288,7 @@ func (r run) addUp(x []int64, origin int64) {
 	}
 }
 
-// addUpFloats does as addUp, for residues in the memory of floats, and leaves floats there.
+// addUpFloats is like addUp for residues in the memory of floats, and converts the integers to floats.
 func (r run) addUpFloats(f []float64) {
 	v, base, factor := r.first, r.base, r.factor
 	switch r.kind {
@@ -325,7 +323,7 @@ func (r run) addUpFloats(f []float64) {
 	}
 }
 
-// fill sets all of x, which is not empty, to v, in ever longer pieces.
+// fill sets all entries of x, which must not be empty, to v by copying pieces of growing length.
 func fill[E any](x []E, v E) {
 	x[0] = v
 	for n := 1; n < len(x); n *= 2 {

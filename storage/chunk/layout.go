@@ -7,19 +7,19 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 )
 
-// chunkenc trusts its bytes: it makes as many buckets as the spans at the head of a chunk ask for, and
-// panics at some schemas. So the head is read here first, and refused where it asks for more buckets
-// than the chunk has bits for. It is documented in Prometheus' tsdb/docs/format/chunks.md:
+// chunkenc doesn't validate its input: it allocates as many buckets as the spans at the start of a chunk define, and
+// panics for some schemas. The header is therefore decoded here first, and rejected if it defines more buckets than the
+// chunk has bits. Prometheus' tsdb/docs/format/chunks.md describes it:
 //
 //	3 bytes | zero threshold | schema | positive spans | negative spans | custom bounds (schema −53) | …
 const chunkencHeaderSize = 3
 
-// layout is what all histograms of a sub-chunk share.
+// layout holds the properties that all histograms of a sub-chunk have in common.
 type layout struct {
 	positive, negative []histogram.Span
 }
 
-// checkSubChunk reads the layout of a sub-chunk and makes sure that chunkenc can read it safely.
+// checkSubChunk decodes the layout of a sub-chunk. It returns an error unless chunkenc can decode the sub-chunk safely.
 func checkSubChunk(b []byte) (layout, error) {
 	if len(b) < chunkencHeaderSize {
 		return layout{}, fmt.Errorf("%w: a sub-chunk of only %d bytes", ErrCorrupt, len(b))
@@ -33,7 +33,7 @@ func checkSubChunk(b []byte) (layout, error) {
 		return layout{}, fmt.Errorf("%w: a sub-chunk has the unknown schema %d", ErrCorrupt, schema)
 	}
 	var l layout
-	room := uint64(8 * len(b)) // every bucket takes a bit at least
+	room := uint64(8 * len(b)) // every bucket takes at least one bit
 	for _, spans := range []*[]histogram.Span{&l.positive, &l.negative} {
 		for range r.varbitCount() {
 			length, offset := r.varbitUint(), r.varbitInt()
@@ -53,7 +53,7 @@ func checkSubChunk(b []byte) (layout, error) {
 	return l, nil
 }
 
-// bitReader reads chunkenc's bits, the highest of each byte first. Past the end it gives zeros.
+// bitReader reads bits as chunkenc writes them, the highest of each byte first. After the end it returns zeros.
 type bitReader struct {
 	b     []byte
 	at    int // bit
@@ -72,7 +72,7 @@ func (r *bitReader) bits(n int) (x uint64) {
 	return x
 }
 
-// varbitSizes are the bits of a number by how many ones come before it.
+// varbitSizes are the numbers of bits by the number of leading ones.
 var varbitSizes = [...]int{0, 3, 6, 9, 12, 18, 25, 56, 64}
 
 func (r *bitReader) varbit() (x uint64, size int) {
@@ -97,7 +97,7 @@ func (r *bitReader) varbitInt() int64 {
 	return int64(x)
 }
 
-// varbitCount reads the number of things that take a bit each at least.
+// varbitCount reads a count of items that take at least one bit each.
 func (r *bitReader) varbitCount() int {
 	n := r.varbitUint()
 	if n > uint64(8*len(r.b)-r.at) {

@@ -9,14 +9,13 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 )
 
-// Which of two samples at one timestamp stands never depends on which came first. The greater wins, in
-// this order:
+// Of two samples with the same timestamp, the larger one is kept, independent of the order of arrival:
 //
 //	stale marker, as a float  <  stale marker, as a histogram
 //	<  other NaN, by bits     <  numbers, -0 below 0
 //	<  histogram, by the bytes of AppendHistogramBytes
 //
-// and of two that are equal, the one with the greater start timestamp.
+// Of two equal samples, the one with the larger start timestamp is kept.
 const (
 	rankStale = iota
 	rankStaleHistogram
@@ -25,7 +24,7 @@ const (
 	rankHistogram
 )
 
-// Normalize sorts by time and leaves one sample a timestamp, in floats or in histograms.
+// Normalize sorts the samples by time and keeps one sample per timestamp, a float or a histogram.
 func (s *Samples) Normalize() {
 	if !strictlyAscending(s.T) {
 		s.normalizeFloats()
@@ -59,7 +58,7 @@ func histogramsAscend(h []Histogram) bool {
 	return true
 }
 
-// floatSample is a float while it is being sorted.
+// floatSample is a float during sorting.
 type floatSample struct {
 	t, st int64
 	v     float64
@@ -85,14 +84,14 @@ func (s *Samples) normalizeFloats() {
 	s.T, s.V, s.ST = s.T[:0], s.V[:0], s.ST[:0]
 	for i, e := range all {
 		if i+1 < len(all) && all[i+1].t == e.t {
-			continue // the last of a timestamp is the greatest
+			continue // the last of a timestamp is the largest
 		}
 		s.AppendFloat(e.t, e.st, e.v)
 	}
 }
 
-// mergeSort sorts all, with other, which is as long, to work in; it returns whichever holds the result.
-// It merges runs that are sorted already: late samples, or those of another chunk, are a few long ones.
+// mergeSort sorts all, using other, which must have the same length, as a buffer. It returns the one that holds the
+// result. It merges runs that are already sorted: late samples, or the samples of another chunk, form few long runs.
 func mergeSort(all, other []floatSample) []floatSample {
 	for {
 		runs, out := 0, other[:0]
@@ -110,7 +109,7 @@ func mergeSort(all, other []floatSample) []floatSample {
 	}
 }
 
-// sortedRun returns how many samples stand in order.
+// sortedRun returns the length of the sorted prefix.
 func sortedRun(x []floatSample) int {
 	n := min(1, len(x))
 	for n < len(x) && compareFloatSamples(&x[n-1], &x[n]) <= 0 {
@@ -119,7 +118,7 @@ func sortedRun(x []floatSample) int {
 	return n
 }
 
-// appendMerged appends a and b, each in order, in order.
+// appendMerged appends the sorted slices a and b, merged.
 func appendMerged(dst, a, b []floatSample) []floatSample {
 	for len(a) > 0 && len(b) > 0 {
 		if compareFloatSamples(&a[0], &b[0]) <= 0 {
@@ -151,7 +150,7 @@ func (s *Samples) normalizeHistograms() {
 	s.H = s.H[:n]
 }
 
-// separate drops floats or histograms where both have a timestamp. Both are sorted and unique.
+// separate removes the float or the histogram if both have the same timestamp. Both must be sorted and unique.
 func (s *Samples) separate() {
 	if s.T[len(s.T)-1] < s.H[0].T || s.H[len(s.H)-1].T < s.T[0] {
 		return
@@ -189,7 +188,7 @@ func (s *Samples) separate() {
 	}
 }
 
-// Subtract removes the samples that stand in other, too, bit for bit. Both must be normalized.
+// Subtract removes the samples that other also contains, bit for bit. Both must be normalized.
 func (s *Samples) Subtract(other *Samples) {
 	i, kept := 0, 0
 	for j, t := range s.T {
@@ -221,7 +220,7 @@ func (s *Samples) Subtract(other *Samples) {
 	})
 }
 
-// Covers reports whether every sample of other stands in s, bit for bit. Both must be normalized.
+// Covers reports whether s contains every sample of other, bit for bit. Both must be normalized.
 func (s *Samples) Covers(other *Samples) bool {
 	var rest Samples
 	rest.AppendAll(other)
@@ -247,7 +246,7 @@ func floatRank(v float64) int {
 	}
 }
 
-// compareFloats is negative if b wins over a, 0 only if they are the same bit for bit.
+// compareFloats is negative if b wins over a, and 0 only if they are equal bit for bit.
 func compareFloats(a, b float64) int {
 	rank := floatRank(a)
 	if c := cmp.Compare(rank, floatRank(b)); c != 0 {
@@ -257,7 +256,7 @@ func compareFloats(a, b float64) int {
 		return cmp.Compare(math.Float64bits(a), math.Float64bits(b))
 	}
 	if rank == rankStale || a == b {
-		// Of equal numbers only zeros can differ, and of these the one with a sign bit is the lesser.
+		// Of equal numbers, only zeros can differ; -0 is smaller.
 		return -cmp.Compare(math.Float64bits(a), math.Float64bits(b))
 	}
 	return cmp.Compare(a, b)
@@ -278,10 +277,10 @@ func (h Histogram) isStale() bool {
 	return value.IsStaleNaN(h.Float.Sum)
 }
 
-// histogramComparer compares histograms by their bytes and keeps the memory for it.
+// histogramComparer compares histograms by their bytes, with reusable buffers.
 type histogramComparer struct{ a, b []byte }
 
-// compare is negative if b wins over a, 0 only if both are the same in all but T.
+// compare is negative if b wins over a, and 0 only if both are equal except for T.
 func (c *histogramComparer) compare(a, b Histogram) int {
 	if order := cmp.Compare(histogramRank(a), histogramRank(b)); order != 0 {
 		return order

@@ -7,20 +7,19 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 )
 
-// Samples holds samples of one series as columns: floats, and native histograms beside them.
-// A timestamp may stand in either, not in both, once Normalize was called.
+// Samples holds samples of one series as columns: floats and native histograms. After Normalize, no timestamp is in
+// both.
 type Samples struct {
-	// T are the timestamps of the floats, milliseconds; V their values, of the same length.
+	// T are the timestamps of the floats in milliseconds; V their values, with the same length.
 	T []int64
 	V []float64
-	// ST are start timestamps of the floats, milliseconds, 0 where unknown; nil (or empty) if all are 0.
+	// ST are the start timestamps of the floats in milliseconds, 0 if unknown; nil (or empty) if all are 0.
 	ST []int64
 	// H are the native histograms.
 	H []Histogram
 }
 
-// Histogram is a native histogram sample: exactly one of Int and Float is set. It is shared once it is
-// here: nobody changes it.
+// Histogram is a native histogram sample: exactly one of Int and Float is set. Both are shared and must not be changed.
 type Histogram struct {
 	T, ST int64
 	Int   *histogram.Histogram
@@ -30,9 +29,9 @@ type Histogram struct {
 // Len returns the number of samples of both kinds.
 func (s *Samples) Len() int { return len(s.T) + len(s.H) }
 
-// Reset empties s and keeps its memory for the next samples.
+// Reset removes all samples and keeps the memory for new ones.
 func (s *Samples) Reset() {
-	clear(s.H) // its pointers would keep histograms alive
+	clear(s.H) // its pointers would keep histograms in memory
 	s.T, s.V, s.ST, s.H = s.T[:0], s.V[:0], s.ST[:0], s.H[:0]
 }
 
@@ -51,8 +50,8 @@ func (s *Samples) AppendFloat(t, st int64, v float64) {
 // AppendHistogram adds a histogram sample, which must be canonical (see Canonical).
 func (s *Samples) AppendHistogram(h Histogram) { s.H = append(s.H, h) }
 
-// Canonical brings the histograms into their canonical form. It leaves out those that have none, calls refused with the reason of
-// each, and those that are none at all.
+// Canonical converts the histograms to their canonical form. It removes invalid and empty ones, and calls refused with
+// the reason for each invalid one.
 func (s *Samples) Canonical(refused func(error)) {
 	kept := s.H[:0]
 	for _, h := range s.H {
@@ -70,7 +69,7 @@ func (s *Samples) Canonical(refused func(error)) {
 	s.H = kept
 }
 
-// AppendAll appends the samples of other, which may be kept and changed afterwards; histograms are shared.
+// AppendAll appends the samples of other. Histograms are shared; floats are copied.
 func (s *Samples) AppendAll(other *Samples) {
 	for i, t := range other.T {
 		s.AppendFloat(t, startOf(other.ST, i), other.V[i])
@@ -78,7 +77,7 @@ func (s *Samples) AppendAll(other *Samples) {
 	s.H = append(s.H, other.H...)
 }
 
-// Clip keeps the samples with minT <= t <= maxT, milliseconds, of normalized s.
+// Clip keeps the samples with minT <= t <= maxT in milliseconds. s must be normalized.
 func (s *Samples) Clip(minT, maxT int64) {
 	lo, hi := bounds(len(s.T), func(i int) int64 { return s.T[i] }, minT, maxT)
 	if lo > 0 || hi < len(s.T) {
@@ -96,7 +95,7 @@ func (s *Samples) Clip(minT, maxT int64) {
 	}
 }
 
-// bounds returns the half-open range of the n ascending times that lie in [minT, maxT].
+// bounds returns the half-open index range of the n ascending times in [minT, maxT].
 func bounds(n int, at func(int) int64, minT, maxT int64) (lo, hi int) {
 	if n == 0 || minT > maxT {
 		return 0, 0
@@ -111,7 +110,7 @@ func bounds(n int, at func(int) int64, minT, maxT int64) (lo, hi int) {
 	return lo, max(lo, hi)
 }
 
-// dropZeroST empties ST if no start timestamp is known.
+// dropZeroST removes ST if all start timestamps are unknown.
 func (s *Samples) dropZeroST() {
 	for _, st := range s.ST {
 		if st != 0 {
@@ -121,7 +120,7 @@ func (s *Samples) dropZeroST() {
 	s.ST = s.ST[:0]
 }
 
-// timeRange returns the first and the last timestamp of non-empty, normalized s.
+// timeRange returns the first and the last timestamp. s must be normalized and not empty.
 func (s *Samples) timeRange() (minT, maxT int64) {
 	switch {
 	case len(s.H) == 0:

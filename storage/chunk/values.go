@@ -31,20 +31,20 @@ const (
 )
 
 const (
-	// exceptionShare: at most one value in so many may be an exception where another form is possible.
+	// If another form is possible, at most one value in exceptionShare may be an exception.
 	exceptionShare = 8
-	// exceptionCost is what an exception costs, bytes.
+	// exceptionCost is the cost of an exception in bytes.
 	exceptionCost = 9
-	// exponentFrom is how many values of a block the choice of an exponent looks at first.
+	// exponentFrom is the number of values of a block by which an exponent is first chosen.
 	exponentFrom = 32
 )
 
-// appendValues appends v, which is not empty.
+// appendValues appends v, which must not be empty.
 func appendValues(dst []byte, v []float64) []byte {
 	var scratch [blockSamples]int64
 	m := scratch[:len(v)]
 	if sameBits(v) {
-		v, m = v[:1], m[:1] // one stands for all: the run of integers is constant either way
+		v, m = v[:1], m[:1] // one represents all: the run of integers is constant either way
 	}
 	var odd [blockSamples]uint16
 	form, exceptions := fitDecimal(m, v, odd[:0])
@@ -66,8 +66,8 @@ func sameBits(v []float64) bool {
 	return true
 }
 
-// fitDecimal sets m to the integers of v in a decimal form, and returns the form and the values that don't
-// fit. Where no decimal form fits, it only returns the form to take.
+// fitDecimal sets m to the mantissas of v in a decimal form. It returns the form and the exceptions. If no decimal form
+// fits, it returns only the form to use.
 func fitDecimal(m []int64, v []float64, odd []uint16) (form byte, exceptions []uint16) {
 	if fitIntegers(m, v) {
 		return 0, nil
@@ -87,7 +87,7 @@ func fitDecimal(m []int64, v []float64, odd []uint16) (form byte, exceptions []u
 	return formBits, nil
 }
 
-// fitIntegers reports whether all values are integers, which it sets m to.
+// fitIntegers sets m to the values and reports whether all of them are integers.
 func fitIntegers(m []int64, v []float64) bool {
 	for i, x := range v {
 		k, ok := mantissa(x, 0)
@@ -121,14 +121,14 @@ func fitBits(m []int64, v []float64, odd []uint16) []uint16 {
 		}
 	}
 	if len(odd) > len(v)/exceptionShare {
-		return nil // NaNs have bits, too
+		return nil // all values fit: NaNs are stored by their bits
 	}
 	holdInPlaceOf(odd, m)
 	return odd
 }
 
-// holdInPlaceOf gives every exception the integer of the value before, and those at the start that of the
-// first value that fits.
+// holdInPlaceOf sets the integer of each exception to the integer of the previous value; exceptions at the start get
+// the integer of the first value that fits.
 func holdInPlaceOf(odd []uint16, m []int64) {
 	first := 0
 	for first < len(odd) && int(odd[first]) == first {
@@ -144,7 +144,7 @@ func holdInPlaceOf(odd []uint16, m []int64) {
 	}
 }
 
-// appendNear appends values in a form near.
+// appendNear appends values in a form of kind near.
 func appendNear(dst []byte, v []float64, m []int64, form byte, odd []uint16) []byte {
 	var scratch [blockSamples]int64
 	above := scratch[:len(v)]
@@ -163,7 +163,7 @@ func appendNear(dst []byte, v []float64, m []int64, form byte, odd []uint16) []b
 	return appendInts(appendInts(dst, m), above)
 }
 
-// appendExceptions appends the form and the exceptions, of which v has the values.
+// appendExceptions appends the form and the exceptions, whose values are in v.
 func appendExceptions(dst []byte, form byte, v []float64, odd []uint16) []byte {
 	if len(odd) == 0 {
 		return append(dst, form)
@@ -181,7 +181,7 @@ func appendExceptions(dst []byte, form byte, v []float64, odd []uint16) []byte {
 	return dst
 }
 
-// decodeValues fills v, which is not empty, and returns what follows in b.
+// decodeValues decodes values into v, which must not be empty, and returns the rest of b.
 func decodeValues(b []byte, v []float64) ([]byte, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("%w: values are missing", ErrCorrupt)
@@ -204,12 +204,12 @@ func decodeValues(b []byte, v []float64) ([]byte, error) {
 	return b, nil
 }
 
-// decodeForm fills v from the runs of a form.
+// decodeForm decodes the runs of a form into v.
 func decodeForm(b []byte, v []float64, form byte) ([]byte, error) {
 	if form > formBits && form < formNear || form > formNear+maxExponent {
 		return nil, fmt.Errorf("%w: values of unknown form %d", ErrCorrupt, form)
 	}
-	// The residues, and of form bits the integers, stand where the floats will: they are as wide.
+	// Residues, and the integers of form bits, are stored in the memory of the floats, which have the same size.
 	m := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(v))), len(v))
 	r, b, err := takeRun(b, m)
 	if err != nil {
@@ -238,7 +238,7 @@ func decodeForm(b []byte, v []float64, form byte) ([]byte, error) {
 	return b, nil
 }
 
-// decodeAbove raises v by units in the last place.
+// decodeAbove increases v by units in the last place.
 func decodeAbove(b []byte, v []float64) ([]byte, error) {
 	var scratch [blockSamples]int64
 	above := scratch[:len(v)]
@@ -252,7 +252,7 @@ func decodeAbove(b []byte, v []float64) ([]byte, error) {
 	return b, nil
 }
 
-// takeExceptions checks the exceptions of n values that b starts with, and splits them off.
+// takeExceptions validates the exceptions of n values at the start of b and splits them off.
 func takeExceptions(b []byte, n int) (exceptions, rest []byte, err error) {
 	k, rest, err := takeUvarint(b, "number of exceptions")
 	if err != nil {
@@ -271,7 +271,7 @@ func takeExceptions(b []byte, n int) (exceptions, rest []byte, err error) {
 	return b[:len(b)-len(rest)+size], rest[size:], nil
 }
 
-// putExceptions puts what takeExceptions checked in its places.
+// putExceptions sets the exceptions that takeExceptions validated.
 func putExceptions(v []float64, exceptions []byte) {
 	k, n := binary.Uvarint(exceptions)
 	gaps, values := exceptions[n:], exceptions[len(exceptions)-8*(int(k)+1):]

@@ -6,27 +6,28 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// HashAlias returns two independent hashes of what a sender names a series with; the second one nobody
-// outside of this process can foresee.
+// HashAlias returns two independent hashes of a sender's name of a series. The second one can't be predicted outside of
+// this process.
 func (h *Head) HashAlias(key []byte, space uint64) AliasHash {
 	return AliasHash{xxhash.Sum64(key), maphash.Bytes(h.seed, key) ^ space}
 }
 
-// aliasBytes is about what an alias weighs in the head's account.
+// aliasBytes is the estimated size of an alias in the head's account.
 const aliasBytes = 32
 
-// maxAliases bounds the aliases of one series. A series has several where senders name it differently and rules make their labels the
-// same. One alias more than that isn't remembered: Define is called for it each time. Once that has happened more than
-// crowdedAliases times and more often than the tenant has series, all aliases are forgotten, so that old ones make room.
+// maxAliases bounds the aliases of one series. A series has multiple aliases if senders name it differently and rules
+// make the labels equal. Aliases above the bound aren't stored: Define is called for them each time. Once that has
+// happened more than crowdedAliases times and more often than the tenant has series, all of the tenant's aliases are
+// deleted, so that old ones make room.
 const (
 	maxAliases     = 8
 	crowdedAliases = 1024
 )
 
-// Remember makes key an alias of the series.
+// Remember adds key as an alias of the series.
 func (h *Head) Remember(key []byte, space uint64, s *Series) {
 	t, hash := s.tenant, h.HashAlias(key, space)
-	// The tenant's lock keeps the series from being let go of meanwhile.
+	// The tenant's lock prevents the release of the series.
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.byID.find(s.id) != s {
@@ -42,14 +43,14 @@ func (h *Head) Remember(key []byte, space uint64, s *Series) {
 		h.forgetAliases(t)
 	}
 	if s.hash == (AliasHash{}) {
-		s.hash = hash // before it can be found, and never again
+		s.hash = hash // set before the series can be found, and never changed
 	}
 	t.aliases.add(hash, s)
 	s.aliases++
 	h.Weigh(t, aliasBytes)
 }
 
-// forgetAliases forgets the names of all series of a tenant, whose lock the caller holds. The series stay.
+// forgetAliases deletes the aliases of all series of a tenant. The series stay. The tenant's lock must be held.
 func (h *Head) forgetAliases(t *Tenant) {
 	t.aliases.clear()
 	t.crowded = 0
@@ -59,7 +60,7 @@ func (h *Head) forgetAliases(t *Tenant) {
 	}
 }
 
-// ForgetAliases forgets under which aliases the series of some tenants were found.
+// ForgetAliases deletes the aliases of all series of the selected tenants.
 func (h *Head) ForgetAliases(of func(tenant string) bool) {
 	h.mu.RLock()
 	tenants := make([]*Tenant, 0, len(h.tenants))
@@ -76,8 +77,8 @@ func (h *Head) ForgetAliases(of func(tenant string) bool) {
 	}
 }
 
-// Lookup returns the series of an alias, or nil. before is the series that the sender named before this one, or nil: most
-// likely the same one follows on it again.
+// Lookup returns the series with an alias, or nil. before is the series that the sender sent before this one, or nil;
+// the series that followed it last time is tried first.
 func (t *Tenant) Lookup(hash AliasHash, before *Series) *Series {
 	if before != nil {
 		if next := before.next.Load(); next != nil && next.hash == hash {

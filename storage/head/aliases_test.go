@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAliasSpaces gives one alias to a series of each space, and keeps the number of a series' aliases bounded and the head's
-// account right.
+// TestAliasSpaces uses one alias for a series of each space. It checks that the number of a series' aliases is bounded
+// and the head's account correct.
 func TestAliasSpaces(t *testing.T) {
 	h := New(1, nil)
 	define := func(space uint64, alias, name string) *Series {

@@ -9,28 +9,28 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// Appender adds the samples of one commit after the other to the head:
+// Appender adds the samples of commits to the head, one commit at a time:
 //
 //	Begin ─► Stage ─► Batches ─┬─► durable ─► Publish: visible to queries
-//	         of each batch     └─► not, or in doubt ─► Fail
+//	         of each batch     └─► failed, or in doubt ─► Fail
 //
-// The caller holds the commit lock from Begin on.
+// The commit lock must be held from Begin to Publish or Fail.
 type Appender struct {
 	h      *Head
 	writer string
 	isOld  func(slot int64) bool
-	// builders keeps those that no commit uses.
+	// builders are unused stream builders.
 	builders sync.Pool
 
-	// gens are the generations that the commit under way adds to, streams those with blobs.
+	// gens are the generations that the current commit adds to; streams are those among them that have blobs.
 	gens, streams []*Generation
-	// touched and sink serve touch.
+	// touched and sink are used by touch.
 	touched []*Chunk
 	sink    uint32
 }
 
-// NewAppender makes the appender of a head, of which there is one. It names its blobs by writer, and begins another one from so many bytes on.
-// isOld reports whether each blob of a slot is to define all of its series.
+// NewAppender returns the only appender of a head. Its blobs carry the name writer, and a blob that has reached
+// blobBytes gets no further samples. If isOld reports true for a slot, each blob of the slot defines all of its series.
 func NewAppender(h *Head, writer string, blobBytes int, isOld func(slot int64) bool) *Appender {
 	a := &Appender{h: h, writer: writer, isOld: isOld}
 	a.builders.New = func() any { return &streamBuilder{writer: writer, full: blobBytes} }
@@ -40,7 +40,8 @@ func NewAppender(h *Head, writer string, blobBytes int, isOld func(slot int64) b
 // Begin begins a commit.
 func (a *Appender) Begin() { a.gens, a.streams = a.gens[:0], a.streams[:0] }
 
-// Stage adds samples to the blobs of their streams, but for those that repeat the one before; it returns how many these are.
+// Stage adds samples to the blobs of their streams. Samples equal to the previous one of their series are skipped;
+// their number is returned.
 func (a *Appender) Stage(samples []Sample, exemplars []EncodedExemplar) (repeats int) {
 	life := &a.h.life
 	life.RLock()
@@ -82,15 +83,15 @@ func (a *Appender) Stage(samples []Sample, exemplars []EncodedExemplar) (repeats
 	return repeats
 }
 
-// revive brings back a series that the head has let go of. The caller holds life for reading, which is given up meanwhile.
+// revive returns a released series to the head. life must be held for reading; it is unlocked temporarily.
 func (a *Appender) revive(s *Series) *Series {
 	a.h.life.RUnlock()
 	defer a.h.life.RLock()
 	return a.h.reinsert(s)
 }
 
-// touch reads what Stage is about to read of every series, in loops so short that the processor waits for
-// many cache lines at a time instead of one after the other. The caller holds life: another goroutine may revive a series meanwhile.
+// touch reads the memory that Stage will read of every series. Its loops are short, so that the processor loads many
+// cache lines concurrently. life must be held; another goroutine may revive a series concurrently.
 func (a *Appender) touch(samples []Sample) {
 	for i := range samples {
 		if st := samples[i].Series.cur.Load(); st != nil {
@@ -104,7 +105,7 @@ func (a *Appender) touch(samples []Sample) {
 	a.touched = a.touched[:0]
 }
 
-// headChunkFor finds or makes the series' head chunk in the open generation of the slot, and makes it current.
+// headChunkFor finds or creates the series' head chunk in the slot's open generation, and makes it current.
 func (a *Appender) headChunkFor(s *Series, slot int64) *Chunk {
 	p := &a.h.parts[s.part]
 	p.mu.Lock()
@@ -128,7 +129,7 @@ func (a *Appender) headChunkFor(s *Series, slot int64) *Chunk {
 	return st
 }
 
-// Batches ends the blobs and appends their writes.
+// Batches completes the blobs and appends their writes.
 func (a *Appender) Batches(dst []engine.Batch) []engine.Batch {
 	for _, g := range a.gens {
 		dst = g.builder.batches(dst, g.slot)
@@ -139,10 +140,10 @@ func (a *Appender) Batches(dst []engine.Batch) []engine.Batch {
 	return dst
 }
 
-// Streams returns the generations whose streams the commit goes on with. They are good until it ends.
+// Streams returns the generations whose streams this commit extends. They are valid until the commit ends.
 func (a *Appender) Streams() []*Generation { return a.streams }
 
-// Publish makes durable samples visible to queries, and returns how many bytes were staged.
+// Publish makes durable samples visible to queries. It returns the size of the blobs in bytes.
 func (a *Appender) Publish(now time.Time) (staged int) {
 	h := a.h
 	for _, g := range a.gens {
@@ -187,9 +188,9 @@ func (a *Appender) giveBack(g *Generation) {
 	g.builder = nil
 }
 
-// Fail ends the generations of a commit whose rows may or may not be durable: later blobs must not lean on
-// what these defined. A generation that nothing durable belongs to goes at once: its sender tries again,
-// and while the engine is away many may fail.
+// Fail closes the generations of a commit whose rows may or may not be durable, because later blobs must not depend on
+// definitions in these rows. A generation without durable rows is released immediately: its sender retries, and many
+// commits may fail while the engine is unavailable.
 func (a *Appender) Fail() {
 	for _, g := range a.gens {
 		p := a.h.part(g.slot.partition)

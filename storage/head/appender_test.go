@@ -30,7 +30,7 @@ func newTestHead(t *testing.T) *testHead {
 	return &testHead{h, NewAppender(h, "w", format.BlobFull, func(int64) bool { return false }), series}
 }
 
-// stage stages samples at times, and returns the rows that a commit would write.
+// stage stages samples with the given timestamps and returns the number of rows that a commit would write.
 func (h *testHead) stage(times ...int64) (rows int) {
 	var samples []Sample
 	for _, at := range times {
@@ -44,7 +44,7 @@ func (h *testHead) stage(times ...int64) (rows int) {
 	return rows
 }
 
-// times returns the timestamps that a query finds.
+// times returns the timestamps found by a query.
 func (h *testHead) times(t *testing.T) []int64 {
 	var samples chunk.Samples
 	for _, unsealed := range h.Select(t.Context(), "ann", nil, -format.MaxTime, format.MaxTime, false) {
@@ -54,8 +54,8 @@ func (h *testHead) times(t *testing.T) []int64 {
 	return samples.T
 }
 
-// TestAppender commits, fails a commit of an open generation and one of a new slot, and seals: only published samples are found, and only
-// until it is released.
+// TestAppender commits, fails a commit of an open generation and one of a new slot, and seals. Samples must be found
+// only once they are published, and only until they are released.
 func TestAppender(t *testing.T) {
 	h := newTestHead(t)
 	require.Equal(t, 1, h.stage(1, 2))
@@ -94,8 +94,9 @@ func TestAppender(t *testing.T) {
 	require.Equal(t, []int64{4}, h.times(t))
 }
 
-// TestReleaseFindsASlotThatGoes fails a commit, and begins another one of the same slot, after Release has found the slot and before it drops
-// what it was given: the second commit's samples stay, and so do the numbers of its blobs.
+// TestReleaseFindsASlotThatGoes fails a commit and starts another one in the same slot, after Release has found the
+// slot and before it drops the generations. The second commit's samples must stay, and so must the numbers of its
+// blobs.
 func TestReleaseFindsASlotThatGoes(t *testing.T) {
 	h := newTestHead(t)
 	h.stage(1)
@@ -116,11 +117,12 @@ func TestReleaseFindsASlotThatGoes(t *testing.T) {
 	require.Zero(t, h.Bytes())
 }
 
-// TestStageBesideRevival stages samples of a series that the head has let go of while another goroutine, as one that follows the blobs of
-// other processes, revives it; run it with -race.
+// TestStageBesideRevival stages samples of a released series while another goroutine revives it, as a follower of other
+// processes does. Run it with -race.
 func TestStageBesideRevival(t *testing.T) {
 	h := newTestHead(t)
-	other, err := h.Define(h.Tenant("ann"), labels.FromStrings(labels.MetricName, "other"), nil) // It keeps the tenant.
+	// It keeps the tenant in the head.
+	other, err := h.Define(h.Tenant("ann"), labels.FromStrings(labels.MetricName, "other"), nil)
 	require.NoError(t, err)
 	h.appender.Begin()
 	h.appender.Stage([]Sample{{Series: other, T: 2 * testSlot}}, nil)
@@ -138,7 +140,7 @@ func TestStageBesideRevival(t *testing.T) {
 	}
 }
 
-// TestQueriesBesideCommits reads while samples come and generations are closed and released.
+// TestQueriesBesideCommits reads while samples are added and generations are closed and released.
 func TestQueriesBesideCommits(t *testing.T) {
 	h := newTestHead(t)
 	stop := make(chan struct{})

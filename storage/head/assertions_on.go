@@ -2,5 +2,5 @@
 
 package head
 
-// assertions switches on assertions that cost too much for every day: see make race.
+// assertions enables assertions that are too expensive for production, see make race.
 const assertions = true

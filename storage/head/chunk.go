@@ -15,63 +15,64 @@ import (
 )
 
 const (
-	// freezeAfter is how many samples a head chunk's tail takes before it is encoded as a chunk: enough for
-	// the block codec to find its patterns, few enough that tails stay small.
+	// freezeAfter is the number of samples after which a head chunk's tail is encoded as a frozen chunk: enough for the
+	// block codec to find patterns, and few enough that tails stay small.
 	freezeAfter = 120
-	// chunkBytes is what a head chunk without samples weighs in the head's account, with the place in its generation that
-	// points to it.
+	// chunkBytes is the size of an empty head chunk in the head's account, including the pointer to it in its
+	// generation.
 	chunkBytes = 92
-	// maxTailSample is how many bytes a sample takes in a tail at most, and maxTail all of its samples.
+	// maxTailSample is the max size of a sample in a tail in bytes, and maxTail the max size of a tail.
 	maxTailSample = 2*binary.MaxVarintLen64 + 9
 	maxTail       = freezeAfter * maxTailSample
-	// tailUnit is of what the room of a tail is a multiple, as all sizes of the allocator from there to 4 KiB are.
+	// The capacity of a tail is a multiple of tailUnit, as are the allocator's size classes from 16 bytes to 4 KiB.
 	tailUnit = 16
-	// frozenBytes is the size of a frozen chunk besides its data, and rareBytes that of rare samples.
+	// frozenBytes is the size of a frozenChunk without its data, and rareBytes the size of a rareSamples.
 	frozenBytes = 48
 	rareBytes   = 48
 )
 
-// Chunk holds what one series brought to one generation: frozen chunks, and a tail that is cheap to
-// append to. Samples may come in any order; frozen chunks are sorted, and may overlap.
+// Chunk holds the samples of one series in one generation: frozen chunks, and a tail that is cheap to append to.
+// Samples may arrive in any order; frozen chunks are sorted, and may overlap.
 //
 //	series ── head chunk ── frozen ─► …  chunks of 120 samples each, block codec
 //	                 ├─ tail         floats, byte-aligned deltas
 //	                 └─ rare ─ hist  native histograms, length-prefixed
 //	                        └─ exemplars
 //
-// Its fields are guarded by the lock of the series' partition, but for ref. There is one for each series of a slot, so its
-// size counts: it fills one of the allocator's size classes, 80 bytes. So timestamps are milliseconds from the start of the
-// generation, at most format.MaxSlotMS, and the tail is no slice.
+// The lock of the series' partition guards all fields except ref. There is one head chunk per series and slot, so its
+// size matters: it fills an allocator size class of 80 bytes. Timestamps are therefore stored in milliseconds since the
+// start of the generation, at most format.MaxSlotMS, and the tail isn't a slice.
 type Chunk struct {
 	gen *Generation
-	// ref names the series in the stream that the generation writes; 0: not defined yet. Only the
-	// committer uses it.
+	// ref is the number of the series in the generation's stream; 0 if it isn't defined yet. Only the committer uses
+	// it.
 	ref uint32
-	// The tail: samples, bytes, and for how many tailUnits there is room.
+	// The tail: the number of samples, the capacity in tailUnits, and the bytes.
 	n    uint8
 	room uint8
 	size uint16
 	data *byte
-	// The tail's encoder: the sample before. Each tail begins at the generation's start.
+	// The tail's encoder: the previous sample. Each tail starts with the generation's start.
 	t, delta int32
 	st       int64
 	v        uint64
-	// The oldest and the newest sample; the oldest is later if there is none.
+	// The min and max timestamp. minT > maxT if there are no samples.
 	minT, maxT int32
 
 	series *Series
-	frozen *frozenChunk // the newest, see eachFrozen; nil: there is none
-	rare   *rareSamples // nil: there are none
+	frozen *frozenChunk // the newest, see eachFrozen; nil if there is none
+	rare   *rareSamples // nil if there are none
 }
 
-// frozenChunk is a chunk of a head chunk. next is the one that was frozen after it, and of the newest the first.
+// frozenChunk is a frozen chunk of a head chunk. next is the chunk that was frozen after it; the next of the newest
+// chunk is the first one.
 type frozenChunk struct {
 	minT, maxT int64
 	data       []byte
 	next       *frozenChunk
 }
 
-// eachFrozen yields the frozen chunks in the order in which they were frozen, which mostly is that of time.
+// eachFrozen yields the frozen chunks in the order in which they were frozen, which usually is sorted by time.
 func (s *Chunk) eachFrozen() iter.Seq[*frozenChunk] {
 	return func(yield func(*frozenChunk) bool) {
 		if s.frozen == nil {
@@ -82,9 +83,9 @@ func (s *Chunk) eachFrozen() iter.Seq[*frozenChunk] {
 	}
 }
 
-// rareSamples are what most head chunks have none of.
+// rareSamples holds the kinds of samples that most head chunks don't have.
 type rareSamples struct {
-	nHist     uint32 // samples in hist
+	nHist     uint32 // number of samples in hist
 	hist      []byte
 	exemplars *exemplarTail
 }
@@ -95,25 +96,26 @@ func newChunk(gen *Generation, series *Series) *Chunk {
 	return &Chunk{gen: gen, series: series, minT: math.MaxInt32, maxT: math.MinInt32}
 }
 
-// tail returns the tail, in the head chunk's memory.
+// tail returns the tail, which shares the head chunk's memory.
 func (s *Chunk) tail() []byte { return unsafe.Slice(s.data, s.tailRoom())[:s.size] }
 
-// setTail makes b the tail, of which the head chunk may use all of the capacity.
+// setTail makes b the tail. The head chunk may use its whole capacity.
 func (s *Chunk) setTail(b []byte) {
 	s.data, s.size, s.room = unsafe.SliceData(b), uint16(len(b)), uint8(min(cap(b)/tailUnit, math.MaxUint8))
 }
 
 func (s *Chunk) tailRoom() int { return int(s.room) * tailUnit }
 
-// isEmpty reports whether no sample came.
+// isEmpty reports whether there are no samples.
 func (s *Chunk) isEmpty() bool { return s.minT > s.maxT }
 
-// bounds returns the oldest and the newest timestamp. The head chunk isn't empty.
+// bounds returns the min and max timestamp. The head chunk must not be empty.
 func (s *Chunk) bounds() (minT, maxT int64) {
 	return s.gen.start + int64(s.minT), s.gen.start + int64(s.maxT)
 }
 
-// rareOf returns the rare samples of the head chunk, and by how many bytes the head chunk grew if there was none.
+// rareOf returns the rare samples of the head chunk and creates them if necessary. It returns by how many bytes the
+// head chunk grew.
 func (s *Chunk) rareOf() (rare *rareSamples, grew int) {
 	if s.rare == nil {
 		s.rare, grew = &rareSamples{}, rareBytes
@@ -127,7 +129,7 @@ func (s *Chunk) hasSamplesIn(minT, maxT int64) bool {
 	return !s.isEmpty() && last >= minT && first <= maxT
 }
 
-// exemplars returns those of the head chunk, or nil.
+// exemplars returns the head chunk's exemplars, or nil.
 func (s *Chunk) exemplars() *exemplarTail {
 	if s.rare == nil {
 		return nil
@@ -135,7 +137,7 @@ func (s *Chunk) exemplars() *exemplarTail {
 	return s.rare.exemplars
 }
 
-// pieces counts what the head chunk's samples are in.
+// pieces returns the number of parts that the head chunk's samples are stored in.
 func (s *Chunk) pieces() (n int) {
 	for range s.eachFrozen() {
 		n++
@@ -146,18 +148,18 @@ func (s *Chunk) pieces() (n int) {
 	return n
 }
 
-// Series returns the series whose samples it holds.
+// Series returns the series of the samples.
 func (s *Chunk) Series() *Series { return s.series }
 
-// At returns the slot partition whose samples it holds.
+// At returns the slot partition of the samples.
 func (s *Chunk) At() SlotPartition { return s.gen.At() }
 
-// Read appends all of the samples, in no particular order. The generation is closed, or belongs to no slot partition.
+// Read appends all samples, unsorted. The generation must be closed, or belong to no slot partition.
 func (s *Chunk) Read(into *chunk.Samples) error {
 	return s.read(-format.MaxTime, format.MaxTime, into)
 }
 
-// Exemplars returns the exemplars, of a generation that is closed.
+// Exemplars returns the exemplars. The generation must be closed.
 func (s *Chunk) Exemplars() []format.Exemplar {
 	if x := s.exemplars(); x != nil {
 		return x.list
@@ -165,7 +167,7 @@ func (s *Chunk) Exemplars() []format.Exemplar {
 	return nil
 }
 
-// EncodedBytes is about how many bytes the head chunk's samples take in a chunk, or more.
+// EncodedBytes returns an estimated upper bound of the samples' size in a sealed chunk, in bytes.
 func (s *Chunk) EncodedBytes() int64 {
 	n := int(s.size)
 	if s.rare != nil {
@@ -177,7 +179,7 @@ func (s *Chunk) EncodedBytes() int64 {
 	return int64(n)
 }
 
-// bytes is what the head chunk weighs in the head's account.
+// bytes returns the size of the head chunk in the head's account.
 func (s *Chunk) bytes() int64 {
 	n := chunkBytes + s.tailRoom()
 	for f := range s.eachFrozen() {
@@ -199,9 +201,9 @@ func (s *Chunk) bytes() int64 {
 //	|                                         | if st is set  | of v xor before, if v set |
 //	+-----------------------------------------+---------------+---------------------------+
 //
-// where lead counts the zero bytes before the n significant ones. A sample that repeats its value at the
-// usual distance takes one byte. The first sample's distance, which is that from the generation's start, isn't usual.
-// Timestamps are within ±maxTime, so that ΔΔt leaves two bits free. It returns by how many bytes the head chunk grew.
+// where lead is the number of zero bytes before the n significant ones. A sample with the same value and the same
+// interval as the previous one takes one byte. The first interval is that from the generation's start. Timestamps are
+// within ±maxTime, so that ΔΔt leaves two bits free. It returns by how many bytes the head chunk grew.
 func (s *Chunk) appendFloat(t, st int64, v uint64) int {
 	before := s.tailRoom()
 	at := s.fromStart(t)
@@ -239,14 +241,14 @@ func (s *Chunk) appendFloat(t, st int64, v uint64) int {
 	return grew
 }
 
-// fromStart returns a timestamp of the slot as milliseconds from the generation's start.
+// fromStart converts a timestamp in the slot to milliseconds since the generation's start.
 func (s *Chunk) fromStart(t int64) int32 {
 	assertInSlot(t - s.gen.start)
 	return int32(t - s.gen.start)
 }
 
-// makeRoom makes room in a tail for one sample more, but less than append would: there is a tail for every series, and most of
-// them never grow beyond some dozens of bytes.
+// makeRoom grows a tail for one more sample, by less than append would: there is a tail for every series, and most
+// never exceed some dozens of bytes.
 func makeRoom(tail []byte, head, x uint64) []byte {
 	n := (bits.Len64(head|1) + 6) / 7
 	if head&2 != 0 {
@@ -261,7 +263,7 @@ func makeRoom(tail []byte, head, x uint64) []byte {
 	}
 	room := before + tailUnit
 	switch {
-	case before >= 128: // It will be frozen soon.
+	case before >= 128: // it will be frozen soon
 		room = min(2*before, maxTail)
 	case before >= 64:
 		room = before + 2*tailUnit
@@ -270,7 +272,8 @@ func makeRoom(tail []byte, head, x uint64) []byte {
 	return append(slices.Grow([]byte(nil), (room+tailUnit-1)/tailUnit*tailUnit), tail...)
 }
 
-// appendHistogram adds a histogram, in the encoding of chunk.AppendHistogramBytes.
+// appendHistogram adds a histogram encoded by chunk.AppendHistogramBytes. It returns by how many bytes the head chunk
+// grew.
 func (s *Chunk) appendHistogram(t int64, encoded []byte) int {
 	r, grew := s.rareOf()
 	before := cap(r.hist)
@@ -287,19 +290,20 @@ func (s *Chunk) appendHistogram(t int64, encoded []byte) int {
 
 func (s *Chunk) stretch(t int32) { s.minT, s.maxT = min(s.minT, t), max(s.maxT, t) }
 
-// repeats reports whether the sample equals the last one: a retry of a durable one.
+// repeats reports whether the sample equals the previous one, as when a sender retries durable samples.
 func (s *Chunk) repeats(t, st int64, v uint64) bool {
 	return s.n > 0 && s.gen.start+int64(s.t) == t && s.v == v && s.st == st
 }
 
-// freezeTail encodes the tail as a chunk and empties it. The tail's memory goes: many a head chunk gets no more samples after that,
-// as the slot ends, and most of the head would be such room. It returns by how many bytes the head chunk grew, which may be negative.
+// freezeTail encodes the tail as a chunk and empties it. It releases the tail's memory: the slot's end is near for many
+// head chunks, which get no more samples, and unused tails would be most of the head. It returns by how many bytes the
+// head chunk grew, which may be negative.
 func (s *Chunk) freezeTail() int {
 	f := freezers.Get().(*freezer)
 	defer freezers.Put(f)
 	f.samples.Reset()
 	if err := s.decodeTail(&f.samples); err != nil {
-		panic(err) // Invariant: the tail is what appendFloat wrote.
+		panic(err) // invariant: appendFloat wrote the tail
 	}
 	freed := s.tailRoom()
 	s.setTail(nil)
@@ -311,16 +315,16 @@ func (s *Chunk) freezeHistograms() int {
 	f := freezers.Get().(*freezer)
 	defer freezers.Put(f)
 	f.samples.Reset()
-	defer f.samples.Reset() // It would keep the histograms alive.
+	defer f.samples.Reset() // otherwise it would keep the histograms in memory
 	if err := s.decodeHistograms(&f.samples); err != nil {
-		panic(err) // Invariant: hist is what appendHistogram wrote.
+		panic(err) // invariant: appendHistogram wrote hist
 	}
 	freed := cap(s.rare.hist)
 	s.rare.hist, s.rare.nHist = nil, 0
 	return s.freeze(f) - freed
 }
 
-// freezer is memory to freeze in.
+// freezer holds reusable buffers for freezing.
 type freezer struct {
 	samples chunk.Samples
 	data    []byte
@@ -332,7 +336,7 @@ func (s *Chunk) freeze(f *freezer) int {
 	f.samples.Normalize()
 	minT, maxT := format.TimeBounds(&f.samples)
 	f.data = chunk.AppendChunk(f.data[:0], &f.samples)
-	data := slices.Clone(f.data) // The copy has no room to grow.
+	data := slices.Clone(f.data) // the copy has no spare capacity
 	assertFrozen(data, &f.samples)
 	newest := &frozenChunk{minT: minT, maxT: maxT, data: data}
 	if newest.next = newest; s.frozen != nil {
@@ -342,7 +346,7 @@ func (s *Chunk) freeze(f *freezer) int {
 	return cap(data) + frozenBytes
 }
 
-// read appends the head chunk's samples that may lie in [minT, maxT], in no particular order.
+// read appends the head chunk's samples that may be within [minT, maxT], unsorted.
 func (s *Chunk) read(minT, maxT int64, into *chunk.Samples) error {
 	if !s.hasSamplesIn(minT, maxT) {
 		return nil
@@ -417,8 +421,8 @@ func (s *Chunk) decodeHistograms(into *chunk.Samples) error {
 func zigzag(v int64) uint64   { return uint64(v)<<1 ^ uint64(v>>63) }
 func unzigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }
 
-// appendSignificant appends x, which isn't 0, as one byte that counts its leading zero bytes and its
-// significant ones, and these, most significant first. Trailing zero bytes are left out.
+// appendSignificant appends x, which must not be 0: one byte with the numbers of leading zero bytes and of significant
+// bytes, then the significant bytes in big-endian order. Trailing zero bytes are omitted.
 func appendSignificant(dst []byte, x uint64) []byte {
 	lead := bits.LeadingZeros64(x) / 8
 	n := 8 - lead - bits.TrailingZeros64(x)/8
@@ -428,7 +432,7 @@ func appendSignificant(dst []byte, x uint64) []byte {
 	return append(dst, buf[:n]...)
 }
 
-// takeSignificant is the inverse of appendSignificant; n is 0 where b doesn't hold one.
+// takeSignificant is the inverse of appendSignificant. n is 0 if b is invalid.
 func takeSignificant(b []byte) (x uint64, n int) {
 	if len(b) == 0 {
 		return 0, 0

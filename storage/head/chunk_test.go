@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestStrandGivesBackWhatItTook appends samples of many shapes, in and out of order, and reads after each.
+// TestStrandGivesBackWhatItTook appends samples of many shapes, sorted and unsorted, and reads them after each one.
 func TestStrandGivesBackWhatItTook(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	specials := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), math.Float64frombits(value.StaleNaN), math.MaxFloat64, math.SmallestNonzeroFloat64, 0.1}
@@ -98,7 +98,7 @@ func FuzzTail(f *testing.F) {
 	})
 }
 
-// The room of a tail grows up to what all of its samples may take, and no sample is written beyond it.
+// The capacity of a tail grows up to the max size of its samples, and no sample is written beyond it.
 func TestLongestTail(t *testing.T) {
 	require.LessOrEqual(t, maxTail, math.MaxUint8*tailUnit, "the room of a tail is counted by a byte")
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -118,8 +118,8 @@ func TestLongestTail(t *testing.T) {
 	require.Equal(t, encodeAll(&want), encodeAll(&got))
 }
 
-// A head chunk that was frozen holds the data of its chunks, and no room for samples that may never come; what append returns
-// adds up to what the head chunk weighs, so that the head's account is balanced.
+// A frozen head chunk holds the data of its chunks and no spare capacity. The sum of the sizes returned by append
+// equals the size of the head chunk, so that the head's account is balanced.
 func TestFrozenStrandKeepsNoRoom(t *testing.T) {
 	st := newChunk(&Generation{}, &Series{})
 	account := chunkBytes
@@ -150,8 +150,8 @@ func usedCPU() float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
-// BenchmarkStrand appends a slot's samples to many head chunks, and reports what a head chunk weighs in the head's account and on
-// the heap, where a series and a generation of its own, empty ones, come to it.
+// BenchmarkStrand appends a slot's samples to many head chunks. It reports the size of a head chunk in the head's
+// account and on the heap; the latter includes an empty series and generation.
 func BenchmarkStrand(b *testing.B) {
 	for _, samples := range []int64{20, 120, 480} {
 		b.Run(fmt.Sprint(samples), func(b *testing.B) {

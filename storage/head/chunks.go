@@ -6,11 +6,11 @@ import (
 	"sort"
 )
 
-// Chunks holds the head chunks of a series, of which most have one at a time, or none. A copy stays
-// as it is when head chunks come or go. Copies share memory, so only one of them may be extended, by With.
+// Chunks is the list of head chunks of a series; most series have at most one. Lists are immutable values. They share
+// memory, so that only one of multiple copies may be extended by With.
 type Chunks struct {
-	one  *Chunk    // nil: there are none. Where there are several, any of them.
-	many *[]*Chunk // all, in the order of their slots; nil: there is no other one
+	one  *Chunk    // nil: there are none; any of them if there are multiple
+	many *[]*Chunk // all, sorted by slot; nil: there is at most one
 }
 
 // All yields the head chunks.
@@ -30,7 +30,7 @@ func (l Chunks) All() iter.Seq[*Chunk] {
 	}
 }
 
-// haveSamplesIn reports whether any of the head chunks may have samples in [minT, maxT]. It allocates nothing.
+// haveSamplesIn reports whether any of the head chunks may have samples in [minT, maxT]. It doesn't allocate.
 func (l Chunks) haveSamplesIn(minT, maxT int64) bool {
 	if l.many == nil {
 		return l.one != nil && l.one.hasSamplesIn(minT, maxT)
@@ -40,8 +40,8 @@ func (l Chunks) haveSamplesIn(minT, maxT int64) bool {
 
 func (l Chunks) IsEmpty() bool { return l.one == nil }
 
-// With returns the list with one head chunk more. A series of which months are sent has hundreds, so that one of the last slot is
-// appended, in amortized constant time: into spare capacity, which lies beyond the length of all copies.
+// With returns the list with another head chunk. During a backfill of months a series has hundreds. A chunk of the last
+// slot is appended in amortized constant time, into spare capacity beyond the length of all copies.
 func (l Chunks) With(st *Chunk) Chunks {
 	if l.IsEmpty() {
 		return Chunks{one: st}
@@ -62,13 +62,13 @@ func (l Chunks) With(st *Chunk) Chunks {
 	return Chunks{l.one, &list}
 }
 
-// from returns how many head chunks are of slots that start before a time. There are several of them.
+// from returns the number of head chunks in slots that start before start. There must be multiple head chunks.
 func (l Chunks) from(start int64) int {
 	return sort.Search(len(*l.many), func(i int) bool { return (*l.many)[i].gen.start >= start })
 }
 
-// of returns the head chunk of a generation; nil: there is none.
-func (l Chunks) of(g *Generation) *Chunk {
+// chunkOf returns the head chunk in a generation, nil if there is none.
+func (l Chunks) chunkOf(g *Generation) *Chunk {
 	if l.many == nil {
 		if l.one != nil && l.one.gen == g {
 			return l.one

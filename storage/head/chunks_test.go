@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestChunksAreInOrder adds and removes head chunks of random slots, some of one slot, and compares the list, and copies of it that
-// were taken on the way, with plain ones.
+// TestChunksAreInOrder adds and removes head chunks of random slots, and compares the list and copies of it with plain
+// lists.
 func TestChunksAreInOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -26,7 +26,7 @@ func TestChunksAreInOrder(t *testing.T) {
 				l, want = l.Without(want[i]), slices.Delete(slices.Clone(want), i, i+1)
 			} else {
 				st := newChunk(&Generation{start: rng.Int64N(20)}, nil)
-				if rng.IntN(2) == 0 && len(want) > 0 { // The next slot, as samples come.
+				if rng.IntN(2) == 0 && len(want) > 0 { // the next slot, as when samples arrive in order
 					st.gen.start = want[len(want)-1].gen.start + 1
 				}
 				l, want = l.With(st), append(slices.Clone(want), st)
@@ -35,9 +35,9 @@ func TestChunksAreInOrder(t *testing.T) {
 			copies = append(copies, copied{l, want})
 			require.Equal(t, len(want) == 0, l.IsEmpty())
 			for _, st := range want {
-				require.Same(t, st, l.of(st.gen))
+				require.Same(t, st, l.chunkOf(st.gen))
 			}
-			require.Nil(t, l.of(&Generation{start: rng.Int64N(20)}))
+			require.Nil(t, l.chunkOf(&Generation{start: rng.Int64N(20)}))
 		}
 		for _, c := range copies {
 			got := slices.Collect(c.l.All())

@@ -1,19 +1,23 @@
-// Package head holds in memory the samples that are durable in the stage and not yet sealed: for queries and for sealing. It reads
-// and writes no engine, and the clock is passed in.
+// Package head holds in memory the samples that are durable in the staging log and not yet sealed. Commits of package
+// storage write to it, followers add the samples of other processes, queries read it, and the sealer seals its closed
+// generations. It does no I/O on the engine, and the clock is passed in.
 //
 //	Appender, one commit after the other:  samples ─► blobs ─► durable? ─┬─► Publish ─┐
 //	                                                                     └─► Fail     ├─► Generation: Chunks by Series
-//	Decoder, of what others have staged:   blobs ──────────────► Head.Publish ────────┘        │
+//	Decoder, of blobs of other processes:  blobs ──────────────► Head.Publish ────────┘        │
 //	                                       blobs ─► NewGeneration ─► Head.Adopt                ├─► Select: Snapshots
 //	                                                                                           └─► Close ─► sealed ─► Release
 //
-// # Who does what
+// # Concurrency
 //
-//   - Batches find their series by alias (Lookup, Remember), or make them (Define). Both may run at any time, side by side.
-//   - A commit and whoever closes generations hold the store's commit lock, which is not the head's.
-//   - Whoever seals a slot partition reads the chunks of its closed generations, which don't change any more, without a lock.
-//   - Queries read the chunks that they have selected under the lock of the series' partition. Released chunks stay readable.
-//   - Samples are refused by how much the head holds: RefusesSeries, Admits.
+//   - Batches find their series by alias (Lookup, Remember) or create them (Define). Both are safe for concurrent use.
+//   - Commits, and closing of generations, require the store's commit lock, which isn't part of the head.
+//   - Sealing reads the chunks of closed generations without a lock, because these no longer change.
+//   - Queries read the selected chunks under the lock of the series' partition. Released chunks stay readable.
+//   - RefusesSeries and Admits decide by the size of the head whether samples are accepted.
 //
-// The order of locks: life, that of a tenant, that of a partition, that of the share, that of the tenants.
+// Locks must be taken in this order: life, a tenant's, a partition's, the share's, the tenant map's.
+//
+// A query that reads the head before the sealed rows misses no sample, because a generation is released only after its
+// samples were sealed.
 package head

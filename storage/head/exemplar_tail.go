@@ -7,19 +7,19 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// ExemplarBytes is what an exemplar takes in memory besides its encoding.
+// ExemplarBytes is the size of an exemplar in memory in addition to its encoding.
 const ExemplarBytes = 48
 
-// exemplarTail holds what a series brought of exemplars to a generation. The lock of the series' partition
-// guards it. What its list points to never changes.
+// exemplarTail holds the exemplars of a series in a generation. The lock of the series' partition guards it. The data
+// that its list points to is immutable.
 type exemplarTail struct {
 	list       []format.Exemplar
-	last       format.Exemplar // that came last
+	last       format.Exemplar // the last one added
 	minT, maxT int64
-	bytes      int // what it weighs in the head's account
+	bytes      int // size in the head's account
 }
 
-// add adds an exemplar, of which it keeps a copy, and returns by how many bytes it grew.
+// add adds a copy of an exemplar and returns by how many bytes the tail grew.
 func (x *exemplarTail) add(t int64, data []byte) (grew int) {
 	if x.repeats(t, data) {
 		return 0
@@ -42,12 +42,12 @@ func (x *exemplarTail) add(t int64, data []byte) (grew int) {
 	return x.bytes - before
 }
 
-// repeats reports whether the exemplar is the one that came last.
+// repeats reports whether the exemplar equals the last one added.
 func (x *exemplarTail) repeats(t int64, data []byte) bool {
 	return x != nil && len(x.list) > 0 && x.last.T == t && bytes.Equal(x.last.Data, data)
 }
 
-// appendExemplar adds an exemplar to the head chunk, and returns by how many bytes it grew.
+// appendExemplar adds an exemplar to the head chunk and returns by how many bytes it grew.
 func (s *Chunk) appendExemplar(t int64, data []byte) int {
 	r, grew := s.rareOf()
 	if r.exemplars == nil {
@@ -56,5 +56,5 @@ func (s *Chunk) appendExemplar(t int64, data []byte) int {
 	return grew + r.exemplars.add(t, data)
 }
 
-// Holds reports whether the head chunk has anything.
+// Holds reports whether the head chunk has samples or exemplars.
 func (s *Chunk) Holds() bool { return !s.isEmpty() || s.exemplars() != nil }

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestExemplarTail adds exemplars in any order: few more than are kept stay in memory, and those that are kept are among them.
+// TestExemplarTail adds exemplars in any order: the exemplars to keep stay in memory, and few others.
 func TestExemplarTail(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var all []format.Exemplar

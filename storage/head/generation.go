@@ -9,63 +9,67 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// Generation is what a stream brought from when it was opened until it was closed.
+// Generation holds the samples that a stream received between its opening and its closing.
 type Generation struct {
 	slot *openSlot
-	// start is that of the slot, milliseconds.
+	// start is the start of the slot in milliseconds.
 	start int64
-	// epoch is the seq of its first blob; nextRef numbers its series. Only the committer uses them.
+	// epoch is the number of the stream's first blob, and nextRef the number of the next series. Only the committer
+	// uses them.
 	epoch   int64
 	nextRef uint32
-	// rows are the stage rows that its head chunks cover: durable, and read back or written by this process.
+	// rows are the rows of the staging log that the head chunks cover. They are durable, and were read or written by
+	// this process.
 	rows   rowSet
 	chunks []*Chunk
-	// definers are those of rows that other writers' later blobs may lean on; only where there are any.
+	// definers are the rows that later blobs of other writers may depend on.
 	definers []definer
-	// index finds head chunks while the generation belongs to no slot partition; nil: they are found by their series.
+	// index finds head chunks while the generation belongs to no slot partition; nil afterwards: they are found by
+	// their series.
 	index map[*Series]*Chunk
-	// builder collects the blobs of the commit under way; only the committer uses it.
+	// builder collects the blobs of the current commit. Only the committer uses it.
 	builder *streamBuilder
-	// bytes is what its head chunks weigh.
+	// bytes is the size of the head chunks in the head's account.
 	bytes atomic.Int64
-	// dropped is true once the head has released it, and touched is when its head chunks last got anything; the partition's lock guards
-	// them.
+	// dropped is true once the head has released the generation, and touched is the time of the last write to its head
+	// chunks. The partition's lock guards both.
 	dropped bool
 	touched time.Time
-	// since is when this process wrote its first rows; zero: it has rows that were read.
+	// since is the time when this process wrote the first rows; zero if the generation has rows that were read.
 	since time.Time
 }
 
-// NewGeneration makes one that belongs to no slot partition, for samples read from the stage of one whose slot starts then.
+// NewGeneration returns a generation that belongs to no slot partition of the head yet, for samples read from the
+// staging log of at, whose slot starts at start.
 func NewGeneration(at SlotPartition, start int64) *Generation {
 	return &Generation{slot: &openSlot{slot: at.Slot, partition: at.Partition}, start: start, index: map[*Series]*Chunk{}}
 }
 
-// Loaded ends the reading of a generation that belongs to no slot partition.
+// Loaded must be called when all samples of a generation without a slot partition have been added.
 func (g *Generation) Loaded() { g.index = nil }
 
 // At returns the slot partition of the generation.
 func (g *Generation) At() SlotPartition { return SlotPartition{g.slot.slot, g.slot.partition} }
 
-// Chunks returns the head chunks, which are the generation's. They don't change once it is closed.
+// Chunks returns the head chunks, which the generation owns. They don't change once it is closed.
 func (g *Generation) Chunks() []*Chunk { return g.chunks }
 
-// Cover notes that the generation covers a stage row.
+// Cover adds a row of the staging log that the generation covers.
 func (g *Generation) Cover(r format.StageRow) { g.rows.add(r) }
 
-// Rows yields the stage rows that the generation covers, those of a writer in order.
+// Rows yields the rows of the staging log that the generation covers; the rows of one writer are sorted.
 func (g *Generation) Rows() iter.Seq[format.StageRow] { return g.rows.all() }
 
 // IsEmpty reports whether the generation has neither rows nor samples.
 func (g *Generation) IsEmpty() bool { return g.rows.isEmpty() && !g.Partial() }
 
-// Partial reports whether the generation holds samples of rows of which others can't be read, and no others.
-// These rows stay, so that sealing it is worth the effort only once.
+// Partial reports whether the generation holds only samples of streams with other, unreadable rows. These rows stay in
+// the staging log, so that the generation need only be sealed once.
 func (g *Generation) Partial() bool {
 	return g.rows.isEmpty() && slices.ContainsFunc(g.chunks, (*Chunk).Holds)
 }
 
-// HasAny reports whether any of the generation's rows is among these.
+// HasAny reports whether the generation covers any of the rows.
 func (g *Generation) HasAny(rows map[format.StageRow]bool) bool {
 	for r := range rows {
 		if g.rows.has(r) {
@@ -75,7 +79,7 @@ func (g *Generation) HasAny(rows map[format.StageRow]bool) bool {
 	return false
 }
 
-// IsSealed reports whether none of the generation's rows is staged any more.
+// IsSealed reports whether none of the generation's rows is in the staging log any more.
 func (g *Generation) IsSealed(staged map[format.StageRow]bool) bool {
 	for r := range g.rows.all() {
 		if staged[r] {
@@ -85,19 +89,19 @@ func (g *Generation) IsSealed(staged map[format.StageRow]bool) bool {
 	return true
 }
 
-// IsCovered reports whether any of the generations covers a stage row.
+// IsCovered reports whether any of the generations covers a row of the staging log.
 func IsCovered(gens []*Generation, r format.StageRow) bool {
 	return slices.ContainsFunc(gens, func(g *Generation) bool { return g.rows.has(r) })
 }
 
-// IsTouched reports whether any of some deletes is about samples of a tenant in the generation.
+// IsTouched reports whether any of the deletes applies to samples of a tenant in the generation.
 func (g *Generation) IsTouched(tenant string, ds format.Tombstones) bool {
 	return slices.ContainsFunc(g.chunks, func(st *Chunk) bool {
 		return st.Holds() && st.series.tenant.name == tenant && len(ds.OfSeries(st.series.labels)) > 0
 	})
 }
 
-// EachDefinition yields what some of the generation's rows defined, as blobs without samples.
+// EachDefinition yields the definitions in the given rows of the generation, as blobs without samples.
 func (g *Generation) EachDefinition(of map[format.StageRow]bool) iter.Seq2[format.StageRow, []byte] {
 	return func(yield func(format.StageRow, []byte) bool) {
 		var blob format.BlobWriter
@@ -119,10 +123,10 @@ func (g *Generation) EachDefinition(of map[format.StageRow]bool) iter.Seq2[forma
 // LastSeq returns the number of the stream's last blob.
 func (g *Generation) LastSeq() int64 { return g.slot.seq }
 
-// DependsOnEarlier reports whether a blob of the commit under way needs what an earlier one defined.
+// DependsOnEarlier reports whether a blob of the current commit needs definitions from an earlier blob.
 func (g *Generation) DependsOnEarlier() bool { return g.builder.dependsOnEarlier() }
 
-// headChunkOf finds or makes the head chunk of a series.
+// headChunkOf finds or creates the head chunk of a series.
 func (g *Generation) headChunkOf(s *Series) (st *Chunk, isNew bool) {
 	if g.index != nil {
 		if st = g.index[s]; st == nil {
@@ -132,7 +136,7 @@ func (g *Generation) headChunkOf(s *Series) (st *Chunk, isNew bool) {
 		}
 		return st, false
 	}
-	if st = s.chunks().of(g); st != nil {
+	if st = s.chunks().chunkOf(g); st != nil {
 		return st, false
 	}
 	st = newChunk(g, s)

@@ -14,54 +14,55 @@ import (
 	"github.com/cassia-db/cassia/storage/index"
 )
 
-// Head holds in memory the samples that are durable in the stage and not yet sealed, for queries and for the sealer.
+// Head holds in memory the samples that are durable in the staging log and not yet sealed, for queries and for the
+// sealer.
 //
 //	Head ── Tenant ── metricMembers ── Series ── Chunk ──┐ one per series and generation
-//	     └─ openSlot (slot, partition) ── Generation ────┘ lists its stage rows
+//	     └─ openSlot (slot, partition) ── Generation ────┘ lists its rows of the staging log
 //
-// A generation covers exactly the samples of the stage rows that it names. It is closed when sealing
-// begins or a commit fails; then the next commit opens another. It goes, with its head chunks, when all of its
-// rows are gone from the stage.
+// Invariant: a generation covers exactly the samples of the rows that it lists. It is closed when sealing starts or a
+// commit fails; then the next commit opens another one. It is released with its head chunks when all of its rows have
+// been deleted from the staging log.
 type Head struct {
-	bytes  atomic.Int64 // estimate of what it holds; see Weigh
+	bytes  atomic.Int64 // estimated size of the head, see Weigh
 	series atomic.Int64
 	seed   maphash.Seed
-	// life is held, for reading, while series are given head chunks, so that none is let go of meanwhile.
+	// life must be held for reading while head chunks are added to series, so that these aren't released concurrently.
 	life   sync.RWMutex
 	period *format.Periods
 
 	mu      sync.RWMutex
 	tenants map[string]*Tenant
-	// fair remembers what a tenant may hold while the head is full.
+	// fair caches the memory that a tenant may use while the head is full.
 	fair fairShare
 
-	// parts[p] guards the head chunks of the series that are in partition p of the first period, and so in p, p +
-	// the number of parts, … of later ones; and the slot partitions of these.
+	// parts[p] guards the head chunks of the series in partition p of the first period, and of the later periods'
+	// partitions p, p + len(parts), …; and the slot partitions of these.
 	parts []guardedPartition
 }
 
 type guardedPartition struct {
 	mu    sync.RWMutex
-	slots map[SlotPartition]*openSlot // those that have generations
-	// seq is the greatest number that was given to a blob in a slot partition that is no more.
+	slots map[SlotPartition]*openSlot // the slot partitions with generations
+	// seq is the max number of a blob in removed slot partitions.
 	seq int64
-	_   [32]byte // neighbours are locked by different goroutines
+	_   [32]byte // padding: neighbors are locked by different goroutines
 }
 
 // Tenant holds the series of a tenant.
 type Tenant struct {
 	name    string
 	aliases aliasTable
-	bytes   atomic.Int64 // estimate of what the head holds of it; see Weigh
+	bytes   atomic.Int64 // estimated size of the tenant's part of the head, see Weigh
 
 	mu      sync.RWMutex
-	gone    bool // it was removed from the head: another one may have its name
-	crowded int  // how often an alias wasn't remembered since all were forgotten
+	gone    bool // removed from the head; a new Tenant may have its name
+	crowded int  // number of rejected aliases since all aliases were deleted
 	byID    seriesByID
 	metrics map[string]*metricMembers
 }
 
-// metricMembers holds the series of a metric; set is an index of the first of them.
+// metricMembers holds the series of a metric. set is an index of a prefix of them.
 type metricMembers struct {
 	of     *TenantMetric
 	series []*Series
@@ -70,7 +71,7 @@ type metricMembers struct {
 	inSet  int
 }
 
-// New makes an empty head for a store whose first period has so many partitions.
+// New returns an empty head. partitions is the number of partitions in the store's first period.
 func New(partitions int, period *format.Periods) *Head {
 	h := &Head{
 		seed: maphash.MakeSeed(), period: period, tenants: map[string]*Tenant{}, parts: make([]guardedPartition, partitions),
@@ -81,7 +82,7 @@ func New(partitions int, period *format.Periods) *Head {
 	return h
 }
 
-// Tenant finds or makes a tenant.
+// Tenant finds or creates a tenant.
 func (h *Head) Tenant(name string) *Tenant {
 	h.mu.RLock()
 	t := h.tenants[name]
@@ -99,7 +100,7 @@ func (h *Head) Tenant(name string) *Tenant {
 	return t
 }
 
-// TenantOrNone is Tenant for one who may bring nothing: one of whom nothing is known isn't remembered.
+// TenantOrNone is like Tenant, but doesn't store an unknown tenant, which may never send samples.
 func (h *Head) TenantOrNone(name string) *Tenant {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -112,8 +113,8 @@ func (h *Head) TenantOrNone(name string) *Tenant {
 // Unknown reports whether the tenant isn't in the head.
 func (t *Tenant) Unknown() bool { return t.metrics == nil }
 
-// Define finds or creates the series with these labels, which are the head's from now on. mayEnter is asked whether a
-// series that is new may be created, under the tenant's lock; nil: any may.
+// Define finds or creates the series with the given labels, which the head then owns. Before it creates a series it
+// calls mayEnter under the tenant's lock, and returns its error; nil: always create.
 func (h *Head) Define(t *Tenant, ls labels.Labels, mayEnter func(*Tenant) error) (*Series, error) {
 	set := format.AppendSeriesSet(make([]byte, 0, 256), ls)
 	id := format.SeriesIDOfSet(set)
@@ -138,7 +139,7 @@ func (h *Head) Define(t *Tenant, ls labels.Labels, mayEnter func(*Tenant) error)
 	return s, nil
 }
 
-// lock locks the tenant, or the one that has its name since the head let go of it.
+// lock locks the tenant, or the tenant that replaced it under its name if the head has released it.
 func (h *Head) lock(t *Tenant) *Tenant {
 	t.mu.Lock()
 	for t.gone {
@@ -149,10 +150,10 @@ func (h *Head) lock(t *Tenant) *Tenant {
 	return t
 }
 
-// insert makes a series of a tenant, whose lock the caller holds, findable.
+// insert adds a series of a tenant to the indexes. The tenant's lock must be held.
 func (h *Head) insert(t *Tenant, s *Series) {
 	m := t.metricOf(s)
-	if s.TenantMetric == nil { // Others read that of a series that is revived.
+	if s.TenantMetric == nil { // other goroutines read the field of a revived series
 		s.TenantMetric = m.of
 	}
 	m.series = append(m.series, s)
@@ -161,14 +162,15 @@ func (h *Head) insert(t *Tenant, s *Series) {
 	h.series.Add(1)
 }
 
-// metricOf finds or makes the metric of a series. The caller holds the tenant's lock.
+// metricOf finds or creates the metric of a series. The tenant's lock must be held.
 func (t *Tenant) metricOf(s *Series) *metricMembers {
 	name := s.labels.Get(labels.MetricName)
 	m := t.metrics[name]
 	if m == nil {
 		of := s.TenantMetric
 		if of == nil {
-			of = &TenantMetric{t, strings.Clone(name)} // The name of the labels would keep all of them.
+			// A name that shares memory with the labels would keep all of them.
+			of = &TenantMetric{t, strings.Clone(name)}
 		}
 		m = &metricMembers{of: of}
 		t.metrics[of.metric] = m
@@ -176,28 +178,28 @@ func (t *Tenant) metricOf(s *Series) *metricMembers {
 	return m
 }
 
-// reinsert brings back a series that was let go of while a batch still held it, or returns the one that
-// took its place. The caller doesn't hold life.
+// reinsert returns a released series, which a batch still holds, to the head. If another series has replaced it, that
+// one is returned. life must not be held.
 func (h *Head) reinsert(s *Series) *Series {
 	h.life.Lock()
 	defer h.life.Unlock()
 	t := h.lock(s.tenant)
 	defer t.mu.Unlock()
 	if known := t.byID.find(s.id); known != nil {
-		return known // s, where another goroutine was faster.
+		return known // s itself if another goroutine was faster
 	}
 	if t != s.tenant {
 		s = &Series{id: s.id, labels: s.labels, part: s.part}
 		h.insert(t, s)
 		return s
 	}
-	s.aliases = 0  // They were forgotten with it.
-	s.dead = false // written stays: its labels rows still exist, and a seal may be under way.
+	s.aliases = 0  // they were deleted when it was released
+	s.dead = false // written stays valid: its labels rows still exist, and a seal may be running
 	h.insert(t, s)
 	return s
 }
 
-// GC removes the series that have no head chunks, and the tenants that have no series. The caller holds the commit lock.
+// GC releases the series without head chunks, and the tenants without series. The commit lock must be held.
 func (h *Head) GC() int {
 	h.life.Lock()
 	defer h.life.Unlock()
@@ -227,7 +229,7 @@ func (h *Head) GC() int {
 	return gone
 }
 
-// forget removes a tenant without series. The caller holds its lock.
+// forget removes a tenant without series. Its lock must be held.
 func (h *Head) forget(t *Tenant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -250,7 +252,7 @@ func (h *Head) letGoOf(t *Tenant, name string, m *metricMembers) int {
 			continue
 		}
 		s.dead = true
-		s.next.Store(nil) // or the dead would keep each other
+		s.next.Store(nil) // otherwise released series would keep each other in memory
 		h.Weigh(t, -s.bytes())
 		h.series.Add(-1)
 	}
@@ -267,7 +269,7 @@ func (h *Head) letGoOf(t *Tenant, name string, m *metricMembers) int {
 // Name returns the tenant's name.
 func (t *Tenant) Name() string { return t.name }
 
-// Known returns how many series of the tenant, whose lock the caller holds, are in the head: see Define.
+// Known returns the number of the tenant's series in the head. The tenant's lock must be held, see Define.
 func (t *Tenant) Known() int { return t.byID.len() }
 
 // find returns a tenant, or nil.
@@ -277,14 +279,14 @@ func (h *Head) find(tenant string) *Tenant {
 	return h.tenants[tenant]
 }
 
-// Tenants returns the names of the tenants that the head has anything of.
+// Tenants returns the names of the tenants in the head.
 func (h *Head) Tenants() []string {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return slices.Collect(maps.Keys(h.tenants))
 }
 
-// ActiveSeries returns how many series of a tenant are in the head.
+// ActiveSeries returns the number of a tenant's series in the head.
 func (h *Head) ActiveSeries(tenant string) int {
 	t := h.find(tenant)
 	if t == nil {
@@ -295,7 +297,7 @@ func (h *Head) ActiveSeries(tenant string) int {
 	return t.byID.len()
 }
 
-// SeriesOfMetric returns how many series of a metric are in the head.
+// SeriesOfMetric returns the number of a metric's series in the head.
 func (t *Tenant) SeriesOfMetric(metric string) int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -305,13 +307,13 @@ func (t *Tenant) SeriesOfMetric(metric string) int {
 	return 0
 }
 
-// Bytes is about how much memory the head takes.
+// Bytes returns the estimated memory of the head.
 func (h *Head) Bytes() int64 { return h.bytes.Load() }
 
-// SeriesCount is how many series are in the head.
+// SeriesCount returns the number of series in the head.
 func (h *Head) SeriesCount() int64 { return h.series.Load() }
 
-// Partitions is how many partitions the first period of the head's store has.
+// Partitions returns the number of partitions in the first period of the head's store.
 func (h *Head) Partitions() int { return len(h.parts) }
 
 // PartitionOf returns the partition of a series in a slot.

@@ -7,7 +7,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// assertFrozen makes sure that a frozen chunk gives back what it was made of.
+// assertFrozen asserts that a frozen chunk decodes to the samples it was made of.
 func assertFrozen(data []byte, want *chunk.Samples) {
 	if !assertions {
 		return
@@ -21,7 +21,7 @@ func assertFrozen(data []byte, want *chunk.Samples) {
 	}
 }
 
-// assertInSlot makes sure that a timestamp, as milliseconds from the start of a slot, is in one.
+// assertInSlot asserts that a timestamp, in milliseconds since the start of a slot, lies within a slot.
 func assertInSlot(at int64) {
 	if assertions && (at < 0 || at > format.MaxSlotMS) {
 		panic(fmt.Sprintf("invariant: a sample %d ms after the start of its slot", at))

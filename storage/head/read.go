@@ -14,13 +14,14 @@ import (
 	"github.com/cassia-db/cassia/storage/index"
 )
 
-// Snapshot holds the head chunks of a series at an instant. Later samples may show. Samples sealed afterwards stay readable through it.
+// Snapshot holds the head chunks of a series at one time. Samples added to these chunks later may be visible. Samples
+// that are sealed later stay readable.
 type Snapshot struct {
 	part   *guardedPartition
 	chunks Chunks
 }
 
-// Read appends the samples that may lie in [minT, maxT], in no particular order.
+// Read appends the samples that may be within [minT, maxT], unsorted.
 func (v *Snapshot) Read(minT, maxT int64, into *chunk.Samples) error {
 	v.part.mu.RLock()
 	defer v.part.mu.RUnlock()
@@ -32,7 +33,8 @@ func (v *Snapshot) Read(minT, maxT int64, into *chunk.Samples) error {
 	return nil
 }
 
-// Warm reads the beginning of each head chunk, which doesn't change, into the processor's cache, and returns a byte that depends on it.
+// Warm reads the first bytes of each head chunk, which are immutable, into the processor's cache. It returns a byte
+// that depends on them, so that the reads aren't optimized away.
 func (v *Snapshot) Warm() (sum byte) {
 	for st := range v.chunks.All() {
 		if st.gen != nil {
@@ -42,7 +44,7 @@ func (v *Snapshot) Warm() (sum byte) {
 	return sum
 }
 
-// First yields the oldest timestamp of each head chunk that may have samples in [minT, maxT].
+// First yields the min timestamp of each head chunk that may have samples in [minT, maxT].
 func (v *Snapshot) First(minT, maxT int64) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		v.part.mu.RLock()
@@ -55,14 +57,15 @@ func (v *Snapshot) First(minT, maxT int64) iter.Seq[int64] {
 	}
 }
 
-// Numbers of series whose head chunks are looked at together: few at first, for callers that want few.
+// Numbers of series whose head chunks are read under one lock: few at first, for callers that stop early.
 const (
 	selectedFirst  = 16
 	selectedAtOnce = 1024
 )
 
-// Select yields the series of a tenant that match and have samples in [minT, maxT], until the context ends. scan is for callers that
-// keep few of the series: unless some label is looked up by its value, each series is tested, and no memory is taken for all of them.
+// Select yields the matching series of a tenant that have samples in [minT, maxT], until ctx is canceled. scan is for
+// callers that keep few of the series: unless a matcher selects by value, each series is tested, and no memory is used
+// for a list of all of them.
 func (h *Head) Select(ctx context.Context, tenant string, ms []*labels.Matcher, minT, maxT int64, scan bool) iter.Seq2[*Series, Snapshot] {
 	return func(yield func(*Series, Snapshot) bool) {
 		t := h.find(tenant)
@@ -97,8 +100,8 @@ func (h *Head) Select(ctx context.Context, tenant string, ms []*labels.Matcher, 
 	}
 }
 
-// overlapping appends the head chunks of each of the series, or none of those that have no samples in [minT, maxT]. Where the series are
-// many, each partition is locked once for all of them.
+// overlapping appends the head chunks of each series; an empty list if the series has no samples in [minT, maxT]. If
+// there are many series, each partition is locked once for all of them.
 func (h *Head) overlapping(list []*Series, minT, maxT int64, into []Chunks) []Chunks {
 	if len(list) < len(h.parts) {
 		for _, s := range list {
@@ -123,7 +126,8 @@ func (h *Head) overlapping(list []*Series, minT, maxT int64, into []Chunks) []Ch
 	return into
 }
 
-// chunksIn returns the head chunks, or none if they have no samples in [minT, maxT]. The caller holds the part's lock.
+// chunksIn returns the head chunks, or an empty list if they have no samples in [minT, maxT]. The partition's lock must
+// be held.
 func (s *Series) chunksIn(minT, maxT int64) Chunks {
 	if chunks := s.chunks(); chunks.haveSamplesIn(minT, maxT) {
 		return chunks
@@ -131,8 +135,8 @@ func (s *Series) chunksIn(minT, maxT int64) Chunks {
 	return Chunks{}
 }
 
-// Exemplars yields the series of a tenant that match and have exemplars, with those of the head chunks that may have some after one
-// instant and up to another, until the context ends.
+// Exemplars yields the matching series of a tenant that have exemplars, with the exemplars of the head chunks that may
+// have some in (after, to], until ctx is canceled.
 func (h *Head) Exemplars(ctx context.Context, tenant string, ms []*labels.Matcher, after, to int64) iter.Seq2[*Series, []format.Exemplar] {
 	return func(yield func(*Series, []format.Exemplar) bool) {
 		t := h.find(tenant)
@@ -154,7 +158,7 @@ func (h *Head) Exemplars(ctx context.Context, tenant string, ms []*labels.Matche
 	}
 }
 
-// SlotPartitionsOf lists the slot partitions that hold samples which a delete is about, in order.
+// SlotPartitionsOf lists the slot partitions with samples that a delete applies to, sorted.
 func (h *Head) SlotPartitionsOf(ctx context.Context, tenant string, d *format.Tombstone) ([]SlotPartition, error) {
 	t := h.find(tenant)
 	if t == nil {
@@ -175,8 +179,8 @@ func (h *Head) SlotPartitionsOf(ctx context.Context, tenant string, d *format.To
 	return slices.SortedFunc(maps.Keys(found), SlotPartition.Compare), ctx.Err()
 }
 
-// NewestUntil returns the newest timestamp up to at of the samples that the head has of a series, of which those are decoded that lie
-// within margin before it; math.MinInt64: there are none.
+// NewestUntil returns the max timestamp ≤ at of a series' samples in the head, math.MinInt64 if there are none. It
+// decodes only samples within margin before at.
 func (h *Head) NewestUntil(s *Series, at, margin int64) int64 {
 	newest := int64(math.MinInt64)
 	var samples chunk.Samples
@@ -189,7 +193,7 @@ func (h *Head) NewestUntil(s *Series, at, margin int64) int64 {
 			newest = max(newest, last)
 		default:
 			if err := st.read(at-margin, at, &samples); err != nil {
-				newest = at // It can't be known.
+				newest = at // unknown
 			}
 		}
 	}
@@ -207,7 +211,7 @@ func (h *Head) NewestUntil(s *Series, at, margin int64) int64 {
 	return newest
 }
 
-// match finds the tenant's series that match, of which some are missing if the context has ended.
+// match returns the tenant's matching series. The result is incomplete if ctx was canceled.
 func (t *Tenant) match(ctx context.Context, ms []*labels.Matcher) (out []*Series) {
 	t.each(ctx, ms, false, func(s *Series) bool {
 		out = append(out, s)
@@ -216,7 +220,7 @@ func (t *Tenant) match(ctx context.Context, ms []*labels.Matcher) (out []*Series
 	return out
 }
 
-// each calls yield with the tenant's series that match, until it returns false or the context ends. See Select about scan.
+// each calls yield for the tenant's matching series, until it returns false or ctx is canceled. See Select for scan.
 func (t *Tenant) each(ctx context.Context, ms []*labels.Matcher, scan bool, yield func(*Series) bool) {
 	v := visitor{ctx: ctx, matching: index.NewMatching(ctx), matchers: ms, prepared: index.Prepare(ms), yield: yield}
 	v.indexed = v.prepared.IsLookup() || !scan && !v.prepared.IsEmpty()
@@ -230,8 +234,8 @@ func (t *Tenant) each(ctx context.Context, ms []*labels.Matcher, scan bool, yiel
 	}
 }
 
-// metricsOf lists the metrics whose names match, of which some are missing if the context has ended. No name is matched under the lock:
-// regular expressions may take long.
+// metricsOf returns the metrics with matching names. The result is incomplete if ctx was canceled. Names are matched
+// without the lock, because regular expressions may be slow.
 func (t *Tenant) metricsOf(ctx context.Context, ms []*labels.Matcher) (list []*metricMembers) {
 	t.mu.RLock()
 	if name, ok := format.EqualName(ms); ok {
@@ -246,19 +250,19 @@ func (t *Tenant) metricsOf(ctx context.Context, ms []*labels.Matcher) (list []*m
 	return slices.DeleteFunc(list, func(m *metricMembers) bool { return !x.MatchesName(ms, m.of.metric) })
 }
 
-// visitor visits the series that match.
+// visitor visits matching series.
 type visitor struct {
 	ctx      context.Context
 	matching index.Matching
 	matchers []*labels.Matcher
 	prepared index.Prepared
-	indexed  bool // an index is used for metrics of many series
+	indexed  bool // use an index for metrics with many series
 	yield    func(*Series) bool
-	visited  int // since the context was checked
+	visited  int // since ctx was last checked
 }
 
-// visit visits those of series, the metric's at some instant, that match. Few are tested one by one; of
-// many an index is kept, which is rebuilt once a quarter isn't in it.
+// visit visits the matching series of a metric. Few series are tested one by one. For many, an index is maintained,
+// which is rebuilt once a quarter of the series isn't in it.
 func (v *visitor) visit(m *metricMembers, series []*Series) (more bool) {
 	const few = 64
 	from := 0
@@ -273,7 +277,7 @@ func (v *visitor) visit(m *metricMembers, series []*Series) (more bool) {
 		}
 		set, n := m.set, m.inSet
 		m.mu.Unlock()
-		if n <= len(series) { // A reader with an older view of the metric tests its series one by one.
+		if n <= len(series) { // a reader with an older list of the metric's series tests them one by one
 			for _, i := range set.Answer(v.ctx, &v.prepared) {
 				if v.isOver() || !v.yield(series[i]) {
 					return false
@@ -290,23 +294,23 @@ func (v *visitor) visit(m *metricMembers, series []*Series) (more bool) {
 	return true
 }
 
-// isOver reports, checking now and then, whether the context has ended.
+// isOver reports whether ctx was canceled. It checks at intervals.
 func (v *visitor) isOver() bool {
 	v.visited++
 	return v.visited%cancelEach == 0 && v.ctx.Err() != nil
 }
 
-// cancelEach is after how many series the context is checked.
+// cancelEach is the number of series between checks of the context.
 const cancelEach = 1 << 12
 
-// Stats counts what isn't sealed yet.
+// Stats counts unsealed data.
 type Stats struct {
 	Series, Chunks int64
-	// MinT and MaxT are the oldest and newest timestamp, milliseconds; 0 if there are no samples.
+	// MinT and MaxT are the min and max timestamp in milliseconds; 0 if there are no samples.
 	MinT, MaxT int64
 }
 
-// count adds the chunks of a head chunk. The caller holds the part's lock.
+// count adds the chunks of a head chunk. The partition's lock must be held.
 func (h *Stats) count(st *Chunk) {
 	if st.isEmpty() {
 		return
@@ -316,7 +320,7 @@ func (h *Stats) count(st *Chunk) {
 	h.MinT, h.MaxT = min(h.MinT, first), max(h.MaxT, last)
 }
 
-// Stats counts what the head holds, of all tenants.
+// Stats returns the counts of all tenants' data in the head.
 func (h *Head) Stats() Stats {
 	stats := Stats{Series: h.series.Load(), MinT: format.MaxTime, MaxT: -format.MaxTime}
 	for i := range h.parts {
@@ -337,8 +341,8 @@ func (h *Head) Stats() Stats {
 	return stats
 }
 
-// MetricSeries yields the series of a tenant's metric, or of all its metrics if metric is "", metric by metric. Callers don't change the
-// lists.
+// MetricSeries yields the series of a tenant's metric, or of all its metrics if metric is "", metric by metric. Callers
+// must not change the lists.
 func (h *Head) MetricSeries(tenant, metric string) iter.Seq2[string, []*Series] {
 	return func(yield func(string, []*Series) bool) {
 		t := h.find(tenant)
@@ -360,7 +364,7 @@ func (h *Head) MetricSeries(tenant, metric string) iter.Seq2[string, []*Series] 
 	}
 }
 
-// AddChunks adds the chunks of a series.
+// AddChunks adds the chunks of a series to into.
 func (h *Head) AddChunks(s *Series, into *Stats) {
 	p := &h.parts[s.part]
 	p.mu.RLock()

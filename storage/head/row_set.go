@@ -9,16 +9,15 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// rowSet is a set of stage rows: of each writer, runs of numbers. A process that stages alone gives a generation one run, and
-// one that follows others few, where a slot has thousands of rows.
+// rowSet is a set of rows of the staging log, stored as runs of numbers per writer. The rows of a generation form one
+// run if a single process stages them, and few runs otherwise, although a slot has thousands of rows.
 type rowSet struct{ writers []writerRows }
 
 type writerRows struct {
 	writer string
-	runs   []format.SeqRun // in order, apart from each other
+	runs   []format.SeqRun // sorted and not adjacent
 }
 
-// add adds a row.
 func (s *rowSet) add(r format.StageRow) {
 	i := s.find(r.Writer)
 	if i < 0 {
@@ -29,7 +28,7 @@ func (s *rowSet) add(r format.StageRow) {
 }
 
 func (w *writerRows) add(seq int64) {
-	// at is the first run that ends at seq, right before it, or later.
+	// at is the first run that ends at seq-1 or later.
 	at, _ := slices.BinarySearchFunc(w.runs, seq-1, func(run format.SeqRun, seq int64) int { return cmp.Compare(run.Last, seq) })
 	if at == len(w.runs) || w.runs[at].First > seq+1 {
 		w.runs = slices.Insert(w.runs, at, format.SeqRun{First: seq, Last: seq})
@@ -43,7 +42,7 @@ func (w *writerRows) add(seq int64) {
 	}
 }
 
-// find returns the place of a writer, or -1. There are as many as processes.
+// find returns the index of a writer, or -1. There are as many writers as processes.
 func (s *rowSet) find(writer string) int {
 	return slices.IndexFunc(s.writers, func(w writerRows) bool { return w.writer == writer })
 }
@@ -69,7 +68,7 @@ func (s *rowSet) len() (n int) {
 	return n
 }
 
-// all yields the rows, those of a writer in order.
+// all yields the rows; the rows of one writer are sorted.
 func (s *rowSet) all() iter.Seq[format.StageRow] {
 	return func(yield func(format.StageRow) bool) {
 		for _, w := range s.writers {

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestRowSet compares the set with a map, and how many runs it has with how many there are.
+// TestRowSet compares the set with a map, and the number of runs with the expected one.
 func TestRowSet(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for round := range 200 {

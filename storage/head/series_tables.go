@@ -7,26 +7,26 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// AliasHash is what an alias is known by: 128 bits of hash (design/writing.md). Nobody outside of this
-// process can foresee the second half, so tables go by that.
+// AliasHash identifies an alias by 128 bits of hash (design/writing.md). The second half can't
+// be predicted outside of this process, so tables use that half.
 type AliasHash [2]uint64
 
 func (h AliasHash) short() uint32 { return uint32(h[1] >> 32) }
 
-// aliasTable finds series by alias. Readers take no lock, for every series of every request comes through here. Writers hold the
-// tenant's lock.
+// aliasTable finds series by alias. Readers take no lock, because every series of every request is looked up here.
+// Writers must hold the tenant's lock.
 type aliasTable struct {
-	first  table[Series] // by Series.hash: most series have no other alias
+	first  table[Series] // by Series.hash: most series have only one alias
 	others table[otherAlias]
 }
 
-// otherAlias is an alias of a series besides its first.
+// otherAlias is an alias of a series other than its first.
 type otherAlias struct {
 	hash   AliasHash
 	series *Series
 }
 
-// find returns the series of an alias, or nil.
+// find returns the series with an alias, or nil.
 func (t *aliasTable) find(hash AliasHash) *Series {
 	if s := t.first.find(hash.short(), func(s *Series) bool { return s.hash == hash }); s != nil {
 		return s
@@ -37,7 +37,7 @@ func (t *aliasTable) find(hash AliasHash) *Series {
 	return nil
 }
 
-// add makes hash an alias of s. It must not be in the table.
+// add adds an alias of s, which must not be in the table.
 func (t *aliasTable) add(hash AliasHash, s *Series) {
 	if s.hash == hash {
 		t.first.add(hash.short(), s)
@@ -46,22 +46,21 @@ func (t *aliasTable) add(hash AliasHash, s *Series) {
 	}
 }
 
-// clear forgets all aliases.
 func (t *aliasTable) clear() {
 	t.first.clear()
 	t.others.clear()
 }
 
-// remove forgets the aliases of the series that gone names.
+// remove removes the aliases of the series for which gone reports true.
 func (t *aliasTable) remove(gone func(*Series) bool) {
 	t.first.remove(gone)
 	t.others.remove(func(a *otherAlias) bool { return gone(a.series) })
 }
 
-// seriesByID finds the series of a tenant, whose lock guards it.
+// seriesByID finds the series of a tenant by id. The tenant's lock guards it.
 type seriesByID struct{ table table[Series] }
 
-// idSeed keeps senders from choosing labels whose ids collide in the table.
+// idSeed prevents senders from choosing labels whose ids collide in the table.
 var idSeed = maphash.MakeSeed()
 
 func shortOf(id format.SeriesID) uint32 { return uint32(maphash.Bytes(idSeed, id[:]) >> 32) }
@@ -74,7 +73,7 @@ func (t *seriesByID) find(id format.SeriesID) *Series {
 // add adds a series that isn't in the table.
 func (t *seriesByID) add(s *Series) { t.table.add(shortOf(s.id), s) }
 
-// remove removes the series that gone names.
+// remove removes the series for which gone reports true.
 func (t *seriesByID) remove(gone func(*Series) bool) { t.table.remove(gone) }
 
 func (t *seriesByID) len() int               { return t.table.used }

@@ -6,28 +6,28 @@ import (
 )
 
 const (
-	// tenantBytes is about what a tenant without series weighs in the head's account.
+	// tenantBytes is the estimated size of a tenant without series in the head's account.
 	tenantBytes = 1024
-	// seriesBytes is about what a series weighs without its labels, head chunks and aliases.
+	// seriesBytes is the estimated size of a series without its labels, head chunks and aliases.
 	seriesBytes = 128
-	// LeastForKnown is what samples of known series have at least beyond the bound of the head, bytes.
+	// LeastForKnown is the min number of bytes above the head's bound that are reserved for samples of known series.
 	LeastForKnown = 4 << 20
-	// fairSteps is into how many parts the bound is divided of which one may pass before shares are computed anew.
+	// fairSteps divides the bound into steps; shares are recomputed when the size of the head has changed by one step.
 	fairSteps = 128
-	// fairAlone is which part of the bound all others together hold less than where a tenant is as good as alone.
+	// A tenant counts as alone if all other tenants together hold less than 1/fairAlone of the bound.
 	fairAlone = 16
 )
 
-// Weigh adds to what the head holds, and to what it holds of a tenant.
+// Weigh adds n bytes to the size of the head and of a tenant's part of it.
 func (h *Head) Weigh(t *Tenant, n int64) {
 	h.bytes.Add(n)
 	t.bytes.Add(n)
 }
 
-// Bytes is about how much memory the head takes for the tenant.
+// Bytes returns the estimated memory of the tenant's part of the head.
 func (t *Tenant) Bytes() int64 { return t.bytes.Load() }
 
-// grew adds what a head chunk has grown by. Most samples fit into the room that it has.
+// grew adds n bytes by which a head chunk has grown. Most samples fit into its spare capacity.
 func (h *Head) grew(st *Chunk, n int) {
 	if n != 0 {
 		st.gen.bytes.Add(int64(n))
@@ -35,42 +35,42 @@ func (h *Head) grew(st *Chunk, n int) {
 	}
 }
 
-// RefusesSeries reports whether the head takes no new series of a tenant; most is its bound, 0: none.
+// RefusesSeries reports whether new series of a tenant are rejected. most is the head's bound in bytes, 0: unbounded.
 //
-//	            most     + most/4, known series   + most/2
-//	──────────────┼────────────────┼──────────────────┼───────────────────────┼─────►
-//	 all is taken │ no new series  │ nothing          │                       │
-//	              │ of who holds its fair share or more                       │
-//	 all is taken, also new series, of who holds less │ no new series of them │ nothing of anybody
+//	size of the head                             tenants with their fair share or more   other tenants
+//	from most                                    no new series                           everything
+//	from most + max(most/4, LeastForKnown) (1)   nothing                                 everything
+//	from most + most/2                           nothing                                 no new series
+//	from (1) + most/2                            nothing                                 nothing
 //
-// Samples under way already come on top, at most the queue. A batch is taken as a whole however large it is, so that
-// none is refused for ever.
+// Below most, everything is accepted. Samples in commits that are already queued are added on top, at most the queue's
+// size. A batch is accepted as a whole, so that no batch is rejected forever because of its size.
 func (h *Head) RefusesSeries(t *Tenant, most int64) bool {
 	held := h.bytes.Load()
 	return most > 0 && held >= most && (held >= most+most/2 || h.holdsItsShare(t, most))
 }
 
-// Admission is whether the head takes samples of known series.
+// Admission is the decision on samples of known series.
 type Admission int
 
 const (
-	// Admitted: it does.
+	// Admitted means that they are accepted.
 	Admitted Admission = iota
-	// Full: it has no room for anybody, or the tenant that has filled it is as good as alone.
+	// Full means that the head has no space for any tenant, or that the tenant that filled it is as good as alone.
 	Full
-	// OverShare: this tenant holds its share or more.
+	// OverShare means that this tenant holds its fair share or more.
 	OverShare
 )
 
-// Admits reports whether the head takes samples of a tenant, of known series at least.
-// Known series have a quarter more than new ones, which would come to nothing if those had to stop with them.
+// Admits reports whether samples of a tenant's known series are accepted. The bound for them is at least a quarter
+// higher than that for new series, because accepting a series is useless if its next samples are rejected.
 func (h *Head) Admits(t *Tenant, most int64) Admission {
 	if !h.Overfull(most) {
 		return Admitted
 	}
 	switch {
 	case h.bytes.Load()-t.Bytes() < most/fairAlone:
-		return Full // It isn't that others need the memory, and more senders try again after 503 than after 429.
+		return Full // other tenants don't need the memory, and more senders retry after 503 than after 429
 	case h.holdsItsShare(t, most):
 		return OverShare
 	case h.bytes.Load() >= boundOfKnown(most)+most/2:
@@ -79,12 +79,12 @@ func (h *Head) Admits(t *Tenant, most int64) Admission {
 	return Admitted
 }
 
-// Overfull reports whether the head takes no samples of known series, at least of who holds most.
+// Overfull reports whether samples of known series are rejected, at least for the tenants that hold most.
 func (h *Head) Overfull(most int64) bool { return most > 0 && h.bytes.Load() >= boundOfKnown(most) }
 
 func boundOfKnown(most int64) int64 { return most + max(most/4, LeastForKnown) }
 
-// holdsItsShare reports whether the head holds as much of a tenant as it fairly may while it is full.
+// holdsItsShare reports whether a tenant holds at least its fair share of a full head.
 func (h *Head) holdsItsShare(t *Tenant, most int64) bool {
 	f := &h.fair
 	f.mu.Lock()
@@ -96,22 +96,22 @@ func (h *Head) holdsItsShare(t *Tenant, most int64) bool {
 	return t.Bytes() >= f.share
 }
 
-// fairShare caches the fair share until the held bytes have changed by a fairSteps-th of the bound.
+// fairShare caches the fair share until the size of the head has changed by 1/fairSteps of the bound.
 type fairShare struct {
 	mu    sync.Mutex
-	held  int64 // by the head, when the share was computed
+	held  int64 // size of the head when the share was computed
 	share int64 // 0: it must be computed
 }
 
-// stale has the share computed anew: something was sealed.
+// stale invalidates the share, because something was sealed.
 func (f *fairShare) stale() {
 	f.mu.Lock()
 	f.share = 0
 	f.mu.Unlock()
 }
 
-// shareOf divides the bound among the tenants: it is the most that each may hold so that together they hold no more.
-// What a tenant doesn't use of its equal part is for the others, so that many small ones don't make it small.
+// shareOf returns the fair share of a tenant: the largest size such that the head stays within the bound if no tenant
+// exceeds it. The unused part of a small tenant's equal share is divided among the others.
 func (h *Head) shareOf(most int64) int64 {
 	h.mu.RLock()
 	held := make([]int64, 0, len(h.tenants))

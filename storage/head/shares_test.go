@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What one tenant doesn't use of its equal part is for the others.
+// The unused part of a tenant's equal share is available to the others.
 func TestSharesOfTheHead(t *testing.T) {
 	h := New(1, nil)
 	hold := func(name string, bytes int64) {

@@ -8,35 +8,36 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// SlotPartition names a slot partition.
+// SlotPartition identifies a slot partition.
 type SlotPartition struct {
 	Slot      int64
 	Partition int
 }
 
-// Compare orders by slot, then by partition.
+// Compare compares by slot, then by partition.
 func (at SlotPartition) Compare(o SlotPartition) int {
 	return cmp.Or(cmp.Compare(at.Slot, o.Slot), cmp.Compare(at.Partition, o.Partition))
 }
 
-// part returns what guards a partition.
+// part returns the guard of a partition.
 func (h *Head) part(partition int) *guardedPartition { return &h.parts[partition%len(h.parts)] }
 
-// openSlot holds the generations of a slot and partition.
+// openSlot holds the generations of a slot partition.
 type openSlot struct {
 	slot      int64
 	partition int
-	// seq is the last number given to a blob; slot partitions that come later go on after it, for a number names one
-	// content for ever. Only the committer uses it while a generation is open.
+	// seq is the number of the last blob. Later instances of the same slot partition continue from it, because a number
+	// identifies one content forever. Only the committer uses it while a generation is open.
 	seq  int64
-	open *Generation // nil: the next commit begins one
-	// followed takes the stage rows of other processes, and those found at the start; nil: nothing yet.
+	open *Generation // nil: the next commit opens one
+	// followed holds the samples of rows that other processes have staged, and of those found at the start; nil: none
+	// yet.
 	followed *Generation
-	// closed generations wait to be sealed.
+	// closed generations are waiting to be sealed.
 	closed []*Generation
 }
 
-// slotPartition returns the slot partition of a slot and partition. The caller holds the partition's lock for writing.
+// slotPartition finds or creates an openSlot. The partition's lock must be held for writing.
 func (p *guardedPartition) slotPartition(slot int64, partition int) *openSlot {
 	at := SlotPartition{slot, partition}
 	c := p.slots[at]
@@ -47,7 +48,7 @@ func (p *guardedPartition) slotPartition(slot int64, partition int) *openSlot {
 	return c
 }
 
-// Slots lists those of a partition that the head has something of.
+// Slots returns the slots of a partition that have data in the head.
 func (h *Head) Slots(partition int) []int64 {
 	p := h.part(partition)
 	p.mu.RLock()
@@ -61,8 +62,8 @@ func (h *Head) Slots(partition int) []int64 {
 	return slots
 }
 
-// closeGeneration ends the open generations of a slot partition, so that they can be sealed. The caller holds the
-// commit lock and the partition's.
+// closeGeneration closes the open generations of a slot partition, so that they can be sealed. The commit lock and the
+// partition's lock must be held.
 func (c *openSlot) closeGeneration() {
 	if c.open != nil {
 		c.closed = append(c.closed, c.open)
@@ -74,8 +75,8 @@ func (c *openSlot) closeGeneration() {
 	}
 }
 
-// follow returns the generation that takes what others stage of the slot partition, whose slot starts then. The caller holds the
-// partition's lock.
+// follow returns the generation for samples that other processes have staged. start is the start of the slot. The
+// partition's lock must be held.
 func (c *openSlot) follow(start int64) *Generation {
 	if c.followed == nil {
 		c.followed = &Generation{slot: c, start: start}
@@ -83,7 +84,7 @@ func (c *openSlot) follow(start int64) *Generation {
 	return c.followed
 }
 
-// each calls f for all generations. The caller holds the partition's lock, as for what follows.
+// each calls f for all generations. The partition's lock must be held for this and the following methods.
 func (c *openSlot) each(f func(*Generation)) {
 	for _, g := range c.closed {
 		f(g)
@@ -101,7 +102,7 @@ func (c *openSlot) bytes() (n int64) {
 	return n
 }
 
-// lastTouched returns when anything was last written to it; zero: nothing was.
+// lastTouched returns the time of the last write; zero if there was none.
 func (c *openSlot) lastTouched() (last time.Time) {
 	c.each(func(g *Generation) {
 		if g.touched.After(last) {
@@ -111,7 +112,7 @@ func (c *openSlot) lastTouched() (last time.Time) {
 	return last
 }
 
-// view calls f for a slot partition of which the head has something, under its lock, and reports whether it has.
+// view calls f for a slot partition with data in the head, under its lock. It reports whether there is data.
 func (h *Head) view(at SlotPartition, f func(*openSlot)) bool {
 	p := h.part(at.Partition)
 	p.mu.RLock()
@@ -123,28 +124,30 @@ func (h *Head) view(at SlotPartition, f func(*openSlot)) bool {
 	return c != nil
 }
 
-// Has reports whether the head holds anything of a slot partition.
+// Has reports whether the head has data of a slot partition.
 func (h *Head) Has(at SlotPartition) bool { return h.view(at, nil) }
 
-// CountChunks returns how many head chunks the head has of a slot partition, and whether it has any of it.
+// CountChunks returns the number of head chunks of a slot partition, and whether the head has data of it.
 func (h *Head) CountChunks(at SlotPartition) (n int, held bool) {
 	held = h.view(at, func(c *openSlot) { c.each(func(g *Generation) { n += len(g.chunks) }) })
 	return n, held
 }
 
-// CountRows returns how many staged rows of a slot partition the head has, which is about how many there are in the stage.
+// CountRows returns the number of staged rows of a slot partition that the head covers, which approximates the number
+// in the staging log.
 func (h *Head) CountRows(at SlotPartition) (n int) {
 	h.view(at, func(c *openSlot) { c.each(func(g *Generation) { n += g.rows.len() }) })
 	return n
 }
 
-// Touched returns when anything was last written to what the head holds of a slot partition; zero: nothing was.
+// Touched returns the time of the last write to a slot partition in the head; zero if there was none.
 func (h *Head) Touched(at SlotPartition) (last time.Time) {
 	h.view(at, func(c *openSlot) { last = c.lastTouched() })
 	return last
 }
 
-// Since returns since when the head holds what this process wrote of a slot partition; zero: some of it was read, or it has nothing.
+// Since returns the time since which the head holds samples of a slot partition that this process wrote; zero if some
+// of them were read, or if there are none.
 func (h *Head) Since(at SlotPartition) (since time.Time) {
 	first := true
 	h.view(at, func(c *openSlot) {
@@ -157,7 +160,8 @@ func (h *Head) Since(at SlotPartition) (since time.Time) {
 	return since
 }
 
-// RestingBytes returns how many bytes the head holds of those slots of a partition that rest, by when anything was last written to them.
+// RestingBytes returns the size of the slots of a partition for which rests returns true, given the time of the last
+// write.
 func (h *Head) RestingBytes(partition int, rests func(slot int64, touched time.Time) bool) (bytes int64) {
 	p := h.part(partition)
 	p.mu.RLock()
@@ -170,13 +174,13 @@ func (h *Head) RestingBytes(partition int, rests func(slot int64, touched time.T
 	return bytes
 }
 
-// HoldsBetween reports whether anything is unsealed of slots from one to another.
+// HoldsBetween reports whether the head has unsealed data in the slots from first to last.
 func (h *Head) HoldsBetween(first, last int64) (holds bool) {
 	h.eachSlot(func(slot int64) { holds = holds || slot >= first && slot <= last })
 	return holds
 }
 
-// LastSlot returns the last slot that the head has anything of; ok is true if there is one.
+// LastSlot returns the last slot with data in the head; ok is false if there is none.
 func (h *Head) LastSlot() (last int64, ok bool) {
 	h.eachSlot(func(slot int64) {
 		if !ok || slot > last {
@@ -197,7 +201,7 @@ func (h *Head) eachSlot(f func(slot int64)) {
 	}
 }
 
-// AnySealed reports whether a generation of a slot partition seems to be sealed, as its rows aren't among those that are staged.
+// AnySealed reports whether a generation of a slot partition seems to be sealed: none of its rows is in staged.
 func (h *Head) AnySealed(at SlotPartition, staged map[format.StageRow]bool) (sealed bool) {
 	h.view(at, func(c *openSlot) {
 		c.each(func(g *Generation) { sealed = sealed || !g.rows.isEmpty() && g.IsSealed(staged) })
@@ -205,8 +209,8 @@ func (h *Head) AnySealed(at SlotPartition, staged map[format.StageRow]bool) (sea
 	return sealed
 }
 
-// LastSeq returns the last number that was given to a blob in slot partitions of the partition that are no more, and whether the
-// head holds anything of this one.
+// LastSeq returns the max number of a blob in removed slot partitions of the partition, and whether the head has data
+// of this slot partition.
 func (h *Head) LastSeq(at SlotPartition) (seq int64, held bool) {
 	p := h.part(at.Partition)
 	p.mu.RLock()
@@ -214,8 +218,8 @@ func (h *Head) LastSeq(at SlotPartition) (seq int64, held bool) {
 	return p.seq, p.slots[at] != nil
 }
 
-// Close closes the open generations of a slot partition, and returns all closed ones, and the last number that was given to a blob
-// there. The caller holds the commit lock.
+// Close closes the open generations of a slot partition. It returns all closed generations, and the number of the last
+// blob. The commit lock must be held.
 func (h *Head) Close(at SlotPartition) (closed []*Generation, last int64) {
 	p := h.part(at.Partition)
 	p.mu.Lock()
@@ -228,7 +232,7 @@ func (h *Head) Close(at SlotPartition) (closed []*Generation, last int64) {
 	return slices.Clone(c.closed), c.seq
 }
 
-// Release forgets closed generations of a slot partition: they are sealed.
+// Release releases closed generations of a slot partition, after they were sealed.
 func (h *Head) Release(at SlotPartition, gens []*Generation) {
 	var c *openSlot
 	if h.view(at, func(found *openSlot) { c = found }) {
@@ -236,7 +240,7 @@ func (h *Head) Release(at SlotPartition, gens []*Generation) {
 	}
 }
 
-// drop removes generations of a slot partition with their head chunks.
+// drop removes generations of a slot partition and their head chunks.
 func (h *Head) drop(c *openSlot, gens []*Generation) {
 	gone := make(map[*Generation]bool, len(gens))
 	for _, g := range gens {
@@ -246,7 +250,7 @@ func (h *Head) drop(c *openSlot, gens []*Generation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, g := range gens {
-		if g.dropped { // A seal and Forget may both find that it is sealed.
+		if g.dropped { // a seal and Forget may both find that it is sealed
 			continue
 		}
 		g.dropped = true
@@ -265,7 +269,8 @@ func (h *Head) drop(c *openSlot, gens []*Generation) {
 	c.closed = keep
 	if c.open == nil && c.followed == nil && len(keep) == 0 {
 		p.seq = max(p.seq, c.seq)
-		// Since c was found a commit may have failed, whereupon c went, and the next one made another of the same slot and partition.
+		// A commit may have failed since c was found. Then c was removed, and the next commit created another one for
+		// the same slot partition.
 		if at := (SlotPartition{c.slot, c.partition}); p.slots[at] == c {
 			delete(p.slots, at)
 		}
@@ -273,7 +278,7 @@ func (h *Head) drop(c *openSlot, gens []*Generation) {
 	h.fair.stale()
 }
 
-// Adopt makes a generation that was loaded one of the head's, closed.
+// Adopt adds a loaded generation to the head as a closed one.
 func (h *Head) Adopt(g *Generation) {
 	h.life.RLock()
 	defer h.life.RUnlock()
@@ -299,8 +304,8 @@ func (h *Head) Adopt(g *Generation) {
 	c.closed = append(c.closed, g)
 }
 
-// Publish makes the samples of the row just read part of the head; whole is true if the head has all of them, so that the
-// row needn't be read again for sealing, and defines if the row's definitions are to be remembered.
+// Publish adds the samples of a decoded row to the head. whole is set if the head has all of its samples, so that
+// sealing need not read the row again. defines is set if the row's definitions must be kept.
 func (h *Head) Publish(d *Decoder, r format.StageRow, whole, defines bool, now time.Time) {
 	h.life.RLock()
 	defer h.life.RUnlock()

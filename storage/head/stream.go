@@ -13,19 +13,19 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// Stream is the state of decoding a writer's blobs in one slot and partition: the series that they define.
+// Stream is the state of decoding a writer's blobs in one slot partition: the series that they define.
 type Stream struct {
 	epochs  map[int64]*epochRefs
 	damaged bool
 }
 
-// Damage notes that a blob of the stream can't be read.
+// Damage records that a blob of the stream is unreadable.
 func (st *Stream) Damage() { st.damaged = true }
 
-// Damaged reports whether a blob of the stream can't be read.
+// Damaged reports whether a blob of the stream is unreadable.
 func (st *Stream) Damaged() bool { return st.damaged }
 
-// Prune lets go of what old epochs defined: a blob that leans on them after all has it looked up.
+// Prune releases the definitions of old epochs. If a later blob depends on them, they are read again.
 func (st *Stream) Prune() {
 	const kept = 2
 	for len(st.epochs) > kept {
@@ -39,22 +39,22 @@ func (st *Stream) Prune() {
 	}
 }
 
-// Forget lets go of all that the stream defined.
+// Forget releases all definitions of the stream.
 func (st *Stream) Forget() { st.epochs = nil }
 
-// epochRefs are the series of an epoch by number, from 1; those up to whole are all known.
+// epochRefs are the series of an epoch by number, starting at 1. All series up to whole are known.
 type epochRefs struct {
 	refs  []streamRef
 	whole uint32
 }
 
-// streamRef is a series, with the head chunk that took its last sample.
+// streamRef is a series and the head chunk of its last sample.
 type streamRef struct {
 	series *Series
 	chunk  *Chunk
 }
 
-// maxStreamSeries bounds how far the numbers of a stream's series may jump where blobs are missing.
+// maxStreamSeries bounds the number of a stream's series, which may skip values if blobs are missing.
 const maxStreamSeries = 1 << 24
 
 func (e *epochRefs) set(ref uint32, s *Series) error {
@@ -73,7 +73,7 @@ func (e *epochRefs) set(ref uint32, s *Series) error {
 	return nil
 }
 
-// definer is a stage row that defines series, the first of which has the number before+1.
+// definer is a row of the staging log that defines series, starting with number before+1.
 type definer struct {
 	row    format.StageRow
 	epoch  int64
@@ -82,16 +82,17 @@ type definer struct {
 }
 
 var (
-	// ErrLeansOnCorrupt means that a blob leans on one that can't be read.
+	// ErrLeansOnCorrupt means that a blob depends on an unreadable blob.
 	ErrLeansOnCorrupt = fmt.Errorf("%w: it has samples of series defined in an earlier, corrupt blob", format.ErrMalformedBlob)
-	// ErrUndefined means that a blob leans on others that aren't there, and may still come.
+	// ErrUndefined means that a blob depends on missing blobs, which may arrive later.
 	ErrUndefined = errors.New("storage: a blob depends on missing blobs")
 )
 
-// Learner has a decoder learn what the blobs before a stage row of its writer defined, from the first one of the open blob's epoch on.
+// Learner makes a decoder learn the definitions in a writer's blobs before a row, starting with the first blob of the
+// open blob's epoch.
 type Learner func(ctx context.Context, d *Decoder, before format.StageRow) error
 
-// Decoder reads blobs of one slot and partition: it defines their series and collects their samples.
+// Decoder decodes blobs of one slot partition: it defines their series and collects their samples.
 type Decoder struct {
 	h     *Head
 	at    SlotPartition
@@ -101,11 +102,11 @@ type Decoder struct {
 	epoch   *epochRefs
 	defined []*Series
 	samples []readSample
-	orphans int // samples of series that aren't defined
+	orphans int // number of samples of undefined series
 	builder labels.ScratchBuilder
 }
 
-// readSample is a sample as a blob has it.
+// readSample is a decoded sample.
 type readSample struct {
 	ref      uint32
 	t, st    int64
@@ -114,36 +115,37 @@ type readSample struct {
 	exemplar []byte
 }
 
-// NewDecoder makes a decoder of the blobs of a slot partition.
+// NewDecoder returns a decoder for the blobs of a slot partition.
 func NewDecoder(h *Head, at SlotPartition, learn Learner) *Decoder {
 	return &Decoder{h: h, at: at, learn: learn}
 }
 
-// sampleBuffers are buffers of samples that no decoder uses, *[]readSample: who reads a whole stage has a decoder for each slot, one after
-// the other.
+// sampleBuffers are unused buffers of type *[]readSample. Readers of a whole staging log use one decoder per slot, one
+// after the other.
 var sampleBuffers sync.Pool
 
-// Release lets go of what the blob just read gave, and leaves its memory to other decoders. The next blob may be read afterwards.
+// Release releases the samples of the last blob, and their buffer for other decoders. The decoder can then decode the
+// next blob.
 func (d *Decoder) Release() {
 	buffer := d.samples[:cap(d.samples)]
 	d.defined, d.samples, d.orphans = nil, nil, 0
 	if len(buffer) > 0 {
-		clear(buffer) // They refer to blobs.
+		clear(buffer) // they refer to blobs
 		buffer = buffer[:0]
 		sampleBuffers.Put(&buffer)
 	}
 }
 
-// At returns the slot partition whose blobs it reads.
+// At returns the slot partition of the blobs.
 func (d *Decoder) At() SlotPartition { return d.at }
 
-// Epoch returns the epoch of the open blob: the number of its first one.
+// Epoch returns the epoch of the open blob, which is the number of the epoch's first blob.
 func (d *Decoder) Epoch() int64 { return d.reader.Epoch }
 
-// Orphans returns how many samples of the blob just read are of series that aren't defined.
+// Orphans returns the number of samples in the last blob whose series aren't defined.
 func (d *Decoder) Orphans() int { return d.orphans }
 
-// open reads the head of a blob of the stream, and finds its epoch.
+// open decodes the header of a blob and finds its epoch in the stream.
 func (d *Decoder) open(st *Stream, b []byte) error {
 	if d.samples == nil {
 		if buffer, ok := sampleBuffers.Get().(*[]readSample); ok {
@@ -164,9 +166,9 @@ func (d *Decoder) open(st *Stream, b []byte) error {
 	return nil
 }
 
-// Decode reads a blob of the stream, with what it leans on; then the decoder has its samples. Where that isn't
-// found and no blob of the stream is damaged, mayWait decides whether to end with ErrUndefined, or to leave out
-// the samples that nothing explains.
+// Decode decodes a blob of the stream, including the definitions it depends on; afterwards the decoder holds the
+// samples. If definitions are missing and no blob of the stream is damaged, mayWait decides: if true, Decode returns
+// ErrUndefined; otherwise samples of undefined series are dropped.
 func (d *Decoder) Decode(ctx context.Context, st *Stream, r format.StageRow, b []byte, mayWait func() bool) error {
 	if err := d.open(st, b); err != nil {
 		return err
@@ -182,15 +184,15 @@ func (d *Decoder) Decode(ctx context.Context, st *Stream, r format.StageRow, b [
 	return d.reader.Walk(d)
 }
 
-// lookUp learns what the blobs before the open one defined. Afterwards the decoder is as it was.
+// lookUp reads the definitions in the blobs before the open one. It restores the decoder's state afterwards.
 func (d *Decoder) lookUp(ctx context.Context, before format.StageRow) error {
 	open := d.reader
 	defer func() { d.reader, d.defined, d.samples, d.orphans = open, d.defined[:0], d.samples[:0], 0 }()
 	return d.learn(ctx, d, before)
 }
 
-// LearnFrom takes the definitions of a blob of the epoch that is open; others, and corrupt ones, it leaves out: corrupt blobs are named
-// when their samples are asked for.
+// LearnFrom adds the definitions of a blob that belongs to the open epoch. It ignores other blobs and corrupt ones:
+// these are reported when their samples are read.
 func (d *Decoder) LearnFrom(blob []byte) {
 	var reader format.BlobReader
 	if err := reader.Open(blob); err == nil && reader.Epoch == d.reader.Epoch {
@@ -198,34 +200,33 @@ func (d *Decoder) LearnFrom(blob []byte) {
 	}
 }
 
-// definitions takes a blob's definitions and none of its samples.
+// definitions collects a blob's definitions and ignores its samples.
 type definitions struct{ d *Decoder }
 
-// Define takes a definition.
 func (x *definitions) Define(ref uint32, tenant string, ls labels.Labels) error {
 	return x.d.Define(ref, tenant, ls)
 }
 
-// Float takes nothing.
+// Float ignores the sample.
 func (*definitions) Float(uint32, int64, int64, uint64) error { return nil }
 
-// Histogram takes nothing.
+// Histogram ignores the sample.
 func (*definitions) Histogram(uint32, int64, []byte) error { return nil }
 
-// Exemplar takes nothing.
+// Exemplar ignores the exemplar.
 func (*definitions) Exemplar(uint32, int64, []byte) error { return nil }
 
-// undefined reports whether the open blob leans on definitions that aren't known.
+// undefined reports whether the open blob depends on unknown definitions.
 func (d *Decoder) undefined() bool { return d.reader.Before > d.epoch.whole }
 
-// NoteDefinitions has a generation remember what the blob just read defines, where it defines anything.
+// NoteDefinitions adds the last decoded blob's definitions, if it has any, to a generation.
 func (d *Decoder) NoteDefinitions(g *Generation, r format.StageRow) {
 	if len(d.defined) > 0 {
 		g.definers = append(g.definers, definer{row: r, epoch: d.reader.Epoch, before: d.reader.Before, series: slices.Clone(d.defined)})
 	}
 }
 
-// Define implements format.BlobSink, as what follows does.
+// Define implements format.BlobSink, as do the following methods.
 func (d *Decoder) Define(ref uint32, tenant string, ls labels.Labels) error {
 	s, err := d.h.Define(d.h.Tenant(tenant), ls, nil)
 	if err != nil {
@@ -238,21 +239,18 @@ func (d *Decoder) Define(ref uint32, tenant string, ls labels.Labels) error {
 	return d.epoch.set(ref, s)
 }
 
-// Float takes one of the blob.
 func (d *Decoder) Float(ref uint32, t, st int64, v uint64) error {
 	return d.sample(readSample{ref: ref, t: t, st: st, v: v})
 }
 
-// Histogram takes one of the blob.
 func (d *Decoder) Histogram(ref uint32, t int64, encoded []byte) error {
-	// A head chunk takes what can be read back for granted.
+	// Head chunks rely on histograms being valid.
 	if _, err := chunk.ParseHistogram(encoded); err != nil {
 		return err
 	}
 	return d.sample(readSample{ref: ref, t: t, hist: encoded})
 }
 
-// Exemplar takes one of the blob.
 func (d *Decoder) Exemplar(ref uint32, t int64, encoded []byte) error {
 	if _, err := format.ParseExemplar(t, encoded, &d.builder); err != nil {
 		return err
@@ -272,8 +270,8 @@ func (d *Decoder) sample(r readSample) error {
 	return nil
 }
 
-// AddTo appends the samples to a generation. Where it belongs to a slot partition, the caller holds the partition's lock, and the
-// head's life, and what they weigh is added to the head's account.
+// AddTo adds the samples to a generation. If it belongs to a slot partition, the partition's lock and the head's life
+// must be held, and the samples are added to the head's account.
 func (d *Decoder) AddTo(g *Generation) {
 	for i := range d.samples {
 		r := &d.samples[i]
@@ -298,7 +296,7 @@ func (d *Decoder) AddTo(g *Generation) {
 	}
 }
 
-// firstDead returns a series of the samples that the head has let go of, or nil. The caller holds life.
+// firstDead returns a series of the samples that the head has released, or nil. life must be held.
 func (d *Decoder) firstDead() *streamRef {
 	for i := range d.samples {
 		if ref := &d.epoch.refs[d.samples[i].ref]; ref.series.dead {

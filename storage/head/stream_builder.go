@@ -22,19 +22,19 @@ type EncodedExemplar struct {
 	Data   []byte
 }
 
-// streamBuilder collects the blobs that a commit adds to one stream, and the samples in them.
+// streamBuilder collects the blobs that a commit adds to one stream, and their samples.
 type streamBuilder struct {
 	writer    string
-	full      int // bytes from which a blob takes no further sample
+	full      int // size in bytes from which a blob gets no further sample
 	gen       *Generation
 	firstSeq  int64
 	w         format.BlobWriter
-	some      bool // w holds a record
+	some      bool // w has at least one record
 	blobs     [][]byte
 	items     []stagedItem
 	exemplars []stagedExemplar
-	// selfContained makes every blob define all of its series, which refs then numbers: those of old slots do, for a
-	// sealer may have forgotten what earlier blobs defined.
+	// selfContained makes every blob define all of its series; refs holds their numbers. Blobs of old slots must,
+	// because a sealer may have released the definitions of earlier blobs.
 	selfContained bool
 	refs          map[*Chunk]uint32
 }
@@ -55,7 +55,7 @@ func (b *streamBuilder) reset(g *Generation, alone bool) {
 	b.begin()
 }
 
-// forget lets go of the head chunks of a commit, which would be kept in memory until the builder is used again.
+// forget releases the head chunks of a commit. Otherwise they would stay in memory until the builder is used again.
 func (b *streamBuilder) forget() {
 	clear(b.items)
 	clear(b.exemplars)
@@ -64,7 +64,7 @@ func (b *streamBuilder) forget() {
 	b.gen = nil
 }
 
-// begin begins a blob.
+// begin starts a blob.
 func (b *streamBuilder) begin() {
 	b.some = false
 	if !b.selfContained {
@@ -101,7 +101,7 @@ func (b *streamBuilder) addExemplar(st *Chunk, e *EncodedExemplar) {
 	b.exemplars = append(b.exemplars, stagedExemplar{chunk: st, entry: e})
 }
 
-// ref returns the number of a head chunk's series, which it defines if it has none.
+// ref returns the number of a head chunk's series. It defines the series if it has none.
 func (b *streamBuilder) ref(st *Chunk) uint32 {
 	if b.selfContained {
 		ref := b.refs[st]
@@ -120,14 +120,14 @@ func (b *streamBuilder) ref(st *Chunk) uint32 {
 	return st.ref
 }
 
-// cut ends the blob that is being written and begins the next.
+// cut completes the current blob and starts the next one.
 func (b *streamBuilder) cut() {
 	b.blobs = append(b.blobs, slices.Clone(b.w.Finish()))
 	b.gen.slot.seq++
 	b.begin()
 }
 
-// dependsOnEarlier reports whether a blob needs what an earlier one defined.
+// dependsOnEarlier reports whether a blob needs definitions from an earlier blob.
 func (b *streamBuilder) dependsOnEarlier() bool {
 	return !b.selfContained && (b.firstSeq != b.gen.epoch || len(b.blobs) > 1)
 }
@@ -139,7 +139,7 @@ func (b *streamBuilder) batches(dst []engine.Batch, c *openSlot) []engine.Batch 
 		c.seq++
 	}
 	if b.selfContained && b.gen.nextRef == 0 {
-		b.gen.epoch = c.seq + 1 // An epoch's name is not that of a blob which stands alone.
+		b.gen.epoch = c.seq + 1 // the name of an epoch must not be the number of a self-contained blob
 	}
 	for i, blob := range b.blobs {
 		dst = append(dst, engine.Batch{

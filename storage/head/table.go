@@ -5,16 +5,16 @@ import (
 	"sync/atomic"
 )
 
-// table finds what it points to by a hash: open addressing whose readers take no lock. Writers hold the tenant's lock.
+// table is a hash table with open addressing whose readers take no lock. Writers must hold the tenant's lock.
 //
-// An entry is published by its pointer: its hash is written before, and never changed after. Removed entries are left out when
-// the entries are copied. An entry takes 12 bytes, and there are 1.25 to 1.9 times as many as are in use.
+// An entry is published by its pointer; its hash is written before and never changes afterwards. Removed entries are
+// dropped when the table is copied. A slot takes 12 bytes, and there are 1.25 to 1.9 slots per entry.
 type table[T any] struct {
 	slots atomic.Pointer[tableSlots[T]] // nil: empty
 	used  int
 }
 
-// tableSlots are the places of entries, in the order of their hashes as far as these don't collide.
+// tableSlots are the slots of a table, sorted by hash except for collisions.
 type tableSlots[T any] struct {
 	hashes  []uint32
 	entries []atomic.Pointer[T]
@@ -24,7 +24,7 @@ func newTableSlots[T any](n int) *tableSlots[T] {
 	return &tableSlots[T]{make([]uint32, n), make([]atomic.Pointer[T], n)}
 }
 
-// at returns where a hash belongs, and after the place that follows one.
+// at returns the first slot for a hash.
 func (s *tableSlots[T]) at(hash uint32) int { return int(uint64(hash) * uint64(len(s.hashes)) >> 32) }
 
 func (s *tableSlots[T]) after(i int) int {
@@ -52,7 +52,7 @@ func (s *tableSlots[T]) each(f func(hash uint32, entry *T) bool) {
 	}
 }
 
-// find returns the entry of a hash that is the wanted one, or nil.
+// find returns the entry with a hash for which is returns true, or nil.
 func (t *table[T]) find(hash uint32, is func(*T) bool) *T {
 	s := t.slots.Load()
 	if s == nil {
@@ -66,7 +66,7 @@ func (t *table[T]) find(hash uint32, is func(*T) bool) *T {
 	}
 }
 
-// add adds an entry that isn't in the table.
+// add adds an entry, which must not be in the table.
 func (t *table[T]) add(hash uint32, entry *T) {
 	s := t.slots.Load()
 	if s == nil || 5*(t.used+1) > 4*len(s.hashes) {
@@ -77,7 +77,7 @@ func (t *table[T]) add(hash uint32, entry *T) {
 	t.used++
 }
 
-// remove removes the entries that gone names.
+// remove removes the entries for which gone returns true.
 func (t *table[T]) remove(gone func(*T) bool) {
 	s, stay := t.slots.Load(), 0
 	if s == nil {
@@ -94,7 +94,8 @@ func (t *table[T]) remove(gone func(*T) bool) {
 	}
 }
 
-// copyTo moves the entries, of which so many stay, to nearly twice as many slots.
+// copyTo copies the entries for which gone returns false to a table of nearly twice as many slots. stay is their
+// number.
 func (t *table[T]) copyTo(stay int, gone func(*T) bool) {
 	slots := newTableSlots[T](max(16, stay*15/8))
 	if old := t.slots.Load(); old != nil {
@@ -109,13 +110,11 @@ func (t *table[T]) copyTo(stay int, gone func(*T) bool) {
 	t.slots.Store(slots)
 }
 
-// clear removes all entries.
 func (t *table[T]) clear() {
 	t.slots.Store(nil)
 	t.used = 0
 }
 
-// all yields the entries.
 func (t *table[T]) all() iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		if s := t.slots.Load(); s != nil {

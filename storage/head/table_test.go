@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAliasTable compares the table with a map, first aliases and others, hashes that collide in what the table goes by included,
-// while readers look up what never goes.
+// TestAliasTable compares the table with a map, for first and other aliases and with colliding hashes, while readers
+// look up entries that are never removed.
 func TestAliasTable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var table aliasTable
@@ -62,7 +62,8 @@ func TestAliasTable(t *testing.T) {
 	readers.Wait()
 }
 
-// What an entry, a series and a head chunk take is what a head of millions of series takes, so it grows only when that is meant.
+// The sizes of a table entry, a series and a head chunk determine the size of a head with millions of series. They must
+// not grow by accident.
 func TestSizesInTheHead(t *testing.T) {
 	require.LessOrEqual(t, unsafe.Sizeof(Series{}), uintptr(96))
 	require.LessOrEqual(t, unsafe.Sizeof(Chunk{}), uintptr(80))

@@ -14,17 +14,17 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer"
 )
 
-// Client makes requests.
+// Client sends requests.
 type Client struct {
-	// HTTP makes them. An error of its transport that has a method Lasting() bool, which returns true, comes again however often the
-	// request is made: it is no BusyError.
+	// HTTP sends the requests. If an error of its transport has a method Lasting() bool that returns true, retries are
+	// useless and it isn't wrapped in a BusyError.
 	HTTP *http.Client
-	// URL is where to; Header has what each request carries besides, such as the login.
+	// URL is the server's; Header is added to each request, such as the login.
 	URL    *url.URL
 	Header http.Header
 }
 
-// ParseURL parses the URL of a server. A user and password in it are taken out, as a header.
+// ParseURL parses the URL of a server. A user and password in it are moved to h.
 func ParseURL(text string, h http.Header) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -39,17 +39,17 @@ func ParseURL(text string, h http.Header) (*url.URL, error) {
 	return u, nil
 }
 
-// BusyError means that a server can't answer now, or a connection broke: the request may be made again.
+// BusyError means that a server is temporarily unavailable or a connection broke: the request may be retried.
 type BusyError struct {
 	Err error
-	// After is how long the server asks to wait; 0: it doesn't name any.
+	// After is the server's Retry-After, 0 if it sent none.
 	After time.Duration
 }
 
 func (e *BusyError) Error() string { return e.Err.Error() }
 func (e *BusyError) Unwrap() error { return e.Err }
 
-// StatusError is an answer whose status isn't 200.
+// StatusError is a response with a status other than 200.
 type StatusError struct {
 	Code int
 	Err  error
@@ -58,10 +58,10 @@ type StatusError struct {
 func (e *StatusError) Error() string { return e.Err.Error() }
 func (e *StatusError) Unwrap() error { return e.Err }
 
-// longestWait bounds a wait between two tries.
+// longestWait bounds the wait between two attempts.
 const longestWait = time.Minute
 
-// Wait is how long to wait after a try, of which the first is 1.
+// Wait returns the wait after the given attempt, counted from 1.
 func (e *BusyError) Wait(try int) time.Duration {
 	if e.After > 0 {
 		return min(e.After, longestWait)
@@ -69,10 +69,10 @@ func (e *BusyError) Wait(try int) time.Duration {
 	return min(time.Second<<(try-1), longestWait)
 }
 
-// errorBody bounds how much is read of an answer that is an error.
+// errorBody bounds the part of an error response that is read.
 const errorBody = 4 << 10
 
-// Do makes a request, and returns an answer whose status is 200; the caller closes its body.
+// Do sends a request and returns a response with status 200. The caller must close its body.
 func (c *Client) Do(ctx context.Context, method string, u *url.URL, body io.Reader, h http.Header) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
@@ -110,7 +110,7 @@ func (c *Client) Do(ctx context.Context, method string, u *url.URL, body io.Read
 	return nil, err
 }
 
-// Broken makes of an error while an answer is read one that may be tried again.
+// Broken marks an error of reading a response as retryable.
 func Broken(err error) error {
 	if err == nil {
 		return nil

@@ -11,31 +11,31 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer"
 )
 
-// Days is a source that asks a server for one day after the other. It implements importer.Source.
+// Days is a source that requests one day after the other from a server. It implements importer.Source.
 type Days struct {
-	// Words describe the request for people.
+	// Words describe the request in messages.
 	Words string
 	importer.Selection
-	// Width is how much time one request is about; it divides a day.
+	// Width is the time range of one request. A day must be a multiple of it.
 	Width time.Duration
 	// BatchBytes is the size of a batch; 0: importer.BatchBytes.
 	BatchBytes int
-	// Now bounds Selection where it has no end.
+	// Now bounds a Selection without an end.
 	Now func() time.Time
-	// Wait waits before a request is made again, or until ctx ends.
+	// Wait waits for d before a retry, or until ctx is canceled.
 	Wait func(ctx context.Context, d time.Duration) error
-	// Fetch gives what the server has from MinMS to MaxMS, both included, to a Gatherer, which takes nothing else, and calls
-	// take when there is enough for a batch, with what should stay of it.
+	// Fetch passes the server's samples in [MinMS, MaxMS] to a Gatherer, which ignores samples outside of this range.
+	// It calls take when there are enough for a batch, with the tail that must stay in the Gatherer.
 	Fetch func(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error) error
 }
 
-// ErrNoStart means that it isn't known where to begin.
+// ErrNoStart means that the start of the history is unknown.
 var ErrNoStart = errors.New("fetch: --start is missing; a server doesn't report the time of its oldest sample")
 
-// tries bounds how often a request is made; with the waits between, for some five minutes.
+// tries bounds the attempts of a request; with the waits in between they take about five minutes.
 const tries = 12
 
-// Wait waits on the clock of the machine.
+// Wait waits using the machine's clock.
 func Wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -47,7 +47,7 @@ func Wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// bounds returns the first and the last time that is wanted.
+// bounds returns the first and last selected time.
 func (d *Days) bounds() (minMS, maxMS int64, err error) {
 	if d.MinMS < -1<<50 {
 		return 0, 0, ErrNoStart
@@ -74,7 +74,7 @@ func (d *Days) Batches(ctx context.Context, after string) iter.Seq2[importer.Bat
 	}
 }
 
-// errEnough means that no more batches are wanted.
+// errEnough means that the caller of Batches stopped.
 var errEnough = errors.New("fetch: enough")
 
 func (d *Days) batches(ctx context.Context, after string, yield func(importer.Batch, error) bool) error {
@@ -89,7 +89,7 @@ func (d *Days) batches(ctx context.Context, after string, yield func(importer.Ba
 			return fmt.Errorf("fetch: the checkpoint has an invalid position: %q", after)
 		}
 		from = max(from, done+1)
-		// A piece that wasn't over when it was read may have got more samples since.
+		// If the last piece wasn't over when it was read, it may have received samples since: read it again.
 		if end := pieceEnd(done, d.Width.Milliseconds()); done != end && from <= maxMS {
 			from = max(minMS, end-d.Width.Milliseconds()+1)
 		}
@@ -105,7 +105,8 @@ func (d *Days) batches(ctx context.Context, after string, yield func(importer.Ba
 	return nil
 }
 
-// pieceEnd returns the last millisecond of the piece that holds t: pieces end with a multiple of their width, as slots do.
+// pieceEnd returns the last millisecond of the piece that contains t. Like slots, pieces end at multiples of their
+// width.
 func pieceEnd(t, width int64) int64 {
 	q := (t - 1) / width
 	if (t-1)%width < 0 {
@@ -114,7 +115,7 @@ func pieceEnd(t, width int64) int64 {
 	return (q + 1) * width
 }
 
-// piece is what one request is about.
+// piece is the time range of one request.
 type piece struct {
 	*Days
 	from, to int64
@@ -124,7 +125,7 @@ type piece struct {
 	yielded  bool
 }
 
-// read asks until there is an answer.
+// read retries the request until it succeeds.
 func (p *piece) read(ctx context.Context) error {
 	for try := 1; ; try++ {
 		sel := p.Selection
@@ -157,7 +158,7 @@ func instant(ms int64) string {
 	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.999Z07:00")
 }
 
-// part yields a part of a piece. Its position is before all of it.
+// part yields a part of a piece. The position is before the whole piece.
 func (p *piece) part(staying importer.Tail) error {
 	p.yielded = true
 	if !p.yield(importer.Batch{Series: p.g.Take(staying), Position: strconv.FormatInt(p.from-1, 10), Done: p.done(p.from)}, nil) {
@@ -166,7 +167,7 @@ func (p *piece) part(staying importer.Tail) error {
 	return nil
 }
 
-// whole yields the last of a piece.
+// whole yields the last part of a piece.
 func (p *piece) whole() error {
 	if !p.yield(importer.Batch{Series: p.g.Take(importer.Tail{}), Position: strconv.FormatInt(p.to, 10), Done: p.done(p.to + 1)}, nil) {
 		return errEnough

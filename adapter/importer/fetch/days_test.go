@@ -10,7 +10,8 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer"
 )
 
-// TestDaysGoOn reads, after a complete run, what the server has received since: the rest of the last piece of time, from its start, and later ones.
+// TestDaysGoOn resumes after a complete run and reads what the server received since: the last piece from its start,
+// and later ones.
 func TestDaysGoOn(t *testing.T) {
 	t.Parallel()
 	const day = 24 * 3600 * 1000

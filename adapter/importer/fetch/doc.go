@@ -1,7 +1,9 @@
-// Package fetch reads history from other servers over HTTP.
+// Package fetch reads history from other servers over HTTP. Importers of specific servers supply the request and its
+// decoding (packages victoria and remoteread); this package supplies days, retries and positions.
 //
-//	days ─► a request each, tried again while the server is busy ─► Gatherer ─► batches
+//	days ─► a request each, retried while the server is busy ─► Gatherer ─► batches
 //
-// A position is the end of a day that is stored: a day of which only a part is, is read again. Batches that a day has more of
-// than one may differ from time to time, for servers answer in any order, but not what they hold together.
+// A position is the end of a day that was stored completely; an incomplete day is read again. If a day has multiple
+// batches, their boundaries may differ between runs, because servers return series in any order, but their union is the
+// same.
 package fetch

@@ -5,24 +5,23 @@ import (
 	"iter"
 )
 
-// Keyspace is what KairosDB keeps. Its methods may be called from several goroutines.
+// Keyspace reads the data of a KairosDB. It must be safe for concurrent use.
 type Keyspace interface {
-	// Metrics returns the names of all metrics, sorted by bytes, each once.
+	// Metrics returns the distinct names of all metrics, sorted by bytes.
 	Metrics(ctx context.Context) ([]string, error)
-	// Rows yields the rows of a metric that may have points in [minMS, maxMS], all of one row time together, in the
-	// order of time. They are the receiver's. A *DamageError concerns one row, and others come after it; any other error
-	// is the last.
+	// Rows yields the rows of a metric that may have points in [minMS, maxMS], sorted by time. The caller owns them.
+	// After a *DamageError, which concerns one row, more rows may follow; any other error is the last element.
 	Rows(ctx context.Context, metric string, minMS, maxMS int64) iter.Seq2[[]Row, error]
-	// Points yields the points of a row in [minMS, maxMS], in the order of time. Errors are as with Rows.
+	// Points yields the points of a row in [minMS, maxMS], sorted by time. Errors are as for Rows.
 	Points(ctx context.Context, r *Row, minMS, maxMS int64) iter.Seq2[Point, error]
 }
 
 // Row holds points of one series and one type.
 type Row struct {
 	Metric string
-	// TimeMS is where the row begins, milliseconds.
+	// TimeMS is the start of the row in milliseconds.
 	TimeMS int64
-	// Type is KairosDB's name of its points' type; IsNumber is whether they have values.
+	// Type is KairosDB's name of the points' type. IsNumber is set if points of this type have values.
 	Type     string
 	IsNumber bool
 	Tags     map[string]string
@@ -30,16 +29,15 @@ type Row struct {
 	Key []byte
 }
 
-// Point is a point of a row.
 type Point struct {
-	// TimeMS is milliseconds.
+	// TimeMS is the timestamp in milliseconds.
 	TimeMS int64
-	// Value is 0 where the row's type is no number's. Rounded: it is an integer that no float64 has.
+	// Value is 0 if the row's type isn't a number. Rounded is set if it is an integer that float64 can't represent.
 	Value   float64
 	Rounded bool
 }
 
-// DamageError means that something in the keyspace can't be read.
+// DamageError means that a part of the keyspace is unreadable.
 type DamageError struct{ Err error }
 
 func (e *DamageError) Error() string { return e.Err.Error() }

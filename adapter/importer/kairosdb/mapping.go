@@ -17,16 +17,16 @@ import (
 	"github.com/cassia-db/cassia/storage/bounds"
 )
 
-// MaxMappingFile bounds the size of a mapping file, bytes.
+// MaxMappingFile bounds the size of a mapping file in bytes.
 const MaxMappingFile = 1 << 20
 
-// How names are written.
+// Spellings of names.
 const (
 	namesUnderscores = "underscores"
 	namesUTF8        = "utf8"
 )
 
-// mappingFile is what a mapping file holds; see cmd/internal/manual/importing.md.
+// mappingFile is the content of a mapping file, see cmd/internal/manual/importing.md.
 type mappingFile struct {
 	Names   string            `yaml:"names"`
 	Metrics []metricRule      `yaml:"metrics"`
@@ -35,7 +35,7 @@ type mappingFile struct {
 	Labels  map[string]string `yaml:"labels"`
 }
 
-// metricRule maps metrics: those of one name, or those that an expression matches as a whole.
+// metricRule maps the metric with a name, or the metrics whose whole name matches an expression.
 type metricRule struct {
 	Name   string            `yaml:"name"`
 	Match  string            `yaml:"match"`
@@ -53,16 +53,17 @@ type Mapping struct {
 	digest  string
 }
 
-// DefaultMapping keeps everything, and writes an underscore for what Prometheus' names traditionally don't have.
+// DefaultMapping keeps all series, and replaces characters that names in Prometheus traditionally don't have by
+// underscores.
 func DefaultMapping() *Mapping {
 	m, err := ParseMapping(nil)
 	if err != nil {
-		panic(err) // an empty file is right
+		panic(err) // an empty file is valid
 	}
 	return m
 }
 
-// ParseMapping reads a mapping file. Its error is one line with the cause.
+// ParseMapping parses a mapping file. Its error is one line with the cause.
 func ParseMapping(text []byte) (*Mapping, error) {
 	if len(text) > MaxMappingFile {
 		return nil, errors.New("the mapping file is larger than 1 MiB")
@@ -75,10 +76,10 @@ func ParseMapping(text []byte) (*Mapping, error) {
 	return m, m.compile()
 }
 
-// unknownField is how the parser names an unknown key; the Go type means nothing to users.
+// unknownField matches the parser's error about an unknown key, which mentions a Go type that means nothing to users.
 var unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
 
-// yamlError puts the parser's list of mistakes into one line.
+// yamlError joins the parser's list of errors into one line.
 func yamlError(err error) error {
 	var wrong *yaml.TypeError
 	if !errors.As(err, &wrong) {
@@ -88,7 +89,7 @@ func yamlError(err error) error {
 	return errors.New(unknownField.ReplaceAllString(text, "unknown key $1"))
 }
 
-// compile checks the file's content, and prepares it.
+// compile validates and prepares the file's content.
 func (m *Mapping) compile() error {
 	f := &m.file
 	if f.Names == "" {
@@ -116,7 +117,7 @@ func (m *Mapping) compile() error {
 	return m.checkLabels(f.Labels)
 }
 
-// compile checks a rule.
+// compile validates and prepares a rule.
 func (r *metricRule) compile(m *Mapping) error {
 	switch {
 	case (r.Name == "") == (r.Match == ""):
@@ -147,10 +148,10 @@ func (r *metricRule) compile(m *Mapping) error {
 	return nil
 }
 
-// reference is a group that a template names.
+// reference matches a reference to a group in a template.
 var reference = regexp.MustCompile(`\$(?:\$|(\w+)|\{(\w+)\})`)
 
-// checkTemplate refuses groups that the expression hasn't: they would be empty.
+// checkTemplate rejects references to groups that the expression doesn't have: they would be empty.
 func (r *metricRule) checkTemplate(text string) error {
 	for _, found := range reference.FindAllStringSubmatch(text, -1) {
 		name := found[1] + found[2]
@@ -185,13 +186,13 @@ func (m *Mapping) checkLabelName(name string) error {
 	return nil
 }
 
-// metricName writes a metric's name as Prometheus has it.
+// metricName returns the name of a metric in Prometheus' spelling.
 func (m *Mapping) metricName(name string) string { return m.name(name, true) }
 
-// labelName writes a tag's name as a label's.
+// labelName returns the label name of a tag.
 func (m *Mapping) labelName(name string) string { return m.name(name, false) }
 
-// name puts an underscore in place of each character that doesn't belong into a name, and before a digit in front.
+// name replaces each invalid character by an underscore, and adds one before a leading digit.
 func (m *Mapping) name(name string, colons bool) string {
 	if m.file.Names == namesUTF8 {
 		return strings.ToValidUTF8(name, string(utf8.RuneError))
@@ -212,14 +213,14 @@ func (m *Mapping) name(name string, colons bool) string {
 	return b.String()
 }
 
-// metricMapping is what the mapping does to the series of one metric.
+// metricMapping maps the series of one metric.
 type metricMapping struct {
 	m        *Mapping
 	from, to string
 	add      map[string]string
 }
 
-// metric returns what becomes of a metric; false: it is left out.
+// metric returns the mapping of a metric; false if the metric is dropped.
 func (m *Mapping) metric(name string) (*metricMapping, bool) {
 	to := &metricMapping{m: m, from: name, to: m.metricName(name), add: m.file.Labels}
 	for i := range m.file.Metrics {
@@ -258,7 +259,7 @@ func (m *Mapping) metric(name string) (*metricMapping, bool) {
 	return to, true
 }
 
-// label returns the label that a tag becomes; false: none.
+// label returns the label name of a tag; false if the tag is dropped.
 func (m *Mapping) label(tag string) (string, bool) {
 	if m.dropped[tag] {
 		return "", false
@@ -269,7 +270,7 @@ func (m *Mapping) label(tag string) (string, bool) {
 	return m.labelName(tag), true
 }
 
-// labels returns the labels of a series of the metric. Its error is the reason why there are none.
+// labels returns the labels of a series of the metric. An error means that the series has no valid labels.
 func (mm *metricMapping) labels(tags map[string]string) (labels.Labels, error) {
 	if mm.to == "" {
 		return labels.EmptyLabels(), errors.New("has no name after mapping")

@@ -68,7 +68,7 @@ labels: {cluster: eu-1}
 	require.NotEqual(t, m.digest, utf8.digest)
 }
 
-// TestManualsMapping: the file that the manual shows does what stands beside it.
+// TestManualsMapping checks that the manual's example file has the effect that the manual describes.
 func TestManualsMapping(t *testing.T) {
 	text, err := os.ReadFile("../../../cmd/internal/manual/importing.md")
 	require.NoError(t, err)

@@ -16,22 +16,22 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer"
 )
 
-// ErrCollision means that several series would become one.
+// ErrCollision means that the mapping merges multiple series into one.
 var ErrCollision = errors.New("kairosdb: the mapping merges multiple series into one")
 
-// ErrMapping means that the mapping gives a series no labels.
+// ErrMapping means that the mapping gives a series no valid labels.
 var ErrMapping = errors.New("kairosdb: the mapping is invalid for this data")
 
-// maxTold bounds what an error lists.
+// maxTold bounds the items listed by an error.
 const maxTold = 20
 
-// plan is what there is to import.
+// plan lists the data to import.
 type plan struct {
-	// metrics are those that are wanted, by name.
+	// metrics are the selected metrics by name.
 	metrics []*metricPlan
-	// slices are the ends of those that may have points, sorted, milliseconds.
+	// slices are the ends of the slices that may have points, sorted, in milliseconds.
 	slices []int64
-	// others are rows of types that are no numbers, by type; dropped are metrics that the mapping leaves out.
+	// others counts rows whose type isn't a number, by type. dropped counts metrics that the mapping drops.
 	others  map[string]int
 	dropped int
 	summary importer.Plan
@@ -39,14 +39,14 @@ type plan struct {
 	err error
 }
 
-// metricPlan is a metric that is wanted.
+// metricPlan is a selected metric.
 type metricPlan struct {
 	name    string
 	mapping *metricMapping
-	// times are those of its rows, sorted, milliseconds.
+	// times are the start times of its rows, sorted, in milliseconds.
 	times  []int64
 	series int
-	// others are rows that hold no numbers.
+	// others counts rows without numbers.
 	others int
 	tags   map[string]bool
 }
@@ -57,20 +57,20 @@ func (m *metricPlan) hasRows(minMS, maxMS, widthMS int64) bool {
 	return i < len(m.times) && m.times[i] <= maxMS
 }
 
-// Metric is what the mapping makes of a metric.
+// Metric describes how a metric is mapped.
 type Metric struct {
-	// From is its name in KairosDB, To that in Cassia. Series is how many it has.
+	// From is its name in KairosDB, To its name in Cassia. Series is the number of its series.
 	From, To string
 	Series   int
-	// Tags are its tags with their labels, sorted. A label is "" where the tag is dropped.
+	// Tags are its tags with their labels, sorted. The label of a dropped tag is "".
 	Tags []Tag
 }
 
 // Tag is a tag and its label.
 type Tag struct{ From, To string }
 
-// Plan implements importer.Source. It reads all indices, and no points. Its error is an ErrCollision or an ErrMapping
-// if the mapping doesn't fit; Mapped describes it then, too.
+// Plan implements importer.Source. It reads all indexes and no points. If the mapping doesn't fit, the error is an
+// ErrCollision or an ErrMapping, and Mapped can still be called.
 func (s *Source) Plan(ctx context.Context) (importer.Plan, error) {
 	s.plan = nil
 	if err := s.needPlan(ctx); s.plan == nil {
@@ -79,7 +79,7 @@ func (s *Source) Plan(ctx context.Context) (importer.Plan, error) {
 	return s.plan.summary, s.plan.err
 }
 
-// needPlan makes the plan, if that isn't done.
+// needPlan computes the plan unless it exists.
 func (s *Source) needPlan(ctx context.Context) error {
 	if s.plan != nil {
 		return s.plan.err
@@ -96,7 +96,7 @@ func (s *Source) needPlan(ctx context.Context) error {
 			p.dropped++
 		}
 	}
-	// Only metrics of one new name can collide, so only their series are in memory together.
+	// Only metrics with the same new name can collide, so the series of one new name at a time are held in memory.
 	byName := slices.Clone(p.metrics)
 	slices.SortStableFunc(byName, func(a, b *metricPlan) int { return cmp.Compare(a.mapping.to, b.mapping.to) })
 	var mistakes mistakes
@@ -118,7 +118,7 @@ func (s *Source) needPlan(ctx context.Context) error {
 	return p.err
 }
 
-// mistakes are the errors of the mapping.
+// mistakes collects the errors of the mapping.
 type mistakes struct {
 	collisions, others []string
 	more               int
@@ -148,7 +148,7 @@ func (m *mistakes) err() error {
 	return errors.Join(errs...)
 }
 
-// id is the beginning of a SHA-256.
+// id is a prefix of a SHA-256.
 type id [16]byte
 
 func idOf(texts ...string) id {
@@ -174,16 +174,16 @@ func idOfSeries(metric string, tags map[string]string) id {
 	return idOf(texts...)
 }
 
-// collision is a series that has the labels of another one.
+// collision is a series whose labels equal those of another series.
 type collision struct {
 	labels labels.Labels
 	series string
 	other  id
 }
 
-// checkGroup looks at all series of metrics that get one name.
+// checkGroup checks all series of the metrics that are mapped to one name.
 func (s *Source) checkGroup(ctx context.Context, p *plan, group []*metricPlan, wrong *mistakes) error {
-	// A series by the labels it gets.
+	// the source of a series by its resulting labels
 	seen := map[id]id{}
 	var collisions []collision
 	for _, m := range group {
@@ -232,7 +232,8 @@ func (s *Source) checkGroup(ctx context.Context, p *plan, group []*metricPlan, w
 	return s.reportCollisions(ctx, group, collisions, wrong)
 }
 
-// reportCollisions names both sides. Only the ids of the series that came first are known: they are looked for again.
+// reportCollisions reports both series of each collision. Only the id of the earlier series is known, so the rows are
+// read again to find it.
 func (s *Source) reportCollisions(ctx context.Context, group []*metricPlan, collisions []collision, wrong *mistakes) error {
 	if len(collisions) == 0 {
 		return nil
@@ -258,7 +259,7 @@ func (s *Source) reportCollisions(ctx context.Context, group []*metricPlan, coll
 	return nil
 }
 
-// eachRow calls do with each row of a metric that may have points that are wanted, in the order of time.
+// eachRow calls do for each row of a metric that may have selected points, sorted by time.
 func (s *Source) eachRow(ctx context.Context, m *metricPlan, do func(*Row)) error {
 	for rows, err := range s.o.Keyspace.Rows(ctx, m.name, s.o.Select.MinMS, s.o.Select.MaxMS) {
 		var damaged *DamageError
@@ -272,7 +273,7 @@ func (s *Source) eachRow(ctx context.Context, m *metricPlan, do func(*Row)) erro
 	return nil
 }
 
-// cut finds the slices that rows of some width lie in.
+// cut computes the slices that contain rows of the given width.
 func (p *plan) cut(widthMS, minMS, maxMS int64) {
 	ends := map[int64]bool{}
 	for _, m := range p.metrics {
@@ -308,7 +309,7 @@ func (p *plan) summarize() {
 	}
 }
 
-// Mapped returns what becomes of each metric that is imported, by name. Plan must have been called.
+// Mapped returns the mapping of each imported metric, by name. Plan must have been called.
 func (s *Source) Mapped() []Metric {
 	if s.plan == nil {
 		return nil

@@ -14,51 +14,51 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// pieceSamples is how many samples are read of a series at once: 16 MiB.
+// pieceSamples bounds the samples of a series that are read at once: 16 MiB.
 const pieceSamples = 1 << 20
 
-// stepsMS are what a slice of a series is cut into if it has more samples: whole days, slots, and so on.
+// stepsMS are the parts into which a slice of a series is split if it has more samples: days, slots, and shorter ones.
 var stepsMS = []int64{sliceMS, dayMS, 2 * 60 * 60 * 1000, 60 * 1000, 1000, 1}
 
-// job is a series to be read in a part of a slice.
+// job is the part of a slice of one series that is to be read.
 type job struct {
 	metric *metricPlan
 	tags   map[string]string
 	labels labels.Labels
 	rows   []Row
-	// fromMS is the first time that is wanted, endMS the last.
+	// fromMS and endMS are the first and last selected time.
 	fromMS, endMS int64
-	// step is the index in stepsMS of what it is cut into.
+	// step is the index in stepsMS of the current part width.
 	step int
-	// resumed parts leave out what isn't cut into parts.
+	// resumed jobs start within a slice. Points that aren't read in parts were already handled and are omitted.
 	resumed bool
-	// damage is what could not be listed.
+	// damage lists the errors of listing rows.
 	damage []error
-	// done is how much of the source is done with it.
+	// done is the fraction of the source that is complete after this job.
 	done float64
 }
 
-// piece are the samples that were read of a job.
+// piece holds samples that were read for a job.
 type piece struct {
 	job     *job
 	samples *chunk.Samples
 	skips   skips
-	// untilMS is up to where the job is done, and step what the rest is cut into.
+	// untilMS is the end of the completed part, and step the part width for the rest.
 	untilMS int64
 	step    int
 	err     error
 }
 
-// pieces reads all slices from a position on, some series side by side, and yields them in order. Nothing is read any
-// more when it returns. An error is the last.
+// pieces reads all slices from a position on, multiple series concurrently, and yields the pieces in order. When it
+// returns, no read is in progress. An error is the last element.
 func (s *Source) pieces(ctx context.Context, at *position) iter.Seq[piece] {
 	return func(yield func(piece) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		// A promise waits here while its series is read, in its turn.
+		// A series' result channel waits in promises, in order, while the series is read.
 		promises := make(chan chan piece, s.o.Readers)
 		defer func() {
 			cancel()
-			for p := range promises { // Until nothing is under way.
+			for p := range promises { // until no read is in progress
 				<-p
 			}
 		}()
@@ -125,7 +125,7 @@ func (s *Source) jobs(ctx context.Context, at *position) iter.Seq2[*job, error] 
 	}
 }
 
-// resumeAt reports whether there is something to do, of the position's metric and slice.
+// resumeAt removes what the position has completed. It reports whether the job has anything left to read.
 func (j *job) resumeAt(at *position) bool {
 	c := compareTags(j.tags, at.Tags)
 	if c == 0 && at.UntilMS != nil {
@@ -135,7 +135,7 @@ func (j *job) resumeAt(at *position) bool {
 	return c > 0
 }
 
-// seriesOf lists the series of a metric that are wanted of a slice, in the order of tags.
+// seriesOf lists the selected series of a metric in a slice, sorted by tags.
 func (s *Source) seriesOf(ctx context.Context, m *metricPlan, end int64) ([]*job, error) {
 	from, to := max(end-sliceMS+1, s.o.Select.MinMS), min(end, s.o.Select.MaxMS)
 	if from > to {
@@ -169,13 +169,13 @@ func (s *Source) seriesOf(ctx context.Context, m *metricPlan, end int64) ([]*job
 		}
 		rows = rows[n:]
 	}
-	if len(damage) > 0 { // comes first, as a series without tags or rows
+	if len(damage) > 0 { // listed first, as a series without tags or rows
 		list = slices.Insert(list, 0, &job{metric: m, fromMS: from, endMS: to, damage: damage})
 	}
 	return list, nil
 }
 
-// read reads a job, or as much of it as fits a piece.
+// read reads a job, or the part of it that fits in a piece.
 func (s *Source) read(ctx context.Context, j *job) piece {
 	p := piece{job: j, samples: &chunk.Samples{}}
 	for _, d := range j.damage {
@@ -187,7 +187,7 @@ func (s *Source) read(ctx context.Context, j *job) piece {
 		}
 	}
 	for p.step = j.step; ; p.step++ {
-		// The end of the step that the first time lies in; steps are left-open.
+		// The end of the step that contains the first time; steps are left-open.
 		p.untilMS = min(j.endMS, ceil(j.fromMS, stepsMS[p.step]))
 		found := skips{}
 		var fits bool
@@ -199,14 +199,14 @@ func (s *Source) read(ctx context.Context, j *job) piece {
 			break
 		}
 	}
-	// Where a longer step begins, it is tried again: a burst doesn't cut all that comes after it.
+	// At the start of a wider step, retry the wider one, so that a burst doesn't split everything after it.
 	for p.step > 0 && p.untilMS%stepsMS[p.step-1] == 0 {
 		p.step--
 	}
 	return p
 }
 
-// ceil returns the first multiple of step that isn't before t.
+// ceil rounds t up to a multiple of step.
 func ceil(t, step int64) int64 {
 	rest := t % step
 	switch {
@@ -217,7 +217,7 @@ func ceil(t, step int64) int64 {
 	}
 }
 
-// collect reads the numbers of a job up to a time. It returns false when they are too many, unless all are wanted.
+// collect reads the numbers of a job up to a time. It returns false if there are too many and all is false.
 func (s *Source) collect(ctx context.Context, j *job, until int64, all bool, into *chunk.Samples, skipped *skips) (bool, error) {
 	into.Reset()
 	inOrder, rounded := true, 0
@@ -257,7 +257,7 @@ func (s *Source) collect(ctx context.Context, j *job, until int64, all bool, int
 	return true, nil
 }
 
-// order sorts floats, and returns how many are left out because another value has the same time.
+// order sorts floats and returns how many were removed because another value has the same time.
 func order(samples *chunk.Samples) int {
 	type sample struct {
 		t int64
@@ -279,7 +279,7 @@ func order(samples *chunk.Samples) int {
 	return len(list) - samples.Len()
 }
 
-// countOthers counts the points of a job that are no numbers.
+// countOthers counts the points of a job that aren't numbers.
 func (s *Source) countOthers(ctx context.Context, j *job, skipped *skips) error {
 	for i := range j.rows {
 		r := &j.rows[i]

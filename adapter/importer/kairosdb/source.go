@@ -18,44 +18,44 @@ import (
 
 const (
 	dayMS = 24 * 60 * 60 * 1000
-	// sliceMS is how much time is read of all metrics before the next: a third of a row as KairosDB keeps them, and a
+	// sliceMS is the time range that is read for all metrics before the next range: a third of a row in KairosDB, and a
 	// window of Cassia's 5m rollups.
 	sliceMS = 7 * dayMS
-	// farMS is beyond all times that Cassia stores, milliseconds, so that sums don't overflow.
+	// farMS is above all timestamps that Cassia stores, in milliseconds, and small enough that sums don't overflow.
 	farMS = 1 << 60
-	// lateMS is how late points may come to KairosDB: a slice that ended less than that before it was read is read again
-	// when an import goes on.
+	// lateMS is the max delay of points in KairosDB. A resumed import reads a slice again if the slice had ended less
+	// than lateMS before it was read.
 	lateMS = 7 * dayMS
-	// seriesBytes is what a series takes in a batch besides its samples.
+	// seriesBytes is the estimated size of a series in a batch, in addition to its samples.
 	seriesBytes = 512
-	// DefaultReaders is how many series are read at once.
+	// DefaultReaders is the number of series that are read concurrently.
 	DefaultReaders = 4
 )
 
-// ErrPosition means that a checkpoint's position is none of this source's.
+// ErrPosition means that the position of a checkpoint isn't valid for this source.
 var ErrPosition = errors.New("kairosdb: the checkpoint has an invalid position")
 
 // Options configure a Source.
 type Options struct {
 	Keyspace Keyspace
-	// WidthMS is how wide rows are, milliseconds.
+	// WidthMS is the width of rows in milliseconds.
 	WidthMS int64
 	Mapping *Mapping
-	// Select chooses series by the labels that they get, without those that it adds.
+	// Select selects series by the labels that they are mapped to, before it adds labels.
 	Select importer.Selection
-	// Readers is how many series are read at once; each takes up to 16 MiB. Default DefaultReaders.
+	// Readers is the number of series that are read concurrently; each takes up to 16 MiB. Default DefaultReaders.
 	Readers int
-	// BatchBytes is about how much a batch holds. Default importer.BatchBytes.
+	// BatchBytes is the approximate size of a batch. Default importer.BatchBytes.
 	BatchBytes int
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 }
 
-// Source is a keyspace of KairosDB's. It is an importer.Source.
+// Source is a KairosDB keyspace. It implements importer.Source.
 type Source struct {
 	o    Options
 	plan *plan
-	// pieceSamples bounds how many samples of a series are read at once.
+	// pieceSamples bounds the samples of a series that are read at once.
 	pieceSamples int
 }
 
@@ -76,19 +76,19 @@ func New(o Options) *Source {
 	return &Source{o: o, pieceSamples: pieceSamples}
 }
 
-// Name identifies the source of a checkpoint, besides the keyspace's place: the mapping, by its content.
+// Name identifies the source of a checkpoint, in addition to the keyspace's address: it is a digest of the mapping.
 func (s *Source) Name() string { return "mapping " + s.o.Mapping.digest }
 
-// position is the last series that is stored.
+// position is the last series that was stored.
 type position struct {
 	// EndMS is the end of its slice.
 	EndMS  int64             `json:"slice_end_ms"`
 	Metric string            `json:"metric"`
 	Tags   map[string]string `json:"tags"`
-	// UntilMS is up to where it is stored, if that isn't the slice's end, and Step what comes next is cut into.
+	// UntilMS is the end of the stored part, if it is before the slice's end, and Step the part width of the rest.
 	UntilMS *int64 `json:"until_ms,omitempty"`
 	Step    int    `json:"step,omitempty"`
-	// ReadMS is when it was read.
+	// ReadMS is the time when the series was read.
 	ReadMS int64 `json:"read_ms"`
 }
 
@@ -100,7 +100,7 @@ func parsePosition(text string) (*position, error) {
 	if err := json.Unmarshal([]byte(text), p); err != nil || p.EndMS%sliceMS != 0 || p.Step < 0 || p.Step >= len(stepsMS) {
 		return nil, fmt.Errorf("%w: %q", ErrPosition, text)
 	}
-	// Rows that were read before they were a week old may have got more points since: all of them are read once more.
+	// Rows that were read before they were a week old may have received points since. All of them are read again.
 	if settled := p.ReadMS - lateMS; p.EndMS > settled {
 		return &position{EndMS: settled}, nil
 	}
@@ -110,7 +110,7 @@ func parsePosition(text string) (*position, error) {
 func (p *position) String() string {
 	text, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // it holds numbers and texts
+		panic(err) // contains only numbers and strings
 	}
 	return string(text)
 }
@@ -133,7 +133,7 @@ func (s *Source) Batches(ctx context.Context, after string) iter.Seq2[importer.B
 	}
 }
 
-// errEnough means that the receiver of batches wants no more.
+// errEnough means that the caller of Batches stopped.
 var errEnough = errors.New("kairosdb: enough batches")
 
 // batches reads all slices from a position on.
@@ -152,7 +152,7 @@ func (s *Source) batches(ctx context.Context, at *position, b *batcher) error {
 	return ctx.Err()
 }
 
-// batcher puts pieces together to batches.
+// batcher collects pieces into batches.
 type batcher struct {
 	yield func(importer.Batch, error) bool
 	batch importer.Batch
@@ -192,13 +192,13 @@ func (b *batcher) flush() error {
 	return nil
 }
 
-// skips adds up rows that are left out.
+// skips counts skipped rows by reason.
 type skips struct {
 	list []importer.Skip
 	at   map[[2]string]int
 }
 
-// maxSkips bounds a list of skips; what comes after them is added up.
+// maxSkips bounds a list of skips; further ones are summed.
 const maxSkips = 1000
 
 func (s *skips) add(what, why string, samples int) {
@@ -224,7 +224,7 @@ func (s *skips) addAll(other *skips) {
 	}
 }
 
-// seriesText names a series of KairosDB's for people.
+// seriesText returns a series of KairosDB for messages.
 func seriesText(metric string, tags map[string]string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s{", metric)
@@ -238,7 +238,7 @@ func seriesText(metric string, tags map[string]string) string {
 	return b.String()
 }
 
-// compareTags orders series of a metric: by the names of their tags, then by the values.
+// compareTags compares series of a metric by the names of their tags, then by the values.
 func compareTags(a, b map[string]string) int {
 	x, y := slices.Sorted(maps.Keys(a)), slices.Sorted(maps.Keys(b))
 	if c := slices.Compare(x, y); c != 0 {

@@ -26,11 +26,11 @@ const widthMS = 21 * dayMS
 // fakeKeyspace is a keyspace in memory.
 type fakeKeyspace struct {
 	rows map[string][]Row
-	// points are by key.
+	// points are the points of rows by key.
 	points map[string][]Point
-	// damaged are keys of rows that begin with a damaged point, broken those that can't be read.
+	// damaged holds keys of rows that start with a damaged point, broken keys of unreadable rows.
 	damaged, broken map[string]bool
-	// lost are rows whose entry in the index is damaged, by metric.
+	// lost holds errors of rows with a damaged index entry, by metric.
 	lost map[string]error
 }
 
@@ -38,7 +38,7 @@ func newFake() *fakeKeyspace {
 	return &fakeKeyspace{rows: map[string][]Row{}, points: map[string][]Point{}, damaged: map[string]bool{}, broken: map[string]bool{}, lost: map[string]error{}}
 }
 
-// put adds a point where KairosDB would.
+// put adds a point to the row where KairosDB would store it.
 func (k *fakeKeyspace) put(metric, typ string, tags map[string]string, p Point) (key string) {
 	row := p.TimeMS - int64(math.Abs(float64(p.TimeMS)))%widthMS
 	key = fmt.Sprint(metric, row, typ, tags)
@@ -92,7 +92,7 @@ func (k *fakeKeyspace) Points(_ context.Context, r *Row, minMS, maxMS int64) ite
 	}
 }
 
-// stored is what batches bring: values by series and time.
+// stored holds the values of batches by series and time.
 type stored map[string]map[int64]float64
 
 func (s stored) add(t *testing.T, b importer.Batch) {
@@ -117,7 +117,7 @@ func read(t *testing.T, s *Source, after string) (all []importer.Batch) {
 	return all
 }
 
-// textOf writes batches so that they can be compared.
+// textOf returns batches as comparable texts.
 func textOf(batches []importer.Batch) []string {
 	all := make([]string, len(batches))
 	for i, b := range batches {
@@ -143,7 +143,7 @@ func options(k *fakeKeyspace) Options {
 	return Options{Keyspace: k, WidthMS: widthMS, Mapping: DefaultMapping(), Select: importer.Everything(), Now: func() time.Time { return time.UnixMilli(52 * sliceMS) }}
 }
 
-// random fills a keyspace, and returns what must come out of it.
+// random fills a keyspace and returns the expected result.
 func random(r *rand.Rand) (*fakeKeyspace, stored) {
 	k, want := newFake(), stored{}
 	types := []string{"long", "double"}
@@ -158,7 +158,7 @@ func random(r *rand.Rand) (*fakeKeyspace, stored) {
 			ls.Set("__name__", fmt.Sprint("metric_", m))
 			name := ls.Labels().String()
 			want[name] = map[int64]float64{}
-			// Around the edges of rows, slices and days, and in between.
+			// At the boundaries of rows, slices and days, and in between.
 			for range 60 {
 				at := (r.Int64N(12)-1)*sliceMS + (r.Int64N(3)-1)*dayMS + r.Int64N(5) - 2
 				if r.IntN(2) == 0 {
@@ -176,7 +176,8 @@ func random(r *rand.Rand) (*fakeKeyspace, stored) {
 	return k, want
 }
 
-// TestEverythingComesOnce, whatever the bounds are, and from each position on the rest.
+// TestEverythingComesOnce checks that every sample is read once for any bounds, and that each position resumes with the
+// rest.
 func TestEverythingComesOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
@@ -214,7 +215,7 @@ func TestEverythingComesOnce(t *testing.T) {
 	}
 }
 
-// TestSelections: times and matchers choose, and labels are added.
+// TestSelections selects by time and matchers, and adds labels.
 func TestSelections(t *testing.T) {
 	t.Parallel()
 	k, want := random(rand.New(rand.NewPCG(99, 1)))
@@ -237,7 +238,7 @@ func TestSelections(t *testing.T) {
 	require.Equal(t, chosen, got)
 }
 
-// TestWhatIsLeftOut: it is named and counted, once, however series are cut.
+// TestWhatIsLeftOut checks that skipped data is reported and counted once, however series are split.
 func TestWhatIsLeftOut(t *testing.T) {
 	t.Parallel()
 	k := newFake()
@@ -269,7 +270,7 @@ func TestWhatIsLeftOut(t *testing.T) {
 		}
 		require.Equal(t, want, got[`{__name__="m", host="a"}`])
 		skipped := skipsOf(batches)
-		// A piece that is read again, in parts, meets the damaged point in each of them.
+		// A piece that is read again in parts returns the damaged point in each part.
 		require.Positive(t, skipped[`m{host="a"}: a strange column`])
 		delete(skipped, `m{host="a"}: a strange column`)
 		require.Equal(t, map[string]int{
@@ -349,12 +350,12 @@ func TestErrorsEndTheImport(t *testing.T) {
 		}
 	}
 	for range New(options(k)).Batches(context.Background(), "") {
-		break // nothing is left running, which TestMain sees
+		break // nothing must keep running, which TestMain checks
 	}
 }
 
-// TestWhatCameSince: an import that goes on finds what KairosDB got meanwhile, also in slices that were done, unless those were
-// over for long.
+// TestWhatCameSince checks that a resumed import finds points that KairosDB received since, also in completed slices
+// unless they had ended long before they were read.
 func TestWhatCameSince(t *testing.T) {
 	t.Parallel()
 	k := newFake()

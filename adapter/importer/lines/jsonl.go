@@ -13,11 +13,12 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer"
 )
 
-// JSONLines is what VictoriaMetrics' /api/v1/export answers, and cassia export writes: a series with samples on a line.
+// JSONLines is the format of VictoriaMetrics' /api/v1/export and of cassia export: a series with samples per line.
 //
 //	{"metric":{"__name__":"up","job":"a"},"values":[1,null,"Infinity"],"timestamps":[1798761600125,…],"nan_bits":{"1":"7ff8000000000001"}}
 //
-// A null is a NaN of the bits in nan_bits. Without, it is a stale marker: VictoriaMetrics keeps no other NaN.
+// A null is a NaN with the bits in nan_bits. Without bits it is a stale marker, because VictoriaMetrics stores no other
+// NaN.
 var JSONLines = Format{name: "JSON lines", new: func(g *importer.Gatherer) parser { return &jsonLines{runs: runs{g: g}} }}
 
 type jsonLines struct {
@@ -60,13 +61,13 @@ func (*jsonLines) resumeAt(end place) place { return end }
 func (*jsonLines) context() string          { return "" }
 func (*jsonLines) resume(string)            {}
 
-// jsonLine is a line being read.
+// jsonLine is a parsed line.
 type jsonLine struct {
 	scan
-	metric []byte // the object as it stands there
+	metric []byte // the unparsed object
 	values []float64
 	times  []int64
-	bits   []byte // the object as it stands there
+	bits   []byte // the unparsed object
 }
 
 func (l *jsonLine) parse() error {
@@ -87,7 +88,7 @@ func (l *jsonLine) parse() error {
 	return l.setBits()
 }
 
-// member reads a member of the line.
+// member parses a member of the line's object.
 func (l *jsonLine) member(name []byte) (err error) {
 	from := l.i
 	switch string(name) {
@@ -126,7 +127,7 @@ func (l *jsonLine) member(name []byte) (err error) {
 	return err
 }
 
-// float reads a value.
+// float parses a value.
 func (l *jsonLine) float() (float64, error) {
 	if l.i < len(l.b) {
 		switch l.b[l.i] {
@@ -156,7 +157,7 @@ func (l *jsonLine) float() (float64, error) {
 	return v, nil
 }
 
-// setBits gives NaNs their bits.
+// setBits sets the bits of NaNs.
 func (l *jsonLine) setBits() error {
 	if l.bits == nil {
 		return nil
@@ -180,7 +181,7 @@ func (l *jsonLine) setBits() error {
 	})
 }
 
-// parseMetric reads the labels of a series.
+// parseMetric parses the labels of a series.
 func parseMetric(text []byte) (labels.Labels, error) {
 	s := scan{b: text}
 	b := labels.NewScratchBuilder(16)

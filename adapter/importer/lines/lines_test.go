@@ -22,7 +22,7 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer"
 )
 
-// samplesOf lists what batches have, as lines that compare bit by bit.
+// samplesOf returns the samples of batches as lines that compare bit by bit.
 func samplesOf(batches []importer.Batch) (all []string) {
 	for _, b := range batches {
 		for _, s := range b.Series {
@@ -35,7 +35,7 @@ func samplesOf(batches []importer.Batch) (all []string) {
 	return all
 }
 
-// batchesOf reads a text after a position.
+// batchesOf reads a text from a position on.
 func batchesOf(ctx context.Context, f Format, text, after string, sel importer.Selection) (batches []importer.Batch, err error) {
 	s := New(Options{Path: "-", Stdin: io.MultiReader(strings.NewReader(text)), Format: f, Selection: sel, BatchBytes: 1 << 20})
 	for b, err := range s.Batches(ctx, after) {
@@ -72,7 +72,7 @@ func TestOpenMetrics(t *testing.T) {
 	require.Equal(t, want, samplesOf(batches))
 }
 
-// TestWhatIsWrongIsNamed: one error line with the number of the bad line, in whichever piece it is.
+// TestWhatIsWrongIsNamed checks for one error with the number of the bad line, in whichever piece it is.
 func TestWhatIsWrongIsNamed(t *testing.T) {
 	t.Parallel()
 	good := strings.Repeat(`a{b="c"} 1 2`+"\n", 20_000)
@@ -120,7 +120,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, `the checkpoint has an invalid position: "x"`)
 }
 
-// endless gives one line that never ends.
+// endless returns one line that never ends.
 type endless struct{ read int }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -131,7 +131,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestLongLineEnds gives up a line that is too long, without reading on.
+// TestLongLineEnds checks that reading stops at a line that is too long.
 func TestLongLineEnds(t *testing.T) {
 	t.Parallel()
 	in := &endless{}
@@ -144,7 +144,7 @@ func TestLongLineEnds(t *testing.T) {
 	require.Less(t, in.read, MaxLine+1<<20)
 }
 
-// many makes a text of some days of some series, each day after the other, which is more than a batch.
+// many returns a text with more than a batch: some days of some series, day by day.
 func many(f Format, series, days, samples int) string {
 	var b strings.Builder
 	if f.name == OpenMetrics.name {
@@ -172,7 +172,7 @@ func many(f Format, series, days, samples int) string {
 	return b.String()
 }
 
-// TestResume reads from every position on, and finds with each what the first run found after it.
+// TestResume resumes at every position, and finds what the first run found after it.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	for _, f := range []Format{OpenMetrics, JSONLines} {
@@ -186,7 +186,7 @@ func TestResume(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, samplesOf(all[i+1:]), samplesOf(rest))
 		}
-		for _, b := range all { // A day of a series isn't cut in two.
+		for _, b := range all { // a day of a series is never split
 			for _, s := range b.Series {
 				require.Zero(t, len(s.Samples.T)%900, "%s: %d", s.Labels, len(s.Samples.T))
 			}
@@ -194,7 +194,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestResumeAfterAnError corrects the line that ended a run: the next run begins with this line, so that both have every sample once.
+// TestResumeAfterAnError corrects the line that failed a run. The next run starts with this line, and both runs
+// together return every sample once.
 func TestResumeAfterAnError(t *testing.T) {
 	t.Parallel()
 	json := func(v int) string {
@@ -203,7 +204,7 @@ func TestResumeAfterAnError(t *testing.T) {
 	long := strings.Repeat("# HELP a b\n", pieceBytes/8)
 	for _, c := range []struct {
 		f           Format
-		bad, better string // what follows it is better
+		bad, better string // better replaces bad and the rest
 		rest        string
 		samples     int // of the first run
 	}{
@@ -237,7 +238,8 @@ func TestResumeAfterAnError(t *testing.T) {
 	}
 }
 
-// TestResumeOfAnotherInput reads an input from its start if the part of it that earlier runs read has changed, and only the rest of it otherwise.
+// TestResumeOfAnotherInput checks that an input is read from its start if the part that earlier runs read has changed,
+// and otherwise only the rest of it.
 func TestResumeOfAnotherInput(t *testing.T) {
 	t.Parallel()
 	json := func(v int) string {
@@ -277,7 +279,7 @@ func TestResumeOfAnotherInput(t *testing.T) {
 	}
 }
 
-// TestTruncatedText refuses a text that ends within a line, whatever the rest of this line can be read as.
+// TestTruncatedText checks that a text that ends within a line is rejected, even if the truncated line is valid.
 func TestTruncatedText(t *testing.T) {
 	t.Parallel()
 	json := `{"metric":{"__name__":"a"},"values":[1],"timestamps":[1]}`
@@ -301,7 +303,7 @@ func TestTruncatedText(t *testing.T) {
 	}
 }
 
-// TestFile: a file is moved to the position, and reports how much is done.
+// TestFile checks that a file is read from the position on, and that progress is reported.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.om")
@@ -330,7 +332,7 @@ func TestFile(t *testing.T) {
 	require.ErrorContains(t, err, "no such file")
 }
 
-// FuzzJSONLine compares with encoding/json: what that understands has the same samples here.
+// FuzzJSONLine compares the samples with those of encoding/json, if that accepts the line.
 func FuzzJSONLine(f *testing.F) {
 	f.Add([]byte(`{"metric":{"__name__":"a","b":"é\n\u00e9"},"values":[1,-0.5e3,null,"Infinity","-Inf"],"timestamps":[1,2,3,4,5],"nan_bits":{"2":"7ff8000000000001"}}`))
 	f.Add([]byte(` { "x" : [ { } , true ] , "timestamps":[-1] , "values":[1e400], "metric":{} } `))
@@ -368,7 +370,7 @@ func FuzzJSONLine(f *testing.F) {
 	})
 }
 
-// FuzzOpenMetrics compares with Prometheus' parser given all at once.
+// FuzzOpenMetrics compares with Prometheus' parser of the whole text.
 func FuzzOpenMetrics(f *testing.F) {
 	f.Add([]byte("# TYPE a histogram\na_bucket{le=\"1\"} 1 2.5\na 1 3 # {a=\"b\"} 1\n# HELP a b\n# EOF\n"))
 	f.Add([]byte("{\"a b\",c=\"d\"} 1 1\nb +Inf -1.001\n# UNIT b \n# EOF"))

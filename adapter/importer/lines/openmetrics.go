@@ -16,29 +16,29 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// OpenMetrics is OpenMetrics' text, version 1.0, as Prometheus' parser understands it, with a timestamp on every sample.
+// OpenMetrics is OpenMetrics text, version 1.0, as Prometheus' parser reads it. Every sample must have a timestamp.
 var OpenMetrics = Format{name: "OpenMetrics", new: func(g *importer.Gatherer) parser {
 	return &openMetrics{runs: runs{g: g}, symbols: labels.NewSymbolTable()}
 }}
 
 const (
-	// pieceBytes is how much text is parsed at once.
+	// pieceBytes is the size of text that is parsed at once.
 	pieceBytes = 64 << 10
-	// maxMetricLine bounds a line of OpenMetrics, bytes: much more than labels may have.
+	// maxMetricLine bounds a line of OpenMetrics in bytes; it is far above the limits of labels.
 	maxMetricLine = 1 << 20
 )
 
-// openMetrics collects lines to pieces, which it gives to Prometheus' parser with the type of their family before them, and
-// an end behind. Other than that each line stands for itself.
+// openMetrics collects lines into pieces for Prometheus' parser. A piece is preceded by the type of its family and
+// followed by an end. Apart from the type, lines are independent of each other.
 type openMetrics struct {
 	runs
 	symbols *labels.SymbolTable
-	// typ is the last line of a type, with its end.
+	// typ is the last TYPE line, with its newline.
 	typ string
-	// piece begins with typ; starts are where its other lines begin, with the context there.
+	// piece starts with typ. starts are the positions of its other lines, with their context.
 	piece  []byte
 	starts []place
-	// ended: the line # EOF was read, which begins at eofAt.
+	// ended is set after the line # EOF, which starts at eofAt.
 	ended bool
 	eofAt place
 }
@@ -55,7 +55,7 @@ func (o *openMetrics) line(text []byte, from place, cut bool) error {
 	case bytes.Equal(text, eof):
 		o.ended, o.eofAt = true, from
 		return nil
-	case cut: // Whatever is left of it may be valid: a timestamp without its last digits is one.
+	case cut: // The truncated line may be valid, for example a timestamp without its last digits.
 		return errors.New("the text ends within this line, without # EOF: it is truncated")
 	case len(text) == 0:
 		return errors.New("the line is empty, which OpenMetrics doesn't allow; the older Prometheus text format isn't supported")
@@ -84,24 +84,24 @@ func (o *openMetrics) line(text []byte, from place, cut bool) error {
 	return nil
 }
 
-// rest parses the piece.
+// rest parses the current piece.
 func (o *openMetrics) rest() error {
 	if len(o.starts) == 0 {
 		return nil
 	}
 	o.piece = append(append(o.piece, eof...), '\n')
 	done, err := o.parse()
-	if err != nil { // The parser stops at the line that it can't read.
+	if err != nil { // the parser stops at the invalid line
 		err = &lineError{o.starts[done], err}
 	}
 	o.starts = o.starts[:0]
 	return err
 }
 
-// parse gives the samples of the piece to the Gatherer, and returns how many of its lines it understood.
+// parse passes the samples of the piece to the Gatherer and returns the number of valid lines.
 func (o *openMetrics) parse() (done int, err error) {
 	p := textparse.NewOpenMetricsParser(o.piece, o.symbols)
-	if bytes.Count(o.piece, []byte("\n")) > len(o.starts)+1 { // The type before it.
+	if bytes.Count(o.piece, []byte("\n")) > len(o.starts)+1 { // the type precedes it
 		done--
 	}
 	for ; ; done++ {
@@ -120,7 +120,7 @@ func (o *openMetrics) parse() (done int, err error) {
 	}
 }
 
-// sample takes the sample that the parser stands at.
+// sample adds the parser's current sample.
 func (o *openMetrics) sample(p textparse.Parser, line int) error {
 	name, at, v := p.Series()
 	if at == nil {
@@ -140,10 +140,11 @@ func (o *openMetrics) sample(p textparse.Parser, line int) error {
 	return err
 }
 
-// exactTime returns the timestamp of a sample, milliseconds. The parser multiplies seconds by 1000 and cuts, which makes
-// 1000 ms of the text 1.001: a millisecond that is as near as floats allow is meant.
+// exactTime returns the timestamp of a sample in milliseconds. The parser multiplies seconds by 1000 and truncates,
+// which turns 1.001 into 1000 ms: the intended millisecond is the nearest one within the precision of floats.
 func exactTime(text, name []byte, parsed int64) (int64, error) {
-	line := text[cap(text)-cap(name)+len(name):] // name is a part of text, and both end at the same place in memory.
+	// Name is a part of text, and the capacities of both end at the same address.
+	line := text[cap(text)-cap(name)+len(name):]
 	if end := bytes.IndexByte(line, '\n'); end >= 0 {
 		line = line[:end]
 	}
@@ -153,9 +154,9 @@ func exactTime(text, name []byte, parsed int64) (int64, error) {
 	}
 	seconds, err := strconv.ParseFloat(string(fields[1]), 64)
 	if err != nil {
-		return parsed, nil // The parser returns the error for a bad timestamp.
+		return parsed, nil // the parser returns the error of a bad timestamp
 	}
-	const near = 0.001 // of a millisecond; a float of today's seconds is exact to a fourth of that
+	const near = 0.001 // in milliseconds; floats of current times in seconds are four times as precise
 	ms := seconds * 1000
 	if math.IsNaN(ms) || math.Abs(ms) > 1<<53 {
 		return 0, fmt.Errorf("the timestamp %s is out of range", importer.Shorten(string(fields[1])))
@@ -173,7 +174,7 @@ func (o *openMetrics) end() error {
 	return nil
 }
 
-// resumeAt implements parser: text that is written there later has its # EOF behind it.
+// resumeAt implements parser: text that is appended later precedes the file's # EOF.
 func (o *openMetrics) resumeAt(end place) place {
 	if o.ended {
 		end = o.eofAt
@@ -182,7 +183,7 @@ func (o *openMetrics) resumeAt(end place) place {
 	return end
 }
 
-// context implements parser: behind # EOF, it is that line.
+// context implements parser: after # EOF, the context is that line.
 func (o *openMetrics) context() string {
 	if o.ended {
 		return string(eof)
@@ -201,11 +202,11 @@ type runs struct {
 	g    *importer.Gatherer
 	name []byte
 	tail importer.Tail
-	// begin is the first of these lines.
+	// begin is the first of the lines.
 	begin place
 }
 
-// series returns where the samples of a line go, which begins at from; nil: nowhere.
+// series returns the samples to which a line that starts at from appends; nil if the series isn't selected.
 func (r *runs) series(name []byte, from place, parse func() (labels.Labels, error)) *chunk.Samples {
 	into, known := r.g.Known(name)
 	if known && into == r.tail.Of && bytes.Equal(name, r.name) {
@@ -225,14 +226,14 @@ func (r *runs) series(name []byte, from place, parse func() (labels.Labels, erro
 	return into
 }
 
-// last returns these lines, after which the tail is all that is left of the series.
+// last returns these lines. Afterwards the tail is all that remains of the series.
 func (r *runs) last() (importer.Tail, place) {
 	t := r.tail
 	r.tail.From = 0
 	return t, r.begin
 }
 
-// quoted shortens what a message quotes.
+// quoted truncates text for messages.
 func quoted(b []byte) string {
 	return strconv.Quote(importer.Shorten(strings.ToValidUTF8(string(b), "\uFFFD")))
 }

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// MaxLine bounds a line, bytes.
+// MaxLine bounds a line in bytes.
 const MaxLine = 64 << 20
 
 // errLongLine means that a line is longer than MaxLine.
@@ -24,7 +24,8 @@ func newReader(r io.Reader, from place) *reader {
 	return &reader{r: bufio.NewReaderSize(r, 256<<10), place: from}
 }
 
-// next returns a line without its end, good until the next call; io.EOF after the last. cut: the input ends without a newline after the line.
+// next returns a line without its end, valid until the next call, or io.EOF after the last line. cut is set if the
+// input ends without a newline after the line.
 func (r *reader) next() (line []byte, cut bool, err error) {
 	line, err = r.r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -62,5 +63,5 @@ type lineError struct {
 func (e *lineError) Error() string { return e.err.Error() }
 func (e *lineError) Unwrap() error { return e.err }
 
-// wrongLine adds the number of a line to its error.
+// wrongLine adds the line number to an error.
 func wrongLine(number int, err error) error { return fmt.Errorf("lines: line %d: %w", number, err) }

@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// scan walks through a JSON text. It makes nothing of it that isn't asked for.
+// scan is a scanner of JSON text. It decodes only the requested values.
 type scan struct {
 	b []byte
 	i int
 }
 
-// maxDepth bounds how deep values may lie in each other.
+// maxDepth bounds the nesting of values.
 const maxDepth = 20
 
 func (s *scan) space() {
@@ -20,7 +20,7 @@ func (s *scan) space() {
 	}
 }
 
-// wrong returns an error with the text that stands there instead.
+// wrong returns an error with the text at the current position.
 func (s *scan) wrong(want string) error {
 	if s.i >= len(s.b) {
 		return fmt.Errorf("ends where %s is expected", want)
@@ -28,8 +28,8 @@ func (s *scan) wrong(want string) error {
 	return fmt.Errorf("expected %s at byte %d, found %s", want, s.i+1, quoted(s.b[s.i:min(len(s.b), s.i+20)]))
 }
 
-// take passes over a character, if it is there.
-func (s *scan) take(c byte) bool {
+// skip advances past c and returns true if c is the next character.
+func (s *scan) skip(c byte) bool {
 	s.space()
 	if s.i < len(s.b) && s.b[s.i] == c {
 		s.i++
@@ -38,12 +38,12 @@ func (s *scan) take(c byte) bool {
 	return false
 }
 
-// object calls member at each value, with its name, to read the value.
+// object calls member with the name of each member. member must read the value.
 func (s *scan) object(member func(name []byte) error) error {
-	if !s.take('{') {
+	if !s.skip('{') {
 		return s.wrong("{")
 	}
-	if s.take('}') {
+	if s.skip('}') {
 		return nil
 	}
 	for {
@@ -52,28 +52,28 @@ func (s *scan) object(member func(name []byte) error) error {
 		if err != nil {
 			return err
 		}
-		if !s.take(':') {
+		if !s.skip(':') {
 			return s.wrong(":")
 		}
 		s.space()
 		if err := member([]byte(name)); err != nil {
 			return err
 		}
-		if s.take('}') {
+		if s.skip('}') {
 			return nil
 		}
-		if !s.take(',') {
+		if !s.skip(',') {
 			return s.wrong(", or }")
 		}
 	}
 }
 
-// array calls element at each.
+// array calls element for each element. element must read it.
 func (s *scan) array(element func() error) error {
-	if !s.take('[') {
+	if !s.skip('[') {
 		return s.wrong("[")
 	}
-	if s.take(']') {
+	if s.skip(']') {
 		return nil
 	}
 	for {
@@ -81,16 +81,16 @@ func (s *scan) array(element func() error) error {
 		if err := element(); err != nil {
 			return err
 		}
-		if s.take(']') {
+		if s.skip(']') {
 			return nil
 		}
-		if !s.take(',') {
+		if !s.skip(',') {
 			return s.wrong(", or ]")
 		}
 	}
 }
 
-// value passes over any value.
+// value skips a value of any type.
 func (s *scan) value(depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("values are nested more than %d levels deep", maxDepth)
@@ -127,7 +127,7 @@ func (s *scan) word(w string) error {
 	return nil
 }
 
-// number returns the characters that numbers are made of.
+// number returns the next characters that can be part of a number.
 func (s *scan) number() []byte {
 	from := s.i
 	for s.i < len(s.b) {
@@ -141,7 +141,7 @@ func (s *scan) number() []byte {
 	return s.b[from:s.i]
 }
 
-// text returns a string as it stands there, with its quotes.
+// text returns the next string undecoded, with its quotes.
 func (s *scan) text() ([]byte, error) {
 	if s.i >= len(s.b) || s.b[s.i] != '"' {
 		return nil, s.wrong("a string")
@@ -160,7 +160,7 @@ func (s *scan) text() ([]byte, error) {
 	return nil, s.wrong(`"`)
 }
 
-// unquoted returns a string.
+// unquoted returns the next string, decoded.
 func (s *scan) unquoted() (string, error) {
 	raw, err := s.text()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 // Options select what to read. Format must be set.
 type Options struct {
-	// Path is a file; "-" is standard input, which is Stdin.
+	// Path is the name of a file; "-" means Stdin.
 	Path   string
 	Stdin  io.Reader
 	Format Format
@@ -23,7 +23,7 @@ type Options struct {
 	BatchBytes int
 }
 
-// Format is how lines are to be understood.
+// Format is a format of lines.
 type Format struct {
 	name string
 	new  func(g *importer.Gatherer) parser
@@ -32,30 +32,32 @@ type Format struct {
 // String names the format.
 func (f Format) String() string { return f.name }
 
-// place is where a line begins.
+// place is the position of a line's start.
 type place struct {
-	// Prefix is that of the input before it.
+	// Prefix is the part of the input before the line.
 	importer.Prefix
-	number int // of the lines before it
-	// context is the state of a parser that begins there.
+	number int // number of lines before it
+	// context is the state of a parser at this position.
 	context string
 }
 
-// parser understands the lines of a format, and gives the samples to a Gatherer.
+// parser parses the lines of a format and passes the samples to a Gatherer.
 type parser interface {
-	// line parses the next line, without its end. from is its start, without context. cut: the input ends without a newline after it. The samples of an
-	// invalid line aren't given to the Gatherer.
+	// line parses the next line, without its newline. from is its start, without context. cut is set if the input ends
+	// without a newline after it. It must not pass samples of an invalid line to the Gatherer.
 	line(text []byte, from place, cut bool) error
-	// rest parses the lines that were put off, up to the first invalid one. Its error is a lineError.
+	// rest parses the deferred lines, up to the first invalid one. Its error is a lineError.
 	rest() error
-	// end returns an error if the input may not end here.
+	// end returns an error if the input is incomplete.
 	end() error
-	// resumeAt returns where the next run begins once all lines are taken. end is the end of the input, without context.
+	// resumeAt returns the position at which the next run starts once all lines are read. end is the end of the input,
+	// without context.
 	resumeAt(end place) place
-	// context returns the state of a parser that goes on from here, which resume takes.
+	// context returns the parser's state for resume.
 	context() string
 	resume(context string)
-	// last is what the last lines are about, all of one series, and the first of these lines.
+	// last returns the content of the last lines that belong to one series, and the position of the first of these
+	// lines.
 	last() (importer.Tail, place)
 }
 
@@ -68,7 +70,7 @@ type Source struct {
 // New returns a source.
 func New(o Options) *Source { return &Source{o: o} }
 
-// open opens the input, and returns its size; 0: unknown.
+// open opens the input and returns its size, 0 if unknown.
 func (s *Source) open() (r io.ReadCloser, size int64, err error) {
 	if s.o.Path == "-" {
 		if s.started {
@@ -94,7 +96,7 @@ func (s *Source) open() (r io.ReadCloser, size int64, err error) {
 	return f, size, nil
 }
 
-// Plan implements importer.Source. It doesn't look into the lines.
+// Plan implements importer.Source. It doesn't read the lines.
 func (s *Source) Plan(context.Context) (importer.Plan, error) {
 	p := importer.Plan{MinMS: 1, Words: s.o.Format.name + " from standard input"}
 	if s.o.Path == "-" {
@@ -117,7 +119,7 @@ func (s *Source) Batches(ctx context.Context, after string) iter.Seq2[importer.B
 	}
 }
 
-// errEnough means that no more batches are wanted.
+// errEnough means that the caller of Batches stopped.
 var errEnough = errors.New("lines: enough")
 
 func (s *Source) batches(ctx context.Context, after string, yield func(importer.Batch, error) bool) (err error) {
@@ -152,8 +154,8 @@ func (s *Source) batches(ctx context.Context, after string, yield func(importer.
 	})
 }
 
-// Read gives all samples of an input to a Gatherer, and calls take when there is enough for a batch, with what should stay of
-// it. The last of them are the caller's to take.
+// Read passes all samples of an input to a Gatherer. It calls take when there are enough for a batch, with the tail
+// that must stay in the Gatherer. The caller must take the last samples.
 func Read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, take func(importer.Tail) error) error {
 	return read(ctx, in, f, g, place{}, func(_ place, t importer.Tail, end bool) error {
 		if end {
@@ -208,10 +210,11 @@ func read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, fro
 	return nil
 }
 
-// stopAt takes the samples before an invalid line, so that the next run begins with this line. The line is at begin, or where err, a lineError, is.
+// stopAt takes the samples before an invalid line, so that the next run starts with that line: the one at begin, or if
+// err is a lineError, its line.
 func stopAt(p parser, begin place, err error, take func(at place, t importer.Tail, end bool) error) error {
 	var earlier *lineError
-	if !errors.As(err, &earlier) { // The lines that were put off precede this line.
+	if !errors.As(err, &earlier) { // deferred lines precede this line
 		if restErr := p.rest(); !errors.As(restErr, &earlier) {
 			earlier = &lineError{begin, err}
 		}
@@ -222,7 +225,7 @@ func stopAt(p parser, begin place, err error, take func(at place, t importer.Tai
 	return wrongLine(earlier.at.number+1, earlier)
 }
 
-// position encodes where to go on.
+// position encodes the position for a checkpoint.
 func position(p place) string {
 	return fmt.Sprintf("%s %d %s", p.Prefix, p.number, strconv.Quote(p.context))
 }

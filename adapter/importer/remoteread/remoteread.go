@@ -1,4 +1,5 @@
-// Package remoteread reads history through Prometheus' remote read protocol, which Prometheus, Thanos, Mimir and others speak.
+// Package remoteread reads history through Prometheus' remote read protocol, which Prometheus, Thanos, Mimir and others
+// implement. cmd/cassia runs its source through package importer; package fetch does retries and positions.
 //
 //	a day and selector ─► request ─► streamed chunks, or else samples ─► Gatherer
 //
@@ -28,7 +29,7 @@ import (
 )
 
 const (
-	// maxFrame bounds a frame of streamed chunks, and maxAnswer one with samples, encoded and decoded, bytes.
+	// maxFrame bounds a frame of streamed chunks, and maxAnswer a response with samples, encoded and decoded, in bytes.
 	maxFrame  = 64 << 20
 	maxAnswer = 512 << 20
 
@@ -39,7 +40,7 @@ const (
 type Options struct {
 	Client fetch.Client
 	importer.Selection
-	// Width is how much time a request is about; it divides a day.
+	// Width is the time range of a request. A day must be a multiple of it.
 	Width time.Duration
 	Now   func() time.Time
 }
@@ -54,7 +55,7 @@ func New(o Options) *fetch.Days {
 
 type reader struct{ Options }
 
-// fetch asks for each selector, and leaves out what an earlier one chose already.
+// fetch sends one request per selector and skips series that an earlier selector returned.
 func (r *reader) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error) error {
 	selectors := r.Matchers
 	if len(selectors) == 0 {
@@ -63,15 +64,15 @@ func (r *reader) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gath
 	for i, ms := range selectors {
 		before := importer.Selection{Matchers: selectors[:i]}
 		q := &query{g: g, take: take, known: func(ls labels.Labels) bool { return i > 0 && before.Wants(ls) }}
-		if err := r.ask(ctx, minMS, maxMS, ms, q); err != nil {
+		if err := r.request(ctx, minMS, maxMS, ms, q); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ask makes one request.
-func (r *reader) ask(ctx context.Context, minMS, maxMS int64, ms []*labels.Matcher, q *query) error {
+// request sends one request.
+func (r *reader) request(ctx context.Context, minMS, maxMS int64, ms []*labels.Matcher, q *query) error {
 	pq, err := remote.ToQuery(minMS, maxMS, ms, nil)
 	if err != nil {
 		return err
@@ -91,7 +92,7 @@ func (r *reader) ask(ctx context.Context, minMS, maxMS int64, ms []*labels.Match
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Body.Close() }() // It was only read.
+	defer func() { _ = answer.Body.Close() }() // it was only read
 	switch kind := answer.Header.Get("Content-Type"); {
 	case strings.HasPrefix(kind, streamed):
 		return q.chunks(answer.Body)
@@ -102,7 +103,7 @@ func (r *reader) ask(ctx context.Context, minMS, maxMS int64, ms []*labels.Match
 	}
 }
 
-// query reads the answer to one selector.
+// query decodes the response for one selector.
 type query struct {
 	g     *importer.Gatherer
 	take  func(importer.Tail) error
@@ -114,7 +115,7 @@ type query struct {
 	it   chunkenc.Iterator
 }
 
-// series begins with the samples of a series, or goes on with them.
+// series starts a series, or continues the current one.
 func (q *query) series(ls []prompb.Label) error {
 	q.b.Reset()
 	for _, l := range ls {
@@ -146,7 +147,7 @@ func (q *query) series(ls []prompb.Label) error {
 	return nil
 }
 
-// chunks reads streamed chunks. A series may come in several frames, one after the other.
+// chunks decodes streamed chunks. A series may be split across consecutive frames.
 func (q *query) chunks(r io.Reader) error {
 	frames := remote.NewChunkedReader(r, maxFrame, nil)
 	for {
@@ -174,7 +175,7 @@ func (q *query) chunks(r io.Reader) error {
 	}
 }
 
-// chunk takes the samples of a chunk.
+// chunk adds the samples of a chunk.
 func (q *query) chunk(c *prompb.Chunk) error {
 	if q.into == nil {
 		return nil
@@ -201,7 +202,7 @@ func (q *query) chunk(c *prompb.Chunk) error {
 	}
 }
 
-// samples reads an answer that isn't streamed.
+// samples decodes a response that isn't streamed.
 func (q *query) samples(r io.Reader) error {
 	text, err := io.ReadAll(io.LimitReader(r, maxAnswer+1))
 	if err != nil {

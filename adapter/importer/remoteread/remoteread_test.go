@@ -26,14 +26,14 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer/fetch"
 )
 
-// now is the end of the range asked for; a day and a half after from.
+// now is the end of the requested range, one and a half days after from.
 const (
 	dayMS = int64(24 * time.Hour / time.Millisecond)
 	from  = 20_000*dayMS + 1
 	now   = 20_001*dayMS + dayMS/2
 )
 
-// server is a fake that answers with what answer writes.
+// server is a fake server whose responses are written by answer.
 type server struct {
 	answer  func(w http.ResponseWriter, q *prompb.Query, asked int)
 	queries []*prompb.Query
@@ -58,7 +58,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, request.Queries[0], len(s.queries))
 }
 
-// source starts the server.
+// source starts the server and returns a source that reads from it.
 func (s *server) source(t *testing.T, sel importer.Selection) *fetch.Days {
 	web := httptest.NewServer(s)
 	t.Cleanup(web.Close)
@@ -97,7 +97,7 @@ func samplesOf(t *testing.T, s importer.Source, after string) (lines, positions 
 	return lines, positions, nil
 }
 
-// sampled answers with samples.
+// sampled responds with samples.
 func sampled(w http.ResponseWriter, list ...*prompb.TimeSeries) {
 	text, err := (&prompb.ReadResponse{Results: []*prompb.QueryResult{{Timeseries: list}}}).Marshal()
 	if err != nil {
@@ -118,7 +118,7 @@ func up(job string, times ...int64) *prompb.TimeSeries {
 
 const one = "3ff0000000000000"
 
-// TestSampled asks day by day, and takes what each answer has of its day, histograms, too.
+// TestSampled reads day by day, and keeps the samples of each response that are within the day, including histograms.
 func TestSampled(t *testing.T) {
 	t.Parallel()
 	ints, floats := tsdbutil.GenerateTestHistogram(3), tsdbutil.GenerateTestFloatHistogram(4)
@@ -157,7 +157,7 @@ func TestSampled(t *testing.T) {
 	require.Len(t, positions, 1)
 }
 
-// stream answers with chunks, each frame a part of a series.
+// stream responds with chunks; each frame holds a part of a series.
 func stream(w http.ResponseWriter, frames ...prompb.ChunkedReadResponse) {
 	w.Header().Set("Content-Type", "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse")
 	out := remote.NewChunkedWriter(w, w.(http.Flusher))
@@ -183,7 +183,7 @@ func chunkOf(t *testing.T, times ...int64) prompb.Chunk {
 	return prompb.Chunk{MinTimeMs: times[0], MaxTimeMs: times[len(times)-1], Type: prompb.Chunk_XOR, Data: c.Bytes()}
 }
 
-// TestStreamed takes a series that comes in several frames, and of two selectors each series once.
+// TestStreamed reads a series that is split into multiple frames, and returns a series matched by two selectors once.
 func TestStreamed(t *testing.T) {
 	t.Parallel()
 	sel := importer.Everything()
@@ -214,7 +214,7 @@ func TestStreamed(t *testing.T) {
 	require.Equal(t, "job", s.queries[0].Matchers[0].Name)
 }
 
-// TestTriesAgain: a server that is busy, or an answer that breaks off, is asked again, after longer and longer waits.
+// TestTriesAgain retries with growing waits when a server is busy or a response is truncated.
 func TestTriesAgain(t *testing.T) {
 	t.Parallel()
 	s := &server{answer: func(w http.ResponseWriter, q *prompb.Query, asked int) {
@@ -242,7 +242,7 @@ func TestTriesAgain(t *testing.T) {
 	require.Equal(t, []time.Duration{time.Second, 7 * time.Second, 4 * time.Second, 8 * time.Second}, s.waits)
 }
 
-// TestSaysWhatIsWrong: one line, and no more tries than make sense.
+// TestSaysWhatIsWrong checks for one error, and no useless retries.
 func TestSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -284,7 +284,7 @@ func TestSaysWhatIsWrong(t *testing.T) {
 	require.ErrorContains(t, err, "must be a URL")
 }
 
-// TestStops ends where its context does.
+// TestStops stops when its context is canceled.
 func TestStops(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

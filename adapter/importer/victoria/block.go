@@ -17,8 +17,8 @@ import (
 //	| varint| varint| varint| uvarint | varint| byte  | byte  | byte      |uvarint|      |uvarint|       |
 //	+-------+-------+-------+---------+-------+-------+-------+-----------+------+-------+------+--------+
 //
-// A varint is zigzag. Times and values are integers, each kind one way to write them after the first; a value is its integer
-// times ten to the power of scale.
+// A varint is zigzag. Times and values are arrays of integers; their kind is the encoding after the first one. A value
+// is its integer times ten to the power of scale.
 type blockDecoder struct {
 	times  []int64
 	values []float64
@@ -30,18 +30,18 @@ type blockDecoder struct {
 
 // Kinds of arrays of integers.
 const (
-	zstdDelta2 = 1 // like delta2, compressed
-	deltaConst = 2 // the difference, which is always the same
-	constant   = 3 // nothing: all are the first
-	zstdDelta  = 4 // like delta, compressed
-	delta2     = 5 // the first difference, then how much each differs from the one before
+	zstdDelta2 = 1 // delta2, compressed
+	deltaConst = 2 // the difference, which is constant
+	constant   = 3 // empty: all equal the first
+	zstdDelta  = 4 // delta, compressed
+	delta2     = 5 // the first difference, then the differences of differences
 	delta      = 6 // differences
 )
 
 const (
-	// maxRows bounds the samples of a block: VictoriaMetrics makes blocks of 8192, and refuses more than twice that.
+	// maxRows bounds the samples of a block: VictoriaMetrics writes up to 8192 and rejects more than twice as many.
 	maxRows = 16 << 10
-	// maxPlain bounds what decompresses to a block's integers.
+	// maxPlain bounds the decompressed size of a block's integers.
 	maxPlain = maxRows * binary.MaxVarintLen64
 
 	infinite    = math.MaxInt64
@@ -55,7 +55,7 @@ func (d *blockDecoder) wrong(what string) error {
 
 func (d *blockDecoder) varint() int64 { return zigzag(d.uvarint()) }
 
-// uvarint reads a number. What isn't one makes the rest of the block nil.
+// uvarint decodes a number. If it is invalid, the rest of the block becomes nil.
 func (d *blockDecoder) uvarint() uint64 {
 	v, n := binary.Uvarint(d.rest)
 	if n <= 0 {
@@ -66,7 +66,7 @@ func (d *blockDecoder) uvarint() uint64 {
 	return v
 }
 
-// part reads bytes with their length before them.
+// part decodes bytes preceded by their length.
 func (d *blockDecoder) part() ([]byte, bool) {
 	n := d.uvarint()
 	if d.rest == nil || n > uint64(len(d.rest)) {
@@ -77,7 +77,7 @@ func (d *blockDecoder) part() ([]byte, bool) {
 	return part, true
 }
 
-// decode sets times and values.
+// decode decodes a block into times and values.
 func (d *blockDecoder) decode(block []byte) error {
 	d.rest = block
 	minMS, maxMS, first := d.varint(), d.varint(), d.varint()
@@ -96,7 +96,7 @@ func (d *blockDecoder) decode(block []byte) error {
 	if d.times, err = d.integers(d.times[:0], times, timesKind, minMS, int(rows)); err != nil {
 		return err
 	}
-	if precision < 64 { // Times, too, are only nearly what they were.
+	if precision < 64 { // times are rounded as well
 		straighten(d.times, minMS, maxMS)
 	}
 	for i, t := range d.times {
@@ -169,7 +169,7 @@ func (d *blockDecoder) decompress(b []byte) ([]byte, error) {
 	return d.plain, nil
 }
 
-// straighten makes times ascend from the first to the last.
+// straighten makes times ascend, from minMS to maxMS.
 func straighten(times []int64, minMS, maxMS int64) {
 	times[0] = minMS
 	for i := range times {
@@ -178,7 +178,7 @@ func straighten(times []int64, minMS, maxMS int64) {
 	times[len(times)-1] = maxMS
 }
 
-// scale makes values of integers, as VictoriaMetrics does, so that they have the same bits.
+// scale converts integers to values with the same operations as VictoriaMetrics, so that they have the same bits.
 func (d *blockDecoder) scale(scale int) {
 	d.values = d.values[:0]
 	power := math.Pow10(max(scale, -scale))

@@ -15,18 +15,18 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer/fetch"
 )
 
-// nativeReader reads the native format, as VictoriaMetrics' lib/protoparser/native and lib/storage have it:
+// nativeReader reads the native format, as defined by VictoriaMetrics' lib/protoparser/native and lib/storage:
 //
 //	+----------+----------+----------+------+----------+-------+----------+…
 //	| min time | max time | name len | name | block len| block | name len |…
 //	| 8 bytes  | 8 bytes  | 4 bytes  |      | 4 bytes  |       |          |
 //	+----------+----------+----------+------+----------+-------+----------+…
 //
-// Numbers are big-endian, times zigzag milliseconds. A name is the metric's, then label names and values by turns, each with
-// \x01 at its end; \x00 before 0, 1 or 2 stands for that byte.
+// Numbers are big-endian, times zigzag milliseconds. A name is the metric's name, then label names and values in turn,
+// each terminated by \x01; \x00 followed by 0, 1 or 2 stands for that byte.
 type nativeReader struct {
 	r *bufio.Reader
-	// Prefix is that of the input before the next record.
+	// Prefix is the part of the input before the next record.
 	importer.Prefix
 	minMS, maxMS int64
 	name, block  []byte
@@ -35,11 +35,11 @@ type nativeReader struct {
 
 const (
 	headerBytes = 16
-	// maxRecord bounds names and blocks, as VictoriaMetrics does.
+	// maxRecord bounds names and blocks, as in VictoriaMetrics.
 	maxRecord = 1 << 20
 )
 
-// errNotNative means that an input is something else.
+// errNotNative means that the input has another format or is damaged.
 var errNotNative = errors.New("not VictoriaMetrics' native format, or damaged")
 
 // newNativeReader reads the header.
@@ -57,7 +57,7 @@ func newNativeReader(r io.Reader) (*nativeReader, error) {
 	return n, nil
 }
 
-// cut returns the error for an input that ends too early.
+// cut returns the error of a truncated input.
 func cut(err error) error {
 	var busy *fetch.BusyError
 	if errors.As(err, &busy) {
@@ -71,7 +71,7 @@ func cut(err error) error {
 
 func zigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }
 
-// next reads a record; io.EOF after the last.
+// next reads a record, or returns io.EOF after the last one.
 func (n *nativeReader) next() (err error) {
 	if n.name, err = n.field(n.name); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (n *nativeReader) next() (err error) {
 	return err
 }
 
-// field reads bytes with their length before them.
+// field reads bytes preceded by their length.
 func (n *nativeReader) field(into []byte) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(n.r, size[:]); err != nil {
@@ -107,8 +107,8 @@ func (n *nativeReader) field(into []byte) ([]byte, error) {
 	return into, nil
 }
 
-// take gives the samples of the record to a Gatherer.
-func (n *nativeReader) take(g *importer.Gatherer) error {
+// gather passes the samples of the record to a Gatherer.
+func (n *nativeReader) gather(g *importer.Gatherer) error {
 	into, known := g.Known(n.name)
 	if !known {
 		ls, err := parseName(n.name)
@@ -131,7 +131,7 @@ func (n *nativeReader) take(g *importer.Gatherer) error {
 	return nil
 }
 
-// parseName reads the labels of a series.
+// parseName parses the labels of a series.
 func parseName(b []byte) (labels.Labels, error) {
 	var texts []string
 	for len(b) > 0 {

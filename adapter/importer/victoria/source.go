@@ -24,14 +24,14 @@ import (
 
 // Native reads a file of the native format. It implements importer.Source.
 type Native struct {
-	// Path is the file; "-" is standard input, which is Stdin.
+	// Path is the name of a file; "-" means Stdin.
 	Path  string
 	Stdin io.Reader
 	importer.Selection
 	started bool
 }
 
-// open opens the input, and returns its size; 0: unknown.
+// open opens the input and returns its size, 0 if unknown.
 func (n *Native) open() (_ io.ReadCloser, size int64, err error) {
 	if n.Path == "-" {
 		if n.started {
@@ -50,7 +50,8 @@ func (n *Native) open() (_ io.ReadCloser, size int64, err error) {
 	return f, size, nil
 }
 
-// reader returns the reader of an input after a position. isSame is false if the input has changed before the position, and is read from its start.
+// reader returns a reader of the input after a position. If the input before the position has changed, isSame is false
+// and the input is read from its start.
 func (n *Native) reader(in io.Reader, after string) (r *nativeReader, isSame bool, err error) {
 	var from nativeReader
 	if after != "" {
@@ -72,7 +73,7 @@ func (n *Native) reader(in io.Reader, after string) (r *nativeReader, isSame boo
 	return r, isSame, nil
 }
 
-// position encodes where to go on: before the next record.
+// position encodes the position before the next record.
 func (n *nativeReader) position() string { return fmt.Sprintf("%s %d %d", n.Prefix, n.minMS, n.maxMS) }
 
 func parsePosition(text string) (n nativeReader, err error) {
@@ -114,7 +115,7 @@ func (n *Native) Batches(ctx context.Context, after string) iter.Seq2[importer.B
 	}
 }
 
-// errEnough means that no more batches are wanted.
+// errEnough means that the caller of Batches stopped.
 var errEnough = errors.New("victoria: enough")
 
 func (n *Native) batches(ctx context.Context, after string, yield func(importer.Batch, error) bool) (err error) {
@@ -142,7 +143,8 @@ func (n *Native) batches(ctx context.Context, after string, yield func(importer.
 	})
 }
 
-// readNative reads all records, and calls take when there is enough for a batch, and at the end. The end is also before a record that can't be read.
+// readNative reads all records. It calls take when there are enough samples for a batch, and at the end, which may be
+// before an unreadable record.
 func readNative(ctx context.Context, r *nativeReader, g *importer.Gatherer, take func(end bool) error) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -154,7 +156,7 @@ func readNative(ctx context.Context, r *nativeReader, g *importer.Gatherer, take
 			return take(true)
 		}
 		if err == nil {
-			err = r.take(g)
+			err = r.gather(g)
 		}
 		if err != nil {
 			r.Prefix = at
@@ -171,22 +173,22 @@ func readNative(ctx context.Context, r *nativeReader, g *importer.Gatherer, take
 	}
 }
 
-// Options select what a server is asked for.
+// Options select the data to request from a server.
 type Options struct {
-	// Client's URL is the server's, or ends with /api/v1/export.
+	// Client's URL is the server's base URL, or ends with /api/v1/export.
 	Client fetch.Client
-	// Native asks for the native format: less work for the server, and fewer bytes.
+	// Native requests the native format: it costs the server less and has fewer bytes.
 	Native bool
 	importer.Selection
-	// Width is how much time a request is about; it divides a day.
+	// Width is the time range of a request. A day must be a multiple of it.
 	Width time.Duration
 	Now   func() time.Time
 }
 
-// exportPath is where a server exports.
+// exportPath is the path of exports on a server.
 const exportPath = "/api/v1/export"
 
-// New returns a source that asks a server.
+// New returns a source that reads from a server.
 func New(o Options) *fetch.Days {
 	u := *o.Client.URL
 	if !strings.HasSuffix(u.Path, exportPath) {
@@ -206,7 +208,7 @@ type server struct {
 	url *url.URL
 }
 
-// fetch asks for a piece of time, with a second more on both sides: the Gatherer takes only samples in the selection.
+// fetch requests a piece, extended by one second on both sides: the Gatherer ignores samples outside of the selection.
 func (s *server) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error) error {
 	q := url.Values{
 		"start": {seconds(minMS - 1000)}, "end": {seconds(maxMS + 1000)}, "reduce_mem_usage": {"1"}, "max_rows_per_line": {"10000"},
@@ -223,7 +225,7 @@ func (s *server) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gath
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Body.Close() }() // It was only read.
+	defer func() { _ = answer.Body.Close() }() // it was only read
 	var body io.Reader = retriedReader{answer.Body}
 	if answer.Header.Get("Content-Encoding") == "gzip" {
 		z, err := gzip.NewReader(body)
@@ -240,14 +242,14 @@ func (s *server) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gath
 		return err
 	}
 	return readNative(ctx, r, g, func(end bool) error {
-		if end { // The caller takes the rest once the response is complete.
+		if end { // the caller takes the rest once the response is complete
 			return nil
 		}
 		return take(importer.Tail{})
 	})
 }
 
-// retriedReader turns errors into ones after which the request may be made again.
+// retriedReader converts read errors to retryable ones.
 type retriedReader struct{ r io.Reader }
 
 func (s retriedReader) Read(p []byte) (int, error) {
@@ -259,10 +261,10 @@ func (s retriedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// seconds writes a time as VictoriaMetrics takes it.
+// seconds formats a time as VictoriaMetrics parses it.
 func seconds(ms int64) string { return strconv.FormatFloat(float64(ms)/1000, 'f', 3, 64) }
 
-// selector writes matchers as a selector.
+// selector formats matchers as a selector.
 func selector(ms []*labels.Matcher) string {
 	texts := make([]string, len(ms))
 	for i, m := range ms {

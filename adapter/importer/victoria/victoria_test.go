@@ -26,7 +26,7 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer/lines"
 )
 
-// builder writes the native format.
+// builder encodes the native format.
 type builder struct{ bytes.Buffer }
 
 func newBuilder(minMS, maxMS int64) *builder {
@@ -42,7 +42,7 @@ func (b *builder) field(field []byte) {
 	b.Write(field)
 }
 
-// ints are integers as a kind writes them, after the first.
+// ints encodes the integers after the first with a kind.
 func ints(t testing.TB, kind byte, all []int64) (out []byte) {
 	var step int64
 	for i := 1; i < len(all); i++ {
@@ -95,7 +95,7 @@ func samplesOf(t testing.TB, s importer.Source, after string) (lines []string, p
 	return lines, positions
 }
 
-// TestNative reads every kind of block.
+// TestNative decodes every kind of block.
 func TestNative(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(-5, 10_000)
@@ -140,7 +140,7 @@ func TestNative(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// TestLessPrecise: where a server keeps fewer bits, times are nearly what they were, and must ascend.
+// TestLessPrecise decodes blocks with reduced precision: times are rounded and must ascend.
 func TestLessPrecise(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(0, 100)
@@ -196,7 +196,7 @@ func TestNativeSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestNativeResumes goes on after the samples before a record that was truncated, and reads another input from its start.
+// TestNativeResumes resumes after the samples before a truncated record, and reads a changed input from its start.
 func TestNativeResumes(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(0, 100)
@@ -223,7 +223,7 @@ func TestNativeResumes(t *testing.T) {
 	require.Equal(t, 2, n)
 	after := first[len(first)-1].Position
 	for _, c := range []struct {
-		change    int // this byte
+		change    int // index of the changed byte
 		samples   int
 		restarted bool
 	}{{-1, 1, false}, {7, 2, true}, {ends[2] - 2, 1, false}} {
@@ -239,7 +239,7 @@ func TestNativeResumes(t *testing.T) {
 	}
 }
 
-// FuzzNative reads anything without a panic, and with bounded memory.
+// FuzzNative checks that no input panics or exceeds the memory bound.
 func FuzzNative(f *testing.F) {
 	b := newBuilder(0, 100)
 	b.field([]byte("a\x01b\x01c\x01"))
@@ -257,7 +257,7 @@ func FuzzNative(f *testing.F) {
 	})
 }
 
-// TestAsVictoriaMetricsWritesIt reads what a VictoriaMetrics 1.150 exported of the same series in both formats.
+// TestAsVictoriaMetricsWritesIt reads exports of the same series by VictoriaMetrics 1.150 in both formats.
 func TestAsVictoriaMetricsWritesIt(t *testing.T) {
 	t.Parallel()
 	native, _ := samplesOf(t, &Native{Path: "testdata/victoria-metrics-1.150.native", Selection: importer.Everything()}, "")
@@ -269,7 +269,7 @@ func TestAsVictoriaMetricsWritesIt(t *testing.T) {
 	require.Contains(t, native, fmt.Sprintf(`{__name__="one"} 1767225600001 %016x`, math.Float64bits(42.5)))
 }
 
-// TestServer asks a server day by day, in both formats.
+// TestServer reads from a server day by day, in both formats.
 func TestServer(t *testing.T) {
 	t.Parallel()
 	file, err := os.ReadFile("testdata/victoria-metrics-1.150.jsonl")
@@ -283,7 +283,7 @@ func TestServer(t *testing.T) {
 		asked = append(asked, r.Form)
 		switch r.URL.Path {
 		case "/select/0/prometheus/api/v1/export":
-			if len(asked) == 1 { // It breaks off, and is asked again.
+			if len(asked) == 1 { // the first response is truncated and requested again
 				w.Header().Set("Content-Length", "100000")
 				_, _ = w.Write(file[:1000])
 				return

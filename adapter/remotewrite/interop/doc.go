@@ -1,4 +1,4 @@
-// Package interop has senders that others wrote send to the handler, over HTTP and into a real store: the client
-// that Prometheus' queues use, and client_golang's. It holds tests only, apart from those of the handler, because
-// these senders bring a great deal of code with them, which fuzzing would have to instrument.
+// Package interop tests the remote write handler with other projects' senders, over HTTP and with a real store: the
+// client that Prometheus' queues use, and client_golang's. It contains only tests. They aren't in package remotewrite
+// because fuzzing would have to instrument the senders' many dependencies.
 package interop

@@ -52,7 +52,7 @@ func newReceiver(t *testing.T, rule func(faultengine.Op) faultengine.Action, cha
 
 func faultless(faultengine.Op) faultengine.Action { return faultengine.Pass() }
 
-// stored returns what the store has, as lines that compare bit by bit.
+// stored returns the store's samples as lines that compare bit by bit.
 func (r *receiver) stored(t *testing.T) (lines []string) {
 	found, err := r.store.Select(t.Context(), query.Query{
 		Tenant: tenant.Default, MinT: math.MinInt64, MaxT: math.MaxInt64,
@@ -83,7 +83,7 @@ func histogramLine(t *testing.T, ls labels.Labels, h chunk.Histogram) string {
 	return fmt.Sprintf("%s %x", ls, chunk.AppendHistogramBytes(nil, c))
 }
 
-// series is what a sender has of one series.
+// series is a series as a sender holds it.
 type series struct {
 	labels     labels.Labels
 	floats     []prompb.Sample
@@ -91,7 +91,7 @@ type series struct {
 	exemplars  []exemplar.Exemplar
 }
 
-// data is every kind of sample, of the last seconds.
+// data returns recent samples of every kind.
 func data() []series {
 	at := now.UnixMilli()
 	native := &histogram.Histogram{
@@ -172,7 +172,7 @@ func requestV2(all []series) *writev2.Request {
 	return req
 }
 
-// encode returns a request's body as Prometheus' queues make it.
+// encode returns the body of a request as Prometheus' queues encode it.
 func encode(t *testing.T, message remoteapi.WriteMessageType, all []series) []byte {
 	var body []byte
 	var err error
@@ -223,7 +223,7 @@ func TestPrometheusSender(t *testing.T) {
 	}
 }
 
-// TestGoClientSender sends with client_golang's client, which retries by itself, while the engine fails twice.
+// TestGoClientSender sends with client_golang's client, which retries, while the engine fails twice.
 func TestGoClientSender(t *testing.T) {
 	var failures atomic.Int64
 	failures.Store(2)

@@ -1,9 +1,10 @@
-// Broken breaks rules of the storage's code one by one, each in a copy of a file, and reports which test noticed and how soon:
+// Broken breaks rules of the storage's code one by one, each in a copy of a file, and reports which test detected it
+// and after how long:
 //
 //	bin/tools/broken -only clock
 //
-// (or `make broken-rules`; it takes some ten minutes.) A rule that is broken and not noticed ends it with status 1: then a test is
-// missing.
+// (or `make broken-rules`; it takes about ten minutes.) If a broken rule isn't detected, it exits with status 1: a test
+// is missing.
 package main
 
 import (
@@ -38,7 +39,7 @@ func main() {
 	}
 }
 
-// errUnnoticed means that a rule was broken and all tests passed.
+// errUnnoticed means that all tests passed with a broken rule.
 var errUnnoticed = errors.New("nobody noticed")
 
 func run(ctx context.Context, dir, only string) error {
@@ -76,7 +77,7 @@ func (r *rule) broken(root string) (file string, text []byte, err error) {
 	return file, []byte(strings.Replace(string(was), r.from, r.to, 1)), nil
 }
 
-// folder returns the folder that has all of the rule's tests: that of the file, or the store's.
+// folder returns the folder that contains all of the rule's tests: the file's folder, or package storage's.
 func (r *rule) folder(root string) (string, error) {
 	for _, folder := range []string{path.Dir(r.file), "storage"} {
 		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*_test.go"))
@@ -108,7 +109,7 @@ func (r *rule) folder(root string) (string, error) {
 
 var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// noticed runs the tests with the rule broken, and returns the first that failed and how long that took from when they began.
+// noticed runs the tests with the rule broken. It returns the first test that failed and the time until it failed.
 func (r *rule) noticed(ctx context.Context, dir string) (by string, took time.Duration, err error) {
 	root, err := os.Getwd()
 	if err != nil {

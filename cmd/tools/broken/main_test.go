@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Every rule is in its place in the table, the broken file is Go, and the tests that are to notice are there.
+// Every rule matches its file once, the broken file is valid Go, and the tests that must detect it exist.
 func TestRulesCanBeBroken(t *testing.T) {
 	for _, r := range rules {
 		path, text, err := r.broken("../../..")

@@ -1,17 +1,18 @@
 package main
 
-// rule is something that the storage keeps to, and what breaks it.
+// rule is an invariant of the storage's code and a change that breaks it.
 type rule struct {
 	name string
-	// file is where it is kept to; from, which stands there once, becomes to.
+	// file contains the rule. from, which occurs once in it, is replaced by to.
 	file, from, to string
-	// tests are those that are to notice, a regular expression of their whole names.
+	// tests is a regular expression that matches the full names of the tests that must detect the change.
 	tests string
 }
 
 const histories = "TestProtocolRegressions|TestWaysOut|TestProtocol"
 
-// rules are about what hides, drops, deletes, cleans, expires, imports and returns. Those of ways in are among them where both meet.
+// rules cover the code that hides, drops, deletes, cleans, expires, imports and returns samples, including code in
+// which adapters take part.
 var rules = []rule{
 	{
 		"a delete asks whether the clock is believed", "storage/deletes.go",

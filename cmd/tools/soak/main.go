@@ -1,10 +1,11 @@
-// Soak runs the tests that try something else in every run, round after round with other seeds, for a given time:
+// Soak repeats the randomized tests with new seeds for a given time:
 //
 //	bin/tools/soak -for 1h -seed 7
 //
-// (or `make soak SOAK_FOR=1h SEED=7`; with a cluster in CASSANDRA_HOSTS, which docker/cassandra/with-node gives any command,
-// also the tests that need Cassandra). The seed of a round follows from the first one, so a soak can be repeated. What
-// fails is printed with the command that runs that test with that seed again; the soak goes on, and ends with status 1.
+// (or `make soak SOAK_FOR=1h SEED=7`; with a cluster in CASSANDRA_HOSTS, which docker/cassandra/with-node sets for a
+// command, it also runs the tests that need Cassandra). The seeds of all rounds are derived from the first one, so a
+// soak can be repeated. A failure is printed with the command that reruns the test with its seed; the soak continues,
+// and exits with status 1.
 package main
 
 import (

@@ -16,15 +16,15 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// soaked is a test that gains by other seeds and by more rounds.
+// soaked is a test that benefits from other seeds and more rounds.
 type soaked struct {
-	// pkg is its package's folder in the repository.
+	// pkg is the folder of its package in the repository.
 	pkg, test string
-	// cassandra: it needs a cluster, which CASSANDRA_HOSTS names.
+	// cassandra is set if it needs a cluster in CASSANDRA_HOSTS.
 	cassandra bool
 }
 
-// all are the tests of a round.
+// all lists the tests of a round.
 var all = []soaked{
 	{pkg: "storage", test: "TestProtocol"},
 	{pkg: "storage", test: "TestSharedProtocol"},
@@ -70,10 +70,11 @@ var all = []soaked{
 	{pkg: "storage/cassandra", test: "TestMetamorphic", cassandra: true},
 }
 
-// maxOutput bounds the output that is printed of a failed test, bytes.
+// maxOutput bounds the printed output of a failed test in bytes.
 const maxOutput = 16 << 10
 
-// worthReading returns the output of a test without the lines about tests that began and passed, and without its middle where it is long.
+// worthReading returns the output of a test without the lines of tests that started and passed, and truncated in the
+// middle if it is long.
 func worthReading(out []byte) string {
 	var kept []byte
 	for line := range bytes.Lines(out) {
@@ -87,19 +88,19 @@ func worthReading(out []byte) string {
 	return fmt.Sprintf("%s\n[%d bytes left out]\n%s", kept[:maxOutput/2], len(kept)-maxOutput, kept[len(kept)-maxOutput/2:])
 }
 
-// soaking is one call of the command.
+// soaking is the state of a soak.
 type soaking struct {
 	out      io.Writer
 	limit    time.Duration
-	rounds   int // in place of the limit, if it isn't 0
+	rounds   int // replaces the time limit, unless 0
 	seed     uint64
 	times    int
 	only     string
-	cluster  bool   // whether there is a Cassandra
-	binaries string // a folder for the test binaries
+	cluster  bool   // a Cassandra cluster is available
+	binaries string // folder of the test binaries
 }
 
-// run goes on until the time is over and returns how many tests failed.
+// run runs rounds until the time limit and returns the number of failed tests.
 func (s *soaking) run(ctx context.Context) (failed int, err error) {
 	tests := s.chosen()
 	if len(tests) == 0 {
@@ -116,7 +117,8 @@ func (s *soaking) run(ctx context.Context) (failed int, err error) {
 	}
 	fmt.Fprintf(s.out, "soak: %s of %d tests, each %d times as long as usual; -seed %d repeats it\n", how, len(tests), s.times, s.seed)
 	for ; rounds == 0 || !over(); rounds++ {
-		seeds.Shuffle(len(tests), func(i, j int) { tests[i], tests[j] = tests[j], tests[i] }) // so that each comes, however short it is
+		// So that each test is reached, even in a short soak.
+		seeds.Shuffle(len(tests), func(i, j int) { tests[i], tests[j] = tests[j], tests[i] })
 		for i, test := range tests {
 			if (rounds > 0 || i > 0) && over() {
 				break
@@ -146,7 +148,7 @@ func (s *soaking) chosen() (tests []soaked) {
 	return tests
 }
 
-// binary is where a package's compiled tests lie.
+// binary returns the path of a package's compiled tests.
 func (s *soaking) binary(pkg string) string {
 	return filepath.Join(s.binaries, strings.ReplaceAll(pkg, "/", "-")+".test")
 }
@@ -164,7 +166,7 @@ func (s *soaking) compile(ctx context.Context, tests []soaked) error {
 	return nil
 }
 
-// one runs a test with a seed. A failure is printed; an error means that nothing more can be run.
+// one runs a test with a seed and prints a failure. An error means that no test can be run.
 func (s *soaking) one(ctx context.Context, t soaked, seed uint64) (passed bool, err error) {
 	began := time.Now()
 	cmd := exec.CommandContext(ctx, s.binary(t.pkg), "-test.count=1", "-test.run=^"+t.test+"$", "-test.v")

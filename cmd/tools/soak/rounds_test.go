@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A test that was renamed would be missed only when somebody soaks.
+// A renamed test would otherwise be noticed only during the next soak.
 func TestEverySoakedTestIsThere(t *testing.T) {
 	for _, s := range all {
 		found := false
@@ -34,7 +34,7 @@ func TestSoakOfWhatIsNotThere(t *testing.T) {
 	require.ErrorContains(t, err, "TestThatNobodyWrote")
 }
 
-// TestOutputWorthReading keeps both ends of a long output, and nothing of tests that passed.
+// TestOutputWorthReading keeps both ends of a long output, and drops passed tests.
 func TestOutputWorthReading(t *testing.T) {
 	long := "=== RUN   TestA\n    a_test.go:1: the cause\n--- FAIL: TestA (0.00s)\n    --- PASS: TestA/b (0.00s)\n"
 	require.Equal(t, "    a_test.go:1: the cause\n--- FAIL: TestA (0.00s)\n", worthReading([]byte(long)))

@@ -1,11 +1,11 @@
-// Suite runs `go test` and prints a summary for people: a line for each package as it ends, with its time; of a
-// failed test its output, without that of tests beside it; in the end which tests were skipped and why, which took
-// longest, and how long it all took. `make test` runs it:
+// Suite runs `go test` and prints a summary: one line per package when it ends, with its duration; the output of failed
+// tests, without the output of concurrent tests; and at the end the skipped tests with reasons, the slowest tests, and
+// the total duration. `make test` runs it:
 //
 //	bin/tools/suite [-skips=fail] [-slowest 10] [-events FILE] -- -p 4 -parallel 8 ./...
 //
-// What stands behind -- goes to `go test`. It ends with status 1 if anything failed, and with -skips=fail also if a test was
-// skipped whose absence nobody has explained: see allowed.
+// The arguments after -- are passed to `go test`. It exits with status 1 if a test failed, and with -skips=fail also if
+// a test was skipped without an allowed reason, see allowed.
 package main
 
 import (
@@ -39,15 +39,15 @@ func main() {
 	}
 }
 
-// run runs go test. A terminal's interrupt reaches all that runs, and tests that have ended by then are reported; SIGTERM is
-// passed on in the same way.
+// run runs go test. An interrupt of the terminal reaches all running processes, and the tests that have ended are
+// reported; SIGTERM is passed on as an interrupt.
 func run(args []string, events string, end func(*report, time.Duration) bool) (ok bool, err error) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		for s := range signals {
 			if s == syscall.SIGTERM {
-				_ = syscall.Kill(0, syscall.SIGINT) // the group of this process
+				_ = syscall.Kill(0, syscall.SIGINT) // the process group of this process
 			}
 		}
 	}()
@@ -74,11 +74,11 @@ func run(args []string, events string, end func(*report, time.Duration) bool) (o
 	if err := r.read(from); err != nil {
 		return false, err
 	}
-	failed := cmd.Wait() // Its only information is that something failed.
+	failed := cmd.Wait() // the error has no details
 	return end(r, time.Since(began)) && failed == nil, nil
 }
 
-// goTool is the go command that runs this program.
+// goTool is the go command that was used to build this program.
 func goTool() string {
 	if tool := os.Getenv("GO"); tool != "" {
 		return tool

@@ -16,22 +16,22 @@ import (
 type event struct {
 	Action     string
 	Package    string
-	ImportPath string // of the package that is built
+	ImportPath string // of the package being built
 	Test       string
-	Elapsed    float64 // seconds
+	Elapsed    float64 // in seconds
 	Output     string
 }
 
-// name identifies a test among all packages.
+// name identifies a test in all packages.
 type name struct{ pkg, test string }
 
-// ended is a test with how long it took.
+// ended is a finished test with its duration.
 type ended struct {
 	name
 	seconds float64
 }
 
-// report gathers the tests' output and writes the parts that are worth reading.
+// report collects the tests' output and prints the relevant parts.
 type report struct {
 	out     io.Writer
 	output  map[name][]string
@@ -39,18 +39,18 @@ type report struct {
 	passed  int
 	skipped []name
 	failed  []name
-	paused  map[name]bool // that run beside others
+	paused  map[name]bool // tests that run in parallel
 	all     []ended
 }
 
-// maxLines bounds the output that is printed of a failed test or package. The cause is at its end, that of a race at its beginning.
+// maxLines bounds the printed output of a failed test or package. The cause is at its end; for a race, at its start.
 const maxLines = 120
 
 func newReport(out io.Writer) *report {
 	return &report{out: out, output: map[name][]string{}, built: map[string][]string{}, paused: map[name]bool{}}
 }
 
-// read reads events until there are no more. Lines that are none, for go test writes such, too, are printed.
+// read reads events to the end. Other lines, which go test also writes, are printed.
 func (r *report) read(from io.Reader) error {
 	lines := bufio.NewReader(from)
 	for {
@@ -104,15 +104,16 @@ func (r *report) endTest(at name, e *event) {
 	case "fail":
 		r.failed = append(r.failed, at)
 	}
-	if !strings.Contains(e.Test, "/") || r.paused[at] { // What tests beside others take isn't counted in the test that they are part of.
+	// The duration of parallel subtests isn't part of their parent's.
+	if !strings.Contains(e.Test, "/") || r.paused[at] {
 		r.all = append(r.all, ended{at, e.Elapsed})
 	}
 }
 
-// endPackage prints a package that has ended, and the failed tests in it.
+// endPackage prints a finished package and its failed tests.
 func (r *report) endPackage(e *event) {
 	at := name{e.Package, ""}
-	if e.Action == "skip" { // It has no tests.
+	if e.Action == "skip" { // it has no tests
 		return
 	}
 	word := "ok  "
@@ -129,14 +130,14 @@ func (r *report) endPackage(e *event) {
 		}
 	}
 	r.print(at, "--- the package")
-	for test := range r.output { // Those that were running when it ended.
+	for test := range r.output { // tests that were running when it ended
 		if test.pkg == e.Package && test.test != "" && !slices.Contains(r.failed, test) && !slices.Contains(r.skipped, test) {
 			r.print(test, "--- "+test.test+", which had not ended")
 		}
 	}
 }
 
-// print prints a test's output, once.
+// print prints a test's output once.
 func (r *report) print(at name, title string) {
 	lines := strings.SplitAfter(strings.Join(r.output[at], ""), "\n")
 	if cut := len(lines) - maxLines; cut > 0 {
@@ -148,7 +149,7 @@ func (r *report) print(at name, title string) {
 	delete(r.output, at)
 }
 
-// end prints the summary of all packages, and returns whether the run is as it should be.
+// end prints the summary of all packages and reports whether the run succeeded.
 func (r *report) end(took time.Duration, slowest int, skipsFail bool) (ok bool) {
 	unexplained := r.skips()
 	slices.SortStableFunc(r.all, func(a, b ended) int { return cmp.Compare(b.seconds, a.seconds) })
@@ -166,8 +167,7 @@ func (r *report) end(took time.Duration, slowest int, skipsFail bool) (ok bool) 
 	return len(r.failed) == 0
 }
 
-// skips prints which tests were skipped and why: those with one reason in one line. It returns how many of them are not
-// allowed.
+// skips prints the skipped tests by reason, one line per reason. It returns the number of skips that aren't allowed.
 func (r *report) skips() (unexplained int) {
 	reasons := map[string][]name{}
 	for _, test := range r.skipped {
@@ -187,11 +187,11 @@ func (r *report) skips() (unexplained int) {
 	return unexplained
 }
 
-// allowed reports whether a test may be skipped wherever it runs: an engine leaves out cases of the conformance suite that it
-// can't fulfil, and its test must state why.
+// allowed reports whether a test may be skipped: an engine may opt out of cases of the conformance suite that it can't
+// satisfy, and must give a reason.
 func allowed(test name) bool { return strings.HasPrefix(test.test, "TestConformance/") }
 
-// reason returns why a test was skipped, from its output: the text behind the place in its source.
+// reason returns the reason of a skipped test from its output: the text after the position in the source.
 func reason(said []string) string {
 	for _, line := range said {
 		line = strings.TrimSpace(line)
@@ -208,7 +208,7 @@ func reason(said []string) string {
 	return "it gave no reason"
 }
 
-// short is a package without the module's name.
+// short returns a package without the module's name.
 func short(pkg string) string {
 	const module = "github.com/cassia-db/cassia/"
 	return strings.TrimPrefix(pkg, module)

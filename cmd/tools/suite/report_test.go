@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// events are what go test -json printed of two packages whose tests ran side by side, shortened.
+// events is the shortened output of go test -json for two packages whose tests ran concurrently.
 const events = `{"Action":"start","Package":"p"}
 {"Action":"run","Package":"p","Test":"TestBad"}
 {"Action":"output","Package":"p","Test":"TestBad","Output":"=== RUN   TestBad\n"}
@@ -63,7 +63,8 @@ func TestReportTellsWhatDidNotCompileOrEnd(t *testing.T) {
 	require.Contains(t, out.String(), "TestHangs, which had not ended:\npanic: test timed out\n")
 }
 
-// TestSlowTestsAreNamedThatRunBesideOthers has a test whose part runs beside others: the time of that isn't in that of the whole.
+// TestSlowTestsAreNamedThatRunBesideOthers has a test with a parallel subtest, whose duration isn't part of its
+// parent's.
 func TestSlowTestsAreNamedThatRunBesideOthers(t *testing.T) {
 	var out strings.Builder
 	r := newReport(&out)

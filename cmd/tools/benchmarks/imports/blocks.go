@@ -16,7 +16,7 @@ import (
 
 const dayMS = 24 * 3600 * 1000
 
-// writeBlocks writes a workload as blocks, one a day, with Prometheus' own writer.
+// writeBlocks writes a workload as blocks, one per day, with Prometheus' own writer.
 func writeBlocks(ctx context.Context, w bench.Workload, days int, dir string) error {
 	g, err := bench.NewGenerator(w)
 	if err != nil {
@@ -41,7 +41,7 @@ func writeBlocks(ctx context.Context, w bench.Workload, days int, dir string) er
 
 // writeBlock writes one day.
 func writeBlock(ctx context.Context, g *bench.Generator, all []labels.Labels, day, steps int, dir string) (err error) {
-	// The writer takes samples that are up to half of this older than the newest one: a whole day.
+	// The writer accepts samples that are up to half of this older than the newest one: a whole day.
 	w, err := tsdb.NewBlockWriter(slog.New(slog.DiscardHandler), dir, 3*dayMS)
 	if err != nil {
 		return err

@@ -1,5 +1,4 @@
-// Imports measures how fast `cassia import blocks` takes over history, and beside it what the same samples cost by remote
-// write, sealing included, as a table in Markdown:
+// Imports measures the duration of `cassia import blocks` for a history, and for comparison of remote write and sealing for the same samples. It prints a table in Markdown:
 //
 //	bin/tools/benchmarks/imports -cassia bin/cassia -series 2000 -days 30 -interval 60s -kills 3
 //
@@ -9,8 +8,8 @@
 //	generator ──┤
 //	             └─► remote write ──► cassia serve ──► cassia downsample ──► Pebble
 //
-// With -kills the import is killed (SIGKILL) so often on its way, run again each time, and verified against the blocks
-// and by `cassia check` at the end.
+// With -kills the import is killed (SIGKILL) that many times and restarted each time, and the result is verified
+// against the blocks and by `cassia check`.
 package main
 
 import (
@@ -57,7 +56,7 @@ func main() {
 	}
 }
 
-// cost is what some samples took.
+// cost is the measured cost of one path.
 type cost struct {
 	what      string
 	samples   int64
@@ -107,7 +106,7 @@ func run(ctx context.Context, s settings) (err error) {
 	return nil
 }
 
-// imported imports the blocks, killed on the way or not, and verifies what came of it.
+// imported imports the blocks, with kills if requested, and verifies the result.
 func (s settings) imported(ctx context.Context, blocks string, w bench.Workload) (c cost, err error) {
 	data := filepath.Join(s.dir, "imported")
 	if err := os.RemoveAll(data); err != nil {
@@ -115,10 +114,10 @@ func (s settings) imported(ctx context.Context, blocks string, w bench.Workload)
 	}
 	c = cost{what: "`cassia import blocks`", samples: w.Samples()}
 	checkpoint := filepath.Join(s.dir, "checkpoint.json")
-	_ = os.Remove(checkpoint) // It is of another run.
+	_ = os.Remove(checkpoint) // it belongs to another run
 	args := []string{"import", "blocks", "--storage.path=" + data, "--retention.raw=0", "--checkpoint=" + checkpoint, blocks}
 	for range s.kills {
-		// About a quarter of the way each: from a tenth of a second on for those that are short.
+		// Each run is killed after about a quarter of the import, after 0.1 s at the earliest.
 		after := time.Duration(float64(w.Samples()) / 4e6 * (0.2 + rand.Float64()) * float64(time.Second))
 		took, cpu, _, err := s.command(ctx, max(after, 100*time.Millisecond), args...)
 		if err != nil {
@@ -150,7 +149,7 @@ func (s settings) imported(ctx context.Context, blocks string, w bench.Workload)
 	return c, nil
 }
 
-// command runs Cassia, and kills it after a while; 0: not at all.
+// command runs Cassia and kills it after a delay; 0: never.
 func (s settings) command(ctx context.Context, killAfter time.Duration, args ...string) (took, cpu time.Duration, out string, err error) {
 	cmd := exec.CommandContext(ctx, s.cassia, args...)
 	var text bytes.Buffer
@@ -171,7 +170,7 @@ func (s settings) command(ctx context.Context, killAfter time.Duration, args ...
 	return took, cpu, text.String(), nil
 }
 
-// sent sends samples by remote write, and seals the rest of them.
+// sent sends samples by remote write and seals them.
 func (s settings) sent(ctx context.Context, w bench.Workload) (c cost, err error) {
 	c = cost{what: "remote write and sealing", samples: w.Samples()}
 	data := filepath.Join(s.dir, "sent")

@@ -1,5 +1,5 @@
-// Tenants shows what many tenants of one Cassia notice of two that misbehave: it prints how long their writes and
-// queries take without and with one that is far over its limits and one that sends garbage:
+// Tenants measures how two misbehaving tenants affect the other tenants of a Cassia: it prints the latency of the
+// others' writes and queries, without and with one tenant that is far above its limits and one that sends garbage:
 //
 //	bin/tools/benchmarks/tenants -cassia bin/cassia
 package main
@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// limits are those of the greedy tenant; the others have none.
+// limits apply to the greedy tenant; the others have none.
 const limits = `tenants:
   greedy:
     samples_per_second: 5000
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-// compare runs both parts, each on a server of its own, and prints the table.
+// compare runs both parts, each on a new server, and prints the table.
 func compare(ctx context.Context, cassia string, load bench.TenantLoad, bad int) error {
 	without, err := measure(ctx, cassia, load)
 	if err != nil {
