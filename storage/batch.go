@@ -20,30 +20,30 @@ import (
 // Series is a series of the head, for use with the batch that returned it.
 type Series = head.Series
 
-// Batch collects the samples of one request. It is for one goroutine, and is used once:
-// NewBatch, then Lookup or Define and Float, Histogram or Exemplar for each series, then Commit or Release.
+// Batch collects the samples of one request. It is used by one goroutine and once: NewBatch, then for each series
+// Lookup or Define, followed by Float, Histogram or Exemplar, and finally Commit or Release.
 type Batch struct {
 	s      *Store
 	tenant *head.Tenant
-	last   *Series // that Lookup found
+	last   *Series // the series that the last successful Lookup found
 	missed head.AliasHash
 	oldest retention.Oldest
-	newest int64 // samples after it are refused
-	// confirmed is true if newest was confirmed for this batch, see CheckedClock.ConfirmAhead.
+	newest int64 // later samples are rejected
+	// confirmed is true if newest was confirmed for this batch; see CheckedClock.ConfirmAhead.
 	confirmed  bool
 	entries    []head.Sample
 	exemplars  []head.EncodedExemplar
 	bytes      int64
 	histograms int
 	bounds     labelBounds
-	// free is true if no limit applies to its samples: they were acknowledged before.
+	// free exempts the batch from limits: its samples were acknowledged before.
 	free bool
-	// space keeps its aliases apart from those of other spaces.
+	// space separates this batch's aliases from those in other alias spaces.
 	space uint64
 	done  chan error
 }
 
-// queuedBytes is what an entry weighs in the queue's account.
+// queuedBytes is the size charged to the queue per entry, excluding its payload.
 const queuedBytes = 64
 
 // NewBatch starts a batch for a tenant.
@@ -56,35 +56,34 @@ func (s *Store) NewBatch(tenant string) *Batch {
 	return b
 }
 
-// Lookup finds a series by the bytes that the sender names it with, opaque to the store. It allocates
-// nothing. The caller keeps alias.
+// Lookup finds a series by its alias: the bytes by which the sender names it. The store doesn't interpret them. Lookup
+// allocates nothing and doesn't retain alias.
 func (b *Batch) Lookup(alias []byte) (*Series, bool) {
 	hash := b.s.head.HashAlias(alias, b.space)
 	s := b.tenant.Lookup(hash, b.last)
 	if s == nil {
 		b.missed = hash
-		return nil, false // The last series stays: rules may drop this series each time.
+		return nil, false // last is unchanged: relabeling may drop this series in every request.
 	}
 	b.last = s
 	return s, true
 }
 
-// KeyOf returns the store's key of an alias: 128 bits of hash with a secret seed. It is good until the store is closed, and another
-// one in each space of aliases.
+// KeyOf returns the store's key for an alias: 128 bits of a hash with a secret seed. The key is valid until the store
+// is closed, and differs between alias spaces.
 func (b *Batch) KeyOf(alias []byte) [2]uint64 { return b.s.head.HashAlias(alias, b.space) }
 
-// Missed returns KeyOf the alias that Lookup didn't find last, without hashing it once more.
+// Missed returns KeyOf of the alias in the last failed Lookup, without hashing it again.
 func (b *Batch) Missed() [2]uint64 { return b.missed }
 
-// UseAliases makes Lookup and Define use aliases of a space of their own; 0 is that of the labels themselves. Whoever changes
-// labels before Define takes another space for each way of doing so, since the same alias then names another series. It
-// is called before the first Lookup.
+// UseAliases selects the alias space of Lookup and Define; 0 is the space in which aliases stand for unmodified labels.
+// A caller that changes labels before Define must use a separate space per change, because the same alias then names
+// another series. UseAliases must be called before the first Lookup.
 func (b *Batch) UseAliases(space uint64) { b.space = space }
 
-// Define finds or creates the series with these labels, and remembers alias for it (nil: none).
-// It returns a *LabelError for labels that can't name a series, ErrTooManySeries when the head is full, and a
-// *tenant.LimitError when the tenant has as many series, or new ones, as it may.
-// ls is copied where it must be kept.
+// Define finds or creates the series with these labels, and maps alias to it unless alias is nil. It returns a
+// *LabelError for labels that can't name a series, ErrTooManySeries if the head is full, and a *tenant.LimitError if
+// the tenant is at its limit of series or of new series. Define copies ls if it retains it.
 func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
 	ls = b.s.truncated(b.tenant.Name(), ls, b.bounds)
 	if err := checkLabels(ls, b.bounds); err != nil {
@@ -113,8 +112,9 @@ func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
 	return s, nil
 }
 
-// Float adds a sample; t and st (0: unknown) are milliseconds. It returns ErrTooOld, ErrTooFarAhead or nil, or an error that
-// allows a retry: ErrMaybeAhead, ErrDroppedAhead, or the cluster's clock can't be read.
+// Float adds a sample; t and st (0: unknown) are milliseconds. It returns ErrTooOld or ErrTooFarAhead for samples that
+// are rejected permanently. The other errors allow a retry: ErrMaybeAhead, ErrDroppedAhead, or an error because the
+// cluster's clock can't be read.
 func (b *Batch) Float(ref *Series, t, st int64, v float64) error {
 	if err := b.checkTime(ref, t); err != nil {
 		return err
@@ -124,8 +124,8 @@ func (b *Batch) Float(ref *Series, t, st int64, v float64) error {
 	return nil
 }
 
-// Histogram adds a native histogram sample: exactly one of h and fh is set, and belongs to the store from
-// now on. It returns an *InvalidHistogramError, ErrTooOld, ErrTooFarAhead or nil.
+// Histogram adds a native histogram sample. Exactly one of h and fh must be set; the store owns it from now on. It
+// returns an *InvalidHistogramError or the errors of Float.
 func (b *Batch) Histogram(ref *Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
 	if err := b.checkTime(ref, t); err != nil {
 		return err
@@ -156,7 +156,8 @@ func (b *Batch) checkTime(ref *Series, t int64) error {
 	return nil
 }
 
-// checkOld is checkTime for a sample of a class that can't be stored. One that isn't past the retention is of a time whose rows were dropped.
+// checkOld returns the error for a sample of a class that can't be stored: ErrTooOld if it is past the retention,
+// otherwise ErrDroppedAhead, because the rows of its time were deleted.
 func (b *Batch) checkOld(class, t int64) error {
 	now, _ := b.s.clock.Bounds()
 	tenant := b.tenant.Name()
@@ -173,7 +174,7 @@ func (b *Batch) checkOld(class, t int64) error {
 	return fmt.Errorf("%w, up to %s", ErrDroppedAhead, until)
 }
 
-// checkAhead is checkTime for a sample after newest. A slow clock of this side never rejects a sample for good.
+// checkAhead checks a sample after newest. A slow clock on this side never causes a permanent rejection.
 func (b *Batch) checkAhead(t int64) error {
 	if b.confirmed || !b.s.clock.MayBeSlow(t-b.newest) {
 		return ErrTooFarAhead
@@ -193,8 +194,8 @@ func (b *Batch) checkAhead(t int64) error {
 	return nil
 }
 
-// Exemplar adds an exemplar; e.Ts is in milliseconds. Of a series and slot 1,024 are kept. It returns
-// an *InvalidExemplarError, a *tenant.LimitError, ErrTooOld, ErrTooFarAhead or nil. e stays the caller's.
+// Exemplar adds an exemplar; e.Ts is in milliseconds. At most 1,024 exemplars are kept per series and slot. It returns
+// an *InvalidExemplarError, a *tenant.LimitError or the errors of Float. The caller keeps ownership of e.
 func (b *Batch) Exemplar(ref *Series, e exemplar.Exemplar) error {
 	if err := b.checkTime(ref, e.Ts); err != nil {
 		return err
@@ -211,12 +212,13 @@ func (b *Batch) Exemplar(ref *Series, e exemplar.Exemplar) error {
 	return nil
 }
 
-// Len returns how many samples the batch holds.
+// Len returns the number of samples in the batch.
 func (b *Batch) Len() int { return len(b.entries) }
 
-// Commit returns nil once every sample is durable and visible to queries. ErrOverloaded means that too much
-// waits already or isn't sealed, ErrHeadShare that too much isn't sealed of this tenant, a *tenant.LimitError that the tenant sends too much, and nothing was taken; engine.ErrUnavailable and
-// others that durability isn't known, and the sender must try again. The batch is released in any case.
+// Commit returns nil once every sample is durable and visible to queries. It rejects the whole batch with ErrOverloaded
+// if the queue or the head is full, with ErrHeadShare if this tenant's unsealed samples exceed its share, and with a
+// *tenant.LimitError if the tenant is over its ingestion limit. After any other error, engine.ErrUnavailable included,
+// the samples may or may not be durable, and the sender must retry. Commit always releases the batch.
 func (b *Batch) Commit(ctx context.Context) error {
 	if len(b.entries)+len(b.exemplars) == 0 {
 		b.Release()
@@ -255,15 +257,15 @@ func (b *Batch) Commit(ctx context.Context) error {
 		}
 		return err
 	case <-ctx.Done():
-		// The committer still holds the batch: it is left to the garbage collector.
+		// The committer still uses the batch, so it isn't returned to the pool.
 		return ctx.Err()
 	}
 }
 
-// finish hands the result to whoever waits for the batch.
+// finish passes the result to Commit.
 func (b *Batch) finish(err error) { b.done <- err }
 
-// Release gives up a batch without committing it.
+// Release discards a batch without committing it.
 func (b *Batch) Release() {
 	clear(b.entries)
 	clear(b.exemplars)
@@ -272,7 +274,7 @@ func (b *Batch) Release() {
 	b.s.batches.Put(b)
 }
 
-// encodeHistogram returns the canonical bytes of a histogram, or why it can't be stored.
+// encodeHistogram returns the canonical bytes of a histogram, or an *InvalidHistogramError if it is too large.
 func encodeHistogram(h chunk.Histogram) ([]byte, error) {
 	b := chunk.AppendHistogramBytes(nil, h)
 	if len(b) > format.MaxHistogramBytes {

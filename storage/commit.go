@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// groupSamples and groupBytes bound what one commit takes from the queue.
+	// groupSamples and groupBytes bound one commit.
 	groupSamples = 64 << 10
 	groupBytes   = 8 << 20
 )
 
-// committer makes batches durable, one commit after the other. What arrives while one is under way goes
-// in the next, so that the cost of a sync is shared by all who wait for it.
+// committer makes batches durable, one commit at a time. Batches that arrive during a commit are written by the next
+// one, so that all of them share the cost of one sync.
 //
 //	batches ─► queue ─► blobs ─► engine.Write ─► (listed) ─► head ─► acknowledged
 type committer struct {
@@ -35,38 +35,40 @@ type committer struct {
 	queued int64 // bytes in queue
 	closed bool
 	done   chan struct{}
-	// gathering is under mu.
+	// gathering is protected by mu.
 	gathering gathering
 
-	// head is what the commit under way is added to.
+	// head stages the samples of the current commit.
 	head *head.Appender
 	rows []engine.Batch
 }
 
-// commitEnv is what a committer needs of its store.
+// commitEnv holds the dependencies of a committer.
 type commitEnv struct {
 	head   *head.Head
 	period *format.Periods
-	// writer is this process' name in the stage; shared is true if others follow its streams.
+	// writer is this process' name in the staging log; shared is true if other processes follow its streams.
 	writer string
 	shared bool
-	// gathers is true if a commit waits for senders that are likely to come.
+	// gathers makes a commit wait for senders that are likely to send soon.
 	gathers bool
 	// headBytes and queueBytes are limits; see Options. blobBytes is the size at which a blob is full.
 	headBytes, queueBytes int64
 	blobBytes             int
 	now                   func() time.Time
-	// engineTime is the time by the clock by which the engine's rows expire.
+	// engineTime returns the time of the clock by which the engine expires rows.
 	engineTime func() time.Time
 	metrics    *metrics
-	// lock is held by a commit, and by whoever closes generations.
+	// lock is held during a commit and while generations are closed.
 	lock *sync.Mutex
 	// write makes rows durable.
 	write func(context.Context, []engine.Batch) error
-	// mayWrite returns an error if nothing should be written, and mayAcknowledge if a durable commit that began then mustn't be acknowledged.
+	// mayWrite returns an error if this process must not write now. mayAcknowledge returns an error if a durable commit
+	// that began at the given time must not be acknowledged.
 	mayWrite       func() error
 	mayAcknowledge func(begun time.Time) error
-	// isOld reports whether blobs of a slot must stand alone, and listed is the list of staged slots; nil: the engine lists them.
+	// isOld reports whether the blobs of a slot must not depend on earlier ones. listed is the list of staged slots;
+	// nil if the engine can list them itself.
 	isOld  func(slot int64) bool
 	listed *stagedList
 }
@@ -86,7 +88,8 @@ func newCommitter(env commitEnv) *committer {
 	return c
 }
 
-// enqueue hands over a batch. It fails where the queue is full, or the head. Sealing, which makes room there, needs no batch.
+// enqueue queues a batch. It returns an error if the queue or the head is full. Sealing frees memory of the head and
+// needs no batch.
 func (c *committer) enqueue(b *Batch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +115,7 @@ func (c *committer) enqueue(b *Batch) error {
 	return nil
 }
 
-// run commits until close was called and nothing waits any more.
+// run commits until close was called and the queue is empty.
 func (c *committer) run() {
 	defer close(c.done)
 	for {
@@ -169,7 +172,7 @@ func (c *committer) take() (group []*Batch) {
 	return group
 }
 
-// commit makes a group durable and then visible. The caller holds the commit lock.
+// commit makes a group durable and then visible. The caller must hold the commit lock.
 func (c *committer) commit(group []*Batch) error {
 	if err := c.env.mayWrite(); err != nil {
 		c.env.metrics.commitErrors.Inc()
@@ -209,11 +212,11 @@ func (c *committer) commit(group []*Batch) error {
 	return nil
 }
 
-// errGrewOld means that a slot became old while samples of it were being written, in blobs that an old slot
-// must not have. They are written once more.
+// errGrewOld means that a slot became old while its samples were being written in blobs that depend on earlier ones,
+// which old slots must not contain. The caller writes the samples again.
 var errGrewOld = fmt.Errorf("%w: the slot was closed for sealing during the write; retry", engine.ErrUnavailable)
 
-// listOld returns once the slots of the commit that are old are listed. Their blobs are durable by now, which the clock is read after.
+// listOld returns once the old slots of the commit are listed. Their blobs are durable before the clock is read.
 func (c *committer) listOld(ctx context.Context) error {
 	var old []head.SlotPartition
 	for _, g := range c.head.Streams() {
@@ -228,7 +231,7 @@ func (c *committer) listOld(ctx context.Context) error {
 	return c.env.listed.ensure(ctx, old)
 }
 
-// streamPositions appends the rows that show other processes how far the streams of this commit go.
+// streamPositions appends the rows that advertise the stream positions of this commit to other processes.
 func (c *committer) streamPositions(rows []engine.Batch) []engine.Batch {
 	const piece = 2000
 	expires := c.env.engineTime().Add(membership.TailLife).Unix()

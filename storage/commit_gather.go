@@ -2,30 +2,32 @@ package storage
 
 import "time"
 
-// mostPatience bounds how long a commit waits for more requests.
+// mostPatience bounds the time that a commit waits for more requests.
 const mostPatience = 20 * time.Millisecond
 
-// gathering has a commit wait for the requests of senders that were there a moment ago, where every commit costs much: over a shared
-// engine, a row for each partition, whatever is in it. Without it two groups of senders take turns: what one group sends waits while
-// the other's commit is under way.
+// gathering makes a commit wait for the senders of the previous commit. It is used on a shared engine, where each
+// commit writes a row per partition whatever its size. Without it, two groups of senders alternate: the requests of one
+// group wait during the commit of the other.
 //
-//	commit: 1 2 ─────►│ answered; 3 4 came meanwhile    without: 3 4 ─────► 1 2 ─────► 3 4 ─────►
-//	                  └ expected: 1 2 3 4               with:    (1 2 come) 1 2 3 4 ─────►
+//	commit: 1 2 ─────►│ acknowledged; 3 4 queued      without: 3 4 ─────► 1 2 ─────► 3 4 ─────►
+//	                  └ expected: 1 2 3 4             with:    (1 2 arrive) 1 2 3 4 ─────►
 //
-// It waits no longer than the last commit took: so long a request would have waited that came just after a commit had begun. A sender
-// that is alone isn't waited for, nor who has stopped sending, but once.
+// The wait is at most the duration of the last commit: a request that arrived just after a commit had begun would have
+// waited as long. With one active sender there is no wait; a sender that stopped causes at most one.
 type gathering struct {
-	// expected is how many requests the last commit had, and waited when it ended; patience is for how long the next one waits for as many.
+	// expected is the number of requests in the last commit and in the queue when it ended. patience is the longest
+	// time that the next commit waits for this number of requests.
 	expected int
 	patience time.Duration
 }
 
-// learn takes note of a commit of so many requests, when so many others wait.
+// learn records a commit: its number of requests, the number that were queued when it ended, and its duration.
 func (g *gathering) learn(requests, waiting int, took time.Duration) {
 	g.expected, g.patience = requests+waiting, min(took, mostPatience)
 }
 
-// gather waits until as many requests are there as are expected, or enough for one commit. mu is held.
+// gather waits until the queue has the expected number of requests, or enough bytes for one commit. The caller must
+// hold mu.
 func (c *committer) gather() {
 	over := false
 	enough := func() bool {

@@ -8,14 +8,14 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// labelBounds bound a series' labels: their number, and the bytes of names and values.
+// labelBounds bound the labels of a series: their number, and the bytes of a name and of a value.
 type labelBounds struct {
 	labels, name, value int
-	// truncates: longer values are truncated rather than rejected.
+	// truncates is true if longer values are truncated rather than rejected.
 	truncates bool
 }
 
-// labelBounds returns those of a tenant: its own limits, or the store's.
+// labelBounds returns the tenant's own limits, or else the store's.
 func (o *Options) labelBounds(name string) labelBounds {
 	limits := o.Limiter.Of(name)
 	b := labelBounds{o.MaxLabels, o.MaxLabelName, o.MaxLabelValue, limits.LongLabelValues == tenant.TruncateLongLabelValues}
@@ -30,15 +30,16 @@ func (o *Options) labelBounds(name string) labelBounds {
 	return b
 }
 
-// MaxLabelValue returns how many bytes the value of a tenant's label may have.
+// MaxLabelValue returns the maximum bytes of a label value of a tenant.
 func (s *Store) MaxLabelValue(tenant string) int { return s.opts.labelBounds(tenant).value }
 
-// anyLabels bound what any tenant may have stored, whatever its limits were.
+// anyLabels returns bounds that the stored series of every tenant meet, whatever its limits were when they were
+// written.
 func (o *Options) anyLabels() labelBounds {
 	return labelBounds{labels: max(o.MaxLabels, tenant.MaxLabels), name: engine.MaxKeyText, value: engine.MaxKeyText}
 }
 
-// countRefused counts a series that was refused because of a limit of the tenant's own.
+// countRefused counts a series that was rejected because of the tenant's own limits.
 func (b *Batch) countRefused(err error) {
 	var bad *LabelError
 	if !errors.As(err, &bad) {
@@ -56,7 +57,8 @@ func (b *Batch) countRefused(err error) {
 	}
 }
 
-// mayEnter reports whether the head takes one more series of a tenant. The caller holds the tenant's lock.
+// mayEnter returns an error if the head may not accept another series of a tenant. The caller must hold the tenant's
+// lock.
 func (s *Store) mayEnter(t *head.Tenant) error {
 	if s.head.RefusesSeries(t, s.opts.HeadBytes) {
 		return ErrTooManySeries
@@ -67,18 +69,18 @@ func (s *Store) mayEnter(t *head.Tenant) error {
 // QueryBytes returns Options.QueryBytes.
 func (s *Store) QueryBytes() int64 { return s.opts.QueryBytes }
 
-// HeadBytes is about how much memory what isn't sealed takes.
+// HeadBytes returns the approximate memory of unsealed data, in bytes.
 func (s *Store) HeadBytes() int64 { return s.head.Bytes() }
 
-// HeadOverfull reports whether samples of known series are refused, at least those of who holds most, which lasts until
-// slots are sealed.
+// HeadOverfull reports whether samples of known series are rejected, at least from the tenants that hold the most. It
+// lasts until slots are sealed.
 func (s *Store) HeadOverfull() bool { return s.head.Overfull(s.opts.HeadBytes) }
 
-// Limiter returns what holds tenants to their limits; nil: nothing does.
+// Limiter returns the limiter of the tenants; nil: no limits.
 func (s *Store) Limiter() *tenant.Limiter { return s.opts.Limiter }
 
-// ActiveSeries returns how many series of a tenant have samples that aren't sealed.
+// ActiveSeries returns the number of a tenant's series with unsealed samples.
 func (s *Store) ActiveSeries(tenant string) int { return s.head.ActiveSeries(tenant) }
 
-// ForgetAliases forgets under which aliases the series of some tenants were found: their batches use others from now on.
+// ForgetAliases invalidates the aliases of the selected tenants: their next batches use new ones.
 func (s *Store) ForgetAliases(of func(tenant string) bool) { s.head.ForgetAliases(of) }

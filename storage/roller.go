@@ -17,36 +17,37 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// piece1h is for how many series the 5m chunks of a day are read together.
+// piece1h is the number of series whose 5m chunks of a day are read together.
 const piece1h = 512
 
-// roller makes rollups of a tenant's series in slots of one day, from their sealed chunks:
+// roller creates the rollups of a tenant's series in slots of one day, from their sealed chunks:
 //
-//	what waits is written ─► 5m of the tasks of all slots ─► durable ─► 1h of the day, once for each series
+//	added rows are written ─► 5m of the tasks of all slots ─► durable ─► 1h of the day, once per series
 //
-// Seals, imports, the making of what lacks rollups, and deletes that trim buckets run it.
+// It is run by seals, imports, the rollup of windows without rollups, and deletes that trim buckets.
 type roller struct {
 	*rowWriter
 	tenant string
 	slots  map[int64]*rolledSlot
-	// series are those whose 1h chunks are made.
+	// series are the series whose 1h chunks are computed.
 	series []*collected
 	day    *sealedSlot // a slot of the day
 
-	// finest is the resolution of the finest rows that are written. If it isn't Raw, that window is over: there are only rollups to fill up.
+	// finest is the finest resolution that is written. If it isn't Raw, that window has expired: only missing buckets
+	// are added to rollups.
 	finest rollup.Resolution
-	// leftOut is the number of samples that only rollups were to be made of, and that were in none: see rollup.Extend.
+	// leftOut is the number of samples for rollups only that could not be added: see rollup.Extend.
 	leftOut atomic.Int64
-	// due are the deletes that the day's 1h chunks were made without, by slot: what came to a slot after a delete was applied there is
-	// not deleted. unread takes those of chunks that can't be read.
+	// due are the deletes, by slot, that the day's 1h chunks were computed without. Samples that arrive in a slot after
+	// a delete was applied there aren't deleted. unread collects the deletes of unreadable chunks.
 	due    map[int64]format.Tombstones
 	unread unreadDeletes
-	// unreadMu is the lock of unread.
+	// unreadMu protects unread.
 	unreadMu sync.Mutex
-	// listed are the chunks that 5m rollups depend on, and raw the shards that they were found in.
+	// listed are the chunks that the 5m rollups depend on. raw are the shards in which they were found.
 	listed chunkList
 	raw    metricShards
-	hours  []rollupTask // to work in
+	hours  []rollupTask // reused
 }
 
 func newRoller(w *rowWriter, tenant string, slot int64) *roller {
@@ -63,11 +64,12 @@ func (x *roller) in(slot int64) *rolledSlot {
 	return in
 }
 
-// rolledSlot is a slot of which rollups are made.
+// rolledSlot is a slot whose rollups are computed.
 type rolledSlot struct {
 	*sealedSlot
 	tasks []rollupTask
-	// due are deletes that the slot's rollups were made without; forDue is true if rollups are made anew only for these.
+	// due are the deletes that the slot's rollups were computed without. forDue is true if they are recomputed only
+	// because of these.
 	due    format.Tombstones
 	forDue bool
 	// hiding are the deletes that the rollups must apply; they are read last.
@@ -78,7 +80,7 @@ func newRolledSlot(ctx context.Context, s *Store, slot int64) *rolledSlot {
 	return &rolledSlot{sealedSlot: newSealedSlot(ctx, s, slot)}
 }
 
-// rollupOf is where a rollup chunk of a series is, and the deletes that it was made without, by slot.
+// rollupOf is the location of a series' rollup chunk, with the deletes it was computed without, by slot.
 type rollupOf struct {
 	res rollup.Resolution
 	at  destination
@@ -107,7 +109,7 @@ func (to rollupOf) dueOf(s *Series) map[int64]format.Tombstones {
 	return due
 }
 
-// trimDue removes the buckets that deletes cover, by slot, and reports whether there were any.
+// trimDue removes the buckets that deletes, given by slot, cover, and reports whether there were any.
 func (x *roller) trimDue(due map[int64]format.Tombstones, b *rollup.Buckets) bool {
 	return len(due) > 0 && format.TrimBuckets(b, func(end int64) format.Tombstones { return due[x.s.period.SlotOf(end)] })
 }
@@ -116,16 +118,16 @@ func (x *roller) hourRollup() rollupOf {
 	return rollupOf{rollup.OneHour, x.day.into[rollup.OneHour], x.due}
 }
 
-// isGone reports whether the rows of a class may be gone from the window that holds the day.
+// isGone reports whether rows of a class may be missing in the window that contains the day.
 func (x *roller) isGone(res rollup.Resolution, class int64) bool {
 	return x.s.retention.IsGone(res, x.day.slot, x.tenant, class)
 }
 
-// run writes what waits to be written, and makes the rollups of all tasks and series, which it forgets.
+// run writes the rows that were added, computes the rollups of all tasks and series, and resets them.
 //
-// The chunks of the series are listed when they are durable, so that of two processes that seal a slot at once the later one sees
-// all. Where this process alone writes rows, it holds the locks of the partitions, so that nobody else writes chunks of these series:
-// then the list is made before, and finds nothing at all but in slots that were sealed in part.
+// The chunks of the series are listed when they are durable, so that of two processes that seal a slot at once the
+// later one sees all. A process that is alone holds the locks of the partitions, so no other writer adds chunks of
+// these series. It lists them before its write, and finds chunks only in slots that were partly sealed.
 func (x *roller) run() error {
 	defer func() { clear(x.encoded) }()
 	ahead := x.s.versions != nil && x.finest < rollup.OneHour && x.hasTasks()
@@ -156,16 +158,16 @@ func (x *roller) run() error {
 	return x.makeAll1h()
 }
 
-// fillsUp reports whether there are only rollups to fill up.
+// fillsUp reports whether only missing buckets are added to rollups.
 func (x *roller) fillsUp() bool { return x.finest > rollup.Raw }
 
-// makeAll5m makes the 5m chunks of all slots, and adds them to the next write. ahead is true if chunks were listed before those of
-// the tasks were written.
+// makeAll5m computes the 5m chunks of all slots, and adds them to the next write. ahead is true if chunks were listed
+// before the tasks' own were written.
 func (x *roller) makeAll5m(ahead bool) error {
 	if !x.hasTasks() {
 		return nil
 	}
-	// After the chunks are durable: whoever deletes from now on sees them when it makes rollups anew.
+	// Deletes are read after the chunks are durable: later deletes see the chunks when they recompute rollups.
 	hiding, err := x.s.deletesOf(x.ctx, x.tenant)
 	if err != nil {
 		return err
@@ -196,8 +198,8 @@ func (x *roller) hasTasks() bool {
 	return false
 }
 
-// list lists the chunks that rollups of the series depend on, if they depend on any. Whoever writes to a shard that isn't listed yet
-// will see all earlier writes.
+// list lists the chunks that the rollups of the series depend on, if any. A writer to a shard that isn't listed yet
+// sees all earlier writes.
 func (x *roller) list() (err error) {
 	if x.raw, err = x.s.shardsIn(x.ctx, x.day.into[rollup.Raw].window, x.tenant); err != nil {
 		return err
@@ -239,7 +241,7 @@ func (x *roller) listOwn() {
 			at := chunkAt{in.into[rollup.Raw].start, r.series.ID()}
 			have := x.listed[at]
 			for _, own := range r.own {
-				if !slices.Contains(have.versions, own) { // It is there already if a seal was cut short.
+				if !slices.Contains(have.versions, own) { // An interrupted seal has already written it.
 					have.versions = append(have.versions, own)
 				}
 			}
@@ -250,7 +252,8 @@ func (x *roller) listOwn() {
 	}
 }
 
-// put5m adds the 5m chunks to the next write: series by series, as they are stored, so that each is labeled once.
+// put5m adds the 5m chunks to the next write series by series, as they are stored, so that each series' labels are
+// written once.
 func (x *roller) put5m() error {
 	type place struct {
 		in *rolledSlot
@@ -261,7 +264,7 @@ func (x *roller) put5m() error {
 		n += len(in.tasks)
 	}
 	all := make([]place, 0, n)
-	at := make(map[*Series]int, len(x.series)) // the order of series, which is that of each slot's
+	at := make(map[*Series]int, len(x.series)) // the index of each series, in the order of every slot's tasks
 	for _, slot := range slices.Sorted(maps.Keys(x.slots)) {
 		in := x.slots[slot]
 		for i := range in.tasks {
@@ -302,7 +305,7 @@ func (x *roller) putRollup(to rollupOf, r *rollupTask) error {
 	return nil
 }
 
-// makeAll1h makes and writes the 1h chunks of the series.
+// makeAll1h computes and writes the 1h chunks of the series.
 func (x *roller) makeAll1h() error {
 	fine, err := x.s.shardsIn(x.ctx, x.day.into[rollup.FiveMinutes].window, x.tenant)
 	if err != nil {
@@ -313,7 +316,8 @@ func (x *roller) makeAll1h() error {
 	})
 }
 
-// fillAll1h adds what the tasks' 5m chunks make of hours to the stored 1h chunks of the day, and writes these. The 5m chunks aren't stored.
+// fillAll1h adds the hours in the tasks' 5m chunks to the stored 1h chunks of the day, and writes these. The 5m chunks
+// aren't stored.
 func (x *roller) fillAll1h() error {
 	fine := make(map[*collected][][]byte, len(x.series))
 	for _, slot := range slices.Sorted(maps.Keys(x.slots)) {
@@ -354,15 +358,15 @@ func (x *roller) writeAll1h(fill func(ctx context.Context, rolls []rollupTask, m
 	return x.write()
 }
 
-// rollMemory is memory to make rollups in: of a day's 5m chunks, of the series that have some which can't be read, of their buckets, and of those of
-// its 1h chunk.
+// rollMemory is reusable memory to compute rollups: a day's 5m chunks, the series with unreadable ones, their buckets,
+// and the buckets of a 1h chunk.
 type rollMemory struct {
 	chunks      map[format.SeriesID][]rollupChunk
 	unread      map[format.SeriesID]bool
 	fine, hours rollup.Buckets
 }
 
-// sideBySide calls f n times, side by side where the engine is far away, with memory to work in.
+// sideBySide calls f n times, concurrently if the engine is remote, with reusable memory.
 func (x *roller) sideBySide(n int, f func(ctx context.Context, i int, m *rollMemory) error) error {
 	workers := x.s.opts.seams.workers(x.s.distance().rollWorkers)
 	g, ctx := errgroup.WithContext(x.ctx)
@@ -383,7 +387,7 @@ func (x *roller) sideBySide(n int, f func(ctx context.Context, i int, m *rollMem
 	return g.Wait()
 }
 
-// destine finds the shards in which the rollups of a metric's series go.
+// destine sets the shards of the rollups of a metric's series.
 func (x *roller) destine(metric string, list []collected) error {
 	perPartition := len(list)/x.s.period.OfSlot(x.day.slot).Partitions + 1
 	for _, res := range rollup.Resolutions {
@@ -398,7 +402,7 @@ func (x *roller) destine(metric string, list []collected) error {
 	return nil
 }
 
-// shardsFor makes sure that a metric has the shards it needs in the window of a resolution.
+// shardsFor ensures that a metric has the shards it needs in the window of a resolution.
 func (x *roller) shardsFor(slot int64, res rollup.Resolution, metric string, series int, bytes int64) (int64, error) {
 	of := shardedMetric{x.day.into[res].window, x.tenant, metric}
 	known := max(1, x.s.shards.At(of))
@@ -418,7 +422,7 @@ func (x *roller) shardsFor(slot int64, res rollup.Resolution, metric string, ser
 	return n, nil
 }
 
-// recallShards reads how many shards a metric got before this process was started, unless that is remembered.
+// recallShards reads the number of shards that a metric got before this process started, unless it is cached.
 func (x *roller) recallShards(res rollup.Resolution, metric string) error {
 	of := shardedMetric{x.day.into[res].window, x.tenant, metric}
 	if _, ok := x.s.shards.Get(of); ok {

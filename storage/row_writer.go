@@ -20,45 +20,46 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// rowWriter collects sealed rows of series, with the labels and names that explain them, and writes them together. Who makes chunks
-// and who makes rollups share one.
+// rowWriter collects sealed rows of series, with their labels and names, and writes them together. slotSealer and
+// roller share one.
 type rowWriter struct {
 	s     *Store
 	ctx   context.Context
-	begun time.Time // when what reads the samples began
-	work  Work      // what errors name: one of the slots
-	// namesFirst is true if rows which come in part may be looked for by their names: the slot has its mark already.
+	begun time.Time // when reading the samples began
+	work  Work      // named in errors: one of the slots
+	// namesFirst makes names durable before rows, because a reader may already look up the slot's rows by their names:
+	// its commit record exists.
 	namesFirst bool
-	// remade is true if the rows are rollups made anew for deletes. They stay out of pages, though their series' labels are written again:
-	// cleaning makes rows of them anyway, see removeOutdone.
+	// remade is true if the rows are rollups recomputed because of deletes. They aren't written as pages, though their
+	// series' labels are written again: cleaning writes them as rows anyway, see removeOutdone.
 	remade bool
-	// before is called before rows are written, which it may keep from that; nil: nothing is.
+	// before is called before each write and may reject it; nil: none.
 	before func() error
-	// failed is the error of a row that couldn't be added: the next write returns it.
+	// failed is the error of a row that couldn't be added; the next write returns it.
 	failed error
-	// expiry is what takes returned last: most rows are of the window and class of the row before.
+	// expiry is the last result of expiryOf: most rows have the same window and class as the previous one.
 	expiry struct {
 		of      rowsOf
 		expires int64
 		ok      bool
 	}
 
-	// encoded are values of labels rows, which are the same at all resolutions.
+	// encoded are the values of labels rows, which are the same at all resolutions.
 	encoded map[*Series][]byte
 
-	// What the next write holds.
+	// The next write.
 	rows    []rowBatch
-	puts    []engine.Mutation // those of rows, one batch after the other
+	puts    []engine.Mutation // of all rows, one batch after the other
 	keys    []engine.Value    // memory for keys of puts
 	bytes   int
 	catalog []engine.Batch
 	named   map[catalogName]bool // the names in catalog
 	last    lastNames
 	written []seriesLabels                 // the series in rows
-	places  map[head.Written]*head.Written // where labels were written, which series share
+	places  map[head.Written]*head.Written // locations of labels rows, shared by series
 }
 
-// rowsOf names the rows of a class in a window of a tenant.
+// rowsOf identifies the rows of a class in a tenant's window.
 type rowsOf struct {
 	tenant        string
 	class, window int64
@@ -75,8 +76,8 @@ func newRowWriter(ctx context.Context, s *Store, w Work) *rowWriter {
 	return &rowWriter{s: s, ctx: ctx, work: w, begun: s.opts.Now()}
 }
 
-// takes returns when rows of a series in a window expire. ok is false if the window takes none: rollups of one that has expired are left out, as the raw
-// rows that they would be made of stand longer where the retention was raised; other rows fail the next write.
+// expiryOf returns when rows of a series in a window expire. ok is false if the window has expired. Rollups in expired
+// windows are skipped, because raw rows outlast them if the retention was raised; other rows fail the next write.
 func (x *rowWriter) takes(c *collected, res rollup.Resolution, window int64) (expires int64, ok bool) {
 	if !x.s.retention.Expires() {
 		return 0, true
@@ -93,7 +94,7 @@ func (x *rowWriter) takes(c *collected, res rollup.Resolution, window int64) (ex
 	return expires, err == nil
 }
 
-// label adds the labels row of a series, and its names, where this process hasn't written them yet.
+// label adds the labels row of a series, and its names, unless this process has already written them.
 func (x *rowWriter) label(c *collected, res rollup.Resolution, window int64) {
 	s := c.series
 	where := head.WrittenRow{Window: window, At: c.at(res), Some: true}
@@ -110,7 +111,7 @@ func (x *rowWriter) label(c *collected, res rollup.Resolution, window int64) {
 	x.written = append(x.written, seriesLabels{s, res, where})
 }
 
-// maxEncoded bounds encoded, series.
+// maxEncoded bounds the number of series in encoded.
 const maxEncoded = 1 << 14
 
 // labelsRow returns the value of the labels rows of a series.
@@ -129,7 +130,7 @@ func (x *rowWriter) labelsRow(s *Series) []byte {
 	return row
 }
 
-// put adds a row of a series to the next write. It returns false if the window takes none.
+// put adds a row of a series to the next write. It returns false if the window has expired.
 func (x *rowWriter) put(c *collected, res rollup.Resolution, window, timestamp int64, key engine.Key, value []byte) bool {
 	expires, ok := x.takes(c, res, window)
 	if !ok {
@@ -149,11 +150,11 @@ func (x *rowWriter) put(c *collected, res rollup.Resolution, window, timestamp i
 	return true
 }
 
-// leastKeys is for how many fields of keys memory is taken at first.
+// leastKeys is the initial capacity of keys, in fields.
 const leastKeys = 1 << 10
 
-// keep copies a key to the memory for keys. Where that is full, puts keep what it had, and there is twice as much from now on: after
-// some writes one piece of memory has the keys of all that is written together.
+// keep copies a key to the memory for keys. When that is full it allocates twice as much, and earlier puts keep the
+// previous memory. After some writes, one allocation holds the keys of a whole write.
 func (x *rowWriter) keep(key engine.Key) engine.Key {
 	if cap(x.keys)-len(x.keys) < len(key) {
 		x.keys = make([]engine.Value, 0, max(leastKeys, 2*cap(x.keys)))
@@ -163,10 +164,10 @@ func (x *rowWriter) keep(key engine.Key) engine.Key {
 	return x.keys[from:len(x.keys):len(x.keys)]
 }
 
-// rowBatch is a batch of rows of a metric, which gets its mutations when it is written.
+// rowBatch is a batch of rows of a metric. It gets its mutations when it is written.
 type rowBatch struct {
 	engine.Batch
-	from   int     // of its first row among all that are written with it
+	from   int     // index of its first mutation in puts
 	series *Series // one of the metric's
 	at     format.ClassShard
 	bytes  int
@@ -176,21 +177,22 @@ func (b *rowBatch) of(t *engine.Table, window int64, s *Series, at format.ClassS
 	return b.Table == t && b.Partition[0].Int == window && b.at == at && b.series.TenantOfHead() == s.TenantOfHead() && b.series.Metric() == s.Metric()
 }
 
-// lastNames are the labels of the series whose names were added last: most series of a metric differ in few.
+// lastNames holds the labels whose names were added last: the series of a metric usually differ in few labels.
 type lastNames struct {
 	tenant string
 	window int64
-	labels []labels.Label // of each name the last value
+	labels []labels.Label // the last value of each name
 }
 
-// begin forgets the labels unless they are of series of the tenant in the window.
+// begin resets the labels when the tenant or window changes.
 func (n *lastNames) begin(tenant string, window int64) {
 	if n.tenant != tenant || n.window != window {
 		n.tenant, n.window, n.labels = tenant, window, n.labels[:0]
 	}
 }
 
-// take makes l the last one of its name. It returns whether it was, and whether there was one of its name.
+// replace stores l as the last label with its name. same is true if it didn't change; named is true if there was one
+// with its name.
 func (n *lastNames) take(l labels.Label) (same, named bool) {
 	for i := range n.labels {
 		if n.labels[i].Name == l.Name {
@@ -246,8 +248,8 @@ func (x *rowWriter) name(name catalogName, row engine.Batch) {
 	x.catalog = append(x.catalog, row)
 }
 
-// inTime returns an error if a seal has taken so long that its list of deletes may be incomplete. Deletes that were made since
-// it began stand for deleteRests; when they are gone, nothing may be written that they have deleted.
+// inTime returns an error if a seal has taken so long that its list of deletes may be incomplete. Tombstones created
+// since it began are kept for at least deleteRests. After that, the samples they deleted must not be written.
 func (x *rowWriter) inTime() error {
 	if took := membership.Elapsed(x.begun, x.s.opts.Now()); took > deleteRests/2 {
 		return fmt.Errorf("%w: sealing slot %d, partition %d started %v ago; it restarts", engine.ErrUnavailable, x.work.Slot, x.work.Partition, took.Round(time.Second))
@@ -302,7 +304,7 @@ func (x *rowWriter) write() error {
 	return nil
 }
 
-// noteLabels remembers where a series' labels row was written.
+// noteLabels records where a series' labels row was written.
 func (x *rowWriter) noteLabels(w seriesLabels) {
 	at := w.series.Written()
 	at[w.res] = w.where
@@ -311,28 +313,28 @@ func (x *rowWriter) noteLabels(w seriesLabels) {
 		if x.places == nil {
 			x.places = map[head.Written]*head.Written{}
 		}
-		kept := at // Or each call would take memory for at.
+		kept := at // Taking the address of at would allocate in every call.
 		shared = &kept
 		x.places[at] = shared
 	}
 	w.series.SetWritten(shared)
 }
 
-// catalogMemory remembers which catalog rows this process has written, so that a name is written once a
-// window and not once a seal. It is bounded: when full it forgets all.
+// catalogMemory caches which catalog rows this process has written, so that a name is written once per window instead
+// of once per seal. When full it is cleared.
 type catalogMemory struct {
 	mu   sync.Mutex
 	seed maphash.Seed
 	seen map[catalogName]struct{}
 }
 
-// maxCatalogMemory bounds catalogMemory, rows.
+// maxCatalogMemory bounds the number of rows in catalogMemory.
 const maxCatalogMemory = 1 << 20
 
-// catalogName stands for a catalog row.
+// catalogName is the hash of a catalog row.
 type catalogName [2]uint64
 
-// name returns what stands for a row.
+// name returns the hash of a row.
 func (m *catalogMemory) name(window int64, tenant string, kind int64, label, value string) catalogName {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -357,14 +359,14 @@ func (m *catalogMemory) has(name catalogName) bool {
 	return ok
 }
 
-// forget releases the names in a window.
+// forget removes the names in a window.
 func (m *catalogMemory) forget(window int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.seen, func(name catalogName, _ struct{}) bool { return name[1]>>2 == uint64(window)<<2>>2 })
 }
 
-// add remembers rows that are durable, not before: a seal of another partition relies on it.
+// add records rows after they are durable, not before: a seal of another partition relies on it.
 func (m *catalogMemory) add(names map[catalogName]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,35 +13,37 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// SealStats counts the work of a seal.
+// SealStats describes the result of a seal.
 type SealStats struct {
-	// Done is true if nothing is left to do.
+	// Done is true if the slot and partition were sealed completely.
 	Done bool
-	// Blobs is how many stage rows were worked off; 0: there was nothing to do. Left is how many can't be read, and stay.
+	// Blobs is the number of stage rows that were processed; 0: there were none. Left is the number of unreadable stage
+	// rows, which were kept.
 	Blobs, Left int
-	// Series and Samples were written, in Chunks chunks of Bytes bytes.
+	// Series and Samples were written, in Chunks chunks with Bytes bytes in total.
 	Series, Samples, Chunks int
-	// Exemplars were written.
+	// Exemplars is the number of exemplars that were written.
 	Exemplars int
 	Bytes     int64
-	// Repaired is for how many tenants samples came after the slot had been sealed, so that its rollups were made anew.
+	// Repaired is the number of tenants with samples that arrived after the slot had been sealed, so that its rollups
+	// were recomputed.
 	Repaired int
 }
 
-// Seal turns what the stage holds of a slot and partition into sealed rows:
+// Seal turns the staged samples of a slot and partition into sealed rows:
 //
-//	close the generation ─► list the stage rows ─► chunks, labels, catalog ─► mark ─► delete the rows read
+//	close the generation ─► list the stage rows ─► chunks, labels, catalog ─► commit record ─► delete the rows read
 //
-// Every step may be repeated; after an error the next Seal begins anew. Two seals of one slot, even by two
-// processes, end in the same rows.
+// Every step can be repeated; after an error the next Seal starts again. Two seals of one slot, even by two processes,
+// write the same rows.
 func (s *Store) Seal(ctx context.Context, w Work) (SealStats, error) {
 	stats, err := s.SealTogether(ctx, []Work{w})
 	return stats[0], err
 }
 
-// SealTogether is Seal of several slots and partitions in one pass, which Together has found: then the 1h rollups of a day are made
-// once, and writes are shared. After an error some may be done, or none; whoever then seals each of the others by itself finds
-// which one is at fault.
+// SealTogether seals several slots and partitions, a pass found by Together. It writes the 1h rollups of a day once,
+// and shares writes. After an error some or none may be sealed; the caller can find the faulty one by sealing each by
+// itself.
 func (s *Store) SealTogether(ctx context.Context, list []Work) ([]SealStats, error) {
 	stats, err := s.sealTogether(ctx, list)
 	series := 0
@@ -54,8 +56,8 @@ func (s *Store) SealTogether(ctx context.Context, list []Work) ([]SealStats, err
 	return stats, err
 }
 
-// letGoSeries is of how many series a pass has sealed so much that those of which nothing is left are let go of right after it: the next pass
-// may take as long, and short-lived ones are a large part of the head.
+// letGoSeries is the number of sealed series above which a pass releases them immediately, rather than at the next
+// sweep: the next pass may take as long, and short-lived series are a large part of the head.
 const letGoSeries = 1 << 16
 
 func (s *Store) sealTogether(ctx context.Context, list []Work) ([]SealStats, error) {
@@ -80,7 +82,7 @@ func (s *Store) sealTogether(ctx context.Context, list []Work) ([]SealStats, err
 	return stats, err
 }
 
-// lockSeals keeps others from sealing these partitions, until unlock is called. Who takes several takes them in order.
+// lockSeals locks the partitions of list against other seals of this process, in order, until unlock is called.
 func (s *Store) lockSeals(list []Work) (unlock func()) {
 	partitions := make([]int, 0, len(list))
 	for _, w := range list {
@@ -98,13 +100,14 @@ func (s *Store) lockSeals(list []Work) (unlock func()) {
 	}
 }
 
-// maxPassChunks is about how many series of a slot are sealed in one pass: enough that what a pass costs by itself doesn't
-// count and that few passes write among the same metrics, and so few that it takes some seconds, and little memory.
+// maxPassChunks is the approximate number of series and slots sealed in one pass: large enough for the fixed cost of a
+// pass not to matter and for few passes to write to the same metrics, small enough for a pass to take some seconds and
+// little memory.
 const maxPassChunks = 1 << 19
 
-// Together cuts work into passes, as places in list: slots of one day, in lanes by partition, for those
-// who seal side by side. The order stays by what comes first of each. Slots of which the head has nothing are passes of their own, for
-// their size isn't known.
+// Together divides work into passes, as indexes into list. A pass holds slots of one day, and partitions of one of the
+// lanes, which can be sealed in parallel. Passes are ordered by their first work in list. Slots without samples in the
+// head are separate passes, because their size is unknown.
 func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 	type group struct {
 		day, window int64
@@ -115,7 +118,7 @@ func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 	for i, w := range list {
 		n, held := s.head.CountChunks(w.at())
 		if !held {
-			n = maxPassChunks // The number isn't known.
+			n = maxPassChunks // The number is unknown.
 		}
 		chunks[i] = n
 		g := group{s.period.DayOf(w.Slot), s.period.WindowOfSlot(rollup.Raw, w.Slot), w.Partition % max(1, lanes), held}
@@ -133,7 +136,7 @@ func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 		for _, w := range pass {
 			all += chunks[w]
 		}
-		// Passes of about one size: one of few partitions would be sealed among the rows of all others.
+		// Passes have about the same size: a small pass of few partitions would write among the rows of all others.
 		even := all / max(1, (all+maxPassChunks/2)/maxPassChunks)
 		from, sum := 0, 0
 		for i, w := range pass {
@@ -148,7 +151,7 @@ func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 	return cut
 }
 
-// SealAll seals all that is staged, whatever its age.
+// SealAll seals all staged samples, whatever their age.
 func (s *Store) SealAll(ctx context.Context) error {
 	if err := s.WaitReady(ctx); err != nil {
 		return err
@@ -178,8 +181,8 @@ func (s *Store) SealAll(ctx context.Context) error {
 	return nil
 }
 
-// LetGo forgets the series that have nothing unsealed, and returns how many. While the head is being rebuilt
-// it forgets none: some have nothing yet.
+// LetGo releases the series without unsealed samples from the head, and returns their number. While the head is being
+// rebuilt it releases none, because some series don't have their samples yet.
 func (s *Store) LetGo() int {
 	if s.Ready() != nil {
 		return 0
@@ -190,7 +193,7 @@ func (s *Store) LetGo() int {
 	return s.head.GC()
 }
 
-// countLate counts and logs samples that came too late to be sealed as they are: their window is gone.
+// countLate counts and logs samples that arrived after their window had expired.
 func (s *Store) countLate(w Work, list []*head.Chunk, what string) {
 	if len(list) == 0 {
 		return
@@ -205,15 +208,15 @@ func (s *Store) countLate(w Work, list []*head.Chunk, what string) {
 	s.opts.Logger.Warn(what, "samples", samples.Len(), "skipped exemplars", exemplars, "slot", w.Slot, "partition", w.Partition)
 }
 
-// closeGenerations closes the open generations of the slots to be sealed, and notes all closed ones, and the last seq given out so
-// far: this process' rows after it belong to generations to come.
+// closeGenerations closes the open generations of the slots to be sealed. It sets own to all closed ones, and upTo to
+// the last assigned seq: this process' rows after it belong to later generations.
 func (s *Store) closeGenerations(works []*sealedWork) {
 	some := false
 	for _, w := range works {
 		last, held := s.head.LastSeq(w.at())
 		w.upTo, some = last, some || held
 	}
-	if !some { // No need to wait for the commit under way.
+	if !some { // There is nothing to close, so don't wait for the current commit.
 		return
 	}
 	s.commitMu.Lock()
@@ -223,9 +226,9 @@ func (s *Store) closeGenerations(works []*sealedWork) {
 	}
 }
 
-// gather lists the stage rows to seal. Where gens, the closed generations, lack some of them, extra is one
-// that holds them. left are the rows that can't be read: they stay. The generations may hold more than the
-// rows: that is durable too, or was sealed before.
+// gather lists the stage rows to seal. Where gens, the closed generations, don't hold all of them, extra is a
+// generation with the others. left are the unreadable rows, which are kept. The generations may hold more than the
+// rows: the rest is also durable, or was sealed before.
 func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upTo int64) (extra []*head.Generation, rows []format.StageRow, left map[format.StageRow]bool, err error) {
 	left = map[format.StageRow]bool{}
 	staged, err := s.listRows(ctx, engine.Stage, w)
@@ -239,7 +242,7 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upT
 	rows = staged[:0]
 	for _, r := range staged {
 		switch {
-		case r.Writer == s.writer && r.Seq > upTo: // of a generation to come
+		case r.Writer == s.writer && r.Seq > upTo: // of a later generation
 		case head.IsCovered(gens, r), back[r]:
 			rows = append(rows, r)
 		default:
@@ -249,8 +252,8 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upT
 	if len(left) == 0 {
 		return nil, rows, nil, nil
 	}
-	// Rows of writes whose answer was an error, or that a rebuild could not read. A stream is read from
-	// its beginning, for only so it explains itself.
+	// The rows in left are of writes that returned an error, or were unreadable during a rebuild. Each stream is read
+	// from its beginning, because blobs depend on earlier ones.
 	gen, err := s.load(ctx, w, func(r format.StageRow) bool { return (r.Writer != s.writer || r.Seq <= upTo) && !back[r] })
 	if err != nil || gen == nil || gen.Partial() {
 		return nil, rows, left, err
@@ -264,7 +267,7 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upT
 	return []*head.Generation{gen}, rows, left, nil
 }
 
-// release lets the head forget sealed generations.
+// release removes sealed generations from the head.
 func (s *Store) release(w Work, gens []*head.Generation) {
 	s.head.Release(w.at(), gens)
 	if s.opts.Shared {

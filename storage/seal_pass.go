@@ -18,27 +18,27 @@ import (
 
 // sealPass seals the stage rows of some slots of a day, in any partitions:
 //
-//	close the generations ─► list the stage rows ─► tenantPass: rows and marks ─► stage rows deleted
+//	close the generations ─► list the stage rows ─► tenantPass: rows and commit records ─► stage rows deleted
 //
-// Whoever runs it has the locks of the partitions.
+// The caller must hold the locks of the partitions.
 type sealPass struct {
 	s     *Store
 	ctx   context.Context
 	begun time.Time
 	works []*sealedWork
-	// deletes were read after all that is sealed, by tenant.
+	// deletes are the tombstones by tenant, read after all samples to seal.
 	deletes map[string]format.Tombstones
-	// classes is the list of classes of the tenant and day that are being sealed.
+	// classes is the list of classes for the tenant and day being sealed.
 	classes *retention.ClassList
 }
 
 // sealedWork is a slot and partition that a pass seals.
 type sealedWork struct {
 	Work
-	// own are the closed generations of the head, upTo is the last number that they may have.
+	// own are the closed generations of the head. upTo is the last seq that they may have.
 	own  []*head.Generation
 	upTo int64
-	// gens hold the samples of rows, the stage rows to delete afterwards. left are those that can't be read.
+	// gens hold the samples of rows, the stage rows that are deleted afterwards. left are the unreadable rows.
 	gens  []*head.Generation
 	rows  []format.StageRow
 	left  map[format.StageRow]bool
@@ -52,7 +52,7 @@ func (w *sealedWork) waits() bool {
 
 func (p *sealPass) run() error {
 	begin := time.Now()
-	if p.s.caching != nil { // The sealed chunks are read back for rollups.
+	if p.s.caching != nil { // Rollups read the sealed chunks back.
 		defer p.s.caching.ReadOnce()()
 	}
 	p.s.closeGenerations(p.works)
@@ -68,8 +68,8 @@ func (p *sealPass) run() error {
 		if !w.stats.Done {
 			continue
 		}
-		// What the head has of a slot without stage rows was sealed: by another process, or by a seal that didn't learn that its
-		// last write had succeeded.
+		// If a slot has no stage rows, its samples in the head were sealed: by another process, or by a seal whose last
+		// write succeeded without an answer.
 		p.s.release(w.Work, slices.DeleteFunc(w.own, func(g *head.Generation) bool { return g.HasAny(w.left) }))
 		all.Blobs += w.stats.Blobs
 		all.Samples += w.stats.Samples
@@ -83,7 +83,7 @@ func (p *sealPass) run() error {
 	return err
 }
 
-// seal writes the sealed rows and their marks, tenant by tenant.
+// seal writes the sealed rows and commit records, one tenant after the other.
 func (p *sealPass) seal() error {
 	for _, w := range p.works {
 		w.stats.Blobs, w.stats.Left = len(w.rows), len(w.left)
@@ -100,7 +100,7 @@ func (p *sealPass) seal() error {
 	return nil
 }
 
-// tenant seals a tenant's series by their age: of what comes too late for raw rows there are only rollups.
+// tenant seals a tenant's series by their age: samples too late for raw rows are added to rollups only.
 func (p *sealPass) tenant(tenant string, metrics []stagedMetric) error {
 	var err error
 	if p.classes, err = p.s.retention.FixClasses(p.ctx, tenant, metrics[0].chunks[0].At().Slot); err != nil {
@@ -124,14 +124,15 @@ func (p *sealPass) tenant(tenant string, metrics []stagedMetric) error {
 	return nil
 }
 
-// delete deletes the stage rows that were sealed, after it was noted that they are.
+// delete deletes the sealed stage rows, after recording that they are sealed.
 func (p *sealPass) delete() error {
 	for _, w := range p.works {
 		if err := p.s.keepDefinitions(p.ctx, w.Work, p.begun, append(w.gens, w.own...), w.rows); err != nil {
 			return err
 		}
 	}
-	if err := p.s.member.MayWrite(); err != nil { // Rows written meanwhile may live too short.
+	// After this check fails, rows that were just written may expire too early.
+	if err := p.s.member.MayWrite(); err != nil {
 		return err
 	}
 	for _, w := range p.works {
@@ -159,19 +160,20 @@ func (p *sealPass) done(works []*sealedWork, err error) {
 	}
 }
 
-// tenantPass seals a tenant's series of one age. A series has all of its slots' chunks written, and then all of their rollups, as
-// an import does it:
+// tenantPass seals a tenant's series of one age. For each series it writes the chunks of all slots and then all
+// rollups, as an import does:
 //
-//	series ─► chunks of all slots ─► … ─► 5m of all slots ─► 1h of the day, once ─► … ─► marks
+//	series ─► chunks of all slots ─► … ─► 5m of all slots ─► 1h of the day, once ─► … ─► commit records
 type tenantPass struct {
 	*sealPass
 	metrics []stagedMetric
-	// cells are what the metrics' head chunks are of, and partitions how many of each slot.
+	// cells are the slot partitions of the metrics' head chunks. partitions is the number of them per slot.
 	cells      map[head.SlotPartition]*sealedWork
 	partitions map[int64]int
 	slots      map[int64]*slotSealer
 	roller     *roller
-	// resealed are the slot partitions that have commit records, late those that have one of a seal: their samples arrived late.
+	// resealed are the slot partitions with commit records. late are those with a commit record of a seal: the samples
+	// sealed now arrived late.
 	resealed, late map[head.SlotPartition]bool
 }
 
@@ -208,7 +210,7 @@ func (t *tenantPass) run() error {
 			return err
 		}
 		defer end()
-		if err := t.sameDeletesNow(t.roller.tenant); err != nil { // Others may have had their turn first.
+		if err := t.sameDeletesNow(t.roller.tenant); err != nil { // Other processes may have changed rollups first.
 			return err
 		}
 		if err := t.trimBefore(); err != nil {
@@ -238,7 +240,7 @@ func (t *tenantPass) run() error {
 	return t.mark()
 }
 
-// trimBefore carries out the deletes that are about these series, or they would be about what comes now, too.
+// trimBefore applies the deletes that match these series. Otherwise they would also delete the samples sealed now.
 func (t *tenantPass) trimBefore() error {
 	slots := map[int64]bool{}
 	for slot := range t.slots {
@@ -253,7 +255,7 @@ func (t *tenantPass) trimBefore() error {
 	}))
 }
 
-// sealedBefore finds the slot partitions that have marks already: then what comes now is late, or comes again.
+// sealedBefore finds the slot partitions that already have commit records: their samples are late, or are sealed again.
 func (t *tenantPass) sealedBefore() error {
 	for slot, x := range t.slots {
 		at := engine.Key{engine.Int(slot)}
@@ -302,7 +304,7 @@ func (t *tenantPass) metric(list []stagedSeries) error {
 		c := &list[i]
 		samples.Reset()
 		for st := range c.chunks.All() {
-			// Closed generations don't change any more, so no lock is needed.
+			// Closed generations are immutable, so no lock is needed.
 			if err := st.Read(&samples); err != nil {
 				return fmt.Errorf("storage: reading back %s: %w", c.series.Labels(), err)
 			}
@@ -334,7 +336,7 @@ func (t *tenantPass) metric(list []stagedSeries) error {
 	return nil
 }
 
-// readAhead reads the chunks that some of a metric's series have in the slots that were sealed before.
+// readAhead reads the chunks of some of a metric's series in slots that were sealed before.
 func (t *tenantPass) readAhead(list []stagedSeries) error {
 	if len(t.resealed) == 0 || t.roller.fillsUp() {
 		return nil
@@ -353,7 +355,8 @@ func (t *tenantPass) readAhead(list []stagedSeries) error {
 	return nil
 }
 
-// isFull reports whether there is enough to write. Where a metric ends less is enough: the next write lies behind it then.
+// isFull reports whether the next write should start. At the end of a metric a smaller one suffices, because the next
+// write then follows it in key order.
 func (t *tenantPass) isFull(metricEnds bool) bool {
 	piece := t.s.distance().piece
 	if metricEnds {
@@ -362,7 +365,8 @@ func (t *tenantPass) isFull(metricEnds bool) bool {
 	return t.roller.bytes >= piece.bytes || len(t.roller.series) >= piece.series
 }
 
-// mark marks the slots as sealed once more, the rollups' windows first: whoever finds the mark of raw finds its rollups.
+// mark writes the commit records of the slots, the rollups' first: a reader that finds the raw commit record also finds
+// the rollups.
 func (t *tenantPass) mark() error {
 	marks := newMarks(t.cells)
 	for res := rollup.OneHour + 1; res > t.roller.finest; res-- {
@@ -373,7 +377,7 @@ func (t *tenantPass) mark() error {
 	return nil
 }
 
-// mark writes marks of one day at a resolution.
+// mark writes commit records of one day at a resolution.
 func (s *Store) mark(ctx context.Context, tenant string, res rollup.Resolution, reason format.CommitReason, marks []format.CommitKey) error {
 	if len(marks) == 0 {
 		return nil
@@ -381,7 +385,7 @@ func (s *Store) mark(ctx context.Context, tenant string, res rollup.Resolution, 
 	window := s.period.WindowOfSlot(res, marks[0].Slot)
 	all := engine.Batch{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant)}
 	if err := s.retention.Bound(ctx, &all, tenant, retention.Shared, window); err != nil {
-		// Raw rows stand longer than rollups where the retention was raised; and rows that are about to vanish need no maintenance.
+		// Raw rows outlast rollups if the retention was raised, and rows that are about to expire need no maintenance.
 		if errors.Is(err, retention.ErrWindowOver) && (res > rollup.Raw || reason == format.CommitMaintenance) {
 			return nil
 		}

@@ -10,16 +10,16 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// What a pass seals is a list of head chunks, a pointer each, by metric. Only of the metric that is being sealed there is more: a
-// pass may have half a million.
+// A pass may hold half a million head chunks, so it stores one pointer per head chunk, by metric. Only the metric that
+// is being sealed has more state.
 
-// stagedMetric is what a pass has of a tenant's metric.
+// stagedMetric holds a pass' head chunks of a tenant's metric.
 type stagedMetric struct {
 	name   string
 	chunks []*head.Chunk
 }
 
-// stagedSeries is what a pass has of a series in a slot.
+// stagedSeries holds a pass' head chunks of a series in a slot.
 type stagedSeries struct {
 	collected
 	work *sealedWork
@@ -61,7 +61,8 @@ func (p *sealPass) staged() map[string][]stagedMetric {
 	return byTenant
 }
 
-// mergeMetrics sorts metrics by their names, and leaves one of a name: the head may have let go of a metric that came back.
+// mergeMetrics sorts metrics by name and merges those with the same name: the head may have evicted a metric that was
+// then created again.
 func mergeMetrics(metrics []stagedMetric) []stagedMetric {
 	slices.SortFunc(metrics, func(a, b stagedMetric) int { return strings.Compare(a.name, b.name) })
 	merged := metrics[:1]
@@ -75,17 +76,17 @@ func mergeMetrics(metrics []stagedMetric) []stagedMetric {
 	return merged
 }
 
-// workOf returns what a head chunk is sealed as part of.
+// workOf returns the work that a head chunk belongs to.
 func (p *sealPass) workOf(st *head.Chunk) *sealedWork {
 	at := st.At()
 	return p.works[slices.IndexFunc(p.works, func(w *sealedWork) bool { return w.at() == at })]
 }
 
-// classOf returns the class in which what a head chunk holds is written.
+// classOf returns the class of a head chunk's rows.
 func (p *sealPass) classOf(st *head.Chunk) int64 { return p.classes.Of(st.Series()) }
 
-// byAge separates head chunks by the finest resolution of which their window stands; gone are those for which none does. It reuses the memory of
-// metrics.
+// byAge groups head chunks by the finest resolution whose window isn't past its retention; gone are those without any.
+// It reuses the memory of metrics.
 func (p *sealPass) byAge(tenant string, metrics []stagedMetric) (byFinest [resolutions][]stagedMetric, gone []stagedMetric, err error) {
 	placements := map[[2]int64]retention.Placement{} // by class and slot
 	for _, m := range metrics {
@@ -123,7 +124,7 @@ func addMetric(list []stagedMetric, name string, chunks []*head.Chunk) []stagedM
 	return append(list, stagedMetric{name, chunks})
 }
 
-// countLate counts and logs samples that came too late to be sealed as they are: their window is gone.
+// countLate counts and logs samples that arrived after their window had expired.
 func (p *sealPass) countLate(metrics []stagedMetric, what string) {
 	byWork := map[*sealedWork][]*head.Chunk{}
 	for _, m := range metrics {
@@ -137,7 +138,7 @@ func (p *sealPass) countLate(metrics []stagedMetric, what string) {
 	}
 }
 
-// seriesOf returns what head chunks of a metric hold of each series and slot, in the order of ids and slots.
+// seriesOf returns a metric's head chunks by series and slot, ordered by id and slot.
 func (p *sealPass) seriesOf(chunks []*head.Chunk) []stagedSeries {
 	list := make([]stagedSeries, 0, len(chunks))
 	var w *sealedWork

@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	// sealedTogether is of how many series in a slot the sealed chunks are read at once, where more than their keys is needed; sealedHeld of
-	// how many they are kept in memory.
+	// sealedTogether is the number of series in a slot whose sealed chunks are read at once, where values are needed.
+	// sealedHeld is the number of series whose chunks are kept in memory.
 	sealedTogether = 256
 	sealedHeld     = 4 * sealedTogether
 	// sealedPassOver bounds Wanted.PassOver for these reads: values are larger than keys.
 	sealedPassOver = 100
 )
 
-// sealedChunks are raw chunks of series in slots. A series that was asked for and has none in a slot has an entry, too.
+// sealedChunks are raw chunks by series and slot. A series that was read and has none in a slot also has an entry.
 type sealedChunks map[chunkAt]storedChunks
 
-// storedChunks are the chunks of a series in a slot, as they are stored. unread is true if there may be more, which can't be read.
+// storedChunks are the stored chunks of a series in a slot. unread is true if there may be more, which are unreadable.
 type storedChunks struct {
 	values [][]byte
 	unread bool
 }
 
-// readChunks adds the chunks that some series, by their metrics, have in the slot to found. It takes a few scans where one for each series takes
-// as many as there are.
+// readChunks adds the slot's chunks of some series, given by metric, to found. It needs a few scans rather than one per
+// series.
 func (x *sealedSlot) readChunks(ctx context.Context, metrics map[string][]*Series, shards metricShards, found sealedChunks) error {
 	into := x.into[rollup.Raw]
 	var all []paged.Wanted
@@ -66,14 +66,14 @@ func (x *sealedSlot) readChunks(ctx context.Context, metrics map[string][]*Serie
 	return nil
 }
 
-// readChunksOf is readChunks for some series of one metric.
+// readChunksOf calls readChunks for some series of one metric.
 func (x *sealedSlot) readChunksOf(ctx context.Context, series []*Series, shards int64, found sealedChunks) error {
 	metric := series[0].Metric()
 	return x.readChunks(ctx, map[string][]*Series{metric: series}, metricShards{metric: shards}, found)
 }
 
-// visibleSamples appends what isn't deleted of chunks, and calls exempt with the deletes that each of them is exempt from. One that can't be
-// read is left out: corrupt is why, of the last one.
+// visibleSamples appends the samples in chunks that aren't deleted, and calls exempt for each chunk with the deletes it
+// is exempt from. Unreadable chunks are skipped; corrupt is the error of the last one.
 func visibleSamples(chunks [][]byte, hiding format.Tombstones, into *chunk.Samples, exempt func(format.TombstoneIDs)) (corrupt, err error) {
 	for _, value := range chunks {
 		c, err := format.DecodeRawChunk(value, hiding, into)
@@ -88,7 +88,7 @@ func visibleSamples(chunks [][]byte, hiding format.Tombstones, into *chunk.Sampl
 	return corrupt, nil
 }
 
-// weighedSamples is visibleSamples that returns what the chunks weigh together.
+// weighedSamples calls visibleSamples and also returns the sum of the chunks' weights.
 func weighedSamples(chunks [][]byte, hiding format.Tombstones, into *chunk.Samples) (version uint64, corrupt, err error) {
 	corrupt, err = visibleSamples(chunks, hiding, into, func(exempt format.TombstoneIDs) { version += exempt.Weight(hiding) })
 	return version, corrupt, err

@@ -11,17 +11,17 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// destination is where rows of a slot are written at a resolution.
+// destination is the location of a slot's rows at a resolution.
 type destination struct {
 	window int64
-	start  int64 // of the chunks of a series there
-	end    int64 // of what they span, milliseconds
+	start  int64 // of the series' chunks
+	end    int64 // of the time they span, milliseconds
 }
 
-// resolutions is how many there are: raw, 5m, 1h.
+// resolutions is the number of resolutions: raw, 5m, 1h.
 const resolutions = int(rollup.OneHour) + 1
 
-// destinations are those of a slot, by resolution.
+// destinations are a slot's destinations by resolution.
 type destinations [resolutions]destination
 
 func (s *Store) destinationsOf(slot int64) (into destinations) {
@@ -34,7 +34,7 @@ func (s *Store) destinationsOf(slot int64) (into destinations) {
 	return into
 }
 
-// markRow returns what writes a mark.
+// commitRecordRow returns the mutation that writes a commit record.
 func markRow(at destination, m format.CommitKey, reason format.CommitReason) engine.Mutation {
 	return engine.Mutation{
 		Clustering: engine.Key{engine.Int(m.Slot), engine.Int(int64(m.Partition)), engine.Text(m.ID)},
@@ -42,15 +42,15 @@ func markRow(at destination, m format.CommitKey, reason format.CommitReason) eng
 	}
 }
 
-// collected is a series with what the generations hold of it.
+// collected is a series with its head chunks.
 type collected struct {
 	series *Series
-	class  int64 // in which its rows are written
+	class  int64 // of its rows
 	chunks head.Chunks
 	shards [resolutions]uint16
 }
 
-// at is where rows of the series go at a resolution.
+// at returns the location of the series' rows at a resolution.
 func (c *collected) at(res rollup.Resolution) format.ClassShard {
 	return format.ClassShardOf(c.class, int64(c.shards[res]))
 }
@@ -67,7 +67,7 @@ func newSealedSlot(ctx context.Context, s *Store, slot int64) *sealedSlot {
 	return &sealedSlot{s: s, ctx: ctx, slot: slot, into: s.destinationsOf(slot)}
 }
 
-// eachExemplars yields the rows of exemplars that a series has in the slot.
+// eachExemplars calls yield for each exemplar row of a series in the slot.
 func (x *sealedSlot) eachExemplars(s *Series, shards int64, yield func(engine.Row) error) error {
 	at := x.into[rollup.Raw]
 	key := engine.Key{engine.Int(format.KindExemplars), engine.Int(at.start), engine.Text(s.IDText())}
@@ -86,30 +86,31 @@ func (x *sealedSlot) eachExemplars(s *Series, shards int64, yield func(engine.Ro
 	return nil
 }
 
-// slotSealer makes chunks of what series have in a slot, and tasks for the roller.
+// slotSealer writes chunks for the staged samples of a slot's series, and creates tasks for the roller.
 type slotSealer struct {
 	*rowWriter
 	*rolledSlot
 	stats *SealStats
-	// deletes are those, by tenant, that touch the slot and that chunks written now are exempt from.
+	// deletes are the tombstones, by tenant, that touch the slot and that chunks written now are exempt from.
 	deletes map[string]format.Tombstones
-	buckets rollup.Buckets // to work in
-	// ahead are sealed chunks that were read for many series at once. Those of others are read series by series.
+	buckets rollup.Buckets // reused
+	// ahead are sealed chunks that were read for many series at once. The chunks of other series are read one series at
+	// a time.
 	ahead sealedChunks
 
-	// shards are those of the metric that was asked for last.
+	// shards is the number of shards of the metric that was read last, asked.
 	asked   string
 	askedOf *head.Tenant
 	shards  int64
 }
 
-// series adds the rows of one series: its labels once a window, and its chunks. Its rollups follow when these
-// are written.
+// series adds the rows of one series: its labels once per window, and its chunks. Its rollups follow after these are
+// written.
 func (x *slotSealer) series(c *collected, samples *chunk.Samples, sealedBefore bool) error {
 	s, known := c.series, false
 	named := x.deletesOf(c.series).IDs()
 	at := x.into[rollup.Raw]
-	if samples.Len() == 0 { // It brought exemplars only.
+	if samples.Len() == 0 { // It has exemplars only.
 		x.label(c, rollup.Raw, at.window)
 		return x.exemplars(c, sealedBefore)
 	}
@@ -119,7 +120,7 @@ func (x *slotSealer) series(c *collected, samples *chunk.Samples, sealedBefore b
 			return err
 		}
 	}
-	// A seal whose writes arrived in part may have left chunks without labels, names or rollups.
+	// An interrupted seal may have written chunks without labels, names or rollups.
 	x.label(c, rollup.Raw, at.window)
 	if err := x.exemplars(c, sealedBefore); err != nil {
 		return err
@@ -143,25 +144,26 @@ func (x *slotSealer) series(c *collected, samples *chunk.Samples, sealedBefore b
 	return nil
 }
 
-// onlyRollUp adds a rollup of one series whose raw rows are past their retention; only its buckets that are lacking are used.
+// onlyRollUp adds a rollup of one series whose raw rows are past their retention. Only buckets that are missing are
+// used.
 func (x *slotSealer) onlyRollUp(c *collected, samples *chunk.Samples) {
 	if samples.Len() > 0 {
 		x.tasks = append(x.tasks, rollupTask{collected: c, chunk: x.build(c.series.Metric(), samples, 1)})
 	}
 }
 
-// build makes the slot's 5m chunk of all samples that a series of a metric has there.
+// build computes the slot's 5m chunk from all samples of a series there.
 func (x *slotSealer) build(metric string, samples *chunk.Samples, version uint64) []byte {
 	x.buckets.Reset()
 	rollup.AppendStored(&x.buckets, samples, metric, rollup.FiveMinutes.Width())
 	return appendRollup(&x.buckets, rollup.FiveMinutes, version)
 }
 
-// subtract removes the samples that the sealed chunks of the slot hold already, and reports whether none is left. It adds
+// subtract removes the samples that the slot's sealed chunks already contain, and reports whether none is left. It adds
 // the deletes that those chunks name to named.
 //
-// Invariant: no chunk comes to lie where another one was cleaned. That one names more deletes than when it got its
-// version, and this one names all of them.
+// Invariant: no chunk gets the key of one that was cleaned. The cleaned chunk names more deletes than when its version
+// was computed, and the new chunk names all of them.
 func (x *slotSealer) subtract(s *Series, samples *chunk.Samples, named *format.TombstoneIDs) (known bool, err error) {
 	var have chunk.Samples
 	if err = x.readSealed(s, &have, named); err != nil || have.Len() == 0 {
@@ -172,8 +174,9 @@ func (x *slotSealer) subtract(s *Series, samples *chunk.Samples, named *format.T
 	return samples.Len() == 0, nil
 }
 
-// readSealed appends what isn't deleted of the slot's sealed chunks of a series, and the deletes that they name. One
-// that can't be read is left out: the roller names it, and what comes now is sealed beside it.
+// readSealed appends the samples in the slot's sealed chunks of a series that aren't deleted, and adds the deletes that
+// the chunks name to named. Unreadable chunks are skipped: the roller reports them, and the new chunk is written beside
+// them.
 func (x *slotSealer) readSealed(s *Series, into *chunk.Samples, named *format.TombstoneIDs) error {
 	if err := x.ask(s); err != nil {
 		return err
@@ -190,7 +193,7 @@ func (x *slotSealer) readSealed(s *Series, into *chunk.Samples, named *format.To
 	return err
 }
 
-// readAhead reads the sealed chunks of series of a metric, of which subtract is about to ask one after the other.
+// readAhead reads the sealed chunks of a metric's series, for the following calls to subtract.
 func (x *slotSealer) readAhead(series []*Series) error {
 	x.ahead = nil
 	if len(series) == 0 {
@@ -203,7 +206,7 @@ func (x *slotSealer) readAhead(series []*Series) error {
 	return x.readChunksOf(x.ctx, series, x.shards, x.ahead)
 }
 
-// ask reads how many shards a series' metric has.
+// readShardsOf sets x.shards to the number of shards of a series' metric.
 func (x *slotSealer) ask(s *Series) error {
 	if x.asked == s.Metric() && x.askedOf == s.TenantOfHead() {
 		return nil

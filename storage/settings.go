@@ -25,7 +25,7 @@ const (
 const rawWindow = 24 * time.Hour
 
 var (
-	// ErrOtherSettings means that the store was created with other settings than those asked for.
+	// ErrOtherSettings means that the store was created with settings other than those in Options.
 	ErrOtherSettings = errors.New("storage: the store was created with other settings")
 	// ErrNoStore means that the engine holds no store yet.
 	ErrNoStore = errors.New("storage: there is no store yet")
@@ -35,19 +35,22 @@ var (
 	ErrOlderFormat = errors.New("storage: the store was written by a build from before the first release")
 )
 
-// settings is what the store row holds, as JSON: {"version":1,"created_ms":…,"id":"…","periods":[{…}],"classes":[{…}]}.
+// settings is the content of the store row, as JSON:
+// {"version":1,"created_ms":…,"id":"…","periods":[{…}],"classes":[{…}]}.
 type settings struct {
 	Version   int   `json:"version"` // formatVersion
 	CreatedMS int64 `json:"created_ms"`
-	// ID is drawn when the store is created, hexadecimal. RestoredMS is when it was last brought back from a backup; 0: never.
+	// ID is drawn when the store is created, hexadecimal. RestoredMS is the time of the last restore from a backup; 0:
+	// never.
 	ID         string `json:"id"`
 	RestoredMS int64  `json:"restored_ms,omitempty"`
-	// Copy is drawn when a directory is restored from a backup, whose name is RestoredFrom; "": it is the original. A repair of a directory keeps both.
+	// Copy is drawn when a directory is restored from a backup, and RestoredFrom is the name of that backup; both are
+	// "" in the original. A repair of a directory keeps both.
 	Copy         string          `json:"copy,omitempty"`
 	RestoredFrom string          `json:"restored_from,omitempty"`
 	Periods      []format.Period `json:"periods"`
 	retention.ClassHistory
-	// Long are the windows of rollups that may have long chunks, in order.
+	// Long lists the rollup windows that may have long chunks, in order.
 	Long []int64 `json:"long,omitempty"`
 }
 
@@ -56,8 +59,8 @@ var (
 	settingsItem      = engine.Key{engine.Text("settings")}
 )
 
-// openSettings reads the store's settings, or writes them if the store is new. Whoever writes first wins.
-// created reports whether they were written.
+// openSettings reads the store's settings, or creates them if the store is new. If several processes create them, the
+// first write wins. created reports whether this call wrote them.
 func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s settings, created bool, err error) {
 	if opts.Slot == 0 || opts.ReadOnly {
 		have, _, err := readSettings(ctx, eng)
@@ -103,12 +106,12 @@ func (o *Options) firstPeriod() format.Period {
 	return format.Period{SlotMS: o.Slot.Milliseconds(), RawWindowMS: rawWindow.Milliseconds(), Partitions: o.newPartitions()}
 }
 
-// checkPeriods returns an error for a store that was created with other settings than those that are asked for.
+// checkPeriods returns an error for a store that was created with settings other than those in o.
 func (o *Options) checkPeriods(periods []format.Period) error {
 	if o.Slot == 0 || o.ReadOnly || o.AnySettings {
 		return nil
 	}
-	// While a period is about to begin, both it and the one before are right.
+	// While a period is scheduled, it and the current one are both accepted.
 	now := o.Now().UnixMilli()
 	asked, current := o.firstPeriod(), format.NewPeriods(periods...).At(now)
 	for _, p := range periods {
@@ -127,14 +130,14 @@ func (o *Options) checkPeriods(periods []format.Period) error {
 }
 
 const (
-	// createTries is how often the settings are looked for, or written, before a process gives up to start; a
-	// cluster that has just been started, too, may need the second.
+	// createTries is the number of attempts to read or write the settings at start. A cluster that has also just
+	// started may need the second.
 	createTries = 3
 	createPause = 500 * time.Millisecond
 )
 
-// createSettings writes the settings unless there are any: then it returns those. A try that failed may have
-// written them; the next one finds out.
+// createSettings writes the settings if there are none; otherwise it returns the existing ones. A failed attempt may
+// have written them, which the next attempt detects.
 func createSettings(ctx context.Context, eng engine.Engine, want settings) (ok bool, found []byte, err error) {
 	value, err := json.Marshal(want)
 	if err != nil {
@@ -153,7 +156,7 @@ func createSettings(ctx context.Context, eng engine.Engine, want settings) (ok b
 	}
 }
 
-// identity distinguishes a store from every other, and from itself before it was restored.
+// identity identifies the store, and distinguishes it from its state before a restore.
 func (s *settings) identity() string {
 	id := s.ID
 	if s.RestoredMS != 0 {
@@ -162,7 +165,7 @@ func (s *settings) identity() string {
 	return id
 }
 
-// IDOf returns the id that distinguishes the store of an engine from every other, restored or not; "" where there is none.
+// IDOf returns the id of the store in an engine, the same before and after a restore; "" if there is no store.
 func IDOf(ctx context.Context, eng engine.Engine) (string, error) {
 	have, _, err := readSettings(ctx, eng)
 	if errors.Is(err, ErrNoStore) {
@@ -172,11 +175,11 @@ func IDOf(ctx context.Context, eng engine.Engine) (string, error) {
 	return have.identity(), err
 }
 
-// originalCopy is the copy of a store that wasn't restored.
+// originalCopy is the copy id of a store that wasn't restored.
 const originalCopy = "original"
 
-// CopyOf returns the id of the store of an engine, as IDOf does, an id that distinguishes it from the store that it was restored from, and the
-// name of the backup from which it was restored; "": it wasn't. All are "" where there is no store.
+// CopyOf returns the id of the store in an engine, as IDOf does, an id that distinguishes a restored copy from its
+// original, and the name of the backup it was restored from ("" for the original). All are "" if there is no store.
 func CopyOf(ctx context.Context, eng engine.Engine) (store, copy, restoredFrom string, err error) {
 	have, _, err := readSettings(ctx, eng)
 	if errors.Is(err, ErrNoStore) {
@@ -186,15 +189,15 @@ func CopyOf(ctx context.Context, eng engine.Engine) (store, copy, restoredFrom s
 	return have.identity(), cmp.Or(have.Copy, originalCopy), have.RestoredFrom, err
 }
 
-// Identity distinguishes the store from every other, one that is made anew at the same place included, and from itself before it
-// was brought back from a backup: facts about its contents that are remembered elsewhere hold for one identity.
+// Identity identifies the store's contents: it changes if the store is recreated in the same location or restored from
+// a backup. Facts about the contents that are cached elsewhere are valid for one identity.
 func (s *Store) Identity() string { return s.identity }
 
-// Created returns when the store was created, and whether opening it did that: there was none.
+// Created returns when the store was created, and whether this Open created it.
 func (s *Store) Created() (at time.Time, now bool) { return s.created, s.isNew }
 
-// MarkRestored gives the store of an engine, if there is one, another identity. It is for a program that restored an earlier
-// state. backup is the name of the backup of which it made the directory; "": it repaired the directory.
+// MarkRestored changes the identity of the store in an engine, if there is one. Programs that restore an earlier state
+// call it. backup is the name of the backup from which the directory was restored; "" if the directory was repaired.
 func MarkRestored(ctx context.Context, eng engine.Engine, backup string, now time.Time) error {
 	have, before, err := readSettings(ctx, eng)
 	if errors.Is(err, ErrNoStore) {
@@ -217,7 +220,7 @@ func MarkRestored(ctx context.Context, eng engine.Engine, backup string, now tim
 	return nil
 }
 
-// readSettings reads the settings of a store that must exist, and their bytes.
+// readSettings reads the settings of a store that must exist, parsed and as bytes.
 func readSettings(ctx context.Context, eng engine.Engine) (settings, []byte, error) {
 	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: settingsPartition}) {
 		if err != nil {
@@ -229,7 +232,7 @@ func readSettings(ctx context.Context, eng engine.Engine) (settings, []byte, err
 	return settings{}, nil, ErrNoStore
 }
 
-// checkVersion returns an error for a version of rows that this package doesn't read.
+// checkVersion returns an error for a row format that this package doesn't support.
 func checkVersion(found int) error {
 	switch {
 	case found < formatVersion:
@@ -265,7 +268,7 @@ func parseSettings(b []byte) (have settings, err error) {
 	return have, nil
 }
 
-// withClasses adds the classes that are configured to the store's settings.
+// withClasses adds the configured classes to the store's settings.
 func withClasses(ctx context.Context, eng engine.Engine, opts Options, have settings) (settings, error) {
 	for try := 0; opts.AddClasses; try++ {
 		have, before, err := readSettings(ctx, eng)
@@ -296,7 +299,7 @@ func withClasses(ctx context.Context, eng engine.Engine, opts Options, have sett
 	return have, nil
 }
 
-// changeSettings changes the settings that are stored, unless change returns false. It may be called several times.
+// changeSettings applies change to the stored settings, unless it returns false. change may be called several times.
 func changeSettings(ctx context.Context, eng engine.Engine, change func(*settings) bool) error {
 	for try := 1; ; try++ {
 		now, before, err := readSettings(ctx, eng)
@@ -313,12 +316,13 @@ func changeSettings(ctx context.Context, eng engine.Engine, change func(*setting
 	}
 }
 
-// addTries is how often the settings are changed, where others change the settings meanwhile or no answer comes.
+// addTries is the number of attempts to change the settings while other processes change them or the engine is
+// unavailable.
 const addTries = 5
 
 var errOthersAdd = errors.New("other processes keep changing the settings; try again later")
 
-// refreshPeriods reads the periods, classes and tenants with deltas that may have been added by another process.
+// refreshPeriods reads periods, classes and delta tenants that other processes may have added.
 func (s *Store) refreshPeriods(ctx context.Context) error {
 	have, _, err := readSettings(ctx, s.eng)
 	if err != nil {
@@ -334,12 +338,12 @@ func (s *Store) refreshPeriods(ctx context.Context) error {
 	return s.starts.Refresh(ctx)
 }
 
-// Periods returns how the store cuts time and series, by their beginning.
+// Periods returns the store's periods, ordered by their start.
 func (s *Store) Periods() []format.Period { return slices.Clone(s.period.All()) }
 
-// SetPeriod makes time and series be cut otherwise: want's slot, window and partitions, of which 0 means what
-// is; from the first end of a window on that is not before from and more than a day ahead. It returns the
-// period that was added, or an error that wraps ErrBadPeriod if there can't be such a one.
+// SetPeriod schedules a period with the slot, window and partitions in want; fields that are 0 keep their value. The
+// period begins at the first window end that is not before from and more than a day in the future. SetPeriod returns
+// the added period, or an error that wraps ErrBadPeriod if no such period is possible.
 func (s *Store) SetPeriod(ctx context.Context, want format.Period, from time.Time) (format.Period, error) {
 	if err := s.clock.MayRemove(); err != nil {
 		return format.Period{}, err

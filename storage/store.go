@@ -29,41 +29,42 @@ import (
 )
 
 var (
-	// ErrNotReady means that the head isn't rebuilt yet: queries must wait, writes need not.
+	// ErrNotReady means that the head isn't rebuilt yet. Queries must wait; writes don't have to.
 	ErrNotReady = errors.New("storage: the head is still being rebuilt from the staging log")
-	// ErrOverloaded means that too many bytes wait to be written. Nothing was taken; try again later.
+	// ErrOverloaded means that too many bytes are waiting to be written. Nothing was accepted; retry later.
 	ErrOverloaded = errors.New("storage: too many writes are waiting")
-	// ErrHeadFull means that what isn't sealed takes so much memory that not even samples of known series are taken. Nothing
-	// was taken; try again later, for sealing makes room.
+	// ErrHeadFull means that unsealed samples take so much memory that samples of known series are also rejected.
+	// Nothing was accepted; retry later, because sealing frees memory.
 	ErrHeadFull = fmt.Errorf("%w: unsealed samples exceed --storage.head-bytes; retry later", ErrOverloaded)
-	// ErrHeadShare means that what isn't sealed takes so much memory, and this tenant's more than its fair share of that, so
-	// that samples of known series are taken of others only. Nothing was taken; try again later, for sealing makes room.
+	// ErrHeadShare means that unsealed samples take too much memory and this tenant's exceed its fair share, so that
+	// samples of known series are accepted from other tenants only. Nothing was accepted; retry later, because sealing
+	// frees memory.
 	ErrHeadShare = errors.New("storage: the head is over --storage.head-bytes and this tenant is over its fair share; retry later")
-	// ErrTooManySeries means that the head has reached its memory limit; samples of known series are still
-	// taken, until it has a quarter more, and new series of those who hold less than their fair share of it.
+	// ErrTooManySeries means that the head has reached its memory limit. New series are rejected, except those of
+	// tenants that hold less than their fair share. Samples of known series are accepted up to a quarter above the
+	// limit.
 	ErrTooManySeries = errors.New("storage: the head has reached its memory limit; new series are rejected")
 	// ErrTooOld means that a sample is older than the retention.
 	ErrTooOld = errors.New("storage: the sample is older than the retention")
-	// ErrTooFarAhead means that a sample is more than MaxAhead ahead of this machine's clock, and of the second clock that it was
-	// compared with.
+	// ErrTooFarAhead means that a sample is more than MaxAhead ahead of this machine's clock and of a second clock.
 	ErrTooFarAhead = errors.New("storage: the sample is more than 10 minutes ahead of this machine's clock")
-	// ErrDroppedAhead means that a sample is within the retention, but raw rows of its time were dropped by a clock that was ahead, and can't be written
-	// again. Nothing was stored, and the sender is asked to send it again.
+	// ErrDroppedAhead means that a sample is within the retention, but the raw rows of its time were deleted because of
+	// a fast clock and can't be written again. Nothing was stored; the sender should retry.
 	ErrDroppedAhead = errors.New("storage: raw samples of this time were deleted because a clock was fast")
-	// ErrMaybeAhead means that a sample is more than MaxAhead ahead of this machine's clock, which nothing has confirmed yet. Nothing was
-	// accepted; try again later.
+	// ErrMaybeAhead means that a sample is more than MaxAhead ahead of this machine's clock, which nothing has
+	// confirmed yet. Nothing was accepted; retry later.
 	ErrMaybeAhead = errors.New("storage: the sample is more than 10 minutes ahead of this machine's clock, which may be slow")
 )
 
-// MaxAhead is how far in the future a sample may lie.
+// MaxAhead is the maximum distance of a sample's timestamp from now into the future.
 const MaxAhead = 10 * time.Minute
 
-// LabelError is why labels can't name a series.
+// LabelError describes labels that can't name a series.
 type LabelError struct {
 	// Reason is a short constant for counters: duplicate_label, empty_label_name, missing_metric_name,
 	// invalid_utf8, too_many_labels, label_name_too_long, label_value_too_long, series_too_long.
 	Reason string
-	// Detail names the label, and the limit where one was broken.
+	// Detail names the label, and the limit if one was exceeded.
 	Detail string
 	// Series is the series as text, shortened.
 	Series string
@@ -73,7 +74,7 @@ func (e *LabelError) Error() string {
 	return fmt.Sprintf("%s: %s in series %s", e.Reason, e.Detail, e.Series)
 }
 
-// InvalidHistogramError is why a native histogram can't be stored.
+// InvalidHistogramError wraps the reason why a native histogram can't be stored.
 type InvalidHistogramError struct{ Err error }
 
 func (e *InvalidHistogramError) Error() string { return "invalid native histogram: " + e.Err.Error() }
@@ -81,90 +82,97 @@ func (e *InvalidHistogramError) Unwrap() error { return e.Err }
 
 // Options configure a Store.
 type Options struct {
-	// Slot is the width of the unit of staging and sealing: a multiple of 1h that divides 24h. Default 2h.
-	// 0: what the store was created with, which must exist; then Partitions is not looked at either.
+	// Slot is the width of a slot, the unit of staging and sealing: a multiple of 1h that divides 24h. Default 2h. 0
+	// opens an existing store with the slot it was created with, and ignores Partitions.
 	Slot time.Duration
-	// Partitions spread the work of sealing. Default 0: as the store has it; a new one gets 16 if it is Shared, for each has one
-	// owner among the processes and bounds the size of a partition of the stage, and 4 if not, for each costs every commit a
-	// row.
+	// Partitions divide the work of sealing. Default 0: the number the store has. A new store then gets 16 if it is
+	// Shared, because each partition has one owner among the processes and bounds the size of an engine partition of
+	// the staging log, and 4 if it isn't, because each partition adds a row to every commit.
 	Partitions int
-	// ReadOnly opens a store to look at it: nothing is written, nobody hears of it, and whatever would write returns
-	// engine.ErrReadOnly. What the store was created with is taken as it is. Default false.
+	// ReadOnly opens a store for reading: nothing is written, other processes don't see this one, and operations that
+	// write return engine.ErrReadOnly. The settings of the store are used. Default false.
 	ReadOnly bool
-	// AnySettings takes a store as it was created, and uses Slot and Partitions only to create one.
+	// AnySettings accepts an existing store with any settings; Slot and Partitions then apply only to a new store.
 	AnySettings bool
-	// Retention is how long raw samples are kept; 0: for ever. Default 30 days.
+	// Retention is the retention of raw samples; 0: forever. Default 30 days.
 	Retention time.Duration
-	// Retention5m and Retention1h are how long rollups are kept: not shorter than finer rows; 0: for ever, the
-	// default.
+	// Retention5m and Retention1h are the retention of rollups, not shorter than the next finer resolution's; 0:
+	// forever, the default.
 	Retention5m, Retention1h time.Duration
-	// TenantRetention has tenants whose series, but for those in classes, are kept otherwise.
+	// TenantRetention overrides the retention per tenant. Classes take precedence.
 	TenantRetention map[string]retention.Keep
-	// Classes take series of all tenants, the first that matches; at most retention.MaxClasses. Series that none takes are in the default class.
+	// Classes are retention classes for series of all tenants: a series is in the first class that matches it,
+	// otherwise in the default class. At most retention.MaxClasses.
 	Classes []retention.Class
-	// AddClasses makes Classes those of the store, in place of others: at once if it isn't Shared and of days without rows, otherwise from the first day on
-	// that begins at least 25 hours later. Each name gets a number for ever. A store whose AddClasses is false goes by the store's classes.
+	// AddClasses makes Classes those of the store, replacing the existing ones. They take effect at once for days
+	// without rows if the store isn't Shared; otherwise with the first day that begins at least 25 hours later. Each
+	// class name is assigned a number permanently. If AddClasses is false, the store's classes apply.
 	AddClasses bool
-	// HeadBytes bounds the memory of unsealed data: above it, new series are refused, and at a quarter more samples of
-	// known ones, too. Tenants that hold less than their fair share of it may fill half as much again. Default 4 GiB.
+	// HeadBytes bounds the memory of unsealed data. Above it new series are rejected; a quarter above it, samples of
+	// known series are also rejected. Tenants that hold less than their fair share may exceed it by half. Default 4
+	// GiB.
 	HeadBytes int64
-	// QueueBytes bounds what waits to become durable. Default 64 MiB.
+	// QueueBytes bounds the batches that wait to become durable. Default 64 MiB.
 	QueueBytes int64
-	// CacheBytes bounds the cache of series indexes of sealed windows. The cache of ids of pages takes an eighth of it in addition.
-	// Default 256 MiB.
+	// CacheBytes bounds the cache of series indexes of sealed windows. The cache of page ids takes an eighth of it in
+	// addition. Default 256 MiB.
 	CacheBytes int64
 	// QueryBytes bounds the encoded bytes that one query may read. Default 1 GiB.
 	QueryBytes int64
-	// MaxLabels, MaxLabelName and MaxLabelValue bound a series' labels: their count, and bytes. Defaults 64, 1024, 4096.
+	// MaxLabels, MaxLabelName and MaxLabelValue bound the labels of a series: their number, and the bytes of a name and
+	// of a value. Defaults 64, 1024, 4096.
 	MaxLabels, MaxLabelName, MaxLabelValue int
 	// Shared is true if other processes may use the engine at the same time. Default false.
 	Shared bool
-	// RetryRebuild makes the rebuild of the head wait while the engine is unavailable, as it does where the store is Shared. Otherwise the first error
-	// ends the rebuild. Default false.
+	// RetryRebuild makes the rebuild of the head retry while the engine is unavailable, as a Shared store always does.
+	// Otherwise the rebuild ends with the first error. Default false.
 	RetryRebuild bool
-	// Follow makes a shared store keep what others stage in its head, for queries. Default true.
+	// Follow makes a shared store keep the samples staged by other processes in its head, for queries. Default true.
 	Follow bool
-	// Self describes this process to the others; for people only.
+	// Self describes this process to operators of other processes.
 	Self membership.Process
-	// Limiter holds tenants to their limits; nil: they have none.
+	// Limiter enforces the tenants' limits; nil: no limits.
 	Limiter *tenant.Limiter
 	// Now is the clock.
 	Now func() time.Time
-	// Elapsed is how much time has passed since some moment, however the clock was set: best one that counts the time in
-	// which the machine sleeps. nil: it follows from the times that Now returns, by their monotonic part where they have one.
+	// Elapsed returns the time that has passed since some fixed moment, regardless of changes to the clock. A clock
+	// that includes the time in which the machine sleeps is best. nil: elapsed time is derived from Now, by its
+	// monotonic part where it has one.
 	Elapsed func() time.Duration
-	// Today is the date that an operator gave: a clock of the same date is believed (see design/clocks.md). Zero: none
-	// was given.
+	// Today is the date given by an operator: a clock of the same date is trusted (see decisions/016). Zero: none was
+	// given.
 	Today time.Time
-	// AheadPatience is how long samples that are too far ahead of the only machine's clock return ErrMaybeAhead, before they return
-	// ErrTooFarAhead: NTP may have to set that clock first. 0: they return ErrTooFarAhead at once. Default 15 minutes.
+	// AheadPatience applies where this machine's clock is the only one: samples too far ahead of it are first rejected
+	// with ErrMaybeAhead for this long, because NTP may have to set the clock, and then with ErrTooFarAhead. 0: with
+	// ErrTooFarAhead at once. Default 15 minutes.
 	AheadPatience time.Duration
-	// seams are for tests.
+	// seams is set by tests.
 	seams seams
-	// Logger gets events for operators.
+	// Logger receives log lines for operators.
 	Logger *slog.Logger
-	// Registerer gets the store's metrics; nil: none are kept anywhere.
+	// Registerer registers the store's metrics; nil: they are not registered.
 	Registerer prometheus.Registerer
 }
 
-// seams let tests decide what otherwise depends on time and chance.
+// seams replace, in tests, behavior that otherwise depends on time and chance.
 type seams struct {
-	// believing has any clock be believed, for histories that set it as they like.
+	// believing makes every clock trusted, for histories that set the clock at will.
 	believing bool
-	// still keeps a shared store from doing anything by itself: it beats when asked to, and follows for queries
-	// only, one stream after the other.
+	// still stops a shared store's background work: heartbeats are sent on request only, and streams are followed for
+	// queries only, one after the other.
 	still bool
-	// writer is the process' name in the stage; "": a new one.
+	// writer is the process' name in the staging log; "": a new one.
 	writer string
-	// blobBytes is the size from which a blob takes no further sample; 0: format.BlobFull.
+	// blobBytes is the size at which a blob is full; 0: format.BlobFull.
 	blobBytes int
-	// letGoSeries is of how many series a pass lets go at once; 0: letGoSeries.
+	// letGoSeries is the number of sealed series above which a pass releases them immediately; 0: letGoSeries.
 	letGoSeries int
-	// pageSeries is how many new series of a partition make pages; 0: paged's default.
+	// pageSeries is the number of new series in a partition from which they are written as pages; 0: paged's default.
 	pageSeries int
-	// countingBytes bounds the values of labels that are counted at once; 0: countingBytes.
+	// countingBytes bounds the label values that are counted at once; 0: countingBytes.
 	countingBytes int
-	// spannedSeries is how many series of a window's metric match at least for their spans to be used; 0: spannedSeries.
+	// spannedSeries is the number of matching series of a metric and window from which their spans are used; 0:
+	// spannedSeries.
 	spannedSeries int
 }
 
@@ -185,10 +193,10 @@ func DefaultOptions() Options {
 	}
 }
 
-// defaultSeams are those of DefaultOptions: this package's tests change them before they begin.
+// defaultSeams are the seams of DefaultOptions. Tests of this package change them before they start.
 var defaultSeams seams
 
-// maxLimit bounds the limits of bytes, so that sums of shares of them can be computed.
+// maxLimit bounds limits in bytes, so that sums of shares of them don't overflow.
 const maxLimit = 1 << 50
 
 func (o *Options) validate() error {
@@ -210,13 +218,13 @@ func (o *Options) validate() error {
 	return kept.Check(o.Slot)
 }
 
-// The partitions of a new store where none are asked for.
+// Partitions of a new store if Options.Partitions is 0.
 const (
 	partitionsShared = 16
 	partitionsAlone  = 4
 )
 
-// newPartitions returns how many partitions a new store gets.
+// newPartitions returns the number of partitions of a new store.
 func (o *Options) newPartitions() int {
 	switch {
 	case o.Partitions > 0:
@@ -228,85 +236,85 @@ func (o *Options) newPartitions() int {
 	}
 }
 
-// kept is what this process is configured to keep.
+// kept returns the retention that this process is configured with.
 func (o *Options) kept() retention.Configured {
 	return retention.Configured{All: retention.Keep{Raw: o.Retention, FiveMinutes: o.Retention5m, OneHour: o.Retention1h}, Tenants: o.TenantRetention, Classes: o.Classes}
 }
 
-// Store keeps samples over an engine.
+// Store stores samples in an engine. Its methods may be called concurrently.
 //
-//	NewBatch ─► Commit ─► committer ─► stage rows ─► head ─► acknowledged
-//	Select   ◄─ head ◄─ sealed windows                │
-//	Seal     ◄────────── stage rows ◄────────────────┘ ─► raw rows, catalog, marks
+//	NewBatch ─► Commit ─► committer ─► staging log ─► head ─► acknowledged
+//	Select   ◄─ head ◄─ sealed windows                  │
+//	Seal     ◄────────── staging log ◄─────────────────┘ ─► raw rows, catalog, commit records
 type Store struct {
 	*query.Querier // answers queries
 
 	opts   Options
 	period *format.Periods
-	// retention has the retention classes, with the tenants' retentions.
+	// retention holds the retention classes and the tenants' retention.
 	retention *retention.Keeper
-	// starts has the tenants that send deltas.
+	// starts holds the tenants that send deltas.
 	starts *starts.DeltaTenants
 	eng    engine.Engine
-	// rows reads and writes the rows of series, wherever they stand: the engine, or pages over it.
+	// rows reads and writes the rows of series, both plain rows and entries of pages.
 	rows *paged.Rows
-	// versions are the engine's versions of partitions, by which cached reads hold; nil: it has none.
+	// versions returns the engine's versions of partitions, which invalidate cached reads; nil: the engine has none.
 	versions engine.Versioned
 	caching  engine.Caching // nil: the engine has no cache
-	prober   engine.Prober  // nil: partitions are asked about one by one
-	// writer is this process' name in the stage, new at every start.
+	prober   engine.Prober  // nil: partitions are probed one by one
+	// writer is this process' name in the staging log, new at every start.
 	writer  string
 	created time.Time
-	// restoredFrom is the backup of which the directory is a copy; "": it is the original.
+	// restoredFrom is the backup from which the directory was restored; "": it is the original.
 	restoredFrom string
-	// identity is the store's own, see Identity.
-	identity string
-	// isNew is true if opening it has created it.
+	identity     string
+	// isNew is true if Open created the store.
 	isNew bool
 	// truncations are the labels whose truncated values were logged.
 	truncations truncations
 
 	head      *head.Head
-	commitMu  sync.Mutex // held by a commit, and by whoever closes generations
+	commitMu  sync.Mutex // held during a commit and while generations are closed
 	committer *committer
 	batches   sync.Pool
-	sealMu    []sync.Mutex // one a partition: a process seals a partition once at a time
+	sealMu    []sync.Mutex // by partition: a process seals a partition once at a time
 	imports   imports
 	catalog   catalogMemory
-	// shards caches how many shards this process has written; forgotten ones are written again when they are needed.
+	// shards caches the number of shards that this process has written per metric. Evicted entries are written again
+	// when they are needed.
 	shards   bounds.Map[shardedMetric, int64]
 	metadata *metadataKeeper
 	windows  windowList
 	gone     dropMemory
 	rolled   rolledMemory
-	// toldDropped is true once the log has that samples are refused with ErrDroppedAhead.
+	// toldDropped is true once ErrDroppedAhead was logged.
 	toldDropped atomic.Bool
 	deletes     deletes
 	peers       deletePeers
 	listed      *stagedList
 	follower    *follower
-	// member is this process among those that use the engine; clock is the member's.
+	// member is this process as one of those that use the engine; clock is the member's.
 	member *membership.Member
 	clock  *membership.CheckedClock
-	// damage has the rows that can't be read.
+	// damage records the unreadable rows.
 	damage *damage.Log
-	// unexplained are the stage rows that sealing leaves for a while.
+	// unexplained holds the stage rows that sealing skips for some time.
 	unexplained unexplained
 	cache       *cache.Cache
 	metrics     *metrics
 	compacting  compacting
 	known       ended.Memory
 
-	rebuilt    chan struct{} // closed when the head is rebuilt, or failed to be
+	rebuilt    chan struct{} // closed when the rebuild of the head has ended, successfully or not
 	rebuildErr error
-	// rebuildWaits is the error because of which the rebuild waits to try again; nil: it reads.
+	// rebuildWaits is the error after which the rebuild waits to retry; nil: it isn't waiting.
 	rebuildWaits atomic.Pointer[error]
 	cancel       context.CancelFunc
-	background   context.Context // ends with the store
+	background   context.Context // canceled by Close
 	running      sync.WaitGroup
 }
 
-// openRows opens what reads and writes rows of series, those in pages and long chunks included.
+// openRows opens the reader and writer of series rows, pages and long chunks included.
 func (s *Store) openRows(have *settings) {
 	s.rows = paged.New(s.eng, paged.Options{
 		Shared: s.sharesRows(), Least: s.opts.seams.pageSeries, IDsBytes: max(leastIDsBytes, s.opts.CacheBytes/idsShare),
@@ -314,16 +322,16 @@ func (s *Store) openRows(have *settings) {
 	s.rows.ListLong(have.Long)
 }
 
-// The cache of ids has this share of Options.CacheBytes, besides it. A series takes 17 bytes there. A sorted answer goes through all pages of
-// a metric once per group: if their ids don't fit, they are computed for each group again.
+// The cache of page ids gets this share of Options.CacheBytes, in addition to it; 17 bytes per series. A sorted answer
+// reads all pages of a metric once per group: if their ids don't fit, they are computed again for each group.
 const idsShare, leastIDsBytes = 8, 4 << 20
 
-// sharesRows reports whether other processes may write rows, too, or rows vanish by themselves.
+// sharesRows reports whether other processes may also write rows, or rows may expire in the engine.
 func (s *Store) sharesRows() bool { return s.opts.Shared || expiresRows(s.eng) }
 
-// Open reads or creates the store's settings and begins to rebuild the head in the background; writes are
-// taken at once. It refuses an engine that was created with other settings. The engine is the caller's to
-// close, after the store.
+// Open reads or creates the store's settings and starts to rebuild the head in the background; writes are accepted at
+// once. It returns an error for an engine that was created with other settings. The caller must close the engine after
+// the store.
 func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -349,7 +357,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	if opts.seams.writer != "" {
 		s.writer = opts.seams.writer
 	}
-	registry := prometheus.NewRegistry() // Reads below count already; a store that fails to open registers nothing.
+	registry := prometheus.NewRegistry() // Reads below count already. If Open fails, nothing is registered.
 	s.metrics = newMetrics(s, registry)
 	s.damage = damage.NewLog(s.period, s.metrics.corrupt, opts.Logger)
 	s.join(&have)
@@ -377,7 +385,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	return s, nil
 }
 
-// Ready returns nil once queries can be answered, ErrNotReady before, and the reason if rebuilding failed.
+// Ready returns nil once queries can be answered, ErrNotReady before, and the error if the rebuild failed.
 func (s *Store) Ready() error {
 	select {
 	case <-s.rebuilt:
@@ -400,7 +408,7 @@ func (s *Store) WaitReady(ctx context.Context) error {
 	}
 }
 
-// Close waits for commits under way and stops.
+// Close waits for running commits and background work, and stops.
 func (s *Store) Close() error {
 	s.cancel()
 	s.committer.close()
@@ -410,18 +418,18 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// HeadStats counts what the head holds, of all tenants.
+// HeadStats returns statistics of the head over all tenants.
 func (s *Store) HeadStats() head.Stats { return s.head.Stats() }
 
-// Damaged returns how many times rows were met that can't be read, each counted once.
+// Damaged returns the number of unreadable rows that were found, each counted once.
 func (s *Store) Damaged() int { return s.damage.Count() }
 
-// Partitions returns into how many partitions the work of sealing is divided.
+// Partitions returns the number of partitions among which sealing is divided.
 func (s *Store) Partitions() int { return s.period.Partitions() }
 
-// newID returns 16 random bytes: a name that nobody else has.
+// newID returns 16 random bytes as a unique name.
 func newID() string {
 	id := make([]byte, engine.IDLen)
-	_, _ = rand.Read(id) // It never fails, or ends the process.
+	_, _ = rand.Read(id) // It never returns an error; it ends the process instead.
 	return string(id)
 }
