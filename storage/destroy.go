@@ -19,24 +19,24 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Here is all that makes rows go, and nowhere else: a test of the source ensures that. The condition of each:
+// This file contains all code that deletes rows; a test of the source ensures it. The condition of each:
 //
-//	dropPart      windows     dropped by their horizons, after a week of being hidden: see package retention
-//	deleteStaged  stage       what they hold is sealed and marked, or was never acknowledged
-//	unlistStaged  staged      what they list was found empty after they were closed
-//	deleteRows    defined     nothing that is still staged leans on them
-//	deleteHeld    held        they are stored, or nobody needs them
-//	eraseDelete   deletes     it is cleaned, so that nothing needs it, or wasn't acknowledged
-//	removeOutdone pages       of their entries those that rows or others outdo, which readers see instead
-//	compact       r5m, r1h    chunks that a long chunk stands for, written at once with it
-//	replaceCounts catalog     counts of a window's series in a state in which it isn't any more, when those of its state are written
+//	dropPart      windows     past their retention boundaries, after being hidden for a week: see package retention
+//	deleteStaged  stage       sealed with a commit record, or never acknowledged
+//	unlistStaged  staged      their slots were found empty after the rows were closed
+//	deleteRows    defined     no staged blob depends on them
+//	deleteHeld    held        stored, or not needed by any replica
+//	eraseDelete   deletes     cleaned, or never acknowledged
+//	removeOutdone pages       entries superseded by rows or other entries, which readers see instead
+//	compact       r5m, r1h    parts of a long chunk that is written in the same batch
+//	replaceCounts catalog     series counts for earlier states of a window, when those of its current state are written
 //
-// Besides, rows expire by themselves on engines that do so, at the time that is fixed for their window: see package retention.
+// In addition, some engines expire rows at the time that is fixed for their window: see package retention.
 
 // perTenant are the tables whose keys begin with window and tenant.
 var perTenant = [...]*engine.Table{engine.Shards, engine.Metadata, engine.Sealed}
 
-// dropWindow drops the rows of a window, and lists it no longer when they are gone.
+// dropWindow drops the rows of a window, and unlists it when they are deleted.
 func (s *Store) dropWindow(ctx context.Context, window int64, tenants []string) (gone bool, err error) {
 	res := format.ResolutionOf(window)
 	for _, t := range append([]*engine.Table{format.TableOf(res), format.PagesOf(res), engine.Catalog}, perTenant[:]...) {
@@ -54,7 +54,7 @@ func (s *Store) dropWindow(ctx context.Context, window int64, tenants []string) 
 	return gone, nil
 }
 
-// dropTenant drops the rows of a tenant in a window that others have rows in, too.
+// dropTenant drops a tenant's rows in a window in which other tenants keep rows.
 func (s *Store) dropTenant(ctx context.Context, window int64, tenant string) (gone bool, err error) {
 	res := format.ResolutionOf(window)
 	for class := range s.retention.Classes() {
@@ -73,7 +73,7 @@ func (s *Store) dropTenant(ctx context.Context, window int64, tenant string) (go
 	return s.unlist(ctx, tenant, window)
 }
 
-// dropPart drops one range. gone is true if it was there, and isn't any more, or goes by itself.
+// dropPart drops one range. gone is true if the range existed and was deleted, or expires in the engine.
 func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) (gone bool, err error) {
 	if d.class == wholeWindow && !s.retention.Expires() { // An import may restore it.
 		defer s.forgetWindow(d.window)
@@ -92,7 +92,7 @@ func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) (gone
 	return err == nil, err
 }
 
-// forgetWindow has names, shards and, by imports, labels of a window written again.
+// forgetWindow makes names, shards and, by imports, labels of a window be written again.
 func (s *Store) forgetWindow(window int64) {
 	s.catalog.forget(window)
 	s.shards.DeleteFunc(func(of shardedMetric) bool { return of.window == window })
@@ -123,11 +123,11 @@ func (s *Store) deleteStaged(ctx context.Context, works []*sealedWork) error {
 	return s.writeInPieces(ctx, staged...)
 }
 
-// unlistStaged deletes the rows of a list of staged slots, or of units, that were found there, of those numbers of which empty finds nothing:
+// unlistStaged deletes the rows that list staged slots or units, if they were in found and empty returns their numbers:
 //
 //	rows found ─► closing, durable ─► empty ─► exactly the rows found are deleted
 //
-// Whoever writes in between finds its slot closing, and lists it by another row (design/several-processes.md).
+// A writer in between finds its slot closing, and lists it by another row (decisions/060).
 func (s *Store) unlistStaged(ctx context.Context, list engine.Key, found map[int64][]listedRow, empty func(context.Context, []int64) ([]int64, error)) error {
 	of := func(numbers []int64, m func(number int64, r listedRow) engine.Mutation) error {
 		b := engine.Batch{Table: engine.Staged, Partition: list}
@@ -156,7 +156,7 @@ func (s *Store) unlistStaged(ctx context.Context, list engine.Key, found map[int
 	})
 }
 
-// writeInPieces writes batches of small mutations that needn't be applied together.
+// writeInPieces writes batches of small mutations that don't have to be applied together.
 func (s *Store) writeInPieces(ctx context.Context, batches ...engine.Batch) error {
 	const piece = 2000
 	var now []engine.Batch
@@ -190,7 +190,7 @@ func (s *Store) deleteRows(ctx context.Context, t *engine.Table, partition engin
 	return s.writeInPieces(ctx, rowsDeleted(t, partition, rows))
 }
 
-// rowsDeleted deletes rows of stage or defined, in ranges where their numbers follow each other.
+// rowsDeleted returns the deletion of rows of stage or defined, in ranges of consecutive numbers.
 func rowsDeleted(t *engine.Table, partition engine.Key, rows []format.StageRow) engine.Batch {
 	slices.SortFunc(rows, func(a, b format.StageRow) int {
 		return cmp.Or(strings.Compare(a.Writer, b.Writer), cmp.Compare(a.Seq, b.Seq))
@@ -209,8 +209,7 @@ func rowsDeleted(t *engine.Table, partition engine.Key, rows []format.StageRow) 
 	return batch
 }
 
-// deleteHeld deletes held rows: ranges of numbers where they follow each other in the order given, which is that
-// of their writing, and none of the same replica lies between.
+// deleteHeld deletes held rows. Consecutive numbers of a replica are deleted as ranges.
 func (s *Store) deleteHeld(ctx context.Context, at ha.ClusterName, rows []ha.HeldID) error {
 	byEra := map[int64][]ha.HeldID{}
 	for _, h := range rows {
@@ -245,7 +244,7 @@ func (s *Store) deleteHeld(ctx context.Context, at ha.ClusterName, rows []ha.Hel
 	return nil
 }
 
-// eraseDelete deletes the row of a delete, with the timestamp that it was written with last: then it never comes back.
+// eraseDelete deletes the row of a tombstone, with the timestamp of its last write, so that it never reappears.
 func (s *Store) eraseDelete(ctx context.Context, tenant, id string) error {
 	err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
 		Op: engine.Delete, Clustering: engine.Key{engine.Text(id)}, Timestamp: format.TombstoneTimestamp,
@@ -256,11 +255,13 @@ func (s *Store) eraseDelete(ctx context.Context, tenant, id string) error {
 	return nil
 }
 
-// removeOutdone removes from the pages of a partition the entries of some series that rows have taken the place of, or other entries, which
-// become rows before.
+// removeOutdone removes superseded entries of some series from the pages of a partition. Entries that supersede others
+// become rows first.
 func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partition engine.Key, series map[string]deletedSeries) error {
-	if res != rollup.Raw && s.rows.HasLong(partition[0].Int) { // Parts of long chunks that rows outdo go with this.
-		if err := s.beginLong(ctx, partition[0].Int); err != nil { // A compaction may still wait for scans that began before.
+	// Superseded parts of long chunks are removed by this compaction.
+	if res != rollup.Raw && s.rows.HasLong(partition[0].Int) {
+		// A compaction may still wait for earlier scans to end.
+		if err := s.beginLong(ctx, partition[0].Int); err != nil {
 			return err
 		}
 		if _, err := s.compactPartition(ctx, res, partition, func() {}); err != nil {
@@ -288,7 +289,7 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 	return nil
 }
 
-// replaceCounts writes rows of counts of a window's series, and removes those of other states, all at once.
+// replaceCounts writes the rows of a window's series counts and deletes those of other states, in one batch.
 func (s *Store) replaceCounts(ctx context.Context, u *ended.OverWindow, others []string, rows []engine.Mutation, expires int64) error {
 	batch := engine.Batch{Expires: expires, Table: engine.Catalog, Partition: format.CountsPartition(u.Window, u.Tenant)}
 	for _, key := range others {

@@ -14,18 +14,18 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// What goes at once is a range of keys. Those of sealed rows begin with window, class and tenant, others' with window
-// and tenant:
+// One drop deletes a range of keys. Keys of sealed rows begin with window, class and tenant; keys of other tables with
+// window and tenant:
 //
-//	window                    nobody keeps anything of it any more
-//	window, each class, tenant    a tenant doesn't, others do
-//	window, class             nobody keeps that class; names and marks stay as long as any row does
-//	window, class, tenant     a tenant doesn't, others do
+//	window                        no tenant keeps any rows
+//	window, each class, tenant    a tenant keeps none, others do
+//	window, class                 no tenant keeps the class; names and commit records stay as long as any row does
+//	window, class, tenant         a tenant doesn't keep the class, others do
 
 // drops are the ranges to drop, each with the tenants that have rows in its window.
 type drops map[dropped][]string
 
-// dropped names a range of a window: of a class, or whole; of a tenant, or everybody's.
+// dropped identifies a range of a window: a class or the whole window, of one tenant or of all (tenant "").
 type dropped struct {
 	window int64
 	class  int64 // or wholeWindow
@@ -34,21 +34,21 @@ type dropped struct {
 
 const wholeWindow = -1
 
-// dropMemory holds up to where this process has dropped the rows of classes from windows that stand, so that it happens once. It has an entry for each
-// tenant, class and resolution, however many windows stand.
+// dropMemory caches the times until which this process has dropped rows of classes from windows that remain, so that
+// each is dropped once. It has one entry per tenant, class and resolution, regardless of the number of windows.
 type dropMemory struct {
 	mu sync.Mutex
 	to map[horizonAt]int64
 }
 
-// horizonAt names a horizon.
+// boundaryKey identifies a retention boundary.
 type horizonAt struct {
 	tenant string
 	class  int64
 	res    rollup.Resolution
 }
 
-// has reports whether the rows of a class were dropped from the windows up to a time.
+// has reports whether the rows of a class were dropped from the windows until end.
 func (m *dropMemory) has(at horizonAt, end int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -56,7 +56,7 @@ func (m *dropMemory) has(at horizonAt, end int64) bool {
 	return ok && end <= to
 }
 
-// set notes up to where rows of all tenants' classes were dropped.
+// set records the times until which rows of all tenants' classes were dropped.
 func (m *dropMemory) set(of map[string]*retention.Boundaries, classes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,8 +72,9 @@ func (m *dropMemory) set(of map[string]*retention.Boundaries, classes int64) {
 	}
 }
 
-// Expire brings the horizons of all tenants to their retentions, and drops windows that have been hidden for a week. It
-// returns how many windows went, or parts of windows that others keep. No seal runs meanwhile.
+// Expire advances the retention boundaries of all tenants according to their retention, and drops windows that have
+// been hidden for a week. It returns the number of dropped windows, and parts of windows that other tenants or classes
+// keep. No seal runs during the drops.
 func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 	ctx = engine.MakingRoom(ctx)
 	if err := s.clock.MayRemove(); err != nil {
@@ -106,7 +107,7 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 		s.sealMu[i].Lock()
 		defer s.sealMu[i].Unlock()
 	}
-	if err := s.clock.MayRemove(); err != nil { // Rollups may have taken long.
+	if err := s.clock.MayRemove(); err != nil { // Creating rollups may have taken long.
 		return 0, err
 	}
 	for _, tenant := range tenants { // An import may have restored windows.
@@ -114,7 +115,7 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 			return 0, errors.Join(failed, err)
 		}
 	}
-	// A seal may have brought a window rows of a tenant that keeps them longer.
+	// A seal may have added rows of a tenant that keeps the window longer.
 	if expired, err = s.expired(ctx, tenants, of); err != nil {
 		return 0, errors.Join(failed, err)
 	}
@@ -136,7 +137,7 @@ func (d dropped) compare(o dropped) int {
 	return cmp.Or(cmp.Compare(d.window, o.window), cmp.Compare(d.class, o.class), cmp.Compare(d.tenant, o.tenant))
 }
 
-// expired finds the listed windows that are dropped, by the horizons of their tenants.
+// expired finds the listed windows to drop, by the retention boundaries of their tenants.
 func (s *Store) expired(ctx context.Context, tenants []string, of map[string]*retention.Boundaries) (drops, error) {
 	d := drops{}
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
@@ -149,7 +150,7 @@ func (s *Store) expired(ctx context.Context, tenants []string, of map[string]*re
 		if newest == never {
 			continue
 		}
-		kept := map[int64][]string{} // by whom
+		kept := map[int64][]string{} // the tenants that keep it
 		for _, tenant := range tenants {
 			windows, err := s.everyWindow(ctx, tenant, format.FirstWindow(res), s.period.WindowAt(res, newest))
 			if err != nil {
@@ -177,8 +178,8 @@ func (s *Store) expired(ctx context.Context, tenants []string, of map[string]*re
 
 func (d drops) add(part dropped, tenant string) { d[part] = append(d[part], tenant) }
 
-// expiredClasses adds the classes that are dropped from a window that some tenants keep, unless they were before: for all of them at once where
-// it is.
+// expiredClasses adds the classes to drop from a window that some tenants keep, unless they were dropped before. A
+// class that no tenant keeps is dropped for all of them at once.
 func (s *Store) expiredClasses(window int64, tenants []string, of map[string]*retention.Boundaries, d drops) {
 	res, end := format.ResolutionOf(window), s.period.WindowEnd(window)
 	for class := range s.retention.Classes() {

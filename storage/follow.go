@@ -18,46 +18,48 @@ import (
 )
 
 const (
-	// followInterval is how often a follower looks for itself, so that a query finds little to read.
+	// followInterval is the time between passes without queries. They keep the number of rows low that a query has to
+	// read.
 	followInterval = time.Second
-	// followWorkers is how many streams are read at once.
+	// followWorkers is the number of streams that are read concurrently.
 	followWorkers = 16
-	// gapLife is how long a missing number of a stream is looked for. A commit that takes longer than
-	// membership.CommitTimeout isn't acknowledged, so rows that are missing longer are sealed, or never were.
+	// gapLife is the time after which a missing number of a stream is no longer looked for. A commit that takes longer
+	// than membership.CommitTimeout isn't acknowledged, so rows that are missing for longer are sealed or were never
+	// acknowledged.
 	gapLife = 2 * membership.CommitTimeout
-	// gapInterval is how often gaps are looked for where nobody waits. All that a process leaves behind which has ended, and that was sealed,
-	// is a gap to the next one.
+	// gapInterval is the time between reads of gaps while no query waits. The sealed rows of a process that has stopped
+	// are gaps to a follower that starts later.
 	gapInterval = 10 * time.Second
 )
 
-// follower brings what other processes stage into the head, so that queries see it.
+// follower adds the staged samples of other processes to the head, so that queries see them.
 //
-//	processes ─► writers ─► tails: slot, partition, last seq ─► stage rows after those seen ─► head
+//	processes ─► writers ─► stream positions: slot, partition, last seq ─► newer stage rows ─► head
 //
-// The rows of a commit become visible in any order, and its tails may come before all of them. So a number
-// that is skipped is looked for again, for as long as its commit may still be acknowledged.
+// The rows of a commit become visible in any order, and its stream positions possibly before all of them. Skipped
+// numbers are therefore read again, for as long as their commit may still be acknowledged.
 type follower struct {
 	s    *Store
 	mode followMode
 
 	mu   sync.Mutex
-	next *pendingPass // that the next pass will end
+	next *pendingPass // completed by the next pass
 	wake chan struct{}
 
 	parts []followedPartition
-	// writers are who was in table processes in the last pass.
+	// writers are the processes listed in the last pass.
 	writers []string
-	// begun is when the last whole pass began, or the rebuild before it, under mu.
+	// begun is the start of the last whole pass, or of the rebuild; protected by mu.
 	begun time.Time
 }
 
-// followMode is what a follower does when the head is rebuilt.
+// followMode determines what a process follows once the head is rebuilt.
 type followMode uint8
 
 const (
-	followsNobody  followMode = iota // the process is alone: nobody else stages
-	followsOthers                    // it reads what they stage
-	followsNothing                   // others answer queries: neither is the head rebuilt
+	followsNobody  followMode = iota // the process is alone: no other process stages samples
+	followsOthers                    // it reads the samples staged by other processes
+	followsNothing                   // other processes answer queries; the head isn't rebuilt either
 )
 
 type followedPartition struct {
@@ -65,37 +67,38 @@ type followedPartition struct {
 	slots map[int64]*followedSlot // by slot
 }
 
-// followedSlot is the follower's state of the streams of a slot and partition. One goroutine at a time reads it.
+// followedSlot is the follower's state of the streams in a slot and partition. mu allows one reader at a time.
 type followedSlot struct {
 	mu      sync.Mutex
 	decoder *head.Decoder
 	streams map[string]*followedStream
 	orphans int
-	touched time.Time // when a stream was last found to go on
+	touched time.Time // when a stream was last found to have new rows
 }
 
-// followedStream is a stream, how far it was read, and which of its rows were sealed when they were asked for.
+// followedStream is the state of a stream: the numbers that were read, and those that were sealed when workedOff was
+// read.
 type followedStream struct {
 	head.Stream
 	place     place
 	workedOff workedOff
 	asked     bool
-	looked    time.Time // for gaps
+	looked    time.Time // when gaps were last read
 }
 
-// place is how far a stream was read: all numbers below next, but for gaps.
+// streamProgress records which numbers of a stream were read: all below next, except gaps.
 type place struct {
 	next int64
 	gaps []gap
 }
 
-// gap is a range of numbers that were not there when later ones were.
+// gap is a range of numbers that were missing when a later one was read.
 type gap struct {
 	from, to int64
 	since    time.Time
 }
 
-// pendingPass is what callers of catchUp wait for.
+// pendingPass lets callers of catchUp wait for a pass.
 type pendingPass struct {
 	done chan struct{}
 	err  error
@@ -112,8 +115,8 @@ func newFollower(s *Store) *follower {
 	return &follower{s: s, mode: mode, wake: make(chan struct{}, 1), parts: make([]followedPartition, format.MaxPartitions)}
 }
 
-// catchUp returns once all that other processes had acknowledged when it was called is in the head. Callers
-// that come while a pass is under way share the next one. It returns ErrNoQueries where nothing is followed.
+// catchUp returns once the head contains all samples that other processes had acknowledged when it was called. Calls
+// during a pass share the next one. It returns ErrNoQueries if nothing is followed.
 func (f *follower) catchUp(ctx context.Context) error {
 	switch f.mode {
 	case followsNobody:
@@ -141,14 +144,14 @@ func (f *follower) catchUp(ctx context.Context) error {
 	}
 }
 
-// start begins to follow, until ctx ends, when the head is rebuilt.
+// start starts following, until ctx is done. The head must be rebuilt.
 func (f *follower) start(ctx context.Context) {
 	if f.mode == followsOthers {
 		f.s.running.Go(func() { panics.Repeat(ctx, "following", func() { f.run(ctx) }) })
 	}
 }
 
-// run makes passes until ctx ends.
+// run makes passes until ctx is done.
 func (f *follower) run(ctx context.Context) {
 	var tick <-chan time.Time
 	if !f.s.opts.seams.still {
@@ -181,7 +184,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// refuse ends whoever still waits.
+// refuse ends waiting and later catchUp calls with engine.ErrClosed.
 func (f *follower) refuse() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -194,12 +197,13 @@ func (f *follower) refuse() {
 	f.next = closed
 }
 
-// pass reads new stage rows. awaited is true if somebody waits for all that was acknowledged: else gaps are looked for only now and then.
+// pass reads new stage rows. awaited is true if a query waits for all acknowledged samples; otherwise gaps are read
+// only every gapInterval.
 func (f *follower) pass(ctx context.Context, awaited bool) error {
 	begun := f.s.opts.Now()
 	slept := f.slept()
 	if slept > deleteRests/2 {
-		// The head may have samples that were sealed, deleted and cleaned meanwhile.
+		// The head may hold samples that were sealed, deleted and cleaned in that time.
 		for p := range f.s.period.Partitions() {
 			if err := f.s.Forget(ctx, p); err != nil {
 				return err
@@ -221,28 +225,29 @@ func (f *follower) pass(ctx context.Context, awaited bool) error {
 	if err := f.follow(ctx, tails, awaited, begun); err != nil {
 		return err
 	}
-	if took := membership.Elapsed(begun, f.s.opts.Now()); took > membership.TailLife/2 { // Tails may have expired before they were read.
+	// Stream positions may have expired before they were read.
+	if took := membership.Elapsed(begun, f.s.opts.Now()); took > membership.TailLife/2 {
 		return fmt.Errorf("%w: reading the writes of other processes took too long, %v; try again", engine.ErrUnavailable, took.Round(time.Second))
 	}
 	f.begin(begun)
 	return nil
 }
 
-// begin notes when a whole pass, or the rebuild, began.
+// begin records when a whole pass, or the rebuild, began.
 func (f *follower) begin(at time.Time) {
 	f.mu.Lock()
 	f.begun = at
 	f.mu.Unlock()
 }
 
-// slept is how long nothing was followed.
+// slept returns the time since the last whole pass began.
 func (f *follower) slept() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return membership.Elapsed(f.begun, f.s.opts.Now())
 }
 
-// wholeStage reads every slot that may wait anew; streams that are known are read on from where they were.
+// wholeStage reads every slot that may have unsealed samples. Known streams continue at their positions.
 func (f *follower) wholeStage(ctx context.Context) error {
 	for p := range f.s.period.Partitions() {
 		if err := f.s.rebuildPartition(ctx, p, readOnce); err != nil {
@@ -281,14 +286,14 @@ func (c *followedSlot) stream(writer string) *followedStream {
 	return st
 }
 
-// whole reads all of a slot's stage.
+// whole reads all stage rows of a slot.
 func (f *follower) whole(ctx context.Context, w Work) error {
 	begun := f.s.opts.Now()
 	c := f.slot(w.Slot, w.Partition)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, st := range c.streams {
-		st.asked = false // It is asked anew, where there is anything.
+		st.asked = false // It is read again when there is a row.
 	}
 	missed := false
 	for row, err := range f.s.eng.Scan(ctx, f.s.stageRange(w, func() { missed = true })) {
@@ -313,12 +318,12 @@ func (f *follower) whole(ctx context.Context, w Work) error {
 	c.orphans = 0
 	c.decoder.Release()
 	if f.mode == followsNobody {
-		f.end(w) // Nobody else writes: nothing comes after.
+		f.end(w) // There are no other writers: nothing follows.
 	}
 	return nil
 }
 
-// end forgets the streams of a slot, which take more memory than their samples in the head.
+// end releases the streams of a slot, which take more memory than their samples in the head.
 func (f *follower) end(w Work) {
 	p := &f.parts[w.Partition]
 	p.mu.Lock()
@@ -326,8 +331,8 @@ func (f *follower) end(w Work) {
 	delete(p.slots, w.Slot)
 }
 
-// take adds a row to the head unless it is there. A blob that leans on what can't be found stays a gap, for
-// its commit may be under way; alone is true if nobody else commits, so that it never was acknowledged.
+// add adds a row to the head unless the head has it. A blob that depends on an undefined series remains a gap, because
+// its commit may be running. alone is true if no other process commits, so that such a blob was never acknowledged.
 func (f *follower) take(ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow, value []byte, now time.Time, alone bool) error {
 	if !st.place.wants(r.Seq) {
 		return nil
@@ -365,8 +370,8 @@ func (f *follower) take(ctx context.Context, c *followedSlot, st *followedStream
 	return nil
 }
 
-// forget lets go of what the streams of slots define that the head has nothing of: they are sealed. How far
-// they were read stays known until their tails are gone, or they would be read again and again.
+// forget releases the definitions of streams in slots without samples in the head, because these are sealed. It keeps
+// the streams' progress until their positions have expired; otherwise the rows would be read repeatedly.
 func (f *follower) forget(partition int) {
 	if f.mode == followsNobody {
 		return
@@ -391,12 +396,12 @@ func (f *follower) forget(partition int) {
 	})
 }
 
-// wants reports whether a number wasn't seen yet.
+// wants reports whether a number hasn't been read.
 func (p *place) wants(seq int64) bool {
 	return seq >= p.next || slices.ContainsFunc(p.gaps, func(g gap) bool { return seq >= g.from && seq <= g.to })
 }
 
-// took notes that a number was seen.
+// markRead records that a number was read.
 func (p *place) took(seq int64, now time.Time) {
 	if seq >= p.next {
 		p.skip(seq, now)
@@ -419,7 +424,7 @@ func (p *place) took(seq int64, now time.Time) {
 	}
 }
 
-// skip makes a gap of the numbers from next to before to.
+// skip adds a gap from next to to-1.
 func (p *place) skip(to int64, now time.Time) {
 	if to > p.next {
 		p.gaps = append(p.gaps, gap{p.next, to - 1, now})

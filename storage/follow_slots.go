@@ -18,16 +18,16 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// readTogether is how many rows that are known already may be read once more for each read that is saved.
+// readTogether is the number of known rows that may be read again per read that is saved.
 const readTogether = 32
 
-// streamTail is how far a writer's stream of a slot partition goes.
+// streamPosition is the last number of a writer's stream in a slot partition.
 type streamTail struct {
 	writer string
 	seq    int64
 }
 
-// readTails reads the tails of all writers, by slot partition.
+// readPositions reads the stream positions of all writers, by slot partition.
 func (f *follower) readTails(ctx context.Context) (map[head.SlotPartition][]streamTail, error) {
 	var mu sync.Mutex
 	tails := map[head.SlotPartition][]streamTail{}
@@ -71,13 +71,14 @@ func (f *follower) follow(ctx context.Context, tails map[head.SlotPartition][]st
 	return g.Wait()
 }
 
-// seqSpan are the numbers of a stream that are to be read.
+// seqSpan is a range of a stream's numbers to read.
 type seqSpan struct {
 	writer   string
 	from, to int64
 }
 
-// onward reads the gaps of a slot partition's streams, if they are due or awaited, and their rows up to the tails and beyond.
+// readOn reads the gaps of a slot partition's streams, if they are due or awaited, and new rows up to the stream
+// positions and beyond.
 func (f *follower) onward(ctx context.Context, c *followedSlot, tails []streamTail, awaited bool, begun time.Time) error {
 	slices.SortFunc(tails, func(a, b streamTail) int { return strings.Compare(a.writer, b.writer) })
 	var spans []seqSpan
@@ -106,7 +107,7 @@ func (f *follower) onward(ctx context.Context, c *followedSlot, tails []streamTa
 		if t.seq >= st.place.next {
 			st.place.skip(t.seq+1, begun)
 		}
-		// Only when it was looked for: whoever comes late still looks once.
+		// Only after it was read: a caller after a long pause still reads each gap once.
 		if st.looked.Equal(begun) {
 			st.place.gaps = slices.DeleteFunc(st.place.gaps, func(g gap) bool { return begun.Sub(g.since) > gapLife })
 		}
@@ -115,8 +116,8 @@ func (f *follower) onward(ctx context.Context, c *followedSlot, tails []streamTa
 	return nil
 }
 
-// together divides spans into those that are read at once. What killed processes have left is sealed for the most part, and
-// their tails stand for an hour: where few rows of the slot partition wait, one read finds out that nothing is there of any of them.
+// together groups spans that are read at once. Most rows of killed processes are sealed, but their stream positions
+// remain for an hour: where few rows of the slot partition are staged, one read finds that none of them exist.
 func (f *follower) together(c *followedSlot, spans []seqSpan) [][]seqSpan {
 	if len(spans) == 0 {
 		return nil
@@ -131,7 +132,7 @@ func (f *follower) together(c *followedSlot, spans []seqSpan) [][]seqSpan {
 	return each
 }
 
-// readSpans takes the rows of spans, which are in order, from one read.
+// readSpans adds the rows of spans, which are sorted, with one scan.
 func (f *follower) readSpans(ctx context.Context, c *followedSlot, spans []seqSpan, begun time.Time) error {
 	last, at := len(spans)-1, c.decoder.At()
 	for row, err := range f.s.eng.Scan(ctx, engine.Range{
@@ -146,7 +147,7 @@ func (f *follower) readSpans(ctx context.Context, c *followedSlot, spans []seqSp
 			return cmp.Or(strings.Compare(s.writer, at.writer), cmp.Compare(s.from, at.from))
 		})
 		if !within {
-			i-- // The last one that begins before.
+			i-- // The last span that begins before seq.
 		}
 		if i < 0 || spans[i].writer != writer || seq > spans[i].to {
 			continue

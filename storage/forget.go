@@ -9,7 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// Forget lets go of what other processes have sealed of a partition. An owner's Seal does so by itself.
+// Forget releases the samples of a partition that other processes have sealed from the head. The partition's owner
+// doesn't need it: Seal does the same.
 func (s *Store) Forget(ctx context.Context, partition int) error {
 	_, now := s.clock.Times()
 	for _, slot := range s.head.Slots(partition) {

@@ -16,38 +16,39 @@ import (
 )
 
 // A row of table windows records whether a tenant's window may have rows. It is never deleted: a delete's timestamp
-// can't be read back, so no writer could choose a timestamp that wins over it. It is written again instead, each time
-// in a greater generation, which is its timestamp, too:
+// can't be read back, so a writer couldn't choose a timestamp that wins over it. Instead it is overwritten, each time
+// with a higher generation, which is also its timestamp:
 //
-//	          lister                                    unlister
-//	listed ── rows ── marks ── listed still?            no marks? ── closing ── no marks? ── unlisted
+//	          lister                                            unlister
+//	listed ── rows ── commit records ── still listed?           none? ── closing ── none? ── unlisted
 //
-// A closing window counts as listed. Invariant: a window with marks is listed. If the unlister's second look misses a
-// mark, that mark was written after the window was closing; so its writer, who looks after it, finds the window closing or
-// unlisted, and lists it in the next generation.
+// A closing window counts as listed. Invariant: a window with commit records is listed. If the unlister's second read
+// misses a commit record, the record was written after the window was closing. Its writer reads the row after that,
+// finds the window closing or unlisted, and lists it in the next generation.
 
-// tenantWindow names a window of a tenant.
+// tenantWindow identifies a window of a tenant.
 type tenantWindow struct {
 	tenant string
 	window int64
 }
 
-// windowList remembers which windows this process has listed, and until when they surely stay so, seconds since 1970: as
-// long as a mark is there that was durable when the window was found listed. 0: no such mark was written.
+// windowList caches the windows that this process has listed, each with the time until which it is certain to stay
+// listed, seconds since 1970: until the expiry of a commit record that was durable when the window was found listed. 0:
+// no such record was written.
 type windowList struct {
 	bounds.Map[tenantWindow, int64]
-	// changing is held by whoever reads a row of a tenant and writes it, one of them by the tenant's hash.
+	// changing are locks by a hash of the tenant. The lock is held while a row of the tenant is read and then written.
 	changing [64]sync.Mutex
 }
 
-// lock keeps others of this process from changing rows of a tenant, until unlock is called.
+// lock keeps other goroutines from changing rows of a tenant, until unlock is called.
 func (l *windowList) lock(tenant string) (unlock func()) {
 	mu := &l.changing[xxhash.Sum64String(tenant)%uint64(len(l.changing))]
 	mu.Lock()
 	return mu.Unlock
 }
 
-// listingOf reads the row of a window; one that isn't there has no state.
+// listingOf reads the row of a window. A missing row has no state.
 func (s *Store) listingOf(ctx context.Context, at tenantWindow) (l format.Listing, err error) {
 	key := engine.Key{engine.Int(at.window)}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Windows, Partition: engine.Key{engine.Text(at.tenant)}, From: key, To: key}) {
@@ -65,8 +66,8 @@ func listingRow(at tenantWindow, l format.Listing) engine.Batch {
 	}}}
 }
 
-// listWindow makes sure that a window of a tenant, and the tenant, are listed. It comes before any row that
-// readers must find there. stayListed comes after its marks.
+// listWindow ensures that a window of a tenant, and the tenant, are listed. It is called before any row is written that
+// readers must find; stayListed is called after the commit records.
 func (s *Store) listWindow(ctx context.Context, tenant string, window int64) error {
 	at := tenantWindow{tenant, window}
 	if _, ok := s.windows.Get(at); ok {
@@ -76,7 +77,7 @@ func (s *Store) listWindow(ctx context.Context, tenant string, window int64) err
 	return s.list(ctx, at, 0)
 }
 
-// list lists a window that isn't, and remembers that it is. The tenant's lock is held.
+// list lists a window unless it is listed, and caches that. The caller must hold the tenant's lock.
 func (s *Store) list(ctx context.Context, at tenantWindow, until int64) error {
 	l, err := s.listingOf(ctx, at)
 	if err != nil {
@@ -95,8 +96,8 @@ func (s *Store) list(ctx context.Context, at tenantWindow, until int64) error {
 	return nil
 }
 
-// stayListed makes sure that a window is listed in which a mark was just written: another process may have unlisted it
-// since it was listed. As long as the mark is there, nobody does; marks expire as their batch does.
+// stayListed ensures that a window is listed after a commit record was written in it: another process may have unlisted
+// it since it was listed. It isn't unlisted while the record exists; commit records expire with their batch.
 func (s *Store) stayListed(ctx context.Context, tenant string, window int64, marks engine.Batch) error {
 	at, now := tenantWindow{tenant, window}, s.opts.Now().Unix()
 	if until, ok := s.windows.Get(at); ok && until > now {
@@ -104,14 +105,14 @@ func (s *Store) stayListed(ctx context.Context, tenant string, window int64, mar
 	}
 	until := int64(math.MaxInt64)
 	if marks.Expires != 0 {
-		until = marks.Expires - int64(retention.Margin.Seconds()) // So much clocks may differ.
+		until = marks.Expires - int64(retention.Margin.Seconds()) // The maximum difference between clocks.
 	}
 	defer s.windows.lock(tenant)()
 	return s.list(ctx, at, until)
 }
 
-// unlist lists a window no longer, if it has no rows. Engines that expire rows by themselves keep them when they are
-// dropped: then the window stays listed, and what deletes, cleans and checks finds them as long as they are there.
+// unlist unlists a window if it has no rows. Engines that expire rows keep them when they are dropped. There the window
+// stays listed, and deletes, cleaning and checks find the rows until they expire.
 func (s *Store) unlist(ctx context.Context, tenant string, window int64) (done bool, err error) {
 	at := tenantWindow{tenant, window}
 	if rows, err := s.hasRows(ctx, tenant, window); err != nil || rows {
@@ -139,7 +140,7 @@ func (s *Store) unlist(ctx context.Context, tenant string, window int64) (done b
 	return true, nil
 }
 
-// hasRows reports whether a window of a tenant has marks, or names of metrics.
+// hasRows reports whether a window of a tenant has commit records or metric names.
 func (s *Store) hasRows(ctx context.Context, tenant string, window int64) (bool, error) {
 	marks, err := s.empty(ctx, engine.Sealed, format.SealedPartition(window, tenant))
 	if err != nil || !marks {
@@ -154,12 +155,12 @@ func (s *Store) windowsOf(ctx context.Context, tenant string, first, last int64)
 	return s.windowsAround(ctx, tenant, first, last, s.damage.Note)
 }
 
-// everyWindow is windowsOf for whoever removes rows: where some can't be read, that is an error.
+// everyWindow is windowsOf for code that removes rows: unreadable rows are an error.
 func (s *Store) everyWindow(ctx context.Context, tenant string, first, last int64) (windows []int64, err error) {
 	return s.windowsAround(ctx, tenant, first, last, nil)
 }
 
-// windowsAround is windowsOf; missed, if set, is called for rows that can't be read.
+// windowsAround is windowsOf; missed, if set, is called for unreadable rows.
 func (s *Store) windowsAround(ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError)) (windows []int64, err error) {
 	rows := engine.Range{
 		Table: engine.Windows, Partition: engine.Key{engine.Text(tenant)},
@@ -171,7 +172,7 @@ func (s *Store) windowsAround(ctx context.Context, tenant string, first, last in
 	return s.scanWindows(ctx, rows)
 }
 
-// scanWindows returns the windows that are listed by the rows.
+// scanWindows returns the windows listed by the rows.
 func (s *Store) scanWindows(ctx context.Context, rows engine.Range) (windows []int64, err error) {
 	for row, err := range s.eng.Scan(ctx, rows) {
 		if err != nil {

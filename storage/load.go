@@ -15,9 +15,9 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// load reads the stage rows of a slot that want asks for into a generation that belongs to no slot partition, or
-// returns nil if there are none. A corrupt blob is named, counted, and left where it is, and so is one that
-// can't be understood without it, or not yet.
+// load reads the stage rows of a slot that satisfy want into a generation that isn't part of the head, or returns nil
+// if there are none. A corrupt blob is reported, counted and kept, and so are blobs that can't be decoded without it,
+// or not yet.
 func (s *Store) load(ctx context.Context, w Work, want func(format.StageRow) bool) (*head.Generation, error) {
 	l := newLoader(s, w)
 	for row, err := range s.eng.Scan(ctx, s.stageRange(w, func() { l.missed = true })) {
@@ -53,17 +53,17 @@ type loader struct {
 	*head.Decoder
 	gen    *head.Generation
 	writer string
-	of     *head.Stream // the writer's
-	lost   int          // samples that nothing explains
-	missed bool         // rows before the next one can't be read
+	of     *head.Stream // the writer's stream
+	lost   int          // samples of undefined series
+	missed bool         // rows before the next one are unreadable
 }
 
 func newLoader(s *Store, w Work) *loader {
 	return &loader{s: s, Decoder: head.NewDecoder(s.head, w.at(), s.learn), gen: head.NewGeneration(w.at(), s.period.SlotStart(w.Slot))}
 }
 
-// blob adds a blob's samples to the generation. What leans on a blob that was never durable was never
-// acknowledged, and is left out.
+// blob adds a blob's samples to the generation. It skips samples that depend on a blob that was never durable, because
+// they were never acknowledged.
 func (l *loader) blob(ctx context.Context, r format.StageRow, b []byte) error {
 	if l.of == nil || l.writer != r.Writer {
 		l.writer, l.of = r.Writer, &head.Stream{}
@@ -91,15 +91,15 @@ func (l *loader) blob(ctx context.Context, r format.StageRow, b []byte) error {
 	return nil
 }
 
-// unexplained remembers since when stage rows of other processes are known that lean on what isn't there. The
-// rows of a commit under way become visible in any order, so these must not be worked off before it is sure
-// that their commit was never acknowledged.
+// unexplained records, for stage rows of other processes that depend on missing rows, when they were first seen. The
+// rows of a commit become visible in any order, so such rows must not be processed until it is certain that their
+// commit was never acknowledged.
 type unexplained struct {
 	mu    sync.Mutex
 	since map[damage.StagedAt]time.Time
 }
 
-// mayWait reports whether what the row leans on may still come.
+// mayWait reports whether the rows that the row depends on may still appear.
 func (u *unexplained) mayWait(s *Store, at damage.StagedAt) bool {
 	if !s.opts.Shared || at.Row.Writer == s.writer { // A sealer waits for the commits of its own process.
 		return false
@@ -119,7 +119,7 @@ func (u *unexplained) mayWait(s *Store, at damage.StagedAt) bool {
 	return true
 }
 
-// stageRange is all of a slot's stage; missed is called before a row if there are rows before it that can't be read.
+// stageRange is the range of all stage rows of a slot. missed is called before a row if rows before it are unreadable.
 func (s *Store) stageRange(w Work, missed func()) engine.Range {
 	rows := engine.Range{Table: engine.Stage, Partition: format.StagePartition(w.Slot, w.Partition)}
 	rows.Damaged = func(d engine.Damage) {
@@ -133,8 +133,8 @@ func (s *Store) stageRange(w Work, missed func()) engine.Range {
 	return rows
 }
 
-// noteOrphans counts samples that nothing explains: their blob leans on one that was never durable, so they
-// were never acknowledged, or they are sealed.
+// noteOrphans counts samples of undefined series: their blob depends on one that was never durable, so they were never
+// acknowledged, or they are sealed.
 func (s *Store) noteOrphans(samples int, slot int64, partition int) {
 	if samples > 0 {
 		s.metrics.orphans.Add(float64(samples))

@@ -13,12 +13,12 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// rollupTimestamp makes the highest version win, and keeps rows of one time together.
+// rollupTimestamp returns a timestamp by which the highest version wins and rows of one time stay together.
 func rollupTimestamp(endMS int64, version uint64) int64 {
 	return endMS*1000 + int64(min(version, 1<<30))
 }
 
-// timestampOf returns the timestamp of a rollup chunk of a start.
+// timestampOf returns the timestamp of a rollup chunk with the given start.
 func (s *Store) timestampOf(res rollup.Resolution, start int64, version uint64) int64 {
 	end := start + format.DayMS
 	if res == rollup.FiveMinutes {
@@ -27,8 +27,8 @@ func (s *Store) timestampOf(res rollup.Resolution, start int64, version uint64) 
 	return rollupTimestamp(end, version)
 }
 
-// appendRollup encodes buckets. Where histograms make them larger than a row may be, their sums are left out, or all of them, and
-// these must be answered from samples.
+// appendRollup encodes buckets. If histograms make them too large for a row, it drops the histograms' sums, and then
+// the histograms; queries then read samples instead.
 func appendRollup(b *rollup.Buckets, res rollup.Resolution, version uint64) []byte {
 	if len(b.End) == 0 {
 		return nil
@@ -44,7 +44,7 @@ func appendRollup(b *rollup.Buckets, res rollup.Resolution, version uint64) []by
 	return value
 }
 
-// appendOrEmpty encodes buckets, or that there are none any more.
+// appendOrEmpty encodes buckets, or an empty rollup if there are none left.
 func appendOrEmpty(b *rollup.Buckets, res rollup.Resolution, version uint64) []byte {
 	if value := appendRollup(b, res, version); value != nil {
 		return value
@@ -52,16 +52,16 @@ func appendOrEmpty(b *rollup.Buckets, res rollup.Resolution, version uint64) []b
 	return rollup.AppendEmpty(nil, version)
 }
 
-// rollupChunk is a rollup chunk as it is stored.
+// rollupChunk is a stored rollup chunk.
 type rollupChunk struct {
 	start   int64
 	version uint64
 	data    []byte
 }
 
-// rollups reads the rollup chunks of a series in a window that start from one time to another, in order. Where
-// a metric's shards have become more, there may be two of a start: that with
-// the higher version counts. unread is true if there may be more, which can't be read.
+// rollups reads the rollup chunks of a series in a window whose start is in [from, to], in order. After a metric got
+// more shards, two chunks may have the same start; the one with the higher version wins. unread is true if there may be
+// more, which are unreadable.
 func (s *Store) rollups(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) (found []rollupChunk, unread bool, err error) {
 	id := series.IDText()
 	for at := range s.placesOf(tenantWindow{series.Tenant(), window}, series.ID(), shards) {
@@ -85,7 +85,7 @@ func rollupChunkOf(row engine.Row) rollupChunk {
 	return rollupChunk{start: row.Clustering[2].Int, version: rollup.VersionOf(row.Value), data: slices.Clone(row.Value)}
 }
 
-// bestOfEach sorts chunks by start, and keeps of each start the one that counts.
+// bestOfEach sorts chunks by start, and keeps the one with the highest version per start.
 func bestOfEach(list []rollupChunk) []rollupChunk {
 	slices.SortStableFunc(list, func(a, b rollupChunk) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.version, a.version))

@@ -14,15 +14,17 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// hiddenRoller makes the rollups of raw windows before one Expire hides or drops them. rolled are the windows whose rollups are there.
+// hiddenRoller creates the rollups of raw windows before one Expire hides or deletes them. rolled are the windows that
+// have their rollups.
 type hiddenRoller struct {
 	s      *Store
 	rolled map[tenantWindow]bool
 }
 
-// RollHidden makes the rollups of the raw windows that are to be hidden, and of the one after them, of which the clock hides more and
-// more, and returns up to where they may be hidden: where rows expire by themselves, queries read no hidden samples. While a delete isn't cleaned it also makes those of windows that are hidden: they may have got
-// samples since, which are only shown when rollups know of the delete.
+// RollHidden creates the rollups of the raw windows that are about to be hidden, and of the next one, which the clock
+// hides progressively. It returns the time until which windows may be hidden: where rows expire in the engine, queries
+// don't read hidden samples. While a delete isn't cleaned, it also checks windows that are already hidden: samples may
+// have arrived there since, and are only shown once the rollups have applied the delete.
 func (x *hiddenRoller) RollHidden(ctx context.Context, tenant string, class, hidden, missing, target int64) (int64, error) {
 	if target == retention.Never {
 		return target, nil
@@ -47,7 +49,8 @@ func (x *hiddenRoller) RollHidden(ctx context.Context, tenant string, class, hid
 	return min(to, target), err
 }
 
-// rollAgain makes the rollups of hidden windows that lack some, up to a time, but for those to which nothing was written since it found nothing missing.
+// rollAgain creates missing rollups of hidden windows until a time. It skips windows to which nothing was written since
+// it last found their rollups complete.
 func (x *hiddenRoller) rollAgain(ctx context.Context, tenant string, class, missing, to int64, ds format.Tombstones) error {
 	s := x.s
 	windows, err := s.everyWindow(ctx, tenant, s.period.WindowAt(rollup.Raw, missing+1), s.period.WindowAt(rollup.Raw, to))
@@ -62,7 +65,7 @@ func (x *hiddenRoller) rollAgain(ctx context.Context, tenant string, class, miss
 				return err
 			}
 		}
-		if ok { // Of the marks before: those that were written just now are looked at once more.
+		if ok { // The stamp is of the commit records before: those written just now are checked again next time.
 			now[w] = stamp
 		}
 	}
@@ -70,7 +73,7 @@ func (x *hiddenRoller) rollAgain(ctx context.Context, tenant string, class, miss
 	return nil
 }
 
-// RollUntil makes the rollups of the raw windows between two ends of windows, and returns up to where they are there.
+// RollUntil creates the rollups of the raw windows between two window ends. It returns the time until which they exist.
 func (x *hiddenRoller) RollUntil(ctx context.Context, tenant string, from, to int64) (int64, error) {
 	s := x.s
 	windows, err := s.everyWindow(ctx, tenant, s.period.WindowAt(rollup.Raw, from+1), s.period.WindowAt(rollup.Raw, to))
@@ -85,7 +88,7 @@ func (x *hiddenRoller) RollUntil(ctx context.Context, tenant string, from, to in
 	return to, nil
 }
 
-// rollFirst makes the rollups of a raw window that they lack.
+// rollFirst creates the missing rollups of a raw window.
 func (x *hiddenRoller) rollFirst(ctx context.Context, window int64, tenant string) error {
 	at := tenantWindow{tenant, window}
 	if x.rolled[at] {
@@ -98,8 +101,8 @@ func (x *hiddenRoller) rollFirst(ctx context.Context, window int64, tenant strin
 	return nil
 }
 
-// rolledMemory holds the hidden windows of the tenants that have uncleaned deletes, with a stamp of their marks and of the deletes when nothing was missing
-// of their rollups: an Expire a minute later reads no marks of them.
+// rolledMemory caches, for tenants with uncleaned deletes, the hidden windows with complete rollups, each with a stamp
+// of its commit records and the deletes. The next Expire, a minute later, doesn't read their commit records again.
 type rolledMemory = bounds.Map[rolledOf, map[int64]uint64]
 
 type rolledOf struct {
@@ -107,8 +110,8 @@ type rolledOf struct {
 	class  int64
 }
 
-// stampOfMarks returns a number that changes when marks of a raw window, or of its rollups, are written, or with the deletes; ok is false if that
-// isn't known.
+// stampOfMarks returns a number that changes when commit records of a raw window or of its rollups are written, or when
+// the deletes change. ok is false if it can't be computed.
 func (s *Store) stampOfMarks(tenant string, window int64, ds format.Tombstones) (stamp uint64, ok bool) {
 	if s.versions == nil {
 		return 0, false

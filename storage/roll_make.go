@@ -13,38 +13,39 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// rollupTask is a series whose rollups follow from its sealed chunks.
+// rollupTask is a series whose rollups are computed from its sealed chunks.
 //
 //	chunks of the slot ──► the slot's 5m chunk ──► with the day's other 5m chunks: the day's 1h chunk
 //
-// Each is computed from rows that are listed, or read back, after the step before was durable, whole buckets at a time, so of
-// two sealers at once the later one sees all; where there is one process, chunks are listed before, see run. Its version counts how much it saw, and the highest wins: a 5m
-// chunk's is how many chunks it was computed from, a 1h chunk's the sum of its 5m chunks'.
+// Each step computes whole buckets, from rows that are listed or read back after the previous step was durable, so of
+// two concurrent sealers the later one sees all rows. A process that is alone lists the chunks before, see run. A
+// version counts what the chunk was computed from: for a 5m chunk the number of raw chunks, for a 1h chunk the sum of
+// its 5m chunks' versions. The highest version wins.
 type rollupTask struct {
 	*collected
-	// own are the versions of the chunks that this seal has written, and exempt the deletes that they name.
+	// own are the versions of the chunks that this seal has written. exempt are the deletes that they name.
 	own    []string
 	exempt format.TombstoneIDs
-	// chunk is the rollup to write next: at first the slot's 5m chunk as it is if there are no other chunks.
-	// nil: there is none.
+	// chunk is the rollup to write next: initially the 5m chunk of the samples in own, which is final if there are no
+	// other chunks. nil: there is none.
 	chunk   []byte
 	version uint64
-	// unread is true if some of the chunks that it is made of can't be read.
+	// unread is true if some of the chunks that the rollup is computed from are unreadable.
 	unread bool
-	// listed are the slot's chunks of the series where they were listed once more; nil: the roller's list has them.
+	// listed are the slot's chunks of the series, if they were listed again; nil: use the roller's list.
 	listed *listedChunks
 }
 
-// rollupSource is what the 5m chunk of a series in a slot is made from.
+// rollupSource is the source of a series' 5m chunk in a slot.
 type rollupSource uint8
 
 const (
-	fromRollup rollupSource = iota // the stored one: its samples are gone, or there never were any; see fill
-	fromTask                       // the samples that this seal has written: the task has it
+	fromRollup rollupSource = iota // the stored rollup: its samples are missing, or never existed; see fill
+	fromTask                       // the samples written by this seal; the task has their chunk
 	fromChunks                     // the slot's sealed chunks
 )
 
-// sourceOf decides by the chunks that are listed. hiding are the deletes of the series that must be applied.
+// sourceOf selects the source by the listed chunks. hiding are the series' deletes that must be applied.
 func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstones) rollupSource {
 	listed := x.listedOf(in, r)
 	found := listed.versions
@@ -53,7 +54,7 @@ func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstone
 	}
 	for _, own := range r.own {
 		if !slices.Contains(found, own) {
-			return fromRollup // Its window went just now.
+			return fromRollup // The window was dropped concurrently.
 		}
 	}
 	if len(found) == len(r.own) && !listed.unread && r.chunk != nil && len(r.exempt.Applying(hiding)) == 0 {
@@ -70,7 +71,7 @@ func (x *roller) listedOf(in *rolledSlot, r *rollupTask) listedChunks {
 	return x.listed[chunkAt{in.into[rollup.Raw].start, r.series.ID()}]
 }
 
-// make5mOf sets the 5m chunks of some tasks of a slot.
+// make5mOf sets the 5m chunks of some of a slot's tasks.
 func (x *roller) make5mOf(in *rolledSlot, tasks []rollupTask, raw metricShards) error {
 	sealed, err := x.sealedOf(in, tasks, raw)
 	if err != nil {
@@ -82,7 +83,7 @@ func (x *roller) make5mOf(in *rolledSlot, tasks []rollupTask, raw metricShards) 
 	})
 }
 
-// sealedOf reads the slot's sealed chunks of the tasks that need them.
+// sealedOf reads the slot's sealed chunks for the tasks that need them.
 func (x *roller) sealedOf(in *rolledSlot, tasks []rollupTask, raw metricShards) (sealedChunks, error) {
 	var need []rollupTask
 	for i := range tasks {
@@ -105,7 +106,7 @@ func (x *roller) sealedOf(in *rolledSlot, tasks []rollupTask, raw metricShards) 
 	})
 }
 
-// make5m sets the 5m chunk of a series from all of the slot's sealed chunks; sealed has those that are needed.
+// make5m sets a series' 5m chunk from all of the slot's sealed chunks; sealed holds those that are needed.
 func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed sealedChunks, b *rollup.Buckets) (err error) {
 	to, hiding := in.fineRollup(), in.hiding.OfSeries(r.series.Labels())
 	from := x.sourceOf(in, r, hiding)
@@ -114,8 +115,8 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed seal
 		if err := x.fill(to, r, b); err != nil || r.chunk == nil || !nothing {
 			return err
 		}
-		// A seal may have brought the series' first chunks since none was listed: then the stored rollup has samples that no delete is about.
-		// They may be in a shard that the metric got since.
+		// A seal may have added the series' first chunks since the listing found none. Then the stored rollup contains
+		// samples that no delete applies to. They may be in a shard that the metric got since.
 		if shards, err = x.s.readShards(x.ctx, in.into[rollup.Raw].window, x.tenant, r.series.Metric()); err != nil {
 			return err
 		}
@@ -151,12 +152,13 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed seal
 		return err
 	}
 	if r.chunk = appendRollup(b, rollup.FiveMinutes, r.version); r.chunk == nil && r.version > uint64(len(x.listedOf(in, r).versions)) {
-		r.chunk = rollup.AppendEmpty(nil, r.version) // All of it was deleted.
+		r.chunk = rollup.AppendEmpty(nil, r.version) // All samples were deleted.
 	}
 	return nil
 }
 
-// listAgain lists the chunks that a series has in a slot by now, of which there were none, and reports whether there are some: sealed has them.
+// listAgain lists a series' chunks in a slot again, after the first listing found none. It reports whether there are
+// some now, and stores them in sealed.
 func (x *roller) listAgain(in *rolledSlot, r *rollupTask, shards int64, sealed *sealedChunks) (came bool, err error) {
 	found := sealedChunks{}
 	if err := in.readChunksOf(x.ctx, []*Series{r.series}, shards, found); err != nil {
@@ -171,15 +173,16 @@ func (x *roller) listAgain(in *rolledSlot, r *rollupTask, shards int64, sealed *
 	return len(chunks.values) > 0, nil
 }
 
-// fill takes deleted buckets out of the stored chunk of a series, and adds those that it lacks, as rollup.Extend does: what it was computed
-// from is gone, and that was more than what there is now.
+// fill removes deleted buckets from the stored chunk of a series and adds missing ones, as rollup.Extend does. The
+// stored chunk can't be recomputed, because it was computed from more rows than exist now.
 func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 	due := to.dueOf(r.series)
 	if r.chunk == nil && len(due) == 0 {
 		return nil
 	}
 	kept, version, err := x.stored(to, r)
-	if x.fillsUp() && r.chunk != nil && errors.Is(err, errUnread) { // These samples have no other place; and history that is imported again mends it.
+	// These samples aren't stored elsewhere, and importing the history again repairs the rollup.
+	if x.fillsUp() && r.chunk != nil && errors.Is(err, errUnread) {
 		kept, err = &rollup.Buckets{}, nil
 	}
 	if err != nil || version == 0 {
@@ -208,7 +211,7 @@ func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
 	return nil
 }
 
-// settle has the stored rollup of a task stay as it is where err means that.
+// settle keeps the stored rollup of a task unchanged if err is errUnread. It returns other errors.
 func (x *roller) settle(to rollupOf, r *rollupTask, err error) error {
 	if errors.Is(err, errUnread) {
 		x.unreadMu.Lock()
@@ -222,7 +225,7 @@ func (x *roller) settle(to rollupOf, r *rollupTask, err error) error {
 	return err
 }
 
-// make1hOf sets the 1h chunks of series, which are of one tenant, from all of their 5m chunks of the day.
+// make1hOf sets the 1h chunks of some series of one tenant, from all of their 5m chunks of the day.
 func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricShards, m *rollMemory) error {
 	clear(m.chunks)
 	clear(m.unread)
@@ -243,7 +246,7 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 		if !nothing || r.chunk == nil {
 			continue
 		}
-		// As in make5m: a seal may have brought 5m chunks since none was found.
+		// As in make5m: a seal may have added 5m chunks since none were found.
 		shards, err := x.s.readShards(ctx, x.day.into[rollup.FiveMinutes].window, x.tenant, r.series.Metric())
 		if err != nil {
 			return err
@@ -260,7 +263,7 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 	return nil
 }
 
-// fineOf are the day's 5m chunks of some series of a metric, which has so many shards.
+// fineOf identifies the day's 5m chunks of some series of a metric with the given number of shards.
 func (x *roller) fineOf(shards int64, series []*Series) seriesChunks {
 	day := x.day.into[rollup.OneHour]
 	return seriesChunks{metricChunks{x.day.into[rollup.FiveMinutes].window, x.tenant, series[0].Metric(), shards, day.start, day.end - 1}, series}
@@ -275,7 +278,8 @@ func byMetric(rolls []rollupTask) map[string][]*Series {
 	return metrics
 }
 
-// make1h sets the 1h chunk of a series from all 5m chunks of the day, a list that it changes. unread: there may be more of them, which can't be read.
+// make1h sets a series' 1h chunk from all 5m chunks of the day. It modifies all. unread is true if there may be more
+// chunks, which are unreadable.
 func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMemory) error {
 	b, hours := &m.fine, &m.hours
 	b.Reset()
@@ -301,7 +305,7 @@ func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMe
 	return x.keepHours(r, chunks, hours)
 }
 
-// fill1h sets the 1h chunk of a series to the stored one with what the day's 5m chunks make of hours that it lacks.
+// fill1h sets a series' 1h chunk to the stored one, extended by the missing hours that the day's 5m chunks cover.
 func (x *roller) fill1h(r *rollupTask, fine [][]byte, m *rollMemory) error {
 	b, hours := &m.fine, &m.hours
 	b.Reset()
@@ -317,8 +321,8 @@ func (x *roller) fill1h(r *rollupTask, fine [][]byte, m *rollMemory) error {
 	return x.fill(x.hourRollup(), r, b)
 }
 
-// stored reads the rollup chunk of a series that counts, and its version; 0: there is none. One that can't be read is named: then
-// it returns errUnread, with a version that isn't 0.
+// stored reads the current rollup chunk of a series and its version; 0: there is none. For an unreadable chunk it
+// reports the damage and returns errUnread with a version that isn't 0.
 func (x *roller) stored(to rollupOf, r *rollupTask) (b *rollup.Buckets, version uint64, err error) {
 	at, tenant := to.at, r.series.Tenant()
 	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.Metric())

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// metricsIn lists the metrics of a tenant's window.
+// metricsIn lists the metrics in a tenant's window.
 func (s *Store) metricsIn(ctx context.Context, tenant string, window int64) (names []string, err error) {
 	for row, err := range s.eng.Scan(ctx, engine.Range{
 		Table: engine.Catalog, Partition: format.CatalogPartition(window, tenant, format.CatalogMetric, ""), KeysOnly: true,
@@ -28,8 +28,8 @@ func (s *Store) metricsIn(ctx context.Context, tenant string, window int64) (nam
 	return names, nil
 }
 
-// metrics lists the metrics of which rollups are made: all where these are lacking, and otherwise those that a delete may be about,
-// also where only rollups are left of them.
+// metrics lists the metrics whose rollups are to be computed: all if rollups are missing, otherwise those that a delete
+// may apply to, including metrics that only have rollups left.
 func (x *windowRoller) metrics() ([]string, error) {
 	var all []string
 	for _, w := range x.windows() {
@@ -47,7 +47,8 @@ func (x *windowRoller) metrics() ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// seriesOf lists the series of a metric of which rollups are made, in the order of ids, those included of which only rollups are left that a delete may be about.
+// seriesOf lists the series of a metric whose rollups are to be computed, ordered by id. It includes series that only
+// have rollups left and that a delete may apply to.
 func (x *windowRoller) seriesOf(metric string) (list []collected, err error) {
 	known := map[format.SeriesID]bool{}
 	for _, w := range x.windows() {
@@ -76,8 +77,8 @@ func (x *windowRoller) anySlot(is func(*rolledSlot) bool) bool {
 	return false
 }
 
-// windows lists the raw window, and the windows of rollups that may have series which deletes are about and whose samples
-// are gone: of other classes than those whose samples stand, or as rows vanish by themselves.
+// windows lists the raw window, and those rollup windows that may have series without samples that deletes apply to:
+// because they are in other classes than the raw rows that are left, or because raw rows expire in the engine.
 func (x *windowRoller) windows() []int64 {
 	windows := []int64{x.window}
 	if x.s.retention.DropsTogether() {
@@ -96,7 +97,7 @@ func (x *windowRoller) windows() []int64 {
 	return windows
 }
 
-// seriesIn reads the series of a metric in a window, each once for each place that has rows of it.
+// seriesIn reads the series of a metric in a window. A series is returned once per class and shard that has rows of it.
 func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metric string) (list []*Series, err error) {
 	shards, err := s.readShards(ctx, window, tenant, metric)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// keepUnread adds to the 5m buckets of a series those that are stored, where chunks of the slot that they were made of can't be read, and gives them a
-// version that is higher than the stored one's.
+// keepUnread is used if some of the chunks that the 5m buckets in made are computed from are unreadable. It adds the
+// stored buckets to made, with a version higher than the stored one's.
 func (x *roller) keepUnread(in *rolledSlot, r *rollupTask, shards int64, made *rollup.Buckets) error {
 	if !r.unread {
 		return nil
@@ -26,7 +26,7 @@ func (x *roller) keepUnread(in *rolledSlot, r *rollupTask, shards int64, made *r
 	if err != nil {
 		return err
 	}
-	better := map[int64]bool{} // those that samples make better, or of which nothing is left
+	better := map[int64]bool{} // buckets that the samples improve, or that are fully deleted
 	for k, end := range kept.End {
 		if i, ok := slices.BinarySearch(there.End, end); ok {
 			_, left := slices.BinarySearch(made.End, end)
@@ -40,8 +40,8 @@ func (x *roller) keepUnread(in *rolledSlot, r *rollupTask, shards int64, made *r
 	return nil
 }
 
-// before returns the 5m buckets that a series' readable samples made before deletes came that rollups were made without. It leaves out those that this seal
-// has written: as many others as a bucket has samples are all of them.
+// before returns the 5m buckets of a series' readable samples before applying the deletes in due, without the chunks
+// that this seal has written. If such a bucket counts as many samples as the stored one, all of them are readable.
 func (x *rolledSlot) before(r *rollupTask, shards int64, due format.Tombstones) (*rollup.Buckets, error) {
 	known := x.hiding.OfSeries(r.series.Labels()).Where(func(d *format.Tombstone) bool { return !due.Has(d.ID) })
 	found := sealedChunks{}
@@ -61,8 +61,7 @@ func (x *rolledSlot) before(r *rollupTask, shards int64, due format.Tombstones) 
 	return &there, nil
 }
 
-// keepHours adds to the 1h buckets of a series those that are stored of slots of which no 5m buckets are left, where these may be missing, or can't
-// be read.
+// keepHours adds the stored 1h buckets of slots without 5m buckets to made, if 5m rows may be missing or unreadable.
 func (x *roller) keepHours(r *rollupTask, fine []rollupChunk, made *rollup.Buckets) error {
 	if !r.unread && !x.isGone(rollup.FiveMinutes, r.class) {
 		return nil

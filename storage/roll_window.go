@@ -16,15 +16,15 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// rollSeries is how many series are rolled up together.
+// rollSeries is the number of series that are rolled up together.
 const rollSeries = 1000
 
-// marksIn reads the marks of a tenant's window of any resolution; none where they no longer stand.
+// marksIn reads the commit records of a tenant's window of any resolution; none if they are past their retention.
 func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[format.CommitKey]bool, error) {
 	return s.marksBetween(ctx, tenant, window, nil, nil)
 }
 
-// marksBetween reads those with keys from one to another, which is as in engine.Range.
+// marksBetween reads the commit records in a key range as in engine.Range.
 func (s *Store) marksBetween(ctx context.Context, tenant string, window int64, from, to engine.Key) (map[format.CommitKey]bool, error) {
 	found := map[format.CommitKey]bool{}
 	if stand, err := s.retention.SharedStand(ctx, tenant, window); err != nil || !stand {
@@ -39,8 +39,8 @@ func (s *Store) marksBetween(ctx context.Context, tenant string, window int64, f
 	return found, nil
 }
 
-// unrolled lists the marks of a raw window whose rollups aren't there, in order. For each delete that touches slots
-// of the window there are marks, too, under the delete's id: the rollups have them once they were made anew.
+// unrolled lists the commit records of a raw window without rollups, in order. Each delete that touches slots of the
+// window has commit records there under its id; the rollups have them once they were recomputed.
 func (s *Store) unrolled(ctx context.Context, tenant string, window int64) ([]format.CommitKey, error) {
 	deleted, err := s.deletesOf(ctx, tenant)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, del
 			raw[d.CommitKey(m.Slot)] = true
 		}
 	}
-	// A window of rollups has marks of up to 30 days: those of the slots of this one are read.
+	// A rollup window has commit records of up to 30 days. Only those of this window's slots are read.
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for m := range raw {
 		first, last = min(first, m.Slot), max(last, m.Slot)
@@ -76,7 +76,7 @@ func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, del
 				if err != nil {
 					return nil, err
 				}
-				if !stand { // Raw rows stand longer where the retention was raised: they answer.
+				if !stand { // Raw rows outlast rollups if the retention was raised; queries read the raw rows.
 					byWindow[w] = raw
 					continue
 				}
@@ -96,22 +96,23 @@ func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, del
 	return missing, nil
 }
 
-// windowRoller makes the rollups of samples that were sealed in a raw window without them: by an import that was cut short, or before a delete.
+// windowRoller creates the rollups of samples that were sealed in a raw window without them: by an interrupted import,
+// or before a delete.
 type windowRoller struct {
 	*rowWriter
 	tenant string
 	window int64
 	slots  map[int64]*rolledSlot
-	// deleted are all deletes of the tenant.
+	// deleted are all tombstones of the tenant.
 	deleted format.Tombstones
 	// classes is the window's list of classes.
 	classes *retention.ClassList
-	// between is called between pieces of the work.
+	// between is called between pieces of work.
 	between func()
 }
 
-// rollWindow makes the rollups that a raw window lacks. It returns how many series it worked off, each counted once a slot. It
-// may be repeated, and run beside seals. between is called between pieces of the work.
+// rollWindow creates the missing rollups of a raw window. It returns the number of series processed, each counted once
+// per slot. It can be repeated and can run concurrently with seals. between is called between pieces of work.
 func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, between func()) (series int, err error) {
 	missing, err := s.unrolled(ctx, tenant, window)
 	if err != nil || len(missing) == 0 {
@@ -150,7 +151,7 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 	return series, nil
 }
 
-// lack notes which slots lack rollups, and for which deletes.
+// noteMissing records which slots have missing rollups, and because of which deletes.
 func (x *windowRoller) lack(missing []format.CommitKey) {
 	whole := map[int64]bool{} // slots whose rollups are missing for other reasons
 	for _, m := range missing {
@@ -182,11 +183,11 @@ func (x *windowRoller) listWindows() error {
 	return nil
 }
 
-// mark marks a slot as having the rollups that it lacked.
+// mark writes the commit record for a slot's new rollups.
 func (x *windowRoller) mark(m format.CommitKey) error {
 	list := rollup.Resolutions[:]
 	if x.deleted.Has(m.ID) {
-		list = append(slices.Clone(list), rollup.Raw) // So that the marks of the resolutions are alike again.
+		list = append(slices.Clone(list), rollup.Raw) // So that all resolutions have the same commit records again.
 	}
 	for _, res := range list {
 		if err := x.s.mark(x.ctx, x.tenant, res, format.CommitMaintenance, []format.CommitKey{m}); err != nil {
@@ -196,7 +197,7 @@ func (x *windowRoller) mark(m format.CommitKey) error {
 	return nil
 }
 
-// metric makes the rollups of one metric in the window's slots, and of their days.
+// metric computes the rollups of one metric in the window's slots, and of their days.
 func (x *windowRoller) metric(metric string) (series int, err error) {
 	list, err := x.seriesOf(metric)
 	if err != nil {
@@ -219,7 +220,7 @@ func (x *windowRoller) metric(metric string) (series int, err error) {
 	return series, nil
 }
 
-// day makes the rollups of some series of a metric in slots of a day.
+// day computes the rollups of some series of a metric in slots of a day.
 func (x *windowRoller) day(metric string, slots []*rolledSlot, part []collected) error {
 	r := newRoller(x.rowWriter, x.tenant, slots[0].slot)
 	if err := r.destine(metric, part); err != nil {
@@ -243,18 +244,18 @@ func (x *windowRoller) day(metric string, slots []*rolledSlot, part []collected)
 	return r.run()
 }
 
-// Unrolled is a window of a tenant's raw rows that was sealed, in part or whole, without rollups.
+// Unrolled is a raw window of a tenant that was sealed, at least partly, without rollups.
 type Unrolled struct {
 	Tenant string
 	Window int64
-	// StartMS and EndMS are what the window spans, milliseconds.
+	// StartMS and EndMS are the window's span, milliseconds.
 	StartMS, EndMS int64
-	// Seals is how many seals made no rollups.
+	// Seals is the number of seals without rollups.
 	Seals int
 }
 
-// Unrolled yields the windows between two times, milliseconds, that lack rollups, tenant by tenant, of each the oldest first. between is called after each
-// window that is looked at, so that a caller can rest. After an error nothing more is yielded.
+// Unrolled yields the windows between two times, milliseconds, that have missing rollups: by tenant, oldest first.
+// between is called after each checked window, so that the caller can pause. After an error nothing more is yielded.
 func (s *Store) Unrolled(ctx context.Context, minT, maxT int64, between func()) iter.Seq2[Unrolled, error] {
 	return func(yield func(Unrolled, error) bool) {
 		tenants, err := s.Tenants(ctx)
@@ -270,7 +271,7 @@ func (s *Store) Unrolled(ctx context.Context, minT, maxT int64, between func()) 
 	}
 }
 
-// unrolledWindows yields those of a tenant, and returns whether the caller wants more.
+// unrolledWindows calls yield for such windows of a tenant. wanted is false if yield returned false.
 func (s *Store) unrolledWindows(ctx context.Context, tenant string, minT, maxT int64, between func(), yield func(Unrolled) bool) (wanted bool, err error) {
 	windows, err := s.windowsOf(ctx, tenant, s.period.RawWindowAt(minT), s.period.RawWindowAt(maxT))
 	if err != nil {
@@ -293,8 +294,8 @@ func (s *Store) unrolledWindows(ctx context.Context, tenant string, minT, maxT i
 	return true, nil
 }
 
-// RollUp makes the rollups that a window lacks. It returns how many series it worked off, each counted once a
-// slot. between is called between pieces of the work, for a caller that rests.
+// RollUp creates the missing rollups of a window. It returns the number of series processed, each counted once per
+// slot. between is called between pieces of work, so that the caller can pause.
 func (s *Store) RollUp(ctx context.Context, u Unrolled, between func()) (series int, err error) {
 	if err := s.Ready(); err != nil {
 		return 0, err

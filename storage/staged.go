@@ -9,24 +9,25 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// Grace is how long past its retention a window still stands, and so how late sealing may be: what comes when
-// its raw window has a day to live is taken, and is sealed as raw rows until the grace is over.
+// Grace is the time for which a window remains after its retention, and so the maximum delay of sealing: samples
+// accepted up to the end of the retention are sealed as raw rows until the grace is over.
 const Grace = retention.Grace
 
-// Staged is work that there is: a slot of a partition that has settled and holds something unsealed.
+// Staged is a slot of a partition that has settled and has unsealed samples.
 type Staged struct {
 	Work
-	// StartMS and EndMS are what the slot spans, milliseconds.
+	// StartMS and EndMS are the slot's span, milliseconds.
 	StartMS, EndMS int64
-	// SinceMS is since when it could have been sealed: when it had settled, or for what came later, when it came, if that is known.
-	// Milliseconds.
+	// SinceMS is the time since which the samples could have been sealed, milliseconds: when the slot had settled, or
+	// for later samples their arrival, if it is known.
 	SinceMS int64
-	// Expired is true if its raw window is past the retention and the grace: sealing only fills up rollups.
+	// Expired is true if the slot's raw window is past the retention and the grace: sealing only adds missing buckets
+	// to rollups.
 	Expired bool
 }
 
-// Staged lists the slots of a partition that ended at least settleMS ago and hold something unsealed, what has
-// waited longest first. It reads one row of each slot that Waiting names.
+// Staged lists the slots of a partition that ended at least settleMS ago and have unsealed samples, ordered by SinceMS.
+// It reads one row per slot that Waiting returns.
 func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]Staged, error) {
 	work, err := s.stagedOf(ctx, partition, func(w Work) bool { return s.Settled(w.Slot, settleMS) })
 	if err != nil {
@@ -40,7 +41,7 @@ func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]St
 	return found, nil
 }
 
-// stagedOf lists the slots of a partition that hold something unsealed, the oldest first, of those that may be sealed.
+// stagedOf lists the slots of a partition with unsealed samples, oldest first, among those for which may returns true.
 func (s *Store) stagedOf(ctx context.Context, partition int, may func(Work) bool) ([]Work, error) {
 	work, err := s.Waiting(ctx, partition)
 	if err != nil {

@@ -19,14 +19,15 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// stagedList is the list of the slots of a shared store whose stage may hold blobs: rows by partition and unit of slots, and rows of the units.
+// stagedList is the list of a shared store's slots that may have blobs in the staging log: rows by partition and unit
+// of slots, and rows of the units.
 //
 //	writer: blobs, and rows of young slots that it hasn't listed ─► clock ─┬─► young: acknowledged
 //	                                                                       └─► old: reads the rows; none, or closing: writes one ─► acknowledged
-//	sealer: of old slots: closing ─► lists the stage ─► empty: deletes exactly the rows that it found
+//	sealer: of old slots: closing ─► lists the stage rows ─► empty: deletes exactly the rows that it found
 //
-// A row is named by a generation that is never used again, so no write is conditional. TestStagingModel explores the protocol and removes each
-// rule; design/several-processes.md has the reasons.
+// A row is named by a generation that is never used again, so no write is conditional. TestStagingModel explores the
+// protocol and removes each rule; decisions/060 has the reasons.
 type stagedList struct {
 	eng     engine.Engine
 	now     func() time.Time
@@ -34,11 +35,11 @@ type stagedList struct {
 	workers int
 
 	mu sync.Mutex
-	// known are young slots, and units, that this process has listed.
+	// known are young slots and units that this process has listed.
 	known map[listedItem]bool
 }
 
-// maxKnown is from how many items on those of old slots are forgotten.
+// maxKnown is the number of items in known above which old slots are removed.
 const maxKnown = 4096
 
 // listedItem is a slot of a partition, or a unit of slots.
@@ -48,7 +49,7 @@ type listedItem struct {
 	number    int64
 }
 
-// listedRow is a row that lists a slot, or a unit. If it is closing, writers don't count it.
+// listedRow is a row that lists a slot or a unit. Writers ignore a closing row.
 type listedRow struct {
 	generation string
 	isClosing  bool
@@ -62,7 +63,7 @@ func newStagedList(s *Store) *stagedList {
 	return &stagedList{eng: s.eng, now: s.opts.Now, isOld: s.isOld, workers: s.opts.seams.workers(s.distance().listWorkers), known: map[listedItem]bool{}}
 }
 
-// list is the partition key of the rows of an item.
+// list returns the partition key of the rows of an item.
 func (i listedItem) list() engine.Key {
 	if i.isUnit {
 		return format.StagedUnits(i.partition)
@@ -70,12 +71,12 @@ func (i listedItem) list() engine.Key {
 	return format.StagedPartition(i.partition, format.UnitOf(i.number))
 }
 
-// unit is that of a slot.
+// unit returns the unit of a slot.
 func (i listedItem) unit() listedItem {
 	return listedItem{partition: i.partition, isUnit: true, number: format.UnitOf(i.number)}
 }
 
-// row writes a row that lists an item.
+// row returns the batch that lists an item.
 func (l *stagedList) row(i listedItem) engine.Batch {
 	return engine.Batch{Table: engine.Staged, Partition: i.list(), Mutations: []engine.Mutation{{
 		Clustering: format.StagedKey(i.number, newID(), format.StagedListed), Timestamp: format.StageTimestamp,
@@ -83,8 +84,8 @@ func (l *stagedList) row(i listedItem) engine.Batch {
 	}}}
 }
 
-// add appends rows for those young slots of a commit, and their units, that this process hasn't listed, and returns what they list. Old slots
-// are listed once their blobs are durable: see ensure.
+// add appends rows for the young slots of a commit, and for their units, that this process hasn't listed, and returns
+// these items. Old slots are listed after their blobs are durable: see ensure.
 func (l *stagedList) add(rows []engine.Batch, streams []*head.Generation) (with []engine.Batch, added []listedItem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,7 +106,8 @@ func (l *stagedList) add(rows []engine.Batch, streams []*head.Generation) (with 
 	return rows, added
 }
 
-// remember notes items whose rows are durable. A row whose outcome is unknown isn't among them: it may never be there.
+// remember records items whose rows are durable. Rows with an unknown outcome are excluded, because they may never
+// appear.
 func (l *stagedList) remember(added []listedItem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,12 +123,12 @@ func (l *stagedList) remember(added []listedItem) {
 		}
 	}
 	if len(l.known) > maxKnown {
-		clear(l.known) // They are listed once more.
+		clear(l.known) // They are listed again.
 	}
 }
 
-// ensure returns once each of some slots is listed, and so is its unit, by rows that aren't closing. What this process has listed doesn't
-// count: a sealer may have unlisted it. The slots' blobs must be durable.
+// ensure returns once each slot, and its unit, is listed by a row that isn't closing. It doesn't use known, because a
+// sealer may have unlisted the slot. The slots' blobs must be durable.
 func (l *stagedList) ensure(ctx context.Context, slots []head.SlotPartition) error {
 	if len(slots) == 0 {
 		return nil
@@ -139,10 +141,11 @@ func (l *stagedList) ensure(ctx context.Context, slots []head.SlotPartition) err
 	if err := l.listMissing(ctx, items); err != nil {
 		return err
 	}
-	return l.listMissing(ctx, slices.Collect(maps.Keys(units))) // Now that the slots are listed: a sealer may have found the unit empty.
+	// After the slots, because a sealer may have found the unit empty before.
+	return l.listMissing(ctx, slices.Collect(maps.Keys(units)))
 }
 
-// listMissing reads the rows of items, and writes one for each that has none that counts.
+// listMissing reads the rows of items, and writes one for each that has none that isn't closing.
 func (l *stagedList) listMissing(ctx context.Context, items []listedItem) error {
 	type listName struct {
 		partition int
@@ -203,12 +206,12 @@ func (l *stagedList) read(ctx context.Context, r engine.Range) (map[int64][]list
 	return found, nil
 }
 
-// units reads which units of a partition are listed.
+// units reads the listed units of a partition.
 func (l *stagedList) units(ctx context.Context, partition int) (map[int64][]listedRow, error) {
 	return l.read(ctx, engine.Range{Partition: format.StagedUnits(partition)})
 }
 
-// slots reads which slots of a partition are listed.
+// slots reads the listed slots of a partition.
 func (l *stagedList) slots(ctx context.Context, partition int) (map[int64][]listedRow, error) {
 	units, err := l.units(ctx, partition)
 	if err != nil {
@@ -230,7 +233,7 @@ func (l *stagedList) slots(ctx context.Context, partition int) (map[int64][]list
 	return all, g.Wait()
 }
 
-// arrivalOf returns when the first blob came that rows list.
+// arrivalOf returns the arrival of the first blob, according to the rows of its slot.
 func arrivalOf(rows []listedRow) time.Time {
 	return slices.MinFunc(rows, func(a, b listedRow) int { return a.since.Compare(b.since) }).since
 }

@@ -12,13 +12,15 @@ import (
 	"github.com/cassia-db/cassia/storage/paged"
 )
 
-// Chunks that can't be read, though the engine has what holds them as it was written, stay where they are, and the work on others goes on:
-// see design/damage.md.
+// Unreadable chunks that the engine returns as they were written are kept, and work on other chunks continues: see
+// decisions/054.
 
-// errUnread means that a rollup stays as it is: the stored one can't be read, and what can be read doesn't make all of it anew.
+// errUnread means that a rollup is kept unchanged: the stored one is unreadable, and can't be fully recomputed from
+// readable rows.
 var errUnread = errors.New("storage: an unreadable rollup is kept unchanged")
 
-// unread returns what takes the chunks of a partition that a scan leaves out because they can't be read: each is named and counted once.
+// unread returns a function for the unreadable chunks that a scan of a partition skips. It reports and counts each
+// once, and calls f.
 func (s *Store) unread(t *engine.Table, partition engine.Key, f func(paged.Unreadable)) func(paged.Unreadable) {
 	return func(u paged.Unreadable) {
 		rows := engine.Range{Table: t, Partition: partition, From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)}}
@@ -32,14 +34,14 @@ func (s *Store) unread(t *engine.Table, partition engine.Key, f func(paged.Unrea
 	}
 }
 
-// anyUnread is for scans that don't depend on chunks that can't be read.
+// anyUnread is for scans whose result may omit unreadable chunks.
 func anyUnread(paged.Unreadable) {}
 
-// unreadDeletes are deletes that are about chunks which can't be read, with an error of one of these, by id. They stay: the chunks may be read one day, by a
-// later release.
+// unreadDeletes are the deletes that apply to unreadable chunks, by id, each with an error of one of these. They are
+// kept, because a later release may be able to read the chunks.
 type unreadDeletes map[string]error
 
-// add adds deletes, if they are to be known.
+// add adds deletes, unless u is nil.
 func (u unreadDeletes) add(ds format.Tombstones, err error) {
 	for _, d := range ds {
 		if u != nil && u[d.ID] == nil {
@@ -48,7 +50,7 @@ func (u unreadDeletes) add(ds format.Tombstones, err error) {
 	}
 }
 
-// err returns an engine.ErrCorrupt if there are any.
+// err returns an error that wraps engine.ErrCorrupt if u isn't empty.
 func (u unreadDeletes) err() error {
 	for _, err := range u {
 		return fmt.Errorf("%w: %d deletes were kept, because some of the chunks they apply to are unreadable and can't be rewritten; all other "+
@@ -58,14 +60,14 @@ func (u unreadDeletes) err() error {
 	return nil
 }
 
-// corrupt names a chunk that can't be read, and adds the deletes that are about it.
+// corrupt reports an unreadable chunk, and records the deletes that apply to it.
 func (c *cleaner) corrupt(series string, start int64, ds format.Tombstones, err error) {
 	err = &damage.CorruptRowError{Table: c.batch.Table, Window: c.window, Tenant: c.tenant, Metric: c.batch.Partition[3].Text, Series: strings.Clone(series), Start: start, Err: err}
 	c.s.damage.NoteOnce(c.batch.Table, err)
 	c.unread.add(ds, err)
 }
 
-// corruptChunk is a chunk of a task's series that can't be read.
+// corruptChunk returns the error for an unreadable chunk of the task's series.
 func (r *rollupTask) corruptChunk(t *engine.Table, window, start int64, err error) *damage.CorruptRowError {
 	return &damage.CorruptRowError{
 		Table: t, Window: window, Tenant: r.series.Tenant(), Metric: r.series.Metric(), Series: r.series.ID().String(), Start: start, Err: err,

@@ -14,15 +14,16 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// View reads what stands around the samples of a store: settings, tenants, windows, processes, what waits. It changes
-// nothing, and is what package inspect goes by.
+// View reads everything around the samples of a store: settings, tenants, windows, processes, unsealed slots. It
+// changes nothing. Package inspect is built on it.
 type View struct{ s *Store }
 
 // View returns the view of an open store.
 func (s *Store) View() View { return View{s} }
 
-// OpenView returns the view of a store that isn't opened: nothing is written, no process hears of it, and no head is built. Of
-// the options the retentions, the classes and the clock count. It returns ErrNoStore, ErrOlderFormat and ErrNewerFormat as Open does.
+// OpenView returns the view of a store without opening it: nothing is written, other processes don't see this one, and
+// no head is built. Of opts, only the retentions, the classes and the clock are used. It returns ErrNoStore,
+// ErrOlderFormat and ErrNewerFormat as Open does.
 func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error) {
 	eng = engine.ReadOnly(eng)
 	have, _, err := readSettings(ctx, eng)
@@ -44,16 +45,16 @@ func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error
 	return View{s}, nil
 }
 
-// Engine has the rows.
+// Engine returns the engine, read-only for OpenView.
 func (v View) Engine() engine.Engine { return v.s.eng }
 
 // Created returns when the store was created.
 func (v View) Created() time.Time { return v.s.created }
 
-// RestoredFrom returns the name of the backup from which the store was restored; "": it wasn't.
+// RestoredFrom returns the name of the backup from which the store was restored; "": it is the original.
 func (v View) RestoredFrom() string { return v.s.restoredFrom }
 
-// Period returns the periods, as they were read last.
+// Period returns the periods as last read.
 func (v View) Period() *format.Periods { return v.s.period }
 
 // Tenants is Store.Tenants.
@@ -64,12 +65,12 @@ func (v View) Windows(ctx context.Context, tenant string) ([]int64, error) {
 	return v.s.windowsOf(ctx, tenant, -allWindows, allWindows)
 }
 
-// WindowInfos lists those of a tenant, by resolution and time.
+// WindowInfos lists the windows of a tenant by resolution and time.
 func (v View) WindowInfos(ctx context.Context, tenant string) ([]WindowInfo, error) {
 	return v.s.windowInfosOf(ctx, tenant)
 }
 
-// HasRows reports whether a window of a tenant has marks, or names of metrics.
+// HasRows reports whether a window of a tenant has commit records or metric names.
 func (v View) HasRows(ctx context.Context, tenant string, window int64) (bool, error) {
 	return v.s.hasRows(ctx, tenant, window)
 }
@@ -87,7 +88,7 @@ func (v View) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	return v.s.Waiting(ctx, partition)
 }
 
-// Processes returns the processes that have stated themselves within the last hours.
+// Processes returns the processes that sent a heartbeat within the last hours.
 func (v View) Processes(ctx context.Context) ([]membership.Process, error) {
 	return v.s.member.Processes(ctx)
 }
@@ -97,8 +98,8 @@ func (v View) Leases(ctx context.Context) ([]membership.Lease, error) {
 	return v.s.member.Leases(ctx, v.s.period.Partitions())
 }
 
-// Clock reads the time at which the seen time was last written, and goes by it from then on; zero where there
-// is none. doubted: the clock was not believed then, or wouldn't be now. On a cluster both are unset.
+// Clock returns the time at which the observed uptime was last written, and uses it from then on; zero if there is
+// none. doubted is true if the clock was untrusted then, or would be now. On a cluster neither is set.
 func (v View) Clock(ctx context.Context) (seen time.Time, doubted bool, err error) {
 	last, doubted, err := v.s.clock.Recall(ctx)
 	if _, ok := engine.As[engine.Clock](v.s.eng); ok || err != nil || last.IsZero() {

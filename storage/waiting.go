@@ -13,11 +13,11 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// Work is a slot of a partition whose stage holds, or may hold, samples.
+// Work is a slot of a partition that has, or may have, staged samples.
 type Work struct {
 	Partition int
 	Slot      int64
-	// Since is when the first of them arrived, where that is known and was more than a day after the slot had ended.
+	// Since is the arrival of the first of them, if it is known and was more than a day after the end of the slot.
 	Since time.Time
 }
 
@@ -25,8 +25,9 @@ func (w Work) at() head.SlotPartition {
 	return head.SlotPartition{Slot: w.Slot, Partition: w.Partition}
 }
 
-// Waiting lists the slots of a partition that may hold unsealed samples, oldest first: those with staged rows, as the engine lists them, or in a
-// shared store those of table staged, and those in the head. In a shared store most of the young slots are empty.
+// Waiting lists the slots of a partition that may have unsealed samples, oldest first: slots with staged rows, as
+// listed by the engine or in a shared store by table staged, and slots in the head. In a shared store most of the young
+// slots are empty.
 func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	bySlot := map[int64]time.Time{}
 	if s.opts.Shared {
@@ -46,7 +47,8 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 			bySlot[slot] = time.Time{}
 		}
 	}
-	for _, slot := range s.head.Slots(partition) { // A seal that was cut short may have emptied the stage, and the slot may be unlisted.
+	// An interrupted seal may have deleted the stage rows, and the slot may be unlisted.
+	for _, slot := range s.head.Slots(partition) {
 		since := s.head.Since(head.SlotPartition{Slot: slot, Partition: partition})
 		if since.Before(bySlot[slot]) {
 			since = bySlot[slot]
@@ -64,28 +66,29 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	return work, nil
 }
 
-// Settled reports whether a slot ended at least settle before now, milliseconds.
+// Settled reports whether a slot ended more than settleMS milliseconds ago.
 func (s *Store) Settled(slot, settleMS int64) bool {
 	end := s.period.SlotEnd(slot)
 	return end+settleMS < s.opts.Now().UnixMilli() && !s.clock.Settling(end, settleMS)
 }
 
-// SlotEnd returns when a slot ends, milliseconds.
+// SlotEnd returns the end of a slot, milliseconds.
 func (s *Store) SlotEnd(slot int64) int64 { return s.period.SlotEnd(slot) }
 
-// isOld reports whether blobs of a slot must stand alone, and whether only rows that are read after them show that it is listed. Where one
-// process has the engine to itself, no other one seals what its blobs lean on: a seal ends the generation.
+// isOld reports whether a slot is old: its blobs must not depend on earlier ones, and only a read after they are
+// durable shows whether it is listed. In a store with one process no slot is old, because no other process seals the
+// earlier blobs: a seal ends the generation.
 func (s *Store) isOld(slot int64) bool {
 	return s.opts.Shared && s.opts.Now().UnixMilli()-s.period.SlotEnd(slot) > format.DayMS
 }
 
-// mayUnlist reports whether a slot ended so long ago that it may be unlisted.
+// mayUnlist reports whether a slot ended long enough ago to be unlisted.
 func (s *Store) mayUnlist(slot int64) bool {
 	return s.opts.Now().UnixMilli()-s.period.SlotEnd(slot) > format.YoungMS
 }
 
-// Unlist removes from a shared store's list the slots of a partition that are older than format.YoungMS and whose stage is empty, and then
-// the units that list nothing.
+// Unlist removes from a shared store's list the slots of a partition that are older than format.YoungMS and have no
+// stage rows, and then the units without slots.
 func (s *Store) Unlist(ctx context.Context, partition int) error {
 	if err := s.clock.MayRemove(); err != nil || !s.opts.Shared {
 		return err
@@ -105,7 +108,7 @@ func (s *Store) Unlist(ctx context.Context, partition int) error {
 			return s.emptyOf(ctx, engine.Stage, slots, func(slot int64) engine.Key { return format.StagePartition(slot, partition) })
 		}
 		if err := s.unlistEmpty(ctx, list, rows, empties, func(slots []int64) error {
-			for _, slot := range slots { // Blobs that come now stand alone.
+			for _, slot := range slots { // Later blobs don't depend on earlier ones.
 				if err := s.forgetDefinitions(ctx, slot, partition); err != nil {
 					return err
 				}
@@ -122,8 +125,8 @@ func (s *Store) Unlist(ctx context.Context, partition int) error {
 	return s.unlistEmpty(ctx, format.StagedUnits(partition), units, empties, func([]int64) error { return nil })
 }
 
-// unlistEmpty looks which of some slots or units are empty before it closes and unlists those, and calls before when they are found empty
-// once more.
+// unlistEmpty finds the empty ones of some slots or units, and closes and unlists those. It calls before after finding
+// them empty again.
 func (s *Store) unlistEmpty(
 	ctx context.Context, list engine.Key, rows map[int64][]listedRow, empties func(context.Context, []int64) ([]int64, error), before func([]int64) error,
 ) error {
@@ -141,7 +144,7 @@ func (s *Store) unlistEmpty(
 	})
 }
 
-// emptyOf returns those numbers of a list, which is in order, whose partitions are empty.
+// emptyOf returns those numbers of a sorted list whose partitions are empty.
 func (s *Store) emptyOf(ctx context.Context, t *engine.Table, list []int64, partitionOf func(int64) engine.Key) (none []int64, err error) {
 	some, err := occupied(ctx, s, t, list, partitionOf)
 	if err != nil {
@@ -161,11 +164,11 @@ func (s *Store) emptyOf(ctx context.Context, t *engine.Table, list []int64, part
 	return none, nil
 }
 
-// sweepMS is how far back Sweep looks.
+// sweepMS is the age of the oldest slots that Sweep checks.
 const sweepMS = 60 * format.DayMS
 
-// Sweep seals what the stage holds of slots that aren't listed: on a cluster, rows whose delete a replica missed for longer than deletes are
-// remembered, and rows of writes that failed. It returns in how many slots there was something.
+// Sweep seals stage rows of slots that aren't listed. On a cluster there may be rows whose deletion a replica missed
+// for longer than tombstones are kept, and rows of failed writes. It returns the number of slots with such rows.
 func (s *Store) Sweep(ctx context.Context, partition int) (found int, err error) {
 	if err := s.clock.MayRemove(); err != nil {
 		return 0, err
@@ -207,7 +210,8 @@ func (s *Store) empty(ctx context.Context, t *engine.Table, partition engine.Key
 	return true, nil
 }
 
-// occupied returns those of a list whose partitions may have rows: all, where the engine can't be asked about several at once.
+// occupied returns the items of a list whose partitions may have rows: all, if the engine can't probe several
+// partitions at once.
 func occupied[T any](ctx context.Context, s *Store, t *engine.Table, list []T, partitionOf func(T) engine.Key) ([]T, error) {
 	if s.prober == nil || len(list) < 2 {
 		return list, nil
@@ -229,5 +233,5 @@ func occupied[T any](ctx context.Context, s *Store, t *engine.Table, list []T, p
 	return some, nil
 }
 
-// stagePartition is that of the stage's rows of the work.
+// stagePartition returns the partition key of the work's stage rows.
 func (w Work) stagePartition() engine.Key { return format.StagePartition(w.Slot, w.Partition) }

@@ -12,10 +12,10 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// stagedSlots returns the slots of a partition whose stage holds rows, in order, where one process has the engine to itself.
+// stagedSlots returns the slots of a partition that have stage rows, in order, in a store with one process.
 //
-// Invariant: these are all slots that have rows, because the engine lists them. The clock doesn't matter, neither the present one nor the one
-// under which the rows were written.
+// Invariant: these are all slots that have rows, because the engine lists them. The result doesn't depend on the clock,
+// neither now nor at the time of writing.
 func (s *Store) stagedSlots(ctx context.Context, partition int) ([]int64, error) {
 	found := map[int64]bool{}
 	var gaps []engine.Damage
@@ -35,8 +35,9 @@ func (s *Store) stagedSlots(ctx context.Context, partition int) ([]int64, error)
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// slotsIn returns the slots whose rows a gap in the list may hold. A later scan of these reports the damage. Slots of the gap that are more than
-// sweepMS ago, or more than a day ahead, are too many to be listed, but for those at its ends: their time is reported here, once a day.
+// slotsIn returns the slots whose rows may be in a gap of the list. A later scan of these slots reports the damage. For
+// slots in the gap older than sweepMS or more than a day in the future, only those at its ends are returned; the rest
+// of their time is reported here, once a day.
 func (s *Store) slotsIn(d engine.Damage) (list []int64) {
 	earlier, later := s.clock.Times()
 	since := format.FloorDiv(earlier.UnixMilli()-sweepMS, format.DayMS) * format.DayMS

@@ -13,30 +13,31 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// A seal deletes the stage rows that it has read. Where several processes share an engine, a replica that has missed
-// that for longer than deletes are remembered brings them back. Samples deleted since must not come back with them, so
-// a seal first notes, in rows beside the definitions that the slot's sealed blobs made, which rows it has worked off:
+// A seal deletes the stage rows that it has read. On a shared engine, a replica that missed the deletion for longer
+// than tombstones are kept brings them back. Samples deleted since then must not reappear with them. A seal therefore
+// first records, in rows beside the definitions in the slot's sealed blobs, which rows it has processed:
 //
-//	sealed rows ─► marks ─► worked off ─► stage rows deleted
+//	sealed rows ─► commit records ─► processed ─► stage rows deleted
 //
-// A number names one content for ever, and all of it is sealed. So a row that is among them is deleted once more, and
-// neither read nor sealed.
+// A number always names the same content, and all of it is sealed. A row that is recorded as processed is deleted
+// again, and neither read nor sealed.
 
 const (
-	// workedOffLife is for how long that is known: for longer than Sweep looks back.
+	// workedOffLife is the TTL of these records: longer than Sweep looks back.
 	workedOffLife = 120 * 24 * time.Hour
-	// backAfter is how long after it was deleted a row may be back at the earliest; half of what engines remember.
+	// backAfter is the minimum time between the deletion of a row and its reappearance; half of the time that engines
+	// keep tombstones.
 	backAfter = 30 * time.Minute
 )
 
-// workedOff are the numbers of a writer in a slot and partition that are sealed: runs from first to last, in order.
+// workedOff are the sealed numbers of a writer in a slot and partition: runs from first to last, in order.
 type workedOff []format.SeqRun
 
 func (w workedOff) has(seq int64) bool {
 	return slices.ContainsFunc(w, func(r format.SeqRun) bool { return seq >= r.First && seq <= r.Last })
 }
 
-// noteWorkedOff notes that rows are sealed.
+// noteWorkedOff records that rows are sealed.
 func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []format.StageRow) error {
 	if !s.opts.Shared {
 		return nil
@@ -53,7 +54,7 @@ func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []format.StageRo
 		}
 		last := rows[j-1].Seq
 		batch.Mutations = append(batch.Mutations, engine.Mutation{
-			// Of two that begin alike the longer one wins.
+			// Of two runs with the same first number the longer one wins.
 			Clustering: format.SealedRunKey(rows[i].Writer, rows[i].Seq), Timestamp: last,
 			Value: format.AppendSealedRun(last),
 		})
@@ -62,7 +63,7 @@ func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []format.StageRo
 	return s.writeInPieces(ctx, batch)
 }
 
-// workedOffOf reads which rows of a writer are sealed.
+// workedOffOf reads the sealed numbers of a writer.
 func (s *Store) workedOffOf(ctx context.Context, w Work, writer string) (runs workedOff, err error) {
 	for row, err := range s.eng.Scan(ctx, engine.Range{
 		Table: engine.Defined, Partition: format.StagePartition(w.Slot, w.Partition),
@@ -81,7 +82,7 @@ func (s *Store) workedOffOf(ctx context.Context, w Work, writer string) (runs wo
 	return runs, nil
 }
 
-// workedOffAmong returns those of stage rows that are sealed, and came back or are about to be deleted.
+// workedOffAmong returns those stage rows that are sealed, and have reappeared or are about to be deleted.
 func (s *Store) workedOffAmong(ctx context.Context, w Work, staged []format.StageRow) (map[format.StageRow]bool, error) {
 	found := map[format.StageRow]bool{}
 	if !s.opts.Shared {
@@ -104,12 +105,12 @@ func (s *Store) workedOffAmong(ctx context.Context, w Work, staged []format.Stag
 	return found, nil
 }
 
-// cameBack reports whether a row that is to be followed was sealed, and came back.
+// cameBack reports whether a followed row was sealed and has reappeared.
 func (f *follower) cameBack(ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow) (bool, error) {
 	if !f.s.opts.Shared {
 		return false, nil
 	}
-	// A process whose clock is behind takes what others have sealed for new, else.
+	// Otherwise a process with a slow clock would treat rows sealed by others as new.
 	if _, later := f.s.clock.Times(); later.UnixMilli()-f.s.period.SlotStart(c.decoder.At().Slot) < backAfter.Milliseconds() {
 		return false, nil
 	}
