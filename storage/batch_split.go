@@ -7,7 +7,7 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// Extent returns what the batch has; limit is that of ha.Extent.Newest.
+// Extent returns the extent of the batch; limit bounds ha.Extent.Newest.
 func (b *Batch) Extent(limit int64) ha.Extent {
 	x := ha.Extent{Samples: len(b.entries), Exemplars: len(b.exemplars), MinT: math.MaxInt64, MaxT: math.MinInt64, Newest: math.MinInt64}
 	for i := range b.entries {
@@ -24,8 +24,8 @@ func (b *Batch) Extent(limit int64) ha.Extent {
 	return x
 }
 
-// Split leaves in the batch the samples to be stored, adds to held those to be held, and returns how many samples of the others there
-// were.
+// Split keeps the samples to be stored in the batch, adds those to be held to held, and returns the number of dropped
+// samples.
 func (b *Batch) Split(of func(t int64) ha.Disposition, held *ha.HeldBuilder) (dropped int) {
 	entries, exemplars := b.entries[:0], b.exemplars[:0]
 	for i := range b.entries {

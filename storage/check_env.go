@@ -75,16 +75,16 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 	}, report)
 }
 
-// checkedDays makes rollups of days again for a check.
+// checkedDays recomputes rollups of days for a check.
 type checkedDays struct {
 	s *Store
-	// marked are the marks of a few windows of rollups, and classes the lists of classes of a few windows.
+	// marked are the commit records of a few rollup windows. classes are the lists of classes of a few windows.
 	marked  map[tenantWindow]map[format.CommitKey]bool
 	classes map[tenantWindow]check.WindowClasses
 }
 
-// classesIn returns the lists of classes of the days of a window. Those of a few windows are remembered: a check asks for each shard, and a day without rows
-// has no list that would be cached.
+// classesIn returns the lists of classes for the days of a window. It caches a few windows, because a check calls it
+// for each shard, and a day without rows has no list that would be cached.
 func (c *checkedDays) classesIn(ctx context.Context, tenant string, window int64) (check.WindowClasses, error) {
 	at := tenantWindow{tenant, window}
 	if found, ok := c.classes[at]; ok {
@@ -95,7 +95,7 @@ func (c *checkedDays) classesIn(ctx context.Context, tenant string, window int64
 	first := period.RawWindowAt(start + 1)
 	days := c.s.retention.Days(tenant)
 	var lists []*retention.ClassList
-	var of []int // by window of raw rows
+	var of []int // by raw window
 	for w := first; w <= period.RawWindowAt(end); w++ {
 		l, err := days.At(ctx, period.WindowEnd(w))
 		if err != nil {
@@ -125,7 +125,7 @@ func (c *checkedDays) classesIn(ctx context.Context, tenant string, window int64
 	return found, nil
 }
 
-// HourRollup makes the 1h chunk of a series of its 5m chunks.
+// HourRollup computes a series' 1h chunk from its 5m chunks.
 func (c *checkedDays) HourRollup(ctx context.Context, startMS, window int64, series *Series, class, shards int64) (chunk []byte, unread bool, err error) {
 	first := c.s.period.SlotOf(startMS + 1)
 	x := newRoller(newRowWriter(ctx, c.s, Work{Slot: first}), series.Tenant(), first)
@@ -138,8 +138,8 @@ func (c *checkedDays) HourRollup(ctx context.Context, startMS, window int64, ser
 	return r.chunk, r.unread, err
 }
 
-// CutShort reports whether slots of a day have marks at 5 minutes that the day lacks at an hour: an import of rollups failed between the
-// two. It wasn't acknowledged, and whoever repeats it, or writes anything else into the day, makes the day's 1h chunks anew.
+// CutShort reports whether a day's slots have commit records at 5m that are missing at 1h: an import of rollups failed
+// between the two. It wasn't acknowledged. A repeated import, or any other write to the day, recomputes its 1h chunks.
 func (c *checkedDays) CutShort(ctx context.Context, tenant string, first, last int64) (bool, error) {
 	fine, err := c.marks(ctx, tenant, c.s.period.WindowOfSlot(rollup.FiveMinutes, first))
 	if err != nil {
@@ -157,8 +157,9 @@ func (c *checkedDays) CutShort(ctx context.Context, tenant string, first, last i
 	return false, nil
 }
 
-// TrimmedInPart reports whether deleted buckets are still to be taken out of a metric in slots of a day whose samples are gone: cleaning takes them out of
-// the 5m chunks, makes the 1h chunks anew, and then marks the slots, so a pass that is under way, or was cut short, leaves days that differ.
+// TrimmedInPart reports whether a metric has deleted buckets that are still to be removed, in those slots of a day
+// whose samples are missing. Cleaning removes them from the 5m chunks, recomputes the 1h chunks, and then writes the
+// slots' commit records, so a running or interrupted pass leaves days whose resolutions differ.
 func (c *checkedDays) TrimmedInPart(ctx context.Context, tenant, metric string, first, last int64) (bool, error) {
 	all, err := c.s.deletesOf(ctx, tenant)
 	if err != nil {
@@ -183,7 +184,7 @@ func (c *checkedDays) TrimmedInPart(ctx context.Context, tenant, metric string, 
 	return len(t.missing) > 0, nil
 }
 
-// marks remembers the marks of the windows that were asked for last, which those of other days mostly are of, too.
+// marks caches the commit records of the last few windows, because consecutive days are mostly in the same window.
 func (c *checkedDays) marks(ctx context.Context, tenant string, window int64) (map[format.CommitKey]bool, error) {
 	at := tenantWindow{tenant, window}
 	if found, ok := c.marked[at]; ok {

@@ -15,7 +15,8 @@ import (
 // chunkList are the raw chunks of some series in some slots; nil: they weren't listed.
 type chunkList map[chunkAt]listedChunks
 
-// listedChunks are the versions of the chunks of a series in a slot. unread is true if there may be more, which can't be read.
+// listedChunks are the versions of the chunks of a series in a slot. unread is true if there may be more, which are
+// unreadable.
 type listedChunks struct {
 	versions []string
 	unread   bool
@@ -26,13 +27,14 @@ type chunkAt struct {
 	series format.SeriesID
 }
 
-// has reports whether a series may have chunks in the slot that starts then.
+// has reports whether a series may have chunks in the slot with the given start.
 func (l chunkList) has(start int64, id format.SeriesID) bool {
 	found := l[chunkAt{start, id}]
 	return l == nil || len(found.versions) > 0 || found.unread
 }
 
-// metricChunks are the chunks of a metric that start from one time to another, in a window, of so many shards.
+// metricChunks identifies the chunks of a metric in a window, with a start from first to last. shards is the metric's
+// number of shards.
 type metricChunks struct {
 	window         int64
 	tenant, metric string
@@ -42,7 +44,7 @@ type metricChunks struct {
 
 func (c *metricChunks) at() tenantWindow { return tenantWindow{c.tenant, c.window} }
 
-// seriesChunks are some series of a metric whose chunks are read.
+// seriesChunks are some series of a metric whose chunks are to be read.
 type seriesChunks struct {
 	metricChunks
 	series []*Series
@@ -57,7 +59,7 @@ func (s *Store) listChunks(ctx context.Context, list []seriesChunks, found chunk
 			w.KeysOnly = true
 			w.Left = s.unread(w.Table, w.Partition, func(u paged.Unreadable) {
 				for _, id := range ids {
-					if u.Has(id, of.first, of.last) { // An entry of a page, or a page: of one start.
+					if u.Has(id, of.first, of.last) { // An entry of a page, or a whole page, has one start.
 						key := chunkAt{u.From, format.SeriesIDFrom(id)}
 						found[key] = listedChunks{found[key].versions, true}
 					}
@@ -76,7 +78,7 @@ func (s *Store) listChunks(ctx context.Context, list []seriesChunks, found chunk
 	return nil
 }
 
-// wantedChunks are those of a metric that series with these ids have in a place.
+// wantedChunks returns the request for a metric's chunks of some series in a class and shard.
 func (s *Store) wantedChunks(t *engine.Table, of metricChunks, at format.ClassShard, ids []string) paged.Wanted {
 	return paged.Wanted{
 		Table: t, Partition: format.SeriesPartition(of.window, of.tenant, of.metric, at), IDs: ids, First: of.first, Last: of.last,
@@ -84,8 +86,8 @@ func (s *Store) wantedChunks(t *engine.Table, of metricChunks, at format.ClassSh
 	}
 }
 
-// fineChunks reads the 5m chunks of some series of some metrics, of each in order, as rollups does of one. It adds to unread the series that have some which
-// can't be read.
+// fineChunks reads the 5m chunks of some series of several metrics, sorted per series, as rollups does for one series.
+// It adds series with unreadable chunks to unread.
 func (s *Store) fineChunks(ctx context.Context, list []seriesChunks, found map[format.SeriesID][]rollupChunk, unread map[format.SeriesID]bool) error {
 	var all []paged.Wanted
 	for _, of := range list {
@@ -116,7 +118,8 @@ func (s *Store) fineChunks(ctx context.Context, list []seriesChunks, found map[f
 	return nil
 }
 
-// byPlace returns where rows of some series may be in a window, and of which of them, in the order of ids.
+// byPlace returns the classes and shards in which rows of some series may be in a window, each with the ids of these
+// series in order.
 func (s *Store) byPlace(in tenantWindow, series []*Series, shards int64) map[format.ClassShard][]string {
 	places, classes := map[format.ClassShard][]string{}, s.retention.Standing(in.tenant, in.window)
 	for _, x := range series {
@@ -136,7 +139,7 @@ func (s *Store) byPlace(in tenantWindow, series []*Series, shards int64) map[for
 	return places
 }
 
-// standingPlaces is places without those of classes whose rows no longer stand.
+// standingPlaces yields the classes and shards of a window, without classes that are past their retention.
 func (s *Store) standingPlaces(in tenantWindow, shards int64) iter.Seq[format.ClassShard] {
 	return func(yield func(format.ClassShard) bool) {
 		for _, class := range s.retention.Standing(in.tenant, in.window) {
@@ -149,12 +152,12 @@ func (s *Store) standingPlaces(in tenantWindow, shards int64) iter.Seq[format.Cl
 	}
 }
 
-// placesOf yields those in which a series may have rows that stand.
+// placesOf yields the classes and shards in which a series may have rows that aren't past their retention.
 func (s *Store) placesOf(in tenantWindow, id format.SeriesID, shards int64) iter.Seq[format.ClassShard] {
 	return placesIn(s.retention.Standing(in.tenant, in.window), id, shards)
 }
 
-// placesIn yields those in which a series may have rows of some classes.
+// placesIn yields the classes and shards in which a series may have rows, for some classes.
 func placesIn(classes []int64, id format.SeriesID, shards int64) iter.Seq[format.ClassShard] {
 	return func(yield func(format.ClassShard) bool) {
 		for _, class := range classes {

@@ -6,7 +6,7 @@ import "time"
 const mostPatience = 20 * time.Millisecond
 
 // gathering makes a commit wait for the senders of the previous commit. It is used on a shared engine, where each
-// commit writes a row per partition whatever its size. Without it, two groups of senders alternate: the requests of one
+// commit writes a row per partition regardless of its size. Without it, two groups of senders alternate: the requests of one
 // group wait during the commit of the other.
 //
 //	commit: 1 2 ─────►│ acknowledged; 3 4 queued      without: 3 4 ─────► 1 2 ─────► 3 4 ─────►

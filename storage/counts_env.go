@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// Counts counts the series of the store.
+// Counts returns the statistics of the store's series.
 func (s *Store) Counts() *counts.Statistics {
 	return counts.New(counts.Env{
 		Period: s.period, Head: s.head, Cache: s.cache, Memory: &s.known, Now: s.opts.Now, Shared: s.opts.Shared, Expiring: s.retention.Expires(), Kept: retention.Grace,
@@ -31,7 +31,7 @@ func (s *Store) Counts() *counts.Statistics {
 	})
 }
 
-// mayCount returns an error if this process may not write counts now: those of other states are deleted with that.
+// mayCount returns an error if this process may not write counts now, because that deletes counts of other states.
 func (s *Store) mayCount() error {
 	if err := s.Ready(); err != nil {
 		return err
@@ -42,8 +42,8 @@ func (s *Store) mayCount() error {
 	return s.clock.MayRemove()
 }
 
-// countedClasses returns the classes whose series are counted in a window: those of which rows may be missing, as they are dropped or about to be,
-// are left out whole. others are these, a bit each.
+// countedClasses returns the classes whose series are counted in a window. Classes whose rows may be missing, because
+// they are dropped or about to be, are excluded; others is their bit set.
 func (s *Store) countedClasses(ctx context.Context, tenant string, window int64) (counted []int64, others uint64, err error) {
 	t, err := s.retention.Boundaries(ctx, tenant)
 	if err != nil {

@@ -14,12 +14,13 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// A blob leans on the blobs before it that define its series. When another process than the writer seals
-// and deletes those, it first writes what they defined to table defined: blobs of the same numbers without
-// samples. The rows go when the slot's stage is empty for good, which Unlist finds (design/several-processes.md).
+// A blob depends on earlier blobs that define its series. When a process other than the writer seals and deletes those,
+// it first writes their definitions to table defined: blobs with the same numbers, without samples. Unlist deletes
+// these rows once the slot has no stage rows and gets no more (decisions/005).
 
-// keepDefinitions writes what the rows about to be deleted defined, where other writers' later blobs may
-// lean on it. Blobs of older slots stand alone; but one may have come since now, when the sealing began.
+// keepDefinitions writes the definitions in the rows that are about to be deleted, if later blobs of other writers may
+// depend on them. Blobs of older slots don't depend on earlier ones. now is when the sealing began, because such a blob
+// may have arrived since.
 func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens []*head.Generation, rows []format.StageRow) error {
 	if !s.opts.Shared || now.UnixMilli()-s.period.SlotEnd(w.Slot) > format.YoungMS {
 		return nil
@@ -40,7 +41,8 @@ func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens
 	if len(batches) == 0 {
 		return nil
 	}
-	// Unlist forgets them. A follower may have found a blob whose writer failed before the slot was listed.
+	// Unlist deletes the definitions, so the slot must be listed. It may not be: a follower may have read a blob whose
+	// writer failed before listing the slot.
 	if err := s.listed.ensure(ctx, []head.SlotPartition{w.at()}); err != nil {
 		return err
 	}
@@ -50,8 +52,8 @@ func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens
 	return nil
 }
 
-// learn looks up what the earlier blobs of the decoder's epoch defined: in the stage, and then those that are
-// sealed, meanwhile too, in table defined.
+// learn reads the definitions in the earlier blobs of the decoder's epoch: first from the staging log, then from table
+// defined, which also contains blobs sealed since.
 func (s *Store) learn(ctx context.Context, d *head.Decoder, before format.StageRow) error {
 	at := d.At()
 	for _, table := range []*engine.Table{engine.Stage, engine.Defined} {
@@ -75,8 +77,8 @@ func (s *Store) learn(ctx context.Context, d *head.Decoder, before format.StageR
 	return nil
 }
 
-// forgetDefinitions deletes the definitions of a slot whose stage was found empty when no acknowledged blob
-// could lean on them any more.
+// forgetDefinitions deletes the definitions of a slot without stage rows, when no acknowledged blob can depend on them
+// any more.
 func (s *Store) forgetDefinitions(ctx context.Context, slot int64, partition int) error {
 	if !s.opts.Shared {
 		return nil
@@ -85,7 +87,8 @@ func (s *Store) forgetDefinitions(ctx context.Context, slot int64, partition int
 	if err != nil {
 		return err
 	}
-	rows = slices.DeleteFunc(rows, func(r format.StageRow) bool { return r.Seq < 0 }) // The notes of worked-off rows stay.
+	// The records of processed rows are kept.
+	rows = slices.DeleteFunc(rows, func(r format.StageRow) bool { return r.Seq < 0 })
 	return s.deleteRows(ctx, engine.Defined, format.StagePartition(slot, partition), rows)
 }
 
@@ -106,7 +109,7 @@ func (s *Store) listRows(ctx context.Context, t *engine.Table, w Work) (rows []f
 	return rows, nil
 }
 
-// isUnreadable reports whether err is about a blob's bytes, and not about the engine.
+// isUnreadable reports whether err is caused by a blob's bytes, not by the engine.
 func isUnreadable(err error) bool {
 	return errors.Is(err, format.ErrMalformedBlob) || errors.Is(err, format.ErrMalformedExemplar) || errors.Is(err, format.ErrMalformedLabels) || errors.Is(err, chunk.ErrCorrupt)
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// description is the part of the settings by which a store is refused. An engine of files holds a copy that can be read before
-// the engine is opened: {"version":1,"periods":[{…}]}.
+// description is the part of the settings that can make Open return an error. An engine of files holds a copy that can
+// be read before the engine is opened: {"version":1,"periods":[{…}]}.
 type description struct {
 	Version int             `json:"version"`
 	Periods []format.Period `json:"periods,omitempty"`
 }
 
-// describeStore gives a copy of the settings to the engine, if it takes one.
+// describeStore passes a copy of the settings to the engine, if it accepts one.
 func describeStore(ctx context.Context, eng engine.Engine, s settings) error {
 	described, ok := engine.As[engine.Described](eng)
 	if !ok {
@@ -29,9 +29,10 @@ func describeStore(ctx context.Context, eng engine.Engine, s settings) error {
 	return described.DescribeStore(ctx, text)
 }
 
-// setSettings replaces the stored settings if they are still old, JSON. The engine gets the format first: a release that doesn't know it
-// must not open files which may have such rows. The periods are left out until they are stored: a description with one that isn't would
-// refuse every start once it had begun. If the settings aren't replaced, the description stays like that until the store is opened again.
+// setSettings replaces the stored settings if they still equal old, JSON. It first passes the format to the engine: a
+// release that doesn't support it must not open files that may have such rows. Periods are passed after they are
+// stored: a description with a period that isn't stored would make every start fail once that period had begun. If the
+// settings aren't replaced, the description has no periods until the store is opened again.
 func setSettings(ctx context.Context, eng engine.Engine, old []byte, s settings) (ok bool, found []byte, err error) {
 	value, err := json.Marshal(s)
 	if err != nil {
@@ -41,13 +42,14 @@ func setSettings(ctx context.Context, eng engine.Engine, old []byte, s settings)
 		return false, nil, err
 	}
 	if ok, found, err = eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, old, value); ok && err == nil {
-		_ = describeStore(ctx, eng, s) // They are stored: Open refuses what the description doesn't, and describes them again.
+		_ = describeStore(ctx, eng, s) // The settings are stored: Open checks them itself and describes them again.
 	}
 	return ok, found, err
 }
 
-// Admit returns an error for which ErrOlderFormat, ErrNewerFormat or ErrOtherSettings is true if Open would refuse a store, given what it told the engine by
-// engine.Described. It is for options of an engine, which calls it before it writes anything.
+// Admit returns a function that returns an error wrapping ErrOlderFormat, ErrNewerFormat or ErrOtherSettings if Open
+// would return one, given the description that the store passed to the engine by engine.Described. It is used as an
+// option of an engine, which calls it before it writes anything.
 func Admit(opts Options) func([]byte) error {
 	return func(text []byte) error {
 		var d description

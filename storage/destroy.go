@@ -289,7 +289,7 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 	return nil
 }
 
-// replaceCounts writes the rows of a window's series counts and deletes those of other states, in one batch.
+// replaceCounts writes the rows of a window's series counts and deletes the counts of other states, in one batch.
 func (s *Store) replaceCounts(ctx context.Context, u *ended.OverWindow, others []string, rows []engine.Mutation, expires int64) error {
 	batch := engine.Batch{Expires: expires, Table: engine.Catalog, Partition: format.CountsPartition(u.Window, u.Tenant)}
 	for _, key := range others {

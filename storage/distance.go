@@ -2,27 +2,29 @@ package storage
 
 import "github.com/cassia-db/cassia/storage/query"
 
-// distance is how work is cut for an engine on this machine, or for one that is somewhere else, where it is the way there and back
-// that takes time. A shared engine is far away.
+// distance sets the sizes of work for a local engine, or for a remote one, where round trips take most of the time. A
+// shared engine is remote.
 type distance struct {
-	// rebuildWorkers is how many partitions are read at once while the head is rebuilt. listWorkers is how many lists of
-	// staged slots are read at once. rollWorkers is how many series are rolled up at once.
+	// rebuildWorkers is the number of partitions that are read concurrently while the head is rebuilt. listWorkers is
+	// the number of lists of staged slots that are read concurrently. rollWorkers is the number of series that are
+	// rolled up concurrently.
 	rebuildWorkers, listWorkers, rollWorkers int
-	// passOver is how many rows of others a scan for some series passes over, one after the other, before it begins anew at the
-	// next row that may be theirs.
+	// passOver is the number of other series' rows that a scan for some series reads before it starts a new scan at the
+	// next wanted key.
 	passOver int
-	// seekRows is how many rows an engine passes over in the time that it takes to begin a scan. Cassandra's first page of a scan has
-	// hundreds of rows, whether they are wanted or not.
+	// seekRows is the number of rows that an engine reads in the time that starting a scan takes. On Cassandra the
+	// first page of a scan has hundreds of rows, whether they are needed or not.
 	seekRows int
-	// groupRows is about how many chunks of an answer are read together, those of groupSeries series at least: of a metric of which all
-	// series are wanted, each group of them lies scattered over the whole, as ids are hashes.
+	// groupRows is the approximate number of chunks of an answer that are read together, but at least those of
+	// groupSeries series. Larger groups pay off when all series of a metric are read, because ids are hashes and each
+	// group is scattered over all rows.
 	groupRows int
 	piece     sealPiece
 }
 
-// sealPiece is how much a pass writes at once: rows of about so many bytes, of so many series, and of their rollups so many bytes.
-// Engines on this machine make sorted files of each write, so that larger pieces make larger and fewer of them; others
-// send every piece over a network.
+// sealPiece bounds one write of a pass: the bytes of rows, the number of series, and the bytes of their rollups. Local
+// engines turn each write into sorted files, so larger pieces produce larger and fewer files; remote engines send each
+// piece over the network.
 type sealPiece struct{ bytes, series, rollups int }
 
 var (

@@ -1,155 +1,181 @@
-// Package storage keeps Prometheus' samples over an engine of wide rows: it makes them durable before it
-// acknowledges them, answers from them at once, and later seals them into chunks that are small and quick to read.
+// Package storage stores Prometheus samples in an engine of wide rows. It makes samples durable before it acknowledges
+// them, answers queries from them immediately, and later seals them into chunks that are small and fast to read.
 //
-// # The way of a sample
+// Command cassia opens a Store on an engine: package storage/pebble for local files, or storage/cassandra for a shared
+// cluster. Adapters write to the Store by Batch, package promql queries it, and background jobs in cmd seal, expire,
+// clean and compact it. A caller may assume that methods of Store are safe for concurrent use and that an acknowledged
+// sample is durable and visible. It must open a store only with the settings it was created with, and only a store with
+// Options.Shared from several processes. Section Invariants lists the rules that keep samples from being lost, hidden
+// or returned after their deletion.
 //
-//	request ─► Batch ─► committer ─► stage: blobs, one per (slot, partition, writer, seq)
+// # How a sample is written
+//
+//	request ─► Batch ─► committer ─► staging log: blobs, one per (slot, partition, writer, seq)
 //	batch.go   │        commit.go    │ durable
-//	           │                     ├─► staged: lists the slots that have blobs, in a shared store
+//	           │                     ├─► table staged: lists the slots with blobs, in a shared store
 //	           │                     ├─► head: head chunks in memory, for queries
 //	           │                     └─► acknowledged
 //
 // batch.go, commit.go, staged_list.go; head/appender.go, head/stream_builder.go, head/chunk.go
 //
-// # The way of a slot
+// # How a slot is sealed
 //
-//	the slot is over and has settled:
+// Once the slot has ended and its grace period has passed:
 //
-//	stage ─► Seal ─► raw: labels and chunks ─► r5m ────► r1h ───► sealed: a mark ─► stage rows deleted, generations released
-//	              └► catalog: names            per slot  per day
+//	staging log ─► Seal ─► raw: labels and chunks ─► r5m ────► r1h ───► sealed: a commit record ─► stage rows deleted,
+//	                 └► catalog: names               per slot  per day                             generations released
 //
 // seal_pass.go, sealer.go, roller.go, row_writer.go, destroy.go
 //
-// The rows of raw, r5m and r1h go through package paged, which stores those of series that are new in the window in pages, and yields
-// them as rows again.
+// The rows of raw, r5m and r1h are written and read through package paged. It stores the rows of series that are new in
+// a window in pages, and returns them as rows.
 //
-// # The way of a window of rollups
+// # How a window of rollups is compacted
 //
-//	the window is over and rests:
+// Once the window has ended and is no longer written to:
 //
-//	r5m, r1h: chunks, and entries of pages ─► Compact ─► a long chunk for each series and day (5m), or window (1h) ─► noted
+//	r5m, r1h: chunks, and entries of pages ─► Compact ─► a long chunk per series and day (5m) or window (1h) ─► recorded
 //
 // compact.go; paged/compact.go, paged/long.go
 //
-// # The way of a query
+// # How a query is answered
 //
-//	Select ─► 1. head ─► 2. marks ─────► 3. labels ────► 4. chunks   samples sealed meanwhile are met twice, never missed
-//	                     windowFinder    seriesFinder    selection
-//	                     samples; or buckets, where the rollups of a slot include all that was sealed, and of other slots samples
+//	Select ─► 1. head ─► 2. commit records ─► 3. labels ────► 4. chunks
+//	                     windowFinder         seriesFinder    selection
 //
-// Labels are matched by an index of all series of a metric in a window, which is cached. Where that would take long, because the series are many,
-// matchers that name values read filters of pages of labels instead, and the labels that may match. Where the range is short and many series match, series
-// without samples in the range are skipped, by the spans of their chunks. The order of a large answer by labels is cached. See design/queries.md.
+// A query reads samples, or buckets of slots whose rollups include all sealed samples. Samples that are sealed during
+// the query are found twice, never missed.
 //
-// package query: select.go, windows.go, match.go, series.go, sought.go, chunk_spans.go, ranks.go, groups.go, fetch.go, buckets.go; head/read.go
+// Labels are matched by an index of all series of a metric in a window, which is cached. If building it would take long
+// because there are many series, matchers with values read filters of label pages instead, and then the labels that may
+// match. If the range is short and many series match, series without samples in the range are skipped by the spans of
+// their chunks (decisions/063). The label order of a large answer is cached (decisions/065).
 //
-// # The way of a delete
+// package query: select.go, windows.go, match.go, series.go, sought.go, chunk_spans.go, ranks.go, groups.go, fetch.go,
+// buckets.go; head/read.go
 //
-//	Delete ─► its staged samples are sealed ─► delete: a tombstone, durable ─► hidden in every answer
-//	WorkOffDeletes  ─► rollups of the slots that it touches are made anew, and get a mark of it
+// # How series are deleted
+//
+//	Delete          ─► its staged samples are sealed ─► table deletes: a tombstone, durable ─► hidden in every answer
+//	WorkOffDeletes  ─► rollups of the slots it touches are recomputed, and get a commit record for it
 //	CleanTombstones ─► chunks are rewritten without deleted samples ─► the tombstone is deleted
 //
 // deletes.go, deletes_write.go, roll_window.go, clean.go, clean_trim.go, clean_before.go
 //
-// # The way of a sample of a pair of replicas
+// # How samples of a pair of replicas are deduplicated
 //
-//	Tracker.Commit ─► election ─┬─► the elected replica's: committer, as any sample
-//	                            ├─► after its term began, of another: held
-//	                            └─► covered: dropped
-//	the elected replica isn't heard ─► another is elected ─► its process takes over the held samples: committer
+//	Tracker.Commit ─► election ─┬─► of the elected replica: committer, as any sample
+//	                            ├─► of another replica, after the term began: held
+//	                            └─► of another replica, before: dropped
+//	the elected replica stops sending ─► another is elected ─► its process takes over the held samples: committer
 //
 // package ha: commit.go, election.go, look.go, takeover.go; batch_split.go, held_writer.go
 //
 // # Several processes
 //
-// Over a shared engine (Options.Shared) any number of processes do this at once, each with a head of its own:
+// With a shared engine (Options.Shared), any number of processes do all of this concurrently, each with a head of its
+// own:
 //
-//	committer ─► stage, and tails: the last numbers of this process' streams
-//	follower  ◄─ processes: the writers ─► their tails ─► new rows of their stage ─► head
-//	                                                      before each query, and once a second
-//	leases    ◄► liveness: which process seals which partition. Two at once are harmless.
-//	filling   ◄► liveness: which process changes rollups that have no samples. One at a time.
-//	Seal      ─► defined: the definitions in sealed blobs of other processes, for blobs that depend on them
-//	Forget    ◄─ stage: what other processes have sealed is released from the head
+//	committer ─► staging log, and tails: the stream positions of this process
+//	follower  ◄─ processes: the writers ─► their stream positions ─► new rows of the staging log ─► head
+//	                                                                 before each query, and once per second
+//	leases    ◄► liveness: which process seals which partition; concurrent seals are harmless
+//	filling   ◄► liveness: which process changes rollups without samples; one at a time
+//	Seal      ─► defined: definitions in sealed blobs of other processes, for blobs that depend on them
+//	Forget    ◄─ staging log: samples sealed by other processes are released from the head
 //
-// design/several-processes.md explains why that loses nothing and misses nothing. Package membership has the processes, leases and liveness, and
-// whether a clock is believed.
+// decisions/005 explains why samples are neither lost nor missed. Package membership contains the processes, leases and
+// liveness, and decides whether a clock is trusted.
 //
-// # Words
+// # Terms
 //
-// Ids, periods, slots, windows, keys and the codecs of rows are those of package format; series, generations and head chunks those of
-// package head.
+// Package format defines ids, periods, slots, windows, keys and the codecs of rows. Package head defines series,
+// generations and head chunks.
 //
 //   - Series set: a metric with its labels as text. SeriesID: the first 16 bytes of its SHA-256.
-//   - Period: the widths of slots and windows and the number of partitions, from an instant on.
-//   - Slot: the unit of staging and sealing, 2 h by default; left-open, right-closed, as PromQL's ranges.
-//   - Partition: 0 … 15 by default, a consistent hash of tenant and series set. Slot partition: one of them in one slot.
-//   - Window: a day of raw rows, a week of 5m rollups, 30 days of 1h rollups. Retention drops windows.
-//   - Shard: a part of the rows of a large metric in a window. Class: series with a retention of their own, on some days.
-//     Place: a class and a shard, which name a partition of the engine's table.
-//   - Writer: a process, from its start to its end. Stream: the blobs of one writer in a slot partition, numbered.
-//     Epoch of a stream: blobs that depend on no earlier ones: the first defines the numbers of its series.
-//   - Tail: the last number of a stream. Follower: reads the streams of other processes.
-//   - Generation: what the head holds of an epoch, or of what others staged, and the stage rows that it covers.
+//   - Period: the widths of slots and windows and the number of partitions, starting at an instant.
+//   - Slot: the unit of staging and sealing, 2 h by default; left-open and right-closed, like PromQL's ranges.
+//   - Partition: 0 to 15 by default, a consistent hash of tenant and series set. Slot partition: one partition in one
+//     slot.
+//   - Staging log: the durable samples that aren't sealed, in tables stage and staged.
+//   - Window: a day of raw rows, a week of 5m rollups, or 30 days of 1h rollups. Retention deletes whole windows.
+//   - Shard: a part of the rows of a large metric in a window. Class: series with a retention of their own, starting at
+//     some day. Place: a class and a shard, which identify a partition of the engine's table.
+//   - Writer: a process, from its start to its end. Stream: the numbered blobs of one writer in a slot partition. Epoch
+//     of a stream: blobs that depend on no earlier ones; its first blob numbers its series.
+//   - Stream position: the last number of a stream, in table tails. Follower: reads the streams of other processes.
+//   - Generation: the head's samples of an epoch, or of other processes' blobs, with the stage rows they cover.
 //   - Head chunk: the samples of a series in a generation.
-//   - Chunk: sealed samples of a series in a slot. Samples that come later make one more chunk.
-//   - Resolution: raw, 5m or 1h. Rollup: the buckets of a series, see package rollup. Rollup task: a series whose rollups
-//     are to be made.
-//   - Page: the labels, or the chunks of one start, of up to 256 series that were new in a window, in one row: see package paged.
-//     Entry: a row of raw, r5m or r1h that stands in a page. A row with the same key that names more deletes, or has a higher
-//     version, outdoes it.
-//   - Long chunk: the rollup chunks of a series in an interval, a day at 5m or a window at 1h, as one row; its parts are those chunks. A row
-//     or an entry with a higher version than a part's outdoes it.
-//   - Mark: a row that is written once a seal of a slot is complete. A hash of a window's marks is the version of its rows.
+//   - Chunk: sealed samples of a series in a slot. Samples that arrive later are sealed as another chunk.
+//   - Resolution: raw, 5m or 1h. Rollup: the buckets of a series, see package rollup. Rollup task: a series whose
+//     rollups are to be computed.
+//   - Page: a row with the labels, or the chunks with one start, of up to 256 series that were new in a window: see
+//     package paged. Entry: a row of raw, r5m or r1h in a page. A row supersedes an entry with the same key if it names
+//     more deletes or has a higher version.
+//   - Long chunk: the rollup chunks of a series in an interval, a day at 5m or a window at 1h, as one row. Its parts
+//     are these chunks. A row or an entry with a higher version supersedes a part.
+//   - Commit record: a row in table sealed that is written once a seal of a slot is complete. A hash of a window's
+//     commit records is the version of its rows.
 //   - State of a window: a hash of the version of its rows, and of the classes that are dropped or about to be.
-//   - Horizon: a row per tenant, class and resolution: up to which instant rows are hidden, may be missing, or are dropped
-//     (design/retention.md). Hole: windows of which rows are missing though older ones are there.
-//   - Expiry: when the rows of a class in a window expire by themselves; fixed before the first of them (design/retention.md).
-//   - List of classes: by it and the labels a series has its class. A window of raw rows takes its list with its first row (design/retention.md).
-//   - Tombstone: the row of a delete: matchers and a range of time. Chunks that were sealed later are exempt from it, and name
-//     it. Uncleaned: a slot whose rollups were made without a tombstone that touches it. Cleaned: a chunk that was rewritten.
-//   - Gap of a query: rows that can't be read, because the engine's files are damaged there.
-//   - Seen time: how much time the processes of a store have measured while they ran; durable. Believed: a clock that agrees
-//     with the engine's, or on one machine with seen time (design/clocks.md).
-//   - Election: whose samples of a cluster of replicas are stored. Term: the time from which a replica is the elected one.
-//     Disposition: whether a replica's sample is stored, held or dropped. Held epoch: a partition of held rows.
-//   - Member: a process as one of those that use the engine at the same time, or as the only one.
-//   - Liveness: which processes were heard of within LivenessTimeout.
+//   - Retention boundary: a row per tenant, class and resolution with the times until which rows are hidden, may be
+//     missing, or are dropped (decisions/017). Hole: windows with missing rows although older ones exist.
+//   - Expiry: the time at which the rows of a class in a window expire in the engine, fixed before the first of them is
+//     written (decisions/061).
+//   - List of classes: assigns each series to a class by its labels. A raw window gets its list with its first row
+//     (decisions/062).
+//   - Tombstone: the row of a delete: matchers and a range of time. Chunks that were sealed later are exempt from it,
+//     and name it. Uncleaned: a slot whose rollups were computed before a tombstone that touches it. Cleaned: a chunk
+//     that was rewritten.
+//   - Gap of a query: rows that are unreadable because the engine's files are damaged there.
+//   - Observed uptime: the time that the processes of a store have measured while they ran; durable. Trusted: a clock
+//     that agrees with the engine's, or on a single machine with the observed uptime (decisions/016).
+//   - Election: decides which replica's samples of a cluster are stored. Term: the time since which a replica is
+//     elected. Disposition: whether a replica's sample is stored, held or dropped. Held epoch: a partition of held
+//     rows.
+//   - Member: a process as one of several that use the engine, or as the only one.
+//   - Liveness: the processes that sent a heartbeat within LivenessTimeout.
 //
-// # Rules that everything here keeps
+// # Invariants
 //
-//   - Who only looks changes nothing: a store that is opened ReadOnly writes no row (design/damage.md).
+//   - A store that is opened ReadOnly writes no row (decisions/019).
 //   - A sample is acknowledged when it is durable and visible, not before (I1, I3).
-//   - A key names one content for ever, or the row converges: order of arrival changes no answer (I2).
-//   - The sealer writes before it marks, marks before it deletes, and deletes exactly what it read (I4).
-//   - Rollups are computed from rows that are listed or read back, whole buckets at a time, and the highest version wins (I5).
-//   - A reader takes the head first, then the marks, then the rows (I4).
-//   - A delete is about the samples sealed before it, and those held, and about nothing else (design/deletes.md).
-//   - The stage rows of sealed samples are noted before they are deleted, so that none comes back as new (design/deletes.md).
-//   - What goes was hidden for a week of time that the store has seen pass, and only destroy.go makes it go.
-//   - A process whose clock isn't believed removes nothing (design/clocks.md).
-//   - A sample is rejected as too old or too far ahead only if this machine's clock and a second one reject it (design/clocks.md).
+//   - A key always names the same content, or the row converges: the order of arrival doesn't change answers (I2).
+//   - The sealer writes rows before commit records and commit records before it deletes, and deletes exactly what it
+//     read (I4).
+//   - Rollups are computed from rows that are listed or read back, in whole buckets, and the highest version wins (I5).
+//   - A reader reads the head first, then the commit records, then the rows (I4).
+//   - A delete applies only to samples sealed before it, and to held samples (decisions/012, 021).
+//   - The stage rows of sealed samples are recorded before they are deleted, so that none reappears as new
+//     (decisions/021).
+//   - Expired rows have been hidden for a week of observed uptime before they are deleted, and only destroy.go deletes
+//     rows.
+//   - A process with an untrusted clock deletes nothing (decisions/016).
+//   - A sample is rejected as too old or too far ahead only if this machine's clock and a second one agree
+//     (decisions/016).
 //   - Every queue, cache and answer has a limit in bytes (I6).
-//   - A corrupt row is named by its key, or where rows can't be read by metric and time, counted and left out (I8). What
-//     removes data ends there with an error instead. Check finds all of it. A chunk that can't be read though the engine
-//     has it stays where it is, and so do rollups that only it could make anew (design/damage.md).
+//   - A corrupt row is reported by its key, or by metric and time if rows can't be read, counted and skipped (I8). Code
+//     that deletes data returns an error instead. Check finds all corrupt rows (decisions/020). An unreadable chunk
+//     that the engine returns is kept, and so are the rollups that only it could recompute (decisions/054).
 //
 // # Packages below
 //
-//   - membership: which processes use the store, what they state, leases, and whether a clock is believed → engine, format.
+//   - membership: processes that use the store, their advertised state, leases, and trust in clocks → engine, format.
 //   - ha: elections among replicas, held samples, takeovers → membership, engine, format.
-//   - cache: what queries read of sealed windows → meter. meter: bounds the memory of a read → tenant.
-//   - retention: how long rows are kept: classes of series, expiries of windows, retention boundaries, holes → engine, format, head, membership.
+//   - cache: cached reads of sealed windows → meter. meter: bounds the memory of a read → tenant.
+//   - retention: classes of series, expiries of windows, retention boundaries, holes → engine, format, head,
+//     membership.
 //   - check: verifies the stored rows → counts, engine, format, head, paged.
-//   - counts: counts series, of the head and of windows that are over → cache, damage, ended, engine, format, head, meter. ended: windows that are over
-//     and wait for work → engine, format.
-//   - starts: which tenants have sent deltas, so that queries see their start timestamps → engine, format.
-//   - query: finds series, and reads their samples, buckets, exemplars and labels → cache, counts, damage, engine, format, head, index, meter, paged, retention.
+//   - counts: counts series of the head and of ended windows → cache, damage, ended, engine, format, head, meter.
+//     ended: ended windows that wait for maintenance → engine, format.
+//   - starts: tenants that have sent deltas, whose start timestamps queries see → engine, format.
+//   - query: finds series, and reads their samples, buckets, exemplars and labels → cache, counts, damage, engine,
+//     format, head, index, meter, paged, retention.
 //   - paged: rows of new series in pages → page, engine, format. page: the codec of pages → format.
-//   - damage: names rows that can't be read, and counts each once → engine, format.
-//   - inspect: looks at stores for operators, by a View → storage. storagetest: opens stores in tests of other packages → storage.
+//   - damage: reports unreadable rows, and counts each once → engine, format.
+//   - inspect: read-only tools for operators, using a View → storage. storagetest: opens stores in tests of other
+//     packages → storage.
 //
-// FORMAT.md describes the stored rows, byte by byte; package format has ids, periods, windows, keys and the codecs of rows,
-// packages chunk and rollup those of sealed samples. Package head holds what isn't sealed. The pages in design/ have the rules of each subject, the
-// reasons, and what was rejected.
+// FORMAT.md describes the stored rows, byte by byte. Package format contains ids, periods, windows, keys and the codecs
+// of rows; packages chunk and rollup those of sealed samples. Package head holds unsealed samples. decisions/ records
+// decisions that aren't obvious.
 package storage

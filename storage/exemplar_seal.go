@@ -8,8 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// exemplars adds the rows of a series' exemplars, but for those that are sealed already. They stand beside the
-// series' labels, which the caller adds.
+// exemplars adds the rows of a series' exemplars, except those already sealed. The caller adds the series' labels.
 func (x *slotSealer) exemplars(c *collected, sealedBefore bool) error {
 	var list []format.Exemplar
 	for st := range c.chunks.All() {
@@ -42,13 +41,14 @@ func (x *slotSealer) exemplars(c *collected, sealedBefore bool) error {
 	return nil
 }
 
-// sealedExemplars reads what isn't deleted of the slot's sealed exemplars of a series, and the deletes that they name.
+// sealedExemplars reads the slot's sealed exemplars of a series that aren't deleted, and adds the deletes that their
+// rows name to named.
 func (x *slotSealer) sealedExemplars(s *Series, named *format.TombstoneIDs) (have []format.Exemplar, err error) {
 	if err := x.ask(s); err != nil {
 		return nil, err
 	}
 	err = x.eachExemplars(s, x.shards, func(row engine.Row) error {
-		// Whoever reads a corrupt row names it; new exemplars are sealed beside it.
+		// Corrupt rows are skipped: queries report them. New exemplars are written beside them.
 		list, c, _ := format.DecodeRawExemplars(slices.Clone(row.Value), x.deletesOf(s))
 		have, *named = append(have, list...), named.Union(c.Exempt)
 		return nil
@@ -56,7 +56,7 @@ func (x *slotSealer) sealedExemplars(s *Series, named *format.TombstoneIDs) (hav
 	return have, err
 }
 
-// missingExemplars returns those of list that aren't in have and are kept of both.
+// missingExemplars returns the exemplars in list that aren't in have, and that KeepExemplars keeps of both.
 func missingExemplars(list, have []format.Exemplar) (missing []format.Exemplar) {
 	all := format.KeepExemplars(slices.Concat(list, have))
 	slices.SortFunc(have, format.Exemplar.Compare)

@@ -8,15 +8,16 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// explainedError is an error of the engine as an operator needs it: the request that failed, the cause and the remedy. The wrapped error
-// also names the rows in question, which may belong to other tenants: sealing writes the rows of all tenants of a slot partition.
+// explainedError presents an engine's error to operators: the request that failed, the cause and the remedy. The
+// wrapped error also names the affected rows, which may belong to other tenants: sealing writes the rows of all tenants
+// of a slot partition.
 type explainedError struct {
 	failed string
 	error
 }
 
-// explained returns the engine's error below err with a prefix, such as "storage: nothing was deleted", and the remedy; or err itself
-// unless it wraps engine.ErrUnavailable.
+// explained returns the engine's error below err with a prefix, such as "storage: nothing was deleted", and the remedy;
+// or err itself unless it wraps engine.ErrUnavailable.
 func explained(failed string, err error) error {
 	if !errors.Is(err, engine.ErrUnavailable) {
 		return err
@@ -60,7 +61,7 @@ func engineError(err error) error {
 	}
 }
 
-// remedies are for errors of the file system.
+// remedies are the remedies for errors of the file system.
 var remedies = []struct {
 	cause  error
 	remedy string

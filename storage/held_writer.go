@@ -15,7 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// NewTracker reads whose samples of each cluster of replicas are stored, and begins to look after that. Close it before the store.
+// NewTracker reads the elected replica of each cluster and starts running elections. The tracker must be closed before
+// the store.
 func NewTracker(ctx context.Context, s *Store, o ha.Options) (*ha.Tracker, error) {
 	return ha.New(ctx, ha.Env{
 		Engine: s.eng, Member: s.member, Writer: s.writer, Host: heldHost{s},
@@ -23,7 +24,7 @@ func NewTracker(ctx context.Context, s *Store, o ha.Options) (*ha.Tracker, error
 	}, o)
 }
 
-// heldHost is the store for a tracker.
+// heldHost implements ha.Host for a tracker.
 type heldHost struct{ s *Store }
 
 func (h heldHost) HeldWriter(tenant string) ha.HeldWriter {
@@ -34,29 +35,29 @@ func (h heldHost) DeleteHeld(ctx context.Context, at ha.ClusterName, rows []ha.H
 	return h.s.deleteHeld(ctx, at, rows)
 }
 
-// takeoverBytes is how many bytes of held samples go in one commit.
+// takeoverBytes is the size of a batch of held samples.
 const takeoverBytes = 4 << 20
 
 // heldWriter stores samples that were held.
 type heldWriter struct {
 	s      *Store
 	tenant string
-	// deletes are those that there were at begun, which was before any held row was read.
+	// deletes were read at begun, before any held row was read.
 	deletes format.Tombstones
 	begun   time.Time
-	// whole is true if the head has caught up with the stage.
+	// whole is true if the head contains all staged samples.
 	whole bool
-	// ends are the newest timestamps that the head had of series when it was first asked, see ha.HeldSamples.Of.
+	// ends caches the newest timestamps of series in the head when they were first read, see ha.HeldSamples.Of.
 	ends  map[*Series]int64
 	batch *Batch // nil: nothing was added
 }
 
-// Prepare reads the deletes, and waits until the head is whole. No delete comes in force in this process until release is
-// called.
+// Prepare reads the deletes, and waits until the head is complete. No delete takes effect in this process until release
+// is called.
 func (w *heldWriter) Prepare(ctx context.Context) (release func(), err error) {
 	s := w.s
 	if !s.deletes.taking.TryRLock() {
-		return nil, errDeleting // The next look tries again.
+		return nil, errDeleting // It is retried later.
 	}
 	w.begun = s.opts.Now()
 	if w.deletes, err = s.deletesToName(ctx, w.tenant); err == nil {
@@ -69,10 +70,10 @@ func (w *heldWriter) Prepare(ctx context.Context) (release func(), err error) {
 	return s.deletes.taking.RUnlock, nil
 }
 
-// catchUp waits until the head is whole.
+// catchUp waits until the head is complete.
 func (w *heldWriter) catchUp(ctx context.Context) error {
 	if err := w.s.Ready(); errors.Is(err, ErrNotReady) {
-		return err // The next look tries again.
+		return err // It is retried later.
 	} else if err != nil {
 		return nil
 	}
@@ -84,7 +85,8 @@ func (w *heldWriter) catchUp(ctx context.Context) error {
 	return err
 }
 
-// hiding returns the deletes that are about a held row. One that may come in force at any moment is waited for.
+// hiding returns the deletes that apply to a held row. If one may take effect at any moment it returns errDeleting, and
+// the caller retries.
 func (w *heldWriter) hiding(row *ha.HeldSamples) (format.Tombstones, error) {
 	hiding := w.deletes.Where(func(d *format.Tombstone) bool { return d.CoversHeld(row.Cluster, row.Writer, row.Seq) })
 	for _, d := range hiding {
@@ -95,12 +97,13 @@ func (w *heldWriter) hiding(row *ha.HeldSamples) (format.Tombstones, error) {
 	return hiding.InForce(), nil
 }
 
-// Add adds the samples of a held row that are to be stored to the batch.
+// Add adds those samples of a held row that are to be stored to the batch.
 func (w *heldWriter) Add(_ context.Context, row ha.HeldSamples) (added ha.Added, err error) {
 	if w.batch == nil {
 		w.batch = w.s.NewBatch(w.tenant)
 		w.batch.free = true
-		w.batch.newest = math.MaxInt64 // It was let in when it was held, by a clock that may have been ahead of this one.
+		// It was accepted when it was held, by a clock that may have been fast compared to this one.
+		w.batch.newest = math.MaxInt64
 	}
 	hiding, err := w.hiding(&row)
 	if err != nil {
@@ -133,12 +136,12 @@ func (w *heldWriter) Commit(ctx context.Context) (samples int, err error) {
 	return n, b.Commit(ctx)
 }
 
-// heldSink puts the samples of a held row into the batch that are to be stored.
+// heldSink adds those samples of a held row to the batch that are to be stored.
 type heldSink struct {
 	w      *heldWriter
 	row    *ha.HeldSamples
-	hiding format.Tombstones // that are about the row
-	// series are those of the blob by number, from 1; nil: it can't be stored. hidden are the deletes of each.
+	hiding format.Tombstones // the deletes that apply to the row
+	// series are the blob's series by number, from 1; nil: it can't be stored. hidden are the deletes of each.
 	series []*Series
 	hidden []format.Tombstones
 	taken  int
@@ -148,7 +151,7 @@ func (k *heldSink) Define(_ uint32, _ string, ls labels.Labels) error {
 	series, err := k.w.batch.Define(nil, ls)
 	var bad *LabelError
 	if errors.As(err, &bad) {
-		series, err = nil, nil // Limits have become tighter.
+		series, err = nil, nil // Limits were lowered.
 	}
 	k.series, k.hidden = append(k.series, series), append(k.hidden, k.hiding.OfSeries(ls))
 	return err
@@ -161,18 +164,19 @@ func (k *heldSink) of(ref uint32) (*Series, error) {
 	return k.series[ref-1], nil
 }
 
-// becomes returns what becomes of a sample or an exemplar.
+// dispositionOf returns the disposition of a sample or an exemplar.
 func (k *heldSink) becomes(ref uint32, s *Series, at int64) ha.Disposition {
 	if s == nil || k.hidden[ref-1].Hides(at) {
 		return ha.Drop
 	}
-	if old, _, err := k.w.batch.oldest.Passes(k.w.batch.s.background, s, at); err == nil && old { // If its class can't be read, the seal finds out.
+	// If its class can't be read, the seal reports it.
+	if old, _, err := k.w.batch.oldest.Passes(k.w.batch.s.background, s, at); err == nil && old {
 		return ha.Drop
 	}
 	return k.row.Of(at)
 }
 
-// wants reports whether a sample is to be stored.
+// stores reports whether a sample is to be stored, and counts it.
 func (k *heldSink) wants(ref uint32, s *Series, at int64) bool {
 	becomes := k.becomes(ref, s, at)
 	stored := becomes == ha.Store || becomes == ha.Hold && k.w.whole && at > k.w.end(s, k.row)
@@ -198,8 +202,8 @@ func (k *heldSink) Histogram(ref uint32, at int64, encoded []byte) error {
 	return err
 }
 
-// Exemplar takes those that lie in a span of the replica: where it isn't known which series lack samples of the
-// margin, exemplars are left out.
+// Exemplar adds exemplars within a span of the replica. In the margin it isn't known which series have missing samples,
+// so exemplars there are dropped.
 func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
 	s, err := k.of(ref)
 	if err == nil && k.becomes(ref, s, at) == ha.Store {
@@ -208,7 +212,7 @@ func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
 	return err
 }
 
-// end returns the newest timestamp before the span that the head had of a series when it was first asked.
+// end returns the newest timestamp before the span that a series had in the head when it was first read.
 func (w *heldWriter) end(s *Series, row *ha.HeldSamples) int64 {
 	if end, ok := w.ends[s]; ok {
 		return end

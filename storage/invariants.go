@@ -8,8 +8,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// assertSealed makes sure that the sealed rows hold all that the stage rows held, before these are deleted.
-// Rows that can't be read right now prove nothing.
+// assertSealed panics unless the sealed rows contain all samples of the stage rows that are about to be deleted. It
+// skips the check if rows can't be read.
 func (p *sealPass) assertSealed() {
 	if !invariants {
 		return
@@ -45,7 +45,7 @@ func (x *slotSealer) assertSealed(c *collected) bool {
 		return false
 	}
 	sealed.Normalize()
-	// Where sealed samples won against these, they still do.
+	// Normalize chooses between samples with the same timestamp; the choice must be the same.
 	var both chunk.Samples
 	both.AppendAll(&sealed)
 	both.AppendAll(&samples)

@@ -2,5 +2,5 @@
 
 package storage
 
-// invariants switches on assertions that cost too much for every day: see make race.
+// invariants enables assertions that are too expensive for production: see make race.
 const invariants = true

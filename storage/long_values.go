@@ -12,12 +12,12 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// A label value that is too long is truncated to this form if the tenant's limits say so. The hash is the first 64 bits of the
-// SHA-256 of the whole value:
+// A label value that is too long is truncated to this form if the tenant's limits allow it. The hash is the first 64
+// bits of the SHA-256 of the whole value:
 //
-//	+--------------------+------------------------+
+//	+--------------------+-------------------------+
 //	| start of the value | (hash:89abcdef01234567) |
-//	+--------------------+------------------------+
+//	+--------------------+-------------------------+
 const (
 	hashForm  = "(hash:%x)"
 	hashBytes = 8
@@ -27,8 +27,9 @@ const (
 // maxNamedTruncations bounds the labels whose truncation is logged.
 const maxNamedTruncations = 1000
 
-// TruncateValue returns a label value of at most limit bytes: v, or its start with a hash of all of it, so that values that differ still
-// do. A value that isn't valid UTF-8 stays, and so does every value if the limit has no room for a hash.
+// TruncateValue returns a label value of at most limit bytes: v, or its start with a hash of all of it, so that
+// different values stay different. A value that isn't valid UTF-8 is returned unchanged, and so is every value if limit
+// is too small for a hash.
 func TruncateValue(v string, limit int) string {
 	if len(v) <= limit || limit < hashText || !utf8.ValidString(v) {
 		return v
@@ -41,7 +42,8 @@ func TruncateValue(v string, limit int) string {
 	return v[:end] + fmt.Sprintf(hashForm, sum[:hashBytes])
 }
 
-// truncateValues returns labels whose values are truncated, if the bounds say so. A metric's name isn't. note is called for each value; nil: it isn't.
+// truncateValues returns ls with truncated values, if the bounds allow it. It never truncates a metric's name. note, if
+// set, is called for each truncated value.
 func truncateValues(ls labels.Labels, most labelBounds, note func(label string)) labels.Labels {
 	if !most.truncates {
 		return ls
@@ -69,13 +71,14 @@ func truncateValues(ls labels.Labels, most labelBounds, note func(label string))
 	return b.Labels()
 }
 
-// truncated returns the labels of a series as the tenant's limits want them stored, and counts what it truncates.
+// truncated returns the labels of a series truncated to the tenant's limits, and counts truncated values.
 func (s *Store) truncated(name string, ls labels.Labels, most labelBounds) labels.Labels {
 	return truncateValues(ls, most, func(label string) { s.noteTruncated(name, label, ls.Get(labels.MetricName), most.value) })
 }
 
-// TruncateAttribute returns the value of an attribute as a label's value of the tenant may be, and counts it if that is truncated. Attributes describe
-// a whole process, whose samples would be rejected with them: they are truncated unless the tenant's limits reject long values.
+// TruncateAttribute truncates the value of an attribute to the tenant's limit of label values, and counts it.
+// Attributes describe a whole process, whose samples would all be rejected: they are truncated unless the tenant's
+// limits reject long values.
 func (s *Store) TruncateAttribute(name, attribute, value string) string {
 	if s.opts.Limiter.Of(name).LongLabelValues == tenant.RejectLongLabelValues {
 		return value
@@ -94,7 +97,7 @@ type truncations struct {
 	named map[[2]string]bool
 }
 
-// isNew reports whether a truncation wasn't seen before, and is one of the first.
+// isNew reports whether a truncation is the first of its label and is to be logged.
 func (t *truncations) isNew(name, label string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +108,8 @@ func (t *truncations) isNew(name, label string) bool {
 	if t.named == nil {
 		t.named = map[[2]string]bool{}
 	}
-	t.named[[2]string{strings.Clone(name), strings.Clone(label)}] = true // The labels are in the memory of a request, which is reused.
+	// The strings point to a request's buffer, which is reused.
+	t.named[[2]string{strings.Clone(name), strings.Clone(label)}] = true
 	return true
 }
 
@@ -118,5 +122,5 @@ func (s *Store) noteTruncated(name, label, metric string, limit int) {
 	}
 }
 
-// shortName is a name as the log shows it.
+// shortName truncates a name for the log.
 func shortName(s string) string { return s[:min(len(s), 128)] }

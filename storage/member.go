@@ -14,7 +14,7 @@ import (
 // ErrNoQueries means that the store was opened without Follow.
 var ErrNoQueries = errors.New("storage: this process doesn't answer queries; send them to another process")
 
-// join makes this process a member of those that use the engine, which the others don't see yet.
+// join creates this process' membership among the processes that use the engine. It isn't visible to the others yet.
 func (s *Store) join(have *settings) {
 	o := &s.opts
 	s.member = membership.New(membership.Options{
@@ -30,13 +30,13 @@ func (s *Store) join(have *settings) {
 	s.starts = starts.New(starts.Options{Engine: s.eng, Period: s.period, Now: o.Now, Corrupt: s.damage.Corrupt, Logger: o.Logger})
 }
 
-// Member returns this process as one of those that use the store.
+// Member returns this process' membership.
 func (s *Store) Member() *membership.Member { return s.member }
 
-// catchUp makes visible what other processes have acknowledged.
+// catchUp makes the samples visible that other processes have acknowledged.
 func (s *Store) catchUp(ctx context.Context) error { return s.follower.catchUp(ctx) }
 
-// lastKnown returns a time at which the store surely was in use, milliseconds: as late a one as rows show.
+// lastKnown returns the latest time, milliseconds, at which rows prove that the store was in use.
 func (s *Store) lastKnown(ctx context.Context) (int64, error) {
 	last, now := s.created.UnixMilli(), s.opts.Now().UnixMilli()
 	tenants, err := s.Tenants(ctx)

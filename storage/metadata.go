@@ -19,17 +19,18 @@ import (
 )
 
 const (
-	// maxMetadataText bounds unit and help, bytes; longer ones are cut.
+	// maxMetadataText bounds unit and help, bytes; longer ones are truncated.
 	maxMetadataText = 4 << 10
-	// maxMetadataSeen bounds what the keeper remembers as written; when full it forgets all.
+	// maxMetadataSeen bounds the entries that the keeper caches as written; when full, the cache is cleared.
 	maxMetadataSeen = 1 << 18
-	// maxMetadataQueue bounds what waits to be written. Metadata that doesn't fit comes again: senders repeat it.
+	// maxMetadataQueue bounds the entries that wait to be written. The rest is dropped, because senders repeat
+	// metadata.
 	maxMetadataQueue = 1 << 14
-	// metadataDelay is how long the keeper collects before it writes.
+	// metadataDelay is the time that the keeper collects entries before it writes.
 	metadataDelay = time.Second
 )
 
-// metadataKeeper writes senders' metadata of metrics, once a window.
+// metadataKeeper writes senders' metadata of metrics, once per window.
 type metadataKeeper struct {
 	s    *Store
 	seed maphash.Seed
@@ -52,9 +53,9 @@ func newMetadataKeeper(s *Store) *metadataKeeper {
 	return &metadataKeeper{s: s, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// NoteMetadata remembers a sender's metadata of a metric. It returns at once; the row is written a little
-// later, and only if this process hasn't written it in this window. The bytes stay the caller's. The metadata of a name
-// that no metric can have is ignored: OTLP's names come here unchecked.
+// NoteMetadata queues a sender's metadata of a metric and returns immediately. The row is written later, unless this
+// process has already written it in this window. The caller keeps ownership of the bytes. Metadata of invalid metric
+// names is ignored, because OTLP's names aren't checked before.
 func (s *Store) NoteMetadata(tenant string, metric []byte, typ string, unit, help []byte) {
 	if len(metric) == 0 || len(metric) > s.opts.MaxLabelValue || !utf8.Valid(metric) {
 		return
@@ -92,7 +93,7 @@ func (s *Store) NoteMetadata(tenant string, metric []byte, typ string, unit, hel
 	}
 }
 
-// run writes noted metadata until ctx ends, and then the rest.
+// run writes queued metadata until ctx is done, and then the rest.
 func (k *metadataKeeper) run(ctx context.Context) {
 	defer close(k.done)
 	for {
@@ -151,7 +152,7 @@ func (k *metadataKeeper) writeGroup(batch []noted) error {
 	return k.s.eng.Write(ctx, rows)
 }
 
-// metadataRow makes the row of noted metadata.
+// metadataRow returns the row of queued metadata.
 func metadataRow(p *format.Periods, n noted) engine.Batch {
 	value := format.AppendMetadata(nil, n.Metadata)
 	sum := sha256.Sum256(value)

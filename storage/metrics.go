@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics are what an operator sees of a store.
+// metrics are the store's Prometheus metrics.
 type metrics struct {
 	samples        *prometheus.CounterVec
 	exemplars      prometheus.Counter

@@ -2,7 +2,7 @@ package storage
 
 import "github.com/cassia-db/cassia/storage/query"
 
-// openQuerier opens what answers queries.
+// openQuerier creates the querier.
 func (s *Store) openQuerier() {
 	s.Querier = query.New(query.Env{
 		Period: s.period, Head: s.head, Rows: s.rows, Engine: s.eng, Versions: s.versions, Cache: s.cache, Memory: &s.known, Damage: s.damage, Retention: s.retention,

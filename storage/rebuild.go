@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// retryRebuild is how long a rebuild that met an engine which was away waits to try again, at first;
-	// maxRetryRebuild at most.
+	// retryRebuild is the initial delay after which a rebuild retries if the engine was unavailable; maxRetryRebuild is
+	// the maximum.
 	retryRebuild    = time.Second
 	maxRetryRebuild = 15 * time.Second
 )
 
-// rebuild loads the stage into the head. Commits go on meanwhile, in generations of their own.
+// rebuild loads the staging log into the head. Commits continue concurrently, in generations of their own.
 func (s *Store) rebuild(ctx context.Context) error {
-	if err := s.retention.Recall(ctx); err != nil && ctx.Err() == nil { // Whoever needs them reads them.
+	if err := s.retention.Recall(ctx); err != nil && ctx.Err() == nil { // They are read again when they are needed.
 		s.opts.Logger.Warn("can't read the deletes and retentions of all tenants yet", "err", err)
 	}
 	if s.follower.mode == followsNothing {
-		return nil // Others answer queries.
+		return nil // Other processes answer queries.
 	}
 	begin := time.Now()
 	s.follower.begin(s.opts.Now())
@@ -42,7 +42,8 @@ func (s *Store) rebuild(ctx context.Context) error {
 	return nil
 }
 
-// rebuildAll reads the stage of every partition, once: it may be larger than all that the cache holds.
+// rebuildAll reads the staging log of every partition. The reads bypass the cache, because the staging log may be
+// larger than the cache.
 func (s *Store) rebuildAll(ctx context.Context) error {
 	if s.caching != nil {
 		defer s.caching.ReadOnce()()
@@ -58,11 +59,12 @@ func (s *Store) rebuildAll(ctx context.Context) error {
 	return g.Wait()
 }
 
-// readOnce is a way to call rebuildPartition that returns the first error.
+// readOnce is an argument for rebuildPartition that returns the first error.
 func readOnce(ctx context.Context, read func(context.Context) error) error { return read(ctx) }
 
-// rebuildPartition reads every slot that may wait, of all writers. What this process writes meanwhile is in
-// the head already. It calls try for each slot, so that a retry doesn't read a slot that is in the head.
+// rebuildPartition reads every slot that may have unsealed samples, of all writers. The head already has what this
+// process has written since it started. It calls try per slot, so that a retry doesn't read a slot again that is in the
+// head.
 func (s *Store) rebuildPartition(ctx context.Context, partition int, try func(context.Context, func(context.Context) error) error) error {
 	var work []Work
 	err := try(ctx, func(ctx context.Context) (err error) {
@@ -77,7 +79,8 @@ func (s *Store) rebuildPartition(ctx context.Context, partition int, try func(co
 	return err
 }
 
-// untilAvailable calls read, which is a part of the rebuild, until the engine is available, where the process waits for that.
+// untilAvailable calls read, a part of the rebuild, until the engine is available, if this process is configured to
+// wait.
 func (s *Store) untilAvailable(ctx context.Context, read func(context.Context) error) error {
 	waits := (s.opts.Shared || s.opts.RetryRebuild) && !s.opts.seams.still
 	for wait := retryRebuild; ; wait = min(2*wait, maxRetryRebuild) {

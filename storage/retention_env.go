@@ -7,19 +7,19 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// never is the end of a range of rows that has none.
+// never is the open end of a range.
 const never = retention.Never
 
-// expirer is implemented by engines whose rows may expire by themselves, at the time that they were written with.
+// expirer is implemented by engines that can expire rows, at the time they were written with.
 type expirer interface{ ExpiresRows() bool }
 
-// expiresRows reports whether an engine's rows expire by themselves.
+// expiresRows reports whether an engine expires rows.
 func expiresRows(eng engine.Engine) bool {
 	e, ok := engine.As[expirer](eng)
 	return ok && e.ExpiresRows()
 }
 
-// retentionEnv returns what the store gives to package retention.
+// retentionEnv returns the environment of package retention.
 func (s *Store) retentionEnv() retention.Env {
 	o := &s.opts
 	return retention.Env{
@@ -37,10 +37,10 @@ func (s *Store) retentionEnv() retention.Env {
 	}
 }
 
-// RetentionOf is how long a tenant's series are kept: those in no class, and those in one that is kept the longest.
+// RetentionOf returns the retention of a tenant's series without a class, and of those in the class with the longest.
 func (s *Store) RetentionOf(tenant string) (usual, longest retention.Keep) {
 	return s.retention.Keep(tenant, retention.DefaultClass), s.retention.Longest(tenant)
 }
 
-// Retention returns what has the classes and retentions of the store, and its retention boundaries.
+// Retention returns the keeper of the store's classes, retentions and retention boundaries.
 func (s *Store) Retention() *retention.Keeper { return s.retention }

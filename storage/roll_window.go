@@ -60,7 +60,7 @@ func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, del
 			raw[d.CommitKey(m.Slot)] = true
 		}
 	}
-	// A rollup window has commit records of up to 30 days. Only those of this window's slots are read.
+	// A rollup window has commit records of up to 30 days. Only the records of this window's slots are read.
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for m := range raw {
 		first, last = min(first, m.Slot), max(last, m.Slot)
@@ -271,7 +271,7 @@ func (s *Store) Unrolled(ctx context.Context, minT, maxT int64, between func()) 
 	}
 }
 
-// unrolledWindows calls yield for such windows of a tenant. wanted is false if yield returned false.
+// unrolledWindows calls yield for a tenant's windows with missing rollups. wanted is false if yield returned false.
 func (s *Store) unrolledWindows(ctx context.Context, tenant string, minT, maxT int64, between func(), yield func(Unrolled) bool) (wanted bool, err error) {
 	windows, err := s.windowsOf(ctx, tenant, s.period.RawWindowAt(minT), s.period.RawWindowAt(maxT))
 	if err != nil {

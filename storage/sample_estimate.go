@@ -9,11 +9,11 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// maxCounted is how many chunks aboutSamples looks at.
+// maxCounted is the number of chunks that aboutSamples reads.
 const maxCounted = 10_000
 
-// aboutSamples estimates how many raw samples there are of a class in some windows: from the newest window,
-// of which it counts the first chunks, by the number of metrics and of sealed slots. -1: it can't be estimated.
+// aboutSamples estimates the number of raw samples of a class in some windows. It counts the first chunks of the newest
+// window, and extrapolates by the numbers of metrics and of sealed slots. -1: no estimate is possible.
 func (s *Store) aboutSamples(ctx context.Context, tenant string, class int64, windows []int64) (int64, error) {
 	newest := windows[len(windows)-1]
 	samples, err := s.samplesIn(ctx, tenant, class, newest)
@@ -25,7 +25,7 @@ func (s *Store) aboutSamples(ctx context.Context, tenant string, class int64, wi
 		return -1, err
 	}
 	total := int64(0)
-	const asked = 400 // of windows
+	const asked = 400 // windows whose slots are counted
 	for _, w := range windows[max(0, len(windows)-asked):] {
 		n, err := s.slotsSealed(ctx, tenant, w)
 		if err != nil {
@@ -37,7 +37,7 @@ func (s *Store) aboutSamples(ctx context.Context, tenant string, class int64, wi
 	return int64(float64(samples) / float64(of) * float64(total)), nil
 }
 
-// slotsSealed counts the slots that are sealed of a window.
+// slotsSealed counts the sealed slots of a window.
 func (s *Store) slotsSealed(ctx context.Context, tenant string, window int64) (int64, error) {
 	marks, err := s.marksIn(ctx, tenant, window)
 	slots := map[int64]bool{}
@@ -47,7 +47,7 @@ func (s *Store) slotsSealed(ctx context.Context, tenant string, window int64) (i
 	return int64(len(slots)), err
 }
 
-// samplesIn is about how many raw samples there are of a class in a window.
+// samplesIn estimates the number of raw samples of a class in a window.
 func (s *Store) samplesIn(ctx context.Context, tenant string, class, window int64) (samples int64, err error) {
 	metrics, err := s.metricsIn(ctx, tenant, window)
 	if err != nil {

@@ -42,7 +42,7 @@ func (s *Store) Seal(ctx context.Context, w Work) (SealStats, error) {
 }
 
 // SealTogether seals several slots and partitions, a pass found by Together. It writes the 1h rollups of a day once,
-// and shares writes. After an error some or none may be sealed; the caller can find the faulty one by sealing each by
+// and shares writes. After an error all, some or no slots may be sealed; the caller can find the faulty one by sealing each by
 // itself.
 func (s *Store) SealTogether(ctx context.Context, list []Work) ([]SealStats, error) {
 	stats, err := s.sealTogether(ctx, list)
@@ -151,7 +151,7 @@ func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 	return cut
 }
 
-// SealAll seals all staged samples, whatever their age.
+// SealAll seals all staged samples, regardless of their age.
 func (s *Store) SealAll(ctx context.Context) error {
 	if err := s.WaitReady(ctx); err != nil {
 		return err

@@ -19,12 +19,12 @@ type shardedMetric struct {
 	tenant, metric string
 }
 
-// metricShards are the metrics of a tenant's window that have several shards.
+// metricShards are the numbers of shards of those metrics in a tenant's window that have more than one.
 type metricShards map[string]int64
 
 func (m metricShards) of(metric string) int64 { return max(1, m[metric]) }
 
-// shardsIn reads how many shards the metrics of a tenant have in a window; rows that can't be read are named.
+// shardsIn reads the numbers of shards of a tenant's metrics in a window. Corrupt rows are reported.
 func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metricShards, error) {
 	found := metricShards{}
 	if err := s.retention.LearnWindow(ctx, tenant, window); err != nil {
@@ -44,9 +44,9 @@ func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metr
 	return found, nil
 }
 
-// spread makes sure that a metric has the shards that its series need, and puts these in the order of classes, shards and ids.
+// spread ensures that a metric has the shards that its series need, and sorts these by class, shard and id.
 func (t *tenantPass) spread(metric string, list []stagedSeries) error {
-	series, bytes := map[int64]int{}, map[int64]int64{} // in each slot
+	series, bytes := map[int64]int{}, map[int64]int64{} // by slot
 	for i := range list {
 		slot := list[i].work.Slot
 		series[slot]++
@@ -72,13 +72,13 @@ func (t *tenantPass) spread(metric string, list []stagedSeries) error {
 	return nil
 }
 
-// readShards reads how many shards a metric has in a window, for whoever writes by it; a row that isn't a number is
-// named, and taken for 1.
+// readShards reads the number of shards of a metric in a window, for writers; a corrupt row is reported and counts as
+// 1.
 func (s *Store) readShards(ctx context.Context, window int64, tenant, metric string) (int64, error) {
 	return s.shardsAround(ctx, window, tenant, metric, nil)
 }
 
-// shardsAround is readShards; missed is that of shardsValue.
+// shardsAround is readShards with the missed function of shardsValue.
 func (s *Store) shardsAround(ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError)) (int64, error) {
 	if err := s.retention.LearnWindow(ctx, tenant, window); err != nil {
 		return 0, err
@@ -94,9 +94,9 @@ func (s *Store) shardsAround(ctx context.Context, window int64, tenant, metric s
 	return n, nil
 }
 
-// shardsValue reads the row of a metric's shards; nil: there is none. Where it can't be read, missed, if set, is called, and
-// the value is the greatest number: whoever looks into too many shards misses nothing. Whoever writes by it must not
-// guess, for its rows would lie where nobody looks once the number can be read again.
+// shardsValue reads the row of a metric's shards; nil: there is none. If the row is unreadable and missed is set, it
+// calls missed and returns the maximum number: a reader of too many shards misses nothing. Writers must not guess,
+// because their rows would be in a wrong shard once the number is readable again.
 func (s *Store) shardsValue(ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError)) ([]byte, error) {
 	name := engine.Key{engine.Text(metric)}
 	rows, lost := engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, tenant), From: name, To: name}, false

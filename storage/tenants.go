@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// allWindows are the bounds of windowsOf that leave none out.
+// allWindows and -allWindows are the bounds of windowsOf for all windows.
 const allWindows = int64(math.MaxInt64)
 
 // Tenants lists the tenants that have, or had, sealed rows or metadata.
@@ -19,7 +19,7 @@ func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
 	return s.tenantsAround(ctx, s.damage.Note)
 }
 
-// tenantsAround is Tenants; missed is called for rows that can't be read. nil: they are an error, for code that removes rows.
+// tenantsAround is Tenants; missed is called for unreadable rows. nil: they are an error, for code that removes rows.
 func (s *Store) tenantsAround(ctx context.Context, missed func(*damage.DamagedRowsError)) (names []string, err error) {
 	rows := engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true}
 	if missed != nil {
@@ -34,7 +34,7 @@ func (s *Store) tenantsAround(ctx context.Context, missed func(*damage.DamagedRo
 	return names, nil
 }
 
-// TenantsOf lists the tenants of an engine's store, up to a number; more is true if there are more.
+// TenantsOf lists at most most tenants of an engine's store; more is true if there are more.
 func TenantsOf(ctx context.Context, eng engine.Engine, most int) (names []string, more bool, err error) {
 	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true}) {
 		if err != nil {

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// lookBack is how far back windows are looked for that aren't listed, where less is kept; lookBackForever where
-	// nothing expires.
+	// lookBack is the minimum period in which unlisted windows are searched; lookBackForever is the age if rows never
+	// expire.
 	lookBack        = 400 * 24 * time.Hour
 	lookBackForever = 5 * 365 * 24 * time.Hour
-	// leftWorkers is how many windows are looked at at once.
+	// leftWorkers is the number of windows that are read concurrently.
 	leftWorkers = 16
 )
 
-// unlistedRows returns the windows of a tenant that have rows and aren't listed, in order, where rows expire by themselves: elsewhere they
-// are deleted with their windows' rows. In a window that was dropped, a write that failed may be applied after the window was unlisted: nothing
-// shows such rows, and they expire.
+// unlistedRows returns the windows of a tenant, in order, that have rows and aren't listed. It returns none unless the
+// engine expires rows; other engines delete such rows with the windows. A failed write may be applied to a dropped
+// window after it was unlisted: queries never show such rows, and they expire.
 func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error) {
 	if !s.retention.Expires() {
 		return nil, nil

@@ -8,10 +8,10 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// maxSeriesText bounds all labels of a series together, bytes: they stand in one record of a blob.
+// maxSeriesText bounds the text of all labels of a series, bytes: they are stored in one record of a blob.
 const maxSeriesText = 64 << 10
 
-// Reasons of a LabelError.
+// Values of LabelError.Reason.
 const (
 	ReasonDuplicateLabel    = "duplicate_label"
 	ReasonEmptyLabelName    = "empty_label_name"
@@ -23,13 +23,13 @@ const (
 	ReasonSeriesTooLong     = "series_too_long"
 )
 
-// CheckLabels returns a *LabelError for labels, sorted, that can't name a series of the tenant.
+// CheckLabels returns a *LabelError for sorted labels that can't name a series of the tenant.
 func (s *Store) CheckLabels(tenant string, ls labels.Labels) error {
 	most := s.opts.labelBounds(tenant)
 	return checkLabels(truncateValues(ls, most, nil), most)
 }
 
-// checkLabels returns a *LabelError if ls, which is sorted, can't name a series.
+// checkLabels returns a *LabelError if ls, which must be sorted, can't name a series.
 func checkLabels(ls labels.Labels, most labelBounds) error {
 	var err *LabelError
 	bad := func(reason, format string, args ...any) {
@@ -72,12 +72,12 @@ func checkLabels(ls labels.Labels, most labelBounds) error {
 	return err
 }
 
-// Of returns the error as that of a series.
+// Of returns a copy of the error for another series.
 func (e *LabelError) Of(ls labels.Labels) *LabelError {
 	return &LabelError{Reason: e.Reason, Detail: e.Detail, Series: shorten(ls)}
 }
 
-// shorten returns a series as text of a bounded length that is valid UTF-8.
+// shorten returns a series as valid UTF-8 of bounded length.
 func shorten(ls labels.Labels) string {
 	const limit = 256
 	text := fmt.Sprintf("%+q", ls.String())
@@ -87,7 +87,7 @@ func shorten(ls labels.Labels) string {
 	return text
 }
 
-// InvalidExemplarError is why an exemplar can't be stored.
+// InvalidExemplarError describes an exemplar that can't be stored.
 type InvalidExemplarError struct {
 	// Reason is a short constant for counters: labels_too_long, invalid_utf8, duplicate_label.
 	Reason string

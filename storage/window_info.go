@@ -11,22 +11,23 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// WindowInfo is a window of a tenant that is listed: there may be rows in it.
+// WindowInfo describes a listed window of a tenant, which may have rows.
 type WindowInfo struct {
 	Tenant     string
 	Resolution rollup.Resolution
 	Window     int64
-	// Start and End are what it spans.
+	// Start and End are the window's span.
 	Start, End time.Time
-	// Hidden is when the last of its samples is past the longest retention among the tenant's and the classes', as
-	// the store was opened with, and Goes when its rows go if that stays so: a week after it was hidden, of time in which
-	// the store is used. Zero: never. Over an engine whose rows expire by themselves they may vanish before.
+	// Hidden is when the last of its samples is past the longest retention of the tenant and the classes, as the store
+	// was opened with. Goes is when its rows are then deleted: a week of observed uptime later. Zero: never. Engines
+	// that expire rows may delete them earlier.
 	Hidden, Goes time.Time
-	// Unrolled is how many seals of a raw window made no rollups: it isn't dropped before they are made.
+	// Unrolled is the number of seals of a raw window without rollups. The window isn't dropped before they are
+	// created.
 	Unrolled int
 }
 
-// WindowInfos lists all windows by resolution, tenant and time. It reads the marks, and no data.
+// WindowInfos lists all windows by resolution, tenant and time. It reads commit records, but no samples.
 func (s *Store) WindowInfos(ctx context.Context) ([]WindowInfo, error) {
 	tenants, err := s.Tenants(ctx)
 	if err != nil {
@@ -46,7 +47,7 @@ func (s *Store) WindowInfos(ctx context.Context) ([]WindowInfo, error) {
 	return list, nil
 }
 
-// windowInfosOf lists those of a tenant, by resolution and time.
+// windowInfosOf lists the windows of a tenant by resolution and time.
 func (s *Store) windowInfosOf(ctx context.Context, tenant string) (list []WindowInfo, err error) {
 	b, err := s.retention.Boundaries(ctx, tenant)
 	if err != nil {
