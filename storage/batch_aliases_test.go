@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBatchesUseSpacesOfAliases gives one alias to a series of each space, and has a batch that is used again begin without one.
+// TestBatchesUseSpacesOfAliases maps one alias to a different series in each space. A reused batch must start without a
+// space.
 func TestBatchesUseSpacesOfAliases(t *testing.T) {
 	s := openTestStore(t, nil)
 	define := func(space uint64, alias, name string) *Series {

@@ -29,8 +29,8 @@ func benchSeries(n int) (all []labels.Labels, aliases [][]byte) {
 	return all, aliases
 }
 
-// BenchmarkWrite sends rounds of one sample for each of 20,000 series, 2,000 a request, by four senders,
-// over a slot of two hours, and seals it. It reports CPU a sample, synced commits included.
+// BenchmarkWrite sends one sample per round and series for 20,000 series, with 2,000 per request, from four senders,
+// over a slot of two hours, and seals it. It reports CPU per sample, including synced commits.
 func BenchmarkWrite(b *testing.B) {
 	const series, request, senders = 20_000, 2_000, 4
 	all, aliases := benchSeries(series)
@@ -80,7 +80,8 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkSealShortLived seals series that live for 20 samples: 400 metrics of 200 targets. It reports CPU a series, rollups included.
+// BenchmarkSealShortLived seals series with 20 samples each: 400 metrics of 200 targets. It reports CPU per series,
+// including rollups.
 func BenchmarkSealShortLived(b *testing.B) {
 	const metrics, targets, rounds = 400, 200, 20
 	for range b.N {

@@ -48,7 +48,8 @@ func TestCardinality(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Counts of many unsealed series are shared, and reused until some time has passed or there are some percent more series.
+// Counts of many unsealed series are shared, and reused until some time has passed or the number of series has grown by
+// some percent.
 func TestCountsOfManyUnsealedSeriesAreReused(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
 	written := 0

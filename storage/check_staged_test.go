@@ -16,8 +16,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestCheckHeedsUnnamedStageRows fails a commit whose blob of an old slot was written, before the slot was listed, and then the seal of that
-// blob, which listed the slot while the commit was under way. Its rollups aren't compared until its stage rows are sealed.
+// TestCheckHeedsUnnamedStageRows fails a commit after its blob in an old slot was written and before the slot was
+// listed. It then fails the seal of that blob, which listed the slot during the commit. Check doesn't compare the
+// slot's rollups until its stage rows are sealed.
 func TestCheckHeedsUnnamedStageRows(t *testing.T) {
 	late := labels.FromStrings(labels.MetricName, "up", "host", "late")
 	for _, series := range []labels.Labels{upLabels, late} {
@@ -98,7 +99,7 @@ func slotsOnly(all []Work, slot int64) (of []Work) {
 	return of
 }
 
-// TestCheckNamesRollupsThatDiffer replaces the 5m rollup of a slot of which nothing is staged, and puts it back.
+// TestCheckNamesRollupsThatDiffer replaces the 5m rollup of a slot without stage rows, and restores it.
 func TestCheckNamesRollupsThatDiffer(t *testing.T) {
 	ts := openTestStore(t, rowsOnly)
 	at := ts.now.Add(-73 * time.Hour).UnixMilli()

@@ -14,14 +14,14 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// problems runs Check and returns what it reports.
+// problems runs Check and returns the reported problems.
 func (ts *testStore) problems() (list []string) {
 	_, err := ts.Check(ts.t.Context(), func(p string) { list = append(list, p) })
 	require.NoError(ts.t, err)
 	return list
 }
 
-// partitionOf returns the partition in a slot of the only series of a tenant that has unsealed samples.
+// partitionOf returns the partition in a slot of a tenant's only series with unsealed samples.
 func (ts *testStore) partitionOf(tenant string, slot int64) int {
 	ts.t.Helper()
 	for series := range ts.head.Select(ts.t.Context(), tenant, nil, -format.MaxTime, format.MaxTime, false) {
@@ -31,7 +31,7 @@ func (ts *testStore) partitionOf(tenant string, slot int64) int {
 	return 0
 }
 
-// TestCheckNamesDamage damages one row after the other, and mends it again.
+// TestCheckNamesDamage damages one row after the other, and repairs each.
 func TestCheckNamesDamage(t *testing.T) {
 	ts := openTestStore(t, rowsOnly)
 	ls := labels.FromStrings(labels.MetricName, "up", "job", "a")

@@ -10,8 +10,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
-// TestCheckBesideATrimCutShort deletes a part of what has only rollups, and has that and cleaning fail between the chunks of 5 minutes and those of an
-// hour that follow from them: nothing is wrong with the store, queries answer without deleted samples, and repeating it makes all alike.
+// TestCheckBesideATrimCutShort deletes a part of a series that only has rollups, and makes cleaning fail between the 5m
+// and the 1h chunks. Check must find no problem, queries must not return deleted samples, and repeating the cleaning
+// must make all resolutions agree.
 func TestCheckBesideATrimCutShort(t *testing.T) {
 	t.Parallel()
 	failing := false

@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// rawScans returns how many scans of raw chunks there were since it was asked last.
+// rawScans returns the number of scans of raw chunks since the last call.
 func (c *scanCounter) rawScans() int { return c.since(engine.Raw) + c.since(engine.RawPages) }
 
 func readSamples(t *testing.T, s *query.SelectedSeries) (list []sample) {
@@ -29,22 +29,22 @@ func readSamples(t *testing.T, s *query.SelectedSeries) (list []sample) {
 	return list
 }
 
-// TestChunksAreKept asks for the same series again: their chunks are read once, and again when anything was written there, by a seal, late
-// samples or a delete, or was dropped.
+// TestChunksAreKept reads the same series repeatedly. Their chunks are read once, and again after a write by a seal,
+// late samples or a delete, or after a drop.
 func TestChunksAreKept(t *testing.T) {
 	t.Parallel()
 	counter := countScans(memory.New())
 	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: counter}
 	ts.opts.Now = func() time.Time { return ts.now }
 	ts.opts.Partitions, ts.opts.Retention = 1, 20*24*time.Hour
-	ts.opts.seams.still = true // A delete works nothing off beside the test, which moves the clock.
+	ts.opts.seams.still = true // Deletes must not be processed in the background while the test moves the clock.
 	ts.open()
 	t.Cleanup(ts.close)
 	noon := ts.now.UnixMilli()
 	series := func(i int) labels.Labels {
 		return labels.FromStrings(labels.MetricName, "m", "job", fmt.Sprint("j", i))
 	}
-	// has asks twice, and compares with an answer that no kept chunk is in.
+	// has reads twice, and compares with an answer that doesn't use cached chunks.
 	has := func(want int) {
 		t.Helper()
 		got := ts.all("ann")
@@ -57,7 +57,7 @@ func TestChunksAreKept(t *testing.T) {
 		require.Equal(t, got, ts.all("ann"))
 		require.Zero(t, counter.rawScans(), "chunks were read again")
 		kept, rows := ts.Querier, ts.rows
-		ts.openRows(&settings{}) // They remember facts about segments.
+		ts.openRows(&settings{}) // The cache of page ids would hide scans.
 		ts.openQuerier()
 		require.Equal(t, got, ts.all("ann"))
 		require.Positive(t, counter.rawScans())
@@ -83,7 +83,7 @@ func TestChunksAreKept(t *testing.T) {
 	require.Empty(t, ts.all("ann"), "dropped")
 }
 
-// TestChunksOfSomeSeriesAreKept asks for some of the series that were asked for before, for others, and for more.
+// TestChunksOfSomeSeriesAreKept reads some of the series that were read before, then others, then more.
 func TestChunksOfSomeSeriesAreKept(t *testing.T) {
 	t.Parallel()
 	counter := countScans(memory.New())
@@ -93,7 +93,7 @@ func TestChunksOfSomeSeriesAreKept(t *testing.T) {
 	ts.open()
 	t.Cleanup(ts.close)
 	at := ts.now.UnixMilli() - 5*format.HourMS
-	const n = 128 // Twice as many as are kept of a scan.
+	const n = 128 // Twice the number that are cached per scan.
 	for i := range n {
 		ts.write("ann", labels.FromStrings(labels.MetricName, "m", "n", fmt.Sprintf("%03d", i)), sample{at, float64(i)})
 	}
@@ -129,7 +129,7 @@ func TestChunksOfSomeSeriesAreKept(t *testing.T) {
 	require.Zero(t, counter.rawScans())
 }
 
-// TestUnreadableChunksArentKept asks for chunks that can't be read, and for those beside them.
+// TestUnreadableChunksArentKept reads unreadable chunks, and readable ones of other series.
 func TestUnreadableChunksArentKept(t *testing.T) {
 	t.Parallel()
 	for _, table := range []*engine.Table{engine.Raw, engine.RawPages} {
@@ -149,7 +149,7 @@ func TestUnreadableChunksArentKept(t *testing.T) {
 			return told
 		}
 		_, err := ts.Select(t.Context(), query.Query{Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{equal(labels.MetricName, "up")}})
-		require.NoError(t, err) // The labels are kept.
+		require.NoError(t, err) // The labels are cached.
 		eng.table.Store(table)
 		for range 3 {
 			require.NotZero(t, ask(), "%s can't be read", table)

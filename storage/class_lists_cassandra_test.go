@@ -15,17 +15,18 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestClassesOnCassandra has two processes with two files write into the same days, over a real Cassandra: each day has one list of classes, whoever writes first.
+// TestClassesOnCassandra has two processes with different class files write into the same days on Cassandra: each day
+// has one list of classes, independent of which process writes first.
 func TestClassesOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra: leave -short out")
 	}
-	t.Parallel() // it waits for the commit log
+	t.Parallel() // It waits for the commit log.
 	hosts := cassandratest.Hosts(t)
 	co := cassandra.DefaultOptions()
 	co.Hosts, co.Keyspace = hosts, cassandratest.OwnKeyspace(t, hosts)
 	co.Timeout, co.ConnectTimeout = time.Minute, time.Minute
-	now := time.Now() // It mustn't be far from the cluster's clock.
+	now := time.Now() // It must be close to the cluster's clock.
 	open := func(class string) *testStore {
 		eng, err := cassandra.Open(t.Context(), co)
 		require.NoError(t, err)
@@ -44,7 +45,7 @@ func TestClassesOnCassandra(t *testing.T) {
 	lists := listsOf(t, b.eng)
 	require.Len(t, lists, 2)
 	require.GreaterOrEqual(t, lists[1].FromMS, now.Add(25*time.Hour).UnixMilli())
-	// both import different samples of a day at once.
+	// both imports different samples of a day by both processes concurrently.
 	both := func(ago time.Duration, class int64) {
 		t.Helper()
 		at := now.Add(-ago)
@@ -64,7 +65,7 @@ func TestClassesOnCassandra(t *testing.T) {
 		require.Zero(t, a.chunksAt(rollup.Raw, at.UnixMilli(), 3-class, "t"))
 	}
 	both(10*day, 1)
-	// As if the second list had come into force.
+	// As if the second list had taken effect.
 	require.NoError(t, changeSettings(context.WithoutCancel(t.Context()), a.eng, func(s *settings) bool {
 		s.Lists[1].FromMS = now.Add(-time.Hour).UnixMilli()
 		return true

@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestClassOfASeriesChanges adds a class for series that have rows already, and takes it away again: late samples are stored in the class of their day,
-// later days in the next one, and no number is given twice.
+// TestClassOfASeriesChanges adds a class for series that already have rows, and removes it again: late samples are
+// stored in the class of their day, later days in the next one, and no class number is reused.
 func TestClassOfASeriesChanges(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) {
@@ -74,7 +74,7 @@ func TestClassOfASeriesChanges(t *testing.T) {
 	require.EqualValues(t, 4, ts.retention.Classes())
 	require.Equal(t, []retention.ListFrom{{FromMS: never, ID: ts.retention.InForce(0)}}, listsOf(t, ts.eng))
 
-	// The samples of each class go at its time.
+	// The samples of each class expire at their time.
 	of := map[int64]int{}
 	for i := range in {
 		of[in[i]] += len(in) - i
@@ -90,13 +90,14 @@ func TestClassOfASeriesChanges(t *testing.T) {
 	ts.check()
 }
 
-// TestLateSamplesGoByTheirDay changes the class of two series, one to a shorter retention and one to a longer one: late samples are accepted, shown and stored by
-// the class of their day, and those of a day without rows by the present class.
+// TestLateSamplesGoByTheirDay changes the class of two series, one to a shorter retention and one to a longer one: late
+// samples are accepted, shown and stored by the class of their day, and samples of a day without rows by the current
+// class.
 func TestLateSamplesGoByTheirDay(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, withTestClasses)
 	at := ts.now.Add(-time.Hour)
-	for _, job := range []string{"ci", "audit"} { // short and long
+	for _, job := range []string{"ci", "audit"} { // one with the shorter retention, one with the longer
 		ts.write("a", jobLabels(job), sample{at.UnixMilli(), 1})
 	}
 	require.NoError(t, ts.SealAll(t.Context()))
@@ -152,7 +153,7 @@ func (x *sharedClasses) open(list ...retention.Class) *testStore {
 	return x.all[len(x.all)-1]
 }
 
-// passes lets time pass, after which the processes send a heartbeat.
+// passes advances the time, after which the processes send a heartbeat.
 func (x *sharedClasses) passes(d time.Duration) {
 	x.now = x.now.Add(d)
 	for _, s := range x.all {
@@ -160,8 +161,8 @@ func (x *sharedClasses) passes(d time.Duration) {
 	}
 }
 
-// TestClassesOfASharedStoreBeginLater adds a class to a store that another process writes to: rows are written in it from the first day on that begins at least
-// 25 hours later, by both, and an old day without rows takes the list in force.
+// TestClassesOfASharedStoreBeginLater adds a class to a store that another process writes to. Both use it from the
+// first day that begins at least 25 hours later. An old day without rows gets the list in force.
 func TestClassesOfASharedStoreBeginLater(t *testing.T) {
 	t.Parallel()
 	x := newSharedClasses(t)
@@ -185,7 +186,7 @@ func TestClassesOfASharedStoreBeginLater(t *testing.T) {
 	}
 	imports(young, at.Add(-5*day))
 	require.Equal(t, 1, young.chunksAt(rollup.Raw, at.Add(-5*day).UnixMilli(), 0, "a"), "the list isn't in force")
-	for i, s := range []*testStore{young, old, old, young} { // They go by the store's list.
+	for i, s := range []*testStore{young, old, old, young} { // They use the store's list.
 		s.write("a", jobLabels("ci"), sample{x.now.Add(-time.Duration(i) * time.Minute).UnixMilli(), 1})
 		require.NoError(t, s.SealAll(t.Context()))
 		class := int64(0)
@@ -206,7 +207,8 @@ func TestClassesOfASharedStoreBeginLater(t *testing.T) {
 	}
 }
 
-// TestImportBeforeItsClassesAreInForce imports samples that only a class keeps which isn't in force yet: they are rejected until it is.
+// TestImportBeforeItsClassesAreInForce imports samples that only a scheduled class keeps: they are rejected until it is
+// in force.
 func TestImportBeforeItsClassesAreInForce(t *testing.T) {
 	t.Parallel()
 	x := newSharedClasses(t)
@@ -234,7 +236,8 @@ func TestImportBeforeItsClassesAreInForce(t *testing.T) {
 	require.Zero(t, stats.Expired)
 }
 
-// TestClassesOfTwoFiles starts processes with different files in turn: the store goes by the one that was started last, and each learns of it.
+// TestClassesOfTwoFiles starts processes with different files in turn: the store uses the file of the last start, and
+// every process reads that list.
 func TestClassesOfTwoFiles(t *testing.T) {
 	t.Parallel()
 	x := newSharedClasses(t)
@@ -270,7 +273,8 @@ func TestClassesOfTwoFiles(t *testing.T) {
 	third.check()
 }
 
-// TestImportRefusedFixesNoClasses imports samples that the retention takes no more, adds a class that takes them, and imports them again.
+// TestImportRefusedFixesNoClasses imports samples past their retention, adds a class that accepts them, and imports
+// them again.
 func TestImportRefusedFixesNoClasses(t *testing.T) {
 	for _, expiring := range []bool{false, true} {
 		t.Run(fmt.Sprint("expiring=", expiring), func(t *testing.T) {
@@ -294,7 +298,7 @@ func TestImportRefusedFixesNoClasses(t *testing.T) {
 	}
 }
 
-// listsOf returns the history of lists of classes that is stored.
+// listsOf returns the stored history of class lists.
 func listsOf(t testing.TB, eng engine.Engine) []retention.ListFrom {
 	have, _, err := readSettings(t.Context(), eng)
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// deletedInClasses is a store with a series that changes its class, of which hours are deleted.
+// deletedInClasses is a store with a series that changes its class and has hours deleted.
 type deletedInClasses struct {
 	*testStore
 	midnight time.Time
@@ -33,7 +33,7 @@ func openDeletedInClasses(t *testing.T, keep ...retention.Keep) *deletedInClasse
 	return &deletedInClasses{ts, ts.now.Truncate(day)}
 }
 
-// hours writes and seals a sample per minute from one hour to another, counted from midnight of the first day.
+// hours writes and seals a sample per minute between two hours, counted from midnight of the first day.
 func (ts *deletedInClasses) hours(from, to int) {
 	ts.t.Helper()
 	if at := ts.midnight.Add(time.Duration(to) * time.Hour); ts.now.Before(at) {
@@ -43,7 +43,7 @@ func (ts *deletedInClasses) hours(from, to int) {
 	require.NoError(ts.t, ts.SealAll(ts.t.Context()))
 }
 
-// inClass restarts the store with another class for the series; 0: the default one.
+// inClass restarts the store with the series in another class; 0: the default one.
 func (ts *deletedInClasses) inClass(class int) {
 	ts.t.Helper()
 	for i := range ts.opts.Classes {
@@ -63,12 +63,12 @@ func (ts *deletedInClasses) deleteHours(from, to int) {
 	require.NoError(ts.t, ts.Delete(ts.t.Context(), "default", at(from)+1, at(to), equal("job", "ci")))
 }
 
-// TestDeleteAfterTheClassChangedWithinAWeek deletes hours of a class that has buckets of 5 minutes, in a week in which the series' next class has some,
-// too, of other days. The next class is kept for longer.
+// TestDeleteAfterTheClassChangedWithinAWeek deletes hours of a class that has 5m buckets, in a week in which the series
+// also has 5m buckets of other days in its next class, which is kept longer.
 func TestDeleteAfterTheClassChangedWithinAWeek(t *testing.T) {
 	t.Parallel()
 	ts := openDeletedInClasses(t, retention.Keep{Raw: 2 * day, FiveMinutes: 12 * day, OneHour: 20 * day})
-	ts.midnight = ts.midnight.Add(-day) // The day after is of the same week.
+	ts.midnight = ts.midnight.Add(-day) // The next day must be in the same week.
 	require.Equal(t, ts.period.WindowAt(rollup.FiveMinutes, ts.midnight.UnixMilli()+1), ts.period.WindowAt(rollup.FiveMinutes, ts.midnight.Add(2*day).UnixMilli()))
 	ts.hours(0, 24)
 	ts.inClass(0)
@@ -83,8 +83,8 @@ func TestDeleteAfterTheClassChangedWithinAWeek(t *testing.T) {
 	}
 }
 
-// TestRawRowsExpireDuringAnImport imports samples after a delete. Their raw rows expire before the delete is applied to the rollups, so the import fails;
-// when it is repeated the samples are shown.
+// TestRawRowsExpireDuringAnImport imports samples after a delete. Their raw rows expire before the delete is applied to
+// the rollups, so the import fails; when it is repeated the samples are shown.
 func TestRawRowsExpireDuringAnImport(t *testing.T) {
 	t.Parallel()
 	r, err := newClassesRun("classes base=2026-05-03T00:00:00Z engine=expiring keep=120h,120h,120h/48h,1248h,1728h")

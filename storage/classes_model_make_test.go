@@ -6,27 +6,30 @@ import (
 	"time"
 )
 
-// A history of classes has series that change their class, within a day or a week, and deletes at any age of what they wrote. Its lines:
+// A history of classes has series that change their class, within a day or a week, and deletes of their samples at any
+// age. Its lines:
 //
 //	classes base=2026-05-01T00:00:00Z engine=pebble keep=48h,72h,2160h/48h,1440h,0s/…
-//	                          engine: memory; pebble, which loses what wasn't synced; or expiring, whose rows vanish by themselves. Retentions
-//	                          of raw, 5m and 1h of each class, the default one first; 0s is indefinite
-//	write S AGO N             N samples of series S, ten minutes apart, from AGO ago
+//	                          engine: memory; pebble, which loses unsynced writes in a power cut; or expiring, whose
+//	                          rows expire. Retentions of raw, 5m and 1h of each class, the default one first; 0s is
+//	                          indefinite
+//	write S AGO N             N samples of series S, ten minutes apart, starting AGO ago
 //	import S AGO N            the same, imported
 //	in S CLASS                the store is restarted with S in another class
-//	other C D OFF S AGO N     another process with the first two series in the classes C and D, and a clock that is off, imports samples
+//	other C D OFF S AGO N     another process with the first two series in the classes C and D, and a clock that is
+//	                          off by OFF, imports samples
 //	seal                      seals all
-//	delete S FROM TO          whole hours of a series between two times ago
+//	delete S FROM TO          deletes whole hours of a series between two times ago
 //	clean / workoff           cleans tombstones; rebuilds rollups
-//	fault KIND TABLE N        of the next operation: fail, lose or withhold the nth write to a table
-//	restart / crash PERCENT   a restart; the same after a power cut, that leaves this share of what wasn't synced
-//	pass DURATION             seals all, and time passes, in steps of a day at most, after each of which windows expire
+//	fault KIND TABLE N        in the next operation: fail, lose or withhold the nth write to a table
+//	restart / crash PERCENT   a restart; a power cut that keeps this share of unsynced writes
+//	pass DURATION             seals all and advances the time, in steps of at most a day, with an Expire after each
 type classesMaker struct {
 	rng    *rand.Rand
 	kind   string
 	out    history
 	passed time.Duration
-	// written are when samples were written, and for how long.
+	// written are the times of written samples, with their durations.
 	written []classesWritten
 }
 
@@ -38,7 +41,7 @@ type classesWritten struct {
 const (
 	classesSeries = 2
 	classesStep   = 10 * time.Minute
-	// classesLead is how long the base is after the oldest samples at least.
+	// classesLead is the minimum time between the oldest samples and the base.
 	classesLead = 30 * time.Hour
 )
 
@@ -88,7 +91,7 @@ func (m *classesMaker) pass(d time.Duration) {
 
 func (m *classesMaker) class(series int) { m.add("in %d %d", series, m.rng.IntN(3)) }
 
-// live writes samples as they come, and may change a class.
+// live writes samples at the current time, and may change a class.
 func (m *classesMaker) live() {
 	for s := range classesSeries {
 		if m.oneIn(3) {
@@ -114,7 +117,7 @@ func (m *classesMaker) write(verb string, series int, from time.Duration) {
 	m.add("%s %d %v %d", verb, series, m.passed-from, n)
 }
 
-// near draws a time near samples that were written, and their series.
+// near draws a series and a time near its written samples.
 func (m *classesMaker) near() (int, time.Duration) {
 	w := m.written[m.rng.IntN(len(m.written))]
 	at := w.from + time.Duration(m.rng.Int64N(int64(w.to-w.from)+1))

@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// classesRun carries out a history of classes.
+// classesRun runs a history of classes.
 type classesRun struct {
 	*Store
 	base     time.Time
@@ -37,7 +37,7 @@ type classesRun struct {
 	problem  string
 }
 
-// classesEngine goes wrong as it is told, and lets nothing through when its process is dead. Where it shares its rows, they vanish by themselves.
+// classesEngine injects faults, and blocks all calls after its process has died. If it is shared, its rows expire.
 type classesEngine struct {
 	*faultengine.Engine
 	r    *classesRun
@@ -51,7 +51,7 @@ func (e *classesEngine) rule(op faultengine.Op) faultengine.Action {
 	return e.r.faults.act(op)
 }
 
-// expiringClasses is one that has a clock.
+// expiringClasses is a classesEngine with a clock.
 type expiringClasses struct{ *classesEngine }
 
 func (e expiringClasses) Clock(context.Context) (time.Time, error) { return e.r.now(), nil }
@@ -125,7 +125,7 @@ func newClassesRun(first string) (*classesRun, error) {
 	return r, nil
 }
 
-// listOf returns the classes that have the series, by their numbers.
+// listOf returns the classes that contain the series, by number.
 func (r *classesRun) listOf(in [classesSeries]int) (list []retention.Class) {
 	for i, k := range r.model.keep[1:] {
 		c := retention.Class{Name: fmt.Sprint("class", i+1), Keep: k}
@@ -171,7 +171,7 @@ func (r *classesRun) start() {
 	r.beat()
 }
 
-// stop ends the process; cut: by a power cut.
+// stop ends the process; cut does so by a power cut.
 func (r *classesRun) stop() { r.end(false, 0) }
 
 func (r *classesRun) end(cut bool, percent int) {
@@ -211,7 +211,7 @@ func (r *classesRun) late() {
 	}
 }
 
-// line carries out one line of a history.
+// line runs one line of a history.
 func (r *classesRun) line(words []string) {
 	if words[0] == "fault" {
 		f, err := parseFault(strings.Join(words[1:], " "))
@@ -262,7 +262,7 @@ func (r *classesRun) step(words []string) {
 	}
 }
 
-// tolerate takes an error for a problem unless something was to go wrong, and reports whether there was none.
+// tolerate reports err as a problem unless a fault was injected. It reports whether err is nil.
 func (r *classesRun) tolerate(what string, err error) bool {
 	if err != nil && !r.faults.drawn() && !errors.Is(err, errDeleting) {
 		r.fail("%s: %v", what, err)
@@ -270,7 +270,7 @@ func (r *classesRun) tolerate(what string, err error) bool {
 	return err == nil
 }
 
-// classOn returns the class of a series in the day of a time. Once the day has a list, it keeps it.
+// classOn returns the class of a series on a day. A day keeps its list once it has one.
 func (r *classesRun) classOn(series int, t int64) int64 {
 	window := r.period.RawWindowAt(t)
 	list, fixed, err := r.retention.ClassesOn(context.Background(), "t", window)
@@ -311,7 +311,7 @@ func (r *classesRun) pass(d time.Duration) {
 	}
 }
 
-// samples are the times that a line names, and a value that is greater than all before it.
+// samples returns the times of a line, and a value that is higher than all previous ones.
 func (r *classesRun) samples(words []string) (series int, times []int64, v float64) {
 	first := r.now().Add(-length(words, 2)).Truncate(classesStep)
 	for i := range number(words, 3) {
@@ -341,7 +341,7 @@ func (r *classesRun) write(words []string) {
 	r.model.put(series, times, v, r.classOf(series), r.now().UnixMilli(), ok, false)
 }
 
-// other starts another process, with classes of its own and a clock that is off, which imports samples.
+// other starts another process, with its own classes and a clock that is off, which imports samples.
 func (r *classesRun) other(words []string) {
 	opts, off := r.opts, length(words, 3)
 	in := [classesSeries]int{int(number(words, 1)) % len(r.model.keep), int(number(words, 2)) % len(r.model.keep)}
@@ -369,7 +369,7 @@ func (r *classesRun) other(words []string) {
 	}
 }
 
-// imports imports samples by a process.
+// imports imports samples using the process s.
 func (r *classesRun) imports(s *Store, words []string) {
 	series, times, v := r.samples(append([]string{""}, words...))
 	var samples chunk.Samples
@@ -378,7 +378,8 @@ func (r *classesRun) imports(s *Store, words []string) {
 	}
 	again := samples
 	stats, err := s.Import(context.Background(), "t", []ImportedSeries{{waysLabels(int64(series)), &samples}})
-	if err != nil && r.faults.drawn() { // Whoever imports repeats it: until then samples answer, and those of other classes may be gone.
+	// The import must be repeated. Until then queries return samples, and those of other classes may be missing.
+	if err != nil && r.faults.drawn() {
 		r.late()
 		r.faults.set(nil, 0)
 		stats, err = s.Import(context.Background(), "t", []ImportedSeries{{waysLabels(int64(series)), &again}})
@@ -397,7 +398,7 @@ func (r *classesRun) delete(words []string) {
 	r.model.delete(series, start, end, r.tolerate("deleting", err))
 }
 
-// quiet ends a history: nothing fails, and all deletes are cleaned.
+// quiet ends a history without faults and with all deletes cleaned.
 func (r *classesRun) quiet() {
 	r.pass(3 * day)
 	r.step([]string{"clean"})
@@ -450,7 +451,7 @@ func (r *classesRun) judge(of, problem string) {
 	}
 }
 
-// ask returns the series that a query finds, by their numbers.
+// ask returns the series that a query finds, by number.
 func (r *classesRun) ask(q query.Query) map[int]*query.SelectedSeries {
 	list, err := r.Select(context.Background(), q)
 	if err != nil {

@@ -10,9 +10,10 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestClassesModel carries out seeded histories of series that change their classes, and compares every answer, at each resolution, with a plain model: a
-// deleted sample never comes back, whatever its class still has, and an acknowledged one that isn't deleted is there as long as its class keeps it. A failing
-// history is cut short and printed; put in a file it can be replayed with -protocol.file.
+// TestClassesModel runs seeded histories of series that change their classes, and compares every answer, at each
+// resolution, with a plain model: a deleted sample never reappears, whichever classes still have rows, and an
+// acknowledged sample that isn't deleted is found for as long as its class keeps it. A failing history is shortened and
+// printed; put in a file it can be replayed with -protocol.file.
 func TestClassesModel(t *testing.T) {
 	t.Parallel()
 	for kind, seeds := range map[string]int{"memory": 120, "pebble": 10, "expiring": 40} {
@@ -29,25 +30,28 @@ func TestClassesModel(t *testing.T) {
 	}
 }
 
-// classesFact is a sample that was sent at one time of a series: later facts of the same time have greater values, which win.
+// classesFact is a sample that was sent at a time of a series: later facts with the same time have higher values, which
+// win.
 type classesFact struct {
 	v float64
-	// acked is true if it was acknowledged; deleted if a delete of it was, mayBe if one wasn't but may take effect.
+	// acked is true if it was acknowledged; deleted if its delete was acknowledged; mayBe if an unacknowledged delete
+	// of it may take effect.
 	acked, deleted, mayBe bool
-	// sealed is true if it surely is. Before, a sample past the retention of raw samples isn't shown at all.
+	// sealed is true if it is certain to be sealed. Unsealed samples past the raw retention aren't shown.
 	sealed bool
-	// classes are those that it may have been written in, as bits.
+	// classes are the classes that it may have been written in, as bits.
 	classes uint
-	// firm is true for the resolutions that must show it. Buckets that are there already aren't made of less, so late samples may be left out of them.
+	// firm is true for the resolutions that must show it. Existing buckets aren't recomputed from fewer samples, so
+	// late samples may be missing in them.
 	firm [resolutions]bool
 }
 
 func (f *classesFact) stands() bool { return !f.deleted }
 
-// slotMS is how long the slots are.
+// slotMS is the width of slots.
 const slotMS = 2 * format.HourMS
 
-// classesModel is what must be there, and what must not.
+// classesModel holds the samples that must, may and must not be found.
 type classesModel struct {
 	keep  []retention.Keep
 	facts [classesSeries]map[int64][]*classesFact // by time
@@ -61,7 +65,7 @@ func newClassesModel(keep []retention.Keep) *classesModel {
 	return m
 }
 
-// kept returns the newest time that isn't kept any more in some class that a sample may be in.
+// kept returns the newest time past the retention in some class that a sample may be in.
 func (m *classesModel) kept(classes uint, res rollup.Resolution, now int64) int64 {
 	at := int64(-format.MaxTime)
 	for class, k := range m.keep {
@@ -72,10 +76,11 @@ func (m *classesModel) kept(classes uint, res rollup.Resolution, now int64) int6
 	return at
 }
 
-// put notes samples that come now, in the class of their day. rawless: only rollups are made.
+// put records samples that arrive now, in the class of their day. rawless is true if they are only added to rollups.
 func (m *classesModel) put(series int, times []int64, v float64, classOn func(t int64) int64, now int64, acked, rawless bool) {
 	at := func(t, width int64) int64 { return -format.FloorDiv(-t, width) * width }
-	// rivals are the samples that stand, by bucket and hour; gone are the slots and days whose raw rows and 5m rollups of earlier samples may be gone.
+	// rivals are the remaining samples by bucket and hour. gone are the slots and days in which raw rows and 5m rollups
+	// of earlier samples may be missing.
 	rivals, gone := map[[2]int64]bool{}, map[[2]int64]bool{}
 	for t, list := range m.facts[series] {
 		for _, f := range list {
@@ -100,7 +105,7 @@ func (m *classesModel) put(series int, times []int64, v float64, classOn func(t 
 	}
 }
 
-// delete notes a delete that succeeded, or may take effect.
+// delete records a delete that succeeded, or may take effect.
 func (m *classesModel) delete(series int, start, end int64, done bool) {
 	for t, list := range m.facts[series] {
 		if t < start || t > end {
@@ -112,7 +117,7 @@ func (m *classesModel) delete(series int, start, end int64, done bool) {
 	}
 }
 
-// inClass notes that what isn't sealed of a series may be stored in another class.
+// inClass records that unsealed samples of a series may be stored in another class.
 func (m *classesModel) inClass(series, class int) {
 	for _, list := range m.facts[series] {
 		for _, f := range list {
@@ -123,7 +128,7 @@ func (m *classesModel) inClass(series, class int) {
 	}
 }
 
-// seal notes that everything is sealed, in the class of its day.
+// seal records that everything is sealed, in the class of its day.
 func (m *classesModel) seal(classOn func(series int, t int64) int64) {
 	for s, times := range m.facts {
 		for t, list := range times {
@@ -142,7 +147,7 @@ type classesBucket struct {
 	end    int64
 }
 
-// judgeRaw returns a problem of an answer of raw samples, by series and time, or "".
+// judgeRaw returns a problem in an answer of raw samples, by series and time, or "".
 func (m *classesModel) judgeRaw(now int64, raw [classesSeries]map[int64]float64) string {
 	for s, times := range raw {
 		for t, got := range times {
@@ -167,8 +172,8 @@ func (m *classesModel) judgeRaw(now int64, raw [classesSeries]map[int64]float64)
 	return ""
 }
 
-// open are the ends of slots with unsealed samples of times of which some class keeps no raw samples: as long as these are staged, samples answer, and
-// those of the slot that another class had may be gone.
+// open returns the ends of slots with unsealed samples at times past some class' raw retention. While these are staged,
+// queries return samples, and samples of the slot in another class may be missing.
 func (m *classesModel) open(now int64) map[int64]bool {
 	slots := map[int64]bool{}
 	for _, times := range m.facts {
@@ -183,7 +188,7 @@ func (m *classesModel) open(now int64) map[int64]bool {
 	return slots
 }
 
-// judgeBuckets returns a problem of an answer in buckets, or "". whole is true if it is that of all classes.
+// judgeBuckets returns a problem in an answer of buckets, or "". whole is true if it includes all classes.
 func (m *classesModel) judgeBuckets(now int64, res rollup.Resolution, counts map[classesBucket]int, whole bool) string {
 	most, least, open := map[classesBucket]int{}, map[classesBucket]int{}, m.open(now)
 	for s, times := range m.facts {
@@ -194,7 +199,7 @@ func (m *classesModel) judgeBuckets(now int64, res rollup.Resolution, counts map
 				if f.stands() {
 					stands = 1
 				}
-				// Of the day that the clock hides more and more of, buckets may not know of a delete until the next Expire.
+				// In the day that the clock is hiding, buckets may not reflect a delete until the next Expire.
 				told := m.kept(f.classes, rollup.Raw, now)
 				cut := b.end > format.FloorDiv(told-1, format.DayMS)*format.DayMS && b.end-res.Width() < told
 				if f.firm[res] && !f.mayBe && b.end-res.Width() >= m.kept(f.classes, res, now) && !cut && !open[-format.FloorDiv(-t, slotMS)*slotMS] {

@@ -20,7 +20,7 @@ import (
 
 const day = 24 * time.Hour
 
-// classOf makes a class of the series of a job.
+// classOfJob returns a class with the series of a job.
 func classOfJob(name, job string, keep retention.Keep) retention.Class {
 	return retention.Class{Name: name, Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}}, Keep: keep}
 }
@@ -42,7 +42,7 @@ func withTestClasses(o *Options) {
 	o.AddClasses = true
 }
 
-// chunksAt counts the rows of a class in the window of a resolution that holds a time.
+// chunksAt counts the rows of a class in the window of a resolution that contains t.
 func (ts *testStore) chunksAt(res rollup.Resolution, t int64, class int64, tenant string) (n int) {
 	ts.t.Helper()
 	for _, err := range ts.rows.Scan(ts.t.Context(), engine.Range{
@@ -55,7 +55,7 @@ func (ts *testStore) chunksAt(res rollup.Resolution, t int64, class int64, tenan
 	return n
 }
 
-// bucketsOf asks for all buckets of a tenant, and returns the sums of their counts by job.
+// bucketsOf reads all buckets of a tenant, and returns the sums of their counts by job.
 func (ts *testStore) bucketsOf(tenant string, res rollup.Resolution, edges ...int64) map[string]int {
 	ts.t.Helper()
 	found, err := ts.Select(ts.t.Context(), query.Query{
@@ -84,8 +84,8 @@ func (ts *testStore) jobs(tenant string) (jobs []string) {
 	return jobs
 }
 
-// TestClassesExpireEachAtItsTime goes through the life of one day's samples of every class and of a tenant that
-// keeps its own briefly, and looks at answers and rows.
+// TestClassesExpireEachAtItsTime follows one day's samples of every class, and of a tenant with a short retention of
+// its own, until all have expired, and checks answers and rows.
 func TestClassesExpireEachAtItsTime(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, withTestClasses)
@@ -106,7 +106,7 @@ func TestClassesExpireEachAtItsTime(t *testing.T) {
 	steps := []struct {
 		days           int
 		raw, five, one tenantJobs
-		rows           int // of classes of both tenants that stand in the raw window
+		rows           int // of the remaining classes of both tenants in the raw window
 	}{
 		{0, tenantJobs{"usual": {"audit", "ci", "web"}, "brief": {"audit", "ci", "web"}}, nil, nil, 6},
 		{3, tenantJobs{"usual": {"audit", "web"}, "brief": {"audit"}},
@@ -120,7 +120,7 @@ func TestClassesExpireEachAtItsTime(t *testing.T) {
 	}
 	for _, step := range steps {
 		ts.passes(begin.Add(time.Duration(step.days) * day))
-		for range 2 { // Dropped windows were hidden before, and nothing else goes.
+		for range 2 { // Dropped windows were hidden before, and nothing else is dropped.
 			for _, tenant := range []string{"usual", "brief"} {
 				require.ElementsMatch(t, step.raw[tenant], ts.jobs(tenant), "raw of %s after %d days", tenant, step.days)
 				for res, want := range map[rollup.Resolution]tenantJobs{rollup.FiveMinutes: step.five, rollup.OneHour: step.one} {
@@ -151,7 +151,7 @@ func TestClassesExpireEachAtItsTime(t *testing.T) {
 	}
 }
 
-// TestLabelsOfHiddenClassesAreNotTold asks by matchers: a class' series go when all of its rows have.
+// TestLabelsOfHiddenClassesAreNotTold reads by matchers: a class' series disappear with the last of its rows.
 func TestLabelsOfHiddenClassesAreNotTold(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, withTestClasses)
@@ -194,7 +194,7 @@ func TestLateSamplesAreTakenByTheClassesRetention(t *testing.T) {
 	require.Empty(t, ts.all("brief"))
 }
 
-// TestSealedTooLate leaves samples staged until the raw windows of some classes are over: each class is as far as
+// TestSealedTooLate leaves samples staged until the raw windows of some classes have expired: each class is sealed as
 // its own retention allows.
 func TestSealedTooLate(t *testing.T) {
 	ts := openTestStore(t, withTestClasses)
@@ -204,7 +204,7 @@ func TestSealedTooLate(t *testing.T) {
 			ts.write(tenant, jobLabels(job), sample{at, 1})
 		}
 	}
-	for _, tenant := range []string{"usual", "brief"} { // As if something else were sealed there.
+	for _, tenant := range []string{"usual", "brief"} { // As if other samples were sealed there.
 		require.NoError(t, ts.listWindow(t.Context(), tenant, ts.period.RawWindowAt(at)))
 	}
 	ts.passes(ts.now.Add(11 * day)) // ci is past its raw retention, and has been hidden for a week
@@ -216,8 +216,8 @@ func TestSealedTooLate(t *testing.T) {
 	require.Zero(t, ts.HeadStats().Chunks)
 }
 
-// TestCutSlotsOfClassesWithoutSamples has edges inside of buckets at times of which one class has samples, and
-// another only buckets.
+// TestCutSlotsOfClassesWithoutSamples queries with edges inside of buckets, at times for which one class has samples
+// and another only buckets.
 func TestCutSlotsOfClassesWithoutSamples(t *testing.T) {
 	ts := openTestStore(t, withTestClasses)
 	at := ts.now.Add(-time.Hour).UnixMilli()
@@ -230,7 +230,7 @@ func TestCutSlotsOfClassesWithoutSamples(t *testing.T) {
 	require.Equal(t, map[string]int{"web": 3, "ci": 3}, ts.bucketsOf("usual", rollup.OneHour, at+1))
 }
 
-// TestRowsOfClassesLiveAsLongAsTheyShould looks at the time to live of all that is written.
+// TestRowsOfClassesLiveAsLongAsTheyShould checks the TTL of all written rows.
 func TestRowsOfClassesLiveAsLongAsTheyShould(t *testing.T) {
 	ts := openTestStore(t, withTestClasses)
 	ts.expireRows()

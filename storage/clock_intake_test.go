@@ -16,11 +16,11 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// rejectAhead has samples ahead of the only clock be rejected at once.
+// rejectAhead makes samples ahead of a single machine's clock be rejected at once.
 func rejectAhead(o *Options) { o.AheadPatience = 0 }
 
-// A process of a cluster whose clock is slow or fast by less than 6 hours accepts and shows samples that are right by the cluster's
-// clock, and rejects those that are wrong by both.
+// A process of a cluster whose clock is slow or fast by less than 6 hours accepts and shows samples that are right by
+// the cluster's clock, and rejects those that are wrong by both.
 func TestClockOffByHoursInACluster(t *testing.T) {
 	for name, off := range map[string]time.Duration{"3 h slow": -3 * time.Hour, "20 min slow": -20 * time.Minute, "3 h fast": 3 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -56,8 +56,8 @@ func (e *stoppedEngine) Clock(ctx context.Context) (time.Time, error) {
 	return e.clockedEngine.Clock(ctx)
 }
 
-// A virtual machine that was paused has a slow clock that nothing in it has measured. Before its next heartbeat a sample is
-// rejected only once the cluster's clock was read again.
+// A paused virtual machine has a slow clock that no measurement in it detects. Before its next heartbeat a sample is
+// rejected only after the cluster's clock was read again.
 func TestClockOfAPausedMachineInACluster(t *testing.T) {
 	r := &clockRig{t: t, shared: true}
 	eng := &stoppedEngine{clockedEngine: clockedEngine{memory.New(), r.now}}
@@ -89,8 +89,8 @@ func TestClockOfAPausedMachineInACluster(t *testing.T) {
 	require.Equal(t, before+1, eng.asked.Load(), "once per request")
 }
 
-// On one machine nothing shows which clock is right. Samples ahead of it are to be sent again until NTP has had time to set it, and
-// only then rejected.
+// On a single machine nothing shows which clock is right. Senders must retry samples ahead of it until NTP has had time
+// to set it; only then are they rejected.
 func TestSlowClockOnOneMachine(t *testing.T) {
 	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
 	require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestSlowClockOnOneMachine(t *testing.T) {
 			later()
 			r.pass(patience - time.Second)
 			later()
-			m.set(0) // NTP
+			m.set(0) // by NTP
 			require.NoError(t, m.write(r.now(), 1))
 
 			ahead := func() error { return m.write(r.now().Add(time.Hour), 1) } // The sender's clock is fast.
@@ -117,7 +117,7 @@ func TestSlowClockOnOneMachine(t *testing.T) {
 			require.ErrorIs(t, ahead(), ErrMaybeAhead)
 			r.pass(patience / 2)
 			require.ErrorIs(t, ahead(), ErrTooFarAhead)
-			for range 5 { // As long as such samples come.
+			for range 5 { // The check continues while such samples arrive.
 				r.pass(patience)
 				require.ErrorIs(t, ahead(), ErrTooFarAhead)
 			}
@@ -132,7 +132,7 @@ func TestSlowClockOnOneMachine(t *testing.T) {
 			require.ErrorIs(t, b.Float(s, at+time.Hour.Milliseconds(), 0, 1), ErrMaybeAhead, "beside a sample that was rejected")
 			b.Release()
 
-			m.set(-20 * time.Minute) // Set back while it runs: the measured time shows what it should be.
+			m.set(-20 * time.Minute) // Set back while it runs: the measured uptime shows what it should be.
 			require.NoError(t, m.write(r.now(), 2))
 			require.Equal(t, 2, m.visible())
 			r.pass(10 * time.Minute)
@@ -152,14 +152,14 @@ func TestSlowClockOnOneMachine(t *testing.T) {
 	}
 }
 
-// The log has one line when a clock becomes slow or fast by a minute, one when it differs by twice as much, and one when it agrees again,
-// however many heartbeats pass.
+// The log has one line when a clock becomes slow or fast by a minute, one when the difference has doubled, and one when
+// it agrees again, regardless of the number of heartbeats.
 func TestClockDifferencesAreLogged(t *testing.T) {
 	r := &clockRig{t: t, shared: true}
 	r.eng = &clockedEngine{memory.New(), r.now}
 	var log bytes.Buffer
 	m := r.start(0, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	// logged has the clock off for a while, and expects one line with these texts; none: no line.
+	// logged sets the clock off for some time, and expects one line with these texts, or no line if there are none.
 	logged := func(off time.Duration, want ...string) {
 		t.Helper()
 		log.Reset()

@@ -19,8 +19,9 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// TestStagedUnderTwoPauses writes samples before and after a pause of six days, is killed within a minute each time, and is started
-// again four days later, or a copy is: all samples that were acknowledged are in the answers, before and after they are sealed.
+// TestStagedUnderTwoPauses writes samples before and after a pause of six days, killing the process within a minute
+// each time. Four days later it starts the process again, or a copy: all acknowledged samples are found, before and
+// after they are sealed.
 func TestStagedUnderTwoPauses(t *testing.T) {
 	mem := memory.New()
 	r := &clockRig{t: t, eng: mem}
@@ -35,7 +36,7 @@ func TestStagedUnderTwoPauses(t *testing.T) {
 	for i := range 100 {
 		require.NoError(t, m.write(r.now().Add(time.Duration(i-100)*time.Second), 2))
 	}
-	r.eng = mem.Copy() // Nothing that comes later, as after a kill, or in a backup.
+	r.eng = mem.Copy() // Without any later write, as after a kill, or in a backup.
 	m.stop()
 	for _, later := range []time.Duration{4 * day, 20 * day} {
 		r.pass(later)
@@ -52,14 +53,15 @@ func TestStagedUnderTwoPauses(t *testing.T) {
 	require.Equal(t, 200, m.visible())
 }
 
-// problems are those that Check reports.
+// problems returns the problems that Check reports.
 func (m *clockMachine) problems() (problems []string) {
 	_, err := m.Check(m.r.t.Context(), func(p string) { problems = append(problems, p) })
 	require.NoError(m.r.t, err)
 	return problems
 }
 
-// TestStagedSamplesOfAFastClusterAreRead writes a sample while the clocks of a whole cluster are months ahead, and sets them right.
+// TestStagedSamplesOfAFastClusterAreRead writes a sample while the clocks of a whole cluster are months fast, and
+// corrects them.
 func TestStagedSamplesOfAFastClusterAreRead(t *testing.T) {
 	ahead := 100 * day
 	r := &clockRig{t: t, shared: true}
@@ -69,12 +71,13 @@ func TestStagedSamplesOfAFastClusterAreRead(t *testing.T) {
 	require.Empty(t, m.problems())
 	m.stop()
 	ahead = 0
-	m = r.start(0, func(o *Options) { o.Follow = false }) // In memory, the rows by which others follow the first process don't expire.
+	// The memory engine doesn't expire rows, so the first process' stream positions remain.
+	m = r.start(0, func(o *Options) { o.Follow = false })
 	require.Empty(t, m.problems())
 	require.NotEmpty(t, m.waiting())
 }
 
-// shown returns the samples that a query shows of the only series.
+// shown returns the samples of the only series that a query returns.
 func (m *clockMachine) shown() (map[int64]float64, error) {
 	list, err := m.Select(m.r.t.Context(), query.Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric()})
 	if err != nil {
@@ -93,9 +96,10 @@ func (m *clockMachine) shown() (map[int64]float64, error) {
 	return found, nil
 }
 
-// TestPauses carries out seeded histories of one process whose machine is off for days, several times in a row, or whose clock leaps, with
-// kills, backups, and restores of any of them later. At every start, before and after it seals, the answers are the samples that were
-// acknowledged and not deleted, also those of a store that is opened to look at it. Every other history has a retention, and a clock that is right.
+// TestPauses runs seeded histories of one process whose machine is off for days, repeatedly, or whose clock leaps, with
+// kills, backups, and later restores of any of them. At every start, before and after sealing, answers contain exactly
+// the samples that were acknowledged and not deleted, also in a store opened ReadOnly. Every other history has a
+// retention, and a clock that is right.
 func TestPauses(t *testing.T) {
 	t.Parallel()
 	for seed := range protocolSeeds(t, 150) {
@@ -112,7 +116,8 @@ func TestPauses(t *testing.T) {
 // pausesRun is a history.
 type pausesRun struct {
 	rng *rand.Rand
-	// right is true if the clock is always right, which then only differs from what the store has seen of time; samples are kept for a while.
+	// right is true if the clock is always right; it then differs only from the observed uptime, and samples have a
+	// retention.
 	right   bool
 	r       *clockRig
 	m       *clockMachine
@@ -125,7 +130,7 @@ type pausesRun struct {
 	problem string
 }
 
-// pausesBackup is a copy of the rows, with the samples that were acknowledged then.
+// pausesBackup is a copy of the rows, with the samples acknowledged by then.
 type pausesBackup struct {
 	eng   *memory.Engine
 	acked map[int64]float64
@@ -179,7 +184,7 @@ func (p *pausesRun) step() {
 	case 13:
 		d := []time.Duration{time.Minute, 3 * time.Hour, 2 * day}[p.rng.IntN(3)]
 		p.note("run for %v", d)
-		for ; d > 0; d -= 12 * time.Hour { // A clock is doubted until it has run evenly.
+		for ; d > 0; d -= 12 * time.Hour { // A clock is untrusted until it has run evenly.
 			p.r.pass(min(d, 12*time.Hour))
 			p.m.clock.SeenMS()
 		}
@@ -199,7 +204,7 @@ func (p *pausesRun) leap() {
 	p.off = []time.Duration{0, 0, 6 * day, -6 * day, 100 * day, -228 * day, 73 * 365 * day, time.Unix(0, 0).Sub(p.r.now()), 2 * time.Hour, -time.Hour}[p.rng.IntN(10)]
 }
 
-// kill ends the process: nothing is in the store that came later.
+// kill ends the process without any further write.
 func (p *pausesRun) kill() {
 	p.note("kill")
 	eng := p.eng.Copy()
@@ -207,7 +212,7 @@ func (p *pausesRun) kill() {
 	p.eng = eng
 }
 
-// pause lets days pass in which the machine is off.
+// pause advances the time by days in which the machine is off.
 func (p *pausesRun) pause() {
 	d := time.Duration(p.rng.IntN(240)) * time.Hour
 	p.note("off for %v", d)
@@ -243,7 +248,7 @@ func (p *pausesRun) start() {
 		today = func(o *Options) { o.Today = o.Now().UTC().Truncate(day) }
 	}
 	p.note("start with the clock %v off", p.off)
-	if p.rng.IntN(3) == 0 && len(p.acked) > 0 { // To look at it.
+	if p.rng.IntN(3) == 0 && len(p.acked) > 0 { // Opened ReadOnly.
 		p.m = p.r.start(p.off, keep, func(o *Options) { o.ReadOnly = true })
 		p.compare("opened to look at it")
 		for _, problem := range p.m.problems() {
@@ -261,14 +266,14 @@ func (p *pausesRun) seal() {
 		p.fail("sealing: %v", err)
 	}
 	p.compare("sealed")
-	for _, table := range []*engine.Table{engine.Stage, engine.Staged} { // One process lists nothing.
+	for _, table := range []*engine.Table{engine.Stage, engine.Staged} { // A single process lists no slots.
 		for key, err := range p.eng.Partitions(p.r.t.Context(), table, nil, nil) {
 			p.fail("%v of %s is left after all was sealed: %v", key, table, err)
 		}
 	}
 }
 
-// round does what a server does every minute.
+// round does a server's work of one minute.
 func (p *pausesRun) round() {
 	ctx := p.r.t.Context()
 	p.note("round")
@@ -294,7 +299,7 @@ func (p *pausesRun) round() {
 	}
 }
 
-// write sends samples of the clock's time, of the right time, and late ones.
+// write sends samples at the clock's time, at the right time, and late ones.
 func (p *pausesRun) write() {
 	from := p.r.now()
 	if p.rng.IntN(2) == 0 {

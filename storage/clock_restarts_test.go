@@ -12,12 +12,12 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// today has an operator name the date that a clock shows which is off.
+// today sets the date of a clock that is off as given by an operator.
 func (r *clockRig) today(off time.Duration) func(*Options) {
 	return func(o *Options) { o.Today = r.now().Add(off).UTC().Truncate(day) }
 }
 
-// runFor lets time pass in which the store runs.
+// runFor advances the time while the store runs.
 func (m *clockMachine) runFor(d time.Duration) {
 	for ; d > 0; d -= time.Hour {
 		m.r.pass(min(d, time.Hour))
@@ -25,7 +25,7 @@ func (m *clockMachine) runFor(d time.Duration) {
 	}
 }
 
-// countedAnywhere returns how many samples a query shows that reads buckets where samples are hidden.
+// countedAnywhere returns the number of samples that a query finds, which reads buckets where samples are hidden.
 func (m *clockMachine) countedAnywhere() int {
 	m.r.t.Helper()
 	q := query.Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric()}
@@ -46,8 +46,8 @@ func (m *clockMachine) countedAnywhere() int {
 	return n
 }
 
-// TestShortRunsSeeNoMoreThanTheyRan starts a new store again and again for seconds, each time with a clock almost 3 days further ahead. The time
-// between isn't seen: nothing is dropped, and soon the clock isn't trusted.
+// TestShortRunsSeeNoMoreThanTheyRan starts a new store repeatedly for seconds, each time with a clock almost 3 days
+// further ahead. The time between the runs isn't observed: nothing is dropped, and soon the clock is untrusted.
 func TestShortRunsSeeNoMoreThanTheyRan(t *testing.T) {
 	r := alone(t)
 	keep := func(o *Options) { o.Retention = 3 * day }
@@ -71,7 +71,8 @@ func TestShortRunsSeeNoMoreThanTheyRan(t *testing.T) {
 	require.NoError(t, m.write(r.now(), 2))
 }
 
-// startAhead starts a process whose clock is ahead, and confirmed by an operator, and hides the samples past the retention by it.
+// startAhead starts a process with a fast clock, which an operator has confirmed, and hides the samples past the
+// retention by it.
 func (r *clockRig) startAhead(ahead time.Duration, change func(*Options)) *clockMachine {
 	r.t.Helper()
 	m := r.start(ahead, change, r.today(ahead))
@@ -81,8 +82,8 @@ func (r *clockRig) startAhead(ahead time.Duration, change func(*Options)) *clock
 	return m
 }
 
-// TestAcceptedAfterAClockAheadIsShown has a clock that is 40 days ahead, and that an operator has confirmed, hide all there is. Once it is right, all samples
-// are shown, also those that are accepted then, before and after they are sealed.
+// TestAcceptedAfterAClockAheadIsShown hides all samples by a clock that is 40 days fast and confirmed by an operator.
+// Once it is right, all samples are shown, also those accepted then, before and after they are sealed.
 func TestAcceptedAfterAClockAheadIsShown(t *testing.T) {
 	for name, keep := range map[string]func(*Options){
 		"raw hidden": func(o *Options) {},
@@ -118,8 +119,9 @@ func TestAcceptedAfterAClockAheadIsShown(t *testing.T) {
 	}
 }
 
-// TestAcceptedAfterADeleteByAClockAhead deletes all up to the present of a clock that is 40 days ahead. Samples accepted once it is right aren't deleted,
-// and are shown also when the clock is ahead again and hides it: from samples, as the slot's rollups aren't marked as made with the delete.
+// TestAcceptedAfterADeleteByAClockAhead deletes everything up to the time of a clock that is 40 days fast. Samples
+// accepted once it is right aren't deleted. They are also shown when the clock is fast again and hides them: from
+// samples, because the slot's rollups have no commit record of the delete.
 func TestAcceptedAfterADeleteByAClockAhead(t *testing.T) {
 	r := alone(t)
 	keep := func(o *Options) { o.Retention = 30 * day }
@@ -143,8 +145,9 @@ func TestAcceptedAfterADeleteByAClockAhead(t *testing.T) {
 	require.Equal(t, 10, m.countedAnywhere())
 }
 
-// TestUnsealedSamplesPassTheRetention accepts late samples right before they are past the retention of raw samples, beside sealed ones. Until they are
-// sealed they are in the buckets that answer for that time, also after a restart, and days later.
+// TestUnsealedSamplesPassTheRetention accepts late samples just before they are past the raw retention, beside sealed
+// ones. Until they are sealed they are in the buckets that queries return for that time, also after a restart, and days
+// later.
 func TestUnsealedSamplesPassTheRetention(t *testing.T) {
 	for _, expiring := range []bool{false, true} {
 		r := alone(t)
@@ -177,8 +180,8 @@ func TestUnsealedSamplesPassTheRetention(t *testing.T) {
 	}
 }
 
-// TestUnsealedSamplesOfExpiredRows starts a process when the raw rows of a sample that was acknowledged, but not sealed, would have expired. Answers come with a
-// warning until the sample is sealed, and then have it.
+// TestUnsealedSamplesOfExpiredRows starts a process after the raw rows of an acknowledged, unsealed sample would have
+// expired. Answers have a warning until the sample is sealed, and contain it afterwards.
 func TestUnsealedSamplesOfExpiredRows(t *testing.T) {
 	r := alone(t)
 	r.eng = memory.NewExpiring(r.now)
@@ -204,7 +207,7 @@ func TestUnsealedSamplesOfExpiredRows(t *testing.T) {
 	}
 }
 
-// answer returns how many samples the buckets of a resolution count, and the warnings.
+// answer returns the number of samples in the buckets of a resolution, and the warnings.
 func (m *clockMachine) answer(t *testing.T, res rollup.Resolution) (n int, told []string) {
 	t.Helper()
 	found, err := m.Select(t.Context(), query.Query{
@@ -222,8 +225,9 @@ func (m *clockMachine) answer(t *testing.T, res rollup.Resolution) (n int, told 
 	return n, told
 }
 
-// TestDroppedByAClockAhead has a clock that is 20 days ahead, and that an operator has confirmed, drop the windows of the present. Samples of that time can't be stored;
-// they are retried, not lost, and later ones are stored. Samples past the retention are rejected.
+// TestDroppedByAClockAhead drops current windows by a clock that is 20 days fast and confirmed by an operator. Samples
+// of that time can't be stored; senders retry them, and later samples are stored. Samples past the retention are
+// rejected.
 func TestDroppedByAClockAhead(t *testing.T) {
 	r := alone(t)
 	keep := func(o *Options) { o.Retention = 3 * day }
@@ -254,8 +258,8 @@ func TestDroppedByAClockAhead(t *testing.T) {
 	}
 }
 
-// TestClockThatWasSetBack accepts samples of the time that was measured for a quarter of the step, has them sent again for a while, and
-// only then rejects them.
+// TestClockThatWasSetBack accepts samples of the observed time for a quarter of the step, then makes senders retry for
+// some time, and only then rejects them.
 func TestClockThatWasSetBack(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		for _, by := range []time.Duration{20 * time.Minute, 7 * time.Hour, 71 * time.Hour} {
@@ -282,7 +286,8 @@ func TestClockThatWasSetBack(t *testing.T) {
 	}
 }
 
-// TestClockOfABootIsSlow has a machine without a clock of its own begin where it ended, days late: until NTP has had time to set that, no sample is rejected.
+// TestClockOfABootIsSlow starts a machine without a hardware clock at the time at which it stopped, days late: until
+// NTP has had time to set the clock, no sample is rejected.
 func TestClockOfABootIsSlow(t *testing.T) {
 	r := alone(t)
 	m := r.start(0)

@@ -13,13 +13,13 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// The only row of the list of table processes that holds what the store has seen of time.
+// The only row in the list of table processes that holds the observed uptime.
 var (
 	clockPartition = engine.Key{engine.Int(1)}
 	clockKey       = engine.Key{engine.Text(strings.Repeat("\x00", engine.IDLen))}
 )
 
-// A row that can't be read is told of when the store opens, which goes on without it.
+// Opening a store reports an unreadable row, and continues without it.
 func TestMalformedClockRowIsToldAtOpening(t *testing.T) {
 	r := alone(t)
 	r.start(0).stop()
@@ -34,7 +34,7 @@ func TestMalformedClockRowIsToldAtOpening(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-// The row's bytes stay what they are, and what makes no sense is written anew.
+// The row's bytes are stable, and an invalid row is rewritten.
 func TestClockRowIsStable(t *testing.T) {
 	r := alone(t)
 	m := r.start(0)

@@ -14,13 +14,14 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// Acknowledged samples are found by the next process, however far the clock was off when they were taken, and however far it is now.
+// The next process finds acknowledged samples, regardless of how far the clock was off when they were accepted and is
+// off now.
 func TestStagedIsFoundUnderAnyClock(t *testing.T) {
 	const day = 24 * time.Hour
 	offs := []time.Duration{0, -228 * day, 228 * day, -8 * day, 30 * 365 * day}
 	for _, taken := range offs {
 		for _, looked := range offs {
-			for _, wait := range []time.Duration{0, 12 * day} { // In doubt, and believed again.
+			for _, wait := range []time.Duration{0, 12 * day} { // Untrusted, and trusted again.
 				r := alone(t)
 				keepAll := func(o *Options) { o.Retention = 0 }
 				m := r.start(0, keepAll)
@@ -50,7 +51,7 @@ func TestStagedIsFoundUnderAnyClock(t *testing.T) {
 	}
 }
 
-// samples returns how many samples the head holds of the only series.
+// samples returns the number of samples of the only series in the head.
 func (m *clockMachine) samples() int {
 	m.r.t.Helper()
 	var all chunk.Samples
@@ -62,8 +63,8 @@ func (m *clockMachine) samples() int {
 	return all.Len()
 }
 
-// TestClockFarAheadLooksNoFurther is about a process of several whose clock is years ahead: it reads what the others stage
-// from no more partitions of the engine than a process whose clock is right.
+// TestClockFarAheadLooksNoFurther starts a process of a shared store with a clock that is years fast: it reads the
+// staged samples of other processes from no more partitions of the engine than a process with a right clock.
 func TestClockFarAheadLooksNoFurther(t *testing.T) {
 	var scans atomic.Int64
 	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {

@@ -21,7 +21,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// clockedEngine is an engine on another machine, of which the clock is right.
+// clockedEngine is an engine on another machine with a right clock.
 type clockedEngine struct {
 	engine.Engine
 	now func() time.Time
@@ -29,11 +29,11 @@ type clockedEngine struct {
 
 func (e *clockedEngine) Clock(context.Context) (time.Time, error) { return e.now(), nil }
 
-// clockRig moves the time, and the clocks of machines that may be off.
+// clockRig controls the time, and the clocks of machines, which may be off.
 type clockRig struct {
 	t      *testing.T
 	eng    engine.Engine
-	passed atomic.Int64 // really
+	passed atomic.Int64 // the true time
 	shared bool
 }
 
@@ -117,7 +117,7 @@ func (m *clockMachine) waiting() []Work {
 	return work
 }
 
-// removals are all ways to remove, or to take over. The error of each shows whether it may.
+// removals are all operations that delete rows or take over partitions. The error of each shows whether it is allowed.
 func (m *clockMachine) removals() map[string]error {
 	ctx := m.r.t.Context()
 	errs := map[string]error{}
@@ -156,7 +156,7 @@ func (m *clockMachine) may() {
 	}
 }
 
-// A process of several whose clock is off by months does nothing to what the others have.
+// A process of a shared store with a clock that is off by months doesn't change other processes' data.
 func TestWrongClockBesideARightOne(t *testing.T) {
 	for name, off := range map[string]time.Duration{"ahead": 60 * 24 * time.Hour, "behind": -60 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestWrongClockBesideARightOne(t *testing.T) {
 	}
 }
 
-// A clock that is set while a process runs counts before the next beat has compared it.
+// A clock that is set while a process runs is detected before the next heartbeat has compared it.
 func TestClockThatLeapsBetweenBeats(t *testing.T) {
 	r := &clockRig{t: t, shared: true}
 	r.eng = &clockedEngine{memory.New(), r.now}
@@ -206,8 +206,8 @@ func TestClockThatLeapsBetweenBeats(t *testing.T) {
 
 func alone(t *testing.T) *clockRig { return &clockRig{t: t, eng: memory.New()} }
 
-// The only process of a store sees its clock leap, and takes samples of both times; when the clock is right again,
-// all of them are there, and what lies in windows that the wrong clock would have dropped survives sealing.
+// The only process of a store detects that its clock leaps, and accepts samples of both times. When the clock is right
+// again, all of them are found, and samples in windows that the wrong clock would have dropped survive sealing.
 func TestClockLeapsOnOneMachine(t *testing.T) {
 	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
 	require.NoError(t, err)
@@ -244,7 +244,7 @@ func TestClockLeapsOnOneMachine(t *testing.T) {
 	}
 }
 
-// A clock that is set back: nothing is removed, and samples of the present time are taken and visible.
+// A clock that is set back: nothing is removed, and samples of the present time are accepted and visible.
 func TestClockIsBehindOnOneMachine(t *testing.T) {
 	r := alone(t)
 	m := r.start(0)
@@ -267,15 +267,15 @@ func TestClockIsBehindOnOneMachine(t *testing.T) {
 	}
 }
 
-// What a machine does that was off, asleep, or has a clock that nobody set.
+// A machine that was off or asleep, or has a clock that was never set.
 func TestClockOfAMachine(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	year := func(y int) time.Duration { return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC).Sub(clockStart) }
 	for _, c := range []struct {
 		name     string
-		ran, off time.Duration // before, and when it starts again
-		rest     time.Duration // 0: it is believed at once
+		ran, off time.Duration // before the restart, and at the restart
+		rest     time.Duration // 0: it is trusted at once
 	}{
 		{"restart", day, 0, 0},
 		{"off for a weekend", 5 * day, 64 * time.Hour, 0},
@@ -304,7 +304,7 @@ func TestClockOfAMachine(t *testing.T) {
 			m.refuses()
 			m.clock.SeenMS()
 			m.stop()
-			m = r.start(c.off) // The doubt goes on.
+			m = r.start(c.off) // It remains untrusted.
 			r.pass(c.rest/2 - 2*time.Minute)
 			m.refuses()
 			r.pass(4 * time.Minute)
@@ -316,7 +316,7 @@ func TestClockOfAMachine(t *testing.T) {
 	}
 }
 
-// A clock that leaps again and again is never believed, and the operator's word is.
+// A clock that leaps repeatedly is never trusted, but an operator's date is.
 func TestClockThatIsNotEven(t *testing.T) {
 	r := alone(t)
 	m := r.start(0)
@@ -347,7 +347,8 @@ func TestClockThatIsNotEven(t *testing.T) {
 	r.start(60 * 24 * time.Hour).may()
 }
 
-// Late samples that a clock takes which was set right after it had been believed a year behind are found by the next process.
+// Late samples, accepted by a clock just after it was corrected and had been trusted a year slow, are found by the next
+// process.
 func TestLateSamplesOfAClockThatWasSetRight(t *testing.T) {
 	r := alone(t)
 	keepAll := func(o *Options) { o.Retention = 0 }
@@ -369,8 +370,8 @@ func TestLateSamplesOfAClockThatWasSetRight(t *testing.T) {
 	require.Equal(t, 1, m.visible())
 }
 
-// A delete of everything by a clock that is far behind, and is believed after a while, leaves nothing for when it is right
-// again.
+// A delete of everything by a clock that is very slow, and is trusted after some time, leaves no samples for when it is
+// right again.
 func TestDeleteByAClockThatIsBehind(t *testing.T) {
 	for _, sealed := range []bool{true, false} {
 		r := alone(t)
@@ -389,14 +390,14 @@ func TestDeleteByAClockThatIsBehind(t *testing.T) {
 	}
 }
 
-// rowlessEngine has no row of the seen time.
+// rowlessEngine has no row of the observed uptime.
 type rowlessEngine struct{ engine.Engine }
 
 func (e rowlessEngine) Write(ctx context.Context, list []engine.Batch) error {
 	return e.Engine.Write(ctx, slices.DeleteFunc(slices.Clone(list), func(b engine.Batch) bool { return b.Table == engine.Processes }))
 }
 
-// A store that has lost the row of its seen time: its contents show it.
+// A store that has lost the row of its observed uptime derives it from its contents.
 func TestClockOfAStoreThatLostIt(t *testing.T) {
 	r := alone(t)
 	r.eng = rowlessEngine{r.eng}
@@ -441,7 +442,7 @@ func TestTimeSeenByProcesses(t *testing.T) {
 	require.LessOrEqual(t, r.start(0).clock.SeenMS(), last+60_000, "nobody was there")
 }
 
-// A clock that leaps costs no looking through all the slots between.
+// After a leap of the clock, Waiting doesn't read all slots between.
 func TestWaitingSkipsALeap(t *testing.T) {
 	r := alone(t)
 	m := r.start(0)

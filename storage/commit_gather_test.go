@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// gatherRig is a committer over an engine that takes 10 ms for a commit, in the time of a synctest bubble.
+// gatherRig is a committer with an engine that takes 10 ms per commit, in the time of a synctest bubble.
 type gatherRig struct {
 	*committer
 	t       *testing.T
@@ -41,7 +41,7 @@ func newGatherRig(t *testing.T, gathers bool) *gatherRig {
 	return rig
 }
 
-// send sends requests of a sender, one after the other, with a pause after each, and returns how long each took.
+// send sends requests of a sender one after the other, with a pause after each, and returns the duration of each.
 func (r *gatherRig) send(sender string, requests int, pause time.Duration) (took []time.Duration) {
 	series, err := r.env.head.Define(r.env.head.Tenant("ann"), labels.FromStrings(labels.MetricName, "up", "sender", sender), nil)
 	assert.NoError(r.t, err)
@@ -57,11 +57,11 @@ func (r *gatherRig) send(sender string, requests int, pause time.Duration) (took
 	return took
 }
 
-// commit is how long one takes in the time of the bubble, in which nothing but sleep takes any.
+// commit is the duration of a commit in the time of the bubble, in which only sleeping takes time.
 const commit = 10 * time.Millisecond
 
-// TestCommitsGather lets senders each send their next request 3 ms after the last one was answered. Their requests share commits instead of
-// taking turns, and so take one commit, not two; a sender that is alone waits for nobody.
+// TestCommitsGather has senders each send their next request 3 ms after the previous one was acknowledged. Their
+// requests share commits instead of alternating, and so take one commit, not two; a single sender doesn't wait.
 func TestCommitsGather(t *testing.T) {
 	const requests = 50
 	run := func(gathers bool, senders int, usual time.Duration) (commits int) {
@@ -70,7 +70,7 @@ func TestCommitsGather(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range senders {
 				all.Go(func() {
-					time.Sleep(time.Duration(i) * 2 * time.Millisecond) // They begin one after the other.
+					time.Sleep(time.Duration(i) * 2 * time.Millisecond) // They start one after the other.
 					took := rig.send(string(rune('a'+i)), requests, 3*time.Millisecond)
 					for _, took := range took[5 : requests-5] { // While all of them send.
 						assert.LessOrEqual(t, took, usual)
@@ -88,7 +88,7 @@ func TestCommitsGather(t *testing.T) {
 	require.InDelta(t, 2*requests, run(false, 4, 2*commit), 3, "what there is to gain")
 }
 
-// TestCommitsWaitOnceForWhoStops has one of two senders stop: the other one waits for it in one commit, not in all that follow.
+// TestCommitsWaitOnceForWhoStops stops one of two senders: the other one waits for it in one commit only.
 func TestCommitsWaitOnceForWhoStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rig := newGatherRig(t, true)

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestCountsBesideDamagedLabels damages labels: counts that lack series are warned of, each time, and those that don't aren't.
+// TestCountsBesideDamagedLabels damages labels: each answer with missing series has a warning, others don't.
 func TestCountsBesideDamagedLabels(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{"page", "row"} {

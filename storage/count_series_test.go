@@ -56,14 +56,14 @@ func TestCountSeriesAndChurn(t *testing.T) {
 		}, first)
 	}
 
-	// Series sealed later in a window are counted, too.
+	// Series that are sealed later in a window are also counted.
 	ts.write("ann", labels.FromStrings(labels.MetricName, "late"), sample{churn[0].Start.UnixMilli() + 1, 1})
 	require.NoError(t, ts.SealAll(t.Context()))
 	again, err := ts.Counts().CountSeries(t.Context(), counts.SeriesQuery{Tenant: "ann", Window: churn[0].Window, Limit: 5})
 	require.NoError(t, err)
 	require.Equal(t, []counts.Count{{Name: "m0", Count: 5}, {Name: "m1", Count: 5}, {Name: "late", Count: 1}}, again.Metrics)
 
-	// Nothing of a window past its retention.
+	// Series in a window past its retention aren't counted.
 	ts.now = ts.now.Add(40 * 24 * time.Hour)
 	gone, err := ts.Counts().CountSeries(t.Context(), counts.SeriesQuery{Tenant: "ann", Window: churn[0].Window, Limit: 5})
 	require.NoError(t, err)

@@ -25,13 +25,13 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// damagedStore is a small store with some of everything: sealed days in several files, late samples, rollups, staged
-// samples, of two tenants. Its process has ended in order, or was killed.
+// damagedStore is a small store of two tenants with all kinds of data: sealed days in several files, late samples,
+// rollups, staged samples. Its process was stopped or killed.
 type damagedStore struct {
 	fs     *pebble.CrashableFS
 	now    time.Time
 	killed bool
-	look   bool                           // opens the store to look at it
+	look   bool                           // opens the store ReadOnly
 	want   map[string]map[string][]sample // tenant, series
 	shown  map[string][]string            // tenant: see others
 }
@@ -104,7 +104,7 @@ func newDamagedStore(t *testing.T, killed bool) *damagedStore {
 	counted, err := s.countWindows(t.Context())
 	require.NoError(t, err)
 	require.Positive(t, counted)
-	if !killed { // A start writes what the log has to a file.
+	if !killed { // A start writes the log's contents to a file.
 		require.NoError(t, s.Close())
 		require.NoError(t, eng.Close())
 		eng, s, err = d.open(d.fs)
@@ -125,7 +125,7 @@ func newDamagedStore(t *testing.T, killed bool) *damagedStore {
 	return d
 }
 
-// waitNoted waits until it is noted how long the log is, which happens once a second.
+// waitNoted waits until the length of the log is recorded, which happens once per second.
 func (d *damagedStore) waitNoted(t *testing.T) {
 	names, err := d.fs.List(damagedDir)
 	require.NoError(t, err)
@@ -149,7 +149,7 @@ func (d *damagedStore) waitNoted(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// answers asks for all samples of a tenant. told are the warnings.
+// answers reads all samples of a tenant. told are the warnings.
 func (d *damagedStore) answers(s *Store, tenant string) (got map[string][]sample, told []string, err error) {
 	found, err := s.Select(context.Background(), query.Query{
 		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime,
@@ -172,9 +172,9 @@ func (d *damagedStore) answers(s *Store, tenant string) (got map[string][]sample
 	return got, told, nil
 }
 
-// TestDamageAtRandomPlaces turns bytes at random places of a store's files, one at a time. Each time the store opens,
-// and every answer is right or names the missing samples, or it refuses in one line that names a remedy; Check and Examine
-// notice. A store that is opened to look at it does the same as one that is started.
+// TestDamageAtRandomPlaces changes bytes at random places of a store's files, one at a time. Each time the store opens
+// and every answer is right or names the missing samples, or it fails to open with one line that names a remedy; Check
+// and Examine detect the damage. A ReadOnly store does the same as a started one.
 func TestDamageAtRandomPlaces(t *testing.T) {
 	t.Parallel()
 	seed, places := soak.Seed(t), soak.Times(t, 200)
@@ -212,7 +212,7 @@ func TestDamageAtRandomPlaces(t *testing.T) {
 		looked := *d
 		looked.look = true
 		outcome := looked.outcome(t, fs, "looked at, "+about)
-		if i%4 < 2 { // A start finds what those who look find.
+		if i%4 < 2 { // A start detects the same damage as ReadOnly stores.
 			require.Equal(t, d.outcome(t, fs, about), outcome, about)
 		}
 		outcomes[kind+": "+outcome]++
@@ -222,13 +222,15 @@ func TestDamageAtRandomPlaces(t *testing.T) {
 	}
 }
 
-// turnByte turns bits of a byte of one of the files: mostly of a sorted one, each byte of which has the same chance.
+// turnByte changes bits of a byte in one of the files: mostly in a sorted one, each byte of which has the same
+// probability.
 func turnByte(t *testing.T, fs *pebble.CrashableFS, rng *rand.Rand) (name string, at, size int64) {
 	names, err := fs.List(damagedDir)
 	require.NoError(t, err)
 	slices.Sort(names)
 	current := slices.MaxFunc(slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, "MANIFEST-") }), strings.Compare)
-	names = slices.DeleteFunc(names, func(name string) bool { // The damage of a manifest before the current one is none.
+	// Damage in a manifest before the current one has no effect.
+	names = slices.DeleteFunc(names, func(name string) bool {
 		return strings.HasPrefix(name, "MANIFEST-") && name != current
 	})
 	sizes, tables := map[string]int64{}, int64(0)
@@ -268,7 +270,7 @@ func turnByte(t *testing.T, fs *pebble.CrashableFS, rng *rand.Rand) (name string
 	return name, at, size
 }
 
-// outcome opens a damaged store and returns what it does.
+// outcome opens a damaged store and returns the result.
 func (d *damagedStore) outcome(t *testing.T, fs *pebble.CrashableFS, about string) string {
 	eng, s, err := d.open(fs)
 	if err != nil {
@@ -313,7 +315,7 @@ func (d *damagedStore) outcome(t *testing.T, fs *pebble.CrashableFS, about strin
 	return what
 }
 
-// namesPlace is how a problem that Check reports names what it is about.
+// namesPlace matches problems of Check that name the damaged location.
 var namesPlace = regexp.MustCompile(`table|metric|window|slot|^file `)
 
 // requireHelp requires an error to be one line that names a remedy.
@@ -349,9 +351,9 @@ func requireNamed(t *testing.T, want, got map[string][]sample, told []string, ab
 	}
 }
 
-// namedGap is the gap that a warning names.
+// namedGap is a gap named by a warning.
 type namedGap struct {
-	metric   string // of a series' text; "": any
+	metric   string // in the text of a series; "": any
 	from, to time.Time
 }
 
@@ -374,7 +376,8 @@ func (g *namedGap) names(series string, at int64) bool {
 	return strings.Contains(series, g.metric) && (g.from.IsZero() || g.to.IsZero() || g.from.UnixMilli() < at && at <= g.to.UnixMilli())
 }
 
-// others asks for what else queries show: buckets of 5m and 1h, the values of a label, exemplars and metadata.
+// others reads everything else that queries return: buckets of 5m and 1h, the values of a label, exemplars and
+// metadata.
 func (d *damagedStore) others(s *Store, tenant string) (shown []string, told []string, err error) {
 	warn := func(err error) { told = append(told, err.Error()) }
 	ctx := damage.WithWarnings(context.Background(), warn)

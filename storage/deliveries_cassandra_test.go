@@ -12,20 +12,21 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestDeliveriesGiveTheSameBytesOnCassandra delivers to two stores with engines of their own on one keyspace,
-// each request to either of them.
+// TestDeliveriesGiveTheSameBytesOnCassandra delivers to two stores with separate engines on one keyspace, each request
+// to either of them.
 func TestDeliveriesGiveTheSameBytesOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra and a minute: leave -short out")
 	}
-	t.Parallel() // it waits for the commit log
+	t.Parallel() // It waits for the commit log.
 	hosts := cassandratest.Hosts(t)
 	co := cassandra.DefaultOptions()
 	co.Hosts, co.Keyspace = hosts, cassandratest.OwnKeyspace(t, hosts)
-	co.Timeout, co.ConnectTimeout = time.Minute, time.Minute // it stands still for seconds on a busy machine
-	now := time.Now()                                        // it mustn't be far from the cluster's clock
-	const least = 40                                         // a commit takes a few hundredths of a second, which is what the test waits for
-	// A commit writes a row a slot, so there are fewer and wider slots than over an engine of this process.
+	co.Timeout, co.ConnectTimeout = time.Minute, time.Minute // The node stalls for seconds on a busy machine.
+	now := time.Now()                                        // It must be close to the cluster's clock.
+	// A commit takes some tens of milliseconds, which dominate the test.
+	const least = 40
+	// A commit writes a row per slot, so there are fewer and wider slots than with an engine in this process.
 	set := dataSet(rand.New(rand.NewPCG(5, 5)), now, soak.Times(t, 40), 1)
 	requireSameBytes(t, set, least, func(t *testing.T) (stores []*testStore) {
 		for range 2 {

@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// TestDescriptionOfAStore opens a store, and then its files with Admit of other options: a store in a newer format, or with other settings
-// than those asked for, is refused by what its files say of it, before any row is read.
+// TestDescriptionOfAStore opens a store, and then its files with Admit and other options: a store in a newer format, or
+// with other settings than the options, is rejected by the description in its files, before any row is read.
 func TestDescriptionOfAStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -66,7 +66,7 @@ func TestDescriptionOfAStore(t *testing.T) {
 	require.ErrorContains(t, Admit(opts)([]byte("{")), "the description of the store is corrupt")
 }
 
-// unsetEngine can fail to compare and set.
+// unsetEngine can make CompareAndSet fail.
 type unsetEngine struct {
 	*pebble.Engine
 	failing bool
@@ -79,8 +79,9 @@ func (e *unsetEngine) CompareAndSet(ctx context.Context, t *engine.Table, partit
 	return e.Engine.CompareAndSet(ctx, t, partition, clustering, old, value)
 }
 
-// TestPeriodThatIsNotAdded has the addition of a period fail at the settings row, after the description was written, or succeed, and opens the
-// store once that period would have begun: a start is refused by the settings that there are.
+// TestPeriodThatIsNotAdded makes the addition of a period fail at the settings row, after the description was written,
+// or succeed, and opens the store once that period would have begun: a start is rejected according to the stored
+// settings.
 func TestPeriodThatIsNotAdded(t *testing.T) {
 	t.Parallel()
 	for _, added := range []bool{false, true} {

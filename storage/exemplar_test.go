@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/meter"
 )
 
-// TestKeptExemplarsConverge cuts a set of exemplars into parts in any way, and has the same left of them.
+// TestKeptExemplarsConverge splits a set of exemplars in different ways, and always keeps the same.
 func TestKeptExemplarsConverge(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var all []format.Exemplar
@@ -40,7 +40,7 @@ func TestKeptExemplarsConverge(t *testing.T) {
 	}
 }
 
-// exemplarsOf sends exemplars of a series, and nothing else.
+// exemplarsOf sends only exemplars of a series.
 func (ts *testStore) exemplarsOf(tenant string, ls labels.Labels, list ...exemplar.Exemplar) {
 	ts.t.Helper()
 	b := ts.NewBatch(tenant)
@@ -126,7 +126,7 @@ func TestExemplarsAreChecked(t *testing.T) {
 	require.NoError(t, b.Commit(t.Context()))
 }
 
-// TestExemplarsAreBounded sends more than are kept of a slot, in any order, sealing between.
+// TestExemplarsAreBounded sends more exemplars than are kept per slot, in any order, with seals between.
 func TestExemplarsAreBounded(t *testing.T) {
 	ts := openTestStore(t, nil)
 	ls := labels.FromStrings(labels.MetricName, "m")
@@ -152,7 +152,7 @@ func TestExemplarsAreBounded(t *testing.T) {
 		require.Len(t, kept, format.MaxSlotExemplars)
 		older := kept[:format.MaxSlotExemplars-format.NewestExemplars]
 		require.Equal(t, newest, kept[len(older):])
-		// An even sample: of each tenth of the time before, about a tenth of it.
+		// An even sample: each tenth of the time before has about a tenth of it.
 		tenths := make([]int, 10)
 		for _, e := range older {
 			tenths[(e.Ts-start-1)*10/(sent-format.NewestExemplars)]++
@@ -211,7 +211,7 @@ func TestExemplarsExpire(t *testing.T) {
 	require.Zero(t, count())
 }
 
-// TestExemplarsOfManySeries reads few of many, of several shards, and all.
+// TestExemplarsOfManySeries reads a few series of many, in several shards, and all.
 func TestExemplarsOfManySeries(t *testing.T) {
 	ts := openTestStore(t, nil)
 	at := ts.now.Add(-30 * time.Hour).UnixMilli()

@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// openCountingStore opens a store over an engine in memory, and counts what matches.
+// openCountingStore opens a store with an engine in memory, and counts the operations for which matches returns true.
 func openCountingStore(t *testing.T, n *atomic.Int64, matches func(faultengine.Op) bool, change func(*Options)) *testStore {
 	ts := openTestStore(t, change)
 	ts.closeUnchecked()
@@ -30,7 +30,7 @@ func openCountingStore(t *testing.T, n *atomic.Int64, matches func(faultengine.O
 	return ts
 }
 
-// askedToExpire runs Expire, and returns how many counted operations it took.
+// askedToExpire runs Expire, and returns the number of counted operations.
 func (ts *testStore) askedToExpire(n *atomic.Int64) (asked int64) {
 	ts.t.Helper()
 	n.Store(0)
@@ -39,7 +39,8 @@ func (ts *testStore) askedToExpire(n *atomic.Int64) (asked int64) {
 	return n.Load()
 }
 
-// TestClassesAreDroppedOnce drops the rows of a class from windows that stand by another one, and remembers that by tenant, however many windows there are.
+// TestClassesAreDroppedOnce drops the rows of a class from windows that another class keeps. The store caches that per
+// tenant, regardless of the number of windows.
 func TestClassesAreDroppedOnce(t *testing.T) {
 	t.Parallel()
 	var drops atomic.Int64
@@ -67,7 +68,8 @@ func TestClassesAreDroppedOnce(t *testing.T) {
 	require.Zero(t, ts.askedToExpire(&drops))
 }
 
-// TestHiddenWindowsAreRolledUpOnce looks once whether hidden windows have their rollups, as long as nothing is written there, though a delete isn't cleaned.
+// TestHiddenWindowsAreRolledUpOnce checks once whether hidden windows have their rollups, unless samples are written
+// there, even while a delete isn't cleaned.
 func TestHiddenWindowsAreRolledUpOnce(t *testing.T) {
 	t.Parallel()
 	var reads atomic.Int64
@@ -86,10 +88,10 @@ func TestHiddenWindowsAreRolledUpOnce(t *testing.T) {
 	first := labels.MustNewMatcher(labels.MatchEqual, "i", "1")
 	require.NoError(t, ts.Delete(t.Context(), "ann", start.Add(-2*day).UnixMilli(), start.Add(9*day+12*time.Hour).UnixMilli(), first))
 	require.Greater(t, ts.askedToExpire(&reads), int64(60))
-	ts.askedToExpire(&reads) // Of the marks that were written just now.
+	ts.askedToExpire(&reads) // Of the commit records written just now.
 	require.Less(t, ts.askedToExpire(&reads), int64(10))
 
-	// A seal that comes late to a hidden window is rolled up.
+	// A late seal in a hidden window is rolled up.
 	late := format.CommitKey{Slot: ts.period.SlotOf(start.Add(15*day - time.Hour).UnixMilli()), ID: "0123456789abcdef"}
 	require.NoError(t, ts.mark(t.Context(), "ann", rollup.Raw, format.CommitSeal, []format.CommitKey{late}))
 	require.Positive(t, ts.askedToExpire(&reads))

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// openFaultyStore opens a store in memory, of one partition, whose engine goes wrong by rule.
+// openFaultyStore opens a store in memory, with one partition, and an engine with faults by rule.
 func openFaultyStore(t testing.TB, rule func(faultengine.Op) faultengine.Action, change func(*Options)) (*testStore, *faultengine.Engine) {
 	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 	ts.opts.Now = func() time.Time { return ts.now }
@@ -28,7 +28,7 @@ func openFaultyStore(t testing.TB, rule func(faultengine.Op) faultengine.Action,
 	return ts, eng
 }
 
-// tryWrite sends samples of one series, and returns what came of it.
+// tryWrite sends samples of one series, and returns the error.
 func (ts *testStore) tryWrite(tenant string, ls labels.Labels, samples ...sample) error {
 	ts.t.Helper()
 	b := ts.NewBatch(tenant)
@@ -56,7 +56,7 @@ func (ts *testStore) requireEmptyHead() {
 
 var upLabels = labels.FromStrings(labels.MetricName, "up", "host", "a")
 
-// TestRestartKeepsTenantsApart restarts with unsealed samples of series that two tenants name alike.
+// TestRestartKeepsTenantsApart restarts with unsealed samples of a series that two tenants have.
 func TestRestartKeepsTenantsApart(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
 	at := ts.now.UnixMilli()
@@ -81,7 +81,7 @@ func TestHeadIsEmptyOnceAllIsSealed(t *testing.T) {
 	ts.requireEmptyHead()
 }
 
-// TestFailedCommitsLeaveNothing makes an engine refuse blobs for a while, as senders try again and again.
+// TestFailedCommitsLeaveNothing makes an engine reject blobs while senders retry repeatedly.
 func TestFailedCommitsLeaveNothing(t *testing.T) {
 	down := true
 	ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
@@ -118,7 +118,7 @@ func TestSealThatDoesNotLearnItsEnd(t *testing.T) {
 	require.Equal(t, map[string][]sample{upLabels.String(): {{at, 1}}}, ts.all("ann"))
 }
 
-// TestClockThatGoesBack restarts after the clock was set back, so that the stored samples lie in the future.
+// TestClockThatGoesBack restarts after the clock was set back, so that the stored samples are in the future.
 func TestClockThatGoesBack(t *testing.T) {
 	ts := openTestStore(t, nil)
 	at := ts.now.Add(MaxAhead).UnixMilli()

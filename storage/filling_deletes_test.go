@@ -12,11 +12,11 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestDeletedWhileASealWaitsForItsTurn has a process gather staged samples past their retention, and wait for its turn. Meanwhile
-// another one seals the same samples, deletes them, and takes them out of the rollups: they don't come back.
+// TestDeletedWhileASealWaitsForItsTurn has a process gather staged samples past their retention, and wait for its turn.
+// Another process seals the same samples, deletes them, and removes them from the rollups: they don't reappear.
 func TestDeletedWhileASealWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
-	var meanwhile atomic.Pointer[func()] // called once, before the seal that waits reads the leases
+	var meanwhile atomic.Pointer[func()] // called once, before the waiting seal reads the leases
 	waits, deletes := twoProcesses(t, func(op faultengine.Op) {
 		if op.Kind == faultengine.Scan && op.Table == engine.Lease {
 			if f := meanwhile.Swap(nil); f != nil {
@@ -33,7 +33,8 @@ func TestDeletedWhileASealWaitsForItsTurn(t *testing.T) {
 	}
 	at := r.now()
 	require.NoError(t, waits.write(at, 1))
-	require.NoError(t, waits.listWindow(t.Context(), "t", waits.period.RawWindowAt(at.UnixMilli()))) // As if something else were sealed there.
+	// As if other samples were sealed there.
+	require.NoError(t, waits.listWindow(t.Context(), "t", waits.period.RawWindowAt(at.UnixMilli())))
 	for range 11 {
 		r.pass(day)
 		both(func(m *clockMachine) {

@@ -19,7 +19,8 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// twoProcesses starts two that keep raw samples for two days, over one engine, of which each has a rule of its own; nil: none.
+// twoProcesses starts two processes that keep raw samples for two days, on one engine, each with its own fault rule;
+// nil: none.
 func twoProcesses(t *testing.T, ruleOfOne, ruleOfOther func(faultengine.Op)) (one, other *clockMachine) {
 	inner := memory.New()
 	r := &clockRig{t: t, shared: true}
@@ -35,12 +36,13 @@ func twoProcesses(t *testing.T, ruleOfOne, ruleOfOther func(faultengine.Op)) (on
 	return start(ruleOfOne), start(ruleOfOther)
 }
 
-// TestImportsOfTwoProcessesIntoOneSlot has two processes import history of which only rollups are made into one slot of a series: the other
-// begins when the one has read the stored rows, and is about to write. Both have reported that they stored their samples.
+// TestImportsOfTwoProcessesIntoOneSlot has two processes import history that is only stored as rollups into one slot of
+// a series: one starts when the other has read the stored rows, and is about to write. Both samples are stored, as both
+// imports reported.
 func TestImportsOfTwoProcessesIntoOneSlot(t *testing.T) {
 	t.Parallel()
-	var before atomic.Pointer[func()] // called once, before the one writes chunks of 5m rollups
-	var looks atomic.Int64            // of the other at leases
+	var before atomic.Pointer[func()] // called once, before one writes 5m chunks
+	var looks atomic.Int64            // by other, of leases
 	one, other := twoProcesses(t, func(op faultengine.Op) {
 		if op.Kind == faultengine.Write && (op.Table == engine.R5m || op.Table == engine.R5mPages) && op.Batch.Mutations[len(op.Batch.Mutations)-1].Clustering[0].Int == format.KindChunk {
 			if f := before.Swap(nil); f != nil {
@@ -82,7 +84,8 @@ func TestImportsOfTwoProcessesIntoOneSlot(t *testing.T) {
 	}
 }
 
-// TestFillingAfterAnotherProcessDied has a process vanish in its turn: the next one waits until it isn't heard of any more.
+// TestFillingAfterAnotherProcessDied ends a process during its turn: the next one waits until its heartbeats have timed
+// out.
 func TestFillingAfterAnotherProcessDied(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +112,8 @@ func TestFillingAfterAnotherProcessDied(t *testing.T) {
 	})
 }
 
-// TestFillingThatIsNotGivenBack has the engine fail when a turn ends, or is asked for: the next beat gives it back, and nobody waits for good.
+// TestFillingThatIsNotGivenBack makes the engine fail when a turn ends or is requested: the next heartbeat ends it, and
+// no process waits forever.
 func TestFillingThatIsNotGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// TestFollowingManyThatEnded has several processes end one after the other, whose samples are sealed: the next one doesn't
-// look for each of theirs by itself, over and over, and finds what the living write.
+// TestFollowingManyThatEnded stops several processes one after the other, whose samples are sealed: the next process
+// doesn't repeatedly read the stream of each, and finds the samples of running processes.
 func TestFollowingManyThatEnded(t *testing.T) {
 	t.Parallel()
 	const processes, passes = 12, 5
@@ -79,8 +79,8 @@ func TestFollowingManyThatEnded(t *testing.T) {
 	require.Len(t, found, 64)
 }
 
-// TestGapsAreLookedForWhereSomebodyWaits has a row of a stream come after the one that follows it. A pass that nobody waits for leaves it
-// for later; a query finds it.
+// TestGapsAreLookedForWhereSomebodyWaits makes a row of a stream visible after its successor. A pass without a waiting
+// query skips the gap; a query reads it.
 func TestGapsAreLookedForWhereSomebodyWaits(t *testing.T) {
 	t.Parallel()
 	late := false

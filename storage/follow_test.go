@@ -51,7 +51,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestPlaceWantsWhatItHasNot takes numbers at random, and compares with a plain set.
+// TestPlaceWantsWhatItHasNot marks random numbers as read, and compares with a plain set.
 func TestPlaceWantsWhatItHasNot(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 200 {

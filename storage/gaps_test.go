@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// unreadable is an engine of which a table can't be read, while it is set.
+// unreadable is an engine with a table that can't be read while it is set.
 type unreadable struct {
 	engine.Engine
 	table atomic.Pointer[engine.Table]
@@ -57,8 +57,8 @@ func openUnreadableStore(t *testing.T, change func(*Options)) (*testStore, *unre
 	return ts, eng
 }
 
-// What removes rows ends with an error where it can't read all that it decides by: the rows of a tenant whose name is
-// unreadable aren't dropped with those of others.
+// Code that removes rows ends with an error if it can't read all rows that it depends on: the rows of a tenant with an
+// unreadable name aren't dropped with those of other tenants.
 func TestNothingExpiresWhereTenantsCantBeRead(t *testing.T) {
 	t.Parallel()
 	for _, table := range []*engine.Table{engine.Tenants, engine.Windows} {
@@ -82,7 +82,7 @@ func TestNothingExpiresWhereTenantsCantBeRead(t *testing.T) {
 	}
 }
 
-// A delete stands for as long as there may be anything that it hides.
+// A tombstone is kept for as long as there may be samples that it hides.
 func TestDeleteStaysWhereWindowsCantBeRead(t *testing.T) {
 	t.Parallel()
 	ts, eng := openUnreadableStore(t, func(*Options) {})
@@ -97,8 +97,8 @@ func TestDeleteStaysWhereWindowsCantBeRead(t *testing.T) {
 	require.Empty(t, ts.all("ann"))
 }
 
-// Where a number of shards can't be read, queries look into all of them, and nothing is written by a guess: its rows would
-// lie where nobody looks once the number is back.
+// If a number of shards can't be read, queries read all possible shards, and writers don't guess: their rows would be
+// in a wrong shard once the number is readable again.
 func TestNothingIsSpreadByAGuess(t *testing.T) {
 	t.Parallel()
 	ts, eng := openUnreadableStore(t, func(*Options) {})
@@ -124,7 +124,7 @@ func TestNothingIsSpreadByAGuess(t *testing.T) {
 	require.Len(t, ts.all("ann"), 2)
 }
 
-// However much can't be read, and in whatever the cache keeps, no answer lacks it without a word.
+// However many rows are unreadable, also in cached reads, every answer with missing rows has a warning.
 func TestGapsBeyondBounds(t *testing.T) {
 	t.Parallel()
 	ts, _ := openUnreadableStore(t, func(*Options) {})
@@ -134,7 +134,7 @@ func TestGapsBeyondBounds(t *testing.T) {
 	missing := func(i int) *damage.DamagedRowsError {
 		return &damage.DamagedRowsError{Table: engine.Catalog, Tenant: "bob", Metric: fmt.Sprint(i), Err: engine.ErrCorrupt, Kept: true}
 	}
-	for i := 0; ts.damage.Count() == i; i++ { // Until it holds no more.
+	for i := 0; ts.damage.Count() == i; i++ { // Until the log of damage is full.
 		ts.damage.Note(missing(i))
 	}
 	late := missing(-1)
@@ -147,7 +147,7 @@ func TestGapsBeyondBounds(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, told)
 
-	// And for stage rows.
+	// Also for stage rows.
 	ts.damage.NoteStaged(damage.StagedAt{Slot: ts.period.SlotOf(at), Row: format.StageRow{Writer: "w", Seq: 1}}, format.ErrMalformedBlob)
 	told = nil
 	_, err = ts.Select(t.Context(), query.Query{Tenant: "ann", MinT: at, MaxT: at, Warn: func(err error) { told = append(told, err) }})

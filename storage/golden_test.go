@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// goldenRow is a value of a row as a release wrote it: its contents, in words, and its bytes. again encodes it anew,
-// where the version is the one that is written now.
+// goldenRow is a row value as a release wrote it: its contents, in words, and its bytes. again encodes it again, if its
+// version is the current one.
 type goldenRow struct {
 	words func(value []byte) (string, error)
 	again func(value []byte) ([]byte, error)
@@ -91,7 +91,7 @@ var goldenCounts = format.Counts{
 	},
 }
 
-// countsRow encodes a row of the golden counts, of which every value has to be read back.
+// countsRow encodes a row of the golden counts, all of whose values must be read back.
 func countsRow(n int) func([]byte) ([]byte, error) {
 	return func(value []byte) ([]byte, error) {
 		rows, err := format.EncodeCounts(&goldenCounts)
@@ -137,14 +137,14 @@ var deleteGolden = goldenRow{
 	},
 }
 
-// describe returns what describes the value of a row with this key.
+// describe returns a function that describes the value of a row with this key.
 func describe(t *engine.Table, key engine.Key) func(value []byte) (string, error) {
 	return func(value []byte) (string, error) {
 		return format.Describe(t, nil, engine.Row{Clustering: key, Value: value})
 	}
 }
 
-// TestGoldenRows holds that rows which any release wrote say what they said, and that the current versions' bytes
+// TestGoldenRows checks that rows written by any release are read the same, and that the current versions' bytes
 // haven't changed.
 func TestGoldenRows(t *testing.T) {
 	if *rewrite {
@@ -174,7 +174,7 @@ func TestGoldenRows(t *testing.T) {
 	}
 }
 
-// goldenValues are values as they are written now. Only what no release has written is to be written anew from them.
+// goldenValues are values in the current encoding. They may replace only files that no release has written.
 func goldenValues() map[string][]byte {
 	d := format.Tombstone{ID: goldenID, When: 1777636800000, Start: -5, End: 1777636799999, Matchers: []*labels.Matcher{
 		labels.MustNewMatcher(labels.MatchEqual, "__name__", "up"), labels.MustNewMatcher(labels.MatchNotEqual, "a", ""),

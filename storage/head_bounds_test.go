@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// Known series fill the head, too: samples of them are refused before they are acknowledged, and sealing makes room.
+// Samples of known series also fill the head: they are rejected before they are acknowledged, and sealing frees memory.
 func TestHeadIsBoundedForKnownSeries(t *testing.T) {
 	t.Parallel()
 	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, func(o *Options) { o.HeadBytes = 1 << 20 })
@@ -20,7 +20,7 @@ func TestHeadIsBoundedForKnownSeries(t *testing.T) {
 	want, each := 0, make([]sample, 10_000)
 	write := func() error {
 		for i := range each {
-			each[i] = sample{at - int64(want+i), float64((want+i)*7919%1_000_003) / 3} // hardly compressed
+			each[i] = sample{at - int64(want+i), float64((want+i)*7919%1_000_003) / 3} // hardly compressible
 		}
 		return ts.tryWrite("ann", upLabels, each...)
 	}
@@ -46,7 +46,7 @@ func TestHeadIsBoundedForKnownSeries(t *testing.T) {
 	require.NoError(t, write(), "there is room again")
 }
 
-// Tenants who bring nothing leave nothing behind, nor do those whose series are refused.
+// Tenants without samples leave no state behind, nor do those whose series are rejected.
 func TestTenantsWhoBringNothingArentRemembered(t *testing.T) {
 	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, nil)
 	for i := range 100 {
@@ -61,7 +61,7 @@ func TestTenantsWhoBringNothingArentRemembered(t *testing.T) {
 	const most = 1 << 20
 	ts.Store.opts.HeadBytes = most
 	nobody := ts.head.TenantOrNone("nobody")
-	ts.head.Weigh(nobody, 2*most) // Beyond that nobody's new series are taken.
+	ts.head.Weigh(nobody, 2*most) // Beyond that no tenant's new series are accepted.
 	require.ErrorIs(t, ts.tryWrite("late", upLabels, sample{ts.now.UnixMilli(), 1}), ErrTooManySeries)
 	require.Empty(t, ts.head.Tenants())
 	ts.head.Weigh(nobody, -2*most)
@@ -69,7 +69,7 @@ func TestTenantsWhoBringNothingArentRemembered(t *testing.T) {
 	require.Len(t, ts.head.Tenants(), 1)
 }
 
-// hold writes a sample of a tenant and has the head hold so much of it, as if it were samples.
+// hold writes a sample of a tenant and adds to the head's account of the tenant, as if it had more samples.
 func (ts *testStore) hold(tenant string, bytes int64) {
 	ts.t.Helper()
 	require.NoError(ts.t, ts.tryWrite(tenant, upLabels, sample{ts.now.UnixMilli(), 1}))
@@ -77,7 +77,7 @@ func (ts *testStore) hold(tenant string, bytes int64) {
 	ts.head.Weigh(t, bytes-t.Bytes())
 }
 
-// Where one tenant's burst fills the head, others who hold less than their share are taken, with new series, too.
+// If one tenant's burst fills the head, samples and new series of tenants below their share are accepted.
 func TestHeadIsSharedFairly(t *testing.T) {
 	const most = 32 << 20
 	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, func(o *Options) { o.HeadBytes = most })
@@ -98,7 +98,8 @@ func TestHeadIsSharedFairly(t *testing.T) {
 	require.NotErrorIs(t, err, ErrOverloaded, "it is about this tenant")
 
 	for _, name := range []string{"small", "tiny0", "newcomer"} {
-		ts.head.Weigh(ts.head.Tenant("burst"), -most/2-most/8-most/16) // Held is now between the two bounds of who holds less.
+		// The head is now between the two bounds for tenants that hold less.
+		ts.head.Weigh(ts.head.Tenant("burst"), -most/2-most/8-most/16)
 		require.NoError(t, series(name), name)
 		require.NoError(t, write(name), name)
 		ts.head.Weigh(ts.head.Tenant("burst"), most/2+most/8+most/16)
@@ -120,7 +121,7 @@ func TestHeadIsSharedFairly(t *testing.T) {
 	require.NoError(t, write("small"))
 }
 
-// The account is the sum of the tenants', and empty when all is sealed, whatever way what it counts took.
+// The account is the sum over the tenants, and 0 when all is sealed, after every way of adding and removing samples.
 func TestAccountOfTheHead(t *testing.T) {
 	ts, eng := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, nil)
 	agree := func() {
@@ -149,7 +150,7 @@ func TestAccountOfTheHead(t *testing.T) {
 	agree()
 }
 
-// A tenant whom the head forgot between two steps of a batch is there again for the next one.
+// A tenant that the head released between two steps of a batch is created again for the next one.
 func TestForgottenTenantComesBack(t *testing.T) {
 	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, nil)
 	at := ts.now.UnixMilli()

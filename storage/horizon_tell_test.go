@@ -12,8 +12,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// TestRaisingIsTold raises a retention over an engine whose rows vanish by themselves, after the store was off for days. The log has one line of the rows
-// that go on to vanish, and one of those shown again, whoever notes it first, and no warning.
+// TestRaisingIsTold raises a retention on an engine that expires rows, after the store was off for days. The log has
+// one line about the rows that still expire, and one about those shown again, whichever operation detects it first, and
+// no warning.
 func TestRaisingIsTold(t *testing.T) {
 	for name, first := range map[string]func(*clockMachine) error{
 		"expire": func(m *clockMachine) error { _, err := m.Expire(t.Context()); return err },
@@ -53,7 +54,7 @@ func TestRaisingIsTold(t *testing.T) {
 			require.NotContains(t, log.String(), "level=WARN")
 			m.stop()
 
-			// Off for longer than the retention was raised by: what has passed meanwhile is hidden, and nobody is warned.
+			// Off for longer than the retention was raised by: samples past it are hidden, without a warning.
 			log.Reset()
 			r.pass(100 * day)
 			m = r.start(0, keep(91*day))
@@ -65,8 +66,8 @@ func TestRaisingIsTold(t *testing.T) {
 	}
 }
 
-// TestRetentionLoweredForADay has samples written and sealed while a retention was lowered by mistake, for a day, over an engine whose
-// rows vanish by themselves: they live as long as by the retention that was in force before, and is again.
+// TestRetentionLoweredForADay writes and seals samples while a retention was lowered by mistake, for a day, on an
+// engine that expires rows: they expire by the retention that was in force before, and is again.
 func TestRetentionLoweredForADay(t *testing.T) {
 	t.Parallel()
 	r := &clockRig{t: t, shared: true}

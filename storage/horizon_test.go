@@ -42,7 +42,7 @@ func (ts *testStore) setHorizons(tenant string, value []byte) {
 	require.True(ts.t, ok)
 }
 
-// TestDamagedHorizons can't read a row: it is named, flags hide, and nothing goes.
+// TestDamagedHorizons damages a row: it is reported, the flags determine what is hidden, and nothing is dropped.
 func TestDamagedHorizons(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 2*day, 2*day, 2*day })
@@ -69,8 +69,8 @@ func (ts *testStore) imports(ls labels.Labels, list ...sample) ImportStats {
 	return stats
 }
 
-// TestLateSamplesDontOverwriteHistory imports history of which only rollups are made, raises the retention and imports late
-// samples of the same hour one by one: the hour counts no less than before.
+// TestLateSamplesDontOverwriteHistory imports history that is only stored as rollups, raises the retention and imports
+// late samples of the same hour one by one: the hour's count doesn't decrease.
 func TestLateSamplesDontOverwriteHistory(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention = day })
@@ -92,8 +92,9 @@ func TestLateSamplesDontOverwriteHistory(t *testing.T) {
 	}
 }
 
-// TestHiddenWhenRollupsKnow lowers a retention over samples that were written after a delete, when the rollups of their slots don't include the delete
-// yet: they are made before the samples are hidden, and answer. Where rows expire by themselves, queries read no hidden samples.
+// TestHiddenWhenRollupsKnow lowers a retention when samples were written after a delete, and the rollups of their slots
+// don't include the delete yet: these are computed before the samples are hidden, and queries return them. On an engine
+// that expires rows, queries read no hidden samples.
 func TestHiddenWhenRollupsKnow(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(testing.TB, func(*Options)) *testStore{"kept": openTestStore, "expiring": openExpiring} {
@@ -115,7 +116,8 @@ func TestHiddenWhenRollupsKnow(t *testing.T) {
 	}
 }
 
-// TestLoweringIsTold lowers a retention: before, it can be asked what that hides; afterwards it is told until it goes.
+// TestLoweringIsTold lowers a retention: before, a caller can get the samples that it would hide; afterwards they are
+// reported until they are dropped.
 func TestLoweringIsTold(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention = 0 })
@@ -149,7 +151,7 @@ func TestLoweringIsTold(t *testing.T) {
 	fromOutside, err := view.Retention().HiddenByLowering(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, hidden, fromOutside)
-	// Taken back.
+	// Raised again.
 	ts.opts.Retention = 0
 	ts.reopen()
 	changes, err = ts.Retention().Changes(t.Context())
@@ -163,7 +165,7 @@ func TestLoweringIsTold(t *testing.T) {
 	require.Empty(t, hidden)
 }
 
-// TestLoweringThatHidesNothingIsNotTold lowers the retention of rollups, of which there are none that old.
+// TestLoweringThatHidesNothingIsNotTold lowers the retention of rollups when there are none that old.
 func TestLoweringThatHidesNothingIsNotTold(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -179,7 +181,8 @@ func TestLoweringThatHidesNothingIsNotTold(t *testing.T) {
 	require.Contains(t, log.String(), "resolution=raw")
 }
 
-// TestHorizonsWaitForTheClock drops nothing for a clock that leaps over the week, and goes on when the week has run.
+// TestHorizonsWaitForTheClock drops nothing for a clock that leaps over the week, and continues when a week was
+// observed.
 func TestHorizonsWaitForTheClock(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention = day })
@@ -196,7 +199,7 @@ func TestHorizonsWaitForTheClock(t *testing.T) {
 	ts.now = ts.now.Add(30 * day)
 	_, err = expire()
 	require.ErrorIs(t, err, membership.ErrClock)
-	pass(30 * day) // It is believed by now, but a leap isn't time that has passed.
+	pass(30 * day) // It is trusted by now, but a leap isn't observed uptime.
 	for range 3 {
 		pass(time.Hour)
 		_, err = expire()

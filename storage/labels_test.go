@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// texts are what the series that match have.
+// texts returns the texts of the matching series.
 func (m *readModel) texts(q query.Query, of func(ls labels.Labels, add func(string))) []string {
 	seen := map[string]bool{}
 	for _, ls := range m.labels {
@@ -39,7 +39,7 @@ func TestNamesAndValuesAgreeWithAModel(t *testing.T) {
 	check := func() {
 		for range 60 {
 			q := randomQuery(ts, r)
-			q.MinT, q.MaxT = 0, 1<<52 // Windows are taken whole, so that ranges are tested apart.
+			q.MinT, q.MaxT = 0, 1<<52 // Whole windows, because ranges have a test of their own.
 			if r.IntN(4) == 0 {
 				q.Matchers = nil
 			}
@@ -96,7 +96,8 @@ func TestNamesAndValuesOfARange(t *testing.T) {
 	}
 }
 
-// A day has its last midnight: a range that begins with it may have a sample of that day, one that ends with it has none of the next.
+// A day includes its last midnight: a range that begins there may have a sample of that day; a range that ends there
+// has none of the next day.
 func TestSeriesOfRangesThatMeetMidnight(t *testing.T) {
 	ts := openTestStore(t, nil)
 	midnight := ts.now.Truncate(24 * time.Hour).UnixMilli()

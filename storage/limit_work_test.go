@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// exploded returns a store with n unsealed series of one metric, each with a value of its own.
+// exploded returns a store with n unsealed series of one metric, each with a different label value.
 func exploded(t *testing.T, n int) *Store {
 	o := DefaultOptions()
 	o.Retention = 0
@@ -36,7 +36,7 @@ func exploded(t *testing.T, n int) *Store {
 	return s
 }
 
-// allocated returns how many bytes f allocates.
+// allocated returns the number of bytes that f allocates.
 func allocated(f func()) int64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -45,11 +45,11 @@ func allocated(f func()) int64 {
 	return int64(after.TotalAlloc - before.TotalAlloc)
 }
 
-// A limit bounds what a request allocates, however many unsealed series match.
+// A limit bounds the allocations of a request, regardless of the number of matching unsealed series.
 func TestLimitBoundsTheWork(t *testing.T) {
 	const series, limit = 200_000, 10
 	most := int64(512 << 10)
-	if soak.UnderRace { // The race detector drops the memory that regular expressions would use again.
+	if soak.UnderRace { // The race detector drops memory that regular expressions would reuse.
 		most = 1 << 30
 	}
 	s := exploded(t, series)
@@ -97,7 +97,7 @@ func TestLimitBoundsTheWork(t *testing.T) {
 	}
 }
 
-// What goes through all series ends with its caller, and counts what it takes.
+// A loop over all series ends when its caller stops, and counts its allocations.
 func TestUnsealedSeriesAreCountedAndLeft(t *testing.T) {
 	s := exploded(t, 50_000)
 	q := query.Query{Tenant: "a", MinT: 0, MaxT: 1 << 40}
@@ -124,7 +124,7 @@ func TestUnsealedSeriesAreCountedAndLeft(t *testing.T) {
 	require.ErrorIs(t, err, meter.ErrQueryTooLarge)
 }
 
-// The cardinality of a metric that has exploded is shown although it isn't sealed, in bounded memory.
+// The cardinality of an exploded metric is shown before it is sealed, in bounded memory.
 func TestCardinalityOfAnExplodedMetric(t *testing.T) {
 	const series = 100_000
 	s := exploded(t, series)

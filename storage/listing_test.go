@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// openExpiring opens a store on an engine whose rows go by themselves, as on Cassandra.
+// openExpiring opens a store on an engine that expires rows, as Cassandra does.
 func openExpiring(t testing.TB, change func(*Options)) *testStore {
 	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 	ts.opts.Now = func() time.Time { return ts.now }
@@ -26,14 +26,14 @@ func openExpiring(t testing.TB, change func(*Options)) *testStore {
 	return ts
 }
 
-// keeping opens the store again with another retention of raw samples.
+// keeping opens the store again with another retention.
 func (ts *testStore) keeping(raw, fiveMinutes, oneHour time.Duration) {
 	ts.t.Helper()
 	ts.opts.Retention, ts.opts.Retention5m, ts.opts.Retention1h = raw, fiveMinutes, oneHour
 	ts.reopen()
 }
 
-// expire lets a day pass, in which the store drops what it may.
+// expire advances the time, after which the store drops rows.
 func (ts *testStore) expire(passed time.Duration) {
 	ts.t.Helper()
 	for until := ts.now.Add(passed); ; ts.now = ts.now.Add(12 * time.Hour) {
@@ -62,7 +62,7 @@ func importInto(t testing.TB, s *Store, ls labels.Labels, samples ...sample) Imp
 	return stats
 }
 
-// every makes n samples that begin then.
+// every returns n samples, the first at begin.
 func every(begin time.Time, step time.Duration, n int) (list []sample) {
 	for i := range n {
 		list = append(list, sample{begin.Add(time.Duration(i) * step).UnixMilli(), float64(i)})
@@ -70,8 +70,8 @@ func every(begin time.Time, step time.Duration, n int) (list []sample) {
 	return list
 }
 
-// TestOneStartWithAShortRetentionHidesNothingForEver lowers the retention for one start, and raises it again: the rows
-// that there are are found, and so are those written there afterwards.
+// TestOneStartWithAShortRetentionHidesNothingForEver lowers the retention for one start, and raises it again: existing
+// rows are found, and so are those written there afterwards.
 func TestOneStartWithAShortRetentionHidesNothingForEver(t *testing.T) {
 	ts := openExpiring(t, func(o *Options) { o.Retention = 365 * day })
 	ls := jobLabels("old")
@@ -89,7 +89,7 @@ func TestOneStartWithAShortRetentionHidesNothingForEver(t *testing.T) {
 	require.Equal(t, want, ts.all("default")[jobLabels("new").String()], "written and sealed")
 }
 
-// TestWindowsThatLostTheirListing opens a store in which the rows that list windows are missing.
+// TestWindowsThatLostTheirListing opens a store without the rows that list windows.
 func TestWindowsThatLostTheirListing(t *testing.T) {
 	old := sample{time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixMilli(), 1}
 	open := func(t *testing.T) *testStore {
@@ -127,7 +127,7 @@ func TestWindowsThatLostTheirListing(t *testing.T) {
 	})
 }
 
-// copyUnlisted copies what an import has written, but for the rows that list windows.
+// copyUnlisted copies the rows of an import, except those that list windows.
 func copyUnlisted(t *testing.T, from engine.Engine, to *memory.Engine) {
 	t.Helper()
 	for _, b := range from.(unclosed).Engine.(*memory.Engine).All() {
@@ -178,7 +178,7 @@ func (e *hookEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.
 	return e.Engine.Scan(ctx, r)
 }
 
-// before calls do before the nth call from now on, and returns whether there was one once f is over.
+// before calls do before the nth call from now on, and reports after f whether there was one.
 func (e *hookEngine) before(n int, do, f func()) bool {
 	e.mu.Lock()
 	e.calls, e.at, e.do = 0, n, do
@@ -191,8 +191,8 @@ func (e *hookEngine) before(n int, do, f func()) bool {
 	return reached
 }
 
-// TestListingRaces lets one process unlist a window at every moment of another one's import into it, and import at every
-// moment of the unlisting: the imported samples are found.
+// TestListingRaces has one process unlist a window at every step of another one's import into it, and import at every
+// step of the unlisting: the imported samples are found.
 func TestListingRaces(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	x := sample{now.Add(-20 * day).UnixMilli(), 1}
@@ -210,7 +210,7 @@ func TestListingRaces(t *testing.T) {
 		writer, atWriter := open(shared)
 		remover, atRemover := open(shared)
 		window := writer.period.RawWindowAt(x.t)
-		// Both know the window as listed, and it has no rows.
+		// Both have cached the window as listed, and it has no rows.
 		for _, s := range []*Store{writer, remover} {
 			require.NoError(t, s.listWindow(t.Context(), "default", window))
 		}
@@ -238,7 +238,7 @@ func TestListingRaces(t *testing.T) {
 	}
 }
 
-// TestUnlistedWindowsTakeNoTime lists a window only as long as there is something to find.
+// TestUnlistedWindowsTakeNoTime lists a window only while it has rows.
 func TestUnlistedWindowsTakeNoTime(t *testing.T) {
 	ts := openExpiring(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 2*day, 2*day, 2*day })
 	is := func(window int64) bool {
@@ -253,7 +253,7 @@ func TestUnlistedWindowsTakeNoTime(t *testing.T) {
 		require.True(t, is(window))
 		ts.expire(20 * day)
 		require.False(t, is(window))
-		// Again, for which nothing of it must be left that wins.
+		// Again, to check that no earlier row wins.
 		require.NoError(t, ts.listWindow(t.Context(), "default", window))
 		require.True(t, is(window))
 		done, err := ts.unlist(t.Context(), "default", window)

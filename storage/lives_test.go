@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// expireRows has the store go on as if its engine's rows expired.
+// expireRows makes the store behave as if its engine expired rows.
 func (ts *testStore) expireRows() {
 	have, _, err := readSettings(ts.t.Context(), ts.eng)
 	require.NoError(ts.t, err)
@@ -23,7 +23,7 @@ func (ts *testStore) expireRows() {
 	require.NoError(ts.t, ts.retention.Open(ts.t.Context()))
 }
 
-// livesEngine compares the time to live of the rows of windows with the retention they should have.
+// livesEngine compares the TTL of the rows of windows with the retention they should have.
 type livesEngine struct {
 	engine.Engine
 	t              testing.TB

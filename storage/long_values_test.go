@@ -46,7 +46,7 @@ func TestTruncateValues(t *testing.T) {
 	require.Equal(t, ls, truncateValues(ls, most, nil))
 }
 
-// The labels that are logged once are remembered, not the memory in which a request had them.
+// The cache of logged labels must copy the names, not reference a request's memory.
 func TestTruncationsKeepTheirNames(t *testing.T) {
 	var seen truncations
 	name := []byte("path")

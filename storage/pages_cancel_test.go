@@ -22,7 +22,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// cutEngines are what stores lie on whose calls are ended half-way.
+// cutEngines are the engines on which operations are canceled at some step.
 var cutEngines = map[string]func(t *testing.T) engine.Engine{
 	"memory": func(*testing.T) engine.Engine { return memory.New() },
 	"pebble": func(t *testing.T) engine.Engine {
@@ -32,7 +32,7 @@ var cutEngines = map[string]func(t *testing.T) engine.Engine{
 	},
 }
 
-// cutModel is a model of series in pages of several levels, over an engine at whose steps contexts end.
+// cutModel is a model of series in pages of several levels, with an engine at whose steps contexts are canceled.
 type cutModel struct {
 	*deleteModel
 	cut  *cuttingEngine
@@ -65,7 +65,7 @@ func (m *cutModel) of(groups string, value float64, times ...time.Duration) {
 	}
 }
 
-// levels returns of how many levels there are pages of raw chunks.
+// levels returns the number of levels that have pages of raw chunks.
 func (m *cutModel) levels() int {
 	found := map[int64]bool{}
 	for _, p := range m.pagesIn(m.pagedPartitions("default")) {
@@ -76,8 +76,8 @@ func (m *cutModel) levels() int {
 	return len(found)
 }
 
-// ending calls do with a context that ends at a step of the engine's, or a while later. It returns its error, which must be that of the
-// context.
+// ending calls do with a context that is canceled at a step of the engine, or some time later. It returns the error,
+// which must be the context's.
 func (m *cutModel) ending(step int, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(m.t.Context())
 	defer cancel()
@@ -100,7 +100,7 @@ func (m *cutModel) ending(step int, do func(context.Context) error) error {
 	return err
 }
 
-// query asks for all samples of some series at a resolution, or all buckets, and reads them until an error comes.
+// query reads all samples of some series at a resolution, or all buckets, until there is an error.
 func (m *cutModel) query(ctx context.Context, groups string, res rollup.Resolution) error {
 	found, err := m.Select(ctx, query.Query{
 		Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.ColumnMax,
@@ -114,7 +114,7 @@ func (m *cutModel) query(ctx context.Context, groups string, res rollup.Resoluti
 	return err
 }
 
-// querySeries reads a series. Samples that come without an error are all that there are.
+// querySeries reads a series. An answer without an error must be complete.
 func (m *cutModel) querySeries(s *query.SelectedSeries, res rollup.Resolution) error {
 	if res != rollup.Raw {
 		return s.Buckets(&rollup.Buckets{}, &query.BucketBuffers{})
@@ -135,7 +135,7 @@ func (m *cutModel) querySeries(s *query.SelectedSeries, res rollup.Resolution) e
 	return nil
 }
 
-// build writes and seals samples in pages of several levels, and rows between.
+// build writes and seals samples as pages of several levels, and rows between.
 func (m *cutModel) build() {
 	for _, step := range []struct{ groups, late string }{{"a", "ab"}, {"b", "ab"}, {"cd", "ac"}} {
 		m.of(step.groups, 1, 9*time.Hour, 30*time.Hour)
@@ -146,8 +146,9 @@ func (m *cutModel) build() {
 	require.Greater(m.t, m.levels(), 1)
 }
 
-// TestCancelledQueriesOfPages ends queries at random steps of the engine's, in a store that has just been started and one that has answered
-// before, one after the other and several at once. The others, and those that come afterwards, are answered right.
+// TestCancelledQueriesOfPages cancels queries at random steps of the engine, in a store that has just started and in
+// one that has answered before, one after the other and several concurrently. All other queries return the right
+// answer.
 func TestCancelledQueriesOfPages(t *testing.T) {
 	t.Parallel()
 	for name, open := range cutEngines {
@@ -182,8 +183,8 @@ func TestCancelledQueriesOfPages(t *testing.T) {
 	}
 }
 
-// TestCancelledWorkOnPages ends seals, imports, deletes and what they leave to be done, at random steps, with queries that are ended between.
-// Once each was repeated, the answers are those of all that was written.
+// TestCancelledWorkOnPages cancels seals, imports, deletes and their maintenance at random steps, with canceled queries
+// between. After each was repeated, answers contain all written samples.
 func TestCancelledWorkOnPages(t *testing.T) {
 	t.Parallel()
 	for name, open := range cutEngines {
@@ -201,7 +202,7 @@ func TestCancelledWorkOnPages(t *testing.T) {
 	}
 }
 
-// repeated calls do with contexts that end, and at last with one that doesn't.
+// repeated calls do with contexts that are canceled, and finally with one that isn't.
 func (m *cutModel) repeated(do func(context.Context) error) {
 	for range 2 {
 		if m.ending(1+m.r.IntN(150), do) == nil {
@@ -259,7 +260,7 @@ func (m *cutModel) cutStep() {
 	m.compare("repeated")
 }
 
-// note notes a sample in the model, of which the greatest value counts.
+// note records a sample in the model, which keeps the highest value.
 func (m *cutModel) note(ls labels.Labels, x sample) {
 	name := ls.String()
 	if m.want[name] == nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// cuttingEngine calls a function at one step: each scan is a step as it begins, each row before it is yielded, and each write as it begins
-// and when it has ended.
+// cuttingEngine calls a function at one step. A step is: the start of a scan, a row before it is yielded, the start of
+// a write, its end.
 type cuttingEngine struct {
 	engine.Engine
 	left atomic.Int64
 	end  atomic.Pointer[context.CancelFunc]
 }
 
-// cutAt has end called at a step from now on; 0: at none.
+// cutAt calls end at the given step from now on; 0: never.
 func (e *cuttingEngine) cutAt(step int, end context.CancelFunc) {
 	e.end.Store(&end)
 	e.left.Store(int64(step))

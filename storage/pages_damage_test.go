@@ -18,7 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// damagedPages is a store of two metrics in pages of two slots, some series in a labels page of their own, with a delete that isn't cleaned.
+// damagedPages is a store of two metrics in pages of two slots, with some series in a separate labels page, and a
+// delete that isn't cleaned.
 type damagedPages struct {
 	*deleteModel
 	damagedStore // for its answers
@@ -42,7 +43,7 @@ func newDamagedPages(t *testing.T) *damagedPages {
 	return d
 }
 
-// page returns the first page of a kind of metric up: in time, and with the deleted series.
+// page returns the first page of a kind of metric up, in time, with the deleted series.
 func (d *damagedPages) page(res rollup.Resolution, kind int64) storedPage {
 	pages := d.pagesIn(d.pagedPartitions("default"))
 	at := slices.IndexFunc(pages, func(p storedPage) bool {
@@ -54,13 +55,14 @@ func (d *damagedPages) page(res rollup.Resolution, kind int64) storedPage {
 	return pages[at]
 }
 
-// again opens the store anew on the engine that is there, so that it has cached nothing.
+// again opens the store again on the same engine, with empty caches.
 func (d *damagedPages) again() {
 	require.NoError(d.t, d.Store.Close())
 	d.Store = openReady(d.t, d.testStore.eng, d.testStore.opts)
 }
 
-// ask requires the answers to be right, but for samples that warnings name. It returns how many are missing, and the warnings.
+// ask requires the answers to be right, except samples named by warnings. It returns the number of missing samples, and
+// the warnings.
 func (d *damagedPages) ask(about string) (missing int, told []string) {
 	t, _ := d.t.(*testing.T)
 	t.Helper()
@@ -81,7 +83,7 @@ func (d *damagedPages) ask(about string) (missing int, told []string) {
 	return missing, told
 }
 
-// trouble requires that an error, if there is any, names damage.
+// trouble requires that err is nil or names damage.
 func (d *damagedPages) trouble(err error) bool {
 	if err == nil {
 		return false
@@ -91,21 +93,22 @@ func (d *damagedPages) trouble(err error) bool {
 	return true
 }
 
-// TestDamagedPages damages one page after the other: missing samples are named, and counted, others answer, nothing is lost while
-// samples come late, or deletes are cleaned, and all is right when the page is mended.
+// TestDamagedPages damages one page after the other: missing samples are reported and counted, others are returned,
+// nothing is lost while late samples arrive or deletes are cleaned, and all answers are right when the page is
+// repaired.
 func TestDamagedPages(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		res  rollup.Resolution
 		kind int64
-		// seals and cleans are whether late samples are sealed, and deletes cleaned, beside the damage.
+		// seals and cleans are true if late samples are sealed and deletes are cleaned despite the damage.
 		seals, cleans bool
 	}{
 		{rollup.Raw, format.KindChunk, true, false},
 		{rollup.Raw, format.KindLabels, false, false},
-		{rollup.FiveMinutes, format.KindChunk, true, true},   // It is made anew of raw chunks.
-		{rollup.FiveMinutes, format.KindLabels, true, false}, // The ids are known from the same page of raw.
-		{rollup.OneHour, format.KindChunk, true, true},       // It is made anew of 5m chunks.
+		{rollup.FiveMinutes, format.KindChunk, true, true},   // It is recomputed from raw chunks.
+		{rollup.FiveMinutes, format.KindLabels, true, false}, // The ids are in the same page of raw.
+		{rollup.OneHour, format.KindChunk, true, true},       // It is recomputed from 5m chunks.
 		{rollup.OneHour, format.KindLabels, true, false},
 	} {
 		t.Run(fmt.Sprint(c.res, " ", c.kind), func(t *testing.T) {
@@ -148,7 +151,8 @@ func TestDamagedPages(t *testing.T) {
 
 			d.putPage(whole, whole.value)
 			d.again()
-			if c.res == rollup.Raw { // Rollups that lack samples that came meanwhile, where there were some, are made anew with the next.
+			// Rollups with missing samples, which arrived during the damage, are recomputed with the next seal.
+			if c.res == rollup.Raw {
 				d.some("0123", 9, deletedAgo+time.Minute-time.Second)
 			}
 			require.NoError(t, d.SealAll(t.Context()))
@@ -159,7 +163,8 @@ func TestDamagedPages(t *testing.T) {
 	}
 }
 
-// TestLabelsPageIsGone removes a labels page: readers of its data pages are warned, and those of others' have theirs.
+// TestLabelsPageIsGone removes a labels page: readers of its data pages get a warning, and readers of other pages get
+// their samples.
 func TestLabelsPageIsGone(t *testing.T) {
 	t.Parallel()
 	for _, res := range []rollup.Resolution{rollup.Raw, rollup.FiveMinutes} {

@@ -38,7 +38,7 @@ func TestRetentionDropsPages(t *testing.T) {
 		require.Equal(t, [resolutions]int{36, 36, 36}, ts.countEntries(tenant))
 		partitions = append(partitions, ts.pagedPartitions(tenant)...)
 	}
-	// left are those that have pages, by resolution: tenants with their classes.
+	// left returns, by resolution, the tenants and classes that have pages.
 	left := func() (left [resolutions][]string) {
 		for _, p := range ts.pagesIn(partitions) {
 			left[p.res] = append(left[p.res], fmt.Sprint(p.key[2].Text, " ", p.key[1].Int))
@@ -64,7 +64,7 @@ func TestRetentionDropsPages(t *testing.T) {
 		for res := range got {
 			require.ElementsMatch(t, step.want[res], got[res], "after %d days, %s", step.days, rollup.Resolution(res))
 		}
-		for _, p := range partitions { // Rows go with pages.
+		for _, p := range partitions { // Rows are dropped with pages.
 			there := slices.Contains(got[p.res], fmt.Sprint(p.key[2].Text, " ", p.key[1].Int))
 			rows := 0
 			for _, err := range ts.rows.Scan(t.Context(), engine.Range{Table: format.TableOf(p.res), Partition: p.key, KeysOnly: true}) {
@@ -77,7 +77,7 @@ func TestRetentionDropsPages(t *testing.T) {
 	}
 }
 
-// TestTenantsExpireWithPages has two tenants of which one keeps nothing for long, and then drops whole windows.
+// TestTenantsExpireWithPages drops rows of one tenant with a short retention, and then the whole windows.
 func TestTenantsExpireWithPages(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) {
@@ -112,7 +112,8 @@ func TestTenantsExpireWithPages(t *testing.T) {
 	require.Empty(t, ts.pagedPartitions("usual"))
 }
 
-// TestRowsAndPagesInOneStore goes on in a store that had rows alone, with pages, and without these again; late samples, deletes and all.
+// TestRowsAndPagesInOneStore continues a store that had rows only with pages, and then without pages again, including
+// late samples and deletes.
 func TestRowsAndPagesInOneStore(t *testing.T) {
 	t.Parallel()
 	for _, seams := range [][]int{{math.MaxInt, 0}, {0, math.MaxInt}, {math.MaxInt, 0, math.MaxInt, 1}} {
@@ -123,7 +124,8 @@ func TestRowsAndPagesInOneStore(t *testing.T) {
 				m.reopen()
 				m.compare("opened")
 			}
-			m.some("0123", float64(10*i), deletedAgo, deletedAgo+time.Duration(i)*time.Second) // late from the second time on
+			// late from the second round on
+			m.some("0123", float64(10*i), deletedAgo, deletedAgo+time.Duration(i)*time.Second)
 			m.some("012", 3, 5*time.Hour+time.Duration(i)*time.Minute)
 			m.some("0", deletedValue, 26*time.Hour-time.Duration(i)*time.Second)
 			m.compare("staged")
@@ -146,8 +148,8 @@ func TestRowsAndPagesInOneStore(t *testing.T) {
 	}
 }
 
-// TestLateSamplesBesidePages seals slots again and again, in processes that know which labels they have written, and others. Of rollups the
-// highest version counts, wherever it is: they are what raw samples make.
+// TestLateSamplesBesidePages seals slots repeatedly, in processes that have cached the labels they wrote, and in
+// others. The rollup with the highest version wins, in a row or a page: rollups must be those of the raw samples.
 func TestLateSamplesBesidePages(t *testing.T) {
 	t.Parallel()
 	m := newPagedModel(t, 20, nil)
@@ -171,7 +173,7 @@ func TestLateSamplesBesidePages(t *testing.T) {
 	m.rollupsAre(t)
 }
 
-// rollupsAre compares all rollups with what the samples make.
+// rollupsAre compares all rollups with those computed from the samples.
 func (m *deleteModel) rollupsAre(t *testing.T) {
 	all := m.all("default")
 	for _, res := range rollup.Resolutions {
@@ -198,7 +200,7 @@ func (m *deleteModel) rollupsAre(t *testing.T) {
 	}
 }
 
-// imported makes a history of the model's series: the deleted value in group 1, and another one in the others.
+// imported returns a history of the model's series: the deleted value in group 1, and another one in the others.
 func (m *deleteModel) imported(times ...time.Duration) (list []ImportedSeries) {
 	for _, ls := range m.labels {
 		value := 2.0
@@ -214,7 +216,7 @@ func (m *deleteModel) imported(times ...time.Duration) (list []ImportedSeries) {
 	return list
 }
 
-// TestImportBesidePages imports a history into days that have pages, some of it twice, and deletes a part of it.
+// TestImportBesidePages imports a history into days that have pages, some of it twice, and deletes part of it.
 func TestImportBesidePages(t *testing.T) {
 	t.Parallel()
 	m := newPagedModel(t, 20, nil)

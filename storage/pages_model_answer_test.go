@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// endedQuery asks for everything, and gives up after some steps of the engine's.
+// endedQuery reads everything, canceled after some steps of the engine.
 func (r *pagesRun) endedQuery() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -31,7 +31,7 @@ func (r *pagesRun) endedQuery() {
 	r.eng.cutAt(0, cancel)
 }
 
-// look compares what the store answers with the model.
+// look compares the store's answers with the model.
 func (r *pagesRun) look() {
 	r.endedQuery()
 	if a := r.answer(context.Background(), rollup.Raw, rollup.FiveMinutes, rollup.OneHour); a != nil && r.problem == "" {
@@ -41,7 +41,7 @@ func (r *pagesRun) look() {
 	}
 }
 
-// answer asks for everything at some resolutions; nil: the context ended.
+// answer reads everything at some resolutions; nil: the context was canceled.
 func (r *pagesRun) answer(ctx context.Context, resolutions ...rollup.Resolution) *pagesAnswer {
 	a := &pagesAnswer{raw: map[string]map[int64]float64{}, until: r.opts.Now().Add(MaxAhead).UnixMilli()}
 	r.tell(a)
@@ -61,14 +61,15 @@ func (r *pagesRun) answer(ctx context.Context, resolutions ...rollup.Resolution)
 			return nil
 		}
 	}
-	r.tell(a) // Once more: windows may expire meanwhile.
+	r.tell(a) // Again, because windows may have expired since.
 	if a.buckets != nil && len(resolutions) == 1 {
-		return nil // Without samples there is nothing to compare them with.
+		return nil // Without samples there is nothing to compare buckets with.
 	}
 	return a
 }
 
-// tell sets up to when the answer may lack rows of a group, in any class that it was in, or leaves a later time that was set.
+// tell sets the time until which the answer may have missing rows of a group, in any class that it was in. It never
+// lowers it.
 func (r *pagesRun) tell(a *pagesAnswer) {
 	shown, err := r.retention.Shown(context.Background(), "t", -format.MaxTime, format.MaxTime, false)
 	if err != nil {

@@ -14,29 +14,30 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// A history of pages is about what becomes of pages of several levels. Its lines:
+// A history of pages tests pages of several levels. Its lines:
 //
 //	pages base=2026-05-01T12:00:00Z engine=memory   engine: memory, or pebble
-//	write G AT N           N samples, a minute between them, from so long after base, of each series of some groups
+//	write G AT N           N samples, a minute apart, starting AT after base, of each series of some groups
 //	import G AT N          the same, imported
-//	beside G AT N G AT N   the first are written and sealed, while the others are imported and queries go on
+//	beside G AT N G AT N   the first are written and sealed, while the second are imported, with queries
 //	seal                   seals all
 //	delete G FROM TO       whole hours of one group, between two times
-//	clean / workoff        cleans tombstones; makes rollups anew
-//	expire                 advances horizons, and drops
-//	pass DURATION          passes in steps of 12 hours, with an expire in each
-//	skew DURATION          how far the clock is off from now on
+//	clean / workoff        cleans tombstones; recomputes rollups
+//	expire                 advances retention boundaries, and drops
+//	pass DURATION          advances the time in steps of 12 hours, with an expire in each
+//	skew DURATION          sets how far the clock is off
 //	compact                compacts rollups; the answers stay the same
-//	cutcompact N           the same, ended at a step of the engine's
-//	besidecompact G AT N   the same, while samples are written and sealed, and queries go on
-//	amidcompact WORK …     the same, while work is done: workoff, clean, seal, expire, again (another one), end (it is cancelled)
-//	again                  ends, and starts with the same options
-//	restart LEAST CLASSES RAW 5M 1H    ends, and starts with other options: LEAST new series make pages; CLASSES is
-//	                       none, or groups with a class of their own, those of class x before a slash, and of y behind it
+//	cutcompact N           the same, canceled at a step of the engine
+//	besidecompact G AT N   the same, while samples are written and sealed, with queries
+//	amidcompact WORK …     the same, during other work: workoff, clean, seal, expire, again (another compact), end
+//	                       (it is canceled)
+//	again                  stops, and starts with the same options
+//	restart LEAST CLASSES RAW 5M 1H    stops, and starts with other options: LEAST new series make pages; CLASSES is
+//	                       none, or groups with their own class: those of class x, a slash, and those of y
 type pagesMaker struct {
 	rng *rand.Rand
 	out history
-	// passed is how much time has, and off how far the clock is off then; used are times of samples, since base.
+	// passed is the time that has passed, and off how far the clock is off then. used are times of samples, since base.
 	passed, off time.Duration
 	used        []time.Duration
 }
@@ -60,7 +61,7 @@ func (m *pagesMaker) groupsOf() string {
 	return []string{"abcd", "abcd", "ab", "ac", "bd", "a", "b", "c", "d"}[m.rng.IntN(9)]
 }
 
-// at draws when samples begin: where others do, or so long ago by the clock.
+// at draws the start of samples: that of others, or an age by the clock.
 func (m *pagesMaker) at() time.Duration {
 	if len(m.used) > 0 && m.rng.IntN(3) == 0 {
 		return m.used[m.rng.IntN(len(m.used))] + time.Duration(m.rng.IntN(5)-2)*time.Minute/2
@@ -78,23 +79,23 @@ func (m *pagesMaker) pass(d time.Duration) {
 	m.passed += d
 }
 
-// samples draws groups with samples of a time.
+// samples draws groups with a time and a number of samples.
 func (m *pagesMaker) samples() string {
 	return fmt.Sprintf("%s %v %d", m.groupsOf(), m.at(), 1+m.rng.IntN(4))
 }
 
-// late draws some of which the first stand where others do, or between these.
+// late draws samples that start at the same time as others, or between them.
 func (m *pagesMaker) late(at time.Duration) string {
 	return fmt.Sprintf("%s %v 3", m.groupsOf(), at+time.Duration(m.rng.IntN(3))*time.Minute/2)
 }
 
-// delete draws a delete, most often of something.
+// delete draws a delete, usually of existing samples.
 func (m *pagesMaker) delete() {
 	at := m.at() + time.Duration(m.rng.IntN(2))*time.Hour
 	m.add("delete %s %v %v", m.groupsOf()[:1], at-time.Duration(1+m.rng.IntN(3))*time.Hour, at+time.Hour)
 }
 
-// restart draws options: for short the raw samples are kept, or for ever.
+// restart draws options: raw samples have a short retention, or are kept forever.
 func (m *pagesMaker) restart() {
 	raw := []time.Duration{0, 10 * day, 10 * day, 20 * day, 90 * day}[m.rng.IntN(5)]
 	five, hour := time.Duration(0), time.Duration(0)
@@ -108,7 +109,7 @@ func (m *pagesMaker) restart() {
 	m.add("restart %s %s %v %v %v", least, classes, raw, five, hour)
 }
 
-// again has samples of one time written, and more of them later: late ones of the same series, and of others.
+// again writes samples of a time, and later more of them: late ones of the same series, and of others.
 func (m *pagesMaker) again(between func()) {
 	at := m.at()
 	m.add("write %s", m.late(at))
@@ -150,7 +151,7 @@ func (m *pagesMaker) step() {
 	}
 }
 
-// dropped lets samples go, most often for good, and has their times written again, by another retention.
+// dropped lets samples expire, usually permanently, and writes samples at their times again, with another retention.
 func (m *pagesMaker) dropped() {
 	m.again(func() {
 		m.restart()
@@ -165,7 +166,7 @@ func (m *pagesMaker) skew(off time.Duration) {
 	m.off = off
 }
 
-// wrongClock has the clock jump, and jump back most often, with samples that are sealed meanwhile.
+// wrongClock makes the clock leap, and usually leap back, with samples that are sealed between.
 func (m *pagesMaker) wrongClock() {
 	if m.off != 0 {
 		m.skew(0)
@@ -186,15 +187,15 @@ func (m *pagesMaker) wrongClock() {
 	}
 }
 
-// pagesGroups are the series of histories of pages, by group. Those of a, and those of b, have ids that begin with the same bits: written
-// without others they make pages of a higher level.
+// pagesGroups are the series of histories of pages, by group. The ids of a share their first bits, and so do those of
+// b: written without others they make pages of a higher level.
 var pagesGroups = sync.OnceValue(func() map[byte][]labels.Labels {
 	return map[byte][]labels.Labels{
 		'a': seriesAlike("m", 'a', 8, 8), 'b': seriesAlike("m", 'b', 6, 8), 'c': seriesAlike("m", 'c', 0, 8), 'd': seriesAlike("n", 'd', 0, 5),
 	}
 })
 
-// seriesAlike returns n series of a metric and group whose ids share so many bits.
+// seriesAlike returns n series of a metric and group whose ids share the given number of bits.
 func seriesAlike(metric string, group byte, bits, n int) (list []labels.Labels) {
 	for i := 0; len(list) < n; i++ {
 		ls := labels.FromStrings(labels.MetricName, metric, "group", string(group), "host", fmt.Sprint(i))
@@ -206,7 +207,7 @@ func seriesAlike(metric string, group byte, bits, n int) (list []labels.Labels) 
 	return list
 }
 
-// seriesOfGroups returns the series of groups, in an order of their own.
+// seriesOfGroups returns the series of groups, in a fixed order.
 func seriesOfGroups(groups string) (list []labels.Labels) {
 	for _, g := range []byte(groups) {
 		list = append(list, pagesGroups()[g]...)

@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// pagesRun carries out a history of pages.
+// pagesRun runs a history of pages.
 type pagesRun struct {
 	*Store
 	base        time.Time
@@ -28,11 +28,11 @@ type pagesRun struct {
 	opts        Options
 	model       *pagesModel
 	value       float64
-	// wrong is true once the clock was off: it may be doubted when it is right again, too.
+	// wrong is true once the clock was off: it may be untrusted when it is right again.
 	wrong bool
 	// classesOf are the classes that the series of a group were in, by group.
 	classesOf map[byte]map[int64]bool
-	cut       int // at which step of the engine's the next query ends that nobody waits for
+	cut       int // the step of the engine at which the next background query is canceled
 
 	mu      sync.Mutex
 	problem string
@@ -90,7 +90,7 @@ func (r *pagesRun) fail(format string, args ...any) {
 	}
 }
 
-// tolerate notes an error, unless it is that of a clock that isn't believed; ok is true if there is none.
+// tolerate reports an error as a problem, unless an untrusted clock caused it; ok is true if err is nil.
 func (r *pagesRun) tolerate(what string, err error) (ok bool) {
 	if err != nil && (!r.wrong || !errors.Is(err, membership.ErrClock)) {
 		r.fail("%s: %v", what, err)
@@ -136,7 +136,7 @@ func (r *pagesRun) stop() {
 	r.Store = nil
 }
 
-// line carries out a line.
+// line runs a line.
 func (r *pagesRun) line(words []string) {
 	ctx := context.Background()
 	switch words[0] {
@@ -208,7 +208,7 @@ func (r *pagesRun) configure(words []string) {
 	}
 }
 
-// sent are samples that a line names, with their facts.
+// sent are the samples of a line, with their facts.
 type sentSamples struct {
 	series []labels.Labels
 	times  []int64
@@ -229,7 +229,7 @@ func (r *pagesRun) samples(words []string) *sentSamples {
 	return s
 }
 
-// acked notes facts that were acknowledged, and whether they are sealed.
+// acked records facts that were acknowledged, and whether they are sealed.
 func (r *pagesRun) acked(facts []*pagesFact, sealed bool) {
 	for _, f := range facts {
 		f.acked, f.sealed = true, sealed
@@ -260,7 +260,7 @@ func (r *pagesRun) write(s *sentSamples) (facts []*pagesFact, sealed bool) {
 	return facts, false
 }
 
-// imports imports samples, and returns the facts if all were taken.
+// imports imports samples, and returns the facts if all were accepted.
 func (r *pagesRun) imports(s *sentSamples) ([]*pagesFact, bool) {
 	var list []ImportedSeries
 	for _, ls := range s.series {
@@ -280,7 +280,7 @@ func (r *pagesRun) imports(s *sentSamples) ([]*pagesFact, bool) {
 	return s.facts, true
 }
 
-// beside writes and seals some samples, while others are imported, and queries are answered and ended.
+// beside writes and seals some samples while others are imported, with complete and canceled queries.
 func (r *pagesRun) beside(written, imported *sentSamples) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all, queries sync.WaitGroup
@@ -318,7 +318,7 @@ func (r *pagesRun) seal() {
 	}
 }
 
-// expire advances horizons, and notes the facts whose windows have no rows any more.
+// expire advances retention boundaries, and records the facts whose windows have no rows any more.
 func (r *pagesRun) expire() {
 	r.bounds()
 	_, err := r.Expire(context.Background())
@@ -359,7 +359,7 @@ func (r *pagesRun) isEmpty(res rollup.Resolution, window int64, metric string) b
 	return true
 }
 
-// bounds notes up to when rows may be hidden by now.
+// bounds records the times until which rows may be hidden now.
 func (r *pagesRun) bounds() {
 	now := r.opts.Now()
 	for res := range rollup.Resolution(resolutions) {

@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestPagesAgainstModel carries out seeded histories of pages of several levels, and compares every answer with a plain map of the
-// samples. A failing history is cut short and printed; put in a file it can be replayed with -protocol.file.
+// TestPagesAgainstModel runs seeded histories of pages of several levels, and compares every answer with a plain map of
+// the samples. A failing history is shortened and printed; put in a file it can be replayed with -protocol.file.
 func TestPagesAgainstModel(t *testing.T) {
 	t.Parallel()
 	for kind, seeds := range pagesSeeds() {
@@ -30,8 +30,9 @@ func TestPagesAgainstModel(t *testing.T) {
 	}
 }
 
-// pagesSeeds are how many histories of pages there are on each engine. Under the race detector, where Pebble notes a stack for every iterator,
-// those on Pebble would take a minute; TestCompactedProtocol and TestWaysOut play on it there, too.
+// pagesSeeds is the number of histories of pages on each engine. Under the race detector, where Pebble records a stack
+// for every iterator, histories on Pebble would take a minute; TestCompactedProtocol and TestWaysOut also run on it
+// there.
 func pagesSeeds() map[string]int {
 	if soak.UnderRace {
 		return map[string]int{"memory": 16}
@@ -39,19 +40,20 @@ func pagesSeeds() map[string]int {
 	return map[string]int{"memory": 16, "pebble": 2}
 }
 
-// pagesFact is a value that was written at one time of a series: later facts have greater values, which win.
+// pagesFact is a value that was written at a time of a series: later facts have higher values, which win.
 type pagesFact struct {
 	v float64
-	// acked is true if it was acknowledged, sealed if it surely is; deleted if a delete of it was acknowledged.
+	// acked is true if it was acknowledged, sealed if it is certain to be sealed, deleted if a delete of it was
+	// acknowledged.
 	acked, sealed, deleted bool
 	// gone is true if its window was dropped since, at each resolution.
 	gone [resolutions]bool
 }
 
-// pagesModel is a map of all values that were written, by series and time.
+// pagesModel is a map of all written values, by series and time.
 type pagesModel struct {
 	facts map[string]map[int64][]*pagesFact
-	// hidden is up to when raw samples may ever have been hidden or dropped, rollups of each resolution too.
+	// hidden are the times until which samples may have been hidden or dropped at any point, by resolution.
 	hidden [resolutions]int64
 }
 
@@ -59,7 +61,7 @@ func newPagesModel() *pagesModel {
 	return &pagesModel{facts: map[string]map[int64][]*pagesFact{}, hidden: [resolutions]int64{math.MinInt64, math.MinInt64, math.MinInt64}}
 }
 
-// put notes a value that is sent, and returns its facts.
+// put records a value that is sent, and returns its facts.
 func (m *pagesModel) put(series string, times []int64, v float64) (added []*pagesFact) {
 	if m.facts[series] == nil {
 		m.facts[series] = map[int64][]*pagesFact{}
@@ -90,14 +92,14 @@ type pagesBucket struct {
 	res    rollup.Resolution
 }
 
-// bucketFacts are the counts of a bucket, and its greatest values.
+// bucketFacts are the count of a bucket, and its highest values.
 type bucketFacts struct {
 	count int
 	max   float64
 }
 
-// pagesAnswer is what the store answers: samples, and buckets. Of times up to told an answer may lack samples, at each resolution; so may it of
-// times after until.
+// pagesAnswer is an answer of the store: samples, and buckets. Samples may be missing at times until told, by
+// resolution, and after until.
 type pagesAnswer struct {
 	raw     map[string]map[int64]float64
 	buckets map[pagesBucket]bucketFacts
@@ -105,7 +107,7 @@ type pagesAnswer struct {
 	until   int64
 }
 
-// lacks reports whether an answer may lack samples of a time.
+// lacks reports whether an answer may have missing samples at a time.
 func (a *pagesAnswer) lacks(res rollup.Resolution, series string, t int64) bool {
 	return t <= a.told[groupOf(series)][res] || t > a.until
 }
@@ -116,7 +118,7 @@ func groupOf(series string) byte {
 	return from[0]
 }
 
-// judge returns a problem of an answer, or "".
+// judge returns a problem in an answer, or "".
 func (m *pagesModel) judge(a *pagesAnswer) string {
 	for _, told := range a.told {
 		for res := range told {
@@ -164,8 +166,8 @@ func (m *pagesModel) judgeShown(series string, t int64, v float64) string {
 	return ""
 }
 
-// judgeBuckets compares buckets with what stands of their samples: where these are all shown, they are exact, and otherwise they
-// count no more.
+// judgeBuckets compares buckets with their remaining samples: if these are all shown, the buckets are exact; otherwise
+// they don't count more.
 func (m *pagesModel) judgeBuckets(a *pagesAnswer) string {
 	most, exact := map[pagesBucket]int{}, map[pagesBucket]bucketFacts{}
 	for series, times := range m.facts {
@@ -201,22 +203,22 @@ func (m *pagesModel) judgeBuckets(a *pagesAnswer) string {
 	return ""
 }
 
-// hides notes up to when rows may be hidden from now on, as they are past a retention by a clock.
+// hides records a time until which rows may be hidden, because they are past a retention by some clock.
 func (m *pagesModel) hides(res rollup.Resolution, to int64) { m.hidden[res] = max(m.hidden[res], to) }
 
-// sealed notes that all that was acknowledged is sealed.
+// sealed records that all acknowledged samples are sealed.
 func (m *pagesModel) sealed() {
 	m.each(func(_ string, _ int64, f *pagesFact) { f.sealed = f.sealed || f.acked })
 }
 
-// dropped notes that a window of a metric has no rows and no pages any more.
+// dropped records that a window of a metric has no rows and no pages any more.
 func (m *pagesModel) dropped(res rollup.Resolution, inWindow func(series string, t int64) bool) {
 	m.each(func(series string, t int64, f *pagesFact) {
 		f.gone[res] = f.gone[res] || f.sealed && inWindow(series, t)
 	})
 }
 
-// delete notes a delete.
+// delete records a delete.
 func (m *pagesModel) delete(group string, start, end int64) {
 	for _, ls := range seriesOfGroups(group) {
 		for t, list := range m.facts[ls.String()] {

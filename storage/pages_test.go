@@ -20,19 +20,19 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// usualPages packs rows as users have them.
+// usualPages writes pages as in production.
 func usualPages(o *Options) { o.Partitions, o.seams.pageSeries = 2, 0 }
 
 // pageTables are the tables of pages, by resolution.
 var pageTables = []*engine.Table{engine.RawPages, engine.R5mPages, engine.R1hPages}
 
-// pagedPartition is a partition of rows of series, and of their pages.
+// pagedPartition is a partition with rows of series and their pages.
 type pagedPartition struct {
 	res rollup.Resolution
 	key engine.Key
 }
 
-// pagedPartitions lists those of a tenant.
+// pagedPartitions lists the partitions of a tenant.
 func (ts *testStore) pagedPartitions(tenant string) (list []pagedPartition) {
 	ts.t.Helper()
 	ctx := context.Background()
@@ -52,7 +52,7 @@ func (ts *testStore) pagedPartitions(tenant string) (list []pagedPartition) {
 	return list
 }
 
-// storedPage is a page as the engine has it.
+// storedPage is a page as stored in the engine.
 type storedPage struct {
 	pagedPartition
 
@@ -62,7 +62,7 @@ type storedPage struct {
 
 func (p *storedPage) isLabels() bool { return p.clustering[0].Int == format.KindLabels }
 
-// putPage writes another value in the place of a page's; nil: it removes it.
+// putPage replaces the value of a page; nil: it removes the page.
 func (ts *testStore) putPage(p storedPage, value []byte) {
 	ts.t.Helper()
 	m := engine.Mutation{Clustering: p.clustering, Timestamp: math.MaxInt64, Value: value}
@@ -74,7 +74,7 @@ func (ts *testStore) putPage(p storedPage, value []byte) {
 	}}))
 }
 
-// pagesIn reads the pages of some partitions, without their filters.
+// pagesIn reads the pages in some partitions, without their filters.
 func (ts *testStore) pagesIn(partitions []pagedPartition) (found []storedPage) {
 	ts.t.Helper()
 	for _, p := range partitions {
@@ -93,7 +93,7 @@ func (ts *testStore) pagesIn(partitions []pagedPartition) (found []storedPage) {
 	return found
 }
 
-// pageEntry is what an entry of a data page holds of a series.
+// pageEntry is the content of a series' entry in a data page.
 type pageEntry struct {
 	res     rollup.Resolution
 	series  string
@@ -101,7 +101,7 @@ type pageEntry struct {
 	buckets *rollup.Buckets // of rollups
 }
 
-// entriesOf decodes all entries of the data pages of a tenant. Each page must have its labels page.
+// entriesOf decodes all entries in the data pages of a tenant. Each page must have its labels page.
 func (ts *testStore) entriesOf(tenant string) (found []pageEntry) {
 	ts.t.Helper()
 	pages := ts.pagesIn(ts.pagedPartitions(tenant))
@@ -190,7 +190,7 @@ func (ts *testStore) requireNoneDeleted(tenant, when string) {
 	}
 }
 
-// hasDeleted reports of which resolutions pages have deleted samples, or buckets of them.
+// hasDeleted reports, by resolution, whether pages have deleted samples or buckets.
 func (ts *testStore) hasDeleted(tenant string) (has [resolutions]bool) {
 	for _, e := range ts.entriesOf(tenant) {
 		for _, x := range e.samples {
@@ -203,7 +203,7 @@ func (ts *testStore) hasDeleted(tenant string) (has [resolutions]bool) {
 	return has
 }
 
-// newPagedModel is a model of so many series of each of two metrics, in pages.
+// newPagedModel is a model of some series of each of two metrics, in pages.
 func newPagedModel(t *testing.T, series int, change func(*Options)) *deleteModel {
 	m := newDeleteModel(t, func(o *Options) {
 		usualPages(o)
@@ -218,7 +218,7 @@ func newPagedModel(t *testing.T, series int, change func(*Options)) *deleteModel
 	return m
 }
 
-// some writes samples of those series whose group is one of these.
+// some writes samples of the series in some groups.
 func (m *deleteModel) some(groups string, value float64, times ...time.Duration) {
 	for _, ls := range m.labels {
 		if !strings.Contains(groups, ls.Get("group")) {
@@ -232,13 +232,13 @@ func (m *deleteModel) some(groups string, value float64, times ...time.Duration)
 	}
 }
 
-// cleaned asks for a delete of group 1 from 10 to 8 hours ago, and has it worked off.
+// deleteGroup deletes group 1 from 10 to 8 hours ago, including the rollups.
 func (m *deleteModel) deleteGroup() { m.delete(10*time.Hour, 8*time.Hour, equal("group", "1")) }
 
 const deletedAgo = 9 * time.Hour
 
-// TestCleanedDeleteLeavesNothingInPages deletes samples that are in pages at all resolutions, in stores that have just written them or were
-// started since.
+// TestCleanedDeleteLeavesNothingInPages deletes samples that are in pages at all resolutions, in stores that have just
+// written them or were restarted.
 func TestCleanedDeleteLeavesNothingInPages(t *testing.T) {
 	t.Parallel()
 	for name, steps := range map[string]func(m *deleteModel){
@@ -306,7 +306,7 @@ func TestCleanedDeleteLeavesNothingInPages(t *testing.T) {
 	}
 }
 
-// stopsAtPages is an engine that fails writes of pages that aren't written by sealing: all from the one with this number on.
+// stopsAtPages is an engine that fails writes of pages other than those of sealing, starting with the nth.
 type stopsAtPages struct {
 	engine.Engine
 	left int
@@ -321,8 +321,8 @@ func (e *stopsAtPages) Write(ctx context.Context, batches []engine.Batch) error 
 	return e.Engine.Write(ctx, batches)
 }
 
-// TestCleaningOfPagesIsCutShort ends a process between the rows that cleaning has rewritten and the pages that they stand in, and between
-// these.
+// TestCleaningOfPagesIsCutShort ends a process between the rows that cleaning has rewritten and their pages, and
+// between pages.
 func TestCleaningOfPagesIsCutShort(t *testing.T) {
 	t.Parallel()
 	for writes := range 4 {

@@ -74,8 +74,8 @@ func TestPeriodsOfAStore(t *testing.T) {
 	require.Equal(t, len(windows), ts.passes(begin.Add(45*24*time.Hour)))
 }
 
-// TestSealsOfOneSeriesInTwoPeriods seals slots of two periods side by side, in which the same series are in different partitions: nothing
-// keeps one of the seals from a series of the other. Run it with -race.
+// TestSealsOfOneSeriesInTwoPeriods seals slots of two periods concurrently, in which the same series are in different
+// partitions, so that no lock separates the seals of a series. Run it with -race.
 func TestSealsOfOneSeriesInTwoPeriods(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Partitions, o.AnySettings = 1, true })

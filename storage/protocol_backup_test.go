@@ -13,10 +13,10 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// copy makes a checkpoint of the open engine in a directory that has its number. Before each operation of it, before(n) is called; 0: when
-// Pebble may have the list of its tables, or have none yet.
+// copy makes a checkpoint of the open engine in a numbered directory. Before each of its operations, before(n) is
+// called; 0: when Pebble may not have listed its tables yet.
 func (d *pebbleDisk) copy(before func(n int)) (dir string, err error) {
-	d.copies++ // A power cut may bring removed files back.
+	d.copies++ // A power cut may restore removed files.
 	dir = fmt.Sprint("copies/", d.copies)
 	n := 0
 	d.fs.Before(func(op, path string) {
@@ -32,8 +32,8 @@ func (d *pebbleDisk) copy(before func(n int)) (dir string, err error) {
 	return dir, d.eng.Checkpoint(dir)
 }
 
-// backup makes a checkpoint while other operations happen, opens it as a store of its own, and asks it for everything: it holds all
-// samples acknowledged before the checkpoint began, and none that were deleted before, or never sent.
+// backup makes a checkpoint during other operations, opens it as a separate store, and reads everything: it contains
+// all samples acknowledged before the checkpoint began, and none that were deleted before, or never sent.
 func (r *protocolRun) backup(ctx context.Context) error {
 	d, ok := r.disk.(*pebbleDisk)
 	if !ok {
@@ -91,7 +91,7 @@ func (r *protocolRun) backup(ctx context.Context) error {
 	return nil
 }
 
-// judgeCopy compares what a copy holds of a tenant with the model. What it shows needn't stay.
+// judgeCopy compares a tenant's samples in a copy with the model. Samples it shows may disappear later.
 func (r *protocolRun) judgeCopy(ctx context.Context, s *Store, q *openQuery, state string) error {
 	q.query = query.Query{Tenant: q.tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true, Warn: func(err error) { r.fail("the copy, %s: a warning: %v", state, err) }}
 	before := r.now.Load()
@@ -110,8 +110,8 @@ func (r *protocolRun) judgeCopy(ctx context.Context, s *Store, q *openQuery, sta
 	return nil
 }
 
-// TestBackupsBesideSeals seals acknowledged samples at each of the first steps of a checkpoint, or tries to: before Pebble has the
-// list of its tables, sealing waits.
+// TestBackupsBesideSeals seals acknowledged samples at each of the first steps of a checkpoint, or tries to: before
+// Pebble has listed its tables, sealing waits.
 func TestBackupsBesideSeals(t *testing.T) {
 	t.Parallel()
 	for step := range 8 {

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// blockedStage is an engine whose blobs wait for a word, and that counts them.
+// blockedStage is an engine that counts blobs and blocks their writes until it is released.
 type blockedStage struct {
 	mu     sync.Mutex
 	wait   chan struct{}
@@ -47,7 +47,7 @@ func (b *blockedStage) letPass() {
 	b.wait = nil
 }
 
-// TestWhatWaitsGoesInOneCommit blocks a commit, and counts what becomes of the requests that come meanwhile.
+// TestWhatWaitsGoesInOneCommit blocks a commit, and counts the commits of the requests that arrive during it.
 func TestWhatWaitsGoesInOneCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stage := &blockedStage{}
@@ -75,7 +75,7 @@ func TestWhatWaitsGoesInOneCommit(t *testing.T) {
 	})
 }
 
-// TestCommitsGiveUp lets an engine never answer: whoever waits is told, and the next write works.
+// TestCommitsGiveUp uses an engine that never answers: waiting senders get an error, and the next write succeeds.
 func TestCommitsGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stage := &blockedStage{}
@@ -100,7 +100,7 @@ func TestQueueIsBounded(t *testing.T) {
 		acks := make(chan error, 100)
 		taken := map[int64]bool{}
 		send := func(i int) { acks <- ts.tryWrite("ann", upLabels, sample{at + int64(i), 1}) }
-		go send(0) // is under way
+		go send(0) // is being committed
 		synctest.Wait()
 		refused := 0
 		for i := range 30 {
@@ -128,7 +128,8 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
-// TestHeadIsBounded fills the head: new series are refused, known ones go on, and sealing makes room.
+// TestHeadIsBounded fills the head: new series are rejected, samples of known ones are accepted, and sealing frees
+// memory.
 func TestHeadIsBounded(t *testing.T) {
 	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, func(o *Options) { o.HeadBytes = 100_000 })
 	at := ts.now.UnixMilli()
@@ -154,7 +155,8 @@ func TestHeadIsBounded(t *testing.T) {
 	require.Len(t, ts.all("ann"), n+1)
 }
 
-// TestRestartTakesWhatIsStaged restarts with a limit below the size of the stage: the limit refuses, it never loses.
+// TestRestartTakesWhatIsStaged restarts with a limit below the size of the staging log: samples are rejected, but never
+// lost.
 func TestRestartTakesWhatIsStaged(t *testing.T) {
 	ts, eng := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, nil)
 	for i := range 100 {

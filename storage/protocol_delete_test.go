@@ -17,20 +17,20 @@ type protocolFact struct {
 	v      protocolValue
 }
 
-// protocolDeletes is the plain model's state of deletes. The model's lock guards it.
+// protocolDeletes is the plain model's state of deletes, protected by the model's lock.
 type protocolDeletes struct {
 	// sends counts sent samples; sentAt is the last send of a sample.
 	sends  int
 	sentAt map[protocolFact]int
-	// flying counts the requests with a sample that are under way.
+	// flying counts the running requests with a sample.
 	flying map[protocolFact]int
-	// doubtful are samples of which a send failed: they may come to be at any time.
+	// doubtful are samples with a failed send: they may appear at any time.
 	doubtful map[protocolFact]bool
-	// gone are samples that mustn't be shown, with the send that was the last before they were deleted.
+	// gone are samples that must not be shown, with the number of the last send before their delete.
 	gone map[protocolFact]int
-	// loose are deletes that are under way, or of which it isn't known whether they take effect.
+	// loose are deletes that are running, or may or may not take effect.
 	loose map[*protocolDelete]bool
-	// begins are all deletes, in the order in which they began.
+	// begins are all deletes, ordered by their start.
 	begins []*protocolDelete
 }
 
@@ -38,7 +38,7 @@ type protocolDeletes struct {
 type protocolDelete struct {
 	tenant, series string
 	start, end     int64
-	// flying are samples that were under way when it began.
+	// flying are samples of requests that were running when it began.
 	flying map[protocolFact]bool
 }
 
@@ -59,7 +59,8 @@ func (m *protocolDeletes) wasSent(f protocolFact) {
 	m.flying[f]++
 }
 
-// mayGo reports whether a sample that is acknowledged now, and was sent when so many deletes had begun, may be deleted.
+// mayGo reports whether a sample that is acknowledged now may be deleted; begun is the number of deletes that had begun
+// when it was sent.
 func (m *protocolDeletes) mayGo(s protocolSeries, t int64, begun int) bool {
 	for _, d := range m.begins[begun:] {
 		if d.matches(s, t) {
@@ -74,13 +75,13 @@ func (m *protocolDeletes) mayGo(s protocolSeries, t int64, begun int) bool {
 	return false
 }
 
-// isGone reports whether a query that began with went mustn't show a sample.
+// isGone reports whether a query that started with went must not show a sample.
 func (m *protocolDeletes) isGone(went map[protocolFact]int, f protocolFact) bool {
 	at, ok := went[f]
 	return ok && m.sentAt[f] <= at && !m.doubtful[f]
 }
 
-// landed notes that a request has its answer; failed is true if its samples may come to be at any time.
+// landed records that a request has returned; failed is true if its samples may appear at any time.
 func (m *protocolModel) landed(f protocolFact, failed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -103,7 +104,7 @@ func (m *protocolModel) begun() int {
 	return len(m.begins)
 }
 
-// begin notes that a delete begins, and returns the number of the last send before it.
+// begin records that a delete begins, and returns the number of the last send before it.
 func (m *protocolModel) begin(d *protocolDelete) (last int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,7 +124,7 @@ func (m *protocolModel) begin(d *protocolDelete) (last int) {
 	return m.sends
 }
 
-// succeed notes that samples sent before a delete are gone.
+// succeed records that samples sent before a delete are gone.
 func (m *protocolModel) succeed(d *protocolDelete, last int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,7 +139,7 @@ func (m *protocolModel) succeed(d *protocolDelete, last int) {
 	}
 }
 
-// delete carries out TENANT METRIC[/HOST] FROM TO.
+// delete runs TENANT METRIC[/HOST] FROM TO.
 func (r *protocolRun) delete(ctx context.Context, words []string) error {
 	if len(words) != 4 {
 		return fmt.Errorf("a delete needs a tenant, a metric, and two times: %q", words)
@@ -161,14 +162,14 @@ func (r *protocolRun) delete(ctx context.Context, words []string) error {
 		r.tolerate("deleting", err)
 		return nil
 	}
-	if r.eng.isDead() { // Whoever asked doesn't know.
+	if r.eng.isDead() { // The result is unknown to the caller.
 		return nil
 	}
 	r.model.succeed(d, last)
 	return nil
 }
 
-// remove draws a delete, or what follows on it.
+// remove draws a delete, or its maintenance.
 func (m *historyMaker) remove() string {
 	switch m.rng.IntN(5) {
 	case 0:

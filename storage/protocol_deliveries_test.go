@@ -17,7 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// dataSet draws samples of all kinds at times of each series over so many days, some of them at one time with different values.
+// dataSet draws samples of all kinds at times of each series over a number of days, some of them at one time with
+// different values.
 func dataSet(rng *rand.Rand, now time.Time, times int, days int64) (set []protocolSendSample) {
 	at := func() int64 { return now.UnixMilli() - rng.Int64N(days*24*60*4)*15_000 }
 	floats := []string{"1", "2", "-0", "0", "stale", "nan:7ff8000000000001", "nan:fff8000000000042", "+Inf", "-Inf", "0.1", "1e300"}
@@ -55,9 +56,9 @@ type delivery struct {
 	name    string
 	tenant  string
 	order   func(rng *rand.Rand, set []protocolSendSample)
-	request int     // samples a request
-	again   float64 // the share of requests that are sent again, at once or later
-	seal    float64 // how probable a seal is after a request
+	request int     // samples per request
+	again   float64 // the share of requests that are sent again, immediately or later
+	seal    float64 // the probability of a seal after a request
 	restart float64
 }
 
@@ -102,9 +103,9 @@ func TestDeliveriesGiveTheSameBytes(t *testing.T) {
 	})
 }
 
-// requireSameBytes delivers a data set in every way to stores that share their data, a request to any of them,
-// and reads it through each. A way has a tenant of its own, for its stores may be those of the way before. No
-// request but the last has fewer samples than least.
+// requireSameBytes delivers a data set in every way to stores that share their data, each request to any of them, and
+// reads it through each. A way uses its own tenant, because it may reuse the stores. No request except the last has
+// fewer samples than least.
 func requireSameBytes(t *testing.T, set []protocolSendSample, least int, open func(*testing.T) []*testStore) {
 	model := newProtocolModel()
 	for _, x := range set {
@@ -142,7 +143,7 @@ func requireSameBytes(t *testing.T, set []protocolSendSample, least int, open fu
 				}
 				require.Equal(t, firstRolled, rolled, "rollups")
 			}
-			if len(stores) == 1 { // another one lets go of what this one sealed when its loop comes round
+			if len(stores) == 1 { // The other process' head releases the sealed samples in its loop.
 				stores[0].requireEmptyHead()
 			}
 		})
@@ -193,17 +194,17 @@ func (d *delivery) deliver(stores []*testStore, rng *rand.Rand, set []protocolSe
 	}
 }
 
-// restart closes and opens the store on the engine that it has.
+// restart closes the store and opens it again on the same engine.
 func (ts *testStore) restart() {
 	require.NoError(ts.t, ts.Store.Close())
 	ts.Store = openReady(ts.t, ts.eng, ts.opts)
 }
 
-// rollups reads the buckets of all that a tenant has, which must be those that its samples make.
+// rollups reads all buckets of a tenant, which must be those of its samples.
 func (ts *testStore) rollups(tenant string) (out []byte) {
 	for _, res := range rollup.Resolutions {
 		if ts.opts.Shared && res == rollup.OneHour {
-			continue // Of what its head still has, hours are made of samples, and sums round otherwise.
+			continue // Hours of samples in its head are computed from samples, so their sums are rounded differently.
 		}
 		q := query.Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns, Sorted: true}
 		found, err := ts.Select(ts.t.Context(), q)
@@ -217,7 +218,7 @@ func (ts *testStore) rollups(tenant string) (out []byte) {
 		var buf query.BucketBuffers
 		for i, s := range found {
 			for _, window := range s.Windows() {
-				if !ts.opts.Shared { // Another one's head may still have what this one has sealed.
+				if !ts.opts.Shared { // The other process' head may still have samples that this one has sealed.
 					require.Equal(ts.t, res, format.ResolutionOf(window), "all is sealed and rolled up")
 				}
 			}
@@ -232,7 +233,7 @@ func (ts *testStore) rollups(tenant string) (out []byte) {
 				rollup.CoarsenStored(&hours, &want, metric, res.Width())
 				want, hours = hours, want
 			}
-			if ts.opts.Shared { // Those of samples in its head have a sketch each, and moments and lines of counters.
+			if ts.opts.Shared { // Buckets of samples in its head have a sketch each, and moments and lines of counters.
 				require.Equal(ts.t, want.End, b.End)
 				b.Sketches, want.Sketches, b.Moment = nil, nil, want.Moment
 				b.Comoment, b.TimeSum, b.TimeSquares = want.Comoment, want.TimeSum, want.TimeSquares
@@ -245,7 +246,7 @@ func (ts *testStore) rollups(tenant string) (out []byte) {
 	return out
 }
 
-// answer reads all that a tenant has, and calls it ann.
+// answer reads all samples of a tenant, under the tenant name ann.
 func (ts *testStore) answer(tenant string) map[protocolSeries]*chunk.Samples {
 	found, err := ts.Select(ts.t.Context(), query.Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime})
 	require.NoError(ts.t, err)

@@ -19,11 +19,11 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// protocolDisk is what survives a process of the protocol test.
+// protocolDisk is the state that survives a process of the protocol test.
 type protocolDisk interface {
 	// open opens the engine.
 	open() (engine.Engine, error)
-	// powerCut leaves of what wasn't synced each piece with a probability of percent.
+	// powerCut keeps each unsynced piece with a probability of percent.
 	powerCut(percent int)
 }
 
@@ -38,7 +38,7 @@ func newProtocolDisk(kind string) (protocolDisk, error) {
 	}
 }
 
-// memoryDisk keeps its engine open for ever.
+// memoryDisk keeps its engine open.
 type memoryDisk struct{ inner engine.Engine }
 
 type unclosed struct{ engine.Engine }
@@ -50,7 +50,7 @@ func (e unclosed) ExpiresRows() bool {
 	return ok && x.ExpiresRows()
 }
 
-// Version implements engine.Versioned, where the engine does.
+// Version implements engine.Versioned if the engine does.
 func (e unclosed) Version(t *engine.Table, partition engine.Key) (uint64, bool) {
 	v, ok := e.Engine.(engine.Versioned)
 	if !ok {
@@ -62,12 +62,12 @@ func (e unclosed) Version(t *engine.Table, partition engine.Key) (uint64, bool) 
 func (d *memoryDisk) open() (engine.Engine, error) { return unclosed{d.inner}, nil }
 func (d *memoryDisk) powerCut(int)                 {}
 
-// pebbleDisk is a file system that loses writes that were not synced.
+// pebbleDisk is a file system that loses unsynced writes.
 type pebbleDisk struct {
 	fs   *pebble.CrashableFS
-	eng  *pebble.Engine // that was opened last
+	eng  *pebble.Engine // the last opened
 	cuts uint64
-	// opens counts the opens of the engine, copies its checkpoints.
+	// opens counts the opens of the engine, copies counts its checkpoints.
 	opens, copies int
 }
 
@@ -81,7 +81,7 @@ func (d *pebbleDisk) openAt(dir string) (*pebble.Engine, error) {
 	o := pebble.DefaultOptions()
 	o.FS, o.CacheBytes, o.MemTableBytes, o.BlockBytes, o.ReserveBytes = d.fs, 1<<20, 1<<20, 4<<10, 0
 	o.IngestBytes = []int{1 << 10, 1}[d.opens%2] // Few rows are sealed at a time.
-	o.StageDelay = time.Millisecond              // Stage rows of sealed slots go while the history is under way.
+	o.StageDelay = time.Millisecond              // Stage rows of sealed slots are deleted during the history.
 	return pebble.Open(dir, o)
 }
 
@@ -95,15 +95,15 @@ var (
 	errFaultText = errors.New("a fault is fail|lose|withhold TABLE N, scan TABLE N or die before|after N")
 )
 
-// stepEngine lets a test act between a store's calls of its engine, and ends the process at one of them.
-// It counts calls while it is armed, but not those that a test makes from within a call.
+// stepEngine lets a test act between a store's calls of its engine, and ends the process at one of them. It counts
+// calls while it is armed, except those that a test makes within a call.
 type stepEngine struct {
 	inner *faultengine.Engine
 
 	mu     sync.Mutex
 	dead   bool
 	armed  bool
-	fired  bool // a fault came to pass since it was armed
+	fired  bool // a fault was injected since it was armed
 	nested int
 	calls  int
 	writes int
@@ -111,22 +111,22 @@ type stepEngine struct {
 	puts   map[byte]int
 	faults []protocolFault
 	hooks  map[protocolCall]func()
-	unsure map[string]bool // rows of stage and pending whose writers don't know whether they are there
-	fresh  []string        // rows of stage and pending that were put since requests were begun
-	// shared makes every batch of a write a write of its own, and every few rows of a scan a call.
+	unsure map[string]bool // rows of stage and pending with an unknown outcome for their writers
+	fresh  []string        // rows of stage and pending that were put since requests began
+	// shared makes every batch of a write a separate write, and every few rows of a scan a separate call.
 	shared bool
-	// opening is true until a shared store has read the others' retentions, the last that Open waits for.
+	// opening is true until a shared store has read the others' retentions, the last rows that Open waits for.
 	opening atomic.Bool
-	order   uint64 // in which the batches of a write are applied; 0: as they come
+	order   uint64 // the order in which the batches of a write are applied; 0: unchanged
 }
 
-// protocolCall is the nth call, or the nth write.
+// protocolCall identifies the nth call, or the nth write.
 type protocolCall struct {
 	write bool
 	n     int
 }
 
-// protocolFault is what shall happen at some call.
+// protocolFault is a fault to inject at some call.
 type protocolFault struct {
 	what  string // fail, lose, withhold: of a batch for table; scan: of table; die
 	table string
@@ -160,7 +160,7 @@ func newStepEngine(inner engine.Engine, unsure map[string]bool) *stepEngine {
 	return e
 }
 
-// arm counts from now on, and does what it is told at some of the calls.
+// arm starts counting calls, injects faults at some of them and calls hooks at others.
 func (e *stepEngine) arm(faults []protocolFault, hooks map[protocolCall]func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -169,14 +169,14 @@ func (e *stepEngine) arm(faults []protocolFault, hooks map[protocolCall]func()) 
 	e.faults, e.hooks = faults, hooks
 }
 
-// excuse allows errors from now on.
+// excuse tolerates errors from now on.
 func (e *stepEngine) excuse() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.fired = true
 }
 
-// disarm reports whether anything went wrong since arm.
+// disarm reports whether a fault was injected since arm.
 func (e *stepEngine) disarm() (fired bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -196,7 +196,7 @@ func (e *stepEngine) kill() {
 	e.mu.Unlock()
 }
 
-// busy reports whether it is called from within one of the engine's calls.
+// busy reports whether the caller is within a call of the engine.
 func (e *stepEngine) busy() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -209,7 +209,7 @@ func (e *stepEngine) isDead() bool {
 	return e.dead
 }
 
-// rule is faultengine's.
+// rule is the rule of faultengine.
 func (e *stepEngine) rule(op faultengine.Op) faultengine.Action {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -238,16 +238,16 @@ func (e *stepEngine) rule(op faultengine.Op) faultengine.Action {
 	return faultengine.Pass()
 }
 
-// openingKey marks the context that a store is opened with: nothing else can happen within those calls, for which it
-// would have to be open.
+// openingKey marks the context that a store is opened with: hooks need an open store, so they can't run within those
+// calls.
 type openingKey struct{}
 
-// isOpening reports whether a call is of Open itself. What it starts in the background can be cancelled.
+// isOpening reports whether a call is made by Open itself. Calls of its background work can be canceled.
 func isOpening(ctx context.Context) bool {
 	return ctx.Value(openingKey{}) != nil && ctx.Done() == nil
 }
 
-// enter is how every call begins.
+// enter starts every call.
 func (e *stepEngine) enter(write bool) (last bool, err error) {
 	e.mu.Lock()
 	var hook func()
@@ -293,7 +293,7 @@ func (e *stepEngine) enter(write bool) (last bool, err error) {
 	return last, nil
 }
 
-// Version implements engine.Versioned. Where several processes share an engine, the writers aren't known.
+// Version implements engine.Versioned. In a shared engine, other processes write, so there are no versions.
 func (e *stepEngine) Version(t *engine.Table, partition engine.Key) (uint64, bool) {
 	if e.shared {
 		return 0, false
@@ -343,7 +343,7 @@ func (e *stepEngine) write(ctx context.Context, batches []engine.Batch) error {
 	return err
 }
 
-// stays remembers the rows of stage that were put.
+// stays records the stage rows that were put.
 func (e *stepEngine) stays(batches []engine.Batch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -356,8 +356,8 @@ func (e *stepEngine) stays(batches []engine.Batch) {
 	}
 }
 
-// begun is told that requests begin, refused that one of them failed: it may have rows that were put, such as a blob
-// whose slot came of age before it was listed.
+// begun records that requests begin, refused that one of them failed: rows may have been put, such as a blob whose slot
+// became old before it was listed.
 func (e *stepEngine) begun() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -372,7 +372,7 @@ func (e *stepEngine) refused() {
 	}
 }
 
-// rowText names a row of stage by its writer and number.
+// rowText identifies a stage row by its writer and number.
 func rowText(t *engine.Table, k engine.Key) string {
 	switch t {
 	case engine.Stage:
@@ -384,7 +384,7 @@ func rowText(t *engine.Table, k engine.Key) string {
 
 func (e *stepEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {
-		if r.Table == engine.Store || !e.shared && isOpening(ctx) { // As CompareAndSet.
+		if r.Table == engine.Store || !e.shared && isOpening(ctx) { // As in CompareAndSet.
 			if e.isDead() {
 				yield(engine.Row{}, errDead)
 				return
@@ -401,13 +401,14 @@ func (e *stepEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.
 			return
 		}
 		e.pages(ctx, r, yield)
-		if r.Table == engine.Processes && engine.Compare(r.Partition, engine.Key{engine.Int(2)}) == 0 { // What processes state.
+		// The advertised state of processes.
+		if r.Table == engine.Processes && engine.Compare(r.Partition, engine.Key{engine.Int(2)}) == 0 {
 			e.opening.Store(false)
 		}
 	}
 }
 
-// pages reads a few rows at a time, and others may write between.
+// pages reads a few rows at a time, so that others may write between.
 func (e *stepEngine) pages(ctx context.Context, r engine.Range, yield func(engine.Row, error) bool) {
 	const page = 3
 	var last engine.Key
@@ -450,13 +451,13 @@ func (e *stepEngine) Drop(ctx context.Context, t *engine.Table, prefix engine.Ke
 }
 
 func (e *stepEngine) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (bool, []byte, error) {
-	if e.isDead() { // A store opens with it, before anything else can happen.
+	if e.isDead() { // A store opens with it, before any other operation.
 		return false, nil, errDead
 	}
 	return e.inner.CompareAndSet(ctx, t, partition, clustering, old, value)
 }
 
-// probingSteps is a stepEngine that is asked about several partitions at once: each is a call.
+// probingSteps is a stepEngine that can probe several partitions at once: each is a call.
 type probingSteps struct{ *stepEngine }
 
 // Occupied implements engine.Prober.

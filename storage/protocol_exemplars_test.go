@@ -23,8 +23,8 @@ type protocolExemplar struct {
 	trace string
 }
 
-// protocolExemplars is the part of the plain model for exemplars: those ever sent, and those that were
-// acknowledged. None of a history is pushed out by newer ones.
+// protocolExemplars is the plain model of exemplars: those ever sent, and those that were acknowledged. In a history no
+// exemplar exceeds the bound of a slot.
 type protocolExemplars struct {
 	sent, sure map[protocolExemplar]bool
 }
@@ -43,7 +43,7 @@ func (m *protocolModel) sendExemplar(e protocolExemplar) {
 	m.wasSent(e.fact())
 }
 
-// fact names the exemplar among what deletes are about.
+// fact identifies the exemplar for deletes.
 func (e protocolExemplar) fact() protocolFact {
 	return protocolFact{e.protocolSeries, e.t, protocolValue{bits: math.Float64bits(e.value), hist: "exemplar " + e.trace}}
 }
@@ -104,7 +104,7 @@ func seriesText(ls labels.Labels) string {
 	return ls.Get(labels.MetricName) + "/" + ls.Get("host")
 }
 
-// exemplarLines reads all exemplars that a tenant has, as text.
+// exemplarLines reads all exemplars of a tenant, as text.
 func (ts *testStore) exemplarLines(tenant string) string {
 	found, err := ts.Exemplars(ts.t.Context(), tenant, math.MinInt64, math.MaxInt64,
 		[]*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")})

@@ -8,41 +8,42 @@ import (
 	"time"
 )
 
-// A history is text, a line an operation. Times are distances from the base of the first line.
+// A history is text with one operation per line. Times are relative to the base in the first line.
 //
 //	store base=2026-05-01T12:00:00Z retention=720h slot=2h engine=memory probes=false
-//	                                              probes: the engine is asked about several partitions at once
+//	                                              probes: the engine can probe several partitions at once
+//
 //	write TENANT SERIES@TIME=VALUE[/START] …      one request; VALUE is a number, stale, nan:BITS,
 //	                                              h0 … h5, or the exemplar eN
 //	bulk TENANT SERIES TIME STEP N VALUE          one request of N samples, values rising by 1
-//	with write …                                  waits, and is then sent together with the next write
+//	with write …                                  waits, and is sent together with the next write
 //	query TENANT [METRIC [MIN MAX]]               compared with the model
-//	open NAME TENANT / read NAME                  a query that begins now, and reads its samples later
+//	open NAME TENANT / read NAME                  a query that starts now, and reads its samples later
 //	seal PARTITION NTH                            seals the nth waiting slot of a partition
-//	round                                         what the sealing loop does: settled slots, unlisting, tidying
+//	round                                         a round of the sealing loop: settled slots, unlisting, tidying
 //	sealall / unlist PARTITION / letgo / expire
-//	delete TENANT METRIC[/HOST] FROM TO           samples sent before are gone, and later ones stay
-//	workoff TENANT / clean TENANT                 makes rollups anew; frees the space
+//	delete TENANT METRIC[/HOST] FROM TO           deletes samples sent before, not later ones
+//	workoff TENANT / clean TENANT                 recomputes rollups; frees the space
 //	compact                                       compacts rollups; the answers stay the same
-//	count                                         counts the series of windows that are over; the counts are right
-//	clock DURATION                                forward, or backward
-//	jump DURATION                                 the clock goes forward, and the marks with it
-//	crash [PERCENT] / restart                     a power cut that leaves so much of what wasn't synced; a clean stop
+//	count                                         counts the series of ended windows; the counts are right
+//	clock DURATION                                sets the clock forward, or back
+//	jump DURATION                                 sets the clock forward, and the observed uptime with it
+//	crash [PERCENT] / restart                     a power cut that keeps this share of unsynced writes; a clean stop
 //	late                                          withheld writes are applied now
-//	backup                                        a checkpoint of Pebble's engine, which is opened as a store of its own
+//	backup                                        a checkpoint of Pebble's engine, which is opened as a separate store
 //
-// These change the next operation that isn't one of them:
+// These lines change the next other operation:
 //
-//	fault fail|lose|withhold TABLE N              what becomes of its nth batch for a table
+//	fault fail|lose|withhold TABLE N              injects a fault into its nth batch for a table
 //	fault scan TABLE N                            its nth scan of a table fails
 //	fault die before|after N                      the process ends at its nth write
-//	at N OPERATION                                happens within its nth call of the engine, of a backup before its nth file
-//	at wN OPERATION                               happens just before its nth write
+//	at N OPERATION                                runs within its nth call of the engine, or of a backup before its nth file
+//	at wN OPERATION                               runs just before its nth write
 type history []string
 
 func (h history) String() string { return strings.Join(h, "\n") + "\n" }
 
-// historyKinds carry out histories of other kinds than the usual one, by the first word.
+// historyKinds run histories of other kinds, by the first word.
 var historyKinds = map[string]func(history) string{"ways": runWays, "pages": runPages, "classes": runClasses}
 
 func parseHistory(text string) (h history) {
@@ -113,7 +114,7 @@ func (m *historyMaker) step() {
 	}
 	if nested := m.nested(kind); nested != "" && m.oneIn(2) {
 		m.add("at %s %s", m.call(kind), nested)
-		if m.oneIn(2) && kind != "query" && kind != "open" { // A query that loads for the cache would wait for itself.
+		if m.oneIn(2) && kind != "query" && kind != "open" { // A query that fills the cache would wait for itself.
 			m.add("at %s query %s", m.call(kind), m.tenant())
 		}
 	}
@@ -123,7 +124,7 @@ func (m *historyMaker) step() {
 	}
 }
 
-// call draws where in an operation something else happens.
+// call draws the call of an operation at which another operation runs.
 func (m *historyMaker) call(kind string) string {
 	if kind == "backup" {
 		return fmt.Sprint(1 + m.rng.IntN(10))
@@ -170,7 +171,7 @@ func (m *historyMaker) operation() string {
 	return m.query()
 }
 
-// round is one of the sealing loop. It draws a number so that what follows, of a seed, stays as it was.
+// round draws a round of the sealing loop. It also draws a number, so that histories of existing seeds don't change.
 func (m *historyMaker) round() string {
 	m.oneIn(4)
 	return "round"
@@ -204,7 +205,7 @@ func (m *historyMaker) clock() string {
 	return fmt.Sprintf("clock %v", d)
 }
 
-// fault draws one that suits an operation.
+// fault draws a fault for an operation.
 func (m *historyMaker) fault(kind string) string {
 	n := 1 + m.rng.IntN(3)
 	if m.oneIn(4) {
@@ -223,7 +224,7 @@ func (m *historyMaker) fault(kind string) string {
 	return fmt.Sprintf("%s %s %d", []string{"fail", "lose", "withhold"}[m.rng.IntN(3)], tables[m.rng.IntN(len(tables))], n)
 }
 
-// nested draws what may happen within an operation. A seal needs the locks that a commit and another seal hold.
+// nested draws an operation that may run within another. A seal needs the locks that a commit and another seal hold.
 func (m *historyMaker) nested(kind string) string {
 	var options []string
 	switch kind {
@@ -280,7 +281,7 @@ func (m *historyMaker) value() string {
 	return v
 }
 
-// time draws a sample's time, as a distance from the base.
+// time draws a sample's time, relative to the base.
 func (m *historyMaker) time() (at time.Duration) {
 	defer func() {
 		if !slices.Contains(m.used, at) {
@@ -295,7 +296,7 @@ func (m *historyMaker) time() (at time.Duration) {
 		if len(m.used) > 0 {
 			return m.used[m.rng.IntN(len(m.used))]
 		}
-	case 3: // a slot's border
+	case 3: // a slot's boundary
 		clock := m.base.Add(m.now)
 		end := clock.Truncate(m.slot).Add(-time.Duration(m.rng.IntN(30)) * m.slot)
 		return end.Sub(m.base) + []time.Duration{0, 0, time.Millisecond, -time.Millisecond}[m.rng.IntN(4)]

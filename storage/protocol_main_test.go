@@ -11,13 +11,13 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
 )
 
-// TestMain makes sure that no test leaves a goroutine behind. Histories allocate much that lives shortly: collected less often,
-// they take a fifth less CPU. Pools hold closed stores until the second collection, so without a limit each collection would come later than the
-// one before. Benchmarks run as users do.
+// TestMain fails if a test leaves a goroutine behind. Histories allocate much short-lived memory: with fewer garbage
+// collections they take a fifth less CPU. Pools hold closed stores until the second collection, so without a limit each
+// collection would come later than the one before. Benchmarks run with the default settings.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if flag.Lookup("test.bench").Value.String() == "" {
-		defaultSeams.pageSeries = 1    // so that histories with few series have pages, too
+		defaultSeams.pageSeries = 1    // so that histories with few series also have pages
 		defaultSeams.spannedSeries = 1 // and use spans
 		debug.SetGCPercent(400)
 		debug.SetMemoryLimit(min(debug.SetMemoryLimit(-1), 2<<30))

@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// protocolValue is a sample but for its time: a float's bits, or a histogram's encoded bytes.
+// protocolValue is a sample without its time: a float's bits, or a histogram's encoded bytes.
 type protocolValue struct {
 	bits  uint64
 	hist  string
@@ -63,7 +63,7 @@ func (v protocolValue) compare(o protocolValue) int {
 			byValue = -1
 		case f > g:
 			byValue = 1
-		default: // zeros: the negative one is the lesser
+		default: // of two zeros, the negative one is lower
 			byValue = cmp.Compare(o.bits, v.bits)
 		}
 	}
@@ -142,18 +142,17 @@ func histogramValue(h chunk.Histogram, st int64) protocolValue {
 	return v
 }
 
-// protocolSeries names a series of a tenant.
+// protocolSeries identifies a series of a tenant.
 type protocolSeries struct{ tenant, series string }
 
-// protocolModel is the plain model: the samples that were sent, and those that must be there.
+// protocolModel is the plain model: the samples that were sent, and those that must be found.
 type protocolModel struct {
 	mu sync.Mutex
-	// sent is all that was ever sent. Nothing else may be answered.
+	// sent are all samples ever sent. Answers must contain no others.
 	sent map[protocolSeries]map[int64][]protocolValue
-	// sure is the greatest value, at a time, that was acknowledged, or that a query has shown: it stays.
+	// sure are the highest acknowledged or shown values by time: they must be found.
 	sure map[protocolSeries]map[int64]protocolValue
-	// forgetful makes what a query has shown, and nobody acknowledged, stay only as long as it likes to: other
-	// processes needn't see it.
+	// forgetful allows unacknowledged samples that a query has shown to disappear: other processes may not have them.
 	forgetful bool
 	protocolDeletes
 	exemplars protocolExemplars
@@ -181,7 +180,7 @@ func (m *protocolModel) stays(s protocolSeries, t int64, v protocolValue) {
 	m.staysSince(m.begun(), s, t, v)
 }
 
-// staysSince notes a sample that was acknowledged, and was sent when so many deletes had begun.
+// staysSince records an acknowledged sample; begun is the number of deletes that had begun when it was sent.
 func (m *protocolModel) staysSince(begun int, s protocolSeries, t int64, v protocolValue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -196,7 +195,7 @@ func (m *protocolModel) staysSince(begun int, s protocolSeries, t int64, v proto
 	}
 }
 
-// needs returns what a query that begins now must show of a tenant.
+// needs returns the samples of a tenant that a query starting now must show.
 func (m *protocolModel) needs(tenant string) map[protocolSeries]map[int64]protocolValue {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -219,7 +218,7 @@ type protocolSample struct {
 	v protocolValue
 }
 
-// flatten lists samples in the order of time. problem is their defect, if any.
+// flatten lists samples by time. problem describes a defect, if any.
 func flatten(s *chunk.Samples) (out []protocolSample, problem string) {
 	for i, t := range s.T {
 		v := protocolValue{bits: math.Float64bits(s.V[i])}
@@ -246,10 +245,11 @@ func flatten(s *chunk.Samples) (out []protocolSample, problem string) {
 	return out, problem
 }
 
-// visible is what a query may, and must, show of time, milliseconds.
+// visible is the range of time, milliseconds, that a query may, and must, show.
 type visible struct{ minT, maxT int64 }
 
-// judge compares an answer with the needed samples, and returns a problem, if any. Samples that it shows stay.
+// judge compares an answer with the needed samples, and returns a problem, if any. It records the shown samples as
+// sure.
 func (m *protocolModel) judge(went map[protocolFact]int, needs map[protocolSeries]map[int64]protocolValue, got map[protocolSeries][]protocolSample, asked visible) (problem string) {
 	for s, samples := range got {
 		for _, x := range samples {
@@ -294,7 +294,7 @@ func (m *protocolModel) judge(went map[protocolFact]int, needs map[protocolSerie
 	return ""
 }
 
-// encodeAnswer gives the bytes of an answer, to compare answers bit for bit.
+// encodeAnswer returns the bytes of an answer, to compare answers bit for bit.
 func encodeAnswer(got map[protocolSeries]*chunk.Samples) []byte {
 	names := make([]protocolSeries, 0, len(got))
 	for s := range got {
@@ -315,7 +315,7 @@ func encodeAnswer(got map[protocolSeries]*chunk.Samples) []byte {
 
 func showTime(t int64) string { return time.UnixMilli(t).UTC().Format("2006-01-02T15:04:05.000") }
 
-// visible is what an answer must show, whenever between before and after the clock was read.
+// visible returns the range that an answer must show, if the clock was read between before and after.
 func (r *protocolRun) visible(q query.Query, before, after int64) visible {
 	v := visible{minT: q.MinT, maxT: min(q.MaxT, before+MaxAhead.Milliseconds(), after+MaxAhead.Milliseconds())}
 	if retention := r.opts.Retention.Milliseconds(); retention > 0 {
@@ -324,8 +324,9 @@ func (r *protocolRun) visible(q query.Query, before, after int64) visible {
 	return v
 }
 
-// mayBeGone is the time before which samples may be missing: whole windows go some time after their end. Of several
-// processes each hides, for all, windows past retention by its own clock, which these histories have them believe.
+// mayBeGone returns the time before which samples may be missing: whole windows are dropped some time after their end.
+// Each process hides windows past the retention by its own clock, for all processes, and in these histories every clock
+// is trusted.
 func (r *protocolRun) mayBeGone() int64 {
 	retention, grace := r.opts.Retention.Milliseconds(), retention.Grace.Milliseconds()
 	if retention == 0 {

@@ -23,12 +23,12 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// concurrentFor is how long tests go on that let everything happen at once.
+// concurrentFor is the duration of concurrent tests.
 func concurrentFor(t *testing.T) time.Duration {
 	return time.Duration(soak.Times(t, int(2*time.Second)))
 }
 
-// TestConcurrent lets writers, sealers and readers at one store; run it with -race.
+// TestConcurrent runs writers, sealers and readers on one store; run it with -race.
 func TestConcurrent(t *testing.T) {
 	newConcurrentRun(t, faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Write && op.N%97 == 0 {
@@ -38,7 +38,7 @@ func TestConcurrent(t *testing.T) {
 	})).do(concurrentFor(t))
 }
 
-// concurrentRun lets everything happen to one store at once, and compares with the model.
+// concurrentRun runs all operations on one store concurrently, and compares with the model.
 type concurrentRun struct {
 	t     *testing.T
 	store *Store
@@ -157,7 +157,7 @@ func (r *concurrentRun) read(rng *rand.Rand) {
 	}
 }
 
-// round and sealAll meet errors where a write's answer is lost; they come round again.
+// round and sealAll may fail if a write's answer is lost; they are called again.
 func (r *concurrentRun) round(*rand.Rand) {
 	ctx := context.Background()
 	for p := range r.store.period.Partitions() {
@@ -171,7 +171,7 @@ func (r *concurrentRun) round(*rand.Rand) {
 
 func (r *concurrentRun) sealAll(*rand.Rand) { _ = r.store.SealAll(context.Background()) }
 
-// end seals the rest, and makes sure that nothing is left in memory.
+// end seals the rest, and requires that nothing is left in memory.
 func (r *concurrentRun) end() {
 	require.EventuallyWithT(r.t, func(c *assert.CollectT) {
 		assert.NoError(c, r.store.SealAll(context.Background()))
@@ -186,7 +186,7 @@ func (r *concurrentRun) end() {
 	r.t.Logf("%d samples in %d chunks of %d series", stats.Samples, stats.Chunks, stats.Series)
 }
 
-// sealPasses calls seal for each pass that work makes.
+// sealPasses calls seal for each pass of work.
 func (s *Store) sealPasses(work []Work, seal func([]Work)) {
 	for _, at := range s.Together(work, 1) {
 		pass := make([]Work, len(at))

@@ -25,19 +25,19 @@ const (
 	protocolSettle     = 15 * time.Minute
 )
 
-// protocolRun carries out a history over a Store and the plain model.
+// protocolRun runs a history on a Store and the plain model.
 type protocolRun struct {
 	base   time.Time
 	disk   protocolDisk
 	opts   Options
 	model  *protocolModel
-	probes bool         // the engine is asked about several partitions at once
+	probes bool         // the engine can probe several partitions at once
 	now    atomic.Int64 // milliseconds
-	newest atomic.Int64 // the greatest that now ever was
+	newest atomic.Int64 // the highest value of now
 	unsure map[string]bool
 
-	// Of a process among several: its name in the stage without the number of the start, how often it was
-	// started, when it said that it is there, and whether it keeps silent.
+	// Of one of several processes: its name in the staging log without the number of the start, its number of starts,
+	// the time of its last heartbeat, and whether it sends none.
 	name   string
 	starts int
 	beaten int64
@@ -64,12 +64,12 @@ type openQuery struct {
 	selected []*query.SelectedSeries
 	needs    map[protocolSeries]map[int64]protocolValue
 	went     map[protocolFact]int
-	deletes  int // that had begun when it was asked
+	deletes  int // that had begun when it started
 	asked    visible
 	cancel   context.CancelFunc
 }
 
-// runHistory returns what went wrong, or "".
+// runHistory returns a problem, or "".
 func runHistory(h history) string {
 	if run := historyKinds[strings.Fields(h[0])[0]]; run != nil {
 		return run(h)
@@ -157,7 +157,7 @@ func (r *protocolRun) tolerate(what string, err error) {
 	}
 }
 
-// start opens engine and store, again if faults were in the way.
+// start opens engine and store, and retries after injected faults.
 func (r *protocolRun) start() {
 	for range 3 {
 		inner, err := r.disk.open()
@@ -192,7 +192,7 @@ func (r *protocolRun) start() {
 	r.fail("three starts were in vain")
 }
 
-// stepping is the engine that the store gets.
+// stepping returns the engine for the store.
 func (r *protocolRun) stepping() engine.Engine {
 	if r.probes {
 		return probingSteps{r.eng}
@@ -200,7 +200,7 @@ func (r *protocolRun) stepping() engine.Engine {
 	return r.eng
 }
 
-// stop ends the process: what it still does has no effect, if its engine was killed before.
+// stop ends the process. If its engine was killed before, the rest of its work has no effect.
 func (r *protocolRun) stop() {
 	for name, q := range r.opened {
 		q.cancel()
@@ -219,7 +219,7 @@ func (r *protocolRun) stop() {
 	}
 }
 
-// line carries out one line of a history.
+// line runs one line of a history.
 func (r *protocolRun) line(line string) error {
 	kind, rest, _ := strings.Cut(line, " ")
 	switch kind {
@@ -254,14 +254,14 @@ func (r *protocolRun) line(line string) error {
 	return err
 }
 
-// protocolWithin is an operation that happens at a call of another.
+// protocolWithin is an operation that runs at a call of another.
 type protocolWithin struct {
 	call protocolCall
 	op   string
 }
 
-// mayHappenWithin lists operations that don't wait for the one that they happen in: a seal needs the locks that a
-// commit and another seal hold, and a query may wait for what another one loads.
+// mayHappenWithin lists operations that don't wait for the operation they run in: a seal needs the locks that a commit
+// and another seal hold, and a query may wait for another one that fills the cache.
 var mayHappenWithin = map[string][]string{
 	"write": {"query", "clock", "jump"}, "bulk": {"query", "clock", "jump"},
 	"seal":    {"write", "bulk", "query", "letgo", "forget", "clock"},
@@ -274,7 +274,7 @@ var mayHappenWithin = map[string][]string{
 	"crash":   {"write", "bulk", "query", "letgo", "clock"}, "restart": {"write", "bulk", "query", "letgo", "clock"},
 }
 
-// hook prepares what may happen within an operation of a kind.
+// hook prepares the operations that run within an operation of a kind.
 func (r *protocolRun) hook(kind string) {
 	r.hooks = map[protocolCall]func(){}
 	for _, w := range r.within {
@@ -295,7 +295,7 @@ func (r *protocolRun) hook(kind string) {
 	r.within = nil
 }
 
-// restart starts the process anew, after a power cut or a clean stop.
+// restart restarts the process, after a power cut or a clean stop.
 func (r *protocolRun) restart(cut bool, percent int) {
 	if cut {
 		r.eng.kill()
@@ -448,7 +448,7 @@ func (r *protocolRun) readQuery(q *openQuery) {
 	}
 	asked := q.asked
 	asked.minT = max(asked.minT, r.mayBeGone())
-	if q.deletes != r.model.begun() { // It may have met a delete that began after it.
+	if q.deletes != r.model.begun() { // Its answer may reflect a delete that began after it.
 		q.needs = nil
 	}
 	if problem := r.model.judge(q.went, q.needs, got, asked); problem != "" {

@@ -26,14 +26,14 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the scripts under testdata/scripts give into them")
 
-// TestScripts carries out the scripts under testdata/scripts. Each is a sequence of
+// TestScripts runs the scripts under testdata/scripts. Each is a sequence of
 //
 //	command arguments        # … a comment
 //	lines of input
 //	----
-//	what it gives
+//	output
 //
-// and a blank line. Run it with -rewrite after a change, and read what became of them.
+// and a blank line. Run it with -rewrite after a change, and review the differences.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/scripts/*.txt")
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// script is a store that a script talks to.
+// script is a store with a script that runs on it.
 type script struct {
 	t     *testing.T
 	eng   engine.Engine
@@ -63,7 +63,7 @@ type script struct {
 	store *Store
 }
 
-// run returns the script with what its commands give now.
+// run returns the script with the current output of its commands.
 func (s *script) run(text string) string {
 	var out strings.Builder
 	var command []string
@@ -90,7 +90,7 @@ func (s *script) run(text string) string {
 
 const scriptTime = "2006-01-02 15:04:05.000"
 
-// parseTime reads as much of scriptTime as there is; _ stands for its blank.
+// parseTime parses a prefix of scriptTime; _ stands for its blank.
 func (s *script) parseTime(text string) int64 {
 	at, err := time.Parse(scriptTime[:len(text)], strings.ReplaceAll(text, "_", " "))
 	require.NoError(s.t, err)
@@ -99,7 +99,7 @@ func (s *script) parseTime(text string) int64 {
 
 func showScriptTime(ms int64) string { return time.UnixMilli(ms).UTC().Format(scriptTime) }
 
-// do carries out a command, and returns the lines that it gives.
+// do runs a command, and returns its output.
 func (s *script) do(command string, input []string) string {
 	words := strings.Fields(command)
 	ctx := context.Background()
@@ -142,7 +142,7 @@ func (s *script) do(command string, input []string) string {
 
 func (s *script) open(words []string) {
 	s.eng, s.opts = memory.New(), DefaultOptions()
-	rowsOnly(&s.opts) // One of them is damaged.
+	rowsOnly(&s.opts) // A script damages one of the rows.
 	s.opts.Partitions = 1
 	s.opts.Now = func() time.Time { return s.now }
 	for _, word := range words {
@@ -190,7 +190,7 @@ func (s *script) write(tenant string, input []string) string {
 	return fmt.Sprintf("%d samples acknowledged", n)
 }
 
-// selectAll shows what a tenant has, between two times if there are any.
+// selectAll shows a tenant's samples, optionally between two times.
 func (s *script) selectAll(out *bytes.Buffer, words []string) {
 	q := query.Query{Tenant: words[0], MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true, Warn: func(err error) {
 		fmt.Fprintf(out, "warning: %s\n", randomWords.ReplaceAllString(readable(err.Error()), "$1 …"))
@@ -212,8 +212,7 @@ func (s *script) selectAll(out *bytes.Buffer, words []string) {
 	}
 }
 
-// readable shows bytes that aren't text as a dot.
-// randomWords are what differs from run to run: names of writers, and checksums of what holds them.
+// randomWords matches text that differs between runs: names of writers, and checksums of their rows.
 var randomWords = regexp.MustCompile(`\b(writer|checksum|computed) [0-9a-f]{8,}`)
 
 func readable(text string) string {
@@ -225,7 +224,7 @@ func readable(text string) string {
 	}, text)
 }
 
-// stage shows the slots that wait.
+// stage shows the waiting slots.
 func (s *script) stage(ctx context.Context, out *bytes.Buffer) {
 	work, err := s.store.Waiting(ctx, 0)
 	require.NoError(s.t, err)
@@ -266,7 +265,7 @@ func (s *script) eachChunk(ctx context.Context, tenant string, do func(metric st
 	}
 }
 
-// damage changes a byte in the oldest blob of the stage, or in the first chunk of tenant ann.
+// damage changes a byte in the oldest blob of the staging log, or in the first chunk of tenant ann.
 func (s *script) damage(ctx context.Context, out *bytes.Buffer, what string) {
 	var table *engine.Table
 	var partition engine.Key

@@ -22,7 +22,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// metricNamesOf lists the names that the catalog, or the head, has.
+// metricNamesOf lists the metric names in the catalog and the head.
 func (ts *testStore) metricNamesOf(tenant string) []string {
 	ts.t.Helper()
 	names, err := ts.LabelValues(ts.t.Context(), labels.MetricName, query.Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime})
@@ -30,8 +30,8 @@ func (ts *testStore) metricNamesOf(tenant string) []string {
 	return names
 }
 
-// TestSealIsDoneAgainWhole makes the first write of late data arrive in part: what a second seal finds of
-// its chunks shows nothing about the catalog, or about labels that had no room in the same batch.
+// TestSealIsDoneAgainWhole applies only a part of the first write of late data: the chunks that a second seal finds
+// don't imply that the catalog is written, or labels that were in another batch.
 func TestSealIsDoneAgainWhole(t *testing.T) {
 	for _, table := range []*engine.Table{engine.Catalog, engine.RawPages, engine.Sealed} {
 		for _, fate := range []faultengine.Action{faultengine.Fail(nil), faultengine.Lose(nil), faultengine.Withhold(nil)} {
@@ -57,8 +57,7 @@ func TestSealIsDoneAgainWhole(t *testing.T) {
 	}
 }
 
-// TestNamesAreWrittenAfterASealThatReadInVain fails a seal after it has thought of names, and before it has
-// written any.
+// TestNamesAreWrittenAfterASealThatReadInVain fails a seal after it has collected names, and before it has written any.
 func TestNamesAreWrittenAfterASealThatReadInVain(t *testing.T) {
 	failing := 0
 	ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
@@ -81,8 +80,8 @@ func TestNamesAreWrittenAfterASealThatReadInVain(t *testing.T) {
 	require.Equal(t, []string{"late_0", "late_1", "late_2", "up"}, ts.metricNamesOf("ann"))
 }
 
-// TestNamesDoNotWaitForAnotherPartition fails the write of a seal, and before that seals another partition
-// whose series have the same names.
+// TestNamesDoNotWaitForAnotherPartition fails the write of a seal, after another partition whose series have the same
+// names was sealed.
 func TestNamesDoNotWaitForAnotherPartition(t *testing.T) {
 	const (
 		idle = iota
@@ -131,7 +130,7 @@ func TestNamesDoNotWaitForAnotherPartition(t *testing.T) {
 	require.Equal(t, []string{"up"}, ts.metricNamesOf("ann"))
 }
 
-// TestTenantsAreListed loses one of the writes that make a tenant known.
+// TestTenantsAreListed loses one of the writes that list a tenant.
 func TestTenantsAreListed(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		failing := 0
@@ -154,7 +153,7 @@ func TestTenantsAreListed(t *testing.T) {
 	}
 }
 
-// wideHistogram has n buckets, of values that don't compress.
+// wideHistogram returns a histogram with n buckets of incompressible values.
 func wideHistogram(rng *rand.Rand, n int) *histogram.FloatHistogram {
 	h := &histogram.FloatHistogram{Schema: 3, ZeroThreshold: 0.001, PositiveSpans: []histogram.Span{{Offset: -100, Length: uint32(n)}}}
 	for range n {
@@ -194,7 +193,7 @@ func TestGreatHistogramsAreSealed(t *testing.T) {
 	require.Equal(t, n, count())
 }
 
-// TestGreatestRecordsFit puts the greatest labels and the greatest histogram at the end of a nearly full blob.
+// TestGreatestRecordsFit writes the largest labels and the largest histogram at the end of a nearly full blob.
 func TestGreatestRecordsFit(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -212,7 +211,7 @@ func TestGreatestRecordsFit(t *testing.T) {
 	for i := range 40 {
 		s, err := b.Define(nil, wide(i))
 		require.NoError(t, err)
-		// Blobs are cut when they are full: fill them to different heights before.
+		// A full blob is closed, so fill blobs to different sizes before.
 		for j := range i * 100 {
 			require.NoError(t, b.Float(plain, at+int64(j), 0, math.Pi*float64(j)))
 		}
@@ -223,7 +222,7 @@ func TestGreatestRecordsFit(t *testing.T) {
 	require.NoError(t, ts.SealAll(t.Context()))
 }
 
-// TestLetGoWaitsForTheHead lets go while the head is being rebuilt, when series have no samples yet.
+// TestLetGoWaitsForTheHead calls LetGo while the head is being rebuilt, when series have no samples yet.
 func TestLetGoWaitsForTheHead(t *testing.T) {
 	wait := make(chan struct{})
 	holding := false

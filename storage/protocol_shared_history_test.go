@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// A history of several processes over one engine has lines as those of one, with who does it in front. The
-// clock passes for all.
+// A history of several processes on one engine has the lines of a history of one process, with the process in front.
+// The clock is shared.
 //
 //	store base=2026-05-01T12:00:00Z retention=720h slot=2h processes=3 blob=100
-//	                                              blob: the size that blobs are cut at, bytes; 0: the usual one
+//	                                              blob: the size of full blobs, bytes; 0: the default
 //	p1 write … / p2 query … / p1 seal 0 1 / …     as in the history of one process
-//	p2 forget                                     lets go of what others have sealed
-//	p2 skew DURATION                              how far its clock is ahead, from now on
-//	p2 beat / p2 silent / p2 heard                writes its beat; will not by itself; will again
-//	p2 down / p2 up                               the process ends, and starts some time later
-//	clock DURATION                                passes for all
-//	order N                                       the batches of a write are applied in another order
-//	at N p2 … / at wN clock …                     happens within a call of the next operation
+//	p2 forget                                     releases samples sealed by others
+//	p2 skew DURATION                              sets how fast its clock is
+//	p2 beat / p2 silent / p2 heard                sends a heartbeat; stops sending; sends again
+//	p2 down / p2 up                               stops the process, and starts it later
+//	clock DURATION                                advances the time for all
+//	order N                                       applies the batches of a write in another order
+//	at N p2 … / at wN clock …                     runs within a call of the next operation
 type sharedMaker struct {
 	historyMaker
 	processes int
 	skews     []time.Duration
 }
 
-// maxSkew bounds what two clocks differ by: less than a day.
+// maxSkew bounds the difference of two clocks to less than a day.
 const maxSkew = 12*time.Hour - 5*time.Second
 
 func makeSharedHistory(seed uint64) history {
@@ -157,8 +157,8 @@ func (m *sharedMaker) sharedOperation(p int) string {
 	}
 }
 
-// sharedClock draws how much time passes: seconds, for the rules about writes under way; hours; days; or
-// until a slot becomes old by the clock of a process.
+// sharedClock draws a duration: seconds, for the rules about running writes; hours; days; or until a slot becomes old
+// by a process' clock.
 func (m *sharedMaker) sharedClock(p int) string {
 	d := time.Duration(m.rng.IntN(100)) * time.Second
 	switch m.rng.IntN(7) {
@@ -198,7 +198,7 @@ func (m *sharedMaker) sharedFault(kind string) string {
 	return fmt.Sprintf("%s %s %d", []string{"fail", "lose", "withhold"}[m.rng.IntN(3)], tables[m.rng.IntN(len(tables))], n)
 }
 
-// sharedNested draws what happens within an operation of a process: by itself, by another, or the clock.
+// sharedNested draws an operation within an operation of a process: by itself, by another, or of the clock.
 func (m *sharedMaker) sharedNested(p int, kind string) string {
 	if m.oneIn(6) {
 		d := time.Duration(m.rng.IntN(29)) * time.Second

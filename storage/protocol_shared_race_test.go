@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// scattered makes every batch of a write a write of its own, in any order and with pauses between.
+// scattered makes every batch of a write a separate write, in any order and with pauses between.
 type scattered struct{ engine.Engine }
 
 func (e scattered) Write(ctx context.Context, batches []engine.Batch) (first error) {
@@ -31,7 +31,7 @@ func (e scattered) Write(ctx context.Context, batches []engine.Batch) (first err
 	return first
 }
 
-// TestSharedConcurrent lets writers, sealers and readers of two processes at one engine; run it with -race.
+// TestSharedConcurrent runs writers, sealers and readers of two processes on one engine; run it with -race.
 func TestSharedConcurrent(t *testing.T) {
 	eng := memory.New()
 	first := newConcurrentRun(t, scattered{eng})
@@ -53,9 +53,9 @@ func TestSharedConcurrent(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, r.store.WaitReady(t.Context()))
 	}
-	t.Cleanup(func() { require.NoError(t, runs[1].store.Close()) }) // The other's is closed by its own.
+	t.Cleanup(func() { require.NoError(t, runs[1].store.Close()) }) // The other store is closed by its own cleanup.
 	doTogether(runs, concurrentFor(t))
-	for range 3 { // What leans on writes that failed is left for a while.
+	for range 3 { // Rows that depend on failed writes are kept for some time.
 		first.now.Add((gapLife + time.Second).Milliseconds())
 		for _, r := range runs {
 			require.NoError(t, r.store.SealAll(context.Background()))
@@ -70,7 +70,7 @@ func TestSharedConcurrent(t *testing.T) {
 	runs[1].end()
 }
 
-// doTogether lets all do everything at once.
+// doTogether runs all operations of all processes concurrently.
 func doTogether(runs []*concurrentRun, d time.Duration) {
 	var wg sync.WaitGroup
 	repeat := func(do func(rng *rand.Rand), pause time.Duration) {

@@ -17,8 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// sharedRun carries out a history of several processes over one engine, each with a clock, faults and a
-// death of its own.
+// sharedRun runs a history of several processes on one engine. Each has its own clock and faults, and can be killed.
 type sharedRun struct {
 	procs []*protocolRun
 	now   atomic.Int64 // milliseconds; the clocks of processes differ from it
@@ -30,7 +29,7 @@ type sharedRun struct {
 	with   []string
 }
 
-// sharedDisk is an engine for all, in which rows of the tables that tell of processes expire.
+// sharedDisk is an engine for all processes. Rows in the tables about processes expire.
 type sharedDisk struct {
 	inner engine.Engine
 	run   *sharedRun
@@ -39,11 +38,11 @@ type sharedDisk struct {
 	expires map[string]int64 // seconds since 1970 by the engine's clock
 }
 
-// sharedEngine is what one process sees of a sharedDisk.
+// sharedEngine is one process' view of a sharedDisk.
 type sharedEngine struct {
 	unclosed
 	disk  *sharedDisk
-	ahead func() int64 // of the process' clock before the engine's, seconds
+	ahead func() int64 // how fast the process' clock is compared with the engine's, seconds
 }
 
 func (d *sharedDisk) of(r *protocolRun) protocolDisk {
@@ -92,7 +91,7 @@ func (e *sharedEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engin
 	}
 }
 
-// runShared returns what went wrong, or "".
+// runShared returns a problem, or "".
 func runShared(h history) string {
 	s, err := newSharedRun(h[0])
 	if err != nil {
@@ -172,7 +171,7 @@ func newSharedRun(head string) (*sharedRun, error) {
 	return s, nil
 }
 
-// pass lets time go on, by every clock.
+// pass advances the time, by every clock.
 func (s *sharedRun) pass(d time.Duration) {
 	s.now.Add(d.Milliseconds())
 	for _, r := range s.procs {
@@ -181,7 +180,7 @@ func (s *sharedRun) pass(d time.Duration) {
 	s.agree()
 }
 
-// agree lets all know how far any clock ever was.
+// agree sets every process' newest time to the maximum of all clocks.
 func (s *sharedRun) agree() {
 	newest := s.now.Load()
 	for _, r := range s.procs {
@@ -192,7 +191,7 @@ func (s *sharedRun) agree() {
 	}
 }
 
-// line carries out one line of a history.
+// line runs one line of a history.
 func (s *sharedRun) line(line string) error {
 	kind, rest, _ := strings.Cut(line, " ")
 	switch kind {
@@ -236,7 +235,7 @@ func (s *sharedRun) process(name string) (*protocolRun, error) {
 	return nil, fmt.Errorf("no process %q", name)
 }
 
-// operation is what a process does, with faults and with what others do meanwhile.
+// operation runs an operation of a process, with faults and with operations of others within it.
 func (s *sharedRun) operation(r *protocolRun, op string) error {
 	kind, _, _ := strings.Cut(op, " ")
 	s.beat(r, kind)
@@ -262,7 +261,7 @@ func (s *sharedRun) operation(r *protocolRun, op string) error {
 	return err
 }
 
-// hooks prepares what may happen within an operation of a process.
+// hooks prepares the operations that run within an operation of a process.
 func (s *sharedRun) hooks(r *protocolRun, kind string) map[protocolCall]func() {
 	hooks := map[protocolCall]func(){}
 	for _, w := range s.within {
@@ -302,8 +301,8 @@ func (s *sharedRun) hooks(r *protocolRun, kind string) map[protocolCall]func() {
 	return hooks
 }
 
-// waitsFor reports whether what happens within a call of the same process would wait for that call, in the same goroutine:
-// for a commit or for a seal. In a server it goes on when the call is through.
+// waitsFor reports whether an operation within a call of the same process would wait for that call, in the same
+// goroutine: for a commit or for a seal. In a server it continues after the call.
 func (r *protocolRun) waitsFor(kind, verb string) bool {
 	s := r.store
 	sealing := held(&s.deletes.cleaning, &s.deletes.taking, &s.deletes.learning)
@@ -314,11 +313,11 @@ func (r *protocolRun) waitsFor(kind, verb string) bool {
 	case "seal", "round", "sealall":
 		return sealing
 	case "query":
-		// After a day it releases samples sealed meanwhile, when no commit is under way.
+		// After a day it releases sealed samples, when no commit is running.
 		if s.follower.slept() > deleteRests/2 && held(&s.commitMu) {
 			return true
 		}
-		return r.model.begun() > 0 && (kind != "query" || sealing) // It may have to seal, for a delete.
+		return r.model.begun() > 0 && (kind != "query" || sealing) // It may have to seal because of a delete.
 	}
 	return false
 }
@@ -355,7 +354,7 @@ func (s *sharedRun) nested(r, other *protocolRun, op string) error {
 	return s.do(other, op)
 }
 
-// beat is what a process does by itself every other second.
+// beat does a process' background work of every other second.
 func (s *sharedRun) beat(r *protocolRun, kind string) {
 	if r.silent || r.store == nil || kind != "write" && kind != "bulk" || r.now.Load()-r.beaten < membership.BeatInterval.Milliseconds() {
 		return
@@ -364,7 +363,7 @@ func (s *sharedRun) beat(r *protocolRun, kind string) {
 }
 
 func (s *sharedRun) beatNow(r *protocolRun) {
-	begun := r.now.Load() // Time may pass within.
+	begun := r.now.Load() // Time may pass within it.
 	if err := r.store.member.Beat(context.Background()); err != nil {
 		r.tolerate("beating", err)
 		return
@@ -372,7 +371,7 @@ func (s *sharedRun) beatNow(r *protocolRun) {
 	r.beaten = begun
 }
 
-// do is an operation that only several processes have, or one of a process that is alone.
+// do runs an operation that only histories of several processes have, or one as in a history of one process.
 func (s *sharedRun) do(r *protocolRun, op string) error {
 	ctx := context.Background()
 	verb, rest, _ := strings.Cut(op, " ")
@@ -401,7 +400,7 @@ func (s *sharedRun) do(r *protocolRun, op string) error {
 		}
 		r.store.LetGo()
 	case "clean":
-		for _, other := range s.procs { // As all that run do once a round.
+		for _, other := range s.procs { // As every running process does once per round.
 			if other.store == nil {
 				continue
 			}
@@ -430,8 +429,8 @@ func (s *sharedRun) forget(r *protocolRun) (err error) {
 	return err
 }
 
-// skew sets how far a clock is ahead. The process measures durations with another one, which the store's
-// clock in tests is not: so no time passes for it between what it does before and after.
+// skew sets how fast a clock is. A process measures durations with another clock, but in tests the store's clock is the
+// only one: so no time may pass for it across the change.
 func (s *sharedRun) skew(r *protocolRun, ahead time.Duration) {
 	r.silent = false
 	around := func() {

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Scenes are runs of operations that chance alone would hardly ever bring together: each goes to the edge of
-// a rule.
+// Scenes are runs of operations that random histories would rarely combine: each goes to the edge of a rule.
 
 func (m *sharedMaker) scene() {
 	switch m.rng.IntN(4) {
@@ -28,13 +27,13 @@ func (m *sharedMaker) others() (a, b, c int) {
 	return a, b, m.someone()
 }
 
-// wait lets time pass.
+// wait advances the time.
 func (m *sharedMaker) wait(d time.Duration) {
 	m.now += d
 	m.add("clock %v", d)
 }
 
-// gapScene has a commit whose rows become visible one by one, and queries meanwhile and afterwards.
+// gapScene has a commit whose rows become visible one by one, with queries during it and afterwards.
 func (m *sharedMaker) gapScene() {
 	writer, reader, third := m.others()
 	m.add("order %d", 1+m.rng.IntN(6))
@@ -57,7 +56,7 @@ func (m *sharedMaker) gapScene() {
 	m.add("p%d query ann", third+1)
 }
 
-// leanScene has a stream of which the beginning is sealed by another process, and maybe long ago.
+// leanScene has a stream whose first blobs are sealed by another process, possibly long before.
 func (m *sharedMaker) leanScene() {
 	writer, sealer, reader := m.others()
 	at := m.now - maxSkew - m.slot - time.Duration(m.rng.IntN(3))*time.Hour
@@ -78,8 +77,8 @@ func (m *sharedMaker) leanScene() {
 	m.add("p%d query ann", reader+1)
 }
 
-// edgeScene has two processes whose clocks differ by nearly a day, and goes on shortly before a slot in which
-// there is something reaches an age by the clock of the one.
+// edgeScene has two processes whose clocks differ by nearly a day, and calls then shortly before a slot with samples
+// reaches an age by the clock of one of them.
 func (m *sharedMaker) edgeScene(age time.Duration, then func(writer, other, reader int, at time.Duration)) {
 	writer, other, reader := m.others()
 	m.setSkew(writer, -maxSkew)
@@ -111,7 +110,7 @@ func (m *sharedMaker) sealOverEdge(writer, other, _ int, at time.Duration) {
 	m.add("p%d sealall", other+1)
 }
 
-// writeOverEdge has a write during which the slot reaches the age, and another process tidies up.
+// writeOverEdge has a write during which the slot reaches the age, while another process tidies up.
 func (m *sharedMaker) writeOverEdge(writer, other, _ int, at time.Duration) {
 	m.add("order %d", 1+m.rng.IntN(6))
 	m.now += 29 * time.Second

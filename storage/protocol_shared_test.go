@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestSharedProtocol carries out seeded histories of several processes over one engine: every query of any
-// of them must show what any had acknowledged before. A failing history is cut short and printed.
+// TestSharedProtocol runs seeded histories of several processes on one engine: every query in any of them must show all
+// samples that any of them had acknowledged before. A failing history is shortened and printed.
 func TestSharedProtocol(t *testing.T) {
 	t.Parallel()
 	for seed := range protocolSeeds(t, 90) {
@@ -20,7 +20,7 @@ func TestSharedProtocol(t *testing.T) {
 	}
 }
 
-// quiet ends a history: nothing fails any more, all processes come round, and all must come to rest.
+// quiet ends a history: without faults, after some rounds of all processes, no unsealed state may be left.
 func (s *sharedRun) quiet() {
 	ctx := context.Background()
 	for _, r := range s.procs {
@@ -50,7 +50,7 @@ func (s *sharedRun) quiet() {
 			r.tolerate("forgetting", s.do(r, "forget"))
 		}
 	}
-	for p := range protocolPartitions { // Of a write that failed before its slot was listed only this finds the rest.
+	for p := range protocolPartitions { // Only this finds the rows of a write that failed before its slot was listed.
 		_, err := s.procs[0].store.Sweep(ctx, p)
 		s.procs[0].tolerate("sweeping", err)
 	}
@@ -58,7 +58,7 @@ func (s *sharedRun) quiet() {
 		r.tolerate("forgetting", s.do(r, "forget"))
 		r.emptyHead()
 	}
-	for _, r := range s.procs { // Each process goes by its own clock for what to hide.
+	for _, r := range s.procs { // Each process hides samples by its own clock.
 		s.skew(r, 0)
 	}
 	answer := s.everyone("when all is sealed", nil)
@@ -75,8 +75,8 @@ func (s *sharedRun) quiet() {
 	}
 }
 
-// everyone asks all processes for everything, compares with the model, and where there is one with an answer
-// that must be the same. It returns the last.
+// everyone reads everything in all processes, compares with the model, and with the expected answer if there is one. It
+// returns the last answer.
 func (s *sharedRun) everyone(when string, want []byte) (got []byte) {
 	for _, r := range s.procs {
 		if s.problem() != "" {

@@ -21,9 +21,8 @@ import (
 
 var protocolFile = flag.String("protocol.file", "", "a file with a history to replay, instead of those that are drawn")
 
-// TestProtocol carries out seeded histories over a Store, with faults, crashes and clocks, and compares
-// every answer with a plain model. A failing history is cut short and printed; put in a file it can be
-// replayed with -protocol.file.
+// TestProtocol runs seeded histories on a Store, with faults, crashes and clock changes, and compares every answer with
+// a plain model. A failing history is shortened and printed; put in a file it can be replayed with -protocol.file.
 func TestProtocol(t *testing.T) {
 	t.Parallel()
 	if *protocolFile != "" {
@@ -46,7 +45,7 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// protocolSeeds are the seeds of the histories that a test draws: so many, or fewer where there is little time.
+// protocolSeeds yields the seeds of a test's histories: the given number, or fewer in short runs.
 func protocolSeeds(t *testing.T, seeds int) iter.Seq[uint64] {
 	first := soak.First(t)
 	if seeds = soak.Histories(t, seeds); testing.Short() && !soak.UnderRace {
@@ -79,7 +78,7 @@ func TestProtocolRegressions(t *testing.T) {
 	}
 }
 
-// shrinkHistory leaves out lines as long as the history still fails, for some seconds.
+// shrinkHistory removes lines for as long as the history still fails, for some seconds.
 func shrinkHistory(h history) history {
 	deadline := time.Now().Add(15 * time.Second)
 	fails := func(h history) bool { return runHistory(h) != "" }
@@ -121,7 +120,7 @@ func shrinkHistory(h history) history {
 	return h
 }
 
-// quiet ends a history: nothing fails any more, the loop comes round, and all must come to rest.
+// quiet ends a history: without faults, after some rounds of the loop, no unsealed state may be left.
 func (r *protocolRun) quiet() {
 	ctx := context.Background()
 	r.faults, r.hooks = nil, nil
@@ -154,7 +153,7 @@ func (r *protocolRun) quiet() {
 	r.rest(ctx)
 }
 
-// answer reads all that the tenants have.
+// answer reads all samples of the tenants.
 func (r *protocolRun) answer(ctx context.Context) map[protocolSeries]*chunk.Samples {
 	out := map[protocolSeries]*chunk.Samples{}
 	for _, tenant := range []string{"ann", "bob"} {
@@ -171,14 +170,14 @@ func (r *protocolRun) answer(ctx context.Context) map[protocolSeries]*chunk.Samp
 	return out
 }
 
-// rest fails if anything that should have come to rest didn't.
+// rest fails if any unsealed state is left.
 func (r *protocolRun) rest(ctx context.Context) {
 	r.emptyHead()
 	s := r.store
 	now := r.now.Load()
 	oldest := format.FloorDiv(r.base.UnixMilli(), format.DayMS)*format.DayMS - 40*format.DayMS
 	for p := range protocolPartitions {
-		// What no writer was told of may be left in slots that aren't listed; all else is gone.
+		// Rows with an unknown outcome may be left in slots that aren't listed; all others must be deleted.
 		for slot := s.period.SlotOf(oldest); slot <= s.period.SlotOf(now)+2*(format.DayMS/s.period.All()[0].SlotMS); slot++ {
 			r.leftover(ctx, engine.Range{Table: engine.Stage, Partition: format.StagePartition(slot, p)})
 			r.nothing(ctx, engine.Range{Table: engine.Defined, Partition: format.StagePartition(slot, p)})
@@ -199,7 +198,7 @@ func (r *protocolRun) rest(ctx context.Context) {
 	}
 }
 
-// emptyHead reports whether the head holds anything, when all is sealed.
+// emptyHead fails if the head isn't empty after everything was sealed.
 func (r *protocolRun) emptyHead() {
 	h := r.store.head
 	r.store.LetGo()
@@ -208,11 +207,11 @@ func (r *protocolRun) emptyHead() {
 	}
 }
 
-// nothing fails for rows that everybody would find, and seal, or forget.
+// nothing fails for rows that every process would find, and seal, or release.
 func (r *protocolRun) nothing(ctx context.Context, rows engine.Range) {
 	for row, err := range r.store.eng.Scan(ctx, rows) {
 		if err == nil && rows.Table == engine.Defined && row.Clustering[1].Int < 0 {
-			continue // The notes of worked-off rows stay.
+			continue // The records of processed rows remain.
 		}
 		r.fail("left in %s of %v: %v, %v", rows.Table, rows.Partition, row.Clustering, err)
 		return

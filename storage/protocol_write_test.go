@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// stageTable is a name for the table in helpers that also have an engine at hand.
+// stageTable is an alias for helpers in which engine is a variable.
 var stageTable = engine.Stage
 
 // protocolSend is a request of a history: samples of some series of a tenant.
@@ -30,7 +30,7 @@ type protocolSendSample struct {
 	t, st  int64
 	float  float64
 	hist   *chunk.Histogram
-	trace  string // of an exemplar, which it then is
+	trace  string // of an exemplar; "": it is a sample
 }
 
 func protocolLabels(series string) labels.Labels {
@@ -38,7 +38,7 @@ func protocolLabels(series string) labels.Labels {
 	return labels.FromStrings(labels.MetricName, metric, "host", host)
 }
 
-// parseWrite reads a line that writes.
+// parseWrite parses a line that writes.
 func parseWrite(base time.Time, line string) (*protocolSend, error) {
 	words := strings.Fields(line)
 	if len(words) < 3 {
@@ -84,7 +84,7 @@ func parseWrite(base time.Time, line string) (*protocolSend, error) {
 	return send, nil
 }
 
-// bulk reads SERIES TIME STEP N VALUE.
+// bulk parses SERIES TIME STEP N VALUE.
 func (send *protocolSend) bulk(base time.Time, words []string) error {
 	if len(words) != 5 {
 		return errors.New("bulk needs a series, a time, a step, a number and a value")
@@ -101,7 +101,7 @@ func (send *protocolSend) bulk(base time.Time, words []string) error {
 	return errors.Join(err1, err2, err3, err4)
 }
 
-// batch fills a batch, and returns the samples that it took.
+// batch fills a batch, and returns the accepted samples.
 func (send *protocolSend) batch(s *Store) (b *Batch, taken []protocolSendSample, err error) {
 	b = s.NewBatch(send.tenant)
 	for _, x := range send.samples {
@@ -139,7 +139,7 @@ func (x *protocolSendSample) value() protocolValue {
 	return protocolValue{bits: math.Float64bits(x.float), st: x.st}
 }
 
-// writes sends a request, and those that wait for it, together.
+// writes sends a request together with those that wait for it.
 func (r *protocolRun) writes(line string) error {
 	lines := append(r.with, line)
 	r.with = nil

@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// neverWritten is an engine that no store may write to.
+// neverWritten is an engine that fails the test if it is written to.
 type neverWritten struct {
 	engine.Engine
 	t testing.TB
@@ -37,7 +37,7 @@ func (e neverWritten) CompareAndSet(_ context.Context, t *engine.Table, _, _ eng
 	return false, nil, engine.ErrReadOnly
 }
 
-// told is all that tools tell of a store.
+// told is everything that tools report about a store.
 type told struct {
 	Samples map[string][]sample
 	Check   check.Totals
@@ -59,14 +59,14 @@ func (ts *testStore) told() (found told) {
 	return found
 }
 
-// openOn opens a store on an engine, by the clock of the bubble.
+// openOn opens a store on an engine, with the clock of the bubble.
 func openOn(t *testing.T, eng engine.Engine, o Options) *testStore {
 	o.Elapsed = nil
 	s := openReady(t, eng, o)
 	return &testStore{Store: s, t: t, opts: o, eng: eng}
 }
 
-// fill writes two days of which one is sealed, and deletes some of it.
+// fill writes two days of samples, seals one of them, and deletes some of it.
 func (ts *testStore) fill() {
 	ts.t.Helper()
 	ctx, now := ts.t.Context(), ts.opts.Now()
@@ -83,7 +83,7 @@ func (ts *testStore) fill() {
 	require.NoError(ts.t, err)
 }
 
-// refusesWrites tries everything that changes a store.
+// refusesWrites requires that all operations that change a store are rejected.
 func (ts *testStore) refusesWrites() {
 	ts.t.Helper()
 	ctx := ts.t.Context()
@@ -104,8 +104,9 @@ func (ts *testStore) refusesWrites() {
 	require.ErrorIs(ts.t, MarkRestored(ctx, engine.ReadOnly(ts.eng), "", ts.opts.Now()), engine.ErrReadOnly)
 }
 
-// TestLookAtStore opens a store of one process to look at it, with a clock that is 60 days ahead, named by an operator and not, after an earlier
-// release, and with other flags: it reports the same as an ordinary start, and no row is written, however long it is open.
+// TestLookAtStore opens a store of one process ReadOnly, with a clock that is 60 days fast, with its date given by an
+// operator or not, after an earlier release, and with other flags: it reports the same as an ordinary start, and writes
+// no row, however long it is open.
 func TestLookAtStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, change := range map[string]func(o *Options){
@@ -154,8 +155,8 @@ func TestLookAtStore(t *testing.T) {
 	})
 }
 
-// TestLookAtSharedStore looks at a store that another process uses: it isn't listed, writes nothing, and sees samples
-// that are acknowledged meanwhile, periods included.
+// TestLookAtSharedStore opens a store ReadOnly that another process uses: it isn't listed, writes nothing, and sees
+// samples and periods added since.
 func TestLookAtSharedStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memory.New()
@@ -163,7 +164,7 @@ func TestLookAtSharedStore(t *testing.T) {
 		o.Shared = true
 		ts := openOn(t, &clockedEngine{inner, time.Now}, o)
 		ts.fill()
-		synctest.Wait() // Until the rollups are made anew that the delete is about.
+		synctest.Wait() // Until the rollups that the delete applies to are recomputed.
 		o.ReadOnly = true
 		look := openOn(t, &clockedEngine{neverWritten{inner, t}, time.Now}, o)
 		require.Equal(t, ts.told(), look.told())

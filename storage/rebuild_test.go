@@ -19,8 +19,8 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// TestRebuildIsTriedAgain opens a store over a cluster that is away for its first reads: queries wait, and
-// then are answered.
+// TestRebuildIsTriedAgain opens a store on a cluster that is unavailable for the first reads: queries wait, and then
+// are answered.
 func TestRebuildIsTriedAgain(t *testing.T) {
 	var away atomic.Int64
 	away.Store(3)
@@ -39,10 +39,11 @@ func TestRebuildIsTriedAgain(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestRebuildOfOneProcessIsTriedAgain opens the store of one process while its engine can't read most of the stage: Ready has the reason, and when the engine is
-// available again the rebuild goes on. No row is in the head twice.
+// TestRebuildOfOneProcessIsTriedAgain opens the store of one process while its engine can't read most of the staging
+// log: Ready returns the reason, and when the engine is available again the rebuild continues. No row is added to the
+// head twice.
 func TestRebuildOfOneProcessIsTriedAgain(t *testing.T) {
-	var left atomic.Int64 // scans of the stage that succeed
+	var left atomic.Int64 // scans of the staging log that succeed
 	left.Store(1 << 40)
 	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Scan && op.Table == engine.Stage && !op.Range.KeysOnly && left.Add(-1) < 0 {
@@ -83,7 +84,7 @@ func TestRebuildOfOneProcessIsTriedAgain(t *testing.T) {
 	require.Equal(t, bytes, ts.head.Bytes())
 }
 
-// onceReader counts who reads rows once, and the scans of the stage outside of that.
+// onceReader counts active calls of ReadOnce, and scans of the staging log outside of them.
 type onceReader struct {
 	engine.Engine
 	under, others atomic.Int64
@@ -111,8 +112,8 @@ func (o *onceReader) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.
 	return o.Engine.Scan(ctx, r)
 }
 
-// The stage is read once when a store is opened, and nothing of it is kept besides the head: neither blocks, nor the state of its
-// streams. Both took several times the head's memory where days of samples waited.
+// The staging log is read once when a store is opened, and only the head is kept: neither cached blocks, nor the state
+// of its streams. Both took several times the head's memory with days of unsealed samples.
 func TestARebuildKeepsNothingButTheHead(t *testing.T) {
 	eng := &onceReader{Engine: memory.New()}
 	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: eng}

@@ -18,17 +18,17 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// recallStore writes what some targets have of some metrics in the slot before the last, and seals it.
+// recallStore writes samples of some targets for some metrics in the slot before the last, and seals it.
 func recallStore(t *testing.T, metrics, targets int) (*testStore, *scanCounter, int64) {
 	counter := countScans(memory.New())
 	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: counter}
 	ts.opts.Now = func() time.Time { return ts.now }
-	ts.opts.Partitions, ts.opts.seams.spannedSeries = 1, math.MaxInt // Chunks are to be read.
+	ts.opts.Partitions, ts.opts.seams.spannedSeries = 1, math.MaxInt // So that chunks are read.
 	ts.open()
 	t.Cleanup(ts.close)
 	at := ts.now.UnixMilli() - 5*format.HourMS
 	for m := range metrics {
-		for i := range targets { // Each is there for a minute, one after the other.
+		for i := range targets { // Each target exists for a minute, one after the other.
 			from := at + int64(i)*60_000
 			ts.write("ann", recallSeries(m, i), sample{from, float64(i)}, sample{from + 30_000, float64(m)})
 		}
@@ -45,7 +45,7 @@ func ofTarget(i int, minT, maxT int64) query.Query {
 	return query.Query{Tenant: "ann", MinT: minT, MaxT: maxT, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "instance", fmt.Sprintf("i%d", i))}}
 }
 
-// readBySeries reads what a query finds, by series.
+// readBySeries returns the samples that a query finds, by series.
 func readBySeries(t *testing.T, ts *testStore, q query.Query) map[string][]sample {
 	t.Helper()
 	found, err := ts.Select(counted(t.Context()), q)
@@ -59,8 +59,8 @@ func readBySeries(t *testing.T, ts *testStore, q query.Query) map[string][]sampl
 	return out
 }
 
-// TestChunksOfManyMetricsAreKept asks for a target again, which has a series of each of more metrics than are read at once: only those
-// that were written to meanwhile are read again.
+// TestChunksOfManyMetricsAreKept queries a target repeatedly, which has a series in more metrics than are read at once:
+// only series that were written to since are read again.
 func TestChunksOfManyMetricsAreKept(t *testing.T) {
 	t.Parallel()
 	const metrics = 300
@@ -120,10 +120,11 @@ func (ts *testStore) minQueryBytes(read func() error) int64 {
 	}))
 }
 
-// TestChunksOfOtherTimesAreNotRead asks for a minute of a metric whose series come and go: those of other times take nothing of the budget.
+// TestChunksOfOtherTimesAreNotRead queries a minute of a metric with short-lived series: series at other times don't
+// count towards Options.QueryBytes.
 func TestChunksOfOtherTimesAreNotRead(t *testing.T) {
 	t.Parallel()
-	const targets = 100 // more than chunks are kept of
+	const targets = 100 // more than the number whose chunks are cached
 	ts, _, at := recallStore(t, 1, targets)
 	all := query.Query{Tenant: "ann", Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m000")}}
 	all.MinT, all.MaxT = at, at+2*format.HourMS
@@ -159,7 +160,7 @@ func TestChunksOfOtherTimesAreNotRead(t *testing.T) {
 	ts.openQuerier()
 	for i := range 2 * targets {
 		if i == targets {
-			ts.openRows(&settings{}) // Pages that were just written are forgotten.
+			ts.openRows(&settings{}) // The new rows have no cached pages.
 			ts.openQuerier()
 		}
 		i %= targets

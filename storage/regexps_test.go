@@ -14,7 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// Reads end with their context where each match of a regular expression takes long: all of them would take hours.
+// Reads end with their context where each match of a regular expression takes long: matching all values would take
+// hours.
 func TestReadsEndAmongSlowMatches(t *testing.T) {
 	slow := strings.Repeat(".*", 2000)
 	ts := openTestStore(t, nil)

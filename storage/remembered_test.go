@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// scanCounter counts the scans of tables that contexts of counted make. Those of the store's own goroutines aren't counted.
+// scanCounter counts the scans of tables with contexts of counted. Scans of the store's own goroutines aren't counted.
 type scanCounter struct {
 	engine.Engine
 	engine.Versioned
@@ -49,7 +49,7 @@ func (c *scanCounter) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine
 	return c.Engine.Scan(ctx, r)
 }
 
-// since returns how many scans of a table there were since it was asked last.
+// since returns the number of scans of a table since the last call.
 func (c *scanCounter) since(t *engine.Table) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,8 +58,8 @@ func (c *scanCounter) since(t *engine.Table) int {
 	return n
 }
 
-// Lists of windows and marks are read once, and again when anything was written there: by a seal, late samples, a delete, or when
-// windows go.
+// Lists of windows and commit records are read once, and again after a write by a seal, late samples or a delete, or
+// after a drop of windows.
 func TestWindowsAndMarksAreRemembered(t *testing.T) {
 	counter := countScans(memory.New())
 	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: counter}
@@ -101,7 +101,7 @@ func TestWindowsAndMarksAreRemembered(t *testing.T) {
 			require.Equal(t, want, count(res), res)
 		}
 		require.Positive(t, counter.since(engine.Sealed))
-		require.Eventually(t, func() bool { // What works in the background may change a window once more.
+		require.Eventually(t, func() bool { // Background work may change a window again.
 			counter.since(engine.Windows)
 			counter.since(engine.Sealed)
 			for _, res := range []rollup.Resolution{rollup.Raw, rollup.FiveMinutes, rollup.OneHour} {
@@ -126,7 +126,8 @@ func TestWindowsAndMarksAreRemembered(t *testing.T) {
 	has(2)
 }
 
-// Remembered reads answer queries. Check, and code that removes rows, read the rows themselves, and report that they can't be read.
+// Cached reads answer queries. Check, and code that removes rows, read the rows themselves, and report that they are
+// unreadable.
 func TestOnlyQueriesRemember(t *testing.T) {
 	t.Parallel()
 	ts, eng := openUnreadableStore(t, func(o *Options) { o.Retention = 24 * time.Hour })
@@ -155,7 +156,7 @@ func TestOnlyQueriesRemember(t *testing.T) {
 	eng.table.Store(nil)
 }
 
-// underWay is an engine in which a write is under way as long as it is told.
+// underWay is an engine that reports a running write while it is set to.
 type underWay struct {
 	*memory.Engine
 	busy atomic.Bool
@@ -167,8 +168,8 @@ func (u *underWay) Version(t *engine.Table, partition engine.Key) (uint64, bool)
 	return version, ok && !u.busy.Load()
 }
 
-// While a write is under way nothing is answered from memory, for others may have seen it and gone by it; and rows read then aren't
-// remembered.
+// During a write no cached read is used, because another reader may have seen the write and acted on it; and rows read
+// then aren't cached.
 func TestNothingIsRememberedWhileWritesAreUnderWay(t *testing.T) {
 	t.Parallel()
 	eng := &underWay{Engine: memory.New()}

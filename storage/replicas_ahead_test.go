@@ -11,13 +11,13 @@ import (
 	"github.com/cassia-db/cassia/storage/ha"
 )
 
-// TestSamplesAheadCoverNothing has replicas be elected whose clock or one of whose series is ahead, and then fall
-// silent: what another one sends from then on is stored.
+// TestSamplesAheadCoverNothing elects replicas with a fast clock or with one series ahead, which then stop sending: the
+// samples that another replica sends from then on are stored.
 func TestSamplesAheadCoverNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		ahead, further time.Duration // of b's clock, and of one of its series
-		crash          bool          // all processes, when b has fallen silent
+		ahead, further time.Duration // of b's clock, and in addition of one of its series
+		crash          bool          // all processes, when b has stopped sending
 	}{
 		"as it should be":       {0, 0, false},
 		"a clock":               {100 * time.Second, 0, false},
@@ -44,10 +44,10 @@ func TestSamplesAheadCoverNothing(t *testing.T) {
 				}
 			}
 			play(10, true, true)
-			play(10, false, true) // a dies, b is elected
+			play(10, false, true) // a stops, b is elected
 			require.Equal(t, "b", p.processes[0].replicas.Status("default")[0].Elected)
 			alone := p.now.Sub(begun).Seconds()
-			play(1, true, false) // b dies, a is back
+			play(1, true, false) // b stops, a is back
 			if c.crash {
 				p.crash(0)
 				p.crash(1)
@@ -66,8 +66,8 @@ func TestSamplesAheadCoverNothing(t *testing.T) {
 	}
 }
 
-// TestADeadReplicaAheadIsNotElected has three replicas, one of which sends a sample that is ahead and dies. When the
-// elected one dies too, the one that goes on is elected.
+// TestADeadReplicaAheadIsNotElected has three replicas, one of which sends a sample that is ahead and stops. When the
+// elected one stops as well, the remaining one is elected.
 func TestADeadReplicaAheadIsNotElected(t *testing.T) {
 	t.Parallel()
 	p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestHeldSamplesHeedDeletes deletes series of which samples are held of another replica, which is elected then.
+// TestHeldSamplesHeedDeletes deletes series that have held samples of another replica, which is then elected.
 func TestHeldSamplesHeedDeletes(t *testing.T) {
 	t.Parallel()
 	p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, nil)
@@ -23,13 +23,13 @@ func TestHeldSamplesHeedDeletes(t *testing.T) {
 			p.pass(10 * time.Second)
 		}
 	}
-	// The held samples of b, whoever holds them, are deleted. Later ones of the same times aren't.
+	// The held samples of b are deleted, in every process. Later samples with the same times aren't.
 	held := p.now.Add(3 * time.Second)
 	require.NoError(t, p.processes[0].store.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")))
 	require.Empty(t, p.values(0, "m"))
 	require.NoError(t, p.send(0, "b", held.Add(time.Second), 20, "m", "other"))
 	require.NoError(t, p.send(1, "b", held.Add(2*time.Second), 21, "m", "other"))
-	for i := range 4 { // a is gone.
+	for i := range 4 { // a has stopped.
 		p.pass(10 * time.Second)
 		require.NoError(t, p.send(i%2, "b", p.now.Add(3*time.Second), 22+float64(i), "m", "other"))
 	}
@@ -56,7 +56,7 @@ func TestHeldSamplesHeedDeletes(t *testing.T) {
 	check("clean")
 }
 
-// TestDeleteStaysWhileHeldSamplesNeedIt cleans a delete while what it is about is held still.
+// TestDeleteStaysWhileHeldSamplesNeedIt cleans a delete while samples it applies to are still held.
 func TestDeleteStaysWhileHeldSamplesNeedIt(t *testing.T) {
 	t.Parallel()
 	p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 1, nil)
@@ -77,7 +77,7 @@ func TestDeleteStaysWhileHeldSamplesNeedIt(t *testing.T) {
 	require.Empty(t, list)
 }
 
-// TestDeleteAndTakingWait has a delete come while another process stores held samples, and the other way round.
+// TestDeleteAndTakingWait runs a delete while another process stores held samples, and the reverse.
 func TestDeleteAndTakingWait(t *testing.T) {
 	t.Parallel()
 	var during func()

@@ -16,33 +16,33 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// modelReplica sends a sample every ten seconds and tries again what wasn't acknowledged, in order, as Prometheus does.
+// modelReplica sends a sample every ten seconds and retries unacknowledged ones in order, as Prometheus does.
 type modelReplica struct {
 	name   string
 	offset time.Duration
-	// ahead is by how much its clock is ahead, further by how much one of its series is besides.
+	// ahead is how fast its clock is. further is how far one of its series is ahead in addition.
 	ahead, further time.Duration
 	alive          bool
 	queue          []modelScrape
 	acked          []modelScrape
 }
 
-// modelScrape is what a replica scraped: at is when by its own clock, and real when it really was.
+// modelScrape is a scrape of a replica: at is its time by the replica's clock, and real the true time.
 type modelScrape struct{ at, real, further time.Time }
 
 // modelDelete is a delete of the series m, with the samples acknowledged before it.
 type modelDelete struct {
 	start, end time.Time
 	done       bool
-	before     map[int64]bool // when it was really scraped
+	before     map[int64]bool // the true time of the scrape
 }
 
-// near reports whether a sample lies in the range of the delete, or not far from it.
+// near reports whether a sample is in the range of the delete, or close to it.
 func (d *modelDelete) near(at time.Time, gap time.Duration) bool {
 	return !at.Before(d.start.Add(-gap)) && !at.After(d.end.Add(gap))
 }
 
-// scrape takes a sample. One that was restarted has nothing from before.
+// scrape adds a sample. A restarted replica has no earlier samples.
 func (r *modelReplica) scrape(now time.Time) {
 	if r.alive {
 		real := now.Add(r.offset)
@@ -51,8 +51,9 @@ func (r *modelReplica) scrape(now time.Time) {
 	}
 }
 
-// setClock has the replica's clock be ahead, or not. No two samples of a series have the same time, for one of them would replace the other:
-// milliseconds are those of round, below 128, and 128 times those of the series that is further, so that sums of the two differ as well.
+// setClock makes the replica's clock fast, or right. No two samples of a series have the same time, because one would
+// replace the other: the milliseconds are the round's, below 128, and those of the series that is further ahead are
+// multiples of 128, so that sums of the two also differ.
 func (r *modelReplica) setClock(rng *rand.Rand, round int) {
 	unique := time.Duration(round+1) * time.Millisecond
 	r.ahead, r.further = 0, 128*unique
@@ -64,24 +65,26 @@ func (r *modelReplica) setClock(rng *rand.Rand, round int) {
 	}
 }
 
-// TestReplicasModel plays random histories: replicas die and come back, processes crash, the engine fails, or does what it
-// reports that it couldn't. In the end every acknowledged sample is covered, and replicas alternate at elections only.
+// TestReplicasModel runs random histories: replicas stop and return, processes crash, the engine fails, or applies
+// writes that it reports as failed. At the end every acknowledged sample is covered, and stored samples switch between
+// replicas at elections only.
 func TestReplicasModel(t *testing.T) {
 	playEach(t, 40, 14, func(int) replicasPlay { return replicasPlay{replicas: 2} })
 }
 
-// TestReplicasModelAhead is TestReplicasModel where replicas' clocks are ahead now and then, or one of their series is.
+// TestReplicasModelAhead is TestReplicasModel with replicas that are sometimes fast, or have one series ahead.
 func TestReplicasModelAhead(t *testing.T) {
 	playEach(t, 40, 23, func(i int) replicasPlay { return replicasPlay{replicas: 2 + i%2, ahead: true} })
 }
 
-// TestReplicasModelDeletes is TestReplicasModel where series are deleted, also while the engine fails: samples acknowledged before
-// never come back, whoever held them of whom.
+// TestReplicasModelDeletes is TestReplicasModel with deletes, also while the engine fails: samples acknowledged before
+// a delete never reappear, whichever process held them.
 func TestReplicasModelDeletes(t *testing.T) {
 	playEach(t, 30, 25, func(i int) replicasPlay { return replicasPlay{replicas: 2 + i%2, deletes: true} })
 }
 
-// playEach plays histories side by side, of -short a fifth. They are drawn from a seed each and from stream, which is the test's own.
+// playEach runs histories in parallel, a fifth of them with -short. They are drawn from a seed each and from stream, a
+// constant of the test.
 func playEach(t *testing.T, histories int, stream uint64, play func(i int) replicasPlay) {
 	t.Parallel()
 	if histories = soak.Histories(t, histories); testing.Short() && !soak.UnderRace {
@@ -103,7 +106,7 @@ func playEach(t *testing.T, histories int, stream uint64, play func(i int) repli
 type replicasPlay struct {
 	replicas       int
 	ahead, deletes bool
-	probes         bool // the engine is asked about several partitions at once
+	probes         bool // the engine can probe several partitions at once
 }
 
 func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
@@ -131,7 +134,7 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 		if faults {
 			switch rng.IntN(14) {
 			case 0:
-				// One of them dies or comes back: never all, for then nobody has the samples.
+				// One of them stops or returns: never all, because then no replica has the samples.
 				i := rng.IntN(n)
 				others := slices.Concat(replicas[:i], replicas[i+1:])
 				if slices.ContainsFunc(others, func(r *modelReplica) bool { return r.alive }) {
@@ -169,13 +172,13 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 		}
 		p.passAnyhow(10 * time.Second)
 	}
-	// Held samples are resolved: sweeps find what crashed processes left.
+	// Held samples are resolved: sweeps find those of crashed processes.
 	faults = false
 	for range 3 {
 		p.passAnyhow(6 * time.Minute)
 	}
 	p.requireDeleted(deleted)
-	// An elected replica that is back before another is elected leaves what it missed: design/ha-pairs.md.
+	// An elected replica that returns before another is elected leaves a gap of what it missed: decisions/014.
 	const gap = 55_000
 	requireNear := func(series string) {
 		stored := p.scraped(series)
@@ -183,7 +186,7 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 			for _, s := range r.acked {
 				at := s.real.UnixMilli()
 				if slices.ContainsFunc(deleted, func(d *modelDelete) bool { return d.near(s.at, gap*time.Millisecond) }) {
-					continue // What covered it may be deleted.
+					continue // The sample that covered it may be deleted.
 				}
 				i, _ := slices.BinarySearch(stored, at)
 				near := func(i int) bool {
@@ -198,7 +201,8 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 		requireNear("further")
 		return
 	}
-	// Both are stored where a process took its watermark along, and samples written and not acknowledged: here and there.
+	// Both are stored where a process had advanced its watermark, and where samples were written and not acknowledged:
+	// rarely.
 	stored, both := p.scraped("m"), 0
 	for i := 1; i < len(stored); i++ {
 		if stored[i]-stored[i-1] < 7_000 {
@@ -208,7 +212,7 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 	require.LessOrEqual(t, both, 30, "of %d samples", len(stored))
 }
 
-// deleteSome has a process delete the series m in some range of time.
+// deleteSome deletes the series m in some range of time, in a process.
 func (p *pairs) deleteSome(rng *rand.Rand, replicas []*modelReplica) *modelDelete {
 	d := &modelDelete{start: p.now.Add(-time.Duration(rng.IntN(1800)) * time.Second), end: p.now.Add(30 * time.Second), before: map[int64]bool{}}
 	if rng.IntN(2) == 0 {
@@ -226,7 +230,7 @@ func (p *pairs) deleteSome(rng *rand.Rand, replicas []*modelReplica) *modelDelet
 	return d
 }
 
-// requireDeleted makes sure that no process shows deleted samples.
+// requireDeleted requires that no process shows deleted samples.
 func (p *pairs) requireDeleted(all []*modelDelete) {
 	p.t.Helper()
 	for i := range p.processes {
@@ -239,19 +243,19 @@ func (p *pairs) requireDeleted(all []*modelDelete) {
 	}
 }
 
-// passAnyhow is pass where the engine may fail.
+// passAnyhow is pass with an engine that may fail.
 func (p *pairs) passAnyhow(d time.Duration) {
 	step := p.step
 	for ; d > 0; d -= step {
 		p.now = p.now.Add(min(d, step))
 		for _, process := range p.processes {
-			_ = process.store.member.Beat(p.t.Context()) // The next one may.
+			_ = process.store.member.Beat(p.t.Context()) // The next heartbeat may succeed.
 			process.replicas.Look(p.t.Context())
 		}
 	}
 }
 
-// scraped returns when the stored samples of a series were really scraped, milliseconds.
+// scraped returns the true times of the scrapes of a series' stored samples, milliseconds.
 func (p *pairs) scraped(series string) (times []int64) {
 	for _, v := range p.values(0, series) {
 		times = append(times, int64(v))
@@ -260,7 +264,7 @@ func (p *pairs) scraped(series string) (times []int64) {
 	return times
 }
 
-// probing is an engine that is asked about several partitions at once.
+// probing is an engine that can probe several partitions at once.
 type probing struct{ engine.Engine }
 
 // Occupied implements engine.Prober.

@@ -19,14 +19,14 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// pairs is some processes that share an engine, and a clock, and take the samples of replicas.
+// pairs are some processes that share an engine and a clock, and receive the samples of replicas.
 type pairs struct {
 	t         testing.TB
 	eng       engine.Engine
 	now       time.Time
 	change    func(*ha.Options)
 	processes []*pairProcess
-	step      time.Duration // between two looks
+	step      time.Duration // between two checks of the elections
 }
 
 type pairProcess struct {
@@ -70,13 +70,13 @@ func (p *pairs) stop(process *pairProcess) {
 	}
 }
 
-// crash ends a process without a word, and starts another in its place.
+// crash ends a process without any further write, and starts another in its place.
 func (p *pairs) crash(i int) {
 	require.NoError(p.t, p.processes[i].store.Close())
 	p.processes[i] = p.start()
 }
 
-// pass has some time pass, in which every process looks as often as it does by itself.
+// pass advances the time, in which every process checks its elections as often as in production.
 func (p *pairs) pass(d time.Duration) {
 	step := p.step
 	for ; d > 0; d -= step {
@@ -88,7 +88,7 @@ func (p *pairs) pass(d time.Duration) {
 	}
 }
 
-// send has a replica send a sample of each series, at the time given, to a process.
+// send sends a sample of each series of a replica, at the given time, to a process.
 func (p *pairs) send(process int, replica string, at time.Time, v float64, series ...string) error {
 	p.t.Helper()
 	times := map[string]time.Time{}
@@ -98,7 +98,7 @@ func (p *pairs) send(process int, replica string, at time.Time, v float64, serie
 	return p.sendAt(process, replica, v, times)
 }
 
-// sendAt is send where each series has a time of its own.
+// sendAt is send with a separate time per series.
 func (p *pairs) sendAt(process int, replica string, v float64, times map[string]time.Time) error {
 	p.t.Helper()
 	to := p.processes[process]
@@ -112,7 +112,7 @@ func (p *pairs) sendAt(process int, replica string, v float64, times map[string]
 	return to.replicas.Commit(p.t.Context(), b, ha.ClusterName{Tenant: "default", Cluster: "c"}, replica)
 }
 
-// samples returns what a process finds of a series, in the order of time.
+// samples returns the samples of a series that a process finds, by time.
 func (p *pairs) samples(process int, series string) (samples chunk.Samples) {
 	p.t.Helper()
 	found, err := p.processes[process].store.Select(p.t.Context(), query.Query{
@@ -133,7 +133,7 @@ func (p *pairs) values(process int, series string) []float64 {
 	return samples.V
 }
 
-// heldRows counts the held rows of the cluster, whoever looks after it.
+// heldRows counts the held rows of the cluster.
 func (p *pairs) heldRows() (n int) {
 	p.t.Helper()
 	for era := range int64(100) {
@@ -149,7 +149,7 @@ func passAll(faultengine.Op) faultengine.Action { return faultengine.Pass() }
 
 func TestOneReplicaIsStored(t *testing.T) {
 	p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, nil)
-	// Replica a sends to both processes in turn, b too; a is heard first.
+	// Replicas a and b each send to both processes in turn; a sends first.
 	for i := range 20 {
 		require.NoError(t, p.send(i%2, "a", p.now, float64(i), "m"))
 		require.NoError(t, p.send((i+1)%2, "b", p.now.Add(3*time.Second), 1000+float64(i), "m"))
@@ -162,7 +162,7 @@ func TestOneReplicaIsStored(t *testing.T) {
 	for process := range 2 {
 		require.Equal(t, want, p.values(process, "m"))
 	}
-	// What the elected replica's samples cover isn't held any longer.
+	// Samples that the elected replica's samples cover are no longer held.
 	require.LessOrEqual(t, p.heldRows(), 5)
 }
 
@@ -175,17 +175,17 @@ func TestAnotherReplicaTakesOver(t *testing.T) {
 		want = append(want, float64(i))
 		p.pass(10 * time.Second)
 	}
-	for i := 10; i < 20; i++ { // a is gone
+	for i := 10; i < 20; i++ { // a has stopped
 		require.NoError(t, p.send(i%2, "b", p.now.Add(3*time.Second), 1000+float64(i), "m"))
 		want = append(want, 1000+float64(i))
 		p.pass(10 * time.Second)
 	}
-	// The last of b's after a's end is stored too: a's last sample was at 90 s, b's at 93 s comes next.
+	// b's samples after a's last one are also stored: a's last sample was at 90 s, b's next one is at 93 s.
 	want = append(want[:10:10], append([]float64{1009}, want[10:]...)...)
 	for process := range 2 {
 		require.Equal(t, want, p.values(process, "m"))
 	}
-	for i := 20; i < 30; i++ { // a is back, and b stays
+	for i := 20; i < 30; i++ { // a is back, and b stays elected
 		require.NoError(t, p.send(i%2, "a", p.now, float64(i), "m"))
 		require.NoError(t, p.send(i%2, "b", p.now.Add(3*time.Second), 1000+float64(i), "m"))
 		want = append(want, 1000+float64(i))

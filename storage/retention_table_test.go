@@ -18,10 +18,10 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// tableRaw is the retention of raw samples that the manual's table of examples has before a change.
+// tableRaw is the raw retention before a change in the manual's table of examples.
 const tableRaw = 10 * day
 
-// shownAt returns from which data queries over the day of an instant are answered.
+// shownAt names the data that answer queries about an instant's day.
 func (m *clockMachine) shownAt(at time.Time) string {
 	m.r.t.Helper()
 	from := at.UTC().Truncate(day)
@@ -42,7 +42,7 @@ func (m *clockMachine) shownAt(at time.Time) string {
 	return "nothing"
 }
 
-// runs writes and seals a sample a day on each machine.
+// runs writes and seals a sample per day on each machine.
 func (r *expiryRig) runs(days int, all ...*clockMachine) {
 	r.t.Helper()
 	for range days {
@@ -54,7 +54,7 @@ func (r *expiryRig) runs(days int, all ...*clockMachine) {
 	}
 }
 
-// restarts stops a machine, and starts one with another retention of raw samples, which has seen the store once.
+// restarts stops a machine, and starts one with another raw retention that has opened the store once.
 func (r *expiryRig) restarts(m *clockMachine, raw time.Duration) *clockMachine {
 	r.t.Helper()
 	m.stop()
@@ -63,12 +63,12 @@ func (r *expiryRig) restarts(m *clockMachine, raw time.Duration) *clockMachine {
 	return m
 }
 
-// ago is an instant of as many days before now, at which runs has written a sample.
+// ago returns an instant that many days before now, at which runs has written a sample.
 func (r *expiryRig) ago(days int) time.Time {
 	return r.now().Add(-time.Duration(days)*day - time.Minute)
 }
 
-// tableEvents are the events of the table, each with the days that it answers, in order.
+// tableEvents are the events of the table, each returning the answers for its days, in order.
 var tableEvents = map[string]func(r *expiryRig) []string{
 	"not changed": func(r *expiryRig) []string {
 		m := r.start(0, keeping(tableRaw, 0, 0))
@@ -148,7 +148,8 @@ var tableEvents = map[string]func(r *expiryRig) []string{
 	},
 }
 
-// retentionTable reads the manual's table of examples: by event, the rows of two answers, one machine's and Cassandra's.
+// retentionTable reads the manual's table of examples: by event, the rows of two answers, for a single machine and for
+// Cassandra.
 func retentionTable(t *testing.T) map[string][][2]string {
 	page, err := os.ReadFile("../cmd/internal/manual/removing-data.md")
 	require.NoError(t, err)
@@ -166,14 +167,14 @@ func retentionTable(t *testing.T) map[string][][2]string {
 	return rows
 }
 
-// TestRetentionTable tests each cell of the manual's table of examples of changed retentions, over an engine that keeps rows and over one whose rows
-// expire. Real time would take weeks, so clocks are virtual.
+// TestRetentionTable tests each cell of the manual's table of examples of changed retentions, on an engine that keeps
+// rows and on one that expires them. Clocks are virtual, because real time would take weeks.
 func TestRetentionTable(t *testing.T) {
 	testRetentionTable(t, slices.Sorted(maps.Keys(tableEvents)), []bool{false, true}, newExpiryRig)
 }
 
-// TestRetentionTableOnCassandra is TestRetentionTable over a real Cassandra, whose rows have their real times to live: two events that are drawn, and all in long
-// runs, where an event may take a minute.
+// TestRetentionTableOnCassandra is TestRetentionTable on Cassandra, whose rows have their real TTL: two random events,
+// or all in long runs, because an event may take a minute.
 func TestRetentionTableOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra: leave -short out")

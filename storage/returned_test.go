@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// several is two processes that share an engine which forgets deletes, as Cassandra does.
+// several is two processes on an engine that drops tombstones after some time, as Cassandra does.
 type several struct {
 	*pairs
 	memory *memory.Engine
@@ -32,7 +32,7 @@ func (p *several) write(process int, name string, at time.Time, v float64) {
 	ts.write("default", labels.FromStrings(labels.MetricName, name), sample{at.UnixMilli(), v})
 }
 
-// copyRows returns the rows of a table as they were written, so that they can come back.
+// copyRows returns the rows of a table as they were written, so that they can reappear.
 func (p *several) copyRows(table *engine.Table, timestamp int64, partitions ...engine.Key) (rows []engine.Batch) {
 	p.t.Helper()
 	for _, partition := range partitions {
@@ -49,7 +49,7 @@ func (p *several) copyRows(table *engine.Table, timestamp int64, partitions ...e
 	return rows
 }
 
-// stagePartitions are those of the slots around a time.
+// stagePartitions returns the stage partitions of the slots around a time.
 func (p *several) stagePartitions(at time.Time) (keys []engine.Key) {
 	s := p.processes[0].store
 	for partition := range s.period.Partitions() {
@@ -60,7 +60,7 @@ func (p *several) stagePartitions(at time.Time) (keys []engine.Key) {
 	return keys
 }
 
-// comeBack has rows come back whose deletes are forgotten.
+// comeBack makes rows reappear whose tombstones were dropped.
 func (p *several) comeBack(rows []engine.Batch) {
 	p.t.Helper()
 	require.NotEmpty(p.t, rows)
@@ -75,8 +75,8 @@ func (p *several) requireValues(when, name string, want ...float64) {
 	}
 }
 
-// TestStageRowsThatComeBackStayDeleted has a replica bring back stage rows whose deletes it has missed, before and after
-// what they held is deleted and cleaned.
+// TestStageRowsThatComeBackStayDeleted has a replica bring back stage rows whose deletion it has missed, before and
+// after their samples are deleted and cleaned.
 func TestStageRowsThatComeBackStayDeleted(t *testing.T) {
 	t.Parallel()
 	p := newSeveral(t, passAll)
@@ -88,7 +88,7 @@ func TestStageRowsThatComeBackStayDeleted(t *testing.T) {
 	rows := p.copyRows(engine.Stage, format.StageTimestamp, p.stagePartitions(at)...)
 	require.NoError(t, s.SealAll(ctx))
 	require.NoError(t, s.Delete(ctx, "default", -format.MaxTime, format.MaxTime, equal("__name__", "gone")))
-	p.write(0, "gone", at, 4) // Written anew.
+	p.write(0, "gone", at, 4) // Written again.
 	check := func(when string) {
 		t.Helper()
 		p.requireValues(when, "gone", 4)
@@ -174,7 +174,7 @@ func TestDeleteThatComesBackHidesNothing(t *testing.T) {
 	}
 }
 
-// TestSealThatWasPausedAcrossADelete has a process stop in the middle of a seal for longer than deletes stand.
+// TestSealThatWasPausedAcrossADelete pauses a process in the middle of a seal for longer than tombstones are kept.
 func TestSealThatWasPausedAcrossADelete(t *testing.T) {
 	t.Parallel()
 	paused, goOn := make(chan struct{}), make(chan struct{})
@@ -194,7 +194,7 @@ func TestSealThatWasPausedAcrossADelete(t *testing.T) {
 	sealed := make(chan error, 1)
 	go func() { sealed <- p.processes[0].store.SealAll(ctx) }()
 	<-paused
-	// The other one seals more than that in one chunk, which is another one.
+	// The other process seals more samples in one chunk, which has another key.
 	p.write(1, "m", at.Add(time.Second), 2)
 	require.NoError(t, p.processes[1].store.Delete(ctx, "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")))
 	p.now = p.now.Add(deleteRests + time.Minute)
@@ -212,8 +212,8 @@ func TestSealThatWasPausedAcrossADelete(t *testing.T) {
 	p.requireValues("sealed again", "m")
 }
 
-// A process that may not seal, for its clock isn't believed or it only looks, answers where others have deleted: it lets go of
-// what they have sealed, and keeps what came later.
+// A process that may not seal, because its clock is untrusted or it is ReadOnly, applies others' deletes in its
+// answers: it releases samples that others have sealed, and keeps later ones.
 func TestWhoMayNotSealHeedsDeletes(t *testing.T) {
 	r := &clockRig{t: t, shared: true}
 	inner := memory.New()

@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestSealBesideRollupsOfADelete seals the first samples that a series has in a slot, and then in a day, which came after a delete, while the
-// rollups of the slot are made anew for it: between the list of what there is and the look at the stored rollup.
+// TestSealBesideRollupsOfADelete seals a series' first samples in a slot, and then in a day, after a delete, while the
+// slot's rollups are recomputed for that delete: between the listing of chunks and the read of the stored rollup.
 func TestSealBesideRollupsOfADelete(t *testing.T) {
 	for table, earlier := range map[string]time.Duration{engine.R5m.Name: 0, engine.R1h.Name: -24 * time.Hour} {
 		t.Run(table, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestBucketsOfTheSlotWithTheHorizon deletes another series, which rollups don't know of yet, and has the horizon of raw
-// samples lie inside of a slot: earlier samples come from buckets, and are not missing.
+// TestBucketsOfTheSlotWithTheHorizon deletes another series, a delete that rollups don't include yet, with the raw
+// retention boundary inside of a slot: earlier samples are read from buckets, and aren't missing.
 func TestBucketsOfTheSlotWithTheHorizon(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.seams.still = 10*day, true })

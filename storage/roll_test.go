@@ -41,8 +41,8 @@ func TestHistogramsTooLargeForARowAreLeftToSamples(t *testing.T) {
 	}
 }
 
-// TestRollupsOfLateSamplesBesideOthers seals late samples where other processes may write chunks at the same time. The chunks of a series are listed
-// once the late ones are stored, and its rollups include all of them.
+// TestRollupsOfLateSamplesBesideOthers seals late samples while other processes may write chunks. The chunks of a
+// series are listed once the late ones are stored, and its rollups include all of them.
 func TestRollupsOfLateSamplesBesideOthers(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.seams.still = true })
@@ -51,7 +51,7 @@ func TestRollupsOfLateSamplesBesideOthers(t *testing.T) {
 	ts.open()
 	at, want := ts.now.Add(-8*time.Hour).Truncate(2*time.Hour), map[string]int{}
 	for range 2 {
-		for i := range 8 { // The order of a series' two chunks follows from their content.
+		for i := range 8 { // The order of a series' two chunks depends on their content.
 			job := fmt.Sprint("job", i)
 			ts.write("default", jobLabels(job), every(at.Add(time.Minute), time.Minute, 60)...)
 			want[job] += 60

@@ -13,7 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// TestSealAllLooksOnceForEmptySlots seals one slot of a shared store. Of each of the other ones that are listed a row is asked for, and no more.
+// TestSealAllLooksOnceForEmptySlots seals one slot of a shared store. For each of the other listed slots one row is
+// read.
 func TestSealAllLooksOnceForEmptySlots(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// A seal that fails at any of its writes, and is never repeated by that process, hides nothing sealed before: the next
-// process finds all of it, at every resolution, and seals the rest.
+// A seal that fails at any of its writes, and is never repeated by that process, hides no samples sealed before: the
+// next process finds all of them, at every resolution, and seals the rest.
 func TestSealThatFailsAnywhere(t *testing.T) {
 	for at, failed := 1, true; failed; at++ {
 		require.Less(t, at, 100)
@@ -27,7 +27,8 @@ func TestSealThatFailsAnywhere(t *testing.T) {
 		}
 		ts.write("default", jobLabels("web"), every(day(20), time.Minute, 30)...)
 		require.NoError(t, ts.SealAll(t.Context()))
-		ts.write("default", jobLabels("web"), every(day(3), time.Minute, 30)...) // Of another window at each resolution but one.
+		// In another window, except at the widest resolution.
+		ts.write("default", jobLabels("web"), every(day(3), time.Minute, 30)...)
 		left.Store(int64(at))
 		failed = ts.SealAll(t.Context()) != nil
 		left.Store(0)
@@ -45,7 +46,8 @@ func TestSealThatFailsAnywhere(t *testing.T) {
 	}
 }
 
-// Samples are hidden, and go, when their rollups are there: of an import that was cut short before it made them, too.
+// Samples are hidden, and dropped, only once they have rollups, also samples of an import that was interrupted before
+// creating them.
 func TestWhatGoesHasItsRollups(t *testing.T) {
 	for at, failed := 1, true; failed; at++ {
 		require.Less(t, at, 100)

@@ -14,11 +14,12 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// passRig has a pass of three slots of a day to seal, of which one was sealed before, and breaks off its writes.
+// passRig has a pass of three slots of a day to seal, one of which was sealed before, and interrupts its writes.
 type passRig struct {
 	*testStore
 	eng *faultengine.Engine
-	// sealing is true while writes are counted in n, and read between; the one of number breakAt meets fate.
+	// sealing is true while writes are counted in n, with reads between; the write with number breakAt has the fault
+	// fate.
 	sealing    bool
 	n, breakAt int
 	fate       faultengine.Action
@@ -51,7 +52,7 @@ func (r *passRig) fill(ago time.Duration, v int) {
 	}
 }
 
-// reads compares all there is.
+// reads compares all samples with the model.
 func (r *passRig) reads() {
 	r.t.Helper()
 	got := r.all("ann")
@@ -61,7 +62,7 @@ func (r *passRig) reads() {
 	}
 }
 
-// decide counts writes.
+// decide counts writes and injects the fault.
 func (r *passRig) decide(op faultengine.Op) faultengine.Action {
 	if !r.sealing || op.Kind != faultengine.Write {
 		return faultengine.Pass()
@@ -81,14 +82,14 @@ type readsBetween struct {
 // Write implements engine.Engine.
 func (e *readsBetween) Write(ctx context.Context, batches []engine.Batch) error {
 	if e.r.sealing {
-		e.r.sealing = false // What reading does isn't counted.
+		e.r.sealing = false // Calls by the reads aren't counted.
 		e.r.reads()
 		e.r.sealing = true
 	}
 	return e.Engine.Write(ctx, batches)
 }
 
-// pass seals all that waits at once, and returns whether it came to an end.
+// pass seals all waiting slots at once, and reports whether it completed.
 func (r *passRig) pass() bool {
 	var works []Work
 	for p := range r.Partitions() {
@@ -102,8 +103,8 @@ func (r *passRig) pass() bool {
 	return err == nil
 }
 
-// TestPassBreaksOffAnywhere lets each write of a pass fail, or arrive with an error, or later, or be the last before a crash. All is
-// read between any two writes, through the caches, and afterwards.
+// TestPassBreaksOffAnywhere makes each write of a pass fail, or be applied with an error, or later, or be the last
+// before a crash. All samples are read between any two writes, through the caches, and afterwards.
 func TestPassBreaksOffAnywhere(t *testing.T) {
 	fates := map[string]faultengine.Action{"fails": faultengine.Fail(nil), "arrives": faultengine.Lose(nil), "arrives later": faultengine.Withhold(nil)}
 	for name, fate := range fates {
@@ -132,7 +133,8 @@ func TestPassBreaksOffAnywhere(t *testing.T) {
 	}
 }
 
-// TestTogetherCutsUnknownOnly has slots of which the head holds nothing among others: each is a pass of its own, and the others are one.
+// TestTogetherCutsUnknownOnly has slots without samples in the head among others: each of them is a separate pass, and
+// the others are one.
 func TestTogetherCutsUnknownOnly(t *testing.T) {
 	r := newPassRig(t, -1, faultengine.Fail(nil))
 	unknown := r.period.SlotOf(r.now.Add(-11 * time.Hour).UnixMilli())
@@ -149,7 +151,8 @@ func TestTogetherCutsUnknownOnly(t *testing.T) {
 	require.ElementsMatch(t, want, r.Together(works, 1))
 }
 
-// TestAPassLetsGo has a pass let go of series that it has sealed, but not of one that goes on, nor of any after a pass of few.
+// TestAPassLetsGo has a pass release series that it has sealed, but not a series with newer samples, nor any after a
+// small pass.
 func TestAPassLetsGo(t *testing.T) {
 	for least, want := range map[int]int{4: 1, 5: 4} {
 		ts := openTestStore(t, func(o *Options) { o.seams.letGoSeries = least })

@@ -8,7 +8,8 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// A metric of which the head let go, and that came back while a batch still held one of its series, is there twice.
+// A metric that the head released, and that was created again while a batch still held one of its series, is listed
+// twice.
 func TestMergeMetrics(t *testing.T) {
 	var chunks []*head.Chunk
 	for range 5 {

@@ -16,8 +16,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestLateSamplesOfManySeries seals a slot of many series twice more, each time with a late sample of every second series: their chunks
-// are read for many series at once, and samples, which some senders repeat, and rollups are those of all seals.
+// TestLateSamplesOfManySeries seals a slot of many series two more times, each time with a late sample of every second
+// series. Their chunks are read for many series at once. The samples, some of which are sent twice, and the rollups are
+// those of all seals.
 func TestLateSamplesOfManySeries(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprint("shared ", shared), func(t *testing.T) {
@@ -59,7 +60,7 @@ func TestLateSamplesOfManySeries(t *testing.T) {
 			scans.Store(0)
 			seal(2, sample{at, 1}, sample{at + 1, 2})
 			seal(2, sample{at + 1, 2}, sample{at + 2, 3})
-			if !invariants { // These read each series by itself.
+			if !invariants { // Invariant checks read each series separately.
 				require.LessOrEqual(t, scans.Load(), int64(12), "of %d series, once before and twice after each of two seals", series/2)
 			}
 			require.Equal(t, want, ts.all("ann"))

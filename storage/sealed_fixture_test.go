@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// rowFixture writes sealed windows as rows, without stage and head, so that a test can have many of them
-// quickly, or damaged ones.
+// rowFixture writes sealed windows as rows, without staging and head, so that a test can have many windows quickly, or
+// damaged ones.
 type rowFixture struct {
 	t       testing.TB
 	s       *Store
@@ -24,7 +24,7 @@ type rowFixture struct {
 	batches []engine.Batch
 	size    int
 	known   map[string]bool
-	// shards of every metric; 0: one.
+	// shards per metric; 0: one.
 	shards int64
 }
 
@@ -54,7 +54,7 @@ func (w *rowFixture) flush() {
 	w.batches, w.size = nil, 0
 }
 
-// partition is where rows of a series are.
+// partition returns the partition of a series' rows.
 func (w *rowFixture) partition(window int64, ls labels.Labels) engine.Key {
 	shard := int64(0)
 	if w.shards > 1 {
@@ -64,7 +64,7 @@ func (w *rowFixture) partition(window int64, ls labels.Labels) engine.Key {
 	return format.SeriesPartition(window, w.tenant, ls.Get(labels.MetricName), format.ClassShardOf(retention.DefaultClass, shard))
 }
 
-// labels writes what makes a series known in a window, once.
+// labels writes the labels and names of a series in a window, once.
 func (w *rowFixture) labels(window int64, ls labels.Labels) {
 	id := format.SeriesIDOf(ls)
 	once := func(table *engine.Table, partition, clustering engine.Key, value []byte) {
@@ -111,7 +111,7 @@ func (w *rowFixture) mark(slot int64) {
 	w.flush()
 }
 
-// openUncheckedStore is for data that Check would, rightly, complain of, or that is too much for it.
+// openUncheckedStore opens a store without Check, for tests with invalid data, or with too much.
 func openUncheckedStore(t testing.TB) *testStore {
 	ts := &testStore{t: t, dir: t.TempDir(), opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 	ts.opts.Now = func() time.Time { return ts.now }

@@ -22,7 +22,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// soughtSeries writes n series of the metric up, each with one sample at each of some times, and seals them.
+// soughtSeries writes and seals a sample of each of some series of the metric up, at each of some times.
 func (ts *testStore) soughtSeries(from, to int, at ...time.Time) {
 	ts.t.Helper()
 	ts.heavy = true
@@ -39,7 +39,7 @@ func (ts *testStore) soughtSeries(from, to int, at ...time.Time) {
 	require.NoError(ts.t, ts.SealAll(context.Background()))
 }
 
-// found returns what a query finds, with samples, or with buckets, as text.
+// found returns the result of a query, with samples or buckets, as text.
 func (ts *testStore) found(q query.Query) (lines []string, warnings []error) {
 	ts.t.Helper()
 	q.Tenant, q.Sorted, q.Warn = "default", true, func(err error) { warnings = append(warnings, err) }
@@ -61,11 +61,11 @@ func (ts *testStore) found(q query.Query) (lines []string, warnings []error) {
 	return lines, warnings
 }
 
-// byFilters counts the look-ups by filters that are in the cache.
+// byFilters counts the look-ups by filters in the cache.
 func (ts *testStore) byFilters() int { return len(ts.cache.EntriesOf(cache.KindSought)) }
 
-// TestSoughtIsFound asks a store with filters, and the same one without, for random selectors: both answer alike, again from the cache, and while
-// others write.
+// TestSoughtIsFound compares a store with filters and one without, for random selectors: both return the same, also
+// from the cache, and during writes.
 func TestSoughtIsFound(t *testing.T) {
 	first := soak.First(t)
 	for i := range soak.Histories(t, 2) {
@@ -93,7 +93,7 @@ func TestSoughtIsFound(t *testing.T) {
 				for k, q := range queries {
 					require.Equal(t, ts.withoutFilters(q), with[k], "round %d: %v", round, q.Matchers)
 				}
-				// Series that come later, and samples of those that are there, some late.
+				// New series, and samples of existing ones, some late.
 				ts.soughtSeries(3900, 4300+300*round, slot.Add(time.Duration(61+round)*time.Minute))
 				ts.soughtSeries(0, 100, slot.Add(2*time.Hour+time.Duration(1+round)*time.Minute))
 			}
@@ -102,7 +102,7 @@ func TestSoughtIsFound(t *testing.T) {
 	}
 }
 
-// soughtQueries are random selectors of the series of soughtSeries.
+// soughtQueries returns random selectors of the series of soughtSeries.
 func soughtQueries(t testing.TB, rng *rand.Rand, slot time.Time) (all []query.Query) {
 	matcher := func(kind labels.MatchType, name, value string) *labels.Matcher {
 		m, err := labels.NewMatcher(kind, name, value)
@@ -135,7 +135,7 @@ func soughtQueries(t testing.TB, rng *rand.Rand, slot time.Time) (all []query.Qu
 	return all
 }
 
-// withoutFilters is found by an index of all series.
+// withoutFilters returns the result of a query that uses an index of all series.
 func (ts *testStore) withoutFilters(q query.Query) []string {
 	ts.t.Helper()
 	any := q
@@ -167,7 +167,8 @@ func TestLabelsOfSought(t *testing.T) {
 	require.Equal(t, []string{labels.MetricName, "host", "mode", "pod"}, names)
 }
 
-// TestIndexIsMadeWhereItPays makes the index of all series after some look-ups by filters, unless it would take too much of the cache.
+// TestIndexIsMadeWhereItPays builds the index of all series after some look-ups by filters, unless it would take too
+// much of the cache.
 func TestIndexIsMadeWhereItPays(t *testing.T) {
 	t.Parallel()
 	for _, cacheBytes := range []int64{256 << 20, 2 << 20} {
@@ -193,7 +194,7 @@ func TestIndexIsMadeWhereItPays(t *testing.T) {
 	}
 }
 
-// TestFewSeriesHaveAnIndex holds that metrics with few series are looked up by an index at once.
+// TestFewSeriesHaveAnIndex checks that metrics with few series use an index immediately.
 func TestFewSeriesHaveAnIndex(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, usualPages)
@@ -207,7 +208,8 @@ func TestFewSeriesHaveAnIndex(t *testing.T) {
 	require.Zero(t, ts.byFilters())
 }
 
-// TestDamageUnderFilters damages filters, which costs nothing but time, and is counted; and labels pages, of which queries are warned.
+// TestDamageUnderFilters damages filters, which only makes look-ups slower, and is counted; and labels pages, which
+// causes warnings.
 func TestDamageUnderFilters(t *testing.T) {
 	t.Parallel()
 	ts := openUncheckedStore(t)

@@ -26,17 +26,18 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// churnModel is a store of short-lived series with a plain list of the samples that it must have: the bits of their values, by series and time.
+// churnModel is a store of short-lived series with a plain list of the samples that it must contain: the bits of their
+// values, by series and time.
 type churnModel struct {
 	*testStore
 	rng    *rand.Rand
 	series []labels.Labels
 	want   map[string]map[int64]uint64
 	from   int64 // the start of the first slot
-	spent  int   // queries that left series out
+	spent  int   // queries that skipped series by their spans
 }
 
-// churnSlots is over how many slots the samples of a churnModel spread.
+// churnSlots is the number of slots with samples of a churnModel.
 const churnSlots = 4
 
 func newChurnModel(ts *testStore, seed uint64) *churnModel {
@@ -48,10 +49,10 @@ func newChurnModel(ts *testStore, seed uint64) *churnModel {
 	return m
 }
 
-// any returns a time that the samples may have.
+// any returns a random time within the samples' range.
 func (m *churnModel) any() int64 { return m.from + 1 + m.rng.Int64N(churnSlots*2*format.HourMS) }
 
-// run has some series run for a while, with gaps and stale markers.
+// run writes samples of some series for some time, with gaps and stale markers.
 func (m *churnModel) run() {
 	b := m.NewBatch("default")
 	for range 12 {
@@ -94,7 +95,7 @@ func (m *churnModel) delete() {
 	}
 }
 
-// compare asks for random times, short ones most often, and holds that exactly the samples of the model are there.
+// compare queries random times, usually short ranges, and requires exactly the samples of the model.
 func (m *churnModel) compare(when string) {
 	m.t.Helper()
 	for range soak.Fewer(30) {
@@ -161,8 +162,8 @@ func (m *churnModel) history(steps int, reopen func()) {
 	require.Positive(m.t, m.spent, "no query left series out")
 }
 
-// TestSpansLeaveOutNoSamples holds that queries of random times find all samples of short-lived series, and no others, whatever was sealed, came late,
-// or was deleted.
+// TestSpansLeaveOutNoSamples checks that queries of random times find all samples of short-lived series, and no others,
+// after any sequence of seals, late samples and deletes.
 func TestSpansLeaveOutNoSamples(t *testing.T) {
 	first := soak.First(t)
 	for i := range soak.Histories(t, 4) {
@@ -179,7 +180,7 @@ func TestSpansLeaveOutNoSamples(t *testing.T) {
 				ts.open()
 				t.Cleanup(ts.close)
 				reopen := ts.reopen
-				if shared { // The memory ends with its engine.
+				if shared { // The memory engine is lost when it is closed.
 					reopen = func() {}
 				}
 				newChurnModel(ts, seed).history(25, reopen)
@@ -188,27 +189,28 @@ func TestSpansLeaveOutNoSamples(t *testing.T) {
 	}
 }
 
-// TestSpansOnCassandra is TestSpansLeaveOutNoSamples on a real Cassandra.
+// TestSpansOnCassandra is TestSpansLeaveOutNoSamples on Cassandra.
 func TestSpansOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra: leave -short out")
 	}
-	t.Parallel() // it waits for the commit log
+	t.Parallel() // It waits for the commit log.
 	hosts := cassandratest.Hosts(t)
 	co := cassandra.DefaultOptions()
 	co.Hosts, co.Keyspace = hosts, cassandratest.OwnKeyspace(t, hosts)
 	co.Timeout, co.ConnectTimeout = time.Minute, time.Minute
 	eng, err := cassandra.Open(t.Context(), co)
 	require.NoError(t, err)
-	ts := &testStore{t: t, eng: eng, opts: DefaultOptions(), now: time.Now()} // It mustn't be far from the cluster's clock.
+	// It must be close to the cluster's clock.
+	ts := &testStore{t: t, eng: eng, opts: DefaultOptions(), now: time.Now()}
 	ts.opts.Partitions, ts.opts.Shared = 2, true
 	ts.Store = openReady(t, eng, ts.opts)
 	t.Cleanup(ts.close)
 	newChurnModel(ts, soak.Seed(t)).history(12, func() {})
 }
 
-// TestSpansOfLastingSeriesAreNotKept holds that no spans are kept of a metric whose series have samples all the time, and that those of another are
-// read once, unless the window is sealed again.
+// TestSpansOfLastingSeriesAreNotKept checks that no spans are cached of a metric whose series always have samples, and
+// that those of another metric are read once, unless the window is sealed again.
 func TestSpansOfLastingSeriesAreNotKept(t *testing.T) {
 	counter := countScans(memory.New())
 	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: counter}
@@ -244,7 +246,8 @@ func TestSpansOfLastingSeriesAreNotKept(t *testing.T) {
 	require.Equal(t, map[string]bool{"lasting": true, "short": false}, kinds)
 }
 
-// TestDamagedSpansLeaveOutNothing holds that all series are read, and damage is reported, where a page of a slot can't be read.
+// TestDamagedSpansLeaveOutNothing checks that all series are read, and damage is reported, if a page of a slot is
+// unreadable.
 func TestDamagedSpansLeaveOutNothing(t *testing.T) {
 	ts := openTestStore(t, usualPages)
 	ts.damaged = true

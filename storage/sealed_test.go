@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// Invariant I8: corrupt rows are named and left out, and the rest is answered.
+// Invariant I8: corrupt rows are reported and skipped, and the rest is returned.
 func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 	good := labels.FromStrings(labels.MetricName, "up", "k", "good")
 	bad := labels.FromStrings(labels.MetricName, "up", "k", "bad")
@@ -85,8 +85,8 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 	}
 }
 
-// TestHistogramsOfEarlierVersions holds that histograms which were taken once, and make the evaluator endless or fail, are
-// left out of answers by name, while their neighbours are answered.
+// TestHistogramsOfEarlierVersions checks that histograms that were accepted by earlier versions, and make the evaluator
+// loop or fail, are skipped with a warning, and other samples are returned.
 func TestHistogramsOfEarlierVersions(t *testing.T) {
 	ts := openTestStore(t, nil)
 	slot := ts.period.SlotOf(ts.now.UnixMilli()) - 2
@@ -144,7 +144,8 @@ func TestMarksMakeRowsVisible(t *testing.T) {
 	require.Zero(t, count(), "another slot of the window isn't sealed")
 }
 
-// TestOnlyRetentionHides shows samples that are further ahead of the clock than any that are accepted: it may have been set back since.
+// TestOnlyRetentionHides shows samples that are further ahead of the clock than accepted samples can be: the clock may
+// have been set back since.
 func TestOnlyRetentionHides(t *testing.T) {
 	ts := openTestStore(t, nil)
 	w := newRowFixture(t, ts.Store, "default")

@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// TestSealedOnce lets two processes seal a slot by turns while both heads still hold what the other has
-// sealed: every sample stands in one chunk.
+// TestSealedOnce has two processes seal a slot in turn while both heads still hold samples that the other has sealed:
+// every sample is in one chunk.
 func TestSealedOnce(t *testing.T) {
 	eng := memory.New()
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -51,7 +51,8 @@ func TestSealedOnce(t *testing.T) {
 	require.Equal(t, written, stats.Samples)
 }
 
-// TestSweep brings sealed stage rows back whose slots aren't listed any more, as a replica may that missed their delete.
+// TestSweep makes sealed stage rows reappear whose slots aren't listed any more, as a replica may that missed their
+// deletion.
 func TestSweep(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions, o.Shared, o.seams.still = 2, true, true })
 	for i := range 8 {

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// benchWindow fills one day of n series of some metrics, 15 s apart, and returns its first timestamp - 1.
+// benchWindow writes one day of n series of some metrics, 15 s apart, and returns its first timestamp - 1.
 func benchWindow(b *testing.B, ts *testStore, metrics, n int) int64 {
 	p := ts.period
 	day := p.RawWindowAt(ts.now.UnixMilli()) - 1
@@ -138,7 +138,7 @@ func BenchmarkSelectShortLived(b *testing.B) {
 	}
 }
 
-// cpuTime is what the process has used so far: on a machine with other work it is more exact than a clock.
+// cpuTime returns the process' CPU time, which is more exact than wall-clock time on a busy machine.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -17,8 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestBucketsAreWhatSamplesMake asks for buckets while data are sealed by an earlier release (without rollups),
-// sealed, late, and unsealed, and compares them with what the samples of the same query make.
+// TestBucketsAreWhatSamplesMake reads buckets of data that were sealed by an earlier release (without rollups), sealed,
+// late, and unsealed, and compares them with buckets computed from the samples of the same query.
 func TestBucketsAreWhatSamplesMake(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int64{1, 4} {
@@ -124,8 +124,8 @@ func compareBuckets(t *testing.T, ts *testStore, r *rand.Rand, when string) {
 	require.Len(t, got, len(want), when)
 }
 
-// TestBucketsWithSamplesPastTheRetention writes a late sample of another series into the slot of which a part is past the retention of
-// raw samples, so that the slot is answered from samples: the bucket of which some are gone isn't made of the others.
+// TestBucketsWithSamplesPastTheRetention writes a late sample of another series into the slot that is partly past the
+// raw retention, so that the slot is read from samples: a bucket with missing samples isn't computed from the others.
 func TestBucketsWithSamplesPastTheRetention(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention = 2 * day })
@@ -179,8 +179,8 @@ func TestSeriesAreFoundAsLongAsRollupsAreKept(t *testing.T) {
 	}
 }
 
-// TestBucketsWithDeletesPastTheRetention deletes a part of the bucket of which some samples are past the retention of raw samples: until rollups are made
-// anew, and afterwards, the answer has none of the deleted samples.
+// TestBucketsWithDeletesPastTheRetention deletes a part of the bucket that has samples past the raw retention: before
+// and after rollups are recomputed, the answer has none of the deleted samples.
 func TestBucketsWithDeletesPastTheRetention(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.seams.still = 2*day, true })

@@ -13,10 +13,10 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// coldSeries are how many series the metric of BenchmarkSelectCold has in one window.
+// coldSeries is the number of series of BenchmarkSelectCold's metric in one window.
 const coldSeries = 1_000_000
 
-// coldLabels are the labels of series i: a host has 1,000 of them, an instance 100, and a pod 10.
+// coldLabels returns the labels of series i: a host has 1,000 of them, an instance 100, and a pod 10.
 func coldLabels(i int) labels.Labels {
 	return labels.FromStrings(labels.MetricName, "bench_requests_total", "cluster", "eu-central-1", "code", []string{"200", "404", "500", "503"}[i/100_000%4],
 		"host", fmt.Sprintf("host-%d.example.com", i%1000), "instance", fmt.Sprintf("10.0.%d.%d:9100", i%10_000/256, i%10_000%256), "job", []string{"api", "web"}[i%2],
@@ -43,9 +43,9 @@ func fillCold(b *testing.B, ts *testStore, n int) (minT, maxT int64) {
 	return base, base + 2*time.Hour.Milliseconds()
 }
 
-// BenchmarkSelectCold finds the series of one host, and then their samples, in a store that was just opened, of a metric with a million
-// series in one window. Blocks of Pebble's are neither in its cache nor decompressed; files are likely in the system's cache. read-kB/op are
-// those that the process read of files, indexes and the log included.
+// BenchmarkSelectCold finds the series of one host, and then reads their samples, in a newly opened store, for a metric
+// with a million series in one window. Pebble's blocks are neither cached nor decompressed; files are probably in the
+// system's cache. read-kB/op are the bytes that the process read from files, including indexes and the log.
 func BenchmarkSelectCold(b *testing.B) {
 	ts := openUncheckedStore(b)
 	minT, maxT := fillCold(b, ts, coldSeries)
@@ -85,7 +85,7 @@ func BenchmarkSelectCold(b *testing.B) {
 	}
 }
 
-// readBytes returns how many bytes the process has read so far by system calls; 0 where the system doesn't count them.
+// readBytes returns the bytes that the process has read by system calls; 0 if the system doesn't count them.
 func readBytes(b *testing.B) (n int64) {
 	text, err := os.ReadFile("/proc/self/io")
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestFarAnswersTakeFewScans asks a shared engine for one slot of three of all series of a metric, sorted by their labels, as samples and as
-// buckets: a scan of such an engine costs as much as hundreds of rows, so that the rows of other slots are passed over, and not each
-// few series have a scan of their own. A series by itself is one short scan.
+// TestFarAnswersTakeFewScans queries one slot of three, for all series of a metric on a shared engine, sorted by
+// labels, as samples and as buckets. A scan of such an engine costs as much as hundreds of rows, so rows of other slots
+// are read and skipped, rather than using a scan for every few series. A single series takes one short scan.
 func TestFarAnswersTakeFewScans(t *testing.T) {
 	const series = 5 * query.GroupSeries
 	var raw, rolled atomic.Int64
@@ -76,7 +76,7 @@ func TestFarAnswersTakeFewScans(t *testing.T) {
 			require.Equal(t, []uint32{1}, buckets.Count)
 		}
 	}
-	count(series) // Labels are in memory from here on.
+	count(series) // Labels are cached from here on.
 	raw.Store(0)
 	count(series)
 	require.EqualValues(t, 1, raw.Load(), "scans of one slot")

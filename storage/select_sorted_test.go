@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// Pages are in the order of ids: a sorted answer reads them a few times, and not once for every few of its series.
+// Pages are ordered by id: a sorted answer reads them a few times, not once for every few of its series.
 func TestSortedAnswersReadPagesSeldom(t *testing.T) {
 	counter := countScans(memory.New())
 	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: counter}
@@ -50,7 +50,7 @@ func TestSortedAnswersReadPagesSeldom(t *testing.T) {
 		require.Equal(t, n, samples)
 		return counter.since(engine.Raw) + counter.since(engine.RawPages)
 	}
-	for range 2 { // From rows, and from what the first reading has left in memory.
+	for range 2 { // From rows, and from the cache filled by the first read.
 		require.LessOrEqual(t, read(true, false), 4, "a few series, and all others")
 		require.LessOrEqual(t, read(true, true), 4)
 		t.Log(read(false, false))
@@ -72,7 +72,7 @@ func TestOrderOfLargeAnswersIsCached(t *testing.T) {
 	const n = 5000
 	requireSorted := func(series, cached int, matchers ...*labels.Matcher) {
 		t.Helper()
-		for range 2 { // found, and recalled
+		for range 2 { // found, and from the cache
 			q := query.Query{Tenant: "default", MaxT: ts.now.UnixMilli(), Sorted: true, Matchers: append(matchers, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m"))}
 			list, err := ts.Select(t.Context(), q)
 			require.NoError(t, err)

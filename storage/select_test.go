@@ -19,19 +19,19 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// readModel is what a store must answer: every series' samples by timestamp.
+// readModel is the expected content of a store: every series' samples by timestamp.
 type readModel struct {
 	labels  []labels.Labels
 	samples []map[int64]float64
 }
 
 func (m *readModel) add(i int, t int64, v float64) {
-	if old, ok := m.samples[i][t]; !ok || v > old { // of two numbers the greater wins
+	if old, ok := m.samples[i][t]; !ok || v > old { // the higher of two numbers wins
 		m.samples[i][t] = v
 	}
 }
 
-// answer returns the series that match, in the order of labels, each with its samples in the range.
+// answer returns the matching series, ordered by labels, each with its samples in the range.
 func (m *readModel) answer(q query.Query) (names []string, samples map[string][]sample) {
 	samples = map[string][]sample{}
 	for i, ls := range m.labels {
@@ -76,7 +76,7 @@ func newReadModel(t *testing.T, ts *testStore, shards int64, r *rand.Rand) *read
 		}
 		for range 1 + r.IntN(2) { // a second time: late samples, some of them known
 			for i, ls := range m.labels {
-				if r.IntN(3) == 0 || (p.RawWindowOfSlot(slot)+int64(i/4))%3 == 0 { // on some days a series isn't there
+				if r.IntN(3) == 0 || (p.RawWindowOfSlot(slot)+int64(i/4))%3 == 0 { // on some days a series is missing
 					continue
 				}
 				var samples chunk.Samples
@@ -104,7 +104,7 @@ func newReadModel(t *testing.T, ts *testStore, shards int64, r *rand.Rand) *read
 			ts.write("default", ls, list...)
 			continue
 		}
-		for _, x := range list { // some series have nothing unsealed
+		for _, x := range list { // some series have no unsealed samples
 			samples := chunk.Samples{T: []int64{x.t}, V: []float64{x.v}}
 			w.chunk(p.SlotOf(x.t), ls, &samples)
 			w.mark(p.SlotOf(x.t))
@@ -160,7 +160,7 @@ func TestSelectAgreesWithAModel(t *testing.T) {
 				requireModel(t, ts, m, query.Query{Tenant: "default", MinT: -1 << 63, MaxT: 1<<63 - 1, Sorted: true})
 			}
 			check()
-			if shards == 1 { // the sealer puts all series in one shard
+			if shards == 1 { // the sealer writes all series to one shard
 				require.NoError(t, ts.SealAll(t.Context()))
 				check()
 				ts.reopen()
@@ -207,7 +207,7 @@ func requireModel(t *testing.T, ts *testStore, m *readModel, q query.Query) {
 	}
 }
 
-// manySeries seals one slot of n series with as many samples as their number.
+// manySeries seals one slot of n series; the nth series has n samples.
 func manySeries(t testing.TB, ts *testStore, n int) (slot int64, ls []labels.Labels) {
 	slot = ts.period.SlotOf(ts.now.UnixMilli()) - 3
 	w := newRowFixture(t, ts.Store, "default")
@@ -301,7 +301,7 @@ func TestQueryBytesAreBounded(t *testing.T) {
 	require.ErrorIs(t, err, meter.ErrQueryTooLarge)
 	require.ErrorContains(t, err, "shorter range")
 
-	// Labels fit, and samples don't.
+	// Labels fit into the limit, samples don't.
 	ts.Store.opts.QueryBytes = 100 + ts.minQueryBytes(func() (err error) {
 		found, err = ts.Select(t.Context(), query.Query{Tenant: "default", MaxT: 1 << 52})
 		return err
@@ -345,7 +345,7 @@ func TestOneTenantDoesntSeeAnother(t *testing.T) {
 	require.Equal(t, []string{labels.MetricName}, names)
 }
 
-// Invariant I4, while the sealer works.
+// Invariant I4, during seals.
 func TestNothingIsMissedWhileSealing(t *testing.T) {
 	ts := openTestStore(t, nil)
 	ls := labels.FromStrings(labels.MetricName, "steady", "k", "v")
@@ -378,7 +378,7 @@ func TestNothingIsMissedWhileSealing(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// A window in which nothing matches must not make two series of those before and after it.
+// A window without matches must not make two series of those before and after it.
 func TestAWindowWithoutMatchesDoesntSplitASeries(t *testing.T) {
 	for _, metrics := range [][]string{{"up"}, {"down", "up", "zeta"}} {
 		ts := openTestStore(t, nil)

@@ -17,8 +17,9 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestBucketsBesideDeletesAreWhatSamplesMake asks for buckets while deletes are announced, in force, worked off in part of the windows, and
-// cleaned, beside late and unsealed samples and seals that were cut short, and compares them with what the samples of the same query make.
+// TestBucketsBesideDeletesAreWhatSamplesMake reads buckets while deletes are announced, in force, processed in some of
+// the windows, and cleaned, with late and unsealed samples and interrupted seals, and compares them with buckets
+// computed from the samples of the same query.
 func TestBucketsBesideDeletesAreWhatSamplesMake(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int64{1, 4} {
@@ -51,7 +52,9 @@ func TestBucketsBesideDeletesAreWhatSamplesMake(t *testing.T) {
 				ask("late samples, sealed")
 				rollUpAll(t, ts, r, true)
 				ask("worked off in part")
-				w := newRowFixture(t, ts.Store, "default") // A seal that was cut short before it marked raw rows has marked rollups.
+				// A seal that was interrupted before it wrote the commit record of raw rows has written those of
+				// rollups.
+				w := newRowFixture(t, ts.Store, "default")
 				slot := newest - 3 - r.Int64N(30)
 				into := ts.destinationsOf(slot)
 				for _, at := range into[1:] {
@@ -75,7 +78,7 @@ func TestBucketsBesideDeletesAreWhatSamplesMake(t *testing.T) {
 	}
 }
 
-// rollUpAll makes the rollups of all windows that lack some, or of some of them.
+// rollUpAll creates the missing rollups of all windows, or of some of them.
 func rollUpAll(t *testing.T, ts *testStore, r *rand.Rand, some bool) {
 	list, err := listed(ts.Unrolled(t.Context(), -format.MaxTime/2, format.MaxTime/2, func() {}))
 	require.NoError(t, err)
@@ -88,7 +91,7 @@ func rollUpAll(t *testing.T, ts *testStore, r *rand.Rand, some bool) {
 	}
 }
 
-// writeHistograms adds chunks of histograms to some series of some slots.
+// writeHistograms adds chunks of histograms to some series in some slots.
 func writeHistograms(t *testing.T, ts *testStore, m *readModel, r *rand.Rand) {
 	w := newRowFixture(t, ts.Store, "default")
 	newest := ts.period.SlotOf(ts.now.UnixMilli())
@@ -108,14 +111,14 @@ func writeHistograms(t *testing.T, ts *testStore, m *readModel, r *rand.Rand) {
 	w.flush()
 }
 
-// deleteAtRandom deletes from random series in a random span of time, or announces that only.
+// deleteAtRandom deletes samples of random series in a random span of time, or only announces the delete.
 func deleteAtRandom(t *testing.T, ts *testStore, m *readModel, r *rand.Rand) {
 	p := ts.period
 	now := ts.now.UnixMilli()
 	start := now - r.Int64N(4*format.DayMS)
 	end := start + r.Int64N(format.DayMS)
 	switch r.IntN(4) {
-	case 0: // Inside of a bucket, or a bit more.
+	case 0: // Inside of a bucket, or slightly more.
 		end = start + r.Int64N(600_000)
 	case 1: // Whole slots.
 		start, end = p.SlotStart(p.SlotOf(start))+1, p.SlotEnd(p.SlotOf(end))
@@ -139,7 +142,7 @@ func deleteAtRandom(t *testing.T, ts *testStore, m *readModel, r *rand.Rand) {
 	require.NoError(t, ts.Delete(t.Context(), "default", start, end, of...))
 }
 
-// TestDeletesOfOthersDontConcernAQuery has deletes that aren't cleaned, of series that a query can't match: it reads rollups only.
+// TestDeletesOfOthersDontConcernAQuery has uncleaned deletes of series that a query can't match: it reads rollups only.
 func TestDeletesOfOthersDontConcernAQuery(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.seams.still = true })

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestOpenTriesAgain opens a store whose engine doesn't answer at first, though it may have applied the write.
+// TestOpenTriesAgain opens a store on an engine that doesn't answer at first, though it may have applied the write.
 func TestOpenTriesAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault faultengine.Action
@@ -48,7 +48,8 @@ func TestOpenTriesAgain(t *testing.T) {
 	}
 }
 
-// TestPartitionsOfANewStore opens stores that were made with few and with many partitions, by options that ask for none.
+// TestPartitionsOfANewStore opens stores that were created with few and with many partitions, with Options.Partitions
+// 0.
 func TestPartitionsOfANewStore(t *testing.T) {
 	open := func(eng engine.Engine, set func(*Options)) (*Store, error) {
 		o := DefaultOptions()
@@ -84,7 +85,8 @@ func TestPartitionsOfANewStore(t *testing.T) {
 	}
 }
 
-// TestRefusedSettingsAreThoseAskedFor asks for another slot, and no partitions, of a store that is about to have more of them.
+// TestRefusedSettingsAreThoseAskedFor opens a store with another slot and Partitions 0, when a period with more
+// partitions is scheduled.
 func TestRefusedSettingsAreThoseAskedFor(t *testing.T) {
 	eng := memory.New()
 	o := DefaultOptions()

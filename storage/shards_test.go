@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestManySeriesOfOneMetric lets a metric grow in the middle of a window to 22,000 series, with a row an hour of each: no
-// partition holds more of a slot than its share of what a whole window may, and all samples are found.
+// TestManySeriesOfOneMetric grows a metric in the middle of a window to 22,000 series, with a row per series and hour:
+// no partition holds more of a slot than its share of a window's bound, and all samples are found.
 func TestManySeriesOfOneMetric(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

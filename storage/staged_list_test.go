@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// listRig is a shared store of one partition with processes of which one may do something between any two requests of another.
+// listRig is a shared store of one partition with processes, one of which can act between any two requests of another.
 type listRig struct {
 	t    *testing.T
 	mem  engine.Engine
@@ -24,7 +24,7 @@ type listRig struct {
 	now  time.Time
 }
 
-// listProcess is a process, with something to do before one of its next requests.
+// listProcess is a process, with a function to call before one of its next requests.
 type listProcess struct {
 	*Store
 	r      *listRig
@@ -59,7 +59,7 @@ func (r *listRig) start() *listProcess {
 	return p
 }
 
-// at has something done before a process' request of the stage or its list that comes after so many.
+// at calls before when the process has made the given number of requests to the staging log or its list.
 func (p *listProcess) at(step int, before func()) {
 	p.before = before
 	p.left.Store(int64(step))
@@ -85,7 +85,7 @@ func (r *listRig) listed() (rows int) {
 	return rows
 }
 
-// samples returns how many samples a process that starts now finds.
+// samples returns the number of samples that a process finds that starts now.
 func (r *listRig) samples() int {
 	r.t.Helper()
 	p := r.start()
@@ -100,8 +100,9 @@ func (r *listRig) samples() int {
 	return n
 }
 
-// TestStagedListAtEachStep has one process seal a slot and unlist it, and another one write a late sample of that slot at each step of the
-// first, and the other way round. A process that starts afterwards finds the acknowledged samples. In the end nothing is listed.
+// TestStagedListAtEachStep has one process seal a slot and unlist it, while another one writes a late sample to that
+// slot at each step of the first, and the reverse. A process that starts afterwards finds the acknowledged samples. At
+// the end nothing is listed.
 func TestStagedListAtEachStep(t *testing.T) {
 	late := 20 * 24 * time.Hour
 	for _, unlists := range []bool{true, false} {
@@ -153,7 +154,8 @@ func TestStagedListAtEachStep(t *testing.T) {
 	}
 }
 
-// TestYoungSlotsAreListedOnce counts the rows that commits to young slots write, and holds that they stay for two days.
+// TestYoungSlotsAreListedOnce counts the rows that commits to young slots write, and checks that they are kept for two
+// days.
 func TestYoungSlotsAreListedOnce(t *testing.T) {
 	r := newListRig(t)
 	r.now = r.now.Add(time.Hour)

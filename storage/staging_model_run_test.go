@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// normalize makes states equal that have the same future: rows that are deleted, or that no process refers to, have no names.
+// normalize makes states with the same future equal: it clears the names of rows that are deleted, or that no process
+// refers to.
 func (s *stagingState) normalize(r *stagingRules) {
 	s.acked &= s.stage // The others are sealed.
 	for i := range s.writers {
@@ -72,7 +73,7 @@ func (s *stagingState) normalize(r *stagingRules) {
 	}
 }
 
-// explore visits all states, and returns how many there are, and the steps to the first one that breaks the invariant.
+// explore visits all states, and returns their number, and the steps to the first state that breaks the invariant.
 func (r stagingRules) explore() (states int, broken []string) {
 	type came struct {
 		from stagingState

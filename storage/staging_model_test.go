@@ -5,23 +5,24 @@ import (
 	"slices"
 )
 
-// The protocol of the list of staged slots (design/several-processes.md) as a small state machine, of which every interleaving is explored: two writers and
-// two sealers of one slot partition, whose clocks differ by less than a day, that crash or pause at any point, and whose writes may have an unknown
-// outcome: they are applied later, or never.
+// The protocol of the list of staged slots (decisions/060) as a small state machine. Every interleaving is explored:
+// two writers and two sealers of one slot partition, whose clocks differ by less than a day, that crash or pause at any
+// point, and whose writes may have an unknown outcome: they are applied later, or never.
 //
 //	writer: blob, and while the slot is young and not cached as listed, a row ─► clock ─┬─► young: acknowledge
 //	                                                                                    └─► old: read the rows; none open: write one ─► acknowledge
-//	sealer: read the rows ─► old: close one ─► list the stage ─► empty: delete exactly that row
+//	sealer: read the rows ─► old: close one ─► list the staged blobs ─► empty: delete exactly that row
 //
-// Invariant: an acknowledged blob is sealed, or it is in the stage and a row lists its slot, and, where units are modeled, a row lists the
-// unit of that row. TestStagingModel explores the protocol, and then without each of its rules, which must break the invariant.
+// Invariant: an acknowledged blob is sealed, or it is staged and a row lists its slot, and, where units are modeled, a
+// row lists the unit of that row. TestStagingModel explores the protocol, and then without each of its rules, which
+// must break the invariant.
 
 // stagingRules are the rules of the protocol. Each can be removed.
 type stagingRules struct {
-	// levels is 1: slots are listed; 2: their units are listed too, by the same protocol.
+	// levels is 1: slots are listed; 2: their units are also listed, by the same protocol.
 	levels  int
 	commits [2]int
-	// birth and end are the age of the slot at first and at last, in days.
+	// birth and end are the first and the last age of the slot, in days.
 	birth, end int8
 
 	noClosing, listsBeforeClosing, deletesAll, goesOnInDoubt bool
@@ -37,14 +38,14 @@ const (
 	modelRows    = 8
 )
 
-// modelList is the list of one level: what there is of each generation's row.
+// modelList is the list of one level: the state of each generation's row.
 type modelList [modelRows]uint8
 
 const (
 	rowPut uint8 = 1 << iota
 	rowClosing
 	rowDeleted
-	// Writes in doubt may be applied later.
+	// Writes with an unknown outcome may be applied later.
 	doubtfulPut
 	doubtfulClosing
 	doubtfulDelete
@@ -59,7 +60,7 @@ type writerStep int8
 
 const (
 	writerIdle writerStep = iota
-	// writerBegun has the writes of the blob and of the row to do, in any order.
+	// writerBegun still has to write the blob and the row, in any order.
 	writerBegun
 	writerDurable
 	writerOld
@@ -79,7 +80,7 @@ type modelWriter struct {
 	wasOpen     bool // the rows before the blob
 	unitWasOpen bool
 	doubt       bool // the row's outcome is unknown
-	generation  int8 // that it wrote last, where it is used again; -1: none
+	generation  int8 // last written, where it is used again; -1: none
 }
 
 type sealerStep int8
@@ -105,10 +106,10 @@ type stagingState struct {
 	sealers             [2]modelSealer
 }
 
-// blobOf is the number of a writer's blob.
+// blobOf returns the bit of a writer's blob.
 func (w *modelWriter) blobOf(i int) uint8 { return 1 << (2*i + int(w.commit)) }
 
-// lost reports an acknowledged blob that no list leads to.
+// lost reports whether there is an acknowledged blob that no list leads to.
 func (s *stagingState) lost(r *stagingRules) bool {
 	for l := range r.levels {
 		if s.acked&s.stage != 0 && !s.lists[l].any(isListed) {
@@ -118,7 +119,7 @@ func (s *stagingState) lost(r *stagingRules) bool {
 	return false
 }
 
-// next calls yield with each state that may follow.
+// next calls yield with each possible next state.
 func (s stagingState) next(r *stagingRules, yield func(what string, s stagingState)) {
 	if s.age < r.end {
 		n := s
@@ -167,10 +168,11 @@ func (s stagingState) doubtful(r *stagingRules, yield func(string, stagingState)
 	}
 }
 
-// isYoung is by a writer's clock: the slot ended at most a day ago.
+// isYoung reports, by a writer's clock, whether the slot ended at most a day ago.
 func (s *stagingState) isYoung() bool { return s.age <= 1 }
 
-// mayClose is by a sealer's clock, of which one is a day fast: the slot ended more than two days ago.
+// mayClose reports, by a sealer's clock, whether the slot ended more than two days ago. One of the clocks is a day
+// fast.
 func (s *stagingState) mayClose(i int, r *stagingRules) bool {
 	if r.closesAfterADay {
 		return s.age+int8(i) > 1
@@ -178,7 +180,7 @@ func (s *stagingState) mayClose(i int, r *stagingRules) bool {
 	return s.age+int8(i) > 2
 }
 
-// reads is what a writer makes of a list.
+// reads reports whether a writer considers a list's rows as listing the slot.
 func (l *modelList) reads(r *stagingRules) bool {
 	if r.closingIsListed {
 		return l.any(isListed)
@@ -203,7 +205,7 @@ func (s *stagingState) put(level int, w *modelWriter, r *stagingRules, doubt boo
 	}
 }
 
-// isReferred reports whether a process goes on with a generation's row.
+// isReferred reports whether a process still uses a generation's row.
 func (s *stagingState) isReferred(level int, g int8) bool {
 	for i := range s.sealers {
 		if x := &s.sealers[i]; x.step != sealerIdle && int(x.level) == level && x.generation == g {

@@ -21,7 +21,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// testStore is a store on a real engine in a folder of the test's, with a clock that the test moves.
+// testStore is a store on a real engine in a temporary directory, with a clock that the test moves.
 type testStore struct {
 	*Store
 	t    testing.TB
@@ -29,11 +29,12 @@ type testStore struct {
 	eng  engine.Engine
 	opts Options
 	now  time.Time
-	// memory is the engine that it is opened on instead of Pebble, if any.
+	// memory is used as the engine instead of Pebble, if it is set.
 	memory engine.Engine
-	// heavy is true if there are so many series that under the race detector Check would take half a minute: there it is left out.
+	// heavy is true if there are so many series that Check would take half a minute under the race detector: there it
+	// is skipped.
 	heavy bool
-	// damaged is true if something stays that Check names.
+	// damaged is true if Check is expected to report problems.
 	damaged bool
 }
 
@@ -48,7 +49,7 @@ func openTestStore(t testing.TB, change func(*Options)) *testStore {
 	return ts
 }
 
-// rowsOnly has the rows of all series stand by themselves, for tests that look at rows, or change them.
+// rowsOnly disables pages, for tests that read or change rows.
 func rowsOnly(o *Options) { o.seams.pageSeries = math.MaxInt }
 
 func (ts *testStore) open() {
@@ -60,7 +61,7 @@ func (ts *testStore) open() {
 	ts.Store = openReady(ts.t, ts.eng, ts.opts)
 }
 
-// openReady opens a store that can be asked for all that is there. Tests of other packages have package storagetest.
+// openReady opens a store and waits until it is ready for queries. Tests of other packages use package storagetest.
 func openReady(t testing.TB, eng engine.Engine, o Options) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), eng, o)
@@ -77,15 +78,15 @@ func (ts *testStore) close() {
 	require.NoError(ts.t, ts.eng.Close())
 }
 
-// check verifies all that is stored.
+// check verifies all stored rows.
 func (ts *testStore) check() check.Totals {
 	stats, err := ts.Check(context.Background(), func(problem string) { ts.t.Error(problem) })
 	require.NoError(ts.t, err)
 	return stats
 }
 
-// reopen closes the store, which has run all the time until now, and opens it again on the same files. It verifies all that is stored
-// before, but under the race detector, where Pebble notes a stack for every iterator: there only close does.
+// reopen closes the store, which has run until now, and opens it again on the same files. It runs Check before, except
+// under the race detector, where Pebble records a stack for every iterator: there only close runs it.
 func (ts *testStore) reopen() {
 	require.NoError(ts.t, ts.clock.KeepSeen(ts.t.Context()))
 	if !ts.damaged && !soak.UnderRace {
@@ -95,8 +96,7 @@ func (ts *testStore) reopen() {
 	ts.open()
 }
 
-// passes lets time pass until then, in which the store looks twice a day at what goes, and returns how many windows, or
-// parts of them, went.
+// passes advances the time to until, with an Expire twice a day, and returns the number of dropped windows and parts.
 func (ts *testStore) passes(until time.Time) (dropped int) {
 	ts.t.Helper()
 	for {
@@ -115,7 +115,7 @@ type sample struct {
 	v float64
 }
 
-// write sends samples of one series as a request of their own.
+// write sends samples of one series as a separate request.
 func (ts *testStore) write(tenant string, ls labels.Labels, samples ...sample) {
 	ts.t.Helper()
 	b := ts.NewBatch(tenant)
@@ -127,7 +127,7 @@ func (ts *testStore) write(tenant string, ls labels.Labels, samples ...sample) {
 	require.NoError(ts.t, b.Commit(context.Background()))
 }
 
-// all reads everything that a tenant has.
+// all reads all samples of a tenant.
 func (ts *testStore) all(tenant string) map[string][]sample {
 	ts.t.Helper()
 	found, err := ts.Select(counted(ts.t.Context()), query.Query{
@@ -183,7 +183,7 @@ func TestWriteSealRead(t *testing.T) {
 	ts.reopen()
 	require.Equal(t, want, ts.all("default"), "sealed, after a restart")
 
-	// Late data makes one more chunk; samples that are there already cost nothing.
+	// Late data are written as another chunk; samples that are already stored write nothing.
 	ls := labels.FromStrings(labels.MetricName, "metric_0", "instance", "host-0")
 	late := sample{base + 7, math.Pi}
 	ts.write("default", ls, late)
@@ -244,7 +244,7 @@ func TestRetentionDropsWindows(t *testing.T) {
 	require.Zero(t, n, "not dropped twice")
 }
 
-// TestFarPast writes at the edge of time: listing windows must not count from there to now.
+// TestFarPast writes at the edge of time: listing windows must not iterate from there to now.
 func TestFarPast(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.Partitions = 0, 1 })
 	ls := labels.FromStrings(labels.MetricName, "up")
@@ -253,7 +253,7 @@ func TestFarPast(t *testing.T) {
 	require.Equal(t, []sample{{-format.MaxTime + 1, 1}, {0, 2}, {ts.now.UnixMilli(), 3}}, ts.all("default")[ls.String()])
 }
 
-// TestClockSetBack writes after the clock was set back by days, and all was sealed.
+// TestClockSetBack writes after the clock was set back by days and everything was sealed.
 func TestClockSetBack(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
 	ls := labels.FromStrings(labels.MetricName, "up")
@@ -269,7 +269,7 @@ func TestClockSetBack(t *testing.T) {
 	require.Len(t, ts.all("default")[ls.String()], 1)
 }
 
-// TestDamagedStageIsTold changes a byte of a blob and restarts: queries over its slot say so, others don't.
+// TestDamagedStageIsTold changes a byte of a blob and restarts: queries over its slot have a warning, others don't.
 func TestDamagedStageIsTold(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
 	ls := labels.FromStrings(labels.MetricName, "up")

@@ -22,10 +22,10 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// unreadForms are where a chunk may stand that can't be read, though the engine has it as it was written.
+// unreadForms are the locations of an unreadable chunk that the engine returns as it was written.
 var unreadForms = []string{"row", "value of an entry", "entry"}
 
-// unreadModel is a store of which a chunk of a series can't be read: that of the slot of deletedAgo, or its day.
+// unreadModel is a store with an unreadable chunk of a series: in the slot of deletedAgo, or in its day.
 type unreadModel struct {
 	*deleteModel
 
@@ -34,7 +34,7 @@ type unreadModel struct {
 	start  int64
 }
 
-// newUnread has two slots of a day, and a chunk of a series of a group that can't be read.
+// newUnread returns a model with two slots of a day, and an unreadable chunk of a series of a group.
 func newUnread(t *testing.T, res rollup.Resolution, form, group string) *unreadModel {
 	change := func(o *Options) { o.Retention = 0 }
 	if form == "row" {
@@ -48,7 +48,7 @@ func newUnread(t *testing.T, res rollup.Resolution, form, group string) *unreadM
 	return m
 }
 
-// damage has the first series of a group have a chunk that can't be read, of a slot or its day.
+// damage makes a chunk of the first series of a group unreadable, in a slot or its day.
 func (m *unreadModel) damage(form, group string, ago time.Duration) {
 	m.t.Helper()
 	at := slices.IndexFunc(m.labels, func(ls labels.Labels) bool { return ls.Get(labels.MetricName) == "up" && ls.Get("group") == group })
@@ -64,7 +64,7 @@ func (m *unreadModel) damage(form, group string, ago time.Duration) {
 	m.again()
 }
 
-// bad returns a chunk with a byte that is greater: of two values of one time the greater stays.
+// bad returns a chunk with a byte that is higher: of two values with one timestamp, engines keep the higher.
 func (m *unreadModel) bad(value []byte) []byte {
 	bad := slices.Clone(value)
 	i := slices.IndexFunc(bad[20:], func(b byte) bool { return b < 0xff }) + 20
@@ -98,7 +98,7 @@ func (m *unreadModel) damageRow(slot int64) {
 	require.NoError(m.t, m.testStore.eng.Write(context.Background(), []engine.Batch{b}))
 }
 
-// damageEntry damages the value of an entry of a page, or the entry itself, whose page is whole by its checksum.
+// damageEntry damages the value of an entry of a page, or the entry itself. The page's checksum is valid.
 func (m *unreadModel) damageEntry(cut bool) {
 	pages := m.pagesIn(m.pagedPartitions("default"))
 	var builder labels.ScratchBuilder
@@ -132,7 +132,7 @@ func (m *unreadModel) damageEntry(cut bool) {
 	require.Fail(m.t, "the series has no entry")
 }
 
-// tableOfPages returns which field of the clustering key of pages the start is.
+// tableOfPages returns the field of the clustering key of pages that is the start.
 func tableOfPages(res rollup.Resolution) int {
 	if res == rollup.Raw {
 		return 1
@@ -140,7 +140,7 @@ func tableOfPages(res rollup.Resolution) int {
 	return 3
 }
 
-// cutUnknown has an entry of a page, the only one that isn't cut, be cut in an unknown way.
+// cutUnknown changes the cut of a page's only uncut entry to an unknown one.
 func cutUnknown(t testing.TB, b []byte, at, n int) []byte {
 	numbers, texts := chunk.FieldNumbers, chunk.FieldTexts
 	if page.Kind(b[1]) == page.Rollups {
@@ -163,7 +163,7 @@ func cutUnknown(t testing.TB, b []byte, at, n int) []byte {
 	return bad
 }
 
-// rawAre requires all samples to be answered but for those of the chunk that can't be read.
+// rawAre requires answers to contain all samples except those of the unreadable chunk.
 func (m *unreadModel) rawAre(when string) {
 	m.t.Helper()
 	want := map[string][]sample{}
@@ -184,7 +184,8 @@ func (m *unreadModel) rawAre(when string) {
 	}
 }
 
-// bucketsAre requires rollups to be what all samples make, those that can't be read among them; but for those of a series.
+// bucketsAre requires rollups to be those of all samples, unreadable ones included, except the series for which but
+// returns true.
 func (m *unreadModel) bucketsAre(when string, but func(res rollup.Resolution, series string) bool) {
 	m.t.Helper()
 	for _, res := range rollup.Resolutions {
@@ -219,7 +220,7 @@ func (m *unreadModel) bucketsAre(when string, but func(res rollup.Resolution, se
 
 func none(rollup.Resolution, string) bool { return false }
 
-// isNamed requires reads and Check to name what can't be read, or not.
+// isNamed requires reads and Check to report the unreadable chunk, or not.
 func (m *unreadModel) isNamed(when string, named bool) {
 	m.t.Helper()
 	m.again()
@@ -232,7 +233,7 @@ func (m *unreadModel) isNamed(when string, named bool) {
 	}
 }
 
-// counted is how many rows were counted that can't be read, of all tables.
+// counted returns the number of unreadable rows that were counted, over all tables.
 func (m *unreadModel) counted() (n float64) {
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		n += testutil.ToFloat64(m.metrics.corrupt.WithLabelValues(format.TableOf(res).Name))
@@ -240,7 +241,7 @@ func (m *unreadModel) counted() (n float64) {
 	return n
 }
 
-// seals requires all that is staged to be sealed.
+// seals requires all staged samples to be sealed.
 func (m *unreadModel) seals() {
 	m.t.Helper()
 	require.NoError(m.t, m.SealAll(m.t.Context()))
@@ -264,8 +265,9 @@ func eachUnread(t *testing.T, f func(t *testing.T, res rollup.Resolution, form s
 	}
 }
 
-// TestLateSamplesBesideAnUnreadableChunk seals samples that came late, of the series and of others, into the slot of a chunk that can't be read, and
-// into another of its day. All are sealed, rollups lose nothing that they had, and the chunk stays, and is named: by reads, by Check, and once by seals.
+// TestLateSamplesBesideAnUnreadableChunk seals late samples, of the series and of others, into the slot of an
+// unreadable chunk, and into another slot of its day. All are sealed, rollups lose nothing, and the chunk is kept, and
+// reported: by reads, by Check, and once by seals.
 func TestLateSamplesBesideAnUnreadableChunk(t *testing.T) {
 	eachUnread(t, func(t *testing.T, res rollup.Resolution, form string) {
 		m := newUnread(t, res, form, "0")
@@ -283,13 +285,13 @@ func TestLateSamplesBesideAnUnreadableChunk(t *testing.T) {
 			return res == rollup.FiveMinutes && of == res && series == m.series.String()
 		}
 		m.bucketsAre("sealed beside", damagedFine)
-		m.isNamed("sealed beside", res != rollup.OneHour || form == "entry") // A 1h chunk is made anew.
+		m.isNamed("sealed beside", res != rollup.OneHour || form == "entry") // A 1h chunk is recomputed.
 
 		m.some("0123", 8, deletedAgo-20*time.Minute)
 		m.seals()
 		m.rawAre("sealed")
 		m.bucketsAre("sealed", none)
-		m.isNamed("sealed", res == rollup.Raw || form == "entry") // Rollups are made anew.
+		m.isNamed("sealed", res == rollup.Raw || form == "entry") // Rollups are recomputed.
 		m.some("0123", 9, deletedAgo-20*time.Minute-time.Second)
 		m.seals()
 		m.rawAre("sealed again")
@@ -299,8 +301,9 @@ func TestLateSamplesBesideAnUnreadableChunk(t *testing.T) {
 	})
 }
 
-// TestDeletesBesideAnUnreadableChunk deletes samples of the series whose chunk can't be read, or of others. These are removed. A chunk of samples
-// stays that the delete is about, and the delete with it; rollups are made anew.
+// TestDeletesBesideAnUnreadableChunk deletes samples of the series with the unreadable chunk, or of others. They are
+// removed, except a raw chunk that the delete applies to, which is kept together with the delete; rollups are
+// recomputed.
 func TestDeletesBesideAnUnreadableChunk(t *testing.T) {
 	eachUnread(t, func(t *testing.T, res rollup.Resolution, form string) {
 		for _, group := range []string{"0", "1"} {
@@ -308,7 +311,7 @@ func TestDeletesBesideAnUnreadableChunk(t *testing.T) {
 			m.deleteGroup()
 			require.NoError(t, m.WorkOffDeletes(t.Context(), "default"))
 			m.rawAre("worked off")
-			left := func(of rollup.Resolution, series string) bool { // Nothing makes it anew.
+			left := func(of rollup.Resolution, series string) bool { // It can't be recomputed.
 				return group == "0" && of == res && series == m.series.String()
 			}
 			m.bucketsAre("worked off", left)
@@ -335,8 +338,8 @@ func TestDeletesBesideAnUnreadableChunk(t *testing.T) {
 	})
 }
 
-// TestCompactionBesideAnUnreadableChunk compacts windows with a chunk that can't be read: its series stays as it is, others are compacted, and late samples
-// are sealed and compacted then.
+// TestCompactionBesideAnUnreadableChunk compacts windows with an unreadable chunk: its series is unchanged, others are
+// compacted, and late samples are then sealed and compacted.
 func TestCompactionBesideAnUnreadableChunk(t *testing.T) {
 	t.Parallel()
 	for _, res := range rollup.Resolutions {
@@ -348,7 +351,7 @@ func TestCompactionBesideAnUnreadableChunk(t *testing.T) {
 					change = rowsOnly
 				}
 				m := &unreadModel{deleteModel: newCompactModel(t, 12, change), res: res}
-				if res == rollup.FiveMinutes { // Each day has to have several.
+				if res == rollup.FiveMinutes { // Each day needs several chunks.
 					m.some("0123", 4, overAgo+46*time.Hour)
 					m.seals()
 				}

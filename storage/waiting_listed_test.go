@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// Damage at the end of the list of staged slots is counted once a day, though the list is read every minute: gaps that are named one by one
-// are bounded, and further ones must find room.
+// Damage at the end of the list of staged slots is counted once a day, though the list is read every minute: the gaps
+// that are reported one by one are bounded, and later ones must have room.
 func TestDamageAtTheEndOfAListIsCountedOnce(t *testing.T) {
 	r := &clockRig{t: t, eng: memory.New()}
 	m := r.start(0)
@@ -23,7 +23,8 @@ func TestDamageAtTheEndOfAListIsCountedOnce(t *testing.T) {
 	require.Equal(t, 1, m.Damaged())
 }
 
-// What a gap in the list of staged slots may hold is listed, or its time is named, also where slots on both sides of it are old.
+// The slots in a gap of the list of staged slots are returned, or their time is reported, also if slots on both sides
+// of it are old.
 func TestGapsInAListAreListedOrNamed(t *testing.T) {
 	for name, c := range map[string]struct{ after, before time.Duration }{
 		"from an old slot to the present": {-365 * day, 0},

@@ -10,16 +10,16 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// waysLinesOnCassandra bounds a history over a real Cassandra, where each line takes a hundred times as long as in memory.
+// waysLinesOnCassandra bounds a history on Cassandra, where each line takes a hundred times as long as in memory.
 const waysLinesOnCassandra = 40
 
-// TestWaysOutOnCassandra is TestWaysOutExpiring over a real Cassandra: the beginnings of histories, with a keyspace each. Rows are written with
-// the time to live that they would have, but none vanishes: the cluster's own clock moves by less than a minute.
+// TestWaysOutOnCassandra is TestWaysOutExpiring on Cassandra: the beginnings of histories, each with its own keyspace.
+// Rows are written with their TTL, but none expires: the cluster's clock advances by less than a minute.
 func TestWaysOutOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra: leave -short out")
 	}
-	t.Parallel() // it waits for the commit log
+	t.Parallel() // It waits for the commit log.
 	hosts := cassandratest.Hosts(t)
 	for seed := range protocolSeeds(t, 1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestWaysOutOnCassandra(t *testing.T) {
 				co.ClusterTime = now
 				return cassandra.Open(t.Context(), co)
 			})
-			if problem != "" { // As it is: cutting it short takes a keyspace each time.
+			if problem != "" { // It isn't shortened, because that would take a keyspace per attempt.
 				t.Fatalf("seed %d: %s\n%s", seed, problem, h)
 			}
 		})

@@ -10,17 +10,17 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
-// atomicDuration is read by what a step left behind, such as a delete whose context ended, while the next step sets it.
+// atomicDuration is read by background work of a step, such as a canceled delete, while the next step sets it.
 type atomicDuration struct{ ns atomic.Int64 }
 
 func (d *atomicDuration) get() time.Duration  { return time.Duration(d.ns.Load()) }
 func (d *atomicDuration) set(v time.Duration) { d.ns.Store(int64(v)) }
 
-// waysFaults is what goes wrong with the calls of a step. The calls of what an earlier one left behind count, too.
+// waysFaults injects faults into the calls of a step. Calls by background work of an earlier step are also counted.
 type waysFaults struct {
 	mu    sync.Mutex
 	fault *protocolFault
-	// cancelAt is the call at which the context of the next delete ends; 0: at none.
+	// cancelAt is the call at which the context of the next delete is canceled; 0: never.
 	cancelAt int
 	cancel   context.CancelFunc
 	calls    int
@@ -32,7 +32,7 @@ func (f *waysFaults) set(fault *protocolFault, cancelAt int) {
 	f.fault, f.cancelAt = fault, cancelAt
 }
 
-// drawn returns whether a fault is set, be it that it happened already.
+// drawn reports whether a fault is set, whether or not it has happened.
 func (f *waysFaults) drawn() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -46,7 +46,7 @@ func (f *waysFaults) withholds(t *engine.Table) bool {
 	return f.fault != nil && f.fault.what == "withhold" && f.fault.table == t.Name
 }
 
-// deleting has cancel called at the call that is set, counted from here.
+// deleting calls cancel at the call that is set, counted from now.
 func (f *waysFaults) deleting(cancel context.CancelFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -55,7 +55,7 @@ func (f *waysFaults) deleting(cancel context.CancelFunc) {
 	}
 }
 
-// act counts a call and returns what becomes of it.
+// act counts a call and returns the action for it.
 func (f *waysFaults) act(op faultengine.Op) faultengine.Action {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -6,25 +6,26 @@ import (
 	"time"
 )
 
-// A history of the ways out is about what hides, drops, deletes, cleans, expires and returns. Its lines:
+// A history of the removal paths tests everything that hides, drops, deletes, cleans, expires and returns rows. Its
+// lines:
 //
 //	ways base=2026-05-01T12:00:00Z engine=pebble processes=1 probes=false raw=720h 5m=0s 1h=0s
-//	                          engine: memory; pebble, which loses what wasn't synced; or expiring, shared by the processes,
-//	                          whose rows go by themselves, as Cassandra's
-//	p1 write S AGO N          N samples of series S, a minute between them, from so long ago
+//	                          engine: memory; pebble, which loses unsynced writes; or expiring, shared by the processes,
+//	                          which expires rows, as Cassandra does
+//	p1 write S AGO N          N samples of series S, a minute apart, starting AGO ago
 //	p1 import S AGO N         the same, imported
-//	p1 seal / p1 round        seals all; what the loop of a server does in one round
-//	p1 expire                 advances horizons, and drops
+//	p1 seal / p1 round        seals all; one round of a server's loop
+//	p1 expire                 advances retention boundaries, and drops
 //	p1 delete S FROM TO       whole hours of a series between two times ago; S is * for all of them
-//	p1 cancel N               the next delete's context ends at its nth call of the engine
-//	p1 fault KIND TABLE N     of the next operation of p1: fail, lose or withhold the nth write to a table
+//	p1 cancel N               cancels the next delete's context at its nth call of the engine
+//	p1 fault KIND TABLE N     in the next operation of p1: fail, lose or withhold the nth write to a table
 //	p1 late                   withheld writes are applied
-//	p1 clean / p1 workoff     cleans tombstones; makes rollups anew
-//	p1 restart RAW 5M 1H      ends, and starts with other retentions
-//	p1 crash PERCENT RAW 5M 1H    the same after a power cut, that leaves so much of what wasn't synced
-//	p1 skew DURATION          how far its clock is off from now on
-//	pass DURATION             passes, while processes do their rounds
-//	copy / back               keeps a copy of the rows that come and go; they return, and deletes of rows are forgotten
+//	p1 clean / p1 workoff     cleans tombstones; recomputes rollups
+//	p1 restart RAW 5M 1H      stops, and starts with other retentions
+//	p1 crash PERCENT RAW 5M 1H    the same after a power cut, which keeps this share of unsynced writes
+//	p1 skew DURATION          sets how far its clock is off
+//	pass DURATION             advances the time, while processes run their rounds
+//	copy / back               copies the rows that can return; they return, and tombstones of rows are dropped
 type waysMaker struct {
 	rng       *rand.Rand
 	out       history
@@ -56,7 +57,7 @@ func makeWaysHistory(seed uint64, kind string) history {
 	return m.out
 }
 
-// draw draws retentions: 5m and 1h rollups are kept for ever, or 5m for longer than raw samples.
+// draw draws retentions: 5m and 1h rollups are kept forever, or 5m for longer than raw samples.
 func (m *waysMaker) draw() {
 	m.retention = [3]time.Duration{[]time.Duration{0, 2 * day, 10 * day, 10 * day, 30 * day, 365 * day}[m.rng.IntN(6)]}
 	if m.engine != "expiring" && m.retention[0] > 0 && m.oneIn(4) {
@@ -64,7 +65,7 @@ func (m *waysMaker) draw() {
 	}
 }
 
-// ago draws how long ago samples begin.
+// ago draws the age of the first sample.
 func (m *waysMaker) ago() time.Duration {
 	minutes := func(from, to time.Duration) time.Duration {
 		return (from + time.Duration(m.rng.Int64N(int64(to-from)))).Truncate(time.Hour / 2)
@@ -141,7 +142,7 @@ func (m *waysMaker) step() {
 	case 21, 22, 23:
 		m.draw()
 		m.add("p%d restart %v %v %v", p, m.retention[0], m.retention[1], m.retention[2])
-		if m.oneIn(2) { // A start by mistake.
+		if m.oneIn(2) { // A start with a wrong retention.
 			m.add("p%d expire", p)
 			if m.oneIn(2) {
 				m.samples(p, "import")
@@ -173,7 +174,7 @@ func (m *waysMaker) step() {
 	}
 }
 
-// wrongClock sets a clock off by days, or right again; most often something happens between.
+// wrongClock sets a clock off by days, or right again, usually with other operations between.
 func (m *waysMaker) wrongClock(p int) {
 	if m.skewed[p-1] {
 		m.add("p%d skew 0s", p)
@@ -205,11 +206,11 @@ func (m *waysMaker) wrongClock(p int) {
 	}
 	after := m.rng.IntN(4)
 	switch after {
-	case 0: // It goes on, and is believed in the end.
+	case 0: // It runs on, and is eventually trusted.
 		if m.engine != "expiring" {
 			m.add("pass %v", time.Duration(1+m.rng.IntN(20))*12*time.Hour)
 		}
-	case 1: // It goes on for a while.
+	case 1: // It runs on for some time.
 	default:
 		m.add("p%d skew 0s", p)
 		m.skewed[p-1] = false

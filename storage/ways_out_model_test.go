@@ -11,41 +11,43 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// waysSeries is how many series the histories of the ways out have.
+// waysSeries is the number of series in the histories of the removal paths.
 const waysSeries = 3
 
-// waysFact is a sample written at one time of a series: later facts of the same time have greater values, which win.
+// waysFact is a sample written at a time of a series: later facts with the same time have higher values, which win.
 type waysFact struct {
 	v float64
-	// acked is true if it was acknowledged; deleted if a delete of it was, mayBe if one wasn't but may take effect.
+	// acked is true if it was acknowledged; deleted if its delete was acknowledged; mayBe if an unacknowledged delete
+	// of it may take effect.
 	acked, deleted, mayBe bool
-	// rawless is true if it was taken though no raw rows are promised: rollups only.
+	// rawless is true if it was accepted for rollups only, without raw rows.
 	rawless bool
-	// sealed is true if it surely is. Before, a sample past the retention of raw samples isn't shown at all.
+	// sealed is true if it is certain to be sealed. Unsealed samples past the raw retention aren't shown.
 	sealed bool
-	// kept is the shortest retention of raw samples in force since then, milliseconds.
+	// kept is the shortest raw retention in force since it was written, milliseconds.
 	kept int64
 }
 
-// waysHorizon is how far the histories have had a resolution hidden, how far it may be gone, as hidden for a week, and up to
-// where it may be lacking, as something came when it was past its retention already.
+// waysHorizon has, for a resolution, the time until which rows were hidden, the time until which they may be dropped,
+// after being hidden for a week, and the time until which they may be missing, because samples arrived past the
+// retention.
 type waysHorizon struct {
 	hidden, gone, lacking int64
 	steps                 []waysStep
 }
 
-// least is up to when a resolution may be hidden though its retention has been raised.
+// least returns the time until which a resolution may be hidden although its retention was raised.
 func (h *waysHorizon) least() int64 { return max(h.hidden, h.gone, h.lacking) }
 
-// lack notes that windows may have only rollups that end when one does.
+// lack records that windows ending at the end of t's day may only have rollups.
 func (h *waysHorizon) lack(t int64) {
 	h.lacking = max(h.lacking, -format.FloorDiv(-t, format.DayMS)*format.DayMS)
 }
 
-// waysStep is how far was hidden at most by an Expire, after so much time, milliseconds.
+// waysStep is the maximum time until which an Expire hid rows, and the time of that Expire, milliseconds.
 type waysStep struct{ passed, hidden int64 }
 
-// expired notes an Expire, or one that failed.
+// expired records an Expire, or one that failed.
 func (h *waysHorizon) expired(passed, hidden int64, ok bool) {
 	if !ok {
 		hidden = max(hidden, h.hidden)
@@ -66,19 +68,20 @@ type waysBucket struct {
 	res         rollup.Resolution
 }
 
-// waysModel is what must be there, and what must not:
+// waysModel holds the samples that must, and must not, be found:
 //
-//   - An acknowledged sample inside the retention that was in force ever since is there. One that was outside of it for less
-//     than a week is there again.
-//   - A deleted one never comes back, whatever was copied, cleaned or restarted.
-//   - A bucket never counts less than it did, or than raw samples show, unless something of it is deleted.
-//   - What an answer lacks is told of by the horizons.
+//   - An acknowledged sample inside the retention that was in force ever since is found. One that was outside of it for
+//     less than a week is found again.
+//   - A deleted sample never reappears after any copy, cleaning or restart.
+//   - A bucket never counts less than it did, or than raw samples show, unless some of its samples are deleted.
+//   - Samples missing in an answer are reported by the retention boundaries.
 type waysModel struct {
 	facts    map[int64]map[int64][]*waysFact // by series and time
 	horizons [3]waysHorizon
 	floors   map[waysBucket]int
 	expiring bool
-	// gaps are the days that had samples when a longer retention came: when these vanish, milliseconds, by the end of the day.
+	// gaps are the days that had samples when a longer retention took effect, by the end of the day, with the time at
+	// which these expire, milliseconds.
 	gaps map[int64]int64
 }
 
@@ -93,7 +96,7 @@ func newWaysModel(expiring bool) *waysModel {
 	return m
 }
 
-// keptMS is a retention in milliseconds; for ever is more than any.
+// keptMS returns a retention in milliseconds; forever is the maximum.
 func keptMS(d time.Duration) int64 {
 	if d == 0 {
 		return format.MaxTime
@@ -101,7 +104,7 @@ func keptMS(d time.Duration) int64 {
 	return d.Milliseconds()
 }
 
-// put notes samples that were sent; one of the same value is the same, sent again.
+// put records samples that were sent; one with the same value is the same sample, sent again.
 func (m *waysModel) put(series int64, times []int64, v float64, fact waysFact) {
 	fact.v = v
 	for _, t := range times {
@@ -111,7 +114,8 @@ func (m *waysModel) put(series int64, times []int64, v float64, fact waysFact) {
 	}
 }
 
-// rolledUp notes samples of which only rollups were made, of a resolution and wider ones: a bucket that was empty counts them.
+// rolledUp records samples that were only added to rollups, of a resolution and wider ones: a bucket that was empty
+// counts them.
 func (m *waysModel) rolledUp(series int64, times []int64, finest rollup.Resolution) {
 	for _, res := range rollup.Resolutions {
 		if res < finest {
@@ -137,7 +141,7 @@ func endOfBucket(t int64, res rollup.Resolution) int64 {
 	return -format.FloorDiv(-t, res.Width()) * res.Width()
 }
 
-// delete notes a delete of a series, -1: of all, that succeeded or may take effect later.
+// delete records a delete of a series, -1: of all, that succeeded or may take effect later.
 func (m *waysModel) delete(series, start, end int64, done bool) {
 	for s, times := range m.facts {
 		if series >= 0 && s != series {
@@ -159,7 +163,7 @@ func (m *waysModel) delete(series, start, end int64, done bool) {
 	}
 }
 
-// keeps notes that a process with a retention of raw samples is there.
+// keeps records that a process with a raw retention exists.
 func (m *waysModel) keeps(raw time.Duration) {
 	for _, times := range m.facts {
 		for _, list := range times {
@@ -170,7 +174,7 @@ func (m *waysModel) keeps(raw time.Duration) {
 	}
 }
 
-// raised notes that rows were kept so long until now, milliseconds, and are kept for longer from now on.
+// raised records that rows were kept for kept milliseconds until now, and are kept longer starting now.
 func (m *waysModel) raised(kept, now int64) {
 	m.gap(now, kept)
 	m.gap(now+format.DayMS, kept) // The expiry of the next day may already be fixed.
@@ -182,7 +186,7 @@ func (m *waysModel) raised(kept, now int64) {
 	}
 }
 
-// gap notes that rows of a time's day may expire by a retention.
+// gap records that rows of t's day may expire by a retention.
 func (m *waysModel) gap(t, kept int64) {
 	end := -format.FloorDiv(-t, format.DayMS) * format.DayMS
 	vanish := end + kept + (retention.Grace - retention.Margin).Milliseconds()
@@ -192,13 +196,13 @@ func (m *waysModel) gap(t, kept int64) {
 	m.gaps[end] = vanish
 }
 
-// vanished reports whether samples of a time's day may have vanished by themselves.
+// vanished reports whether samples of t's day may have expired in the engine.
 func (m *waysModel) vanished(t, now int64) bool {
 	vanish, ok := m.gaps[-format.FloorDiv(-t, format.DayMS)*format.DayMS]
 	return ok && vanish <= now
 }
 
-// sealed notes that all that was written is sealed.
+// sealed records that all written samples are sealed.
 func (m *waysModel) sealed() {
 	for _, times := range m.facts {
 		for _, list := range times {
@@ -209,22 +213,24 @@ func (m *waysModel) sealed() {
 	}
 }
 
-// waysAnswer is an answer of a process, with the horizons that it reports.
+// waysAnswer is an answer of a process, with the retention boundaries that it reports.
 type waysAnswer struct {
 	raw     map[int64]map[int64]float64
 	buckets map[waysBucket]int
-	// told returns up to when an answer about a time isn't raw's, or a resolution's, by its horizons.
+	// told returns the time until which an answer about t doesn't use a resolution, by its retention boundaries.
 	told func(res rollup.Resolution, t int64) int64
-	// now is the time for real, bound what may be hidden at most by the process' clock and retentions.
+	// now is the true time. bound are the maximum times until which rows may be hidden by the process' clock and
+	// retentions.
 	now   int64
 	bound [3]int64
-	// until is up to when it shows samples: a clock that is behind takes later samples for the future.
+	// until is the time until which it shows samples: for a slow clock, later samples are in the future.
 	until int64
-	// late is true if a warning said that samples are missing until they are sealed: their raw rows have expired.
+	// late is true if a warning reported samples that are missing until they are sealed, because their raw rows have
+	// expired.
 	late bool
 }
 
-// judge returns a problem of an answer, or "".
+// judge returns a problem in an answer, or "".
 func (m *waysModel) judge(a *waysAnswer) string {
 	for s, times := range a.raw {
 		for t := range times {
@@ -246,7 +252,7 @@ func (m *waysModel) judge(a *waysAnswer) string {
 	return m.judgeBuckets(a)
 }
 
-// mayBeLate reports whether samples that aren't sealed, as far as is known, may be older than all raw rows.
+// mayBeLate reports whether samples that may be unsealed may be older than all raw rows.
 func (m *waysModel) mayBeLate(a *waysAnswer) bool {
 	for _, times := range m.facts {
 		for t, list := range times {
@@ -270,7 +276,7 @@ func (m *waysModel) judgeTime(a *waysAnswer, s, t int64, list []*waysFact) strin
 			continue
 		}
 		if t > a.until || m.expiring && t <= a.now-f.kept {
-			continue // It was written to vanish by itself.
+			continue // It was written with a TTL that has passed.
 		}
 		told := a.told(rollup.Raw, t)
 		if !f.rawless && t > max(a.bound[rollup.Raw], m.horizons[rollup.Raw].gone) && !m.vanished(t, a.now) {
@@ -313,7 +319,7 @@ func (m *waysModel) judgeBuckets(a *waysAnswer) string {
 			}
 		}
 	}
-	// The day of which the clock hides more and more: until the next Expire its rollups may not know of a delete.
+	// The day that the clock is hiding: until the next Expire its rollups may not include a delete.
 	cut := func(b waysBucket) bool {
 		told := a.told(rollup.Raw, b.end)
 		day := format.FloorDiv(told-1, format.DayMS) * format.DayMS
@@ -336,7 +342,7 @@ func (m *waysModel) judgeBuckets(a *waysAnswer) string {
 	}
 	for b, n := range a.buckets {
 		if !open[b] {
-			m.floors[b] = max(m.floors[b], min(n, firm[b])) // What wasn't acknowledged may go.
+			m.floors[b] = max(m.floors[b], min(n, firm[b])) // Unacknowledged samples may disappear.
 		}
 	}
 	return ""

@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
-// probingWays is asked about several partitions at once, too.
+// probingWays can also probe several partitions at once.
 type probingWays struct{ clockedWays }
 
 // Occupied implements engine.Prober.

@@ -22,7 +22,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// waysRun carries out a history of the ways out.
+// waysRun runs a history of the removal paths.
 type waysRun struct {
 	base     time.Time
 	kind     string
@@ -30,24 +30,25 @@ type waysRun struct {
 	model    *waysModel
 	disk     protocolDisk   // of one process
 	expiring *memory.Engine // of several, in memory
-	// open opens an engine for a process. Over one that is given, rows that vanish by themselves stay, as its clock doesn't follow.
+	// open opens an engine for a process. If an engine is given, its rows don't expire, because its clock doesn't
+	// follow the history's.
 	open func() (engine.Engine, error)
-	// slow is true if each call of the engine takes a millisecond or more. Time passes in fewer, longer steps then, and
-	// nothing is swept, since rows that return are only drawn for the engine in memory.
+	// slow is true if each call of the engine takes a millisecond or more. Time then passes in fewer, longer steps, and
+	// nothing is swept, because rows return only in the memory engine.
 	slow bool
-	// probes is true if the engine is asked about several partitions at once.
+	// probes is true if the engine can probe several partitions at once.
 	probes  bool
 	procs   []*waysProcess
 	values  float64
-	longest int64   // retention of any process, milliseconds
-	raised  []int64 // those that it has been longer than, until that is noted
+	longest int64   // the longest retention of any process, milliseconds
+	raised  []int64 // the shorter retentions before, until a process has recorded the longer one
 	copied  []engine.Batch
 	// unfinished are imports to repeat.
 	unfinished []waysImport
 	problem    string
 }
 
-// waysProcess is a process with a clock and retentions of its own.
+// waysProcess is a process with its own clock and retentions.
 type waysProcess struct {
 	*Store
 	r     *waysRun
@@ -55,19 +56,19 @@ type waysProcess struct {
 	opts  Options
 	off   atomicDuration
 	since time.Duration // when that was set
-	// trusted is how far its clock was off when it may have been believed: as far it may be off again.
+	// trusted are offsets that its clock had when it may have been trusted: the clock may be off by the same again.
 	trusted []time.Duration
 	faults  waysFaults
 }
 
-// waysEngine is a process' view of an engine: calls go wrong, and none comes through when it is dead.
+// waysEngine is a process' view of an engine: it injects faults, and blocks all calls when the process is dead.
 type waysEngine struct {
 	*faultengine.Engine
 	p    *waysProcess
 	dead atomic.Bool
 }
 
-// Clock is the engine's, where there is one that is another machine's.
+// clockedWays has a clock, as an engine on another machine does.
 type clockedWays struct{ *waysEngine }
 
 func (e clockedWays) Clock(context.Context) (time.Time, error) { return e.p.r.now(), nil }
@@ -80,8 +81,8 @@ func (e *waysEngine) rule(op faultengine.Op) faultengine.Action {
 	return e.p.faults.act(op)
 }
 
-// Write implements engine.Engine. What Pebble is asked to write comes in the order in which it was asked, also where nobody waits any
-// more; the others know by timestamps.
+// Write implements engine.Engine. For Pebble, writes must be applied in the order in which they were requested, also
+// those of canceled callers; other engines order them by timestamps.
 func (e *waysEngine) Write(ctx context.Context, batches []engine.Batch) error {
 	if e.p.r.kind == "pebble" && !e.dead.Load() {
 		if err := e.ApplyWithheld(ctx); err != nil {
@@ -99,17 +100,17 @@ func (r *waysRun) fail(format string, args ...any) {
 	}
 }
 
-// runWays returns what went wrong, or "".
+// runWays returns a problem, or "".
 func runWays(h history) string { return runWaysOver(h, nil) }
 
-// runWaysOver is runWays over another engine that several processes share, if one is given.
+// runWaysOver is runWays with another engine, shared by several processes, if open isn't nil.
 func runWaysOver(h history, open waysOpener) string {
 	r, err := newWaysRun(h[0], open)
 	if err != nil {
 		return err.Error()
 	}
 	defer r.stop()
-	for s := range waysSeries { // So there are horizons.
+	for s := range waysSeries { // So that there are retention boundaries.
 		r.line(fmt.Sprintf("p1 write %d 90m 20", s))
 	}
 	r.line("p1 seal")
@@ -128,7 +129,7 @@ func runWaysOver(h history, open waysOpener) string {
 	return ""
 }
 
-// waysOpener opens an engine, given the time that it is.
+// waysOpener opens an engine with the given clock.
 type waysOpener func(now func() time.Time) (engine.Engine, error)
 
 func newWaysRun(head string, open waysOpener) (*waysRun, error) {
@@ -212,11 +213,11 @@ func (p *waysProcess) start() {
 		return
 	}
 	p.Store = s
-	p.r.hear() // It is half a minute until they have.
+	p.r.hear() // They are half a minute old by then.
 	p.r.raise()
 }
 
-// end ends a process, cut: by a power cut.
+// end ends a process; cut: by a power cut.
 func (p *waysProcess) end(cut bool, percent int) {
 	if p.Store == nil {
 		return
@@ -243,7 +244,7 @@ func (r *waysRun) stop() {
 	}
 }
 
-// mustDoubt reports whether the process' clock mustn't be believed: it is off by days, and hasn't run on for long enough.
+// mustDoubt reports whether the process' clock must be untrusted: it is off by days, and hasn't run long enough.
 func (p *waysProcess) mustDoubt() bool {
 	if p.off.get() == 0 {
 		return false
@@ -255,7 +256,7 @@ func (p *waysProcess) mustDoubt() bool {
 		!slices.ContainsFunc(p.trusted, func(t time.Duration) bool { return (p.off.get() - t).Abs() <= membership.MaxLeap })
 }
 
-// removed judges the error of what removes, and returns whether it did.
+// removed checks the error of an operation that removes rows, and reports whether it succeeded.
 func (p *waysProcess) removed(what string, err error, faulty bool) bool {
 	switch {
 	case err == nil && p.mustDoubt():
@@ -268,7 +269,7 @@ func (p *waysProcess) removed(what string, err error, faulty bool) bool {
 	return err == nil
 }
 
-// bound is up to when a process may hide, by its clock and its retentions.
+// bound returns the time until which a process may hide rows, by its clock and its retentions.
 func (p *waysProcess) bound(res rollup.Resolution) int64 {
 	h := &p.r.model.horizons[res]
 	kept := p.opts.kept().All.Of(res)
@@ -276,11 +277,12 @@ func (p *waysProcess) bound(res rollup.Resolution) int64 {
 		return h.least()
 	}
 	window := [...]int64{format.DayMS, format.Window5mMS, format.Window1hMS}[res]
-	outside := p.r.now().Add(-kept).UnixMilli() // Windows outside may be hidden at once, whatever was in force before.
+	// Windows outside of it may be hidden immediately, whatever retention was in force before.
+	outside := p.r.now().Add(-kept).UnixMilli()
 	return max(h.least(), min(p.opts.Now().Add(-kept).UnixMilli(), h.least()+window), min(outside, p.opts.Now().Add(-kept).UnixMilli()))
 }
 
-// expire advances horizons, and notes that in the model.
+// expire advances retention boundaries, and records that in the model.
 func (p *waysProcess) expire(faulty bool) {
 	_, err := p.Expire(context.Background())
 	if ok := p.removed("expiring", err, faulty); ok || !errors.Is(err, membership.ErrClock) {
@@ -297,13 +299,14 @@ func (p *waysProcess) expire(faulty bool) {
 	}
 }
 
-// pass has time pass, in which processes are heard of.
+// pass advances the time, in which processes send heartbeats.
 func (r *waysRun) pass(d time.Duration) {
 	r.passed.set(r.passed.get() + d)
 	r.hear()
 }
 
-// hear has each of several processes hear what all others tell, also those that hear of it first.
+// hear makes each of several processes read what all others advertise. The second round includes what they advertise in
+// response.
 func (r *waysRun) hear() {
 	for range 2 {
 		for _, p := range r.procs {
@@ -316,7 +319,7 @@ func (r *waysRun) hear() {
 	}
 }
 
-// round is what the loop of a server does.
+// round runs a round of a server's loop.
 func (p *waysProcess) round(faulty bool) {
 	ctx := context.Background()
 	for partition := range protocolPartitions {
@@ -347,7 +350,7 @@ func (p *waysProcess) round(faulty bool) {
 	}
 }
 
-// rollUp makes the rollups that windows lack, as a server does when a day is over.
+// rollUp creates missing rollups of windows, as a server does when a day has ended.
 func (p *waysProcess) rollUp(faulty bool) {
 	ctx := context.Background()
 	windows, err := listed(p.Unrolled(ctx, -format.MaxTime, format.MaxTime, func() {}))
@@ -359,7 +362,7 @@ func (p *waysProcess) rollUp(faulty bool) {
 	}
 }
 
-// quiet ends a history: clocks are right, and nothing fails.
+// quiet ends a history: clocks are right, and there are no faults.
 func (r *waysRun) quiet() {
 	for _, p := range r.procs {
 		p.faults.set(nil, 0)
@@ -376,7 +379,7 @@ func (r *waysRun) quiet() {
 		}
 		r.look()
 	}
-	cleaned := true // Or the rows of a clean that failed may differ until it is repeated.
+	cleaned := true // Otherwise the rows of a failed cleaning may differ until it is repeated.
 	for _, p := range r.procs {
 		if r.problem != "" {
 			return
@@ -398,7 +401,7 @@ func (r *waysRun) quiet() {
 	}
 }
 
-// look compares what every process answers with the model.
+// look compares the answers of every process with the model.
 func (r *waysRun) look() {
 	r.noted()
 	for i, p := range r.procs {
@@ -414,7 +417,7 @@ func (r *waysRun) look() {
 	}
 }
 
-// answer asks for everything.
+// answer reads everything.
 func (p *waysProcess) answer() (a *waysAnswer, ok bool) {
 	a = &waysAnswer{raw: map[int64]map[int64]float64{}, buckets: map[waysBucket]int{}, now: p.r.now().UnixMilli()}
 	ctx := context.Background()

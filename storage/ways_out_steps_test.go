@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// line carries out one line of a history.
+// line runs one line of a history.
 func (r *waysRun) line(line string) {
 	words := strings.Fields(line)
 	if !strings.HasPrefix(words[0], "p") || words[0] == "pass" {
@@ -47,7 +47,7 @@ func (r *waysRun) line(line string) {
 	p.faults.set(nil, 0)
 }
 
-// step carries out a step of no process.
+// step runs a step that isn't of a process.
 func (r *waysRun) step(words []string) {
 	switch words[0] {
 	case "pass":
@@ -79,7 +79,7 @@ func (r *waysRun) step(words []string) {
 	}
 }
 
-// strides divides a time that passes into steps of one length, or into two where each step takes long; the last may be shorter.
+// strides divides a duration into steps of one length, or into two if each step takes long; the last may be shorter.
 func (r *waysRun) strides(d, step time.Duration) iter.Seq[time.Duration] {
 	if r.slow {
 		step = max(step, (d+1)/2)
@@ -90,7 +90,7 @@ func (r *waysRun) strides(d, step time.Duration) iter.Seq[time.Duration] {
 	}
 }
 
-// copyRows keeps the rows that come and go, so that they can return.
+// copyRows copies the rows that can return.
 func (r *waysRun) copyRows() {
 	r.copied = nil
 	for _, b := range r.expiring.All() {
@@ -119,9 +119,9 @@ func length(words []string, i int) time.Duration {
 
 // setClock sets how far the process' clock is off.
 func (p *waysProcess) setClock(off time.Duration) {
-	if (off - p.off.get()).Abs() > membership.MaxLeap { // Or it is believed where it was.
+	if (off - p.off.get()).Abs() > membership.MaxLeap { // Otherwise it keeps its trust.
 		ran := p.r.passed.get() - p.since
-		if ran >= 420*day/30 { // Longer than any clock here is doubted.
+		if ran >= 420*day/30 { // Longer than any clock here is untrusted.
 			p.trusted = nil
 		}
 		if ran >= 55*time.Minute {
@@ -143,7 +143,7 @@ func (p *waysProcess) step(words []string) {
 	ctx, faulty := context.Background(), p.faults.drawn()
 	switch words[0] {
 	case "round", "expire", "clean", "workoff":
-		if !p.opts.Shared { // An engine in the same process ends what it began.
+		if !p.opts.Shared { // An engine in the same process completes its work.
 			p.late()
 		}
 	}
@@ -193,7 +193,7 @@ func (p *waysProcess) startWith(words []string) {
 	p.start()
 }
 
-// samples are the times that a line names, and the next value, which is greater than all before it.
+// samples returns the times of a line, and the next value, which is higher than all previous ones.
 func (p *waysProcess) samples(words []string) (series int64, times []int64, v float64) {
 	first := p.r.now().Add(-length(words, 2)).Truncate(time.Minute)
 	for i := range number(words, 3) {
@@ -203,7 +203,7 @@ func (p *waysProcess) samples(words []string) (series int64, times []int64, v fl
 	return number(words, 1), times, p.r.values
 }
 
-// fact returns the model's fact of a sample that is taken now.
+// fact returns the model's fact of a sample that is accepted now.
 func (p *waysProcess) fact(acked bool) waysFact {
 	f := waysFact{acked: acked, kept: format.MaxTime}
 	for _, other := range p.r.procs {
@@ -233,7 +233,7 @@ func (p *waysProcess) write(words []string) {
 	if err = b.Commit(context.Background()); err != nil && !errors.Is(err, membership.ErrClock) {
 		p.r.fail("committing: %v", err)
 	}
-	for _, t := range times { // Into history that is rollups only, it is only told that it isn't shown.
+	for _, t := range times { // Samples in history that only has rollups are only reported as not shown.
 		f := p.fact(err == nil)
 		f.rawless = t <= told[t]
 		p.r.model.put(series, []int64{t}, v, f)
@@ -255,14 +255,14 @@ type waysImport struct {
 	v      float64
 }
 
-// importSamples imports samples, and returns whether that succeeded.
+// importSamples imports samples, and reports whether that succeeded.
 func (p *waysProcess) importSamples(series int64, times []int64, v float64) bool {
 	var samples chunk.Samples
 	for _, t := range times {
 		samples.AppendFloat(t, 0, v)
 	}
 	stats, err := p.Import(context.Background(), "t", []ImportedSeries{{waysLabels(series), &samples}})
-	// A delete that was announced and not written stands in the way for a while; whoever imports tries again.
+	// A delete that was announced and not written blocks imports for some time; the import is retried.
 	ok := p.removed("importing", err, p.faults.drawn() || errors.Is(err, errDeleting))
 	f := p.fact(ok && stats.Expired+stats.Ahead+stats.Refused == 0)
 	f.rawless = stats.RollupsOnly > 0
@@ -285,8 +285,8 @@ func (p *waysProcess) importSamples(series int64, times []int64, v float64) bool
 	return ok
 }
 
-// repeatImports applies withheld writes, and repeats the unfinished imports. Until an import that failed is repeated, a raw row of it may have come
-// after the rollups of its slot were made.
+// repeatImports applies withheld writes, and repeats the unfinished imports. Until a failed import is repeated, one of
+// its raw rows may have been applied after the rollups of its slot were computed.
 func (r *waysRun) repeatImports() {
 	for _, p := range r.procs {
 		p.late()

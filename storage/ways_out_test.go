@@ -2,10 +2,10 @@ package storage
 
 import "testing"
 
-// TestWaysOut carries out seeded histories of what hides, drops, deletes, cleans, expires and returns, and compares every
-// answer with a plain model. A failing history is cut short and printed; put in a file it can be replayed with
-// -protocol.file. cmd/tools/broken breaks rules of the code, and reports which test notices. testdata/README.md has the operations that each kind of history
-// draws, and the defects that were found, with their tests.
+// TestWaysOut runs seeded histories of everything that hides, drops, deletes, cleans, expires and returns rows, and
+// compares every answer with a plain model. A failing history is shortened and printed; put in a file it can be
+// replayed with -protocol.file. decisions/025 lists rules of the code that were broken by hand, and how many histories
+// it took to detect each.
 func TestWaysOut(t *testing.T) {
 	t.Parallel()
 	for kind, seeds := range map[string]int{"memory": 60, "pebble": 10} {
@@ -18,8 +18,8 @@ func TestWaysOut(t *testing.T) {
 	}
 }
 
-// TestWaysOutExpiring is about two processes over an engine whose rows expire by themselves. Besides the first seeds there are those that
-// failed once.
+// TestWaysOutExpiring runs histories of two processes on an engine that expires rows. In addition to the first seeds it
+// runs those that failed once.
 func TestWaysOutExpiring(t *testing.T) {
 	t.Parallel()
 	for seed := range protocolSeeds(t, 8) {

@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// pausedWriter is an engine of a process that is paused before it sends its next raw rows.
+// pausedWriter is the engine of a process that is paused before it sends its next raw rows.
 type pausedWriter struct {
 	*cassandra.Engine
 	// pause is called, once, before raw rows are sent; nil: it isn't.
@@ -44,14 +44,15 @@ func (e *pausedWriter) Write(ctx context.Context, batches []engine.Batch) error 
 	return err
 }
 
-// TestRowsOfAWindowExpireTogetherOnCassandra (e) is TestRowsOfAWindowExpireTogether over a real Cassandra, which is asked for the time to live of every row: two processes
-// whose clocks are six hours apart, with different retentions, write into the same windows, and one of them is paused for an hour before it sends a write. Rows that expire
-// together do so within two seconds, and the time that a write takes here.
+// TestRowsOfAWindowExpireTogetherOnCassandra (e) is TestRowsOfAWindowExpireTogether on Cassandra, and reads the TTL of
+// every row. Two processes with different retentions, whose clocks are six hours apart, write into the same windows,
+// and one of them is paused for an hour before it sends a write. Rows that expire together do so within two seconds
+// plus the duration of a write.
 func TestRowsOfAWindowExpireTogetherOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra: leave -short out")
 	}
-	t.Parallel() // it waits for the commit log
+	t.Parallel() // It waits for the commit log.
 	hosts := cassandratest.Hosts(t)
 	keyspace := cassandratest.OwnKeyspace(t, hosts)
 	var paused atomic.Int64
@@ -70,7 +71,7 @@ func TestRowsOfAWindowExpireTogetherOnCassandra(t *testing.T) {
 		t.Cleanup(ts.close)
 		return ts, eng
 	}
-	type lives struct{ from, to time.Time } // between which a row expires
+	type lives struct{ from, to time.Time } // the bounds of a row's expiry
 	known := map[string]bool{}
 	of := map[string][]lives{}
 	note := func() {

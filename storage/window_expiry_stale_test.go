@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestExpiriesFixedByOthersAreRead has a process read the expiries of a window before another one fixes that of a class there: when those rows count as
-// expired, they do so for both.
+// TestExpiriesFixedByOthersAreRead has a process read the expiries of a window before another one fixes that of a class
+// there: both treat those rows as expired at the same time.
 func TestExpiriesFixedByOthersAreRead(t *testing.T) {
 	r := newExpiryRig(t, true)
 	classes := func(o *Options) {
@@ -35,8 +35,8 @@ func TestExpiriesFixedByOthersAreRead(t *testing.T) {
 	}
 }
 
-// TestRaisedThenImportedWithRollups (b) keeps all resolutions for 30 days, raises that, and imports older history into days of which everything was dropped: raw samples and
-// rollups are kept for the raised retention.
+// TestRaisedThenImportedWithRollups (b) keeps all resolutions for 30 days, raises that, and imports older history into
+// fully dropped days: raw samples and rollups are kept for the raised retention.
 func TestRaisedThenImportedWithRollups(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
 		begin := r.now()
@@ -76,8 +76,9 @@ func TestRaisedThenImportedWithRollups(t *testing.T) {
 	})
 }
 
-// TestRaisedThenImportedBesideCoarserRollups keeps rollups of an hour for longer than others, raises the retention of these, and imports into days of which only the hours
-// are left: they answer for all samples, so buckets of 5 minutes of the imported ones don't take their place.
+// TestRaisedThenImportedBesideCoarserRollups keeps 1h rollups for longer than other rows, raises the retention of
+// those, and imports into days that only have 1h rollups left: these answer for all samples, so 5m buckets of the
+// imported samples don't replace them.
 func TestRaisedThenImportedBesideCoarserRollups(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
 		begin := r.now()
@@ -103,8 +104,8 @@ func TestRaisedThenImportedBesideCoarserRollups(t *testing.T) {
 	})
 }
 
-// TestRestoredAfterAFastClock drops all rows of a window by a clock that was fast for weeks, sets it right, and imports the window again into the same process,
-// which had written its names before.
+// TestRestoredAfterAFastClock drops all rows of a window by a clock that was fast for weeks, corrects it, and imports
+// the window again in the same process, which had written its names before.
 func TestRestoredAfterAFastClock(t *testing.T) {
 	r := newExpiryRig(t, false)
 	m := r.start(0, keeping(30*day, 30*day, 30*day))

@@ -19,13 +19,13 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// expiryRig is a clockRig of processes that keep data for different times. Rows expire by themselves if its engine's do.
+// expiryRig is a clockRig of processes with different retentions. Rows expire if the engine expires them.
 type expiryRig struct {
 	*clockRig
 	memory *memory.Engine
 }
 
-// newExpiryRig returns a rig over an engine whose rows expire by themselves, or over one whose don't.
+// newExpiryRig returns a rig with an engine that expires rows, or with one that doesn't.
 func newExpiryRig(t *testing.T, expiring bool) *expiryRig {
 	t.Parallel()
 	r := &expiryRig{clockRig: &clockRig{t: t, shared: expiring}, memory: memory.New()}
@@ -37,7 +37,7 @@ func newExpiryRig(t *testing.T, expiring bool) *expiryRig {
 	return r
 }
 
-// eachExpiryRig runs a test over both.
+// eachExpiryRig runs a test with both.
 func eachExpiryRig(t *testing.T, test func(t *testing.T, r *expiryRig, expiring bool)) {
 	for _, expiring := range []bool{true, false} {
 		t.Run(fmt.Sprint("expiring=", expiring), func(t *testing.T) { test(t, newExpiryRig(t, expiring), expiring) })
@@ -48,7 +48,7 @@ func keeping(raw, fiveMinutes, oneHour time.Duration) func(*Options) {
 	return func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = raw, fiveMinutes, oneHour }
 }
 
-// passes lets time pass, in which processes beat and expire twice a day.
+// passes advances the time, with a heartbeat and an Expire of each process twice a day.
 func (r *expiryRig) passes(d time.Duration, all ...*clockMachine) {
 	r.t.Helper()
 	for ; d > 0; d -= 12 * time.Hour {
@@ -89,7 +89,7 @@ func (m *clockMachine) samplesBetween(from, to time.Time) (n int) {
 	return n
 }
 
-// bucketsBetween counts the samples in the buckets that rollups of a resolution have of a range of time.
+// bucketsBetween counts the samples in the buckets of a resolution in a range of time.
 func (m *clockMachine) bucketsBetween(res rollup.Resolution, from, to time.Time) (n int) {
 	m.r.t.Helper()
 	n, _ = m.bucketsAndWarnings(res, from, to)
@@ -127,7 +127,7 @@ func (s *Store) storedExpiry(ctx context.Context, tenant string, class, window i
 	return 0, false, nil
 }
 
-// keptFor returns for how long rows of a window stand after its end.
+// keptFor returns the time between the end of a window and the expiry of its rows.
 func (m *clockMachine) keptFor(res rollup.Resolution, at time.Time) time.Duration {
 	m.r.t.Helper()
 	window := m.period.WindowAt(res, at.UnixMilli())
@@ -147,7 +147,7 @@ func (r *expiryRig) rowsOf(table *engine.Table) (n int) {
 	return n
 }
 
-// requireTogether requires that the rows of each class of a window expire at one time.
+// requireTogether requires that the rows of each class in a window expire at the same time.
 func (r *expiryRig) requireTogether() {
 	r.t.Helper()
 	at, rows := map[string]int64{}, 0
@@ -178,8 +178,8 @@ func (r *expiryRig) requireTogether() {
 	require.Positive(r.t, rows)
 }
 
-// TestExpiryIsTheLongestOfProcesses (a) has three processes at 30 days, and a fourth at 10 days for a month, which writes, seals and expires like the others:
-// nothing is kept shorter, and nothing is hidden.
+// TestExpiryIsTheLongestOfProcesses (a) has three processes with 30 days, and for a month a fourth with 10 days, which
+// writes, seals and expires like the others: no sample is kept shorter, and none is hidden.
 func TestExpiryIsTheLongestOfProcesses(t *testing.T) {
 	r := newExpiryRig(t, true)
 	var all []*clockMachine
@@ -201,8 +201,9 @@ func TestExpiryIsTheLongestOfProcesses(t *testing.T) {
 	r.requireTogether()
 }
 
-// TestRaisedThenImported (b, b2) keeps raw samples for 30 days, raises that to a year and imports older history, which is kept for the year. Where rows expire by
-// themselves, those of the days before stay as they were fixed: a hole, which answers name and which no import fills with rows that expire at once.
+// TestRaisedThenImported (b, b2) keeps raw samples for 30 days, raises that to a year and imports older history, which
+// is kept for the year. If the engine expires rows, those of the days before keep their fixed expiry: they become a
+// hole, which answers report and which no import fills with rows that expire immediately.
 func TestRaisedThenImported(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
 		begin := r.now()
@@ -254,8 +255,9 @@ func TestRaisedThenImported(t *testing.T) {
 	})
 }
 
-// TestImportedAgainAfterRaising imports history of which only rollups are kept, raises the retention and imports it again, with days before it. Days that have
-// rollups get no raw samples, which the import counts: in part they would hide that others are missing. On one machine the days before get raw samples.
+// TestImportedAgainAfterRaising imports history of which only rollups are kept, raises the retention and imports it
+// again, with earlier days. Days with rollups get no raw samples, which the import counts: partial raw samples would
+// hide that others are missing. On a single machine the earlier days get raw samples.
 func TestImportedAgainAfterRaising(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
 		from := r.now().Add(-100 * day)
@@ -277,9 +279,11 @@ func TestImportedAgainAfterRaising(t *testing.T) {
 	})
 }
 
-// TestImportedWithoutRollups raises the retention after the rollups of a week have expired, and imports a day of that week which never had raw samples. The samples
-// have no place in 5m rollups, and raw samples alone would vanish once they have expired, where longer rollups are promised. So they are stored as 1h rollups on one
-// machine, which has a boundary for missing raw samples, and skipped where rows expire by themselves. Those of the week after are stored.
+// TestImportedWithoutRollups raises the retention after the rollups of a week have expired, and imports a day of that
+// week which never had raw samples. The samples can't be added to 5m rollups, and raw samples alone would be missing
+// after they have expired, though longer rollups are promised. They are stored as 1h rollups on a single machine, which
+// has a boundary for missing raw samples, and skipped if the engine expires rows. The samples of the week after are
+// stored.
 func TestImportedWithoutRollups(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
 		m := r.start(0, keeping(20*day, 20*day, 365*day))
@@ -302,7 +306,8 @@ func TestImportedWithoutRollups(t *testing.T) {
 	})
 }
 
-// TestLoweredByMistake (c) lowers a retention for six days and takes that back: nothing is lost. Lowered for good, what it hides is dropped after the week.
+// TestLoweredByMistake (c) lowers a retention for six days and raises it again: nothing is lost. Lowered permanently,
+// the samples it hides are dropped after the week.
 func TestLoweredByMistake(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
 		begin := r.now()
@@ -337,8 +342,8 @@ func TestLoweredByMistake(t *testing.T) {
 	})
 }
 
-// TestRowsOfAWindowExpireTogether (e) has processes with different retentions write into the same windows: late, imported and rewritten for deletes, before and
-// after the retention is raised, and by a process that was paused.
+// TestRowsOfAWindowExpireTogether (e) has processes with different retentions write into the same windows: late,
+// imported and rewritten for deletes, before and after the retention is raised, and by a process that was paused.
 func TestRowsOfAWindowExpireTogether(t *testing.T) {
 	r := newExpiryRig(t, true)
 	one, other := r.start(0, keeping(10*day, 20*day, 90*day)), r.start(0, keeping(10*day, 20*day, 90*day))
@@ -367,8 +372,8 @@ func TestRowsOfAWindowExpireTogether(t *testing.T) {
 	r.requireTogether()
 }
 
-// TestMistypedAtTheTurnOfAWindow (f) has all processes start with retentions of two hours around the turn of a window of 1h rollups, and in the first minutes of
-// a store: nothing of it shortens what the next month keeps.
+// TestMistypedAtTheTurnOfAWindow (f) starts all processes with retentions of two hours around the turn of a window of
+// 1h rollups, and in the first minutes of a store: the samples of the next month are kept in full.
 func TestMistypedAtTheTurnOfAWindow(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
 		const wrong = 2 * time.Hour
@@ -418,8 +423,8 @@ func TestMistypedAtTheTurnOfAWindow(t *testing.T) {
 	})
 }
 
-// TestExpiryOfANewClass adds a class that is kept longer than all others, in a window whose shared rows have an expiry: its rows expire with those, and in the
-// next window they are kept in full.
+// TestExpiryOfANewClass adds a class that is kept longer than all others, in a window whose shared rows have an expiry:
+// its rows expire with those, and in the next window they are kept in full.
 func TestExpiryOfANewClass(t *testing.T) {
 	t.Parallel()
 	ts := openExpiring(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 10*day, 20*day, 60*day })
@@ -446,7 +451,8 @@ func TestExpiryOfANewClass(t *testing.T) {
 	}, later[0])
 }
 
-// TestExpiriesAhead fixes expiries of the next day's windows for a tenant that was written to today, and none for one that is idle.
+// TestExpiriesAhead fixes the expiries of the next day's windows for a tenant that was written to today, and none for
+// one that is idle.
 func TestExpiriesAhead(t *testing.T) {
 	t.Parallel()
 	ts := openExpiring(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 10*day, 20*day, 90*day })
@@ -468,7 +474,8 @@ func TestExpiriesAhead(t *testing.T) {
 	require.False(t, fixed(next+1))
 }
 
-// TestShortLivedRowsOfASlowClock has a process whose clock is hours behind the engine's write: rows that expire after an hour do so by the engine's clock.
+// TestShortLivedRowsOfASlowClock writes from a process whose clock is hours behind the engine's: rows that expire after
+// an hour do so by the engine's clock.
 func TestShortLivedRowsOfASlowClock(t *testing.T) {
 	r := newExpiryRig(t, true)
 	m := r.start(-5*time.Hour, keeping(10*day, 0, 0))

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestKeptTellsWhatExpires holds the dry run to what Expire does then, day by day.
+// TestKeptTellsWhatExpires compares the dry run with the later result of Expire, day by day.
 func TestKeptTellsWhatExpires(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) {
 		o.Partitions, o.Retention, o.Retention5m, o.Retention1h = 2, 48*time.Hour, 9*24*time.Hour, 0
@@ -61,8 +61,8 @@ func TestKeptTellsWhatExpires(t *testing.T) {
 	}
 }
 
-// What one process of several promises no other hides, or lets vanish, by a shorter retention of its own; that holds when the
-// last one has ended that promised more.
+// Samples that one process keeps are not hidden, or expired, by a shorter retention of another; this holds after the
+// last process with the longer retention has stopped.
 func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
 	for name, ends := range map[string]func(*clockRig, *clockMachine){
 		"in order": func(_ *clockRig, m *clockMachine) { m.stop() },
@@ -80,7 +80,8 @@ func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
 			pass := func(d time.Duration, all ...*clockMachine) {
 				for ; d > 0; d -= 12 * time.Hour {
 					r.pass(12 * time.Hour)
-					for _, m := range append(all, all...) { // As if they had gone on telling: twice, so that each hears of all.
+					// As if they had continued to advertise: twice, so that each has read the others.
+					for _, m := range append(all, all...) {
 						require.NoError(t, m.member.Beat(t.Context()))
 					}
 					for _, m := range all {
@@ -117,7 +118,7 @@ func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
 	}
 }
 
-// expiringClocked is clockedEngine over one whose rows vanish by themselves.
+// expiringClocked is a clockedEngine on an engine that expires rows.
 type expiringClocked struct{ clockedEngine }
 
 func (*expiringClocked) ExpiresRows() bool { return true }

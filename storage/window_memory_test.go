@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
-// TestListingsReadWhatWasWrittenTo lists windows to count and to compact, again and again: it reads marks and counts of windows that were written to since, whatever
-// the cache of queries holds.
+// TestListingsReadWhatWasWrittenTo lists windows to count and to compact, repeatedly: it reads commit records and
+// counts of windows that were written to since, regardless of the query cache.
 func TestListingsReadWhatWasWrittenTo(t *testing.T) {
 	t.Parallel()
 	var reads atomic.Int64
@@ -63,7 +63,7 @@ func TestListingsReadWhatWasWrittenTo(t *testing.T) {
 	require.Zero(t, waiting)
 	ts.requireCounts("bob", rand.New(rand.NewPCG(1, 1)))
 
-	// Another process has the rows of marks changed, and this one starts: it finds the same.
+	// Another process may have changed the commit records when this one starts: it finds the same.
 	ts.reopen()
 	waiting, read = list()
 	require.Zero(t, waiting)
