@@ -139,7 +139,7 @@ type sharedClasses struct {
 func newSharedClasses(t *testing.T) *sharedClasses {
 	x := &sharedClasses{t: t, eng: memory.New(), opts: DefaultOptions(), now: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
 	x.opts.Now = func() time.Time { return x.now }
-	x.opts.Shared, x.opts.AddClasses, x.opts.seams.still, x.opts.seams.believing = true, true, true, true
+	x.opts.Shared, x.opts.AddClasses, x.opts.seams.still, x.opts.seams.trustsClocks = true, true, true, true
 	x.opts.Logger = slog.New(slog.NewTextHandler(&x.log, nil))
 	return x
 }

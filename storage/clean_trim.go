@@ -421,7 +421,7 @@ func (t *trim) mark() error {
 			continue
 		}
 		for res := rollup.OneHour; res >= t.res; res-- {
-			if err := t.s.mark(t.ctx, t.tenant, res, format.CommitMaintenance, []format.CommitKey{m}); err != nil {
+			if err := t.s.writeCommitRecords(t.ctx, t.tenant, res, format.CommitMaintenance, []format.CommitKey{m}); err != nil {
 				return err
 			}
 		}

@@ -119,7 +119,7 @@ func (c *committer) enqueue(b *Batch) error {
 func (c *committer) run() {
 	defer close(c.done)
 	for {
-		group := c.take()
+		group := c.nextGroup()
 		if group == nil {
 			return
 		}
@@ -132,7 +132,7 @@ func (c *committer) run() {
 		c.env.lock.Unlock()
 		if c.env.gathers {
 			c.mu.Lock()
-			c.gathering.learn(len(group), len(c.queue), time.Since(begin))
+			c.gathering.record(len(group), len(c.queue), time.Since(begin))
 			c.mu.Unlock()
 		}
 		for _, b := range group {
@@ -149,7 +149,7 @@ func (c *committer) close() {
 	<-c.done
 }
 
-func (c *committer) take() (group []*Batch) {
+func (c *committer) nextGroup() (group []*Batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.queue) == 0 {

@@ -2,8 +2,8 @@ package storage
 
 import "time"
 
-// mostPatience bounds the time that a commit waits for more requests.
-const mostPatience = 20 * time.Millisecond
+// maxPatience bounds the time that a commit waits for more requests.
+const maxPatience = 20 * time.Millisecond
 
 // gathering makes a commit wait for the senders of the previous commit. It is used on a shared engine, where each
 // commit writes a row per partition regardless of its size. Without it, two groups of senders alternate: the requests of one
@@ -21,9 +21,9 @@ type gathering struct {
 	patience time.Duration
 }
 
-// learn records a commit: its number of requests, the number that were queued when it ended, and its duration.
-func (g *gathering) learn(requests, waiting int, took time.Duration) {
-	g.expected, g.patience = requests+waiting, min(took, mostPatience)
+// record records a commit: its number of requests, the number that were queued when it ended, and its duration.
+func (g *gathering) record(requests, waiting int, took time.Duration) {
+	g.expected, g.patience = requests+waiting, min(took, maxPatience)
 }
 
 // gather waits until the queue has the expected number of requests, or enough bytes for one commit. The caller must

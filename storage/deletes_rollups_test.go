@@ -172,7 +172,7 @@ func TestBucketsBesideADeleteAndASealCutShort(t *testing.T) {
 	id := newID()
 	for _, res := range rollup.Resolutions {
 		require.NoError(t, ts.eng.Write(t.Context(), []engine.Batch{{
-			Table: engine.Sealed, Partition: format.SealedPartition(into[res].window, "default"), Mutations: []engine.Mutation{markRow(into[res], format.CommitKey{Slot: slot, ID: id}, format.CommitSeal)},
+			Table: engine.Sealed, Partition: format.SealedPartition(into[res].window, "default"), Mutations: []engine.Mutation{commitRecordRow(into[res], format.CommitKey{Slot: slot, ID: id}, format.CommitSeal)},
 		}}))
 	}
 	require.NoError(t, ts.Delete(t.Context(), "default", at.Add(time.Hour).UnixMilli()+1, format.MaxTime, equal("job", "api")))

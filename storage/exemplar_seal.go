@@ -8,8 +8,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// exemplars adds the rows of a series' exemplars, except those already sealed. The caller adds the series' labels.
-func (x *slotSealer) exemplars(c *collected, sealedBefore bool) error {
+// addExemplars adds the rows of a series' exemplars, except those already sealed. The caller adds the series' labels.
+func (x *slotSealer) addExemplars(c *collected, sealedBefore bool) error {
 	var list []format.Exemplar
 	for st := range c.chunks.All() {
 		list = append(list, st.Exemplars()...)
@@ -44,7 +44,7 @@ func (x *slotSealer) exemplars(c *collected, sealedBefore bool) error {
 // sealedExemplars reads the slot's sealed exemplars of a series that aren't deleted, and adds the deletes that their
 // rows name to named.
 func (x *slotSealer) sealedExemplars(s *Series, named *format.TombstoneIDs) (have []format.Exemplar, err error) {
-	if err := x.ask(s); err != nil {
+	if err := x.readShardsOf(s); err != nil {
 		return nil, err
 	}
 	err = x.eachExemplars(s, x.shards, func(row engine.Row) error {

@@ -38,18 +38,18 @@ const wholeWindow = -1
 // each is dropped once. It has one entry per tenant, class and resolution, regardless of the number of windows.
 type dropMemory struct {
 	mu sync.Mutex
-	to map[horizonAt]int64
+	to map[boundaryKey]int64
 }
 
 // boundaryKey identifies a retention boundary.
-type horizonAt struct {
+type boundaryKey struct {
 	tenant string
 	class  int64
 	res    rollup.Resolution
 }
 
-// has reports whether the rows of a class were dropped from the windows until end.
-func (m *dropMemory) has(at horizonAt, end int64) bool {
+// isDropped reports whether the rows of a class were dropped from the windows until end.
+func (m *dropMemory) isDropped(at boundaryKey, end int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	to, ok := m.to[at]
@@ -60,12 +60,12 @@ func (m *dropMemory) has(at horizonAt, end int64) bool {
 func (m *dropMemory) set(of map[string]*retention.Boundaries, classes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.to = map[horizonAt]int64{}
+	m.to = map[boundaryKey]int64{}
 	for tenant, b := range of {
 		for class := range classes {
 			for res := rollup.Raw; res <= rollup.OneHour; res++ {
 				if to := b.Dropped(class, res); to > never {
-					m.to[horizonAt{tenant, class, res}] = to
+					m.to[boundaryKey{tenant, class, res}] = to
 				}
 			}
 		}
@@ -189,7 +189,7 @@ func (s *Store) expiredClasses(window int64, tenants []string, of map[string]*re
 				continue
 			}
 			from = append(from, tenant)
-			if !s.gone.has(horizonAt{tenant, class, res}, end) {
+			if !s.gone.isDropped(boundaryKey{tenant, class, res}, end) {
 				due = append(due, tenant)
 			}
 		}

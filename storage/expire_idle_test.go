@@ -93,7 +93,7 @@ func TestHiddenWindowsAreRolledUpOnce(t *testing.T) {
 
 	// A late seal in a hidden window is rolled up.
 	late := format.CommitKey{Slot: ts.period.SlotOf(start.Add(15*day - time.Hour).UnixMilli()), ID: "0123456789abcdef"}
-	require.NoError(t, ts.mark(t.Context(), "ann", rollup.Raw, format.CommitSeal, []format.CommitKey{late}))
+	require.NoError(t, ts.writeCommitRecords(t.Context(), "ann", rollup.Raw, format.CommitSeal, []format.CommitKey{late}))
 	require.Positive(t, ts.askedToExpire(&reads))
 	list, err := listed(ts.Unrolled(t.Context(), -1<<60, 1<<60, func() {}))
 	require.NoError(t, err)

@@ -80,14 +80,14 @@ type followedSlot struct {
 // read.
 type followedStream struct {
 	head.Stream
-	place     place
-	workedOff workedOff
-	asked     bool
-	looked    time.Time // when gaps were last read
+	progress     streamProgress
+	workedOff    workedOff
+	hasWorkedOff bool
+	looked       time.Time // when gaps were last read
 }
 
 // streamProgress records which numbers of a stream were read: all below next, except gaps.
-type place struct {
+type streamProgress struct {
 	next int64
 	gaps []gap
 }
@@ -178,14 +178,14 @@ func (f *follower) run(ctx context.Context) {
 			close(t.done)
 		}
 		if ctx.Err() != nil {
-			f.refuse()
+			f.refuseCallers()
 			return
 		}
 	}
 }
 
-// refuse ends waiting and later catchUp calls with engine.ErrClosed.
-func (f *follower) refuse() {
+// refuseCallers ends waiting and later catchUp calls with engine.ErrClosed.
+func (f *follower) refuseCallers() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	closed := &pendingPass{done: make(chan struct{}), err: engine.ErrClosed}
@@ -201,7 +201,7 @@ func (f *follower) refuse() {
 // only every gapInterval.
 func (f *follower) pass(ctx context.Context, awaited bool) error {
 	begun := f.s.opts.Now()
-	slept := f.slept()
+	slept := f.timeSincePass()
 	if slept > deleteRests/2 {
 		// The head may hold samples that were sealed, deleted and cleaned in that time.
 		for p := range f.s.period.Partitions() {
@@ -211,44 +211,44 @@ func (f *follower) pass(ctx context.Context, awaited bool) error {
 		}
 	}
 	if slept > membership.TailLife/2 {
-		if err := f.wholeStage(ctx); err != nil {
+		if err := f.readAllSlots(ctx); err != nil {
 			return err
 		}
 	}
 	if err := f.listWriters(ctx); err != nil {
 		return err
 	}
-	tails, err := f.readTails(ctx)
+	positions, err := f.readPositions(ctx)
 	if err != nil {
 		return err
 	}
-	if err := f.follow(ctx, tails, awaited, begun); err != nil {
+	if err := f.follow(ctx, positions, awaited, begun); err != nil {
 		return err
 	}
 	// Stream positions may have expired before they were read.
 	if took := membership.Elapsed(begun, f.s.opts.Now()); took > membership.TailLife/2 {
 		return fmt.Errorf("%w: reading the writes of other processes took too long, %v; try again", engine.ErrUnavailable, took.Round(time.Second))
 	}
-	f.begin(begun)
+	f.recordPass(begun)
 	return nil
 }
 
-// begin records when a whole pass, or the rebuild, began.
-func (f *follower) begin(at time.Time) {
+// recordPass records when a whole pass, or the rebuild, began.
+func (f *follower) recordPass(at time.Time) {
 	f.mu.Lock()
 	f.begun = at
 	f.mu.Unlock()
 }
 
-// slept returns the time since the last whole pass began.
-func (f *follower) slept() time.Duration {
+// timeSincePass returns the time since the last whole pass began.
+func (f *follower) timeSincePass() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return membership.Elapsed(f.begun, f.s.opts.Now())
 }
 
-// wholeStage reads every slot that may have unsealed samples. Known streams continue at their positions.
-func (f *follower) wholeStage(ctx context.Context) error {
+// readAllSlots reads every slot that may have unsealed samples. Known streams continue at their positions.
+func (f *follower) readAllSlots(ctx context.Context) error {
 	for p := range f.s.period.Partitions() {
 		if err := f.s.rebuildPartition(ctx, p, readOnce); err != nil {
 			return err
@@ -286,14 +286,14 @@ func (c *followedSlot) stream(writer string) *followedStream {
 	return st
 }
 
-// whole reads all stage rows of a slot.
-func (f *follower) whole(ctx context.Context, w Work) error {
+// readSlot reads all stage rows of a slot.
+func (f *follower) readSlot(ctx context.Context, w Work) error {
 	begun := f.s.opts.Now()
 	c := f.slot(w.Slot, w.Partition)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, st := range c.streams {
-		st.asked = false // It is read again when there is a row.
+		st.hasWorkedOff = false // It is read again when there is a row.
 	}
 	missed := false
 	for row, err := range f.s.eng.Scan(ctx, f.s.stageRange(w, func() { missed = true })) {
@@ -309,7 +309,7 @@ func (f *follower) whole(ctx context.Context, w Work) error {
 			st.Damage()
 			missed = false
 		}
-		if err := f.take(ctx, c, st, r, row.Value, begun, f.mode == followsNobody); err != nil {
+		if err := f.add(ctx, c, st, r, row.Value, begun, f.mode == followsNobody); err != nil {
 			return err
 		}
 		st.Prune()
@@ -318,13 +318,13 @@ func (f *follower) whole(ctx context.Context, w Work) error {
 	c.orphans = 0
 	c.decoder.Release()
 	if f.mode == followsNobody {
-		f.end(w) // There are no other writers: nothing follows.
+		f.releaseSlot(w) // There are no other writers: nothing follows.
 	}
 	return nil
 }
 
-// end releases the streams of a slot, which take more memory than their samples in the head.
-func (f *follower) end(w Work) {
+// releaseSlot releases the streams of a slot, which take more memory than their samples in the head.
+func (f *follower) releaseSlot(w Work) {
 	p := &f.parts[w.Partition]
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -333,20 +333,20 @@ func (f *follower) end(w Work) {
 
 // add adds a row to the head unless the head has it. A blob that depends on an undefined series remains a gap, because
 // its commit may be running. alone is true if no other process commits, so that such a blob was never acknowledged.
-func (f *follower) take(ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow, value []byte, now time.Time, alone bool) error {
-	if !st.place.wants(r.Seq) {
+func (f *follower) add(ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow, value []byte, now time.Time, alone bool) error {
+	if !st.progress.isUnread(r.Seq) {
 		return nil
 	}
 	if back, err := f.cameBack(ctx, c, st, r); err != nil {
 		return err
 	} else if back {
-		st.place.took(r.Seq, now)
+		st.progress.markRead(r.Seq, now)
 		return nil
 	}
 	d := c.decoder
 	err := d.Decode(ctx, &st.Stream, r, value, func() bool { return !alone })
 	if errors.Is(err, head.ErrUndefined) {
-		st.place.skip(r.Seq+1, now)
+		st.progress.skip(r.Seq+1, now)
 		return nil
 	}
 	if err == nil {
@@ -362,11 +362,11 @@ func (f *follower) take(ctx context.Context, c *followedSlot, st *followedStream
 		}
 		st.Damage()
 		f.s.damage.NoteStaged(damage.StagedAt{Slot: d.At().Slot, Partition: d.At().Partition, Row: r}, err)
-		st.place.took(r.Seq, now)
+		st.progress.markRead(r.Seq, now)
 		return nil
 	}
 	c.orphans += d.Orphans()
-	st.place.took(r.Seq, now)
+	st.progress.markRead(r.Seq, now)
 	return nil
 }
 
@@ -396,13 +396,13 @@ func (f *follower) forget(partition int) {
 	})
 }
 
-// wants reports whether a number hasn't been read.
-func (p *place) wants(seq int64) bool {
+// isUnread reports whether a number hasn't been read.
+func (p *streamProgress) isUnread(seq int64) bool {
 	return seq >= p.next || slices.ContainsFunc(p.gaps, func(g gap) bool { return seq >= g.from && seq <= g.to })
 }
 
 // markRead records that a number was read.
-func (p *place) took(seq int64, now time.Time) {
+func (p *streamProgress) markRead(seq int64, now time.Time) {
 	if seq >= p.next {
 		p.skip(seq, now)
 		p.next = seq + 1
@@ -425,7 +425,7 @@ func (p *place) took(seq int64, now time.Time) {
 }
 
 // skip adds a gap from next to to-1.
-func (p *place) skip(to int64, now time.Time) {
+func (p *streamProgress) skip(to int64, now time.Time) {
 	if to > p.next {
 		p.gaps = append(p.gaps, gap{p.next, to - 1, now})
 		p.next = to

@@ -22,15 +22,15 @@ import (
 const readTogether = 32
 
 // streamPosition is the last number of a writer's stream in a slot partition.
-type streamTail struct {
+type streamPosition struct {
 	writer string
 	seq    int64
 }
 
 // readPositions reads the stream positions of all writers, by slot partition.
-func (f *follower) readTails(ctx context.Context) (map[head.SlotPartition][]streamTail, error) {
+func (f *follower) readPositions(ctx context.Context) (map[head.SlotPartition][]streamPosition, error) {
 	var mu sync.Mutex
-	tails := map[head.SlotPartition][]streamTail{}
+	positions := map[head.SlotPartition][]streamPosition{}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(f.s.opts.seams.workers(followWorkers))
 	for _, writer := range f.writers {
@@ -47,25 +47,25 @@ func (f *follower) readTails(ctx context.Context) (map[head.SlotPartition][]stre
 				}
 				at := head.SlotPartition{Slot: row.Clustering[0].Int, Partition: int(partition)}
 				mu.Lock()
-				tails[at] = append(tails[at], streamTail{writer, seq})
+				positions[at] = append(positions[at], streamPosition{writer, seq})
 				mu.Unlock()
 			}
 			return nil
 		}))
 	}
-	return tails, g.Wait()
+	return positions, g.Wait()
 }
 
 // follow reads the new stage rows of all slot partitions.
-func (f *follower) follow(ctx context.Context, tails map[head.SlotPartition][]streamTail, awaited bool, begun time.Time) error {
+func (f *follower) follow(ctx context.Context, positions map[head.SlotPartition][]streamPosition, awaited bool, begun time.Time) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(f.s.opts.seams.workers(followWorkers))
-	for at, list := range tails {
+	for at, list := range positions {
 		g.Go(panics.AsError("following", func() error {
 			c := f.slot(at.Slot, at.Partition)
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			return f.onward(ctx, c, list, awaited, begun)
+			return f.readOn(ctx, c, list, awaited, begun)
 		}))
 	}
 	return g.Wait()
@@ -79,46 +79,46 @@ type seqSpan struct {
 
 // readOn reads the gaps of a slot partition's streams, if they are due or awaited, and new rows up to the stream
 // positions and beyond.
-func (f *follower) onward(ctx context.Context, c *followedSlot, tails []streamTail, awaited bool, begun time.Time) error {
-	slices.SortFunc(tails, func(a, b streamTail) int { return strings.Compare(a.writer, b.writer) })
+func (f *follower) readOn(ctx context.Context, c *followedSlot, positions []streamPosition, awaited bool, begun time.Time) error {
+	slices.SortFunc(positions, func(a, b streamPosition) int { return strings.Compare(a.writer, b.writer) })
 	var spans []seqSpan
-	for _, t := range tails {
+	for _, t := range positions {
 		st := c.stream(t.writer)
 		at := len(spans)
 		if awaited || begun.Sub(st.looked) >= gapInterval {
 			st.looked = begun
-			for _, g := range st.place.gaps {
+			for _, g := range st.progress.gaps {
 				spans = append(spans, seqSpan{t.writer, g.from, g.to})
 			}
 		}
 		slices.SortFunc(spans[at:], func(a, b seqSpan) int { return cmp.Compare(a.from, b.from) })
-		if t.seq >= st.place.next {
+		if t.seq >= st.progress.next {
 			c.touched = begun
-			spans = append(spans, seqSpan{t.writer, st.place.next, format.MaxTime})
+			spans = append(spans, seqSpan{t.writer, st.progress.next, format.MaxTime})
 		}
 	}
-	for _, together := range f.together(c, spans) {
+	for _, together := range f.groupSpans(c, spans) {
 		if err := f.readSpans(ctx, c, together, begun); err != nil {
 			return err
 		}
 	}
-	for _, t := range tails {
+	for _, t := range positions {
 		st := c.stream(t.writer)
-		if t.seq >= st.place.next {
-			st.place.skip(t.seq+1, begun)
+		if t.seq >= st.progress.next {
+			st.progress.skip(t.seq+1, begun)
 		}
 		// Only after it was read: a caller after a long pause still reads each gap once.
 		if st.looked.Equal(begun) {
-			st.place.gaps = slices.DeleteFunc(st.place.gaps, func(g gap) bool { return begun.Sub(g.since) > gapLife })
+			st.progress.gaps = slices.DeleteFunc(st.progress.gaps, func(g gap) bool { return begun.Sub(g.since) > gapLife })
 		}
 		st.Prune()
 	}
 	return nil
 }
 
-// together groups spans that are read at once. Most rows of killed processes are sealed, but their stream positions
+// groupSpans groups spans that are read at once. Most rows of killed processes are sealed, but their stream positions
 // remain for an hour: where few rows of the slot partition are staged, one read finds that none of them exist.
-func (f *follower) together(c *followedSlot, spans []seqSpan) [][]seqSpan {
+func (f *follower) groupSpans(c *followedSlot, spans []seqSpan) [][]seqSpan {
 	if len(spans) == 0 {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (f *follower) readSpans(ctx context.Context, c *followedSlot, spans []seqSp
 		if i < 0 || spans[i].writer != writer || seq > spans[i].to {
 			continue
 		}
-		if err := f.take(ctx, c, c.stream(spans[i].writer), format.StageRowOf(row), row.Value, begun, false); err != nil {
+		if err := f.add(ctx, c, c.stream(spans[i].writer), format.StageRowOf(row), row.Value, begun, false); err != nil {
 			return err
 		}
 	}

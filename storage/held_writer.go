@@ -157,7 +157,7 @@ func (k *heldSink) Define(_ uint32, _ string, ls labels.Labels) error {
 	return err
 }
 
-func (k *heldSink) of(ref uint32) (*Series, error) {
+func (k *heldSink) seriesOf(ref uint32) (*Series, error) {
 	if ref == 0 || int(ref) > len(k.series) {
 		return nil, fmt.Errorf("%w: series number %d is out of range", format.ErrMalformedHeld, ref)
 	}
@@ -165,7 +165,7 @@ func (k *heldSink) of(ref uint32) (*Series, error) {
 }
 
 // dispositionOf returns the disposition of a sample or an exemplar.
-func (k *heldSink) becomes(ref uint32, s *Series, at int64) ha.Disposition {
+func (k *heldSink) dispositionOf(ref uint32, s *Series, at int64) ha.Disposition {
 	if s == nil || k.hidden[ref-1].Hides(at) {
 		return ha.Drop
 	}
@@ -177,9 +177,9 @@ func (k *heldSink) becomes(ref uint32, s *Series, at int64) ha.Disposition {
 }
 
 // stores reports whether a sample is to be stored, and counts it.
-func (k *heldSink) wants(ref uint32, s *Series, at int64) bool {
-	becomes := k.becomes(ref, s, at)
-	stored := becomes == ha.Store || becomes == ha.Hold && k.w.whole && at > k.w.end(s, k.row)
+func (k *heldSink) stores(ref uint32, s *Series, at int64) bool {
+	disposition := k.dispositionOf(ref, s, at)
+	stored := disposition == ha.Store || disposition == ha.Hold && k.w.whole && at > k.w.end(s, k.row)
 	if stored {
 		k.taken++
 	}
@@ -187,16 +187,16 @@ func (k *heldSink) wants(ref uint32, s *Series, at int64) bool {
 }
 
 func (k *heldSink) Float(ref uint32, at, st int64, v uint64) error {
-	s, err := k.of(ref)
-	if err == nil && k.wants(ref, s, at) {
+	s, err := k.seriesOf(ref)
+	if err == nil && k.stores(ref, s, at) {
 		err = k.w.batch.Float(s, at, st, math.Float64frombits(v))
 	}
 	return err
 }
 
 func (k *heldSink) Histogram(ref uint32, at int64, encoded []byte) error {
-	s, err := k.of(ref)
-	if err == nil && k.wants(ref, s, at) {
+	s, err := k.seriesOf(ref)
+	if err == nil && k.stores(ref, s, at) {
 		k.w.batch.encodedHistogram(s, at, encoded)
 	}
 	return err
@@ -205,8 +205,8 @@ func (k *heldSink) Histogram(ref uint32, at int64, encoded []byte) error {
 // Exemplar adds exemplars within a span of the replica. In the margin it isn't known which series have missing samples,
 // so exemplars there are dropped.
 func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
-	s, err := k.of(ref)
-	if err == nil && k.becomes(ref, s, at) == ha.Store {
+	s, err := k.seriesOf(ref)
+	if err == nil && k.dispositionOf(ref, s, at) == ha.Store {
 		k.w.batch.encodedExemplar(s, at, encoded)
 	}
 	return err

@@ -124,18 +124,18 @@ func (d *importDay) bring(list []*importedDay) error {
 		return err
 	}
 	begun, done := newMarks(cells), newMarks(cells)
-	if err := d.s.mark(d.ctx, d.tenant.Name(), d.finest, format.CommitImport, begun); err != nil {
+	if err := d.s.writeCommitRecords(d.ctx, d.tenant.Name(), d.finest, format.CommitImport, begun); err != nil {
 		return err
 	}
 	if err := d.seal(list); err != nil {
 		return err
 	}
 	for res := rollup.OneHour; res > d.finest; res-- {
-		if err := d.s.mark(d.ctx, d.tenant.Name(), res, format.CommitImport, slices.Concat(begun, done)); err != nil {
+		if err := d.s.writeCommitRecords(d.ctx, d.tenant.Name(), res, format.CommitImport, slices.Concat(begun, done)); err != nil {
 			return err
 		}
 	}
-	return d.s.mark(d.ctx, d.tenant.Name(), d.finest, format.CommitImport, done)
+	return d.s.writeCommitRecords(d.ctx, d.tenant.Name(), d.finest, format.CommitImport, done)
 }
 
 // trimBefore carries out the deletes that are about these series, or they would be about the imported samples, too.

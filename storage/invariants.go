@@ -19,7 +19,7 @@ func (p *sealPass) assertSealed() {
 		sealers[w] = &slotSealer{rowWriter: newRowWriter(p.ctx, p.s, w.Work), rolledSlot: newRolledSlot(p.ctx, p.s, w.Slot), deletes: p.deletesIn(w.Slot)}
 	}
 	for tenant, metrics := range p.staged() {
-		byFinest, _, err := p.byAge(tenant, metrics)
+		byFinest, _, err := p.groupByAge(tenant, metrics)
 		if err != nil {
 			return
 		}

@@ -74,11 +74,11 @@ func (s *Store) listWindow(ctx context.Context, tenant string, window int64) err
 		return nil
 	}
 	defer s.windows.lock(tenant)()
-	return s.list(ctx, at, 0)
+	return s.ensureListed(ctx, at, 0)
 }
 
-// list lists a window unless it is listed, and caches that. The caller must hold the tenant's lock.
-func (s *Store) list(ctx context.Context, at tenantWindow, until int64) error {
+// ensureListed lists a window unless it is listed, and caches that. The caller must hold the tenant's lock.
+func (s *Store) ensureListed(ctx context.Context, at tenantWindow, until int64) error {
 	l, err := s.listingOf(ctx, at)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (s *Store) stayListed(ctx context.Context, tenant string, window int64, mar
 		until = marks.Expires - int64(retention.Margin.Seconds()) // The maximum difference between clocks.
 	}
 	defer s.windows.lock(tenant)()
-	return s.list(ctx, at, until)
+	return s.ensureListed(ctx, at, until)
 }
 
 // unlist unlists a window if it has no rows. Engines that expire rows keep them when they are dropped. There the window

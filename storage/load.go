@@ -28,7 +28,7 @@ func (s *Store) load(ctx context.Context, w Work, want func(format.StageRow) boo
 		if !want(r) {
 			continue
 		}
-		if err := l.blob(ctx, r, row.Value); isUnreadable(err) {
+		if err := l.addBlob(ctx, r, row.Value); isUnreadable(err) {
 			l.of.Damage()
 			s.damage.NoteStaged(damage.StagedAt{Slot: w.Slot, Partition: w.Partition, Row: r}, err)
 			continue
@@ -62,9 +62,9 @@ func newLoader(s *Store, w Work) *loader {
 	return &loader{s: s, Decoder: head.NewDecoder(s.head, w.at(), s.learn), gen: head.NewGeneration(w.at(), s.period.SlotStart(w.Slot))}
 }
 
-// blob adds a blob's samples to the generation. It skips samples that depend on a blob that was never durable, because
+// addBlob adds a blob's samples to the generation. It skips samples that depend on a blob that was never durable, because
 // they were never acknowledged.
-func (l *loader) blob(ctx context.Context, r format.StageRow, b []byte) error {
+func (l *loader) addBlob(ctx context.Context, r format.StageRow, b []byte) error {
 	if l.of == nil || l.writer != r.Writer {
 		l.writer, l.of = r.Writer, &head.Stream{}
 	}

@@ -36,7 +36,7 @@ func FuzzBlob(f *testing.F) {
 		s := &Store{head: head.New(1, period), eng: memory.New(), opts: DefaultOptions(), period: period}
 		s.openRows(&settings{})
 		l := newLoader(s, Work{})
-		if l.blob(t.Context(), format.StageRow{Writer: "w", Seq: 1}, blob) == nil {
+		if l.addBlob(t.Context(), format.StageRow{Writer: "w", Seq: 1}, blob) == nil {
 			for _, st := range l.gen.Chunks() {
 				var samples chunk.Samples
 				require.NoError(t, st.Read(&samples))

@@ -23,7 +23,7 @@ func (s *Store) join(have *settings) {
 		State:   func(leaving bool) ([]byte, error) { return s.retention.Advertise(leaving) },
 		Learn:   func(ctx context.Context) error { return s.retention.LearnAdvertised(ctx) },
 		Refresh: s.refreshPeriods, Corrupt: s.damage.Corrupt, Logger: o.Logger,
-		Still: o.seams.still, Believing: o.seams.believing,
+		Still: o.seams.still, Believing: o.seams.trustsClocks,
 	})
 	s.clock, s.follower, s.peers = s.member.Clock, newFollower(s), s.newDeletePeers()
 	s.retention = retention.New(s.retentionEnv(), have.ClassHistory)

@@ -35,7 +35,7 @@ func (r *pagesRig) start(name string, change func(*Options)) *Store {
 	o := DefaultOptions()
 	o.Shared, o.Partitions, o.Now = true, 1, func() time.Time { return r.now }
 	o.Self = membership.Process{Name: name, Target: "all", Version: "1.5"}
-	o.seams.still, o.seams.believing = true, true
+	o.seams.still, o.seams.trustsClocks = true, true
 	if change != nil {
 		change(&o)
 	}

@@ -132,7 +132,7 @@ func newProtocolRun(head string) (*protocolRun, error) {
 		return nil, errors.New("the store names no engine")
 	}
 	r.pass(time.Duration(r.base.UnixMilli()) * time.Millisecond)
-	r.opts.seams.still, r.opts.seams.believing = true, true
+	r.opts.seams.still, r.opts.seams.trustsClocks = true, true
 	r.opts.Now = func() time.Time { return time.UnixMilli(r.now.Load()) }
 	return r, nil
 }

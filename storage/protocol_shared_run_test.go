@@ -162,7 +162,7 @@ func newSharedRun(head string) (*sharedRun, error) {
 		}
 		r.name = fmt.Sprintf("p%d", i+1)
 		r.disk = s.disk.of(r)
-		r.opts.Shared, r.opts.seams = true, seams{still: true, believing: true, blobBytes: blob}
+		r.opts.Shared, r.opts.seams = true, seams{still: true, trustsClocks: true, blobBytes: blob}
 		s.procs = append(s.procs, r)
 		r.model, r.unsure = s.procs[0].model, s.procs[0].unsure
 	}
@@ -314,7 +314,7 @@ func (r *protocolRun) waitsFor(kind, verb string) bool {
 		return sealing
 	case "query":
 		// After a day it releases sealed samples, when no commit is running.
-		if s.follower.slept() > deleteRests/2 && held(&s.commitMu) {
+		if s.follower.timeSincePass() > deleteRests/2 && held(&s.commitMu) {
 			return true
 		}
 		return r.model.begun() > 0 && (kind != "query" || sealing) // It may have to seal because of a delete.

@@ -28,7 +28,7 @@ func (s *Store) rebuild(ctx context.Context) error {
 		return nil // Other processes answer queries.
 	}
 	begin := time.Now()
-	s.follower.begin(s.opts.Now())
+	s.follower.recordPass(s.opts.Now())
 	err := s.rebuildAll(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -74,7 +74,7 @@ func (s *Store) rebuildPartition(ctx context.Context, partition int, try func(co
 		return err
 	})
 	for i := 0; err == nil && i < len(work); i++ {
-		err = try(ctx, func(ctx context.Context) error { return s.follower.whole(ctx, work[i]) })
+		err = try(ctx, func(ctx context.Context) error { return s.follower.readSlot(ctx, work[i]) })
 	}
 	return err
 }

@@ -59,7 +59,7 @@ func (x *hiddenRoller) rollAgain(ctx context.Context, tenant string, class, miss
 	}
 	before, now := s.rolled.At(rolledOf{tenant, class}), make(map[int64]uint64, len(windows))
 	for _, w := range windows {
-		stamp, ok := s.stampOfMarks(tenant, w, ds)
+		stamp, ok := s.stampOfCommitRecords(tenant, w, ds)
 		if known, is := before[w]; !ok || !is || known != stamp {
 			if err := x.rollFirst(ctx, w, tenant); err != nil {
 				return err
@@ -110,9 +110,9 @@ type rolledOf struct {
 	class  int64
 }
 
-// stampOfMarks returns a number that changes when commit records of a raw window or of its rollups are written, or when
+// stampOfCommitRecords returns a number that changes when commit records of a raw window or of its rollups are written, or when
 // the deletes change. ok is false if it can't be computed.
-func (s *Store) stampOfMarks(tenant string, window int64, ds format.Tombstones) (stamp uint64, ok bool) {
+func (s *Store) stampOfCommitRecords(tenant string, window int64, ds format.Tombstones) (stamp uint64, ok bool) {
 	if s.versions == nil {
 		return 0, false
 	}

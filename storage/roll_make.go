@@ -79,7 +79,7 @@ func (x *roller) make5mOf(in *rolledSlot, tasks []rollupTask, raw metricShards) 
 	}
 	return x.sideBySide(len(tasks), func(_ context.Context, i int, m *rollMemory) error {
 		r := &tasks[i]
-		return x.settle(in.fineRollup(), r, x.make5m(in, r, raw.of(r.series.Metric()), sealed, &m.fine))
+		return x.settle(in.fineRollup(), r, x.make5m(in, r, raw.count(r.series.Metric()), sealed, &m.fine))
 	})
 }
 
@@ -231,7 +231,7 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 	clear(m.unread)
 	var all []seriesChunks
 	for metric, series := range byMetric(rolls) {
-		all = append(all, x.fineOf(fine.of(metric), series))
+		all = append(all, x.fineOf(fine.count(metric), series))
 	}
 	if err := x.s.fineChunks(ctx, all, m.chunks, m.unread); err != nil {
 		return err

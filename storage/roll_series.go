@@ -28,9 +28,9 @@ func (s *Store) metricsIn(ctx context.Context, tenant string, window int64) (nam
 	return names, nil
 }
 
-// metrics lists the metrics whose rollups are to be computed: all if rollups are missing, otherwise those that a delete
+// listMetrics lists the metrics whose rollups are to be computed: all if rollups are missing, otherwise those that a delete
 // may apply to, including metrics that only have rollups left.
-func (x *windowRoller) metrics() ([]string, error) {
+func (x *windowRoller) listMetrics() ([]string, error) {
 	var all []string
 	for _, w := range x.windows() {
 		names, err := x.s.metricsIn(x.ctx, x.tenant, w)
@@ -47,9 +47,9 @@ func (x *windowRoller) metrics() ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// seriesOf lists the series of a metric whose rollups are to be computed, ordered by id. It includes series that only
+// listSeries lists the series of a metric whose rollups are to be computed, ordered by id. It includes series that only
 // have rollups left and that a delete may apply to.
-func (x *windowRoller) seriesOf(metric string) (list []collected, err error) {
+func (x *windowRoller) listSeries(metric string) (list []collected, err error) {
 	known := map[format.SeriesID]bool{}
 	for _, w := range x.windows() {
 		found, err := x.s.seriesIn(x.ctx, x.tenant, w, metric)

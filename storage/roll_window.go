@@ -21,11 +21,11 @@ const rollSeries = 1000
 
 // marksIn reads the commit records of a tenant's window of any resolution; none if they are past their retention.
 func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[format.CommitKey]bool, error) {
-	return s.marksBetween(ctx, tenant, window, nil, nil)
+	return s.commitRecordsBetween(ctx, tenant, window, nil, nil)
 }
 
-// marksBetween reads the commit records in a key range as in engine.Range.
-func (s *Store) marksBetween(ctx context.Context, tenant string, window int64, from, to engine.Key) (map[format.CommitKey]bool, error) {
+// commitRecordsBetween reads the commit records in a key range as in engine.Range.
+func (s *Store) commitRecordsBetween(ctx context.Context, tenant string, window int64, from, to engine.Key) (map[format.CommitKey]bool, error) {
 	found := map[format.CommitKey]bool{}
 	if stand, err := s.retention.SharedStand(ctx, tenant, window); err != nil || !stand {
 		return found, err
@@ -80,7 +80,7 @@ func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, del
 					byWindow[w] = raw
 					continue
 				}
-				if byWindow[w], err = s.marksBetween(ctx, tenant, w, from, to); err != nil {
+				if byWindow[w], err = s.commitRecordsBetween(ctx, tenant, w, from, to); err != nil {
 					return nil, err
 				}
 			}
@@ -128,23 +128,23 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 	if x.classes, _, err = s.retention.ClassesOn(ctx, tenant, window); err != nil {
 		return 0, err
 	}
-	x.lack(missing)
+	x.noteMissing(missing)
 	if err := x.listWindows(); err != nil {
 		return 0, err
 	}
-	names, err := x.metrics()
+	names, err := x.listMetrics()
 	if err != nil {
 		return 0, err
 	}
 	for _, metric := range names {
-		n, err := x.metric(metric)
+		n, err := x.rollMetric(metric)
 		series += n
 		if err != nil {
 			return series, err
 		}
 	}
 	for _, m := range missing {
-		if err := x.mark(m); err != nil {
+		if err := x.writeCommitRecord(m); err != nil {
 			return series, err
 		}
 	}
@@ -152,7 +152,7 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 }
 
 // noteMissing records which slots have missing rollups, and because of which deletes.
-func (x *windowRoller) lack(missing []format.CommitKey) {
+func (x *windowRoller) noteMissing(missing []format.CommitKey) {
 	whole := map[int64]bool{} // slots whose rollups are missing for other reasons
 	for _, m := range missing {
 		in := x.slots[m.Slot]
@@ -183,23 +183,23 @@ func (x *windowRoller) listWindows() error {
 	return nil
 }
 
-// mark writes the commit record for a slot's new rollups.
-func (x *windowRoller) mark(m format.CommitKey) error {
+// writeCommitRecord writes the commit record for a slot's new rollups.
+func (x *windowRoller) writeCommitRecord(m format.CommitKey) error {
 	list := rollup.Resolutions[:]
 	if x.deleted.Has(m.ID) {
 		list = append(slices.Clone(list), rollup.Raw) // So that all resolutions have the same commit records again.
 	}
 	for _, res := range list {
-		if err := x.s.mark(x.ctx, x.tenant, res, format.CommitMaintenance, []format.CommitKey{m}); err != nil {
+		if err := x.s.writeCommitRecords(x.ctx, x.tenant, res, format.CommitMaintenance, []format.CommitKey{m}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// metric computes the rollups of one metric in the window's slots, and of their days.
-func (x *windowRoller) metric(metric string) (series int, err error) {
-	list, err := x.seriesOf(metric)
+// rollMetric computes the rollups of one metric in the window's slots, and of their days.
+func (x *windowRoller) rollMetric(metric string) (series int, err error) {
+	list, err := x.listSeries(metric)
 	if err != nil {
 		return 0, err
 	}
@@ -210,7 +210,7 @@ func (x *windowRoller) metric(metric string) (series int, err error) {
 	}
 	for part := range slices.Chunk(list, rollSeries) {
 		for _, day := range slices.Sorted(maps.Keys(days)) {
-			if err := x.day(metric, days[day], part); err != nil {
+			if err := x.rollDay(metric, days[day], part); err != nil {
 				return series, err
 			}
 			series += len(part) * len(days[day])
@@ -220,8 +220,8 @@ func (x *windowRoller) metric(metric string) (series int, err error) {
 	return series, nil
 }
 
-// day computes the rollups of some series of a metric in slots of a day.
-func (x *windowRoller) day(metric string, slots []*rolledSlot, part []collected) error {
+// rollDay computes the rollups of some series of a metric in slots of a day.
+func (x *windowRoller) rollDay(metric string, slots []*rolledSlot, part []collected) error {
 	r := newRoller(x.rowWriter, x.tenant, slots[0].slot)
 	if err := r.destine(metric, part); err != nil {
 		return err

@@ -54,8 +54,8 @@ func newRoller(w *rowWriter, tenant string, slot int64) *roller {
 	return &roller{rowWriter: w, tenant: tenant, slots: map[int64]*rolledSlot{}, day: newSealedSlot(w.ctx, w.s, slot)}
 }
 
-// in returns a slot of the day.
-func (x *roller) in(slot int64) *rolledSlot {
+// slotOf returns a slot of the day.
+func (x *roller) slotOf(slot int64) *rolledSlot {
 	in := x.slots[slot]
 	if in == nil {
 		in = newRolledSlot(x.ctx, x.s, slot)
@@ -132,7 +132,7 @@ func (x *roller) run() error {
 	defer func() { clear(x.encoded) }()
 	ahead := x.s.versions != nil && x.finest < rollup.OneHour && x.hasTasks()
 	if ahead {
-		if err := x.list(); err != nil {
+		if err := x.listDependencies(); err != nil {
 			return err
 		}
 	}
@@ -174,7 +174,7 @@ func (x *roller) makeAll5m(ahead bool) error {
 	}
 	if ahead {
 		x.listOwn()
-	} else if err := x.list(); err != nil {
+	} else if err := x.listDependencies(); err != nil {
 		return err
 	}
 	for _, slot := range slices.Sorted(maps.Keys(x.slots)) {
@@ -198,9 +198,9 @@ func (x *roller) hasTasks() bool {
 	return false
 }
 
-// list lists the chunks that the rollups of the series depend on, if any. A writer to a shard that isn't listed yet
+// listDependencies lists the chunks that the rollups of the series depend on, if any. A writer to a shard that isn't listed yet
 // sees all earlier writes.
-func (x *roller) list() (err error) {
+func (x *roller) listDependencies() (err error) {
 	if x.raw, err = x.s.shardsIn(x.ctx, x.day.into[rollup.Raw].window, x.tenant); err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (x *roller) list() (err error) {
 		for ; to < len(x.series) && x.series[to].series.Metric() == metric; to++ {
 			series = append(series, x.series[to].series)
 		}
-		of := metricChunks{x.day.into[rollup.Raw].window, x.tenant, metric, x.raw.of(metric), first, last}
+		of := metricChunks{x.day.into[rollup.Raw].window, x.tenant, metric, x.raw.count(metric), first, last}
 		all = append(all, seriesChunks{of, series})
 		from = to
 	}
@@ -255,7 +255,7 @@ func (x *roller) listOwn() {
 // put5m adds the 5m chunks to the next write series by series, as they are stored, so that each series' labels are
 // written once.
 func (x *roller) put5m() error {
-	type place struct {
+	type slotTask struct {
 		in *rolledSlot
 		r  *rollupTask
 	}
@@ -263,7 +263,7 @@ func (x *roller) put5m() error {
 	for _, in := range x.slots {
 		n += len(in.tasks)
 	}
-	all := make([]place, 0, n)
+	all := make([]slotTask, 0, n)
 	at := make(map[*Series]int, len(x.series)) // the index of each series, in the order of every slot's tasks
 	for _, slot := range slices.Sorted(maps.Keys(x.slots)) {
 		in := x.slots[slot]
@@ -272,10 +272,10 @@ func (x *roller) put5m() error {
 			if _, ok := at[r.series]; !ok {
 				at[r.series] = len(at)
 			}
-			all = append(all, place{in, r})
+			all = append(all, slotTask{in, r})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b place) int { return cmp.Compare(at[a.r.series], at[b.r.series]) })
+	slices.SortStableFunc(all, func(a, b slotTask) int { return cmp.Compare(at[a.r.series], at[b.r.series]) })
 	for _, p := range all {
 		if err := x.putRollup(p.in.fineRollup(), p.r); err != nil {
 			return err
@@ -297,7 +297,7 @@ func (x *roller) putRollup(to rollupOf, r *rollupTask) error {
 	if r.chunk == nil {
 		return nil
 	}
-	x.label(r.collected, to.res, to.at.window)
+	x.addLabels(r.collected, to.res, to.at.window)
 	x.put(r.collected, to.res, to.at.window, rollupTimestamp(to.at.end, r.version), format.RollupKey(r.series.IDText(), to.at.start), r.chunk)
 	if x.bytes >= x.s.distance().piece.rollups {
 		return x.write()

@@ -78,7 +78,7 @@ func newRowWriter(ctx context.Context, s *Store, w Work) *rowWriter {
 
 // expiryOf returns when rows of a series in a window expire. ok is false if the window has expired. Rollups in expired
 // windows are skipped, because raw rows outlast them if the retention was raised; other rows fail the next write.
-func (x *rowWriter) takes(c *collected, res rollup.Resolution, window int64) (expires int64, ok bool) {
+func (x *rowWriter) expiryOf(c *collected, res rollup.Resolution, window int64) (expires int64, ok bool) {
 	if !x.s.retention.Expires() {
 		return 0, true
 	}
@@ -94,8 +94,8 @@ func (x *rowWriter) takes(c *collected, res rollup.Resolution, window int64) (ex
 	return expires, err == nil
 }
 
-// label adds the labels row of a series, and its names, unless this process has already written them.
-func (x *rowWriter) label(c *collected, res rollup.Resolution, window int64) {
+// addLabels adds the labels row of a series, and its names, unless this process has already written them.
+func (x *rowWriter) addLabels(c *collected, res rollup.Resolution, window int64) {
 	s := c.series
 	where := head.WrittenRow{Window: window, At: c.at(res), Some: true}
 	if s.WrittenAt(res) == where {
@@ -107,7 +107,7 @@ func (x *rowWriter) label(c *collected, res rollup.Resolution, window int64) {
 	if !x.put(c, res, window, x.s.period.WindowEnd(window)*1000-1, format.LabelsKey(res, s.IDText()), x.labelsRow(s)) {
 		return
 	}
-	x.names(s, window)
+	x.addNames(s, window)
 	x.written = append(x.written, seriesLabels{s, res, where})
 }
 
@@ -132,13 +132,13 @@ func (x *rowWriter) labelsRow(s *Series) []byte {
 
 // put adds a row of a series to the next write. It returns false if the window has expired.
 func (x *rowWriter) put(c *collected, res rollup.Resolution, window, timestamp int64, key engine.Key, value []byte) bool {
-	expires, ok := x.takes(c, res, window)
+	expires, ok := x.expiryOf(c, res, window)
 	if !ok {
 		return false
 	}
 	s, at := c.series, c.at(res)
 	n := len(x.rows)
-	if n == 0 || !x.rows[n-1].of(format.TableOf(res), window, s, at) || x.rows[n-1].bytes+len(value) > engine.MaxBatch*3/4 {
+	if n == 0 || !x.rows[n-1].isOf(format.TableOf(res), window, s, at) || x.rows[n-1].bytes+len(value) > engine.MaxBatch*3/4 {
 		x.rows = append(x.rows, rowBatch{series: s, at: at, Batch: engine.Batch{
 			Table: format.TableOf(res), Partition: format.SeriesPartition(window, s.Tenant(), s.Metric(), at), Expires: expires,
 		}, from: len(x.puts)})
@@ -150,14 +150,14 @@ func (x *rowWriter) put(c *collected, res rollup.Resolution, window, timestamp i
 	return true
 }
 
-// leastKeys is the initial capacity of keys, in fields.
-const leastKeys = 1 << 10
+// minKeys is the initial capacity of keys, in fields.
+const minKeys = 1 << 10
 
 // keep copies a key to the memory for keys. When that is full it allocates twice as much, and earlier puts keep the
 // previous memory. After some writes, one allocation holds the keys of a whole write.
 func (x *rowWriter) keep(key engine.Key) engine.Key {
 	if cap(x.keys)-len(x.keys) < len(key) {
-		x.keys = make([]engine.Value, 0, max(leastKeys, 2*cap(x.keys)))
+		x.keys = make([]engine.Value, 0, max(minKeys, 2*cap(x.keys)))
 	}
 	from := len(x.keys)
 	x.keys = append(x.keys, key...)
@@ -173,7 +173,7 @@ type rowBatch struct {
 	bytes  int
 }
 
-func (b *rowBatch) of(t *engine.Table, window int64, s *Series, at format.ClassShard) bool {
+func (b *rowBatch) isOf(t *engine.Table, window int64, s *Series, at format.ClassShard) bool {
 	return b.Table == t && b.Partition[0].Int == window && b.at == at && b.series.TenantOfHead() == s.TenantOfHead() && b.series.Metric() == s.Metric()
 }
 
@@ -193,7 +193,7 @@ func (n *lastNames) begin(tenant string, window int64) {
 
 // replace stores l as the last label with its name. same is true if it didn't change; named is true if there was one
 // with its name.
-func (n *lastNames) take(l labels.Label) (same, named bool) {
+func (n *lastNames) replace(l labels.Label) (same, named bool) {
 	for i := range n.labels {
 		if n.labels[i].Name == l.Name {
 			same = n.labels[i].Value == l.Value
@@ -205,8 +205,8 @@ func (n *lastNames) take(l labels.Label) (same, named bool) {
 	return false, false
 }
 
-// names adds the catalog rows of a series that this process hasn't written in this window yet.
-func (x *rowWriter) names(s *Series, window int64) {
+// addNames adds the catalog rows of a series that this process hasn't written in this window yet.
+func (x *rowWriter) addNames(s *Series, window int64) {
 	tenant := s.Tenant()
 	row := engine.Batch{Table: engine.Catalog}
 	if err := x.s.retention.Bound(x.ctx, &row, tenant, retention.Shared, window); err != nil {
@@ -217,15 +217,15 @@ func (x *rowWriter) names(s *Series, window int64) {
 	}
 	x.last.begin(tenant, window)
 	add := func(kind int64, label, value string) {
-		if name := x.s.catalog.name(window, tenant, kind, label, value); !x.named[name] && !x.s.catalog.has(name) {
+		if name := x.s.catalog.name(window, tenant, kind, label, value); !x.named[name] && !x.s.catalog.isWritten(name) {
 			row.Partition = format.CatalogPartition(window, tenant, kind, label)
 			row.Mutations = []engine.Mutation{{Clustering: engine.Key{engine.Text(value)}, Timestamp: x.s.period.WindowEnd(window)*1000 - 1, Value: []byte{1}}}
-			x.name(name, row)
+			x.addName(name, row)
 			x.bytes += len(label) + len(value) + 128
 		}
 	}
 	s.Labels().Range(func(l labels.Label) {
-		same, named := x.last.take(l)
+		same, named := x.last.replace(l)
 		if same {
 			return
 		}
@@ -239,8 +239,8 @@ func (x *rowWriter) names(s *Series, window int64) {
 	})
 }
 
-// name adds the catalog row of a name.
-func (x *rowWriter) name(name catalogName, row engine.Batch) {
+// addName adds the catalog row of a name.
+func (x *rowWriter) addName(name catalogName, row engine.Batch) {
 	if x.named == nil {
 		x.named = map[catalogName]bool{}
 	}
@@ -351,8 +351,8 @@ func (m *catalogMemory) name(window int64, tenant string, kind int64, label, val
 	return catalogName{h.Sum64(), uint64(window)<<2 | uint64(kind)}
 }
 
-// has reports whether the row was written.
-func (m *catalogMemory) has(name catalogName) bool {
+// isWritten reports whether the row was written.
+func (m *catalogMemory) isWritten(name catalogName) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, ok := m.seen[name]

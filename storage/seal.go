@@ -50,15 +50,15 @@ func (s *Store) SealTogether(ctx context.Context, list []Work) ([]SealStats, err
 	for _, st := range stats {
 		series += st.Series
 	}
-	if series >= cmp.Or(s.opts.seams.letGoSeries, letGoSeries) {
+	if series >= cmp.Or(s.opts.seams.releaseSeries, releaseSeries) {
 		s.LetGo()
 	}
 	return stats, err
 }
 
-// letGoSeries is the number of sealed series above which a pass releases them immediately, rather than at the next
+// releaseSeries is the number of sealed series above which a pass releases them immediately, rather than at the next
 // sweep: the next pass may take as long, and short-lived series are a large part of the head.
-const letGoSeries = 1 << 16
+const releaseSeries = 1 << 16
 
 func (s *Store) sealTogether(ctx context.Context, list []Work) ([]SealStats, error) {
 	stats := make([]SealStats, len(list))

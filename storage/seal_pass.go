@@ -45,8 +45,8 @@ type sealedWork struct {
 	stats SealStats
 }
 
-// waits reports whether there is anything to seal.
-func (w *sealedWork) waits() bool {
+// hasSamples reports whether there is anything to seal.
+func (w *sealedWork) hasSamples() bool {
 	return len(w.rows) > 0 || slices.ContainsFunc(w.gens, (*head.Generation).Partial)
 }
 
@@ -62,7 +62,7 @@ func (p *sealPass) run() error {
 	if err := p.seal(); err != nil {
 		return err
 	}
-	err := p.delete()
+	err := p.deleteStaged()
 	var all SealStats
 	for _, w := range p.works {
 		if !w.stats.Done {
@@ -92,7 +92,7 @@ func (p *sealPass) seal() error {
 	for _, tenant := range slices.Sorted(maps.Keys(byTenant)) {
 		metrics := byTenant[tenant]
 		delete(byTenant, tenant)
-		if err := p.tenant(tenant, metrics); err != nil {
+		if err := p.sealTenant(tenant, metrics); err != nil {
 			return err
 		}
 	}
@@ -100,13 +100,13 @@ func (p *sealPass) seal() error {
 	return nil
 }
 
-// tenant seals a tenant's series by their age: samples too late for raw rows are added to rollups only.
-func (p *sealPass) tenant(tenant string, metrics []stagedMetric) error {
+// sealTenant seals a tenant's series by their age: samples too late for raw rows are added to rollups only.
+func (p *sealPass) sealTenant(tenant string, metrics []stagedMetric) error {
 	var err error
 	if p.classes, err = p.s.retention.FixClasses(p.ctx, tenant, metrics[0].chunks[0].At().Slot); err != nil {
 		return err
 	}
-	byFinest, gone, err := p.byAge(tenant, metrics)
+	byFinest, gone, err := p.groupByAge(tenant, metrics)
 	if err != nil {
 		return err
 	}
@@ -124,8 +124,8 @@ func (p *sealPass) tenant(tenant string, metrics []stagedMetric) error {
 	return nil
 }
 
-// delete deletes the sealed stage rows, after recording that they are sealed.
-func (p *sealPass) delete() error {
+// deleteStaged deletes the sealed stage rows, after recording that they are sealed.
+func (p *sealPass) deleteStaged() error {
 	for _, w := range p.works {
 		if err := p.s.keepDefinitions(p.ctx, w.Work, p.begun, append(w.gens, w.own...), w.rows); err != nil {
 			return err
@@ -141,20 +141,20 @@ func (p *sealPass) delete() error {
 		}
 	}
 	if err := p.s.deleteStaged(p.ctx, p.works); err == nil || len(p.works) == 1 {
-		p.done(p.works, err)
+		p.setDone(p.works, err)
 		return err
 	}
 	var errs []error
 	for i := range p.works { // Some of it may have been written.
 		w := p.works[i : i+1]
 		err := p.s.deleteStaged(p.ctx, w)
-		p.done(w, err)
+		p.setDone(w, err)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-func (p *sealPass) done(works []*sealedWork, err error) {
+func (p *sealPass) setDone(works []*sealedWork, err error) {
 	for _, w := range works {
 		w.stats.Done = err == nil
 	}
@@ -197,7 +197,7 @@ func newTenantPass(p *sealPass, tenant string, metrics []stagedMetric, finest ro
 	for at := range t.cells {
 		t.partitions[at.Slot]++
 		if t.slots[at.Slot] == nil {
-			t.slots[at.Slot] = &slotSealer{rowWriter: w, rolledSlot: t.roller.in(at.Slot), deletes: t.deletesIn(at.Slot)}
+			t.slots[at.Slot] = &slotSealer{rowWriter: w, rolledSlot: t.roller.slotOf(at.Slot), deletes: t.deletesIn(at.Slot)}
 		}
 	}
 	return t
@@ -237,7 +237,7 @@ func (t *tenantPass) run() error {
 			w.stats.Repaired++
 		}
 	}
-	return t.mark()
+	return t.writeCommitRecords()
 }
 
 // trimBefore applies the deletes that match these series. Otherwise they would also delete the samples sealed now.
@@ -284,15 +284,15 @@ func (t *tenantPass) seal() error {
 		if err := t.spread(m.name, list); err != nil {
 			return err
 		}
-		if err := t.metric(list); err != nil {
+		if err := t.sealMetric(list); err != nil {
 			return err
 		}
 	}
 	return t.roller.run()
 }
 
-// metric adds the rows of a metric's series.
-func (t *tenantPass) metric(list []stagedSeries) error {
+// sealMetric adds the rows of a metric's series.
+func (t *tenantPass) sealMetric(list []stagedSeries) error {
 	var samples chunk.Samples
 	rolled := false
 	for i := range list {
@@ -315,7 +315,7 @@ func (t *tenantPass) metric(list []stagedSeries) error {
 		before := len(x.tasks)
 		if t.roller.fillsUp() {
 			x.onlyRollUp(&c.collected, &samples)
-		} else if err := x.series(&c.collected, &samples, t.resealed[c.work.at()]); err != nil {
+		} else if err := x.addSeries(&c.collected, &samples, t.resealed[c.work.at()]); err != nil {
 			return err
 		}
 		rolled = rolled || len(x.tasks) > before
@@ -365,20 +365,20 @@ func (t *tenantPass) isFull(metricEnds bool) bool {
 	return t.roller.bytes >= piece.bytes || len(t.roller.series) >= piece.series
 }
 
-// mark writes the commit records of the slots, the rollups' first: a reader that finds the raw commit record also finds
+// writeCommitRecords writes the commit records of the slots, the rollups' first: a reader that finds the raw commit record also finds
 // the rollups.
-func (t *tenantPass) mark() error {
+func (t *tenantPass) writeCommitRecords() error {
 	marks := newMarks(t.cells)
 	for res := rollup.OneHour + 1; res > t.roller.finest; res-- {
-		if err := t.s.mark(t.ctx, t.roller.tenant, res-1, format.CommitSeal, marks); err != nil {
+		if err := t.s.writeCommitRecords(t.ctx, t.roller.tenant, res-1, format.CommitSeal, marks); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// mark writes commit records of one day at a resolution.
-func (s *Store) mark(ctx context.Context, tenant string, res rollup.Resolution, reason format.CommitReason, marks []format.CommitKey) error {
+// writeCommitRecords writes commit records of one day at a resolution.
+func (s *Store) writeCommitRecords(ctx context.Context, tenant string, res rollup.Resolution, reason format.CommitReason, marks []format.CommitKey) error {
 	if len(marks) == 0 {
 		return nil
 	}
@@ -392,7 +392,7 @@ func (s *Store) mark(ctx context.Context, tenant string, res rollup.Resolution, 
 		return err
 	}
 	for _, m := range marks {
-		all.Mutations = append(all.Mutations, markRow(s.destinationsOf(m.Slot)[res], m, reason))
+		all.Mutations = append(all.Mutations, commitRecordRow(s.destinationsOf(m.Slot)[res], m, reason))
 	}
 	if err := s.writeInPieces(ctx, all); err != nil {
 		return fmt.Errorf("storage: marking slots of tenant %q as sealed: %w", tenant, err)

@@ -155,7 +155,7 @@ func TestTogetherCutsUnknownOnly(t *testing.T) {
 // small pass.
 func TestAPassLetsGo(t *testing.T) {
 	for least, want := range map[int]int{4: 1, 5: 4} {
-		ts := openTestStore(t, func(o *Options) { o.seams.letGoSeries = least })
+		ts := openTestStore(t, func(o *Options) { o.seams.releaseSeries = least })
 		at := ts.now.Truncate(2 * time.Hour)
 		for i := range 4 {
 			ts.write("ann", labels.FromStrings(labels.MetricName, "up", "i", fmt.Sprint(i)), sample{at.Add(-3 * time.Hour).UnixMilli(), 1})

@@ -31,7 +31,7 @@ func (p *sealPass) staged() map[string][]stagedMetric {
 	var of *head.TenantMetric
 	var m *stagedMetric
 	for _, w := range p.works {
-		if !w.waits() {
+		if !w.hasSamples() {
 			continue
 		}
 		for _, g := range w.gens {
@@ -85,9 +85,9 @@ func (p *sealPass) workOf(st *head.Chunk) *sealedWork {
 // classOf returns the class of a head chunk's rows.
 func (p *sealPass) classOf(st *head.Chunk) int64 { return p.classes.Of(st.Series()) }
 
-// byAge groups head chunks by the finest resolution whose window isn't past its retention; gone are those without any.
+// groupByAge groups head chunks by the finest resolution whose window isn't past its retention; gone are those without any.
 // It reuses the memory of metrics.
-func (p *sealPass) byAge(tenant string, metrics []stagedMetric) (byFinest [resolutions][]stagedMetric, gone []stagedMetric, err error) {
+func (p *sealPass) groupByAge(tenant string, metrics []stagedMetric) (byFinest [resolutions][]stagedMetric, gone []stagedMetric, err error) {
 	placements := map[[2]int64]retention.Placement{} // by class and slot
 	for _, m := range metrics {
 		for _, st := range m.chunks {

@@ -37,7 +37,7 @@ func (x *sealedSlot) readChunks(ctx context.Context, metrics map[string][]*Serie
 	into := x.into[rollup.Raw]
 	var all []paged.Wanted
 	for metric, series := range metrics {
-		chunks := metricChunks{into.window, series[0].Tenant(), metric, shards.of(metric), into.start, into.start}
+		chunks := metricChunks{into.window, series[0].Tenant(), metric, shards.count(metric), into.start, into.start}
 		for _, s := range series {
 			found[chunkAt{into.start, s.ID()}] = storedChunks{}
 		}

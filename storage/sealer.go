@@ -35,7 +35,7 @@ func (s *Store) destinationsOf(slot int64) (into destinations) {
 }
 
 // commitRecordRow returns the mutation that writes a commit record.
-func markRow(at destination, m format.CommitKey, reason format.CommitReason) engine.Mutation {
+func commitRecordRow(at destination, m format.CommitKey, reason format.CommitReason) engine.Mutation {
 	return engine.Mutation{
 		Clustering: engine.Key{engine.Int(m.Slot), engine.Int(int64(m.Partition)), engine.Text(m.ID)},
 		Timestamp:  at.end * 1000, Value: format.AppendCommitReason(reason),
@@ -98,21 +98,21 @@ type slotSealer struct {
 	// a time.
 	ahead sealedChunks
 
-	// shards is the number of shards of the metric that was read last, asked.
-	asked   string
-	askedOf *head.Tenant
-	shards  int64
+	// shards is the number of shards of the metric shardsMetric of shardsTenant.
+	shardsMetric string
+	shardsTenant *head.Tenant
+	shards       int64
 }
 
-// series adds the rows of one series: its labels once per window, and its chunks. Its rollups follow after these are
+// addSeries adds the rows of one series: its labels once per window, and its chunks. Its rollups follow after these are
 // written.
-func (x *slotSealer) series(c *collected, samples *chunk.Samples, sealedBefore bool) error {
+func (x *slotSealer) addSeries(c *collected, samples *chunk.Samples, sealedBefore bool) error {
 	s, known := c.series, false
 	named := x.deletesOf(c.series).IDs()
 	at := x.into[rollup.Raw]
 	if samples.Len() == 0 { // It has exemplars only.
-		x.label(c, rollup.Raw, at.window)
-		return x.exemplars(c, sealedBefore)
+		x.addLabels(c, rollup.Raw, at.window)
+		return x.addExemplars(c, sealedBefore)
 	}
 	if sealedBefore {
 		var err error
@@ -121,8 +121,8 @@ func (x *slotSealer) series(c *collected, samples *chunk.Samples, sealedBefore b
 		}
 	}
 	// An interrupted seal may have written chunks without labels, names or rollups.
-	x.label(c, rollup.Raw, at.window)
-	if err := x.exemplars(c, sealedBefore); err != nil {
+	x.addLabels(c, rollup.Raw, at.window)
+	if err := x.addExemplars(c, sealedBefore); err != nil {
 		return err
 	}
 	r := rollupTask{collected: c}
@@ -136,7 +136,7 @@ func (x *slotSealer) series(c *collected, samples *chunk.Samples, sealedBefore b
 			x.stats.Chunks++
 			x.stats.Bytes += int64(len(value))
 		}
-		r.chunk = x.build(s.Metric(), samples, uint64(len(r.own))*r.exempt.Weight(nil))
+		r.chunk = x.buildRollup(s.Metric(), samples, uint64(len(r.own))*r.exempt.Weight(nil))
 		x.stats.Series++
 		x.stats.Samples += samples.Len()
 	}
@@ -148,12 +148,12 @@ func (x *slotSealer) series(c *collected, samples *chunk.Samples, sealedBefore b
 // used.
 func (x *slotSealer) onlyRollUp(c *collected, samples *chunk.Samples) {
 	if samples.Len() > 0 {
-		x.tasks = append(x.tasks, rollupTask{collected: c, chunk: x.build(c.series.Metric(), samples, 1)})
+		x.tasks = append(x.tasks, rollupTask{collected: c, chunk: x.buildRollup(c.series.Metric(), samples, 1)})
 	}
 }
 
-// build computes the slot's 5m chunk from all samples of a series there.
-func (x *slotSealer) build(metric string, samples *chunk.Samples, version uint64) []byte {
+// buildRollup computes the slot's 5m chunk from all samples of a series there.
+func (x *slotSealer) buildRollup(metric string, samples *chunk.Samples, version uint64) []byte {
 	x.buckets.Reset()
 	rollup.AppendStored(&x.buckets, samples, metric, rollup.FiveMinutes.Width())
 	return appendRollup(&x.buckets, rollup.FiveMinutes, version)
@@ -178,7 +178,7 @@ func (x *slotSealer) subtract(s *Series, samples *chunk.Samples, named *format.T
 // the chunks name to named. Unreadable chunks are skipped: the roller reports them, and the new chunk is written beside
 // them.
 func (x *slotSealer) readSealed(s *Series, into *chunk.Samples, named *format.TombstoneIDs) error {
-	if err := x.ask(s); err != nil {
+	if err := x.readShardsOf(s); err != nil {
 		return err
 	}
 	at := chunkAt{x.into[rollup.Raw].start, s.ID()}
@@ -199,7 +199,7 @@ func (x *slotSealer) readAhead(series []*Series) error {
 	if len(series) == 0 {
 		return nil
 	}
-	if err := x.ask(series[0]); err != nil {
+	if err := x.readShardsOf(series[0]); err != nil {
 		return err
 	}
 	x.ahead = sealedChunks{}
@@ -207,14 +207,14 @@ func (x *slotSealer) readAhead(series []*Series) error {
 }
 
 // readShardsOf sets x.shards to the number of shards of a series' metric.
-func (x *slotSealer) ask(s *Series) error {
-	if x.asked == s.Metric() && x.askedOf == s.TenantOfHead() {
+func (x *slotSealer) readShardsOf(s *Series) error {
+	if x.shardsMetric == s.Metric() && x.shardsTenant == s.TenantOfHead() {
 		return nil
 	}
 	shards, err := x.s.readShards(x.ctx, x.into[rollup.Raw].window, s.Tenant(), s.Metric())
 	if err != nil {
 		return err
 	}
-	x.asked, x.askedOf, x.shards = s.Metric(), s.TenantOfHead(), shards
+	x.shardsMetric, x.shardsTenant, x.shards = s.Metric(), s.TenantOfHead(), shards
 	return nil
 }

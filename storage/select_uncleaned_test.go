@@ -60,7 +60,7 @@ func TestBucketsBesideDeletesAreWhatSamplesMake(t *testing.T) {
 				for _, at := range into[1:] {
 					require.NoError(t, ts.listWindow(t.Context(), "default", at.window))
 					w.batches = append(w.batches, engine.Batch{
-						Table: engine.Sealed, Partition: format.SealedPartition(at.window, "default"), Mutations: []engine.Mutation{markRow(at, format.CommitKey{Slot: slot, ID: newID()}, format.CommitSeal)},
+						Table: engine.Sealed, Partition: format.SealedPartition(at.window, "default"), Mutations: []engine.Mutation{commitRecordRow(at, format.CommitKey{Slot: slot, ID: newID()}, format.CommitSeal)},
 					})
 				}
 				w.flush()

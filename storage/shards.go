@@ -22,7 +22,7 @@ type shardedMetric struct {
 // metricShards are the numbers of shards of those metrics in a tenant's window that have more than one.
 type metricShards map[string]int64
 
-func (m metricShards) of(metric string) int64 { return max(1, m[metric]) }
+func (m metricShards) count(metric string) int64 { return max(1, m[metric]) }
 
 // shardsIn reads the numbers of shards of a tenant's metrics in a window. Corrupt rows are reported.
 func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metricShards, error) {

@@ -76,8 +76,8 @@ func (i listedItem) unit() listedItem {
 	return listedItem{partition: i.partition, isUnit: true, number: format.UnitOf(i.number)}
 }
 
-// row returns the batch that lists an item.
-func (l *stagedList) row(i listedItem) engine.Batch {
+// newRow returns the batch that lists an item.
+func (l *stagedList) newRow(i listedItem) engine.Batch {
 	return engine.Batch{Table: engine.Staged, Partition: i.list(), Mutations: []engine.Mutation{{
 		Clustering: format.StagedKey(i.number, newID(), format.StagedListed), Timestamp: format.StageTimestamp,
 		Value: binary.AppendVarint(nil, l.now().UnixMilli()),
@@ -101,7 +101,7 @@ func (l *stagedList) add(rows []engine.Batch, streams []*head.Generation) (with 
 		}
 	}
 	for _, i := range added {
-		rows = append(rows, l.row(i))
+		rows = append(rows, l.newRow(i))
 	}
 	return rows, added
 }
@@ -174,7 +174,7 @@ func (l *stagedList) listMissing(ctx context.Context, items []listedItem) error 
 			defer mu.Unlock()
 			for _, i := range list {
 				if !slices.ContainsFunc(found[i.number], func(r listedRow) bool { return !r.isClosing }) {
-					rows = append(rows, l.row(i))
+					rows = append(rows, l.newRow(i))
 				}
 			}
 			return err
@@ -206,14 +206,14 @@ func (l *stagedList) read(ctx context.Context, r engine.Range) (map[int64][]list
 	return found, nil
 }
 
-// units reads the listed units of a partition.
-func (l *stagedList) units(ctx context.Context, partition int) (map[int64][]listedRow, error) {
+// readUnits reads the listed units of a partition.
+func (l *stagedList) readUnits(ctx context.Context, partition int) (map[int64][]listedRow, error) {
 	return l.read(ctx, engine.Range{Partition: format.StagedUnits(partition)})
 }
 
-// slots reads the listed slots of a partition.
-func (l *stagedList) slots(ctx context.Context, partition int) (map[int64][]listedRow, error) {
-	units, err := l.units(ctx, partition)
+// readSlots reads the listed slots of a partition.
+func (l *stagedList) readSlots(ctx context.Context, partition int) (map[int64][]listedRow, error) {
+	units, err := l.readUnits(ctx, partition)
 	if err != nil {
 		return nil, err
 	}

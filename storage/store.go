@@ -156,8 +156,8 @@ type Options struct {
 
 // seams replace, in tests, behavior that otherwise depends on time and chance.
 type seams struct {
-	// believing makes every clock trusted, for histories that set the clock at will.
-	believing bool
+	// trustsClocks makes every clock trusted, for histories that set the clock at will.
+	trustsClocks bool
 	// still stops a shared store's background work: heartbeats are sent on request only, and streams are followed for
 	// queries only, one after the other.
 	still bool
@@ -165,8 +165,8 @@ type seams struct {
 	writer string
 	// blobBytes is the size at which a blob is full; 0: format.BlobFull.
 	blobBytes int
-	// letGoSeries is the number of sealed series above which a pass releases them immediately; 0: letGoSeries.
-	letGoSeries int
+	// releaseSeries is the number of sealed series above which a pass releases them immediately; 0: releaseSeries.
+	releaseSeries int
 	// pageSeries is the number of new series in a partition from which they are written as pages; 0: paged's default.
 	pageSeries int
 	// countingBytes bounds the label values that are counted at once; 0: countingBytes.
@@ -317,14 +317,14 @@ type Store struct {
 // openRows opens the reader and writer of series rows, pages and long chunks included.
 func (s *Store) openRows(have *settings) {
 	s.rows = paged.New(s.eng, paged.Options{
-		Shared: s.sharesRows(), Least: s.opts.seams.pageSeries, IDsBytes: max(leastIDsBytes, s.opts.CacheBytes/idsShare),
+		Shared: s.sharesRows(), Least: s.opts.seams.pageSeries, IDsBytes: max(minIDsBytes, s.opts.CacheBytes/idsShare),
 	})
 	s.rows.ListLong(have.Long)
 }
 
 // The cache of page ids gets this share of Options.CacheBytes, in addition to it; 17 bytes per series. A sorted answer
 // reads all pages of a metric once per group: if their ids don't fit, they are computed again for each group.
-const idsShare, leastIDsBytes = 8, 4 << 20
+const idsShare, minIDsBytes = 8, 4 << 20
 
 // sharesRows reports whether other processes may also write rows, or rows may expire in the engine.
 func (s *Store) sharesRows() bool { return s.opts.Shared || expiresRows(s.eng) }

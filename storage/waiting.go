@@ -31,7 +31,7 @@ func (w Work) at() head.SlotPartition {
 func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	bySlot := map[int64]time.Time{}
 	if s.opts.Shared {
-		rows, err := s.listed.slots(ctx, partition)
+		rows, err := s.listed.readSlots(ctx, partition)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +93,7 @@ func (s *Store) Unlist(ctx context.Context, partition int) error {
 	if err := s.clock.MayRemove(); err != nil || !s.opts.Shared {
 		return err
 	}
-	units, err := s.listed.units(ctx, partition)
+	units, err := s.listed.readUnits(ctx, partition)
 	if err != nil {
 		return err
 	}

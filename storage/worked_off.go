@@ -33,7 +33,7 @@ const (
 // workedOff are the sealed numbers of a writer in a slot and partition: runs from first to last, in order.
 type workedOff []format.SeqRun
 
-func (w workedOff) has(seq int64) bool {
+func (w workedOff) contains(seq int64) bool {
 	return slices.ContainsFunc(w, func(r format.SeqRun) bool { return seq >= r.First && seq <= r.Last })
 }
 
@@ -98,7 +98,7 @@ func (s *Store) workedOffAmong(ctx context.Context, w Work, staged []format.Stag
 			}
 			byWriter[r.Writer] = runs
 		}
-		if runs.has(r.Seq) {
+		if runs.contains(r.Seq) {
 			found[r] = true
 		}
 	}
@@ -114,12 +114,12 @@ func (f *follower) cameBack(ctx context.Context, c *followedSlot, st *followedSt
 	if _, later := f.s.clock.Times(); later.UnixMilli()-f.s.period.SlotStart(c.decoder.At().Slot) < backAfter.Milliseconds() {
 		return false, nil
 	}
-	if !st.asked {
+	if !st.hasWorkedOff {
 		runs, err := f.s.workedOffOf(ctx, Work{Slot: c.decoder.At().Slot, Partition: c.decoder.At().Partition}, r.Writer)
 		if err != nil {
 			return false, err
 		}
-		st.asked, st.workedOff = true, runs
+		st.hasWorkedOff, st.workedOff = true, runs
 	}
-	return st.workedOff.has(r.Seq), nil
+	return st.workedOff.contains(r.Seq), nil
 }

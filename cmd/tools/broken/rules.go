@@ -25,7 +25,7 @@ var rules = []rule{
 	},
 	{
 		"slots are unlisted by a believed clock only", "storage/waiting.go",
-		"	if err := s.clock.MayRemove(); err != nil || !s.opts.Shared {\n		return err\n	}\n	units, err := s.listed.units(ctx, partition)", "	if !s.opts.Shared {\n		return nil\n	}\n	units, err := s.listed.units(ctx, partition)", histories + "|TestClock.*|TestWrongClock.*",
+		"	if err := s.clock.MayRemove(); err != nil || !s.opts.Shared {\n		return err\n	}\n	units, err := s.listed.readUnits(ctx, partition)", "	if !s.opts.Shared {\n		return nil\n	}\n	units, err := s.listed.readUnits(ctx, partition)", histories + "|TestClock.*|TestWrongClock.*",
 	},
 	{
 		"what comes back is swept by a believed clock only", "storage/waiting.go",
@@ -115,7 +115,7 @@ var rules = []rule{
 	},
 	{
 		"an import marks raw rows before it writes them", "storage/import_day.go",
-		"	if err := d.s.mark(d.ctx, d.tenant.Name(), d.finest, format.CommitImport, begun); err != nil {\n		return err\n	}\n", "", histories + "|TestImportThatFailsAnywhere",
+		"	if err := d.s.writeCommitRecords(d.ctx, d.tenant.Name(), d.finest, format.CommitImport, begun); err != nil {\n		return err\n	}\n", "", histories + "|TestImportThatFailsAnywhere",
 	},
 	{
 		"a repeated import makes rollups anew of what is there", "storage/sealer.go",
@@ -171,7 +171,7 @@ var rules = []rule{
 	},
 	{
 		"a seal that waited for its turn looks at the deletes once more", "storage/seal_pass.go",
-		"if err := t.sameDeletesNow(t.roller.tenant); err != nil { // Others", "if err := error(nil); err != nil { // Others", "TestDeletedWhileASealWaitsForItsTurn",
+		"if err := t.sameDeletesNow(t.roller.tenant); err != nil { // Other processes", "if err := error(nil); err != nil { // Other processes", "TestDeletedWhileASealWaitsForItsTurn",
 	},
 	{
 		"late samples that were written only fill up, too", "storage/retention/placement.go",
@@ -223,8 +223,8 @@ var rules = []rule{
 	},
 	{
 		"the marks of a pass are written after all of its rows", "storage/seal_pass.go",
-		"	if err := t.seal(); err != nil {\n		return err\n	}\n	for w, samples := range before {\n		if t.late[w.at()] && w.stats.Samples > samples {\n			w.stats.Repaired++\n		}\n	}\n	return t.mark()",
-		"	if err := t.mark(); err != nil {\n		return err\n	}\n	return t.seal()", "TestPassBreaksOffAnywhere|TestConcurrent|TestSharedConcurrent",
+		"	if err := t.seal(); err != nil {\n		return err\n	}\n	for w, samples := range before {\n		if t.late[w.at()] && w.stats.Samples > samples {\n			w.stats.Repaired++\n		}\n	}\n	return t.writeCommitRecords()",
+		"	if err := t.writeCommitRecords(); err != nil {\n		return err\n	}\n	return t.seal()", "TestPassBreaksOffAnywhere|TestConcurrent|TestSharedConcurrent",
 	},
 	{
 		"a pass makes buckets of an hour when all slots' finer ones are durable", "storage/roller.go",
@@ -256,7 +256,7 @@ var rules = []rule{
 	},
 	{
 		"a pass that failed deletes nothing of the stage", "storage/seal_pass.go",
-		"	if err := p.seal(); err != nil {\n		return err\n	}\n	err := p.delete()", "	_ = p.seal()\n	err := p.delete()", histories,
+		"	if err := p.seal(); err != nil {\n		return err\n	}\n	err := p.deleteStaged()", "	_ = p.seal()\n	err := p.deleteStaged()", histories,
 	},
 	{
 		"an expiry is the longest that the boundary keeps", "storage/retention/expiry.go",
