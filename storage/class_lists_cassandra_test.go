@@ -16,7 +16,7 @@ import (
 )
 
 // TestClassesOnCassandra has two processes with different class files write into the same days on Cassandra: each day
-// has one list of classes, independent of which process writes first.
+// has one list of classes, regardless of the order of writes.
 func TestClassesOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra: leave -short out")

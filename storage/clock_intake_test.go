@@ -132,7 +132,7 @@ func TestSlowClockOnOneMachine(t *testing.T) {
 			require.ErrorIs(t, b.Float(s, at+time.Hour.Milliseconds(), 0, 1), ErrMaybeAhead, "beside a sample that was rejected")
 			b.Release()
 
-			m.set(-20 * time.Minute) // Set back while it runs: the measured uptime shows what it should be.
+			m.set(-20 * time.Minute) // Set back while it runs: the observed uptime shows the right time.
 			require.NoError(t, m.write(r.now(), 2))
 			require.Equal(t, 2, m.visible())
 			r.pass(10 * time.Minute)

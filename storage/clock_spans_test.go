@@ -14,8 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// The next process finds acknowledged samples, regardless of how far the clock was off when they were accepted and is
-// off now.
+// The next process finds acknowledged samples, regardless of the clock's error when they were accepted and now.
 func TestStagedIsFoundUnderAnyClock(t *testing.T) {
 	const day = 24 * time.Hour
 	offs := []time.Duration{0, -228 * day, 228 * day, -8 * day, 30 * 365 * day}

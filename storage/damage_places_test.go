@@ -222,7 +222,7 @@ func TestDamageAtRandomPlaces(t *testing.T) {
 	}
 }
 
-// turnByte changes bits of a byte in one of the files: mostly in a sorted one, each byte of which has the same
+// turnByte changes bits of a byte in one of the files: usually in a sorted one, where each byte has the same
 // probability.
 func turnByte(t *testing.T, fs *pebble.CrashableFS, rng *rand.Rand) (name string, at, size int64) {
 	names, err := fs.List(damagedDir)

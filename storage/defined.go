@@ -92,7 +92,7 @@ func (s *Store) forgetDefinitions(ctx context.Context, slot int64, partition int
 	return s.deleteRows(ctx, engine.Defined, format.StagePartition(slot, partition), rows)
 }
 
-// listRows lists the rows of a slot in stage or defined.
+// listRows lists the rows of a slot in table stage or defined.
 func (s *Store) listRows(ctx context.Context, t *engine.Table, w Work) (rows []format.StageRow, err error) {
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: t, Partition: format.StagePartition(w.Slot, w.Partition), KeysOnly: true}) {
 		if err != nil {

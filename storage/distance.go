@@ -15,7 +15,7 @@ type distance struct {
 	// seekRows is the number of rows that an engine reads in the time that starting a scan takes. On Cassandra the
 	// first page of a scan has hundreds of rows, whether they are needed or not.
 	seekRows int
-	// groupRows is the approximate number of chunks of an answer that are read together, but at least those of
+	// groupRows is the approximate number of chunks of an answer that are read together, but at least the chunks of
 	// groupSeries series. Larger groups pay off when all series of a metric are read, because ids are hashes and each
 	// group is scattered over all rows.
 	groupRows int

@@ -2,11 +2,11 @@
 // them, answers queries from them immediately, and later seals them into chunks that are small and fast to read.
 //
 // Command cassia opens a Store on an engine: package storage/pebble for local files, or storage/cassandra for a shared
-// cluster. Adapters write to the Store by Batch, package promql queries it, and background jobs in cmd seal, expire,
-// clean and compact it. A caller may assume that methods of Store are safe for concurrent use and that an acknowledged
-// sample is durable and visible. It must open a store only with the settings it was created with, and only a store with
-// Options.Shared from several processes. Section Invariants lists the rules that keep samples from being lost, hidden
-// or returned after their deletion.
+// cluster. Packages adapter and promql write to and query the Store, and package downsample runs the background work:
+// sealing, expiry, cleaning and compaction. A caller may assume that methods of Store are safe for concurrent use and
+// that an acknowledged sample is durable and visible. It must open a store only with the settings it was created with,
+// and only a store with Options.Shared from several processes. Section Invariants lists the rules that keep samples
+// from being lost, hidden or returned after their deletion.
 //
 // # How a sample is written
 //
@@ -97,7 +97,7 @@
 //   - Slot: the unit of staging and sealing, 2 h by default; left-open and right-closed, like PromQL's ranges.
 //   - Partition: 0 to 15 by default, a consistent hash of tenant and series set. Slot partition: one partition in one
 //     slot.
-//   - Staging log: the durable samples that aren't sealed, in tables stage and staged.
+//   - Staging log: the durable samples that aren't sealed.
 //   - Window: a day of raw rows, a week of 5m rollups, or 30 days of 1h rollups. Retention deletes whole windows.
 //   - Shard: a part of the rows of a large metric in a window. Class: series with a retention of their own, starting at
 //     some day. Place: a class and a shard, which identify a partition of the engine's table.
@@ -140,13 +140,12 @@
 //   - A store that is opened ReadOnly writes no row (decisions/019).
 //   - A sample is acknowledged when it is durable and visible, not before (I1, I3).
 //   - A key always names the same content, or the row converges: the order of arrival doesn't change answers (I2).
-//   - The sealer writes rows before commit records and commit records before it deletes, and deletes exactly what it
-//     read (I4).
+//   - The sealer writes rows before commit records and commit records before it deletes, and deletes exactly the rows
+//     it read (I4).
 //   - Rollups are computed from rows that are listed or read back, in whole buckets, and the highest version wins (I5).
 //   - A reader reads the head first, then the commit records, then the rows (I4).
 //   - A delete applies only to samples sealed before it, and to held samples (decisions/012, 021).
-//   - The stage rows of sealed samples are recorded before they are deleted, so that none reappears as new
-//     (decisions/021).
+//   - Staged rows that are sealed are recorded before they are deleted, so that none reappears as new (decisions/021).
 //   - Expired rows have been hidden for a week of observed uptime before they are deleted, and only destroy.go deletes
 //     rows.
 //   - A process with an untrusted clock deletes nothing (decisions/016).
@@ -155,7 +154,7 @@
 //   - Every queue, cache and answer has a limit in bytes (I6).
 //   - A corrupt row is reported by its key, or by metric and time if rows can't be read, counted and skipped (I8). Code
 //     that deletes data returns an error instead. Check finds all corrupt rows (decisions/020). An unreadable chunk
-//     that the engine returns is kept, and so are the rollups that only it could recompute (decisions/054).
+//     that the engine returns is kept, as are the rollups that only it could recompute (decisions/054).
 //
 // # Packages below
 //
@@ -176,6 +175,6 @@
 //     packages → storage.
 //
 // FORMAT.md describes the stored rows, byte by byte. Package format contains ids, periods, windows, keys and the codecs
-// of rows; packages chunk and rollup those of sealed samples. Package head holds unsealed samples. decisions/ records
-// decisions that aren't obvious.
+// of rows; packages chunk and rollup contain the codecs of sealed samples. Package head holds unsealed samples.
+// decisions/ records decisions that aren't obvious.
 package storage

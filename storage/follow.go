@@ -53,7 +53,7 @@ type follower struct {
 	begun time.Time
 }
 
-// followMode determines what a process follows once the head is rebuilt.
+// followMode is the work of a follower once the head is rebuilt.
 type followMode uint8
 
 const (

@@ -37,7 +37,7 @@ func (s *Store) Forget(ctx context.Context, partition int) error {
 	return nil
 }
 
-// listStaged returns the stage rows of a slot as a set.
+// listStaged returns a slot's staged rows as a set.
 func (s *Store) listStaged(ctx context.Context, w Work) (map[format.StageRow]bool, error) {
 	rows, err := s.listRows(ctx, engine.Stage, w)
 	staged := make(map[format.StageRow]bool, len(rows))

@@ -20,7 +20,7 @@ func TestHeadIsBoundedForKnownSeries(t *testing.T) {
 	want, each := 0, make([]sample, 10_000)
 	write := func() error {
 		for i := range each {
-			each[i] = sample{at - int64(want+i), float64((want+i)*7919%1_000_003) / 3} // hardly compressible
+			each[i] = sample{at - int64(want+i), float64((want+i)*7919%1_000_003) / 3} // barely compressible
 		}
 		return ts.tryWrite("ann", upLabels, each...)
 	}
@@ -46,7 +46,7 @@ func TestHeadIsBoundedForKnownSeries(t *testing.T) {
 	require.NoError(t, write(), "there is room again")
 }
 
-// Tenants without samples leave no state behind, nor do those whose series are rejected.
+// Tenants without samples leave no state in the head. This also holds for tenants whose series are rejected.
 func TestTenantsWhoBringNothingArentRemembered(t *testing.T) {
 	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, nil)
 	for i := range 100 {

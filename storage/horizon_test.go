@@ -42,7 +42,7 @@ func (ts *testStore) setHorizons(tenant string, value []byte) {
 	require.True(ts.t, ok)
 }
 
-// TestDamagedHorizons damages a row: it is reported, the flags determine what is hidden, and nothing is dropped.
+// TestDamagedHorizons damages a row: it is reported, the flags determine the hidden samples, and nothing is dropped.
 func TestDamagedHorizons(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 2*day, 2*day, 2*day })

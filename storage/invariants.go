@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// assertSealed panics unless the sealed rows contain all samples of the stage rows that are about to be deleted. It
+// assertSealed panics unless the sealed rows contain all samples of the staged rows that are about to be deleted. It
 // skips the check if rows can't be read.
 func (p *sealPass) assertSealed() {
 	if !invariants {

@@ -15,7 +15,7 @@ type labelBounds struct {
 	truncates bool
 }
 
-// labelBounds returns the tenant's own limits, or else the store's.
+// labelBounds returns the tenant's own limits, or else the limits in o.
 func (o *Options) labelBounds(name string) labelBounds {
 	limits := o.Limiter.Of(name)
 	b := labelBounds{o.MaxLabels, o.MaxLabelName, o.MaxLabelValue, limits.LongLabelValues == tenant.TruncateLongLabelValues}
@@ -33,8 +33,7 @@ func (o *Options) labelBounds(name string) labelBounds {
 // MaxLabelValue returns the maximum bytes of a label value of a tenant.
 func (s *Store) MaxLabelValue(tenant string) int { return s.opts.labelBounds(tenant).value }
 
-// anyLabels returns bounds that the stored series of every tenant meet, whatever its limits were when they were
-// written.
+// anyLabels returns bounds that all stored series meet, including those written under earlier limits.
 func (o *Options) anyLabels() labelBounds {
 	return labelBounds{labels: max(o.MaxLabels, tenant.MaxLabels), name: engine.MaxKeyText, value: engine.MaxKeyText}
 }

@@ -71,7 +71,7 @@ func every(begin time.Time, step time.Duration, n int) (list []sample) {
 }
 
 // TestOneStartWithAShortRetentionHidesNothingForEver lowers the retention for one start, and raises it again: existing
-// rows are found, and so are those written there afterwards.
+// rows and later ones are found.
 func TestOneStartWithAShortRetentionHidesNothingForEver(t *testing.T) {
 	ts := openExpiring(t, func(o *Options) { o.Retention = 365 * day })
 	ls := jobLabels("old")

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// load reads the stage rows of a slot that satisfy want into a generation that isn't part of the head, or returns nil
+// load reads the staged rows of a slot that satisfy want into a generation that isn't part of the head, or returns nil
 // if there are none. A corrupt blob is reported, counted and kept, and so are blobs that can't be decoded without it,
 // or not yet.
 func (s *Store) load(ctx context.Context, w Work, want func(format.StageRow) bool) (*head.Generation, error) {
@@ -62,8 +62,8 @@ func newLoader(s *Store, w Work) *loader {
 	return &loader{s: s, Decoder: head.NewDecoder(s.head, w.at(), s.learn), gen: head.NewGeneration(w.at(), s.period.SlotStart(w.Slot))}
 }
 
-// addBlob adds a blob's samples to the generation. It skips samples that depend on a blob that was never durable, because
-// they were never acknowledged.
+// addBlob adds a blob's samples to the generation. It skips samples that depend on a blob that was never durable,
+// because they were never acknowledged.
 func (l *loader) addBlob(ctx context.Context, r format.StageRow, b []byte) error {
 	if l.of == nil || l.writer != r.Writer {
 		l.writer, l.of = r.Writer, &head.Stream{}

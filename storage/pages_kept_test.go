@@ -149,7 +149,8 @@ func TestRowsAndPagesInOneStore(t *testing.T) {
 }
 
 // TestLateSamplesBesidePages seals slots repeatedly, in processes that have cached the labels they wrote, and in
-// others. The rollup with the highest version wins, in a row or a page: rollups must be those of the raw samples.
+// others. The rollup with the highest version wins, in a row or a page: rollups must equal the rollups of the raw
+// samples.
 func TestLateSamplesBesidePages(t *testing.T) {
 	t.Parallel()
 	m := newPagedModel(t, 20, nil)

@@ -37,7 +37,7 @@ import (
 type pagesMaker struct {
 	rng *rand.Rand
 	out history
-	// passed is the time that has passed, and off how far the clock is off then. used are times of samples, since base.
+	// passed is the time that has passed, and off the clock's error then. used are times of samples, since base.
 	passed, off time.Duration
 	used        []time.Duration
 }
@@ -61,7 +61,7 @@ func (m *pagesMaker) groupsOf() string {
 	return []string{"abcd", "abcd", "ab", "ac", "bd", "a", "b", "c", "d"}[m.rng.IntN(9)]
 }
 
-// at draws the start of samples: that of others, or an age by the clock.
+// at draws the start of samples: the start of others, or an age by the clock.
 func (m *pagesMaker) at() time.Duration {
 	if len(m.used) > 0 && m.rng.IntN(3) == 0 {
 		return m.used[m.rng.IntN(len(m.used))] + time.Duration(m.rng.IntN(5)-2)*time.Minute/2
@@ -187,8 +187,8 @@ func (m *pagesMaker) wrongClock() {
 	}
 }
 
-// pagesGroups are the series of histories of pages, by group. The ids of a share their first bits, and so do those of
-// b: written without others they make pages of a higher level.
+// pagesGroups are the series of histories of pages, by group. The ids of a share their first bits, as do the ids of b:
+// written without others they make pages of a higher level.
 var pagesGroups = sync.OnceValue(func() map[byte][]labels.Labels {
 	return map[byte][]labels.Labels{
 		'a': seriesAlike("m", 'a', 8, 8), 'b': seriesAlike("m", 'b', 6, 8), 'c': seriesAlike("m", 'c', 0, 8), 'd': seriesAlike("n", 'd', 0, 5),

@@ -124,7 +124,7 @@ func (m *protocolModel) begin(d *protocolDelete) (last int) {
 	return m.sends
 }
 
-// succeed records that samples sent before a delete are gone.
+// succeed records that samples sent before a delete must not be shown.
 func (m *protocolModel) succeed(d *protocolDelete, last int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

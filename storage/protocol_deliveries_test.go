@@ -200,7 +200,7 @@ func (ts *testStore) restart() {
 	ts.Store = openReady(ts.t, ts.eng, ts.opts)
 }
 
-// rollups reads all buckets of a tenant, which must be those of its samples.
+// rollups reads all buckets of a tenant, which must match its samples.
 func (ts *testStore) rollups(tenant string) (out []byte) {
 	for _, res := range rollup.Resolutions {
 		if ts.opts.Shared && res == rollup.OneHour {

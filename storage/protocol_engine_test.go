@@ -343,7 +343,7 @@ func (e *stepEngine) write(ctx context.Context, batches []engine.Batch) error {
 	return err
 }
 
-// stays records the stage rows that were put.
+// stays records the staged rows that were put.
 func (e *stepEngine) stays(batches []engine.Batch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -372,7 +372,7 @@ func (e *stepEngine) refused() {
 	}
 }
 
-// rowText identifies a stage row by its writer and number.
+// rowText identifies a staged row by its writer and number.
 func rowText(t *engine.Table, k engine.Key) string {
 	switch t {
 	case engine.Stage:

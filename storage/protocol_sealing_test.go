@@ -165,7 +165,7 @@ func wideHistogram(rng *rand.Rand, n int) *histogram.FloatHistogram {
 	return h
 }
 
-// TestGreatHistogramsAreSealed writes histograms of which few fit into a row.
+// TestGreatHistogramsAreSealed writes histograms so large that few fit into a row.
 func TestGreatHistogramsAreSealed(t *testing.T) {
 	ts := openTestStore(t, nil)
 	rng := rand.New(rand.NewPCG(1, 1))

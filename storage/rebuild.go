@@ -62,9 +62,9 @@ func (s *Store) rebuildAll(ctx context.Context) error {
 // readOnce is an argument for rebuildPartition that returns the first error.
 func readOnce(ctx context.Context, read func(context.Context) error) error { return read(ctx) }
 
-// rebuildPartition reads every slot that may have unsealed samples, of all writers. The head already has what this
-// process has written since it started. It calls try per slot, so that a retry doesn't read a slot again that is in the
-// head.
+// rebuildPartition reads every slot that may have unsealed samples, of all writers. The head already has the samples
+// that this process has accepted since it started. It calls try per slot, so that a retry doesn't read a slot again
+// that is in the head.
 func (s *Store) rebuildPartition(ctx context.Context, partition int, try func(context.Context, func(context.Context) error) error) error {
 	var work []Work
 	err := try(ctx, func(ctx context.Context) (err error) {

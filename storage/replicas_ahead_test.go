@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/ha"
 )
 
-// TestSamplesAheadCoverNothing elects replicas with a fast clock or with one series ahead, which then stop sending: the
-// samples that another replica sends from then on are stored.
+// TestSamplesAheadCoverNothing elects replicas with a fast clock or with one series ahead, which then stop sending:
+// later samples of another replica are stored.
 func TestSamplesAheadCoverNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -66,7 +66,7 @@ func TestSamplesAheadCoverNothing(t *testing.T) {
 	}
 }
 
-// TestADeadReplicaAheadIsNotElected has three replicas, one of which sends a sample that is ahead and stops. When the
+// TestADeadReplicaAheadIsNotElected has three replicas. One of them sends a sample that is ahead and stops. When the
 // elected one stops as well, the remaining one is elected.
 func TestADeadReplicaAheadIsNotElected(t *testing.T) {
 	t.Parallel()

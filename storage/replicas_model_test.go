@@ -20,7 +20,7 @@ import (
 type modelReplica struct {
 	name   string
 	offset time.Duration
-	// ahead is how fast its clock is. further is how far one of its series is ahead in addition.
+	// ahead is how fast its clock is. further is the additional lead of one of its series.
 	ahead, further time.Duration
 	alive          bool
 	queue          []modelScrape
@@ -178,7 +178,7 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 		p.passAnyhow(6 * time.Minute)
 	}
 	p.requireDeleted(deleted)
-	// An elected replica that returns before another is elected leaves a gap of what it missed: decisions/014.
+	// An elected replica that returns before another is elected leaves a gap where it was stopped: decisions/014.
 	const gap = 55_000
 	requireNear := func(series string) {
 		stored := p.scraped(series)

@@ -37,7 +37,7 @@ func (s *Store) retentionEnv() retention.Env {
 	}
 }
 
-// RetentionOf returns the retention of a tenant's series without a class, and of those in the class with the longest.
+// RetentionOf returns the retention of a tenant's series without a class, and the longest retention of its classes.
 func (s *Store) RetentionOf(tenant string) (usual, longest retention.Keep) {
 	return s.retention.Keep(tenant, retention.DefaultClass), s.retention.Longest(tenant)
 }

@@ -32,7 +32,7 @@ func (p *several) write(process int, name string, at time.Time, v float64) {
 	ts.write("default", labels.FromStrings(labels.MetricName, name), sample{at.UnixMilli(), v})
 }
 
-// copyRows returns the rows of a table as they were written, so that they can reappear.
+// copyRows returns copies of a table's rows, so that they can reappear.
 func (p *several) copyRows(table *engine.Table, timestamp int64, partitions ...engine.Key) (rows []engine.Batch) {
 	p.t.Helper()
 	for _, partition := range partitions {
@@ -75,7 +75,7 @@ func (p *several) requireValues(when, name string, want ...float64) {
 	}
 }
 
-// TestStageRowsThatComeBackStayDeleted has a replica bring back stage rows whose deletion it has missed, before and
+// TestStageRowsThatComeBackStayDeleted has a replica bring back staged rows whose deletion it has missed, before and
 // after their samples are deleted and cleaned.
 func TestStageRowsThatComeBackStayDeleted(t *testing.T) {
 	t.Parallel()

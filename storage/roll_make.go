@@ -246,7 +246,7 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 		if !nothing || r.chunk == nil {
 			continue
 		}
-		// As in make5m: a seal may have added 5m chunks since none were found.
+		// As in make5m: a seal may have added 5m chunks since the first read.
 		shards, err := x.s.readShards(ctx, x.day.into[rollup.FiveMinutes].window, x.tenant, r.series.Metric())
 		if err != nil {
 			return err

@@ -151,7 +151,7 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 	return series, nil
 }
 
-// noteMissing records which slots have missing rollups, and because of which deletes.
+// noteMissing records the slots with missing rollups, and the deletes that caused this.
 func (x *windowRoller) noteMissing(missing []format.CommitKey) {
 	whole := map[int64]bool{} // slots whose rollups are missing for other reasons
 	for _, m := range missing {

@@ -125,9 +125,9 @@ func (x *roller) isGone(res rollup.Resolution, class int64) bool {
 
 // run writes the rows that were added, computes the rollups of all tasks and series, and resets them.
 //
-// The chunks of the series are listed when they are durable, so that of two processes that seal a slot at once the
-// later one sees all. A process that is alone holds the locks of the partitions, so no other writer adds chunks of
-// these series. It lists them before its write, and finds chunks only in slots that were partly sealed.
+// The chunks of the series are listed when they are durable, so if two processes seal a slot concurrently, the later
+// one sees all. A process that is alone holds the locks of the partitions, so no other writer adds chunks of these
+// series. It lists them before its write, and finds chunks only in slots that were partly sealed.
 func (x *roller) run() error {
 	defer func() { clear(x.encoded) }()
 	ahead := x.s.versions != nil && x.finest < rollup.OneHour && x.hasTasks()
@@ -198,8 +198,8 @@ func (x *roller) hasTasks() bool {
 	return false
 }
 
-// listDependencies lists the chunks that the rollups of the series depend on, if any. A writer to a shard that isn't listed yet
-// sees all earlier writes.
+// listDependencies lists the chunks that the rollups of the series depend on, if any. A writer to a shard that isn't
+// listed yet sees all earlier writes.
 func (x *roller) listDependencies() (err error) {
 	if x.raw, err = x.s.shardsIn(x.ctx, x.day.into[rollup.Raw].window, x.tenant); err != nil {
 		return err

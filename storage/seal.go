@@ -42,8 +42,8 @@ func (s *Store) Seal(ctx context.Context, w Work) (SealStats, error) {
 }
 
 // SealTogether seals several slots and partitions, a pass found by Together. It writes the 1h rollups of a day once,
-// and shares writes. After an error all, some or no slots may be sealed; the caller can find the faulty one by sealing each by
-// itself.
+// and shares writes. After an error all, some or no slots may be sealed; the caller can find the faulty one by sealing
+// each by itself.
 func (s *Store) SealTogether(ctx context.Context, list []Work) ([]SealStats, error) {
 	stats, err := s.sealTogether(ctx, list)
 	series := 0
@@ -226,7 +226,7 @@ func (s *Store) closeGenerations(works []*sealedWork) {
 	}
 }
 
-// gather lists the stage rows to seal. Where gens, the closed generations, don't hold all of them, extra is a
+// gather lists the staged rows to seal. Where gens, the closed generations, don't hold all of them, extra is a
 // generation with the others. left are the unreadable rows, which are kept. The generations may hold more than the
 // rows: the rest is also durable, or was sealed before.
 func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upTo int64) (extra []*head.Generation, rows []format.StageRow, left map[format.StageRow]bool, err error) {

@@ -18,7 +18,7 @@ import (
 
 // sealPass seals the stage rows of some slots of a day, in any partitions:
 //
-//	close the generations ─► list the stage rows ─► tenantPass: rows and commit records ─► stage rows deleted
+//	close the generations ─► list the staged rows ─► tenantPass: rows and commit records ─► staged rows deleted
 //
 // The caller must hold the locks of the partitions.
 type sealPass struct {
@@ -38,7 +38,7 @@ type sealedWork struct {
 	// own are the closed generations of the head. upTo is the last seq that they may have.
 	own  []*head.Generation
 	upTo int64
-	// gens hold the samples of rows, the stage rows that are deleted afterwards. left are the unreadable rows.
+	// gens hold the samples of rows, the staged rows that are deleted afterwards. left are the unreadable rows.
 	gens  []*head.Generation
 	rows  []format.StageRow
 	left  map[format.StageRow]bool
@@ -365,8 +365,8 @@ func (t *tenantPass) isFull(metricEnds bool) bool {
 	return t.roller.bytes >= piece.bytes || len(t.roller.series) >= piece.series
 }
 
-// writeCommitRecords writes the commit records of the slots, the rollups' first: a reader that finds the raw commit record also finds
-// the rollups.
+// writeCommitRecords writes the commit records of the slots, the rollups' first: a reader that finds the raw commit
+// record also finds the rollups.
 func (t *tenantPass) writeCommitRecords() error {
 	marks := newMarks(t.cells)
 	for res := rollup.OneHour + 1; res > t.roller.finest; res-- {

@@ -14,7 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// passRig has a pass of three slots of a day to seal, one of which was sealed before, and interrupts its writes.
+// passRig has a pass of three slots of a day to seal, including a slot that was sealed before, and interrupts its
+// writes.
 type passRig struct {
 	*testStore
 	eng *faultengine.Engine
@@ -151,7 +152,7 @@ func TestTogetherCutsUnknownOnly(t *testing.T) {
 	require.ElementsMatch(t, want, r.Together(works, 1))
 }
 
-// TestAPassLetsGo has a pass release series that it has sealed, but not a series with newer samples, nor any after a
+// TestAPassLetsGo has a pass release series that it has sealed, but no series with newer samples, and none after a
 // small pass.
 func TestAPassLetsGo(t *testing.T) {
 	for least, want := range map[int]int{4: 1, 5: 4} {

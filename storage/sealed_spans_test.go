@@ -210,7 +210,7 @@ func TestSpansOnCassandra(t *testing.T) {
 }
 
 // TestSpansOfLastingSeriesAreNotKept checks that no spans are cached of a metric whose series always have samples, and
-// that those of another metric are read once, unless the window is sealed again.
+// that spans of another metric are read once, unless the window is sealed again.
 func TestSpansOfLastingSeriesAreNotKept(t *testing.T) {
 	counter := countScans(memory.New())
 	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: counter}

@@ -159,8 +159,8 @@ func (x *slotSealer) buildRollup(metric string, samples *chunk.Samples, version 
 	return appendRollup(&x.buckets, rollup.FiveMinutes, version)
 }
 
-// subtract removes the samples that the slot's sealed chunks already contain, and reports whether none is left. It adds
-// the deletes that those chunks name to named.
+// subtract removes the samples that the slot's sealed chunks already contain, and reports whether all were removed. It
+// adds the deletes that those chunks name to named.
 //
 // Invariant: no chunk gets the key of one that was cleaned. The cleaned chunk names more deletes than when its version
 // was computed, and the new chunk names all of them.

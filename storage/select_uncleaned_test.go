@@ -52,7 +52,7 @@ func TestBucketsBesideDeletesAreWhatSamplesMake(t *testing.T) {
 				ask("late samples, sealed")
 				rollUpAll(t, ts, r, true)
 				ask("worked off in part")
-				// A seal that was interrupted before it wrote the commit record of raw rows has written those of
+				// A seal that was interrupted before it wrote the commit record of raw rows has written the records of
 				// rollups.
 				w := newRowFixture(t, ts.Store, "default")
 				slot := newest - 3 - r.Int64N(30)

@@ -10,7 +10,7 @@ import (
 )
 
 // Grace is the time for which a window remains after its retention, and so the maximum delay of sealing: samples
-// accepted up to the end of the retention are sealed as raw rows until the grace is over.
+// accepted up to the end of the retention are sealed as raw rows until the grace ends.
 const Grace = retention.Grace
 
 // Staged is a slot of a partition that has settled and has unsealed samples.

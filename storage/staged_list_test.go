@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// listRig is a shared store of one partition with processes, one of which can act between any two requests of another.
+// listRig is a shared store of one partition with processes. One can act between any two requests of another.
 type listRig struct {
 	t    *testing.T
 	mem  engine.Engine

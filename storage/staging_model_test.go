@@ -64,7 +64,7 @@ const (
 	writerBegun
 	writerDurable
 	writerOld
-	// writerListing writes a row, and writerUnit reads those of the unit.
+	// writerListing writes a row, and writerUnit reads the rows of the unit.
 	writerListing
 	writerUnit
 	writerUnitListing

@@ -33,14 +33,14 @@ var (
 	ErrNotReady = errors.New("storage: the head is still being rebuilt from the staging log")
 	// ErrOverloaded means that too many bytes are waiting to be written. Nothing was accepted; retry later.
 	ErrOverloaded = errors.New("storage: too many writes are waiting")
-	// ErrHeadFull means that unsealed samples take so much memory that samples of known series are also rejected.
-	// Nothing was accepted; retry later, because sealing frees memory.
+	// ErrHeadFull means that the memory of unsealed samples is above the limit at which samples of known series are
+	// also rejected. Nothing was accepted; retry later, because sealing frees memory.
 	ErrHeadFull = fmt.Errorf("%w: unsealed samples exceed --storage.head-bytes; retry later", ErrOverloaded)
 	// ErrHeadShare means that unsealed samples take too much memory and this tenant's exceed its fair share, so that
 	// samples of known series are accepted from other tenants only. Nothing was accepted; retry later, because sealing
 	// frees memory.
 	ErrHeadShare = errors.New("storage: the head is over --storage.head-bytes and this tenant is over its fair share; retry later")
-	// ErrTooManySeries means that the head has reached its memory limit. New series are rejected, except those of
+	// ErrTooManySeries means that the head has reached its memory limit. New series are rejected, except series of
 	// tenants that hold less than their fair share. Samples of known series are accepted up to a quarter above the
 	// limit.
 	ErrTooManySeries = errors.New("storage: the head has reached its memory limit; new series are rejected")
@@ -85,9 +85,9 @@ type Options struct {
 	// Slot is the width of a slot, the unit of staging and sealing: a multiple of 1h that divides 24h. Default 2h. 0
 	// opens an existing store with the slot it was created with, and ignores Partitions.
 	Slot time.Duration
-	// Partitions divide the work of sealing. Default 0: the number the store has. A new store then gets 16 if it is
-	// Shared, because each partition has one owner among the processes and bounds the size of an engine partition of
-	// the staging log, and 4 if it isn't, because each partition adds a row to every commit.
+	// Partitions divide the work of sealing. Default 0: the number of the existing store. A new store then gets 16 if
+	// it is Shared, because each partition has one owner among the processes and bounds the size of an engine partition
+	// of the staging log, and 4 if it isn't, because each partition adds a row to every commit.
 	Partitions int
 	// ReadOnly opens a store for reading: nothing is written, other processes don't see this one, and operations that
 	// write return engine.ErrReadOnly. The settings of the store are used. Default false.
@@ -104,7 +104,7 @@ type Options struct {
 	// Classes are retention classes for series of all tenants: a series is in the first class that matches it,
 	// otherwise in the default class. At most retention.MaxClasses.
 	Classes []retention.Class
-	// AddClasses makes Classes those of the store, replacing the existing ones. They take effect at once for days
+	// AddClasses makes Classes the classes of the store, replacing the existing ones. They take effect at once for days
 	// without rows if the store isn't Shared; otherwise with the first day that begins at least 25 hours later. Each
 	// class name is assigned a number permanently. If AddClasses is false, the store's classes apply.
 	AddClasses bool
@@ -139,8 +139,7 @@ type Options struct {
 	// that includes the time in which the machine sleeps is best. nil: elapsed time is derived from Now, by its
 	// monotonic part where it has one.
 	Elapsed func() time.Duration
-	// Today is the date given by an operator: a clock of the same date is trusted (see decisions/016). Zero: none was
-	// given.
+	// Today is the date given by an operator: a clock of the same date is trusted (see decisions/016). Zero: no date.
 	Today time.Time
 	// AheadPatience applies where this machine's clock is the only one: samples too far ahead of it are first rejected
 	// with ErrMaybeAhead for this long, because NTP may have to set the clock, and then with ErrTooFarAhead. 0: with
@@ -167,7 +166,7 @@ type seams struct {
 	blobBytes int
 	// releaseSeries is the number of sealed series above which a pass releases them immediately; 0: releaseSeries.
 	releaseSeries int
-	// pageSeries is the number of new series in a partition from which they are written as pages; 0: paged's default.
+	// pageSeries is the minimum number of new series in a partition that are written as pages; 0: paged's default.
 	pageSeries int
 	// countingBytes bounds the label values that are counted at once; 0: countingBytes.
 	countingBytes int
@@ -293,12 +292,12 @@ type Store struct {
 	peers       deletePeers
 	listed      *stagedList
 	follower    *follower
-	// member is this process as one of those that use the engine; clock is the member's.
+	// member is this process' membership; clock is the member's clock.
 	member *membership.Member
 	clock  *membership.CheckedClock
 	// damage records the unreadable rows.
 	damage *damage.Log
-	// unexplained holds the stage rows that sealing skips for some time.
+	// unexplained holds the staged rows that sealing skips for some time.
 	unexplained unexplained
 	cache       *cache.Cache
 	metrics     *metrics

@@ -31,8 +31,7 @@ type testStore struct {
 	now  time.Time
 	// memory is used as the engine instead of Pebble, if it is set.
 	memory engine.Engine
-	// heavy is true if there are so many series that Check would take half a minute under the race detector: there it
-	// is skipped.
+	// heavy skips Check under the race detector, where it would take half a minute because of the number of series.
 	heavy bool
 	// damaged is true if Check is expected to report problems.
 	damaged bool

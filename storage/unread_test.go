@@ -163,7 +163,7 @@ func cutUnknown(t testing.TB, b []byte, at, n int) []byte {
 	return bad
 }
 
-// rawAre requires answers to contain all samples except those of the unreadable chunk.
+// rawAre requires answers to contain all samples except the unreadable chunk's.
 func (m *unreadModel) rawAre(when string) {
 	m.t.Helper()
 	want := map[string][]sample{}
@@ -184,7 +184,7 @@ func (m *unreadModel) rawAre(when string) {
 	}
 }
 
-// bucketsAre requires rollups to be those of all samples, unreadable ones included, except the series for which but
+// bucketsAre requires rollups to include all samples, also unreadable ones, except the series for which but
 // returns true.
 func (m *unreadModel) bucketsAre(when string, but func(res rollup.Resolution, series string) bool) {
 	m.t.Helper()

@@ -98,7 +98,7 @@ func (v View) Leases(ctx context.Context) ([]membership.Lease, error) {
 	return v.s.member.Leases(ctx, v.s.period.Partitions())
 }
 
-// Clock returns the time at which the observed uptime was last written, and uses it from then on; zero if there is
+// Clock returns the time at which the observed uptime was last written, and uses it for later checks; zero if there is
 // none. doubted is true if the clock was untrusted then, or would be now. On a cluster neither is set.
 func (v View) Clock(ctx context.Context) (seen time.Time, doubted bool, err error) {
 	last, doubted, err := v.s.clock.Recall(ctx)

@@ -167,8 +167,8 @@ func (s *Store) emptyOf(ctx context.Context, t *engine.Table, list []int64, part
 // sweepMS is the age of the oldest slots that Sweep checks.
 const sweepMS = 60 * format.DayMS
 
-// Sweep seals stage rows of slots that aren't listed. On a cluster there may be rows whose deletion a replica missed
-// for longer than tombstones are kept, and rows of failed writes. It returns the number of slots with such rows.
+// Sweep seals staged rows of slots that aren't listed. On a cluster there may be rows whose deletion a replica missed
+// for longer than tombstones are kept, and rows of failed writes. It returns the number of slots that it sealed.
 func (s *Store) Sweep(ctx context.Context, partition int) (found int, err error) {
 	if err := s.clock.MayRemove(); err != nil {
 		return 0, err

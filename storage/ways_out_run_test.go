@@ -277,7 +277,7 @@ func (p *waysProcess) bound(res rollup.Resolution) int64 {
 		return h.least()
 	}
 	window := [...]int64{format.DayMS, format.Window5mMS, format.Window1hMS}[res]
-	// Windows outside of it may be hidden immediately, whatever retention was in force before.
+	// Windows outside of it may be hidden immediately, regardless of the retention in force before.
 	outside := p.r.now().Add(-kept).UnixMilli()
 	return max(h.least(), min(p.opts.Now().Add(-kept).UnixMilli(), h.least()+window), min(outside, p.opts.Now().Add(-kept).UnixMilli()))
 }
@@ -305,8 +305,8 @@ func (r *waysRun) pass(d time.Duration) {
 	r.hear()
 }
 
-// hear makes each of several processes read what all others advertise. The second round includes what they advertise in
-// response.
+// hear makes each of several processes read the state that all others advertise, in two rounds so that responses are
+// also read.
 func (r *waysRun) hear() {
 	for range 2 {
 		for _, p := range r.procs {

@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestExpiriesFixedByOthersAreRead has a process read the expiries of a window before another one fixes that of a class
-// there: both treat those rows as expired at the same time.
+// TestExpiriesFixedByOthersAreRead reads the expiries of a window in a process, before another one fixes the expiry of
+// a class there: both treat those rows as expired at the same time.
 func TestExpiriesFixedByOthersAreRead(t *testing.T) {
 	r := newExpiryRig(t, true)
 	classes := func(o *Options) {
@@ -76,8 +76,8 @@ func TestRaisedThenImportedWithRollups(t *testing.T) {
 	})
 }
 
-// TestRaisedThenImportedBesideCoarserRollups keeps 1h rollups for longer than other rows, raises the retention of
-// those, and imports into days that only have 1h rollups left: these answer for all samples, so 5m buckets of the
+// TestRaisedThenImportedBesideCoarserRollups keeps 1h rollups for longer than other rows, raises the shorter
+// retentions, and imports into days that only have 1h rollups left: these answer for all samples, so 5m buckets of the
 // imported samples don't replace them.
 func TestRaisedThenImportedBesideCoarserRollups(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {

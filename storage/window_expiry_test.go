@@ -179,7 +179,7 @@ func (r *expiryRig) requireTogether() {
 }
 
 // TestExpiryIsTheLongestOfProcesses (a) has three processes with 30 days, and for a month a fourth with 10 days, which
-// writes, seals and expires like the others: no sample is kept shorter, and none is hidden.
+// writes, seals and expires like the others: all samples are kept for 30 days and shown.
 func TestExpiryIsTheLongestOfProcesses(t *testing.T) {
 	r := newExpiryRig(t, true)
 	var all []*clockMachine
@@ -202,8 +202,8 @@ func TestExpiryIsTheLongestOfProcesses(t *testing.T) {
 }
 
 // TestRaisedThenImported (b, b2) keeps raw samples for 30 days, raises that to a year and imports older history, which
-// is kept for the year. If the engine expires rows, those of the days before keep their fixed expiry: they become a
-// hole, which answers report and which no import fills with rows that expire immediately.
+// is kept for the year. If the engine expires rows, earlier rows keep their fixed expiry: they become a hole, which
+// answers report and which no import fills with rows that expire immediately.
 func TestRaisedThenImported(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, expiring bool) {
 		begin := r.now()
@@ -255,7 +255,7 @@ func TestRaisedThenImported(t *testing.T) {
 	})
 }
 
-// TestImportedAgainAfterRaising imports history of which only rollups are kept, raises the retention and imports it
+// TestImportedAgainAfterRaising imports history that is only stored as rollups, raises the retention and imports it
 // again, with earlier days. Days with rollups get no raw samples, which the import counts: partial raw samples would
 // hide that others are missing. On a single machine the earlier days get raw samples.
 func TestImportedAgainAfterRaising(t *testing.T) {
@@ -474,7 +474,7 @@ func TestExpiriesAhead(t *testing.T) {
 	require.False(t, fixed(next+1))
 }
 
-// TestShortLivedRowsOfASlowClock writes from a process whose clock is hours behind the engine's: rows that expire after
+// TestShortLivedRowsOfASlowClock writes from a process whose clock is hours slow: rows that expire after
 // an hour do so by the engine's clock.
 func TestShortLivedRowsOfASlowClock(t *testing.T) {
 	r := newExpiryRig(t, true)

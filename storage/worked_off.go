@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// A seal deletes the stage rows that it has read. On a shared engine, a replica that missed the deletion for longer
+// A seal deletes the staged rows that it has read. On a shared engine, a replica that missed the deletion for longer
 // than tombstones are kept brings them back. Samples deleted since then must not reappear with them. A seal therefore
 // first records, in rows beside the definitions in the slot's sealed blobs, which rows it has processed:
 //
