@@ -184,7 +184,10 @@ func (b *Batch) checkAhead(t int64) error {
 	case err != nil:
 		return err
 	case wait > 0:
-		return fmt.Errorf("%w: retry; after %v the sample is rejected unless the clock is corrected", ErrMaybeAhead, wait.Round(time.Second))
+		return fmt.Errorf(
+			"%w: retry; after %v the sample is rejected unless the clock is corrected", ErrMaybeAhead,
+			wait.Round(time.Second),
+		)
 	}
 	_, now := b.s.clock.Bounds()
 	b.newest, b.confirmed = now.Add(MaxAhead).UnixMilli(), true
@@ -278,7 +281,9 @@ func (b *Batch) Release() {
 func encodeHistogram(h chunk.Histogram) ([]byte, error) {
 	b := chunk.AppendHistogramBytes(nil, h)
 	if len(b) > format.MaxHistogramBytes {
-		return nil, &InvalidHistogramError{Err: fmt.Errorf("it has %d bytes; the maximum is %d", len(b), format.MaxHistogramBytes)}
+		return nil, &InvalidHistogramError{
+			Err: fmt.Errorf("it has %d bytes; the maximum is %d", len(b), format.MaxHistogramBytes),
+		}
 	}
 	return b, nil
 }

@@ -9,7 +9,10 @@ import (
 
 // Extent returns the extent of the batch; limit bounds ha.Extent.Newest.
 func (b *Batch) Extent(limit int64) ha.Extent {
-	x := ha.Extent{Samples: len(b.entries), Exemplars: len(b.exemplars), MinT: math.MaxInt64, MaxT: math.MinInt64, Newest: math.MinInt64}
+	x := ha.Extent{
+		Samples: len(b.entries), Exemplars: len(b.exemplars), MinT: math.MaxInt64, MaxT: math.MinInt64,
+		Newest: math.MinInt64,
+	}
 	for i := range b.entries {
 		t := b.entries[i].T
 		x.MinT, x.MaxT = min(x.MinT, t), max(x.MaxT, t)

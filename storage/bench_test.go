@@ -93,7 +93,9 @@ func BenchmarkSealShortLived(b *testing.B) {
 				s, err := batch.Define(fmt.Appendf(nil, "%d/%d", m, t), labels.FromStrings(labels.MetricName, fmt.Sprintf("metric_%d", m), "instance", fmt.Sprintf("10.1.%d.%d:9100", t/50, t), "job", "node", "pod", fmt.Sprintf("api-%x", t*7919)))
 				require.NoError(b, err)
 				for r := range rounds {
-					require.NoError(b, batch.Float(s, base+int64(r+1)*15_000+int64(t*71), 0, float64(m%7*r)+float64(t%11)/100))
+					require.NoError(
+						b, batch.Float(s, base+int64(r+1)*15_000+int64(t*71), 0, float64(m%7*r)+float64(t%11)/100),
+					)
 				}
 			}
 			require.NoError(b, batch.Commit(b.Context()))

@@ -24,7 +24,9 @@ func TestCardinality(t *testing.T) {
 	for _, tenant := range []string{"a", "b"} {
 		b := s.NewBatch(tenant)
 		for i := range 6 {
-			series, err := b.Define(nil, labels.FromStrings("__name__", fmt.Sprint("m", i%3), "i", fmt.Sprint(i), "of", tenant))
+			series, err := b.Define(
+				nil, labels.FromStrings("__name__", fmt.Sprint("m", i%3), "i", fmt.Sprint(i), "of", tenant),
+			)
 			require.NoError(t, err)
 			require.NoError(t, b.Float(series, int64(1000+i), 0, 1))
 		}

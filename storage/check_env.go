@@ -20,9 +20,12 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 	missing := func(missed check.Missed) func(*damage.DamagedRowsError) {
 		return func(e *damage.DamagedRowsError) { missed(e.What(), e.Err) }
 	}
-	days := &checkedDays{s: s, marked: map[tenantWindow]map[format.CommitKey]bool{}, classes: map[tenantWindow]check.WindowClasses{}}
+	days := &checkedDays{
+		s: s, marked: map[tenantWindow]map[format.CommitKey]bool{}, classes: map[tenantWindow]check.WindowClasses{},
+	}
 	return check.Run(ctx, check.Env{
-		Engine: s.eng, Rows: s.rows, Period: s.period, Counts: s.Counts(), Shared: s.opts.Shared, Classes: s.retention.Classes, ClassesIn: days.classesIn,
+		Engine: s.eng, Rows: s.rows, Period: s.period, Counts: s.Counts(), Shared: s.opts.Shared,
+		Classes: s.retention.Classes, ClassesIn: days.classesIn,
 		NameRows: func(rows *engine.Range, d engine.Damage) string { return s.damage.GapOf(rows, d).What() },
 		Tenants: func(ctx context.Context, missed check.Missed) ([]string, error) {
 			return s.tenantsAround(ctx, missing(missed))
@@ -54,7 +57,9 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (check.T
 			}
 			return slots, err
 		},
-		Rollups: func(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) (list []check.StoredRollup, unread bool, err error) {
+		Rollups: func(
+			ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64,
+		) (list []check.StoredRollup, unread bool, err error) {
 			found, unread, err := s.rollups(ctx, res, window, series, shards, from, to)
 			for _, r := range found {
 				list = append(list, check.StoredRollup{Version: r.version, Data: r.data})
@@ -126,7 +131,9 @@ func (c *checkedDays) classesIn(ctx context.Context, tenant string, window int64
 }
 
 // HourRollup computes a series' 1h chunk from its 5m chunks.
-func (c *checkedDays) HourRollup(ctx context.Context, startMS, window int64, series *Series, class, shards int64) (chunk []byte, unread bool, err error) {
+func (c *checkedDays) HourRollup(
+	ctx context.Context, startMS, window int64, series *Series, class, shards int64,
+) (chunk []byte, unread bool, err error) {
 	first := c.s.period.SlotOf(startMS + 1)
 	x := newRoller(newRowWriter(ctx, c.s, Work{Slot: first}), series.Tenant(), first)
 	r := rollupTask{collected: &collected{series: series, class: class}}

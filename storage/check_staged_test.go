@@ -111,7 +111,9 @@ func TestCheckNamesRollupsThatDiffer(t *testing.T) {
 	key := format.RollupKey(format.SeriesIDOf(upLabels).String(), fine.start)
 	partition := format.SeriesPartition(fine.window, "ann", "up", 0)
 	var value []byte
-	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.R5m, Partition: partition, From: key, To: key}) {
+	for row, err := range ts.eng.Scan(
+		t.Context(), engine.Range{Table: engine.R5m, Partition: partition, From: key, To: key},
+	) {
 		require.NoError(t, err)
 		value = slices.Clone(row.Value)
 	}

@@ -47,7 +47,9 @@ func TestCheckNamesDamage(t *testing.T) {
 	partition := ts.partitionOf("default", slot)
 	raw := format.SeriesPartition(window, "default", "up", 0)
 	var chunkAt engine.Key
-	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: raw, From: engine.Key{engine.Int(format.KindChunk)}}) {
+	for row, err := range ts.eng.Scan(
+		t.Context(), engine.Range{Table: engine.Raw, Partition: raw, From: engine.Key{engine.Int(format.KindChunk)}},
+	) {
 		require.NoError(t, err)
 		chunkAt = format.ChunkKey(id, row.Clustering[1].Int, strings.Clone(row.Clustering[3].Text))
 	}
@@ -70,14 +72,18 @@ func TestCheckNamesDamage(t *testing.T) {
 	} {
 		t.Run(damage.name, func(t *testing.T) {
 			var good []byte
-			for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: damage.table, Partition: damage.partition, From: damage.key, To: damage.key}) {
+			for row, err := range ts.eng.Scan(
+				t.Context(),
+				engine.Range{Table: damage.table, Partition: damage.partition, From: damage.key, To: damage.key},
+			) {
 				require.NoError(t, err)
 				good = slices.Clone(row.Value)
 			}
 			require.NotNil(t, good)
 			put := func(b []byte) {
 				require.NoError(t, ts.eng.Write(context.Background(), []engine.Batch{{
-					Table: damage.table, Partition: damage.partition, Mutations: []engine.Mutation{{Clustering: damage.key, Timestamp: 2, Value: b}},
+					Table: damage.table, Partition: damage.partition,
+					Mutations: []engine.Mutation{{Clustering: damage.key, Timestamp: 2, Value: b}},
 				}}))
 			}
 			put(damage.change(slices.Clone(good)))

@@ -31,7 +31,9 @@ func TestCheckBesideATrimCutShort(t *testing.T) {
 	}
 	check("imported")
 	failing = true
-	err := ts.Delete(t.Context(), "default", at.Add(-time.Hour).UnixMilli(), at.Add(time.Hour).UnixMilli(), equal("job", "api"))
+	err := ts.Delete(
+		t.Context(), "default", at.Add(-time.Hour).UnixMilli(), at.Add(time.Hour).UnixMilli(), equal("job", "api"),
+	)
 	require.ErrorContains(t, err, "the delete was applied, but")
 	check("deleted")
 	require.Error(t, ts.CleanTombstones(t.Context(), "default"))

@@ -70,7 +70,9 @@ func (s *Store) listChunks(ctx context.Context, list []seriesChunks, found chunk
 	}
 	for row, err := range s.rows.Several(ctx, all) {
 		if err != nil {
-			return fmt.Errorf("storage: listing the chunks of metric %q: %w", format.MetricOf(all[row.At].Partition), err)
+			return fmt.Errorf(
+				"storage: listing the chunks of metric %q: %w", format.MetricOf(all[row.At].Partition), err,
+			)
 		}
 		key := chunkAt{row.Clustering[1].Int, format.SeriesIDFrom(row.Clustering[2].Text)}
 		found[key] = listedChunks{append(found[key].versions, strings.Clone(row.Clustering[3].Text)), found[key].unread}
@@ -81,14 +83,17 @@ func (s *Store) listChunks(ctx context.Context, list []seriesChunks, found chunk
 // wantedChunks returns the request for a metric's chunks of some series in a class and shard.
 func (s *Store) wantedChunks(t *engine.Table, of metricChunks, at format.ClassShard, ids []string) paged.Wanted {
 	return paged.Wanted{
-		Table: t, Partition: format.SeriesPartition(of.window, of.tenant, of.metric, at), IDs: ids, First: of.first, Last: of.last,
+		Table: t, Partition: format.SeriesPartition(of.window, of.tenant, of.metric, at), IDs: ids, First: of.first,
+		Last:     of.last,
 		PassOver: s.distance().passOver,
 	}
 }
 
 // fineChunks reads the 5m chunks of some series of several metrics, sorted per series, as rollups does for one series.
 // It adds series with unreadable chunks to unread.
-func (s *Store) fineChunks(ctx context.Context, list []seriesChunks, found map[format.SeriesID][]rollupChunk, unread map[format.SeriesID]bool) error {
+func (s *Store) fineChunks(
+	ctx context.Context, list []seriesChunks, found map[format.SeriesID][]rollupChunk, unread map[format.SeriesID]bool,
+) error {
 	var all []paged.Wanted
 	for _, of := range list {
 		for at, ids := range s.byPlace(of.at(), of.series, of.shards) {

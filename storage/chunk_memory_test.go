@@ -101,7 +101,9 @@ func TestChunksOfSomeSeriesAreKept(t *testing.T) {
 	asked := func(pattern string) {
 		t.Helper()
 		m := labels.MustNewMatcher(labels.MatchRegexp, "n", pattern)
-		list, err := ts.Select(counted(t.Context()), query.Query{Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{m}})
+		list, err := ts.Select(
+			counted(t.Context()), query.Query{Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{m}},
+		)
 		require.NoError(t, err)
 		want := 0
 		for i := range n {
@@ -139,7 +141,8 @@ func TestUnreadableChunksArentKept(t *testing.T) {
 		require.NoError(t, ts.SealAll(t.Context()))
 		ask := func() (told int) {
 			list, err := ts.Select(t.Context(), query.Query{
-				Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{equal(labels.MetricName, "up")}, Warn: func(error) { told++ },
+				Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{equal(labels.MetricName, "up")},
+				Warn: func(error) { told++ },
 			})
 			require.NoError(t, err)
 			require.Len(t, list, 1)
@@ -148,7 +151,10 @@ func TestUnreadableChunksArentKept(t *testing.T) {
 			}
 			return told
 		}
-		_, err := ts.Select(t.Context(), query.Query{Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{equal(labels.MetricName, "up")}})
+		_, err := ts.Select(
+			t.Context(),
+			query.Query{Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{equal(labels.MetricName, "up")}},
+		)
 		require.NoError(t, err) // The labels are cached.
 		eng.table.Store(table)
 		for range 3 {

@@ -137,7 +137,9 @@ type sharedClasses struct {
 }
 
 func newSharedClasses(t *testing.T) *sharedClasses {
-	x := &sharedClasses{t: t, eng: memory.New(), opts: DefaultOptions(), now: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
+	x := &sharedClasses{
+		t: t, eng: memory.New(), opts: DefaultOptions(), now: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC),
+	}
 	x.opts.Now = func() time.Time { return x.now }
 	x.opts.Shared, x.opts.AddClasses, x.opts.seams.still, x.opts.seams.trustsClocks = true, true, true, true
 	x.opts.Logger = slog.New(slog.NewTextHandler(&x.log, nil))
@@ -288,7 +290,9 @@ func TestImportRefusedFixesNoClasses(t *testing.T) {
 			})
 			at := ts.now.Add(-30 * day)
 			require.Equal(t, 3, ts.importJob("ci", every(at, time.Minute, 3)...).Expired)
-			ts.opts.Classes = []retention.Class{classOfJob("ci", "ci", retention.Keep{Raw: 90 * day, FiveMinutes: 90 * day, OneHour: 90 * day})}
+			ts.opts.Classes = []retention.Class{
+				classOfJob("ci", "ci", retention.Keep{Raw: 90 * day, FiveMinutes: 90 * day, OneHour: 90 * day}),
+			}
 			ts.reopen()
 			require.Zero(t, ts.importJob("ci", every(at, time.Minute, 3)...).Expired)
 			require.Equal(t, map[string]int{"ci": 3}, ts.bucketsOf("default", rollup.OneHour))

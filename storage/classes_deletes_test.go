@@ -39,7 +39,10 @@ func (ts *deletedInClasses) hours(from, to int) {
 	if at := ts.midnight.Add(time.Duration(to) * time.Hour); ts.now.Before(at) {
 		ts.now = at
 	}
-	ts.write("default", jobLabels("ci"), every(ts.midnight.Add(time.Duration(from)*time.Hour+time.Minute), time.Minute, (to-from)*60)...)
+	ts.write(
+		"default", jobLabels("ci"),
+		every(ts.midnight.Add(time.Duration(from)*time.Hour+time.Minute), time.Minute, (to-from)*60)...,
+	)
 	require.NoError(ts.t, ts.SealAll(ts.t.Context()))
 }
 
@@ -69,7 +72,10 @@ func TestDeleteAfterTheClassChangedWithinAWeek(t *testing.T) {
 	t.Parallel()
 	ts := openDeletedInClasses(t, retention.Keep{Raw: 2 * day, FiveMinutes: 12 * day, OneHour: 20 * day})
 	ts.midnight = ts.midnight.Add(-day) // The next day must be in the same week.
-	require.Equal(t, ts.period.WindowAt(rollup.FiveMinutes, ts.midnight.UnixMilli()+1), ts.period.WindowAt(rollup.FiveMinutes, ts.midnight.Add(2*day).UnixMilli()))
+	require.Equal(
+		t, ts.period.WindowAt(rollup.FiveMinutes, ts.midnight.UnixMilli()+1),
+		ts.period.WindowAt(rollup.FiveMinutes, ts.midnight.Add(2*day).UnixMilli()),
+	)
 	ts.hours(0, 24)
 	ts.inClass(0)
 	ts.hours(24, 30)
@@ -79,7 +85,9 @@ func TestDeleteAfterTheClassChangedWithinAWeek(t *testing.T) {
 	require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
 	for _, step := range []struct{ days, want int }{{12, 1620}, {14, 1620}, {25, 360}, {35, 360}} {
 		ts.passes(ts.midnight.Add(time.Duration(step.days) * day))
-		require.Equal(t, map[string]int{"ci": step.want}, ts.bucketsOf("default", rollup.OneHour), "after %d days", step.days)
+		require.Equal(
+			t, map[string]int{"ci": step.want}, ts.bucketsOf("default", rollup.OneHour), "after %d days", step.days,
+		)
 	}
 }
 

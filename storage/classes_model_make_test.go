@@ -129,7 +129,10 @@ func (m *classesMaker) near() (int, time.Duration) {
 
 func (m *classesMaker) fault() {
 	if m.oneIn(3) {
-		m.add("fault %s %s %d", []string{"fail", "fail", "lose", "withhold"}[m.rng.IntN(4)], []string{"raw", "r5m", "r1h", "sealed", "delete"}[m.rng.IntN(5)], 1+m.rng.IntN(5))
+		m.add(
+			"fault %s %s %d", []string{"fail", "fail", "lose", "withhold"}[m.rng.IntN(4)],
+			[]string{"raw", "r5m", "r1h", "sealed", "delete"}[m.rng.IntN(5)], 1+m.rng.IntN(5),
+		)
 	}
 }
 
@@ -164,7 +167,10 @@ func (m *classesMaker) step() {
 	case 12, 13:
 		if m.kind == "expiring" && m.oneIn(2) {
 			series, at := m.near()
-			m.write(fmt.Sprintf("other %d %d %v", m.rng.IntN(3), m.rng.IntN(3), time.Duration(m.rng.IntN(41)-20)*time.Hour), series, at)
+			m.write(
+				fmt.Sprintf("other %d %d %v", m.rng.IntN(3), m.rng.IntN(3), time.Duration(m.rng.IntN(41)-20)*time.Hour),
+				series, at,
+			)
 			return
 		}
 		m.class(m.rng.IntN(classesSeries))

@@ -131,7 +131,9 @@ func (r *classesRun) listOf(in [classesSeries]int) (list []retention.Class) {
 		c := retention.Class{Name: fmt.Sprint("class", i+1), Keep: k}
 		for s, class := range in {
 			if class == i+1 {
-				c.Match = append(c.Match, []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "host", fmt.Sprint(s))})
+				c.Match = append(
+					c.Match, []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "host", fmt.Sprint(s))},
+				)
 			}
 		}
 		if c.Match == nil {
@@ -279,7 +281,9 @@ func (r *classesRun) classOn(series int, t int64) int64 {
 		return 0
 	}
 	if was, ok := r.days[window]; ok && (was != list.ID() || !fixed) {
-		r.fail("the day that ends %s has the classes %q, and had %q", showTime(r.period.WindowEnd(window)), list.ID(), was)
+		r.fail(
+			"the day that ends %s has the classes %q, and had %q", showTime(r.period.WindowEnd(window)), list.ID(), was,
+		)
 	}
 	if fixed {
 		r.days[window] = list.ID()
@@ -385,7 +389,10 @@ func (r *classesRun) imports(s *Store, words []string) {
 		stats, err = s.Import(context.Background(), "t", []ImportedSeries{{waysLabels(int64(series)), &again}})
 	}
 	ok := r.tolerate("importing", err)
-	r.model.put(series, times, v, r.classOf(series), r.now().UnixMilli(), ok && stats.Expired+stats.Ahead+stats.Refused == 0, stats.RollupsOnly > 0)
+	r.model.put(
+		series, times, v, r.classOf(series), r.now().UnixMilli(), ok && stats.Expired+stats.Ahead+stats.Refused == 0,
+		stats.RollupsOnly > 0,
+	)
 }
 
 func (r *classesRun) delete(words []string) {
@@ -394,7 +401,10 @@ func (r *classesRun) delete(words []string) {
 		return format.FloorDiv(r.now().Add(-length(words, i)).UnixMilli(), format.HourMS) * format.HourMS
 	}
 	start, end := hour(2)+1, hour(3)
-	err := r.Delete(context.Background(), "t", start, end, append(ofMetric(), labels.MustNewMatcher(labels.MatchEqual, "host", words[1]))...)
+	err := r.Delete(
+		context.Background(), "t", start, end,
+		append(ofMetric(), labels.MustNewMatcher(labels.MatchEqual, "host", words[1]))...,
+	)
 	r.model.delete(series, start, end, r.tolerate("deleting", err))
 }
 
@@ -418,7 +428,10 @@ func (r *classesRun) look() {
 		return
 	}
 	now := r.now().UnixMilli()
-	all := query.Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric(), Columns: rollup.AllColumns, Warn: func(err error) { r.fail("a warning: %v", err) }}
+	all := query.Query{
+		Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric(), Columns: rollup.AllColumns,
+		Warn: func(err error) { r.fail("a warning: %v", err) },
+	}
 	var raw [classesSeries]map[int64]float64
 	for s, found := range r.ask(all) {
 		var samples chunk.Samples
@@ -441,7 +454,10 @@ func (r *classesRun) look() {
 		r.fail("asking for horizons: %v", err)
 	}
 	for _, q := range query.OlderQueries(all, horizons, rollup.AllColumns) {
-		r.judge(fmt.Sprintf("where samples are gone from classes %b", q.Classes), r.model.judgeBuckets(now, q.Resolution, r.buckets(q), false))
+		r.judge(
+			fmt.Sprintf("where samples are gone from classes %b", q.Classes),
+			r.model.judgeBuckets(now, q.Resolution, r.buckets(q), false),
+		)
 	}
 }
 

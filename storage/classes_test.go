@@ -22,7 +22,9 @@ const day = 24 * time.Hour
 
 // classOfJob returns a class with the series of a job.
 func classOfJob(name, job string, keep retention.Keep) retention.Class {
-	return retention.Class{Name: name, Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}}, Keep: keep}
+	return retention.Class{
+		Name: name, Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}}, Keep: keep,
+	}
 }
 
 func jobLabels(job string) labels.Labels {
@@ -46,8 +48,9 @@ func withTestClasses(o *Options) {
 func (ts *testStore) chunksAt(res rollup.Resolution, t int64, class int64, tenant string) (n int) {
 	ts.t.Helper()
 	for _, err := range ts.rows.Scan(ts.t.Context(), engine.Range{
-		Table: format.TableOf(res), Partition: format.SeriesPartition(ts.period.WindowAt(res, t), tenant, "up", format.ClassShardOf(class, 0)),
-		From: engine.Key{engine.Int(format.KindChunk)}, KeysOnly: true,
+		Table:     format.TableOf(res),
+		Partition: format.SeriesPartition(ts.period.WindowAt(res, t), tenant, "up", format.ClassShardOf(class, 0)),
+		From:      engine.Key{engine.Int(format.KindChunk)}, KeysOnly: true,
 	}) {
 		require.NoError(ts.t, err)
 		n++
@@ -59,7 +62,8 @@ func (ts *testStore) chunksAt(res rollup.Resolution, t int64, class int64, tenan
 func (ts *testStore) bucketsOf(tenant string, res rollup.Resolution, edges ...int64) map[string]int {
 	ts.t.Helper()
 	found, err := ts.Select(ts.t.Context(), query.Query{
-		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns, Edges: edges,
+		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns,
+		Edges:    edges,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")},
 	})
 	require.NoError(ts.t, err)
@@ -122,8 +126,12 @@ func TestClassesExpireEachAtItsTime(t *testing.T) {
 		ts.passes(begin.Add(time.Duration(step.days) * day))
 		for range 2 { // Dropped windows were hidden before, and nothing else is dropped.
 			for _, tenant := range []string{"usual", "brief"} {
-				require.ElementsMatch(t, step.raw[tenant], ts.jobs(tenant), "raw of %s after %d days", tenant, step.days)
-				for res, want := range map[rollup.Resolution]tenantJobs{rollup.FiveMinutes: step.five, rollup.OneHour: step.one} {
+				require.ElementsMatch(
+					t, step.raw[tenant], ts.jobs(tenant), "raw of %s after %d days", tenant, step.days,
+				)
+				for res, want := range map[rollup.Resolution]tenantJobs{
+					rollup.FiveMinutes: step.five, rollup.OneHour: step.one,
+				} {
 					if want == nil {
 						continue
 					}
@@ -159,7 +167,10 @@ func TestLabelsOfHiddenClassesAreNotTold(t *testing.T) {
 		ts.write("usual", jobLabels(job), sample{ts.now.UnixMilli() - 1000, 1})
 	}
 	require.NoError(t, ts.SealAll(t.Context()))
-	q := query.Query{Tenant: "usual", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}}
+	q := query.Query{
+		Tenant: "usual", MinT: -format.MaxTime, MaxT: format.MaxTime,
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")},
+	}
 	for _, step := range []struct {
 		days int
 		want []string
@@ -257,12 +268,15 @@ func TestSettingsOfAStoreWithClasses(t *testing.T) {
 	have, _, err := readSettings(t.Context(), ts.eng)
 	require.NoError(t, err)
 	require.Equal(t, []retention.KnownClass{{Name: "ci", KeptMS: retention.KeptMS{
-		RawMS: keepShort.Raw.Milliseconds(), FiveMinutesMS: keepShort.FiveMinutes.Milliseconds(), OneHourMS: keepShort.OneHour.Milliseconds(),
+		RawMS: keepShort.Raw.Milliseconds(), FiveMinutesMS: keepShort.FiveMinutes.Milliseconds(),
+		OneHourMS: keepShort.OneHour.Milliseconds(),
 	}}}, have.Classes)
 	ts.opts.Classes = nil
 	ts.reopen()
 	require.EqualValues(t, 2, ts.retention.Classes())
-	require.Equal(t, ts.opts.Retention, ts.retention.Keep("a", 1).Raw, "what isn't configured stays at least as long as the rest")
+	require.Equal(
+		t, ts.opts.Retention, ts.retention.Keep("a", 1).Raw, "what isn't configured stays at least as long as the rest",
+	)
 	ts.opts.Retention = day
 	ts.reopen()
 	require.Equal(t, keepShort.Raw, ts.retention.Keep("a", 1).Raw, "and as long as it said last")
@@ -275,7 +289,8 @@ func TestBadClassesAreRefused(t *testing.T) {
 		many[i] = classOfJob(strings.Repeat("a", i+1), "x", keepShort)
 	}
 	for name, list := range map[string][]retention.Class{
-		"is used twice": {ok, ok}, "a class has no name": {{Match: ok.Match, Keep: keepShort}}, "matches nothing": {{Name: "x", Keep: keepShort}},
+		"is used twice": {ok, ok}, "a class has no name": {{Match: ok.Match, Keep: keepShort}},
+		"matches nothing":             {{Name: "x", Keep: keepShort}},
 		"8 classes; the maximum is 7": many, "5m rollups must be kept at least as long as raw samples (": {classOfJob("a", "a", retention.Keep{Raw: 2 * day, FiveMinutes: day, OneHour: 0})},
 	} {
 		o := DefaultOptions()
@@ -330,7 +345,9 @@ func TestTellRetention(t *testing.T) {
 	ts.opts.Classes[0] = classOfJob("ci", "ci", retention.Keep{Raw: 3 * day, FiveMinutes: 4 * day, OneHour: 50 * day})
 	ts.reopen()
 	told := tell()
-	for _, want := range []string{`class \"ci\"`, `class \"audit\"`, `tenant \"brief\"`, "was=\"raw 48h0m0s", "is=\"raw 72h0m0s"} {
+	for _, want := range []string{
+		`class \"ci\"`, `class \"audit\"`, `tenant \"brief\"`, "was=\"raw 48h0m0s", "is=\"raw 72h0m0s",
+	} {
 		require.Contains(t, told, want)
 	}
 	require.NotContains(t, told, "of=all")

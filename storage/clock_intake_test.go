@@ -22,7 +22,9 @@ func rejectAhead(o *Options) { o.AheadPatience = 0 }
 // A process of a cluster whose clock is slow or fast by less than 6 hours accepts and shows samples that are right by
 // the cluster's clock, and rejects those that are wrong by both.
 func TestClockOffByHoursInACluster(t *testing.T) {
-	for name, off := range map[string]time.Duration{"3 h slow": -3 * time.Hour, "20 min slow": -20 * time.Minute, "3 h fast": 3 * time.Hour} {
+	for name, off := range map[string]time.Duration{
+		"3 h slow": -3 * time.Hour, "20 min slow": -20 * time.Minute, "3 h fast": 3 * time.Hour,
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := &clockRig{t: t, shared: true}
 			r.eng = &clockedEngine{memory.New(), r.now}
@@ -33,8 +35,12 @@ func TestClockOffByHoursInACluster(t *testing.T) {
 			require.NoError(t, wrong.write(r.now().Add(-47*time.Hour), 3))
 			require.Equal(t, 3, right.visible())
 			require.Equal(t, 3, wrong.visible())
-			require.ErrorIs(t, wrong.write(r.now().Add(max(off, 0)+MaxAhead+time.Second), 4), ErrTooFarAhead, "by both clocks")
-			require.ErrorIs(t, wrong.write(r.now().Add(min(off, 0)-48*time.Hour-time.Second), 5), ErrTooOld, "by both clocks")
+			require.ErrorIs(
+				t, wrong.write(r.now().Add(max(off, 0)+MaxAhead+time.Second), 4), ErrTooFarAhead, "by both clocks",
+			)
+			require.ErrorIs(
+				t, wrong.write(r.now().Add(min(off, 0)-48*time.Hour-time.Second), 5), ErrTooOld, "by both clocks",
+			)
 			require.NoError(t, right.SealAll(t.Context()))
 			require.Equal(t, 3, right.visible())
 		})
@@ -128,8 +134,13 @@ func TestSlowClockOnOneMachine(t *testing.T) {
 			s, err := b.Define(nil, labelsOfMetric())
 			require.NoError(t, err)
 			at := r.now().UnixMilli()
-			require.ErrorIs(t, b.Float(s, at+7*time.Hour.Milliseconds(), 0, 1), ErrTooFarAhead, "a trusted clock isn't slow by that")
-			require.ErrorIs(t, b.Float(s, at+time.Hour.Milliseconds(), 0, 1), ErrMaybeAhead, "beside a sample that was rejected")
+			require.ErrorIs(
+				t, b.Float(s, at+7*time.Hour.Milliseconds(), 0, 1), ErrTooFarAhead,
+				"a trusted clock isn't slow by that",
+			)
+			require.ErrorIs(
+				t, b.Float(s, at+time.Hour.Milliseconds(), 0, 1), ErrMaybeAhead, "beside a sample that was rejected",
+			)
 			b.Release()
 
 			m.set(-20 * time.Minute) // Set back while it runs: the observed uptime shows the right time.
@@ -147,7 +158,9 @@ func TestSlowClockOnOneMachine(t *testing.T) {
 			require.ErrorIs(t, ahead(), ErrTooFarAhead)
 			r.pass(2 * time.Hour)
 			require.ErrorIs(t, ahead(), ErrMaybeAhead, "it is another fault: a machine may have been paused")
-			require.ErrorIs(t, m.write(r.now().Add(200*365*24*time.Hour), 1), ErrTooFarAhead, "no clock is slow by that")
+			require.ErrorIs(
+				t, m.write(r.now().Add(200*365*24*time.Hour), 1), ErrTooFarAhead, "no clock is slow by that",
+			)
 		})
 	}
 }

@@ -79,7 +79,9 @@ func TestStagedSamplesOfAFastClusterAreRead(t *testing.T) {
 
 // shown returns the samples of the only series that a query returns.
 func (m *clockMachine) shown() (map[int64]float64, error) {
-	list, err := m.Select(m.r.t.Context(), query.Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric()})
+	list, err := m.Select(
+		m.r.t.Context(), query.Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric()},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +203,10 @@ func (p *pausesRun) step() {
 }
 
 func (p *pausesRun) leap() {
-	p.off = []time.Duration{0, 0, 6 * day, -6 * day, 100 * day, -228 * day, 73 * 365 * day, time.Unix(0, 0).Sub(p.r.now()), 2 * time.Hour, -time.Hour}[p.rng.IntN(10)]
+	p.off = []time.Duration{
+		0, 0, 6 * day, -6 * day, 100 * day, -228 * day, 73 * 365 * day, time.Unix(0, 0).Sub(p.r.now()), 2 * time.Hour,
+		-time.Hour,
+	}[p.rng.IntN(10)]
 }
 
 // kill ends the process without any further write.
@@ -314,12 +319,15 @@ func (p *pausesRun) write() {
 	n := 0
 	for range 1 + p.rng.IntN(5) {
 		p.written++
-		at := from.Add(-time.Duration(p.rng.IntN(120*60)) * time.Second).Truncate(time.Second).Add(time.Duration(p.written%1000) * time.Millisecond)
+		at := from.Add(
+			-time.Duration(p.rng.IntN(120*60)) * time.Second,
+		).Truncate(time.Second).Add(time.Duration(p.written%1000) * time.Millisecond)
 		switch err := p.m.write(at, float64(p.written)); {
 		case err == nil:
 			p.acked[at.UnixMilli()] = float64(p.written)
 			n++
-		case !errors.Is(err, ErrTooOld) && !errors.Is(err, ErrTooFarAhead) && !errors.Is(err, ErrMaybeAhead) && !errors.Is(err, ErrDroppedAhead):
+		case !errors.Is(err, ErrTooOld) && !errors.Is(err, ErrTooFarAhead) && !errors.Is(err, ErrMaybeAhead) &&
+			!errors.Is(err, ErrDroppedAhead):
 			p.fail("writing: %v", err)
 		}
 	}
@@ -336,7 +344,9 @@ func (p *pausesRun) delete() {
 	p.note("delete from %s to %s: %v", start.UTC().Format(time.RFC3339), end.UTC().Format(time.RFC3339), err)
 	switch {
 	case err == nil:
-		maps.DeleteFunc(p.acked, func(at int64, _ float64) bool { return at >= start.UnixMilli() && at <= end.UnixMilli() })
+		maps.DeleteFunc(
+			p.acked, func(at int64, _ float64) bool { return at >= start.UnixMilli() && at <= end.UnixMilli() },
+		)
 	case !errors.Is(err, membership.ErrClock):
 		p.fail("deleting: %v", err)
 	}
@@ -370,6 +380,9 @@ func (p *pausesRun) compare(when string) {
 		}
 	}
 	if missing+wrong > 0 {
-		p.fail("%s: of %d acknowledged samples %d are missing, and %d are wrong or were deleted", when, len(p.acked), missing, wrong)
+		p.fail(
+			"%s: of %d acknowledged samples %d are missing, and %d are wrong or were deleted", when, len(p.acked),
+			missing, wrong,
+		)
 	}
 }

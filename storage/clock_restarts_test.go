@@ -211,8 +211,9 @@ func TestUnsealedSamplesOfExpiredRows(t *testing.T) {
 func (m *clockMachine) answer(t *testing.T, res rollup.Resolution) (n int, told []string) {
 	t.Helper()
 	found, err := m.Select(t.Context(), query.Query{
-		Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric(), Resolution: res, Columns: rollup.ColumnCount,
-		Warn: func(err error) { told = append(told, err.Error()) },
+		Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric(), Resolution: res,
+		Columns: rollup.ColumnCount,
+		Warn:    func(err error) { told = append(told, err.Error()) },
 	})
 	require.NoError(t, err)
 	for _, s := range found {

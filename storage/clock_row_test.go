@@ -46,7 +46,9 @@ func TestClockRowIsStable(t *testing.T) {
 	m.clock.SeenMS()
 	const want = `{"seen_ms":31539600000,"clock_ms":1809176400000,"doubt":{"by_ms":5184000000,"since_ms":31536000000,"clock_ms":1814356800000}}`
 	row := func() (value string) {
-		for row, err := range r.eng.Scan(t.Context(), engine.Range{Table: engine.Processes, Partition: clockPartition}) {
+		for row, err := range r.eng.Scan(
+			t.Context(), engine.Range{Table: engine.Processes, Partition: clockPartition},
+		) {
 			require.NoError(t, err)
 			require.Empty(t, value, "there is one")
 			value = string(row.Value)

@@ -101,7 +101,9 @@ func ofMetric() []*labels.Matcher {
 // visible returns how many samples a query shows.
 func (m *clockMachine) visible() (n int) {
 	m.r.t.Helper()
-	list, err := m.Select(m.r.t.Context(), query.Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric()})
+	list, err := m.Select(
+		m.r.t.Context(), query.Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric()},
+	)
 	require.NoError(m.r.t, err)
 	for i := range list {
 		var samples chunk.Samples
@@ -124,7 +126,9 @@ func (m *clockMachine) removals() map[string]error {
 	_, errs["expire"] = m.Expire(ctx)
 	errs["unlist"] = m.Unlist(ctx, 0)
 	_, errs["sweep"] = m.Sweep(ctx, 0)
-	errs["delete"] = m.Delete(ctx, "t", -format.MaxTime, format.MaxTime, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "none"))
+	errs["delete"] = m.Delete(
+		ctx, "t", -format.MaxTime, format.MaxTime, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "none"),
+	)
 	errs["clean"] = m.CleanTombstones(ctx, "t")
 	_, errs["import"] = m.Import(ctx, "t", nil)
 	lease, err := m.member.Leases(ctx, m.Partitions())
@@ -167,9 +171,14 @@ func TestWrongClockBesideARightOne(t *testing.T) {
 				require.NoError(t, right.write(r.now().Add(-time.Duration(i)*24*time.Hour), float64(i)))
 			}
 			before := right.waiting()
-			require.ErrorIs(t, wrong.write(r.now(), 1), membership.ErrClock, "also where the sample is new by the clock: its sender sends it again")
+			require.ErrorIs(
+				t, wrong.write(r.now(), 1), membership.ErrClock,
+				"also where the sample is new by the clock: its sender sends it again",
+			)
 			wrong.refuses()
-			require.ErrorIs(t, wrong.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, ofMetric()...), membership.ErrClock)
+			require.ErrorIs(
+				t, wrong.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, ofMetric()...), membership.ErrClock,
+			)
 			require.Equal(t, 20, right.visible())
 			require.Equal(t, before, right.waiting())
 			require.NoError(t, right.SealAll(t.Context()))
@@ -394,7 +403,9 @@ func TestDeleteByAClockThatIsBehind(t *testing.T) {
 type rowlessEngine struct{ engine.Engine }
 
 func (e rowlessEngine) Write(ctx context.Context, list []engine.Batch) error {
-	return e.Engine.Write(ctx, slices.DeleteFunc(slices.Clone(list), func(b engine.Batch) bool { return b.Table == engine.Processes }))
+	return e.Engine.Write(
+		ctx, slices.DeleteFunc(slices.Clone(list), func(b engine.Batch) bool { return b.Table == engine.Processes }),
+	)
 }
 
 // A store that has lost the row of its observed uptime derives it from its contents.

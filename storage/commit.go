@@ -75,15 +75,19 @@ type commitEnv struct {
 
 func (s *Store) commitEnv() commitEnv {
 	return commitEnv{
-		head: s.head, period: s.period, writer: s.writer, shared: s.opts.Shared, gathers: s.opts.Shared && !s.opts.seams.still, headBytes: s.opts.HeadBytes, queueBytes: s.opts.QueueBytes,
+		head: s.head, period: s.period, writer: s.writer, shared: s.opts.Shared,
+		gathers: s.opts.Shared && !s.opts.seams.still, headBytes: s.opts.HeadBytes, queueBytes: s.opts.QueueBytes,
 		blobBytes: cmp.Or(s.opts.seams.blobBytes, format.BlobFull),
 		now:       s.opts.Now, metrics: s.metrics, lock: &s.commitMu, write: s.eng.Write,
-		engineTime: s.clock.EngineTime, mayWrite: s.member.MayWrite, mayAcknowledge: s.member.MayAcknowledge, isOld: s.isOld, listed: s.listed,
+		engineTime: s.clock.EngineTime, mayWrite: s.member.MayWrite, mayAcknowledge: s.member.MayAcknowledge,
+		isOld: s.isOld, listed: s.listed,
 	}
 }
 
 func newCommitter(env commitEnv) *committer {
-	c := &committer{env: env, done: make(chan struct{}), head: head.NewAppender(env.head, env.writer, env.blobBytes, env.isOld)}
+	c := &committer{
+		env: env, done: make(chan struct{}), head: head.NewAppender(env.head, env.writer, env.blobBytes, env.isOld),
+	}
 	c.wake.L = &c.mu
 	return c
 }

@@ -28,7 +28,8 @@ func newGatherRig(t *testing.T, gathers bool) *gatherRig {
 	rig := &gatherRig{t: t}
 	rig.committer = newCommitter(commitEnv{
 		head: head.New(1, period), period: period, writer: "w", shared: true, gathers: gathers,
-		queueBytes: 64 << 20, blobBytes: format.BlobFull, now: time.Now, engineTime: time.Now, metrics: newMetrics(&Store{}, nil), lock: new(sync.Mutex),
+		queueBytes: 64 << 20, blobBytes: format.BlobFull, now: time.Now, engineTime: time.Now,
+		metrics: newMetrics(&Store{}, nil), lock: new(sync.Mutex),
 		write: func(context.Context, []engine.Batch) error {
 			rig.commits++
 			time.Sleep(commit)
@@ -43,7 +44,9 @@ func newGatherRig(t *testing.T, gathers bool) *gatherRig {
 
 // send sends requests of a sender one after the other, with a pause after each, and returns the duration of each.
 func (r *gatherRig) send(sender string, requests int, pause time.Duration) (took []time.Duration) {
-	series, err := r.env.head.Define(r.env.head.Tenant("ann"), labels.FromStrings(labels.MetricName, "up", "sender", sender), nil)
+	series, err := r.env.head.Define(
+		r.env.head.Tenant("ann"), labels.FromStrings(labels.MetricName, "up", "sender", sender), nil,
+	)
 	assert.NoError(r.t, err)
 	for range requests {
 		began := time.Now()

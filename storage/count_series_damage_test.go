@@ -25,7 +25,10 @@ func TestCountsBesideDamagedLabels(t *testing.T) {
 		m.testStore.damaged = true
 		m.some("0123", 3, deletedAgo)
 		require.NoError(t, m.SealAll(t.Context()))
-		partitions := slices.DeleteFunc(m.pagedPartitions("default"), func(p pagedPartition) bool { return p.res != rollup.Raw || p.key[3].Text != "up" })
+		partitions := slices.DeleteFunc(
+			m.pagedPartitions("default"),
+			func(p pagedPartition) bool { return p.res != rollup.Raw || p.key[3].Text != "up" },
+		)
 		require.Len(t, partitions, 1)
 		if form == "page" {
 			p := m.pagesIn(partitions)[0]
@@ -42,9 +45,14 @@ func TestCountsBesideDamagedLabels(t *testing.T) {
 			for range 2 {
 				var told []string
 				q := counts.SeriesQuery{Tenant: "default", Window: partitions[0].key[0].Int, Metric: metric, Limit: 10}
-				found, err := m.Counts().CountSeries(damage.WithWarnings(t.Context(), func(err error) { told = append(told, err.Error()) }), q)
+				found, err := m.Counts().CountSeries(
+					damage.WithWarnings(t.Context(), func(err error) { told = append(told, err.Error()) }), q,
+				)
 				require.NoError(t, err)
-				require.Equal(t, map[string]int64{"": 40, "up": 20, "load": 20}[metric] > found.Series, len(told) > 0, "%s: %v", metric, told)
+				require.Equal(
+					t, map[string]int64{"": 40, "up": 20, "load": 20}[metric] > found.Series, len(told) > 0, "%s: %v",
+					metric, told,
+				)
 				require.Equal(t, metric != "load", len(told) > 0, metric)
 				for _, text := range told {
 					require.Contains(t, text, `"up"`)

@@ -30,11 +30,14 @@ func TestCountSeriesAndChurn(t *testing.T) {
 		}
 	}
 
-	open, err := ts.Counts().CountSeries(t.Context(), counts.SeriesQuery{Tenant: "ann", Unsealed: true, Label: "of", Limit: 2})
+	open, err := ts.Counts().CountSeries(
+		t.Context(), counts.SeriesQuery{Tenant: "ann", Unsealed: true, Label: "of", Limit: 2},
+	)
 	require.NoError(t, err)
 	require.Equal(t, counts.SeriesCounts{
 		Series: 8, AllMetrics: 2, AllLabels: 3, Metrics: []counts.Count{{Name: "m0", Count: 4}, {Name: "m1", Count: 4}},
-		Labels: []counts.Count{{Name: "i", Count: 8}, {Name: "__name__", Count: 2}}, Values: []counts.Count{{Name: "ann", Count: 8}},
+		Labels: []counts.Count{{Name: "i", Count: 8}, {Name: "__name__", Count: 2}},
+		Values: []counts.Count{{Name: "ann", Count: 8}},
 	}, open)
 
 	churn, cut, err := ts.Counts().Churn(t.Context(), "ann", 5)
@@ -48,24 +51,33 @@ func TestCountSeriesAndChurn(t *testing.T) {
 	require.Equal(t, churn[1:], newest, "the window before is read to compare, and not listed")
 
 	for range 2 { // The second time from the cache.
-		first, err := ts.Counts().CountSeries(t.Context(), counts.SeriesQuery{Tenant: "ann", Window: churn[0].Window, Metric: "m1", Label: "i", Limit: 3})
+		first, err := ts.Counts().CountSeries(
+			t.Context(), counts.SeriesQuery{Tenant: "ann", Window: churn[0].Window, Metric: "m1", Label: "i", Limit: 3},
+		)
 		require.NoError(t, err)
 		require.Equal(t, counts.SeriesCounts{
 			Series: 5, AllMetrics: 1, AllLabels: 3, Metrics: []counts.Count{{Name: "m1", Count: 5}},
-			Labels: []counts.Count{{Name: "i", Count: 5}, {Name: "__name__", Count: 1}, {Name: "of", Count: 1}}, Values: []counts.Count{{Name: "1", Count: 1}, {Name: "3", Count: 1}, {Name: "5", Count: 1}},
+			Labels: []counts.Count{{Name: "i", Count: 5}, {Name: "__name__", Count: 1}, {Name: "of", Count: 1}},
+			Values: []counts.Count{{Name: "1", Count: 1}, {Name: "3", Count: 1}, {Name: "5", Count: 1}},
 		}, first)
 	}
 
 	// Series that are sealed later in a window are also counted.
 	ts.write("ann", labels.FromStrings(labels.MetricName, "late"), sample{churn[0].Start.UnixMilli() + 1, 1})
 	require.NoError(t, ts.SealAll(t.Context()))
-	again, err := ts.Counts().CountSeries(t.Context(), counts.SeriesQuery{Tenant: "ann", Window: churn[0].Window, Limit: 5})
+	again, err := ts.Counts().CountSeries(
+		t.Context(), counts.SeriesQuery{Tenant: "ann", Window: churn[0].Window, Limit: 5},
+	)
 	require.NoError(t, err)
-	require.Equal(t, []counts.Count{{Name: "m0", Count: 5}, {Name: "m1", Count: 5}, {Name: "late", Count: 1}}, again.Metrics)
+	require.Equal(
+		t, []counts.Count{{Name: "m0", Count: 5}, {Name: "m1", Count: 5}, {Name: "late", Count: 1}}, again.Metrics,
+	)
 
 	// Series in a window past its retention aren't counted.
 	ts.now = ts.now.Add(40 * 24 * time.Hour)
-	gone, err := ts.Counts().CountSeries(t.Context(), counts.SeriesQuery{Tenant: "ann", Window: churn[0].Window, Limit: 5})
+	gone, err := ts.Counts().CountSeries(
+		t.Context(), counts.SeriesQuery{Tenant: "ann", Window: churn[0].Window, Limit: 5},
+	)
 	require.NoError(t, err)
 	require.Zero(t, gone.Series)
 	churn, _, err = ts.Counts().Churn(t.Context(), "ann", 5)
@@ -85,6 +97,8 @@ func TestCountSeriesIsBounded(t *testing.T) {
 	require.NoError(t, err)
 	ts.Store.opts.QueryBytes = 2000
 	ts.openQuerier()
-	_, err = ts.Counts().CountSeries(t.Context(), counts.SeriesQuery{Tenant: "ann", Window: churn[0].Window, Metric: "m", Limit: 5})
+	_, err = ts.Counts().CountSeries(
+		t.Context(), counts.SeriesQuery{Tenant: "ann", Window: churn[0].Window, Metric: "m", Limit: 5},
+	)
 	require.ErrorIs(t, err, meter.ErrQueryTooLarge)
 }

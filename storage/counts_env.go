@@ -13,9 +13,11 @@ import (
 // Counts returns the statistics of the store's series.
 func (s *Store) Counts() *counts.Statistics {
 	return counts.New(counts.Env{
-		Period: s.period, Head: s.head, Cache: s.cache, Memory: &s.known, Now: s.opts.Now, Shared: s.opts.Shared, Expiring: s.retention.Expires(), Kept: retention.Grace,
+		Period: s.period, Head: s.head, Cache: s.cache, Memory: &s.known, Now: s.opts.Now, Shared: s.opts.Shared,
+		Expiring: s.retention.Expires(), Kept: retention.Grace,
 		QueryBytes: s.opts.QueryBytes, CountingBytes: int64(s.opts.seams.countingBytes),
-		Tenants: s.Tenants, Windows: s.ShownRawWindows, Version: s.MarksVersion, Classes: s.countedClasses, Metrics: s.metricsIn,
+		Tenants: s.Tenants, Windows: s.ShownRawWindows, Version: s.MarksVersion, Classes: s.countedClasses,
+		Metrics: s.metricsIn,
 		IsRolled: func(ctx context.Context, tenant string, window int64) (bool, error) {
 			missing, err := s.unrolledOf(ctx, tenant, window, nil)
 			return len(missing) == 0, err
@@ -26,7 +28,8 @@ func (s *Store) Counts() *counts.Statistics {
 		ScanCounts: func(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 			return query.EachRow(rows.Table, s.eng.Scan(ctx, rows), row)
 		},
-		MayCount: s.mayCount, Lock: func() func() { s.sealMu[0].Lock(); return s.sealMu[0].Unlock }, Replace: s.replaceCounts, Note: s.damage.NoteOnce,
+		MayCount: s.mayCount, Lock: func() func() { s.sealMu[0].Lock(); return s.sealMu[0].Unlock },
+		Replace: s.replaceCounts, Note: s.damage.NoteOnce,
 		NewReader: s.NewCountingReader,
 	})
 }
@@ -44,7 +47,9 @@ func (s *Store) mayCount() error {
 
 // countedClasses returns the classes whose series are counted in a window. Classes whose rows may be missing, because
 // they are dropped or about to be, are excluded; others is their bit set.
-func (s *Store) countedClasses(ctx context.Context, tenant string, window int64) (counted []int64, others uint64, err error) {
+func (s *Store) countedClasses(
+	ctx context.Context, tenant string, window int64,
+) (counted []int64, others uint64, err error) {
 	t, err := s.retention.Boundaries(ctx, tenant)
 	if err != nil {
 		return nil, 0, err

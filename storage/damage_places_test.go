@@ -64,14 +64,19 @@ func (d *damagedStore) open(fs *pebble.CrashableFS) (*pebble.Engine, *Store, err
 }
 
 func newDamagedStore(t *testing.T, killed bool) *damagedStore {
-	d := &damagedStore{fs: pebble.NewCrashableFS(), now: time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC), killed: killed, want: map[string]map[string][]sample{}, shown: map[string][]string{}}
+	d := &damagedStore{
+		fs: pebble.NewCrashableFS(), now: time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC), killed: killed,
+		want: map[string]map[string][]sample{}, shown: map[string][]string{},
+	}
 	eng, s, err := d.open(d.fs)
 	require.NoError(t, err)
 	ts := &testStore{Store: s, t: t, eng: eng}
 	rng := rand.New(rand.NewPCG(3, 4))
 	write := func(tenant string, from, to time.Duration, step time.Duration) {
 		for i := range 8 {
-			ls := labels.FromStrings(labels.MetricName, fmt.Sprintf("metric_%d", i%3), "instance", fmt.Sprintf("host-%d", i))
+			ls := labels.FromStrings(
+				labels.MetricName, fmt.Sprintf("metric_%d", i%3), "instance", fmt.Sprintf("host-%d", i),
+			)
 			var list []sample
 			for at := from; at < to; at += step {
 				list = append(list, sample{d.now.Add(-at).UnixMilli(), rng.Float64()})
@@ -90,7 +95,9 @@ func newDamagedStore(t *testing.T, killed bool) *damagedStore {
 			trace := labels.FromStrings("trace_id", fmt.Sprintf("%016x", rng.Uint64()))
 			require.NoError(t, b.Exemplar(ref, exemplar.Exemplar{Labels: trace, Value: rng.Float64(), Ts: list[0].t}))
 			require.NoError(t, b.Commit(t.Context()))
-			ts.NoteMetadata(tenant, []byte(ls.Get(labels.MetricName)), "gauge", nil, []byte(strings.Repeat("what it tells ", 20)))
+			ts.NoteMetadata(
+				tenant, []byte(ls.Get(labels.MetricName)), "gauge", nil, []byte(strings.Repeat("what it tells ", 20)),
+			)
 		}
 		s.metadata.write()
 	}
@@ -228,7 +235,10 @@ func turnByte(t *testing.T, fs *pebble.CrashableFS, rng *rand.Rand) (name string
 	names, err := fs.List(damagedDir)
 	require.NoError(t, err)
 	slices.Sort(names)
-	current := slices.MaxFunc(slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, "MANIFEST-") }), strings.Compare)
+	current := slices.MaxFunc(
+		slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, "MANIFEST-") }),
+		strings.Compare,
+	)
 	// Damage in a manifest before the current one has no effect.
 	names = slices.DeleteFunc(names, func(name string) bool {
 		return strings.HasPrefix(name, "MANIFEST-") && name != current
@@ -342,7 +352,9 @@ func requireNamed(t *testing.T, want, got map[string][]sample, told []string, ab
 		}
 		for _, x := range list {
 			if !have[x] && !slices.ContainsFunc(warnings, func(g namedGap) bool { return g.names(series, x.t) }) {
-				require.Fail(t, "a sample is missing without a word", "%s: %s at %d, told was only %q", about, series, x.t, told)
+				require.Fail(
+					t, "a sample is missing without a word", "%s: %s at %d, told was only %q", about, series, x.t, told,
+				)
 			}
 		}
 	}
@@ -373,7 +385,8 @@ func namedGapOf(warning string) (g namedGap) {
 }
 
 func (g *namedGap) names(series string, at int64) bool {
-	return strings.Contains(series, g.metric) && (g.from.IsZero() || g.to.IsZero() || g.from.UnixMilli() < at && at <= g.to.UnixMilli())
+	return strings.Contains(series, g.metric) &&
+		(g.from.IsZero() || g.to.IsZero() || g.from.UnixMilli() < at && at <= g.to.UnixMilli())
 }
 
 // others reads everything else that queries return: buckets of 5m and 1h, the values of a label, exemplars and
@@ -382,7 +395,8 @@ func (d *damagedStore) others(s *Store, tenant string) (shown []string, told []s
 	warn := func(err error) { told = append(told, err.Error()) }
 	ctx := damage.WithWarnings(context.Background(), warn)
 	q := query.Query{
-		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Columns: rollup.AllColumns, Sorted: true, Warn: warn,
+		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Columns: rollup.AllColumns, Sorted: true,
+		Warn:     warn,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
 	}
 	for _, q.Resolution = range rollup.Resolutions {

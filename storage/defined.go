@@ -21,7 +21,9 @@ import (
 // keepDefinitions writes the definitions in the rows that are about to be deleted, if later blobs of other writers may
 // depend on them. Blobs of older slots don't depend on earlier ones. now is when the sealing began, because such a blob
 // may have arrived since.
-func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens []*head.Generation, rows []format.StageRow) error {
+func (s *Store) keepDefinitions(
+	ctx context.Context, w Work, now time.Time, gens []*head.Generation, rows []format.StageRow,
+) error {
 	if !s.opts.Shared || now.UnixMilli()-s.period.SlotEnd(w.Slot) > format.YoungMS {
 		return nil
 	}
@@ -47,7 +49,9 @@ func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens
 		return err
 	}
 	if err := s.eng.Write(ctx, batches); err != nil {
-		return fmt.Errorf("storage: storing the series definitions of slot %d, partition %d: %w", w.Slot, w.Partition, err)
+		return fmt.Errorf(
+			"storage: storing the series definitions of slot %d, partition %d: %w", w.Slot, w.Partition, err,
+		)
 	}
 	return nil
 }
@@ -69,7 +73,10 @@ func (s *Store) learn(ctx context.Context, d *head.Decoder, before format.StageR
 				return fmt.Errorf("%w: %w", head.ErrLeansOnCorrupt, err)
 			}
 			if err != nil {
-				return fmt.Errorf("storage: looking for series definitions in table %s of slot %d, partition %d: %w", table, at.Slot, at.Partition, err)
+				return fmt.Errorf(
+					"storage: looking for series definitions in table %s of slot %d, partition %d: %w", table, at.Slot,
+					at.Partition, err,
+				)
 			}
 			d.LearnFrom(row.Value)
 		}
@@ -94,9 +101,13 @@ func (s *Store) forgetDefinitions(ctx context.Context, slot int64, partition int
 
 // listRows lists the rows of a slot in table stage or defined.
 func (s *Store) listRows(ctx context.Context, t *engine.Table, w Work) (rows []format.StageRow, err error) {
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: t, Partition: format.StagePartition(w.Slot, w.Partition), KeysOnly: true}) {
+	for row, err := range s.eng.Scan(
+		ctx, engine.Range{Table: t, Partition: format.StagePartition(w.Slot, w.Partition), KeysOnly: true},
+	) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: listing rows of table %s of slot %d, partition %d: %w", t, w.Slot, w.Partition, err)
+			return nil, fmt.Errorf(
+				"storage: listing rows of table %s of slot %d, partition %d: %w", t, w.Slot, w.Partition, err,
+			)
 		}
 		r := format.StageRow{Writer: row.Clustering[0].Text, Seq: row.Clustering[1].Int}
 		if n := len(rows); n > 0 && rows[n-1].Writer == r.Writer {
@@ -111,5 +122,6 @@ func (s *Store) listRows(ctx context.Context, t *engine.Table, w Work) (rows []f
 
 // isUnreadable reports whether err is caused by a blob's bytes, not by the engine.
 func isUnreadable(err error) bool {
-	return errors.Is(err, format.ErrMalformedBlob) || errors.Is(err, format.ErrMalformedExemplar) || errors.Is(err, format.ErrMalformedLabels) || errors.Is(err, chunk.ErrCorrupt)
+	return errors.Is(err, format.ErrMalformedBlob) || errors.Is(err, format.ErrMalformedExemplar) ||
+		errors.Is(err, format.ErrMalformedLabels) || errors.Is(err, chunk.ErrCorrupt)
 }

@@ -41,7 +41,8 @@ func setSettings(ctx context.Context, eng engine.Engine, old []byte, s settings)
 	if err := describeStore(ctx, eng, settings{Version: s.Version}); err != nil {
 		return false, nil, err
 	}
-	if ok, found, err = eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, old, value); ok && err == nil {
+	ok, found, err = eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, old, value)
+	if ok && err == nil {
 		_ = describeStore(ctx, eng, s) // The settings are stored: Open checks them itself and describes them again.
 	}
 	return ok, found, err

@@ -72,7 +72,9 @@ type unsetEngine struct {
 	failing bool
 }
 
-func (e *unsetEngine) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (bool, []byte, error) {
+func (e *unsetEngine) CompareAndSet(
+	ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte,
+) (bool, []byte, error) {
 	if e.failing {
 		return false, nil, engine.ErrUnavailable
 	}

@@ -39,7 +39,9 @@ var perTenant = [...]*engine.Table{engine.Shards, engine.Metadata, engine.Sealed
 // dropWindow drops the rows of a window, and unlists it when they are deleted.
 func (s *Store) dropWindow(ctx context.Context, window int64, tenants []string) (gone bool, err error) {
 	res := format.ResolutionOf(window)
-	for _, t := range append([]*engine.Table{format.TableOf(res), format.PagesOf(res), engine.Catalog}, perTenant[:]...) {
+	for _, t := range append(
+		[]*engine.Table{format.TableOf(res), format.PagesOf(res), engine.Catalog}, perTenant[:]...,
+	) {
 		if err := s.drop(ctx, t, engine.Key{engine.Int(window)}); err != nil {
 			return false, err
 		}
@@ -58,11 +60,15 @@ func (s *Store) dropWindow(ctx context.Context, window int64, tenants []string) 
 func (s *Store) dropTenant(ctx context.Context, window int64, tenant string) (gone bool, err error) {
 	res := format.ResolutionOf(window)
 	for class := range s.retention.Classes() {
-		if err := s.dropRows(ctx, res, engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)}); err != nil {
+		if err := s.dropRows(
+			ctx, res, engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)},
+		); err != nil {
 			return false, err
 		}
 	}
-	if err := s.drop(ctx, engine.Catalog, engine.Key{engine.Int(window), engine.Int(int64(res)), engine.Text(tenant)}); err != nil {
+	if err := s.drop(
+		ctx, engine.Catalog, engine.Key{engine.Int(window), engine.Int(int64(res)), engine.Text(tenant)},
+	); err != nil {
 		return false, err
 	}
 	for _, t := range perTenant {
@@ -128,7 +134,10 @@ func (s *Store) deleteStaged(ctx context.Context, works []*sealedWork) error {
 //	rows found ─► closing, durable ─► empty ─► exactly the rows found are deleted
 //
 // A writer in between finds its slot closing, and lists it by another row (decisions/060).
-func (s *Store) unlistStaged(ctx context.Context, list engine.Key, found map[int64][]listedRow, empty func(context.Context, []int64) ([]int64, error)) error {
+func (s *Store) unlistStaged(
+	ctx context.Context, list engine.Key, found map[int64][]listedRow,
+	empty func(context.Context, []int64) ([]int64, error),
+) error {
 	of := func(numbers []int64, m func(number int64, r listedRow) engine.Mutation) error {
 		b := engine.Batch{Table: engine.Staged, Partition: list}
 		for _, n := range numbers {
@@ -140,7 +149,10 @@ func (s *Store) unlistStaged(ctx context.Context, list engine.Key, found map[int
 	}
 	numbers, now := slices.Sorted(maps.Keys(found)), s.opts.Now().UnixMilli()
 	if err := of(numbers, func(n int64, r listedRow) engine.Mutation {
-		return engine.Mutation{Clustering: format.StagedKey(n, r.generation, format.StagedClosing), Timestamp: format.StageTimestamp, Value: binary.AppendVarint(nil, now)}
+		return engine.Mutation{
+			Clustering: format.StagedKey(n, r.generation, format.StagedClosing), Timestamp: format.StageTimestamp,
+			Value: binary.AppendVarint(nil, now),
+		}
 	}); err != nil {
 		return err
 	}
@@ -150,7 +162,8 @@ func (s *Store) unlistStaged(ctx context.Context, list engine.Key, found map[int
 	}
 	return of(numbers, func(n int64, r listedRow) engine.Mutation {
 		return engine.Mutation{
-			Op: engine.DeleteRange, Clustering: format.StagedKey(n, r.generation, format.StagedListed), To: format.StagedKey(n, r.generation, format.StagedClosing),
+			Op: engine.DeleteRange, Clustering: format.StagedKey(n, r.generation, format.StagedListed),
+			To:        format.StagedKey(n, r.generation, format.StagedClosing),
 			Timestamp: format.StageTimestamp,
 		}
 	})
@@ -225,7 +238,8 @@ func (s *Store) deleteHeld(ctx context.Context, at ha.ClusterName, rows []ha.Hel
 			b := engine.Batch{Table: engine.Held, Partition: format.HeldPartition(at.Tenant, at.Cluster, era)}
 			for i := 0; i < len(part); {
 				last := i
-				for last+1 < len(part) && part[last+1].Replica == part[i].Replica && part[last+1].Writer == part[i].Writer && part[last+1].Seq == part[last].Seq+1 {
+				for last+1 < len(part) && part[last+1].Replica == part[i].Replica &&
+					part[last+1].Writer == part[i].Writer && part[last+1].Seq == part[last].Seq+1 {
 					last++
 				}
 				m := engine.Mutation{Op: engine.Delete, Clustering: part[i].Key(), Timestamp: ha.HeldTimestamp}
@@ -257,7 +271,9 @@ func (s *Store) eraseDelete(ctx context.Context, tenant, id string) error {
 
 // removeOutdone removes superseded entries of some series from the pages of a partition. Entries that supersede others
 // become rows first.
-func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partition engine.Key, series map[string]deletedSeries) error {
+func (s *Store) removeOutdone(
+	ctx context.Context, res rollup.Resolution, partition engine.Key, series map[string]deletedSeries,
+) error {
 	// Superseded parts of long chunks are removed by this compaction.
 	if res != rollup.Raw && s.rows.HasLong(partition[0].Int) {
 		// A compaction may still wait for earlier scans to end.
@@ -281,7 +297,8 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 		return err
 	}
 	err = s.rows.RemoveOutdone(ctx, format.TableOf(res), partition, ids, paged.Rewriting{
-		Timestamp: func(start int64, version uint64) int64 { return s.timestampOf(res, start, version) }, Expires: expires,
+		Timestamp: func(start int64, version uint64) int64 { return s.timestampOf(res, start, version) },
+		Expires:   expires,
 	})
 	if err != nil {
 		return fmt.Errorf("storage: removing rewritten data from pages of %s: %w", format.TableOf(res), err)
@@ -290,8 +307,12 @@ func (s *Store) removeOutdone(ctx context.Context, res rollup.Resolution, partit
 }
 
 // replaceCounts writes the rows of a window's series counts and deletes the counts of other states, in one batch.
-func (s *Store) replaceCounts(ctx context.Context, u *ended.OverWindow, others []string, rows []engine.Mutation, expires int64) error {
-	batch := engine.Batch{Expires: expires, Table: engine.Catalog, Partition: format.CountsPartition(u.Window, u.Tenant)}
+func (s *Store) replaceCounts(
+	ctx context.Context, u *ended.OverWindow, others []string, rows []engine.Mutation, expires int64,
+) error {
+	batch := engine.Batch{
+		Expires: expires, Table: engine.Catalog, Partition: format.CountsPartition(u.Window, u.Tenant),
+	}
 	for _, key := range others {
 		batch.Mutations = append(batch.Mutations, engine.Mutation{
 			Op: engine.Delete, Clustering: engine.Key{engine.Text(key)}, Timestamp: s.period.WindowEnd(u.Window) * 1000,

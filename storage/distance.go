@@ -28,8 +28,14 @@ type distance struct {
 type sealPiece struct{ bytes, series, rollups int }
 
 var (
-	near = distance{rebuildWorkers: 2, listWorkers: 1, rollWorkers: 1, passOver: 32, seekRows: 20, piece: sealPiece{4 << 20, 1 << 14, 8 << 20}}
-	far  = distance{rebuildWorkers: 16, listWorkers: 16, rollWorkers: query.ReadWorkers, passOver: 1000, seekRows: 500, groupRows: 1 << 16, piece: sealPiece{2 << 20, 1 << 12, 2 << 20}}
+	near = distance{
+		rebuildWorkers: 2, listWorkers: 1, rollWorkers: 1, passOver: 32, seekRows: 20,
+		piece: sealPiece{4 << 20, 1 << 14, 8 << 20},
+	}
+	far = distance{
+		rebuildWorkers: 16, listWorkers: 16, rollWorkers: query.ReadWorkers, passOver: 1000, seekRows: 500,
+		groupRows: 1 << 16, piece: sealPiece{2 << 20, 1 << 12, 2 << 20},
+	}
 )
 
 func (s *Store) distance() *distance {

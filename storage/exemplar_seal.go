@@ -34,7 +34,10 @@ func (x *slotSealer) addExemplars(c *collected, sealedBefore bool) error {
 			n++
 		}
 		value := format.AppendRawChunk(nil, format.RawChunk{Exempt: named, Data: format.AppendExemplars(nil, list[:n])})
-		x.put(c, rollup.Raw, at.window, at.end*1000, format.ExemplarsKey(c.series.IDText(), at.start, format.RowVersion(value)), value)
+		x.put(
+			c, rollup.Raw, at.window, at.end*1000,
+			format.ExemplarsKey(c.series.IDText(), at.start, format.RowVersion(value)), value,
+		)
 		x.stats.Exemplars += n
 		list = list[n:]
 	}

@@ -82,7 +82,9 @@ func TestExemplarsStagedAndSealed(t *testing.T) {
 		require.NotNil(t, got)
 		return got
 	}
-	for _, when := range []string{"staged", "after a restart", "sealed", "sealed, after a restart", "late", "late, sealed"} {
+	for _, when := range []string{
+		"staged", "after a restart", "sealed", "sealed, after a restart", "late", "late, sealed",
+	} {
 		switch when {
 		case "after a restart", "sealed, after a restart":
 			ts.reopen()
@@ -120,7 +122,9 @@ func TestExemplarsAreChecked(t *testing.T) {
 		require.ErrorAs(t, b.Exemplar(s, exemplar.Exemplar{Labels: ls, Ts: now}), &invalid)
 		require.Equal(t, reason, invalid.Reason)
 	}
-	require.NoError(t, b.Exemplar(s, exemplar.Exemplar{Labels: labels.FromStrings("trace_id", strings.Repeat("ä", 120)), Ts: now}))
+	require.NoError(
+		t, b.Exemplar(s, exemplar.Exemplar{Labels: labels.FromStrings("trace_id", strings.Repeat("ä", 120)), Ts: now}),
+	)
 	require.ErrorIs(t, b.Exemplar(s, traced(ts.now.Add(MaxAhead).UnixMilli()+1, 1, "a")), ErrTooFarAhead)
 	require.ErrorIs(t, b.Exemplar(s, traced(ts.now.Add(-ts.opts.Retention).UnixMilli(), 1, "a")), ErrTooOld)
 	require.NoError(t, b.Commit(t.Context()))
@@ -248,14 +252,20 @@ func TestCorruptExemplarsAreNamed(t *testing.T) {
 	partition := format.SeriesPartition(ts.period.RawWindowOfSlot(ts.period.SlotOf(at)), "ann", "m", 0)
 	var key engine.Key
 	var good []byte
-	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: partition, From: engine.Key{engine.Int(format.KindExemplars)}}) {
+	for row, err := range ts.eng.Scan(
+		t.Context(),
+		engine.Range{Table: engine.Raw, Partition: partition, From: engine.Key{engine.Int(format.KindExemplars)}},
+	) {
 		require.NoError(t, err)
-		key = format.ExemplarsKey(format.SeriesIDOf(ls).String(), row.Clustering[1].Int, strings.Clone(row.Clustering[3].Text))
+		key = format.ExemplarsKey(
+			format.SeriesIDOf(ls).String(), row.Clustering[1].Int, strings.Clone(row.Clustering[3].Text),
+		)
 		good = slices.Clone(row.Value)
 	}
 	put := func(b []byte) {
 		require.NoError(t, ts.eng.Write(t.Context(), []engine.Batch{{
-			Table: engine.Raw, Partition: partition, Mutations: []engine.Mutation{{Clustering: key, Timestamp: 2, Value: b}},
+			Table: engine.Raw, Partition: partition,
+			Mutations: []engine.Mutation{{Clustering: key, Timestamp: 2, Value: b}},
 		}}))
 	}
 	bad := slices.Clone(good)

@@ -17,7 +17,9 @@ import (
 )
 
 // openCountingStore opens a store with an engine in memory, and counts the operations for which matches returns true.
-func openCountingStore(t *testing.T, n *atomic.Int64, matches func(faultengine.Op) bool, change func(*Options)) *testStore {
+func openCountingStore(
+	t *testing.T, n *atomic.Int64, matches func(faultengine.Op) bool, change func(*Options),
+) *testStore {
 	ts := openTestStore(t, change)
 	ts.closeUnchecked()
 	ts.memory = unclosed{faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
@@ -45,7 +47,9 @@ func TestClassesAreDroppedOnce(t *testing.T) {
 	t.Parallel()
 	var drops atomic.Int64
 	ts := openCountingStore(t, &drops, func(op faultengine.Op) bool { return op.Kind == faultengine.Drop }, func(o *Options) {
-		o.Partitions, o.Retention, o.Classes, o.AddClasses = 1, 0, []retention.Class{classOfJob("ci", "ci", retention.Keep{Raw: 2 * day})}, true
+		o.Partitions, o.Retention, o.Classes, o.AddClasses = 1, 0, []retention.Class{
+			classOfJob("ci", "ci", retention.Keep{Raw: 2 * day}),
+		}, true
 	})
 	for range 30 {
 		for _, tenant := range []string{"ann", "bob"} {
@@ -86,14 +90,19 @@ func TestHiddenWindowsAreRolledUpOnce(t *testing.T) {
 	ts.askedToExpire(&reads)
 	require.Less(t, ts.askedToExpire(&reads), int64(10), "there are no deletes")
 	first := labels.MustNewMatcher(labels.MatchEqual, "i", "1")
-	require.NoError(t, ts.Delete(t.Context(), "ann", start.Add(-2*day).UnixMilli(), start.Add(9*day+12*time.Hour).UnixMilli(), first))
+	require.NoError(
+		t,
+		ts.Delete(t.Context(), "ann", start.Add(-2*day).UnixMilli(), start.Add(9*day+12*time.Hour).UnixMilli(), first),
+	)
 	require.Greater(t, ts.askedToExpire(&reads), int64(60))
 	ts.askedToExpire(&reads) // Of the commit records written just now.
 	require.Less(t, ts.askedToExpire(&reads), int64(10))
 
 	// A late seal in a hidden window is rolled up.
 	late := format.CommitKey{Slot: ts.period.SlotOf(start.Add(15*day - time.Hour).UnixMilli()), ID: "0123456789abcdef"}
-	require.NoError(t, ts.writeCommitRecords(t.Context(), "ann", rollup.Raw, format.CommitSeal, []format.CommitKey{late}))
+	require.NoError(
+		t, ts.writeCommitRecords(t.Context(), "ann", rollup.Raw, format.CommitSeal, []format.CommitKey{late}),
+	)
 	require.Positive(t, ts.askedToExpire(&reads))
 	list, err := listed(ts.Unrolled(t.Context(), -1<<60, 1<<60, func() {}))
 	require.NoError(t, err)

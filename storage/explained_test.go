@@ -46,7 +46,8 @@ func TestRefusedDeletesAreExplained(t *testing.T) {
 			func() error { return ts.Delete(t.Context(), "ann", at-10, at+10, equal("host", "a")) },
 		},
 		{
-			syscall.EMFILE, []string{"storage: deleted samples still take disk space: "}, "too many open files; raise the limit of open files (ulimit -n), then retry",
+			syscall.EMFILE, []string{"storage: deleted samples still take disk space: "},
+			"too many open files; raise the limit of open files (ulimit -n), then retry",
 			func() error { return ts.CleanTombstones(t.Context(), "ann") },
 		},
 	} {

@@ -14,7 +14,9 @@ import (
 )
 
 // openFaultyStore opens a store in memory, with one partition, and an engine with faults by rule.
-func openFaultyStore(t testing.TB, rule func(faultengine.Op) faultengine.Action, change func(*Options)) (*testStore, *faultengine.Engine) {
+func openFaultyStore(
+	t testing.TB, rule func(faultengine.Op) faultengine.Action, change func(*Options),
+) (*testStore, *faultengine.Engine) {
 	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 	ts.opts.Now = func() time.Time { return ts.now }
 	ts.opts.Partitions = 1

@@ -43,7 +43,9 @@ func TestDeletedWhileASealWaitsForItsTurn(t *testing.T) {
 		})
 	}
 	slot := waits.period.SlotOf(at.UnixMilli())
-	list, err := waits.head.SlotPartitionsOf(t.Context(), "t", &format.Tombstone{Start: -format.MaxTime, End: format.MaxTime, Matchers: ofMetric()})
+	list, err := waits.head.SlotPartitionsOf(
+		t.Context(), "t", &format.Tombstone{Start: -format.MaxTime, End: format.MaxTime, Matchers: ofMetric()},
+	)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	f := func() {

@@ -44,7 +44,8 @@ func TestImportsOfTwoProcessesIntoOneSlot(t *testing.T) {
 	var before atomic.Pointer[func()] // called once, before one writes 5m chunks
 	var looks atomic.Int64            // by other, of leases
 	one, other := twoProcesses(t, func(op faultengine.Op) {
-		if op.Kind == faultengine.Write && (op.Table == engine.R5m || op.Table == engine.R5mPages) && op.Batch.Mutations[len(op.Batch.Mutations)-1].Clustering[0].Int == format.KindChunk {
+		if op.Kind == faultengine.Write && (op.Table == engine.R5m || op.Table == engine.R5mPages) &&
+			op.Batch.Mutations[len(op.Batch.Mutations)-1].Clustering[0].Int == format.KindChunk {
 			if f := before.Swap(nil); f != nil {
 				(*f)()
 			}
@@ -72,7 +73,10 @@ func TestImportsOfTwoProcessesIntoOneSlot(t *testing.T) {
 			_, err := bring(other, at.Add(time.Hour))
 			done <- err
 		}()
-		require.Eventually(t, func() bool { return len(done) > 0 || looks.Load() > looked+1 }, time.Minute, time.Millisecond, "it has ended, or waits")
+		require.Eventually(
+			t, func() bool { return len(done) > 0 || looks.Load() > looked+1 }, time.Minute, time.Millisecond,
+			"it has ended, or waits",
+		)
 	}
 	before.Store(&begin)
 	stats, err := bring(one, at)

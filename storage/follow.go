@@ -112,7 +112,9 @@ func newFollower(s *Store) *follower {
 	case s.opts.Shared:
 		mode = followsNothing
 	}
-	return &follower{s: s, mode: mode, wake: make(chan struct{}, 1), parts: make([]followedPartition, format.MaxPartitions)}
+	return &follower{
+		s: s, mode: mode, wake: make(chan struct{}, 1), parts: make([]followedPartition, format.MaxPartitions),
+	}
 }
 
 // catchUp returns once the head contains all samples that other processes had acknowledged when it was called. Calls
@@ -227,7 +229,10 @@ func (f *follower) pass(ctx context.Context, awaited bool) error {
 	}
 	// Stream positions may have expired before they were read.
 	if took := membership.Elapsed(begun, f.s.opts.Now()); took > membership.TailLife/2 {
-		return fmt.Errorf("%w: reading the writes of other processes took too long, %v; try again", engine.ErrUnavailable, took.Round(time.Second))
+		return fmt.Errorf(
+			"%w: reading the writes of other processes took too long, %v; try again", engine.ErrUnavailable,
+			took.Round(time.Second),
+		)
 	}
 	f.recordPass(begun)
 	return nil
@@ -268,7 +273,10 @@ func (f *follower) slot(slot int64, partition int) *followedSlot {
 	defer p.mu.Unlock()
 	c := p.slots[slot]
 	if c == nil {
-		c = &followedSlot{streams: map[string]*followedStream{}, decoder: head.NewDecoder(f.s.head, head.SlotPartition{Slot: slot, Partition: partition}, f.s.learn)}
+		c = &followedSlot{
+			streams: map[string]*followedStream{},
+			decoder: head.NewDecoder(f.s.head, head.SlotPartition{Slot: slot, Partition: partition}, f.s.learn),
+		}
 		if p.slots == nil {
 			p.slots = map[int64]*followedSlot{}
 		}
@@ -333,7 +341,10 @@ func (f *follower) releaseSlot(w Work) {
 
 // add adds a row to the head unless the head has it. A blob that depends on an undefined series remains a gap, because
 // its commit may be running. alone is true if no other process commits, so that such a blob was never acknowledged.
-func (f *follower) add(ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow, value []byte, now time.Time, alone bool) error {
+func (f *follower) add(
+	ctx context.Context, c *followedSlot, st *followedStream, r format.StageRow, value []byte, now time.Time,
+	alone bool,
+) error {
 	if !st.progress.isUnread(r.Seq) {
 		return nil
 	}

@@ -35,14 +35,18 @@ func (f *follower) readPositions(ctx context.Context) (map[head.SlotPartition][]
 	g.SetLimit(f.s.opts.seams.workers(followWorkers))
 	for _, writer := range f.writers {
 		g.Go(panics.AsError("following", func() error {
-			for row, err := range f.s.eng.Scan(ctx, engine.Range{Table: engine.Tails, Partition: engine.Key{engine.Text(writer)}}) {
+			for row, err := range f.s.eng.Scan(
+				ctx, engine.Range{Table: engine.Tails, Partition: engine.Key{engine.Text(writer)}},
+			) {
 				if err != nil {
 					return fmt.Errorf("storage: reading the stream positions of writer %x: %w", writer, err)
 				}
 				seq, n := binary.Varint(row.Value)
 				partition := row.Clustering[1].Int
 				if n <= 0 || partition < 0 || partition >= int64(len(f.parts)) {
-					f.s.damage.Corrupt(engine.Tails, fmt.Errorf("storage: invalid stream position of writer %x", writer))
+					f.s.damage.Corrupt(
+						engine.Tails, fmt.Errorf("storage: invalid stream position of writer %x", writer),
+					)
 					continue
 				}
 				at := head.SlotPartition{Slot: row.Clustering[0].Int, Partition: int(partition)}
@@ -57,7 +61,9 @@ func (f *follower) readPositions(ctx context.Context) (map[head.SlotPartition][]
 }
 
 // follow reads the new stage rows of all slot partitions.
-func (f *follower) follow(ctx context.Context, positions map[head.SlotPartition][]streamPosition, awaited bool, begun time.Time) error {
+func (f *follower) follow(
+	ctx context.Context, positions map[head.SlotPartition][]streamPosition, awaited bool, begun time.Time,
+) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(f.s.opts.seams.workers(followWorkers))
 	for at, list := range positions {
@@ -79,7 +85,9 @@ type seqSpan struct {
 
 // readOn reads the gaps of a slot partition's streams, if they are due or awaited, and new rows up to the stream
 // positions and beyond.
-func (f *follower) readOn(ctx context.Context, c *followedSlot, positions []streamPosition, awaited bool, begun time.Time) error {
+func (f *follower) readOn(
+	ctx context.Context, c *followedSlot, positions []streamPosition, awaited bool, begun time.Time,
+) error {
 	slices.SortFunc(positions, func(a, b streamPosition) int { return strings.Compare(a.writer, b.writer) })
 	var spans []seqSpan
 	for _, t := range positions {
@@ -109,7 +117,9 @@ func (f *follower) readOn(ctx context.Context, c *followedSlot, positions []stre
 		}
 		// Only after it was read: a caller after a long pause still reads each gap once.
 		if st.looked.Equal(begun) {
-			st.progress.gaps = slices.DeleteFunc(st.progress.gaps, func(g gap) bool { return begun.Sub(g.since) > gapLife })
+			st.progress.gaps = slices.DeleteFunc(
+				st.progress.gaps, func(g gap) bool { return begun.Sub(g.since) > gapLife },
+			)
 		}
 		st.Prune()
 	}
@@ -137,10 +147,13 @@ func (f *follower) readSpans(ctx context.Context, c *followedSlot, spans []seqSp
 	last, at := len(spans)-1, c.decoder.At()
 	for row, err := range f.s.eng.Scan(ctx, engine.Range{
 		Table: engine.Stage, Partition: format.StagePartition(at.Slot, at.Partition),
-		From: engine.Key{engine.Text(spans[0].writer), engine.Int(spans[0].from)}, To: engine.Key{engine.Text(spans[last].writer), engine.Int(spans[last].to)},
+		From: engine.Key{engine.Text(spans[0].writer), engine.Int(spans[0].from)},
+		To:   engine.Key{engine.Text(spans[last].writer), engine.Int(spans[last].to)},
 	}) {
 		if err != nil {
-			return fmt.Errorf("storage: following the staging log of slot %d, partition %d: %w", at.Slot, at.Partition, err)
+			return fmt.Errorf(
+				"storage: following the staging log of slot %d, partition %d: %w", at.Slot, at.Partition, err,
+			)
 		}
 		writer, seq := row.Clustering[0].Text, row.Clustering[1].Int
 		i, within := slices.BinarySearchFunc(spans, seqSpan{writer: writer, from: seq}, func(s, at seqSpan) int {
@@ -152,7 +165,9 @@ func (f *follower) readSpans(ctx context.Context, c *followedSlot, spans []seqSp
 		if i < 0 || spans[i].writer != writer || seq > spans[i].to {
 			continue
 		}
-		if err := f.add(ctx, c, c.stream(spans[i].writer), format.StageRowOf(row), row.Value, begun, false); err != nil {
+		if err := f.add(
+			ctx, c, c.stream(spans[i].writer), format.StageRowOf(row), row.Value, begun, false,
+		); err != nil {
 			return err
 		}
 	}

@@ -61,20 +61,28 @@ func TestFollowingManyThatEnded(t *testing.T) {
 	reads.Store(0)
 	for i := range passes {
 		write(writer, now, float64(i))
-		found, err := s.Select(t.Context(), query.Query{Tenant: "default", MinT: now.UnixMilli(), MaxT: now.UnixMilli()})
+		found, err := s.Select(
+			t.Context(), query.Query{Tenant: "default", MinT: now.UnixMilli(), MaxT: now.UnixMilli()},
+		)
 		require.NoError(t, err)
 		require.Len(t, found, 64)
 		now = now.Add(time.Second)
 	}
 	partitions := int64(s.Partitions())
-	require.LessOrEqual(t, reads.Load(), passes*2*partitions, "two cells of each partition: what is sealed, and what is written now")
+	require.LessOrEqual(
+		t, reads.Load(), passes*2*partitions, "two cells of each partition: what is sealed, and what is written now",
+	)
 	reads.Store(0)
 	for range 2 * gapInterval / time.Second {
 		require.NoError(t, s.follower.pass(t.Context(), false))
 		now = now.Add(time.Second)
 	}
-	require.LessOrEqual(t, reads.Load(), 2*2*partitions, "where nobody waits, what isn't there is looked for now and then")
-	found, err := s.Select(t.Context(), query.Query{Tenant: "default", MinT: begun.Add(-4 * time.Hour).UnixMilli(), MaxT: now.UnixMilli()})
+	require.LessOrEqual(
+		t, reads.Load(), 2*2*partitions, "where nobody waits, what isn't there is looked for now and then",
+	)
+	found, err := s.Select(
+		t.Context(), query.Query{Tenant: "default", MinT: begun.Add(-4 * time.Hour).UnixMilli(), MaxT: now.UnixMilli()},
+	)
 	require.NoError(t, err)
 	require.Len(t, found, 64)
 }

@@ -132,7 +132,9 @@ func TestGapsBeyondBounds(t *testing.T) {
 	ts.write("ann", upLabels, sample{at, 1})
 	require.NoError(t, ts.SealAll(t.Context()))
 	missing := func(i int) *damage.DamagedRowsError {
-		return &damage.DamagedRowsError{Table: engine.Catalog, Tenant: "bob", Metric: fmt.Sprint(i), Err: engine.ErrCorrupt, Kept: true}
+		return &damage.DamagedRowsError{
+			Table: engine.Catalog, Tenant: "bob", Metric: fmt.Sprint(i), Err: engine.ErrCorrupt, Kept: true,
+		}
 	}
 	for i := 0; ts.damage.Count() == i; i++ { // Until the log of damage is full.
 		ts.damage.Note(missing(i))
@@ -142,15 +144,20 @@ func TestGapsBeyondBounds(t *testing.T) {
 	ts.damage.Note(late)
 	var told []error
 	_, err := ts.Select(t.Context(), query.Query{
-		Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{equal("host", "a")}, Warn: func(err error) { told = append(told, err) },
+		Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{equal("host", "a")},
+		Warn: func(err error) { told = append(told, err) },
 	})
 	require.NoError(t, err)
 	require.NotEmpty(t, told)
 
 	// Also for stage rows.
-	ts.damage.NoteStaged(damage.StagedAt{Slot: ts.period.SlotOf(at), Row: format.StageRow{Writer: "w", Seq: 1}}, format.ErrMalformedBlob)
+	ts.damage.NoteStaged(
+		damage.StagedAt{Slot: ts.period.SlotOf(at), Row: format.StageRow{Writer: "w", Seq: 1}}, format.ErrMalformedBlob,
+	)
 	told = nil
-	_, err = ts.Select(t.Context(), query.Query{Tenant: "ann", MinT: at, MaxT: at, Warn: func(err error) { told = append(told, err) }})
+	_, err = ts.Select(
+		t.Context(), query.Query{Tenant: "ann", MinT: at, MaxT: at, Warn: func(err error) { told = append(told, err) }},
+	)
 	require.NoError(t, err)
 	require.ErrorContains(t, errors.Join(told...), "skipped the staged row")
 }

@@ -77,7 +77,9 @@ var goldenRows = map[string]goldenRow{
 // countsGolden describes rows of counts; again encodes them.
 func countsGolden(key engine.Key, again func(value []byte) ([]byte, error)) goldenRow {
 	return goldenRow{func(value []byte) (string, error) {
-		return format.Describe(engine.Catalog, format.CountsPartition(20_574, "t"), engine.Row{Clustering: key, Value: value})
+		return format.Describe(
+			engine.Catalog, format.CountsPartition(20_574, "t"), engine.Row{Clustering: key, Value: value},
+		)
 	}, again}
 }
 
@@ -87,7 +89,8 @@ var goldenCounts = format.Counts{
 	Metrics:    []format.NamedCount{{Name: "http_requests_total", Count: 300}, {Name: "http_errors_total", Count: 4}, {Name: "up", Count: 1}},
 	Labels: []format.LabelCounts{
 		{NamedCount: format.NamedCount{Name: "instance", Count: 101}, Values: []format.NamedCount{{Name: "host-1:9100", Count: 204}, {Name: "host-12:9100", Count: 101}}},
-		{NamedCount: format.NamedCount{Name: "__name__", Count: 3}}, {NamedCount: format.NamedCount{Name: "job", Count: 1}, Values: []format.NamedCount{{Name: "web", Count: 305}}},
+		{NamedCount: format.NamedCount{Name: "__name__", Count: 3}},
+		{NamedCount: format.NamedCount{Name: "job", Count: 1}, Values: []format.NamedCount{{Name: "web", Count: 305}}},
 	},
 }
 
@@ -168,7 +171,10 @@ func TestGoldenRows(t *testing.T) {
 			if row.again != nil {
 				again, err := row.again(value)
 				require.NoError(t, err)
-				require.Equal(t, digits, hex.EncodeToString(again), "the format has changed: it needs a new version, so that old rows stay readable")
+				require.Equal(
+					t, digits, hex.EncodeToString(again),
+					"the format has changed: it needs a new version, so that old rows stay readable",
+				)
 			}
 		})
 	}
@@ -177,7 +183,8 @@ func TestGoldenRows(t *testing.T) {
 // goldenValues are values in the current encoding. They may replace only files that no release has written.
 func goldenValues() map[string][]byte {
 	d := format.Tombstone{ID: goldenID, When: 1777636800000, Start: -5, End: 1777636799999, Matchers: []*labels.Matcher{
-		labels.MustNewMatcher(labels.MatchEqual, "__name__", "up"), labels.MustNewMatcher(labels.MatchNotEqual, "a", ""),
+		labels.MustNewMatcher(labels.MatchEqual, "__name__", "up"),
+		labels.MustNewMatcher(labels.MatchNotEqual, "a", ""),
 		labels.MustNewMatcher(labels.MatchRegexp, "b", "x.*"), labels.MustNewMatcher(labels.MatchNotRegexp, "c", "y|z"),
 	}}
 	values := map[string][]byte{"delete-v1": format.AppendTombstone(nil, &d)}
@@ -185,7 +192,9 @@ func goldenValues() map[string][]byte {
 	values["delete-v1-held"] = format.AppendTombstone(nil, &d)
 	d.Announced = true
 	values["delete-v1-announced"] = format.AppendTombstone(nil, &d)
-	values["delete-v1-cleared"] = format.AppendClearance(nil, format.Clearance{Before: 1777464000001, Standing: format.TombstoneIDs(goldenID + "fedcba9876543210")})
+	values["delete-v1-cleared"] = format.AppendClearance(
+		nil, format.Clearance{Before: 1777464000001, Standing: format.TombstoneIDs(goldenID + "fedcba9876543210")},
+	)
 	retentions, _ := json.Marshal(retention.Advertised{All: retention.KeptMS{RawMS: 2592000000, FiveMinutesMS: 31536000000, OneHourMS: 0}, Leaving: true,
 		Tenants: map[string]retention.KeptMS{"brief": {RawMS: 86400000}}, Classes: map[string]retention.KeptMS{"debug": {RawMS: 604800000, FiveMinutesMS: 604800000, OneHourMS: 604800000}}})
 	values["retentions-v1"] = retentions

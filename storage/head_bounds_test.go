@@ -14,7 +14,10 @@ import (
 // Samples of known series also fill the head: they are rejected before they are acknowledged, and sealing frees memory.
 func TestHeadIsBoundedForKnownSeries(t *testing.T) {
 	t.Parallel()
-	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, func(o *Options) { o.HeadBytes = 1 << 20 })
+	ts, _ := openFaultyStore(
+		t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() },
+		func(o *Options) { o.HeadBytes = 1 << 20 },
+	)
 	const bound = 1<<20 + head.LeastForKnown
 	at := ts.now.UnixMilli()
 	want, each := 0, make([]sample, 10_000)
@@ -80,7 +83,10 @@ func (ts *testStore) hold(tenant string, bytes int64) {
 // If one tenant's burst fills the head, samples and new series of tenants below their share are accepted.
 func TestHeadIsSharedFairly(t *testing.T) {
 	const most = 32 << 20
-	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, func(o *Options) { o.HeadBytes = most })
+	ts, _ := openFaultyStore(
+		t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() },
+		func(o *Options) { o.HeadBytes = most },
+	)
 	write := func(name string) error { return ts.tryWrite(name, upLabels, sample{ts.now.UnixMilli() - 1, 1}) }
 	series := func(name string) error {
 		return ts.tryWrite(name, labels.FromStrings(labels.MetricName, "new"), sample{ts.now.UnixMilli(), 1})
@@ -107,7 +113,10 @@ func TestHeadIsSharedFairly(t *testing.T) {
 	ts.head.Weigh(ts.head.Tenant("burst"), -most/2)
 	for _, name := range []string{"small", "tiny0", "newcomer"} {
 		require.NoError(t, write(name), name)
-		require.ErrorIs(t, ts.tryWrite(name, labels.FromStrings(labels.MetricName, "newer"), sample{ts.now.UnixMilli(), 1}), ErrTooManySeries, name)
+		require.ErrorIs(
+			t, ts.tryWrite(name, labels.FromStrings(labels.MetricName, "newer"), sample{ts.now.UnixMilli(), 1}),
+			ErrTooManySeries, name,
+		)
 	}
 	require.ErrorIs(t, write("burst"), ErrHeadShare)
 	ts.head.Weigh(ts.head.Tenant("burst"), most/2)
@@ -134,7 +143,10 @@ func TestAccountOfTheHead(t *testing.T) {
 	}
 	for i := range 300 {
 		for _, name := range []string{"ann", "bob"} {
-			ts.write(name, labels.FromStrings(labels.MetricName, "up", "host", fmt.Sprint(i%7)), sample{ts.now.UnixMilli() - int64(i)*60_000, float64(i)})
+			ts.write(
+				name, labels.FromStrings(labels.MetricName, "up", "host", fmt.Sprint(i%7)),
+				sample{ts.now.UnixMilli() - int64(i)*60_000, float64(i)},
+			)
 		}
 	}
 	agree()

@@ -130,7 +130,10 @@ func (w *heldWriter) Commit(ctx context.Context) (samples int, err error) {
 	w.batch = nil
 	if took := membership.Elapsed(w.begun, w.s.opts.Now()); took > deleteRests/2 {
 		b.Release()
-		return 0, fmt.Errorf("%w: reading held samples took %v, so deletes may have been missed", engine.ErrUnavailable, took.Round(time.Second))
+		return 0, fmt.Errorf(
+			"%w: reading held samples took %v, so deletes may have been missed", engine.ErrUnavailable,
+			took.Round(time.Second),
+		)
 	}
 	n := b.Len()
 	return n, b.Commit(ctx)

@@ -48,9 +48,13 @@ func TestRaisingIsTold(t *testing.T) {
 			_, err := m.Expire(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, 2, m.visible())
-			require.Equal(t, 1, strings.Count(log.String(), "a longer retention applies to windows without rows"), log.String())
+			require.Equal(
+				t, 1, strings.Count(log.String(), "a longer retention applies to windows without rows"), log.String(),
+			)
 			require.Contains(t, log.String(), "was=48h0m0s is=2160h0m0s")
-			require.Equal(t, 1, strings.Count(log.String(), "a longer retention shows hidden samples again"), log.String())
+			require.Equal(
+				t, 1, strings.Count(log.String(), "a longer retention shows hidden samples again"), log.String(),
+			)
 			require.NotContains(t, log.String(), "level=WARN")
 			m.stop()
 

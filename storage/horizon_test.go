@@ -23,7 +23,9 @@ import (
 // storedBoundaries reads a tenant's row of retention boundaries.
 func (s *Store) storedBoundaries(ctx context.Context, tenant string) (value []byte, err error) {
 	item := engine.Key{engine.Text(tenant)}
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: engine.Key{engine.Text("horizons")}, From: item, To: item}) {
+	for row, err := range s.eng.Scan(
+		ctx, engine.Range{Table: engine.Store, Partition: engine.Key{engine.Text("horizons")}, From: item, To: item},
+	) {
 		if err != nil {
 			return nil, err
 		}
@@ -37,7 +39,10 @@ func (ts *testStore) setHorizons(tenant string, value []byte) {
 	ts.t.Helper()
 	before, err := ts.storedBoundaries(ts.t.Context(), tenant)
 	require.NoError(ts.t, err)
-	ok, _, err := ts.eng.CompareAndSet(ts.t.Context(), engine.Store, engine.Key{engine.Text("horizons")}, engine.Key{engine.Text(tenant)}, before, value)
+	ok, _, err := ts.eng.CompareAndSet(
+		ts.t.Context(), engine.Store, engine.Key{engine.Text("horizons")}, engine.Key{engine.Text(tenant)}, before,
+		value,
+	)
 	require.NoError(ts.t, err)
 	require.True(ts.t, ok)
 }

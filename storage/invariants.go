@@ -16,7 +16,10 @@ func (p *sealPass) assertSealed() {
 	}
 	sealers := map[*sealedWork]*slotSealer{}
 	for _, w := range p.works {
-		sealers[w] = &slotSealer{rowWriter: newRowWriter(p.ctx, p.s, w.Work), rolledSlot: newRolledSlot(p.ctx, p.s, w.Slot), deletes: p.deletesIn(w.Slot)}
+		sealers[w] = &slotSealer{
+			rowWriter: newRowWriter(p.ctx, p.s, w.Work), rolledSlot: newRolledSlot(p.ctx, p.s, w.Slot),
+			deletes: p.deletesIn(w.Slot),
+		}
 	}
 	for tenant, metrics := range p.staged() {
 		byFinest, _, err := p.groupByAge(tenant, metrics)

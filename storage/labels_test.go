@@ -82,7 +82,9 @@ func TestNamesAndValuesOfARange(t *testing.T) {
 	}
 	up := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}
 	for _, ms := range [][]*labels.Matcher{nil, up} {
-		q := query.Query{Tenant: "default", MinT: ts.period.SlotEnd(daysAgo(3)), MaxT: ts.period.SlotEnd(daysAgo(2)), Matchers: ms}
+		q := query.Query{
+			Tenant: "default", MinT: ts.period.SlotEnd(daysAgo(3)), MaxT: ts.period.SlotEnd(daysAgo(2)), Matchers: ms,
+		}
 		names, err := ts.LabelNames(t.Context(), q)
 		require.NoError(t, err)
 		require.Equal(t, []string{labels.MetricName, "b", "c", "day"}, names)
@@ -102,7 +104,9 @@ func TestSeriesOfRangesThatMeetMidnight(t *testing.T) {
 	ts := openTestStore(t, nil)
 	midnight := ts.now.Truncate(24 * time.Hour).UnixMilli()
 	hour := time.Hour.Milliseconds()
-	for name, at := range map[string]int64{"noon": midnight - 12*hour, "evening": midnight - hour, "midnight": midnight, "after": midnight + 1} {
+	for name, at := range map[string]int64{
+		"noon": midnight - 12*hour, "evening": midnight - hour, "midnight": midnight, "after": midnight + 1,
+	} {
 		ts.write("default", labels.FromStrings(labels.MetricName, "up", "at", name), sample{at, 1})
 	}
 	before, day := []string{"evening", "midnight", "noon"}, []string{"after"}
@@ -125,7 +129,9 @@ func TestSeriesOfRangesThatMeetMidnight(t *testing.T) {
 			q := query.Query{Tenant: "default", MinT: c.minT, MaxT: c.maxT, LabelsOnly: true, Sorted: true}
 			values, err := ts.LabelValues(t.Context(), "at", q)
 			require.NoError(t, err)
-			require.Equal(t, c.want, values, "sealed: %t, from midnight on %d to %d ms", sealed, c.minT-midnight, c.maxT-midnight)
+			require.Equal(
+				t, c.want, values, "sealed: %t, from midnight on %d to %d ms", sealed, c.minT-midnight, c.maxT-midnight,
+			)
 			series, err := ts.Select(t.Context(), q)
 			require.NoError(t, err)
 			var found []string

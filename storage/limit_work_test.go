@@ -130,11 +130,14 @@ func TestCardinalityOfAnExplodedMetric(t *testing.T) {
 	s := exploded(t, series)
 	s.opts.QueryBytes = 1 << 20
 	s.openQuerier()
-	found, err := s.Counts().CountSeries(t.Context(), counts.SeriesQuery{Tenant: "a", Unsealed: true, Label: "job", Limit: 2})
+	found, err := s.Counts().CountSeries(
+		t.Context(), counts.SeriesQuery{Tenant: "a", Unsealed: true, Label: "job", Limit: 2},
+	)
 	require.NoError(t, err)
 	require.Equal(t, counts.SeriesCounts{
 		Series: series, AllMetrics: 1, AllLabels: 3, Metrics: []counts.Count{{Name: "big", Count: series}},
-		Labels: []counts.Count{{Name: "id", Count: series}, {Name: "__name__", Count: 1}}, Values: []counts.Count{{Name: "j", Count: series}},
+		Labels: []counts.Count{{Name: "id", Count: series}, {Name: "__name__", Count: 1}},
+		Values: []counts.Count{{Name: "j", Count: series}},
 	}, found)
 	c, err := s.Counts().Cardinality(t.Context(), "a", 1)
 	require.NoError(t, err)

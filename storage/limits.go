@@ -18,7 +18,9 @@ type labelBounds struct {
 // labelBounds returns the tenant's own limits, or else the limits in o.
 func (o *Options) labelBounds(name string) labelBounds {
 	limits := o.Limiter.Of(name)
-	b := labelBounds{o.MaxLabels, o.MaxLabelName, o.MaxLabelValue, limits.LongLabelValues == tenant.TruncateLongLabelValues}
+	b := labelBounds{
+		o.MaxLabels, o.MaxLabelName, o.MaxLabelValue, limits.LongLabelValues == tenant.TruncateLongLabelValues,
+	}
 	for _, own := range []struct {
 		limit int64
 		bound *int

@@ -51,9 +51,13 @@ func (l *windowList) lock(tenant string) (unlock func()) {
 // listingOf reads the row of a window. A missing row has no state.
 func (s *Store) listingOf(ctx context.Context, at tenantWindow) (l format.Listing, err error) {
 	key := engine.Key{engine.Int(at.window)}
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Windows, Partition: engine.Key{engine.Text(at.tenant)}, From: key, To: key}) {
+	for row, err := range s.eng.Scan(
+		ctx, engine.Range{Table: engine.Windows, Partition: engine.Key{engine.Text(at.tenant)}, From: key, To: key},
+	) {
 		if err != nil {
-			return l, fmt.Errorf("storage: checking whether window %d of tenant %q is listed: %w", at.window, at.tenant, err)
+			return l, fmt.Errorf(
+				"storage: checking whether window %d of tenant %q is listed: %w", at.window, at.tenant, err,
+			)
 		}
 		l = format.ParseListing(row.Value)
 	}
@@ -161,7 +165,9 @@ func (s *Store) everyWindow(ctx context.Context, tenant string, first, last int6
 }
 
 // windowsAround is windowsOf; missed, if set, is called for unreadable rows.
-func (s *Store) windowsAround(ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError)) (windows []int64, err error) {
+func (s *Store) windowsAround(
+	ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError),
+) (windows []int64, err error) {
 	rows := engine.Range{
 		Table: engine.Windows, Partition: engine.Key{engine.Text(tenant)},
 		From: engine.Key{engine.Int(first)}, To: engine.Key{engine.Int(last)},

@@ -22,7 +22,9 @@ func (s *Store) load(ctx context.Context, w Work, want func(format.StageRow) boo
 	l := newLoader(s, w)
 	for row, err := range s.eng.Scan(ctx, s.stageRange(w, func() { l.missed = true })) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: reading the staging log of slot %d, partition %d: %w", w.Slot, w.Partition, err)
+			return nil, fmt.Errorf(
+				"storage: reading the staging log of slot %d, partition %d: %w", w.Slot, w.Partition, err,
+			)
 		}
 		r := format.StageRowOf(row)
 		if !want(r) {
@@ -59,7 +61,10 @@ type loader struct {
 }
 
 func newLoader(s *Store, w Work) *loader {
-	return &loader{s: s, Decoder: head.NewDecoder(s.head, w.at(), s.learn), gen: head.NewGeneration(w.at(), s.period.SlotStart(w.Slot))}
+	return &loader{
+		s: s, Decoder: head.NewDecoder(s.head, w.at(), s.learn),
+		gen: head.NewGeneration(w.at(), s.period.SlotStart(w.Slot)),
+	}
 }
 
 // addBlob adds a blob's samples to the generation. It skips samples that depend on a blob that was never durable,
@@ -111,7 +116,9 @@ func (u *unexplained) mayWait(s *Store, at damage.StagedAt) bool {
 	if ok {
 		return now.Sub(since) <= gapLife
 	}
-	maps.DeleteFunc(u.since, func(_ damage.StagedAt, since time.Time) bool { return now.Sub(since).Abs() > membership.TailLife })
+	maps.DeleteFunc(
+		u.since, func(_ damage.StagedAt, since time.Time) bool { return now.Sub(since).Abs() > membership.TailLife },
+	)
 	if u.since == nil {
 		u.since = map[damage.StagedAt]time.Time{}
 	}
@@ -138,6 +145,9 @@ func (s *Store) stageRange(w Work, missed func()) engine.Range {
 func (s *Store) noteOrphans(samples int, slot int64, partition int) {
 	if samples > 0 {
 		s.metrics.orphans.Add(float64(samples))
-		s.opts.Logger.Warn("skipped samples of writes that were never acknowledged", "samples", samples, "slot", slot, "partition", partition)
+		s.opts.Logger.Warn(
+			"skipped samples of writes that were never acknowledged", "samples", samples, "slot", slot, "partition",
+			partition,
+		)
 	}
 }

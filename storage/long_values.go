@@ -73,7 +73,9 @@ func truncateValues(ls labels.Labels, most labelBounds, note func(label string))
 
 // truncated returns the labels of a series truncated to the tenant's limits, and counts truncated values.
 func (s *Store) truncated(name string, ls labels.Labels, most labelBounds) labels.Labels {
-	return truncateValues(ls, most, func(label string) { s.noteTruncated(name, label, ls.Get(labels.MetricName), most.value) })
+	return truncateValues(
+		ls, most, func(label string) { s.noteTruncated(name, label, ls.Get(labels.MetricName), most.value) },
+	)
 }
 
 // TruncateAttribute truncates the value of an attribute to the tenant's limit of label values, and counts it.

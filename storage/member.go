@@ -19,15 +19,18 @@ func (s *Store) join(have *settings) {
 	o := &s.opts
 	s.member = membership.New(membership.Options{
 		Engine: s.eng, Writer: s.writer, Self: o.Self, Shared: o.Shared, ReadOnly: o.ReadOnly,
-		Now: o.Now, Elapsed: o.Elapsed, Today: o.Today, AheadPatience: o.AheadPatience, Created: s.created, LastKnown: s.lastKnown,
-		State:   func(leaving bool) ([]byte, error) { return s.retention.Advertise(leaving) },
-		Learn:   func(ctx context.Context) error { return s.retention.LearnAdvertised(ctx) },
-		Refresh: s.refreshPeriods, Corrupt: s.damage.Corrupt, Logger: o.Logger,
+		Now: o.Now, Elapsed: o.Elapsed, Today: o.Today, AheadPatience: o.AheadPatience, Created: s.created,
+		LastKnown: s.lastKnown,
+		State:     func(leaving bool) ([]byte, error) { return s.retention.Advertise(leaving) },
+		Learn:     func(ctx context.Context) error { return s.retention.LearnAdvertised(ctx) },
+		Refresh:   s.refreshPeriods, Corrupt: s.damage.Corrupt, Logger: o.Logger,
 		Still: o.seams.still, Believing: o.seams.trustsClocks,
 	})
 	s.clock, s.follower, s.peers = s.member.Clock, newFollower(s), s.newDeletePeers()
 	s.retention = retention.New(s.retentionEnv(), have.ClassHistory)
-	s.starts = starts.New(starts.Options{Engine: s.eng, Period: s.period, Now: o.Now, Corrupt: s.damage.Corrupt, Logger: o.Logger})
+	s.starts = starts.New(
+		starts.Options{Engine: s.eng, Period: s.period, Now: o.Now, Corrupt: s.damage.Corrupt, Logger: o.Logger},
+	)
 }
 
 // Member returns this process' membership.

@@ -50,7 +50,10 @@ type noted struct {
 }
 
 func newMetadataKeeper(s *Store) *metadataKeeper {
-	return &metadataKeeper{s: s, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	return &metadataKeeper{
+		s: s, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, wake: make(chan struct{}, 1),
+		done: make(chan struct{}),
+	}
 }
 
 // NoteMetadata queues a sender's metadata of a metric and returns immediately. The row is written later, unless this

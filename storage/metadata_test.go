@@ -31,7 +31,9 @@ func TestMetadata(t *testing.T) {
 	require.Equal(t, map[string][]format.Metadata{
 		"up": {{Type: "gauge", Help: "Whether it is up."}}, "up_total": {{Type: "counter", Help: "How often."}},
 	}, get("a", "", 0))
-	require.Equal(t, map[string][]format.Metadata{"up": {{Type: "counter", Help: "Of another tenant."}}}, get("b", "", 0))
+	require.Equal(
+		t, map[string][]format.Metadata{"up": {{Type: "counter", Help: "Of another tenant."}}}, get("b", "", 0),
+	)
 	require.Len(t, get("a", "", 1), 1)
 	require.Len(t, get("a", "up", 0), 1)
 	require.Empty(t, get("a", "down", 0))
@@ -40,7 +42,10 @@ func TestMetadata(t *testing.T) {
 	say("a", "up", "gauge", "Whether it answers.")
 	say("a", "up", "gauge", "Whether it is up.")
 	ts.reopen()
-	require.ElementsMatch(t, []format.Metadata{{Type: "gauge", Help: "Whether it answers."}, {Type: "gauge", Help: "Whether it is up."}}, get("a", "up", 0)["up"])
+	require.ElementsMatch(
+		t, []format.Metadata{{Type: "gauge", Help: "Whether it answers."}, {Type: "gauge", Help: "Whether it is up."}},
+		get("a", "up", 0)["up"],
+	)
 	ts.now = ts.now.Add(10 * 24 * time.Hour)
 	require.Empty(t, get("a", "", 0), "nobody said it for a long time")
 }

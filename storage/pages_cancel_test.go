@@ -49,7 +49,8 @@ func newCutModel(t *testing.T, inner engine.Engine) *cutModel {
 	t.Cleanup(func() { require.NoError(t, inner.Close()) })
 	t.Cleanup(ts.close)
 	m := &cutModel{deleteModel: &deleteModel{
-		testStore: ts, r: rand.New(rand.NewPCG(seed, 0)), labels: seriesOfGroups("abcd"), want: map[string]map[int64]float64{},
+		testStore: ts, r: rand.New(rand.NewPCG(seed, 0)), labels: seriesOfGroups("abcd"),
+		want: map[string]map[int64]float64{},
 	}, cut: cut, seed: seed}
 	return m
 }
@@ -105,7 +106,8 @@ func (m *cutModel) query(ctx context.Context, groups string, res rollup.Resoluti
 	found, err := m.Select(ctx, query.Query{
 		Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.ColumnMax,
 		Matchers: []*labels.Matcher{
-			labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "m|n"), labels.MustNewMatcher(labels.MatchRegexp, "group", "["+groups+"]"),
+			labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "m|n"),
+			labels.MustNewMatcher(labels.MatchRegexp, "group", "["+groups+"]"),
 		},
 	})
 	for i := 0; i < len(found) && err == nil; i++ {

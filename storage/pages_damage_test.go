@@ -34,7 +34,9 @@ func newDamagedPages(t *testing.T) *damagedPages {
 	require.NoError(t, d.SealAll(t.Context()))
 	d.labels = nil
 	for i := range 20 {
-		d.labels = append(d.labels, labels.FromStrings(labels.MetricName, "up", "host", fmt.Sprint("other", i), "group", "0"))
+		d.labels = append(
+			d.labels, labels.FromStrings(labels.MetricName, "up", "host", fmt.Sprint("other", i), "group", "0"),
+		)
 	}
 	d.some("0", 3, deletedAgo, deletedAgo+15*time.Second)
 	require.NoError(t, d.SealAll(t.Context()))

@@ -28,7 +28,10 @@ func TestRetentionDropsPages(t *testing.T) {
 		for _, job := range []string{"web", "ci", "audit"} {
 			for i := range 12 {
 				ls := labels.FromStrings(labels.MetricName, "up", "job", job, "host", fmt.Sprint("h", i))
-				ts.write(tenant, ls, sample{begin.Add(-time.Hour).UnixMilli(), 1}, sample{begin.Add(-time.Hour).UnixMilli() + 15_000, 2})
+				ts.write(
+					tenant, ls, sample{begin.Add(-time.Hour).UnixMilli(), 1},
+					sample{begin.Add(-time.Hour).UnixMilli() + 15_000, 2},
+				)
 			}
 		}
 	}
@@ -67,7 +70,9 @@ func TestRetentionDropsPages(t *testing.T) {
 		for _, p := range partitions { // Rows are dropped with pages.
 			there := slices.Contains(got[p.res], fmt.Sprint(p.key[2].Text, " ", p.key[1].Int))
 			rows := 0
-			for _, err := range ts.rows.Scan(t.Context(), engine.Range{Table: format.TableOf(p.res), Partition: p.key, KeysOnly: true}) {
+			for _, err := range ts.rows.Scan(
+				t.Context(), engine.Range{Table: format.TableOf(p.res), Partition: p.key, KeysOnly: true},
+			) {
 				require.NoError(t, err)
 				rows++
 			}
@@ -89,7 +94,10 @@ func TestTenantsExpireWithPages(t *testing.T) {
 	var partitions []pagedPartition
 	for _, tenant := range []string{"usual", "brief"} {
 		for i := range 20 {
-			ts.write(tenant, labels.FromStrings(labels.MetricName, "up", "host", fmt.Sprint("h", i)), sample{begin.Add(-time.Hour).UnixMilli(), 1})
+			ts.write(
+				tenant, labels.FromStrings(labels.MetricName, "up", "host", fmt.Sprint("h", i)),
+				sample{begin.Add(-time.Hour).UnixMilli(), 1},
+			)
 		}
 		require.NoError(t, ts.SealAll(t.Context()))
 		partitions = append(partitions, ts.pagedPartitions(tenant)...)
@@ -157,7 +165,10 @@ func TestLateSamplesBesidePages(t *testing.T) {
 	entries := [resolutions]int{}
 	for round := range 6 {
 		groups := []string{"0123", "01", "23", "0123", "1", "0123"}[round]
-		m.some(groups, float64(m.r.IntN(100)), deletedAgo+time.Duration(round)*17*time.Second, 5*time.Hour+time.Duration(m.r.IntN(3600))*time.Second)
+		m.some(
+			groups, float64(m.r.IntN(100)), deletedAgo+time.Duration(round)*17*time.Second,
+			5*time.Hour+time.Duration(m.r.IntN(3600))*time.Second,
+		)
 		require.NoError(t, m.SealAll(t.Context()))
 		m.compare("sealed")
 		if round%2 == 1 {
@@ -224,7 +235,9 @@ func TestImportBesidePages(t *testing.T) {
 	m.some("0123", 3, deletedAgo, 5*time.Hour)
 	require.NoError(t, m.SealAll(t.Context()))
 	for i := range 3 {
-		list := m.imported(deletedAgo+time.Minute+time.Duration(i/2)*time.Second, 5*time.Hour-time.Duration(i+1)*time.Minute)
+		list := m.imported(
+			deletedAgo+time.Minute+time.Duration(i/2)*time.Second, 5*time.Hour-time.Duration(i+1)*time.Minute,
+		)
 		for _, s := range list {
 			for j, at := range s.Samples.T {
 				m.want[s.Labels.String()][at] = s.Samples.V[j]
@@ -261,7 +274,8 @@ func TestDeleteOfPagesOfRollupsAlone(t *testing.T) {
 	m.check()
 	for _, res := range rollup.Resolutions {
 		found, err := m.Select(t.Context(), query.Query{
-			Tenant: "default", MinT: m.now.Add(-13 * day).UnixMilli(), MaxT: m.now.UnixMilli(), Resolution: res, Columns: rollup.AllColumns,
+			Tenant: "default", MinT: m.now.Add(-13 * day).UnixMilli(), MaxT: m.now.UnixMilli(), Resolution: res,
+			Columns:  rollup.AllColumns,
 			Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
 		})
 		require.NoError(t, err)

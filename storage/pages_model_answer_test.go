@@ -34,7 +34,8 @@ func (r *pagesRun) endedQuery() {
 // look compares the store's answers with the model.
 func (r *pagesRun) look() {
 	r.endedQuery()
-	if a := r.answer(context.Background(), rollup.Raw, rollup.FiveMinutes, rollup.OneHour); a != nil && r.problem == "" {
+	if a := r.answer(context.Background(), rollup.Raw, rollup.FiveMinutes, rollup.OneHour); a != nil &&
+		r.problem == "" {
 		if problem := r.model.judge(a); problem != "" {
 			r.fail("%s", problem)
 		}

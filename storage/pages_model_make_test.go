@@ -66,7 +66,10 @@ func (m *pagesMaker) at() time.Duration {
 	if len(m.used) > 0 && m.rng.IntN(3) == 0 {
 		return m.used[m.rng.IntN(len(m.used))] + time.Duration(m.rng.IntN(5)-2)*time.Minute/2
 	}
-	span := [][2]time.Duration{{time.Hour, 4 * time.Hour}, {time.Hour, 4 * time.Hour}, {4 * time.Hour, 2 * day}, {8 * day, 30 * day}, {30 * day, 70 * day}}[m.rng.IntN(5)]
+	span := [][2]time.Duration{
+		{time.Hour, 4 * time.Hour}, {time.Hour, 4 * time.Hour}, {4 * time.Hour, 2 * day}, {8 * day, 30 * day},
+		{30 * day, 70 * day},
+	}[m.rng.IntN(5)]
 	ago := span[0] + time.Duration(m.rng.Int64N(int64(span[1]-span[0])))
 	at := (m.passed + m.off - ago).Truncate(time.Hour / 2)
 	m.used = append(m.used, at)
@@ -191,7 +194,8 @@ func (m *pagesMaker) wrongClock() {
 // written without others they make pages of a higher level.
 var pagesGroups = sync.OnceValue(func() map[byte][]labels.Labels {
 	return map[byte][]labels.Labels{
-		'a': seriesAlike("m", 'a', 8, 8), 'b': seriesAlike("m", 'b', 6, 8), 'c': seriesAlike("m", 'c', 0, 8), 'd': seriesAlike("n", 'd', 0, 5),
+		'a': seriesAlike("m", 'a', 8, 8), 'b': seriesAlike("m", 'b', 6, 8), 'c': seriesAlike("m", 'c', 0, 8),
+		'd': seriesAlike("n", 'd', 0, 5),
 	}
 })
 

@@ -128,7 +128,10 @@ func (r *pagesRun) stop() {
 	if r.Store == nil {
 		return
 	}
-	for what, err := range map[string]error{"noting the time": r.clock.KeepSeen(context.Background()), "closing": r.Close(), "closing the engine": r.eng.Close()} {
+	for what, err := range map[string]error{
+		"noting the time": r.clock.KeepSeen(context.Background()), "closing": r.Close(),
+		"closing the engine": r.eng.Close(),
+	} {
 		if err != nil {
 			r.fail("%s: %v", what, err)
 		}
@@ -150,7 +153,9 @@ func (r *pagesRun) line(words []string) {
 		r.seal()
 	case "delete":
 		start, end := hour(r.base.Add(length(words, 2)).UnixMilli())+1, hour(r.base.Add(length(words, 3)).UnixMilli())
-		if r.tolerate("deleting", r.Delete(ctx, "t", start, end, labels.MustNewMatcher(labels.MatchEqual, "group", words[1]))) {
+		if r.tolerate(
+			"deleting", r.Delete(ctx, "t", start, end, labels.MustNewMatcher(labels.MatchEqual, "group", words[1])),
+		) {
 			r.model.delete(words[1], start, end)
 		}
 	case "clean":
@@ -249,7 +254,8 @@ func (r *pagesRun) write(s *sentSamples) (facts []*pagesFact, sealed bool) {
 			switch err := b.Float(series, t, 0, s.v); {
 			case err == nil:
 				facts = append(facts, s.facts[i*len(s.times)+j])
-			case !errors.Is(err, ErrTooOld) && !errors.Is(err, ErrTooFarAhead) && !errors.Is(err, ErrMaybeAhead) && !errors.Is(err, ErrDroppedAhead):
+			case !errors.Is(err, ErrTooOld) && !errors.Is(err, ErrTooFarAhead) && !errors.Is(err, ErrMaybeAhead) &&
+				!errors.Is(err, ErrDroppedAhead):
 				r.fail("writing: %v", err)
 			}
 		}
@@ -347,7 +353,8 @@ func (r *pagesRun) isEmpty(res rollup.Resolution, window int64, metric string) b
 	for class := range r.retention.Classes() {
 		for _, table := range []*engine.Table{format.TableOf(res), format.PagesOf(res)} {
 			for _, err := range r.eng.Scan(context.Background(), engine.Range{
-				Table: table, Partition: format.SeriesPartition(window, "t", metric, format.ClassShardOf(class, 0)), KeysOnly: true, Limit: 1,
+				Table: table, Partition: format.SeriesPartition(window, "t", metric, format.ClassShardOf(class, 0)),
+				KeysOnly: true, Limit: 1,
 			}) {
 				if err != nil {
 					r.fail("looking for rows: %v", err)

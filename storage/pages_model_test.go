@@ -58,7 +58,10 @@ type pagesModel struct {
 }
 
 func newPagesModel() *pagesModel {
-	return &pagesModel{facts: map[string]map[int64][]*pagesFact{}, hidden: [resolutions]int64{math.MinInt64, math.MinInt64, math.MinInt64}}
+	return &pagesModel{
+		facts:  map[string]map[int64][]*pagesFact{},
+		hidden: [resolutions]int64{math.MinInt64, math.MinInt64, math.MinInt64},
+	}
 }
 
 // put records a value that is sent, and returns its facts.
@@ -123,7 +126,10 @@ func (m *pagesModel) judge(a *pagesAnswer) string {
 	for _, told := range a.told {
 		for res := range told {
 			if told[res] > m.hidden[res] {
-				return fmt.Sprintf("%s is hidden up to %s, at most %s was right ever", rollup.Resolution(res), showTime(told[res]), showTime(m.hidden[res]))
+				return fmt.Sprintf(
+					"%s is hidden up to %s, at most %s was right ever", rollup.Resolution(res), showTime(told[res]),
+					showTime(m.hidden[res]),
+				)
 			}
 		}
 	}
@@ -189,15 +195,23 @@ func (m *pagesModel) judgeBuckets(a *pagesAnswer) string {
 	}
 	for b, got := range a.buckets {
 		if got.count > most[b] {
-			return fmt.Sprintf("%s: the %s bucket until %s counts %d samples, %d stand", b.series, b.res, showTime(b.end), got.count, most[b])
+			return fmt.Sprintf(
+				"%s: the %s bucket until %s counts %d samples, %d stand", b.series, b.res, showTime(b.end), got.count,
+				most[b],
+			)
 		}
 		if isExact(b) && got != exact[b] {
-			return fmt.Sprintf("%s: the %s bucket until %s is %v, samples make %v", b.series, b.res, showTime(b.end), got, exact[b])
+			return fmt.Sprintf(
+				"%s: the %s bucket until %s is %v, samples make %v", b.series, b.res, showTime(b.end), got, exact[b],
+			)
 		}
 	}
 	for b, want := range exact {
 		if isExact(b) && a.buckets[b] != want {
-			return fmt.Sprintf("%s: the %s bucket until %s is %v, samples make %v", b.series, b.res, showTime(b.end), a.buckets[b], want)
+			return fmt.Sprintf(
+				"%s: the %s bucket until %s is %v, samples make %v", b.series, b.res, showTime(b.end), a.buckets[b],
+				want,
+			)
 		}
 	}
 	return ""

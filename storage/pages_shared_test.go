@@ -63,7 +63,8 @@ func (r *pagesRig) pages(s *Store, metric string) (n int) {
 	r.t.Helper()
 	at := s.period.SlotOf(r.now.UnixMilli()) - 2
 	for _, err := range r.eng.Scan(r.t.Context(), engine.Range{
-		Table: engine.RawPages, Partition: format.SeriesPartition(s.period.WindowOfSlot(rollup.Raw, at), "ann", metric, 0),
+		Table:     engine.RawPages,
+		Partition: format.SeriesPartition(s.period.WindowOfSlot(rollup.Raw, at), "ann", metric, 0),
 	}) {
 		require.NoError(r.t, err)
 		n++
@@ -75,7 +76,8 @@ func (r *pagesRig) pages(s *Store, metric string) (n int) {
 func (r *pagesRig) found(s *Store, metric string) (n int) {
 	r.t.Helper()
 	all, err := s.Select(r.t.Context(), query.Query{
-		Tenant: "ann", MaxT: r.now.UnixMilli(), Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, metric)},
+		Tenant: "ann", MaxT: r.now.UnixMilli(),
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, metric)},
 	})
 	require.NoError(r.t, err)
 	for _, series := range all {

@@ -45,7 +45,9 @@ func (ts *testStore) pagedPartitions(tenant string) (list []pagedPartition) {
 			shards, err := ts.readShards(ctx, w, tenant, metric)
 			require.NoError(ts.t, err)
 			for at := range format.Places(ts.retention.Classes(), shards) {
-				list = append(list, pagedPartition{format.ResolutionOf(w), format.SeriesPartition(w, tenant, metric, at)})
+				list = append(
+					list, pagedPartition{format.ResolutionOf(w), format.SeriesPartition(w, tenant, metric, at)},
+				)
 			}
 		}
 	}
@@ -78,7 +80,9 @@ func (ts *testStore) putPage(p storedPage, value []byte) {
 func (ts *testStore) pagesIn(partitions []pagedPartition) (found []storedPage) {
 	ts.t.Helper()
 	for _, p := range partitions {
-		for row, err := range ts.eng.Scan(context.Background(), engine.Range{Table: format.PagesOf(p.res), Partition: p.key}) {
+		for row, err := range ts.eng.Scan(
+			context.Background(), engine.Range{Table: format.PagesOf(p.res), Partition: p.key},
+		) {
 			require.NoError(ts.t, err)
 			if row.Clustering[0].Int == format.KindFilter {
 				break
@@ -290,7 +294,9 @@ func TestCleanedDeleteLeavesNothingInPages(t *testing.T) {
 			before := m.countEntries("default")
 			require.NoError(t, m.CleanTombstones(t.Context(), "default"))
 			for res, n := range m.countEntries("default") {
-				require.LessOrEqual(t, n, before[res]-20, "what is made anew of 20 series for a delete stays out of pages")
+				require.LessOrEqual(
+					t, n, before[res]-20, "what is made anew of 20 series for a delete stays out of pages",
+				)
 			}
 			require.Zero(t, m.openDeletes())
 			m.requireNoneDeleted("default", "clean")

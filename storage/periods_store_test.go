@@ -34,7 +34,10 @@ func TestPeriodsOfAStore(t *testing.T) {
 		}
 	}
 	check := func(when string) {
-		found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: begin.Add(-30 * time.Hour).UnixMilli(), MaxT: ts.now.UnixMilli()})
+		found, err := ts.Select(
+			t.Context(),
+			query.Query{Tenant: "default", MinT: begin.Add(-30 * time.Hour).UnixMilli(), MaxT: ts.now.UnixMilli()},
+		)
 		require.NoError(t, err)
 		require.Len(t, found, len(series), when)
 		for _, s := range found {
@@ -45,7 +48,10 @@ func TestPeriodsOfAStore(t *testing.T) {
 	}
 	_, err := ts.SetPeriod(t.Context(), format.Period{SlotMS: format.HourMS, Partitions: 8}, time.Time{})
 	require.NoError(t, err)
-	_, err = ts.SetPeriod(t.Context(), format.Period{SlotMS: 6 * format.HourMS, RawWindowMS: 2 * format.DayMS, Partitions: 16}, begin.Add(5*24*time.Hour))
+	_, err = ts.SetPeriod(
+		t.Context(), format.Period{SlotMS: 6 * format.HourMS, RawWindowMS: 2 * format.DayMS, Partitions: 16},
+		begin.Add(5*24*time.Hour),
+	)
 	require.NoError(t, err)
 	for day := range 10 {
 		for range 8 {

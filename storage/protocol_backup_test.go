@@ -64,7 +64,9 @@ func (r *protocolRun) backup(ctx context.Context) error {
 	for _, state := range []string{"as it was copied", "sealed"} {
 		for _, tenant := range []string{"ann", "bob"} {
 			if err == nil {
-				err = r.judgeCopy(ctx, s, &openQuery{tenant: tenant, needs: needs[tenant], went: went, deletes: begun}, state)
+				err = r.judgeCopy(
+					ctx, s, &openQuery{tenant: tenant, needs: needs[tenant], went: went, deletes: begun}, state,
+				)
 			}
 		}
 		if err == nil {
@@ -93,7 +95,10 @@ func (r *protocolRun) backup(ctx context.Context) error {
 
 // judgeCopy compares a tenant's samples in a copy with the model. Samples it shows may disappear later.
 func (r *protocolRun) judgeCopy(ctx context.Context, s *Store, q *openQuery, state string) error {
-	q.query = query.Query{Tenant: q.tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true, Warn: func(err error) { r.fail("the copy, %s: a warning: %v", state, err) }}
+	q.query = query.Query{
+		Tenant: q.tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true,
+		Warn: func(err error) { r.fail("the copy, %s: a warning: %v", state, err) },
+	}
 	before := r.now.Load()
 	var err error
 	if q.selected, err = s.Select(ctx, q.query); err != nil {

@@ -131,7 +131,10 @@ func TestQueueIsBounded(t *testing.T) {
 // TestHeadIsBounded fills the head: new series are rejected, samples of known ones are accepted, and sealing frees
 // memory.
 func TestHeadIsBounded(t *testing.T) {
-	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, func(o *Options) { o.HeadBytes = 100_000 })
+	ts, _ := openFaultyStore(
+		t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() },
+		func(o *Options) { o.HeadBytes = 100_000 },
+	)
 	at := ts.now.UnixMilli()
 	series := func(i int) labels.Labels { return labels.FromStrings(labels.MetricName, "up", "host", fmt.Sprint(i)) }
 	n := 0
@@ -160,7 +163,9 @@ func TestHeadIsBounded(t *testing.T) {
 func TestRestartTakesWhatIsStaged(t *testing.T) {
 	ts, eng := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, nil)
 	for i := range 100 {
-		ts.write("ann", labels.FromStrings(labels.MetricName, "up", "host", fmt.Sprint(i)), sample{ts.now.UnixMilli(), 1})
+		ts.write(
+			"ann", labels.FromStrings(labels.MetricName, "up", "host", fmt.Sprint(i)), sample{ts.now.UnixMilli(), 1},
+		)
 	}
 	require.NoError(t, ts.Store.Close())
 	ts.opts.HeadBytes = 1000

@@ -44,7 +44,8 @@ type protocolDelete struct {
 
 func (d *protocolDelete) matches(s protocolSeries, t int64) bool {
 	metric, _, one := strings.Cut(d.series, "/")
-	return s.tenant == d.tenant && (s.series == d.series || !one && strings.HasPrefix(s.series, metric+"/")) && t >= d.start && t <= d.end
+	return s.tenant == d.tenant && (s.series == d.series || !one && strings.HasPrefix(s.series, metric+"/")) &&
+		t >= d.start && t <= d.end
 }
 
 func (m *protocolDeletes) wasSent(f protocolFact) {

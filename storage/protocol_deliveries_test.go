@@ -21,7 +21,9 @@ import (
 // different values.
 func dataSet(rng *rand.Rand, now time.Time, times int, days int64) (set []protocolSendSample) {
 	at := func() int64 { return now.UnixMilli() - rng.Int64N(days*24*60*4)*15_000 }
-	floats := []string{"1", "2", "-0", "0", "stale", "nan:7ff8000000000001", "nan:fff8000000000042", "+Inf", "-Inf", "0.1", "1e300"}
+	floats := []string{
+		"1", "2", "-0", "0", "stale", "nan:7ff8000000000001", "nan:fff8000000000042", "+Inf", "-Inf", "0.1", "1e300",
+	}
 	for _, series := range protocolNames {
 		for range times {
 			x := protocolSendSample{series: series, t: at()}
@@ -97,7 +99,10 @@ func TestDeliveriesGiveTheSameBytes(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	set := dataSet(rand.New(rand.NewPCG(5, 5)), now, 400, 3)
 	requireSameBytes(t, set, 1, func(t *testing.T) []*testStore {
-		ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, func(o *Options) { o.Partitions = 2 })
+		ts, _ := openFaultyStore(
+			t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() },
+			func(o *Options) { o.Partitions = 2 },
+		)
 		ts.now = now
 		return []*testStore{ts}
 	})
@@ -206,7 +211,10 @@ func (ts *testStore) rollups(tenant string) (out []byte) {
 		if ts.opts.Shared && res == rollup.OneHour {
 			continue // Hours of samples in its head are computed from samples, so their sums are rounded differently.
 		}
-		q := query.Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns, Sorted: true}
+		q := query.Query{
+			Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns,
+			Sorted: true,
+		}
 		found, err := ts.Select(ts.t.Context(), q)
 		require.NoError(ts.t, err)
 		require.NotEmpty(ts.t, found)

@@ -222,7 +222,8 @@ func (e *stepEngine) rule(op faultengine.Op) faultengine.Action {
 	}
 	count[op.Table.ID]++
 	for _, f := range e.faults {
-		if (f.what == "scan") != (op.Kind == faultengine.Scan) || f.table != op.Table.Name || f.n != count[op.Table.ID] {
+		if (f.what == "scan") != (op.Kind == faultengine.Scan) || f.table != op.Table.Name ||
+			f.n != count[op.Table.ID] {
 			continue
 		}
 		e.fired = true
@@ -307,7 +308,9 @@ func (e *stepEngine) Write(ctx context.Context, batches []engine.Batch) (first e
 	}
 	e.mu.Lock()
 	if batches = slices.Clone(batches); e.order != 0 {
-		rand.New(rand.NewPCG(e.order, 3)).Shuffle(len(batches), func(i, j int) { batches[i], batches[j] = batches[j], batches[i] })
+		rand.New(rand.NewPCG(e.order, 3)).Shuffle(
+			len(batches), func(i, j int) { batches[i], batches[j] = batches[j], batches[i] },
+		)
 	}
 	e.mu.Unlock()
 	for _, b := range batches {
@@ -433,7 +436,9 @@ func (e *stepEngine) pages(ctx context.Context, r engine.Range, yield func(engin
 	}
 }
 
-func (e *stepEngine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {
+func (e *stepEngine) Partitions(
+	ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage),
+) iter.Seq2[engine.Key, error] {
 	return func(yield func(engine.Key, error) bool) {
 		if _, err := e.enter(false); err != nil {
 			yield(nil, err)
@@ -450,7 +455,9 @@ func (e *stepEngine) Drop(ctx context.Context, t *engine.Table, prefix engine.Ke
 	return e.inner.Drop(ctx, t, prefix)
 }
 
-func (e *stepEngine) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (bool, []byte, error) {
+func (e *stepEngine) CompareAndSet(
+	ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte,
+) (bool, []byte, error) {
 	if e.isDead() { // A store opens with it, before any other operation.
 		return false, nil, errDead
 	}
@@ -466,7 +473,9 @@ func (e probingSteps) Occupied(ctx context.Context, t *engine.Table, partitions 
 }
 
 // ScanSeveral implements engine.SeveralScanner.
-func (e probingSteps) ScanSeveral(ctx context.Context, r engine.Range, partitions []engine.Key) iter.Seq2[engine.RowOf, error] {
+func (e probingSteps) ScanSeveral(
+	ctx context.Context, r engine.Range, partitions []engine.Key,
+) iter.Seq2[engine.RowOf, error] {
 	return faultengine.ScanSeveral(ctx, e, r, partitions)
 }
 

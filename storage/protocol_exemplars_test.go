@@ -45,7 +45,9 @@ func (m *protocolModel) sendExemplar(e protocolExemplar) {
 
 // fact identifies the exemplar for deletes.
 func (e protocolExemplar) fact() protocolFact {
-	return protocolFact{e.protocolSeries, e.t, protocolValue{bits: math.Float64bits(e.value), hist: "exemplar " + e.trace}}
+	return protocolFact{
+		e.protocolSeries, e.t, protocolValue{bits: math.Float64bits(e.value), hist: "exemplar " + e.trace},
+	}
 }
 
 func (m *protocolModel) exemplarStays(begun int, e protocolExemplar) {
@@ -74,7 +76,9 @@ func (r *protocolRun) queryExemplars(q query.Query) {
 	got := map[protocolExemplar]bool{}
 	for _, s := range found {
 		for _, e := range s.Exemplars {
-			x := protocolExemplar{protocolSeries{q.Tenant, seriesText(s.SeriesLabels)}, e.Ts, e.Value, e.Labels.Get("trace_id")}
+			x := protocolExemplar{
+				protocolSeries{q.Tenant, seriesText(s.SeriesLabels)}, e.Ts, e.Value, e.Labels.Get("trace_id"),
+			}
 			r.model.mu.Lock()
 			sent, gone := r.model.exemplars.sent[x], r.model.isGone(went, x.fact())
 			r.model.mu.Unlock()

@@ -143,7 +143,10 @@ func (m *historyMaker) operation() string {
 		}
 		return m.write()
 	case 7:
-		return fmt.Sprintf("bulk %s %s %v %v %d %d", m.tenant(), m.series(), m.time(), time.Duration(1+m.rng.IntN(30))*time.Second, 100+m.rng.IntN(200), m.rng.IntN(3))
+		return fmt.Sprintf(
+			"bulk %s %s %v %v %d %d", m.tenant(), m.series(), m.time(), time.Duration(1+m.rng.IntN(30))*time.Second,
+			100+m.rng.IntN(200), m.rng.IntN(3),
+		)
 	case 8, 9, 10:
 		return m.round()
 	case 11:
@@ -212,7 +215,11 @@ func (m *historyMaker) fault(kind string) string {
 		return fmt.Sprintf("die %s %d", []string{"before", "after"}[m.rng.IntN(2)], 1+m.rng.IntN(6))
 	}
 	if kind == "query" || kind == "open" || m.oneIn(5) {
-		return fmt.Sprintf("scan %s %d", []string{"stage", "sealed", "raw", "catalog", "staged", "staged", "windows", "delete"}[m.rng.IntN(8)], 1+m.rng.IntN(8))
+		return fmt.Sprintf(
+			"scan %s %d",
+			[]string{"stage", "sealed", "raw", "catalog", "staged", "staged", "windows", "delete"}[m.rng.IntN(8)],
+			1+m.rng.IntN(8),
+		)
 	}
 	tables := []string{"stage", "raw", "catalog", "sealed", "staged", "staged", "windows"}
 	switch kind {
@@ -221,7 +228,9 @@ func (m *historyMaker) fault(kind string) string {
 	case "delete", "clean", "workoff":
 		tables = append(tables, "delete", "r5m", "r1h")
 	}
-	return fmt.Sprintf("%s %s %d", []string{"fail", "lose", "withhold"}[m.rng.IntN(3)], tables[m.rng.IntN(len(tables))], n)
+	return fmt.Sprintf(
+		"%s %s %d", []string{"fail", "lose", "withhold"}[m.rng.IntN(3)], tables[m.rng.IntN(len(tables))], n,
+	)
 }
 
 // nested draws an operation that may run within another. A seal needs the locks that a commit and another seal hold.
@@ -233,11 +242,16 @@ func (m *historyMaker) nested(kind string) string {
 	case "seal", "round", "sealall", "unlist":
 		options = []string{m.write(), m.write(), m.query(), "letgo", "clock 1h"}
 	case "query", "open":
-		options = []string{"sealall", m.round(), m.write(), "letgo", fmt.Sprintf("seal %d 0", m.rng.IntN(protocolPartitions))}
+		options = []string{
+			"sealall", m.round(), m.write(), "letgo", fmt.Sprintf("seal %d 0", m.rng.IntN(protocolPartitions)),
+		}
 	case "crash", "restart":
 		options = []string{m.write(), m.write(), m.query(), "letgo"}
 	case "backup":
-		options = []string{"sealall", "sealall", m.round(), m.write(), "late", "compact", "expire", "clean " + m.tenant(), "workoff " + m.tenant()}
+		options = []string{
+			"sealall", "sealall", m.round(), m.write(), "late", "compact", "expire", "clean " + m.tenant(),
+			"workoff " + m.tenant(),
+		}
 	default:
 		return ""
 	}

@@ -250,7 +250,10 @@ type visible struct{ minT, maxT int64 }
 
 // judge compares an answer with the needed samples, and returns a problem, if any. It records the shown samples as
 // sure.
-func (m *protocolModel) judge(went map[protocolFact]int, needs map[protocolSeries]map[int64]protocolValue, got map[protocolSeries][]protocolSample, asked visible) (problem string) {
+func (m *protocolModel) judge(
+	went map[protocolFact]int, needs map[protocolSeries]map[int64]protocolValue,
+	got map[protocolSeries][]protocolSample, asked visible,
+) (problem string) {
 	for s, samples := range got {
 		for _, x := range samples {
 			m.mu.Lock()
@@ -279,7 +282,9 @@ func (m *protocolModel) judge(went map[protocolFact]int, needs map[protocolSerie
 				return fmt.Sprintf("%v at %v: %v was acknowledged or seen before and is missing", s, showTime(t), want)
 			}
 			if v.compare(want) < 0 {
-				return fmt.Sprintf("%v at %v: %v was acknowledged or seen before, the answer is %v", s, showTime(t), want, v)
+				return fmt.Sprintf(
+					"%v at %v: %v was acknowledged or seen before, the answer is %v", s, showTime(t), want, v,
+				)
 			}
 		}
 	}

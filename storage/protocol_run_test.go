@@ -101,7 +101,9 @@ func runHistory(h history) string {
 }
 
 func newProtocolRun(head string) (*protocolRun, error) {
-	r := &protocolRun{opts: DefaultOptions(), model: newProtocolModel(), unsure: map[string]bool{}, opened: map[string]*openQuery{}}
+	r := &protocolRun{
+		opts: DefaultOptions(), model: newProtocolModel(), unsure: map[string]bool{}, opened: map[string]*openQuery{},
+	}
 	words := strings.Fields(head)
 	if len(words) == 0 || words[0] != "store" {
 		return nil, errors.New("a history begins with its store")
@@ -170,7 +172,9 @@ func (r *protocolRun) start() {
 		r.eng.opening.Store(r.opts.Shared)
 		r.starts++
 		if r.opts.Shared {
-			r.opts.seams.writer, r.beaten = fmt.Sprintf("%s%*d", r.name, engine.IDLen-len(r.name), r.starts), r.now.Load()
+			r.opts.seams.writer, r.beaten = fmt.Sprintf(
+				"%s%*d", r.name, engine.IDLen-len(r.name), r.starts,
+			), r.now.Load()
 		}
 		r.ready = make(chan struct{})
 		r.eng.arm(r.faults, r.hooks)
@@ -391,7 +395,10 @@ func (r *protocolRun) query(words []string) error {
 }
 
 func (r *protocolRun) openQuery(name string, words []string) error {
-	q := query.Query{Tenant: words[0], MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true, Warn: func(err error) { r.fail("a warning: %v", err) }}
+	q := query.Query{
+		Tenant: words[0], MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true,
+		Warn: func(err error) { r.fail("a warning: %v", err) },
+	}
 	match, metric := labels.MatchRegexp, ".+"
 	if len(words) > 1 {
 		match, metric = labels.MatchEqual, words[1]
@@ -406,7 +413,9 @@ func (r *protocolRun) openQuery(name string, words []string) error {
 			*at = r.base.Add(d).UnixMilli()
 		}
 	}
-	open := &openQuery{query: q, tenant: q.Tenant, needs: r.model.needs(q.Tenant), went: r.model.went(), deletes: r.model.begun()}
+	open := &openQuery{
+		query: q, tenant: q.Tenant, needs: r.model.needs(q.Tenant), went: r.model.went(), deletes: r.model.begun(),
+	}
 	if match == labels.MatchEqual {
 		maps.DeleteFunc(open.needs, func(s protocolSeries, _ map[int64]protocolValue) bool {
 			return !strings.HasPrefix(s.series, metric+"/")

@@ -130,7 +130,10 @@ func (s *script) do(command string, input []string) string {
 		s.damage(ctx, &out, words[1])
 	case "counters":
 		for _, t := range []*engine.Table{engine.Stage, engine.Raw} {
-			fmt.Fprintf(&out, "corrupt rows of %s: %v\n", t, testutil.ToFloat64(s.store.metrics.corrupt.WithLabelValues(t.Name)))
+			fmt.Fprintf(
+				&out, "corrupt rows of %s: %v\n", t,
+				testutil.ToFloat64(s.store.metrics.corrupt.WithLabelValues(t.Name)),
+			)
 		}
 		fmt.Fprintf(&out, "dropped windows: %v\n", testutil.ToFloat64(s.store.metrics.droppedWindows))
 		fmt.Fprintf(&out, "samples without their series: %v\n", testutil.ToFloat64(s.store.metrics.orphans))
@@ -230,13 +233,18 @@ func (s *script) stage(ctx context.Context, out *bytes.Buffer) {
 	require.NoError(s.t, err)
 	for _, w := range work {
 		blobs := 0
-		for _, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: format.StagePartition(w.Slot, 0)}) {
+		for _, err := range s.eng.Scan(
+			ctx, engine.Range{Table: engine.Stage, Partition: format.StagePartition(w.Slot, 0)},
+		) {
 			require.NoError(s.t, err)
 			blobs++
 		}
 		if blobs > 0 {
 			p := s.store.period
-			fmt.Fprintf(out, "(%s, %s]  blobs: %d\n", showScriptTime(p.SlotStart(w.Slot)), showScriptTime(p.SlotEnd(w.Slot)), blobs)
+			fmt.Fprintf(
+				out, "(%s, %s]  blobs: %d\n", showScriptTime(p.SlotStart(w.Slot)), showScriptTime(p.SlotEnd(w.Slot)),
+				blobs,
+			)
 		}
 	}
 }
@@ -250,7 +258,9 @@ func (s *script) chunks(ctx context.Context, out *bytes.Buffer, tenant string) {
 			return
 		}
 		minT, maxT := format.TimeBounds(&samples)
-		fmt.Fprintf(out, "%s: %d samples, %s to %s\n", metric, samples.Len(), showScriptTime(minT), showScriptTime(maxT))
+		fmt.Fprintf(
+			out, "%s: %d samples, %s to %s\n", metric, samples.Len(), showScriptTime(minT), showScriptTime(maxT),
+		)
 	})
 }
 
@@ -279,7 +289,9 @@ func (s *script) damage(ctx context.Context, out *bytes.Buffer, what string) {
 		work, err := s.store.Waiting(ctx, 0)
 		require.NoError(s.t, err)
 		for _, w := range work {
-			for r, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: format.StagePartition(w.Slot, 0)}) {
+			for r, err := range s.eng.Scan(
+				ctx, engine.Range{Table: engine.Stage, Partition: format.StagePartition(w.Slot, 0)},
+			) {
 				require.NoError(s.t, err)
 				keep(engine.Stage, format.StagePartition(w.Slot, 0), r)
 			}

@@ -25,7 +25,9 @@ import (
 // metricNamesOf lists the metric names in the catalog and the head.
 func (ts *testStore) metricNamesOf(tenant string) []string {
 	ts.t.Helper()
-	names, err := ts.LabelValues(ts.t.Context(), labels.MetricName, query.Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime})
+	names, err := ts.LabelValues(
+		ts.t.Context(), labels.MetricName, query.Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime},
+	)
 	require.NoError(ts.t, err)
 	return names
 }
@@ -34,7 +36,9 @@ func (ts *testStore) metricNamesOf(tenant string) []string {
 // don't imply that the catalog is written, or labels that were in another batch.
 func TestSealIsDoneAgainWhole(t *testing.T) {
 	for _, table := range []*engine.Table{engine.Catalog, engine.RawPages, engine.Sealed} {
-		for _, fate := range []faultengine.Action{faultengine.Fail(nil), faultengine.Lose(nil), faultengine.Withhold(nil)} {
+		for _, fate := range []faultengine.Action{
+			faultengine.Fail(nil), faultengine.Lose(nil), faultengine.Withhold(nil),
+		} {
 			failing := false
 			ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
 				if failing && op.Kind == faultengine.Write && op.Table == table {
@@ -135,7 +139,8 @@ func TestTenantsAreListed(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		failing := 0
 		ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
-			if op.Kind == faultengine.Write && (op.Table == engine.Windows || op.Table == engine.Tenants) && failing > 0 {
+			if op.Kind == faultengine.Write && (op.Table == engine.Windows || op.Table == engine.Tenants) &&
+				failing > 0 {
 				if failing--; failing == 0 {
 					return faultengine.Fail(nil)
 				}
@@ -155,7 +160,9 @@ func TestTenantsAreListed(t *testing.T) {
 
 // wideHistogram returns a histogram with n buckets of incompressible values.
 func wideHistogram(rng *rand.Rand, n int) *histogram.FloatHistogram {
-	h := &histogram.FloatHistogram{Schema: 3, ZeroThreshold: 0.001, PositiveSpans: []histogram.Span{{Offset: -100, Length: uint32(n)}}}
+	h := &histogram.FloatHistogram{
+		Schema: 3, ZeroThreshold: 0.001, PositiveSpans: []histogram.Span{{Offset: -100, Length: uint32(n)}},
+	}
 	for range n {
 		v := rng.Float64()
 		h.PositiveBuckets = append(h.PositiveBuckets, v)

@@ -37,7 +37,10 @@ func makeSharedHistory(seed uint64) history {
 	m.slot = []time.Duration{2 * time.Hour, 2 * time.Hour, time.Hour, 12 * time.Hour}[m.rng.IntN(4)]
 	m.deletes = seed%2 == 1
 	blob := []int{0, 0, 40, 100}[m.rng.IntN(4)]
-	m.add("store base=%s retention=%s slot=%s processes=%d blob=%d probes=%t", base, 30*24*time.Hour, m.slot, m.processes, blob, m.oneIn(2))
+	m.add(
+		"store base=%s retention=%s slot=%s processes=%d blob=%d probes=%t", base, 30*24*time.Hour, m.slot, m.processes,
+		blob, m.oneIn(2),
+	)
 	m.skews = make([]time.Duration, m.processes)
 	if m.oneIn(2) {
 		for i := range m.processes {
@@ -195,7 +198,9 @@ func (m *sharedMaker) sharedFault(kind string) string {
 	case "crash", "restart", "up", "beat":
 		tables = []string{"processes"}
 	}
-	return fmt.Sprintf("%s %s %d", []string{"fail", "lose", "withhold"}[m.rng.IntN(3)], tables[m.rng.IntN(len(tables))], n)
+	return fmt.Sprintf(
+		"%s %s %d", []string{"fail", "lose", "withhold"}[m.rng.IntN(3)], tables[m.rng.IntN(len(tables))], n,
+	)
 }
 
 // sharedNested draws an operation within an operation of a process: by itself, by another, or of the clock.

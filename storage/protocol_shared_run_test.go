@@ -46,7 +46,9 @@ type sharedEngine struct {
 }
 
 func (d *sharedDisk) of(r *protocolRun) protocolDisk {
-	return &memoryDisk{inner: &sharedEngine{unclosed{d.inner}, d, func() int64 { return (r.now.Load() - d.run.now.Load()) / 1000 }}}
+	return &memoryDisk{
+		inner: &sharedEngine{unclosed{d.inner}, d, func() int64 { return (r.now.Load() - d.run.now.Load()) / 1000 }},
+	}
 }
 
 func expiringRow(t *engine.Table, partition, clustering engine.Key) string {
@@ -356,7 +358,8 @@ func (s *sharedRun) nested(r, other *protocolRun, op string) error {
 
 // beat does a process' background work of every other second.
 func (s *sharedRun) beat(r *protocolRun, kind string) {
-	if r.silent || r.store == nil || kind != "write" && kind != "bulk" || r.now.Load()-r.beaten < membership.BeatInterval.Milliseconds() {
+	if r.silent || r.store == nil || kind != "write" && kind != "bulk" ||
+		r.now.Load()-r.beaten < membership.BeatInterval.Milliseconds() {
 		return
 	}
 	s.beatNow(r)

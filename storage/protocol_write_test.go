@@ -124,7 +124,8 @@ func (send *protocolSend) batch(s *Store) (b *Batch, taken []protocolSendSample,
 		switch {
 		case err == nil:
 			taken = append(taken, x)
-		case !errors.Is(err, ErrTooOld) && !errors.Is(err, ErrTooFarAhead) && !errors.Is(err, ErrMaybeAhead) && !errors.Is(err, ErrDroppedAhead):
+		case !errors.Is(err, ErrTooOld) && !errors.Is(err, ErrTooFarAhead) && !errors.Is(err, ErrMaybeAhead) &&
+			!errors.Is(err, ErrDroppedAhead):
 			b.Release()
 			return nil, nil, err
 		}

@@ -5,10 +5,12 @@ import "github.com/cassia-db/cassia/storage/query"
 // openQuerier creates the querier.
 func (s *Store) openQuerier() {
 	s.Querier = query.New(query.Env{
-		Period: s.period, Head: s.head, Rows: s.rows, Engine: s.eng, Versions: s.versions, Cache: s.cache, Memory: &s.known, Damage: s.damage, Retention: s.retention,
+		Period: s.period, Head: s.head, Rows: s.rows, Engine: s.eng, Versions: s.versions, Cache: s.cache,
+		Memory: &s.known, Damage: s.damage, Retention: s.retention,
 		Limiter: s.opts.Limiter, QueryBytes: s.opts.QueryBytes, Now: s.opts.Now, MaxAhead: MaxAhead,
 		SeekRows: s.distance().seekRows, GroupRows: s.distance().groupRows, SpannedSeries: s.opts.seams.spannedSeries,
-		Ready: s.Ready, CatchUp: s.catchUp, Deletes: s.loadTombstones, Windows: s.windowsAround, Shards: s.shardsValue, Unrolled: s.unrolledOf,
+		Ready: s.Ready, CatchUp: s.catchUp, Deletes: s.loadTombstones, Windows: s.windowsAround, Shards: s.shardsValue,
+		Unrolled:   s.unrolledOf,
 		StartsFrom: s.starts.From,
 	})
 }

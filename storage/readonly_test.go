@@ -32,7 +32,9 @@ func (e neverWritten) Drop(_ context.Context, t *engine.Table, _ engine.Key) err
 	return engine.ErrReadOnly
 }
 
-func (e neverWritten) CompareAndSet(_ context.Context, t *engine.Table, _, _ engine.Key, _, _ []byte) (bool, []byte, error) {
+func (e neverWritten) CompareAndSet(
+	_ context.Context, t *engine.Table, _, _ engine.Key, _, _ []byte,
+) (bool, []byte, error) {
 	e.t.Error("compared and set:", t)
 	return false, nil, engine.ErrReadOnly
 }
@@ -93,7 +95,10 @@ func (ts *testStore) refusesWrites() {
 	require.NoError(ts.t, b.Float(s, ts.opts.Now().UnixMilli(), 0, 1))
 	require.ErrorIs(ts.t, b.Commit(ctx), engine.ErrReadOnly)
 	require.ErrorIs(ts.t, ts.SealAll(ctx), engine.ErrReadOnly)
-	require.ErrorIs(ts.t, ts.Delete(ctx, "ann", 0, format.MaxTime, labels.MustNewMatcher(labels.MatchEqual, "job", "node")), engine.ErrReadOnly)
+	require.ErrorIs(
+		ts.t, ts.Delete(ctx, "ann", 0, format.MaxTime, labels.MustNewMatcher(labels.MatchEqual, "job", "node")),
+		engine.ErrReadOnly,
+	)
 	require.ErrorIs(ts.t, ts.retention.LogChange(ctx), engine.ErrReadOnly)
 	_, err = ts.SetPeriod(ctx, format.Period{Partitions: 2 * ts.Partitions()}, time.Time{})
 	require.ErrorIs(ts.t, err, engine.ErrReadOnly)
@@ -119,7 +124,9 @@ func TestLookAtStore(t *testing.T) {
 			},
 			"other flags": func(o *Options) {
 				o.Retention, o.AddClasses = 36*time.Hour, true
-				o.Classes = []retention.Class{{Name: "x", Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", "a")}}}}
+				o.Classes = []retention.Class{
+					{Name: "x", Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", "a")}}},
+				}
 			},
 			"another slot": func(o *Options) { o.Slot, o.Partitions = time.Hour, 1 },
 		} {

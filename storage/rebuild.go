@@ -32,12 +32,17 @@ func (s *Store) rebuild(ctx context.Context) error {
 	err := s.rebuildAll(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.opts.Logger.Error("rebuilding the head from the staging log failed; queries can't be answered", "err", err)
+			s.opts.Logger.Error(
+				"rebuilding the head from the staging log failed; queries can't be answered", "err", err,
+			)
 		}
 		return fmt.Errorf("storage: rebuilding the head: %w", err)
 	}
 	s.metrics.rebuildSeconds.Set(time.Since(begin).Seconds())
-	s.opts.Logger.Info("rebuilt the head from the staging log", "series", s.head.SeriesCount(), "bytes", s.head.Bytes(), "took", time.Since(begin).Round(time.Millisecond))
+	s.opts.Logger.Info(
+		"rebuilt the head from the staging log", "series", s.head.SeriesCount(), "bytes", s.head.Bytes(), "took",
+		time.Since(begin).Round(time.Millisecond),
+	)
 	s.follower.start(ctx)
 	return nil
 }
@@ -54,7 +59,9 @@ func (s *Store) rebuildAll(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.opts.seams.workers(s.distance().rebuildWorkers))
 	for p := range s.period.Partitions() {
-		g.Go(panics.AsError("rebuilding the head", func() error { return s.rebuildPartition(ctx, p, s.untilAvailable) }))
+		g.Go(
+			panics.AsError("rebuilding the head", func() error { return s.rebuildPartition(ctx, p, s.untilAvailable) }),
+		)
 	}
 	return g.Wait()
 }
@@ -65,7 +72,9 @@ func readOnce(ctx context.Context, read func(context.Context) error) error { ret
 // rebuildPartition reads every slot that may have unsealed samples, of all writers. The head already has the samples
 // that this process has accepted since it started. It calls try per slot, so that a retry doesn't read a slot again
 // that is in the head.
-func (s *Store) rebuildPartition(ctx context.Context, partition int, try func(context.Context, func(context.Context) error) error) error {
+func (s *Store) rebuildPartition(
+	ctx context.Context, partition int, try func(context.Context, func(context.Context) error) error,
+) error {
 	var work []Work
 	err := try(ctx, func(ctx context.Context) (err error) {
 		if work, err = s.Waiting(ctx, partition); err == nil {
@@ -90,7 +99,9 @@ func (s *Store) untilAvailable(ctx context.Context, read func(context.Context) e
 			return err
 		}
 		if before := s.rebuildWaits.Swap(&err); before == nil || (*before).Error() != err.Error() {
-			s.opts.Logger.Warn("rebuilding the head from the staging log failed and is retried; queries wait", "in", wait, "err", err)
+			s.opts.Logger.Warn(
+				"rebuilding the head from the staging log failed and is retried; queries wait", "in", wait, "err", err,
+			)
 		}
 		select {
 		case <-ctx.Done():

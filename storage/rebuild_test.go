@@ -122,7 +122,10 @@ func TestARebuildKeepsNothingButTheHead(t *testing.T) {
 	for slot := range 20 {
 		for i := range 5 {
 			at := ts.now.Add(-time.Duration(slot) * 2 * time.Hour).UnixMilli()
-			ts.write("default", labels.FromStrings("__name__", "m", "i", fmt.Sprint(i)), sample{at, float64(slot)}, sample{at + 1000, 1})
+			ts.write(
+				"default", labels.FromStrings("__name__", "m", "i", fmt.Sprint(i)), sample{at, float64(slot)},
+				sample{at + 1000, 1},
+			)
 		}
 	}
 	require.NoError(t, ts.Store.Close())

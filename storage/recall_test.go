@@ -42,7 +42,10 @@ func recallSeries(metric, target int) labels.Labels {
 }
 
 func ofTarget(i int, minT, maxT int64) query.Query {
-	return query.Query{Tenant: "ann", MinT: minT, MaxT: maxT, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "instance", fmt.Sprintf("i%d", i))}}
+	return query.Query{
+		Tenant: "ann", MinT: minT, MaxT: maxT,
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "instance", fmt.Sprintf("i%d", i))},
+	}
 }
 
 // readBySeries returns the samples that a query finds, by series.
@@ -126,7 +129,9 @@ func TestChunksOfOtherTimesAreNotRead(t *testing.T) {
 	t.Parallel()
 	const targets = 100 // more than the number whose chunks are cached
 	ts, _, at := recallStore(t, 1, targets)
-	all := query.Query{Tenant: "ann", Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m000")}}
+	all := query.Query{
+		Tenant: "ann", Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m000")},
+	}
 	all.MinT, all.MaxT = at, at+2*format.HourMS
 	read := func(minT, maxT int64) (map[string][]sample, error) {
 		q := all

@@ -45,7 +45,9 @@ func TestReadsEndAmongSlowMatches(t *testing.T) {
 				"series": func(ctx context.Context) error { _, err := ts.Select(ctx, q); return err },
 				"texts":  func(ctx context.Context) error { _, err := ts.LabelValues(ctx, "job", q); return err },
 				"delete": func(ctx context.Context) error {
-					_, err := ts.head.SlotPartitionsOf(ctx, "t", &format.Tombstone{Start: q.MinT, End: q.MaxT, Matchers: ms})
+					_, err := ts.head.SlotPartitionsOf(
+						ctx, "t", &format.Tombstone{Start: q.MinT, End: q.MaxT, Matchers: ms},
+					)
 					if err == nil && ts.HeadStats().Series == 0 {
 						return context.DeadlineExceeded
 					}

@@ -75,7 +75,11 @@ func TestWindowsAndMarksAreRemembered(t *testing.T) {
 		require.NoError(t, ts.SealAll(t.Context()))
 	}
 	count := func(res rollup.Resolution) (samples int) {
-		q := query.Query{Tenant: "default", MinT: noon - 100*24*hour, MaxT: noon, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m")}, Resolution: res, Columns: rollup.ColumnCount}
+		q := query.Query{
+			Tenant: "default", MinT: noon - 100*24*hour, MaxT: noon,
+			Matchers:   []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m")},
+			Resolution: res, Columns: rollup.ColumnCount,
+		}
 		list, err := ts.Select(counted(t.Context()), q)
 		require.NoError(t, err)
 		for _, s := range list {

@@ -27,7 +27,9 @@ func TestSamplesAheadCoverNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, func(o *ha.Options) { o.Failover = 3 * time.Second })
+			p := newPairs(
+				t, faultengine.Wrap(memory.New(), passAll), 2, func(o *ha.Options) { o.Failover = 3 * time.Second },
+			)
 			begun, i := p.now, 0
 			play := func(seconds int, a, b bool) {
 				for range seconds {
@@ -37,7 +39,9 @@ func TestSamplesAheadCoverNothing(t *testing.T) {
 					}
 					if b {
 						at := p.now.Add(c.ahead + 300*time.Millisecond)
-						require.NoError(t, p.sendAt(i%2, "b", v+0.3, map[string]time.Time{"m": at, "further": at.Add(c.further)}))
+						require.NoError(
+							t, p.sendAt(i%2, "b", v+0.3, map[string]time.Time{"m": at, "further": at.Add(c.further)}),
+						)
 					}
 					p.pass(time.Second)
 					i++
@@ -59,7 +63,9 @@ func TestSamplesAheadCoverNothing(t *testing.T) {
 				stored[v] = true
 			}
 			for v := alone + 1; v < alone+40; v++ {
-				require.True(t, stored[v], "what a scraped %v s after b's end was acknowledged, and isn't stored", v-alone)
+				require.True(
+					t, stored[v], "what a scraped %v s after b's end was acknowledged, and isn't stored", v-alone,
+				)
 			}
 			require.Equal(t, "a", p.processes[0].replicas.Status("default")[0].Elected)
 		})
@@ -79,7 +85,9 @@ func TestADeadReplicaAheadIsNotElected(t *testing.T) {
 		}
 		if i < 8 {
 			at := p.now.Add(time.Second)
-			require.NoError(t, p.sendAt(i%2, "b", v+1, map[string]time.Time{"m": at, "further": at.Add(9 * time.Minute)}))
+			require.NoError(
+				t, p.sendAt(i%2, "b", v+1, map[string]time.Time{"m": at, "further": at.Add(9 * time.Minute)}),
+			)
 		}
 		require.NoError(t, p.send(i%2, "c", p.now.Add(2*time.Second), v+2, "m"))
 		p.pass(10 * time.Second)

@@ -25,7 +25,9 @@ func TestHeldSamplesHeedDeletes(t *testing.T) {
 	}
 	// The held samples of b are deleted, in every process. Later samples with the same times aren't.
 	held := p.now.Add(3 * time.Second)
-	require.NoError(t, p.processes[0].store.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")))
+	require.NoError(
+		t, p.processes[0].store.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")),
+	)
 	require.Empty(t, p.values(0, "m"))
 	require.NoError(t, p.send(0, "b", held.Add(time.Second), 20, "m", "other"))
 	require.NoError(t, p.send(1, "b", held.Add(2*time.Second), 21, "m", "other"))
@@ -97,12 +99,16 @@ func TestDeleteAndTakingWait(t *testing.T) {
 	require.NoError(t, p.send(0, "b", p.now.Add(time.Second), 2, "m"))
 	var refused error
 	during = func() { // Process 0 has read the deletes, and reads the held rows.
-		refused = p.processes[1].store.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("__name__", "m"))
+		refused = p.processes[1].store.Delete(
+			t.Context(), "default", -format.MaxTime, format.MaxTime, equal("__name__", "m"),
+		)
 	}
 	p.pass(100 * time.Second)
 	require.Nil(t, during)
 	require.ErrorIs(t, refused, errTaking)
 	require.Equal(t, []float64{1, 2}, p.values(1, "m"), "it was taken back")
-	require.NoError(t, p.processes[1].store.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")))
+	require.NoError(
+		t, p.processes[1].store.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")),
+	)
 	require.Empty(t, p.values(0, "m"))
 }

@@ -126,7 +126,10 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 		eng = probing{eng}
 	}
 	p := newPairs(t, eng, 2, nil)
-	replicas := []*modelReplica{{name: "a", alive: true}, {name: "b", offset: 3 * time.Second, alive: true}, {name: "c", offset: 6 * time.Second, alive: true}}[:n]
+	replicas := []*modelReplica{
+		{name: "a", alive: true}, {name: "b", offset: 3 * time.Second, alive: true},
+		{name: "c", offset: 6 * time.Second, alive: true},
+	}[:n]
 	var deleted []*modelDelete
 	const rounds = 120
 	for round := range rounds {
@@ -185,14 +188,20 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 		for _, r := range replicas {
 			for _, s := range r.acked {
 				at := s.real.UnixMilli()
-				if slices.ContainsFunc(deleted, func(d *modelDelete) bool { return d.near(s.at, gap*time.Millisecond) }) {
+				if slices.ContainsFunc(
+					deleted, func(d *modelDelete) bool { return d.near(s.at, gap*time.Millisecond) },
+				) {
 					continue // The sample that covered it may be deleted.
 				}
 				i, _ := slices.BinarySearch(stored, at)
 				near := func(i int) bool {
 					return i >= 0 && i < len(stored) && max(stored[i]-at, at-stored[i]) <= gap
 				}
-				require.True(t, near(i) || near(i-1), "the sample of %s of %v (by its clock %v) was acknowledged, and nothing near it is stored", r.name, s.real, s.at)
+				require.True(
+					t, near(i) || near(i-1),
+					"the sample of %s of %v (by its clock %v) was acknowledged, and nothing near it is stored", r.name,
+					s.real, s.at,
+				)
 			}
 		}
 	}
@@ -214,7 +223,10 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 
 // deleteSome deletes the series m in some range of time, in a process.
 func (p *pairs) deleteSome(rng *rand.Rand, replicas []*modelReplica) *modelDelete {
-	d := &modelDelete{start: p.now.Add(-time.Duration(rng.IntN(1800)) * time.Second), end: p.now.Add(30 * time.Second), before: map[int64]bool{}}
+	d := &modelDelete{
+		start: p.now.Add(-time.Duration(rng.IntN(1800)) * time.Second), end: p.now.Add(30 * time.Second),
+		before: map[int64]bool{},
+	}
 	if rng.IntN(2) == 0 {
 		d.end = d.start.Add(time.Duration(rng.IntN(600)) * time.Second)
 	}
@@ -225,7 +237,9 @@ func (p *pairs) deleteSome(rng *rand.Rand, replicas []*modelReplica) *modelDelet
 			}
 		}
 	}
-	err := p.processes[rng.IntN(len(p.processes))].store.Delete(p.t.Context(), "default", d.start.UnixMilli(), d.end.UnixMilli(), equal("__name__", "m"))
+	err := p.processes[rng.IntN(len(p.processes))].store.Delete(
+		p.t.Context(), "default", d.start.UnixMilli(), d.end.UnixMilli(), equal("__name__", "m"),
+	)
 	d.done = err == nil
 	return d
 }
@@ -237,7 +251,10 @@ func (p *pairs) requireDeleted(all []*modelDelete) {
 		shown := p.values(i, "m")
 		for _, d := range all {
 			for _, v := range shown {
-				require.False(p.t, d.done && d.before[int64(v)], "process %d shows what was deleted: %v", i, time.UnixMilli(int64(v)).UTC())
+				require.False(
+					p.t, d.done && d.before[int64(v)], "process %d shows what was deleted: %v", i,
+					time.UnixMilli(int64(v)).UTC(),
+				)
 			}
 		}
 	}

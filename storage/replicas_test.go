@@ -137,7 +137,10 @@ func (p *pairs) values(process int, series string) []float64 {
 func (p *pairs) heldRows() (n int) {
 	p.t.Helper()
 	for era := range int64(100) {
-		for _, err := range p.eng.Scan(context.Background(), engine.Range{Table: engine.Held, Partition: format.HeldPartition("default", "c", era)}) {
+		for _, err := range p.eng.Scan(
+			context.Background(),
+			engine.Range{Table: engine.Held, Partition: format.HeldPartition("default", "c", era)},
+		) {
 			require.NoError(p.t, err)
 			n++
 		}

@@ -29,7 +29,8 @@ func (m *clockMachine) shownAt(at time.Time) string {
 		return "raw samples"
 	}
 	list, err := m.Select(m.r.t.Context(), query.Query{
-		Tenant: "t", MinT: from.UnixMilli(), MaxT: from.Add(day).UnixMilli() - 1, Matchers: ofMetric(), Resolution: rollup.FiveMinutes, Columns: rollup.AllColumns,
+		Tenant: "t", MinT: from.UnixMilli(), MaxT: from.Add(day).UnixMilli() - 1, Matchers: ofMetric(),
+		Resolution: rollup.FiveMinutes, Columns: rollup.AllColumns,
 	})
 	require.NoError(m.r.t, err)
 	for _, s := range list {
@@ -197,7 +198,9 @@ func TestRetentionTableOnCassandra(t *testing.T) {
 	})
 }
 
-func testRetentionTable(t *testing.T, events []string, engines []bool, newRig func(t *testing.T, expiring bool) *expiryRig) {
+func testRetentionTable(
+	t *testing.T, events []string, engines []bool, newRig func(t *testing.T, expiring bool) *expiryRig,
+) {
 	table := retentionTable(t)
 	require.Len(t, table, len(tableEvents))
 	for _, event := range events {

@@ -40,7 +40,9 @@ func (p *several) copyRows(table *engine.Table, timestamp int64, partitions ...e
 		for row, err := range p.memory.Scan(p.t.Context(), engine.Range{Table: table, Partition: partition}) {
 			require.NoError(p.t, err)
 			key := row.Clustering.Clone()
-			b.Mutations = append(b.Mutations, engine.Mutation{Clustering: key, Timestamp: timestamp, Value: slices.Clone(row.Value)})
+			b.Mutations = append(
+				b.Mutations, engine.Mutation{Clustering: key, Timestamp: timestamp, Value: slices.Clone(row.Value)},
+			)
 		}
 		if len(b.Mutations) > 0 {
 			rows = append(rows, b)
@@ -142,13 +144,18 @@ func TestDeleteThatComesBackHidesNothing(t *testing.T) {
 	ctx := t.Context()
 	at := p.now.Add(-time.Hour)
 	p.write(0, "m", at, 1)
-	require.NoError(t, p.processes[0].store.Delete(ctx, "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")))
+	require.NoError(
+		t, p.processes[0].store.Delete(ctx, "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")),
+	)
 	rows := p.copyRows(engine.Deletes, format.TombstoneTimestamp, deletePartition("default"))
 	p.now = p.now.Add(3 * 24 * time.Hour)
 	p.pass(time.Second)
 	young := p.now.Add(-time.Hour)
 	p.write(1, "other", young, 1)
-	require.NoError(t, p.processes[0].store.Delete(ctx, "default", young.UnixMilli(), young.UnixMilli(), equal("__name__", "other")))
+	require.NoError(
+		t,
+		p.processes[0].store.Delete(ctx, "default", young.UnixMilli(), young.UnixMilli(), equal("__name__", "other")),
+	)
 	require.NoError(t, p.processes[0].store.CleanTombstones(ctx, "default"))
 	p.write(1, "m", at, 2)
 	require.NoError(t, p.processes[1].store.SealAll(ctx))
@@ -196,7 +203,9 @@ func TestSealThatWasPausedAcrossADelete(t *testing.T) {
 	<-paused
 	// The other process seals more samples in one chunk, which has another key.
 	p.write(1, "m", at.Add(time.Second), 2)
-	require.NoError(t, p.processes[1].store.Delete(ctx, "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")))
+	require.NoError(
+		t, p.processes[1].store.Delete(ctx, "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")),
+	)
 	p.now = p.now.Add(deleteRests + time.Minute)
 	require.NoError(t, p.processes[1].store.member.Beat(ctx))
 	require.NoError(t, p.processes[1].store.CleanTombstones(ctx, "default"))
@@ -239,7 +248,9 @@ func TestWhoMayNotSealHeedsDeletes(t *testing.T) {
 	wrong.set(0)
 	require.NoError(t, wrong.member.Beat(t.Context()))
 	require.Equal(t, 2, wrong.visible())
-	require.Equal(t, 2, r.start(0, func(o *Options) { o.ReadOnly = true }).visible(), "one that starts while the delete stands")
+	require.Equal(
+		t, 2, r.start(0, func(o *Options) { o.ReadOnly = true }).visible(), "one that starts while the delete stands",
+	)
 	require.NoError(t, right.SealAll(t.Context()))
 	for name, m := range map[string]*clockMachine{"right": right, "wrong": wrong, "looks": looks} {
 		require.Equal(t, 2, m.visible(), name)

@@ -62,14 +62,18 @@ type rollupChunk struct {
 // rollups reads the rollup chunks of a series in a window whose start is in [from, to], in order. After a metric got
 // more shards, two chunks may have the same start; the one with the higher version wins. unread is true if there may be
 // more, which are unreadable.
-func (s *Store) rollups(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) (found []rollupChunk, unread bool, err error) {
+func (s *Store) rollups(
+	ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64,
+) (found []rollupChunk, unread bool, err error) {
 	id := series.IDText()
 	for at := range s.placesOf(tenantWindow{series.Tenant(), window}, series.ID(), shards) {
 		rows := engine.Range{
 			Table: format.TableOf(res), Partition: format.SeriesPartition(window, series.Tenant(), series.Metric(), at),
 			From: format.RollupKey(id, from), To: format.RollupKey(id, to),
 		}
-		left := s.unread(rows.Table, rows.Partition, func(u paged.Unreadable) { unread = unread || u.Has(id, from, to) })
+		left := s.unread(
+			rows.Table, rows.Partition, func(u paged.Unreadable) { unread = unread || u.Has(id, from, to) },
+		)
 		for row, err := range s.rows.ScanReadable(ctx, rows, left) {
 			if err != nil {
 				return nil, false, fmt.Errorf("storage: reading %s of metric %q, tenant %q, from %s on: %w", format.TableOf(res).Name, series.Metric(), series.Tenant(),
@@ -82,7 +86,9 @@ func (s *Store) rollups(ctx context.Context, res rollup.Resolution, window int64
 }
 
 func rollupChunkOf(row engine.Row) rollupChunk {
-	return rollupChunk{start: row.Clustering[2].Int, version: rollup.VersionOf(row.Value), data: slices.Clone(row.Value)}
+	return rollupChunk{
+		start: row.Clustering[2].Int, version: rollup.VersionOf(row.Value), data: slices.Clone(row.Value),
+	}
 }
 
 // bestOfEach sorts chunks by start, and keeps the one with the highest version per start.

@@ -25,7 +25,9 @@ type hiddenRoller struct {
 // hides progressively. It returns the time until which windows may be hidden: where rows expire in the engine, queries
 // don't read hidden samples. While a delete isn't cleaned, it also checks windows that are already hidden: samples may
 // have arrived there since, and are only shown once the rollups have applied the delete.
-func (x *hiddenRoller) RollHidden(ctx context.Context, tenant string, class, hidden, missing, target int64) (int64, error) {
+func (x *hiddenRoller) RollHidden(
+	ctx context.Context, tenant string, class, hidden, missing, target int64,
+) (int64, error) {
 	if target == retention.Never {
 		return target, nil
 	}
@@ -51,9 +53,13 @@ func (x *hiddenRoller) RollHidden(ctx context.Context, tenant string, class, hid
 
 // rollAgain creates missing rollups of hidden windows until a time. It skips windows to which nothing was written since
 // it last found their rollups complete.
-func (x *hiddenRoller) rollAgain(ctx context.Context, tenant string, class, missing, to int64, ds format.Tombstones) error {
+func (x *hiddenRoller) rollAgain(
+	ctx context.Context, tenant string, class, missing, to int64, ds format.Tombstones,
+) error {
 	s := x.s
-	windows, err := s.everyWindow(ctx, tenant, s.period.WindowAt(rollup.Raw, missing+1), s.period.WindowAt(rollup.Raw, to))
+	windows, err := s.everyWindow(
+		ctx, tenant, s.period.WindowAt(rollup.Raw, missing+1), s.period.WindowAt(rollup.Raw, to),
+	)
 	if err != nil {
 		return err
 	}
@@ -95,7 +101,10 @@ func (x *hiddenRoller) rollFirst(ctx context.Context, window int64, tenant strin
 		return nil
 	}
 	if _, err := x.s.rollWindow(ctx, tenant, window, func() {}); err != nil {
-		return fmt.Errorf("storage: window %d of tenant %q is kept, because its rollups could not be created: %w", window, tenant, err)
+		return fmt.Errorf(
+			"storage: window %d of tenant %q is kept, because its rollups could not be created: %w", window, tenant,
+			err,
+		)
 	}
 	x.rolled[at] = true
 	return nil
@@ -119,7 +128,9 @@ func (s *Store) stampOfCommitRecords(tenant string, window int64, ds format.Tomb
 	var b []byte
 	start, _ := s.period.WindowSpan(window)
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
-		version, ok := s.versions.Version(engine.Sealed, format.SealedPartition(s.period.WindowAt(res, start+1), tenant))
+		version, ok := s.versions.Version(
+			engine.Sealed, format.SealedPartition(s.period.WindowAt(res, start+1), tenant),
+		)
 		if !ok {
 			return 0, false
 		}

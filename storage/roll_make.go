@@ -107,7 +107,9 @@ func (x *roller) sealedOf(in *rolledSlot, tasks []rollupTask, raw metricShards) 
 }
 
 // make5m sets a series' 5m chunk from all of the slot's sealed chunks; sealed holds those that are needed.
-func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed sealedChunks, b *rollup.Buckets) (err error) {
+func (x *roller) make5m(
+	in *rolledSlot, r *rollupTask, shards int64, sealed sealedChunks, b *rollup.Buckets,
+) (err error) {
 	to, hiding := in.fineRollup(), in.hiding.OfSeries(r.series.Labels())
 	from := x.sourceOf(in, r, hiding)
 	if from == fromRollup {
@@ -151,7 +153,8 @@ func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, sealed seal
 	if err := x.keepUnread(in, r, shards, b); err != nil {
 		return err
 	}
-	if r.chunk = appendRollup(b, rollup.FiveMinutes, r.version); r.chunk == nil && r.version > uint64(len(x.listedOf(in, r).versions)) {
+	r.chunk = appendRollup(b, rollup.FiveMinutes, r.version)
+	if r.chunk == nil && r.version > uint64(len(x.listedOf(in, r).versions)) {
 		r.chunk = rollup.AppendEmpty(nil, r.version) // All samples were deleted.
 	}
 	return nil
@@ -251,7 +254,9 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 		if err != nil {
 			return err
 		}
-		if err := x.s.fineChunks(ctx, []seriesChunks{x.fineOf(shards, []*Series{r.series})}, m.chunks, m.unread); err != nil {
+		if err := x.s.fineChunks(
+			ctx, []seriesChunks{x.fineOf(shards, []*Series{r.series})}, m.chunks, m.unread,
+		); err != nil {
 			return err
 		}
 		if len(m.chunks[id]) > 0 || m.unread[id] {
@@ -289,7 +294,9 @@ func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMe
 	for _, c := range all {
 		if err := rollup.Decode(c.data, rollup.AllColumns, b); err != nil {
 			r.unread = true
-			x.s.damage.NoteOnce(engine.R5m, r.corruptChunk(engine.R5m, x.day.into[rollup.FiveMinutes].window, c.start, err))
+			x.s.damage.NoteOnce(
+				engine.R5m, r.corruptChunk(engine.R5m, x.day.into[rollup.FiveMinutes].window, c.start, err),
+			)
 			continue
 		}
 		r.version += c.version

@@ -18,7 +18,8 @@ import (
 // metricsIn lists the metrics in a tenant's window.
 func (s *Store) metricsIn(ctx context.Context, tenant string, window int64) (names []string, err error) {
 	for row, err := range s.eng.Scan(ctx, engine.Range{
-		Table: engine.Catalog, Partition: format.CatalogPartition(window, tenant, format.CatalogMetric, ""), KeysOnly: true,
+		Table: engine.Catalog, Partition: format.CatalogPartition(window, tenant, format.CatalogMetric, ""),
+		KeysOnly: true,
 	}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: listing metrics of tenant %q: %w", tenant, err)
@@ -38,7 +39,9 @@ func (x *windowRoller) listMetrics() ([]string, error) {
 			return nil, err
 		}
 		for _, metric := range names {
-			if x.anySlot(func(in *rolledSlot) bool { return !in.forDue && w == x.window || len(in.due.OfMetric(metric)) > 0 }) {
+			if x.anySlot(
+				func(in *rolledSlot) bool { return !in.forDue && w == x.window || len(in.due.OfMetric(metric)) > 0 },
+			) {
 				all = append(all, metric)
 			}
 		}

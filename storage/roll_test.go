@@ -19,7 +19,9 @@ func TestHistogramsTooLargeForARowAreLeftToSamples(t *testing.T) {
 	var samples chunk.Samples
 	const width = 5 * 60_000
 	for i := range int64(24) {
-		h := &histogram.FloatHistogram{Count: 1, PositiveSpans: []histogram.Span{{Length: 4000}}, PositiveBuckets: make([]float64, 4000)}
+		h := &histogram.FloatHistogram{
+			Count: 1, PositiveSpans: []histogram.Span{{Length: 4000}}, PositiveBuckets: make([]float64, 4000),
+		}
 		for k := range h.PositiveBuckets {
 			h.PositiveBuckets[k] = 1/float64(k+int(i)+3) + 0.1
 			h.Count += h.PositiveBuckets[k]

@@ -25,14 +25,18 @@ func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[f
 }
 
 // commitRecordsBetween reads the commit records in a key range as in engine.Range.
-func (s *Store) commitRecordsBetween(ctx context.Context, tenant string, window int64, from, to engine.Key) (map[format.CommitKey]bool, error) {
+func (s *Store) commitRecordsBetween(
+	ctx context.Context, tenant string, window int64, from, to engine.Key,
+) (map[format.CommitKey]bool, error) {
 	found := map[format.CommitKey]bool{}
 	if stand, err := s.retention.SharedStand(ctx, tenant, window); err != nil || !stand {
 		return found, err
 	}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), From: from, To: to, KeysOnly: true}) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: reading the seal records of window %d of tenant %q: %w", window, tenant, err)
+			return nil, fmt.Errorf(
+				"storage: reading the seal records of window %d of tenant %q: %w", window, tenant, err,
+			)
 		}
 		found[format.CommitKeyOf(row.Clustering)] = true
 	}
@@ -50,7 +54,9 @@ func (s *Store) unrolled(ctx context.Context, tenant string, window int64) ([]fo
 }
 
 // unrolledOf is unrolled for some of the tenant's deletes.
-func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, deleted format.Tombstones) ([]format.CommitKey, error) {
+func (s *Store) unrolledOf(
+	ctx context.Context, tenant string, window int64, deleted format.Tombstones,
+) ([]format.CommitKey, error) {
 	raw, err := s.marksIn(ctx, tenant, window)
 	if err != nil || len(raw) == 0 {
 		return nil, err
@@ -190,7 +196,9 @@ func (x *windowRoller) writeCommitRecord(m format.CommitKey) error {
 		list = append(slices.Clone(list), rollup.Raw) // So that all resolutions have the same commit records again.
 	}
 	for _, res := range list {
-		if err := x.s.writeCommitRecords(x.ctx, x.tenant, res, format.CommitMaintenance, []format.CommitKey{m}); err != nil {
+		if err := x.s.writeCommitRecords(
+			x.ctx, x.tenant, res, format.CommitMaintenance, []format.CommitKey{m},
+		); err != nil {
 			return err
 		}
 	}
@@ -261,7 +269,9 @@ func (s *Store) Unrolled(ctx context.Context, minT, maxT int64, between func()) 
 		tenants, err := s.Tenants(ctx)
 		for i := 0; i < len(tenants) && err == nil; i++ {
 			var wanted bool
-			if wanted, err = s.unrolledWindows(ctx, tenants[i], minT, maxT, between, func(u Unrolled) bool { return yield(u, nil) }); err == nil && !wanted {
+			if wanted, err = s.unrolledWindows(
+				ctx, tenants[i], minT, maxT, between, func(u Unrolled) bool { return yield(u, nil) },
+			); err == nil && !wanted {
 				return
 			}
 		}
@@ -272,7 +282,9 @@ func (s *Store) Unrolled(ctx context.Context, minT, maxT int64, between func()) 
 }
 
 // unrolledWindows calls yield for a tenant's windows with missing rollups. wanted is false if yield returned false.
-func (s *Store) unrolledWindows(ctx context.Context, tenant string, minT, maxT int64, between func(), yield func(Unrolled) bool) (wanted bool, err error) {
+func (s *Store) unrolledWindows(
+	ctx context.Context, tenant string, minT, maxT int64, between func(), yield func(Unrolled) bool,
+) (wanted bool, err error) {
 	windows, err := s.windowsOf(ctx, tenant, s.period.RawWindowAt(minT), s.period.RawWindowAt(maxT))
 	if err != nil {
 		return false, err
@@ -284,7 +296,10 @@ func (s *Store) unrolledWindows(ctx context.Context, tenant string, minT, maxT i
 		}
 		if len(missing) > 0 {
 			end := s.period.RawWindowEnd(w)
-			u := Unrolled{Tenant: tenant, Window: w, StartMS: end - s.period.OfRawWindow(w).RawWindowMS, EndMS: end, Seals: len(missing)}
+			u := Unrolled{
+				Tenant: tenant, Window: w, StartMS: end - s.period.OfRawWindow(w).RawWindowMS, EndMS: end,
+				Seals: len(missing),
+			}
 			if !yield(u) {
 				return false, nil
 			}

@@ -111,7 +111,8 @@ func (to rollupOf) dueOf(s *Series) map[int64]format.Tombstones {
 
 // trimDue removes the buckets that deletes, given by slot, cover, and reports whether there were any.
 func (x *roller) trimDue(due map[int64]format.Tombstones, b *rollup.Buckets) bool {
-	return len(due) > 0 && format.TrimBuckets(b, func(end int64) format.Tombstones { return due[x.s.period.SlotOf(end)] })
+	return len(due) > 0 &&
+		format.TrimBuckets(b, func(end int64) format.Tombstones { return due[x.s.period.SlotOf(end)] })
 }
 
 func (x *roller) hourRollup() rollupOf {
@@ -298,7 +299,10 @@ func (x *roller) putRollup(to rollupOf, r *rollupTask) error {
 		return nil
 	}
 	x.addLabels(r.collected, to.res, to.at.window)
-	x.put(r.collected, to.res, to.at.window, rollupTimestamp(to.at.end, r.version), format.RollupKey(r.series.IDText(), to.at.start), r.chunk)
+	x.put(
+		r.collected, to.res, to.at.window, rollupTimestamp(to.at.end, r.version),
+		format.RollupKey(r.series.IDText(), to.at.start), r.chunk,
+	)
 	if x.bytes >= x.s.distance().piece.rollups {
 		return x.write()
 	}
@@ -328,7 +332,9 @@ func (x *roller) fillAll1h() error {
 	x.forgetTasks()
 	return x.writeAll1h(func(_ context.Context, rolls []rollupTask, m *rollMemory) error {
 		for i := range rolls {
-			if err := x.settle(x.hourRollup(), &rolls[i], x.fill1h(&rolls[i], fine[rolls[i].collected], m)); err != nil {
+			if err := x.settle(
+				x.hourRollup(), &rolls[i], x.fill1h(&rolls[i], fine[rolls[i].collected], m),
+			); err != nil {
 				return err
 			}
 		}
@@ -346,7 +352,9 @@ func (x *roller) writeAll1h(fill func(ctx context.Context, rolls []rollupTask, m
 		x.hours = x.hours[:0]
 	}()
 	pieces := slices.Collect(slices.Chunk(x.hours, piece1h))
-	err := x.sideBySide(len(pieces), func(ctx context.Context, i int, m *rollMemory) error { return fill(ctx, pieces[i], m) })
+	err := x.sideBySide(
+		len(pieces), func(ctx context.Context, i int, m *rollMemory) error { return fill(ctx, pieces[i], m) },
+	)
 	if err != nil {
 		return err
 	}

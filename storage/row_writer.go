@@ -131,16 +131,20 @@ func (x *rowWriter) labelsRow(s *Series) []byte {
 }
 
 // put adds a row of a series to the next write. It returns false if the window has expired.
-func (x *rowWriter) put(c *collected, res rollup.Resolution, window, timestamp int64, key engine.Key, value []byte) bool {
+func (x *rowWriter) put(
+	c *collected, res rollup.Resolution, window, timestamp int64, key engine.Key, value []byte,
+) bool {
 	expires, ok := x.expiryOf(c, res, window)
 	if !ok {
 		return false
 	}
 	s, at := c.series, c.at(res)
 	n := len(x.rows)
-	if n == 0 || !x.rows[n-1].isOf(format.TableOf(res), window, s, at) || x.rows[n-1].bytes+len(value) > engine.MaxBatch*3/4 {
+	if n == 0 || !x.rows[n-1].isOf(format.TableOf(res), window, s, at) ||
+		x.rows[n-1].bytes+len(value) > engine.MaxBatch*3/4 {
 		x.rows = append(x.rows, rowBatch{series: s, at: at, Batch: engine.Batch{
-			Table: format.TableOf(res), Partition: format.SeriesPartition(window, s.Tenant(), s.Metric(), at), Expires: expires,
+			Table: format.TableOf(res), Partition: format.SeriesPartition(window, s.Tenant(), s.Metric(), at),
+			Expires: expires,
 		}, from: len(x.puts)})
 	}
 	b := &x.rows[len(x.rows)-1]
@@ -174,7 +178,8 @@ type rowBatch struct {
 }
 
 func (b *rowBatch) isOf(t *engine.Table, window int64, s *Series, at format.ClassShard) bool {
-	return b.Table == t && b.Partition[0].Int == window && b.at == at && b.series.TenantOfHead() == s.TenantOfHead() && b.series.Metric() == s.Metric()
+	return b.Table == t && b.Partition[0].Int == window && b.at == at &&
+		b.series.TenantOfHead() == s.TenantOfHead() && b.series.Metric() == s.Metric()
 }
 
 // lastNames holds the labels whose names were added last: the series of a metric usually differ in few labels.
@@ -217,12 +222,17 @@ func (x *rowWriter) addNames(s *Series, window int64) {
 	}
 	x.last.begin(tenant, window)
 	add := func(kind int64, label, value string) {
-		if name := x.s.catalog.name(window, tenant, kind, label, value); !x.named[name] && !x.s.catalog.isWritten(name) {
-			row.Partition = format.CatalogPartition(window, tenant, kind, label)
-			row.Mutations = []engine.Mutation{{Clustering: engine.Key{engine.Text(value)}, Timestamp: x.s.period.WindowEnd(window)*1000 - 1, Value: []byte{1}}}
-			x.addName(name, row)
-			x.bytes += len(label) + len(value) + 128
+		name := x.s.catalog.name(window, tenant, kind, label, value)
+		if x.named[name] || x.s.catalog.isWritten(name) {
+			return
 		}
+		row.Partition = format.CatalogPartition(window, tenant, kind, label)
+		row.Mutations = []engine.Mutation{{
+			Clustering: engine.Key{engine.Text(value)}, Timestamp: x.s.period.WindowEnd(window)*1000 - 1,
+			Value: []byte{1},
+		}}
+		x.addName(name, row)
+		x.bytes += len(label) + len(value) + 128
 	}
 	s.Labels().Range(func(l labels.Label) {
 		same, named := x.last.replace(l)
@@ -252,7 +262,10 @@ func (x *rowWriter) addName(name catalogName, row engine.Batch) {
 // since it began are kept for at least deleteRests. After that, the samples they deleted must not be written.
 func (x *rowWriter) inTime() error {
 	if took := membership.Elapsed(x.begun, x.s.opts.Now()); took > deleteRests/2 {
-		return fmt.Errorf("%w: sealing slot %d, partition %d started %v ago; it restarts", engine.ErrUnavailable, x.work.Slot, x.work.Partition, took.Round(time.Second))
+		return fmt.Errorf(
+			"%w: sealing slot %d, partition %d started %v ago; it restarts", engine.ErrUnavailable, x.work.Slot,
+			x.work.Partition, took.Round(time.Second),
+		)
 	}
 	return nil
 }
@@ -289,7 +302,9 @@ func (x *rowWriter) write() error {
 		write = x.s.rows.WriteRows
 	}
 	if err := write(x.ctx, batches); err != nil {
-		return fmt.Errorf("storage: writing sealed rows of slot %d, partition %d: %w", x.work.Slot, x.work.Partition, err)
+		return fmt.Errorf(
+			"storage: writing sealed rows of slot %d, partition %d: %w", x.work.Slot, x.work.Partition, err,
+		)
 	}
 	for _, w := range x.written {
 		x.noteLabels(w)

@@ -64,7 +64,8 @@ func (s *Store) samplesIn(ctx context.Context, tenant string, class, window int6
 				continue
 			}
 			for row, err := range s.rows.ScanReadable(ctx, engine.Range{
-				Table: engine.Raw, Partition: format.SeriesPartition(window, tenant, metric, at), From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)},
+				Table: engine.Raw, Partition: format.SeriesPartition(window, tenant, metric, at),
+				From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)},
 			}, anyUnread) {
 				if err != nil {
 					return 0, fmt.Errorf("storage: counting samples of metric %q: %w", metric, err)

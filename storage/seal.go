@@ -174,7 +174,10 @@ func (s *Store) SealAll(ctx context.Context) error {
 			works[i] = all[at]
 		}
 		if _, err := s.SealTogether(ctx, works); err != nil {
-			return fmt.Errorf("storage: sealing slot %d of partition %d and the slots sealed with it: %w", works[0].Slot, works[0].Partition, err)
+			return fmt.Errorf(
+				"storage: sealing slot %d of partition %d and the slots sealed with it: %w", works[0].Slot,
+				works[0].Partition, err,
+			)
 		}
 	}
 	s.LetGo()
@@ -205,7 +208,9 @@ func (s *Store) countLate(w Work, list []*head.Chunk, what string) {
 		exemplars += len(st.Exemplars())
 	}
 	s.metrics.expiredSamples.Add(float64(samples.Len()))
-	s.opts.Logger.Warn(what, "samples", samples.Len(), "skipped exemplars", exemplars, "slot", w.Slot, "partition", w.Partition)
+	s.opts.Logger.Warn(
+		what, "samples", samples.Len(), "skipped exemplars", exemplars, "slot", w.Slot, "partition", w.Partition,
+	)
 }
 
 // closeGenerations closes the open generations of the slots to be sealed. It sets own to all closed ones, and upTo to
@@ -229,7 +234,9 @@ func (s *Store) closeGenerations(works []*sealedWork) {
 // gather lists the staged rows to seal. Where gens, the closed generations, don't hold all of them, extra is a
 // generation with the others. left are the unreadable rows, which are kept. The generations may hold more than the
 // rows: the rest is also durable, or was sealed before.
-func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upTo int64) (extra []*head.Generation, rows []format.StageRow, left map[format.StageRow]bool, err error) {
+func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upTo int64) (
+	extra []*head.Generation, rows []format.StageRow, left map[format.StageRow]bool, err error,
+) {
 	left = map[format.StageRow]bool{}
 	staged, err := s.listRows(ctx, engine.Stage, w)
 	if err != nil {
@@ -254,7 +261,9 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upT
 	}
 	// The rows in left are of writes that returned an error, or were unreadable during a rebuild. Each stream is read
 	// from its beginning, because blobs depend on earlier ones.
-	gen, err := s.load(ctx, w, func(r format.StageRow) bool { return (r.Writer != s.writer || r.Seq <= upTo) && !back[r] })
+	gen, err := s.load(
+		ctx, w, func(r format.StageRow) bool { return (r.Writer != s.writer || r.Seq <= upTo) && !back[r] },
+	)
 	if err != nil || gen == nil || gen.Partial() {
 		return nil, rows, left, err
 	}

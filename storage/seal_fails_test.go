@@ -40,7 +40,10 @@ func TestSealThatFailsAnywhere(t *testing.T) {
 			}
 			require.Len(t, ts.all("default")[jobLabels("web").String()], 60, "write %d failed, sealed %v", at, sealed)
 			for _, res := range rollup.Resolutions {
-				require.Equal(t, map[string]int{"web": 60}, ts.bucketsOf("default", res), "write %d failed, %s, sealed %v", at, res, sealed)
+				require.Equal(
+					t, map[string]int{"web": 60}, ts.bucketsOf("default", res), "write %d failed, %s, sealed %v", at,
+					res, sealed,
+				)
 			}
 		}
 	}

@@ -111,8 +111,13 @@ func (p *sealPass) sealTenant(tenant string, metrics []stagedMetric) error {
 		return err
 	}
 	p.countLate(gone, "skipped unsealed samples past the retention of rollups")
-	p.countLate(byFinest[rollup.FiveMinutes], "found unsealed samples past the raw retention; they are only added to rollups")
-	p.countLate(byFinest[rollup.OneHour], "found unsealed samples past the retention of 5m rollups; they are only added to 1h rollups")
+	p.countLate(
+		byFinest[rollup.FiveMinutes], "found unsealed samples past the raw retention; they are only added to rollups",
+	)
+	p.countLate(
+		byFinest[rollup.OneHour],
+		"found unsealed samples past the retention of 5m rollups; they are only added to 1h rollups",
+	)
 	for finest, metrics := range byFinest {
 		if len(metrics) == 0 {
 			continue
@@ -179,7 +184,8 @@ type tenantPass struct {
 
 func newTenantPass(p *sealPass, tenant string, metrics []stagedMetric, finest rollup.Resolution) *tenantPass {
 	t := &tenantPass{
-		sealPass: p, metrics: metrics, cells: map[head.SlotPartition]*sealedWork{}, partitions: map[int64]int{}, slots: map[int64]*slotSealer{},
+		sealPass: p, metrics: metrics, cells: map[head.SlotPartition]*sealedWork{}, partitions: map[int64]int{},
+		slots:    map[int64]*slotSealer{},
 		resealed: map[head.SlotPartition]bool{}, late: map[head.SlotPartition]bool{},
 	}
 	for _, m := range metrics {
@@ -197,7 +203,9 @@ func newTenantPass(p *sealPass, tenant string, metrics []stagedMetric, finest ro
 	for at := range t.cells {
 		t.partitions[at.Slot]++
 		if t.slots[at.Slot] == nil {
-			t.slots[at.Slot] = &slotSealer{rowWriter: w, rolledSlot: t.roller.slotOf(at.Slot), deletes: t.deletesIn(at.Slot)}
+			t.slots[at.Slot] = &slotSealer{
+				rowWriter: w, rolledSlot: t.roller.slotOf(at.Slot), deletes: t.deletesIn(at.Slot),
+			}
 		}
 	}
 	return t
@@ -260,7 +268,8 @@ func (t *tenantPass) sealedBefore() error {
 	for slot, x := range t.slots {
 		at := engine.Key{engine.Int(slot)}
 		for row, err := range t.s.eng.Scan(t.ctx, engine.Range{
-			Table: engine.Sealed, Partition: format.SealedPartition(x.into[rollup.Raw].window, t.roller.tenant), From: at, To: at,
+			Table: engine.Sealed, Partition: format.SealedPartition(x.into[rollup.Raw].window, t.roller.tenant),
+			From: at, To: at,
 		}) {
 			if err != nil {
 				return err
@@ -378,7 +387,9 @@ func (t *tenantPass) writeCommitRecords() error {
 }
 
 // writeCommitRecords writes commit records of one day at a resolution.
-func (s *Store) writeCommitRecords(ctx context.Context, tenant string, res rollup.Resolution, reason format.CommitReason, marks []format.CommitKey) error {
+func (s *Store) writeCommitRecords(
+	ctx context.Context, tenant string, res rollup.Resolution, reason format.CommitReason, marks []format.CommitKey,
+) error {
 	if len(marks) == 0 {
 		return nil
 	}

@@ -30,7 +30,10 @@ type passRig struct {
 func newPassRig(t *testing.T, breakAt int, fate faultengine.Action) *passRig {
 	r := &passRig{breakAt: breakAt, fate: fate, want: map[string][]sample{}}
 	r.eng = faultengine.Wrap(memory.New(), r.decide)
-	r.testStore = &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: &readsBetween{r.eng, r}}
+	r.testStore = &testStore{
+		t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC),
+		memory: &readsBetween{r.eng, r},
+	}
 	r.opts.Now, r.opts.Partitions = func() time.Time { return r.now }, 2
 	r.open()
 	t.Cleanup(r.close)
@@ -107,7 +110,9 @@ func (r *passRig) pass() bool {
 // TestPassBreaksOffAnywhere makes each write of a pass fail, or be applied with an error, or later, or be the last
 // before a crash. All samples are read between any two writes, through the caches, and afterwards.
 func TestPassBreaksOffAnywhere(t *testing.T) {
-	fates := map[string]faultengine.Action{"fails": faultengine.Fail(nil), "arrives": faultengine.Lose(nil), "arrives later": faultengine.Withhold(nil)}
+	fates := map[string]faultengine.Action{
+		"fails": faultengine.Fail(nil), "arrives": faultengine.Lose(nil), "arrives later": faultengine.Withhold(nil),
+	}
 	for name, fate := range fates {
 		for crash := range 2 {
 			for at := 0; ; at++ {
@@ -159,9 +164,14 @@ func TestAPassLetsGo(t *testing.T) {
 		ts := openTestStore(t, func(o *Options) { o.seams.releaseSeries = least })
 		at := ts.now.Truncate(2 * time.Hour)
 		for i := range 4 {
-			ts.write("ann", labels.FromStrings(labels.MetricName, "up", "i", fmt.Sprint(i)), sample{at.Add(-3 * time.Hour).UnixMilli(), 1})
+			ts.write(
+				"ann", labels.FromStrings(labels.MetricName, "up", "i", fmt.Sprint(i)),
+				sample{at.Add(-3 * time.Hour).UnixMilli(), 1},
+			)
 		}
-		ts.write("ann", labels.FromStrings(labels.MetricName, "up", "i", "0"), sample{at.Add(-time.Minute).UnixMilli(), 2})
+		ts.write(
+			"ann", labels.FromStrings(labels.MetricName, "up", "i", "0"), sample{at.Add(-time.Minute).UnixMilli(), 2},
+		)
 		var list []Work
 		for p := range ts.period.Partitions() {
 			work, err := ts.Waiting(t.Context(), p)

@@ -87,7 +87,9 @@ func (p *sealPass) classOf(st *head.Chunk) int64 { return p.classes.Of(st.Series
 
 // groupByAge groups head chunks by the finest resolution whose window isn't past its retention; gone are those without any.
 // It reuses the memory of metrics.
-func (p *sealPass) groupByAge(tenant string, metrics []stagedMetric) (byFinest [resolutions][]stagedMetric, gone []stagedMetric, err error) {
+func (p *sealPass) groupByAge(tenant string, metrics []stagedMetric) (
+	byFinest [resolutions][]stagedMetric, gone []stagedMetric, err error,
+) {
 	placements := map[[2]int64]retention.Placement{} // by class and slot
 	for _, m := range metrics {
 		for _, st := range m.chunks {
@@ -146,7 +148,9 @@ func (p *sealPass) seriesOf(chunks []*head.Chunk) []stagedSeries {
 		if w == nil || w.at() != st.At() {
 			w = p.workOf(st)
 		}
-		list = append(list, stagedSeries{collected{series: st.Series(), class: p.classOf(st), chunks: head.Chunks{}.With(st)}, w})
+		list = append(
+			list, stagedSeries{collected{series: st.Series(), class: p.classOf(st), chunks: head.Chunks{}.With(st)}, w},
+		)
 	}
 	order := func(a, b *stagedSeries) int {
 		return cmp.Or(a.series.CompareID(b.series), cmp.Compare(a.work.Slot, b.work.Slot))

@@ -33,7 +33,9 @@ type storedChunks struct {
 
 // readChunks adds the slot's chunks of some series, given by metric, to found. It needs a few scans rather than one per
 // series.
-func (x *sealedSlot) readChunks(ctx context.Context, metrics map[string][]*Series, shards metricShards, found sealedChunks) error {
+func (x *sealedSlot) readChunks(
+	ctx context.Context, metrics map[string][]*Series, shards metricShards, found sealedChunks,
+) error {
 	into := x.into[rollup.Raw]
 	var all []paged.Wanted
 	for metric, series := range metrics {
@@ -58,7 +60,9 @@ func (x *sealedSlot) readChunks(ctx context.Context, metrics map[string][]*Serie
 	for row, err := range x.s.rows.Several(ctx, all) {
 		if err != nil {
 			p := all[row.At].Partition
-			return fmt.Errorf("storage: reading sealed chunks of metric %q, tenant %q: %w", format.MetricOf(p), p[2].Text, err)
+			return fmt.Errorf(
+				"storage: reading sealed chunks of metric %q, tenant %q: %w", format.MetricOf(p), p[2].Text, err,
+			)
 		}
 		key := chunkAt{into.start, format.SeriesIDFrom(row.Clustering[2].Text)}
 		found[key] = storedChunks{append(found[key].values, slices.Clone(row.Value)), found[key].unread}
@@ -74,7 +78,9 @@ func (x *sealedSlot) readChunksOf(ctx context.Context, series []*Series, shards 
 
 // visibleSamples appends the samples in chunks that aren't deleted, and calls exempt for each chunk with the deletes it
 // is exempt from. Unreadable chunks are skipped; corrupt is the error of the last one.
-func visibleSamples(chunks [][]byte, hiding format.Tombstones, into *chunk.Samples, exempt func(format.TombstoneIDs)) (corrupt, err error) {
+func visibleSamples(
+	chunks [][]byte, hiding format.Tombstones, into *chunk.Samples, exempt func(format.TombstoneIDs),
+) (corrupt, err error) {
 	for _, value := range chunks {
 		c, err := format.DecodeRawChunk(value, hiding, into)
 		exempt(c.Exempt)
@@ -89,7 +95,11 @@ func visibleSamples(chunks [][]byte, hiding format.Tombstones, into *chunk.Sampl
 }
 
 // weighedSamples calls visibleSamples and also returns the sum of the chunks' weights.
-func weighedSamples(chunks [][]byte, hiding format.Tombstones, into *chunk.Samples) (version uint64, corrupt, err error) {
-	corrupt, err = visibleSamples(chunks, hiding, into, func(exempt format.TombstoneIDs) { version += exempt.Weight(hiding) })
+func weighedSamples(
+	chunks [][]byte, hiding format.Tombstones, into *chunk.Samples,
+) (version uint64, corrupt, err error) {
+	corrupt, err = visibleSamples(
+		chunks, hiding, into, func(exempt format.TombstoneIDs) { version += exempt.Weight(hiding) },
+	)
 	return version, corrupt, err
 }

@@ -31,7 +31,9 @@ func TestLateSamplesOfManySeries(t *testing.T) {
 				}
 				return faultengine.Pass()
 			})
-			ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: eng}
+			ts := &testStore{
+				t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: eng,
+			}
 			ts.opts.Now = func() time.Time { return ts.now }
 			ts.opts.Shared, ts.opts.seams.still, ts.opts.Partitions = shared, shared, 2
 			ts.open()
@@ -61,7 +63,9 @@ func TestLateSamplesOfManySeries(t *testing.T) {
 			seal(2, sample{at, 1}, sample{at + 1, 2})
 			seal(2, sample{at + 1, 2}, sample{at + 2, 3})
 			if !invariants { // Invariant checks read each series separately.
-				require.LessOrEqual(t, scans.Load(), int64(12), "of %d series, once before and twice after each of two seals", series/2)
+				require.LessOrEqual(
+					t, scans.Load(), int64(12), "of %d series, once before and twice after each of two seals", series/2,
+				)
 			}
 			require.Equal(t, want, ts.all("ann"))
 			require.Equal(t, counts, ts.bucketsOf("ann", rollup.FiveMinutes))

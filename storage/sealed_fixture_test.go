@@ -43,7 +43,9 @@ func (w *rowFixture) put(table *engine.Table, partition, clustering engine.Key, 
 		w.batches = append(w.batches, engine.Batch{Table: table, Partition: partition})
 		last++
 	}
-	w.batches[last].Mutations = append(w.batches[last].Mutations, engine.Mutation{Clustering: clustering, Timestamp: 1, Value: value})
+	w.batches[last].Mutations = append(
+		w.batches[last].Mutations, engine.Mutation{Clustering: clustering, Timestamp: 1, Value: value},
+	)
 	if w.size += len(value); w.size > 8<<20 {
 		w.flush()
 	}
@@ -61,7 +63,9 @@ func (w *rowFixture) partition(window int64, ls labels.Labels) engine.Key {
 		id := format.SeriesIDOf(ls)
 		shard = format.ShardOf(id, w.shards)
 	}
-	return format.SeriesPartition(window, w.tenant, ls.Get(labels.MetricName), format.ClassShardOf(retention.DefaultClass, shard))
+	return format.SeriesPartition(
+		window, w.tenant, ls.Get(labels.MetricName), format.ClassShardOf(retention.DefaultClass, shard),
+	)
 }
 
 // labels writes the labels and names of a series in a window, once.
@@ -80,13 +84,25 @@ func (w *rowFixture) labels(window int64, ls labels.Labels) {
 	once(engine.Raw, w.partition(window, ls), format.RawLabelsKey(id.String()), format.AppendLabels(nil, ls))
 	ls.Range(func(l labels.Label) {
 		if l.Name == labels.MetricName {
-			once(engine.Catalog, format.CatalogPartition(window, w.tenant, format.CatalogMetric, ""), engine.Key{engine.Text(l.Value)}, []byte{1})
+			once(
+				engine.Catalog, format.CatalogPartition(window, w.tenant, format.CatalogMetric, ""),
+				engine.Key{engine.Text(l.Value)}, []byte{1},
+			)
 			if w.shards > 1 {
-				once(engine.Shards, format.ShardsPartition(window, w.tenant), engine.Key{engine.Text(l.Value)}, binary.AppendUvarint(nil, uint64(w.shards)))
+				once(
+					engine.Shards, format.ShardsPartition(window, w.tenant), engine.Key{engine.Text(l.Value)},
+					binary.AppendUvarint(nil, uint64(w.shards)),
+				)
 			}
 		}
-		once(engine.Catalog, format.CatalogPartition(window, w.tenant, format.CatalogLabel, ""), engine.Key{engine.Text(l.Name)}, []byte{1})
-		once(engine.Catalog, format.CatalogPartition(window, w.tenant, format.CatalogValue, l.Name), engine.Key{engine.Text(l.Value)}, []byte{1})
+		once(
+			engine.Catalog, format.CatalogPartition(window, w.tenant, format.CatalogLabel, ""),
+			engine.Key{engine.Text(l.Name)}, []byte{1},
+		)
+		once(
+			engine.Catalog, format.CatalogPartition(window, w.tenant, format.CatalogValue, l.Name),
+			engine.Key{engine.Text(l.Value)}, []byte{1},
+		)
 	})
 }
 

@@ -28,7 +28,10 @@ func (ts *testStore) soughtSeries(from, to int, at ...time.Time) {
 	ts.heavy = true
 	b := ts.NewBatch("default")
 	for i := from; i < to; i++ {
-		ls := labels.FromStrings(labels.MetricName, "up", "host", fmt.Sprint("h", i%500), "pod", fmt.Sprint("p", i), "mode", []string{"user", "idle", ""}[i%3])
+		ls := labels.FromStrings(
+			labels.MetricName, "up", "host", fmt.Sprint("h", i%500), "pod", fmt.Sprint("p", i), "mode",
+			[]string{"user", "idle", ""}[i%3],
+		)
 		s, err := b.Define([]byte(ls.String()), ls)
 		require.NoError(ts.t, err)
 		for _, t := range at {
@@ -110,19 +113,30 @@ func soughtQueries(t testing.TB, rng *rand.Rand, slot time.Time) (all []query.Qu
 		return m
 	}
 	for range soak.Fewer(15) {
-		q := query.Query{MinT: slot.UnixMilli(), MaxT: slot.Add(4 * time.Hour).UnixMilli(), Matchers: []*labels.Matcher{matcher(labels.MatchEqual, labels.MetricName, "up")}}
+		q := query.Query{
+			MinT: slot.UnixMilli(), MaxT: slot.Add(4 * time.Hour).UnixMilli(),
+			Matchers: []*labels.Matcher{matcher(labels.MatchEqual, labels.MetricName, "up")},
+		}
 		pod, host := fmt.Sprint("p", rng.IntN(4500)), fmt.Sprint("h", rng.IntN(510))
 		switch rng.IntN(5) {
 		case 0:
 			q.Matchers = append(q.Matchers, matcher(labels.MatchEqual, "pod", pod))
 		case 1:
-			q.Matchers = append(q.Matchers, matcher(labels.MatchEqual, "host", host), matcher(labels.MatchNotEqual, "mode", "user"))
+			q.Matchers = append(
+				q.Matchers, matcher(labels.MatchEqual, "host", host), matcher(labels.MatchNotEqual, "mode", "user"),
+			)
 		case 2:
-			q.Matchers = append(q.Matchers, matcher(labels.MatchRegexp, "host", host+"|h7|h8"), matcher(labels.MatchEqual, "mode", ""))
+			q.Matchers = append(
+				q.Matchers, matcher(labels.MatchRegexp, "host", host+"|h7|h8"), matcher(labels.MatchEqual, "mode", ""),
+			)
 		case 3:
-			q.Matchers = append(q.Matchers, matcher(labels.MatchRegexp, "pod", pod+"|p7"), matcher(labels.MatchRegexp, "host", "h.*"))
+			q.Matchers = append(
+				q.Matchers, matcher(labels.MatchRegexp, "pod", pod+"|p7"), matcher(labels.MatchRegexp, "host", "h.*"),
+			)
 		case 4:
-			q.Matchers = append(q.Matchers, matcher(labels.MatchNotRegexp, "pod", "p[0-7].*"), matcher(labels.MatchEqual, "host", host))
+			q.Matchers = append(
+				q.Matchers, matcher(labels.MatchNotRegexp, "pod", "p[0-7].*"), matcher(labels.MatchEqual, "host", host),
+			)
 		}
 		if rng.IntN(3) == 0 {
 			q.Resolution, q.Columns = rollup.FiveMinutes, rollup.AllColumns
@@ -156,7 +170,8 @@ func TestLabelsOfSought(t *testing.T) {
 	ts.soughtSeries(0, 4000, slot.Add(time.Minute))
 	ts.reopen()
 	q := query.Query{Tenant: "default", MinT: slot.UnixMilli(), MaxT: slot.Add(time.Hour).UnixMilli(), Matchers: []*labels.Matcher{
-		labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up"), labels.MustNewMatcher(labels.MatchEqual, "host", "h7"),
+		labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up"),
+		labels.MustNewMatcher(labels.MatchEqual, "host", "h7"),
 	}}
 	values, err := ts.LabelValues(t.Context(), "pod", q)
 	require.NoError(t, err)
@@ -181,7 +196,8 @@ func TestIndexIsMadeWhereItPays(t *testing.T) {
 		ts.reopen()
 		for i := range 400 {
 			lines, _ := ts.found(query.Query{MinT: slot.UnixMilli(), MaxT: slot.Add(time.Hour).UnixMilli(), Matchers: []*labels.Matcher{
-				labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up"), labels.MustNewMatcher(labels.MatchEqual, "pod", fmt.Sprint("p", i)),
+				labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up"),
+				labels.MustNewMatcher(labels.MatchEqual, "pod", fmt.Sprint("p", i)),
 			}})
 			require.Len(t, lines, 1)
 		}
@@ -202,7 +218,8 @@ func TestFewSeriesHaveAnIndex(t *testing.T) {
 	ts.soughtSeries(0, 300, slot.Add(time.Minute))
 	ts.reopen()
 	lines, _ := ts.found(query.Query{MinT: slot.UnixMilli(), MaxT: slot.Add(time.Hour).UnixMilli(), Matchers: []*labels.Matcher{
-		labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up"), labels.MustNewMatcher(labels.MatchEqual, "pod", "p1"),
+		labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up"),
+		labels.MustNewMatcher(labels.MatchEqual, "pod", "p1"),
 	}})
 	require.Len(t, lines, 1)
 	require.Zero(t, ts.byFilters())
@@ -216,7 +233,8 @@ func TestDamageUnderFilters(t *testing.T) {
 	slot := ts.now.Truncate(2 * time.Hour).Add(-4 * time.Hour)
 	ts.soughtSeries(0, 4000, slot.Add(time.Minute))
 	q := query.Query{MinT: slot.UnixMilli(), MaxT: slot.Add(time.Hour).UnixMilli(), Matchers: []*labels.Matcher{
-		labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up"), labels.MustNewMatcher(labels.MatchEqual, "host", "h7"),
+		labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up"),
+		labels.MustNewMatcher(labels.MatchEqual, "host", "h7"),
 	}}
 	partitions := ts.pagedPartitions("default")
 	damage := func(kind int64) (n int) {

@@ -99,7 +99,10 @@ func (m *churnModel) delete() {
 func (m *churnModel) compare(when string) {
 	m.t.Helper()
 	for range soak.Fewer(30) {
-		q := query.Query{Tenant: "default", MinT: m.any(), Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "pods_.*")}}
+		q := query.Query{
+			Tenant: "default", MinT: m.any(),
+			Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "pods_.*")},
+		}
 		q.MaxT = q.MinT + []int64{0, 300_000, format.HourMS, 3 * format.HourMS}[m.rng.IntN(4)]
 		if m.rng.IntN(2) == 0 {
 			q.Matchers = append(q.Matchers, equal("job", "a"))
@@ -126,7 +129,9 @@ func (m *churnModel) compare(when string) {
 				continue
 			}
 			matching++
-			if maps.DeleteFunc(samples, func(t int64, _ uint64) bool { return t < q.MinT || t > q.MaxT }); len(samples) > 0 {
+			if maps.DeleteFunc(
+				samples, func(t int64, _ uint64) bool { return t < q.MinT || t > q.MaxT },
+			); len(samples) > 0 {
 				want[ls.String()] = samples
 			}
 		}
@@ -171,7 +176,9 @@ func TestSpansLeaveOutNoSamples(t *testing.T) {
 		for _, shared := range []bool{false, true} {
 			t.Run(fmt.Sprint(strconv.FormatUint(seed, 10), "/shared=", shared), func(t *testing.T) {
 				t.Parallel()
-				ts := &testStore{t: t, dir: t.TempDir(), opts: DefaultOptions(), now: time.Date(2026, 5, 1, 17, 0, 0, 0, time.UTC)}
+				ts := &testStore{
+					t: t, dir: t.TempDir(), opts: DefaultOptions(), now: time.Date(2026, 5, 1, 17, 0, 0, 0, time.UTC),
+				}
 				if shared {
 					ts.memory = memory.New()
 				}
@@ -220,7 +227,9 @@ func TestSpansOfLastingSeriesAreNotKept(t *testing.T) {
 	t.Cleanup(ts.close)
 	at := ts.now.UnixMilli() - 4*format.HourMS
 	for i := range 20 {
-		lasting, short := labels.FromStrings(labels.MetricName, "lasting", "i", fmt.Sprint(i)), labels.FromStrings(labels.MetricName, "short", "i", fmt.Sprint(i))
+		lasting, short := labels.FromStrings(
+			labels.MetricName, "lasting", "i", fmt.Sprint(i),
+		), labels.FromStrings(labels.MetricName, "short", "i", fmt.Sprint(i))
 		ts.write("default", lasting, sample{at + 60_000, 1}, sample{at + 119*60_000, 1})
 		ts.write("default", short, sample{at + int64(i+1)*300_000, 1})
 	}
@@ -267,7 +276,8 @@ func TestDamagedSpansLeaveOutNothing(t *testing.T) {
 	var warned []error
 	found, err := ts.Select(t.Context(), query.Query{
 		Tenant: "default", MinT: slot.Add(time.Hour).UnixMilli(), MaxT: slot.Add(61 * time.Minute).UnixMilli(),
-		Matchers: []*labels.Matcher{equal(labels.MetricName, "up")}, Warn: func(err error) { warned = append(warned, err) },
+		Matchers: []*labels.Matcher{equal(labels.MetricName, "up")},
+		Warn:     func(err error) { warned = append(warned, err) },
 	})
 	require.NoError(t, err)
 	require.Len(t, found, 600)

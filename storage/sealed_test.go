@@ -32,11 +32,17 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 	}{
 		{"labels that are cut", func(w *rowFixture, slot int64) {
 			id := format.SeriesIDOf(bad)
-			w.put(engine.Raw, w.partition(w.s.period.RawWindowOfSlot(slot), bad), format.RawLabelsKey(id.String()), append(format.AppendLabels(nil, labels.EmptyLabels()), 9, 'k'))
+			w.put(
+				engine.Raw, w.partition(w.s.period.RawWindowOfSlot(slot), bad), format.RawLabelsKey(id.String()),
+				append(format.AppendLabels(nil, labels.EmptyLabels()), 9, 'k'),
+			)
 		}, "raw", "malformed labels", 1, "up"},
 		{"labels of another series", func(w *rowFixture, slot int64) {
 			id := format.SeriesIDOf(bad)
-			w.put(engine.Raw, w.partition(w.s.period.RawWindowOfSlot(slot), bad), format.RawLabelsKey(id.String()), format.AppendLabels(nil, good))
+			w.put(
+				engine.Raw, w.partition(w.s.period.RawWindowOfSlot(slot), bad), format.RawLabelsKey(id.String()),
+				format.AppendLabels(nil, good),
+			)
 		}, "raw", "another series", 1, "up"},
 		{"a chunk with a changed byte", func(w *rowFixture, slot int64) {
 			value := chunk.AppendChunk(nil, samples)
@@ -47,7 +53,10 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 			w.chunkBytes(slot, good, nil)
 		}, "raw", "chunk: corrupt", 1, "up"},
 		{"a number of shards", func(w *rowFixture, slot int64) {
-			w.put(engine.Shards, format.ShardsPartition(w.s.period.RawWindowOfSlot(slot), "default"), engine.Key{engine.Text("up")}, []byte{0xff})
+			w.put(
+				engine.Shards, format.ShardsPartition(w.s.period.RawWindowOfSlot(slot), "default"),
+				engine.Key{engine.Text("up")}, []byte{0xff},
+			)
 		}, "shards", "malformed shard count", 1, "up"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -60,7 +69,10 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 			w.mark(slot)
 			for round := range 2 {
 				var told []error
-				found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MaxT: 1 << 52, Warn: func(err error) { told = append(told, err) }})
+				found, err := ts.Select(
+					t.Context(),
+					query.Query{Tenant: "default", MaxT: 1 << 52, Warn: func(err error) { told = append(told, err) }},
+				)
 				require.NoError(t, err)
 				require.Len(t, found, c.series)
 				require.Equal(t, good, found[0].Labels)
@@ -101,7 +113,10 @@ func TestHistogramsOfEarlierVersions(t *testing.T) {
 	w.mark(slot)
 
 	var told []error
-	found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MaxT: 1 << 52, Sorted: true, Warn: func(err error) { told = append(told, err) }})
+	found, err := ts.Select(
+		t.Context(),
+		query.Query{Tenant: "default", MaxT: 1 << 52, Sorted: true, Warn: func(err error) { told = append(told, err) }},
+	)
 	require.NoError(t, err)
 	require.Len(t, found, 2)
 	for i, want := range [][]int64{{at - 2}, {at}} {

@@ -26,7 +26,9 @@ type destinations [resolutions]destination
 
 func (s *Store) destinationsOf(slot int64) (into destinations) {
 	for res := range rollup.Resolution(resolutions) {
-		into[res] = destination{window: s.period.WindowOfSlot(res, slot), start: s.period.SlotStart(slot), end: s.period.SlotEnd(slot)}
+		into[res] = destination{
+			window: s.period.WindowOfSlot(res, slot), start: s.period.SlotStart(slot), end: s.period.SlotEnd(slot),
+		}
 	}
 	day := &into[rollup.OneHour]
 	day.start = s.period.DayOf(slot)
@@ -73,7 +75,8 @@ func (x *sealedSlot) eachExemplars(s *Series, shards int64, yield func(engine.Ro
 	key := engine.Key{engine.Int(format.KindExemplars), engine.Int(at.start), engine.Text(s.IDText())}
 	for in := range x.s.placesOf(tenantWindow{s.Tenant(), at.window}, s.ID(), shards) {
 		for row, err := range x.s.rows.Scan(x.ctx, engine.Range{
-			Table: engine.Raw, Partition: format.SeriesPartition(at.window, s.Tenant(), s.Metric(), in), From: key, To: key,
+			Table: engine.Raw, Partition: format.SeriesPartition(at.window, s.Tenant(), s.Metric(), in), From: key,
+			To: key,
 		}) {
 			if err == nil {
 				err = yield(row)
@@ -189,7 +192,9 @@ func (x *slotSealer) readSealed(s *Series, into *chunk.Samples, named *format.To
 			return err
 		}
 	}
-	_, err := visibleSamples(found[at].values, x.deletesOf(s), into, func(exempt format.TombstoneIDs) { *named = named.Union(exempt) })
+	_, err := visibleSamples(
+		found[at].values, x.deletesOf(s), into, func(exempt format.TombstoneIDs) { *named = named.Union(exempt) },
+	)
 	return err
 }
 

@@ -40,7 +40,9 @@ func TestSealedOnce(t *testing.T) {
 		}
 		require.NoError(t, b.Commit(t.Context()))
 		for _, s := range stores { // Both heads have it.
-			found, err := s.Select(t.Context(), query.Query{Tenant: "default", MinT: slotStart.UnixMilli(), MaxT: now.UnixMilli()})
+			found, err := s.Select(
+				t.Context(), query.Query{Tenant: "default", MinT: slotStart.UnixMilli(), MaxT: now.UnixMilli()},
+			)
 			require.NoError(t, err)
 			require.Len(t, found, 4)
 		}
@@ -56,15 +58,21 @@ func TestSealedOnce(t *testing.T) {
 func TestSweep(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions, o.Shared, o.seams.still = 2, true, true })
 	for i := range 8 {
-		ts.write("default", labels.FromStrings(labels.MetricName, "up", "instance", string(rune('a'+i))), sample{ts.now.UnixMilli(), 1})
+		ts.write(
+			"default", labels.FromStrings(labels.MetricName, "up", "instance", string(rune('a'+i))),
+			sample{ts.now.UnixMilli(), 1},
+		)
 	}
 	slot := ts.period.SlotOf(ts.now.UnixMilli())
 	var back []engine.Batch
 	for p := range ts.Partitions() {
-		for row, err := range ts.Store.eng.Scan(t.Context(), engine.Range{Table: engine.Stage, Partition: format.StagePartition(slot, p)}) {
+		for row, err := range ts.Store.eng.Scan(
+			t.Context(), engine.Range{Table: engine.Stage, Partition: format.StagePartition(slot, p)},
+		) {
 			require.NoError(t, err)
 			back = append(back, engine.Batch{Table: engine.Stage, Partition: format.StagePartition(slot, p), Mutations: []engine.Mutation{{
-				Clustering: format.StageRowOf(row).Key(), Timestamp: format.StageTimestamp, Value: slices.Clone(row.Value),
+				Clustering: format.StageRowOf(row).Key(), Timestamp: format.StageTimestamp,
+				Value: slices.Clone(row.Value),
 			}}})
 		}
 	}

@@ -23,7 +23,10 @@ func TestMetricsSeen(t *testing.T) {
 	}
 	require.NoError(t, ts.SealAll(t.Context()))
 	ts.write("ann", labels.FromStrings(labels.MetricName, "unsealed"), sample{ts.now.UnixMilli(), 1})
-	ts.write("ann", labels.FromStrings(labels.MetricName, "unsealed", "b", "1"), sample{ts.now.Add(-time.Hour).UnixMilli(), 1})
+	ts.write(
+		"ann", labels.FromStrings(labels.MetricName, "unsealed", "b", "1"),
+		sample{ts.now.Add(-time.Hour).UnixMilli(), 1},
+	)
 	for name, want := range map[string]time.Time{"unsealed": ts.now, "nothing": {}} {
 		newest, err := ts.NewestUnsealed(t.Context(), "ann", name)
 		require.NoError(t, err)
@@ -33,7 +36,9 @@ func TestMetricsSeen(t *testing.T) {
 		return query.Seen{First: first.Add(time.Duration(from) * day), Last: first.Add(time.Duration(to+1) * day)}
 	}
 	for range 2 { // The second time from the cache.
-		seen, err := ts.MetricsSeen(t.Context(), "ann", []string{"all", "old", "once", "back", "new", "unsealed", "nothing"})
+		seen, err := ts.MetricsSeen(
+			t.Context(), "ann", []string{"all", "old", "once", "back", "new", "unsealed", "nothing"},
+		)
 		require.NoError(t, err)
 		require.Equal(t, map[string]query.Seen{"all": days(0, 3), "old": days(0, 0), "once": days(1, 1), "back": days(1, 3), "new": days(3, 3)}, seen)
 	}

@@ -73,7 +73,10 @@ func BenchmarkSelectSealed(b *testing.B) {
 		ts.open()
 		for name, ms := range data.queries {
 			for _, span := range []time.Duration{0, 5 * time.Minute, 2 * time.Hour, 24 * time.Hour} {
-				q := query.Query{Tenant: "default", Matchers: ms, MinT: start + 10*time.Hour.Milliseconds(), MaxT: start + 10*time.Hour.Milliseconds() + span.Milliseconds()}
+				q := query.Query{
+					Tenant: "default", Matchers: ms, MinT: start + 10*time.Hour.Milliseconds(),
+					MaxT: start + 10*time.Hour.Milliseconds() + span.Milliseconds(),
+				}
 				if span == 24*time.Hour {
 					q.MinT, q.MaxT = start+1, start+span.Milliseconds()
 				}
@@ -122,7 +125,8 @@ func BenchmarkSelectShortLived(b *testing.B) {
 		ts.closeUnchecked()
 		ts.open()
 		for name, ms := range map[string][]*labels.Matcher{
-			"all of 20000": {metric}, "100 of 20000": {metric, equal("instance", "host-7.example.com:9100")}, "1 of 20000": {metric, equal("unique", "777")},
+			"all of 20000": {metric}, "100 of 20000": {metric, equal("instance", "host-7.example.com:9100")},
+			"1 of 20000": {metric, equal("unique", "777")},
 		} {
 			b.Run(form+"/"+name, func(b *testing.B) {
 				q := query.Query{Tenant: "default", Matchers: ms, MinT: base, MaxT: base + 2*time.Hour.Milliseconds()}

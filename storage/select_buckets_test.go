@@ -54,7 +54,10 @@ func TestBucketsAreWhatSamplesMake(t *testing.T) {
 			for range 40 {
 				slot := newest - r.Int64N(40)
 				ls := m.labels[r.IntN(len(m.labels))]
-				ts.write("default", ls, sample{p.SlotStart(slot) + 1 + r.Int64N(p.SlotEnd(slot)-p.SlotStart(slot)), r.Float64()})
+				ts.write(
+					"default", ls,
+					sample{p.SlotStart(slot) + 1 + r.Int64N(p.SlotEnd(slot)-p.SlotStart(slot)), r.Float64()},
+				)
 			}
 			ask("late")
 			ts.reopen()
@@ -140,7 +143,10 @@ func TestBucketsWithSamplesPastTheRetention(t *testing.T) {
 	for _, res := range rollup.Resolutions {
 		require.Equal(t, map[string]int{"web": 24, "late": 1}, ts.bucketsOf("t", res), "%s", res)
 	}
-	require.Equal(t, map[string]int{"web": 14, "late": 1}, ts.bucketsOf("t", rollup.OneHour, hour+50*60_000), "a bucket that is cut is made of what is there")
+	require.Equal(
+		t, map[string]int{"web": 14, "late": 1}, ts.bucketsOf("t", rollup.OneHour, hour+50*60_000),
+		"a bucket that is cut is made of what is there",
+	)
 	require.NoError(t, ts.SealAll(t.Context()))
 	for _, res := range rollup.Resolutions {
 		require.Equal(t, map[string]int{"web": 24, "late": 1}, ts.bucketsOf("t", res), "%s, sealed", res)
@@ -153,7 +159,9 @@ func TestSeriesAreFoundAsLongAsRollupsAreKept(t *testing.T) {
 	const day = 24 * time.Hour
 	open := func() *testStore {
 		ts := openTestStore(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 2*day, 40*day, 100*day })
-		ts.write("default", labels.FromStrings(labels.MetricName, "up", "job", "old"), sample{ts.now.UnixMilli() - 1000, 1})
+		ts.write(
+			"default", labels.FromStrings(labels.MetricName, "up", "job", "old"), sample{ts.now.UnixMilli() - 1000, 1},
+		)
 		require.NoError(t, ts.SealAll(t.Context()))
 		return ts
 	}
@@ -165,7 +173,9 @@ func TestSeriesAreFoundAsLongAsRollupsAreKept(t *testing.T) {
 			want = []string{}
 		}
 		ts.now = begin.Add(time.Duration(days) * day)
-		values, err := ts.LabelValues(t.Context(), "job", query.Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime})
+		values, err := ts.LabelValues(
+			t.Context(), "job", query.Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime},
+		)
 		require.NoError(t, err)
 		require.Equal(t, want, values, "after %d days", days)
 		found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, LabelsOnly: true,
@@ -197,7 +207,8 @@ func TestBucketsWithDeletesPastTheRetention(t *testing.T) {
 	require.NoError(t, ts.Delete(t.Context(), "t", hour+59*60_000, hour+60*60_000, equal("job", "web")))
 	most := func() (most float64) {
 		found, err := ts.Select(t.Context(), query.Query{
-			Tenant: "t", MinT: hour + 1, MaxT: hour + 2*format.HourMS, Resolution: rollup.OneHour, Columns: rollup.AllColumns, Matchers: []*labels.Matcher{equal("job", "web")},
+			Tenant: "t", MinT: hour + 1, MaxT: hour + 2*format.HourMS, Resolution: rollup.OneHour,
+			Columns: rollup.AllColumns, Matchers: []*labels.Matcher{equal("job", "web")},
 		})
 		require.NoError(t, err)
 		var b rollup.Buckets

@@ -26,11 +26,17 @@ func TestSortedAnswersReadPagesSeldom(t *testing.T) {
 	t.Cleanup(ts.close)
 	const n = 40 * query.GroupSeries
 	for i := range n {
-		ts.write("default", labels.FromStrings(labels.MetricName, "m", "i", fmt.Sprint(i)), sample{ts.now.UnixMilli(), float64(i)})
+		ts.write(
+			"default", labels.FromStrings(labels.MetricName, "m", "i", fmt.Sprint(i)),
+			sample{ts.now.UnixMilli(), float64(i)},
+		)
 	}
 	require.NoError(t, ts.SealAll(t.Context()))
 	read := func(sorted, backward bool) (scans int) {
-		q := query.Query{Tenant: "default", MaxT: ts.now.UnixMilli(), Sorted: sorted, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m")}}
+		q := query.Query{
+			Tenant: "default", MaxT: ts.now.UnixMilli(), Sorted: sorted,
+			Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m")},
+		}
 		series, err := ts.Select(t.Context(), q)
 		require.NoError(t, err)
 		require.Len(t, series, n)
@@ -63,7 +69,10 @@ func TestOrderOfLargeAnswersIsCached(t *testing.T) {
 	write := func(from, to int) {
 		batch := ts.NewBatch("default")
 		for i := from; i < to; i++ {
-			series, err := batch.Define(fmt.Append(nil, i), labels.FromStrings(labels.MetricName, "m", "host", fmt.Sprint(i%9), "i", fmt.Sprint(i)))
+			series, err := batch.Define(
+				fmt.Append(nil, i),
+				labels.FromStrings(labels.MetricName, "m", "host", fmt.Sprint(i%9), "i", fmt.Sprint(i)),
+			)
 			require.NoError(t, err)
 			require.NoError(t, batch.Float(series, ts.now.UnixMilli(), 0, float64(i)))
 		}
@@ -73,7 +82,10 @@ func TestOrderOfLargeAnswersIsCached(t *testing.T) {
 	requireSorted := func(series, cached int, matchers ...*labels.Matcher) {
 		t.Helper()
 		for range 2 { // found, and from the cache
-			q := query.Query{Tenant: "default", MaxT: ts.now.UnixMilli(), Sorted: true, Matchers: append(matchers, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m"))}
+			q := query.Query{
+				Tenant: "default", MaxT: ts.now.UnixMilli(), Sorted: true,
+				Matchers: append(matchers, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m")),
+			}
 			list, err := ts.Select(t.Context(), q)
 			require.NoError(t, err)
 			require.Len(t, list, series)

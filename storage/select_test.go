@@ -226,7 +226,9 @@ func manySeries(t testing.TB, ts *testStore, n int) (slot int64, ls []labels.Lab
 func TestGroupsInAnyOrderAndAtOnce(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprint("shared ", shared), func(t *testing.T) {
-			groupsInAnyOrderAndAtOnce(t, openTestStore(t, func(o *Options) { o.Shared, o.seams.still = shared, shared }))
+			groupsInAnyOrderAndAtOnce(
+				t, openTestStore(t, func(o *Options) { o.Shared, o.seams.still = shared, shared }),
+			)
 		})
 	}
 }
@@ -394,7 +396,9 @@ func TestAWindowWithoutMatchesDoesntSplitASeries(t *testing.T) {
 		}
 		ts.write("default", labels.FromStrings(labels.MetricName, "up", "instance", "a"), sample{ts.now.UnixMilli(), 1})
 		a := labels.MustNewMatcher(labels.MatchEqual, "instance", "a")
-		for _, ms := range [][]*labels.Matcher{{a}, {a, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}} {
+		for _, ms := range [][]*labels.Matcher{
+			{a}, {a, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")},
+		} {
 			found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MaxT: 1 << 52, Matchers: ms})
 			require.NoError(t, err)
 			want := len(metrics)

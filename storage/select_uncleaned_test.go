@@ -45,7 +45,10 @@ func TestBucketsBesideDeletesAreWhatSamplesMake(t *testing.T) {
 				for range 20 {
 					slot := newest - r.Int64N(40)
 					start := ts.period.SlotStart(slot)
-					ts.write("default", m.labels[r.IntN(len(m.labels))], sample{start + 1 + r.Int64N(ts.period.SlotEnd(slot)-start), r.Float64()})
+					ts.write(
+						"default", m.labels[r.IntN(len(m.labels))],
+						sample{start + 1 + r.Int64N(ts.period.SlotEnd(slot)-start), r.Float64()},
+					)
 				}
 				ask("late samples")
 				require.NoError(t, ts.SealAll(t.Context()))

@@ -103,7 +103,9 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s setti
 
 // firstPeriod returns the period of a new store.
 func (o *Options) firstPeriod() format.Period {
-	return format.Period{SlotMS: o.Slot.Milliseconds(), RawWindowMS: rawWindow.Milliseconds(), Partitions: o.newPartitions()}
+	return format.Period{
+		SlotMS: o.Slot.Milliseconds(), RawWindowMS: rawWindow.Milliseconds(), Partitions: o.newPartitions(),
+	}
 }
 
 // checkPeriods returns an error for a store that was created with settings other than those in o.
@@ -126,7 +128,9 @@ func (o *Options) checkPeriods(periods []format.Period) error {
 	if o.Partitions == 0 {
 		asked.Partitions = current.Partitions
 	}
-	return fmt.Errorf("%w: it has %s, but the flags set %s; use the settings of the store", ErrOtherSettings, current, asked)
+	return fmt.Errorf(
+		"%w: it has %s, but the flags set %s; use the settings of the store", ErrOtherSettings, current, asked,
+	)
 }
 
 const (
@@ -239,7 +243,10 @@ func checkVersion(found int) error {
 		return fmt.Errorf("%w; to keep its data, export them with the build that wrote it (cassia export), and import them into a new store (cassia import openmetrics)",
 			ErrOlderFormat)
 	case found > formatVersion:
-		return fmt.Errorf("%w: format %d; this release supports format %d. Use the newer release", ErrNewerFormat, found, formatVersion)
+		return fmt.Errorf(
+			"%w: format %d; this release supports format %d. Use the newer release", ErrNewerFormat, found,
+			formatVersion,
+		)
 	}
 	return nil
 }
@@ -252,14 +259,19 @@ func parseSettings(b []byte) (have settings, err error) {
 		return have, err
 	}
 	if len(have.Periods) == 0 || len(have.Periods) > format.MaxPeriods {
-		return have, fmt.Errorf("storage: the settings row is corrupt: it contains %d periods; the minimum is 1, the maximum %d", len(have.Periods), format.MaxPeriods)
+		return have, fmt.Errorf(
+			"storage: the settings row is corrupt: it contains %d periods; the minimum is 1, the maximum %d",
+			len(have.Periods), format.MaxPeriods,
+		)
 	}
 	for i, p := range have.Periods {
 		if err := p.Check(); err != nil {
 			return have, fmt.Errorf("storage: the settings row is corrupt: %w", err)
 		}
 		if i > 0 && (p.FromMS <= have.Periods[i-1].FromMS || p.Partitions%have.Periods[i-1].Partitions != 0) {
-			return have, fmt.Errorf("storage: the settings row is corrupt: period %d doesn't follow the previous one", i)
+			return have, fmt.Errorf(
+				"storage: the settings row is corrupt: period %d doesn't follow the previous one", i,
+			)
 		}
 	}
 	if err := have.ClassHistory.Check(); err != nil {
@@ -362,7 +374,9 @@ func (s *Store) SetPeriod(ctx context.Context, want format.Period, from time.Tim
 		return format.Period{}, fmt.Errorf("storage: adding a period: %w", err)
 	}
 	if !ok {
-		return format.Period{}, fmt.Errorf("%w: another process changed the settings concurrently; check them and try again", format.ErrBadPeriod)
+		return format.Period{}, fmt.Errorf(
+			"%w: another process changed the settings concurrently; check them and try again", format.ErrBadPeriod,
+		)
 	}
 	return next, s.refreshPeriods(ctx)
 }

@@ -30,14 +30,19 @@ func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metr
 	if err := s.retention.LearnWindow(ctx, tenant, window); err != nil {
 		return nil, err
 	}
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, tenant)}) {
+	for row, err := range s.eng.Scan(
+		ctx, engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, tenant)},
+	) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading the shards of tenant %q: %w", tenant, err)
 		}
 		metric := strings.Clone(row.Clustering[0].Text)
 		n, err := format.ParseShards(row.Value)
 		if err != nil {
-			s.damage.Corrupt(engine.Shards, &damage.CorruptRowError{Table: engine.Shards, Window: window, Tenant: tenant, Metric: metric, Err: err})
+			s.damage.Corrupt(
+				engine.Shards,
+				&damage.CorruptRowError{Table: engine.Shards, Window: window, Tenant: tenant, Metric: metric, Err: err},
+			)
 		}
 		found[metric] = n
 	}
@@ -79,7 +84,9 @@ func (s *Store) readShards(ctx context.Context, window int64, tenant, metric str
 }
 
 // shardsAround is readShards with the missed function of shardsValue.
-func (s *Store) shardsAround(ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError)) (int64, error) {
+func (s *Store) shardsAround(
+	ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError),
+) (int64, error) {
 	if err := s.retention.LearnWindow(ctx, tenant, window); err != nil {
 		return 0, err
 	}
@@ -89,7 +96,10 @@ func (s *Store) shardsAround(ctx context.Context, window int64, tenant, metric s
 	}
 	n, err := format.ParseShards(value)
 	if err != nil {
-		s.damage.Corrupt(engine.Shards, &damage.CorruptRowError{Table: engine.Shards, Window: window, Tenant: tenant, Metric: metric, Err: err})
+		s.damage.Corrupt(
+			engine.Shards,
+			&damage.CorruptRowError{Table: engine.Shards, Window: window, Tenant: tenant, Metric: metric, Err: err},
+		)
 	}
 	return n, nil
 }
@@ -97,9 +107,13 @@ func (s *Store) shardsAround(ctx context.Context, window int64, tenant, metric s
 // shardsValue reads the row of a metric's shards; nil: there is none. If the row is unreadable and missed is set, it
 // calls missed and returns the maximum number: a reader of too many shards misses nothing. Writers must not guess,
 // because their rows would be in a wrong shard once the number is readable again.
-func (s *Store) shardsValue(ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError)) ([]byte, error) {
+func (s *Store) shardsValue(
+	ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError),
+) ([]byte, error) {
 	name := engine.Key{engine.Text(metric)}
-	rows, lost := engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, tenant), From: name, To: name}, false
+	rows, lost := engine.Range{
+		Table: engine.Shards, Partition: format.ShardsPartition(window, tenant), From: name, To: name,
+	}, false
 	if missed != nil {
 		rows.Damaged = func(d engine.Damage) {
 			lost = true

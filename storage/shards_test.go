@@ -33,7 +33,9 @@ func TestManySeriesOfOneMetric(t *testing.T) {
 		for from := 0; from < series; from += 20_000 {
 			b := ts.NewBatch("default")
 			for i := from; i < min(series, from+20_000); i++ {
-				s, err := b.Define(nil, labels.FromStrings(labels.MetricName, "requests_total", "pod", fmt.Sprint("pod-", i)))
+				s, err := b.Define(
+					nil, labels.FromStrings(labels.MetricName, "requests_total", "pod", fmt.Sprint("pod-", i)),
+				)
 				require.NoError(t, err)
 				require.NoError(t, b.Float(s, ts.now.UnixMilli(), 0, float64(i)))
 				want++
@@ -56,7 +58,9 @@ func TestManySeriesOfOneMetric(t *testing.T) {
 		require.Less(t, rows, 1_000_000*len(slots)/24, "of shard %d", shard)
 		require.Less(t, bytes, 100<<20*len(slots)/24, "of shard %d", shard)
 	}
-	found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: start.UnixMilli(), MaxT: ts.now.UnixMilli()})
+	found, err := ts.Select(
+		t.Context(), query.Query{Tenant: "default", MinT: start.UnixMilli(), MaxT: ts.now.UnixMilli()},
+	)
 	require.NoError(t, err)
 	require.Len(t, found, all)
 	got := 0

@@ -76,7 +76,8 @@ func (s *Store) stagedOf(ctx context.Context, partition int, may func(Work) bool
 
 func (s *Store) staged(w Work, settleMS int64) Staged {
 	out := Staged{
-		Work: w, StartMS: s.period.SlotStart(w.Slot), EndMS: s.period.SlotEnd(w.Slot), Expired: s.retention.IsOutlived(w.Slot),
+		Work: w, StartMS: s.period.SlotStart(w.Slot), EndMS: s.period.SlotEnd(w.Slot),
+		Expired: s.retention.IsOutlived(w.Slot),
 	}
 	out.SinceMS = out.EndMS + settleMS
 	if !w.Since.IsZero() {

@@ -60,7 +60,10 @@ func newStagedList(s *Store) *stagedList {
 	if !s.opts.Shared {
 		return nil
 	}
-	return &stagedList{eng: s.eng, now: s.opts.Now, isOld: s.isOld, workers: s.opts.seams.workers(s.distance().listWorkers), known: map[listedItem]bool{}}
+	return &stagedList{
+		eng: s.eng, now: s.opts.Now, isOld: s.isOld, workers: s.opts.seams.workers(s.distance().listWorkers),
+		known: map[listedItem]bool{},
+	}
 }
 
 // list returns the partition key of the rows of an item.
@@ -168,7 +171,8 @@ func (l *stagedList) listMissing(ctx context.Context, items []listedItem) error 
 		g.Go(panics.AsError("reading the list of staged slots", func() error {
 			slices.SortFunc(list, func(a, b listedItem) int { return cmp.Compare(a.number, b.number) })
 			found, err := l.read(scanning, engine.Range{
-				Partition: list[0].list(), From: engine.Key{engine.Int(list[0].number)}, To: engine.Key{engine.Int(list[len(list)-1].number)},
+				Partition: list[0].list(), From: engine.Key{engine.Int(list[0].number)},
+				To: engine.Key{engine.Int(list[len(list)-1].number)},
 			})
 			mu.Lock()
 			defer mu.Unlock()
@@ -192,7 +196,9 @@ func (l *stagedList) read(ctx context.Context, r engine.Range) (map[int64][]list
 	found := map[int64][]listedRow{}
 	for row, err := range l.eng.Scan(ctx, r) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: reading the list of staged slots of partition %d: %w", r.Partition[0].Int, err)
+			return nil, fmt.Errorf(
+				"storage: reading the list of staged slots of partition %d: %w", r.Partition[0].Int, err,
+			)
 		}
 		number, generation, isClosing := row.Clustering[0].Int, row.Clustering[1].Text, row.Clustering[2].Int == format.StagedClosing
 		list := found[number]
@@ -201,7 +207,9 @@ func (l *stagedList) read(ctx context.Context, r engine.Range) (map[int64][]list
 			continue
 		}
 		since, _ := binary.Varint(row.Value)
-		found[number] = append(list, listedRow{generation: strings.Clone(generation), isClosing: isClosing, since: time.UnixMilli(since)})
+		found[number] = append(
+			list, listedRow{generation: strings.Clone(generation), isClosing: isClosing, since: time.UnixMilli(since)},
+		)
 	}
 	return found, nil
 }

@@ -39,7 +39,9 @@ var (
 	// ErrHeadShare means that unsealed samples take too much memory and this tenant's exceed its fair share, so that
 	// samples of known series are accepted from other tenants only. Nothing was accepted; retry later, because sealing
 	// frees memory.
-	ErrHeadShare = errors.New("storage: the head is over --storage.head-bytes and this tenant is over its fair share; retry later")
+	ErrHeadShare = errors.New(
+		"storage: the head is over --storage.head-bytes and this tenant is over its fair share; retry later",
+	)
 	// ErrTooManySeries means that the head has reached its memory limit. New series are rejected, except series of
 	// tenants that hold less than their fair share. Samples of known series are accepted up to a quarter above the
 	// limit.
@@ -53,7 +55,9 @@ var (
 	ErrDroppedAhead = errors.New("storage: raw samples of this time were deleted because a clock was fast")
 	// ErrMaybeAhead means that a sample is more than MaxAhead ahead of this machine's clock, which nothing has
 	// confirmed yet. Nothing was accepted; retry later.
-	ErrMaybeAhead = errors.New("storage: the sample is more than 10 minutes ahead of this machine's clock, which may be slow")
+	ErrMaybeAhead = errors.New(
+		"storage: the sample is more than 10 minutes ahead of this machine's clock, which may be slow",
+	)
 )
 
 // MaxAhead is the maximum distance of a sample's timestamp from now into the future.
@@ -208,7 +212,8 @@ func (o *Options) validate() error {
 		return errors.New("storage: a limit in bytes must be greater than 0")
 	case max(o.QueueBytes, o.CacheBytes, o.QueryBytes, o.HeadBytes) > maxLimit:
 		return fmt.Errorf("storage: a limit in bytes must be at most %d", int64(maxLimit))
-	case o.MaxLabels <= 0 || o.MaxLabelName <= 0 || o.MaxLabelValue <= 0 || o.MaxLabelName > engine.MaxKeyText || o.MaxLabelValue > engine.MaxKeyText:
+	case o.MaxLabels <= 0 || o.MaxLabelName <= 0 || o.MaxLabelValue <= 0 || o.MaxLabelName > engine.MaxKeyText ||
+		o.MaxLabelValue > engine.MaxKeyText:
 		return fmt.Errorf("storage: label limits must be 1 to %d", engine.MaxKeyText)
 	case o.Now == nil || o.Logger == nil:
 		return errors.New("storage: Options without a clock or a logger; start from DefaultOptions")
@@ -237,7 +242,10 @@ func (o *Options) newPartitions() int {
 
 // kept returns the retention that this process is configured with.
 func (o *Options) kept() retention.Configured {
-	return retention.Configured{All: retention.Keep{Raw: o.Retention, FiveMinutes: o.Retention5m, OneHour: o.Retention1h}, Tenants: o.TenantRetention, Classes: o.Classes}
+	return retention.Configured{
+		All:     retention.Keep{Raw: o.Retention, FiveMinutes: o.Retention5m, OneHour: o.Retention1h},
+		Tenants: o.TenantRetention, Classes: o.Classes,
+	}
 }
 
 // Store stores samples in an engine. Its methods may be called concurrently.
@@ -343,8 +351,9 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		return nil, err
 	}
 	s := &Store{
-		opts: opts, period: format.NewPeriods(have.Periods...), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
-		identity: have.identity(), isNew: isNew, writer: newID(), sealMu: make([]sync.Mutex, format.MaxPartitions),
+		opts: opts, period: format.NewPeriods(have.Periods...), eng: eng, created: time.UnixMilli(have.CreatedMS),
+		restoredFrom: have.RestoredFrom,
+		identity:     have.identity(), isNew: isNew, writer: newID(), sealMu: make([]sync.Mutex, format.MaxPartitions),
 		cache: cache.New(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
 	s.head = head.New(have.Periods[0].Partitions, s.period)

@@ -155,7 +155,9 @@ func TestWriteSealRead(t *testing.T) {
 	base := ts.now.Add(-5 * time.Hour).UnixMilli()
 	want := map[string][]sample{}
 	for i := range 20 {
-		ls := labels.FromStrings(labels.MetricName, fmt.Sprintf("metric_%d", i%3), "instance", fmt.Sprintf("host-%d", i))
+		ls := labels.FromStrings(
+			labels.MetricName, fmt.Sprintf("metric_%d", i%3), "instance", fmt.Sprintf("host-%d", i),
+		)
 		var list []sample
 		for j := range 1200 {
 			list = append(list, sample{base + int64(j)*15_000, float64(i * j)})
@@ -207,7 +209,10 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 	opts.Slot = time.Hour
 	_, err := Open(t.Context(), ts.eng, opts)
 	require.ErrorIs(t, err, ErrOtherSettings)
-	require.ErrorContains(t, err, "it has slots of 2h, windows of 24h, 4 partitions, but the flags set slots of 1h, windows of 24h, 4 partitions")
+	require.ErrorContains(
+		t, err,
+		"it has slots of 2h, windows of 24h, 4 partitions, but the flags set slots of 1h, windows of 24h, 4 partitions",
+	)
 }
 
 func TestTimesAreBounded(t *testing.T) {
@@ -249,7 +254,9 @@ func TestFarPast(t *testing.T) {
 	ls := labels.FromStrings(labels.MetricName, "up")
 	ts.write("default", ls, sample{-format.MaxTime + 1, 1}, sample{0, 2}, sample{ts.now.UnixMilli(), 3})
 	require.NoError(t, ts.SealAll(t.Context()))
-	require.Equal(t, []sample{{-format.MaxTime + 1, 1}, {0, 2}, {ts.now.UnixMilli(), 3}}, ts.all("default")[ls.String()])
+	require.Equal(
+		t, []sample{{-format.MaxTime + 1, 1}, {0, 2}, {ts.now.UnixMilli(), 3}}, ts.all("default")[ls.String()],
+	)
 }
 
 // TestClockSetBack writes after the clock was set back by days and everything was sealed.
@@ -277,11 +284,14 @@ func TestDamagedStageIsTold(t *testing.T) {
 	key := format.StageRow{Writer: ts.writer, Seq: 1}.Key()
 	put := func(b []byte) {
 		require.NoError(t, ts.eng.Write(context.Background(), []engine.Batch{{
-			Table: engine.Stage, Partition: format.StagePartition(slot, 0), Mutations: []engine.Mutation{{Clustering: key, Timestamp: 2, Value: b}},
+			Table: engine.Stage, Partition: format.StagePartition(slot, 0),
+			Mutations: []engine.Mutation{{Clustering: key, Timestamp: 2, Value: b}},
 		}}))
 	}
 	var good []byte
-	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Stage, Partition: format.StagePartition(slot, 0)}) {
+	for row, err := range ts.eng.Scan(
+		t.Context(), engine.Range{Table: engine.Stage, Partition: format.StagePartition(slot, 0)},
+	) {
 		require.NoError(t, err)
 		good = append(good, row.Value...)
 	}

@@ -36,7 +36,9 @@ func (s *Store) tenantsAround(ctx context.Context, missed func(*damage.DamagedRo
 
 // TenantsOf lists at most most tenants of an engine's store; more is true if there are more.
 func TenantsOf(ctx context.Context, eng engine.Engine, most int) (names []string, more bool, err error) {
-	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true}) {
+	for row, err := range eng.Scan(
+		ctx, engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true},
+	) {
 		if err != nil {
 			return names, false, fmt.Errorf("storage: listing tenants: %w", err)
 		}

@@ -23,7 +23,10 @@ var errUnread = errors.New("storage: an unreadable rollup is kept unchanged")
 // once, and calls f.
 func (s *Store) unread(t *engine.Table, partition engine.Key, f func(paged.Unreadable)) func(paged.Unreadable) {
 	return func(u paged.Unreadable) {
-		rows := engine.Range{Table: t, Partition: partition, From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)}}
+		rows := engine.Range{
+			Table: t, Partition: partition, From: engine.Key{engine.Int(format.KindChunk)},
+			To: engine.Key{engine.Int(format.KindChunk)},
+		}
 		e := s.damage.GapOf(&rows, engine.Damage{Err: u.Err})
 		e.From, e.To = time.UnixMilli(u.From), time.UnixMilli(s.period.SlotEnd(s.period.SlotOf(u.To+1)))
 		if t == engine.R1h {
@@ -62,7 +65,10 @@ func (u unreadDeletes) err() error {
 
 // corrupt reports an unreadable chunk, and records the deletes that apply to it.
 func (c *cleaner) corrupt(series string, start int64, ds format.Tombstones, err error) {
-	err = &damage.CorruptRowError{Table: c.batch.Table, Window: c.window, Tenant: c.tenant, Metric: c.batch.Partition[3].Text, Series: strings.Clone(series), Start: start, Err: err}
+	err = &damage.CorruptRowError{
+		Table: c.batch.Table, Window: c.window, Tenant: c.tenant, Metric: c.batch.Partition[3].Text,
+		Series: strings.Clone(series), Start: start, Err: err,
+	}
 	c.s.damage.NoteOnce(c.batch.Table, err)
 	c.unread.add(ds, err)
 }
@@ -70,6 +76,7 @@ func (c *cleaner) corrupt(series string, start int64, ds format.Tombstones, err 
 // corruptChunk returns the error for an unreadable chunk of the task's series.
 func (r *rollupTask) corruptChunk(t *engine.Table, window, start int64, err error) *damage.CorruptRowError {
 	return &damage.CorruptRowError{
-		Table: t, Window: window, Tenant: r.series.Tenant(), Metric: r.series.Metric(), Series: r.series.ID().String(), Start: start, Err: err,
+		Table: t, Window: window, Tenant: r.series.Tenant(), Metric: r.series.Metric(), Series: r.series.ID().String(),
+		Start: start, Err: err,
 	}
 }

@@ -51,7 +51,9 @@ func newUnread(t *testing.T, res rollup.Resolution, form, group string) *unreadM
 // damage makes a chunk of the first series of a group unreadable, in a slot or its day.
 func (m *unreadModel) damage(form, group string, ago time.Duration) {
 	m.t.Helper()
-	at := slices.IndexFunc(m.labels, func(ls labels.Labels) bool { return ls.Get(labels.MetricName) == "up" && ls.Get("group") == group })
+	at := slices.IndexFunc(
+		m.labels, func(ls labels.Labels) bool { return ls.Get(labels.MetricName) == "up" && ls.Get("group") == group },
+	)
 	m.series = m.labels[at]
 	slot := m.period.SlotOf(m.now.Add(-ago).UnixMilli())
 	m.start = m.destinationsOf(slot)[m.res].start
@@ -79,9 +81,14 @@ func (m *unreadModel) bad(value []byte) []byte {
 }
 
 func (m *unreadModel) damageRow(slot int64) {
-	b := engine.Batch{Table: format.TableOf(m.res), Partition: format.SeriesPartition(m.destinationsOf(slot)[m.res].window, "default", "up", 0)}
+	b := engine.Batch{
+		Table:     format.TableOf(m.res),
+		Partition: format.SeriesPartition(m.destinationsOf(slot)[m.res].window, "default", "up", 0),
+	}
 	chunks := engine.Key{engine.Int(format.KindChunk)}
-	for row, err := range m.testStore.eng.Scan(context.Background(), engine.Range{Table: b.Table, Partition: b.Partition, From: chunks, To: chunks}) {
+	for row, err := range m.testStore.eng.Scan(
+		context.Background(), engine.Range{Table: b.Table, Partition: b.Partition, From: chunks, To: chunks},
+	) {
 		require.NoError(m.t, err)
 		k := row.Clustering
 		timestamp := m.period.SlotEnd(slot) * 1000
@@ -91,7 +98,9 @@ func (m *unreadModel) damageRow(slot int64) {
 			timestamp = m.timestampOf(m.res, start, rollup.VersionOf(row.Value))
 		}
 		if id == format.SeriesIDOf(m.series).String() && start == m.start {
-			b.Mutations = append(b.Mutations, engine.Mutation{Clustering: k.Clone(), Timestamp: timestamp, Value: m.bad(row.Value)})
+			b.Mutations = append(
+				b.Mutations, engine.Mutation{Clustering: k.Clone(), Timestamp: timestamp, Value: m.bad(row.Value)},
+			)
 		}
 	}
 	require.Len(m.t, b.Mutations, 1)
@@ -109,7 +118,8 @@ func (m *unreadModel) damageEntry(cut bool) {
 		parsed, err := page.Parse(p.value)
 		require.NoError(m.t, err)
 		of := slices.IndexFunc(pages, func(l storedPage) bool {
-			return l.isLabels() && l.res == p.res && engine.Compare(l.key, p.key) == 0 && l.clustering[4].Text == parsed.Head().Labels
+			return l.isLabels() && l.res == p.res && engine.Compare(l.key, p.key) == 0 &&
+				l.clustering[4].Text == parsed.Head().Labels
 		})
 		require.GreaterOrEqual(m.t, of, 0)
 		for i, row := range m.valuesOf(pages[of]) {
@@ -169,7 +179,8 @@ func (m *unreadModel) rawAre(when string) {
 	want := map[string][]sample{}
 	for name, byTime := range m.want {
 		for at, v := range byTime {
-			if m.res == rollup.Raw && name == m.series.String() && (at == m.now.Add(-deletedAgo).UnixMilli() || v == deletedValue) {
+			if m.res == rollup.Raw && name == m.series.String() &&
+				(at == m.now.Add(-deletedAgo).UnixMilli() || v == deletedValue) {
 				continue
 			}
 			want[name] = append(want[name], sample{at, v})
@@ -372,10 +383,16 @@ func TestCompactionBesideAnUnreadableChunk(t *testing.T) {
 
 				m.some("0123", 8, overAgo+5*time.Hour+time.Minute)
 				m.seals()
-				m.bucketsAre("sealed", func(of rollup.Resolution, series string) bool { return of == res && series == m.series.String() })
+				m.bucketsAre(
+					"sealed",
+					func(of rollup.Resolution, series string) bool { return of == res && series == m.series.String() },
+				)
 				_, err = m.compactAll(t.Context(), func() {})
 				require.NoError(t, err)
-				m.bucketsAre("compacted again", func(of rollup.Resolution, series string) bool { return of == res && series == m.series.String() })
+				m.bucketsAre(
+					"compacted again",
+					func(of rollup.Resolution, series string) bool { return of == res && series == m.series.String() },
+				)
 				require.NotEmpty(t, strings.Join(m.problems(), "\n"))
 			})
 		}

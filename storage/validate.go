@@ -49,9 +49,17 @@ func checkLabels(ls labels.Labels, most labelBounds) error {
 		case !utf8.ValidString(l.Value):
 			bad(ReasonInvalidUTF8, "the value of label %.64q isn't valid UTF-8", l.Name)
 		case len(l.Name) > most.name:
-			bad(ReasonLabelNameTooLong, "label name %.64q has %d bytes; the maximum is %d (label_name_bytes in --limits.file)", l.Name, len(l.Name), most.name)
+			bad(
+				ReasonLabelNameTooLong,
+				"label name %.64q has %d bytes; the maximum is %d (label_name_bytes in --limits.file)", l.Name,
+				len(l.Name), most.name,
+			)
 		case len(l.Value) > most.value:
-			bad(ReasonLabelValueTooLong, "the value of label %.64q has %d bytes; the maximum is %d (label_value_bytes in --limits.file)", l.Name, len(l.Value), most.value)
+			bad(
+				ReasonLabelValueTooLong,
+				"the value of label %.64q has %d bytes; the maximum is %d (label_value_bytes in --limits.file)", l.Name,
+				len(l.Value), most.value,
+			)
 		}
 		named = named || l.Name == labels.MetricName && l.Value != ""
 		n, bytes, last = n+1, bytes+len(l.Name)+len(l.Value), l.Name

@@ -33,8 +33,9 @@ func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error
 	opts.Logger = slog.New(slog.DiscardHandler)
 	_, opts.Shared = engine.As[engine.Clock](eng)
 	s := &Store{
-		opts: opts, period: format.NewPeriods(have.Periods...), eng: eng, created: time.UnixMilli(have.CreatedMS), restoredFrom: have.RestoredFrom,
-		head: head.New(have.Periods[0].Partitions, nil), cache: cache.New(0),
+		opts: opts, period: format.NewPeriods(have.Periods...), eng: eng, created: time.UnixMilli(have.CreatedMS),
+		restoredFrom: have.RestoredFrom,
+		head:         head.New(have.Periods[0].Partitions, nil), cache: cache.New(0),
 	}
 	s.openRows(&have)
 	s.listed = newStagedList(s)

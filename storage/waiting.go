@@ -105,7 +105,9 @@ func (s *Store) Unlist(ctx context.Context, partition int) error {
 		}
 		maps.DeleteFunc(rows, func(slot int64, _ []listedRow) bool { return !s.mayUnlist(slot) })
 		empties := func(ctx context.Context, slots []int64) ([]int64, error) {
-			return s.emptyOf(ctx, engine.Stage, slots, func(slot int64) engine.Key { return format.StagePartition(slot, partition) })
+			return s.emptyOf(
+				ctx, engine.Stage, slots, func(slot int64) engine.Key { return format.StagePartition(slot, partition) },
+			)
 		}
 		if err := s.unlistEmpty(ctx, list, rows, empties, func(slots []int64) error {
 			for _, slot := range slots { // Later blobs don't depend on earlier ones.
@@ -120,7 +122,9 @@ func (s *Store) Unlist(ctx context.Context, partition int) error {
 	}
 	maps.DeleteFunc(units, func(unit int64, _ []listedRow) bool { return !s.mayUnlist(format.LastOfUnit(unit)) })
 	empties := func(ctx context.Context, units []int64) ([]int64, error) {
-		return s.emptyOf(ctx, engine.Staged, units, func(unit int64) engine.Key { return format.StagedPartition(partition, unit) })
+		return s.emptyOf(
+			ctx, engine.Staged, units, func(unit int64) engine.Key { return format.StagedPartition(partition, unit) },
+		)
 	}
 	return s.unlistEmpty(ctx, format.StagedUnits(partition), units, empties, func([]int64) error { return nil })
 }
@@ -128,7 +132,8 @@ func (s *Store) Unlist(ctx context.Context, partition int) error {
 // unlistEmpty finds the empty ones of some slots or units, and closes and unlists those. It calls before after finding
 // them empty again.
 func (s *Store) unlistEmpty(
-	ctx context.Context, list engine.Key, rows map[int64][]listedRow, empties func(context.Context, []int64) ([]int64, error), before func([]int64) error,
+	ctx context.Context, list engine.Key, rows map[int64][]listedRow,
+	empties func(context.Context, []int64) ([]int64, error), before func([]int64) error,
 ) error {
 	none, err := empties(ctx, slices.Sorted(maps.Keys(rows)))
 	if err != nil || len(none) == 0 {
@@ -145,7 +150,9 @@ func (s *Store) unlistEmpty(
 }
 
 // emptyOf returns those numbers of a sorted list whose partitions are empty.
-func (s *Store) emptyOf(ctx context.Context, t *engine.Table, list []int64, partitionOf func(int64) engine.Key) (none []int64, err error) {
+func (s *Store) emptyOf(
+	ctx context.Context, t *engine.Table, list []int64, partitionOf func(int64) engine.Key,
+) (none []int64, err error) {
 	some, err := occupied(ctx, s, t, list, partitionOf)
 	if err != nil {
 		return nil, err
@@ -193,7 +200,9 @@ func (s *Store) Sweep(ctx context.Context, partition int) (found int, err error)
 			continue
 		}
 		if _, err := s.Seal(ctx, Work{Partition: partition, Slot: slot}); err != nil {
-			return found, fmt.Errorf("storage: sealing reappeared rows of slot %d, partition %d: %w", slot, partition, err)
+			return found, fmt.Errorf(
+				"storage: sealing reappeared rows of slot %d, partition %d: %w", slot, partition, err,
+			)
 		}
 		found++
 	}
@@ -212,7 +221,9 @@ func (s *Store) empty(ctx context.Context, t *engine.Table, partition engine.Key
 
 // occupied returns the items of a list whose partitions may have rows: all, if the engine can't probe several
 // partitions at once.
-func occupied[T any](ctx context.Context, s *Store, t *engine.Table, list []T, partitionOf func(T) engine.Key) ([]T, error) {
+func occupied[T any](
+	ctx context.Context, s *Store, t *engine.Table, list []T, partitionOf func(T) engine.Key,
+) ([]T, error) {
 	if s.prober == nil || len(list) < 2 {
 		return list, nil
 	}

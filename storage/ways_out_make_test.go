@@ -90,7 +90,10 @@ func (m *waysMaker) samples(p int, verb string) {
 
 func (m *waysMaker) fault(p int, tables ...string) {
 	if m.oneIn(3) {
-		m.add("p%d fault %s %s %d", p, []string{"fail", "lose", "withhold"}[m.rng.IntN(3)], tables[m.rng.IntN(len(tables))], 1+m.rng.IntN(3))
+		m.add(
+			"p%d fault %s %s %d", p, []string{"fail", "lose", "withhold"}[m.rng.IntN(3)],
+			tables[m.rng.IntN(len(tables))], 1+m.rng.IntN(3),
+		)
 	}
 }
 
@@ -157,7 +160,10 @@ func (m *waysMaker) step() {
 	case 25, 26:
 		m.wrongClock(p)
 	case 27, 28, 29, 30:
-		d := []time.Duration{time.Duration(m.rng.IntN(120)) * time.Minute, time.Duration(m.rng.IntN(72)) * time.Hour, time.Duration(m.rng.IntN(12)) * day}[m.rng.IntN(3)]
+		d := []time.Duration{
+			time.Duration(m.rng.IntN(120)) * time.Minute, time.Duration(m.rng.IntN(72)) * time.Hour,
+			time.Duration(m.rng.IntN(12)) * day,
+		}[m.rng.IntN(3)]
 		if m.skewed[p-1] {
 			d %= time.Hour
 		}

@@ -86,7 +86,10 @@ type waysModel struct {
 }
 
 func newWaysModel(expiring bool) *waysModel {
-	m := &waysModel{facts: map[int64]map[int64][]*waysFact{}, floors: map[waysBucket]int{}, gaps: map[int64]int64{}, expiring: expiring}
+	m := &waysModel{
+		facts: map[int64]map[int64][]*waysFact{}, floors: map[waysBucket]int{}, gaps: map[int64]int64{},
+		expiring: expiring,
+	}
 	for i := range m.horizons {
 		m.horizons[i] = waysHorizon{hidden: never, gone: never, lacking: never}
 	}
@@ -280,10 +283,15 @@ func (m *waysModel) judgeTime(a *waysAnswer, s, t int64, list []*waysFact) strin
 		}
 		told := a.told(rollup.Raw, t)
 		if !f.rawless && t > max(a.bound[rollup.Raw], m.horizons[rollup.Raw].gone) && !m.vanished(t, a.now) {
-			return fmt.Sprintf("series %d at %s: %v was acknowledged and is lost; told up to %s", s, showTime(t), f.v, showTime(told))
+			return fmt.Sprintf(
+				"series %d at %s: %v was acknowledged and is lost; told up to %s", s, showTime(t), f.v, showTime(told),
+			)
 		}
 		if t > told {
-			return fmt.Sprintf("series %d at %s: %v is missing, and the answer tells only of what is missing up to %s", s, showTime(t), f.v, showTime(told))
+			return fmt.Sprintf(
+				"series %d at %s: %v is missing, and the answer tells only of what is missing up to %s", s, showTime(t),
+				f.v, showTime(told),
+			)
 		}
 	}
 	if shown && !known {
@@ -327,17 +335,28 @@ func (m *waysModel) judgeBuckets(a *waysAnswer) string {
 	}
 	for b, n := range a.buckets {
 		if n > most[b] {
-			return fmt.Sprintf("series %d: the %s bucket until %s counts %d samples, %d stand", b.series, b.res, showTime(b.end), n, most[b])
+			return fmt.Sprintf(
+				"series %d: the %s bucket until %s counts %d samples, %d stand", b.series, b.res, showTime(b.end), n,
+				most[b],
+			)
 		}
 	}
 	for b, n := range least {
-		if at := b.end - b.res.Width(); b.end <= a.until && a.buckets[b] < n && at >= a.told(b.res, b.end) && at >= max(a.bound[b.res], m.horizons[b.res].gone) {
-			return fmt.Sprintf("series %d: the %s bucket until %s counts %d samples, raw shows %d", b.series, b.res, showTime(b.end), a.buckets[b], n)
+		if at := b.end - b.res.Width(); b.end <= a.until && a.buckets[b] < n && at >= a.told(b.res, b.end) &&
+			at >= max(a.bound[b.res], m.horizons[b.res].gone) {
+			return fmt.Sprintf(
+				"series %d: the %s bucket until %s counts %d samples, raw shows %d", b.series, b.res, showTime(b.end),
+				a.buckets[b], n,
+			)
 		}
 	}
 	for b, n := range m.floors {
-		if at := b.end - b.res.Width(); b.end <= a.until && a.buckets[b] < n && !cut(b) && at >= max(a.bound[b.res], m.horizons[b.res].gone) {
-			return fmt.Sprintf("series %d: the %s bucket until %s counts %d samples, it counted %d; told up to %s", b.series, b.res, showTime(b.end), a.buckets[b], n, showTime(a.told(b.res, b.end)))
+		if at := b.end - b.res.Width(); b.end <= a.until && a.buckets[b] < n && !cut(b) &&
+			at >= max(a.bound[b.res], m.horizons[b.res].gone) {
+			return fmt.Sprintf(
+				"series %d: the %s bucket until %s counts %d samples, it counted %d; told up to %s", b.series, b.res,
+				showTime(b.end), a.buckets[b], n, showTime(a.told(b.res, b.end)),
+			)
 		}
 	}
 	for b, n := range a.buckets {

@@ -17,7 +17,9 @@ func (e probingWays) Occupied(ctx context.Context, t *engine.Table, partitions [
 }
 
 // ScanSeveral implements engine.SeveralScanner.
-func (e probingWays) ScanSeveral(ctx context.Context, r engine.Range, partitions []engine.Key) iter.Seq2[engine.RowOf, error] {
+func (e probingWays) ScanSeveral(
+	ctx context.Context, r engine.Range, partitions []engine.Key,
+) iter.Seq2[engine.RowOf, error] {
 	return faultengine.ScanSeveral(ctx, e, r, partitions)
 }
 

@@ -253,7 +253,9 @@ func (p *waysProcess) mustDoubt() bool {
 		return true
 	}
 	return p.r.passed.get()-p.since < 55*time.Minute &&
-		!slices.ContainsFunc(p.trusted, func(t time.Duration) bool { return (p.off.get() - t).Abs() <= membership.MaxLeap })
+		!slices.ContainsFunc(
+			p.trusted, func(t time.Duration) bool { return (p.off.get() - t).Abs() <= membership.MaxLeap },
+		)
 }
 
 // removed checks the error of an operation that removes rows, and reports whether it succeeded.
@@ -279,7 +281,10 @@ func (p *waysProcess) bound(res rollup.Resolution) int64 {
 	window := [...]int64{format.DayMS, format.Window5mMS, format.Window1hMS}[res]
 	// Windows outside of it may be hidden immediately, regardless of the retention in force before.
 	outside := p.r.now().Add(-kept).UnixMilli()
-	return max(h.least(), min(p.opts.Now().Add(-kept).UnixMilli(), h.least()+window), min(outside, p.opts.Now().Add(-kept).UnixMilli()))
+	return max(
+		h.least(), min(p.opts.Now().Add(-kept).UnixMilli(), h.least()+window),
+		min(outside, p.opts.Now().Add(-kept).UnixMilli()),
+	)
 }
 
 // expire advances retention boundaries, and records that in the model.
@@ -395,7 +400,9 @@ func (r *waysRun) quiet() {
 	}
 	r.look()
 	if r.problem == "" && cleaned {
-		if _, err := r.procs[0].Check(context.Background(), func(problem string) { r.fail("check: %s", problem) }); err != nil {
+		if _, err := r.procs[0].Check(
+			context.Background(), func(problem string) { r.fail("check: %s", problem) },
+		); err != nil {
 			r.fail("checking: %v", err)
 		}
 	}

@@ -221,7 +221,8 @@ func (p *waysProcess) write(words []string) {
 	}
 	if err != nil {
 		b.Release()
-		if !errors.Is(err, ErrTooOld) && !errors.Is(err, ErrTooFarAhead) && !errors.Is(err, ErrMaybeAhead) && !errors.Is(err, ErrDroppedAhead) {
+		if !errors.Is(err, ErrTooOld) && !errors.Is(err, ErrTooFarAhead) && !errors.Is(err, ErrMaybeAhead) &&
+			!errors.Is(err, ErrDroppedAhead) {
 			p.r.fail("writing: %v", err)
 		}
 		return
@@ -278,7 +279,8 @@ func (p *waysProcess) importSamples(series int64, times []int64, v float64) bool
 	}
 	p.r.model.put(series, times, v, f)
 	for _, t := range times {
-		if kept := p.opts.Retention; f.rawless && !p.r.model.vanished(t, p.r.now().UnixMilli()) || !ok && kept > 0 && t <= p.opts.Now().Add(-kept).UnixMilli() {
+		if kept := p.opts.Retention; f.rawless && !p.r.model.vanished(t, p.r.now().UnixMilli()) || !ok &&
+			kept > 0 && t <= p.opts.Now().Add(-kept).UnixMilli() {
 			p.r.model.horizons[rollup.Raw].lack(t)
 		}
 	}
@@ -291,7 +293,9 @@ func (r *waysRun) repeatImports() {
 	for _, p := range r.procs {
 		p.late()
 	}
-	r.unfinished = slices.DeleteFunc(r.unfinished, func(m waysImport) bool { return r.procs[0].importSamples(m.series, m.times, m.v) })
+	r.unfinished = slices.DeleteFunc(
+		r.unfinished, func(m waysImport) bool { return r.procs[0].importSamples(m.series, m.times, m.v) },
+	)
 }
 
 func (p *waysProcess) delete(words []string) {

@@ -28,7 +28,9 @@ func TestWaysOutExpiring(t *testing.T) {
 	if testing.Short() {
 		return
 	}
-	for _, seed := range []uint64{28, 33, 38, 40, 53, 64, 68, 101, 104, 110, 114, 778, 5004, 20086, 20156, 20170, 20309, 20388, 30178, 30179} {
+	for _, seed := range []uint64{
+		28, 33, 38, 40, 53, 64, 68, 101, 104, 110, 114, 778, 5004, 20086, 20156, 20170, 20309, 20388, 30178, 30179,
+	} {
 		runWaysOut(t, seed, "expiring")
 	}
 }

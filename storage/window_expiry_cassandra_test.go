@@ -76,7 +76,10 @@ func TestRowsOfAWindowExpireTogetherOnCassandra(t *testing.T) {
 	of := map[string][]lives{}
 	note := func() {
 		t.Helper()
-		for _, table := range []*engine.Table{engine.Raw, engine.R5m, engine.R1h, engine.RawPages, engine.R5mPages, engine.R1hPages, engine.Sealed, engine.Catalog} {
+		for _, table := range []*engine.Table{
+			engine.Raw, engine.R5m, engine.R1h, engine.RawPages, engine.R5mPages, engine.R1hPages, engine.Sealed,
+			engine.Catalog,
+		} {
 			var fields []string
 			for _, f := range append(append([]engine.Field{}, table.Partition...), table.Clustering...) {
 				fields = append(fields, `"`+f.Name+`"`)
@@ -100,7 +103,10 @@ func TestRowsOfAWindowExpireTogetherOnCassandra(t *testing.T) {
 					class = row[table.Partition[1].Name]
 				}
 				group := fmt.Sprint(window, " ", class)
-				of[group] = append(of[group], lives{before.Add(time.Duration(ttl) * time.Second), after.Add(time.Duration(ttl+1) * time.Second)})
+				of[group] = append(
+					of[group],
+					lives{before.Add(time.Duration(ttl) * time.Second), after.Add(time.Duration(ttl+1) * time.Second)},
+				)
 			}
 		}
 	}
@@ -144,7 +150,10 @@ func TestRowsOfAWindowExpireTogetherOnCassandra(t *testing.T) {
 				earliest = l.to
 			}
 		}
-		require.LessOrEqual(t, latest.Sub(earliest), slack, "rows of window and class %s expire up to %v apart", group, latest.Sub(earliest))
+		require.LessOrEqual(
+			t, latest.Sub(earliest), slack, "rows of window and class %s expire up to %v apart", group,
+			latest.Sub(earliest),
+		)
 		require.Greater(t, time.Until(earliest), 24*time.Hour, group)
 	}
 }

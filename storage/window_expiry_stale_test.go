@@ -18,7 +18,9 @@ import (
 func TestExpiriesFixedByOthersAreRead(t *testing.T) {
 	r := newExpiryRig(t, true)
 	classes := func(o *Options) {
-		o.Classes, o.AddClasses = []retention.Class{classOfJob("short", "short", retention.Keep{Raw: day, FiveMinutes: day, OneHour: day})}, true
+		o.Classes, o.AddClasses = []retention.Class{
+			classOfJob("short", "short", retention.Keep{Raw: day, FiveMinutes: day, OneHour: day}),
+		}, true
 	}
 	one, other := r.start(0, keeping(90*day, 0, 0), classes), r.start(0, keeping(90*day, 0, 0), classes)
 	r.passes(12*time.Hour, one, other)
@@ -128,7 +130,10 @@ func TestRestoredAfterAFastClock(t *testing.T) {
 	stats := m.brings(first, 5, time.Minute)
 	require.Zero(t, stats.RollupsOnly+stats.Expired, "%+v", stats)
 	require.Equal(t, 5, m.samplesBetween(first, first.Add(time.Hour)))
-	names, err := m.LabelValues(t.Context(), labels.MetricName, query.Query{Tenant: "t", MinT: first.UnixMilli(), MaxT: first.Add(time.Hour).UnixMilli()})
+	names, err := m.LabelValues(
+		t.Context(), labels.MetricName,
+		query.Query{Tenant: "t", MinT: first.UnixMilli(), MaxT: first.Add(time.Hour).UnixMilli()},
+	)
 	require.NoError(t, err)
 	require.Equal(t, []string{"m"}, names)
 	_, err = m.Check(t.Context(), func(problem string) { t.Error(problem) })

@@ -46,7 +46,10 @@ func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []format.StageRo
 	slices.SortFunc(rows, func(a, b format.StageRow) int {
 		return cmp.Or(strings.Compare(a.Writer, b.Writer), cmp.Compare(a.Seq, b.Seq))
 	})
-	batch := engine.Batch{Table: engine.Defined, Partition: format.StagePartition(w.Slot, w.Partition), Expires: s.clock.EngineTime().Add(workedOffLife).Unix()}
+	batch := engine.Batch{
+		Table: engine.Defined, Partition: format.StagePartition(w.Slot, w.Partition),
+		Expires: s.clock.EngineTime().Add(workedOffLife).Unix(),
+	}
 	for i := 0; i < len(rows); {
 		j := i + 1
 		for j < len(rows) && rows[j].Writer == rows[i].Writer && rows[j].Seq == rows[j-1].Seq+1 {
@@ -67,10 +70,13 @@ func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []format.StageRo
 func (s *Store) workedOffOf(ctx context.Context, w Work, writer string) (runs workedOff, err error) {
 	for row, err := range s.eng.Scan(ctx, engine.Range{
 		Table: engine.Defined, Partition: format.StagePartition(w.Slot, w.Partition),
-		From: engine.Key{engine.Text(writer), engine.Int(math.MinInt64)}, To: engine.Key{engine.Text(writer), engine.Int(-1)},
+		From: engine.Key{engine.Text(writer), engine.Int(math.MinInt64)},
+		To:   engine.Key{engine.Text(writer), engine.Int(-1)},
 	}) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: reading the seal records of slot %d, partition %d: %w", w.Slot, w.Partition, err)
+			return nil, fmt.Errorf(
+				"storage: reading the seal records of slot %d, partition %d: %w", w.Slot, w.Partition, err,
+			)
 		}
 		run, err := format.ParseSealedRun(row)
 		if err != nil {
@@ -83,7 +89,9 @@ func (s *Store) workedOffOf(ctx context.Context, w Work, writer string) (runs wo
 }
 
 // workedOffAmong returns those stage rows that are sealed, and have reappeared or are about to be deleted.
-func (s *Store) workedOffAmong(ctx context.Context, w Work, staged []format.StageRow) (map[format.StageRow]bool, error) {
+func (s *Store) workedOffAmong(
+	ctx context.Context, w Work, staged []format.StageRow,
+) (map[format.StageRow]bool, error) {
 	found := map[format.StageRow]bool{}
 	if !s.opts.Shared {
 		return found, nil
@@ -115,7 +123,9 @@ func (f *follower) cameBack(ctx context.Context, c *followedSlot, st *followedSt
 		return false, nil
 	}
 	if !st.hasWorkedOff {
-		runs, err := f.s.workedOffOf(ctx, Work{Slot: c.decoder.At().Slot, Partition: c.decoder.At().Partition}, r.Writer)
+		runs, err := f.s.workedOffOf(
+			ctx, Work{Slot: c.decoder.At().Slot, Partition: c.decoder.At().Partition}, r.Writer,
+		)
 		if err != nil {
 			return false, err
 		}
