@@ -16,7 +16,7 @@ import (
 
 // A blob depends on earlier blobs that define its series. When a process other than the writer seals and deletes those,
 // it first writes their definitions to table defined: blobs with the same numbers, without samples. Unlist deletes
-// these rows once the slot has no stage rows and gets no more (decisions/005).
+// these rows once the slot has no stage rows and gets no more (design/several-processes.md).
 
 // keepDefinitions writes the definitions in the rows that are about to be deleted, if later blobs of other writers may
 // depend on them. Blobs of older slots don't depend on earlier ones. now is when the sealing began, because such a blob

@@ -133,7 +133,7 @@ func (s *Store) deleteStaged(ctx context.Context, works []*sealedWork) error {
 //
 //	rows found ─► closing, durable ─► empty ─► exactly the rows found are deleted
 //
-// A writer in between finds its slot closing, and lists it by another row (decisions/060).
+// A writer in between finds its slot closing, and lists it by another row (design/several-processes.md).
 func (s *Store) unlistStaged(
 	ctx context.Context, list engine.Key, found map[int64][]listedRow,
 	empty func(context.Context, []int64) ([]int64, error),

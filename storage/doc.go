@@ -49,7 +49,7 @@
 // Labels are matched by an index of all series of a metric in a window, which is cached. If building it would take long
 // because there are many series, matchers with values read filters of label pages instead, and then the labels that may
 // match. If the range is short and many series match, series without samples in the range are skipped by the spans of
-// their chunks (decisions/063). The label order of a large answer is cached (decisions/065).
+// their chunks (design/queries.md). The label order of a large answer is cached.
 //
 // package query: select.go, windows.go, match.go, series.go, sought.go, chunk_spans.go, ranks.go, groups.go, fetch.go,
 // buckets.go; head/read.go
@@ -84,8 +84,8 @@
 //	Seal      ─► defined: definitions in sealed blobs of other processes, for blobs that depend on them
 //	Forget    ◄─ staging log: samples sealed by other processes are released from the head
 //
-// decisions/005 explains why samples are neither lost nor missed. Package membership contains the processes, leases and
-// liveness, and decides whether a clock is trusted.
+// design/several-processes.md explains why samples are neither lost nor missed. Package membership contains the
+// processes, leases and liveness, and decides whether a clock is trusted.
 //
 // # Terms
 //
@@ -118,17 +118,17 @@
 //     commit records is the version of its rows.
 //   - State of a window: a hash of the version of its rows, and of the classes that are dropped or about to be.
 //   - Retention boundary: a row per tenant, class and resolution with the times until which rows are hidden, may be
-//     missing, or are dropped (decisions/017). Hole: windows with missing rows although older ones exist.
+//     missing, or are dropped (design/retention.md). Hole: windows with missing rows although older ones exist.
 //   - Expiry: the time at which the rows of a class in a window expire in the engine, fixed before the first of them is
-//     written (decisions/061).
+//     written (design/retention.md).
 //   - List of classes: assigns each series to a class by its labels. A raw window gets its list with its first row
-//     (decisions/062).
+//     (design/retention.md).
 //   - Tombstone: the row of a delete: matchers and a range of time. Chunks that were sealed later are exempt from it,
 //     and name it. Uncleaned: a slot whose rollups were computed before a tombstone that touches it. Cleaned: a chunk
 //     that was rewritten.
 //   - Gap of a query: rows that are unreadable because the engine's files are damaged there.
 //   - Observed uptime: the time that the processes of a store have measured while they ran; durable. Trusted: a clock
-//     that agrees with the engine's, or on a single machine with the observed uptime (decisions/016).
+//     that agrees with the engine's, or on a single machine with the observed uptime (design/clocks.md).
 //   - Election: decides which replica's samples of a cluster are stored. Term: the time since which a replica is
 //     elected. Disposition: whether a replica's sample is stored, held or dropped. Held epoch: a partition of held
 //     rows.
@@ -137,24 +137,25 @@
 //
 // # Invariants
 //
-//   - A store that is opened ReadOnly writes no row (decisions/019).
+//   - A store that is opened ReadOnly writes no row (design/damage.md).
 //   - A sample is acknowledged when it is durable and visible, not before (I1, I3).
 //   - A key always names the same content, or the row converges: the order of arrival doesn't change answers (I2).
 //   - The sealer writes rows before commit records and commit records before it deletes, and deletes exactly the rows
 //     it read (I4).
 //   - Rollups are computed from rows that are listed or read back, in whole buckets, and the highest version wins (I5).
 //   - A reader reads the head first, then the commit records, then the rows (I4).
-//   - A delete applies only to samples sealed before it, and to held samples (decisions/012, 021).
-//   - Staged rows that are sealed are recorded before they are deleted, so that none reappears as new (decisions/021).
+//   - A delete applies only to samples sealed before it, and to held samples (design/deletes.md).
+//   - Staged rows that are sealed are recorded before they are deleted, so that none reappears as new
+//     (design/deletes.md).
 //   - Expired rows have been hidden for a week of observed uptime before they are deleted, and only destroy.go deletes
 //     rows.
-//   - A process with an untrusted clock deletes nothing (decisions/016).
+//   - A process with an untrusted clock deletes nothing (design/clocks.md).
 //   - A sample is rejected as too old or too far ahead only if this machine's clock and a second one agree
-//     (decisions/016).
+//     (design/clocks.md).
 //   - Every queue, cache and answer has a limit in bytes (I6).
 //   - A corrupt row is reported by its key, or by metric and time if rows can't be read, counted and skipped (I8). Code
-//     that deletes data returns an error instead. Check finds all corrupt rows (decisions/020). An unreadable chunk
-//     that the engine returns is kept, as are the rollups that only it could recompute (decisions/054).
+//     that deletes data returns an error instead. Check finds all corrupt rows (design/damage.md). An unreadable chunk
+//     that the engine returns is kept, as are the rollups that only it could recompute (design/damage.md).
 //
 // # Packages below
 //
@@ -175,6 +176,6 @@
 //     packages → storage.
 //
 // FORMAT.md describes the stored rows, byte by byte. Package format contains ids, periods, windows, keys and the codecs
-// of rows; packages chunk and rollup contain the codecs of sealed samples. Package head holds unsealed samples.
-// decisions/ records decisions that aren't obvious.
+// of rows; packages chunk and rollup contain the codecs of sealed samples. Package head holds unsealed samples. The
+// pages in design/ contain the rules of each subject, and the reasons.
 package storage

@@ -27,7 +27,7 @@ import (
 //	sealer: of old slots: closing ─► lists the stage rows ─► empty: deletes exactly the rows that it found
 //
 // A row is named by a generation that is never used again, so no write is conditional. TestStagingModel explores the
-// protocol and removes each rule; decisions/060 has the reasons.
+// protocol and removes each rule; design/several-processes.md has the reasons.
 type stagedList struct {
 	eng     engine.Engine
 	now     func() time.Time

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// The protocol of the list of staged slots (decisions/060) as a small state machine. Every interleaving is explored:
-// two writers and two sealers of one slot partition, whose clocks differ by less than a day, that crash or pause at any
-// point, and whose writes may have an unknown outcome: they are applied later, or never.
+// The protocol of the list of staged slots (design/several-processes.md) as a small state machine. Every interleaving
+// is explored: two writers and two sealers of one slot partition, whose clocks differ by less than a day, that crash or
+// pause at any point, and whose writes may have an unknown outcome: they are applied later, or never.
 //
 //	writer: blob, and while the slot is young and not cached as listed, a row ─► clock ─┬─► young: acknowledge
 //	                                                                                    └─► old: read the rows; none open: write one ─► acknowledge

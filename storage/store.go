@@ -143,7 +143,8 @@ type Options struct {
 	// that includes the time in which the machine sleeps is best. nil: elapsed time is derived from Now, by its
 	// monotonic part where it has one.
 	Elapsed func() time.Duration
-	// Today is the date given by an operator: a clock of the same date is trusted (see decisions/016). Zero: no date.
+	// Today is the date given by an operator: a clock of the same date is trusted (see design/clocks.md). Zero: no
+	// date.
 	Today time.Time
 	// AheadPatience applies where this machine's clock is the only one: samples too far ahead of it are first rejected
 	// with ErrMaybeAhead for this long, because NTP may have to set the clock, and then with ErrTooFarAhead. 0: with

@@ -13,7 +13,7 @@ import (
 )
 
 // Unreadable chunks that the engine returns as they were written are kept, and work on other chunks continues: see
-// decisions/054.
+// design/damage.md.
 
 // errUnread means that a rollup is kept unchanged: the stored one is unreadable, and can't be fully recomputed from
 // readable rows.

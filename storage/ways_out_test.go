@@ -4,8 +4,8 @@ import "testing"
 
 // TestWaysOut runs seeded histories of everything that hides, drops, deletes, cleans, expires and returns rows, and
 // compares every answer with a plain model. A failing history is shortened and printed; put in a file it can be
-// replayed with -protocol.file. decisions/025 lists rules of the code that were broken by hand, and how many histories
-// it took to detect each.
+// replayed with -protocol.file. cmd/tools/broken breaks rules of the code and reports the tests that detect it.
+// testdata/README.md lists the operations of each kind of history, and the defects that were found, with their tests.
 func TestWaysOut(t *testing.T) {
 	t.Parallel()
 	for kind, seeds := range map[string]int{"memory": 60, "pebble": 10} {

@@ -32,7 +32,7 @@ var commentWordings = map[string]float64{
 	"docker/grafana":               33.5,
 	"docker/helm":                  27.0,
 	"promql/resolution":            32.5,
-	"storage":                      31.0,
+	"storage":                      6.7,
 	"storage/counts":               34.5,
 	"storage/ha":                   40.5,
 	"storage/index":                13.5,
