@@ -32,7 +32,7 @@ var commentWordings = map[string]float64{
 	"docker/grafana":               33.5,
 	"docker/helm":                  27.0,
 	"promql/resolution":            32.5,
-	"storage":                      6.7,
+	"storage":                      7.0,
 	"storage/counts":               34.5,
 	"storage/ha":                   40.5,
 	"storage/index":                13.5,
