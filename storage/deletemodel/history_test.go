@@ -128,6 +128,9 @@ func (w *world) setPhase(res resolution, to phase) {
 	w.phases[res] = to
 	if to == expired {
 		w.expiredAt[res] = w.now
+		for len(w.doubtful) > 0 && !w.lateFills { // See TestKnownLimits.
+			w.applyDoubtful(0, w.oneIn(2))
+		}
 	}
 	if to == vanished {
 		w.store.vanish(res)
