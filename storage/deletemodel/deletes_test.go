@@ -80,6 +80,9 @@ func (ds deletions) hide(s samples) samples {
 
 // scanDeletes reads the deletes of a tenant. back are deletes that were removed and came back.
 func (w *world) scanDeletes(tenant int) (found, back deletions) {
+	if w.numbered {
+		return w.scanNumbered(tenant)
+	}
 	cleared, _ := w.store.clearance.get(tenant)
 	w.store.deletes.each(func(key deleteKey, d deletion) {
 		switch {
@@ -108,13 +111,13 @@ func (p *process) loadDeletes(a *actor, tenant int) (found deletions, ok bool) {
 		return found, true
 	}
 	for _, d := range found {
-		if p.applied.has(d.id) {
+		if p.applied[tenant].has(d.id) {
 			continue
 		}
 		if !p.sealDeleted(a, d) {
 			return nil, false
 		}
-		p.applied |= 1 << d.id
+		p.applied[d.tenant] |= 1 << d.id
 	}
 	return found, true
 }
@@ -169,6 +172,9 @@ func (p *process) deleteSeries(a *actor, d deletion) bool {
 // writeDelete writes the row of a delete.
 func (p *process) writeDelete(a *actor, d deletion) bool {
 	w, key, begun := p.w, deleteKey{d.tenant, d.id}, p.w.now
+	if w.numbered {
+		return p.takeNumber(a, d)
+	}
 	inTime := func() bool { return w.now == begun || !w.shared || w.broken[putInForceInTime] }
 	d.when = w.now
 	put := func(announced bool, timestamp int) func() {
@@ -182,7 +188,7 @@ func (p *process) writeDelete(a *actor, d deletion) bool {
 	}
 	ok := a.writeIf("put the delete in force", inTime, put(false, 2))
 	if ok && inTime() {
-		p.applied |= 1 << d.id
+		p.applied[d.tenant] |= 1 << d.id
 		return true
 	}
 	if !w.shared || w.broken[neverCancelInForce] {

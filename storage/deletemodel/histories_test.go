@@ -11,7 +11,7 @@ import (
 const maxShortening = 2000
 
 // failWith shortens a failing history, prints it, and ends the test.
-func failWith(t *testing.T, shared bool, broken map[rule]bool, failure string, list []uint8) {
+func failWith(t *testing.T, v variant, broken map[rule]bool, failure string, list []uint8) {
 	t.Helper()
 	kind, _, _ := strings.Cut(failure, ":")
 	plays := 0
@@ -19,22 +19,33 @@ func failWith(t *testing.T, shared bool, broken map[rule]bool, failure string, l
 		if plays++; plays > maxShortening {
 			return false
 		}
-		f, _ := play(shared, broken, choices{recorded: list}, nil)
+		f, _ := play(v, broken, choices{recorded: list}, nil)
 		return strings.HasPrefix(f, kind)
 	})
 	var lines []string
-	failure, _ = play(shared, broken, choices{recorded: list}, func(line string) { lines = append(lines, line) })
+	failure, _ = play(v, broken, choices{recorded: list}, func(line string) { lines = append(lines, line) })
 	t.Fatalf("%s\n%s\nchoices: %v", failure, strings.Join(lines, "\n"), list)
 }
 
-// TestHistories plays drawn histories of several processes, and of one.
+// TestHistories plays drawn histories of today's protocol, of several processes and of one.
 func TestHistories(t *testing.T) {
-	seed, n := soak.Seed(t), soak.Amount(t, 2000, 150_000)
+	playDrawn(t, soak.Amount(t, 1000, 150_000), variant{shared: true}, variant{})
+}
+
+// TestNumberedHistories plays drawn histories of numbered deletes.
+func TestNumberedHistories(t *testing.T) {
+	playDrawn(t, soak.Amount(t, 1000, 150_000), variant{true, true}, variant{false, true})
+}
+
+// playDrawn plays n histories of each of some variants.
+func playDrawn(t *testing.T, n int, variants ...variant) {
+	t.Helper()
+	seed := soak.Seed(t)
 	for i := range uint64(n) {
-		for _, shared := range []bool{true, false} {
-			if failure, list := play(shared, nil, seeded(seed+i), nil); failure != "" {
+		for _, v := range variants {
+			if failure, list := play(v, nil, seeded(seed+i), nil); failure != "" {
 				t.Logf("seed %d", seed+i)
-				failWith(t, shared, nil, failure, list)
+				failWith(t, v, nil, failure, list)
 			}
 		}
 	}
@@ -42,6 +53,6 @@ func TestHistories(t *testing.T) {
 
 func BenchmarkHistory(b *testing.B) {
 	for i := range b.N {
-		play(true, nil, seeded(uint64(i)), nil)
+		play(variant{shared: true}, nil, seeded(uint64(i)), nil)
 	}
 }

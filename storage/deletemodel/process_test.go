@@ -43,6 +43,7 @@ type store struct {
 	marks     [resolutionCount]table[markKey, struct{}]
 	deletes   table[deleteKey, deletion]
 	clearance table[int, clearance]
+	counters  table[int, counter]
 }
 
 // newStore returns an empty engine. reversed reverses the order of values with equal timestamps.
@@ -59,6 +60,7 @@ func newStore(reversed bool) store {
 		}
 	}
 	s.deletes.larger = func(deletion, deletion) bool { return false }
+	s.counters.larger = func(counter, counter) bool { return false }
 	s.clearance.larger = func(clearance, clearance) bool { return false }
 	return s
 }
@@ -66,6 +68,7 @@ func newStore(reversed bool) store {
 func (s *store) copyOf() store {
 	c := store{
 		stage: s.stage.copyOf(), processed: s.processed.copyOf(), raw: s.raw.copyOf(), deletes: s.deletes.copyOf(), clearance: s.clearance.copyOf(),
+		counters: s.counters.copyOf(),
 	}
 	for res := range s.rollups {
 		c.rollups[res], c.marks[res] = s.rollups[res].copyOf(), s.marks[res].copyOf()
@@ -94,7 +97,7 @@ type process struct {
 	// followed are the stage rows that were read of other processes.
 	followed map[stageKey]bool
 	// applied are the deletes whose samples the head has released.
-	applied ids
+	applied [tenantCount]ids
 	// passed is when the stage was followed last, in ticks.
 	passed int
 	// frozenUntil is when a pause of the whole process ends.

@@ -12,6 +12,10 @@ type roller struct {
 	// finest is the resolution of the finest rows that are written. If it isn't raw, rollups are only extended.
 	finest resolution
 	tasks  []rollupTask
+	// number is the newest delete that the rollups apply, where deletes are numbered.
+	number int
+	// expired is true if the raw window expired while its chunks were written.
+	expired bool
 	// due are the deletes that rollups were made without, by slot.
 	due [slotCount]deletions
 	// before and inTime are checked before rollups are written.
@@ -45,6 +49,7 @@ func (r *roller) run() bool {
 		return r.extendHours()
 	}
 	hiding := r.a.namedDeletes(r.tenant).inForce()
+	r.number = r.w.lastNumber(r.tenant)
 	if r.w.broken[readDeletesAfterChunks] {
 		hiding = nil
 		for slot := range r.due {
@@ -53,6 +58,9 @@ func (r *roller) run() bool {
 	}
 	for i := range r.tasks {
 		r.makeFine(&r.tasks[i], hiding)
+	}
+	if r.expired && !r.w.broken[failWhenWindowExpires] {
+		return false
 	}
 	return r.put(r.tasks) && r.makeHours()
 }
@@ -121,9 +129,7 @@ func (r *roller) makeFine(t *rollupTask, hiding deletions) {
 	found, keys := r.listChunks(t.series, t.slot)
 	fromRollup := r.finest > raw || len(found) == 0 && len(t.own) == 0
 	for _, own := range t.own {
-		if !slices.Contains(keys, own) { // Its window expired just now.
-			fromRollup, t.added = true, t.added|own.samples
-		}
+		r.expired = r.expired || !slices.Contains(keys, own)
 	}
 	if fromRollup {
 		r.fill(t)
@@ -147,10 +153,20 @@ func (r *roller) makeFine(t *rollupTask, hiding deletions) {
 	for _, c := range found {
 		due := hiding.applying(c.exempt)
 		all |= due.hide(c.samples)
-		t.chunk.version += r.w.weight(c.exempt.count(), len(due))
+		if r.w.numbered {
+			t.chunk.version++
+		} else {
+			t.chunk.version += r.w.weight(c.exempt.count(), len(due))
+		}
 	}
 	t.chunk.counts = tallyOf(all)
+	if r.w.numbered && !r.w.broken[rankByNumber] {
+		t.chunk.version += r.number << rankBits
+	}
 }
+
+// rankBits are the bits of the number of chunks in the rank of a rollup: the number of the newest delete comes first.
+const rankBits = 8
 
 // weight is what a chunk counts in the version of rollups: one, and one for each delete that was, or is to be, applied to it.
 func (w *world) weight(exempt, applying int) int {
@@ -182,7 +198,7 @@ func (r *roller) fill(t *rollupTask) {
 		var left samples
 		before := trimmed.counts
 		trimmed, left = r.extend(trimmed, t)
-		if t.res == r.finest || len(t.own) > 0 {
+		if t.res == r.finest {
 			r.w.judge.leaveOut(t.series, left)
 		}
 		changed = changed || trimmed.counts != before
@@ -298,6 +314,8 @@ func (d deletion) mark(slot int) markKey { return markKey{d.tenant, slot, delete
 
 // rollWindow makes the rollups that the raw window of a tenant lacks.
 func (p *process) rollWindow(a *actor, tenant int) bool {
+	a.rolling = true
+	defer func() { a.rolling = false }()
 	ds := a.namedDeletes(tenant).inForce()
 	missing := a.missingMarks(tenant, ds)
 	if len(missing) == 0 {

@@ -48,6 +48,11 @@ const (
 	markBeforeImport
 	importAppliesDeletes
 	failWhenWindowExpires
+	newestRowFirst
+	counterHoldsNewest
+	floorHidesRemoved
+	rankByNumber
+	readSerially
 )
 
 // rulesOfToday are the rules that drawn histories must need.
@@ -96,4 +101,13 @@ var rulesOfToday = []withoutRule{
 	{markBeforeImport, "an import marks raw rows before it writes them"},
 	{importAppliesDeletes, "an import applies deletes while its raw rows exist"},
 	{failWhenWindowExpires, "a seal fails whose window expires meanwhile"},
+}
+
+// rulesOfNumbers are the rules of numbered deletes.
+var rulesOfNumbers = []withoutRule{
+	{newestRowFirst, "the row of the newest delete is durable before the next takes a number"},
+	{counterHoldsNewest, "the counter's row holds the newest delete whole"},
+	{floorHidesRemoved, "deletes up to the floor have no effect"},
+	{rankByNumber, "the rank of a rollup begins with the number of the newest delete"},
+	{readSerially, "the counter is read serially"},
 }

@@ -21,6 +21,8 @@ type sealPass struct {
 	samples    content
 	// deletes were read after all samples, by tenant.
 	deletes [tenantCount]deletions
+	// numbers are the newest deletes of the tenants, where these are numbered.
+	numbers [tenantCount]int
 }
 
 // seal seals a slot. It returns false after an error; the next seal starts again.
@@ -60,6 +62,7 @@ func (p *process) sealLocked(a *actor, slot int) bool {
 func (s *sealPass) allDeletes() (all [tenantCount]deletions) {
 	for tenant := range all {
 		all[tenant] = s.a.namedDeletes(tenant)
+		s.numbers[tenant] = s.p.w.lastNumber(tenant)
 	}
 	return all
 }
@@ -71,6 +74,7 @@ func (s *sealPass) gather() bool {
 	w := s.p.w
 	before := s.allDeletes()
 	for range maxGathers {
+		numbers := s.numbers
 		known := s.own
 		for _, g := range s.own {
 			for _, ds := range before {
@@ -85,7 +89,7 @@ func (s *sealPass) gather() bool {
 			return true
 		}
 		after := s.allDeletes()
-		if same := slices.EqualFunc(before[:], after[:], sameDeletes); same {
+		if same := slices.EqualFunc(before[:], after[:], sameDeletes); same && numbers == s.numbers {
 			s.deletes = after
 			return true
 		}
@@ -166,7 +170,7 @@ func (s *sealPass) sealTenant(tenant int) bool {
 		return true
 	}
 	r := &roller{a: s.a, w: w, tenant: tenant, finest: finest, inTime: s.isInTime}
-	b := &bringer{roller: r, deletes: s.deletes[tenant]}
+	b := &bringer{roller: r, deletes: s.deletes[tenant], number: s.numbers[tenant]}
 	if finest > raw {
 		if !s.beginFilling(b, mine) {
 			return false
@@ -245,7 +249,8 @@ func (a *actor) mark(res resolution, key markKey) bool {
 	})
 }
 
-// beginFilling waits for the turn of changing rollups without samples. A process that is heard of keeps it.
+// beginFilling waits for the turn of changing rollups without samples. A process that is heard of keeps it;
+// one that is paused loses it, which today's protocol can't bear.
 func (a *actor) beginFilling() {
 	w := a.w
 	a.wait("filling", func() bool {

@@ -60,6 +60,8 @@ const (
 type world struct {
 	choices
 	broken map[rule]bool
+	// numbered is true for the variant in which deletes take numbers.
+	numbered bool
 	// shared is true if several processes use the engine, as with Cassandra.
 	shared bool
 	store  store
@@ -79,7 +81,7 @@ type world struct {
 	ids    int
 	// deletesBegun is how many deletes were requested.
 	deletesBegun int
-	// lateFills has writes of the process that fills rollups applied later, too, which today's protocol can't bear.
+	// lateFills has doubtful writes of processes that fill rollups applied late, and paused processes lose their turn: see TestKnownLimits.
 	lateFills bool
 	// outcome is the forced outcome of the next write, in written histories.
 	outcome int
@@ -91,6 +93,8 @@ type world struct {
 type doubtfulWrite struct {
 	until int
 	apply func()
+	// serial is true for a compare-and-set: the next serial read applies or drops it.
+	serial bool
 }
 
 // backup is a copy of the engine, and of the judge's list.
@@ -147,6 +151,10 @@ type actor struct {
 	done  bool
 	// ready is false while the operation waits for a lock.
 	ready func() bool
+	// rolling is true while the operation makes the rollups that a window lacks.
+	rolling bool
+	// serial is true while the operation makes a compare-and-set.
+	serial bool
 	// failed is true if the operation returned an error.
 	failed bool
 }
@@ -273,7 +281,7 @@ func (a *actor) writeIf(label string, allowed func() bool, mutate func()) bool {
 	case applied, appliedInDoubt:
 		mutate()
 	case appliedLater:
-		w.doubtful = append(w.doubtful, doubtfulWrite{w.now + doubtTicks, mutate})
+		w.doubtful = append(w.doubtful, doubtfulWrite{w.now + doubtTicks, mutate, a.serial})
 	}
 	if outcome != applied {
 		w.logf("  %s: the write failed: %s", a.name, []string{"", "applied", "applied later", "never applied"}[outcome])
