@@ -5,8 +5,6 @@ type bringer struct {
 	*roller
 	// deletes are those of the tenant that chunks written now are exempt from.
 	deletes deletions
-	// number is the newest delete, where deletes are numbered.
-	number int
 }
 
 // isMarked reports whether a slot has marks of raw rows: then chunks may be stored already.
@@ -27,9 +25,6 @@ func (b *bringer) bring(slot int, all content, before bool) bool {
 		}
 		t := rollupTask{series: series, slot: slot}
 		named := b.deletes.about(series, slot).ids()
-		if b.w.numbered {
-			named = upTo(b.number)
-		}
 		if b.w.broken[nameDeletes] {
 			named = 0
 		}
@@ -53,7 +48,7 @@ func (b *bringer) subtract(series, slot int, samples samples, named *ids) sample
 	found, _ := b.listChunks(series, slot)
 	for _, c := range found {
 		samples &^= ds.applying(c.exempt).hide(c.samples)
-		if !b.w.broken[nameDeletesOfStored] && !b.w.numbered {
+		if !b.w.broken[nameDeletesOfStored] {
 			*named |= c.exempt
 		}
 	}

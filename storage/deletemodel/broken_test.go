@@ -17,23 +17,14 @@ type withoutRule struct {
 }
 
 // untilCaught plays histories without a rule until one fails, and returns how many it took and what failed.
-func untilCaught(of rule, numbered bool, first uint64) (histories int, failure string) {
+func untilCaught(of rule, first uint64) (histories int, failure string) {
 	broken := map[rule]bool{of: true}
 	for i := range mostUntilCaught {
-		if failure, _ := play(variant{i%4 != 3, numbered}, broken, seeded(first+uint64(i)), nil); failure != "" {
+		if failure, _ := play(variant{i%4 != 3}, broken, seeded(first+uint64(i)), nil); failure != "" {
 			return i + 1, failure
 		}
 	}
 	return mostUntilCaught, ""
-}
-
-// TestBrokenNumberedRules removes one rule of numbered deletes at a time.
-func TestBrokenNumberedRules(t *testing.T) {
-	first := soak.First(t)
-	for _, x := range append(rulesOfToday, rulesOfNumbers...) {
-		n, failure := untilCaught(x.rule, true, first)
-		t.Logf("| %s | %d | %s |", x.name, n, failure)
-	}
 }
 
 // TestBrokenRules removes one rule at a time: drawn histories must detect that.
@@ -41,7 +32,7 @@ func TestBrokenRules(t *testing.T) {
 	first := soak.First(t)
 	for _, x := range rulesOfToday {
 		t.Run(strings.ReplaceAll(x.name, " ", "_"), func(t *testing.T) {
-			n, failure := untilCaught(x.rule, false, first)
+			n, failure := untilCaught(x.rule, first)
 			if failure == "" {
 				t.Fatalf("%d histories found nothing", n)
 			}

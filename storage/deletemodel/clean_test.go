@@ -10,15 +10,11 @@ func (p *process) cleanTombstones(a *actor, tenant int) bool {
 	a.lock("cleaning", &p.cleaning)
 	defer func() { p.cleaning = nil }()
 	all, ok := p.loadDeletes(a, tenant)
-	number := 0
-	for _, d := range all {
-		number = max(number, d.id)
-	}
 	if !ok {
 		return false
 	}
 	if len(all) > 0 {
-		if !p.w.shared && !p.w.numbered && !p.markStaged(a, tenant, all) || !p.rollWindow(a, tenant) || !p.cleanChunks(a, tenant, all, number) {
+		if !p.w.shared && !p.markStaged(a, tenant, all) || !p.rollWindow(a, tenant) || !p.cleanChunks(a, tenant, all) {
 			return false
 		}
 		for res := fine; res <= hourly; res++ {
@@ -51,7 +47,7 @@ func (p *process) markStaged(a *actor, tenant int, all deletions) bool {
 }
 
 // cleanChunks rewrites the raw chunks without deleted samples. A chunk keeps its key, and an empty one stays.
-func (p *process) cleanChunks(a *actor, tenant int, all deletions, number int) bool {
+func (p *process) cleanChunks(a *actor, tenant int, all deletions) bool {
 	w := p.w
 	a.step("read chunks to clean")
 	if w.phases[raw] >= expired {
@@ -63,9 +59,6 @@ func (p *process) cleanChunks(a *actor, tenant int, all deletions, number int) b
 			continue
 		}
 		cleaned := rawChunk{r.value.exempt | ds.ids(), ds.hide(r.value.samples)}
-		if w.numbered {
-			cleaned.exempt = upTo(number)
-		}
 		if w.broken[cleanedChunksNameDeletes] {
 			cleaned.exempt = r.value.exempt
 		}
@@ -105,12 +98,7 @@ func (p *process) dropDeletes(a *actor, tenant int, all deletions) bool {
 		})
 	}
 	gone = append(gone, rows.where(abandoned)...)
-	if w.numbered {
-		var ok bool
-		if gone, ok = p.raiseFloor(a, tenant, gone, rows); !ok {
-			return false
-		}
-	} else if w.shared && len(gone) > 0 && !p.clear(a, tenant, gone, rows) {
+	if w.shared && len(gone) > 0 && !p.clear(a, tenant, gone, rows) {
 		return false
 	}
 	for _, d := range append(gone, back...) {

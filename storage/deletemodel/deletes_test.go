@@ -80,9 +80,6 @@ func (ds deletions) hide(s samples) samples {
 
 // scanDeletes reads the deletes of a tenant. back are deletes that were removed and came back.
 func (w *world) scanDeletes(tenant int) (found, back deletions) {
-	if w.numbered {
-		return w.scanNumbered(tenant)
-	}
 	cleared, _ := w.store.clearance.get(tenant)
 	w.store.deletes.each(func(key deleteKey, d deletion) {
 		switch {
@@ -172,10 +169,7 @@ func (p *process) deleteSeries(a *actor, d deletion) bool {
 // writeDelete writes the row of a delete.
 func (p *process) writeDelete(a *actor, d deletion) bool {
 	w, key, begun := p.w, deleteKey{d.tenant, d.id}, p.w.now
-	if w.numbered {
-		return p.takeNumber(a, d)
-	}
-	inTime := func() bool { return w.now == begun || !w.shared || w.broken[putInForceInTime] }
+	inTime := func() bool { return w.now == begun || w.broken[putInForceInTime] }
 	d.when = w.now
 	put := func(announced bool, timestamp int) func() {
 		row := d

@@ -17,13 +17,13 @@ const (
 	maxSettleSteps = 20_000
 )
 
-// variant is a protocol: of several processes or of one, with deletes that have ids or numbers.
-type variant struct{ shared, numbered bool }
+// variant says whether several processes use the engine, or one.
+type variant struct{ shared bool }
 
 // play plays a history and returns what it breaks, or nothing.
 func play(v variant, broken map[rule]bool, c choices, trace func(string)) (failure string, used []uint8) {
 	w := newWorld(v.shared, c)
-	w.broken, w.trace, w.numbered = broken, trace, v.numbered
+	w.broken, w.trace = broken, trace
 	defer w.stopAll()
 	for range historySteps {
 		if w.failure == "" {

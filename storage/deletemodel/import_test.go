@@ -9,14 +9,13 @@ func (p *process) importSamples(a *actor, tenant int, all content) bool {
 	defer func() { p.sealing = nil }()
 	sent, begun := w.judge.send(a, all, w.events), w.now
 	ds, finest := a.namedDeletes(tenant), w.finest()
-	number := w.lastNumber(tenant)
 	if finest == resolutionCount {
 		return false
 	}
 	matching := ds.where(func(d deletion) bool { return all.anyOf(d.series) })
 	r := &roller{a: a, w: w, tenant: tenant, finest: finest}
 	r.inTime = func() bool { return w.now-begun <= restTicks/2 || w.broken[restartSlowSeals] }
-	b := &bringer{roller: r, deletes: ds, number: number}
+	b := &bringer{roller: r, deletes: ds}
 	if finest > raw {
 		a.beginFilling()
 		defer a.endFilling()

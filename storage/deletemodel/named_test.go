@@ -12,7 +12,7 @@ type script struct {
 
 func newScript(v variant, broken map[rule]bool) *script {
 	w := newWorld(v.shared, choices{recorded: []uint8{0, 1}}) // Three processes, if there are several.
-	w.broken, w.numbered, w.outcome = broken, v.numbered, applied
+	w.broken = broken
 	s := &script{world: w, p0: w.processes[0]}
 	if v.shared {
 		s.p1, s.p2 = w.processes[1], w.processes[2]
@@ -86,7 +86,6 @@ type namedHistory struct {
 	name string
 	// without are the rules of which each is needed.
 	without []rule
-	alone   bool
 	play    func(s *script)
 }
 

@@ -43,7 +43,6 @@ type store struct {
 	marks     [resolutionCount]table[markKey, struct{}]
 	deletes   table[deleteKey, deletion]
 	clearance table[int, clearance]
-	counters  table[int, counter]
 }
 
 // newStore returns an empty engine. reversed reverses the order of values with equal timestamps.
@@ -60,7 +59,6 @@ func newStore(reversed bool) store {
 		}
 	}
 	s.deletes.larger = func(deletion, deletion) bool { return false }
-	s.counters.larger = func(counter, counter) bool { return false }
 	s.clearance.larger = func(clearance, clearance) bool { return false }
 	return s
 }
@@ -68,7 +66,6 @@ func newStore(reversed bool) store {
 func (s *store) copyOf() store {
 	c := store{
 		stage: s.stage.copyOf(), processed: s.processed.copyOf(), raw: s.raw.copyOf(), deletes: s.deletes.copyOf(), clearance: s.clearance.copyOf(),
-		counters: s.counters.copyOf(),
 	}
 	for res := range s.rollups {
 		c.rollups[res], c.marks[res] = s.rollups[res].copyOf(), s.marks[res].copyOf()

@@ -12,8 +12,6 @@ type roller struct {
 	// finest is the resolution of the finest rows that are written. If it isn't raw, rollups are only extended.
 	finest resolution
 	tasks  []rollupTask
-	// number is the newest delete that the rollups apply, where deletes are numbered.
-	number int
 	// expired is true if the raw window expired while its chunks were written.
 	expired bool
 	// due are the deletes that rollups were made without, by slot.
@@ -49,7 +47,6 @@ func (r *roller) run() bool {
 		return r.extendHours()
 	}
 	hiding := r.a.namedDeletes(r.tenant).inForce()
-	r.number = r.w.lastNumber(r.tenant)
 	if r.w.broken[readDeletesAfterChunks] {
 		hiding = nil
 		for slot := range r.due {
@@ -153,20 +150,10 @@ func (r *roller) makeFine(t *rollupTask, hiding deletions) {
 	for _, c := range found {
 		due := hiding.applying(c.exempt)
 		all |= due.hide(c.samples)
-		if r.w.numbered {
-			t.chunk.version++
-		} else {
-			t.chunk.version += r.w.weight(c.exempt.count(), len(due))
-		}
+		t.chunk.version += r.w.weight(c.exempt.count(), len(due))
 	}
 	t.chunk.counts = tallyOf(all)
-	if r.w.numbered && !r.w.broken[rankByNumber] {
-		t.chunk.version += r.number << rankBits
-	}
 }
-
-// rankBits are the bits of the number of chunks in the rank of a rollup: the number of the newest delete comes first.
-const rankBits = 8
 
 // weight is what a chunk counts in the version of rollups: one, and one for each delete that was, or is to be, applied to it.
 func (w *world) weight(exempt, applying int) int {

@@ -21,8 +21,6 @@ type sealPass struct {
 	samples    content
 	// deletes were read after all samples, by tenant.
 	deletes [tenantCount]deletions
-	// numbers are the newest deletes of the tenants, where these are numbered.
-	numbers [tenantCount]int
 }
 
 // seal seals a slot. It returns false after an error; the next seal starts again.
@@ -62,7 +60,6 @@ func (p *process) sealLocked(a *actor, slot int) bool {
 func (s *sealPass) allDeletes() (all [tenantCount]deletions) {
 	for tenant := range all {
 		all[tenant] = s.a.namedDeletes(tenant)
-		s.numbers[tenant] = s.p.w.lastNumber(tenant)
 	}
 	return all
 }
@@ -74,7 +71,6 @@ func (s *sealPass) gather() bool {
 	w := s.p.w
 	before := s.allDeletes()
 	for range maxGathers {
-		numbers := s.numbers
 		known := s.own
 		for _, g := range s.own {
 			for _, ds := range before {
@@ -89,7 +85,7 @@ func (s *sealPass) gather() bool {
 			return true
 		}
 		after := s.allDeletes()
-		if same := slices.EqualFunc(before[:], after[:], sameDeletes); same && numbers == s.numbers {
+		if same := slices.EqualFunc(before[:], after[:], sameDeletes); same {
 			s.deletes = after
 			return true
 		}
@@ -170,7 +166,7 @@ func (s *sealPass) sealTenant(tenant int) bool {
 		return true
 	}
 	r := &roller{a: s.a, w: w, tenant: tenant, finest: finest, inTime: s.isInTime}
-	b := &bringer{roller: r, deletes: s.deletes[tenant], number: s.numbers[tenant]}
+	b := &bringer{roller: r, deletes: s.deletes[tenant]}
 	if finest > raw {
 		if !s.beginFilling(b, mine) {
 			return false

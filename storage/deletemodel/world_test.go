@@ -60,8 +60,6 @@ const (
 type world struct {
 	choices
 	broken map[rule]bool
-	// numbered is true for the variant in which deletes take numbers.
-	numbered bool
 	// shared is true if several processes use the engine, as with Cassandra.
 	shared bool
 	store  store
@@ -81,8 +79,6 @@ type world struct {
 	ids    int
 	// deletesBegun is how many deletes were requested.
 	deletesBegun int
-	// lateFills has doubtful writes of processes that fill rollups applied late, and paused processes lose their turn: see TestKnownLimits.
-	lateFills bool
 	// outcome is the forced outcome of the next write, in written histories.
 	outcome int
 	failure string
@@ -93,8 +89,6 @@ type world struct {
 type doubtfulWrite struct {
 	until int
 	apply func()
-	// serial is true for a compare-and-set: the next serial read applies or drops it.
-	serial bool
 }
 
 // backup is a copy of the engine, and of the judge's list.
@@ -153,8 +147,6 @@ type actor struct {
 	ready func() bool
 	// rolling is true while the operation makes the rollups that a window lacks.
 	rolling bool
-	// serial is true while the operation makes a compare-and-set.
-	serial bool
 	// failed is true if the operation returned an error.
 	failed bool
 }
@@ -274,14 +266,14 @@ func (a *actor) writeIf(label string, allowed func() bool, mutate func()) bool {
 			outcome = v - 16
 		}
 	}
-	if w.filling == a && outcome == appliedLater && !w.lateFills {
+	if w.filling == a && outcome == appliedLater { // See the limits in the package's description.
 		outcome = neverApplied
 	}
 	switch outcome {
 	case applied, appliedInDoubt:
 		mutate()
 	case appliedLater:
-		w.doubtful = append(w.doubtful, doubtfulWrite{w.now + doubtTicks, mutate, a.serial})
+		w.doubtful = append(w.doubtful, doubtfulWrite{w.now + doubtTicks, mutate})
 	}
 	if outcome != applied {
 		w.logf("  %s: the write failed: %s", a.name, []string{"", "applied", "applied later", "never applied"}[outcome])
