@@ -245,12 +245,12 @@ func (a *actor) mark(res resolution, key markKey) bool {
 	})
 }
 
-// beginFilling waits for the turn of changing rollups without samples. A process that is heard of keeps it;
-// one that is paused loses it, which today's protocol can't bear.
+// beginFilling waits for the turn of changing rollups without samples. A paused process keeps it: see the limits in
+// the package's description.
 func (a *actor) beginFilling() {
 	w := a.w
 	a.wait("filling", func() bool {
-		return w.filling == nil || w.filling == a || w.filling.p.frozenUntil > w.now || w.broken[oneFillsAtATime]
+		return w.filling == nil || w.filling == a || w.broken[oneFillsAtATime]
 	})
 	w.filling = a
 }
