@@ -10,7 +10,7 @@ import (
 // mostUntilCaught is how many histories may be played until one shows that a rule is missing.
 const mostUntilCaught = 10_000
 
-// withoutRule is a rule of the protocol with its name in the table of numbered-deletes.md.
+// withoutRule is a rule of the protocol with its name.
 type withoutRule struct {
 	rule rule
 	name string
