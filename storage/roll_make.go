@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -275,6 +276,10 @@ func byMetric(rolls []rollupTask) map[string][]*Series {
 	return metrics
 }
 
+// errFineGone means that the 5m rollups that late samples were added to expired before 1h rollups were made of them. Repeated, the seal or import adds to 1h
+// rollups only.
+var errFineGone = fmt.Errorf("%w: 5m rollups expired before 1h rollups were created from them; retry", engine.ErrUnavailable)
+
 // make1h sets the 1h chunk of a series from all 5m chunks of the day, a list that it changes. unread: there may be more of them, which can't be read.
 func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMemory) error {
 	b, hours := &m.fine, &m.hours
@@ -296,6 +301,9 @@ func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMe
 		r.chunk = rollup.AppendEmpty(nil, r.version)
 	}
 	if len(chunks) == 0 && !r.unread {
+		if x.finest == rollup.FiveMinutes && x.isGone(rollup.FiveMinutes, r.class) {
+			return errFineGone
+		}
 		return x.fill(x.hourRollup(), r, b)
 	}
 	return x.keepHours(r, chunks, hours)
