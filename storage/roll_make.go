@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -283,6 +284,10 @@ func byMetric(rolls []rollupTask) map[string][]*Series {
 	return metrics
 }
 
+// errFineGone means that the 5m rollups to which late samples were added expired before 1h rollups were computed from
+// them. A repeated seal or import adds the samples to 1h rollups only.
+var errFineGone = fmt.Errorf("%w: 5m rollups expired before 1h rollups were created from them; retry", engine.ErrUnavailable)
+
 // make1h sets a series' 1h chunk from all 5m chunks of the day. It modifies all. unread is true if there may be more
 // chunks, which are unreadable.
 func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMemory) error {
@@ -307,6 +312,9 @@ func (x *roller) make1h(r *rollupTask, all []rollupChunk, unread bool, m *rollMe
 		r.chunk = rollup.AppendEmpty(nil, r.version)
 	}
 	if len(chunks) == 0 && !r.unread {
+		if x.finest == rollup.FiveMinutes && x.isGone(rollup.FiveMinutes, r.class) {
+			return errFineGone
+		}
 		return x.fill(x.hourRollup(), r, b)
 	}
 	return x.keepHours(r, chunks, hours)

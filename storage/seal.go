@@ -264,16 +264,21 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*head.Generation, upT
 	gen, err := s.load(
 		ctx, w, func(r format.StageRow) bool { return (r.Writer != s.writer || r.Seq <= upTo) && !back[r] },
 	)
-	if err != nil || gen == nil || gen.Partial() {
-		return nil, rows, left, err
-	}
-	for r := range gen.Rows() {
-		if left[r] {
-			delete(left, r)
-			rows = append(rows, r)
+	if err == nil && gen != nil && !gen.Partial() {
+		for r := range gen.Rows() {
+			if left[r] {
+				delete(left, r)
+				rows = append(rows, r)
+			}
 		}
+		extra = []*head.Generation{gen}
 	}
-	return []*head.Generation{gen}, rows, left, nil
+	if err == nil && len(left) > 0 {
+		// Rows that are missing by now were sealed by another process. The head releases the generations that hold
+		// them, which may also hold deleted samples.
+		left, err = s.stillStaged(ctx, w, left)
+	}
+	return extra, rows, left, err
 }
 
 // release removes sealed generations from the head.

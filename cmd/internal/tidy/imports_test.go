@@ -43,6 +43,7 @@ var laws = []law{
 	{folder: "storage/labelorder"},
 	{folder: "storage/panics"},
 	{folder: "storage/meter", may: []string{"storage/tenant"}},
+	{folder: "storage/deletemodel"},
 	{folder: "storage/damage", may: []string{"storage/engine", "storage/format"}},
 	{folder: "storage/ended", may: []string{"storage/chunk", "storage/engine", "storage/format", "storage/rollup"}},
 	{folder: "storage/retention", may: []string{"storage/bounds", "storage/engine", "storage/format", "storage/head", "storage/membership", "storage/rollup"}},

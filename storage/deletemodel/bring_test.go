@@ -1,0 +1,70 @@
+package deletemodel
+
+// bringer writes the chunks of a seal or an import, and adds the tasks that make their rollups.
+type bringer struct {
+	*roller
+	// deletes are those of the tenant that chunks written now are exempt from.
+	deletes deletions
+}
+
+// isMarked reports whether a slot has marks of raw rows: then chunks may be stored already.
+func (b *bringer) isMarked(slot int) bool {
+	b.a.step("read marks of the slot")
+	return b.w.phases[raw] < expired && b.w.store.marks[raw].has(func(key markKey) bool { return key.tenant == b.tenant && key.slot == slot })
+}
+
+// bring writes the chunks of a slot. before is true if chunks may be stored already.
+func (b *bringer) bring(slot int, all content, before bool) bool {
+	for series, samples := range all {
+		if samples == 0 {
+			continue
+		}
+		if b.finest > raw {
+			b.add(rollupTask{series: series, slot: slot, added: samples})
+			continue
+		}
+		t := rollupTask{series: series, slot: slot}
+		named := b.deletes.about(series, slot).ids()
+		if b.w.broken[nameDeletes] {
+			named = 0
+		}
+		if before && !b.w.broken[subtractStored] {
+			b.a.step("read stored chunks")
+			samples = b.subtract(series, slot, samples, &named)
+		}
+		if samples != 0 && !b.write(&t, samples, named) {
+			return false
+		}
+		b.add(t)
+	}
+	return true
+}
+
+// subtract removes the samples that stored chunks show already, and adds the deletes that these name.
+//
+// Invariant: a new chunk never has the key of one that was cleaned, because it names all deletes that the other names.
+func (b *bringer) subtract(series, slot int, samples samples, named *ids) samples {
+	ds := b.deletes.about(series, slot)
+	found, _ := b.listChunks(series, slot)
+	for _, c := range found {
+		samples &^= ds.applying(c.exempt).hide(c.samples)
+		if !b.w.broken[nameDeletesOfStored] {
+			*named |= c.exempt
+		}
+	}
+	return samples
+}
+
+func (b *bringer) write(t *rollupTask, samples samples, named ids) bool {
+	w, key := b.w, rawKey{t.series, t.slot, named, samples}
+	if w.broken[hashCoversDeletes] {
+		key.exempt = 0
+	}
+	t.own = append(t.own, key)
+	stands := func() bool { return w.phases[raw] < expired && b.isInTime() }
+	return b.a.writeIf("write a chunk", stands, func() {
+		if w.phases[raw] < vanished {
+			w.store.raw.put(key, 0, rawChunk{named, samples})
+		}
+	})
+}

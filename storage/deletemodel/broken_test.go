@@ -1,0 +1,42 @@
+package deletemodel
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cassia-db/cassia/storage/soak"
+)
+
+// mostUntilCaught is how many histories may be played until one shows that a rule is missing.
+const mostUntilCaught = 10_000
+
+// withoutRule is a rule of the protocol with its name.
+type withoutRule struct {
+	rule rule
+	name string
+}
+
+// untilCaught plays histories without a rule until one fails, and returns how many it took and what failed.
+func untilCaught(of rule, first uint64) (histories int, failure string) {
+	broken := map[rule]bool{of: true}
+	for i := range mostUntilCaught {
+		if failure, _ := play(variant{i%4 != 3}, broken, seeded(first+uint64(i)), nil); failure != "" {
+			return i + 1, failure
+		}
+	}
+	return mostUntilCaught, ""
+}
+
+// TestBrokenRules removes one rule at a time: drawn histories must detect that.
+func TestBrokenRules(t *testing.T) {
+	first := soak.First(t)
+	for _, x := range rulesOfToday {
+		t.Run(strings.ReplaceAll(x.name, " ", "_"), func(t *testing.T) {
+			n, failure := untilCaught(x.rule, first)
+			if failure == "" {
+				t.Fatalf("%d histories found nothing", n)
+			}
+			t.Logf("| %s | %d | %s |", x.name, n, failure)
+		})
+	}
+}

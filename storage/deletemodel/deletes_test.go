@@ -1,0 +1,218 @@
+package deletemodel
+
+import "math/bits"
+
+// ids is a set of deletes, by their numbers in the order of the requests. They stand for random ids.
+type ids uint32
+
+func (x ids) has(id int) bool { return x>>id&1 != 0 }
+func (x ids) count() int      { return bits.OnesCount32(uint32(x)) }
+
+// seriesSet is a set of series, as matchers select it.
+type seriesSet uint8
+
+func (x seriesSet) has(series int) bool { return x>>series&1 != 0 }
+
+type deleteKey struct{ tenant, id int }
+
+// deletion is a delete: of the samples of some series of a tenant at some times, which are adjacent.
+type deletion struct {
+	id     int
+	tenant int
+	when   int
+	series seriesSet
+	times  samples
+	// announced: chunks that are sealed name it, and it deletes nothing yet.
+	announced bool
+}
+
+func (d deletion) touches(slot int) bool { return d.times&slotMask(slot) != 0 }
+
+// covers reports whether all times of a bucket are deleted.
+func (d deletion) covers(in samples) bool { return in&^d.times == 0 }
+
+// clearance says which deletes were removed: those from before a time, except some.
+type clearance struct {
+	before   int
+	standing ids
+}
+
+// deletions is deletes of one tenant.
+type deletions []deletion
+
+func (ds deletions) where(keep func(deletion) bool) (some deletions) {
+	for _, d := range ds {
+		if keep(d) {
+			some = append(some, d)
+		}
+	}
+	return some
+}
+
+func (ds deletions) inForce() deletions {
+	return ds.where(func(d deletion) bool { return !d.announced })
+}
+
+// about returns the deletes of a series that touch a slot.
+func (ds deletions) about(series, slot int) deletions {
+	return ds.where(func(d deletion) bool { return d.series.has(series) && d.touches(slot) })
+}
+
+// applying returns the deletes that a chunk isn't exempt from.
+func (ds deletions) applying(exempt ids) deletions {
+	return ds.where(func(d deletion) bool { return !exempt.has(d.id) })
+}
+
+func (ds deletions) ids() (x ids) {
+	for _, d := range ds {
+		x |= 1 << d.id
+	}
+	return x
+}
+
+// hide returns the samples that aren't deleted.
+func (ds deletions) hide(s samples) samples {
+	for _, d := range ds {
+		s &^= d.times
+	}
+	return s
+}
+
+// scanDeletes reads the deletes of a tenant. back are deletes that were removed and came back.
+func (w *world) scanDeletes(tenant int) (found, back deletions) {
+	cleared, _ := w.store.clearance.get(tenant)
+	w.store.deletes.each(func(key deleteKey, d deletion) {
+		switch {
+		case key.tenant != tenant:
+		case d.when < cleared.before && !cleared.standing.has(d.id) && !w.broken[ignoreClearedDeletes]:
+			back = append(back, d)
+		default:
+			found = append(found, d)
+		}
+	})
+	return found, back
+}
+
+// namedDeletes reads the deletes of a tenant, announced ones included.
+func (a *actor) namedDeletes(tenant int) deletions {
+	a.step("read deletes")
+	found, _ := a.w.scanDeletes(tenant)
+	return found
+}
+
+// loadDeletes returns the deletes that a query must apply, when the head has nothing that they delete. ok is false after an error.
+func (p *process) loadDeletes(a *actor, tenant int) (found deletions, ok bool) {
+	found = a.namedDeletes(tenant).inForce()
+	p.catchUp(a)
+	if !p.w.shared || p.w.broken[sealWhenMeetingDeletes] {
+		return found, true
+	}
+	for _, d := range found {
+		if p.applied[tenant].has(d.id) {
+			continue
+		}
+		if !p.sealDeleted(a, d) {
+			return nil, false
+		}
+		p.applied[d.tenant] |= 1 << d.id
+	}
+	return found, true
+}
+
+// sealDeleted seals the slots of which the head has samples that a delete applies to.
+func (p *process) sealDeleted(a *actor, d deletion) bool {
+	for slot := range slotCount {
+		if p.headMatches(slot, deletions{d}) && !p.seal(a, slot) {
+			return false
+		}
+	}
+	return true
+}
+
+// headMatches reports whether the head has samples in a slot of series that deletes match there.
+func (p *process) headMatches(slot int, ds deletions) bool {
+	for _, g := range p.head[slot] {
+		if matches(g.samples, slot, ds) {
+			return true
+		}
+	}
+	return false
+}
+
+func matches(c content, slot int, ds deletions) bool {
+	for series, s := range c {
+		if s != 0 && len(ds.about(series, slot)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// deleteSeries is a request to delete samples:
+//
+//	seal the deleted samples ─► announced: chunks sealed from now on name it ─► in force
+func (p *process) deleteSeries(a *actor, d deletion) bool {
+	w := p.w
+	request := w.judge.request(a, d, w.events)
+	a.lock("deletes", &p.deleting)
+	p.catchUp(a)
+	ok := (w.broken[sealBeforeDelete] || p.sealDeleted(a, d)) && p.writeDelete(a, d)
+	p.deleting = nil
+	ok = ok && p.trimEnds(a, d)
+	request.end(ok, w.events)
+	if ok && w.oneIn(2) {
+		p.processDeletes(a, d.tenant)
+	}
+	return ok
+}
+
+// writeDelete writes the row of a delete.
+func (p *process) writeDelete(a *actor, d deletion) bool {
+	w, key, begun := p.w, deleteKey{d.tenant, d.id}, p.w.now
+	inTime := func() bool { return w.now == begun || w.broken[putInForceInTime] }
+	d.when = w.now
+	put := func(announced bool, timestamp int) func() {
+		row := d
+		row.announced = announced
+		return func() { w.store.deletes.put(key, timestamp, row) }
+	}
+	if !w.broken[announceFirst] && !a.write("announce the delete", put(true, 1)) {
+		p.removeDelete(a, d)
+		return false
+	}
+	ok := a.writeIf("put the delete in force", inTime, put(false, 2))
+	if ok && inTime() {
+		p.applied[d.tenant] |= 1 << d.id
+		return true
+	}
+	if !w.shared || w.broken[neverCancelInForce] {
+		p.removeDelete(a, d)
+	}
+	return false
+}
+
+// removeDelete removes the row of a delete.
+func (p *process) removeDelete(a *actor, d deletion) bool {
+	timestamp := 2
+	if p.w.broken[removeWithLastTimestamp] {
+		timestamp = 1
+	}
+	return a.write("remove the delete", func() { p.w.store.deletes.remove(deleteKey{d.tenant, d.id}, timestamp, p.w.now) })
+}
+
+// processDeletes recomputes the rollups of samples that deletes apply to.
+func (p *process) processDeletes(a *actor, tenant int) bool {
+	all := a.namedDeletes(tenant).inForce()
+	if len(all) == 0 {
+		return true
+	}
+	if !p.rollWindow(a, tenant) {
+		return false
+	}
+	for _, d := range all {
+		if !p.trimEnds(a, d) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,90 @@
+package deletemodel
+
+import "slices"
+
+// table is a table of the engine. The row with the highest timestamp counts; of equal timestamps a removal, then the larger value.
+type table[K comparable, V any] struct {
+	rows []row[K, V]
+	// larger orders values of equal timestamps. The order of real values is that of their bytes, which nothing may depend on.
+	larger func(a, b V) bool
+}
+
+type row[K comparable, V any] struct {
+	key       K
+	value     V
+	timestamp int
+	removed   bool
+	// written is true if the row was ever written, rather than only removed.
+	written bool
+	// removedAt is when the row was removed, in ticks.
+	removedAt int
+}
+
+func (t *table[K, V]) find(key K) *row[K, V] {
+	for i := range t.rows {
+		if t.rows[i].key == key {
+			return &t.rows[i]
+		}
+	}
+	return nil
+}
+
+func (t *table[K, V]) put(key K, timestamp int, value V) {
+	r := t.find(key)
+	switch {
+	case r == nil:
+		t.rows = append(t.rows, row[K, V]{key: key, value: value, timestamp: timestamp, written: true})
+	case timestamp < r.timestamp || timestamp == r.timestamp && (r.removed || !t.larger(value, r.value)):
+	default:
+		*r = row[K, V]{key: key, value: value, timestamp: timestamp, written: true}
+	}
+}
+
+func (t *table[K, V]) remove(key K, timestamp, now int) {
+	r := t.find(key)
+	if r == nil {
+		t.rows = append(t.rows, row[K, V]{key: key})
+		r = &t.rows[len(t.rows)-1]
+	}
+	if timestamp >= r.timestamp {
+		r.timestamp, r.removed, r.removedAt = timestamp, true, now
+	}
+}
+
+// get returns the value of a row.
+func (t *table[K, V]) get(key K) (value V, ok bool) {
+	if r := t.find(key); r != nil && !r.removed {
+		return r.value, true
+	}
+	return value, false
+}
+
+// each calls f with the rows that aren't removed.
+func (t *table[K, V]) each(f func(key K, value V)) {
+	for i := range t.rows {
+		if !t.rows[i].removed {
+			f(t.rows[i].key, t.rows[i].value)
+		}
+	}
+}
+
+func (t *table[K, V]) has(f func(key K) bool) bool {
+	return slices.ContainsFunc(t.rows, func(r row[K, V]) bool { return !r.removed && f(r.key) })
+}
+
+func (t *table[K, V]) clear() { t.rows = nil }
+
+// copyOf returns a copy for a backup.
+func (t *table[K, V]) copyOf() table[K, V] {
+	return table[K, V]{rows: slices.Clone(t.rows), larger: t.larger}
+}
+
+// bringBack restores a removed row, as a replica does that missed the removal, when the others have forgotten it.
+func (t *table[K, V]) bringBack(i, now int) bool {
+	r := &t.rows[i]
+	if !r.removed || !r.written || now <= r.removedAt {
+		return false
+	}
+	r.removed = false
+	return true
+}

@@ -1,0 +1,218 @@
+package deletemodel
+
+import "slices"
+
+// judge is a plain list of the samples that were sent, and of the deletes.
+type judge struct {
+	sent    []*sentSamples
+	deletes []*requestedDelete
+}
+
+// outcome of a request.
+type requestState int
+
+const (
+	running requestState = iota
+	acknowledged
+	failed
+)
+
+// sentSamples is the samples of one write or import.
+type sentSamples struct {
+	samples content
+	by      *actor
+	state   requestState
+	// begun and acked are events.
+	begun, acked int
+	// staged are their stage rows. sealed is true if these were sealed, or if the samples were imported.
+	staged []stageKey
+	sealed bool
+	// optional are samples that only rollups were to be made of, and that were left out: they may be missing.
+	optional content
+}
+
+func (s *sentSamples) acknowledge(event int) { s.state, s.acked = acknowledged, event }
+
+// requestedDelete is a delete of some times of some series of one tenant.
+type requestedDelete struct {
+	deletion
+	by           *actor
+	state        requestState
+	begun, ended int
+}
+
+func newJudge() *judge { return &judge{} }
+
+func (j *judge) copyOf() *judge {
+	c := newJudge()
+	for _, s := range j.sent {
+		n := *s
+		n.by, n.staged = nil, slices.Clone(s.staged)
+		if n.state == running {
+			n.state = failed
+		}
+		c.sent = append(c.sent, &n)
+	}
+	for _, d := range j.deletes {
+		n := *d
+		n.by = nil
+		if n.state == running {
+			n.state, n.ended = failed, 1<<30
+		}
+		c.deletes = append(c.deletes, &n)
+	}
+	return c
+}
+
+// send notes a request to store samples.
+func (j *judge) send(a *actor, samples content, event int) *sentSamples {
+	s := &sentSamples{samples: samples, by: a, begun: event}
+	j.sent = append(j.sent, s)
+	return s
+}
+
+// request notes a delete.
+func (j *judge) request(a *actor, d deletion, event int) *requestedDelete {
+	r := &requestedDelete{deletion: d, by: a, begun: event}
+	j.deletes = append(j.deletes, r)
+	return r
+}
+
+func (r *requestedDelete) end(ok bool, event int) {
+	r.ended, r.state = event, failed
+	if ok {
+		r.state = acknowledged
+	}
+}
+
+// ended notes that an operation ended without an answer.
+func (j *judge) ended(a *actor) {
+	for _, s := range j.sent {
+		if s.by == a && s.state == running {
+			s.state = failed
+		}
+	}
+	for _, d := range j.deletes {
+		if d.by == a && d.state == running {
+			d.end(false, a.w.events)
+		}
+	}
+}
+
+// sealedRows notes that stage rows were sealed.
+func (j *judge) sealedRows(rows []stageKey) {
+	for _, s := range j.sent {
+		if slices.ContainsFunc(s.staged, func(k stageKey) bool { return slices.Contains(rows, k) }) {
+			s.sealed = true
+		}
+	}
+}
+
+// leaveOut notes samples that rollups left out because they have a bucket of other samples there.
+func (j *judge) leaveOut(series int, left samples) {
+	for _, s := range j.sent {
+		if !s.sealed {
+			s.optional[series] |= left
+		}
+	}
+}
+
+// expectation is what the samples of one request must show: live must be there, and dead must not.
+type expectation struct{ live, dead content }
+
+// expect returns the expectations of each request.
+func (j *judge) expect() []expectation {
+	list := make([]expectation, len(j.sent))
+	for i, s := range j.sent {
+		x := &list[i]
+		if s.state != acknowledged {
+			continue
+		}
+		x.live = s.samples
+		for k := range x.live {
+			x.live[k] &^= s.optional[k]
+		}
+		for _, d := range j.deletes {
+			before, uncertain := false, false
+			switch d.state {
+			case running:
+				uncertain = true
+			case acknowledged:
+				before, uncertain = s.acked < d.begun, s.begun < d.ended
+			case failed:
+				uncertain = s.begun < d.ended
+			}
+			for k := range s.samples {
+				if !d.series.has(k) {
+					continue
+				}
+				if before {
+					x.dead[k] |= s.samples[k] & d.times
+				}
+				if before || uncertain {
+					x.live[k] &^= d.times
+				}
+			}
+		}
+	}
+	return list
+}
+
+// allowed is what an answer may show.
+type allowed struct {
+	// required must be there. shown may be there, and nothing else.
+	required, shown content
+}
+
+// allow returns what an answer may show of which the query began with some expectations. late is true if unsealed samples may be missing.
+func (j *judge) allow(begin []expectation, late bool) (x allowed) {
+	now := j.expect()
+	for i, s := range j.sent {
+		for k := range s.samples {
+			// Samples that were dead when the query began may not be shown.
+			dead := samples(0)
+			if i < len(begin) {
+				dead = begin[i].dead[k]
+				if s.sealed || !late {
+					x.required[k] |= begin[i].live[k] & now[i].live[k]
+				}
+			}
+			x.shown[k] |= s.samples[k] &^ dead
+		}
+	}
+	return x
+}
+
+// answer is what a query returned.
+type answer struct {
+	counts [seriesCount]tally
+	// flagged are the times of buckets that the query warned of: they include deleted samples.
+	flagged [seriesCount]samples
+}
+
+// check compares an answer with the list.
+func (w *world) check(who string, tenant int, res resolution, got answer, begin []expectation) {
+	if w.phases[res] >= hidden && (res == raw || w.phases[res] >= expired) {
+		return
+	}
+	rawless := w.phases[raw] >= expired
+	allow := w.judge.allow(begin, res > raw && rawless)
+	for k := range got.counts {
+		if tenantOf(k) != tenant {
+			continue
+		}
+		times := got.counts[k].times()
+		flagged := samples(0)
+		if rawless {
+			flagged = got.flagged[k]
+		}
+		switch {
+		case got.counts[k].isDoubled():
+			w.fail("doubled: %s, resolution %d, series %d: %08x", who, res, k, got.counts[k])
+		case allow.required[k]&^times != 0:
+			w.fail("lost: %s, resolution %d, series %d: times %08b of %08b are missing", who, res, k, allow.required[k]&^times, allow.required[k])
+		case times&^allow.shown[k]&^flagged != 0:
+			w.fail("back: %s, resolution %d, series %d: times %08b are deleted", who, res, k, times&^allow.shown[k])
+		}
+	}
+}

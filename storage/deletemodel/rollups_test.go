@@ -1,0 +1,339 @@
+package deletemodel
+
+import "slices"
+
+// roller makes the rollups of some series of a tenant, from rows that are read back:
+//
+//	chunks are written ─► 5m of the slots ─► durable ─► 1h of the day
+type roller struct {
+	a      *actor
+	w      *world
+	tenant int
+	// finest is the resolution of the finest rows that are written. If it isn't raw, rollups are only extended.
+	finest resolution
+	tasks  []rollupTask
+	// expired is true if the raw window expired while its chunks were written.
+	expired bool
+	// due are the deletes that rollups were made without, by slot.
+	due [slotCount]deletions
+	// before and inTime are checked before rollups are written.
+	before func() bool
+	inTime func() bool
+}
+
+// rollupTask is a rollup chunk to make.
+type rollupTask struct {
+	series, slot int
+	res          resolution
+	// own are the chunks that this seal has written. added are samples that only rollups are made of.
+	own   []rawKey
+	added samples
+	// chunk is the result, if write is true.
+	chunk rollupChunk
+	write bool
+}
+
+func (r *roller) add(t rollupTask) {
+	t.res = fine
+	r.tasks = append(r.tasks, t)
+}
+
+// run makes and writes the rollups of all tasks.
+func (r *roller) run() bool {
+	if len(r.tasks) == 0 {
+		return true
+	}
+	if r.finest == hourly {
+		return r.extendHours()
+	}
+	hiding := r.a.namedDeletes(r.tenant).inForce()
+	if r.w.broken[readDeletesAfterChunks] {
+		hiding = nil
+		for slot := range r.due {
+			hiding = append(hiding, r.due[slot]...)
+		}
+	}
+	for i := range r.tasks {
+		r.makeFine(&r.tasks[i], hiding)
+	}
+	if r.expired && !r.w.broken[failWhenWindowExpires] {
+		return false
+	}
+	return r.put(r.tasks) && r.makeHours()
+}
+
+// series returns the series of the tasks.
+func (r *roller) series() (list []int) {
+	for _, t := range r.tasks {
+		if !slices.Contains(list, t.series) {
+			list = append(list, t.series)
+		}
+	}
+	return list
+}
+
+// dueOf returns a function that returns the due deletes of a series in a slot.
+func (r *roller) dueOf(series int) func(slot int) []deletion {
+	return func(slot int) []deletion { return r.due[slot].about(series, slot) }
+}
+
+// put writes rollup chunks.
+func (r *roller) put(tasks []rollupTask) bool {
+	for _, t := range tasks {
+		if !t.write {
+			continue
+		}
+		if r.before != nil && !r.before() {
+			return false
+		}
+		w, key, res, chunk := r.w, rollupKey{t.series, t.slot}, t.res, t.chunk
+		if !r.a.writeIf("write a rollup", r.isInTime, func() {
+			if w.phases[res] < vanished {
+				w.store.rollups[res].put(key, w.rollupTimestamp(chunk), chunk)
+			}
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *roller) isInTime() bool { return r.inTime == nil || r.inTime() }
+
+func (w *world) rollupTimestamp(c rollupChunk) int {
+	if w.broken[highestVersionWins] {
+		return w.events
+	}
+	return c.version
+}
+
+// listChunks reads the raw chunks of a series in a slot.
+func (r *roller) listChunks(series, slot int) (found []rawChunk, keys []rawKey) {
+	if r.w.phases[raw] >= expired {
+		return nil, nil
+	}
+	r.w.store.raw.each(func(key rawKey, c rawChunk) {
+		if key.series == series && key.slot == slot {
+			found, keys = append(found, c), append(keys, key)
+		}
+	})
+	return found, keys
+}
+
+// makeFine makes the 5m chunk of a series in a slot from all of its chunks.
+func (r *roller) makeFine(t *rollupTask, hiding deletions) {
+	r.a.step("list chunks")
+	found, keys := r.listChunks(t.series, t.slot)
+	fromRollup := r.finest > raw || len(found) == 0 && len(t.own) == 0
+	for _, own := range t.own {
+		r.expired = r.expired || !slices.Contains(keys, own)
+	}
+	if fromRollup {
+		r.fill(t)
+		if r.finest > raw || !t.write || len(t.own) > 0 {
+			return
+		}
+		// A seal may have written the series' first chunks since none was found.
+		r.a.step("list chunks again")
+		if found, _ = r.listChunks(t.series, t.slot); len(found) == 0 || r.w.broken[listAgain] {
+			return
+		}
+	}
+	if r.w.broken[ownChunksOnly] && len(t.own) > 0 {
+		found = slices.DeleteFunc(found, func(c rawChunk) bool {
+			return !slices.ContainsFunc(t.own, func(k rawKey) bool { return k.samples == c.samples })
+		})
+	}
+	hiding = hiding.about(t.series, t.slot)
+	t.chunk, t.write = rollupChunk{}, true
+	all := samples(0)
+	for _, c := range found {
+		due := hiding.applying(c.exempt)
+		all |= due.hide(c.samples)
+		t.chunk.version += r.w.weight(c.exempt.count(), len(due))
+	}
+	t.chunk.counts = tallyOf(all)
+}
+
+// weight is what a chunk counts in the version of rollups: one, and one for each delete that was, or is to be, applied to it.
+func (w *world) weight(exempt, applying int) int {
+	if w.broken[countDeletesInVersions] {
+		return 1
+	}
+	return 1 + exempt + applying
+}
+
+// stored reads the stored rollup chunk of a task.
+func (r *roller) stored(t *rollupTask) (rollupChunk, bool) {
+	r.a.step("read the stored rollup")
+	if r.w.phases[t.res] >= expired {
+		return rollupChunk{}, false
+	}
+	return r.w.store.rollups[t.res].get(rollupKey{t.series, t.slot})
+}
+
+// fill removes deleted buckets from the stored chunk of a task, and adds samples that have no other place.
+func (r *roller) fill(t *rollupTask) {
+	kept, ok := r.stored(t)
+	if !ok {
+		t.chunk = rollupChunk{1, buckets{counts: tallyOf(t.added)}}
+		t.write = t.added != 0
+		return
+	}
+	trimmed, changed := kept.trim(t.res, r.dueOf(t.series))
+	if t.added != 0 {
+		var left samples
+		before := trimmed.counts
+		trimmed, left = r.extend(trimmed, t)
+		if t.res == r.finest {
+			r.w.judge.leaveOut(t.series, left)
+		}
+		changed = changed || trimmed.counts != before
+	}
+	t.write, t.chunk = changed, rollupChunk{kept.version + 1, trimmed}
+}
+
+func (r *roller) extend(b buckets, t *rollupTask) (buckets, samples) {
+	if r.w.broken[extendOnlyAround] {
+		b.counts += tallyOf(t.added)
+		return b, 0
+	}
+	return b.extend(tallyOf(t.added), t.res)
+}
+
+// makeHours makes the 1h chunks of the series from the day's 5m chunks.
+func (r *roller) makeHours() bool {
+	var tasks []rollupTask
+	for _, series := range r.series() {
+		t := rollupTask{series: series, res: hourly}
+		if !r.makeHour(&t) && t.write {
+			r.makeHour(&t) // A seal may have brought 5m chunks since none was found.
+		}
+		tasks = append(tasks, t)
+	}
+	return r.put(tasks)
+}
+
+// makeHour makes a 1h chunk, and reports whether there are 5m chunks.
+func (r *roller) makeHour(t *rollupTask) bool {
+	r.a.step("read the day's 5m chunks")
+	var made rollupChunk
+	there := samples(0)
+	for slot := range slotCount {
+		if c, ok := r.w.store.rollups[fine].get(rollupKey{t.series, slot}); ok && r.w.phases[fine] < expired {
+			made.version += c.version
+			made.counts += c.counts
+			if c.flagged != 0 {
+				made.flagged |= slotMask(slot)
+			}
+			there |= slotMask(slot)
+		}
+	}
+	if there == 0 {
+		r.fill(t)
+		return false
+	}
+	t.chunk, t.write = made, true
+	if r.w.phases[fine] >= expired && !r.w.broken[keepHours] {
+		if kept, ok := r.stored(t); ok {
+			rest, _ := kept.keep(^there).trim(hourly, r.dueOf(t.series))
+			t.chunk.counts += rest.counts
+			t.chunk.flagged |= rest.flagged
+			t.chunk.version = max(t.chunk.version, kept.version+1)
+		}
+	}
+	return true
+}
+
+// extendHours adds samples to the stored 1h chunks. Their 5m buckets aren't stored.
+func (r *roller) extendHours() bool {
+	var tasks []rollupTask
+	for _, series := range r.series() {
+		t := rollupTask{series: series, res: hourly}
+		for _, of := range r.tasks {
+			if of.series == series {
+				t.added |= of.added
+			}
+		}
+		r.fill(&t)
+		tasks = append(tasks, t)
+	}
+	return r.put(tasks)
+}
+
+// missingMarks lists the marks of a tenant's raw rows that rollups lack, those of deletes included.
+func (a *actor) missingMarks(tenant int, ds deletions) (missing []markKey) {
+	w := a.w
+	a.step("read marks of raw rows")
+	if w.phases[raw] >= expired {
+		return nil
+	}
+	var all []markKey
+	w.store.marks[raw].each(func(key markKey, _ struct{}) {
+		if key.tenant == tenant {
+			all = append(all, key)
+		}
+	})
+	for _, m := range slices.Clone(all) {
+		for _, d := range ds {
+			if at := d.mark(m.slot); d.touches(m.slot) && !slices.Contains(all, at) {
+				all = append(all, at)
+			}
+		}
+	}
+	a.step("read marks of rollups")
+	for _, m := range all {
+		for res := fine; res <= hourly; res++ {
+			if _, ok := w.store.marks[res].get(m); !ok && w.phases[res] < expired {
+				missing = append(missing, m)
+				break
+			}
+		}
+	}
+	return missing
+}
+
+// deleteMarks is the first number of the marks of deletes, after those of seals.
+const deleteMarks = 1 << 20
+
+// mark returns the mark that says that rollups of a slot know of the delete.
+func (d deletion) mark(slot int) markKey { return markKey{d.tenant, slot, deleteMarks + d.id} }
+
+// rollWindow makes the rollups that the raw window of a tenant lacks.
+func (p *process) rollWindow(a *actor, tenant int) bool {
+	a.rolling = true
+	defer func() { a.rolling = false }()
+	ds := a.namedDeletes(tenant).inForce()
+	missing := a.missingMarks(tenant, ds)
+	if len(missing) == 0 {
+		return true
+	}
+	r := &roller{a: a, w: p.w, tenant: tenant}
+	whole := [slotCount]bool{}
+	for _, m := range missing {
+		i := slices.IndexFunc(ds, func(d deletion) bool { return d.mark(m.slot) == m })
+		if i >= 0 {
+			r.due[m.slot] = append(r.due[m.slot], ds[i])
+		} else if m.id < deleteMarks {
+			whole[m.slot] = true
+		}
+	}
+	for series := range seriesCount {
+		for slot := range slotCount {
+			if tenantOf(series) == tenant && (whole[slot] || len(r.due[slot].about(series, slot)) > 0) {
+				r.add(rollupTask{series: series, slot: slot})
+			}
+		}
+	}
+	if !p.w.broken[rollBeforeMarks] && !r.run() {
+		return false
+	}
+	for _, m := range missing {
+		for _, res := range []resolution{fine, hourly, raw} {
+			if (res > raw || m.id >= deleteMarks) && !a.mark(res, m) {
+				return false
+			}
+		}
+	}
+	return true
+}

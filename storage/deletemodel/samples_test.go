@@ -1,0 +1,138 @@
+package deletemodel
+
+import "math/bits"
+
+// The store has two slots, of one day and one window of each resolution. A slot has four times, which are two buckets of 5m and one of 1h.
+const (
+	slotCount   = 2
+	slotTimes   = 4
+	timeCount   = slotCount * slotTimes
+	seriesCount = 3
+	tenantCount = 2
+)
+
+// resolution is raw, fine or hourly.
+type resolution int
+
+const (
+	raw resolution = iota
+	fine
+	hourly
+	resolutionCount
+)
+
+// tenantOf returns the tenant of a series.
+func tenantOf(series int) int { return series / 2 }
+
+// samples is a set of the times of one series.
+type samples uint8
+
+const allTimes samples = 1<<timeCount - 1
+
+func slotMask(slot int) samples { return (1<<slotTimes - 1) << (slot * slotTimes) }
+
+func slotOf(time int) int { return time / slotTimes }
+
+// buckets returns the times of each bucket of a resolution.
+func (res resolution) buckets() []samples {
+	if res == fine {
+		return []samples{0x03, 0x0c, 0x30, 0xc0}
+	}
+	return []samples{0x0f, 0xf0}
+}
+
+func (s samples) first() int { return bits.TrailingZeros8(uint8(s)) }
+func (s samples) last() int  { return bits.Len8(uint8(s)) - 1 }
+
+// content is the samples of all series.
+type content [seriesCount]samples
+
+func (c *content) add(o content) {
+	for i := range c {
+		c[i] |= o[i]
+	}
+}
+
+func (c content) isEmpty() bool { return c == content{} }
+
+// inSlot returns the part in a slot.
+func (c content) inSlot(slot int) content {
+	for i := range c {
+		c[i] &= slotMask(slot)
+	}
+	return c
+}
+
+// tally says how many samples rollups count of each time: four bits a time.
+type tally uint32
+
+func tallyOf(s samples) (t tally) {
+	for ; s != 0; s &= s - 1 {
+		t |= 1 << (4 * s.first())
+	}
+	return t
+}
+
+// times returns the times that are counted.
+func (t tally) times() (s samples) {
+	for i := range timeCount {
+		if t>>(4*i)&15 != 0 {
+			s |= 1 << i
+		}
+	}
+	return s
+}
+
+// keep returns the part of some times.
+func (t tally) keep(s samples) tally { return t & (tallyOf(s) * 15) }
+
+// isDoubled reports whether a time counts twice.
+func (t tally) isDoubled() bool { return t&^0x11111111 != 0 }
+
+// buckets is the content of a rollup chunk. flagged are the times of the buckets that include deleted samples.
+type buckets struct {
+	counts  tally
+	flagged samples
+}
+
+func (b buckets) keep(s samples) buckets { return buckets{b.counts.keep(s), b.flagged & s} }
+
+func (b buckets) isLarger(o buckets) bool {
+	return b.counts > o.counts || b.counts == o.counts && b.flagged > o.flagged
+}
+
+// extend adds buckets to stored ones. A stored bucket only takes samples that are all older or all newer than its own; left are the times of others.
+func (b buckets) extend(added tally, res resolution) (all buckets, left samples) {
+	all = b
+	for _, in := range res.buckets() {
+		have, add := b.counts.keep(in).times(), added.keep(in).times()
+		switch {
+		case add == 0:
+		case have == 0 || add.last() < have.first() || add.first() > have.last():
+			all.counts += added.keep(in)
+		default:
+			left |= add
+		}
+	}
+	return all, left
+}
+
+// trim removes the buckets whose samples are all deleted, and flags those that are deleted in part. due returns the deletes to apply to a slot.
+func (b buckets) trim(res resolution, due func(slot int) []deletion) (trimmed buckets, changed bool) {
+	trimmed = b
+	for _, in := range res.buckets() {
+		have := b.counts.keep(in).times()
+		if have == 0 {
+			continue
+		}
+		for _, d := range due(slotOf(in.first())) {
+			switch {
+			case have&^d.times == 0:
+				trimmed = trimmed.keep(^in)
+			case d.times.first() <= have.last() && have.first() <= d.times.last() && trimmed.flagged&in == 0:
+				trimmed.flagged |= in
+			}
+		}
+	}
+	return trimmed, trimmed != b
+}

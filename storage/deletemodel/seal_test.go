@@ -1,0 +1,262 @@
+package deletemodel
+
+import "slices"
+
+// maxGathers is how often a seal gathers its samples again because deletes came.
+const maxGathers = 20
+
+// sealPass seals the stage rows of one slot:
+//
+//	close the generations ─► list the stage ─► each tenant: chunks, rollups, marks ─► stage rows deleted
+type sealPass struct {
+	a     *actor
+	p     *process
+	slot  int
+	begun int
+	// own are the closed generations of the head, and upTo is the last number of this process that they may have.
+	own  []*generation
+	upTo int
+	// rows are the stage rows to delete, and left are rows that couldn't be read.
+	rows, left []stageKey
+	samples    content
+	// deletes were read after all samples, by tenant.
+	deletes [tenantCount]deletions
+}
+
+// seal seals a slot. It returns false after an error; the next seal starts again.
+func (p *process) seal(a *actor, slot int) bool {
+	if p.sealing == a { // A delete that cleans, or an import, holds the lock.
+		return p.sealLocked(a, slot)
+	}
+	a.lock("seals", &p.sealing)
+	ok := p.sealLocked(a, slot)
+	p.sealing = nil
+	return ok
+}
+
+func (p *process) sealLocked(a *actor, slot int) bool {
+	if p.hasSlept() {
+		p.catchUp(a)
+	}
+	s := &sealPass{a: a, p: p, slot: slot, begun: p.w.now}
+	s.own, s.upTo = p.closeGenerations(slot), p.seq
+	if !s.gather() {
+		return false
+	}
+	for tenant := range tenantCount {
+		if len(s.rows) > 0 && !s.sealTenant(tenant) {
+			return false
+		}
+	}
+	if !s.deleteRows() {
+		return false
+	}
+	p.release(slot, slices.DeleteFunc(s.own, func(g *generation) bool {
+		return slices.ContainsFunc(s.left, g.covers)
+	}))
+	return true
+}
+
+func (s *sealPass) allDeletes() (all [tenantCount]deletions) {
+	for tenant := range all {
+		all[tenant] = s.a.namedDeletes(tenant)
+	}
+	return all
+}
+
+// gather gathers the samples to seal without deleted ones. Where a delete applies to the samples in memory, the stage is read again.
+//
+// Invariant: the deletes that the chunks will name are read after the samples, and the samples are read after them.
+func (s *sealPass) gather() bool {
+	w := s.p.w
+	before := s.allDeletes()
+	for range maxGathers {
+		known := s.own
+		for _, g := range s.own {
+			for _, ds := range before {
+				if matches(g.samples, s.slot, ds) && !w.broken[gatherFromStage] {
+					known = nil
+				}
+			}
+		}
+		s.gatherRows(known)
+		if w.broken[readDeletesTwice] {
+			s.deletes = before
+			return true
+		}
+		after := s.allDeletes()
+		if same := slices.EqualFunc(before[:], after[:], sameDeletes); same {
+			s.deletes = after
+			return true
+		}
+		before = after
+	}
+	return false
+}
+
+func sameDeletes(a, b deletions) bool {
+	return slices.EqualFunc(a, b, func(a, b deletion) bool { return a.id == b.id && a.announced == b.announced })
+}
+
+// gatherRows lists the stage rows, and reads those that known generations don't cover.
+func (s *sealPass) gatherRows(known []*generation) {
+	w := s.p.w
+	s.rows, s.left, s.samples = nil, nil, content{}
+	for _, g := range known {
+		s.samples.add(g.samples)
+	}
+	s.a.step("list the stage")
+	w.store.stage.each(func(key stageKey, b blob) {
+		switch {
+		case key.slot != s.slot || key.writer == s.p.writer && key.seq > s.upTo:
+		case slices.ContainsFunc(known, func(g *generation) bool { return g.covers(key) }):
+			s.rows = append(s.rows, key)
+		case s.wasProcessed(key):
+			s.rows = append(s.rows, key)
+		default:
+			s.left = append(s.left, key)
+		}
+	})
+	if len(s.left) == 0 {
+		return
+	}
+	s.a.step("read the stage")
+	s.left = slices.DeleteFunc(s.left, func(key stageKey) bool {
+		b, ok := w.store.stage.get(key)
+		if ok {
+			s.samples.add(b.samples)
+			s.rows = append(s.rows, key)
+		}
+		return ok
+	})
+	if len(s.left) == 0 || w.broken[releaseRowsOfOthers] {
+		return
+	}
+	s.a.step("list the stage again")
+	s.left = slices.DeleteFunc(s.left, func(key stageKey) bool { // Another process has sealed these.
+		_, ok := w.store.stage.get(key)
+		return !ok
+	})
+}
+
+// wasProcessed reports whether a stage row was sealed before: it came back, or is about to be deleted.
+func (s *sealPass) wasProcessed(key stageKey) bool {
+	_, ok := s.p.w.store.processed.get(key)
+	return ok && !s.p.w.broken[skipProcessedRows]
+}
+
+// isInTime reports whether the seal may write: what it read isn't older than half of the time for which deletes rest.
+func (s *sealPass) isInTime() bool {
+	return s.p.w.now-s.begun <= restTicks/2 || s.p.w.broken[restartSlowSeals]
+}
+
+// sealTenant writes the chunks of a tenant, and their rollups and marks.
+func (s *sealPass) sealTenant(tenant int) bool {
+	w, mine := s.p.w, content{}
+	for series, samples := range s.samples {
+		if tenantOf(series) == tenant {
+			mine[series] = samples
+		}
+	}
+	if mine.isEmpty() {
+		return true
+	}
+	finest := w.finest()
+	if finest == resolutionCount {
+		return true
+	}
+	r := &roller{a: s.a, w: w, tenant: tenant, finest: finest, inTime: s.isInTime}
+	b := &bringer{roller: r, deletes: s.deletes[tenant]}
+	if finest > raw {
+		if !s.beginFilling(b, mine) {
+			return false
+		}
+		defer s.a.endFilling()
+	}
+	if !b.bring(s.slot, mine, b.isMarked(s.slot)) || !r.run() {
+		return false
+	}
+	id := w.newID()
+	for res := hourly; res >= finest; res-- {
+		if !s.a.mark(res, markKey{tenant, s.slot, id}) {
+			return false
+		}
+	}
+	return !w.hasExpired(finest)
+}
+
+// hasExpired reports whether the window of the finest rows of a seal or an import expired meanwhile: what it wrote then isn't all that must be written.
+func (w *world) hasExpired(finest resolution) bool {
+	return w.phases[finest] >= expired && !w.broken[failWhenWindowExpires]
+}
+
+// beginFilling takes the turn of processes that change rollups without samples, and applies the deletes of these series to them.
+func (s *sealPass) beginFilling(b *bringer, mine content) bool {
+	s.a.beginFilling()
+	w, tenant := s.p.w, b.tenant
+	if !w.broken[sameDeletesBeforeFilling] && !sameDeletes(s.deletes[tenant], s.a.namedDeletes(tenant)) {
+		s.a.endFilling()
+		return false
+	}
+	ds := s.deletes[tenant].where(func(d deletion) bool { return matches(mine, s.slot, deletions{d}) })
+	if !w.broken[trimBeforeFilling] && !s.p.trimBefore(s.a, tenant, b.finest, []int{s.slot}, ds) {
+		s.a.endFilling()
+		return false
+	}
+	return true
+}
+
+// deleteRows deletes the stage rows that were sealed, after it was noted that they are.
+func (s *sealPass) deleteRows() bool {
+	w := s.p.w
+	if len(s.rows) == 0 {
+		return true
+	}
+	if w.shared && !s.a.write("note the processed rows", func() {
+		for _, key := range s.rows {
+			w.store.processed.put(key, 1, struct{}{})
+		}
+	}) {
+		return false
+	}
+	w.judge.sealedRows(s.rows)
+	return s.a.write("delete the stage rows", func() {
+		for _, key := range s.rows {
+			w.store.stage.remove(key, 1, w.now)
+		}
+	})
+}
+
+// finest returns the finest resolution whose window takes rows.
+func (w *world) finest() resolution {
+	res := raw
+	for res < resolutionCount && w.phases[res] >= expired {
+		res++
+	}
+	return res
+}
+
+// mark writes a commit record.
+func (a *actor) mark(res resolution, key markKey) bool {
+	return a.write("mark the slot", func() {
+		if a.w.phases[res] < expired {
+			a.w.store.marks[res].put(key, 1, struct{}{})
+		}
+	})
+}
+
+// beginFilling waits for the turn of changing rollups without samples. A paused process keeps it: see the limits in
+// the package's description.
+func (a *actor) beginFilling() {
+	w := a.w
+	a.wait("filling", func() bool {
+		return w.filling == nil || w.filling == a || w.broken[oneFillsAtATime]
+	})
+	w.filling = a
+}
+
+func (a *actor) endFilling() {
+	if a.w.filling == a {
+		a.w.filling = nil
+	}
+}

@@ -1,0 +1,353 @@
+package deletemodel
+
+import (
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+)
+
+// A tick is twelve hours. Deletes rest for four ticks, and a seal that took more than half of that starts again.
+const (
+	restTicks = 4
+	// doubtTicks is how long after it failed a write may be applied.
+	doubtTicks = 1
+)
+
+// choices are the decisions of a history: drawn and recorded, or repeated.
+type choices struct {
+	random   *rand.Rand
+	recorded []uint8
+	position int
+}
+
+// pick returns a number below n. 0 is the most harmless decision, which shortened histories end with.
+func (c *choices) pick(n int) int {
+	if n <= 1 {
+		return 0
+	}
+	if c.random != nil {
+		v := c.random.IntN(n)
+		c.recorded = append(c.recorded, uint8(v))
+		return v
+	}
+	if c.position >= len(c.recorded) {
+		return 0
+	}
+	c.position++
+	return int(c.recorded[c.position-1]) % n
+}
+
+func (c *choices) oneIn(n int) bool { return c.pick(n) == n-1 }
+
+// phase says how far the expiry of the raw or the 5m window has come.
+type phase int
+
+const (
+	// stands: queries read the rows.
+	stands phase = iota
+	// hiddenSoon: the rows will be hidden within a day, so deletes process the rollups before they return.
+	hiddenSoon
+	// hidden: queries read the rows only where rollups don't include them.
+	hidden
+	// expired: the rows count as missing.
+	expired
+	// vanished: the engine has removed the rows.
+	vanished
+)
+
+// world is one history: the engine, the processes, and the judge.
+type world struct {
+	choices
+	broken map[rule]bool
+	// shared is true if several processes use the engine, as with Cassandra.
+	shared bool
+	store  store
+	// now is the time in ticks, and events counts steps.
+	now, events int
+	phases      [resolutionCount]phase
+	// expiredAt is when the rows of a resolution expired, in ticks.
+	expiredAt [resolutionCount]int
+	processes []*process
+	actors    []*actor
+	doubtful  []doubtfulWrite
+	filling   *actor
+	judge     *judge
+	backup    *backup
+	// faults is false while the history settles: then no writes fail, and nothing crashes.
+	faults bool
+	ids    int
+	// deletesBegun is how many deletes were requested.
+	deletesBegun int
+	// outcome is the forced outcome of the next write, in written histories.
+	outcome int
+	failure string
+	trace   func(string)
+}
+
+// doubtfulWrite may be applied until a time, in ticks.
+type doubtfulWrite struct {
+	until int
+	apply func()
+}
+
+// backup is a copy of the engine, and of the judge's list.
+type backup struct {
+	store  store
+	judge  *judge
+	phases [resolutionCount]phase
+}
+
+func newWorld(shared bool, c choices) *world {
+	w := &world{choices: c, shared: shared, faults: true, judge: newJudge()}
+	w.store = newStore(w.oneIn(2))
+	n := 1
+	if shared {
+		n = 2 + w.pick(2)
+	}
+	for i := range n {
+		p := &process{w: w, name: fmt.Sprintf("p%d", i)}
+		p.start()
+		w.processes = append(w.processes, p)
+	}
+	return w
+}
+
+func (w *world) newID() int {
+	w.ids++
+	return w.ids
+}
+
+func (w *world) logf(format string, args ...any) {
+	if w.trace != nil {
+		w.trace(fmt.Sprintf("%3d ", w.now) + fmt.Sprintf(format, args...))
+	}
+}
+
+func (w *world) fail(format string, args ...any) {
+	if w.failure == "" {
+		w.failure = fmt.Sprintf(format, args...)
+		w.logf("FAILED: %s", w.failure)
+	}
+}
+
+// actor is an operation of a process. It runs until its next step whenever the history advances it.
+type actor struct {
+	w     *world
+	p     *process
+	name  string
+	begun int
+	// label names the step that comes next.
+	label string
+	yield func(struct{}) bool
+	next  func() (struct{}, bool)
+	stop  func()
+	done  bool
+	// ready is false while the operation waits for a lock.
+	ready func() bool
+	// rolling is true while the operation makes the rollups that a window lacks.
+	rolling bool
+	// failed is true if the operation returned an error.
+	failed bool
+}
+
+type crashed struct{}
+
+// start starts an operation of a process, up to its first step. f returns false if it fails.
+func (w *world) start(p *process, name string, f func(*actor) bool) *actor {
+	a := &actor{w: w, p: p, name: p.name + " " + name, begun: w.now}
+	a.next, a.stop = iter.Pull(func(yield func(struct{}) bool) {
+		a.yield = yield
+		defer func() {
+			if r := recover(); r != nil {
+				if _, ok := r.(crashed); !ok {
+					panic(r)
+				}
+			}
+		}()
+		a.failed = !f(a)
+	})
+	w.actors = append(w.actors, a)
+	w.logf("%s starts", a.name)
+	a.advance()
+	return a
+}
+
+// advance runs an operation until its next step, and reports whether it goes on.
+func (a *actor) advance() bool {
+	if a.done || a.isBlocked() {
+		return false
+	}
+	a.w.events++
+	if _, more := a.next(); more {
+		return true
+	}
+	a.end()
+	if a.failed {
+		a.w.logf("%s fails", a.name)
+	} else {
+		a.w.logf("%s ends", a.name)
+	}
+	return false
+}
+
+func (a *actor) isBlocked() bool { return a.p.frozenUntil > a.w.now || a.ready != nil && !a.ready() }
+
+func (a *actor) end() {
+	a.done = true
+	if a.p.sealing == a {
+		a.p.sealing = nil
+	}
+	if a.p.deleting == a {
+		a.p.deleting = nil
+	}
+	if a.p.cleaning == a {
+		a.p.cleaning = nil
+	}
+	if a.w.filling == a {
+		a.w.filling = nil
+	}
+	a.w.actors = slices.DeleteFunc(a.w.actors, func(o *actor) bool { return o == a })
+}
+
+// step lets others run before the access to the engine that label names.
+func (a *actor) step(label string) {
+	a.label = label
+	if !a.yield(struct{}{}) {
+		panic(crashed{})
+	}
+	if a.w.trace != nil {
+		a.w.logf("  %s: %s", a.name, label)
+	}
+}
+
+// wait waits until a lock is free.
+func (a *actor) wait(label string, free func() bool) {
+	for !free() {
+		a.ready = free
+		a.step("wait: " + label)
+		a.ready = nil
+	}
+}
+
+// lock takes a lock of the process, which ends with the operation or by unlocking it.
+func (a *actor) lock(label string, holder **actor) {
+	if *holder == a {
+		return
+	}
+	a.wait(label, func() bool { return *holder == nil })
+	*holder = a
+}
+
+// Outcomes of a write.
+const (
+	applied = iota
+	appliedInDoubt
+	appliedLater
+	neverApplied
+)
+
+// write applies a mutation. It returns false if the caller doesn't learn whether it was applied.
+func (a *actor) write(label string, mutate func()) bool {
+	return a.writeIf(label, func() bool { return true }, mutate)
+}
+
+// writeIf is write after a condition that is checked with the write: of the process' clock or memory, not of the engine.
+func (a *actor) writeIf(label string, allowed func() bool, mutate func()) bool {
+	a.step(label)
+	w := a.w
+	if !allowed() {
+		return false
+	}
+	outcome := w.outcome
+	w.outcome = applied
+	if w.faults && outcome == applied {
+		if v := w.pick(20); v > 16 {
+			outcome = v - 16
+		}
+	}
+	if w.filling == a && outcome == appliedLater { // See the limits in the package's description.
+		outcome = neverApplied
+	}
+	switch outcome {
+	case applied, appliedInDoubt:
+		mutate()
+	case appliedLater:
+		w.doubtful = append(w.doubtful, doubtfulWrite{w.now + doubtTicks, mutate})
+	}
+	if outcome != applied {
+		w.logf("  %s: the write failed: %s", a.name, []string{"", "applied", "applied later", "never applied"}[outcome])
+	}
+	return outcome == applied
+}
+
+// applyDoubtful applies a write with an unknown outcome, or drops it.
+func (w *world) applyDoubtful(i int, apply bool) {
+	d := w.doubtful[i]
+	w.doubtful = slices.Delete(w.doubtful, i, i+1)
+	if apply {
+		w.logf("a write in doubt is applied")
+		d.apply()
+	}
+}
+
+// tick lets twelve hours pass.
+func (w *world) tick() {
+	w.now++
+	w.logf("twelve hours pass")
+	w.doubtful = slices.DeleteFunc(w.doubtful, func(d doubtfulWrite) bool { return d.until < w.now })
+	for _, p := range w.processes {
+		if w.shared && p.frozenUntil <= w.now {
+			w.do(p, "follows", func(a *actor) bool { p.catchUp(a); return true })
+		}
+	}
+}
+
+// crash ends a process and starts it again.
+func (w *world) crash(p *process) {
+	w.logf("%s crashes", p.name)
+	for _, a := range slices.Clone(w.actors) {
+		if a.p == p {
+			a.stop()
+			a.end()
+			w.judge.ended(a)
+		}
+	}
+	p.start()
+}
+
+// stopAll ends all operations, so that a history leaves no goroutines.
+func (w *world) stopAll() {
+	for _, a := range slices.Clone(w.actors) {
+		a.stop()
+		a.end()
+	}
+}
+
+// takeBackup copies the engine.
+func (w *world) takeBackup() {
+	w.logf("a backup is taken")
+	w.backup = &backup{w.store.copyOf(), w.judge.copyOf(), w.phases}
+}
+
+// restore stops all processes, puts the backup in place of the engine, and starts them.
+func (w *world) restore() {
+	w.logf("the backup is restored")
+	for _, a := range slices.Clone(w.actors) {
+		a.stop()
+		a.end()
+	}
+	w.doubtful = nil
+	w.store, w.judge = w.backup.store.copyOf(), w.backup.judge.copyOf()
+	for res := raw; res < resolutionCount; res++ { // Time has passed: what expired isn't restored.
+		if w.phases[res] == vanished {
+			w.store.vanish(res)
+		}
+	}
+	for res := raw; res < resolutionCount; res++ {
+		w.phases[res] = max(w.phases[res], w.backup.phases[res])
+	}
+	for _, p := range w.processes {
+		p.start()
+	}
+}
