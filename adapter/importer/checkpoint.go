@@ -14,38 +14,39 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// checkpointVersion is that of the file's format.
+// checkpointVersion is the version of the file format.
 const checkpointVersion = 1
 
 // ErrOtherImport means that a checkpoint belongs to another import.
 var ErrOtherImport = errors.New("importer: the checkpoint belongs to another import")
 
-// Checkpoint is how far an import came.
+// Checkpoint is the progress of an import.
 type Checkpoint struct {
 	Version int `json:"version"`
-	// Source identifies what is imported by its kind, place and selection. Target and Tenant are the destination.
+	// Source identifies the imported data by kind, location and selection. Target and Tenant identify the destination.
 	Source string `json:"source"`
 	Target string `json:"target"`
 	Tenant string `json:"tenant"`
 	// Store is the identity of the store.
 	Store string `json:"store"`
-	// Position is where to go on; Done how much is done, from 0 to 1.
+	// Position is where the next run resumes. Done is the imported fraction of the source, from 0 to 1.
 	Position string  `json:"position"`
 	Done     float64 `json:"done"`
-	// NewestMS is the newest timestamp that was read, milliseconds; nil: no sample was.
+	// NewestMS is the newest timestamp read, in milliseconds. It is nil if no sample was read.
 	NewestMS *int64 `json:"newest_ms,omitempty"`
-	// Complete: the source had no more.
+	// Complete is true if the import reached the end of the source.
 	Complete bool `json:"complete"`
-	// Stats are those of all runs, without their refusals.
+	// Stats are the totals of all runs, without Refusals.
 	Stats storage.ImportStats `json:"stats"`
-	// Skipped samples could not be taken from the source.
+	// Skipped is the number of samples of the source that couldn't be imported.
 	Skipped int `json:"skipped"`
-	// Damaged parts of the source could not be read.
+	// Damaged is the number of parts of the source that couldn't be read.
 	Damaged int `json:"damaged"`
 }
 
-// readCheckpoint reads the checkpoint of the import that is like want, which is what comes back where there is none, or one
-// of another store at the same place: the samples that were imported into the other are missing there. anew is true then.
+// readCheckpoint reads the checkpoint at path. Source, target and tenant must equal those in want; otherwise it returns
+// ErrOtherImport. If there is no checkpoint, it returns want. If the checkpoint belongs to another store, it returns
+// want and true: the samples imported into the other store are missing from this one.
 func readCheckpoint(path string, want Checkpoint) (at Checkpoint, anew bool, err error) {
 	want.Version = checkpointVersion
 	if path == "" {
@@ -75,7 +76,7 @@ func readCheckpoint(path string, want Checkpoint) (at Checkpoint, anew bool, err
 	return have, false, nil
 }
 
-// note notes the newest timestamp of a batch.
+// note updates NewestMS from the samples of a batch.
 func (c *Checkpoint) note(list []storage.ImportedSeries) {
 	newest := int64(math.MinInt64)
 	if c.NewestMS != nil {
@@ -89,7 +90,8 @@ func (c *Checkpoint) note(list []storage.ImportedSeries) {
 	}
 }
 
-// write puts the checkpoint in place of the one before, durably: a crash leaves either.
+// write replaces the checkpoint file atomically and durably. After a crash the file holds the old or the new
+// checkpoint.
 func (c *Checkpoint) write(path string) (err error) {
 	if path == "" {
 		return nil

@@ -8,25 +8,26 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// Contents describe the samples of a source, and the part of them that a destination doesn't keep as raw samples.
+// Contents describes the samples of a source, including those that a destination doesn't keep as raw samples.
 type Contents struct {
-	// Series counts different series, and is exact up to MaxCounted.
+	// Series is the number of distinct series. It is exact up to MaxCounted.
 	Series int
-	// Samples were read; MinMS and MaxMS are the first and last timestamp of them, milliseconds.
+	// Samples is the number of samples. MinMS and MaxMS are the first and last timestamp, in milliseconds.
 	Samples      int64
 	MinMS, MaxMS int64
-	// Past are the samples past the retention of raw samples, by class.
+	// Past counts the samples older than the retention of raw samples, by class.
 	Past []Past
-	// Ahead samples are in the future.
+	// Ahead is the number of samples more than storage.MaxAhead in the future.
 	Ahead int64
-	// Downsampled are the samples of which the source has aggregates. TooCoarse of them an import skips, because finer data of their time are kept. They
-	// aren't in the other numbers.
+	// Downsampled is the number of samples that the source only has as aggregates. TooCoarse is the part of them that
+	// an import skips because the destination keeps finer data of their time. The other fields don't include either.
 	Downsampled, TooCoarse int64
-	// SkippedParts are parts of the source that an import skips, and DamagedParts those of them that can't be read.
+	// SkippedParts is the number of parts of the source that an import skips. DamagedParts is the part of them that
+	// can't be read.
 	SkippedParts, DamagedParts int
 }
 
-// MaxCounted bounds the series that are remembered for the count.
+// MaxCounted is the maximum number of distinct series that ReadContents counts.
 const MaxCounted = 1 << 21
 
 // ReadOptions configure ReadContents. Source and Now must be set.
@@ -35,11 +36,11 @@ type ReadOptions struct {
 	// Kept is the retention of the destination.
 	Kept Kept
 	Now  time.Time
-	// Batch is called with each batch once it is counted. The batch is the callee's. nil: it isn't called.
+	// Batch, if not nil, is called with each batch after it is counted. The callee owns the batch.
 	Batch func(Batch) error
 }
 
-// ReadContents reads a source from the start, and stores nothing.
+// ReadContents reads a source from the start without storing anything.
 func ReadContents(ctx context.Context, o ReadOptions) (c Contents, err error) {
 	c.MinMS, c.MaxMS = math.MaxInt64, math.MinInt64
 	seen := map[uint64]struct{}{}
@@ -78,7 +79,7 @@ func ReadContents(ctx context.Context, o ReadOptions) (c Contents, err error) {
 	return c, ctx.Err()
 }
 
-// add counts a series.
+// add counts the samples of a series.
 func (c *Contents) add(s *storage.ImportedSeries, o *ReadOptions) {
 	eachTime(s.Samples, func(t int64) { c.MinMS, c.MaxMS = min(c.MinMS, t), max(c.MaxMS, t) })
 	n := s.Samples.Len()
@@ -86,7 +87,7 @@ func (c *Contents) add(s *storage.ImportedSeries, o *ReadOptions) {
 	c.Ahead += int64(n - olderThan(s, o.Now.Add(storage.MaxAhead).UnixMilli()+1))
 }
 
-// addBuckets counts the samples of a series with buckets.
+// addBuckets counts the samples in the buckets of a series.
 func (c *Contents) addBuckets(s *storage.ImportedBuckets, o *ReadOptions) {
 	keep, _ := o.Kept.Of(s.Labels)
 	for i, end := range s.Buckets.End {
@@ -98,7 +99,7 @@ func (c *Contents) addBuckets(s *storage.ImportedBuckets, o *ReadOptions) {
 	}
 }
 
-// boundary returns the first timestamp that a retention keeps, milliseconds; 0 keeps all.
+// boundary returns the first timestamp that a retention keeps, in milliseconds. A retention of 0 keeps all.
 func boundary(now time.Time, kept time.Duration) int64 {
 	if kept == 0 {
 		return math.MinInt64

@@ -9,26 +9,28 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// Destination is where history goes: a store that is opened here, or one that a server has. Its methods are called one
-// after the other; an error doesn't undo finished calls, and either may be called again with the same series.
+// Destination is the target of an import: a store opened by this process, or the store of a server. Its methods aren't
+// called concurrently. An error doesn't undo finished calls. Import and ImportBuckets may be called again with the same
+// series.
 type Destination interface {
-	// Identity identifies the store, see storage.Store.Identity.
+	// Identity returns the identity of the store, see storage.Store.Identity.
 	Identity(ctx context.Context, tenant string) (string, error)
-	// Import stores a tenant's series, which are its own from then on. All of it is durable once it returns without an
-	// error; samples that are there already stay as they are.
+	// Import stores the series of a tenant and takes ownership of list. All samples are durable once it returns without
+	// an error. Samples that are already stored remain unchanged.
 	Import(ctx context.Context, tenant string, list []storage.ImportedSeries) (storage.ImportStats, error)
-	// ImportBuckets does so for series of which the source has aggregates.
+	// ImportBuckets does the same for series with aggregates instead of samples.
 	ImportBuckets(ctx context.Context, tenant string, list []storage.ImportedBuckets) (storage.ImportStats, error)
-	// Compare compares series, which are its own from then on, with the samples stored for the tenant at the same timestamps,
-	// by series and day. within is the range of time from which the series have all samples of the source: a rollup bucket that extends beyond it may
-	// contain others, and isn't compared. It reports differences, not necessarily all: the stats count them.
+	// Compare compares series with the samples stored for the tenant at the same timestamps, by series and day, and
+	// takes ownership of list. within is the range of time in which list has all samples of the source. A rollup bucket
+	// that extends beyond within may contain other samples and isn't compared. Compare may report only some of the
+	// differences; the stats count all of them.
 	Compare(ctx context.Context, tenant string, list []storage.ImportedSeries, within query.Span, report func(Difference)) (VerifyStats, error)
 }
 
 // AllTimes is the range of all timestamps.
 func AllTimes() query.Span { return query.Span{MinT: math.MinInt64, MaxT: math.MaxInt64} }
 
-// Local is a store that is opened here. now is its clock.
+// Local returns a Destination for an open store. now is the store's clock.
 func Local(s *storage.Store, now func() time.Time) Destination { return &local{s, now} }
 
 type local struct {

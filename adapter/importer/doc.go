@@ -1,9 +1,10 @@
-// Package importer brings history from elsewhere into a store.
+// Package importer copies historical samples from another system into a store.
 //
 //	Source ── batches of series ──► Destination ── storage.Import: sealed rows with rollups
 //	   └───── positions ──────────► checkpoint, a file
 //
-// A Source reads one kind of history: TSDB blocks, a text file, another system's API. Run takes it over batch by batch,
-// remembers in a file how far it came, and goes on from there when it is run again: samples that were imported twice are stored
-// once. A Destination is a store that is opened here, or, in package overhttp, one that a server has. Verify reads the source again and compares it with what the store answers.
+// A Source reads one kind of history: TSDB blocks, a text file, the API of another system. Run imports it batch by
+// batch, and writes its progress to a checkpoint file. The next run resumes there. Importing a sample twice stores it
+// once. A Destination is a store opened by this process or, in package overhttp, the store of a server. Verify reads
+// the source again and compares it with the stored samples.
 package importer

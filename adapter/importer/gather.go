@@ -12,35 +12,37 @@ import (
 	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
-// Gatherer collects the samples of a source that gives them in any order, until there are enough for a batch.
+// Gatherer collects the samples of a source with no particular order until they fill a batch.
 type Gatherer struct {
 	selection Selection
-	// chosen are the series that this batch has met; nil: one that isn't wanted.
+	// chosen maps the source's name of each series in this batch to its samples, nil if the series isn't selected.
 	chosen map[string]*chunk.Samples
 	list   []storage.ImportedSeries
-	// bytes is about what they take, and enough how much is enough.
+	// bytes is the approximate size of the collected series. enough is the size of a full batch.
 	bytes, enough int
 }
 
-// seriesBytes is about what a series takes besides its labels and samples, and bucketBytes what a bucket of a histogram does.
+// seriesBytes is the approximate size of a series without its labels and samples. bucketBytes is the approximate size
+// of a histogram bucket.
 const (
 	seriesBytes = 300
 	bucketBytes = 24
 )
 
-// NewGatherer returns one for a selection. enough is the size of a batch, bytes; 0: BatchBytes.
+// NewGatherer returns a Gatherer for a selection. enough is the size of a batch in bytes; 0 means BatchBytes.
 func NewGatherer(s Selection, enough int) *Gatherer {
 	return &Gatherer{selection: s, chosen: map[string]*chunk.Samples{}, enough: cmp.Or(enough, BatchBytes)}
 }
 
-// Known returns where the samples of a series go that the source names with these bytes, if it has met them since the last
-// batch; nil: it isn't wanted.
+// Known returns the samples of a series by the source's name for it. ok is false if the series wasn't added since the
+// last batch. into is nil if the series isn't selected.
 func (g *Gatherer) Known(name []byte) (into *chunk.Samples, ok bool) {
 	into, ok = g.chosen[string(name)]
 	return into, ok
 }
 
-// Series returns where the samples of a series go, which the source names with these bytes; nil: it isn't wanted.
+// Series adds a series by the source's name for it. It returns the series' samples for Float and Histogram, or nil if
+// the series isn't selected.
 func (g *Gatherer) Series(name []byte, ls labels.Labels) *chunk.Samples {
 	g.bytes += seriesBytes + len(name)
 	if !g.selection.Wants(ls) {
@@ -55,7 +57,7 @@ func (g *Gatherer) Series(name []byte, ls labels.Labels) *chunk.Samples {
 	return into
 }
 
-// Float adds a sample, unless its time isn't wanted; times are milliseconds.
+// Float adds a sample if its time is selected. t and st are in milliseconds.
 func (g *Gatherer) Float(into *chunk.Samples, t, st int64, v float64) {
 	if t >= g.selection.MinMS && t <= g.selection.MaxMS {
 		into.AppendFloat(t, st, v)
@@ -63,7 +65,7 @@ func (g *Gatherer) Float(into *chunk.Samples, t, st int64, v float64) {
 	}
 }
 
-// Histogram adds a native histogram, unless its time isn't wanted.
+// Histogram adds a native histogram if its time is selected.
 func (g *Gatherer) Histogram(into *chunk.Samples, h chunk.Histogram) {
 	if h.T < g.selection.MinMS || h.T > g.selection.MaxMS {
 		return
@@ -77,19 +79,20 @@ func (g *Gatherer) Histogram(into *chunk.Samples, h chunk.Histogram) {
 	}
 }
 
-// Full reports whether there is enough for a batch.
+// Full reports whether the collected series fill a batch.
 func (g *Gatherer) Full() bool { return g.bytes >= g.enough }
 
-// Small reports whether samples take less than half a batch.
+// Small reports whether a number of floats takes less than half a batch.
 func (g *Gatherer) Small(samples int) bool { return samples*SampleBytes < g.enough/2 }
 
-// Tail is the end of a series' floats, from one on, that stays for the next batch because there is more of it to come.
+// Tail selects the floats of one series, starting at index From, that stay for the next batch because the source has
+// more of them.
 type Tail struct {
-	Of   *chunk.Samples // nil: there is none
+	Of   *chunk.Samples // nil: no tail
 	From int
 }
 
-// Take returns the collected series, in the order of labels, and begins anew with a tail.
+// Take returns the collected series, ordered by labels, and resets the Gatherer to the floats of tail t.
 func (g *Gatherer) Take(t Tail) []storage.ImportedSeries {
 	var left, list []storage.ImportedSeries
 	for _, s := range g.list {
@@ -113,7 +116,7 @@ func (g *Gatherer) Take(t Tail) []storage.ImportedSeries {
 	return list
 }
 
-// cutHead takes the first floats out of samples.
+// cutHead removes the first n floats from s and returns them.
 func cutHead(s *chunk.Samples, n int) *chunk.Samples {
 	head := &chunk.Samples{T: slices.Clone(s.T[:n]), V: slices.Clone(s.V[:n])}
 	s.T, s.V = slices.Delete(s.T, 0, n), slices.Delete(s.V, 0, n)
@@ -124,7 +127,7 @@ func cutHead(s *chunk.Samples, n int) *chunk.Samples {
 	return head
 }
 
-// Shorten cuts what a message quotes of a source.
+// Shorten truncates a quotation from a source for use in a message.
 func Shorten(text string) string {
 	const most = 120
 	if len(text) > most {

@@ -11,15 +11,15 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Kept is how long a destination keeps the series of a tenant.
+// Kept is the retention of a tenant's series at a destination.
 type Kept struct {
 	// Default is the retention of series without a class.
 	Default retention.Keep
-	// Classes are in the order of the retention file: the first one that matches a series applies.
+	// Classes are in the order of the retention file. The first class that matches a series applies.
 	Classes []retention.Class
 }
 
-// Of returns the retention of a series, and the name of its class; "": it has none.
+// Of returns the retention of a series and the name of its class, "" if it has none.
 func (k *Kept) Of(ls labels.Labels) (retention.Keep, string) {
 	for i := range k.Classes {
 		if c := &k.Classes[i]; c.Matches(ls) {
@@ -29,16 +29,17 @@ func (k *Kept) Of(ls labels.Labels) (retention.Keep, string) {
 	return k.Default, ""
 }
 
-// Past are the samples past the retention of raw samples of a class.
+// Past counts the samples of a class that are older than the retention of raw samples.
 type Past struct {
-	// Class is the name of the class; "": the series have none.
+	// Class is the name of the class, "" for series without a class.
 	Class string
 	retention.Keep
-	// Samples counts them. Of RollupsOnly of these an import stores only rollups, of HoursOnly of those only 1h rollups, and nothing of Expired.
+	// Samples is their total. An import stores only rollups of RollupsOnly samples, and of HoursOnly of these only 1h
+	// rollups. Expired samples aren't stored at all.
 	Samples, RollupsOnly, HoursOnly, Expired int
 }
 
-// Past returns the samples past the retention of raw samples, by class, in the order of the series.
+// Past counts the samples older than the retention of raw samples, by class, in the order of list.
 func (k *Kept) Past(list []storage.ImportedSeries, now time.Time) (all []Past) {
 	for i := range list {
 		keep, class := k.Of(list[i].Labels)
@@ -66,7 +67,7 @@ func (k *Kept) Past(list []storage.ImportedSeries, now time.Time) (all []Past) {
 	return all
 }
 
-// addPast adds the samples of a class to those of the same class.
+// addPast adds p to the entry of its class.
 func addPast(all []Past, p Past) []Past {
 	i := slices.IndexFunc(all, func(have Past) bool { return have.Class == p.Class })
 	if i < 0 {

@@ -8,20 +8,21 @@ import (
 	"io"
 )
 
-// Prefix identifies the first bytes of an input by their number and content, so that a run continues only an input that begins with the bytes that earlier
-// runs have read. The zero value is that of no bytes.
+// Prefix identifies the first bytes of an input by their number and checksums. A run resumes an input only if it starts
+// with the bytes that earlier runs have read. The zero value is the empty prefix.
 type Prefix struct {
 	Bytes int64
-	// head and sum are checksums of up to headBytes of them, and of all.
+	// head is the checksum of the first headBytes bytes at most, sum the checksum of all bytes.
 	head, sum uint64
 }
 
-// headBytes is how much of an input that can't be read twice is held until it is known whether it is the same: other inputs usually differ early.
+// headBytes is the number of bytes of a non-seekable input that are buffered while it is compared with the prefix.
+// Other inputs usually differ early.
 const headBytes = 1 << 20
 
 var prefixTable = crc64.MakeTable(crc64.ECMA)
 
-// Add adds bytes that follow.
+// Add appends bytes to the prefix.
 func (p *Prefix) Add(b []byte) {
 	if p.Bytes < headBytes {
 		p.head = crc64.Update(p.head, prefixTable, b[:min(int64(len(b)), headBytes-p.Bytes)])
@@ -30,10 +31,10 @@ func (p *Prefix) Add(b []byte) {
 	p.Bytes += int64(len(b))
 }
 
-// String encodes it, without spaces.
+// String encodes the prefix without spaces.
 func (p Prefix) String() string { return fmt.Sprintf("%d-%016x-%016x", p.Bytes, p.head, p.sum) }
 
-// ParsePrefix decodes what String returned.
+// ParsePrefix decodes the result of String.
 func ParsePrefix(text string) (p Prefix, err error) {
 	if _, err := fmt.Sscanf(text, "%d-%x-%x", &p.Bytes, &p.head, &p.sum); err != nil || p.Bytes < 0 || p.String() != text {
 		return Prefix{}, fmt.Errorf("importer: the checkpoint has an invalid position: %q", text)
@@ -41,11 +42,12 @@ func ParsePrefix(text string) (p Prefix, err error) {
 	return p, nil
 }
 
-// ErrOtherInput means that an input which can't be read twice begins as the one of the checkpoint, but isn't the same.
+// ErrOtherInput means that a non-seekable input starts like the input of the checkpoint but differs after headBytes.
 var ErrOtherInput = errors.New("importer: the input has changed since the checkpoint was written, after its first MiB; remove the checkpoint to start from the beginning")
 
-// Continue returns the part of an input that follows a prefix; isSame is true then. An input that doesn't begin with this prefix is returned whole. in is at
-// its start, and must not be used otherwise afterwards.
+// Continue returns the part of an input after the prefix, and true. If the input doesn't start with the prefix, it
+// returns the whole input and false, or ErrOtherInput if it can't be read again. in must be at its start, and the
+// caller must not use it afterwards.
 func (p Prefix) Continue(in io.Reader) (rest io.Reader, isSame bool, err error) {
 	if p.Bytes == 0 {
 		return in, true, nil
@@ -54,7 +56,7 @@ func (p Prefix) Continue(in io.Reader) (rest io.Reader, isSame bool, err error) 
 	var start int64
 	if seeks {
 		start, err = seeker.Seek(0, io.SeekCurrent)
-		seeks = err == nil // A pipe has the method, but can't.
+		seeks = err == nil // A pipe implements io.Seeker but fails to seek.
 	}
 	whole := func(read *bytes.Buffer) (io.Reader, bool, error) {
 		if seeks {
@@ -83,7 +85,7 @@ func (p Prefix) Continue(in io.Reader) (rest io.Reader, isSame bool, err error) 
 	return in, true, nil
 }
 
-// prefixWriter adds bytes that are written to it.
+// prefixWriter adds the bytes written to it to a Prefix.
 type prefixWriter struct{ to *Prefix }
 
 // Write implements io.Writer.

@@ -12,7 +12,8 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer"
 )
 
-// TestPrefixContinues continues inputs after a prefix of them, and returns other inputs whole, whether they can be read twice or not.
+// TestPrefixContinues checks that Continue resumes an input after its prefix and returns other inputs whole, with
+// seekable and with non-seekable inputs.
 func TestPrefixContinues(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("0123456789abcdef", 1<<17) // 2 MiB

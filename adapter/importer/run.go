@@ -9,48 +9,52 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// Options are those of an import. Into, Tenant and Source must be set.
+// Options configure an import. Into, Tenant and Source must be set.
 type Options struct {
 	Into   Destination
 	Tenant string
-	// Source is where history comes from. Name describes it, with all that changes its batches, and Target
-	// where the store is: a checkpoint belongs to both, and to the tenant.
+	// Source is the history to import. Name identifies it, including all settings that change its batches. Target
+	// identifies the location of the store. A checkpoint is valid for one Name, Target and Tenant.
 	Source       Source
 	Name, Target string
-	// Within is the range of time that Source was told to select, both ends included; the zero value: all.
+	// Within is the range of time that Source selects, both ends included. The zero value selects all.
 	Within query.Span
-	// Checkpoint is the file that remembers how far the import came; "": none, each run begins anew.
+	// Checkpoint is the file that stores the progress of the import. If it is empty, each run starts from the
+	// beginning.
 	Checkpoint string
-	// Admit is called with the series of each batch before they are stored, and must not change them. Its error ends the import: the batch
-	// isn't stored, and the next run starts with it. nil: all batches are stored.
+	// Admit, if not nil, is called with the series of each batch before they are stored, and must not change them. If
+	// it returns an error, Run doesn't store the batch and returns the error. The next run starts with this batch.
 	Admit func([]storage.ImportedSeries) error
-	// Progress is called after each batch; nil: it isn't reported.
+	// Progress, if not nil, is called after each batch.
 	Progress func(Progress)
 }
 
-// Progress is how far an import came.
+// Progress is the progress of an import.
 type Progress struct {
-	// Done is how much of the source is done, from 0 to 1; Before is what earlier runs had done of it.
+	// Done is the imported fraction of the source, from 0 to 1. Before is its value at the start of this run.
 	Done, Before float64
-	// Stats are those of this run.
+	// Stats are the totals of this run.
 	Stats storage.ImportStats
-	// Skipped is what could not be taken from the source with the last batch.
+	// Skipped lists the parts of the last batch that couldn't be imported.
 	Skipped []Skip
 }
 
-// Report is what an import did.
+// Report is the result of a run.
 type Report struct {
-	// Resumed: an earlier run had begun. Complete: an earlier run was complete, and the source has no more. Anew: the imports of earlier
-	// runs went to another store, or to this one before it was restored: they were done again. Changed: the part of the source that earlier runs read
-	// has changed, so it was read from its start.
+	// Resumed is true if the run continued an earlier one. Complete is true if an earlier run was complete and the
+	// source has no new data. Anew is true if earlier runs imported into another store, or into this one before it was
+	// restored from a backup; the run started from the beginning. Changed is true if the part of the source that
+	// earlier runs read has changed; the run read the source from its start.
 	Resumed, Complete, Anew, Changed bool
-	// Stats are those of this run, All those of all runs.
+	// Stats are the totals of this run, All the totals of all runs.
 	Stats, All storage.ImportStats
-	// Skipped samples could not be taken from the source, and Damaged parts of it could not be read, in all runs.
+	// Skipped is the number of samples that couldn't be imported, and Damaged the number of parts of the source that
+	// couldn't be read, in all runs.
 	Skipped, Damaged int
 }
 
-// Run imports what a source has, from where an earlier run ended. An error doesn't undo finished batches; run it again to go on.
+// Run imports a source, starting where the last run stopped. An error doesn't undo finished batches; the next run
+// resumes after them.
 func Run(ctx context.Context, o Options) (r Report, err error) {
 	identity, err := o.Into.Identity(ctx, o.Tenant)
 	if err != nil {
@@ -64,7 +68,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	r.Resumed, r.Complete, r.All, r.Skipped, r.Damaged = at.Position != "" || at.Complete, at.Complete, at.Stats, at.Skipped, at.Damaged
 	before := at.Done
 	if at.Complete {
-		before = 0 // Done is a part of the source as it is now.
+		before = 0 // The Done of a complete run doesn't include data added since.
 	}
 	for b, err := range ahead(ctx, o.Source, at.Position) {
 		if err != nil {
@@ -120,7 +124,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	return r, at.write(o.Checkpoint)
 }
 
-// ahead yields the batches of a source, and reads one more meanwhile.
+// ahead yields the batches of a source and reads the next batch concurrently.
 func ahead(ctx context.Context, s Source, after string) func(yield func(Batch, error) bool) {
 	type item struct {
 		b   Batch
@@ -131,7 +135,7 @@ func ahead(ctx context.Context, s Source, after string) func(yield func(Batch, e
 		items := make(chan item)
 		defer func() {
 			cancel()
-			for range items { // Until the source has let go.
+			for range items { // Wait until the source has returned.
 			}
 		}()
 		go func() {
@@ -158,7 +162,7 @@ func ahead(ctx context.Context, s Source, after string) func(yield func(Batch, e
 	}
 }
 
-// Describe returns a line that describes a plan.
+// Describe returns a one-line description of a plan.
 func (p Plan) Describe() string {
 	text := p.Words
 	if p.MinMS <= p.MaxMS {

@@ -37,10 +37,10 @@ func local(s *storage.Store) importer.Destination {
 	return importer.Local(s, func() time.Time { return now })
 }
 
-// days is a source of one batch per day, each with some series. It breaks off at the days in breakAt.
+// days is a source with one batch per day. It fails at the days in breakAt.
 type days struct {
 	n, series int
-	breakAt   map[int]bool // days at which it ends with an error, once
+	breakAt   map[int]bool // days at which it fails, once each
 	change    func(day int, s *chunk.Samples)
 	read      []int
 }
@@ -91,7 +91,7 @@ func (d *days) Batches(_ context.Context, after string) iter.Seq2[importer.Batch
 	}
 }
 
-// TestRunGoesOn breaks a source off again and again: each run begins where the one before ended.
+// TestRunGoesOn interrupts a source repeatedly: each run resumes where the last one stopped.
 func TestRunGoesOn(t *testing.T) {
 	s := openStore(t, nil)
 	src := &days{n: 8, series: 5, breakAt: map[int]bool{0: true, 2: true, 3: true, 7: true}}
@@ -141,7 +141,7 @@ func TestRunGoesOn(t *testing.T) {
 	require.ErrorContains(t, err, o.Checkpoint)
 }
 
-// TestRunAfterLostCheckpoint begins anew over imported samples: nothing is stored twice.
+// TestRunAfterLostCheckpoint imports the same samples again without a checkpoint: no sample is stored twice.
 func TestRunAfterLostCheckpoint(t *testing.T) {
 	s := openStore(t, nil)
 	path := filepath.Join(t.TempDir(), "checkpoint")
@@ -160,7 +160,7 @@ func TestRunAfterLostCheckpoint(t *testing.T) {
 	require.Zero(t, second.Stats.Samples)
 }
 
-// TestRunIntoAnotherStore has the checkpoint of another store at the same place: it imports everything, and reports Anew.
+// TestRunIntoAnotherStore uses the checkpoint of another store: the run imports everything and reports Anew.
 func TestRunIntoAnotherStore(t *testing.T) {
 	o := importer.Options{Tenant: "default", Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}
 	for i := range 2 {
@@ -177,7 +177,7 @@ func TestRunIntoAnotherStore(t *testing.T) {
 	require.True(t, r.Complete)
 }
 
-// TestRunCanceled ends with the context's error, and the source with it.
+// TestRunCanceled checks that a canceled run returns the context's error and stops the source.
 func TestRunCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	src := &days{n: 100, series: 1}
@@ -187,7 +187,7 @@ func TestRunCanceled(t *testing.T) {
 	require.Less(t, len(src.read), 100)
 }
 
-// TestVerifyTellsWhatDiffers changes a value, drops samples and adds some to what the source has.
+// TestVerifyTellsWhatDiffers changes a value, removes samples and adds samples in the source.
 func TestVerifyTellsWhatDiffers(t *testing.T) {
 	for name, keep := range map[string]time.Duration{"raw": 0, "rollups": 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestVerifyTellsWhatDiffers(t *testing.T) {
 				require.NotEqual(t, d.Source.Sum, d.Stored.Sum)
 				require.Contains(t, d.String(), "2026-04-0")
 			}
-			// What the store has besides is no difference; what it lacks is.
+			// Samples only in the store are no difference; samples missing from the store are.
 			o.Source = &days{n: 30, series: 3, change: func(_ int, s *chunk.Samples) { s.Clip(s.T[10], s.T[len(s.T)-10]) }}
 			_, err = importer.Verify(t.Context(), o, func(d importer.Difference) { t.Error(d) })
 			require.NoError(t, err)
@@ -236,7 +236,7 @@ func TestVerifyTellsWhatDiffers(t *testing.T) {
 	}
 }
 
-// minutes is a source of one batch with a sample a minute of one series, in a range of time.
+// minutes is a source of one batch with one sample per minute of one series, in a range of time.
 type minutes struct{ minT, maxT time.Time }
 
 func (m *minutes) Plan(context.Context) (importer.Plan, error) { return importer.Plan{}, nil }
@@ -251,7 +251,8 @@ func (m *minutes) Batches(_ context.Context, after string) iter.Seq2[importer.Ba
 	}
 }
 
-// TestVerifyFromTheEdgeOfABucket compares a part of a source of which only rollups are stored: the buckets at its edges have samples of the other parts.
+// TestVerifyFromTheEdgeOfABucket verifies a part of a source when only rollups are stored: the buckets at the edges
+// contain samples outside the part.
 func TestVerifyFromTheEdgeOfABucket(t *testing.T) {
 	s := openStore(t, func(o *storage.Options) { o.Retention, o.Retention5m = 24*time.Hour, 0 })
 	first := now.AddDate(0, 0, -20).Truncate(24 * time.Hour)
@@ -268,8 +269,8 @@ func TestVerifyFromTheEdgeOfABucket(t *testing.T) {
 	}
 }
 
-// TestVerifyComparesEachClassUpToItsRetention compares raw samples of a class that is kept longer than others, and of series of the same metric without a class
-// their rollups.
+// TestVerifyComparesEachClassUpToItsRetention compares raw samples for a class with a longer retention, and rollups for
+// series of the same metric without a class.
 func TestVerifyComparesEachClassUpToItsRetention(t *testing.T) {
 	s := openStore(t, func(o *storage.Options) {
 		o.Retention, o.Retention5m, o.Retention1h, o.AddClasses = 24*time.Hour, 0, 0, true
@@ -287,7 +288,7 @@ func TestVerifyComparesEachClassUpToItsRetention(t *testing.T) {
 	require.GreaterOrEqual(t, stats.RolledUp, 2*25*144)
 
 	o.Source = &days{n: 30, series: 3, change: func(day int, s *chunk.Samples) {
-		if day == 4 && s.V[10] == 20 { // The series of the class: two values are exchanged, so that their sum stays the same.
+		if day == 4 && s.V[10] == 20 { // The series of the class. Swapping two values keeps the sum.
 			s.V[10], s.V[11] = s.V[11], s.V[10]
 		}
 	}}
@@ -317,7 +318,7 @@ func TestVerifyOfHours(t *testing.T) {
 	require.Equal(t, 2, stats.Differences)
 }
 
-// TestVerifyOfALiveSource leaves out the samples that a source has got since the import.
+// TestVerifyOfALiveSource skips samples that the source received after the import.
 func TestVerifyOfALiveSource(t *testing.T) {
 	for name, keep := range map[string]time.Duration{"raw": 0, "rollups": 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -338,7 +339,7 @@ func TestVerifyOfALiveSource(t *testing.T) {
 	}
 }
 
-// TestRunStopsBeforeABatchThatIsNotAdmitted stores the batches before it, and goes on with it.
+// TestRunStopsBeforeABatchThatIsNotAdmitted stores the batches before the rejected batch; the next run starts with it.
 func TestRunStopsBeforeABatchThatIsNotAdmitted(t *testing.T) {
 	s, src, refused := openStore(t, nil), &days{n: 4, series: 1}, errors.New("refused")
 	o := importer.Options{Into: local(s), Tenant: "default", Source: src, Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}

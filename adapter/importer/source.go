@@ -10,76 +10,81 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// Source is history to import. Its methods are called one after the other.
+// Source is history to import. Its methods aren't called concurrently.
 type Source interface {
-	// Plan describes the source's content, without reading all samples. Its error is one line, with the reason why there is
-	// nothing to import.
+	// Plan describes the source's content without reading all samples. If there is nothing to import, it returns an
+	// error of one line with the reason.
 	Plan(ctx context.Context) (Plan, error)
-	// Batches yields the batches after a position, "" from the start. It may be called again. The batches are the same,
-	// and in the same order, each time, as long as the source stays the same. A position that came from another state of the source
-	// must not lead to samples being left out: after the last position it yields samples that the source has received since. An error ends the batches.
+	// Batches yields the batches after a position; "" is the start. It may be called again, and yields the same batches
+	// in the same order unless the source changes. If the position is from another state of the source, no samples may
+	// be left out. After the last position, Batches yields the samples that the source has received since. It stops
+	// after yielding an error.
 	//
-	// A batch is the caller's. It should hold whole days of many series rather than parts of slots, and at most
-	// BatchBytes: each import of a day writes the rollups of its series.
+	// The caller owns the batch. A batch should hold whole days of many series rather than parts of slots, because each
+	// import of a day writes the rollups of its series. Its size is at most BatchBytes.
 	Batches(ctx context.Context, after string) iter.Seq2[Batch, error]
 }
 
-// BatchBytes is about how much a batch holds at most, by SampleBytes and what histograms take.
+// BatchBytes is the approximate maximum size of a batch: SampleBytes per float plus the size of histograms.
 const BatchBytes = 64 << 20
 
-// SampleBytes is what a float takes in a batch: its timestamp and value.
+// SampleBytes is the size of a float in a batch: its timestamp and value.
 const SampleBytes = 16
 
-// Plan is what a source has to offer.
+// Plan is a summary of a source's content.
 type Plan struct {
-	// MinMS and MaxMS are the first and last timestamp, milliseconds, or bounds of them. MinMS > MaxMS: unknown.
+	// MinMS and MaxMS are the first and last timestamp in milliseconds, or bounds for them. MinMS > MaxMS means
+	// unknown.
 	MinMS, MaxMS int64
-	// Samples and Series are how many there are; 0: unknown.
+	// Samples and Series are the number of samples and series; 0 means unknown.
 	Samples, Series int64
-	// Words are a line for people, such as "12 blocks".
+	// Words is a short description for people, such as "12 blocks".
 	Words string
 }
 
 // Batch is a part of a source.
 type Batch struct {
-	// Series may be many; a series may stand there several times.
+	// Series are the series of the batch. A series may occur more than once.
 	Series []storage.ImportedSeries
-	// Buckets are aggregates that the source has in place of samples. They are stored after Series, the finer ones first.
+	// Buckets are series with aggregates instead of samples. They are stored after Series, in order of resolution, the
+	// finest first.
 	Buckets []storage.ImportedBuckets
-	// Position is where the next run begins once the batch is stored.
+	// Position is where the next run resumes after this batch is stored.
 	Position string
-	// Restarted: the batches begin at the start of the source, because the part of it before the position from which they should go on has changed.
+	// Restarted is true if the batches start from the beginning of the source, because the part before the requested
+	// position has changed.
 	Restarted bool
-	// Done is how much of the source was read with this batch, from 0 to 1.
+	// Done is the fraction of the source that was read including this batch, from 0 to 1.
 	Done float64
-	// Skipped is what could not be taken.
+	// Skipped lists the parts of the source that couldn't be imported.
 	Skipped []Skip
 }
 
-// Skip is something of a source that could not be taken.
+// Skip is a part of a source that couldn't be imported.
 type Skip struct {
-	// What names it: a series, a line, a file. Why is the reason.
+	// What names the part: a series, a line, a file. Why is the reason.
 	What, Why string
-	// Samples is how many were left out, if that is known.
+	// Samples is the number of skipped samples; 0 if unknown.
 	Samples int
-	// Damaged: the source should have them, but they can't be read.
+	// Damaged is true if the part exists but can't be read.
 	Damaged bool
 }
 
 // Selection selects series and times of a source.
 type Selection struct {
-	// Matchers choose series: those that pass all of one of the lists. None: all series.
+	// Matchers are lists of matchers. A series is selected if it matches all matchers of one list, or if there are no
+	// lists.
 	Matchers [][]*labels.Matcher
-	// MinMS and MaxMS bound the timestamps, milliseconds, both included.
+	// MinMS and MaxMS bound the timestamps, in milliseconds, both included.
 	MinMS, MaxMS int64
-	// Add are labels that every series gets, in place of one with that name.
+	// Add are labels that are set on every series. They replace labels of the same name.
 	Add []labels.Label
 }
 
-// Everything is the selection that leaves nothing out and adds nothing.
+// Everything returns a selection of all series and times that adds no labels.
 func Everything() Selection { return Selection{MinMS: math.MinInt64, MaxMS: math.MaxInt64} }
 
-// Wants reports whether a series, as the source has it, was chosen.
+// Wants reports whether a series is selected. ls are its labels in the source, without Add.
 func (s *Selection) Wants(ls labels.Labels) bool {
 	if len(s.Matchers) == 0 {
 		return true
@@ -101,7 +106,7 @@ func matchesAll(ms []*labels.Matcher, ls labels.Labels) bool {
 	return true
 }
 
-// Labels returns a series' labels as they are stored.
+// Labels returns the labels with which a series is stored.
 func (s *Selection) Labels(ls labels.Labels) labels.Labels {
 	if len(s.Add) == 0 {
 		return ls

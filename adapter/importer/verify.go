@@ -16,24 +16,24 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Figures are what verification compares.
+// Figures are the compared aggregates of samples.
 type Figures struct {
-	// Count is the number of samples; Sum that of the values of floats, and of the sums of histograms, without stale
-	// markers and other values that are no numbers.
+	// Count is the number of samples. Sum is the sum of all floats and of the sums of histograms, except NaN and
+	// infinite values.
 	Count int
 	Sum   float64
 }
 
 func (f Figures) String() string { return fmt.Sprintf("%s, sum %v", countSamples(f.Count), f.Sum) }
 
-// Difference is a series' day in which the store doesn't answer with what the source has.
+// Difference is a day of a series in which the stored samples differ from the source.
 type Difference struct {
 	Labels labels.Labels
-	// DayMS is where the day begins, milliseconds; days end at midnight, UTC.
+	// DayMS is the start of the day, in milliseconds. Days end at midnight UTC.
 	DayMS int64
-	// Source is what the source has, Stored what the store has at the same timestamps.
+	// Source are the figures of the source, Stored the figures of the stored samples at the same timestamps.
 	Source, Stored Figures
-	// Rollups: only rollups are kept of that time, and they were compared.
+	// Rollups is true if rollups were compared because the store keeps only rollups of that time.
 	Rollups bool
 }
 
@@ -49,18 +49,19 @@ func (d Difference) String() string {
 	return text
 }
 
-// VerifyStats counts compared series and samples. A server answers with it as JSON, with these names.
+// VerifyStats counts compared series and samples. Servers return it as JSON with these field names.
 type VerifyStats struct {
-	// SeriesDays are the series, each counted once a day, whose samples or rollups were compared.
+	// SeriesDays is the number of series whose samples or rollups were compared, counted once per day and resolution.
 	SeriesDays int
-	// Samples were compared bit for bit; RolledUp by the counts and sums of rollups, for only these are kept. Left are
-	// too old or too new to be stored, or can't be, or are in aggregates, or share a rollup bucket with samples that weren't selected or that the store has besides. Newer are newer than
-	// all that the import has read, in a source that has got more samples since.
+	// Samples were compared bit by bit, RolledUp by the counts and sums of rollups, because only rollups are kept. Left
+	// weren't compared: they are too old, too new or otherwise rejected by stores, or the source has only aggregates of
+	// them, or their rollup bucket also contains samples that weren't selected or aren't in the source. Newer are newer
+	// than the last imported sample, because the source has grown.
 	Samples, RolledUp, Left, Newer int
 	Differences                    int
 }
 
-// Add adds what another comparison did.
+// Add adds the counts of another comparison.
 func (a *VerifyStats) Add(b VerifyStats) {
 	a.SeriesDays += b.SeriesDays
 	a.Samples += b.Samples
@@ -70,9 +71,9 @@ func (a *VerifyStats) Add(b VerifyStats) {
 	a.Differences += b.Differences
 }
 
-// Verify reads the source once more from the start and compares, by series and day, what it has with what the store
-// answers at the same timestamps. What the store has besides is no difference. Samples that are newer than all that the import read aren't
-// compared: the source may have got them since.
+// Verify reads the source again from the start and compares it with the stored samples at the same timestamps, by
+// series and day. Stored samples that aren't in the source are no difference. Samples newer than the last imported
+// sample aren't compared: the source may have received them after the import.
 func Verify(ctx context.Context, o Options, report func(Difference)) (all VerifyStats, err error) {
 	newest, err := o.newest(ctx)
 	if err != nil {
@@ -110,7 +111,7 @@ func (o *Options) within() query.Span {
 	return o.Within
 }
 
-// newest returns the newest timestamp that the import read, milliseconds; math.MaxInt64 where that isn't known.
+// newest returns the newest timestamp that the import read, in milliseconds, or math.MaxInt64 if it is unknown.
 func (o *Options) newest(ctx context.Context) (int64, error) {
 	identity, err := o.Into.Identity(ctx, o.Tenant)
 	if err != nil {
@@ -123,7 +124,7 @@ func (o *Options) newest(ctx context.Context) (int64, error) {
 	return *at.NewestMS, nil
 }
 
-// clipAfter removes the samples after a timestamp, and returns how many there were.
+// clipAfter removes the samples after a timestamp and returns their number.
 func clipAfter(list []storage.ImportedSeries, last int64) (removed int) {
 	if last == math.MaxInt64 {
 		return 0
@@ -141,7 +142,7 @@ func clipAfter(list []storage.ImportedSeries, last int64) (removed int) {
 	return removed
 }
 
-// verifier compares one batch.
+// verifier compares the series of one batch.
 type verifier struct {
 	*local
 	ctx    context.Context
@@ -154,7 +155,7 @@ type verifier struct {
 
 const dayMS = 24 * 3600 * 1000
 
-// dayOf returns the start of a timestamp's day: it holds what comes after its start, until its end.
+// dayOf returns the start of a timestamp's day. A day excludes its start and includes its end.
 func dayOf(t int64) int64 {
 	d := (t - 1) / dayMS
 	if (t-1)%dayMS < 0 {
@@ -163,7 +164,7 @@ func dayOf(t int64) int64 {
 	return d * dayMS
 }
 
-// batch compares the series of a batch, a metric after the other.
+// batch compares the series of a batch, one metric at a time.
 func (v *verifier) batch(list []storage.ImportedSeries) error {
 	byMetric := map[string]map[uint64]*storage.ImportedSeries{}
 	for i := range list {
@@ -187,8 +188,8 @@ func (v *verifier) batch(list []storage.ImportedSeries) error {
 	return nil
 }
 
-// verifiedBounds are the times of a series that can be compared, by resolution: those after its bound, until that of the next finer one; ends of whole
-// buckets. Nothing is compared after last.
+// verifiedBounds are the comparable times of a series, by resolution: after[res] < t ≤ until(res). The bounds are ends
+// of whole buckets. Samples after last aren't compared.
 type verifiedBounds struct {
 	after [rollup.OneHour + 1]int64
 	last  int64
@@ -203,7 +204,7 @@ func (v *verifier) boundsOf(h retention.Hidden) verifiedBounds {
 	return b
 }
 
-// until returns the last time that can be compared at a resolution.
+// until returns the last time that is comparable at a resolution.
 func (b *verifiedBounds) until(res rollup.Resolution) int64 {
 	if res == rollup.Raw {
 		return b.last
@@ -211,11 +212,11 @@ func (b *verifiedBounds) until(res rollup.Resolution) int64 {
 	return b.after[res-1]
 }
 
-// metric compares series of one metric.
+// metric compares the series of one metric.
 func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) error {
 	minT, maxT := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, x := range want {
-		x.Samples.Canonical(func(error) {}) // What no store takes is no difference.
+		x.Samples.Canonical(func(error) {}) // Samples that every store rejects aren't a difference.
 		x.Samples.Normalize()
 		for _, t := range x.Samples.T {
 			minT, maxT = min(minT, t), max(maxT, t)
@@ -236,7 +237,7 @@ func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) 
 		return err
 	}
 	bounds := make(map[uint64]map[int64]verifiedBounds, len(want)) // by series and day
-	var first, last [rollup.OneHour + 1]int64                      // of the times that are compared at a resolution, of any series
+	var first, last [rollup.OneHour + 1]int64                      // min and max comparable time per resolution, of all series
 	for res := range first {
 		first[res], last[res] = math.MaxInt64, math.MinInt64
 	}
@@ -265,7 +266,7 @@ func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) 
 		if of.Resolution = rollup.Resolution(res); of.Resolution != rollup.Raw {
 			of.Columns = rollup.ColumnCount | rollup.ColumnSum
 		}
-		width := of.Resolution.Width() // Buckets begin before their first sample and end after their last.
+		width := of.Resolution.Width() // Buckets start before their first sample and end after their last.
 		of.MinT, of.MaxT = max(minT-width, first[res]), min(maxT+width, last[res])
 		if found[res], err = v.find(of); err != nil {
 			return err
@@ -299,7 +300,7 @@ func (v *verifier) find(q query.Query) (map[uint64]*query.SelectedSeries, error)
 	return byHash, nil
 }
 
-// series compares one series with its stored samples.
+// series compares one series with its stored samples and rollups.
 func (v *verifier) series(x *storage.ImportedSeries, found [rollup.OneHour + 1]*query.SelectedSeries, bounds map[int64]verifiedBounds) error {
 	v.have.Reset()
 	if raw := found[rollup.Raw]; raw != nil {
@@ -340,7 +341,7 @@ func (v *verifier) series(x *storage.ImportedSeries, found [rollup.OneHour + 1]*
 	return nil
 }
 
-// raw compares samples bit for bit.
+// raw compares the samples of a day bit by bit.
 func (v *verifier) raw(ls labels.Labels, day int64, want *chunk.Samples) {
 	v.stats.SeriesDays++
 	v.stats.Samples += want.Len()
@@ -352,7 +353,8 @@ func (v *verifier) raw(ls labels.Labels, day int64, want *chunk.Samples) {
 	v.differ(Difference{Labels: ls, DayMS: day, Source: figures(want, nil), Stored: figures(&v.have, at)})
 }
 
-// rolled compares counts and sums of the buckets in which the source has samples, but of those in which the store has more.
+// rolled compares counts and sums of rollup buckets. It skips buckets with more samples in the store than in the
+// source.
 func (v *verifier) rolled(ls labels.Labels, day int64, want *chunk.Samples, res rollup.Resolution, have *rollup.Buckets) {
 	whole := v.wholeBuckets(want, res.Width())
 	v.stats.Left += want.Len() - whole.Len()
@@ -369,7 +371,7 @@ func (v *verifier) rolled(ls labels.Labels, day int64, want *chunk.Samples, res 
 			stored = Figures{int(have.Count[j]), have.Sum[j]}
 		}
 		n := int(made.Count[i])
-		if stored.Count > n { // Others' samples are in the sum.
+		if stored.Count > n { // The sum includes samples from elsewhere.
 			beside += n
 			continue
 		}
@@ -378,7 +380,7 @@ func (v *verifier) rolled(ls labels.Labels, day int64, want *chunk.Samples, res 
 		same = same && stored.Count == n && sameSum(stored.Sum, made.Sum[i], float64(n)*largest)
 	}
 	v.stats.Left += beside
-	if compared := want.Len() - beside; compared > 0 { // With stale markers, which no bucket counts.
+	if compared := want.Len() - beside; compared > 0 { // Includes stale markers, which buckets don't count.
 		v.stats.SeriesDays++
 		v.stats.RolledUp += compared
 	}
@@ -387,10 +389,10 @@ func (v *verifier) rolled(ls labels.Labels, day int64, want *chunk.Samples, res 
 	}
 }
 
-// wholeBuckets returns the samples in buckets that lie within the selected range of time. Of other buckets the source may not have been asked for
-// all samples.
+// wholeBuckets returns the samples in buckets within the selected range of time. The source may have more samples in
+// other buckets.
 func (v *verifier) wholeBuckets(samples *chunk.Samples, width int64) *chunk.Samples {
-	endOf := func(t int64) int64 { return t + (width-t%width)%width } // of the bucket that holds t, which ends with a multiple of width
+	endOf := func(t int64) int64 { return t + (width-t%width)%width } // end of t's bucket, a multiple of width
 	minT, maxT := int64(math.MinInt64), int64(math.MaxInt64)
 	if v.within.MinT > math.MinInt64+2*width {
 		minT = endOf(v.within.MinT-1) + 1
@@ -404,14 +406,14 @@ func (v *verifier) wholeBuckets(samples *chunk.Samples, width int64) *chunk.Samp
 	return whole
 }
 
-// sameSum reports whether sums of the same values, whose absolute values add up to most at most, differ by no more than their order makes: the rollup of a
-// bucket that several imports filled adds them in another order.
+// sameSum reports whether two sums of the same values differ by rounding errors at most. most bounds the sum of the
+// absolute values. The rollup of a bucket that was filled by multiple imports adds the values in another order.
 func sameSum(a, b, most float64) bool {
 	const rounding = 1.0 / (1 << 50)
 	return a == b || a != a && b != b || math.Abs(a-b) <= most*rounding
 }
 
-// largestOf returns the largest absolute value of the floats, and of the sums of the histograms.
+// largestOf returns the largest finite absolute value of floats and sums of histograms.
 func largestOf(s *chunk.Samples) (largest float64) {
 	note := func(x float64) {
 		if x = math.Abs(x); x > largest && !math.IsInf(x, 0) {
@@ -436,7 +438,7 @@ func (v *verifier) differ(d Difference) {
 	v.report(d)
 }
 
-// figures are those of samples at some timestamps; nil: at all.
+// figures returns the figures of the samples at some timestamps, of all samples if at is nil.
 func figures(s *chunk.Samples, at map[int64]bool) (f Figures) {
 	add := func(t int64, x float64) {
 		if at != nil && !at[t] {
@@ -469,7 +471,7 @@ func eachTime(s *chunk.Samples, f func(int64)) {
 	}
 }
 
-// firstOf is the first timestamp of normalized samples, of which there are some.
+// firstOf returns the first timestamp of normalized samples. There must be at least one sample.
 func firstOf(s *chunk.Samples) int64 {
 	switch {
 	case len(s.H) == 0:

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// instant writes a timestamp, milliseconds, for people.
+// instant formats a timestamp, in milliseconds, for people.
 func instant(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05") }
 
-// countSamples writes a number of samples for people.
+// countSamples formats a number of samples for people.
 func countSamples[T int | int64](n T) string {
 	if n == 1 {
 		return "1 sample"
