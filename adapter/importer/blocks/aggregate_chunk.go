@@ -8,19 +8,20 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 )
 
-// encodingAggregates is the encoding of Thanos' chunks of aggregates. Such a chunk has five chunks of samples, in the order of the aggregates:
+// encodingAggregates is the encoding of Thanos' aggregate chunks. An aggregate chunk contains five chunks of samples,
+// in the order of the aggregates:
 //
 //	+---------+----------+- - - -+---------+- -
 //	| length  | encoding | bytes | length  | …
 //	| uvarint | 1 byte   |       | uvarint |
 //	+---------+----------+- - - -+---------+- -
 //
-// A length is that of the bytes. It is 0 for an aggregate that isn't there, and nothing follows it then.
+// length is the number of bytes after the encoding. A missing aggregate has the length 0 and no encoding.
 const encodingAggregates chunkenc.Encoding = 0xff
 
-// The aggregates of a chunk. Each has a sample for every window that has samples. That of the counter has two more: it begins with the first
-// sample of the chunk, and goes on with the value at the end of each window, increased by the values before resets. It ends with the timestamp of the last of
-// these again, and the last value as it was.
+// The aggregates of a chunk. Each has one sample per window that isn't empty. The counter has two more samples. It
+// starts with the first sample of the chunk, followed by the value at the end of each window, to which the values
+// before resets are added. Its last sample has the timestamp of the last window's and the unadjusted last value.
 const (
 	aggregateCount = iota
 	aggregateSum
@@ -34,7 +35,7 @@ const (
 // ErrAggregates means that a chunk of aggregates is damaged.
 var ErrAggregates = errors.New("blocks: damaged chunk of aggregates")
 
-// pool decodes chunks of aggregates, and those that Prometheus has.
+// pool decodes the chunks of Thanos' aggregates and of Prometheus.
 type pool struct{ chunkenc.Pool }
 
 // Get implements chunkenc.Pool.
@@ -53,7 +54,7 @@ func (p pool) Put(c chunkenc.Chunk) error {
 	return p.Pool.Put(c)
 }
 
-// aggregateChunk is a chunk of aggregates. As a chunk of samples it is empty.
+// aggregateChunk is a chunk of aggregates. As a chunk of samples, it is empty.
 type aggregateChunk struct{ data []byte }
 
 // Bytes implements chunkenc.Chunk.
@@ -87,7 +88,7 @@ type stamped struct {
 	v float64
 }
 
-// points returns the samples of each aggregate; nil for one that isn't there.
+// points returns the samples of each aggregate, nil for a missing one.
 func (c *aggregateChunk) points() (all [aggregates][]stamped, err error) {
 	rest := c.data
 	for i := range all {
@@ -98,7 +99,7 @@ func (c *aggregateChunk) points() (all [aggregates][]stamped, err error) {
 		if rest = rest[n:]; length == 0 {
 			continue
 		}
-		if length >= uint64(len(rest)) { // The encoding comes first.
+		if length >= uint64(len(rest)) { // The length excludes the encoding.
 			return all, fmt.Errorf("%w: aggregate %d is truncated", ErrAggregates, i)
 		}
 		if all[i], err = pointsOf(chunkenc.Encoding(rest[0]), rest[1:1+length]); err != nil {
@@ -110,7 +111,7 @@ func (c *aggregateChunk) points() (all [aggregates][]stamped, err error) {
 }
 
 func pointsOf(e chunkenc.Encoding, data []byte) ([]stamped, error) {
-	if e != chunkenc.EncXOR || len(data) < 2 { // It begins with the number of samples.
+	if e != chunkenc.EncXOR || len(data) < 2 { // The chunk starts with the number of samples.
 		return nil, fmt.Errorf("%d bytes of encoding %d", len(data), e)
 	}
 	c, err := chunkenc.FromData(e, data)

@@ -7,10 +7,10 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// window is what a chunk of aggregates has of one window [start, start + width).
+// window holds the aggregates of one window [start, end). Times are in milliseconds.
 type window struct {
 	start, end int64
-	// stamp is the time of the last sample if the chunk ends with the window early, else it is end − 1. Milliseconds.
+	// stamp is the time of the last sample if the window is the chunk's last and ends early, otherwise end − 1.
 	stamp             int64
 	n                 uint32
 	sum, least, most  float64
@@ -24,13 +24,13 @@ type window struct {
 type chunkWindows struct {
 	width int64
 	list  []window
-	// first is the first sample, and last the last value, if hasCounter is set.
+	// first is the first sample and last the last value of the chunk. They are valid if hasCounter is set.
 	first      stamped
 	last       float64
 	hasCounter bool
 }
 
-// windowsOf returns the windows of a chunk of aggregates.
+// windowsOf returns the windows of a chunk of aggregates. width is in milliseconds.
 func windowsOf(c *aggregateChunk, width int64) (*chunkWindows, error) {
 	all, err := c.points()
 	if err != nil {
@@ -62,7 +62,7 @@ func windowsOf(c *aggregateChunk, width int64) (*chunkWindows, error) {
 	return w, nil
 }
 
-// setCounter sets what the counter's samples show, unless they don't fit the windows.
+// setCounter sets the fields that derive from the counter's samples. If these don't match the windows, it sets none.
 func (w *chunkWindows) setCounter(counter []stamped) {
 	if len(w.list) == 0 || len(counter) != len(w.list)+2 {
 		return
@@ -79,7 +79,8 @@ func (w *chunkWindows) setCounter(counter []stamped) {
 	}
 }
 
-// estimate sets the first and the last sample of each window, and the corrections. isCounter is set if the series is known to be a counter.
+// estimate sets the first and last sample and the correction of each window. isCounter is set if the series is known to
+// be a counter.
 func (w *chunkWindows) estimate(isCounter bool) {
 	w.estimateTimes()
 	if w.hasCounter {
@@ -101,17 +102,18 @@ func (w *chunkWindows) estimate(isCounter bool) {
 
 func (x *window) inside(v float64) float64 { return min(max(v, x.least), x.most) }
 
-// near reports whether two values differ by no more than rounding makes.
+// near reports whether two values are equal except for rounding errors.
 func near(a, b float64) bool {
 	return math.Abs(a-b) <= 1e-9*max(math.Abs(a), math.Abs(b))
 }
 
-// estimateCounter sets the values of a counter, and returns in how many windows it may have been reset. A window without a reset rises from its least
-// value, which is its first one, to its greatest. The corrections are such that the increase from any window to any other is that of the samples.
+// estimateCounter sets the first and last values and the corrections of a counter. It returns the number of windows
+// with a possible reset. A window without a reset rises from its min, which is its first value, to its max. With the
+// corrections, the increase between any two windows equals the increase of the samples.
 //
 //	rises of window i = (last[i] − first[i] + correction[i]) + (first[i] − last[i-1], or first[i] after a reset)
 func (w *chunkWindows) estimateCounter() (odd int) {
-	before, isKnown := w.first.v, true // the last value of the window before
+	before, isKnown := w.first.v, true // last value of the previous window
 	for i := range w.list {
 		x := &w.list[i]
 		if isKnown && x.least >= before && near(before+x.rises, x.most) {
@@ -127,7 +129,7 @@ func (w *chunkWindows) estimateCounter() (odd int) {
 		switch {
 		case i == 0:
 			x.first = x.inside(w.first.v)
-		case before > x.most: // It was reset between the windows.
+		case before > x.most: // The counter was reset between the windows.
 			x.first = x.least
 			rises -= x.first
 		default:
@@ -143,8 +145,8 @@ func (w *chunkWindows) estimateCounter() (odd int) {
 	return odd
 }
 
-// lastOf returns the last value of a window in which the counter may have been reset, and whether it is known: from the end of the chunk, or
-// from the next window if there was no reset in it.
+// lastOf returns the last value of a window with a possible reset. isKnown is true if the value follows from the end of
+// the chunk, or from the next window if that has no reset.
 func (w *chunkWindows) lastOf(i int) (v float64, isKnown bool) {
 	x := &w.list[i]
 	if i == len(w.list)-1 {
@@ -158,8 +160,9 @@ func (w *chunkWindows) lastOf(i int) (v float64, isKnown bool) {
 	return x.least, false
 }
 
-// estimateTimes sets the times of the first and the last sample of windows: as if samples were evenly spaced. In a window with less samples than others
-// they lie at the end where there is no window right before it, and at the start where there is none right after it.
+// estimateTimes sets the times of the first and last sample of each window as if samples were evenly spaced. If a
+// window next to a gap has fewer samples than others, its samples are placed away from the gap: at the end of the
+// window if the gap is before it, at the start if the gap is after it.
 func (w *chunkWindows) estimateTimes() {
 	most := uint32(0)
 	for i := range w.list {
@@ -202,7 +205,7 @@ func (w *chunkWindows) estimateTimes() {
 	}
 }
 
-// join adds what a later chunk has of the same window.
+// join adds the part of the same window in a later chunk.
 func (x *window) join(later *window) {
 	if later.first < x.last {
 		x.correction += x.last
@@ -215,7 +218,7 @@ func (x *window) join(later *window) {
 	x.stamp = later.stamp
 }
 
-// appendWindows appends windows to those of earlier chunks, by time.
+// appendWindows appends the windows of a later chunk to the windows of earlier chunks, ordered by time.
 func appendWindows(all []window, later []window) []window {
 	for i := range later {
 		if n := len(all); n > 0 && all[n-1].end == later[i].end {
@@ -227,8 +230,8 @@ func appendWindows(all []window, later []window) []window {
 	return all
 }
 
-// appendBuckets appends a bucket for each window: it has the same edges, but a sample at an edge belongs to the window after it, and to the bucket
-// before it. So the buckets of windows have samples at their left edge, and not at their right one.
+// appendBuckets appends a bucket with the same edges for each window. Windows are left-closed, buckets left-open. So
+// these buckets include samples at their left edge, and exclude samples at their right edge.
 func appendBuckets(into *rollup.Buckets, list []window) {
 	for i := range list {
 		x := &list[i]

@@ -24,7 +24,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// thanosCourse makes the samples of the golden chunks, without stale markers: a counter with resets, or a gauge. There is a gap of two hours.
+// thanosCourse returns the samples of the golden chunks, without stale markers: a counter with resets, or a gauge. They
+// have a gap of two hours.
 func thanosCourse(kind string) (s chunk.Samples) {
 	total := 5.0
 	for i := range int64(3000) {
@@ -43,7 +44,6 @@ func thanosCourse(kind string) (s chunk.Samples) {
 	return s
 }
 
-// xorOf encodes samples.
 func xorOf(t testing.TB, list []stamped) *chunkenc.XORChunk {
 	c := chunkenc.NewXORChunk()
 	app, err := c.Appender()
@@ -54,7 +54,7 @@ func xorOf(t testing.TB, list []stamped) *chunkenc.XORChunk {
 	return c
 }
 
-// aggregatesOf makes a chunk of aggregates of samples, which begin and end with windows.
+// aggregatesOf returns the chunk of aggregates of s, which holds all samples of its windows.
 func aggregatesOf(t testing.TB, s *chunk.Samples, width int64) chunks.Meta {
 	var all [aggregates][]stamped
 	counter, last := s.V[0], len(s.T)-1
@@ -87,7 +87,7 @@ func aggregatesOf(t testing.TB, s *chunk.Samples, width int64) chunks.Meta {
 	return chunks.Meta{MinTime: stamps[0].t, MaxTime: stamps[len(stamps)-1].t, Chunk: &aggregateChunk{data: data}}
 }
 
-// downsampled makes chunks of aggregates of samples, each of so many windows with samples.
+// downsampled returns chunks of aggregates of samples, with the given number of non-empty windows per chunk.
 func downsampled(t testing.TB, s *chunk.Samples, width int64, windows int) (list []chunks.Meta) {
 	var part chunk.Samples
 	seen := map[int64]bool{}
@@ -107,7 +107,7 @@ func downsampled(t testing.TB, s *chunk.Samples, width int64, windows int) (list
 	return append(list, aggregatesOf(t, &part, width))
 }
 
-// writeDownsampled writes a block of aggregates, as Thanos does: of each series, with so many windows a chunk.
+// writeDownsampled writes a block of aggregates like Thanos, with the given number of windows per chunk.
 func writeDownsampled(t testing.TB, dir string, external map[string]string, width int64, windows int, list ...series) string {
 	t.Helper()
 	slices.SortFunc(list, func(a, b series) int { return labels.Compare(a.labels, b.labels) })
@@ -150,7 +150,8 @@ func sortedKeys(m map[string]bool) (list []string) {
 	return list
 }
 
-// leftClosed are the samples such that a bucket has those of the window with the same edges: at an edge they come a millisecond later.
+// leftClosed moves samples at a window edge one millisecond later, so that a bucket gets the samples of the window with
+// the same edges.
 func leftClosed(s *chunk.Samples, width int64) *chunk.Samples {
 	moved := &chunk.Samples{}
 	for i, t := range s.T {
@@ -165,8 +166,8 @@ func leftClosed(s *chunk.Samples, width int64) *chunk.Samples {
 	return moved
 }
 
-// requireAggregates compares buckets of aggregates with those of the samples. If exact is set, last values are those of the samples, first ones where
-// the counter isn't reset, and the increase is.
+// requireAggregates compares buckets of aggregates with buckets of the samples. If exact is set, last values, first
+// values of windows without a counter reset, and the increase must be equal.
 func requireAggregates(t testing.TB, s *chunk.Samples, got *rollup.Buckets, width int64, exact bool) {
 	t.Helper()
 	var want rollup.Buckets
@@ -203,7 +204,8 @@ func requireAggregates(t testing.TB, s *chunk.Samples, got *rollup.Buckets, widt
 	}
 }
 
-// TestGoldenAggregates decodes chunks that Thanos made: their windows are those of the samples, and the chunks of this test's encoder.
+// TestGoldenAggregates decodes chunks made by Thanos. Their windows must match the samples, and the encoder of this
+// test must produce the same chunks.
 func TestGoldenAggregates(t *testing.T) {
 	text, err := os.ReadFile("testdata/thanos.json")
 	require.NoError(t, err)
@@ -246,7 +248,7 @@ func TestGoldenAggregates(t *testing.T) {
 	}
 }
 
-// TestDownsampledBlocks reads blocks of 5m and of 1h in batches, from each position on, beside one of samples.
+// TestDownsampledBlocks reads blocks of 5m and 1h windows together with a raw block, in batches and from each position.
 func TestDownsampledBlocks(t *testing.T) {
 	dir := t.TempDir()
 	list := []series{
@@ -289,7 +291,7 @@ func TestDownsampledBlocks(t *testing.T) {
 	}
 }
 
-// TestDamagedAggregates reads cut and changed chunks without a panic.
+// TestDamagedAggregates reads truncated and corrupted chunks without a panic.
 func TestDamagedAggregates(t *testing.T) {
 	samples := thanosCourse("counter")
 	data := downsampled(t, &samples, 300_000, 20)[0].Chunk.Bytes()

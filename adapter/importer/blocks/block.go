@@ -12,18 +12,18 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// block is a block that may be open.
+// block is a block, open or closed.
 type block struct {
 	found
 	external labels.Labels
 
-	opened     *tsdb.Block // nil: it isn't open
+	opened     *tsdb.Block // nil: closed
 	index      tsdb.IndexReader
 	chunks     tsdb.ChunkReader
 	tombstones tombstones.Reader
 }
 
-// sources are the blocks that the block's samples were first written in.
+// sources returns the IDs of the original blocks of the block's samples.
 func (b *block) sources() []string {
 	var list []string
 	for _, id := range b.meta.Compaction.Sources {
@@ -32,7 +32,7 @@ func (b *block) sources() []string {
 	if len(list) == 0 {
 		list = append(list, b.meta.ULID.String())
 	}
-	if b.resolution > rollup.Raw { // The blocks of samples have the same sources.
+	if b.resolution > rollup.Raw { // The corresponding raw blocks have the same sources.
 		for i := range list {
 			list[i] += "/" + b.resolution.String()
 		}
@@ -44,7 +44,7 @@ func (b *block) damaged(err error) error {
 	return fmt.Errorf("%w %s: %w; move it away to import the other blocks", ErrDamaged, b.dir, err)
 }
 
-// open opens the block, unless it is open.
+// open opens the block if it is closed.
 func (b *block) open() (err error) {
 	if b.opened != nil {
 		return nil
@@ -58,7 +58,7 @@ func (b *block) open() (err error) {
 			b.tombstones, err = b.opened.Tombstones()
 		}
 	}
-	if err != nil { // Invariant: only a block that is being closed refuses.
+	if err != nil { // Invariant: only a block that is being closed returns an error.
 		return b.damaged(err)
 	}
 	return nil
@@ -69,7 +69,7 @@ func (b *block) close() error {
 		return nil
 	}
 	for _, r := range []interface{ Close() error }{b.index, b.chunks, b.tombstones} {
-		_ = r.Close() // They only let go of the block.
+		_ = r.Close() // Close only releases references to the block.
 	}
 	err := b.opened.Close()
 	b.opened, b.index, b.chunks, b.tombstones = nil, nil, nil, nil
@@ -113,7 +113,7 @@ func isDeleted(intervals tombstones.Intervals, t int64) bool {
 	return false
 }
 
-// sizeOf is about what samples take in memory, bytes.
+// sizeOf returns the approximate memory that samples use, in bytes.
 func sizeOf(s *chunk.Samples) int {
 	n := 16*len(s.T) + 8*len(s.ST)
 	for _, h := range s.H {

@@ -23,13 +23,13 @@ import (
 
 var start = time.Date(2026, 3, 1, 22, 0, 0, 0, time.UTC).UnixMilli()
 
-// series is what a test writes into a block.
+// series is a series that a test writes to a block.
 type series struct {
 	labels  labels.Labels
 	samples chunk.Samples
 }
 
-// write makes a block of series with Prometheus' own writer.
+// write creates a block of series with Prometheus' writer.
 func write(t testing.TB, dir string, list ...series) string {
 	t.Helper()
 	w, err := tsdb.NewBlockWriter(promslog.NewNopLogger(), dir, 1000*3600*1000)
@@ -52,7 +52,7 @@ func write(t testing.TB, dir string, list ...series) string {
 	return filepath.Join(dir, id.String())
 }
 
-// floats makes a series of n samples a minute apart.
+// floats returns a series of n samples with an interval of one minute.
 func floats(name string, from int64, n int) series {
 	s := series{labels: labels.FromStrings(labels.MetricName, "up", "host", name)}
 	for i := range n {
@@ -68,7 +68,7 @@ func floats(name string, from int64, n int) series {
 	return s
 }
 
-// readAll reads a source from a position on, and returns what each series has and the positions.
+// readAll reads a source from a position, and returns the samples of each series and the positions of the batches.
 func readAll(t testing.TB, s *Source, after string) (got map[string]*chunk.Samples, positions []string, skipped []importer.Skip) {
 	t.Helper()
 	got = map[string]*chunk.Samples{}
@@ -106,7 +106,7 @@ func equal(t testing.TB, want, got *chunk.Samples) {
 	require.True(t, got.Covers(want), "want %v, got %v", want, got)
 }
 
-// TestRead reads overlapping blocks, with a batch a few series long, from the start and from each position.
+// TestRead reads overlapping blocks in batches of a few series, from the start and from each position.
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	var a, b []series
@@ -158,7 +158,7 @@ func TestRead(t *testing.T) {
 			require.Equal(t, hist.samples.H[i], h.H[i])
 		}
 	}
-	for i := range positions { // The batches after each are those that are missing.
+	for i := range positions { // Each position must yield the remaining batches.
 		rest, later, _ := readAll(t, s, positions[i])
 		require.Equal(t, positions[i+1:], append([]string{}, later...), "after %s", positions[i])
 		n, all := 0, 0
@@ -175,7 +175,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// withoutHint returns a histogram as the tests make it: they have no hints of resets.
+// withoutHint returns a histogram without its counter reset hint, like the histograms of the tests.
 func withoutHint(h chunk.Histogram) (*histogram.Histogram, *histogram.FloatHistogram) {
 	if h.Int != nil {
 		h.Int.CounterResetHint = histogram.UnknownCounterReset
@@ -186,7 +186,8 @@ func withoutHint(h chunk.Histogram) (*histogram.Histogram, *histogram.FloatHisto
 	return h.Int, h.Float
 }
 
-// TestResumeWithNewBlocks goes on after the end, with a block that reaches back, and after a compaction, with none.
+// TestResumeWithNewBlocks resumes at the end: with a new block that starts earlier, and after a compaction without new
+// samples.
 func TestResumeWithNewBlocks(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, floats("a", start, 3000))
@@ -213,7 +214,7 @@ func TestResumeWithNewBlocks(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// TestSelection reads a part of the time and of the series, with labels added, and leaves out deleted samples.
+// TestSelection selects a part of the time range and of the series, adds labels, and omits deleted samples.
 func TestSelection(t *testing.T) {
 	dir := t.TempDir()
 	a, b := floats("a", start, 3000), floats("b", start, 3000)
@@ -232,7 +233,7 @@ func TestSelection(t *testing.T) {
 	equal(t, &want, got[`{__name__="up", cluster="x", host="a"}`])
 }
 
-// thanos adds to a block's meta.json what Thanos does.
+// thanos adds Thanos' metadata to the meta.json of a block.
 func thanos(t testing.TB, dir string, external map[string]string, resolution int64) {
 	t.Helper()
 	path := filepath.Join(dir, "meta.json")
@@ -246,7 +247,7 @@ func thanos(t testing.TB, dir string, external map[string]string, resolution int
 	require.NoError(t, os.WriteFile(path, text, 0o644))
 }
 
-// TestThanos reads blocks of two replicas, and refuses one that was downsampled to another resolution than Thanos'.
+// TestThanos reads blocks of two replicas, and rejects a block with an unsupported resolution.
 func TestThanos(t *testing.T) {
 	dir := t.TempDir()
 	a := floats("a", start, 1000)
@@ -278,7 +279,8 @@ func TestThanos(t *testing.T) {
 	require.ErrorContains(t, err, down)
 }
 
-// TestDamage names damaged data: a block that can't be opened stops the import before it begins, a chunk is left out.
+// TestDamage checks that a block that can't be opened stops the import before it starts, and that a damaged chunk is
+// skipped and reported.
 func TestDamage(t *testing.T) {
 	dir := t.TempDir()
 	_, err := New(Options{Dirs: []string{dir}}).Plan(t.Context())
@@ -305,7 +307,8 @@ func TestDamage(t *testing.T) {
 	require.ErrorContains(t, err, one)
 }
 
-// TestDamageIsToldOnce reads a damaged chunk of two days, each by itself, and all of it or its end: it is reported once.
+// TestDamageIsToldOnce reads a damaged chunk that spans two days: from before its start, from its middle, and only its
+// second day. Each import reports it once.
 func TestDamageIsToldOnce(t *testing.T) {
 	dir := t.TempDir()
 	one := write(t, dir, floats("a", start+90*60_000, 100)) // Half an hour before midnight.

@@ -25,7 +25,7 @@ const hourMS = 3600 * 1000
 
 var day = 24 * time.Hour
 
-// history is a series of a sample a minute, from one time to before another.
+// history returns a series with one sample per minute in [from, to).
 func history(name string, from, to time.Time, offsetMS int64) series {
 	s := series{labels: labels.FromStrings(labels.MetricName, name)}
 	total := 0.0
@@ -45,7 +45,7 @@ func history(name string, from, to time.Time, offsetMS int64) series {
 	return s
 }
 
-// between returns the samples of a series from one time to before another.
+// between returns the samples of a series in [from, to).
 func between(s series, from, to time.Time) series {
 	part := series{labels: s.labels}
 	part.samples.AppendAll(&s.samples)
@@ -53,7 +53,6 @@ func between(s series, from, to time.Time) series {
 	return part
 }
 
-// bucketsOf returns the buckets of a series.
 func bucketsOf(t testing.TB, s *storage.Store, res rollup.Resolution, name string) *rollup.Buckets {
 	t.Helper()
 	found, err := s.Select(t.Context(), query.Query{
@@ -69,7 +68,7 @@ func bucketsOf(t testing.TB, s *storage.Store, res rollup.Resolution, name strin
 	return b
 }
 
-// breaking is a source that breaks off after some batches.
+// breaking is a source that fails after some batches.
 type breaking struct {
 	importer.Source
 	after int
@@ -92,9 +91,10 @@ func (b breaking) Batches(ctx context.Context, after string) iter.Seq2[importer.
 	}
 }
 
-// TestDownsampledBlocksAreStored imports blocks of samples, of 5m and of 1h that overlap, as Thanos keeps them, into a store that keeps raw samples for a
-// while, 5m rollups for longer, and 1h rollups for all of it. It is interrupted after every batch. Each time counts once, at the finest resolution
-// that the store keeps, and a sample on an edge is in the later bucket if it comes from a window.
+// TestDownsampledBlocksAreStored imports overlapping blocks of samples and of 5m and 1h windows, as Thanos keeps them.
+// The store keeps raw samples for some time, 5m rollups for longer, and 1h rollups of the whole time. The import is
+// interrupted after every batch. Each time is stored once, at the finest resolution that the store keeps. A sample at
+// an edge is in the later bucket if it comes from a window.
 func TestDownsampledBlocksAreStored(t *testing.T) {
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	for _, offset := range []int64{0, 23_000} {

@@ -19,25 +19,26 @@ import (
 )
 
 var (
-	// ErrNoBlocks means that a folder has none.
+	// ErrNoBlocks means that a folder contains no blocks.
 	ErrNoBlocks = errors.New("blocks: no TSDB block found; a block is a folder with meta.json, index and chunks")
-	// ErrDownsampled means that a block holds aggregates of a resolution that Thanos doesn't make.
+	// ErrDownsampled means that a block has aggregates of an unsupported resolution.
 	ErrDownsampled = errors.New("blocks: unsupported resolution of a downsampled block; only 5m and 1h are supported")
 	// ErrDamaged means that a block can't be read.
 	ErrDamaged = errors.New("blocks: damaged block")
 )
 
-// found is a block as its meta.json describes it.
+// found is a block as described by its meta.json.
 type found struct {
 	dir  string
 	meta tsdb.BlockMeta
-	// external are the labels that Thanos or Mimir keep beside the series'.
+	// external are the block's labels that Thanos or Mimir store in meta.json.
 	external labels.Labels
-	// resolution is that of Thanos' aggregates; Raw: the block has samples.
+	// resolution is the resolution of Thanos' aggregates, Raw if the block has samples.
 	resolution rollup.Resolution
 }
 
-// until is the time from which on the block has nothing, milliseconds. A window of aggregates becomes a bucket that ends after its samples.
+// until returns the exclusive end of the block's data, in milliseconds. A window of aggregates becomes a bucket that
+// ends after its samples.
 func (f *found) until() int64 {
 	if width := f.resolution.Width(); width > 0 {
 		return (f.meta.MaxTime+width-1)/width*width + 1
@@ -45,7 +46,7 @@ func (f *found) until() int64 {
 	return f.meta.MaxTime
 }
 
-// metaFile are the fields of meta.json that are read.
+// metaFile is the part of meta.json that is read.
 type metaFile struct {
 	tsdb.BlockMeta
 	Thanos struct {
@@ -56,7 +57,7 @@ type metaFile struct {
 	} `json:"thanos"`
 }
 
-// find lists the blocks of folders, each a block or a folder of blocks, in the order of time.
+// find lists the blocks of folders by time. Each folder is a block or contains blocks.
 func find(dirs []string) ([]found, error) {
 	var list []found
 	seen := map[string]bool{}
@@ -66,7 +67,7 @@ func find(dirs []string) ([]found, error) {
 			return nil, err
 		}
 		for _, f := range here {
-			if !seen[f.meta.ULID.String()] { // Copies of a block are one.
+			if !seen[f.meta.ULID.String()] { // Skip copies of a block.
 				seen[f.meta.ULID.String()] = true
 				list = append(list, f)
 			}
@@ -93,7 +94,7 @@ func findIn(dir string) ([]found, error) {
 	var list []found
 	for _, e := range entries {
 		if _, err := ulid.ParseStrict(e.Name()); err != nil || !e.IsDir() {
-			continue // wal, chunks_head, and blocks that are being written, or deleted
+			continue // wal, chunks_head, and blocks that are being written or deleted
 		}
 		f, err := readMeta(filepath.Join(dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -127,7 +128,7 @@ func readMeta(dir string) (found, error) {
 	}
 	external := map[string]string{}
 	for name, value := range m.Thanos.Labels {
-		if !strings.HasPrefix(name, "__") { // Mimir's own, such as the tenant and the shard
+		if !strings.HasPrefix(name, "__") { // Mimir's internal labels, such as the tenant and the shard
 			external[name] = value
 		}
 	}

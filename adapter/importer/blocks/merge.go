@@ -19,14 +19,14 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// merge walks through the series of blocks in the order of their labels.
+// merge iterates over the series of blocks in the order of their labels.
 type merge struct {
 	cursors []*cursor
-	// at are those whose series is the current one.
+	// at are the cursors at the current series.
 	at []*cursor
 }
 
-// cursor is a place in a block's series.
+// cursor is a position in the series of a block.
 type cursor struct {
 	b        *block
 	postings index.Postings
@@ -57,7 +57,7 @@ func newMerge(ctx context.Context, list []*block, matchers [][]*labels.Matcher) 
 	return m, nil
 }
 
-// postings lists the series that pass all matchers of one of the lists, in the order of their labels.
+// postings lists the series that match all matchers of one of the lists, in the order of their labels.
 func postings(ctx context.Context, ir tsdb.IndexReader, matchers [][]*labels.Matcher) (index.Postings, error) {
 	if len(matchers) == 0 {
 		return tsdb.AllSortedPostings(ctx, ir), nil
@@ -73,7 +73,7 @@ func postings(ctx context.Context, ir tsdb.IndexReader, matchers [][]*labels.Mat
 	return ir.SortedPostings(index.Merge(ctx, lists...)), nil
 }
 
-// next goes to the block's next series.
+// next advances to the block's next series.
 func (c *cursor) next() error {
 	if !c.postings.Next() {
 		c.done = true
@@ -90,7 +90,7 @@ func (c *cursor) next() error {
 	return nil
 }
 
-// next goes to the next series, and returns its labels.
+// next advances to the next series and returns its labels.
 func (m *merge) next() (ls labels.Labels, ok bool, err error) {
 	for _, c := range m.at {
 		if err := c.next(); err != nil {
@@ -119,8 +119,8 @@ func (m *merge) next() (ls labels.Labels, ok bool, err error) {
 	return m.at[0].labels, true, nil
 }
 
-// read returns the current series' samples with minT <= t <= maxT, of all blocks, sorted, and the chunks that are damaged. Of those
-// that begin before minT it is reported only where nothing before minT is read (first): else it was reported when that was.
+// read returns the current series' samples of all blocks with minT <= t <= maxT, sorted, and the damaged chunks. If
+// first is false, it omits damaged chunks that start before minT: the read of an earlier range has reported them.
 func (m *merge) read(minT, maxT int64, first bool) (*chunk.Samples, []importer.Skip, error) {
 	samples := &chunk.Samples{}
 	var skipped []importer.Skip
@@ -155,8 +155,9 @@ func (c *cursor) readChunk(meta chunks.Meta, minT, maxT int64, deleted tombstone
 	return decode(c.it, minT, maxT, deleted, into)
 }
 
-// readWindows returns the windows of the current series that begin from one time to before another, of all blocks, by time, and the chunks that are
-// damaged, as read does. Of a window that several blocks have, it is the first block's.
+// readWindows returns the current series' windows of all blocks that start in [from, to), by time, and the damaged
+// chunks with the same condition as read. If multiple blocks have the same window, it returns the window of the first
+// block.
 func (m *merge) readWindows(from, to, width int64, first bool) (list []window, skipped []importer.Skip, err error) {
 	isCounter := rollup.IsCounterName(m.at[0].labels.Get(labels.MetricName))
 	for _, c := range m.at {
@@ -189,7 +190,7 @@ func (m *merge) readWindows(from, to, width int64, first bool) (list []window, s
 	return list, skipped, nil
 }
 
-// readWindows reads the windows of a chunk. Thanos may leave empty chunks of samples among those of aggregates.
+// readWindows returns the windows of a chunk. Thanos may leave empty chunks of samples among chunks of aggregates.
 func (c *cursor) readWindows(meta chunks.Meta, width int64, isCounter bool) ([]window, error) {
 	ch, _, err := c.b.chunks.ChunkOrIterable(meta)
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// position is where a batch ended, and what had been read by then.
+// position is the end of a batch, with the source blocks read so far.
 type position struct {
-	// Day is the start of the day to go on with, milliseconds; Group and After the external labels and the series
-	// that were read last of it, if any.
+	// Day is the start of the day to resume, in milliseconds. Group and After are the external labels and the labels of
+	// the day's last series in the batch. They are empty at the start of a day.
 	Day   int64  `json:"day"`
 	Group string `json:"group,omitempty"`
-	// Resolution is that of the group.
+	// Resolution is the resolution of the group.
 	Resolution rollup.Resolution `json:"resolution,omitempty"`
 	After      map[string]string `json:"after,omitempty"`
-	// Sources are the blocks in which the samples read so far were first written. Compaction leaves them the same.
+	// Sources are the IDs of the original blocks of the samples read so far. Compaction doesn't change them.
 	Sources []string `json:"sources"`
 }
 
@@ -40,7 +40,7 @@ func parsePosition(text string) (p position, err error) {
 	return p, nil
 }
 
-// resume returns where to go on after a position: there, or earlier where blocks have come that weren't read.
+// resume returns the position from which to resume. It is earlier than at if there are new blocks before at.
 func (s *Source) resume(at position) position {
 	for _, b := range s.blocks {
 		if b.meta.MinTime > at.Day+dayMS {
@@ -60,7 +60,7 @@ func (s *Source) resume(at position) position {
 	return at
 }
 
-// sourcesUntil lists the sources of the blocks that begin before a time.
+// sourcesUntil lists the sources of the blocks that start at or before a time.
 func (s *Source) sourcesUntil(t int64) []string {
 	var list []string
 	for _, b := range s.blocks {

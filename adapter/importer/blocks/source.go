@@ -19,35 +19,35 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Options select what to read.
+// Options select the blocks and series to read.
 type Options struct {
-	// Dirs are blocks, or folders of blocks.
+	// Dirs are blocks or folders of blocks.
 	Dirs []string
-	// Selection selects series and times of them.
+	// Selection selects series and times.
 	Selection importer.Selection
-	// NoExternal leaves out the labels that Thanos and Mimir keep in meta.json; without it every series gets them, but
-	// for those that Without names: so copies of two replicas become one series.
+	// NoExternal omits the external labels that Thanos and Mimir store in meta.json. Otherwise every series gets them,
+	// except the labels named in Without. Removing the replica label merges the copies of two replicas into one series.
 	NoExternal bool
 	Without    []string
-	// BatchBytes is about how much a batch holds; 0: importer.BatchBytes.
+	// BatchBytes is the approximate size of a batch. 0 means importer.BatchBytes.
 	BatchBytes int
 }
 
-// Source reads blocks; it is an importer.Source.
+// Source reads blocks. It implements importer.Source.
 type Source struct {
 	opts   Options
 	blocks []*block
-	// minT and maxT are the first and the last timestamp wanted.
+	// minT and maxT are the first and last selected timestamp, in milliseconds.
 	minT, maxT int64
 }
 
 const (
 	dayMS = 24 * 3600 * 1000
-	// dayBytes ends a batch at the end of a day, where it holds so much.
+	// dayBytes is the size in bytes from which a batch ends at the end of a day.
 	dayBytes = 8 << 20
 )
 
-// New returns a source. Close it after use.
+// New returns a source. The caller must close it.
 func New(o Options) *Source {
 	if o.BatchBytes == 0 {
 		o.BatchBytes = importer.BatchBytes
@@ -64,7 +64,8 @@ func (s *Source) Close() error {
 	return err
 }
 
-// Plan implements importer.Source. Every block is opened once, so that a damaged one is found before anything is done.
+// Plan implements importer.Source. It opens every block once, so that damaged blocks are found before the import
+// starts.
 func (s *Source) Plan(context.Context) (p importer.Plan, err error) {
 	if err := s.find(); err != nil {
 		return p, err
@@ -93,7 +94,7 @@ func (s *Source) Plan(context.Context) (p importer.Plan, err error) {
 	return p, nil
 }
 
-// find looks for blocks that have anything of the selection.
+// find finds the blocks that overlap the selected time range.
 func (s *Source) find() error {
 	if s.blocks != nil {
 		return nil
@@ -118,7 +119,7 @@ func (s *Source) find() error {
 	return nil
 }
 
-// external returns the labels that series of a block get.
+// external returns the labels to add to the series of a block with external labels ls.
 func (s *Source) external(ls labels.Labels) labels.Labels {
 	if s.opts.NoExternal {
 		return labels.EmptyLabels()
@@ -146,10 +147,10 @@ func (s *Source) Batches(ctx context.Context, after string) iter.Seq2[importer.B
 	}
 }
 
-// errEnough means that whoever reads batches wants no more.
+// errEnough means that the consumer of the batches has stopped iterating.
 var errEnough = errors.New("blocks: enough")
 
-// dayOf returns the start of the day that holds a timestamp: days are left-open and right-closed, as Cassia's slots are.
+// dayOf returns the start of a timestamp's day. Days are left-open and right-closed, like Cassia's slots.
 func dayOf(t int64) int64 {
 	d := (t - 1) / dayMS
 	if (t-1)%dayMS < 0 {
@@ -158,14 +159,14 @@ func dayOf(t int64) int64 {
 	return d * dayMS
 }
 
-// cutter cuts what blocks hold into batches.
+// cutter divides the contents of blocks into batches.
 type cutter struct {
 	s           *Source
 	yield       func(importer.Batch, error) bool
 	first, last int64 // days
 	batch       importer.Batch
 	bytes       int
-	// within is how much of the day under way is read, from 0 to 1.
+	// within is the fraction of the current day that was read, from 0 to 1.
 	within float64
 }
 
@@ -190,7 +191,7 @@ func (c *cutter) run(ctx context.Context, from position) error {
 	return nil
 }
 
-// group reads a day of the blocks with the same external labels.
+// group reads a day of the blocks with the same external labels and resolution.
 func (c *cutter) group(ctx context.Context, day int64, g group, from position) error {
 	name := g.external.String()
 	var after labels.Labels
@@ -253,10 +254,10 @@ func (c *cutter) samples(minT, maxT int64, first bool, g group, m *merge, ls lab
 	return nil
 }
 
-// bucketBytes is about what a bucket takes in memory.
+// bucketBytes is the approximate memory that a bucket uses.
 const bucketBytes = 200
 
-// buckets adds the buckets of a day of the current series' aggregates to the batch: of windows that are selected as a whole.
+// buckets adds a day of the current series' aggregates to the batch. It skips windows that are only partly selected.
 func (c *cutter) buckets(day int64, g group, m *merge, ls labels.Labels) error {
 	sel := &c.s.opts.Selection
 	list, skipped, err := m.readWindows(day, day+dayMS, g.resolution.Width(), day == c.first)
@@ -279,7 +280,7 @@ func (c *cutter) buckets(day int64, g group, m *merge, ls labels.Labels) error {
 	return nil
 }
 
-// with adds a block's labels, which win: so it is in Thanos.
+// with adds the external labels of a block. As in Thanos, they replace labels of the same name.
 func with(ls, external labels.Labels) labels.Labels {
 	if external.IsEmpty() {
 		return ls
@@ -289,7 +290,7 @@ func with(ls, external labels.Labels) labels.Labels {
 	return b.Labels()
 }
 
-// flush yields the batch. at is what comes after it.
+// flush yields the batch. at is the position after the batch.
 func (c *cutter) flush(at position) error {
 	at.Sources = c.s.sourcesUntil(min(at.Day, c.last) + dayMS)
 	c.batch.Position = at.String()
@@ -306,14 +307,14 @@ func (c *cutter) flush(at position) error {
 	return nil
 }
 
-// group are blocks of one resolution whose series get the same labels besides their own.
+// group is a set of blocks with the same resolution and external labels.
 type group struct {
 	external   labels.Labels
 	resolution rollup.Resolution
 	blocks     []*block
 }
 
-// series is about how many series the blocks have, at least 1.
+// series returns the approximate number of series in the blocks, at least 1.
 func (g *group) series() (n uint64) {
 	for _, b := range g.blocks {
 		n = max(n, b.meta.Stats.NumSeries)
@@ -321,8 +322,8 @@ func (g *group) series() (n uint64) {
 	return max(n, 1)
 }
 
-// groups returns the blocks that have anything of a day: the finest first, because the first of several buckets with the same edges is kept, and in the order of the
-// names of their labels.
+// groups returns the blocks that overlap a day, by resolution and external labels. The finest resolution is first,
+// because of buckets with the same edges, the first one is kept.
 func (s *Source) groups(day int64) (list []group) {
 	for _, b := range s.blocks {
 		if b.meta.MinTime > day+dayMS || b.until() <= day+1 {
@@ -341,11 +342,11 @@ func (s *Source) groups(day int64) (list []group) {
 	return list
 }
 
-// closeUntil closes the blocks that end before a time.
+// closeUntil closes the blocks that have no data after a time.
 func (s *Source) closeUntil(t int64) {
 	for _, b := range s.blocks {
 		if b.until() <= t+1 {
-			_ = b.close() // It was only read.
+			_ = b.close() // The block is read-only.
 		}
 	}
 }
