@@ -16,37 +16,37 @@ import (
 )
 
 const (
-	// contentType and contentEncoding are a body's.
+	// contentType and contentEncoding are the headers of a body.
 	contentType     = "application/vnd.cassia.series"
 	contentEncoding = "snappy"
-	// bodyVersion is that of its format.
+	// bodyVersion is the version of the body format.
 	bodyVersion = 2
-	// headerSize is what stands before the series, bytes.
+	// headerSize is the size of the version and the checksum, in bytes.
 	headerSize = 1 + crc32.Size
 )
 
 var (
-	// ErrMalformed means that a body isn't what its sender meant, or nothing that this package writes.
+	// ErrMalformed means that a body was damaged in transit or isn't in the format of this package.
 	ErrMalformed = errors.New("overhttp: malformed body")
-	// ErrVersion means that a body is of a version that isn't known here.
+	// ErrVersion means that a body has an unsupported version.
 	ErrVersion = errors.New("overhttp: unknown version of a body")
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// What a series weighs, bytes: about what it takes in memory when it is decoded, or more. It follows from what stands
-// before the samples, so that it is known before memory is found for them.
+// The weight of a series is approximately the memory of its decoded form, or more, in bytes. It is computed from labels
+// and chunk headers, before memory for the samples is allocated.
 const (
 	seriesWeight = 300
 	labelWeight  = 32
 	floatWeight  = 24
 	bucketWeight = 200
-	// A bucket of a histogram takes a bit of its chunk at least, and 8 bytes in memory.
+	// A bucket of a histogram takes at least one bit in its chunk and 8 bytes in memory.
 	histogramWeight     = 300
 	histogramByteWeight = 64
 )
 
-// weightOf returns what a chunk weighs.
+// weightOf returns the weight of a chunk.
 func weightOf(data []byte) (int64, error) {
 	info, err := chunk.Header(data)
 	if err != nil {
@@ -59,7 +59,7 @@ func weightOf(data []byte) (int64, error) {
 	return weight, nil
 }
 
-// appendLabels appends the labels of a series, and returns what the series weighs without its samples.
+// appendLabels appends the labels of a series and returns the weight of the series without its samples.
 func appendLabels(dst []byte, ls labels.Labels) ([]byte, int64) {
 	n := ls.Len()
 	dst = binary.AppendUvarint(dst, uint64(n))
@@ -70,14 +70,14 @@ func appendLabels(dst []byte, ls labels.Labels) ([]byte, int64) {
 	return dst, int64(seriesWeight + n*labelWeight + int(ls.ByteSize()))
 }
 
-// appendBuckets appends a series with buckets, and returns what it weighs.
+// appendBuckets appends a series with buckets and returns its weight.
 func appendBuckets(dst []byte, s *storage.ImportedBuckets) ([]byte, int64) {
 	dst, weight := appendLabels(dst, s.Labels)
 	dst = appendText(dst, string(rollup.AppendChunk(nil, s.Buckets, s.Resolution.Width(), 0)))
 	return dst, weight + int64(s.Buckets.Len())*bucketWeight
 }
 
-// appendSeries appends a series whose samples can be one chunk, and returns what it weighs.
+// appendSeries appends a series with at most chunk.MaxSamples samples and returns its weight.
 func appendSeries(dst []byte, ls labels.Labels, samples *chunk.Samples) ([]byte, int64, error) {
 	dst, weight := appendLabels(dst, ls)
 	data := chunk.AppendChunk(nil, samples)
@@ -94,10 +94,10 @@ func appendText(dst []byte, text string) []byte {
 	return append(dst, text...)
 }
 
-// encode makes a body of what appendSeries made of series.
+// encode returns a body of series encoded by appendSeries.
 func encode(series [][]byte) []byte { return encodeOf(rollup.Raw, series) }
 
-// encodeOf makes a body of what appendSeries, or appendBuckets, made of series of a resolution.
+// encodeOf returns a body of series of one resolution, encoded by appendSeries or appendBuckets.
 func encodeOf(res rollup.Resolution, series [][]byte) []byte {
 	n := headerSize + 1
 	for _, s := range series {
@@ -112,8 +112,8 @@ func encodeOf(res rollup.Resolution, series [][]byte) []byte {
 	return snappy.Encode(nil, plain)
 }
 
-// decode reads the series of a body that is decompressed. take is called with the weight of each before memory is allocated for it;
-// its error ends the reading. The other errors wrap ErrMalformed or ErrVersion.
+// decode decodes the series of an uncompressed body. It calls take with a weight before allocating that memory, and
+// returns take's error. All other errors wrap ErrMalformed or ErrVersion.
 func decode(plain []byte, take func(weight int64) error) (list []storage.ImportedSeries, buckets []storage.ImportedBuckets, err error) {
 	if len(plain) < headerSize+1 {
 		return nil, nil, fmt.Errorf("%w: the body has only %d bytes", ErrMalformed, len(plain))
@@ -147,7 +147,7 @@ func decode(plain []byte, take func(weight int64) error) (list []storage.Importe
 	return list, buckets, nil
 }
 
-// bodyReader reads series.
+// bodyReader decodes the series of a body.
 type bodyReader struct {
 	rest    []byte
 	take    func(int64) error
@@ -159,7 +159,7 @@ func (d *bodyReader) labels() (ls labels.Labels, err error) {
 	if err != nil {
 		return ls, err
 	}
-	if n > uint64(len(d.rest))/2 { // A label takes two bytes at least.
+	if n > uint64(len(d.rest))/2 { // A label takes at least two bytes.
 		return ls, fmt.Errorf("%w: a series has %d labels, more than the body can hold", ErrMalformed, n)
 	}
 	if err := d.take(seriesWeight + int64(n)*labelWeight); err != nil {
@@ -187,7 +187,7 @@ func (d *bodyReader) labels() (ls labels.Labels, err error) {
 	return d.builder.Labels(), nil
 }
 
-// buckets reads a series with buckets, all of one resolution.
+// buckets decodes a series with buckets of one resolution.
 func (d *bodyReader) buckets(res rollup.Resolution) (s storage.ImportedBuckets, err error) {
 	if s.Labels, err = d.labels(); err != nil {
 		return s, err
@@ -244,7 +244,7 @@ func (d *bodyReader) uvarint(what string) (uint64, error) {
 	return x, nil
 }
 
-// text returns bytes behind their length. They stay the body's.
+// text returns the bytes after a length. They alias the body.
 func (d *bodyReader) text(what string) ([]byte, error) {
 	n, err := d.uvarint(what)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// aggregates makes a series with buckets of a resolution, n from a time on.
+// aggregates returns a series with n buckets of a resolution, starting at a time.
 func aggregates(name string, res rollup.Resolution, from time.Time, n int) storage.ImportedBuckets {
 	s := storage.ImportedBuckets{Labels: labels.FromStrings(labels.MetricName, name, "empty", ""), Resolution: res, Buckets: &rollup.Buckets{}}
 	width := res.Width()
@@ -29,7 +29,8 @@ func aggregates(name string, res rollup.Resolution, from time.Time, n int) stora
 	return s
 }
 
-// TestBucketsOverHTTP imports buckets of both resolutions in many bodies, twice: they are stored as they were sent, the finer ones first.
+// TestBucketsOverHTTP imports buckets of both resolutions in many bodies, twice. They are stored unchanged, the finer
+// ones first.
 func TestBucketsOverHTTP(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour
@@ -70,7 +71,7 @@ func TestBucketsOverHTTP(t *testing.T) {
 	require.Equal(t, 9, recent.TooCoarse)
 }
 
-// TestBodiesOfBucketsThatAreRefused aren't what their sender meant.
+// TestBodiesOfBucketsThatAreRefused checks that malformed bodies of buckets are rejected.
 func TestBodiesOfBucketsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	s := aggregates("x", rollup.OneHour, now.Add(-100*24*time.Hour), 3)

@@ -19,35 +19,35 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Client sends history to a server. It implements importer.Destination.
+// Client sends history to a server. It implements importer.Destination. Its methods must not be called concurrently.
 type Client struct {
-	// To makes the requests; its URL is that of the server.
+	// To makes the requests. Its URL is the URL of the server.
 	To fetch.Client
-	// Patience is how long a request is made again while the server is away, or busy.
+	// Patience is the maximum time for repeating a request while the server is unreachable or busy.
 	Patience time.Duration
-	// Wait waits before a request is made again, or until ctx ends; Now is the clock.
+	// Wait waits for a duration before a request is repeated, or until ctx ends. Now is the clock.
 	Wait func(ctx context.Context, d time.Duration) error
 	Now  func() time.Time
-	// Waiting is called with the reason why a request has to wait, each time; nil: it isn't reported.
+	// Waiting, if not nil, is called with the error that caused each wait.
 	Waiting func(err error)
 
 	terms *Terms
 }
 
-// requestTimeout bounds one request: a server that is busy may take minutes for a large body.
+// requestTimeout bounds one request. A busy server may need minutes for a large body.
 const requestTimeout = 30 * time.Minute
 
-// maxAnswer bounds an answer, bytes.
+// maxAnswer is the maximum size of a response, in bytes.
 const maxAnswer = 16 << 20
 
 var (
-	// ErrOther means that what answers is no server that takes history.
+	// ErrOther means that the server doesn't accept imports from this version.
 	ErrOther = errors.New("overhttp: the server doesn't accept imports")
-	// ErrAway means that the server was away, or busy, for longer than Patience.
+	// ErrAway means that the server was unreachable or busy for longer than Patience.
 	ErrAway = errors.New("overhttp: gave up waiting for the server")
 )
 
-// Terms asks what the server takes, once.
+// Terms requests the server's terms at its first call and returns the cached terms afterwards.
 func (c *Client) Terms(ctx context.Context, name string) (Terms, error) {
 	if c.terms != nil {
 		return *c.terms, nil
@@ -82,7 +82,7 @@ func (c *Client) Import(ctx context.Context, name string, list []storage.Importe
 	return all, err
 }
 
-// importInto returns a function that sends a body, and adds to all what the server did with it.
+// importInto returns a function that sends a body and adds the server's stats to all.
 func (c *Client) importInto(name string, all *storage.ImportStats) func(context.Context, []byte) error {
 	return func(ctx context.Context, body []byte) error {
 		var answer stored
@@ -94,7 +94,7 @@ func (c *Client) importInto(name string, all *storage.ImportStats) func(context.
 	}
 }
 
-// ImportBuckets implements importer.Destination. A body has buckets of one resolution.
+// ImportBuckets implements importer.Destination. Each body holds buckets of one resolution.
 func (c *Client) ImportBuckets(ctx context.Context, name string, list []storage.ImportedBuckets) (all storage.ImportStats, err error) {
 	terms, err := c.Terms(ctx, name)
 	if err != nil {
@@ -133,7 +133,8 @@ func (c *Client) Compare(ctx context.Context, name string, list []storage.Import
 	return all, err
 }
 
-// each sends series in bodies that the server takes. unsent counts what can't be sent, for no store would take it.
+// each sends series in bodies within the server's terms. unsent counts samples that aren't sent because every store
+// rejects them.
 func (c *Client) each(ctx context.Context, name string, list []storage.ImportedSeries, unsent *storage.ImportStats, send func(context.Context, []byte) error) error {
 	terms, err := c.Terms(ctx, name)
 	if err != nil {
@@ -148,7 +149,8 @@ func (c *Client) each(ctx context.Context, name string, list []storage.ImportedS
 	return p.flush()
 }
 
-// sendAll sends series as one body, or as two, four and so on, where something on the way takes none that is so large.
+// sendAll sends series as one body. If the server or a proxy rejects it as too large, it splits the series into two
+// bodies, and these again if necessary.
 func (c *Client) sendAll(ctx context.Context, res rollup.Resolution, series [][]byte, send func(context.Context, []byte) error) error {
 	body := encodeOf(res, series)
 	err := c.patiently(ctx, func(ctx context.Context) error { return send(ctx, body) })
@@ -165,7 +167,7 @@ func (c *Client) sendAll(ctx context.Context, res rollup.Resolution, series [][]
 	return nil
 }
 
-// patiently makes a request again while the server is away or busy.
+// patiently repeats a request while the server is unreachable or busy.
 func (c *Client) patiently(ctx context.Context, request func(context.Context) error) error {
 	began := c.Now()
 	for try := 1; ; try++ {
@@ -196,10 +198,10 @@ func (c *Client) patiently(ctx context.Context, request func(context.Context) er
 	}
 }
 
-// longestWait bounds a wait between two tries: a server that was killed is back in seconds.
+// longestWait is the maximum wait between two tries. A killed server usually restarts within seconds.
 const longestWait = 10 * time.Second
 
-// ask makes a request of a tenant, and reads the answer.
+// ask sends a request for a tenant and decodes the response.
 func (c *Client) ask(ctx context.Context, method, name, what string, query url.Values, body []byte, into any) error {
 	u := c.To.URL.JoinPath(Path, what)
 	if len(query) > 0 {
@@ -226,8 +228,8 @@ func (c *Client) ask(ctx context.Context, method, name, what string, query url.V
 	return nil
 }
 
-// Path is where a server takes history.
+// Path is the path of the import endpoint.
 const Path = "/api/v1/cassia/import"
 
-// Where is the server, for people and checkpoints.
+// Where returns the URL of the server for people and checkpoints.
 func (c *Client) Where() string { return c.To.URL.String() }

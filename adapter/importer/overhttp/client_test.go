@@ -28,7 +28,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// TestAnswersGetLost cuts the connection after the series were stored, and before: they are sent again, and there once.
+// TestAnswersGetLost closes the connection before and after the series are stored. The client sends them again, and
+// they are stored once.
 func TestAnswersGetLost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil, nil)
@@ -55,7 +56,7 @@ func TestAnswersGetLost(t *testing.T) {
 	requireThere(t, r, history(1, 3, 3))
 }
 
-// TestServersThatAreBusyOrAway are asked again for as long as is configured, and no longer.
+// TestServersThatAreBusyOrAway checks that the client repeats requests until Patience has passed, and no longer.
 func TestServersThatAreBusyOrAway(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil, nil)
@@ -91,7 +92,7 @@ func TestServersThatAreBusyOrAway(t *testing.T) {
 	require.LessOrEqual(t, sum, time.Minute)
 	require.Greater(t, sum, 45*time.Second)
 
-	// A server that can't be reached at the start may be starting.
+	// A server that is unreachable at first may be starting.
 	r.waits = nil
 	r.terms = nil
 	reachable := r.To.HTTP
@@ -102,7 +103,7 @@ func TestServersThatAreBusyOrAway(t *testing.T) {
 	require.NotEmpty(t, r.waits)
 	r.To.HTTP = reachable
 
-	// A request that was refused for good isn't sent again.
+	// The client doesn't repeat a request after a permanent error.
 	r.waits = nil
 	r.on = func(w http.ResponseWriter, _ *http.Request) bool {
 		http.Error(w, "no", http.StatusForbidden)
@@ -120,12 +121,12 @@ func TestServersThatAreBusyOrAway(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// away is where no server is.
+// away is a transport without a server.
 type away struct{}
 
 func (away) RoundTrip(*http.Request) (*http.Response, error) { return nil, errAway }
 
-// TestOtherServers are no place for history.
+// TestOtherServers checks that the client detects servers that don't accept imports.
 func TestOtherServers(t *testing.T) {
 	t.Parallel()
 	for text, code := range map[string]int{"404 page not found": 404, "<html>": 200, `{"version":3,"max_bytes":1,"max_weight":1,"store":"a"}`: 200, `{"version":1,"max_bytes":1,"max_weight":1}`: 200} {
@@ -139,7 +140,7 @@ func TestOtherServers(t *testing.T) {
 	}
 }
 
-// TestSmallWays sends less at once where something on the way takes no more.
+// TestSmallWays sends smaller bodies through a proxy with a size limit.
 func TestSmallWays(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil, nil)
@@ -165,7 +166,8 @@ func TestSmallWays(t *testing.T) {
 	require.Equal(t, http.StatusRequestEntityTooLarge, status.Code)
 }
 
-// TestChangedRetention ends an import when the server, as it comes back, keeps samples for another time: the client has decided by the one before.
+// TestChangedRetention checks that the import fails if the retention changes while the server restarts, because the
+// client selected samples by the previous retention.
 func TestChangedRetention(t *testing.T) {
 	t.Parallel()
 	kept := importer.Kept{Default: retention.Keep{Raw: 24 * time.Hour}}
@@ -191,7 +193,8 @@ func TestChangedRetention(t *testing.T) {
 	require.Equal(t, http.StatusPreconditionFailed, w.Code, w.Body)
 }
 
-// TestIdentity asks which store the server writes, so that a checkpoint of another one isn't taken up.
+// TestIdentity checks that Identity returns the identity of the server's store, so that a checkpoint of another store
+// isn't resumed.
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil, nil)
@@ -203,14 +206,15 @@ func TestIdentity(t *testing.T) {
 	require.NotEqual(t, identity, must(other.Identity(t.Context(), "a")))
 }
 
-// unknown is a destination that can't tell which store it is.
+// unknown is a destination that can't identify its store.
 type unknown struct{ importer.Destination }
 
 func (unknown) Identity(context.Context, string) (string, error) {
 	return "", errors.New("the row is malformed")
 }
 
-// TestIdentityUnknown is an error: a checkpoint might be another store's.
+// TestIdentityUnknown checks that an unknown identity is an error, because the checkpoint might belong to another
+// store.
 func TestIdentityUnknown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil, nil)
@@ -222,7 +226,7 @@ func TestIdentityUnknown(t *testing.T) {
 	require.Contains(t, log.String(), "tenant=a")
 }
 
-// TestSeriesWithoutSamples aren't sent.
+// TestSeriesWithoutSamples checks that series without samples aren't sent.
 func TestSeriesWithoutSamples(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil, nil)
@@ -237,7 +241,7 @@ func TestSeriesWithoutSamples(t *testing.T) {
 	require.Zero(t, stats.Samples)
 }
 
-// TestBodiesThatAreRefused are answered with the cause.
+// TestBodiesThatAreRefused checks the status codes of rejected bodies.
 func TestBodiesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(o *Options) { o.MaxWeight = 1 << 20 }, nil)
@@ -305,7 +309,7 @@ func must[T any](x T, err error) T {
 	return x
 }
 
-// TestBodiesShareABudget: what doesn't fit beside others has to wait, and a server that isn't ready takes nothing.
+// TestBodiesShareABudget checks that a client waits while bodies exceed the budget or the server isn't ready.
 func TestBodiesShareABudget(t *testing.T) {
 	t.Parallel()
 	notReady := errors.New("still reading")
@@ -338,7 +342,7 @@ func TestBodiesShareABudget(t *testing.T) {
 	require.Zero(t, r.server.budget.Used())
 }
 
-// TestLongSeriesAreCut at the ends of days, where there are several.
+// TestLongSeriesAreCut checks that long series are split at the ends of days if they span multiple days.
 func TestLongSeriesAreCut(t *testing.T) {
 	t.Parallel()
 	var sent [][]storage.ImportedSeries
@@ -420,7 +424,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestComparesARangeOverHTTP applies the range of time and the retention classes that are sent.
+// TestComparesARangeOverHTTP applies the time range of the request and the retention classes of the server.
 func TestComparesARangeOverHTTP(t *testing.T) {
 	t.Parallel()
 	kept := importer.Kept{

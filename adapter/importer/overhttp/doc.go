@@ -1,20 +1,20 @@
-// Package overhttp brings history into the store of a server that is running.
+// Package overhttp imports history into the store of a running server.
 //
 //	cassia import                                        cassia serve
 //	Source ─► Client ── POST, series of whole days ────► Handler ─► storage.Import
 //	            ◄────── 200, once they are durable ─────
 //
-// A Client is an importer.Destination: its series are sent in bodies that are bounded by the server's
-// Terms, each is repeated until there is an answer, and an answer comes once all is durable. The same series may come
-// again: they are stored once. A comparison goes the same way, and the server compares.
+// A Client is an importer.Destination. It sends series in bodies within the limits of the server's Terms, and repeats
+// each request until it gets a response. The server responds when all samples are durable. Sending a series again
+// stores it once. Comparisons use the same bodies, and the server compares.
 //
-//	GET  /api/v1/cassia/import           what the server takes, as JSON: Terms
-//	POST /api/v1/cassia/import           stores a body's series; the answer is a JSON stored
-//	POST /api/v1/cassia/import/compare   compares them with stored samples; the answer is a JSON compared
+//	GET  /api/v1/cassia/import           returns the server's Terms as JSON
+//	POST /api/v1/cassia/import           stores the series of a body; returns stored as JSON
+//	POST /api/v1/cassia/import/compare   compares them with stored samples; returns compared as JSON
 //
-// # A body
+// # Body format
 //
-// Content-Type application/vnd.cassia.series, and Content-Encoding snappy: one block of snappy's, of
+// Content-Type is application/vnd.cassia.series, Content-Encoding is snappy. The body is one snappy block of
 //
 //	+---------+--------------+------------+--------+--------+- -
 //	| version | CRC-32C of   | resolution | series | series | …
@@ -22,7 +22,7 @@
 //	|         | 4 bytes LE   |            |        |        |
 //	+---------+--------------+------------+--------+--------+- -
 //
-// each of which is
+// Each series is
 //
 //	+-----------+------+-------+- - -+---------+-------+
 //	| number of | name | value |  …  | length  | chunk |
@@ -30,9 +30,10 @@
 //	| uvarint   |      |       |     |         |       |
 //	+-----------+------+-------+- - -+---------+-------+
 //
-// A text is its length, uvarint, and its bytes. The chunk is as storage stores one, but for the time that it is about:
-// storage/FORMAT.md has it byte by byte. So samples come over bit for bit, with start timestamps and native histograms.
-// A series may stand there several times.
+// A text is its length, uvarint, followed by its bytes. The chunk has the format of a stored chunk without its time:
+// storage/FORMAT.md describes it byte by byte. Samples are transferred unchanged, including start timestamps and native
+// histograms. A body may contain a series more than once.
 //
-// The resolution is 0 for samples. It is 1 for buckets of 5m, and 2 for those of 1h, of aggregates: then each chunk is a rollup chunk of version 0.
+// The resolution is 0 for samples, 1 for 5m buckets and 2 for 1h buckets of aggregates. For buckets, each chunk is a
+// rollup chunk of version 0.
 package overhttp

@@ -20,18 +20,18 @@ import (
 
 // Options configure a Server.
 type Options struct {
-	// MaxWeight bounds what the series of a body take in memory, bytes. Half as much bounds the body, and twice as much
-	// bounds all bodies together that are being read, stored or compared: further ones have to wait. Default 128 MiB.
+	// MaxWeight bounds the weight of a body's series, in bytes. A body may have half of it. All bodies that are being
+	// read, stored or compared may use twice as much together; further bodies are rejected with 503. Default 128 MiB.
 	MaxWeight int64
-	// Bodies bounds the bodies of all endpoints; nil: nothing does.
+	// Bodies bounds the bodies of all endpoints together. nil means no bound.
 	Bodies *adapter.Budget
-	// Retention returns how long the series of a tenant are kept.
+	// Retention returns the retention of a tenant's series.
 	Retention func(tenant string) importer.Kept
-	// Ready returns nil once samples can be stored and asked for.
+	// Ready returns nil when the store accepts samples and queries.
 	Ready func() error
-	// Retry is the Retry-After of a 503: one body may take some seconds. Default 2 s.
+	// Retry is the Retry-After of a 503 response. Storing a body may take seconds. Default 2 s.
 	Retry time.Duration
-	// Logger gets events for operators.
+	// Logger logs events for operators.
 	Logger *slog.Logger
 }
 
@@ -40,22 +40,22 @@ func DefaultOptions() Options {
 	return Options{MaxWeight: 128 << 20, Retry: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// Server takes history for a store. The tenant of a request is the one that its context carries. Whoever may import is
-// for others to check: the limits of tenants don't count.
+// Server imports history into a store. The tenant of a request is in its context. The caller must authorize requests.
+// Limits of tenants don't apply.
 type Server struct {
 	into   importer.Destination
 	opts   Options
 	budget *adapter.Budget
-	// comparing has a place for one comparison.
+	// comparing holds an element while a comparison is in progress.
 	comparing chan struct{}
 }
 
-// NewServer returns what takes history into a destination, whose methods it may call side by side.
+// NewServer returns a Server for a destination. It may call the destination's methods concurrently.
 func NewServer(into importer.Destination, o Options) *Server {
 	return &Server{into: into, opts: o, budget: o.Bodies.Part(2 * o.MaxWeight), comparing: make(chan struct{}, 1)}
 }
 
-// maxBytes bounds a body, compressed or not.
+// maxBytes is the maximum size of a body, compressed and uncompressed.
 func (o *Options) maxBytes() int64 { return o.MaxWeight / 2 }
 
 var (
@@ -65,7 +65,7 @@ var (
 	errOther  = errors.New("the retention of this server has changed since the import started: run the import again")
 )
 
-// Import answers GET with the Terms, and POST when the body's series are durable.
+// Import returns the Terms for GET. For POST it stores the body's series and responds when they are durable.
 func (s *Server) Import(w http.ResponseWriter, r *http.Request) {
 	name := tenant.From(r.Context())
 	if r.Method == http.MethodGet {
@@ -79,7 +79,7 @@ func (s *Server) Import(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, terms)
 		return
 	}
-	var terms Terms // Clients decide by the retention which samples they may send.
+	var terms Terms // Clients use the retention to decide which samples to send.
 	terms.setKept(s.opts.Retention(name))
 	if text := r.Header.Get(retentionHeader); text != "" && text != terms.retentionText() {
 		s.fail(w, r, errOther)
@@ -94,11 +94,11 @@ func (s *Server) Import(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// Compare answers POST with what differs from the body's series.
+// Compare returns the differences between the series of a POST body and the stored samples.
 func (s *Server) Compare(w http.ResponseWriter, r *http.Request) {
 	name := tenant.From(r.Context())
 	s.post(w, r, func(ctx context.Context, b *body) (any, error) {
-		select { // One needs as much memory as a large query.
+		select { // A comparison needs as much memory as a large query.
 		case s.comparing <- struct{}{}:
 			defer func() { <-s.comparing }()
 		default:
@@ -121,7 +121,7 @@ func (s *Server) Compare(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// post reads a body and answers with what became of it.
+// post reads a body and responds with the result of use.
 func (s *Server) post(w http.ResponseWriter, r *http.Request, use func(context.Context, *body) (any, error)) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", "GET, POST")
@@ -146,15 +146,15 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, use func(context.C
 	s.answer(w, result)
 }
 
-// body is what one request brought.
+// body is the content of one request.
 type body struct {
 	share  adapter.Share
 	series []storage.ImportedSeries
-	// buckets are in place of series.
+	// buckets are set instead of series.
 	buckets []storage.ImportedBuckets
 }
 
-// read reads and decodes it, within the bounds.
+// read reads and decodes the body within the bounds of o and of the budget.
 func (b *body) read(r *http.Request, o *Options) error {
 	if r.Header.Get("Content-Type") != contentType || r.Header.Get("Content-Encoding") != contentEncoding {
 		return errMedia
@@ -167,7 +167,7 @@ func (b *body) read(r *http.Request, o *Options) error {
 		return fmt.Errorf("%w: %w", errReads, err)
 	}
 	size, err := snappy.DecodedLen(compressed)
-	// Snappy's densest element copies 64 bytes and takes 3.
+	// Snappy's densest element takes 3 bytes and copies 64.
 	if err != nil || size > len(compressed)/3*64+64 {
 		return fmt.Errorf("%w: not a valid snappy block", ErrMalformed)
 	}
@@ -181,7 +181,7 @@ func (b *body) read(r *http.Request, o *Options) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	b.share.Give() // The compressed bytes are garbage from here on, and memory for the rest is claimed anew.
+	b.share.Give() // The compressed bytes are garbage now. Memory for the rest is claimed again.
 	left := o.MaxWeight
 	if err := b.share.Take(int64(size)); err != nil {
 		return err
@@ -204,10 +204,10 @@ func (s *Server) answer(w http.ResponseWriter, result any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(append(text, '\n')) // Whoever is gone needs no answer.
+	_, _ = w.Write(append(text, '\n')) // A client that has disconnected needs no response.
 }
 
-// fail answers with an error. All that isn't durable is to be sent again.
+// fail responds with an error. A part of the body may already be durable. The client can send all of it again.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	code := statusOf(err)
 	switch code {

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// together makes one of series that stand in a list several times: where samples are too old for raw rows, those of a
-// series' day should arrive together.
+// together merges the occurrences of each series in a list. Samples that are too old for raw rows are rolled up, so the
+// samples of a series' day should arrive together.
 func together(list []storage.ImportedSeries) []storage.ImportedSeries {
 	at := make(map[uint64]int, len(list))
 	var out []storage.ImportedSeries
@@ -28,17 +28,17 @@ func together(list []storage.ImportedSeries) []storage.ImportedSeries {
 	return out
 }
 
-// packer packs series into bodies, and sends each when it is full.
+// packer packs series into bodies and sends each full body.
 type packer struct {
 	most   Terms
 	stats  *storage.ImportStats
 	send   func(series [][]byte) error
 	series [][]byte
-	// bytes and weight are those of the series.
+	// bytes and weight are the totals of series.
 	bytes, weight int64
 }
 
-// add packs a series, whose samples become the packer's.
+// add packs a series and takes ownership of its samples.
 func (p *packer) add(s storage.ImportedSeries) error {
 	s.Samples.Canonical(func(err error) { p.stats.Refuse(s.Labels, 1, &storage.InvalidHistogramError{Err: err}) })
 	s.Samples.Normalize()
@@ -48,7 +48,7 @@ func (p *packer) add(s storage.ImportedSeries) error {
 	return p.pack(s.Labels, s.Samples)
 }
 
-// pack packs normalized samples, in halves where they are too many.
+// pack packs normalized samples. It splits them in halves if they exceed the limits of a chunk or body.
 func (p *packer) pack(ls labels.Labels, samples *chunk.Samples) error {
 	if samples.Len() <= chunk.MaxSamples {
 		one, weight, err := appendSeries(nil, ls, samples)
@@ -66,7 +66,7 @@ func (p *packer) pack(ls labels.Labels, samples *chunk.Samples) error {
 	return p.pack(ls, b)
 }
 
-// put adds a series to the body that comes next, after sending the one before where it doesn't fit in.
+// put adds an encoded series to the current body. If it doesn't fit, put first sends the body.
 func (p *packer) put(one []byte, weight int64) error {
 	if len(p.series) > 0 && (p.weight+weight > p.most.MaxWeight || headerSize+1+p.bytes+int64(len(one)) > p.most.MaxBytes) {
 		if err := p.flush(); err != nil {
@@ -79,7 +79,8 @@ func (p *packer) put(one []byte, weight int64) error {
 	return nil
 }
 
-// addBuckets packs a series with buckets, whose labels are as they are stored: in halves where they are too many.
+// addBuckets packs a series with buckets. It splits them in halves if they exceed the limits of a chunk or body. The
+// labels must have no empty values.
 func (p *packer) addBuckets(s storage.ImportedBuckets) error {
 	n := s.Buckets.Len()
 	if n <= maxBuckets {
@@ -97,10 +98,10 @@ func (p *packer) addBuckets(s storage.ImportedBuckets) error {
 	return nil
 }
 
-// maxBuckets bounds the buckets of a chunk.
+// maxBuckets is the maximum number of buckets in a chunk.
 const maxBuckets = 512
 
-// flush sends the packed series.
+// flush sends the current body.
 func (p *packer) flush() error {
 	if len(p.series) == 0 {
 		return nil
@@ -112,7 +113,7 @@ func (p *packer) flush() error {
 
 const dayMS = 24 * 3600 * 1000
 
-// halves cuts samples, of which there are two or more, in two, at the end of a day if there are several days.
+// halves splits two or more samples in two, at the end of a day if they span multiple days.
 func halves(s *chunk.Samples) (a, b *chunk.Samples) {
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	if n := len(s.T); n > 0 {

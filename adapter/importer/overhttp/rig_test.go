@@ -39,22 +39,23 @@ func openStore(t *testing.T, change func(*storage.Options)) *storage.Store {
 	return s
 }
 
-// rig is a server with a store, and a client that may be led through something on the way to it.
+// rig is a server with a store, and a client. A test can intercept requests.
 type rig struct {
 	*Client
 	store  *storage.Store
 	server *Server
 	url    string
-	// on is called with each request before the server gets it, and returns whether it should.
+	// on is called with each request before the server handles it, and returns whether it should.
 	on func(w http.ResponseWriter, r *http.Request) bool
-	// posts counts the requests with a body, waits what the client waited for.
+	// posts counts the requests with a body. waits are the client's waits.
 	posts int
 	waits []time.Duration
-	// mu orders what the server does with all this, and what on shares with its test, before and after what the test does.
+	// mu orders the server's accesses to these fields, and to variables shared by on and its test, before and after the
+	// test's accesses.
 	mu sync.Mutex
 }
 
-// lets reports whether the server gets a request.
+// lets reports whether the server handles a request.
 func (r *rig) lets(w http.ResponseWriter, q *http.Request) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,16 +65,16 @@ func (r *rig) lets(w http.ResponseWriter, q *http.Request) bool {
 	return r.on == nil || r.on(w, q)
 }
 
-// ordered makes requests of a rig's client.
+// ordered is the transport of a rig's client.
 type ordered struct {
 	r  *rig
 	to http.RoundTripper
 }
 
 func (o ordered) RoundTrip(q *http.Request) (*http.Response, error) {
-	o.r.order() // What the test did before is seen by the server,
+	o.r.order() // Synchronize the test's writes with the server,
 	defer o.r.order()
-	return o.to.RoundTrip(q) // and what the server did by the test.
+	return o.to.RoundTrip(q) // and the server's writes with the test.
 }
 
 func (r *rig) order() {
@@ -114,7 +115,7 @@ func newRig(t *testing.T, change func(*Options), store func(*storage.Options)) *
 	return r
 }
 
-// history makes days of series of all that samples can be; each call with a seed gives the same.
+// history returns days of series with all kinds of samples. The same seed gives the same series.
 func history(seed uint64, days, series int) []storage.ImportedSeries {
 	r := rand.New(rand.NewPCG(seed, 7))
 	from := now.AddDate(0, 0, -days).UnixMilli()
@@ -146,7 +147,7 @@ func samplesOf(list []storage.ImportedSeries) (n int) {
 	return n
 }
 
-// requireThere compares series with what a destination has.
+// requireThere compares series with the samples of a destination.
 func requireThere(t *testing.T, into importer.Destination, list []storage.ImportedSeries) {
 	t.Helper()
 	n := samplesOf(list)
@@ -166,7 +167,7 @@ func TestStoresWhatLocalImportsDo(t *testing.T) {
 				r, direct := newRig(t, func(o *Options) { o.MaxWeight = weight }, kept), importer.Local(openStore(t, kept), clock)
 				with := func() []storage.ImportedSeries {
 					list := history(1, 20, 3)
-					// The first series stands there twice; another has no name; a histogram is none.
+					// The first series occurs twice, one series has no name, and one histogram is invalid.
 					again := history(1, 20, 1)[0]
 					again.Samples.AppendFloat(now.UnixMilli()-1, 0, 42)
 					nameless := storage.ImportedSeries{Labels: labels.FromStrings("job", "x"), Samples: &chunk.Samples{T: []int64{now.UnixMilli()}, V: []float64{1}}}
@@ -204,7 +205,7 @@ func TestStoresWhatLocalImportsDo(t *testing.T) {
 	}
 }
 
-// TestComparesOverHTTP reports the differences that a local comparison reports.
+// TestComparesOverHTTP reports the same differences as a local comparison.
 func TestComparesOverHTTP(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil, nil)
@@ -225,12 +226,12 @@ func TestComparesOverHTTP(t *testing.T) {
 	require.Equal(t, wantStats, gotStats)
 	require.ElementsMatch(t, want, got)
 	require.Greater(t, len(got), 2)
-	// Another tenant has nothing.
+	// Another tenant has no samples.
 	stats, err := r.Compare(t.Context(), "b", history(1, 4, 1), importer.AllTimes(), func(importer.Difference) {})
 	require.NoError(t, err)
 	require.Equal(t, stats.SeriesDays, stats.Differences)
 
-	r.server.comparing <- struct{}{} // Another one is under way.
+	r.server.comparing <- struct{}{} // Another comparison is in progress.
 	_, err = r.Compare(t.Context(), "a", history(1, 1, 1), importer.AllTimes(), func(importer.Difference) {})
 	require.ErrorIs(t, err, ErrAway)
 	require.ErrorContains(t, err, "another comparison is in progress")
@@ -240,7 +241,7 @@ var errAway = errors.New("away")
 
 func tenantA(ctx context.Context) context.Context { return tenant.Into(ctx, "a") }
 
-// discarded is an answer that nobody gets.
+// discarded is a response that is dropped.
 type discarded struct{ header http.Header }
 
 func (d *discarded) Header() http.Header         { return d.header }

@@ -16,24 +16,25 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// Terms are a server's limits and versions, as it answers them to clients.
+// Terms are the limits and versions that a server advertises to clients.
 type Terms struct {
-	// Version is that of the bodies that it reads.
+	// Version is the supported version of bodies.
 	Version int `json:"version"`
-	// MaxBytes bounds a body, decompressed, and MaxWeight what its series weigh; both in bytes.
+	// MaxBytes is the maximum size of an uncompressed body, MaxWeight the maximum weight of its series, both in bytes.
 	MaxBytes  int64 `json:"max_bytes"`
 	MaxWeight int64 `json:"max_weight"`
-	// RetentionMS is how long it keeps the tenant's raw samples if they are of no retention class, milliseconds; 0: for ever.
+	// RetentionMS is the retention of the tenant's raw samples without a retention class, in milliseconds. 0 means
+	// forever.
 	RetentionMS int64 `json:"retention_ms"`
-	// Retention5mMS is how long it keeps the 5m rollups of these, milliseconds; 0: forever.
+	// Retention5mMS is the retention of their 5m rollups, in milliseconds. 0 means forever.
 	Retention5mMS int64 `json:"retention_5m_ms"`
-	// Classes are its retention classes, in the order in which they apply.
+	// Classes are the retention classes. The first one that matches a series applies.
 	Classes []classTerms `json:"classes,omitempty"`
-	// Store is the identity of its store, see storage.Store.Identity.
+	// Store is the identity of the store, see storage.Store.Identity.
 	Store string `json:"store"`
 }
 
-// classTerms are those of a retention class.
+// classTerms is a retention class.
 type classTerms struct {
 	Name          string          `json:"name"`
 	Match         [][]matchedText `json:"match"`
@@ -41,7 +42,7 @@ type classTerms struct {
 	Retention5mMS int64           `json:"retention_5m_ms"`
 }
 
-// matchedText is a matcher; its type is = or != or =~ or !~.
+// matchedText is a matcher of type =, !=, =~ or !~.
 type matchedText struct {
 	Name  string `json:"name"`
 	Type  string `json:"type"`
@@ -64,19 +65,20 @@ func (t *Terms) setKept(k importer.Kept) {
 	}
 }
 
-// retentionHeader is the header of a request with series: the retention that the client decided by, as Terms.retentionText.
+// retentionHeader is a request header with the retention that the client used to select samples, as
+// Terms.retentionText.
 const retentionHeader = "X-Cassia-Retention"
 
-// retentionText identifies the retention.
+// retentionText returns a hash of the retention.
 func (t *Terms) retentionText() string {
 	text, err := json.Marshal(Terms{RetentionMS: t.RetentionMS, Retention5mMS: t.Retention5mMS, Classes: t.Classes})
 	if err != nil {
-		return err.Error() // Text and numbers are never refused.
+		return err.Error() // Strings and numbers can always be marshaled.
 	}
 	return strconv.FormatUint(xxhash.Sum64(text), 16)
 }
 
-// Kept returns the retention, without that of 1h rollups.
+// Kept returns the retention without the retention of 1h rollups.
 func (t *Terms) Kept() (k importer.Kept, err error) {
 	k.Default = keepOf(t.RetentionMS, t.Retention5mMS)
 	for _, c := range t.Classes {
@@ -108,9 +110,9 @@ func keepOf(rawMS, fiveMinutesMS int64) retention.Keep {
 	return retention.Keep{Raw: time.Duration(rawMS) * time.Millisecond, FiveMinutes: time.Duration(fiveMinutesMS) * time.Millisecond}
 }
 
-// stored is the answer to an import.
+// stored is the response to an import.
 type stored struct {
-	Stats    storage.ImportStats `json:"stats"` // but for the refusals
+	Stats    storage.ImportStats `json:"stats"` // without refusals
 	Refusals []refusal           `json:"refusals"`
 }
 
@@ -120,7 +122,7 @@ type refusal struct {
 	Error   string        `json:"error"`
 }
 
-// serverError is a server's error.
+// serverError is an error text from a server.
 type serverError string
 
 func (s serverError) Error() string { return string(s) }
@@ -142,16 +144,16 @@ func (s stored) stats() storage.ImportStats {
 	return stats
 }
 
-// maxDifferences bounds how many differences an answer has; its stats count all.
+// maxDifferences is the maximum number of differences in a response. Its stats count all differences.
 const maxDifferences = 100
 
-// compared is the answer to a comparison.
+// compared is the response to a comparison.
 type compared struct {
 	Stats       importer.VerifyStats `json:"stats"`
 	Differences []difference         `json:"differences"`
 }
 
-// difference is an importer.Difference; JSON has no words for sums that are no numbers.
+// difference is an importer.Difference in JSON, which has no numbers for NaN and infinite sums.
 type difference struct {
 	Labels      labels.Labels `json:"labels"`
 	DayMS       int64         `json:"day_ms"`
@@ -174,7 +176,7 @@ func (d difference) difference() importer.Difference {
 	}
 }
 
-// number is a float that stands in JSON as text.
+// number is a float that is encoded as a JSON string.
 type number float64
 
 // MarshalText implements encoding.TextMarshaler.
@@ -189,13 +191,13 @@ func (n *number) UnmarshalText(text []byte) error {
 	return err
 }
 
-// A comparison's range of time stands in its URL, as start and end in milliseconds, both included. Without one, it is all times.
+// The URL of a comparison has its time range as start and end in milliseconds, both included. The default is all times.
 const (
 	startParameter = "start"
 	endParameter   = "end"
 )
 
-// spanQuery returns the parameters of a range of time.
+// spanQuery returns the URL parameters of a time range.
 func spanQuery(s query.Span) url.Values {
 	q := url.Values{}
 	if all := importer.AllTimes(); s != all {
@@ -205,7 +207,7 @@ func spanQuery(s query.Span) url.Values {
 	return q
 }
 
-// spanOf returns the range of time of parameters.
+// spanOf parses the URL parameters of a time range.
 func spanOf(q url.Values) (query.Span, error) {
 	s := importer.AllTimes()
 	for _, p := range []struct {
