@@ -11,18 +11,19 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Mode is the resolution that a query asks for with ?resolution=.
+// Mode is the value of a query's resolution parameter.
 type Mode uint8
 
 const (
-	// ModeAuto answers exactly. If that would read many samples, and windows fit buckets but for a hundredth of their
-	// length, it reads these buckets instead, and the query gets an info.
+	// ModeAuto returns exact results. If that would read many samples, and windows fit buckets except for a hundredth
+	// of their length, it reads these buckets instead and adds an info to the query's annotations.
 	ModeAuto Mode = iota
-	// ModeExact answers as raw samples do, as long as these are kept.
+	// ModeExact returns the results of raw samples while these are kept.
 	ModeExact
-	// ModeRaw reads raw samples, even for times whose raw samples are gone.
+	// ModeRaw reads only raw samples, even for times whose raw samples have expired.
 	ModeRaw
-	// ModeFiveMinutes and ModeOneHour read buckets of that width, and none that are wider, for all functions that can be computed from buckets.
+	// ModeFiveMinutes and ModeOneHour read buckets of that width for all functions that can be computed from buckets.
+	// They never read wider buckets.
 	ModeFiveMinutes
 	ModeOneHour
 )
@@ -32,7 +33,7 @@ var modeNames = [...]string{ModeAuto: "auto", ModeExact: "exact", ModeRaw: "raw"
 // ErrMode is returned by ParseMode for an unknown name.
 var ErrMode = errors.New("promql: unknown resolution")
 
-// ParseMode returns the mode of that name; "" is ModeAuto. It returns ErrMode for any other name.
+// ParseMode returns the mode with a name; "" is ModeAuto. It returns ErrMode for an unknown name.
 func ParseMode(name string) (Mode, error) {
 	if name == "" {
 		return ModeAuto, nil
@@ -43,10 +44,10 @@ func ParseMode(name string) (Mode, error) {
 	return ModeAuto, fmt.Errorf("%w %q; must be raw, 5m, 1h, exact or auto", ErrMode, name)
 }
 
-// String returns the name that ParseMode reads.
+// String returns the name that ParseMode accepts.
 func (m Mode) String() string { return modeNames[m] }
 
-// Allows reports whether a query may read a resolution. coarsest bounds the width of buckets; 0 (Raw) means that there is no bound.
+// Allows reports whether a query may read a resolution. coarsest is the max width of buckets; 0 (Raw) means no limit.
 func (m Mode) Allows(res, coarsest rollup.Resolution) bool {
 	if m == ModeRaw || m == ModeFiveMinutes {
 		return res == rollup.Raw || m == ModeFiveMinutes && res == rollup.FiveMinutes
@@ -54,7 +55,7 @@ func (m Mode) Allows(res, coarsest rollup.Resolution) bool {
 	return coarsest == rollup.Raw || res <= coarsest
 }
 
-// Request holds everything that Choose depends on, for one fragment of a query. All times are milliseconds.
+// Request holds the inputs of Choose for one fragment of a query. All times are in milliseconds.
 type Request struct {
 	// Func is a function over a range vector, or "" for an instant selector.
 	Func string
@@ -63,22 +64,22 @@ type Request struct {
 	// From, To and Step give the right edges of the windows after offset and @: From, From+Step, … up to To.
 	From, To, Step int64
 	Mode           Mode
-	// Still forbids to move windows unasked. It is set for instant queries, and so for rules.
+	// Still forbids ModeAuto to move windows. It is set for instant queries, and thus for rules.
 	Still bool
-	// Coarsest bounds the width of buckets, as Thanos' max_source_resolution does. 0 (Raw) means that there is no bound.
+	// Coarsest is the max width of buckets, like Thanos' max_source_resolution. 0 (Raw) means no limit.
 	Coarsest rollup.Resolution
 	// Horizon is the oldest time kept of each resolution: math.MinInt64 if all is kept, math.MaxInt64 if nothing is.
 	Horizon [3]int64
-	// Classes are the horizons of each class of series, if these have different retention. Horizon then has the latest
-	// of each resolution. nil means that Horizon is that of all series.
+	// Classes are the retention boundaries of each class of series, if they differ. Horizon then holds the latest
+	// boundary of each resolution. nil means that Horizon applies to all series.
 	Classes [][3]int64
-	// Oldest is the time of the first sample that was ever written, so that nothing is missing before it;
-	// math.MinInt64 if it is unknown.
+	// Oldest is the time of the first sample ever written; no samples are missing before it. math.MinInt64 if unknown.
 	Oldest int64
-	// Recent is a time after which samples are cheap to read since most are unsealed: windows that end later aren't moved to an earlier
-	// end unasked, which would hide a series that is younger than a bucket. 0: there is no such time.
+	// Recent is a time after which samples are cheap to read, because most of them are unsealed. ModeAuto doesn't move
+	// the right edges of windows that end later. Moving them would hide series younger than a bucket. 0 means no such
+	// time.
 	Recent int64
-	// Slot is the length of the slot that a raw chunk covers.
+	// Slot is the length of a slot, which is the time range of a raw chunk.
 	Slot int64
 }
 
@@ -93,56 +94,57 @@ func (r *Request) steps() int {
 // right returns the right edge of the window of step k.
 func (r *Request) right(k int) int64 { return r.From + int64(k)*r.Step }
 
-// Fit is how the windows of a segment relate to the windows that were asked for.
+// Fit is the relation between the windows of a segment and the requested windows.
 type Fit uint8
 
 const (
-	// Aligned windows are those that were asked for. Their edges are edges of buckets, or raw samples are read.
+	// Aligned windows are the requested windows. Their edges are bucket edges, or raw samples are read.
 	Aligned Fit = iota
-	// Ragged windows are those that were asked for. If an edge cuts a bucket, the raw samples of its slot are read.
+	// Ragged windows are the requested windows. If an edge cuts a bucket, the raw samples of its slot are read.
 	Ragged
-	// Snapped windows were moved to the edges of buckets, those that end after Request.Recent by their left edge only.
+	// Snapped windows were moved to bucket edges. Of windows that end after Request.Recent, only the left edge was
+	// moved.
 	Snapped
-	// Widened windows were moved, and are longer than those that were asked for.
+	// Widened windows were moved and are longer than the requested windows.
 	Widened
 )
 
-// String returns the name that users see in the statistics of a query.
+// String returns the name in the query statistics.
 func (f Fit) String() string {
 	return [...]string{Aligned: "exact", Ragged: "exact", Snapped: "snapped", Widened: "widened"}[f]
 }
 
-// Segment describes how the steps from FromStep to before ToStep are answered.
+// Segment describes the evaluation of the steps in [FromStep, ToStep).
 type Segment struct {
 	FromStep, ToStep int
 	Resolution       rollup.Resolution
 	Fit              Fit
-	// Approximate is set if samples are made of buckets: of all buckets for a function that can't be computed from
-	// buckets, otherwise of those that a ragged edge cuts.
+	// Approximate is set if buckets are expanded to samples: all buckets for a function that can't be computed from
+	// buckets, otherwise the buckets cut by a ragged edge.
 	Approximate bool
-	// Sketched is set if these samples are those of sketches: of buckets that fit the windows.
+	// Sketched is set if these samples come from sketches, in buckets that fit the windows.
 	Sketched bool
-	// Windows are the windows to evaluate. The first is that of FromStep.
+	// Windows are the evaluated windows. The first belongs to FromStep.
 	Windows bucketfn.Windows
 
 	newest bool // only right edges matter
 }
 
-// Window returns the window that is evaluated instead of the one that ends at b.
+// Window returns the window that is evaluated for the requested window that ends at b.
 func (s Segment) Window(b int64) (from, to int64) {
 	w := s.Windows
 	w.First = b
 	return w.Window(0)
 }
 
-// IsExact returns true if the answer is the one that raw samples give.
+// IsExact reports whether the result equals the result of raw samples.
 func (s Segment) IsExact() bool { return s.Fit <= Ragged && !s.Approximate }
 
-// Choose decides which resolution answers which steps. It returns adjacent segments that cover all steps, and the
-// shortfall: how the answer differs from that of raw samples. It returns ErrRawGone if raw samples are gone and the
-// function can't be answered without them. Choose reads no data.
+// Choose chooses a resolution for each step. It returns adjacent segments that cover all steps, and the shortfall: the
+// difference between the results and the results of raw samples. It returns ErrRawGone if raw samples have expired and
+// the function requires them. Choose reads no data.
 //
-//	horizon of 1h      5m             raw
+//	boundary of 1h     5m             raw
 //	   |...............|..............|..........> time
 //	   [ 1h, nearest  ][ 5m, nearest ][ the coarsest that is exact, or nearly ]
 func Choose(r Request) ([]Segment, Shortfall, error) {
@@ -163,31 +165,31 @@ func Choose(r Request) ([]Segment, Shortfall, error) {
 	return segments, c.shortfall(segments), nil
 }
 
-// continues reports whether next is answered as s is.
+// continues reports whether next is evaluated in the same way as s.
 func (s Segment) continues(next Segment) bool {
 	a, b := s.Windows, next.Windows
 	return s.Resolution == next.Resolution && s.Fit == next.Fit && s.Approximate == next.Approximate && s.Sketched == next.Sketched &&
 		a.Span == b.Span && a.Snap == b.Snap && a.SnapUntil == b.SnapUntil && a.Scale == b.Scale
 }
 
-// choice is a choice under way.
+// choice is the state of Choose.
 type choice struct {
 	Request
 	fn *bucketfn.Function
-	// allowed are the resolutions that the request allows.
+	// allowed reports, per resolution, whether the request allows it.
 	allowed [3]bool
-	// classes are those of the request, at least one.
+	// classes are the classes of the request, at least one.
 	classes []keptClass
-	// whole is the first step of which a resolution has all of the window.
+	// whole is, per resolution, the first step whose window the resolution covers completely.
 	whole [3]int
-	// begun is the first step whose window ends after anything ever came.
+	// begun is the first step whose window ends after the first sample ever written.
 	begun int
 }
 
-// keptClass is until when series of a class are kept.
+// keptClass holds the retention boundaries of a class.
 type keptClass struct {
 	horizon [3]int64
-	// oldest is the oldest time that counts as kept, see keep.
+	// oldest is the oldest time considered as kept, see keep.
 	oldest int64
 }
 
@@ -209,8 +211,9 @@ func newChoice(r Request) *choice {
 	return c
 }
 
-// keep notes until when classes are kept. None counts as kept before what it has of one resolution: while horizons wait to be moved, a class
-// may have raw samples of times of which another has buckets alone. It is the resolution by which the classes lose least.
+// keep sets classes. For each class, times before its boundary of a common resolution are considered as expired. This
+// is necessary because, while boundaries are waiting to move, one class may have raw samples of times for which another
+// only has buckets. The common resolution is the allowed resolution with the min result of lost.
 func (c *choice) keep() {
 	horizons := c.Classes
 	if horizons == nil {
@@ -230,7 +233,7 @@ func (c *choice) keep() {
 	}
 }
 
-// lost is for how long at most a class is kept in another of the allowed resolutions before it is kept in this one.
+// lost returns the longest time, in milliseconds, that any class is kept at another allowed resolution but not at res.
 func (c *choice) lost(horizons [][3]int64, res rollup.Resolution) (most float64) {
 	for _, h := range horizons {
 		for _, other := range resolutions {
@@ -242,8 +245,8 @@ func (c *choice) lost(horizons [][3]int64, res rollup.Resolution) (most float64)
 	return most
 }
 
-// has reports whether a resolution has all of the window of step k, of each class as far as any has, even if it is
-// moved and widened.
+// has reports whether a resolution covers the window of step k, even if the window is moved and widened. For each
+// class, only times considered as kept count.
 func (c *choice) has(res rollup.Resolution, k int) bool {
 	if !c.allowed[res] {
 		return false
@@ -255,7 +258,7 @@ func (c *choice) has(res rollup.Resolution, k int) bool {
 	return !slices.ContainsFunc(c.classes, func(k keptClass) bool { return max(start+1, k.oldest) < k.horizon[res] })
 }
 
-// cuts returns the steps where the resolutions that are kept change, with the first and the end.
+// cuts returns the steps at which the available resolutions change, with the first step and the end, in order.
 func (c *choice) cuts() []int {
 	cuts := []int{0, c.begun, c.steps()}
 	for _, res := range resolutions {
@@ -265,9 +268,9 @@ func (c *choice) cuts() []int {
 	return slices.Compact(cuts)
 }
 
-// piece chooses for steps over which the same is kept.
+// piece returns the segment for steps with the same available resolutions.
 func (c *choice) piece(from, to int) (Segment, error) {
-	if to <= c.begun { // There is nothing.
+	if to <= c.begun { // No samples were written yet.
 		return c.segment(rollup.Raw, Aligned, from, to), nil
 	}
 	if c.whole[rollup.Raw] <= from {
@@ -306,11 +309,11 @@ func (c *choice) piece(from, to int) (Segment, error) {
 	return s, nil
 }
 
-// maySnap reports whether windows may be moved by a little, unasked.
+// maySnap reports whether windows may be moved slightly although the query didn't request it.
 func (c *choice) maySnap() bool { return c.Mode == ModeAuto && !c.Still && c.fn.Snaps }
 
-// bucketsKept returns the resolutions of buckets that have all windows from this step on, the coarsest first.
-// Where the query asks for one of them, and it is kept, it is the only one.
+// bucketsKept returns the bucket resolutions that cover all windows starting at this step, the coarsest first. If the
+// query's mode names one of them, it returns only this one, and true.
 func (c *choice) bucketsKept(step int) (kept []rollup.Resolution, asked bool) {
 	for i := len(rollup.Resolutions) - 1; i >= 0; i-- {
 		res := rollup.Resolutions[i]
@@ -325,7 +328,7 @@ func (c *choice) bucketsKept(step int) (kept []rollup.Resolution, asked bool) {
 	return kept, false
 }
 
-// pieceWithRaw chooses where raw samples are there.
+// pieceWithRaw returns the segment for steps with raw samples.
 func (c *choice) pieceWithRaw(from, to int) Segment {
 	kept, asked := c.bucketsKept(from)
 	switch {
@@ -337,7 +340,7 @@ func (c *choice) pieceWithRaw(from, to int) Segment {
 	best, chunks := c.cheapest(kept, from, to)
 	if c.maySnap() && chunks > manyChunks {
 		least := c.Range/snapShare + 1
-		for _, res := range kept { // The coarsest of those that move them least.
+		for _, res := range kept { // The coarsest of the resolutions with the min drift.
 			if s := c.nearest(res, from, to); s.Fit == Snapped && c.drifts(s) < least {
 				best, least = c.keepRecent(s), c.drifts(s)
 			}
@@ -346,16 +349,16 @@ func (c *choice) pieceWithRaw(from, to int) Segment {
 	return best
 }
 
-// snapShare is the share of a range by which the edges of its windows may be moved in all, so as not to read samples.
+// snapShare limits the drift of ModeAuto: both edges of a window together move by at most Range/snapShare.
 const snapShare = 100
 
-// fits reports whether the windows' edges, as far as they matter, are edges of buckets.
+// fits reports whether the window edges that the function uses are bucket edges.
 func (c *choice) fits(res rollup.Resolution, from, to int) bool {
 	width := res.Width()
 	return c.right(from)%width == 0 && (to-from == 1 || c.Step%width == 0) && (c.fn.Newest || c.Range%width == 0)
 }
 
-// segment returns a segment of the windows asked for.
+// segment returns a segment of the requested windows.
 func (c *choice) segment(res rollup.Resolution, e Fit, from, to int) Segment {
 	return Segment{
 		FromStep: from, ToStep: to, Resolution: res, Fit: e, newest: c.fn.Newest,
@@ -363,8 +366,9 @@ func (c *choice) segment(res rollup.Resolution, e Fit, from, to int) Segment {
 	}
 }
 
-// nearest returns a segment of the windows that buckets have instead: each ends with the last bucket that ends in
-// the window asked for, and is as long as buckets allow, if need be longer.
+// nearest returns a segment of the windows that are nearest to the requested windows and end at bucket edges. Each ends
+// with the last bucket that ends in the requested window. Its length is Range rounded to whole buckets: down if that
+// shortens it by less than a tenth, otherwise up. If only right edges matter, it is at least one bucket.
 func (c *choice) nearest(res rollup.Resolution, from, to int) Segment {
 	s, width := c.segment(res, Snapped, from, to), res.Width()
 	if c.fits(res, from, to) {
@@ -389,16 +393,17 @@ func (c *choice) nearest(res rollup.Resolution, from, to int) Segment {
 	return s
 }
 
-// keepRecent returns a snapped segment that leaves the right edges of recent windows where they are.
+// keepRecent returns a snapped segment that doesn't move the right edges of windows after Request.Recent.
 func (c *choice) keepRecent(s Segment) Segment {
 	s.Windows.SnapUntil = c.Recent
 	return s
 }
 
-// drifts returns by how much a segment's windows differ at most from those asked for, both ends together.
+// drifts returns the max difference between a segment's windows and the requested windows, in milliseconds: the sum of
+// the differences of both edges.
 func (c *choice) drifts(s Segment) int64 {
 	most := int64(0)
-	// Edges lie to buckets as they did some steps ago: it is enough to look that far.
+	// The positions of edges within buckets repeat after width/gcd(Step, width) steps.
 	steps := s.ToStep - s.FromStep
 	if width := s.Resolution.Width(); c.Step > 0 {
 		steps = min(steps, int(width/gcd(c.Step, width)))

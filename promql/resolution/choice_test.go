@@ -24,10 +24,10 @@ const (
 	day    = 24 * hour
 )
 
-// someDay is midnight, UTC, and the end of a slot and of buckets.
+// someDay is midnight UTC, which is also the end of a slot and of buckets.
 var someDay = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 
-// keptFor returns the horizons of retentions of so long before someDay, for raw, 5m and 1h; 0: for ever.
+// keptFor returns the retention boundaries of raw, 5m and 1h for retentions that end at someDay. 0 means forever.
 func keptFor(raw, five, one int64) [3]int64 {
 	var h [3]int64
 	for i, keep := range []int64{raw, five, one} {
@@ -38,7 +38,7 @@ func keptFor(raw, five, one int64) [3]int64 {
 	return h
 }
 
-// Every line is a request over the days before someDay, and the segments it gets.
+// TestChoose checks the segments of requests for the days before someDay.
 func TestChoose(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -58,7 +58,7 @@ func TestChoose(t *testing.T) {
 		refused   string
 		wantScale float64
 	}{
-		// Where raw samples are.
+		// With raw samples.
 		{name: "aligned to the hour", fn: "rate", window: hour, days: 90, step: hour, want: "0-2160 1h exact 1h0m0s"},
 		{name: "aligned to the hour, by hours", fn: "max_over_time", window: 6 * hour, days: 30, step: 2 * hour, want: "0-360 1h exact 6h0m0s"},
 		{name: "aligned to 5m", fn: "rate", window: 30 * minute, days: 90, step: hour, want: "0-2160 5m exact 30m0s"},
@@ -111,7 +111,7 @@ func TestChoose(t *testing.T) {
 		{name: "1h asked for, of what buckets don't know", fn: "quantile_over_time", window: hour, days: 90, step: hour, mode: ModeOneHour, want: "0-2160 raw exact 1h0m0s"},
 		{name: "at most 5m", fn: "rate", window: hour, days: 90, step: hour, coarsest: rollup.FiveMinutes, want: "0-2160 5m exact 1h0m0s"},
 
-		// After raw has expired.
+		// With expired raw samples.
 		{name: "exact still", fn: "rate", window: hour, days: 90, step: hour, horizon: keptFor(15*day, 0, 0), want: "0-2160 1h exact 1h0m0s"},
 		{
 			name: "1h, then 5m, then raw", fn: "rate", window: 5 * minute, days: 90, step: hour, horizon: keptFor(15*day, 60*day, 0),
@@ -244,7 +244,7 @@ func written(segments []Segment) string {
 	return text
 }
 
-// generateRequest makes requests of all sorts, most of them with edges that nearly, or wholly, fit.
+// generateRequest returns a random request. Most requests have edges that fit buckets exactly or nearly.
 func generateRequest(r *rand.Rand) Request {
 	pick := func(of ...int64) int64 { return of[r.IntN(len(of))] }
 	span := func() int64 {
@@ -270,7 +270,7 @@ func generateRequest(r *rand.Rand) Request {
 			q.Horizon[r.IntN(3)] += r.Int64N(2 * hour)
 		}
 	}
-	if h := q.Horizon[r.IntN(3)]; h != math.MinInt64 && r.IntN(3) == 0 { // steps around a horizon
+	if h := q.Horizon[r.IntN(3)]; h != math.MinInt64 && r.IntN(3) == 0 { // steps around a boundary
 		q.From = h + pick(0, hour, r.Int64N(hour), q.Range, q.Range-1) - q.Step*r.Int64N(10)
 	}
 	q.To = q.From + q.Step*r.Int64N(300)
@@ -280,7 +280,7 @@ func generateRequest(r *rand.Rand) Request {
 	return q
 }
 
-// What holds of every choice.
+// TestChoiceProperties checks properties of every choice.
 func TestChoiceProperties(t *testing.T) {
 	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -314,11 +314,11 @@ func TestChoiceProperties(t *testing.T) {
 	require.Positive(t, refusals)
 }
 
-// requireSegment checks one segment by itself, step by step.
+// requireSegment checks one segment step by step.
 func requireSegment(t *testing.T, q Request, s Segment, context string) {
 	context = fmt.Sprintf("%s: %s", context, written([]Segment{s}))
 	fn, width := bucketfn.Lookup(q.Func), s.Resolution.Width()
-	oldest := q.Horizon[rollup.Raw] // of all that may be read
+	oldest := q.Horizon[rollup.Raw] // of all allowed resolutions
 	for _, res := range rollup.Resolutions {
 		if q.Mode.Allows(res, q.Coarsest) {
 			oldest = min(oldest, q.Horizon[res])
@@ -368,9 +368,9 @@ func requireSegment(t *testing.T, q Request, s Segment, context string) {
 	}
 }
 
-// What buckets answer is what Prometheus' functions make of the samples of the windows that a segment names: of those
-// asked for where it calls itself exact, with cells where edges cut buckets; and where it doesn't, of those that it
-// moved, scaled down where it widened them.
+// TestSegmentsAnswerTheirWindows compares values from buckets with the values of Prometheus' functions for the samples
+// in a segment's windows. For an exact segment these are the requested windows, with cells where edges cut buckets. For
+// other segments they are the moved windows, with values scaled down if the windows were widened.
 func TestSegmentsAnswerTheirWindows(t *testing.T) {
 	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 3))
@@ -405,7 +405,7 @@ func TestSegmentsAnswerTheirWindows(t *testing.T) {
 	}
 }
 
-// generateAround makes samples that lie near the edges of a segment's windows, and between them.
+// generateAround returns samples near the edges of a segment's windows and between them.
 func generateAround(r *rand.Rand, s Segment, kind string) *chunk.Samples {
 	made := bucketfntest.GenerateSeries(r, kind, 200)
 	at := map[int64]bool{}
@@ -439,7 +439,7 @@ func generateAround(r *rand.Rand, s Segment, kind string) *chunk.Samples {
 	return out
 }
 
-// Slots are counted without looking at each edge; here each is.
+// TestSlotsCounted compares the slot counts with counts over every single edge.
 func TestSlotsCounted(t *testing.T) {
 	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 5))
@@ -467,7 +467,7 @@ func TestSlotsCounted(t *testing.T) {
 	}
 }
 
-// cellsOf makes what a reader has: buckets, and in the slots that an edge cuts, cells of raw samples.
+// cellsOf returns the input of a reader: buckets, and in slots with a cut bucket, cells of raw samples.
 func cellsOf(s Segment, samples *chunk.Samples, slot int64) *rollup.Buckets {
 	b := &rollup.Buckets{}
 	for samples.Len() > 0 {

@@ -9,8 +9,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestClassesKeepNothingAlike asks for classes of which one has raw samples for longest and another buckets of 1h: horizons of raw move
-// by days, and wait while a clock is doubted or rollups can't be made; those of buckets go on with the clock for as long as their windows do.
+// TestClassesKeepNothingAlike queries classes with different retention: one keeps raw samples longest, another 1h
+// buckets. Raw boundaries move by days, and wait while the clock is untrusted or rollups can't be made. Bucket
+// boundaries move independently of them.
 func TestClassesKeepNothingAlike(t *testing.T) {
 	for _, c := range []struct {
 		mode     Mode

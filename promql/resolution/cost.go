@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// rawChunkSamples is what a raw chunk of a slot is taken to hold: two hours, every 15 s.
+	// rawChunkSamples is the assumed number of samples in a raw chunk: two hours at an interval of 15 s.
 	rawChunkSamples = 480
-	// manyChunks is how many raw chunks a series may be read for an exact answer where one from buckets would
-	// almost be it: two days.
+	// manyChunks is the max number of raw chunks per series that ModeAuto reads for an exact result if buckets give a
+	// nearly exact one: two days of chunks.
 	manyChunks = 24
 )
 
-// fewSlots is how many slots a single window may touch to be read raw: to find out where buckets are takes longer.
+// fewSlots is the max number of slots of a single window that is always read raw: finding the buckets takes longer.
 const fewSlots = 2
 
-// cheapest returns the way to an exact answer that decodes the least, and how many raw chunks it reads per series.
-// kept isn't empty.
+// cheapest returns the exact segment that decodes the fewest values, and the number of raw chunks that it reads per
+// series. kept isn't empty.
 func (c *choice) cheapest(kept []rollup.Resolution, from, to int) (best Segment, chunks int) {
 	covered := c.slotsCovered(from, to)
 	best, chunks = c.segment(rollup.Raw, Aligned, from, to), covered
@@ -34,7 +34,7 @@ func (c *choice) cheapest(kept []rollup.Resolution, from, to int) (best Segment,
 			continue
 		}
 		cut := c.slotsCut(res, from, to)
-		// Two tables are read: that pays only where most slots needn't be read raw.
+		// Ragged segments read two tables, which only pays off if most slots aren't read raw.
 		if cost := buckets + int64(cut)*rawChunkSamples; 2*cut < covered && cost < least {
 			best, chunks, least = c.segment(res, Ragged, from, to), cut, cost
 		}
@@ -42,12 +42,12 @@ func (c *choice) cheapest(kept []rollup.Resolution, from, to int) (best Segment,
 	return best, chunks
 }
 
-// slotOf returns the number of the slot that a time lies in. Slots are left-open and right-closed.
+// slotOf returns the number of the slot of a time. Slots are left-open and right-closed.
 func (c *choice) slotOf(t int64) int64 { return bucketfn.CeilTo(t, c.Slot) / c.Slot }
 
-// slotsCovered returns the number of slots that the windows of these steps touch.
+// slotsCovered returns the number of slots that overlap the windows of the steps in [from, to).
 func (c *choice) slotsCovered(from, to int) int {
-	if c.Step <= c.Range { // without space between
+	if c.Step <= c.Range { // no gaps between windows
 		return int(c.slotOf(c.right(to-1))-c.slotOf(c.right(from)-c.Range+1)) + 1
 	}
 	count, next := 0, c.slotOf(c.right(from)-c.Range+1)
@@ -61,7 +61,7 @@ func (c *choice) slotsCovered(from, to int) int {
 	return count
 }
 
-// slotsCut returns the number of slots in which an edge that matters cuts a bucket.
+// slotsCut returns the number of slots in which a relevant window edge cuts a bucket.
 func (c *choice) slotsCut(res rollup.Resolution, from, to int) int {
 	rights := edgeWalk{first: c.right(from), step: c.Step, left: to - from, width: res.Width(), slot: c.Slot}
 	if c.fn.Newest {
@@ -72,14 +72,14 @@ func (c *choice) slotsCut(res rollup.Resolution, from, to int) int {
 	return rights.countSlots(&lefts)
 }
 
-// edgeWalk goes through the edges that cut buckets, and names their slots.
+// edgeWalk iterates over the slots in which edges cut buckets.
 type edgeWalk struct {
 	first, step int64
 	left        int
 	width, slot int64
 }
 
-// next returns the next slot in which an edge cuts a bucket, or false.
+// next returns the next slot in which an edge cuts a bucket, or false at the end.
 func (e *edgeWalk) next() (slot int64, ok bool) {
 	for e.left > 0 {
 		at := e.first
@@ -88,7 +88,7 @@ func (e *edgeWalk) next() (slot int64, ok bool) {
 			continue
 		}
 		end := bucketfn.CeilTo(at, e.slot)
-		if e.step > 0 { // the other edges in the slot don't matter
+		if e.step > 0 { // skip the other edges in the slot
 			e.skip(int((end-at)/e.step) + 1)
 		} else {
 			e.left = 0
@@ -103,7 +103,7 @@ func (e *edgeWalk) skip(edges int) {
 	e.left -= edges
 }
 
-// countSlots returns how many slots the edges of both walks cut.
+// countSlots returns the number of distinct slots of both walks.
 func (e *edgeWalk) countSlots(other *edgeWalk) int {
 	count, last := 0, int64(0)
 	a, inA := e.next()
@@ -124,9 +124,10 @@ func (e *edgeWalk) countSlots(other *edgeWalk) int {
 	return count
 }
 
-// AppendCuts appends, ascending, the edges of the segment's windows that cut a bucket of its resolution and lie
-// in (from, to). Around these, raw samples are read, and become cells that end at the edges (see
-// rollup.AppendCells). A snapped segment has only the right edges that weren't moved, all others whose Fit isn't Ragged have none.
+// AppendCuts appends, in ascending order, the window edges in (from, to) that cut a bucket of the segment's resolution.
+// The reader reads raw samples around these edges and converts them to cells that end at the edges (see
+// rollup.AppendCells). A snapped segment only has the right edges that weren't moved. All other segments have none,
+// unless their Fit is Ragged.
 func (s Segment) AppendCuts(dst []int64, from, to int64) []int64 {
 	start := len(dst)
 	if s.Fit == Snapped && s.Windows.SnapUntil != 0 {
@@ -143,7 +144,7 @@ func (s Segment) AppendCuts(dst []int64, from, to int64) []int64 {
 	return dst[:start+len(sortedOnce(dst[start:]))]
 }
 
-// appendEdges appends those of the edges first, first+Step, … that cut a bucket and lie in (from, to).
+// appendEdges appends the edges first, first+Step, … in (from, to) that cut a bucket.
 func (s Segment) appendEdges(dst []int64, first, from, to int64) []int64 {
 	k := int64(0)
 	if s.Windows.Step > 0 && first <= from {

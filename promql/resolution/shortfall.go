@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// ErrRawGone is returned if a function can't be answered over times whose raw samples are gone.
+// ErrRawGone is returned if a function requires raw samples and these have expired.
 var ErrRawGone = errors.New("promql: raw samples have expired")
 
 func (c *choice) refusal() error {
@@ -22,56 +22,56 @@ func (c *choice) refusal() error {
 		ErrRawGone, FormatTime(c.Horizon[rollup.Raw]), c.fn.Name, c.fn.Why)
 }
 
-// Shortfall describes how an answer differs from the one that raw samples would give, since they are gone or weren't
-// read. The shortfalls of all fragments of a query are merged into one.
+// Shortfall describes the difference between a result and the result of raw samples, which have expired or weren't
+// read. The shortfalls of all fragments of a query are merged.
 type Shortfall struct {
-	// From and To are the first and the last right edge of the windows that differ, milliseconds.
+	// From and To are the first and last right edge of the windows that differ, in milliseconds.
 	From, To int64
-	// Raw is the oldest time of raw samples, milliseconds.
+	// Raw is the oldest time of raw samples, in milliseconds.
 	Raw int64
 	// Widest is the resolution of the widest buckets that were read.
 	Widest rollup.Resolution
-	// Moved is set if windows were moved to the edges of buckets, and Widened if they were made longer.
+	// Moved is set if windows were moved to bucket edges, and Widened if they were made longer.
 	Moved, Widened bool
-	// Cut is set if windows end inside buckets, which were cut.
+	// Cut is set if window edges cut buckets.
 	Cut bool
-	// Approximated is set if a function was applied to samples that are made of buckets.
+	// Approximated is set if a function was applied to samples reconstructed from buckets.
 	Approximated bool
-	// Sketched is set if a function was applied to samples that sketches make.
+	// Sketched is set if a function was applied to samples reconstructed from sketches.
 	Sketched bool
-	// LeftOut is set if steps have no value since only samples could answer them. Choose never sets it: it comes up
-	// when buckets are read.
+	// LeftOut is set if steps have no value because they require samples. Choose never sets it; the reader of buckets
+	// does.
 	LeftOut bool
-	// Hidden is set if the query allows no buckets for times of which only buckets are left.
+	// Hidden is set if only buckets are left of some times and the query excludes them.
 	Hidden bool
-	// MovedBy is by how much, in milliseconds, both edges of a window of length MovedOf were moved together: of all
-	// windows those with the greatest ratio.
+	// MovedBy is the sum of the shifts of both edges, in milliseconds, of a window of length MovedOf. Of all windows,
+	// this is the window with the max ratio.
 	MovedBy, MovedOf int64
-	// SnappedBy is the same for windows of length SnappedOf whose raw samples exist; 0 if none were moved. Snapped is the
-	// resolution of the buckets.
+	// SnappedBy is the same for windows of length SnappedOf whose raw samples exist; 0 if no such window was moved.
+	// Snapped is the resolution of the buckets.
 	SnappedBy, SnappedOf int64
 	Snapped              rollup.Resolution
-	// Off is by how much values are off where windows were moved or widened, or buckets cut.
+	// Off bounds the error of values whose windows were moved or widened, or whose buckets were cut.
 	Off Off
 }
 
-// Off is by how much values are off.
+// Off is a bound for the error of values.
 type Off struct {
-	// Bounded is set if that was computed, and Unknown if some values have no bound.
+	// Bounded is set if the bound was computed, Unknown if some values have no bound.
 	Bounded, Unknown bool
-	// By bounds the values of each series, and SumBy the sum of all series.
+	// By bounds the error of each series' values, SumBy the error of the sum of all series.
 	By, SumBy float64
 }
 
-// Lacks returns true if raw samples were missing.
+// Lacks reports whether raw samples were missing.
 func (s Shortfall) Lacks() bool {
 	return s.Moved || s.Widened || s.Cut || s.Approximated || s.Sketched || s.LeftOut || s.Hidden
 }
 
-// IsNone returns true if the answer is that of raw samples.
+// IsNone reports whether the result is the result of raw samples.
 func (s Shortfall) IsNone() bool { return !s.Lacks() && s.SnappedBy == 0 }
 
-// Merge adds the shortfall of another fragment of the query.
+// Merge merges the shortfall of another fragment of the query into s.
 func (s *Shortfall) Merge(other Shortfall) {
 	if moreOf(other.SnappedBy, other.SnappedOf, s.SnappedBy, s.SnappedOf) {
 		s.SnappedBy, s.SnappedOf, s.Snapped = other.SnappedBy, other.SnappedOf, other.Snapped
@@ -97,17 +97,17 @@ func (s *Shortfall) Merge(other Shortfall) {
 	s.Hidden, s.Sketched = s.Hidden || other.Hidden, s.Sketched || other.Sketched
 }
 
-// merged returns the bounds of both.
+// merged returns the bounds for the values of both.
 func (o Off) merged(other Off) Off {
 	return Off{
 		Bounded: o.Bounded || other.Bounded, Unknown: o.Unknown || other.Unknown, By: max(o.By, other.By), SumBy: max(o.SumBy, other.SumBy),
 	}
 }
 
-// moves reports whether values depend on what lies around the edges of windows.
+// moves reports whether values depend on data around the edges of windows.
 func (s *Shortfall) moves() bool { return s.Moved || s.Widened || s.Cut || s.SnappedBy > 0 }
 
-// boundText describes by how much values are off; "" if that isn't known, or some are missing.
+// boundText describes the error bound; "" if it is unknown, or if values are missing.
 func (s *Shortfall) boundText() string {
 	switch o := s.Off; {
 	case !s.moves() || !o.Bounded || o.Unknown || s.LeftOut || s.Hidden:
@@ -121,7 +121,7 @@ func (s *Shortfall) boundText() string {
 	}
 }
 
-// roundedUp returns the text of a number in three digits that isn't less than v.
+// roundedUp formats v with three digits, rounded up.
 func roundedUp(v float64) string {
 	text := strconv.FormatFloat(v, 'g', 3, 64)
 	if rounded, err := strconv.ParseFloat(text, 64); err == nil && rounded < v {
@@ -130,18 +130,18 @@ func roundedUp(v float64) string {
 	return text
 }
 
-// moreOf reports whether by, of so much, is a greater share than another.
+// moreOf reports whether the ratio by/of is larger than otherBy/otherOf.
 func moreOf(by, of, otherBy, otherOf int64) bool {
 	return by > 0 && (otherBy == 0 || float64(by)/float64(of) > float64(otherBy)/float64(otherOf))
 }
 
-// movedText describes by how much edges of windows are moved.
+// movedText describes the shift of window edges; by and of are in milliseconds.
 func movedText(by, of int64) string {
 	return fmt.Sprintf("edges of %s windows are moved by up to %s (%.2g %% of the range)",
 		shortDuration(of), shortDuration(by), 100*float64(by)/float64(of))
 }
 
-// shortDuration writes milliseconds as people do: 6h, not 6h0m0s.
+// shortDuration formats milliseconds for people: 6h, not 6h0m0s.
 func shortDuration(ms int64) string {
 	s := (time.Duration(ms) * time.Millisecond).String()
 	if strings.HasSuffix(s, "m0s") {
@@ -153,7 +153,7 @@ func shortDuration(ms int64) string {
 	return s
 }
 
-// Info returns the annotation that describes the shortfall to the user, or nil if IsNone.
+// Info returns an annotation that describes the shortfall to the user, or nil if IsNone.
 func (s Shortfall) Info() error {
 	if s.IsNone() {
 		return nil
@@ -194,21 +194,21 @@ func (s Shortfall) Info() error {
 		annotations.PromQLInfo, FormatTime(s.Raw), FormatTime(s.From), FormatTime(s.To), strings.Join(what, "; "), snapped+s.boundText())
 }
 
-// MissingError carries a shortfall to a collector of warnings, which merges it with others.
+// MissingError passes a shortfall to a collector of warnings, which merges it with others.
 type MissingError struct{ Shortfall }
 
 // Error implements error.
 func (e *MissingError) Error() string { return e.Info().Error() }
 
-// FormatTime returns a time in milliseconds as text, RFC 3339 in UTC.
+// FormatTime formats a time in milliseconds as RFC 3339 in UTC.
 func FormatTime(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 
-// shortfall gathers what the segments lack for want of raw samples.
+// shortfall returns the merged shortfall of the segments.
 func (c *choice) shortfall(segments []Segment) Shortfall {
 	var all Shortfall
 	for _, s := range segments {
 		all.Merge(c.snappedIn(s))
-		first := max(s.FromStep, c.begun) // Windows before miss nothing.
+		first := max(s.FromStep, c.begun) // Earlier windows have no samples to miss.
 		last := min(s.ToStep, c.whole[rollup.Raw]) - 1
 		if first > last || s.IsExact() {
 			continue
@@ -223,13 +223,13 @@ func (c *choice) shortfall(segments []Segment) Shortfall {
 	return all
 }
 
-// movedBy returns the shortfall with how far edges were moved.
+// movedBy returns the shortfall with MovedBy and MovedOf set.
 func (s Shortfall) movedBy(by, of int64) Shortfall {
 	s.MovedBy, s.MovedOf = by, of
 	return s
 }
 
-// driftOf returns by how much edges of windows, of what length, were moved; 0: they weren't.
+// driftOf returns the drift of a segment and the length of its windows, both 0 if windows weren't moved.
 func (c *choice) driftOf(s Segment) (by, of int64) {
 	if s.Fit != Snapped {
 		return 0, 0
@@ -237,7 +237,7 @@ func (c *choice) driftOf(s Segment) (by, of int64) {
 	return c.drifts(s), c.Range
 }
 
-// snappedIn returns the shortfall of windows of a segment that were moved, unasked, though their samples are there.
+// snappedIn returns the shortfall of windows that ModeAuto moved although their raw samples exist.
 func (c *choice) snappedIn(s Segment) Shortfall {
 	if s.Fit != Snapped || s.ToStep <= c.whole[rollup.Raw] || c.Mode != ModeAuto {
 		return Shortfall{}
@@ -245,7 +245,7 @@ func (c *choice) snappedIn(s Segment) Shortfall {
 	return Shortfall{SnappedBy: c.drifts(s), SnappedOf: c.Range, Snapped: s.Resolution}
 }
 
-// hidden reports whether older times are kept than the request allows to read, and any window asks for them.
+// hidden returns the shortfall of windows with times that only excluded resolutions keep.
 func (c *choice) hidden() (all Shortfall) {
 	for _, k := range c.classes {
 		all.Merge(c.hiddenOf(k))
@@ -270,7 +270,7 @@ func (c *choice) hiddenOf(k keptClass) Shortfall {
 	return Shortfall{From: c.From, To: c.right(last), Raw: c.Horizon[rollup.Raw], Hidden: true}
 }
 
-// sortedOnce sorts times and leaves out what stands twice.
+// sortedOnce sorts times and removes duplicates.
 func sortedOnce(times []int64) []int64 {
 	slices.Sort(times)
 	return slices.Compact(times)

@@ -28,7 +28,6 @@ var commentWordings = map[string]float64{
 	"docker/examples":              20.5,
 	"docker/grafana":               33.5,
 	"docker/helm":                  27.0,
-	"promql/resolution":            32.5,
 	"storage":                      7.0,
 	"storage/counts":               34.5,
 	"storage/ha":                   40.5,
