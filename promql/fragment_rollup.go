@@ -17,33 +17,34 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// rollupReader computes a segment's values from buckets. What these can't answer it leaves to a rawReader over the
-// samples, and where a function needs samples, it makes some of the buckets.
+// rollupReader computes a segment's values from buckets. Where buckets aren't enough, a rawReader computes values from
+// stored samples or, if a function requires expired samples, from samples reconstructed from buckets.
 type rollupReader struct {
 	segment *segment
 	ctx     context.Context
 	store   *storage.Store
 	warn    func(error)
-	// over computes from buckets; nil: raw does, from the samples they keep.
+	// over computes from buckets. If it is nil, raw computes from samples reconstructed from them.
 	over *bucketfn.Evaluator
 	raw  *rawReader
 
 	bucketExpander
 	pieces     rollup.Buckets  // buckets, cut by edges
-	whole      *rollup.Buckets // those of a series with all columns
-	own        rollup.Buckets  // these, where they are read apart
+	whole      *rollup.Buckets // a series' buckets with all columns
+	own        rollup.Buckets  // storage of whole, if it is read separately
 	ownBuffers query.BucketBuffers
 	answers    bucketfn.Result
-	// aside are values from samples, made those from samples that are made of buckets.
+	// aside are values from stored samples, made are values from samples reconstructed from buckets.
 	aside, made values
 
 	annotations annotations.Annotations
 	decoded     int64
-	// asked counts samples that were read where buckets weren't enough.
+	// asked is the number of stored samples that were read because buckets weren't enough.
 	asked int64
-	// leftOut: steps have no value for want of samples. approximated: they have one from samples made of buckets.
+	// leftOut is set if steps have no value because samples are missing, approximated if steps have a value from
+	// samples reconstructed from buckets.
 	leftOut, approximated bool
-	// bounds are by how much values are off where windows were moved or buckets cut.
+	// bounds are the error bounds of values whose windows were moved or whose buckets were cut.
 	bounds bucketfn.Bounds
 }
 
@@ -73,7 +74,7 @@ func (r *rollupReader) notes() annotations.Annotations {
 
 func (r *rollupReader) samples() int64 { return r.decoded + r.raw.samples() }
 
-// loaded implements fragmentReader. Samples that are made of buckets don't count, the buckets do.
+// loaded implements fragmentReader. It counts buckets, and not the samples reconstructed from them.
 func (r *rollupReader) loaded() int64 { return r.decoded + r.asked }
 
 // read implements fragmentReader.
@@ -102,7 +103,7 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 	if r.segment.Approximate {
 		buckets = &r.pieces
 		r.Cut(buckets, &r.buckets, r.segment.cuts)
-		if r.lacksMoments() { // Those of the pieces are made.
+		if r.lacksMoments() { // The moments of the pieces are estimates.
 			r.approximated, r.bounds.Unknown = true, true
 		}
 		if err := r.raw.budget.allow(buckets.Len()); err != nil {
@@ -121,7 +122,7 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 	for i, step := range a.Step {
 		if i < len(a.Histogram) && a.Histogram[i] != nil {
 			if !isGauge(a.Histogram[i]) && (r.segment.keepsName() || r.segment.starts && r.segment.IsExact()) && r.sampled(step) {
-				// The answer is a sample's histogram itself, whose hint depends on the sample before.
+				// The value is the histogram of a sample, and its hint depends on the previous sample.
 				a.Unanswered = append(a.Unanswered, step)
 			} else {
 				out.setHistogram(int(step), a.Histogram[i])
@@ -139,20 +140,20 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 	}
 	noteCounter(r.segment.fragment, s.Labels, out, &r.annotations)
 	noteHistograms(r.segment.fragment, s.Labels, a.Notes, &r.annotations)
-	if len(a.Unanswered) == 0 || !r.sampled(0) { // Otherwise the samples have been looked through.
+	if len(a.Unanswered) == 0 || !r.sampled(0) { // Otherwise the raw reader has checked the samples.
 		noteOverlaps(r.segment.fragment, s.Labels, a.Overlaps, &r.annotations)
 	}
 	return nil
 }
 
-// noteOverlaps adds a warning of overlapping start timestamps at so many steps.
+// noteOverlaps adds one warning of overlapping start timestamps per step.
 func noteOverlaps(p *fragment, stored labels.Labels, steps int, into *annotations.Annotations) {
-	for range steps { // Prometheus counts them.
+	for range steps { // Prometheus counts the warnings.
 		into.Add(annotations.NewStartTimeOverlapWarning(stored.Get(labels.MetricName), p.args[0].PositionRange()))
 	}
 }
 
-// lacksMoments reports whether the function needs moments or lines that a bucket of the series doesn't have.
+// lacksMoments reports whether the function needs moments or lines that are missing in a bucket of the series.
 func (r *rollupReader) lacksMoments() bool {
 	columns := bucketfn.Columns(r.segment.function)
 	isUnknown := func(v float64) bool { return v < 0 }
@@ -160,7 +161,7 @@ func (r *rollupReader) lacksMoments() bool {
 		columns&rollup.ColumnLine != 0 && slices.ContainsFunc(r.buckets.TimeSquares, func(v int64) bool { return v < 0 })
 }
 
-// noteHistograms adds the annotations that Prometheus' functions make of a series' histograms.
+// noteHistograms adds the annotations that Prometheus' functions add for a series' histograms.
 func noteHistograms(p *fragment, stored labels.Labels, notes bucketfn.Note, into *annotations.Annotations) {
 	if notes == 0 {
 		return
@@ -191,7 +192,8 @@ func noteHistograms(p *fragment, stored labels.Labels, notes bucketfn.Note, into
 	}
 }
 
-// appendSketches appends the samples that sketches make, and of buckets without any those that these make.
+// appendSketches appends samples reconstructed from sketches. For buckets without a sketch, it appends the samples
+// reconstructed from the bucket.
 func (r *rollupReader) appendSketches(into *chunk.Samples) {
 	for i := range r.buckets.End {
 		if !r.buckets.ExpandSketch(into, i) {
@@ -203,13 +205,13 @@ func (r *rollupReader) appendSketches(into *chunk.Samples) {
 
 func isGauge(h *histogram.FloatHistogram) bool { return h.CounterResetHint == histogram.GaugeType }
 
-// sampled reports whether the samples of the window of a step are kept.
+// sampled reports whether the raw samples of a step's window are kept.
 func (r *rollupReader) sampled(step int32) bool {
 	return max(r.segment.edges.at(int(step))-r.segment.width, r.segment.oldest-1) >= r.segment.gone
 }
 
-// askSamples computes the steps that buckets leave unanswered from samples, as far as these are kept, and else from those that
-// buckets make.
+// askSamples computes the steps that buckets don't answer: from stored samples if these are kept, otherwise from
+// samples reconstructed from buckets.
 func (r *rollupReader) askSamples(series labels.Labels, out *values) error {
 	s, err := r.segment.samples.of(series, func() ([]*query.SelectedSeries, error) {
 		return r.segment.fragment.open(r.ctx, r.store, r.segment.tenant, r.warn)
@@ -247,7 +249,7 @@ func (r *rollupReader) askSamples(series labels.Labels, out *values) error {
 	return nil
 }
 
-// make computes a series' values at n steps from samples that are made of all its buckets.
+// make computes a series' values at n steps from samples reconstructed from all its buckets.
 func (r *rollupReader) make(series labels.Labels, n int) error {
 	r.made.reset(n)
 	if ok, err := r.readWhole(series); err != nil || !ok {
@@ -259,9 +261,9 @@ func (r *rollupReader) make(series labels.Labels, n int) error {
 	})
 }
 
-// readWhole sets r.whole, and reports whether there is any.
+// readWhole sets r.whole to the series' buckets with all columns, and reports whether the series was found.
 func (r *rollupReader) readWhole(series labels.Labels) (bool, error) {
-	if r.segment.Approximate { // They are read like that, and cut by samples where these are kept.
+	if r.segment.Approximate { // r.buckets has all columns, cut where raw samples are kept.
 		r.whole = &r.buckets
 		return true, nil
 	}
@@ -274,7 +276,7 @@ func (r *rollupReader) readWhole(series labels.Labels) (bool, error) {
 	return true, asPrometheus(s.Buckets(&r.own, &r.ownBuffers))
 }
 
-// simple reports whether the function can be computed from samples that are made of the buckets of the window of a step.
+// simple reports whether the function can be computed from samples reconstructed from the buckets of a step's window.
 func (r *rollupReader) simple(step int) bool {
 	complexFlags := bucketfn.ComplexFlags(r.segment.function)
 	from, to := r.segment.fragment.window(step)
@@ -287,7 +289,7 @@ func (r *rollupReader) simple(step int) bool {
 	return true
 }
 
-// copyTo sets a step of other values to what v has there, if that is anything.
+// copyTo copies the value of a step to other values, if there is one.
 func (v *values) copyTo(other *values, step int) {
 	switch {
 	case len(v.h) > 0 && v.h[step] != nil:
