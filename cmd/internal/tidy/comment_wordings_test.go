@@ -30,6 +30,7 @@ var commentWordings = map[string]float64{
 	"docker/helm":                  27.0,
 	"storage":                      7.0,
 	"storage/counts":               34.5,
+	"storage/deletemodel":          22.0,
 	"storage/ha":                   40.5,
 	"storage/index":                13.5,
 	"storage/membership":           50.0,

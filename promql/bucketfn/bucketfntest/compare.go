@@ -92,7 +92,9 @@ func requireClose(t testing.TB, want, got, largest float64, context string) {
 		require.True(t, math.IsNaN(want) && math.IsNaN(got) || want == got || isRounded, "%s: %v, not %v", context, got, want)
 		return
 	}
-	require.LessOrEqual(t, math.Abs(want-got), 1e-12*max(largest, math.Abs(want)), "%s: %v, not %v", context, got, want)
+	const minNormal = 0x1p-1022 // Smaller numbers have fewer digits.
+	tolerance := 1e-12*max(largest, math.Abs(want)) + minNormal
+	require.LessOrEqual(t, math.Abs(want-got), tolerance, "%s: %v, not %v", context, got, want)
 }
 
 func requireSameHistogram(t testing.TB, want, got *histogram.FloatHistogram, largest float64, context string) {
