@@ -3,6 +3,7 @@ package promql
 import (
 	"errors"
 	"math/rand/v2"
+	"sort"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/promql/bucketfn"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/tenant"
@@ -128,4 +130,62 @@ func without(notes []error, kind error) (rest []error) {
 		}
 	}
 	return rest
+}
+
+// After raw samples have expired, start_timestamp is off by at most the difference between the first and the last start
+// timestamp of a bucket, if these don't decrease.
+func TestStartTimestampOfBucketsIsBounded(t *testing.T) {
+	a := newAgedStores(t, startedSeries)
+	o := DefaultOptions()
+	o.Parser, o.StartTimestamps = allSyntax, true
+	e := NewEngine(o)
+	defer e.Close()
+	ctx := tenant.Into(t.Context(), "default")
+	different := 0
+	for _, s := range startedSeries(a.now.Add(-10 * 24 * time.Hour)) {
+		name := s.Labels.Get(labels.MetricName)
+		if name == "overlapping_total" { // Its start timestamps decrease.
+			continue
+		}
+		query := "start_timestamp(" + name + ")"
+		for width, from := range map[time.Duration]time.Time{
+			5 * time.Minute: a.now.Add(-4 * 24 * time.Hour), time.Hour: a.now.Add(-9 * 24 * time.Hour),
+		} {
+			from, to := from.Add(11*time.Second), from.Add(26*time.Hour)
+			want, _ := a.points(t, e, a.whole, ctx, query, from, to, 7*time.Minute)
+			got, _ := a.points(t, e, a.aged, ctx, query, from, to, 7*time.Minute)
+			require.Len(t, want, 1, query)
+			require.Len(t, got, 1, query)
+			for series, values := range want {
+				require.Len(t, got[series], len(values), query)
+				for at, v := range values {
+					require.InDelta(t, v, got[series][at], startSpread(s.Samples, at, width.Milliseconds()), "%s at %s",
+						query, time.UnixMilli(at).UTC())
+					if v != got[series][at] {
+						different++
+					}
+				}
+			}
+		}
+	}
+	require.Positive(t, different)
+}
+
+// startSpread returns the difference between the first and the last start timestamp of the bucket that has the last
+// sample at a time or before, in seconds.
+func startSpread(s *chunk.Samples, at, width int64) float64 {
+	var list chunk.Samples
+	list.AppendAll(s)
+	times, starts := list.T, list.ST
+	if len(list.H) > 0 {
+		times, starts = nil, nil
+		for _, h := range list.H {
+			times, starts = append(times, h.T), append(starts, h.ST)
+		}
+	}
+	i := sort.Search(len(times), func(i int) bool { return times[i] > at }) - 1
+	end := bucketfn.CeilTo(times[i], width)
+	first := sort.Search(len(times), func(i int) bool { return times[i] > end-width })
+	last := sort.Search(len(times), func(i int) bool { return times[i] > end }) - 1
+	return float64(starts[last]-starts[first]) / 1000
 }

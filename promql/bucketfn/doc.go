@@ -53,7 +53,7 @@
 //	quantile_over_time             -             approximate: from sketches, each sample within 1 % of its value, if windows align with hours; otherwise, and for counters, from reconstructed samples; the error is at most the spread within a bucket
 //	rate                           exact         exact on bucket edges, otherwise interpolated
 //	resets                         exact         exact on bucket edges, otherwise interpolated
-//	start_timestamp                -             approximate: reconstructed samples have the first and the last start timestamp of a bucket; those between them may differ
+//	start_timestamp                -             approximate: reconstructed samples have the first and the last start timestamp of a bucket; those between them may differ; the error is at most the difference between these two, if start timestamps don't decrease
 //	stddev_over_time               exact         exact on bucket edges, otherwise interpolated; counters are approximate, from reconstructed samples; the error is at most the spread within a bucket
 //	stdvar_over_time               exact         exact on bucket edges, otherwise interpolated; counters are approximate, from reconstructed samples; the error is at most the spread within a bucket, times that spread and 2 standard deviations
 //	sum_over_time                  exact         exact on bucket edges, otherwise interpolated

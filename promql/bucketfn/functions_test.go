@@ -211,7 +211,6 @@ func TestEveryFunctionHasABound(t *testing.T) {
 		case f.WithoutRaw == Refused:
 			require.Contains(t, []string{"idelta", "double_exponential_smoothing"}, f.Name)
 			require.Empty(t, f.Bound, f.Name)
-		case f.Name == "start_timestamp": // It has no bound.
 		default:
 			require.Equal(t, f.Why != "", f.Bound != "", "%s: say by how much it is off", f.Name)
 			require.True(t, f.Bound != "" || f.WithoutRaw == Cut, f.Name)
