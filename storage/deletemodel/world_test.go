@@ -44,8 +44,8 @@ func (c *choices) oneIn(n int) bool { return c.pick(n) == n-1 }
 type phase int
 
 const (
-	// stands: queries read the rows.
-	stands phase = iota
+	// 0: queries read the rows.
+	_ phase = iota
 	// hiddenSoon: the rows will be hidden within a day, so deletes process the rollups before they return.
 	hiddenSoon
 	// hidden: queries read the rows only where rollups don't include them.
