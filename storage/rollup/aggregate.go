@@ -9,21 +9,24 @@ import (
 // ErrAggregates is returned by CheckAggregates.
 var ErrAggregates = errors.New("rollup: invalid aggregates")
 
-// Aggregate has the properties of the floats of a bucket that another system downsampled. Count, Sum, Min and Max are exact. First, Last, their times
-// and Correction are estimates, with Min ≤ First, Last ≤ Max and Start < FirstT ≤ LastT < End.
+// Aggregate contains the aggregates of the floats of one bucket that another system downsampled. Count, Sum, Min and
+// Max are exact.
+// First, Last, FirstT, LastT and Correction are estimates, with Min ≤ First, Last ≤ Max and Start < FirstT ≤ LastT <
+// End.
 type Aggregate struct {
-	// End is the end of the bucket, milliseconds.
+	// End is the end of the bucket, in milliseconds.
 	End           int64
 	Count         uint32
 	Sum, Min, Max float64
 	First, Last   float64
-	// FirstT and LastT are milliseconds.
+	// FirstT and LastT are in milliseconds.
 	FirstT, LastT int64
-	// Correction is what rate adds for counter resets between First and Last; 0 for gauges.
+	// Correction is the amount that rate adds for counter resets between First and Last; 0 for gauges.
 	Correction float64
 }
 
-// AppendAggregate appends a bucket of width milliseconds, which ends after those that b has. It has the flag Aggregated.
+// AppendAggregate appends a bucket of width milliseconds with the flag Aggregated. The bucket must end after the last
+// one in b.
 func (b *Buckets) AppendAggregate(a Aggregate, width int64) {
 	i := b.add(a.End-width, a.End)
 	b.Flags[i] = Aggregated
@@ -33,7 +36,7 @@ func (b *Buckets) AppendAggregate(a Aggregate, width int64) {
 	if b.Moment[i] = unknownMoment; !(a.Min < a.Max) || !isFinite(a.Sum) {
 		b.Moment[i] = 0
 	}
-	if a.Correction != 0 { // Only buckets with resets store it.
+	if a.Correction != 0 { // Only buckets with resets store a correction.
 		b.Resets[i], b.Changes[i] = 1, 1
 	}
 	if isLarge(a.Min) || isLarge(a.Max) {
@@ -41,7 +44,7 @@ func (b *Buckets) AppendAggregate(a Aggregate, width int64) {
 	}
 }
 
-// CheckAggregates returns an error unless b could be made by AppendAggregate alone.
+// CheckAggregates returns ErrAggregates unless b could consist only of buckets from AppendAggregate.
 func (b *Buckets) CheckAggregates(width int64) error {
 	if b.Histograms != nil || b.Sketches != nil || b.FirstST != nil {
 		return fmt.Errorf("%w: there are columns that aggregates don't have", ErrAggregates)
@@ -73,7 +76,7 @@ func (b *Buckets) aggregate(i int) Aggregate {
 	}
 }
 
-// Samples returns how many samples the buckets have.
+// Samples returns the number of samples in all buckets.
 func (b *Buckets) Samples() (n int) {
 	for _, count := range b.Count {
 		n += int(count)

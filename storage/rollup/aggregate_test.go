@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// drawAggregates makes buckets of aggregates of so many widths.
+// drawAggregates returns n random buckets of aggregates.
 func drawAggregates(r *rand.Rand, n int, width int64) *Buckets {
 	b := &Buckets{}
 	end := width * (1000 + r.Int64N(100))
@@ -37,7 +37,7 @@ func drawAggregates(r *rand.Rand, n int, width int64) *Buckets {
 	return b
 }
 
-// TestAggregatesAreStored encodes and decodes buckets of aggregates, bit for bit.
+// TestAggregatesAreStored requires that encoded and decoded buckets of aggregates are equal, bit for bit.
 func TestAggregatesAreStored(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
 	for range 500 {
@@ -49,7 +49,8 @@ func TestAggregatesAreStored(t *testing.T) {
 	}
 }
 
-// TestAggregatesKeepTheirFlag in wider buckets, in pieces and beside others, where count, sum, min and max stay exact.
+// TestAggregatesKeepTheirFlag requires that wider buckets and pieces of buckets keep the flag, and that their count,
+// sum, min and max stay exact.
 func TestAggregatesKeepTheirFlag(t *testing.T) {
 	r := rand.New(rand.NewPCG(10, 9))
 	for range 300 {
@@ -88,7 +89,8 @@ func TestAggregatesKeepTheirFlag(t *testing.T) {
 	}
 }
 
-// TestExtendOfAggregates joins only a sample at the end of the bucket, where no window of aggregates has one.
+// TestExtendOfAggregates requires that only a sample at the end of the bucket extends it: Aggregate requires LastT <
+// End, so that sample is new.
 func TestExtendOfAggregates(t *testing.T) {
 	const width = 300_000
 	var stored Buckets

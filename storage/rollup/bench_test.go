@@ -11,7 +11,7 @@ import (
 
 const rateColumns = ColumnCount | ColumnFirst | ColumnLast | ColumnCorrection
 
-// sized adds up the bytes of chunks, and what zstd makes of many of them together.
+// sized adds up the plain size of chunks, and collects them to compress many together with zstd.
 type sized struct {
 	plain, buckets int
 	all            []byte
@@ -29,8 +29,9 @@ func (s *sized) zstd(b *testing.B) float64 {
 	return float64(n)
 }
 
-// BenchmarkBytes measures no time: it reports bytes per bucket of 24 buckets per chunk, and how many bytes buckets
-// take for one byte of raw chunks, plain and as zstd blocks of many chunks.
+// BenchmarkBytes measures no time. It reports the bytes per bucket with 24 buckets per chunk, and the ratio of their
+// size to that of raw chunks,
+// both plain and in zstd blocks of many chunks.
 func BenchmarkBytes(b *testing.B) {
 	for _, sh := range usual() {
 		b.Run(sh.name, func(b *testing.B) {
@@ -132,7 +133,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkExpand expands a bucket of an hour of each kind of samples.
+// BenchmarkExpand expands one-hour buckets of each kind of samples.
 func BenchmarkExpand(b *testing.B) {
 	for i := range drawnKinds {
 		d := &drawnKinds[i]

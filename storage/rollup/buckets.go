@@ -7,141 +7,157 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 )
 
-// Buckets are buckets of one series as columns, by time. A bucket holds, of the samples in (its start, its end],
-// the values that PromQL's functions over ranges ask for. Buckets without samples aren't there.
+// Buckets are buckets of one series in columns, ordered by time. A bucket contains the aggregates of the samples in
+// (Start, End] that PromQL's range functions need.
+// A bucket without samples is omitted.
 //
-// Every column is as long as End, but for those that may be nil. A column that wasn't asked for when the
-// buckets were read is nil, too.
+// Every column is as long as End, or nil. A column is nil where its comment says so, or if it wasn't requested when the
+// buckets were read.
 type Buckets struct {
-	// End are the ends of the buckets, milliseconds, ascending. Start are their beginnings: a bucket holds
-	// the samples with Start < t <= End.
+	// Start and End are the bounds of the buckets in milliseconds, ascending: a bucket contains the samples with Start
+	// < t <= End.
 	Start, End []int64
 	// Flags are properties of a bucket's samples.
 	Flags []Flags
-	// Count is the number of samples; stale markers don't count, here and below.
+	// Count is the number of samples. Stale markers are not counted here or in any other column.
 	Count []uint32
-	// FirstT and LastT are the timestamps of the first and the last sample, milliseconds; 0 where Count is 0.
+	// FirstT and LastT are the timestamps of the first and the last sample in milliseconds; 0 where Count is 0.
 	FirstT, LastT []int64
-	// FirstST and LastST are those samples' start timestamps, 0 where unknown; nil if all are.
+	// FirstST and LastST are the start timestamps of the first and the last sample, 0 where unknown; nil if all are
+	// unknown.
 	FirstST, LastST []int64
-	// StartCorrection is what rate adds to Correction for resets that only start timestamps show, where it uses these: the sum of the
-	// values right before each. StartResets is how many there are besides Resets. Both are nil if FirstST is.
+	// StartCorrection is the amount that a rate with start timestamps adds to Correction, for resets that only start
+	// timestamps show: the sum of the values
+	// right before these resets. StartResets is the number of these resets, which Resets doesn't include. Both are nil
+	// if FirstST is.
 	StartCorrection []float64
 	StartResets     []uint32
-	// First and Last are the values of the first and the last float; 0 where there is none.
+	// First and Last are the values of the first and the last float; 0 where there are no floats.
 	First, Last []float64
-	// Min and Max are the least and the greatest value; NaN only where all values are.
+	// Min and Max are the smallest and largest value; NaN only where all values are NaN.
 	Min, Max []float64
-	// Sum plus SumLow is the sum of the values, as Neumaier's summation keeps it (Kahan's, improved: "Rundungs-
-	// fehleranalyse einiger Verfahren zur Summation endlicher Summen", 1974). Sum is the float next to it; SumLow
-	// is rounded to 2^-47 of the greatest absolute value, and 0 where Sum is infinite or NaN.
+	// Sum plus SumLow is the sum of the values by Neumaier's summation, which improves Kahan's ("Rundungsfehleranalyse
+	// einiger Verfahren zur Summation endlicher Summen", 1974).
+	// Sum is the nearest float. SumLow is rounded to 2^-47 of the largest absolute value, and is 0 where Sum is
+	// infinite or NaN.
 	Sum, SumLow []float64
-	// Moment is the sum of the squares of what the values differ by from their mean, to 1.1e-13; -1 where it isn't known, and 0 where
-	// Sum is infinite or NaN.
+	// Moment is the sum of the squared deviations of the values from their mean, with a relative error of at most
+	// 1.1e-13; -1 where unknown, and 0 where Sum is infinite or NaN.
 	Moment []float64
-	// Comoment is the sum of the products of what values and times, milliseconds, differ by from their means, TimeSum is by how much all times are
-	// later than FirstT, and TimeSquares is the sum of the squares of that; see line.go. TimeSquares is -1 where they aren't known, and
-	// so it is with native histograms among the samples, and where Sum is infinite or NaN and Min is less than Max.
+	// Comoment is the sum of the products of the deviations of values and times (milliseconds) from their means.
+	// TimeSum is the sum of all times relative to FirstT,
+	// and TimeSquares the sum of their squares; see line.go. TimeSquares is -1 where the three are unknown. They are
+	// unknown with native histograms among the samples,
+	// and where Sum is infinite or NaN and Min is less than Max.
 	Comoment             []float64
 	TimeSum, TimeSquares []int64
-	// Correction is what rate adds for counter resets: the sum of the values right before each.
+	// Correction is the amount that rate adds for counter resets: the sum of the values right before each reset.
 	Correction []float64
-	// Resets and Changes are how often a value was less than, or other than, the one before it in the bucket.
+	// Resets and Changes count the values that are less than, or differ from, the previous value in the bucket.
 	Resets, Changes []uint32
-	// Histograms are the native histograms; nil if no bucket has any, and nil where Flags lack HasHistograms. Columns determine which
-	// histograms each of them has; the rest is always there.
+	// Histograms are the native histograms; nil if no bucket has histograms, and nil for a bucket without flag
+	// HasHistograms. The requested columns determine
+	// which histograms each of them has; its other fields are always set.
 	Histograms []*Histograms
-	// Sketches are those of floats, of all that came since the sketch before in the same hour: so 5m buckets have one an hour. It is nil
-	// if no bucket has any. A bucket whose values are all equal has none, nor have counters.
+	// Sketches are the sketches of floats. A sketch covers the values since the previous sketch in the same hour, so 5m
+	// buckets have one sketch per hour.
+	// The column is nil if no bucket has a sketch. Buckets of counters and buckets of equal values have no sketch.
 	Sketches []*Sketch
 
 	spare startColumns // memory for the columns of start timestamps
 
-	// Wholes are the buckets that Expander.Cut cut into these, by time; nil for others.
+	// Wholes are the buckets that Expander.Cut cut into these pieces, ordered by time; otherwise nil.
 	Wholes []Whole
 }
 
-// Whole is a bucket from Start to End that was cut.
+// Whole is a bucket from Start to End that was cut into pieces.
 type Whole struct {
 	Start, End int64
-	// Moment is by how much the bucket's moment exceeds what those of its pieces add up to; 0 if either isn't known.
+	// Moment is the bucket's moment minus the sum of its pieces' moments; 0 if one of them is unknown.
 	Moment float64
-	// Comoment, TimeSum and TimeSquares are likewise by how much the bucket's exceed those of its pieces together, and 0 where they aren't known.
-	// Mean is the mean of the values, and First the time of the first sample.
+	// Comoment, TimeSum and TimeSquares are also the bucket's values minus the sums of its pieces' values, and 0 where
+	// unknown. Mean is the mean of the values,
+	// and First the time of the first sample in milliseconds.
 	Comoment, TimeSum, TimeSquares, Mean float64
 	First                                int64
 }
 
-// Histograms is what a bucket holds of its native histograms. Nobody changes it. Histograms with other schemas, zero thresholds or
-// custom bounds are added as Prometheus adds them (FloatHistogram.Add): in the finest layout that all of them can be brought into.
+// Histograms contains the aggregates of a bucket's native histograms. It is immutable. Histograms with different
+// schemas, zero thresholds or custom bounds
+// are added as by Prometheus (FloatHistogram.Add): in the finest layout to which all of them can be converted.
 type Histograms struct {
-	// Count is the number of histograms; with ColumnCount.
+	// Count is the number of histograms; set with ColumnCount.
 	Count uint32
-	// First and Last are the first and the last histogram, with the hint UnknownCounterReset or, if they are gauges, GaugeType.
+	// First and Last are the first and the last histogram. Their hint is GaugeType for gauges, otherwise
+	// UnknownCounterReset.
 	First, Last *histogram.FloatHistogram
-	// Correction is the sum of the histograms right before each counter reset, but without First; nil if it is of none, or if
-	// MixedKinds is set.
+	// Correction is the sum of the histograms right before each counter reset, except First. It is nil if that sum is
+	// empty or MixedKinds is set.
 	Correction *histogram.FloatHistogram
-	// Sum is the sum of all histograms; nil if SumDropped is set, or they can't be added because there are floats, too, or
-	// histograms of both kinds.
+	// Sum is the sum of all histograms; nil if SumDropped is set, or if there are also floats or histograms of both
+	// kinds.
 	Sum *histogram.FloatHistogram
-	// SumDropped is set if the sum isn't kept, for its size.
+	// SumDropped is set if the sum isn't stored because it is too large.
 	SumDropped bool
-	// Coarser is by how much the least schema of the histograms after the first is less than that of Last; 0 for custom bounds.
+	// Coarser is the schema of Last minus the smallest schema of the histograms after the first; 0 for custom bounds.
 	Coarser uint8
-	// StartCorrection is the sum of the histograms right before each reset that only start timestamps show, but without First; nil as
-	// Correction is.
+	// StartCorrection is the sum of the histograms right before each reset that only start timestamps show, except
+	// First. It is nil under the same conditions as Correction.
 	StartCorrection *histogram.FloatHistogram
-	// FirstReset is set if the second histogram begins with a counter reset. Prometheus' rate then ignores the layout of the first
-	// one in a range that it begins.
+	// FirstReset is set if the second histogram is a counter reset. Prometheus' rate then ignores the layout of the
+	// first histogram in a range that starts with it.
 	FirstReset bool
-	// FirstStartReset is set if only start timestamps show that the second histogram begins with a reset.
+	// FirstStartReset is set if the second histogram is a reset that only start timestamps show.
 	FirstStartReset bool
-	// Second has the custom bounds of the second histogram, and no observations; nil unless FirstReset or FirstStartReset is set and Last
-	// has other bounds.
+	// Second has the custom bounds of the second histogram without observations; nil unless FirstReset or
+	// FirstStartReset is set and Last has different bounds.
 	Second *histogram.FloatHistogram
 	// HasGauges is set if any of the histograms is a gauge.
 	HasGauges bool
-	// MixedKinds is set if, of the histograms after the first, some have exponential buckets and some custom bounds.
+	// MixedKinds is set if the histograms after the first include both exponential buckets and custom bounds.
 	MixedKinds bool
 }
 
 // Flags of a bucket.
 type Flags uint16
 
-// The flags. Never reused.
+// The flags. Values are stored and must never be reused.
 const (
-	// EndsStale: a stale marker is the newest of the bucket.
+	// EndsStale: the latest sample of the bucket is a stale marker.
 	EndsStale Flags = 1 << iota
-	// NotSimple: the bucket can't answer for its samples, which must be asked themselves: queries can't compute with one of the
-	// histograms, or a sum of the values could overflow. Its columns are then those of the floats among its samples.
+	// NotSimple: queries must read the samples instead of the bucket, because queries can't compute with one of its
+	// histograms or the sum of the values could overflow.
+	// Its columns cover only the floats among its samples.
 	NotSimple
-	// HasHistograms: native histograms are among the bucket's samples.
+	// HasHistograms: the bucket's samples include native histograms.
 	HasHistograms
 	_ // as stored: the bucket has no samples
-	// HasFloatsToo: floats are as well. First, Last, Min, Max and Sum are those of the floats; all other columns are of all samples,
-	// a change from one to the other being both a change and a reset, and there is no Correction.
+	// HasFloatsToo: the bucket's samples include histograms and floats. First, Last, Min, Max and Sum cover the floats;
+	// all other columns cover all samples.
+	// A transition between floats and histograms is both a change and a reset, and there is no Correction.
 	HasFloatsToo
 	// FirstIsHistogram and LastIsHistogram: the first, or last, sample is a histogram.
 	FirstIsHistogram
 	LastIsHistogram
-	// HasDeleted: some of the bucket's samples were deleted when nothing distinguished them any more.
+	// HasDeleted: some of the bucket's samples were deleted, but could no longer be separated from the rest.
 	HasDeleted
-	// StartsOverlap: a sample starts before the one before it, at another time than that does. Prometheus warns of it.
+	// StartsOverlap: a sample has a start timestamp that is before the previous sample and differs from its start
+	// timestamp. Prometheus warns about it.
 	StartsOverlap
-	// Aggregated: some of the bucket's samples were imported as aggregates, see Aggregate. Count, Sum, Min and Max are those of all samples.
-	// The first and the last sample and Correction are estimates, and so nothing is known from Resets and Changes. The moment, the line
-	// and the sketch are unknown.
+	// Aggregated: some of the bucket's samples were imported as aggregates, see Aggregate. Count, Sum, Min and Max
+	// cover all samples.
+	// The first and the last sample and Correction are estimates, and Resets and Changes are meaningless. The moment,
+	// the line and the sketch are unknown.
 	Aggregated
 )
 
-// ofHistograms are the flags of a bucket of which all samples are histograms.
+// ofHistograms are the flags of a bucket that contains only histograms.
 const ofHistograms = HasHistograms | FirstIsHistogram | LastIsHistogram
 
-// HasFloats returns true if floats are among the samples of a bucket that has samples.
+// HasFloats returns true if a bucket with samples contains floats.
 func (f Flags) HasFloats() bool { return f&(HasHistograms|HasFloatsToo) != HasHistograms }
 
-// Columns is a set of columns of Buckets. Start, End and Flags are always there.
+// Columns is a set of columns of Buckets. Start, End and Flags are always present.
 type Columns uint16
 
 // The columns.
@@ -155,7 +171,7 @@ const (
 	ColumnCorrection // of floats and histograms
 	ColumnResets
 	ColumnChanges
-	ColumnStarts // FirstST and LastST, and with Correction and Resets what only start timestamps show of these
+	ColumnStarts // FirstST and LastST; StartCorrection with ColumnCorrection, and StartResets with ColumnResets
 	ColumnMoment
 	ColumnSketches
 	ColumnLine // Comoment, TimeSum and TimeSquares
@@ -163,7 +179,7 @@ const (
 	AllColumns Columns = 1<<iota - 1
 )
 
-// FloatCount returns how many floats bucket i has.
+// FloatCount returns the number of floats in bucket i.
 func (b *Buckets) FloatCount(i int) uint32 {
 	if b.Flags[i]&HasHistograms != 0 {
 		return b.Count[i] - b.Histograms[i].Count
@@ -171,10 +187,11 @@ func (b *Buckets) FloatCount(i int) uint32 {
 	return b.Count[i]
 }
 
-// TimesOf returns the first and the last timestamp that a bucket has samples at, milliseconds, as far as its columns show: of all columns.
+// TimesOf returns bounds of the first and the last timestamp of bucket i in milliseconds, as narrow as its columns
+// show. It requires all columns.
 func (b *Buckets) TimesOf(i int) (first, last int64) {
 	first, last = b.Start[i]+1, b.End[i]
-	if b.Count[i] == 0 || b.Flags[i]&(NotSimple|Aggregated) != 0 { // Or they are those of some of its samples, or estimates.
+	if b.Count[i] == 0 || b.Flags[i]&(NotSimple|Aggregated) != 0 { // The columns cover only some of the samples, or are estimates.
 		return first, last
 	}
 	if b.Flags[i]&EndsStale == 0 {
@@ -183,7 +200,7 @@ func (b *Buckets) TimesOf(i int) (first, last int64) {
 	return b.FirstT[i], last
 }
 
-// Slice returns the buckets [from, to), whose columns share memory with those of b. A column that isn't there stays so.
+// Slice returns the buckets [from, to). Its columns share memory with those of b; nil columns remain nil.
 func (b *Buckets) Slice(from, to int) Buckets {
 	n := len(b.End)
 	return Buckets{
@@ -202,7 +219,7 @@ func (b *Buckets) Slice(from, to int) Buckets {
 	}
 }
 
-// Equal reports whether two have the same columns, bit for bit, without histograms.
+// Equal reports whether b and o have the same columns, bit for bit. It returns false if either has histograms.
 func (b *Buckets) Equal(o *Buckets) bool {
 	return b.Histograms == nil && o.Histograms == nil && slices.EqualFunc(b.Sketches, o.Sketches, sameSketch) && slices.Equal(b.Start, o.Start) && slices.Equal(b.End, o.End) && slices.Equal(b.Flags, o.Flags) &&
 		slices.Equal(b.Count, o.Count) && slices.Equal(b.FirstT, o.FirstT) && slices.Equal(b.LastT, o.LastT) &&
@@ -218,7 +235,7 @@ func sameBits(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Float64bits(x) == math.Float64bits(y) })
 }
 
-// Keep removes the buckets from index at on, but for those of [from, to), which lie behind.
+// Keep removes the buckets from index at on, except [from, to), where from >= at.
 func (b *Buckets) Keep(at, from, to int) {
 	n := len(b.End)
 	b.Start, b.End, b.Flags = keep(b.Start, n, at, from, to), keep(b.End, n, at, from, to), keep(b.Flags, n, at, from, to)
@@ -235,7 +252,7 @@ func (b *Buckets) Keep(at, from, to int) {
 	b.Correction, b.Histograms = keep(b.Correction, n, at, from, to), keep(b.Histograms, n, at, from, to)
 }
 
-// keep is Buckets.Keep for a column of n buckets; one that isn't there stays so.
+// keep is Buckets.Keep for a column of n buckets. It returns a missing column unchanged.
 func keep[T any](column []T, n, at, from, to int) []T {
 	if len(column) != n {
 		return column
@@ -243,7 +260,8 @@ func keep[T any](column []T, n, at, from, to int) []T {
 	return append(column[:at], column[from:to]...)
 }
 
-// view returns column[from:to] of n buckets, to which nothing can be appended in place; nil where the column isn't there.
+// view returns column[from:to] of a column of n buckets, with its capacity limited so that an append copies it; nil if
+// the column is missing.
 func view[T any](column []T, n, from, to int) []T {
 	if column == nil || len(column) != n {
 		return nil

@@ -8,20 +8,19 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// AppendEvery appends to into the buckets that normalized samples s make, each of width milliseconds and ending
-// at a multiple of it. into has all columns, or is empty, and ends before the first of them.
+// AppendEvery appends the buckets of normalized samples s to into. Each is width milliseconds wide and ends at a multiple
+// of width. into must have all columns or be empty, and end before the first sample.
 func AppendEvery(into *Buckets, s *chunk.Samples, width int64) {
 	AppendCells(into, s, nil, width)
 }
 
-// AppendCells does as AppendEvery, but cuts buckets at those of the ascending edges, milliseconds, that lie
-// inside: a sample at an edge is the last that may be before it.
+// AppendCells is like AppendEvery, but also cuts buckets at edges, which are ascending and in milliseconds. A sample at
+// an edge belongs to the bucket that ends there.
 func AppendCells(into *Buckets, s *chunk.Samples, edges []int64, width int64) {
 	b := builder{into: into}
 	b.cells(s, edges, width)
 }
 
-// cells appends all buckets.
 func (b *builder) cells(s *chunk.Samples, edges []int64, width int64) {
 	floats, histograms := 0, 0
 	for floats < len(s.T) || histograms < len(s.H) {
@@ -39,7 +38,7 @@ func (b *builder) cells(s *chunk.Samples, edges []int64, width int64) {
 	}
 }
 
-// nextTime returns the earlier of the times of the float and the histogram at these places.
+// nextTime returns the earlier of the times of float number float and histogram number hist.
 func nextTime(s *chunk.Samples, float, hist int) int64 {
 	switch {
 	case hist >= len(s.H):
@@ -51,8 +50,7 @@ func nextTime(s *chunk.Samples, float, hist int) int64 {
 	}
 }
 
-// around returns the edges of the bucket of so many milliseconds that t lies in. At the ends of time it is
-// narrower.
+// around returns the edges of the bucket of width milliseconds that contains t. At the limits of int64 it is narrower.
 func around(t, width int64) (start, end int64) {
 	past := t % width
 	if past < 0 {
@@ -71,7 +69,7 @@ func around(t, width int64) (start, end int64) {
 	return start, end
 }
 
-// cut narrows a bucket around t to the nearest edges, and returns those from there on.
+// cut narrows a bucket around t to the nearest edges. rest starts with the last edge before t.
 func cut(start, end, t int64, edges []int64) (from, to int64, rest []int64) {
 	if len(edges) == 0 {
 		return start, end, edges
@@ -86,15 +84,15 @@ func cut(start, end, t int64, edges []int64) (from, to int64, rest []int64) {
 	return start, end, edges[max(next-1, 0):]
 }
 
-// builder appends buckets, and keeps memory from one to the next.
+// builder appends buckets to into and reuses memory between them.
 type builder struct {
 	into  *Buckets
-	alive []chunk.Histogram // histograms that are no stale markers
-	// isCounter: moments and lines aren't needed.
+	alive []chunk.Histogram // histograms that aren't stale markers
+	// isCounter is set for counters: their moments and lines aren't computed.
 	isCounter bool
 }
 
-// cell appends the bucket of the floats from one index to another and of histograms hs, which aren't both empty.
+// cell appends the bucket of floats [from, to) and histograms hs, which aren't both empty.
 func (b *builder) cell(start, end int64, s *chunk.Samples, from, to int, hs []chunk.Histogram) {
 	b.alive = b.alive[:0]
 	for _, h := range hs {
@@ -120,7 +118,7 @@ func (b *builder) cell(start, end int64, s *chunk.Samples, from, to int, hs []ch
 	}
 }
 
-// cellOfBoth appends the bucket of floats and histograms: that of buckets of one sample each.
+// cellOfBoth appends a bucket of floats and histograms, by merging buckets of one sample each.
 func (b *builder) cellOfBoth(start, end int64, s *chunk.Samples, from, to int, hs []chunk.Histogram) {
 	both := chunk.Samples{T: s.T[from:to], V: s.V[from:to], H: hs}
 	if len(s.ST) > 0 {
@@ -139,7 +137,7 @@ func (b *builder) cellOfBoth(start, end int64, s *chunk.Samples, from, to int, h
 	b.into.forgetLine(i)
 }
 
-// add appends a bucket of nothing, and returns its index.
+// add appends an empty bucket and returns its index.
 func (b *Buckets) add(start, end int64) int {
 	i := len(b.End)
 	b.Start, b.End, b.Flags = append(b.Start, start), append(b.End, end), append(b.Flags, 0)
@@ -164,7 +162,7 @@ func (b *Buckets) add(start, end int64) int {
 	return i
 }
 
-// setHistograms sets the histograms of bucket i, and makes their column with the first.
+// setHistograms sets the histograms of bucket i, and creates the column if needed.
 func (b *Buckets) setHistograms(i int, h *Histograms) {
 	if b.Histograms == nil {
 		b.Histograms = make([]*Histograms, len(b.End), cap(b.End))
@@ -175,7 +173,7 @@ func (b *Buckets) setHistograms(i int, h *Histograms) {
 // Len returns the number of buckets.
 func (b *Buckets) Len() int { return len(b.End) }
 
-// Reset empties b and keeps its memory for the next buckets. Columns that may be nil become so.
+// Reset empties b and keeps its memory for the next buckets. Columns that may be nil become nil.
 func (b *Buckets) Reset() {
 	*b = Buckets{
 		spare: b.spareStarts(),

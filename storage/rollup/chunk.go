@@ -10,11 +10,11 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// ErrCorrupt means that bytes are no chunk of buckets that this package wrote.
+// ErrCorrupt is returned for bytes that aren't a chunk of buckets written by this package.
 var ErrCorrupt = errors.New("rollup: corrupt")
 
-// MaxBuckets is the greatest number of buckets in a chunk. It bounds what a chunk of a few bytes can make a
-// reader allocate.
+// MaxBuckets is the max number of buckets in a chunk. It bounds the memory that a reader allocates for a chunk of a few
+// bytes.
 const MaxBuckets = chunk.MaxColumn
 
 // A chunk of buckets:
@@ -25,12 +25,13 @@ const MaxBuckets = chunk.MaxColumn
 //	|         |         |         | uvarint  | varint  |         | uvarint | each    | ber     |        |
 //	+---------+---------+---------+----------+---------+---------+---------+- - - - -+- - - - -+--------+
 //
-// width is in milliseconds, first end in widths, buckets missing how many have no samples between the first and
-// the last. Columns there has a bit for each column, by its number; what a column that isn't there holds stands at
-// its constant. The checksum (Castagnoli) is over all bytes before it.
+// width is in milliseconds; "first end" is in widths; "buckets missing" counts the buckets without samples between the
+// first and the last.
+// "columns there" has one bit per column, at the column's number; the comment at a column's constant states its value
+// if the column is absent. The checksum (Castagnoli) covers all bytes before it.
 const chunkFormat = 1
 
-// A chunk without buckets stands where all samples of a span were deleted: it outdoes the chunk that was there.
+// A chunk without buckets replaces a chunk whose samples were all deleted: it supersedes that chunk.
 //
 //	+---------+---------+--------+
 //	| format  | version | crc32c |
@@ -38,74 +39,78 @@ const chunkFormat = 1
 //	+---------+---------+--------+
 const emptyFormat = 2
 
-// The columns of a chunk. Never reused. Integers and floats are runs and values of package chunk. A column is
-// over all buckets, over those with samples (full), or over those of floats.
+// The columns of a chunk. Numbers are stored and must never be reused. Integers and floats are encoded as runs and
+// values of package chunk.
+// A column covers all buckets ("all"), the buckets with samples ("full") or the buckets with floats ("floats").
+// "Absent" states the value if the column isn't stored.
 const (
-	// columnEnds: of all, how many widths the end lies after the first; not there: none is missing.
+	// columnEnds: all; the end minus the first end, in widths. Absent: no bucket is missing.
 	columnEnds = iota
-	// columnFlags: of all, flags, and storedEmpty; not there: all 0.
+	// columnFlags: all; flags and storedEmpty. Absent: 0.
 	columnFlags
-	// columnCount: of full, the number of samples.
+	// columnCount: full; the number of samples.
 	columnCount
-	// columnFirstT: of full, the first timestamp after the bucket's start; not there: 0.
+	// columnFirstT: full; the first timestamp minus the bucket's start. Absent: 0.
 	columnFirstT
-	// columnLastT: of full, the bucket's end after the last timestamp; not there: 0.
+	// columnLastT: full; the bucket's end minus the last timestamp. Absent: 0.
 	columnLastT
-	// columnFirstST: of full, a byte and the first start timestamps, see starts.go; not there: 0.
+	// columnFirstST: full; a byte and the first start timestamps, see starts.go. Absent: 0.
 	columnFirstST
-	// columnLastST: of full, likewise the last; not there: as the first.
+	// columnLastST: full; the same for the last start timestamps. Absent: equal to the first.
 	columnLastST
-	// columnFirst: of floats, see lanes.go; there if any bucket has floats.
+	// columnFirst: floats; see lanes.go. Present if any bucket has floats.
 	columnFirst
-	// columnLast: of floats, last − first; not there: 0.
+	// columnLast: floats; last − first. Absent: 0.
 	columnLast
-	// columnMin: of floats, the lesser of first and last, − min; not there: 0.
+	// columnMin: floats; min(first, last) − min. Absent: 0.
 	columnMin
-	// columnMax: of floats, max − the greater of first and last; not there: 0.
+	// columnMax: floats; max − max(first, last). Absent: 0.
 	columnMax
-	// columnSum: of floats, see sums.go; not there: as predicted.
+	// columnSum: floats; see sums.go. Absent: as predicted.
 	columnSum
-	// columnSumLow: of floats, see sums.go; not there: 0.
+	// columnSumLow: floats; see sums.go. Absent: 0.
 	columnSumLow
-	// columnCorrection: values, of those floats that have resets; not there: 0.
+	// columnCorrection: floats with resets; values. Absent: 0.
 	columnCorrection
-	// columnResets: of full, not there: 0.
+	// columnResets: full. Absent: 0.
 	columnResets
-	// columnChanges: of full, not there: 0.
+	// columnChanges: full. Absent: 0.
 	columnChanges
-	// columnHistograms: a chunk of package chunk with the first histogram of bucket i at time 2i, the last at
-	// 2i + 1 where there are several.
+	// columnHistograms: a chunk of package chunk with the first histogram of bucket i at time 2i, and the last at 2i +
+	// 1 if there are multiple.
 	columnHistograms
-	// columnCorrections: a chunk of package chunk with the correction of bucket i at time i.
+	// columnCorrections: a chunk of package chunk with the histogram correction of bucket i at time i.
 	columnCorrections
-	// columnHistogramSums: likewise the sum of several histograms.
+	// columnHistogramSums: a chunk of package chunk with the sum of bucket i's histograms at time i, if there are
+	// multiple.
 	columnHistogramSums
-	// columnSeconds: likewise Histograms.Second.
+	// columnSeconds: a chunk of package chunk with Histograms.Second of bucket i at time i.
 	columnSeconds
-	// columnLayouts: of buckets with histograms, 1 if FirstReset, 2 if MixedKinds, 4 if SumDropped, 8 if HasGauges, 16 if FirstStartReset,
-	// and 32 times Histograms.Coarser; not there: 0.
+	// columnLayouts: buckets with histograms; the sum of 1 if FirstReset, 2 if MixedKinds, 4 if SumDropped, 8 if
+	// HasGauges, 16 if FirstStartReset
+	// and 32 times Histograms.Coarser. Absent: 0.
 	columnLayouts
-	// columnHistogramCounts: of buckets with floats, too, the number of histograms.
+	// columnHistogramCounts: buckets with floats and histograms; the number of histograms.
 	columnHistogramCounts
-	// columnMoment: of floats, see moment.go; not there: 0 where min and max are equal, else unknown.
+	// columnMoment: floats; see moment.go. Absent: 0 where min and max are equal, otherwise unknown.
 	columnMoment
 	// columnSketches: see sketch.go.
 	columnSketches
-	// columnStartResets: of full, StartResets, see starts.go; not there: 0.
+	// columnStartResets: full; StartResets, see starts.go. Absent: 0.
 	columnStartResets
-	// columnStartCorrection: see starts.go; not there: 0.
+	// columnStartCorrection: see starts.go. Absent: 0.
 	columnStartCorrection
 	// columnStartCorrections: a chunk of package chunk with the StartCorrection of bucket i's histograms at time i.
 	columnStartCorrections
-	// columnComoment: of floats, see line_column.go; not there: 0 where min and max are equal, else unknown.
+	// columnComoment: floats; see line_column.go. Absent: 0 where min and max are equal, otherwise unknown.
 	columnComoment
-	// columnTimes: of floats, likewise; not there: evenly spaced.
+	// columnTimes: floats; see line_column.go. Absent: evenly spaced.
 	columnTimes
 
 	columnsEnd
 )
 
-// storedEmpty is the flag of a bucket whose count is 0, and flagsEnd above all flags.
+// storedEmpty is the flag of a bucket whose count is 0. flagsEnd is greater than any combination of flags.
 const (
 	storedEmpty = 1 << 3
 	flagsEnd    = 2 * int64(Aggregated)
@@ -115,28 +120,28 @@ const checksumSize = 4
 
 // Info is the content of a chunk's envelope.
 type Info struct {
-	// Version is the one that AppendChunk was given.
+	// Version is the version passed to AppendChunk.
 	Version uint64
-	// Width is the width of a bucket, milliseconds; 0 where there are none.
+	// Width is the width of a bucket in milliseconds; 0 for a chunk without buckets.
 	Width int64
 	// Count is the number of buckets.
 	Count int
-	// MinEnd and MaxEnd are the ends of the first and the last bucket, milliseconds.
+	// MinEnd and MaxEnd are the ends of the first and the last bucket in milliseconds.
 	MinEnd, MaxEnd int64
 
-	span int // buckets from the first to the last, missing ones included
+	span int // buckets from the first to the last, including missing ones
 }
 
-// envelope is a chunk's head, and where its columns are.
+// envelope is a chunk's header with the positions of its columns.
 type envelope struct {
 	Info
 
 	there    uint32
-	from, to [columnsEnd]uint32 // of each column that is there, in columns
+	from, to [columnsEnd]uint32 // of each stored column, in columns
 	columns  []byte
 }
 
-// column returns the bytes of a column, nil where it isn't there.
+// column returns the bytes of a column, or nil if it isn't stored.
 func (e *envelope) column(id int) []byte {
 	if e.there&(1<<id) == 0 {
 		return nil
@@ -144,12 +149,12 @@ func (e *envelope) column(id int) []byte {
 	return e.columns[e.from[id]:e.to[id]]
 }
 
-// has reports whether a column is there.
+// has reports whether a column is stored.
 func (e *envelope) has(id int) bool { return e.there&(1<<id) != 0 }
 
-// AppendChunk appends the chunk of 1 to MaxBuckets regular buckets with all columns: they end at multiples of
-// width, milliseconds, and begin at the multiple before. version comes back from Header. It panics where the
-// buckets violate that: it is the caller's error. The same buckets always give the same bytes.
+// AppendChunk appends a chunk of 1 to MaxBuckets regular buckets with all columns. Each must be width milliseconds wide
+// and end at a multiple of width;
+// AppendChunk panics otherwise. Header returns version. Equal buckets always produce equal bytes.
 func AppendChunk(dst []byte, b *Buckets, width int64, version uint64) []byte {
 	n := len(b.End)
 	if n == 0 || n > MaxBuckets {
@@ -182,7 +187,7 @@ func AppendChunk(dst []byte, b *Buckets, width int64, version uint64) []byte {
 	return append(dst, e.made...)
 }
 
-// AppendEmpty appends the chunk of no buckets.
+// AppendEmpty appends a chunk without buckets.
 func AppendEmpty(dst []byte, version uint64) []byte {
 	begin := len(dst)
 	dst = binary.AppendUvarint(append(dst, emptyFormat), version)
@@ -191,14 +196,15 @@ func AppendEmpty(dst []byte, version uint64) []byte {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Header reads a chunk's envelope. It checks no checksum; Decode does.
+// Header reads a chunk's envelope. It doesn't verify the checksum; Decode does.
 func Header(b []byte) (Info, error) {
 	var e envelope
 	err := e.parse(b)
 	return e.Info, err
 }
 
-// VersionOf returns the version of a chunk; 0 if it can't be read: any other outdoes it, and Decode names the damage.
+// VersionOf returns the version of a chunk, or 0 if it is unreadable. Any readable chunk then supersedes it, and Decode
+// returns the error.
 func VersionOf(b []byte) uint64 {
 	info, err := Header(b)
 	if err != nil {
@@ -207,10 +213,9 @@ func VersionOf(b []byte) uint64 {
 	return info.Version
 }
 
-// maxTime bounds timestamps and widths, milliseconds, so that nothing overflows: 146 million years.
+// maxTime bounds timestamps and widths in milliseconds, to prevent overflows: 146 million years.
 const maxTime = 1 << 62
 
-// parse reads the envelope of b.
 func (e *envelope) parse(b []byte) error {
 	if len(b) > checksumSize && b[0] == emptyFormat {
 		r := reader{b: b[:len(b)-checksumSize], at: 1}
@@ -262,7 +267,7 @@ func (e *envelope) parse(b []byte) error {
 	return nil
 }
 
-// reader reads numbers one after the other, and remembers whether they ended early.
+// reader reads consecutive numbers. short is set once the bytes end within a number.
 type reader struct {
 	b     []byte
 	at    int

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// text writes buckets bit by bit, so that two that read alike are alike.
+// text formats bucket i with all bits of its values, for comparisons.
 func text(b *Buckets, i int) string {
 	at := func(column []float64) string {
 		if column == nil {
@@ -67,7 +67,7 @@ func (b *Buckets) slice(from, to int) *Buckets {
 	return &c
 }
 
-// eachChunk hands over the chunks of all kinds of samples, and the buckets in them.
+// eachChunk calls do with the chunks of all kinds of samples, and their buckets.
 func eachChunk(t testing.TB, n int, do func(name string, b *Buckets, width int64, encoded []byte)) {
 	for _, data := range series(t, n) {
 		for _, width := range []int64{fiveMinutes, oneHour, 1000} {
@@ -108,7 +108,7 @@ func TestManyBuckets(t *testing.T) {
 	}
 }
 
-// only leaves the columns that want names.
+// only returns b with only the columns in want.
 func only(b Buckets, want Columns) *Buckets {
 	for _, c := range []struct {
 		column Columns

@@ -1,9 +1,10 @@
 package rollup
 
-// Coarsen appends to into the buckets of width milliseconds that fine buckets make, whose own edges all lie at,
-// or between, multiples of it. Both have all columns; into may be empty, and ends before the first of fine.
-// The result is that of AppendEvery on the same samples; sums, corrections and values computed from them may differ
-// by the rounding of a float.
+// Coarsen appends to into the buckets of width milliseconds that contain the buckets of fine. No bucket of fine may
+// cross a multiple of width.
+// fine must have all columns; into must have all columns or be empty, and end before the first bucket of fine.
+// The result equals that of AppendEvery on the same samples, except that sums, corrections and values computed from
+// them may differ by float rounding.
 func Coarsen(into, fine *Buckets, width int64) {
 	for from := 0; from < len(fine.End); {
 		start, end := around(fine.End[from], width)
@@ -17,7 +18,7 @@ func Coarsen(into, fine *Buckets, width int64) {
 	}
 }
 
-// coarsenOne makes one bucket of those from one index to another.
+// coarsenOne appends the bucket from start to end that consists of the buckets [from, to) of fine.
 func coarsenOne(into, fine *Buckets, from, to int, start, end int64) {
 	i := into.add(start, end)
 	flags := fine.Flags[to-1] & EndsStale
@@ -40,7 +41,8 @@ func coarsenOne(into, fine *Buckets, from, to int, start, end int64) {
 	}
 }
 
-// coarsenFloats fills bucket i with the buckets' values of floats, and returns their start timestamps.
+// coarsenFloats fills the float columns of bucket i from the buckets [from, to) of fine, and returns their start
+// timestamps.
 func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) (starts startRun) {
 	var r run
 	first, last, count := 0, -1, uint32(0)
@@ -71,7 +73,7 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) (starts st
 	switch {
 	case !(r.min < r.max) || !isFinite(r.sum.total()):
 		r.moment = 0
-	case r.moment >= 0: // Not unknown, nor NaN.
+	case r.moment >= 0: // Neither unknown nor NaN.
 		r.moment = roundMoment(r.moment)
 	default:
 		r.moment = unknownMoment
@@ -84,7 +86,7 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) (starts st
 	return starts
 }
 
-// addMoment adds the moment of a bucket to that of the n values before it, whose sum the run has.
+// addMoment adds the moment of bucket at of fine to that of the n values before it. r.sum is the sum of these values.
 func (r *run) addMoment(n float64, fine *Buckets, at int) {
 	switch {
 	case n == 0:
@@ -96,7 +98,8 @@ func (r *run) addMoment(n float64, fine *Buckets, at int) {
 	}
 }
 
-// coarsenHistograms fills bucket i with the buckets' values of histograms, and of floats if there are some too.
+// coarsenHistograms fills bucket i with the histograms of the buckets [from, to) of fine, and with their floats if
+// floats is set.
 func coarsenHistograms(into *Buckets, i int, fine *Buckets, from, to int, floats bool) {
 	if floats {
 		coarsenFloats(into, i, fine, from, to)
@@ -131,7 +134,7 @@ func coarsenHistograms(into *Buckets, i int, fine *Buckets, from, to int, floats
 	}
 	into.Count[i], into.Resets[i], into.Changes[i] = count, resets, changes
 	into.FirstT[i], into.LastT[i] = fine.FirstT[first], fine.LastT[last]
-	starts.correction = sum{} // The histograms have theirs.
+	starts.correction = sum{} // Histograms have their own correction.
 	into.setStarts(i, starts)
 	if !floats {
 		into.Resets[i], into.Changes[i] = resets+all.resets, changes+all.changes
@@ -143,8 +146,9 @@ func coarsenHistograms(into *Buckets, i int, fine *Buckets, from, to int, floats
 	into.setHistograms(i, all.amongFloats())
 }
 
-// IsReset returns true if the first sample of bucket i is a counter reset after the last sample of an earlier bucket, as Prometheus'
-// resets has it: from floats to histograms, and back, is one.
+// IsReset returns true if the first sample of bucket i is a counter reset after the last sample of bucket before, as
+// defined by Prometheus' resets function:
+// a transition between floats and histograms is a reset.
 func (b *Buckets) IsReset(before, i int) bool {
 	switch ended, begins := b.Flags[before]&LastIsHistogram != 0, b.Flags[i]&FirstIsHistogram != 0; {
 	case ended != begins:
@@ -156,8 +160,8 @@ func (b *Buckets) IsReset(before, i int) bool {
 	}
 }
 
-// IsChange returns true if the first sample of bucket i is a change after the last sample of an earlier bucket, as Prometheus' changes
-// has it.
+// IsChange returns true if the first sample of bucket i is a change after the last sample of bucket before, as defined
+// by Prometheus' changes function.
 func (b *Buckets) IsChange(before, i int) bool {
 	switch ended, begins := b.Flags[before]&LastIsHistogram != 0, b.Flags[i]&FirstIsHistogram != 0; {
 	case ended != begins:

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// resealed gives b, whose last 4 bytes are its checksum, the checksum that belongs to it.
+// resealed returns b with its last 4 bytes replaced by a valid checksum.
 func resealed(b []byte) []byte {
 	if len(b) < checksumSize {
 		return b
@@ -22,7 +22,7 @@ func resealed(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// envelopeOf makes a chunk around columns.
+// envelopeOf returns a chunk with this envelope, a valid checksum, and rest as the sizes and bytes of its columns.
 func envelopeOf(width, count, missing uint64, first int64, there uint64, rest ...byte) []byte {
 	b := binary.AppendUvarint([]byte{chunkFormat}, width)
 	b = binary.AppendUvarint(b, count)
@@ -90,8 +90,8 @@ func TestEveryCutAndFlippedBitIsSeen(t *testing.T) {
 	}
 }
 
-// TestMutatedChunks changes bytes and corrects the checksum: nothing may panic, little may be allocated, and
-// a chunk that is still accepted must agree with its envelope.
+// TestMutatedChunks changes bytes and corrects the checksum. Decode must not panic and must allocate little memory. An
+// accepted chunk must agree with its envelope.
 func TestMutatedChunks(t *testing.T) {
 	var before, after runtime.MemStats
 	for name, b := range goldenBuckets(t) {
@@ -112,7 +112,7 @@ func TestMutatedChunks(t *testing.T) {
 	}
 }
 
-// acceptable decodes bytes, and returns how often they were accepted.
+// acceptable decodes b with different columns, and returns how often it was accepted.
 func acceptable(t testing.TB, b []byte, name string) (accepted int) {
 	for _, want := range []Columns{AllColumns, rateColumns, ColumnSum} {
 		var got Buckets
@@ -146,7 +146,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip makes samples of the input, 10 bytes each, buckets of the samples, and chunks of the buckets.
+// FuzzRoundTrip converts the input to samples, 10 bytes each, then to buckets and chunks, and decodes them.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add([]byte("0123456789abcdefghijklmnopqrstuvwxyz0123456789"), uint16(300))
 	f.Fuzz(func(t *testing.T, b []byte, width uint16) {

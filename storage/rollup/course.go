@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// course is a sequence of levels, each held for one or more samples:
+// course is a sequence of levels. Each level is the value of one or more samples:
 //
-//	1 greatest         ┌───top
+//	1 max              ┌───top
 //	               ┌───┘   │     ┌──last    up      ↑ ↑ ↓ ↓ ↑
 //	first ─────────┘       └─┐   │          held    3 1 2 1 1 2
-//	0 least                  └───bottom
+//	0 min                    └───bottom
 //
-// Levels are fractions of the way from the least value to the greatest. A course has the rises and falls of its outline.
+// Levels are fractions: 0 is the min value and 1 the max. A course has the rises and falls of its outline.
 type course struct {
 	up    []bool // from each level to the next
 	held  []int  // number of samples at each level
 	level []float64
-	known []int8 // index in knots of a level that can't change; -1: it can
+	known []int8 // index in knots of a level that can't change; -1 for levels that can
 
-	// knots are the known levels, ascending: 0, the first, the last, 1, and one that pin may find.
+	// knots are the known levels, ascending: 0, the first, the last, 1, and one that pin may add.
 	knots []float64
 	// top and bottom are the indices of a level of 1 and a level of 0.
 	top, bottom int
@@ -31,11 +31,12 @@ type course struct {
 // maxKnots is the max number of knots.
 const maxKnots = 5
 
-// outline is the shape of a course. Levels are as in course.
+// outline defines the shape of a course. Levels are fractions as in course.
 type outline struct {
 	samples, rises, falls int
 	first, last           float64
-	// mean is that of all samples, beforeFall that of the levels before falls, of which total is the sum.
+	// mean is the mean of all samples, and beforeFall the mean of the levels before falls. total is the sum of the
+	// levels before falls.
 	mean, beforeFall, total float64
 
 	// runs is the number of runs of consecutive falls.
@@ -43,7 +44,8 @@ type outline struct {
 	beginsUp, endsUp bool
 	// deep: all troughs are at 0. steep: all peaks are at 1.
 	deep, steep bool
-	// firstRises and firstFalls are the lengths of the first run of rises and of falls; 0: in proportion to its height.
+	// firstRises and firstFalls are the lengths of the first run of rises and of falls; 0 means in proportion to the
+	// run's height.
 	firstRises, firstFalls int
 }
 
@@ -59,17 +61,19 @@ func (o *outline) risingRuns() int {
 	return n
 }
 
-// isCounter reports whether there are so few falls that they are likely resets.
+// isCounter reports whether falls are rare enough to be counter resets.
 func (o *outline) isCounter() bool { return o.falls*4 <= o.rises }
 
-// isPossible reports whether there are enough rises and falls for the runs, and whether the ends allow them.
+// isPossible reports whether there are enough rises and falls for the runs, and whether the first and last levels allow
+// them.
 func (o *outline) isPossible() bool {
 	rising := o.risingRuns()
 	return o.runs >= 0 && rising >= 0 && rising <= o.rises && o.runs <= o.falls && (rising == 0) == (o.rises == 0) && (o.runs == 0) == (o.falls == 0) &&
 		(o.beginsUp && o.first < 1 || !o.beginsUp && o.first > 0) && (o.endsUp && o.last > 0 || !o.endsUp && o.last < 1)
 }
 
-// draw sets c to a course of even rises and falls with about equally long levels, and reports whether the outline has one.
+// draw sets c to a course of even rises and falls with levels of about equal length. It returns false if it finds none
+// for the outline.
 func (c *course) draw(o *outline) bool {
 	if !o.isPossible() || !c.turn(o) {
 		return false
@@ -106,11 +110,11 @@ func (c *course) draw(o *outline) bool {
 	return c.hold(o) && c.isStrict()
 }
 
-// shares shares out steps among runs in proportion to their height, at least one to each.
+// shares distributes steps among runs in proportion to their height, at least one per run.
 type shares struct {
 	runs, steps int
 	height      float64
-	first       int // if greater than 0, the first run has so many
+	first       int // if greater than 0, the number of steps of the first run
 
 	seen          float64
 	passed, given int
@@ -123,7 +127,7 @@ func (s *shares) next(height float64) int {
 	switch {
 	case s.passed == s.runs:
 		until = s.steps - s.runs
-	case s.passed == 1 && s.first > 0: // The others share the rest.
+	case s.passed == 1 && s.first > 0: // The other runs share the rest.
 		until = s.first - 1
 		s.height -= height
 		height = 0
@@ -139,8 +143,8 @@ func (s *shares) next(height float64) int {
 	return n + 1
 }
 
-// turn sets the levels at which the course turns, from the first to the last, and reports whether it rises and falls in turn,
-// and reaches 0 and 1.
+// turn sets the levels at which the course turns, including the first and the last. It reports whether rises and falls
+// alternate and the course reaches 0 and 1.
 func (c *course) turn(o *outline) bool {
 	n := o.runs + o.risingRuns()
 	c.turns = slices.Grow(c.turns[:0], n+1)[:n+1]
@@ -202,8 +206,8 @@ func (o *outline) peaks() int {
 	return turns / 2
 }
 
-// heights returns estimates of the peaks' and the troughs' levels. The mean of the levels before falls exceeds that of all by half a
-// fall, if falls and rises are even.
+// heights returns estimates of the levels of peaks and troughs. If falls and rises are even, the mean of the levels
+// before falls exceeds the mean of all levels by half a fall.
 func (o *outline) heights() (high, low float64) {
 	half := float64(o.falls) / float64(max(o.runs, 1)) * (o.beforeFall - o.mean)
 	high, low = o.mean+half, o.mean-half
@@ -232,7 +236,8 @@ func (o *outline) heights() (high, low float64) {
 	return high, low
 }
 
-// hold holds all levels for about as many samples, and sets which are known. It reports whether there are a top and a bottom.
+// hold assigns about equally many samples to each level, and sets which levels are known. It returns false if no level
+// is 1 or none is 0.
 func (c *course) hold(o *outline) bool {
 	c.knots = append(c.knots[:0], 0, o.first, o.last, 1)
 	slices.Sort(c.knots)
@@ -262,7 +267,7 @@ func (c *course) hold(o *outline) bool {
 	return true
 }
 
-// find returns the index of a level, preferably that of the first or the last, or -1.
+// find returns the index of a level, or -1. It prefers the first and the last level.
 func (c *course) find(level float64) int {
 	if n := len(c.level) - 1; c.level[n] == level && c.level[0] != level {
 		return n
@@ -273,7 +278,7 @@ func (c *course) find(level float64) int {
 // knot returns the index of a level in knots.
 func (c *course) knot(level float64) int8 { return int8(slices.Index(c.knots, level)) }
 
-// isStrict reports whether each level differs from the one before in the right direction.
+// isStrict reports whether each level is above or below the previous one as up requires.
 func (c *course) isStrict() bool {
 	for j, up := range c.up {
 		if up != (c.level[j] < c.level[j+1]) || c.level[j] == c.level[j+1] {
@@ -283,13 +288,13 @@ func (c *course) isStrict() bool {
 	return true
 }
 
-// isBeforeFall reports whether level j is before a fall.
+// isBeforeFall reports whether level j is followed by a fall.
 func (c *course) isBeforeFall(j int) bool { return j < len(c.up) && !c.up[j] }
 
-// bend makes arcs of even rises and falls, as far as it takes for the sum of all samples: a course then has no steep steps without need.
-// It returns how much it bent them: from -1 to 1.
+// bend turns even rises and falls into arcs until the samples add up to sum, which avoids unnecessarily steep steps. It
+// returns the curvature, from -1 to 1.
 func (c *course) bend(sum float64) float64 {
-	missing, full := sum-c.point().sum, 0.0 // full: what arcs add that are bent as far as they still rise, or fall, all along
+	missing, full := sum-c.point().sum, 0.0 // full: the sum that the strongest monotonic arcs add
 	c.eachWithin(func(j int, height, along float64) { full += float64(c.held[j]) * height * along * (1 - along) })
 	if full == 0 {
 		return 0
@@ -299,8 +304,9 @@ func (c *course) bend(sum float64) float64 {
 	return by
 }
 
-// eachWithin calls do for each level within a run of rises or falls, with the height of the run and how far along the level is, 0 to 1; not
-// for runs within which a level is known.
+// eachWithin calls do for each level within a run of rises or falls, with the height of the run and the position of the
+// level along it, from 0 to 1.
+// It skips runs that contain a known level.
 func (c *course) eachWithin(do func(j int, height, along float64)) {
 	for from := 0; from < len(c.up); {
 		to, isFree := from+1, true
@@ -317,7 +323,7 @@ func (c *course) eachWithin(do func(j int, height, along float64)) {
 	}
 }
 
-// pin makes a level before a fall known if it is the only unknown one: the correction determines it.
+// pin makes a level before a fall known if it is the only unknown one. correction then determines its value.
 func (c *course) pin(correction float64) {
 	at, rest := -1, correction
 	for j := range c.level {
@@ -351,11 +357,12 @@ func (c *course) pin(correction float64) {
 	c.known[at] = int8(i)
 }
 
-// placeTries bounds how many distributions of samples place considers.
+// placeTries is the max number of distributions of samples that find considers.
 const placeTries = 4096
 
-// place holds levels for other numbers of samples: unknown levels for one and a share of loose, and known levels such that the sum of
-// all comes close to a goal, or is it if there are no unknown ones. It reports whether the goal is in reach.
+// place redistributes samples among levels: unknown levels get one each plus a share of loose, and known levels the
+// rest, such that the sum of all samples is close to goal,
+// or equal to it if no level is unknown. It reports whether goal is within reach.
 func (c *course) place(samples, loose int, goal float64) bool {
 	extra := samples - len(c.held) - loose
 	unknown := 0
@@ -382,7 +389,7 @@ func (c *course) place(samples, loose int, goal float64) bool {
 	missing := goal - c.point().sum
 	least, most := goal-highest.sum, goal-lowest.sum // that known levels must add
 	if margin := (most - least) * 1e-9; margin > 1e-18 {
-		least, most = least+margin, most-margin // At the ends, levels wouldn't differ.
+		least, most = least+margin, most-margin // At the limits, levels would be equal.
 	} else {
 		least, most = least-1e-9, most+1e-9
 	}
@@ -405,7 +412,7 @@ func (c *course) place(samples, loose int, goal float64) bool {
 	return true
 }
 
-// between returns the indices of two known levels other than 0 and 1; -1: there is none.
+// between returns the indices of two known levels other than 0 and 1, or -1 for each one missing.
 func (c *course) between() (a, b int) {
 	a, b = -1, -1
 	for j, k := range c.known {
@@ -420,15 +427,16 @@ func (c *course) between() (a, b int) {
 	return a, b
 }
 
-// distribution is how many of some extra samples two levels and the top have; the bottom has the others.
+// distribution is the number of extra samples at two levels and the top. The bottom gets the rest.
 type distribution struct {
 	extra                int
-	missing, least, most float64 // that they should and may add up to
-	enough               float64 // how close to missing is good enough
+	missing, least, most float64 // the sum that the extra samples should have, and its limits
+	enough               float64 // max difference to missing at which the search stops
 	a, b, top            int
 }
 
-// find sets a, b and top such that the sum comes as close to the missing value as it can, and reports whether it can be in the range.
+// find sets a, b and top such that their sum is as close to missing as possible. It returns false if no sum is within
+// the limits.
 func (d *distribution) find(level []float64, a, b int) bool {
 	levelOf := func(j int) (float64, int) {
 		if j < 0 {

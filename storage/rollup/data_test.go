@@ -22,7 +22,7 @@ const (
 
 var staleNaN = math.Float64frombits(value.StaleNaN)
 
-// shape makes series of one kind; the same seed gives the same series.
+// shape generates series of one kind. The same seed always gives the same series.
 type shape struct {
 	name string
 	next func(r *rand.Rand, i int, before float64) float64
@@ -33,7 +33,7 @@ func decimals(v float64, digits int) float64 {
 	return math.Round(v*p) / p
 }
 
-// usual are shapes of series that a rollup is for.
+// usual returns the shapes of typical series.
 func usual() []shape {
 	return []shape{
 		{"counter", func(r *rand.Rand, _ int, v float64) float64 { return v + float64(r.IntN(200)) }},
@@ -52,7 +52,7 @@ func usual() []shape {
 	}
 }
 
-// unusual are shapes that take every path of the code.
+// unusual returns shapes that exercise all paths of the code.
 func unusual() []shape {
 	special := []float64{0, math.Copysign(0, -1), 1, -1, math.Inf(1), math.Inf(-1), staleNaN, math.NaN(),
 		math.MaxFloat64, -math.MaxFloat64, math.SmallestNonzeroFloat64, math.MaxInt64, math.MinInt64,
@@ -102,7 +102,7 @@ func unusual() []shape {
 	}
 }
 
-// floats makes n samples of a shape at a regular interval.
+// floats returns n samples of a shape at a regular interval.
 func (sh shape) floats(n int, seed uint64) *chunk.Samples {
 	r := rand.New(rand.NewPCG(seed, 0))
 	s := &chunk.Samples{}
@@ -114,7 +114,8 @@ func (sh shape) floats(n int, seed uint64) *chunk.Samples {
 	return s
 }
 
-// ragged makes n samples of a shape at irregular intervals with gaps, some of them with start timestamps.
+// ragged returns about n samples of a shape at irregular intervals with gaps. With an odd seed some have start
+// timestamps.
 func (sh shape) ragged(n int, seed uint64) *chunk.Samples {
 	r := rand.New(rand.NewPCG(seed, 1))
 	s := &chunk.Samples{}
@@ -138,8 +139,9 @@ func (sh shape) ragged(n int, seed uint64) *chunk.Samples {
 	return s
 }
 
-// histograms makes n histogram samples: a counter that starts again now and then, and with odd also changes its
-// schema, zero threshold and bounds, is a gauge, goes stale, or gives way to floats.
+// histograms returns about n histogram samples of a counter with resets. With odd, it also changes its schema, zero
+// threshold and bounds,
+// is sometimes a gauge, becomes stale, and is interrupted by floats.
 func histograms(t testing.TB, n int, seed uint64, float, odd bool) *chunk.Samples {
 	r := rand.New(rand.NewPCG(seed, 2))
 	s := &chunk.Samples{}
@@ -174,7 +176,7 @@ func histograms(t testing.TB, n int, seed uint64, float, odd bool) *chunk.Sample
 			counts[j] += r.Int64N(4) * int64(r.IntN(2))
 		}
 		sample := chunk.Histogram{T: at, Int: histogramOf(counts, schema, threshold, hint)}
-		if wide { // Some of the bounds stay.
+		if wide { // Some of the bounds remain equal.
 			for i := range sample.Int.CustomValues {
 				sample.Int.CustomValues[i] *= 2
 			}
@@ -194,7 +196,8 @@ func histograms(t testing.TB, n int, seed uint64, float, odd bool) *chunk.Sample
 	return s
 }
 
-// bothWays returns two buckets of the same up to ten values: one made of samples, and one made of buckets of a sample each.
+// bothWays returns two buckets of the same values, at most ten: one built from samples, and one coarsened from buckets
+// with one sample each.
 func bothWays(values []float64) *Buckets {
 	s := &chunk.Samples{}
 	for i, v := range values {
@@ -207,7 +210,7 @@ func bothWays(values []float64) *Buckets {
 	return &b
 }
 
-// histogramOf makes a histogram of counts; some buckets may be empty.
+// histogramOf returns a histogram with these bucket counts, which may be 0.
 func histogramOf(counts []int64, schema int32, threshold float64, hint histogram.CounterResetHint) *histogram.Histogram {
 	h := &histogram.Histogram{Schema: schema, ZeroThreshold: threshold, CounterResetHint: hint,
 		PositiveSpans: []histogram.Span{{Offset: 0, Length: uint32(len(counts))}}}
@@ -227,7 +230,7 @@ func histogramOf(counts []int64, schema int32, threshold float64, hint histogram
 	return h
 }
 
-// withStarts returns samples with start timestamps of some kind.
+// withStarts returns the samples with start timestamps of a kind in soak.StartKinds.
 func withStarts(s *chunk.Samples, kind string, seed uint64) *chunk.Samples {
 	starts := soak.Starts{Rand: rand.New(rand.NewPCG(seed, 8)), Kind: kind}
 	out := &chunk.Samples{}
@@ -246,13 +249,13 @@ func withStarts(s *chunk.Samples, kind string, seed uint64) *chunk.Samples {
 	return out
 }
 
-// named are samples for a test.
+// named is a named input of a test.
 type named struct {
 	name    string
 	samples *chunk.Samples
 }
 
-// series makes samples of all kinds, about n of each.
+// series returns series of all kinds with about n samples each.
 func series(t testing.TB, n int) []named {
 	var all []named
 	for seed := range uint64(2) {

@@ -11,9 +11,11 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// Decode appends the buckets of a chunk to into, with the columns that want names; those it doesn't name are
-// left as they are. What into has already was read with the same want, and ends before. It allocates nothing
-// for floats where into has the capacity. After an error, which is ErrCorrupt, into is as it was.
+// Decode appends the buckets of a chunk to into, with the columns in want; it leaves other columns unchanged. Buckets
+// that into already contains must have been
+// read with the same want and end before the chunk. With sufficient capacity in into, floats are decoded without
+// allocations. Decode returns ErrCorrupt
+// and leaves into unchanged if the chunk is corrupt.
 func Decode(b []byte, want Columns, into *Buckets) error {
 	var e envelope
 	if err := e.parse(b); err != nil {
@@ -34,13 +36,13 @@ func Decode(b []byte, want Columns, into *Buckets) error {
 	return nil
 }
 
-// smallChunk is up to how many buckets no memory is needed besides the stack's.
+// smallChunk is the max number of buckets that are decoded with memory on the stack.
 const smallChunk = 32
 
-// wide is memory for the columns of larger ones.
+// wide pools memory for the columns of larger chunks.
 var wide = sync.Pool{New: func() any { return new([]int64) }}
 
-// wideSpace returns n zeros, which go back to wide.
+// wideSpace returns n zeros. The caller must return them to wide.
 func wideSpace(n int) *[]int64 {
 	p := wide.Get().(*[]int64)
 	*p = slices.Grow((*p)[:0], n)[:n]
@@ -52,11 +54,11 @@ func wideSpace(n int) *[]int64 {
 type decoder struct {
 	e    *envelope
 	into *Buckets
-	at   int // where its buckets begin
-	n    int // how many they are
-	// parts are the columns that each bucket takes part in; nil: all in all.
+	at   int // index in into of the chunk's first bucket
+	n    int // number of buckets
+	// parts are the sets of columns that contain each bucket; nil if all buckets have floats.
 	parts        []part
-	full, floats int // how many take part
+	full, floats int // number of buckets with samples, and with floats
 	l            lanes
 }
 
@@ -95,7 +97,7 @@ func decode(e *envelope, want Columns, into *Buckets) error {
 	return d.sketches()
 }
 
-// tail makes column longer by n entries and returns those.
+// tail extends column by n entries and returns them.
 func tail[E any](column *[]E, n int) []E {
 	x := slices.Grow(*column, n)
 	x = x[:len(x)+n]
@@ -103,7 +105,7 @@ func tail[E any](column *[]E, n int) []E {
 	return x[len(x)-n:]
 }
 
-// expand moves the k entries that x begins with to the buckets that take part, and leaves zeros elsewhere.
+// expand moves the first k entries of x to the positions of the buckets with part which, and sets the others to 0.
 func expand[E any](x []E, parts []part, k int, which part) {
 	var zero E
 	for i := len(parts) - 1; i >= 0; i-- {
@@ -122,7 +124,7 @@ func (d *decoder) expand(x []int64, k int, which part) {
 	}
 }
 
-// ends appends the ends and starts of buckets.
+// ends appends the starts and ends of the buckets.
 func (d *decoder) ends() error {
 	start, end := tail(&d.into.Start, d.n), tail(&d.into.End, d.n)
 	width, first := d.e.Width, d.e.MinEnd
@@ -151,7 +153,7 @@ func (d *decoder) ends() error {
 	return nil
 }
 
-// flags appends flags, and finds out which buckets take part in what.
+// flags appends the flags and sets parts.
 func (d *decoder) flags() error {
 	flags := tail(&d.into.Flags, d.n)
 	if !d.e.has(columnFlags) {
@@ -182,7 +184,7 @@ func (d *decoder) flags() error {
 	return nil
 }
 
-// valid reports whether flags as stored can be a bucket's.
+// valid reports whether a bucket can have these stored flags.
 func valid(f Flags) bool {
 	switch {
 	case f&storedEmpty != 0, f&HasHistograms == 0:
@@ -207,10 +209,10 @@ func (d *decoder) counts(count []uint32) error {
 	return nil
 }
 
-// takesPart reports whether bucket i does.
+// takesPart reports whether bucket i has an entry in the columns of which.
 func (d *decoder) takesPart(i int, which part) bool { return d.parts == nil || d.parts[i]&which != 0 }
 
-// numbers fills x with the values of a column of integers for buckets with samples.
+// numbers fills x with an integer column of the buckets with samples.
 func (d *decoder) numbers(id int, x []uint32, what string) error {
 	if !d.e.has(id) {
 		clear(x)
@@ -267,7 +269,7 @@ func (d *decoder) times(want Columns) error {
 	return nil
 }
 
-// firstTimes fills t with the first timestamps of buckets that have samples.
+// firstTimes fills t with the first timestamps of the buckets with samples.
 func (d *decoder) firstTimes(t []int64) error {
 	start := d.into.Start[d.at:]
 	if v, ok := chunk.ConstantInts(d.e.column(columnFirstT)); ok && d.parts == nil && v >= 1 && v <= d.e.Width {
@@ -289,7 +291,7 @@ func (d *decoder) firstTimes(t []int64) error {
 	return nil
 }
 
-// lastTimes fills t with the last timestamps of buckets that have samples.
+// lastTimes fills t with the last timestamps of the buckets with samples.
 func (d *decoder) lastTimes(t []int64) error {
 	ends := d.into.End[d.at:]
 	if !d.e.has(columnLastT) && d.parts == nil {
@@ -315,7 +317,7 @@ func (d *decoder) lastTimes(t []int64) error {
 	return nil
 }
 
-// within fills x with a column of distances from least to below that by a width.
+// within fills x with a column of offsets. They must be in [least, least + width).
 func (d *decoder) within(id int, x []int64, least int64, what string) error {
 	if err := decodeInts(d.e.column(id), x, what); err != nil {
 		return err

@@ -54,7 +54,7 @@ func (e *encoder) samples(id int, s *chunk.Samples) {
 	e.put(id, from)
 }
 
-// histograms appends the column of histograms: of each what want selects, and the rest.
+// histograms appends the histograms selected by want, with their other fields.
 func (d *decoder) histograms(want Columns) error {
 	into := d.into
 	any := d.e.has(columnHistograms)
@@ -64,7 +64,7 @@ func (d *decoder) histograms(want Columns) error {
 		}
 		return nil
 	}
-	clear(tail(&into.Histograms, d.at-len(into.Histograms))) // those of buckets before
+	clear(tail(&into.Histograms, d.at-len(into.Histograms))) // entries of earlier buckets
 	all := tail(&into.Histograms, d.n)
 	clear(all)
 	for i, flags := range into.Flags[d.at:] {
@@ -104,7 +104,7 @@ func (d *decoder) histograms(want Columns) error {
 	return nil
 }
 
-// layouts sets what buckets with histograms have besides these.
+// layouts sets the flags, Coarser and Count of each bucket's histograms.
 func (d *decoder) layouts(all []*Histograms, want Columns) error {
 	x := make([]int64, 2*len(all))
 	counts, layouts := x[:len(all)], x[len(all):]
@@ -151,7 +151,7 @@ func (d *decoder) layouts(all []*Histograms, want Columns) error {
 	return nil
 }
 
-// endHistograms sets the first and the last histograms, and the sums of one.
+// endHistograms sets the first and the last histograms, and the sum of buckets with one histogram.
 func (d *decoder) endHistograms(all []*Histograms, want Columns) error {
 	err := d.eachHistogram(columnHistograms, all, 2, func(h *Histograms, side int64, f *histogram.FloatHistogram) {
 		if side == 0 {
@@ -182,7 +182,7 @@ func (d *decoder) endHistograms(all []*Histograms, want Columns) error {
 	return nil
 }
 
-// eachHistogram hands over the histograms of a column, of which each bucket has up to sides.
+// eachHistogram calls take for each histogram of a column, which has up to sides histograms per bucket.
 func (d *decoder) eachHistogram(id int, all []*Histograms, sides int64,
 	take func(h *Histograms, side int64, f *histogram.FloatHistogram)) error {
 	var s chunk.Samples

@@ -7,23 +7,23 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// encoder writes columns one after the other.
+// encoder writes the columns of a chunk in order of their numbers.
 type encoder struct {
 	there uint32
 	size  [columnsEnd]int
 	body  []byte
-	made  []byte // the chunk, so that what it is appended to grows once, by its size
-	// integers is memory for columns until they are written, of which so many are taken.
+	made  []byte // the chunk, built separately so that the destination grows once, by the exact size
+	// integers is memory for columns until they are written. The first taken of them are in use.
 	integers []int64
 	taken    int
 }
 
-// encoders is memory of encoders.
+// encoders pools encoders with their memory.
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
 // take returns n zeros, valid until the chunk is written.
 func (e *encoder) take(n int) []int64 {
-	if e.taken+n > len(e.integers) { // Those that were taken keep the memory before.
+	if e.taken+n > len(e.integers) { // Slices already taken keep the previous memory.
 		e.integers, e.taken = make([]int64, max(2*len(e.integers), n, 1024)), 0
 	}
 	x := e.integers[e.taken : e.taken+n : e.taken+n]
@@ -32,21 +32,21 @@ func (e *encoder) take(n int) []int64 {
 	return x
 }
 
-// release gives the encoder's memory back.
+// release returns the encoder to the pool.
 func (e *encoder) release() {
 	*e = encoder{body: e.body[:0], made: e.made[:0], integers: e.integers}
 	encoders.Put(e)
 }
 
-// columns that a bucket takes part in.
+// part is a set of columns that contain a bucket.
 type part uint8
 
 const (
-	full     part = 1 << iota // it has samples
-	ofFloats                  // it has floats
+	full     part = 1 << iota // columns of buckets with samples
+	ofFloats                  // columns of buckets with floats
 )
 
-// partsOf returns the parts of every bucket; nil: all are of floats.
+// partsOf returns the parts of every bucket, or nil if all buckets have floats.
 func partsOf(b *Buckets) []part {
 	if b.Histograms == nil && !slices.Contains(b.Count, 0) {
 		return nil
@@ -64,7 +64,8 @@ func partsOf(b *Buckets) []part {
 	return parts
 }
 
-// gather returns the entries of x that take part; nobody changes them.
+// gather returns the entries of x whose bucket has part which. The result may share x's memory and must not be
+// modified.
 func gather[E any](x []E, parts []part, which part) []E {
 	if parts == nil {
 		return x
@@ -78,7 +79,7 @@ func gather[E any](x []E, parts []part, which part) []E {
 	return picked
 }
 
-// put makes a column of the bytes that were appended to the body since from; no bytes are no column.
+// put records the bytes that were appended to the body after from as a column, if there are any.
 func (e *encoder) put(id, from int) {
 	if size := len(e.body) - from; size > 0 {
 		e.there |= 1 << id
@@ -86,7 +87,7 @@ func (e *encoder) put(id, from int) {
 	}
 }
 
-// ints writes a column of integers, unless all are 0.
+// ints writes a column of integers unless all are 0.
 func (e *encoder) ints(id int, x []int64) {
 	from := len(e.body)
 	if !allZero(x) {
@@ -95,7 +96,7 @@ func (e *encoder) ints(id int, x []int64) {
 	e.put(id, from)
 }
 
-// appendInts appends the run of x, not empty, in the shorter of two forms.
+// appendInts appends the run of x, which must not be empty, in the shorter of two encodings.
 func appendInts(dst []byte, x []int64) []byte {
 	from := len(dst)
 	dst = chunk.AppendSmallInts(dst, x)
@@ -159,7 +160,7 @@ func (e *encoder) encode(b *Buckets, width int64) {
 
 func (e *encoder) widen(x []uint32) []int64 { return widen(e.take(len(x)), x) }
 
-// widen fills wide, as long as x, and returns it.
+// widen converts x into wide, which must have the same length, and returns wide.
 func widen(wide []int64, x []uint32) []int64 {
 	for i, v := range x {
 		wide[i] = int64(v)
@@ -167,7 +168,7 @@ func widen(wide []int64, x []uint32) []int64 {
 	return wide
 }
 
-// floats writes the columns of floats, of which there are some, but for moments and lines.
+// floats writes the columns of floats except moments and lines. There must be at least one bucket with floats.
 func (e *encoder) floats(b *Buckets, parts []part, l *lanes) {
 	from := len(e.body)
 	e.body = l.appendFirst(e.body, e.take(len(l.first)-1))

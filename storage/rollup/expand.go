@@ -9,17 +9,18 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// ExpandColumns are the columns that Expand needs.
+// ExpandColumns are the columns that Expand requires.
 const ExpandColumns = ColumnStarts | ColumnCount | ColumnFirst | ColumnLast | ColumnMin | ColumnMax | ColumnSum | ColumnCorrection | ColumnResets | ColumnChanges
 
-// CutColumns are the columns that Cut needs.
+// CutColumns are the columns that Cut requires.
 const CutColumns = ExpandColumns | ColumnMoment | ColumnLine
 
 var staleMarker = math.Float64frombits(value.StaleNaN)
 
-// Expander turns buckets into samples. It reuses its memory.
+// Expander converts buckets to samples. It reuses its memory.
 type Expander struct {
-	// UsesStarts is set if functions that use start timestamps are called on the samples: histograms then rise by as much as these show.
+	// UsesStarts is set if functions that use start timestamps are evaluated on the samples: histograms then increase
+	// by the amount that start timestamps show.
 	UsesStarts bool
 
 	fit
@@ -28,8 +29,9 @@ type Expander struct {
 	edges   []int64
 }
 
-// Cut sets into to the buckets b, each cut at those of the ascending edges, milliseconds, that lie inside it: its pieces are made of the
-// samples that it expands into, and add up to it. Pieces of buckets that aren't simple aren't either. Both have CutColumns.
+// Cut sets into to the buckets b, each cut at the edges inside it. Edges are ascending and in milliseconds. The pieces
+// are built from the samples of Expand
+// and add up to the bucket. Pieces keep the flags NotSimple and Aggregated. Both Buckets have CutColumns.
 func (x *Expander) Cut(into, b *Buckets, edges []int64) {
 	into.Reset()
 	kept := 0
@@ -59,22 +61,27 @@ func (x *Expander) Cut(into, b *Buckets, edges []int64) {
 	into.copy(b, kept, b.Len(), CutColumns)
 }
 
-// Expand appends samples that make bucket i: as many as it was made of, evenly spaced from the time of the first to that of the last,
-// with the same first, last, min and max value, changes and resets, and up to rounding the same sum. A series of two values, such as up,
-// has each as often as it had. The correction is that of the bucket as well for counters, and for all but few buckets of gauges. Where the
-// greatest value is so many times the others that a float64 can't hold the sum of both, or one is NaN or infinite, only count, first,
-// last, min and max are right.
+// Expand appends samples whose bucket approximates bucket i. They have the same count, first, last, min and max value,
+// changes and resets, and up to rounding the same sum,
+// and are evenly spaced from the first timestamp to the last. A series of two values, such as up, has each value as
+// often as before.
+// The correction is exact for counters and for most buckets of gauges. Where a float64 can't hold the sum because the
+// values differ too much in size, or one is NaN or infinite,
+// only count, first, last, min and max are exact.
 //
-//	value │        ┌─ greatest
-//	      │   ┌────┘  ┌── last          values between are chosen so that the sum is right, see fit
-//	      │ ──┘ first └ least
+//	value │        ┌─ max
+//	      │   ┌────┘  ┌── last          values between are chosen to match the sum, see fit
+//	      │ ──┘ first └ min
 //	      └──────────────────── time
 //
-// Their start timestamps are the first, the last, and others that show as many resets by themselves (see expandedStarts). Samples before and
-// after a restart lie before and after its start, if need be at other times.
+// The samples have the bucket's first and last start timestamp. The start timestamps between show the same number of
+// resets (see expandedStarts).
+// If possible, samples before and after a restart have times before and after its start; their times are changed if
+// needed.
 //
-// Other properties of the samples aren't known: quantiles and standard deviations are approximate. Among histograms, only first, last, min,
-// max and sum of floats are right. For native histograms see expandHistograms.
+// Other properties of the samples are unknown: quantiles and standard deviations are approximate. Of floats among
+// histograms, only first, last, min,
+// max and sum are exact. For native histograms see expandHistograms.
 func (x *Expander) Expand(into *chunk.Samples, b *Buckets, i int) {
 	n, end := int(b.Count[i]), b.End[i]
 	x.starts.begin(into, b, i)
@@ -112,7 +119,8 @@ func (x *Expander) Expand(into *chunk.Samples, b *Buckets, i int) {
 	}
 }
 
-// staleAt is when the stale marker came that ends bucket i, as an estimate: with the next sample that was due.
+// staleAt returns an estimate of the time of the stale marker at the end of bucket i: the time at which the next sample
+// was due.
 func (b *Buckets) staleAt(i int) int64 {
 	switch n := int64(b.Count[i]); n {
 	case 0:
@@ -124,7 +132,7 @@ func (b *Buckets) staleAt(i int) int64 {
 	}
 }
 
-// timeOf is the time of the kth of n samples.
+// timeOf returns the time of the kth of n evenly spaced samples.
 func timeOf(k, n int, first, last int64) int64 {
 	if n == 1 {
 		return first

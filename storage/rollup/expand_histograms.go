@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// histograms returns the histograms of bucket i, and sets how many resets their start timestamps have to show.
+// histograms returns the histograms of bucket i, and sets the number of resets that start timestamps have to show.
 func (x *Expander) histograms(b *Buckets, i int) []*histogram.FloatHistogram {
 	h := b.Histograms[i]
 	if !x.UsesStarts || b.StartResets == nil || b.StartResets[i] == 0 || h.Count < b.Count[i] {
@@ -34,8 +34,9 @@ func (x *Expander) histograms(b *Buckets, i int) []*histogram.FloatHistogram {
 	return expandHistograms(&all)
 }
 
-// expandHistograms returns as many histograms as h is of, with the same first and last. Gauges have the same sum. Counters rise by as
-// much; without resets they have the same sum, and with some they grow to the value before it, fall to nothing, and grow again.
+// expandHistograms returns h.Count histograms with the same first and last. Gauges have the same sum. Counters have the
+// same increase. Without resets they also have the same sum;
+// with resets they grow to the value before the reset, fall to 0 and grow again.
 func expandHistograms(h *Histograms) []*histogram.FloatHistogram {
 	n := int(h.Count)
 	switch {
@@ -62,16 +63,16 @@ func expandHistograms(h *Histograms) []*histogram.FloatHistogram {
 		list = append(list, peak)
 	case n > 3:
 		list = grow(list, h.First, peak, 1+stepsToPeak(peak.Count-h.First.Count, h.Last.Count, n-2))
-	default: // There is no place for nothing.
+	default: // There are too few samples for an empty histogram.
 		list = append(list, h.First, peak)
 	}
-	if h.Coarser > 0 || n-len(list) < 2 { // What grows in coarse buckets doesn't become fine again without a reset.
+	if h.Coarser > 0 || n-len(list) < 2 { // Growth in coarse buckets can't become fine again without a reset.
 		return append(repeat(list, nothing, n-1-len(list)), h.Last)
 	}
 	return grow(list, nothing, h.Last, n-len(list))
 }
 
-// stepsToPeak returns in how many of n steps histograms grow by as much as they did before a reset, if they grow as fast after it.
+// stepsToPeak returns the number of the n steps before a reset, assuming equal growth per step before and after it.
 func stepsToPeak(before, after float64, n int) int {
 	share := 0.5
 	if before > 0 && after >= 0 {
@@ -87,7 +88,7 @@ func repeat(list []*histogram.FloatHistogram, h *histogram.FloatHistogram, n int
 	return list
 }
 
-// meanBetween returns the mean of the histograms between the first and the last; nil if it isn't known.
+// meanBetween returns the mean of the histograms between the first and the last; nil if it is unknown.
 func meanBetween(h *Histograms) *histogram.FloatHistogram {
 	if h.Sum == nil {
 		return nil
@@ -103,8 +104,9 @@ func meanBetween(h *Histograms) *histogram.FloatHistogram {
 	return mean
 }
 
-// growToSum returns the histograms of a counter without resets: a line, moved up or down as a whole between its ends, or, if it would
-// then fall, all equal between them.
+// growToSum returns the histograms of a counter without resets: a line whose inner values are shifted to match the sum
+// or,
+// if the shifted line would fall, equal inner values.
 func growToSum(h *Histograms) []*histogram.FloatHistogram {
 	list := grow(nil, h.First, h.Last, int(h.Count))
 	mean := meanBetween(h)
@@ -134,7 +136,7 @@ func growToSum(h *Histograms) []*histogram.FloatHistogram {
 	return append(repeat(moved[:1], mean, len(between)), h.Last)
 }
 
-// grow appends n histograms from one to another, n > 0; where there is one, it is the last.
+// grow appends n > 0 histograms that change linearly from one to another. A single histogram is the last one.
 func grow(list []*histogram.FloatHistogram, from, to *histogram.FloatHistogram, n int) []*histogram.FloatHistogram {
 	var by *histogram.FloatHistogram
 	if n > 2 {
@@ -157,8 +159,9 @@ func grow(list []*histogram.FloatHistogram, from, to *histogram.FloatHistogram, 
 	return append(list, to)
 }
 
-// appendBoth appends samples of bucket i, which has floats v and histograms: those between the first and the last are in one piece of
-// floats and one or two of histograms, or the other way round.
+// appendBoth appends samples of bucket i, which has floats v and histograms hs. Those of one kind are consecutive.
+// Those of the other kind are too,
+// unless the first and the last sample have the same kind: then that kind is split in two.
 func (b *Buckets) appendBoth(into *chunk.Samples, i int, v []float64, hs []*histogram.FloatHistogram) {
 	n, flags := len(v)+len(hs), b.Flags[i]
 	floatsBefore, histogramsBefore := 0, 0
@@ -180,7 +183,7 @@ func (b *Buckets) appendBoth(into *chunk.Samples, i int, v []float64, hs []*hist
 			floatsBefore--
 		case histogramsBefore > 0:
 			histogramsBefore--
-		case flags&FirstIsHistogram != 0: // then all floats, and the other histograms
+		case flags&FirstIsHistogram != 0: // then all floats, and then the remaining histograms
 			float = len(v) > 0
 		default:
 			float = len(hs) == 0

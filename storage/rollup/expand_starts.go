@@ -8,22 +8,22 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// expandedStarts gives the samples that a bucket was expanded into start timestamps:
+// expandedStarts assigns start timestamps to the samples that a bucket was expanded into:
 //
-//	value        │     ╱│   ╱      resets by value stay as they are; those that only start timestamps show are put
-//	             │  ╱   │ ╱        between others, as many as there were
+//	value        │     ╱│   ╱      resets by value stay where they are; resets that only start timestamps show
+//	             │  ╱   │ ╱        are placed between others, in the same number
 //	start        ├──────┼──►
-//	             first  last       the last start lies after the sample before it, for which times may move
+//	             first  last       the last start is after the preceding sample; sample times move for it if needed
 type expandedStarts struct {
-	floats, hists int // of the samples, where the bucket's begin
-	wanted        int // how many resets only starts are to show
+	floats, hists int // number of floats and histograms before the bucket's samples
+	wanted        int // number of resets that only start timestamps should show
 	at            []int
 	t, start      []int64
-	resets        []bool // from the sample before, by value
-	begins        []bool // from the sample before, by start
+	resets        []bool // at index k: by value, sample k is a reset after sample k-1
+	begins        []bool // at index k: by start, sample k starts after sample k-1
 }
 
-// begin notes where samples will be appended.
+// begin records the positions at which samples will be appended.
 func (x *expandedStarts) begin(into *chunk.Samples, b *Buckets, i int) {
 	x.floats, x.hists = len(into.T), len(into.H)
 	if x.wanted = 0; b.StartResets != nil {
@@ -61,7 +61,7 @@ func (x *expandedStarts) place(into *chunk.Samples, b *Buckets, i int) {
 	}
 }
 
-// collect finds the samples, in the order of time: floats by their index, histograms by its complement.
+// collect lists the samples in order of time: floats by their index, histograms by its complement.
 func (x *expandedStarts) collect(into *chunk.Samples, n int) {
 	x.at, x.t = x.at[:0], x.t[:0]
 	x.start = append(x.start[:0], make([]int64, n)...)
@@ -77,7 +77,7 @@ func (x *expandedStarts) collect(into *chunk.Samples, n int) {
 	}
 }
 
-// findResets notes the resets by value.
+// findResets records the resets by value.
 func (x *expandedStarts) findResets(into *chunk.Samples) {
 	for k := 1; k < len(x.at); k++ {
 		switch before, at := x.at[k-1], x.at[k]; {
@@ -95,10 +95,11 @@ func isResetBetween(before, h *histogram.FloatHistogram) bool {
 	return h != before && h.DetectReset(before)
 }
 
-// arrange sets starts that change from the first to the last, such that so many resets are shown by them alone.
+// arrange sets starts that change from first to last, such that exactly resets of them show a reset that the values
+// don't show.
 func (x *expandedStarts) arrange(first, last int64, resets int) {
 	n := len(x.t)
-	change := n - 1 // from where on the start is the last one
+	change := n - 1 // index of the first sample with the last start
 	isSilent := false
 	if last >= x.t[0] && last < x.t[n-1] {
 		change = x.lastChange(last, resets)
@@ -128,7 +129,7 @@ func (x *expandedStarts) arrange(first, last int64, resets int) {
 	before := change - 1
 	switch {
 	case before < 1 || x.resets[change]:
-	case isSilent: // A sample that starts at one whose start isn't known is no reset.
+	case isSilent: // A sample that starts at a sample with an unknown start is not a reset.
 		if last > x.t[before-1] && last < x.t[change] {
 			x.t[before], x.start[before] = last, 0
 		}
@@ -137,11 +138,12 @@ func (x *expandedStarts) arrange(first, last int64, resets int) {
 	}
 }
 
-// isDeltaAfter returns true if a sample that starts at sample k is a delta, as that has a start.
+// isDeltaAfter returns true if sample k has a start, which makes a sample that starts at sample k a delta.
 func (x *expandedStarts) isDeltaAfter(k int) bool { return x.start[k] != 0 && x.start[k] < x.t[k] }
 
-// spread chooses which of the samples before a change begin anew: so many of those that are no resets by value, and, if all starts differ,
-// those that are.
+// spread chooses the samples before a change at which a new start begins: resets of the samples that aren't resets by
+// value and, if differ is set,
+// all resets by value.
 func (x *expandedStarts) spread(change, resets int, differ bool) {
 	free := 0
 	for k := 1; k < change; k++ {
@@ -163,12 +165,13 @@ func (x *expandedStarts) spread(change, resets int, differ bool) {
 	}
 }
 
-// lastChange returns from which sample on the start is the last one, which lies after the first sample and before the last one.
+// lastChange returns the index of the first sample with the last start, which is after the first sample's time and
+// before the last sample's.
 func (x *expandedStarts) lastChange(last int64, resets int) int {
 	n := len(x.t)
 	natural, _ := slices.BinarySearch(x.t, last+1)
 	natural = min(max(natural, 1), n-1)
-	if resets > 0 { // Others come before it, between those by value.
+	if resets > 0 { // Other resets precede it, between resets by value.
 		free := 0
 		for k := 1; k < n; k++ {
 			if !x.resets[k] {
@@ -181,7 +184,7 @@ func (x *expandedStarts) lastChange(last int64, resets int) int {
 		return n - 1
 	}
 	best := 0
-	for k := 1; k < n; k++ { // A reset by value begins anew.
+	for k := 1; k < n; k++ { // A reset by value has a new start.
 		if x.resets[k] && (best == 0 || max(k-natural, natural-k) < max(best-natural, natural-best)) {
 			best = k
 		}
@@ -192,8 +195,9 @@ func (x *expandedStarts) lastChange(last int64, resets int) int {
 	return best
 }
 
-// moveTimes moves the samples before a change to times up to its start, and those from it on to times after that, if they aren't there and
-// there is time enough.
+// moveTimes moves the samples before a change to times up to its start, and the others to times after it, unless they
+// already satisfy this
+// or there are too few milliseconds.
 func (x *expandedStarts) moveTimes(change int, start int64) {
 	n := int64(len(x.t))
 	first, last, at := x.t[0], x.t[n-1], int64(change)
@@ -212,7 +216,8 @@ func (x *expandedStarts) moveTimes(change int, start int64) {
 	}
 }
 
-// overlap makes one of the samples' starts overlap, unless one does: without a start before it, it isn't known to be the same.
+// overlap makes the start of one sample overlap unless one already does, by clearing the preceding start: an unknown
+// start counts as different.
 func (x *expandedStarts) overlap() {
 	for k := 1; k < len(x.t); k++ {
 		if IsStartOverlap(x.start[k-1], x.t[k-1], x.start[k]) {

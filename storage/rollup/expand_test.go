@@ -16,10 +16,10 @@ import (
 
 const hourMS = 3_600_000
 
-// drawn makes the samples of one bucket.
+// drawn generates the samples of one bucket.
 type drawn struct {
 	name string
-	// counts: the correction is right, always.
+	// counts is set if the expanded correction must always be exact.
 	counts bool
 	next   func(r *rand.Rand, v float64, k int) float64
 }
@@ -122,7 +122,7 @@ var drawnKinds = []drawn{
 	{"queue", false, func(r *rand.Rand, _ float64, _ int) float64 { return max(0, math.Round(r.NormFloat64()*2)) }},
 }
 
-// wideKind are values of which a float64 can't hold the sum.
+// wideKind generates values whose sum a float64 can't hold.
 var wideKind = drawn{"tiny and huge", false, func(r *rand.Rand, _ float64, _ int) float64 { return math.Pow(10, float64(r.IntN(30)-15)) }}
 
 func (d *drawn) samples(r *rand.Rand, n int) *chunk.Samples {
@@ -144,7 +144,7 @@ func bucketOf(t *testing.T, s *chunk.Samples) *Buckets {
 	return &b
 }
 
-// What a bucket was expanded into makes the same bucket.
+// TestExpandMakesTheSameBucket requires that the samples that a bucket is expanded into have the same bucket.
 func TestExpandMakesTheSameBucket(t *testing.T) {
 	var x Expander
 	for i := range drawnKinds {
@@ -178,7 +178,7 @@ func TestExpandMakesTheSameBucket(t *testing.T) {
 	}
 }
 
-// Samples of two values are expanded into as many of each.
+// TestExpandTwoValues requires that samples of two values are expanded into the same number of each.
 func TestExpandTwoValues(t *testing.T) {
 	var x Expander
 	for seed := range uint64(1000) {
@@ -211,7 +211,7 @@ func TestExpandTwoValues(t *testing.T) {
 	}
 }
 
-// Pieces of a bucket add up to it, whatever its values are.
+// TestPiecesAddUpToTheirBucket requires that the pieces of a bucket add up to it, for any values.
 func TestPiecesAddUpToTheirBucket(t *testing.T) {
 	var x Expander
 	kinds := append([]drawn{wideKind, {"odd values", false, func(r *rand.Rand, v float64, _ int) float64 {
@@ -249,7 +249,7 @@ func TestPiecesAddUpToTheirBucket(t *testing.T) {
 	}
 }
 
-// Values that can't be computed with are still the first, last, least and greatest.
+// TestExpandOddValues requires that NaN and infinite values remain the first, last, min and max.
 func TestExpandOddValues(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	var x Expander
@@ -276,7 +276,7 @@ func TestExpandOddValues(t *testing.T) {
 	}
 }
 
-// A stale marker comes when the next sample was due.
+// TestExpandStaleMarkers requires that a stale marker has the time at which the next sample was due.
 func TestExpandStaleMarkers(t *testing.T) {
 	var x Expander
 	for _, c := range []struct {
@@ -297,7 +297,8 @@ func TestExpandStaleMarkers(t *testing.T) {
 	}
 }
 
-// Buckets that are cut are those of the samples that they expand into, and others stay as they are.
+// TestCutBuckets requires that buckets that are cut have the pieces of their expanded samples, and that other buckets
+// are unchanged.
 func TestCutBuckets(t *testing.T) {
 	var x Expander
 	for seed := range uint64(400) {
@@ -336,7 +337,8 @@ func TestCutBuckets(t *testing.T) {
 	}
 }
 
-// Native histograms keep first, last, number and increase, and without resets the sum; gauges keep it always.
+// TestExpandHistograms requires that native histograms keep first, last, count and increase, that gauges keep the sum,
+// and that counters keep it without resets.
 func TestExpandHistograms(t *testing.T) {
 	var x Expander
 	for seed := range uint64(600) {
@@ -389,7 +391,7 @@ func TestExpandHistograms(t *testing.T) {
 	}
 }
 
-// lost is the count that resets took.
+// lost returns the count by which resets reduced the histograms.
 func lost(h *Histograms) (count float64) {
 	if h.FirstReset {
 		count += h.First.Count
@@ -400,14 +402,15 @@ func lost(h *Histograms) (count float64) {
 	return count
 }
 
-// The rate over any part of a bucket of a counter that rose evenly is close to that of all of it, also where it was reset.
+// TestExpandedCountersRiseEvenly requires that the expanded samples of an evenly rising counter rise about evenly, also
+// with one reset.
 func TestExpandedCountersRiseEvenly(t *testing.T) {
 	var x Expander
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		n, rate := 60+r.IntN(180), 1+r.Float64()*100
 		var in, s chunk.Samples
-		v, resets := r.Float64()*1e6, r.IntN(2) // How high the peaks between several resets were isn't known.
+		v, resets := r.Float64()*1e6, r.IntN(2) // With more than one reset, the heights of the peaks are unknown.
 		for k := range n {
 			if resets > 0 && k > 0 && r.IntN(n/4) == 0 {
 				v, resets = 0, resets-1
@@ -426,7 +429,8 @@ func TestExpandedCountersRiseEvenly(t *testing.T) {
 	}
 }
 
-// Columns that contradict each other, as damage may leave them, make as many samples as they count.
+// TestExpandContradictions requires that columns that contradict each other, as in a damaged chunk, give the number of
+// samples in Count.
 func TestExpandContradictions(t *testing.T) {
 	var x Expander
 	for seed := range uint64(3000) {
@@ -461,7 +465,8 @@ func TestExpandContradictions(t *testing.T) {
 	}
 }
 
-// Samples that a bucket was expanded into have its first and last start timestamp, and these show as many resets.
+// TestExpandKeepsStarts requires that expanded samples have the bucket's first and last start timestamp, and mostly the
+// same resets by start.
 func TestExpandKeepsStarts(t *testing.T) {
 	var x Expander
 	kinds := []drawn{drawnKinds[1], drawnKinds[3], drawnKinds[4], drawnKinds[7], drawnKinds[9]}
@@ -491,7 +496,7 @@ func TestExpandKeepsStarts(t *testing.T) {
 			}
 			require.Greater(t, resets, of*97/100, "%s, %s", d.name, kind)
 			require.Greater(t, overlaps, of*85/100, "%s, %s", d.name, kind)
-			if !slices.Contains([]string{"restarts", "partly deltas", "any"}, kind) { // Those of pieces are shared out.
+			if !slices.Contains([]string{"restarts", "partly deltas", "any"}, kind) { // Corrections of pieces are estimates.
 				require.Greater(t, corrections, of*97/100, "%s, %s", d.name, kind)
 			}
 		}
