@@ -10,9 +10,8 @@ import (
 var ErrAggregates = errors.New("rollup: invalid aggregates")
 
 // Aggregate contains the aggregates of the floats of one bucket that another system downsampled. Count, Sum, Min and
-// Max are exact.
-// First, Last, FirstT, LastT and Correction are estimates, with Min ≤ First, Last ≤ Max and Start < FirstT ≤ LastT <
-// End.
+// Max are exact. First, Last, FirstT, LastT and Correction are estimates, with Min ≤ First, Last ≤ Max and Start <
+// FirstT ≤ LastT < End.
 type Aggregate struct {
 	// End is the end of the bucket, in milliseconds.
 	End           int64

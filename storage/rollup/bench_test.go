@@ -30,8 +30,7 @@ func (s *sized) zstd(b *testing.B) float64 {
 }
 
 // BenchmarkBytes measures no time. It reports the bytes per bucket with 24 buckets per chunk, and the ratio of their
-// size to that of raw chunks,
-// both plain and in zstd blocks of many chunks.
+// size to that of raw chunks, both plain and in zstd blocks of many chunks.
 func BenchmarkBytes(b *testing.B) {
 	for _, sh := range usual() {
 		b.Run(sh.name, func(b *testing.B) {

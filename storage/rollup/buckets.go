@@ -8,8 +8,7 @@ import (
 )
 
 // Buckets are buckets of one series in columns, ordered by time. A bucket contains the aggregates of the samples in
-// (Start, End] that PromQL's range functions need.
-// A bucket without samples is omitted.
+// (Start, End] that PromQL's range functions need. A bucket without samples is omitted.
 //
 // Every column is as long as End, or nil. A column is nil where its comment says so, or if it wasn't requested when the
 // buckets were read.
@@ -27,9 +26,8 @@ type Buckets struct {
 	// unknown.
 	FirstST, LastST []int64
 	// StartCorrection is the amount that a rate with start timestamps adds to Correction, for resets that only start
-	// timestamps show: the sum of the values
-	// right before these resets. StartResets is the number of these resets, which Resets doesn't include. Both are nil
-	// if FirstST is.
+	// timestamps show: the sum of the values right before these resets. StartResets is the number of these resets,
+	// which Resets doesn't include. Both are nil if FirstST is.
 	StartCorrection []float64
 	StartResets     []uint32
 	// First and Last are the values of the first and the last float; 0 where there are no floats.
@@ -37,18 +35,16 @@ type Buckets struct {
 	// Min and Max are the smallest and largest value; NaN only where all values are NaN.
 	Min, Max []float64
 	// Sum plus SumLow is the sum of the values by Neumaier's summation, which improves Kahan's ("Rundungsfehleranalyse
-	// einiger Verfahren zur Summation endlicher Summen", 1974).
-	// Sum is the nearest float. SumLow is rounded to 2^-47 of the largest absolute value, and is 0 where Sum is
-	// infinite or NaN.
+	// einiger Verfahren zur Summation endlicher Summen", 1974). Sum is the nearest float. SumLow is rounded to 2^-47 of
+	// the largest absolute value, and is 0 where Sum is infinite or NaN.
 	Sum, SumLow []float64
 	// Moment is the sum of the squared deviations of the values from their mean, with a relative error of at most
 	// 1.1e-13; -1 where unknown, and 0 where Sum is infinite or NaN.
 	Moment []float64
 	// Comoment is the sum of the products of the deviations of values and times (milliseconds) from their means.
-	// TimeSum is the sum of all times relative to FirstT,
-	// and TimeSquares the sum of their squares; see line.go. TimeSquares is -1 where the three are unknown. They are
-	// unknown with native histograms among the samples,
-	// and where Sum is infinite or NaN and Min is less than Max.
+	// TimeSum is the sum of all times relative to FirstT, and TimeSquares the sum of their squares; see line.go.
+	// TimeSquares is -1 where the three are unknown. They are unknown with native histograms among the samples, and
+	// where Sum is infinite or NaN and Min is less than Max.
 	Comoment             []float64
 	TimeSum, TimeSquares []int64
 	// Correction is the amount that rate adds for counter resets: the sum of the values right before each reset.
@@ -56,12 +52,12 @@ type Buckets struct {
 	// Resets and Changes count the values that are less than, or differ from, the previous value in the bucket.
 	Resets, Changes []uint32
 	// Histograms are the native histograms; nil if no bucket has histograms, and nil for a bucket without flag
-	// HasHistograms. The requested columns determine
-	// which histograms each of them has; its other fields are always set.
+	// HasHistograms. The requested columns determine which histograms each of them has; its other fields are always
+	// set.
 	Histograms []*Histograms
 	// Sketches are the sketches of floats. A sketch covers the values since the previous sketch in the same hour, so 5m
-	// buckets have one sketch per hour.
-	// The column is nil if no bucket has a sketch. Buckets of counters and buckets of equal values have no sketch.
+	// buckets have one sketch per hour. The column is nil if no bucket has a sketch. Buckets of counters and buckets of
+	// equal values have no sketch.
 	Sketches []*Sketch
 
 	spare startColumns // memory for the columns of start timestamps
@@ -76,15 +72,14 @@ type Whole struct {
 	// Moment is the bucket's moment minus the sum of its pieces' moments; 0 if one of them is unknown.
 	Moment float64
 	// Comoment, TimeSum and TimeSquares are also the bucket's values minus the sums of its pieces' values, and 0 where
-	// unknown. Mean is the mean of the values,
-	// and First the time of the first sample in milliseconds.
+	// unknown. Mean is the mean of the values, and First the time of the first sample in milliseconds.
 	Comoment, TimeSum, TimeSquares, Mean float64
 	First                                int64
 }
 
 // Histograms contains the aggregates of a bucket's native histograms. It is immutable. Histograms with different
-// schemas, zero thresholds or custom bounds
-// are added as by Prometheus (FloatHistogram.Add): in the finest layout to which all of them can be converted.
+// schemas, zero thresholds or custom bounds are added as by Prometheus (FloatHistogram.Add): in the finest layout to
+// which all of them can be converted.
 type Histograms struct {
 	// Count is the number of histograms; set with ColumnCount.
 	Count uint32
@@ -126,15 +121,14 @@ const (
 	// EndsStale: the latest sample of the bucket is a stale marker.
 	EndsStale Flags = 1 << iota
 	// NotSimple: queries must read the samples instead of the bucket, because queries can't compute with one of its
-	// histograms or the sum of the values could overflow.
-	// Its columns cover only the floats among its samples.
+	// histograms or the sum of the values could overflow. Its columns cover only the floats among its samples.
 	NotSimple
 	// HasHistograms: the bucket's samples include native histograms.
 	HasHistograms
 	_ // as stored: the bucket has no samples
 	// HasFloatsToo: the bucket's samples include histograms and floats. First, Last, Min, Max and Sum cover the floats;
-	// all other columns cover all samples.
-	// A transition between floats and histograms is both a change and a reset, and there is no Correction.
+	// all other columns cover all samples. A transition between floats and histograms is both a change and a reset, and
+	// there is no Correction.
 	HasFloatsToo
 	// FirstIsHistogram and LastIsHistogram: the first, or last, sample is a histogram.
 	FirstIsHistogram
@@ -145,9 +139,8 @@ const (
 	// timestamp. Prometheus warns about it.
 	StartsOverlap
 	// Aggregated: some of the bucket's samples were imported as aggregates, see Aggregate. Count, Sum, Min and Max
-	// cover all samples.
-	// The first and the last sample and Correction are estimates, and Resets and Changes are meaningless. The moment,
-	// the line and the sketch are unknown.
+	// cover all samples. The first and the last sample and Correction are estimates, and Resets and Changes are
+	// meaningless. The moment, the line and the sketch are unknown.
 	Aggregated
 )
 

@@ -26,9 +26,8 @@ const MaxBuckets = chunk.MaxColumn
 //	+---------+---------+---------+----------+---------+---------+---------+- - - - -+- - - - -+--------+
 //
 // width is in milliseconds; "first end" is in widths; "buckets missing" counts the buckets without samples between the
-// first and the last.
-// "columns there" has one bit per column, at the column's number; the comment at a column's constant states its value
-// if the column is absent. The checksum (Castagnoli) covers all bytes before it.
+// first and the last. "columns there" has one bit per column, at the column's number; the comment at a column's
+// constant states its value if the column is absent. The checksum (Castagnoli) covers all bytes before it.
 const chunkFormat = 1
 
 // A chunk without buckets replaces a chunk whose samples were all deleted: it supersedes that chunk.
@@ -40,9 +39,8 @@ const chunkFormat = 1
 const emptyFormat = 2
 
 // The columns of a chunk. Numbers are stored and must never be reused. Integers and floats are encoded as runs and
-// values of package chunk.
-// A column covers all buckets ("all"), the buckets with samples ("full") or the buckets with floats ("floats").
-// "Absent" states the value if the column isn't stored.
+// values of package chunk. A column covers all buckets ("all"), the buckets with samples ("full") or the buckets with
+// floats ("floats"). "Absent" states the value if the column isn't stored.
 const (
 	// columnEnds: all; the end minus the first end, in widths. Absent: no bucket is missing.
 	columnEnds = iota
@@ -87,8 +85,7 @@ const (
 	// columnSeconds: a chunk of package chunk with Histograms.Second of bucket i at time i.
 	columnSeconds
 	// columnLayouts: buckets with histograms; the sum of 1 if FirstReset, 2 if MixedKinds, 4 if SumDropped, 8 if
-	// HasGauges, 16 if FirstStartReset
-	// and 32 times Histograms.Coarser. Absent: 0.
+	// HasGauges, 16 if FirstStartReset and 32 times Histograms.Coarser. Absent: 0.
 	columnLayouts
 	// columnHistogramCounts: buckets with floats and histograms; the number of histograms.
 	columnHistogramCounts
@@ -153,8 +150,8 @@ func (e *envelope) column(id int) []byte {
 func (e *envelope) has(id int) bool { return e.there&(1<<id) != 0 }
 
 // AppendChunk appends a chunk of 1 to MaxBuckets regular buckets with all columns. Each must be width milliseconds wide
-// and end at a multiple of width;
-// AppendChunk panics otherwise. Header returns version. Equal buckets always produce equal bytes.
+// and end at a multiple of width; AppendChunk panics otherwise. Header returns version. Equal buckets always produce
+// equal bytes.
 func AppendChunk(dst []byte, b *Buckets, width int64, version uint64) []byte {
 	n := len(b.End)
 	if n == 0 || n > MaxBuckets {

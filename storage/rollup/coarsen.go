@@ -1,10 +1,9 @@
 package rollup
 
 // Coarsen appends to into the buckets of width milliseconds that contain the buckets of fine. No bucket of fine may
-// cross a multiple of width.
-// fine must have all columns; into must have all columns or be empty, and end before the first bucket of fine.
-// The result equals that of AppendEvery on the same samples, except that sums, corrections and values computed from
-// them may differ by float rounding.
+// cross a multiple of width. fine must have all columns; into must have all columns or be empty, and end before the
+// first bucket of fine. The result equals that of AppendEvery on the same samples, except that sums, corrections and
+// values computed from them may differ by float rounding.
 func Coarsen(into, fine *Buckets, width int64) {
 	for from := 0; from < len(fine.End); {
 		start, end := around(fine.End[from], width)
@@ -147,8 +146,7 @@ func coarsenHistograms(into *Buckets, i int, fine *Buckets, from, to int, floats
 }
 
 // IsReset returns true if the first sample of bucket i is a counter reset after the last sample of bucket before, as
-// defined by Prometheus' resets function:
-// a transition between floats and histograms is a reset.
+// defined by Prometheus' resets function: a transition between floats and histograms is a reset.
 func (b *Buckets) IsReset(before, i int) bool {
 	switch ended, begins := b.Flags[before]&LastIsHistogram != 0, b.Flags[i]&FirstIsHistogram != 0; {
 	case ended != begins:

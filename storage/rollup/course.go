@@ -305,8 +305,7 @@ func (c *course) bend(sum float64) float64 {
 }
 
 // eachWithin calls do for each level within a run of rises or falls, with the height of the run and the position of the
-// level along it, from 0 to 1.
-// It skips runs that contain a known level.
+// level along it, from 0 to 1. It skips runs that contain a known level.
 func (c *course) eachWithin(do func(j int, height, along float64)) {
 	for from := 0; from < len(c.up); {
 		to, isFree := from+1, true
@@ -361,8 +360,8 @@ func (c *course) pin(correction float64) {
 const placeTries = 4096
 
 // place redistributes samples among levels: unknown levels get one each plus a share of loose, and known levels the
-// rest, such that the sum of all samples is close to goal,
-// or equal to it if no level is unknown. It reports whether goal is within reach.
+// rest, such that the sum of all samples is close to goal, or equal to it if no level is unknown. It reports whether
+// goal is within reach.
 func (c *course) place(samples, loose int, goal float64) bool {
 	extra := samples - len(c.held) - loose
 	unknown := 0

@@ -140,8 +140,7 @@ func (sh shape) ragged(n int, seed uint64) *chunk.Samples {
 }
 
 // histograms returns about n histogram samples of a counter with resets. With odd, it also changes its schema, zero
-// threshold and bounds,
-// is sometimes a gauge, becomes stale, and is interrupted by floats.
+// threshold and bounds, is sometimes a gauge, becomes stale, and is interrupted by floats.
 func histograms(t testing.TB, n int, seed uint64, float, odd bool) *chunk.Samples {
 	r := rand.New(rand.NewPCG(seed, 2))
 	s := &chunk.Samples{}

@@ -12,10 +12,9 @@ import (
 )
 
 // Decode appends the buckets of a chunk to into, with the columns in want; it leaves other columns unchanged. Buckets
-// that into already contains must have been
-// read with the same want and end before the chunk. With sufficient capacity in into, floats are decoded without
-// allocations. Decode returns ErrCorrupt
-// and leaves into unchanged if the chunk is corrupt.
+// that into already contains must have been read with the same want and end before the chunk. With sufficient capacity
+// in into, floats are decoded without allocations. Decode returns ErrCorrupt and leaves into unchanged if the chunk is
+// corrupt.
 func Decode(b []byte, want Columns, into *Buckets) error {
 	var e envelope
 	if err := e.parse(b); err != nil {

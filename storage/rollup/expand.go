@@ -30,8 +30,8 @@ type Expander struct {
 }
 
 // Cut sets into to the buckets b, each cut at the edges inside it. Edges are ascending and in milliseconds. The pieces
-// are built from the samples of Expand
-// and add up to the bucket. Pieces keep the flags NotSimple and Aggregated. Both Buckets have CutColumns.
+// are built from the samples of Expand and add up to the bucket. Pieces keep the flags NotSimple and Aggregated. Both
+// Buckets have CutColumns.
 func (x *Expander) Cut(into, b *Buckets, edges []int64) {
 	into.Reset()
 	kept := 0
@@ -62,12 +62,10 @@ func (x *Expander) Cut(into, b *Buckets, edges []int64) {
 }
 
 // Expand appends samples whose bucket approximates bucket i. They have the same count, first, last, min and max value,
-// changes and resets, and up to rounding the same sum,
-// and are evenly spaced from the first timestamp to the last. A series of two values, such as up, has each value as
-// often as before.
-// The correction is exact for counters and for most buckets of gauges. Where a float64 can't hold the sum because the
-// values differ too much in size, or one is NaN or infinite,
-// only count, first, last, min and max are exact.
+// changes and resets, and up to rounding the same sum, and are evenly spaced from the first timestamp to the last. A
+// series of two values, such as up, has each value as often as before. The correction is exact for counters and for
+// most buckets of gauges. Where a float64 can't hold the sum because the values differ too much in size, or one is NaN
+// or infinite, only count, first, last, min and max are exact.
 //
 //	value │        ┌─ max
 //	      │   ┌────┘  ┌── last          values between are chosen to match the sum, see fit
@@ -75,13 +73,11 @@ func (x *Expander) Cut(into, b *Buckets, edges []int64) {
 //	      └──────────────────── time
 //
 // The samples have the bucket's first and last start timestamp. The start timestamps between show the same number of
-// resets (see expandedStarts).
-// If possible, samples before and after a restart have times before and after its start; their times are changed if
-// needed.
+// resets (see expandedStarts). If possible, samples before and after a restart have times before and after its start;
+// their times are changed if needed.
 //
 // Other properties of the samples are unknown: quantiles and standard deviations are approximate. Of floats among
-// histograms, only first, last, min,
-// max and sum are exact. For native histograms see expandHistograms.
+// histograms, only first, last, min, max and sum are exact. For native histograms see expandHistograms.
 func (x *Expander) Expand(into *chunk.Samples, b *Buckets, i int) {
 	n, end := int(b.Count[i]), b.End[i]
 	x.starts.begin(into, b, i)

@@ -35,8 +35,8 @@ func (x *Expander) histograms(b *Buckets, i int) []*histogram.FloatHistogram {
 }
 
 // expandHistograms returns h.Count histograms with the same first and last. Gauges have the same sum. Counters have the
-// same increase. Without resets they also have the same sum;
-// with resets they grow to the value before the reset, fall to 0 and grow again.
+// same increase. Without resets they also have the same sum; with resets they grow to the value before the reset, fall
+// to 0 and grow again.
 func expandHistograms(h *Histograms) []*histogram.FloatHistogram {
 	n := int(h.Count)
 	switch {
@@ -105,8 +105,7 @@ func meanBetween(h *Histograms) *histogram.FloatHistogram {
 }
 
 // growToSum returns the histograms of a counter without resets: a line whose inner values are shifted to match the sum
-// or,
-// if the shifted line would fall, equal inner values.
+// or, if the shifted line would fall, equal inner values.
 func growToSum(h *Histograms) []*histogram.FloatHistogram {
 	list := grow(nil, h.First, h.Last, int(h.Count))
 	mean := meanBetween(h)
@@ -160,8 +159,8 @@ func grow(list []*histogram.FloatHistogram, from, to *histogram.FloatHistogram, 
 }
 
 // appendBoth appends samples of bucket i, which has floats v and histograms hs. Those of one kind are consecutive.
-// Those of the other kind are too,
-// unless the first and the last sample have the same kind: then that kind is split in two.
+// Those of the other kind are too, unless the first and the last sample have the same kind: then that kind is split in
+// two.
 func (b *Buckets) appendBoth(into *chunk.Samples, i int, v []float64, hs []*histogram.FloatHistogram) {
 	n, flags := len(v)+len(hs), b.Flags[i]
 	floatsBefore, histogramsBefore := 0, 0

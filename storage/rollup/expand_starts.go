@@ -142,8 +142,7 @@ func (x *expandedStarts) arrange(first, last int64, resets int) {
 func (x *expandedStarts) isDeltaAfter(k int) bool { return x.start[k] != 0 && x.start[k] < x.t[k] }
 
 // spread chooses the samples before a change at which a new start begins: resets of the samples that aren't resets by
-// value and, if differ is set,
-// all resets by value.
+// value and, if differ is set, all resets by value.
 func (x *expandedStarts) spread(change, resets int, differ bool) {
 	free := 0
 	for k := 1; k < change; k++ {
@@ -196,8 +195,7 @@ func (x *expandedStarts) lastChange(last int64, resets int) int {
 }
 
 // moveTimes moves the samples before a change to times up to its start, and the others to times after it, unless they
-// already satisfy this
-// or there are too few milliseconds.
+// already satisfy this or there are too few milliseconds.
 func (x *expandedStarts) moveTimes(change int, start int64) {
 	n := int64(len(x.t))
 	first, last, at := x.t[0], x.t[n-1], int64(change)

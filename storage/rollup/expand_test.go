@@ -297,8 +297,7 @@ func TestExpandStaleMarkers(t *testing.T) {
 	}
 }
 
-// TestCutBuckets requires that buckets that are cut have the pieces of their expanded samples, and that other buckets
-// are unchanged.
+// TestCutBuckets requires that a cut bucket has the pieces of its expanded samples. Other buckets stay unchanged.
 func TestCutBuckets(t *testing.T) {
 	var x Expander
 	for seed := range uint64(400) {
@@ -402,8 +401,7 @@ func lost(h *Histograms) (count float64) {
 	return count
 }
 
-// TestExpandedCountersRiseEvenly requires that the expanded samples of an evenly rising counter rise about evenly, also
-// with one reset.
+// TestExpandedCountersRiseEvenly requires that an evenly rising counter is expanded evenly, also with one reset.
 func TestExpandedCountersRiseEvenly(t *testing.T) {
 	var x Expander
 	for seed := range uint64(400) {
@@ -429,8 +427,7 @@ func TestExpandedCountersRiseEvenly(t *testing.T) {
 	}
 }
 
-// TestExpandContradictions requires that columns that contradict each other, as in a damaged chunk, give the number of
-// samples in Count.
+// TestExpandContradictions requires that columns that contradict each other are expanded to Count samples.
 func TestExpandContradictions(t *testing.T) {
 	var x Expander
 	for seed := range uint64(3000) {
@@ -465,8 +462,7 @@ func TestExpandContradictions(t *testing.T) {
 	}
 }
 
-// TestExpandKeepsStarts requires that expanded samples have the bucket's first and last start timestamp, and mostly the
-// same resets by start.
+// TestExpandKeepsStarts requires that expanded samples keep the first and last start and mostly the start resets.
 func TestExpandKeepsStarts(t *testing.T) {
 	var x Expander
 	kinds := []drawn{drawnKinds[1], drawnKinds[3], drawnKinds[4], drawnKinds[7], drawnKinds[9]}

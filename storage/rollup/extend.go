@@ -2,12 +2,13 @@ package rollup
 
 import "sort"
 
-// Extend sets into to the buckets of stored and added by time, all of the same width in milliseconds and with all columns. Where both have a
-// bucket with the same end, and all samples of one are older than all samples of the other, the result has a bucket of both, as Coarsen
-// makes it. Otherwise some samples may be in both, so the stored bucket stays as it is. Extend returns in how many buckets samples were
-// added, and how many added samples were left out. It may take stored's or added's memory and leave them into's.
+// Extend sets into to the buckets of stored and added, ordered by time. All have the same width in milliseconds and all
+// columns. If both have a bucket with the same end and all samples of one are older than all samples of the other, they
+// are merged as by Coarsen. Otherwise they may share samples, and the stored bucket is kept unchanged. Extend returns
+// the number of buckets that were extended, and the number of added samples that were left out. It may move memory
+// between its arguments.
 func Extend(into, stored, added *Buckets, width int64) (extended, left int) {
-	joined := map[int]int{} // buckets of stored to those of added
+	joined := map[int]int{} // index in stored to index in added
 	for j, end := range added.End {
 		i := sort.Search(len(stored.End), func(i int) bool { return stored.End[i] >= end })
 		switch {
@@ -39,7 +40,7 @@ func Extend(into, stored, added *Buckets, width int64) (extended, left int) {
 		}
 		start, end := around(stored.End[i], width)
 		coarsenOne(&one, &pair, 0, 2, start, end)
-		if width == OneHour.Width() { // The sketch of a narrower bucket is of others as well.
+		if width == OneHour.Width() { // The sketch of a narrower bucket also covers other buckets.
 			coarsenSketches(&one, 0, &pair, 0, 2)
 		}
 		all.copy(&one, 0, 1, AllColumns)
@@ -48,8 +49,8 @@ func Extend(into, stored, added *Buckets, width int64) (extended, left int) {
 	return len(joined), left
 }
 
-// disjoint reports whether no sample of bucket j of b can be in bucket i of a. Buckets that aren't simple may have samples outside the times
-// that they name.
+// disjoint reports whether bucket i of a and bucket j of b can't share a sample. Buckets that aren't simple may have
+// samples outside FirstT and LastT.
 func disjoint(a *Buckets, i int, b *Buckets, j int) bool {
 	if (a.Flags[i]|b.Flags[j])&NotSimple != 0 {
 		return false
@@ -58,7 +59,7 @@ func disjoint(a *Buckets, i int, b *Buckets, j int) bool {
 		if !isAggregated {
 			a, i, b, j = b, j, a, i
 		}
-		return b.Flags[j]&Aggregated == 0 && b.FirstT[j] >= a.End[i] && a.LastT[i] < a.End[i] // Aggregates include no sample at the end of their bucket.
+		return b.Flags[j]&Aggregated == 0 && b.FirstT[j] >= a.End[i] && a.LastT[i] < a.End[i] // Aggregates never include a sample at the end of their bucket.
 	}
 	return a.Count[i] == 0 || a.LastT[i] < b.FirstT[j] || b.LastT[j] < a.FirstT[i]
 }

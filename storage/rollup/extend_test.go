@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// TestExtend holds that samples that come in two parts, the second later or earlier than the first, make the buckets that all of them
-// make, and that a repeated part changes nothing.
+// TestExtend requires that adding samples in two parts, in either order, gives the same buckets as all samples at once,
+// and that adding a part again changes nothing.
 func TestExtend(t *testing.T) {
 	const width = 300_000
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -42,7 +42,7 @@ func TestExtend(t *testing.T) {
 		_, left := Extend(&got, of(&parts[first]), of(&parts[1-first]), width)
 		require.Zero(t, left)
 		requireAlike(t, want, &got, "")
-		want = &Buckets{} // Moments are rounded, and a rounded one is merged.
+		want = &Buckets{} // Moments are rounded, and merging rounds them again.
 		want.copy(&got, 0, got.Len(), AllColumns)
 
 		for _, part := range parts {

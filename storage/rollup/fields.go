@@ -8,50 +8,51 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// The numbers of a chunk of buckets. Pages store them by index, so that any change here takes a new version of pages.
+// The numbers of a chunk of buckets. Pages store them by index, so a change here requires a new version of pages.
 const (
-	// FieldWidth, FieldBuckets, FieldMissing and FieldVersion are those of the envelope.
+	// FieldWidth, FieldBuckets, FieldMissing and FieldVersion are the numbers of the envelope.
 	FieldWidth = iota
 	FieldBuckets
 	FieldMissing
 	FieldVersion
 	// FieldFirstEnd is the first end plus 2^63.
 	FieldFirstEnd
-	// FieldFirst is the varint of the column of first values, as it stands there.
+	// FieldFirst is the varint of the column of first values, unmodified.
 	FieldFirst
-	// FieldColumns is the first number of column 0; each column has ColumnNumbers: those of its run, of which the head is
-	// columnWhole where it has none, 0 where the column isn't there; and the byte before it, if it has one.
+	// FieldColumns is the index of the first number of column 0. Each column has ColumnNumbers numbers: the numbers of
+	// its run, and the byte before the run if the column has one. The head of the run is columnWhole for a column
+	// without a run, and 0 for an absent column.
 	FieldColumns
 
-	// ColumnNumbers is how many numbers a column has.
+	// ColumnNumbers is the number of numbers per column.
 	ColumnNumbers = chunk.RunNumbers + 1
-	// FieldNumbers is how many numbers a chunk has.
+	// FieldNumbers is the number of numbers per chunk.
 	FieldNumbers = FieldColumns + columnsEnd*ColumnNumbers
-	// FieldTexts is how many texts a chunk has. The text k is of column k: what follows the first byte of its run's
-	// column, or, without a run, all bytes.
+	// FieldTexts is the number of texts per chunk. Text k belongs to column k: its bytes after the head of its run or,
+	// without a run, all its bytes.
 	FieldTexts = columnsEnd
 )
 
-// columnWhole is the head of a column that isn't cut: no run has it.
+// columnWhole is the head of a column that isn't cut. No run has this head.
 const columnWhole = 255
 
-// prefixed are the columns that begin with a byte, before their run.
+// prefixed are the columns that have a byte before their run.
 const prefixed = 1<<columnFirstST | 1<<columnLastST | 1<<columnFirst | 1<<columnSum | 1<<columnSumLow | 1<<columnCorrection | 1<<columnMoment | 1<<columnStartResets | 1<<columnStartCorrection |
 	1<<columnComoment | 1<<columnTimes
 
-// predicted are the columns that hold values instead of a run after a byte byValues.
+// predicted are the columns that contain values instead of a run after a byte byValues.
 const predicted = 1<<columnSum | 1<<columnSumLow | 1<<columnCorrection | 1<<columnStartCorrection
 
-// uncut are the columns that hold no run.
+// uncut are the columns without a run.
 const uncut = 1<<columnHistograms | 1<<columnCorrections | 1<<columnHistogramSums | 1<<columnSeconds | 1<<columnSketches | 1<<columnStartCorrections
 
-// TextSizedBy returns the numbers that TextSize needs for text k, by index.
+// TextSizedBy returns the indices of the numbers that TextSize needs for text k.
 func TextSizedBy(k int) (head, count int, ok bool) {
 	return FieldColumns + k*ColumnNumbers + chunk.RunHead, FieldBuckets, true
 }
 
-// TextSize returns how many bytes the text k has, besides patches, in a chunk of so many buckets whose run of column k has this
-// head; another number where some of the buckets have no samples or no floats.
+// TextSize returns the size of text k in bytes without patches, in a chunk with this number of buckets whose run of
+// column k has this head. The result is wrong if some of the buckets have no samples or no floats.
 func TextSize(k int, head, buckets uint64) int {
 	n := int(min(buckets, MaxBuckets))
 	if k == columnFirst {
@@ -60,9 +61,9 @@ func TextSize(k int, head, buckets uint64) int {
 	return chunk.RunSize(head, n)
 }
 
-// CutChunk cuts a chunk of buckets into FieldNumbers numbers and FieldTexts texts, which f has and which are zero. It
-// returns false where b is none, or has no buckets. It checks neither the checksum, which isn't among the fields, nor the
-// columns: whoever cuts makes sure that AppendCut gives b.
+// CutChunk cuts a chunk of buckets into the FieldNumbers numbers and FieldTexts texts of f, which must be zero. It
+// returns false if b isn't a chunk or has no buckets. It verifies neither the columns nor the checksum, which isn't a
+// field: the caller must verify that AppendCut returns b.
 func CutChunk(b []byte, f *chunk.Fields) bool {
 	var e envelope
 	if err := e.parse(b); err != nil || e.Count == 0 {
@@ -79,12 +80,12 @@ func CutChunk(b []byte, f *chunk.Fields) bool {
 	return true
 }
 
-// related replaces numbers by what they are other than others lead to expect, or brings them back.
+// related replaces numbers by their difference to a prediction from other numbers, or restores them if cut is false.
 //
-//   - The first integer of column last time is stored plus that of first time: nearly the same for all series of an interval,
-//     wherever in the bucket their samples lie. So it is where both runs have a first integer.
-//   - Of the column of changes the first integer and the base are stored less those of the counts, zigzag. So they are where
-//     both runs are of one kind.
+//   - The first integer of column last time is stored plus that of first time: the sum is nearly equal for all series of an interval,
+//     wherever in the bucket their samples are. This applies if both runs have a first integer.
+//   - The first integer and the base of the column of changes are stored minus those of the counts, in zigzag. This applies if
+//     both runs are of the same kind.
 func related(x []uint64, cut bool) {
 	first, last := numbersOf(columnFirstT, x), numbersOf(columnLastT, x)
 	if chunk.RunHasFirst(first[chunk.RunHead]) && chunk.RunHasFirst(last[chunk.RunHead]) {
@@ -107,10 +108,10 @@ func related(x []uint64, cut bool) {
 	}
 }
 
-// numbersOf returns the numbers of a column: those of its run, and the byte before it.
+// numbersOf returns the numbers of a column: the numbers of its run, and the byte before it.
 func numbersOf(id int, x []uint64) []uint64 { return x[FieldColumns+id*ColumnNumbers:][:ColumnNumbers] }
 
-// cutColumn cuts a column that is there.
+// cutColumn cuts a column that is stored.
 func cutColumn(id int, b []byte, f *chunk.Fields) {
 	x := numbersOf(id, f.Numbers)
 	all := b
@@ -138,8 +139,9 @@ func cutColumn(id int, b []byte, f *chunk.Fields) {
 	}
 }
 
-// columnsOf are the columns of a chunk of which each of Columns is made, in the order of its bits. Values are kept as differences from
-// others, see the columns; and the numbers of some columns less those of others, see related.
+// columnsOf are the stored columns that each of Columns is decoded from, in the order of its bits. Values are stored as
+// differences to other values, see the columns, and the numbers of some columns as differences to those of others, see
+// related.
 var columnsOf = [...]uint32{
 	1 << columnCount,
 	1<<columnFirstT | 1<<columnFirst | 1<<columnLast,
@@ -160,12 +162,13 @@ var columnsOf = [...]uint32{
 const (
 	extremeColumns = 1<<columnFirst | 1<<columnLast | 1<<columnMin | 1<<columnMax
 	sumColumns     = extremeColumns | 1<<columnCount | 1<<columnSum | 1<<columnSumLow
-	// alwaysColumns are those of which the buckets themselves are made, and those of histograms.
+	// alwaysColumns are the columns of the buckets themselves and of histograms.
 	alwaysColumns = 1<<columnEnds | 1<<columnFlags | 1<<columnHistograms | 1<<columnCorrections | 1<<columnHistogramSums |
 		1<<columnSeconds | 1<<columnLayouts | 1<<columnHistogramCounts | 1<<columnStartCorrections
 )
 
-// FieldsOf reports which fields AppendCut needs for a chunk that Decode reads with want as it does the whole one, if all others are zero.
+// FieldsOf reports the fields that AppendCut needs for a chunk that Decode reads with want as it reads the original.
+// All other fields may be zero.
 func FieldsOf(want Columns) (numbers [FieldNumbers]bool, texts [FieldTexts]bool) {
 	columns := uint32(alwaysColumns)
 	for i, of := range columnsOf {
@@ -188,11 +191,11 @@ func FieldsOf(want Columns) (numbers [FieldNumbers]bool, texts [FieldTexts]bool)
 	return numbers, texts
 }
 
-// columnNoRun is the head of a column of first values that has no run.
+// columnNoRun is the head of a column of first values without a run.
 const columnNoRun = 254
 
-// AppendCut appends the chunk that CutChunk has cut, with its checksum. Fields that it hasn't made give bytes that may be no
-// chunk. It changes the numbers.
+// AppendCut appends the chunk that CutChunk has cut, with its checksum. It modifies f.Numbers. For fields that don't
+// come from CutChunk, the result may not be a valid chunk.
 func AppendCut(dst []byte, f *chunk.Fields) []byte {
 	from := len(dst)
 	x := f.Numbers
@@ -210,7 +213,7 @@ func AppendCut(dst []byte, f *chunk.Fields) []byte {
 		}
 	}
 	dst = binary.AppendUvarint(dst, there)
-	// The lengths of columns, a byte each unless one is long, stand before them.
+	// The sizes of columns precede them, with one byte each unless a size is 128 or more.
 	lengths := len(dst)
 	for range bits.OnesCount64(there) {
 		dst = append(dst, 0)
@@ -226,7 +229,7 @@ func AppendCut(dst []byte, f *chunk.Fields) []byte {
 		}
 		var long [binary.MaxVarintLen64]byte
 		w := binary.PutUvarint(long[:], size)
-		dst = append(dst, long[1:w]...) // room
+		dst = append(dst, long[1:w]...) // room for the longer size
 		copy(dst[lengths+w:], dst[lengths+1:len(dst)-w+1])
 		copy(dst[lengths:], long[:w])
 		lengths += w
@@ -234,7 +237,7 @@ func AppendCut(dst []byte, f *chunk.Fields) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
 }
 
-// appendColumn appends a column that is there.
+// appendColumn appends a column that is stored.
 func appendColumn(dst []byte, id int, f *chunk.Fields) []byte {
 	x := numbersOf(id, f.Numbers)
 	if x[chunk.RunHead] == columnWhole {

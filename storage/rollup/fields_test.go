@@ -12,7 +12,7 @@ func newFields() *chunk.Fields {
 	return &chunk.Fields{Numbers: make([]uint64, FieldNumbers), Texts: make([][]byte, FieldTexts)}
 }
 
-// TestCutChunk holds that chunks of buckets of all sorts are cut and put together again.
+// TestCutChunk requires that chunks of all kinds of buckets are equal after they are cut and put together again.
 func TestCutChunk(t *testing.T) {
 	for _, n := range []int{1, 24, 300} {
 		for _, of := range series(t, n) {
@@ -30,7 +30,7 @@ func TestCutChunk(t *testing.T) {
 	require.False(t, CutChunk(nil, newFields()))
 }
 
-// TestCutDamagedChunks holds that damaged bytes are cut or not, without a panic.
+// TestCutDamagedChunks requires that cutting damaged bytes doesn't panic.
 func TestCutDamagedChunks(t *testing.T) {
 	for _, of := range series(t, 24) {
 		var b Buckets
@@ -49,7 +49,8 @@ func TestCutDamagedChunks(t *testing.T) {
 	}
 }
 
-// TestFieldsOf holds that a chunk of only the fields that are needed gives the same buckets, for each column and for all but each.
+// TestFieldsOf requires that a chunk of only the needed fields gives the same buckets, for each single column and for
+// all except one.
 func TestFieldsOf(t *testing.T) {
 	wants := []Columns{0, rateColumns, ColumnSum | ColumnCount, ColumnCorrection | ColumnChanges, AllColumns}
 	for c := Columns(1); c <= AllColumns; c <<= 1 {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// expanded are the known properties of a bucket's values.
+// expanded contains the known properties of a bucket's values.
 type expanded struct {
 	n, rises, falls              int
 	first, last, least, greatest float64
@@ -13,12 +13,12 @@ type expanded struct {
 	correction                   float64
 }
 
-// slack is by how much sums may be off because of rounding.
+// slack returns the max rounding error of sums.
 func (e *expanded) slack() float64 {
 	return 1e-14 * max(math.Abs(e.least), math.Abs(e.greatest)) * float64(e.n)
 }
 
-// fit finds values that have the properties of a bucket.
+// fit finds values with the properties of a bucket.
 type fit struct {
 	e       expanded
 	v       []float64 // the values
@@ -27,7 +27,7 @@ type fit struct {
 	target  target
 	runs    [5]int // for likelyRuns
 	tries   int
-	mild    bool // only courses that are bent by little fit
+	mild    bool // reject courses that need strong bending
 }
 
 // values sets x.v.
@@ -38,7 +38,7 @@ func (x *fit) values() {
 	}
 }
 
-// fits sets the values unless none fit.
+// fits sets x.v and returns true, or returns false if it finds no values with the properties.
 func (x *fit) fits() bool {
 	e := &x.e
 	switch {
@@ -52,18 +52,19 @@ func (x *fit) fits() bool {
 		return true
 	case !areFinite(e.first, e.last, e.least, e.greatest, e.sum, e.low, e.correction, (e.greatest-e.least)*float64(e.n)),
 		e.least >= e.greatest, e.least > min(e.first, e.last), e.greatest < max(e.first, e.last), e.rises+e.falls == 0, e.rises+e.falls >= e.n:
-		return false // The latter if columns are damaged.
+		return false // rises+falls >= n only if columns are damaged.
 	}
 	return x.line() || x.twoLevels() || x.search()
 }
 
-// valuesOfUnknownSteps sets x.v where it isn't known how often the floats changed and fell: among histograms, and of aggregates.
+// valuesOfUnknownSteps sets x.v if the numbers of changes and falls are unknown: for floats among histograms, and for
+// aggregates.
 func (x *fit) valuesOfUnknownSteps() {
 	e := &x.e
 	for _, changes := range [...]int{e.n - 1, 0, 1, 2, 3} {
 		for falls := range min(changes, 12) + 1 {
 			e.rises, e.falls = changes-falls, falls
-			e.correction = float64(falls) * e.greatest // if there are but two values
+			e.correction = float64(falls) * e.greatest // as if all falls were from the max value
 			if x.v = slices.Grow(x.v[:0], e.n)[:e.n]; x.fits() {
 				return
 			}
@@ -81,7 +82,7 @@ func areFinite(list ...float64) bool {
 	return true
 }
 
-// line sets values that rise, or fall, evenly all along, and reports whether that fits.
+// line sets values that rise or fall by equal steps, and reports whether they have the properties.
 func (x *fit) line() bool {
 	e := &x.e
 	height, steps := e.last-e.first, float64(e.n-1)
@@ -95,8 +96,8 @@ func (x *fit) line() bool {
 	return true
 }
 
-// twoLevels sets values each of which is the least or the greatest, as those of up are, and reports whether that fits. The sum determines
-// how many samples have which.
+// twoLevels sets values that are each the min or the max, as in series like up, and reports whether they have the
+// properties. The sum determines the number of samples with each value.
 func (x *fit) twoLevels() bool {
 	e := &x.e
 	span := e.greatest - e.least
@@ -113,7 +114,7 @@ func (x *fit) twoLevels() bool {
 	case [2]bool{false, true}:
 		rises++
 	}
-	runs := [2]int{1: (e.rises + e.falls + 1) / 2} // at the least and at the greatest
+	runs := [2]int{1: (e.rises + e.falls + 1) / 2} // number of runs at the min and at the max
 	if high == [2]bool{true, true} {
 		runs[1]++
 	}
@@ -139,8 +140,8 @@ func (x *fit) twoLevels() bool {
 	return true
 }
 
-// search sets values along a course that rises and falls as often as they did and has the same sum and, if it finds one, the same correction;
-// it reports whether there are such.
+// search sets values along a course with the same rises, falls and sum, and, if it finds one, the same correction. It
+// returns false if it finds no course.
 func (x *fit) search() bool {
 	e, o := &x.e, &x.outline
 	span := e.greatest - e.least
@@ -163,10 +164,10 @@ func (x *fit) search() bool {
 	return e.falls > 0 && x.searchAll()
 }
 
-// evenly is instead of a number of loose samples: course.place isn't asked.
+// evenly is a value of loose: samples stay evenly distributed over levels, and course.place isn't called.
 const evenly = -1
 
-// searchAll tries courses, the likeliest first, until one fits.
+// searchAll tries courses, the most likely ones first, until one fits.
 func (x *fit) searchAll() bool {
 	o := &x.outline
 	levels := o.rises + o.falls + 1
@@ -188,7 +189,8 @@ func (x *fit) searchSome(likely bool) bool {
 				if likely && k > 0 && (o.deep || o.steep) {
 					break
 				}
-				// It likely rises from a first value below the mean, and to a last one above; counters rise anyway.
+				// A course likely rises from a first value below the mean, and to a last value above the mean. Counters
+				// rise anyway.
 				o.beginsUp = (o.isCounter() || o.first < o.mean) == (k&1 == 0)
 				o.endsUp = (o.isCounter() || o.last > o.mean) == (k&2 == 0)
 				if x.searchRuns(loose, !likely || o.isCounter() && loose == evenly) {
@@ -200,7 +202,7 @@ func (x *fit) searchSome(likely bool) bool {
 	return false
 }
 
-// searchRuns tries courses with different numbers of runs and, if asked to, with different lengths of the first.
+// searchRuns tries courses with different numbers of runs and, with lengths, with different lengths of the first run.
 func (x *fit) searchRuns(loose int, lengths bool) bool {
 	o := &x.outline
 	for _, runs := range x.likelyRuns() {
@@ -208,7 +210,7 @@ func (x *fit) searchRuns(loose int, lengths bool) bool {
 		if !o.isPossible() {
 			continue
 		}
-		// The sum determines when a counter was reset, if it rose evenly.
+		// For a counter that rose evenly, the sum determines the time of its reset.
 		x.mild = loose == evenly && o.isCounter()
 		found := x.mild && x.searchFirst(loose, &o.firstRises, o.rises-o.risingRuns()+1, o.risingRuns())
 		if x.mild = false; found {
@@ -223,7 +225,7 @@ func (x *fit) searchRuns(loose int, lengths bool) bool {
 	return false
 }
 
-// searchFirst tries courses with different lengths of the first of some runs, of which it may be most.
+// searchFirst tries courses with different lengths, up to most, of the first run.
 func (x *fit) searchFirst(loose int, first *int, most, runs int) bool {
 	if runs < 2 || most < 2 {
 		return false
@@ -238,7 +240,7 @@ func (x *fit) searchFirst(loose int, first *int, most, runs int) bool {
 	return false
 }
 
-// firstSteps returns the length of the first run of rises, or of falls, with which the mean is about right.
+// firstSteps returns the length of the first run of rises or falls with which the mean is approximately right.
 func (x *fit) firstSteps(up bool) int {
 	o, c := &x.outline, &x.course
 	if !c.turn(o) {
@@ -262,7 +264,7 @@ func (x *fit) firstSteps(up bool) int {
 	return int(math.Round(min(max((o.mean-rest)/(mean-rest), 0), 1) * float64(steps)))
 }
 
-// likelyRuns returns in how many runs falls may have come, the likeliest first.
+// likelyRuns returns numbers of runs of falls, the most likely first.
 func (x *fit) likelyRuns() []int {
 	o := &x.outline
 	if o.falls == 0 {
@@ -276,10 +278,10 @@ func (x *fit) likelyRuns() []int {
 		most++
 	}
 	most = min(most, o.falls)
-	// Runs that go all the way from 0 to 1 are as many as that; others are more.
+	// This is the number of runs if each spans from 0 to 1; otherwise there are more.
 	few := min(max(int(math.Ceil(2.4*float64(o.falls)*(o.beforeFall-o.mean))), 1), most)
 	likely := few
-	if o.isCounter() { // It falls at once.
+	if o.isCounter() { // A counter falls in one step.
 		likely = most
 	}
 	list := append(x.runs[:0], likely)
@@ -291,7 +293,7 @@ func (x *fit) likelyRuns() []int {
 	return list
 }
 
-// try sets values to those of the outline's course if it fits.
+// try sets the values of the outline's course if it fits.
 func (x *fit) try(loose int) bool {
 	if x.tries--; x.tries < 0 {
 		return false
@@ -314,7 +316,7 @@ func (x *fit) try(loose int) bool {
 	return c.solve(x.target) && x.follow()
 }
 
-// follow sets values to those of the course, whose levels it turns into values, and reports whether they fit.
+// follow converts the levels of the course to values, sets x.v to them, and reports whether they fit.
 func (x *fit) follow() bool {
 	e, c := &x.e, &x.course
 	for j, v := range c.level {
@@ -340,7 +342,7 @@ func (x *fit) follow() bool {
 	return true
 }
 
-// missingCorrection returns by how much the levels before falls miss the correction.
+// missingCorrection returns the correction minus the sum of the levels before falls.
 func (x *fit) missingCorrection() float64 {
 	s := sum{high: -x.e.correction}
 	for j, v := range x.course.level {
@@ -351,7 +353,7 @@ func (x *fit) missingCorrection() float64 {
 	return -s.total()
 }
 
-// missingSum returns by how much the samples miss the sum.
+// missingSum returns the sum minus that of the samples.
 func (x *fit) missingSum() float64 {
 	s := sum{high: -x.e.sum, low: -x.e.low}
 	for j, v := range x.course.level {
@@ -362,7 +364,8 @@ func (x *fit) missingSum() float64 {
 	return -s.total()
 }
 
-// settle adds what rounding has left of a sum to one of the levels that may change, if it still differs from those beside it.
+// settle adds off, the rounding error of a sum, to the first changeable level that keeps its order relative to its
+// neighbors. With perSample, off is shared among the level's samples.
 func (c *course) settle(e *expanded, off float64, mayChange func(j int) bool, perSample bool) {
 	if off == 0 {
 		return
@@ -383,8 +386,9 @@ func (c *course) settle(e *expanded, off float64, mayChange func(j int) bool, pe
 	}
 }
 
-// odd sets values of which one isn't finite, or whose sum a float64 can't hold: the first, as long as it can be, then those others that
-// there must be, in the order in which they change and fall most nearly as often as they did, and the last.
+// odd sets values for a bucket with a value that isn't finite, or whose sum a float64 can't hold. The first value is
+// repeated as often as possible, followed by the other values that must occur and the last value. The order is that
+// with the fewest excess changes and falls.
 func (x *fit) odd() {
 	e := &x.e
 	var others [3]float64
@@ -402,7 +406,7 @@ func (x *fit) odd() {
 	add(math.NaN(), isNaN(e.sum) && !isNaN(e.first) && !isNaN(e.last))
 	needed := n
 	if n > 0 && isNaN(others[n-1]) && math.IsInf(e.greatest, 1) && math.IsInf(e.least, -1) {
-		needed-- // The sum isn't a number without it, either.
+		needed-- // The sum is NaN without it.
 	}
 	for k := range x.v {
 		x.v[k] = e.first

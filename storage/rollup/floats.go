@@ -8,23 +8,23 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// run are the values of one bucket's floats, besides those that follow from their ends.
+// run accumulates the columns of one bucket's floats, except the columns of its first and last sample.
 type run struct {
 	min, max        float64
 	sum, correction sum
-	moment          float64 // set after all values, as line is
+	moment          float64 // set after all values, like line
 	line            lineSums
 	resets, changes uint32
 	large           bool
 }
 
-// start begins a run with its first value.
+// start starts a run with its first value.
 func (r *run) start(v float64) {
 	*r = run{min: v, max: v, large: isLarge(v)}
 	r.sum.add(v)
 }
 
-// step goes from one value to the next as Prometheus' rate, resets and changes do.
+// step counts the transition from one value to the next, as Prometheus' rate, resets and changes do.
 func (r *run) step(before, v float64) {
 	if v < before {
 		r.resets++
@@ -35,8 +35,8 @@ func (r *run) step(before, v float64) {
 	}
 }
 
-// extend widens the range of values as min_over_time and max_over_time do: a NaN stands only until the next
-// value, and of equal ones the first stands.
+// extend widens the range of values as min_over_time and max_over_time do: NaN is replaced by the next value, and the
+// first of equal values is kept.
 func (r *run) extend(least, greatest float64) {
 	if least < r.min || r.min != r.min {
 		r.min = least
@@ -47,7 +47,7 @@ func (r *run) extend(least, greatest float64) {
 	r.large = r.large || isLarge(least) || isLarge(greatest)
 }
 
-// put writes the run into bucket i.
+// put writes the run to bucket i.
 func (r *run) put(b *Buckets, i int) {
 	b.Min[i], b.Max[i] = r.min, r.max
 	b.Sum[i], b.SumLow[i] = r.sum.parts(r.min, r.max)
@@ -68,7 +68,7 @@ type floatsOf struct {
 	endsStale bool
 }
 
-// floats fills bucket i with the floats from one index to another.
+// floats fills bucket i with floats [from, to).
 func (b *builder) floats(i int, s *chunk.Samples, from, to int) floatsOf {
 	var r run
 	count, first, last := 0, 0, 0

@@ -18,7 +18,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew; only for formats that no release has written")
 
-// goldenBuckets are the buckets of the golden files: every column and every way of writing it at least once.
+// goldenBuckets returns the buckets of the golden files. They use every column and every encoding of it at least once.
 func goldenBuckets(t testing.TB) map[string]*Buckets {
 	golden := map[string]*Buckets{}
 	build := func(name string, s *chunk.Samples) {
@@ -57,7 +57,8 @@ func goldenBuckets(t testing.TB) map[string]*Buckets {
 	return golden
 }
 
-// goldenLayouts are histograms that follow a reset with other bounds or a finer schema, in buckets of their own and among floats.
+// goldenLayouts returns histograms with different bounds or a finer schema after a reset, in buckets of their own and
+// among floats.
 func goldenLayouts() *chunk.Samples {
 	s := &chunk.Samples{}
 	for i := range int64(30) {
@@ -77,8 +78,8 @@ func goldenLayouts() *chunk.Samples {
 	return s
 }
 
-// TestGolden holds that what any release wrote is read back as the buckets it was, and that the bytes of the
-// current format haven't changed. A golden file has one line per bucket, and the chunk's bytes in hex.
+// TestGolden requires that the chunks of all releases are decoded to the original buckets, and that the bytes of the
+// current format are unchanged. A golden file has one line per bucket, and the chunk's bytes in hex.
 func TestGolden(t *testing.T) {
 	golden := goldenBuckets(t)
 	for name, b := range golden {

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// histograms fills bucket i, which has no floats, with histograms that are no stale markers.
+// histograms fills bucket i, which has no floats, with histograms that aren't stale markers.
 func (b *builder) histograms(i int, alive []chunk.Histogram) {
 	into := b.into
 	if slices.ContainsFunc(alive, func(h chunk.Histogram) bool { return h.Computable() != nil }) {
@@ -44,21 +44,22 @@ func asCount(is bool) uint32 {
 	return 0
 }
 
-// histogramRun puts histograms together that follow each other, as Prometheus' rate, resets, changes and sum_over_time do.
+// histogramRun merges consecutive histograms as Prometheus' rate, resets, changes and sum_over_time do.
 type histogramRun struct {
 	h Histograms
-	// resets and changes are between those that were added.
+	// resets and changes count those between the histograms that were added.
 	resets, changes uint32
 
-	sum, low    *histogram.FloatHistogram // by Kahan's summation, as Prometheus adds
+	sum, low    *histogram.FloatHistogram // sum by Kahan's summation, as in Prometheus
 	unsummable  bool
-	second      *histogram.FloatHistogram // the second histogram, or one of the same bounds; nil unless the first is followed by a reset
-	least       int32                     // of the schemas of the exponential histograms after the first
-	exponential bool                      // there are such
-	custom      bool                      // there are such with custom bounds
+	second      *histogram.FloatHistogram // the second histogram, or one with the same bounds; nil unless the second is a reset
+	least       int32                     // min schema of the exponential histograms after the first
+	exponential bool                      // histograms after the first include exponential ones
+	custom      bool                      // histograms after the first include custom bounds
 }
 
-// add appends the histograms of a bucket. isStartReset is set if only start timestamps show that they begin with a reset.
+// add appends the histograms of a bucket. isStartReset is set if only start timestamps show that the first of them is a
+// reset.
 func (r *histogramRun) add(next *Histograms, isStartReset bool) {
 	r.addSum(next.Sum)
 	r.h.SumDropped = r.h.SumDropped || next.SumDropped
@@ -102,7 +103,7 @@ func (r *histogramRun) add(next *Histograms, isStartReset bool) {
 	r.h.Count += next.Count
 }
 
-// see notes the layout of a histogram after the first.
+// see records the layout of a histogram after the first.
 func (r *histogramRun) see(h *histogram.FloatHistogram, coarser uint8) {
 	if h.UsesCustomBuckets() {
 		r.custom = true
@@ -112,7 +113,7 @@ func (r *histogramRun) see(h *histogram.FloatHistogram, coarser uint8) {
 	r.least = min(r.least, h.Schema-int32(coarser))
 }
 
-// correct adds to one of the corrections.
+// correct adds by to a correction.
 func (r *histogramRun) correct(correction **histogram.FloatHistogram, by *histogram.FloatHistogram) {
 	switch {
 	case by == nil:
@@ -127,7 +128,7 @@ func (r *histogramRun) correct(correction **histogram.FloatHistogram, by *histog
 	(*correction).CounterResetHint = histogram.UnknownCounterReset
 }
 
-// addSum adds to the sum.
+// addSum adds by to the sum; nil makes the sum unknown.
 func (r *histogramRun) addSum(by *histogram.FloatHistogram) {
 	switch {
 	case by == nil:
@@ -141,7 +142,7 @@ func (r *histogramRun) addSum(by *histogram.FloatHistogram) {
 	}
 }
 
-// finish returns what the run came to. The run is of no use afterwards.
+// finish returns the result. The run must not be used afterwards.
 func (r *histogramRun) finish() *Histograms {
 	h := &r.h
 	if h.MixedKinds = r.exponential && r.custom; h.MixedKinds {
@@ -167,12 +168,13 @@ func (r *histogramRun) finish() *Histograms {
 	return h
 }
 
-// amongFloats returns the run of a bucket that has floats, too, so that no function adds its histograms up. The run is of no use afterwards.
+// amongFloats returns the result for a bucket that also has floats, without sums, because no function adds its
+// histograms. The run must not be used afterwards.
 func (r *histogramRun) amongFloats() *Histograms {
 	return &Histograms{Count: r.h.Count, First: r.h.First, Last: r.h.Last, HasGauges: r.h.HasGauges}
 }
 
-// DropHistogramSums removes the sums of histograms, so that the buckets don't answer what needs them.
+// DropHistogramSums removes the sums of histograms. Queries that need them then read the samples instead.
 func (b *Buckets) DropHistogramSums() {
 	for i, h := range b.Histograms {
 		if h != nil && h.Sum != nil {
@@ -183,7 +185,7 @@ func (b *Buckets) DropHistogramSums() {
 	}
 }
 
-// DropHistograms removes the histograms. Buckets that had some aren't simple.
+// DropHistograms removes the histograms. Buckets that had histograms get the flag NotSimple.
 func (b *Buckets) DropHistograms() {
 	for i, flags := range b.Flags {
 		if flags&HasHistograms == 0 {
@@ -203,15 +205,15 @@ func (b *Buckets) DropHistograms() {
 	b.Histograms = nil
 }
 
-// asFloat returns the histogram that a query sees. Whether the sender reported a reset doesn't matter: queries find
-// that out from the histogram before, as they do with Prometheus' own storage.
+// asFloat returns the histogram as queries see it. It drops a reset reported by the sender: queries detect resets from
+// the previous histogram, as they do with Prometheus' own storage.
 func asFloat(h chunk.Histogram) *histogram.FloatHistogram {
 	f := h.Float
 	if h.Int != nil {
 		f = h.Int.ToFloat(nil)
 	}
 	if f.CounterResetHint != histogram.GaugeType && f.CounterResetHint != histogram.UnknownCounterReset {
-		unhinted := *f // the rest is shared: nobody changes it
+		unhinted := *f // the rest is shared and immutable
 		unhinted.CounterResetHint = histogram.UnknownCounterReset
 		return &unhinted
 	}

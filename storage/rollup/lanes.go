@@ -8,28 +8,29 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// The first, last, least and greatest values of buckets are stored as integers, all in one form, so that one can
-// be derived from the other:
+// The first, last, min and max values of buckets are stored as integers, all in the same form, so that one can be
+// predicted from another:
 //
 //	0–15  m, the value is m / 10^form, bit for bit
 //	16    the value's bits, as chunk.OrderedBits
 //
-// Column first holds the form and how each first value follows the last of the bucket before, modulo 2^64:
+// Column first contains the form and the difference of each first value from the last value of the previous bucket,
+// modulo 2^64:
 //
 //	+--------+---------+- - - - - - - - - -+
-//	| form   | first   | run of n − 1, not |
-//	| 1 byte | varint  | there: all 0      |
+//	| form   | first   | run of n − 1,     |
+//	| 1 byte | varint  | absent if all 0   |
 //	+--------+---------+- - - - - - - - - -+
 const formBits = chunk.MaxExponent + 1
 
-// lanes are values of buckets of floats as integers.
+// lanes are the values of buckets of floats as integers.
 type lanes struct {
 	form                  int
 	first, last, min, max []int64
-	sum                   []int64 // of sums; nil where they have none
+	sum                   []int64 // of sums; nil where they aren't stored as integers
 }
 
-// lanes turns values into integers.
+// lanes converts values to integers.
 func (e *encoder) lanes(b *Buckets, parts []part) lanes {
 	columns := [4][]float64{
 		gather(b.First, parts, ofFloats), gather(b.Last, parts, ofFloats),
@@ -46,7 +47,7 @@ func (e *encoder) lanes(b *Buckets, parts []part) lanes {
 	return l
 }
 
-// chooseForm returns the least form in which all values can be stored.
+// chooseForm returns the smallest form in which all values can be stored.
 func chooseForm(columns [][]float64) int {
 	form := 0
 	for _, column := range columns {
@@ -64,14 +65,14 @@ func chooseForm(columns [][]float64) int {
 	for _, column := range columns {
 		for _, v := range column {
 			if _, ok := chunk.Mantissa(v, form); !ok {
-				return formBits // a digit more made it too long
+				return formBits // too long with the additional digits
 			}
 		}
 	}
 	return form
 }
 
-// integer returns the integer of v, which fits the form.
+// integer returns the integer of v, which must fit the form.
 func (l *lanes) integer(v float64) int64 {
 	if l.form == formBits {
 		return chunk.OrderedBits(v)
@@ -80,7 +81,7 @@ func (l *lanes) integer(v float64) int64 {
 	return m
 }
 
-// appendFirst appends the column of first values; follows has room for all but one of them.
+// appendFirst appends the column of first values. follows is scratch memory for all of them except one.
 func (l *lanes) appendFirst(dst []byte, follows []int64) []byte {
 	dst = binary.AppendVarint(append(dst, byte(l.form)), l.first[0])
 	for i := range follows {
@@ -92,7 +93,7 @@ func (l *lanes) appendFirst(dst []byte, follows []int64) []byte {
 	return dst
 }
 
-// fromFirst, below and above fill x with a column, and return it.
+// fromFirst, below and above fill x with the columns last, min and max, and return it.
 func (l *lanes) fromFirst(x []int64) []int64 {
 	for i, v := range l.first {
 		x[i] = l.last[i] - v
@@ -114,7 +115,7 @@ func (l *lanes) above(x []int64) []int64 {
 	return x
 }
 
-// decodeEnds fills first and last of l, which are of one length.
+// decodeEnds fills l.first and l.last, which have equal lengths.
 func (l *lanes) decodeEnds(first, last []byte) error {
 	r := reader{b: first}
 	l.form = int(r.uvarint())
@@ -139,7 +140,7 @@ func (l *lanes) decodeEnds(first, last []byte) error {
 	return nil
 }
 
-// decodeInts fills x from a column of integers, with 0 where it isn't there.
+// decodeInts fills x from a column of integers, or with 0 if it is absent.
 func decodeInts(b []byte, x []int64, what string) error {
 	if len(b) == 0 {
 		clear(x)
@@ -158,7 +159,7 @@ func decodeInts(b []byte, x []int64, what string) error {
 	return nil
 }
 
-// float turns an integer into its value.
+// float converts an integer to its value.
 func (l *lanes) float(m int64) float64 {
 	if l.form == formBits {
 		return chunk.FromOrderedBits(m)
@@ -166,7 +167,7 @@ func (l *lanes) float(m int64) float64 {
 	return float64(m) / chunk.Power(l.form)
 }
 
-// floats turns integers into values.
+// floats converts integers to values.
 func (l *lanes) floats(v []float64, m []int64) {
 	m = m[:len(v)]
 	switch l.form {
@@ -186,7 +187,7 @@ func (l *lanes) floats(v []float64, m []int64) {
 	}
 }
 
-// costOver estimates how many bits the distances of integers from others take.
+// costOver estimates the number of bits of the differences between x and p.
 func costOver(x, p []int64) (n int) {
 	for i, v := range x {
 		n += bits.Len64(chunk.Zigzag(v - p[i]))

@@ -7,27 +7,30 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// The line through the samples of a bucket by least squares follows from the number of samples, the sum of their values, and three
-// columns: TimeSum, Σ(t − first), and TimeSquares, Σ(t − first)², which are exact, and Comoment, Σ(t − t̄)(v − v̄), t̄ and v̄ being the
-// means. Times are in milliseconds. Two parts are merged by the formula of Chan, Golub and LeVeque, as moments are.
+// The least-squares line through the samples of a bucket follows from the number of samples, the sum of their values,
+// and three columns: TimeSum, Σ(t − first), and TimeSquares, Σ(t − first)², which are exact, and Comoment, Σ(t − t̄)(v
+// − v̄), where t̄ and v̄ are the means. Times are in milliseconds. Two parts are merged by the formula of Chan, Golub
+// and LeVeque, like moments.
 
-// unknownSquares stands in TimeSquares for a line that isn't stored; the other columns are then 0.
+// unknownSquares is the value of TimeSquares for a line that isn't stored; Comoment and TimeSum are then 0.
 const unknownSquares = -1
 
-// Lines are stored up to these, so that sums of squares fit an int64: a bucket of an hour may have 72 samples per second.
+// Limits of lines that are stored, so that sums of squares fit an int64. A bucket of an hour may have 72 samples per
+// second.
 const (
 	maxLineSamples = 1 << 18
-	maxLineSpan    = 1 << 22 // from the first to the last sample, milliseconds
+	maxLineSpan    = 1 << 22 // from the first to the last sample, in milliseconds
 )
 
-// comomentBits is to how many binary digits a comoment is kept, below the power of two above its bound, see comomentExponent. The slope of
-// a line is off by less than 1e-13 of the largest value divided by the time from the first to the last sample.
+// comomentBits is the number of bits of a comoment below the power of two above its bound, see comomentExponent. The
+// error of a line's slope is less than 1e-13 of the largest value divided by the time from the first to the last
+// sample.
 const comomentBits = 45
 
-// maxComomentExponent bounds the exponents of comoments that are stored, so that nothing overflows when they are merged.
+// maxComomentExponent bounds the exponents of stored comoments, to prevent overflows when they are merged.
 const maxComomentExponent = 900
 
-// lineSums are the columns of one bucket.
+// lineSums are the line columns of one bucket.
 type lineSums struct {
 	comoment         float64
 	timeSum, squares int64
@@ -39,7 +42,7 @@ func (b *Buckets) setLine(i int, l lineSums) {
 	b.Comoment[i], b.TimeSum[i], b.TimeSquares[i] = l.comoment, l.timeSum, l.squares
 }
 
-// times are the number of samples, and how many milliseconds lie from the first to the last.
+// times contains the number of samples, and the milliseconds from the first to the last.
 type times struct{ n, span int64 }
 
 // fits reports whether the line of samples at such times can be stored.
@@ -47,12 +50,12 @@ func (s times) fits() bool {
 	return s.n > 0 && s.n <= maxLineSamples && s.span >= 0 && s.span <= maxLineSpan
 }
 
-// regular returns the sums of times from the first on at this interval.
+// regular returns the sums for evenly spaced times at this interval, starting at the first.
 func (s times) regular(interval int64) (timeSum, squares int64) {
 	return interval * (s.n * (s.n - 1) / 2), interval * interval * ((s.n - 1) * s.n * (2*s.n - 1) / 6)
 }
 
-// isRegular reports whether sums are those of evenly spaced times.
+// isRegular reports whether these are the sums of evenly spaced times.
 func (s times) isRegular(timeSum, squares int64) bool {
 	if s.n < 2 {
 		return true
@@ -61,7 +64,7 @@ func (s times) isRegular(timeSum, squares int64) bool {
 	return s.span%(s.n-1) == 0 && timeSum == a && squares == b
 }
 
-// timeMoment returns Σ(t − t̄)² of n times, given their sums; negative if no times have these.
+// timeMoment returns Σ(t − t̄)² of n times with these sums; negative if no times have them.
 func timeMoment(n, timeSum, squares int64) float64 {
 	// n·squares − timeSum² is exact in 128 bits.
 	high, low := bits.Mul64(uint64(n), uint64(squares))
@@ -73,7 +76,7 @@ func timeMoment(n, timeSum, squares int64) float64 {
 	return (float64(high)*0x1p64 + float64(low)) / float64(n)
 }
 
-// TimeMoment returns Σ(t − t̄)² of bucket i, square milliseconds; negative if its line isn't known.
+// TimeMoment returns Σ(t − t̄)² of bucket i in square milliseconds; negative if its line is unknown.
 func (b *Buckets) TimeMoment(i int) float64 {
 	if b.TimeSquares[i] < 0 {
 		return -1
@@ -81,8 +84,8 @@ func (b *Buckets) TimeMoment(i int) float64 {
 	return timeMoment(int64(b.Count[i]), b.TimeSum[i], b.TimeSquares[i])
 }
 
-// comomentExponent returns the exponent of the power of two above what a comoment can be at most, greatest · √(n · Σ(t − t̄)²), and
-// whether comoments of that size are stored.
+// comomentExponent returns the exponent of the power of two above the max comoment, max(|least|, |greatest|) · √(n ·
+// Σ(t − t̄)²). ok is false if comoments of that size aren't stored.
 func comomentExponent(least, greatest float64, n int64, timeMoment float64) (e int, ok bool) {
 	most := max(math.Abs(least), math.Abs(greatest)) * math.Sqrt(float64(n)*timeMoment)
 	if !(most > 0 && most <= math.MaxFloat64) {
@@ -92,14 +95,14 @@ func comomentExponent(least, greatest float64, n int64, timeMoment float64) (e i
 	return e, e >= -maxComomentExponent && e <= maxComomentExponent
 }
 
-// comomentInteger returns a comoment as it is stored, in units of 2^(e − comomentBits); comomentOf reverses it.
+// comomentInteger returns a comoment as it is stored, in units of 2^(e − comomentBits). comomentOf is its inverse.
 func comomentInteger(c float64, e int) int64 {
 	return int64(math.RoundToEven(math.Ldexp(c, comomentBits-e)))
 }
 
 func comomentOf(m int64, e int) float64 { return math.Ldexp(float64(m), e-comomentBits) }
 
-// finish returns the line as it is stored, of samples with these values.
+// finish returns the line of samples with these values as it is stored.
 func (l lineSums) finish(s times, least, greatest float64, isFinite bool) lineSums {
 	if l.squares < 0 || !s.fits() || least < greatest && !isFinite {
 		return unknownLine
@@ -116,7 +119,8 @@ func (l lineSums) finish(s times, least, greatest float64, isFinite bool) lineSu
 	return l
 }
 
-// forCounter returns the stored line of a counter: none where its values differ, as of moments, or where its times would need room.
+// forCounter returns the stored line of a counter. It is unknown if its values differ, as are moments, or if its times
+// aren't evenly spaced and would use space.
 func (l lineSums) forCounter(s times, least, greatest float64) lineSums {
 	if least < greatest || l.squares < 0 || !s.isRegular(l.timeSum, l.squares) {
 		return unknownLine
@@ -132,7 +136,7 @@ func (b *Buckets) forgetLine(i int) {
 	}
 }
 
-// timesOf returns the sums of the times of the values that are no stale markers, the first of which has index 0.
+// timesOf returns the sums of the times of all values except stale markers. The first value must not be a stale marker.
 func timesOf(t []int64, v []float64) (timeSum, squares int64) {
 	for i, x := range v {
 		if isStaleFloat(x) {
@@ -145,7 +149,8 @@ func timesOf(t []int64, v []float64) (timeSum, squares int64) {
 	return timeSum, squares
 }
 
-// comomentOfSamples returns the comoment of the values that are no stale markers, the first of which has index 0: they are n, with these sums.
+// comomentOfSamples returns the comoment of all n values except stale markers, given their sums. The first value must
+// not be a stale marker.
 func comomentOfSamples(t []int64, v []float64, n int, values sum, timeSum int64) float64 {
 	first, mean, meanT := t[0], values.total()/float64(n), float64(timeSum)/float64(n)
 	var products, off, offT sum
@@ -165,11 +170,11 @@ func comomentOfSamples(t []int64, v []float64, n int, values sum, timeSum int64)
 		offT.add(c)
 		t, v = t[block:], v[block:]
 	}
-	// The means are rounded: both would be 0.
+	// off and offT would be 0 if the means weren't rounded.
 	return products.total() - float64(off.total()*offT.total())/float64(n)
 }
 
-// lineOf returns the line of the floats from one index to another, the first of which is no stale marker.
+// lineOf returns the line of floats [from, to). The first must not be a stale marker.
 func (b *builder) lineOf(s *chunk.Samples, from, to int, span times, r *run) lineSums {
 	if !span.fits() || b.isCounter && r.min < r.max {
 		return unknownLine
@@ -188,7 +193,8 @@ func (b *builder) lineOf(s *chunk.Samples, from, to int, span times, r *run) lin
 	return l
 }
 
-// addLine adds the line of a bucket to that of the n values before it, whose sum the run has, and whose times begin at first.
+// addLine adds the line of a bucket to that of the n values before it. r.sum must be the sum of these values, and first
+// their first time.
 func (r *run) addLine(n, first int64, fine *Buckets, at int) {
 	l := lineSums{fine.Comoment[at], fine.TimeSum[at], fine.TimeSquares[at]}
 	if n == 0 {

@@ -7,25 +7,28 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// The line of a bucket is stored in two columns of integers over buckets of floats. Those with native histograms have none: 0 stands there.
+// The line of a bucket is stored in two columns of integers over buckets of floats. Their values are 0 for buckets that
+// also have native histograms, which have no line.
 //
-// Column times is how the times differ from those at the interval of most buckets (see lineRuns.interval). It isn't there where none
-// does. It begins with a byte, the sum of the numbers of the runs that follow the first:
+// Column times contains the differences of the times from evenly spaced times at the interval of most buckets (see
+// lineRuns.interval). It is absent if there are none. It starts with a byte, the sum of the numbers of the runs that
+// follow the first:
 //
-//	–  by how much TimeSum is greater, s
-//	1  how often 2 · interval · s is in what TimeSquares is greater by than s²: the index of a sample where only that one is off
-//	2  what then remains
-//	4  1 where the line of values that are all equal isn't known
+//	–  s: TimeSum minus that of evenly spaced times
+//	1  k: the difference in TimeSquares minus s², divided by 2 · interval · s; if only one sample is off, its index
+//	2  the remainder of that division
+//	4  1 where the line of equal values is unknown
 //
-// Column comoment isn't there where no line is known but those of values that are all equal. It begins with a byte for the kind of prediction.
-// Its integers are comoments in units of 2^(e − 45), see comomentExponent; comomentUnknown: the line isn't known.
+// Column comoment is absent if the only known lines are those of equal values. It starts with a byte for the kind of
+// prediction. Its integers are comoments in units of 2^(e − 45), see comomentExponent; comomentUnknown if the line is
+// unknown.
 //
 //	0  none; a run of the integers follows
-//	1  step · ((n − 1) · (last − first) + k) / 2, of the lanes' integers: n the count, step the mean interval; a run of k follows, and
-//	   perhaps one of what the integers are greater by. It is right for values that don't depend on each other.
-//	2  step · (n · (n + 1) · (last − first) / 6 + k) / 2, likewise, for values on a line.
+//	1  step · ((n − 1) · (last − first) + k) / 2, of the lanes' integers, where n is the count and step the mean interval. A run of k follows,
+//	   and optionally a run of differences from the prediction. It is exact for independent values.
+//	2  step · (n · (n + 1) · (last − first) / 6 + k) / 2, with the same runs, for values on a line.
 //
-// k is an integer where values are decimals and times regular, and nothing else is needed.
+// k is an integer where values are decimals and times regular; then there are no differences.
 const (
 	timesShares    = 1
 	timesRests     = 2
@@ -36,10 +39,10 @@ const (
 	comomentSteady = 2
 )
 
-// comomentUnknown is no comoment: these are at most 2^comomentBits units.
+// comomentUnknown isn't a valid comoment: the absolute value of a comoment is at most 2^comomentBits units.
 const comomentUnknown = 1 << (comomentBits + 1)
 
-// interval returns the interval of most of the times that are regular, by the majority vote of Boyer and Moore.
+// interval returns the interval of most of the evenly spaced times, by the majority vote of Boyer and Moore.
 func (x *lineRuns) interval() (interval int64) {
 	votes := 0
 	for i := range x.n {
@@ -61,11 +64,11 @@ func (x *lineRuns) interval() (interval int64) {
 
 // lineRuns are the lines of buckets of floats as integers.
 type lineRuns struct {
-	n, span   []int64 // of the times
-	hasBoth   []bool  // native histograms are among the samples; nil: nowhere
+	n, span   []int64 // fields of times
+	hasBoth   []bool  // native histograms are among the samples; nil if in no bucket
 	timeSum   []int64
 	squares   []int64
-	exponents []int64 // of comoments; 0 where there is none
+	exponents []int64 // of comoments; 0 where there is no comoment
 }
 
 func (x *lineRuns) at(i int) times { return times{x.n[i], x.span[i]} }
@@ -122,7 +125,7 @@ func (e *encoder) writeLines(b *Buckets, parts []part, l *lanes) {
 	e.times(m, &x)
 }
 
-// comoments appends the shortest column of comoments.
+// comoments appends the shortest encoding of the column of comoments.
 func (e *encoder) comoments(m []int64, x *lineRuns, l *lanes) {
 	from := len(e.body)
 	e.body = appendInts(append(e.body, comomentPlain), m)
@@ -152,7 +155,7 @@ func (e *encoder) comoments(m []int64, x *lineRuns, l *lanes) {
 	}
 }
 
-// rise returns the prediction of a kind, of n values.
+// rise returns the prediction of a kind for bucket i, which has n values.
 func (l *lanes) rise(kind byte, i int, n int64) int64 {
 	if kind == comomentLoose {
 		return (n - 1) * (l.last[i] - l.first[i])
@@ -160,7 +163,7 @@ func (l *lanes) rise(kind byte, i int, n int64) int64 {
 	return n * (n + 1) * (l.last[i] - l.first[i]) / 6
 }
 
-// unit is how many of the units of the comoment of bucket i are in one of its predictions.
+// unit returns the number of units of bucket i's comoment per unit of its prediction.
 func (x *lineRuns) unit(i int, l *lanes) float64 {
 	s := x.at(i)
 	if s.n < 2 {
@@ -170,7 +173,7 @@ func (x *lineRuns) unit(i int, l *lanes) float64 {
 	return math.Ldexp(step, comomentBits-int(x.exponents[i]))
 }
 
-// nearest returns the k whose comoment is nearest to m, or 0.
+// nearest returns the k whose comoment is nearest to m, or 0 if k is too large.
 func (x *lineRuns) nearest(i int, m int64, l *lanes) int64 {
 	k := math.RoundToEven(float64(m) / x.unit(i, l))
 	if !(math.Abs(k) < 1<<53) {
@@ -179,7 +182,7 @@ func (x *lineRuns) nearest(i int, m int64, l *lanes) int64 {
 	return int64(k)
 }
 
-// comoment returns the integer of the comoment of bucket i that k makes.
+// comoment returns the integer of the comoment of bucket i for k, or 0 if it is too large.
 func (x *lineRuns) comoment(i int, k int64, l *lanes) int64 {
 	m := math.RoundToEven(float64(k) * x.unit(i, l))
 	if !(math.Abs(m) <= comomentUnknown) {
@@ -234,7 +237,7 @@ func (e *encoder) times(m []int64, x *lineRuns) {
 	e.put(columnTimes, from)
 }
 
-// lines appends the lines, given the counts of buckets of floats.
+// lines appends the lines. count has the counts of the buckets of floats.
 func (d *decoder) lines(count []int64) error {
 	comoment, timeSum, squares := tail(&d.into.Comoment, d.n), tail(&d.into.TimeSum, d.n), tail(&d.into.TimeSquares, d.n)
 	n := d.floats
@@ -275,8 +278,8 @@ func (d *decoder) lines(count []int64) error {
 	return nil
 }
 
-// spans returns how many milliseconds lie from the first to the last sample of buckets of floats, with space for as many timestamps as there
-// are buckets.
+// spans returns the milliseconds from the first to the last sample of the buckets of floats. first and last are scratch
+// memory for one timestamp per bucket.
 func (d *decoder) spans(first, last []int64) ([]int64, error) {
 	if err := d.firstTimes(first[:d.full]); err != nil {
 		return nil, err
@@ -298,7 +301,7 @@ func (d *decoder) spans(first, last []int64) ([]int64, error) {
 	return gather(first, d.parts, ofFloats), nil
 }
 
-// lineTimes fills the sums of times, and unknown with 1 where values that are all equal have no line.
+// lineTimes fills the sums of times. It sets unknown to 1 where equal values have no line.
 func (d *decoder) lineTimes(x *lineRuns, runs, unknown []int64) error {
 	n := len(x.n)
 	shares, rests := runs[:n], runs[n:]
@@ -336,7 +339,7 @@ func (d *decoder) lineTimes(x *lineRuns, runs, unknown []int64) error {
 	return nil
 }
 
-// comoments fills c, and the sums of times where a line isn't known; m and over are space.
+// comoments fills c, and sets the sums of times of unknown lines. space is scratch memory for 2 integers per bucket.
 func (d *decoder) comoments(x *lineRuns, c []float64, unknown, space []int64) error {
 	n := len(c)
 	m, over := space[:n], space[n:][:n]
@@ -391,7 +394,7 @@ func (d *decoder) comoments(x *lineRuns, c []float64, unknown, space []int64) er
 	return nil
 }
 
-// valid returns an error unless some times can have the sums of bucket i.
+// valid returns ErrCorrupt if no times can have the sums of bucket i.
 func (x *lineRuns) valid(i int) error {
 	s, timeSum, squares := x.at(i), x.timeSum[i], x.squares[i]
 	if !s.fits() || timeSum < 0 || timeSum > s.n*s.span || squares < 0 || squares > s.n*s.span*s.span || timeMoment(s.n, timeSum, squares) < 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// lineColumns returns the columns of lines in the chunk of samples' buckets of 5 minutes.
+// lineColumns returns the 5m buckets of the samples, and the columns of lines in their chunk.
 func lineColumns(t *testing.T, s *chunk.Samples, metric string) (b *Buckets, comoment, times []byte) {
 	b = &Buckets{}
 	AppendStored(b, s, metric, fiveMinutes)
@@ -49,7 +49,7 @@ func TestLinesThatTakeNoRoom(t *testing.T) {
 		require.Empty(t, times)
 		require.EqualValues(t, unknownSquares, b.TimeSquares[3])
 	}
-	// A counter that didn't rise has a line where its times need no room.
+	// A counter that didn't rise has a line if its times need no space.
 	b, comoment, _ = lineColumns(t, usual()[2].floats(480, 1), "x_total")
 	require.Empty(t, comoment)
 	require.Positive(t, b.TimeSquares[3])
@@ -58,7 +58,7 @@ func TestLinesThatTakeNoRoom(t *testing.T) {
 	require.LessOrEqual(t, len(times), 8)
 }
 
-// A bucket of which one sample came late is stored in few bytes.
+// TestTimesOfOneLateSample requires that a bucket with one late sample is stored in few bytes.
 func TestTimesOfOneLateSample(t *testing.T) {
 	b, _, times := lineColumns(t, jittered(usual()[1].floats(480, 1), 20), "gauge")
 	require.NotEmpty(t, times)
@@ -85,7 +85,8 @@ func TestRegularTimes(t *testing.T) {
 	require.False(t, times{n: 3, span: 34}.isRegular(18, 18*18+34*34))
 }
 
-// The slope of large values that rise little is as precise as their floats allow.
+// TestSmallSlopesOfLargeValues requires that the slope of large values that rise slowly is as precise as their floats
+// allow.
 func TestSmallSlopesOfLargeValues(t *testing.T) {
 	for _, offset := range []float64{0, 1 << 20, 1 << 40, -1 << 40, 1 << 50} {
 		s := &chunk.Samples{}
@@ -104,8 +105,8 @@ func TestSmallSlopesOfLargeValues(t *testing.T) {
 	}
 }
 
-// Lines aren't known of buckets with native histograms, of sums that aren't finite, of too many samples, and of values beyond the
-// exponents that are stored.
+// TestUnknownLines requires that lines are unknown for sums that aren't finite, for values beyond the stored exponents,
+// and for too many samples.
 func TestUnknownLines(t *testing.T) {
 	unknown := func(b *Buckets) {
 		t.Helper()

@@ -10,39 +10,41 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// A long chunk holds the chunks of one series and width that follow each other, as one chunk of all their buckets and, in front of it,
-// where each of them starts and its version:
+// A long chunk contains consecutive chunks of one series and width, as one chunk of all their buckets preceded by the
+// start and the version of each part:
 //
 //	+---------+---------+--------+----------+--------+- - - - -+
 //	| format  | parts   | starts | versions | crc32c | chunk   |
 //	| 1 byte:3| uvarint | run    | run      | 4, LE  |         |
 //	+---------+---------+--------+----------+--------+- - - - -+
 //
-// The runs are integers of package chunk: starts are milliseconds, ascending; versions are modulo 2^64. The checksum (Castagnoli)
-// is over all bytes before it. The chunk has version 0, and its own checksum; it is one without buckets where no part has any.
+// The runs are integers of package chunk: starts are in milliseconds, ascending; versions are modulo 2^64. The checksum
+// (Castagnoli) covers all bytes before it. The chunk has version 0 and its own checksum. It is a chunk without buckets
+// if all parts are empty.
 const longFormat = 3
 
-// MaxParts is the greatest number of parts in a long chunk. It bounds what a long chunk of a few bytes can make a reader allocate.
+// MaxParts is the max number of parts in a long chunk. It bounds the memory that a reader allocates for a long chunk of
+// a few bytes.
 const MaxParts = chunk.MaxColumn
 
-// Part names a chunk that a long chunk holds: the start of what it is of, milliseconds, and its version.
+// Part identifies a chunk in a long chunk: the start of its interval in milliseconds, and its version.
 type Part struct {
 	Start   int64
 	Version uint64
 }
 
-// Long is a parsed long chunk. It keeps the bytes that it was parsed from.
+// Long is a parsed long chunk. It retains the bytes that it was parsed from.
 type Long struct {
-	// Parts are 1 to MaxParts, ascending by Start.
+	// Parts are the 1 to MaxParts parts, ascending by Start.
 	Parts []Part
-	// Chunk is the chunk, of version 0, of the buckets of all parts, or one without buckets where they have none.
+	// Chunk is the chunk of the buckets of all parts, with version 0. It has no buckets if all parts are empty.
 	Chunk []byte
 }
 
-// AppendLong appends the long chunk of 1 to MaxParts chunks of one series and width, milliseconds, that follow each other. b are the
-// buckets of all of them in order, up to MaxBuckets, with all columns: those of part i end after its start and not after that of
-// part i + 1. It panics where that is violated, and where AppendChunk does: it is the caller's error. The same parts and buckets
-// always give the same bytes.
+// AppendLong appends the long chunk of 1 to MaxParts consecutive chunks of one series. width is in milliseconds. b
+// contains the buckets of all parts in order, at most MaxBuckets, with all columns. The buckets of part i must end
+// after its start and not after that of part i + 1. AppendLong panics if that is violated, and where AppendChunk does.
+// Equal parts and buckets always produce equal bytes.
 func AppendLong(dst []byte, parts []Part, b *Buckets, width int64) []byte {
 	if len(parts) == 0 || len(parts) > MaxParts {
 		panic(fmt.Sprintf("rollup: a long chunk of %d parts", len(parts)))
@@ -71,11 +73,11 @@ func AppendLong(dst []byte, parts []Part, b *Buckets, width int64) []byte {
 	return AppendChunk(dst, b, width, 0)
 }
 
-// IsLong reports whether bytes are a long chunk by their first byte.
+// IsLong reports whether b is a long chunk, by its first byte.
 func IsLong(b []byte) bool { return len(b) > 0 && b[0] == longFormat }
 
-// Parse sets s to the long chunk that b is; it may take the memory of s.Parts. It returns ErrCorrupt if b is none. It doesn't check the
-// chunk: Decode and Split do. After an error s has no parts.
+// Parse sets s to the long chunk b; it may reuse the memory of s.Parts. It returns ErrCorrupt if b isn't a long chunk.
+// It doesn't verify the chunk of the buckets; Decode and Split do. After an error s has no parts.
 func (s *Long) Parse(b []byte) error {
 	*s = Long{Parts: s.Parts[:0]}
 	if !IsLong(b) {
@@ -120,12 +122,13 @@ func (s *Long) Parse(b []byte) error {
 	return nil
 }
 
-// splitting is memory for the buckets of long chunks that are split.
+// splitting pools memory for the buckets of long chunks that are split.
 var splitting = sync.Pool{New: func() any { return new(Buckets) }}
 
-// Split calls yield with the chunk of each part that want reports, in order: exactly the bytes that AppendChunk, or AppendEmpty,
-// gives for its buckets and version. They are valid until the next call of yield. It returns the first error of yield, or
-// ErrCorrupt, before any call, if its chunk can't be decoded or has a bucket that belongs to no part.
+// Split calls yield for the chunk of each part for which want returns true, in order. The chunk has exactly the bytes
+// of AppendChunk or AppendEmpty for the part's buckets and version, and is valid until the next call of yield. Split
+// returns the first error of yield. It returns ErrCorrupt before any call if its chunk can't be decoded or has a bucket
+// that belongs to no part.
 func (s *Long) Split(want func(Part) bool, yield func(p Part, chunk []byte) error) error {
 	info, err := Header(s.Chunk)
 	if err != nil {
@@ -158,7 +161,7 @@ func (s *Long) Split(want func(Part) bool, yield func(p Part, chunk []byte) erro
 	return nil
 }
 
-// endsUpTo returns how many of the ascending ends aren't after t.
+// endsUpTo returns the number of the ascending ends that are at or before t.
 func endsUpTo(ends []int64, t int64) int {
 	n, found := slices.BinarySearch(ends, t)
 	if found {
@@ -167,7 +170,7 @@ func endsUpTo(ends []int64, t int64) int {
 	return n
 }
 
-// appendPart appends the chunk of the buckets [from, to).
+// appendPart appends the chunk of buckets [from, to).
 func appendPart(dst []byte, b *Buckets, from, to int, width int64, version uint64) []byte {
 	if from == to {
 		return AppendEmpty(dst, version)
@@ -176,7 +179,7 @@ func appendPart(dst []byte, b *Buckets, from, to int, width int64, version uint6
 	return AppendChunk(dst, &part, width, version)
 }
 
-// DecodeStored appends the buckets of a chunk, or of a long one.
+// DecodeStored appends the buckets of a chunk or a long chunk.
 func DecodeStored(data []byte, columns Columns, into *Buckets) error {
 	if !IsLong(data) {
 		return Decode(data, columns, into)

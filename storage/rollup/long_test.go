@@ -19,14 +19,14 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// chunked are the chunks that a long chunk is made of.
+// chunked are the parts and chunks of a long chunk.
 type chunked struct {
 	parts  []Part
 	chunks [][]byte
 	width  int64
 }
 
-// cutUp makes chunks of buckets, one for each slot of some widths; some slots have no chunk, and some one without buckets.
+// cutUp cuts buckets into one chunk per slot of a random width. Some slots have no chunk, and some an empty one.
 func cutUp(b *Buckets, width int64, r *rand.Rand) chunked {
 	c := chunked{width: width}
 	slot := width * (1 + r.Int64N(12))
@@ -53,7 +53,7 @@ func cutUp(b *Buckets, width int64, r *rand.Rand) chunked {
 	return c
 }
 
-// long returns the long chunk of the chunks.
+// long returns the long chunk of c.
 func (c chunked) long(t testing.TB, name string) []byte {
 	var all Buckets
 	for _, encoded := range c.chunks {
@@ -119,7 +119,8 @@ func TestLongChunksWithoutBuckets(t *testing.T) {
 	require.Equal(t, chunked{parts: parts, chunks: [][]byte{AppendEmpty(nil, 3), AppendEmpty(nil, 9)}}, got)
 }
 
-// TestLongHeadIsShort holds that 30 parts with equal steps and versions take few bytes, and that the most parts come back.
+// TestLongHeadIsShort requires that the header of parts with equal steps and versions is short, and that MaxParts parts
+// are decoded.
 func TestLongHeadIsShort(t *testing.T) {
 	for _, n := range []int64{1, 2, 30, smallChunk + 1, MaxParts} {
 		var parts []Part
@@ -166,7 +167,7 @@ func TestLongChunksAreNoChunks(t *testing.T) {
 	}
 }
 
-// headOf makes the head of a long chunk of n parts around runs, with its checksum.
+// headOf returns the header of a long chunk of n parts with these runs and a valid checksum.
 func headOf(n uint64, runs ...byte) []byte {
 	b := append(binary.AppendUvarint([]byte{longFormat}, n), runs...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
@@ -234,7 +235,8 @@ func parseAndSplit(b []byte) (chunked, error) {
 	return split(&s, anyPart)
 }
 
-// FuzzLong parses bytes as they are, and with a correct checksum of the head: a long chunk that is accepted comes back as it was.
+// FuzzLong parses bytes unmodified, and with a valid checksum of the header. A long chunk that is accepted must be
+// equal after it is split and encoded again.
 func FuzzLong(f *testing.F) {
 	for _, c := range goldenLong(f) {
 		f.Add(c.long(f, ""), []byte{})
@@ -247,7 +249,7 @@ func FuzzLong(f *testing.F) {
 	})
 }
 
-// acceptableLong splits a long chunk if it is one, and makes it again of its chunks.
+// acceptableLong splits b if it is a long chunk, and requires that its chunks give the same long chunk.
 func acceptableLong(t *testing.T, b []byte) {
 	var s Long
 	if err := s.Parse(b); err != nil {
@@ -272,7 +274,7 @@ func acceptableLong(t *testing.T, b []byte) {
 	require.Equal(t, c.chunks, again.chunks)
 }
 
-// goldenLong are the chunks of the golden files' long chunks.
+// goldenLong returns the chunks of the golden files' long chunks.
 func goldenLong(t testing.TB) map[string]chunked {
 	golden := map[string]chunked{}
 	r := rand.New(rand.NewPCG(3, 5))
@@ -303,8 +305,8 @@ func goldenLong(t testing.TB) map[string]chunked {
 	return golden
 }
 
-// TestGoldenLongChunks holds that what any release wrote is read back as the chunks it was, and that the bytes of the current format
-// haven't changed. A golden file has one line for each part, and the long chunk's bytes in hex.
+// TestGoldenLongChunks requires that the long chunks of all releases are split into the original chunks, and that the
+// bytes of the current format are unchanged. A golden file has one line per part, and the long chunk's bytes in hex.
 func TestGoldenLongChunks(t *testing.T) {
 	for name, c := range goldenLong(t) {
 		path := filepath.Join("testdata", "long", fmt.Sprintf("v%d-%s.txt", longFormat, strings.ReplaceAll(name, " ", "-")))
@@ -354,7 +356,7 @@ func longText(c chunked, encoded []byte) string {
 	return out.String()
 }
 
-// BenchmarkLong writes and reads a month of hours of a counter: in one long, or in a chunk a day.
+// BenchmarkLong encodes and decodes a month of 1h buckets of a counter, as one long chunk and as one chunk per day.
 func BenchmarkLong(b *testing.B) {
 	var all Buckets
 	AppendEvery(&all, usual()[0].floats(720*240, 1), oneHour)

@@ -1,7 +1,7 @@
 package rollup
 
-// Merge sets into to the buckets of a and b by time, with the columns that are asked for; where both have a
-// bucket that ends at one time, it is a's. It may take a's or b's memory and leave them into's.
+// Merge sets into to the requested columns of the buckets of a and b, ordered by time. If both have a bucket with the
+// same end, a's is used. Merge may move memory between its arguments.
 func Merge(into, a, b *Buckets, columns Columns) {
 	switch {
 	case b.Len() == 0:
@@ -85,7 +85,7 @@ func (b *Buckets) copy(other *Buckets, from, to int, columns Columns) {
 	}
 }
 
-// appendSparse appends other[from:to] to a column of n buckets; nil stands for zeros.
+// appendSparse appends other[from:to] to a column of n buckets. A nil column means zeros.
 func appendSparse[T any](column []T, n int, other []T, from, to int) []T {
 	switch {
 	case other == nil && column == nil:
@@ -98,7 +98,7 @@ func appendSparse[T any](column []T, n int, other []T, from, to int) []T {
 	return append(column, other[from:to]...)
 }
 
-// Delete removes those of the buckets from index on for whose ends gone returns true.
+// Delete removes the buckets from index on for whose ends gone returns true.
 func (b *Buckets) Delete(index int, gone func(end int64) bool) {
 	n := len(b.End)
 	keep := make([]bool, n)
@@ -123,7 +123,7 @@ func (b *Buckets) Delete(index int, gone func(end int64) bool) {
 	b.Histograms, b.Sketches = filter(b.Histograms, keep), filter(b.Sketches, keep)
 }
 
-// filter keeps some entries of a column; one that isn't there stays so.
+// filter keeps the entries of a column where keep is set. It returns a missing column unchanged.
 func filter[T any](column []T, keep []bool) []T {
 	if len(column) != len(keep) {
 		return column

@@ -8,22 +8,25 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// A moment is the second central moment of values about their mean m, Σ(v − m)². Divided by their number it is their variance. The
-// moments of two parts are merged by the formula of Chan, Golub and LeVeque ("Updating formulae and a pairwise algorithm for computing
-// sample variances", 1979), in which the difference of the means is taken of sums in high and low parts.
+// A moment is the second central moment of values, Σ(v − m)², where m is their mean. Divided by their number it is
+// their variance. The moments of two parts are merged by the formula of Chan, Golub and LeVeque ("Updating formulae and
+// a pairwise algorithm for computing sample variances", 1979). Its difference of means is computed from sums in high
+// and low parts.
 
-// unknownMoment stands for a moment that isn't stored.
+// unknownMoment is the value of a moment that isn't stored.
 const unknownMoment = -1
 
-// momentBits is to how many binary digits after the first a moment is kept: to 1.1e-13, half of which is left of it in a deviation.
+// momentBits is the number of binary digits stored after the first: the relative error of a moment is at most 1.1e-13,
+// and that of a standard deviation half of it.
 const momentBits = 42
 
-// Moments beyond these bounds aren't stored: those above may overflow when they are merged, and those below lack digits.
+// smallestMoment and largestMoment bound the moments that are stored. Larger moments may overflow when they are merged,
+// and smaller ones have too few digits.
 var smallestMoment, largestMoment = math.Ldexp(1, -1000), math.Ldexp(1, 1000)
 
-// roundMoment returns a moment as it is stored, of values of which not all are equal.
+// roundMoment returns a moment as it is stored. The values must not all be equal.
 func roundMoment(m float64) float64 {
-	if m == 0 { // The squares are less than the least float, as they are to Prometheus.
+	if m == 0 { // The squares are less than the smallest float, as in Prometheus.
 		return 0
 	}
 	if !(m >= smallestMoment && m <= largestMoment) {
@@ -33,10 +36,10 @@ func roundMoment(m float64) float64 {
 	return math.Float64frombits((math.Float64bits(m) + 1<<(below-1)) &^ (1<<below - 1))
 }
 
-// momentBlock is how many squares are added up before their sum is added to others with a low part.
+// momentBlock is the number of squares that are added before their sum is added to a sum with a low part.
 const momentBlock = 64
 
-// momentOf returns the moment of the values among v that are no stale markers: they are n, and have this finite sum.
+// momentOf returns the moment of the n values of v that aren't stale markers. s is their sum, which must be finite.
 func momentOf(v []float64, n int, s sum) float64 {
 	mean := s.total() / float64(n)
 	var squares, off sum
@@ -53,30 +56,30 @@ func momentOf(v []float64, n int, s sum) float64 {
 		squares.add(a)
 		off.add(b)
 	}
-	// The mean is rounded: off would be 0.
+	// off would be 0 if the mean weren't rounded.
 	rest := off.total()
 	return squares.total() - float64(rest*rest)/float64(n)
 }
 
-// MomentBetween returns by how much the moment of values is greater than the moments of two parts together: of n1 and n2 values,
-// whose sums are high plus low.
+// MomentBetween returns the moment of all values minus the moments of two parts, which have n1 and n2 values. The sums
+// of the parts are high plus low.
 func MomentBetween(n1, high1, low1, n2, high2, low2 float64) float64 {
 	d := MeansApart(n1, high1, low1, n2, high2, low2)
 	return float64(d*d) * (n1 * n2 / (n1 + n2))
 }
 
-// MeansApart returns by how much the mean of n2 values is greater than that of n1 values, whose sums are high plus low.
+// MeansApart returns the mean of n2 values minus that of n1 values. Their sums are high plus low.
 func MeansApart(n1, high1, low1, n2, high2, low2 float64) float64 {
-	// The difference of the means, times n1·n2. A fused multiply-add returns what rounding takes off a product.
+	// The difference of the means, times n1·n2. A fused multiply-add returns the rounding error of a product.
 	a, b := float64(n1*high2), float64(n2*high1)
 	d := (a - b) + (math.FMA(n1, high2, -a) - math.FMA(n2, high1, -b)) + (float64(n1*low2) - float64(n2*low1))
 	return d / (n1 * n2)
 }
 
-// isFinite reports whether a sum is: then all values are.
+// isFinite reports whether a sum is finite. All values are then finite.
 func isFinite(sum float64) bool { return sum-sum == 0 }
 
-// counterSuffixes end the names of counters. Prometheus warns of a rate of others.
+// counterSuffixes are the suffixes of counter names. Prometheus warns if rate is applied to a metric with another name.
 var counterSuffixes = [...]string{"_total", "_sum", "_count", "_bucket"}
 
 // IsCounterName reports whether a metric is a counter by its name.
@@ -89,9 +92,10 @@ func IsCounterName(metric string) bool {
 	return false
 }
 
-// AppendStored appends to into the buckets that are stored of a metric's normalized samples: those of AppendEvery, with sketches of each
-// hour, but without both where the metric is a counter by its name, and its values don't fall. These would take a fifth of the room of its buckets, for
-// deviations that hardly anybody asks for.
+// AppendStored appends to into the buckets of a metric's normalized samples as they are stored: the buckets of
+// AppendEvery, with a sketch per hour. If the metric is a counter by its name and its values don't fall, moments, lines
+// and sketches are omitted: they would use a fifth of the buckets' space, and deviations of counters are rarely
+// queried.
 func AppendStored(into *Buckets, s *chunk.Samples, metric string, width int64) {
 	from := into.Len()
 	b := builder{into: into, isCounter: IsCounterName(metric) && !falls(s.V)}
@@ -101,7 +105,7 @@ func AppendStored(into *Buckets, s *chunk.Samples, metric string, width int64) {
 	}
 }
 
-// CoarsenStored does as Coarsen, but with the moments that AppendStored has.
+// CoarsenStored is like Coarsen, but omits the moments and lines that AppendStored omits.
 func CoarsenStored(into, fine *Buckets, metric string, width int64) {
 	from := into.Len()
 	Coarsen(into, fine, width)
@@ -114,7 +118,7 @@ func CoarsenStored(into, fine *Buckets, metric string, width int64) {
 	}
 }
 
-// falls reports whether a value is less than the one before it, among those of the buckets from index from on.
+// falls reports whether a value of the buckets from index from on is less than the previous value.
 func (b *Buckets) falls(from int) bool {
 	before := math.Inf(-1)
 	for i := from; i < b.Len(); i++ {
@@ -129,7 +133,7 @@ func (b *Buckets) falls(from int) bool {
 	return false
 }
 
-// falls reports whether a value is less than the one before it.
+// falls reports whether a value is less than the previous value.
 func falls(v []float64) bool {
 	before := math.Inf(-1)
 	for _, x := range v {
@@ -143,20 +147,21 @@ func falls(v []float64) bool {
 	return false
 }
 
-// Column moment isn't there where no bucket's moment is known but of those whose values are all equal, which is 0. Else it begins with a
-// byte for the kind of prediction. Its integers are the bits of moments without the lowest 10, which are 0; −1: unknown.
+// Column moment is absent if the only known moments are those of buckets of equal values, which are 0. Otherwise it
+// starts with a byte for the kind of prediction. Its integers are the bits of moments without the lowest 10, which are
+// 0; −1 means unknown.
 //
-//	0  count · (max − min)² / 12, of values that are spread evenly; a run of what they are greater by follows
-//	1  (s · (n·r − s) − n·k) / n, of the lanes' integers: n the count, r = max − min, s = sum − n·min; a run of k follows, and
-//	   perhaps one of what the integers are greater by
+//	0  count · (max − min)² / 12, for evenly distributed values; a run of the differences from the prediction follows
+//	1  (s · (n·r − s) − n·k) / n, of the lanes' integers, where n is the count, r = max − min and s = sum − n·min; a run of k follows,
+//	   and optionally a run of the differences from the prediction
 //
-// k is how much less Σ(v − min)(v − max) is than 0: it is 0 where there are two values only.
+// k is −Σ(v − min)(v − max). It is 0 if each value is the min or the max.
 const (
 	momentBySpread = 0
 	momentByLanes  = 1
 )
 
-// maxSpread bounds n·r, so that nothing overflows.
+// maxSpread bounds n·r, to prevent overflows.
 const maxSpread = 1 << 31
 
 // momentInteger returns the integer of a moment.
@@ -167,7 +172,7 @@ func momentInteger(m float64) int64 {
 	return int64(math.Float64bits(m) >> (52 - momentBits))
 }
 
-// impliedMoment returns the moment of a bucket where the column isn't there.
+// impliedMoment returns the moment of a bucket if the column is absent.
 func impliedMoment(least, greatest float64) float64 {
 	if least < greatest {
 		return unknownMoment
@@ -175,7 +180,7 @@ func impliedMoment(least, greatest float64) float64 {
 	return 0
 }
 
-// predictedMoment returns the integer of a moment that was computed.
+// predictedMoment returns the integer of a predicted moment.
 func predictedMoment(m float64) int64 {
 	if !(m >= smallestMoment && m <= largestMoment) {
 		return 0
@@ -188,8 +193,8 @@ func predictMomentBySpread(n int64, least, greatest float64) int64 {
 	return predictedMoment(float64(float64(n)*r) * r / 12)
 }
 
-// momentAtMost returns n times what the moment of n integers is at most that add up to sum and lie between two, s·(n·r − s); false
-// where it may overflow.
+// momentAtMost returns n times the max moment of n integers between least and greatest with this sum, s·(n·r − s). ok
+// is false if it may overflow or no integers have this sum.
 func momentAtMost(n, sum, least, greatest int64) (m int64, ok bool) {
 	r := greatest - least
 	if r < 0 || r > maxSpread || n > maxSpread || n*r > maxSpread {
@@ -202,7 +207,7 @@ func momentAtMost(n, sum, least, greatest int64) (m int64, ok bool) {
 	return s * (n*r - s), true
 }
 
-// predictMomentByLanes returns the integer of a moment, given k.
+// predictMomentByLanes returns the integer of the moment for k.
 func (l *lanes) predictMomentByLanes(n, atMost, k int64) int64 {
 	p := chunk.Power(l.form)
 	return predictedMoment(float64(atMost-n*k) / float64(n) / p / p)
@@ -237,7 +242,8 @@ func (e *encoder) moments(b *Buckets, parts []part, l *lanes) {
 	e.put(columnMoment, from)
 }
 
-// momentsByLanes appends the column of moments in the form of the lanes, and reports whether there is one.
+// momentsByLanes appends the column of moments with prediction momentByLanes. It returns false if the lanes don't allow
+// that.
 func (e *encoder) momentsByLanes(m []int64, moment []float64, count []int64, l *lanes) bool {
 	if l.form == formBits || l.sum == nil {
 		return false
@@ -267,7 +273,7 @@ func (d *decoder) momentsNeedSums() bool {
 	return len(b) > 0 && b[0] == momentByLanes
 }
 
-// moments appends the moments, in some space to work in: as much as there are buckets of floats.
+// moments appends the moments. space is scratch memory for one integer per bucket of floats.
 func (d *decoder) moments(count, space []int64) error {
 	column := tail(&d.into.Moment, d.n)
 	v, space := column[:d.floats], space[:d.floats]
@@ -310,8 +316,8 @@ func (d *decoder) moments(count, space []int64) error {
 	return nil
 }
 
-// momentsByLanes turns what the first run holds into the integers of moments, with those of a second run, if there is one. It returns what
-// follows. v is space to work in.
+// momentsByLanes converts the first run, which is in m, to the integers of moments, and adds those of a second run if
+// there is one. It returns the bytes after that. v is scratch memory.
 func (d *decoder) momentsByLanes(count, m []int64, v []float64, b []byte) (rest []byte, err error) {
 	for i, n := range count {
 		atMost, ok := momentAtMost(n, d.l.sum[i], d.l.min[i], d.l.max[i])

@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// momentColumn returns the column of moments in the chunk of samples' buckets of 5 minutes.
+// momentColumn returns the 5m buckets of the samples, and the column of moments in their chunk.
 func momentColumn(t *testing.T, s *chunk.Samples, metric string) (*Buckets, []byte) {
 	var b Buckets
 	AppendStored(&b, s, metric, fiveMinutes)
@@ -18,7 +18,8 @@ func momentColumn(t *testing.T, s *chunk.Samples, metric string) (*Buckets, []by
 	return &b, e.column(columnMoment)
 }
 
-// Constants have no column, nor have counters, and series of two values have hardly one.
+// TestMomentsThatTakeNoRoom requires that constants and counters have no column, and series of two values a very short
+// one.
 func TestMomentsThatTakeNoRoom(t *testing.T) {
 	b, column := momentColumn(t, usual()[2].floats(480, 1), "constant")
 	require.Empty(t, column)
@@ -39,7 +40,7 @@ func TestMomentsThatTakeNoRoom(t *testing.T) {
 	require.InDelta(t, float64(b.Count[5])*0.2475, b.Moment[5], 0.5)
 }
 
-// A metric may be named as a counter is, and fall.
+// TestMomentsOfFallingCounters requires that moments are kept for metrics with the name of a counter whose values fall.
 func TestMomentsOfFallingCounters(t *testing.T) {
 	b, column := momentColumn(t, usual()[1].floats(480, 1), "jobs_count")
 	require.NotEmpty(t, column)
@@ -49,7 +50,7 @@ func TestMomentsOfFallingCounters(t *testing.T) {
 	Coarsen(&want, b, oneHour)
 	require.True(t, want.Equal(&hours))
 
-	var rising Buckets // Values of an hour rise though those of no 5 minutes do.
+	var rising Buckets // Values rise within an hour, but not within 5 minutes.
 	s := &chunk.Samples{}
 	for i := range int64(48) {
 		s.AppendFloat(startMS+1+i*fiveMinutes, 0, float64(i))
@@ -64,7 +65,8 @@ func TestMomentsOfFallingCounters(t *testing.T) {
 	require.InDeltaSlice(t, []float64{143, 143, 143, 143}, hours.Moment, 1e-9)
 }
 
-// A deviation that is small against the values is as precise as their floats allow.
+// TestSmallMomentsOfLargeValues requires that deviations that are small relative to the values are as precise as their
+// floats allow.
 func TestSmallMomentsOfLargeValues(t *testing.T) {
 	for _, offset := range []float64{0, 1 << 20, 1 << 40, -1 << 40, 1 << 50} {
 		s := &chunk.Samples{}
@@ -82,7 +84,7 @@ func TestSmallMomentsOfLargeValues(t *testing.T) {
 	}
 }
 
-// Constants have no deviation at all, however many samples each of their buckets has.
+// TestMomentsOfConstants requires that constants have moment 0 for any number of samples per bucket.
 func TestMomentsOfConstants(t *testing.T) {
 	s := &chunk.Samples{}
 	for i := range int64(1000) {
@@ -96,7 +98,8 @@ func TestMomentsOfConstants(t *testing.T) {
 	}
 }
 
-// Moments that would overflow, or lack digits, aren't known; those of values that aren't finite follow from their sums.
+// TestMomentsWithoutValue requires that moments that would overflow or have too few digits are unknown, and that
+// moments of values that aren't finite are 0.
 func TestMomentsWithoutValue(t *testing.T) {
 	for _, c := range []struct {
 		values []float64

@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// addUp makes the pieces of a bucket, which are those of b from first on, add up to bucket i of whole where the samples that they were made
-// of don't: a window that contains all of them then has the answer of the whole bucket. The difference is shared out among them, but that
-// of moments and lines, which most have, is kept in Wholes: windows inside of the bucket would be off by it.
+// addUp adjusts the pieces of bucket i of whole, which are the buckets of b from first on, so that they add up to it. A
+// window that contains all pieces then has the answer of the whole bucket. Differences are distributed among the
+// pieces. Those of moments and lines, which most buckets have, are recorded in Wholes instead, because they would make
+// windows inside the bucket inexact.
 func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 	b.addUpStarts(first, whole, i)
 	if whole.Flags[i]&HasHistograms != 0 {
@@ -39,7 +40,7 @@ func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 	b.addWhole(first, whole, i)
 }
 
-// addWhole notes by how much the moment and the line of the pieces from first on differ from those of bucket i of whole.
+// addWhole records the difference of moment and line between bucket i of whole and the pieces from first on.
 func (b *Buckets) addWhole(first int, whole *Buckets, i int) {
 	var pieces run
 	count, firstT := int64(0), int64(0)
@@ -73,7 +74,7 @@ func (b *Buckets) addWhole(first int, whole *Buckets, i int) {
 	}
 }
 
-// addUpHistograms makes the resets and changes of pieces with histograms add up to those given.
+// addUpHistograms makes the resets and changes of pieces with histograms add up to resets and changes.
 func (b *Buckets) addUpHistograms(first int, resets, changes int64) {
 	resetsInside, changesInside := int64(0), int64(0)
 	for k, before := first, -1; k < b.Len(); k++ {
@@ -90,7 +91,7 @@ func (b *Buckets) addUpHistograms(first int, resets, changes int64) {
 	b.shareSteps(first, b.Changes, changes, changesInside)
 }
 
-// shareSteps sets the pieces' changes, or resets, such that they add up to want, unless they do.
+// shareSteps redistributes the changes or resets of the pieces to add up to want, unless they already do.
 func (b *Buckets) shareSteps(first int, column []uint32, want, have int64) {
 	if want == have {
 		return
@@ -106,7 +107,7 @@ func (b *Buckets) shareSteps(first int, column []uint32, want, have int64) {
 		total = samples
 	}
 	for k := first; k < b.Len() && total > 0; k++ {
-		if seen += int64(b.Count[k]); steps > 0 { // There are some within pieces.
+		if seen += int64(b.Count[k]); steps > 0 { // Changes are possible within pieces.
 			seen -= int64(min(b.Count[k], 1))
 		}
 		column[k] = uint32(want*seen/total - given)
@@ -114,8 +115,8 @@ func (b *Buckets) shareSteps(first int, column []uint32, want, have int64) {
 	}
 }
 
-// shareValue adds a value to the pieces, if it is more than rounding may leave, in proportion to their numbers of resets or, without any, of
-// samples.
+// shareValue distributes missing among the pieces if it exceeds the rounding error slack, in proportion to their resets
+// or, if there are none, their samples.
 func (b *Buckets) shareValue(first int, column []float64, by []uint32, missing, slack float64) {
 	if !(math.Abs(missing) > slack) || math.IsInf(missing, 0) {
 		return
@@ -132,7 +133,8 @@ func (b *Buckets) shareValue(first int, column []float64, by []uint32, missing, 
 	}
 }
 
-// addUpStarts makes what only start timestamps show of pieces add up to that of bucket i of whole.
+// addUpStarts makes the resets that only start timestamps show, their corrections and the overlaps of the pieces add up
+// to those of bucket i of whole.
 func (b *Buckets) addUpStarts(first int, whole *Buckets, i int) {
 	if whole.FirstST == nil || b.FirstST == nil {
 		return

@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// within are the samples of a bucket, as Prometheus' evaluator hands them to a function over a range: without
-// stale markers.
+// within returns the samples of a bucket as Prometheus' evaluator passes them to a range function: without stale
+// markers.
 func within(s *chunk.Samples, start, end int64) promengine.Series {
 	var series promengine.Series
 	for i, t := range s.T {
@@ -31,7 +31,7 @@ func within(s *chunk.Samples, start, end int64) promengine.Series {
 	return series
 }
 
-// call calls one of Prometheus' functions over the range of a bucket.
+// call evaluates one of Prometheus' functions over the range of a bucket.
 func call(t testing.TB, name string, series promengine.Series, start, end int64) promengine.Vector {
 	selector := &parser.MatrixSelector{
 		VectorSelector: &parser.VectorSelector{Name: "x"}, Range: time.Duration(end-start) * time.Millisecond,
@@ -41,7 +41,7 @@ func call(t testing.TB, name string, series promengine.Series, start, end int64)
 	return out
 }
 
-// startsWithin are the start timestamps of what within returns.
+// startsWithin returns the start timestamps of the samples that within returns.
 func startsWithin(s *chunk.Samples, start, end int64) *promengine.StartTimestamps {
 	var starts promengine.StartTimestamps
 	for i, t := range s.T {
@@ -61,8 +61,8 @@ func startsWithin(s *chunk.Samples, start, end int64) *promengine.StartTimestamp
 	return &starts
 }
 
-// requireStartAnswers holds that bucket i, which is simple, gives the answers that Prometheus gives for its samples with their start
-// timestamps.
+// requireStartAnswers requires that bucket i, which must be simple, has the results of Prometheus' functions for its
+// samples with start timestamps.
 func requireStartAnswers(t testing.TB, b *Buckets, i int, s *chunk.Samples, greatest float64, name string) {
 	t.Helper()
 	start, end := b.Start[i], b.End[i]
@@ -106,7 +106,7 @@ func requireStartAnswers(t testing.TB, b *Buckets, i int, s *chunk.Samples, grea
 	}
 }
 
-// requireNear holds that a float is another to 1e-12 of the greatest value that entered it.
+// requireNear requires that got equals want up to 1e-12 of the larger of want and the largest value in the computation.
 func requireNear(t testing.TB, want, got, greatest float64, name string) {
 	t.Helper()
 	switch {
@@ -119,8 +119,8 @@ func requireNear(t testing.TB, want, got, greatest float64, name string) {
 	}
 }
 
-// increase is what increase makes of a bucket that has two samples at least: how much it grew, and how that is
-// extrapolated to the whole bucket.
+// increase returns the factor by which Prometheus' increase extrapolates the growth of a bucket with at least two
+// samples to the whole bucket.
 func increase(b *Buckets, i int, grew, first float64) (factor float64) {
 	sampled := float64(b.LastT[i]-b.FirstT[i]) / 1000
 	between := sampled / float64(b.Count[i]-1)
@@ -137,7 +137,7 @@ func increase(b *Buckets, i int, grew, first float64) (factor float64) {
 	return (sampled + toStart + toEnd) / sampled
 }
 
-// requireAnswers holds that bucket i gives the answers that Prometheus gives for its samples.
+// requireAnswers requires that bucket i has the results of Prometheus' functions for its samples.
 func requireAnswers(t testing.TB, b *Buckets, i int, s *chunk.Samples, name string) {
 	t.Helper()
 	start, end := b.Start[i], b.End[i]
@@ -236,11 +236,11 @@ func requireHistogramAnswers(t testing.TB, b *Buckets, i int, series promengine.
 		require.Equal(t, sum[0].H.CustomValues, h.Sum.CustomValues, name)
 		requireNear(t, sum[0].H.Count, h.Sum.Count, h.Sum.Count, name)
 		requireNear(t, sum[0].H.Sum, h.Sum.Sum, h.Last.Sum, name)
-	} // How they rise is compared by the functions over buckets, which reconcile layouts.
+	} // Their increase is compared in tests of functions over buckets, which reconcile layouts.
 }
 
-// TestAnswersArePrometheus asks Prometheus' own functions and the buckets, which were built from samples, or from
-// narrower buckets.
+// TestAnswersArePrometheus compares buckets that are built from samples or from narrower buckets with the results of
+// Prometheus' functions.
 func TestAnswersArePrometheus(t *testing.T) {
 	simple, buckets := 0, 0
 	for _, data := range series(t, 400) {
@@ -266,7 +266,7 @@ func TestAnswersArePrometheus(t *testing.T) {
 	require.Less(t, simple, buckets)
 }
 
-// requireAlike holds that buckets made of buckets are those made of samples, but for the rounding of sums.
+// requireAlike requires that buckets coarsened from buckets equal those built from samples, up to the rounding of sums.
 func requireAlike(t testing.TB, built, coarse *Buckets, name string) {
 	t.Helper()
 	exact := func(b *Buckets) *Buckets {

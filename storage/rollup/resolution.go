@@ -2,20 +2,20 @@ package rollup
 
 import "fmt"
 
-// Resolution is how finely samples are kept: as they came, or as buckets of one width.
+// Resolution is the granularity of stored samples: raw samples, or buckets of one width.
 type Resolution uint8
 
-// The resolutions, from the finest. The numbers stand in keys and are never reused.
+// The resolutions, from the finest. The numbers are stored in keys and must never be reused.
 const (
 	Raw Resolution = iota
 	FiveMinutes
 	OneHour
 )
 
-// Resolutions are those of buckets, from the finest.
+// Resolutions are the resolutions of buckets, from the finest.
 var Resolutions = [...]Resolution{FiveMinutes, OneHour}
 
-// Width returns the width of a bucket, milliseconds; 0 for Raw.
+// Width returns the width of a bucket in milliseconds; 0 for Raw.
 func (r Resolution) Width() int64 {
 	switch r {
 	case FiveMinutes:

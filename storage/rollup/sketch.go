@@ -13,30 +13,33 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// A Sketch counts values in bins so narrow that each value is within SketchAccuracy of its bin's, relative to its size: a DDSketch (Masson,
-// Rim and Lee, "DDSketch: a fast and fully-mergeable quantile sketch with relative-error guarantees", VLDB 2019), which gives quantiles
-// with the same accuracy. Sketches of parts are merged by adding up their bins. Nobody changes a sketch.
+// Sketch counts values in bins. The relative difference between a value and the value of its bin is at most
+// SketchAccuracy, and quantiles have the same accuracy. It is a DDSketch (Masson, Rim and Lee, "DDSketch: a fast and
+// fully-mergeable quantile sketch with relative-error guarantees", VLDB 2019). Sketches of parts are merged by adding
+// up their bins. A sketch is immutable.
 //
-// Bins lie within powers of two, so that machines agree on them: the paper's logarithm they may round differently.
+// Bins are subdivisions of powers of two, not of a logarithm as in the paper, because machines may round logarithms
+// differently.
 type Sketch struct {
-	// Bins are those that have values, ascending.
+	// Bins are the bins with values, ascending by key.
 	Bins []SketchBin
 }
 
 // SketchBin is a bin of a sketch.
 type SketchBin struct {
-	// Key orders bins as their values: 0 is that of zeros and of values that are no normal floats.
+	// Key orders bins by value. 0 is the bin of zeros and subnormal floats; bins of negative values have negative keys.
 	Key int32
 	// Count is the number of values, at least 1.
 	Count uint32
 }
 
 const (
-	// SketchAccuracy is by how much a bin's value differs from a value in it at most, relative to the latter. It is a constant of the format.
+	// SketchAccuracy is the max difference between a value and its bin's value, relative to the value. It is a constant
+	// of the format.
 	SketchAccuracy = 0.01
-	// sketchBins is the number of bins between a power of two and the next.
+	// sketchBins is the number of bins per power of two.
 	sketchBins = 35
-	// maxSketchBins bounds a sketch. Values that are spread more widely have none.
+	// maxSketchBins is the max number of bins of a sketch. Values that need more have no sketch.
 	maxSketchBins = 512
 )
 
@@ -51,7 +54,8 @@ var sketchBounds = func() (bounds [sketchBins + 1]float64) {
 	return bounds
 }()
 
-// sketchStarts are the bins of numbers from 1 to 2 by the first bits after the point, the others being 0.
+// sketchStarts contains, for each value of the first bits after the binary point, the bin of the smallest number from 1
+// to 2 with these bits.
 var sketchStarts = func() (starts [1 << sketchStartBits]uint8) {
 	for i := range starts {
 		least := 1 + float64(i)/(1<<sketchStartBits)
@@ -70,7 +74,7 @@ const (
 	maxExponent  = 2046
 )
 
-// sketchKey returns the key of the bin of v, which is finite.
+// sketchKey returns the key of the bin of v, which must be finite.
 func sketchKey(v float64) int32 {
 	b := math.Float64bits(v)
 	exponent := int32(b >> mantissaBits & 0x7ff)
@@ -89,7 +93,7 @@ func sketchKey(v float64) int32 {
 	return key
 }
 
-// Value returns the value of a bin, which is as far from its least as from its greatest value, relative to them.
+// Value returns the value of a bin, which has the same relative distance to its min and max value.
 func (b SketchBin) Value() float64 {
 	key := max(b.Key, -b.Key)
 	if key == 0 {
@@ -104,10 +108,11 @@ func (b SketchBin) Value() float64 {
 	return v
 }
 
-// sketchOf returns the sketch of the values among v that are no stale markers; nil where one isn't finite, or they are spread too widely.
+// sketchOf returns the sketch of the values of v that aren't stale markers; nil if a value isn't finite, or if there
+// would be too many bins.
 func sketchOf(v []float64) *Sketch {
 	var bins [maxSketchBins]SketchBin
-	n, at := 0, 0 // at is that of the value before: most values are near it
+	n, at := 0, 0 // at is the bin of the previous value: most values are close to it
 	before, key := math.NaN(), int32(0)
 	for _, x := range v {
 		switch {
@@ -148,7 +153,7 @@ func (s *Sketch) Count() (n uint64) {
 	return n
 }
 
-// mergeSketches returns the sketch of several together; nil if it would be too large.
+// mergeSketches returns the merged sketch; nil if it would have too many bins.
 func mergeSketches(all []*Sketch) *Sketch {
 	if len(all) == 1 {
 		return all[0]
@@ -172,7 +177,7 @@ func mergeSketches(all []*Sketch) *Sketch {
 	return merged
 }
 
-// setSketch sets the sketch of bucket i, and makes their column with the first.
+// setSketch sets the sketch of bucket i, and creates the column if needed.
 func (b *Buckets) setSketch(i int, s *Sketch) {
 	if b.Sketches == nil {
 		b.Sketches = make([]*Sketch, len(b.End), cap(b.End))
@@ -180,8 +185,8 @@ func (b *Buckets) setSketch(i int, s *Sketch) {
 	b.Sketches[i] = s
 }
 
-// appendSketches adds to the buckets from index from on, which samples made, the sketches of those that are width wide: to the last bucket
-// of each that has floats. Where all values are equal there is none.
+// appendSketches adds one sketch per interval of width milliseconds to the buckets of samples s from index from on. It
+// is added to the last bucket with floats of the interval. If all values of an interval are equal, it has no sketch.
 func (b *Buckets) appendSketches(from int, s *chunk.Samples, width int64) {
 	at := 0
 	for i := from; i < b.Len(); {
@@ -202,7 +207,7 @@ func (b *Buckets) appendSketches(from int, s *chunk.Samples, width int64) {
 	}
 }
 
-// AppendSketches adds to buckets that samples made a sketch of each.
+// AppendSketches adds a sketch to each bucket of samples s.
 func (b *Buckets) AppendSketches(s *chunk.Samples) {
 	at := 0
 	for i, end := range b.End {
@@ -216,8 +221,9 @@ func (b *Buckets) AppendSketches(s *chunk.Samples) {
 	}
 }
 
-// ExpandSketch appends samples that have bucket i's sketch: as many as it was made of, evenly spaced, and ascending by their values, from
-// the least to the greatest. It returns false, and appends none, if the bucket has no sketch though its values differ.
+// ExpandSketch appends samples with bucket i's sketch: as many as its count, evenly spaced, and ascending by value from
+// the min to the max. It returns false and appends none if the bucket's values differ and it has no sketch, if they
+// aren't finite, or if the bucket has histograms or isn't simple.
 func (b *Buckets) ExpandSketch(into *chunk.Samples, i int) bool {
 	n := int(b.Count[i])
 	switch {
@@ -256,7 +262,8 @@ func sameSketch(a, b *Sketch) bool {
 	return a == b || a != nil && b != nil && slices.Equal(a.Bins, b.Bins)
 }
 
-// coarsenSketches sets the sketch of bucket i to those of the buckets from one index to another, if they are of all its floats.
+// coarsenSketches sets the sketch of bucket i to that of the buckets [from, to) of fine, if their sketches cover all
+// their floats.
 func coarsenSketches(into *Buckets, i int, fine *Buckets, from, to int) {
 	var all []*Sketch
 	n := uint64(0)
@@ -274,7 +281,7 @@ func coarsenSketches(into *Buckets, i int, fine *Buckets, from, to int) {
 	}
 }
 
-// floatsIn returns the number of floats of the buckets from one index to another.
+// floatsIn returns the number of floats of buckets [from, to).
 func (b *Buckets) floatsIn(from, to int) (n uint64) {
 	for i := from; i < to; i++ {
 		if b.Count[i] > 0 && b.Flags[i].HasFloats() {
@@ -284,7 +291,7 @@ func (b *Buckets) floatsIn(from, to int) (n uint64) {
 	return n
 }
 
-// Column sketches has, for each bucket with a sketch:
+// Column sketches contains, for each bucket with a sketch:
 //
 //	+---------+----------+---------+- - - - - - - - - - - - - - - -+
 //	| buckets | bins     | first   | of each bin: count − 1, and   |
@@ -292,7 +299,8 @@ func (b *Buckets) floatsIn(from, to int) (n uint64) {
 //	| uvarint | uvarint  | varint  | to the next key − 1; uvarints |
 //	+---------+----------+---------+- - - - - - - - - - - - - - - -+
 //
-// Buckets since is how many buckets come before it since the last with a sketch; first key is relative to that one's.
+// "Buckets since" is the number of buckets between the previous bucket with a sketch and this one. "First key" is
+// relative to the first key of that bucket.
 func (e *encoder) sketches(b *Buckets) {
 	from, before, key := len(e.body), -1, int32(0)
 	for i, s := range b.Sketches {
@@ -313,17 +321,17 @@ func (e *encoder) sketches(b *Buckets) {
 	e.put(columnSketches, from)
 }
 
-// maxSketchKey is the key of the greatest float.
+// maxSketchKey is the key of the largest float.
 const maxSketchKey = maxExponent * sketchBins
 
-// sketches appends the column of sketches; it stays nil where there are none.
+// sketches appends the column of sketches. It remains nil if there are no sketches.
 func (d *decoder) sketches() error {
 	into := d.into
 	column := d.e.column(columnSketches)
 	if len(column) == 0 && into.Sketches == nil {
 		return nil
 	}
-	clear(tail(&into.Sketches, d.at-len(into.Sketches))) // those of buckets before
+	clear(tail(&into.Sketches, d.at-len(into.Sketches))) // entries of earlier buckets
 	all := tail(&into.Sketches, d.n)
 	clear(all)
 	r := reader{b: column}

@@ -36,11 +36,11 @@ func TestSketchBinsAreNarrow(t *testing.T) {
 	}
 }
 
-// storedHours returns the 1h buckets that are stored of samples, as they are read.
+// storedHours returns the 1h buckets of samples after they have been encoded and decoded.
 func storedHours(t *testing.T, s *chunk.Samples) *Buckets {
 	var fine, hours, got Buckets
 	AppendStored(&fine, s, "m", fiveMinutes)
-	for from := 0; from < fine.Len(); from += 24 { // 5m buckets are read before 1h ones are made of them.
+	for from := 0; from < fine.Len(); from += 24 { // 5m buckets are encoded and decoded before they are coarsened.
 		require.NoError(t, Decode(AppendChunk(nil, fine.slice(from, min(from+24, fine.Len())), fiveMinutes, 1), AllColumns, &got))
 	}
 	require.True(t, fine.Equal(&got))
@@ -51,7 +51,7 @@ func storedHours(t *testing.T, s *chunk.Samples) *Buckets {
 	return &back
 }
 
-// Quantiles over hours are within 1 % of the samples that they lie between.
+// TestQuantilesOfSketches requires that quantiles over hours are within 1 % of the quantiles of the samples.
 func TestQuantilesOfSketches(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 5))
 	shapes := append(usual(), unusual()[7], unusual()[9],
@@ -92,7 +92,8 @@ func TestQuantilesOfSketches(t *testing.T) {
 	require.Greater(t, questions, 100_000)
 }
 
-// An hour of which 5m buckets are missing, or came later, has no sketch, nor have counters and constants.
+// TestHoursWithoutSketches requires that hours with missing 5m buckets have no sketch, and that counters and constants
+// have none.
 func TestHoursWithoutSketches(t *testing.T) {
 	var fine, hours Buckets
 	s := usual()[1].floats(480, 1)

@@ -5,39 +5,40 @@ import (
 	"slices"
 )
 
-// point is what the levels of a course add up to: those before falls, and those of all samples.
+// point contains two sums over a course: of the levels before falls, and of all samples.
 type point struct{ correction, sum float64 }
 
 func (p point) minus(q point) point { return point{p.correction - q.correction, p.sum - q.sum} }
 
 func (p point) dot(q point) float64 { return p.correction*q.correction + p.sum*q.sum }
 
-// cross is greater than 0 where q lies to the left of p.
+// cross is greater than 0 if q is to the left of p.
 func (p point) cross(q point) float64 { return p.correction*q.sum - p.sum*q.correction }
 
 func (p point) length() float64 { return math.Hypot(p.correction, p.sum) }
 
-// search is memory for solve: indices in knots of the levels of a course.
+// search is memory for solve. Each slice contains the indices in knots of the levels of a course.
 type search struct{ left, right, next, back []uint8 }
 
-// target is a point to which the levels of a course shall add up.
+// target is the point that the levels of a course should add up to.
 type target struct {
 	point
-	// slack is by how much it may be missed.
+	// slack is the max distance to the point.
 	slack float64
 	// anyCorrection: only the sum matters.
 	anyCorrection bool
 }
 
-// strictly keeps levels apart that would meet at the edge of what a course can add up to.
+// strictly keeps levels different that would be equal at the edge of the polygon of solve.
 const strictly = 1 - 4e-15
 
-// solve changes the unknown levels such that they add up to the target, and reports whether they can.
+// solve changes the unknown levels so that they add up to the target, and reports whether that is possible.
 //
-// The courses that rise and fall as c does are a convex set, so the points that they add up to are a polygon; extreme finds its corner
-// in any direction. From the point of the even course, solve follows the way to the target until it leaves the polygon, between a
-// corner to the left of the way and one to its right (Minkowski portal refinement, Snethen 2008). The levels lie between those of the
-// even course, which all differ, and those at the edge.
+// The courses with the rises and falls of c are a convex set. The points that they add up to therefore form a polygon;
+// extreme finds its corner in any direction. solve follows the straight line from the point of the even course, called
+// the way, to the target until it leaves the polygon between a corner to its left and one to its right (Minkowski
+// portal refinement, Snethen 2008). The solution is an interpolation between the levels of the even course, which all
+// differ, and those at the edge.
 //
 //	    ·─────────right
 //	   ╱           ╲
@@ -69,7 +70,7 @@ func (c *course) solve(t target) bool {
 			corner.correction = 0
 		}
 		if length*way.dot(direction)-corner.dot(direction) > t.slack*direction.length() {
-			return false // The target lies farther in this direction than any course.
+			return false // The target is farther in this direction than any course.
 		}
 		switch p.add(corner, direction) {
 		case onWay:
@@ -96,7 +97,7 @@ func (c *course) solve(t target) bool {
 	return p.isOpen() && c.reach(&p)
 }
 
-// reach sets the levels to those at the target, if it lies before the edge.
+// reach sets the levels to those at the target. It returns false if the target is beyond the edge.
 func (c *course) reach(p *portal) bool {
 	share, along := p.across()
 	if !(p.length <= along+p.slack) {
@@ -106,7 +107,8 @@ func (c *course) reach(p *portal) bool {
 	return true
 }
 
-// blend moves unknown levels by a fraction of the way towards knots, which are a's, or share of the way from these to b's.
+// blend moves the unknown levels toward the knots of a by the fraction by, or, if b isn't nil, toward the interpolation
+// of the knots of a and b with weight share for b.
 func (c *course) blend(a, b []uint8, by, share float64) {
 	for j, v := range c.level {
 		if c.known[j] >= 0 {
@@ -120,7 +122,7 @@ func (c *course) blend(a, b []uint8, by, share float64) {
 	}
 }
 
-// portal are the corners to the left and to the right of the way, as seen from the even course.
+// portal contains the corners to the left and to the right of the way, relative to the even course.
 type portal struct {
 	way               point // of length 1
 	length, slack     float64
@@ -128,21 +130,21 @@ type portal struct {
 	hasLeft, hasRight bool
 }
 
-// side is where a new corner lies.
+// side is the position of a new corner.
 type side int
 
 const (
-	nowhere side = iota // no corner lies beyond the way
+	nowhere side = iota // no corner is beyond the way
 	onWay
 	toLeft
 	toRight
-	atEdge // no corner lies farther
+	atEdge // no corner is farther
 )
 
-// isOpen reports whether the way leads between two corners.
+// isOpen reports whether the way passes between two corners.
 func (p *portal) isOpen() bool { return p.hasLeft && p.hasRight }
 
-// add makes a corner, found in a direction, the left or the right one.
+// add sets the left or right corner to a corner found in a direction.
 func (p *portal) add(corner, direction point) side {
 	at := p.way.cross(corner)
 	switch {
@@ -161,7 +163,8 @@ func (p *portal) add(corner, direction point) side {
 	}
 }
 
-// direction returns where the next corner is looked for: beyond the edge between the two, or beyond the way from the only one.
+// direction returns the direction of the next corner: beyond the edge between the two corners, or beyond the way as
+// seen from the only one.
 func (p *portal) direction() point {
 	switch {
 	case !p.hasRight:
@@ -176,20 +179,21 @@ func (p *portal) direction() point {
 	return point{-edge.sum, edge.correction}
 }
 
-// across returns where the way meets the edge: at which share of it from left to right, and how far along the way.
+// across returns the intersection of the way and the edge: its share of the edge from left to right, and its distance
+// along the way.
 func (p *portal) across() (share, along float64) {
 	l, r := p.way.cross(p.left), p.way.cross(p.right)
 	share = l / (l - r)
 	return share, p.way.dot(p.left)*(1-share) + p.way.dot(p.right)*share
 }
 
-// isWellInside reports whether the target lies so far before the edge that a farther edge isn't worth looking for.
+// isWellInside reports whether the target is so far inside the edge that searching for a farther edge isn't worthwhile.
 func (p *portal) isWellInside() bool {
 	_, along := p.across()
 	return p.length <= along*0.8
 }
 
-// point returns what the levels add up to.
+// point returns the sums of the levels.
 func (c *course) point() (p point) {
 	for j, v := range c.level {
 		p.sum += v * float64(c.held[j])
@@ -200,9 +204,9 @@ func (c *course) point() (p point) {
 	return p
 }
 
-// extreme finds the course that rises and falls as c does and adds up to the point farthest in a direction, and sets knots to its levels,
-// each of which is a knot. ok: there is such a course, if levels may be equal. It goes from the first level to the last, keeping the best
-// course that ends at each knot.
+// extreme finds the course with the rises and falls of c whose levels are knots and whose point is farthest in a
+// direction. It sets knots to the indices of its levels. ok is false if there is no such course; consecutive levels may
+// be equal. It processes the levels in order and keeps the best course that ends at each knot.
 func (c *course) extreme(knots *[]uint8, direction point) (corner point, ok bool) {
 	n, count := len(c.level), len(c.knots)
 	c.work.back = slices.Grow(c.work.back[:0], n*maxKnots)[:n*maxKnots]

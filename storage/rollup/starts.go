@@ -7,21 +7,21 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// IsStartReset returns true if the start timestamp of a sample shows a counter reset after the sample before it, as Prometheus'
-// functions have it. Timestamps are in milliseconds; a start of 0 isn't known.
+// IsStartReset returns true if the start timestamp of a sample shows a counter reset after the previous sample, as
+// defined by Prometheus' functions. Timestamps are in milliseconds; a start of 0 is unknown.
 func IsStartReset(startBefore, before, start, t int64) bool {
 	switch {
 	case start == startBefore, start == 0, start >= t, start < before:
 		return false
 	case start > before:
 		return true
-	default: // The sample is a delta, unless the one before has no valid start.
+	default: // The sample is a delta, unless the previous one has no valid start.
 		return startBefore != 0 && startBefore < before
 	}
 }
 
-// SinceStart returns how long before a sample at t its series starts, milliseconds, if it does so after another time: Prometheus' rates
-// then count from 0 at the start. It returns 0 if it doesn't, or the start isn't known.
+// SinceStart returns the milliseconds from the start of a series to a sample at t, if the start is after the time
+// after. Prometheus' rates then count from 0 at the start. Otherwise, or if the start is unknown, it returns 0.
 func SinceStart(start, t, after int64) int64 {
 	if start == 0 || start <= after || start >= t {
 		return 0
@@ -29,29 +29,31 @@ func SinceStart(start, t, after int64) int64 {
 	return t - start
 }
 
-// IsStartOverlap returns true if a sample starts before the one before it, at another time than that does.
+// IsStartOverlap returns true if a sample starts before the previous sample, and its start differs from that of the
+// previous sample.
 func IsStartOverlap(startBefore, before, start int64) bool {
 	return start != 0 && start < before && start != startBefore
 }
 
-// IsStartReset returns true if the first sample of bucket i is a counter reset by its start timestamp after the last sample of an earlier
-// bucket, and both are floats, or both histograms.
+// IsStartReset returns true if the first sample of bucket i is a counter reset by its start timestamp after the last
+// sample of an earlier bucket, and both samples are of the same kind.
 func (b *Buckets) IsStartReset(before, i int) bool {
 	return b.FirstST != nil && b.sameKind(before, i) && IsStartReset(b.LastST[before], b.LastT[before], b.FirstST[i], b.FirstT[i])
 }
 
-// StartOverlaps returns true if the first sample of bucket i starts before the last sample of an earlier bucket of the same kind, at
-// another time than that does.
+// StartOverlaps returns true if the start of the first sample of bucket i overlaps the last sample of an earlier
+// bucket, as in IsStartOverlap, and both samples are of the same kind.
 func (b *Buckets) StartOverlaps(before, i int) bool {
 	return b.FirstST != nil && b.sameKind(before, i) && IsStartOverlap(b.LastST[before], b.LastT[before], b.FirstST[i])
 }
 
-// sameKind returns true if the last sample of a bucket and the first of bucket i are both floats, or both histograms.
+// sameKind returns true if the last sample of bucket before and the first sample of bucket i are both floats or both
+// histograms.
 func (b *Buckets) sameKind(before, i int) bool {
 	return (b.Flags[before]&LastIsHistogram != 0) == (b.Flags[i]&FirstIsHistogram != 0)
 }
 
-// startRun are the start timestamps of samples that follow each other, and the resets that only they show.
+// startRun accumulates the start timestamps of consecutive samples, and the resets that only start timestamps show.
 type startRun struct {
 	first, last int64
 	any         bool
@@ -60,7 +62,7 @@ type startRun struct {
 	resets      uint32
 }
 
-// step goes from one sample to the next, and returns true if that is a reset by its start timestamp.
+// step counts the transition from one sample to the next, and returns true if it is a reset by start timestamp.
 func (r *startRun) step(startBefore, before, start, t int64) bool {
 	if start == startBefore {
 		return false
@@ -69,7 +71,8 @@ func (r *startRun) step(startBefore, before, start, t int64) bool {
 	return IsStartReset(startBefore, before, start, t)
 }
 
-// joint goes from one bucket to the next, and returns true if only start timestamps show that this is a reset.
+// joint counts the transition from one bucket to the next, and returns true if it is a reset that only start timestamps
+// show.
 func (r *startRun) joint(b *Buckets, before, i int, isReset bool) bool {
 	if b.FirstST == nil || !b.sameKind(before, i) {
 		return false
@@ -97,7 +100,8 @@ func (r *startRun) add(b *Buckets, i int) {
 	}
 }
 
-// startsOfFloats returns the starts of floats from one index to another, which are no stale markers.
+// startsOfFloats returns the starts of the floats from index first to last, inclusive. The floats at both ends must not
+// be stale markers.
 func startsOfFloats(s *chunk.Samples, first, last int) startRun {
 	r := startRun{first: s.ST[first], last: s.ST[last]}
 	before := first
@@ -121,7 +125,7 @@ type startColumns struct {
 	resets      []uint32
 }
 
-// spareStarts returns the memory for those columns of b, which aren't used any more.
+// spareStarts returns the memory of b's columns of start timestamps, which must no longer be used.
 func (b *Buckets) spareStarts() startColumns {
 	if b.FirstST == nil {
 		return b.spare
@@ -129,7 +133,7 @@ func (b *Buckets) spareStarts() startColumns {
 	return startColumns{b.FirstST[:0], b.LastST[:0], b.StartCorrection[:0], b.StartResets[:0]}
 }
 
-// setStarts sets the start timestamps of bucket i, and makes their columns with the first that are known.
+// setStarts sets the start timestamps of bucket i, and creates the columns if needed.
 func (b *Buckets) setStarts(i int, r startRun) {
 	if r.overlaps {
 		b.Flags[i] |= StartsOverlap
@@ -147,9 +151,9 @@ func (b *Buckets) setStarts(i int, r startRun) {
 	}
 }
 
-// The columns of start timestamps begin with a byte for the base of the run after it:
+// The columns of start timestamps start with a byte for the base of the run that follows:
 //
-//	0  first start timestamps: the start of the chunk's first bucket; last ones: the bucket's first one
+//	0  for first start timestamps, the start of the chunk's first bucket; for last ones, the first start timestamp of the same bucket
 //	1  the sample's own timestamp
 const (
 	startsFar = 0
@@ -174,7 +178,7 @@ func (e *encoder) starts(b *Buckets, parts []part) {
 	}
 }
 
-// relative writes x as it is shorter: relative to far, or to own.
+// relative writes x relative to far or to own, whichever is shorter.
 func (e *encoder) relative(id int, x, far, own []int64) {
 	from := len(e.body)
 	e.body = appendInts(append(e.body, startsFar), e.minus(x, far))
@@ -216,13 +220,13 @@ func (d *decoder) starts() error {
 		into.StartCorrection, into.StartResets = into.spare.correction, into.spare.resets
 	}
 	for _, column := range []*[]int64{&into.FirstST, &into.LastST} {
-		clear(tail(column, d.at-len(*column))) // those of buckets before
+		clear(tail(column, d.at-len(*column))) // entries of earlier buckets
 	}
 	clear(tail(&into.StartCorrection, d.at-len(into.StartCorrection)))
 	clear(tail(&into.StartResets, d.at-len(into.StartResets)))
 	first, last := tail(&into.FirstST, d.n), tail(&into.LastST, d.n)
 	if b := d.e.column(columnFirstST); len(b) > 0 && b[0] == startsFar && d.parts == nil && !d.e.has(columnLastST) && !d.e.has(columnStartResets) {
-		if v, ok := chunk.ConstantInts(b[1:]); ok { // So it is unless a series starts anew.
+		if v, ok := chunk.ConstantInts(b[1:]); ok { // This is the case unless a series restarts.
 			for i := range first {
 				first[i], last[i] = into.Start[d.at]+v, into.Start[d.at]+v
 			}
@@ -251,10 +255,10 @@ func (d *decoder) starts() error {
 	return d.startCorrections(tail(&into.StartCorrection, d.n), resets)
 }
 
-// Column startResets begins with a byte:
+// Column startResets starts with a byte:
 //
-//	0  a run of the numbers
-//	1  a run of what the numbers are less than count − 1 − resets: nothing if each sample is a reset, as of deltas
+//	0  a run of the numbers of resets
+//	1  a run of count − 1 − resets minus these numbers: all 0 if each sample is a reset, as with deltas
 const (
 	startResetsPlain = 0
 	startResetsLeft  = 1
@@ -286,7 +290,7 @@ func (d *decoder) startResets(x []uint32) error {
 		if most[i] -= 1 + resets[i]; b[0] == startResetsLeft {
 			n = most[i] - n
 		}
-		if n < 0 || n > math.MaxUint32 { // Of buckets that aren't simple, the count may be less.
+		if n < 0 || n > math.MaxUint32 { // The count may be smaller for buckets that aren't simple.
 			return fmt.Errorf("%w: %d %s", ErrCorrupt, n, what)
 		}
 		x[i] = uint32(n)
@@ -297,16 +301,17 @@ func (d *decoder) startResets(x []uint32) error {
 	return nil
 }
 
-// Column startCorrection is of buckets of floats that have start resets. The integers of values, as chunk.OrderedBits, are stored as what
-// they are greater by than those of sum − last − correction: of deltas, each of which is a reset, it is that. A byte comes first:
+// Column startCorrection covers the buckets with start resets and without histograms. Values are stored as integers, by
+// chunk.OrderedBits, minus the integer of the prediction sum − last − correction. The prediction is exact for deltas,
+// where each sample is a reset. A byte comes first:
 //
 //	0  a run of integers
-//	1  values follow instead, where that is shorter
+//	1  values instead, if that is shorter
 //
-// Where the column isn't there, all integers are 0.
+// If the column is absent, all integers are 0.
 const startsBySum = 0
 
-// correctedByStart returns the buckets that the column of start corrections is of, and the integers that are predicted for them.
+// correctedByStart returns the indices of the buckets in the column of start corrections, and their predicted integers.
 func (b *Buckets) correctedByStart() (at []int, predicted []int64) {
 	for i, n := range b.StartResets {
 		if n > 0 && b.Flags[i]&HasHistograms == 0 {
@@ -317,7 +322,7 @@ func (b *Buckets) correctedByStart() (at []int, predicted []int64) {
 	return at, predicted
 }
 
-// startResets writes the columns of start resets, and of their corrections.
+// startResets writes the columns of start resets and of their corrections.
 func (e *encoder) startResets(b *Buckets, parts []part) {
 	if b.FirstST == nil {
 		return
@@ -374,7 +379,7 @@ func (e *encoder) startCorrection(b *Buckets) {
 	e.put(columnStartCorrection, from)
 }
 
-// startCorrections fills column, given the numbers of start resets.
+// startCorrections fills column. resets has the numbers of start resets.
 func (d *decoder) startCorrections(column []float64, resets []uint32) error {
 	clear(column)
 	any := false
@@ -423,7 +428,7 @@ func (d *decoder) startCorrections(column []float64, resets []uint32) error {
 	return nil
 }
 
-// relative fills x from a column of start timestamps; where that isn't there, x stays as it is.
+// relative fills x from a column of start timestamps. If the column is absent, x is unchanged.
 func (d *decoder) relative(id int, x, far []int64) error {
 	b := d.e.column(id)
 	if len(b) == 0 {

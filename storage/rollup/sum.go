@@ -6,29 +6,30 @@ import (
 	"github.com/prometheus/prometheus/util/kahansum"
 )
 
-// sum adds floats up as PromQL's sum_over_time does, in high and low parts.
+// sum adds floats in high and low parts, like PromQL's sum_over_time.
 type sum struct{ high, low float64 }
 
 func (s *sum) add(v float64) { s.high, s.low = kahansum.Inc(v, s.high, s.low) }
 
-// addSum adds what a part of the floats makes.
+// addSum adds the sum of a part of the floats.
 func (s *sum) addSum(high, low float64) {
 	s.add(high)
 	s.low += low
 }
 
-// lowBits is to how many binary digits below the greatest absolute value that entered it a sum is kept.
+// lowBits is the number of binary digits that a sum keeps below the largest absolute value in it.
 const lowBits = 47
 
-// parts returns the sum as it is stored: high is the float64 next to it, and low, the rest, is rounded to
-// 2^-47 of the least power of 2 above the greatest absolute value.
+// parts returns the sum as it is stored: high is the nearest float64, and low is the rest, rounded to 2^-47 of the
+// smallest power of 2 above the largest absolute value.
 //
-// A low part to the last bit would be noise of 8 bytes per bucket, half of what the samples themselves need. Up
-// to 64 values it is always 0 in this way, and buckets by the hundred still add up to 1e-12 of the greatest value.
+// The last bits of an exact low part would be noise of 8 bytes per bucket, half of the size of the samples. With this
+// rounding it is always 0 for up to 64 values, and the sum of hundreds of buckets is still exact to 1e-12 of the
+// largest value.
 func (s *sum) parts(least, greatest float64) (high, low float64) {
 	high = s.high + s.low
 	if math.IsInf(high, 0) || math.IsNaN(high) {
-		return s.high + 0, 0 // Prometheus doesn't add a low part to an infinite sum
+		return s.high + 0, 0 // Prometheus doesn't add a low part to an infinite sum.
 	}
 	low = (s.high - high) + s.low
 	if low == 0 {
@@ -39,22 +40,22 @@ func (s *sum) parts(least, greatest float64) (high, low float64) {
 		return high, low
 	}
 	low = math.RoundToEven(low/unit) * unit
-	return high, low + 0 // without the sign of -0
+	return high, low + 0 // + 0 turns -0 into 0
 }
 
-// unitOf returns what the low part of a sum is a multiple of.
+// unitOf returns the unit of the low part of a sum.
 func unitOf(least, greatest float64) float64 {
 	_, exponent := math.Frexp(max(math.Abs(least), math.Abs(greatest)))
 	return math.Ldexp(1, exponent-lowBits)
 }
 
-// isLarge reports whether a sum of values such as v could leave the range of floats: a bucket has less than 2^32.
+// isLarge reports whether a sum of such values could overflow. A bucket has less than 2^32 values.
 func isLarge(v float64) bool {
 	v = math.Abs(v)
 	return v > math.MaxFloat64/(1<<32) && v <= math.MaxFloat64
 }
 
-// total returns the sum in one float.
+// total returns the sum as one float.
 func (s *sum) total() float64 {
 	if math.IsInf(s.high, 0) {
 		return s.high

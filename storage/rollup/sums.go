@@ -7,17 +7,17 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// Sums and corrections are predicted from what else the bucket holds. Their columns begin with a byte for the kind of prediction,
-// then follow a run of what their integers, in the form of the lanes, are greater by than predicted; and of decimals
-// perhaps a run of how many float64s the values lie above their integers.
+// Sums and corrections are predicted from other columns of the bucket. Their columns start with a byte for the kind of
+// prediction. A run follows with the differences of their integers, in the form of the lanes, from the prediction. For
+// decimals another run may follow: the distance of each value from its integer, in steps of float64s.
 //
 //	    a sum is about                             a correction is about
 //	0   count · (first + last) / 2                 resets · max
-//	1   values follow, where that is shorter       likewise
+//	1   values instead, if that is shorter         values instead, if that is shorter
 //	2   count · (min + max) / 2                    resets · sum / count
 //	3   count · (first + last + min + max) / 4
 //
-// A sum's column that isn't there is as 0 predicts: so it is for a constant.
+// If a column of sums is absent, the sums are as predicted by kind 0, for example for a constant.
 const (
 	byEnds    = 0
 	byValues  = 1
@@ -28,7 +28,7 @@ const (
 	bySum = 2
 )
 
-// predictSums sets p to the integers that sums of so many values are predicted to have.
+// predictSums sets p to the predicted integers of sums of count values.
 func (l *lanes) predictSums(kind byte, p, count []int64) {
 	first, last, least, greatest := l.first, l.last, l.first, l.last
 	switch kind {
@@ -49,8 +49,8 @@ func (l *lanes) predictSums(kind byte, p, count []int64) {
 	}
 }
 
-// predictCorrections sets p to the integers that corrections are predicted to have: those of the buckets at, which
-// have so many resets.
+// predictCorrections sets p to the predicted integers of the corrections of the buckets with indices at, which have
+// these numbers of resets.
 func (l *lanes) predictCorrections(kind byte, p, at, resets, count []int64) {
 	for k, i := range at {
 		n := resets[k]
@@ -67,7 +67,7 @@ func (l *lanes) predictCorrections(kind byte, p, at, resets, count []int64) {
 	}
 }
 
-// floatInteger returns the integer of a float that was computed: machines differ in the bits of a NaN.
+// floatInteger returns the integer of a computed float. NaN becomes 0, because its bits differ among machines.
 func floatInteger(v float64) int64 {
 	if v != v {
 		v = 0
@@ -75,7 +75,8 @@ func floatInteger(v float64) int64 {
 	return chunk.OrderedBits(v)
 }
 
-// integersOf returns the integers of v in the form of the lanes, and how many floats v lies above those; nil: not all have integers.
+// integersOf returns the integers of v in the form of the lanes, and the distance of v from them in steps of floats. It
+// returns nil if a value has no integer.
 func (e *encoder) integersOf(v []float64, l *lanes) (m, above []int64) {
 	m, above = e.take(len(v)), e.take(len(v))
 	ok := false
@@ -95,14 +96,14 @@ func (e *encoder) integersOf(v []float64, l *lanes) (m, above []int64) {
 	return m, above
 }
 
-// guess is a prediction, and of which kind.
+// guess is a prediction with its kind.
 type guess struct {
 	kind byte
 	p    []int64
 }
 
-// predicted writes a column of v, not empty, by the best of the guesses, and reports whether it holds integers. m and
-// above are the integers of v; nil: there are none.
+// predicted writes a column of v, which must not be empty, by the best of the guesses, and reports whether it contains
+// integers. m and above are the integers of v, or nil if it has none.
 func (e *encoder) predicted(id int, v []float64, m, above []int64, guesses ...guess) (integers bool) {
 	from := len(e.body)
 	var best guess
@@ -143,13 +144,13 @@ func (e *encoder) sums(b *Buckets, parts []part, l *lanes) {
 		guesses[i].p = e.take(len(high))
 		l.predictSums(guesses[i].kind, guesses[i].p, count)
 	}
-	if e.predicted(columnSum, high, m, above, guesses[:]...) { // Else a reader has none to predict corrections from.
+	if e.predicted(columnSum, high, m, above, guesses[:]...) { // Otherwise a reader has no integers to predict corrections from.
 		l.sum = m
 	}
 	e.lows(gather(b.SumLow, parts, ofFloats), gather(b.Min, parts, ofFloats), gather(b.Max, parts, ofFloats))
 }
 
-// corrections writes the column of corrections of buckets of floats that have resets.
+// corrections writes the column of corrections of the buckets of floats with resets.
 func (e *encoder) corrections(b *Buckets, parts []part, l *lanes) {
 	var v []float64
 	var at, resets, count []int64
@@ -177,7 +178,7 @@ func (e *encoder) corrections(b *Buckets, parts []part, l *lanes) {
 	e.predicted(columnCorrection, v, m, above, guesses...)
 }
 
-// Column sumLow begins with a byte as well:
+// Column sumLow also starts with a byte:
 //
 //	0  a run of the low sums in units (see unitOf)
 //	1  values
@@ -206,7 +207,7 @@ func (e *encoder) lows(low, least, greatest []float64) {
 	e.put(columnSumLow, from)
 }
 
-// residues adds the residues in b to predicted integers m, and fills v with their values unless it is nil.
+// residues adds the differences in b to the predicted integers m. If v isn't nil, it fills v with their values.
 func (d *decoder) residues(b []byte, m []int64, v []float64, what string) error {
 	var small [smallChunk]int64
 	residues := small[:]

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// Where the sums of a gauge that jumps up and down take less room as values than as integers, its corrections can't
-// be predicted from them.
+// TestCorrectionsOfSumsThatAreValues requires that corrections aren't predicted from sums that are stored as values,
+// which are shorter for some gauges.
 func TestCorrectionsOfSumsThatAreValues(t *testing.T) {
 	asValues := 0
 	for seed := range uint64(100) {

@@ -25,7 +25,7 @@ func (d *decoder) values(want Columns) error {
 		defer wide.Put(p)
 		space = *p
 	}
-	local := *d // so that the space may stay on the stack
+	local := *d // a copy, so that space can remain on the stack
 	local.l.first, local.l.last = space[:d.floats], space[d.floats:][:d.floats]
 	if err := local.firstAndLast(want); err != nil || derived == 0 {
 		return err
@@ -33,7 +33,7 @@ func (d *decoder) values(want Columns) error {
 	return local.derived(derived)
 }
 
-// firstAndLast appends the ends' values.
+// firstAndLast appends the first and last values.
 func (d *decoder) firstAndLast(want Columns) error {
 	if d.floats > 0 {
 		if err := d.l.decodeEnds(d.e.column(columnFirst), d.e.column(columnLast)); err != nil {
@@ -53,14 +53,14 @@ func (d *decoder) firstAndLast(want Columns) error {
 	return nil
 }
 
-// place moves values that v begins with to the buckets of floats.
+// place moves the first values of v to the buckets of floats.
 func (d *decoder) place(v []float64) {
 	if d.parts != nil {
 		expand(v, d.parts, d.floats, ofFloats)
 	}
 }
 
-// derived appends the columns that are derived from the ends.
+// derived appends the columns that are derived from the first and last values.
 func (d *decoder) derived(want Columns) error {
 	var small [5 * smallChunk]int64
 	space := small[:]
@@ -76,7 +76,7 @@ func (d *decoder) derived(want Columns) error {
 	return local.extremesAndSums(want, space[3*n:])
 }
 
-// extremesAndSums appends what derived does, with some space to work in.
+// extremesAndSums appends the columns of derived. space is scratch memory.
 func (d *decoder) extremesAndSums(want Columns, space []int64) error {
 	n := d.floats
 	if err := d.extremes(); err != nil {
@@ -103,7 +103,7 @@ func (d *decoder) extremesAndSums(want Columns, space []int64) error {
 	}
 }
 
-// extremes fills min and max.
+// extremes fills the min and max integers.
 func (d *decoder) extremes() error {
 	l := &d.l
 	if err := decodeInts(d.e.column(columnMin), l.min, "min values"); err != nil {
@@ -120,7 +120,7 @@ func (d *decoder) extremes() error {
 	return nil
 }
 
-// sums appends sums, and moments and corrections that are predicted from them.
+// sums appends the sums, moments and lines, and the corrections if they are requested.
 func (d *decoder) sums(want Columns, correction []byte, space []int64) error {
 	n := d.floats
 	count, space := space[:n], space[n:]
@@ -180,7 +180,7 @@ func (d *decoder) floatCounts(count []int64) error {
 	return nil
 }
 
-// high finds the integers of sums, and fills v with sums unless it is nil.
+// high computes the integers of sums, and fills v with the sums unless it is nil.
 func (d *decoder) high(v []float64, count []int64) error {
 	b := d.e.column(columnSum)
 	switch {
@@ -204,7 +204,7 @@ func (d *decoder) high(v []float64, count []int64) error {
 	}
 }
 
-// lows fills v with the low sums of buckets of floats; temp is as long.
+// lows fills v with the low sums of buckets of floats. temp is scratch memory of at least the same length.
 func (d *decoder) lows(v []float64, temp []int64) error {
 	b := d.e.column(columnSumLow)
 	if len(b) == 0 {
@@ -227,7 +227,7 @@ func (d *decoder) lows(v []float64, temp []int64) error {
 	return nil
 }
 
-// corrections appends the corrections, which are predicted from count and sum if these are there.
+// corrections appends the corrections. count may be nil if they aren't predicted from sums.
 func (d *decoder) corrections(b []byte, count, temp []int64) error {
 	var small [4 * smallChunk]int64
 	space := small[:]
@@ -240,7 +240,7 @@ func (d *decoder) corrections(b []byte, count, temp []int64) error {
 	if err := decodeInts(d.e.column(columnResets), resets, "resets"); err != nil {
 		return err
 	}
-	places, at, n := space[d.n:][:0], space[2*d.n:][:0], space[3*d.n:][:0] // in the chunk, among floats, and how many resets
+	places, at, n := space[d.n:][:0], space[2*d.n:][:0], space[3*d.n:][:0] // index in the chunk, index among floats, and number of resets
 	k := int64(0)
 	for i := range d.n {
 		if !d.takesPart(i, full) {
@@ -273,7 +273,7 @@ func (d *decoder) corrections(b []byte, count, temp []int64) error {
 	return nil
 }
 
-// correctionValues fills v with the corrections of the buckets at, which have n resets.
+// correctionValues fills v with the corrections of the buckets with indices at, which have n resets.
 func (d *decoder) correctionValues(b []byte, v []float64, temp, at, n, count []int64) error {
 	switch b[0] {
 	case byValues:
@@ -291,7 +291,7 @@ func (d *decoder) correctionValues(b []byte, v []float64, temp, at, n, count []i
 	}
 }
 
-// decodeValues fills v, which is not empty, from a column of values.
+// decodeValues fills v from a column of values. v must not be empty.
 func decodeValues(b []byte, v []float64, what string) error {
 	if len(v) == 0 {
 		return fmt.Errorf("%w: %s without buckets", ErrCorrupt, what)
