@@ -11,14 +11,15 @@ import (
 	"github.com/cassia-db/cassia/storage/page"
 )
 
-// CheckFilters verifies the filters of a partition of raw, r5m or r1h: each labels page must have one, with all of its labels,
-// and each filter a page. It calls report with what isn't so. Labels pages that can't be read are left out: Scan reports them.
+// CheckFilters verifies the filters of a partition of raw, r5m or r1h: each labels page must have a filter with all of
+// its labels, and each filter a page. It calls report for each violation. It skips unreadable labels pages, which Scan
+// reports.
 func (r *Rows) CheckFilters(ctx context.Context, table *engine.Table, partition engine.Key, report func(error)) error {
 	t := tablesOf(table)
 	if t == nil {
 		return nil
 	}
-	// Filters first: a page that is written meanwhile has one that isn't looked at.
+	// Read filters first: pages that are written concurrently have newer filters, which aren't checked.
 	x := filterCheck{r: r, t: t, partition: partition, filters: map[candidate][]byte{}}
 	err := x.read(ctx)
 	if errors.Is(err, engine.ErrCorrupt) {
@@ -41,7 +42,7 @@ func (r *Rows) CheckFilters(ctx context.Context, table *engine.Table, partition 
 	}
 	for key := range x.filters {
 		if there, err := r.haveKey(ctx, t, partition, t.pageKey(format.KindFilter, 0, key.bits, key.first, key.version)); err != nil || !there {
-			return err // The window was dropped meanwhile.
+			return err // The window has been dropped concurrently.
 		}
 		p := &heldPage{kind: format.KindFilter, bits: key.bits, first: key.first, version: key.version}
 		report(damaged(t, partition, p, errors.New("a filter without a labels page")))
@@ -75,7 +76,7 @@ func (x *filterCheck) keyOf(k engine.Key) candidate {
 	return candidate{int(k[x.t.bits].Int), strings.Clone(k[x.t.first].Text), strings.Clone(k[pageVersion].Text)}
 }
 
-// page returns an error if a labels page has no filter, or another page's.
+// page returns an error if a labels page has no filter, or the filter of another page.
 func (x *filterCheck) page(ctx context.Context, row engine.Row) error {
 	key := x.keyOf(row.Clustering)
 	value, there := x.filters[key]

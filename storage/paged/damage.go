@@ -9,19 +9,19 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// reports is the memory of a scan for reports of damage. A gap of rows that reaches the end of the part of the range that is read is reported when the row after
-// it is known.
+// reports is the state of a scan for reports of damage. A gap of rows that extends to the end of the part of the range
+// that was read is reported once the row after it is known.
 type reports struct {
-	last engine.Key // of the last row that was yielded, or passed over before the scan began anew; nil: there is none
+	last engine.Key // key of the last row that was yielded, or skipped before the scan restarted; nil if there is none
 	text []byte     // memory of last
-	// open is a gap that reaches the end of a part; over: the part has been read.
+	// open is a gap that extends to the end of a part. over is set once that part has been read.
 	open *engine.Damage
 	over bool
-	// seen are the errors that were reported of pages: some are scanned twice.
+	// seen contains the errors of pages that were already reported: some pages are scanned twice.
 	seen map[string]bool
 }
 
-// reached notes that a row is yielded next, or that the scan begins anew behind it.
+// reached records the row that is yielded next, or after which the scan restarts.
 func (s *scan) reached(key engine.Key) {
 	g := &s.reports
 	if g.open != nil && g.over {
@@ -42,7 +42,7 @@ func (s *scan) reached(key engine.Key) {
 	}
 }
 
-// reportGap reports the gap that is open, if there is one; before is the key of the row after it, nil: it reaches the end.
+// reportGap reports the open gap, if any. before is the key of the row after it, or nil if the gap extends to the end.
 func (s *scan) reportGap(before engine.Key) {
 	if d := s.reports.open; d != nil {
 		s.reports.open = nil
@@ -51,8 +51,8 @@ func (s *scan) reportGap(before engine.Key) {
 	}
 }
 
-// partDamaged sets how damage of rows, a part of the range, is reported: a gap that reaches an end of the part has the row on the other side
-// of this end next to it.
+// partDamaged sets the function that reports damage of rows, which is a part of the range. If a gap extends to an end
+// of the part, the neighboring row is in the adjacent part.
 func (s *scan) partDamaged(rows *engine.Range) {
 	if s.rows.Damaged == nil {
 		return
@@ -61,10 +61,10 @@ func (s *scan) partDamaged(rows *engine.Range) {
 	begins := len(rows.From) == len(s.rows.From) && engine.Compare(rows.From, s.rows.From) == 0
 	ends := len(rows.To) == len(s.rows.To) && engine.Compare(rows.To, s.rows.To) == 0
 	rows.Damaged = func(d engine.Damage) {
-		if d.After != nil { // Maybe of a row that isn't wanted, which ends the gap before.
+		if d.After != nil { // May be the key of an unwanted row, which ends the previous gap.
 			s.reportGap(d.After)
 		} else if !begins {
-			if s.reports.open != nil { // It goes on from the part before.
+			if s.reports.open != nil { // The gap continues from the previous part.
 				d.After = s.reports.open.After
 			} else if s.reports.last != nil {
 				d.After = s.reports.last.Clone()
@@ -79,7 +79,7 @@ func (s *scan) partDamaged(rows *engine.Range) {
 	}
 }
 
-// pagesDamaged returns the function that takes damage of pages; nil: it ends the scan.
+// pagesDamaged returns the function that reports damage of pages; nil if damage ends the scan.
 func (s *scan) pagesDamaged() func(engine.Damage) {
 	if s.rows.Damaged == nil {
 		return nil
@@ -87,7 +87,7 @@ func (s *scan) pagesDamaged() func(engine.Damage) {
 	return func(d engine.Damage) { s.pageDamaged(d.Err) }
 }
 
-// pageDamaged reports damage of pages, each once.
+// pageDamaged reports damage of pages, each error once.
 func (s *scan) pageDamaged(err error) {
 	if s.reports.seen[err.Error()] {
 		return
@@ -99,25 +99,27 @@ func (s *scan) pageDamaged(err error) {
 	s.rows.Damaged(engine.Damage{Err: err})
 }
 
-// Unreadable are chunks that can't be read, though the engine has what holds them as it was written: an entry of a page, the entries of a page,
-// or the parts of a long chunk. A labels page that can't be read isn't one: whose chunks these are isn't known then.
+// Unreadable describes chunks that can't be decoded although the engine returns their bytes: an entry of a page, all
+// entries of a page, or the parts of a long chunk. Unreadable labels pages aren't included, because the series of their
+// chunks are unknown.
 type Unreadable struct {
-	First, Last string // ids: of some or all series from one to the other
-	From, To    int64  // starts: of some or all from one to the other
-	Err         error  // an engine.ErrCorrupt that names the table, the partition and what can't be read
+	First, Last string // range of ids; some or all of its series are affected
+	From, To    int64  // range of starts; some or all of them are affected
+	Err         error  // an engine.ErrCorrupt that names the table, the partition and the unreadable part
 }
 
-// Has reports whether a chunk of a series that starts between two times may be among them.
+// Has reports whether a chunk of a series with a start in [from, to] may be affected.
 func (u *Unreadable) Has(id string, from, to int64) bool {
 	return u.First <= id && id <= u.Last && u.From <= to && from <= u.To
 }
 
-// labelsPageError is an error of the labels page that a page refers to.
+// labelsPageError is an error of the labels page that a data page refers to.
 type labelsPageError struct{ error }
 
 func (e *labelsPageError) Unwrap() error { return e.error }
 
-// unreadable handles a page that can't be read: it returns the error that ends the scan, nil: it goes on without the page.
+// unreadable handles an unreadable page. It returns the error that ends the scan, or nil if the scan continues without
+// the page.
 func (s *scan) unreadable(p *heldPage, err error) error {
 	var labels *labelsPageError
 	if s.left != nil && p.kind == format.KindChunk && 0 <= p.bits && p.bits <= maxBits && !errors.As(err, &labels) {
@@ -132,8 +134,8 @@ func (s *scan) unreadable(p *heldPage, err error) error {
 	return nil
 }
 
-// unreadableEntry handles an entry that can't be read, as unreadable does with pages. Others of its page are read; only the first one that can't be
-// is reported as damage.
+// unreadableEntry handles an unreadable entry as unreadable handles pages. The scan reads the page's other entries;
+// only the first unreadable entry is reported as damage.
 func (s *scan) unreadableEntry(e entry, err error) error {
 	err = fmt.Errorf("series %x: %w", e.id, err)
 	switch {
@@ -147,7 +149,7 @@ func (s *scan) unreadableEntry(e entry, err error) error {
 	return s.unreadable(e.page, err)
 }
 
-// damaged returns the engine.ErrCorrupt that names a page.
+// damaged returns an engine.ErrCorrupt that names a page.
 func damaged(t *tables, partition engine.Key, p *heldPage, err error) error {
 	if !errors.Is(err, engine.ErrCorrupt) {
 		err = fmt.Errorf("%w: %w", engine.ErrCorrupt, err)
@@ -156,7 +158,7 @@ func damaged(t *tables, partition engine.Key, p *heldPage, err error) error {
 		describe(t.pages.Clustering, t.pageKey(p.kind, p.start, p.bits, p.first, p.version)), err)
 }
 
-// describe names the fields of a key.
+// describe formats a key with the names of its fields.
 func describe(fields []engine.Field, key engine.Key) string {
 	var all []string
 	for i, v := range key {

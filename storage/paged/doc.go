@@ -1,17 +1,21 @@
-// Package paged keeps rows of series that are new in a window in pages: bundles of rows of neighbouring series, which take far
-// less room than the rows by themselves. It lies between the store and its engine, and everything above it goes on seeing rows.
+// Package paged stores the rows of series that are new in a window in pages: bundles of rows of series with neighboring
+// ids, which use far less space than separate rows. Package storage writes and reads rows through it, and it passes
+// them to the engine. A caller may assume that Scan and Chunks return what Write wrote as rows, in the order of their
+// keys, and that a damaged page is reported as engine.ErrCorrupt and never returned as rows. The caller must remove
+// entries only as described in section "Rows supersede entries", or a concurrent reader would miss them.
 //
-//	store ── Write: rows ──► Rows ─┬─ rows of series that were there before ─► raw, r5m, r1h
-//	                               └─ rows of new series: pages ────────────► raw_pages, r5m_pages, r1h_pages
+//	store ── Write: rows ──► Rows ─┬─ rows of existing series ───► raw, r5m, r1h
+//	                               └─ rows of new series: pages ─► raw_pages, r5m_pages, r1h_pages
 //
 //	store ◄─ Scan: rows ─── Rows ◄── pages, and after them rows, merged in the order of their keys
 //
 // # Pages
 //
-// A series is new where its labels row is written along with its chunks. A labels page has the labels of up to page.MaxEntries
-// series whose ids begin with the same bits, the page's bucket. Their ids aren't stored: an id is the hash of the metric's name
-// and the labels. A data page has the chunks that series of one labels page have of one start, and refers to them by their
-// positions in it. A labels page and the data pages that refer to it are one atomic batch, so that none is ever without the other.
+// A series is new if its labels row is written together with its chunks. A labels page contains the labels of up to
+// page.MaxEntries series whose ids share their first bits, the page's bucket. The ids aren't stored: an id is the hash
+// of the metric's name and the labels. A data page contains the chunks with one start of series of one labels page, and
+// refers to the series by their positions in it. A labels page and the data pages that refer to it are written in one
+// atomic batch, so neither is ever present without the other.
 //
 //	labels page, version v            data page of start s
 //	┌───┬────────────────────┐        ┌───────────────────┐
@@ -20,32 +24,34 @@
 //	│ 2 │ labels ─► id of c  │        │ chunks of a and c │
 //	└───┴────────────────────┘        └───────────────────┘
 //
-// The version of a page is the hash of its value, so a page never changes. The version of a raw chunk is the hash of the chunk
-// likewise, and isn't stored. Where several processes write pages, the hash of a data page is that of random bytes and its value: a key
-// from which a page was removed may stay deleted for days there, whatever is written under it.
+// The version of a page is the hash of its value, so a page never changes. The version of a raw chunk is also the hash
+// of the chunk, and isn't stored. If multiple processes write pages, the hash of a data page also covers random bytes:
+// after a page is removed, its key may stay deleted for days in the engine, whatever is written to it.
 //
 // # Levels
 //
-// How many bits the ids of a bucket share is the page's level. It is chosen in each write so that about 128 to 256 series
-// of the metric would be in a bucket; a partition may have pages of several levels. Readers go through all levels at once, from
-// bucket to bucket, see segment.go. Which levels a segment has is remembered, by one process that has an engine until it writes pages of it, and
-// by several for a version of the window, see levels.go.
+// The level of a page is the number of bits that the ids of its bucket share. Each write chooses it so that a bucket
+// has about 128 to 256 series of the metric; a partition may have pages of multiple levels. Readers process all levels
+// concurrently, bucket by bucket, see segment.go. The levels of a segment are cached: by a process that owns its engine
+// until it writes pages of the segment, and in a shared store for a version of the window, see levels.go.
 //
 // # Filters
 //
-// Each labels page has a filter: which labels its series may have. Candidates reads the filters of a partition and has those pages opened that may
-// have series which a selector matches, so that a few of a million are found without reading the labels of all:
+// Each labels page has a filter, which shows the labels that its series may have. Candidates reads the filters of a
+// partition and opens only the pages that may have series matching a selector. A few of a million series are found
+// without reading the labels of all:
 //
 //	selector ─► Candidates: filters ─► Rows: labels pages that may match, and rows ─► ids, Located ─► Chunks: data pages that have some of them
 //
-// Located is where these series stand in labels pages. With it, Chunks needs no ids of the others, and opens no data page without any. See
-// filters.go for when filters are there, and what a reader does where they aren't.
+// Located contains the positions of these series in labels pages. With it, Chunks doesn't compute the ids of other
+// series, and opens only data pages with entries of these series. See filters.go for which pages have filters, and how
+// readers handle pages without.
 //
-// # Rows outdo entries
+// # Rows supersede entries
 //
-// A row may be written again: a raw chunk without the samples that were deleted, rollups with a higher version. Pages aren't
-// touched by that: of a row and an entry with the same key, readers take the one of the higher rank. A rollup made anew is in a page
-// itself where its series' labels were written again: then entries outdo each other. Outdone returns how to remove the entries that are
-// outdone. Whoever cleans writes the rows first, copies of better entries among them, and removes the entries afterwards; readers read
-// pages first and rows afterwards. So a reader that misses the entry has the row before it.
+// A row may be rewritten: a raw chunk without deleted samples, or rollups with a higher version. That doesn't modify
+// pages: of a row and an entry with the same key, readers use the one of higher rank. A recomputed rollup is itself in
+// a page if its series' labels were written again. Entries then supersede each other. Outdone returns how to remove
+// superseded entries. The cleaning process first writes rows, including copies of the better entries, and then removes
+// entries. Readers read pages first and rows afterwards. A reader that misses an entry therefore finds its row.
 package paged

@@ -9,16 +9,18 @@ import (
 	"github.com/cassia-db/cassia/storage/page"
 )
 
-// Filters of labels pages stand in the same table and partition, under a kind of their own, so that all of a partition are read by one short
-// scan. Each labels page has one. Its key is that of the page but for the kind, and the row is written in the same batch:
+// Filters of labels pages are stored in the table and partition of the pages under a kind of their own, so that one
+// short scan reads all filters of a partition. Each labels page has a filter. Its key is that of the page except for
+// the kind, and it is written in the same batch:
 //
 //	kind 0: labels pages         kind 9: filters
 //	├ bits, first, version ───── ├ bits, first, version ─ page.AppendFilter
 //	├ bits, first, version ───── ├ bits, first, version
 //
-// Where a write has few series of a partition, as most metrics have, their filters have no bits: they count pages, and the pages are opened.
+// If a write has few series of a partition, which is the case for most metrics, their filters contain only the number
+// of entries, and readers open the pages.
 
-// filter returns what writes the filter of a labels page, of which some mutations write the labels.
+// filter returns the mutation that writes the filter of a labels page. rows are the mutations with its labels.
 func (p *packer) filter(labels *engine.Mutation, rows []int) engine.Mutation {
 	m := engine.Mutation{Clustering: p.tables.filterKey(labels.Clustering), Timestamp: labels.Timestamp}
 	if !p.many {
@@ -33,14 +35,14 @@ func (p *packer) filter(labels *engine.Mutation, rows []int) engine.Mutation {
 	return m
 }
 
-// filterKey returns the key of the filter of a labels page with a key.
+// filterKey returns the key of the filter of the labels page with this key.
 func (t *tables) filterKey(labels engine.Key) engine.Key {
 	key := slices.Clone(labels)
 	key[0] = engine.Int(format.KindFilter)
 	return key
 }
 
-// haveKey reports whether a partition has rows of pages whose keys begin with key.
+// haveKey reports whether a partition has page rows whose keys begin with key.
 func (r *Rows) haveKey(ctx context.Context, t *tables, partition, key engine.Key) (there bool, err error) {
 	for _, err := range r.eng.Scan(ctx, engine.Range{Table: t.pages, Partition: partition, From: key, To: key, KeysOnly: true, Limit: 1}) {
 		if err != nil {

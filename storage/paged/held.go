@@ -13,35 +13,35 @@ import (
 	"github.com/cassia-db/cassia/storage/page"
 )
 
-// heldPage is a page that was read of a partition.
+// heldPage is a page that was read from a partition.
 type heldPage struct {
 	kind, start    int64
 	bits           int
 	first, version string
-	value          []byte // nil if it was open already
+	value          []byte // nil if the page was already open
 
-	*openPage      // nil: it isn't open
-	bad       bool // an entry can't be read, which was reported
-	// located is where the series that are wanted stand in its labels page, if that is known.
+	*openPage      // nil if the page isn't open
+	bad       bool // an entry is unreadable and was reported
+	// located contains the positions of the wanted series in its labels page, if known.
 	located *located
 }
 
-// openPage is a page that can be read, with the ids of its labels page. It doesn't change.
+// openPage is a parsed page with the ids of its labels page. It is immutable.
 type openPage struct {
 	kind page.Kind
-	at   []byte // positions in ids of the entries; nil: 0, 1, 2, …
+	at   []byte // positions of the entries in ids; nil: 0, 1, 2, …
 	ids  ids
-	// order are the entries in the order of their ids.
+	// order contains the entries in the order of their ids.
 	order []byte
 	page  *page.Page
-	// values and, of raw chunks, versions are those of the entries of a page that this process has just written; then page is nil.
+	// values and, for raw chunks, versions are those of a page that this process has just written; page is then nil.
 	values   [][]byte
 	versions []string
-	// some: it is open with some of its entries, of which order are: see Located.
+	// some is set if only the entries in order are available: see Located.
 	some bool
 }
 
-// newOpenPage returns a page of entries at these positions of a labels page.
+// newOpenPage returns a page of n entries at these positions of a labels page.
 func newOpenPage(kind page.Kind, at []byte, of ids, n int) *openPage {
 	return &openPage{kind: kind, at: at, ids: of, order: of.order(at, n)}
 }
@@ -49,7 +49,7 @@ func newOpenPage(kind page.Kind, at []byte, of ids, n int) *openPage {
 // len returns the number of entries.
 func (p *openPage) len() int { return len(p.order) }
 
-// search returns the index in order, from one on, of the first entry whose id isn't before an id.
+// search returns the index in order, starting at from, of the first entry with an id of at least id.
 func (p *openPage) search(from int, id string) int {
 	if from < len(p.order) && p.id(int(p.order[from])) >= id {
 		return from
@@ -57,7 +57,7 @@ func (p *openPage) search(from int, id string) int {
 	return from + sort.Search(len(p.order)-from, func(i int) bool { return p.id(int(p.order[from+i])) >= id })
 }
 
-// appendPart appends the value of an entry, or at least a part of it.
+// appendPart appends the value of an entry, or at least the requested part of it.
 func (p *openPage) appendPart(dst []byte, i int, part *page.Part) ([]byte, error) {
 	if p.page == nil {
 		return append(dst, p.values[i]...), nil
@@ -98,7 +98,7 @@ func (p *openPage) id(i int) string {
 	return p.ids.at(i)
 }
 
-// open opens a page that is held. ok is false if there is no such page any more, or if damage was reported in its place.
+// open opens a held page. ok is false if the page no longer exists, or if it is damaged and was reported.
 func (s *scan) open(p *heldPage) (ok bool, err error) {
 	there, err := s.r.open(s.ctx, s.tables, s.rows.Partition, p)
 	if errors.Is(err, engine.ErrCorrupt) {
@@ -107,8 +107,8 @@ func (s *scan) open(p *heldPage) (ok bool, err error) {
 	return there, err
 }
 
-// open opens a page of a partition. It returns an engine.ErrCorrupt if the page or its ids can't be read, and
-// false if the page was removed since, together with its labels page.
+// open opens a page of a partition. It returns an engine.ErrCorrupt if the page or its ids are unreadable, and false if
+// the page has been removed, together with its labels page.
 func (r *Rows) open(ctx context.Context, t *tables, partition engine.Key, p *heldPage) (there bool, err error) {
 	if p.openPage == nil {
 		parsed, err := parse(p.value)
@@ -143,7 +143,7 @@ func parse(value []byte) (*page.Page, error) {
 	return p, nil
 }
 
-// checkPositions returns an engine.ErrCorrupt if entries have no ids.
+// checkPositions returns an engine.ErrCorrupt if an entry has no id.
 func checkPositions(p *page.Page, of ids) error {
 	at := p.Head().At
 	for i := 1; i < len(at); i++ {
@@ -161,7 +161,7 @@ func checkPositions(p *page.Page, of ids) error {
 	return nil
 }
 
-// checkPlace returns an engine.ErrCorrupt if the page doesn't belong where it is.
+// checkPlace returns an engine.ErrCorrupt if the page doesn't match its key.
 func (p *heldPage) checkPlace(t *tables) error {
 	if got, want := p.openPage.kind, t.kindOf(p.kind); got != want {
 		return fmt.Errorf("%w: a page of kind %d, expected kind %d", engine.ErrCorrupt, got, want)
@@ -174,7 +174,8 @@ func (p *heldPage) checkPlace(t *tables) error {
 	return nil
 }
 
-// idsOf returns the ids of the labels page that a page is, or refers to. It returns none if that page isn't there any more.
+// idsOf returns the ids of a labels page, or of the labels page that a data page refers to. It returns none if that
+// page no longer exists.
 func (r *Rows) idsOf(ctx context.Context, t *tables, partition engine.Key, p *heldPage, parsed *page.Page) (found ids, err error) {
 	head, of := parsed.Head(), labelsKey{metricOf(partition), p.version}
 	if head.Kind != page.Labels {
@@ -195,7 +196,8 @@ func (r *Rows) idsOf(ctx context.Context, t *tables, partition engine.Key, p *he
 	return found, nil
 }
 
-// readIDs reads the ids of the labels page that a data page refers to. It returns none if the data page isn't there any more either.
+// readIDs reads the ids of the labels page that a data page refers to. It returns none if the data page no longer
+// exists either.
 func (r *Rows) readIDs(ctx context.Context, t *tables, partition engine.Key, p *heldPage, version string) (found ids, err error) {
 	key := t.pageKey(format.KindLabels, 0, p.bits, p.first, version)
 	for row, err := range r.eng.Scan(ctx, engine.Range{Table: t.pages, Partition: partition, From: key, To: key}) {
@@ -224,7 +226,7 @@ func (r *Rows) readIDs(ctx context.Context, t *tables, partition engine.Key, p *
 		}
 		there = true
 	}
-	if there { // They were written together, and neither expires nor is dropped before the other.
+	if there { // Both pages were written together, and neither expires nor is dropped before the other.
 		return ids{}, &labelsPageError{fmt.Errorf("%w: labels page %x is missing", engine.ErrCorrupt, version)}
 	}
 	return ids{}, nil

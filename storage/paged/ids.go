@@ -10,10 +10,10 @@ import (
 	"github.com/cassia-db/cassia/storage/page"
 )
 
-// ids are the ids of a labels page.
+// ids contains the ids of a labels page.
 type ids struct {
-	all  string // one after the other, by position
-	byID []byte // the positions in the order of ids
+	all  string // concatenated in order of position
+	byID []byte // positions in the order of ids
 }
 
 func newIDs(all string) ids {
@@ -29,12 +29,12 @@ func (x ids) none() bool      { return x.all == "" }
 func (x ids) len() int        { return len(x.byID) }
 func (x ids) at(i int) string { return x.all[i*engine.IDLen : (i+1)*engine.IDLen] }
 
-// order returns n entries in the order of their ids, which are at these positions, in order; nil: at the first n.
+// order returns n entries in the order of their ids. at has their positions, ascending; nil means the first n.
 func (x ids) order(at []byte, n int) []byte {
 	if at == nil && n == x.len() {
 		return x.byID
 	}
-	var entry [page.MaxEntries]int // by position, from 1
+	var entry [page.MaxEntries]int // by position; 1-based, 0 if none
 	for i := range n {
 		position := byte(i)
 		if at != nil {
@@ -51,7 +51,7 @@ func (x ids) order(at []byte, n int) []byte {
 	return order
 }
 
-// identifier computes ids of series from values of labels rows.
+// identifier computes ids of series from the values of labels rows.
 type identifier struct {
 	set []byte
 }
@@ -64,7 +64,7 @@ func (x *identifier) id(value []byte, metric string) (format.SeriesID, error) {
 	return format.SeriesIDOfSet(x.set), nil
 }
 
-// idsOf computes the ids of a labels page. It returns engine.ErrCorrupt if it can't be read.
+// idsOf computes the ids of a labels page. It returns engine.ErrCorrupt if the page is unreadable.
 func idsOf(p *page.Page, metric string) (ids, error) {
 	var x identifier
 	var value []byte
@@ -84,22 +84,22 @@ func idsOf(p *page.Page, metric string) (ids, error) {
 	return newIDs(all.String()), nil
 }
 
-// labelsKey names a labels page, or a page that refers to one: a version is the hash of a page's value, which lacks the metric's name.
+// labelsKey identifies a page. The version is the hash of a page's value, which doesn't contain the metric's name.
 type labelsKey struct{ metric, version string }
 
 func (k labelsKey) clone() labelsKey {
 	return labelsKey{strings.Clone(k.metric), strings.Clone(k.version)}
 }
 
-// size returns what an entry of a cache takes with a value of so many bytes.
+// size returns the size of a cache entry with a value of this many bytes.
 func (k labelsKey) size(value int) int64 {
 	return int64(len(k.metric)+len(k.version)+value) + cachedBytes
 }
 
-// cachedBytes is about what an entry of a cache takes besides texts.
+// cachedBytes is the approximate overhead of a cache entry.
 const cachedBytes = 200
 
-// keepIDs keeps the ids of a labels page for readers.
+// keepIDs caches the ids of a labels page.
 func (r *Rows) keepIDs(of labelsKey, found ids) {
 	r.ids.add(of.clone(), found, of.size(len(found.all)+found.len()))
 }

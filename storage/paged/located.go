@@ -10,29 +10,30 @@ import (
 	"github.com/cassia-db/cassia/storage/page"
 )
 
-// Located is where series that were sought stand in the labels pages of a partition. With it, data pages are read without the ids of all
-// series of their labels page, which have to be computed, and those that have none of the series aren't opened. It doesn't change.
+// Located contains the positions of wanted series in the labels pages of a partition. With it, data pages are read
+// without computing the ids of all series of their labels page, and data pages without wanted series aren't opened. It
+// is immutable.
 //
-// Of labels pages that came later, or that couldn't be read, it has nothing: their ids are computed.
+// It doesn't cover labels pages that were added later or were unreadable. Their ids are computed.
 type Located struct {
-	// seen are the labels pages of which it is known which of the series they have, by the first 8 bytes of their versions, in order: a page
-	// that came later has the same ones by a chance of one in 2^64.
+	// seen are the covered labels pages, by the first 8 bytes of their versions, sorted. The probability that a later
+	// page has the same ones is one in 2^64.
 	seen  []uint64
-	pages map[string]located // by version: those that have some
-	// name is another for each in the process: pages that were opened with it are cached under it.
+	pages map[string]located // by version: the pages with wanted series
+	// name is unique in the process. It is part of the cache keys of pages that were opened with this Located.
 	name string
 }
 
-// namedLocated counts those that have a name.
+// namedLocated is the number of names given.
 var namedLocated atomic.Uint64
 
-// located is where series stand in a labels page.
+// located contains the positions of series in a labels page.
 type located struct {
 	ids       string // one after the other, in order
 	positions []byte // of each
 }
 
-// Bytes is about how much memory it takes.
+// Bytes returns the approximate memory in bytes.
 func (l *Located) Bytes() int64 {
 	if l == nil {
 		return 0
@@ -44,10 +45,11 @@ func (l *Located) Bytes() int64 {
 	return n
 }
 
-// locatedBytes is about what a page takes in Located besides its series: the version, and a place in a map.
+// locatedBytes is the approximate overhead of a page in Located: the version, and a map entry.
 const locatedBytes = 100
 
-// nameOf names a page of a version that was opened with l in caches, all of its entries or some.
+// nameOf returns the cache key of a page that was opened with l. some is set if it was opened with only some of its
+// entries.
 func (l *Located) nameOf(metric, version string, some bool) labelsKey {
 	if some {
 		version += l.name
@@ -55,7 +57,7 @@ func (l *Located) nameOf(metric, version string, some bool) labelsKey {
 	return labelsKey{metric, version}
 }
 
-// of returns where series stand in the labels page of a data page with this value. ok is false where that isn't known.
+// of returns the positions in the labels page of a data page with this value. ok is false if l doesn't cover that page.
 func (l *Located) of(value []byte) (found located, ok bool) {
 	if l == nil {
 		return located{}, false
@@ -71,11 +73,11 @@ func (l *Located) of(value []byte) (found located, ok bool) {
 	return located{}, ok
 }
 
-// locating makes a Located.
+// locating builds a Located.
 type locating struct {
 	seen    []uint64
 	pages   map[string]located
-	entries []locatedEntry // of the page that is looked at
+	entries []locatedEntry // of the current page
 }
 
 type locatedEntry struct {
@@ -83,7 +85,7 @@ type locatedEntry struct {
 	position byte
 }
 
-// saw notes that of a labels page the entries that were added since the last call are all that are sought.
+// saw records that the entries added since the last call are all wanted series of a labels page.
 func (l *locating) saw(version string) {
 	l.seen = append(l.seen, binary.BigEndian.Uint64([]byte(version)))
 	if len(l.entries) == 0 {
@@ -109,9 +111,9 @@ func (l *locating) located() *Located {
 	return &Located{l.seen, l.pages, string(binary.BigEndian.AppendUint64(nil, namedLocated.Add(1)))}
 }
 
-// open opens a data page with those of its entries that are located; nil: it has none.
+// open opens a data page with its located entries. It returns nil if there are none.
 func (l located) open(p *page.Page) *openPage {
-	var entry [page.MaxEntries]int // by position, from 1
+	var entry [page.MaxEntries]int // by position; 1-based, 0 if none
 	at := p.Head().At
 	for i := range p.Len() {
 		position := byte(i)

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// lru keeps the values that were used last, up to a size in bytes. Values don't change.
+// lru is a cache of the most recently used values, up to a size in bytes. Values are immutable.
 type lru[K comparable, V any] struct {
 	capacity int64
 
 	mu      sync.Mutex
 	entries map[K]*list.Element
-	recent  *list.List // of *lruEntry, the last used first
+	recent  *list.List // of *lruEntry, the most recently used first
 	bytes   int64
 }
 
@@ -25,7 +25,7 @@ func newLRU[K comparable, V any](capacity int64) *lru[K, V] {
 	return &lru[K, V]{capacity: capacity, entries: map[K]*list.Element{}, recent: list.New()}
 }
 
-// get returns the value of a key; its zero value: there is none.
+// get returns the value of a key, or its zero value if there is none.
 func (c *lru[K, V]) get(key K) (value V) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,10 +36,10 @@ func (c *lru[K, V]) get(key K) (value V) {
 	return value
 }
 
-// add keeps a value of so many bytes, unless the key has one.
+// add adds a value of this many bytes, unless the key has a value.
 func (c *lru[K, V]) add(key K, value V, bytes int64) { c.addIf(nil, key, value, bytes) }
 
-// addIf is add where a condition holds; nil: it does. No value is removed between the two.
+// addIf is add on a condition; nil means true. Condition and addition are atomic with respect to remove.
 func (c *lru[K, V]) addIf(holds func() bool, key K, value V, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +54,7 @@ func (c *lru[K, V]) addIf(holds func() bool, key K, value V, bytes int64) {
 	}
 }
 
-// remove removes the value of a key, if there is one.
+// remove removes the value of a key, if any.
 func (c *lru[K, V]) remove(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

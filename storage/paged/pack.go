@@ -20,25 +20,25 @@ type packer struct {
 
 	packed []bool // by mutation: it is in a page
 	pages  []engine.Batch
-	room   int          // of the last of pages, bytes
-	wrote  *justWritten // to add to
+	room   int          // remaining bytes in the last of pages
+	wrote  *justWritten // destination
 	salt   []byte       // see Rows.salt
 }
 
-// justWritten is what a Write keeps for readers when it has succeeded.
+// justWritten contains the entries that a successful Write adds to caches.
 type justWritten struct {
 	ids   map[labelsKey]ids // of labels pages
 	pages []writtenPage
 }
 
-// writtenPage is a data page, of so many bytes.
+// writtenPage is a data page with its size in bytes.
 type writtenPage struct {
 	of    labelsKey
 	open  *openPage
 	bytes int
 }
 
-// pack makes the pages: bucket by bucket.
+// pack makes the pages, bucket by bucket.
 func (p *packer) pack() {
 	p.packed = make([]bool, len(p.batch.Mutations))
 	for from, to := 0, 0; from < len(p.series); from = to {
@@ -55,8 +55,8 @@ func (p *packer) pack() {
 	}
 }
 
-// cut returns how many of the series of a bucket are in the next page: where they are too many for one, about the same
-// number in each.
+// cut returns the number of series of a bucket in the next page. If there are too many for one page, all pages have
+// about the same number.
 func (p *packer) cut(series []oneNew) int {
 	bytes := 0
 	for _, s := range series {
@@ -74,15 +74,15 @@ func (p *packer) cut(series []oneNew) int {
 
 func (p *packer) value(mutation int) []byte { return p.batch.Mutations[mutation].Value }
 
-// bundle makes the labels page of some series of a bucket, and the data pages that refer to it: all in one batch. Chunks that don't fit
-// in stay rows.
+// bundle makes the labels page of series of a bucket and the data pages that refer to it, all in one batch. Chunks that
+// don't fit into the batch stay rows.
 func (p *packer) bundle(bucket string, series []oneNew) {
-	// Series that are alike stand next to each other then, and pages of other metrics of the same targets in the same order.
+	// Similar series are then adjacent, and pages of other metrics of the same targets have the same order.
 	series, byID := p.byLabels(series)
 	rows := make([]int, len(series))
 	var all strings.Builder
 	all.Grow(len(series) * engine.IDLen)
-	starts := map[int64][]int{} // places in series
+	starts := map[int64][]int{} // indices in series
 	for i, s := range series {
 		rows[i] = s.labels
 		all.WriteString(s.id)
@@ -118,7 +118,8 @@ func (p *packer) bundle(bucket string, series []oneNew) {
 	p.add(bundle, p.limits.batchBytes-keyBytes(p.batch.Partition)-room)
 }
 
-// cutData returns how many of the chunks of a start, which series at these places have, are in the next page.
+// cutData returns the number of the chunks with this start in the next page. places are the indices in series that have
+// such a chunk.
 func (p *packer) cutData(series []oneNew, places []int, start int64) (n int) {
 	for bytes := 0; n < len(places); n++ {
 		if bytes += len(p.value(p.chunk(&series[places[n]], start))); bytes > p.limits.dataBytes && n > 0 {
@@ -128,14 +129,14 @@ func (p *packer) cutData(series []oneNew, places []int, start int64) (n int) {
 	return n
 }
 
-// chunk returns the mutation that writes the chunk of a start, which the series has.
+// chunk returns the mutation of the series' chunk with this start, which must exist.
 func (p *packer) chunk(s *oneNew, start int64) int {
 	return s.chunks[slices.IndexFunc(s.chunks, func(c int) bool {
 		return p.batch.Mutations[c].Clustering[p.tables.start].Int == start
 	})]
 }
 
-// byLabels returns series, which are in the order of their ids, in that of their labels rows, and the places of these in the order of ids.
+// byLabels returns series, sorted by id, in the order of their labels rows, and their positions in the order of ids.
 func (p *packer) byLabels(series []oneNew) (sorted []oneNew, byID []byte) {
 	from := make([]byte, len(series))
 	for i := range from {
@@ -149,9 +150,9 @@ func (p *packer) byLabels(series []oneNew) (sorted []oneNew, byID []byte) {
 	return p.memory.sorted, byID
 }
 
-// keep keeps a data page for readers: rollups are made of its entries next.
+// keep records a data page for the caches: rollups are computed from its entries next.
 func (p *packer) keep(m *engine.Mutation, rows []int, open *openPage) {
-	if p.tables == &r1hTables { // Nothing is made of these.
+	if p.tables == &r1hTables { // Nothing is computed from 1h buckets.
 		return
 	}
 	open.values = make([][]byte, len(rows))
@@ -169,11 +170,11 @@ func (p *packer) keep(m *engine.Mutation, rows []int, open *openPage) {
 	p.wrote.pages = append(p.wrote.pages, writtenPage{labelsKey{metricOf(p.batch.Partition), m.Clustering[pageVersion].Text}, open, size})
 }
 
-// valueBytes is about what an entry of a page that is kept takes besides its value.
+// valueBytes is the approximate overhead of a cached value.
 const valueBytes = 48
 
-// dataPage returns the page of the chunks of a start that series at these places have, the mutations that it stands for, and their
-// positions in the labels page; nil: 0, 1, 2, …
+// dataPage returns the page of the chunks with this start of the series at these places, the mutations that it
+// replaces, and their positions in the labels page; nil: 0, 1, 2, …
 func (p *packer) dataPage(bucket, version string, series []oneNew, places []int, start int64) (m engine.Mutation, rows []int, at []byte) {
 	at, rows = make([]byte, len(places)), make([]int, 0, len(places))
 	for i, place := range places {
@@ -184,15 +185,15 @@ func (p *packer) dataPage(bucket, version string, series []oneNew, places []int,
 	return p.page(format.KindChunk, start, bucket, page.Head{Kind: p.tables.data, Labels: version, At: at}, rows), rows, at
 }
 
-// positions returns the positions of a page's head: nil for 0, 1, 2, …
+// positions returns the positions for a page's head: nil for 0, 1, 2, …
 func positions(at []byte) []byte {
-	if int(at[len(at)-1]) == len(at)-1 { // They ascend.
+	if int(at[len(at)-1]) == len(at)-1 { // Positions ascend.
 		return nil
 	}
 	return at
 }
 
-// page returns what writes a page of the values of some mutations.
+// page returns the mutation that writes a page of the values of the mutations rows.
 func (p *packer) page(kind, start int64, bucket string, head page.Head, rows []int) engine.Mutation {
 	p.memory.values = p.memory.values[:0]
 	m := engine.Mutation{Timestamp: p.batch.Mutations[rows[0]].Timestamp}
@@ -226,7 +227,7 @@ func (p *packer) add(bundle []engine.Mutation, bytes int) {
 	p.room -= bytes
 }
 
-// written returns the batches that take the place of the packed one.
+// written returns the batches that replace the packed one.
 func (p *packer) written() []engine.Batch {
 	if len(p.pages) == 0 {
 		return []engine.Batch{*p.batch}
@@ -243,10 +244,10 @@ func (p *packer) written() []engine.Batch {
 	return append(p.pages, rest)
 }
 
-// mutationBytes is what a mutation counts for in engine.MaxBatch.
+// mutationBytes is the size of a mutation as counted in engine.MaxBatch.
 func mutationBytes(m *engine.Mutation) int { return keyBytes(m.Clustering) + len(m.Value) }
 
-// keyBytes is at least what a key counts for in engine.MaxBatch.
+// keyBytes is at least the size of a key as counted in engine.MaxBatch.
 func keyBytes(key engine.Key) (n int) {
 	for _, v := range key {
 		n += 8 + len(v.Text)

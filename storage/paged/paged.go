@@ -9,18 +9,18 @@ import (
 	"github.com/cassia-db/cassia/storage/page"
 )
 
-// Options sets how rows are packed.
+// Options configures Rows.
 type Options struct {
 	// Shared: other processes write and remove pages of the engine, which is on other machines: facts remembered of a segment hold for
 	// a version of its window, see Wanted.Version, pages are small enough to be cells, and data pages have keys that nobody has used.
 	Shared bool
-	// Least is the fewest new series of a batch that are packed; 0: 8.
+	// Least is the min number of new series of a batch that are packed; 0: 8.
 	Least int
-	// IDsBytes is the size of the cache of ids of labels pages, bytes; 0: 4 MiB.
+	// IDsBytes is the size of the cache of ids of labels pages, in bytes; 0: 4 MiB.
 	IDsBytes int64
-	// WrittenBytes is the size of the cache of pages that have just been written, bytes; 0: 4 MiB.
+	// WrittenBytes is the size of the cache of recently written pages, in bytes; 0: 4 MiB.
 	WrittenBytes int64
-	// OpenedBytes is the size of the cache of pages that were read for a few series, bytes; 0: 16 MiB.
+	// OpenedBytes is the size of the cache of pages that were read for a few series, in bytes; 0: 16 MiB.
 	OpenedBytes int64
 }
 
@@ -29,35 +29,38 @@ const (
 	defaultLeast        = 8
 	defaultIDsBytes     = 4 << 20
 	defaultWrittenBytes = 4 << 20
-	// A panel for one target reads a page of each of its metrics, some hundred of some ten kilobytes, and again when it is refreshed:
-	// less room than all of them take would never have the next one.
+	// A panel for one target reads a page of each of its metrics, about a hundred pages of about ten kilobytes, and
+	// reads them again when it is refreshed. A cache smaller than all of them would evict each page before it is read
+	// again.
 	defaultOpenedBytes = 16 << 20
 )
 
-// sharedDataBytes bounds the values of a data page, and with them the page, where it is a cell of Cassandra's.
+// sharedDataBytes bounds the values of a data page if it is a Cassandra cell, and thereby the page.
 const sharedDataBytes = 48 << 10
 
-// levelMemoryBytes is the size of the memory of segments' levels: some ten thousand segments.
+// levelMemoryBytes is the size of the cache of segments' levels, enough for about ten thousand segments.
 const levelMemoryBytes = 2 << 20
 
-// limits bound pages and what readers hold of them. Tests make them small.
+// limits bound pages and the memory of readers. Tests reduce them.
 type limits struct {
-	entries     int // of a page
-	bucket      int // series of a metric that a bucket is meant to have at most
-	labelsBytes int // values of a labels page
-	dataBytes   int // values of a data page
-	entryBytes  int // the greatest value that is packed
-	batchBytes  int // of pages
-	gatherBytes int // pages of a level that a reader holds, but for those of one bucket
-	fewest      int // entries of a page: fewer stay rows
-	// compactBytes is about how many bytes of rows Compact replaces at once: writers wait meanwhile.
+	entries     int // per page
+	bucket      int // intended max number of series of a metric per bucket
+	labelsBytes int // values per labels page
+	dataBytes   int // values per data page
+	entryBytes  int // max size of a value that is packed
+	batchBytes  int // per batch of pages
+	gatherBytes int // pages of a level that a reader holds, in addition to those of one bucket
+	fewest      int // min entries per page: fewer stay rows
+	// compactBytes is the approximate size of the rows that Compact replaces at once. Writers wait during that time.
 	compactBytes int
-	// filtered is how many new series a write has of a partition, at least, for the filters of its labels pages to have bits.
+	// filtered is the min number of new series in a write to a partition for which the filters of its labels pages
+	// contain labels.
 	filtered int
-	// together is how many rows of each of several partitions are read together; one that has more is read by itself. Six series have 504 rollups of
-	// 5m in a week.
+	// together is the max number of rows per partition when multiple partitions are read together; a partition with
+	// more rows is read separately. Six series have 504 5m rollup rows in a week.
 	together int
-	// compactRows is after how many rows that it has read Compact lets writers go on, where it replaces fewer bytes.
+	// compactRows is the number of rows that Compact reads before it lets writers proceed, if it replaces fewer than
+	// compactBytes.
 	compactRows int
 }
 
@@ -68,25 +71,25 @@ func defaultLimits() limits {
 	}
 }
 
-// Rows writes and reads the rows of an engine, those in pages included. It may be used from many goroutines at once. Pages of an
-// engine are all written through one, unless Options.Shared: see levelMemory.
+// Rows writes and reads the rows of an engine, including rows in pages. It is safe for concurrent use. All pages of an
+// engine must be written through one Rows, unless Options.Shared is set: see levelMemory.
 type Rows struct {
 	eng engine.Engine
-	// gatherer is the engine, if it scans several partitions for less than one by one.
+	// gatherer is the engine, if scanning multiple partitions together is cheaper than one by one.
 	gatherer engine.SeveralScanner
 	o        Options
 	limits   limits
 	ids      *lru[labelsKey, ids]
-	// written and opened are pages of chunks, by their versions.
+	// written and opened are caches of pages of chunks by version.
 	written, opened *lru[labelsKey, *openPage]
 	levels          *levelMemory
 	long            *longWindows
-	// rollups is held by writers of rollups, and by Compact while it reads and writes a piece: nothing may come between.
+	// rollups is read-locked by writers of rollups, and locked by Compact while it reads and writes a piece.
 	rollups *sync.RWMutex
 	facts   *factMemory
 }
 
-// New returns the rows of an engine, whose Close stays the caller's.
+// New returns the rows of an engine. The caller remains responsible for closing the engine.
 func New(eng engine.Engine, o Options) *Rows {
 	if o.Least == 0 {
 		o.Least = defaultLeast
@@ -116,15 +119,16 @@ func New(eng engine.Engine, o Options) *Rows {
 	return r
 }
 
-// tables is a table of rows with the table of its pages.
+// tables are a table of rows and the table of its pages.
 type tables struct {
 	rows, pages *engine.Table
-	// series and start are fields of the clustering key of rows; bits, first and pageStart of that of pages.
+	// series and start are indices in the clustering key of rows; bits, first and pageStart are indices in that of
+	// pages.
 	series, start          int
 	bits, first, pageStart int
-	// segment is how many fields the keys of a segment's rows, and of their pages, have in common, see segment.go.
+	// segment is the number of key fields that the rows of a segment and their pages share, see segment.go.
 	segment int
-	data    page.Kind // of pages of format.KindChunk
+	data    page.Kind // kind of the pages of format.KindChunk
 }
 
 var (
@@ -137,7 +141,7 @@ func rollupTables(rows, pages *engine.Table) tables {
 	return tables{rows: rows, pages: pages, series: 1, start: 2, bits: 1, first: 2, pageStart: 3, segment: 1, data: page.Rollups}
 }
 
-// tablesOf returns the tables that belong to a table of rows; nil: its rows are never in pages.
+// tablesOf returns the tables of a table of rows, or nil if its rows are never in pages.
 func tablesOf(t *engine.Table) *tables {
 	switch t {
 	case engine.Raw:
@@ -150,7 +154,7 @@ func tablesOf(t *engine.Table) *tables {
 	return nil
 }
 
-// pagesOf returns the tables that belong to a table of pages; nil: it isn't one.
+// pagesOf returns the tables of a table of pages, or nil for other tables.
 func pagesOf(t *engine.Table) *tables {
 	switch t {
 	case engine.RawPages:
@@ -179,7 +183,7 @@ func (t *tables) pageKey(kind, start int64, bits int, first, version string) eng
 	return key
 }
 
-// kindOf returns the kind of pages of a kind of rows.
+// kindOf returns the page kind of a kind of rows.
 func (t *tables) kindOf(kind int64) page.Kind {
 	if kind == format.KindLabels {
 		return page.Labels
@@ -187,17 +191,18 @@ func (t *tables) kindOf(kind int64) page.Kind {
 	return t.data
 }
 
-// latest returns the greatest timestamp that chunks of a start may have in a page, microseconds: sealed rows have the end of their slot, and
-// up to 18 minutes more as their version grows. What removes pages has it, for the timestamps of rows aren't readable.
+// latest returns the max timestamp, in microseconds, of chunks with this start in a page. Sealed rows have the end of
+// their slot as timestamp, plus up to 18 minutes depending on their version. It is the timestamp of page deletions,
+// because the timestamps of rows aren't readable.
 func latest(start int64) int64 { return (start+format.DayMS)*1000 + 1<<30 }
 
-// hashOf returns the version of a page or a chunk: the beginning of its hash.
+// hashOf returns the version of a page or a chunk: the first bytes of its hash.
 func hashOf(value []byte) [engine.IDLen]byte {
 	sum := sha256.Sum256(value)
 	return [engine.IDLen]byte(sum[:engine.IDLen])
 }
 
-// saltedVersionOf returns the version of a page that has a key which nobody else uses, unless salt is nil.
+// saltedVersionOf returns the version of a page. Unless salt is nil, the page's key is unique.
 func saltedVersionOf(value, salt []byte) string {
 	if salt == nil {
 		return versionOf(value)
@@ -208,9 +213,9 @@ func saltedVersionOf(value, salt []byte) string {
 	return string(h.Sum(nil)[:engine.IDLen])
 }
 
-// nextVersionOf returns the version of a page that takes the place of one with another version. Unless salt is nil, it is that version plus up to
-// 2^96, so that the key follows: a scan that fetches pages in parts, and passes the place of the new page before that is written, finds the old one
-// later, or there. "": there is none that follows.
+// nextVersionOf returns the version of a page that replaces a page with another version, or "" if there is none. Unless
+// salt is nil, it is that version plus up to 2^96, so that the key of the new page follows that of the old one. A scan
+// that fetches pages in parts, and passes the new key before the new page is written, has then not missed the old page.
 func nextVersionOf(version string, value, salt []byte) string {
 	if salt == nil {
 		return versionOf(value)
@@ -230,7 +235,8 @@ func nextVersionOf(version string, value, salt []byte) string {
 	return string(next)
 }
 
-// nextVersionBytes is how many bytes of versions differ by chance between pages that take each other's place.
+// nextVersionBytes is the number of random bytes in which the version of a page differs from that of the page it
+// replaces.
 const nextVersionBytes = 12
 
 func versionOf(value []byte) string {

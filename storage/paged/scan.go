@@ -11,13 +11,13 @@ import (
 	"github.com/cassia-db/cassia/storage/page"
 )
 
-// errEnough means that the caller wants no more rows.
+// errEnough is returned when the caller wants no more rows.
 var errEnough = errors.New("paged: enough rows")
 
-// Scan yields the rows of a range as engine.Engine.Scan does, those of raw, r5m and r1h that are in pages included. It reads
-// several ranges of the engine's: what it yields of each was written before it came there.
-// A page that can't be read is damage: an engine.ErrCorrupt that names the table, the partition and the key of the page. Where
-// Range.Damaged is set it is called with it, without the rows next to the gap, which lie anywhere between the keys that the page may have.
+// Scan yields the rows of a range like engine.Engine.Scan, including rows of raw, r5m and r1h in pages. It performs
+// multiple scans of the engine: each shows the rows written before the scan reaches them. An unreadable page is damage:
+// an engine.ErrCorrupt that names the table, the partition and the key of the page. Range.Damaged, if set, is called
+// with it, without the keys next to the gap, because the missing rows can be anywhere in the page's key range.
 func (r *Rows) Scan(ctx context.Context, rows engine.Range) iter.Seq2[engine.Row, error] {
 	t := tablesOf(rows.Table)
 	if t == nil || len(rows.From) > 0 && rows.From[0].Int > format.KindChunk {
@@ -31,7 +31,7 @@ func (r *Rows) Scan(ctx context.Context, rows engine.Range) iter.Seq2[engine.Row
 	}
 }
 
-// ScanReadable is Scan that leaves out chunks that can't be read, and calls left with them.
+// ScanReadable is like Scan, but skips unreadable chunks and calls left with them.
 func (r *Rows) ScanReadable(ctx context.Context, rows engine.Range, left func(Unreadable)) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {
 		s := scan{r: r, ctx: ctx, rows: &rows, tables: tablesOf(rows.Table), left: left, yield: yield}
@@ -48,24 +48,25 @@ type scan struct {
 	r      *Rows
 	ctx    context.Context
 	rows   *engine.Range
-	wanted *wanted    // nil: all rows of the range are
-	needed *page.Part // of rollups; nil: all
-	// long: the window may have long chunks. takeLong: they are yielded as they are, see Wanted.
+	wanted *wanted    // nil: all rows of the range are wanted
+	needed *page.Part // the needed part of rollups; nil: everything
+	// long: the window may have long chunks. takeLong: long chunks are yielded unchanged, see Wanted.
 	long, takeLong bool
-	// stale, if set, is called with the id of a series that has rows which parts of a long chunk outdo, or parts that rows outdo.
+	// stale, if set, is called with the id of a series with rows superseded by parts of a long chunk, or with parts
+	// superseded by rows.
 	stale func(id string)
-	// left, if set, takes chunks that can't be read, see Unreadable.
+	// left, if set, is called with unreadable chunks, see Unreadable.
 	left func(Unreadable)
-	// spans, if set, takes the entries of pages in place of yield, see Spans.
+	// spans, if set, is called with the entries of pages instead of yield, see Spans.
 	spans func(ChunkSpan) error
 	yield func(engine.Row, error) bool
 	n     int // rows yielded
-	// entries is memory of units.
+	// entries is reusable memory for units.
 	entries []entry
 	reports reports
 }
 
-// all runs the scan to its end. It returns no error if the caller wants no more.
+// all runs the scan. It returns nil if the caller wants no more rows.
 func (s *scan) all() error {
 	if window := s.rows.Partition; !s.isRaw() && len(window) > 0 {
 		if s.long = s.r.long.begin(window[0].Int); !s.long {
@@ -81,7 +82,7 @@ func (s *scan) all() error {
 	return err
 }
 
-// run goes from segment to segment that has pages, and yields the rows between these as they are:
+// run processes the segments that have pages, and yields the rows between them unchanged:
 //
 //	from ──── rows ────┤ segment: pages and rows ├──── rows ────┤ segment ├─ … ─ to
 func (s *scan) run() error {
@@ -144,11 +145,11 @@ func (s *scan) oneSegment(segment engine.Key) error {
 	return s.scanSegment(segment, levels)
 }
 
-// fields returns the first fields of a key, as many of n as there are.
+// fields returns the first n fields of a key, or all if there are fewer.
 func fields(key engine.Key, n int) engine.Key { return key[:min(n, len(key))] }
 
-// keyBefore returns a key of integers, or the beginning of one, that all keys before those which begin with key have, or are before;
-// nil: there are none.
+// keyBefore returns a key, or a key prefix, of integers that is the upper bound of all keys before those that begin
+// with key; nil if there are no such keys.
 func keyBefore(key engine.Key) engine.Key {
 	for n := len(key); n > 0; n-- {
 		if last := key[n-1].Int; last > math.MinInt64 {
@@ -158,7 +159,7 @@ func keyBefore(key engine.Key) engine.Key {
 	return nil
 }
 
-// keyAfter is keyBefore in the other direction.
+// keyAfter is keyBefore in the opposite direction.
 func keyAfter(key engine.Key) engine.Key {
 	for n := len(key); n > 0; n-- {
 		if last := key[n-1].Int; last < math.MaxInt64 {
@@ -168,8 +169,8 @@ func keyAfter(key engine.Key) engine.Key {
 	return nil
 }
 
-// firstPage returns the integers that the key of the first page between two keys begins with: those of its segment, and its bits;
-// nil: there is none.
+// firstPage returns the leading integers of the key of the first page between two keys: those of its segment, and its
+// bits. It returns nil if there is no page.
 func (s *scan) firstPage(from, to engine.Key) (key engine.Key, err error) {
 	pages := engine.Range{Table: s.pages, Partition: s.rows.Partition, From: from, To: to, KeysOnly: true, Limit: 1, Damaged: s.pagesDamaged()}
 	for row, err := range s.r.eng.Scan(s.ctx, pages) {
@@ -181,7 +182,7 @@ func (s *scan) firstPage(from, to engine.Key) (key engine.Key, err error) {
 	return key, nil
 }
 
-// passOn yields the rows of the whole range as the engine has them.
+// passOn yields the rows of the whole range unchanged.
 func (s *scan) passOn() error {
 	if s.long {
 		return s.plain(s.rows.From, s.rows.To)
@@ -197,7 +198,7 @@ func (s *scan) passOn() error {
 	return nil
 }
 
-// plain yields the rows between two keys as the engine has them.
+// plain yields the rows between two keys unchanged.
 func (s *scan) plain(from, to engine.Key) error {
 	for row, err := range s.engineRows(s.part(from, to), nil) {
 		if err != nil {
@@ -210,7 +211,7 @@ func (s *scan) plain(from, to engine.Key) error {
 	return nil
 }
 
-// part returns a part of the range, which is read next: all that was yielded lies before it.
+// part returns the part of the range to read next, which must be after all yielded rows.
 func (s *scan) part(from, to engine.Key) engine.Range {
 	rows := *s.rows
 	rows.From, rows.To = from, to
@@ -221,10 +222,11 @@ func (s *scan) part(from, to engine.Key) engine.Range {
 	return rows
 }
 
-// cancelEvery is after how many rows a scan looks whether its context has ended: rows of pages come without the engine.
+// cancelEvery is the number of rows after which a scan checks its context: rows of pages are yielded without calls of
+// the engine.
 const cancelEvery = 64
 
-// emit yields a row. It returns errEnough if that was the last one.
+// emit yields a row. It returns errEnough if it was the last row.
 func (s *scan) emit(row engine.Row) error {
 	if s.rows.Damaged != nil {
 		s.reached(row.Clustering)

@@ -7,33 +7,34 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// A segment is what has pages of several buckets: in raw the rows of one kind and start, in r5m and r1h those of one kind. It is read
-// from the least id to the greatest, in units:
+// segment is a range of rows with pages of multiple buckets: in raw the rows of one kind and start, in r5m and r1h the
+// rows of one kind. It is read from the smallest id to the largest, in units:
 //
 //	ids        a ─────────────────────────────────────────────► b
 //	level 2    │ bucket     │ bucket     │ bucket     │ bucket │
 //	level 5    │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │ │
 //	units      ├─── read ───┼──── next ──…
 //
-// Of each level a reader holds the pages of some neighbouring buckets, up to about limits.gatherBytes. A unit ends where the first
-// level has no more. Its rows are scanned after all pages of it were read: see the package's description.
+// For each level a reader holds the pages of adjacent buckets, up to about limits.gatherBytes. A unit ends at the last
+// bucket of the first exhausted level. Its rows are scanned after all of its pages have been read: see section "Rows
+// supersede entries" of the package documentation.
 type segment struct {
-	prefix      engine.Key // of the keys of its rows, and of its pages
-	from, to    engine.Key // bounds of its rows that are asked for
+	prefix      engine.Key // common prefix of the keys of its rows and of its pages
+	from, to    engine.Key // bounds of the requested rows
 	first, last string     // bounds of their ids
 	levels      []level
 	name        string // see nameOf
 }
 
-// level is the pages of a segment's buckets whose ids share so many bits.
+// level contains the pages of a segment's buckets whose ids share this number of bits.
 type level struct {
 	bits int
-	// upTo is the last id up to which pages are held; "": none were read.
+	// upTo is the last id up to which pages are held; "" if none were read.
 	upTo string
 	held []*heldPage
 }
 
-// scanSegment yields the rows of a segment, whose pages are of these levels.
+// scanSegment yields the rows of a segment with pages of these levels.
 func (s *scan) scanSegment(prefix engine.Key, levels []int) error {
 	g := segment{prefix: prefix, from: narrower(s.rows.From, prefix), to: narrower(s.rows.To, prefix), first: noID, last: lastID}
 	if len(g.from) > s.series {
@@ -73,7 +74,7 @@ func (s *scan) scanSegment(prefix engine.Key, levels []int) error {
 	return nil
 }
 
-// narrowToWanted narrows a segment to the series that are wanted of it.
+// narrowToWanted narrows a segment to the ids of the wanted series.
 func (s *scan) narrowToWanted(g *segment) {
 	if s.wanted == nil {
 		return
@@ -86,7 +87,8 @@ func (s *scan) narrowToWanted(g *segment) {
 	}
 }
 
-// narrower returns a bound of a scan that reaches into the segment with a prefix: the bound, unless prefix is one as well, and narrower.
+// narrower returns the narrower one of a bound of a scan and the prefix of a segment. The bound must not exclude the
+// whole segment.
 func narrower(bound, prefix engine.Key) engine.Key {
 	if engine.Compare(bound, prefix) == 0 && len(bound) > len(prefix) {
 		return bound
@@ -94,15 +96,15 @@ func narrower(bound, prefix engine.Key) engine.Key {
 	return prefix
 }
 
-// with returns a key that begins as prefix, and goes on with more.
+// with returns a key of prefix followed by more.
 func with(prefix engine.Key, more ...engine.Value) engine.Key {
 	return append(append(make(engine.Key, 0, len(prefix)+len(more)), prefix...), more...)
 }
 
-// openBytes is about what an open page takes besides its value.
+// openBytes is the approximate overhead of an open page.
 const openBytes = 1 << 10
 
-// gather reads the pages of a level from the bucket of an id on, until it holds enough of them.
+// gather reads the pages of a level, starting with the bucket of id from, up to limits.gatherBytes.
 func (s *scan) gather(g *segment, l *level, from string) error {
 	pages := engine.Range{
 		Table: s.pages, Partition: s.rows.Partition, Damaged: s.pagesDamaged(),
@@ -114,7 +116,7 @@ func (s *scan) gather(g *segment, l *level, from string) error {
 	if s.rows.Limit > 0 {
 		most = min(most, (s.rows.Limit-s.n)*s.r.limits.entryBytes)
 	}
-	// Pages that are read for a few series are likely to be read soon for their neighbours.
+	// Pages that are read for a few series are likely to be read soon for other series.
 	few, metric := firstOf(from, l.bits) == firstOf(g.last, l.bits) && g.prefix[0].Int == format.KindChunk, metricOf(s.rows.Partition)
 	var found []*heldPage
 	bytes, upTo := 0, g.last
@@ -158,7 +160,7 @@ func (s *scan) gather(g *segment, l *level, from string) error {
 	return nil
 }
 
-// located returns where the wanted series stand; nil: that isn't known.
+// located returns the positions of the wanted series, or nil if they are unknown.
 func (s *scan) located() *Located {
 	if s.wanted == nil {
 		return nil
@@ -166,7 +168,7 @@ func (s *scan) located() *Located {
 	return s.wanted.Located
 }
 
-// known returns a page of chunks that was opened, or written, before; nil: it isn't known any more.
+// known returns a page of chunks from the caches of opened and written pages, or nil.
 func (s *scan) known(metric, version string) *openPage {
 	if l := s.located(); l != nil {
 		if open := s.r.opened.get(l.nameOf(metric, version, true)); open != nil {
@@ -176,7 +178,8 @@ func (s *scan) known(metric, version string) *openPage {
 	return s.r.known(labelsKey{metric, version})
 }
 
-// locate returns where the wanted series stand in the labels page of a data page that isn't open; nil: it isn't known. skip: none are there.
+// locate returns the positions of the wanted series in the labels page of a data page that isn't open; nil if they are
+// unknown. skip is set if there are none.
 func (s *scan) locate(row engine.Row, open *openPage) (at *located, skip bool) {
 	if open != nil {
 		return nil, false
@@ -188,7 +191,7 @@ func (s *scan) locate(row engine.Row, open *openPage) (at *located, skip bool) {
 	return &found, len(found.positions) == 0
 }
 
-// known returns a page of chunks that was opened, or written, before; nil: it isn't known any more.
+// known returns a page of chunks from the caches of opened and written pages, or nil.
 func (r *Rows) known(page labelsKey) *openPage {
 	if open := r.opened.get(page); open != nil {
 		return open
@@ -196,7 +199,7 @@ func (r *Rows) known(page labelsKey) *openPage {
 	return r.written.get(page)
 }
 
-// narrowToStarts narrows a range of pages of one bucket to the starts that are asked for of one series.
+// narrowToStarts narrows a range of pages of one bucket to the requested starts of one series.
 func (s *scan) narrowToStarts(g *segment, pages *engine.Range) {
 	if s.isRaw() || g.first != g.last {
 		return
@@ -209,7 +212,7 @@ func (s *scan) narrowToStarts(g *segment, pages *engine.Range) {
 	}
 }
 
-// unit yields the rows of a segment whose ids lie between two, both included. Their pages are held.
+// unit yields the rows of a segment with ids from first to last, inclusive. Their pages must be held.
 func (s *scan) unit(g *segment, first, last string) error {
 	from, to := g.from, g.to
 	if first != g.first {

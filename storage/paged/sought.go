@@ -13,19 +13,21 @@ import (
 	"github.com/cassia-db/cassia/storage/page"
 )
 
-// Sought are the labels rows of a partition whose series a selector matches.
+// Sought identifies the labels rows of a partition whose series match a selector.
 type Sought struct {
 	Table     *engine.Table // raw, r5m or r1h
 	Partition engine.Key
 	Selector  *page.Selector
-	// BadFilter is called with an engine.ErrCorrupt of each filter that can't be read; nothing is missed for that.
+	// BadFilter is called with an engine.ErrCorrupt for each unreadable filter. Its page is then read, so no series is
+	// missed.
 	BadFilter func(error)
 }
 
-// Candidates are the labels pages of a partition that may have series which are sought, by their filters.
+// Candidates are the labels pages of a partition that may have wanted series, according to their filters.
 type Candidates struct {
 	Sought
-	// AllPages and AllSeries count the labels pages of the partition, and their entries; of a page whose filter can't be read, none.
+	// AllPages and AllSeries count the labels pages of the partition and their entries, without the entries of pages
+	// with unreadable filters.
 	AllPages, AllSeries int
 
 	r     *Rows
@@ -34,17 +36,17 @@ type Candidates struct {
 	found locating
 }
 
-// candidate is a labels page.
+// candidate identifies a labels page.
 type candidate struct {
 	bits           int
 	first, version string
 }
 
-// Pages is how many pages Rows opens.
+// Pages returns the number of pages that Rows opens.
 func (c *Candidates) Pages() int { return len(c.pages) }
 
-// Candidates reads the filters of a partition. It returns nil where all labels rows have to be read by Scan, because there are no filters, though
-// pages, or filters can't be read.
+// Candidates reads the filters of a partition. It returns nil if all labels rows must be read by Scan, because filters
+// are unreadable, or because there are pages without filters.
 func (r *Rows) Candidates(ctx context.Context, sought Sought) (*Candidates, error) {
 	t := tablesOf(sought.Table)
 	if t == nil {
@@ -76,12 +78,12 @@ func (r *Rows) Candidates(ctx context.Context, sought Sought) (*Candidates, erro
 	return c, nil
 }
 
-// filtersDamaged returns the engine.ErrCorrupt that names the filters of a partition.
+// filtersDamaged returns an engine.ErrCorrupt that names the filters of a partition.
 func filtersDamaged(t *tables, partition engine.Key, err error) error {
 	return fmt.Errorf("paged: filters in table %s, partition %s: %w", t.pages, describe(t.pages.Partition, partition), err)
 }
 
-// filter looks at the row of a filter.
+// filter adds the labels page of a filter row to the candidates, unless the filter excludes all its series.
 func (c *Candidates) filter(row engine.Row) {
 	k := row.Clustering
 	c.AllPages++
@@ -96,23 +98,23 @@ func (c *Candidates) filter(row engine.Row) {
 	c.pages = append(c.pages, candidate{int(k[c.t.bits].Int), strings.Clone(k[c.t.first].Text), strings.Clone(k[pageVersion].Text)})
 }
 
-// Located is where the series stand that Rows has yielded, for Wanted of some of them.
+// Located returns the positions of the series that Rows has returned, for Wanted.
 func (c *Candidates) Located() *Located { return c.found.located() }
 
-// LabelsRow is a labels row, and the id of its series.
+// LabelsRow is a labels row with the id of its series.
 type LabelsRow struct {
 	ID    string
 	Value []byte
 }
 
-// Rows returns the labels rows that match, in the order of the ids, each once, and some whose value can't be read. Rows that aren't in
-// pages are among them. charge is called with the bytes of each; its error ends the search. Where damage isn't nil, it is called as
-// Range.Damaged is by Scan. Rows is called once.
+// Rows returns the matching labels rows in the order of their ids, each once, and possibly rows with an unreadable
+// value. It includes rows that aren't in pages. charge is called with the size of the rows in bytes; its error ends the
+// search. damage, if not nil, is called as Range.Damaged is by Scan. Rows may be called only once.
 func (c *Candidates) Rows(ctx context.Context, charge func(bytes int) error, damage func(engine.Damage)) ([]LabelsRow, error) {
 	f := finder{c: c, charge: charge}
 	kind := engine.Key{engine.Int(format.KindLabels)}
 	f.scan = scan{r: c.r, ctx: ctx, tables: c.t, rows: &engine.Range{Table: c.Table, Partition: c.Partition, From: kind, To: kind, Damaged: damage}}
-	// Pages before rows, see Rows outdo entries in the package's description.
+	// Pages must be read before rows, see section "Rows supersede entries" of the package documentation.
 	if err := f.readPages(); err != nil {
 		return nil, err
 	}
@@ -130,8 +132,8 @@ type finder struct {
 	c       *Candidates
 	charge  func(bytes int) error
 	found   []LabelsRow
-	next    int        // of c.pages
-	nextKey engine.Key // of that; nil: not made yet
+	next    int        // index in c.pages
+	nextKey engine.Key // its key; nil: not computed yet
 	x       identifier
 	entries []byte
 	value   []byte
@@ -160,14 +162,15 @@ func (f *finder) readPages() error {
 	return nil
 }
 
-// passFilteredPages is how many labels pages that aren't candidates a scan passes over: those of one block of Pebble's, about.
+// passFilteredPages is the number of consecutive non-candidate labels pages that a scan skips before it seeks: about
+// those of one Pebble block.
 const passFilteredPages = 8
 
 func (f *finder) keyOf(c *candidate) engine.Key {
 	return f.pageKey(format.KindLabels, 0, c.bits, c.first, c.version)
 }
 
-// isNext reports whether a key is that of a candidate. Candidates before it are gone.
+// isNext reports whether a key is that of a candidate. Candidates before the key no longer exist and are skipped.
 func (f *finder) isNext(key engine.Key) bool {
 	for f.next < len(f.c.pages) {
 		if f.nextKey == nil {
@@ -194,7 +197,7 @@ func (f *finder) afterPage(engine.Key) engine.Key {
 	return f.keyOf(&f.c.pages[f.next])
 }
 
-// page adds the entries of a labels page that match.
+// page adds the matching entries of a labels page.
 func (f *finder) page(row engine.Row) error {
 	before := len(f.found)
 	p, err := parse(row.Value)
@@ -212,7 +215,7 @@ func (f *finder) page(row engine.Row) error {
 	return f.chargeFrom(before)
 }
 
-// chargeFrom charges the rows that were found from one on.
+// chargeFrom charges the found rows from index first on.
 func (f *finder) chargeFrom(first int) error {
 	n := 0
 	for _, row := range f.found[first:] {

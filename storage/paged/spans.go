@@ -9,16 +9,17 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// ChunkSpan is the time of a raw chunk's samples.
+// ChunkSpan is the time range of a raw chunk's samples.
 type ChunkSpan struct {
 	ID string // of the series; valid during the call
-	// First and Last are the times of the first and the last sample, milliseconds: of chunks that aren't in pages, or can't be read, the earliest and
-	// the latest time there is.
+	// First and Last are the times of the first and the last sample in milliseconds. For chunks that aren't in pages or
+	// are unreadable, they are the min and max int64.
 	First, Last int64
 }
 
-// Spans calls visit with the span of each raw chunk of a partition that starts at start, in any order, and decodes no chunk. A chunk that is
-// written or moved meanwhile may be visited twice, and is never missed. Damage is an engine.ErrCorrupt; an error of visit ends the scan and is returned.
+// Spans calls visit with the span of each raw chunk of a partition with this start, in any order, without decoding
+// chunks. A chunk that is written or moved concurrently may be visited twice, but is never missed. Spans returns an
+// engine.ErrCorrupt for damage, or the first error of visit.
 func (r *Rows) Spans(ctx context.Context, partition engine.Key, start int64, visit func(ChunkSpan) error) error {
 	segment := engine.Key{engine.Int(format.KindChunk), engine.Int(start)}
 	rows := engine.Range{Table: engine.Raw, Partition: partition, From: segment, To: segment, KeysOnly: true}
@@ -32,7 +33,7 @@ func (r *Rows) Spans(ctx context.Context, partition engine.Key, start int64, vis
 	return cmp.Or(visited, err)
 }
 
-// visitSpans calls spans with the entries of a page whose ids lie between two.
+// visitSpans calls spans with the entries of a page with ids from first to last.
 func (s *scan) visitSpans(p *heldPage, first, last string) error {
 	times := p.times()
 	for at := p.search(0, first); at < p.len(); at++ {
@@ -49,7 +50,7 @@ func (s *scan) visitSpans(p *heldPage, first, last string) error {
 	return nil
 }
 
-// spansOf is unit for spans: those of the pages that are held, and then of the rows.
+// spansOf is unit for spans: it visits the entries of the held pages, and then the rows.
 func (s *scan) spansOf(g *segment, from, to engine.Key, first, last string) error {
 	for i := range g.levels {
 		for _, p := range g.levels[i].held {

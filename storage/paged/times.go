@@ -7,10 +7,10 @@ import (
 	"github.com/cassia-db/cassia/storage/page"
 )
 
-// entryTimes returns the times of a page's entries.
+// entryTimes contains the times of a page's entries.
 type entryTimes struct {
 	columns page.Times
-	values  [][]byte // of a page that was just written; nil: columns count
+	values  [][]byte // of a page that was just written; nil: columns is used
 }
 
 // times returns the times of a page of raw chunks.
@@ -22,7 +22,8 @@ func (p *openPage) times() (t entryTimes) {
 	return t
 }
 
-// span returns the times of the first and the last sample of an entry, milliseconds: the earliest and the latest there is where the entry can't be read.
+// span returns the times of the first and the last sample of an entry in milliseconds, or the min and max int64 if the
+// entry is unreadable.
 func (t *entryTimes) span(i int) (first, last int64) {
 	if t.values == nil {
 		return t.columns.Span(i)
@@ -34,14 +35,14 @@ func (t *entryTimes) span(i int) (first, last int64) {
 	return info.MinT, info.MaxT
 }
 
-// wantedTimes decides which entries of a page have samples of the time that is wanted.
+// wantedTimes decides which entries of a page have samples in the wanted time range.
 type wantedTimes struct {
-	all        bool // any time is wanted, or these aren't chunks of samples
+	all        bool // any time is wanted, or the entries aren't chunks of samples
 	minT, maxT int64
 	entryTimes
 }
 
-// timesOf returns the times of a page's entries.
+// timesOf returns the wantedTimes of a page.
 func (w *wanted) timesOf(p *openPage) wantedTimes {
 	if !w.Bounded || p.kind != page.Chunks {
 		return wantedTimes{all: true}
@@ -49,7 +50,7 @@ func (w *wanted) timesOf(p *openPage) wantedTimes {
 	return wantedTimes{minT: w.MinT, maxT: w.MaxT, entryTimes: p.times()}
 }
 
-// mayMeet reports whether an entry may have samples that are wanted.
+// mayMeet reports whether an entry may have wanted samples.
 func (t *wantedTimes) mayMeet(i int) bool {
 	if t.all {
 		return true

@@ -11,38 +11,40 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Wanted are the chunks of some series of a partition that start between two times, both included.
+// Wanted identifies the chunks of series of a partition with starts from First to Last, inclusive.
 type Wanted struct {
 	Table       *engine.Table // raw, r5m or r1h
 	Partition   engine.Key
-	IDs         []string // of the series, in order, each once; at least one
-	First, Last int64    // starts, milliseconds
+	IDs         []string // of the series, sorted and unique; at least one
+	First, Last int64    // starts in milliseconds
 	KeysOnly    bool
-	// NoVersions: the versions of raw chunks, the last field of their keys, aren't needed, and may be empty.
+	// NoVersions: the versions of raw chunks, which are the last field of their keys, aren't needed and may be empty.
 	NoVersions bool
 	Damaged    func(engine.Damage) // as in engine.Range
-	// Left takes chunks that can't be read, which are left out then; nil: they are damage.
+	// Left, if set, is called with unreadable chunks, which are then skipped. If it is nil, they are damage.
 	Left func(Unreadable)
-	// Columns are those that rollup.Decode will read of rollups: the others may be missing. 0: all are needed.
+	// Columns are the columns of rollups that rollup.Decode will read; others may be missing. 0: all are needed.
 	Columns rollup.Columns
-	// Bounded: of raw, chunks that have no samples from MinT to MaxT, milliseconds, aren't needed, and may be missing.
+	// Bounded: raw chunks without samples from MinT to MaxT, in milliseconds, aren't needed and may be missing.
 	Bounded    bool
 	MinT, MaxT int64
-	// Long: of r5m and r1h, long chunks are yielded as they are, with the key of format.LongKey, where all of one counts.
+	// Long: long chunks of r5m and r1h are yielded unchanged if all their parts are valid, with the key of
+	// format.LongKey.
 	Long bool
-	// Remember: what this process remembers of the partition may be used, and damage that came to its rows since isn't noticed then.
+	// Remember: cached facts about the partition may be used. Damage of its rows after they were cached isn't detected
+	// then.
 	Remember bool
-	// Version is that of the window, read before, which changes with each seal; 0: it isn't known, and nothing that is remembered is used where
-	// other processes write pages, see Options.Shared.
+	// Version is the version of the window, which changes with each seal, read before the call. 0: it is unknown, and
+	// cached facts aren't used if other processes write pages, see Options.Shared.
 	Version uint64
-	// PassOver is how many rows of other series, or other starts, a scan passes over, one after the other, before it begins anew where
-	// the next row may be that is wanted.
+	// PassOver is the number of consecutive rows of other series or starts that a scan skips before it restarts at the
+	// next row that may be wanted.
 	PassOver int
-	// Located is where the series stand, and maybe others; nil: that isn't known.
+	// Located contains the positions of the series, and possibly of others; nil if they are unknown.
 	Located *Located
 }
 
-// Range returns a range that holds all rows that are wanted.
+// Range returns a range that contains all wanted rows.
 func (w *Wanted) Range() engine.Range {
 	rows := engine.Range{Table: w.Table, Partition: w.Partition, KeysOnly: w.KeysOnly, Damaged: w.Damaged}
 	first, last := w.IDs[0], w.IDs[len(w.IDs)-1]
@@ -55,8 +57,8 @@ func (w *Wanted) Range() engine.Range {
 	return rows
 }
 
-// Chunks yields the rows of chunks that are wanted, those in pages included, in the order of their keys and as Scan does. Of pages
-// only those are opened that may have some of them, each once.
+// Chunks yields the rows of wanted chunks, including those in pages, in the order of their keys, as Scan does. It opens
+// only pages that may have wanted chunks, each once.
 func (r *Rows) Chunks(ctx context.Context, w Wanted) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {
 		t, rows := tablesOf(w.Table), w.Range()
@@ -71,16 +73,17 @@ func (r *Rows) Chunks(ctx context.Context, w Wanted) iter.Seq2[engine.Row, error
 	}
 }
 
-// wanted finds the rows and the pages of Wanted.
+// wanted selects the rows and pages of a Wanted.
 type wanted struct {
 	Wanted
 	*tables
 
 	long *bool // the window may have long chunks
-	at   int   // index in IDs where the last id was found, or would be
+	at   int   // index in IDs of the last find
 }
 
-// find returns the index of the first id that isn't before an id, and whether it is that id. It is quick where one row follows another.
+// find returns the index of the first id in IDs that is at least id, and whether it is equal. It is fast for
+// consecutive rows.
 func (w *wanted) find(id string) (i int, mine bool) {
 	for n := 0; n < 2 && w.at < len(w.IDs); n++ {
 		if w.IDs[w.at] == id {
@@ -98,9 +101,9 @@ func (w *wanted) row(key engine.Key) bool {
 	return mine && w.starts(key[w.start].Int)
 }
 
-// engineRow reports whether a row of the engine is needed: it is wanted, or a long chunk that may have chunks that are. Where there may be long
-// chunks, so are all rows of a series up to the last that is wanted: a scan that began anew between them wouldn't find a long chunk that has
-// taken the place of some meanwhile.
+// engineRow reports whether a row of the engine is needed: a wanted row, or a long chunk that may have wanted parts. If
+// there may be long chunks, all rows of a series up to the last wanted one are needed: a scan that restarted between
+// them could miss a long chunk that has replaced some of them concurrently.
 func (w *wanted) engineRow(key engine.Key) bool {
 	if !*w.long || w.isRaw() {
 		return w.row(key)
@@ -114,10 +117,10 @@ func (w *wanted) engineRow(key engine.Key) bool {
 	return key[w.start].Int <= w.Last
 }
 
-// starts reports whether chunks of a start are wanted.
+// starts reports whether chunks with this start are wanted.
 func (w *wanted) starts(start int64) bool { return w.First <= start && start <= w.Last }
 
-// afterRow returns the first key that a wanted row after one that isn't may have; nil: there is none.
+// afterRow returns the first possible key of a wanted row after an unwanted one, or nil if there is none.
 func (w *wanted) afterRow(key engine.Key) engine.Key {
 	start := key[w.start].Int
 	i, mine := w.find(key[w.series].Text)
@@ -139,7 +142,7 @@ func (w *wanted) afterRow(key engine.Key) engine.Key {
 	return format.RollupKey(w.IDs[i], w.First)
 }
 
-// page reports whether a page of chunks may have some that are wanted.
+// page reports whether a page of chunks may have wanted ones.
 func (w *wanted) page(key engine.Key) bool {
 	first := key[w.first].Text
 	id, ok := w.from(first)
@@ -166,7 +169,7 @@ func (w *wanted) afterPage(key engine.Key) engine.Key {
 	return next
 }
 
-// from returns the first id that is wanted and isn't before an id; ok is false if there is none.
+// from returns the first wanted id that is at least id; ok is false if there is none.
 func (w *wanted) from(id string) (next string, ok bool) {
 	i, _ := slices.BinarySearch(w.IDs, id)
 	if i == len(w.IDs) {
@@ -175,11 +178,12 @@ func (w *wanted) from(id string) (next string, ok bool) {
 	return w.IDs[i], true
 }
 
-// passPages is how many pages that aren't wanted a scan passes over: a page is one block of Pebble's, or several.
+// passPages is the number of consecutive unwanted pages that a scan skips before it seeks. A page is one or more Pebble
+// blocks.
 const passPages = 2
 
-// engineRows yields the rows of a part of the range out of those that the engine has, those that aren't wanted left out, and long chunks taken
-// apart. entries are those of pages in the part.
+// engineRows yields the rows of a part of the range as stored in the engine, without unwanted rows, and with long
+// chunks split into their parts. entries are the entries of pages in the part.
 func (s *scan) engineRows(part engine.Range, entries []entry) iter.Seq2[engine.Row, error] {
 	read := part
 	read.From = s.fromLong(part.From)
@@ -201,7 +205,7 @@ func (s *scan) engineRows(part engine.Range, entries []entry) iter.Seq2[engine.R
 	return s.longRows(part, rows, entries)
 }
 
-// enginePages yields the pages of a level as the engine has them, those that aren't wanted left out.
+// enginePages yields the pages of a level as stored in the engine, without unwanted pages.
 func (s *scan) enginePages(pages engine.Range) iter.Seq2[engine.Row, error] {
 	w := s.wanted
 	if w == nil {
@@ -213,15 +217,15 @@ func (s *scan) enginePages(pages engine.Range) iter.Seq2[engine.Row, error] {
 	}})
 }
 
-// passing is how a scan passes over what isn't wanted.
+// passing configures how a scan skips unwanted rows.
 type passing struct {
 	wanted func(engine.Key) bool
-	after  func(engine.Key) engine.Key // the first key that may be wanted after one that isn't
+	after  func(engine.Key) engine.Key // the first key that may be wanted after an unwanted one
 	most   int
-	again  func(at, next engine.Key) engine.Range // the rest of the range from next on, once at has been passed over
+	again  func(at, next engine.Key) engine.Range // the rest of the range from next on, after at has been skipped
 }
 
-// passingOver yields the rows of a range that are wanted.
+// passingOver yields the wanted rows of a range.
 func (s *scan) passingOver(rows engine.Range, p passing) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {
 		for more := true; more; {

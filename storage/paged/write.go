@@ -13,12 +13,12 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Write applies batches as engine.Engine.Write does, by one call of it. Rows of new series are
-// written in pages: of batches of raw, r5m and r1h that are Puts which expire at once, those labels rows whose series have
-// their id from them, and the chunks of these series that follow them in the batch. Other rows are written as they are: among others
-// large ones, raw chunks that name deletes, all but one of the chunks that a series has of one start, and those of slots longer than a
-// day, see latest. The batch becomes several then, of rows and of pages, each atomic.
-// It keeps references to values, which mustn't be changed later.
+// Write applies batches like engine.Engine.Write, in one call of it. It packs rows of new series into pages. They must
+// be in a batch of raw, r5m or r1h that consists of Puts that expire together. Their labels rows must match the ids of
+// their series, and their chunks must follow them in the batch. Other rows are written unchanged, including large rows,
+// raw chunks that name deletes, all but one of the chunks of a series with the same start, and chunks of slots longer
+// than a day, see latest. A packed batch becomes multiple batches of rows and of pages, each atomic. Write retains
+// references to values, which must not be modified afterwards.
 func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 	defer r.beginWrite(batches)()
 	memory := packings.Get().(*packing)
@@ -55,8 +55,9 @@ func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 	return nil
 }
 
-// salt returns what makes the keys of data pages differ from all that were ever used: where a page is removed on one machine of several, its key
-// stays deleted for a while, and the same entries may be written again, as by an import. It is nil where one process has the engine.
+// salt returns random bytes that make the keys of data pages unique. After a page is removed in a shared engine, its
+// key stays deleted for a while, and the same entries may be written again, for example by an import. It returns nil if
+// one process owns the engine.
 func (r *Rows) salt() []byte {
 	if !r.o.Shared {
 		return nil
@@ -66,13 +67,13 @@ func (r *Rows) salt() []byte {
 	return salt
 }
 
-// WriteRows applies batches as engine.Engine.Write does: all rows are written as they are.
+// WriteRows applies batches like engine.Engine.Write, and writes all rows unchanged.
 func (r *Rows) WriteRows(ctx context.Context, batches []engine.Batch) error {
 	defer r.beginWrite(batches)()
 	return r.writeRows(ctx, batches)
 }
 
-// writeRows is WriteRows for who keeps Compact away.
+// writeRows is WriteRows for callers that already exclude Compact.
 func (r *Rows) writeRows(ctx context.Context, batches []engine.Batch) error {
 	failed := true
 	defer func() { r.levels.wrote(batches, failed) }()
@@ -81,7 +82,7 @@ func (r *Rows) writeRows(ctx context.Context, batches []engine.Batch) error {
 	return err
 }
 
-// beginWrite keeps Compact from reading rollups and replacing them until the function that it returns is called.
+// beginWrite prevents Compact from reading and replacing rollups until the returned function is called.
 func (r *Rows) beginWrite(batches []engine.Batch) (end func()) {
 	for i := range batches {
 		if t := batches[i].Table; t == engine.R5m || t == engine.R1h {
@@ -97,20 +98,20 @@ type newSeries struct {
 	batch  *engine.Batch
 	tables *tables
 	series []oneNew
-	places []int // memory of their chunks: those of the last series are the last ones
+	places []int // memory of their chunks: those of the last series come last
 	bits   int   // of their buckets
-	many   bool  // the filters of their labels pages have bits
+	many   bool  // the filters of their labels pages contain labels
 	memory *packing
 }
 
-// oneNew is a new series: the places of its mutations in the batch.
+// oneNew is a new series with the indices of its mutations in the batch.
 type oneNew struct {
 	id     string
 	labels int
 	chunks []int // in the order of their starts
 }
 
-// packing is memory that Writes use again.
+// packing is memory that Writes reuse.
 type packing struct {
 	series []oneNew // of all batches
 	places []int    // of their chunks
@@ -121,9 +122,9 @@ type packing struct {
 
 var packings = sync.Pool{New: func() any { return new(packing) }}
 
-// take returns memory for so many series of a batch, and as many of their chunks.
+// take returns memory for n series of a batch and n of their chunks.
 func (m *packing) take(n int) ([]oneNew, []int) {
-	if cap(m.series)-len(m.series) < n { // Those that were taken keep the memory before.
+	if cap(m.series)-len(m.series) < n { // Slices already taken keep the previous memory.
 		n := max(n, 2*cap(m.series))
 		m.series, m.places = make([]oneNew, 0, n), make([]int, 0, n)
 	}
@@ -132,7 +133,7 @@ func (m *packing) take(n int) ([]oneNew, []int) {
 	return m.series[from:from:to], m.places[from:from:to]
 }
 
-// release forgets the series and values, and returns the memory to the pool.
+// release drops references to series and values, and returns the memory to the pool.
 func (m *packing) release() {
 	clear(m.series)
 	clear(m.ids[:cap(m.ids)])
@@ -169,8 +170,8 @@ func (r *Rows) findNew(batches []engine.Batch, memory *packing) (found []newSeri
 	return found
 }
 
-// packable reports whether rows of a batch may be packed: they are all written. Keys that don't fit the
-// table are the engine's to refuse.
+// packable reports whether rows of a batch may be packed: all mutations must be Puts with valid keys. The engine
+// rejects other keys.
 func packable(b *engine.Batch) bool {
 	for i := range b.Mutations {
 		m := &b.Mutations[i]
@@ -184,8 +185,8 @@ func packable(b *engine.Batch) bool {
 // metricOf returns the metric of a partition.
 func metricOf(partition engine.Key) string { return format.MetricOf(partition) }
 
-// find adds the series whose labels rows are written, with those of their chunks that follow before the labels of the next series: so
-// they are written.
+// find adds the series whose labels rows are written, with those of their chunks that precede the next labels row: the
+// store writes them in this order.
 func (n *newSeries) find(most int, x *identifier) {
 	t := n.tables
 	seen := map[string]bool{} // ids out of order
@@ -236,7 +237,7 @@ func (n *newSeries) findLabels(m *engine.Mutation, j int, x *identifier, seen ma
 	}
 }
 
-// findChunk adds the chunk of a new series that a mutation writes, if it can be packed.
+// findChunk adds the chunk that a mutation writes to a new series, if it can be packed.
 func (n *newSeries) findChunk(s *oneNew, m *engine.Mutation, j int) {
 	t := n.tables
 	start := m.Clustering[t.start].Int
@@ -253,7 +254,7 @@ func (n *newSeries) findChunk(s *oneNew, m *engine.Mutation, j int) {
 	s.chunks = n.places[last-len(s.chunks)-1 : last : last]
 }
 
-// isChunk reports whether a mutation writes a chunk of which a page gives the key and the rank.
+// isChunk reports whether a mutation writes a chunk whose key and rank can be derived from a page.
 func (t *tables) isChunk(m *engine.Mutation) bool {
 	if !t.isRaw() {
 		_, err := rollup.Header(m.Value)
@@ -267,7 +268,7 @@ func (t *tables) isChunk(m *engine.Mutation) bool {
 	return m.Clustering[3].Text == string(version[:])
 }
 
-// chooseBits sets the bits of buckets, and whether filters have bits: as neighbouring batches of a partition.
+// chooseBits sets the bits of buckets, and whether filters contain labels, equally for adjacent batches of a partition.
 func (r *Rows) chooseBits(found []newSeries, memory *packing) {
 	for from := 0; from < len(found); {
 		to := from + 1

@@ -1,8 +1,9 @@
-// Package soak draws the seeds of tests that try something else in every run, and lets these tests go on for longer
-// where somebody has the time: `make soak` runs them, round after round, each with another seed.
+// Package soak provides the seeds of randomized tests, and lets tests run longer on request: `make soak` runs them
+// repeatedly, each round with another seed.
 //
-//	CASSIA_SEED=N    the seed of every test that draws one, to run a failed test again
-//	CASSIA_SOAK=N    how many times as much such a test does as in `make test`
+//	CASSIA_SEED=N    the seed of every test that draws one, to repeat a failed test
+//	CASSIA_SOAK=N    multiplies the work of these tests relative to `make test`
 //
-// A test that fails prints the command that repeats it.
+// A test that fails logs the command that repeats it. Tests of all packages call it; it must not be imported by other
+// code.
 package soak

@@ -2,5 +2,5 @@
 
 package soak
 
-// UnderRace is true in tests under the race detector, where all takes some ten times as long.
+// UnderRace is true in tests under the race detector, which makes tests about ten times slower.
 const UnderRace = false

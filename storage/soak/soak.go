@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// The variables that a run is set by, see the package's description.
+// Environment variables of a run, see the package documentation.
 const (
 	SeedVariable  = "CASSIA_SEED"
 	TimesVariable = "CASSIA_SOAK"
 )
 
 // Seed returns the seed of a test: the value of CASSIA_SEED, or a random one. If the test fails, its log ends with the
-// command that runs it with that seed again.
+// command that repeats it with this seed.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed, given := number(t, SeedVariable)
@@ -33,16 +33,16 @@ func Seed(t testing.TB) uint64 {
 	return seed
 }
 
-// First returns the first of the seeds of a test that takes them one after the other, the same in every run of `make test`:
-// the value of CASSIA_SEED, or 0.
+// First returns the first seed of a test that uses consecutive seeds, the same in every run of `make test`: the value
+// of CASSIA_SEED, or 0.
 func First(t testing.TB) uint64 {
 	t.Helper()
 	seed, _ := number(t, SeedVariable)
 	return seed
 }
 
-// Command returns the command that runs a test of a package again with a seed. The package is its folder in the repository;
-// times is how many times as much the test did as usually.
+// Command returns the command that repeats a test with a seed. pkg is the package's folder in the repository; times is
+// the value of CASSIA_SOAK.
 func Command(pkg, test string, seed uint64, times int) string {
 	var parts []string
 	for part := range strings.SplitSeq(test, "/") {
@@ -55,7 +55,7 @@ func Command(pkg, test string, seed uint64, times int) string {
 	return fmt.Sprintf("%s go test -count=1 -run '%s' ./%s", set, strings.Join(parts, "/"), pkg)
 }
 
-// Times returns how often a test does what it does usual times in `make test`.
+// Times returns the number of repetitions for a test that repeats usual times in `make test`.
 func Times(t testing.TB, usual int) int {
 	t.Helper()
 	if times, ok := number(t, TimesVariable); ok && times > 0 {
@@ -64,12 +64,12 @@ func Times(t testing.TB, usual int) int {
 	return usual
 }
 
-// underRace is how many histories a test plays at most under the race detector.
+// underRace is the max number of histories per test under the race detector.
 const underRace = 3
 
-// Histories returns how many histories a test plays that usually plays so many, each with another seed, and one step after the other. Under
-// the race detector these are a fifth, but at least one and at most underRace: whatever goroutines a step starts run in each of them. Tests whose
-// steps run beside each other go by Times: there another seed is another order.
+// Histories returns the number of histories for a test that runs usual ones in `make test`, each with another seed and
+// with consecutive steps. Under the race detector it is a fifth, at least 1 and at most underRace, because each history
+// runs the same goroutines. Tests with concurrent steps use Times instead: another seed gives another order.
 func Histories(t testing.TB, usual int) int {
 	t.Helper()
 	if UnderRace {
@@ -78,8 +78,8 @@ func Histories(t testing.TB, usual int) int {
 	return Times(t, usual)
 }
 
-// Fewer returns how many of n things a test tries: n, or a fifth and at least one under the race detector, where trying the same
-// with other data finds no other race.
+// Fewer returns n, or under the race detector a fifth of n and at least 1, for tests that try n different data: other
+// data doesn't reveal other races.
 func Fewer(n int) int {
 	if UnderRace {
 		return max(1, n/5)
@@ -100,7 +100,7 @@ func number(t testing.TB, variable string) (n uint64, ok bool) {
 	return n, true
 }
 
-// packagePath is the folder of the package under test in the repository.
+// packagePath returns the folder of the package under test, relative to the repository.
 func packagePath() string {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -120,7 +120,7 @@ func packagePath() string {
 	}
 }
 
-// Amount returns how much a test does: usual in `make test`, and many times more where somebody soaks.
+// Amount returns usual in `make test`, and a multiple of soaked if CASSIA_SOAK is set.
 func Amount(t testing.TB, usual, soaked int) int {
 	t.Helper()
 	if times, ok := number(t, TimesVariable); ok && times > 0 {

@@ -2,10 +2,10 @@ package soak
 
 import "math/rand/v2"
 
-// StartKinds are what Starts can make.
+// StartKinds are the kinds of start timestamps that Starts generates.
 var StartKinds = []string{"none", "constant", "restarts", "deltas", "partly deltas", "unknown at first", "partly unknown", "overlapping", "any"}
 
-// Starts makes start timestamps of one series, one after the other, milliseconds.
+// Starts generates consecutive start timestamps of one series, in milliseconds.
 type Starts struct {
 	Rand *rand.Rand
 	// Kind is one of StartKinds.
@@ -15,9 +15,10 @@ type Starts struct {
 	begun         bool
 }
 
-// Next returns the start timestamp of the sample at t, the next in time. restarted is set if its value begins anew.
+// Next returns the start timestamp of the sample at t, which must be after all previous ones. restarted is set if the
+// sample's value is reset.
 func (s *Starts) Next(t int64, restarted bool) int64 {
-	if s.Kind == "none" { // It draws nothing either.
+	if s.Kind == "none" { // It draws no random numbers.
 		return 0
 	}
 	r := s.Rand
@@ -26,7 +27,7 @@ func (s *Starts) Next(t int64, restarted bool) int64 {
 		s.begun, s.start = true, t-r.Int64N(400_000)
 		before = s.start
 	}
-	between := before + r.Int64N(max(t-before, 1)) // from before on, but before t
+	between := before + r.Int64N(max(t-before, 1)) // in [before, t)
 	switch s.Kind {
 	case "restarts":
 		if restarted || r.IntN(15) == 0 {
@@ -38,7 +39,7 @@ func (s *Starts) Next(t int64, restarted bool) int64 {
 		if r.IntN(3) > 0 {
 			s.start = []int64{before, before + 1, between, t - 1}[r.IntN(4)]
 		}
-	case "unknown at first": // as OpenTelemetry has it: the first sample starts at itself
+	case "unknown at first": // as from OpenTelemetry: the first sample starts at its own time
 		if first || r.IntN(20) == 0 {
 			s.start = t
 			return t
