@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// BenchmarkScan reads rows of a metric of 10,000 series as queries do: where all are rows, by the engine alone and through
-// this package; and where all are in pages.
+// BenchmarkScan reads rows of a metric with 10,000 series as queries do: as rows, directly from the engine and through
+// this package; and in pages.
 func BenchmarkScan(b *testing.B) {
 	series := seriesOf("up", 10_000)
 	id := func(i int) engine.Value { return engine.Text(series[i].id) }

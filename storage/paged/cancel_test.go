@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// endingEngine calls a function at one step of its scans: each scan is a step as it begins, and each row before it is yielded.
+// endingEngine calls end at a step of its scans. The start of a scan and each row are steps.
 type endingEngine struct {
 	engine.Engine
 	steps int // since the function was set
@@ -45,7 +45,7 @@ func (e *endingEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engin
 	}
 }
 
-// cancelRig has two levels of pages, rows that outdo entries of both, and rows of other starts.
+// cancelRig has two levels of pages, rows that supersede entries of both, and rows of other starts.
 type cancelRig struct {
 	t      *testing.T
 	table  *engine.Table
@@ -74,14 +74,14 @@ func newCancelRig(t *testing.T, table *engine.Table, eng engine.Engine) *cancelR
 	return x
 }
 
-// rows returns rows with empty caches.
+// rows returns Rows with empty caches.
 func (x *cancelRig) rows(o Options) *Rows {
 	r := New(x.eng, o)
 	r.limits = x.limits
 	return r
 }
 
-// reads are questions, each as a function of the rows that it is put to.
+// reads returns read operations as functions of the Rows that they use.
 func (x *cancelRig) reads(rng *rand.Rand) (all []func(*Rows, context.Context) seq) {
 	p := partitionOf("up")
 	for _, rg := range []engine.Range{
@@ -103,7 +103,8 @@ func (x *cancelRig) reads(rng *rand.Rand) (all []func(*Rows, context.Context) se
 	return all
 }
 
-// cancelled reads until a context ends at a step of the engine's. It returns the rows that came, and whether all did.
+// cancelled reads until its context is canceled at a step of the engine. It returns the rows read, and whether the read
+// was complete.
 func (x *cancelRig) cancelled(read func(context.Context) seq, at int) (rows []testRow, whole bool) {
 	ctx, cancel := context.WithCancel(x.t.Context())
 	defer cancel()
@@ -123,8 +124,9 @@ func (x *cancelRig) cancelled(read func(context.Context) seq, at int) (rows []te
 	return rows, !failed
 }
 
-// TestCancelledReadsLeaveWholeCaches ends reads at random steps, with caches that hold what other reads that were ended left there. What
-// came before is the beginning of the answer, and what caches hold is what a look at the pages shows; the same read is right afterwards.
+// TestCancelledReadsLeaveWholeCaches cancels reads at random steps, with caches filled by earlier canceled reads. The
+// rows read must be a prefix of the answer, caches must match the stored pages, and the same read must succeed
+// afterwards.
 func TestCancelledReadsLeaveWholeCaches(t *testing.T) {
 	seed := soak.Seed(t)
 	for name, open := range engines {
@@ -157,7 +159,7 @@ func TestCancelledReadsLeaveWholeCaches(t *testing.T) {
 	}
 }
 
-// requireCaches compares everything that caches hold with the pages of the engine.
+// requireCaches compares all cache entries with the pages of the engine.
 func (x *cancelRig) requireCaches(r *Rows) {
 	t := x.t
 	stored, ofLabels, levelsOf := map[labelsKey]*heldPage{}, map[labelsKey]ids{}, map[string][]int{}
@@ -190,7 +192,7 @@ func (x *cancelRig) requireCaches(r *Rows) {
 	}
 }
 
-// requireOpen compares a page that a cache holds with the stored one.
+// requireOpen compares a cached page with the stored one.
 func requireOpen(t *testing.T, p *heldPage, ofLabels map[labelsKey]ids, got *openPage) {
 	require.NotNil(t, p, "a page that isn't stored")
 	parsed, err := page.Parse(p.value)
@@ -212,7 +214,7 @@ func requireOpen(t *testing.T, p *heldPage, ofLabels map[labelsKey]ids, got *ope
 	}
 }
 
-// TestCancelledWritesLeaveWholeCaches ends writes before, while and after they arrive, between reads that were ended too.
+// TestCancelledWritesLeaveWholeCaches cancels writes before, during and after their arrival, between canceled reads.
 func TestCancelledWritesLeaveWholeCaches(t *testing.T) {
 	seed := soak.Seed(t)
 	for _, table := range rowTables {
@@ -242,8 +244,8 @@ func TestCancelledWritesLeaveWholeCaches(t *testing.T) {
 	}
 }
 
-// writeCutShort writes in a way: 0 at once; 1 the caller goes before it arrives; 2 with a context that has ended before; 3 as 1, with a
-// read between.
+// writeCutShort writes in one of 4 ways: 0 completely; 1 the caller leaves before the write arrives; 2 with a canceled
+// context; 3 like 1, with a read in between.
 func (x *cancelRig) writeCutShort(r *Rows, leaving *leavingEngine, way int, batches []engine.Batch) {
 	t := x.t
 	ctx, cancel := context.WithCancel(t.Context())

@@ -17,15 +17,16 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// cleaned is a partition whose series have chunks in some slots, all in pages at first, and are cleaned again and again.
+// cleaned is a partition whose series have chunks in some slots. All chunks are in pages at first, and are cleaned
+// repeatedly.
 type cleaned struct {
 	table  *engine.Table
 	eng    engine.Engine
 	series []testSeries
 	slots  []int
-	// ranks are the lowest that readers may find, of each series and slot.
+	// ranks are the lowest ranks that readers may find, by series and slot.
 	ranks [][]atomic.Int64
-	// levels is the memory of all Rows: in a process there is one.
+	// levels is shared by all Rows, as in a process.
 	levels *levelMemory
 }
 
@@ -64,8 +65,8 @@ func (c *cleaned) rowsOn(eng engine.Engine) *Rows {
 	return r
 }
 
-// clean rewrites the chunks of some series with a higher rank, and removes the entries. Rollups are in pages again where labels are
-// written along with them.
+// clean rewrites the chunks of some series with a higher rank, and removes the entries. Rollups are written to pages if
+// their labels are written with them.
 func (c *cleaned) clean(eng engine.Engine, rng *rand.Rand, rank int) error {
 	b := engine.Batch{Table: c.table, Partition: partitionOf("up")}
 	ids := map[string]bool{}
@@ -105,7 +106,7 @@ func (c *cleaned) clean(eng engine.Engine, rng *rand.Rand, rank int) error {
 	return eng.Write(context.Background(), pages)
 }
 
-// floor returns the ranks that a reader which begins now finds at least.
+// floor returns the lowest ranks that a read starting now may find.
 func (c *cleaned) floor() (ranks [][]int64) {
 	ranks = make([][]int64, len(c.series))
 	for i := range c.ranks {
@@ -116,7 +117,7 @@ func (c *cleaned) floor() (ranks [][]int64) {
 	return ranks
 }
 
-// read scans the chunks from series first to last, and returns an error if one is missing, or is worse than it was before.
+// read scans the chunks of series first to last. It returns an error if one is missing or has a lower rank than floor.
 func (c *cleaned) read(r *Rows, first, last int) error {
 	floor := c.floor()
 	rg := engine.Range{Table: c.table, Partition: partitionOf("up"), From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)}}
@@ -155,8 +156,8 @@ func (c *cleaned) read(r *Rows, first, last int) error {
 	return nil
 }
 
-// A scan misses no row, and yields none that is worse than before it began, wherever cleaning comes between two of the engine's scans
-// that it consists of.
+// TestCleaningBetweenScans requires that a scan misses no row and yields no row of lower rank than at its start, if
+// cleaning happens between any two of its scans of the engine.
 func TestCleaningBetweenScans(t *testing.T) {
 	for _, table := range rowTables {
 		for seed := range uint64(12) {
@@ -186,7 +187,7 @@ func TestCleaningBetweenScans(t *testing.T) {
 	}
 }
 
-// The same with readers and cleaning at once.
+// TestCleaningWhileReading is TestCleaningBetweenScans with concurrent readers and cleaning.
 func TestCleaningWhileReading(t *testing.T) {
 	for name, open := range engines {
 		for _, table := range rowTables {
@@ -230,7 +231,8 @@ func TestCleaningWhileReading(t *testing.T) {
 	}
 }
 
-// Pages that are outdone as a whole go; their labels pages stay.
+// TestOutdonePages requires that data pages with only superseded entries are removed, and that their labels pages are
+// kept.
 func TestOutdonePages(t *testing.T) {
 	for _, table := range rowTables {
 		eng := memory.New()
@@ -268,7 +270,7 @@ func TestOutdonePages(t *testing.T) {
 	}
 }
 
-// A partition that is dropped while it is read ends early, and isn't damage.
+// TestDroppedWhileReading requires that reading a partition that is dropped concurrently ends early without damage.
 func TestDroppedWhileReading(t *testing.T) {
 	series := seriesOf("up", 30)
 	for _, table := range rowTables {

@@ -36,7 +36,7 @@ func (l *layered) TakesClear() bool {
 	return ok && c.TakesClear()
 }
 
-// Write and Scan keep what engine.Engine promises.
+// TestConformance requires that Write and Scan satisfy the contract of engine.Engine.
 func TestConformance(t *testing.T) {
 	ends := enginetest.Without("Durable", "what is in memory ends with the process")
 	t.Run("memory", func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// damagedPages is a partition whose series have chunks of two slots, all in pages.
+// damagedPages returns a partition whose series have chunks of two slots, all in pages.
 func damagedPages(t testing.TB, table *engine.Table) (eng *memory.Engine, all []testRow, pages []*heldPage) {
 	eng = memory.New()
 	r := New(eng, Options{Least: 2})
@@ -30,7 +30,7 @@ func damagedPages(t testing.TB, table *engine.Table) (eng *memory.Engine, all []
 	return eng, mustRead(t, r.Scan, engine.Range{Table: table, Partition: partitionOf("up")}), pagesIn(t, eng, table, partitionOf("up"))
 }
 
-// requireOthers reads a partition where the pages in bad can't be read. Each is named, and the rows of others are there.
+// requireOthers reads a partition with unreadable pages. Each must be named, and all other rows must be read.
 func requireOthers(t *testing.T, eng engine.Engine, table *engine.Table, all []testRow, lost func(row testRow) bool, named ...string) {
 	t.Helper()
 	whole := engine.Range{Table: table, Partition: partitionOf("up")}
@@ -54,10 +54,10 @@ func requireOthers(t *testing.T, eng engine.Engine, table *engine.Table, all []t
 	}
 }
 
-// nameOf is how a page is named in errors.
+// nameOf returns the name of a page in errors.
 func nameOf(p *heldPage) string { return fmt.Sprintf("version %x)", p.version) }
 
-// entriesOf returns the rows that a page holds.
+// entriesOf returns the rows in a page.
 func entriesOf(t testing.TB, eng engine.Engine, table *engine.Table, p *heldPage) map[string]bool {
 	there, err := New(eng, Options{}).open(context.Background(), tablesOf(table), partitionOf("up"), p)
 	require.NoError(t, err)
@@ -74,7 +74,8 @@ func nameOfRow(table *engine.Table, row testRow) string {
 	return fmt.Sprint(row.key[0].Int, row.key[of.start].Int, row.key[of.series].Text)
 }
 
-// A page with a flipped byte is named, and the rows of others are read; a labels page takes its data pages with it.
+// TestFlippedPage requires that a page with a flipped byte is named and other rows are read. With a labels page its
+// data pages are unreadable.
 func TestFlippedPage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	for _, table := range rowTables {
@@ -102,7 +103,7 @@ func TestFlippedPage(t *testing.T) {
 	}
 }
 
-// overwrite writes another value of a page.
+// overwrite replaces the value of a page.
 func overwrite(t testing.TB, eng engine.Engine, table *engine.Table, p *heldPage, first string, value []byte) {
 	of := tablesOf(table)
 	require.NoError(t, eng.Write(context.Background(), []engine.Batch{{Table: of.pages, Partition: partitionOf("up"), Mutations: []engine.Mutation{{
@@ -117,7 +118,7 @@ func remove(t testing.TB, eng engine.Engine, table *engine.Table, p *heldPage) {
 	}}}}))
 }
 
-// A data page whose labels page isn't there is named.
+// TestMissingLabelsPage requires that a data page without its labels page is named.
 func TestMissingLabelsPage(t *testing.T) {
 	for _, table := range rowTables {
 		eng, all, pages := damagedPages(t, table)
@@ -140,7 +141,7 @@ func TestMissingLabelsPage(t *testing.T) {
 	}
 }
 
-// Pages that don't hold what their key promises are named.
+// TestMisplacedPages requires that pages that don't match their key are named.
 func TestMisplacedPages(t *testing.T) {
 	none := func(testRow) bool { return false }
 	for _, table := range rowTables {
@@ -197,7 +198,7 @@ func TestMisplacedPages(t *testing.T) {
 	}
 }
 
-// Errors that aren't damage end a scan, wherever they come.
+// TestErrorsEndScans requires that errors other than damage end a scan at any step.
 func TestErrorsEndScans(t *testing.T) {
 	for _, table := range rowTables {
 		inner, all, _ := damagedPages(t, table)
@@ -223,7 +224,7 @@ func TestErrorsEndScans(t *testing.T) {
 	}
 }
 
-// gappy is an engine with a table of which some rows can't be read.
+// gappy is an engine with a table with unreadable rows.
 type gappy struct {
 	engine.Engine
 	table *engine.Table
@@ -268,8 +269,8 @@ func (g *gappy) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, 
 	}
 }
 
-// Gaps of rows are reported as of one scan: each row that is missing lies in a gap, no other row of the table does, and
-// the gap has been reported before what comes after it.
+// TestGapsOfRows requires that gaps are reported as by a single scan: each missing row is in a gap, no other row of the
+// table is, and a gap is reported before the rows after it.
 func TestGapsOfRows(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -278,7 +279,7 @@ func TestGapsOfRows(t *testing.T) {
 		r := New(inner, Options{Least: 2})
 		r.limits = limits{entries: 6, bucket: 5, labelsBytes: 1 << 20, dataBytes: 1 << 20, entryBytes: 1 << 20, batchBytes: engine.MaxBatch, gatherBytes: 300, fewest: 1}
 		series := seriesOf("up", 120)
-		for i := range 3 { // Rows of some, pages of others.
+		for i := range 3 { // Some series in rows, others in pages.
 			b := written(table, series[i*40:i*40+40], 1, 2)
 			if i == 1 || rng.IntN(2) == 0 {
 				require.NoError(t, r.Write(t.Context(), []engine.Batch{b}))
@@ -342,7 +343,8 @@ func requireGaps(t *testing.T, eng engine.Engine, l limits, whole engine.Range, 
 	require.ErrorIs(t, err, errGap)
 }
 
-// Damage of the table of pages is passed on without keys, each once, though probes and reads meet it.
+// TestGapsOfPages requires that damage of the table of pages is reported once, without keys, though both probes and
+// reads encounter it.
 func TestGapsOfPages(t *testing.T) {
 	for _, table := range rowTables {
 		inner, all, pages := damagedPages(t, table)
@@ -367,7 +369,8 @@ func TestGapsOfPages(t *testing.T) {
 	}
 }
 
-// Whatever byte of Pebble's files turns, a scan yields rows as they were written, and names damage if any is missing.
+// TestFlippedBytesOfPebble requires that after a byte of Pebble's files is flipped, a scan yields rows as they were
+// written, and names damage if any is missing.
 func TestFlippedBytesOfPebble(t *testing.T) {
 	disk := pebble.NewCrashableFS()
 	eng := openPebbleOn(t, disk)
@@ -398,7 +401,8 @@ func TestFlippedBytesOfPebble(t *testing.T) {
 	require.Greater(t, damaged, soak.Fewer(5))
 }
 
-// requireWantedOrNamed reads the chunks of every third series: what isn't as it was lies within damage that is named.
+// requireWantedOrNamed reads the chunks of every third series. Each missing or different chunk must be within named
+// damage.
 func requireWantedOrNamed(t testing.TB, eng engine.Engine, table *engine.Table, rows []testRow, series []testSeries) {
 	of := tablesOf(table)
 	w := Wanted{Table: table, Partition: partitionOf("up"), Last: startOf(historySlots), PassOver: 3}
@@ -434,7 +438,7 @@ func betterOf(table *engine.Table, series []testSeries) (rows []engine.Mutation)
 	return rows
 }
 
-// flipByte turns a byte of a sorted file.
+// flipByte flips a byte of a sorted file.
 func flipByte(t testing.TB, fs *pebble.CrashableFS, rng *rand.Rand) {
 	names, err := fs.List("data")
 	require.NoError(t, err)
@@ -454,8 +458,8 @@ func flipByte(t testing.TB, fs *pebble.CrashableFS, rng *rand.Rand) {
 	require.NoError(t, f.Close())
 }
 
-// requireKnown reads a damaged table, and returns 1 if damage was named. A row may be worse than it was only where
-// the better one can't be read.
+// requireKnown reads a damaged table, and returns 1 if damage was named. A row may have a lower rank than before only
+// if the better one is unreadable.
 func requireKnown(t testing.TB, eng engine.Engine, table *engine.Table, want []testRow) int {
 	known := map[string]string{}
 	for _, row := range want {
@@ -483,7 +487,7 @@ func requireKnown(t testing.TB, eng engine.Engine, table *engine.Table, want []t
 	if _, err := readAll(New(eng, Options{}).Scan, whole); named == 0 {
 		require.NoError(t, err)
 	} else if !errors.Is(err, engine.ErrCorrupt) {
-		require.NoError(t, err) // Damage of a file without rows in it ends no scan.
+		require.NoError(t, err) // Damage of a file without rows doesn't end a scan.
 	}
 	return named
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestMetamorphic writes random rows through pages and to a plain engine: every range of both has the same rows, however the pages
-// came about, and whatever was outdone meanwhile.
+// TestMetamorphic writes random rows through pages and to a plain engine. Every range must have the same rows in both,
+// for any pages and any superseded entries.
 func TestMetamorphic(t *testing.T) {
 	first := soak.First(t)
 	for name, open := range engines {
@@ -52,15 +52,15 @@ type history struct {
 	limits limits
 	ids    int64
 	long   bool // the window may have long chunks
-	// deletes are how many each raw chunk names that was written.
+	// deletes is the number of deletes that each written raw chunk names.
 	deletes map[string]int
-	// lookUps are answers of Candidates, of any time.
+	// lookUps are earlier results of Candidates.
 	lookUps []lookUp
 }
 
 func newHistory(t testing.TB, eng engine.Engine, seed uint64) *history {
 	h := &history{t: t, rng: rand.New(rand.NewPCG(seed, 7)), plain: memory.New(), all: map[string][]testSeries{}, limits: defaultLimits(), deletes: map[string]int{}}
-	// Batches are checked on their way.
+	// Verify batches before they reach the engine.
 	h.eng = faultengine.Wrap(eng, func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Write {
 			checkWritten(t, op.Batch, h.limits)
@@ -82,7 +82,7 @@ func newHistory(t testing.TB, eng engine.Engine, seed uint64) *history {
 	return h
 }
 
-// checkWritten verifies what pages promise of a batch.
+// checkWritten verifies the invariants of pages in a batch.
 func checkWritten(t testing.TB, b *engine.Batch, l limits) {
 	require.NoError(t, engine.CheckClearing([]engine.Batch{*b}))
 	if b.Table != engine.RawPages && b.Table != engine.R5mPages && b.Table != engine.R1hPages {
@@ -112,7 +112,7 @@ func checkWritten(t testing.TB, b *engine.Batch, l limits) {
 
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
-// reopen forgets all that is cached.
+// reopen clears all caches.
 func (h *history) reopen() {
 	least := 2
 	if h.rng.IntN(8) == 0 {
@@ -162,7 +162,7 @@ func (h *history) run(steps int) {
 
 func (h *history) metric() string { return pick(h.rng, []string{"up", "up", "http_requests_total"}) }
 
-// some returns some series of a metric, in order: a narrow range of ids, or any.
+// some returns some series of a metric, sorted: a narrow range of ids, or random ones.
 func (h *history) some(metric string) (some []testSeries) {
 	all := h.all[metric]
 	if h.rng.IntN(2) == 0 {
@@ -178,7 +178,8 @@ func (h *history) some(metric string) (some []testSeries) {
 	return some
 }
 
-// write writes batches to both. A raw chunk is never written again as it was before: a key of raw names one content, or more deletes.
+// write writes batches to both engines. A raw chunk is never rewritten as it was before: rewriting a key of raw adds
+// deletes.
 func (h *history) write(batches []engine.Batch) {
 	for i := range batches {
 		b := &batches[i]
@@ -238,7 +239,7 @@ func (h *history) slots() (slots []int) {
 	return slots
 }
 
-// chunks writes those of a series in a slot.
+// chunks returns mutations that write chunks of a series in a slot.
 func (h *history) chunks(s *testSeries, table *engine.Table, slot int) (rows []engine.Mutation) {
 	if h.rng.IntN(8) == 0 {
 		return nil
@@ -259,7 +260,7 @@ func (h *history) chunks(s *testSeries, table *engine.Table, slot int) (rows []e
 	return rows
 }
 
-// writeBetter rewrites rows, as cleaning does: those of the series, whether they are there or not.
+// writeBetter rewrites rows of series as cleaning does, whether they exist or not.
 func (h *history) writeBetter() {
 	table, metric := pick(h.rng, rowTables), h.metric()
 	b := engine.Batch{Table: table, Partition: partitionOf(metric)}
@@ -277,7 +278,7 @@ func (h *history) writeBetter() {
 	h.write([]engine.Batch{b})
 }
 
-// outdone removes the entries that rows outdo, of some series or all, and looks for any that are left.
+// outdone removes the superseded entries of some or all series, and requires that none are left.
 func (h *history) outdone(table *engine.Table, metric string, all bool) {
 	ids := map[string]bool{}
 	series := h.all[metric]
@@ -304,7 +305,7 @@ func (h *history) outdone(table *engine.Table, metric string, all bool) {
 	require.Empty(h.t, pages)
 }
 
-// compact makes long chunks of a partition, and looks for rows and entries that they stand for.
+// compact builds the long chunks of a partition, and requires that no rows or entries are left that they replace.
 func (h *history) compact(table *engine.Table, metric string) {
 	require.NoError(h.t, h.rows.BeginLong(h.t.Context(), testWindow))
 	h.long = true
@@ -322,7 +323,8 @@ func (h *history) compact(table *engine.Table, metric string) {
 	require.Zero(h.t, done, "there is nothing left")
 }
 
-// requireNothingOutdone compares all entries of some series with the rows of their keys, and those of rollups with each other.
+// requireNothingOutdone compares all entries of some series with the rows of the same keys, and entries of rollups with
+// each other.
 func requireNothingOutdone(t testing.TB, eng engine.Engine, table *engine.Table, partition engine.Key, ids map[string]bool) {
 	t.Helper()
 	r := New(eng, Options{})
@@ -375,7 +377,7 @@ func (h *history) scan() {
 	if h.rng.IntN(3) > 0 {
 		r.To = h.bound(table, metric)
 	}
-	if h.rng.IntN(3) == 0 && len(r.From) > 0 { // A range as readers have it: of one kind and start, of one series.
+	if h.rng.IntN(3) == 0 && len(r.From) > 0 { // A range as readers use it: of one kind and start, or of one series.
 		r.To = slices.Clone(r.From)
 		if last := len(r.To) - 1; last > 0 {
 			r.To[last] = h.bound(table, metric)[0]
@@ -391,7 +393,7 @@ func (h *history) scan() {
 	h.compare(r)
 }
 
-// chunksOf compares the chunks that are wanted of some series, of all or of few, there or not, between two starts.
+// chunksOf compares the wanted chunks of some series between two starts: of all or few series, existing or not.
 func (h *history) chunksOf() {
 	table, metric := pick(h.rng, rowTables), h.metric()
 	of := tablesOf(table)
@@ -417,7 +419,7 @@ func (h *history) chunksOf() {
 	}
 }
 
-// requireChunks compares chunks that are wanted with those of the plain engine.
+// requireChunks compares wanted chunks with those of the plain engine.
 func (h *history) requireChunks(w Wanted) {
 	table, of, ids := w.Table, tablesOf(w.Table), map[string]bool{}
 	for _, id := range w.IDs {
@@ -449,7 +451,7 @@ func (h *history) requireChunks(w Wanted) {
 	}
 }
 
-// sameVersions gives rows that were read without a version that of the row that is wanted in their place.
+// sameVersions sets the versions of rows that were read without one to those of the expected rows.
 func sameVersions(want, got []testRow) {
 	for i, row := range got {
 		if last := len(row.key) - 1; row.key[last].Text == "" {
@@ -458,7 +460,7 @@ func sameVersions(want, got []testRow) {
 	}
 }
 
-// bound returns the beginning of a random key.
+// bound returns a random key prefix.
 func (h *history) bound(table *engine.Table, metric string) (key engine.Key) {
 	for i := range 1 + h.rng.IntN(len(table.Clustering)) {
 		key = append(key, h.field(table, i, metric))

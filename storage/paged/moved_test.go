@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// stepwise is an engine whose scans of pages see each row as it is when it is asked for, as those of an engine that fetches rows in parts do. before
-// is called before each row but the first.
+// stepwise is an engine whose scans of pages return each row as of the time it is requested, like an engine that
+// fetches rows in parts. before is called before each row except the first.
 type stepwise struct {
 	engine.Engine
 
@@ -47,8 +47,9 @@ func (e *stepwise) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Ro
 	}
 }
 
-// A page that is written anew under another key, without some of its entries, is found by a scan that fetches pages in parts, be it as it was or as it is:
-// a reader that passes the place of the new page before it is there, and that of the old one when it is gone, would miss entries that no row has.
+// TestMovedPagesAreSeen requires that a scan that fetches pages in parts finds a page that is rewritten under another
+// key, either the old or the new one. A reader that passed the new key before the page was written, and the old key
+// after the page was removed, would miss entries that exist in no row.
 func TestMovedPagesAreSeen(t *testing.T) {
 	for _, table := range rowTables {
 		for try := range 20 {

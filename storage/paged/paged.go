@@ -11,8 +11,9 @@ import (
 
 // Options configures Rows.
 type Options struct {
-	// Shared: other processes write and remove pages of the engine, which is on other machines: facts remembered of a segment hold for
-	// a version of its window, see Wanted.Version, pages are small enough to be cells, and data pages have keys that nobody has used.
+	// Shared is set if other processes write and remove pages of the engine, which is on other machines. Cached facts
+	// about a segment are then valid for one version of its window, see Wanted.Version, pages are small enough to be
+	// cells, and data pages have keys that were never used before.
 	Shared bool
 	// Least is the min number of new series of a batch that are packed; 0: 8.
 	Least int

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// engines are what the rows may lie on.
+// engines are the engines that store the rows.
 var engines = map[string]func(t testing.TB) engine.Engine{
 	"memory": func(testing.TB) engine.Engine { return memory.New() },
 	"pebble": openPebble,
@@ -33,7 +33,7 @@ var engines = map[string]func(t testing.TB) engine.Engine{
 
 func openPebble(t testing.TB) engine.Engine { return openPebbleOn(t, pebble.NewCrashableFS()) }
 
-// openPebbleOn opens small files, whose blocks are small.
+// openPebbleOn opens Pebble with small files and small blocks.
 func openPebbleOn(t testing.TB, fs pebble.FS) engine.Engine {
 	o := pebble.DefaultOptions()
 	o.FS, o.CacheBytes, o.MemTableBytes, o.BlockBytes, o.IngestBytes = fs, 4<<20, 1<<20, 4<<10, 1
@@ -84,14 +84,14 @@ func resolutionOf(t *engine.Table) rollup.Resolution {
 	return rollup.Raw
 }
 
-// labelsRow writes the labels of a series.
+// labelsRow returns the mutation that writes the labels of a series.
 func (s *testSeries) labelsRow(t *engine.Table) engine.Mutation {
 	return engine.Mutation{
 		Clustering: format.LabelsKey(resolutionOf(t), s.id), Timestamp: (windowMS + format.DayMS) * 1000, Value: format.AppendLabels(nil, s.labels),
 	}
 }
 
-// samples are those of a series in a slot: others in each piece.
+// samples returns the samples of a series in a slot. They differ by piece.
 func (s *testSeries) samples(slot, piece int) *chunk.Samples {
 	rng := rand.New(rand.NewPCG(uint64(s.id[0])<<8|uint64(s.id[1]), uint64(slot)<<8|uint64(piece)))
 	var all chunk.Samples
@@ -101,7 +101,7 @@ func (s *testSeries) samples(slot, piece int) *chunk.Samples {
 	return &all
 }
 
-// rawChunk writes a raw chunk: deletes are how many it names, and was cleaned of.
+// rawChunk returns the mutation that writes a raw chunk that was cleaned of this number of deletes and names them.
 func (s *testSeries) rawChunk(slot, piece, deletes int) engine.Mutation {
 	value := chunk.AppendChunk(nil, s.samples(slot, piece))
 	m := engine.Mutation{Clustering: format.ChunkKey(s.id, startOf(slot), versionOf(value)), Timestamp: (startOf(slot) + slotMS) * 1000, Value: value}
@@ -112,7 +112,7 @@ func (s *testSeries) rawChunk(slot, piece, deletes int) engine.Mutation {
 	return m
 }
 
-// deleteIDs are ids of n deletes.
+// deleteIDs returns the ids of n deletes.
 func deleteIDs(n int) (ids format.TombstoneIDs) {
 	for i := range n {
 		ids = append(ids, strings.Repeat(string(rune('a'+i)), engine.IDLen)...)
@@ -120,7 +120,8 @@ func deleteIDs(n int) (ids format.TombstoneIDs) {
 	return ids
 }
 
-// exempt writes a raw chunk that names deletes from the first, so that its key has the hash of the whole.
+// exempt returns the mutation that writes a raw chunk that names deletes from its first version on, so that its key has
+// the hash of the whole value.
 func (s *testSeries) exempt(slot int) engine.Mutation {
 	value := format.AppendRawChunk(nil, format.RawChunk{Exempt: deleteIDs(1), Data: chunk.AppendChunk(nil, s.samples(slot, 3))})
 	return engine.Mutation{Clustering: format.ChunkKey(s.id, startOf(slot), versionOf(value)), Timestamp: (startOf(slot) + slotMS) * 1000, Value: value}
@@ -131,7 +132,7 @@ func (s *testSeries) exemplars(slot int) engine.Mutation {
 	return engine.Mutation{Clustering: format.ExemplarsKey(s.id, startOf(slot), versionOf(value)), Timestamp: (startOf(slot) + slotMS) * 1000, Value: value}
 }
 
-// rollups writes a chunk of r5m or r1h; the version decides what it has.
+// rollups returns the mutation that writes a chunk of r5m or r1h. Its content depends on the version.
 func (s *testSeries) rollups(t *engine.Table, slot int, version uint64) engine.Mutation {
 	res := resolutionOf(t)
 	end := startOf(slot) + slotMS
@@ -154,7 +155,7 @@ func stampCopies(rows []engine.Batch) {
 	}
 }
 
-// chunk writes a chunk of any table, the first of its kind.
+// chunk returns the mutation that writes a chunk of any table with the lowest rank.
 func (s *testSeries) chunk(t *engine.Table, slot int) engine.Mutation {
 	if t == engine.Raw {
 		return s.rawChunk(slot, 0, 0)
@@ -162,7 +163,7 @@ func (s *testSeries) chunk(t *engine.Table, slot int) engine.Mutation {
 	return s.rollups(t, slot, 1)
 }
 
-// better writes a chunk that outdoes the one of chunk.
+// better returns the mutation that writes a chunk that supersedes that of chunk.
 func (s *testSeries) better(t *engine.Table, slot, by int) engine.Mutation {
 	if t == engine.Raw {
 		return s.rawChunk(slot, 0, by)
@@ -170,7 +171,7 @@ func (s *testSeries) better(t *engine.Table, slot, by int) engine.Mutation {
 	return s.rollups(t, slot, 1+uint64(by))
 }
 
-// written writes series that are new: labels, and chunks of some slots.
+// written returns a batch that writes new series: labels, and chunks of some slots.
 func written(t *engine.Table, series []testSeries, slots ...int) engine.Batch {
 	b := engine.Batch{Table: t, Partition: partitionOf(series[0].metric)}
 	for i := range series {
@@ -182,7 +183,7 @@ func written(t *engine.Table, series []testSeries, slots ...int) engine.Batch {
 	return b
 }
 
-// testRow is a row that was read, with memory of its own.
+// testRow is a copy of a row that was read.
 type testRow struct {
 	key   engine.Key
 	value string
@@ -201,7 +202,7 @@ func (r testRow) String() string {
 	return fmt.Sprintf("%s: %d bytes, %x", strings.Join(all, " "), len(r.value), r.value[:min(len(r.value), 8)])
 }
 
-// countingScans wraps an engine, and counts the scans that it is asked for: those of some tables, or all if none is named.
+// countingScans wraps an engine, and counts its scans of the tables in of, or of all tables if there are none.
 func countingScans(eng engine.Engine, of ...*engine.Table) (*faultengine.Engine, *int) {
 	scans := new(int)
 	return faultengine.Wrap(eng, func(op faultengine.Op) faultengine.Action {
@@ -232,7 +233,7 @@ func mustRead(t testing.TB, scan func(context.Context, engine.Range) seq, r engi
 	return rows
 }
 
-// requireRows compares rows, and shows those that differ.
+// requireRows compares rows, and shows the differences.
 func requireRows(t testing.TB, want, got []testRow, about string, args ...any) {
 	t.Helper()
 	for i := range max(len(want), len(got)) {

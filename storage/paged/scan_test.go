@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// counting counts the rows that are read of the tables of pages.
+// counting counts the rows that are read from the tables of pages.
 type counting struct {
 	engine.Engine
 	pages int
@@ -35,14 +35,14 @@ func (c *counting) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Ro
 	}
 }
 
-// A scan holds the pages of a few buckets, however many there are; and reads each about once.
+// TestPagesInUnits requires that a scan holds the pages of a few buckets at a time, and reads each page about once.
 func TestPagesInUnits(t *testing.T) {
 	series := seriesOf("up", 3000)
 	for _, table := range rowTables {
 		eng := &counting{Engine: memory.New()}
 		r := writing(eng)
 		r.limits.bucket, r.limits.entries, r.limits.gatherBytes = 20, 10, 1000
-		for _, step := range []int{1, 3} { // Two levels, the second over the first.
+		for _, step := range []int{1, 3} { // Two levels, the second above the first.
 			var some []testSeries
 			for i := 0; i < len(series); i += step {
 				some = append(some, series[i])
@@ -74,7 +74,7 @@ func TestPagesInUnits(t *testing.T) {
 	}
 }
 
-// A partition without pages is scanned by one scan more.
+// TestScansWithoutPages requires that scanning a partition without pages takes one additional scan.
 func TestScansWithoutPages(t *testing.T) {
 	for _, table := range rowTables {
 		eng, scans := countingScans(memory.New())
@@ -94,7 +94,7 @@ func TestScansWithoutPages(t *testing.T) {
 	}
 }
 
-// Where rows vanish by themselves, those in pages do at the same time.
+// TestExpiringRows requires that rows in pages expire at the same time as other rows.
 func TestExpiringRows(t *testing.T) {
 	const began = 1_777_636_800
 	for _, table := range rowTables {
@@ -104,7 +104,7 @@ func TestExpiringRows(t *testing.T) {
 		r := writing(eng)
 		for i := range 3 {
 			b := written(table, seriesOf(fmt.Sprint("m", i), 40), 1, 2)
-			b.Partition = partitionOf("up") // The ids are of other metrics: these stay rows.
+			b.Partition = partitionOf("up") // The ids are of other metrics: these rows stay rows.
 			if i > 0 {
 				b = written(table, seriesOf("up", 120)[i*40:i*40+40], 1, 2)
 			}
@@ -123,7 +123,7 @@ func TestExpiringRows(t *testing.T) {
 	}
 }
 
-// A scan of pages ends with its context, and may be iterated again.
+// TestCancelledScan requires that a scan of pages ends with its context, and can be iterated again.
 func TestCancelledScan(t *testing.T) {
 	series := seriesOf("up", 250)
 	for _, table := range rowTables {
@@ -156,7 +156,7 @@ func TestCancelledScan(t *testing.T) {
 	}
 }
 
-// Keys at the ends of what integers hold have nothing before or after them.
+// TestKeysAround requires that there are no keys before the min or after the max integers.
 func TestKeysAround(t *testing.T) {
 	key := func(values ...int64) (k engine.Key) {
 		for _, v := range values {
@@ -205,14 +205,15 @@ func (x *levelsRig) read(t *testing.T, r *Rows) int {
 	return len(mustRead(t, r.Scan, x.chunks))
 }
 
-// within returns the rows for use within an operation.
+// within returns the Rows for use within an operation.
 func (x *levelsRig) within(r *Rows) *Rows {
 	inner := *r
 	inner.eng = x.inner
 	return &inner
 }
 
-// The levels of a segment are looked for once: afterwards one without pages takes one scan, and one with pages of one level two.
+// TestLevelsAreRemembered requires that the levels of a segment are read once. Afterwards a segment without pages takes
+// one scan, and one with pages of one level two.
 func TestLevelsAreRemembered(t *testing.T) {
 	for _, table := range rowTables {
 		x := newLevelsRig(table)
@@ -230,7 +231,8 @@ func TestLevelsAreRemembered(t *testing.T) {
 	}
 }
 
-// Pages are found as soon as they were written, though levels were looked for meanwhile.
+// TestLevelsWhileWriting requires that pages are found as soon as they are written, even if levels are read
+// concurrently.
 func TestLevelsWhileWriting(t *testing.T) {
 	for _, table := range rowTables {
 		// Before the pages are durable.
@@ -245,7 +247,7 @@ func TestLevelsWhileWriting(t *testing.T) {
 		require.NoError(t, r.Write(t.Context(), []engine.Batch{written(table, x.series, 1)}))
 		require.Equal(t, 60, x.read(t, r))
 
-		// Between the scans that look for levels: of a level before the one that was found.
+		// Between the scans that read levels: of a level before the one found.
 		x = newLevelsRig(table)
 		r = writing(x.eng)
 		r.limits.bucket = 5
@@ -262,7 +264,7 @@ func TestLevelsWhileWriting(t *testing.T) {
 		x.before = nil
 		require.Equal(t, 60, x.read(t, r))
 
-		// By a write whose writer doesn't learn that it succeeded.
+		// By a write whose caller doesn't learn that it succeeded.
 		x = newLevelsRig(table)
 		r = writing(x.eng)
 		require.Zero(t, x.read(t, r))
@@ -277,7 +279,8 @@ func TestLevelsWhileWriting(t *testing.T) {
 	}
 }
 
-// leavingEngine is an engine whose Write ends, while leaves is set, before what it writes is there, as Pebble's does when its caller goes.
+// leavingEngine is an engine whose Write, while leaves is set, returns before the rows are written, like Pebble's after
+// its caller has left.
 type leavingEngine struct {
 	engine.Engine
 	leaves bool
@@ -292,7 +295,8 @@ func (e *leavingEngine) Write(ctx context.Context, batches []engine.Batch) error
 	return e.Engine.Write(ctx, batches)
 }
 
-// Pages of a write whose caller has gone are found once they are there, though levels were looked for before.
+// TestLevelsOfAbandonedWrites requires that pages of a write whose caller has left are found once they are written,
+// even if levels were read before.
 func TestLevelsOfAbandonedWrites(t *testing.T) {
 	for _, table := range rowTables {
 		x := newLevelsRig(table)
@@ -305,7 +309,7 @@ func TestLevelsOfAbandonedWrites(t *testing.T) {
 	}
 }
 
-// Where very many writes have failed nothing is remembered.
+// TestTooManyUnsureLevels requires that levels aren't cached after very many failed writes.
 func TestTooManyUnsureLevels(t *testing.T) {
 	x := newLevelsRig(engine.Raw)
 	r := writing(x.eng)
@@ -327,7 +331,8 @@ func TestTooManyUnsureLevels(t *testing.T) {
 	}
 }
 
-// A range that begins in the last segment with pages, and has no end, goes on behind it.
+// TestRangeFromTheLastSegmentOn requires that a range that starts in the last segment with pages, and has no end,
+// continues after it.
 func TestRangeFromTheLastSegmentOn(t *testing.T) {
 	r := writing(memory.New())
 	series := seriesOf("up", 60)

@@ -21,7 +21,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// lookUp is an answer of Candidates that a reader keeps while others write.
+// lookUp is a result of Candidates that a reader keeps while others write.
 type lookUp struct {
 	table   *engine.Table
 	metric  string
@@ -32,12 +32,12 @@ type lookUp struct {
 // free charges nothing for rows.
 func free(int) error { return nil }
 
-// label is the condition that a label has one of some values.
+// label returns the condition that a label has one of these values.
 func label(name string, values ...string) page.LabelCondition {
 	return page.LabelCondition{Name: name, Values: values, Matches: func(v string) bool { return slices.Contains(values, v) }}
 }
 
-// conditions are random ones, of labels as seriesOf makes them.
+// conditions returns random conditions on labels of seriesOf.
 func (h *history) conditions(metric string) (all []page.LabelCondition) {
 	var instances []string
 	for range 1 + h.rng.IntN(1+h.rng.IntN(40)) {
@@ -57,7 +57,7 @@ func (h *history) conditions(metric string) (all []page.LabelCondition) {
 	return all
 }
 
-// sought compares the labels rows that conditions find by filters with those of the plain engine, and keeps the answer.
+// sought compares the labels rows found by filters with those of the plain engine, and keeps the result.
 func (h *history) sought() {
 	table, metric := pick(h.rng, rowTables), h.metric()
 	s := page.NewSelector(h.conditions(metric))
@@ -114,14 +114,14 @@ func stripFilters(t testing.TB, eng engine.Engine, table *engine.Table, partitio
 	}
 }
 
-// filtering returns rows of new series whose labels pages are small, and have filters with bits.
+// filtering returns Rows whose labels pages are small and have filters with labels.
 func filtering(eng engine.Engine) *Rows {
 	r := writing(eng)
 	r.limits.bucket, r.limits.fewest, r.limits.filtered = 16, 1, 1
 	return r
 }
 
-// find returns the ids of the series that conditions find by filters.
+// find returns the ids of the series that are found by filters.
 func find(t testing.TB, r *Rows, table *engine.Table, metric string, conditions ...page.LabelCondition) (c *Candidates, ids []string) {
 	t.Helper()
 	c, err := r.Candidates(t.Context(), Sought{
@@ -139,7 +139,7 @@ func find(t testing.TB, r *Rows, table *engine.Table, metric string, conditions 
 	return c, ids
 }
 
-// TestFiltersPassFewPages opens the pages that have a series, and hardly any other.
+// TestFiltersPassFewPages requires that the pages with a series, and hardly any others, are opened.
 func TestFiltersPassFewPages(t *testing.T) {
 	for name, open := range engines {
 		for _, table := range rowTables {
@@ -165,7 +165,7 @@ func TestFiltersPassFewPages(t *testing.T) {
 	}
 }
 
-// TestLocatedOpensFewPages reads the chunks of few series without reading labels pages again.
+// TestLocatedOpensFewPages requires that the chunks of few series are read without reading labels pages again.
 func TestLocatedOpensFewPages(t *testing.T) {
 	counting, scans := countingScans(memory.New())
 	series := seriesOf("up", 3000)
@@ -189,7 +189,7 @@ func TestLocatedOpensFewPages(t *testing.T) {
 	require.LessOrEqual(t, with+2, without, "the labels page of each isn't read")
 	require.Positive(t, w.Located.Bytes())
 
-	// Pages that were opened with it are cached, and aren't taken for those of others.
+	// Pages that were opened with a Located are cached separately.
 	for range 2 {
 		got, err := readAll(func(ctx context.Context, _ engine.Range) iter.Seq2[engine.Row, error] { return r.Chunks(ctx, w) }, engine.Range{})
 		require.NoError(t, err)
@@ -213,7 +213,7 @@ func TestLocatedOpensFewPages(t *testing.T) {
 	require.Len(t, got, len(series))
 }
 
-// TestPagesThatLostTheirFilters reads all labels where pages have no filters at all.
+// TestPagesThatLostTheirFilters requires that all labels are read if pages have no filters.
 func TestPagesThatLostTheirFilters(t *testing.T) {
 	for _, table := range rowTables {
 		eng := memory.New()
@@ -225,7 +225,7 @@ func TestPagesThatLostTheirFilters(t *testing.T) {
 	}
 }
 
-// openFilters counts the filters of the metric up that have no bits.
+// openFilters counts the filters of metric up that contain no labels.
 func openFilters(t testing.TB, eng engine.Engine, table *engine.Table) (n int) {
 	of, kind := tablesOf(table), engine.Key{engine.Int(format.KindFilter)}
 	for row, err := range eng.Scan(context.Background(), engine.Range{Table: of.pages, Partition: partitionOf("up"), From: kind, To: kind}) {
@@ -237,7 +237,8 @@ func openFilters(t testing.TB, eng engine.Engine, table *engine.Table) (n int) {
 	return n
 }
 
-// TestFewSeriesHaveOpenFilters holds that the filters of small writes have no bits, and that their pages are opened.
+// TestFewSeriesHaveOpenFilters requires that the filters of small writes contain no labels, and that their pages are
+// opened.
 func TestFewSeriesHaveOpenFilters(t *testing.T) {
 	eng := memory.New()
 	r := writing(eng)
@@ -249,7 +250,7 @@ func TestFewSeriesHaveOpenFilters(t *testing.T) {
 	require.Equal(t, c.AllPages, openFilters(t, eng, engine.Raw))
 }
 
-// TestDamagedFilters holds that a filter that can't be read, or isn't one, is named, and its page opened.
+// TestDamagedFilters requires that an unreadable or invalid filter is named, and its page opened.
 func TestDamagedFilters(t *testing.T) {
 	for _, table := range rowTables {
 		eng := memory.New()
@@ -308,7 +309,8 @@ func TestCheckFindsFiltersThatAreNotThere(t *testing.T) {
 	require.Contains(t, problems[1], "a filter without a labels page")
 }
 
-// TestFlippedBytesUnderFilters flips bytes of Pebble's files: what filters don't find lies in damage that is named.
+// TestFlippedBytesUnderFilters flips bytes of Pebble's files. Series that filters don't find must be within named
+// damage.
 func TestFlippedBytesUnderFilters(t *testing.T) {
 	disk := pebble.NewCrashableFS()
 	eng := openPebbleOn(t, disk)
@@ -358,7 +360,8 @@ func TestFlippedBytesUnderFilters(t *testing.T) {
 	require.Positive(t, badFilters)
 }
 
-// TestFiltersOfWritesInPart holds that each labels page has its filter, whichever batches of a write were applied, and that the series are found.
+// TestFiltersOfWritesInPart requires that each labels page has its filter and the series are found, for any subset of
+// applied batches.
 func TestFiltersOfWritesInPart(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	series := seriesOf("up", 2000)
@@ -391,7 +394,7 @@ func TestFiltersOfWritesInPart(t *testing.T) {
 	require.Positive(t, partial)
 }
 
-// TestRowsAreCharged ends a search that finds too much, also where damage would be reported.
+// TestRowsAreCharged requires that a search that finds too many rows ends, also where damage would be reported.
 func TestRowsAreCharged(t *testing.T) {
 	eng := memory.New()
 	series := seriesOf("up", 300)
@@ -420,7 +423,7 @@ func TestRowsAreCharged(t *testing.T) {
 	}
 }
 
-// TestSeriesOfRowsAndPages finds series of which the labels are rows, those in pages, and those of both once.
+// TestSeriesOfRowsAndPages requires that series with labels in rows, in pages, and in both are found once.
 func TestSeriesOfRowsAndPages(t *testing.T) {
 	eng := memory.New()
 	r := filtering(eng)

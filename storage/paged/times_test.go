@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// requireBounded holds that the chunks which are wanted of some time are those that are wanted of any, but for some without samples of that time.
+// requireBounded requires that bounded reads return the wanted chunks, except some without samples in the time range.
 func (h *history) requireBounded(w Wanted) {
 	read := func(w Wanted) []testRow {
 		got, err := readAll(func(ctx context.Context, _ engine.Range) iter.Seq2[engine.Row, error] { return h.rows.Chunks(ctx, w) }, engine.Range{})
@@ -42,7 +42,7 @@ func (h *history) requireBounded(w Wanted) {
 	require.Equal(h.t, len(got), next)
 }
 
-// requireSpans holds that the chunks of a start have spans in which their samples are, and that there are no others.
+// requireSpans requires that exactly the chunks of a start have spans, and that their samples are within them.
 func (h *history) requireSpans(w Wanted) {
 	spans := map[string][]ChunkSpan{}
 	require.NoError(h.t, h.rows.Spans(h.t.Context(), w.Partition, w.First, func(s ChunkSpan) error {

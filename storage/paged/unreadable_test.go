@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// cutUnknown returns a page of which one entry is cut in an unknown way; its checksum is right.
+// cutUnknown returns a page with a valid checksum and one entry in an unknown encoding.
 func cutUnknown(t testing.TB, p *page.Page, at int) []byte {
 	var values [][]byte
 	for i := range p.Len() {
@@ -25,7 +25,7 @@ func cutUnknown(t testing.TB, p *page.Page, at int) []byte {
 		values = append(values, value)
 	}
 	require.Nil(t, p.Head().At)
-	values[at] = []byte("no chunk") // It stands whole, the only one.
+	values[at] = []byte("no chunk") // It is stored uncut, the only such entry.
 	b, n := page.Append(nil, p.Head(), values), len(values)
 	numbers, texts := chunk.FieldNumbers, chunk.FieldTexts
 	if p.Head().Kind == page.Rollups {
@@ -39,8 +39,8 @@ func cutUnknown(t testing.TB, p *page.Page, at int) []byte {
 	return binary.LittleEndian.AppendUint32(bad, crc32.Checksum(bad, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// TestUnreadableEntries has an entry of a page that can't be read. It is named; the others of its page are read, and whoever goes on without it learns which
-// it is.
+// TestUnreadableEntries requires that an unreadable entry of a page is named, that the page's other entries are read,
+// and that readers that skip it are told which one.
 func TestUnreadableEntries(t *testing.T) {
 	for _, table := range rowTables {
 		eng, all, pages := damagedPages(t, table)
@@ -64,7 +64,7 @@ func TestUnreadableEntries(t *testing.T) {
 			whole.KeysOnly = keys
 			readable := func(ctx context.Context, r engine.Range) seq { return New(eng, Options{}).ScanReadable(ctx, r, note) }
 			rows := mustRead(t, readable, whole)
-			if keys && table != engine.Raw { // Only their values can't be read.
+			if keys && table != engine.Raw { // Only their values are unreadable.
 				require.Len(t, rows, len(all))
 				require.Empty(t, left)
 				continue
@@ -93,8 +93,8 @@ func requireLeft(t testing.TB, left []Unreadable, want Unreadable, named string)
 	require.Equal(t, want, left[0])
 }
 
-// TestUnreadablePages has whoever goes on without what can't be read go on without the entries of a page, but for the sake of labels pages, and of rows
-// that the engine can't read, stop.
+// TestUnreadablePages requires that readers that skip unreadable chunks continue without the entries of an unreadable
+// data page, and stop at unreadable labels pages and at rows that the engine can't read.
 func TestUnreadablePages(t *testing.T) {
 	for _, table := range rowTables {
 		for _, kind := range []int64{format.KindChunk, format.KindLabels} {

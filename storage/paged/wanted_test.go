@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestChunksReadFewRanges counts the engine's scans for the chunks that half of all series have of one start: as many as there are
-// buckets, and some, however many series and starts there are.
+// TestChunksReadFewRanges requires that reading the chunks of half of all series with one start takes about as many
+// scans of the engine as there are buckets, for any number of series and starts.
 func TestChunksReadFewRanges(t *testing.T) {
 	for _, table := range rowTables {
 		eng, scans := countingScans(memory.New())
@@ -47,7 +47,7 @@ func TestChunksReadFewRanges(t *testing.T) {
 	}
 }
 
-// TestChunksWithoutPages passes over what others have, and begins anew where there is much of it.
+// TestChunksWithoutPages requires that a scan skips a few rows of other series, and restarts after many.
 func TestChunksWithoutPages(t *testing.T) {
 	for _, table := range rowTables {
 		eng, scans := countingScans(memory.New(), table)
@@ -63,7 +63,7 @@ func TestChunksWithoutPages(t *testing.T) {
 	}
 }
 
-// gappyEngine leaves out rows of some series, and reports them as engines do.
+// gappyEngine omits rows of some series, and reports them as engines do.
 type gappyEngine struct {
 	engine.Engine
 	lost map[string]bool
@@ -96,8 +96,8 @@ func (g gappyEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.
 	}
 }
 
-// TestGapsBeforeRowsThatAreNotWanted has a gap at the end of what stands before a page, and another one after a row behind it that is passed
-// over: each chunk that is missing lies in a gap that is reported.
+// TestGapsBeforeRowsThatAreNotWanted has a gap at the end of the rows before a page, and another one after a skipped
+// row behind the page. Each missing chunk must be in a reported gap.
 func TestGapsBeforeRowsThatAreNotWanted(t *testing.T) {
 	mem := memory.New()
 	series := seriesOf("up", 400)
@@ -133,7 +133,8 @@ func TestGapsBeforeRowsThatAreNotWanted(t *testing.T) {
 	}
 }
 
-// TestChunksOfSomeColumns holds that of rollups in pages only columns are put together that are read, and all of raw chunks.
+// TestChunksOfSomeColumns requires that only the needed columns of rollups in pages are assembled, and raw chunks
+// completely.
 func TestChunksOfSomeColumns(t *testing.T) {
 	series := seriesOf("up", 300)
 	for _, table := range rowTables {

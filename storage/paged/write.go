@@ -63,7 +63,7 @@ func (r *Rows) salt() []byte {
 		return nil
 	}
 	salt := make([]byte, engine.IDLen)
-	_, _ = rand.Read(salt) // It never fails, or ends the process.
+	_, _ = rand.Read(salt) // Read never returns an error; it ends the process instead.
 	return salt
 }
 

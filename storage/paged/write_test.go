@@ -17,10 +17,10 @@ import (
 	"github.com/cassia-db/cassia/storage/page"
 )
 
-// writing packs rows as the store does.
+// writing returns Rows that pack rows as the store does.
 func writing(eng engine.Engine) *Rows { return New(eng, Options{}) }
 
-// cut cuts a batch as the store does.
+// cut splits a batch as the store does.
 func cut(b engine.Batch) (batches []engine.Batch) {
 	from, bytes := 0, 0
 	for i, m := range b.Mutations {
@@ -33,7 +33,7 @@ func cut(b engine.Batch) (batches []engine.Batch) {
 	return append(batches, engine.Batch{Table: b.Table, Partition: b.Partition, Mutations: b.Mutations[from:]})
 }
 
-// Many new series of a metric become few pages, and hardly any rows.
+// TestManyNewSeries requires that many new series of a metric are written as few pages and hardly any rows.
 func TestManyNewSeries(t *testing.T) {
 	series := seriesOf("up", 10_000)
 	for _, table := range rowTables {
@@ -54,7 +54,7 @@ func TestManyNewSeries(t *testing.T) {
 	}
 }
 
-// Levels follow from how dense ids are, not from how many there are.
+// TestBitsFor requires that levels depend on the density of ids, not on their number.
 func TestBitsFor(t *testing.T) {
 	idsOf := func(series []testSeries) (ids []string) {
 		for _, s := range series {
@@ -79,7 +79,7 @@ func TestBitsFor(t *testing.T) {
 	require.Equal(t, "\xac\x00"+noID[2:], after(lastOf(id, 8)))
 }
 
-// packedIn returns how many rows of a partition are in pages, and how many aren't.
+// packedIn returns the numbers of rows of a partition that are in pages and that aren't.
 func packedIn(t *testing.T, eng engine.Engine, table *engine.Table, metric string) (packed, rows int) {
 	for _, p := range pagesIn(t, eng, table, partitionOf(metric)) {
 		parsed, err := page.Parse(p.value)
@@ -89,7 +89,7 @@ func packedIn(t *testing.T, eng engine.Engine, table *engine.Table, metric strin
 	return packed, len(mustRead(t, eng.Scan, engine.Range{Table: table, Partition: partitionOf(metric)}))
 }
 
-// What isn't packed, and why.
+// TestLeftAsRows requires that rows that can't be packed stay rows.
 func TestLeftAsRows(t *testing.T) {
 	series := seriesOf("up", 20)
 	slot := 3
@@ -112,7 +112,7 @@ func TestLeftAsRows(t *testing.T) {
 		"labels twice":           {func(b *engine.Batch) { b.Mutations = append(b.Mutations, series[2].labelsRow(engine.Raw)) }, 40, 1},
 		"exemplars":              {func(b *engine.Batch) { b.Mutations = append(b.Mutations, series[2].exemplars(slot)) }, 40, 1},
 		"three of a start": {func(b *engine.Batch) {
-			for _, i := range []int{2, 1, 0} { // Behind the labels and the chunk of each.
+			for _, i := range []int{2, 1, 0} { // After the labels and the chunk of each.
 				b.Mutations = slices.Insert(b.Mutations, 2*i+2, series[i].rawChunk(slot+1, 0, 0))
 			}
 		}, 40, 3},
@@ -140,7 +140,7 @@ func TestLeftAsRows(t *testing.T) {
 	}
 }
 
-// Of a bucket with fewer than four new series all rows stay rows.
+// TestFewOfABucket requires that all rows of a bucket with fewer than four new series stay rows.
 func TestFewOfABucket(t *testing.T) {
 	all := seriesOf("up", 1500)
 	bucket := slices.IndexFunc(all, func(s testSeries) bool { return firstOf(s.id, 3) != firstOf(noID, 3) })
@@ -160,7 +160,7 @@ func setRaw(b *engine.Batch, i int, value []byte) {
 	b.Mutations[i].Clustering[3] = engine.Text(versionOf(value))
 }
 
-// A rollup row whose version can't be read has no rank, and stays a row.
+// TestUnreadableRollupsStayRows requires that a rollup row with an unreadable version, which has no rank, stays a row.
 func TestUnreadableRollupsStayRows(t *testing.T) {
 	b := written(engine.R5m, seriesOf("up", 20), 1)
 	b.Mutations[3].Value = []byte("no rollups")
@@ -170,7 +170,7 @@ func TestUnreadableRollupsStayRows(t *testing.T) {
 	require.Equal(t, []int{39, 1}, []int{packed, rows})
 }
 
-// Pages carry what rows do: when they expire, and the greatest timestamp.
+// TestPagesExpire requires that pages have the expiry of their rows and the max of their timestamps.
 func TestPagesExpire(t *testing.T) {
 	b := written(engine.Raw, seriesOf("up", 20), 1, 2)
 	b.Expires = 77
@@ -195,7 +195,8 @@ func TestPagesExpire(t *testing.T) {
 	}
 }
 
-// A write that fails in part leaves no data page without its labels page, whichever batches were applied: each of a few large ones.
+// TestWriteInPart requires that a partly failed write leaves no data page without its labels page, for any subset of
+// applied batches.
 func TestWriteInPart(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	series := seriesOf("up", 2000)
@@ -219,7 +220,7 @@ func TestWriteInPart(t *testing.T) {
 	}
 }
 
-// Where the data pages of a bucket are too large for one batch, what doesn't fit stays rows.
+// TestLargeBundle requires that chunks of a bucket that don't fit into one batch stay rows.
 func TestLargeBundle(t *testing.T) {
 	series := seriesOf("up", 200)
 	b := written(engine.Raw, series)
@@ -260,7 +261,8 @@ func TestLargeBundle(t *testing.T) {
 	requireRows(t, mustRead(t, plain.Scan, all), mustRead(t, New(eng, Options{}).Scan, all), "a large bundle")
 }
 
-// Where there are fewer series than Options.Least everything is passed on; so is what the engine refuses, and other tables.
+// TestPassedOn requires that batches with fewer series than Options.Least, invalid batches and other tables are passed
+// on unchanged.
 func TestPassedOn(t *testing.T) {
 	b := written(engine.Raw, seriesOf("up", 20), 1)
 	eng := memory.New()
@@ -277,7 +279,7 @@ func TestPassedOn(t *testing.T) {
 	require.ErrorIs(t, err, engine.ErrBadKey)
 }
 
-// Write leaves the caller's batches as they were: they may be written again.
+// TestWriteKeepsBatches requires that Write doesn't modify the caller's batches, which may be written again.
 func TestWriteKeepsBatches(t *testing.T) {
 	b := written(engine.Raw, seriesOf("up", 30), 1, 2)
 	before := fmt.Sprint(b)
@@ -297,7 +299,8 @@ func TestWriteKeepsBatches(t *testing.T) {
 	require.Equal(t, []int{90, 0}, []int{packed, rows})
 }
 
-// Write fills the cache with ids, so that reading the pages back scans no labels pages; it is bounded.
+// TestIDsAreCached requires that Write caches ids, so that reading the pages scans no labels pages, and that the cache
+// is bounded.
 func TestIDsAreCached(t *testing.T) {
 	labelsPages := 0
 	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
@@ -327,8 +330,8 @@ func TestIDsAreCached(t *testing.T) {
 	require.Equal(t, len(small.ids.entries), small.ids.recent.Len())
 }
 
-// The same labels in another metric are another series: versions are hashes of values without the metric's name, and pages of two metrics
-// may be the same.
+// TestPagesAreAMetrics requires that equal labels of two metrics are different series, although versions are hashes of
+// values without the metric's name and pages of two metrics may be equal.
 func TestPagesAreAMetrics(t *testing.T) {
 	for _, table := range rowTables {
 		eng := memory.New()
