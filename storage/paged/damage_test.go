@@ -369,8 +369,8 @@ func TestGapsOfPages(t *testing.T) {
 	}
 }
 
-// TestFlippedBytesOfPebble requires that after a byte of Pebble's files is flipped, a scan yields rows as they were
-// written, and names damage if any is missing.
+// TestFlippedBytesOfPebble requires that after a byte of Pebble's files is flipped, a scan yields only rows that were
+// written, and names damage if rows are missing.
 func TestFlippedBytesOfPebble(t *testing.T) {
 	disk := pebble.NewCrashableFS()
 	eng := openPebbleOn(t, disk)

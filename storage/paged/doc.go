@@ -26,13 +26,13 @@
 //
 // The version of a page is the hash of its value, so a page never changes. The version of a raw chunk is also the hash
 // of the chunk, and isn't stored. If multiple processes write pages, the hash of a data page also covers random bytes:
-// after a page is removed, its key may stay deleted for days in the engine, whatever is written to it.
+// after a page is removed, its key may stay deleted for days in the engine, even if it is written again.
 //
 // # Levels
 //
 // The level of a page is the number of bits that the ids of its bucket share. Each write chooses it so that a bucket
 // has about 128 to 256 series of the metric; a partition may have pages of multiple levels. Readers process all levels
-// concurrently, bucket by bucket, see segment.go. The levels of a segment are cached: by a process that owns its engine
+// together, bucket by bucket, see segment.go. The levels of a segment are cached: by a process that owns its engine
 // until it writes pages of the segment, and in a shared store for a version of the window, see levels.go.
 //
 // # Filters

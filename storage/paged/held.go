@@ -34,7 +34,7 @@ type openPage struct {
 	// order contains the entries in the order of their ids.
 	order []byte
 	page  *page.Page
-	// values and, for raw chunks, versions are those of a page that this process has just written; page is then nil.
+	// values and, for raw chunks, versions belong to a page that this process has just written; page is then nil.
 	values   [][]byte
 	versions []string
 	// some is set if only the entries in order are available: see Located.

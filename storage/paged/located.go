@@ -29,7 +29,7 @@ var namedLocated atomic.Uint64
 
 // located contains the positions of series in a labels page.
 type located struct {
-	ids       string // one after the other, in order
+	ids       string // concatenated, sorted
 	positions []byte // of each
 }
 

@@ -178,7 +178,7 @@ func (h *history) some(metric string) (some []testSeries) {
 	return some
 }
 
-// write writes batches to both engines. A raw chunk is never rewritten as it was before: rewriting a key of raw adds
+// write writes batches to both engines. A raw chunk is never rewritten with the same value: rewriting a key of raw adds
 // deletes.
 func (h *history) write(batches []engine.Batch) {
 	for i := range batches {

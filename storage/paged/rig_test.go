@@ -163,7 +163,7 @@ func (s *testSeries) chunk(t *engine.Table, slot int) engine.Mutation {
 	return s.rollups(t, slot, 1)
 }
 
-// better returns the mutation that writes a chunk that supersedes that of chunk.
+// better returns the mutation that writes a chunk that supersedes the result of chunk.
 func (s *testSeries) better(t *engine.Table, slot, by int) engine.Mutation {
 	if t == engine.Raw {
 		return s.rawChunk(slot, 0, by)

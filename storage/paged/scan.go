@@ -169,8 +169,8 @@ func keyAfter(key engine.Key) engine.Key {
 	return nil
 }
 
-// firstPage returns the leading integers of the key of the first page between two keys: those of its segment, and its
-// bits. It returns nil if there is no page.
+// firstPage returns the leading integers of the key of the first page between two keys: its segment and its bits. It
+// returns nil if there is no page.
 func (s *scan) firstPage(from, to engine.Key) (key engine.Key, err error) {
 	pages := engine.Range{Table: s.pages, Partition: s.rows.Partition, From: from, To: to, KeysOnly: true, Limit: 1, Damaged: s.pagesDamaged()}
 	for row, err := range s.r.eng.Scan(s.ctx, pages) {

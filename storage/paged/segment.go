@@ -29,7 +29,7 @@ type segment struct {
 // level contains the pages of a segment's buckets whose ids share this number of bits.
 type level struct {
 	bits int
-	// upTo is the last id up to which pages are held; "" if none were read.
+	// upTo is the last id of the bucket range whose pages are held; "" before the first read.
 	upTo string
 	held []*heldPage
 }

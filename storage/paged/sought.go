@@ -163,14 +163,14 @@ func (f *finder) readPages() error {
 }
 
 // passFilteredPages is the number of consecutive non-candidate labels pages that a scan skips before it seeks: about
-// those of one Pebble block.
+// one Pebble block.
 const passFilteredPages = 8
 
 func (f *finder) keyOf(c *candidate) engine.Key {
 	return f.pageKey(format.KindLabels, 0, c.bits, c.first, c.version)
 }
 
-// isNext reports whether a key is that of a candidate. Candidates before the key no longer exist and are skipped.
+// isNext reports whether a candidate has this key. Candidates before the key no longer exist and are skipped.
 func (f *finder) isNext(key engine.Key) bool {
 	for f.next < len(f.c.pages) {
 		if f.nextKey == nil {

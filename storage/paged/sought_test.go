@@ -139,7 +139,7 @@ func find(t testing.TB, r *Rows, table *engine.Table, metric string, conditions 
 	return c, ids
 }
 
-// TestFiltersPassFewPages requires that the pages with a series, and hardly any others, are opened.
+// TestFiltersPassFewPages requires that the pages with a series, and very few others, are opened.
 func TestFiltersPassFewPages(t *testing.T) {
 	for name, open := range engines {
 		for _, table := range rowTables {

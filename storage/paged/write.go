@@ -98,7 +98,7 @@ type newSeries struct {
 	batch  *engine.Batch
 	tables *tables
 	series []oneNew
-	places []int // memory of their chunks: those of the last series come last
+	places []int // memory of their chunks, in the order of series
 	bits   int   // of their buckets
 	many   bool  // the filters of their labels pages contain labels
 	memory *packing

@@ -33,7 +33,7 @@ func cut(b engine.Batch) (batches []engine.Batch) {
 	return append(batches, engine.Batch{Table: b.Table, Partition: b.Partition, Mutations: b.Mutations[from:]})
 }
 
-// TestManyNewSeries requires that many new series of a metric are written as few pages and hardly any rows.
+// TestManyNewSeries requires that many new series of a metric are written as few pages and very few rows.
 func TestManyNewSeries(t *testing.T) {
 	series := seriesOf("up", 10_000)
 	for _, table := range rowTables {

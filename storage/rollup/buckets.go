@@ -10,8 +10,8 @@ import (
 // Buckets are buckets of one series in columns, ordered by time. A bucket contains the aggregates of the samples in
 // (Start, End] that PromQL's range functions need. A bucket without samples is omitted.
 //
-// Every column is as long as End, or nil. A column is nil where its comment says so, or if it wasn't requested when the
-// buckets were read.
+// Every column is as long as End, or nil. A column may be nil as stated in its comment, or if it wasn't requested when
+// the buckets were read.
 type Buckets struct {
 	// Start and End are the bounds of the buckets in milliseconds, ascending: a bucket contains the samples with Start
 	// < t <= End.

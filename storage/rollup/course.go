@@ -237,7 +237,7 @@ func (o *outline) heights() (high, low float64) {
 }
 
 // hold assigns about equally many samples to each level, and sets which levels are known. It returns false if no level
-// is 1 or none is 0.
+// is 1 or no level is 0.
 func (c *course) hold(o *outline) bool {
 	c.knots = append(c.knots[:0], 0, o.first, o.last, 1)
 	slices.Sort(c.knots)

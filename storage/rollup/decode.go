@@ -208,7 +208,7 @@ func (d *decoder) counts(count []uint32) error {
 	return nil
 }
 
-// takesPart reports whether bucket i has an entry in the columns of which.
+// takesPart reports whether bucket i has part which.
 func (d *decoder) takesPart(i int, which part) bool { return d.parts == nil || d.parts[i]&which != 0 }
 
 // numbers fills x with an integer column of the buckets with samples.
@@ -316,7 +316,7 @@ func (d *decoder) lastTimes(t []int64) error {
 	return nil
 }
 
-// within fills x with a column of offsets. They must be in [least, least + width).
+// within fills x with a column of offsets. They must be at least least and less than least plus the width.
 func (d *decoder) within(id int, x []int64, least int64, what string) error {
 	if err := decodeInts(d.e.column(id), x, what); err != nil {
 		return err

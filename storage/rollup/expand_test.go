@@ -280,7 +280,7 @@ func TestExpandOddValues(t *testing.T) {
 func TestExpandStaleMarkers(t *testing.T) {
 	var x Expander
 	for _, c := range []struct {
-		times []int64 // the last is that of the marker
+		times []int64 // the last is the time of the marker
 		want  int64
 	}{{[]int64{1000, 5000}, 1001}, {[]int64{1000, 3000, 4500}, 5000}, {[]int64{3000}, 1}, {[]int64{1000, hourMS - 1, hourMS}, hourMS}} {
 		var in, s chunk.Samples

@@ -353,7 +353,7 @@ func (x *fit) missingCorrection() float64 {
 	return -s.total()
 }
 
-// missingSum returns the sum minus that of the samples.
+// missingSum returns the sum minus the samples' sum.
 func (x *fit) missingSum() float64 {
 	s := sum{high: -x.e.sum, low: -x.e.low}
 	for j, v := range x.course.level {

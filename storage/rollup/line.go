@@ -84,7 +84,7 @@ func (b *Buckets) TimeMoment(i int) float64 {
 	return timeMoment(int64(b.Count[i]), b.TimeSum[i], b.TimeSquares[i])
 }
 
-// comomentExponent returns the exponent of the power of two above the max comoment, max(|least|, |greatest|) · √(n ·
+// comomentExponent returns the exponent of the power of two above the max comoment: the largest absolute value · √(n ·
 // Σ(t − t̄)²). ok is false if comoments of that size aren't stored.
 func comomentExponent(least, greatest float64, n int64, timeMoment float64) (e int, ok bool) {
 	most := max(math.Abs(least), math.Abs(greatest)) * math.Sqrt(float64(n)*timeMoment)

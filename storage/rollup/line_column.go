@@ -14,12 +14,12 @@ import (
 // lineRuns.interval). It is absent if there are none. It starts with a byte, the sum of the numbers of the runs that
 // follow the first:
 //
-//	–  s: TimeSum minus that of evenly spaced times
+//	–  s: TimeSum minus TimeSum of evenly spaced times
 //	1  k: the difference in TimeSquares minus s², divided by 2 · interval · s; if only one sample is off, its index
 //	2  the remainder of that division
 //	4  1 where the line of equal values is unknown
 //
-// Column comoment is absent if the only known lines are those of equal values. It starts with a byte for the kind of
+// Column comoment is absent if the only known lines have equal values. It starts with a byte for the kind of
 // prediction. Its integers are comoments in units of 2^(e − 45), see comomentExponent; comomentUnknown if the line is
 // unknown.
 //

@@ -68,7 +68,7 @@ func MomentBetween(n1, high1, low1, n2, high2, low2 float64) float64 {
 	return float64(d*d) * (n1 * n2 / (n1 + n2))
 }
 
-// MeansApart returns the mean of n2 values minus that of n1 values. Their sums are high plus low.
+// MeansApart returns the mean of n2 values minus the mean of n1 values. Their sums are high plus low.
 func MeansApart(n1, high1, low1, n2, high2, low2 float64) float64 {
 	// The difference of the means, times n1·n2. A fused multiply-add returns the rounding error of a product.
 	a, b := float64(n1*high2), float64(n2*high1)
@@ -147,8 +147,8 @@ func falls(v []float64) bool {
 	return false
 }
 
-// Column moment is absent if the only known moments are those of buckets of equal values, which are 0. Otherwise it
-// starts with a byte for the kind of prediction. Its integers are the bits of moments without the lowest 10, which are
+// Column moment is absent if moments are known only for buckets of equal values, where they are 0. Otherwise it starts
+// with a byte for the kind of prediction. Its integers are the bits of moments without the lowest 10, which are
 // 0; −1 means unknown.
 //
 //	0  count · (max − min)² / 12, for evenly distributed values; a run of the differences from the prediction follows
@@ -193,8 +193,8 @@ func predictMomentBySpread(n int64, least, greatest float64) int64 {
 	return predictedMoment(float64(float64(n)*r) * r / 12)
 }
 
-// momentAtMost returns n times the max moment of n integers between least and greatest with this sum, s·(n·r − s). ok
-// is false if it may overflow or no integers have this sum.
+// momentAtMost returns n times the max moment of n integers within these bounds with this sum, s·(n·r − s). ok is false
+// if it may overflow or no integers have this sum.
 func momentAtMost(n, sum, least, greatest int64) (m int64, ok bool) {
 	r := greatest - least
 	if r < 0 || r > maxSpread || n > maxSpread || n*r > maxSpread {
@@ -316,8 +316,8 @@ func (d *decoder) moments(count, space []int64) error {
 	return nil
 }
 
-// momentsByLanes converts the first run, which is in m, to the integers of moments, and adds those of a second run if
-// there is one. It returns the bytes after that. v is scratch memory.
+// momentsByLanes converts the first run, which is in m, to the integers of moments, and adds a second run if there is
+// one. It returns the bytes after that. v is scratch memory.
 func (d *decoder) momentsByLanes(count, m []int64, v []float64, b []byte) (rest []byte, err error) {
 	for i, n := range count {
 		atMost, ok := momentAtMost(n, d.l.sum[i], d.l.min[i], d.l.max[i])

@@ -7,8 +7,8 @@ import (
 
 // addUp adjusts the pieces of bucket i of whole, which are the buckets of b from first on, so that they add up to it. A
 // window that contains all pieces then has the answer of the whole bucket. Differences are distributed among the
-// pieces. Those of moments and lines, which most buckets have, are recorded in Wholes instead, because they would make
-// windows inside the bucket inexact.
+// pieces. Differences of moments and lines, which most buckets have, are recorded in Wholes instead, because they would
+// make windows inside the bucket inexact.
 func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 	b.addUpStarts(first, whole, i)
 	if whole.Flags[i]&HasHistograms != 0 {

@@ -93,7 +93,7 @@ func sketchKey(v float64) int32 {
 	return key
 }
 
-// Value returns the value of a bin, which has the same relative distance to its min and max value.
+// Value returns the value of a bin, which differs from its min and its max value by the same ratio.
 func (b SketchBin) Value() float64 {
 	key := max(b.Key, -b.Key)
 	if key == 0 {

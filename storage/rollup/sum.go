@@ -49,7 +49,7 @@ func unitOf(least, greatest float64) float64 {
 	return math.Ldexp(1, exponent-lowBits)
 }
 
-// isLarge reports whether a sum of such values could overflow. A bucket has less than 2^32 values.
+// isLarge reports whether a sum of values like v could overflow. A bucket has less than 2^32 values.
 func isLarge(v float64) bool {
 	v = math.Abs(v)
 	return v > math.MaxFloat64/(1<<32) && v <= math.MaxFloat64

@@ -9,7 +9,7 @@ import (
 
 // Sums and corrections are predicted from other columns of the bucket. Their columns start with a byte for the kind of
 // prediction. A run follows with the differences of their integers, in the form of the lanes, from the prediction. For
-// decimals another run may follow: the distance of each value from its integer, in steps of float64s.
+// decimals another run may follow: the number of float64s between each value and its integer.
 //
 //	    a sum is about                             a correction is about
 //	0   count · (first + last) / 2                 resets · max
@@ -75,7 +75,7 @@ func floatInteger(v float64) int64 {
 	return chunk.OrderedBits(v)
 }
 
-// integersOf returns the integers of v in the form of the lanes, and the distance of v from them in steps of floats. It
+// integersOf returns the integers of v in the form of the lanes, and the number of floats between them and v. It
 // returns nil if a value has no integer.
 func (e *encoder) integersOf(v []float64, l *lanes) (m, above []int64) {
 	m, above = e.take(len(v)), e.take(len(v))
