@@ -41,7 +41,8 @@
 // partition and opens only the pages that may have series matching a selector. A few of a million series are found
 // without reading the labels of all:
 //
-//	selector ─► Candidates: filters ─► Rows: labels pages that may match, and rows ─► ids, Located ─► Chunks: data pages that have some of them
+//	selector ─► Candidates: filters ─► Rows: labels pages that may match, and rows ─► ids, Located
+//	         ─► Chunks: data pages with entries of these ids
 //
 // Located contains the positions of these series in labels pages. With it, Chunks doesn't compute the ids of other
 // series, and opens only data pages with entries of these series. See filters.go for which pages have filters, and how

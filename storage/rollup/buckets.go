@@ -164,7 +164,7 @@ const (
 	ColumnCorrection // of floats and histograms
 	ColumnResets
 	ColumnChanges
-	ColumnStarts // FirstST and LastST; StartCorrection with ColumnCorrection, and StartResets with ColumnResets
+	ColumnStarts // FirstST, LastST, StartCorrection and StartResets; with ColumnCorrection also that of histograms
 	ColumnMoment
 	ColumnSketches
 	ColumnLine // Comoment, TimeSum and TimeSquares

@@ -316,7 +316,7 @@ func (d *decoder) lastTimes(t []int64) error {
 	return nil
 }
 
-// within fills x with a column of offsets. They must be at least least and less than least plus the width.
+// within fills x with a column of offsets, which must be in a range of one bucket width starting with least.
 func (d *decoder) within(id int, x []int64, least int64, what string) error {
 	if err := decodeInts(d.e.column(id), x, what); err != nil {
 		return err

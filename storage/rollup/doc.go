@@ -8,10 +8,10 @@
 //	                                          ▼                         ▼            slot, or series and day
 //	                                       Decode, with the columns that a query needs
 //
-// Package storage builds and merges the buckets when it seals a slot, and packages query and promql read them. A caller
-// may assume that equal samples give equal buckets and equal bytes, and that Decode returns ErrCorrupt for any damaged
-// chunk. The chunk format is stored: a change needs a new format number, and a change to the fields in fields.go also a
-// new version of pages.
+// Package storage builds and merges the buckets when it seals a slot, package page cuts their chunks into pages, and
+// packages query and promql compute answers from them. A caller may assume that equal samples give equal buckets and
+// equal bytes, and that Decode returns ErrCorrupt for a chunk with a wrong checksum. The chunk format is stored: a
+// change needs a new format number, and a change to the fields in fields.go also a new version of pages.
 //
 // A bucket is left-open and right-closed, like PromQL's ranges. It contains the first and the last sample with their
 // timestamps, and the correction for counter resets between them. The rate over consecutive buckets is therefore

@@ -24,8 +24,8 @@ import (
 // unknown.
 //
 //	0  none; a run of the integers follows
-//	1  step · ((n − 1) · (last − first) + k) / 2, of the lanes' integers, where n is the count and step the mean interval. A run of k follows,
-//	   and optionally a run of differences from the prediction. It is exact for independent values.
+//	1  step · ((n − 1) · (last − first) + k) / 2, of the lanes' integers, where n is the count and step the mean
+//	   interval. A run of k follows, and optionally a run of differences from the prediction. It fits independent values.
 //	2  step · (n · (n + 1) · (last − first) / 6 + k) / 2, with the same runs, for values on a line.
 //
 // k is an integer where values are decimals and times regular; then there are no differences.

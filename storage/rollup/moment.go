@@ -152,8 +152,8 @@ func falls(v []float64) bool {
 // 0; −1 means unknown.
 //
 //	0  count · (max − min)² / 12, for evenly distributed values; a run of the differences from the prediction follows
-//	1  (s · (n·r − s) − n·k) / n, of the lanes' integers, where n is the count, r = max − min and s = sum − n·min; a run of k follows,
-//	   and optionally a run of the differences from the prediction
+//	1  (s · (n·r − s) − n·k) / n, of the lanes' integers, where n is the count, r = max − min and s = sum − n·min;
+//	   a run of k follows, and optionally a run of the differences from the prediction
 //
 // k is −Σ(v − min)(v − max). It is 0 if each value is the min or the max.
 const (

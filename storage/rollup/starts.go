@@ -153,7 +153,8 @@ func (b *Buckets) setStarts(i int, r startRun) {
 
 // The columns of start timestamps start with a byte for the base of the run that follows:
 //
-//	0  for first start timestamps, the start of the chunk's first bucket; for last ones, the first start timestamp of the same bucket
+//	0  for first start timestamps, the start of the chunk's first bucket; for last ones, the first start timestamp of
+//	   the same bucket
 //	1  the sample's own timestamp
 const (
 	startsFar = 0

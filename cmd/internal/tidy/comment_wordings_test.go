@@ -34,11 +34,9 @@ var commentWordings = map[string]float64{
 	"storage/ha":                   40.5,
 	"storage/index":                13.5,
 	"storage/membership":           50.0,
-	"storage/paged":                27.0,
+	"storage/paged":                12.0,
 	"storage/query":                27.0,
 	"storage/retention":            19.5,
-	"storage/rollup":               22.5,
-	"storage/soak":                 17.0,
 }
 
 // TestCommentsArePlain holds the comments of each folder to its bound. A folder of few words may have one stilted wording.
