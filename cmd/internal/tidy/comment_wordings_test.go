@@ -34,7 +34,7 @@ var commentWordings = map[string]float64{
 	"storage/ha":                   40.5,
 	"storage/index":                13.5,
 	"storage/membership":           50.0,
-	"storage/paged":                12.0,
+	"storage/paged":                10.5,
 	"storage/query":                27.0,
 	"storage/retention":            19.5,
 }
