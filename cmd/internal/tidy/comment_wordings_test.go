@@ -35,7 +35,6 @@ var commentWordings = map[string]float64{
 	"storage/index":                13.5,
 	"storage/membership":           50.0,
 	"storage/paged":                27.0,
-	"storage/retention":            19.5,
 	"storage/rollup":               22.5,
 	"storage/soak":                 17.0,
 }
