@@ -29,7 +29,6 @@ var commentWordings = map[string]float64{
 	"docker/grafana":               33.5,
 	"docker/helm":                  27.0,
 	"storage":                      7.0,
-	"storage/counts":               34.5,
 	"storage/deletemodel":          22.0,
 	"storage/ha":                   40.5,
 	"storage/index":                13.5,
