@@ -360,7 +360,7 @@ func (r *rowReader) tellOnce(err error) {
 	}
 }
 
-// tellGap warns of each gap once.
+// tellGap warns of each gap once, for at most maxTold gaps.
 func (r *rowReader) tellGap(e *damage.DamagedRowsError) {
 	what := e.What()
 	r.warnMu.Lock()

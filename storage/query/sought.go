@@ -49,7 +49,7 @@ var errIndexBetter = errors.New("storage: the index of all series costs less")
 // sought holds the conditions on the labels of a metric's series.
 type sought struct {
 	conditions []soughtCondition
-	text       string // of the matchers
+	text       string // of the matchers, for the cache key
 }
 
 // soughtCondition is a matcher with the values that it accepts; nil if they aren't known.
@@ -135,7 +135,7 @@ func (r *rowReader) heldSeries(wm *windowMetric) *metricSeries {
 	return m
 }
 
-// seriesKey names the index of a window's metric.
+// seriesKey returns the cache key of the index of a window's metric.
 func (r *rowReader) seriesKey(wm *windowMetric) cache.EntryKey {
 	return cache.EntryKey{Kind: cache.KindSeries, Window: wm.window.window, Tenant: r.tenant, Text: wm.metric}
 }
