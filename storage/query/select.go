@@ -97,8 +97,8 @@ type source struct {
 	place  format.ClassShard
 	// places is the number of the metric's places in the window.
 	places uint32
-	// class is the place's class. hidden is the newest timestamp that is hidden in it, and hiddenRaw the newest whose
-	// raw samples are.
+	// class is the place's class. hidden is the newest timestamp that is hidden in it at the source's resolution, and
+	// hiddenRaw the newest that is hidden at raw resolution.
 	class             int64
 	hidden, hiddenRaw int64
 	// located holds the positions of the series in pages. It is nil if they are unknown.

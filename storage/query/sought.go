@@ -104,7 +104,8 @@ func newSought(matchers []*labels.Matcher) *sought {
 	return s
 }
 
-// openedPages counts the pages of a metric in a window that look-ups by filters have opened, with filters as a share.
+// openedPages counts the pages of a metric in a window that look-ups by filters have opened. Reading a filter counts as
+// a fraction of a page.
 type openedPages struct{ atomic.Int64 }
 
 func (*openedPages) Bytes() int64 { return 8 }

@@ -27,7 +27,8 @@ var wantMemory = sync.Pool{New: func() any { return new([]want) }}
 // take longer to read.
 const keptWants = 4096
 
-// fewSources is the maximum number of sources for which sortWants doesn't group the series by source first.
+// fewSources is the maximum number of sources for which sortWants collects the series source by source. With more
+// sources it compares all series.
 const fewSources = 16
 
 // sortWants sorts by source and index. The series of each source are usually in order already, because both the answer

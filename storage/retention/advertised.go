@@ -63,7 +63,7 @@ func (k *Keeper) Advertise(leaving bool) ([]byte, error) {
 	return json.Marshal(mine)
 }
 
-// LearnAdvertised reads the retentions of the other processes. The longest of all applies from now.
+// LearnAdvertised reads the retentions of the other processes. Afterwards the longest of all applies.
 func (k *Keeper) LearnAdvertised(ctx context.Context) error {
 	list := (*k.advertised.Load())[:1:1]
 	err := k.env.Advertised(ctx, func(writer string, value []byte) {

@@ -78,8 +78,8 @@ func (k *Keeper) expiredRaw(b *Boundaries, class int, hidden int64) int64 {
 	return min(hidden, k.env.Period.WindowStart(b.firstRaw[class]))
 }
 
-// soon is the time before raw samples are hidden in which a delete of these samples is applied to rollups immediately.
-// The rollups must include the delete when the samples are hidden.
+// soon is how early a delete is applied to rollups immediately: if its raw samples will be hidden within this time. The
+// rollups must include the delete when the samples are hidden.
 const soon = 24 * time.Hour
 
 // HidesSoon reports whether raw samples of a tenant in a slot are hidden in any class, or will be soon.
@@ -165,7 +165,7 @@ type Oldest struct {
 	k      *Keeper
 	tenant string
 	by     []int64 // by class: samples at or before it are too old
-	recent int64   // samples after it are accepted in any class
+	recent int64   // samples after it aren't too old, in any class
 	days   DayLists
 	gaps   Gaps
 }
