@@ -13,28 +13,29 @@ import (
 	"github.com/cassia-db/cassia/storage/head"
 )
 
-// Cardinality counts the labels of a tenant's series that have samples which aren't sealed.
+// Cardinality counts the labels of a tenant's unsealed series.
 type Cardinality struct {
 	head.Stats
 	// LabelPairs is the number of different pairs of label and value.
 	LabelPairs int64
-	// SeriesOfMetrics counts the series of metrics, ValuesOfLabels the different values of labels, BytesOfLabels the
-	// bytes of a label in all series as Prometheus does, with name, value and two more, SeriesOfPairs the series that have "label=value". Each list has the
-	// greatest, the greatest first, and where they are the same, in the order of names.
+	// SeriesOfMetrics is the number of series per metric, ValuesOfLabels the number of different values per label,
+	// SeriesOfPairs the number of series per "label=value". BytesOfLabels is the size of each label in all series,
+	// computed as in Prometheus: name and value plus two bytes. Each list has the largest counts in descending order;
+	// equal counts are in the order of names.
 	SeriesOfMetrics, ValuesOfLabels, BytesOfLabels, SeriesOfPairs []Count
 }
 
-// Count is one of a Cardinality's lists.
+// Count is an entry of a Cardinality's lists.
 type Count = format.NamedCount
 
-// pairBytes is what a pair takes besides its letters.
+// pairBytes is the size of a pair without its name and value.
 const pairBytes = 2
 
-// cancelEvery is after how many series it is looked whether the caller has gone.
+// cancelEvery is the number of series between checks for cancellation.
 const cancelEvery = 1 << 12
 
-// Cardinality counts the series of a tenant in the head; each list has at most limit entries. Counts of many series are reused for a while: see
-// countUnsealed. The error is the context's.
+// Cardinality counts the series of a tenant in the head. Each list has at most limit entries. Counts of many series are
+// reused: see countUnsealed. It returns only the context's error.
 func (s *Statistics) Cardinality(ctx context.Context, tenant string, limit int) (Cardinality, error) {
 	q := SeriesQuery{Tenant: tenant, Limit: limit}
 	v, err := s.countUnsealed(ctx, q, "cardinality", func(ctx context.Context) (cache.EntryValue, error) {
@@ -72,22 +73,23 @@ func (s *Statistics) cardinality(ctx context.Context, q SeriesQuery) (Cardinalit
 	return out, nil
 }
 
-// maxCountBytes bounds what the values of labels take that are counted at once, bytes.
+// maxCountBytes is the maximum size of the label values that are counted together, bytes.
 const maxCountBytes = 32 << 20
 
-// headCount counts unsealed series and their labels in bounded memory: the more values there are, the more often it goes through the
-// series. Series that are created or sealed between two passes are counted in some labels and not in others.
+// headCount counts unsealed series and their labels in bounded memory: the more values there are, the more passes it
+// makes over the series. Series that are created or sealed between two passes are only counted in some labels.
 type headCount struct {
 	series     int64
 	allMetrics int
 	metrics    greatest
 	labels     *valueCounter
-	// bytes are those of labels, as Cardinality counts them, and stats the chunks; nil: they aren't counted.
+	// bytes are the sizes of labels, as Cardinality counts them, and stats counts the chunks. They aren't counted if
+	// nil.
 	bytes map[string]uint64
 	stats *head.Stats
 }
 
-// count counts the series that q asks for. The error is the context's.
+// count counts the series that q selects. It returns only the context's error.
 func (c *headCount) count(ctx context.Context, s *Statistics, q SeriesQuery) error {
 	c.metrics.limit = q.Limit
 	c.labels = newValueCounter(int(min(s.env.QueryBytes, maxCountBytes)), q.Limit)
@@ -121,16 +123,16 @@ func (c *headCount) add(ls labels.Labels, first bool) {
 	})
 }
 
-// bytesOf returns the bytes of a text, which mustn't be changed.
+// bytesOf returns the bytes of a text, which must not be modified.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
-// greatest keeps the greatest counts that it is given; its heap has the least of them on top.
+// greatest keeps the largest of the counts that are added. The smallest of these is at the top of its heap.
 type greatest struct {
 	limit int
 	heap  countHeap
 }
 
-// wants reports whether a count may be among the greatest.
+// wants reports whether a count may be among the largest.
 func (g *greatest) wants(n uint64) bool {
 	return g.limit > 0 && (len(g.heap) < g.limit || n >= g.heap[0].Count)
 }

@@ -12,23 +12,23 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// WindowSeries is how many series a window of raw rows has, and how they differ from those of the window before.
+// WindowSeries is the number of series in a window of raw rows, and the differences from the window before.
 type WindowSeries struct {
 	Window     int64
 	Start, End time.Time
 	Metrics    int
 	Series     int
-	// Added weren't there in the window before, and Gone were there and aren't any more. Where the window before isn't
-	// known, both are -1.
+	// Added is the number of series that aren't in the window before, and Gone the number of series that are only in
+	// the window before. Both are -1 if there is no such window.
 	Added, Gone int
 }
 
-// maxChurnSeries bounds the series that one Churn looks at.
+// maxChurnSeries is the number of series after which one Churn reads no more windows.
 const maxChurnSeries = 5_000_000
 
-// Churn compares a tenant's newest windows of raw rows, the oldest first. cut is true if there were more series than it
-// looks at, so that the older ones of the windows are missing. Of windows that were counted once they were over, and weren't written to since, it
-// reads these counts. Of others it reads keys, and remembers what it found of each while the window doesn't change.
+// Churn compares a tenant's newest windows of raw rows, the oldest first. cut is true if they have more than
+// maxChurnSeries series, so that older windows are missing. It reads the stored counts of windows that haven't been
+// written to since they were counted. For other windows it reads keys, and caches the result until the window changes.
 func (s *Statistics) Churn(ctx context.Context, tenant string, windows int) (list []WindowSeries, cut bool, err error) {
 	r, err := s.env.NewReader(ctx, tenant, damage.Warnings(ctx))
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Statistics) Churn(ctx context.Context, tenant string, windows int) (lis
 	if err != nil {
 		return nil, false, err
 	}
-	found = found[max(0, len(found)-windows-1):] // One more, to compare the oldest with.
+	found = found[max(0, len(found)-windows-1):] // One more, for comparison with the oldest.
 	c := churn{s: s, WindowReader: r, tenant: tenant, all: make([]comparedWindow, len(found))}
 	for i, w := range found {
 		if err := c.look(ctx, i, w); err != nil {
@@ -46,7 +46,7 @@ func (s *Statistics) Churn(ctx context.Context, tenant string, windows int) (lis
 		}
 	}
 	first, read := len(found), 0
-	for ; first > 0; first-- { // From the newest on: the older ones are left out where there are too many series.
+	for ; first > 0; first-- { // From the newest: with too many series the older windows are left out.
 		if !c.needsSet(first-1, len(found) <= windows) {
 			continue
 		}
@@ -66,7 +66,7 @@ func (s *Statistics) Churn(ctx context.Context, tenant string, windows int) (lis
 	return list[max(0, len(list)-windows):], cut, nil
 }
 
-// churn compares windows, each with the one before.
+// churn compares consecutive windows.
 type churn struct {
 	WindowReader
 
@@ -75,15 +75,15 @@ type churn struct {
 	all    []comparedWindow
 }
 
-// comparedWindow has the series of a window, as far as they are known.
+// comparedWindow holds the stored counts of a window, and its series if they were read.
 type comparedWindow struct {
 	WindowVersion
 	classes []int64
 	state   uint64
-	// follows: the window before is known, so that it can be compared with that.
+	// follows is true if the previous window in the list directly precedes this one, so that they can be compared.
 	follows bool
 	storedSeries
-	set *windowSet // where it is needed
+	set *windowSet // if needed
 }
 
 // look finds the state of a window, and its stored counts.
@@ -104,7 +104,8 @@ func (c *churn) look(ctx context.Context, i int, found WindowVersion) error {
 	return ctx.Err()
 }
 
-// needsSet reports whether the ids of a window's series are needed; firstToo: also to count those of the first.
+// needsSet reports whether the ids of a window's series have to be read. firstToo is true if the series of the first
+// window are also counted.
 func (c *churn) needsSet(i int, firstToo bool) bool {
 	w := &c.all[i]
 	return w.head == nil && (i > 0 || firstToo) || w.follows && w.change == nil || i+1 < len(c.all) && c.all[i+1].follows && c.all[i+1].change == nil
@@ -135,13 +136,13 @@ func (c *churn) series(i int) WindowSeries {
 	return one
 }
 
-// windowSet are the ids of a window's series, and how many metrics have any.
+// windowSet holds the ids of a window's series, and the number of metrics with series.
 type windowSet struct {
 	ids     map[format.SeriesID]struct{}
 	metrics int
 }
 
-// idBytes is what an id takes in a map, about.
+// idBytes is the approximate size of an id in a map.
 const idBytes = 24
 
 func (w *windowSet) Bytes() int64 { return int64(len(w.ids)) * idBytes }

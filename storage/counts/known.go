@@ -8,17 +8,18 @@ import (
 	"github.com/cassia-db/cassia/storage/ended"
 )
 
-// States of the counts of a window's series, in the lowest bits of what ended.Memory has of it; the others are a hash of the window's states.
+// States of the counts of a window's series. They are stored in the lowest bits of the value in ended.Memory. The other
+// bits are a hash of the window's states.
 const (
-	countsThere     = 1 + iota // they are stored
-	countsWait                 // they are to be made
-	countsWaitAgain            // so are these, and there are some of other states
-	countsLost                 // they can't be read, whatever the state is
+	countsThere     = 1 + iota // counts are stored
+	countsWait                 // counts are missing
+	countsWaitAgain            // counts are missing, and counts of other states are stored
+	countsLost                 // counts are unreadable, in any state of the window
 
 	countsBits = 7
 )
 
-// noted returns what ended.Memory has of a window in these states.
+// noted returns the value for ended.Memory of a window in these states.
 func (c countedState) noted(as uint64) uint64 {
 	var b [16]byte
 	binary.LittleEndian.PutUint64(b[:8], c.state)
@@ -26,7 +27,7 @@ func (c countedState) noted(as uint64) uint64 {
 	return xxhash.Sum64(b[:])&^countsBits | as
 }
 
-// known returns whether the series of a window in its states are counted; 0: that isn't known.
+// known returns the cached state of the counts of a window, or 0 if it isn't cached for the window's states.
 func (s *Statistics) known(u *ended.OverWindow) uint64 {
 	k := s.env.Memory.Noted(u.Tenant, u.Window)
 	if as := k & countsBits; as == countsLost || k == statesOf(u).noted(as) {
@@ -35,7 +36,7 @@ func (s *Statistics) known(u *ended.OverWindow) uint64 {
 	return 0
 }
 
-// setKnown notes whether the series of a window in its states are counted.
+// setKnown caches the state of the counts of a window in its states.
 func (s *Statistics) setKnown(u *ended.OverWindow, as uint64) {
 	s.env.Memory.Note(u.Tenant, u.Window, statesOf(u).noted(as))
 }

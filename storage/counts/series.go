@@ -17,31 +17,32 @@ import (
 // SeriesQuery selects the series that CountSeries counts.
 type SeriesQuery struct {
 	Tenant string
-	// Window is one of raw rows. Unsealed asks for the head instead, for all that isn't sealed.
+	// Window is a window of raw rows. Unsealed selects the head instead: all unsealed series.
 	Window   int64
 	Unsealed bool
-	// Metric narrows to one; "": all.
+	// Metric selects the series of one metric; "" selects all.
 	Metric string
-	// Label asks for its values.
+	// Label selects the label whose values are counted.
 	Label string
-	// Limit bounds each list.
+	// Limit is the maximum length of each list.
 	Limit int
 }
 
-// SeriesCounts count the labels of series. Lists have the greatest counts, the greatest first.
+// SeriesCounts counts series by their labels. Each list has the largest counts in descending order.
 type SeriesCounts struct {
 	Series int64
-	// Metrics counts the series of metrics, Labels the different values of labels, Values the series with values of the label
-	// that was asked for.
+	// Metrics is the number of series per metric, Labels the number of different values per label, Values the number of
+	// series per value of the selected label.
 	Metrics, Labels, Values []Count
-	// AllMetrics and AllLabels is how many there are.
+	// AllMetrics and AllLabels are the total numbers of metrics and labels.
 	AllMetrics, AllLabels int
 }
 
-// CountSeries counts a tenant's series in a window, or in the head. Where the window was counted once it was over, and wasn't written to since, it reads
-// these counts, unless a metric is asked for, or more than is stored; otherwise it reads labels. What it holds of them is bounded as a query is: then
-// the error wraps meter.ErrQueryTooLarge. Unsealed series are counted in several passes if they have many values,
-// and counts of many are reused, see countUnsealed. Labels that can't be read are left out, and warned of: see WithWarnings.
+// CountSeries counts a tenant's series in a window, or in the head. For a window it reads the stored counts if it
+// hasn't been written to since they were stored, unless the query selects a metric or needs more counts than are
+// stored. Otherwise it reads labels. Its memory has the same limit as a query's: above it, the error wraps
+// meter.ErrQueryTooLarge. Unsealed series with many values are counted in multiple passes, and counts of many series
+// are reused, see countUnsealed. Unreadable labels are skipped and reported: see damage.WithWarnings.
 func (s *Statistics) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, error) {
 	if q.Unsealed {
 		return s.countOpen(ctx, q)
@@ -80,9 +81,9 @@ func (s *Statistics) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCoun
 	return counted.SeriesCounts, nil
 }
 
-// toldOnce passes warnings on, each once, and keeps them.
+// toldOnce passes on each warning once, and keeps them all.
 type toldOnce struct {
-	warn func(error) // nil: nobody asks for them
+	warn func(error) // nil: warnings are only kept
 	list []error
 }
 
@@ -115,7 +116,7 @@ func (s *Statistics) countOpen(ctx context.Context, q SeriesQuery) (SeriesCounts
 	return counted.SeriesCounts, nil
 }
 
-// seriesCounts returns the counts that q asks for.
+// seriesCounts returns the counts that q selects.
 func (c *headCount) seriesCounts(q SeriesQuery) (out cachedSeriesCounts) {
 	out.SeriesCounts = SeriesCounts{Series: c.series, AllMetrics: c.allMetrics, AllLabels: len(c.labels.found), Metrics: c.metrics.sorted()}
 	names := greatest{limit: q.Limit}
@@ -132,7 +133,7 @@ func (c *headCount) seriesCounts(q SeriesQuery) (out cachedSeriesCounts) {
 	return out
 }
 
-// cachedSeriesCounts are what the cache holds: counts, and warnings of what they lack.
+// cachedSeriesCounts is a cache entry: counts, and warnings about rows that are missing in them.
 type cachedSeriesCounts struct {
 	SeriesCounts
 
@@ -143,7 +144,7 @@ func (c cachedSeriesCounts) Bytes() int64 {
 	return int64(len(c.left))*gapBytes + bytesOfCounts(c.Metrics, c.Labels, c.Values)
 }
 
-// bytesOfCounts is the memory that lists of counts take, about.
+// bytesOfCounts returns the approximate size of lists of counts.
 func bytesOfCounts(lists ...[]Count) (n int64) {
 	for _, list := range lists {
 		for _, one := range list {
@@ -153,10 +154,10 @@ func bytesOfCounts(lists ...[]Count) (n int64) {
 	return n
 }
 
-// textBytes is what a text takes besides its characters.
+// textBytes is the size of a text without its characters.
 const textBytes = 16
 
-// gapBytes is what a warning takes in memory, about.
+// gapBytes is the approximate size of a warning.
 const gapBytes = 500
 
 func (s *Statistics) countSealed(ctx context.Context, r WindowReader, w WindowVersion, classes []int64, q SeriesQuery) (SeriesCounts, error) {
@@ -184,12 +185,12 @@ func (s *Statistics) countSealed(ctx context.Context, r WindowReader, w WindowVe
 	return c.counts(), nil
 }
 
-// walkOf returns a walk over a window. Rows that can't be read are warned of, and left out.
+// walkOf returns a walk over a window. It skips unreadable rows and warns of them.
 func walkOf(r WindowReader, tenant string, window int64, classes []int64) *seriesWalk {
 	return &seriesWalk{tenant: tenant, window: window, classes: classes, scan: r.Scan, between: func() {}}
 }
 
-// seriesCounter counts one series after the other.
+// seriesCounter counts series, one after another.
 type seriesCounter struct {
 	q       SeriesQuery
 	series  int64
@@ -217,7 +218,7 @@ func (c *seriesCounter) add(ls labels.Labels) (err error) {
 		}
 		values[l.Value]++
 		if values[l.Value] == 1 {
-			// The map may hold the texts of all of a series' labels with this one.
+			// The map may keep the texts of all labels of the series in memory.
 			if full := c.budget.Charge(len(l.Value) + valueBytes); full != nil {
 				err = full
 			}
@@ -226,7 +227,7 @@ func (c *seriesCounter) add(ls labels.Labels) (err error) {
 	return err
 }
 
-// valueBytes is what a value takes in a seriesCounter besides its letters.
+// valueBytes is the size of a value in a seriesCounter without its characters.
 const valueBytes = 200
 
 func (c *seriesCounter) counts() SeriesCounts {

@@ -13,10 +13,10 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// errNoCounts means that there are no counts of a window's series in the state in which it is, or none that can be read.
+// errNoCounts means that there are no readable counts of a window's series in its current state.
 var errNoCounts = errors.New("storage: the series of the window have not been counted")
 
-// Stored returns the stored counts of a window's series in a state, or nil: they are to be counted.
+// Stored returns the stored counts of a window's series in a state. It returns nil if the series have to be counted.
 func (s *Statistics) Stored(ctx context.Context, tenant string, window int64, state uint64) *format.Counts {
 	if !s.MayHave(window) {
 		return nil
@@ -34,7 +34,7 @@ func (s *Statistics) Stored(ctx context.Context, tenant string, window int64, st
 	return (*format.Counts)(v.(*cachedStoredCounts))
 }
 
-// cachedStoredCounts are what the cache holds.
+// cachedStoredCounts is a cache entry.
 type cachedStoredCounts format.Counts
 
 func (c *cachedStoredCounts) Bytes() (n int64) {
@@ -51,7 +51,8 @@ func (c *cachedStoredCounts) Bytes() (n int64) {
 	return n
 }
 
-// readCounts reads the counts of a window's series in a state. It returns errNoCounts if there are none, or if they can't be read, which is named then.
+// readCounts reads the counts of a window's series in a state. It returns errNoCounts if there are none, or if they are
+// unreadable, which it also reports.
 func (s *Statistics) readCounts(ctx context.Context, tenant string, window int64, state uint64) (c *format.Counts, err error) {
 	var head format.CountsHead
 	var body []byte
@@ -84,7 +85,7 @@ func (s *Statistics) readCounts(ctx context.Context, tenant string, window int64
 	return c, nil
 }
 
-// badCounts names counts that can't be read, once, and has the series counted anew.
+// badCounts reports unreadable counts once, and makes the series be counted again.
 func (s *Statistics) badCounts(tenant string, window int64, bad error) {
 	s.env.Memory.Note(tenant, window, countsLost)
 	if !errors.Is(bad, format.ErrOtherCounts) {
@@ -92,20 +93,22 @@ func (s *Statistics) badCounts(tenant string, window int64, bad error) {
 	}
 }
 
-// scanCounts scans rows of counts. What can't be read is named, and left out: the series are counted then.
+// scanCounts scans rows of counts. Unreadable rows are skipped and reported. The series are then counted again.
 func (s *Statistics) scanCounts(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 	rows.Table = engine.Catalog
 	rows.Damaged = func(d engine.Damage) { s.badCounts(rows.Partition[2].Text, rows.Partition[0].Int, d.Err) }
 	return s.env.ScanCounts(ctx, rows, row)
 }
 
-// storedSeries is how many series a window has, and how they differ from those of the window before, as far as that is stored.
+// storedSeries holds the stored number of series of a window, and the change since the window before. Each is nil if it
+// isn't stored.
 type storedSeries struct {
 	head   *format.CountsHead
 	change *format.CountsChange
 }
 
-// storedSeries returns how many series a window in a state has, as stored, and compared with another state of the window before; 0: with none.
+// storedSeries reads the stored number of series of a window in a state, and the change since the window before in
+// another state. before is 0 if they aren't compared.
 func (s *Statistics) storedSeries(ctx context.Context, tenant string, window int64, state, before uint64) (found storedSeries) {
 	if !s.MayHave(window) {
 		return found
@@ -136,7 +139,7 @@ func (s *Statistics) storedSeries(ctx context.Context, tenant string, window int
 	return found
 }
 
-// answerFrom answers a query from stored counts; ok is false if they lack what it asks for.
+// answerFrom answers a query from stored counts. ok is false if they don't include everything that it needs.
 func answerFrom(c *format.Counts, q SeriesQuery) (answer SeriesCounts, ok bool) {
 	if q.Metric != "" {
 		return answer, false
@@ -161,7 +164,8 @@ func answerFrom(c *format.Counts, q SeriesQuery) (answer SeriesCounts, ok bool) 
 	return answer, fits == [3]bool{true, true, true}
 }
 
-// firstOf returns the first of a list that has the greatest of so many; ok is false if it has too few.
+// firstOf returns the first limit entries of a list, which contains the largest of a total number of counts. ok is
+// false if the list has too few.
 func firstOf(list []Count, of uint64, limit int) (first []Count, ok bool) {
 	limit = max(0, limit)
 	if len(list) < limit && uint64(len(list)) < of {

@@ -10,16 +10,18 @@ import (
 )
 
 const (
-	// reusedFrom is the number of unsealed series from which on counts are reused. Counting fewer takes some milliseconds.
+	// reusedFrom is the minimum number of unsealed series for which counts are reused. Counting fewer takes
+	// milliseconds.
 	reusedFrom = 10_000
-	// reusedFor is for how long at most.
+	// reusedFor is the maximum time for which counts are reused.
 	reusedFor = 30 * time.Second
 	// growthSteps is the number of steps in which the number of series grows by a factor of e: a step is 2%.
 	growthSteps = 50
 )
 
-// countUnsealed calls count for the unsealed series that q selects. Counting millions of series takes seconds, so that concurrent calls share
-// one count, and later calls reuse it for up to reusedFor, unless the number of series has changed by about 2%. text identifies the kind of counts.
+// countUnsealed calls count for the unsealed series that q selects. Counting millions of series takes seconds.
+// Therefore concurrent calls share one count, and later calls reuse it for up to reusedFor, unless the number of series
+// has changed by about 2%. text identifies the kind of counts.
 func (s *Statistics) countUnsealed(ctx context.Context, q SeriesQuery, text string, count func(context.Context) (cache.EntryValue, error)) (cache.EntryValue, error) {
 	n := 0
 	for _, list := range s.env.Head.MetricSeries(q.Tenant, q.Metric) {
@@ -33,7 +35,7 @@ func (s *Statistics) countUnsealed(ctx context.Context, q SeriesQuery, text stri
 	return s.env.Cache.Get(ctx, key, size<<48|period, count)
 }
 
-// cachedCardinality is what the cache holds of a Cardinality.
+// cachedCardinality is a cache entry.
 type cachedCardinality struct{ Cardinality }
 
 func (c cachedCardinality) Bytes() int64 {

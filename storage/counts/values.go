@@ -8,30 +8,31 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// valueCounter counts the series that have each value of each label, in bounded memory: where the values of all labels are too many, it puts
-// off labels, and where those of one are, some of its values, and the series are gone through again for these.
+// valueCounter counts the series with each value of each label in bounded memory. If the values of all labels don't
+// fit, it postpones labels. If the values of one label don't fit, it postpones a part of them. The caller then adds all
+// series again to count the postponed values.
 //
 //	series ─► add … ─► endPass ─┬─► more: series ─► add …
 //	                            └─► done: found
 type valueCounter struct {
-	// limit bounds what the values take that are counted at once, bytes; used is what they take.
+	// limit is the maximum size of the values that are counted together, bytes. used is their current size.
 	limit, used int
-	// keep is how many of the greatest counts of each label are found.
+	// keep is the number of values with the largest counts that are kept per label.
 	keep int
-	// again is true after the first pass: no labels are met for the first time.
+	// again is true after the first pass. No new labels are added then.
 	again    bool
 	seed     maphash.Seed
 	counting map[string]*countedLabel
 	putOff   []valueShare
 	found    map[string]*foundLabel
-	// tooMany is true once there were more labels than maxCountedLabels: nothing is counted.
+	// tooMany is true once there are more labels than maxCountedLabels. Then the counter stops counting.
 	tooMany bool
 }
 
-// maxCountedLabels bounds how many labels, by name, a valueCounter counts.
+// maxCountedLabels is the maximum number of label names that a valueCounter counts.
 const maxCountedLabels = 50_000
 
-// valueShare are the values of a label whose hashes end with some bits.
+// valueShare is a part of a label's values, selected by the lowest bits of their hashes.
 type valueShare struct {
 	label string
 	bits  int
@@ -47,20 +48,21 @@ type countedLabel struct {
 	used   int
 }
 
-// foundLabel has the counts of a label.
+// foundLabel holds the counts of a label.
 type foundLabel struct {
 	values   uint64
 	greatest greatest
 }
 
-// counterBytes is what a value takes in a valueCounter besides its letters, about.
+// counterBytes is the approximate size of a value in a valueCounter without its characters.
 const counterBytes = 64
 
 func newValueCounter(limit, keep int) *valueCounter {
 	return &valueCounter{limit: limit, keep: keep, seed: maphash.MakeSeed(), counting: map[string]*countedLabel{}, found: map[string]*foundLabel{}}
 }
 
-// add counts the labels of a series, the value of a row of labels. It returns ErrMalformedLabels if it can't be read.
+// add counts the labels of a series from the value of its labels row. It returns ErrMalformedLabels if the value is
+// malformed.
 func (c *valueCounter) add(row []byte) error { return format.EachLabel(row, c.value) }
 
 func (c *valueCounter) value(name, value []byte) {
@@ -100,10 +102,11 @@ func (c *valueCounter) isPutOff(name []byte) bool {
 	return false
 }
 
-// maxShareBits bounds in how many shares the values of a label are counted.
+// maxShareBits limits the number of shares of a label to 2^maxShareBits.
 const maxShareBits = 32
 
-// relieve puts off the label whose values take most, or half of its values if it takes nearly all.
+// relieve postpones the label with the largest values. If this label takes nearly all of the limit, it postpones half
+// of its values.
 func (c *valueCounter) relieve() {
 	var most *countedLabel
 	for _, l := range c.counting {
@@ -134,7 +137,7 @@ func (c *valueCounter) relieve() {
 	c.used += most.used
 }
 
-// endPass takes the counts since the last pass. It returns whether there is more: then all series are to be added again.
+// endPass adds the counts of this pass to the results. If it returns true, the caller must add all series again.
 func (c *valueCounter) endPass() (more bool) {
 	for name, l := range c.counting {
 		f := c.found[name]
@@ -150,7 +153,7 @@ func (c *valueCounter) endPass() (more bool) {
 	clear(c.counting)
 	c.used, c.again = 0, true
 	later := c.putOff[:0]
-	for _, share := range c.putOff { // Of each label one share at a time.
+	for _, share := range c.putOff { // One share per label at a time.
 		if c.counting[share.label] != nil {
 			later = append(later, share)
 			continue
@@ -161,7 +164,8 @@ func (c *valueCounter) endPass() (more bool) {
 	return len(c.counting) > 0
 }
 
-// labels returns the counts, in no order. Metrics aren't among it, for rows of labels lack them.
+// labels returns the counts, in no particular order. The label with the metrics' names is missing, because rows of
+// labels don't contain it.
 func (c *valueCounter) labels() (list []format.LabelCounts) {
 	for name, l := range c.found {
 		list = append(list, format.LabelCounts{NamedCount: Count{Name: name, Count: l.values}, Values: l.greatest.sorted()})
@@ -169,7 +173,7 @@ func (c *valueCounter) labels() (list []format.LabelCounts) {
 	return list
 }
 
-// labelsOfMetrics are the counts of the label that has the metrics' names.
+// labelsOfMetrics are the counts of the label with the metrics' names.
 func labelsOfMetrics(metrics int) format.LabelCounts {
 	return format.LabelCounts{NamedCount: Count{Name: labels.MetricName, Count: uint64(metrics)}}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestValueCounterGoesThroughSeriesAgain counts values of which few are held at once, and gives what counting all at once does.
+// TestValueCounterGoesThroughSeriesAgain counts values in multiple passes, and compares the result with counting them
+// all in one.
 func TestValueCounterGoesThroughSeriesAgain(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 7))
 	var rows [][]byte
@@ -65,7 +66,7 @@ func TestValueCounterGoesThroughSeriesAgain(t *testing.T) {
 	require.Error(t, newValueCounter(100, maxCountedValues).add([]byte{9}))
 }
 
-// TestTooManyLabels gives up where there are too many names of labels.
+// TestTooManyLabels stops counting above the maximum number of label names.
 func TestTooManyLabels(t *testing.T) {
 	c := newValueCounter(1<<30, maxCountedValues)
 	for i := range maxCountedLabels + 1 {
@@ -75,7 +76,7 @@ func TestTooManyLabels(t *testing.T) {
 	require.True(t, c.tooMany)
 }
 
-// TestBoundCounts leaves out the least counts where all don't fit, and the others fit a batch.
+// TestBoundCounts removes the smallest counts if not all fit. The others fit a batch.
 func TestBoundCounts(t *testing.T) {
 	list := func(n, length int) (list []Count) {
 		for i := range n {

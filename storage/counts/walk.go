@@ -13,20 +13,22 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// seriesWalk visits the series of a window, each once. One has labels in several places if its metric got more shards, or its class changed.
+// seriesWalk visits each series of a window once. A series has labels in more than one place if its metric got more
+// shards, or its class changed.
 //
 //	metric ─► stretch of ids ─► place ─► rows of labels, in the order of ids
 type seriesWalk struct {
 	tenant  string
 	window  int64
-	classes []int64 // those whose rows are all there
-	// scan yields the rows of a partition.
+	classes []int64 // the classes without missing rows
+	// scan reads the rows of a partition.
 	scan func(context.Context, engine.Range, func(engine.Row) error) error
 	// between is called between places.
 	between func()
 }
 
-// stateOf returns which state a window is in for whoever counts its series: of its marks and of the classes that are left out. 0: it has no marks.
+// stateOf returns the state of a window for counting its series: a hash of the version of its commit records and of the
+// classes that are left out. It is 0 if there are no commit records.
 func stateOf(version, others uint64) uint64 {
 	if version == 0 || others == 0 {
 		return version
@@ -35,16 +37,16 @@ func stateOf(version, others uint64) uint64 {
 	return max(1, xxhash.Sum64(binary.LittleEndian.AppendUint64(b, others)))
 }
 
-// stretchShards is how many shards of a metric are looked through at once: the ids of their series are held.
+// stretchShards is the number of a metric's shards whose series ids are held in memory together.
 const stretchShards = 32
 
-// stretches returns in how many parts the ids of a metric are looked through, a power of two up to 256.
+// stretches returns the number of parts in which the ids of a metric are visited, a power of two up to 256.
 func stretches(shards int64) int { return int(max(1, shards/stretchShards)) }
 
-// each calls row with the labels of the metric's series in one of n stretches of ids, each once, and returns their ids, in order. Rows are valid during
-// the call.
+// each calls row once for each of the metric's series in one of n stretches of ids, with its labels. It returns their
+// ids in order. Rows are valid during the call.
 func (w *seriesWalk) each(ctx context.Context, m MetricShards, stretch, n int, keysOnly bool, row func(engine.Row) error) (ids []format.SeriesID, err error) {
-	var run []format.SeriesID // those that a place adds
+	var run []format.SeriesID // ids that a place adds
 	for _, class := range w.classes {
 		for shard := range m.Shards {
 			if err := ctx.Err(); err != nil {
@@ -78,7 +80,7 @@ func (w *seriesWalk) each(ctx context.Context, m MetricShards, stretch, n int, k
 	return ids, nil
 }
 
-// rows are those of labels in a place, in a stretch of ids.
+// rows returns the range of labels rows of a place in a stretch of ids.
 func (w *seriesWalk) rows(metric string, at format.ClassShard, stretch, n int, keysOnly bool) engine.Range {
 	res := format.ResolutionOf(w.window)
 	rows := engine.Range{
@@ -95,7 +97,7 @@ func (w *seriesWalk) rows(metric string, at format.ClassShard, stretch, n int, k
 	return rows
 }
 
-// mergeIDs adds ids to others; all are in order, and none is in both.
+// mergeIDs merges two sorted lists without common ids into ids.
 func mergeIDs(ids, more []format.SeriesID) []format.SeriesID {
 	i, j := len(ids)-1, len(more)-1
 	ids = append(ids, more...)
@@ -114,7 +116,7 @@ func mergeIDs(ids, more []format.SeriesID) []format.SeriesID {
 	return ids
 }
 
-// inBoth returns how many of the ids, which are in order, are in both lists.
+// inBoth returns the number of ids that are in both sorted lists.
 func inBoth(a, b []format.SeriesID) (n int) {
 	for len(a) > 0 && len(b) > 0 {
 		switch c := bytes.Compare(a[0][:], b[0][:]); {
@@ -133,7 +135,7 @@ func inBoth(a, b []format.SeriesID) (n int) {
 // metricList are the metrics of a window, sorted by name.
 type metricList []MetricShards
 
-// shardsOf returns how many shards a metric has; 0: it isn't among them.
+// shardsOf returns the number of a metric's shards; 0 if the list doesn't contain the metric.
 func (m metricList) shardsOf(name string) int64 {
 	i, ok := slices.BinarySearchFunc(m, name, func(m MetricShards, name string) int { return strings.Compare(m.Name, name) })
 	if !ok {
@@ -142,7 +144,7 @@ func (m metricList) shardsOf(name string) int64 {
 	return m[i].Shards
 }
 
-// all calls row with the labels of all of a metric's series, each once. Rows are valid during the call.
+// all calls row once for each of a metric's series, with its labels. Rows are valid during the call.
 func (w *seriesWalk) all(ctx context.Context, m MetricShards, keysOnly bool, row func(engine.Row) error) error {
 	n := stretches(m.Shards)
 	for stretch := range n {

@@ -16,27 +16,27 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Once a window of raw rows is over, its series are counted once, and the counts are stored beside the names of its metrics: see format.Counts and
-// design/queries.md.
+// When a window of raw rows has ended, its series are counted once, and the counts are stored next to the names of its
+// metrics: see format.Counts and design/queries.md.
 //
 //	state of the window ─► count the series ─► the same state? ─► rows: counts, and the change since the window before
 //
-// The state is a hash of the window's marks, and of the classes that are left out. Rows of counts have it in their keys: a reader finds those of the state in
-// which it finds the window, or none, and counts then.
+// The state is a hash of the window's commit records and of the classes that are left out. It is part of the keys of
+// rows of counts. A reader reads the rows of the window's current state. If there are none, it counts the series.
 
-// Bounds of the counts that are stored of a window. Each list has the greatest that fit.
+// Limits of a window's stored counts. Each list has the largest counts that fit.
 const (
 	maxCountedValues  = 100
 	maxMetricsBytes   = 512 << 10
 	maxLabelsBytes    = 128 << 10
 	maxValuesBytes    = 256 << 10
-	storedCountBytes  = 16        // of an entry, besides its name, at most
-	expiringCountsLag = time.Hour // by so much clocks may differ, about
-	// countingBytes bounds the values of labels that are counted at once.
+	storedCountBytes  = 16        // max size of an entry without its name
+	expiringCountsLag = time.Hour // approximate difference of clocks
+	// countingBytes is the maximum size of the label values that are counted together.
 	countingBytes = 32 << 20
 )
 
-// countedState are the states of a window that is counted, and of the one before; 0: there is none.
+// countedState is the state of a window that is counted, and of the window before; 0 if there is none.
 type countedState struct{ state, before uint64 }
 
 // statesOf returns the states of a window whose series are counted.
@@ -47,15 +47,15 @@ func statesOf(u *ended.OverWindow) countedState {
 	return countedState{state: u.Version, before: u.Before.State}
 }
 
-// Uncounted yields the windows of raw rows that are over and whose series aren't counted, tenant by tenant, of each the oldest first. between is called
-// after each window that is looked at, so that a caller can rest. After an error nothing more is yielded.
+// Uncounted yields the ended windows of raw rows whose series aren't counted, tenant by tenant, the oldest first. It
+// calls between after each window that it checks, so that the caller can pause. It stops after an error.
 func (s *Statistics) Uncounted(ctx context.Context, between func()) iter.Seq2[ended.OverWindow, error] {
 	return ended.All(ctx, s.env.Tenants, func(tenant string, yield func(ended.OverWindow) bool) (wanted bool, err error) {
 		return s.uncountedOf(ctx, tenant, between, yield)
 	})
 }
 
-// uncountedOf yields those of a tenant.
+// uncountedOf is Uncounted for one tenant.
 func (s *Statistics) uncountedOf(ctx context.Context, tenant string, between func(), yield func(ended.OverWindow) bool) (wanted bool, err error) {
 	last := s.env.Period.WindowAt(rollup.Raw, s.env.Now().Add(-ended.After).UnixMilli()) - 1
 	windows, err := s.env.Windows(ctx, tenant, last)
@@ -72,7 +72,7 @@ func (s *Statistics) uncountedOf(ctx context.Context, tenant string, between fun
 		}
 		before = nil
 		waits, err := s.needsCounts(ctx, &u)
-		if err != nil && !errors.Is(err, engine.ErrCorrupt) { // Queries name that.
+		if err != nil && !errors.Is(err, engine.ErrCorrupt) { // Queries report it.
 			return false, err
 		}
 		if waits && !yield(u) {
@@ -86,8 +86,9 @@ func (s *Statistics) uncountedOf(ctx context.Context, tenant string, between fun
 	return true, nil
 }
 
-// needsCounts finds the state of a window, and reports whether its series are to be counted, or compared with those of the window before. The state is left
-// 0 where they can't be: rows may still come that no mark will tell of, for what wrote them has the first of its marks only, as an import does.
+// needsCounts sets the state of a window, and reports whether its series have to be counted or compared with those in
+// the window before. It leaves the state 0 if they can't be counted yet: while rollups are missing, a writer such as an
+// import may have written only its first commit record, and further rows won't change the state.
 func (s *Statistics) needsCounts(ctx context.Context, u *ended.OverWindow) (bool, error) {
 	if !s.MayHave(u.Window) {
 		return false, nil
@@ -115,7 +116,7 @@ func (s *Statistics) needsCounts(ctx context.Context, u *ended.OverWindow) (bool
 		return false, err
 	}
 	switch u.Again = found.others; {
-	case found.lost: // Until they are made.
+	case found.lost: // Wait until counts are written again.
 	case found.counts && found.change:
 		s.setKnown(u, countsThere)
 	case s.env.Shared: // Another process may count them.
@@ -137,26 +138,26 @@ func (s *Statistics) State(ctx context.Context, tenant string, window int64) (ui
 	return stateOf(version, others), err
 }
 
-// MayHave reports whether a window may have rows of counts now. Where rows vanish by themselves, that is only for the week after its end for which
-// all labels stand, whatever retention they were written with.
+// MayHave reports whether a window may have rows of counts now. If the engine expires rows, it has them only for
+// Env.Kept after its end, in which no labels expire under any retention.
 func (s *Statistics) MayHave(window int64) bool {
 	return !s.env.Expiring || s.env.Now().Before(s.Vanish(window))
 }
 
-// Vanish is when the rows of counts of a window go, where rows vanish by themselves.
+// Vanish returns when the rows of counts of a window expire, if the engine expires rows.
 func (s *Statistics) Vanish(window int64) time.Time {
 	return time.UnixMilli(s.env.Period.WindowEnd(window)).Add(s.env.Kept - expiringCountsLag)
 }
 
-// foundCounts is what there is of the counts of a window.
+// foundCounts describes the stored counts of a window.
 type foundCounts struct {
-	counts, change bool     // as far as they are needed
-	others         bool     // there are some of other states, or some that can't be read
-	lost           bool     // they can't be read
-	keys           []string // of those of other states
+	counts, change bool     // they are stored, or not needed
+	others         bool     // some are of other states, or unreadable
+	lost           bool     // some are unreadable
+	keys           []string // of counts of other states
 }
 
-// findCounts looks for rows of counts of a window.
+// findCounts scans the rows of counts of a window.
 func (s *Statistics) findCounts(ctx context.Context, u *ended.OverWindow) (f foundCounts, err error) {
 	head, change := format.CountsKey(u.Version, 0)[0].Text, ""
 	if f.change = u.Before == nil; !f.change {
@@ -180,11 +181,12 @@ func (s *Statistics) findCounts(ctx context.Context, u *ended.OverWindow) (f fou
 	return f, err
 }
 
-// ErrStateChanged ends counting: the window was written to meanwhile.
+// ErrStateChanged means that the window was written to while it was counted. Its counts aren't stored.
 var ErrStateChanged = errors.New("storage: the window was written to while its series were counted")
 
-// CountWindow counts the series of a window and stores the counts. It may end anywhere, and begin anew: nothing is stored then, or all. between is
-// called between pieces of the work. It returns how many series there are; 0 if it was written to, or counted, meanwhile.
+// CountWindow counts the series of a window and stores the counts. It can be interrupted and restarted, because it
+// stores either all counts or none. It calls between after each part of the work. It returns the number of series, or 0
+// if the window was written to or counted concurrently.
 func (s *Statistics) CountWindow(ctx context.Context, u ended.OverWindow, between func()) (series int64, err error) {
 	if err := s.env.MayCount(); err != nil {
 		return 0, err
@@ -214,17 +216,17 @@ func (s *Statistics) CountWindow(ctx context.Context, u ended.OverWindow, betwee
 	return int64(c.counts.Series), nil
 }
 
-// windowCount counts the series of a window, and compares them with those of the window before.
+// windowCount counts the series of a window, and compares them with the series of the window before.
 type windowCount struct {
 	s            *Statistics
-	walk, before *seriesWalk // before: nil, there is none to compare with
+	walk, before *seriesWalk // before: nil if there is no window to compare with
 	metrics      metricList
 	metricsThen  metricList
-	limit        int // of a valueCounter
+	limit        int // limit of the valueCounter
 	counts       format.Counts
 	change       format.CountsChange
-	whole        bool // counts are counted
-	tooMany      bool // labels
+	whole        bool // counts is filled
+	tooMany      bool // there are too many labels to store their counts
 }
 
 func (s *Statistics) newWindowCount(ctx context.Context, u *ended.OverWindow, between func()) (c *windowCount, err error) {
@@ -236,7 +238,7 @@ func (s *Statistics) newWindowCount(ctx context.Context, u *ended.OverWindow, be
 	return c, err
 }
 
-// strictWalk returns a walk over a window in a state, and its metrics. Where rows can't be read, that is an error.
+// strictWalk returns a walk over a window in a state, and its metrics. The walk returns an error for unreadable rows.
 func (s *Statistics) strictWalk(ctx context.Context, tenant string, window int64, state uint64, between func()) (*seriesWalk, metricList, error) {
 	classes, _, err := s.env.Classes(ctx, tenant, window)
 	if err != nil {
@@ -265,7 +267,7 @@ func (s *Statistics) strictWalk(ctx context.Context, tenant string, window int64
 	return w, metrics, err
 }
 
-// count counts the labels of the window's series, or compares the series with those of the window before, or both.
+// count counts the labels of the window's series, compares the series with the window before, or both.
 func (c *windowCount) count(ctx context.Context, whole, compare bool) error {
 	var values *valueCounter
 	if c.whole = whole; whole {
@@ -303,7 +305,7 @@ func (c *windowCount) count(ctx context.Context, whole, compare bool) error {
 	return nil
 }
 
-// metric counts the series of a metric, and their labels where values is there.
+// metric counts the series of a metric. If values isn't nil, it also counts their labels.
 func (c *windowCount) metric(ctx context.Context, name string, values *valueCounter, compare bool) (series int, err error) {
 	m, then := MetricShards{name, c.metrics.shardsOf(name)}, MetricShards{name, c.metricsThen.shardsOf(name)}
 	n := stretches(max(m.Shards, then.Shards))
@@ -332,7 +334,7 @@ func (c *windowCount) metric(ctx context.Context, name string, values *valueCoun
 	return series, nil
 }
 
-// finish puts the counts in order, and leaves out what doesn't fit.
+// finish sorts the counts, and removes those that don't fit.
 func (c *windowCount) finish(values *valueCounter) {
 	n := &c.counts
 	n.Labels = values.labels()
@@ -346,7 +348,7 @@ func (c *windowCount) finish(values *valueCounter) {
 	boundCounts(n)
 }
 
-// boundCounts leaves out what doesn't fit the rows of counts.
+// boundCounts removes counts that don't fit into the rows of counts.
 func boundCounts(n *format.Counts) {
 	n.Metrics = firstFitting(n.Metrics, maxMetricsBytes, func(c *Count) int { return len(c.Name) })
 	n.Labels = firstFitting(n.Labels, maxLabelsBytes, func(l *format.LabelCounts) int { return len(l.Name) })
@@ -365,7 +367,7 @@ func boundCounts(n *format.Counts) {
 	}
 }
 
-// firstFitting returns the first of a list that take so many bytes.
+// firstFitting returns the first entries of a list that take at most most bytes.
 func firstFitting[T any](list []T, most int, size func(*T) int) []T {
 	for i := range list {
 		if most -= size(&list[i]) + storedCountBytes; most < 0 {
@@ -375,7 +377,7 @@ func firstFitting[T any](list []T, most int, size func(*T) int) []T {
 	return list
 }
 
-// rows returns the rows of the counts, and of the change, if that was counted, too.
+// rows returns the rows of the counts, if they were counted, and with change also the row of the change.
 func (c *windowCount) rows(u *ended.OverWindow, change bool) (rows []engine.Mutation, err error) {
 	put := func(key engine.Key, value []byte) {
 		rows = append(rows, engine.Mutation{Clustering: key, Timestamp: c.s.env.Period.WindowEnd(u.Window)*1000 - 1, Value: value})
@@ -395,13 +397,13 @@ func (c *windowCount) rows(u *ended.OverWindow, change bool) (rows []engine.Muta
 	return rows, nil
 }
 
-// store writes the counts, unless the windows are in other states now.
+// store writes the counts, unless the state of a window has changed.
 func (c *windowCount) store(ctx context.Context, u *ended.OverWindow, found foundCounts) error {
 	rows, err := c.rows(u, !found.change)
 	if err != nil {
 		return err
 	}
-	// No window is dropped between the look at its state and the write.
+	// The lock prevents drops between reading the states and the write.
 	defer c.s.env.Lock()()
 	if now, err := c.s.State(ctx, u.Tenant, u.Window); err != nil || now != u.Version {
 		return cmp.Or(err, ErrStateChanged)
@@ -418,7 +420,7 @@ func (c *windowCount) store(ctx context.Context, u *ended.OverWindow, found foun
 	return c.s.env.Replace(ctx, u, found.keys, rows, expires)
 }
 
-// CountedWindow returns a window of a tenant in the state in which it is, with the one before.
+// CountedWindow returns a window of a tenant in its current state, with the window before.
 func (s *Statistics) CountedWindow(ctx context.Context, tenant string, window int64) (*ended.OverWindow, error) {
 	state, err := s.State(ctx, tenant, window)
 	u := &ended.OverWindow{Tenant: tenant, Window: window, Version: state}
@@ -437,8 +439,8 @@ func (s *Statistics) CountedWindow(ctx context.Context, tenant string, window in
 	return u, err
 }
 
-// Recount returns the rows of counts that a window should have in its state, compared with the window before. It writes nothing. It returns
-// ErrStateChanged if the window is in another state.
+// Recount returns the rows of counts that a window should have in its state, compared with the window before. It writes
+// nothing. It returns ErrStateChanged if the window is in another state.
 func (s *Statistics) Recount(ctx context.Context, u *ended.OverWindow) ([]engine.Mutation, error) {
 	count, err := s.newWindowCount(ctx, u, func() {})
 	if err != nil {

@@ -7,7 +7,7 @@ type bitmap []uint64
 
 func newBitmap(n int) bitmap { return make(bitmap, (n+63)/64) }
 
-// fullBitmap holds 0 to n-1.
+// fullBitmap returns the set of the positions 0 to n-1.
 func fullBitmap(n int) bitmap {
 	b := newBitmap(n)
 	for i := range b {

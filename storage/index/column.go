@@ -9,31 +9,31 @@ import (
 	"sync/atomic"
 )
 
-// column holds, for one label, which series have which value.
+// column maps the values of one label to the series with each value.
 type column struct {
 	name string
-	// isFilled is set once the fields below don't change any more.
+	// isFilled is set once the fields below no longer change.
 	isFilled atomic.Bool
-	// mu guards the fields below while the column is filled, and is held for one step at a time.
+	// mu guards the fields below until the column is filled. It is held for one step at a time.
 	mu      sync.Mutex
 	filling *filling // nil once the column is filled
-	lookups int      // that were answered by testing every series
-	counted int64    // bytes that are added to the set's
+	lookups int      // look-ups answered by testing every series
+	counted int64    // bytes added to the set's size
 
 	users int // readers that fill the column; guarded by the mutex of the set
 
 	// values are the label's values, sorted, without the empty one.
 	values []string
-	// ends[i] is where the positions of values[i] end; they start where those of values[i-1] end.
+	// ends[i] is the end of the positions of values[i], and the start of the positions of values[i+1].
 	ends []uint32
 	// positions are ascending within a value.
 	positions []uint32
-	// places is a hash table, with linear probing, of the indices of values plus 1; 0: a place is free. Its length is a power of two. To compare
-	// one text costs less than a binary search, whose texts are all over the memory.
+	// places is a hash table with linear probing. It holds indices of values plus 1; 0 marks a free place. Its length
+	// is a power of two. Comparing one text costs less than a binary search, whose texts are spread over memory.
 	places []uint32
 }
 
-// filledColumn returns a label's column if it is filled; nil: it isn't.
+// filledColumn returns a label's column if it is filled, else nil.
 func (s *Set) filledColumn(name string) *column {
 	if c := s.recent.Load(); c != nil && c.name == name {
 		return c
@@ -48,14 +48,15 @@ func (s *Set) filledColumn(name string) *column {
 	return c
 }
 
-// column returns a label's column, and fills it first if needed, together with the other readers that need it; nil: the context has ended.
+// column returns a label's column. If it isn't filled, it fills it, together with other readers that need it. It
+// returns nil if the context has ended.
 func (s *Set) column(ctx context.Context, name string) *column {
 	if c := s.filledColumn(name); c != nil {
 		return c
 	}
 	c := s.enter(name)
 	defer s.leave(c)
-	for !hasEnded(ctx) { // The meter may wait for long: not under a lock.
+	for !hasEnded(ctx) { // The meter may wait for long: no lock may be held.
 		if s.advance(c) {
 			s.recent.Store(c)
 			return c
@@ -64,9 +65,9 @@ func (s *Set) column(ctx context.Context, name string) *column {
 	return nil
 }
 
-// prefersTests reports whether a look-up is to test every series, as the label's column isn't filled and has many values. Filling it takes as long
-// as dozens of such look-ups. From the second one on each does a part of it, so that the column of a label that is looked up often gets
-// filled, and no look-up waits for long.
+// prefersTests reports whether a look-up should test every series, because the label's column isn't filled and has many
+// values. Filling it takes as long as dozens of look-ups that test. Each look-up after the first does a part of the
+// filling: the column of a label that is looked up often gets filled, and no look-up waits for long.
 func (s *Set) prefersTests(ctx context.Context, name string) bool {
 	if s.filledColumn(name) != nil {
 		return false
@@ -88,7 +89,8 @@ func (s *Set) prefersTests(ctx context.Context, name string) bool {
 	return true
 }
 
-// countLookup counts a look-up that tests every series, and returns how many did; 0: filling the column costs little more.
+// countLookup counts a look-up that tests every series, and returns the number of these look-ups. It returns 0 if
+// filling the column costs little more.
 func (c *column) countLookup() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +101,7 @@ func (c *column) countLookup() int {
 	return c.lookups
 }
 
-// enter returns a label's column for a reader that fills it. The reader calls leave.
+// enter returns a label's column for a reader that fills it. The reader must call leave.
 func (s *Set) enter(name string) *column {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +114,8 @@ func (s *Set) enter(name string) *column {
 	return c
 }
 
-// leave forgets a column that its last reader leaves before a value was found: names that no series has don't fill the memory.
+// leave removes the column when its last reader leaves before a value was found. Names that no series has don't take
+// memory.
 func (s *Set) leave(c *column) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +132,7 @@ func (s *Set) advance(c *column) bool {
 	return s.stepColumn(c)
 }
 
-// tryAdvance is advance unless another reader does a step now: then ok is false.
+// tryAdvance is advance, unless another reader is doing a step: then ok is false.
 func (s *Set) tryAdvance(c *column) (isFilled, ok bool) {
 	if !c.mu.TryLock() {
 		return false, false
@@ -138,7 +141,7 @@ func (s *Set) tryAdvance(c *column) (isFilled, ok bool) {
 	return s.stepColumn(c), true
 }
 
-// stepColumn is advance for the holder of the column's lock.
+// stepColumn is advance for a caller that holds the column's lock.
 func (s *Set) stepColumn(c *column) bool {
 	if c.isFilled.Load() {
 		return true
@@ -163,7 +166,7 @@ func (s *Set) stepColumn(c *column) bool {
 	return true
 }
 
-// seed is that of all hashes of values.
+// seed is the seed of all hashes of values.
 var seed = maphash.MakeSeed()
 
 func hashOf(value string) uint64 { return maphash.String(seed, value) }
@@ -180,7 +183,7 @@ func (c *column) find(value string, hash uint64) (i int, ok bool) {
 	return 0, false
 }
 
-// bytes is the memory that the column takes, about.
+// bytes returns the approximate size of the column in memory.
 func (c *column) bytes() int64 {
 	n := int64(len(c.values)*(headerBytes+4) + len(c.positions)*4 + len(c.places)*4)
 	if c.filling != nil {

@@ -5,12 +5,18 @@
 //	         2  up{instance="c", job="y"}
 //	         3  up{instance="d"}                  3 has no job: its value is empty
 //
-// A Set is built from the labels alone. A label's column is filled when matchers first need it: its values, sorted, and for each the positions of
-// the series that carry it. With a hash table of the values an equality or an alternation is a look-up, as they are sorted a prefix is a range;
-// other matchers are tested against values, of which there are mostly far fewer than series, or against the few series that the other matchers
-// have left over.
+// Package query builds a Set for each metric in a window of sealed rows, and package head one for each metric of
+// unsealed series. A caller may use a Set from many goroutines, and may assume that answers have the meaning of
+// matchers in Prometheus. It must not modify the labels afterwards, and must check its context before it uses an
+// answer: an answer is incomplete if the context has ended.
 //
-// Filling the column of a label with millions of values takes seconds. Readers fill it in steps of some thousand series, one reader at a time, and
-// hold no lock between steps. A reader may therefore end with its context, or wait for its turn among large reads, while the others continue.
-// Look-ups in such a column don't wait until it is filled: they test every series, and each does a part of the steps.
+// A Set is built from the labels alone. A label's column is filled when matchers first need it. It holds the sorted
+// values, and the positions of the series with each value. An equality or an alternation is a look-up in a hash table
+// of the values, and a prefix is a range of the sorted values. Other matchers are tested against the values, which are
+// usually far fewer than the series, or against the series that the other matchers have left over, if these are few.
+//
+// Filling the column of a label with millions of values takes seconds. Readers fill it in steps of some thousand
+// series, one reader at a time, and hold no lock between steps. A reader may stop when its context ends, or wait for
+// its turn among large reads, while others continue. Look-ups in an unfilled column don't wait: they test every series,
+// and each does some of the steps.
 package index

@@ -11,15 +11,15 @@ import (
 const (
 	// stretch is the number of series, or values, that one step of a filling handles.
 	stretch = 1 << 12
-	// noValue is the ordinal of the series without the label.
+	// noValue is the ordinal of series without the label.
 	noValue = ^uint32(0)
 )
 
-// fillPhase is a part of a filling. Each takes many steps.
+// fillPhase is a phase of a filling. Each takes many steps.
 type fillPhase uint8
 
 const (
-	findValues   fillPhase = iota // number the values as they come
+	findValues   fillPhase = iota // number the values in order of arrival
 	sortRuns                      // sort runs of them
 	mergeRuns                     // merge pairs of runs until there is one
 	numberValues                  // number the values in the order of the text
@@ -28,24 +28,25 @@ const (
 	filled
 )
 
-// filling is the state of a column that isn't filled yet. Several readers fill it, a step each at a time, and one that leaves loses nothing.
+// filling is the state of a column that isn't filled yet. Readers share the work, one step at a time, and no work is
+// lost when a reader leaves.
 type filling struct {
 	series []labels.Labels
 	phase  fillPhase
-	next   int // the phase has handled those before it
+	next   int // number of items that the phase has handled
 
 	ordinals []uint32     // of the series' values, by position
-	texts    []foundValue // the values as they came; then sorted
+	texts    []foundValue // the values in order of arrival; later sorted
 	merged   []foundValue // the runs of texts, merged
-	hashes   []uint64     // of the values as they came
-	last     foundValue   // of the series before
+	hashes   []uint64     // of the values in order of arrival
+	last     foundValue   // value of the previous series
 	width    int          // of the runs
-	left     int          // of the run that is merged with its neighbor: the next one to take
-	right    int          // of the neighbor
-	renumber []uint32     // from the numbers as the values came to those in the order of the text
+	left     int          // next item of the run that is merged
+	right    int          // next item of its neighbor
+	renumber []uint32     // from numbers in order of arrival to numbers in the order of the text
 }
 
-// foundValue is a value, and its number in the order in which the values came.
+// foundValue is a value, and its number in the order of arrival.
 type foundValue struct {
 	text    string
 	ordinal uint32
@@ -55,7 +56,7 @@ func newColumn(name string, series []labels.Labels) *column {
 	return &column{name: name, filling: &filling{series: series, last: foundValue{ordinal: noValue}}}
 }
 
-// step does a part of the work: a stretch, and at times something short for every value.
+// step does one step of the work: a stretch, and sometimes a short operation on every value.
 func (c *column) step() {
 	f := c.filling
 	from := f.next
@@ -105,7 +106,7 @@ func (c *column) step() {
 
 func (f *filling) enter(phase fillPhase) { f.phase, f.next = phase, 0 }
 
-// startPhase prepares the phase that was entered.
+// startPhase prepares the current phase.
 func (c *column) startPhase() {
 	f := c.filling
 	switch f.phase {
@@ -122,7 +123,7 @@ func (c *column) startPhase() {
 	case placeSeries:
 		total := uint32(0)
 		for i, n := range c.ends {
-			c.ends[i] = total // for now where the value starts
+			c.ends[i] = total // temporarily the start of the value
 			total += n
 		}
 		c.positions = make([]uint32, total)
@@ -138,7 +139,7 @@ func (c *column) startNumbers() {
 	c.values, f.renumber = make([]string, len(f.texts)), make([]uint32, len(f.texts))
 }
 
-// findValues numbers the values of some series. Until they are sorted the hash table holds these numbers.
+// findValues numbers the values of some series. Until the values are sorted, the hash table holds these numbers.
 func (c *column) findValues(from, to int) {
 	f := c.filling
 	if f.ordinals == nil {
@@ -158,7 +159,7 @@ func (c *column) findValues(from, to int) {
 	}
 }
 
-// number returns the number of a value, which it adds if it's new.
+// number returns the number of a value. It adds new values.
 func (c *column) number(v string) uint32 {
 	f := c.filling
 	hash := hashOf(v)
@@ -181,7 +182,7 @@ func (c *column) number(v string) uint32 {
 	return o
 }
 
-// placesFor is the length of the hash table of n values.
+// placesFor returns the length of the hash table for n values.
 func placesFor(n int) int { return 1 << bits.Len(uint(n+n/4)) }
 
 // put adds the number of a value that isn't in the hash table.
@@ -224,7 +225,8 @@ func (f *filling) merge() bool {
 
 func compareTexts(a, b foundValue) int { return cmp.Compare(a.text, b.text) }
 
-// hasFewValues reports whether the first series have so few values that filling the column costs little more than testing every series.
+// hasFewValues reports whether the number of values in the series so far is so small that filling the column costs
+// little more than testing every series.
 func (f *filling) hasFewValues() bool {
 	if f.phase == findValues {
 		return len(f.texts)*8 <= f.next
@@ -232,7 +234,7 @@ func (f *filling) hasFewValues() bool {
 	return len(f.texts)*8 <= len(f.series)
 }
 
-// bytes is the memory that the filling takes, about, besides its column.
+// bytes returns the approximate size of the filling in memory, without its column.
 func (f *filling) bytes() int64 {
 	return int64(cap(f.texts)+cap(f.merged))*(headerBytes+8) + int64(len(f.ordinals)+len(f.renumber))*4 + int64(cap(f.hashes))*8
 }

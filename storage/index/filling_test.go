@@ -23,7 +23,7 @@ type workMeter struct {
 
 func (w workMeter) Working(context.Context) { w.working() }
 
-// pods makes n series with a value of their own each.
+// pods returns n series, each with a value of its own.
 func pods(n int) []labels.Labels {
 	series := make([]labels.Labels, n)
 	for i := range series {
@@ -37,7 +37,7 @@ func oneMatcher(kind labels.MatchType, name, value string) (Prepared, []*labels.
 	return Prepare(ms), ms
 }
 
-// Some sizes take several runs, of which the last has no neighbor.
+// Some sizes take multiple runs, the last of them without a neighbor.
 func TestColumnsListTheSeriesOfEachValue(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{smallSet + 1, stretch, stretch + 1, 2 * stretch, 5*stretch + 7} {
@@ -128,7 +128,7 @@ func TestLookUpsFillAColumnOfManyValuesInParts(t *testing.T) {
 	full.column(t.Context(), "pod")
 	require.Equal(t, full.Bytes(), set.Bytes())
 
-	// Where there are few values filling the column costs little.
+	// If there are few values, filling the column costs little.
 	q, ms := oneMatcher(labels.MatchEqual, "zone", "z1")
 	require.Equal(t, naive(series, ms), set.Answer(t.Context(), &q))
 	require.NotNil(t, set.filledColumn("zone"))

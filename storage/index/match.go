@@ -9,13 +9,13 @@ import (
 	"github.com/cassia-db/cassia/storage/meter"
 )
 
-// Prepared are matchers that several sets are asked for, see Prepare. They don't change.
+// Prepared holds matchers for use with any number of sets, see Prepare. It is immutable.
 type Prepared struct {
-	names      []*labels.Matcher // of the name that a set's series share
+	names      []*labels.Matcher // matchers of the name that a set's series share
 	conditions []condition       // the cheapest first
 }
 
-// Prepare prepares matchers, all of which must match. None match every series.
+// Prepare prepares matchers. A series matches if all matchers match it. Without matchers every series matches.
 func Prepare(ms []*labels.Matcher) Prepared {
 	q := Prepared{conditions: make([]condition, 0, len(ms))}
 	for _, m := range ms {
@@ -36,14 +36,14 @@ func Prepare(ms []*labels.Matcher) Prepared {
 	return q
 }
 
-// Match is Answer to matchers that aren't prepared.
+// Match is Answer for matchers that aren't prepared.
 func (s *Set) Match(ms []*labels.Matcher) []uint32 {
 	q := Prepare(ms)
 	return s.Answer(context.Background(), &q)
 }
 
-// Answer returns the positions, ascending, of the series that all matchers match, with Prometheus' meaning: a
-// series without a label has the empty value for it. Some are missing if the context has ended.
+// Answer returns the positions, ascending, of the series that all matchers match. As in Prometheus, a series without a
+// label has the empty value for it. The answer is incomplete if the context has ended.
 func (s *Set) Answer(ctx context.Context, q *Prepared) []uint32 {
 	if len(s.series) == 0 {
 		return nil
@@ -63,7 +63,7 @@ func (s *Set) Answer(ctx context.Context, q *Prepared) []uint32 {
 	return s.solve(&x, q.conditions)
 }
 
-// accessPath is how the values that a matcher names are found, the cheapest first.
+// accessPath is the way in which the values that a matcher names are found, the cheapest first.
 type accessPath uint8
 
 const (
@@ -72,17 +72,17 @@ const (
 	byScan                     // every value must be tested
 )
 
-// condition is a matcher, prepared. named stands for the values that its positive form matches: v for both
-// a="v" and a!="v".
+// condition is a prepared matcher. The named values are those that its positive form matches: v for both a="v" and
+// a!="v".
 type condition struct {
 	m        *labels.Matcher
 	way      accessPath
 	negative bool
-	// everyValue: all values but the empty one are named.
+	// everyValue is true if all values except the empty one are named.
 	everyValue bool
-	// always: every series passes.
+	// always is true if every series passes.
 	always bool
-	// missing: a series without the label passes.
+	// missing is true if a series without the label passes.
 	missing bool
 	lookups []string
 	hashes  []uint64 // of lookups
@@ -111,7 +111,7 @@ func (c *condition) plan() {
 	}
 }
 
-// passes reports whether a value, which the label may lack ("") or have, passes.
+// passes reports whether the value of the label passes. The value is "" if the label is missing.
 func (c *condition) passes(x *Matching, ls labels.Labels) bool {
 	return x.Matches(c.m, ls.Get(c.m.Name))
 }
@@ -156,7 +156,7 @@ next:
 	return kept
 }
 
-// solve applies the conditions one after the other, which come the cheapest first.
+// solve applies the conditions in order. The cheapest must be first.
 func (s *Set) solve(x *Matching, conditions []condition) []uint32 {
 	if few, by := s.fewest(conditions); by >= 0 {
 		return s.test(x, s.test(x, few, conditions[:by]), conditions[by+1:])
@@ -183,16 +183,17 @@ func (s *Set) solve(x *Matching, conditions []condition) []uint32 {
 // IsEmpty reports whether every series with a matching name matches.
 func (q *Prepared) IsEmpty() bool { return len(q.conditions) == 0 }
 
-// IsLookup reports whether few series are likely to match, which are found by a look-up: some label has to have a value that is named.
+// IsLookup reports whether few series are likely to match and a look-up finds them: a label must have one of the named
+// values.
 func (q *Prepared) IsLookup() bool { return slices.ContainsFunc(q.conditions, condition.isLookup) }
 
-// isLookup reports whether the series that pass are those with one of the values that are looked up.
+// isLookup reports whether exactly the series with one of the looked-up values pass.
 func (c condition) isLookup() bool {
 	return c.way == byLookup && !c.negative && !c.missing && !c.everyValue
 }
 
-// fewest looks for a condition that leaves over few series by a look-up alone, and returns them in memory of their own, with the condition's
-// index; -1: there is none.
+// fewest returns the smallest result of a condition that a look-up alone reduces to few series, in new memory, and the
+// condition's index; -1 if there is no such condition.
 func (s *Set) fewest(conditions []condition) (best []uint32, by int) {
 	by = -1
 	for i := range conditions {
@@ -214,7 +215,8 @@ func (s *Set) fewest(conditions []condition) (best []uint32, by int) {
 	return slices.Clone(best), by
 }
 
-// named returns the positions of the series with the values that a condition looks up, ascending, if they are few. They may be the column's own.
+// named returns the positions of the series with the values that a condition looks up, ascending, if they are few. The
+// caller must not modify them, because they may be the column's own.
 func (c *column) named(of *condition) (positions []uint32, few bool) {
 	if len(of.lookups) == 1 {
 		if at, ok := c.find(of.lookups[0], of.hashes[0]); ok {
@@ -233,7 +235,7 @@ func (c *column) named(of *condition) (positions []uint32, few bool) {
 	return slices.Compact(positions), true // a regular expression may name a value twice
 }
 
-// testIsCheaper reports whether testing the series that are left costs less than looking at the label's values.
+// testIsCheaper reports whether testing the remaining series costs less than testing the label's values.
 func (s *Set) testIsCheaper(x *Matching, c *condition, left int) bool {
 	col := s.filledColumn(c.m.Name)
 	switch {
@@ -249,7 +251,7 @@ func (s *Set) testIsCheaper(x *Matching, c *condition, left int) bool {
 	}
 }
 
-// testAll removes from left what doesn't pass, and everything if the context ends.
+// testAll removes the series that don't pass from left. It removes all if the context has ended.
 func (s *Set) testAll(x *Matching, c *condition, left bitmap) {
 	for i, p := range left.appendTo(nil) {
 		if i%stretch == stretch-1 && hasEnded(x.ctx) {
@@ -268,8 +270,8 @@ func hasEnded(ctx context.Context) bool {
 	return ctx.Err() != nil
 }
 
-// apply removes from left what doesn't pass, and everything if the context ends. Each series has one value or none, so that all series with the
-// label are the named ones plus the others.
+// apply removes the series that don't pass from left. It removes all if the context has ended. Each series has at most
+// one value, so the series with the label are the named ones plus the others.
 func (s *Set) apply(x *Matching, c *condition, left bitmap) {
 	col := s.column(x.ctx, c.m.Name)
 	if col == nil {
@@ -289,14 +291,14 @@ func (s *Set) apply(x *Matching, c *condition, left bitmap) {
 	others := newBitmap(len(s.series))
 	others.add(col.positions)
 	others.andNot(named)
-	if c.negative { // a!~"v|": the label must be there, with another value
+	if c.negative { // a!~"v|": the label must exist, with another value
 		left.and(others)
 	} else { // a=~"v|": the label may be missing
 		left.andNot(others)
 	}
 }
 
-// addNamed adds the series whose value is named.
+// addNamed adds the series with a named value.
 func (s *Set) addNamed(x *Matching, c *condition, col *column, named bitmap) {
 	if c.everyValue {
 		named.add(col.positions)

@@ -9,18 +9,19 @@ import (
 	"github.com/cassia-db/cassia/storage/meter"
 )
 
-// matchesPerLook is about after how many matches of regular expressions the meter of the context is called.
+// matchesPerLook is the average number of matches of regular expressions between calls of the context's meter.
 const matchesPerLook = 16
 
-// Matching matches label values for one read. A match of a regular expression may take milliseconds, so the context is checked before each of
-// them. A read that matches for long waits for its turn among large ones. After the context has ended regular expressions match nothing, negated or not: results are then incomplete, and the caller checks the
+// Matching matches label values for one read. A match of a regular expression may take milliseconds, so the context is
+// checked before each of them, and a read that matches for long waits for its turn among large reads. After the context
+// has ended, regular expressions match nothing, negated or not. Results are then incomplete: the caller must check the
 // context before it uses them.
 type Matching struct {
 	ctx  context.Context
 	done <-chan struct{}
 }
 
-// NewMatching returns the matching of a read.
+// NewMatching returns a Matching for one read.
 func NewMatching(ctx context.Context) Matching { return Matching{ctx, ctx.Done()} }
 
 // Matches reports whether a value matches.

@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// smallSet is the number of series up to which testing each one beats making columns.
+	// smallSet is the maximum number of series for which testing each one is faster than filling columns.
 	smallSet = 32
-	// fewSeries is the number of candidates up to which a list beats a bitmap.
+	// fewSeries is the maximum number of candidates for which a list is faster than a bitmap.
 	fewSeries = 64
-	// maxAbsent bounds how many names that no series has are remembered as absent, so that queries for
-	// made-up names don't fill the memory.
+	// maxAbsent is the maximum number of cached names that no series has, so that queries for invented names don't fill
+	// the memory.
 	maxAbsent = 64
-	// headerBytes is what one labels.Labels takes besides its bytes.
+	// headerBytes is the size of a labels.Labels without its bytes.
 	headerBytes = 16
 )
 
-// Set is an immutable set of the series of one metric: all of them carry the same __name__. A series' position
-// is its index in the slice that the Set was made of. All methods may be called from many goroutines at once.
+// Set is an immutable set of the series of one metric, which all have the same __name__. The position of a series is
+// its index in the slice that was passed to New. All methods are safe for concurrent use.
 type Set struct {
 	series []labels.Labels
 
@@ -32,13 +32,13 @@ type Set struct {
 	mu      sync.RWMutex
 	columns map[string]*column
 	absent  int
-	recent  atomic.Pointer[column] // the filled one that was used last
+	recent  atomic.Pointer[column] // the filled column that was used last
 
 	namesOnce sync.Once
 	names     []string
 }
 
-// New makes a set of these series, and keeps ls. They must all have the same __name__, and no label twice.
+// New returns a set of these series. It keeps ls. All series must have the same __name__, and no label twice.
 func New(ls []labels.Labels) *Set {
 	s := &Set{series: ls, columns: map[string]*column{}}
 	for _, l := range ls {
@@ -47,13 +47,13 @@ func New(ls []labels.Labels) *Set {
 	return s
 }
 
-// Len is the number of series.
+// Len returns the number of series.
 func (s *Set) Len() int { return len(s.series) }
 
 // Labels returns the labels of the series at a position.
 func (s *Set) Labels(position uint32) labels.Labels { return s.series[position] }
 
-// Bytes is how much memory the set takes, about. It grows when a label is first asked for.
+// Bytes returns the approximate size of the set in memory. It grows when a label is first used.
 func (s *Set) Bytes() int64 { return s.labelBytes + s.columnBytes.Load() }
 
 // LabelNames lists the names of the labels of the series at these positions, sorted.
@@ -82,10 +82,10 @@ func namesOf(series []labels.Labels, positions []uint32) []string {
 	return sortedKeys(seen)
 }
 
-// LabelValues lists the values that the series at these positions have for a label, sorted; a series
-// without the label adds none. There are none if the context has ended.
+// LabelValues lists the values of a label of the series at these positions, sorted. Series without the label add none.
+// The list is empty if the context has ended.
 func (s *Set) LabelValues(ctx context.Context, name string, positions []uint32) []string {
-	if name == labels.MetricName && len(positions) > 0 { // The same for all.
+	if name == labels.MetricName && len(positions) > 0 { // All series have the same.
 		if v := s.series[positions[0]].Get(name); v != "" {
 			return []string{v}
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// naive is what Match must agree with.
+// naive computes the result that Match must return.
 func naive(series []labels.Labels, ms []*labels.Matcher) []uint32 {
 	var positions []uint32
 next:
@@ -27,7 +27,7 @@ next:
 	return positions
 }
 
-// fleet makes n series like those of a fleet of machines, some of them without some labels.
+// fleet returns n series like those of a fleet of machines, some without some labels.
 func fleet(n int, seed uint64) []labels.Labels {
 	r := rand.New(rand.NewPCG(seed, 1))
 	b := labels.NewScratchBuilder(8)
@@ -87,7 +87,7 @@ func TestMatchAgreesWithTestingEverySeries(t *testing.T) {
 				ms[i] = randomMatcher(r)
 			}
 			require.Equal(t, naive(series, ms), nonEmpty(set.Match(ms)), "%d series, matchers %v", n, ms)
-			fresh := New(series) // with no column made yet
+			fresh := New(series) // no column is filled yet
 			require.Equal(t, naive(series, ms), nonEmpty(fresh.Match(ms)), "%d series, fresh, matchers %v", n, ms)
 		}
 	}
@@ -148,7 +148,7 @@ func TestNamesAndValuesOfALargeSet(t *testing.T) {
 		require.Equal(t, sortedKeys(names), set.LabelNames(positions))
 		require.Equal(t, sortedKeys(values), set.LabelValues(t.Context(), "code", positions))
 	}
-	// The result is the caller's: changing it doesn't change the set.
+	// The caller owns the result: modifying it doesn't change the set.
 	set.LabelValues(t.Context(), "code", set.Match(nil))[0] = "changed"
 	set.LabelNames(set.Match(nil))[0] = "changed"
 	require.NotContains(t, set.LabelValues(t.Context(), "code", set.Match(nil)), "changed")

@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// BucketBuffers is what SelectedSeries.Buckets works in, to be used again for the next series.
+// BucketBuffers is the scratch memory of SelectedSeries.Buckets. It can be reused for the next series.
 type BucketBuffers struct {
 	samples chunk.Samples
 	rolled  rollup.Buckets
@@ -24,15 +24,15 @@ type BucketBuffers struct {
 // errHasDeleted warns of buckets that include deleted samples.
 var errHasDeleted = errors.New("storage: the result includes deleted samples: their raw samples had expired before they were deleted, or before the delete was applied to rollups, and their buckets also contain other samples")
 
-// errAggregated warns of values that follow from what isn't known of aggregates.
+// errAggregated warns of values that depend on estimated columns of aggregates.
 var errAggregated = errors.New("storage: the result depends on first and last values of buckets that were imported from downsampled blocks, which are estimates; only counts, sums, minima and maxima of these are exact")
 
-// columnsOfAggregates are those that aggregates have.
+// columnsOfAggregates are the columns that are exact in aggregates.
 const columnsOfAggregates = rollup.ColumnCount | rollup.ColumnSum | rollup.ColumnMin | rollup.ColumnMax
 
-// Buckets sets into to the series' buckets within the query's range, in order: whole ones from rollups, and of
-// slots that these don't include all of, from samples. Buckets that the range cuts may be there, too. It is for
-// queries that ask for a resolution.
+// Buckets sets into to the series' buckets within the query's range, in order of time. Whole buckets come from rollups.
+// Buckets of slots whose rollups are incomplete are computed from samples. Buckets that extend beyond the range may be
+// included. Only queries with a Resolution may call it.
 func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error {
 	sel := s.sel
 	if err := sel.ctx.Err(); err != nil {
@@ -43,7 +43,7 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 	if err != nil {
 		return err
 	}
-	if !slices.IsSortedFunc(chunks, sel.compareChunks) { // Of several shards or classes.
+	if !slices.IsSortedFunc(chunks, sel.compareChunks) { // Chunks come from more than one shard or class.
 		chunks = slices.Clone(chunks)
 		slices.SortStableFunc(chunks, sel.compareChunks)
 	}
@@ -97,7 +97,7 @@ func (sel *selection) isRaw(c sealedChunk) bool {
 	return format.ResolutionOf(sel.sources[c.source].window.window) == rollup.Raw
 }
 
-// sampledSlots lists the slots of which there are raw chunks among a series' chunks, and rollups that were made without a delete.
+// sampledSlots lists the slots for which the series has raw chunks and rollups that were computed without a delete.
 func (sel *selection) sampledSlots(chunks []sealedChunk) (slots []int64) {
 	if len(sel.uncleaned) == 0 {
 		return nil
@@ -110,8 +110,8 @@ func (sel *selection) sampledSlots(chunks []sealedChunk) (slots []int64) {
 	return slots
 }
 
-// decodeDeleted appends a raw chunk's samples, but for those that are hidden. Of a slot that is answered from rollups, too, it
-// appends those of buckets that deletes are about.
+// decodeDeleted appends the samples of a raw chunk that aren't hidden. If the slot is also answered from rollups, it
+// appends only samples in buckets that a delete touches.
 func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, into *chunk.Samples) {
 	ds, ok := sel.uncleaned[sel.r.env.Period.SlotOf(c.start+1)]
 	if !ok {
@@ -125,8 +125,8 @@ func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden for
 	into.AppendAll(&all)
 }
 
-// compareChunks orders chunks by their starts, and of those of one span of rollups, in several shards, by version: what a higher
-// one shows comes later.
+// compareChunks orders chunks by their starts. Rollup chunks of the same span, which come from different shards, are
+// ordered by version, the highest last.
 func (sel *selection) compareChunks(a, b sealedChunk) int {
 	if c := cmp.Compare(a.start, b.start); c != 0 {
 		return c
@@ -138,7 +138,8 @@ func (sel *selection) compareChunks(a, b sealedChunk) int {
 	return cmp.Compare(rollup.VersionOf(a.data), rollup.VersionOf(b.data))
 }
 
-// isOutdone reports whether the buckets of a chunk are in one of the same span with a higher version, in another shard. next are the chunks after c.
+// isOutdone reports whether another shard has a chunk of the same span with a higher version. next are the chunks after
+// c.
 func (sel *selection) isOutdone(c sealedChunk, next []sealedChunk) bool {
 	for _, o := range next {
 		if o.start != c.start {
@@ -151,9 +152,9 @@ func (sel *selection) isOutdone(c sealedChunk, next []sealedChunk) bool {
 	return false
 }
 
-// decodeBuckets appends the buckets of a chunk, but those of slots that are answered from samples, and those that a delete is
-// about that the rollups were made without: in sampled slots samples answer in their place. A chunk that can't be read is named and
-// left out.
+// decodeBuckets appends the buckets of a chunk. It omits buckets of slots that are answered from samples, and buckets
+// touched by a delete that the rollups were computed without: in sampled slots these are computed from samples. A
+// corrupt chunk is reported and skipped.
 func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, sampled []int64, into *rollup.Buckets) {
 	src := &sel.sources[c.source]
 	before := into.Len()
@@ -171,7 +172,8 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 	if len(ends) == 0 || len(hidden) == 0 && len(sampled) == 0 && ends[0] > src.hidden && sel.allRolled(src.window, ends[0], ends[len(ends)-1]) {
 		return
 	}
-	// A day's chunk may have buckets of slots whose seal is under way, or was cut short: they are answered from samples.
+	// A day's chunk may contain buckets of slots whose seal is in progress or was interrupted. They are answered from
+	// samples.
 	period, w := sel.r.env.Period, src.window
 	rolled := func(end int64) bool {
 		slot := period.SlotOf(end)
@@ -187,13 +189,14 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 		if slices.Contains(sampled, slot) {
 			fromSamples = hidden.Where(uncleared).TouchesBucket(end, sel.width)
 		}
-		if !fromSamples || end <= src.hiddenRaw || sel.r.gaps.Hold(src.class, rollup.Raw, end) { // There are no samples any more.
+		if !fromSamples || end <= src.hiddenRaw || sel.r.gaps.Hold(src.class, rollup.Raw, end) { // The samples have expired.
 			if ds := hidden.Where(uncleared); ds.TouchesBucket(end, sel.width) && hasDeleted(c, end, ds) {
 				sel.r.tellOnce(errHasDeleted)
 			}
 			return true
 		}
-		// Or of a bucket that is asked for as a whole, not all; those that are left show nothing that was deleted.
+		// Some samples of a bucket that is requested as a whole may have expired. The bucket then answers if the
+		// remaining samples were computed with all deletes.
 		return end-sel.width < src.hiddenRaw && !sel.isCut(end) && !hidden.Where(uncleared).TouchesBucket(end, sel.width)
 	}
 	for _, end := range ends {
@@ -204,7 +207,8 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 	}
 }
 
-// hasDeleted reports whether deletes that a chunk was made without touch the times from the first to the last sample of one of its buckets.
+// hasDeleted reports whether one of the deletes touches the times from the first to the last sample of the chunk's
+// bucket that ends at end. The chunk was computed without these deletes.
 func hasDeleted(c sealedChunk, end int64, ds format.Tombstones) bool {
 	var b rollup.Buckets
 	if rollup.DecodeStored(c.data, rollup.AllColumns, &b) != nil {
@@ -214,13 +218,14 @@ func hasDeleted(c sealedChunk, end int64, ds format.Tombstones) bool {
 	return format.TrimBuckets(&b, func(int64) format.Tombstones { return ds })
 }
 
-// isCut reports whether an edge lies inside the bucket with an end.
+// isCut reports whether an edge is inside the bucket with this end.
 func (sel *selection) isCut(end int64) bool {
 	i, _ := slices.BinarySearch(sel.edges, end-sel.width+1)
 	return i < len(sel.edges) && sel.edges[i] < end
 }
 
-// keepAsked removes the buckets from an index on that lie outside of the slots of a window that are asked for: a long chunk has more.
+// keepAsked removes the buckets from index onwards that are outside the window's requested slots. A long chunk covers
+// more than these.
 func (sel *selection) keepAsked(w *sealedWindow, index int, into *rollup.Buckets) {
 	p, ends := sel.r.env.Period, into.End[index:]
 	from := sort.Search(len(ends), func(i int) bool { return ends[i] > p.SlotStart(w.slots[0]) })
@@ -230,7 +235,7 @@ func (sel *selection) keepAsked(w *sealedWindow, index int, into *rollup.Buckets
 	}
 }
 
-// allRolled reports whether rollups answer for all slots from that of one bucket to that of another.
+// allRolled reports whether rollups answer for all slots between the buckets with these ends, both included.
 func (sel *selection) allRolled(w *sealedWindow, firstEnd, lastEnd int64) bool {
 	first, last := sel.r.env.Period.SlotOf(firstEnd), sel.r.env.Period.SlotOf(lastEnd)
 	from, ok := slices.BinarySearch(w.slots, first)
@@ -242,8 +247,9 @@ func (sel *selection) allRolled(w *sealedWindow, firstEnd, lastEnd int64) bool {
 	return left == len(w.left) || w.left[left] > last
 }
 
-// fetchRollups reads the rollup chunks of a task. A series' rows stand together: where less than half of them are wanted, the scan
-// begins anew after those of each series, unless it passes over as many rows as a window may have of a series in that time.
+// fetchRollups reads the rollup chunks of a task. The rows of a series are adjacent. If fewer than half of them are
+// needed, the scan restarts after each series, unless it passes over all rows that a series may have in a window in the
+// time that a restart takes.
 func (f *fetcher) fetchRollups(ctx context.Context, wants []want) error {
 	of := f.sel.sources[wants[0].source].window
 	from, to := f.sel.startsOf(of)
@@ -265,7 +271,7 @@ func (f *fetcher) fetchRollups(ctx context.Context, wants []want) error {
 	return err
 }
 
-// startsOf returns the first and the last start of the chunks in a rollup window that are asked for.
+// startsOf returns the first and the last start of the requested chunks in a rollup window.
 func (sel *selection) startsOf(w *sealedWindow) (from, to int64) {
 	p := sel.r.env.Period
 	first, last := w.slots[0], w.slots[len(w.slots)-1]
@@ -275,7 +281,7 @@ func (sel *selection) startsOf(w *sealedWindow) (from, to int64) {
 	return p.SlotStart(first), p.SlotStart(last)
 }
 
-// chunkMSOf returns how long a span a rollup chunk of a window is about: a slot, or a day.
+// chunkMSOf returns the width of the span that a rollup chunk of a window covers, milliseconds: a slot or a day.
 func (sel *selection) chunkMSOf(w *sealedWindow) int64 {
 	if format.ResolutionOf(w.window) == rollup.OneHour {
 		return format.DayMS

@@ -10,13 +10,14 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// chunkMemory keeps raw chunks that queries have read of a few series: a panel is refreshed with the same series, and each scan for some
-// of them costs several times what decoding their chunks does. An entry has what one scan found, also where that was
-// nothing. It holds as long as the engine's versions of the two partitions that were read are the same, see engine.Versioned and
-// design/queries.md: any write to one of them, and any drop of their tables' rows, makes it stale.
+// chunkMemory caches raw chunks of scans for few series. A dashboard panel reads the same series at each refresh, and a
+// scan for a few series costs several times as much as decoding their chunks. An entry holds the result of one scan,
+// even if it was empty. It is valid while the engine's versions of both partitions that were read are unchanged: see
+// engine.Versioned and design/queries.md. Any write to one of these partitions, and any drop of rows of their tables,
+// invalidates it.
 //
-// There are two generations. Entries that are used move to the young one; when that has half of the capacity, the old one is let go of
-// and the young one becomes old.
+// The cache has two generations. Entries that are used move to the young generation. When the young generation exceeds
+// half of the capacity, the old one is released and the young one becomes the old one.
 type chunkMemory struct {
 	capacity int64 // bytes
 
@@ -27,17 +28,19 @@ type chunkMemory struct {
 }
 
 const (
-	// chunkMemoryBytes is the capacity of a store's chunkMemory: the chunks that some thousand series have in a few slots.
+	// chunkMemoryBytes is the capacity of a store's chunkMemory: the chunks of about a thousand series in a few slots.
 	chunkMemoryBytes = 8 << 20
-	// keptSeries is of how many series at most what one scan has found is kept: the more there are, the less the scan matters.
+	// keptSeries is the maximum number of series of a scan whose result is cached. With more series, the scan is a
+	// smaller share of the cost.
 	keptSeries = 64
-	// keptEntryBytes bounds an entry.
+	// keptEntryBytes is the maximum size of an entry.
 	keptEntryBytes = 64 << 10
-	// keptOverhead is about what an entry takes besides its chunks and ids, and chunkOverhead a chunk besides its value.
+	// keptOverhead is the approximate size of an entry without its chunks and ids, and chunkOverhead the size of a
+	// chunk without its value.
 	keptOverhead, chunkOverhead = 400, 32
 )
 
-// chunksKey names the first series of a scan, in a slot.
+// chunksKey identifies a scan by its slot and its first series.
 type chunksKey struct {
 	window, start  int64
 	tenant, metric string
@@ -45,10 +48,10 @@ type chunksKey struct {
 	first          format.SeriesID
 }
 
-// keptChunks are the chunks that some series have in a slot. They don't change.
+// keptChunks are the chunks of some series in a slot. They are immutable.
 type keptChunks struct {
 	version uint64
-	ids     []format.SeriesID // of all series that were looked for, in order
+	ids     []format.SeriesID // of all series of the scan, in order, with or without chunks
 	chunks  []keptChunk       // in the order of their keys
 	bytes   int64
 }
@@ -62,7 +65,7 @@ func newChunkMemory(capacity int64) *chunkMemory {
 	return &chunkMemory{capacity: capacity, young: map[chunksKey]*keptChunks{}}
 }
 
-// get returns the chunks that are kept under a key in this version; nil: none are.
+// get returns the chunks cached under key at this version, or nil.
 func (m *chunkMemory) get(key chunksKey, version uint64) *keptChunks {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -81,7 +84,7 @@ func (m *chunkMemory) get(key chunksKey, version uint64) *keptChunks {
 	return e
 }
 
-// put keeps chunks in the place of those that the key has.
+// put stores e under key and replaces an existing entry.
 func (m *chunkMemory) put(key chunksKey, e *keptChunks) {
 	key.tenant, key.metric = strings.Clone(key.tenant), strings.Clone(key.metric)
 	e.bytes = keptOverhead + int64(len(key.tenant)+len(key.metric)+len(e.ids)*engine.IDLen)
@@ -100,7 +103,7 @@ func (m *chunkMemory) put(key chunksKey, e *keptChunks) {
 	m.add(key, e)
 }
 
-// add needs the lock.
+// add requires the lock.
 func (m *chunkMemory) add(key chunksKey, e *keptChunks) {
 	if before := m.young[key]; before != nil {
 		m.bytes -= before.bytes
@@ -112,7 +115,8 @@ func (m *chunkMemory) add(key chunksKey, e *keptChunks) {
 	}
 }
 
-// versionOf returns the version of the partitions where raw chunks of a source are; ok is false if chunks of them can't be kept.
+// versionOf returns the version of the partitions with the raw chunks of a source. ok is false if their chunks can't be
+// cached.
 func (f *fetcher) versionOf(src *source) (version uint64, ok bool) {
 	env := &f.sel.r.env
 	f.partition = format.AppendSeriesPartition(f.partition[:0], src.window.window, f.sel.r.tenant, src.metric, src.place)
@@ -124,7 +128,8 @@ func (f *fetcher) versionOf(src *source) (version uint64, ok bool) {
 	return rows + pages, ok // Both only grow.
 }
 
-// scanOrRecall is scan that may keep what it finds, of few series. It is for a task of which versions were asked for before.
+// scanOrRecall returns cached chunks if it can, else it scans, and caches the result if the series are few. The caller
+// must have read the versions of the task's partitions before.
 func (f *fetcher) scanOrRecall(ctx context.Context, start int64, wants []want) error {
 	if !f.keeps || len(wants) > keptSeries {
 		_, err := f.scan(ctx, start, wants)
@@ -144,14 +149,15 @@ func (f *fetcher) scanOrRecall(ctx context.Context, start int64, wants []want) e
 	return err
 }
 
-// keyOf returns what names the chunks of wants, which are of one source, in a slot.
+// keyOf returns the cache key of a scan in a slot for these series, which must be of one source.
 func (sel *selection) keyOf(start int64, wants []want) chunksKey {
 	src := &sel.sources[wants[0].source]
 	return chunksKey{window: src.window.window, start: start, tenant: sel.r.tenant, metric: src.metric, place: src.place, first: wants[0].of.id}
 }
 
-// recallTasks sets into got the chunks of the tasks, of so many wants, that are all kept, and returns the places of the others. It is for the caller's goroutine: to
-// have others do it would take longer. Whoever asks for buckets reads from several tables, and has fetch do it all.
+// recallTasks sets got to the chunks of tasks whose chunks are all cached, and returns the indices of the other tasks.
+// The number of series of all tasks sizes its buffer. It runs in the caller's goroutine, because handing the work to
+// others would take longer. Queries for buckets read from multiple tables: fetch handles all of their tasks.
 func (sel *selection) recallTasks(tasks []task, wants int, got [][]sealedChunk) (rest []int) {
 	f := fetcher{sel: sel}
 	for i := range tasks {
@@ -171,7 +177,8 @@ func (sel *selection) recallTasks(tasks []task, wants int, got [][]sealedChunk) 
 	return rest
 }
 
-// recallTask appends the chunks of a task, of at most keptSeries, if they are all kept. What they would exceed of the budget is noticed by who reads them then.
+// recallTask appends the chunks of a task if all of them are cached. It returns false if they exceed the budget, so
+// that the later read returns the error. The task must have at most keptSeries series.
 func (f *fetcher) recallTask(wants []want) bool {
 	src := &f.sel.sources[wants[0].source]
 	version, ok := f.versionOf(src)
@@ -197,7 +204,8 @@ func (f *fetcher) recallTask(wants []want) bool {
 	return f.sel.r.budget.Charge(size) == nil
 }
 
-// recall takes the chunks of wants, of so many bytes, from those that are kept; ok is false if one of the series isn't among them.
+// recall appends the chunks of the given series from a cached entry, and returns their size in bytes. ok is false if
+// the entry doesn't cover all of the series.
 func (f *fetcher) recall(e *keptChunks, start int64, wants []want) (size int, ok bool) {
 	from, id, next := len(f.chunks), 0, 0
 	for i := range wants {
@@ -219,7 +227,7 @@ func (f *fetcher) recall(e *keptChunks, start int64, wants []want) (size int, ok
 	return size, true
 }
 
-// kept copies the chunks that a scan for wants has found, whose memory is shared, into an entry.
+// kept copies the chunks found by a scan for the given series into an entry, because their memory is shared.
 func (f *fetcher) kept(found []sealedChunk, wants []want) *keptChunks {
 	e := &keptChunks{version: f.version, ids: make([]format.SeriesID, len(wants)), chunks: make([]keptChunk, 0, len(found))}
 	size := 0

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/paged"
 )
 
-// TestChunkMemoryIsBounded keeps more than there is room for.
+// TestChunkMemoryIsBounded stores more chunks than the capacity allows.
 func TestChunkMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	const capacity, value = 100_000, 1000
@@ -41,7 +41,7 @@ func TestChunkMemoryIsBounded(t *testing.T) {
 	require.Equal(t, total, m.size())
 }
 
-// TestChunksOfManySeriesAreNotKept reads as many series as are kept of a scan, and one more.
+// TestChunksOfManySeriesAreNotKept scans for keptSeries series, and for one more.
 func TestChunksOfManySeriesAreNotKept(t *testing.T) {
 	sel := &selection{r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20, Rows: paged.New(memory.New(), paged.Options{})})}}, sources: []source{{window: &sealedWindow{}, metric: "m", places: 1}}}
 	wants := make([]want, keptSeries+1)
@@ -55,7 +55,7 @@ func TestChunksOfManySeriesAreNotKept(t *testing.T) {
 	require.Positive(t, sel.r.chunkMemory.size(), "that they have no chunks is kept")
 }
 
-// size returns how many bytes are kept, about.
+// size returns the approximate number of bytes in the cache.
 func (m *chunkMemory) size() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

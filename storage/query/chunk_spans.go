@@ -16,19 +16,22 @@ import (
 	"github.com/cassia-db/cassia/storage/paged"
 )
 
-// Where series are short-lived, most of those that match have no samples in a query's range: `count({job="pods"})` finds half a million series of a
-// day, of which 20,000 run. Pages say when the samples of a chunk were taken without being decoded. The spans of a metric's chunks in a slot
-// are read once and cached beside the index, so that nothing is made of the other series.
+// If series are short-lived, most of the series that match have no samples in a query's range: `count({job="pods"})`
+// matches half a million series of a day, but only 20,000 are active. Pages contain the first and last time of each
+// chunk, which can be read without decoding it. The spans of a metric's chunks in a slot are read once and cached with
+// the index, so that the query doesn't process the inactive series.
 //
 //	index ─► positions that match ─► spans of the slots in the range ─► positions that may have samples ─► series, chunks
 //
-// A span only leaves out series whose chunks all lie outside of the range. Rows have no spans and are always read: a cleaned chunk is a row. The
-// rows of a window stay the same as long as its version does, but for chunks that lose deleted samples.
+// A span only excludes series whose chunks are all outside the range. Rows have no spans and are always read; a cleaned
+// chunk is such a row. The rows of a window don't change while its version is the same, except for chunks that lose
+// deleted samples.
 
 const (
-	// spannedSeries is how many series of a window's metric match at least for their spans to be used.
+	// spannedSeries is the minimum number of matching series of a metric in a window for which spans are used.
 	spannedSeries = 1024
-	// spannedSlots is how many slots a query reads of a window at most for spans to be used: of more of them, most series have samples.
+	// spannedSlots is the maximum number of slots read from a window for which spans are used. In a longer range most
+	// series have samples.
 	spannedSlots = 4
 	// spanBytes is the size of a seriesSpan.
 	spanBytes = 12
@@ -40,20 +43,22 @@ type seriesSpan struct {
 	first, last uint32
 }
 
-// slotSpans are the spans of the chunks of a metric in a slot, by position. They don't change.
+// slotSpans are the spans of the chunks of a metric in a slot, by position. They are immutable.
 type slotSpans struct {
 	list []seriesSpan
-	// unused: the list isn't there, because most series have samples all the time, or because a page can't be read.
+	// unused is true if there is no list, because most series have samples all the time, or because a page is
+	// unreadable.
 	unused bool
 }
 
 func (s *slotSpans) Bytes() int64 { return int64(spanBytes * cap(s.list)) }
 
-// spanned are positions of series in an index. among, unless nil, has for each of them its position among the series that have chunks in the
-// slots that are read, about.
+// spanned holds positions of series in an index. If among isn't nil, it holds for each of them its approximate position
+// among the series with chunks in the slots of the query.
 type spanned struct{ positions, among []uint32 }
 
-// withSamples leaves out those of the positions whose series have no samples in the request's range, where many match and the range is short.
+// withSamples removes the positions of series without samples in the request's range, if many series match and the
+// range is short.
 func (r seriesFinder) withSamples(ctx context.Context, w *windowMetric, m *metricSeries, positions []uint32) (spanned, error) {
 	all := spanned{positions: positions}
 	slots := w.window.slots
@@ -77,7 +82,7 @@ func (r seriesFinder) withSamples(ctx context.Context, w *windowMetric, m *metri
 			among += cursors[i].next
 		}
 		if meets {
-			if len(kept.positions) == cap(kept.positions) { // Append would grow long lists by a quarter each time.
+			if len(kept.positions) == cap(kept.positions) { // append would only grow long lists by a quarter each time.
 				room := min(len(positions)-len(kept.positions), max(spannedSeries, 4*len(kept.positions)))
 				kept.positions, kept.among = slices.Grow(kept.positions, room), slices.Grow(kept.among, room)
 			}
@@ -87,7 +92,8 @@ func (r seriesFinder) withSamples(ctx context.Context, w *windowMetric, m *metri
 	return kept, nil
 }
 
-// sinceStart returns a time in milliseconds since the start of a slot, or the nearest time that a span can have.
+// sinceStart returns the time t in milliseconds since start, the start of a slot, or the nearest value that a span can
+// hold.
 func sinceStart(t, start int64) uint32 {
 	if t <= start {
 		return 0
@@ -95,14 +101,15 @@ func sinceStart(t, start int64) uint32 {
 	return uint32(min(uint64(t-start), math.MaxUint32))
 }
 
-// spanCursor goes through the spans of a slot.
+// spanCursor iterates over the spans of a slot.
 type spanCursor struct {
 	list       []seriesSpan
 	next       int
 	minT, maxT uint32
 }
 
-// meets reports whether the series at a position has a span that meets the range. Positions ascend from call to call.
+// meets reports whether the series at a position has a span that overlaps the range. Positions must ascend from call to
+// call.
 func (c *spanCursor) meets(position uint32) (meets bool) {
 	for c.next < len(c.list) && c.list[c.next].at < position {
 		c.next++
@@ -133,7 +140,7 @@ func (r seriesFinder) loadSpans(ctx context.Context, w *windowMetric, m *metricS
 		l.place = place
 		err := r.env.Rows.Spans(ctx, format.SeriesPartition(w.window.window, r.tenant, w.metric, place), l.start, l.add)
 		switch {
-		case errors.Is(err, errMostLast), errors.Is(err, engine.ErrCorrupt): // What reads the chunks reports damage.
+		case errors.Is(err, errMostLast), errors.Is(err, engine.ErrCorrupt): // The chunk read reports damage.
 			return &slotSpans{unused: true}, nil
 		case err != nil:
 			return nil, err
@@ -143,21 +150,21 @@ func (r seriesFinder) loadSpans(ctx context.Context, w *windowMetric, m *metricS
 	return &slotSpans{list: slices.Clip(l.list)}, nil
 }
 
-// spansLoad reads the spans of a metric in a slot, from start on.
+// spansLoad reads the spans of a metric in the slot that starts at start.
 type spansLoad struct {
 	m            *metricSeries
 	place        format.ClassShard
 	start, width int64
 	budget       *meter.ReadBudget
 	list         []seriesSpan
-	lasting      int // chunks that have samples, or may have, in at least half of the slot
+	lasting      int // chunks whose samples span, or may span, at least half of the slot
 }
 
-// add adds a chunk of the place.
+// add adds the span of a chunk in place.
 func (l *spansLoad) add(s paged.ChunkSpan) error {
 	at, ok := l.find(s.ID)
 	if !ok {
-		return nil // Its labels can't be read, or came later.
+		return nil // Its labels are unreadable, or were written after the index was built.
 	}
 	span := seriesSpan{at: at, last: math.MaxUint32}
 	if s.First >= l.start && s.Last <= l.start+l.width {
@@ -172,7 +179,7 @@ func (l *spansLoad) add(s paged.ChunkSpan) error {
 	return l.budget.Charge(spanBytes)
 }
 
-// find returns the position of a series of the place in the index.
+// find returns the position in the index of a series in place.
 func (l *spansLoad) find(id string) (at uint32, ok bool) {
 	ids := l.m.ids
 	i := sort.Search(len(ids), func(i int) bool { return bytes.Compare(ids[i][:], []byte(id)) >= 0 })

@@ -11,13 +11,13 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// NewCountingReader returns what package counts reads the windows of a tenant by.
+// NewCountingReader returns the reader with which package counts reads a tenant's windows.
 func (q *Querier) NewCountingReader(ctx context.Context, tenant string, warn func(error)) (counts.WindowReader, error) {
 	r, err := q.newRequest(ctx, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: warn, overGaps: true})
 	return &countedRequest{request: r}, err
 }
 
-// ShownRawWindows lists the windows of raw rows of a tenant that are shown, up to last.
+// ShownRawWindows lists a tenant's windows of raw rows that aren't hidden by retention, up to last.
 func (q *Querier) ShownRawWindows(ctx context.Context, tenant string, last int64) ([]int64, error) {
 	all, err := q.env.Retention.Shown(ctx, tenant, -format.MaxTime, format.MaxTime, false)
 	if err != nil {
@@ -27,11 +27,11 @@ func (q *Querier) ShownRawWindows(ctx context.Context, tenant string, last int64
 	return q.KnownWindows(ctx, tenant, q.env.Period.WindowAt(rollup.Raw, max(shown, -format.MaxTime)+1), last, q.env.Damage.Note)
 }
 
-// countedRequest is a request as package counts reads by it.
+// countedRequest adapts a request to counts.WindowReader.
 type countedRequest struct {
 	*request
 
-	lost int // rows of labels that couldn't be read
+	lost int // labels rows that were unreadable
 }
 
 func (r *countedRequest) Windows(ctx context.Context) ([]counts.WindowVersion, error) {

@@ -1,7 +1,16 @@
-// Package query answers queries of a store: it finds series, and reads their samples or buckets, by the head and sealed rows.
+// Package query answers queries of a store. It finds series by their labels, and reads their samples, buckets,
+// exemplars and metadata from the head and from sealed rows.
 //
-//	Querier ─► request ─► 1. head ─► 2. marks ─────► 3. labels ────► 4. chunks   samples sealed meanwhile are met twice, never missed
-//	                                 windowFinder    seriesFinder    selection
+// Package storage creates one Querier per store with New and exposes its methods. Env connects the Querier to the
+// store: the engine, the head, caches, retention, deletes and other processes. A caller may assume that the methods are
+// safe for concurrent use, that each acknowledged sample in the range is found, and that samples hidden by retention or
+// by a delete are not. Unreadable rows are skipped and reported as warnings.
+//
+//	Querier ─► request ─► 1. head ─► 2. commit records ─► 3. labels ────► 4. chunks
+//	                                 windowFinder         seriesFinder    selection
+//
+// The order of these steps matters (invariant I4 of package storage). Samples that are sealed during a query are found
+// twice and returned once. If rows were read before the head, such samples could be missed.
 //
 // select.go, windows.go, match.go, series.go, sought.go, chunk_spans.go, fetch.go, buckets.go
 package query
@@ -21,47 +30,53 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Env is what queries need of their store.
+// Env connects a Querier to its store.
 type Env struct {
 	Period *format.Periods
-	// Head has the unsealed samples. Rows reads the rows of series, in pages or not, and Engine all others.
+	// Head holds the unsealed samples. Rows reads the rows of series, which may be in pages. Engine reads all other
+	// rows.
 	Head   *head.Head
 	Rows   *paged.Rows
 	Engine engine.Engine
-	// Versions are the engine's versions of partitions; nil: it has none.
+	// Versions returns the engine's versions of partitions. It is nil if the engine has none.
 	Versions engine.Versioned
 	Cache    *cache.Cache
-	// Memory caches facts about windows that are over.
+	// Memory caches facts about ended windows.
 	Memory *ended.Memory
 	Damage *damage.Log
-	// Retention has the classes, and which of their rows are shown.
+	// Retention holds the classes, and which of their rows are hidden.
 	Retention *retention.Keeper
-	// Limiter holds tenants to their limits; nil: they have none. QueryBytes bounds the encoded bytes that one query may read.
+	// Limiter enforces the limits of tenants; nil means no limits. QueryBytes is the maximum number of encoded bytes
+	// that one query may read.
 	Limiter    *tenant.Limiter
 	QueryBytes int64
 	Now        func() time.Time
-	// MaxAhead is how far in the future an accepted sample may lie.
+	// MaxAhead is the maximum time by which an accepted sample may be in the future.
 	MaxAhead time.Duration
-	// SeekRows is how many rows the engine passes over in the time that it takes to begin a scan. GroupRows is about how many chunks of an answer are
-	// read together where the engine is far away; 0: it is near.
+	// SeekRows is the number of rows that the engine passes over in the time that it takes to start a scan. GroupRows
+	// is the approximate number of chunks of an answer that are read together from a remote engine; 0 for a local one.
 	SeekRows, GroupRows int
-	// SpannedSeries is how many series of a window's metric match at least for their spans to be used; 0: spannedSeries.
+	// SpannedSeries is the minimum number of matching series of a metric in a window for which spans are used. 0
+	// selects spannedSeries.
 	SpannedSeries int
 
 	// Ready returns nil once queries can be answered.
 	Ready func() error
-	// CatchUp makes visible what other processes have acknowledged.
+	// CatchUp makes the samples visible that other processes have acknowledged.
 	CatchUp func(context.Context) error
-	// Deletes returns the deletes that a query of a tenant must apply, once the head has all that other processes had acknowledged and
-	// no samples that these deletes remove.
+	// Deletes returns the deletes that a query of a tenant must apply. Before it returns, it loads into the head the
+	// samples that other processes have acknowledged, and removes samples from the head that these deletes cover.
 	Deletes func(ctx context.Context, tenant string) (format.Tombstones, error)
-	// Windows lists the windows from first to last in which a tenant may have rows, in order. It calls missed for rows that can't be read.
+	// Windows lists the windows from first to last in which a tenant may have rows, in order. It calls missed for
+	// unreadable rows.
 	Windows func(ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError)) ([]int64, error)
-	// Shards reads the row of a metric's shards; nil: there is none. It calls missed if the row can't be read, and returns the largest number.
+	// Shards reads the row with a metric's number of shards, nil if there is no such row. If the row is unreadable, it
+	// calls missed and returns the maximum number.
 	Shards func(ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError)) ([]byte, error)
-	// StartsFrom returns the time after which samples of a tenant have start timestamps in a context of WithRecordedStarts, milliseconds.
+	// StartsFrom returns the time, in milliseconds, after which samples of a tenant have start timestamps in a context
+	// of WithRecordedStarts.
 	StartsFrom func(tenant string) int64
-	// Unrolled lists the commit records of a window of raw rows, and of deletes, that its rollups lack.
+	// Unrolled lists the commit records of a window of raw rows, and of deletes, that its rollups don't include.
 	Unrolled func(ctx context.Context, tenant string, window int64, deletes format.Tombstones) ([]format.CommitKey, error)
 }
 

@@ -16,10 +16,11 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Exemplars returns the exemplars in [start, end], milliseconds, of the series that match all matchers of any of
-// the sets: series in the order of their labels, of each the exemplars in the order of time. Of a series and slot
-// 1,024 are kept, the newest among them. Exemplars past the retention of raw samples are hidden. It returns ErrNotReady, and
-// meter.ErrQueryTooLarge where more would have to be read than Options.QueryBytes. What can't be read is left out: see damage.WithWarnings.
+// Exemplars returns the exemplars in [start, end], milliseconds, of the series that match all matchers of at least one
+// of the sets. Series are ordered by their labels, and their exemplars by time. Of the exemplars of a series in a slot
+// it returns at most 1,024, the newest among them. Exemplars older than the retention of raw samples are hidden. It
+// returns ErrNotReady before queries can be answered, and meter.ErrQueryTooLarge if it would read more than
+// Options.QueryBytes. Unreadable rows are skipped: see damage.WithWarnings.
 func (q *Querier) Exemplars(ctx context.Context, tenant string, start, end int64, matchers ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
 	if err := q.env.Ready(); err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func (q *Querier) Exemplars(ctx context.Context, tenant string, start, end int64
 	return f.results()
 }
 
-// exemplarFinder collects the exemplars of a query, of whole slots.
+// exemplarFinder collects the exemplars of a query. It reads whole slots.
 type exemplarFinder struct {
 	r     *request
 	mu    sync.Mutex
@@ -55,8 +56,8 @@ type foundExemplars struct {
 	list   []format.Exemplar
 }
 
-// find adds what the request's matchers match: first from the head, then from the windows that are marked, so
-// that exemplars sealed meanwhile are met twice.
+// find adds the exemplars of series that match the request's matchers. It reads the head before the sealed windows, so
+// that exemplars that are sealed concurrently are found twice.
 func (f *exemplarFinder) find(ctx context.Context) error {
 	if err := f.open(ctx); err != nil {
 		return err
@@ -88,7 +89,7 @@ func (f *exemplarFinder) find(ctx context.Context) error {
 	})
 }
 
-// add keeps exemplars of a series that are kept in its class.
+// add adds the exemplars of a series that its class still keeps: those newer than hidden.
 func (f *exemplarFinder) add(id format.SeriesID, ls labels.Labels, hidden int64, list []format.Exemplar) {
 	list = slices.DeleteFunc(list, func(e format.Exemplar) bool { return e.T <= hidden })
 	if len(list) == 0 {
@@ -104,7 +105,7 @@ func (f *exemplarFinder) add(id format.SeriesID, ls labels.Labels, hidden int64,
 	found.list = append(found.list, list...)
 }
 
-// open adds what isn't sealed.
+// open adds unsealed exemplars.
 func (f *exemplarFinder) open(ctx context.Context) error {
 	p := f.r.env.Period
 	after, to := p.SlotStart(p.SlotOf(f.r.minT)), p.SlotEnd(p.SlotOf(f.r.maxT))
@@ -131,7 +132,7 @@ func (f *exemplarFinder) open(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// sealed adds the exemplars of series of one place, which are in the order of their ids.
+// sealed adds the exemplars of series in one place. The positions are in the order of the series' ids.
 func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries, positions []uint32) error {
 	p, slots := f.r.env.Period, src.window.slots
 	scan := func(from, to engine.Key) error {
@@ -177,7 +178,7 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 	return nil
 }
 
-// results makes the answer.
+// results returns the exemplars as Exemplars does.
 func (f *exemplarFinder) results() ([]exemplar.QueryResult, error) {
 	out := make([]exemplar.QueryResult, 0, len(f.found))
 	builder := labels.NewScratchBuilder(4)
@@ -202,7 +203,7 @@ func (f *exemplarFinder) results() ([]exemplar.QueryResult, error) {
 	return out, nil
 }
 
-// kept sorts exemplars of a series, and bounds those of each slot.
+// kept sorts the exemplars of a series, and limits the number per slot.
 func (f *exemplarFinder) kept(list []format.Exemplar) (kept []format.Exemplar) {
 	slices.SortFunc(list, format.Exemplar.Compare)
 	for len(list) > 0 {

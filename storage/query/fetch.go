@@ -12,17 +12,18 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// task is what one goroutine reads: series of one source, near enough to each other to be read in one go
-// in every slot.
+// task is the unit of work of one goroutine: series of one source that are close enough to each other to be read by one
+// scan per slot.
 type task struct{ wants []want }
 
-// largeGap is how many series may lie between two wanted ones of a task of a large group. Most of them are in pages, where others are passed
-// over by a search. Gaps between the series of a sorted group vary around sortedGroups: with seekRows as their bound a quarter of
-// the series began a task of their own.
+// largeGap is the maximum number of series between two wanted series of a task of a large group. Most of these series
+// are in pages, where a search passes over them. In a sorted group the gaps vary around sortedGroups: with a maximum of
+// SeekRows a quarter of the series would start tasks of their own.
 const largeGap = 256
 
-// tasks cuts the wanted series of each source, of a large group or not, where so many others of the source lie between two of them that it is
-// quicker to begin anew. Those of its metric in the window are spread evenly over its places.
+// tasks splits the wanted series of each source into tasks. It splits where the gap between two series is so large that
+// starting another scan is faster than passing over it. large reports whether the group is large. Series of a metric in
+// a window are assumed to be spread evenly over its places.
 func (sel *selection) tasks(wants []want, large bool) []task {
 	tasks := make([]task, 0, min(len(wants), 1+len(sel.sources)))
 	seekRows := uint32(sel.r.env.SeekRows)
@@ -38,7 +39,7 @@ func (sel *selection) tasks(wants []want, large bool) []task {
 	return tasks
 }
 
-// fewChunks is for how many chunks memory is taken at first where the range is short.
+// fewChunks is the initial capacity, in chunks, for tasks with a short range.
 const fewChunks = 32
 
 // fetch reads the chunks of a task, slot by slot.
@@ -52,7 +53,7 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		return f.chunks, err
 	}
 	if n := len(t.wants) * len(slots); sel.width == 0 && sel.r.maxT-sel.r.minT < (sel.r.env.Period.SlotEnd(slots[0])-sel.r.env.Period.SlotStart(slots[0]))/4 {
-		f.chunks = make([]sealedChunk, 0, min(n, max(fewChunks, len(t.wants)/4))) // Of other times there may be many.
+		f.chunks = make([]sealedChunk, 0, min(n, max(fewChunks, len(t.wants)/4))) // There may be many at other times.
 	} else if !sel.allUncleaned(slots) {
 		f.chunks = make([]sealedChunk, 0, n)
 	}
@@ -79,7 +80,7 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 	return f.chunks, nil
 }
 
-// deletedAmong returns those of wants that some of these deletes are about.
+// deletedAmong returns the series to which some of these deletes apply.
 func deletedAmong(wants []want, ds format.Tombstones) (some []want) {
 	for _, w := range wants {
 		if slices.ContainsFunc(w.deletes, func(d *format.Tombstone) bool { return slices.Contains(ds, d) }) {
@@ -89,12 +90,12 @@ func deletedAmong(wants []want, ds format.Tombstones) (some []want) {
 	return some
 }
 
-// allUncleaned reports whether the rollups of all slots were made without some deletes.
+// allUncleaned reports whether the rollups of every slot were computed without some delete.
 func (sel *selection) allUncleaned(slots []int64) bool {
 	return !slices.ContainsFunc(slots, func(slot int64) bool { return sel.uncleaned[slot] == nil })
 }
 
-// chunksOf is about how many chunks a series has in a window: one a slot, or a day.
+// chunksOf returns the approximate number of chunks that a series has in a window: one per slot or per day.
 func (sel *selection) chunksOf(w *sealedWindow) int {
 	if format.ResolutionOf(w.window) != rollup.OneHour {
 		return len(w.slots)
@@ -107,16 +108,17 @@ type fetcher struct {
 	sel    *selection
 	chunks []sealedChunk
 	room   []byte   // memory for the next chunks
-	ids    []string // of the series that are read, and memory for their texts
+	ids    []string // of the wanted series; reused together with text
 	text   []byte
-	// keeps is true if chunks of few series may be kept, in this version of their partitions.
+	// keeps is true if chunks of few series may be cached, at this version of their partitions.
 	keeps   bool
 	version uint64
-	// partition is memory of the key of one.
+	// partition is reused memory for a partition's key.
 	partition engine.Key
 }
 
-// wanted returns the chunks of wants, which are of one source and in the order of their ids, that start between two times.
+// wanted returns the request for the chunks of the given series that start between first and last. The series must be
+// of one source and in the order of their ids.
 func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
 	src := &f.sel.sources[wants[0].source]
 	f.ids, f.text = slices.Grow(f.ids[:0], len(wants)), slices.Grow(f.text[:0], len(wants)*engine.IDLen)
@@ -130,13 +132,13 @@ func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
 	return paged.Wanted{
 		Table: format.TableOf(format.ResolutionOf(src.window.window)), IDs: f.ids, First: first, Last: last, NoVersions: true, Remember: true, Version: src.window.version, PassOver: f.sel.r.env.SeekRows, Columns: f.sel.columns,
 		Partition: format.SeriesPartition(src.window.window, f.sel.r.tenant, src.metric, src.place), Located: src.located,
-		// Where chunks are kept, the next query may ask for other times. Buckets are made of what lies around the range, too.
+		// Cached chunks may serve a query for other times. Buckets need samples around the range.
 		Bounded: !f.keeps && f.sel.width == 0, MinT: f.sel.r.minT, MaxT: f.sel.r.maxT,
 	}
 }
 
-// scan reads the chunks of wants, which are of one source and in the order of their ids, in the slot that
-// starts at start. whole is false if some can't be read.
+// scan reads the chunks of the given series in the slot that starts at start. The series must be of one source and in
+// the order of their ids. whole is false if some chunks are unreadable.
 func (f *fetcher) scan(ctx context.Context, start int64, wants []want) (whole bool, err error) {
 	return f.sel.r.chunks(ctx, f.wanted(wants, start, start), func(row engine.Row) error {
 		id := row.Clustering[2].Text
@@ -147,17 +149,17 @@ func (f *fetcher) scan(ctx context.Context, start int64, wants []want) (whole bo
 	})
 }
 
-// take keeps a chunk of a series.
+// take adds a chunk of a series.
 func (f *fetcher) take(of want, start int64, row engine.Row) error {
-	if len(f.chunks) == cap(f.chunks) { // append would grow a long list by a quarter each time.
+	if len(f.chunks) == cap(f.chunks) { // append would only grow a long list by a quarter each time.
 		f.chunks = slices.Grow(f.chunks, len(f.chunks)+1)
 	}
 	f.chunks = append(f.chunks, sealedChunk{data: f.copy(row.Value), start: start, source: of.source, series: of.series})
 	return f.sel.r.budget.Charge(len(row.Value))
 }
 
-// roomBytes is how much memory is taken at once for chunks: at first as much as the first one takes, for where the series of an
-// answer lie far apart, each is read by a fetcher of its own.
+// roomBytes is the size of the blocks in which memory for chunks is allocated. The first block is only as large as the
+// first chunk, because series of an answer that are far apart are each read by a fetcher of their own.
 const roomBytes = 64 << 10
 
 func (f *fetcher) copy(b []byte) []byte {
@@ -169,7 +171,7 @@ func (f *fetcher) copy(b []byte) []byte {
 	return f.room[from:len(f.room):len(f.room)]
 }
 
-// decode appends a chunk's samples, but for those that are hidden; one that can't be read is named and left out.
+// decode appends the samples of a chunk that aren't hidden. A corrupt chunk is reported and skipped.
 func (sel *selection) decode(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, into *chunk.Samples) {
 	src := &sel.sources[c.source]
 	minT := max(sel.r.minT, src.hidden+1)

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The series of a large group are read together, although some of the gaps between them are large; those of a small one are read
-// where they are.
+// Series of a large group are read together, although some of the gaps between them are large. Series of a small group
+// are split where a gap is large.
 func TestLargeGroupsAreReadTogether(t *testing.T) {
 	sel := &selection{r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20})}}, sources: []source{{places: 1}, {places: 4}}}
 	random := rand.New(rand.NewPCG(1, 0))

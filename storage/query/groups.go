@@ -14,58 +14,61 @@ import (
 )
 
 const (
-	// GroupSeries is how many neighbouring series of an answer are read together, at least.
+	// GroupSeries is the minimum number of neighbouring series of an answer that are read together.
 	GroupSeries = 256
-	// mostGroupSeries is how many of few chunks each are read together from an engine that is far away.
+	// mostGroupSeries is the maximum number of series that are read together from a remote engine, if they have few
+	// chunks.
 	mostGroupSeries = 4096
-	// sortedGroups is the number of groups of a large sorted answer. Pages are in the order of ids, so each group reads nearly all pages: they
-	// are read as often, and two or three groups are in memory. A group has at most sortedRows chunks, and those after the first one as many as take
-	// sortedBytes, by what the chunks of the first one take: the chunks of short-lived series are small.
+	// sortedGroups is the number of groups of a large sorted answer. Pages are in the order of ids, so each group reads
+	// nearly all pages: each page is read this number of times, and two or three groups are in memory. A group has at
+	// most sortedRows chunks. Groups after the first have as many series as fit in sortedBytes, estimated from the
+	// chunks of the first group, because chunks of short-lived series are small.
 	sortedGroups, sortedRows, sortedBytes = 16, 16384, 4 << 20
-	// sealedChunkBytes is what a sealedChunk takes besides its data.
+	// sealedChunkBytes is the size of a sealedChunk without its data.
 	sealedChunkBytes = 40
-	// groupsAhead is how many groups are read ahead, and widenedAhead how many of those that may take sortedBytes.
+	// groupsAhead is the number of groups that are read ahead. widenedAhead replaces it for groups of sortedBytes.
 	groupsAhead, widenedAhead = 2, 1
-	// groupsHeld bounds the groups whose chunks are in memory. More than one reader may go through an
-	// answer at once, each at its own place; when there are too many, groups are read again.
+	// groupsHeld is the maximum number of groups whose chunks are in memory. Readers may iterate over an answer
+	// concurrently, each at its own position. With too many readers, groups are read again.
 	groupsHeld = 16
 )
 
 // groups reads the sealed chunks of a selection.
 type groups struct {
 	sel *selection
-	// series is how many a group has, but for the last, and first how many the first one has: multiples of 64.
+	// series is the number of series of each group except the first and the last. first is the number of series of the
+	// first group. Both are multiples of 64.
 	series, first int
-	// ahead is how many groups are read before they are asked for, once their neighbour was.
+	// ahead is the number of following groups that are loaded when a group is first read.
 	ahead    int
 	widening sync.Once
 	mu       sync.Mutex
 	all      []group
-	// read has a bit for each series of the answer that was asked for since its group was read.
+	// read has a bit for each series of the answer that was read since its group was loaded.
 	read []uint64
-	// held are the groups with chunks, the one least recently begun first.
+	// held are the groups with chunks, in the order in which their loads started.
 	held []int
 }
 
 type group struct {
-	load *groupLoad // nil: not read, or let go of
-	left int        // series that weren't asked for
+	load *groupLoad // nil: not loaded, or released
+	left int        // series that weren't read yet
 }
 
-// groupLoad is a read of a group's chunks, done or under way.
+// groupLoad is a read of a group's chunks, finished or in progress.
 type groupLoad struct {
 	done   chan struct{}
 	err    error
 	chunks []sealedChunk // by series
-	ends   []uint32      // where the chunks of each series end
+	ends   []uint32      // the end of each series' chunks
 }
 
-// sealedChunk is a chunk as it is stored.
+// sealedChunk is an encoded chunk.
 type sealedChunk struct {
 	data   []byte
 	start  int64
 	source uint32
-	series uint32 // its place in the group
+	series uint32 // index in the group
 }
 
 func (g *groups) init(sel *selection, sorted bool) {
@@ -88,7 +91,7 @@ func (g *groups) init(sel *selection, sorted bool) {
 	}
 }
 
-// cut makes the groups, of which none but the first may have been begun.
+// cut creates the groups. No group after the first may have been loaded.
 func (g *groups) cut() {
 	n := 1 + g.groupOf(len(g.sel.series)-1)
 	g.all = append(g.all[:min(1, len(g.all))], make([]group, n-min(1, len(g.all)))...)
@@ -97,7 +100,8 @@ func (g *groups) cut() {
 	}
 }
 
-// widen reads the first group of a large sorted answer, and makes the others as large as its chunks allow.
+// widen reads the first group of a large sorted answer, and sets the size of the other groups by the size of its
+// chunks.
 func (g *groups) widen() {
 	g.mu.Lock()
 	load, _ := g.begin(0)
@@ -117,7 +121,7 @@ func (g *groups) widen() {
 	g.cut()
 }
 
-// mostChunks is about how many sealed chunks a series has that lives all the time; at least 1.
+// mostChunks is the approximate number of sealed chunks of a series that always has samples; at least 1.
 func (sel *selection) mostChunks() int {
 	n, counted := 0, map[*sealedWindow]bool{}
 	for i := range sel.sources {
@@ -129,7 +133,7 @@ func (sel *selection) mostChunks() int {
 	return max(1, n)
 }
 
-// groupOf returns the group of the series at a place.
+// groupOf returns the group of the series at an index.
 func (g *groups) groupOf(at int) int {
 	if at < g.first {
 		return 0
@@ -137,7 +141,7 @@ func (g *groups) groupOf(at int) int {
 	return 1 + (at-g.first)/g.series
 }
 
-// start returns the place of the first series of a group, and size how many it has.
+// start returns the index of the first series of a group, and size the number of its series.
 func (g *groups) start(i int) int {
 	if i == 0 {
 		return 0
@@ -158,7 +162,7 @@ func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 		g.run(load, i)
 	}
 	select {
-	case <-load.done: // Most often: it costs less than waiting for either.
+	case <-load.done: // The most frequent case. It costs less than waiting for both.
 	default:
 		select {
 		case <-load.done:
@@ -177,8 +181,9 @@ func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
 	return load.chunks[from:load.ends[local]], nil
 }
 
-// ask returns the group of the series at a place, and its load; mine: nobody runs it yet, so the caller must. When the group is new to
-// its readers the groups after it are loaded, too. A group of which every series was asked for is let go of.
+// ask returns the group of the series at an index, and its load. If mine is true, the caller must run the load. The
+// first read of a group also starts the loads of the groups after it. A group is released when each of its series was
+// read.
 func (g *groups) ask(at int) (load *groupLoad, i int, mine bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -206,7 +211,7 @@ func (g *groups) ask(at int) (load *groupLoad, i int, mine bool) {
 	return load, i, mine
 }
 
-// begin returns a group's load; isNew: somebody must run it. begin and release need the lock.
+// begin returns a group's load. If isNew is true, the caller must run it. begin and release require the lock.
 func (g *groups) begin(i int) (load *groupLoad, isNew bool) {
 	if load := g.all[i].load; load != nil {
 		return load, false
@@ -276,11 +281,11 @@ func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 	}
 }
 
-// fetchTasks reads the chunks of the tasks at some places into got.
+// fetchTasks reads the chunks of the tasks at these indices into got.
 func (sel *selection) fetchTasks(tasks []task, places []int, got [][]sealedChunk) error {
 	g, ctx := errgroup.WithContext(sel.ctx)
 	var next atomic.Int64
-	for range min(ReadWorkers, len(places)) { // Not a goroutine a task: reading needs a stack that takes time to grow.
+	for range min(ReadWorkers, len(places)) { // One goroutine per task is slower, because stacks have to grow.
 		g.Go(panics.AsError("reading", func() (err error) {
 			for i := next.Add(1) - 1; i < int64(len(places)) && err == nil; i = next.Add(1) - 1 {
 				got[places[i]], err = sel.fetch(ctx, &tasks[places[i]])
@@ -291,7 +296,8 @@ func (sel *selection) fetchTasks(tasks []task, places []int, got [][]sealedChunk
 	return g.Wait()
 }
 
-// isAlone reports whether none of a series' parts but one are in the window of a source of rollups. Chunks of others are compared with its chunks one by one.
+// isAlone reports whether only one of a series' parts is in the window of source, and the window is one of rollups.
+// Otherwise chunks of the other parts have to be compared with its chunks.
 func (sel *selection) isAlone(parts []part, source uint32) bool {
 	window, n := sel.sources[source].window.window, 0
 	if format.ResolutionOf(window) == rollup.Raw {
@@ -305,7 +311,7 @@ func (sel *selection) isAlone(parts []part, source uint32) bool {
 	return n == 1
 }
 
-// order puts the chunks in the order of their series.
+// order sorts the chunks by series.
 func (l *groupLoad) order(series int, got [][]sealedChunk) {
 	next := make([]uint32, series+1)
 	total := 0

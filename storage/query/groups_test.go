@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGroupsAreReleased reads the series of an answer in order, and then in any order by several readers at once.
+// TestGroupsAreReleased reads the series of an answer in order, and then concurrently in random order.
 func TestGroupsAreReleased(t *testing.T) {
 	sel := &selection{ctx: t.Context(), r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20})}}, sources: []source{{window: &sealedWindow{}, places: 1}}}
 	for i := range 30*GroupSeries + 5 {

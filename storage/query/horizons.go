@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// OlderQueries returns the queries for the buckets of the times of which a query finds no samples any more, class by class, with
-// these columns.
+// OlderQueries returns, class by class, the queries for buckets with these columns at the times whose samples have
+// expired.
 func OlderQueries(q Query, horizons []retention.Hidden, columns rollup.Columns) (list []Query) {
 	for _, h := range horizons {
 		for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes} {
@@ -26,9 +26,8 @@ func OlderQueries(q Query, horizons []retention.Hidden, columns rollup.Columns) 
 	return list
 }
 
-// HorizonsOf returns the horizons of the classes that have series which a query matches, in its range of time: at
-// least one. Where all of the range is kept in every class, or there is only one, no rows are read, and all classes
-// are returned.
+// HorizonsOf returns the retention boundaries of the classes with series that match the query in its range, at least
+// one. If the whole range is kept in every class, or there is only one class, it reads no rows and returns all classes.
 func (q *Querier) HorizonsOf(ctx context.Context, query Query) ([]retention.Hidden, error) {
 	shown, err := q.env.Retention.Shown(ctx, query.Tenant, query.MinT, query.MaxT, false)
 	if err != nil {
@@ -49,8 +48,8 @@ func (q *Querier) HorizonsOf(ctx context.Context, query Query) ([]retention.Hidd
 	return slices.DeleteFunc(all, func(h retention.Hidden) bool { return h.Class&found == 0 }), nil
 }
 
-// HorizonsBySeries returns a function that returns the horizons of the class of a tenant's series at a time, milliseconds, for queries of the times from minT
-// to maxT.
+// HorizonsBySeries returns a function that returns the retention boundary of the class of a tenant's series at t,
+// milliseconds. The function serves queries of the times from minT to maxT.
 func (q *Querier) HorizonsBySeries(ctx context.Context, tenant string, minT, maxT int64) (func(ls labels.Labels, t int64) (retention.Hidden, error), error) {
 	shown, err := q.env.Retention.Shown(ctx, tenant, minT, maxT, false)
 	if err != nil {
@@ -64,15 +63,15 @@ func (q *Querier) HorizonsBySeries(ctx context.Context, tenant string, minT, max
 		if err == nil {
 			class = int(list.Find(ls))
 		}
-		if class >= len(all) { // Another process has added it since.
+		if class >= len(all) { // Another process has added the class concurrently.
 			class = retention.DefaultClass
 		}
 		return all[class], err
 	}, nil
 }
 
-// classesOf returns the bits of those classes that have series which a query matches. Sealed series are searched only if the unsealed
-// ones aren't in all of the classes.
+// classesOf returns the bits of the classes with series that match the query. It searches sealed series only if
+// unsealed series aren't in all of the classes.
 func (q *Querier) classesOf(ctx context.Context, query Query, all []retention.Hidden) (found uint64, err error) {
 	if err := q.env.Ready(); err != nil {
 		return 0, err
@@ -100,8 +99,8 @@ func (q *Querier) classesOf(ctx context.Context, query Query, all []retention.Hi
 	return found, err
 }
 
-// BesideGaps cuts a span of time at the edges of holes, for callers that read all samples: a query over a
-// hole has no samples from before its end (design/retention.md).
+// BesideGaps splits a span at the edges of holes, for callers that read all samples: a query whose range crosses a hole
+// returns no samples from before the hole's end (design/retention.md).
 func (q *Querier) BesideGaps(ctx context.Context, tenant string, sp Span) (spans []Span, err error) {
 	edges, err := q.env.Retention.HoleEdges(ctx, tenant)
 	if err != nil {

@@ -17,8 +17,9 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// LabelNames lists the names of labels of the series that match (no matchers: of all) in the range, sorted.
-// Sealed windows are taken whole. With a Limit, any of the names are returned: no more are searched once there are that many.
+// LabelNames lists the label names of the series that match in the range, sorted; without matchers, of all series.
+// Sealed windows count as a whole. With a Limit, it stops searching once it has found enough names, and returns any of
+// them.
 func (q *Querier) LabelNames(ctx context.Context, query Query) ([]string, error) {
 	return q.texts(ctx, query, textSearch{
 		kind: cache.KindNames, catalog: format.CatalogLabel,
@@ -31,7 +32,7 @@ func (q *Querier) LabelNames(ctx context.Context, query Query) ([]string, error)
 	})
 }
 
-// LabelValues lists the values of a label, sorted, likewise.
+// LabelValues lists the values of a label, sorted, under the same rules as LabelNames.
 func (q *Querier) LabelValues(ctx context.Context, name string, query Query) ([]string, error) {
 	search := textSearch{
 		kind: cache.KindValues, catalog: format.CatalogValue, label: name,
@@ -50,9 +51,9 @@ func (q *Querier) LabelValues(ctx context.Context, name string, query Query) ([]
 	return q.texts(ctx, query, search)
 }
 
-// textSearch is how a search for the names of labels differs from one for the values of a label.
+// textSearch holds the differences between a search for label names and one for label values.
 type textSearch struct {
-	// kind is that of cache entries; catalog and label name the catalog's partition.
+	// kind is the kind of the cache entries. catalog and label identify the catalog's partition.
 	kind     uint8
 	catalog  int64
 	label    string
@@ -67,7 +68,7 @@ func (q *Querier) texts(ctx context.Context, query Query, search textSearch) ([]
 		return nil, err
 	}
 	t := &textSet{r: r, ctx: ctx, limit: query.Limit, seen: map[string]struct{}{}, list: []string{}}
-	// Invariant I4: first the head, then the marks, then the rows.
+	// Invariant I4: first the head, then the commit records, then the rows.
 	for series := range q.env.Head.Select(ctx, query.Tenant, query.Matchers, r.minT, r.maxT, true) {
 		if search.ofOpen(t, series.Labels()); t.isFull() {
 			return t.sorted()
@@ -91,13 +92,13 @@ func (q *Querier) texts(ctx context.Context, query Query, search textSearch) ([]
 	return t.sorted()
 }
 
-// ofCatalogs adds what the catalogs of the windows list.
+// ofCatalogs adds the texts in the catalogs of the windows.
 func (t *textSet) ofCatalogs(ctx context.Context, windows []sealedWindow, search textSearch) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(ReadWorkers)
 	for _, w := range windows {
 		g.Go(panics.AsError("listing labels", func() error {
-			if search.catalog == format.CatalogMetric { // The same entry serves selectors.
+			if search.catalog == format.CatalogMetric { // The cache entry also serves selectors.
 				metrics, err := t.r.allMetrics(ctx, w)
 				for _, m := range metrics {
 					if err := t.add(m.name); err != nil {
@@ -116,7 +117,7 @@ func (t *textSet) ofCatalogs(ctx context.Context, windows []sealedWindow, search
 	return g.Wait()
 }
 
-// textList is a list of names or values, sorted.
+// textList is a sorted list of names or values.
 type textList []string
 
 func (l textList) Bytes() (n int64) {
@@ -126,13 +127,13 @@ func (l textList) Bytes() (n int64) {
 	return n
 }
 
-// textsBytes is metered for a name or value of a label, in a set and in a list. Its text is added.
+// textsBytes is the number of bytes metered for a label name or value, in a set and in a list, without its text.
 const textsBytes = 80
 
-// textBytes is what a text takes besides its characters.
+// textBytes is the size of a text without its characters.
 const textBytes = 16
 
-// list returns what the catalog of a window lists.
+// list returns the texts in the catalog of a window.
 func (search *textSearch) list(ctx context.Context, r *rowReader, w sealedWindow) (textList, error) {
 	key := cache.EntryKey{Kind: search.kind, Window: w.window, Tenant: r.tenant, Text: search.label}
 	v, err := r.env.Cache.Get(ctx, key, w.version, func(ctx context.Context) (cache.EntryValue, error) {
@@ -151,7 +152,7 @@ func (search *textSearch) list(ctx context.Context, r *rowReader, w sealedWindow
 	return v.(textList), nil
 }
 
-// ofMatching adds what the sealed series that match have.
+// ofMatching adds the texts of the sealed series that match.
 func (t *textSet) ofMatching(ctx context.Context, windows []sealedWindow, search textSearch) error {
 	find := seriesFinder{t.r}
 	list, err := find.windowMetrics(ctx, windows)
@@ -166,7 +167,7 @@ func (t *textSet) ofMatching(ctx context.Context, windows []sealedWindow, search
 	})
 }
 
-// ofMetrics adds the names of the metrics that have series which match. They come in order.
+// ofMetrics adds the names of metrics with matching series, in order.
 func (t *textSet) ofMetrics(ctx context.Context, find seriesFinder, list []windowMetric) error {
 	matches := make([]bool, len(list))
 	err := find.eachMatch(ctx, list, func(at int, _ *metricSeries, _ []uint32) error {
@@ -186,7 +187,7 @@ func (t *textSet) ofMetrics(ctx context.Context, find seriesFinder, list []windo
 	return nil
 }
 
-// seenBytes is what a text takes in a textSet besides its characters, about.
+// seenBytes is the approximate size of a text in a textSet without its characters.
 const seenBytes = 64
 
 // textSet collects texts from many goroutines.
@@ -194,21 +195,21 @@ type textSet struct {
 	r     *request
 	ctx   context.Context
 	limit int // 0: none
-	// offered is how many texts were offered, those seen before included.
+	// offered is the number of texts offered, including duplicates.
 	offered int
 
 	mu   sync.Mutex
 	seen map[string]struct{}
-	list []string // those seen, in the order in which they came
+	list []string // the distinct texts, in order of arrival
 	err  error
-	// unmetered are bytes of texts that the meter doesn't know yet.
+	// unmetered is the number of bytes that aren't metered yet.
 	unmetered int64
 }
 
-// errFull means that there are as many texts as are wanted, or more than fit.
+// errFull means that the set has reached its limit, or a text exceeded the query's budget.
 var errFull = errors.New("storage: the list is full")
 
-// add returns errFull if no more are to be added.
+// add returns errFull once the set accepts no more texts.
 func (t *textSet) add(texts ...string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -220,26 +221,27 @@ func (t *textSet) add(texts ...string) error {
 	return nil
 }
 
-// Bounds of the search with a limit: it ends with so many texts, or, once there are as many as are asked for, after so many were offered. Up to
-// these bounds the first texts in order are returned, as Prometheus returns them; beyond, any.
+// Bounds of a search with a limit. It stops at limitedTexts texts, or, once it has reached the limit, after
+// limitedOffered texts were offered. Within these bounds it returns the first texts in order, as Prometheus does;
+// beyond them, any texts.
 const (
 	limitedTexts   = 1024
 	limitedOffered = 1 << 20
 )
 
-// isFull needs the lock, or to be alone.
+// isFull requires the lock, unless no other goroutine uses the set.
 func (t *textSet) isFull() bool {
 	return t.err != nil || t.limit > 0 && len(t.list) >= t.limit && (len(t.list) >= limitedTexts || t.offered >= limitedOffered)
 }
 
-// addOne needs the lock, or to be alone.
+// addOne requires the lock, unless no other goroutine uses the set.
 func (t *textSet) addOne(s string) {
 	if t.addLast(s) {
 		t.seen[s] = struct{}{}
 	}
 }
 
-// addLast is addOne for a text that isn't added again. It reports whether the text was added.
+// addLast is addOne for a text that won't be added again. It reports whether the text was added.
 func (t *textSet) addLast(s string) bool {
 	t.offered++
 	if _, ok := t.seen[s]; ok || t.isFull() {
@@ -252,7 +254,7 @@ func (t *textSet) addLast(s string) bool {
 	return true
 }
 
-// charge counts a text before it is held. Memory is metered for many texts at once.
+// charge meters a text before it is stored. The meter is updated once per meter.AtOnce bytes.
 func (t *textSet) charge(s string) error {
 	if t.unmetered += int64(len(s)) + textsBytes; t.unmetered >= meter.AtOnce {
 		if err := meter.Grow(t.ctx, t.unmetered); err != nil {
@@ -263,7 +265,7 @@ func (t *textSet) charge(s string) error {
 	return t.r.budget.Charge(len(s) + seenBytes)
 }
 
-// sorted returns the texts.
+// sorted returns the texts in order, up to the limit.
 func (t *textSet) sorted() ([]string, error) {
 	if t.err != nil {
 		return nil, t.err

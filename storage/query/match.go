@@ -22,20 +22,20 @@ import (
 type windowMetric struct {
 	window *sealedWindow
 	metric string
-	shards int64 // 0: not known
+	shards int64 // 0: unknown
 }
 
 // windowMetricBytes is the size of a windowMetric with its result.
 const windowMetricBytes = 160
 
-// seriesFinder finds the series of windows that match.
+// seriesFinder finds the series of windows that match a request.
 type seriesFinder struct{ *request }
 
-// sealedBytes is metered for a sealed series: its id, its labels' header and its place in the answer. The text of labels is added.
+// sealedBytes is the number of bytes metered for a sealed series: its id, its labels' header and its part of the
+// answer. The labels' text is metered in addition.
 const sealedBytes = 160
 
-// windowMetrics lists the metrics of the windows that the matchers of __name__ match, by metric and then by
-// window.
+// windowMetrics lists the metrics of the windows that the matchers of __name__ match, by metric and then by window.
 func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow) ([]windowMetric, error) {
 	var list []windowMetric
 	if name, ok := r.oneMetric(); ok { // No catalog needs to be read.
@@ -71,7 +71,8 @@ func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow)
 	return mergeByMetric(lists), nil
 }
 
-// mergeByMetric merges lists that are each sorted by metric. Of one metric the lists come in their order.
+// mergeByMetric merges lists that are each sorted by metric. Entries with the same metric stay in the order of the
+// lists.
 func mergeByMetric(lists [][]windowMetric) []windowMetric {
 	switch len(lists) {
 	case 0:
@@ -92,8 +93,8 @@ func mergeByMetric(lists [][]windowMetric) []windowMetric {
 	return append(append(merged, a...), b...)
 }
 
-// eachMatch calls visit for every one of the metrics that has series which match, from several goroutines:
-// at is the metric's place in list, positions are the series' in m, which has those that match at least.
+// eachMatch calls visit for each metric with matching series, from multiple goroutines. at is the metric's index in
+// list. m contains all matching series and maybe others; positions are the indices of the matching series in m.
 func (r seriesFinder) eachMatch(outer context.Context, list []windowMetric, visit func(at int, m *metricSeries, positions []uint32) error) error {
 	q := matchingQuery{prepared: index.Prepare(r.matchers), matchers: r.matchers}
 	if len(list) == 1 {
@@ -108,7 +109,7 @@ func (r seriesFinder) eachMatch(outer context.Context, list []windowMetric, visi
 	}
 	g, ctx := errgroup.WithContext(outer)
 	var next atomic.Int64
-	for range min(ReadWorkers, len(rest)) { // Not a goroutine a metric: a new stack takes long to grow.
+	for range min(ReadWorkers, len(rest)) { // One goroutine per metric is slower: stacks have to grow.
 		g.Go(panics.AsError("reading", func() (err error) {
 			for i := next.Add(1) - 1; i < int64(len(rest)) && err == nil && ctx.Err() == nil; i = next.Add(1) - 1 {
 				err = r.match(ctx, &q, list, rest[i], visit)
@@ -123,14 +124,14 @@ func (r seriesFinder) eachMatch(outer context.Context, list []windowMetric, visi
 }
 
 const (
-	// heldAtOnce is how many indexes are taken from the cache at once.
+	// heldAtOnce is the number of indexes that are looked up in the cache together.
 	heldAtOnce = 64
-	// matchedAlone is how many series the caller's goroutine matches by itself: where they are more, several share the work.
+	// matchedAlone is the maximum number of series that the caller's goroutine matches. Above it, the work is shared.
 	matchedAlone = 10_000
 )
 
-// matchHeld is eachMatch for metrics whose indexes are in the cache, where few series are likely to match: to look these up takes
-// less than to have other goroutines do it. It returns the places of the metrics that are left.
+// matchHeld is eachMatch for metrics whose indexes are cached, if few series are likely to match. Matching them here
+// costs less than starting goroutines. It returns the indices of the other metrics.
 func (r seriesFinder) matchHeld(ctx context.Context, q *matchingQuery, list []windowMetric, visit func(at int, m *metricSeries, positions []uint32) error) (rest []int, err error) {
 	var held [heldAtOnce]cache.EntryValue
 	matched := 0
@@ -161,7 +162,7 @@ func (r seriesFinder) matchHeld(ctx context.Context, q *matchingQuery, list []wi
 	return rest, nil
 }
 
-// matchingQuery is what a request looks for, in an index and in pages.
+// matchingQuery is a request's matchers, prepared for an index and for pages.
 type matchingQuery struct {
 	prepared index.Prepared
 
@@ -170,13 +171,14 @@ type matchingQuery struct {
 	inPages  *sought
 }
 
-// sought returns what can be looked up by filters of pages; nil: nothing can. Where the index of a metric is in the cache, nobody asks.
+// sought returns the matchers that filters of pages can answer, or nil. It isn't called if the index of the metric is
+// cached.
 func (q *matchingQuery) sought() *sought {
 	q.once.Do(func() { q.inPages = newSought(q.matchers) })
 	return q.inPages
 }
 
-// match calls visit if the metric at a place has series that match.
+// match calls visit if the metric at index at has series that match.
 func (r seriesFinder) match(ctx context.Context, q *matchingQuery, list []windowMetric, at int, visit func(at int, m *metricSeries, positions []uint32) error) error {
 	wm := &list[at]
 	m, err := r.matchingSeries(ctx, *wm, q)
@@ -215,7 +217,7 @@ func (r seriesFinder) metrics(ctx context.Context, w sealedWindow) (metricNames,
 	return found, ctx.Err()
 }
 
-// narrow looks up what the first matcher with an alternation or a prefix names.
+// narrow reduces the names by the first matcher with an alternation or a prefix.
 func narrow(all metricNames, byName []*labels.Matcher) metricNames {
 	for _, m := range byName {
 		if m.Type != labels.MatchRegexp {
@@ -245,29 +247,31 @@ func narrow(all metricNames, byName []*labels.Matcher) metricNames {
 	return all
 }
 
-// matching is what matches of a metric in one window, in the order of ids.
+// matching holds the matching series of a metric in one window, in the order of ids.
 type matching struct {
 	window windowMetric
 	ids    []format.SeriesID
 	labels []labels.Labels
 	places []format.ClassShard // nil: all are in place 0
-	// positions are those among all series that the metric has in the window, or in its slots that are read, about.
+	// positions are the approximate positions among all series of the metric in the window, or in the slots that are
+	// read.
 	positions []uint32
-	// located is where they stand in pages, by place, if that is known.
+	// located holds the positions of the series in pages, by place. It is nil if they are unknown.
 	located map[format.ClassShard]*paged.Located
 }
 
-// matchedMemory is memory of what matches, which several metrics share: of most only few series match.
+// matchedMemory is memory for matching series that metrics share, because few series of most metrics match.
 type matchedMemory struct {
 	mu     sync.Mutex
 	ids    []format.SeriesID
 	labels []labels.Labels
 }
 
-// sharedSeries is for how many series memory is taken at once, and sharedAtMost how many of a metric share it.
+// sharedSeries is the number of series for which memory is allocated together. sharedAtMost is the maximum number of
+// series of a metric that uses it.
 const sharedSeries, sharedAtMost = 256, 32
 
-// of returns memory of n series.
+// of returns memory for n series.
 func (a *matchedMemory) of(n int) ([]format.SeriesID, []labels.Labels) {
 	if n > sharedAtMost {
 		return make([]format.SeriesID, n), make([]labels.Labels, n)
@@ -276,7 +280,7 @@ func (a *matchedMemory) of(n int) ([]format.SeriesID, []labels.Labels) {
 	defer a.mu.Unlock()
 	if len(a.ids) < n {
 		room := sharedSeries
-		if a.ids == nil { // Many queries are for one metric.
+		if a.ids == nil { // Many queries match one metric.
 			room = n
 		}
 		a.ids, a.labels = make([]format.SeriesID, room), make([]labels.Labels, room)
@@ -286,7 +290,8 @@ func (a *matchedMemory) of(n int) ([]format.SeriesID, []labels.Labels) {
 	return ids, list
 }
 
-// take keeps what matches. Where that isn't everything it copies, so that the rest needn't stay in memory.
+// take returns the matching series. If some series don't match, it copies the others, so that the whole index can be
+// freed.
 func (r seriesFinder) take(ctx context.Context, w windowMetric, m *metricSeries, match spanned, memory *matchedMemory) (matching, error) {
 	positions := match.positions
 	if err := meter.Grow(ctx, int64(len(positions))*sealedBytes); err != nil {

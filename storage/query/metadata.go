@@ -10,11 +10,12 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// metadataWindows is how many windows back Metadata looks.
+// metadataWindows is the number of windows that Metadata reads.
 const metadataWindows = 8
 
-// Metadata returns the metadata of a tenant's metrics of the last days, of each the latest first; metric
-// "" asks for all. limit bounds how many metrics; 0: all. What can't be read is left out: see damage.WithWarnings.
+// Metadata returns the metadata of a tenant's metrics in the last windows, per metric the latest first. An empty metric
+// selects all metrics. limit is the maximum number of metrics; 0 means no limit. Unreadable rows are skipped: see
+// damage.WithWarnings.
 func (q *Querier) Metadata(ctx context.Context, tenant, metric string, limit int) (map[string][]format.Metadata, error) {
 	out, rows := map[string][]format.Metadata{}, engine.Range{Table: engine.Metadata}
 	if metric != "" {

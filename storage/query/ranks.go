@@ -11,33 +11,34 @@ import (
 	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
-// Series are read in the order of their ids, and many answers are in the order of their labels. To sort a million series by their labels takes
-// as long as to read them, and a query that is repeated finds the same series again. So the order of a large answer is cached:
+// Series are read in the order of their ids, but many answers are in the order of their labels. Sorting a million
+// series by their labels takes as long as reading them, and a repeated query finds the same series again. Therefore the
+// order of a large answer is cached:
 //
 //	ids of the series ─► hash ─┬─► in the cache: ranks
 //	                           └─► sort by labels ─► ranks, cached
 //
 // An id determines the labels, so the ids determine the order.
 
-// rankedSeries is the number of series from which on ranks are cached.
+// rankedSeries is the minimum number of series for which ranks are cached.
 const rankedSeries = 4096
 
-// rankSeed is that of all hashes of ids: nobody can make lists of ids with the same hash.
+// rankSeed seeds the hashes of ids. It is random, so that clients can't construct lists of ids with the same hash.
 var rankSeed = maphash.MakeSeed()
 
-// Ranks finds the ranks of the series of an answer: for each its place in the order of the labels.
+// Ranks finds the ranks of the series of an answer. The rank of a series is its index in the order of labels.
 type Ranks struct {
 	env    *Env
 	series []*SelectedSeries
 	key    cache.EntryKey
 }
 
-// labelRanks are the ranks of series, in the order of these. They don't change.
+// labelRanks are the ranks of series, in the order of the series. They are immutable.
 type labelRanks []uint32
 
 func (r labelRanks) Bytes() int64 { return int64(4 * len(r)) }
 
-// RanksOf returns what finds the ranks of the series of a tenant's answer; nil: they are few, so that sorting them costs less.
+// RanksOf returns the Ranks of the series of a tenant's answer, or nil for short answers, where sorting costs less.
 func (q *Querier) RanksOf(tenant string, series []*SelectedSeries) *Ranks {
 	if len(series) < rankedSeries {
 		return nil
@@ -51,7 +52,7 @@ func (q *Querier) RanksOf(tenant string, series []*SelectedSeries) *Ranks {
 	return &Ranks{env: &q.env, series: series, key: cache.EntryKey{Kind: cache.KindRanks, Tenant: tenant, Text: string(text)}}
 }
 
-// Held returns the ranks if they are in the cache, else nil. The caller must not change them.
+// Held returns the ranks if they are cached, else nil. The caller must not modify them.
 func (r *Ranks) Held() []uint32 {
 	v, ok := r.env.Cache.Held(r.key, r.version())
 	if !ok {
@@ -60,7 +61,7 @@ func (r *Ranks) Held() []uint32 {
 	return v.(labelRanks)
 }
 
-// Get returns the ranks. The caller must not change them.
+// Get returns the ranks. The caller must not modify them.
 func (r *Ranks) Get(ctx context.Context) ([]uint32, error) {
 	v, err := r.env.Cache.Get(ctx, r.key, r.version(), func(context.Context) (cache.EntryValue, error) {
 		found := make(labelRanks, len(r.series))
@@ -75,7 +76,7 @@ func (r *Ranks) Get(ctx context.Context) ([]uint32, error) {
 	return v.(labelRanks), nil
 }
 
-// version is the length of the list, for lists of other lengths may have the same hash by chance.
+// version is the length of the list, because lists of other lengths may have the same hash by chance.
 func (r *Ranks) version() uint64 { return uint64(len(r.series)) }
 
 // sortByLabels sorts the series of the answer by their labels.

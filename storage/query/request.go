@@ -24,12 +24,12 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ReadWorkers is how many scans a query has under way at once: enough to hide a network's latency, few
-// enough that one query doesn't take the whole engine.
+// ReadWorkers is the number of concurrent scans of a query. It hides a network's latency without letting one query use
+// the whole engine.
 const ReadWorkers = 16
 
-// rowReader reads rows for a query, within its budget. Rows that can't be read are named, counted, given to the query's caller as warnings, and left
-// out.
+// rowReader reads rows for a query, within its budget. Unreadable rows are skipped, logged and counted, and reported to
+// the query's caller as warnings.
 type rowReader struct {
 	*Querier
 
@@ -38,32 +38,33 @@ type rowReader struct {
 	budget meter.ReadBudget
 	warnMu sync.Mutex
 	warn   func(error)
-	told   map[string]bool // the gaps that warn was called for
+	told   map[string]bool // the gaps for which warn was called
 }
 
-// request is what one query carries through the read path. Each step takes what the one before it has found:
+// request is one query on its way through the read path. Each step takes the result of the previous one:
 //
 //	windowFinder ─► windows with their slots ─► seriesFinder ─► series with their places ─► selection ─► chunks
 type request struct {
 	*rowReader
 
 	matchers []*labels.Matcher
-	// hidden are the horizons of the tenant's classes, and classes those that were asked for. gaps are ranges of time of which 1h rollups
-	// may be missing, and in a query for buckets raw rows: there each slot is answered from samples or from rollups.
+	// hidden are the retention boundaries of the tenant's classes, and classes the requested ones. gaps are ranges of
+	// time in which 1h rollups may be missing. In a query for buckets they also cover missing raw rows: there each slot
+	// is answered from samples or from rollups.
 	hidden  []retention.Hidden
 	gaps    retention.Gaps
 	classes uint64
-	// days has the classes of unsealed series.
+	// days returns the classes of unsealed series.
 	days retention.DayLists
-	// minT and maxT bound the times, milliseconds; nothing is seen if minT > maxT.
+	// minT and maxT bound the times, milliseconds. The result is empty if minT > maxT.
 	minT, maxT int64
-	// startsFrom is the time after which samples have their start timestamps, milliseconds.
+	// startsFrom is the time after which samples have start timestamps, milliseconds.
 	startsFrom int64
-	// deletes are those that touch that range.
+	// deletes are the deletes that touch this range.
 	deletes format.Tombstones
 }
 
-// newReader returns a reader for a query of a tenant; warn, if it isn't nil, is called for rows that can't be read.
+// newReader returns a reader for a query of a tenant. If warn isn't nil, it is called for unreadable rows.
 func (q *Querier) newReader(ctx context.Context, tenant string, warn func(error)) *rowReader {
 	use := q.env.Limiter.Use(ctx, tenant)
 	return &rowReader{Querier: q, tenant: tenant, budget: meter.ReadBudget{Limit: q.env.QueryBytes, Use: use}, warn: warn, told: map[string]bool{}}
@@ -80,7 +81,7 @@ func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error)
 	r := &request{
 		rowReader: q.newReader(ctx, query.Tenant, query.Warn),
 		matchers:  query.Matchers, hidden: shown.Hidden, gaps: shown.Gaps, classes: query.Classes, days: shown.Days,
-		maxT: min(query.MaxT, format.MaxTime), // The clock sets no limit: it may have been set back since samples were acknowledged.
+		maxT: min(query.MaxT, format.MaxTime), // No limit by the clock: it may have been set back since a sample was acknowledged.
 	}
 	r.startsFrom = q.startsFrom(ctx, query.Tenant)
 	if r.classes == 0 {
@@ -98,7 +99,8 @@ func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error)
 	return r, nil
 }
 
-// openRequest returns a request that has its deletes, once queries can be answered; nil: nothing is to be read, because of the error or of the times.
+// openRequest returns a request with its deletes once queries can be answered. It returns nil if the range is empty or
+// an error occurred.
 func (q *Querier) openRequest(ctx context.Context, query Query) (*request, error) {
 	if err := q.env.Ready(); err != nil {
 		return nil, err
@@ -117,7 +119,8 @@ func (q *Querier) openRequest(ctx context.Context, query Query) (*request, error
 	return r, nil
 }
 
-// loadTombstones finds the deletes that the request applies, and brings the head up to date. It comes before anything is read.
+// loadTombstones finds the deletes that apply to the request, and brings the head up to date. It must be called before
+// any rows are read.
 func (r *request) loadTombstones(ctx context.Context) error {
 	all, err := r.env.Deletes(ctx, r.tenant)
 	if err != nil {
@@ -130,8 +133,8 @@ func (r *request) loadTombstones(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// oneMetric returns the name that the matchers ask for by equality; it is "" if they contradict each other,
-// or ask for series without a name, of which there are none.
+// oneMetric returns the name that the matchers require by equality. The name is "" if the matchers contradict each
+// other or require an empty name, which no series has.
 func (r *request) oneMetric() (name string, ok bool) {
 	if name, ok = format.EqualName(r.matchers); ok && !format.MatchesName(r.matchers, name) {
 		name = ""
@@ -139,14 +142,14 @@ func (r *request) oneMetric() (name string, ok bool) {
 	return name, ok
 }
 
-// tellStaged warns of stage rows that can't be read and may hold samples of the request.
+// tellStaged warns of unreadable stage rows that may contain samples of the request.
 func (r *request) tellStaged() {
 	for _, err := range r.env.Damage.Staged(r.minT, r.maxT) {
 		r.tell(err)
 	}
 }
 
-// tellKeptGaps warns of gaps of cached results that may concern the request.
+// tellKeptGaps warns of gaps in cached results that may affect the request.
 func (r *request) tellKeptGaps() {
 	for _, e := range r.env.Damage.Kept() {
 		name, one := r.oneMetric()
@@ -159,8 +162,8 @@ func (r *request) tellKeptGaps() {
 	}
 }
 
-// shorten limits a request for labels to the range that the tenant may query and warns of it. The range ends at until, or with the request if
-// that is earlier; later times stay in the request.
+// shorten limits a request for labels to the longest range that the tenant may query, and warns if it does. The range
+// is measured back from until or from the request's end, whichever is earlier. Later times stay in the request.
 func (r *request) shorten(until int64) {
 	longest := r.budget.Use.Longest()
 	until = min(until, r.maxT)
@@ -172,12 +175,12 @@ func (r *request) shorten(until int64) {
 		tenant.KeyQueryRange, r.tenant, time.UnixMilli(r.minT).UTC().Format(time.RFC3339)))
 }
 
-// disjoint reports whether no series matches both, as far as the labels show that either demands to be equal to something.
+// disjoint reports whether no series can match both sets, as far as matchers for equality show.
 func disjoint(x *index.Matching, a, b []*labels.Matcher) bool {
 	return contradict(x, a, b) || contradict(x, b, a)
 }
 
-// contradict reports whether one of the first demands a value that one of the others refuses.
+// contradict reports whether a matcher in demand requires a value that one of the others rejects.
 func contradict(x *index.Matching, demand, others []*labels.Matcher) bool {
 	for _, m := range demand {
 		if m.Type != labels.MatchEqual {
@@ -192,12 +195,12 @@ func contradict(x *index.Matching, demand, others []*labels.Matcher) bool {
 	return false
 }
 
-// newBudget is for a load that several queries may wait for; ctx is that of the query which loads.
+// newBudget returns a budget for a load that other queries may wait for. ctx is the context of the loading query.
 func (r *rowReader) newBudget(ctx context.Context) *meter.ReadBudget {
 	return meter.NewLoad(ctx, r.env.QueryBytes)
 }
 
-// tell gives the query's caller a warning.
+// tell passes a warning to the query's caller.
 func (r *rowReader) tell(err error) {
 	if r.warn == nil {
 		return
@@ -213,7 +216,8 @@ func (r *rowReader) corrupt(err *damage.CorruptRowError) {
 	r.tell(err)
 }
 
-// Scan yields the rows of a partition to row, which must keep copies. Rows that can't be read are warned of, and left out.
+// Scan calls row with the rows of a range, which it must copy to keep. Unreadable rows are skipped and reported as
+// warnings.
 func (r *rowReader) Scan(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 	if rows.Damaged == nil {
 		rows.Damaged = func(d engine.Damage) { r.missed(&rows, d) }
@@ -221,7 +225,7 @@ func (r *rowReader) Scan(ctx context.Context, rows engine.Range, row func(engine
 	return EachRow(rows.Table, r.env.Rows.Scan(ctx, rows), row)
 }
 
-// EachRow calls row with each row that is read of a table, until it returns an error.
+// EachRow calls row with each row read from a table, until row returns an error.
 func EachRow(t *engine.Table, rows iter.Seq2[engine.Row, error], row func(engine.Row) error) error {
 	for read, err := range rows {
 		if err != nil {
@@ -234,7 +238,7 @@ func EachRow(t *engine.Table, rows iter.Seq2[engine.Row, error], row func(engine
 	return nil
 }
 
-// chunks yields the rows of chunks that are wanted to row, as Scan does. whole is false if rows were left out.
+// chunks calls row with the wanted rows of chunks, as Scan does. whole is false if rows were skipped.
 func (r *rowReader) chunks(ctx context.Context, w paged.Wanted, row func(engine.Row) error) (whole bool, err error) {
 	rows := w.Range()
 	whole = true
@@ -246,7 +250,7 @@ func (r *rowReader) chunks(ctx context.Context, w paged.Wanted, row func(engine.
 	return whole, err
 }
 
-// leaveOut removes the histograms with which no query can compute, and warns of them.
+// leaveOut removes histograms that queries can't compute with, and warns of them.
 func (r *rowReader) leaveOut(of labels.Labels, samples *chunk.Samples) {
 	var first error
 	n := len(samples.H)
@@ -263,15 +267,16 @@ func (r *rowReader) leaveOut(of labels.Labels, samples *chunk.Samples) {
 	}
 }
 
-// hiddenIn returns the newest timestamp that a class no longer keeps at a resolution, milliseconds.
+// hiddenIn returns the newest timestamp that is hidden in a class at a resolution, milliseconds.
 func (r *request) hiddenIn(class int64, res rollup.Resolution) int64 {
 	if class < int64(len(r.hidden)) {
 		return r.hidden[class].At[res]
 	}
-	return r.env.Retention.Past(r.tenant, class, res) // It was added meanwhile.
+	return r.env.Retention.Past(r.tenant, class, res) // The class was added during the query.
 }
 
-// earliest and latest return the newest timestamp that no class keeps any more, and that one of them doesn't.
+// earliest returns the newest timestamp that is hidden in all classes, and latest the newest that is hidden in any
+// class.
 func (r *request) earliest(res rollup.Resolution) int64 {
 	return slices.MinFunc(r.hidden, func(a, b retention.Hidden) int { return cmp.Compare(a.At[res], b.At[res]) }).At[res]
 }
@@ -280,13 +285,13 @@ func (r *request) latest(res rollup.Resolution) int64 {
 	return slices.MaxFunc(r.hidden, func(a, b retention.Hidden) int { return cmp.Compare(a.At[res], b.At[res]) }).At[res]
 }
 
-// shows reports whether anything of a class is to be seen in a window.
+// shows reports whether any row of a class in a window is visible.
 func (r *request) shows(class int64, window int64) bool {
 	res, end := format.ResolutionOf(window), r.env.Period.WindowEnd(window)
 	return r.classes&(1<<class) != 0 && end > r.hiddenIn(class, res) && !r.gaps.Hold(class, res, end)
 }
 
-// lacksRaw reports whether samples of some class may be lacking in a slot.
+// lacksRaw reports whether raw samples of some class may be missing in a slot.
 func (r *request) lacksRaw(slot int64) bool {
 	if r.env.Period.SlotStart(slot) < r.latest(rollup.Raw) {
 		return true
@@ -294,7 +299,7 @@ func (r *request) lacksRaw(slot int64) bool {
 	return r.gaps.HoldAny(r.env.Period.SlotEnd(slot))
 }
 
-// visible returns those of the positions whose series are in a class of which the window shows anything.
+// visible returns the positions of series in classes with visible rows in the window.
 func (r *request) visible(w *sealedWindow, m *metricSeries, positions []uint32) []uint32 {
 	if m.places == nil {
 		if !r.shows(retention.DefaultClass, w.window) {
@@ -328,22 +333,23 @@ func (r *request) sourceOf(w windowMetric, at format.ClassShard) source {
 	}
 }
 
-// hasSamples reports whether a slot's samples answer as well as its rollups: it has marks of raw rows, or is of a time from which
-// none are lacking. A seal that was cut short may have left rollups there with marks of their own.
+// hasSamples reports whether samples can answer for a slot as well as its rollups: the slot has commit records of raw
+// rows, or no raw samples of its time have expired. An interrupted seal may have left rollups with commit records of
+// their own.
 func (r *request) hasSamples(sums map[int64]uint64, slot int64) bool {
 	_, ok := sums[slot]
 	return ok || !r.lacksRaw(slot)
 }
 
-// maxTold bounds how many gaps a query is warned of one by one.
+// maxTold is the maximum number of gaps that are reported one by one to a query.
 const maxTold = 50
 
-// missed counts and logs rows of a scan that can't be read, and warns of them.
+// missed counts and logs unreadable rows of a scan, and warns of them.
 func (r *rowReader) missed(rows *engine.Range, d engine.Damage) {
 	r.tellGap(r.env.Damage.NoteRows(rows, d))
 }
 
-// tellOnce gives the query's caller a warning, once.
+// tellOnce reports a warning to the query's caller, unless the same was reported before.
 func (r *rowReader) tellOnce(err error) {
 	r.warnMu.Lock()
 	told := r.told[err.Error()]
@@ -354,7 +360,7 @@ func (r *rowReader) tellOnce(err error) {
 	}
 }
 
-// tellGap warns of each gap once.
+// tellGap warns of each gap once, for at most maxTold gaps.
 func (r *rowReader) tellGap(e *damage.DamagedRowsError) {
 	what := e.What()
 	r.warnMu.Lock()

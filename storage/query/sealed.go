@@ -21,23 +21,23 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// sealedWindow is a window in which something is sealed.
+// sealedWindow is a window with sealed slots.
 type sealedWindow struct {
 	window int64
-	// version is a hash of the window's marks: while it is the same, so are the window's rows.
+	// version is a hash of the window's commit records. The window's rows change only with it.
 	version uint64
-	// slots are those of the request's range that are sealed, in order; others of the window may be too.
+	// slots are the sealed slots in the request's range, in order. The window may have others.
 	slots []int64
-	// sums are hashes of the slots' marks.
+	// sums are hashes of the slots' commit records.
 	sums []uint64
-	// left are those of the slots of a window of rollups that are answered from samples, where these are kept.
+	// left are the slots of a window of rollups that are answered from samples where samples are kept.
 	left []int64
-	// cleared are the marks of deletes that were applied to the slots' rows, of those that the request applies.
+	// cleared are the commit records of deletes that were applied to the slots' rows, limited to the request's deletes.
 	cleared map[format.CommitKey]bool
 }
 
-// windows finds the windows of a resolution in the request's range that have marks, in the order of time. What
-// is sealed after this was called is not in them, so the head must have been asked before.
+// windows finds the windows of a resolution in the request's range with commit records, in the order of time. It misses
+// windows that are sealed later, so the caller must have read the head before.
 func (r windowFinder) windows(ctx context.Context, res rollup.Resolution) ([]sealedWindow, error) {
 	r.tellKeptGaps()
 	p := r.env.Period
@@ -73,9 +73,9 @@ func (r windowFinder) windows(ctx context.Context, res rollup.Resolution) ([]sea
 	return slices.DeleteFunc(found, func(w sealedWindow) bool { return w.version == 0 }), nil
 }
 
-// marks finds a window's marks; its version is 0 if there are none.
+// marks reads the commit records of a window. The version is 0 if there are none.
 func (r windowFinder) marks(ctx context.Context, window, minSlot, maxSlot int64) (sealedWindow, error) {
-	if len(r.deletes) == 0 { // Else it matters which marks these are.
+	if len(r.deletes) == 0 { // With deletes the individual records matter.
 		if m, ok, err := r.recalledMarks(ctx, r.tenant, window); ok || err != nil {
 			if err != nil {
 				return sealedWindow{}, err
@@ -99,7 +99,7 @@ func (r windowFinder) marks(ctx context.Context, window, minSlot, maxSlot int64)
 	return w, err
 }
 
-// marksReader makes marks of rows.
+// marksReader computes windowMarks from the rows of commit records.
 type marksReader struct {
 	windowMarks
 	all, ofSlot xxhash.Digest
@@ -125,7 +125,7 @@ func (m *marksReader) add(row engine.Row) {
 	m.sums[n-1] = m.ofSlot.Sum64()
 }
 
-// marks returns the marks read.
+// marks returns the windowMarks of the rows read.
 func (m *marksReader) marks() *windowMarks {
 	if len(m.slots) > 0 {
 		m.version = max(1, m.all.Sum64())
@@ -139,7 +139,7 @@ type sealedMetric struct {
 	shards int64
 }
 
-// metricBytes is what a sealedMetric takes besides its text.
+// metricBytes is the size of a sealedMetric without its text.
 const metricBytes = 24
 
 // metricNames are the metrics of a window, sorted by name.
@@ -152,7 +152,7 @@ func (m metricNames) Bytes() (n int64) {
 	return n
 }
 
-// find returns the place of a metric.
+// find returns the index of a metric.
 func (m metricNames) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(m, name, func(m sealedMetric, name string) int { return strings.Compare(m.name, name) })
 }
@@ -176,7 +176,7 @@ func (r *rowReader) allMetrics(ctx context.Context, w sealedWindow) (metricNames
 	return v.(metricNames), nil
 }
 
-// shardsOfAll sets the shards of the metrics that have several.
+// shardsOfAll sets the numbers of shards of metrics with more than one.
 func (r *rowReader) shardsOfAll(ctx context.Context, window int64, names metricNames) error {
 	rows := engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, r.tenant)}
 	rows.Damaged = func(d engine.Damage) {
@@ -197,7 +197,7 @@ func (r *rowReader) shardsOfAll(ctx context.Context, window int64, names metricN
 	})
 }
 
-// shards reads a number of shards; one that can't be read is named, and taken for 1.
+// shards parses a number of shards. An unreadable one is reported and counts as 1.
 func (r *rowReader) shards(window int64, metric string, value []byte) int64 {
 	n, err := format.ParseShards(value)
 	if err != nil {
@@ -206,46 +206,47 @@ func (r *rowReader) shards(window int64, metric string, value []byte) int64 {
 	return n
 }
 
-// What every query reads first, which windows there are and the marks in them, is remembered where the engine can ensure that nobody has
-// written any since it was read (see engine.Versioned and design/queries.md): a query of one series over a day needs no other row.
+// Every query first reads the list of windows and their commit records. These are cached if the engine can ensure that
+// they weren't written to since (see engine.Versioned and design/queries.md). A query of one series over a day then
+// reads no other rows.
 //
-//	query ─► windows of the tenant ─► marks of each ─► series (by their version) ─► chunks
-//	         └─────── by the engine's versions ─────┘
+//	query ─► windows of the tenant ─► commit records of each ─► series (by their version) ─► chunks
+//	         └────────── by the engine's versions ──────────┘
 
-// errDamagedList means that a list lacks damaged rows, so that each query must read it, and warn.
+// errDamagedList means that damaged rows are missing in a list. It isn't cached, so that each query reads it and warns.
 var errDamagedList = errors.New("storage: damaged rows aren't cached")
 
-// listedWindows are the windows of a tenant that are listed, in order. They don't change.
+// listedWindows are the listed windows of a tenant, in order. They are immutable.
 type listedWindows []int64
 
 func (l listedWindows) Bytes() int64 { return int64(8 * len(l)) }
 
-// between returns a copy of those from first to last.
+// between returns a copy of the windows from first to last.
 func (l listedWindows) between(first, last int64) []int64 {
 	from := sort.Search(len(l), func(i int) bool { return l[i] >= first })
 	to := sort.Search(len(l), func(i int) bool { return l[i] > last })
 	return slices.Clone(l[from:max(from, to)])
 }
 
-// windowMarks are the marks of a window. They don't change.
+// windowMarks summarize the commit records of a window. They are immutable.
 type windowMarks struct {
-	// version is a hash of all of them; 0: there are none.
+	// version is a hash of all commit records; 0 if there are none.
 	version uint64
-	// slots are those that have any, in order, and sums hashes of theirs.
+	// slots are the slots with commit records, in order. sums are the hashes of each slot's records.
 	slots []int64
 	sums  []uint64
 }
 
 func (m *windowMarks) Bytes() int64 { return int64(16*len(m.slots) + 64) }
 
-// within returns a window with those of its slots that a request is about, which may be changed.
+// within returns a window with the slots from minSlot to maxSlot. The caller may modify the slots.
 func (m *windowMarks) within(window, minSlot, maxSlot int64) sealedWindow {
 	from := sort.Search(len(m.slots), func(i int) bool { return m.slots[i] >= minSlot })
 	to := max(from, sort.Search(len(m.slots), func(i int) bool { return m.slots[i] > maxSlot }))
 	return sealedWindow{window: window, version: m.version, slots: slices.Clone(m.slots[from:to]), sums: slices.Clone(m.sums[from:to])}
 }
 
-// version returns the engine's version of a partition; ok is false if it isn't known.
+// version returns the engine's version of a partition. ok is false if it is unknown.
 func (e *Env) version(t *engine.Table, partition engine.Key) (version uint64, ok bool) {
 	if e.Versions == nil {
 		return 0, false
@@ -253,8 +254,8 @@ func (e *Env) version(t *engine.Table, partition engine.Key) (version uint64, ok
 	return e.Versions.Version(t, partition)
 }
 
-// remember returns the result of reading a partition once, as long as nobody has written there; ok is false if that isn't known, or if load
-// has called missed, because rows of it are damaged.
+// remember caches the result of reading a partition while the partition isn't written to. ok is false if the engine
+// can't ensure this, or if load called missed because rows are damaged.
 func remember[T cache.EntryValue](ctx context.Context, e *Env, t *engine.Table, partition engine.Key, key cache.EntryKey, load func(ctx context.Context, missed func()) (T, error)) (value T, ok bool, err error) {
 	version, ok := e.version(t, partition)
 	if !ok {
@@ -277,8 +278,8 @@ func remember[T cache.EntryValue](ctx context.Context, e *Env, t *engine.Table, 
 	return v.(T), true, nil
 }
 
-// KnownWindows lists the windows from first to last in which a tenant may have rows, in order, as Env.Windows does, which it may remember. Code that removes
-// rows, or reports which there are, reads them.
+// KnownWindows lists the windows from first to last in which a tenant may have rows, in order. It may return a cached
+// list. Code that removes rows, or reports which rows exist, must call Env.Windows instead.
 func (q *Querier) KnownWindows(ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError)) ([]int64, error) {
 	if list, ok, err := q.recalledWindows(ctx, tenant); ok || err != nil {
 		return list.between(first, last), err
@@ -286,7 +287,8 @@ func (q *Querier) KnownWindows(ctx context.Context, tenant string, first, last i
 	return q.env.Windows(ctx, tenant, first, last, missed)
 }
 
-// recalledWindows returns the windows of a tenant, if they are remembered, or can be.
+// recalledWindows returns the windows of a tenant from the cache, or reads and caches them. It returns false if they
+// can't be cached.
 func (q *Querier) recalledWindows(ctx context.Context, tenant string) (listedWindows, bool, error) {
 	key := cache.EntryKey{Kind: cache.KindWindows, Tenant: tenant}
 	return remember(ctx, &q.env, engine.Windows, engine.Key{engine.Text(tenant)}, key, func(ctx context.Context, missed func()) (listedWindows, error) {
@@ -294,7 +296,7 @@ func (q *Querier) recalledWindows(ctx context.Context, tenant string) (listedWin
 	})
 }
 
-// heldMarks returns the marks of a window if they are in memory.
+// heldMarks returns the windowMarks of a window if they are cached.
 func (q *Querier) heldMarks(tenant string, window int64) (*windowMarks, bool) {
 	version, ok := q.env.version(engine.Sealed, format.SealedPartition(window, tenant))
 	if !ok {
@@ -307,7 +309,8 @@ func (q *Querier) heldMarks(tenant string, window int64) (*windowMarks, bool) {
 	return v.(*windowMarks), true
 }
 
-// recalledMarks returns the marks of a window, if they are remembered, or can be.
+// recalledMarks returns the windowMarks of a window from the cache, or reads and caches them. It returns false if they
+// can't be cached.
 func (q *Querier) recalledMarks(ctx context.Context, tenant string, window int64) (*windowMarks, bool, error) {
 	key := cache.EntryKey{Kind: cache.KindMarks, Window: window, Tenant: tenant}
 	return remember(ctx, &q.env, engine.Sealed, format.SealedPartition(window, tenant), key, func(ctx context.Context, missed func()) (*windowMarks, error) {
@@ -315,8 +318,8 @@ func (q *Querier) recalledMarks(ctx context.Context, tenant string, window int64
 	})
 }
 
-// MarksVersion returns the version of a window's marks; 0: it has none. Those that were read are remembered as long as nobody writes any, see
-// ended.Memory.
+// MarksVersion returns a hash of a window's commit records, 0 if there are none. Versions are cached in ended.Memory
+// while the records aren't written to.
 func (q *Querier) MarksVersion(ctx context.Context, tenant string, window int64) (uint64, error) {
 	engineVersion, ok := q.env.version(engine.Sealed, format.SealedPartition(window, tenant))
 	if version, known := q.env.Memory.Version(tenant, window, engineVersion); ok && known {
@@ -332,7 +335,7 @@ func (q *Querier) MarksVersion(ctx context.Context, tenant string, window int64)
 	return m.version, nil
 }
 
-// scanMarks reads the marks of a window. Damage is handled as in engine.Range.
+// scanMarks reads the commit records of a window. Damage is handled as in engine.Range.
 func (q *Querier) scanMarks(ctx context.Context, tenant string, window int64, damaged func(engine.Damage)) (*windowMarks, error) {
 	var m marksReader
 	for row, err := range q.env.Engine.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true, Damaged: damaged}) {

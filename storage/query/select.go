@@ -17,39 +17,39 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Query asks for the samples of series.
+// Query selects the samples or buckets of series.
 type Query struct {
 	Tenant string
 	// MinT and MaxT bound the samples' timestamps, both included, milliseconds.
 	MinT, MaxT int64
 	Matchers   []*labels.Matcher
-	// Resolution asks for buckets, which SelectedSeries.Buckets reads, in place of samples. The series are those
+	// Resolution selects buckets, which SelectedSeries.Buckets reads, instead of samples. The answer has the series
 	// that may have either.
 	Resolution rollup.Resolution
-	// Columns are those that are wanted of the buckets.
+	// Columns are the required columns of buckets.
 	Columns rollup.Columns
-	// Edges are times that no bucket may straddle, ascending, milliseconds: where one that isn't at a bucket's
-	// end lies in a slot, that slot is answered from samples, as long as these are kept.
+	// Edges are times that no bucket may straddle, ascending, milliseconds. A slot with an edge that isn't at the end
+	// of a bucket is answered from samples while samples are kept.
 	Edges []int64
-	// Classes bounds the answer to rows of these classes, as Horizons names them; 0: all.
+	// Classes limits the answer to rows of these classes, with bits as in retention.Hidden; 0 means all.
 	Classes uint64
-	// LabelsOnly is true if no samples will be read: series are found as long as anything is kept of them. With a Limit, any of the
-	// series are returned.
+	// LabelsOnly is true if no samples will be read. Series are then found while any of their rows are kept. With a
+	// Limit, any of the series are returned.
 	LabelsOnly bool
-	// part is which series are searched.
+	// part selects where series are searched.
 	part selectPart
-	// Sorted asks for series in the order of their labels.
+	// Sorted requests series in the order of their labels.
 	Sorted bool
-	// Limit is the greatest number of series, or of names or values of labels, that are wanted; 0: all.
+	// Limit is the maximum number of series, or of names or values of labels; 0 means no limit.
 	Limit int
-	// Warn is called for rows that had to be skipped because they are corrupt; nil: they are only logged and counted. It is
-	// called by one goroutine at a time, also by SelectedSeries.Samples.
+	// Warn is called for corrupt rows, which are skipped. If it is nil, they are only logged and counted. Calls never
+	// overlap; SelectedSeries.Samples may also call it.
 	Warn func(error)
-	// overGaps shows samples before a gap, too.
+	// overGaps also returns samples before a gap.
 	overGaps bool
 }
 
-// selectPart is where series are searched.
+// selectPart selects the unsealed or sealed samples in which series are searched.
 type selectPart uint8
 
 const (
@@ -58,69 +58,71 @@ const (
 	inSealed
 )
 
-// SelectedSeries is one series of a Query's answer. Its methods may be called from any goroutine, and
-// after the query's context has ended they fail with its error.
+// SelectedSeries is one series of a Query's answer. Its methods may be called from any goroutine. After the query's
+// context has ended they return its error.
 type SelectedSeries struct {
 	Labels labels.Labels
 
 	sel      *selection
 	id       format.SeriesID
-	at       uint32 // its place among the selection's series
+	at       uint32 // its index among the selection's series
 	from, to uint32 // its parts
 }
 
-// selection is the answer to a Query. What it reads is cut into groups of neighbouring series, so that what
-// it holds follows what its caller asks for.
+// selection is the answer to a Query. Its chunks are read in groups of neighbouring series, so that memory follows the
+// caller's reads.
 //
 //	series  [ a b c d e f g … ]      parts of c: ─► source (window, metric, place)
 //	groups  [   0   |   1   … ]                  └► the head's snapshot
 type selection struct {
 	r   *request
 	ctx context.Context
-	// uncleaned are, of a query for buckets, the deletes that the rollups of a slot were made without, by slot.
+	// uncleaned maps slots to the deletes that their rollups were computed without, in a query for buckets.
 	uncleaned map[int64]format.Tombstones
 	sources   []source
 	open      []openSeries
 	parts     []part
 	series    []*SelectedSeries
 	groups    groups
-	// columns, edges and width are for buckets.
+	// columns, edges and width are set in queries for buckets.
 	columns rollup.Columns
 	edges   []int64
 	width   int64
 }
 
-// source is where sealed chunks are: a partition of table raw, or of rollups.
+// source is a partition with sealed chunks, in table raw or a table of rollups.
 type source struct {
 	window *sealedWindow
 	metric string
 	place  format.ClassShard
-	// places is how many the metric has in the window.
+	// places is the number of the metric's places in the window.
 	places uint32
-	// class is the place's; hidden is the newest timestamp that it no longer keeps, and hiddenRaw that of raw samples.
+	// class is the place's class. hidden is the newest timestamp that is hidden in it at the source's resolution, and
+	// hiddenRaw the newest that is hidden at raw resolution.
 	class             int64
 	hidden, hiddenRaw int64
-	// located is where the series stand in pages; nil: that isn't known.
+	// located holds the positions of the series in pages. It is nil if they are unknown.
 	located *paged.Located
 }
 
-// part is where samples of a series are.
+// part is one location of a series' samples.
 type part struct {
 	// source is the index of a source, or inHead.
 	source uint32
-	// at is the place of the series in its window's metric, or in the head's snapshot.
+	// at is the index of the series in its window's metric, or in the head's snapshot.
 	at uint32
 }
 
 const inHead = ^uint32(0)
 
-// Select finds the series that match and have, or may have, samples in the range. It reads no samples yet.
+// Select finds the series that match and have, or may have, samples in the range. It reads no samples.
 func (q *Querier) Select(ctx context.Context, query Query) ([]*SelectedSeries, error) {
 	r, err := q.openRequest(ctx, query)
 	if r == nil {
 		return nil, err
 	}
-	// Invariant I4: first the head, then the marks, then the rows. Samples sealed meanwhile are met twice.
+	// Invariant I4: first the head, then the commit records, then the rows. Samples sealed concurrently are found
+	// twice.
 	sel := &selection{r: r, ctx: ctx, columns: query.Columns, edges: query.Edges, width: query.Resolution.Width()}
 	limit := 0
 	if query.LabelsOnly {
@@ -159,7 +161,7 @@ func (q *Querier) Select(ctx context.Context, query Query) ([]*SelectedSeries, e
 	return sel.series, nil
 }
 
-// SelectUnsealed is Select for the series that have unsealed samples.
+// SelectUnsealed is Select limited to series with unsealed samples.
 func (q *Querier) SelectUnsealed(ctx context.Context, query Query) ([]*SelectedSeries, error) {
 	query.part = inUnsealed
 	return q.Select(ctx, query)
@@ -192,12 +194,12 @@ func (sel *selection) findSealed(ctx context.Context, q Query) ([]matching, erro
 	if err != nil {
 		return nil, err
 	}
-	// Where nothing matches there is no metric either: left in, it would cut a metric's windows in two.
+	// A metric without matches is removed. It would separate the windows of another metric from each other.
 	return slices.DeleteFunc(found, func(m matching) bool { return len(m.ids) == 0 }), nil
 }
 
-// merge makes one series of what windows and head have under one id; limit bounds how many, 0: all. found
-// comes by metric, and an id belongs to one metric.
+// merge creates one series per id from the windows and the head. limit is the maximum number of series; 0 means no
+// limit. found is sorted by metric, and each id belongs to one metric.
 func (sel *selection) merge(found []matching, limit int) {
 	heads := sel.sortedHeads()
 	m := merger{sel: sel, limit: limit}
@@ -226,14 +228,14 @@ func (sel *selection) merge(found []matching, limit int) {
 	}
 }
 
-// headPlace is a place in a selection's open series, with what it is sorted by: its metric's, and the first bytes of its id.
+// headPlace is an index into a selection's open series with its sort key: the metric and the first bytes of the id.
 type headPlace struct {
 	id     uint64
-	metric uint32 // the place of the first series of the metric
+	metric uint32 // the index of the metric's first series
 	at     uint32
 }
 
-// sortedHeads returns the places of the open series by metric and id. Those of one metric come one after the other.
+// sortedHeads returns the indices of the open series by metric and id. Open series of one metric must be adjacent.
 func (sel *selection) sortedHeads() []uint32 {
 	open := sel.open
 	places := make([]headPlace, len(open))
@@ -271,15 +273,15 @@ type merger struct {
 	runs  []run
 }
 
-// run is what one window has of a metric, and how far it is merged.
+// run is the series of a metric in one window, with the position of the merge in them.
 type run struct {
 	*matching
-	source uint32              // of the first place; those of the others follow
+	source uint32              // index in the selection
 	places []format.ClassShard // that it has series in, ascending
 	next   int
 }
 
-// expect makes room for the series of windows and of the head, of which most have the same in all windows.
+// expect allocates memory for the series of the windows and the head. Most windows are assumed to have the same series.
 func (m *merger) expect(found []matching, heads int) {
 	parts, series, most := heads, 0, heads
 	for i := range found {
@@ -296,12 +298,12 @@ func (m *merger) expect(found []matching, heads int) {
 	m.slab = make([]SelectedSeries, min(series, slabSeries))
 }
 
-// slabSeries bounds for how many series memory is taken at once.
+// slabSeries is the maximum number of series whose memory is allocated together.
 const slabSeries = 1024
 
 func (m *merger) full() bool { return m.limit > 0 && len(m.sel.series) >= m.limit }
 
-// metric merges the series of one metric, whose windows and head are each in the order of ids.
+// metric merges the series of one metric. The series of each window and of the head are in the order of ids.
 func (m *merger) metric(found []matching, heads []uint32) {
 	sel := m.sel
 	m.runs = m.runs[:0]
@@ -327,10 +329,10 @@ func (m *merger) metric(found []matching, heads []uint32) {
 	}
 }
 
-// onePlace is where most metrics have all of their series.
+// onePlace is the only place of most metrics.
 var onePlace = []format.ClassShard{0}
 
-// usedPlaces returns those of the places of series, each once, ascending.
+// usedPlaces returns the distinct places of series, ascending.
 func usedPlaces(places []format.ClassShard) []format.ClassShard {
 	if places == nil {
 		return onePlace
@@ -340,7 +342,7 @@ func usedPlaces(places []format.ClassShard) []format.ClassShard {
 	return slices.Compact(used)
 }
 
-// least returns the smallest id that is not merged yet.
+// least returns the smallest id that isn't merged yet.
 func (m *merger) least(heads []uint32) (least format.SeriesID, ok bool) {
 	if len(heads) > 0 {
 		least, ok = m.sel.open[heads[0]].series.ID(), true
@@ -354,7 +356,7 @@ func (m *merger) least(heads []uint32) (least format.SeriesID, ok bool) {
 	return least, ok
 }
 
-// add makes a series of everything under id, and returns the rest of heads.
+// add creates a series from all parts with this id, and returns the rest of heads.
 func (m *merger) add(id format.SeriesID, heads []uint32) []uint32 {
 	sel := m.sel
 	if len(m.slab) == 0 {
@@ -383,7 +385,7 @@ func (m *merger) add(id format.SeriesID, heads []uint32) []uint32 {
 	return heads
 }
 
-// Windows lists the windows of sealed rows that the series is read from.
+// Windows lists the windows of sealed rows from which the series is read.
 func (s *SelectedSeries) Windows() (list []int64) {
 	for _, p := range s.sel.parts[s.from:s.to] {
 		if p.source != inHead {
@@ -393,8 +395,9 @@ func (s *SelectedSeries) Windows() (list []int64) {
 	return list
 }
 
-// Warm reads what labels and samples of the series need, as far as that doesn't change, into the processor's cache, and returns a byte that depends on
-// it. A reader of many series that calls it for some at once waits for the memory of all of them at the same time.
+// Warm loads memory of the series that a read of its labels and samples needs into the processor's cache, and returns a
+// byte that depends on it. A reader of many series that calls it for some of them together waits for their memory only
+// once.
 func (s *SelectedSeries) Warm() (sum byte) {
 	for text := labelorder.Encoding(s.Labels); text != ""; text = text[min(cacheLine, len(text)):] {
 		sum |= text[0]
@@ -407,11 +410,11 @@ func (s *SelectedSeries) Warm() (sum byte) {
 	return sum
 }
 
-// cacheLine is the number of bytes that a processor reads from memory at once, or less.
+// cacheLine is the number of bytes that a processor reads from memory at once, or fewer.
 const cacheLine = 64
 
-// Samples appends the series' samples within the query's range, in order, at most one a timestamp. It isn't for
-// queries that ask for a resolution: see Buckets.
+// Samples appends the series' samples within the query's range, in order, at most one per timestamp. Queries with a
+// Resolution must call Buckets instead.
 func (s *SelectedSeries) Samples(into *chunk.Samples) error {
 	if into.Len() > 0 {
 		var own chunk.Samples

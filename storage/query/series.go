@@ -19,29 +19,29 @@ import (
 	"github.com/cassia-db/cassia/storage/paged"
 )
 
-// metricSeries are the series of a metric in a window, in the order of their ids. A series stands here
-// twice if it has rows in two shards or classes.
+// metricSeries are the series of a metric in a window, in the order of their ids. A series is listed twice if it has
+// rows in two shards or classes.
 type metricSeries struct {
 	set    *index.Set
 	labels []labels.Labels
 	ids    []format.SeriesID
 	places []format.ClassShard // nil: all are in place 0
-	// serial is another for each index in the process, from 1.
+	// serial numbers the indexes of the process, starting at 1.
 	serial uint64
-	// bad are the rows that could not be read, as many as are kept.
+	// bad are the corrupt rows, at most maxBadRows.
 	bad []*damage.CorruptRowError
-	// at, where these are only some of the metric's series, is about where each would be among all of them, ascending; nil: they are
-	// all. all is how many there are then, about.
+	// If these are only some of the metric's series, at holds the approximate position of each among all of them,
+	// ascending, and all their approximate number. Otherwise at is nil.
 	at  []uint32
 	all int
-	// located is then where they stand in pages, by place.
+	// located then holds the positions of the series in pages, by place.
 	located map[format.ClassShard]*paged.Located
 }
 
 const (
-	// maxBadRows bounds how many corrupt rows of a metric each query is warned of.
+	// maxBadRows is the maximum number of corrupt rows of a metric that a query is warned about.
 	maxBadRows = 10
-	// seriesBytes is what a series takes in memory besides its labels.
+	// seriesBytes is the size of a series in memory without its labels.
 	seriesBytes = 64
 )
 
@@ -53,7 +53,7 @@ func (m *metricSeries) Bytes() int64 {
 	return n
 }
 
-// position returns where a series is among all that the metric has in the window, about, in their order.
+// position returns the approximate position of a series among all series of the metric in the window.
 func (m *metricSeries) position(i uint32) uint32 {
 	if m.at != nil {
 		return m.at[i]
@@ -61,10 +61,10 @@ func (m *metricSeries) position(i uint32) uint32 {
 	return i
 }
 
-// size returns how many series the metric has in the window, about.
+// size returns the approximate number of series of the metric in the window.
 func (m *metricSeries) size() int { return max(m.all, len(m.ids)) }
 
-// Len, Less and Swap let sort put the series of several shards in one order.
+// Len, Less and Swap implement sort.Interface. They sort series of multiple shards by id.
 func (m *metricSeries) Len() int           { return len(m.ids) }
 func (m *metricSeries) Less(i, j int) bool { return bytes.Compare(m.ids[i][:], m.ids[j][:]) < 0 }
 func (m *metricSeries) Swap(i, j int) {
@@ -73,7 +73,7 @@ func (m *metricSeries) Swap(i, j int) {
 	m.places[i], m.places[j] = m.places[j], m.places[i]
 }
 
-// series returns the series of a window's metric. shards is 0 where the catalog wasn't read yet.
+// series returns the series of a window's metric. shards is 0 if it is unknown, because the catalog wasn't read.
 func (r *rowReader) series(ctx context.Context, w *sealedWindow, metric string, shards int64) (*metricSeries, error) {
 	loaded := false
 	key := cache.EntryKey{Kind: cache.KindSeries, Window: w.window, Tenant: r.tenant, Text: metric}
@@ -89,7 +89,7 @@ func (r *rowReader) series(ctx context.Context, w *sealedWindow, metric string, 
 	return m, nil
 }
 
-// tellBad warns of the rows that couldn't be read, and counts them when they were just loaded.
+// tellBad warns of corrupt rows. It also counts them if they were just loaded.
 func (r *rowReader) tellBad(m *metricSeries, loaded bool) {
 	for _, bad := range m.bad {
 		if loaded {
@@ -117,13 +117,13 @@ func (r *rowReader) loadSeries(ctx context.Context, window int64, metric string,
 // indexSerial is the serial of the newest index.
 var indexSerial atomic.Uint64
 
-// seriesLoad reads labels rows.
+// seriesLoad reads labels rows and builds a metricSeries.
 type seriesLoad struct {
 	r       *rowReader
 	window  int64
 	metric  string
 	shards  int64
-	classes int64 // in which there may be rows
+	classes int64 // that may have rows
 	m       metricSeries
 	budget  *meter.ReadBudget
 	builder labels.ScratchBuilder
@@ -131,7 +131,7 @@ type seriesLoad struct {
 	text    []byte
 }
 
-// newSeriesLoad returns a load of a metric's series; shards is 0 where it isn't known.
+// newSeriesLoad returns a load of a metric's series. shards is 0 if it is unknown.
 func (r *rowReader) newSeriesLoad(ctx context.Context, window int64, metric string, shards int64) (*seriesLoad, error) {
 	if shards == 0 {
 		value, err := r.env.Shards(ctx, window, r.tenant, metric, r.env.Damage.Note)
@@ -156,14 +156,14 @@ func (l *seriesLoad) rows(at format.ClassShard) engine.Range {
 	}
 }
 
-// setPlaces sets the place of the series that were added since it was called last.
+// setPlaces assigns the series that were added since the last call to a place.
 func (l *seriesLoad) setPlaces(at format.ClassShard) {
 	for (l.shards > 1 || l.classes > 1) && len(l.m.places) < len(l.m.ids) {
 		l.m.places = append(l.m.places, at)
 	}
 }
 
-// finish makes the index of the series that were added.
+// finish sorts the added series and builds their index.
 func (l *seriesLoad) finish() {
 	if slices.ContainsFunc(l.m.places, func(at format.ClassShard) bool { return at != 0 }) {
 		sort.Stable(&l.m)
@@ -179,7 +179,7 @@ func (l *seriesLoad) add(row engine.Row) error {
 	return l.addLabels(row.Clustering[format.SeriesField(format.ResolutionOf(l.window))].Text, row.Value)
 }
 
-// addLabels adds the series with an id, and the value of its labels row.
+// addLabels adds a series by its id and the value of its labels row.
 func (l *seriesLoad) addLabels(series string, value []byte) error {
 	var id format.SeriesID
 	copy(id[:], series)

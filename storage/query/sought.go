@@ -20,46 +20,46 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// An index of all series of a metric in a window answers any matchers, and takes long to make where the series are many. Matchers that name
-// values are answered without it, by the filters of labels pages, as long as that costs less:
+// An index of all series of a metric in a window answers any matchers, but it takes long to build for many series.
+// Matchers with values are answered by the filters of labels pages instead, while that costs less:
 //
-//	index in the cache ───────────────────────────────────────► look up
-//	few pages, or no filters ─────────────────► make the index ─► look up
-//	else ─► filters ─► pages that may match ─► an index of what matches, which is cached for these matchers
+//	index in the cache ─────────────────────► look up
+//	few pages, or no filters ───────────────► build the index ─► look up
+//	else ─► filters ─► pages that may match ─► an index of the series that match, cached for these matchers
 //
-// Once such answers have taken about as long as the index would have, or where one would open half of the pages, the index is made, if it is small
-// enough to stay in the cache beside others.
+// The index of all series is built once such look-ups have cost about as much as it would, or if a look-up would open
+// half of the pages. It is only built if it is small enough to stay in the cache with others.
 
 const (
-	// fewestPages is how many labels pages a metric has in a window at least for its filters to be used.
+	// fewestPages is the minimum number of labels pages of a metric in a window for which filters are used.
 	fewestPages = 8
-	// indexPages is how many pages are opened in the time that it takes to make one page's part of an index, or a few more.
+	// indexPages is the number of pages that are opened in the time of indexing one page, rounded up.
 	indexPages = 8
-	// filtersOfPage is how many filters are read in the time that it takes to open a page, or more.
+	// filtersOfPage is the number of filters that are read in the time of opening one page, rounded down.
 	filtersOfPage = 16
-	// indexedBytes is about what a series takes in an index.
+	// indexedBytes is the approximate size of a series in an index.
 	indexedBytes = 200
-	// indexShare is the share of the cache that one index may take to be made though filters could do without.
+	// indexShare limits an index that filters could replace to 1/indexShare of the cache.
 	indexShare = 4
 )
 
-// errIndexBetter means that the index of all series is to be made.
+// errIndexBetter means that the index of all series is to be built.
 var errIndexBetter = errors.New("storage: the index of all series costs less")
 
-// sought is what matchers ask for of a metric's series.
+// sought holds the conditions on the labels of a metric's series.
 type sought struct {
 	conditions []soughtCondition
-	text       string // of the matchers
+	text       string // of the matchers, for the cache key
 }
 
-// soughtCondition is a matcher with the values that it names; nil: they aren't known.
+// soughtCondition is a matcher with the values that it accepts; nil if they aren't known.
 type soughtCondition struct {
 	*labels.Matcher
 
 	values []string
 }
 
-// selector returns the selector of a load. It finds only some of the series if the context has ended.
+// selector returns the selector of a load. It selects only some of the series once the context has ended.
 func (q *sought) selector(ctx context.Context) *page.Selector {
 	x := index.NewMatching(ctx)
 	conditions := make([]page.LabelCondition, len(q.conditions))
@@ -71,7 +71,7 @@ func (q *sought) selector(ctx context.Context) *page.Selector {
 	return page.NewSelector(conditions)
 }
 
-// newSought returns what can be looked up by filters; nil: nothing can.
+// newSought returns the conditions if filters can look them up, else nil.
 func newSought(matchers []*labels.Matcher) *sought {
 	s := &sought{}
 	names := false
@@ -104,12 +104,13 @@ func newSought(matchers []*labels.Matcher) *sought {
 	return s
 }
 
-// openedPages counts how many pages look-ups by filters have opened of a metric in a window, filters counted in.
+// openedPages counts the pages of a metric in a window that look-ups by filters have opened. Reading a filter counts as
+// a fraction of a page.
 type openedPages struct{ atomic.Int64 }
 
 func (*openedPages) Bytes() int64 { return 8 }
 
-// matchingSeries returns the series of a window's metric among which are those that match.
+// matchingSeries returns series of a window's metric that include all that match.
 func (r seriesFinder) matchingSeries(ctx context.Context, wm windowMetric, q *matchingQuery) (*metricSeries, error) {
 	c := r
 	if m := c.heldSeries(&wm); m != nil {
@@ -135,12 +136,12 @@ func (r *rowReader) heldSeries(wm *windowMetric) *metricSeries {
 	return m
 }
 
-// seriesKey names the index of a window's metric.
+// seriesKey returns the cache key of the index of a window's metric.
 func (r *rowReader) seriesKey(wm *windowMetric) cache.EntryKey {
 	return cache.EntryKey{Kind: cache.KindSeries, Window: wm.window.window, Tenant: r.tenant, Text: wm.metric}
 }
 
-// soughtSeries returns the series that match, or errIndexBetter, and then maybe sets the number of shards.
+// soughtSeries returns the series that match, or errIndexBetter. It may set the number of shards in wm in both cases.
 func (r *rowReader) soughtSeries(ctx context.Context, wm *windowMetric, q *sought) (*metricSeries, error) {
 	w := wm.window
 	loaded := false
@@ -211,8 +212,9 @@ func (r *rowReader) loadSought(ctx context.Context, wm *windowMetric, q *sought)
 	return &l.m, nil
 }
 
-// payFilters counts what a look-up by filters is about to cost, and returns how many series the metric has, about; or errIndexBetter, where an index
-// of all is small enough to stay in the cache, and look-ups have cost as much, or this one would cost nearly as much.
+// payFilters adds the cost of a look-up by filters, and returns the approximate number of series of the metric. It
+// returns errIndexBetter if an index of all series is small enough to stay in the cache, and look-ups have cost as much
+// as the index, or this one would cost nearly as much.
 func (r *rowReader) payFilters(ctx context.Context, wm *windowMetric, found []*paged.Candidates) (series int64, err error) {
 	pages, all := 0, 0
 	for _, c := range found {
@@ -233,10 +235,10 @@ func (r *rowReader) payFilters(ctx context.Context, wm *windowMetric, found []*p
 	return series, nil
 }
 
-// placeWorkers is how many places of a metric are read at once.
+// placeWorkers is the number of a metric's places that are read concurrently.
 const placeWorkers = 4
 
-// eachPlace calls do with the places, several at once, and their indices.
+// eachPlace calls do with each place and its index, concurrently.
 func eachPlace(ctx context.Context, places []format.ClassShard, do func(ctx context.Context, i int, at format.ClassShard) error) error {
 	if len(places) == 1 {
 		return do(ctx, 0, places[0])
@@ -254,7 +256,8 @@ func eachPlace(ctx context.Context, places []format.ClassShard, do func(ctx cont
 	return g.Wait()
 }
 
-// spread sets where the series would be about among so many of the metric, by their ids, which are hashes.
+// spread estimates the positions of the series among all series of the metric from their ids, which are hashes. all is
+// the number of these.
 func (m *metricSeries) spread(all int64) {
 	m.at, m.all = make([]uint32, len(m.ids)), int(all)
 	next := uint32(0)

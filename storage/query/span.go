@@ -18,8 +18,9 @@ import (
 // Span is a range of time, both ends included, milliseconds.
 type Span struct{ MinT, MaxT int64 }
 
-// Spans lists where a tenant may have raw samples between minT and maxT, milliseconds, both included: disjoint, in
-// order, as wide as windows and slots are. With rollups it also lists where only these may be left. It reads no data.
+// Spans lists the ranges between minT and maxT, milliseconds, both included, in which a tenant may have raw samples.
+// They are disjoint, in order, and as wide as windows and slots. With rollups it also lists ranges that may have only
+// rollups. It reads no data.
 func (q *Querier) Spans(ctx context.Context, tenant string, minT, maxT int64, rollups bool) ([]Span, error) {
 	if err := q.env.Ready(); err != nil {
 		return nil, err
@@ -27,7 +28,7 @@ func (q *Querier) Spans(ctx context.Context, tenant string, minT, maxT int64, ro
 	if err := q.env.CatchUp(ctx); err != nil {
 		return nil, err
 	}
-	// Invariant I4: first the head, then the windows. Samples sealed meanwhile are met twice.
+	// Invariant I4: first the head, then the windows. Samples sealed concurrently are found twice.
 	var spans []Span
 	for partition := range q.env.Period.Partitions() {
 		for _, slot := range q.env.Head.Slots(partition) {
@@ -49,7 +50,7 @@ func (q *Querier) Spans(ctx context.Context, tenant string, minT, maxT int64, ro
 	return clipSpans(spans, minT, maxT), nil
 }
 
-// appendOlder appends the spans of which some class has only rollups left.
+// appendOlder appends the spans in which some class has only rollups.
 func (q *Querier) appendOlder(ctx context.Context, spans []Span, tenant string) ([]Span, error) {
 	for _, res := range rollup.Resolutions {
 		windows, err := q.env.Windows(ctx, tenant, format.FirstWindow(res), format.LastWindow(res), q.env.Damage.Note)
@@ -71,7 +72,7 @@ func (q *Querier) appendOlder(ctx context.Context, spans []Span, tenant string) 
 	return spans, nil
 }
 
-// clipSpans sorts spans, makes one of those that touch, and leaves what lies between minT and maxT.
+// clipSpans sorts spans, merges adjacent ones, and clips them to [minT, maxT].
 func clipSpans(spans []Span, minT, maxT int64) []Span {
 	slices.SortFunc(spans, func(a, b Span) int { return cmp.Compare(a.MinT, b.MinT) })
 	var out []Span
@@ -91,7 +92,7 @@ func clipSpans(spans []Span, minT, maxT int64) []Span {
 // MaxTime bounds timestamps on both sides, milliseconds.
 const MaxTime = format.MaxTime
 
-// SlotWidth returns how long the slot is that a timestamp lies in.
+// SlotWidth returns the width of the slot that contains a timestamp.
 func (q *Querier) SlotWidth(t int64) time.Duration {
 	return time.Duration(q.env.Period.At(t).SlotMS) * time.Millisecond
 }
@@ -101,8 +102,8 @@ func (q *Querier) Recent() int64 {
 	return q.env.Period.SlotStart(q.env.Period.SlotOf(q.env.Now().UnixMilli()) - 1)
 }
 
-// Oldest returns the start of the first slot of which anything sealed is kept of a tenant, at any resolution,
-// milliseconds; math.MaxInt64 if nothing is.
+// Oldest returns the start of a tenant's first slot with visible sealed rows at any resolution, milliseconds. It
+// returns math.MaxInt64 if there is none.
 func (q *Querier) Oldest(ctx context.Context, tenant string) (int64, error) {
 	oldest := int64(math.MaxInt64)
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
@@ -144,15 +145,16 @@ func (q *Querier) firstSlot(ctx context.Context, tenant string, window int64) (s
 	return 0, false, nil
 }
 
-// Seen is the time for which sealed raw rows of a metric are kept: from the start of the first window that has series of it to the end of the last one,
-// whatever is between.
+// Seen is the time from the start of the first window of raw rows with series of a metric to the end of the last one.
+// Windows in between may have none.
 type Seen struct{ First, Last time.Time }
 
-// maxSeenNames bounds the names that one MetricsSeen reads.
+// maxSeenNames is the maximum number of names that one MetricsSeen reads.
 const maxSeenNames = 500_000
 
-// MetricsSeen returns in which windows of raw rows some metrics of a tenant were seen, of those that are shown. It reads the names of metrics, window by
-// window from both ends on until all were found; metrics that aren't found among so many as it reads are left out, as are those of which nothing is sealed.
+// MetricsSeen returns when metrics of a tenant were seen in the visible windows of raw rows. It reads the names of
+// metrics window by window, from both ends, until all are found or maxSeenNames are read. Metrics that weren't found or
+// have no sealed rows are omitted.
 func (q *Querier) MetricsSeen(ctx context.Context, tenant string, metrics []string) (map[string]Seen, error) {
 	r, err := q.newRequest(ctx, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: damage.Warnings(ctx), overGaps: true})
 	if err != nil {
@@ -195,7 +197,7 @@ func (q *Querier) NewestUnsealed(ctx context.Context, tenant, metric string) (ti
 	return time.UnixMilli(newest).UTC(), ctx.Err()
 }
 
-// firstWith returns of each metric the first of n windows that names it.
+// firstWith returns for each metric the first of n windows that contains it.
 func (r *rowReader) firstWith(ctx context.Context, n int, window func(i int) sealedWindow, metrics []string) (map[string]int64, error) {
 	found, names := map[string]int64{}, 0
 	for i := 0; i < n && len(found) < len(metrics) && names < maxSeenNames/2; i++ {

@@ -11,13 +11,13 @@ import (
 
 type recordedStartsKey struct{}
 
-// WithRecordedStarts returns a context in which samples and buckets have start timestamps only as far as their tenant is recorded as one that
-// sends deltas (package starts). In other contexts all start timestamps are returned.
+// WithRecordedStarts returns a context in which queries return start timestamps only for times at which the tenant is
+// recorded as sending deltas (package starts). With other contexts they return all start timestamps.
 func WithRecordedStarts(ctx context.Context) context.Context {
 	return context.WithValue(ctx, recordedStartsKey{}, true)
 }
 
-// startsFrom returns the time after which a query's samples have their start timestamps, milliseconds.
+// startsFrom returns the time after which samples of a query have start timestamps, milliseconds.
 func (q *Querier) startsFrom(ctx context.Context, tenant string) int64 {
 	if ctx.Value(recordedStartsKey{}) == nil {
 		return math.MinInt64
@@ -42,7 +42,8 @@ func hideSampleStarts(s *chunk.Samples, until int64) {
 	}
 }
 
-// hideBucketStarts removes the start timestamps of buckets that end at or before a time, milliseconds, and all that follows from them.
+// hideBucketStarts removes the start timestamps of buckets that end at or before a time, milliseconds, and the values
+// derived from them.
 func hideBucketStarts(b *rollup.Buckets, until int64) {
 	n := sort.Search(len(b.End), func(i int) bool { return b.End[i] > until })
 	switch {

@@ -13,7 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestHiddenStarts hides start timestamps of samples, and of the buckets of the same samples: both are as if they had never been sent up to then.
+// TestHiddenStarts hides start timestamps of samples, and of the buckets of the same samples. Both must look as if
+// starts up to that time had never been sent.
 func TestHiddenStarts(t *testing.T) {
 	r := rand.New(rand.NewPCG(soak.Seed(t), 0))
 	const width, buckets = 300_000, 12
@@ -51,7 +52,7 @@ func TestHiddenStarts(t *testing.T) {
 		rollup.AppendCells(&whole, &samples, nil, width)
 		hideBucketStarts(&whole, until)
 		rollup.AppendCells(&want, &without, nil, width)
-		if want.FirstST == nil && whole.FirstST != nil { // Those after until have none.
+		if want.FirstST == nil && whole.FirstST != nil { // Buckets after until have no starts.
 			whole.FirstST, whole.LastST, whole.StartCorrection, whole.StartResets = nil, nil, nil, nil
 		}
 		require.Equal(t, want, whole, "%s until %d", starts.Kind, until)

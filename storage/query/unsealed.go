@@ -14,24 +14,27 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// openSeries is a series with unsealed samples, as it was when a query began. Later samples may show.
+// openSeries is a series with unsealed samples. Its snapshot is taken when the query starts; later samples may be
+// visible.
 type openSeries struct {
 	series *head.Series
-	// unsealed are its samples, and days those of which a query may see them, see openDays; nil: it may see all.
+	// unsealed is the snapshot of its samples. days are the days from which a query may read them, see openDays; nil
+	// means all.
 	unsealed head.Snapshot
 	days     []openDay
 }
 
-// openDay is a window of raw rows, after an instant and up to another, in which a series has unsealed samples, and the class in which they will be stored.
+// openDay is the part of a window of raw rows, from after to end, in which a series has unsealed samples, with the
+// class in which they will be stored.
 type openDay struct {
 	after, end int64
 	class      int64
 }
 
-// errLateUnsealed warns of unsealed samples of which there will be no raw rows: buckets have them once they are sealed.
+// errLateUnsealed warns of unsealed samples that will have no raw rows. Buckets include them once they are sealed.
 var errLateUnsealed = errors.New("storage: acknowledged samples are missing from the result until they are sealed: the raw data of their time have expired; repeat the query in a minute")
 
-// unsealedSamples appends a series' unsealed samples that may lie in [minT, maxT], in no particular order.
+// unsealedSamples appends unsealed samples of a series, including all in [minT, maxT] that aren't hidden, in any order.
 func (r *request) unsealedSamples(o *openSeries, minT, maxT int64, into *chunk.Samples) error {
 	if o.days == nil {
 		return o.unsealed.Read(minT, maxT, into)
@@ -50,16 +53,17 @@ func (r *request) unsealedSamples(o *openSeries, minT, maxT int64, into *chunk.S
 	return nil
 }
 
-// openCharge is what an unsealed series counts of the bytes that a query may read.
+// openCharge is the number of bytes that an unsealed series counts towards the query's limit.
 const openCharge = 64
 
-// openBytes is metered for an unsealed series that a query finds: its snapshot, three times while the list grows, and its place in the answer.
+// openBytes is the number of bytes metered for an unsealed series that a query finds: its snapshot, three times because
+// the list grows, and its part of the answer.
 const openBytes = 192
 
-// openMetered is how many unsealed series are metered at once.
+// openMetered is the number of unsealed series that are metered together.
 const openMetered = 256
 
-// open finds the unsealed series, at most limit if that isn't 0. Samples sealed afterwards stay readable through them.
+// open finds the unsealed series, at most limit unless it is 0. Their samples stay readable when they are sealed later.
 func (r *request) open(ctx context.Context, limit int) (list []openSeries, err error) {
 	byClass := r.minT <= r.latest(rollup.Raw) || len(r.gaps) > 0 || r.classes != math.MaxUint64
 	for series, unsealed := range r.env.Head.Select(ctx, r.tenant, r.matchers, r.minT, r.maxT, limit > 0) {
@@ -80,7 +84,7 @@ func (r *request) open(ctx context.Context, limit int) (list []openSeries, err e
 				return nil, err
 			}
 		}
-		if len(list) == cap(list) { // append would grow a long list by a quarter each time.
+		if len(list) == cap(list) { // append would only grow a long list by a quarter each time.
 			list = slices.Grow(list, len(list)+1)
 		}
 		list = append(list, openSeries{series, unsealed, days})
@@ -91,10 +95,10 @@ func (r *request) open(ctx context.Context, limit int) (list []openSeries, err e
 	return list, ctx.Err()
 }
 
-// anyDay stands for all days, where all series are in the default class.
+// anyDay represents all days if all series are in the default class.
 var anyDay = []openDay{{-format.MaxTime - 1, format.MaxTime, retention.DefaultClass}}
 
-// openDays returns the days in which a series has unsealed samples, without those in which its class wasn't asked for.
+// openDays returns the days in which a series has unsealed samples and a requested class.
 func (r *request) openDays(ctx context.Context, series *head.Series, unsealed *head.Snapshot) (days []openDay, err error) {
 	if len(r.hidden) == 1 {
 		return anyDay, nil
@@ -113,8 +117,9 @@ func (r *request) openDays(ctx context.Context, series *head.Series, unsealed *h
 	return days, nil
 }
 
-// showStanding lowers the horizons of raw samples, as far as all raw rows stand, to the beginning of the oldest slot whose rollups may not answer
-// for it: they have unsealed samples only when these are sealed, and they may have been made without a delete. Other slots stay answered from rollups.
+// showStanding lowers the retention boundaries of raw samples to the start of the oldest slot whose rollups may be
+// incomplete, but not below the time from which all raw rows are kept. Rollups don't include unsealed samples, and may
+// have been computed without a delete. Other slots are still answered from rollups.
 func (r *request) showStanding(list []openSeries) {
 	show := func(h *retention.Hidden, first int64) {
 		h.At[rollup.Raw] = min(h.At[rollup.Raw], max(h.Missing, r.env.Period.SlotStart(r.env.Period.SlotOf(first))))
@@ -148,7 +153,7 @@ func (r *request) showStanding(list []openSeries) {
 	}
 }
 
-// openClasses returns the bits of the classes of the unsealed series, as far as wanted contains them.
+// openClasses returns the bits of the classes of unsealed series, limited to the bits in wanted.
 func (r *request) openClasses(ctx context.Context, wanted uint64) (bits uint64, err error) {
 	for series, unsealed := range r.env.Head.Select(ctx, r.tenant, r.matchers, r.minT, r.maxT, true) {
 		days, err := r.openDays(ctx, series, &unsealed)

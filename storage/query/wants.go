@@ -11,29 +11,31 @@ import (
 // want is a series to read from a source.
 type want struct {
 	source uint32
-	at     uint32 // its place among the series that its metric has in the window
-	series uint32 // its place in the group
-	// alone: no other source has chunks of the series in the window.
+	at     uint32 // its index among the metric's series in the window
+	series uint32 // its index in the group
+	// alone is true if no other source has chunks of the series in the window.
 	alone bool
 	of    *SelectedSeries
-	// deletes are those that are about the series, where the rollups of some slot were made without one.
+	// deletes are the deletes that apply to the series and that the rollups of some slot were computed without.
 	deletes format.Tombstones
 }
 
-// wantMemory has memory of wants that were read.
+// wantMemory is a pool of slices of want.
 var wantMemory = sync.Pool{New: func() any { return new([]want) }}
 
-// keptWants bounds the memory that is used again: more are those of series with many chunks, which take longer to read.
+// keptWants is the maximum capacity of slices that are reused. Larger ones belong to series with many chunks, which
+// take longer to read.
 const keptWants = 4096
 
-// fewSources is from how many sources wants are sorted source by source.
+// fewSources is the maximum number of sources for which sortWants collects the series source by source. With more
+// sources it compares all series.
 const fewSources = 16
 
-// sortWants sorts by source and place. Most often those of each source are in order: the series of a metric come in the order of their ids,
-// as they do in its windows.
+// sortWants sorts by source and index. The series of each source are usually in order already, because both the answer
+// and its windows list the series of a metric in the order of their ids.
 func sortWants(wants []want) {
 	byPlace := func(a, b want) int { return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.at, b.at)) }
-	var sources, last []uint32 // last is the place of the last one of each source
+	var sources, last []uint32 // last is the last index of each source
 	inOrder := true
 	for i := range wants {
 		w := &wants[i]

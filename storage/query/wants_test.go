@@ -11,7 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// Wants are sorted by source and place, whether those of each source are in order or not, and however many sources there are.
+// sortWants sorts by source and index, whether the series of each source are in order or not, for any number of
+// sources.
 func TestWantsAreSorted(t *testing.T) {
 	r := rand.New(rand.NewPCG(soak.Seed(t), 1))
 	for range 2000 {

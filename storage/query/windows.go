@@ -11,17 +11,17 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// windowFinder finds the windows in which the answer to a request is.
+// windowFinder finds the windows with rows for a request.
 type windowFinder struct{ *request }
 
-// foundWindows are windows with the slots that are to be read of them.
+// foundWindows are windows with the slots to read from each.
 type foundWindows struct {
 	list []sealedWindow
-	// uncleaned are, of a query for buckets, the deletes that the rollups of a slot were made without, by slot.
+	// uncleaned maps slots to the deletes that their rollups were computed without, in a query for buckets.
 	uncleaned map[int64]format.Tombstones
 }
 
-// windowsAt finds where a query's answer is: samples, buckets, or both.
+// windowsAt finds the windows with samples or buckets for a query.
 func (r windowFinder) windowsAt(ctx context.Context, q Query, open []openSeries) (found foundWindows, err error) {
 	switch {
 	case q.Resolution != rollup.Raw:
@@ -39,8 +39,8 @@ func withSlots(windows []sealedWindow) []sealedWindow {
 	return slices.DeleteFunc(windows, func(w sealedWindow) bool { return len(w.slots) == 0 })
 }
 
-// windowsOfNames finds the windows that show which series there were: those of raw rows, and of rollups for
-// the time from which nothing finer is kept.
+// windowsOfNames finds the windows that list the series of the range: windows of raw rows, and windows of rollups for
+// the time in which finer ones have expired.
 func (r windowFinder) windowsOfNames(ctx context.Context) ([]sealedWindow, error) {
 	var all []sealedWindow
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
@@ -51,7 +51,7 @@ func (r windowFinder) windowsOfNames(ctx context.Context) ([]sealedWindow, error
 		if err != nil {
 			return nil, err
 		}
-		if res > rollup.Raw { // Only of the time before finer windows.
+		if res > rollup.Raw { // Only the time before finer windows.
 			last := r.env.Period.WindowAt(res, r.latest(res-1))
 			found = slices.DeleteFunc(found, func(w sealedWindow) bool { return w.window > last })
 		}
@@ -60,11 +60,12 @@ func (r windowFinder) windowsOfNames(ctx context.Context) ([]sealedWindow, error
 	return all, nil
 }
 
-// bucketWindows finds the windows that answer a query for buckets. Each slot comes from one of them: from
-// rollups where these include all that was sealed, the head has nothing of the slot, and no edge cuts one of its
-// buckets; else from samples.
+// bucketWindows finds the windows for a query for buckets. A slot is answered from rollups if they include all its
+// sealed samples, the head has no samples of it, and no edge is inside one of its buckets. Otherwise it is answered
+// from samples.
 func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []openSeries) (found foundWindows, err error) {
-	// Marks of raw come first: the rollups' marks that are read afterwards include theirs.
+	// The raw commit records are read first: the rollups' commit records, which are read after them, then include
+	// theirs.
 	raw, err := r.windows(ctx, rollup.Raw)
 	if err != nil {
 		return found, err
@@ -73,7 +74,7 @@ func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []openSer
 	if err != nil {
 		return found, err
 	}
-	sums := map[int64]uint64{} // of raw marks
+	sums := map[int64]uint64{} // of raw commit records
 	for _, w := range raw {
 		for i, slot := range w.slots {
 			sums[slot] = w.sums[i]
@@ -97,7 +98,7 @@ func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []openSer
 				if !r.lacksRaw(slot) {
 					return true
 				}
-				w.left = append(w.left, slot) // Past the retention of its class' samples there are buckets only.
+				w.left = append(w.left, slot) // Where raw samples of a class have expired, only buckets remain.
 				return false
 			}
 			fromRollups[slot] = true
@@ -114,9 +115,9 @@ func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []openSer
 	return found, nil
 }
 
-// findUncleaned notes the slots whose rollups include all that was sealed, but were made without deletes. Buckets that such a
-// delete is about are made of samples, all others are read from rollups: marks of raw rows may outlive rows that were written
-// with less time to live, so they don't show that samples of every series are there.
+// findUncleaned finds the slots whose rollups include all sealed samples but were computed without some delete. Buckets
+// that such a delete touches are computed from samples. All others are read from rollups: raw rows with a shorter TTL
+// may have expired before the commit records, so commit records don't prove that samples of every series exist.
 func (r windowFinder) findUncleaned(rolled []sealedWindow, unfit map[int64]bool) (uncleaned map[int64]format.Tombstones) {
 	for _, w := range rolled {
 		for _, slot := range w.slots {
@@ -145,7 +146,7 @@ func isRolled(rolled []sealedWindow, slot int64) bool {
 	})
 }
 
-// unfitSlots finds the slots whose rollups don't include all that was sealed.
+// unfitSlots finds the slots whose rollups don't include all sealed samples.
 func (r windowFinder) unfitSlots(ctx context.Context, rolled []sealedWindow, sums map[int64]uint64) (map[int64]bool, error) {
 	unfit := map[int64]bool{}
 	for _, w := range rolled {
@@ -158,17 +159,17 @@ func (r windowFinder) unfitSlots(ctx context.Context, rolled []sealedWindow, sum
 	if len(unfit) == 0 {
 		return unfit, nil
 	}
-	// Rollups may have marks that raw hasn't: of a seal that is under way, or was cut short.
+	// Rollups may have commit records that the raw rows don't have, of a seal that is in progress or was interrupted.
 	byWindow := map[int64]bool{}
 	for slot := range unfit {
 		byWindow[r.env.Period.RawWindowOfSlot(slot)] = true
 	}
 	missing := map[int64]bool{}
 	for window := range byWindow {
-		// Without those of deletes: where rollups were made without these, buckets are left out one by one, see findUncleaned.
+		// Deletes are left out: findUncleaned handles rollups that were computed without them, bucket by bucket.
 		marks, err := r.env.Unrolled(ctx, r.tenant, window, nil)
 		if errors.Is(err, engine.ErrCorrupt) {
-			return unfit, nil // It isn't known which: samples answer where there are any, and a warning was given.
+			return unfit, nil // The records are unknown: samples answer where they exist. A warning was reported.
 		}
 		if err != nil {
 			return nil, err
@@ -181,7 +182,7 @@ func (r windowFinder) unfitSlots(ctx context.Context, rolled []sealedWindow, sum
 	return unfit, nil
 }
 
-// cutSlots are the slots with an edge inside one of their buckets, and those of which the head has samples.
+// cutSlots returns the slots with an edge inside one of their buckets, and the slots with samples in the head.
 func (r windowFinder) cutSlots(q Query, open []openSeries) map[int64]bool {
 	slots := map[int64]bool{}
 	for _, e := range q.Edges {

@@ -8,27 +8,29 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Roller makes the rollups of raw windows before these are hidden, or dropped.
+// Roller computes the rollups of raw windows before these are hidden or dropped.
 type Roller interface {
-	// RollHidden makes the rollups of raw windows of a class that are to be hidden, from where rows are hidden and may be missing up to target, and returns up
-	// to where they may be hidden.
+	// RollHidden computes the rollups of a class' raw windows that are to be hidden, up to target. hidden and missing
+	// are the current HiddenMS and LackingMS. It returns the time until which raw windows may be hidden.
 	RollHidden(ctx context.Context, tenant string, class, hidden, missing, target int64) (to int64, err error)
-	// RollUntil makes the rollups of the raw windows between two ends of windows, and returns up to where they are there.
+	// RollUntil computes the rollups of the raw windows between two ends of windows, and returns the time until which
+	// they exist.
 	RollUntil(ctx context.Context, tenant string, from, to int64) (int64, error)
 }
 
-// Advancing brings the boundaries of tenants to their retentions.
+// Advancing moves the boundaries of tenants to their retentions.
 type Advancing struct {
 	k      *Keeper
 	roller Roller
-	logged int // changes
+	logged int // number of logged changes
 }
 
-// Advance begins to bring boundaries to their retentions.
+// Advance returns an Advancing. It is used for one pass over all tenants.
 func (k *Keeper) Advance(roller Roller) *Advancing { return &Advancing{k: k, roller: roller} }
 
-// Tenant brings the boundaries of a tenant to its retention, and returns them. Windows hidden from now on may
-// be dropped when a week has passed; those hidden for so long may be dropped from now on, once it has rollups. It also fixes the expiries of windows that begin soon.
+// Tenant moves the boundaries of a tenant to its retention, and returns them. Windows that are hidden now may be
+// dropped after a week. Windows that have been hidden for a week may be dropped once their rollups exist. It also fixes
+// the expiries of windows that start soon.
 func (x *Advancing) Tenant(ctx context.Context, tenant string) (*Boundaries, error) {
 	if _, err := x.k.readBoundaries(ctx, tenant); err != nil {
 		return nil, err
@@ -54,8 +56,9 @@ func (x *Advancing) Tenant(ctx context.Context, tenant string) (*Boundaries, err
 	return after, errors.Join(err, x.k.fixAhead(ctx, tenant))
 }
 
-// aim hides whole windows that are past the retention of each class, and shows those again that aren't any more. Samples are
-// hidden when their rollups are there, which answer from then on: roll makes them, and returns up to where it has.
+// aim hides whole windows that are past the retention of each class, and shows hidden windows that no longer are. Raw
+// samples are only hidden once their rollups exist, which then answer for them: roll computes the rollups, and returns
+// the time until which they exist.
 func (k *Keeper) aim(tenant string, next *boundaryRow, roll func(h *Boundary, target int64) int64) {
 	seen := k.env.Clock.SeenMS()
 	now, _ := k.env.Clock.Times()
@@ -79,13 +82,13 @@ func (k *Keeper) aim(tenant string, next *boundaryRow, roll func(h *Boundary, ta
 	}
 }
 
-// keptMS returns how long rows of a class are to be kept at a resolution, milliseconds; 0: forever.
+// keptMS returns the retention of a class at a resolution, milliseconds; 0 means forever.
 func (k *Keeper) keptMS(tenant string, class int64, res rollup.Resolution) int64 {
 	return k.Keep(tenant, class).Of(res).Milliseconds()
 }
 
-// dropDue notes what may be dropped from now on. Raw never goes before its rollups are there: where they can't be made,
-// newer windows stay, too.
+// dropDue moves DroppedMS to the windows that may be dropped. Raw windows are never dropped before their rollups exist:
+// if these can't be computed, newer windows are also kept.
 func (x *Advancing) dropDue(ctx context.Context, tenant string, next *boundaryRow) error {
 	seen := x.k.env.Clock.SeenMS()
 	var failed error
@@ -108,7 +111,7 @@ func (x *Advancing) dropDue(ctx context.Context, tenant string, next *boundaryRo
 	return failed
 }
 
-// AllDropped reports whether the rows of all classes are dropped from a window.
+// AllDropped reports whether the rows of all classes in a window are dropped.
 func (k *Keeper) AllDropped(b *Boundaries, window int64) bool {
 	for class := range k.Classes() {
 		if k.env.Period.WindowEnd(window) > b.Dropped(class, format.ResolutionOf(window)) {
@@ -118,13 +121,14 @@ func (k *Keeper) AllDropped(b *Boundaries, window int64) bool {
 	return true
 }
 
-// complete returns the boundaries of a tenant, of all its classes: from then on they hold what retention is in force, also before Expire has first run.
+// complete returns the boundaries of a tenant, after it has created missing ones for all classes. They record the
+// retention in force even before Expire first runs.
 func (k *Keeper) complete(ctx context.Context, tenant string) (*Boundaries, error) {
 	return k.change(ctx, tenant, func(before *Boundaries) (next *boundaryRow, err error) {
 		now, _ := k.env.Clock.Times()
 		for class := range k.Classes() {
 			for res := rollup.Raw; res <= rollup.OneHour; res++ {
-				if before.Of(class, res) != nil { // As a rule: an import asks for each series.
+				if before.Of(class, res) != nil { // The usual case: an import calls it for each series.
 					continue
 				}
 				if next == nil {

@@ -10,18 +10,18 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Advertised are the retentions of a process of several, as the others read them. The expiries of windows, the boundaries and which
-// samples are too old follow the longest of all processes that are there: one that was started with a shorter retention
-// takes nothing from what another promises, until that one has ended (design/retention.md).
+// Advertised are the retentions of one process, as other processes read them. The expiries of windows, the boundaries
+// and the limit for old samples follow the longest retention of all live processes. A process with a shorter retention
+// removes nothing that another process keeps, until that one has stopped (design/retention.md).
 type Advertised struct {
 	All     KeptMS            `json:"all"`
 	Tenants map[string]KeptMS `json:"tenants,omitempty"`
 	Classes map[string]KeptMS `json:"classes,omitempty"` // by name
-	// Leaving is true if the process is about to end.
+	// Leaving is true if the process is about to stop.
 	Leaving bool `json:"leaving,omitempty"`
 }
 
-// advertised returns the configuration as the others read it.
+// advertised returns the configuration in the form in which other processes read it.
 func (c *Configured) advertised() Advertised {
 	a := Advertised{All: stored(c.All), Tenants: map[string]KeptMS{}, Classes: map[string]KeptMS{}}
 	for name, keep := range c.Tenants {
@@ -33,7 +33,7 @@ func (c *Configured) advertised() Advertised {
 	return a
 }
 
-// of returns how long the process keeps rows of a tenant in a class with this name; "": in the default one.
+// of returns how long the process keeps a tenant's rows in the class with this name; "" is the default class.
 func (a *Advertised) of(tenant, class string) Keep {
 	if own, ok := a.Classes[class]; ok && class != "" {
 		return own.keep()
@@ -44,7 +44,7 @@ func (a *Advertised) of(tenant, class string) Keep {
 	return a.All.keep()
 }
 
-// Words returns the text of the process' retentions.
+// Words returns the process' retentions as text.
 func (a *Advertised) Words() string {
 	text := a.All.keep().words()
 	if n := len(a.Tenants); n > 0 {
@@ -56,14 +56,14 @@ func (a *Advertised) Words() string {
 	return text
 }
 
-// Advertise returns this process' retentions for the others.
+// Advertise returns this process' retentions for other processes, encoded.
 func (k *Keeper) Advertise(leaving bool) ([]byte, error) {
 	mine := (*k.advertised.Load())[0]
 	mine.Leaving = leaving
 	return json.Marshal(mine)
 }
 
-// LearnAdvertised reads the retentions of the other processes, and goes by the longest of all from then on.
+// LearnAdvertised reads the retentions of the other processes. Afterwards the longest of all applies.
 func (k *Keeper) LearnAdvertised(ctx context.Context) error {
 	list := (*k.advertised.Load())[:1:1]
 	err := k.env.Advertised(ctx, func(writer string, value []byte) {
@@ -83,7 +83,7 @@ func (k *Keeper) LearnAdvertised(ctx context.Context) error {
 	return nil
 }
 
-// Differing returns the retentions of the other processes in words, where some differ from others.
+// Differing returns the retentions of the other processes as text, if processes differ.
 func (k *Keeper) Differing() (words []string) {
 	others := (*k.advertised.Load())[1:]
 	for i := range others {
@@ -95,7 +95,7 @@ func (k *Keeper) Differing() (words []string) {
 	return slices.Compact(words)
 }
 
-// equal reports whether both advertise the same, so that one of them is enough.
+// equal reports whether both advertise the same retentions.
 func (a *Advertised) equal(other Advertised) bool {
 	return a.All == other.All && maps.Equal(a.Tenants, other.Tenants) && maps.Equal(a.Classes, other.Classes)
 }

@@ -16,32 +16,34 @@ import (
 )
 
 const (
-	// boundariesFresh is how old a process' copy of a tenant's boundaries may be where others change them. A window that was shown
-	// a moment ago isn't dropped for a week.
+	// boundariesFresh is the maximum age of a cached copy of a tenant's boundaries in a shared store. An old copy is
+	// harmless, because a window that was visible a moment ago isn't dropped for a week.
 	boundariesFresh = 30 * time.Second
-	// changeTries is how often boundaries are changed where others change them concurrently, and an expiry is inserted where the outcome is unknown.
+	// changeTries is the number of attempts to change boundaries while other processes change them, and to insert an
+	// expiry while the outcome is unknown.
 	changeTries = 3
 )
 
 var boundariesPartition = engine.Key{engine.Text("horizons")}
 
-// Boundaries are the boundaries of a tenant, as they were read. They don't change.
+// Boundaries are the boundaries of a tenant, as read from the store. They are immutable.
 type Boundaries struct {
 	boundaryRow
 	value []byte // as stored; nil: there is no row
-	// broken is true if the row can't be read: flags decide up to where rows are hidden, and nothing is dropped.
+	// broken is true if the row is unreadable. Then flags alone decide which rows are hidden, and nothing is dropped.
 	broken bool
 	read   time.Time
-	// fixed are the expiries of the windows that may matter, see firstListed, in order, as they were read at listed; zero: they weren't, or nothing expires by
-	// itself. firstExpiry is the first of them; 0: none expires.
+	// fixed are the expiries of the windows that may matter, see firstListed, in order. They were read at listed, which
+	// is zero if they weren't read or the engine doesn't expire rows. firstExpiry is the earliest of them; 0 if none
+	// expires.
 	fixed       []fixedExpiry
 	firstExpiry int64
 	listed      time.Time
-	// firstRaw are the first raw windows of the classes of which rows stand, beside those in fixed that have expired: see firstListed.
+	// firstRaw is the first raw window with rows, per class, apart from expired windows in fixed: see firstListed.
 	firstRaw []int64
 }
 
-// get returns the boundary of a class, nil if none is stored, or known.
+// get returns the boundary of a class, or nil if it isn't stored or b is nil.
 func (b *Boundaries) get(class int64, res rollup.Resolution) *Boundary {
 	if b == nil {
 		return nil
@@ -49,7 +51,7 @@ func (b *Boundaries) get(class int64, res rollup.Resolution) *Boundary {
 	return b.Of(class, res)
 }
 
-// Missing returns up to where rows of a class may be missing, of a resolution; Never: of none.
+// Missing returns the time until which rows of a class may be missing at a resolution, or Never.
 func (b *Boundaries) Missing(class int64, res rollup.Resolution) int64 {
 	if h := b.get(class, res); h != nil {
 		return h.LackingMS
@@ -57,7 +59,7 @@ func (b *Boundaries) Missing(class int64, res rollup.Resolution) int64 {
 	return Never
 }
 
-// Dropped returns up to where rows of a class are dropped, of a resolution.
+// Dropped returns the time until which rows of a class are dropped at a resolution, or Never.
 func (b *Boundaries) Dropped(class int64, res rollup.Resolution) int64 {
 	if h := b.get(class, res); h != nil {
 		return h.DroppedMS
@@ -65,7 +67,8 @@ func (b *Boundaries) Dropped(class int64, res rollup.Resolution) int64 {
 	return Never
 }
 
-// Boundaries returns the boundaries of a tenant; those that were read a while ago are read again where others may have changed them.
+// Boundaries returns the boundaries of a tenant. It reads them again if the cached copy is old and other processes may
+// have changed them.
 func (k *Keeper) Boundaries(ctx context.Context, tenant string) (*Boundaries, error) {
 	known := k.boundaries.At(tenant)
 	if known != nil && (!k.env.Expires || !known.listed.IsZero()) && (!k.env.Shared || membership.Elapsed(known.read, k.env.Now()) < boundariesFresh) {
@@ -74,20 +77,22 @@ func (k *Keeper) Boundaries(ctx context.Context, tenant string) (*Boundaries, er
 	return k.readBoundaries(ctx, tenant)
 }
 
-// Recall reads the boundaries of all tenants that have a row, when the store is opened: so that it is soon known which samples are refused.
+// Recall reads the boundaries of all tenants that have a row. It is called when the store is opened, because samples
+// are accepted or rejected by the boundaries that were read.
 func (k *Keeper) Recall(ctx context.Context) error {
 	for row, err := range k.env.Engine.Scan(ctx, engine.Range{Table: engine.Store, Partition: boundariesPartition}) {
 		if err != nil {
 			return fmt.Errorf("storage: reading the retention boundaries: %w", err)
 		}
-		if r, err := parseBoundaries(row.Value); err == nil { // A row that can't be read is reported when it is needed.
+		if r, err := parseBoundaries(row.Value); err == nil { // An unreadable row is reported when it is needed.
 			k.boundaries.Set(strings.Clone(row.Clustering[0].Text), &Boundaries{boundaryRow: r, value: slices.Clone(row.Value), read: k.env.Now()})
 		}
 	}
 	return nil
 }
 
-// readBoundaries reads the boundaries of a tenant, and its expiries where those that are known are old, or of other boundaries.
+// readBoundaries reads the boundaries of a tenant. It also reads its expiries, if the cached ones are old or were read
+// with other boundaries.
 func (k *Keeper) readBoundaries(ctx context.Context, tenant string) (*Boundaries, error) {
 	item := engine.Key{engine.Text(tenant)}
 	known, b := k.boundaries.At(tenant), &Boundaries{read: k.env.Now()}
@@ -114,8 +119,8 @@ func (k *Keeper) readBoundaries(ctx context.Context, tenant string) (*Boundaries
 // errBoundariesChanged means that another process has changed a tenant's boundaries.
 var errBoundariesChanged = errors.New("storage: another process changed the retention boundaries concurrently")
 
-// change stores the boundaries that next makes of a tenant's; nil: they stay. It calls next again where another process has changed them. Boundaries that
-// can't be read stay.
+// change stores the boundaries that next returns for a tenant's current ones; nil leaves them unchanged. It calls next
+// again if another process has changed them. Unreadable boundaries are left unchanged.
 func (k *Keeper) change(ctx context.Context, tenant string, next func(before *Boundaries) (*boundaryRow, error)) (*Boundaries, error) {
 	for try := 1; ; try++ {
 		before, err := k.Boundaries(ctx, tenant)
@@ -140,7 +145,7 @@ func (k *Keeper) change(ctx context.Context, tenant string, next func(before *Bo
 	}
 }
 
-// replace stores the boundaries of a tenant in place of those that were read, and returns them.
+// replace stores the boundaries of a tenant if they are still the ones that were read, and returns them.
 func (k *Keeper) replace(ctx context.Context, tenant string, before *Boundaries, next *boundaryRow, value []byte) (*Boundaries, error) {
 	if err := k.env.Clock.MayRemove(); err != nil {
 		return nil, err
@@ -160,5 +165,5 @@ func (k *Keeper) replace(ctx context.Context, tenant string, before *Boundaries,
 		return nil, err
 	}
 	k.boundaries.Set(tenant, b)
-	return b, nil // Not from the memory: another caller that fails to change them clears that.
+	return b, nil // Not from the cache: another caller that fails to change them clears it.
 }

@@ -9,70 +9,73 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// boundary is up to when rows of a tenant's class are hidden, and gone, at a resolution. It is stored, and so the same for
-// every process and after every restart; flags only set its target.
+// Boundary holds the times until which rows of a tenant's class are hidden, missing and dropped at a resolution. It is
+// stored, so it is the same in all processes and after restarts. Flags only set its target.
 //
-//	dropped ≤ lacking        hidden                    now - retention
+//	DroppedMS ≤ LackingMS   HiddenMS                  now - retention
 //	   |.........|..............|.........................|..........> time
-//	     no rows   rows stand:    hidden by the flags and   shown
+//	     no rows   rows exist:    hidden by the flags and   shown
 //	               a higher       the clock, up to the end
 //	               retention      of one more window
 //	               shows them
 //
-// All three are ends of windows, milliseconds, up to which it is so; Never: nothing is. Where rows expire by themselves, lacking stays Never, and dropped is
-// only up to where the windows of steps were looked through.
+// All three are ends of windows in milliseconds; Never if no window is affected. If the engine expires rows, LackingMS
+// stays Never, and DroppedMS is only the time until which the windows of steps were processed.
 type Boundary struct {
 	Class      int64             `json:"class"`
 	Resolution rollup.Resolution `json:"resolution"`
-	// HiddenMS goes back when the retention is raised, but never before LackingMS.
+	// HiddenMS is lowered when the retention is raised, but never below LackingMS.
 	HiddenMS int64 `json:"hidden_ms"`
-	// LackingMS goes back where an import restores a window: rows may be missing, for they were dropped or never made.
+	// LackingMS is the time until which rows may be missing: they were dropped or never computed. It is lowered when an
+	// import restores a window.
 	LackingMS int64 `json:"lacking_ms"`
-	// DroppedMS goes back with LackingMS: rows are dropped wherever they are found.
+	// DroppedMS is lowered with LackingMS. Rows before it are dropped wherever they are found.
 	DroppedMS int64 `json:"dropped_ms"`
-	// Holes are ranges after LackingMS of which rows may be missing as well: an import has brought back what lies between, see restore. They are used where
-	// rows don't expire by themselves; elsewhere expiries tell, see expiry.go.
+	// Holes are ranges after LackingMS in which rows may also be missing, because an import has restored the windows
+	// between them, see restore. They are used if the engine doesn't expire rows. Otherwise expiries determine holes,
+	// see holes.go.
 	Holes []hole `json:"holes,omitempty"`
-	// KeptMS is the retention that it goes by; 0: forever. BeforeMS is the longest that was in force in the week before SinceMS, of observed uptime, when it
-	// was lowered last; SinceMS is 0 if it wasn't.
+	// KeptMS is the retention that the boundary follows; 0 means forever. If it was lowered, SinceMS is the observed
+	// uptime at the last change, and BeforeMS the longest retention in force in the week before it. Otherwise SinceMS
+	// is 0.
 	KeptMS   int64 `json:"kept_ms"`
 	BeforeMS int64 `json:"before_ms,omitempty"`
 	SinceMS  int64 `json:"since_ms,omitempty"`
-	// Steps are those in which HiddenMS went ahead and that aren't dropped, in order.
+	// Steps are the advances of HiddenMS that aren't dropped yet, in order.
 	Steps []hidingStep `json:"steps,omitempty"`
 }
 
-// hidingStep records the store's seen time at which the windows that end up to ToMS were hidden.
+// hidingStep records the store's observed uptime when the windows that end up to ToMS were hidden.
 type hidingStep struct {
 	ToMS   int64 `json:"to_ms"`
 	SeenMS int64 `json:"seen_ms"`
-	// Was is there where it was hidden because the retention was lowered: what that was before.
+	// Was is set if the windows were hidden because the retention was lowered: it holds the retention before.
 	Was *keptBefore `json:"lowered,omitempty"`
 }
 
-// hole is a range of windows, from one end of a window to another, of which rows may be missing.
+// hole is a range of windows, between two ends of windows, whose rows may be missing.
 type hole struct {
 	FromMS int64 `json:"from_ms"`
 	ToMS   int64 `json:"to_ms"`
 }
 
-// keptBefore is a retention before it was lowered, and up to where was hidden then.
+// keptBefore is a retention before it was lowered, and HiddenMS at that time.
 type keptBefore struct {
 	KeptMS   int64 `json:"kept_ms"`
 	HiddenMS int64 `json:"hidden_ms"`
 }
 
 const (
-	// maxSteps bounds the steps of a boundary. A week has eight ends of days.
+	// maxSteps is the maximum number of steps of a boundary. A week has eight ends of days.
 	maxSteps = 32
-	// maxHoles bounds the holes of a boundary.
+	// maxHoles is the maximum number of holes of a boundary.
 	maxHoles = 32
 )
 
-// aim hides up to target, or shows again what lies after it. was is there where the retention was lowered.
+// aim sets HiddenMS to target. Windows after it are shown again. was isn't nil if the retention was lowered.
 func (h *Boundary) aim(target, seenMS int64, was *keptBefore) {
 	if i := slices.IndexFunc(h.Steps, func(s hidingStep) bool { return s.ToMS > target }); i >= 0 {
-		if target > h.stepped(i) { // What stays hidden has been since that step.
+		if target > h.stepped(i) { // Windows that stay hidden have been since that step.
 			h.Steps[i].ToMS = target
 			i++
 		}
@@ -80,7 +83,7 @@ func (h *Boundary) aim(target, seenMS int64, was *keptBefore) {
 	}
 	if target > h.stepped(len(h.Steps)) {
 		h.Steps = append(h.Steps, hidingStep{ToMS: target, SeenMS: seenMS, Was: was})
-		if len(h.Steps) > maxSteps { // The first two go together, when the second may.
+		if len(h.Steps) > maxSteps { // The first two steps become one, which is due with the second.
 			h.Steps = h.Steps[1:]
 		}
 	}
@@ -88,8 +91,8 @@ func (h *Boundary) aim(target, seenMS int64, was *keptBefore) {
 	h.DroppedMS = min(h.DroppedMS, h.HiddenMS)
 }
 
-// hiddenSince returns how much time the store had seen when a window with this end was hidden; ok is false if it isn't, or
-// is dropped.
+// hiddenSince returns the observed uptime at which a window with this end was hidden. ok is false if the window isn't
+// hidden or is dropped.
 func (h *Boundary) hiddenSince(end int64) (seenMS int64, ok bool) {
 	if h == nil || end <= h.DroppedMS {
 		return 0, false
@@ -101,7 +104,7 @@ func (h *Boundary) hiddenSince(end int64) (seenMS int64, ok bool) {
 	return h.Steps[i].SeenMS, true
 }
 
-// stepped returns where the first n steps lead.
+// stepped returns the time until which the first n steps have hidden windows.
 func (h *Boundary) stepped(n int) int64 {
 	if n == 0 {
 		return h.DroppedMS
@@ -109,7 +112,7 @@ func (h *Boundary) stepped(n int) int64 {
 	return h.Steps[n-1].ToMS
 }
 
-// due returns up to where rows may be dropped: they have been hidden for a week of time that the store has seen.
+// due returns the time until which rows may be dropped: they have been hidden for a week of observed uptime.
 func (h *Boundary) due(seenMS int64) int64 {
 	to := h.DroppedMS
 	for _, s := range h.Steps {
@@ -120,7 +123,8 @@ func (h *Boundary) due(seenMS int64) int64 {
 	return to
 }
 
-// drop notes that rows up to a time are dropped from now on. Where they expire by themselves, expiries alone decide which rows are lacking.
+// drop records that rows up to a time are dropped. If the engine expires rows, expiries alone decide which rows are
+// missing.
 func (h *Boundary) drop(to int64, expiring bool) {
 	h.DroppedMS = max(h.DroppedMS, to)
 	if !expiring {
@@ -129,7 +133,7 @@ func (h *Boundary) drop(to int64, expiring bool) {
 	h.Steps = slices.DeleteFunc(h.Steps, func(s hidingStep) bool { return s.ToMS <= to })
 }
 
-// lack notes that rows up to a time may be missing.
+// lack records that rows up to a time may be missing.
 func (h *Boundary) lack(to int64) {
 	h.LackingMS = max(h.LackingMS, to)
 	for len(h.Holes) > 0 && h.Holes[0].FromMS <= h.LackingMS {
@@ -144,7 +148,8 @@ func (h *Boundary) lacks(end int64) bool {
 	return end <= h.LackingMS || slices.ContainsFunc(h.Holes, func(o hole) bool { return end > o.FromMS && end <= o.ToMS })
 }
 
-// restore notes that a window, of which rows may be missing, is about to get rows again. It returns false if there would be too many holes.
+// restore records that a window whose rows may be missing is about to get rows again. It returns false if there would
+// be too many holes.
 func (h *Boundary) restore(start, end int64) bool {
 	holes := h.Holes
 	if end <= h.LackingMS {
@@ -171,7 +176,7 @@ func (h *Boundary) restore(start, end int64) bool {
 	return true
 }
 
-// keep notes that it goes by another retention from now on.
+// keep changes the retention that the boundary follows.
 func (h *Boundary) keep(keptMS, seenMS int64) {
 	if h.KeptMS == keptMS {
 		return
@@ -184,8 +189,8 @@ func (h *Boundary) keep(keptMS, seenMS int64) {
 	h.KeptMS = keptMS
 }
 
-// living returns the longest of a retention, of that which the boundary goes by, which may not have been lowered yet, and, for a week of observed uptime after
-// it was lowered, of the one before.
+// living returns the longest of keptMS, the boundary's retention, which may not have been lowered yet, and, for a week
+// of observed uptime after it was lowered, the retention before.
 func (h *Boundary) living(keptMS, seenMS int64) int64 {
 	if shorter(keptMS, h.KeptMS) {
 		keptMS = h.KeptMS
@@ -207,7 +212,7 @@ func (r *boundaryRow) find(class int64, res rollup.Resolution) (int, bool) {
 	})
 }
 
-// Of returns the boundary of a class, nil if none is stored.
+// Of returns the boundary of a class, or nil if it isn't stored.
 func (r *boundaryRow) Of(class int64, res rollup.Resolution) *Boundary {
 	if i, ok := r.find(class, res); ok {
 		return &r.List[i]
@@ -215,7 +220,7 @@ func (r *boundaryRow) Of(class int64, res rollup.Resolution) *Boundary {
 	return nil
 }
 
-// at returns the boundary of a class to change it.
+// at returns the boundary of a class for modification. It adds a missing one.
 func (r *boundaryRow) at(class int64, res rollup.Resolution) *Boundary {
 	i, ok := r.find(class, res)
 	if !ok {
@@ -233,8 +238,8 @@ func (r *boundaryRow) clone() *boundaryRow {
 	return out
 }
 
-// parseBoundaries reads the value of a tenant's row. Whoever took a row that it can't read for none would show rows that are
-// gone, and might hide or drop anew.
+// parseBoundaries parses the value of a tenant's row. A caller must not treat an unreadable row as a missing one: it
+// would show rows that were dropped, and could hide or drop rows again.
 func parseBoundaries(value []byte) (r boundaryRow, err error) {
 	if err := json.Unmarshal(value, &r); err != nil {
 		return r, fmt.Errorf("storage: a row of retention boundaries is corrupt: %w", err)

@@ -35,7 +35,8 @@ func filesOf(t *testing.T, patterns ...string) map[string]*ast.File {
 	return files
 }
 
-// TestCallsOfASelection counts the calls of this package in the code of package query that answers a selection, by the names of exported methods.
+// TestCallsOfASelection counts the calls, by name, from the code of package query that answers a selection to exported
+// methods of this package.
 func TestCallsOfASelection(t *testing.T) {
 	methods := []string{"Days", "At"}
 	for m := range reflect.TypeFor[*Keeper]().Methods() {
@@ -66,7 +67,8 @@ func TestCallsOfASelection(t *testing.T) {
 	require.LessOrEqual(t, len(calls), 4, "a query takes what it sees from Shown: %v", calls)
 }
 
-// TestFilesThatKnowExpiries counts the files of the store that read or set when rows of windows expire. Others call Bound, Standing or Placement.
+// TestFilesThatKnowExpiries counts the files of the store that read or set expiries. Others call Bound, Standing or
+// Placement.
 func TestFilesThatKnowExpiries(t *testing.T) {
 	names := []string{"Expiry", "Expires", "Expiring", "ExpiresRows", "Margin", "LastExpiry"}
 	known := map[string]bool{}

@@ -10,23 +10,24 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Change is what a retention hides of a tenant's class at a resolution, or shows again.
+// Change is a range of samples of a tenant's class at a resolution that a retention hides or shows again.
 type Change struct {
 	Tenant, Class string
 	Resolution    rollup.Resolution
-	// Was and Is are the retention before, as far as it is stored, and now; 0: forever.
+	// Was is the previous retention, as far as it is stored, and Is the current one; 0 means forever.
 	Was, Is time.Duration
-	// Shown is true if it shows samples after From, up to To, and false if it hides them. From is zero where they are all up to To.
+	// Shown is true if samples in (From, To] are shown again, and false if they are hidden. From is zero if the range
+	// has no start.
 	Shown    bool
 	From, To time.Time
-	// Samples is about how many raw samples it hides; -1: not counted.
+	// Samples is the approximate number of raw samples that are hidden; -1 if they weren't counted.
 	Samples int64
-	// Goes is when rows that it hides are dropped, if the retention stays so. Gone is up to when rows are gone forever; zero: none is.
+	// Goes is when the hidden rows will be dropped if the retention doesn't change. Rows up to Gone are already
+	// deleted; it is zero if there are none.
 	Goes, Gone time.Time
 }
 
-// Changes returns the ranges that the retention which the store was opened with will hide, or show again. It changes
-// nothing.
+// Changes returns the ranges that the configured retention will hide or show again. It changes nothing.
 func (k *Keeper) Changes(ctx context.Context) ([]Change, error) {
 	return k.ofTenants(ctx, func(tenant string, b *Boundaries) []Change {
 		next := b.clone()
@@ -35,8 +36,8 @@ func (k *Keeper) Changes(ctx context.Context) ([]Change, error) {
 	})
 }
 
-// HiddenByLowering returns the ranges that are hidden because a retention was lowered, and not dropped. Samples aren't counted, and
-// ranges without windows are left out.
+// HiddenByLowering returns the ranges that are hidden because a retention was lowered, and that aren't dropped yet. It
+// doesn't count samples, and omits ranges without windows.
 func (k *Keeper) HiddenByLowering(ctx context.Context) ([]Change, error) {
 	return k.ofTenants(ctx, func(tenant string, b *Boundaries) (list []Change) {
 		for i := range b.List {
@@ -53,7 +54,8 @@ func (k *Keeper) HiddenByLowering(ctx context.Context) ([]Change, error) {
 	})
 }
 
-// ofTenants lists the changes that find returns for tenants, from the first window that each applies to; those without windows are left out.
+// ofTenants lists the changes that find returns for each tenant. Each starts at the first window that it applies to.
+// Changes without windows are omitted.
 func (k *Keeper) ofTenants(ctx context.Context, find func(tenant string, b *Boundaries) []Change) (list []Change, err error) {
 	err = k.eachTenant(ctx, func(tenant string, b *Boundaries) error {
 		for _, c := range find(tenant, b) {
@@ -99,7 +101,7 @@ func (k *Keeper) eachTenant(ctx context.Context, do func(tenant string, b *Bound
 	return nil
 }
 
-// newChange returns a change of a boundary between two ends of windows, by a retention in place of the one before.
+// newChange returns the change of a boundary between from and to, two ends of windows. wasMS is the previous retention.
 func (k *Keeper) newChange(tenant string, h *Boundary, wasMS, from, to int64) Change {
 	return Change{
 		Tenant: tenant, Class: k.nameOf(h.Class), Resolution: h.Resolution, Samples: -1,
@@ -108,12 +110,12 @@ func (k *Keeper) newChange(tenant string, h *Boundary, wasMS, from, to int64) Ch
 	}
 }
 
-// goes returns when rows are dropped that were hidden when the store's observed uptime was seenMS.
+// goes returns when rows are dropped that were hidden at this observed uptime.
 func (k *Keeper) goes(seenMS int64) time.Time {
 	return k.env.Now().UTC().Add(Grace - time.Duration(k.env.Clock.SeenMS()-seenMS)*time.Millisecond)
 }
 
-// changes compares those boundaries that count, and leaves out changes that hide nothing.
+// changes compares the boundaries for which counts returns true, and omits changes that hide nothing.
 func (k *Keeper) changes(ctx context.Context, tenant string, before, next *boundaryRow, counts func(was, is *Boundary) bool) (list []Change) {
 	for i := range next.List {
 		h := &next.List[i]
@@ -121,7 +123,7 @@ func (k *Keeper) changes(ctx context.Context, tenant string, before, next *bound
 		if !counts(was, h) {
 			continue
 		}
-		was = cmp.Or(was, &Boundary{HiddenMS: Never, KeptMS: h.KeptMS}) // How long it was kept isn't known.
+		was = cmp.Or(was, &Boundary{HiddenMS: Never, KeptMS: h.KeptMS}) // The previous retention is unknown.
 		if was.HiddenMS == h.HiddenMS {
 			continue
 		}
@@ -136,7 +138,7 @@ func (k *Keeper) changes(ctx context.Context, tenant string, before, next *bound
 				c.Samples = n
 			}
 			if c.Samples == 0 {
-				continue // As at the first start with a retention, where nothing is that old.
+				continue // For example the first start with a retention, where no sample is that old.
 			}
 		}
 		list = append(list, c)
@@ -144,7 +146,8 @@ func (k *Keeper) changes(ctx context.Context, tenant string, before, next *bound
 	return list
 }
 
-// samplesIn estimates how many raw samples a boundary hides after a time; -1: it can't be estimated, as of rollups.
+// samplesIn estimates the number of raw samples that a boundary hides after a time. It returns -1 if it can't, for
+// example for rollups.
 func (k *Keeper) samplesIn(ctx context.Context, tenant string, h *Boundary, after int64) (int64, error) {
 	windows, err := k.env.Windows(ctx, tenant, k.env.Period.WindowAt(h.Resolution, after+1), k.env.Period.WindowAt(h.Resolution, h.HiddenMS))
 	switch {
@@ -157,10 +160,11 @@ func (k *Keeper) samplesIn(ctx context.Context, tenant string, h *Boundary, afte
 	}
 }
 
-// maxLoggedChanges bounds what one Expire logs of changed retentions.
+// maxLoggedChanges is the maximum number of effects of changed retentions that one Expire logs.
 const maxLoggedChanges = 50
 
-// logChanged logs what a changed retention has hidden, or shown again, and which rows a longer one doesn't keep.
+// logChanged logs the ranges that a changed retention has hidden or shown again, and the rows that a longer one doesn't
+// keep.
 func (x *Advancing) logChanged(ctx context.Context, tenant string, before, next *boundaryRow) {
 	for i := range next.List {
 		if was := before.Of(next.List[i].Class, next.List[i].Resolution); was != nil {
@@ -188,20 +192,21 @@ func (x *Advancing) logChanged(ctx context.Context, tenant string, before, next 
 	}
 }
 
-// isChanged reports whether a boundary hides more because its retention was lowered, or shows something again. Others go on by day and week,
-// also one that was raised: samples that passed the retention since the last look are hidden, as ever.
+// isChanged reports whether a boundary hides more because its retention was lowered, or shows windows again. The normal
+// advance by days and weeks doesn't count, also of a raised retention: samples that have passed it since the last run
+// are hidden as usual.
 func isChanged(was, is *Boundary) bool {
 	return is.HiddenMS < was.HiddenMS || shorter(is.KeptMS, was.KeptMS)
 }
 
-// logRaised logs from when a longer retention counts in full, where rows expire by themselves.
+// logRaised logs when a longer retention takes full effect, if the engine expires rows.
 func (x *Advancing) logRaised(tenant string, was, h *Boundary) {
 	k := x.k
 	if !k.env.Expires || !shorter(was.KeptMS, h.KeptMS) {
 		return
 	}
 	window := k.env.Period.WindowAt(h.Resolution, k.env.Now().UnixMilli())
-	for fixed := true; fixed; { // Those of later ones may be fixed ahead.
+	for fixed := true; fixed; { // Later expiries may be fixed already.
 		window++
 		_, fixed = k.expiries.get(expiryAt{tenant, Shared, window})
 	}
@@ -210,7 +215,7 @@ func (x *Advancing) logRaised(tenant string, was, h *Boundary) {
 		"is", inWords(time.Duration(h.KeptMS)*time.Millisecond), "in full from", Instant(k.env.Period.WindowStart(window)))
 }
 
-// log logs a change, up to a bound.
+// log logs a change, up to maxLoggedChanges.
 func (x *Advancing) log(level slog.Level, msg string, args ...any) {
 	switch x.logged++; {
 	case x.logged <= maxLoggedChanges:
@@ -220,15 +225,16 @@ func (x *Advancing) log(level slog.Level, msg string, args ...any) {
 	}
 }
 
-// LaterRetention is a retention that the windows which have rows now are too short for: it counts in full from a later window on.
+// LaterRetention is a retention that rows of current windows won't reach, because their expiries are fixed. It applies
+// in full to later windows.
 type LaterRetention struct {
 	Tenant, Class string
 	Resolution    rollup.Resolution
-	// Expire is when the present window's rows expire, From the end of the last window with rows that expire too early.
+	// Expire is when the current window's rows expire. From is the end of the last window whose rows expire too early.
 	Expire, From time.Time
 }
 
-// LaterRetentions returns the retentions that were raised, or are those of new classes, and don't count in full yet.
+// LaterRetentions returns the retentions that were raised, or belong to new classes, and don't apply in full yet.
 func (k *Keeper) LaterRetentions(ctx context.Context) (list []LaterRetention, err error) {
 	if !k.env.Expires {
 		return nil, nil
@@ -253,10 +259,10 @@ func (k *Keeper) LaterRetentions(ctx context.Context) (list []LaterRetention, er
 	return list, nil
 }
 
-// laterRetention returns the one of a class at a resolution; From is zero if it counts in full.
+// laterRetention returns the LaterRetention of a class at a resolution. From is zero if the retention applies in full.
 func (k *Keeper) laterRetention(ctx context.Context, b *Boundaries, tenant string, class int64, res rollup.Resolution) (LaterRetention, error) {
 	later := LaterRetention{Tenant: tenant, Class: k.nameOf(class), Resolution: res}
-	for window := k.env.Period.WindowAt(res, k.env.Now().UnixMilli()); ; window++ { // Some may be fixed ahead.
+	for window := k.env.Period.WindowAt(res, k.env.Now().UnixMilli()); ; window++ { // Later ones may be fixed.
 		at := expiryAt{tenant, class, window}
 		shared, ok, err := k.fixedExpiry(ctx, expiryAt{tenant, Shared, window})
 		if err != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// Class is a retention class: series that are kept otherwise than their tenant's others.
+// Class is a retention class: series with a retention of their own.
 type Class struct {
 	Name string
-	// Match selects its series: those that pass all matchers of one of the lists.
+	// Match selects the series of the class: those that pass all matchers of at least one of the lists.
 	Match [][]*labels.Matcher
 	Keep
 }
 
-// Matches reports whether the class may take a series. Of several classes that match a series, the first one applies.
+// Matches reports whether a series matches the class. If multiple classes match a series, the first one applies.
 func (c *Class) Matches(ls labels.Labels) bool { return matchesAny(c.Match, ls) }
 
 func matchesAny(match [][]*labels.Matcher, ls labels.Labels) bool {
@@ -27,25 +27,27 @@ func matchesAny(match [][]*labels.Matcher, ls labels.Labels) bool {
 }
 
 const (
-	// DefaultClass is the class of the series that no other takes.
+	// DefaultClass is the class of series that match no other class.
 	DefaultClass = 0
-	// MaxClasses is how many classes there can be besides the default one.
+	// MaxClasses is the maximum number of configured classes, without the default one.
 	MaxClasses = 7
-	// maxKnownClasses bounds how many names of classes a store can ever have had, for each has a number forever. Readers look into all of them.
+	// maxKnownClasses is the maximum number of class names that a store can ever have, because each has a number
+	// forever. Readers read all of them.
 	maxKnownClasses = 31
 )
 
-// KnownClass is a class that rows may be in. Its number is its position among them, from 1 on.
+// KnownClass is a class that rows may be in. Its number is its position in the list, starting at 1.
 type KnownClass struct {
 	Name string `json:"name"`
-	// KeptMS is how long its rows were to be kept last, so that they aren't dropped early when its name is left out.
+	// KeptMS is the last configured retention of the class, so that its rows aren't dropped early when its name is
+	// removed from the configuration.
 	KeptMS
 }
 
-// ErrBadClasses means that retention classes contradict each other, or are too many.
+// ErrBadClasses means that retention classes contradict each other, or that there are too many.
 var ErrBadClasses = errors.New("storage: invalid retention classes")
 
-// checkClasses checks the classes that are configured.
+// checkClasses checks the configured classes.
 func checkClasses(list []Class, slot time.Duration) error {
 	if len(list) > MaxClasses {
 		return fmt.Errorf("%w: %d classes; the maximum is %d", ErrBadClasses, len(list), MaxClasses)

@@ -1,18 +1,26 @@
-// Package retention decides how long rows are kept. It has the classes of series, the retentions of a store's processes, the expiries of windows, the retention
-// boundaries of tenants and the holes between rows. It rolls up nothing and drops nothing: its caller does, see Roller and Boundaries.Dropped.
+// Package retention decides how long rows are kept. It manages the classes of series, the retentions of a store's
+// processes, the expiries of windows, the retention boundaries of tenants and the holes between rows.
+//
+// Package storage creates one Keeper per store; package query reads its boundaries. The Keeper doesn't compute rollups
+// or drop rows itself: the caller does, see Roller and Boundaries.Dropped. A caller may assume that the methods are
+// safe for concurrent use, that all processes of a store follow the longest of their retentions, and that a week of
+// observed uptime passes between hiding rows and dropping them. If a caller wrote rows without Expiry, or removed rows
+// without Dropped and Standing, the store would lose rows early or return expired ones.
 //
 //	flags of this process ─┐
-//	flags of the others ───┴─► longest: Keep ─┬─► Advance: boundaries ─► hidden, missing, dropped ─► Shown: what a query sees
+//	flags of the others ───┴─► longest: Keep ─┬─► Advance: boundaries ─► hidden, missing, dropped ─► Shown: rows for queries
 //	                                          └─► Expiry of a window, fixed before its first row ─┬─► rows of the window
 //	labels ─► list of classes of the day ─► class of a series                                     └─► Standing, holes
 //
-// classes.go, lists.go; keep.go, advertised.go; boundary.go, boundaries.go, advance.go, changes.go; expiry.go, holes.go; hidden.go, placement.go
+// classes.go, lists.go; keep.go, advertised.go; boundary.go, boundaries.go, advance.go, changes.go; expiry.go,
+// holes.go; hidden.go, placement.go
 //
 // # The calls of a store
 //
-//   - To write: FixClasses and Placement for samples that are sealed, ImportClasses and ImportPlacement for imported ones, Expiry for each batch of rows.
+//   - To write: FixClasses and Placement for sealed samples, ImportClasses and ImportPlacement for imported ones,
+//     Expiry for each batch of rows.
 //   - To read: Shown for a query, and Days for the classes of unsealed series.
-//   - To compute from rows, or remove any: LearnWindow, then Standing; ClassesOn.
+//   - To compute from rows, or remove rows: LearnWindow, then Standing; ClassesOn.
 //   - To expire: Advance, then Boundaries.Dropped and AllDropped.
 //   - To accept samples: Oldest.
 //

@@ -23,56 +23,54 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// On engines that expire rows by themselves, all rows of a class in a window expire at one time. It is fixed before the window's first row is
-// written, in a row of its own that is inserted if absent and never changes:
+// On engines that expire rows, all rows of a class in a window expire at the same time. It is fixed before the window's
+// first row is written, in a row of its own, which is inserted if absent and never changes:
 //
 //	fixExpiry ─► scan ─┬─ found ──────────────────────────────► cached
 //	                   └─ absent ─► CompareAndSet(nil) ─┬─ set ─┤
 //	                                    ▲               ├─ found┘
-//	                                    └── in doubt ───┘
+//	                                    └── unknown ────┘
 //
-// Rows that classes share (names, commit records, metadata) have an expiry of their own, the longest of all classes, fixed first; those of a
-// class expire with it at the latest. Elsewhere nothing expires: retention boundaries decide alone. See design/retention.md.
-//
-// The shared row of a raw window also has the window's list of classes, on all engines. See design/retention.md.
+// Rows that classes share (names, commit records, metadata) have an expiry of their own. It is fixed first, and is the
+// longest of all classes. Rows of a class expire no later. On other engines retention boundaries alone decide. The
+// shared row of a raw window also holds the window's list of classes, on all engines. See design/retention.md.
 
 const (
-	// Shared stands for the rows that classes share: names, commit records, metadata.
+	// Shared is the class number of rows that classes share: names, commit records, metadata.
 	Shared = -1
-	// Margin is how long before its expiry a window takes no rows any more, and counts as expired: rows that are sent until then have a time to
-	// live, and nobody reads a window of which some rows have expired by a node's clock and others haven't.
+	// Margin is the time before its expiry during which a window accepts no rows and counts as expired. So rows are
+	// sent with a positive TTL, and none are read while nodes with different clocks disagree about their expiry.
 	Margin = 24 * time.Hour
-	// maxExpiries bounds the cached expiries; when full, all are released.
+	// maxExpiries is the maximum number of cached expiries. When it is reached, all are released.
 	maxExpiries = 1 << 16
-	// expiriesFresh is how old a tenant's list of expiries may be. An expiry that was fixed since is at least a day longer than Margin
-	// away, or is of a window that its retention hides.
+	// expiriesFresh is the maximum age of a tenant's list of expiries. Later expiries are at least Margin plus a day in
+	// the future, or of windows that the retention hides.
 	expiriesFresh = time.Hour
 )
 
-// expiryFloors are the shortest times from a window's end to its expiry, by resolution: a retention mistyped at the turn of a window, or in the first
-// minutes of a store, must not cost a month of rollups.
+// expiryFloors are the minimum times from a window's end to its expiry, by resolution. A wrong retention that is
+// configured only briefly, at the start of a window or of a store, must not delete a month of rollups.
 var expiryFloors = [rollup.OneHour + 1]time.Duration{rollup.FiveMinutes: 14 * 24 * time.Hour, rollup.OneHour: 35 * 24 * time.Hour}
 
-// ErrWindowOver means that a window takes no rows: those that it has expire within a day, or have expired.
+// ErrWindowOver means that a window accepts no rows, because its rows expire within a day or have expired.
 var ErrWindowOver = errors.New("storage: the window has expired")
 
-// expiryAt names the rows of a class in a window of a tenant.
+// expiryAt identifies the rows of a class in a window of a tenant.
 type expiryAt struct {
 	tenant        string
 	class, window int64
 }
 
-// windowOf names a window of a tenant.
+// windowOf identifies a window of a tenant.
 type windowOf struct {
 	tenant string
 	window int64
 }
 
-// expiryRow is the value of the row of an expiry.
 type expiryRow struct {
-	// Expires is when the rows expire, seconds since 1970; 0: never.
+	// Expires is when the rows expire, seconds since 1970; 0 means never.
 	Expires int64 `json:"expires"`
-	// Classes is the id of the list of classes, in the shared row of a raw window.
+	// Classes is the id of the list of classes. It is set in the shared row of a raw window.
 	Classes string `json:"classes,omitempty"`
 }
 
@@ -80,7 +78,7 @@ type expiryRow struct {
 type expiryMemory struct {
 	mu sync.Mutex
 	of map[expiryAt]expiryRow
-	// learned is when the expiries of windows were read: one that isn't in of was fixed later, if it is at all.
+	// learned is when the expiries of windows were read. A missing expiry was fixed later or isn't fixed.
 	learned map[windowOf]time.Time
 }
 
@@ -91,8 +89,8 @@ func (m *expiryMemory) get(at expiryAt) (row expiryRow, ok bool) {
 	return row, ok
 }
 
-// both returns the cached expiries of a class and of shared rows in a window. known is false if the one of the class is neither cached nor was missing when
-// the expiries of the window were read.
+// both returns the cached expiries of a class and of the shared rows in a window. known is true if the class' expiry is
+// cached, or was missing when the expiries of the window were read.
 func (m *expiryMemory) both(at expiryAt) (shared, own expiryRow, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,8 +100,7 @@ func (m *expiryMemory) both(at expiryAt) (shared, own expiryRow, known bool) {
 	return m.of[expiryAt{at.tenant, Shared, at.window}], own, known
 }
 
-// isFresh reports whether reading the expiries of a window again would show nothing that matters: those of all classes are known, or were read
-// within expiriesFresh.
+// isFresh reports whether a window's expiries are all cached, or were read within expiriesFresh.
 func (m *expiryMemory) isFresh(in windowOf, classes int64, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -126,7 +123,7 @@ func (m *expiryMemory) set(at expiryAt, row expiryRow) {
 	m.of[at] = row
 }
 
-// learn caches all expiries of a window, which were read now.
+// learn caches all expiries of a window that were read at now.
 func (m *expiryMemory) learn(in windowOf, found map[expiryAt]expiryRow, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -143,7 +140,7 @@ func (m *expiryMemory) bound() {
 
 func expiryPartition(tenant string) engine.Key { return engine.Key{engine.Text("expiry/" + tenant)} }
 
-// expiryKey returns the key of an expiry: in the order of resolutions, windows and classes.
+// expiryKey returns the key of an expiry. Keys sort by resolution, window and class.
 func expiryKey(window, class int64) engine.Key {
 	return engine.Key{engine.Text(fmt.Sprintf("%s/%d", expiryPrefix(window), class))}
 }
@@ -152,7 +149,7 @@ func expiryPrefix(window int64) string {
 	return fmt.Sprintf("%d/%016x", format.ResolutionOf(window), uint64(window)^1<<63)
 }
 
-// parseExpiry reads the row of an expiry.
+// parseExpiry parses the row of an expiry.
 func parseExpiry(tenant string, row engine.Row) (at expiryAt, value expiryRow, err error) {
 	parts := strings.Split(row.Clustering[0].Text, "/")
 	if len(parts) != 3 {
@@ -166,7 +163,7 @@ func parseExpiry(tenant string, row engine.Row) (at expiryAt, value expiryRow, e
 	return expiryAt{tenant, class, int64(window ^ 1<<63)}, value, nil
 }
 
-// earlier returns the earlier of two expiries; 0: never.
+// earlier returns the earlier of two expiries; 0 means never.
 func earlier(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -174,14 +171,15 @@ func earlier(a, b int64) int64 {
 	return a
 }
 
-// isPast reports whether rows that expire then count as expired.
+// isPast reports whether rows with this expiry count as expired.
 func (k *Keeper) isPast(expires int64) bool { return expires != 0 && k.pastUntil() >= expires }
 
-// pastUntil returns the last expiry, seconds since 1970, of rows that count as expired.
+// pastUntil returns the latest expiry of rows that count as expired, seconds since 1970.
 func (k *Keeper) pastUntil() int64 { return k.env.Clock.EngineTime().Add(Margin).Unix() }
 
-// wantedExpiry returns when rows of a class in a window would expire if that were fixed now: by the longest retention that processes advertise
-// and that the boundary keeps, in the week after it was lowered also by the one before.
+// wantedExpiry returns when rows of a class in a window would expire if the expiry were fixed now. It follows the
+// longest of the retentions that processes advertise, the boundary's retention, and, in the week after it was lowered,
+// the one before.
 func (k *Keeper) wantedExpiry(t *Boundaries, at expiryAt) int64 {
 	if at.class == Shared {
 		last := k.wantedExpiry(t, expiryAt{at.tenant, DefaultClass, at.window})
@@ -203,7 +201,7 @@ func (k *Keeper) wantedExpiry(t *Boundaries, at expiryAt) int64 {
 	return (k.env.Period.WindowEnd(at.window) + max(keptMS+Grace.Milliseconds(), expiryFloors[res].Milliseconds())) / 1000
 }
 
-// fixedExpiry returns when the rows of a class in a window expire; ok is false if that isn't fixed.
+// fixedExpiry returns when rows of a class in a window expire. ok is false if the expiry isn't fixed.
 func (k *Keeper) fixedExpiry(ctx context.Context, at expiryAt) (row expiryRow, ok bool, err error) {
 	if row, ok = k.expiries.get(at); ok {
 		return row, true, nil
@@ -215,7 +213,7 @@ func (k *Keeper) fixedExpiry(ctx context.Context, at expiryAt) (row expiryRow, o
 	return row, ok, nil
 }
 
-// LearnWindow reads the expiries of a window, so that Standing is exact: also for windows that are hidden, which a longer retention may show again.
+// LearnWindow reads the expiries of a window, also of a hidden one, so that Standing is exact.
 func (k *Keeper) LearnWindow(ctx context.Context, tenant string, window int64) error {
 	in := windowOf{tenant, window}
 	if !k.env.Expires || k.expiries.isFresh(in, k.Classes(), k.env.Now()) {
@@ -243,7 +241,7 @@ func (k *Keeper) readExpiriesOf(ctx context.Context, in windowOf) error {
 	return nil
 }
 
-// fixExpiry is fixedExpiry that fixes it where it isn't. An insert whose outcome is unknown is repeated, which reads the inserted one.
+// fixExpiry returns the expiry of a class in a window, and fixes it if needed. It retries if the outcome is unknown.
 func (k *Keeper) fixExpiry(ctx context.Context, at expiryAt) (expiryRow, error) {
 	row, ok, err := k.fixedExpiry(ctx, at)
 	if ok || err != nil {
@@ -275,7 +273,6 @@ func (k *Keeper) fixExpiry(ctx context.Context, at expiryAt) (expiryRow, error) 
 	return row, nil
 }
 
-// newExpiry returns the row of an expiry that isn't fixed.
 func (k *Keeper) newExpiry(ctx context.Context, at expiryAt) (row expiryRow, err error) {
 	if at.class == Shared && format.ResolutionOf(at.window) == rollup.Raw {
 		row.Classes = k.listFor(at.window)
@@ -288,12 +285,13 @@ func (k *Keeper) newExpiry(ctx context.Context, at expiryAt) (row expiryRow, err
 		return row, err
 	}
 	if row.Expires = k.wantedExpiry(t, at); row.Expires != 0 && k.env.Clock.EngineTime().Add(2*Margin).Unix() >= row.Expires {
-		row.Expires = min(row.Expires, k.env.Clock.EngineTime().Unix()) // Others' lists needn't have it: it takes no rows.
+		row.Expires = min(row.Expires, k.env.Clock.EngineTime().Unix()) // It takes no rows, so other lists don't need it.
 	}
 	return row, nil
 }
 
-// Expiry returns when rows of a class in a window expire, seconds since 1970, and fixes that if it isn't; 0: never. ErrWindowOver: the window takes none.
+// Expiry returns when rows of a class in a window expire, seconds since 1970; 0 means never. It fixes the expiry if
+// needed. It returns ErrWindowOver if the window accepts no rows.
 func (k *Keeper) Expiry(ctx context.Context, tenant string, class, window int64) (int64, error) {
 	if !k.env.Expires {
 		return 0, nil
@@ -310,8 +308,8 @@ func (k *Keeper) Expiry(ctx context.Context, tenant string, class, window int64)
 	return expires, err
 }
 
-// fixSlot fixes the expiries of a class in the windows of all resolutions that hold a slot, so that IsGone reads no rows. Those of raw are fixed also
-// where only rollups are written: then they say that there is no raw.
+// fixSlot fixes the expiries of a class in the windows of all resolutions that contain a slot, so that IsGone reads no
+// rows. Raw expiries are fixed even if only rollups are written: they then record that there are no raw rows.
 func (k *Keeper) fixSlot(ctx context.Context, tenant string, class, slot int64) error {
 	if !k.env.Expires {
 		_, err := k.Boundaries(ctx, tenant)
@@ -325,7 +323,7 @@ func (k *Keeper) fixSlot(ctx context.Context, tenant string, class, slot int64) 
 	return nil
 }
 
-// Bound sets when the rows of a batch expire: those of a class in a window, as Expiry returns it.
+// Bound sets the expiry of a batch of rows of a class in a window. It returns errors as Expiry does.
 func (k *Keeper) Bound(ctx context.Context, b *engine.Batch, tenant string, class, window int64) (err error) {
 	b.Expires, err = k.Expiry(ctx, tenant, class, window)
 	return err
@@ -340,7 +338,7 @@ func (k *Keeper) SharedStand(ctx context.Context, tenant string, window int64) (
 	return !ok || !k.isPast(shared.Expires), err
 }
 
-// LastExpiry returns when the last rows of a window may expire: as fixed for the window, or by the configured retention; the time 0: never.
+// LastExpiry returns when the last rows of a window expire, as fixed or as configured; time.Unix(0, 0) means never.
 func (k *Keeper) LastExpiry(ctx context.Context, tenant string, window int64) (time.Time, error) {
 	at := expiryAt{tenant, Shared, window}
 	if k.env.Expires {
@@ -352,7 +350,8 @@ func (k *Keeper) LastExpiry(ctx context.Context, tenant string, window int64) (t
 	return time.Unix(k.wantedExpiry(b, at), 0), err
 }
 
-// Standing returns the classes whose rows in a window don't count as expired, see LearnWindow: nothing is computed from the others, or removed from them.
+// Standing returns the classes whose rows in a window don't count as expired. Callers must not compute from rows of
+// other classes, and must not remove them. LearnWindow must have been called before.
 func (k *Keeper) Standing(tenant string, window int64) (classes []int64) {
 	var b *Boundaries
 	if k.env.Expires {
@@ -366,8 +365,8 @@ func (k *Keeper) Standing(tenant string, window int64) (classes []int64) {
 	return classes
 }
 
-// IsGone reports whether rows of a class may be missing in the window of a resolution that holds a slot, as far as this process has read: see Boundaries,
-// Placement.
+// IsGone reports whether rows of a class may be missing in the window that contains a slot, as far as this process has
+// read: see Boundaries and Placement.
 func (k *Keeper) IsGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
 	window, b := k.env.Period.WindowOfSlot(res, slot), k.boundaries.At(tenant)
 	if k.env.Expires {
@@ -382,12 +381,12 @@ func (k *Keeper) hasExpired(t *Boundaries, tenant string, class, window int64) b
 	return k.isPast(k.knownExpiry(t, tenant, class, window))
 }
 
-// knownExpiry returns when the rows of a class in a window expire, as far as this process has read; 0: never.
+// knownExpiry returns when the rows of a class in a window expire, as far as this process has read; 0 means never.
 func (k *Keeper) knownExpiry(t *Boundaries, tenant string, class, window int64) int64 {
 	if !k.env.Expires {
 		return 0
 	}
-	shared, own, known := k.expiries.both(expiryAt{tenant, class, window}) // Zero and known: its rows come later, if at all.
+	shared, own, known := k.expiries.both(expiryAt{tenant, class, window}) // Zero and known: it has no rows yet.
 	last := own.Expires
 	if !known && t != nil {
 		i, _ := slices.BinarySearchFunc(t.fixed, window, func(f fixedExpiry, w int64) int { return cmp.Compare(f.window, w) })
@@ -401,8 +400,8 @@ func (k *Keeper) knownExpiry(t *Boundaries, tenant string, class, window int64) 
 	return earlier(last, shared.Expires)
 }
 
-// firstListed returns the first window of a class of which the fixed expiry may matter: all that its boundary shows, and those before that would still
-// stand if their expiry were fixed now. The others count as expired, see hasExpired.
+// firstListed returns the first window of a class whose fixed expiry may matter: the boundary shows it, or it wouldn't
+// count as expired if its expiry were fixed now. Earlier windows count as expired, see hasExpired.
 func (k *Keeper) firstListed(t *Boundaries, tenant string, class int64, res rollup.Resolution) int64 {
 	h := t.Of(class, res)
 	if h == nil || h.HiddenMS == Never {
@@ -418,8 +417,8 @@ func (k *Keeper) firstListed(t *Boundaries, tenant string, class int64, res roll
 	}
 }
 
-// listExpiries reads the expiries of a tenant that may matter, see firstListed, or takes those that were read within the last hour beside the same
-// boundaries; known are those, nil: there are none.
+// listExpiries reads the expiries of a tenant that may matter, see firstListed. It reuses those in known, if they were
+// read within the last hour and with the same boundaries. known may be nil.
 func (k *Keeper) listExpiries(ctx context.Context, tenant string, t, known *Boundaries) error {
 	if known != nil && !known.listed.IsZero() && bytes.Equal(known.value, t.value) && membership.Elapsed(known.listed, k.env.Now()) < expiriesFresh {
 		t.fixed, t.firstExpiry, t.listed, t.firstRaw = known.fixed, known.firstExpiry, known.listed, known.firstRaw
@@ -449,7 +448,7 @@ func (k *Keeper) listExpiries(ctx context.Context, tenant string, t, known *Boun
 				k.env.Corrupt(engine.Store, err)
 				continue
 			}
-			if now := k.env.Now().UnixMilli(); k.env.Period.WindowEnd(at.window) > now { // It is written most.
+			if now := k.env.Now().UnixMilli(); k.env.Period.WindowEnd(at.window) > now { // It gets most writes.
 				k.expiries.set(at, value)
 			}
 			found[at] = value.Expires
@@ -468,14 +467,15 @@ func (k *Keeper) listExpiries(ctx context.Context, tenant string, t, known *Boun
 	return nil
 }
 
-// fixedExpiry is when the rows of a class in a window expire, at the latest with those that classes share.
+// fixedExpiry is when the rows of a class in a window expire, which is no later than the expiry of the shared rows.
 type fixedExpiry struct {
 	expiryAt
 	expires int64
 }
 
-// fixAhead fixes the expiries of the windows that begin within a day, so that the turn of a day costs no inserts: each tenant at an hour of its own, if this
-// process has written to its present window. Of classes it takes those that have an expiry there.
+// fixAhead fixes the expiries of windows that start within a day, for the classes with an expiry in the current window,
+// if this process has written to it. Then writers don't have to insert expiries when a day starts. Each tenant has an
+// hour of its own.
 func (k *Keeper) fixAhead(ctx context.Context, tenant string) error {
 	if !k.env.Expires || k.env.Clock.MayRemove() != nil {
 		return nil

@@ -9,30 +9,32 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Hidden is up to when rows of a class of a tenant are hidden or missing, as far as a query is concerned: where there is a hole, it is
-// one that touches the query's range of time. A query for a part of that range sees no less.
+// Hidden holds the times until which rows of a tenant's class are hidden or missing for a query. Holes are included if
+// they overlap the query's range. A query for a part of the range sees at least as much.
 type Hidden struct {
-	// Class is its bit in a query's classes.
+	// Class is the bit of the class in a query's classes.
 	Class uint64
-	// At are the newest timestamps that aren't shown, by resolution, milliseconds; Never: all is.
+	// At are the newest hidden timestamps, by resolution, milliseconds; Never if all are shown.
 	At [3]int64
-	// Missing is the newest timestamp of which raw rows may be missing: those after it stand, also where At hides them.
+	// Missing is the newest timestamp at which raw rows may be missing. Rows after it exist, even if At hides them.
 	Missing int64
 }
 
-// Shown is what queries see of a tenant.
+// Shown describes the rows of a tenant that a query may read.
 type Shown struct {
-	// Hidden is that of all classes, by their numbers. Gaps are ranges of time of which rows may be missing, though older ones are shown.
+	// Hidden is indexed by class. Gaps are ranges of time in which rows may be missing although older ones are shown.
 	Hidden []Hidden
 	Gaps   Gaps
-	// Days has the lists of classes of the tenant's days, for unsealed series.
+	// Days holds the lists of classes of the tenant's days, for unsealed series.
 	Days DayLists
-	// Later is the later of the clock's times, see membership.CheckedClock.Bounds: samples that a batch accepts are shown.
+	// Later is the later of the clock's times, see membership.CheckedClock.Bounds. Samples that a batch accepts are
+	// visible.
 	Later time.Time
 }
 
-// Shown returns what a query of the times from minT to maxT sees. overGaps is true if the query looks at Gaps slot by slot: then holes of raw rows hide
-// nothing else. Nor do holes of 1h rollups ever, because there is no coarser resolution to answer instead: the answer names them.
+// Shown returns the rows that a query of the times from minT to maxT may read. overGaps is true if the query handles
+// Gaps slot by slot: then holes of raw rows hide nothing else. Holes of 1h rollups never hide other rows, because no
+// coarser resolution could answer instead: the answer reports them.
 func (k *Keeper) Shown(ctx context.Context, tenant string, minT, maxT int64, overGaps bool) (s Shown, err error) {
 	b, err := k.Boundaries(ctx, tenant)
 	if err != nil {
@@ -64,7 +66,8 @@ func (k *Keeper) Shown(ctx context.Context, tenant string, minT, maxT int64, ove
 	return s, nil
 }
 
-// expiredRaw returns the newest timestamp of which raw rows of a class may have expired, beside holes: rows after it stand, also where they are hidden.
+// expiredRaw returns the newest timestamp at which raw rows of a class may have expired, apart from holes. Rows after
+// it exist, even if they are hidden.
 func (k *Keeper) expiredRaw(b *Boundaries, class int, hidden int64) int64 {
 	switch {
 	case class >= len(b.firstRaw): // The class was added since the expiries were read.
@@ -75,10 +78,11 @@ func (k *Keeper) expiredRaw(b *Boundaries, class int, hidden int64) int64 {
 	return min(hidden, k.env.Period.WindowStart(b.firstRaw[class]))
 }
 
-// soon is how long before raw samples are hidden a delete of some of them is applied to rollups at once: until then these must know of it.
+// soon is how early a delete is applied to rollups immediately: if its raw samples will be hidden within this time. The
+// rollups must include the delete when the samples are hidden.
 const soon = 24 * time.Hour
 
-// HidesSoon reports whether raw samples of a tenant's class in a slot are hidden, or will be soon.
+// HidesSoon reports whether raw samples of a tenant in a slot are hidden in any class, or will be soon.
 func (k *Keeper) HidesSoon(ctx context.Context, tenant string, slot int64) (bool, error) {
 	start, end := k.env.Period.SlotStart(slot), k.env.Period.SlotEnd(slot)
 	shown, err := k.Shown(ctx, tenant, start, end, true)
@@ -99,8 +103,9 @@ func (k *Keeper) HidesSoon(ctx context.Context, tenant string, slot int64) (bool
 	return false, nil
 }
 
-// shownBy returns the clock's times by which samples are shown, see membership.CheckedClock.Bounds. Where rows expire by themselves, a clock that isn't trusted,
-// and may be far behind, doesn't count: hidden rows may have expired.
+// shownBy returns the clock's times that decide which samples are visible, see membership.CheckedClock.Bounds. If the
+// engine expires rows, it replaces the time of an untrusted clock, which may be very slow: hidden rows may have
+// expired.
 func (k *Keeper) shownBy() (now, later time.Time) {
 	now, later = k.env.Clock.Bounds()
 	if _, doubted := k.env.Clock.Off(); doubted && k.env.Expires {
@@ -109,9 +114,10 @@ func (k *Keeper) shownBy() (now, later time.Time) {
 	return now, later
 }
 
-// shownAfter returns the newest timestamp that isn't shown of a class at a resolution, beside holes.
-// Flags and the clock only move it within the window after the stored HiddenMS: only a changed row hides more. It hides less while the clock is
-// behind the one by which HiddenMS was stored: what a batch accepts is shown, and all rows after LackingMS stand.
+// shownAfter returns the newest hidden timestamp of a class at a resolution, apart from holes. Flags and the clock only
+// move it within one window after the stored HiddenMS: to hide more, the stored row has to change. It hides less if
+// this clock is slower than the clock that HiddenMS was stored by: samples that a batch accepts are visible, and all
+// rows after LackingMS exist.
 func (k *Keeper) shownAfter(now time.Time, b *Boundaries, tenant string, class int64, res rollup.Resolution) int64 {
 	at := PastAt(now, k.Keep(tenant, class).Of(res))
 	h := b.get(class, res)
@@ -122,12 +128,13 @@ func (k *Keeper) shownAfter(now time.Time, b *Boundaries, tenant string, class i
 	return max(at, k.hiddenAt(now, h), h.LackingMS)
 }
 
-// hiddenAt returns HiddenMS, or up to where the retention that it goes by hides at a time of the clock's, if that is less.
+// hiddenAt returns the smaller of HiddenMS and the time until which the boundary's retention hides windows at now, but
+// at least LackingMS.
 func (k *Keeper) hiddenAt(now time.Time, h *Boundary) int64 {
 	return min(h.HiddenMS, max(h.LackingMS, k.target(now, h.Resolution, h.KeptMS)))
 }
 
-// target returns up to where a retention hides whole windows at a time.
+// target returns the time until which a retention hides whole windows at now.
 func (k *Keeper) target(now time.Time, res rollup.Resolution, keptMS int64) int64 {
 	if keptMS == 0 {
 		return Never
@@ -135,38 +142,41 @@ func (k *Keeper) target(now time.Time, res rollup.Resolution, keptMS int64) int6
 	return k.env.Period.WindowStart(k.env.Period.WindowAt(res, PastAt(now, time.Duration(keptMS)*time.Millisecond)+1))
 }
 
-// Past returns the newest timestamp that the retention of a class doesn't ask to be kept at a resolution, milliseconds: where a boundary should go.
+// Past returns the newest timestamp that the retention of a class doesn't keep at a resolution, milliseconds: the
+// target of its boundary.
 func (k *Keeper) Past(tenant string, class int64, res rollup.Resolution) int64 {
 	now, _ := k.env.Clock.Times()
 	return PastAt(now, k.Keep(tenant, class).Of(res))
 }
 
-// isOutlived reports whether the retention asks for a window of a resolution, the one that holds a slot, no more: its end, the
-// retention and the grace have passed. Rows that aren't made yet needn't be made then; existing ones go by boundaries alone.
+// isOutlived reports whether a window is past its retention: its end, the retention and the grace have passed. The
+// window is the one that contains a slot at a resolution. Its missing rows don't have to be computed. Existing rows are
+// removed by boundaries alone.
 func (k *Keeper) isOutlived(res rollup.Resolution, slot int64, keep Keep) bool {
 	now, _ := k.env.Clock.Times()
 	return keep.outlived(k.env.Period, k.env.Period.WindowOfSlot(res, slot), now)
 }
 
-// IsOutlived reports whether no tenant's retention asks for the raw window that holds a slot any more.
+// IsOutlived reports whether the raw window that contains a slot is past the retention of every tenant.
 func (k *Keeper) IsOutlived(slot int64) bool { return k.isOutlived(rollup.Raw, slot, k.longestOfAll()) }
 
-// Oldest is up to when samples of a tenant are too old, by the class that they would be stored in.
+// Oldest holds the times until which samples of a tenant are too old, by the class in which they would be stored.
 type Oldest struct {
 	k      *Keeper
 	tenant string
 	by     []int64 // by class: samples at or before it are too old
-	recent int64   // samples after it aren't, in any class
+	recent int64   // samples after it aren't too old, in any class
 	days   DayLists
 	gaps   Gaps
 }
 
-// Oldest sets o to a tenant's as far as this process has read, reusing its memory. now is the earlier of the clock's times.
+// Oldest sets o to the times of a tenant, as far as this process has read, and reuses its memory. now is the earlier of
+// the clock's times.
 func (k *Keeper) Oldest(o *Oldest, tenant string, now time.Time) {
 	b := k.boundaries.At(tenant)
 	o.k, o.tenant, o.recent, o.days, o.by = k, tenant, Never, k.Days(tenant), o.by[:0]
 	for class := range k.Classes() {
-		// Where rows may be missing there are only rollups, and a sample can't be added to those.
+		// If raw rows may be missing, there are only rollups, and a sample can't be added to them.
 		o.by = append(o.by, max(PastAt(now, k.Keep(tenant, class).Raw), b.Missing(class, rollup.Raw)))
 		o.recent = max(o.recent, o.by[class])
 	}
@@ -176,7 +186,7 @@ func (k *Keeper) Oldest(o *Oldest, tenant string, now time.Time) {
 	}
 }
 
-// Passes reports whether the class in which a sample would be stored has no place for it any more.
+// Passes reports whether a sample is too old to be stored in its class.
 func (o *Oldest) Passes(ctx context.Context, s *head.Series, t int64) (old bool, class int64, err error) {
 	if t > o.recent {
 		return false, 0, nil
@@ -189,14 +199,16 @@ func (o *Oldest) Passes(ctx context.Context, s *head.Series, t int64) (old bool,
 	return t <= o.by[class] || o.gaps.Hold(class, rollup.Raw, t), class, nil
 }
 
-// DroppedAhead returns up to when raw rows of the class of a sample that is too old were dropped, if it is within the retention. A right clock drops none of the
-// last week, in which they were hidden: where some are, another clock was ahead. now is the earlier of the clock's times.
+// DroppedAhead explains why a sample within the retention is too old: it returns the time until which raw rows of its
+// class were dropped. Rows are hidden for a week before they are dropped, so another clock must have been fast. now is
+// the earlier of the clock's times.
 func (o *Oldest) DroppedAhead(class, t int64, now time.Time) (to int64, ok bool) {
 	to = droppedAhead(now, o.k.boundaries.At(o.tenant), class)
 	return to, t <= to && t > PastAt(now, o.k.Keep(o.tenant, class).Raw)
 }
 
-// droppedAhead returns up to where raw rows of a class were dropped, if only a clock can have done that which was ahead; otherwise Never.
+// droppedAhead returns the time until which raw rows of a class were dropped, if only a fast clock can have caused it.
+// Otherwise it returns Never.
 func droppedAhead(now time.Time, b *Boundaries, class int64) int64 {
 	if to := b.Dropped(class, rollup.Raw); to > PastAt(now, Grace) {
 		return to

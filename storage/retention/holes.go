@@ -12,9 +12,10 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// A hole is a range of windows of which rows may be missing, though older ones are there: rows that expired by themselves before the boundary hid them, as
-// the retention was raised, or that were dropped before older ones were imported again. A query over a hole is answered from coarser rollups up to the hole's
-// end, and at 1h, than which nothing is coarser, without the hole's windows, with a warning. A query beside it sees nothing of it.
+// A hole is a range of windows whose rows may be missing although older rows exist. Either the rows expired in the
+// engine before the boundary hid them, because the retention was raised, or they were dropped and older rows were
+// imported again later. A query over a hole is answered from coarser rollups up to the hole's end. At 1h, where no
+// coarser rollups exist, it is answered without the hole's windows, with a warning. Other queries aren't affected.
 
 // holes calls each with the holes (from, to] of a class at a resolution, in order.
 func (k *Keeper) holes(b *Boundaries, class int64, res rollup.Resolution, each func(from, to int64)) {
@@ -50,7 +51,7 @@ func (k *Keeper) holes(b *Boundaries, class int64, res rollup.Resolution, each f
 	}
 }
 
-// holeEnd returns the end of the newest hole that holds any of the times from minT to maxT; Never: none does.
+// holeEnd returns the end of the newest hole that overlaps the times from minT to maxT, or Never.
 func (k *Keeper) holeEnd(b *Boundaries, class int64, res rollup.Resolution, minT, maxT int64) int64 {
 	end := int64(Never)
 	k.holes(b, class, res, func(from, to int64) {
@@ -76,7 +77,7 @@ func (k *Keeper) HoleEdges(ctx context.Context, tenant string) (edges []int64, e
 	return slices.Compact(edges), nil
 }
 
-// Gaps are ranges of time of which rows of a class may be missing at a resolution.
+// Gaps are ranges of time in which rows of a class may be missing at a resolution.
 type Gaps []classGap
 
 // classGap is the range of time (from, to] of a class at a resolution.
@@ -85,9 +86,9 @@ type classGap struct {
 	class, from, to int64
 }
 
-// HoleError names rows that a query would have read, had they not expired.
+// HoleError reports rows that a query would have read if they hadn't expired.
 type HoleError struct {
-	// From and To are the times of the rows, (From, To], milliseconds.
+	// From and To bound the times of the rows: (From, To], milliseconds.
 	From, To int64
 }
 
@@ -104,17 +105,18 @@ func (k *Keeper) appendGaps(gaps Gaps, b *Boundaries, res rollup.Resolution) Gap
 	return gaps
 }
 
-// Hold reports whether a time of a class is in one of the gaps of a resolution.
+// Hold reports whether a time is in one of the gaps of a class at a resolution.
 func (l Gaps) Hold(class int64, res rollup.Resolution, t int64) bool {
 	return slices.ContainsFunc(l, func(g classGap) bool { return g.class == class && g.res == res && t > g.from && t <= g.to })
 }
 
-// HoldAny reports whether a time of any class is in one of the gaps of raw rows.
+// HoldAny reports whether a time is in one of the gaps of raw rows of any class.
 func (l Gaps) HoldAny(t int64) bool {
 	return slices.ContainsFunc(l, func(g classGap) bool { return g.res == rollup.Raw && t > g.from && t <= g.to })
 }
 
-// Errors returns an error for each gap of 1h rollups of some classes, a bit each, that holds any of the times from minT to maxT.
+// Errors returns an error for each gap of 1h rollups that overlaps the times from minT to maxT. classes has a bit for
+// each class.
 func (l Gaps) Errors(classes uint64, minT, maxT int64) (list []*HoleError) {
 	for _, g := range l {
 		if g.res == rollup.OneHour && classes&(1<<g.class) != 0 && minT <= g.to && maxT > g.from {
@@ -124,7 +126,7 @@ func (l Gaps) Errors(classes uint64, minT, maxT int64) (list []*HoleError) {
 	return list
 }
 
-// Outside yields the ranges within the times from minT to maxT that are in none of the gaps of raw rows of a class.
+// Outside yields the ranges between minT and maxT that are outside all gaps of raw rows of a class.
 func (l Gaps) Outside(class, minT, maxT int64) iter.Seq2[int64, int64] {
 	return func(yield func(minT, maxT int64) bool) {
 		from := minT

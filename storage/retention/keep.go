@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// Never is the end of a range of rows that has none.
+	// Never is the end of an empty range of rows.
 	Never = -format.MaxTime
-	// Grace is how long after its retention a window may still stand.
+	// Grace is the time after its retention for which a window may still exist.
 	Grace = 7 * 24 * time.Hour
 )
 
-// Keep is how long rows are kept, by resolution; 0: forever.
+// Keep is the retention of rows by resolution; 0 means forever.
 type Keep struct{ Raw, FiveMinutes, OneHour time.Duration }
 
-// Of returns how long rows of a resolution are kept.
+// Of returns the retention of rows of a resolution.
 func (k Keep) Of(res rollup.Resolution) time.Duration {
 	switch res {
 	case rollup.FiveMinutes:
@@ -42,7 +42,7 @@ func (k Keep) Check(slot time.Duration) error {
 	return nil
 }
 
-// shorter reports whether one retention is shorter than another, in any unit; 0 is forever.
+// shorter reports whether a is a shorter retention than b, in any unit; 0 means forever.
 func shorter[T time.Duration | int64](a, b T) bool { return a != 0 && (b == 0 || a < b) }
 
 func longer(a, b time.Duration) time.Duration {
@@ -57,12 +57,12 @@ func (k Keep) longest(other Keep) Keep {
 	return Keep{longer(k.Raw, other.Raw), longer(k.FiveMinutes, other.FiveMinutes), longer(k.OneHour, other.OneHour)}
 }
 
-// words returns the text of the retentions.
+// words returns the retentions as text.
 func (k Keep) words() string {
 	return fmt.Sprintf("raw %s, 5m %s, 1h %s", inWords(k.Raw), inWords(k.FiveMinutes), inWords(k.OneHour))
 }
 
-// inWords returns the text of a retention.
+// inWords returns a retention as text.
 func inWords(kept time.Duration) string {
 	if kept == 0 {
 		return "forever"
@@ -76,7 +76,7 @@ func (k Keep) outlived(p *format.Periods, window int64, now time.Time) bool {
 	return kept != 0 && p.WindowEnd(window) <= PastAt(now, kept+Grace)
 }
 
-// PastAt returns the newest timestamp that a retention doesn't keep, milliseconds; Never where it keeps all.
+// PastAt returns the newest timestamp that a retention doesn't keep, milliseconds. It returns Never if it keeps all.
 func PastAt(now time.Time, kept time.Duration) int64 {
 	if kept == 0 {
 		return Never
@@ -84,11 +84,12 @@ func PastAt(now time.Time, kept time.Duration) int64 {
 	return now.Add(-kept).UnixMilli()
 }
 
-// periodsOfNewStore are those of a store that was created with the default options.
+// periodsOfNewStore are the periods of a store that was created with the default options.
 var periodsOfNewStore = format.NewPeriods(format.Period{SlotMS: format.HourMS, RawWindowMS: format.DayMS, Partitions: 1})
 
-// Imports returns the finest resolution at which Import stores a sample of a series that is kept so long; stored is false if it stores nothing of it.
-// t is the timestamp, milliseconds. Rows that a store already removed aren't taken into account.
+// Imports returns the finest resolution at which Import stores a sample of a series with this retention. stored is
+// false if it stores nothing. t is the timestamp, milliseconds. Rows that a store has already removed aren't
+// considered.
 func (k Keep) Imports(t int64, now time.Time) (finest rollup.Resolution, stored bool) {
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		if !k.outlived(periodsOfNewStore, periodsOfNewStore.WindowAt(res, t), now) {
@@ -98,7 +99,7 @@ func (k Keep) Imports(t int64, now time.Time) (finest rollup.Resolution, stored 
 	return 0, false
 }
 
-// KeptMS is a Keep as it is stored, in milliseconds.
+// KeptMS is a Keep in its stored form, in milliseconds.
 type KeptMS struct {
 	RawMS         int64 `json:"raw_ms"`
 	FiveMinutesMS int64 `json:"5m_ms"`

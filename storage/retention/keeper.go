@@ -13,13 +13,13 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// Configured is what a process is configured to keep.
+// Configured is the retention that a process is configured with.
 type Configured struct {
-	// All is the retention of series in no class, of tenants without their own.
+	// All is the retention of series in no class, for tenants without their own.
 	All Keep
-	// Tenants have tenants' own retentions, of their series in no class.
+	// Tenants holds tenants' own retentions, for their series in no class.
 	Tenants map[string]Keep
-	// Classes take series of all tenants, the first that matches.
+	// Classes apply to series of all tenants. The first class that matches a series applies.
 	Classes []Class
 }
 
@@ -39,7 +39,7 @@ func (c *Configured) Check(slot time.Duration) error {
 	return nil
 }
 
-// Env is what a Keeper needs of its store.
+// Env connects a Keeper to its store.
 type Env struct {
 	Engine     engine.Engine
 	Period     *format.Periods
@@ -47,40 +47,44 @@ type Env struct {
 	Configured Configured
 	// AddsClasses is true if this process adds its classes to the store.
 	AddsClasses bool
-	// Shared is true if other processes may use the store, and Expires if rows expire by themselves, at the time that they were written with.
+	// Shared is true if other processes may use the store. Expires is true if the engine expires rows, at the time that
+	// they were written with.
 	Shared, Expires bool
 	Now             func() time.Time
 	Logger          *slog.Logger
 	// Refresh reads the settings again, and calls Learn.
 	Refresh func(context.Context) error
-	// Advertised calls f with what each of the other processes advertises.
+	// Advertised calls f with the value that each other process advertises.
 	Advertised func(ctx context.Context, f func(writer string, value []byte)) error
-	// Corrupt counts and logs a row of a table that can't be read.
+	// Corrupt counts and logs an unreadable row of a table.
 	Corrupt func(*engine.Table, error)
-	// Tenants lists the tenants that have rows, and Windows the windows from first to last in which a tenant may have rows, in order.
+	// Tenants lists the tenants with rows. Windows lists the windows from first to last in which a tenant may have
+	// rows, in order.
 	Tenants func(context.Context) ([]string, error)
 	Windows func(ctx context.Context, tenant string, first, last int64) ([]int64, error)
-	// Stands reports whether there may be rows in any of these windows. Where that can't be read, it returns an error.
+	// Stands reports whether any of these windows may have rows. If it can't read this, it returns an error.
 	Stands func(ctx context.Context, tenant string, first, last int64) (bool, error)
-	// Written reports whether this process has written to a window, and Holds whether the head holds samples of slots from one to another.
+	// Written reports whether this process has written to a window. Holds reports whether the head has samples of the
+	// slots in a range.
 	Written func(tenant string, window int64) bool
 	Holds   func(from, to int64) bool
-	// Samples estimates how many raw samples a class has in some windows; -1: it can't be estimated.
+	// Samples estimates the number of raw samples of a class in some windows; -1 if it can't.
 	Samples func(ctx context.Context, tenant string, class int64, windows []int64) (int64, error)
 }
 
-// Keeper has the retention classes of a store, and how long each keeps its rows. A class is the same for all tenants; a tenant's own retention is that of its
-// series in the default class.
+// Keeper holds the retention classes of a store and their retentions. A class has the same retention for all tenants. A
+// tenant's own retention applies to its series in the default class.
 type Keeper struct {
 	env     Env
 	history atomic.Pointer[ClassHistory]
-	// advertised are the retentions of this process, the first, and of the others of a shared store.
+	// advertised are the retentions of this process, which is the first, and of the other processes of a shared store.
 	advertised atomic.Pointer[[]Advertised]
-	// lists were read. ownList is that of this process' classes; nil: it adds none to the store. logged is the newest when that was logged.
+	// lists caches lists of classes. ownList is the list of this process' classes, or nil if it adds none to the store.
+	// logged is the newest list whose start was logged.
 	lists   listMemory
 	ownList *ClassList
 	logged  atomic.Pointer[ListFrom]
-	// boundaries caches the tenants' boundaries, and expiries when rows of windows expire.
+	// boundaries caches the tenants' boundaries, and expiries the expiries of windows.
 	boundaries bounds.Map[string, *Boundaries]
 	expiries   expiryMemory
 }
@@ -93,22 +97,23 @@ func New(env Env, history ClassHistory) *Keeper {
 	return k
 }
 
-// Learn takes the classes that another process has added.
+// Learn replaces the history of classes after another process has changed it.
 func (k *Keeper) Learn(history ClassHistory) {
 	k.history.Store(&history)
 	k.logLists()
 }
 
-// Expires reports whether rows expire by themselves.
+// Expires reports whether the engine expires rows.
 func (k *Keeper) Expires() bool { return k.env.Expires }
 
-// DropsTogether reports whether all rows of a tenant in a window go together: there is one class, and none expires by itself.
+// DropsTogether reports whether all rows of a tenant in a window are dropped together: there is only one class, and the
+// engine doesn't expire rows.
 func (k *Keeper) DropsTogether() bool { return k.Classes() == 1 && !k.env.Expires }
 
-// Classes returns how many classes there may be rows in, with the default one.
+// Classes returns the number of classes that may have rows, including the default one.
 func (k *Keeper) Classes() int64 { return int64(len(k.history.Load().Classes)) + 1 }
 
-// ClassNames lists the retention classes that the store has, or had.
+// ClassNames lists the current and former retention classes of the store.
 func (k *Keeper) ClassNames() (names []string) {
 	for _, c := range k.history.Load().Classes {
 		names = append(names, c.Name)
@@ -116,7 +121,7 @@ func (k *Keeper) ClassNames() (names []string) {
 	return names
 }
 
-// nameOf returns the name of a class; empty for the default one.
+// nameOf returns the name of a class; empty for the default class.
 func (k *Keeper) nameOf(class int64) string {
 	if known := k.history.Load().Classes; class != DefaultClass && class <= int64(len(known)) {
 		return known[class-1].Name
@@ -124,8 +129,9 @@ func (k *Keeper) nameOf(class int64) string {
 	return ""
 }
 
-// Keep returns how long rows of a tenant in a class are kept: the longest that any process is configured to. Of a class that isn't configured any more, this
-// process keeps them as long as it was configured last, or as the default one if that is longer.
+// Keep returns the retention of a tenant's rows in a class: the longest that any process is configured with. For a
+// class that is no longer configured, this process uses the longer of its last configured retention and that of the
+// default class.
 func (k *Keeper) Keep(tenant string, class int64) Keep {
 	all, name := *k.advertised.Load(), k.nameOf(class)
 	keep := all[0].of(tenant, name)
@@ -138,7 +144,7 @@ func (k *Keeper) Keep(tenant string, class int64) Keep {
 	return keep
 }
 
-// Longest returns how long anything of a tenant is kept: rows that classes share are kept as long.
+// Longest returns the longest retention among a tenant's classes. It applies to rows that classes share.
 func (k *Keeper) Longest(tenant string) Keep {
 	keep := k.Keep(tenant, DefaultClass)
 	for class := int64(1); class < k.Classes(); class++ {
@@ -147,7 +153,7 @@ func (k *Keeper) Longest(tenant string) Keep {
 	return keep
 }
 
-// longestOfAll returns how long anything of any tenant is kept.
+// longestOfAll returns the longest retention among all classes of all tenants.
 func (k *Keeper) longestOfAll() Keep {
 	keep := k.Longest("")
 	for _, a := range *k.advertised.Load() {
@@ -161,7 +167,7 @@ func (k *Keeper) longestOfAll() Keep {
 // InForce returns the id of the list of classes that is in force at a time, milliseconds.
 func (k *Keeper) InForce(t int64) string { return k.history.Load().inForce(t) }
 
-// ClassesFrom returns when the retention classes that were configured last are in force; zero: they are.
+// ClassesFrom returns when the last configured retention classes take effect. It is zero if they have.
 func (k *Keeper) ClassesFrom() time.Time {
 	if from := k.history.Load().newest().FromMS; from > k.env.Now().UnixMilli() {
 		return Instant(from)
@@ -169,7 +175,7 @@ func (k *Keeper) ClassesFrom() time.Time {
 	return time.Time{}
 }
 
-// Instant returns a time in milliseconds; zero for Never.
+// Instant converts milliseconds to a time. It returns the zero time for Never.
 func Instant(ms int64) time.Time {
 	if ms <= Never {
 		return time.Time{}

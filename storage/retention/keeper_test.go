@@ -17,7 +17,7 @@ import (
 
 const day = 24 * time.Hour
 
-// keeperRig has keepers over one engine, in a store without rows.
+// keeperRig creates keepers on one engine, in a store without rows.
 type keeperRig struct {
 	t   *testing.T
 	eng engine.Engine
@@ -43,13 +43,13 @@ func newKeeperRig(t *testing.T) *keeperRig {
 	return r
 }
 
-// keeping returns a keeper of raw rows for a time.
+// keeping returns a keeper with this retention of raw rows.
 func (r *keeperRig) keeping(raw time.Duration) *Keeper {
 	r.env.Configured.All.Raw = raw
 	return New(r.env, ClassHistory{})
 }
 
-// rollsAll is a Roller that has nothing to make.
+// rollsAll is a Roller that has nothing to compute.
 type rollsAll struct{}
 
 func (rollsAll) RollHidden(_ context.Context, _ string, _, _, _, target int64) (int64, error) {
@@ -57,13 +57,13 @@ func (rollsAll) RollHidden(_ context.Context, _ string, _, _, _, target int64) (
 }
 func (rollsAll) RollUntil(_ context.Context, _ string, _, to int64) (int64, error) { return to, nil }
 
-// writerFunc is an io.Writer.
+// writerFunc implements io.Writer.
 type writerFunc func(line []byte) (int, error)
 
 func (f writerFunc) Write(line []byte) (int, error) { return f(line) }
 
-// TestBoundariesForgottenAsTheyChange lowers a retention, while another caller in the process fails to change the boundaries, and so forgets
-// their cached copy.
+// TestBoundariesForgottenAsTheyChange lowers a retention, while another caller in the process fails to change the
+// boundaries and therefore clears the cached copy.
 func TestBoundariesForgottenAsTheyChange(t *testing.T) {
 	r := newKeeperRig(t)
 	_, err := r.keeping(30*day).Advance(rollsAll{}).Tenant(t.Context(), "t")
@@ -81,7 +81,7 @@ func TestBoundariesForgottenAsTheyChange(t *testing.T) {
 	require.Equal(t, (2 * day).Milliseconds(), b.Of(DefaultClass, rollup.Raw).KeptMS)
 }
 
-// losing is an engine that loses the answer of the next insert of an expiry.
+// losing is an engine that loses the response to the next insert of an expiry.
 type losing struct {
 	engine.Engine
 	lost int
@@ -97,7 +97,8 @@ func (e *losing) CompareAndSet(ctx context.Context, t *engine.Table, partition, 
 	return ok, found, err
 }
 
-// TestExpiryInDoubt loses the answer of an insert: the row is read back, and stays as it is when the retention is raised.
+// TestExpiryInDoubt loses the response to an insert: the row is read back, and is unchanged when the retention is
+// raised.
 func TestExpiryInDoubt(t *testing.T) {
 	t.Parallel()
 	r := newKeeperRig(t)

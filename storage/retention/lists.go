@@ -20,32 +20,36 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// The class of a series is a function of its labels and the day. A list of classes is stored once, under a hash of its content; the settings have the history
-// of the lists in force; and a raw window takes its list when its first row is written, in the row that fixes its expiry:
+// The class of a series is a function of its labels and the day. A list of classes is stored once, under a hash of its
+// content. The settings contain the history of the lists in force. A raw window gets its list when its first row is
+// written, in the row that fixes its expiry:
 //
 //	--retention.file ─► list ─► history: in force from a day on ─► first row of a day: the day's list ─► class of a series in the day
 //
-// So rows of a series have one class in a day, at all resolutions, whichever process writes them and whenever. See design/retention.md.
+// So all rows of a series have one class per day, at all resolutions, whichever process writes them and whenever. See
+// design/retention.md.
 
-// classLead is how long before it is in force a list is at least added to a store that processes share: by then all of them have read of its classes, and look
-// there, and none has fixed the list of that day ahead. Their clocks may differ by a day.
+// classLead is the minimum time between adding a list to a shared store and its taking effect. By then all processes
+// have read its classes and read their rows, and no process has fixed an older list for that day in advance. Their
+// clocks may differ by a day.
 const classLead = 25 * time.Hour
 
-// ClassHistory is what the settings of a store hold of its classes.
+// ClassHistory is the part of a store's settings about classes.
 type ClassHistory struct {
-	// Classes are only ever added to.
+	// Classes are never removed.
 	Classes []KnownClass `json:"classes,omitempty"`
-	// Lists are the lists of classes that are in force, in order.
+	// Lists are the lists of classes in force, in order.
 	Lists []ListFrom `json:"class_lists,omitempty"`
 }
 
-// ListFrom is the list of classes that is in force from a time on, milliseconds. ID is "" for the list without classes.
+// ListFrom is a list of classes that is in force starting at FromMS, milliseconds. ID is "" for the list without
+// classes.
 type ListFrom struct {
 	FromMS int64  `json:"from_ms"`
 	ID     string `json:"id,omitempty"`
 }
 
-// Check returns an error for a history that has more classes than there can be.
+// Check returns an error for a history with too many classes.
 func (h *ClassHistory) Check() error {
 	if len(h.Classes) > maxKnownClasses {
 		return fmt.Errorf("it contains %d retention classes; the maximum is %d", len(h.Classes), maxKnownClasses)
@@ -58,7 +62,7 @@ func (h *ClassHistory) Equal(other *ClassHistory) bool {
 	return slices.Equal(h.Classes, other.Classes) && slices.Equal(h.Lists, other.Lists)
 }
 
-// numberOf returns the number of a class; 0: it isn't known.
+// numberOf returns the number of a class; 0 if it is unknown.
 func (h *ClassHistory) numberOf(name string) int64 {
 	return int64(slices.IndexFunc(h.Classes, func(k KnownClass) bool { return k.Name == name })) + 1
 }
@@ -82,8 +86,8 @@ func (h *ClassHistory) newest() (l ListFrom) {
 	return l
 }
 
-// Add adds the classes that are configured, how long they are kept, and their list, which it stores. The list is in force from a time on, milliseconds; Begins
-// returns it.
+// Add adds the configured classes with their retentions and their list, and stores the list. The list is in force
+// starting at from, milliseconds, which Begins returns.
 func (h *ClassHistory) Add(ctx context.Context, eng engine.Engine, configured []Class, from, now int64) error {
 	if err := h.addClasses(configured); err != nil {
 		return err
@@ -113,20 +117,21 @@ func (h *ClassHistory) addClasses(configured []Class) error {
 	return nil
 }
 
-// addList adds a list, unless it is the last one. One of a later or the same day is replaced: no row goes by it yet.
+// addList adds a list unless it equals the last one. It replaces lists of the same or a later day, which no row uses
+// yet.
 func (h *ClassHistory) addList(l ListFrom, now int64) {
 	if h.newest().ID == l.ID {
 		return
 	}
 	all := slices.DeleteFunc(slices.Clone(h.Lists), func(x ListFrom) bool { return x.FromMS >= l.FromMS })
-	for len(all) > 1 && all[1].FromMS < now-2*classLead.Milliseconds() { // A day without rows takes the present list.
+	for len(all) > 1 && all[1].FromMS < now-2*classLead.Milliseconds() { // Days without rows use the current list.
 		all = all[1:]
 	}
 	h.Lists = append(all, l)
 }
 
-// Begins returns from when a list is in force that is added now, milliseconds. Where one process uses the store, days that have a list keep it, so
-// it is in force at once.
+// Begins returns when a list that is added now takes effect, milliseconds. In a store of one process it takes effect
+// immediately, because days that have a list keep it.
 func Begins(shared bool, now time.Time) int64 {
 	if !shared {
 		return Never
@@ -134,10 +139,10 @@ func Begins(shared bool, now time.Time) int64 {
 	return -format.FloorDiv(-now.Add(classLead).UnixMilli(), format.DayMS) * format.DayMS
 }
 
-// ClassList is a list of classes, which never changes.
+// ClassList is a list of classes. It is immutable.
 type ClassList struct {
 	id string
-	// tag names it in this process.
+	// tag identifies the list in this process.
 	tag     uint32
 	classes []listedClass
 }
@@ -149,13 +154,13 @@ type listedClass struct {
 	match [][]*labels.Matcher
 }
 
-// noClasses is the list without classes, which isn't stored.
+// noClasses is the list without classes. It isn't stored.
 var noClasses = &ClassList{}
 
 // ID returns the hash of the list.
 func (l *ClassList) ID() string { return l.id }
 
-// Of returns the class of a series: the first that takes it.
+// Of returns the class of a series: the first one that matches.
 func (l *ClassList) Of(s *head.Series) int64 {
 	if len(l.classes) == 0 {
 		return DefaultClass
@@ -168,7 +173,7 @@ func (l *ClassList) Of(s *head.Series) int64 {
 	return class
 }
 
-// Find is Of for labels.
+// Find returns the class of a series with these labels.
 func (l *ClassList) Find(ls labels.Labels) int64 {
 	for i := range l.classes {
 		if matchesAny(l.classes[i].match, ls) {
@@ -178,7 +183,8 @@ func (l *ClassList) Find(ls labels.Labels) int64 {
 	return DefaultClass
 }
 
-// listOf returns the id of the list of some classes, which are among the known ones, and its row; nil: it has none.
+// listOf returns the id and the row of a list of classes, which must all be known. The row is nil for the list without
+// classes.
 func (h *ClassHistory) listOf(classes []Class) (id string, row []byte, err error) {
 	if len(classes) == 0 {
 		return "", nil, nil
@@ -201,7 +207,7 @@ func (h *ClassHistory) listOf(classes []Class) (id string, row []byte, err error
 	return hex.EncodeToString(hash[:engine.IDLen]), row, nil
 }
 
-// parseList reads a list's row.
+// parseList parses a list's row.
 func parseList(id string, row []byte) (l *ClassList, err error) {
 	l = &ClassList{id: id}
 	if err := json.Unmarshal(row, &l.classes); err != nil {
@@ -231,10 +237,10 @@ func listPartition(id string) engine.Key { return engine.Key{engine.Text("classe
 
 var listItem = engine.Key{engine.Text("list")}
 
-// listTries is how often a list is written where no answer comes.
+// listTries is the number of attempts to write a list.
 const listTries = 5
 
-// writeList stores a list, unless it is.
+// writeList stores a list if it isn't stored yet.
 func writeList(ctx context.Context, eng engine.Engine, id string, row []byte) error {
 	if row == nil {
 		return nil
@@ -250,7 +256,7 @@ func writeList(ctx context.Context, eng engine.Engine, id string, row []byte) er
 	}
 }
 
-// listMemory holds the lists of classes that were read.
+// listMemory caches lists of classes.
 type listMemory struct {
 	mu sync.Mutex
 	of map[string]*ClassList
@@ -262,7 +268,7 @@ func (m *listMemory) get(id string) *ClassList {
 	return m.of[id]
 }
 
-// set adds a list, and returns the one that has its id.
+// set adds a list, or returns the cached list with the same id.
 func (m *listMemory) set(l *ClassList) *ClassList {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -277,7 +283,7 @@ func (m *listMemory) set(l *ClassList) *ClassList {
 	return l
 }
 
-// List reads a list of classes.
+// List returns the list of classes with an id. It reads the list if it isn't cached.
 func (k *Keeper) List(ctx context.Context, id string) (*ClassList, error) {
 	if id == "" {
 		return noClasses, nil
@@ -303,7 +309,7 @@ func (k *Keeper) List(ctx context.Context, id string) (*ClassList, error) {
 	return nil, fmt.Errorf("%w: the list %s of retention classes is missing", engine.ErrCorrupt, id)
 }
 
-// Open reads the list of this process' classes, if it adds them.
+// Open reads the list of this process' classes, if the process adds them.
 func (k *Keeper) Open(ctx context.Context) error {
 	if !k.env.AddsClasses {
 		return nil
@@ -318,7 +324,7 @@ func (k *Keeper) Open(ctx context.Context) error {
 	return err
 }
 
-// logLists logs when this process' classes are in force, if that has changed.
+// logLists logs when this process' classes take effect, if that has changed.
 func (k *Keeper) logLists() {
 	if k.ownList == nil {
 		return
@@ -337,12 +343,14 @@ func (k *Keeper) logLists() {
 	}
 }
 
-// listFor returns the id of the list that a window of raw rows takes if its first row is written now: of a day to come, that of the day.
+// listFor returns the id of the list for a window of raw rows whose first row is written now. A window in the future
+// gets the list of its day.
 func (k *Keeper) listFor(window int64) string {
 	return k.InForce(max(k.env.Period.WindowStart(window), k.env.Clock.EngineTime().UnixMilli()))
 }
 
-// ClassesOn returns the list of classes of a window of raw rows. fixed is false if no row of it was written: then it is the list that it would take now.
+// ClassesOn returns the list of classes of a window of raw rows. fixed is false if the window has no rows yet; then it
+// returns the list that the window would get now.
 func (k *Keeper) ClassesOn(ctx context.Context, tenant string, window int64) (l *ClassList, fixed bool, err error) {
 	row, fixed, err := k.fixedExpiry(ctx, expiryAt{tenant, Shared, window})
 	if err != nil {
@@ -355,7 +363,7 @@ func (k *Keeper) ClassesOn(ctx context.Context, tenant string, window int64) (l 
 	return l, fixed, err
 }
 
-// FixClasses is ClassesOn the day of a slot, and fixes the list if it isn't.
+// FixClasses returns the list of classes of the raw window that contains a slot, and fixes it if it isn't fixed.
 func (k *Keeper) FixClasses(ctx context.Context, tenant string, slot int64) (*ClassList, error) {
 	row, err := k.fixExpiry(ctx, expiryAt{tenant, Shared, k.env.Period.WindowOfSlot(rollup.Raw, slot)})
 	if err != nil {
@@ -364,14 +372,14 @@ func (k *Keeper) FixClasses(ctx context.Context, tenant string, slot int64) (*Cl
 	return k.List(ctx, row.Classes)
 }
 
-// DayLists are the lists of classes of some days of a tenant.
+// DayLists caches the lists of classes of a tenant's days.
 type DayLists struct {
 	k      *Keeper
 	tenant string
 	of     map[int64]*ClassList // by the window of raw rows
 }
 
-// Days returns the lists of classes of a tenant's days, which At reads.
+// Days returns the lists of classes of a tenant's days. At reads them.
 func (k *Keeper) Days(tenant string) DayLists { return DayLists{k: k, tenant: tenant} }
 
 // At returns the list of the day of a timestamp.
@@ -394,8 +402,9 @@ func (d *DayLists) At(ctx context.Context, t int64) (*ClassList, error) {
 	return l, nil
 }
 
-// ImportClasses returns the list of classes of the day of a slot, and fixes it, unless no rows come of some series of the day: then it returns nil. It returns
-// an error for series of a day without rows that the classes of this process keep, or keep at a finer resolution, if these aren't in force yet.
+// ImportClasses returns the list of classes of the day of a slot, and fixes it. If the import would store no rows for
+// the series, it returns nil and fixes nothing. It returns an error if the day has no list yet, and the classes of this
+// process would store the series, or store them at a finer resolution, but aren't in force yet.
 func (k *Keeper) ImportClasses(ctx context.Context, tenant string, slot int64, series iter.Seq[*head.Series]) (*ClassList, error) {
 	list, fixed, err := k.ClassesOn(ctx, tenant, k.env.Period.WindowOfSlot(rollup.Raw, slot))
 	if err != nil || fixed {
@@ -426,7 +435,8 @@ func (k *Keeper) ImportClasses(ctx context.Context, tenant string, slot int64, s
 	return k.FixClasses(ctx, tenant, slot)
 }
 
-// takesNew returns the finest resolution at which the first rows of a class would be stored in the windows of a slot; ok is false if none would.
+// takesNew returns the finest resolution at which the first rows of a class would be stored in the windows of a slot.
+// ok is false if none would be.
 func (k *Keeper) takesNew(b *Boundaries, tenant string, class, slot int64) (finest rollup.Resolution, ok bool) {
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		past := k.isOutlived(res, slot, k.Keep(tenant, class)) // An import restores dropped windows.

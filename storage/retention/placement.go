@@ -10,17 +10,20 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Placement is which rows samples of a class in a slot are stored in. The zero value: in none.
+// Placement describes the rows in which samples of a class in a slot are stored. The zero value means that they aren't
+// stored.
 type Placement struct {
-	// Stored is true if there are any, and Finest is the finest resolution that has some: those of finer ones are gone, or are hidden by their retention.
+	// Stored is true if the samples are stored. Finest is the finest resolution of their rows; rows of finer
+	// resolutions have been removed or are hidden by their retention.
 	Stored bool
 	Finest rollup.Resolution
-	// Early is true if there are no raw rows within the retention of raw samples: there are rollups of their day without raw rows, or the day's rows have
-	// expired.
+	// Early is true if there are no raw rows although the retention of raw samples includes the slot: the day has
+	// rollups but no raw rows, or its rows have expired.
 	Early bool
 }
 
-// Placement fixes the expiries of a class in the windows that hold a slot, and returns which rows samples that are sealed now are stored in.
+// Placement fixes the expiries of a class in the windows that contain a slot, and returns the placement of samples that
+// are sealed now.
 func (k *Keeper) Placement(ctx context.Context, tenant string, class, slot int64) (Placement, error) {
 	switch err := k.fixSlot(ctx, tenant, class, slot); {
 	case err != nil:
@@ -48,8 +51,9 @@ func (k *Keeper) ImportPlacement(ctx context.Context, tenant string, class, slot
 	past := func(res rollup.Resolution) bool {
 		return k.IsGone(res, slot, tenant, class) || !k.env.Expires && k.isOutlived(res, slot, keep)
 	}
-	// Where rows expire by themselves, those of rollups may have expired under an earlier retention. Raw samples alone would vanish with their
-	// window, and hours alone aren't seen where raw rows are. No boundary moves for samples that aren't stored.
+	// If the engine expires rows, rollups may have expired under an earlier retention. Raw samples without rollups
+	// would be lost with their window, and 1h rollups alone aren't found where raw rows exist. No boundary moves for
+	// samples that aren't stored.
 	if past(rollup.FiveMinutes) && (past(rollup.Raw) && !k.takesHours(tenant, class, slot, keep) || k.env.Expires && !past(rollup.Raw)) {
 		return Placement{}, nil
 	}
@@ -68,17 +72,19 @@ func (k *Keeper) ImportPlacement(ctx context.Context, tenant string, class, slot
 	case err != nil:
 		return Placement{}, err
 	case without5m:
-		placed.Finest, placed.Stored = rollup.OneHour, k.takesHours(tenant, class, slot, keep) // It may have gone just now.
+		placed.Finest, placed.Stored = rollup.OneHour, k.takesHours(tenant, class, slot, keep) // It may have expired now.
 	}
 	return placed, nil
 }
 
-// takesHours reports whether the window of 1h rollups that holds a slot takes rows: its retention asks for it, and it isn't gone.
+// takesHours reports whether the window of 1h rollups that contains a slot accepts rows: it isn't past its retention,
+// and its rows aren't missing.
 func (k *Keeper) takesHours(tenant string, class, slot int64, keep Keep) bool {
 	return !k.IsGone(rollup.OneHour, slot, tenant, class) && !k.isOutlived(rollup.OneHour, slot, keep)
 }
 
-// importsWithout5m reports whether an import makes only 1h rollups of a slot, whose 5m rollups are gone, or are hidden by their retention.
+// importsWithout5m reports whether an import writes only 1h rollups for a slot, because its 5m rollups are missing or
+// are hidden by their retention.
 func (k *Keeper) importsWithout5m(ctx context.Context, tenant string, class, slot int64, keep Keep) (without bool, err error) {
 	if k.env.Expires || !k.isOutlived(rollup.FiveMinutes, slot, keep) {
 		return true, nil
@@ -90,8 +96,9 @@ func (k *Keeper) importsWithout5m(ctx context.Context, tenant string, class, slo
 	return without && err == nil, err
 }
 
-// lackHidden returns boundaries by which rows of a slot's window, which its retention hides, are missing: no import makes them. without is false if
-// older rows of the tenant stand, or older samples wait to be sealed, so that boundaries can't say so.
+// lackHidden returns boundaries that mark rows of a slot's window as missing, because its retention hides it and no
+// import writes them. without is false if the tenant has older rows, or older samples wait to be sealed: then
+// boundaries can't express it.
 func (k *Keeper) lackHidden(ctx context.Context, tenant string, before *Boundaries, class, slot int64, res rollup.Resolution) (without bool, next *boundaryRow, err error) {
 	window := k.env.Period.WindowOfSlot(res, slot)
 	end := k.env.Period.WindowEnd(window)
@@ -108,11 +115,14 @@ func (k *Keeper) lackHidden(ctx context.Context, tenant string, before *Boundari
 	return true, next, nil
 }
 
-// importsWithoutRaw reports whether an import makes only rollups of a slot: its raw window has expired, or its retention hides it. Where rows
-// don't expire by themselves, a window that the retention shows again takes raw rows if it has no rows at all: one that has rollups
-// would show the imported samples, and hide that others are missing. One that the retention hides gets none: then it is
-// stored that they are missing, so that a longer retention doesn't look for them; where older raw rows of the tenant stand, or older samples wait to be
-// sealed, those of the slot are made as well, and are dropped with them.
+// importsWithoutRaw reports whether an import writes only rollups for a slot, because its raw window has expired or is
+// hidden by its retention. If the engine doesn't expire rows:
+//
+//   - A window that the retention shows again gets raw rows only if it has no rows at all. If it has rollups, raw rows
+//     would show the imported samples and hide that others are missing.
+//   - A window that the retention hides gets no raw rows. The boundary records that they are missing, so that a longer
+//     retention doesn't expect them. If the tenant has older raw rows, or older samples wait to be sealed, raw rows are
+//     written, and dropped with the older ones.
 func (k *Keeper) importsWithoutRaw(ctx context.Context, tenant string, class, slot int64, keep Keep) (without bool, err error) {
 	window := k.env.Period.WindowOfSlot(rollup.Raw, slot)
 	if k.env.Expires {
@@ -140,7 +150,7 @@ func (k *Keeper) importsWithoutRaw(ctx context.Context, tenant string, class, sl
 			return next, err
 		}
 		without = true
-		if k.lacksRollups(before, class, slot) { // They would be dropped, and made again.
+		if k.lacksRollups(before, class, slot) { // They would be dropped and computed again.
 			return nil, nil
 		}
 		if rolled, err := k.wasRolledUp(ctx, tenant, window); err != nil || rolled {
@@ -158,7 +168,7 @@ func (k *Keeper) importsWithoutRaw(ctx context.Context, tenant string, class, sl
 	return without && err == nil, err
 }
 
-// lacksRollups reports whether rollups of the windows that hold a slot may be missing.
+// lacksRollups reports whether rollups may be missing in the windows that contain a slot.
 func (k *Keeper) lacksRollups(b *Boundaries, class, slot int64) bool {
 	for _, res := range rollup.Resolutions {
 		if h := b.Of(class, res); h != nil && h.lacks(k.env.Period.WindowEnd(k.env.Period.WindowOfSlot(res, slot))) {
@@ -168,8 +178,9 @@ func (k *Keeper) lacksRollups(b *Boundaries, class, slot int64) bool {
 	return false
 }
 
-// restoreRollups has the windows of rollups that hold a slot take rows again, before an import, where rows don't expire by themselves: those that were
-// dropped, that the retention shows again, and that have no rows at all, nor coarser rollups of their time, which answer for it.
+// restoreRollups lets the windows of rollups that contain a slot accept rows again, before an import, if the engine
+// doesn't expire rows. It restores windows that were dropped, that the retention shows again, and that have no rows.
+// Windows with coarser rollups, which answer for their time, aren't restored.
 func (k *Keeper) restoreRollups(ctx context.Context, tenant string, class, slot int64, keep Keep) error {
 	if k.env.Expires || k.isOutlived(rollup.OneHour, slot, keep) {
 		return nil
@@ -198,7 +209,7 @@ func (k *Keeper) restoreRollups(ctx context.Context, tenant string, class, slot 
 	return err
 }
 
-// wasRolledUp reports whether a raw window has, or is about to get, rollups.
+// wasRolledUp reports whether a raw window has rollups, or is about to get them.
 func (k *Keeper) wasRolledUp(ctx context.Context, tenant string, window int64) (bool, error) {
 	start, end := k.env.Period.WindowStart(window), k.env.Period.WindowEnd(window)
 	if k.env.Holds(k.env.Period.SlotOf(start+1), k.env.Period.SlotOf(end)) {
@@ -207,7 +218,7 @@ func (k *Keeper) wasRolledUp(ctx context.Context, tenant string, window int64) (
 	return k.hasMarks(ctx, tenant, rollup.FiveMinutes, start, end)
 }
 
-// hasMarks reports whether slots from one time to another have commit records of a resolution or a coarser one.
+// hasMarks reports whether slots in a range of time have commit records of this or a coarser resolution.
 func (k *Keeper) hasMarks(ctx context.Context, tenant string, res rollup.Resolution, start, end int64) (bool, error) {
 	from, to := k.env.Period.SlotOf(start+1), k.env.Period.SlotOf(end)
 	for ; res <= rollup.OneHour; res++ {
@@ -226,7 +237,7 @@ func (k *Keeper) hasMarks(ctx context.Context, tenant string, res rollup.Resolut
 	return false, nil
 }
 
-// aimLonger has a boundary go by a longer retention that Expire hasn't applied yet.
+// aimLonger applies a longer retention to a boundary before Expire does.
 func (k *Keeper) aimLonger(tenant string, h *Boundary) {
 	keptMS := k.keptMS(tenant, h.Class, h.Resolution)
 	if !shorter(h.KeptMS, keptMS) {

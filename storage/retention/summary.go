@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// summary is what the store row of the retention holds, as JSON: how long things are kept, in words, by what
-// they are. It stands apart from the settings, which releases without it would write anew.
+// summary is the configured retention in words, by tenant and class. It is stored as JSON in a row of its own rather
+// than in the settings, because older releases rewrite the settings without it.
 type summary map[string]string
 
 var (
@@ -41,8 +41,8 @@ func (c *Configured) summary() summary {
 	return told
 }
 
-// LogChange logs in what the retention differs from that with which this was called last on this store, by any
-// process, and remembers it. It is for processes that write.
+// LogChange logs how the retention differs from the one at the last call on this store, by any process, and records it.
+// Only processes that write to the store may call it.
 func (k *Keeper) LogChange(ctx context.Context) error {
 	now := k.env.Configured.summary()
 	before, value, err := k.readSummary(ctx)
@@ -59,14 +59,14 @@ func (k *Keeper) LogChange(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Where another process was faster, its change was logged there.
+	// If another process has recorded its retention first, it has logged the change.
 	if _, _, err := k.env.Engine.CompareAndSet(ctx, engine.Store, summaryPartition, summaryItem, value, after); err != nil {
 		return fmt.Errorf("storage: recording the retention: %w", err)
 	}
 	return nil
 }
 
-// readSummary reads the last summary, and its bytes; nil: there is none. One that can't be read is logged anew.
+// readSummary reads the last summary and its bytes, or nil if there is none. An unreadable summary is replaced.
 func (k *Keeper) readSummary(ctx context.Context) (before summary, value []byte, err error) {
 	for row, err := range k.env.Engine.Scan(ctx, engine.Range{Table: engine.Store, Partition: summaryPartition}) {
 		if err != nil {

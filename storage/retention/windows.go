@@ -8,11 +8,11 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// dueSlack is how long after its week is over a window may still be there.
+// dueSlack is the time after its week for which a hidden window may still exist.
 const dueSlack = 24 * time.Hour
 
-// Lifetime returns when the last of a window's samples is past the longest retention among the tenant's classes, and when its rows go if that stays so. Zero:
-// never.
+// Lifetime returns when the last of a window's samples is past the longest retention among the tenant's classes, and
+// when its rows are dropped if the retention doesn't change. Zero means never.
 func (k *Keeper) Lifetime(b *Boundaries, tenant string, window int64) (hidden, goes time.Time) {
 	for class := range k.Classes() {
 		h, g := k.lifetime(b, tenant, class, window)
@@ -29,7 +29,7 @@ func (k *Keeper) Lifetime(b *Boundaries, tenant string, window int64) (hidden, g
 	return hidden, goes
 }
 
-// lifetime is Lifetime of the rows of a class.
+// lifetime is Lifetime for the rows of one class.
 func (k *Keeper) lifetime(b *Boundaries, tenant string, class, window int64) (hidden, goes time.Time) {
 	res, end := format.ResolutionOf(window), k.env.Period.WindowEnd(window)
 	now, kept, h := k.env.Now().UTC(), k.Keep(tenant, class).Of(res), b.Of(class, res)
@@ -54,8 +54,8 @@ func (k *Keeper) lifetime(b *Boundaries, tenant string, class, window int64) (hi
 	return hidden, k.goes(since)
 }
 
-// DueWindow returns a tenant's newest raw window that should have gone by now: it is dropped, or it has been past the
-// retention of every class for a week, and isn't waiting for the end of the week after it was hidden.
+// DueWindow returns a tenant's newest raw window that should have been removed by now. It was dropped, or it has been
+// past the retention of every class for a week and isn't waiting for the end of the week after it was hidden.
 func (k *Keeper) DueWindow(ctx context.Context, tenant string) (window int64, ok bool, err error) {
 	b, err := k.Boundaries(ctx, tenant)
 	if err != nil {
@@ -68,7 +68,7 @@ func (k *Keeper) DueWindow(ctx context.Context, tenant string) (window int64, ok
 	return k.env.Period.WindowAt(rollup.Raw, to), to > Never, nil
 }
 
-// dueUntil returns until when raw rows of a class should have gone.
+// dueUntil returns the time until which raw rows of a class should have been removed.
 func (k *Keeper) dueUntil(b *Boundaries, tenant string, class int64) int64 {
 	due, kept := b.Dropped(class, rollup.Raw), k.Keep(tenant, class).Raw
 	if kept == 0 {
@@ -87,7 +87,8 @@ func (k *Keeper) dueUntil(b *Boundaries, tenant string, class int64) int64 {
 	return max(due, outlived)
 }
 
-// DroppedAhead returns up to when raw samples of a tenant were dropped, if only a clock can have done that which was ahead; zero otherwise.
+// DroppedAhead returns the time until which raw samples of a tenant were dropped, if only a fast clock can have caused
+// it. Otherwise it returns the zero time.
 func (k *Keeper) DroppedAhead(ctx context.Context, tenant string) (time.Time, error) {
 	b, err := k.Boundaries(ctx, tenant)
 	if err != nil {

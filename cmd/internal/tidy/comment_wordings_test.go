@@ -29,14 +29,10 @@ var commentWordings = map[string]float64{
 	"docker/grafana":               33.5,
 	"docker/helm":                  27.0,
 	"storage":                      7.0,
-	"storage/counts":               34.5,
 	"storage/deletemodel":          22.0,
 	"storage/ha":                   40.5,
-	"storage/index":                13.5,
 	"storage/membership":           50.0,
 	"storage/paged":                10.5,
-	"storage/query":                27.0,
-	"storage/retention":            19.5,
 }
 
 // TestCommentsArePlain holds the comments of each folder to its bound. A folder of few words may have one stilted wording.
