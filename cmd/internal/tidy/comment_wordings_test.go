@@ -33,7 +33,6 @@ var commentWordings = map[string]float64{
 	"storage/deletemodel":          22.0,
 	"storage/ha":                   40.5,
 	"storage/index":                13.5,
-	"storage/membership":           50.0,
 	"storage/paged":                27.0,
 	"storage/query":                27.0,
 	"storage/retention":            19.5,
