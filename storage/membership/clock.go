@@ -29,7 +29,7 @@ const (
 // whether the clock is trusted, and never corrects it. See design/clocks.md.
 //
 //	elapsed ─► expected ─┐
-//	                     ├─ differ too much ─► untrusted: nothing is deleted ─► set, or ran evenly long enough ─► trusted
+//	                     ├─ differ too much ─► untrusted: nothing is deleted ─► set, or even long enough ─► trusted
 //	Now ─────────────────┘
 type CheckedClock struct {
 	o  *Options
@@ -49,7 +49,7 @@ type CheckedClock struct {
 	// durable: the date that an operator gave or, if there is no row, the store's contents.
 	expected time.Time
 	unkept   bool
-	// It is nil while the clock is trusted.
+	// Nil while the clock is trusted.
 	doubt *doubt
 	// set is the last step of the only clock.
 	set clockSet

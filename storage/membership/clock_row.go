@@ -18,7 +18,7 @@ type clockBeat struct {
 	// SeenMS is the observed uptime, and ClockMS the expected time at that moment, in milliseconds.
 	SeenMS  int64 `json:"seen_ms"`
 	ClockMS int64 `json:"clock_ms"`
-	// It is set only while the clock is untrusted.
+	// Nil while the clock is trusted.
 	Doubt *doubtBeat `json:"doubt,omitempty"`
 }
 
@@ -106,7 +106,8 @@ func (c *CheckedClock) resume(ctx context.Context) error {
 }
 
 // Recall reads the observed uptime of a store that isn't open, for SeenKept. last is the expected time when it was last
-// written, zero if it is missing. The second result is true if the clock was untrusted then, or must not be trusted now.
+// written, zero if it is missing. The second result is true if the clock was untrusted then, or must not be trusted
+// now.
 func (c *CheckedClock) Recall(ctx context.Context) (last time.Time, doubted bool, err error) {
 	beat, found, err := c.readRow(ctx)
 	if err != nil || !found {

@@ -22,11 +22,11 @@ type Process struct {
 	ClockMS   int64 `json:"clock_ms"`
 	// Leaving is true if it accepts no more work because it is about to stop.
 	Leaving bool `json:"leaving,omitempty"`
-	// It is true if the process accepts no work because its clock is untrusted.
+	// True if the process accepts no work because its clock is untrusted.
 	Doubted bool `json:"doubted,omitempty"`
 	// Writer is its name in the staging log, in hexadecimal.
 	Writer string `json:"-"`
-	// It is the number of heartbeats sent.
+	// Number of heartbeats sent.
 	Beat int64 `json:"beat"`
 }
 
