@@ -30,7 +30,6 @@ var commentWordings = map[string]float64{
 	"docker/helm":                  27.0,
 	"storage":                      7.0,
 	"storage/counts":               34.5,
-	"storage/deletemodel":          22.0,
 	"storage/index":                13.5,
 	"storage/paged":                27.0,
 	"storage/query":                27.0,
