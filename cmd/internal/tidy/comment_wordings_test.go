@@ -18,17 +18,14 @@ const maxCommentWordings = 2
 // commentWordings are the bounds of folders whose comments haven't been rewritten yet. A bound may only fall. A folder
 // that reaches maxCommentWordings is removed.
 var commentWordings = map[string]float64{
-	"cmd/tools/benchmarks/compare": 28.5,
-	"cmd/tools/benchmarks/kairos":  18.5,
-	"cmd/tools/benchmarks/rollups": 27.5,
-	"storage":                      7.0,
-	"storage/counts":               34.5,
-	"storage/index":                13.5,
-	"storage/paged":                27.0,
-	"storage/query":                27.0,
-	"storage/retention":            19.5,
-	"storage/rollup":               22.5,
-	"storage/soak":                 17.0,
+	"storage":           7.0,
+	"storage/counts":    34.5,
+	"storage/index":     13.5,
+	"storage/paged":     27.0,
+	"storage/query":     27.0,
+	"storage/retention": 19.5,
+	"storage/rollup":    22.5,
+	"storage/soak":      17.0,
 }
 
 // TestCommentsArePlain checks the comments of each folder against its bound. A folder of few words may have one stilted
