@@ -1,4 +1,4 @@
-// Package examples reads the files in examples with the libraries of the programs that they are for.
+// Package examples checks the files in examples with the libraries of the programs that read them.
 package examples
 
 import (
@@ -13,28 +13,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// folder has the examples.
 const folder = "../../examples"
 
-// golden has the command lines of cassia in the examples. A test in cmd/cassia holds them against the program's flags.
+// golden has the command lines of cassia in the examples. A test in cmd/cassia checks them against the program's flags.
 const golden = "testdata/commands.json"
 
 var rewrite = flag.Bool("rewrite", false, "write the command lines of cassia in the examples to testdata")
 
 // command is a command line of cassia.
 type command struct {
-	// File and Name locate it.
+	// File and Name locate the command line.
 	File string `json:"file"`
 	Name string `json:"name"`
-	// Args are the arguments after cassia. Variables are replaced by their values.
+	// Args are the arguments after cassia, with variables replaced by their values.
 	Args []string `json:"args"`
-	// Secrets are the environment's variables that are set from secrets.
+	// Secrets are the environment variables that are set from secrets.
 	Secrets []string `json:"secrets,omitempty"`
-	// Port is the port on which a server is expected to listen; empty for other commands.
+	// Port is the port of a server, empty for other commands.
 	Port string `json:"port,omitempty"`
-	// Files are the files that the manifests contain, by their paths.
+	// Files are the files that the manifests contain, by path.
 	Files map[string]string `json:"files,omitempty"`
-	// Scrape is how Prometheus' operator scrapes the server.
+	// Scrape is how the Prometheus operator scrapes the server.
 	Scrape []scrape `json:"scrape,omitempty"`
 }
 
@@ -47,7 +46,7 @@ type scrape struct {
 	ServerName string `json:"serverName,omitempty"`
 }
 
-// The command lines of the examples are those of the golden file: go test . -rewrite writes it.
+// TestCommands compares the command lines of the examples with the golden file: go test . -rewrite writes it.
 func TestCommands(t *testing.T) {
 	all := slices.Concat(unitCommands(t), []command{composeCommand(t)}, manifestCommands(t))
 	var got bytes.Buffer
@@ -63,7 +62,7 @@ func TestCommands(t *testing.T) {
 	require.Equal(t, string(want), got.String(), "go test . -rewrite in docker/examples, and look at what has changed")
 }
 
-// flagOf returns the value of a flag, or a default where the arguments don't have it.
+// flagOf returns the value of a flag, or otherwise if the arguments don't have it.
 func flagOf(args []string, name, otherwise string) string {
 	for _, arg := range args {
 		if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {

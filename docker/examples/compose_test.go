@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// composeFile is that of Compose.
+// composeFile is the example for Docker Compose.
 const composeFile = "compose/compose.yaml"
 
 func composeProject(t *testing.T) *types.Project {

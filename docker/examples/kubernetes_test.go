@@ -24,19 +24,19 @@ import (
 	k8syaml "sigs.k8s.io/yaml"
 )
 
-// manifests are what a file of Kubernetes' has, as its own types.
+// manifests has the resources of a Kubernetes file, in Kubernetes' own types.
 type manifests struct {
 	services    []core.Service
 	configs     map[string]core.ConfigMap
 	pods        map[string]core.PodTemplateSpec
 	volumes     map[string][]core.PersistentVolumeClaim
 	disruptions []policy.PodDisruptionBudget
-	// claims are those of themselves; jobs and monitors look at the pods of the file.
+	// claims are claims that aren't part of a StatefulSet. jobs and monitors refer to the pods of the file.
 	claims   map[string]core.PersistentVolumeClaim
 	jobs     []batch.CronJob
 	monitors []monitoring.ServiceMonitor
 	rules    []monitoring.PrometheusRule
-	// ingresses lead to services, and accounts are those of pods.
+	// ingresses lead to services. accounts are used by pods.
 	ingresses []networking.Ingress
 	accounts  map[string]core.ServiceAccount
 }
@@ -113,7 +113,7 @@ func serviceNames(list []core.Service) (names []string) {
 	return names
 }
 
-// manifestFiles are the examples of manifests, and what the chart of docker/helm renders.
+// manifestFiles returns the example manifests and the rendered examples of the chart in docker/helm.
 func manifestFiles(t *testing.T) []string {
 	files, err := filepath.Glob(filepath.Join(folder, "kubernetes", "*.yaml"))
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ func manifestFiles(t *testing.T) []string {
 	return slices.Concat(files, charts)
 }
 
-// manifestCommands are the command lines of the pods and the jobs.
+// manifestCommands returns the command lines of the pods and the jobs.
 func manifestCommands(t *testing.T) (all []command) {
 	for _, file := range manifestFiles(t) {
 		m := readManifests(t, file)
@@ -144,7 +144,8 @@ func manifestCommands(t *testing.T) (all []command) {
 	return all
 }
 
-// command returns the arguments of a pod's container with the values of ConfigMaps, and the variables that come from secrets.
+// command returns the arguments of a pod's container, with the values of ConfigMaps, and the variables that are set
+// from secrets.
 func (m *manifests) command(t *testing.T, pod core.PodTemplateSpec) (args, secrets []string) {
 	require.Len(t, pod.Spec.Containers, 1)
 	c := pod.Spec.Containers[0]
@@ -211,7 +212,7 @@ func TestKubernetesManifests(t *testing.T) {
 	}
 }
 
-// selected are the pods with all of these labels.
+// selected returns the pods that have all of these labels.
 func (m *manifests) selected(want map[string]string) (found []core.PodTemplateSpec) {
 	for _, pod := range m.pods {
 		if subset(want, pod.Labels) {
@@ -249,7 +250,7 @@ func (m *manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec
 	requireLocked(t, pod.Spec)
 }
 
-// checkVolumes wants the volumes of a pod, beside those of its own claims, to be there and mounted.
+// checkVolumes checks that the volumes of a pod, except its own claims, exist and are mounted.
 func (m *manifests) checkVolumes(t *testing.T, mounted map[string]string, volumes []core.Volume) {
 	for _, v := range volumes {
 		require.Contains(t, mounted, v.Name, "nobody mounts it")
@@ -261,8 +262,7 @@ func (m *manifests) checkVolumes(t *testing.T, mounted map[string]string, volume
 	require.Empty(t, mounted, "volumes that aren't there")
 }
 
-// requireLocked requires that a pod has no more rights than it needs, a memory limit, and an image that
-// stays the same.
+// requireLocked checks that a pod has no more rights than it needs, a memory limit, and a fixed image version.
 func requireLocked(t *testing.T, pod core.PodSpec) {
 	require.True(t, *pod.SecurityContext.RunAsNonRoot)
 	c := pod.Containers[0]
@@ -275,7 +275,7 @@ func requireLocked(t *testing.T, pod core.PodSpec) {
 	require.NotContains(t, []string{"", "latest"}, tag, "a pod that restarts comes back as another version")
 }
 
-// checkBackup holds a job against the server whose data it copies.
+// checkBackup checks a backup job against the server that it copies.
 func (m *manifests) checkBackup(t *testing.T, job batch.CronJob) {
 	pod := job.Spec.JobTemplate.Spec.Template
 	requireLocked(t, pod.Spec)
@@ -303,7 +303,7 @@ func (m *manifests) checkBackup(t *testing.T, job batch.CronJob) {
 	}
 }
 
-// checkMonitor wants a ServiceMonitor to find services, by a port and a path that they have.
+// checkMonitor checks that a ServiceMonitor selects services, with a port and a path that they have.
 func (m *manifests) checkMonitor(t *testing.T, monitor monitoring.ServiceMonitor) {
 	found := 0
 	for _, s := range m.services {
@@ -328,7 +328,7 @@ func prefixOf(t *testing.T, args []string) string {
 	return strings.TrimRight(flagOf(args, "web.route-prefix", at.Path), "/")
 }
 
-// files are the files that a pod has from ConfigMaps, by their paths.
+// files returns the files that a pod mounts from ConfigMaps, by path.
 func (m *manifests) files(pod core.PodTemplateSpec) map[string]string {
 	found := map[string]string{}
 	for _, mount := range pod.Spec.Containers[0].VolumeMounts {
@@ -343,7 +343,7 @@ func (m *manifests) files(pod core.PodTemplateSpec) map[string]string {
 	return found
 }
 
-// scrapeOf returns how Prometheus' operator scrapes for a ServiceMonitor.
+// scrapeOf returns how the Prometheus operator scrapes a ServiceMonitor's targets.
 func scrapeOf(monitor monitoring.ServiceMonitor) (s scrape) {
 	e := monitor.Spec.Endpoints[0]
 	s = scrape{Path: e.Path}
@@ -359,7 +359,7 @@ func scrapeOf(monitor monitoring.ServiceMonitor) (s scrape) {
 	return s
 }
 
-// subset reports whether all has all the labels wanted.
+// subset reports whether all contains all the wanted labels.
 func subset(want, all map[string]string) bool {
 	for name, value := range want {
 		if all[name] != value {

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unitFile is the unit of systemd.
+// unitFile is the example of a systemd unit.
 const unitFile = "single-node/cassia.service"
 
-// systemdUnit returns a function that finds an option of the unit.
+// systemdUnit returns a function that returns the value of an option of the unit.
 func systemdUnit(t *testing.T) (find func(section, name string) string) {
 	text, err := os.ReadFile(filepath.Join(folder, unitFile))
 	require.NoError(t, err)
@@ -29,7 +29,7 @@ func systemdUnit(t *testing.T) (find func(section, name string) string) {
 	}
 }
 
-// unitCommands are the unit's command line with the settings that it has itself, and with those of the packages.
+// unitCommands returns the unit's command line with its own settings, and with the settings of the packages.
 func unitCommands(t *testing.T) (all []command) {
 	find := systemdUnit(t)
 	words := strings.Fields(find("Service", "ExecStart"))
@@ -57,7 +57,7 @@ func TestSystemdUnit(t *testing.T) {
 	require.Equal(t, "multi-user.target", find("Install", "WantedBy"))
 }
 
-// packagedSettings is the file of settings in the packages, as a line of systemd's Environment.
+// packagedSettings returns the settings file of the packages, as a line of systemd's Environment.
 func packagedSettings(t *testing.T) string {
 	text, err := os.ReadFile("../packages/cassia.env")
 	require.NoError(t, err)
@@ -72,7 +72,7 @@ func packagedSettings(t *testing.T) string {
 	return strings.Join(set, " ")
 }
 
-// expanded replaces variables as systemd does: ${NAME} within a word, $NAME by words of its own.
+// expanded expands variables as systemd does: ${NAME} within a word, $NAME as separate words.
 func expanded(t *testing.T, args []string, settings string) (out []string) {
 	known := map[string]string{}
 	for _, s := range strings.Fields(settings) {

@@ -1,11 +1,12 @@
-// Grafana-datasource is the back end of Grafana's Prometheus data source as a program of its own: Grafana's code makes
-// the requests and reads the answers, and this file hands it what a browser would send.
+// Grafana-datasource runs the back end of Grafana's Prometheus data source as a program. Grafana's code sends the
+// queries and parses the responses. This program passes it the requests that a browser would send. Tests of Cassia
+// start it.
 //
 //	grafana-datasource --url=http://127.0.0.1:9201 --listen=127.0.0.1:3000
 //
 //	POST /api/ds/query   queries with refId, expr, range, instant, …, as panels send them ─► frames
 //	GET  /api/health     "Save & test"
-//	     /api/resources/ what the editors and variables ask, by the path that Prometheus has for it
+//	     /api/resources/ requests of editors and variables, by the path in Prometheus' API
 package main
 
 import (
@@ -26,17 +27,17 @@ import (
 	"github.com/grafana/grafana/pkg/promlib/intervalv2"
 )
 
-// source is a data source as an administrator has set it up.
+// source is a configured data source.
 type source struct {
 	service *promlib.Service
 	context backend.PluginContext
 }
 
-// request is what a panel sends. Times are in milliseconds since 1970.
+// request is the request of a panel. Times are in milliseconds since 1970.
 type request struct {
 	From, To string
 	Queries  []json.RawMessage
-	// MinInterval is the panel's own least interval, or "". A browser makes intervalMs of it, which is done here.
+	// MinInterval is the panel's own min interval, or "". A browser computes intervalMs from it; here dataQueries does.
 	MinInterval   string
 	MaxDataPoints int64
 }
@@ -76,7 +77,7 @@ func (s source) query(w http.ResponseWriter, r *http.Request) {
 	reply(w, answer, err)
 }
 
-// dataQueries are the request's, with the interval that a browser would have given them.
+// dataQueries returns the queries with the interval that a browser would compute.
 func (r request) dataQueries() (queries []backend.DataQuery, err error) {
 	var times backend.TimeRange
 	if times.From, err = milliseconds(r.From); err != nil {

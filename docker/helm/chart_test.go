@@ -25,7 +25,7 @@ const folder = "../../examples/helm"
 
 var rewrite = flag.Bool("rewrite", false, "write what the chart renders now to testdata")
 
-// rendered is what the chart makes of values, as one file.
+// rendered returns the rendered chart as one file.
 func rendered(t *testing.T, c *chart.Chart, values map[string]any) (string, error) {
 	t.Helper()
 	require.NoError(t, chartutil.ProcessDependencies(c, values))
@@ -58,7 +58,8 @@ func valuesFile(t *testing.T, file string) map[string]any {
 	return values
 }
 
-// What the examples of values render is in testdata, where the tests in docker/examples look at it. go test . -rewrite writes it anew.
+// TestExamplesOfValues compares the rendered examples of values with testdata, which the tests in docker/examples also
+// read. go test . -rewrite writes it.
 func TestExamplesOfValues(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(folder, "values-*.yaml"))
 	require.NoError(t, err)
@@ -87,7 +88,7 @@ func TestExamplesOfValues(t *testing.T) {
 	}
 }
 
-// Values that would do harm, or nothing, are refused.
+// TestRefusedValues checks that harmful values, and values without effect, are rejected.
 func TestRefusedValues(t *testing.T) {
 	for text, why := range map[string]string{
 		"image: {tag: latest}":           "tag",
@@ -119,7 +120,8 @@ func TestRefusedValues(t *testing.T) {
 	}
 }
 
-// The chart has copies of the rules and the dashboards of the examples: Helm reads no files outside of it. go test . -rewrite copies them anew.
+// TestFilesOfTheChart checks that the chart's copies of the example rules and dashboards are current. Helm reads no
+// files outside the chart. go test . -rewrite copies them.
 func TestFilesOfTheChart(t *testing.T) {
 	for from, to := range map[string]string{"../rules/*.yml": "rules", "../grafana/dashboards/*.json": "dashboards"} {
 		files, err := filepath.Glob(filepath.Join(folder, from))
@@ -144,7 +146,7 @@ func TestFilesOfTheChart(t *testing.T) {
 	}
 }
 
-// The dashboards are those of the examples: Helm doesn't expand the templates in them.
+// TestDashboards checks that the rendered dashboards equal the examples: Helm doesn't expand the templates in them.
 func TestDashboards(t *testing.T) {
 	c, err := loader.Load(filepath.Join(folder, "cassia"))
 	require.NoError(t, err)
@@ -174,7 +176,7 @@ func TestDashboards(t *testing.T) {
 	require.Equal(t, 2, found)
 }
 
-// Each value of the chart is in the schema, and each in the schema has a default.
+// TestSchemaAndDefaultsAgree checks that each value of the chart is in the schema.
 func TestSchemaAndDefaultsAgree(t *testing.T) {
 	c, err := loader.Load(filepath.Join(folder, "cassia"))
 	require.NoError(t, err)

@@ -1,13 +1,13 @@
 package deletemodel
 
-// bringer writes the chunks of a seal or an import, and adds the tasks that make their rollups.
+// bringer writes the chunks of a seal or an import, and adds the tasks that compute their rollups.
 type bringer struct {
 	*roller
-	// deletes are those of the tenant that chunks written now are exempt from.
+	// deletes are the tenant's deletes from which new chunks are exempt.
 	deletes deletions
 }
 
-// isMarked reports whether a slot has marks of raw rows: then chunks may be stored already.
+// isMarked reports whether a slot has commit records of raw rows. Then chunks may be stored already.
 func (b *bringer) isMarked(slot int) bool {
 	b.a.step("read marks of the slot")
 	return b.w.phases[raw] < expired && b.w.store.marks[raw].has(func(key markKey) bool { return key.tenant == b.tenant && key.slot == slot })
@@ -40,9 +40,10 @@ func (b *bringer) bring(slot int, all content, before bool) bool {
 	return true
 }
 
-// subtract removes the samples that stored chunks show already, and adds the deletes that these name.
+// subtract removes the samples that stored chunks contain, and adds the deletes that these chunks name.
 //
-// Invariant: a new chunk never has the key of one that was cleaned, because it names all deletes that the other names.
+// Invariant: a new chunk never has the key of a cleaned chunk, because it names all deletes that the cleaned chunk
+// names.
 func (b *bringer) subtract(series, slot int, samples samples, named *ids) samples {
 	ds := b.deletes.about(series, slot)
 	found, _ := b.listChunks(series, slot)

@@ -7,16 +7,15 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// mostUntilCaught is how many histories may be played until one shows that a rule is missing.
+// mostUntilCaught is the max number of histories that are played until one fails without a rule.
 const mostUntilCaught = 10_000
 
-// withoutRule is a rule of the protocol with its name.
 type withoutRule struct {
 	rule rule
 	name string
 }
 
-// untilCaught plays histories without a rule until one fails, and returns how many it took and what failed.
+// untilCaught plays histories without a rule until one fails. It returns their number and the failure.
 func untilCaught(of rule, first uint64) (histories int, failure string) {
 	broken := map[rule]bool{of: true}
 	for i := range mostUntilCaught {
@@ -27,7 +26,7 @@ func untilCaught(of rule, first uint64) (histories int, failure string) {
 	return mostUntilCaught, ""
 }
 
-// TestBrokenRules removes one rule at a time: drawn histories must detect that.
+// TestBrokenRules removes one rule at a time and checks that random histories detect it.
 func TestBrokenRules(t *testing.T) {
 	first := soak.First(t)
 	for _, x := range rulesOfToday {

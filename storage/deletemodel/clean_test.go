@@ -2,7 +2,7 @@ package deletemodel
 
 import "slices"
 
-// cleanTombstones removes what a tenant has deleted from the sealed rows, and then the deletes:
+// cleanTombstones removes the deleted samples of a tenant from the sealed rows, and then the deletes:
 //
 //	raw window:     rollups recomputed ─► chunks rewritten ─┐
 //	older windows:  buckets removed ────────────────────────┴─► the deletes' rows removed
@@ -26,7 +26,8 @@ func (p *process) cleanTombstones(a *actor, tenant int) bool {
 	return p.dropDeletes(a, tenant, all)
 }
 
-// markStaged marks staged slots that deletes touch as sealed before: a seal that failed may have left chunks there, which the next seal must find.
+// markStaged writes commit records for staged slots that deletes touch. A failed seal may have left chunks in such a
+// slot, and the next seal must find them.
 func (p *process) markStaged(a *actor, tenant int, all deletions) bool {
 	if p.w.broken[markStagedSlots] {
 		return true
@@ -46,7 +47,7 @@ func (p *process) markStaged(a *actor, tenant int, all deletions) bool {
 	return true
 }
 
-// cleanChunks rewrites the raw chunks without deleted samples. A chunk keeps its key, and an empty one stays.
+// cleanChunks rewrites raw chunks without deleted samples. A chunk keeps its key, and an empty chunk is kept.
 func (p *process) cleanChunks(a *actor, tenant int, all deletions) bool {
 	w := p.w
 	a.step("read chunks to clean")
@@ -77,7 +78,7 @@ func (p *process) cleanChunks(a *actor, tenant int, all deletions) bool {
 	return true
 }
 
-// dropDeletes removes the deletes that nothing needs any more.
+// dropDeletes removes the deletes that are no longer needed.
 func (p *process) dropDeletes(a *actor, tenant int, all deletions) bool {
 	w := p.w
 	abandoned := func(d deletion) bool { return d.announced && p.hasRested(d) }
@@ -109,7 +110,7 @@ func (p *process) dropDeletes(a *actor, tenant int, all deletions) bool {
 	return true
 }
 
-// clear notes that deletes are about to be removed, and that others which are as old stand.
+// clear records that deletes are about to be removed, and which other deletes of the same age remain.
 func (p *process) clear(a *actor, tenant int, gone, rows deletions) bool {
 	before := p.w.now - restTicks + 1
 	c := clearance{before: before}
@@ -123,25 +124,25 @@ func (p *process) removeClearly(a *actor, tenant int, c clearance) bool {
 	return a.write("note the removed deletes", func() { p.w.store.clearance.put(tenant, c.before, c) })
 }
 
-// hasRested reports whether a delete was requested so long ago that no seal runs that started before it.
+// hasRested reports whether a delete was requested so long ago that every running seal started after it.
 func (p *process) hasRested(d deletion) bool {
 	return !p.w.shared || p.w.broken[deletesRest] || p.w.now-d.when >= restTicks
 }
 
-// trim removes the buckets of deleted samples from rollups that have no samples and no finer rollups.
+// trim removes the buckets of deleted samples from rollups without samples or finer rollups.
 type trim struct {
 	a      *actor
 	p      *process
 	tenant int
 	res    resolution
-	// missing are the marks that slots lack, and waiting are their deletes, by slot.
+	// missing are the missing commit records of slots. waiting are their deletes, by slot.
 	missing []markKey
 	waiting [slotCount]deletions
 }
 
 const trimTries = 5
 
-// trimWindow removes deleted buckets from the window of a resolution, in the slots for which of returns true.
+// trimWindow removes deleted buckets from the window of a resolution, in the slots selected by of.
 func (p *process) trimWindow(a *actor, tenant int, res resolution, ds deletions, of func(slot int) bool) bool {
 	a.beginFilling()
 	defer a.endFilling()
@@ -162,7 +163,8 @@ func (p *process) trimWindow(a *actor, tenant int, res resolution, ds deletions,
 	return false
 }
 
-// trimBefore applies deletes to rollups, and marks the slots, before rollups without samples come there: these can't name deletes.
+// trimBefore applies deletes to rollups and records that. It must run before samples are added to rollups without
+// raw rows, because rollups can't name deletes.
 func (p *process) trimBefore(a *actor, tenant int, finest resolution, slots []int, ds deletions) bool {
 	ds = ds.where(func(d deletion) bool { return slices.ContainsFunc(slots, d.touches) })
 	if len(ds) == 0 {
@@ -193,10 +195,12 @@ func (p *process) trimBefore(a *actor, tenant int, finest resolution, slots []in
 	return false
 }
 
-// mayCome reports whether an announced delete may still come in force. The process that requested it checks that it is in time.
+// mayCome reports whether an announced delete may still come into force. The process that requested it gives up after
+// that.
 func (p *process) mayCome(d deletion) bool { return p.w.now <= d.when+1 }
 
-// trimEnds applies a delete to the buckets that its ends cut, where raw samples don't answer, or soon won't.
+// trimEnds applies a delete to the buckets at its ends, which it may delete in part, if raw rows don't answer for them
+// or soon won't.
 func (p *process) trimEnds(a *actor, d deletion) bool {
 	if p.w.broken[trimEndsAtOnce] || p.w.phases[raw] < hiddenSoon {
 		return true
@@ -226,7 +230,8 @@ func (t *trim) marks() (found []markKey) {
 	return found
 }
 
-// addSlot adds the deletes that a slot has no marks of. Announced deletes get marks, and nothing is removed for them.
+// addSlot adds the deletes without a commit record in a slot. Announced deletes get records, but no buckets are removed
+// for them.
 func (t *trim) addSlot(marks []markKey, slot int, ds deletions) {
 	for _, d := range ds {
 		if at := d.mark(slot); d.touches(slot) && !slices.Contains(marks, at) {
@@ -238,7 +243,7 @@ func (t *trim) addSlot(marks []markKey, slot int, ds deletions) {
 	}
 }
 
-// hasFiner reports whether there may be samples of a slot, or finer rollups.
+// hasFiner reports whether a slot may have samples or finer rollups.
 func (t *trim) hasFiner(slot int) bool {
 	w := t.p.w
 	t.a.step("read finer marks")
@@ -253,7 +258,7 @@ func (t *trim) hasFiner(slot int) bool {
 	return w.phases[raw] < expired && w.store.raw.has(func(key rawKey) bool { return tenantOf(key.series) == t.tenant && key.slot == slot })
 }
 
-// unmarked reports whether no other process has marked the slots meanwhile.
+// unmarked reports whether no other process has marked the slots since they were read.
 func (t *trim) unmarked() bool {
 	if !t.p.w.shared || t.p.w.broken[checkMarksBeforeTrim] {
 		return true
@@ -261,7 +266,8 @@ func (t *trim) unmarked() bool {
 	return !slices.ContainsFunc(t.marks(), func(m markKey) bool { return slices.Contains(t.missing, m) })
 }
 
-// run trims the rollups and marks the slots. again is true if another process trimmed them meanwhile.
+// run trims the rollups and writes the missing commit records. again is true if another process trimmed them
+// concurrently.
 func (t *trim) run() (ok, again bool) {
 	if len(t.missing) == 0 {
 		return true, false
@@ -302,7 +308,7 @@ func (t *trim) run() (ok, again bool) {
 	return true, false
 }
 
-// tasksOf returns the chunks of a series to trim.
+// tasksOf returns the rollup chunks of a series to trim.
 func (t *trim) tasksOf(series int) (tasks []rollupTask) {
 	any := false
 	for slot := range slotCount {
@@ -320,7 +326,8 @@ func (t *trim) tasksOf(series int) (tasks []rollupTask) {
 	return tasks
 }
 
-// dueOfHours returns the deletes that 1h rollups weren't cleared of: hours without 5m rollups may have come after the others.
+// dueOfHours returns the deletes that aren't applied to 1h rollups: hours without 5m rollups may have been added after
+// other hours were trimmed.
 func (t *trim) dueOfHours() (due [slotCount]deletions) {
 	t.a.step("read marks of hours")
 	for slot, ds := range t.waiting {

@@ -2,27 +2,27 @@ package deletemodel
 
 import "math/bits"
 
-// ids is a set of deletes, by their numbers in the order of the requests. They stand for random ids.
+// ids is a set of deletes, by their numbers in the order of requests. The product uses random ids instead.
 type ids uint32
 
 func (x ids) has(id int) bool { return x>>id&1 != 0 }
 func (x ids) count() int      { return bits.OnesCount32(uint32(x)) }
 
-// seriesSet is a set of series, as matchers select it.
+// seriesSet is the set of series that matchers select.
 type seriesSet uint8
 
 func (x seriesSet) has(series int) bool { return x>>series&1 != 0 }
 
 type deleteKey struct{ tenant, id int }
 
-// deletion is a delete: of the samples of some series of a tenant at some times, which are adjacent.
+// deletion is a delete of some series of a tenant in an interval of times.
 type deletion struct {
 	id     int
 	tenant int
 	when   int
 	series seriesSet
 	times  samples
-	// announced: chunks that are sealed name it, and it deletes nothing yet.
+	// announced is true while chunks that are sealed name the delete, but it deletes nothing.
 	announced bool
 }
 
@@ -31,13 +31,13 @@ func (d deletion) touches(slot int) bool { return d.times&slotMask(slot) != 0 }
 // covers reports whether all times of a bucket are deleted.
 func (d deletion) covers(in samples) bool { return in&^d.times == 0 }
 
-// clearance says which deletes were removed: those from before a time, except some.
+// clearance records removed deletes: all those requested before a time, except the standing ones.
 type clearance struct {
 	before   int
 	standing ids
 }
 
-// deletions is deletes of one tenant.
+// deletions are deletes of one tenant.
 type deletions []deletion
 
 func (ds deletions) where(keep func(deletion) bool) (some deletions) {
@@ -58,7 +58,7 @@ func (ds deletions) about(series, slot int) deletions {
 	return ds.where(func(d deletion) bool { return d.series.has(series) && d.touches(slot) })
 }
 
-// applying returns the deletes that a chunk isn't exempt from.
+// applying returns the deletes from which a chunk isn't exempt.
 func (ds deletions) applying(exempt ids) deletions {
 	return ds.where(func(d deletion) bool { return !exempt.has(d.id) })
 }
@@ -70,7 +70,7 @@ func (ds deletions) ids() (x ids) {
 	return x
 }
 
-// hide returns the samples that aren't deleted.
+// hide returns the samples without the deleted ones.
 func (ds deletions) hide(s samples) samples {
 	for _, d := range ds {
 		s &^= d.times
@@ -78,7 +78,7 @@ func (ds deletions) hide(s samples) samples {
 	return s
 }
 
-// scanDeletes reads the deletes of a tenant. back are deletes that were removed and came back.
+// scanDeletes reads the deletes of a tenant. back are deletes that were removed and reappeared.
 func (w *world) scanDeletes(tenant int) (found, back deletions) {
 	cleared, _ := w.store.clearance.get(tenant)
 	w.store.deletes.each(func(key deleteKey, d deletion) {
@@ -93,14 +93,15 @@ func (w *world) scanDeletes(tenant int) (found, back deletions) {
 	return found, back
 }
 
-// namedDeletes reads the deletes of a tenant, announced ones included.
+// namedDeletes reads the deletes of a tenant, including announced ones.
 func (a *actor) namedDeletes(tenant int) deletions {
 	a.step("read deletes")
 	found, _ := a.w.scanDeletes(tenant)
 	return found
 }
 
-// loadDeletes returns the deletes that a query must apply, when the head has nothing that they delete. ok is false after an error.
+// loadDeletes returns the deletes that a query must apply, after their samples were sealed from the head. ok is false
+// after an error.
 func (p *process) loadDeletes(a *actor, tenant int) (found deletions, ok bool) {
 	found = a.namedDeletes(tenant).inForce()
 	p.catchUp(a)
@@ -119,7 +120,7 @@ func (p *process) loadDeletes(a *actor, tenant int) (found deletions, ok bool) {
 	return found, true
 }
 
-// sealDeleted seals the slots of which the head has samples that a delete applies to.
+// sealDeleted seals the slots in which the head has samples that a delete applies to.
 func (p *process) sealDeleted(a *actor, d deletion) bool {
 	for slot := range slotCount {
 		if p.headMatches(slot, deletions{d}) && !p.seal(a, slot) {
@@ -129,7 +130,7 @@ func (p *process) sealDeleted(a *actor, d deletion) bool {
 	return true
 }
 
-// headMatches reports whether the head has samples in a slot of series that deletes match there.
+// headMatches reports whether the head has samples in a slot that deletes apply to.
 func (p *process) headMatches(slot int, ds deletions) bool {
 	for _, g := range p.head[slot] {
 		if matches(g.samples, slot, ds) {
@@ -148,9 +149,9 @@ func matches(c content, slot int, ds deletions) bool {
 	return false
 }
 
-// deleteSeries is a request to delete samples:
+// deleteSeries handles a request to delete samples:
 //
-//	seal the deleted samples ─► announced: chunks sealed from now on name it ─► in force
+//	seal the deleted samples ─► announced: chunks sealed later name it ─► in force
 func (p *process) deleteSeries(a *actor, d deletion) bool {
 	w := p.w
 	request := w.judge.request(a, d, w.events)

@@ -2,10 +2,11 @@ package deletemodel
 
 import "slices"
 
-// table is a table of the engine. The row with the highest timestamp counts; of equal timestamps a removal, then the larger value.
+// table is a table of the engine. The row with the highest timestamp wins. At equal timestamps a removal wins, and then
+// the larger value.
 type table[K comparable, V any] struct {
 	rows []row[K, V]
-	// larger orders values of equal timestamps. The order of real values is that of their bytes, which nothing may depend on.
+	// larger orders values with equal timestamps. The engine orders them by their bytes; code must not depend on that.
 	larger func(a, b V) bool
 }
 
@@ -14,7 +15,7 @@ type row[K comparable, V any] struct {
 	value     V
 	timestamp int
 	removed   bool
-	// written is true if the row was ever written, rather than only removed.
+	// written is true if the row was written, false if it was only removed.
 	written bool
 	// removedAt is when the row was removed, in ticks.
 	removedAt int
@@ -74,12 +75,11 @@ func (t *table[K, V]) has(f func(key K) bool) bool {
 
 func (t *table[K, V]) clear() { t.rows = nil }
 
-// copyOf returns a copy for a backup.
 func (t *table[K, V]) copyOf() table[K, V] {
 	return table[K, V]{rows: slices.Clone(t.rows), larger: t.larger}
 }
 
-// bringBack restores a removed row, as a replica does that missed the removal, when the others have forgotten it.
+// bringBack restores a removed row, as a replica does that missed the removal after the other replicas have purged it.
 func (t *table[K, V]) bringBack(i, now int) bool {
 	r := &t.rows[i]
 	if !r.removed || !r.written || now <= r.removedAt {

@@ -7,10 +7,10 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// maxShortening is how many histories are played to shorten one.
+// maxShortening is the max number of histories that are played to shorten one.
 const maxShortening = 2000
 
-// failWith shortens a failing history, prints it, and ends the test.
+// failWith shortens a failing history, prints it, and fails the test.
 func failWith(t *testing.T, v variant, broken map[rule]bool, failure string, list []uint8) {
 	t.Helper()
 	kind, _, _ := strings.Cut(failure, ":")
@@ -27,12 +27,12 @@ func failWith(t *testing.T, v variant, broken map[rule]bool, failure string, lis
 	t.Fatalf("%s\n%s\nchoices: %v", failure, strings.Join(lines, "\n"), list)
 }
 
-// TestHistories plays drawn histories of today's protocol, of several processes and of one.
+// TestHistories plays random histories of the current protocol, with multiple processes and with one.
 func TestHistories(t *testing.T) {
 	playDrawn(t, soak.Amount(t, 400, 150_000), variant{shared: true}, variant{})
 }
 
-// playDrawn plays n histories of each of some variants.
+// playDrawn plays n random histories of each variant.
 func playDrawn(t *testing.T, n int, variants ...variant) {
 	t.Helper()
 	seed := soak.First(t)

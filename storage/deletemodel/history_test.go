@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// historySteps is how many decisions a history takes before it settles, maxActors how many operations run at once, and maxDeletes how many deletes
-	// are requested.
+	// historySteps is the number of decisions of a history before it settles, maxActors the max number of concurrent
+	// operations, and maxDeletes the max number of requested deletes.
 	historySteps = 80
 	maxActors    = 4
 	maxDeletes   = 12
-	// maxSettleSteps bounds the steps in which the operations under way must end.
+	// maxSettleSteps bounds the steps in which running operations must end.
 	maxSettleSteps = 20_000
 )
 
-// variant says whether several processes use the engine, or one.
+// variant is a store with multiple processes or with one.
 type variant struct{ shared bool }
 
-// play plays a history and returns what it breaks, or nothing.
+// play plays a history. It returns the failure, if any, and the choices that were used.
 func play(v variant, broken map[rule]bool, c choices, trace func(string)) (failure string, used []uint8) {
 	w := newWorld(v.shared, c)
 	w.broken, w.trace = broken, trace
@@ -36,7 +36,7 @@ func play(v variant, broken map[rule]bool, c choices, trace func(string)) (failu
 	return w.failure, w.recorded
 }
 
-// decide takes one decision: mostly, an operation goes on or starts.
+// decide takes one decision. Usually an operation continues or starts.
 func (w *world) decide() {
 	switch v := w.pick(48); {
 	case v < 30 && len(w.actors) > 0:
@@ -66,7 +66,7 @@ func (w *world) decide() {
 	}
 }
 
-// disturb crashes or pauses a process, brings rows back, or restores a backup.
+// disturb crashes or pauses a process, restores removed rows, or takes or restores a backup.
 func (w *world) disturb() {
 	p := w.processes[w.pick(len(w.processes))]
 	switch v := w.pick(10); {
@@ -89,7 +89,7 @@ func (w *world) disturb() {
 	}
 }
 
-// bringRowsBack restores a removed row of the stage, or of a delete, which a replica had kept.
+// bringRowsBack restores a removed row of the staging log or of a delete that one replica hasn't removed.
 func (w *world) bringRowsBack() {
 	if !w.shared {
 		return
@@ -104,7 +104,7 @@ func (w *world) bringRowsBack() {
 	}
 }
 
-// age brings the expiry of a window forward.
+// age advances the expiry of a window.
 func (w *world) age() {
 	res := raw
 	if w.phases[raw] == vanished {
@@ -119,8 +119,8 @@ func (w *world) age() {
 	case res == fine && next < expired:
 		next = expired
 	case next == expired && slices.ContainsFunc(w.actors, func(a *actor) bool { return a.rolling }):
-		return // The product has this limit, too: see the package's description.
-	case next == expired && (len(w.doubtful) > 0 || !w.hasRolledUp()): // Expire runs in the week for which raw rows are hidden.
+		return // The product has the same limit: see the package's description.
+	case next == expired && (len(w.doubtful) > 0 || !w.hasRolledUp()): // Expire runs in the week in which raw rows are hidden.
 		return
 	case next == vanished && slices.ContainsFunc(w.actors, func(a *actor) bool { return a.begun <= w.expiredAt[res] }):
 		return
@@ -139,7 +139,7 @@ func (w *world) setPhase(res resolution, to phase) {
 	}
 }
 
-// hasRolledUp reports whether Expire has nothing left to do.
+// hasRolledUp reports whether Expire has no rollups to compute.
 func (w *world) hasRolledUp() bool {
 	a := w.alone(w.processes[0], "looks")
 	for tenant := range tenantCount {
@@ -151,7 +151,7 @@ func (w *world) hasRolledUp() bool {
 	return true
 }
 
-// expire makes the rollups of raw rows that are to be hidden, or are hidden, and then hides them.
+// expire computes the rollups of raw rows that are hidden or will be hidden soon, and then hides these rows.
 func (p *process) expire(a *actor) bool {
 	w := p.w
 	if w.phases[raw] != hiddenSoon && w.phases[raw] != hidden {
@@ -169,7 +169,7 @@ func (p *process) expire(a *actor) bool {
 	return true
 }
 
-// startAny starts any operation of a process.
+// startAny starts a random operation of a process.
 func (w *world) startAny(p *process) {
 	if p.frozenUntil > w.now {
 		return
@@ -205,7 +205,7 @@ func (w *world) startAny(p *process) {
 	}
 }
 
-// anySamples draws samples of the series of a tenant.
+// anySamples returns random samples of a tenant's series.
 func (w *world) anySamples(tenant int) (c content) {
 	for series := range c {
 		if tenantOf(series) != tenant || series == 1 && w.oneIn(2) {
@@ -219,7 +219,7 @@ func (w *world) anySamples(tenant int) (c content) {
 	return c
 }
 
-// anyDeletion draws a delete.
+// anyDeletion returns a random delete.
 func (w *world) anyDeletion(tenant int) deletion {
 	w.deletesBegun++
 	d := deletion{id: w.deletesBegun, tenant: tenant, series: 1 << (2 * tenant), times: allTimes}
@@ -238,7 +238,7 @@ func (w *world) anyDeletion(tenant int) deletion {
 	return d
 }
 
-// settle ends all operations without faults, seals and cleans everything, and checks what is left.
+// settle completes all operations without faults, seals and cleans everything, and checks the result.
 func (w *world) settle() {
 	w.faults = false
 	w.logf("from here on nothing fails")
@@ -263,7 +263,7 @@ func (w *world) settle() {
 	w.checkSettled()
 }
 
-// finish lets all operations end.
+// finish runs all operations until they end.
 func (w *world) finish() {
 	for range maxSettleSteps {
 		if len(w.actors) == 0 || w.failure != "" {
@@ -304,7 +304,7 @@ func (w *world) settleProcess(p *process) {
 	}
 }
 
-// do runs an operation at once, when no others run.
+// do runs an operation to its end, while no other runs.
 func (w *world) do(p *process, name string, f func(a *actor) bool) {
 	if w.failure != "" {
 		return
@@ -322,15 +322,16 @@ func (w *world) do(p *process, name string, f func(a *actor) bool) {
 	w.fail("unsettled: %s %s fails", p.name, name)
 }
 
-// settleTries is how often an operation may fail while the history settles: an announced delete may still come in force.
+// settleTries is the max number of tries of an operation while the history settles: an announced delete may still come
+// into force.
 const settleTries = 4
 
-// alone returns an operation beside which no other runs.
+// alone returns an operation that no other interrupts.
 func (w *world) alone(p *process, name string) *actor {
 	return &actor{w: w, p: p, name: p.name + " " + name, begun: w.now, yield: func(struct{}) bool { return true }}
 }
 
-// checkSettled checks that nothing is left to do.
+// checkSettled checks that no work is left.
 func (w *world) checkSettled() {
 	if w.failure != "" {
 		return
@@ -348,12 +349,12 @@ func (w *world) checkSettled() {
 	}
 }
 
-// seeded returns the choices of a seed.
+// seeded returns random choices from a seed.
 func seeded(seed uint64) choices {
 	return choices{random: rand.New(rand.NewPCG(seed, 46))}
 }
 
-// shorten removes decisions from a failing history as long as it fails in the same way.
+// shorten removes decisions from a failing history while it fails in the same way.
 func shorten(list []uint8, fails func([]uint8) bool) []uint8 {
 	for size := len(list) / 2; size > 0; size /= 2 {
 		for from := 0; from+size <= len(list); {

@@ -2,7 +2,7 @@ package deletemodel
 
 // importSamples stores old samples without staging them:
 //
-//	a mark of the finest rows ─► chunks ─► rollups ─► marks ─► deletes are applied to the rollups
+//	commit record of the finest rows ─► chunks ─► rollups ─► commit records ─► deletes are applied to the rollups
 func (p *process) importSamples(a *actor, tenant int, all content) bool {
 	w := p.w
 	a.lock("seals", &p.sealing)
@@ -39,7 +39,7 @@ func (p *process) importSamples(a *actor, tenant int, all content) bool {
 	return true
 }
 
-// importSlots writes the chunks, rollups and marks of an import.
+// importSlots writes the chunks, rollups and commit records of an import.
 func (b *bringer) importSlots(all content) bool {
 	begun, done := b.w.newID(), b.w.newID()
 	mark := func(res resolution, id int) bool {
@@ -69,7 +69,7 @@ func (b *bringer) importSlots(all content) bool {
 	return mark(b.finest, done)
 }
 
-// slots returns the slots that have samples.
+// slots returns the slots with samples.
 func (c content) slots() (list []int) {
 	for slot := range slotCount {
 		if !c.inSlot(slot).isEmpty() {

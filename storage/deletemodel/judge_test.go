@@ -2,13 +2,13 @@ package deletemodel
 
 import "slices"
 
-// judge is a plain list of the samples that were sent, and of the deletes.
+// judge is a list of the samples that were sent and of the deletes.
 type judge struct {
 	sent    []*sentSamples
 	deletes []*requestedDelete
 }
 
-// outcome of a request.
+// requestState is the outcome of a request.
 type requestState int
 
 const (
@@ -17,23 +17,23 @@ const (
 	failed
 )
 
-// sentSamples is the samples of one write or import.
+// sentSamples are the samples of one write or import.
 type sentSamples struct {
 	samples content
 	by      *actor
 	state   requestState
 	// begun and acked are events.
 	begun, acked int
-	// staged are their stage rows. sealed is true if these were sealed, or if the samples were imported.
+	// staged are their staged rows. sealed is true if these rows were sealed, or if the samples were imported.
 	staged []stageKey
 	sealed bool
-	// optional are samples that only rollups were to be made of, and that were left out: they may be missing.
+	// optional are samples that could only be added to rollups and that were left out. They may be missing.
 	optional content
 }
 
 func (s *sentSamples) acknowledge(event int) { s.state, s.acked = acknowledged, event }
 
-// requestedDelete is a delete of some times of some series of one tenant.
+// requestedDelete is a delete of some series of one tenant in some times.
 type requestedDelete struct {
 	deletion
 	by           *actor
@@ -64,14 +64,14 @@ func (j *judge) copyOf() *judge {
 	return c
 }
 
-// send notes a request to store samples.
+// send records a request to store samples.
 func (j *judge) send(a *actor, samples content, event int) *sentSamples {
 	s := &sentSamples{samples: samples, by: a, begun: event}
 	j.sent = append(j.sent, s)
 	return s
 }
 
-// request notes a delete.
+// request records a delete.
 func (j *judge) request(a *actor, d deletion, event int) *requestedDelete {
 	r := &requestedDelete{deletion: d, by: a, begun: event}
 	j.deletes = append(j.deletes, r)
@@ -85,7 +85,7 @@ func (r *requestedDelete) end(ok bool, event int) {
 	}
 }
 
-// ended notes that an operation ended without an answer.
+// ended records that an operation ended without a response.
 func (j *judge) ended(a *actor) {
 	for _, s := range j.sent {
 		if s.by == a && s.state == running {
@@ -99,7 +99,7 @@ func (j *judge) ended(a *actor) {
 	}
 }
 
-// sealedRows notes that stage rows were sealed.
+// sealedRows records that staged rows were sealed.
 func (j *judge) sealedRows(rows []stageKey) {
 	for _, s := range j.sent {
 		if slices.ContainsFunc(s.staged, func(k stageKey) bool { return slices.Contains(rows, k) }) {
@@ -108,7 +108,7 @@ func (j *judge) sealedRows(rows []stageKey) {
 	}
 }
 
-// leaveOut notes samples that rollups left out because they have a bucket of other samples there.
+// leaveOut records samples that rollups left out because a stored bucket overlaps them.
 func (j *judge) leaveOut(series int, left samples) {
 	for _, s := range j.sent {
 		if !s.sealed {
@@ -117,7 +117,7 @@ func (j *judge) leaveOut(series int, left samples) {
 	}
 }
 
-// expectation is what the samples of one request must show: live must be there, and dead must not.
+// expectation has the samples of one request that must be shown, live, and those that must not, dead.
 type expectation struct{ live, dead content }
 
 // expect returns the expectations of each request.
@@ -158,18 +158,19 @@ func (j *judge) expect() []expectation {
 	return list
 }
 
-// allowed is what an answer may show.
+// allowed are the samples that an answer may show.
 type allowed struct {
-	// required must be there. shown may be there, and nothing else.
+	// required must be shown. shown may be shown, and no others.
 	required, shown content
 }
 
-// allow returns what an answer may show of which the query began with some expectations. late is true if unsealed samples may be missing.
+// allow returns the samples that an answer may show, for a query that began with some expectations. late is true if
+// unsealed samples may be missing.
 func (j *judge) allow(begin []expectation, late bool) (x allowed) {
 	now := j.expect()
 	for i, s := range j.sent {
 		for k := range s.samples {
-			// Samples that were dead when the query began may not be shown.
+			// Samples that were dead when the query began must not be shown.
 			dead := samples(0)
 			if i < len(begin) {
 				dead = begin[i].dead[k]
@@ -183,14 +184,14 @@ func (j *judge) allow(begin []expectation, late bool) (x allowed) {
 	return x
 }
 
-// answer is what a query returned.
+// answer is the result of a query.
 type answer struct {
 	counts [seriesCount]tally
-	// flagged are the times of buckets that the query warned of: they include deleted samples.
+	// flagged are the times of buckets with a warning that they include deleted samples.
 	flagged [seriesCount]samples
 }
 
-// check compares an answer with the list.
+// check compares an answer with the judge's list.
 func (w *world) check(who string, tenant int, res resolution, got answer, begin []expectation) {
 	if w.phases[res] >= hidden && (res == raw || w.phases[res] >= expired) {
 		return

@@ -4,14 +4,14 @@ import (
 	"testing"
 )
 
-// script plays a written history: nothing fails but what it says.
+// script plays a scripted history. Only the faults in the script happen.
 type script struct {
 	*world
 	p0, p1, p2 *process
 }
 
 func newScript(v variant, broken map[rule]bool) *script {
-	w := newWorld(v.shared, choices{recorded: []uint8{0, 1}}) // Three processes, if there are several.
+	w := newWorld(v.shared, choices{recorded: []uint8{0, 1}}) // Three processes, in a shared store.
 	w.broken = broken
 	s := &script{world: w, p0: w.processes[0]}
 	if v.shared {
@@ -20,7 +20,7 @@ func newScript(v variant, broken map[rule]bool) *script {
 	return s
 }
 
-// until advances an operation up to the n-th step with a label.
+// until advances an operation to the n-th step with a label.
 func (a *actor) until(label string, n int) {
 	for !a.done && (a.label != label || n > 1) {
 		if a.label == label {
@@ -32,7 +32,7 @@ func (a *actor) until(label string, n int) {
 	}
 }
 
-// run lets an operation end.
+// run advances an operation until it ends. It returns false if the operation failed.
 func (a *actor) run() bool {
 	for a.advance() {
 	}
@@ -61,7 +61,7 @@ func (s *script) cleans(p *process) *actor {
 	return s.start(p, "cleans", func(a *actor) bool { return p.cleanTombstones(a, 0) })
 }
 
-// queries has a process answer at all resolutions.
+// queries runs a query of a process at each resolution.
 func (s *script) queries(p *process) {
 	for res := raw; res <= hourly; res++ {
 		s.start(p, "queries", func(a *actor) bool { return p.query(a, 0, res) }).run()
@@ -75,16 +75,16 @@ func (s *script) ticks(n int) {
 	}
 }
 
-// expireRaw makes the rollups that raw rows lack, and expires these.
+// expireRaw computes the missing rollups of raw rows, and expires these rows.
 func (s *script) expireRaw() {
 	s.start(s.p0, "expires", s.p0.expire).run()
 	s.setPhase(raw, expired)
 }
 
-// namedHistory is a written history. It fails without the rule that it needs.
+// namedHistory is a scripted history. It fails without the rules that it needs.
 type namedHistory struct {
 	name string
-	// without are the rules of which each is needed.
+	// without are the rules that the history needs, each of them.
 	without []rule
 	play    func(s *script)
 }
@@ -243,7 +243,7 @@ var namedHistories = []namedHistory{
 	}},
 }
 
-// playNamed plays a written history, and what settles it.
+// playNamed plays and settles a scripted history.
 func playNamed(h namedHistory, v variant, broken map[rule]bool, trace func(string)) string {
 	s := newScript(v, broken)
 	s.trace = trace
@@ -255,7 +255,7 @@ func playNamed(h namedHistory, v variant, broken map[rule]bool, trace func(strin
 	return s.failure
 }
 
-// TestNamedHistories plays the written histories, and each without the rules that it needs.
+// TestNamedHistories plays the scripted histories, with all rules and without each rule that they need.
 func TestNamedHistories(t *testing.T) {
 	for _, h := range namedHistories {
 		t.Run(h.name, func(t *testing.T) {
@@ -275,8 +275,8 @@ func TestNamedHistories(t *testing.T) {
 	}
 }
 
-// TestTenantThatDeletesAllTheTime has a tenant delete whenever a seal has gathered. Today's protocol gives up sealing, for other tenants too, until the deletes
-// pause.
+// TestTenantThatDeletesAllTheTime has a tenant request a delete whenever a seal has gathered its samples. The current
+// protocol stops sealing, also for other tenants, until there is a pause between deletes.
 func TestTenantThatDeletesAllTheTime(t *testing.T) {
 	s := newScript(variant{shared: true}, nil)
 	defer s.stopAll()

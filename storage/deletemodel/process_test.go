@@ -4,26 +4,26 @@ import (
 	"slices"
 )
 
-// stageKey names a staged blob, and a number of a writer names one content forever.
+// stageKey is the key of a staged blob. A writer uses a number for only one content.
 type stageKey struct{ slot, writer, seq int }
 
-// blob is the content of a stage row.
+// blob is the content of a staged row.
 type blob struct{ samples content }
 
-// rawKey is the key of a raw chunk: a hash of the value that was written first.
+// rawKey is the key of a raw chunk: a hash of the first value that was written.
 type rawKey struct {
 	series, slot int
 	exempt       ids
 	samples      samples
 }
 
-// rawChunk is the samples of a series in a slot. exempt are the deletes that it is exempt from.
+// rawChunk has the samples of a series in a slot. exempt are the deletes that don't apply to it.
 type rawChunk struct {
 	exempt  ids
 	samples samples
 }
 
-// rollupKey is the key of a rollup chunk: of a slot at 5m, and of the day at 1h, where slot is 0.
+// rollupKey is the key of a rollup chunk: per slot at 5m, and per day at 1h, where slot is 0.
 type rollupKey struct{ series, slot int }
 
 type rollupChunk struct {
@@ -31,10 +31,10 @@ type rollupChunk struct {
 	buckets
 }
 
-// markKey is a commit record of a slot: of a seal, an import, or a delete.
+// markKey is the key of a commit record of a slot: of a seal, an import, or a delete.
 type markKey struct{ tenant, slot, id int }
 
-// store is the engine's tables.
+// store has the engine's tables.
 type store struct {
 	stage     table[stageKey, blob]
 	processed table[stageKey, struct{}]
@@ -73,7 +73,6 @@ func (s *store) copyOf() store {
 	return c
 }
 
-// vanish removes the rows of the window of a resolution.
 func (s *store) vanish(res resolution) {
 	if res == raw {
 		s.raw.clear()
@@ -89,21 +88,21 @@ type process struct {
 	name   string
 	writer int
 	seq    int
-	// head holds unsealed samples, by slot: generations, of which only the last may be open.
+	// head has the generations of unsealed samples, by slot. Only the last of a slot may be open.
 	head [slotCount][]*generation
-	// followed are the stage rows that were read of other processes.
+	// followed are the staged rows of other processes that were read.
 	followed map[stageKey]bool
 	// applied are the deletes whose samples the head has released.
 	applied [tenantCount]ids
-	// passed is when the stage was followed last, in ticks.
+	// passed is when the staging log was last followed, in ticks.
 	passed int
-	// frozenUntil is when a pause of the whole process ends.
+	// frozenUntil is the end of a pause of the whole process, in ticks.
 	frozenUntil int
-	// The locks of seals and imports, of deletes that are under way, and of cleaning.
+	// sealing is the lock of seals and imports, deleting of running deletes, and cleaning of cleaning.
 	sealing, deleting, cleaning *actor
 }
 
-// generation is unsealed samples of a slot, and the stage rows that hold them.
+// generation has unsealed samples of a slot, and the keys of their staged rows.
 type generation struct {
 	closed  bool
 	rows    []stageKey
@@ -112,14 +111,14 @@ type generation struct {
 
 func (g *generation) covers(key stageKey) bool { return slices.Contains(g.rows, key) }
 
-// start starts the process with a new writer and rebuilds its head from the stage.
+// start starts the process with a new writer and rebuilds its head from the staging log.
 func (p *process) start() {
 	w := p.w
 	*p = process{w: w, name: p.name, writer: w.newID(), followed: map[stageKey]bool{}, passed: w.now}
 	p.readStage()
 }
 
-// readStage adds to the head the stage rows that it hasn't read. Rows that were processed before came back, and aren't read.
+// readStage adds unread staged rows to the head. It skips rows that were processed and have reappeared.
 func (p *process) readStage() {
 	p.w.store.stage.each(func(key stageKey, b blob) {
 		if p.followed[key] || key.writer == p.writer {
@@ -144,7 +143,7 @@ func (p *process) addToHead(key stageKey, samples content) {
 	g.samples.add(samples)
 }
 
-// catchUp brings to the head what other processes had acknowledged.
+// catchUp adds the samples that other processes have acknowledged to the head.
 func (p *process) catchUp(a *actor) {
 	if !p.w.shared {
 		return
@@ -159,12 +158,13 @@ func (p *process) catchUp(a *actor) {
 	p.passed = p.w.now
 }
 
-// hasSlept reports whether the process may hold samples that were sealed, deleted and cleaned since it followed the stage last.
+// hasSlept reports whether the head may have samples that were sealed, deleted and cleaned since the staging log was
+// last followed.
 func (p *process) hasSlept() bool {
 	return p.w.shared && p.w.now-p.passed > restTicks/2 && !p.w.broken[releaseAfterSleep]
 }
 
-// forget releases the generations of a slot of which nothing is staged any more.
+// forget releases the generations of a slot that have no staged rows left.
 func (p *process) forget(a *actor, slot int) {
 	gens := p.closeGenerations(slot)
 	if len(gens) == 0 {
@@ -176,7 +176,7 @@ func (p *process) forget(a *actor, slot int) {
 	}))
 }
 
-// closeGenerations closes the open generation of a slot and returns all.
+// closeGenerations closes the open generation of a slot and returns all generations.
 func (p *process) closeGenerations(slot int) []*generation {
 	for _, g := range p.head[slot] {
 		g.closed = true
@@ -198,7 +198,8 @@ func (p *process) unsealed() (all content) {
 	return all
 }
 
-// stageSamples is the write of a client: the samples are durable in the stage and in the head before they are acknowledged.
+// stageSamples is a client's write. The samples are durable in the staging log, and in the head, before they are
+// acknowledged.
 func (p *process) stageSamples(a *actor, samples content) bool {
 	slot := 0
 	for _, s := range samples {

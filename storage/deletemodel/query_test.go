@@ -1,6 +1,7 @@
 package deletemodel
 
-// query reads what a process shows of a tenant, and the judge checks it. Readers take the head first, then the marks, then the rows.
+// query answers a query at one resolution, and the judge checks the answer. Readers read the head first, then the
+// commit records, and then the rows.
 func (p *process) query(a *actor, tenant int, res resolution) bool {
 	w := p.w
 	begin := w.judge.expect()
@@ -14,7 +15,7 @@ func (p *process) query(a *actor, tenant int, res resolution) bool {
 	return true
 }
 
-// observe checks what a process shows that starts now. It changes nothing.
+// observe checks the answers of a process that starts now. It changes nothing.
 func (w *world) observe() {
 	p := &process{w: w, name: "observer", followed: map[stageKey]bool{}}
 	p.readStage()
@@ -36,9 +37,10 @@ type reader struct {
 	deletes deletions
 	head    content
 	step    func(label string)
-	// rawMarks and marks are those of the raw window and of the resolution, by slot.
+	// Commit records of the raw window and of the resolution, by slot.
 	rawMarks, marks [slotCount][]markKey
-	// fromSamples are slots that only samples answer for; uncleared are the deletes that rollups of a slot were made without.
+	// fromSamples are slots that are answered only from samples. uncleared are the deletes that a slot's rollups don't
+	// include.
 	fromSamples [slotCount]bool
 	uncleared   [slotCount]deletions
 }
@@ -68,7 +70,7 @@ func (q *reader) read() (got answer) {
 	return got
 }
 
-// samplesOf returns the samples of a series in the head and in chunks.
+// samplesOf returns the samples of a series from the head and from chunks.
 func (q *reader) samplesOf(series int) samples {
 	if tenantOf(series) != q.tenant {
 		return 0
@@ -93,7 +95,7 @@ func (q *reader) stored(series, slot int) (all samples) {
 	return all
 }
 
-// readMarks reads the marks of a resolution, by slot.
+// readMarks reads the commit records of a resolution, by slot.
 func (q *reader) readMarks(res resolution) (found [slotCount][]markKey) {
 	if q.w.phases[res] >= expired {
 		return found
@@ -106,7 +108,8 @@ func (q *reader) readMarks(res resolution) (found [slotCount][]markKey) {
 	return found
 }
 
-// findSlots decides for each slot whether rollups answer: they do if they include all that was sealed, and the head has nothing of the slot.
+// findSlots decides for each slot whether rollups answer. They do if they include all sealed samples and the head has
+// no samples of the slot.
 func (q *reader) findSlots() {
 	q.step("read marks of raw rows")
 	q.rawMarks = q.readMarks(raw)
@@ -140,12 +143,12 @@ func contains(marks []markKey, m markKey) bool {
 	return false
 }
 
-// isTouched reports whether deletes apply to a time of a bucket.
+// isTouched reports whether deletes apply to a time in a bucket.
 func (ds deletions) isTouched(in samples) bool {
 	return len(ds.where(func(d deletion) bool { return d.times&in != 0 })) > 0
 }
 
-// cellsOf returns the samples that answer for buckets.
+// cellsOf returns the samples that buckets are computed from.
 func (q *reader) cellsOf(series int) (cells samples) {
 	if tenantOf(series) != q.tenant {
 		return 0
@@ -167,7 +170,8 @@ func (q *reader) cellsOf(series int) (cells samples) {
 	return cells
 }
 
-// bucketsOf returns the buckets of a series, from rollups and from samples. Of a bucket that both have, that of rollups counts.
+// bucketsOf returns the buckets of a series, from rollups and from samples. If both have a bucket, the rollup's is
+// returned.
 func (q *reader) bucketsOf(series int, cells samples) (counts tally, flagged samples) {
 	w := q.w
 	for _, in := range q.res.buckets() {

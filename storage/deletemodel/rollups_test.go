@@ -2,7 +2,7 @@ package deletemodel
 
 import "slices"
 
-// roller makes the rollups of some series of a tenant, from rows that are read back:
+// roller computes the rollups of some series of a tenant from rows that it reads back:
 //
 //	chunks are written ─► 5m of the slots ─► durable ─► 1h of the day
 type roller struct {
@@ -14,18 +14,18 @@ type roller struct {
 	tasks  []rollupTask
 	// expired is true if the raw window expired while its chunks were written.
 	expired bool
-	// due are the deletes that rollups were made without, by slot.
+	// due are the deletes that the rollups don't include, by slot.
 	due [slotCount]deletions
-	// before and inTime are checked before rollups are written.
+	// before and inTime are checked before each rollup is written.
 	before func() bool
 	inTime func() bool
 }
 
-// rollupTask is a rollup chunk to make.
+// rollupTask is a rollup chunk to compute.
 type rollupTask struct {
 	series, slot int
 	res          resolution
-	// own are the chunks that this seal has written. added are samples that only rollups are made of.
+	// own are the chunks that this seal has written. added are samples that are stored only in rollups.
 	own   []rawKey
 	added samples
 	// chunk is the result, if write is true.
@@ -38,7 +38,7 @@ func (r *roller) add(t rollupTask) {
 	r.tasks = append(r.tasks, t)
 }
 
-// run makes and writes the rollups of all tasks.
+// run computes and writes the rollups of all tasks.
 func (r *roller) run() bool {
 	if len(r.tasks) == 0 {
 		return true
@@ -62,7 +62,6 @@ func (r *roller) run() bool {
 	return r.put(r.tasks) && r.makeHours()
 }
 
-// series returns the series of the tasks.
 func (r *roller) series() (list []int) {
 	for _, t := range r.tasks {
 		if !slices.Contains(list, t.series) {
@@ -77,7 +76,6 @@ func (r *roller) dueOf(series int) func(slot int) []deletion {
 	return func(slot int) []deletion { return r.due[slot].about(series, slot) }
 }
 
-// put writes rollup chunks.
 func (r *roller) put(tasks []rollupTask) bool {
 	for _, t := range tasks {
 		if !t.write {
@@ -120,7 +118,7 @@ func (r *roller) listChunks(series, slot int) (found []rawChunk, keys []rawKey) 
 	return found, keys
 }
 
-// makeFine makes the 5m chunk of a series in a slot from all of its chunks.
+// makeFine computes the 5m chunk of a series in a slot from all its raw chunks.
 func (r *roller) makeFine(t *rollupTask, hiding deletions) {
 	r.a.step("list chunks")
 	found, keys := r.listChunks(t.series, t.slot)
@@ -133,7 +131,7 @@ func (r *roller) makeFine(t *rollupTask, hiding deletions) {
 		if r.finest > raw || !t.write || len(t.own) > 0 {
 			return
 		}
-		// A seal may have written the series' first chunks since none was found.
+		// A seal may have written the series' first chunks since the last listing.
 		r.a.step("list chunks again")
 		if found, _ = r.listChunks(t.series, t.slot); len(found) == 0 || r.w.broken[listAgain] {
 			return
@@ -155,7 +153,8 @@ func (r *roller) makeFine(t *rollupTask, hiding deletions) {
 	t.chunk.counts = tallyOf(all)
 }
 
-// weight is what a chunk counts in the version of rollups: one, and one for each delete that was, or is to be, applied to it.
+// weight is the weight of a chunk in the version of rollups: one, plus one per delete that was or will be applied to
+// it.
 func (w *world) weight(exempt, applying int) int {
 	if w.broken[countDeletesInVersions] {
 		return 1
@@ -163,7 +162,6 @@ func (w *world) weight(exempt, applying int) int {
 	return 1 + exempt + applying
 }
 
-// stored reads the stored rollup chunk of a task.
 func (r *roller) stored(t *rollupTask) (rollupChunk, bool) {
 	r.a.step("read the stored rollup")
 	if r.w.phases[t.res] >= expired {
@@ -172,7 +170,7 @@ func (r *roller) stored(t *rollupTask) (rollupChunk, bool) {
 	return r.w.store.rollups[t.res].get(rollupKey{t.series, t.slot})
 }
 
-// fill removes deleted buckets from the stored chunk of a task, and adds samples that have no other place.
+// fill removes deleted buckets from the stored chunk of a task, and adds samples that are stored only in rollups.
 func (r *roller) fill(t *rollupTask) {
 	kept, ok := r.stored(t)
 	if !ok {
@@ -201,20 +199,20 @@ func (r *roller) extend(b buckets, t *rollupTask) (buckets, samples) {
 	return b.extend(tallyOf(t.added), t.res)
 }
 
-// makeHours makes the 1h chunks of the series from the day's 5m chunks.
+// makeHours computes the 1h chunks of the series from the day's 5m chunks.
 func (r *roller) makeHours() bool {
 	var tasks []rollupTask
 	for _, series := range r.series() {
 		t := rollupTask{series: series, res: hourly}
 		if !r.makeHour(&t) && t.write {
-			r.makeHour(&t) // A seal may have brought 5m chunks since none was found.
+			r.makeHour(&t) // A seal may have added 5m chunks since the last reading.
 		}
 		tasks = append(tasks, t)
 	}
 	return r.put(tasks)
 }
 
-// makeHour makes a 1h chunk, and reports whether there are 5m chunks.
+// makeHour computes a 1h chunk, and reports whether there are 5m chunks.
 func (r *roller) makeHour(t *rollupTask) bool {
 	r.a.step("read the day's 5m chunks")
 	var made rollupChunk
@@ -261,7 +259,7 @@ func (r *roller) extendHours() bool {
 	return r.put(tasks)
 }
 
-// missingMarks lists the marks of a tenant's raw rows that rollups lack, those of deletes included.
+// missingMarks lists the commit records of a tenant's raw rows, and of deletes, that rollups don't have.
 func (a *actor) missingMarks(tenant int, ds deletions) (missing []markKey) {
 	w := a.w
 	a.step("read marks of raw rows")
@@ -293,13 +291,13 @@ func (a *actor) missingMarks(tenant int, ds deletions) (missing []markKey) {
 	return missing
 }
 
-// deleteMarks is the first number of the marks of deletes, after those of seals.
+// deleteMarks is the lowest number of a commit record of a delete. Commit records of seals have lower numbers.
 const deleteMarks = 1 << 20
 
-// mark returns the mark that says that rollups of a slot know of the delete.
+// mark returns the commit record of the delete in a slot: the slot's rollups include the delete.
 func (d deletion) mark(slot int) markKey { return markKey{d.tenant, slot, deleteMarks + d.id} }
 
-// rollWindow makes the rollups that the raw window of a tenant lacks.
+// rollWindow computes the missing rollups of a tenant's raw window.
 func (p *process) rollWindow(a *actor, tenant int) bool {
 	a.rolling = true
 	defer func() { a.rolling = false }()

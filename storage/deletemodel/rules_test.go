@@ -1,6 +1,6 @@
 package deletemodel
 
-// rule is a rule of the protocol. A history may be played without it.
+// rule is a rule of the protocol. A history can be played without it.
 type rule int
 
 const (
@@ -50,8 +50,9 @@ const (
 	failWhenWindowExpires
 )
 
-// rulesOfToday are the rules that drawn histories need. Each has the number of histories
-// until one failed, seeds from 0. Written histories need other rules; design/numbered-deletes.md lists those that none needs yet.
+// rulesOfToday are the rules without which random histories fail. The comments have the number of histories until one
+// failed, with seeds from 0. Scripted histories need other rules. design/numbered-deletes.md lists rules that no
+// history needs yet.
 var rulesOfToday = []withoutRule{
 	{sealBeforeDelete, "a delete seals the staged samples of its series first"},                       // 4
 	{announceFirst, "a delete is announced before it is in force"},                                    // 35

@@ -2,7 +2,8 @@ package deletemodel
 
 import "math/bits"
 
-// The store has two slots, of one day and one window of each resolution. A slot has four times, which are two buckets of 5m and one of 1h.
+// The model has two slots, one day, and one window of each resolution. A slot has four times: two buckets of 5m and one
+// of 1h.
 const (
 	slotCount   = 2
 	slotTimes   = 4
@@ -11,7 +12,6 @@ const (
 	tenantCount = 2
 )
 
-// resolution is raw, fine or hourly.
 type resolution int
 
 const (
@@ -21,7 +21,6 @@ const (
 	resolutionCount
 )
 
-// tenantOf returns the tenant of a series.
 func tenantOf(series int) int { return series / 2 }
 
 // samples is a set of the times of one series.
@@ -44,7 +43,7 @@ func (res resolution) buckets() []samples {
 func (s samples) first() int { return bits.TrailingZeros8(uint8(s)) }
 func (s samples) last() int  { return bits.Len8(uint8(s)) - 1 }
 
-// content is the samples of all series.
+// content has the samples of all series.
 type content [seriesCount]samples
 
 func (c *content) add(o content) {
@@ -55,7 +54,7 @@ func (c *content) add(o content) {
 
 func (c content) isEmpty() bool { return c == content{} }
 
-// inSlot returns the part in a slot.
+// inSlot returns the samples in a slot.
 func (c content) inSlot(slot int) content {
 	for i := range c {
 		c[i] &= slotMask(slot)
@@ -63,7 +62,7 @@ func (c content) inSlot(slot int) content {
 	return c
 }
 
-// tally says how many samples rollups count of each time: four bits a time.
+// tally counts the samples of each time in rollups, with four bits per time.
 type tally uint32
 
 func tallyOf(s samples) (t tally) {
@@ -73,7 +72,7 @@ func tallyOf(s samples) (t tally) {
 	return t
 }
 
-// times returns the times that are counted.
+// times returns the times with samples.
 func (t tally) times() (s samples) {
 	for i := range timeCount {
 		if t>>(4*i)&15 != 0 {
@@ -83,13 +82,13 @@ func (t tally) times() (s samples) {
 	return s
 }
 
-// keep returns the part of some times.
+// keep returns the counts of some times.
 func (t tally) keep(s samples) tally { return t & (tallyOf(s) * 15) }
 
-// isDoubled reports whether a time counts twice.
+// isDoubled reports whether a sample counts twice.
 func (t tally) isDoubled() bool { return t&^0x11111111 != 0 }
 
-// buckets is the content of a rollup chunk. flagged are the times of the buckets that include deleted samples.
+// buckets is the content of a rollup chunk. flagged are the times of buckets that include deleted samples.
 type buckets struct {
 	counts  tally
 	flagged samples
@@ -101,7 +100,8 @@ func (b buckets) isLarger(o buckets) bool {
 	return b.counts > o.counts || b.counts == o.counts && b.flagged > o.flagged
 }
 
-// extend adds buckets to stored ones. A stored bucket only takes samples that are all older or all newer than its own; left are the times of others.
+// extend adds buckets to stored ones. A stored bucket accepts samples only if all of them are older, or all newer, than
+// its own. left are the times of rejected samples.
 func (b buckets) extend(added tally, res resolution) (all buckets, left samples) {
 	all = b
 	for _, in := range res.buckets() {
@@ -117,7 +117,8 @@ func (b buckets) extend(added tally, res resolution) (all buckets, left samples)
 	return all, left
 }
 
-// trim removes the buckets whose samples are all deleted, and flags those that are deleted in part. due returns the deletes to apply to a slot.
+// trim removes the buckets whose samples are all deleted, and flags buckets that are deleted in part. due returns the
+// deletes to apply in a slot.
 func (b buckets) trim(res resolution, due func(slot int) []deletion) (trimmed buckets, changed bool) {
 	trimmed = b
 	for _, in := range res.buckets() {

@@ -2,30 +2,30 @@ package deletemodel
 
 import "slices"
 
-// maxGathers is how often a seal gathers its samples again because deletes came.
+// maxGathers bounds how many times a seal gathers its samples again because of new deletes.
 const maxGathers = 20
 
-// sealPass seals the stage rows of one slot:
+// sealPass seals the staged rows of one slot:
 //
-//	close the generations ─► list the stage ─► each tenant: chunks, rollups, marks ─► stage rows deleted
+//	close the generations ─► list staged rows ─► per tenant: chunks, rollups, commit records ─► staged rows deleted
 type sealPass struct {
 	a     *actor
 	p     *process
 	slot  int
 	begun int
-	// own are the closed generations of the head, and upTo is the last number of this process that they may have.
+	// own are the closed generations of the head. upTo is the highest number of this process' blobs that they may have.
 	own  []*generation
 	upTo int
-	// rows are the stage rows to delete, and left are rows that couldn't be read.
+	// rows are the staged rows to delete. left are rows that couldn't be read.
 	rows, left []stageKey
 	samples    content
-	// deletes were read after all samples, by tenant.
+	// deletes are the deletes that were read after all samples, by tenant.
 	deletes [tenantCount]deletions
 }
 
-// seal seals a slot. It returns false after an error; the next seal starts again.
+// seal seals a slot. It returns false after an error, and the next seal restarts.
 func (p *process) seal(a *actor, slot int) bool {
-	if p.sealing == a { // A delete that cleans, or an import, holds the lock.
+	if p.sealing == a { // The delete, cleaning or import that calls it holds the lock.
 		return p.sealLocked(a, slot)
 	}
 	a.lock("seals", &p.sealing)
@@ -64,9 +64,11 @@ func (s *sealPass) allDeletes() (all [tenantCount]deletions) {
 	return all
 }
 
-// gather gathers the samples to seal without deleted ones. Where a delete applies to the samples in memory, the stage is read again.
+// gather collects the samples to seal, without deleted ones. If a delete applies to samples in memory, it reads
+// the staging log.
 //
-// Invariant: the deletes that the chunks will name are read after the samples, and the samples are read after them.
+// Invariant: the samples are read before the deletes that their chunks will name, and after all earlier deletes were
+// read.
 func (s *sealPass) gather() bool {
 	w := s.p.w
 	before := s.allDeletes()
@@ -98,7 +100,7 @@ func sameDeletes(a, b deletions) bool {
 	return slices.EqualFunc(a, b, func(a, b deletion) bool { return a.id == b.id && a.announced == b.announced })
 }
 
-// gatherRows lists the stage rows, and reads those that known generations don't cover.
+// gatherRows lists the staged rows, and reads the rows that the known generations don't cover.
 func (s *sealPass) gatherRows(known []*generation) {
 	w := s.p.w
 	s.rows, s.left, s.samples = nil, nil, content{}
@@ -139,18 +141,18 @@ func (s *sealPass) gatherRows(known []*generation) {
 	})
 }
 
-// wasProcessed reports whether a stage row was sealed before: it came back, or is about to be deleted.
+// wasProcessed reports whether a staged row was sealed before: it has reappeared, or is about to be deleted.
 func (s *sealPass) wasProcessed(key stageKey) bool {
 	_, ok := s.p.w.store.processed.get(key)
 	return ok && !s.p.w.broken[skipProcessedRows]
 }
 
-// isInTime reports whether the seal may write: what it read isn't older than half of the time for which deletes rest.
+// isInTime reports whether the seal may write: its reads are at most half as old as deletes rest.
 func (s *sealPass) isInTime() bool {
 	return s.p.w.now-s.begun <= restTicks/2 || s.p.w.broken[restartSlowSeals]
 }
 
-// sealTenant writes the chunks of a tenant, and their rollups and marks.
+// sealTenant writes the chunks, rollups and commit records of a tenant.
 func (s *sealPass) sealTenant(tenant int) bool {
 	w, mine := s.p.w, content{}
 	for series, samples := range s.samples {
@@ -185,12 +187,13 @@ func (s *sealPass) sealTenant(tenant int) bool {
 	return !w.hasExpired(finest)
 }
 
-// hasExpired reports whether the window of the finest rows of a seal or an import expired meanwhile: what it wrote then isn't all that must be written.
+// hasExpired reports whether the window of the finest rows of a seal or an import has expired since it started: then
+// the rows that were written aren't complete.
 func (w *world) hasExpired(finest resolution) bool {
 	return w.phases[finest] >= expired && !w.broken[failWhenWindowExpires]
 }
 
-// beginFilling takes the turn of processes that change rollups without samples, and applies the deletes of these series to them.
+// beginFilling acquires the turn for changing rollups without samples, and applies the deletes of these series to them.
 func (s *sealPass) beginFilling(b *bringer, mine content) bool {
 	s.a.beginFilling()
 	w, tenant := s.p.w, b.tenant
@@ -206,7 +209,7 @@ func (s *sealPass) beginFilling(b *bringer, mine content) bool {
 	return true
 }
 
-// deleteRows deletes the stage rows that were sealed, after it was noted that they are.
+// deleteRows records the sealed staged rows as processed, and then deletes them.
 func (s *sealPass) deleteRows() bool {
 	w := s.p.w
 	if len(s.rows) == 0 {
@@ -227,7 +230,7 @@ func (s *sealPass) deleteRows() bool {
 	})
 }
 
-// finest returns the finest resolution whose window takes rows.
+// finest returns the finest resolution whose window hasn't expired.
 func (w *world) finest() resolution {
 	res := raw
 	for res < resolutionCount && w.phases[res] >= expired {
@@ -245,7 +248,7 @@ func (a *actor) mark(res resolution, key markKey) bool {
 	})
 }
 
-// beginFilling waits for the turn of changing rollups without samples. A paused process keeps it: see the limits in
+// beginFilling waits for the turn to change rollups without samples. A paused process keeps its turn: see the limits in
 // the package's description.
 func (a *actor) beginFilling() {
 	w := a.w

@@ -7,21 +7,21 @@ import (
 	"slices"
 )
 
-// A tick is twelve hours. Deletes rest for four ticks, and a seal that took more than half of that starts again.
+// A tick is twelve hours. Deletes rest for four ticks, and a seal that takes more than half of that restarts.
 const (
 	restTicks = 4
-	// doubtTicks is how long after it failed a write may be applied.
+	// doubtTicks is how long after its failure a write may be applied.
 	doubtTicks = 1
 )
 
-// choices are the decisions of a history: drawn and recorded, or repeated.
+// choices are the decisions of a history: random and recorded, or replayed.
 type choices struct {
 	random   *rand.Rand
 	recorded []uint8
 	position int
 }
 
-// pick returns a number below n. 0 is the most harmless decision, which shortened histories end with.
+// pick returns a number below n. 0 is the most harmless decision, and the one after the end of a shortened history.
 func (c *choices) pick(n int) int {
 	if n <= 1 {
 		return 0
@@ -40,7 +40,7 @@ func (c *choices) pick(n int) int {
 
 func (c *choices) oneIn(n int) bool { return c.pick(n) == n-1 }
 
-// phase says how far the expiry of the raw or the 5m window has come.
+// phase is the progress of the expiry of a window.
 type phase int
 
 const (
@@ -48,7 +48,7 @@ const (
 	_ phase = iota
 	// hiddenSoon: the rows will be hidden within a day, so deletes process the rollups before they return.
 	hiddenSoon
-	// hidden: queries read the rows only where rollups don't include them.
+	// hidden: queries read the rows only for slots whose rollups don't include them.
 	hidden
 	// expired: the rows count as missing.
 	expired
@@ -60,7 +60,7 @@ const (
 type world struct {
 	choices
 	broken map[rule]bool
-	// shared is true if several processes use the engine, as with Cassandra.
+	// shared is true if multiple processes use the engine, as with Cassandra.
 	shared bool
 	store  store
 	// now is the time in ticks, and events counts steps.
@@ -74,24 +74,24 @@ type world struct {
 	filling   *actor
 	judge     *judge
 	backup    *backup
-	// faults is false while the history settles: then no writes fail, and nothing crashes.
+	// faults is false while the history settles: then writes don't fail, and processes don't crash.
 	faults bool
 	ids    int
-	// deletesBegun is how many deletes were requested.
+	// deletesBegun is the number of requested deletes.
 	deletesBegun int
-	// outcome is the forced outcome of the next write, in written histories.
+	// outcome is the forced outcome of the next write, in scripted histories.
 	outcome int
 	failure string
 	trace   func(string)
 }
 
-// doubtfulWrite may be applied until a time, in ticks.
+// doubtfulWrite has an unknown outcome: it may be applied until a time, in ticks.
 type doubtfulWrite struct {
 	until int
 	apply func()
 }
 
-// backup is a copy of the engine, and of the judge's list.
+// backup is a copy of the engine and of the judge's list.
 type backup struct {
 	store  store
 	judge  *judge
@@ -131,13 +131,13 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-// actor is an operation of a process. It runs until its next step whenever the history advances it.
+// actor is a running operation of a process. Each call of advance runs it to its next step.
 type actor struct {
 	w     *world
 	p     *process
 	name  string
 	begun int
-	// label names the step that comes next.
+	// label names the next step.
 	label string
 	yield func(struct{}) bool
 	next  func() (struct{}, bool)
@@ -145,7 +145,7 @@ type actor struct {
 	done  bool
 	// ready is false while the operation waits for a lock.
 	ready func() bool
-	// rolling is true while the operation makes the rollups that a window lacks.
+	// rolling is true while the operation computes the missing rollups of a window.
 	rolling bool
 	// failed is true if the operation returned an error.
 	failed bool
@@ -153,7 +153,7 @@ type actor struct {
 
 type crashed struct{}
 
-// start starts an operation of a process, up to its first step. f returns false if it fails.
+// start starts an operation of a process, and runs it to its first step. f returns false if it fails.
 func (w *world) start(p *process, name string, f func(*actor) bool) *actor {
 	a := &actor{w: w, p: p, name: p.name + " " + name, begun: w.now}
 	a.next, a.stop = iter.Pull(func(yield func(struct{}) bool) {
@@ -173,7 +173,7 @@ func (w *world) start(p *process, name string, f func(*actor) bool) *actor {
 	return a
 }
 
-// advance runs an operation until its next step, and reports whether it goes on.
+// advance runs an operation to its next step, and reports whether it continues.
 func (a *actor) advance() bool {
 	if a.done || a.isBlocked() {
 		return false
@@ -210,7 +210,7 @@ func (a *actor) end() {
 	a.w.actors = slices.DeleteFunc(a.w.actors, func(o *actor) bool { return o == a })
 }
 
-// step lets others run before the access to the engine that label names.
+// step lets other operations run before the access to the engine that label names.
 func (a *actor) step(label string) {
 	a.label = label
 	if !a.yield(struct{}{}) {
@@ -230,7 +230,7 @@ func (a *actor) wait(label string, free func() bool) {
 	}
 }
 
-// lock takes a lock of the process, which ends with the operation or by unlocking it.
+// lock acquires a lock of the process. The end of the operation releases it, if it is still held.
 func (a *actor) lock(label string, holder **actor) {
 	if *holder == a {
 		return
@@ -247,12 +247,13 @@ const (
 	neverApplied
 )
 
-// write applies a mutation. It returns false if the caller doesn't learn whether it was applied.
+// write applies a mutation. It returns false if the outcome is unknown to the caller.
 func (a *actor) write(label string, mutate func()) bool {
 	return a.writeIf(label, func() bool { return true }, mutate)
 }
 
-// writeIf is write after a condition that is checked with the write: of the process' clock or memory, not of the engine.
+// writeIf is write with a condition on the process' clock or memory, not on the engine. It is checked together with the
+// write.
 func (a *actor) writeIf(label string, allowed func() bool, mutate func()) bool {
 	a.step(label)
 	w := a.w
@@ -281,7 +282,7 @@ func (a *actor) writeIf(label string, allowed func() bool, mutate func()) bool {
 	return outcome == applied
 }
 
-// applyDoubtful applies a write with an unknown outcome, or drops it.
+// applyDoubtful applies or drops a write with an unknown outcome.
 func (w *world) applyDoubtful(i int, apply bool) {
 	d := w.doubtful[i]
 	w.doubtful = slices.Delete(w.doubtful, i, i+1)
@@ -291,7 +292,7 @@ func (w *world) applyDoubtful(i int, apply bool) {
 	}
 }
 
-// tick lets twelve hours pass.
+// tick advances the time by twelve hours.
 func (w *world) tick() {
 	w.now++
 	w.logf("twelve hours pass")
@@ -303,7 +304,7 @@ func (w *world) tick() {
 	}
 }
 
-// crash ends a process and starts it again.
+// crash stops a process and restarts it.
 func (w *world) crash(p *process) {
 	w.logf("%s crashes", p.name)
 	for _, a := range slices.Clone(w.actors) {
@@ -316,7 +317,7 @@ func (w *world) crash(p *process) {
 	p.start()
 }
 
-// stopAll ends all operations, so that a history leaves no goroutines.
+// stopAll stops all operations, so that a history leaves no goroutines.
 func (w *world) stopAll() {
 	for _, a := range slices.Clone(w.actors) {
 		a.stop()
@@ -324,13 +325,12 @@ func (w *world) stopAll() {
 	}
 }
 
-// takeBackup copies the engine.
 func (w *world) takeBackup() {
 	w.logf("a backup is taken")
 	w.backup = &backup{w.store.copyOf(), w.judge.copyOf(), w.phases}
 }
 
-// restore stops all processes, puts the backup in place of the engine, and starts them.
+// restore stops all processes, replaces the engine by the backup, and restarts the processes.
 func (w *world) restore() {
 	w.logf("the backup is restored")
 	for _, a := range slices.Clone(w.actors) {
@@ -339,7 +339,7 @@ func (w *world) restore() {
 	}
 	w.doubtful = nil
 	w.store, w.judge = w.backup.store.copyOf(), w.backup.judge.copyOf()
-	for res := raw; res < resolutionCount; res++ { // Time has passed: what expired isn't restored.
+	for res := raw; res < resolutionCount; res++ { // Time has passed: expired rows aren't restored.
 		if w.phases[res] == vanished {
 			w.store.vanish(res)
 		}

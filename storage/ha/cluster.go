@@ -14,39 +14,40 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// cluster is a process' state of the replicas of a cluster.
+// cluster is this process' state of a replica cluster.
 type cluster struct {
 	r  *Tracker
 	at ClusterName
-	// change is held by whoever changes the row: one at a time in a process.
+	// change is held while the row is changed: one change at a time per process.
 	change chan struct{}
-	// looking is held by a look.
+	// looking is held during a look.
 	looking sync.Mutex
 
 	mu sync.Mutex
-	// row is the election as it was last read, nil before; election is its contents, nil if they aren't known.
+	// row is the election's row when it was last read, nil before. election is its contents, nil if they are unknown.
 	row      []byte
 	election *election
-	// known is when the reading began that gave it; beatAt when the beat was first seen to be what it is.
+	// known is the start of the reading that returned election. beatAt is when its heartbeat was first seen.
 	known, beatAt time.Time
-	// right is until when the elected replica's samples may be stored: half of the failover timeout since the last
-	// beat of this process, long before another can be elected. renewed is when that beat began.
+	// right is the time until which the elected replica's samples may be stored: half of the failover timeout after the
+	// last heartbeat by this process, long before another replica can be elected. renewed is the start of that
+	// heartbeat.
 	right, renewed time.Time
-	// acked and oldest are the reach and the least timestamp of what this process has acknowledged of the elected
-	// replica in the epoch, milliseconds.
+	// acked is the reach, and oldest the min timestamp, of the elected replica's samples that this process has
+	// acknowledged in the current epoch, in milliseconds.
 	acked, oldest int64
-	// heard is when a replica was last heard by this process.
+	// Time of the last request to this process, by replica.
 	heard map[string]time.Time
 
-	// held are the rows that this process looks after, those that it wrote in their order; bytes is what they weigh.
+	// held has the rows that this process owns. Its own rows are in the order of writing. bytes is their total size.
 	held  []heldRow
 	bytes int64
 	seq   int64
 
-	// What follows belongs to the look.
+	// The fields below are guarded by looking.
 	swept    time.Time
 	sweptEra int64
-	seen     map[string]bool // rows of others that the last sweep found
+	seen     map[string]bool // rows of other processes that the last sweep found
 }
 
 func newCluster(r *Tracker, at ClusterName) *cluster {
@@ -56,7 +57,7 @@ func newCluster(r *Tracker, at ClusterName) *cluster {
 	}
 }
 
-// hear notes that a replica was heard. It returns false where there are too many.
+// hear records a request of a replica. It returns false if the cluster has too many replicas.
 func (c *cluster) hear(replica string) bool {
 	now := c.r.now()
 	c.mu.Lock()
@@ -89,7 +90,7 @@ func (c *cluster) heardSince(since time.Time) bool {
 	return false
 }
 
-// adopt takes over a row that was read, or written, since begun. The row stays the caller's.
+// adopt applies a row that was read or written after begun. It doesn't retain row.
 func (c *cluster) adopt(row []byte, begun time.Time) {
 	if c.adoptSame(row, begun) {
 		return
@@ -100,13 +101,13 @@ func (c *cluster) adopt(row []byte, begun time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
-		c.row, c.election, c.right = row, nil, time.Time{} // Whoever changes it writes it anew.
+		c.row, c.election, c.right = row, nil, time.Time{} // The next change overwrites it.
 		c.r.env.Corrupt(engine.Chosen, fmt.Errorf("the record of the elected replica of cluster %q, tenant %q, is unreadable: %w", c.at.Cluster, c.at.Tenant, err))
 		return
 	}
 	before := c.election
 	if before != nil && next.Version < before.Version {
-		return // It was read before.
+		return // It is an older reading.
 	}
 	if before == nil || next.Epoch != before.Epoch {
 		c.right, c.acked, c.oldest = time.Time{}, math.MinInt64, math.MaxInt64
@@ -123,7 +124,7 @@ func (c *cluster) adopt(row []byte, begun time.Time) {
 	c.row, c.election = row, &next
 }
 
-// adoptSame is adopt where the row is as it was.
+// adoptSame implements adopt for an unchanged row. It returns false if the row has changed.
 func (c *cluster) adoptSame(row []byte, begun time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +137,7 @@ func (c *cluster) adoptSame(row []byte, begun time.Time) bool {
 	return true
 }
 
-// current returns the election, if it is known and was read of late.
+// current returns the election, and whether it was read recently enough to store or hold samples by it.
 func (c *cluster) current() (*election, bool) {
 	now := c.r.now()
 	c.mu.Lock()
@@ -160,8 +161,8 @@ func (c *cluster) refresh(ctx context.Context) (bool, error) {
 
 var errContended = fmt.Errorf("%w: too many processes are electing a replica at once", engine.ErrUnavailable)
 
-// update changes the row to what change makes of it, nil where there is none; where that returns nil, it stays. It
-// returns the time at which the change that succeeded began.
+// update replaces the row with the result of change, which is called with nil if there is no row. If change returns
+// nil, the row isn't written. begun is the start of the successful change.
 func (c *cluster) update(ctx context.Context, change func(now *election) *election) (begun time.Time, done bool, err error) {
 	select {
 	case c.change <- struct{}{}:
@@ -188,7 +189,7 @@ func (c *cluster) update(ctx context.Context, change func(now *election) *electi
 		begun = c.r.now()
 		ok, found, err := c.r.env.Engine.CompareAndSet(ctx, engine.Chosen, choicePartition(c.at), choiceKey(c.at), row, value)
 		if err != nil {
-			// It may have been written. Nothing is taken by the election known before.
+			// It may have been written. The election is unknown until it is read again.
 			c.mu.Lock()
 			c.known = time.Time{}
 			c.mu.Unlock()
@@ -206,8 +207,8 @@ func (c *cluster) update(ctx context.Context, change func(now *election) *electi
 	return begun, false, errContended
 }
 
-// route returns a election by which samples of a replica, from minT to maxT, may be taken now: it is fresh, and if it
-// has them stored, this process has the right to.
+// route returns an election by which samples of a replica between minT and maxT may be accepted now. It is fresh, and
+// if it stores any of them as samples of the elected replica, this process has the right to store them.
 func (c *cluster) route(ctx context.Context, replica string, minT, maxT int64) (*election, error) {
 	for range 5 {
 		ch, fresh := c.current()
@@ -246,7 +247,7 @@ func (c *cluster) route(ctx context.Context, replica string, minT, maxT int64) (
 	return nil, errContended
 }
 
-// create elects the replica that is the first to be heard.
+// create elects the first replica of a new cluster.
 func (c *cluster) create(ctx context.Context, replica string, oldest int64) error {
 	begun, done, err := c.update(ctx, func(now *election) *election {
 		if now != nil {
@@ -263,7 +264,7 @@ func (c *cluster) create(ctx context.Context, replica string, oldest int64) erro
 	return err
 }
 
-// grant gives this process the right to store the elected replica's samples, by a beat that began then.
+// grant gives this process the right to store the elected replica's samples, by a heartbeat that started at begun.
 func (c *cluster) grant(begun time.Time, epoch int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,8 +273,8 @@ func (c *cluster) grant(begun time.Time, epoch int64) {
 	}
 }
 
-// mayStore reports whether this process may store the elected replica's samples: by its last beat or by a new one. It
-// returns false where the election has changed.
+// mayStore reports whether this process may store the elected replica's samples. It sends a heartbeat if the last one
+// is too old. It returns false if the election has changed.
 func (c *cluster) mayStore(ctx context.Context, epoch int64) (bool, error) {
 	if c.hasRight(epoch) {
 		return true, nil
@@ -293,7 +294,8 @@ func (c *cluster) mayStore(ctx context.Context, epoch int64) (bool, error) {
 	return c.hasRight(epoch), nil
 }
 
-// beat is the election with the next beat and with what this process has acknowledged.
+// beat returns the election with the next heartbeat, and the watermark of the samples that this process has
+// acknowledged.
 func (c *cluster) beat(now *election) *election {
 	c.mu.Lock()
 	acked, oldest := c.acked, c.oldest
@@ -302,7 +304,7 @@ func (c *cluster) beat(now *election) *election {
 	return &next
 }
 
-// hasRight reports whether the right holds. Where the clock was set it doesn't.
+// hasRight reports whether this process has the right to store. Setting the clock revokes it.
 func (c *cluster) hasRight(epoch int64) bool {
 	now := c.r.now()
 	c.mu.Lock()
@@ -310,8 +312,8 @@ func (c *cluster) hasRight(epoch int64) bool {
 	return c.election != nil && c.election.Epoch == epoch && now.Before(c.right) && membership.Elapsed(c.renewed, now) < c.r.fresh()
 }
 
-// acknowledged notes which samples of the elected replica became durable, from minT on and with which reach, unless
-// another one may have been elected meanwhile.
+// acknowledged records durable samples of the elected replica: their min timestamp and their reach. It returns an error
+// if another replica may have been elected since.
 func (c *cluster) acknowledged(ctx context.Context, epoch, minT, reach int64) error {
 	ok, err := c.mayStore(ctx, epoch)
 	if err != nil {

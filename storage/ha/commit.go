@@ -11,34 +11,35 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// ReplicaBatch is the samples of one request, of one tenant and replica, of series without the label of the replica.
+// ReplicaBatch has the samples of one request of a tenant's replica. Its series don't have the replica label.
 type ReplicaBatch interface {
-	// Extent returns what the batch has; limit is that of Extent.Newest.
+	// Extent returns the extent of the batch. limit bounds Extent.Newest.
 	Extent(limit int64) Extent
-	// Split leaves in the batch the samples to be stored, adds to held those to be held, and returns how many samples of the others
-	// there were. of is called for the times of samples and of exemplars.
+	// Split keeps the samples to be stored in the batch, adds those to be held to held, and returns the number of
+	// dropped samples. It calls of for the timestamps of samples and exemplars.
 	Split(of func(t int64) Disposition, held *HeldBuilder) (dropped int)
-	// Commit returns nil once every sample is durable and visible to queries. It releases the batch in any case.
+	// Commit returns nil once every sample is durable and visible to queries. It always releases the batch.
 	Commit(ctx context.Context) error
-	// Release gives up the batch.
+	// Release discards the batch.
 	Release()
 }
 
-// Extent is how much a batch has, and of which times, milliseconds.
+// Extent is the size of a batch and the range of its timestamps, in milliseconds.
 type Extent struct {
 	Samples, Exemplars int
-	// MinT and MaxT are the least and the greatest time of samples and exemplars; math.MaxInt64 and math.MinInt64 if there are none.
+	// MinT and MaxT are the min and max timestamp of samples and exemplars: math.MaxInt64 and math.MinInt64 if there
+	// are none.
 	MinT, MaxT int64
-	// Newest is the greatest time of samples up to the limit, math.MinInt64 if there are none; Ahead is true if there are samples
-	// beyond it.
+	// Newest is the max timestamp of samples up to the limit, math.MinInt64 if there are none. Ahead is true if there
+	// are samples beyond it.
 	Newest int64
 	Ahead  bool
 }
 
-// Commit is the batch's Commit for samples that a replica of a cluster sent, which Check has let in. It returns nil once every
-// sample is durable: stored, if the replica is the elected one; held, if it isn't; or covered by the samples of another that are
-// stored. Only stored samples are visible to queries. Besides the batch's errors there is ErrHeldFull. The batch is released in any
-// case.
+// Commit commits a batch of a replica's samples that Check has accepted. It returns nil once every sample is durable:
+// stored if the replica is elected, held if it isn't, or covered by stored samples of another replica. Only stored
+// samples are visible to queries. It returns the batch's errors, ErrHeldFull, or engine.ErrUnavailable if another
+// replica is elected concurrently. It always releases the batch.
 func (r *Tracker) Commit(ctx context.Context, b ReplicaBatch, at ClusterName, replica string) error {
 	has := b.Extent(math.MaxInt64)
 	if has.Samples+has.Exemplars == 0 {
@@ -76,7 +77,8 @@ func (r *Tracker) Commit(ctx context.Context, b ReplicaBatch, at ClusterName, re
 	return c.acknowledged(ctx, ch.Epoch, has.MinT, reach.ms())
 }
 
-// divide holds the samples of a batch that are to be held, and returns how many samples and exemplars are left in it, which are to be stored.
+// divide holds the samples of a batch that are to be held, and returns the number of samples and exemplars to be stored
+// that remain in it.
 func (c *cluster) divide(ctx context.Context, b ReplicaBatch, ch *election, replica string) (stored int, err error) {
 	held := &HeldBuilder{tenant: c.at.Tenant, fresh: c.r.reach()}
 	margin := c.r.margin()
@@ -91,7 +93,7 @@ func (c *cluster) divide(ctx context.Context, b ReplicaBatch, ch *election, repl
 	return has.Samples + has.Exemplars, nil
 }
 
-// hold makes a replica's samples durable, apart from the stored ones.
+// hold writes a replica's samples to table held.
 func (c *cluster) hold(ctx context.Context, ch *election, replica string, b *HeldBuilder) error {
 	if len(b.values) == 0 {
 		return nil
@@ -116,7 +118,7 @@ func (c *cluster) hold(ctx context.Context, ch *election, replica string, b *Hel
 		return err
 	}
 	if err := c.r.env.Engine.Write(ctx, batches); err != nil {
-		c.forget(size) // A sweep finds them if they are there.
+		c.forget(size) // A sweep finds the rows if they were written.
 		return fmt.Errorf("ha: holding samples of a replica: %w", err)
 	}
 	c.mu.Lock()
@@ -128,7 +130,7 @@ func (c *cluster) hold(ctx context.Context, ch *election, replica string, b *Hel
 	return nil
 }
 
-// claim takes room and numbers for rows to be held.
+// claim reserves bytes and sequence numbers for held rows. It returns false if a limit would be exceeded.
 func (c *cluster) claim(ch *election, replica string, b *HeldBuilder, size int64) ([]heldRow, bool) {
 	if !c.r.claim(size) {
 		return nil, false
@@ -153,7 +155,7 @@ func (c *cluster) claim(ch *election, replica string, b *HeldBuilder, size int64
 	return rows, true
 }
 
-// forget gives back the room of rows.
+// forget returns reserved bytes.
 func (c *cluster) forget(size int64) {
 	c.mu.Lock()
 	c.bytes -= size

@@ -1,18 +1,20 @@
-// Package ha stores the samples of one of several replicas that send the same series: of each cluster of replicas one is elected,
-// and what the others send is held until it is clear that nobody needs it.
+// Package ha deduplicates the samples of replicas that send the same series. Of each cluster of replicas one is
+// elected, and its samples are stored. Samples of the other replicas are held until the elected replica has sent the
+// samples of that time.
 //
-//	ReplicaBatch ─► Tracker.Commit ─► route: the election, fresh; and the right to store the elected replica's samples
+//	ReplicaBatch ─► Tracker.Commit ─► route: a fresh election, and the right to store the elected replica's samples
 //	                     │
 //	                     ├─ Split ─┬─► stays in the batch: Commit
 //	                     │         ├─► HeldBuilder ─► table held
 //	                     │         └─► covered: dropped
 //	                     └─► acknowledged: the watermark
 //
-//	Tracker.Look ─► table chosen: beats, elections ─► takeover: held rows of the elected replica ─► HeldWriter ─► DeleteHeld
+//	Tracker.Look ─► table chosen: heartbeats, elections ─► takeover: held rows ─► HeldWriter ─► DeleteHeld
 //
-// The store gives it a Host, which stores held samples and deletes held rows. cluster.go has a process' state of a cluster,
-// election.go the row that all processes change by compare-and-set, look.go the periodic work, takeover.go how held samples are
-// stored, and sweep.go how those of processes that are gone are found. Rows reads held rows without a Tracker.
+// Package storage creates one Tracker per store, passes it a Host that stores held samples and deletes held rows, and
+// closes it before the store. A Tracker is safe for concurrent use. cluster.go has this process' state of a cluster,
+// election.go the row that all processes change by compare-and-set, look.go the periodic work, and takeover.go the
+// storing of held samples. sweep.go finds held rows of stopped processes. Rows reads held rows without a Tracker.
 //
-// design/ha-pairs.md explains why that loses nothing.
+// design/ha-pairs.md explains why samples are neither lost nor stored from two replicas, and the limits of that.
 package ha

@@ -10,57 +10,58 @@ import (
 	"time"
 )
 
-// An election decides whose samples of a cluster of replicas are stored, by the time of the sample: the spans follow each
+// An election decides which replica's samples of a cluster are stored, by the time of the sample. Its terms follow each
 // other without a gap, and each belongs to one replica. It is a row of table chosen, which all processes share and
 // change by compare-and-set only (design/ha-pairs.md).
 //
 //	time ─────►          from            from
-//	  nobody's  │ span of a │   span of b  │  span of a, the last: its replica is the elected
+//	  no replica │ term of a │   term of b  │  last term, of a: a is elected
 //
-// A election isn't changed: next makes the one that follows.
+// An election is immutable: its methods return the next one.
 type election struct {
-	// Retired is true if no process looks after the election until the cluster is heard again. It comes first in the row.
+	// Retired is true if no process manages the cluster until one of its replicas sends again. It is the row's first
+	// field.
 	Retired bool `json:"retired,omitempty"`
-	// Epoch counts how often a replica was elected, Version how often the row was written.
+	// Epoch is the number of elections, and Version the number of writes of the row.
 	Epoch   int64 `json:"epoch"`
 	Version int64 `json:"version"`
-	// Beat counts how often a process has confirmed the elected replica. Whoever sees it unchanged for the
-	// failover timeout, by a clock of its own, may elect another.
+	// Beat is the number of times that a process has confirmed the elected replica. A process that sees it unchanged
+	// for the failover timeout, by its own clock, may elect another.
 	Beat int64 `json:"beat"`
-	// Terms are in the order of time; at most maxTerms.
+	// Terms are in time order, at most maxTerms.
 	Terms []term `json:"spans"`
-	// WatermarkMS is the reach of the elected replica's samples that were acknowledged, milliseconds: the greatest
-	// timestamp, but for those that are ahead of the clock.
+	// WatermarkMS is the reach of the elected replica's acknowledged samples, in milliseconds: the max timestamp,
+	// except for samples ahead of the clock.
 	WatermarkMS int64 `json:"watermark_ms"`
-	// Taking is the process (a writer, hexadecimal) that stores the held samples of the replica that was elected last.
-	// Until it is done, and sets this to "", everything after the last span's beginning is held.
+	// Taking is the process (a writer, in hexadecimal) that stores the held samples of the replica that was elected
+	// last. Until it is done and clears this field, all samples after the start of the last term are held.
 	Taking string `json:"taking,omitempty"`
-	// Leaving is true if the elected replica is too far behind: no process beats for it any more.
+	// Leaving is true if the elected replica lags too far. No process sends heartbeats for it.
 	Leaving bool `json:"leaving,omitempty"`
-	// Low is the oldest era that may have held rows.
+	// Low is the oldest held epoch that may have rows.
 	Low int64 `json:"low"`
-	// SinceMS is when the replica was elected, and HeardMS when it was last confirmed; for people.
+	// SinceMS is when the replica was elected, and HeardMS when it was last confirmed. Both are for people.
 	SinceMS int64 `json:"since_ms"`
 	HeardMS int64 `json:"heard_ms"`
 }
 
-// term gives the samples after FromMS, milliseconds, to a replica.
+// term assigns the samples after FromMS, in milliseconds, to a replica.
 type term struct {
 	Replica string `json:"replica"`
 	FromMS  int64  `json:"from_ms"`
 }
 
 const (
-	// maxTerms bounds the spans of an election: samples older than the first are stored, whoever sends them.
+	// maxTerms bounds the terms of an election. Samples older than the first term are stored from any replica.
 	maxTerms = 16
-	// heldEpochBeats is how many beats make an era, which is a partition of the held rows.
+	// heldEpochBeats is the number of heartbeats per held epoch, a partition of the held rows.
 	heldEpochBeats = 32
 )
 
 var errMalformedElection = errors.New("ha: malformed record of the elected replica")
 
-// firstElection elects the replica that is heard first. Its time begins a margin before its oldest sample: what other
-// replicas have from there on is covered.
+// firstElection elects the first replica of a cluster. Its term starts a margin before its oldest sample. Samples of
+// other replicas after that start are covered.
 func firstElection(replica string, oldest int64, margin time.Duration, now time.Time) election {
 	from := oldest - margin.Milliseconds() - 1
 	ms := now.UnixMilli()
@@ -82,23 +83,23 @@ func parseElection(row []byte) (election, error) {
 func (c *election) elected() string { return c.last().Replica }
 func (c *election) last() term      { return c.Terms[len(c.Terms)-1] }
 
-// settled reports whether the elected replica's samples are stored as they come.
+// settled reports whether the elected replica's samples are stored without being held.
 func (c *election) settled() bool { return c.Taking == "" && !c.Leaving }
 
-// heldEpoch is where held rows go now.
+// heldEpoch returns the held epoch of new rows.
 func (c *election) heldEpoch() int64 { return c.Beat / heldEpochBeats }
 
-// Disposition is what becomes of a sample.
+// Disposition decides about a sample.
 type Disposition uint8
 
 const (
-	Store Disposition = iota // it is stored
-	Hold                     // it is held until the election is clear
-	Drop                     // it is covered by another replica's
+	Store Disposition = iota // store it
+	Hold                     // hold it until the elected replica has passed it
+	Drop                     // drop it, because it is covered by another replica
 )
 
-// disposition returns what becomes of a replica's sample at t. The elected replica's samples of the margin before its span are
-// held too: the one before it may have lacked it.
+// disposition returns the disposition of a replica's sample at t. Samples of the elected replica in the margin before
+// its term are also held, because the previous replica may have missed them.
 func (c *election) disposition(replica string, t int64, margin time.Duration) Disposition {
 	last := len(c.Terms) - 1
 	if t > c.Terms[last].FromMS {
@@ -118,16 +119,16 @@ func (c *election) disposition(replica string, t int64, margin time.Duration) Di
 			return Drop
 		}
 	}
-	return Store // Nobody is known to cover it.
+	return Store // It isn't known to be covered.
 }
 
-// covered reports whether what a replica holds up to t needn't be kept any longer: the elected replica has gone on
-// for a margin since.
+// covered reports whether a replica's held samples up to t can be deleted, because the elected replica's watermark is a
+// margin beyond them.
 func (c *election) covered(replica string, t int64, watermark int64, margin time.Duration) bool {
 	return replica != c.elected() && c.Taking == "" && t <= max(watermark, c.WatermarkMS)-margin.Milliseconds()
 }
 
-// renewed adds a beat for the elected replica, with samples up to a watermark and from its oldest sample on.
+// renewed adds a heartbeat for the elected replica, with a watermark and the timestamp of its oldest sample.
 func (c *election) renewed(watermark, oldest int64, margin time.Duration, now time.Time) election {
 	next := c.flushed(watermark, oldest, margin)
 	next.Beat++
@@ -135,7 +136,7 @@ func (c *election) renewed(watermark, oldest int64, margin time.Duration, now ti
 	return next
 }
 
-// flushed raises the watermark, and lets the first span begin earlier if its replica turns out to have older samples.
+// flushed raises the watermark. It starts the first term earlier if its replica has sent older samples.
 func (c *election) flushed(watermark, oldest int64, margin time.Duration) election {
 	next := *c
 	next.WatermarkMS = max(c.WatermarkMS, watermark)
@@ -145,7 +146,7 @@ func (c *election) flushed(watermark, oldest int64, margin time.Duration) electi
 	return next
 }
 
-// elect gives what comes after the watermark, which is limit at most, to a replica, whose held samples taker will store.
+// elect starts a term of a replica at the watermark, or at limit if that is earlier. taker will store its held samples.
 func (c *election) elect(replica string, limit int64, taker string, now time.Time) election {
 	next := *c
 	next.Epoch++

@@ -11,21 +11,21 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// HeldTimestamp is the write timestamp of held rows: their keys name one content, and are deleted with the timestamp that they
-// were written with.
+// HeldTimestamp is the write timestamp of held rows. A key has only one possible value, and is deleted with the
+// timestamp that it was written with.
 const HeldTimestamp = 1
 
-// HeldID names a held row of a cluster.
+// HeldID identifies a held row of a cluster.
 type HeldID struct {
 	Epoch           int64
 	Replica, Writer string
 	Seq             int64
 }
 
-// Key is the row's clustering key.
+// Key returns the row's clustering key.
 func (h *HeldID) Key() engine.Key { return format.HeldKey(h.Replica, h.Writer, h.Seq) }
 
-// heldRow is a held row that this process looks after.
+// heldRow is a held row that this process owns.
 type heldRow struct {
 	HeldID
 	minT, maxT int64
@@ -42,18 +42,18 @@ func idsOf(rows []heldRow) []HeldID {
 	return ids
 }
 
-// LabeledSeries is one of those that a batch has samples of. Its identity is that of the series.
+// LabeledSeries is a series of a batch. Series are compared by identity.
 type LabeledSeries interface{ Labels() labels.Labels }
 
-// HeldBuilder makes held values of the samples of a tenant.
+// HeldBuilder builds held values from the samples of a tenant.
 type HeldBuilder struct {
 	tenant string
 	w      format.BlobWriter
 	refs   map[LabeledSeries]uint32
 	now    format.HeldValue
-	some   bool  // now has anything
-	fresh  reach // without samples
-	reach  reach // of now
+	some   bool  // now isn't empty
+	fresh  reach // a reach without samples
+	reach  reach // the reach of now
 	values [][]byte
 	about  []format.HeldValue
 }
@@ -64,7 +64,7 @@ func (b *HeldBuilder) begin() {
 	b.now, b.some = format.HeldValue{}, false
 }
 
-// ref returns the number of a series in the blob, which defines it if need be.
+// ref returns the number of a series in the blob. It defines the series on first use.
 func (b *HeldBuilder) ref(s LabeledSeries) uint32 {
 	ref := b.refs[s]
 	if ref == 0 {
@@ -93,13 +93,13 @@ func (b *HeldBuilder) sample(t int64) {
 	b.reach.add(t)
 }
 
-// Exemplar adds an exemplar in its encoded form, which doesn't count as a sample.
+// Exemplar adds an exemplar in its encoded form. It isn't counted as a sample.
 func (b *HeldBuilder) Exemplar(s LabeledSeries, t int64, encoded []byte) {
 	b.room(t)
 	b.w.Exemplar(b.ref(s), t, encoded)
 }
 
-// room makes room for one more, at t.
+// room prepares for an entry at t. It starts another value if the current one is full.
 func (b *HeldBuilder) room(t int64) {
 	if b.refs == nil {
 		b.begin()
@@ -113,7 +113,7 @@ func (b *HeldBuilder) room(t int64) {
 	b.now.MinT, b.now.MaxT = min(b.now.MinT, t), max(b.now.MaxT, t)
 }
 
-// cut ends a value.
+// cut completes the current value.
 func (b *HeldBuilder) cut() {
 	if !b.some {
 		return
@@ -124,7 +124,7 @@ func (b *HeldBuilder) cut() {
 	b.now, b.some = format.HeldValue{}, false
 }
 
-// readHeld reads one held row; ok is false when it is gone.
+// readHeld reads one held row. ok is false if it was deleted.
 func (r *Tracker) readHeld(ctx context.Context, at ClusterName, h *HeldID) (value []byte, ok bool, err error) {
 	key := h.Key()
 	for row, err := range r.env.Engine.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(at.Tenant, at.Cluster, h.Epoch), From: key, To: key, Limit: 1}) {
@@ -136,7 +136,7 @@ func (r *Tracker) readHeld(ctx context.Context, at ClusterName, h *HeldID) (valu
 	return nil, false, nil
 }
 
-// samples returns how many samples the values hold.
+// samples returns the number of samples in the values.
 func (b *HeldBuilder) samples() (n int) {
 	for i := range b.about {
 		n += b.about[i].Samples

@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestHeldReach has rows contain how far they reach: not by samples ahead of the clock, unless all are.
+// TestHeldReach checks the reach of rows: the clock limits it, unless all samples are later than the clock.
 func TestHeldReach(t *testing.T) {
 	const now, limit = 1_000_000, 1_030_000
 	series := &namedSeries{"m"}

@@ -11,26 +11,26 @@ import (
 )
 
 const (
-	// sweepEvery is the least time between two sweeps for held rows that no process looks after.
+	// sweepEvery is the min interval between sweeps for held rows that no process owns.
 	sweepEvery = 5 * time.Minute
-	// sweepSilentEvery is that time for a cluster that wasn't heard for as long.
+	// sweepSilentEvery is that interval for a cluster that has been silent for as long.
 	sweepSilentEvery = time.Hour
-	// takePasses is how often held rows are looked for before the replica's samples are stored as they come. Samples
-	// held after that are stored by whoever holds them.
+	// takePasses bounds the passes over held rows before the replica's samples are stored without being held. Rows that
+	// are held later are stored by the process that holds them.
 	takePasses = 3
 )
 
 // look does the work that is due for a cluster:
 //
-//	flush    the watermark, once a look, so that it is exact long before another can be elected
-//	beat     where the elected replica was heard since the last one
-//	elect    where nobody has heard it for the failover timeout, or it is too far behind
-//	take     the held samples of the replica that this process has elected
-//	resolve  held rows: deleted where they are covered, stored where theirs was elected
-//	retire   where no process has heard any replica for long
-//	sweep    for held rows of processes that are gone
+//	flush    write the watermark, once per look, so that it is exact long before another replica can be elected
+//	beat     confirm the elected replica, if it has sent samples since the last heartbeat
+//	elect    elect another replica, if no process has confirmed this one for the failover timeout, or it lags too far
+//	take     store the held samples of the replica that this process has elected
+//	resolve  delete held rows that are covered, store those whose replica was elected
+//	retire   retire the cluster, if all its replicas have been silent for retireCluster
+//	sweep    adopt held rows of stopped processes
 //
-// A process whose clock isn't believed only writes the watermark.
+// A process with an untrusted clock only writes the watermark and heartbeats.
 func (c *cluster) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
@@ -50,12 +50,12 @@ func (c *cluster) look(ctx context.Context) error {
 		if !c.holds() {
 			return nil
 		}
-		if err := c.revive(ctx); err != nil { // It was held when another process retired the election.
+		if err := c.revive(ctx); err != nil { // Rows were held while another process retired the cluster.
 			return err
 		}
 		ch, _ = c.current()
 	}
-	if c.r.env.Member.MayRemove() != nil { // It elects nobody, and nothing that is held goes.
+	if c.r.env.Member.MayRemove() != nil { // With an untrusted clock no replica is elected, and no held row is deleted.
 		return c.tell(ctx, ch)
 	}
 	if err := c.sweep(ctx, ch); err != nil {
@@ -66,7 +66,7 @@ func (c *cluster) look(ctx context.Context) error {
 			return err
 		}
 		if ch, fresh = c.current(); !fresh {
-			return nil // The next look goes on.
+			return nil // The next look continues.
 		}
 	}
 	return nil
@@ -78,7 +78,7 @@ func (c *cluster) holds() bool {
 	return len(c.held) > 0
 }
 
-// tell writes the watermark, and the next beat where one is due.
+// tell writes the watermark, and the next heartbeat if it is due.
 func (c *cluster) tell(ctx context.Context, ch *election) error {
 	now := c.r.now()
 	c.mu.Lock()
@@ -107,7 +107,7 @@ func (c *cluster) tell(ctx context.Context, ch *election) error {
 	return err
 }
 
-// furthest returns how far replicas other than the elected one have gone on, by what this process holds of them.
+// furthest returns the max reach of the replicas that aren't elected, by the rows that this process holds.
 func (c *cluster) furthest(elected string) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,8 +130,8 @@ func (c *cluster) watermark(ch *election) int64 {
 	return ch.WatermarkMS
 }
 
-// leave has all processes stop confirming the elected replica, where it has fallen too far behind another. It
-// is replaced when their beats are over.
+// leave makes all processes stop confirming the elected replica if it lags another one too far. It is replaced after
+// the failover timeout.
 func (c *cluster) leave(ctx context.Context, ch *election) error {
 	if !ch.settled() {
 		return nil
@@ -156,8 +156,8 @@ func (c *cluster) leave(ctx context.Context, ch *election) error {
 	return err
 }
 
-// elect elects the replica that has gone on where nobody has heard the elected one for the failover timeout, and takes
-// over what a process was about to store that isn't heard either.
+// elect elects a replica that sends, if no process has confirmed the elected one for the failover timeout. If a
+// takeover has stalled for that long, this process continues it.
 func (c *cluster) elect(ctx context.Context, ch *election) error {
 	c.mu.Lock()
 	silence := membership.Elapsed(c.beatAt, c.r.now())
@@ -178,7 +178,7 @@ func (c *cluster) elect(ctx context.Context, ch *election) error {
 		})
 		return err
 	}
-	// A watermark isn't ahead of the clock, unless that was set back.
+	// A watermark is never ahead of the clock, unless the clock was set back.
 	limit := c.r.reach().limit
 	replica, found := c.candidate(min(c.watermark(ch), limit), silence)
 	if !found {
@@ -230,7 +230,7 @@ func (c *cluster) take(ctx context.Context, ch *election) error {
 	return err
 }
 
-// resolve deletes the held rows that are covered, and stores those whose replica was elected, or that no other covers.
+// resolve deletes held rows that are covered, and stores rows whose replica was elected or that precede all terms.
 func (c *cluster) resolve(ctx context.Context, ch *election) error {
 	watermark := c.watermark(ch)
 	var gone, store []heldRow
@@ -266,7 +266,7 @@ func (c *cluster) resolve(ctx context.Context, ch *election) error {
 	return nil
 }
 
-// release forgets rows that are deleted.
+// release removes deleted rows from held, and returns their bytes.
 func (c *cluster) release(rows []HeldID) {
 	gone := make(map[HeldID]bool, len(rows))
 	for _, h := range rows {

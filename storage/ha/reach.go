@@ -7,12 +7,12 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// reach is how far some samples show that their replica has gone on: the greatest timestamp that is no more than a
-// margin ahead of the clock. A series with a time of its own may be far ahead of the others, and shows nothing about
-// them. Where all samples are ahead, the replica's clock is: it has gone on until now.
+// reach is the progress of a replica, derived from some of its samples: the max timestamp that is at most a margin
+// ahead of the clock. A single series with wrong timestamps may be far ahead of the others and shows nothing about
+// them. If all samples are ahead, the replica's clock is fast, and the reach is the current time.
 type reach struct {
 	now, limit int64
-	t          int64 // of those up to limit
+	t          int64 // max timestamp up to limit
 	ahead      bool
 }
 
@@ -21,7 +21,7 @@ func (r *Tracker) reach() reach {
 	return reach{now: now.UnixMilli(), limit: now.Add(r.margin()).UnixMilli(), t: math.MinInt64}
 }
 
-// believed is the time by this machine's clock, or an earlier one that is expected.
+// believed returns the clock's time, or the expected time if that is earlier.
 func (r *Tracker) believed() time.Time { return r.env.Member.Clock.Earliest() }
 
 func (x *reach) add(t int64) {
@@ -40,9 +40,9 @@ func (x *reach) ms() int64 {
 	return x.t
 }
 
-// candidate returns the replica that is to be elected where nobody has heard the elected one for as long as silence: one
-// that sends to this process, and of those the one that has gone on the furthest. Where none does, one of which
-// something is held that nothing covers, but later: another process may hear one that sends.
+// candidate returns the replica to elect after the elected one has been silent for that long: among replicas that send
+// to this process, the one with the largest reach. If there is none, it returns a replica with held samples that aren't
+// covered, but only after a longer silence, because another process may receive samples from a live replica.
 func (c *cluster) candidate(watermark int64, silence time.Duration) (replica string, found bool) {
 	now, failover := c.r.now(), c.r.opts.Failover
 	c.mu.Lock()
@@ -54,7 +54,7 @@ func (c *cluster) candidate(watermark int64, silence time.Duration) (replica str
 		live := ok && membership.Elapsed(heard, now) <= failover
 		reach := h.reach
 		if !live && silence > 2*failover+c.r.env.MaxAhead {
-			reach = h.maxT // Nobody goes on: samples ahead of the clock are stored as well.
+			reach = h.maxT // No replica is live: samples ahead of the clock are also stored.
 		}
 		if reach <= watermark || !live && silence <= 2*failover || bestLive && !live {
 			continue

@@ -11,22 +11,22 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// retireCluster is after which time without a sound of a cluster its election is retired.
+// retireCluster is how long a cluster must be silent before its election is retired.
 const retireCluster = 48 * time.Hour
 
-// retiredRow is how the row of a retired election begins.
+// retiredRow is the prefix of a retired election's row.
 var retiredRow = []byte(`{"retired":true`)
 
 func isRetired(row []byte) bool { return bytes.HasPrefix(row, retiredRow) }
 
-// revived is a election that is looked after again.
+// revived returns the election with Retired cleared.
 func (c *election) revived(now time.Time) election {
 	next := *c
 	next.Retired, next.HeardMS = false, now.UnixMilli()
 	return next
 }
 
-// revive has all processes look after the cluster again. Nothing is held or stored before.
+// revive makes all processes manage the cluster again. It must be called before samples are held or stored.
 func (c *cluster) revive(ctx context.Context) error {
 	_, _, err := c.update(ctx, func(now *election) *election {
 		if now == nil || !now.Retired {
@@ -38,7 +38,7 @@ func (c *cluster) revive(ctx context.Context) error {
 	return err
 }
 
-// retire has all processes forget a cluster that none has heard for long and of which nothing is held.
+// retire makes all processes release a cluster that has been silent for retireCluster and has no held rows.
 func (c *cluster) retire(ctx context.Context, ch *election) error {
 	c.mu.Lock()
 	idle := len(c.held) == 0 && membership.Elapsed(c.beatAt, c.r.now()) > c.r.opts.Failover
@@ -51,7 +51,7 @@ func (c *cluster) retire(ctx context.Context, ch *election) error {
 			if err != nil {
 				return fmt.Errorf("ha: looking for held samples: %w", err)
 			}
-			return nil // The sweep will look after it.
+			return nil // The sweep will adopt it.
 		}
 	}
 	_, done, err := c.update(ctx, func(now *election) *election {
@@ -69,7 +69,7 @@ func (c *cluster) retire(ctx context.Context, ch *election) error {
 	return err
 }
 
-// forgetRetired forgets the clusters that are retired, and those that were named and never had a sample stored.
+// forgetRetired releases clusters that are retired, and those without an election that stay silent.
 func (r *Tracker) forgetRetired() {
 	since := r.now().Add(-forgetCluster)
 	r.mu.Lock()

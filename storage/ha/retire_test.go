@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// TestClustersAreForgotten has many clusters be heard once: their metrics are bounded, and after some days no process
-// holds any of them in memory, nor reads anything for them.
+// TestClustersAreForgotten sends once from many clusters: their metrics are bounded, and after some days no process
+// holds any of them in memory, or reads rows for them.
 func TestClustersAreForgotten(t *testing.T) {
 	t.Parallel()
 	var registries []*prometheus.Registry
@@ -67,7 +67,7 @@ func TestClustersAreForgotten(t *testing.T) {
 	require.Empty(t, p.trackers[0].all(), "nor does a process that begins")
 }
 
-// TestForgottenClusterGoesOn has a cluster be forgotten and be heard again, by a replica that isn't the elected one: it is
+// TestForgottenClusterGoesOn retires a cluster, and then another replica than the elected one sends again: it is
 // elected, and samples that were stored before aren't stored twice.
 func TestForgottenClusterGoesOn(t *testing.T) {
 	t.Parallel()
@@ -79,14 +79,14 @@ func TestForgottenClusterGoesOn(t *testing.T) {
 		p.pass(10 * time.Second)
 	}
 	p.now = p.now.Add(10 * time.Minute)
-	p.pass(time.Minute) // b is elected, and the held samples of its end are stored.
+	p.pass(time.Minute) // b is elected, and its last held samples are stored.
 	stored := p.values()
 	p.now = p.now.Add(retireCluster)
 	p.pass(15 * time.Minute)
 	for _, tracker := range p.trackers {
 		require.Empty(t, tracker.all())
 	}
-	require.NoError(t, p.send(0, "c", "b", begun.Add(33*time.Second), 103)) // It is late, and covered by a's.
+	require.NoError(t, p.send(0, "c", "b", begun.Add(33*time.Second), 103)) // It is late, and covered by samples of a.
 	require.Equal(t, stored, p.values())
 	want := stored
 	for i := range 12 {
@@ -103,8 +103,8 @@ func TestForgottenClusterGoesOn(t *testing.T) {
 	}
 }
 
-// TestHeldWhileForgotten has one process retire a cluster while another holds something of it, by the election that it read
-// just before.
+// TestHeldWhileForgotten has one process retire a cluster while another one holds a sample, by the election that it
+// read just before.
 func TestHeldWhileForgotten(t *testing.T) {
 	t.Parallel()
 	p := newRig(t, faultengine.Wrap(memory.New(), passAll), 2, nil)
@@ -113,7 +113,7 @@ func TestHeldWhileForgotten(t *testing.T) {
 	p.now = p.now.Add(retireCluster + time.Hour)
 	for i, tracker := range p.trackers {
 		require.NoError(t, p.members[i].Beat(t.Context()))
-		require.NoError(t, tracker.readElections(t.Context())) // Fresh, and not retired yet.
+		require.NoError(t, tracker.readElections(t.Context())) // fresh, and not retired yet
 	}
 	at := p.now
 	require.NoError(t, p.trackers[1].Check("default", "c", "b"))

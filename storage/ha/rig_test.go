@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// namedSeries is a series that has a name only.
+// namedSeries is a series with only a name.
 type namedSeries struct{ name string }
 
 func (s *namedSeries) Labels() labels.Labels { return labels.FromStrings(labels.MetricName, s.name) }
@@ -27,7 +27,7 @@ type sample struct {
 	v float64
 }
 
-// testHost keeps the stored samples, as all processes see them.
+// testHost collects the stored samples of all processes.
 type testHost struct {
 	eng    engine.Engine
 	stored map[string][]sample
@@ -56,7 +56,7 @@ func (h *testHost) add(samples map[string][]sample) (n int) {
 	return n
 }
 
-// testWriter puts held samples into the host.
+// testWriter stores held samples in the host.
 type testWriter struct {
 	h     *testHost
 	added map[string][]sample
@@ -79,7 +79,7 @@ func (w *testWriter) Add(_ context.Context, row HeldSamples) (added Added, err e
 
 func (w *testWriter) Commit(context.Context) (samples int, err error) { return w.h.add(w.added), nil }
 
-// testSink takes the floats of a held row.
+// testSink collects the floats of a held row.
 type testSink struct {
 	w     *testWriter
 	row   *HeldSamples
@@ -110,7 +110,7 @@ func (k *testSink) Float(ref uint32, t, _ int64, v uint64) error {
 func (k *testSink) Histogram(uint32, int64, []byte) error { return nil }
 func (k *testSink) Exemplar(uint32, int64, []byte) error  { return nil }
 
-// testBatch is a request's samples.
+// testBatch has the samples of one request.
 type testBatch struct {
 	h       *testHost
 	samples map[string][]sample
@@ -153,8 +153,8 @@ func (b *testBatch) Split(of func(t int64) Disposition, held *HeldBuilder) (drop
 func (b *testBatch) Commit(context.Context) error { b.h.add(b.samples); return nil }
 func (b *testBatch) Release()                     {}
 
-// rig is some processes that share an engine, and a clock, and take the samples of replicas. A test of package storage has the same
-// over stores.
+// rig is a number of processes that share an engine and a clock and receive samples of replicas. Package storage has
+// the same test with stores.
 type rig struct {
 	t        *testing.T
 	eng      engine.Engine
@@ -180,7 +180,7 @@ func newRig(t *testing.T, eng engine.Engine, processes int, change func(*Options
 	return r
 }
 
-// start starts a process, in the place of one that has crashed.
+// start starts a process, or restarts it after a crash.
 func (r *rig) start(i int) {
 	now := func() time.Time { return r.now }
 	corrupt := func(table *engine.Table, err error) { r.t.Error(table.Name, err) }
@@ -204,7 +204,7 @@ func (r *rig) start(i int) {
 	require.NoError(r.t, err)
 }
 
-// pass has some time pass, in which every process looks as often as it does by itself.
+// pass advances the clock in steps of the look interval. In each step all processes send a heartbeat and look.
 func (r *rig) pass(d time.Duration) {
 	step := r.trackers[0].interval()
 	for ; d > 0; d -= step {
@@ -216,7 +216,7 @@ func (r *rig) pass(d time.Duration) {
 	}
 }
 
-// send has a replica send a sample to a process.
+// send sends a sample of a replica to a process.
 func (r *rig) send(process int, cluster, replica string, at time.Time, v float64) error {
 	r.t.Helper()
 	require.NoError(r.t, r.trackers[process].Check("default", cluster, replica))
@@ -224,7 +224,7 @@ func (r *rig) send(process int, cluster, replica string, at time.Time, v float64
 	return r.trackers[process].Commit(r.t.Context(), b, ClusterName{"default", cluster}, replica)
 }
 
-// values returns the stored values, in the order of time.
+// values returns the stored values in time order.
 func (r *rig) values() (values []float64) {
 	list := slices.Clone(r.host.stored["m"])
 	slices.SortFunc(list, func(a, b sample) int { return int(a.t - b.t) })
@@ -234,7 +234,7 @@ func (r *rig) values() (values []float64) {
 	return values
 }
 
-// heldRows counts the held rows of a cluster, whoever looks after it.
+// heldRows counts the held rows of a cluster, whichever process owns them.
 func (r *rig) heldRows(cluster string) (n int) {
 	rows := Rows{Engine: r.eng, Corrupt: func(_ *engine.Table, err error) { r.t.Error(err) }}
 	require.NoError(r.t, rows.EachHeld(r.t.Context(), "default", func(of, _ string, _ int64) {

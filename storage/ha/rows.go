@@ -10,14 +10,14 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// Rows reads elections and held rows for whoever takes no part.
+// Rows reads elections and held rows without taking part in elections.
 type Rows struct {
 	Engine engine.Engine
-	// Corrupt is called for rows that can't be read.
+	// Corrupt is called for unreadable rows.
 	Corrupt func(*engine.Table, error)
 }
 
-// eachElection calls f for the clusters of a tenant, until it returns an error.
+// eachElection calls f for each cluster of a tenant. It stops at the first error.
 func (r Rows) eachElection(ctx context.Context, tenant string, f func(cluster string, ch *election) error) error {
 	key := engine.Key{engine.Text(tenant)}
 	for bucket := range int64(electionBuckets) {
@@ -29,7 +29,7 @@ func (r Rows) eachElection(ctx context.Context, tenant string, f func(cluster st
 			ch, err := parseElection(row.Value)
 			if err != nil {
 				r.Corrupt(engine.Chosen, fmt.Errorf("the record of the elected replica of cluster %q, tenant %q, is unreadable: %w", cluster, tenant, err))
-				continue // Nobody can store its held samples, either.
+				continue // Its held samples can't be stored either.
 			}
 			if err := f(cluster, &ch); err != nil {
 				return err
@@ -39,7 +39,7 @@ func (r Rows) eachElection(ctx context.Context, tenant string, f func(cluster st
 	return nil
 }
 
-// EachHeld calls f for the held rows of a tenant.
+// EachHeld calls f for each held row of a tenant.
 func (r Rows) EachHeld(ctx context.Context, tenant string, f func(cluster, writer string, seq int64)) error {
 	return r.eachElection(ctx, tenant, func(cluster string, ch *election) error {
 		for era := ch.Low; era <= ch.heldEpoch(); era++ {
@@ -54,7 +54,7 @@ func (r Rows) EachHeld(ctx context.Context, tenant string, f func(cluster, write
 	})
 }
 
-// Cuts returns how far the held rows of a tenant's replicas go.
+// Cuts returns the highest sequence number of held rows per cluster and writer of a tenant.
 func (r Rows) Cuts(ctx context.Context, tenant string) (cuts []format.HeldCut, err error) {
 	err = r.EachHeld(ctx, tenant, func(cluster, writer string, seq int64) {
 		i := slices.IndexFunc(cuts, func(c format.HeldCut) bool { return c.Cluster == cluster && c.Writer == writer })
@@ -67,7 +67,7 @@ func (r Rows) Cuts(ctx context.Context, tenant string) (cuts []format.HeldCut, e
 	return cuts, err
 }
 
-// Takers returns the processes that store held samples of a tenant's replicas, by their writers in hexadecimal.
+// Takers returns the processes that are storing held samples of a tenant's replicas, as writers in hexadecimal.
 func (r Rows) Takers(ctx context.Context, tenant string) (writers []string, err error) {
 	err = r.eachElection(ctx, tenant, func(_ string, ch *election) error {
 		if ch.Taking != "" {

@@ -12,15 +12,15 @@ import (
 // ClusterStatus is the state of a cluster of replicas as this process last read it.
 type ClusterStatus struct {
 	Cluster string `json:"cluster"`
-	// Elected is the replica whose samples are stored, since when, and when it was last heard by any process.
+	// Elected is the replica whose samples are stored, with the times of its election and of its last heartbeat.
 	Elected string    `json:"elected"`
 	Since   time.Time `json:"since"`
 	Heard   time.Time `json:"heard"`
-	// Watermark is its newest sample that was acknowledged.
+	// Watermark is the reach of its acknowledged samples.
 	Watermark time.Time `json:"watermark"`
-	// Elections counts how often a replica was elected.
+	// Elections is the number of elections.
 	Elections int64 `json:"elections"`
-	// State is settled; taking, while held samples are being stored; or leaving, when the replica is too far behind.
+	// State is "settled", "taking" while held samples are being stored, or "leaving" if the replica lags too far.
 	State    string         `json:"state"`
 	Replicas []ReplicaHeard `json:"replicas"`
 	Held     HeldStatus     `json:"held"`
@@ -33,19 +33,19 @@ type ReplicaHeard struct {
 	Heard   time.Time `json:"heard"`
 }
 
-// ReplicaSpan gives the samples after From to a replica.
+// ReplicaSpan assigns the samples after From to a replica.
 type ReplicaSpan struct {
 	Replica string    `json:"replica"`
 	From    time.Time `json:"from"`
 }
 
-// HeldStatus is what this process holds.
+// HeldStatus is the number and size of the held rows that this process owns.
 type HeldStatus struct {
 	Rows  int   `json:"rows"`
 	Bytes int64 `json:"bytes"`
 }
 
-// Status returns the states of a tenant's clusters of replicas, in the order of their names.
+// Status returns the state of a tenant's clusters, in the order of their names.
 func (r *Tracker) Status(tenant string) []ClusterStatus {
 	list := []ClusterStatus{}
 	for _, c := range r.all() {
@@ -59,7 +59,6 @@ func (r *Tracker) Status(tenant string) []ClusterStatus {
 	return list
 }
 
-// all lists the clusters that are known.
 func (r *Tracker) all() []*cluster {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +98,7 @@ func (c *cluster) status() (ClusterStatus, bool) {
 	return out, true
 }
 
-// metrics are what an operator sees of a Tracker.
+// metrics are the counters of a Tracker.
 type metrics struct {
 	samples *prometheus.CounterVec
 	elected prometheus.Counter
@@ -126,13 +125,13 @@ func newMetrics(r *Tracker, reg prometheus.Registerer) *metrics {
 	}
 }
 
-// collector makes gauges of a Tracker's clusters.
+// collector exports gauges of a Tracker's clusters.
 type collector struct {
 	r                              *Tracker
 	silence, clusters, rows, bytes *prometheus.Desc
 }
 
-// maxSilences bounds the clusters that have a metric of their own.
+// maxSilences bounds the clusters with a silence metric. Clusters with the most recent heartbeat have one.
 const maxSilences = 500
 
 // Describe implements prometheus.Collector.

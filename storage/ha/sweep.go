@@ -12,16 +12,16 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// sweep finds held rows that no process looks after: of processes that have ended, or of writes that failed and were
-// done all the same. What one sweep finds and the next one finds again is such a row, for nobody holds one so long.
-// In a store that isn't shared every row is that this process doesn't hold itself. This process looks after them from now
-// on, as if it had written them.
+// sweep finds held rows that no process owns: rows of stopped processes, or of writes that failed although they were
+// applied. A row that two consecutive sweeps find has no owner, because no owner holds a row for that long. In a store
+// that isn't shared, the first sweep adopts every row of another writer. This process then owns them as if it had
+// written them.
 func (c *cluster) sweep(ctx context.Context, ch *election) error {
 	now := c.r.now()
 	first := c.swept.IsZero()
 	every := max(sweepEvery, 10*c.r.opts.Failover)
 	if len(c.seen) == 0 && !c.heardSince(c.r.believed().Add(-sweepSilentEvery)) {
-		every = max(every, sweepSilentEvery) // Nobody is there to be held of.
+		every = max(every, sweepSilentEvery) // No other replica sends.
 	}
 	if !first && membership.Elapsed(c.swept, now) < every {
 		return nil
@@ -54,7 +54,7 @@ func (c *cluster) sweep(ctx context.Context, ch *election) error {
 	if err := c.adoptRows(ctx, orphans); err != nil {
 		return err
 	}
-	// Eras before that of the last sweep are over: nobody writes there any more.
+	// No process writes to held epochs before the last sweep's.
 	if low = min(low, c.sweptEra); low > ch.Low {
 		if _, _, err := c.update(ctx, func(now *election) *election {
 			if now == nil || now.Low >= low {
@@ -71,7 +71,7 @@ func (c *cluster) sweep(ctx context.Context, ch *election) error {
 	return nil
 }
 
-// adoptRows has this process look after rows.
+// adoptRows makes this process the owner of rows.
 func (c *cluster) adoptRows(ctx context.Context, rows []HeldID) error {
 	slices.SortFunc(rows, func(a, b HeldID) int { return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Seq, b.Seq)) })
 	for i := range rows {
@@ -86,11 +86,11 @@ func (c *cluster) adoptRows(ctx context.Context, rows []HeldID) error {
 		about, err := format.ParseHeld(value)
 		if err != nil {
 			c.corruptHeld(&h.HeldID, err)
-			continue // It stays, for a person to look at, until its era is left behind.
+			continue // It is kept for inspection until its held epoch is abandoned.
 		}
 		h.minT, h.maxT, h.reach, h.samples, h.bytes = about.MinT, about.MaxT, about.Reach, about.Samples, int64(len(value))
 		c.r.mu.Lock()
-		c.r.bytes += h.bytes // It is there already: no limit helps.
+		c.r.bytes += h.bytes // The row exists already, so no limit applies.
 		c.r.mu.Unlock()
 		c.mu.Lock()
 		c.bytes += h.bytes
@@ -103,7 +103,7 @@ func (c *cluster) adoptRows(ctx context.Context, rows []HeldID) error {
 	return nil
 }
 
-// corruptHeld reports a held row that can't be read.
+// corruptHeld reports an unreadable held row.
 func (c *cluster) corruptHeld(h *HeldID, err error) {
 	c.r.env.Corrupt(engine.Held, fmt.Errorf("a row of held samples of cluster %q of tenant %q: era %d, replica %q, writer %x, seq %d: %w",
 		c.at.Cluster, c.at.Tenant, h.Epoch, h.Replica, h.Writer, h.Seq, err))

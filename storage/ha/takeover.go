@@ -11,53 +11,54 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// HeldWriter stores samples that were held of a tenant.
+// HeldWriter stores held samples of a tenant.
 type HeldWriter interface {
-	// Prepare reads which deletes there are, and waits until the head is complete. No delete comes in force in
-	// this process until release is called. It may be called again after that.
+	// Prepare reads the deletes and waits until the head is complete. No delete takes effect in this process until
+	// release is called. Prepare may then be called again.
 	Prepare(ctx context.Context) (release func(), err error)
-	// Add adds the samples of a held row that are to be stored, but for those that are deleted. After an error the row stays; it
-	// is tried again.
+	// Add adds the samples of a held row that are to be stored, except deleted ones. After an error the caller keeps
+	// the row and retries.
 	Add(ctx context.Context, row HeldSamples) (Added, error)
-	// Commit makes the added samples durable and visible to queries, and returns how many they were.
+	// Commit makes the added samples durable and visible to queries, and returns their number.
 	Commit(ctx context.Context) (samples int, err error)
 }
 
-// HeldSamples are a held row's.
+// HeldSamples are the samples of a held row.
 type HeldSamples struct {
 	Cluster, Writer string
 	Seq             int64
 	Value           *format.HeldValue
-	// Of returns what becomes of a sample at t. Hold means that it is stored if it is newer than what the store had of the series up
-	// to FromMS, before anything was added, and if that is known of all times within MarginMS before; exemplars aren't.
+	// Of returns the disposition of a sample at t. A sample with Hold is stored only if it is newer than all samples of
+	// its series up to FromMS that the store had before the takeover, and if all of them within MarginMS before
+	// FromMS are known. An exemplar with Hold isn't stored.
 	Of               func(t int64) Disposition
 	FromMS, MarginMS int64
 }
 
-// Added is what became of a held row.
+// Added is the result of adding a held row.
 type Added struct {
 	Samples int
-	// Full is true if enough was added for a commit.
+	// Full is true if the added samples should be committed.
 	Full bool
-	// Malformed is why the row can't be read.
+	// Malformed is the error if the row is unreadable.
 	Malformed error
 }
 
-// takeover stores held samples. Up to the watermark at which the replica was elected, a series' samples are stored where
-// they are newer than what the store has of it: the one before may have been further with one series than with
-// another. What it had is read once for each series, before anything is stored.
+// takeover stores held samples. Before the start of the last term, only samples newer than the stored samples of their
+// series are stored, because the previous replica may have sent more of some series than of others. The newest stored
+// timestamp of a series is read once, before any held sample is stored.
 type takeover struct {
 	c  *cluster
 	ch *election
-	// settled is the election as it will be.
+	// settled is the election after the takeover.
 	settled election
 	into    HeldWriter
 
-	// added is true if something was added that isn't committed.
+	// added is true if samples were added that aren't committed.
 	added bool
-	done  []HeldID // whose samples were added, or that have none
-	reach int64    // of the stored samples
-	// rows and samples were stored.
+	done  []HeldID // rows that were added, or that have no samples to store
+	reach int64    // reach of the stored samples
+	// rows and samples count the stored ones.
 	rows, samples int
 }
 
@@ -67,7 +68,7 @@ func newTakeover(c *cluster, ch *election) *takeover {
 	return t
 }
 
-// pass stores all held rows of the elected replica, whoever wrote them, and returns how many there were.
+// pass stores the held rows of the elected replica of all processes, and returns their number.
 func (t *takeover) pass(ctx context.Context) (n int, err error) {
 	release, err := t.into.Prepare(ctx)
 	if err != nil {
@@ -94,7 +95,7 @@ func (t *takeover) pass(ctx context.Context) (n int, err error) {
 	return n, t.commit(ctx)
 }
 
-// store stores the samples that are due of rows that this process looks after.
+// store stores the samples of rows that this process owns.
 func (t *takeover) store(ctx context.Context, rows []heldRow) error {
 	release, err := t.into.Prepare(ctx)
 	if err != nil {
@@ -120,7 +121,7 @@ func (t *takeover) store(ctx context.Context, rows []heldRow) error {
 	return t.commit(ctx)
 }
 
-// add adds a row's samples, and commits them where there are many. It returns false for a row that is corrupt, which stays.
+// add adds a row's samples, and commits if there are many. It returns false for a corrupt row, which is kept.
 func (t *takeover) add(ctx context.Context, h HeldID, value []byte) (ok bool, err error) {
 	about, err := format.ParseHeld(value)
 	if err != nil {
@@ -159,8 +160,8 @@ func (t *takeover) add(ctx context.Context, h HeldID, value []byte) (ok bool, er
 	return true, t.commit(ctx)
 }
 
-// commit makes the added samples durable and then deletes the rows that its samples were held in. If this process ends before
-// that, they are stored once more, where they are already.
+// commit makes the added samples durable, and then deletes their held rows. If this process stops in between, the
+// samples are stored again, which changes nothing.
 func (t *takeover) commit(ctx context.Context) error {
 	if !t.added {
 		return nil
@@ -179,7 +180,7 @@ func (t *takeover) commit(ctx context.Context) error {
 	return t.renew(ctx)
 }
 
-// renew adds a beat while this process takes over, where one is due.
+// renew adds a heartbeat during a takeover, if it is due.
 func (t *takeover) renew(ctx context.Context) error {
 	c, self := t.c, t.c.r.env.Member.Writer()
 	c.mu.Lock()

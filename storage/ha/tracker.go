@@ -19,18 +19,18 @@ import (
 )
 
 var (
-	// ErrHeldFull means that too many bytes of replicas that aren't elected are held. Nothing was taken; try again
-	// later.
+	// ErrHeldFull means that the samples held for replicas that aren't elected have reached a size limit. No sample of
+	// the batch was accepted; retry later.
 	ErrHeldFull = errors.New("ha: too many writes are waiting: too many samples are held for replicas that are not elected")
-	// errChosenAnew means that another replica was elected during a write. It is to be tried again.
+	// errChosenAnew means that another replica was elected during a write. The caller must retry.
 	errChosenAnew = fmt.Errorf("%w: another replica was elected concurrently", engine.ErrUnavailable)
 )
 
-// NameError is why samples of a replica can't be taken.
+// NameError is the reason why samples of a replica are rejected.
 type NameError struct {
-	// Reason is a short constant for counters: one of those below.
+	// Reason is a short constant for counters: one of the constants below.
 	Reason string
-	// Detail names the defect, and the limit where one was broken.
+	// Detail describes the defect, and the limit that was exceeded.
 	Detail string
 }
 
@@ -45,34 +45,35 @@ const (
 )
 
 const (
-	// maxReplicaLabel bounds the names of clusters and replicas, bytes.
+	// maxReplicaLabel is the max length of the names of clusters and replicas, in bytes.
 	maxReplicaLabel = 256
-	// maxReplicas bounds the replicas of a cluster that a process hears within forgetReplica.
+	// maxReplicas bounds the replicas of a cluster that send to a process within forgetReplica.
 	maxReplicas   = 16
 	forgetReplica = time.Hour
-	// forgetCluster is how long a cluster counts that isn't heard.
+	// forgetCluster is the silence after which a cluster no longer counts for Options.Clusters.
 	forgetCluster = 24 * time.Hour
-	// electionBuckets is into how many partitions the elections are divided: enough that processes rarely change two
-	// rows of one at once, few enough that all can be read every few seconds.
+	// electionBuckets is the number of partitions of table chosen: enough that concurrent changes rarely hit the same
+	// one, few enough that all can be read every few seconds.
 	electionBuckets = 16
-	// replicaTimeout bounds one look at a cluster, and one change of its election.
+	// replicaTimeout bounds one look at a cluster, and one read of all elections.
 	replicaTimeout = 30 * time.Second
-	// replicaWorkers is how many clusters are looked at at once.
+	// replicaWorkers is the number of clusters that are looked at concurrently.
 	replicaWorkers = 32
 )
 
 // Options configure a Tracker.
 type Options struct {
-	// Failover is how long the elected replica may not be heard before another is elected: longer than the time
-	// between two requests of a replica. Default 30 s.
+	// Failover is the silence of the elected replica after which another is elected. It must be longer than the
+	// interval between requests of a replica. Default 30 s.
 	Failover time.Duration
-	// ClusterBytes and Bytes bound what this process holds of a cluster's replicas, and of all. Default 256 MiB, 1 GiB.
+	// ClusterBytes and Bytes bound the samples that this process holds, per cluster and in total. Default 256 MiB and 1
+	// GiB.
 	ClusterBytes, Bytes int64
-	// Clusters bounds the clusters of a tenant. Default 100.
+	// Clusters is the max number of clusters per tenant. Default 100.
 	Clusters int
-	// Still keeps it from looking by itself, for tests.
+	// Still disables the background looks, for tests.
 	Still bool
-	// Registerer gets the metrics; nil: none are kept anywhere.
+	// Registerer registers the metrics. If it is nil, they aren't exported.
 	Registerer prometheus.Registerer
 }
 
@@ -81,15 +82,15 @@ func DefaultOptions() Options {
 	return Options{Failover: 30 * time.Second, ClusterBytes: 256 << 20, Bytes: 1 << 30, Clusters: 100}
 }
 
-// Tracker makes one of several replicas that send the same series: of each cluster of a tenant one replica is elected,
-// whose samples are stored; those of the others are held, durably, until it is clear that they aren't needed.
+// Tracker elects one replica of each cluster of a tenant. Samples of the elected replica are stored. Samples of the
+// others are held, durably, until the elected replica has passed them.
 //
-//	Commit ─► election ─┬─► elected: stage, as any sample
-//	             ▲    └─► others:  held ─┬─► deleted, when the elected has gone on for a while since
-//	             │                       └─► stage, when theirs is elected
-//	  chosen: one row a cluster, compare-and-set by all processes
+//	Commit ─► election ─┬─► elected: committer, as any sample
+//	             ▲      └─► others:  held ─┬─► deleted, once the elected replica's watermark is a margin beyond them
+//	             │                         └─► committer, if their replica is elected
+//	  chosen: one row per cluster, changed with compare-and-set by all processes
 //
-// design/ha-pairs.md explains why that loses nothing, and how many samples may be stored twice.
+// design/ha-pairs.md explains why no sample is lost, and how many samples may be stored twice.
 type Tracker struct {
 	env     Env
 	opts    Options
@@ -106,30 +107,29 @@ type Tracker struct {
 // ClusterName names a cluster of replicas of a tenant.
 type ClusterName struct{ Tenant, Cluster string }
 
-// Env is what a tracker needs of the store whose samples it decides about.
+// Env is the part of the store that a Tracker uses.
 type Env struct {
 	Engine engine.Engine
 	Member *membership.Member
-	// Writer is this process' name in the stage.
+	// Writer is this process' name in the staging log.
 	Writer string
 	Host   Host
-	// Now is the clock. MaxAhead is how far in the future a sample may lie.
+	// Now is the clock. MaxAhead is the maximum by which a sample may be ahead of it.
 	Now      func() time.Time
 	MaxAhead time.Duration
-	// Corrupt is called for rows that can't be read.
+	// Corrupt is called for unreadable rows.
 	Corrupt func(*engine.Table, error)
 	Logger  *slog.Logger
 }
 
 // Host stores and deletes held samples.
 type Host interface {
-	// HeldWriter returns what stores held samples of a tenant, which was done nothing with yet.
+	// HeldWriter returns a new writer for held samples of a tenant.
 	HeldWriter(tenant string) HeldWriter
-	// DeleteHeld deletes held rows.
 	DeleteHeld(ctx context.Context, at ClusterName, rows []HeldID) error
 }
 
-// New reads the elections, and begins to look after them. Close it before the store.
+// New reads the elections and starts the background looks. The caller must close it before the store.
 func New(ctx context.Context, env Env, opts Options) (*Tracker, error) {
 	switch {
 	case opts.Failover < time.Second:
@@ -150,8 +150,8 @@ func New(ctx context.Context, env Env, opts Options) (*Tracker, error) {
 	return r, nil
 }
 
-// Close stops looking after the elections, and writes for the others how far samples were acknowledged. Held samples stay
-// for the next process. Nothing may be committed any more.
+// Close stops the background looks and writes the watermarks. Held samples stay for the next process. Commit must not
+// be called after Close.
 func (r *Tracker) Close() {
 	r.cancel()
 	r.running.Wait()
@@ -168,15 +168,15 @@ func (r *Tracker) Close() {
 
 func (r *Tracker) now() time.Time { return r.env.Now() }
 
-// fresh is how old the knowledge of a election may be that samples are taken by, and how long a beat gives the right to
-// store the elected replica's: half of the time after which others may elect another.
+// fresh is the max age of an election by which samples are accepted, and how long a heartbeat gives the right to store
+// the elected replica's samples. It is half of the time after which other processes may elect another replica.
 func (r *Tracker) fresh() time.Duration { return r.opts.Failover / 2 }
 
-// margin is by how much the elected replica must have gone on before held samples of others go, and how far behind
-// the watermark its series may be for their samples to be taken from the next one.
+// margin is the time by which the watermark must have passed held samples of other replicas before they are deleted. A
+// series of the previous replica that lags the watermark by at most margin is completed from the next replica.
 func (r *Tracker) margin() time.Duration { return r.opts.Failover }
 
-// lag is how far the elected replica may be behind another one.
+// lag is the maximum by which the elected replica may lag another one.
 func (r *Tracker) lag() time.Duration { return max(4*r.opts.Failover, 2*time.Minute) }
 
 // interval is the time between two looks.
@@ -195,7 +195,7 @@ func (r *Tracker) run(ctx context.Context) {
 	}
 }
 
-// Look does the work that is due for every cluster. Errors are logged; the next look tries again.
+// Look does the work that is due for every cluster. Errors are logged, and the next look retries.
 func (r *Tracker) Look(ctx context.Context) {
 	if err := r.readElections(ctx); err != nil && ctx.Err() == nil {
 		r.env.Logger.Warn("can't read the elected replicas; retrying", "err", err)
@@ -266,7 +266,7 @@ func (r *Tracker) add(at ClusterName) *cluster {
 	return c
 }
 
-// Check returns a *NameError if samples of a replica can't be taken.
+// Check returns a *NameError if samples of a replica must be rejected. Otherwise it records the request.
 func (r *Tracker) Check(tenant, clusterLabel, replica string) error {
 	if !utf8.ValidString(clusterLabel) || !utf8.ValidString(replica) {
 		return &NameError{Reason: ReasonInvalidUTF8, Detail: "the name of its cluster or replica isn't valid UTF-8"}
@@ -288,7 +288,7 @@ func (r *Tracker) Check(tenant, clusterLabel, replica string) error {
 	return nil
 }
 
-// heardClusters returns how many clusters of a tenant were heard of late.
+// heardClusters returns the number of a tenant's clusters that were active within forgetCluster.
 func (r *Tracker) heardClusters(tenant string) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -301,7 +301,7 @@ func (r *Tracker) heardClusters(tenant string) (n int) {
 	return n
 }
 
-// claim takes room for held bytes, or none when it isn't there.
+// claim reserves bytes for held rows. It returns false if the limit would be exceeded.
 func (r *Tracker) claim(n int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

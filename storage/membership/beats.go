@@ -12,41 +12,42 @@ import (
 )
 
 const (
-	// BeatInterval is how often a process writes its beat.
+	// BeatInterval is the interval between heartbeats.
 	BeatInterval = 2 * time.Second
-	// periodBeats is after how many beats the settings are read anew. Whoever hasn't for maxSilence doesn't
-	// acknowledge, so that nobody misses the beginning of a period: see format.Periods.
+	// periodBeats is the number of heartbeats between reads of the settings. A process without a durable heartbeat for
+	// maxSilence doesn't acknowledge writes, so no process misses the start of a period: see format.Periods.
 	periodBeats = 15
-	// ProcessLife is how long a process' row stands after its last beat; its tails are gone before.
+	// ProcessLife is the TTL of a process' row after its last heartbeat. Its stream positions expire earlier.
 	ProcessLife = 2 * TailLife
-	// maxSilence is how long after its last durable beat a process may acknowledge.
+	// maxSilence is the maximum time since the last durable heartbeat at which a process may acknowledge writes.
 	maxSilence = TailLife / 4
-	// maxClockOff is by how much this clock may differ from the engine's. Protocol: less than a day between
-	// any two processes (design/several-processes.md).
+	// maxClockOff is the maximum difference between this clock and the engine's. The protocol needs less than a day
+	// between any two processes (design/several-processes.md).
 	maxClockOff = 6 * time.Hour
 )
 
-// beats keeps this process' row in table processes, where there are others.
+// beats sends heartbeats: it writes this process' row in table processes, in a shared store.
 type beats struct {
 	o     *Options
 	clock *CheckedClock
-	// filling is freed at a beat where that could not be done when the turn ended.
+	// filling is released at a heartbeat if releasing it failed at the end of the turn.
 	filling *Turn
 
 	mu      sync.Mutex
 	n       int64
-	last    time.Time // when the last durable beat was begun
+	last    time.Time // start of the last durable heartbeat
 	leaving bool
 }
 
-// run beats until ctx ends.
+// run sends heartbeats until ctx ends.
 func (b *beats) run(ctx context.Context) {
 	every(ctx, BeatInterval, b.beat, func(err error) {
 		b.o.Logger.Warn("can't send a heartbeat; the next one may succeed", "err", err)
 	})
 }
 
-// beat writes the process' row, unless it only looks, and looks at the settings and at the engine's clock.
+// beat writes the process' row, unless the store is read-only. Every periodBeats heartbeats it also exchanges
+// advertised state and reads the settings. It reads the engine's clock each time.
 func (b *beats) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, CommitTimeout)
 	defer cancel()
@@ -88,7 +89,8 @@ func (b *beats) beat(ctx context.Context) error {
 	return errors.Join(b.clock.KeepSeen(ctx), b.filling.giveLeft(ctx))
 }
 
-// write writes a row of this process. A clock that was never compared with the engine's may be so far behind that the row has expired there.
+// write writes a row of this process. If this clock was never compared with the engine's, it may be so slow that the
+// row has already expired there. write then compares the clocks and tries once more.
 func (b *beats) write(ctx context.Context, list, beat int64, now time.Time, value []byte) error {
 	row := engine.Batch{Table: engine.Processes, Partition: listPartition(list), Expires: b.clock.EngineTime().Add(ProcessLife).Unix(), Mutations: []engine.Mutation{{
 		Clustering: engine.Key{engine.Text(b.o.Writer)}, Timestamp: beat, Value: value,
@@ -104,7 +106,7 @@ func (b *beats) write(ctx context.Context, list, beat int64, now time.Time, valu
 	return err
 }
 
-// state writes this process' statement for the others, unless it only looks, and takes over theirs.
+// state advertises this process' state, unless the store is read-only, and reads the state of the other processes.
 func (b *beats) state(ctx context.Context, self *Process, now time.Time) error {
 	if !b.o.ReadOnly {
 		if err := b.tellStatement(ctx, self, now); err != nil {
@@ -125,8 +127,8 @@ func (b *beats) tellStatement(ctx context.Context, self *Process, now time.Time)
 	return nil
 }
 
-// end replaces this process' statement by one that it ends, if that takes no time: otherwise the statement is over
-// when its row is.
+// end advertises that this process is stopping. It tries for at most BeatInterval. If it fails, the advertised state
+// expires with its row.
 func (b *beats) end() {
 	if b.o.ReadOnly {
 		return
@@ -142,7 +144,7 @@ func (b *beats) end() {
 	}
 }
 
-// leave announces to the others that this process takes no more work.
+// leave announces that this process accepts no more work.
 func (b *beats) leave(ctx context.Context) error {
 	b.mu.Lock()
 	b.leaving = true
@@ -150,14 +152,14 @@ func (b *beats) leave(ctx context.Context) error {
 	return b.beat(ctx)
 }
 
-// unheard is how long it is since this process' last durable beat.
+// unheard returns the time since the last durable heartbeat of this process.
 func (b *beats) unheard() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return Elapsed(b.last, b.o.Now())
 }
 
-// mayAcknowledge is MayAcknowledge where there are others.
+// mayAcknowledge implements Member.MayAcknowledge for a shared store.
 func (b *beats) mayAcknowledge(started time.Time) error {
 	if err := b.clock.MayRemove(); err != nil {
 		return err

@@ -11,65 +11,69 @@ import (
 )
 
 const (
-	// MaxLeap is how much time may have passed, by the clock of a store's only process, that nobody measured: while the
-	// machine was off, or asleep. It lies well within the grace, so a wrong clock that is believed drops nothing that is kept.
+	// MaxLeap is the maximum time that the clock of a store's only process may advance without being measured, because
+	// the machine was off or asleep, and still be trusted. It is well within the grace period, so trusting a clock that
+	// is wrong by that much deletes nothing within its retention.
 	MaxLeap = 72 * time.Hour
-	// followRate is how much of that is taken for real while one unit of time is measured.
+	// followRate bounds how fast the expected time follows such a difference, per unit of measured time.
 	followRate = 4
-	// doubtShare is the share of what a doubted clock differs by that it must run for, to be believed; minDoubt is the least.
+	// doubtShare: an untrusted clock is trusted after running evenly for its difference / doubtShare, and at least
+	// minDoubt.
 	doubtShare = 30
 	minDoubt   = time.Hour
-	// keepInterval is how much time passes between two beats of the store's clock.
+	// keepInterval is the interval between writes of the observed uptime.
 	keepInterval = time.Minute
 )
 
-// CheckedClock holds this process' clock against a second one: the engine's, or what the store has seen of time. It only ever
-// doubts, and corrects nothing. See design/clocks.md.
+// CheckedClock compares this process' clock with a second one: the engine's, or the store's observed uptime. It decides
+// whether the clock is trusted, and never corrects it. See design/clocks.md.
 //
 //	elapsed ─► expected ─┐
-//	                     ├─ differ by too much ─► doubt: nothing is removed ─► set right, or long enough even ─► believed
+//	                     ├─ differ too much ─► untrusted: nothing is deleted ─► set, or even long enough ─► trusted
 //	Now ─────────────────┘
 type CheckedClock struct {
 	o  *Options
 	mu sync.Mutex
-	// open ends with the member; nil: the store is only looked at.
+	// open is canceled when the member is closed. It is nil if the store isn't open.
 	open context.Context
-	// alone is true if there is no second clock but the store's seen time; theirs is the engine's, nil: it has none.
+	// alone is true if the observed uptime is the second clock. theirs is the engine's clock, nil if it has none.
 	alone  bool
 	theirs engine.Clock
-	// read is the last reading of the clock, ran that of Options.Elapsed.
+	// read is the last reading of the clock, ran the last value of Options.Elapsed.
 	read time.Time
 	ran  time.Duration
-	// seen is how much time the store has seen pass; kept is how much of that is durable, wrote how much is being made so.
+	// seen is the store's observed uptime. kept is its durable part, and wrote the value of the last write that was
+	// started.
 	seen, kept, wrote time.Duration
-	// expected is what the time should be; unkept is true while it follows from what isn't durable yet: an operator's date, or, where there
-	// is no row, what the store has.
+	// expected is the time that the clock should show. unkept is true while expected follows from a value that isn't
+	// durable: the date that an operator gave or, if there is no row, the store's contents.
 	expected time.Time
 	unkept   bool
-	// doubt is nil while the clock is believed.
+	// Nil while the clock is trusted.
 	doubt *doubt
-	// set is how the only clock was set last.
+	// set is the last step of the only clock.
 	set clockSet
-	// noted is what the log has of differences and steps; ahead are samples ahead of the clock; comparing orders readings of theirs.
+	// noted holds the differences and steps that were logged last, ahead the samples ahead of the clock. comparing
+	// serializes readings of theirs.
 	noted     clockNotes
 	ahead     aheadSamples
 	comparing comparing
 }
 
-// doubt is since when, and why, a clock isn't believed.
+// doubt records when and why a clock became untrusted.
 type doubt struct {
-	// by is by how much it was ahead of the expected time; negative: behind.
+	// by is the difference between the clock and the expected time, negative if the clock was slow.
 	by time.Duration
-	// since is what the store had seen when that began, and clock the clock's time then.
+	// since is the observed uptime at that moment, and clock the clock's time.
 	since time.Duration
 	clock time.Time
 }
 
-// rest is how long a clock that is doubted must run evenly to be believed. What differs by more has to run longer, but
-// not longer than all of the store's seen time.
+// rest returns how long an untrusted clock must run evenly to be trusted. A larger difference takes longer, but never
+// longer than the store's observed uptime.
 func (d *doubt) rest() time.Duration { return max(minDoubt, min(d.by.Abs()/doubtShare, d.since)) }
 
-// start makes the clock's present time the expected one.
+// start makes the clock's current time the expected time.
 func (c *CheckedClock) start() {
 	c.read = c.o.Now()
 	c.expected = c.read.Round(0)
@@ -79,7 +83,7 @@ func (c *CheckedClock) start() {
 	}
 }
 
-// passed returns how much time was measured since the last reading, which it makes the present one.
+// passed returns the time measured since the last reading, and records a new reading.
 func (c *CheckedClock) passed(now time.Time) time.Duration {
 	d := now.Sub(c.read)
 	if c.o.Elapsed != nil {
@@ -90,10 +94,10 @@ func (c *CheckedClock) passed(now time.Time) time.Duration {
 	return max(d, 0)
 }
 
-// look reads the clock, and returns its time. It needs the lock.
+// look reads the clock and returns its time. The caller must hold mu.
 func (c *CheckedClock) look() time.Time {
 	now := c.o.Now()
-	if c.read.IsZero() { // The store isn't open: it is only looked at.
+	if c.read.IsZero() { // The store isn't open.
 		c.expected = now.Round(0)
 		return now
 	}
@@ -120,12 +124,12 @@ func (c *CheckedClock) look() time.Time {
 		c.weigh(now.Round(0), off)
 	}
 	if !now.Before(c.expected) {
-		c.set.back = 0 // It was followed.
+		c.set.back = 0 // The expected time has caught up.
 	}
 	return now
 }
 
-// weigh doubts a clock that is further off than can be explained, until it has run evenly for long enough.
+// weigh marks a clock with an unexplained difference as untrusted, until it has run evenly for long enough.
 func (c *CheckedClock) weigh(now time.Time, off time.Duration) {
 	switch {
 	case c.saidToday(now):
@@ -141,7 +145,7 @@ func (c *CheckedClock) weigh(now time.Time, off time.Duration) {
 	}
 }
 
-// saidToday reports whether an operator named the clock's date, in whatever time zone.
+// saidToday reports whether the operator's date, in any time zone, is the clock's date.
 func (c *CheckedClock) saidToday(now time.Time) bool {
 	const zone = 14 * time.Hour
 	day := c.o.Today
@@ -162,8 +166,9 @@ func (c *CheckedClock) doClock() string {
 	return "correct the clock; or if it is right, start once with --storage.today=" + c.read.UTC().Format(time.DateOnly) + ", or wait"
 }
 
-// MayRemove returns nil if this process' clock is believed, so that it may remove data: hide, drop, delete, clean, move
-// marks, or take over another's work. Otherwise it returns an error that wraps ErrClock.
+// MayRemove returns nil if this process' clock is trusted, so that it may hide, delete or clean data, move retention
+// boundaries, or take over work of another process. Otherwise it returns an error that wraps ErrClock, or ErrReadOnly
+// if the store is read-only.
 func (c *CheckedClock) MayRemove() error {
 	if err := c.mayChange(); err != nil {
 		return err
@@ -189,7 +194,7 @@ func (c *CheckedClock) MayRemove() error {
 	return err
 }
 
-// mayChange returns an error if nothing may be written at all: the store was opened to look at it.
+// mayChange returns engine.ErrReadOnly if the store is read-only.
 func (c *CheckedClock) mayChange() error {
 	if c.o.ReadOnly {
 		return engine.ErrReadOnly
@@ -197,8 +202,9 @@ func (c *CheckedClock) mayChange() error {
 	return nil
 }
 
-// Times returns what the time is: twice the same while the clock is believed, and otherwise the earlier and the later of
-// the clock's time and the expected one. The earlier decides what stays, the later what may exist.
+// Times returns the clock's time twice if the clock is trusted, and otherwise the earlier and the later of the clock's
+// time and the expected time. Use the earlier to decide which data is within retention, and the later to bound the data
+// that may exist.
 func (c *CheckedClock) Times() (earlier, later time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,8 +215,8 @@ func (c *CheckedClock) Times() (earlier, later time.Time) {
 	return c.bounds(now)
 }
 
-// Earliest returns what the time is by this machine's clock, or by that of the engine where that is behind; on one machine, where
-// it isn't believed, the expected time, if that is earlier.
+// Earliest returns a time that isn't after the true one: the earlier of this machine's clock and the engine's. On a
+// single machine it is the clock's time, or the earlier of Times if the clock is untrusted.
 func (c *CheckedClock) Earliest() time.Time {
 	if c.alone {
 		earlier, _ := c.Times()
@@ -220,7 +226,7 @@ func (c *CheckedClock) Earliest() time.Time {
 	return c.o.Now().Add(-max(off, 0))
 }
 
-// EngineTime returns what the time is by the engine's clock, where it has one, and otherwise the earlier of Times.
+// EngineTime returns the time of the engine's clock if it has one, and otherwise the earlier of Times.
 func (c *CheckedClock) EngineTime() time.Time {
 	if c.theirs == nil {
 		now, _ := c.Times()
@@ -232,7 +238,7 @@ func (c *CheckedClock) EngineTime() time.Time {
 	return c.expected
 }
 
-// Settling reports whether a slot that is over by the clock may still be going on by the expected time.
+// Settling reports whether a slot that has ended by the clock may be in progress by the expected time.
 func (c *CheckedClock) Settling(end, settle int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,9 +247,9 @@ func (c *CheckedClock) Settling(end, settle int64) bool {
 	return c.doubt != nil && end+settle >= expected && end < expected+format.DayMS
 }
 
-// SeenMS is how much time the store has seen pass, milliseconds: what its processes have measured while they ran, and no
-// more, wherever a clock is set. It is durable, never falls, and over a shared engine no process adds to it time that another
-// one has measured, too. What hides first and drops later counts the time between in it.
+// SeenMS returns the store's observed uptime in milliseconds: the time that its processes have measured while they ran,
+// regardless of how their clocks were set. It is durable and never decreases. In a shared store, time that multiple
+// processes measure concurrently counts once. The grace period between hiding and deleting data is counted in it.
 func (c *CheckedClock) SeenMS() int64 {
 	if c.open != nil {
 		ctx, cancel := context.WithTimeout(c.open, CommitTimeout)
@@ -257,21 +263,21 @@ func (c *CheckedClock) SeenMS() int64 {
 	return c.kept.Milliseconds()
 }
 
-// SeenKept is SeenMS as it was written last, which is behind by a minute or so.
+// SeenKept returns SeenMS as of its last write, usually about a minute ago.
 func (c *CheckedClock) SeenKept() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.kept.Milliseconds()
 }
 
-// run keeps the seen time durable until ctx ends, where no beats of the process do that.
+// run writes the observed uptime until ctx ends, in a store without heartbeats.
 func (c *CheckedClock) run(ctx context.Context) {
 	every(ctx, keepInterval, c.KeepSeen, func(err error) {
 		c.o.Logger.Warn("can't record the elapsed time; retrying at the next heartbeat", "err", err)
 	})
 }
 
-// Off is by how much the clock is ahead of the expected time, and whether it isn't believed.
+// Off returns how fast the clock is, compared with the expected time, and whether it is untrusted.
 func (c *CheckedClock) Off() (off time.Duration, doubted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

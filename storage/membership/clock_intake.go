@@ -11,30 +11,32 @@ import (
 )
 
 const (
-	// noteOff is the difference from the cluster's clock, and the step of a clock, from which the log has a line.
+	// noteOff is the smallest difference from the cluster's clock, and the smallest step of a clock, that is logged.
 	noteOff = time.Minute
-	// noteEvery is the shortest interval between two such lines.
+	// noteEvery is the min interval between two such lines.
 	noteEvery = 10 * time.Minute
-	// aheadRest is how long no sample was ahead of the clock when the next one is taken for another fault.
+	// aheadRest is the time without samples ahead of the clock after which the next one is treated as a new fault.
 	aheadRest = time.Hour
-	// maxSlow is how slow the only clock may be while it is trusted, maxAnySlow how slow any clock, milliseconds.
+	// maxSlow is the maximum by which the only clock may be slow while it is trusted, maxAnySlow the maximum for any
+	// clock, in milliseconds.
 	maxSlow    = int64(maxClockOff / time.Millisecond)
 	maxAnySlow = 100 * 365 * format.DayMS
 )
 
-// earliestNow is a time before which no right clock shows.
+// earliestNow is before any correct time: this program didn't exist.
 var earliestNow = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Bounds returns the earlier and the later of the clock's time and the expected one, also while the clock is trusted. Samples are
-// rejected for good only if both reject them: as too old by the earlier, as too far ahead by the later. As long as the only clock is followed that was
-// set back, the later is the time that it would show otherwise.
+// Bounds returns the earlier and the later of the clock's time and the expected time, also while the clock is trusted.
+// Samples are rejected permanently only if both times reject them: as too old by the earlier, as too far ahead by the
+// later. After the only clock was set back, and until the expected time has followed it, the later is the time that the
+// clock would show otherwise.
 func (c *CheckedClock) Bounds() (earlier, later time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bounds(c.look())
 }
 
-// bounds is Bounds for a time that was just read from the clock.
+// bounds implements Bounds for a time that was just read from the clock. The caller must hold mu.
 func (c *CheckedClock) bounds(now time.Time) (earlier, later time.Time) {
 	if now.Before(c.expected) {
 		if later = now.Add(c.set.back); later.Before(c.expected) {
@@ -45,9 +47,10 @@ func (c *CheckedClock) bounds(now time.Time) (earlier, later time.Time) {
 	return c.expected, now
 }
 
-// MayBeSlow reports whether this machine's clock may be slow by a number of milliseconds. A trusted clock isn't by more than maxSlow, unless
-// the time that it shows is before this program was written, a cluster's clock can show the difference, it was set back by that, or NTP hasn't had
-// time to set it since the store was opened, or since it was set last.
+// MayBeSlow reports whether this machine's clock may be slow by that many milliseconds. A trusted clock on a single
+// machine is slow by at most maxSlow, with three exceptions: it shows a time before this program was written, it was
+// set back by at least that amount, or NTP hasn't had time to correct it since the store was opened or the clock was
+// last set.
 func (c *CheckedClock) MayBeSlow(by int64) bool {
 	if !c.alone || by <= maxSlow || by > maxAnySlow {
 		return by <= maxAnySlow
@@ -58,12 +61,14 @@ func (c *CheckedClock) MayBeSlow(by int64) bool {
 	return c.doubt != nil || now.Before(earliestNow) || by <= c.set.slowBy.Milliseconds() || c.seen-c.set.at < c.o.AheadPatience
 }
 
-// ConfirmAhead is called before samples ahead of Bounds are rejected for good: this machine's clock may be slow.
+// ConfirmAhead must be called before samples ahead of Bounds are rejected permanently, because this machine's clock may
+// be slow.
 //
-//   - On a cluster it reads the cluster's clock again, by which Bounds goes from then on: a virtual machine that was paused doesn't
-//     measure that. An error means that it can't be read.
-//   - On one machine there is no second clock. wait is how much longer the sender should send such samples again: NTP sets a clock
-//     within minutes. It starts over when the clock was set, and after an hour without such samples.
+//   - On a cluster it reads the cluster's clock again, and Bounds uses that reading: a paused virtual machine doesn't
+//     measure the pause. It returns an error if that clock can't be read.
+//   - On a single machine there is no second clock. wait is the remaining time in which the sender should retry such
+//     samples, because NTP sets a clock within minutes. It restarts when the clock was set, and after an hour without
+//     such samples.
 func (c *CheckedClock) ConfirmAhead() (wait time.Duration, err error) {
 	switch {
 	case c.o.Believing, !c.alone && c.theirs == nil:
@@ -94,16 +99,16 @@ func (c *CheckedClock) ConfirmAhead() (wait time.Duration, err error) {
 	return 0, nil
 }
 
-// aheadSamples are samples ahead of the only clock, by the time that the store has seen.
+// aheadSamples records samples ahead of the only clock. Its times are observed uptime.
 type aheadSamples struct {
 	any, rejected bool
 	since, last   time.Duration
 }
 
-// comparing is held while the cluster's clock is read.
+// comparing serializes readings of the cluster's clock. It is locked during a reading.
 type comparing struct {
 	sync.Mutex
-	// started numbers the readings; ended is the last one that has ended, with err.
+	// started counts the readings. ended is the number of the last completed one, and err its error.
 	started atomic.Int64
 	ended   int64
 	err     error
@@ -116,11 +121,11 @@ func (c *CheckedClock) compare(ctx context.Context) error {
 	return c.compareLocked(ctx)
 }
 
-// compareAgain returns what a reading resulted in that started after the call. Concurrent callers share one, also one that failed: while the
-// cluster doesn't answer they would otherwise wait for each other's timeouts.
+// compareAgain returns the error of a reading that started after the call. Concurrent callers share a reading, even if
+// it failed: otherwise each of them would wait for its own timeout while the cluster doesn't respond.
 func (c *CheckedClock) compareAgain() error { return c.compareAfter(c.comparing.started.Load()) }
 
-// compareAfter is compareAgain for a call when that many readings had started.
+// compareAfter implements compareAgain: before is the value of comparing.started at the time of the call.
 func (c *CheckedClock) compareAfter(before int64) error {
 	c.comparing.Lock()
 	defer c.comparing.Unlock()
@@ -136,7 +141,7 @@ func (c *CheckedClock) compareAfter(before int64) error {
 	return nil
 }
 
-// compareLocked is compare for a caller that holds comparing.
+// compareLocked implements compare. The caller must hold comparing.
 func (c *CheckedClock) compareLocked(ctx context.Context) error {
 	n := c.comparing.started.Add(1)
 	theirs, err := c.theirs.Clock(ctx)
@@ -154,15 +159,15 @@ func (c *CheckedClock) compareLocked(ctx context.Context) error {
 	return nil
 }
 
-// clockNotes are the lines that the log has, by the time that the store has seen.
+// clockNotes records the last log lines. Its times are observed uptime.
 type clockNotes struct {
-	// off is the difference that the log has last; 0: none, or it has ended.
+	// off is the difference that was logged last. It is 0 before the first one, or if the difference has ended.
 	off time.Duration
-	// offAt and stepAt are when the log had a line; 0: never.
+	// offAt and stepAt are the times of the last lines, 0 if there were none.
 	offAt, stepAt time.Duration
 }
 
-// noteDifference logs that the clock differs from the cluster's, differs by twice as much, or no longer does.
+// noteDifference logs that the clock differs from the cluster's, that the difference has doubled, or that it has ended.
 func (c *CheckedClock) noteDifference(off time.Duration) {
 	n := &c.noted
 	switch {
@@ -180,16 +185,18 @@ func (c *CheckedClock) noteDifference(off time.Duration) {
 	n.offAt = max(c.seen, 1)
 }
 
-// clockSet is how the only clock was set last, or what it showed when the store was opened.
+// clockSet describes the last step of the only clock, or its time when the store was opened.
 type clockSet struct {
-	// opened is true until it was looked at since then; at is what the store had seen when it was set.
+	// opened is true until the first reading after the store was opened. at is the observed uptime at the step.
 	opened bool
 	at     time.Duration
-	// slowBy is by how much it was behind the expected time then; back is the same until the expected time has followed.
+	// slowBy is how slow the clock was then, compared with the expected time. back is the same, and 0 once the expected
+	// time has followed.
 	slowBy, back time.Duration
 }
 
-// noteStep logs that the only clock has moved by more or less than the time that was measured, and remembers how far it is ahead of the expected time now.
+// noteStep records and logs that the only clock has moved by more or less than the measured time. off is its difference
+// from the expected time. The caller must hold mu.
 func (c *CheckedClock) noteStep(by, off time.Duration) {
 	if by.Abs() >= noteOff || c.set.opened {
 		c.set = clockSet{at: c.seen, slowBy: max(0, -off), back: max(0, -off)}
@@ -204,7 +211,7 @@ func (c *CheckedClock) noteStep(by, off time.Duration) {
 	}
 }
 
-// wayOf returns how a clock is that is ahead by off.
+// wayOf returns the word for a clock with the difference off.
 func wayOf(off time.Duration) string {
 	if off < 0 {
 		return "slow"

@@ -10,7 +10,6 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// unreadClock is a clock that can't be read.
 type unreadClock struct{ asked *int }
 
 func (u unreadClock) Clock(context.Context) (time.Time, error) {
@@ -18,13 +17,13 @@ func (u unreadClock) Clock(context.Context) (time.Time, error) {
 	return time.Time{}, engine.ErrUnavailable
 }
 
-// While the cluster doesn't answer, concurrent callers share its errors: the last one doesn't wait for the timeouts of all others. A later
-// caller reads the clock again.
+// TestCallersShareAFailedReading: while the cluster doesn't respond, concurrent callers share one error, so that the
+// last of them doesn't wait for the timeouts of the others. A later caller reads the clock again.
 func TestCallersShareAFailedReading(t *testing.T) {
 	asked := 0
 	c := &CheckedClock{o: &Options{Now: time.Now}, open: t.Context(), theirs: unreadClock{&asked}}
 	before := c.comparing.started.Load()
-	for range 20 { // They called at once, and wait for each other.
+	for range 20 { // They called concurrently.
 		require.ErrorIs(t, c.compareAfter(before), engine.ErrUnavailable)
 	}
 	require.Equal(t, 1, asked)

@@ -10,15 +10,15 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// clockKey is the row's clustering key: no process has this name.
+// clockKey returns the row's clustering key. No process has this name.
 func clockKey() engine.Key { return engine.Key{engine.Text(strings.Repeat("\x00", engine.IDLen))} }
 
-// clockBeat is what the row holds, as JSON. Its write timestamp is SeenMS, so the greatest wins.
+// clockBeat is the row's value, as JSON. Its write timestamp is SeenMS, so the row with the highest one wins.
 type clockBeat struct {
-	// SeenMS is how much time the store has seen pass, ClockMS what time it was then, milliseconds.
+	// SeenMS is the observed uptime, and ClockMS the expected time at that moment, in milliseconds.
 	SeenMS  int64 `json:"seen_ms"`
 	ClockMS int64 `json:"clock_ms"`
-	// Doubt is there while the clock isn't believed.
+	// Nil while the clock is trusted.
 	Doubt *doubtBeat `json:"doubt,omitempty"`
 }
 
@@ -36,7 +36,7 @@ func (c *CheckedClock) beat() clockBeat {
 	return b
 }
 
-// maxSeenMS bounds the seen time of a row: a time.Duration holds it.
+// maxSeenMS bounds the observed uptime of a row, so that it fits a time.Duration.
 const maxSeenMS = int64(1<<63-1) / int64(time.Millisecond)
 
 func parseClock(b []byte) (clockBeat, error) {
@@ -51,14 +51,13 @@ func parseClock(b []byte) (clockBeat, error) {
 	return beat, nil
 }
 
-// readRow reads the row.
 func (c *CheckedClock) readRow(ctx context.Context) (beat clockBeat, found bool, err error) {
 	for row, err := range c.o.Engine.Scan(ctx, engine.Range{Table: engine.Processes, Partition: listPartition(clockList)}) {
 		if err != nil {
 			return beat, false, fmt.Errorf("membership: reading the recorded time: %w", err)
 		}
 		if beat, err = parseClock(row.Value); err != nil {
-			c.o.Corrupt(engine.Processes, err) // It stays until the store has seen more time than it had then.
+			c.o.Corrupt(engine.Processes, err) // It is overwritten once the observed uptime exceeds the row's.
 			return clockBeat{}, false, nil
 		}
 		return beat, true, nil
@@ -66,8 +65,8 @@ func (c *CheckedClock) readRow(ctx context.Context) (beat clockBeat, found bool,
 	return beat, false, nil
 }
 
-// resume makes the clock go on from what the store has seen. A store that has no row has lost it,
-// or is new: its contents show how late it was at least.
+// resume continues from the stored observed uptime. A store without that row is new or has lost it: the time since its
+// creation that its contents prove is used instead.
 func (c *CheckedClock) resume(ctx context.Context) error {
 	c.alone = !c.o.Shared
 	c.theirs, _ = engine.As[engine.Clock](c.o.Engine)
@@ -94,7 +93,7 @@ func (c *CheckedClock) resume(ctx context.Context) error {
 		}
 	}
 	c.look()
-	if c.alone && !stored && !c.o.ReadOnly { // Otherwise each start within the first minute would take the time before it for seen.
+	if c.alone && !stored && !c.o.ReadOnly { // Otherwise each start within the first minute would count the time before it.
 		c.unkept = true
 		c.kept, c.wrote = c.seen-time.Millisecond, c.seen-time.Millisecond
 	}
@@ -106,8 +105,9 @@ func (c *CheckedClock) resume(ctx context.Context) error {
 	return nil
 }
 
-// Recall reads what a store that is only looked at has seen of time, by which SeenKept goes from now on. It returns what time it was
-// then, zero where that isn't stored, and whether the clock wasn't believed, or mustn't be now.
+// Recall reads the observed uptime of a store that isn't open, for SeenKept. last is the expected time when it was last
+// written, zero if it is missing. The second result is true if the clock was untrusted then, or must not be trusted
+// now.
 func (c *CheckedClock) Recall(ctx context.Context) (last time.Time, doubted bool, err error) {
 	beat, found, err := c.readRow(ctx)
 	if err != nil || !found {
@@ -120,7 +120,7 @@ func (c *CheckedClock) Recall(ctx context.Context) (last time.Time, doubted bool
 	return last, beat.Doubt != nil || c.o.Now().Sub(last).Abs() > MaxLeap, nil
 }
 
-// KeepSeen makes the seen time durable, where enough of it has passed.
+// KeepSeen makes the observed uptime durable, if keepInterval has passed since the last write.
 func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 	c.mu.Lock()
 	c.look()
@@ -129,7 +129,7 @@ func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 	if !due || c.o.ReadOnly {
 		return nil
 	}
-	if c.o.Shared { // Others measure the same time.
+	if c.o.Shared { // Other processes measure the same time.
 		theirs, _, err := c.readRow(ctx)
 		if err != nil {
 			return err
@@ -139,7 +139,7 @@ func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 		c.mu.Unlock()
 	}
 	c.mu.Lock()
-	// Whoever writes beside this one writes an older or a newer row, and the newest includes all.
+	// The row of a concurrent writer is older or newer than this one, and the newest includes the time of all.
 	c.seen = max(c.seen, c.kept+time.Millisecond, c.wrote+time.Millisecond)
 	c.wrote = c.seen.Truncate(time.Millisecond)
 	beat := c.beat()
@@ -161,7 +161,7 @@ func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 	return nil
 }
 
-// learn takes over what another process has seen, which is durable.
+// learn adopts the durable observed uptime that another process has written. The caller must hold mu.
 func (c *CheckedClock) learn(seen time.Duration) {
 	c.seen, c.kept = max(c.seen, seen), max(c.kept, seen)
 }

@@ -1,14 +1,16 @@
-// Package membership is about the processes that use a store at the same time: who is there, who works off what, and whether this
-// process' clock may be believed.
+// Package membership manages the processes that use a store concurrently: it lists them, assigns work with leases, and
+// decides whether this process' clock is trusted. Package storage opens one Member per Store. Member and CheckedClock
+// are safe for concurrent use.
 //
-//	Member ─► beats ─► table processes ◄─ Processes ◄─ Liveness: who was heard of within LivenessTimeout
+//	Member ─► heartbeats ─► table processes ◄─ Processes ◄─ Liveness: processes seen within LivenessTimeout
 //	   │        │                              │
-//	   │        └ beat, statement              └ AppendWriters, EachStatement
-//	   ├────► leases ◄─► table lease: which process works off which partition, and who evaluates rules
-//	   └────► CheckedClock ◄─► table processes: what the store has seen of time
-//	              └► MayRemove: whether anything may be removed by this clock
+//	   │        └ advertised state             └ AppendWriters, EachStatement
+//	   ├────► leases ◄─► table lease: which process seals which partition, and which one evaluates rules
+//	   └────► CheckedClock ◄─► table processes: the store's observed uptime
+//	              └► MayRemove: whether anything may be deleted by this clock
 //
-// A member that is the only one has no beats: it may always acknowledge, and its second clock is what the store has seen of time
-// (design/clocks.md). One of several beats every BeatInterval, and acknowledges only while the others still look for what it
-// writes (design/several-processes.md).
+// The only process of a store sends no heartbeats: it may always acknowledge, and its second clock is the observed
+// uptime (design/clocks.md). In a shared store each process sends a heartbeat every BeatInterval. It acknowledges
+// samples only while the other processes still read its streams (design/several-processes.md): if it did so later,
+// acknowledged samples would be missing from their answers.
 package membership

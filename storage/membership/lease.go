@@ -11,33 +11,33 @@ import (
 
 // The partitions of table lease.
 const (
-	// leasePartitions is that whose items are the partitions of the work.
+	// leasePartitions has an item per partition of the work.
 	leasePartitions = "partitions"
-	// leaseRules is that with one item, 0: who evaluates rules.
+	// leaseRules has one item, 0: the process that evaluates rules.
 	leaseRules = "rules"
-	// leaseFilling is that with one item, 0: who changes rollups that have no samples.
+	// leaseFilling has one item, 0: the process that changes rollups without samples.
 	leaseFilling = "filling"
 )
 
-// Lease names the process that works off a partition, or evaluates rules. It saves work and nothing depends on it: two
-// owners at once end in the same rows. That of who changes rollups without samples is another matter, see Turn. It is over
-// when its owner is no longer heard of (see Processes).
+// Lease names the process that owns the work on a partition, or that evaluates rules. It only avoids duplicate work:
+// two concurrent owners write the same rows. The exception is the lease for changing rollups without samples, see Turn.
+// A lease ends when Liveness no longer lists its owner.
 type Lease struct {
-	// Owner is the Writer of a process, "" if the lease is free; Name is for people.
+	// Owner is the owner's Process.Writer, "" if the lease is free. Name is for people.
 	Owner string `json:"owner"`
 	Name  string `json:"name"`
-	// SinceMS is when the owner took it, by its clock, milliseconds.
+	// SinceMS is when the owner acquired it, by its clock, in milliseconds.
 	SinceMS int64 `json:"since_ms"`
 
-	row []byte // as it was read
+	row []byte // the row's value when it was read
 }
 
-// Leases reads who works off which of n partitions. One that nobody ever took is free.
+// Leases reads the leases of n partitions. A lease that was never acquired is free.
 func (m *Member) Leases(ctx context.Context, n int) ([]Lease, error) {
 	return m.leases(ctx, leasePartitions, n)
 }
 
-// RulesLease reads who evaluates rules. It is free if nobody ever did.
+// RulesLease reads the lease for evaluating rules. A lease that was never acquired is free.
 func (m *Member) RulesLease(ctx context.Context) (Lease, error) {
 	leases, err := m.leases(ctx, leaseRules, 1)
 	if err != nil {
@@ -59,20 +59,20 @@ func (m *Member) leases(ctx context.Context, name string, n int) ([]Lease, error
 		lease := &leases[p]
 		if err := json.Unmarshal(row.Value, lease); err != nil {
 			m.o.Corrupt(engine.Lease, fmt.Errorf("membership: lease %d of %s is malformed: %w", p, name, err))
-			*lease = Lease{} // Whoever takes it writes it anew.
+			*lease = Lease{} // The next owner overwrites it.
 		}
 		lease.row = slices.Clone(row.Value)
 	}
 	return leases, nil
 }
 
-// Take makes owner the owner of a partition's lease, or nobody if it is "", unless the lease has changed
-// since it was read. After an error it may have been taken or not.
+// Take acquires a partition's lease for owner, or releases it if owner is "", unless the lease has changed since it was
+// read. The result reports whether it was written. After an error it may or may not have been.
 func (m *Member) Take(ctx context.Context, partition int, lease Lease, owner string) (Lease, bool, error) {
 	return m.take(ctx, leasePartitions, partition, lease, owner)
 }
 
-// TakeRules makes owner the one who evaluates rules, as Take does.
+// TakeRules acquires or releases the lease for evaluating rules, as Take does.
 func (m *Member) TakeRules(ctx context.Context, lease Lease, owner string) (Lease, bool, error) {
 	return m.take(ctx, leaseRules, 0, lease, owner)
 }

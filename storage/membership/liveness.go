@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// LivenessTimeout is how long a process may not be heard of before others take its leases: several beats.
+// LivenessTimeout is the time without a heartbeat after which other processes take over the leases of a process. It is
+// multiple heartbeat intervals.
 const LivenessTimeout = 10 * time.Second
 
-// Liveness tracks which processes are alive: those whose beat was seen to change within LivenessTimeout, by this process' clock. No
-// two clocks are compared. It is for one goroutine.
+// Liveness lists the live processes: their heartbeat was seen to change within LivenessTimeout, measured by this
+// process' clock. Clocks of different processes are never compared. It isn't safe for concurrent use.
 type Liveness struct {
 	member *Member
 	now    func() time.Time
-	// at is when a process' beat was last seen to change.
+	// at has the time of the last change that was seen, per process.
 	at map[string]seenBeat
 }
 
@@ -22,12 +23,12 @@ type seenBeat struct {
 	at   time.Time
 }
 
-// NewLiveness returns one that has heard of nobody yet.
+// NewLiveness returns a Liveness that has seen no process yet.
 func NewLiveness(member *Member, now func() time.Time) *Liveness {
 	return &Liveness{member: member, now: now, at: map[string]seenBeat{}}
 }
 
-// Others lists the other processes that are heard of. One that is seen for the first time counts as alive.
+// Others lists the other live processes. A process that is seen for the first time counts as alive.
 func (h *Liveness) Others(ctx context.Context) (alive []Process, err error) {
 	processes, err := h.member.Processes(ctx)
 	if err != nil {

@@ -13,68 +13,68 @@ import (
 )
 
 const (
-	// CommitTimeout bounds how long a commit tries. It is generous: whoever waits has a deadline of its own. What took longer
+	// CommitTimeout bounds a commit. It is generous, because the sender has its own deadline. A commit that took longer
 	// isn't acknowledged.
 	CommitTimeout = 30 * time.Second
-	// TailLife is how long a row of table tails stands, by which other processes find what this one has acknowledged.
+	// TailLife is the TTL of a stream position, by which other processes find the samples that this process has
+	// acknowledged.
 	TailLife = time.Hour
 )
 
-// ErrClock means that this machine's clock isn't believed: nothing is removed by it, and over a shared engine no samples
-// are taken.
+// ErrClock means that this machine's clock is untrusted: nothing is deleted, and a shared store accepts no samples.
 var ErrClock = errors.New("membership: this machine's clock is untrusted")
 
-// Options are what a process is to a store.
+// Options configure a Member.
 type Options struct {
 	Engine engine.Engine
-	// Writer is this process' name in the stage, which no other process has.
+	// Writer is this process' unique name in the staging log.
 	Writer string
-	// Self describes this process to the others; for people only.
+	// Self describes this process to the others. It is for people only.
 	Self Process
 	// Shared is true if other processes may use the engine at the same time.
 	Shared bool
-	// ReadOnly has nothing be written.
+	// ReadOnly prevents all writes.
 	ReadOnly bool
-	// Now is the clock. Elapsed is how much time has passed since some moment, however the clock was set; nil: the
-	// monotonic part of Now's result.
+	// Now is the clock. Elapsed returns the time since some fixed moment, regardless of how the clock is set. If it is
+	// nil, the monotonic part of Now's result is used.
 	Now     func() time.Time
 	Elapsed func() time.Duration
-	// Today is the date that an operator gave: a clock of the same date is believed. Zero: none was given.
+	// Today is the date that an operator gave, zero if none. A clock with this date is trusted.
 	Today time.Time
-	// AheadPatience is how long ConfirmAhead waits for a clock that may be slow, where there is no second one.
+	// AheadPatience is how long senders retry samples ahead of a clock that may be slow, on a single machine.
 	AheadPatience time.Duration
-	// Created is when the store was created. LastKnown returns a time at which it surely was in use, milliseconds, as late a one
-	// as possible; it is asked for a store that no process has written down for how much it has seen of time.
+	// Created is when the store was created. LastKnown returns the latest time at which the store is known to have been
+	// in use, in milliseconds. It is called if no process has written the store's observed uptime.
 	Created   time.Time
 	LastKnown func(context.Context) (int64, error)
-	// State returns what this process states: the others read it with EachStatement. leaving is true if it is about to end. Learn is
-	// called where the others may state something else, and Refresh where they may have changed the store's settings.
+	// State returns the state to advertise, which other processes read with EachStatement. leaving is true if this
+	// process is about to stop. Learn is called when the other processes may have advertised new state, Refresh when
+	// they may have changed the store's settings.
 	State   func(leaving bool) ([]byte, error)
 	Learn   func(context.Context) error
 	Refresh func(context.Context) error
-	// Corrupt is called for rows that can't be read.
+	// Corrupt is called for unreadable rows.
 	Corrupt func(*engine.Table, error)
 	Logger  *slog.Logger
-	// Still keeps the process from beating by itself, and has it state what it states at every beat; Believing has any clock be
-	// believed. Both are for tests.
+	// Still disables background heartbeats, and makes each heartbeat advertise the state. Believing makes every clock
+	// trusted. Both are for tests.
 	Still, Believing bool
 }
 
-// Member is this process as one of those that use a store at the same time, or as the only one.
+// Member is this process as one of several that use a store, or as the only one.
 type Member struct {
-	o Options
-	// Clock is this process' clock.
+	o     Options
 	Clock *CheckedClock
-	// Filling is the turn of who changes rollups that have no samples: nothing else shows what they were made of, so of two
-	// processes at once each would undo what the other one did. It is taken after the lock of sealing.
+	// Filling serializes changes of rollups without samples. Their inputs are recorded nowhere else, so two processes
+	// would undo each other's changes. It is acquired after the lock for sealing.
 	Filling *Turn
-	beats   *beats // nil: it is the only one
+	beats   *beats // nil if this is the only process
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
 
-// New returns a member that has neither read nor written anything yet: it serves to look at others.
+// New returns a member that has read and written nothing. Without Open it can only read about other processes.
 func New(o Options) *Member {
 	m := &Member{o: o}
 	m.Clock, m.Filling = &CheckedClock{o: &m.o}, &Turn{m: m, name: leaseFilling}
@@ -84,7 +84,7 @@ func New(o Options) *Member {
 	return m
 }
 
-// Open reads what the store has seen of time and, where there are others, announces this process to them. Close ends it.
+// Open reads the store's observed uptime and, in a shared store, announces this process. The caller must call Close.
 func (m *Member) Open(ctx context.Context) error {
 	if now := m.o.Now(); !m.o.Today.IsZero() && !m.Clock.saidToday(now) {
 		m.o.Logger.Warn("--storage.today is ignored, because this machine's clock has another date", "date", m.o.Today.Format(time.DateOnly), "clock", now.UTC())
@@ -101,7 +101,7 @@ func (m *Member) Open(ctx context.Context) error {
 	m.Clock.open, m.cancel = background, cancel
 	switch {
 	case m.o.Still:
-	case m.beats != nil: // To look at it needs the others' settings and the engine's clock, too.
+	case m.beats != nil: // A read-only process also needs the others' settings and the engine's clock.
 		m.running.Go(func() { panics.Repeat(background, "announcing this process", func() { m.beats.run(background) }) })
 	case !m.o.ReadOnly:
 		m.running.Go(func() { panics.Repeat(background, "observing the clock", func() { m.Clock.run(background) }) })
@@ -109,7 +109,7 @@ func (m *Member) Open(ctx context.Context) error {
 	return nil
 }
 
-// Close ends what Open began, and announces that to the others.
+// Close stops the background work of Open, and announces that to the other processes.
 func (m *Member) Close() {
 	m.cancel()
 	m.running.Wait()
@@ -121,10 +121,10 @@ func (m *Member) Close() {
 // Alone reports whether no other process may use the engine.
 func (m *Member) Alone() bool { return m.beats == nil }
 
-// Writer is this process' name in the stage, hexadecimal.
+// Writer returns this process' name in the staging log, in hexadecimal.
 func (m *Member) Writer() string { return hex.EncodeToString([]byte(m.o.Writer)) }
 
-// Beat writes this process' beat at once, as happens by itself every BeatInterval.
+// Beat sends a heartbeat immediately. Otherwise one is sent every BeatInterval.
 func (m *Member) Beat(ctx context.Context) error {
 	if m.beats == nil {
 		return nil
@@ -132,8 +132,8 @@ func (m *Member) Beat(ctx context.Context) error {
 	return m.beats.beat(ctx)
 }
 
-// Leave announces to the others that this process takes no more work, so that they needn't wait until it isn't heard
-// of. It may go on writing.
+// Leave announces that this process accepts no more work, so that other processes take over its leases without waiting
+// for LivenessTimeout. It may continue to write.
 func (m *Member) Leave(ctx context.Context) error {
 	if m.beats == nil {
 		return nil
@@ -141,8 +141,8 @@ func (m *Member) Leave(ctx context.Context) error {
 	return m.beats.leave(ctx)
 }
 
-// Unheard is how long it is since this process' last durable beat; 0 where it is alone. From
-// LivenessTimeout on they take its leases.
+// Unheard returns the time since the last durable heartbeat of this process, 0 if it is the only one. At
+// LivenessTimeout other processes take over its leases.
 func (m *Member) Unheard() time.Duration {
 	if m.beats == nil {
 		return 0
@@ -150,12 +150,13 @@ func (m *Member) Unheard() time.Duration {
 	return m.beats.unheard()
 }
 
-// MayRemove returns nil if this process may remove data, or take over another's work: see CheckedClock.MayRemove.
+// MayRemove calls CheckedClock.MayRemove.
 func (m *Member) MayRemove() error { return m.Clock.MayRemove() }
 
-// MayWrite returns why no samples should be written or sealed: a write couldn't be acknowledged, so its sender would send it
-// again, and again it would be written. A store's only process takes samples with a clock that isn't believed, too, and seals
-// by the earlier time (see CheckedClock.Times), so that nothing is too old for its window, and the head doesn't grow.
+// MayWrite returns an error if samples must be neither written nor sealed. In a shared store with an untrusted clock a
+// write couldn't be acknowledged, and its sender would repeat it. A store's only process accepts samples with an
+// untrusted clock. It seals by the earlier time (see CheckedClock.Times), so that nothing is too old for its window and
+// the head doesn't grow.
 func (m *Member) MayWrite() error {
 	if m.beats == nil {
 		return m.Clock.mayChange()
@@ -163,8 +164,8 @@ func (m *Member) MayWrite() error {
 	return m.Clock.MayRemove()
 }
 
-// MayAcknowledge returns why a commit that was begun at started, and is durable, mustn't be acknowledged: other processes may
-// no longer look for it.
+// MayAcknowledge returns an error if a durable commit that began at started must not be acknowledged, because other
+// processes may no longer read it.
 func (m *Member) MayAcknowledge(started time.Time) error {
 	if m.beats == nil {
 		return nil
@@ -172,13 +173,13 @@ func (m *Member) MayAcknowledge(started time.Time) error {
 	return m.beats.mayAcknowledge(started)
 }
 
-// Elapsed is how long it is since a time was read from the clock, at least: a machine that was suspended
-// doesn't count it in the monotonic clock, and one whose clock was set not in the other.
+// Elapsed returns a lower bound of the time between two readings of the clock. The monotonic clock doesn't count time
+// while the machine is suspended, and the wall clock doesn't if it is set, so it returns the larger difference.
 func Elapsed(since, now time.Time) time.Duration {
 	return max(now.Sub(since).Abs(), now.Round(0).Sub(since.Round(0)).Abs())
 }
 
-// every calls beat once an interval until ctx ends, and failed with its errors.
+// every calls a function once per interval until ctx ends, and passes its errors to failed.
 func every(ctx context.Context, interval time.Duration, beat func(context.Context) error, failed func(error)) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// crew is some members over one engine, with one clock.
+// crew is some members that use one engine and one clock.
 type crew struct {
 	t   *testing.T
 	eng engine.Engine
@@ -23,7 +23,7 @@ func newCrew(t *testing.T) *crew {
 	return &crew{t: t, eng: memory.New(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 }
 
-// join opens a member that states its name.
+// join opens a member that advertises its name.
 func (c *crew) join(name string, shared bool) *Member {
 	nothing := func(context.Context) error { return nil }
 	m := New(Options{
@@ -53,7 +53,7 @@ func names(list []Process) (names []string) {
 	return names
 }
 
-// TestMembersHearOfEachOther has members join, fall silent, and leave.
+// TestMembersHearOfEachOther checks liveness while members join, fall silent and leave.
 func TestMembersHearOfEachOther(t *testing.T) {
 	c, ctx := newCrew(t), t.Context()
 	a, b := c.join("a", true), c.join("b", true)
@@ -88,7 +88,7 @@ func TestMembersHearOfEachOther(t *testing.T) {
 	a.Close()
 }
 
-// TestMayAcknowledge holds that a member of several acknowledges only while the others look for what it writes.
+// TestMayAcknowledge checks that a member of a shared store acknowledges only while the others read its writes.
 func TestMayAcknowledge(t *testing.T) {
 	c, ctx := newCrew(t), t.Context()
 	one, several := c.join("one", false), c.join("several", true)
@@ -117,7 +117,7 @@ func TestMayAcknowledge(t *testing.T) {
 	require.Equal(t, []string{"several"}, names(all), "the only process of a store has no row")
 }
 
-// TestLeaseIsTakenOnce has two members take a lease that both have read as free.
+// TestLeaseIsTakenOnce checks that only one of two members acquires a lease that both have read as free.
 func TestLeaseIsTakenOnce(t *testing.T) {
 	c, ctx := newCrew(t), t.Context()
 	a, b := c.join("a", true), c.join("b", true)

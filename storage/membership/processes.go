@@ -10,27 +10,27 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Process is a process' description of itself for the others.
+// Process is the description of a process that other processes read.
 type Process struct {
-	// Name is where it can be reached, for people.
+	// Name is its address, for people.
 	Name string `json:"name"`
-	// Target is what it does: all, write, read or downsample.
+	// Target is the process' role: all, write, read or downsample.
 	Target  string `json:"target"`
 	Version string `json:"version"`
-	// StartedMS and ClockMS are its start and its clock at its last beat, milliseconds.
+	// StartedMS is its start, and ClockMS its clock at the last heartbeat, in milliseconds.
 	StartedMS int64 `json:"started_ms"`
 	ClockMS   int64 `json:"clock_ms"`
-	// Leaving is true if it takes no more work, for it is about to end.
+	// Leaving is true if it accepts no more work because it is about to stop.
 	Leaving bool `json:"leaving,omitempty"`
-	// Doubted is true if it takes none because its clock isn't believed.
+	// True if the process accepts no work because its clock is untrusted.
 	Doubted bool `json:"doubted,omitempty"`
-	// Writer names it in the stage, hexadecimal.
+	// Writer is its name in the staging log, in hexadecimal.
 	Writer string `json:"-"`
-	// Beat counts its beats.
+	// Number of heartbeats sent.
 	Beat int64 `json:"beat"`
 }
 
-// Downsamples reports whether the process works off what waits.
+// Downsamples reports whether the process runs background work.
 func (p *Process) Downsamples() bool {
 	return !p.Leaving && !p.Doubted && (p.Target == "all" || p.Target == "downsample")
 }
@@ -39,15 +39,15 @@ func (p *Process) Downsamples() bool {
 const (
 	// processList has a row per process.
 	processList = 0
-	// clockList has one row: what the store has seen of time.
+	// clockList has one row: the store's observed uptime.
 	clockList = 1
-	// statementList has what each process states, see Options.State.
+	// statementList has the advertised state of each process, see Options.State.
 	statementList = 2
 )
 
 func listPartition(list int64) engine.Key { return engine.Key{engine.Int(list)} }
 
-// Processes lists the processes that beat within the last hours.
+// Processes lists the processes that sent a heartbeat within ProcessLife.
 func (m *Member) Processes(ctx context.Context) (list []Process, err error) {
 	for row, err := range m.o.Engine.Scan(ctx, engine.Range{Table: engine.Processes, Partition: listPartition(processList)}) {
 		if err != nil {
@@ -64,7 +64,7 @@ func (m *Member) Processes(ctx context.Context) (list []Process, err error) {
 	return list, nil
 }
 
-// AppendWriters appends the names in the stage of the other processes that beat within the last hours.
+// AppendWriters appends the staging log names of the other processes that sent a heartbeat within ProcessLife.
 func (m *Member) AppendWriters(ctx context.Context, writers []string) ([]string, error) {
 	for row, err := range m.o.Engine.Scan(ctx, engine.Range{Table: engine.Processes, Partition: listPartition(processList), KeysOnly: true}) {
 		if err != nil {
@@ -77,7 +77,7 @@ func (m *Member) AppendWriters(ctx context.Context, writers []string) ([]string,
 	return writers, nil
 }
 
-// EachStatement calls f for what each of the other processes states. value is good until f returns.
+// EachStatement calls f with the advertised state of each other process. value is only valid during the call.
 func (m *Member) EachStatement(ctx context.Context, f func(writer string, value []byte)) error {
 	for row, err := range m.o.Engine.Scan(ctx, engine.Range{Table: engine.Processes, Partition: listPartition(statementList)}) {
 		if err != nil {

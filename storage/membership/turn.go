@@ -8,27 +8,29 @@ import (
 	"time"
 )
 
-// turnLook is how often a process that waits for its turn looks again.
+// turnLook is the interval at which a waiting process reads the lease.
 const turnLook = 50 * time.Millisecond
 
-// Turn keeps apart what one process at a time may do, where the result follows from an earlier read. Goroutines of a process
-// exclude each other by a lock, processes by a lease. A process that isn't heard of any more loses its turn, as with other leases.
+// Turn is a mutex across processes, for changes whose result depends on an earlier read. Goroutines of one process
+// exclude each other by a lock, and processes by a lease. As with other leases, a process that sends no heartbeats
+// loses it.
 type Turn struct {
 	m    *Member
 	name string
 
 	mu sync.Mutex
-	// left is whether the lease may still be this process', though its turn has ended. mu guards it.
+	// left is true if this process may still own the lease after its turn has ended. mu guards it.
 	left bool
 }
 
-// Begin waits until nobody else has the turn, and keeps others from it until the caller calls end.
+// Begin waits until no other process or goroutine has the turn, and acquires it. The caller must call end to release
+// it.
 func (t *Turn) Begin(ctx context.Context) (end func(), err error) {
 	t.mu.Lock()
 	if t.m.Alone() {
 		return t.mu.Unlock, nil
 	}
-	if err := t.take(ctx); err != nil { // It may have been taken.
+	if err := t.take(ctx); err != nil { // The lease may have been acquired.
 		t.left = true
 		t.mu.Unlock()
 		return nil, err
@@ -44,10 +46,10 @@ func (t *Turn) Begin(ctx context.Context) (end func(), err error) {
 	}, nil
 }
 
-// giveLeft frees the lease where that could not be done when the turn ended.
+// giveLeft releases the lease if releasing it failed at the end of the turn.
 func (t *Turn) giveLeft(ctx context.Context) error {
 	if !t.mu.TryLock() {
-		return nil // It is freed afterwards.
+		return nil // The current turn releases it.
 	}
 	defer t.mu.Unlock()
 	if !t.left {
@@ -82,7 +84,6 @@ func (t *Turn) take(ctx context.Context) error {
 	}
 }
 
-// give frees the lease.
 func (t *Turn) give(ctx context.Context) error {
 	lease, err := t.lease(ctx)
 	if err != nil || lease.Owner != t.m.Writer() {

@@ -32,7 +32,7 @@ func testApplication(out *bytes.Buffer) *kingpin.Application {
 func TestUsageInGroups(t *testing.T) {
 	var out bytes.Buffer
 	_, err := testApplication(&out).Parse([]string{"--help"})
-	require.Error(t, err) // It has printed, and was not ended.
+	require.Error(t, err) // It has printed the usage, and Terminate did nothing.
 	text := out.String()
 	for _, want := range []string{
 		"usage: prog <command> [<flags>]\n\nDoes things.\n\nRun and operate a server:\n  serve  Runs.\n",
@@ -95,7 +95,7 @@ func TestManPage(t *testing.T) {
 		require.Contains(t, out.String(), want)
 	}
 	require.NotContains(t, out.String(), "secret")
-	if groff, err := exec.LookPath("groff"); err == nil { // It finds nothing to warn of.
+	if groff, err := exec.LookPath("groff"); err == nil { // groff has no warnings.
 		file := filepath.Join(t.TempDir(), "prog.1")
 		require.NoError(t, os.WriteFile(file, out.Bytes(), 0o600))
 		said, err := exec.Command(groff, "-man", "-Tutf8", "-ww", "-z", file).CombinedOutput()

@@ -81,8 +81,8 @@ func flagNames(flags []*kingpin.FlagModel) (names []string) {
 	return names
 }
 
-// nearest returns the name with the smallest distance from the written one, or one that ends with it, or "" if none is
-// near.
+// nearest returns the name that is most similar to the written one, or else one that ends with it, or "" if no name is
+// similar.
 func nearest(written string, names []string) string {
 	best, least := "", max(2, len(written)/4)+1
 	for _, name := range names {

@@ -16,7 +16,7 @@ import (
 	"github.com/yuin/goldmark/ast"
 )
 
-// everyPage calls do with each page and the contents.
+// everyPage calls do for each page and for the contents.
 func everyPage(t *testing.T, do func(t *testing.T, p Page)) {
 	for _, topic := range append(Topics(), contents) {
 		t.Run(topic, func(t *testing.T) {
@@ -30,7 +30,7 @@ func everyPage(t *testing.T, do func(t *testing.T, p Page)) {
 	}
 }
 
-// The table of contents has every file, once.
+// TestContentsHaveEveryPage checks that the table of contents lists every file once.
 func TestContentsHaveEveryPage(t *testing.T) {
 	names, err := fs.Glob(files, "*.md")
 	require.NoError(t, err)
@@ -48,7 +48,8 @@ func TestContentsHaveEveryPage(t *testing.T) {
 	}
 }
 
-// Links lead to pages, sections and files that are there, as the repository is browsed and as pages are served.
+// TestLinksLive checks that links lead to existing pages, sections and files, both in the repository and in served
+// pages.
 func TestLinksLive(t *testing.T) {
 	for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"} {
 		text, err := os.ReadFile(toRoot + name)
@@ -60,7 +61,7 @@ func TestLinksLive(t *testing.T) {
 	})
 }
 
-// requireLinks wants the targets of a file's links, seen from a folder.
+// requireLinks checks the targets of a file's links, relative to a folder.
 func requireLinks(t *testing.T, folder string, source []byte) {
 	require.NoError(t, ast.Walk(parse(source), func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		destination := ""
@@ -111,7 +112,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// hrefs are the links of a page that is served.
+// hrefs matches the links of a served page.
 var hrefs = regexp.MustCompile(`href="([^"]*)"`)
 
 func TestHTMLIsWellFormed(t *testing.T) {
@@ -149,7 +150,7 @@ func TestTextForATerminal(t *testing.T) {
 		for line := range strings.Lines(text) {
 			line = strings.TrimRight(line, "\n")
 			words := strings.Fields(line)
-			if len(words) > 1 && !strings.HasPrefix(line, "    ") { // Code and long words keep their length.
+			if len(words) > 1 && !strings.HasPrefix(line, "    ") { // Code and long words aren't wrapped.
 				require.LessOrEqual(t, utf8.RuneCountInString(line), 80, line)
 			}
 		}

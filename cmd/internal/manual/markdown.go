@@ -16,13 +16,13 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// repository is where files that aren't part of the manual can be seen.
+// repository is the address of files that aren't part of the manual.
 const repository = "https://github.com/cassia-db/cassia/blob/main/"
 
-// toRoot leads from the manual's folder to the top of the repository.
+// toRoot is the path from the manual's folder to the top of the repository.
 const toRoot = "../../../"
 
-// markdown aligns columns by attributes: the server's policy takes no style in an element.
+// markdown aligns columns by attributes, because the server's policy forbids inline styles.
 var markdown = goldmark.New(goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))),
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()), goldmark.WithRendererOptions(html.WithXHTML()))
 
@@ -30,7 +30,7 @@ func parse(source []byte) ast.Node {
 	return markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(&anchors{used: map[string]bool{}}))))
 }
 
-// anchors names headings as GitHub does, so that links work on both.
+// anchors names headings as GitHub does, so that links work in both places.
 type anchors struct{ used map[string]bool }
 
 // Generate implements parser.IDs.
@@ -88,9 +88,10 @@ func (p Page) Sections() (out []Heading) {
 	return out
 }
 
-// HTML returns the page's text in HTML. base leads to the other pages: "" from a page beside them, "manual/" from above.
+// HTML returns the page in HTML. base is the path to the other pages: "" from a page next to them, "manual/" from
+// above.
 func (p Page) HTML(base string) (string, error) {
-	root := parse(p.source) // Links are changed in it.
+	root := parse(p.source) // Its links are changed.
 	err := ast.Walk(root, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil
@@ -110,14 +111,14 @@ func (p Page) HTML(base string) (string, error) {
 	if err := markdown.Renderer().Render(&b, p.source, root); err != nil {
 		return "", err
 	}
-	// Elements that are wider than the screen can be scrolled, by keyboard, too. In the pages' own text, < is escaped.
+	// Elements that are wider than the screen can be scrolled, also by keyboard. In the text of pages, < is escaped.
 	return strings.NewReplacer(
 		"<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>",
 		"<pre>", `<pre tabindex="0">`, "<!-- raw HTML omitted -->\n", "",
 	).Replace(untitled.ReplaceAllString(b.String(), "<td></td>")), nil
 }
 
-// place has an image load from where it is served, as soon as it comes into view, in a box that has its size before.
+// place sets the address of an image to where it is served, its size, and lazy loading.
 func place(n *ast.Image, base string) error {
 	picture, err := FindPicture(strings.TrimPrefix(string(n.Destination), pictures+"/"))
 	if err != nil {
@@ -130,10 +131,10 @@ func place(n *ast.Image, base string) error {
 	return nil
 }
 
-// untitled is the head of a column without a title, which for who hears the page is none.
+// untitled matches a column head without a title. A screen reader would announce it as a heading.
 var untitled = regexp.MustCompile(`<th(?: align="\w+")?></th>`)
 
-// target returns where a link of the Markdown leads in the page that is served.
+// target returns the address of a Markdown link in the served page.
 func target(link, base string) string {
 	if file, ok := strings.CutPrefix(link, toRoot); ok {
 		return repository + file
@@ -150,7 +151,7 @@ func target(link, base string) string {
 	return link
 }
 
-// topicOf returns which page a link leads to, and the # and what follows.
+// topicOf returns the topic of a link to a page, and the anchor with its #.
 func topicOf(link string) (topic, anchor string, ok bool) {
 	topic, anchor, found := strings.Cut(link, "#")
 	if found {
@@ -183,7 +184,7 @@ func plain(n ast.Node, source []byte) string {
 	return unescaped(b.String())
 }
 
-// unescaped removes the backslashes before punctuation, which the parser leaves in texts.
+// unescaped removes the backslashes before punctuation that the parser leaves in texts.
 func unescaped(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

@@ -12,15 +12,15 @@ import (
 //go:embed *.md
 var files embed.FS
 
-// contents is the page that lists all others, and the name of its file.
+// contents is the name, without .md, of the page that lists all others.
 const contents = "README"
 
 // Page is a topic of the manual.
 type Page struct {
-	// Topic names the page: its file without .md, and what stands after /manual/ and `cassia help`. That of the contents is empty.
+	// Topic is the page's file name without .md, as used in /manual/ and `cassia help`. It is empty for the contents.
 	Topic string
 	Title string
-	// About describes its content in a few words; may be empty.
+	// About describes the content in a few words. It may be empty.
 	About string
 
 	source []byte
@@ -33,7 +33,7 @@ type Group struct {
 	Pages []Page
 }
 
-// book is the whole manual, read once.
+// book is the whole manual. It is read once.
 type book struct {
 	contents Page
 	groups   []Group
@@ -41,7 +41,7 @@ type book struct {
 	sections []section
 }
 
-// entry is a line of the table of contents.
+// entry matches a line of the table of contents.
 var entry = regexp.MustCompile(`^- \[(.+)\]\(([a-z-]+)\.md\)(?:: (.+))?$`)
 
 var theBook = sync.OnceValue(func() *book {
@@ -67,7 +67,7 @@ var theBook = sync.OnceValue(func() *book {
 	return b
 })
 
-// load reads a page. That of a missing file has no text, which a test would notice.
+// load reads a page. The page of a missing file has no text, which a test detects.
 func load(name string) Page {
 	source, _ := files.ReadFile(name + ".md")
 	p := Page{Topic: name, source: source, root: parse(source)}
@@ -80,13 +80,12 @@ func load(name string) Page {
 	return p
 }
 
-// Groups returns the table of contents.
 func Groups() []Group { return theBook().groups }
 
 // Contents returns the page that lists all others.
 func Contents() Page { return theBook().contents }
 
-// Topics returns the names of all pages, in the order of the contents.
+// Topics returns the topics of all pages, in the order of the contents.
 func Topics() (names []string) {
 	for _, g := range Groups() {
 		for _, p := range g.Pages {
@@ -96,7 +95,6 @@ func Topics() (names []string) {
 	return names
 }
 
-// Find returns the page of a topic.
 func Find(topic string) (Page, bool) {
 	p, ok := theBook().pages[topic]
 	return p, ok

@@ -19,10 +19,10 @@ type Picture struct {
 	Width, Height int
 }
 
-// errNoWebP means that a file isn't WebP in the extended format, which Chromium writes.
+// errNoWebP means that a file isn't WebP in the extended format, the format that Chromium writes.
 var errNoWebP = errors.New("must be a WebP image in the extended format")
 
-// FindPicture returns the picture of a name. Its error is fs.ErrNotExist if there is none.
+// FindPicture returns a picture by its name. The error wraps fs.ErrNotExist if there is none.
 func FindPicture(name string) (Picture, error) {
 	content, err := pictureFiles.ReadFile(path.Join(pictures, name))
 	if err != nil {
@@ -32,7 +32,7 @@ func FindPicture(name string) (Picture, error) {
 	return Picture{content, width, height}, err
 }
 
-// sizeOfWebP returns the size of the canvas that stands in the header (RFC 9649, section 2.7).
+// sizeOfWebP returns the size of the canvas from the header (RFC 9649, section 2.7).
 func sizeOfWebP(b []byte) (width, height int, err error) {
 	if len(b) < 30 || !bytes.Equal(b[:4], []byte("RIFF")) || !bytes.Equal(b[8:16], []byte("WEBPVP8X")) {
 		return 0, 0, errNoWebP

@@ -10,7 +10,7 @@ import (
 	"github.com/yuin/goldmark/ast"
 )
 
-// shownPictures are the names of those that a page shows, with their texts.
+// shownPictures returns the names of the pictures on a page, with their alternative texts.
 func shownPictures(t *testing.T, p Page) map[string]string {
 	names := map[string]string{}
 	require.NoError(t, ast.Walk(p.root, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -22,8 +22,8 @@ func shownPictures(t *testing.T, p Page) map[string]string {
 	return names
 }
 
-// Every picture is shown by a page, is large enough, and all of them together stay small: they are part of
-// the program.
+// TestPictures checks that each picture is shown on a page and is large enough, and that their total size is small,
+// because they are embedded in the program.
 func TestPictures(t *testing.T) {
 	names, err := fs.Glob(pictureFiles, pictures+"/*")
 	require.NoError(t, err)

@@ -15,12 +15,12 @@ const (
 	maxFound = 40
 )
 
-// section is what a search finds: a heading, and the text up to the next one.
+// section is the unit of search: a heading, and the text up to the next heading.
 type section struct {
 	page    Page
 	heading Heading
 	text    string
-	// low is heading and text in lower case.
+	// lowTitle, lowHeading and lowText are the page's title, the heading and the text in lower case.
 	lowTitle, lowHeading, lowText string
 }
 
@@ -28,11 +28,11 @@ type section struct {
 type Result struct {
 	Page    Page
 	Heading Heading
-	// Excerpt is a piece of the text around the match, in pieces: those at odd places are the words of the query.
+	// Excerpt is the text around the match, split into parts. Parts at odd indexes are words of the query.
 	Excerpt []string
 }
 
-// sectionsOf cuts a page at its headings.
+// sectionsOf splits a page at its headings.
 func sectionsOf(p Page) (out []section) {
 	for n := p.root.FirstChild(); n != nil; n = n.NextSibling() {
 		if h, ok := n.(*ast.Heading); ok {
@@ -49,7 +49,7 @@ func sectionsOf(p Page) (out []section) {
 	return out
 }
 
-// flat returns all text of a block, code included, in one line.
+// flat returns all text of a block, including code, in one line.
 func flat(n ast.Node, source []byte) string {
 	switch n := n.(type) {
 	case *ast.FencedCodeBlock, *ast.CodeBlock:
@@ -99,14 +99,14 @@ func Search(query string) []Result {
 	return out
 }
 
-// What a match counts: that of a whole phrase more than that of its words, and in a heading more than in the text.
+// The weights of matches: a phrase counts more than its words, and a heading more than text.
 const (
 	inHeading = 20
 	asPhrase  = 25
 	mostOften = 5
 )
 
-// score is how well a section fits; 0: a word is missing.
+// score returns how well a section matches. It returns 0 if a word is missing.
 func (s *section) score(words []string, phrase string) (score int) {
 	if len(words) > 1 && strings.Contains(s.lowText, phrase) {
 		score += asPhrase
@@ -127,14 +127,14 @@ func (s *section) score(words []string, phrase string) (score int) {
 	return score
 }
 
-// excerptBefore and excerptLength bound the piece of a text that is shown, bytes.
+// excerptBefore and excerptLength bound an excerpt, in bytes.
 const (
 	excerptBefore = 60
 	excerptLength = 220
 )
 
 func (s *section) excerpt(words []string) []string {
-	if len(s.lowText) != len(s.text) { // Few letters change their length in lower case, and none of the manual's.
+	if len(s.lowText) != len(s.text) { // Few letters have another length in lower case, and the manual has none of them.
 		return []string{s.text[:cut(s.text, excerptLength)]}
 	}
 	at := len(s.text)
@@ -177,7 +177,7 @@ func (s *section) excerpt(words []string) []string {
 	return out
 }
 
-// wordAt returns the longest of the words that text begins with; empty: none.
+// wordAt returns the longest of the words that text starts with, "" if there is none.
 func wordAt(text string, words []string) (longest string) {
 	for _, w := range words {
 		if len(w) > len(longest) && strings.HasPrefix(text, w) {
@@ -187,7 +187,7 @@ func wordAt(text string, words []string) (longest string) {
 	return longest
 }
 
-// cut returns a place at or before at between two characters.
+// cut returns the largest index up to at that is between two characters.
 func cut(text string, at int) int {
 	at = min(at, len(text))
 	for at > 0 && at < len(text) && !utf8.RuneStart(text[at]) {

@@ -9,7 +9,7 @@ import (
 	table "github.com/yuin/goldmark/extension/ast"
 )
 
-// Text returns the page as plain text, in lines of at most width characters where words and code allow it.
+// Text returns the page as plain text. Lines have at most width characters, except code and long words.
 func (p Page) Text(width int) string {
 	t := terminal{source: p.source, width: max(width, 40)}
 	t.blocks(p.root, "")
@@ -23,7 +23,7 @@ type terminal struct {
 	out    strings.Builder
 }
 
-// blocks writes the blocks below a node, each paragraph with an empty line behind it.
+// blocks writes the blocks below a node, with an empty line after each paragraph.
 func (t *terminal) blocks(parent ast.Node, indent string) {
 	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
 		switch n := n.(type) {
@@ -41,11 +41,11 @@ func (t *terminal) blocks(parent ast.Node, indent string) {
 		case *table.Table:
 			t.table(n, indent)
 		case *ast.Paragraph, *ast.TextBlock:
-			if text := t.inline(n); text != "" { // An image has none.
+			if text := t.inline(n); text != "" { // An image has no text.
 				t.wrap(indent, indent, text)
 				t.line("", "")
 			}
-		case *ast.HTMLBlock: // Marks for tests.
+		case *ast.HTMLBlock: // These blocks are markers for tests.
 		default:
 			t.blocks(n, indent)
 		}
@@ -56,7 +56,7 @@ func (t *terminal) line(indent, text string) {
 	t.out.WriteString(strings.TrimRight(indent+text, " ") + "\n")
 }
 
-// wrap writes text whose first line begins with first and the others with rest.
+// wrap writes text in lines. The first line starts with first, the others with rest.
 func (t *terminal) wrap(first, rest, text string) {
 	line, empty := first, true
 	for _, word := range strings.Fields(text) {
@@ -109,7 +109,7 @@ func (t *terminal) list(n *ast.List, indent string) {
 	t.line("", "")
 }
 
-// table writes columns where they fit, and else a row's first cell with the others below it.
+// table writes columns if they fit. Otherwise it writes the first cell of each row with the other cells below it.
 func (t *terminal) table(n *table.Table, indent string) {
 	var rows [][]string
 	var widths []int
@@ -131,7 +131,7 @@ func (t *terminal) table(n *table.Table, indent string) {
 	}
 	for i, cells := range rows {
 		if strings.Join(cells, "") == "" {
-			continue // A head without titles.
+			continue // a head without titles
 		}
 		if total <= t.width {
 			line := ""
@@ -142,14 +142,14 @@ func (t *terminal) table(n *table.Table, indent string) {
 			continue
 		}
 		if i == 0 {
-			continue // Titles of columns that aren't shown as such.
+			continue // Column titles are written with each cell.
 		}
 		t.row(rows[0], cells, indent)
 	}
 	t.line("", "")
 }
 
-// row writes the cells of a row that is wider than the screen, one below the other.
+// row writes the cells of a row that is wider than the screen, each on its own line.
 func (t *terminal) row(titles, cells []string, indent string) {
 	t.wrap(indent, indent, cells[0])
 	for j, cell := range cells[1:] {
@@ -163,8 +163,8 @@ func (t *terminal) row(titles, cells []string, indent string) {
 	}
 }
 
-// inline returns the text below a node in one line. A link to another page names the command that shows it, others their address. Images
-// are left out.
+// inline returns the text below a node in one line. A link to another page is followed by the command that shows it,
+// any other link by its address. Images are omitted.
 func (t *terminal) inline(n ast.Node) string {
 	var b strings.Builder
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {

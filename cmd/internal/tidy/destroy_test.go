@@ -9,19 +9,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mayDestroy are the files that make rows go, each with why.
+// mayDestroy are the files that may delete rows, each with its reason.
 var mayDestroy = []string{
-	"storage/destroy.go",       // all that does
-	"storage/paged/compact.go", // what replaces chunks by a long one
-	"storage/paged/outdone.go", // what replaces a page by one without entries that rows outdo
+	"storage/destroy.go",       // all other deletes
+	"storage/paged/compact.go", // replaces chunks by a long chunk
+	"storage/paged/outdone.go", // replaces a page by one without superseded entries
 }
 
-// drivers and what wraps them carry out what others decide.
+// carriesOut reports whether a folder contains engines or their wrappers. They only execute deletes.
 func carriesOut(dir string) bool {
 	return within(dir, "storage/engine") || within(dir, "storage/pebble") || within(dir, "storage/cassandra")
 }
 
-// destroys reports whether a node is a call of an engine's Drop, or an operation of a mutation that deletes.
+// destroys reports whether a node calls an engine's Drop, or names an operation of a mutation that deletes.
 func destroys(n ast.Node) bool {
 	switch x := n.(type) {
 	case *ast.CallExpr:
@@ -34,7 +34,7 @@ func destroys(n ast.Node) bool {
 	return false
 }
 
-// TestOneRoomDestroys finds what makes rows go.
+// TestOneRoomDestroys checks that only the files in mayDestroy delete rows.
 func TestOneRoomDestroys(t *testing.T) {
 	found := map[string]bool{}
 	for _, f := range goFiles(t) {

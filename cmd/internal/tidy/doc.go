@@ -1,5 +1,5 @@
-// Package tidy holds the laws of this repository, as tests: which package may import which, how long a file
-// and a function may be, that every package has a comment, how many stilted wordings the texts for users and the comments of each
-// package may have (package wordings lists them), and that nothing names a single person's machine. A broken law's message has the
-// remedy.
+// Package tidy contains the laws of this repository, as tests: which package may import which, the max length of files
+// and functions, a comment for every package, the max number of stilted wordings in texts for users and in the comments
+// of each package (see package wordings), and no names of a single machine. No package imports it; go test runs it. The
+// message of a broken law contains the remedy.
 package tidy

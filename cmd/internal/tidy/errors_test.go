@@ -13,13 +13,14 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// spoken are packages whose name is a word that users have, too, so that it stays in what they read.
+// spoken are packages whose name is also a word that users know, so that messages keep it.
 var spoken = map[string]bool{"auth": true, "cassandra": true, "kairosdb": true, "server": true, "tenant": true}
 
-// forDevelopers begin the folders of programs and helpers that only developers run.
+// forDevelopers are prefixes of the folders of programs and helpers that only developers run.
 var forDevelopers = []string{"cmd/tools/", "cmd/internal/promrig", "cmd/internal/s3/s3test", "storage/cassandra/cassandratest", "storage/engine/faultengine"}
 
-// TestErrorsAreShownWithoutPackages holds that storage.Plain removes the name of every package whose errors begin with its name.
+// TestErrorsAreShownWithoutPackages checks that storage.Plain removes the name of every package whose errors start with
+// it.
 func TestErrorsAreShownWithoutPackages(t *testing.T) {
 	found := 0
 	for _, f := range goFiles(t) {
@@ -40,7 +41,7 @@ func TestErrorsAreShownWithoutPackages(t *testing.T) {
 	require.Greater(t, found, 100)
 }
 
-// errorText returns the text with which an error is made.
+// errorText returns the text of an error that a node creates.
 func errorText(n ast.Node) (text string, ok bool) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok || len(call.Args) == 0 {

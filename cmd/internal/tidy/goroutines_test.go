@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unrecovered are the goroutines of a server, by file and function, that don't recover from a panic by package panics, with the reason.
+// unrecovered are the goroutines of a server that don't recover from a panic with package panics, by file and function,
+// with the reason.
 var unrecovered = map[string]string{
 	"storage/store.go Open": "the committer: after a panic its streams are half changed; the process ends, and a restart replays all that is durable",
 
@@ -28,11 +29,11 @@ var unrecovered = map[string]string{
 	"storage/pebble/write.go run":              "guard makes an error of Pebble's panics, and ends the process in order",
 }
 
-// ofCommands begin the folders whose goroutines run in commands only, which a panic may end: nobody else depends on them.
+// ofCommands are prefixes of folders whose goroutines run only in commands. A panic may end a command.
 var ofCommands = []string{"adapter/importer/", "cmd/internal/bench/"}
 
-// TestGoroutinesRecover holds that a goroutine of a server that panics doesn't end the process: each is wrapped by package panics, or calls
-// it for each piece of its work.
+// TestGoroutinesRecover checks that a panic in a goroutine doesn't end the server: package panics wraps the goroutine,
+// or each piece of its work.
 func TestGoroutinesRecover(t *testing.T) {
 	unused := map[string]bool{}
 	for name := range unrecovered {
@@ -70,7 +71,8 @@ func TestGoroutinesRecover(t *testing.T) {
 	require.Empty(t, unused, "nothing needs these any more: remove them from the list")
 }
 
-// startsGoroutine reports whether a node is a go statement, or a call of the method Go of a sync.WaitGroup or an errgroup.Group.
+// startsGoroutine reports whether a node is a go statement, or a call of the method Go of a sync.WaitGroup or an
+// errgroup.Group.
 func startsGoroutine(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.GoStmt:
@@ -82,7 +84,7 @@ func startsGoroutine(n ast.Node) bool {
 	return false
 }
 
-// callsPanics reports whether something in a node calls package panics.
+// callsPanics reports whether a node contains a call of package panics.
 func callsPanics(n ast.Node) (does bool) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)

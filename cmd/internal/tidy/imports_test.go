@@ -8,16 +8,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// law is what the packages in a folder may import of our own, besides what lies in the same folder. The
-// longest folder that matches a package counts.
+// law lists the packages of this module that the packages in a folder may import, in addition to packages in the same
+// folder. The longest folder that matches a package applies.
 type law struct {
 	folder string
 	may    []string
-	// apart: the folders right below never import each other, they are siblings.
+	// apart is true if the subfolders are siblings, which never import each other.
 	apart bool
 }
 
-// The houses: cmd → {adapter, promql, downsample} → storage → storage/engine ← {pebble, cassandra}.
+// laws of imports: cmd → {adapter, promql, downsample} → storage → storage/engine ← {pebble, cassandra}.
 var laws = []law{
 	{folder: "cmd", may: []string{"adapter", "promql", "downsample", "storage"}},
 	{folder: "cmd/internal/cassiatest", may: []string{"cmd/internal/promrig", "storage"}},
@@ -61,17 +61,16 @@ var laws = []law{
 	{folder: "storage/storagetest", may: []string{"=storage", "storage/engine", "storage/membership", "storage/pebble"}},
 }
 
-// "=storage" means the package itself and nothing below it.
+// "=storage" is the package without the packages below it.
 var storageWithoutDrivers = []string{
 	"=storage", "storage/bounds", "storage/check", "storage/counts", "storage/ended", "storage/engine", "storage/chunk", "storage/damage", "storage/format", "storage/ha", "storage/index", "storage/labelorder", "storage/membership", "storage/meter", "storage/panics",
 	"storage/query", "storage/retention", "storage/rollup", "storage/starts", "storage/tenant",
 }
 
-// forTests may also be used by the tests of any house: they need a real engine under them, a store over it, and draw their seeds in
-// one way.
+// forTests may also be imported by tests of any package: they open stores on a real engine, and draw seeds in one way.
 var forTests = []string{"storage/pebble", "storage/cassandra", "storage/soak", "storage/storagetest", "promql/bucketfn/bucketfntest", "cmd/internal/cassiatest"}
 
-// onlyIn are outside libraries that one folder alone imports.
+// onlyIn are external libraries that only one folder imports.
 var onlyIn = map[string]string{
 	"github.com/cockroachdb/pebble": "storage/pebble",
 	"github.com/gocql/gocql":        "storage/cassandra",
@@ -94,7 +93,7 @@ func lawOf(pkg string) (law, bool) {
 	return best, best.folder != ""
 }
 
-// broken returns the reason why a file of package from may not import package to, both relative to the module; empty: it may.
+// broken returns the reason why package from may not import package to, "" if it may. Both are relative to the module.
 func broken(from, to string, test bool) string {
 	l, ok := lawOf(from)
 	if !ok {
@@ -122,7 +121,7 @@ func broken(from, to string, test bool) string {
 		" declare a small interface where it is used, and let cmd pass the other side in", from, to)
 }
 
-// child names the folder right below folder that pkg lies in.
+// child returns the name of the direct subfolder of folder that contains pkg.
 func child(pkg, folder string) string {
 	rest := strings.TrimPrefix(strings.TrimPrefix(pkg, folder), "/")
 	name, _, _ := strings.Cut(rest, "/")

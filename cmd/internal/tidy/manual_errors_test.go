@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestErrorsHaveTheirLine holds that whoever searches the manual's page on troubleshooting for an error finds it: every error that the
-// program declares, by its text or by its type, stands there, or has a reason in unseenErrors why nobody meets it.
+// TestErrorsHaveTheirLine checks that users find every error in the manual's page on troubleshooting: each error that
+// the program declares is there, by its text or type, or is in unseenErrors with the reason why users don't see it.
 func TestErrorsHaveTheirLine(t *testing.T) {
 	page := errorsInManual(t)
 	var quotes []string
@@ -55,8 +55,8 @@ func TestErrorsHaveTheirLine(t *testing.T) {
 	require.Greater(t, found, 70)
 }
 
-// TestAnswersHaveTheirLine holds the same for what programs read of an answer: its status, the errorType of Prometheus' API, and the reasons
-// by which refused samples are counted.
+// TestAnswersHaveTheirLine checks the same for the parts of responses that programs read: the status, the errorType of
+// Prometheus' API, and the reasons by which rejected samples are counted.
 func TestAnswersHaveTheirLine(t *testing.T) {
 	page := errorsInManual(t)
 	statuses, kinds, reasons := statusNames(), map[string]bool{}, map[string]bool{}
@@ -108,17 +108,17 @@ func TestAnswersHaveTheirLine(t *testing.T) {
 	require.Empty(t, missing, "give each a line in the manual's troubleshooting.md")
 }
 
-// isSearchable reports whether a text is long enough to find an error by it, and no other.
+// isSearchable reports whether a text is long enough to identify one error.
 func isSearchable(text string) bool { return len(text) >= 12 && strings.Contains(text, " ") }
 
-// errorsInManual is the page of the manual that has all errors.
+// errorsInManual returns the page of the manual that lists all errors.
 func errorsInManual(t *testing.T) string {
 	text, err := os.ReadFile(filepath.Join(root, "cmd/internal/manual/troubleshooting.md"))
 	require.NoError(t, err)
 	return string(text)
 }
 
-// productionFiles are those that users run.
+// productionFiles returns the files that users run.
 func productionFiles(t *testing.T) []goFile {
 	return slices.DeleteFunc(goFiles(t), func(f goFile) bool {
 		return f.test || f.generated || startsWithAny(f.dir(), forDevelopers) || startsWithAny(f.dir(), moreForDevelopers) ||
@@ -126,13 +126,13 @@ func productionFiles(t *testing.T) []goFile {
 	})
 }
 
-// moreForDevelopers begin further folders of programs and helpers that only developers run.
+// moreForDevelopers are more prefixes of folders of programs and helpers that only developers run.
 var moreForDevelopers = []string{
 	"cmd/internal/tidy/", "storage/engine/enginetest/", "storage/engine/memory/",
 	"storage/soak/", "storage/storagetest/",
 }
 
-// answers reports whether a file may write answers over HTTP; others only name the answers of other servers.
+// answers reports whether a file may write HTTP responses. Other files only name the statuses of other servers.
 func (f goFile) answers() bool {
 	for _, dir := range []string{"cmd/internal/s3/", "adapter/importer/", "adapter/metadata/", "storage/cassandra/", "cmd/internal/lasting/"} {
 		if strings.HasPrefix(f.path, dir) && !strings.HasPrefix(f.path, "adapter/importer/overhttp/handler") {
@@ -142,7 +142,7 @@ func (f goFile) answers() bool {
 	return true
 }
 
-// declared is an error that a package declares: a variable with its text, or a type, whose text isn't known.
+// declared is an error that a package declares: a variable with its text, or a type, whose text is unknown.
 type declared struct{ name, text string }
 
 var (
@@ -177,13 +177,13 @@ func declaredErrors(f goFile) (all []declared) {
 	return all
 }
 
-// partOf returns the longest part of a format's text that stands in what it makes.
+// partOf returns the longest constant part of a format.
 func partOf(format string) string {
 	parts := formatVerb.Split(format, -1)
 	return strings.Trim(slices.MaxFunc(parts, func(a, b string) int { return len(a) - len(b) }), " :;,")
 }
 
-// receiver names the type of a method's receiver.
+// receiver returns the type name of a method's receiver.
 func receiver(d *ast.FuncDecl) string {
 	of := d.Recv.List[0].Type
 	if star, ok := of.(*ast.StarExpr); ok {
@@ -192,10 +192,10 @@ func receiver(d *ast.FuncDecl) string {
 	return of.(*ast.Ident).Name
 }
 
-// kindAt is the index of a function's argument for the errorType of an answer.
+// kindAt is the index of the argument with the errorType of a response, by function.
 var kindAt = map[string]int{"fail": 3, "refuse": 2}
 
-// called names the function or method that is called.
+// called returns the name of the called function or method.
 func called(call *ast.CallExpr) string {
 	switch f := call.Fun.(type) {
 	case *ast.Ident:
@@ -206,7 +206,7 @@ func called(call *ast.CallExpr) string {
 	return ""
 }
 
-// addLiteral adds the text of an expression that is a literal of one word.
+// addLiteral adds the value of a string literal of one word.
 func addLiteral(to map[string]bool, e ast.Expr) {
 	literal, ok := e.(*ast.BasicLit)
 	if !ok || literal.Kind != token.STRING {
@@ -217,7 +217,7 @@ func addLiteral(to map[string]bool, e ast.Expr) {
 	}
 }
 
-// statusNames are the constants of net/http by name.
+// statusNames returns the status codes of net/http by the names of their constants.
 func statusNames() map[string]int {
 	out := map[string]int{}
 	for code := range 600 {

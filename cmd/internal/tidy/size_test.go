@@ -7,16 +7,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A longer file or function usually holds two things that deserve names of their own.
+// A longer file or function usually has two parts that should have names.
 const (
 	maxFileLines     = 500
 	maxFunctionLines = 70
 )
 
-// longFiles are longer than maxFileLines, each with its reason.
+// longFiles are the files that may be longer than maxFileLines, each with its reason.
 var longFiles = map[string]string{}
 
-// longFunctions are longer than maxFunctionLines, each with its reason. Tests may be longer: their tables count.
+// longFunctions are the functions that may be longer than maxFunctionLines, each with its reason. Tests may be longer
+// because of their tables.
 var longFunctions = map[string]string{}
 
 func TestFilesAndFunctionsAreShort(t *testing.T) {

@@ -15,15 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// root is the repository's top folder, seen from this package.
+// root is the path from this package to the top folder of the repository.
 const root = "../../.."
 
-// modulePath begins every import of our own.
+// modulePath is the prefix of imports of this module.
 const modulePath = "github.com/cassia-db/cassia/"
 
 // goFile is one parsed file of this module.
 type goFile struct {
-	// path is relative to the repository's top, with slashes.
+	// path is relative to the repository's top folder, with slashes.
 	path      string
 	test      bool
 	generated bool
@@ -32,16 +32,16 @@ type goFile struct {
 	fset      *token.FileSet
 }
 
-// dir is the package's folder.
+// dir returns the package's folder.
 func (f goFile) dir() string { return path.Dir(f.path) }
 
-// skipped folders hold no source of this module.
+// skipped reports whether a file or folder contains no source of this module.
 func skipped(rel string, entry fs.DirEntry) bool {
 	name := entry.Name()
 	return name == ".git" || rel == "bin" || rel == "data" || name == "node_modules"
 }
 
-// walk calls do with every regular file of the repository that isn't ignored.
+// walk calls do for each regular file of the repository that isn't skipped.
 func walk(t *testing.T, do func(rel string, content []byte)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
@@ -63,7 +63,7 @@ func walk(t *testing.T, do func(rel string, content []byte)) {
 			return nil
 		}
 		content, err := os.ReadFile(name)
-		if os.IsNotExist(err) { // a test beside this one has just removed it
+		if os.IsNotExist(err) { // A concurrent test has removed it.
 			return nil
 		}
 		if err != nil {
@@ -95,7 +95,7 @@ func goFiles(t *testing.T) []goFile {
 	return files
 }
 
-// imports returns the paths that f imports.
+// imports returns the import paths of the file.
 func (f goFile) imports() []string {
 	var out []string
 	for _, spec := range f.ast.Imports {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCommandsPrintByOneWriter holds that commands print by stdout of cmd/cassia, which keeps errors of writing, so that a command whose output is lost
-// fails.
+// TestCommandsPrintByOneWriter checks that commands print with stdout of cmd/cassia. It records write errors, so that a
+// command whose output is lost fails.
 func TestCommandsPrintByOneWriter(t *testing.T) {
 	found := 0
 	for _, f := range productionFiles(t) {

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The types of the program hold on a system that isn't the tests' own, those of all packages that it is made of included: a
-// release is made for it, and compiling all that takes minutes. Functions of other modules are taken as declared.
+// TestTypesHoldOnAnotherSystem checks the types of the program and of all its dependencies for a system that releases
+// support and tests don't run on. Compiling would take minutes. The function bodies of other modules aren't checked.
 func TestTypesHoldOnAnotherSystem(t *testing.T) {
 	t.Parallel()
 	list := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,ImportMap,Module", "./cmd/cassia")
@@ -27,7 +27,7 @@ func TestTypesHoldOnAnotherSystem(t *testing.T) {
 	require.NoError(t, err)
 
 	fset, known := token.NewFileSet(), map[string]*types.Package{"unsafe": types.Unsafe}
-	for packages := json.NewDecoder(strings.NewReader(string(out))); ; { // Each comes after those that it imports.
+	for packages := json.NewDecoder(strings.NewReader(string(out))); ; { // Each package follows its imports.
 		var p struct {
 			ImportPath, Dir string
 			GoFiles         []string
@@ -59,7 +59,7 @@ func TestTypesHoldOnAnotherSystem(t *testing.T) {
 			}),
 			Error: func(err error) { t.Errorf("darwin/arm64: %v", err) },
 		}
-		known[p.ImportPath], _ = check.Check(p.ImportPath, fset, files, nil) // Its errors were reported.
+		known[p.ImportPath], _ = check.Check(p.ImportPath, fset, files, nil) // Errors were reported.
 	}
 	require.Greater(t, len(known), 500, "the program and what it is made of")
 }

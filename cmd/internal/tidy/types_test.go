@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shared is an exception: a name that several packages give to types of theirs.
+// shared is an exception: a type name that multiple packages declare.
 type shared struct {
-	// in lists the packages; empty: any may.
+	// in lists the packages. If it is empty, any package may use the name.
 	in  string
 	why string
 }
 
-// private is the reason for names that were shared when this law was made. Give the type that you work on another name.
+// private is the reason for names that were shared before this law existed. Rename the type when you change it.
 const private = "unexported on both sides, and older than this law"
 
 // sharedNames are the exceptions of TestTypeNamesAreUnique.
@@ -82,14 +82,14 @@ var sharedNames = map[string]shared{
 	"source":      {"adapter/exporter storage/query", private},
 }
 
-// packageTypes is a package with its types.
+// packageTypes are the types of a package.
 type packageTypes struct {
 	dir string
-	// types are its types, imports the packages of this module that it imports.
+	// types are its types. imports are the packages of this module that it imports.
 	types, imports map[string]bool
 }
 
-// typesByPackage returns the types that packages of the module declare outside of tests, by folder.
+// typesByPackage returns the types that packages declare outside of tests, by folder.
 func typesByPackage(t *testing.T) map[string]*packageTypes {
 	all := map[string]*packageTypes{}
 	for _, f := range goFiles(t) {
@@ -117,14 +117,14 @@ func typesByPackage(t *testing.T) map[string]*packageTypes {
 	return all
 }
 
-// meet returns true if a reader can meet a type's name in both packages at once: it is exported by both, or one package
-// imports the other.
+// meet reports whether a reader can meet a type name of both packages at once: both export it, or one package imports
+// the other.
 func meet(name string, a, b *packageTypes) bool {
 	return token.IsExported(name) || a.imports[b.dir] || b.imports[a.dir]
 }
 
-// TestTypeNamesAreUnique holds that a word means one thing: no two packages declare a type of one name, if both export it or one
-// of them imports the other.
+// TestTypeNamesAreUnique checks that two packages don't declare types with the same name if both export it or one
+// imports the other: a word means one thing.
 func TestTypeNamesAreUnique(t *testing.T) {
 	all := typesByPackage(t)
 	found := map[string]map[string]bool{}

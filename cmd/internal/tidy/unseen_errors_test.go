@@ -2,7 +2,7 @@ package tidy
 
 import ()
 
-// unseenErrors are errors that no user meets by this text, by the reason.
+// unseenErrors are errors whose text users don't see, by the reason.
 var unseenErrors = map[string][]string{
 	"it only leads from one part of the program to another, which catches it": {
 		"adapter.ErrDropped", "blocks.errEnough", "fetch.errEnough", "kairosdb.errEnough", "lines.errEnough", "victoria.errEnough", "objects.ErrNotFound",
@@ -33,7 +33,7 @@ var unseenErrors = map[string][]string{
 	},
 }
 
-// saidOf are parts of the texts of errors that are made as they go, or are too short to be searched for.
+// saidOf are parts of the texts of errors that are built at run time, or that are too short for a search.
 var saidOf = map[string]string{
 	"auth.ErrUnknown":                  "not authenticated",
 	"bench.ErrAckLog":                  "`invalid ack log`",
@@ -41,14 +41,14 @@ var saidOf = map[string]string{
 	"cli.UnknownTopic":                 "unknown command or topic",
 	"downsample.ErrGaveUp":             "gave up after repeated failures",
 	"engine.ErrClosed":                 "503 `closed`",
-	"engine.ErrLocked":                 "in use by another process. Stop that process, or take a backup with cassia backup, which works while the server runs, and examine the backup", // By which every command replaces it.
+	"engine.ErrLocked":                 "in use by another process. Stop that process, or take a backup with cassia backup, which works while the server runs, and examine the backup", // Every command replaces the text by this one.
 	"engine.ErrTooLarge":               "500 `too large`",
 	"engine.ErrUnavailable":            "503 `unavailable`",
 	"ha.NameError":                     "## Reasons for rejected samples",
 	"retention.HoleError":              "have expired: they were written before the retention was raised",
 	"jsonapi.ErrForbidden":             "403 `forbidden`",
 	"jsonapi.ErrUnprocessable":         "422 `too much`",
-	"pebble.badBlockError":             "stored data is damaged", // Which the engine puts before.
+	"pebble.badBlockError":             "stored data is damaged", // The engine's prefix.
 	"lasting.Error":                    "certificate signed by unknown authority",
 	"main.errDamaged":                  "the samples read back differ from the acknowledged samples",
 	"main.errNoAnswer":                 "no response for",
@@ -80,7 +80,7 @@ var saidOf = map[string]string{
 	"storage.explainedError":           "503 `nothing was deleted`",
 }
 
-// unseen returns the reasons by name.
+// unseen returns the reason by the name of the error.
 func unseen() map[string]string {
 	out := map[string]string{}
 	for reason, names := range unseenErrors {

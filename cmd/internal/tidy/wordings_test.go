@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/tidy/wordings"
 )
 
-// maxWordings is the maximum number of stilted wordings per 1,000 words by kind of text. A bound may only fall.
+// maxWordings is the max number of stilted wordings per 1,000 words, by kind of text. A bound may only fall.
 var maxWordings = map[wordings.TextKind]float64{
 	wordings.Page:      0,
 	wordings.Help:      0.1,
@@ -23,16 +23,16 @@ var maxWordings = map[wordings.TextKind]float64{
 	wordings.Design:    2,
 }
 
-// minWords is the minimum number of words by kind: fewer mean that the texts are somewhere else and aren't counted.
+// minWords is the min number of words by kind. If there are fewer, the texts have moved and aren't counted.
 var minWords = map[wordings.TextKind]int{
 	wordings.Page: 1000, wordings.Help: 2000, wordings.Messages: 5000, wordings.Manual: 8000, wordings.Readme: 200, wordings.Changelog: 50, wordings.Examples: 500, wordings.Design: 8000,
 }
 
-// maxPageWords and maxDesignWords are the maximum numbers of words of a design page and of all of them: a reader finishes a page in five minutes
-// and all of them in an hour.
+// maxPageWords is the max number of words of a design page, which takes five minutes to read. maxDesignWords is the max
+// number of all pages together, an hour.
 const maxPageWords, maxDesignWords = 900, 15_000
 
-// TestDesignPagesAreShort holds design pages to maxPageWords and maxDesignWords. Words are counted as wc does.
+// TestDesignPagesAreShort checks the lengths of design pages. It counts words as wc does.
 func TestDesignPagesAreShort(t *testing.T) {
 	t.Parallel()
 	pages, all := 0, 0
@@ -52,7 +52,7 @@ func TestDesignPagesAreShort(t *testing.T) {
 	}
 }
 
-// TestTextsArePlain holds the texts that users read to maxWordings.
+// TestTextsArePlain checks the texts for users against maxWordings.
 func TestTextsArePlain(t *testing.T) {
 	t.Parallel()
 	texts, err := wordings.Collect(root)

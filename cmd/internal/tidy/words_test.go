@@ -10,10 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// machinePath finds what exists on one machine only: homes, working folders, and what lies beside the checkout.
+// machinePath matches paths that exist on only one machine: home folders, working folders, and folders next to the
+// checkout.
 var machinePath = regexp.MustCompile(`(^|[\s"'=(` + "`" + `])(/(home|Users|root|work)/[\w.-]|\.\./shared\b)`)
 
-// registryHosts serve packages; which of them a machine asks is its own business, so nothing here names one.
+// registryHosts are hosts of package registries. Each machine configures its own, so the repository names none.
 var registryHosts = [][]byte{
 	[]byte("proxy.golang" + ".org"), []byte("deb.debian" + ".org"), []byte("registry.npmjs" + ".org"),
 	[]byte("repo.maven.apache" + ".org"), []byte("repo1.maven" + ".org"),
@@ -22,7 +23,7 @@ var registryHosts = [][]byte{
 func TestNothingNamesAMachine(t *testing.T) {
 	walk(t, func(rel string, content []byte) {
 		if bytes.IndexByte(content, 0) >= 0 {
-			return // not text
+			return // binary file
 		}
 		found := machinePath.Find(content)
 		require.Empty(t, string(found), "%s names a place that exists on one machine only: use a relative path or a flag", rel)
@@ -41,7 +42,7 @@ func TestMachinePath(t *testing.T) {
 	}
 }
 
-// TestOnePrometheus holds the version of the real Prometheus in the tests to that of the library.
+// TestOnePrometheus checks that the tests run the Prometheus version of the library.
 func TestOnePrometheus(t *testing.T) {
 	version := regexp.MustCompile(`(?m)^\s*github\.com/prometheus/prometheus (v\S+)`)
 	var found []string

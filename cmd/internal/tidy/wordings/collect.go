@@ -15,10 +15,10 @@ var forDevelopers = []string{
 	"storage/engine/faultengine", "storage/pebble/faultfs", "storage/soak", "storage/storagetest",
 }
 
-// skipped are folders that hold no texts of ours.
+// skipped are folders without texts of this project.
 var skipped = []string{".git", "bin", "data", "node_modules", "testdata", "dist"}
 
-// Collect returns the texts of a repository, by the path of its top folder.
+// Collect returns the texts of a repository. root is its top folder.
 func Collect(root string) ([]Text, error) {
 	var texts []Text
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
@@ -73,7 +73,7 @@ func reader(rel string) func(rel, content string) []Text {
 	return nil
 }
 
-// IsDesignPage reports whether a file is a design page: all in storage/design, and the file design.md of any other package.
+// IsDesignPage reports whether a file is a design page: any page in storage/design, or design.md of another package.
 func IsDesignPage(rel string) bool {
 	return path.Ext(rel) == ".md" && path.Dir(rel) == "storage/design" || path.Base(rel) == "design.md"
 }

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// CollectComments returns the comments of all Go files in a repository, tests included, by the path of its top folder.
-// Generated files are skipped.
+// CollectComments returns the comments of all Go files in a repository, including tests and except generated files.
+// root is its top folder.
 func CollectComments(root string) ([]Text, error) {
 	var texts []Text
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
@@ -63,8 +63,8 @@ func goComments(rel, content string) []Text {
 	return texts
 }
 
-// commentLines returns the lines of one comment without its markers. Preformatted lines (drawings and code) and directives
-// become empty, so that the number of lines is unchanged.
+// commentLines returns the lines of one comment without its markers. Preformatted lines (drawings and code) and
+// directives become empty, so that the number of lines is unchanged.
 func commentLines(comment string) []string {
 	if block, ok := strings.CutPrefix(comment, "/*"); ok {
 		return strings.Split(strings.TrimSuffix(block, "*/"), "\n")
@@ -76,7 +76,7 @@ func commentLines(comment string) []string {
 	return []string{line}
 }
 
-// Folder is the folder of a text's file.
+// Folder returns the folder of the text's file.
 func (t Text) Folder() string { return path.Dir(t.File) }
 
 // ByFolder groups texts by the folder of their file.

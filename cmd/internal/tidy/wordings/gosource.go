@@ -13,13 +13,13 @@ import (
 
 var (
 	verb = regexp.MustCompile(`%[-+#0-9.*\[\]]*[a-zA-Z]`)
-	// statement begins text that a machine reads.
+	// statement matches the start of a text that a machine reads.
 	statement = regexp.MustCompile(`^\s*(?:CREATE|SELECT|INSERT|ALTER|DELETE|UPDATE|DROP|TRUNCATE|USE|BEGIN|APPLY)\b`)
 	metric    = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 )
 
-// goTexts returns the texts of a Go file that users read: help, and all other string literals that are sentences, or that are made into an
-// error or a log line.
+// goTexts returns the texts of a Go file that users read: help, and other string literals that are sentences or that
+// become an error or a log line.
 func goTexts(rel, content string) []Text {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, rel, content, parser.SkipObjectResolution)
@@ -73,7 +73,7 @@ func isCommand(rel string) bool {
 	return dir == "cmd/cassia" || dir == "cmd/internal/config" || dir == "cmd/internal/backups" || dir == "cmd/internal/cli"
 }
 
-// call notes what becomes of the arguments of a call.
+// call records the use of a call's arguments.
 func (g *goFile) call(c *ast.CallExpr) {
 	name := ""
 	switch f := c.Fun.(type) {
@@ -104,7 +104,7 @@ func (g *goFile) call(c *ast.CallExpr) {
 	}
 }
 
-// literal returns the text of a string literal, or of some that are added to each other and to other operands.
+// literal returns the text of a string literal, or of an addition with string literals.
 func (g *goFile) literal(e ast.Expr) (text string, ok bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -112,7 +112,7 @@ func (g *goFile) literal(e ast.Expr) (text string, ok bool) {
 			return "", false
 		}
 		text, err := strconv.Unquote(e.Value)
-		if e.Value[0] == '"' { // Only a newline of the file counts as one.
+		if e.Value[0] == '"' { // Only newlines of the file are kept.
 			text = strings.ReplaceAll(text, "\n", " ")
 		}
 		return strip(verb.ReplaceAllString(text, codeMark)), err == nil
@@ -158,7 +158,7 @@ func (g *goFile) add(e ast.Expr, text string) {
 	g.texts = append(g.texts, Text{kind, g.rel, g.line(e.Pos()), text})
 }
 
-// isProse reports whether a text has a few words, and little else.
+// isProse reports whether a text consists mostly of words, at least three.
 func isProse(text string) bool {
 	text = strings.ReplaceAll(text, codeMark, "")
 	letters := 0

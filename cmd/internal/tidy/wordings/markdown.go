@@ -11,14 +11,14 @@ var (
 	htmlNote   = regexp.MustCompile(`(?s)<!--.*?-->`)
 )
 
-// generated are pages of the manual whose tables are made from help texts, which are counted where they are written.
+// generated are pages of the manual with tables of help texts, which are counted in their source.
 var generated = map[string]bool{"cmd/internal/manual/flags.md": true, "cmd/internal/manual/metrics.md": true}
 
 func markdownOf(kind TextKind) func(rel, content string) []Text {
 	return func(rel, content string) []Text { return markdown(kind, rel, content) }
 }
 
-// markdown returns the paragraphs, list items, headings and rows of tables of a page, without code.
+// markdown returns the paragraphs, list items, headings and table rows of a page, without code.
 func markdown(kind TextKind, rel, content string) []Text {
 	var texts []Text
 	var paragraph []string
@@ -66,7 +66,7 @@ var item = regexp.MustCompile(`^([-*+]|\d+\.|#+|>) `)
 
 func startsItem(line string) bool { return item.MatchString(line) }
 
-// strip replaces code and targets of links, and keeps newlines.
+// strip removes formatting, code and link targets. It keeps newlines.
 func strip(text string) string {
 	keep := func(s, by string) string { return by + strings.Repeat("\n", strings.Count(s, "\n")) }
 	text = htmlNote.ReplaceAllStringFunc(text, func(s string) string { return keep(s, "") })
@@ -75,7 +75,7 @@ func strip(text string) string {
 	return strings.NewReplacer("*", "", "[", "", "]", "").Replace(text)
 }
 
-// hashComments returns the comments of a file whose comments begin with #, runs of lines as one text.
+// hashComments returns the comments of a file in which # starts a comment. Consecutive lines are one text.
 func hashComments(rel, content string) []Text {
 	var texts []Text
 	var run []string

@@ -6,24 +6,24 @@ import (
 	"unicode"
 )
 
-// shown are the attributes of elements that users read or hear.
+// shown are the attributes of elements whose values users read or a screen reader speaks.
 var shown = []string{"title", "aria-label", "label", "placeholder", "alt", "name", "note", "aside", "help", "text", "what", "empty", "caption", "unit", "hint", "head", "children"}
 
-// pageTexts returns the texts of a source file of the web page: text between tags, attributes that users read, and string literals that
-// have more than one word.
+// pageTexts returns the texts of a source file of the web page: text between tags, attributes that users read, and
+// string literals of multiple words.
 func pageTexts(rel, content string) []Text {
 	s := &scanner{rel: rel, text: []rune(content), line: 1}
 	s.script(false)
 	return s.texts
 }
 
-// scanner reads TypeScript with elements in it (TSX), as far as is needed to tell texts from code.
+// scanner reads just enough TypeScript with elements (TSX) to separate texts from code.
 type scanner struct {
 	rel   string
 	text  []rune
 	at    int
 	line  int
-	last  rune // the last rune of code that wasn't white space
+	last  rune // last rune of code that wasn't white space
 	texts []Text
 }
 
@@ -60,7 +60,7 @@ func (s *scanner) skip(until string) {
 	}
 }
 
-// script reads code up to the brace that closes it, or to the end. mute: its strings aren't texts.
+// script reads code up to its closing brace or the end. If mute is true, its strings aren't texts.
 func (s *scanner) script(mute bool) {
 	for depth := 0; !s.done(); {
 		switch r := s.peek(0); {
@@ -125,7 +125,7 @@ func (s *scanner) quoted() string {
 	return b.String()
 }
 
-// template reads a template literal. Its values are replaced by codeMark, and texts in them count as texts of their own.
+// template reads a template literal. Its values are replaced by codeMark, and texts in them are separate texts.
 func (s *scanner) template(mute bool) {
 	line := s.line
 	s.next()
@@ -163,7 +163,7 @@ func (s *scanner) regexp() {
 	}
 }
 
-// element reads an element from its < on, with all in it.
+// element reads an element, including its contents. The scanner is at its <.
 func (s *scanner) element() {
 	s.next()
 	s.name()
@@ -253,7 +253,7 @@ func (s *scanner) children() {
 // isInline reports whether a line break is next.
 func (s *scanner) isInline() bool { return s.starts("<br") }
 
-// add adds a text. whole: it is shown as it is, so that a single word is one, too.
+// add adds a text. whole is true for a text that is displayed unchanged: then a single word is also a text.
 func (s *scanner) add(line int, text string, mute, whole bool) {
 	prose := isProse(text)
 	if mute || !whole && !prose && !isLabel(text) || strings.TrimSpace(text) == "" || Words(text) == 0 {
@@ -268,7 +268,7 @@ func (s *scanner) add(line int, text string, mute, whole bool) {
 	s.texts = append(s.texts, Text{Page, s.rel, line, strings.ReplaceAll(text, "’", "'")})
 }
 
-// isLabel reports whether a literal is a word or two that start with a capital letter.
+// isLabel reports whether a literal is a phrase that starts with a capital letter.
 func isLabel(text string) bool {
 	fields := strings.Fields(text)
 	return len(fields) > 1 && unicode.IsUpper([]rune(fields[0])[0]) && isProse(text+" and more")

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// TextKind is a kind of text, by who reads it and where.
+// TextKind is a kind of text, by its readers and its place.
 type TextKind string
 
 // The kinds of texts.
@@ -24,13 +24,14 @@ const (
 // Comments are the comments of Go files. They are counted by folder, see CollectComments.
 const Comments TextKind = "comments"
 
-// Kinds are the kinds of texts that users read, in the order in which they are printed.
+// Kinds are the kinds of texts except comments, in the order in which they are printed.
 var Kinds = []TextKind{Page, Help, Messages, Manual, Readme, Changelog, Examples, Design}
 
-// Text is a piece of text, or a group of comments. Code in it is replaced by codeMark.
+// Text is a piece of text, or a comment group. Code in it is replaced by codeMark.
 type Text struct {
 	Kind TextKind
-	// File is relative to the repository's top folder, with slashes. Line is where the text starts; each newline in Text is one of the file.
+	// File is relative to the repository's top folder, with slashes. Line is the first line of the text. Each newline
+	// in Text is a newline of the file.
 	File string
 	Line int
 	Text string
@@ -45,7 +46,7 @@ type Hit struct {
 	Advice string
 }
 
-// codeMark stands for code, numbers that are formatted and other parts of a text that aren't words.
+// codeMark replaces code, formatted values and other parts of a text that aren't words.
 const codeMark = "◌"
 
 var (
@@ -56,7 +57,7 @@ var (
 // Words returns the number of words in a text.
 func Words(text string) int { return len(word.FindAllStringIndex(text, -1)) }
 
-// Find returns the stilted wordings of texts, in their order. Each stretch of a text counts once.
+// Find returns the stilted wordings of texts, in their order. Overlapping wordings count once.
 func Find(texts []Text) []Hit {
 	var hits []Hit
 	for _, t := range texts {
@@ -99,12 +100,12 @@ func find(t Text) []Hit {
 	return hits
 }
 
-// mask replaces matches of a pattern by as many zero bytes.
+// mask replaces matches of a pattern by the same number of zero bytes.
 func mask(text string, except *regexp.Regexp) string {
 	return except.ReplaceAllStringFunc(text, func(s string) string { return strings.Repeat("\x00", len(s)) })
 }
 
-// group returns the first group that took part in a match, or all of the match.
+// group returns the first group that matched, or the whole match.
 func group(m []int) (start, end int) {
 	for i := 2; i < len(m); i += 2 {
 		if m[i] >= 0 {
@@ -117,7 +118,7 @@ func group(m []int) (start, end int) {
 // Total is the number of words and of stilted wordings in texts of one kind.
 type Total struct{ Words, Hits int }
 
-// PerThousand is the number of stilted wordings per 1,000 words.
+// PerThousand returns the number of stilted wordings per 1,000 words.
 func (t Total) PerThousand() float64 {
 	if t.Words == 0 {
 		return 0
@@ -125,7 +126,7 @@ func (t Total) PerThousand() float64 {
 	return 1000 * float64(t.Hits) / float64(t.Words)
 }
 
-// Totals adds up texts and hits by kind.
+// Totals counts words and hits by kind.
 func Totals(texts []Text, hits []Hit) map[TextKind]Total {
 	totals := map[TextKind]Total{}
 	for _, t := range texts {

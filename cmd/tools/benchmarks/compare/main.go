@@ -1,14 +1,15 @@
-// Compare puts the same load into a real Prometheus, a real VictoriaMetrics and Cassia, one after the other on this
-// machine, and prints what each took, as a table in Markdown:
+// Compare sends the same load to a real Prometheus, a real VictoriaMetrics and Cassia, one after the other on this
+// machine, and prints the costs of each as a table in Markdown:
 //
 //	bin/tools/benchmarks/compare -prometheus bin/prometheus -victoriametrics bin/victoria-metrics -cassia bin/cassia
 //
-// (or `make bench-compare`). The load comes by remote write as fast as the server takes it. Prometheus' figures include the
-// compaction of its blocks, VictoriaMetrics' the merging of its parts, Cassia's its sealing, and all the load's
-// acknowledgement: Cassia's samples are synced to disk then, the others' are not. -rate slows it down.
+// (or `make bench-compare`). The load is sent by remote write as fast as the server accepts it, or at -rate. The
+// figures include the compaction of Prometheus' blocks, the merging of VictoriaMetrics' parts, Cassia's sealing, and
+// the acknowledgement of all samples. When samples are acknowledged, Cassia has synced them to disk, the others
+// haven't.
 //
-// -shape names a load; -series, -hours, -interval and -churn take precedence. -queries=false measures what it takes in CPU, disk
-// and memory only, without a restart in between: sealing that goes on aside is counted whenever it comes.
+// -shape selects a load; -series, -hours, -interval and -churn take precedence. -queries=false measures only the CPU,
+// disk and memory of the load, without a restart in between. Then all background sealing is counted.
 package main
 
 import (
@@ -36,7 +37,7 @@ type settings struct {
 	senders, repeat                         int
 	verify, queries                         bool
 	rest, ask                               time.Duration
-	// rate bounds the samples per second; 0: as fast as the server takes them. empty: there is no load.
+	// rate bounds the samples per second, 0 for no bound. empty is true for a run without a load.
 	rate  float64
 	empty bool
 }
@@ -50,17 +51,17 @@ type shape struct {
 	rate     float64
 }
 
-// shapes are the loads that -shape names.
+// shapes are the loads by the name for -shape.
 var shapes = map[string]shape{
 	"hours":    {20_000, 6, 15 * time.Second, 0, 0},
 	"few":      {5_000, 6, 15 * time.Second, 0, 0},
 	"backfill": {500, 60 * 24, time.Minute, 0, 0},
-	// Every target lives for 20 samples: 512,000 series in all, of which 20,000 are there at a time.
+	// Every target exists for 20 samples: 512,000 series in total, of which 20,000 exist at a time.
 	"churn":   {20_000, 512. / 240, 15 * time.Second, 12, 0},
 	"million": {1_000_000, 0.1, 15 * time.Second, 0, 0},
-	// Five minutes of 50,000 samples per second.
+	// Five minutes with 50,000 samples per second.
 	"steady": {20_000, 3.125, 15 * time.Second, 0, 50_000},
-	// No load: what a server takes by itself.
+	// No load: the costs of an idle server.
 	"empty": {1, 0.1, 15 * time.Second, 0, 0},
 }
 
@@ -114,7 +115,6 @@ func main() {
 	}
 }
 
-// load describes the load.
 func (s settings) load() string {
 	if s.empty {
 		return "no load"

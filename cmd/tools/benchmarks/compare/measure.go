@@ -11,28 +11,29 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// result is what one system took.
+// result has the costs of one system.
 type result struct {
 	system  string
 	exact   bool
 	load    bench.Report
 	samples int64
-	// cpu covers the load and what finishes it.
+	// cpu covers the load and bringing it into its final form.
 	cpu time.Duration
-	// rss is the memory when the load has ended, peak the most until it was finished.
+	// rss is the memory at the end of the load, peak the max until finish has ended.
 	rss, peak int64
-	// finalBytes and allBytes are on disk. restedBytes are there when the system has rested, and restedRSS is its memory then.
+	// finalBytes and allBytes are bytes on disk. restedBytes and restedRSS are the bytes on disk and the memory after
+	// the system has rested.
 	finalBytes, allBytes   int64
 	restedBytes, restedRSS int64
-	// restartLoaded is from start to ready with all that the load left behind, restartFinished when finished.
+	// restartLoaded is the time from start to ready after the load, restartFinished after finish.
 	restartLoaded, restartFinished time.Duration
-	// queries are all that were asked, took their costs, and answers their results.
+	// queries are all queries, took their costs, and answers their results.
 	queries []query
 	took    []taken
 	answers []promrig.Answer
 }
 
-// taken is the median time of a query, and the mean of the CPU time that the server used, what it does aside included.
+// taken is the median time of a query, and its mean CPU time in the server, including background work.
 type taken struct{ time, cpu time.Duration }
 
 func measure(ctx context.Context, sys system, dir string, g *bench.Generator, s settings) (*result, error) {
@@ -85,7 +86,7 @@ func measure(ctx context.Context, sys system, dir string, g *bench.Generator, s 
 	if err := settle(ctx, process.PID()); err != nil {
 		return nil, err
 	}
-	// Only now are samples that were written twice gone, once in a log and once in its final place.
+	// Until the restart, samples may be stored twice: in a log and in their final place.
 	if final, _, err := sys.disk(dir); err != nil {
 		return nil, err
 	} else if final > 0 {
@@ -99,7 +100,6 @@ func measure(ctx context.Context, sys system, dir string, g *bench.Generator, s 
 	return out, process.Terminate(time.Minute)
 }
 
-// send sends the load, if there is any.
 func (r *result) send(ctx context.Context, process *promrig.Process, g *bench.Generator, acks *bench.Acks, s settings) (err error) {
 	if s.empty {
 		return nil
@@ -115,7 +115,7 @@ func (r *result) send(ctx context.Context, process *promrig.Process, g *bench.Ge
 	return r.load.Write(os.Stderr)
 }
 
-// rest lets the system rest, and looks at what it takes then: what du and top show somebody who comes along.
+// rest lets the system rest, and then measures its disk space and memory, as du and top would show them.
 func (r *result) rest(ctx context.Context, sys system, process *promrig.Process, dir string, rest time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -132,9 +132,9 @@ func (r *result) rest(ctx context.Context, sys system, process *promrig.Process,
 	return err
 }
 
-// finish has the system bring its data into the final form. Where a restart is timed, that is done by the process after it, so
-// its CPU is counted from the end of that; reading its own data at the start isn't part of ingestion. What it does by itself
-// meanwhile isn't counted then: without queries there is no restart, and all is.
+// finish brings the data into the final form. If a restart was timed, the process after it does that, and its CPU is
+// counted from the end of the restart: reading its own data isn't part of ingestion. Background work between the
+// restart and finish isn't counted then. Without queries there is no restart, and all background work is counted.
 func (r *result) finish(ctx context.Context, sys system, process *promrig.Process, dir string, loaded bench.Usage, rest time.Duration) error {
 	if err := settle(ctx, process.PID()); err != nil {
 		return err
@@ -163,7 +163,7 @@ func (r *result) finish(ctx context.Context, sys system, process *promrig.Proces
 	return r.rest(ctx, sys, process, dir, rest)
 }
 
-// restart stops a server and starts it again, and returns how long it took to be ready.
+// restart restarts a server and returns the time until it was ready.
 func restart(ctx context.Context, process *promrig.Process) (*promrig.Process, time.Duration, error) {
 	if err := process.Terminate(2 * time.Minute); err != nil {
 		return process, 0, err
@@ -176,7 +176,7 @@ func restart(ctx context.Context, process *promrig.Process) (*promrig.Process, t
 	return again, time.Since(began), nil
 }
 
-// query asks each query: once to warm up, then at least -repeat times and for -ask.
+// query runs each query: once to warm up, then at least -repeat times and for at least -ask.
 func (r *result) query(ctx context.Context, process *promrig.Process, g *bench.Generator, s settings) error {
 	api := promrig.API{URL: process.URL()}
 	r.queries = queries(g)

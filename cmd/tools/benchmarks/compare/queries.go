@@ -9,22 +9,22 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// query is one that a user, or a user's dashboard, asks.
+// query is a query of a user or a dashboard.
 type query struct {
 	text     string
 	endpoint endpoint
-	// start and end are those of a range; of an instant query only the end counts.
+	// start and end are the range. An instant query only has an end.
 	start, end time.Time
 	step       time.Duration
 }
 
-// endpoint is what a query asks.
+// endpoint is the endpoint of a query.
 type endpoint uint8
 
 const (
 	overRange endpoint = iota
 	instant
-	// listSeries and listNames take a selector as the text: its series, or their metrics' names.
+	// listSeries and listNames return the series of a selector, or the names of their metrics.
 	listSeries
 	listNames
 )
@@ -42,7 +42,6 @@ func (q query) ask(ctx context.Context, api promrig.API) (promrig.Answer, error)
 	}
 }
 
-// when describes the time range of a query.
 func (q query) when() string {
 	span := short(q.end.Sub(q.start))
 	switch q.endpoint {
@@ -57,8 +56,8 @@ func (q query) when() string {
 	}
 }
 
-// queries are panels over the load, as node and request dashboards have them, what an interactive user looks up, and, where
-// the load spans days, panels over all of it.
+// queries returns panels over the load, as on dashboards of nodes and requests, and lookups of an interactive user. If
+// the load spans days, it also returns panels over all of it.
 func queries(g *bench.Generator) []query {
 	w := g.Workload
 	end := time.UnixMilli(w.End()).Truncate(time.Minute)
@@ -73,11 +72,11 @@ func queries(g *bench.Generator) []query {
 	return out
 }
 
-// asker makes queries that end at a time and reach back by at most some span.
+// asker builds queries that end at a time and span at most all.
 type asker struct {
 	end time.Time
 	all time.Duration
-	// window is the shortest that has a rate, and one matches the series of a target that is there at the end.
+	// window is the shortest range with a rate. one matches the series of a target that exists at the end.
 	window, one string
 }
 
@@ -106,7 +105,7 @@ func (a asker) panels() []query {
 	}
 }
 
-// lookups are small answers, where what a query costs by itself shows.
+// lookups have small results, so that the fixed cost of a query dominates.
 func (a asker) lookups() []query {
 	return []query{
 		a.now(`{` + a.one + `}`),
@@ -120,7 +119,7 @@ func (a asker) lookups() []query {
 	}
 }
 
-// long are panels over weeks. They begin and end at a whole step, as a dashboard's do.
+// long are panels over weeks. They start and end at a multiple of the step, as on a dashboard.
 func (a asker) long() []query {
 	a.end = a.end.Truncate(24 * time.Hour)
 	return []query{

@@ -16,16 +16,16 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// system is a server that is measured.
+// system is a measured server.
 type system interface {
 	name() string
-	// program is the server with its data below dir.
+	// program returns the server with its data below dir.
 	program(dir, address string) (promrig.Program, error)
-	// finish brings everything into its final form.
+	// finish brings all data into its final form.
 	finish(ctx context.Context, url string) error
-	// exact reports whether it answers PromQL as Prometheus does, and remote read.
+	// exact reports whether it evaluates PromQL as Prometheus does, and supports remote read.
 	exact() bool
-	// disk is the bytes of the data in its final form (0: not known any more), and of all that lies on disk.
+	// disk returns the bytes of the data in its final form (0 if unknown), and of all files.
 	disk(dir string) (final, all int64, err error)
 }
 
@@ -35,15 +35,15 @@ func (prometheus) name() string { return "prometheus" }
 
 func (prometheus) exact() bool { return true }
 
-// program takes samples that are old by up to all of the load: its senders go through the load each at its own pace, and days
-// of it take seconds.
+// program accepts samples as old as the whole load, because each sender sends its part at its own pace, and days of it
+// take seconds.
 func (p prometheus) program(dir, address string) (promrig.Program, error) {
 	return promrig.Prometheus(p.path, dir, address, "global: {scrape_interval: 15s}\nstorage: {tsdb: {out_of_order_time_window: 365d}}\n",
 		"--web.enable-remote-write-receiver", "--web.enable-admin-api", "--storage.tsdb.retention.time=365d",
 		"--query.max-samples=500000000")
 }
 
-// finish takes a snapshot: that writes the head into a block, as compaction will later.
+// finish takes a snapshot. It writes the head to a block, as compaction will later.
 func (prometheus) finish(ctx context.Context, url string) error {
 	return promrig.Post(ctx, url+"/api/v1/admin/tsdb/snapshot")
 }
@@ -54,7 +54,7 @@ func (prometheus) disk(dir string) (int64, int64, error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	// The snapshot is the benchmark's own doing, and mostly links to blocks that are counted already.
+	// The snapshot is made only by the benchmark, and mostly links to blocks that are counted already.
 	if err := os.RemoveAll(snapshots); err != nil {
 		return 0, 0, err
 	}
@@ -66,10 +66,10 @@ type victoria struct{ path string }
 
 func (victoria) name() string { return "victoriametrics" }
 
-// exact is false: MetricsQL has rates and look-back of its own, and there is no remote read.
+// exact returns false: MetricsQL has its own rates and look-back, and there is no remote read.
 func (victoria) exact() bool { return false }
 
-// program lets queries see all samples, and has them compute what they answer each time, as the others do.
+// program lets queries see all samples, and disables the cache of results, which the other systems don't have.
 func (v victoria) program(dir, address string) (promrig.Program, error) {
 	return promrig.Program{
 		Name: "victoriametrics", Path: v.path, Address: address, ReadyPath: "/health", Log: filepath.Join(dir, "victoriametrics.log"),
@@ -80,7 +80,7 @@ func (v victoria) program(dir, address string) (promrig.Program, error) {
 	}, nil
 }
 
-// finish merges the parts, as the background does by and by.
+// finish merges the parts, as the background does over time.
 func (victoria) finish(ctx context.Context, url string) error {
 	for _, path := range []string{"/internal/force_flush", "/internal/force_merge"} {
 		if err := promrig.Post(ctx, url+path); err != nil {
@@ -94,7 +94,7 @@ func (victoria) disk(dir string) (int64, int64, error) { return everything(dir) 
 
 type cassia struct {
 	path string
-	// weeks: the load has weeks of rollups that are over, which are compacted.
+	// weeks is true if the load has complete weeks of rollups, which are compacted.
 	weeks bool
 }
 
@@ -106,7 +106,7 @@ func (c cassia) program(dir, address string) (promrig.Program, error) {
 	return promrig.Cassia(c.path, dir, address, "--retention.raw=365d"), nil
 }
 
-// finish seals all, and waits until rollups are compacted, which the background does minutes later.
+// finish seals all samples and waits until rollups are compacted. In the background both happen minutes later.
 func (c cassia) finish(ctx context.Context, url string) error {
 	if err := promrig.Post(ctx, url+"/-/seal"); err != nil || !c.weeks {
 		return err
@@ -121,7 +121,7 @@ func (c cassia) finish(ctx context.Context, url string) error {
 		if begun == 0 {
 			begun = values[rounds]
 		}
-		if values[rounds] >= begun+2 && values[waiting] == 0 { // Listed by the first of them.
+		if values[rounds] >= begun+2 && values[waiting] == 0 { // The first of these rounds has listed the windows.
 			return nil
 		}
 		select {
@@ -132,7 +132,6 @@ func (c cassia) finish(ctx context.Context, url string) error {
 	}
 }
 
-// gauges reads metrics without labels.
 func gauges(ctx context.Context, url string, names ...string) (map[string]float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
 	if err != nil {
@@ -161,14 +160,14 @@ func gauges(ctx context.Context, url string, names ...string) (map[string]float6
 
 func (cassia) disk(dir string) (int64, int64, error) { return everything(dir) }
 
-// everything counts all there is: what an engine hasn't cleaned up yet belongs to what a user pays for.
+// everything counts all files: users also pay for data that the engine hasn't cleaned up.
 func everything(dir string) (final, all int64, err error) {
 	all, err = bench.DirBytes(filepath.Join(dir, "data"))
 	return all, all, err
 }
 
-// settle waits until the server has stopped working by itself: it has used under a tenth of a core for two
-// seconds in a row, or a minute has passed.
+// settle waits until the server is idle: two consecutive seconds with less than a tenth of a core. It waits at most a
+// minute.
 func settle(ctx context.Context, pid int) error {
 	quiet := 0
 	for range 60 {

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// row is a line of the table: a figure of each system, and how to write it.
+// row is a line of the table: a figure of each system and its format.
 type row struct {
 	what   string
 	figure func(*result) float64
@@ -55,7 +55,7 @@ func rows(s settings, asked []query) []row {
 		queryRows(asked, "time: ", func(t taken) time.Duration { return t.time })...)
 }
 
-// queryRows has a line for each query, and their sum.
+// queryRows returns a row per query, and a row with their sum.
 func queryRows(asked []query, what string, of func(taken) time.Duration) []row {
 	var out []row
 	text := plain(2, " ms")
@@ -73,7 +73,7 @@ func queryRows(asked []query, what string, of func(taken) time.Duration) []row {
 	}, text})
 }
 
-// table writes the results in Markdown; the last columns are the last system's figures divided by those of each other one.
+// table writes the results in Markdown. The last columns are the last system's figures divided by each other system's.
 func table(s settings, results []*result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n| |", s.load())
@@ -110,8 +110,8 @@ func short(d time.Duration) string {
 	return text
 }
 
-// disagreements lists the queries that the systems answered differently. Sums may differ in their last digits,
-// since each adds up the series in an order of its own.
+// disagreements lists the queries with different results. Sums may differ in their last digits, because each system
+// adds the series in its own order.
 func disagreements(results []*result) []string {
 	results = slices.DeleteFunc(slices.Clone(results), func(r *result) bool { return !r.exact })
 	if len(results) < 2 {

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/bench"
 )
 
-// metric is the name of all series. The exporter's own names become a label, because a query of KairosDB is about
-// one metric, and this one is to be about all series.
+// metric is the name of all series. The exporter's names become a label, because a query of KairosDB selects one
+// metric, and the measured query selects all series.
 const (
 	metric    = "node_everything"
 	fieldName = "field"
@@ -19,15 +19,15 @@ const (
 	zones     = 20
 )
 
-// bucket is what the query sums up over.
+// bucket is the width of the query's buckets.
 const bucket = 5 * time.Minute
 
-// dataset is the series and samples that both systems get.
+// dataset has the series and samples that both systems receive.
 type dataset struct {
 	*bench.Generator
-	// tags are each series' labels but for the metric's name, sorted by name.
+	// tags are each series' labels except the metric's name, sorted by name.
 	tags [][]labels.Label
-	// whole is, for each series, whether all of its values are integers, which KairosDB stores as such.
+	// whole reports, by series, whether all values are integers. KairosDB stores integers as such.
 	whole []bool
 }
 
@@ -57,21 +57,21 @@ func newDataset(w bench.Workload) (*dataset, error) {
 
 func (d *dataset) samples() int64 { return d.Samples() }
 
-// span is the time that the query is about, whole buckets, left-open: (from, to] in milliseconds.
+// span returns the time range of the query in whole buckets, left-open: (from, to] in milliseconds.
 func (d *dataset) span() (from, to int64) {
 	width := bucket.Milliseconds()
 	return d.StartMs, d.StartMs + int64(d.Steps)*d.IntervalMs/width*width
 }
 
-// part is what goes into one request: some consecutive samples of some series.
+// part is the content of one request: consecutive samples of some series.
 type part struct {
 	series []int
-	// Steps first to last, the latter left out.
+	// first is the first step, last the one after the last.
 	first, last int
 }
 
-// parts gives those of one of several senders, in the order of time. Each holds up to most samples, of as many of
-// the sender's series as possible.
+// parts returns the requests of one sender, in time order. Each has at most most samples, of as many of the sender's
+// series as possible.
 func (d *dataset) parts(sender, senders, most int) []part {
 	var own []int
 	for i := sender; i < d.Series; i += senders {

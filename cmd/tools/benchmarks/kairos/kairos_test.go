@@ -62,7 +62,7 @@ func TestNumbersKeepTheirKind(t *testing.T) {
 	}
 }
 
-// TestBothGetTheSame decodes what the two systems would be sent.
+// TestBothGetTheSame decodes the requests to the two systems and compares their samples.
 func TestBothGetTheSame(t *testing.T) {
 	d := small(t)
 	p := part{series: []int{3, 40}, first: 10, last: 13}
@@ -102,7 +102,7 @@ func TestBothGetTheSame(t *testing.T) {
 	}
 }
 
-// TestAnswersMeetAtTheBucketsEnd gives both clients the same sums as the servers write them.
+// TestAnswersMeetAtTheBucketsEnd returns the same sums to both clients, in the formats of the two servers.
 func TestAnswersMeetAtTheBucketsEnd(t *testing.T) {
 	d := small(t)
 	from, to := d.span()

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// kairosdb is a real one, by docker/kairosdb/local.
+// kairosdb is a real KairosDB, run by docker/kairosdb/local.
 type kairosdb struct{ batch int }
 
 func (kairosdb) name() string     { return "kairosdb" }
@@ -37,7 +37,7 @@ func (kairosdb) endpoint() (string, map[string]string) {
 	return "/api/v1/datapoints", map[string]string{"Content-Type": "application/gzip"}
 }
 
-// encode writes JSON by hand, since KairosDB takes a number with a point for a float, and one without for an integer.
+// encode writes JSON by hand, because KairosDB reads a number with a point as a float, and one without as an integer.
 func (kairosdb) encode(d *dataset, p part) ([]byte, error) {
 	var text []byte
 	for n, i := range p.series {
@@ -70,7 +70,7 @@ func (kairosdb) encode(d *dataset, p part) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// appendNumber writes no exponents: KairosDB takes 3e-7, without a point, for an integer, and so for 0.
+// appendNumber writes no exponents: KairosDB reads 3e-7, which has no point, as the integer 0.
 func appendNumber(to []byte, v float64, whole bool) []byte {
 	from := len(to)
 	to = strconv.AppendFloat(to, v, 'f', -1, 64)
@@ -80,10 +80,10 @@ func appendNumber(to []byte, v float64, whole bool) []byte {
 	return to
 }
 
-// finish has nothing to do: KairosDB stores a point in the form that it keeps.
+// finish does nothing: KairosDB stores a point in its final form.
 func (kairosdb) finish(context.Context, string) error { return nil }
 
-// kairosAnswer is what a query gives, as far as it matters here.
+// kairosAnswer is the used part of a query's response.
 type kairosAnswer struct {
 	Queries []struct {
 		Results []struct {
@@ -93,8 +93,8 @@ type kairosAnswer struct {
 	} `json:"queries"`
 }
 
-// ask runs an aggregator over what lies in (from, to], grouped by zone. Its buckets begin a millisecond after from (by
-// default KairosDB would align them to the clock), so each holds what PromQL's left-open ranges hold.
+// ask runs an aggregator over (from, to], grouped by zone. Its buckets start a millisecond after from, so that each has
+// the samples of one of PromQL's left-open ranges. By default KairosDB would align them to the clock.
 func (kairosdb) ask(ctx context.Context, url, aggregator string, widthMs, from, to int64) (kairosAnswer, error) {
 	var answer kairosAnswer
 	query := fmt.Sprintf(`{"start_absolute":%d,"end_absolute":%d,"metrics":[{"name":%q,"group_by":[{"name":"tag","tags":[%q]}],`+

@@ -1,5 +1,5 @@
-// Kairos puts the same samples into a real KairosDB and into Cassia, both on the same real Cassandra, and prints what
-// each took of CPU, disk and time, as a table in Markdown:
+// Kairos sends the same samples to a real KairosDB and to Cassia, both on the same real Cassandra, and prints the CPU,
+// disk and time of each as a table in Markdown:
 //
 //	bin/tools/benchmarks/kairos -cassia bin/cassia
 //
@@ -10,10 +10,10 @@
 //	          └──────────────────────►  Cassia  ├──────▲ keyspace cassia
 //	                                 └──────────┘
 //
-// Java compiles what runs often, so first all that is compared runs for a while: both systems take a first part
-// of the data before either is measured on the rest. Then one after the other, with the other one stopped, takes the
-// load and does all that it does afterwards (Cassia: seals), and its keyspace is flushed and compacted; that is the CPU
-// and the disk that are compared. Then one query that both can answer alike is timed, and the answers are compared, too.
+// Java compiles frequently executed code, so both systems first receive a part of the data to warm up. Then, one after
+// the other and with the other one stopped, each receives the load and completes its own work on it (Cassia seals). Its
+// keyspace is flushed and compacted. The table compares the CPU and the disk space of all that. Finally a query that
+// both support is timed, and the results are compared.
 //
 // It needs Java 17 and Maven, see docker/cassandra/local and docker/kairosdb/local.
 package main
@@ -75,8 +75,8 @@ func main() {
 	}
 }
 
-// kairosConfig is what KairosDB's documentation advises for Cassandra: otherwise both write a long line into their logs
-// about every batch, and the larger ones are refused.
+// kairosConfig has the settings for Cassandra that KairosDB's documentation recommends. Without them both systems log a
+// long line per batch, and Cassandra rejects the larger batches.
 const kairosConfig = `
 batch_size_warn_threshold: 2MiB
 batch_size_fail_threshold: 4MiB
@@ -140,7 +140,7 @@ func compare(ctx context.Context, s settings) error {
 	return nil
 }
 
-// rigs are the systems to measure, in order, each in a folder of its own.
+// rigs returns the systems to measure in order, each with its own folder.
 func (s settings) rigs(cluster *cassandratest.Cluster) ([]*rig, error) {
 	var out []*rig
 	for _, sys := range []system{kairosdb{batch: s.kairosBatch}, cassia{path: s.cassia}} {
@@ -159,7 +159,7 @@ func (s settings) rigs(cluster *cassandratest.Cluster) ([]*rig, error) {
 	return out, nil
 }
 
-// datasets are the data to warm up with and, right after those, the data to measure with, which end about now.
+// datasets returns the data to warm up with and the data to measure, which follow immediately and end about now.
 func (s settings) datasets(now time.Time) (warm, measured *dataset, err error) {
 	w := bench.Workload{Series: s.series, IntervalMs: s.interval.Milliseconds()}
 	steps := func(hours float64) int { return int(hours * float64(time.Hour) / float64(s.interval)) }

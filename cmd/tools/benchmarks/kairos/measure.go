@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
 )
 
-// rig is a system, the Cassandra below it, and how both are used.
+// rig is a system with its Cassandra and the settings.
 type rig struct {
 	system
 	settings
@@ -24,7 +24,7 @@ type rig struct {
 	process *promrig.Process
 }
 
-// cost is CPU time, of the system and of Cassandra.
+// cost is the CPU time of the system and of Cassandra.
 type cost struct{ system, cassandra time.Duration }
 
 func (c cost) both() time.Duration { return c.system + c.cassandra }
@@ -32,23 +32,22 @@ func (c cost) minus(before cost) cost {
 	return cost{c.system - before.system, c.cassandra - before.cassandra}
 }
 
-// result is what one system took.
+// result has the costs of one system.
 type result struct {
 	system string
-	// samples are those of the load, stored those and the ones before, to warm up.
+	// samples is the number of measured samples. stored includes the warm-up.
 	samples, stored int64
-	// load is until all of it is in Cassandra, all until it lies there in its final form, compacted.
+	// load is the cost until all samples are in Cassandra, all the cost until they are compacted in their final form.
 	load, all cost
-	// acknowledged is how long it took until the last request was answered.
+	// acknowledged is the time until the response to the last request.
 	acknowledged time.Duration
 	disk         int64
-	// answer is the median time of the query, query what one of them costs.
+	// answer is the median time of the query, query its mean cost.
 	answer time.Duration
 	query  cost
 	sums   sums
 }
 
-// start starts the system.
 func (r *rig) start(ctx context.Context) error {
 	root, err := promrig.Root()
 	if err != nil {
@@ -62,13 +61,13 @@ func (r *rig) start(ctx context.Context) error {
 	return err
 }
 
-// stop ends it.
 func (r *rig) stop() {
-	// An error here is Java's exit code, which is always that of a signal, or late: all is measured.
+	// An error here is Java's exit code, which is always that of a signal, or a timeout. Everything was measured
+	// before.
 	_ = r.process.Terminate(time.Minute)
 }
 
-// warm lets the system and Cassandra run a part of the data.
+// warm sends a part of the data, and then runs the query.
 func (r *rig) warm(ctx context.Context, d *dataset) error {
 	if err := r.start(ctx); err != nil {
 		return err
@@ -129,7 +128,7 @@ func (r *rig) measure(ctx context.Context, d *dataset, before int64) (*result, e
 	return out, r.time(ctx, d, out)
 }
 
-// complete has everything brought into its final form, and compacted.
+// complete brings all data into its final form and compacts it.
 func (r *rig) complete(ctx context.Context) error {
 	progress("%s: everything is written; finishing and compacting it", r.name())
 	if err := r.finish(ctx, r.process.URL()); err != nil {
@@ -143,7 +142,7 @@ func (r *rig) complete(ctx context.Context) error {
 	return r.settle(ctx)
 }
 
-// time runs the query: twice to warm up, then for the figures.
+// time runs the query: twice to warm up, and then for the figures.
 func (r *rig) time(ctx context.Context, d *dataset, out *result) error {
 	progress("%s: asking the query", r.name())
 	var times []time.Duration
@@ -179,8 +178,8 @@ func (r *rig) time(ctx context.Context, d *dataset, out *result) error {
 	return nil
 }
 
-// load sends a data set, and returns when both the system and Cassandra have worked it off, and how long it took
-// until all was acknowledged.
+// load sends a data set and waits until the system and Cassandra have processed it. It returns the time until all
+// samples were acknowledged.
 func (r *rig) load(ctx context.Context, d *dataset) (time.Duration, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -205,7 +204,7 @@ func (r *rig) load(ctx context.Context, d *dataset) (time.Duration, error) {
 	return took, r.settle(ctx)
 }
 
-// deliver sends a request until it is taken, a minute at most.
+// deliver sends a request until it is accepted, for at most a minute.
 func (r *rig) deliver(ctx context.Context, d *dataset, p part) error {
 	body, err := r.encode(d, p)
 	if err != nil {
@@ -223,7 +222,7 @@ func (r *rig) deliver(ctx context.Context, d *dataset, p part) error {
 	}
 }
 
-// spent is the CPU time so far.
+// spent returns the CPU time used so far.
 func (r *rig) spent() (cost, error) {
 	usage, err := bench.ProcessUsage(r.process.PID())
 	if err != nil {
@@ -233,8 +232,8 @@ func (r *rig) spent() (cost, error) {
 	return cost{usage.CPU, time.Duration(seconds * float64(time.Second))}, err
 }
 
-// settle waits until both have nothing left to do: three seconds in a row at under a tenth of a core, or until five
-// minutes have passed.
+// settle waits until the system and Cassandra are idle: three consecutive seconds with less than a tenth of a core. It
+// waits at most five minutes.
 func (r *rig) settle(ctx context.Context) error {
 	quiet := 0
 	last, err := r.spent()

@@ -11,25 +11,25 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// system is a server in front of Cassandra.
+// system is a server that stores its data in Cassandra.
 type system interface {
 	name() string
-	// keyspace is where it keeps its data.
+	// keyspace returns the keyspace of its data.
 	keyspace() string
-	// program is the server, on a Cassandra, with what it keeps besides below dir.
+	// program returns the server, which uses a Cassandra and stores other files below dir.
 	program(root, dir, address string, hosts []string) promrig.Program
-	// encode makes the body of a request, compressed; its path and headers are those of endpoint.
+	// encode returns the compressed body of a request. endpoint returns its path and headers.
 	encode(d *dataset, p part) ([]byte, error)
 	endpoint() (path string, headers map[string]string)
-	// finish brings everything that was acknowledged into its final form.
+	// finish brings all acknowledged samples into their final form.
 	finish(ctx context.Context, url string) error
-	// count is how many samples of the data set it has.
+	// count returns the number of stored samples of the data set.
 	count(ctx context.Context, url string, d *dataset) (int64, error)
-	// query sums up all samples of a zone in each bucket of the data set's span.
+	// query returns the sum of all samples per zone and bucket, in the data set's span.
 	query(ctx context.Context, url string, d *dataset) (sums, error)
 }
 
-// sums are by zone and by the end of the bucket, in milliseconds.
+// sums are by zone, and by the end of the bucket in milliseconds.
 type sums map[string]map[int64]float64
 
 func (s sums) set(zone string, at int64, value float64) {
@@ -47,7 +47,7 @@ func (s sums) points() int {
 	return n
 }
 
-// difference returns an error where the others differ by more than the order of adding up explains.
+// difference returns an error if two results differ by more than the order of additions explains.
 func (s sums) difference(other sums) error {
 	if len(s) != len(other) || s.points() != other.points() {
 		return fmt.Errorf("the answers differ: %d zones and %d points, and %d and %d", len(s), s.points(), len(other), other.points())
@@ -63,10 +63,10 @@ func (s sums) difference(other sums) error {
 	return nil
 }
 
-// maxAnswer bounds an answer, bytes.
+// maxAnswer bounds a response, in bytes.
 const maxAnswer = 64 << 20
 
-// post sends a body and returns the answer, or an error for any status but 2xx.
+// post sends a body and returns the response, or an error for any status except 2xx.
 func post(ctx context.Context, client *http.Client, url string, headers map[string]string, body io.Reader) ([]byte, int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// row is a line of the table: a figure of each system, and how to write it.
+// row is a line of the table: a figure of each system and its format.
 type row struct {
 	what   string
 	figure func(*result) float64
@@ -29,7 +29,7 @@ var rows = []row{
 	{"the query, CPU of the system and Cassandra", func(r *result) float64 { return milliseconds(r.query.both()) }, "%.0f ms"},
 }
 
-// table writes the results in Markdown; the ratio is the first system's figure divided by the last's.
+// table writes the results in Markdown. The ratio is the first system's figure divided by the last system's.
 func table(s settings, results []*result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d series, %g h every %s, %d samples, %d senders, commit log in %s mode, KairosDB's batches of %d; the query sums up %s in %d groups, %d points\n\n| |",

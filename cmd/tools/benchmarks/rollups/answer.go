@@ -73,11 +73,11 @@ func (a answer) points() (n int) {
 	return n
 }
 
-// difference is how an answer differs from the one wanted.
+// difference describes how a result differs from the expected one.
 type difference struct {
-	// shape names the series or point that is missing or too many; empty: none.
+	// shape names a missing or surplus series or point. It is empty if there is none.
 	shape string
-	// relative is the largest difference of two values, as a share of the larger; usual is what 99 of 100 stay below.
+	// relative is the max difference of two values as a share of the larger one, usual the 99th percentile.
 	relative, usual float64
 }
 
@@ -110,7 +110,8 @@ func differenceOf(want, got answer) difference {
 	return difference{relative: all[len(all)-1], usual: all[(len(all)-1)*99/100]}
 }
 
-// relative is the difference of two values as a share of the larger; infinite if just one is finite.
+// relative returns the difference of two values as a share of the larger one. It is infinite if only one of them is
+// finite.
 func relative(a, b float64) float64 {
 	switch {
 	case a == b || math.IsNaN(a) && math.IsNaN(b):

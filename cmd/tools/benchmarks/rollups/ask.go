@@ -17,33 +17,33 @@ import (
 	"github.com/cassia-db/cassia/promql/api"
 )
 
-// result is what both took for a question, Cassia for each resolution.
+// result has the costs of a question for both systems, for Cassia by resolution.
 type result struct {
 	question   question
 	prometheus taken
 	cassia     map[string]compared
 }
 
-// taken is what an answer took: the medians.
+// taken has the median costs of a result.
 type taken struct {
 	time, cpu time.Duration
-	bytes     int // of the answer
+	bytes     int // size of the response
 }
 
-// compared is what Cassia's answer took, and how it compares with Prometheus'.
+// compared has the costs of Cassia's result, and its difference from Prometheus' result.
 type compared struct {
 	taken
-	// from is what it was answered from, as Cassia reports itself.
+	// from is the source of the result, as Cassia reports it.
 	from string
 	difference
 }
 
-// exact reports whether Cassia claims that the answer is that of raw samples.
+// exact reports whether Cassia claims that the result equals one computed from raw samples.
 func (c compared) exact() bool {
 	return !strings.Contains(c.from, "snapped") && !strings.Contains(c.from, "widened") && !strings.Contains(c.from, "approximate")
 }
 
-// wrong describes how an answer differs that shouldn't.
+// wrong describes a difference that isn't allowed, "" if there is none.
 func (c compared) wrong() string {
 	switch {
 	case c.shape != "":
@@ -55,10 +55,10 @@ func (c compared) wrong() string {
 	}
 }
 
-// tolerance is by how much numbers may differ that are added up in another order.
+// tolerance is the max relative difference between sums of the same numbers in different orders.
 const tolerance = 1e-9
 
-// ask asks everything of both.
+// ask runs all questions on both systems.
 func ask(ctx context.Context, s settings, d dataset) ([]result, error) {
 	prometheus := prometheusServer{s.prometheus, filepath.Join(s.dir, "prometheus")}
 	cassia := cassiaServer{s.cassia, filepath.Join(s.dir, "cassia")}
@@ -104,7 +104,7 @@ func ask(ctx context.Context, s settings, d dataset) ([]result, error) {
 	return results, nil
 }
 
-// measure asks a question of a new process, so many times, and returns the last answer and the medians.
+// measure runs a question repeat times, each on a new process. It returns the last result and the medians.
 func measure(ctx context.Context, s server, q question, resolution string, repeat int) (body []byte, took taken, from string, err error) {
 	var times, cpus []time.Duration
 	for range repeat {
@@ -119,7 +119,7 @@ func measure(ctx context.Context, s server, q question, resolution string, repea
 	return body, taken{time: times[len(times)/2], cpu: cpus[len(cpus)/2], bytes: len(body)}, from, nil
 }
 
-// askNew starts a server, asks one question, and stops it.
+// askNew starts a server, runs one question, and stops the server.
 func askNew(ctx context.Context, s server, q question, resolution string) (body []byte, took taken, from string, err error) {
 	process, err := start(ctx, s)
 	if err != nil {
@@ -143,7 +143,7 @@ func askNew(ctx context.Context, s server, q question, resolution string) (body 
 	return body, took, from, process.Terminate(time.Minute)
 }
 
-// get asks a server. The answer isn't compressed: that would cost both the same.
+// get sends a question. The response isn't compressed, which would cost both systems the same.
 func get(ctx context.Context, server string, q question, resolution string) (body []byte, from string, err error) {
 	seconds := func(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 	params := url.Values{"query": {q.text}, "start": {seconds(q.start)}, "end": {seconds(q.end)}, "step": {strconv.Itoa(int(q.step.Seconds()))}}
@@ -169,10 +169,10 @@ func get(ctx context.Context, server string, q question, resolution string) (bod
 	return body, response.Header.Get(api.ResolutionHeader), nil
 }
 
-// profileFor is how long a question is asked over and over for a profile.
+// profileFor is the length of a profile, in which a question is repeated.
 const profileFor = 5 * time.Second
 
-// profile writes a CPU profile of a server that is asked a question over and over.
+// profile writes a CPU profile of a server while a question is repeated.
 func profile(ctx context.Context, s server, q question, resolution, dir string) error {
 	process, err := start(ctx, s)
 	if err != nil {

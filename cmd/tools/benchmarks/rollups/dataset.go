@@ -12,28 +12,28 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// The two metrics. Both have the labels job, instance and one of their own.
+// The two metrics. Their labels are job, instance, and one label that only this metric has.
 const (
 	counterName = "http_requests_total"
 	gaugeName   = "memory_used_percent"
 )
 
-// jobs is how many values the label job has.
+// jobs is the number of values of the label job.
 const jobs = 10
 
 const dayMs = int64(24 * time.Hour / time.Millisecond)
 
-// dataset describes the samples completely: whoever generates them gets the same.
+// dataset describes the samples completely: generating them twice returns the same samples.
 type dataset struct {
-	// Counters and Gauges are how many series each of the metrics has.
+	// Counters and Gauges are the numbers of series of the two metrics.
 	Counters, Gauges int
-	// Metrics are how many metrics the gauges are divided among: 0 and 1 are the same. Wide are how many gauges more there are on the
-	// last day, of as many metrics.
+	// Metrics is the number of metrics that the gauges are divided among; 0 means 1. Wide is the number of additional
+	// gauges on the last day, which are divided among the same number of metrics.
 	Metrics, Wide int `json:",omitempty"`
 	Days          int
-	// IntervalMs is the time between two samples of a series, milliseconds.
+	// IntervalMs is the time between two samples of a series, in milliseconds.
 	IntervalMs int64
-	// EndMs is the midnight (UTC) at which the samples end, milliseconds.
+	// EndMs is the midnight (UTC) at which the samples end, in milliseconds.
 	EndMs int64
 }
 
@@ -64,7 +64,7 @@ func (d dataset) samples() int64 {
 func (d dataset) end() time.Time   { return time.UnixMilli(d.EndMs).UTC() }
 func (d dataset) start() time.Time { return time.UnixMilli(d.startMs()).UTC() }
 
-// labelsOf names series i. The series of a job are spread over instances of ten series each.
+// labelsOf returns the labels of series i. The series of a job are divided among instances of ten series each.
 func (d dataset) labelsOf(i int) labels.Labels {
 	name, own := counterName, "handler"
 	if i >= d.Counters {
@@ -88,11 +88,12 @@ func (d dataset) gaugeOf(i int) string {
 	}
 }
 
-// generator makes the samples, a step of all series at a time. Series are scraped at instants of their own within the
-// interval, always the same, as Prometheus does.
+// generator generates the samples, one step of all series at a time. Each series is scraped at a fixed offset within
+// the interval, as by Prometheus.
 //
-// A counter grows by whole numbers, with the time of day and by chance, at a rate of its own, and starts again at 0
-// every few days; every seventh counts seconds in hundredths. A gauge wanders between 0 and 100 in hundredths.
+// A counter grows randomly, by whole numbers that depend on its rate and on the time of day, and restarts at 0 every
+// few days. Every seventh counter counts seconds in hundredths. A gauge moves randomly between 0 and 100, in
+// hundredths.
 type generator struct {
 	dataset
 	random *rand.Rand
@@ -101,13 +102,13 @@ type generator struct {
 }
 
 type state struct {
-	offset int64 // of its samples in the step, milliseconds; not 0, for a time belongs to what ends there
-	// total is a counter's or gauge's value in the unit.
+	offset int64 // offset of its samples in the step, milliseconds; never 0, because a time belongs to the step that ends there
+	// total is the value of a counter or gauge, in 1/unit.
 	total int64
 	unit  float64
-	// mean is what a counter grows by in a step on average; 0 for a gauge.
+	// mean is the average growth of a counter per step, 0 for a gauge.
 	mean float64
-	// reset is how many steps are left until the counter starts again.
+	// reset is the number of steps until the counter restarts.
 	reset int
 }
 
@@ -129,7 +130,7 @@ func newGenerator(d dataset) *generator {
 	return g
 }
 
-// step yields the next sample of every series: its number, its time in milliseconds, its value.
+// step yields the next sample of every series: its number, its time in milliseconds, and its value.
 func (g *generator) step(yield func(i int, t int64, v float64) error) error {
 	daytime := 1 + 0.6*math.Sin(2*math.Pi*float64(g.now%dayMs)/float64(dayMs))
 	there := g.states
@@ -151,7 +152,7 @@ func (g *generator) step(yield func(i int, t int64, v float64) error) error {
 	return nil
 }
 
-// count lets a counter grow by a step, or start again, some two to six days later.
+// count advances a counter by a step, or restarts it. Restarts are two to six days apart.
 func (s *state) count(random *rand.Rand, daytime float64, stepsOfDay int) {
 	if s.reset--; s.reset < 0 {
 		s.total, s.reset = 0, stepsOfDay*2+random.IntN(stepsOfDay*4)
@@ -159,7 +160,7 @@ func (s *state) count(random *rand.Rand, daytime float64, stepsOfDay int) {
 	s.total += int64(s.mean * daytime * 2 * random.Float64())
 }
 
-// filled describes a folder's content.
+// filled describes the contents of a folder.
 type filled struct {
 	Dataset dataset
 	Costs   costs

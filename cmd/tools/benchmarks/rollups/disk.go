@@ -13,18 +13,18 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// disk is what the data take, bytes.
+// disk has the sizes of the data, in bytes.
 type disk struct {
-	// prometheus is all of its blocks, with their indexes.
+	// prometheus is the size of all blocks with their indexes.
 	prometheus int64
-	// left is Cassia's directory as a server leaves it that ran for a while and was stopped; compacted as it is after
-	// all files were merged once. tables are the tables of the latter.
+	// left is the size of Cassia's directory after a server has run for a while and stopped. compacted is its size
+	// after all files were merged once, and tables are the sizes of its tables then.
 	left, compacted int64
 	tables          map[string]uint64
 }
 
-// measureDisk lets a server tidy up after the filling, and looks at what lies there then. A copy of it, which shares its files,
-// is compacted and removed.
+// measureDisk runs a server to clean up after filling, and then measures the files. It also compacts and measures a
+// copy, which shares its files, and removes the copy.
 func measureDisk(ctx context.Context, dir, cassia string) (d disk, err error) {
 	progress("measuring disk")
 	if d.prometheus, err = bench.DirBytes(filepath.Join(dir, "prometheus", "data")); err != nil {
@@ -73,7 +73,7 @@ func withEngine(dir string, use func(*pebble.Engine) error) (err error) {
 	return use(e)
 }
 
-// tidyUp runs a server until it is quiet.
+// tidyUp runs a server until it is idle.
 func tidyUp(ctx context.Context, s server) error {
 	process, err := start(ctx, s)
 	if err != nil {
@@ -83,7 +83,7 @@ func tidyUp(ctx context.Context, s server) error {
 	return process.Terminate(time.Minute)
 }
 
-// start starts a server and waits until it is ready and quiet.
+// start starts a server and waits until it is ready and idle.
 func start(ctx context.Context, s server) (*promrig.Process, error) {
 	address, err := promrig.FreeAddress()
 	if err != nil {

@@ -21,26 +21,26 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// tenant is whom requests without a header belong to.
+// tenant is the tenant of requests without a header.
 const tenant = "default"
 
-// batchSamples is about how many samples a commit holds.
+// batchSamples is the approximate number of samples per commit.
 const batchSamples = 20_000
 
-// settle is how long after a day's end its last slots are sealed.
+// settle is the time after the end of a day at which its last slots are sealed.
 const settle = 15 * time.Minute
 
 // fillProfile is the CPU profile of filling, in Cassia's folder.
 const fillProfile = "fill.pprof"
 
-// costs are what filling Cassia took of CPU.
+// costs are the CPU times of filling Cassia.
 type costs struct {
-	// Write is until all was durable, Seal from there until all was sealed and rolled up. What Pebble does in the
-	// background counts for the one during which it ran.
+	// Write is the time until all samples were durable, Seal the time from then until all were sealed and rolled up.
+	// Pebble's background work counts for the phase in which it ran.
 	Write, Seal time.Duration
 }
 
-// fillCassia writes the samples through storage, in the process, and seals each day when it is over.
+// fillCassia writes the samples with package storage in this process, and seals each day when it has ended.
 func fillCassia(ctx context.Context, dir string, d dataset) (c costs, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return c, err
@@ -92,7 +92,7 @@ func fillCassia(ctx context.Context, dir string, d dataset) (c costs, err error)
 	return c, os.WriteFile(filepath.Join(dir, fillProfile), profile.Bytes(), 0o600)
 }
 
-// writer writes a dataset through a store, a day at a time.
+// writer writes a dataset to a store, a day at a time.
 type writer struct {
 	*generator
 	store   *storage.Store
@@ -109,7 +109,7 @@ func newWriter(d dataset, store *storage.Store) *writer {
 	return w
 }
 
-// day commits a day's samples, and moves the clock along.
+// day commits the samples of a day and advances the clock.
 func (w *writer) day(ctx context.Context, clock *atomic.Int64) error {
 	for left := w.stepsOfDay(); left > 0; {
 		steps := min(left, max(1, batchSamples/w.series()))
@@ -138,11 +138,11 @@ func (w *writer) day(ctx context.Context, clock *atomic.Int64) error {
 	return nil
 }
 
-// blockMs is the length of the longest blocks that Prometheus compacts to: 20.25 days. They grow from two hours by
-// threes, and may not be longer than 31 days.
+// blockMs is the length of the longest blocks of Prometheus' compaction: 20.25 days. Block lengths are two hours times
+// a power of three, at most 31 days.
 const blockMs = int64(2*time.Hour/time.Millisecond) * 3 * 3 * 3 * 3 * 3
 
-// fillPrometheus writes the samples as blocks, cut where Prometheus' compaction would.
+// fillPrometheus writes the samples as blocks, with the boundaries of Prometheus' compaction.
 func fillPrometheus(ctx context.Context, dir string, d dataset) error {
 	data := filepath.Join(dir, "data")
 	if err := os.MkdirAll(data, 0o700); err != nil {
@@ -164,7 +164,7 @@ func fillPrometheus(ctx context.Context, dir string, d dataset) error {
 	return nil
 }
 
-// writeBlock writes the samples until upTo, milliseconds, as one block.
+// writeBlock writes the samples before upTo, in milliseconds, as one block.
 func writeBlock(ctx context.Context, dir string, g *generator, upTo int64, all []labels.Labels, refs []promstorage.SeriesRef) (err error) {
 	w, err := tsdb.NewBlockWriter(slog.New(slog.DiscardHandler), dir, blockMs)
 	if err != nil {
@@ -195,7 +195,7 @@ func writeBlock(ctx context.Context, dir string, g *generator, upTo int64, all [
 	return nil
 }
 
-// ownCPU is the user and system time of this process.
+// ownCPU returns the user and system time of this process.
 func ownCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

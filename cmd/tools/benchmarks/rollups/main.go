@@ -1,5 +1,5 @@
-// Rollups asks the same questions of Cassia and of a real Prometheus that hold the same months of samples, and prints
-// what each answer took of time and CPU, and what the samples take of disk, as tables in Markdown:
+// Rollups runs the same queries on Cassia and on a real Prometheus with the same months of samples. It prints the time
+// and CPU of each result and the disk space of the samples, as tables in Markdown:
 //
 //	bin/tools/benchmarks/rollups -prometheus bin/prometheus -cassia bin/cassia
 //
@@ -10,12 +10,13 @@
 //	dataset ──┤                                                    ├──► HTTP: time, CPU, answers compared
 //	          └─► tsdb's BlockWriter ──► blocks ──► prometheus ────┘
 //
-// Both are filled without their ways in, which bench-compare measures: day by day with a clock that goes along, as if
-// the samples had come in and been sealed in their time; and in blocks as long as Prometheus' compaction makes them.
-// Then, for every question and resolution, a process is started, left alone until it is quiet, asked once, and
-// stopped, several times over; the medians count. All files lie in the system's cache before.
+// Both are filled without their network protocols, which bench-compare measures. Cassia is filled day by day with a
+// simulated clock, as if the samples had been sent and sealed in their time, and Prometheus with blocks as long as
+// those after its compaction. Then, for every query and resolution, a process is started, becomes idle, runs the query
+// once, and is stopped. That is repeated, and the medians are reported. All files are in the page cache before.
 //
-// With -small both run side by side, and are asked small questions, which take about as long as a selector does.
+// With -small both systems run side by side and answer queries with small results, where the fixed cost of a query
+// dominates.
 package main
 
 import (
@@ -117,7 +118,7 @@ func run(ctx context.Context, s settings) error {
 	return nil
 }
 
-// dataset is what the flags describe.
+// dataset returns the dataset that the flags describe.
 func (s settings) dataset(now time.Time) (dataset, error) {
 	end := now.UTC().Truncate(24 * time.Hour)
 	if s.until != "" {
@@ -130,7 +131,7 @@ func (s settings) dataset(now time.Time) (dataset, error) {
 	return d, d.validate()
 }
 
-// fill fills both stores, unless that was done before: then it returns what it cost when it was.
+// fill fills both stores and returns the costs. If they are filled already, it returns the recorded costs.
 func fill(ctx context.Context, dir string, d dataset) (costs, error) {
 	file := filepath.Join(dir, "filled.json")
 	if done, err := readFilled(file); err == nil {

@@ -10,7 +10,7 @@ type question struct {
 	text       string
 	start, end time.Time
 	step       time.Duration
-	// what names its special property; empty: none.
+	// what describes its special property. It is empty if there is none.
 	what string
 }
 
@@ -22,11 +22,11 @@ func (q question) String() string {
 	return text
 }
 
-// shift is how far an unaligned start is past the hour.
+// shift is the offset of an unaligned start from the hour.
 const shift = 7*time.Minute + 13*time.Second
 
-// questions are the panels of a dashboard over a month and over all of the data, a point an hour. They begin an hour
-// after the data do, so that no window reaches past these.
+// questions returns the panels of a dashboard over a month and over all data, with a point per hour. They start an hour
+// after the data, so that all windows are inside it.
 func questions(d dataset) []question {
 	sum := func(inner string) string { return "sum by (job) (" + inner + ")" }
 	rate := func(window string) string { return sum("rate(" + counterName + "[" + window + "])") }

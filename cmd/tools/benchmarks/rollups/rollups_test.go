@@ -20,13 +20,13 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// small is a few days that two of Prometheus' blocks meet in.
+// small is a few days with the boundary between two of Prometheus' blocks.
 var small = dataset{Counters: 14, Gauges: 6, Days: 3, IntervalMs: 600_000, EndMs: (1000*blockMs/dayMs + 2) * dayMs}
 
-// samples is what a series holds, by time in milliseconds.
+// samples are the samples of a series, by time in milliseconds.
 type samples map[int64]float64
 
-// generated is all of a dataset, by the series' labels.
+// generated returns all samples of a dataset, by the series' labels.
 func generated(t *testing.T, d dataset) map[string]samples {
 	t.Helper()
 	all := map[string]samples{}
@@ -93,7 +93,7 @@ func TestDatasetsThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestBothHoldTheSame fills both stores and reads them back.
+// TestBothHoldTheSame fills both stores and compares their samples.
 func TestBothHoldTheSame(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it fills two stores on disk")

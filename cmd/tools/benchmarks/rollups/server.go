@@ -12,12 +12,13 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// server is a system that is asked, with its data in a folder.
+// server is a measured system with its data in a folder.
 type server interface {
 	program(address string) (promrig.Program, error)
 }
 
-// maxSamples is what both let a query hold; the default of 50 million is less than the raw samples asked for.
+// maxSamples is the limit of samples per query in both systems. The default of 50 million is less than the queries
+// read.
 const maxSamples = "1000000000"
 
 type prometheusServer struct{ path, dir string }
@@ -33,9 +34,9 @@ func (s cassiaServer) program(address string) (promrig.Program, error) {
 	return promrig.Cassia(s.path, s.dir, address, "--retention.raw=0", "--query.max-samples="+maxSamples), nil
 }
 
-// cpuOf returns the CPU time that a process' threads have used so far, by the scheduler's own account: /proc/…/stat
-// counts in hundredths of a second, which is too coarse here. A thread that has ended is no
-// longer counted; Go's runtime keeps its threads. (Linux)
+// cpuOf returns the CPU time of a process' threads, as the scheduler counts it. /proc/…/stat counts in hundredths of a
+// second, which is too coarse. A thread that has ended isn't counted, but Go's runtime keeps its threads. It needs
+// Linux.
 func cpuOf(pid int) (time.Duration, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {
@@ -45,7 +46,7 @@ func cpuOf(pid int) (time.Duration, error) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // It has just ended.
+			continue // The thread has ended.
 		}
 		first, _, _ := strings.Cut(string(text), " ")
 		ns, err := strconv.ParseInt(first, 10, 64)
@@ -60,14 +61,14 @@ func cpuOf(pid int) (time.Duration, error) {
 	return sum, nil
 }
 
-// Quiet is a server that has used less than quietShare of a core in two intervals in a row.
+// A server is idle after two consecutive intervals with less than quietShare of a core.
 const (
 	quietEvery = 300 * time.Millisecond
 	quietShare = 0.04
 	quietWait  = time.Minute
 )
 
-// quiet waits until a server does nothing by itself any more, or quietWait is over.
+// quiet waits until a server is idle, for at most quietWait.
 func quiet(ctx context.Context, pid int) error {
 	before, err := cpuOf(pid)
 	if err != nil {
@@ -91,7 +92,7 @@ func quiet(ctx context.Context, pid int) error {
 	return nil
 }
 
-// warm reads all files below a folder, so that the system has them in its cache.
+// warm reads all files below a folder into the page cache.
 func warm(dir string) error {
 	buffer := make([]byte, 1<<20)
 	return filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {

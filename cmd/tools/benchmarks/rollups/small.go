@@ -16,19 +16,19 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// smallQuestion is a request whose answer is small.
+// smallQuestion is a request with a small response.
 type smallQuestion struct {
 	what, path string
 	params     url.Values
 }
 
-// smallRuns is how often each of them is asked, after a few times that don't count.
+// smallRuns is the number of measured runs of each question, smallWarmUp the number of runs before.
 const (
 	smallRuns   = 31
 	smallWarmUp = 5
 )
 
-// smallQuestions are those where what a selector costs by itself shows.
+// smallQuestions returns questions whose cost is mostly the fixed cost of a selector.
 func smallQuestions(d dataset) []smallQuestion {
 	end, seconds := d.end(), func(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 	each := func(n int, between, format string) string {
@@ -60,7 +60,7 @@ func smallQuestions(d dataset) []smallQuestion {
 	}
 }
 
-// askSmall asks both servers side by side and prints a table.
+// askSmall runs the questions on both servers side by side and prints a table.
 func askSmall(ctx context.Context, s settings, d dataset) error {
 	if err := warm(s.dir); err != nil {
 		return err
@@ -97,7 +97,8 @@ func askSmall(ctx context.Context, s settings, d dataset) error {
 	return nil
 }
 
-// sideBySide asks both in turns, compares the answers, and returns what they took, the least first.
+// sideBySide runs the question on both servers alternately and compares the results. It returns the times in ascending
+// order.
 func (q smallQuestion) sideBySide(ctx context.Context, running [2]*promrig.Process) (times [2][]time.Duration, err error) {
 	var sizes [2]int
 	for run := range smallWarmUp + smallRuns {
@@ -121,7 +122,7 @@ func (q smallQuestion) sideBySide(ctx context.Context, running [2]*promrig.Proce
 	return times, nil
 }
 
-// ask asks a server and returns how many results, or names, there are.
+// ask runs the question on a server and returns the number of results or names.
 func (q smallQuestion) ask(ctx context.Context, server string) (results int, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, server+q.path, strings.NewReader(q.params.Encode()))
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// fillTable is a table of the disk space and the CPU time of the samples.
+// fillTable returns a table of the disk space and the CPU time of the samples.
 func fillTable(d dataset, k disk, c costs) string {
 	var b strings.Builder
 	n := float64(d.samples())
@@ -34,7 +34,7 @@ func fillTable(d dataset, k disk, c costs) string {
 	return b.String()
 }
 
-// queryTable is a table of what the questions took, with Cassia asked for a resolution.
+// queryTable returns a table of the costs of all questions, with one resolution in Cassia.
 func queryTable(resolution string, results []result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Cassia with resolution=%s:\n\n", resolution)
@@ -61,7 +61,7 @@ func queryTable(resolution string, results []result) string {
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.0f ms", d.Seconds()*1e3) }
 
-// share writes a difference: a percentage where it is one that can be seen.
+// share formats a difference, as a percentage unless it is tiny.
 func share(v float64) string {
 	switch {
 	case v == 0:
