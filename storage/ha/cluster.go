@@ -101,13 +101,13 @@ func (c *cluster) adopt(row []byte, begun time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
-		c.row, c.election, c.right = row, nil, time.Time{} // The next change overwrites it.
+		c.row, c.election, c.right = row, nil, time.Time{} // The next change overwrites the row.
 		c.r.env.Corrupt(engine.Chosen, fmt.Errorf("the record of the elected replica of cluster %q, tenant %q, is unreadable: %w", c.at.Cluster, c.at.Tenant, err))
 		return
 	}
 	before := c.election
 	if before != nil && next.Version < before.Version {
-		return // It is an older reading.
+		return // This reading is older.
 	}
 	if before == nil || next.Epoch != before.Epoch {
 		c.right, c.acked, c.oldest = time.Time{}, math.MinInt64, math.MaxInt64

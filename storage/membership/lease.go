@@ -67,7 +67,7 @@ func (m *Member) leases(ctx context.Context, name string, n int) ([]Lease, error
 }
 
 // Take acquires a partition's lease for owner, or releases it if owner is "", unless the lease has changed since it was
-// read. The result reports whether it was written. After an error it may or may not have been.
+// read. The second result reports whether the lease was written. After an error it may or may not have been.
 func (m *Member) Take(ctx context.Context, partition int, lease Lease, owner string) (Lease, bool, error) {
 	return m.take(ctx, leasePartitions, partition, lease, owner)
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// LivenessTimeout is the time without a heartbeat after which other processes take over the leases of a process. It is
-// multiple heartbeat intervals.
+// LivenessTimeout is the time without a heartbeat after which other processes take over the leases of a process: five
+// heartbeat intervals.
 const LivenessTimeout = 10 * time.Second
 
 // Liveness lists the live processes: their heartbeat was seen to change within LivenessTimeout, measured by this

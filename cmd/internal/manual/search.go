@@ -99,7 +99,7 @@ func Search(query string) []Result {
 	return out
 }
 
-// The weights of matches: a phrase counts more than its words, and a heading more than text.
+// Weights of matches: a phrase counts more than its words, and a heading more than text.
 const (
 	inHeading = 20
 	asPhrase  = 25
