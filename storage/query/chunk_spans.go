@@ -37,7 +37,8 @@ const (
 	spanBytes = 12
 )
 
-// seriesSpan is the time between the first and the last sample of a chunk, in milliseconds since the start of its slot, both included.
+// seriesSpan is the time between the first and the last sample of a chunk, in milliseconds since the start of its slot,
+// both included.
 type seriesSpan struct {
 	at          uint32 // position of the series in the index
 	first, last uint32
