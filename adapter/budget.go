@@ -18,8 +18,8 @@ const (
 
 // Sender is the client of a request whose body is being read.
 type Sender interface {
-	// Overdue returns how much longer the client has taken to send its bytes than is allowed. It returns false if the
-	// process isn't waiting for the client.
+	// Overdue returns by how much the client exceeds the time allowed for its bytes. It returns false if the process
+	// isn't waiting for the client.
 	Overdue(now time.Time) (time.Duration, bool)
 	// GiveUp aborts the request, which then releases its bytes soon.
 	GiveUp()

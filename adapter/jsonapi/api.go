@@ -51,8 +51,8 @@ type Found struct {
 	Notes      []string
 }
 
-// Evaluator evaluates PromQL. The result passed to yield is valid until yield returns. It returns errors of the store
-// and of contexts, and ErrUnprocessable; any other error is a bug.
+// Evaluator evaluates PromQL. Evaluate passes its result to yield; the result is valid only until yield returns. Errors
+// are store errors, context errors or ErrUnprocessable. Any other error is a bug.
 type Evaluator interface {
 	// Enter waits until the tenant of ctx may start one more read that isn't a query, and returns a context for it. If
 	// err is nil, the caller must call leave when the read is done.

@@ -65,7 +65,7 @@ func TestHeadersOfAnswers(t *testing.T) {
 	require.Equal(t, []string{"one", "two lines, and more"}, w.Header().Values("X-Cassia-Note"))
 }
 
-// Every aligner and reducer is a valid Prometheus function.
+// TestAlignersAndReducers checks that each combination of aligner and reducer produces valid PromQL.
 func TestAlignersAndReducers(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	p := parser.NewParser(parser.Options{})

@@ -231,7 +231,7 @@ func (x *writing) intake(asked string) (*adapter.Intake, error) {
 	return x.intakes[name], nil
 }
 
-// fieldOf returns the field that one of the store's reasons concerns.
+// fieldOf returns the field of the point that a rejection reason refers to, or "" if there is none.
 func fieldOf(reason string) string {
 	switch reason {
 	case adapter.ReasonTooOld, adapter.ReasonTooFarAhead, adapter.ReasonMaybeAhead, adapter.ReasonDroppedAhead:

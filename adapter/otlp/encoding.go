@@ -49,7 +49,7 @@ func negotiate(header http.Header) (e encoding, gzipped bool, err error) {
 	}
 }
 
-// decode decodes a body that was weighed.
+// decode decodes a body. The caller must have checked its estimated memory with weigh.
 func (e encoding) decode(body []byte) (pmetricotlp.ExportRequest, error) {
 	req := pmetricotlp.NewExportRequest()
 	if e == encodingProtobuf {

@@ -9,7 +9,7 @@ import (
 )
 
 // maxHistogramBytes bounds a histogram on the wire, before generated code decodes it: two bytes may become a span of 40
-// bytes in memory. Thousands of buckets fit; Prometheus' scrapes produce some hundreds at most.
+// bytes in memory. Thousands of buckets fit; Prometheus' scrapes produce a few hundred at most.
 const maxHistogramBytes = 64 << 10
 
 var errHistogramTooLarge = fmt.Errorf("more than %d bytes in one histogram", maxHistogramBytes)

@@ -17,7 +17,8 @@ import (
 // pieceSamples bounds the samples of a series that are read at once: 16 MiB.
 const pieceSamples = 1 << 20
 
-// stepsMS are the parts into which a slice of a series is split if it has more samples: days, slots, and shorter ones.
+// stepsMS are the widths of the parts in which a slice is read: slice, day, slot, minute, second, millisecond. A part
+// with more than pieceSamples samples is read again with the next smaller width.
 var stepsMS = []int64{sliceMS, dayMS, 2 * 60 * 60 * 1000, 60 * 1000, 1000, 1}
 
 // job is the part of a slice of one series that is to be read.
@@ -217,7 +218,8 @@ func ceil(t, step int64) int64 {
 	}
 }
 
-// collect reads the numbers of a job up to a time. It returns false if there are too many and all is false.
+// collect reads the numeric points of j up to until. If all is false and there are more than pieceSamples, it stops and
+// returns false.
 func (s *Source) collect(ctx context.Context, j *job, until int64, all bool, into *chunk.Samples, skipped *skips) (bool, error) {
 	into.Reset()
 	inOrder, rounded := true, 0
