@@ -94,8 +94,8 @@ func (c deltaClient) ask(tenant, query string, at time.Time) (values map[string]
 	return values, append(answer.Warnings, answer.Infos...)
 }
 
-// drawDeltas returns random deltas of whole minutes from a time on: they have gaps, and where an application stops,
-// another one starts. Sparse ones have longer gaps.
+// drawDeltas returns n consecutive random deltas of whole minutes, starting at from. About one in eight follows a gap
+// of up to 20 minutes. Each delta is up to sparse minutes longer than usual.
 func drawDeltas(rng *rand.Rand, from time.Time, n, sparse int) (list []sentDelta) {
 	at := from
 	for range n {

@@ -96,8 +96,8 @@ type tally struct {
 	nextGoesUntil time.Time // the end of the window that expires next
 }
 
-// findHiding returns the change that would hide a window whose samples are visible now, or nil if none would. A server
-// that is started with the retention deletes the window a week after its start, not at once.
+// findHiding returns the change of retention that would hide window k, or nil. A server that is started with the new
+// retention deletes a hidden window a week after its start.
 func findHiding(changes []retention.Change, k *storage.WindowInfo) *retention.Change {
 	for i := range changes {
 		if c := &changes[i]; !c.Shown && c.Tenant == k.Tenant && c.Resolution == k.Resolution &&

@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestScrapesOfExamples starts the servers of the examples that Prometheus' operator scrapes, with the arguments and
-// files of their pods, and scrapes them as the ServiceMonitors say, with keys of the Secrets that these name.
+// TestScrapesOfExamples starts each example server that the Prometheus operator scrapes, with the arguments and files
+// of its pod, and scrapes it as its ServiceMonitor specifies, without and with the token from the referenced Secret.
 func TestScrapesOfExamples(t *testing.T) {
 	t.Parallel()
 	tried := 0

@@ -169,7 +169,7 @@ func registered(t *testing.T) (list []*prometheus.Desc) {
 	return list
 }
 
-// Every route that this package adds has its line in the manual. Other packages look at theirs.
+// TestManualRoutes checks that the manual documents each route of this package. Other packages test their own routes.
 func TestManualRoutes(t *testing.T) {
 	page := manualPage(t, "http-api.md")
 	names, err := filepath.Glob("*.go")

@@ -11,7 +11,7 @@ import (
 )
 
 // meterBar shows the progress of an operation that reports its work to an engine.WorkMeter. On a terminal it is one
-// line that is replaced; elsewhere nothing is shown.
+// line that is redrawn in place; elsewhere nothing is shown.
 type meterBar struct {
 	mu  sync.Mutex
 	bar *progressBar

@@ -103,7 +103,8 @@ func (r *secretsRig) start(t *testing.T, args ...string) (log *lockedBuffer, sto
 	return log, func() { cancel(); require.NoError(t, <-ended) }
 }
 
-// ask shows a user's password, or a token where there is no user, and keeps the answer.
+// ask sends a request with basic authentication or, if user is empty, with secret as bearer token. It appends the
+// response to r.told and returns the status code.
 func (r *secretsRig) ask(t *testing.T, method, path, user, secret string) int {
 	t.Helper()
 	request, err := http.NewRequest(method, r.url+path, strings.NewReader(""))

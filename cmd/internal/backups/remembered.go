@@ -11,9 +11,9 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// rememberedSuffix is the suffix of a file next to the folder of snapshots. The file has the name of the last backup
-// per folder, by the folder's path. An empty folder is either new or the mount point of a disk that isn't mounted; this
-// file distinguishes the two.
+// rememberedSuffix is the suffix of a JSON file next to the snapshots folder. It maps the path of each backup folder to
+// the name of the last backup made there. If a backup folder is empty, the file shows whether the folder is new or its
+// disk isn't mounted.
 const rememberedSuffix = ".backups"
 
 // Warning returns why the folder may not be the one with the earlier backups of a store, or "". checkpoint is a

@@ -124,7 +124,7 @@ func plural(n int, noun string) string {
 // maxListed is the max number of names in a finding.
 const maxListed = 5
 
-// listed joins names. It shortens lists of more than maxListed.
+// listed joins names. It shortens lists of more than maxListed names.
 func listed(names []string) string {
 	if len(names) > maxListed {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)

@@ -212,7 +212,7 @@ func (p *page) environment() []string {
 	return append([]string{"PATH=" + p.dir + ":" + os.Getenv("PATH")}, s3test.Environment[2:]...)
 }
 
-// shell runs commands in the page's folder, which must succeed, and returns their output.
+// shell runs commands in the page's folder and returns their output. The test fails if a command fails.
 func (p *page) shell(text, where string, env ...string) string {
 	text = p.here(text)
 	cmd := exec.CommandContext(p.ctx, "bash", "-euo", "pipefail", "-c", text)

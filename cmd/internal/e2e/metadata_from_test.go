@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// TestMetadataFrom has a real Prometheus, which requires a password, write with protocol 2.0: its requests have no
-// types. Cassia fetches the metadata from it, for the tenant to which it writes, and returns the same.
+// TestMetadataFrom runs a Prometheus that requires a password and sends remote write 2.0, whose requests contain no
+// metric types. Cassia fetches the metadata from this Prometheus, for the tenant that it writes to, and returns it.
 func TestMetadataFrom(t *testing.T) {
 	dir := t.TempDir()
 	hash, err := bcrypt.GenerateFromPassword([]byte("s3cret"), bcrypt.MinCost)

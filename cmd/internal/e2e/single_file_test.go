@@ -80,8 +80,8 @@ func (d *damageable) kind(t *testing.T, path string) string {
 	return prefix
 }
 
-// damageFile damages a file of a copy of the directory. An older copy is an earlier state of the file, or the older
-// file of its kind.
+// damageFile damages one file in a copy of the directory. For "an older copy", it replaces the file with an older
+// version of itself or, if there is none, with an older file of the same kind, such as the previous manifest.
 func (d *damageable) damageFile(t *testing.T, dir, path, damage string) {
 	file := filepath.Join(dir, path)
 	b, err := os.ReadFile(file)

@@ -36,7 +36,7 @@ type Answer struct {
 // are equal only if every digit is.
 type Series struct {
 	Labels string
-	// Floats and Histograms are pairs of time and value, in JSON. In a vector there is only one.
+	// Floats and Histograms are points as JSON pairs of time and value. A series of a vector has one point.
 	Floats, Histograms []string
 }
 

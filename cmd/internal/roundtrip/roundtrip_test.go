@@ -211,8 +211,9 @@ func withoutEmpty(h held) held {
 	return h
 }
 
-// TestHistogramsOfRollups exports native histograms whose raw samples have expired, of 5m and of 1h rollups, and
-// imports them again: each hour has as many, the same first and last, and the same increase, or sum of gauges.
+// TestHistogramsOfRollups exports native histograms whose raw samples have expired, from 5m and from 1h rollups, and
+// imports them again. Each hour keeps its count, its first and last histogram, and its counter correction (for gauges:
+// its sum).
 func TestHistogramsOfRollups(t *testing.T) {
 	t.Parallel()
 	const days = 24 * time.Hour

@@ -73,7 +73,7 @@ type listing struct {
 	NextContinuationToken string
 }
 
-// checkListing verifies one page of a listing. token is the token of its request.
+// checkListing verifies one page of a listing. token is the continuation token of the request, "" for the first page.
 func checkListing(body []byte, token string) error {
 	if err := checkRoot(body, "ListBucketResult"); err != nil {
 		return err

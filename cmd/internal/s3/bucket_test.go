@@ -46,7 +46,7 @@ func opened(t *testing.T, url string) *Bucket {
 	return b
 }
 
-// content returns bytes that look like nothing.
+// content returns n pseudo-random bytes. They depend only on n.
 func content(n int) []byte {
 	out := make([]byte, n)
 	r := mathrand.NewChaCha8([32]byte{byte(n)})

@@ -67,7 +67,7 @@ func (p pace) handler(next http.Handler) http.Handler {
 	})
 }
 
-// pacedBody fails when the client has kept the reader waiting for longer than the bytes it sent allow.
+// pacedBody returns an error if the client sends the body more slowly than pace allows.
 type pacedBody struct {
 	io.ReadCloser
 	pace     pace

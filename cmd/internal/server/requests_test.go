@@ -67,8 +67,8 @@ func TestBodiesUnderWayTakeNoPlaces(t *testing.T) {
 	})
 }
 
-// Requests of a client that has more than its share are given up first, even if the process has waited longer for other
-// clients.
+// TestManyRequestsMakeRoomFirst checks that requests of a client with more than its share are aborted first, even if
+// the process has waited longer for other clients.
 func TestManyRequestsMakeRoomFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newRequests(2*manyConnections, 2*manyConnections)

@@ -58,7 +58,7 @@ type asset struct {
 	plain, zipped []byte
 }
 
-// assets are the files by name, compressed once.
+// assets returns the files of the page by name, plain and gzipped. The first call compresses them.
 var assets = sync.OnceValues(func() (map[string]asset, error) {
 	files := map[string]asset{}
 	list, err := fs.ReadDir(dist, "dist/assets")

@@ -111,7 +111,7 @@ func (a *api) series(r *http.Request) (any, error) {
 	return out, err
 }
 
-// addSeen sets when metrics were seen.
+// addSeen sets First and Last of each metric to the time range of its sealed raw windows.
 func (a *api) addSeen(ctx context.Context, name string, metrics []seenCount) error {
 	names := make([]string, len(metrics))
 	for i := range metrics {
