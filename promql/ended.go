@@ -74,7 +74,8 @@ func asEnded(err error) error {
 	return storage.PlainError(err)
 }
 
-// queued wraps the gate for the evaluator. It returns the reason why a query wasn't admitted.
+// queued is the QueryTracker that the evaluator uses. Insert converts errors of the wrapped tracker to errors of the
+// evaluator, in a notLetIn.
 type queued struct{ promengine.QueryTracker }
 
 // notLetIn is the error of a query that wasn't admitted.

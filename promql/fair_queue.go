@@ -39,7 +39,7 @@ type fairQueue struct {
 	order   []*tenantQueue // queues with waiters, in the order in which they get places
 }
 
-// tenantQueue holds the waiters of one tenant and the places and bytes that it uses.
+// tenantQueue holds the waiting queries of one tenant, its number of running queries, and the bytes they hold.
 type tenantQueue struct {
 	name    string
 	running int

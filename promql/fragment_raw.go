@@ -81,7 +81,7 @@ func newRawReader(p *fragment, b *budget) *rawReader {
 	return r
 }
 
-// histograms returns the iterator from which histograms are read.
+// histograms returns the source of histograms: the samples, or their statistics if these are enough.
 func (r *rawReader) histograms() chunkenc.Iterator {
 	if r.stats == nil {
 		return r.it

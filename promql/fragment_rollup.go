@@ -24,7 +24,8 @@ type rollupReader struct {
 	ctx     context.Context
 	store   *storage.Store
 	warn    func(error)
-	// over computes from buckets. If it is nil, raw computes from samples reconstructed from them.
+	// over evaluates the function on buckets. If over is nil, raw evaluates the function on samples reconstructed from
+	// the buckets.
 	over *bucketfn.Evaluator
 	raw  *rawReader
 

@@ -90,7 +90,7 @@ func (s *labelSizes) set(name string, v valueSizes) {
 	s.settle()
 }
 
-// settle lowers the bounds to the sums over the labels.
+// settle lowers bytes and widest to the sums of the bounds of all labels, if these are smaller.
 func (s *labelSizes) settle() {
 	bytes, widest := 0.0, 0.0
 	for name, v := range s.values {

@@ -230,7 +230,7 @@ func (p *plan) result(c candidate, stats *FragmentStats) (*fragmentResult, error
 	case c.ordered && !p.unordered:
 		into.order = p.orderOf(found)
 	case into.all != nil && c.over == nil:
-		// The answer is sorted at the end. If the series are many, their order may be cached.
+		// The result is sorted at the end. If there are many series, their label order may be cached.
 		if order := p.orderOf(found); order.finder != nil {
 			into.order = order
 		}

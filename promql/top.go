@@ -47,7 +47,7 @@ type TopQueries struct {
 	All int `json:"all"`
 }
 
-// TopOrders are the orders of TopQueries.
+// TopOrders are the sort orders that Engine.TopQueries accepts.
 var TopOrders = []string{"time", "slowest", "samples", "count"}
 
 // topQueries counts the queries that ended.

@@ -89,8 +89,8 @@ func TestNamesThatNothingHas(t *testing.T) {
 	require.NoError(t, store.Close())
 }
 
-// TestDamageOfSamplesBesideBuckets queries histograms, for which samples are read instead of buckets: damaged samples
-// are a fault of the server.
+// TestDamageOfSamplesBesideBuckets queries native histograms that must be read from raw samples although rollups exist.
+// If the raw rows are damaged, the API returns 500.
 func TestDamageOfSamplesBesideBuckets(t *testing.T) {
 	var broken atomic.Bool
 	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {

@@ -133,9 +133,9 @@ type edged struct {
 	// same is set if the evaluated windows are the requested ones.
 	same bool
 
-	// counts[i], sums[i] and steps[i] cover the first i buckets: the number of samples, the sum of values, and the
-	// corrections, resets or changes, including those between buckets. negative is set if a counter has been less than
-	// 0.
+	// counts, sums and steps are prefix sums: element i is the total of the first i buckets. steps adds up counter
+	// corrections (rate, increase), resets or changes, including those between buckets. negative is set if the counter
+	// has been below 0.
 	counts, sums, steps []float64
 	negative            bool
 	perSecond           float64 // the divisor of rate; 1 for other functions

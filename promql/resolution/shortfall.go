@@ -55,7 +55,7 @@ type Shortfall struct {
 	Off Off
 }
 
-// Off is a bound for the error of values.
+// Off is a bound on the error of values.
 type Off struct {
 	// Bounded is set if the bound was computed, Unknown if some values have no bound.
 	Bounded, Unknown bool
