@@ -34,8 +34,8 @@ func TestClassesModel(t *testing.T) {
 // win.
 type classesFact struct {
 	v float64
-	// acked is true if it was acknowledged; deleted if its delete was acknowledged; mayBe if an unacknowledged delete
-	// of it may take effect.
+	// acked is set if the sample was acknowledged, deleted if an acknowledged delete covers the sample, and mayBe if an
+	// unacknowledged delete that covers it may still take effect.
 	acked, deleted, mayBe bool
 	// sealed is true if it is certain to be sealed. Unsealed samples past the raw retention aren't shown.
 	sealed bool

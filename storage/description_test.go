@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// TestDescriptionOfAStore opens a store, and then its files with Admit and other options: a store in a newer format, or
-// with other settings than the options, is rejected by the description in its files, before any row is read.
+// TestDescriptionOfAStore creates a store and reopens its files with Admit and different options. Admit rejects another
+// format or other settings from the description in the files, before any row is read.
 func TestDescriptionOfAStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -62,7 +62,7 @@ func TestDamagedHorizons(t *testing.T) {
 	require.Positive(t, ts.passes(ts.now.Add(8*day)))
 }
 
-// imports imports samples of one series.
+// imports calls Import with samples of one series.
 func (ts *testStore) imports(ls labels.Labels, list ...sample) ImportStats {
 	ts.t.Helper()
 	var samples chunk.Samples

@@ -49,8 +49,8 @@ type ImportStats struct {
 	RawGone int
 	// TooCoarse are samples of buckets that are wider than the finest rows that are kept of their time. None was stored.
 	TooCoarse int
-	// Expired are samples that are too old for any row, Ahead those too far in the future, Refused those that can't be
-	// stored at all, for their series' labels or their own sake. None of these was taken.
+	// Expired counts samples that are too old for any resolution, Ahead samples too far in the future, and Refused
+	// invalid samples and samples of series with invalid labels. None of them was stored.
 	Expired, Ahead, Refused int
 	// Refusals are the reasons, for the first that were refused.
 	Refusals []Refusal

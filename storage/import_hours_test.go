@@ -58,7 +58,7 @@ func hoursOf(t testing.TB, s *Store) map[string]string {
 	return all
 }
 
-// bucketCount returns how many samples the buckets of a resolution count, of all series.
+// bucketCount returns the sum of the sample counts of all buckets of a resolution, over the matching series.
 func bucketCount(t testing.TB, s *Store, res rollup.Resolution, matchers ...*labels.Matcher) (n int) {
 	t.Helper()
 	found, err := s.Select(t.Context(), query.Query{

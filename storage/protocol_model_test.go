@@ -28,7 +28,7 @@ type protocolValue struct {
 	st    int64 // start timestamp, milliseconds
 }
 
-// rank orders kinds of values as DESIGN's invariant I2 does.
+// rank orders kinds of values as package chunk does: the higher rank is kept.
 func (v protocolValue) rank() int {
 	f := math.Float64frombits(v.bits)
 	switch {
@@ -45,7 +45,8 @@ func (v protocolValue) rank() int {
 	}
 }
 
-// compare is above 0 if v wins over o at one timestamp.
+// compare returns a positive number if v is kept instead of o at the same timestamp, a negative number if o is kept,
+// and 0 if they are equal.
 func (v protocolValue) compare(o protocolValue) int {
 	if c := cmp.Compare(v.rank(), o.rank()); c != 0 {
 		return c

@@ -28,9 +28,9 @@ type waysFact struct {
 	kept int64
 }
 
-// waysHorizon has, for a resolution, the time until which rows were hidden, the time until which they may be dropped,
-// after being hidden for a week, and the time until which they may be missing, because samples arrived past the
-// retention.
+// waysHorizon is the expected retention boundary of a resolution. Rows before hidden were hidden. Rows before gone were
+// hidden for a week and may have been dropped. Rows before lacking may be missing, because their samples arrived after
+// the retention had passed.
 type waysHorizon struct {
 	hidden, gone, lacking int64
 	steps                 []waysStep

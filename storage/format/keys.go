@@ -127,8 +127,8 @@ func StagePartition(slot int64, partition int) engine.Key {
 }
 
 // StagedUnit is the number of slots in a partition of table staged. On Cassandra, deleted rows slow down reads for
-// hours. A backfill of years deletes the rows of tens of thousands of slots, and with units each read passes over only
-// the rows of one unit.
+// hours. A backfill of years deletes the rows of tens of thousands of slots, and with units each read scans only the
+// rows of one unit.
 const StagedUnit = 64
 
 // UnitOf returns the unit of a slot.

@@ -471,8 +471,8 @@ func (l *ledger) going(path string) error {
 	return err
 }
 
-// withdraw renames the note if a full disk prevents its replacement. Then files in it may be missing, and files whose
-// removal would free space can be removed. The next note replaces it.
+// withdraw renames a ledger that can't be replaced because the disk is full. A withdrawn ledger may name missing files,
+// so that files can be removed to free space. The next ledger that is written replaces it.
 func (l *ledger) withdraw() error {
 	path := l.fs.PathJoin(l.dir, ledgerName)
 	if err := l.fs.Rename(path, path+withdrawnSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -29,7 +29,7 @@ const (
 
 var fileDamages = []fileDamage{fileDeleted, fileEmptied, fileHalved, fileOlder}
 
-// outcome is how a start with a damaged file must end.
+// outcome is the expected result of a start with a damaged file.
 type outcome string
 
 const (

@@ -8,8 +8,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestReadOnceLeavesTheCache reads more than the cache may grow by: blocks that were cached before stay, and the rest
-// goes.
+// TestReadOnceLeavesTheCache reads more rows during ReadOnce than the cache may grow by. Blocks that were cached before
+// stay cached; blocks read during ReadOnce are evicted when it ends.
 func TestReadOnceLeavesTheCache(t *testing.T) {
 	e := openOn(t, NewCrashableFS(), func(o *Options) { o.CacheBytes = 256 << 20 })
 	value := make([]byte, 16<<10)

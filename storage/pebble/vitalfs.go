@@ -47,7 +47,8 @@ func isVital(name string) bool {
 	return strings.HasSuffix(base, ".log") || strings.Contains(base, "MANIFEST")
 }
 
-// check returns an operation's error if it is nil or the file isn't vital.
+// check handles the result of an operation on a file. It returns nil errors, and errors of files that aren't vital
+// after retryAfter. For an error of a vital file it calls fail and never returns. Before arm it calls checkOpening.
 func (f *vitalFS) check(op, name string, isVital bool, err error) error {
 	if err == nil || !f.armed.Load() {
 		return f.checkOpening(op, name, err)
