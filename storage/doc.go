@@ -56,7 +56,7 @@
 //
 // # How series are deleted
 //
-//	Delete          ─► its staged samples are sealed ─► table deletes: a tombstone, durable ─► hidden in every answer
+//	Delete          ─► its staged samples are sealed ─► table delete: a tombstone, durable  ─► hidden in every answer
 //	WorkOffDeletes  ─► rollups of the slots it touches are recomputed, and get a commit record for it
 //	CleanTombstones ─► chunks are rewritten without deleted samples ─► the tombstone is deleted
 //
@@ -137,13 +137,19 @@
 //
 // # Invariants
 //
-//   - A store that is opened ReadOnly writes no row (design/damage.md).
-//   - A sample is acknowledged when it is durable and visible, not before (I1, I3).
-//   - A key always names the same content, or the row converges: the order of arrival doesn't change answers (I2).
-//   - The sealer writes rows before commit records and commit records before it deletes, and deletes exactly the rows
-//     it read (I4).
-//   - Rollups are computed from rows that are listed or read back, in whole buckets, and the highest version wins (I5).
-//   - A reader reads the head first, then the commit records, then the rows (I4).
+// Numbers such as I4 are references from comments in the code.
+//
+//   - A store that is opened ReadOnly writes no row (design/damage.md). Otherwise a tool could destroy the evidence of a
+//     fault.
+//   - I1, I3: A sample is acknowledged when it is durable and visible, not before. Otherwise a crash loses acknowledged
+//     samples.
+//   - I2: A key always names the same content, or the row converges: the order of arrival doesn't change answers.
+//     Otherwise two sealers of a slot could overwrite samples (design/sealing.md).
+//   - I4: The sealer writes rows before commit records and commit records before it deletes, and deletes exactly the
+//     rows it read. Otherwise samples are lost. A reader reads the head first, then the commit records, then the rows.
+//     Otherwise it misses samples that are sealed concurrently.
+//   - I5: Rollups are computed from rows that are listed or read back, in whole buckets, and the highest version wins.
+//     Otherwise buckets lack samples of other processes.
 //   - A delete applies only to samples sealed before it, and to held samples (design/deletes.md).
 //   - Staged rows that are sealed are recorded before they are deleted, so that none reappears as new
 //     (design/deletes.md).
@@ -152,8 +158,8 @@
 //   - A process with an untrusted clock deletes nothing (design/clocks.md).
 //   - A sample is rejected as too old or too far ahead only if this machine's clock and a second one agree
 //     (design/clocks.md).
-//   - Every queue, cache and answer has a limit in bytes (I6).
-//   - A corrupt row is reported by its key, or by metric and time if rows can't be read, counted and skipped (I8). Code
+//   - I6: Every queue, cache and answer has a limit in bytes. Otherwise one client can exhaust the memory.
+//   - I8: A corrupt row is reported by its key, or by metric and time if rows can't be read, counted and skipped. Code
 //     that deletes data returns an error instead. Check finds all corrupt rows (design/damage.md). An unreadable chunk
 //     that the engine returns is kept, as are the rollups that only it could recompute (design/damage.md).
 //

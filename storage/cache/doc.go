@@ -1,4 +1,4 @@
-// Package cache keeps data that queries read from sealed windows: names of metrics, series, commit records, counts.
+// Package cache caches data that queries read from sealed windows: names of metrics, series, commit records, counts.
 //
 //	Get(key, version) ─┬─► cached in this version: the value
 //	                   ├─► another read loads it: wait for that load
@@ -8,6 +8,6 @@
 // Entries are therefore never invalidated: a write to a window changes its version. The cache is limited in bytes and
 // evicts the least recently used entries.
 //
-// The packages query, counts and index call it. A caller must pass a version that it read before it loads the value.
-// With a version read later, an outdated value would be returned until the next write to the window.
+// Package storage creates one cache per store; packages query and counts call it. A caller must read the version before
+// it loads the value. With a version read later, an outdated value would be returned until the next write to the window.
 package cache

@@ -1,6 +1,6 @@
 // Package page encodes the values of up to MaxEntries similar rows, such as the chunks of a metric's new series in one
-// slot, as one value: a page. Package paged calls it to write and read pages. It is pure: it uses no clock and no
-// engine.
+// slot, as one value: a page. Package paged calls it to write and read pages, package query to match series in labels
+// pages, and package inspect to describe pages. It uses no clock and no engine.
 //
 //	            cut                          columns
 //	value 0 ──► fields ─┐   field 0: of value 0, of value 1, … ──┐
@@ -18,8 +18,9 @@
 // that may repeat in other pages stay whole bytes. Pages of metrics of the same targets repeat each other best if their
 // entries are sorted by their labels.
 //
-// The encodings are part of the stored format and are covered by golden files. Parse accepts any bytes; everything that
-// it returns for a valid checksum can be read concurrently.
+// The encodings are part of the stored format and are covered by golden files: if one changes, existing stores become
+// unreadable. Parse may be called with any bytes, and returns an error if they aren't a valid page. A parsed page may
+// be read concurrently.
 //
 //	page.go, parse.go      the page, and access to one value
 //	cuttings.go            how the values of each kind are cut

@@ -1,6 +1,7 @@
-// Package kairosdb reads the data that KairosDB has written to a Cassandra keyspace, for imports. It writes nothing.
-// The format is derived from the classes of KairosDB 1.3 and from rows written by it; see the tests of
-// cmd/internal/e2e. The import of cmd/cassia calls it.
+// Package kairosdb reads the data that KairosDB has written to a Cassandra keyspace. cmd/cassia opens a keyspace for
+// `cassia import kairosdb`, and package adapter/importer/kairosdb reads it through an interface. The package writes
+// nothing. The format is derived from the classes of KairosDB 1.3 and from rows written by it; see the tests of
+// cmd/internal/e2e. If a value were decoded differently from KairosDB, wrong samples would be imported.
 //
 //	string_index        metric_names → names of metrics
 //	row_key_time_index  metric → times of its rows           (from KairosDB 1.2 on)
