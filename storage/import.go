@@ -17,46 +17,50 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// ImportedSeries is a series with samples of any slots. Both belong to the store from Import on.
+// ImportedSeries is a series with samples of any slots. The store owns Labels and Samples once Import is called.
 type ImportedSeries struct {
 	Labels  labels.Labels
 	Samples *chunk.Samples
 }
 
-// ImportedBuckets is a series of which another system kept aggregates instead of samples. Both belong to the store from ImportBuckets on.
+// ImportedBuckets is a series that another system stored as aggregates instead of samples. The store owns Labels and
+// Buckets once ImportBuckets is called.
 type ImportedBuckets struct {
 	Labels labels.Labels
-	// Resolution is that of the buckets, FiveMinutes or OneHour.
+	// Resolution is the resolution of the buckets, FiveMinutes or OneHour.
 	Resolution rollup.Resolution
 	// Buckets are made by rollup.Buckets.AppendAggregate.
 	Buckets *rollup.Buckets
 }
 
-// ImportStats counts the samples of an import. Of buckets it counts the samples that they were made of. Samples that a source gave twice count once.
+// ImportStats counts the samples of an import. For buckets it counts the samples that they aggregate. Duplicate samples
+// of a source count once.
 type ImportStats struct {
-	// Series brought anything; Samples were written, in Chunks chunks of Bytes bytes.
+	// Series is the number of series with samples or buckets. Samples were written, in Chunks chunks of Bytes bytes.
 	Series, Samples, Chunks int
 	Bytes                   int64
-	// Known samples were there already.
+	// Known samples were already stored.
 	Known int
-	// RollupsOnly are samples that are too old for raw rows: they are in the rollups. HoursOnly of them are too old for 5m rollups as well, and were added
-	// to those of 1h.
+	// RollupsOnly counts samples that are too old for raw rows and are only in rollups. HoursOnly counts the samples
+	// among them that are also too old for 5m rollups, and were added to 1h rollups.
 	RollupsOnly, HoursOnly int
-	// LeftOut of RollupsOnly weren't added to the rollups: their bucket, of the finest rollups that are made, exists, its raw samples are gone, and these samples lie
-	// between its oldest and newest, so they may be in it already.
+	// LeftOut counts the samples among RollupsOnly that weren't added to rollups, because they may already be included:
+	// a bucket of the finest stored rollups exists without raw samples, and the samples lie between its oldest and
+	// newest one.
 	LeftOut int
-	// RawGone of RollupsOnly are within the retention of raw samples, but there are rollups of their day without raw samples, or rows of that day have expired.
+	// RawGone counts the samples among RollupsOnly that are within the raw retention, but whose day has rollups without
+	// raw samples, or expired rows.
 	RawGone int
-	// TooCoarse are samples of buckets that are wider than the finest rows that are kept of their time. None was stored.
+	// TooCoarse counts samples of buckets that are wider than the finest rows stored for their time. None was stored.
 	TooCoarse int
 	// Expired counts samples that are too old for any resolution, Ahead samples too far in the future, and Refused
 	// invalid samples and samples of series with invalid labels. None of them was stored.
 	Expired, Ahead, Refused int
-	// Refusals are the reasons, for the first that were refused.
+	// Refusals are the reasons for the first rejected series, at most maxRefusals.
 	Refusals []Refusal
 }
 
-// Refusal is a series of which samples were not taken.
+// Refusal is a series with rejected samples, and the reason.
 type Refusal struct {
 	Labels  labels.Labels
 	Samples int
@@ -66,7 +70,7 @@ type Refusal struct {
 // maxRefusals bounds ImportStats.Refusals.
 const maxRefusals = 20
 
-// Add adds what another import did.
+// Add adds the counts of another import.
 func (a *ImportStats) Add(b ImportStats) {
 	a.Series += b.Series
 	a.Samples += b.Samples
@@ -95,25 +99,25 @@ func (a *ImportStats) Refuse(ls labels.Labels, samples int, err error) {
 	}
 }
 
-// imports are the imports of a process, one after the other. They have a head of their own for series, so that the store's,
-// which holds unsealed samples, doesn't grow.
+// imports runs the imports of a process, one at a time. Their series are in a separate head, so that the store's head
+// of unsealed samples doesn't grow.
 type imports struct {
 	mu   sync.Mutex
 	head *head.Head
 	last time.Time // when the last one ended
-	// dropped is true once a window was dropped, of which the head may have that its labels were written.
+	// dropped is set when a window is dropped: the head may record that labels of this window were written.
 	dropped atomic.Bool
 }
 
 const (
-	// importHeadBytes bounds the series that imports remember, if an eighth of the head's bound isn't less; beyond, they
-	// forget all, and write names and labels again.
+	// importHeadBytes bounds the cached series of imports, unless an eighth of Options.HeadBytes is less. Above the
+	// bound, the next import starts without cached series, and writes names and labels again.
 	importHeadBytes = 256 << 20
-	// importRest is after how long without one they do, too: a server runs on for months.
+	// importRest is the time after the last import when the cached series are released.
 	importRest = 10 * time.Minute
 )
 
-// full reports whether imports are to forget what they remember.
+// full reports whether the cached series exceed their bound.
 func (i *imports) full(o *Options) bool {
 	most := int64(importHeadBytes)
 	if o.HeadBytes > 0 {
@@ -122,7 +126,7 @@ func (i *imports) full(o *Options) bool {
 	return i.head.Bytes() > most
 }
 
-// release forgets the series of imports that have ended.
+// release releases the cached series if the last import ended more than importRest ago.
 func (i *imports) release(now time.Time) {
 	if !i.mu.TryLock() {
 		return
@@ -133,14 +137,14 @@ func (i *imports) release(now time.Time) {
 	}
 }
 
-// Import seals the samples of a tenant directly, without the stage, with their rollups:
+// Import seals samples of a tenant directly, without the staging log, and computes their rollups:
 //
-//	series ─► days ─► marks ─► metrics, side by side ─► catalog, labels, chunks ─► 5m ─► 1h ─► marks
+//	series ─► days ─► commit records ─► metrics, in parallel ─► catalog, labels, chunks ─► 5m ─► 1h ─► commit records
 //
-// All of it is durable when it returns. It may be repeated, after an error or a crash, with the same series or others
-// that overlap: samples that are sealed already are left out. What the stage and the head hold of the same slots is
-// sealed later, as late data. Of samples too old for raw rows only rollups are made: samples that lie between others of their bucket must come in
-// one call with them, or are left out, see ImportStats.LeftOut. The limits of tenants don't count.
+// All rows are durable when it returns. After an error or a crash it may be repeated, with the same or overlapping
+// series: samples that are already sealed are skipped. Staged samples of the same slots are sealed later, as late
+// samples. For samples too old for raw rows, only rollups are computed. All such samples of a bucket must be passed in
+// one call: later ones may be left out, see ImportStats.LeftOut. Limits of tenants don't apply.
 func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries) (stats ImportStats, err error) {
 	return s.importDays(ctx, tenant, func(m *importing) error {
 		for i := range list {
@@ -152,8 +156,9 @@ func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries
 	})
 }
 
-// ImportBuckets is Import for aggregates that another system kept: they are added to rollups of their width and coarser ones, where these are the finest
-// that are kept of their time, see ImportStats.TooCoarse. Buckets that are stored stay as they are. Finer buckets are stored first.
+// ImportBuckets is Import for aggregates of another system: they are added to rollups of their width and coarser ones,
+// where these are the finest that are kept of their time, see ImportStats.TooCoarse. Stored buckets aren't changed.
+// Finer buckets are stored first.
 func (s *Store) ImportBuckets(ctx context.Context, tenant string, list []ImportedBuckets) (ImportStats, error) {
 	return s.importDays(ctx, tenant, func(m *importing) error {
 		for i := range list {
@@ -165,7 +170,7 @@ func (s *Store) ImportBuckets(ctx context.Context, tenant string, list []Importe
 	})
 }
 
-// importDays imports the series that add adds.
+// importDays imports the series that the callback adds.
 func (s *Store) importDays(ctx context.Context, tenant string, add func(*importing) error) (stats ImportStats, err error) {
 	if err := s.clock.MayRemove(); err != nil {
 		return stats, err
@@ -197,7 +202,7 @@ type importing struct {
 	stats  ImportStats
 }
 
-// dayKey is the start of a day, milliseconds, and the resolution of what the import brings of it.
+// dayKey is the start of a day, in milliseconds, and the resolution of the imported data.
 type dayKey struct {
 	start  int64
 	source rollup.Resolution
@@ -218,7 +223,7 @@ func (m *importing) day(t int64, source rollup.Resolution) *importDay {
 	return d
 }
 
-// checkedLabels returns the labels of a series as they are stored, or false if it is refused.
+// checkedLabels returns the labels of a series as they are stored, or false if the series is rejected.
 func (m *importing) checkedLabels(ls labels.Labels, samples int) (labels.Labels, bool) {
 	most := m.s.opts.labelBounds(m.tenant.Name())
 	name := m.s.truncated(m.tenant.Name(), ls, most)

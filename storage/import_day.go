@@ -20,14 +20,14 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// importDay is what an import brings of a day. A day holds whole slots, and lies in one window of each resolution.
+// importDay imports the data of one day. A day consists of whole slots, and is in one window of each resolution.
 //
 //	series by age ─► marks ─► metrics ─► pieces of up to importPiece series ─┬─► worker ─┐
 //	                                                                         └─► worker ─┴─► marks
 //
-// The finest rows have marks before they are written, so an import that is cut short leaves slots that are known to lack
-// rollups: queries answer from samples, deletes find what they touch, and the rollups are made later. Coarser rows get theirs
-// at the end.
+// Commit records of the finest rows are written before these rows. So if an import is interrupted, its slots are known
+// to lack rollups: queries read samples, deletes find the slots, and the rollups are computed later. Commit records of
+// coarser rows are written at the end.
 type importDay struct {
 	*importing
 	dayKey
@@ -35,28 +35,28 @@ type importDay struct {
 	of   map[*Series]*importedDay // those of list
 
 	ctx context.Context
-	// deletes are those that were made before, begun.
+	// deletes are the tombstones that were read at begun, before the samples are stored.
 	deletes format.Tombstones
 	begun   time.Time
-	// finest is the resolution of the finest rows that are written, of the series that are being sealed.
+	// finest is the resolution of the finest rows written for the series being sealed.
 	finest rollup.Resolution
 }
 
-// importPiece is how many series of a metric are sealed together at most.
+// importPiece is the max number of series of a metric that are sealed together.
 const importPiece = 4096
 
-// importBytes is about how much one write of an import holds.
+// importBytes is the approximate size of one write of an import.
 const importBytes = 2 << 20
 
-// run seals the day. Meanwhile nobody else in this process seals what it is about.
+// run seals the day. It holds the seal locks, so that nothing else in this process seals the same partitions.
 func (d *importDay) run(ctx context.Context) (err error) {
 	if err := d.s.clock.MayRemove(); err != nil {
 		return err
 	}
 	d.ctx = ctx
 	defer d.lock()()
-	// The samples come now. So all deletes that are read here were made before them, as is required of chunks that name these, and
-	// none that was made before is missing.
+	// The samples are stored after this. So all tombstones read here are older, as required of chunks that name them,
+	// and no older tombstone is missing.
 	d.begun = d.s.opts.Now()
 	if d.deletes, err = d.s.deletesToName(ctx, d.tenant.Name()); err != nil {
 		return err
@@ -171,8 +171,8 @@ func (d *importDay) slotPartitions(list []*importedDay) map[head.SlotPartition]b
 	return cells
 }
 
-// lock takes the locks of all partitions that the day's series are in, in the order of their numbers; a seal has one
-// at a time. The function that it returns gives them back.
+// lock acquires the seal locks of all partitions of the day's series, in ascending order as all sealers do. unlock
+// releases them.
 func (d *importDay) lock() (unlock func()) {
 	slot := d.s.period.SlotOf(d.start + 1)
 	var partitions []int
@@ -191,7 +191,8 @@ func (d *importDay) lock() (unlock func()) {
 	}
 }
 
-// byAge separates series by the finest resolution of which their window stands, and leaves out those for which none does.
+// byAge groups series by the finest resolution whose window may still be written. It omits series that are too old for
+// any resolution, or too coarse.
 func (d *importDay) byAge() (byFinest [resolutions][]*importedDay, err error) {
 	slot, tenant := d.s.period.SlotOf(d.start+1), d.tenant.Name()
 	list, err := d.s.retention.ImportClasses(d.ctx, tenant, slot, func(yield func(*Series) bool) {

@@ -7,13 +7,14 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// importWorker seals pieces of a day, with a sealer for each slot; these write together.
+// importWorker seals pieces of a day, with one sealer per slot. The sealers share writes.
 type importWorker struct {
 	*importDay
 	roller *roller
 	slots  map[int64]*slotSealer
 	stats  ImportStats
-	// brought are the samples of all pieces; bytes is what the series weigh whose rollups are to be made.
+	// brought is the number of samples of all pieces. bytes is the size of the series whose rollups aren't computed
+	// yet.
 	brought, bytes int
 }
 
@@ -69,7 +70,7 @@ func (w *importWorker) seal(piece []*importedDay) error {
 	return nil
 }
 
-// count adds up what the sealers of slots did.
+// count adds the results of the sealers to stats.
 func (w *importWorker) count() {
 	if w.fillsUp() {
 		w.stats.RollupsOnly += w.brought

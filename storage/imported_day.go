@@ -15,13 +15,13 @@ type importedDay struct {
 	buckets rollup.Buckets
 }
 
-// importedSlot is what an importedDay has of a slot.
+// importedSlot is the part of an importedDay in one slot.
 type importedSlot struct {
 	samples chunk.Samples
 	buckets rollup.Buckets
 }
 
-// len returns the number of samples, or of those that the buckets were made of.
+// len returns the number of samples, including the samples that buckets aggregate.
 func (c *importedDay) len() int { return c.samples.Len() + c.buckets.Samples() }
 
 // eachSlot calls f with the parts of slots, by time.
