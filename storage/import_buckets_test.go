@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// floatsOf returns the series of floats alone, without stale markers and samples that another system may aggregate in another way.
+// floatsOf returns the float series, without stale markers and samples that other systems may aggregate differently.
 func floatsOf(list []ImportedSeries) (kept []ImportedSeries) {
 	for _, x := range list {
 		s := &chunk.Samples{}
@@ -35,7 +35,7 @@ func floatsOf(list []ImportedSeries) (kept []ImportedSeries) {
 	return kept
 }
 
-// aggregatesOf makes aggregates of series, of a resolution.
+// aggregatesOf aggregates series to buckets of a resolution.
 func aggregatesOf(list []ImportedSeries, res rollup.Resolution) (all []ImportedBuckets) {
 	for _, x := range list {
 		var b, made rollup.Buckets
@@ -58,7 +58,8 @@ func importAggregates(t testing.TB, s *Store, list []ImportedBuckets) ImportStat
 	return stats
 }
 
-// requireAggregated compares the buckets of a resolution with those that the samples of series make, and requires that all have the flag.
+// requireAggregated requires that the stored buckets of a resolution equal buckets computed from the samples of list,
+// and that all have the flag of imported aggregates.
 func requireAggregated(t testing.TB, s *Store, list []ImportedSeries, res rollup.Resolution) {
 	t.Helper()
 	found, err := s.Select(t.Context(), query.Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns})
@@ -92,7 +93,8 @@ func requireAggregated(t testing.TB, s *Store, list []ImportedSeries, res rollup
 	}
 }
 
-// TestImportOfAggregates imports buckets of both resolutions where only hours are kept, where 5m rollups are, and where samples are.
+// TestImportOfAggregates imports buckets of both resolutions into times for which only 1h rollups, 5m rollups, or raw
+// samples are stored.
 func TestImportOfAggregates(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
 		m := r.start(0, hoursOnly)
@@ -131,8 +133,9 @@ func TestImportOfAggregates(t *testing.T) {
 	})
 }
 
-// TestImportOfFineAggregates imports 5m buckets where 5m rollups are kept: hours follow from these. A sample at the edge of a bucket that comes
-// first doesn't hide what the bucket has besides, and samples inside are left out.
+// TestImportOfFineAggregates imports 5m buckets into times with 5m rollups, from which 1h rollups are computed. A
+// sample at the edge of a bucket that is imported first doesn't hide the rest of the bucket; samples inside a stored
+// bucket are left out.
 func TestImportOfFineAggregates(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
 		m := r.start(0, hoursOnly)
@@ -161,7 +164,8 @@ func joined(a, b ImportedSeries) ImportedSeries {
 	return ImportedSeries{a.Labels, all}
 }
 
-// TestImportOfAggregatesThatFailsAnywhere fails at each write of an import of buckets. Done again, it stores what one that succeeds does.
+// TestImportOfAggregatesThatFailsAnywhere fails at each write of an import of buckets. A repeated import then stores
+// the same rows as one that succeeds at once.
 func TestImportOfAggregatesThatFailsAnywhere(t *testing.T) {
 	t.Parallel()
 	soak.Seed(t)
@@ -189,7 +193,8 @@ func TestImportOfAggregatesThatFailsAnywhere(t *testing.T) {
 	}
 }
 
-// TestAggregatesThatAreRefused have columns that nothing of another system can have, or contradict themselves.
+// TestAggregatesThatAreRefused imports buckets with columns that other systems don't have, or with contradictory
+// columns. They are rejected.
 func TestAggregatesThatAreRefused(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { hoursOnly(o); o.seams.still = true })
 	list := floatsOf(historyOf(ts.now))[:1]

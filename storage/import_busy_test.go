@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// busy does to a store what a server does, all at once and until stop is called: it seals whatever is staged, makes
-// rollups that are missing, lets series go and answers queries.
+// busy runs the background work of a server concurrently until stop is called: it seals staged samples, computes
+// missing rollups, releases series and answers queries.
 func (ts *testStore) busy() (stop func()) {
 	ctx, cancel := context.WithCancel(ts.t.Context())
 	var all sync.WaitGroup
@@ -41,9 +41,9 @@ func (ts *testStore) busy() (stop func()) {
 	return func() { cancel(); all.Wait() }
 }
 
-// TestImportIntoBusyStore imports a history, in pieces that overlap, of which other pieces are written meanwhile, up to
-// slots that aren't over, while the stage rows of the same slots are sealed: the answers are those of a store that got
-// all of it by the usual way.
+// TestImportIntoBusyStore imports overlapping pieces of a history while other pieces are written, up to slots that
+// haven't ended, and staged rows of the same slots are sealed. The answers equal those of a store into which all
+// samples were written.
 func TestImportIntoBusyStore(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)
@@ -78,7 +78,8 @@ func TestImportIntoBusyStore(t *testing.T) {
 	}
 }
 
-// TestImportOfOneSeriesTwice counts and stores what stands in one import twice once, and makes whole buckets of it.
+// TestImportOfOneSeriesTwice imports a series twice in one call. Each sample is counted and stored once, and buckets
+// are complete.
 func TestImportOfOneSeriesTwice(t *testing.T) {
 	t.Parallel()
 	for name, keep := range map[string]time.Duration{"raw": 0, "rollups": 24 * time.Hour} {

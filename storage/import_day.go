@@ -86,11 +86,13 @@ func (d *importDay) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// errRawGone means that the raw rows of an import vanished before deletes were applied to its rollups. Repeated, the import adds to rollups only.
+// errRawGone means that the raw rows of an import expired before deletes were applied to its rollups. A repeated import
+// adds its samples to rollups only.
 var errRawGone = fmt.Errorf("%w: raw rows expired during the import; retry", engine.ErrUnavailable)
 
-// applyDeletes applies the deletes that match imported series to the rollups of the raw window. It must do so while the raw rows exist, because they
-// name the deletes that precede them. After they vanished, applying a delete removes the imported samples from the rollups.
+// applyDeletes applies the deletes that match imported series to the rollups of the raw window. It must do so while the
+// raw rows exist, because they name the deletes that precede them. After the raw rows have expired, applying a delete
+// removes the imported samples from the rollups.
 func (d *importDay) applyDeletes(list []*importedDay) error {
 	if d.fillsUp() || len(d.matching(list)) == 0 {
 		return nil

@@ -18,7 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// failingImport is a store in which an import fails at its nth write to the engine, whether it was applied or not.
+// failingImport is a store in which an import fails at its nth write to the engine, whether the write was applied or
+// not.
 type failingImport struct {
 	*testStore
 	faulty *faultengine.Engine
@@ -26,10 +27,10 @@ type failingImport struct {
 	left   countdown
 }
 
-// countdown selects the write that fails, also to those that a delete goes on with in the background.
+// countdown selects the write that fails, including writes of deletes in the background.
 type countdown struct{ atomic.Int64 }
 
-// hit is whether this is the write that was counted down to.
+// hit counts down and reports whether this is the selected write.
 func (c *countdown) hit() bool { return c.Load() > 0 && c.Add(-1) == 0 }
 
 func openFailingImport(t *testing.T, fails func(error) faultengine.Action, at int) (f *failingImport, failed bool) {
@@ -93,8 +94,9 @@ func (f *failingImport) counts(res rollup.Resolution) map[string]int {
 	return n
 }
 
-// An import that fails at any of its writes leaves answers that agree, also when something is deleted of them, and the
-// same answers once rollups were made and when it is repeated. That mends also what a write that is applied after rollups were made leaves.
+// TestImportThatFailsAnywhere fails at each write of an import. Samples and buckets then agree, also after a delete,
+// after the rollups are computed, and after the import is repeated. Repeating it also repairs the effects of a write
+// that is applied after the rollups were computed.
 func TestImportThatFailsAnywhere(t *testing.T) {
 	for name, fails := range map[string]func(error) faultengine.Action{"fails": faultengine.Fail, "applied": faultengine.Lose, "applied later": faultengine.Withhold} {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +137,8 @@ func TestImportThatFailsAnywhere(t *testing.T) {
 	}
 }
 
-// A delete by a clock that fell behind, and is believed, reaches what an import left ahead of it that failed before it made rollups.
+// TestDeleteOfAnImportAheadThatFailed deletes samples of an import that failed before it computed rollups, with a
+// trusted clock that has fallen behind the samples.
 func TestDeleteOfAnImportAheadThatFailed(t *testing.T) {
 	for at, failed := 1, true; failed; at++ {
 		require.Less(t, at, 100)

@@ -22,7 +22,7 @@ import (
 // hoursOnly keeps raw samples and 5m rollups for less time than historyOf goes back, and 1h rollups for longer.
 var hoursOnly = keeping(10*day, 40*day, 400*day)
 
-// historyOf makes 3 days of series, which ended 300 days ago.
+// historyOf returns series with 3 days of samples that ended 300 days ago.
 func historyOf(now time.Time) []ImportedSeries {
 	return pastOf(rand.New(rand.NewPCG(1, 2)), now.Add(-300*day), 3)
 }
@@ -39,7 +39,7 @@ func importCopies(t testing.TB, s *Store, list []ImportedSeries) ImportStats {
 	return stats
 }
 
-// hoursOf returns the 1h buckets of all series with all that they hold, by the series.
+// hoursOf returns the 1h buckets of all series with all columns, by series.
 func hoursOf(t testing.TB, s *Store) map[string]string {
 	t.Helper()
 	found, err := s.Select(t.Context(), query.Query{
@@ -83,8 +83,9 @@ func requireNoProblems(t testing.TB, s *Store) {
 	require.Empty(t, problems)
 }
 
-// TestImportOfHistoryThatOnlyHoursCover imports samples that are past the retention of 5m rollups: their 1h rollups are those of a store that keeps all.
-// The same again changes nothing, samples past the retention of 1h rollups are counted, and a longer retention finds no rows that are missing.
+// TestImportOfHistoryThatOnlyHoursCover imports samples past the retention of 5m rollups. Their 1h rollups equal those
+// of a store that retains everything. A repeated import changes nothing, samples past the retention of 1h rollups are
+// counted, and with a longer retention no rows are missing.
 func TestImportOfHistoryThatOnlyHoursCover(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
 		list := historyOf(r.now())
@@ -131,7 +132,8 @@ func newOwnRig(t *testing.T) *expiryRig {
 	return r
 }
 
-// TestImportOfHoursThatFailsAnywhere fails at each write of an import of 1h rollups. Done again, it stores what one that succeeds does.
+// TestImportOfHoursThatFailsAnywhere fails at each write of an import of 1h rollups. A repeated import then stores the
+// same rows as one that succeeds at once.
 func TestImportOfHoursThatFailsAnywhere(t *testing.T) {
 	t.Parallel()
 	soak.Seed(t)
@@ -163,7 +165,8 @@ func TestImportOfHoursThatFailsAnywhere(t *testing.T) {
 	}
 }
 
-// TestDeletesOfHistoryThatOnlyHoursCover deletes imported hours, brings them back with others, and deletes again.
+// TestDeletesOfHistoryThatOnlyHoursCover deletes imported hours, imports them again with others, and deletes them
+// again.
 func TestDeletesOfHistoryThatOnlyHoursCover(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
 		m := r.start(0, hoursOnly, func(o *Options) {
@@ -223,7 +226,8 @@ func TestDeletesOfHistoryThatOnlyHoursCover(t *testing.T) {
 	})
 }
 
-// TestDeletesOfHoursWithoutClasses deletes imported hours where nothing else is stored, and brings back some of them, in several imports.
+// TestDeletesOfHoursWithoutClasses deletes imported hours from a store without other data, and imports some of them
+// again in multiple calls.
 func TestDeletesOfHoursWithoutClasses(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
 		m := r.start(0, hoursOnly)
@@ -249,7 +253,8 @@ func TestDeletesOfHoursWithoutClasses(t *testing.T) {
 	})
 }
 
-// TestSealedAfterTheRetentionOf5mRollups seals samples whose windows of raw rows and of 5m rollups were dropped before: they are in the 1h rollups.
+// TestSealedAfterTheRetentionOf5mRollups seals samples whose raw and 5m windows were already dropped. The samples are
+// added to 1h rollups.
 func TestSealedAfterTheRetentionOf5mRollups(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { hoursOnly(o); o.seams.still = true })
 	at := ts.now.Add(-time.Hour)

@@ -60,7 +60,8 @@ func TestImport(t *testing.T) {
 	require.Equal(t, want, ts.all("default"))
 }
 
-// pastOf makes series of some days until now: floats, odd values, stale markers, start timestamps and native histograms.
+// pastOf returns random series for the given number of days until now: floats, odd values, stale markers, start
+// timestamps and native histograms.
 func pastOf(r *rand.Rand, now time.Time, days int) []ImportedSeries {
 	var list []ImportedSeries
 	from := now.AddDate(0, 0, -days).UnixMilli()
@@ -100,7 +101,7 @@ func copyOf(s *chunk.Samples) *chunk.Samples {
 	return c
 }
 
-// cut returns pieces of a history that overlap, in some order.
+// cut returns overlapping pieces of a history in random order.
 func cut(r *rand.Rand, all []ImportedSeries) (pieces [][]ImportedSeries) {
 	for from := 0; from < len(all); {
 		to := min(len(all), from+1+r.IntN(len(all)))
@@ -130,7 +131,7 @@ func cut(r *rand.Rand, all []ImportedSeries) (pieces [][]ImportedSeries) {
 	return pieces
 }
 
-// commit writes a history by the usual way.
+// commit writes a history with batches instead of an import.
 func (ts *testStore) commit(list []ImportedSeries) {
 	ts.t.Helper()
 	b := ts.NewBatch("default")
@@ -222,8 +223,9 @@ func samplesOf(list []ImportedSeries) (n int) {
 	return n
 }
 
-// TestImportIsAsWrites imports a history in pieces that overlap, into a store that is empty and into one that has parts
-// of it, sealed and not: the answers are those of a store that got it by the usual way, and no sample is sealed twice.
+// TestImportIsAsWrites imports overlapping pieces of a history into an empty store, and into a store that contains
+// sealed and unsealed parts of it. The answers equal those of a store into which the history was written, and no sample
+// is sealed twice.
 func TestImportIsAsWrites(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)
@@ -252,8 +254,8 @@ func TestImportIsAsWrites(t *testing.T) {
 	}
 }
 
-// TestImportWithFaults repeats imports, in pieces that are cut otherwise each time, over an engine that fails, or does
-// its work and returns an error.
+// TestImportWithFaults repeats imports, each time cut into different pieces, on an engine whose operations fail with or
+// without being applied.
 func TestImportWithFaults(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)
@@ -290,8 +292,9 @@ func TestImportWithFaults(t *testing.T) {
 	requireAnswers(t, usual.answers(), ts.answers())
 }
 
-// TestImportOfOldHistory makes only rollups of samples past the retention of raw samples, only 1h rollups of those past that of 5m rollups, and leaves out those
-// past that of 1h rollups, or in the future, or that can't be stored.
+// TestImportOfOldHistory imports samples of all ages. Samples past the raw retention are only added to rollups, and
+// samples past the 5m retention only to 1h rollups. Samples past all retentions, in the future, or invalid are
+// rejected.
 func TestImportOfOldHistory(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -330,8 +333,9 @@ func TestImportOfOldHistory(t *testing.T) {
 	}
 }
 
-// TestImportBesideOlderUnsealedSamples imports history that is past a retention given by mistake, while samples that are older, and were
-// taken under the right one, wait to be sealed: with the right one these are there.
+// TestImportBesideOlderUnsealedSamples imports history past a retention that was set by mistake, while older samples,
+// accepted under the correct retention, aren't sealed yet. Once the correct retention is set again, these samples are
+// returned.
 func TestImportBesideOlderUnsealedSamples(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.seams.still = 365*day, true })
@@ -351,7 +355,8 @@ func TestImportBesideOlderUnsealedSamples(t *testing.T) {
 	require.Equal(t, list, ts.all("default")[jobLabels("written").String()])
 }
 
-// TestImportAfterDelete brings back samples deleted before, and not those deleted afterwards.
+// TestImportAfterDelete imports deleted samples again, which makes them visible. Samples deleted after the import stay
+// hidden.
 func TestImportAfterDelete(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 2 })
@@ -381,8 +386,8 @@ func TestImportAfterDelete(t *testing.T) {
 	require.Empty(t, ts.all("default"))
 }
 
-// TestImportOfOldHistoryInParts imports samples past the raw retention by several calls, which cut a bucket: those that are newer or older
-// than the bucket's are added, and of those between them the statistics have the number.
+// TestImportOfOldHistoryInParts imports samples of one bucket, past the raw retention, in multiple calls. Samples older
+// or newer than the bucket's are added; samples between them are left out and counted.
 func TestImportOfOldHistoryInParts(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
