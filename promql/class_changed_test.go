@@ -64,7 +64,7 @@ func (s *changedClass) open(classes map[string]retention.Keep, in string) {
 	})
 }
 
-// day writes a day's samples, which have the given retention, and seals them an hour after noon.
+// day writes the samples of a day with the given retention, and seals them an hour after noon.
 func (s *changedClass) day(keep retention.Keep) {
 	s.now = s.now.Add(testDay)
 	noon := s.now.Add(-time.Hour)

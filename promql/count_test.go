@@ -59,8 +59,8 @@ func writeChurn(t *testing.T, rng *rand.Rand, store *storage.Store, from, until 
 	return all
 }
 
-// TestCountOverChurn checks that counts of short-lived series equal those of the samples, unsealed and sealed, from the
-// planner and the evaluator.
+// TestCountOverChurn checks that counts of short-lived series equal counts of the samples, unsealed and sealed, from
+// the planner and the evaluator.
 func TestCountOverChurn(t *testing.T) {
 	rng := rand.New(rand.NewPCG(soak.Seed(t), 40))
 	end := someDay + 10*hour + 30*minute

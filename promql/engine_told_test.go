@@ -44,7 +44,7 @@ func TestWhatQueriesTookIsTold(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// The measured memory is that of the process. If it is far above the limit of queries, they end.
+// The measured memory is the memory of the process. If it is far above the limit of queries, queries end with an error.
 func TestMemoryOfTheProcessEndsQueries(t *testing.T) {
 	o := DefaultOptions()
 	o.Memory = 1 << 10

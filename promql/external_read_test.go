@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A streamed answer whose client reads slowly gives its place to another read, and waits for a place before it
+// A streamed answer whose client reads slowly releases its slot for another read, and waits for a slot before it
 // continues.
 func TestStreamsGiveTheirPlaceAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

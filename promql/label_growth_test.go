@@ -43,7 +43,7 @@ func nested(n int, before, inner, after string) string {
 	return strings.Repeat(before, n) + inner + strings.Repeat(after, n)
 }
 
-// joined makes label a twice as long, n times.
+// joined returns a query that doubles the length of label a n times.
 func joined(n int, inner string) string {
 	return nested(n, "label_join(", inner, `, "a", "", "a", "a")`)
 }

@@ -30,8 +30,8 @@ func listSeries(ctx context.Context, t *testing.T, q *Queryable, from, to int64,
 	return list
 }
 
-// A limited list of series has as many series as exist up to the limit, whether they are in the head, sealed, or only
-// in rollups.
+// A limited list of series contains all series up to the limit, whether they are in the head, sealed, or only in
+// rollups.
 func TestLimitedListsOfSeriesAreFull(t *testing.T) {
 	x := newBoundedStores(t, rand.New(rand.NewPCG(1, 2)))
 	q, ctx := NewQueryable(x.aged), tenant.Into(t.Context(), "ta")

@@ -17,7 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// benchStore has 1,000 counters, as many gauges and 100 native histograms, 6 hours at 15 s, sealed.
+// benchStore contains 1,000 counters, 1,000 gauges and 100 native histograms, with sealed samples of 6 hours every 15
+// s.
 func benchStore(b *testing.B) *storage.Store {
 	store := storagetest.Open(b, memory.New(), storagetest.Forever)
 	rnd := rand.New(rand.NewPCG(1, 2))

@@ -66,7 +66,7 @@ func (a asked) ask(ctx context.Context, e *Engine, q *Queryable) (answer, []Frag
 	return out, planOf(query), err
 }
 
-// answer converts a result, which belongs to the query, to an answer, which doesn't.
+// answer copies a result, whose memory belongs to the query, to an answer.
 func (a asked) answer(result *promengine.Result) (out answer, err error) {
 	if result.Err != nil {
 		out.err = result.Err.Error()

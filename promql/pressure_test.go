@@ -75,7 +75,8 @@ func TestQueriesEndWhereMemoryIsShort(t *testing.T) {
 	})
 }
 
-// An answer that alone takes too much of the memory is rejected.
+// TestAnAnswerTakesAPartOfTheMemory checks that an answer that takes more than its allowed part of the memory is
+// rejected.
 func TestAnAnswerTakesAPartOfTheMemory(t *testing.T) {
 	o := DefaultOptions()
 	o.Memory = 4 * 10 * unreadPoint

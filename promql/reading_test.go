@@ -62,8 +62,8 @@ func TestReadingsWhereRawIsGone(t *testing.T) {
 	}
 }
 
-// If raw samples have expired, a list of series has the series with buckets in the requested range, but not those of
-// other times in the same window of rollups.
+// If raw samples have expired, a list of series contains the series with buckets in the requested range, but not the
+// series of other times in the same window of rollups.
 func TestSeriesAreListedWhereRawIsGone(t *testing.T) {
 	now := time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC)
 	begin := now.Add(-10 * 24 * time.Hour)

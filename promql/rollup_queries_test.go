@@ -67,7 +67,7 @@ func (a *rollupAsker) subquery(of string) string {
 	return q
 }
 
-// parserFunctions are the sorted names of all functions, and rangeFunctions those of the functions over ranges.
+// parserFunctions are the sorted names of all functions, and rangeFunctions the sorted names of functions over ranges.
 var parserFunctions, rangeFunctions = func() (all, ranged []string) {
 	all = slices.Sorted(maps.Keys(parser.Functions))
 	for _, name := range all {
