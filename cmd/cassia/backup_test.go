@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// TestBackupSaysWhatIsWrong names what to do when a copy can't be had.
+// TestBackupSaysWhatIsWrong checks that the error of a backup that can't be made names the remedy.
 func TestBackupSaysWhatIsWrong(t *testing.T) {
 	run := func(args ...string) error {
 		command, err := parse(args)

@@ -73,7 +73,7 @@ func scraped(t *testing.T, conf promconfig.HTTPClientConfig, at string) int {
 	return answer.StatusCode
 }
 
-// writeCertificate writes a certificate for a name, which is its own authority, and its key.
+// writeCertificate writes a self-signed certificate for a name, and its key.
 func writeCertificate(t *testing.T, dir, name string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

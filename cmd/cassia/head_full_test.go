@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// burst sends samples of one known series of a tenant, which are almost incompressible, each with its own time.
+// burst sends samples of one known series of a tenant. The samples have different times and are almost incompressible.
 type burst struct {
 	r      running
 	tenant string

@@ -9,7 +9,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/manual"
 )
 
-// Every flag of a server has a group of its own kind: others would stand under a heading without meaning.
+// Every flag of a server must be in a group of related flags. Otherwise it would be listed under a heading that doesn't
+// apply.
 func TestEveryFlagOfServeHasAGroup(t *testing.T) {
 	app, _ := newApplication()
 	for _, group := range cli.FlagGroups(app.GetCommand("serve").Model().Flags) {

@@ -119,8 +119,8 @@ func attacks(t *testing.T) map[string]attack {
 	}
 }
 
-// TestHostileInput sends what means no good, one after the other: the memory stays bounded, each gets a clear code,
-// and the server goes on taking samples and answering queries.
+// TestHostileInput sends malicious requests one after the other. The memory stays bounded, each request is rejected
+// with a clear status code, and the server continues to accept samples and answer queries.
 func TestHostileInput(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes bodies of hundreds of megabytes: leave -short out")

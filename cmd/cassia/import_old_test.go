@@ -111,7 +111,7 @@ func TestImportsAskForTheRetentionOfTheSeries(t *testing.T) {
 	}
 }
 
-// TestDryRunOfText reports the content of a text, and what the retention would leave out of it, and stores nothing.
+// TestDryRunOfText reports the content of a text and the samples that the retention would exclude, and stores nothing.
 func TestDryRunOfText(t *testing.T) {
 	t.Chdir(t.TempDir())
 	text := daysOld("openmetrics", `up{job="a"}`, 400, 50, 45, 2, 1) + daysOld("openmetrics", `up{job="b"}`, 1, -3) + "# EOF\n"

@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// TestImportOverHTTPSaysWhatIsWrong refuses what the server doesn't allow, or what contradicts it.
+// TestImportOverHTTPSaysWhatIsWrong rejects flags that the server doesn't allow, or that contradict its settings.
 func TestImportOverHTTPSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

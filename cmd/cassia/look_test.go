@@ -51,7 +51,8 @@ func TestLookingSaysWhatIsWrong(t *testing.T) {
 	require.Len(t, entries, 1)
 }
 
-// TestManifestIsGone isn't a directory without a store, for those who look as little as for a server.
+// TestManifestIsGone checks that read-only commands, like the server, don't treat a directory without its manifest as a
+// directory without a store.
 func TestManifestIsGone(t *testing.T) {
 	t.Parallel()
 	dir := cassiatest.StoreWith(t, 1)

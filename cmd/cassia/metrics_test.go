@@ -12,7 +12,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// foreignMetrics begin what libraries name: Prometheus' rules and notifications, Go and the process.
+// foreignMetrics are the prefixes of metrics that libraries name: Prometheus' rules and notifications, Go and the
+// process.
 var foreignMetrics = []string{"prometheus_", "go_", "process_", "promhttp_"}
 
 func TestPromtoolFindsNothingInOwnMetrics(t *testing.T) {

@@ -62,8 +62,8 @@ func TestBackupsAreNotWrittenTo(t *testing.T) {
 	require.Zero(t, run([]string{"check", "--storage.path=" + to}, &stderr), stderr.String())
 }
 
-// TestStoreWithoutMarkerIsNotANewOne removes an empty file, as copies and buckets do that skip those, and tries each
-// command.
+// TestStoreWithoutMarkerIsNotANewOne removes an empty marker file, as tools and buckets that skip empty files do, and
+// tries each command.
 func TestStoreWithoutMarkerIsNotANewOne(t *testing.T) {
 	t.Parallel()
 	for _, marker := range []string{"marker.manifest.*", "marker.format-version.*"} {

@@ -61,7 +61,7 @@ func (r running) names(t *testing.T, tenant string) (list []string) {
 	return list
 }
 
-// TestRelabelingOfAllWaysIn sends what rules drop, rename and leave by every way in.
+// TestRelabelingOfAllWaysIn sends series that rules drop, rename and leave unchanged, with every write protocol.
 func TestRelabelingOfAllWaysIn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "relabel.yml")
 	require.NoError(t, os.WriteFile(file, []byte(relabelRules), 0o600))

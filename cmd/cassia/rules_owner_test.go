@@ -29,7 +29,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// rulesProcess is what evaluates rules in one of several processes over an engine.
+// rulesProcess evaluates rules in one of multiple processes on one engine.
 type rulesProcess struct {
 	t        *testing.T
 	store    *storage.Store

@@ -37,7 +37,7 @@ const (
 	guest          = "guest"  // a user who may log in, and nothing else
 )
 
-// TestCassandraSettings gives cassia settings that don't fit the cluster: each error is one line with the remedy.
+// TestCassandraSettings starts cassia with settings that don't fit the cluster: each error is one line with the remedy.
 func TestCassandraSettings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a Cassandra node: leave -short out")
@@ -61,8 +61,8 @@ func TestCassandraSettings(t *testing.T) {
 	testRefusals(t, node.Hosts()[0])
 }
 
-// testGuardrail reads many partitions as a user whom the node refuses more than eight in one request: those are read
-// one by one, which the log names once.
+// testGuardrail reads many partitions as a user for whom the node rejects requests with more than eight partitions. The
+// partitions are then read one by one, and one log line reports it.
 func testGuardrail(t *testing.T, node *cassandratest.Cluster, o cassandra.Options) {
 	require.NoError(t, node.Query("CREATE ROLE reader WITH PASSWORD = 'reader' AND LOGIN = true", "GRANT SELECT ON KEYSPACE "+soundKeyspace+" TO reader",
 		"GRANT MODIFY ON KEYSPACE "+soundKeyspace+" TO reader"))
@@ -128,8 +128,8 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// testClocks has processes with different clocks on one store: those that are hours off are as good as others,
-// one that is further off takes nothing and returns the reason.
+// testClocks runs processes with different clocks on one store. Processes whose clocks are a few hours off work
+// normally. A process whose clock is further off rejects all samples and returns the reason.
 func testClocks(t *testing.T, eng openedEngine) {
 	at := time.Now().Truncate(time.Second)
 	for name, c := range map[string]struct {

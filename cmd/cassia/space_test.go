@@ -52,7 +52,7 @@ func (r running) space(t *testing.T) (disk int64, of map[string]int64) {
 	return disk, of
 }
 
-// health is what the page's storage view shows of the disk.
+// health is the state of the disk in the page's storage view.
 func (r running) health(t *testing.T) (disk int64, of map[string]int64) {
 	t.Helper()
 	code, text := r.Get(t, "/api/v1/cassia/health")
