@@ -202,7 +202,7 @@ func (c *cursor) readWindows(meta chunks.Meta, width int64, isCounter bool) ([]w
 	case ch != nil && ch.NumSamples() == 0:
 		return nil, nil
 	default:
-		return nil, fmt.Errorf("%w: the chunk has raw samples, and meta.json says that the block is downsampled", ErrAggregates)
+		return nil, fmt.Errorf("%w: the chunk has raw samples, although meta.json describes a downsampled block", ErrAggregates)
 	}
 	w, err := windowsOf(of, width)
 	if err != nil {
