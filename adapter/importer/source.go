@@ -31,6 +31,9 @@ const BatchBytes = 64 << 20
 // SampleBytes is the size of a float in a batch: its timestamp and value.
 const SampleBytes = 16
 
+// BucketBytes is the approximate size in memory of a bucket of aggregates in a batch.
+const BucketBytes = 200
+
 // Plan is a summary of a source's content.
 type Plan struct {
 	// MinMS and MaxMS are the first and last timestamp in milliseconds, or bounds for them. MinMS > MaxMS means

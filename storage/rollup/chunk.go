@@ -125,6 +125,8 @@ type Info struct {
 	Count int
 	// MinEnd and MaxEnd are the ends of the first and the last bucket in milliseconds.
 	MinEnd, MaxEnd int64
+	// HasEmbedded is set if the chunk contains histograms or sketches. Count doesn't bound their size in memory.
+	HasEmbedded bool
 
 	span int // buckets from the first to the last, including missing ones
 }
@@ -247,6 +249,7 @@ func (e *envelope) parse(b []byte) error {
 		span: int(last-first) + 1,
 	}
 	e.there = uint32(there)
+	e.HasEmbedded = e.has(columnHistograms) || e.has(columnHistogramSums) || e.has(columnSketches)
 	at := uint64(0)
 	for rest := e.there; rest != 0; rest &= rest - 1 {
 		size := r.uvarint()

@@ -254,9 +254,6 @@ func (c *cutter) samples(minT, maxT int64, first bool, g group, m *merge, ls lab
 	return nil
 }
 
-// bucketBytes is the approximate memory that a bucket uses.
-const bucketBytes = 200
-
 // buckets adds a day of the current series' aggregates to the batch. It skips windows that are only partly selected.
 func (c *cutter) buckets(day int64, g group, m *merge, ls labels.Labels) error {
 	sel := &c.s.opts.Selection
@@ -275,7 +272,7 @@ func (c *cutter) buckets(day int64, g group, m *merge, ls labels.Labels) error {
 		c.batch.Buckets = append(c.batch.Buckets, storage.ImportedBuckets{
 			Labels: sel.Labels(with(ls, g.external)), Resolution: g.resolution, Buckets: &b,
 		})
-		c.bytes += b.Len() * bucketBytes
+		c.bytes += b.Len() * importer.BucketBytes
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/adapter"
+	"github.com/cassia-db/cassia/adapter/importer"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -40,7 +41,6 @@ const (
 	seriesWeight = 300
 	labelWeight  = 32
 	floatWeight  = 24
-	bucketWeight = 200
 	// A bucket of a histogram takes at least one bit in its chunk and 8 bytes in memory.
 	histogramWeight     = 300
 	histogramByteWeight = 64
@@ -74,7 +74,7 @@ func appendLabels(dst []byte, ls labels.Labels) ([]byte, int64) {
 func appendBuckets(dst []byte, s *storage.ImportedBuckets) ([]byte, int64) {
 	dst, weight := appendLabels(dst, s.Labels)
 	dst = appendText(dst, string(rollup.AppendChunk(nil, s.Buckets, s.Resolution.Width(), 0)))
-	return dst, weight + int64(s.Buckets.Len())*bucketWeight
+	return dst, weight + int64(s.Buckets.Len())*importer.BucketBytes
 }
 
 // appendSeries appends a series with at most chunk.MaxSamples samples and returns its weight.
@@ -200,10 +200,13 @@ func (d *bodyReader) buckets(res rollup.Resolution) (s storage.ImportedBuckets, 
 	if err == nil && info.Width != res.Width() {
 		err = fmt.Errorf("buckets of %d ms", info.Width)
 	}
+	if err == nil && info.HasEmbedded {
+		err = errors.New("aggregates contain no histograms and no sketches")
+	}
 	if err != nil {
 		return s, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	if err := d.take(int64(info.Count) * bucketWeight); err != nil {
+	if err := d.take(int64(info.Count) * importer.BucketBytes); err != nil {
 		return s, err
 	}
 	s.Resolution, s.Buckets = res, &rollup.Buckets{}

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/query"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -77,10 +79,15 @@ func TestBodiesOfBucketsThatAreRefused(t *testing.T) {
 	s := aggregates("x", rollup.OneHour, now.Add(-100*24*time.Hour), 3)
 	one, weight := appendBuckets(nil, &s)
 	require.Positive(t, weight)
+	var h chunk.Samples
+	h.AppendHistogram(chunk.Histogram{T: now.Add(-100 * 24 * time.Hour).UnixMilli(), Int: &histogram.Histogram{Count: 1, ZeroCount: 1}})
+	embedded := storage.ImportedBuckets{Labels: s.Labels, Resolution: s.Resolution, Buckets: &rollup.Buckets{}}
+	rollup.AppendEvery(embedded.Buckets, &h, s.Resolution.Width())
+	histograms, _ := appendBuckets(nil, &embedded)
 	take := func(int64) error { return nil }
 	for name, body := range map[string][]byte{
 		"another width": encodeOf(rollup.FiveMinutes, [][]byte{one}), "unknown": encodeOf(rollup.OneHour+1, [][]byte{one}), "samples": encodeOf(rollup.Raw, [][]byte{one}),
-		"cut": encodeOf(rollup.OneHour, [][]byte{one[:len(one)-3]}),
+		"histograms": encodeOf(rollup.OneHour, [][]byte{histograms}), "cut": encodeOf(rollup.OneHour, [][]byte{one[:len(one)-3]}),
 	} {
 		plain, err := snappy.Decode(nil, body)
 		require.NoError(t, err)
