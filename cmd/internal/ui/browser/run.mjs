@@ -10,7 +10,7 @@ import { drawn, filled, painted, sound, watched } from './look.mjs';
 const { BASE: base, LOCKED: locked, BARE: bare, DAMAGED: damaged, CHROMIUM: executablePath, SHOTS: shots, PICTURES: pictures } = process.env;
 mkdirSync(shots, { recursive: true });
 const [first, second] = ['#3d85c6', '#e0762f'];
-const patience = 180_000;
+const patience = 60_000;
 
 const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] });
 const steps = [];
