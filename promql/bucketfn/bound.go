@@ -138,7 +138,7 @@ type edged struct {
 	// has been below 0.
 	counts, sums, steps []float64
 	negative            bool
-	perSecond           float64 // the divisor of rate; 1 for other functions
+	perSecond           float64 // the factor of rate: 1 / seconds of the range; 1 for others
 }
 
 // reset sets the buckets of another series, and computes the sums that the function needs.
