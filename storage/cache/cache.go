@@ -25,7 +25,8 @@ const (
 	KindMarks                // the commit records of a window; the version is the engine's
 	KindSought               // the series of a window's metric that some matchers match; text is the metric and the matchers
 	KindStored               // the stored counts of a window's series
-	KindSpans                // the slots in which the series of a window's metric, text, have samples; the version is the index's
+	// the times of samples of a metric's series, text, in a slot, which is Window; the version is the index's
+	KindSpans
 	// counts of a tenant's unsealed series; text selects them, and the version is made of their number and the time
 	KindUnsealed
 	KindRanks  // the order of the series of a result by their labels; text is a hash of their ids, the version their number

@@ -27,9 +27,9 @@
 // timeout. After that, Write returns engine.ErrUnavailable, and the rows may have been written or not.
 //
 // At the same timestamp a delete wins over a put, and of two puts the larger value wins. If both have a TTL, Cassandra
-// prefers the one that expires later before it compares values. So if two processes write a row of a converging table
-// with the same timestamp and different values, the process whose clock is fast by a second wins. Rows with different
-// values should therefore have different timestamps.
+// prefers the one that expires later before it compares values. Expiry is counted in whole seconds. So if two processes
+// write a row of a converging table with the same timestamp and different values, the one whose clock has ticked to the
+// next second may win. Rows with different values should therefore have different timestamps.
 //
 // Batch.Expires is converted to a TTL when the batch is sent, by the clock of the cluster: a node's clock was read when
 // the engine was opened, and is read again by each call of Clock. An expired batch is rejected. Drop does nothing,

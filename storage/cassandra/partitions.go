@@ -70,7 +70,7 @@ func (e *Engine) partitionPage(ctx context.Context, t *engine.Table, statement s
 		q := e.session.Query(statement).WithContext(ctx).Consistency(e.level.read).PageSize(partitionsPage).PageState(from).Idempotent(true).RetryPolicy(elsewhere{})
 		rows = q.Iter()
 		if rows.NumRows() == 0 {
-			return q.Attempts(), rows.Close() // gocql closes rows with an error only if there was no response.
+			return q.Attempts(), rows.Close() // Close returns the request's error, if any; with rows there is none.
 		}
 		return q.Attempts(), nil
 	})

@@ -148,7 +148,7 @@ func (s *scanner) fetch(ctx context.Context, from []byte) (p page) {
 		rows := q.Iter()
 		p.rows, p.next = rows, rows.PageState()
 		if rows.NumRows() == 0 {
-			return q.Attempts(), rows.Close() // gocql closes rows with an error only if there was no response.
+			return q.Attempts(), rows.Close() // Close returns the request's error, if any; with rows there is none.
 		}
 		return q.Attempts(), nil
 	})

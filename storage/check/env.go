@@ -47,7 +47,8 @@ type Env struct {
 	ShardsRow func(ctx context.Context, window int64, tenant, metric string, missed Missed) ([]byte, error)
 	// Places yields the classes and shards of a metric whose rows haven't expired.
 	Places func(tenant string, window, shards int64) iter.Seq[format.ClassShard]
-	// IsGone reports whether rows of a class may have been deleted in the window of a resolution that contains a slot.
+	// IsGone reports whether rows of a class may have expired or been deleted in the window of a resolution that
+	// contains a slot.
 	IsGone func(ctx context.Context, res rollup.Resolution, slot int64, tenant string, class int64) bool
 	// Unrolled returns the slots of a raw window that have seals without rollups.
 	Unrolled func(ctx context.Context, tenant string, window int64) ([]int64, error)

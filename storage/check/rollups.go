@@ -275,7 +275,7 @@ func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, c
 	sealed[at].class = class
 }
 
-// isGone reports whether rows of a class may have been deleted in the window that contains a slot.
+// isGone reports whether rows of a class may have expired or been deleted in the window that contains a slot.
 func (c *checker) isGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
 	return c.env.IsGone(c.ctx, res, slot, tenant, class)
 }

@@ -88,7 +88,8 @@ var (
 	Defined = &Table{ID: 15, Name: "defined",
 		Partition:  []Field{{"slot", KindInt}, {"partition", KindInt}},
 		Clustering: []Field{{"writer", KindID}, {"seq", KindInt}}}
-	// Stream positions of a writer: the last seq of each of its streams, so that other processes find new rows.
+	// Tails has the stream positions of a writer: the last seq of each of its streams, so that other processes find new
+	// rows.
 	Tails = &Table{ID: 16, Name: "tails", Converging: true,
 		Partition:  []Field{{"writer", KindID}},
 		Clustering: []Field{{"slot", KindInt}, {"partition", KindInt}}}

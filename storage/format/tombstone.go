@@ -28,7 +28,7 @@ type Tombstone struct {
 	// Chunks that are sealed in the meantime contain its id, so that it never hides samples that arrived after the
 	// announcement.
 	Announced bool
-	// Held limits the delete to held rows of replicas that existed at the request.
+	// Held determines the held rows of replicas to which the delete also applies: those that existed at the request.
 	Held []HeldCut
 }
 
@@ -157,8 +157,8 @@ func (d *Tombstone) TouchesSlot(p *Periods, slot int64) bool {
 	return d.Touches(p.SlotStart(slot), p.SlotEnd(slot))
 }
 
-// HeldCut limits a delete to the held rows of a cluster that a writer had written, up to a number, when the delete was
-// requested. Rows with higher numbers are newer.
+// HeldCut makes a delete apply to the held rows of a cluster's replicas that a writer has written, up to a number.
+// These existed when the delete was requested; rows with higher numbers are newer.
 type HeldCut struct {
 	Cluster, Writer string
 	Seq             int64

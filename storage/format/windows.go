@@ -102,7 +102,7 @@ func PagesOf(res rollup.Resolution) *engine.Table {
 // WindowStart returns the start of a window of any resolution in milliseconds.
 func (p *Periods) WindowStart(window int64) int64 { return p.WindowEnd(window - 1) }
 
-// WindowSpan returns the time range of the slots of a window.
+// WindowSpan returns the time range of the slots of a window in milliseconds.
 func (p *Periods) WindowSpan(window int64) (start, end int64) {
 	end = p.WindowEnd(window)
 	width := p.OfRawWindow(window).RawWindowMS

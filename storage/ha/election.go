@@ -94,7 +94,7 @@ type Disposition uint8
 
 const (
 	Store Disposition = iota // store it
-	Hold                     // hold it until the elected replica has passed it
+	Hold                     // hold it until it is decided whether it is stored
 	Drop                     // drop it, because it is covered by another replica
 )
 

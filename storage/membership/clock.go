@@ -49,7 +49,7 @@ type CheckedClock struct {
 	// durable: the date that an operator gave or, if there is no row, the store's contents.
 	expected time.Time
 	unkept   bool
-	// Nil while the clock is trusted.
+	// doubt is nil while the clock is trusted.
 	doubt *doubt
 	// set is the last step of the only clock.
 	set clockSet
@@ -215,8 +215,8 @@ func (c *CheckedClock) Times() (earlier, later time.Time) {
 	return c.bounds(now)
 }
 
-// Earliest returns a time that isn't after the true one: the earlier of this machine's clock and the engine's. On a
-// single machine it is the clock's time, or the earlier of Times if the clock is untrusted.
+// Earliest returns the earlier of the times by this machine's clock and by the engine's. On a single machine it is the
+// clock's time, or the earlier of Times if the clock is untrusted.
 func (c *CheckedClock) Earliest() time.Time {
 	if c.alone {
 		earlier, _ := c.Times()

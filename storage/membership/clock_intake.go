@@ -47,10 +47,10 @@ func (c *CheckedClock) bounds(now time.Time) (earlier, later time.Time) {
 	return c.expected, now
 }
 
-// MayBeSlow reports whether this machine's clock may be slow by that many milliseconds. A trusted clock on a single
-// machine is slow by at most maxSlow, with three exceptions: it shows a time before this program was written, it was
-// set back by at least that amount, or NTP hasn't had time to correct it since the store was opened or the clock was
-// last set.
+// MayBeSlow reports whether this machine's clock may be slow by that many milliseconds. In a shared store it may be, up
+// to maxAnySlow, because the cluster's clock can show the difference. A trusted clock on a single machine is slow by at
+// most maxSlow, with three exceptions: it shows a time before this program was written, it was set back by at least
+// that amount, or NTP hasn't had time to correct it since the store was opened or the clock was last set.
 func (c *CheckedClock) MayBeSlow(by int64) bool {
 	if !c.alone || by <= maxSlow || by > maxAnySlow {
 		return by <= maxAnySlow

@@ -29,8 +29,8 @@ const filterVersion = 1
 const (
 	filterHead = 3
 	// termBits is the number of bits per term, and filterProbes the number of bits that a term sets. About eight in a
-	// thousand missing terms are false positives. With two more bits these would be three, and reading the filters
-	// would cost as many bytes as the pages that are opened in vain.
+	// thousand missing terms are false positives. With two more bits these would be three, but reading the additional
+	// bits would cost as many bytes as the pages that are opened in vain.
 	termBits     = 10
 	filterProbes = 7
 	// maxProbes is the max number of probes that is accepted.

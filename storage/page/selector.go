@@ -10,7 +10,8 @@ import (
 // LabelCondition is a condition on the value of a label, other than the metric's name.
 type LabelCondition struct {
 	Name string
-	// Values are all matching values, if they are known. Empty values are never listed.
+	// Values are all matching values, if they are known; nil if not. None of them is empty, so that a series without
+	// the label doesn't match.
 	Values []string
 	// Matches reports whether a value matches. The value is empty for a series without the label. It may be called
 	// concurrently, and must not keep the value.

@@ -212,7 +212,8 @@ func backups(folder string) (complete, partial []string, err error) {
 	return complete, partial, nil
 }
 
-// hasList reports whether a directory has the list of a backup, or may have one that can't be accessed.
+// hasList reports whether a directory has the list of a backup, should have one according to its name, or may have one
+// that can't be accessed.
 func hasList(folder string, e fs.DirEntry) bool {
 	_, err := os.Stat(filepath.Join(folder, e.Name(), backupList))
 	switch {
@@ -260,10 +261,10 @@ func takenAt(folder, name string) time.Time {
 	return at
 }
 
-// Restore restores a backup to dir, which must be empty or not exist. The empty name selects the newest complete
-// backup; if the folder has backups of multiple stores, the name is required. The files are compared with the backup's
-// list. An interrupted restore leaves a directory that can't be opened as an engine, and to which a backup can be
-// restored again.
+// Restore restores a backup to dir, which must be empty or not exist. The empty name selects the newest backup without
+// known damage; if the folder has backups of multiple stores, the name is required. The files are compared with the
+// backup's list. An interrupted restore leaves a directory that can't be opened as an engine, and to which a backup can
+// be restored again.
 func Restore(ctx context.Context, folder, name, dir string) (BackupStats, error) {
 	return RestoreAndChange(ctx, folder, name, dir, nil)
 }

@@ -115,7 +115,7 @@ func (x *exciser) loop(ctx context.Context) {
 	}
 }
 
-// isDue reports whether a slot has waited long enough.
+// isDue reports whether a slot has waited so long that it is excised even if more rows are being deleted.
 func (x *exciser) isDue() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

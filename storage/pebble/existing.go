@@ -111,7 +111,7 @@ func (x *existing) checkSnapshots() error {
 		return nil
 	}
 	made, err := x.fs.List(x.fs.PathJoin(x.dir, snapshotsFolder))
-	// Ignore snapshots left by a command.
+	// Ignore the claims of snapshots, which a command may have left.
 	made = slices.DeleteFunc(made, func(name string) bool { return strings.HasSuffix(name, ".claim") })
 	if err != nil || len(made) == 0 {
 		return err

@@ -38,7 +38,7 @@ func (k Keep) Validate() error {
 const futureAfter = 24 * time.Hour
 
 // Surplus returns the backups to remove. backups are sorted, the oldest first. Damaged ones don't count, and are
-// removed when they are older than all that are kept. The newest complete backup is always kept. If a backup is dated
+// removed when they are older than all that are kept. The newest undamaged backup is always kept. If a backup is dated
 // in the future, its name is returned and nothing is removed, because the newest ones can't be determined.
 func (k Keep) Surplus(backups []DatedBackup, now time.Time) (names []string, future string) {
 	if k.All() || len(backups) == 0 {

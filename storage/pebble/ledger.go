@@ -265,8 +265,8 @@ func (l *ledger) namedManifest(path string) string {
 	return manifest
 }
 
-// setManifest sets the current manifest for the next note, and removes earlier manifests, which Pebble never reads
-// again.
+// setManifest sets the current manifest for the next note, and removes the entries of earlier manifests, which Pebble
+// never reads again.
 func (l *ledger) setManifest(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -275,7 +275,7 @@ func (l *ledger) setManifest(name string) {
 	l.dropOldManifests()
 }
 
-// dropOldManifests removes manifests before the current one. The caller must hold mu.
+// dropOldManifests removes the entries of manifests before the current one. The caller must hold mu.
 func (l *ledger) dropOldManifests() {
 	maps.DeleteFunc(l.files, func(name string, _ *written) bool {
 		return strings.HasPrefix(name, "MANIFEST-") && manifestNumber(name) < manifestNumber(l.header.Manifest)

@@ -48,7 +48,7 @@ type Options struct {
 	// compactions. Default 2 minutes.
 	DropDelay time.Duration
 	// StageDelay is the time without deletes in the staging log after which its empty slots are freed. While deletes
-	// continue, they wait 15 times as long. Short delays cost flushes. Default 2 seconds.
+	// continue, they wait twice as long. Short delays cost flushes. Default 2 seconds.
 	StageDelay time.Duration
 	// ReadOnly opens the directory for reading only: no file is created, changed or removed, and writes return
 	// engine.ErrReadOnly. The log is replayed into memory at each open. Default false.

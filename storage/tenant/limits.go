@@ -126,7 +126,8 @@ const (
 	MaxLabelBytes = 16 << 10
 	// MinTruncatedBytes is the min limit for label values that are truncated, in bytes: the length of a value's hash.
 	MinTruncatedBytes = 23
-	greatest          = 1 << 50
+	// greatest is the max of all other limits: ten times as much still fits in 64 bits.
+	greatest = 1 << 50
 )
 
 // The names of limits in files, errors and metrics.

@@ -25,8 +25,8 @@ type Options struct {
 	Keep pebble.Keep
 	// Workers is the number of files that are copied concurrently.
 	Workers int
-	// Grace is the min time for which a file is kept after the last backup that refers to it. It must be longer than
-	// the time of storing a manifest.
+	// Grace is the min time for which a file to which no backup refers is kept. It must be longer than the time of
+	// storing a manifest.
 	Grace time.Duration
 	// Now is the clock.
 	Now func() time.Time
@@ -155,9 +155,9 @@ func (b *backup) addUnlisted(ctx context.Context, m *manifest, others []string) 
 	return nil
 }
 
-// listFiles lists the existing files that may be used. Lists of garbage are read first: if one is deleted after that,
-// its files have been deleted before. Files that may be in an unreadable list aren't used, because only files at least
-// as old as Grace are in lists.
+// listFiles lists the existing files that may be used. Lists of garbage are read first: if one was deleted before that,
+// its files had been deleted even earlier. Files that may be in an unreadable list aren't used; these are the files
+// that were at least as old as Grace when the list was stored.
 func (b *backup) listFiles(ctx context.Context) error {
 	lists, err := readGarbage(ctx, b.bucket, b.set, b.Key)
 	if err != nil {

@@ -171,7 +171,7 @@ func readManifest(ctx context.Context, b Bucket, l listed, k *Key) (m manifest, 
 	return m, nil
 }
 
-// wrongKey returns the error for a backup that needs another key, or nil.
+// wrongKey returns the error for a backup that needs another key, or no key.
 func wrongKey(l listed) error {
 	if l.key == plainSet {
 		return fmt.Errorf("%w: backup %s isn't encrypted; omit --key-file", ErrKey, l.Name)

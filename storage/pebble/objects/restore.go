@@ -17,9 +17,10 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// Restore restores a backup to dir, which must be empty or not exist. The empty name selects the newest complete
-// backup; if the bucket has backups of multiple stores, the name is required. Every file is compared with the manifest.
-// An interrupted restore leaves a directory that can't be opened, and to which a backup can be restored again.
+// Restore restores a backup to dir, which must be empty or not exist. The empty name selects the newest backup without
+// known damage; if the bucket has backups of multiple stores, the name is required. Every file is compared with the
+// manifest. An interrupted restore leaves a directory that can't be opened, and to which a backup can be restored
+// again.
 func Restore(ctx context.Context, bucket Bucket, name, dir string, o Options) (stats pebble.BackupStats, err error) {
 	all, err := list(ctx, bucket, "backups/")
 	if err != nil {
