@@ -88,7 +88,7 @@ func (a *appender) AppendExemplar(_ promstorage.SeriesRef, ls labels.Labels, e e
 // SetOptions implements promstorage.Appender. It has no effect: samples are accepted in any order.
 func (a *appender) SetOptions(*promstorage.AppendOptions) {}
 
-// UpdateMetadata implements promstorage.Appender. It has no effect: callers of Appendable have no metadata.
+// UpdateMetadata implements promstorage.Appender. It is unsupported: callers of Appendable have no metadata.
 func (a *appender) UpdateMetadata(promstorage.SeriesRef, labels.Labels, metadata.Metadata) (promstorage.SeriesRef, error) {
 	return 0, fmt.Errorf("%w: metadata", ErrNotAppended)
 }

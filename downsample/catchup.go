@@ -202,7 +202,8 @@ func (x *run) all(p *Plan) error {
 	return x.count(p)
 }
 
-// compact creates long chunks in all past windows, after all other work.
+// compact creates long chunks in all past windows. It runs after slots were sealed and windows rolled up, which may
+// have made more windows compactable.
 func (x *run) compact(p *Plan) error {
 	list, err := p.Range.within(x.store.Compactable(x.ctx, func() {}))
 	if err != nil {

@@ -16,7 +16,7 @@ func (l *Loop) compact(ctx context.Context, began time.Time) {
 		return
 	}
 	l.listResting(ctx, &l.compactions, "listing windows to compact", 0, l.store.Compactable)
-	if _, due := l.backlog.pick(l.opts.Now(), l.owns); due { // that window would be rolled up again
+	if _, due := l.backlog.pick(l.opts.Now(), l.owns); due { // rollups are still to be added to such windows
 		return
 	}
 	for ctx.Err() == nil && l.opts.Now().Sub(began) < l.opts.Interval {

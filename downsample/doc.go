@@ -1,11 +1,11 @@
 // Package downsample schedules the work that follows ingestion: it seals slots that have ended, computes rollups,
 // compacts rollups and counts series of past windows, releases quiet series, and deletes windows past their retention.
 // The store does the work; this package decides what to do next and how fast. cmd/cassia runs one Loop per process
-// (Run), and its commands run a Plan (Store.SealAll and CatchUp).
+// (Run), and its command downsample runs a Plan.
 //
 //	every Interval, the longest-waiting work first:
 //
-//	  Store.Staged ──► Store.SealTogether ──► rest ──► … ──► Store.Advance, LetGo, Expire ──► Store.RollUp, Compact ──► rest ──► …
+//	  Store.Staged ──► Store.SealTogether ──► rest ──► … ──► Store.Unlist, LetGo, Expire ──► Store.RollUp, Compact ──► rest ──► …
 //	                        │ error                                                               │ error
 //	                        └──► each slot separately ──► next round                              └──► minutes later
 //
@@ -22,7 +22,7 @@
 // owners at once are harmless: work is done twice.
 //
 // After each piece of work the loop rests for a time proportional to the work's duration, so that it doesn't slow down
-// writes and queries; it rests less when it lags (see rest). Store.SealAll and CatchUp don't rest.
+// writes and queries; it rests less when it lags (see rest). Store.SealAll and Plan.Run don't rest.
 //
 // No failure stops the loop: the failed work is tried again in the next round. Repeated failures are logged as errors
 // with a remedy, and appear in Status and in a metric. The same applies to a lag above half of the time in which late

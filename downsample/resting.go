@@ -31,7 +31,7 @@ type restingWindows struct {
 	took   time.Duration    // duration of the last listing
 }
 
-// restingWindow is a window and the time of the last write to it.
+// restingWindow is a window, and since when the listings found no write to it.
 type restingWindow struct {
 	ended.OverWindow
 	streak

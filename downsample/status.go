@@ -98,8 +98,8 @@ type RestingStatus struct {
 	First   []RestingWindow `json:"first"` // some of them, the oldest first
 }
 
-// RestingWindow is a window of a RestingStatus. RestsSince is the time of the last write to it. Again is true if it was
-// compacted or counted before.
+// RestingWindow is a window of a RestingStatus. RestsSince is since when no write to it was found. Again is true if it
+// was compacted or counted before.
 type RestingWindow struct {
 	Tenant      string    `json:"tenant"`
 	Resolution  string    `json:"resolution"`

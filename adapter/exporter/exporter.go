@@ -45,7 +45,7 @@ type Progress struct {
 	Stats
 	// Done is the completed fraction, 0 to 1.
 	Done float64
-	// NowMS is the end of the piece that is being exported, in milliseconds.
+	// NowMS is the start of the piece that is being exported, in milliseconds.
 	NowMS int64
 }
 

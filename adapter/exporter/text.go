@@ -30,7 +30,8 @@ type writer interface {
 	end(*lines)
 	// metric writes the lines that precede the series of a metric.
 	metric(ctx context.Context, w *lines, name string) error
-	// series writes at least one sample of a series and returns the number of written samples.
+	// series writes samples of a series and returns the number of written samples. s has at least one sample. Samples
+	// that the format can't express aren't written.
 	series(w *lines, ls labels.Labels, s *chunk.Samples) (samples int)
 }
 

@@ -153,7 +153,8 @@ func OpenAPI(path string) http.HandlerFunc {
 	}
 }
 
-// problem is a validation error of a request, with the name of the field or parameter. Nothing was written.
+// problem is a validation error of a request or of one point, with the name of the field or parameter. The request or
+// the point wasn't written.
 type problem struct {
 	field, text string
 }

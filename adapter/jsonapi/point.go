@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// maxTags bounds the JSON text of a point's tags in bytes: six times the store's limit of labels.
+// maxTags bounds the JSON text of a point's tags in bytes: eight times the store's limit of labels.
 const maxTags = 512 << 10
 
 // point is the JSON object of a point.

@@ -34,7 +34,7 @@ func (p *Poller) fetch(ctx context.Context, s Source) (int, error) {
 		}
 		return 0, err
 	}
-	defer func() { _ = answer.Body.Close() }() // the body was read and checked
+	defer func() { _ = answer.Body.Close() }() // what was read is checked; the rest doesn't matter
 	if answer.StatusCode != http.StatusOK {
 		return 0, statusError(answer)
 	}

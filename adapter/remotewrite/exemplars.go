@@ -19,7 +19,7 @@ type exemplarLabels struct {
 	n, size int
 }
 
-// Bounds of an exemplar's labels in bytes: 128 characters never have more.
+// Bounds of the number of an exemplar's labels, and of their bytes: 128 characters never have more.
 const (
 	maxExemplarLabels = exemplar.ExemplarMaxLabelSetLength
 	maxExemplarBytes  = 4 * exemplar.ExemplarMaxLabelSetLength

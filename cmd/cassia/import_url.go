@@ -158,5 +158,6 @@ func (p *process) importRoutes() []server.Route {
 	return routes
 }
 
-// leastImportWeight is the min memory budget for the bodies of imports, in bytes, even if the memory limit is small.
+// leastImportWeight is the memory that the series of one body of an import may use even if the memory limit is small,
+// in bytes.
 const leastImportWeight = 8 << 20

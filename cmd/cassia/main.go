@@ -60,8 +60,8 @@ func main() {
 	os.Exit(status)
 }
 
-// execute runs cassia with these arguments and returns its exit status. Until restore is called, the first interrupt
-// doesn't end the process; it only cancels the command, so that the process can exit with this status.
+// execute runs cassia with these arguments and returns its exit status. Until restore is called, the first signal to
+// stop doesn't end the process; it only cancels the command, so that the process can exit with this status.
 func execute(args []string, stderr io.Writer) (status int, restore func()) {
 	command, err := parse(args)
 	restore = func() {}

@@ -29,6 +29,7 @@ type Row struct {
 	Key []byte
 }
 
+// Point is a point of a row.
 type Point struct {
 	// TimeMS is the timestamp in milliseconds.
 	TimeMS int64

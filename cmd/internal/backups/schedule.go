@@ -156,8 +156,8 @@ func (s *Schedule) Run(ctx context.Context) {
 	}
 }
 
-// untilFirst returns the time until the first backup is due, based on the newest stored one. Backups dated in the
-// future are ignored, because their clock was wrong.
+// untilFirst returns the time until the first backup is due, Every after the newest stored one that isn't damaged. It
+// returns at most Every, because a backup dated in the future was made by a clock that was wrong.
 func (s *Schedule) untilFirst(ctx context.Context) time.Duration {
 	s.list(ctx)
 	s.mu.Lock()

@@ -73,7 +73,8 @@ type Config struct {
 	ReadRollups string
 	// Snap is auto or off. With auto, the edges of windows may be moved slightly.
 	Snap string
-	// CounterSuffixes are suffixes of metric names whose rollups have only sums.
+	// CounterSuffixes are suffixes of metric names. Of the rollups of these metrics, only the sum can be queried by
+	// name.
 	CounterSuffixes []string
 	Features        Features
 	HA              HA

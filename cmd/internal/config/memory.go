@@ -106,7 +106,7 @@ func PartsOf(memory int64) Parts {
 	}
 }
 
-// Min values of the flags, in bytes. With minMemory the default parts are above their min values.
+// Bounds of the flags, in bytes. With minMemory the default parts are above their min values.
 const (
 	minMemory = 256 << 20
 	minHead   = 16 << 20

@@ -11,8 +11,8 @@ import (
 type Clock struct {
 	// Who names the owner of the clock.
 	Who string
-	// Ahead is the min difference between the clock and this machine's, positive if the clock is fast. Error is the max
-	// error of Ahead.
+	// Ahead is the measured difference between the clock and this machine's, positive if the clock is fast. Error is
+	// the max error of Ahead.
 	Ahead, Error time.Duration
 }
 

@@ -3,8 +3,8 @@
 // collected by other packages; only ReadDirectory and Room read from the system, so the checks can be tested without a
 // cluster.
 //
-//	cassandra.Look ──► Cluster ──┐
-//	                   Clocks  ──┤
-//	inspect.Examine ─► Store   ──┼──► Sort ──► Write, WriteJSON
-//	file system ─────► Directory ┘
+//	cassandra.ReadFacts ─► Cluster ──┐
+//	                       Clocks  ──┤
+//	inspect.Examine ─────► Store   ──┼──► Sort ──► Write, WriteJSON
+//	file system ─────────► Directory ┘
 package doctor

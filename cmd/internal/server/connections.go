@@ -54,7 +54,7 @@ type connections struct {
 	closed chan struct{}
 	// clients is the number of connections in open per client.
 	clients map[string]int
-	// evicted is the number of connections evicted since logged, the time of the last log line.
+	// evicted is the number of connections evicted since the start. logged is the time of the last log line about it.
 	evicted int64
 	logged  time.Time
 }

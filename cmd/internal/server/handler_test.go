@@ -119,7 +119,7 @@ func TestUnknownPaths(t *testing.T) {
 	require.NotEqual(t, http.StatusNotFound, w.Code, "it is led to the path with a slash")
 }
 
-// A process that doesn't serve a request because of its target returns the target that does.
+// A process that doesn't serve a request because of its target tells the client to send it to another process.
 func TestElsewhere(t *testing.T) {
 	w := do(Elsewhere("samples", "read"), "POST", "/api/v1/write")
 	require.Equal(t, http.StatusNotFound, w.Code)

@@ -73,7 +73,7 @@ func (q *requests) computing(client string) (n int) {
 	return n
 }
 
-// makeRoom gives up the request among some whose client has kept the process waiting longest, and longer than a min
+// makeRoom gives up the request among some whose client has kept the process waiting longest, and for at least a given
 // time. Requests of clients that have more than their share are given up first. It returns false if there is no such
 // request.
 func (q *requests) makeRoom(least time.Duration, among func(*requestPlace) bool) bool {
