@@ -40,7 +40,7 @@ type ActiveQuery struct {
 	Tenants []string  `json:"tenants"`
 	Query   string    `json:"query"`
 	Since   time.Time `json:"since"`
-	// Start, End and Step are the range of the query, in seconds. The step of an instant query is 0.
+	// Start, End and Step are the range of the query. Step is in seconds, and 0 for an instant query.
 	Start  time.Time `json:"start"`
 	End    time.Time `json:"end"`
 	Step   float64   `json:"stepSeconds"`

@@ -108,7 +108,7 @@ func newAggregator(a *aggregation, n int, b *budget) *aggregator {
 	return &aggregator{aggregation: a, n: n, budget: b, builder: labels.NewBuilder(labels.EmptyLabels())}
 }
 
-// add adds the values of the next series. place is its position among the fragment's series.
+// add adds the values of the next series. at is its position among the fragment's series.
 func (a *aggregator) add(at uint32, metric labels.Labels, v *values) error {
 	if v.hists > 0 {
 		return errHistograms

@@ -48,7 +48,7 @@ func ofQuery(err error) bool {
 		errors.Is(err, engine.ErrBadKey) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// unavailable is reported by Prometheus' API with 503 and the type unavailable.
+// unavailable returns an error that Prometheus' API reports with 503 and the type unavailable.
 func unavailable(err error) error {
 	if errors.Is(err, tsdb.ErrNotReady) {
 		return err

@@ -27,8 +27,9 @@ type Options struct {
 	MaxSamples int
 	// MaxConcurrency is the maximum number of queries that run at once. Default 20.
 	MaxConcurrency int
-	// UnreadBytes bounds the memory of answers that clients haven't read. While all answers are above it, large queries
-	// wait. While the answers of small queries alone are above it, small queries wait. 0: no bound. Default 256 MiB.
+	// UnreadBytes bounds the memory of answers that clients haven't read. While all answers together reach it, large
+	// queries wait. While the answers of small queries alone reach it, small queries wait, too. 0: no bound. Default
+	// 256 MiB.
 	UnreadBytes int64
 	// Memory is the maximum memory of the process, bytes. Queries wait or end before it is reached. 0: no bound.
 	// Default 0.
@@ -51,7 +52,7 @@ type Options struct {
 	// NoOrder returns series in the order of the store even if the answer depends on the order. For tests whose sums of
 	// floats must be the same with and without the planner.
 	NoOrder bool
-	// LogSlowerThan is the duration above which a query is logged. 0: no query is logged.
+	// LogSlowerThan is the minimum duration of a query that is logged. 0: no query is logged.
 	LogSlowerThan time.Duration
 	// Features receives the evaluator's features. May be nil.
 	Features features.Collector

@@ -93,7 +93,7 @@ func (a *agedStores) points(t *testing.T, e *Engine, store *storage.Store, ctx c
 	return found, r.Warnings.AsErrors()
 }
 
-// ways are the reasons why a query isn't answered by the planner.
+// pastThePlanner are the reasons why a query isn't answered by the planner.
 var pastThePlanner = map[string]struct {
 	tenants string
 	set     func(*Options)

@@ -186,8 +186,8 @@ func (s *boundedSeries) in(from, to int64) (i, j int) {
 	return i, max(i, j)
 }
 
-// rise returns the increase from the sample before i to the sample before j, the number of decreases, and the steepest
-// increase per second.
+// riseOf returns the increase from the sample before i to the sample before j, the number of decreases, and the
+// steepest increase per second.
 func (s *boundedSeries) riseOf(i, j int) (rise float64, falls int, steep float64) {
 	for k := max(1, i); k < j; k++ {
 		d := s.v[k] - s.v[k-1]
@@ -213,7 +213,7 @@ func (s *boundedSeries) view(from, to int64, zones [][2]int64) (v view) {
 		a, b := s.in(z[0], z[1])
 		v.edges.add(s.v[a:b])
 		v.all.add(s.v[a:b])
-		// Samples missing at the start of a window also remove the step to them.
+		// If samples at the start of a window are missing, the step from them to the next sample is missing, too.
 		rise, falls, steep := s.riseOf(a, min(b+1, len(s.v)))
 		v.edgeRise, v.resets, v.steep = v.edgeRise+rise, v.resets+falls, max(v.steep, steep)
 	}

@@ -160,7 +160,7 @@ func (c *boundedContest) query() boundedQuery {
 	return c.written(q)
 }
 
-// moving reports whether the query is so large that windows may be moved although their samples exist.
+// moving returns a query that reads so much that windows may be moved although their samples exist.
 func (c *boundedContest) moving(q boundedQuery) boundedQuery {
 	q.way, q.kept, q.mode = "planner", true, "auto"
 	q.metric, q.fn = oneOf(c.r, "g", "j"), oneOf(c.r, movingFunctions[2:]...)
@@ -309,7 +309,7 @@ func (q boundedQuery) planned() bool {
 	case "timestamp", "absent_over_time", "info":
 		return false
 	case "histogram_count(rate)", "histogram_count(increase)":
-		// With start timestamps the evaluator answers it, because of the hints of counter resets.
+		// If the step is wider than the window, the evaluator answers it, because of the hints of counter resets.
 		if q.step.Milliseconds() > q.width {
 			return false
 		}
@@ -354,12 +354,12 @@ func (c *boundedContest) onBuckets(q boundedQuery) bool {
 		(bucketfn.Lookup(q.fn) != nil && bucketfn.Lookup(q.fn).Newest || q.width%width == 0)
 }
 
-// mayTell reports whether there may be an info although no value is off.
+// mayTell describes an info that must not be there, because no value can be off. It returns "" if there is none.
 func (c *boundedContest) mayTell(q boundedQuery, info stated) string {
 	switch {
 	case !info.told:
 	case !q.kept && !c.expired(q) && (info.snapped == 0 || q.mode != "auto"):
-		// Otherwise too many answers would be checked.
+		// In mode auto, infos about moved windows are expected.
 		return "an info, though all samples are there"
 	case q.planned() && q.exactly() && c.onBuckets(q):
 		return fmt.Sprintf("an info, though windows lie on buckets: %+v", info)

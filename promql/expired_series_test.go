@@ -105,7 +105,7 @@ func (s *boundedSeries) fill(r *rand.Rand, in [2]int64, every int64, kind string
 			t += r.Int64N(every/3) - every/6
 		}
 		if kind != "gauge" && r.IntN(400) == 0 && t-reset > 2*hour {
-			// More than one reset per bucket has other bounds, see design.md.
+			// More than one reset per bucket would have other bounds.
 			value, reset = 0, t
 		}
 		value = next(r, kind, value, i, t)

@@ -18,8 +18,8 @@ type externalRead struct {
 
 type externalReadKey struct{}
 
-// Answered records that the read of ctx, see Engine.Enter, holds an answer of size more bytes until it leaves. The read
-// has finished computing, so its place is given to another read.
+// Answered records that the read of ctx, see Engine.Enter, holds more bytes of an answer until it leaves. The read has
+// finished computing, so its place is given to another read.
 func Answered(ctx context.Context, bytes int64) {
 	t, ok := ctx.Value(externalReadKey{}).(*externalRead)
 	if !ok {

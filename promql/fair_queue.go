@@ -39,7 +39,8 @@ type fairQueue struct {
 	order   []*tenantQueue // queues with waiters, in the order in which they get places
 }
 
-// tenantQueue holds the waiting queries of one tenant, its number of running queries, and the bytes they hold.
+// tenantQueue holds the waiting queries of one tenant, its number of running queries, and the bytes that its queries
+// hold, also those that have run.
 type tenantQueue struct {
 	name    string
 	running int

@@ -246,7 +246,7 @@ func (g *growth) ofBinary(e *parser.BinaryExpr) labelSizes {
 		many.union(one.clone())
 	}
 	if m.Card == parser.CardOneToOne {
-		return many // Some labels are from one side. Each series has one partner.
+		return many // The result has some of the labels of one side. Each series has one partner.
 	}
 	name := "group_left"
 	if m.Card == parser.CardOneToMany {

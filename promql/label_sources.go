@@ -63,7 +63,7 @@ type labelSource struct {
 	buffer   []byte
 }
 
-// uncheckedBytes is the number of bytes that may be made between two checks.
+// uncheckedBytes is the number of bytes that an expression may make before the first check.
 const uncheckedBytes = 64 << 10
 
 // count counts a series if its key is new. It ends the query if the query would make too many labels.

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// checkRange returns a *tenant.LimitError if the query reads samples older than one of its tenants may query.
+// checkRange returns a *tenant.LimitError if the query reads a longer time range than one of its tenants may query.
 func (q *plannedQuery) checkRange(ctx context.Context) error {
 	if q.limiter == nil {
 		return nil

@@ -86,7 +86,7 @@ func equalName(matchers []*labels.Matcher) string {
 	return ""
 }
 
-// selectNamed finds the series of a rollup's name. It is called if no stored series has that name.
+// selectNamed finds the series of a rollup's name. It is called if a query finds no stored series.
 func (r *reader) selectNamed(ctx context.Context, q query.Query,
 	hints *promstorage.SelectHints) ([]sourceSeries, error) {
 	name, step := equalName(q.Matchers), stepIn(hints)

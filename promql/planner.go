@@ -82,7 +82,8 @@ type fragmentResult struct {
 	selectErr, readErr error
 }
 
-// mixesHistograms reports whether some series have native histograms that can't be added to those of all other series.
+// mixesHistograms reports whether there are native histograms and other values that may not be addable to them: floats,
+// or histograms with custom buckets.
 func (r *fragmentResult) mixesHistograms() bool {
 	histograms, others := false, false
 	for _, s := range r.series {

@@ -53,7 +53,7 @@ func (w *whole) grow(n int) {
 }
 
 // add adds a series. Its values, and histograms if there are any, belong to consecutive steps that start at a given
-// step. floats and hists are lower bounds of their numbers.
+// step. floats and hists are upper bounds of their numbers.
 func (w *whole) add(metric labels.Labels, from int, v []float64, h []*histogram.FloatHistogram, floats, hists int) {
 	if w.isInstant {
 		w.addSample(metric, v[0], h)

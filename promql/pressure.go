@@ -180,11 +180,11 @@ const smallTime = time.Second
 // garbageShare of the bytes of large reads. If it holds less, memory is full of garbage of earlier reads.
 const garbageShare = 4
 
-// shed ends the newest large read of the tenants that hold most, or a small read if no large read runs, and reports
-// whether it did. Reads that wait for their turn hold little and aren't ended. Unless the call is urgent, shed first
-// waits until the last read that it canceled has ended, and collects garbage before it ends the only large read. Small
-// reads aren't ended because of large reads: they are ended only after the large reads have ended, their garbage is
-// collected and their answers are read, or if they run longer than smallTime.
+// shed ends the newest read of the tenants that have most reads, and reports whether it did. It ends large reads if any
+// run, because reads that wait for their turn hold little, else those that wait, else small ones. It ends none while a
+// read that it canceled hasn't ended, and not the only large read before garbage was collected, unless the call is
+// urgent. Small reads aren't ended because of large reads: they are ended only after the large reads have ended, their
+// garbage is collected and their answers are read, or if they run longer than smallTime.
 func (g *gate) shed(collected, urgent bool) bool {
 	answers := g.large.holding() // Bytes of answers: of reads that have ended, if no large read runs.
 	g.mu.Lock()

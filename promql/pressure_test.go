@@ -15,8 +15,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// If all queries together take too much memory, the newest query of the tenant with the most memory is ended, one after
-// the other, until memory suffices. Queries that arrive during that time wait.
+// If all queries together take too much memory, the newest query of the tenant that runs most is ended, one after the
+// other, until memory suffices. Queries that arrive during that time wait.
 func TestQueriesEndWhereMemoryIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()

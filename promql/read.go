@@ -109,8 +109,8 @@ func (r *read) Working(ctx context.Context) {
 	}
 }
 
-// answer waits for a turn among large reads if a read that holds little has a large answer, as if the evaluator makes
-// many values from few samples.
+// answer waits for a turn among large reads if a read that holds little has a large answer, as when the evaluator
+// makes many values from few samples.
 func (r *read) answer(ctx context.Context, bytes int64) error {
 	if r == nil || r.gate.largeBytes == 0 || bytes <= r.gate.largeBytes || r.large.Load() {
 		return nil
@@ -118,7 +118,7 @@ func (r *read) answer(ctx context.Context, bytes int64) error {
 	return r.Grow(ctx, bytes)
 }
 
-// enlarge counts the read as a large one of size bytes.
+// enlarge counts the read as a large one of total bytes.
 func (r *read) enlarge(ctx context.Context, total int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -235,7 +235,7 @@ func TestImportedWithoutRawSamples(t *testing.T) {
 	s.importCounter()
 	s.restart(30*testDay, 0)
 	s.requireAnswers(s.from.Add(4 * testDay).Add(1033 * time.Second))
-	// Samples that are written again while their raw samples are kept change nothing.
+	// Importing the samples again changes nothing, although the retention would keep their raw samples now.
 	stats := s.importCounter()
 	require.Greater(t, stats.RollupsOnly, 11*1440, "only rollups are made where raw samples are lacking")
 	s.passes(time.Hour)

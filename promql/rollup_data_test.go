@@ -51,7 +51,7 @@ type rolledSample struct {
 	round int
 }
 
-// rolledSeriesKinds are the kinds of the metrics: a kind of bucketfntest.SeriesGenerator, or of roller, for each
+// rolledMetrics are the metrics and their kinds: a kind of bucketfntest.SeriesGenerator, or of roller, for each
 // series.
 var rolledMetrics = []struct {
 	name  string

@@ -51,7 +51,7 @@ func (m *movedFragment) window(k int) (from, to int64) {
 	return m.segmentAt(k).Segment.Window(m.edges.at(k))
 }
 
-// values are the values of an answer, by series and time.
+// valuesAt are the values of an answer, by series and time.
 type valuesAt map[point]valueAt
 
 type valueAt struct {

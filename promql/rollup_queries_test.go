@@ -192,7 +192,7 @@ func (a *rollupAsker) binary(l, r string) string {
 	return "(" + l + ") " + op + matching + " (" + r + ")"
 }
 
-// at runs a query at times that are often ends of buckets.
+// at returns a query with times that are often ends of buckets.
 func (a *rollupAsker) at(text string) asked {
 	q := asked{text: text, start: rolledFrom - 2*hour + a.r.Int64N(rolledTo-rolledFrom+4*hour)}
 	align := []int64{hour, hour, hour, 5 * minute, 5 * minute, 2 * hour, day, second, 1}[a.r.IntN(9)]

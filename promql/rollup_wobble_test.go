@@ -75,7 +75,7 @@ func (d *rollupDuel) answerOf(a asked, move func(*plan)) answer {
 	return out
 }
 
-// largestOfFragments returns, for each fragment that may round, the largest absolute value that enters one of its
+// largestOfParts returns, for each fragment that may round, the largest absolute value that enters one of its
 // series, by the fragment's text.
 func (d *rollupDuel) largestOfParts(a asked) map[string]func(labels.Labels) float64 {
 	fragments, _ := d.fragments(a)
@@ -179,7 +179,7 @@ func apart(a, b *histogram.FloatHistogram) float64 {
 	return most
 }
 
-// boundOf returns the bound for differsBy of a spread.
+// boundOfSpread returns the bound for differsBy of a spread.
 func boundOfSpread(spread map[point]float64) boundFunc {
 	return func(metric labels.Labels, t int64) float64 {
 		return wobbleFactor * spread[point{metric.Hash(), t}] / tolerance

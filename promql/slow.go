@@ -15,7 +15,7 @@ const (
 	slowOriginBytes = 200
 )
 
-// logSlow logs a query that took longer than Options.LogSlowerThan.
+// logSlow logs a query that took Options.LogSlowerThan or longer.
 func (e *Engine) logSlow(ctx context.Context, active *ActiveQuery, q promengine.Query, result *promengine.Result) {
 	took := time.Since(active.Since)
 	if e.opts.LogSlowerThan <= 0 || took < e.opts.LogSlowerThan {

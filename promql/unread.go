@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// An answer takes memory until its client has read it. If all unread answers take more than Options.UnreadBytes, large
-// reads wait. Small reads wait only if the answers of small reads alone exceed it.
+// An answer takes memory until its client has read it. If all unread answers take Options.UnreadBytes or more, large
+// reads wait. Small reads wait only if the answers of small reads alone take as much.
 
 // Sizes that are counted for an answer, bytes. Its text is encoded in pieces.
 const (
@@ -47,7 +47,7 @@ func unreadHistogram(h *histogram.FloatHistogram) int64 {
 	return unreadSeries + unreadBucket*int64(len(h.PositiveSpans)+len(h.NegativeSpans)+len(h.PositiveBuckets)+len(h.NegativeBuckets)+len(h.CustomValues))
 }
 
-// unreadLabels counts the text of labels only: the rest of their memory is shared with the store.
+// unreadLabels counts only the text of labels in the answer: their memory belongs to the store, too.
 func unreadLabels(ls labels.Labels) (n int64) {
 	ls.Range(func(l labels.Label) { n += int64(len(l.Name)+len(l.Value)) + 6 })
 	return n

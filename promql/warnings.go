@@ -15,7 +15,7 @@ const maxWarnings = 50
 
 var errMoreWarnings = errors.New("more warnings are in the log")
 
-// warnings collects the rows that reading skipped. It is safe for concurrent use.
+// warnings collects warnings of what reading had to skip. It is safe for concurrent use.
 type warnings struct {
 	// ofQuery is true if a query reports values that are missing for lack of raw samples once, at its end.
 	ofQuery bool

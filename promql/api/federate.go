@@ -88,7 +88,7 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 		expfmt.NewFormat(expfmt.TypeProtoCompact), expfmt.NewFormat(expfmt.TypeTextPlain))
 	w.Header().Set("Content-Type", string(format))
 	list := families(samples, format.FormatType() != expfmt.TypeTextPlain)
-	promql.Answered(ctx, bytes) // The read holds no more memory from here on, so its place is given to another.
+	promql.Answered(ctx, bytes) // The read takes no further memory, so its place is given to another.
 	encoder := expfmt.NewEncoder(w, format)
 	for _, family := range list {
 		if err := encoder.Encode(family); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Metadata returns the metadata of a tenant's metrics, or of all of them if metric is empty. limit is the maximum
+// Metadata returns the metadata of a tenant's metric, or of all its metrics if metric is empty. limit is the maximum
 // number of metrics (0: no limit).
 type Metadata func(ctx context.Context, tenant, metric string, limit int) (map[string][]MetricMetadata, error)
 

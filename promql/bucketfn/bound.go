@@ -6,9 +6,9 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// If other windows than the requested ones were evaluated, or buckets were cut, bounds limit how much values may differ
-// from those of the requested windows. They are computed from the buckets at the edges. NaN samples are ignored,
-// because nothing bounds them.
+// Bounds limit how much values may differ from those of the requested windows, if other windows were evaluated or
+// buckets were cut. They are computed from the buckets at the edges. NaN samples are ignored, because nothing bounds
+// them.
 //
 //	asked        (............]
 //	buckets   |----|----|----|----|

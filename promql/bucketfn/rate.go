@@ -128,8 +128,8 @@ func sameLayout(a, b *histogram.FloatHistogram) bool {
 		(!a.UsesCustomBuckets() || histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues))
 }
 
-// riseOfHistograms returns the increase over the buckets [lo, hi) of histograms that start from zero in the window; nil
-// if they can't be added.
+// riseOfHistograms returns the increase over the buckets [lo, hi) of histograms, from zero if they start in the window;
+// nil if they can't be added.
 func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int, spacing Spacing, counter bool,
 	out *Result) *histogram.FloatHistogram {
 	first := b.Histograms[lo].First

@@ -8,8 +8,8 @@
 //	/api/v1/rules, /alerts ◄── Retriever ──────────┘                          └ alerts      notifier.Manager ─► Alertmanagers
 //
 // If multiple processes share a store, only the owner of the rules' lease evaluates rules. The lease ends when its
-// owner has sent no heartbeat for storage.LivenessTimeout. An owner that can't send heartbeats stops before that. Two
-// owners for a moment are harmless: both evaluate at the same times and store the same series, and an Alertmanager
+// owner has sent no heartbeat for membership.LivenessTimeout. An owner that can't send heartbeats stops before that.
+// Two owners for a moment are harmless: both evaluate at the same times and store the same series, and an Alertmanager
 // treats two equal alerts as one.
 //
 // The evaluation times of a group are computed from its file and name, so that they are the same in every process. A

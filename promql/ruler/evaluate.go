@@ -124,8 +124,8 @@ func (r *Ruler) ruleQuery(ctx context.Context, q string, at time.Time) (promengi
 	return found, r.checkAlerts(ctx, rule, found, at)
 }
 
-// maxAnswers is the maximum number of cached results of queries in templates, maxAnswered of their samples, and
-// maxKeptQuery of the bytes of a query.
+// maxAnswers is the maximum number of cached results of queries in templates, maxAnswered the maximum number of their
+// samples, and maxKeptQuery the maximum length of a query whose result is cached, bytes.
 const (
 	maxAnswers   = 1000
 	maxAnswered  = 100_000

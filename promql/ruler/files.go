@@ -20,7 +20,7 @@ import (
 
 // Bounds of rule files.
 const (
-	// maxFile is the maximum size of one file, bytes. maxFiles is the maximum size of all files of all tenants.
+	// maxFile is the maximum size of one file, bytes. maxFiles is the maximum number of files of all tenants.
 	maxFile  = 4 << 20
 	maxFiles = 10_000
 	// maxTemplate is the maximum size of a template of an alert, bytes.

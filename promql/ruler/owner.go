@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// confirmedFor is the time for which a process evaluates rules after it has confirmed that it owns them. It is much
-// shorter than the time after which another process takes over. A process that was suspended checks the lease first.
+// confirmedFor is the time for which a process evaluates rules after it has confirmed that it owns them. It is half of
+// the time after which another process takes over. A process that was suspended checks the lease first.
 const confirmedFor = membership.LivenessTimeout / 2
 
 // errNotAnnounced means that other processes may assume that this one has stopped, although it can read.

@@ -43,7 +43,7 @@ func TestWhatIsStoredStays(t *testing.T) {
 	require.Equal(t, "11", r.stored(`ALERTS`, first, time.Minute))
 }
 
-// The clock of the process that takes over is slower than the previous owner's. The results that the previous owner
+// The clock of the process that takes over is behind the previous owner's. The results that the previous owner
 // stored in its future stay, and later results are complete.
 func TestTakeOverWithAClockBehind(t *testing.T) {
 	r := newRig(t)

@@ -149,7 +149,7 @@ func (m *manager) freshen(g *rules.Group) {
 
 // takeOver continues where another process, or the previous run, has stopped. Results that are already stored for a
 // time stay unchanged, because a value that was read must not change: the last evaluation of the other process may be
-// incomplete, its clock may be fast, or it may still be running. Evaluations that become due during the takeover are
+// incomplete, its clock may be ahead, or it may still be running. Evaluations that become due during the takeover are
 // also made, because Prometheus' manager skips them. takeOver returns the newest time at which it has evaluated the
 // group.
 func (m *manager) takeOver(ctx context.Context, g *rules.Group, due time.Time) (newest time.Time) {

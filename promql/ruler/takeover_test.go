@@ -154,7 +154,7 @@ func TestWhatIsGoneEndsAfterTakeOver(t *testing.T) {
 	require.Equal(t, "...", r.stored(`by:host{host="foreign"}`, first, time.Minute))
 }
 
-// Alerts of caught-up evaluations are sent with the current time.
+// Alerts are sent as of now: not as caught-up evaluations found them, which an Alertmanager would treat as resolved.
 func TestAlertsAreSentAsTheyAreNow(t *testing.T) {
 	r := newRig(t)
 	r.file(takeoverRules)
