@@ -10,9 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
-// TestCheckBesideATrimCutShort deletes a part of a series that only has rollups, and makes cleaning fail between the 5m
-// and the 1h chunks. Check must find no problem, queries must not return deleted samples, and repeating the cleaning
-// must make all resolutions agree.
+// TestCheckBesideATrimCutShort deletes a part of a series that only has rollups, and makes the delete's background work
+// and cleaning fail between the 5m and the 1h chunks. Check must find no problem then, nor after cleaning is repeated.
 func TestCheckBesideATrimCutShort(t *testing.T) {
 	t.Parallel()
 	failing := false

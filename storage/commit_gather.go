@@ -6,8 +6,8 @@ import "time"
 const maxPatience = 20 * time.Millisecond
 
 // gathering makes a commit wait for the senders of the previous commit. It is used on a shared engine, where each
-// commit writes a row per partition regardless of its size. Without it, two groups of senders alternate: the requests of one
-// group wait during the commit of the other.
+// commit writes a row per partition regardless of its size. Without it, two groups of senders alternate: the requests
+// of one group wait during the commit of the other.
 //
 //	commit: 1 2 ─────►│ acknowledged; 3 4 queued      without: 3 4 ─────► 1 2 ─────► 3 4 ─────►
 //	                  └ expected: 1 2 3 4             with:    (1 2 arrive) 1 2 3 4 ─────►

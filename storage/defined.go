@@ -19,8 +19,8 @@ import (
 // these rows once the slot has no stage rows and gets no more (design/several-processes.md).
 
 // keepDefinitions writes the definitions in the rows that are about to be deleted, if later blobs of other writers may
-// depend on them. Blobs of older slots don't depend on earlier ones. now is when the sealing began, because such a blob
-// may have arrived since.
+// depend on them. Blobs of older slots don't depend on earlier ones. now is when the sealing began: the slot may have
+// become old since, and a blob that depends on earlier ones may have arrived before that.
 func (s *Store) keepDefinitions(
 	ctx context.Context, w Work, now time.Time, gens []*head.Generation, rows []format.StageRow,
 ) error {

@@ -12,9 +12,9 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// TestTwoProcessesMeetADelete has a query of one process meet a delete and seal the slot. Between its list of the stage and its reading of it, another process seals
-// the same slot and deletes the stage rows. The head of the first process must still release the deleted sample, which it has in one generation with a row
-// of that slot.
+// TestTwoProcessesMeetADelete has a query of one process meet a delete and seal the slot. Between its list of the stage
+// rows and its reading of them, another process seals the same slot and deletes the rows. The head of the first process
+// must still release the deleted sample, which it has in one generation with a row of that slot.
 func TestTwoProcessesMeetADelete(t *testing.T) {
 	t.Parallel()
 	var before atomic.Pointer[func()] // called once, before the stage is read

@@ -99,8 +99,8 @@
 //     slot.
 //   - Staging log: the durable samples that aren't sealed.
 //   - Window: a day of raw rows, a week of 5m rollups, or 30 days of 1h rollups. Retention deletes whole windows.
-//   - Shard: a part of the rows of a large metric in a window. Class: series with a retention of their own, starting at
-//     some day. Place: a class and a shard, which identify a partition of the engine's table.
+//   - Shard: a part of the rows of a large metric in a window. Class: series with a retention of their own; a series
+//     may be in it on some days only. Place: a class and a shard, which identify a partition of the engine's table.
 //   - Writer: a process, from its start to its end. Stream: the numbered blobs of one writer in a slot partition. Epoch
 //     of a stream: blobs that depend on no earlier ones; its first blob numbers its series.
 //   - Stream position: the last number of a stream, in table tails. Follower: reads the streams of other processes.
@@ -139,8 +139,8 @@
 //
 // Numbers such as I4 are references from comments in the code.
 //
-//   - A store that is opened ReadOnly writes no row (design/damage.md). Otherwise a tool could destroy the evidence of a
-//     fault.
+//   - A store that is opened ReadOnly writes no row (design/damage.md). Otherwise a tool could destroy the evidence of
+//     a fault.
 //   - I1, I3: A sample is acknowledged when it is durable and visible, not before. Otherwise a crash loses acknowledged
 //     samples.
 //   - I2: A key always names the same content, or the row converges: the order of arrival doesn't change answers.

@@ -14,11 +14,12 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestFineRollupsExpireDuringAnImport imports samples of which only rollups are made, and whose 5m window expires after its rows were written, before the 1h
-// rollups are made of them. The import fails, and repeated it adds to 1h rollups only.
+// TestFineRollupsExpireDuringAnImport imports samples that are only stored as rollups, and whose 5m window expires
+// while its rows are written, before the 1h rollups are computed from them. The import fails, and a repeated one adds
+// to 1h rollups only.
 func TestFineRollupsExpireDuringAnImport(t *testing.T) {
 	r := newExpiryRig(t, true)
-	var before atomic.Pointer[func()] // called once, before 1h rollups are read
+	var before atomic.Pointer[func()] // called once, before 5m rollups are written
 	inner := r.eng
 	r.eng = &expiringClocked{clockedEngine{faultengine.Wrap(inner, func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Write && (op.Table == engine.R5m || op.Table == engine.R5mPages) {

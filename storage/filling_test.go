@@ -37,12 +37,12 @@ func twoProcesses(t *testing.T, ruleOfOne, ruleOfOther func(faultengine.Op)) (on
 }
 
 // TestImportsOfTwoProcessesIntoOneSlot has two processes import history that is only stored as rollups into one slot of
-// a series: one starts when the other has read the stored rows, and is about to write. Both samples are stored, as both
-// imports reported.
+// a series: the second starts when the first has read the stored rows, and is about to write. The samples of both are
+// stored, as both imports reported.
 func TestImportsOfTwoProcessesIntoOneSlot(t *testing.T) {
 	t.Parallel()
-	var before atomic.Pointer[func()] // called once, before one writes 5m chunks
-	var looks atomic.Int64            // by other, of leases
+	var before atomic.Pointer[func()] // called once, before process one writes 5m chunks
+	var looks atomic.Int64            // reads of leases by process other
 	one, other := twoProcesses(t, func(op faultengine.Op) {
 		if op.Kind == faultengine.Write && (op.Table == engine.R5m || op.Table == engine.R5mPages) &&
 			op.Batch.Mutations[len(op.Batch.Mutations)-1].Clustering[0].Int == format.KindChunk {

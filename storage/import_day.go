@@ -173,8 +173,8 @@ func (d *importDay) slotPartitions(list []*importedDay) map[head.SlotPartition]b
 	return cells
 }
 
-// lock acquires the seal locks of all partitions of the day's series, in ascending order as all sealers do. unlock
-// releases them.
+// lock acquires the seal locks of all partitions of the day's series, in ascending order, as everything does that holds
+// several. unlock releases them.
 func (d *importDay) lock() (unlock func()) {
 	slot := d.s.period.SlotOf(d.start + 1)
 	var partitions []int

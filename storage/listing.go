@@ -32,9 +32,9 @@ type tenantWindow struct {
 	window int64
 }
 
-// windowList caches the windows that this process has listed, each with the time until it may be unlisted, seconds
-// since 1970: until the expiry of a commit record that was durable when the window was found listed. 0: no such record
-// was written.
+// windowList caches the windows that this process has listed, each with the time until which it certainly stays listed,
+// seconds since 1970: the expiry of a commit record that was durable when the window was found listed. 0: no such
+// record was written, so it may be unlisted at any time.
 type windowList struct {
 	bounds.Map[tenantWindow, int64]
 	// changing are locks by a hash of the tenant. The lock is held while a row of the tenant is read and then written.

@@ -33,7 +33,7 @@ func (ts *testStore) keeping(raw, fiveMinutes, oneHour time.Duration) {
 	ts.reopen()
 }
 
-// expire advances the time, after which the store drops rows.
+// expire advances the time in steps of 12 hours, with an Expire before each and at the end.
 func (ts *testStore) expire(passed time.Duration) {
 	ts.t.Helper()
 	for until := ts.now.Add(passed); ; ts.now = ts.now.Add(12 * time.Hour) {

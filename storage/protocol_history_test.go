@@ -27,7 +27,7 @@ import (
 //	compact                                       compacts rollups; the answers stay the same
 //	count                                         counts the series of ended windows; the counts are right
 //	clock DURATION                                sets the clock forward, or back
-//	jump DURATION                                 sets the clock forward, and the observed uptime with it
+//	jump DURATION                                 sets the clock forward, and unlists empty slots of all partitions
 //	crash [PERCENT] / restart                     a power cut that keeps this share of unsynced writes; a clean stop
 //	late                                          withheld writes are applied now
 //	backup                                        a checkpoint of Pebble's engine, which is opened as a separate store

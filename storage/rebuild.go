@@ -47,8 +47,8 @@ func (s *Store) rebuild(ctx context.Context) error {
 	return nil
 }
 
-// rebuildAll reads the staging log of every partition. The reads bypass the cache, because the staging log may be
-// larger than the cache.
+// rebuildAll reads the staging log of every partition. The reads don't displace other rows from the engine's cache: the
+// staging log may be larger than the cache.
 func (s *Store) rebuildAll(ctx context.Context) error {
 	if s.caching != nil {
 		defer s.caching.ReadOnce()()

@@ -210,8 +210,8 @@ func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
 		requireNear("further")
 		return
 	}
-	// Both are stored where a process had advanced its watermark, and where samples were written and not acknowledged:
-	// rarely.
+	// Both are stored where a process crashed before it stored its watermark, and where samples were written and not
+	// acknowledged: rarely.
 	stored, both := p.scraped("m"), 0
 	for i := 1; i < len(stored); i++ {
 		if stored[i]-stored[i-1] < 7_000 {

@@ -119,8 +119,8 @@ type rolledOf struct {
 	class  int64
 }
 
-// stampOfCommitRecords returns a number that changes when commit records of a raw window or of its rollups are written, or when
-// the deletes change. ok is false if it can't be computed.
+// stampOfCommitRecords returns a number that changes when commit records of a raw window or of its rollups are written,
+// or when the deletes change. ok is false if it can't be computed.
 func (s *Store) stampOfCommitRecords(tenant string, window int64, ds format.Tombstones) (stamp uint64, ok bool) {
 	if s.versions == nil {
 		return 0, false

@@ -29,8 +29,8 @@ func (s *Store) metricsIn(ctx context.Context, tenant string, window int64) (nam
 	return names, nil
 }
 
-// listMetrics lists the metrics whose rollups are to be computed: all if rollups are missing, otherwise those that a delete
-// may apply to, including metrics that only have rollups left.
+// listMetrics lists the metrics whose rollups are to be computed: all if rollups are missing, otherwise those that a
+// delete may apply to, including metrics that only have rollups left.
 func (x *windowRoller) listMetrics() ([]string, error) {
 	var all []string
 	for _, w := range x.windows() {

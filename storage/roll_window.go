@@ -43,8 +43,8 @@ func (s *Store) commitRecordsBetween(
 	return found, nil
 }
 
-// unrolled lists the commit records of a raw window without rollups, in order. Each delete that touches slots of the
-// window has commit records there under its id; the rollups have them once they were recomputed.
+// unrolled lists the commit records of a raw window without rollups, in order. For each delete that touches slots of
+// the window it lists commit records under the delete's id, too; the rollups have them once they were recomputed.
 func (s *Store) unrolled(ctx context.Context, tenant string, window int64) ([]format.CommitKey, error) {
 	deleted, err := s.deletesOf(ctx, tenant)
 	if err != nil {

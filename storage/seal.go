@@ -56,8 +56,8 @@ func (s *Store) SealTogether(ctx context.Context, list []Work) ([]SealStats, err
 	return stats, err
 }
 
-// releaseSeries is the number of sealed series above which a pass releases them immediately, rather than at the next
-// sweep: the next pass may take as long, and short-lived series are a large part of the head.
+// releaseSeries is the number of sealed series from which on a pass lets the head release series without unsealed
+// samples immediately: the next pass may take as long, and short-lived series are a large part of the head.
 const releaseSeries = 1 << 16
 
 func (s *Store) sealTogether(ctx context.Context, list []Work) ([]SealStats, error) {
@@ -100,9 +100,9 @@ func (s *Store) lockSeals(list []Work) (unlock func()) {
 	}
 }
 
-// maxPassChunks is the approximate number of series and slots sealed in one pass: large enough for the fixed cost of a
-// pass not to matter and for few passes to write to the same metrics, small enough for a pass to take some seconds and
-// little memory.
+// maxPassChunks is the approximate number of chunks, one per series and slot, sealed in one pass: large enough for the
+// fixed cost of a pass not to matter and for few passes to write to the same metrics, small enough for a pass to take
+// some seconds and little memory.
 const maxPassChunks = 1 << 19
 
 // Together divides work into passes, as indexes into list. A pass holds slots of one day, and partitions of one of the

@@ -136,7 +136,7 @@ func (p *sealPass) deleteStaged() error {
 			return err
 		}
 	}
-	// After this check fails, rows that were just written may expire too early.
+	// If this process may no longer write, rows that were just written may expire too early.
 	if err := p.s.member.MayWrite(); err != nil {
 		return err
 	}

@@ -85,8 +85,8 @@ func (p *sealPass) workOf(st *head.Chunk) *sealedWork {
 // classOf returns the class of a head chunk's rows.
 func (p *sealPass) classOf(st *head.Chunk) int64 { return p.classes.Of(st.Series()) }
 
-// groupByAge groups head chunks by the finest resolution whose window isn't past its retention; gone are those without any.
-// It reuses the memory of metrics.
+// groupByAge groups head chunks by the finest resolution whose window isn't past its retention; gone are those without
+// any. It reuses the memory of metrics.
 func (p *sealPass) groupByAge(tenant string, metrics []stagedMetric) (
 	byFinest [resolutions][]stagedMetric, gone []stagedMetric, err error,
 ) {

@@ -207,7 +207,7 @@ func requireModel(t *testing.T, ts *testStore, m *readModel, q query.Query) {
 	}
 }
 
-// manySeries seals one slot of n series; the nth series has n samples.
+// manySeries writes one sealed slot of n series; the series with number i has 1+i%7 samples.
 func manySeries(t testing.TB, ts *testStore, n int) (slot int64, ls []labels.Labels) {
 	slot = ts.period.SlotOf(ts.now.UnixMilli()) - 3
 	w := newRowFixture(t, ts.Store, "default")

@@ -169,7 +169,7 @@ type seams struct {
 	writer string
 	// blobBytes is the size at which a blob is full; 0: format.BlobFull.
 	blobBytes int
-	// releaseSeries is the number of sealed series above which a pass releases them immediately; 0: releaseSeries.
+	// releaseSeries replaces the constant of this name; 0: that constant.
 	releaseSeries int
 	// pageSeries is the minimum number of new series in a partition that are written as pages; 0: paged's default.
 	pageSeries int

@@ -213,7 +213,7 @@ func (p *waysProcess) start() {
 		return
 	}
 	p.Store = s
-	p.r.hear() // They are half a minute old by then.
+	p.r.hear() // Otherwise it takes half a minute until the processes have read each other's state.
 	p.r.raise()
 }
 
