@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// maxExponent is the max e of values stored as m / 10^e. 10^e must be exact, which holds up to 22, and float64s are
-// rarely distinguished by more than 15 digits.
+// maxExponent is the max e of values stored as m / 10^e. 10^e must be exact, which holds up to 22. Decimals of more
+// than 15 digits aren't always different float64s.
 const maxExponent = 15
 
 // maxMantissa bounds m if e > 0: up to it, rounding v·10^e yields m if v is the float64 nearest to m / 10^e.

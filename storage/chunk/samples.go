@@ -50,8 +50,8 @@ func (s *Samples) AppendFloat(t, st int64, v float64) {
 // AppendHistogram adds a histogram sample, which must be canonical (see Canonical).
 func (s *Samples) AppendHistogram(h Histogram) { s.H = append(s.H, h) }
 
-// Canonical converts the histograms to their canonical form. It removes invalid and empty ones, and calls refused with
-// the reason for each invalid one.
+// Canonical converts the histograms to their canonical form. It removes invalid ones, and calls refused with the reason
+// for each. It also removes samples in which neither Int nor Float is set.
 func (s *Samples) Canonical(refused func(error)) {
 	kept := s.H[:0]
 	for _, h := range s.H {

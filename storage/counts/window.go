@@ -116,7 +116,7 @@ func (s *Statistics) needsCounts(ctx context.Context, u *ended.OverWindow) (bool
 		return false, err
 	}
 	switch u.Again = found.others; {
-	case found.lost: // Wait until counts are written again.
+	case found.lost: // The noted state stays countsLost until counts are written again.
 	case found.counts && found.change:
 		s.setKnown(u, countsThere)
 	case s.env.Shared: // Another process may count them.

@@ -24,7 +24,7 @@ const (
 	// maxTailSample is the max size of a sample in a tail in bytes, and maxTail the max size of a tail.
 	maxTailSample = 2*binary.MaxVarintLen64 + 9
 	maxTail       = freezeAfter * maxTailSample
-	// The capacity of a tail is a multiple of tailUnit, as are the allocator's size classes from 16 bytes to 4 KiB.
+	// The capacity of a tail is a multiple of tailUnit, as are the allocator's size classes from 32 bytes to 4 KiB.
 	tailUnit = 16
 	// frozenBytes is the size of a frozenChunk without its data, and rareBytes the size of a rareSamples.
 	frozenBytes = 48

@@ -26,8 +26,9 @@ func (h *Head) part(partition int) *guardedPartition { return &h.parts[partition
 type openSlot struct {
 	slot      int64
 	partition int
-	// seq is the number of the last blob. Later instances of the same slot partition continue from it, because a number
-	// identifies one content forever. Only the committer uses it while a generation is open.
+	// seq is the number of the last blob. Slot partitions that are created later continue from it, see
+	// guardedPartition, because a number identifies one content forever. Only the committer uses it while a generation
+	// is open.
 	seq  int64
 	open *Generation // nil: the next commit opens one
 	// followed holds the samples of rows that other processes have staged, and of those found at the start; nil: none

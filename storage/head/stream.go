@@ -54,7 +54,7 @@ type streamRef struct {
 	chunk  *Chunk
 }
 
-// maxStreamSeries bounds the number of a stream's series, which may skip values if blobs are missing.
+// maxStreamSeries bounds by how much the numbers of a stream's series may jump if blobs are missing.
 const maxStreamSeries = 1 << 24
 
 func (e *epochRefs) set(ref uint32, s *Series) error {

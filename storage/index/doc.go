@@ -5,7 +5,7 @@
 //	         2  up{instance="c", job="y"}
 //	         3  up{instance="d"}                  3 has no job: its value is empty
 //
-// Package query builds a Set for each metric in a window of sealed rows, and package head one for each metric of
+// Package query builds a Set for each metric in a window of sealed rows, and package head one for each metric with many
 // unsealed series. A caller may use a Set from many goroutines, and may assume that answers have the meaning of
 // matchers in Prometheus. It must not modify the labels afterwards, and must check its context before it uses an
 // answer: an answer is incomplete if the context has ended.

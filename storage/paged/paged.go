@@ -85,7 +85,8 @@ type Rows struct {
 	written, opened *lru[labelsKey, *openPage]
 	levels          *levelMemory
 	long            *longWindows
-	// rollups is read-locked by writers of rollups, and locked by Compact while it reads and writes a piece.
+	// rollups is read-locked by writers of rollups, and locked by Compact while it reads and writes a piece, and by
+	// RemoveOutdone.
 	rollups *sync.RWMutex
 	facts   *factMemory
 }

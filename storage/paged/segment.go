@@ -104,7 +104,7 @@ func with(prefix engine.Key, more ...engine.Value) engine.Key {
 // openBytes is the approximate overhead of an open page.
 const openBytes = 1 << 10
 
-// gather reads the pages of a level, starting with the bucket of id from, up to limits.gatherBytes.
+// gather reads the pages of a level, bucket by bucket from that of id from, until they exceed limits.gatherBytes.
 func (s *scan) gather(g *segment, l *level, from string) error {
 	pages := engine.Range{
 		Table: s.pages, Partition: s.rows.Partition, Damaged: s.pagesDamaged(),

@@ -189,14 +189,14 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 		if slices.Contains(sampled, slot) {
 			fromSamples = hidden.Where(uncleared).TouchesBucket(end, sel.width)
 		}
-		if !fromSamples || end <= src.hiddenRaw || sel.r.gaps.Hold(src.class, rollup.Raw, end) { // The samples have expired.
+		if !fromSamples || end <= src.hiddenRaw || sel.r.gaps.Hold(src.class, rollup.Raw, end) { // No samples are shown.
 			if ds := hidden.Where(uncleared); ds.TouchesBucket(end, sel.width) && hasDeleted(c, end, ds) {
 				sel.r.tellOnce(errHasDeleted)
 			}
 			return true
 		}
-		// Some samples of a bucket that is requested as a whole may have expired. The bucket then answers if the
-		// remaining samples were computed with all deletes.
+		// Some samples of a bucket that is requested as a whole may be hidden. Then the rollup answers, unless a delete
+		// that it was computed without touches the bucket: then the remaining samples answer, which show nothing deleted.
 		return end-sel.width < src.hiddenRaw && !sel.isCut(end) && !hidden.Where(uncleared).TouchesBucket(end, sel.width)
 	}
 	for _, end := range ends {

@@ -53,7 +53,7 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		return f.chunks, err
 	}
 	if n := len(t.wants) * len(slots); sel.width == 0 && sel.r.maxT-sel.r.minT < (sel.r.env.Period.SlotEnd(slots[0])-sel.r.env.Period.SlotStart(slots[0]))/4 {
-		f.chunks = make([]sealedChunk, 0, min(n, max(fewChunks, len(t.wants)/4))) // There may be many at other times.
+		f.chunks = make([]sealedChunk, 0, min(n, max(fewChunks, len(t.wants)/4))) // Many chunks may be of other times.
 	} else if !sel.allUncleaned(slots) {
 		f.chunks = make([]sealedChunk, 0, n)
 	}

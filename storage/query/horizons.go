@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// OlderQueries returns, class by class, the queries for buckets with these columns at the times whose samples have
-// expired.
+// OlderQueries returns, class by class, the queries for buckets with these columns at the times whose samples are
+// hidden.
 func OlderQueries(q Query, horizons []retention.Hidden, columns rollup.Columns) (list []Query) {
 	for _, h := range horizons {
 		for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes} {

@@ -334,8 +334,8 @@ func (r *request) sourceOf(w windowMetric, at format.ClassShard) source {
 }
 
 // hasSamples reports whether samples can answer for a slot as well as its rollups: the slot has commit records of raw
-// rows, or no raw samples of its time have expired. An interrupted seal may have left rollups with commit records of
-// their own.
+// rows, or no raw samples of its time are hidden or missing. An interrupted seal may have left rollups with commit
+// records of their own.
 func (r *request) hasSamples(sums map[int64]uint64, slot int64) bool {
 	_, ok := sums[slot]
 	return ok || !r.lacksRaw(slot)

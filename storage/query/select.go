@@ -194,7 +194,7 @@ func (sel *selection) findSealed(ctx context.Context, q Query) ([]matching, erro
 	if err != nil {
 		return nil, err
 	}
-	// A metric without matches is removed. It would separate the windows of another metric from each other.
+	// An entry without matches has no metric. It would separate the windows of a metric from each other.
 	return slices.DeleteFunc(found, func(m matching) bool { return len(m.ids) == 0 }), nil
 }
 
@@ -276,7 +276,7 @@ type merger struct {
 // run is the series of a metric in one window, with the position of the merge in them.
 type run struct {
 	*matching
-	source uint32              // index in the selection
+	source uint32              // index of the first place's source; those of the other places follow
 	places []format.ClassShard // that it has series in, ascending
 	next   int
 }

@@ -33,7 +33,7 @@ import (
 const (
 	// fewestPages is the minimum number of labels pages of a metric in a window for which filters are used.
 	fewestPages = 8
-	// indexPages is the number of pages that are opened in the time of indexing one page, rounded up.
+	// indexPages is the approximate number of pages that are opened in the time of indexing one page.
 	indexPages = 8
 	// filtersOfPage is the number of filters that are read in the time of opening one page, rounded down.
 	filtersOfPage = 16

@@ -40,7 +40,7 @@ func withSlots(windows []sealedWindow) []sealedWindow {
 }
 
 // windowsOfNames finds the windows that list the series of the range: windows of raw rows, and windows of rollups for
-// the time in which finer ones have expired.
+// the time in which finer ones are hidden.
 func (r windowFinder) windowsOfNames(ctx context.Context) ([]sealedWindow, error) {
 	var all []sealedWindow
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
