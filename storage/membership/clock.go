@@ -49,7 +49,7 @@ type CheckedClock struct {
 	// durable: the date that an operator gave or, if there is no row, the store's contents.
 	expected time.Time
 	unkept   bool
-	// doubt is nil while the clock is trusted.
+	// Nil while the clock is trusted.
 	doubt *doubt
 	// set is the last step of the only clock.
 	set clockSet

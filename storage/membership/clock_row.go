@@ -18,7 +18,7 @@ type clockBeat struct {
 	// SeenMS is the observed uptime, and ClockMS the expected time at that moment, in milliseconds.
 	SeenMS  int64 `json:"seen_ms"`
 	ClockMS int64 `json:"clock_ms"`
-	// Doubt is nil while the clock is trusted.
+	// Nil while the clock is trusted.
 	Doubt *doubtBeat `json:"doubt,omitempty"`
 }
 

@@ -89,7 +89,7 @@ func (p *Place) Backup(ctx context.Context, checkpoint, name string, begun time.
 	return stats, err
 }
 
-// Restore restores a backup to a directory. An empty name selects the newest complete backup.
+// Restore restores a backup to a directory. An empty name selects the newest backup without known damage.
 func (p *Place) Restore(ctx context.Context, name, dir string) (pebble.BackupStats, error) {
 	return p.RestoreAndChange(ctx, name, dir, nil)
 }
