@@ -3,10 +3,14 @@ package promql
 import (
 	"context"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/prometheus/model/labels"
+	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
 
@@ -93,6 +97,10 @@ func (d *rollupDuel) difference(a asked, mode string) (why string, ok bool) {
 		d.outcomes["empty"]++
 	}
 	why = d.judge(a, mode, want, got, stats)
+	if why != "" && statsOnly.MatchString(a.text) && d.agreesWithBuckets(a, mode, got, stats) {
+		d.outcomes["resets of buckets"]++
+		return "", true
+	}
 	// The evaluator's own answer may be one of multiple, if it iterates over a map. Then the comparison is undecided.
 	for i := 0; why != "" && i < orders; i++ {
 		again, _, err := a.ask(d.t.Context(), d.plain, d.reference)
@@ -103,6 +111,45 @@ func (d *rollupDuel) difference(a asked, mode string) (why string, ok bool) {
 		}
 	}
 	return why, true
+}
+
+// statsOnly matches functions for which Prometheus reads histograms without their buckets. Its iterator over them forgets
+// the last histogram whenever it is moved, and then it misses a reset that shows only in the buckets: the rate inside of
+// such a function may have another count than the rate alone.
+var statsOnly = regexp.MustCompile(`histogram_(count|sum|avg)\(`)
+
+// agreesWithBuckets reports whether the answer is right given the evaluator's own, computed with buckets.
+func (d *rollupDuel) agreesWithBuckets(a asked, mode string, got answer, stats []FragmentStats) bool {
+	want, ok := d.withBuckets(a)
+	return ok && d.judge(a, mode, want, got, stats) == ""
+}
+
+// withBuckets asks the evaluator for each step by itself, inside of a subquery of one step: there it reads buckets always.
+func (d *rollupDuel) withBuckets(a asked) (out answer, ok bool) {
+	if a.end == 0 {
+		out, _, err := a.of("last_over_time(("+a.text+")[1ms:1ms])").ask(d.t.Context(), d.plain, d.reference)
+		return out, err == nil
+	}
+	seconds := func(ms int64) string { return fmt.Sprintf("%.3f", float64(ms)/1000) }
+	text := strings.NewReplacer("start()", seconds(a.start), "end()", seconds(a.end)).Replace(a.text)
+	rows := map[string]promengine.Series{}
+	for t := a.start; t <= a.end; t += a.step.Milliseconds() {
+		at, ok := d.withBuckets(asked{text: text, start: t})
+		if !ok || at.err != "" {
+			return answer{}, false
+		}
+		out.notes = append(out.notes, at.notes...)
+		for _, r := range at.rows {
+			row := rows[r.Metric.String()]
+			row.Metric = r.Metric
+			row.Floats, row.Histograms = append(row.Floats, r.Floats...), append(row.Histograms, r.Histograms...)
+			rows[r.Metric.String()] = row
+		}
+	}
+	slices.Sort(out.notes)
+	out.notes = slices.Compact(out.notes)
+	out.rows = slices.SortedFunc(maps.Values(rows), func(a, b promengine.Series) int { return labels.Compare(a.Metric, b.Metric) })
+	return out, true
 }
 
 // judge describes the error of an answer, given the reference's, or returns "" if it is correct.
