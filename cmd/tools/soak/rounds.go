@@ -93,6 +93,7 @@ type soaking struct {
 	out      io.Writer
 	limit    time.Duration
 	rounds   int // replaces the time limit, unless 0
+	share    int // a round runs one of share tests, drawn by the seed; 0 and 1: all of them
 	seed     uint64
 	times    int
 	only     string
@@ -117,9 +118,7 @@ func (s *soaking) run(ctx context.Context) (failed int, err error) {
 	}
 	fmt.Fprintf(s.out, "soak: %s of %d tests, each %d times as long as usual; -seed %d repeats it\n", how, len(tests), s.times, s.seed)
 	for ; rounds == 0 || !over(); rounds++ {
-		// So that each test is reached, even in a short soak.
-		seeds.Shuffle(len(tests), func(i, j int) { tests[i], tests[j] = tests[j], tests[i] })
-		for i, test := range tests {
+		for i, test := range s.draw(tests, seeds) {
 			if (rounds > 0 || i > 0) && over() {
 				break
 			}
@@ -137,6 +136,14 @@ func (s *soaking) run(ctx context.Context) (failed int, err error) {
 	}
 	fmt.Fprintf(s.out, "soak: %d runs of tests passed and %d failed in %v and %d rounds\n", passed, failed, time.Since(began).Round(time.Second), rounds)
 	return failed, nil
+}
+
+// draw returns the tests of a round in the order in which they run. It shuffles the argument, so that each test is
+// reached by some seed, even in a short soak.
+func (s *soaking) draw(tests []soaked, seeds *rand.Rand) []soaked {
+	seeds.Shuffle(len(tests), func(i, j int) { tests[i], tests[j] = tests[j], tests[i] })
+	share := max(s.share, 1)
+	return tests[:(len(tests)+share-1)/share]
 }
 
 func (s *soaking) chosen() (tests []soaked) {

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"math/rand/v2"
 	"os"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,6 +28,21 @@ func TestEverySoakedTestIsThere(t *testing.T) {
 		}
 		require.True(t, found, "%s of %s", s.test, s.pkg)
 	}
+}
+
+// A round of a share runs that part of the tests, and some seed draws each of them.
+func TestSeedsDrawEveryTest(t *testing.T) {
+	drawn := map[soaked]bool{}
+	for seed := range uint64(100) {
+		s := soaking{share: 3}
+		round := s.draw(slices.Clone(all), rand.New(rand.NewPCG(seed, 0)))
+		require.Len(t, round, (len(all)+2)/3)
+		for _, test := range round {
+			drawn[test] = true
+		}
+	}
+	require.Len(t, drawn, len(all))
+	require.Len(t, (&soaking{}).draw(slices.Clone(all), rand.New(rand.NewPCG(1, 0))), len(all))
 }
 
 func TestSoakOfWhatIsNotThere(t *testing.T) {
