@@ -86,6 +86,9 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) (err error) 
 	}
 	s.deletes.cleaning.Lock()
 	defer s.deletes.cleaning.Unlock()
+	if err := s.peers.settle(ctx, tenant); err != nil {
+		return err
+	}
 	// Deletes from now on wait for the next time.
 	all, err := s.loadTombstones(ctx, tenant)
 	if err != nil {

@@ -24,8 +24,10 @@ type deletes struct {
 	mu sync.Mutex
 	// known are the deletes of the tenants that have any, as they were read last.
 	known map[string]format.Tombstones
-	// exact is true if known has all deletes; only of a store that is alone.
+	// exact is true if known has all deletes that may be in force; only of a store that is alone.
 	exact bool
+	// toRemove are deletes that failed and whose removal failed; only of a store that is alone.
+	toRemove []tenantDelete
 	// applied are those whose samples the head has let go of. It is of a shared store.
 	applied map[string]bool
 	// learning is held by whoever applies new ones.
@@ -37,6 +39,11 @@ type deletes struct {
 	taking sync.RWMutex
 	// seen is when this process first read deletes that are announced, by id.
 	seen map[string]time.Time
+}
+
+type tenantDelete struct {
+	tenant string
+	*format.Tombstone
 }
 
 // maxDeletions bounds the deletes of a tenant that aren't cleaned.

@@ -3,14 +3,17 @@ package storage
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // opensAgain starts a store anew on an engine that stays, and gives up the one before.
@@ -107,4 +110,49 @@ func TestDeleteIsCarriedOutThoughWhoAskedLeaves(t *testing.T) {
 	require.ErrorIs(t, ts.Delete(ctx, "ann", at, at, equal("host", "a")), context.Canceled)
 	ts.opensAgain()
 	require.Empty(t, ts.all("ann"))
+}
+
+// TestDeleteIsUndoneLate has a delete of which neither the last write nor the removal returns an answer, and the removal is applied
+// while rollups are recomputed. Samples that are written after the delete has failed stay in rollups.
+func TestDeleteIsUndoneLate(t *testing.T) {
+	var bad, late bool
+	var eng *faultengine.Engine
+	ts, eng := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
+		switch {
+		case op.Kind != faultengine.Write:
+		case bad && op.Table == engine.Deletes && op.Batch.Mutations[0].Op == engine.Delete:
+			return faultengine.Withhold(nil)
+		case bad && op.Table == engine.Deletes && !format.IsAnnounced(op.Batch.Mutations[0].Value):
+			return faultengine.Lose(nil)
+		case late && op.Table == engine.R5m:
+			late = false
+			undone := make(chan struct{})
+			go func() {
+				defer close(undone)
+				assert.NoError(t, eng.ApplyWithheld(t.Context()))
+			}()
+			return faultengine.Pass().After(undone)
+		}
+		return faultengine.Pass()
+	}, func(o *Options) { o.seams.still = true })
+	start := ts.now.Add(-12 * time.Hour).Truncate(day).Add(time.Hour)
+	write := func() {
+		ts.write("default", jobLabels("api"), every(start, time.Minute, 60)...)
+		require.NoError(t, ts.SealAll(t.Context()))
+	}
+	write()
+	bad = true
+	require.ErrorIs(t, ts.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("job", "api")), engine.ErrUnavailable)
+	bad, late = false, true
+	require.NoError(t, ts.WorkOffDeletes(t.Context(), "default"))
+	require.NoError(t, eng.ApplyWithheld(t.Context()))
+	write()
+	for _, res := range rollup.Resolutions {
+		require.Equal(t, map[string]int{"api": 60}, ts.bucketsOf("default", res), res)
+	}
+	require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
+	ts.opensAgain()
+	for _, res := range rollup.Resolutions {
+		require.Equal(t, map[string]int{"api": 60}, ts.bucketsOf("default", res), res)
+	}
 }

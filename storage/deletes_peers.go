@@ -25,6 +25,8 @@ type deletePeers interface {
 	mayComeInForce(ctx context.Context, tenant string, begun time.Time) error
 	inTime(begun time.Time) error
 	mayCancel() bool
+	// settle removes the deletes of a tenant that failed and whose removal failed.
+	settle(ctx context.Context, tenant string) error
 
 	// toMark returns the staged slots that must be marked for cleaned deletes. resting returns those of deletes that may be removed, unless
 	// anything of the slots that are returned too is about them. is, of abandoned, reports whether nobody brings a delete in force any more,
@@ -67,6 +69,24 @@ func (deletesAlone) found(string, format.Tombstones) {}
 func (deletesAlone) mayComeInForce(context.Context, string, time.Time) error { return nil }
 func (deletesAlone) inTime(time.Time) error                                  { return nil }
 func (deletesAlone) mayCancel() bool                                         { return true }
+
+// settle runs before windows are hidden and before deletes are cleaned. Otherwise the row of such a delete could be in force
+// after a restart, when no samples are left to recompute rollups from.
+func (p deletesAlone) settle(ctx context.Context, tenant string) error {
+	m := &p.s.deletes
+	m.mu.Lock()
+	failed := slices.Clone(m.toRemove)
+	m.mu.Unlock()
+	for _, d := range failed {
+		if d.tenant != tenant {
+			continue
+		}
+		if err := p.s.removeDelete(ctx, tenant, d.Tombstone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func (p deletesAlone) toMark(ctx context.Context, all format.Tombstones) ([]Work, error) {
 	return p.s.stagedIn(ctx, all)
@@ -125,6 +145,9 @@ func (p deletesAmongOthers) inTime(begun time.Time) error {
 
 // mayCancel: others may have seen it, and made rollups of the samples that are left: they would miss those that come back.
 func (deletesAmongOthers) mayCancel() bool { return false }
+
+// settle does nothing: deletes that failed stay announced or in force.
+func (deletesAmongOthers) settle(context.Context, string) error { return nil }
 
 // toMark returns nothing: the deletes stay as long as anything is staged, see resting.
 func (deletesAmongOthers) toMark(context.Context, format.Tombstones) ([]Work, error) { return nil, nil }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -131,7 +132,9 @@ func (s *Store) putDelete(ctx context.Context, tenant string, d *format.Tombston
 	return nil
 }
 
-// cancelDelete takes back a delete that nobody has seen in force, so that it doesn't take effect.
+// cancelDelete removes a delete that no reader has seen in force. If that fails, a single process continues to treat the
+// delete as announced, and removes it later: see settle. Its row may be in force until then. A process that read that row
+// would compute rollups without the samples, and these would supersede later ones.
 func (s *Store) cancelDelete(tenant string, d *format.Tombstone, because error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), membership.CommitTimeout)
 	defer cancel()
@@ -143,8 +146,10 @@ func (s *Store) cancelDelete(tenant string, d *format.Tombstone, because error) 
 		"written after the request. Retry it", "tenant", tenant,
 		"matchers", fmt.Sprint(d.Matchers), "from", format.Instant(d.Start), "to", format.Instant(d.End), "err", err)
 	s.deletes.mu.Lock()
-	s.deletes.exact = false // The stored deletes are read from now on.
-	s.deletes.mu.Unlock()
+	defer s.deletes.mu.Unlock()
+	if s.deletes.exact {
+		s.deletes.toRemove = append(s.deletes.toRemove, tenantDelete{tenant, d})
+	}
 	return because
 }
 
@@ -157,6 +162,7 @@ func (s *Store) removeDelete(ctx context.Context, tenant string, d *format.Tombs
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.applied, d.ID)
+	m.toRemove = slices.DeleteFunc(m.toRemove, func(x tenantDelete) bool { return x.ID == d.ID })
 	if left := m.known[tenant].Where(func(x *format.Tombstone) bool { return x.ID != d.ID }); len(left) > 0 {
 		m.known[tenant] = left
 	} else {

@@ -32,6 +32,9 @@ func (x *hiddenRoller) RollHidden(
 		return target, nil
 	}
 	s, from := x.s, min(hidden, target)
+	if err := s.peers.settle(ctx, tenant); err != nil {
+		return from, err
+	}
 	ds, err := s.deletesOf(ctx, tenant)
 	switch {
 	case err != nil:
