@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,4 +41,39 @@ func TestTwoProcessesMeetADelete(t *testing.T) {
 	require.Equal(t, 1, meets.visible(), "the deleted sample isn't shown")
 	require.Nil(t, before.Load(), "the slot was sealed meanwhile")
 	require.Equal(t, 1, meets.visible())
+}
+
+// TestProcessThatMeetsNoDelete has a process that neither seals, forgets nor is queried until a delete of samples in its
+// head was cleaned and removed: it only follows, or is paused. Then it seals other samples of the slot.
+func TestProcessThatMeetsNoDelete(t *testing.T) {
+	t.Parallel()
+	for _, follows := range []bool{true, false} {
+		t.Run(fmt.Sprintf("follows=%v", follows), func(t *testing.T) {
+			t.Parallel()
+			p := newSeveral(t, passAll)
+			ctx, idle, deletes := t.Context(), p.processes[0].store, p.processes[1].store
+			at := p.now.Add(-time.Hour)
+			p.write(0, "m", at, 1)
+			require.NoError(t, deletes.Delete(ctx, "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")))
+			for range 5 {
+				p.now = p.now.Add(deleteRests / 4)
+				require.NoError(t, deletes.member.Beat(ctx))
+				if follows {
+					require.NoError(t, idle.member.Beat(ctx))
+					require.NoError(t, idle.catchUp(ctx))
+				}
+			}
+			require.NoError(t, deletes.CleanTombstones(ctx, "default"))
+			list, err := deletes.Deletes(ctx, "default")
+			require.NoError(t, err)
+			require.Empty(t, list)
+			require.NoError(t, idle.member.Beat(ctx))
+			if follows {
+				p.requireValues("removed", "m")
+			}
+			p.write(0, "m", at.Add(time.Second), 2)
+			require.NoError(t, idle.SealAll(ctx))
+			p.requireValues("sealed", "m", 2)
+		})
+	}
 }

@@ -70,11 +70,16 @@ func (s *Store) rereadOf(ctx context.Context, tenant string, d *format.Tombstone
 	return nil
 }
 
-// reread replaces a slot partition's generations by the rows of them left in the stage. Samples that others have sealed meanwhile are
-// met in rows; until the head lets go of the old ones queries meet samples twice.
+// reread acquires the partition's seal lock for replaceByStaged.
 func (s *Store) reread(ctx context.Context, w Work) error {
 	s.sealMu[w.Partition].Lock()
 	defer s.sealMu[w.Partition].Unlock()
+	return s.replaceByStaged(ctx, w)
+}
+
+// replaceByStaged replaces a slot partition's generations by the rows of them left in the stage. Samples that others have sealed meanwhile are
+// met in rows; until the head lets go of the old ones queries meet samples twice. The caller must hold the partition's seal lock.
+func (s *Store) replaceByStaged(ctx context.Context, w Work) error {
 	closed := &sealedWork{Work: w}
 	s.closeGenerations([]*sealedWork{closed})
 	old := closed.own

@@ -49,8 +49,10 @@ type follower struct {
 	parts []followedPartition
 	// writers are the processes listed in the last pass.
 	writers []string
-	// begun is the start of the last whole pass, or of the rebuild; protected by mu.
-	begun time.Time
+	// begun is the start of the last whole pass, or of the rebuild; protected by mu. forgot is the start of the last
+	// completed forgetDue of each partition, or of the process.
+	begun  time.Time
+	forgot []time.Time
 }
 
 // followMode is the work of a follower once the head is rebuilt.
@@ -114,6 +116,7 @@ func newFollower(s *Store) *follower {
 	}
 	return &follower{
 		s: s, mode: mode, wake: make(chan struct{}, 1), parts: make([]followedPartition, format.MaxPartitions),
+		forgot: slices.Repeat([]time.Time{s.opts.Now()}, format.MaxPartitions),
 	}
 }
 
@@ -203,16 +206,12 @@ func (f *follower) refuseCallers() {
 // only every gapInterval.
 func (f *follower) pass(ctx context.Context, awaited bool) error {
 	begun := f.s.opts.Now()
-	slept := f.timeSincePass()
-	if slept > deleteRests/2 {
-		// The head may hold samples that were sealed, deleted and cleaned in that time.
-		for p := range f.s.period.Partitions() {
-			if err := f.s.Forget(ctx, p); err != nil {
-				return err
-			}
+	for p := range f.s.period.Partitions() {
+		if err := f.forgetDue(ctx, p, f.s.reread); err != nil {
+			return err
 		}
 	}
-	if slept > membership.TailLife/2 {
+	if f.timeSincePass() > membership.TailLife/2 {
 		if err := f.readAllSlots(ctx); err != nil {
 			return err
 		}
@@ -250,6 +249,42 @@ func (f *follower) timeSincePass() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return membership.Elapsed(f.begun, f.s.opts.Now())
+}
+
+// isForgetDue reports whether the head may hold samples of a partition that were sealed, deleted and cleaned since the
+// last forgetDue: a delete of them may have been removed.
+func (f *follower) isForgetDue(partition int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.s.opts.Shared && membership.Elapsed(f.forgot[partition], f.s.opts.Now()) > deleteRests/2
+}
+
+// forgetDue releases the samples of a partition that other processes have sealed, once per day. It must run before a
+// query reads the head and before a seal closes its generations, because the caller of Forget may be delayed or this
+// process paused. Unlike Forget it rereads generations of which only some rows are sealed: the others may be newer.
+// reread is Store.reread, or replaceByStaged if the caller holds the partition's seal lock. Without the lock, a running
+// seal wouldn't release the reread generation.
+func (f *follower) forgetDue(
+	ctx context.Context, partition int, reread func(context.Context, Work) error,
+) error {
+	if !f.isForgetDue(partition) {
+		return nil
+	}
+	begun := f.s.opts.Now()
+	for _, slot := range f.s.head.Slots(partition) {
+		w := Work{Partition: partition, Slot: slot}
+		staged, err := f.s.listStaged(ctx, w)
+		if err == nil && f.s.head.HasSealedRow(w.at(), staged) {
+			err = reread(ctx, w)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forgot[partition] = begun
+	return nil
 }
 
 // readAllSlots reads every slot that may have unsealed samples. Known streams continue at their positions.

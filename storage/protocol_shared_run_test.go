@@ -315,8 +315,8 @@ func (r *protocolRun) waitsFor(kind, verb string) bool {
 	case "seal", "round", "sealall":
 		return sealing
 	case "query":
-		// After a day it releases sealed samples, when no commit is running.
-		if s.follower.timeSincePass() > deleteRests/2 && held(&s.commitMu) {
+		// After a day it releases sealed samples, when neither a commit nor a seal is running.
+		if (s.follower.isForgetDue(0) || s.follower.isForgetDue(1)) && (sealing || held(&s.commitMu)) {
 			return true
 		}
 		return r.model.begun() > 0 && (kind != "query" || sealing) // It may have to seal because of a delete.

@@ -71,6 +71,9 @@ func (s *Store) sealTogether(ctx context.Context, list []Work) ([]SealStats, err
 	defer s.lockSeals(list)()
 	p := &sealPass{s: s, ctx: ctx, begun: s.opts.Now()}
 	for _, w := range list {
+		if err := s.follower.forgetDue(ctx, w.Partition, s.replaceByStaged); err != nil {
+			return stats, err
+		}
 		p.works = append(p.works, &sealedWork{Work: w})
 	}
 	err := p.run()

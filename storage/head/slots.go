@@ -210,6 +210,18 @@ func (h *Head) AnySealed(at SlotPartition, staged map[format.StageRow]bool) (sea
 	return sealed
 }
 
+// HasSealedRow reports whether a row of a slot partition's generations is missing in staged.
+func (h *Head) HasSealedRow(at SlotPartition, staged map[format.StageRow]bool) (sealed bool) {
+	h.view(at, func(c *openSlot) {
+		c.each(func(g *Generation) {
+			for r := range g.rows.all() {
+				sealed = sealed || !staged[r]
+			}
+		})
+	})
+	return sealed
+}
+
 // LastSeq returns the max number of a blob in removed slot partitions of the partition, and whether the head has data
 // of this slot partition.
 func (h *Head) LastSeq(at SlotPartition) (seq int64, held bool) {
