@@ -9,6 +9,9 @@ import "slices"
 func (p *process) cleanTombstones(a *actor, tenant int) bool {
 	a.lock("cleaning", &p.cleaning)
 	defer func() { p.cleaning = nil }()
+	if !p.settleDeletes(a, tenant) {
+		return false
+	}
 	all, ok := p.loadDeletes(a, tenant)
 	if !ok {
 		return false

@@ -1,6 +1,9 @@
 package deletemodel
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // ids is a set of deletes, by their numbers in the order of requests. The product uses random ids instead.
 type ids uint32
@@ -93,9 +96,12 @@ func (w *world) scanDeletes(tenant int) (found, back deletions) {
 	return found, back
 }
 
-// namedDeletes reads the deletes of a tenant, including announced ones.
+// namedDeletes reads the deletes of a tenant, including announced ones. A process without others remembers them.
 func (a *actor) namedDeletes(tenant int) deletions {
 	a.step("read deletes")
+	if a.p.exact {
+		return slices.Clone(a.p.known[tenant])
+	}
 	found, _ := a.w.scanDeletes(tenant)
 	return found
 }
@@ -177,19 +183,62 @@ func (p *process) writeDelete(a *actor, d deletion) bool {
 		row.announced = announced
 		return func() { w.store.deletes.put(key, timestamp, row) }
 	}
-	if !w.broken[announceFirst] && !a.write("announce the delete", put(true, 1)) {
-		p.removeDelete(a, d)
-		return false
+	if !w.broken[announceFirst] {
+		if !a.write("announce the delete", put(true, 1)) {
+			p.cancelDelete(a, d)
+			return false
+		}
+		p.remember(d, true)
 	}
 	ok := a.writeIf("put the delete in force", inTime, put(false, 2))
+	if ok {
+		p.remember(d, false)
+	}
 	if ok && inTime() {
 		p.applied[d.tenant] |= 1 << d.id
 		return true
 	}
 	if !w.shared || w.broken[neverCancelInForce] {
-		p.removeDelete(a, d)
+		p.cancelDelete(a, d)
 	}
 	return false
+}
+
+// remember updates the deletes that a process without others remembers.
+func (p *process) remember(d deletion, announced bool) {
+	p.forgetDelete(d)
+	d.announced = announced
+	p.known[d.tenant] = append(p.known[d.tenant], d)
+}
+
+func (p *process) forgetDelete(d deletion) {
+	p.known[d.tenant] = p.known[d.tenant].where(func(o deletion) bool { return o.id != d.id })
+	p.toRemove = p.toRemove.where(func(o deletion) bool { return o.id != d.id })
+}
+
+// cancelDelete removes a delete that failed. If that fails, a process without others treats the delete as announced, and
+// removes it later.
+func (p *process) cancelDelete(a *actor, d deletion) {
+	if p.removeDelete(a, d) || p.w.shared {
+		return
+	}
+	if p.w.broken[rememberFailedDeletes] {
+		p.exact = false
+	}
+	p.toRemove = append(p.toRemove, d)
+}
+
+// settleDeletes removes the deletes of a tenant that failed and whose removal failed.
+func (p *process) settleDeletes(a *actor, tenant int) bool {
+	if p.w.broken[removeFailedDeletes] {
+		return true
+	}
+	for _, d := range slices.Clone(p.toRemove) {
+		if d.tenant == tenant && !p.removeDelete(a, d) {
+			return false
+		}
+	}
+	return true
 }
 
 // removeDelete removes the row of a delete.
@@ -198,7 +247,11 @@ func (p *process) removeDelete(a *actor, d deletion) bool {
 	if p.w.broken[removeWithLastTimestamp] {
 		timestamp = 1
 	}
-	return a.write("remove the delete", func() { p.w.store.deletes.remove(deleteKey{d.tenant, d.id}, timestamp, p.w.now) })
+	ok := a.write("remove the delete", func() { p.w.store.deletes.remove(deleteKey{d.tenant, d.id}, timestamp, p.w.now) })
+	if ok {
+		p.forgetDelete(d)
+	}
+	return ok
 }
 
 // processDeletes recomputes the rollups of samples that deletes apply to.

@@ -11,8 +11,11 @@
 // acknowledged sample is never lost, a deleted sample never reappears, and no sample counts twice. At the end nothing
 // is staged, no delete is left, and rollups equal samples.
 //
-// All decisions of a history are in one list of choices. A failure is reproduced from its seed, and is minimized by
-// shortening the list.
+// All decisions of a history are in a list of choices, in groups: one per step. A failure is reproduced from its seed,
+// and is minimized by removing steps and choices.
+//
+// A process that has the engine alone remembers the deletes instead of reading them, and its engine applies no write
+// after a crash.
 //
 // TestHistories plays random histories. TestNamedHistories plays scripted ones, and each fails without the rules that
 // it needs. TestBrokenRules removes one rule at a time and checks that random histories detect it.

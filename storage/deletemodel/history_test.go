@@ -21,19 +21,27 @@ const (
 type variant struct{ shared bool }
 
 // play plays a history. It returns the failure, if any, and the choices that were used.
-func play(v variant, broken map[rule]bool, c choices, trace func(string)) (failure string, used []uint8) {
+func play(v variant, broken map[rule]bool, c choices, trace func(string)) (failure string, used [][]uint8) {
 	w := newWorld(v.shared, c)
 	w.broken, w.trace = broken, trace
 	defer w.stopAll()
-	for range historySteps {
-		if w.failure == "" {
-			w.decide()
-		}
+	for w.failure == "" && w.group <= w.steps() {
+		w.nextGroup()
+		w.decide()
 	}
 	if w.failure == "" {
+		w.nextGroup()
 		w.settle()
 	}
 	return w.failure, w.recorded
+}
+
+// steps returns the number of decisions before the history settles.
+func (w *world) steps() int {
+	if w.random != nil {
+		return historySteps
+	}
+	return len(w.recorded) - 2 // The first group is the store, the last one settles.
 }
 
 // decide takes one decision. Usually an operation continues or starts.
@@ -141,10 +149,13 @@ func (w *world) setPhase(res resolution, to phase) {
 
 // hasRolledUp reports whether Expire has no rollups to compute.
 func (w *world) hasRolledUp() bool {
-	a := w.alone(w.processes[0], "looks")
+	p := w.processes[0]
+	if len(p.toRemove) > 0 && !w.broken[removeFailedDeletes] {
+		return false
+	}
+	a := w.alone(p, "looks")
 	for tenant := range tenantCount {
-		found, _ := w.scanDeletes(tenant)
-		if len(a.missingMarks(tenant, found.inForce())) > 0 {
+		if len(a.missingMarks(tenant, a.namedDeletes(tenant).inForce())) > 0 {
 			return false
 		}
 	}
@@ -158,7 +169,7 @@ func (p *process) expire(a *actor) bool {
 		return true
 	}
 	for tenant := range tenantCount {
-		if !w.broken[rollBeforeHiding] && !p.rollWindow(a, tenant) {
+		if !p.settleDeletes(a, tenant) || !w.broken[rollBeforeHiding] && !p.rollWindow(a, tenant) {
 			return false
 		}
 	}
@@ -352,26 +363,4 @@ func (w *world) checkSettled() {
 // seeded returns random choices from a seed.
 func seeded(seed uint64) choices {
 	return choices{random: rand.New(rand.NewPCG(seed, 46))}
-}
-
-// shorten removes decisions from a failing history while it fails in the same way.
-func shorten(list []uint8, fails func([]uint8) bool) []uint8 {
-	for size := len(list) / 2; size > 0; size /= 2 {
-		for from := 0; from+size <= len(list); {
-			if shorter := slices.Concat(list[:from], list[from+size:]); fails(shorter) {
-				list = shorter
-			} else {
-				from += size
-			}
-		}
-	}
-	for i, v := range list {
-		if v > 0 {
-			zeroed := slices.Clone(list)
-			if zeroed[i] = 0; fails(zeroed) {
-				list = zeroed
-			}
-		}
-	}
-	return list
 }

@@ -11,7 +11,7 @@ type script struct {
 }
 
 func newScript(v variant, broken map[rule]bool) *script {
-	w := newWorld(v.shared, choices{recorded: []uint8{0, 1}}) // Three processes, in a shared store.
+	w := newWorld(v.shared, choices{recorded: [][]uint8{{0, 1}}}) // Three processes, in a shared store.
 	w.broken = broken
 	s := &script{world: w, p0: w.processes[0]}
 	if v.shared {
@@ -84,12 +84,29 @@ func (s *script) expireRaw() {
 // namedHistory is a scripted history. It fails without the rules that it needs.
 type namedHistory struct {
 	name string
+	// alone is true if one process uses the engine.
+	alone bool
 	// without are the rules that the history needs, each of them.
 	without []rule
 	play    func(s *script)
 }
 
 var namedHistories = []namedHistory{
+	{name: "a failed delete is undone late", alone: true, without: []rule{rememberFailedDeletes}, play: func(s *script) {
+		s.imports(s.p0, 1).run()
+		d := s.deletes(s.p0, 0, allTimes)
+		d.until("put the delete in force", 1)
+		s.outcome = appliedInDoubt
+		d.until("remove the delete", 1)
+		s.outcome = appliedLater
+		d.run()
+		x := s.start(s.p0, "processes", func(a *actor) bool { return s.p0.processDeletes(a, 0) })
+		x.until("write a rollup", 1)
+		s.applyDoubtful(0, true)
+		x.run()
+		s.imports(s.p0, 1).run()
+		s.queries(s.p0)
+	}},
 	{name: "the same samples are imported again after a delete", without: []rule{hashCoversDeletes}, play: func(s *script) {
 		s.imports(s.p0, 3).run()
 		s.deletes(s.p0, 0, allTimes).run()
@@ -207,6 +224,27 @@ var namedHistories = []namedHistory{
 		s.deletes(s.p1, 0, 1).run()
 		s.queries(s.p2)
 	}},
+	{name: "raw rows expire before a failed delete is removed", alone: true, without: []rule{removeFailedDeletes}, play: func(s *script) {
+		d := s.deletes(s.p0, 0, allTimes)
+		d.until("put the delete in force", 1)
+		s.outcome = appliedInDoubt
+		d.until("remove the delete", 1)
+		s.outcome = neverApplied
+		d.run()
+		s.imports(s.p0, 1).run()
+		s.setPhase(raw, hiddenSoon)
+		s.expireRaw()
+		s.crash(s.p0)
+		s.queries(s.p0)
+	}},
+	{name: "the deletes alone are restored from a backup that is older than the chunks", without: []rule{useNewIDs}, play: func(s *script) {
+		s.takeBackup()
+		s.deletes(s.p0, 0, allTimes).run()
+		s.imports(s.p0, 1).run()
+		s.restoreDeletes()
+		s.deletes(s.p1, 0, allTimes).run()
+		s.queries(s.p2)
+	}},
 	{name: "a process sleeps until a delete is cleaned and removed", without: []rule{releaseAfterSleep}, play: func(s *script) {
 		s.write(s.p0, 1)
 		s.queries(s.p1)
@@ -217,6 +255,58 @@ var namedHistories = []namedHistory{
 		s.ticks(1)
 		s.write(s.p1, 2)
 		s.queries(s.p1)
+	}},
+	{name: "a process only follows until a delete is cleaned and removed", without: []rule{releaseAfterSleep}, play: func(s *script) {
+		s.write(s.p0, 1)
+		s.queries(s.p1)
+		s.deletes(s.p0, 0, allTimes).run()
+		s.ticks(restTicks) // All processes follow.
+		s.cleans(s.p0).run()
+		s.queries(s.p1)
+	}},
+	{name: "a process sleeps until a delete is cleaned and removed, and seals before it follows", without: []rule{releaseAfterSleep, rereadMixedGenerations}, play: func(s *script) {
+		s.write(s.p1, 1)
+		s.p1.frozenUntil = restTicks + 1
+		s.deletes(s.p0, 0, allTimes).run()
+		s.ticks(restTicks)
+		s.cleans(s.p0).run()
+		s.p1.frozenUntil = s.now
+		s.write(s.p1, 2)
+		s.seals(s.p1, 0).run()
+		s.queries(s.p2)
+	}},
+	{name: "the follower reads staged rows again while a seal runs", without: []rule{rereadBesideNoSeal}, play: func(s *script) {
+		s.ticks(restTicks / 2)
+		s.write(s.p0, 1)
+		s.queries(s.p1)
+		s.write(s.p0, 2)
+		d := s.deletes(s.p1, 0, allTimes)
+		d.until("read deletes", 2)
+		s.ticks(1)
+		d.run()
+		s.queries(s.p1)
+	}},
+	{name: "the timestamps of two cleanings of one chunk collide", without: []rule{cleanedChunksWin}, play: func(s *script) {
+		s.imports(s.p0, 3).run()
+		s.deletes(s.p0, 0, 1).run()
+		x := s.cleans(s.p0)
+		x.until("rewrite a chunk", 1)
+		s.deletes(s.p1, 0, 2).run()
+		s.cleans(s.p1).run()
+		x.run()
+		s.ticks(restTicks)
+		s.cleans(s.p2).run()
+		s.queries(s.p2)
+	}},
+	{name: "the timestamps of two rollups collide", without: []rule{countDeletesInVersions}, play: func(s *script) {
+		s.imports(s.p0, 3).run()
+		s.write(s.p0, 4)
+		x := s.seals(s.p0, 0)
+		x.until("write a rollup", 1)
+		s.deletes(s.p1, 0, 1).run()
+		s.start(s.p1, "processes", func(a *actor) bool { return s.p1.processDeletes(a, 0) }).run()
+		x.run()
+		s.queries(s.p2)
 	}},
 	{name: "two processes meet a delete", without: []rule{releaseRowsOfOthers}, play: func(s *script) {
 		s.write(s.p1, 1)
@@ -260,14 +350,14 @@ func TestNamedHistories(t *testing.T) {
 	for _, h := range namedHistories {
 		t.Run(h.name, func(t *testing.T) {
 			var lines []string
-			if failure := playNamed(h, variant{shared: true}, nil, func(line string) { lines = append(lines, line) }); failure != "" {
+			if failure := playNamed(h, variant{!h.alone}, nil, func(line string) { lines = append(lines, line) }); failure != "" {
 				for _, line := range lines {
 					t.Log(line)
 				}
 				t.Fatal(failure)
 			}
 			for _, r := range h.without {
-				if playNamed(h, variant{shared: true}, map[rule]bool{r: true}, nil) == "" {
+				if playNamed(h, variant{!h.alone}, map[rule]bool{r: true}, nil) == "" {
 					t.Errorf("nothing fails without rule %d", r)
 				}
 			}

@@ -94,8 +94,13 @@ type process struct {
 	followed map[stageKey]bool
 	// applied are the deletes whose samples the head has released.
 	applied [tenantCount]ids
-	// passed is when the staging log was last followed, in ticks.
-	passed int
+	// known are the stored deletes, as a process without others remembers them, if exact is true. toRemove are deletes that
+	// failed and whose removal failed.
+	known    [tenantCount]deletions
+	exact    bool
+	toRemove deletions
+	// forgot is when samples that other processes had sealed were last released, in ticks.
+	forgot int
 	// frozenUntil is the end of a pause of the whole process, in ticks.
 	frozenUntil int
 	// sealing is the lock of seals and imports, deleting of running deletes, and cleaning of cleaning.
@@ -114,7 +119,10 @@ func (g *generation) covers(key stageKey) bool { return slices.Contains(g.rows, 
 // start starts the process with a new writer and rebuilds its head from the staging log.
 func (p *process) start() {
 	w := p.w
-	*p = process{w: w, name: p.name, writer: w.newID(), followed: map[stageKey]bool{}, passed: w.now}
+	*p = process{w: w, name: p.name, writer: w.newID(), followed: map[stageKey]bool{}, forgot: w.now, exact: !w.shared}
+	for tenant := range tenantCount {
+		p.known[tenant], _ = w.scanDeletes(tenant)
+	}
 	p.readStage()
 }
 
@@ -149,19 +157,56 @@ func (p *process) catchUp(a *actor) {
 		return
 	}
 	a.step("follow the stage")
-	if p.hasSlept() {
-		for slot := range p.head {
-			p.forget(a, slot)
+	if p.isForgetDue() {
+		locks := !p.w.broken[rereadBesideNoSeal]
+		if locks {
+			a.lock("seals", &p.sealing)
 		}
+		p.forgetDue(a)
+		if locks {
+			p.sealing = nil
+		}
+		a.step("follow the stage")
 	}
 	p.readStage()
-	p.passed = p.w.now
 }
 
-// hasSlept reports whether the head may have samples that were sealed, deleted and cleaned since the staging log was
-// last followed.
-func (p *process) hasSlept() bool {
-	return p.w.shared && p.w.now-p.passed > restTicks/2 && !p.w.broken[releaseAfterSleep]
+// isForgetDue reports whether the head may have samples that were sealed, deleted and cleaned since forgetDue.
+func (p *process) isForgetDue() bool {
+	return p.w.shared && p.w.now-p.forgot > restTicks/2 && !p.w.broken[releaseAfterSleep]
+}
+
+// forgetDue releases sealed samples. Other rows of their generations are read again. The lock of seals must be held: a
+// seal that runs must release all generations of its rows.
+func (p *process) forgetDue(a *actor) {
+	w, begun := p.w, p.w.now
+	if !p.isForgetDue() {
+		return
+	}
+	for slot := range p.head {
+		old := p.closeGenerations(slot)
+		if len(old) == 0 {
+			continue
+		}
+		a.step("list the stage to forget")
+		if w.broken[rereadMixedGenerations] {
+			p.release(slot, slices.DeleteFunc(old, func(g *generation) bool { return w.store.stage.has(g.covers) }))
+			continue
+		}
+		again := &generation{closed: true}
+		w.store.stage.each(func(key stageKey, b blob) {
+			_, back := w.store.processed.get(key)
+			if !back && slices.ContainsFunc(old, func(g *generation) bool { return g.covers(key) }) {
+				again.rows = append(again.rows, key)
+				again.samples.add(b.samples)
+			}
+		})
+		p.release(slot, old)
+		if len(again.rows) > 0 {
+			p.head[slot] = slices.Insert(p.head[slot], 0, again)
+		}
+	}
+	p.forgot = begun
 }
 
 // forget releases the generations of a slot that have no staged rows left.

@@ -48,6 +48,11 @@ const (
 	markBeforeImport
 	importAppliesDeletes
 	failWhenWindowExpires
+	rememberFailedDeletes
+	removeFailedDeletes
+	rereadMixedGenerations
+	rereadBesideNoSeal
+	useNewIDs
 )
 
 // rulesOfToday are the rules without which random histories fail. The comments have the number of histories until one
@@ -61,20 +66,20 @@ var rulesOfToday = []withoutRule{
 	{skipProcessedRows, "stage rows that were processed are neither read nor sealed"},                 // 65
 	{sealWhenMeetingDeletes, "a query that meets a delete seals what the head has of its series"},     // 38
 	{nameDeletes, "a chunk names the deletes that it is exempt from"},                                 // 6
-	{nameDeletesOfStored, "a chunk names the deletes that stored chunks of its slot name"},            // 744
+	{nameDeletesOfStored, "a chunk names the deletes that stored chunks of its slot name"},            // 4892
 	{hashCoversDeletes, "the key of a chunk covers the deletes that it names"},                        // 6
-	{subtractStored, "a seal subtracts the samples of stored chunks"},                                 // 744
+	{subtractStored, "a seal subtracts the samples of stored chunks"},                                 // 1000
 	{deletesRest, "a delete stays for two days"},                                                      // 627
-	{cleanedChunksNameDeletes, "a cleaned chunk names the deletes that it was cleaned of"},            // 8
-	{cleanedChunksWin, "a cleaned chunk has a later timestamp"},                                       // 8
-	{countDeletesInVersions, "the version of a rollup counts deletes"},                                // 8
+	{cleanedChunksNameDeletes, "a cleaned chunk names the deletes that it was cleaned of"},            // 138
+	{cleanedChunksWin, "a cleaned chunk has a later timestamp"},                                       // 138
+	{countDeletesInVersions, "the version of a rollup counts deletes"},                                // 10
 	{highestVersionWins, "the highest version of a rollup wins"},                                      // 49
 	{ownChunksOnly, "rollups are made of all chunks of the slot"},                                     // 7
-	{readDeletesAfterChunks, "deletes are read after the chunks are durable"},                         // 8
+	{readDeletesAfterChunks, "deletes are read after the chunks are durable"},                         // 65
 	{rollBeforeMarks, "a mark of a delete follows its rollups"},                                       // 2
 	{extendOnlyAround, "a bucket only takes samples that are older or newer than its own"},            // 16
 	{trimOnlyWithoutFiner, "buckets are trimmed only where nothing finer is stored"},                  // 352
 	{trimBeforeFilling, "deletes are applied to rollups before samples come there"},                   // 16
 	{trimRaisesVersion, "a trimmed rollup has a higher version"},                                      // 122
-	{failWhenWindowExpires, "a seal fails whose window expires meanwhile"},                            // 336
+	{failWhenWindowExpires, "a seal fails whose window expires meanwhile"},                            // 534
 }

@@ -35,10 +35,8 @@ func (p *process) seal(a *actor, slot int) bool {
 }
 
 func (p *process) sealLocked(a *actor, slot int) bool {
-	if p.hasSlept() {
-		p.catchUp(a)
-	}
 	s := &sealPass{a: a, p: p, slot: slot, begun: p.w.now}
+	p.forgetDue(a)
 	s.own, s.upTo = p.closeGenerations(slot), p.seq
 	if !s.gather() {
 		return false

@@ -14,28 +14,40 @@ const (
 	doubtTicks = 1
 )
 
-// choices are the decisions of a history: random and recorded, or replayed.
+// choices are the decisions of a history: random and recorded, or replayed. They are in groups, one per step of the
+// history, so that a group can be removed or shortened without a change of the others.
 type choices struct {
 	random   *rand.Rand
-	recorded []uint8
-	position int
+	recorded [][]uint8
+	// group is the number of started groups, and position the next choice in the last of them.
+	group, position int
 }
 
-// pick returns a number below n. 0 is the most harmless decision, and the one after the end of a shortened history.
+// nextGroup starts the next group. It returns false at the end of a recorded history.
+func (c *choices) nextGroup() bool {
+	if c.random != nil {
+		c.recorded = append(c.recorded, nil)
+	}
+	c.group, c.position = c.group+1, 0
+	return c.group <= len(c.recorded)
+}
+
+// pick returns a number below n. 0 is the most harmless decision, and the one after the end of a shortened group.
 func (c *choices) pick(n int) int {
 	if n <= 1 {
 		return 0
 	}
 	if c.random != nil {
 		v := c.random.IntN(n)
-		c.recorded = append(c.recorded, uint8(v))
+		last := &c.recorded[c.group-1]
+		*last = append(*last, uint8(v))
 		return v
 	}
-	if c.position >= len(c.recorded) {
+	if c.group > len(c.recorded) || c.position >= len(c.recorded[c.group-1]) {
 		return 0
 	}
 	c.position++
-	return int(c.recorded[c.position-1]) % n
+	return int(c.recorded[c.group-1][c.position-1]) % n
 }
 
 func (c *choices) oneIn(n int) bool { return c.pick(n) == n-1 }
@@ -87,6 +99,7 @@ type world struct {
 
 // doubtfulWrite has an unknown outcome: it may be applied until a time, in ticks.
 type doubtfulWrite struct {
+	name  string
 	until int
 	apply func()
 }
@@ -96,10 +109,13 @@ type backup struct {
 	store  store
 	judge  *judge
 	phases [resolutionCount]phase
+	// deletesBegun is the number of deletes that were requested before the backup.
+	deletesBegun int
 }
 
 func newWorld(shared bool, c choices) *world {
 	w := &world{choices: c, shared: shared, faults: true, judge: newJudge()}
+	w.nextGroup()
 	w.store = newStore(w.oneIn(2))
 	n := 1
 	if shared {
@@ -274,7 +290,7 @@ func (a *actor) writeIf(label string, allowed func() bool, mutate func()) bool {
 	case applied, appliedInDoubt:
 		mutate()
 	case appliedLater:
-		w.doubtful = append(w.doubtful, doubtfulWrite{w.now + doubtTicks, mutate})
+		w.doubtful = append(w.doubtful, doubtfulWrite{a.name + ": " + label, w.now + doubtTicks, mutate})
 	}
 	if outcome != applied {
 		w.logf("  %s: the write failed: %s", a.name, []string{"", "applied", "applied later", "never applied"}[outcome])
@@ -287,7 +303,7 @@ func (w *world) applyDoubtful(i int, apply bool) {
 	d := w.doubtful[i]
 	w.doubtful = slices.Delete(w.doubtful, i, i+1)
 	if apply {
-		w.logf("a write in doubt is applied")
+		w.logf("a write in doubt is applied: %s", d.name)
 		d.apply()
 	}
 }
@@ -298,15 +314,19 @@ func (w *world) tick() {
 	w.logf("twelve hours pass")
 	w.doubtful = slices.DeleteFunc(w.doubtful, func(d doubtfulWrite) bool { return d.until < w.now })
 	for _, p := range w.processes {
-		if w.shared && p.frozenUntil <= w.now {
+		waits := p.sealing != nil && p.isForgetDue() && !w.broken[rereadBesideNoSeal]
+		if w.shared && p.frozenUntil <= w.now && !waits {
 			w.do(p, "follows", func(a *actor) bool { p.catchUp(a); return true })
 		}
 	}
 }
 
-// crash stops a process and restarts it.
+// crash stops a process and restarts it. A process without others has its engine in it: no write is applied later.
 func (w *world) crash(p *process) {
 	w.logf("%s crashes", p.name)
+	for !w.shared && len(w.doubtful) > 0 {
+		w.applyDoubtful(0, w.oneIn(2))
+	}
 	for _, a := range slices.Clone(w.actors) {
 		if a.p == p {
 			a.stop()
@@ -327,7 +347,22 @@ func (w *world) stopAll() {
 
 func (w *world) takeBackup() {
 	w.logf("a backup is taken")
-	w.backup = &backup{w.store.copyOf(), w.judge.copyOf(), w.phases}
+	w.backup = &backup{w.store.copyOf(), w.judge.copyOf(), w.phases, w.deletesBegun}
+}
+
+// restoreDeletes replaces only the deletes by those in the backup, while the processes run. Later deletes are lost.
+func (w *world) restoreDeletes() {
+	w.logf("the deletes are restored")
+	from := w.backup.store.copyOf()
+	w.store.deletes, w.store.clearance = from.deletes, from.clearance
+	for _, d := range w.judge.deletes {
+		if d.id > w.backup.deletesBegun {
+			d.state = failed
+		}
+	}
+	if w.broken[useNewIDs] {
+		w.deletesBegun = w.backup.deletesBegun
+	}
 }
 
 // restore stops all processes, replaces the engine by the backup, and restarts the processes.
