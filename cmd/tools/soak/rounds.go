@@ -33,6 +33,7 @@ var all = []soaked{
 	{pkg: "storage", test: "TestWaysOut"},
 	{pkg: "storage", test: "TestPauses"},
 	{pkg: "storage", test: "TestClassesModel"},
+	{pkg: "storage/deletemodel", test: "TestHistories"},
 	{pkg: "storage", test: "TestReplicasModel"},
 	{pkg: "storage", test: "TestReplicasModelAhead"},
 	{pkg: "storage", test: "TestReplicasModelDeletes"},
