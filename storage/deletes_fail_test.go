@@ -156,3 +156,48 @@ func TestDeleteIsUndoneLate(t *testing.T) {
 		require.Equal(t, map[string]int{"api": 60}, ts.bucketsOf("default", res), res)
 	}
 }
+
+// TestFailedDeleteIsRemoved has a delete whose row is in force although it failed, because neither its last write returned
+// an answer nor its removal succeeded. It is removed before deletes are cleaned and before raw rows are hidden. So it doesn't
+// apply after a restart, when rollups of later samples can't be recomputed.
+func TestFailedDeleteIsRemoved(t *testing.T) {
+	t.Parallel()
+	for name, until := range map[string]func(*testStore){
+		"cleaned": func(ts *testStore) { require.NoError(t, ts.CleanTombstones(t.Context(), "default")) },
+		"hidden":  func(ts *testStore) { ts.passes(ts.now.Add(4 * day)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bad := true
+			ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
+				switch {
+				case !bad || op.Kind != faultengine.Write || op.Table != engine.Deletes:
+				case op.Batch.Mutations[0].Op == engine.Delete:
+					return faultengine.Fail(nil)
+				case !format.IsAnnounced(op.Batch.Mutations[0].Value):
+					return faultengine.Lose(nil)
+				}
+				return faultengine.Pass()
+			}, func(o *Options) { o.Retention, o.seams.still = 2*day, true })
+			stored := func() (n int) {
+				for _, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Deletes, Partition: deletePartition("default")}) {
+					require.NoError(t, err)
+					n++
+				}
+				return n
+			}
+			require.ErrorIs(t, ts.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("job", "api")), engine.ErrUnavailable)
+			bad = false
+			start := ts.now.Add(-12 * time.Hour).Truncate(day).Add(time.Hour)
+			ts.write("default", jobLabels("api"), every(start, time.Minute, 60)...)
+			require.NoError(t, ts.SealAll(t.Context()))
+			require.Equal(t, 1, stored())
+			until(ts)
+			require.Zero(t, stored())
+			ts.opensAgain()
+			for _, res := range rollup.Resolutions {
+				require.Equal(t, map[string]int{"api": 60}, ts.bucketsOf("default", res), res)
+			}
+		})
+	}
+}
