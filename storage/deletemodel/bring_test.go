@@ -24,6 +24,9 @@ func (b *bringer) bring(slot int, all content, before bool) bool {
 			continue
 		}
 		t := rollupTask{series: series, slot: slot}
+		if b.w.broken[listAfterWriting] {
+			_, t.ahead = b.listChunks(series, slot)
+		}
 		named := b.deletes.about(series, slot).ids()
 		if b.w.broken[nameDeletes] {
 			named = 0
@@ -48,7 +51,11 @@ func (b *bringer) subtract(series, slot int, samples samples, named *ids) sample
 	ds := b.deletes.about(series, slot)
 	found, _ := b.listChunks(series, slot)
 	for _, c := range found {
-		samples &^= ds.applying(c.exempt).hide(c.samples)
+		hiding := ds.applying(c.exempt)
+		if b.w.broken[subtractOnlyVisible] {
+			hiding = nil
+		}
+		samples &^= hiding.hide(c.samples)
 		if !b.w.broken[nameDeletesOfStored] {
 			*named |= c.exempt
 		}

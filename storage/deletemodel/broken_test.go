@@ -1,6 +1,7 @@
 package deletemodel
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,7 +30,7 @@ func untilCaught(of rule, first uint64) (histories int, failure string) {
 // TestBrokenRules removes one rule at a time and checks that random histories detect it.
 func TestBrokenRules(t *testing.T) {
 	first := soak.First(t)
-	for _, x := range rulesOfToday {
+	for _, x := range slices.Concat(rulesOfToday, readerRules) {
 		t.Run(strings.ReplaceAll(x.name, " ", "_"), func(t *testing.T) {
 			n, failure := untilCaught(x.rule, first)
 			if failure == "" {

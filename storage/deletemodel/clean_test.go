@@ -17,6 +17,9 @@ func (p *process) cleanTombstones(a *actor, tenant int) bool {
 		return false
 	}
 	if len(all) > 0 {
+		if p.w.broken[removeDeletesLast] && !p.dropDeletes(a, tenant, all) {
+			return false
+		}
 		if !p.w.shared && !p.markStaged(a, tenant, all) || !p.rollWindow(a, tenant) || !p.cleanChunks(a, tenant, all) {
 			return false
 		}
@@ -71,7 +74,11 @@ func (p *process) cleanChunks(a *actor, tenant int, all deletions) bool {
 			timestamp = 0
 		}
 		if !a.write("rewrite a chunk", func() {
-			if w.phases[raw] < vanished {
+			switch {
+			case w.phases[raw] >= vanished:
+			case cleaned.samples == 0 && w.broken[keepEmptyChunks]:
+				w.store.raw.remove(r.key, timestamp, w.now)
+			default:
 				w.store.raw.put(r.key, timestamp, cleaned)
 			}
 		}) {
@@ -102,15 +109,16 @@ func (p *process) dropDeletes(a *actor, tenant int, all deletions) bool {
 		})
 	}
 	gone = append(gone, rows.where(abandoned)...)
-	if w.shared && len(gone) > 0 && !p.clear(a, tenant, gone, rows) {
+	note := func() bool { return !w.shared || len(gone) == 0 || p.clear(a, tenant, gone, rows) }
+	if !w.broken[noteBeforeRemoving] && !note() {
 		return false
 	}
-	for _, d := range append(gone, back...) {
+	for _, d := range slices.Concat(gone, back) {
 		if !p.removeDelete(a, d) {
 			return false
 		}
 	}
-	return true
+	return !w.broken[noteBeforeRemoving] || note()
 }
 
 // clear records that deletes are about to be removed, and which other deletes of the same age remain.
@@ -239,7 +247,7 @@ func (t *trim) addSlot(marks []markKey, slot int, ds deletions) {
 	for _, d := range ds {
 		if at := d.mark(slot); d.touches(slot) && !slices.Contains(marks, at) {
 			t.missing = append(t.missing, at)
-			if !d.announced {
+			if !d.announced || t.p.w.broken[trimOnlyInForce] {
 				t.waiting[slot] = append(t.waiting[slot], d)
 			}
 		}
@@ -302,7 +310,11 @@ func (t *trim) run() (ok, again bool) {
 		}
 	}
 	for _, m := range t.missing {
-		for res := hourly; res >= t.res; res-- {
+		for i := range hourly - t.res + 1 {
+			res := hourly - i
+			if w.broken[coarsestMarksFirst] {
+				res = t.res + i
+			}
 			if !t.a.mark(res, m) {
 				return false, false
 			}

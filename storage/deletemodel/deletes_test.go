@@ -109,14 +109,22 @@ func (a *actor) namedDeletes(tenant int) deletions {
 // loadDeletes returns the deletes that a query must apply, after their samples were sealed from the head. ok is false
 // after an error.
 func (p *process) loadDeletes(a *actor, tenant int) (found deletions, ok bool) {
-	found = a.namedDeletes(tenant).inForce()
-	p.catchUp(a)
+	if p.w.broken[followAfterReading] {
+		p.catchUp(a)
+		found = a.namedDeletes(tenant).inForce()
+	} else {
+		found = a.namedDeletes(tenant).inForce()
+		p.catchUp(a)
+	}
 	if !p.w.shared || p.w.broken[sealWhenMeetingDeletes] {
 		return found, true
 	}
 	for _, d := range found {
 		if p.applied[tenant].has(d.id) {
 			continue
+		}
+		if p.w.broken[applyAfterSealing] {
+			p.applied[d.tenant] |= 1 << d.id
 		}
 		if !p.sealDeleted(a, d) {
 			return nil, false
@@ -162,7 +170,9 @@ func (p *process) deleteSeries(a *actor, d deletion) bool {
 	w := p.w
 	request := w.judge.request(a, d, w.events)
 	a.lock("deletes", &p.deleting)
-	p.catchUp(a)
+	if !w.broken[followBeforeDelete] {
+		p.catchUp(a)
+	}
 	ok := (w.broken[sealBeforeDelete] || p.sealDeleted(a, d)) && p.writeDelete(a, d)
 	p.deleting = nil
 	ok = ok && p.trimEnds(a, d)

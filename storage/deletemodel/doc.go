@@ -18,7 +18,8 @@
 // after a crash.
 //
 // TestHistories plays random histories. TestNamedHistories plays scripted ones, and each fails without the rules that
-// it needs. TestBrokenRules removes one rule at a time and checks that random histories detect it.
+// it needs. TestBrokenRules removes one rule at a time and checks that random histories detect it. readerRules names the
+// function of the product that has each rule.
 //
 // # Limits
 //

@@ -358,6 +358,7 @@ func (w *world) checkSettled() {
 	if !w.hasRolledUp() {
 		w.fail("unsettled: rollups lack marks")
 	}
+	w.checkRollups()
 }
 
 // seeded returns random choices from a seed.

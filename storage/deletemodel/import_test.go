@@ -42,6 +42,9 @@ func (p *process) importSamples(a *actor, tenant int, all content) bool {
 // importSlots writes the chunks, rollups and commit records of an import.
 func (b *bringer) importSlots(all content) bool {
 	begun, done := b.w.newID(), b.w.newID()
+	if b.w.broken[ownMarkPerImport] {
+		begun, done = importMark, importMark
+	}
 	mark := func(res resolution, id int) bool {
 		for _, slot := range all.slots() {
 			if !b.a.mark(res, markKey{b.tenant, slot, id}) {
@@ -50,7 +53,18 @@ func (b *bringer) importSlots(all content) bool {
 		}
 		return true
 	}
+	markCoarse := func() bool {
+		for res := hourly; res > b.finest; res-- {
+			if !mark(res, begun) || !mark(res, done) {
+				return false
+			}
+		}
+		return true
+	}
 	if !b.w.broken[markBeforeImport] && !mark(b.finest, begun) {
+		return false
+	}
+	if b.w.broken[coarseMarksLast] && !markCoarse() {
 		return false
 	}
 	for _, slot := range all.slots() {
@@ -61,12 +75,7 @@ func (b *bringer) importSlots(all content) bool {
 	if !b.run() {
 		return false
 	}
-	for res := hourly; res > b.finest; res-- {
-		if !mark(res, begun) || !mark(res, done) {
-			return false
-		}
-	}
-	return mark(b.finest, done)
+	return (b.w.broken[coarseMarksLast] || markCoarse()) && mark(b.finest, done)
 }
 
 // slots returns the slots with samples.

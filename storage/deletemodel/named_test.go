@@ -1,6 +1,7 @@
 package deletemodel
 
 import (
+	"slices"
 	"testing"
 )
 
@@ -347,7 +348,7 @@ func playNamed(h namedHistory, v variant, broken map[rule]bool, trace func(strin
 
 // TestNamedHistories plays the scripted histories, with all rules and without each rule that they need.
 func TestNamedHistories(t *testing.T) {
-	for _, h := range namedHistories {
+	for _, h := range slices.Concat(namedHistories, readerHistories) {
 		t.Run(h.name, func(t *testing.T) {
 			var lines []string
 			if failure := playNamed(h, variant{!h.alone}, nil, func(line string) { lines = append(lines, line) }); failure != "" {

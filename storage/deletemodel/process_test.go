@@ -105,6 +105,8 @@ type process struct {
 	frozenUntil int
 	// sealing is the lock of seals and imports, deleting of running deletes, and cleaning of cleaning.
 	sealing, deleting, cleaning *actor
+	// following is the running pass of the follower.
+	following *actor
 }
 
 // generation has unsealed samples of a slot, and the keys of their staged rows.
@@ -156,6 +158,7 @@ func (p *process) catchUp(a *actor) {
 	if !p.w.shared {
 		return
 	}
+	a.wait("a pass of the follower", func() bool { return p.following == nil })
 	a.step("follow the stage")
 	if p.isForgetDue() {
 		locks := !p.w.broken[rereadBesideNoSeal]
@@ -189,7 +192,7 @@ func (p *process) forgetDue(a *actor) {
 			continue
 		}
 		a.step("list the stage to forget")
-		if w.broken[rereadMixedGenerations] {
+		if w.broken[rereadMixedGenerations] || w.broken[rereadAfterSleep] {
 			p.release(slot, slices.DeleteFunc(old, func(g *generation) bool { return w.store.stage.has(g.covers) }))
 			continue
 		}
@@ -215,10 +218,14 @@ func (p *process) forget(a *actor, slot int) {
 	if len(gens) == 0 {
 		return
 	}
+	staged := p.w.store.stagedIn(slot)
 	a.step("list the stage to forget")
-	p.release(slot, slices.DeleteFunc(gens, func(g *generation) bool {
-		return p.w.store.stage.has(func(key stageKey) bool { return g.covers(key) })
-	}))
+	if !p.w.broken[closeBeforeListing] {
+		staged = p.w.store.stagedIn(slot)
+	} else {
+		gens = p.closeGenerations(slot)
+	}
+	p.release(slot, slices.DeleteFunc(gens, func(g *generation) bool { return slices.ContainsFunc(staged, g.covers) }))
 }
 
 // closeGenerations closes the open generation of a slot and returns all generations.

@@ -10,8 +10,14 @@ func (p *process) query(a *actor, tenant int, res resolution) bool {
 		return false
 	}
 	q := &reader{w: w, tenant: tenant, res: res, deletes: ds, step: a.step}
-	q.head = p.unsealed()
-	w.check(a.name, tenant, res, q.read(), begin)
+	if !w.broken[readHeadFirst] {
+		q.head = p.unsealed()
+	}
+	got := q.read()
+	if w.broken[readHeadFirst] {
+		got.merge(p.unsealed(), tenant)
+	}
+	w.check(a.name, tenant, res, got, begin)
 	return true
 }
 
@@ -121,7 +127,7 @@ func (q *reader) findSlots() {
 			unfit = unfit || m.id < deleteMarks && !contains(q.marks[slot], m) && !q.w.broken[samplesWhereRollupsLack]
 		}
 		for series, s := range q.head {
-			if tenantOf(series) == q.tenant && s&slotMask(slot) != 0 && (q.w.phases[raw] < expired || len(q.marks[slot]) == 0) {
+			if tenantOf(series) == q.tenant && s&slotMask(slot) != 0 && !q.w.broken[headExcludesRollups] && (q.w.phases[raw] < expired || len(q.marks[slot]) == 0) {
 				unfit = true
 			}
 		}

@@ -28,6 +28,8 @@ type rollupTask struct {
 	// own are the chunks that this seal has written. added are samples that are stored only in rollups.
 	own   []rawKey
 	added samples
+	// ahead are the chunks that were listed before own was written.
+	ahead []rawKey
 	// chunk is the result, if write is true.
 	chunk rollupChunk
 	write bool
@@ -122,6 +124,9 @@ func (r *roller) listChunks(series, slot int) (found []rawChunk, keys []rawKey) 
 func (r *roller) makeFine(t *rollupTask, hiding deletions) {
 	r.a.step("list chunks")
 	found, keys := r.listChunks(t.series, t.slot)
+	if r.w.broken[listAfterWriting] && len(t.own) > 0 {
+		found, keys = t.onlyAhead(found, keys)
+	}
 	fromRollup := r.finest > raw || len(found) == 0 && len(t.own) == 0
 	for _, own := range t.own {
 		r.expired = r.expired || !slices.Contains(keys, own)
@@ -151,6 +156,7 @@ func (r *roller) makeFine(t *rollupTask, hiding deletions) {
 		t.chunk.version += r.w.weight(c.exempt.count(), len(due))
 	}
 	t.chunk.counts = tallyOf(all)
+	t.write = all != 0 || !r.w.broken[writeEmptyRollups]
 }
 
 // weight is the weight of a chunk in the version of rollups: one, plus one per delete that was or will be applied to
@@ -189,6 +195,9 @@ func (r *roller) fill(t *rollupTask) {
 		changed = changed || trimmed.counts != before
 	}
 	t.write, t.chunk = changed, rollupChunk{kept.version + 1, trimmed}
+	if t.added != 0 && r.w.broken[fillRaisesVersion] {
+		t.chunk.version--
+	}
 }
 
 func (r *roller) extend(b buckets, t *rollupTask) (buckets, samples) {

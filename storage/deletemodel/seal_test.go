@@ -36,9 +36,14 @@ func (p *process) seal(a *actor, slot int) bool {
 
 func (p *process) sealLocked(a *actor, slot int) bool {
 	s := &sealPass{a: a, p: p, slot: slot, begun: p.w.now}
-	p.forgetDue(a)
+	if !p.w.broken[followBeforeSealing] {
+		p.forgetDue(a)
+	}
 	s.own, s.upTo = p.closeGenerations(slot), p.seq
 	if !s.gather() {
+		return false
+	}
+	if p.w.broken[deleteStagedLast] && !s.deleteRows() {
 		return false
 	}
 	for tenant := range tenantCount {
@@ -46,7 +51,7 @@ func (p *process) sealLocked(a *actor, slot int) bool {
 			return false
 		}
 	}
-	if !s.deleteRows() {
+	if !p.w.broken[deleteStagedLast] && !s.deleteRows() {
 		return false
 	}
 	p.release(slot, slices.DeleteFunc(s.own, func(g *generation) bool {
@@ -57,9 +62,18 @@ func (p *process) sealLocked(a *actor, slot int) bool {
 
 func (s *sealPass) allDeletes() (all [tenantCount]deletions) {
 	for tenant := range all {
-		all[tenant] = s.a.namedDeletes(tenant)
+		all[tenant] = s.deletesToName(tenant)
 	}
 	return all
+}
+
+// deletesToName reads the deletes that the chunks of a tenant name, announced ones included.
+func (s *sealPass) deletesToName(tenant int) deletions {
+	found := s.a.namedDeletes(tenant)
+	if s.p.w.broken[nameAnnounced] {
+		return found.inForce()
+	}
+	return found
 }
 
 // gather collects the samples to seal, without deleted ones. If a delete applies to samples in memory, it reads
@@ -195,7 +209,7 @@ func (w *world) hasExpired(finest resolution) bool {
 func (s *sealPass) beginFilling(b *bringer, mine content) bool {
 	s.a.beginFilling()
 	w, tenant := s.p.w, b.tenant
-	if !w.broken[sameDeletesBeforeFilling] && !sameDeletes(s.deletes[tenant], s.a.namedDeletes(tenant)) {
+	if !w.broken[sameDeletesBeforeFilling] && !sameDeletes(s.deletes[tenant], s.deletesToName(tenant)) {
 		s.a.endFilling()
 		return false
 	}
@@ -213,16 +227,34 @@ func (s *sealPass) deleteRows() bool {
 	if len(s.rows) == 0 {
 		return true
 	}
-	if w.shared && !s.a.write("note the processed rows", func() {
-		for _, key := range s.rows {
-			w.store.processed.put(key, 1, struct{}{})
-		}
-	}) {
+	if w.broken[noteBeforeDeleting] {
+		return s.deleteFound() && (!w.shared || s.noteRows())
+	}
+	if w.shared && !s.noteRows() {
 		return false
 	}
+	return s.deleteFound()
+}
+
+// noteRows records the staged rows as processed.
+func (s *sealPass) noteRows() bool {
+	return s.a.write("note the processed rows", func() {
+		for _, key := range s.rows {
+			s.p.w.store.processed.put(key, 1, struct{}{})
+		}
+	})
+}
+
+// deleteFound deletes the staged rows.
+func (s *sealPass) deleteFound() bool {
+	w := s.p.w
 	w.judge.sealedRows(s.rows)
 	return s.a.write("delete the stage rows", func() {
-		for _, key := range s.rows {
+		rows := s.rows
+		if w.broken[deleteOnlyReadRows] {
+			rows = w.store.stagedIn(s.slot)
+		}
+		for _, key := range rows {
 			w.store.stage.remove(key, 1, w.now)
 		}
 	})

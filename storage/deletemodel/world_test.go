@@ -83,9 +83,11 @@ type world struct {
 	processes []*process
 	actors    []*actor
 	doubtful  []doubtfulWrite
-	filling   *actor
-	judge     *judge
-	backup    *backup
+	// appliedLate is true if a write with an unknown outcome was applied after its operation had failed.
+	appliedLate bool
+	filling     *actor
+	judge       *judge
+	backup      *backup
 	// faults is false while the history settles: then writes don't fail, and processes don't crash.
 	faults bool
 	ids    int
@@ -220,6 +222,9 @@ func (a *actor) end() {
 	if a.p.cleaning == a {
 		a.p.cleaning = nil
 	}
+	if a.p.following == a {
+		a.p.following = nil
+	}
 	if a.w.filling == a {
 		a.w.filling = nil
 	}
@@ -304,6 +309,7 @@ func (w *world) applyDoubtful(i int, apply bool) {
 	w.doubtful = slices.Delete(w.doubtful, i, i+1)
 	if apply {
 		w.logf("a write in doubt is applied: %s", d.name)
+		w.appliedLate = true
 		d.apply()
 	}
 }
