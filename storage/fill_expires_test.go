@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -52,4 +53,66 @@ func TestFineRollupsExpireDuringAnImport(t *testing.T) {
 	_, err = m.Import(t.Context(), "t", []ImportedSeries{{labelsOfMetric(), copyOf(late)}})
 	require.NoError(t, err)
 	require.Equal(t, 20, m.bucketsBetween(rollup.OneHour, at, at.Add(4*time.Hour)))
+}
+
+// TestRawRowsExpireDuringASeal seals a late sample whose raw window expires between the write of its chunk and the
+// listing of the slot's chunks. Another process imports an earlier sample into the rollups then. The seal fails
+// before it changes the rollups, and a repeated one adds to them in its turn: both samples are in the rollups.
+func TestRawRowsExpireDuringASeal(t *testing.T) {
+	for _, v := range []float64{1, 9} { // Of rollups with equal versions the larger value would win.
+		t.Run(fmt.Sprint(v), func(t *testing.T) { rawRowsExpireDuringASeal(t, v) })
+	}
+}
+
+func rawRowsExpireDuringASeal(t *testing.T, v float64) {
+	r := newExpiryRig(t, true)
+	var expires, imports atomic.Pointer[func()] // called once, before chunks and 5m rollups are written
+	inner := r.eng
+	r.eng = &expiringClocked{clockedEngine{faultengine.Wrap(inner, func(op faultengine.Op) faultengine.Action {
+		before := &expires
+		switch {
+		case op.Kind == faultengine.Write && (op.Table == engine.Raw || op.Table == engine.RawPages):
+		case op.Kind == faultengine.Write && (op.Table == engine.R5m || op.Table == engine.R5mPages):
+			before = &imports
+		default:
+			return faultengine.Pass()
+		}
+		if f := before.Swap(nil); f != nil {
+			(*f)()
+		}
+		return faultengine.Pass()
+	}), r.now}}
+	seals := r.start(0, keeping(10*day, 40*day, 400*day))
+	r.eng = inner
+	other := r.start(0, keeping(10*day, 40*day, 400*day))
+	at := r.now().Truncate(2 * time.Hour).Add(-12 * time.Hour)
+	seals.brings(at.Add(time.Minute), 1, time.Minute)
+	require.NoError(t, seals.write(at.Add(3*time.Minute), v))
+	ends, err := seals.retention.Expiry(
+		t.Context(), "t", retention.DefaultClass, seals.period.WindowAt(rollup.Raw, at.Add(time.Minute).UnixMilli()),
+	)
+	require.NoError(t, err)
+	r.passes(time.Unix(ends, 0).Add(-day-time.Minute).Sub(r.now()), seals, other)
+
+	var stats ImportStats
+	bring := func() {
+		samples := &chunk.Samples{}
+		samples.AppendFloat(at.Add(2*time.Minute).UnixMilli(), 0, 5)
+		stats, err = other.Import(t.Context(), "t", []ImportedSeries{{labelsOfMetric(), samples}})
+	}
+	expire := func() { r.pass(2 * time.Minute); imports.Store(&bring) }
+	expires.Store(&expire)
+	sealed := seals.SealAll(t.Context())
+	require.Nil(t, expires.Load(), "the window expired meanwhile")
+	if f := imports.Swap(nil); f != nil {
+		(*f)()
+	}
+	require.NoError(t, err)
+	require.Equal(t, 1, stats.RollupsOnly, "%+v", stats)
+	require.ErrorIs(t, sealed, engine.ErrUnavailable)
+	for _, m := range []*clockMachine{seals, other} {
+		require.NoError(t, m.member.Beat(t.Context()))
+	}
+	require.NoError(t, seals.SealAll(t.Context()))
+	require.Equal(t, 3, other.bucketsBetween(rollup.FiveMinutes, at, at.Add(2*time.Hour)))
 }

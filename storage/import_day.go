@@ -86,9 +86,9 @@ func (d *importDay) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// errRawGone means that the raw rows of an import expired before deletes were applied to its rollups. A repeated import
-// adds its samples to rollups only.
-var errRawGone = fmt.Errorf("%w: raw rows expired during the import; retry", engine.ErrUnavailable)
+// errRawGone means that the raw rows of a seal or an import expired before its rollups were computed from them, or
+// before deletes were applied to these. A repeated one adds its samples to rollups only.
+var errRawGone = fmt.Errorf("%w: raw rows expired before rollups were created from them; retry", engine.ErrUnavailable)
 
 // applyDeletes applies the deletes that match imported series to the rollups of the raw window. It must do so while the
 // raw rows exist, because they name the deletes that precede them. After the raw rows have expired, applying a delete

@@ -55,7 +55,7 @@ func (x *roller) sourceOf(in *rolledSlot, r *rollupTask, hiding format.Tombstone
 	}
 	for _, own := range r.own {
 		if !slices.Contains(found, own) {
-			return fromRollup // The window was dropped concurrently.
+			return fromRollup // The raw window has expired since.
 		}
 	}
 	if len(found) == len(r.own) && !listed.unread && r.chunk != nil && len(r.exempt.Applying(hiding)) == 0 {
@@ -113,6 +113,9 @@ func (x *roller) make5m(
 ) (err error) {
 	to, hiding := in.fineRollup(), in.hiding.OfSeries(r.series.Labels())
 	from := x.sourceOf(in, r, hiding)
+	if from == fromRollup && !x.fillsUp() && len(r.own) > 0 {
+		return errRawGone // Otherwise the stored rollup would be changed without its turn, and before deletes are applied.
+	}
 	if from == fromRollup {
 		nothing := !x.fillsUp() && r.chunk == nil
 		if err := x.fill(to, r, b); err != nil || r.chunk == nil || !nothing {
