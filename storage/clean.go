@@ -372,8 +372,9 @@ func (s *Store) markStaged(ctx context.Context, tenant string, window int64, sta
 		}
 		// Another id than the delete's, whose mark means that the rollups were made anew for it; and always the same.
 		id := sha256.Sum256([]byte(in[0].ID))
-		for res := rollup.OneHour + 1; res > 0; res-- { // Whoever finds the mark of raw finds its rollups'.
-			if err := s.writeCommitRecords(ctx, tenant, res-1, format.CommitMaintenance, []format.CommitKey{{Slot: w.Slot, Partition: w.Partition, ID: string(id[:engine.IDLen])}}); err != nil {
+		mark := []format.CommitKey{{Slot: w.Slot, Partition: w.Partition, ID: string(id[:engine.IDLen])}}
+		for res := rollup.Raw; res <= rollup.OneHour; res++ { // Raw first: a trim takes rollups without it for the only data.
+			if err := s.writeCommitRecords(ctx, tenant, res, format.CommitMaintenance, mark); err != nil {
 				return err
 			}
 		}

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -10,8 +11,10 @@ import (
 
 // trimBefore takes what deletes are about out of the rollups of slots of one day, and marks these as cleared of it, before rollups
 // without samples come there, which are of a resolution and coarser: rollups can't name deletes that they are exempt from. The caller has the turn of
-// filling.
-func (s *Store) trimBefore(ctx context.Context, tenant string, finest rollup.Resolution, slots map[int64]bool, ds format.Tombstones) error {
+// filling, and has read the deletes after begun.
+func (s *Store) trimBefore(
+	ctx context.Context, tenant string, finest rollup.Resolution, slots map[int64]bool, ds format.Tombstones, begun time.Time,
+) error {
 	ds = ds.Where(func(d *format.Tombstone) bool {
 		for slot := range slots {
 			if d.TouchesSlot(s.period, slot) {
@@ -50,7 +53,7 @@ func (s *Store) trimBefore(ctx context.Context, tenant string, finest rollup.Res
 			t.slot(marks, slot)
 		}
 		for _, d := range ds {
-			if t.isMissing(d) && s.deletes.mayCome(d, s.opts.Now()) {
+			if t.isMissing(d) && s.deletes.mayCome(d, begun) {
 				return errDeleting
 			}
 		}

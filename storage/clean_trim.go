@@ -46,6 +46,12 @@ func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds 
 		return err
 	}
 	defer end()
+	// A delete that was removed meanwhile must not delete samples that came later.
+	standing, err := s.deletesOf(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	ds = ds.Where(func(d *format.Tombstone) bool { return standing.Has(d.ID) })
 	for range trimTries {
 		if err = s.trimOnce(ctx, tenant, window, ds, unread, of); !errors.Is(err, errTrimmed) {
 			break

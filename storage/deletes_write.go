@@ -91,8 +91,9 @@ func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Tombst
 	return s.cancelDelete(tenant, d, explained("storage: writing the delete", err))
 }
 
-// mayCome reports whether a delete that is announced may come in force at any moment.
-func (m *deletes) mayCome(d *format.Tombstone, now time.Time) bool {
+// mayCome reports whether a delete that was announced when it was read may have come in force since, or still may. read
+// is a time before it was read.
+func (m *deletes) mayCome(d *format.Tombstone, read time.Time) bool {
 	if !d.Announced {
 		return false
 	}
@@ -100,13 +101,13 @@ func (m *deletes) mayCome(d *format.Tombstone, now time.Time) bool {
 	defer m.mu.Unlock()
 	since, ok := m.seen[d.ID]
 	if !ok {
-		maps.DeleteFunc(m.seen, func(_ string, since time.Time) bool { return now.Sub(since).Abs() > deleteRests })
+		maps.DeleteFunc(m.seen, func(_ string, since time.Time) bool { return read.Sub(since).Abs() > deleteRests })
 		if m.seen == nil {
 			m.seen = map[string]time.Time{}
 		}
-		m.seen[d.ID], since = now, now
+		m.seen[d.ID], since = read, read
 	}
-	return membership.Elapsed(since, now) <= 2*membership.CommitTimeout
+	return !read.After(since) || membership.Elapsed(since, read) <= 2*membership.CommitTimeout
 }
 
 // putDelete writes the row of a delete, announced or in force.

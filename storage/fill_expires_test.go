@@ -55,23 +55,34 @@ func TestFineRollupsExpireDuringAnImport(t *testing.T) {
 	require.Equal(t, 20, m.bucketsBetween(rollup.OneHour, at, at.Add(4*time.Hour)))
 }
 
-// TestRawRowsExpireDuringASeal seals a late sample whose raw window expires between the write of its chunk and the
-// listing of the slot's chunks. Another process imports an earlier sample into the rollups then. The seal fails
-// before it changes the rollups, and a repeated one adds to them in its turn: both samples are in the rollups.
+// TestRawRowsExpireDuringASeal seals a late sample whose raw window expires between the write of its chunk and that of
+// its rollups. Another process imports an earlier sample into the rollups then. The seal fails before it changes the
+// rollups, and a repeated one adds to them in its turn: both samples are in the rollups.
 func TestRawRowsExpireDuringASeal(t *testing.T) {
 	for _, v := range []float64{1, 9} { // Of rollups with equal versions the larger value would win.
-		t.Run(fmt.Sprint(v), func(t *testing.T) { rawRowsExpireDuringASeal(t, v) })
+		for scans := range 3 { // of raw rows after the write
+			t.Run(fmt.Sprint(v, "/", scans), func(t *testing.T) { rawRowsExpireDuringASeal(t, v, scans) })
+		}
 	}
 }
 
-func rawRowsExpireDuringASeal(t *testing.T, v float64) {
+func rawRowsExpireDuringASeal(t *testing.T, v float64, scans int) {
 	r := newExpiryRig(t, true)
-	var expires, imports atomic.Pointer[func()] // called once, before chunks and 5m rollups are written
+	// Both are called once: expires when raw rows are written or are scanned after that, imports before 5m rollups are
+	// written.
+	var expires, imports atomic.Pointer[func()]
+	written := false
 	inner := r.eng
 	r.eng = &expiringClocked{clockedEngine{faultengine.Wrap(inner, func(op faultengine.Op) faultengine.Action {
 		before := &expires
 		switch {
-		case op.Kind == faultengine.Write && (op.Table == engine.Raw || op.Table == engine.RawPages):
+		case expires.Load() != nil && (op.Table == engine.Raw || op.Table == engine.RawPages):
+			if written = written || op.Kind == faultengine.Write; !written {
+				return faultengine.Pass()
+			}
+			if scans--; scans >= 0 {
+				return faultengine.Pass()
+			}
 		case op.Kind == faultengine.Write && (op.Table == engine.R5m || op.Table == engine.R5mPages):
 			before = &imports
 		default:

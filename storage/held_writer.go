@@ -90,7 +90,7 @@ func (w *heldWriter) catchUp(ctx context.Context) error {
 func (w *heldWriter) hiding(row *ha.HeldSamples) (format.Tombstones, error) {
 	hiding := w.deletes.Where(func(d *format.Tombstone) bool { return d.CoversHeld(row.Cluster, row.Writer, row.Seq) })
 	for _, d := range hiding {
-		if w.s.deletes.mayCome(d, w.s.opts.Now()) {
+		if w.s.deletes.mayCome(d, w.begun) {
 			return nil, errDeleting
 		}
 	}

@@ -146,7 +146,7 @@ func (d *importDay) trimBefore(list []*importedDay, cells map[head.SlotPartition
 	for at := range cells {
 		slots[at.Slot] = true
 	}
-	return d.s.trimBefore(d.ctx, d.tenant.Name(), d.finest, slots, d.matching(list))
+	return d.s.trimBefore(d.ctx, d.tenant.Name(), d.finest, slots, d.matching(list), d.begun)
 }
 
 // fillsUp reports whether there are only rollups to fill up.

@@ -31,8 +31,8 @@ type rollupTask struct {
 	// other chunks. nil: there is none.
 	chunk   []byte
 	version uint64
-	// unread is true if some of the chunks that the rollup is computed from are unreadable.
-	unread bool
+	// fromRaw is true if chunk was computed from samples. unread is true if some of their chunks are unreadable.
+	fromRaw, unread bool
 	// listed are the slot's chunks of the series, if they were listed again; nil: use the roller's list.
 	listed *listedChunks
 }
@@ -132,6 +132,7 @@ func (x *roller) make5m(
 		r.chunk, r.version = nil, 0
 		return x.make5m(in, r, shards, sealed, b)
 	}
+	r.fromRaw = true
 	version := uint64(len(r.own)) * r.exempt.Weight(hiding)
 	var samples chunk.Samples
 	if from == fromChunks {

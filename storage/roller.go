@@ -127,11 +127,11 @@ func (x *roller) isGone(res rollup.Resolution, class int64) bool {
 // run writes the rows that were added, computes the rollups of all tasks and series, and resets them.
 //
 // The chunks of the series are listed when they are durable, so if two processes seal a slot concurrently, the later
-// one sees all. A process that is alone holds the locks of the partitions, so no other writer adds chunks of these
-// series. It lists them before its write, and finds chunks only in slots that were partly sealed.
+// one sees all. A seal of a process that is alone holds the locks of the partitions, so no other writer adds chunks of
+// these series. It lists them before its write, and finds chunks only in slots that were partly sealed.
 func (x *roller) run() error {
 	defer func() { clear(x.encoded) }()
-	ahead := x.s.versions != nil && x.finest < rollup.OneHour && x.hasTasks()
+	ahead := x.s.versions != nil && x.finest < rollup.OneHour && x.hasOwn()
 	if ahead {
 		if err := x.listDependencies(); err != nil {
 			return err
@@ -175,7 +175,7 @@ func (x *roller) makeAll5m(ahead bool) error {
 	}
 	if ahead {
 		x.listOwn()
-	} else if err := x.listDependencies(); err != nil {
+	} else if hiding, err = x.listBetweenDeletes(hiding); err != nil {
 		return err
 	}
 	for _, slot := range slices.Sorted(maps.Keys(x.slots)) {
@@ -188,6 +188,33 @@ func (x *roller) makeAll5m(ahead bool) error {
 		}
 	}
 	return x.put5m()
+}
+
+// listBetweenDeletes lists the chunks after the deletes were read. In a process that is alone, deletes may be removed at
+// any time, so it reads them again until they didn't change meanwhile, and returns them. Otherwise chunks that were
+// written after a delete was removed, and don't name it, could be listed, or a delete applied to a list without the
+// chunks that were sealed before it.
+func (x *roller) listBetweenDeletes(hiding format.Tombstones) (format.Tombstones, error) {
+	for {
+		if err := x.listDependencies(); err != nil || x.s.opts.Shared {
+			return hiding, err
+		}
+		now, err := x.s.deletesOf(x.ctx, x.tenant)
+		if err != nil || slices.EqualFunc(now, hiding, sameDelete) {
+			return hiding, err
+		}
+		hiding = now
+	}
+}
+
+// hasOwn reports whether chunks of any task are written with the rollups.
+func (x *roller) hasOwn() bool {
+	for _, in := range x.slots {
+		if slices.ContainsFunc(in.tasks, func(r rollupTask) bool { return len(r.own) > 0 }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (x *roller) hasTasks() bool {
@@ -277,7 +304,16 @@ func (x *roller) put5m() error {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b slotTask) int { return cmp.Compare(at[a.r.series], at[b.r.series]) })
+	isGone := map[int64]bool{} // by class
 	for _, p := range all {
+		gone, ok := isGone[p.r.class]
+		if !ok {
+			gone = x.isGone(rollup.Raw, p.r.class)
+			isGone[p.r.class] = gone
+		}
+		if gone && p.r.fromRaw {
+			return errRawGone // Rollups without samples are only changed in turn.
+		}
 		if err := x.putRollup(p.in.fineRollup(), p.r); err != nil {
 			return err
 		}

@@ -260,7 +260,7 @@ func (t *tenantPass) trimBefore() error {
 				return d.TouchesSlot(t.s.period, st.At().Slot) && format.MatchesAll(st.Series().Labels(), d.Matchers)
 			})
 		})
-	}))
+	}), t.begun)
 }
 
 // sealedBefore finds the slot partitions that already have commit records: their samples are late, or are sealed again.
