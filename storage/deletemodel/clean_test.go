@@ -44,7 +44,11 @@ func (p *process) markStaged(a *actor, tenant int, all deletions) bool {
 		if len(in) == 0 || !p.w.store.stage.has(func(key stageKey) bool { return key.slot == slot }) {
 			continue
 		}
-		for res := hourly; res >= raw; res-- {
+		for i := range resolutionCount { // Samples first, so that trims don't take the rollups for ones without samples.
+			res := i
+			if p.w.broken[markSamplesFirst] {
+				res = hourly - i
+			}
 			if !a.mark(res, markKey{tenant, slot, -1 - in[0].id}) {
 				return false
 			}
@@ -157,6 +161,9 @@ const trimTries = 5
 func (p *process) trimWindow(a *actor, tenant int, res resolution, ds deletions, of func(slot int) bool) bool {
 	a.beginFilling()
 	defer a.endFilling()
+	if standing := a.namedDeletes(tenant).ids(); !p.w.broken[trimForStanding] {
+		ds = ds.where(func(d deletion) bool { return standing.has(d.id) })
+	}
 	for range trimTries {
 		t := &trim{a: a, p: p, tenant: tenant, res: res}
 		marks := t.marks()
@@ -176,7 +183,7 @@ func (p *process) trimWindow(a *actor, tenant int, res resolution, ds deletions,
 
 // trimBefore applies deletes to rollups and records that. It must run before samples are added to rollups without
 // raw rows, because rollups can't name deletes.
-func (p *process) trimBefore(a *actor, tenant int, finest resolution, slots []int, ds deletions) bool {
+func (p *process) trimBefore(a *actor, tenant int, finest resolution, slots []int, ds deletions, begun int) bool {
 	ds = ds.where(func(d deletion) bool { return slices.ContainsFunc(slots, d.touches) })
 	if len(ds) == 0 {
 		return true
@@ -195,7 +202,7 @@ func (p *process) trimBefore(a *actor, tenant int, finest resolution, slots []in
 			t.addSlot(marks, slot, ds)
 		}
 		for _, d := range ds {
-			if d.announced && !p.w.broken[waitForAnnounced] && slices.ContainsFunc(t.missing, func(m markKey) bool { return d.mark(m.slot) == m }) && p.mayCome(d) {
+			if d.announced && !p.w.broken[waitForAnnounced] && slices.ContainsFunc(t.missing, func(m markKey) bool { return d.mark(m.slot) == m }) && p.mayCome(d, begun) {
 				return false
 			}
 		}
@@ -206,9 +213,14 @@ func (p *process) trimBefore(a *actor, tenant int, finest resolution, slots []in
 	return false
 }
 
-// mayCome reports whether an announced delete may still come into force. The process that requested it gives up after
-// that.
-func (p *process) mayCome(d deletion) bool { return p.w.now <= d.when+1 }
+// mayCome reports whether a delete that was announced when it was read, after begun, may have come into force since, or
+// still may. The process that requested it gives up after that.
+func (p *process) mayCome(d deletion, begun int) bool {
+	if p.w.broken[countWaitFromRead] {
+		begun = p.w.now
+	}
+	return begun <= d.when+1
+}
 
 // trimEnds applies a delete to the buckets at its ends, which it may delete in part, if raw rows don't answer for them
 // or soon won't.

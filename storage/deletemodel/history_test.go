@@ -29,8 +29,8 @@ func play(v variant, broken map[rule]bool, c choices, trace func(string)) (failu
 		w.nextGroup()
 		w.decide()
 	}
+	w.nextGroup()
 	if w.failure == "" {
-		w.nextGroup()
 		w.settle()
 	}
 	return w.failure, w.recorded
@@ -119,16 +119,19 @@ func (w *world) age() {
 		res = fine
 	}
 	next := w.phases[res] + 1
+	if res == fine {
+		next = max(next, expired)
+	}
 	switch {
 	case w.pick(3) == 0, next > vanished:
 		return
 	case res == raw && next == hidden: // Only Expire does this.
 		return
-	case res == fine && next < expired:
-		next = expired
-	case next == expired && slices.ContainsFunc(w.actors, func(a *actor) bool { return a.rolling }):
-		return // The product has the same limit: see the package's description.
-	case next == expired && (len(w.doubtful) > 0 || !w.hasRolledUp()): // Expire runs in the week in which raw rows are hidden.
+	case next == expired && len(w.doubtful) > 0:
+		return // The product has the same limits: see the package's description.
+	case res == raw && next == expired && slices.ContainsFunc(w.actors, func(a *actor) bool { return a.rolling }):
+		return
+	case res == raw && next == expired && !w.hasRolledUp(): // Expire runs in the week in which raw rows are hidden.
 		return
 	case next == vanished && slices.ContainsFunc(w.actors, func(a *actor) bool { return a.begun <= w.expiredAt[res] }):
 		return
@@ -257,9 +260,7 @@ func (w *world) settle() {
 		p.frozenUntil = w.now
 	}
 	w.finish()
-	for len(w.doubtful) > 0 {
-		w.applyDoubtful(0, w.oneIn(2))
-	}
+	w.applyAll(func() bool { return w.oneIn(2) })
 	for _, p := range w.processes {
 		w.settleProcess(p)
 	}

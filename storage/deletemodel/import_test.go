@@ -19,7 +19,7 @@ func (p *process) importSamples(a *actor, tenant int, all content) bool {
 	if finest > raw {
 		a.beginFilling()
 		defer a.endFilling()
-		if !w.broken[trimBeforeFilling] && !p.trimBefore(a, tenant, finest, all.slots(), matching) {
+		if !w.broken[trimBeforeFilling] && !p.trimBefore(a, tenant, finest, all.slots(), matching, begun) {
 			return false
 		}
 	}

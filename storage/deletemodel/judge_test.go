@@ -29,6 +29,8 @@ type sentSamples struct {
 	sealed bool
 	// optional are samples that could only be added to rollups and that were left out. They may be missing.
 	optional content
+	// raced is true if rollups were computed before all chunks of an import were stored.
+	raced bool
 }
 
 func (s *sentSamples) acknowledge(event int) { s.state, s.acked = acknowledged, event }
@@ -67,6 +69,7 @@ func (j *judge) copyOf() *judge {
 // send records a request to store samples.
 func (j *judge) send(a *actor, samples content, event int) *sentSamples {
 	s := &sentSamples{samples: samples, by: a, begun: event}
+	s.raced = slices.ContainsFunc(a.w.actors, func(o *actor) bool { return o.rolling })
 	j.sent = append(j.sent, s)
 	return s
 }
@@ -115,6 +118,30 @@ func (j *judge) leaveOut(series int, left samples) {
 			s.optional[series] |= left
 		}
 	}
+}
+
+// beginRolling records that missing rollups are computed from now on.
+func (j *judge) beginRolling() {
+	for _, s := range j.sent {
+		s.raced = s.raced || s.by != nil && !s.by.done
+	}
+}
+
+// appliedLate records that a write of an operation was applied after the operation had failed.
+func (j *judge) appliedLate(by *actor) {
+	for _, s := range j.sent {
+		s.raced = s.raced || s.by == by
+	}
+}
+
+// missable returns the samples of failed imports, if rollups were computed concurrently: these may not include them.
+func (j *judge) missable() (all content) {
+	for _, s := range j.sent {
+		if s.state != acknowledged && len(s.staged) == 0 && s.raced {
+			all.add(s.samples)
+		}
+	}
+	return all
 }
 
 // expectation has the samples of one request that must be shown, live, and those that must not, dead.

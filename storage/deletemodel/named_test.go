@@ -62,6 +62,10 @@ func (s *script) cleans(p *process) *actor {
 	return s.start(p, "cleans", func(a *actor) bool { return p.cleanTombstones(a, 0) })
 }
 
+func (s *script) processes(p *process) *actor {
+	return s.start(p, "processes", func(a *actor) bool { return p.processDeletes(a, 0) })
+}
+
 // queries runs a query of a process at each resolution.
 func (s *script) queries(p *process) {
 	for res := raw; res <= hourly; res++ {
@@ -101,12 +105,59 @@ var namedHistories = []namedHistory{
 		d.until("remove the delete", 1)
 		s.outcome = appliedLater
 		d.run()
-		x := s.start(s.p0, "processes", func(a *actor) bool { return s.p0.processDeletes(a, 0) })
+		x := s.processes(s.p0)
 		x.until("write a rollup", 1)
 		s.applyDoubtful(0, true)
 		x.run()
 		s.imports(s.p0, 1).run()
 		s.queries(s.p0)
+	}},
+	{name: "a delete is removed while rollups apply it", alone: true, without: []rule{listBetweenDeletes}, play: func(s *script) {
+		s.deletes(s.p0, 0, allTimes).run()
+		s.write(s.p0, 1)
+		c := s.cleans(s.p0)
+		c.until("mark the slot", 2)
+		x := s.processes(s.p0)
+		x.until("list chunks", 1)
+		c.run()
+		s.seals(s.p0, 0).run()
+		x.run()
+		s.queries(s.p0)
+	}},
+	{name: "a delete is removed before rollups are trimmed", alone: true, without: []rule{trimForStanding}, play: func(s *script) {
+		s.setPhase(raw, hiddenSoon)
+		s.deletes(s.p0, 0, allTimes).run()
+		x := s.processes(s.p0)
+		x.until("read marks of raw rows", 2)
+		s.cleans(s.p0).run()
+		s.expireRaw()
+		s.imports(s.p0, 1).run()
+		x.run()
+		s.queries(s.p0)
+	}},
+	{name: "rollups are trimmed while a staged slot is marked", alone: true, without: []rule{markSamplesFirst}, play: func(s *script) {
+		s.setPhase(raw, hiddenSoon)
+		s.deletes(s.p0, 0, allTimes).run()
+		s.start(s.p0, "writes", func(a *actor) bool { return s.p0.stageSamples(a, content{1: 1}) }).run()
+		c := s.cleans(s.p0)
+		c.until("mark the slot", 3)
+		x := s.processes(s.p0)
+		x.until("read the stored rollup", 1)
+		s.imports(s.p0, 2).run()
+		x.run()
+		c.run()
+	}},
+	{name: "an import pauses after it read that a delete is announced", without: []rule{countWaitFromRead}, play: func(s *script) {
+		s.imports(s.p1, 1).run()
+		s.expireRaw()
+		d := s.deletes(s.p0, 0, allTimes)
+		d.until("put the delete in force", 1)
+		x := s.imports(s.p2, 4)
+		x.until("read deletes", 2)
+		d.run()
+		s.ticks(2)
+		x.run()
+		s.queries(s.p1)
 	}},
 	{name: "the same samples are imported again after a delete", without: []rule{hashCoversDeletes}, play: func(s *script) {
 		s.imports(s.p0, 3).run()
@@ -172,7 +223,7 @@ var namedHistories = []namedHistory{
 		x := s.seals(s.p0, 0)
 		x.until("read marks of the slot", 1)
 		s.deletes(s.p1, 0, 1).run()
-		s.start(s.p1, "processes", func(a *actor) bool { return s.p1.processDeletes(a, 0) }).run()
+		s.processes(s.p1).run()
 		x.run()
 		s.write(s.p0, 4)
 		s.seals(s.p0, 0).run()
@@ -181,7 +232,7 @@ var namedHistories = []namedHistory{
 	{name: "hours are made of one slot that knows a delete and one that doesn't", without: []rule{countDeletesInVersions}, play: func(s *script) {
 		s.imports(s.p0, 0x33).run()
 		s.deletes(s.p0, 0, 0x11).run()
-		x := s.start(s.p1, "processes", func(a *actor) bool { return s.p1.processDeletes(a, 0) })
+		x := s.processes(s.p1)
 		x.until("write a rollup", 2)
 		s.imports(s.p0, 0x40).run()
 		x.run()
@@ -190,7 +241,7 @@ var namedHistories = []namedHistory{
 	{name: "a process crashes between the rollups of a delete and their marks", without: []rule{rollBeforeMarks}, play: func(s *script) {
 		s.imports(s.p0, 3).run()
 		s.deletes(s.p0, 0, 1).run()
-		x := s.start(s.p0, "processes", func(a *actor) bool { return s.p0.processDeletes(a, 0) })
+		x := s.processes(s.p0)
 		x.until("mark the slot", 3)
 		s.crash(s.p0)
 		s.queries(s.p1)
@@ -305,7 +356,7 @@ var namedHistories = []namedHistory{
 		x := s.seals(s.p0, 0)
 		x.until("write a rollup", 1)
 		s.deletes(s.p1, 0, 1).run()
-		s.start(s.p1, "processes", func(a *actor) bool { return s.p1.processDeletes(a, 0) }).run()
+		s.processes(s.p1).run()
 		x.run()
 		s.queries(s.p2)
 	}},

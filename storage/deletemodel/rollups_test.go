@@ -30,9 +30,9 @@ type rollupTask struct {
 	added samples
 	// ahead are the chunks that were listed before own was written.
 	ahead []rawKey
-	// chunk is the result, if write is true.
-	chunk rollupChunk
-	write bool
+	// chunk is the result, if write is true. fromRaw is true if it was computed from samples.
+	chunk          rollupChunk
+	write, fromRaw bool
 }
 
 func (r *roller) add(t rollupTask) {
@@ -87,7 +87,8 @@ func (r *roller) put(tasks []rollupTask) bool {
 			return false
 		}
 		w, key, res, chunk := r.w, rollupKey{t.series, t.slot}, t.res, t.chunk
-		if !r.a.writeIf("write a rollup", r.isInTime, func() {
+		stands := func() bool { return !t.fromRaw || w.phases[raw] < expired || w.broken[failWhenWindowExpires] }
+		if !r.a.writeIf("write a rollup", func() bool { return r.isInTime() && stands() }, func() {
 			if w.phases[res] < vanished {
 				w.store.rollups[res].put(key, w.rollupTimestamp(chunk), chunk)
 			}
@@ -120,10 +121,20 @@ func (r *roller) listChunks(series, slot int) (found []rawChunk, keys []rawKey) 
 	return found, keys
 }
 
-// makeFine computes the 5m chunk of a series in a slot from all its raw chunks.
+// makeFine computes the 5m chunk of a series in a slot from all its raw chunks. A process without others lists the
+// chunks between two equal readings of the deletes, because deletes don't rest.
 func (r *roller) makeFine(t *rollupTask, hiding deletions) {
 	r.a.step("list chunks")
 	found, keys := r.listChunks(t.series, t.slot)
+	for !r.w.shared && !r.w.broken[readDeletesAfterChunks] && !r.w.broken[listBetweenDeletes] {
+		now := r.a.namedDeletes(r.tenant).inForce()
+		if sameDeletes(now, hiding) {
+			break
+		}
+		hiding = now
+		r.a.step("list chunks")
+		found, keys = r.listChunks(t.series, t.slot)
+	}
 	if r.w.broken[listAfterWriting] && len(t.own) > 0 {
 		found, keys = t.onlyAhead(found, keys)
 	}
@@ -148,7 +159,7 @@ func (r *roller) makeFine(t *rollupTask, hiding deletions) {
 		})
 	}
 	hiding = hiding.about(t.series, t.slot)
-	t.chunk, t.write = rollupChunk{}, true
+	t.chunk, t.write, t.fromRaw = rollupChunk{}, true, true
 	all := samples(0)
 	for _, c := range found {
 		due := hiding.applying(c.exempt)
@@ -309,6 +320,7 @@ func (d deletion) mark(slot int) markKey { return markKey{d.tenant, slot, delete
 // rollWindow computes the missing rollups of a tenant's raw window.
 func (p *process) rollWindow(a *actor, tenant int) bool {
 	a.rolling = true
+	a.w.judge.beginRolling()
 	defer func() { a.rolling = false }()
 	ds := a.namedDeletes(tenant).inForce()
 	missing := a.missingMarks(tenant, ds)

@@ -214,7 +214,7 @@ func (s *sealPass) beginFilling(b *bringer, mine content) bool {
 		return false
 	}
 	ds := s.deletes[tenant].where(func(d deletion) bool { return matches(mine, s.slot, deletions{d}) })
-	if !w.broken[trimBeforeFilling] && !s.p.trimBefore(s.a, tenant, b.finest, []int{s.slot}, ds) {
+	if !w.broken[trimBeforeFilling] && !s.p.trimBefore(s.a, tenant, b.finest, []int{s.slot}, ds, s.begun) {
 		s.a.endFilling()
 		return false
 	}

@@ -83,11 +83,9 @@ type world struct {
 	processes []*process
 	actors    []*actor
 	doubtful  []doubtfulWrite
-	// appliedLate is true if a write with an unknown outcome was applied after its operation had failed.
-	appliedLate bool
-	filling     *actor
-	judge       *judge
-	backup      *backup
+	filling   *actor
+	judge     *judge
+	backup    *backup
 	// faults is false while the history settles: then writes don't fail, and processes don't crash.
 	faults bool
 	ids    int
@@ -101,6 +99,7 @@ type world struct {
 
 // doubtfulWrite has an unknown outcome: it may be applied until a time, in ticks.
 type doubtfulWrite struct {
+	by    *actor
 	name  string
 	until int
 	apply func()
@@ -291,11 +290,14 @@ func (a *actor) writeIf(label string, allowed func() bool, mutate func()) bool {
 	if w.filling == a && outcome == appliedLater { // See the limits in the package's description.
 		outcome = neverApplied
 	}
+	if !w.shared && outcome != appliedLater {
+		w.applyAll(func() bool { return true })
+	}
 	switch outcome {
 	case applied, appliedInDoubt:
 		mutate()
 	case appliedLater:
-		w.doubtful = append(w.doubtful, doubtfulWrite{a.name + ": " + label, w.now + doubtTicks, mutate})
+		w.doubtful = append(w.doubtful, doubtfulWrite{a, a.name + ": " + label, w.now + doubtTicks, mutate})
 	}
 	if outcome != applied {
 		w.logf("  %s: the write failed: %s", a.name, []string{"", "applied", "applied later", "never applied"}[outcome])
@@ -309,8 +311,15 @@ func (w *world) applyDoubtful(i int, apply bool) {
 	w.doubtful = slices.Delete(w.doubtful, i, i+1)
 	if apply {
 		w.logf("a write in doubt is applied: %s", d.name)
-		w.appliedLate = true
 		d.apply()
+		w.judge.appliedLate(d.by)
+	}
+}
+
+// applyAll applies the writes with unknown outcomes in their order, or drops them if happens returns false.
+func (w *world) applyAll(happens func() bool) {
+	for len(w.doubtful) > 0 {
+		w.applyDoubtful(0, happens())
 	}
 }
 
@@ -330,8 +339,9 @@ func (w *world) tick() {
 // crash stops a process and restarts it. A process without others has its engine in it: no write is applied later.
 func (w *world) crash(p *process) {
 	w.logf("%s crashes", p.name)
-	for !w.shared && len(w.doubtful) > 0 {
-		w.applyDoubtful(0, w.oneIn(2))
+	if !w.shared {
+		lost := false
+		w.applyAll(func() bool { lost = lost || w.oneIn(2); return !lost })
 	}
 	for _, a := range slices.Clone(w.actors) {
 		if a.p == p {
