@@ -188,15 +188,20 @@ func (s *Store) Sweep(ctx context.Context, partition int) (found int, err error)
 	for _, w := range work {
 		listed[w.Slot] = true
 	}
+	var slots []int64
 	for slot := s.period.SlotOf(s.opts.Now().UnixMilli() - sweepMS); s.mayUnlist(slot); slot++ {
-		if partition >= s.period.OfSlot(slot).Partitions || listed[slot] {
-			continue
+		if partition < s.period.OfSlot(slot).Partitions && !listed[slot] {
+			slots = append(slots, slot)
 		}
-		empty, err := s.empty(ctx, engine.Stage, format.StagePartition(slot, partition))
-		if err != nil {
-			return found, err
-		}
-		if empty {
+	}
+	empties, err := s.emptyOf(
+		ctx, engine.Stage, slots, func(slot int64) engine.Key { return format.StagePartition(slot, partition) },
+	)
+	if err != nil {
+		return 0, err
+	}
+	for _, slot := range slots {
+		if _, empty := slices.BinarySearch(empties, slot); empty {
 			continue
 		}
 		if _, err := s.Seal(ctx, Work{Partition: partition, Slot: slot}); err != nil {
