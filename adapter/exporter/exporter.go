@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/damage"
 	"github.com/cassia-db/cassia/storage/labelorder"
 	"github.com/cassia-db/cassia/storage/query"
 )
@@ -35,7 +36,7 @@ type Options struct {
 	// Now is the clock; the names of blocks contain its time.
 	Now func() time.Time
 	// Progress is called after each part; nil: progress isn't reported. Warn is called for corrupt data that is
-	// skipped.
+	// skipped, and once for each other warning of the store, such as of estimates.
 	Progress func(Progress)
 	Warn     func(error)
 }
@@ -55,8 +56,9 @@ type Stats struct {
 	Series int
 	// Samples counts all written samples, and Histograms the native histograms among them.
 	Samples, Histograms int64
-	// Made counts the samples that were computed from rollups.
-	Made int64
+	// Made counts the samples that were computed from rollups, and Estimated those among them whose rollups were
+	// imported from downsampled blocks.
+	Made, Estimated int64
 	// Bytes is the total size of the files, and Files their number; a block counts as one file.
 	Bytes int64
 	Files int
@@ -64,6 +66,8 @@ type Stats struct {
 	LeftOut LeftOut
 	// Corrupt counts unreadable rows.
 	Corrupt int
+	// Missing is query.ErrLateUnsealed if acknowledged samples are missing.
+	Missing error
 }
 
 // LeftOut counts properties that a format can't express.
@@ -91,6 +95,7 @@ type run struct {
 	store   *storage.Store
 	stats   Stats
 	seen    map[uint64]struct{}
+	warned  map[string]bool // by the text of warnings that aren't of damage
 	samples chunk.Samples
 	made    maker
 	// total and done count pieces.
@@ -101,7 +106,7 @@ func newRun(s *storage.Store, o Options) *run {
 	if len(o.Selectors) == 0 {
 		o.Selectors = [][]*labels.Matcher{nil}
 	}
-	return &run{Options: o, store: s, seen: map[uint64]struct{}{}}
+	return &run{Options: o, store: s, seen: map[uint64]struct{}{}, warned: map[string]bool{}}
 }
 
 // pieces splits the spans that may have samples at multiples of width, shifted by offset.
@@ -142,8 +147,19 @@ func (r *run) query(sp query.Span, ms []*labels.Matcher) query.Query {
 	return query.Query{Tenant: r.Tenant, MinT: sp.MinT, MaxT: sp.MaxT, Matchers: ms, Sorted: true, Warn: r.warn}
 }
 
+// warn counts unreadable rows. Other warnings, of which each query repeats the same, are passed on once.
 func (r *run) warn(err error) {
-	r.stats.Corrupt++
+	switch text := err.Error(); {
+	case errors.As(err, new(*damage.CorruptRowError)), errors.As(err, new(*damage.DamagedRowsError)):
+		r.stats.Corrupt++
+	case errors.Is(err, query.ErrLateUnsealed):
+		r.stats.Missing = err
+		return
+	case r.warned[text]:
+		return
+	default:
+		r.warned[text] = true
+	}
 	if r.Warn != nil {
 		r.Warn(err)
 	}
@@ -181,6 +197,7 @@ func (r *run) read(s *source) (*chunk.Samples, error) {
 			return nil, err
 		}
 		r.stats.Made += int64(r.samples.Len() - kept)
+		r.stats.Estimated += r.made.estimated
 		r.stats.LeftOut.Buckets += r.made.incomplete
 	}
 	return &r.samples, nil

@@ -102,13 +102,14 @@ type maker struct {
 	buckets rollup.Buckets
 	buffers query.BucketBuffers
 	samples chunk.Samples
-	// incomplete is the number of buckets in the last call of appendFallback that may have had other samples as well.
-	incomplete int64
+	// incomplete is the number of buckets in the last call of appendFallback that may have had other samples as well,
+	// and estimated the number of its samples that are from aggregates.
+	incomplete, estimated int64
 }
 
 // appendFallback appends the samples computed from buckets and sorts all samples.
 func (m *maker) appendFallback(into *chunk.Samples, list []fallback) error {
-	m.incomplete = 0
+	m.incomplete, m.estimated = 0, 0
 	for _, o := range list {
 		if err := o.Buckets(&m.buckets, &m.buffers); err != nil {
 			return err
@@ -116,7 +117,11 @@ func (m *maker) appendFallback(into *chunk.Samples, list []fallback) error {
 		m.samples.Reset()
 		for i, end := range m.buckets.End {
 			if end >= o.from && m.buckets.Start[i] < o.to {
+				before := m.samples.Len()
 				m.Expand(&m.samples, &m.buckets, i)
+				if m.buckets.Flags[i]&rollup.Aggregated != 0 {
+					m.estimated += within(m.samples.T[before:], o.from, o.to)
+				}
 				if m.buckets.Flags[i]&rollup.NotSimple != 0 {
 					m.incomplete++
 				}
@@ -127,4 +132,14 @@ func (m *maker) appendFallback(into *chunk.Samples, list []fallback) error {
 	}
 	into.Normalize()
 	return nil
+}
+
+// within returns the number of times in [from, to].
+func within(times []int64, from, to int64) (n int64) {
+	for _, t := range times {
+		if t >= from && t <= to {
+			n++
+		}
+	}
+	return n
 }

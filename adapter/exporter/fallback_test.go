@@ -2,6 +2,7 @@ package exporter
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 	"time"
 
@@ -11,7 +12,11 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/damage"
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/query"
+	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
@@ -175,4 +180,52 @@ func TestExportBesideAGap(t *testing.T) {
 			require.Zero(t, stats.Made)
 		})
 	}
+}
+
+// TestExportOfAggregates exports buckets that were imported from downsampled blocks. Their samples are counted, and the
+// warning of estimates is passed on once and doesn't count as damage.
+func TestExportOfAggregates(t *testing.T) {
+	const day, width, perBucket, buckets = 24 * time.Hour, 300_000, 10, 3 * 288
+	s := storagetest.Open(t, memory.New(), storagetest.At(testNow), func(o *storage.Options) {
+		o.Retention, o.Retention5m = 2*day, 0
+	})
+	var list []storage.ImportedBuckets
+	for _, name := range []string{"a", "b_total"} {
+		var b rollup.Buckets
+		for i := range int64(buckets) {
+			end := midnight - 20*dayMS + (i+1)*width
+			b.AppendAggregate(rollup.Aggregate{
+				End: end, Count: perBucket, Sum: 30, Min: 1, Max: 9, First: 3, Last: 3, FirstT: end - width + 15_000, LastT: end - 15_000,
+			}, width)
+		}
+		list = append(list, storage.ImportedBuckets{Labels: labels.FromStrings("__name__", name), Resolution: rollup.FiveMinutes, Buckets: &b})
+	}
+	_, err := s.ImportBuckets(t.Context(), "default", list)
+	require.NoError(t, err)
+	var warned []error
+	opts := everything()
+	opts.Warn = func(err error) { warned = append(warned, err) }
+	var out bytes.Buffer
+	stats, err := Text(t.Context(), s, OpenMetrics, opts, &out)
+	require.NoError(t, err)
+	require.EqualValues(t, 2*buckets*perBucket, stats.Samples)
+	require.Equal(t, stats.Samples, stats.Made)
+	require.Equal(t, stats.Samples, stats.Estimated)
+	require.Zero(t, stats.Corrupt)
+	require.NoError(t, stats.Missing)
+	require.Len(t, warned, 1)
+	require.ErrorContains(t, warned[0], "which are estimates")
+}
+
+// TestExportWarnings tells damage, missing samples and other warnings apart.
+func TestExportWarnings(t *testing.T) {
+	var passed int
+	r := newRun(nil, Options{Warn: func(error) { passed++ }})
+	corrupt := &damage.CorruptRowError{Table: engine.Raw, Err: engine.ErrCorrupt}
+	for _, err := range []error{corrupt, corrupt, query.ErrLateUnsealed, query.ErrLateUnsealed, errors.New("a note"), errors.New("a note")} {
+		r.warn(err)
+	}
+	require.Equal(t, 2, r.stats.Corrupt)
+	require.ErrorIs(t, r.stats.Missing, query.ErrLateUnsealed)
+	require.Equal(t, 3, passed)
 }

@@ -104,6 +104,9 @@ func (e *exporting) export(ctx context.Context) error {
 			return fmt.Errorf("%s of the store can't be read, so samples may be missing; run cassia check to list them",
 				countNoun(n, "part"))
 		}
+		if stats.Missing != nil {
+			return errors.New(oneLine(stats.Missing))
+		}
 		return nil
 	})
 }
@@ -179,9 +182,13 @@ func printExported(w io.Writer, s exporter.Stats, format string, took time.Durat
 	}
 	fmt.Fprintf(w, "exported %s of %s, %d bytes in %s; took %s\n", countNoun(int(s.Samples), "sample"), series, s.Bytes,
 		countNoun(s.Files, what), took.Round(time.Millisecond))
-	if s.Made > 0 {
+	if n := s.Made - s.Estimated; n > 0 {
 		fmt.Fprintf(w, "%d of the samples are reconstructed from rollups, because raw samples have expired: first, last, min, max and sum of "+
-			"each bucket are exact; --rollups=leave skips them\n", s.Made)
+			"each bucket are exact; --rollups=leave skips them\n", n)
+	}
+	if s.Estimated > 0 {
+		fmt.Fprintf(w, "%d of the samples are reconstructed from imported downsampled blocks: min, max and sum of each bucket are exact, "+
+			"first and last are estimates; --rollups=leave skips them\n", s.Estimated)
 	}
 	out := s.LeftOut
 	for _, l := range []struct {

@@ -31,8 +31,8 @@ type openDay struct {
 	class      int64
 }
 
-// errLateUnsealed warns of unsealed samples that will have no raw rows. Buckets include them once they are sealed.
-var errLateUnsealed = errors.New("storage: acknowledged samples are missing from the result until they are sealed: the raw data of their time have expired; repeat the query in a minute")
+// ErrLateUnsealed warns of unsealed samples that will have no raw rows. Buckets include them once they are sealed.
+var ErrLateUnsealed = errors.New("storage: acknowledged samples are missing from the result until they are sealed: the raw data of their time have expired; repeat the query in a minute")
 
 // unsealedSamples appends unsealed samples of a series, including all in [minT, maxT] that aren't hidden, in any order.
 func (r *request) unsealedSamples(o *openSeries, minT, maxT int64, into *chunk.Samples) error {
@@ -139,7 +139,7 @@ func (r *request) showStanding(list []openSeries) {
 			}
 			h := &r.hidden[d.class]
 			for range list[i].unsealed.First(max(r.minT, d.after+1), min(r.maxT, h.Missing, d.end)) {
-				r.tellOnce(errLateUnsealed)
+				r.tellOnce(ErrLateUnsealed)
 				break
 			}
 			from, to := max(r.minT, h.Missing+1, d.after+1), min(r.maxT, h.At[rollup.Raw], d.end)
