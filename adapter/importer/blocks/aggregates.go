@@ -53,6 +53,9 @@ func windowsOf(c *aggregateChunk, width int64) (*chunkWindows, error) {
 			return nil, fmt.Errorf("%w: a window of %v samples at %d ms", ErrAggregates, p.v, p.t)
 		}
 		start := p.t - (p.t%width+width)%width
+		if i > 0 && start < w.list[i-1].end {
+			return nil, fmt.Errorf("%w: two windows in the %d ms from %d ms on; meta.json may declare another resolution", ErrAggregates, width, start)
+		}
 		w.list = append(w.list, window{
 			start: start, end: start + width, stamp: p.t, n: uint32(p.v),
 			sum: all[aggregateSum][i].v, least: all[aggregateMin][i].v, most: all[aggregateMax][i].v,

@@ -308,3 +308,45 @@ func TestDamagedAggregates(t *testing.T) {
 	stale.V[7] = math.Float64frombits(value.StaleNaN)
 	require.Len(t, downsampled(t, &stale, 300_000, 1000), 1)
 }
+
+// TestUndeclaredAggregates reads blocks of aggregates whose meta.json describes samples, or windows of another width. No
+// chunk may be skipped without a report.
+func TestUndeclaredAggregates(t *testing.T) {
+	counter := series{labels: labels.FromStrings(labels.MetricName, "requests_total"), samples: thanosCourse("counter")}
+	for name, change := range map[string]func(dir string){
+		"resolution 0": func(dir string) { thanos(t, dir, nil, 0) },
+		"no section": func(dir string) {
+			path := filepath.Join(dir, "meta.json")
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			var meta tsdb.BlockMeta
+			require.NoError(t, json.Unmarshal(text, &meta))
+			text, err = json.Marshal(meta)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(path, text, 0o644))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			block := writeDownsampled(t, dir, nil, 300_000, 50, counter)
+			change(block)
+			var got error
+			for _, err := range open(t, Options{Dirs: []string{dir}, Selection: importer.Everything()}).Batches(t.Context(), "") {
+				got = err
+			}
+			require.ErrorIs(t, got, ErrUndeclared)
+			require.ErrorContains(t, got, block)
+		})
+	}
+	t.Run("wider windows", func(t *testing.T) {
+		dir := t.TempDir()
+		thanos(t, writeDownsampled(t, dir, nil, 300_000, 50, counter), nil, 3_600_000)
+		var skipped []importer.Skip
+		for b, err := range open(t, Options{Dirs: []string{dir}, Selection: importer.Everything()}).Batches(t.Context(), "") {
+			require.NoError(t, err)
+			skipped = append(skipped, b.Skipped...)
+			require.Empty(t, b.Buckets)
+		}
+		require.Len(t, skipped, len(downsampled(t, &counter.samples, 300_000, 50)))
+	})
+}

@@ -23,6 +23,8 @@ var (
 	ErrNoBlocks = errors.New("blocks: no TSDB block found; a block is a folder with meta.json, index and chunks")
 	// ErrDownsampled means that a block has aggregates of an unsupported resolution.
 	ErrDownsampled = errors.New("blocks: unsupported resolution of a downsampled block; only 5m and 1h are supported")
+	// ErrUndeclared means that a block has aggregates, but meta.json describes a block of samples.
+	ErrUndeclared = errors.New("blocks: meta.json doesn't declare a downsampled block, but the chunks are aggregates; set thanos.downsample.resolution in it to 300000 (5m) or 3600000 (1h), or move the block away to import the other blocks")
 	// ErrDamaged means that a block can't be read.
 	ErrDamaged = errors.New("blocks: damaged block")
 )

@@ -3,6 +3,7 @@ package blocks
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -120,7 +121,8 @@ func (m *merge) next() (ls labels.Labels, ok bool, err error) {
 }
 
 // read returns the current series' samples of all blocks with minT <= t <= maxT, sorted, and the damaged chunks. If
-// first is false, it omits damaged chunks that start before minT: the read of an earlier range has reported them.
+// first is false, it omits damaged chunks that start before minT: the read of an earlier range has reported them. A
+// chunk of aggregates is an error, not a damaged chunk, because then all chunks of the block are.
 func (m *merge) read(minT, maxT int64, first bool) (*chunk.Samples, []importer.Skip, error) {
 	samples := &chunk.Samples{}
 	var skipped []importer.Skip
@@ -133,7 +135,11 @@ func (m *merge) read(minT, maxT int64, first bool) (*chunk.Samples, []importer.S
 			if meta.MaxTime < minT || meta.MinTime > maxT {
 				continue
 			}
-			if err := c.readChunk(meta, minT, maxT, deleted, samples); err != nil && (first || meta.MinTime >= minT) {
+			err := c.readChunk(meta, minT, maxT, deleted, samples)
+			if errors.Is(err, ErrUndeclared) {
+				return nil, nil, fmt.Errorf("%w: %s", err, c.b.dir)
+			}
+			if err != nil && (first || meta.MinTime >= minT) {
 				skipped = append(skipped, c.skip(meta, err))
 			}
 		}
@@ -146,6 +152,9 @@ func (c *cursor) readChunk(meta chunks.Meta, minT, maxT int64, deleted tombstone
 	ch, iterable, err := c.b.chunks.ChunkOrIterable(meta)
 	if err != nil {
 		return err
+	}
+	if _, ok := ch.(*aggregateChunk); ok {
+		return ErrUndeclared
 	}
 	if iterable != nil {
 		c.it = iterable.Iterator(c.it)
