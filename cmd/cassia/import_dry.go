@@ -59,6 +59,9 @@ func (c *importCommand) printContents(w io.Writer, found *importer.Contents, e i
 		}
 		fmt.Fprintln(w)
 	}
+	if found.DamagedParts > 0 {
+		fmt.Fprintf(w, "%s of the source would be skipped\n", countNoun(found.DamagedParts, "damaged part"))
+	}
 	if found.Samples == 0 {
 		if found.Downsampled > 0 {
 			return
@@ -88,9 +91,6 @@ func (c *importCommand) printContents(w io.Writer, found *importer.Contents, e i
 		if f.n > 0 {
 			fmt.Fprintf(w, "%s %s\n", countNoun(f.n, "sample"), f.what)
 		}
-	}
-	if found.DamagedParts > 0 {
-		fmt.Fprintf(w, "%s of the source would be skipped\n", countNoun(found.DamagedParts, "damaged part"))
 	}
 	fmt.Fprintf(w, "an import takes about %s on this machine, and about %s of disk space\n",
 		roundDuration(e.took), dayBytes(e.bytes))

@@ -2,9 +2,12 @@ package blocks
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"math"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -173,4 +176,69 @@ func TestDownsampledBlocksAreStored(t *testing.T) {
 		require.Equal(t, c.TooCoarse, c.Downsampled, "a destination that keeps all samples")
 		require.Positive(t, c.Downsampled)
 	}
+}
+
+// TestWrongTimeRange reads blocks whose chunks are outside of the time range in meta.json. Only days that the range
+// overlaps are read. Each chunk with samples on other days is reported once, unless they aren't selected.
+func TestWrongTimeRange(t *testing.T) {
+	from, to := time.UnixMilli(start).UTC().Truncate(day), time.UnixMilli(start).UTC().Truncate(day).Add(3*day)
+	x := history("requests_total", from, to, 23_000)
+	for name, writeBlock := range map[string]func(dir string) string{
+		"samples": func(dir string) string { return write(t, dir, x) },
+		"windows": func(dir string) string { return writeDownsampled(t, dir, nil, 300_000, 100, x) },
+	} {
+		for _, c := range []struct {
+			name             string
+			minTime, maxTime int64
+			sel              importer.Selection
+			isLost           bool
+		}{
+			{"right", x.samples.T[0], x.samples.T[x.samples.Len()-1] + 1, importer.Everything(), false},
+			{"the same days", from.Add(day / 2).UnixMilli(), to.Add(-day / 2).UnixMilli(), importer.Everything(), false},
+			{"starts too late", from.Add(day + time.Hour).UnixMilli(), to.UnixMilli(), importer.Everything(), true},
+			{"ends too early", from.UnixMilli(), from.Add(2 * time.Hour).UnixMilli(), importer.Everything(), true},
+			{"no time", 0, 0, importer.Everything(), true},
+			{"no time at the start of a day", from.UnixMilli() + 1, from.UnixMilli() + 1, importer.Everything(), true},
+			{"ends before its start", to.UnixMilli(), from.UnixMilli(), importer.Everything(), true},
+			{"only selected days", from.Add(day + time.Hour).UnixMilli(), to.UnixMilli(), importer.Selection{MinMS: from.Add(day + 3*time.Hour).UnixMilli(), MaxMS: math.MaxInt64}, false},
+		} {
+			t.Run(name+"/"+c.name, func(t *testing.T) {
+				dir := t.TempDir()
+				changeTimes(t, writeBlock(dir), c.minTime, c.maxTime)
+				samples, skipped := 0, map[string]bool{}
+				for b, err := range open(t, Options{Dirs: []string{dir}, Selection: c.sel, BatchBytes: 20_000}).Batches(t.Context(), "") {
+					require.NoError(t, err)
+					for _, s := range b.Series {
+						samples += s.Samples.Len()
+					}
+					for _, s := range b.Buckets {
+						samples += s.Buckets.Samples()
+					}
+					for _, s := range b.Skipped {
+						require.Contains(t, s.Why, "outside of the time range in meta.json")
+						require.False(t, skipped[s.What], s.What)
+						skipped[s.What] = true
+					}
+				}
+				require.Equal(t, c.isLost, len(skipped) > 0)
+				if selected := c.sel.MinMS > math.MinInt64; !selected {
+					require.Equal(t, c.isLost, samples < x.samples.Len())
+				}
+			})
+		}
+	}
+}
+
+// changeTimes sets the time range in the meta.json of a block.
+func changeTimes(t testing.TB, dir string, minTime, maxTime int64) {
+	t.Helper()
+	path := filepath.Join(dir, "meta.json")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	m := map[string]json.RawMessage{}
+	require.NoError(t, json.Unmarshal(text, &m))
+	m["minTime"], m["maxTime"] = json.RawMessage(fmt.Sprint(minTime)), json.RawMessage(fmt.Sprint(maxTime))
+	text, err = json.Marshal(m)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, text, 0o644))
 }

@@ -25,6 +25,8 @@ var (
 	ErrDownsampled = errors.New("blocks: unsupported resolution of a downsampled block; only 5m and 1h are supported")
 	// ErrUndeclared means that a block has aggregates, but meta.json describes a block of samples.
 	ErrUndeclared = errors.New("blocks: meta.json doesn't declare a downsampled block, but the chunks are aggregates; set thanos.downsample.resolution in it to 300000 (5m) or 3600000 (1h), or move the block away to import the other blocks")
+	// errOutside means that a chunk has samples outside of the block's time range, on days on which it isn't read.
+	errOutside = errors.New("samples are outside of the time range in meta.json; correct minTime and maxTime")
 	// ErrDamaged means that a block can't be read.
 	ErrDamaged = errors.New("blocks: damaged block")
 )
@@ -39,13 +41,20 @@ type found struct {
 	resolution rollup.Resolution
 }
 
-// until returns the exclusive end of the block's data, in milliseconds. A window of aggregates becomes a bucket that
-// ends after its samples.
+// until returns the exclusive end of the block's data, in milliseconds, at least 1 ms after its start. A window of
+// aggregates becomes a bucket that ends after its samples.
 func (f *found) until() int64 {
+	end := max(f.meta.MaxTime, f.meta.MinTime+1)
 	if width := f.resolution.Width(); width > 0 {
-		return (f.meta.MaxTime+width-1)/width*width + 1
+		return (end+width-1)/width*width + 1
 	}
-	return f.meta.MaxTime
+	return end
+}
+
+// daysRead returns the range of times (first, last] that an import reads: all days that the block's time range overlaps.
+// Windows must start in [first, last).
+func (f *found) daysRead() (first, last int64) {
+	return dayOf(f.meta.MinTime), dayOf(f.until()-1) + dayMS
 }
 
 // metaFile is the part of meta.json that is read.

@@ -221,6 +221,27 @@ func (c *cursor) readWindows(meta chunks.Meta, width int64, isCounter bool) ([]w
 	return w.list, nil
 }
 
+// outside returns the chunks of the current series with selected samples on days on which a block isn't read, because
+// they aren't in its time range. It returns each at the first read day of its block.
+func (m *merge) outside(day int64, s *Source) (list []importer.Skip) {
+	for _, c := range m.at {
+		first, last := c.b.daysRead()
+		if day != max(first, dayOf(s.minT)) {
+			continue
+		}
+		if c.b.resolution > rollup.Raw { // Windows are left-closed.
+			first, last = first-1, last-1
+		}
+		for _, meta := range c.metas {
+			from, to := max(meta.MinTime, s.opts.Selection.MinMS), min(meta.MaxTime, s.opts.Selection.MaxMS)
+			if from <= to && (from <= first || to > last) {
+				list = append(list, c.skip(meta, errOutside))
+			}
+		}
+	}
+	return list
+}
+
 // skip describes a damaged chunk of the current series.
 func (c *cursor) skip(meta chunks.Meta, why error) importer.Skip {
 	return importer.Skip{

@@ -45,6 +45,8 @@ const (
 	dayMS = 24 * 3600 * 1000
 	// dayBytes is the size in bytes from which a batch ends at the end of a day.
 	dayBytes = 8 << 20
+	// skipBytes is the approximate size in memory of an importer.Skip.
+	skipBytes = 500
 )
 
 // New returns a source. The caller must close it.
@@ -224,6 +226,7 @@ func (c *cutter) group(ctx context.Context, day int64, g group, from position) e
 			continue
 		}
 		c.within = float64(n) / float64(g.series())
+		c.skip(m.outside(day, c.s))
 		if g.resolution > rollup.Raw {
 			err = c.buckets(day, g, m, ls)
 		} else {
@@ -246,7 +249,7 @@ func (c *cutter) samples(minT, maxT int64, first bool, g group, m *merge, ls lab
 	if err != nil {
 		return err
 	}
-	c.batch.Skipped = append(c.batch.Skipped, skipped...)
+	c.skip(skipped)
 	if samples.Len() > 0 {
 		c.batch.Series = append(c.batch.Series, storage.ImportedSeries{Labels: c.s.opts.Selection.Labels(with(ls, g.external)), Samples: samples})
 		c.bytes += sizeOf(samples)
@@ -261,7 +264,7 @@ func (c *cutter) buckets(day int64, g group, m *merge, ls labels.Labels) error {
 	if err != nil {
 		return err
 	}
-	c.batch.Skipped = append(c.batch.Skipped, skipped...)
+	c.skip(skipped)
 	var b rollup.Buckets
 	for i := range list {
 		if list[i].start >= sel.MinMS && list[i].end-1 <= sel.MaxMS {
@@ -275,6 +278,12 @@ func (c *cutter) buckets(day int64, g group, m *merge, ls labels.Labels) error {
 		c.bytes += b.Len() * importer.BucketBytes
 	}
 	return nil
+}
+
+// skip adds parts that can't be read to the batch.
+func (c *cutter) skip(list []importer.Skip) {
+	c.batch.Skipped = append(c.batch.Skipped, list...)
+	c.bytes += skipBytes * len(list)
 }
 
 // with adds the external labels of a block. As in Thanos, they replace labels of the same name.
