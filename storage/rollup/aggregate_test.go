@@ -123,3 +123,84 @@ func TestExtendOfAggregates(t *testing.T) {
 	require.Equal(t, 10, left)
 	require.False(t, math.IsNaN(all.Sum[0]))
 }
+
+// aggregatesOf returns the buckets of another system for samples. First and last values are known, as those of a
+// counter are, or the mean of the bucket.
+func aggregatesOf(s *chunk.Samples, width int64, known bool) *Buckets {
+	var own, made Buckets
+	AppendEvery(&own, s, width)
+	for i := range own.End {
+		a := own.aggregate(i)
+		if !known {
+			mean := min(max(a.Sum/float64(a.Count), a.Min), a.Max)
+			a.First, a.Last, a.Correction = mean, mean, 0
+		}
+		if a.LastT == a.End { // Aggregates don't include the end.
+			a.LastT--
+			a.FirstT = min(a.FirstT, a.LastT)
+		}
+		made.AppendAggregate(a, width)
+	}
+	return &made
+}
+
+// TestExpandAggregates requires that the samples of aggregates have the exact count, sum, min and max, and those of a
+// counter without resets also the first and the last value.
+func TestExpandAggregates(t *testing.T) {
+	r := rand.New(rand.NewPCG(12, 9))
+	for name, next := range map[string]func(v float64) float64{
+		"gauge":    func(float64) float64 { return r.NormFloat64() * 10 },
+		"walk":     func(v float64) float64 { return v + r.NormFloat64() },
+		"up":       func(float64) float64 { return float64(min(r.IntN(20), 1)) },
+		"spike":    func(float64) float64 { return []float64{3.3, 3.3, 3.3, 1e6}[r.IntN(4)] },
+		"negative": func(float64) float64 { return -float64(r.IntN(9)) },
+		"infinite": func(float64) float64 { return []float64{1, math.Inf(1)}[r.IntN(9)/8] },
+		"counter":  func(v float64) float64 { return v + float64(max(r.IntN(13)-6, 0)) },
+		"resets": func(v float64) float64 {
+			if r.IntN(9) == 0 {
+				return float64(r.IntN(3))
+			}
+			return v + float64(r.IntN(13))
+		},
+	} {
+		for _, step := range []int64{15_000, 60_000, 100_000, 150_000, 290_000, 400_000} {
+			var s chunk.Samples
+			v := 5.0
+			for i := range int64(1000) {
+				v = next(v)
+				s.AppendFloat(1_600_000_123_000+i*step, 0, v)
+			}
+			fine := aggregatesOf(&s, FiveMinutes.Width(), name == "counter" || name == "resets")
+			var coarse Buckets
+			CoarsenStored(&coarse, fine, "g", OneHour.Width())
+			requireExpanded(t, fine, FiveMinutes.Width(), name == "counter")
+			requireExpanded(t, &coarse, OneHour.Width(), name == "counter")
+		}
+	}
+}
+
+// requireExpanded compares the samples of each bucket with the bucket. If isRising is set, it compares the first and
+// last value, too.
+func requireExpanded(t testing.TB, b *Buckets, width int64, isRising bool) {
+	t.Helper()
+	var x Expander
+	for i := range b.End {
+		var s chunk.Samples
+		x.Expand(&s, b, i)
+		var own Buckets
+		AppendEvery(&own, &s, width)
+		require.Equal(t, b.Count[i:i+1], own.Count)
+		require.Equal(t, b.Min[i:i+1], own.Min)
+		require.Equal(t, b.Max[i:i+1], own.Max)
+		if math.IsInf(b.Sum[i], 0) {
+			require.Equal(t, b.Sum[i], own.Sum[0])
+		} else {
+			require.InDelta(t, b.Sum[i], own.Sum[0], 1e-13*float64(b.Count[i])*max(math.Abs(b.Min[i]), math.Abs(b.Max[i])))
+		}
+		if isRising {
+			require.Equal(t, b.First[i:i+1], own.First)
+			require.Equal(t, b.Last[i:i+1], own.Last)
+			require.Zero(t, own.Resets[0])
+		}
+	}
+}

@@ -76,6 +76,9 @@ func (x *Expander) Cut(into, b *Buckets, edges []int64) {
 // resets (see expandedStarts). If possible, samples before and after a restart have times before and after its start;
 // their times are changed if needed.
 //
+// Samples of aggregates have the same count, min and max value, and up to rounding the same sum. Other properties are
+// kept if possible: they are estimates in aggregates.
+//
 // Other properties of the samples are unknown: quantiles and standard deviations are approximate. Of floats among
 // histograms, only first, last, min, max and sum are exact. For native histograms see expandHistograms.
 func (x *Expander) Expand(into *chunk.Samples, b *Buckets, i int) {
@@ -91,9 +94,12 @@ func (x *Expander) Expand(into *chunk.Samples, b *Buckets, i int) {
 			n: floats, first: b.First[i], last: b.Last[i], least: b.Min[i], greatest: b.Max[i], sum: b.Sum[i], low: b.SumLow[i],
 			falls: int(b.Resets[i]), rises: max(int(b.Changes[i])-int(b.Resets[i]), 0), correction: b.Correction[i],
 		}
-		if len(hs) > 0 || b.Flags[i]&Aggregated != 0 {
+		switch {
+		case len(hs) > 0:
 			x.valuesOfUnknownSteps()
-		} else {
+		case b.Flags[i]&Aggregated != 0:
+			x.valuesOfAggregates()
+		default:
 			x.values()
 		}
 	}

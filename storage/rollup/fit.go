@@ -57,8 +57,7 @@ func (x *fit) fits() bool {
 	return x.line() || x.twoLevels() || x.search()
 }
 
-// valuesOfUnknownSteps sets x.v if the numbers of changes and falls are unknown: for floats among histograms, and for
-// aggregates.
+// valuesOfUnknownSteps sets x.v for floats among histograms: the numbers of changes and falls are unknown.
 func (x *fit) valuesOfUnknownSteps() {
 	e := &x.e
 	for _, changes := range [...]int{e.n - 1, 0, 1, 2, 3} {
@@ -71,6 +70,41 @@ func (x *fit) valuesOfUnknownSteps() {
 		}
 	}
 	x.odd()
+}
+
+// valuesOfAggregates sets x.v for aggregates, of which only count, sum, min and max are exact.
+//
+//	counter      ┌── max     otherwise     ┌ max
+//	       ┌─────┘                  ───────┘ ┌───── mean of the others
+//	 min ──┘                                 └ min
+func (x *fit) valuesOfAggregates() {
+	e := &x.e
+	x.v = slices.Grow(x.v[:0], e.n)[:e.n]
+	if e.falls = 0; e.correction > 0 && e.greatest > 0 && areFinite(e.correction/e.greatest) {
+		e.falls = int(min(math.Ceil(e.correction/e.greatest-1e-9), float64(e.n-1)))
+	}
+	e.rises = e.n - 1 - e.falls
+	if e.n > 2 && (e.falls > 0 || e.first == e.least && e.last == e.greatest) && x.fits() {
+		return
+	}
+	others := float64(e.n - 2)
+	mean := e.sum/others - e.least/others - e.greatest/others + e.low/others
+	switch {
+	case !math.IsNaN(mean):
+		mean = min(max(mean, e.least), e.greatest)
+	case !math.IsInf(e.least, 0):
+		mean = e.least
+	default:
+		mean = e.greatest
+	}
+	for k := range x.v {
+		x.v[k] = mean
+	}
+	low, high := e.n/2, max(e.n/2-1, 0)
+	if e.falls == 0 && e.first < e.last {
+		low, high = 0, e.n-1
+	}
+	x.v[low], x.v[high] = e.least, e.greatest
 }
 
 func areFinite(list ...float64) bool {
@@ -86,7 +120,8 @@ func areFinite(list ...float64) bool {
 func (x *fit) line() bool {
 	e := &x.e
 	height, steps := e.last-e.first, float64(e.n-1)
-	if max(e.rises, e.falls) < e.n-1 || math.Abs(float64(e.n)*(e.first+height/2)-e.sum) > e.slack() {
+	if max(e.rises, e.falls) < e.n-1 || e.least != min(e.first, e.last) || e.greatest != max(e.first, e.last) ||
+		math.Abs(float64(e.n)*(e.first+height/2)-e.sum) > e.slack() {
 		return false
 	}
 	for k := range x.v {
