@@ -242,3 +242,28 @@ func changeTimes(t testing.TB, dir string, minTime, maxTime int64) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, text, 0o644))
 }
+
+// TestDuplicateWindows imports two blocks that share windows. The shared windows are stored once, and counted as skipped.
+func TestDuplicateWindows(t *testing.T) {
+	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	s := storagetest.Open(t, memory.New(), storagetest.At(now), func(o *storage.Options) {
+		o.Partitions, o.Retention, o.Retention5m, o.Retention1h = 2, 10*day, 60*day, 0
+	})
+	storagetest.CheckAtEnd(t, s)
+	begin := now.Add(-40 * day)
+	x := history("temperature", begin, begin.Add(3*day), 23_000)
+	first, second := between(x, begin, begin.Add(2*day)), between(x, begin.Add(day), begin.Add(3*day))
+	both := between(x, begin.Add(day), begin.Add(2*day))
+	shared := both.samples.Len()
+	dir := t.TempDir()
+	writeDownsampled(t, dir, nil, 300_000, 140, first)
+	writeDownsampled(t, dir, nil, 300_000, 140, second)
+	r, err := importer.Run(t.Context(), importer.Options{
+		Into: importer.Local(s, func() time.Time { return now }), Tenant: "t", Name: "blocks", Target: "here",
+		Source: open(t, Options{Dirs: []string{dir}, Selection: importer.Everything()}),
+	})
+	require.NoError(t, err)
+	require.Equal(t, shared, r.Stats.LeftOut)
+	require.Equal(t, x.samples.Len()+shared, r.Stats.RollupsOnly)
+	require.Equal(t, x.samples.Len(), bucketsOf(t, s, rollup.FiveMinutes, "temperature").Samples())
+}

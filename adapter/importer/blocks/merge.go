@@ -1,7 +1,6 @@
 package blocks
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -164,10 +163,10 @@ func (c *cursor) readChunk(meta chunks.Meta, minT, maxT int64, deleted tombstone
 	return decode(c.it, minT, maxT, deleted, into)
 }
 
-// readWindows returns the current series' windows of all blocks that start in [from, to), by time, and the damaged
-// chunks with the same condition as read. If multiple blocks have the same window, it returns the window of the first
-// block.
-func (m *merge) readWindows(from, to, width int64, first bool) (list []window, skipped []importer.Skip, err error) {
+// readWindows returns the current series' windows that start in [from, to), by block and time, and the damaged chunks
+// with the same condition as read. If multiple blocks have the same window, the store keeps the first one and counts the
+// others.
+func (m *merge) readWindows(from, to, width int64, first bool) (all [][]window, skipped []importer.Skip, err error) {
 	isCounter := rollup.IsCounterName(m.at[0].labels.Get(labels.MetricName))
 	for _, c := range m.at {
 		deleted, err := c.b.tombstones.Get(c.ref)
@@ -188,15 +187,11 @@ func (m *merge) readWindows(from, to, width int64, first bool) (list []window, s
 			}
 			own = appendWindows(own, windows)
 		}
-		for i := range own {
-			x := &own[i]
-			at, isThere := slices.BinarySearchFunc(list, x.end, func(a window, end int64) int { return cmp.Compare(a.end, end) })
-			if !isThere && x.start >= from && x.start < to && !isDeleted(deleted, x.stamp) {
-				list = slices.Insert(list, at, *x)
-			}
-		}
+		all = append(all, slices.DeleteFunc(own, func(x window) bool {
+			return x.start < from || x.start >= to || isDeleted(deleted, x.stamp)
+		}))
 	}
-	return list, skipped, nil
+	return all, skipped, nil
 }
 
 // readWindows returns the windows of a chunk. Thanos may leave empty chunks of samples among chunks of aggregates.

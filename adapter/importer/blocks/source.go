@@ -260,22 +260,24 @@ func (c *cutter) samples(minT, maxT int64, first bool, g group, m *merge, ls lab
 // buckets adds a day of the current series' aggregates to the batch. It skips windows that are only partly selected.
 func (c *cutter) buckets(day int64, g group, m *merge, ls labels.Labels) error {
 	sel := &c.s.opts.Selection
-	list, skipped, err := m.readWindows(day, day+dayMS, g.resolution.Width(), day == c.first)
+	all, skipped, err := m.readWindows(day, day+dayMS, g.resolution.Width(), day == c.first)
 	if err != nil {
 		return err
 	}
 	c.skip(skipped)
-	var b rollup.Buckets
-	for i := range list {
-		if list[i].start >= sel.MinMS && list[i].end-1 <= sel.MaxMS {
-			appendBuckets(&b, list[i:i+1])
+	for _, list := range all {
+		var b rollup.Buckets
+		for i := range list {
+			if list[i].start >= sel.MinMS && list[i].end-1 <= sel.MaxMS {
+				appendBuckets(&b, list[i:i+1])
+			}
 		}
-	}
-	if b.Len() > 0 {
-		c.batch.Buckets = append(c.batch.Buckets, storage.ImportedBuckets{
-			Labels: sel.Labels(with(ls, g.external)), Resolution: g.resolution, Buckets: &b,
-		})
-		c.bytes += b.Len() * importer.BucketBytes
+		if b.Len() > 0 {
+			c.batch.Buckets = append(c.batch.Buckets, storage.ImportedBuckets{
+				Labels: sel.Labels(with(ls, g.external)), Resolution: g.resolution, Buckets: &b,
+			})
+			c.bytes += b.Len() * importer.BucketBytes
+		}
 	}
 	return nil
 }
