@@ -203,6 +203,7 @@ func TestAggregatesThatAreRefused(t *testing.T) {
 		"flags":     func(b *rollup.Buckets) { b.Flags[1] = 0 },
 		"an edge":   func(b *rollup.Buckets) { b.End[1]++ },
 		"first":     func(b *rollup.Buckets) { b.First[1] = b.Max[1] + 1 },
+		"sum":       func(b *rollup.Buckets) { b.Sum[1] = b.Max[1]*float64(b.Count[1]) + 1 },
 		"moment":    func(b *rollup.Buckets) { b.Moment[1] = 7 },
 		"late":      func(b *rollup.Buckets) { b.LastT[1] = b.End[1] + 1 },
 	} {

@@ -59,12 +59,24 @@ func (b *Buckets) CheckAggregates(width int64) error {
 			return fmt.Errorf("%w: a bucket from %d to %d ms", ErrAggregates, start, end)
 		case b.Count[i] == 0 || b.FirstT[i] <= start || b.LastT[i] < b.FirstT[i] || b.LastT[i] >= end:
 			return fmt.Errorf("%w: %d samples from %d to %d ms, in the bucket until %d ms", ErrAggregates, b.Count[i], b.FirstT[i], b.LastT[i], end)
-		case !inside(b.First[i]) || !inside(b.Last[i]) || !(b.Correction[i] >= 0) || !own.Equal(&one):
+		case !IsPossible(b.Count[i], b.Sum[i], b.Min[i], b.Max[i]) || !inside(b.First[i]) || !inside(b.Last[i]) ||
+			!(b.Correction[i] >= 0) || !own.Equal(&one):
 			return fmt.Errorf("%w: the values of the bucket until %d ms contradict each other", ErrAggregates, end)
 		}
 		before = end
 	}
 	return nil
+}
+
+// IsPossible reports whether n floats can have this sum, min and max, with rounding errors.
+func IsPossible(n uint32, sum, least, greatest float64) bool {
+	count := float64(n)
+	slack := 1e-9 * count * max(math.Abs(least), math.Abs(greatest))
+	if math.IsInf(slack, 0) { // A value is infinite, or the sum overflows.
+		return least <= greatest
+	}
+	others := count - 1
+	return least <= greatest && sum >= least*others+greatest-slack && sum <= greatest*others+least+slack
 }
 
 // aggregate returns bucket i as an aggregate.

@@ -24,7 +24,9 @@ func drawAggregates(r *rand.Rand, n int, width int64) *Buckets {
 			a.Max = a.Min
 		}
 		mean := a.Min + (a.Max-a.Min)*r.Float64()
-		a.Sum = mean * float64(a.Count)
+		if a.Sum = mean; a.Count > 1 {
+			a.Sum = a.Min + a.Max + mean*float64(a.Count-2)
+		}
 		a.First, a.Last = mean, mean
 		if r.IntN(2) == 0 {
 			a.First, a.Last = a.Min, a.Max
@@ -122,6 +124,25 @@ func TestExtendOfAggregates(t *testing.T) {
 	_, left := Extend(&all, &a, &b, width)
 	require.Equal(t, 10, left)
 	require.False(t, math.IsNaN(all.Sum[0]))
+}
+
+// TestPossibleAggregates checks sums against the count, min and max.
+func TestPossibleAggregates(t *testing.T) {
+	inf := math.Inf(1)
+	for _, c := range []struct {
+		n               uint32
+		sum, least, max float64
+		want            bool
+	}{
+		{1, 0.1, 0.1, 0.1, true}, {1, 0.1, 0.1, 0.2, false}, {1, 0.3, 0.1, 0.1, false},
+		{2, 0.1 + 0.2, 0.1, 0.2, true}, {2, 0.2, 0.1, 0.2, false},
+		{3, 12, 1, 10, true}, {3, 21, 1, 10, true}, {3, 11.9, 1, 10, false}, {3, 21.1, 1, 10, false}, {3, 12, 10, 1, false},
+		{3, -21, -10, -1, true}, {3, -22, -10, -1, false}, {3, math.NaN(), 1, 10, false}, {3, inf, 1, 10, false},
+		{3, inf, 1, inf, true}, {3, math.NaN(), -inf, inf, true}, {3, inf, 1e307, 1e307, false}, {3, 1, math.NaN(), 1, false},
+		{math.MaxUint32, inf, 1e308, 1.1e308, true},
+	} {
+		require.Equal(t, c.want, IsPossible(c.n, c.sum, c.least, c.max), c)
+	}
 }
 
 // aggregatesOf returns the buckets of another system for samples. First and last values are known, as those of a

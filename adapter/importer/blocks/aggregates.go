@@ -56,10 +56,14 @@ func windowsOf(c *aggregateChunk, width int64) (*chunkWindows, error) {
 		if i > 0 && start < w.list[i-1].end {
 			return nil, fmt.Errorf("%w: two windows in the %d ms from %d ms on; meta.json may declare another resolution", ErrAggregates, width, start)
 		}
-		w.list = append(w.list, window{
+		x := window{
 			start: start, end: start + width, stamp: p.t, n: uint32(p.v),
 			sum: all[aggregateSum][i].v, least: all[aggregateMin][i].v, most: all[aggregateMax][i].v,
-		})
+		}
+		if !rollup.IsPossible(x.n, x.sum, x.least, x.most) {
+			return nil, fmt.Errorf("%w: the sum %v, min %v and max %v of the %d samples at %d ms contradict each other", ErrAggregates, x.sum, x.least, x.most, x.n, p.t)
+		}
+		w.list = append(w.list, x)
 	}
 	w.setCounter(all[aggregateCounter])
 	return w, nil

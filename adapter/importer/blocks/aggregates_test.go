@@ -350,3 +350,20 @@ func TestUndeclaredAggregates(t *testing.T) {
 		require.Len(t, skipped, len(downsampled(t, &counter.samples, 300_000, 50)))
 	})
 }
+
+// TestContradictoryAggregates reads chunks with a window whose values contradict each other. The chunk is damaged.
+func TestContradictoryAggregates(t *testing.T) {
+	const at = 299_999
+	for name, values := range map[string][4]float64{ // count, sum, min, max
+		"sum too small": {10, 9, 1, 5}, "sum too large": {10, 51, 1, 5}, "min above max": {10, 30, 5, 1}, "one sample": {1, 1, 1, 2},
+	} {
+		var data []byte
+		for _, v := range values {
+			c := xorOf(t, []stamped{{at, v}})
+			data = append(append(binary.AppendUvarint(data, uint64(len(c.Bytes()))), byte(c.Encoding())), c.Bytes()...)
+		}
+		_, err := windowsOf(&aggregateChunk{data: append(data, 0)}, 300_000)
+		require.ErrorIs(t, err, ErrAggregates, name)
+		require.ErrorContains(t, err, "contradict each other", name)
+	}
+}
