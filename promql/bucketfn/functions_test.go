@@ -50,9 +50,12 @@ func docTable() string {
 		"made samples: at the end of a bucket, its last value.",
 		"",
 		"Native histograms of different layouts are reconciled in the same way as in Prometheus",
-		"(FloatHistogram.Add and Sub). Its warnings about them are in Result.Notes. A bucket with values",
-		"whose sum could overflow can be answered from samples only. After raw samples have expired, such",
-		"buckets have no value, and the info reports them.",
+		"(FloatHistogram.Add and Sub). Its warnings about them are in Result.Notes.",
+		"",
+		"If a window has finite values above 2^932 (3.7e280) in absolute value, a sum with them may",
+		"overflow. After raw samples have expired, sums, averages and increases then have no value if such",
+		"values, or infinities, have both signs, and averages if the sum overflows. Deviations and lines",
+		"have none unless all values are equal. The info reports this. All other functions are exact.",
 		"",
 	} {
 		b.WriteString(strings.TrimRight("// "+line, " ") + "\n")
