@@ -20,9 +20,10 @@
 // that buckets don't answer, and the functions that the evaluator computes (some uses of absent,
 // timestamp, limitk, anchored, smoothed and delayed name removal, and remote read). Over whole
 // buckets, made samples give exact answers for all functions that are exact from buckets except
-// deviations and lines, for anchored and smoothed, and, if samples came at regular times, for
-// timestamp and absent. Functions that count or sort values, such as count_values, read the values of
-// made samples: at the end of a bucket, its last value.
+// deviations and lines, and, if samples came at regular times, for timestamp and absent. Anchored and
+// smoothed ranges are exact except where made samples have other resets, corrections or changes than
+// their bucket; the info bounds these errors. Functions that count or sort values, such as
+// count_values, read the values of made samples: at the end of a bucket, its last value.
 //
 // Native histograms of different layouts are reconciled in the same way as in Prometheus
 // (FloatHistogram.Add and Sub). Its warnings about them are in Result.Notes.
