@@ -49,6 +49,7 @@ func (q *plannedQuery) Exec(ctx context.Context) *promengine.Result {
 	if q.engine.opts.StartTimestamps {
 		ctx = context.WithValue(ctx, startsKey{}, true)
 	}
+	ctx = withExtended(ctx, q.Statement())
 	defer evaluates(ctx, q.Statement())()
 	if q.plan != nil {
 		q.plan.ctx = ctx

@@ -188,7 +188,7 @@ func (r *reader) selected(ctx context.Context, q query.Query, asked int64,
 	if q.LabelsOnly {
 		series, err = r.selectLabels(ctx, q)
 	} else {
-		series, read, err = r.selectAll(ctx, q, asked, functionIn(hints))
+		series, read, err = r.selectAll(ctx, q, asked, hints)
 	}
 	if err != nil {
 		return nil, err

@@ -50,6 +50,9 @@ type namedRollup struct {
 type fallbackSeries struct {
 	*query.SelectedSeries
 	from, to int64
+	// errors is set if only the errors of buckets make values differ. They are passed to warn.
+	errors *extendedErrors
+	warn   func(error)
 }
 
 // samples appends all samples of the series.
@@ -64,12 +67,20 @@ func (s *sourceSeries) samples(into *chunk.Samples) error {
 		return s.raw.Samples(into)
 	}
 	var x bucketExpander
+	var errors *extendedErrors
+	var warn func(error)
 	x.UsesStarts = s.usesStarts
 	for _, o := range s.fallback {
 		if err := o.Buckets(&x.buckets, &x.buffers); err != nil {
 			return err
 		}
+		if x.errors = o.errors; o.errors != nil {
+			errors, warn = o.errors, o.warn
+		}
 		x.appendTo(into, &x.buckets, o.from, o.to)
+	}
+	if errors != nil {
+		errors.add(x.found, warn)
 	}
 	if s.raw != nil {
 		var own chunk.Samples
@@ -88,6 +99,9 @@ type bucketExpander struct {
 	buckets rollup.Buckets
 	buffers query.BucketBuffers
 	samples chunk.Samples
+	// errors is nil unless the errors of buckets are appended to found.
+	errors *extendedErrors
+	found  []bucketError
 }
 
 // appendTo appends the samples that buckets make in a range of times, both ends included, milliseconds.
@@ -95,7 +109,11 @@ func (x *bucketExpander) appendTo(into *chunk.Samples, b *rollup.Buckets, from, 
 	x.samples.Reset()
 	for i, end := range b.End {
 		if end >= from && b.Start[i] < to {
+			first := len(x.samples.V)
 			x.Expand(&x.samples, b, i)
+			if x.errors != nil {
+				x.found = append(x.found, x.errors.of(b, i, x.samples.V[first:]))
+			}
 		}
 	}
 	x.samples.Clip(from, to)
@@ -104,9 +122,10 @@ func (x *bucketExpander) appendTo(into *chunk.Samples, b *rollup.Buckets, from, 
 
 // selectAll finds the series of a query, including those of times without raw samples. It reports the resolutions that
 // it reads. Times before asked, milliseconds, are context and aren't part of the answer, so nothing is reported for
-// them.
+// them. hints may be nil.
 func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64,
-	function string) ([]sourceSeries, []SegmentStats, error) {
+	hints *promstorage.SelectHints) ([]sourceSeries, []SegmentStats, error) {
+	function := functionIn(hints)
 	raw, err := r.store.Select(ctx, q)
 	if err != nil {
 		return nil, nil, err
@@ -123,9 +142,10 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64,
 	if q.MinT > horizon {
 		return series, []SegmentStats{rawSegment(q, horizon, len(series))}, nil
 	}
-	at, key, how := placesOf(series), []byte(nil), resolvingOf(ctx)
+	at, how := placesOf(series), resolvingOf(ctx)
 	var segments []SegmentStats
 	var lacks resolution.Shortfall
+	extended := extendedOf(ctx, hints)
 	for _, older := range query.OlderQueries(q, horizons, rollup.ExpandColumns) {
 		allowed := how.mode.Allows(older.Resolution, how.coarsest)
 		if !allowed {
@@ -142,24 +162,23 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64,
 			}
 			continue
 		}
-		if len(list) > 0 {
-			segments = append(segments, segmentOf(older, len(list)))
-			if older.MaxT >= asked {
-				segments[len(segments)-1].Approximate = true
-				lacks.Merge(resolution.Shortfall{From: max(older.MinT, asked, 0), To: older.MaxT, Raw: horizon,
-					Widest: older.Resolution, Approximated: true})
-			}
+		if len(list) == 0 {
+			continue
 		}
-		for _, s := range list {
-			key = s.Labels.Bytes(key)
-			i, ok := at[string(key)]
-			if !ok {
-				i = len(series)
-				at[string(key)] = i
-				series = append(series, sourceSeries{labels: s.Labels, usesStarts: starts})
-			}
-			series[i].fallback = append(series[i].fallback, fallbackSeries{s, older.MinT, older.MaxT})
+		segments = append(segments, segmentOf(older, len(list)))
+		short := resolution.Shortfall{From: max(older.MinT, asked, 0), To: older.MaxT, Raw: horizon,
+			Widest: older.Resolution, Approximated: true}
+		one := fallbackSeries{from: older.MinT, to: older.MaxT}
+		switch {
+		case extended != nil && extended.isAligned(older.Resolution):
+			one.errors, one.warn = extended, q.Warn
+			short.Approximated, short.Extended = false, true
+			extended.expect(short)
+		case older.MaxT >= asked:
+			segments[len(segments)-1].Approximate = true
+			lacks.Merge(short)
 		}
+		series = appendFallback(series, at, list, one, starts)
 	}
 	if q.MaxT > horizon && len(raw) > 0 || segments == nil {
 		segments = append(segments, rawSegment(q, horizon, len(raw)))
@@ -174,6 +193,24 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64,
 	}
 	q.Warn(&resolution.MissingError{Shortfall: lacks})
 	return inOrderOf(q, series), segments, nil
+}
+
+// appendFallback adds the buckets of the series in list to series. at are the indices of series by their labels' bytes.
+func appendFallback(series []sourceSeries, at map[string]int, list []*query.SelectedSeries, one fallbackSeries,
+	usesStarts bool) []sourceSeries {
+	var key []byte
+	for _, s := range list {
+		key = s.Labels.Bytes(key)
+		i, ok := at[string(key)]
+		if !ok {
+			i = len(series)
+			at[string(key)] = i
+			series = append(series, sourceSeries{labels: s.Labels, usesStarts: usesStarts})
+		}
+		one.SelectedSeries = s
+		series[i].fallback = append(series[i].fallback, one)
+	}
+	return series
 }
 
 type startsKey struct{}
@@ -354,7 +391,7 @@ func (l *labelSeries) addOlder(list []*query.SelectedSeries, q query.Query) erro
 			one := sourceSeries{labels: s.Labels}
 			if l.expands() {
 				l.reading.made.Store(true)
-				one.fallback = []fallbackSeries{{s, q.MinT, q.MaxT}}
+				one.fallback = []fallbackSeries{{SelectedSeries: s, from: q.MinT, to: q.MaxT}}
 			}
 			l.keep(one)
 			break

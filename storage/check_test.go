@@ -93,3 +93,17 @@ func TestCheckNamesDamage(t *testing.T) {
 		})
 	}
 }
+
+// TestCheckCountsSeriesOfRollups counts metrics and series in windows of rollups, which may be all that is left of them.
+func TestCheckCountsSeriesOfRollups(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(*Options) {})
+	at := ts.now.Add(-8 * time.Hour).Truncate(2 * time.Hour)
+	for _, job := range []string{"a", "b"} {
+		ts.write("default", jobLabels(job), every(at.Add(time.Minute), time.Minute, 60)...)
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	stats, err := ts.Check(t.Context(), func(problem string) { require.Fail(t, problem) })
+	require.NoError(t, err)
+	require.Equal(t, []int{3, 3, 6}, []int{stats.Windows, stats.Metrics, stats.Series})
+}

@@ -96,7 +96,7 @@ func (r *checkResult) set(s *check.Totals) {
 }
 
 func printChecked(stats *check.Totals) {
-	fmt.Fprintf(stdout, "%s not yet sealed; %s, %s, %s, %d series (counted once per window), %s of %d bytes with %s, %s of %d bytes, %s of %d bytes: %s\n",
+	fmt.Fprintf(stdout, "%s not yet sealed; %s, %s, %s and %d series (counted once per window), %s of %d bytes with %s, %s of %d bytes, %s of %d bytes: %s\n",
 		countNoun(stats.Blobs, "blob"), countNoun(stats.Tenants, "tenant"), countNoun(stats.Windows, "window"),
 		countNoun(stats.Metrics, "metric"), stats.Series,
 		countNoun(stats.Chunks, "chunk"), stats.Bytes, countNoun(stats.Samples, "sample"),

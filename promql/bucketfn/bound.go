@@ -20,7 +20,7 @@ type Bounds struct {
 	// Steps are the sums of the differences of all series, by step.
 	Steps []float64
 	// Unknown is set if some value has no bound: a value of native histograms, of counters with negative values, or a
-	// value that isn't finite.
+	// value that isn't finite; or if a sum of the differences isn't.
 	Unknown bool
 }
 
@@ -28,7 +28,7 @@ type Bounds struct {
 func (x *Bounds) Add(other *Bounds, from int) {
 	x.Largest, x.Unknown = max(x.Largest, other.Largest), x.Unknown || other.Unknown
 	for i, d := range other.Steps {
-		x.Steps[from+i] += d
+		x.addStep(from+i, d)
 	}
 }
 
@@ -42,7 +42,12 @@ func (x *Bounds) add(step int, value, least, greatest float64, exists bool) {
 	if exists {
 		x.Largest = max(x.Largest, d)
 	}
+	x.addStep(step, d)
+}
+
+func (x *Bounds) addStep(step int, d float64) {
 	x.Steps[step] += d
+	x.Unknown = x.Unknown || math.IsInf(x.Steps[step], 0)
 }
 
 // BoundColumns returns the columns that Bound needs for the function with that name.
@@ -67,6 +72,7 @@ func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result
 	b = f.onlyLive(b)
 	f.kinds.setBuckets(b, rollup.NotSimple|rollup.Aggregated)
 	f.starts.setBuckets(b, f.UsesStarts)
+	f.larges.setBuckets(b)
 	e := &f.edged
 	e.reset(f, b, asked.Span)
 	f.fold.Start(Min)
@@ -89,7 +95,7 @@ func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result
 		if !e.move(to-asked.Span, to, usedFrom, usedTo) {
 			continue // None of the windows has samples.
 		}
-		if f.kinds.in(e.from, e.to) != ofFloats {
+		if f.kinds.in(e.from, e.to) != ofFloats || !f.larges.plain && f.fn.columns&orderedColumns != 0 {
 			into.Unknown = true
 			continue
 		}

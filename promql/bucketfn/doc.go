@@ -20,14 +20,18 @@
 // that buckets don't answer, and the functions that the evaluator computes (some uses of absent,
 // timestamp, limitk, anchored, smoothed and delayed name removal, and remote read). Over whole
 // buckets, made samples give exact answers for all functions that are exact from buckets except
-// deviations and lines, for anchored and smoothed, and, if samples came at regular times, for
-// timestamp and absent. Functions that count or sort values, such as count_values, read the values of
-// made samples: at the end of a bucket, its last value.
+// deviations and lines, and, if samples came at regular times, for timestamp and absent. Anchored and
+// smoothed ranges are exact except where made samples have other resets, corrections or changes than
+// their bucket; the info bounds these errors. Functions that count or sort values, such as
+// count_values, read the values of made samples: at the end of a bucket, its last value.
 //
 // Native histograms of different layouts are reconciled in the same way as in Prometheus
-// (FloatHistogram.Add and Sub). Its warnings about them are in Result.Notes. A bucket with values
-// whose sum could overflow can be answered from samples only. After raw samples have expired, such
-// buckets have no value, and the info reports them.
+// (FloatHistogram.Add and Sub). Its warnings about them are in Result.Notes.
+//
+// If a window has finite values above 2^932 (3.7e280) in absolute value, a sum with them may
+// overflow. After raw samples have expired, sums, averages and increases then have no value if such
+// values, or infinities, have both signs, and averages if the sum overflows. Deviations and lines
+// have none unless all values are equal. The info reports this. All other functions are exact.
 //
 //	function                       from buckets  where raw samples have expired
 //	(an instant selector)          exact         exact on bucket edges, otherwise interpolated

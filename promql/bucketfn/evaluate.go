@@ -12,6 +12,7 @@ type Evaluator struct {
 	fn     *Function
 	live   rollup.Buckets // the buckets with samples, unless all have some
 	kinds  kinds
+	larges larges
 	joints joints
 	starts starts
 	fold   Fold[float64]
@@ -75,12 +76,21 @@ func (f *Evaluator) Evaluate(b *rollup.Buckets, w Windows, out *Result) {
 	f.fn.over(f, b, w, out)
 }
 
-// ComplexFlags returns the flags of buckets from which the function of that name can't be computed.
+// orderedColumns are the columns that depend on the order of addition if values are large.
+const orderedColumns = rollup.ColumnSum | rollup.ColumnCorrection | rollup.ColumnMoment | rollup.ColumnLine
+
+// ComplexFlags returns the flags of buckets for whose windows samples made from them don't give an approximation of the
+// function of that name, if Evaluate leaves the windows to samples.
 func ComplexFlags(name string) rollup.Flags {
-	if fn := Lookup(name); fn != nil {
+	fn := Lookup(name)
+	switch {
+	case fn == nil:
+		return rollup.NotSimple
+	case fn.columns&orderedColumns != 0:
+		return fn.complexFlags() | rollup.Large
+	default:
 		return fn.complexFlags()
 	}
-	return rollup.NotSimple
 }
 
 func (f *Function) complexFlags() rollup.Flags {

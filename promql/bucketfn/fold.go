@@ -1,6 +1,7 @@
 package bucketfn
 
 import (
+	"math"
 	"slices"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -127,7 +128,9 @@ func addCompensated(a, b compensated) compensated {
 }
 
 func overSum(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overSums(b, w, out, func(sum compensated, _ uint64) float64 { return (sum.high + sum.low) * w.scale() },
+	f.overSums(b, w, out, func(sum compensated, _ uint64, _ bool) (v float64, known bool) {
+		return (sum.high + sum.low) * w.scale(), true
+	},
 		func(sum *histogram.FloatHistogram, _ uint64) *histogram.FloatHistogram {
 			if w.scale() != 1 {
 				sum.Mul(w.scale())
@@ -137,12 +140,15 @@ func overSum(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 }
 
 func overAvg(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
-	f.overSums(b, w, out, func(sum compensated, n uint64) float64 { return sum.high/float64(n) + sum.low/float64(n) },
+	f.overSums(b, w, out, func(sum compensated, n uint64, large bool) (v float64, known bool) {
+		return sum.high/float64(n) + sum.low/float64(n), !large || !math.IsInf(sum.high, 0)
+	},
 		func(sum *histogram.FloatHistogram, n uint64) *histogram.FloatHistogram { return sum.Div(float64(n)) })
 }
 
-// overSums computes the function from the sum of a window and its number of samples.
-func (f *Evaluator) overSums(b *rollup.Buckets, w Windows, out *Result, value func(sum compensated, n uint64) float64,
+// overSums computes the function from the sum of a window, its number of samples, and whether it has large values.
+func (f *Evaluator) overSums(b *rollup.Buckets, w Windows, out *Result,
+	value func(sum compensated, n uint64, large bool) (v float64, known bool),
 	hist func(sum *histogram.FloatHistogram, n uint64) *histogram.FloatHistogram,
 ) {
 	f.pairs = f.pairs[:0]
@@ -150,12 +156,17 @@ func (f *Evaluator) overSums(b *rollup.Buckets, w Windows, out *Result, value fu
 		f.pairs = append(f.pairs, compensated{high, b.SumLow[i]})
 	}
 	f.sums.Start(addCompensated)
+	f.larges.setBuckets(b)
 	n := running{of: [][]uint32{b.Count}}
 	f.overEach(b, w, out, func(step, lo, hi int) {
 		count := n.in(lo, hi)
 		switch f.kinds.in(lo, hi) {
 		case ofFloats:
-			out.add(step, value(f.sums.Of(f.pairs, lo, hi), count))
+			if v, known := value(f.sums.Of(f.pairs, lo, hi), count, f.larges.in(lo, hi)); known && !f.larges.mixed(lo, hi) {
+				out.add(step, v)
+			} else {
+				out.needsSamples(step)
+			}
 		case ofHistograms:
 			sum, known := sumOfHistograms(b, lo, hi, out)
 			switch {

@@ -28,12 +28,13 @@ type regression struct {
 	// squares is Σ(t − t̄)², and comoment Σ(t − t̄)(v − v̄).
 	squares, comoment compensated
 	min, max          float64
-	unknown           bool
+	// unknown is set if the line of a bucket is unknown, large if some value is large.
+	unknown, large bool
 }
 
 func mergeLines(a, b regression) regression {
 	both := regression{n: a.n + b.n, sum: addCompensated(a.sum, b.sum), min: Min(a.min, b.min), max: Max(a.max, b.max),
-		unknown: a.unknown || b.unknown}
+		unknown: a.unknown || b.unknown, large: a.large || b.large}
 	apart := float64(b.base-a.base) + (b.rest - a.rest)
 	values := rollup.MeansApart(a.n, a.sum.high, a.sum.low, b.n, b.sum.high, b.sum.low)
 	weight := a.n * b.n / both.n
@@ -57,10 +58,10 @@ func (l *regression) later(by float64) {
 func (l *regression) solve(at int64) (slope, value float64) {
 	sum := l.sum.high + l.sum.low
 	switch {
+	case isFlat(l.min, l.max, sum):
+		return 0, l.min
 	case sum-sum != 0:
 		return math.NaN(), math.NaN()
-	case l.min == l.max:
-		return 0, l.min
 	}
 	slope = (l.comoment.high + l.comoment.low) / (l.squares.high + l.squares.low) * 1000
 	mean := l.sum.high/l.n + l.sum.low/l.n
@@ -69,8 +70,14 @@ func (l *regression) solve(at int64) (slope, value float64) {
 
 // known reports whether solve has a result.
 func (l *regression) known() bool {
-	sum := l.sum.high + l.sum.low
-	return sum-sum != 0 || l.min == l.max || !l.unknown
+	switch sum := l.sum.high + l.sum.low; {
+	case isFlat(l.min, l.max, sum):
+		return true
+	case sum-sum != 0:
+		return !(l.large && hasOverflowed(l.min, l.max, sum))
+	default:
+		return !l.unknown && !l.large // Products with large values overflow.
+	}
 }
 
 func overDeriv(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
@@ -130,7 +137,7 @@ func (f *Evaluator) overLines(b *rollup.Buckets, w Windows, out *Result, value f
 func lineOf(b *rollup.Buckets, i int) regression {
 	n := b.FloatCount(i)
 	l := regression{n: float64(n), sum: compensated{b.Sum[i], b.SumLow[i]}, min: b.Min[i], max: b.Max[i],
-		unknown: b.TimeSquares[i] < 0}
+		unknown: b.TimeSquares[i] < 0, large: b.Flags[i]&rollup.Large != 0}
 	if n == 0 || l.unknown {
 		return l
 	}

@@ -12,12 +12,13 @@ type moments struct {
 	sum, moment compensated
 	min, max    float64
 	unknown     bool // some bucket has no moment
+	large       bool // some value is large
 }
 
 func mergeMoments(a, b moments) moments {
 	both := moments{
 		n: a.n + b.n, sum: addCompensated(a.sum, b.sum), min: Min(a.min, b.min), max: Max(a.max, b.max),
-		unknown: a.unknown || b.unknown,
+		unknown: a.unknown || b.unknown, large: a.large || b.large,
 	}
 	if both.min == both.max { // Otherwise rounding would give constants a deviation.
 		return both
@@ -30,8 +31,11 @@ func mergeMoments(a, b moments) moments {
 // variance returns the variance of the values, and whether it is known. As in Prometheus, it is NaN if not all values
 // are finite.
 func (m *moments) variance() (v float64, known bool) {
-	if sum := m.sum.high + m.sum.low; sum-sum != 0 {
-		return math.NaN(), true
+	switch sum := m.sum.high + m.sum.low; {
+	case isFlat(m.min, m.max, sum):
+		return 0, true
+	case sum-sum != 0:
+		return math.NaN(), !(m.large && hasOverflowed(m.min, m.max, sum))
 	}
 	v = max(0, (m.moment.high+m.moment.low)/m.n)
 	return v, !m.unknown && v <= math.MaxFloat64
@@ -52,6 +56,7 @@ func (f *Evaluator) overMoments(b *rollup.Buckets, w Windows, out *Result, value
 			n: float64(b.FloatCount(i)), sum: compensated{b.Sum[i], b.SumLow[i]},
 			moment: compensated{max(0, moment), 0},
 			min:    b.Min[i], max: b.Max[i], unknown: moment < 0,
+			large: b.Flags[i]&rollup.Large != 0,
 		})
 	}
 	f.merged.Start(mergeMoments)

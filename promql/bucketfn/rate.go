@@ -28,6 +28,7 @@ func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope
 		f.joints.setBuckets(b, &f.kinds, &f.starts)
 	}
 	resets := s.Counter && f.corrections(b)
+	f.larges.setBuckets(b)
 	f.fold.Start(func(earlier, later float64) float64 { return earlier + later })
 	n, width := running{of: [][]uint32{b.Count}}, w.Span
 	f.overEach(b, w, out, func(step, lo, hi int) {
@@ -55,18 +56,24 @@ func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope
 			}
 			return
 		}
-		if f.starts.overlapIn(lo, hi) {
-			out.Overlaps++
-		}
 		rise := b.Last[hi-1] - b.First[lo]
 		if resets {
-			rise += b.Correction[lo] + f.starts.correction(lo)
+			first, others := b.Correction[lo]+f.starts.correction(lo), 0.
 			if hi-lo > 1 {
-				rise += f.fold.Of(f.leaves, lo+1, hi)
+				others = f.fold.Of(f.leaves, lo+1, hi)
 			}
+			if f.larges.unknownRise(lo, hi, rise, first+others) {
+				out.needsSamples(step)
+				return
+			}
+			rise += first
+			rise += others
 		}
 		if sinceStart > 0 {
 			rise += b.First[lo]
+		}
+		if f.starts.overlapIn(lo, hi) {
+			out.Overlaps++
 		}
 		out.add(step, rise*s.Factor(spacing, b.First[lo], rise))
 	})

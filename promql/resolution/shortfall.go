@@ -37,6 +37,8 @@ type Shortfall struct {
 	Cut bool
 	// Approximated is set if a function was applied to samples reconstructed from buckets.
 	Approximated bool
+	// Extended is the same for anchored and smoothed ranges. Off bounds their errors.
+	Extended bool
 	// Sketched is set if a function was applied to samples reconstructed from sketches.
 	Sketched bool
 	// LeftOut is set if steps have no value because they require samples. Choose never sets it; the reader of buckets
@@ -65,7 +67,7 @@ type Off struct {
 
 // Lacks reports whether raw samples were missing.
 func (s Shortfall) Lacks() bool {
-	return s.Moved || s.Widened || s.Cut || s.Approximated || s.Sketched || s.LeftOut || s.Hidden
+	return s.Moved || s.Widened || s.Cut || s.Approximated || s.Extended || s.Sketched || s.LeftOut || s.Hidden
 }
 
 // IsNone reports whether the result is the result of raw samples.
@@ -77,7 +79,7 @@ func (s *Shortfall) Merge(other Shortfall) {
 		s.SnappedBy, s.SnappedOf, s.Snapped = other.SnappedBy, other.SnappedOf, other.Snapped
 	}
 	s.Off = s.Off.merged(other.Off)
-	s.Off.Unknown = s.Off.Unknown || other.moves() && !other.Off.Bounded
+	s.Off.Unknown = s.Off.Unknown || other.isBounded() && !other.Off.Bounded
 	switch {
 	case !other.Lacks():
 		return
@@ -95,6 +97,7 @@ func (s *Shortfall) Merge(other Shortfall) {
 	}
 	s.Approximated, s.LeftOut = s.Approximated || other.Approximated, s.LeftOut || other.LeftOut
 	s.Hidden, s.Sketched = s.Hidden || other.Hidden, s.Sketched || other.Sketched
+	s.Extended = s.Extended || other.Extended
 }
 
 // merged returns the bounds for the values of both.
@@ -104,13 +107,15 @@ func (o Off) merged(other Off) Off {
 	}
 }
 
-// moves reports whether values depend on data around the edges of windows.
-func (s *Shortfall) moves() bool { return s.Moved || s.Widened || s.Cut || s.SnappedBy > 0 }
+// isBounded reports whether Off bounds the errors, most of which are caused by data around the edges of windows.
+func (s *Shortfall) isBounded() bool { return s.Moved || s.Widened || s.Cut || s.Extended || s.SnappedBy > 0 }
 
 // boundText describes the error bound; "" if it is unknown, or if values are missing.
 func (s *Shortfall) boundText() string {
 	switch o := s.Off; {
-	case !s.moves() || !o.Bounded || o.Unknown || s.LeftOut || s.Hidden:
+	case s.Extended && s.Approximated: // Off doesn't bound the errors of other functions of reconstructed samples.
+		return ""
+	case !s.isBounded() || !o.Bounded || o.Unknown || s.LeftOut || s.Hidden:
 		return ""
 	case o.By == 0 && o.SumBy == 0:
 		return "; no value differs by that"
@@ -178,7 +183,7 @@ func (s Shortfall) Info() error {
 	if s.Cut {
 		what = append(what, "window edges within "+buckets+" are interpolated; the error is at most the content of the first and the last bucket of the window")
 	}
-	if s.Approximated {
+	if s.Approximated || s.Extended {
 		what = append(what, "functions that rollups don't support are computed from samples reconstructed from "+buckets)
 	}
 	if s.Sketched {

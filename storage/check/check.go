@@ -17,6 +17,7 @@ import (
 
 // Totals are the numbers of verified rows and files.
 type Totals struct {
+	// Metrics and Series are counted once per window, of samples or rollups.
 	Blobs, Tenants, Windows, Metrics, Series, Chunks, Samples, Exemplars int
 	// Bytes is the encoded size of chunks.
 	Bytes int64

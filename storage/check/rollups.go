@@ -145,6 +145,7 @@ func (c *checker) rollupWindow(tenant string, window int64, done func(done, all 
 	}
 	for i, metric := range names {
 		done(i, len(names))
+		c.stats.Metrics++
 		shards, err := c.env.Shards(c.ctx, window, tenant, metric, c.missed)
 		if err != nil {
 			return err
@@ -181,6 +182,7 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in for
 		}
 		switch k[0].Int {
 		case format.KindLabels:
+			c.stats.Series++
 			ls, err := format.ParseLabels(row.Value, metric, &builder)
 			known[id] = classes.Of(ls)
 			if err != nil {

@@ -39,7 +39,7 @@ func (b *Buckets) AppendAggregate(a Aggregate, width int64) {
 		b.Resets[i], b.Changes[i] = 1, 1
 	}
 	if isLarge(a.Min) || isLarge(a.Max) {
-		b.Flags[i] |= NotSimple
+		b.Flags[i] |= largeFlags(a.Min, a.Max)
 	}
 }
 

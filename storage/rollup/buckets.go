@@ -121,7 +121,7 @@ const (
 	// EndsStale: the latest sample of the bucket is a stale marker.
 	EndsStale Flags = 1 << iota
 	// NotSimple: queries must read the samples instead of the bucket, because queries can't compute with one of its
-	// histograms or the sum of the values could overflow. Its columns cover only the floats among its samples.
+	// histograms. Its columns cover only the floats among its samples.
 	NotSimple
 	// HasHistograms: the bucket's samples include native histograms.
 	HasHistograms
@@ -142,6 +142,12 @@ const (
 	// cover all samples. The first and the last sample and Correction are estimates, and Resets and Changes are
 	// meaningless. The moment, the line and the sketch are unknown.
 	Aggregated
+	// Large: a finite value is so large that a sum with it may overflow, see isLarge. Sum and Correction may then depend
+	// on the order of addition. LargePositive and LargeNegative are set only with Large: a value, finite or not, is
+	// above the limit, or below the negative limit.
+	Large
+	LargePositive
+	LargeNegative
 )
 
 // ofHistograms are the flags of a bucket that contains only histograms.

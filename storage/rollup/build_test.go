@@ -76,7 +76,7 @@ func TestStaleMarkers(t *testing.T) {
 	require.Equal(t, []uint32{1, 0}, coarse.Changes)
 }
 
-func TestNotSimple(t *testing.T) {
+func TestFlags(t *testing.T) {
 	float := func(at int64, v float64) func(*chunk.Samples) {
 		return func(s *chunk.Samples) { s.AppendFloat(at, 0, v) }
 	}
@@ -109,9 +109,9 @@ func TestNotSimple(t *testing.T) {
 		"thresholds":                   {[]func(*chunk.Samples){hist(1, 0, 0.1, 0), hist(2, 0, 0.2, 0)}, ofHistograms, 2},
 		"gauge":                        {[]func(*chunk.Samples){hist(1, 0, 0, histogram.GaugeType)}, ofHistograms, 1},
 		"gauge later":                  {[]func(*chunk.Samples){hist(1, 0, 0, 0), hist(2, 0, 0, histogram.GaugeType)}, ofHistograms, 2},
-		"large":                        {[]func(*chunk.Samples){float(1, 1), float(2, -1e300), float(3, 1)}, NotSimple, 3},
+		"large":                        {[]func(*chunk.Samples){float(1, 1), float(2, -1e300), float(3, 1)}, Large | LargeNegative, 3},
 		"infinite":                     {[]func(*chunk.Samples){float(1, math.Inf(1))}, 0, 1},
-		"large behind an infinite one": {[]func(*chunk.Samples){float(1, math.Inf(1)), float(2, 1e300)}, NotSimple, 2},
+		"large behind an infinite one": {[]func(*chunk.Samples){float(1, math.Inf(1)), float(2, 1e300)}, Large | LargePositive, 2},
 	} {
 		s := &chunk.Samples{}
 		for _, add := range c.add {

@@ -23,7 +23,7 @@ func coarsenOne(into, fine *Buckets, from, to int, start, end int64) {
 	flags := fine.Flags[to-1] & EndsStale
 	floats, histograms := false, false
 	for at := from; at < to; at++ {
-		flags |= fine.Flags[at] & (NotSimple | HasDeleted | StartsOverlap | Aggregated)
+		flags |= fine.Flags[at] & (NotSimple | HasDeleted | StartsOverlap | Aggregated | Large)
 		if fine.Count[at] > 0 {
 			floats = floats || fine.Flags[at].HasFloats()
 			histograms = histograms || fine.Flags[at]&HasHistograms != 0

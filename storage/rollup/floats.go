@@ -57,8 +57,8 @@ func (r *run) put(b *Buckets, i int) {
 		b.Correction[i] = r.correction.total()
 	}
 	b.Resets[i], b.Changes[i] = r.resets, r.changes
-	if r.large {
-		b.Flags[i] |= NotSimple
+	if r.large || b.Flags[i]&Large != 0 {
+		b.Flags[i] |= largeFlags(r.min, r.max)
 	}
 }
 

@@ -49,10 +49,26 @@ func unitOf(least, greatest float64) float64 {
 	return math.Ldexp(1, exponent-lowBits)
 }
 
-// isLarge reports whether a sum of values like v could overflow. A bucket has less than 2^32 values.
+// largestSummable is the largest absolute value that isn't large. The sum of 2^32 values up to it is less than the
+// rounding error of a sum that almost overflows.
+const largestSummable = 0x1p932
+
+// isLarge reports whether v is finite and a sum with v may overflow.
 func isLarge(v float64) bool {
 	v = math.Abs(v)
-	return v > math.MaxFloat64/(1<<32) && v <= math.MaxFloat64
+	return v > largestSummable && v <= math.MaxFloat64
+}
+
+// largeFlags returns the flags of a bucket with large values between these.
+func largeFlags(least, greatest float64) Flags {
+	flags := Large
+	if greatest > largestSummable {
+		flags |= LargePositive
+	}
+	if least < -largestSummable {
+		flags |= LargeNegative
+	}
+	return flags
 }
 
 // total returns the sum as one float.

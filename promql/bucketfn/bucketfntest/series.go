@@ -17,6 +17,7 @@ import (
 // SeriesKinds are the kinds of series that GenerateSeries can generate.
 var SeriesKinds = []string{
 	"counter", "counter with resets", "gauge", "special values", "great integers", "overflowing", "constant",
+	"large positive", "large negative", "largest", "large and special",
 	"histograms", "histograms with resets", "histograms of several sorts", "float histograms", "integer histograms", "custom buckets",
 	"gauge histograms", "hinted histograms", "floats and histograms", "histograms of changing layouts", "custom buckets of changing bounds",
 	"gauge histograms of changing layouts",
@@ -101,6 +102,24 @@ func (g *SeriesGenerator) Next() {
 		g.V = r.NormFloat64()
 		if r.IntN(30) == 0 {
 			g.V = math.MaxFloat64 * (r.Float64() - 0.5)
+		}
+	case "large positive", "large negative":
+		g.V = r.Float64() * 100
+		if r.IntN(20) == 0 {
+			g.V = []float64{math.MaxFloat64, 1e300, 1e299, 1e281}[r.IntN(4)] * (1 - r.Float64()*float64(r.IntN(2)))
+		}
+		if g.Kind == "large negative" {
+			g.V = -g.V
+		}
+	case "largest":
+		g.V = math.MaxFloat64
+		if r.IntN(50) == 0 {
+			g.V = math.NaN()
+		}
+	case "large and special":
+		g.V = float64(r.IntN(3))
+		if r.IntN(20) == 0 {
+			g.V = []float64{math.MaxFloat64, 1e300, 1e285, math.Inf(1), math.NaN(), math.SmallestNonzeroFloat64}[r.IntN(6)] * float64(r.IntN(3)-1)
 		}
 	case "constant":
 		g.V = 42

@@ -1,0 +1,205 @@
+package promql
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/prometheus/prometheus/model/timestamp"
+	"github.com/prometheus/prometheus/promql/parser"
+	promstorage "github.com/prometheus/prometheus/storage"
+
+	"github.com/cassia-db/cassia/promql/bucketfn"
+	"github.com/cassia-db/cassia/promql/resolution"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// The evaluator computes anchored and smoothed ranges from made samples where raw samples have expired. They use the
+// samples inside a window, the last one before it, and the first one after it. If windows start and end at bucket
+// edges, these two are exact, and so are the first and the last sample of each bucket. Only the corrections for resets,
+// the numbers of resets and the numbers of changes inside buckets may differ from those of the samples. Buckets contain
+// them, so the error of a value is known:
+//
+//	window     (............................]
+//	buckets  |----|----|----|----|----|----|----|
+//	used         l.....last of each.............f
+//	errors         | d1 | d2 | d3 | d4 | d5 |           of the value: at most their sum
+
+// extendedRange is an anchored or smoothed range in a query.
+type extendedRange struct {
+	// The right edges of its windows, milliseconds.
+	first, last, step int64
+	width             int64 // of the windows
+}
+
+// rangeKey identifies a selector by its hints.
+type rangeKey struct {
+	start, end, width int64
+	function          string
+}
+
+type extendedKey struct{}
+
+// withExtended returns a context that describes the anchored and smoothed ranges of a query. Hints of subqueries are
+// ambiguous, so ranges of a query with subqueries are left out.
+func withExtended(ctx context.Context, stmt parser.Statement) context.Context {
+	s, ok := stmt.(*parser.EvalStmt)
+	if !ok {
+		return ctx
+	}
+	ranges, subqueries := map[rangeKey]*extendedErrors{}, false
+	lookback := s.LookbackDelta.Milliseconds()
+	parser.Inspect(s.Expr, func(node parser.Node, path []parser.Node) error {
+		if _, ok := node.(*parser.SubqueryExpr); ok {
+			subqueries = true
+		}
+		m, ok := node.(*parser.MatrixSelector)
+		if !ok {
+			return nil
+		}
+		v, ok := m.VectorSelector.(*parser.VectorSelector)
+		if !ok || !v.Anchored && !v.Smoothed {
+			return nil
+		}
+		e := extendedRange{first: timestamp.FromTime(s.Start), last: timestamp.FromTime(s.End),
+			step: s.Interval.Milliseconds(), width: m.Range.Milliseconds()}
+		if v.Timestamp != nil {
+			e.first, e.last = *v.Timestamp, *v.Timestamp
+		}
+		offset := v.OriginalOffset.Milliseconds()
+		e.first, e.last = e.first-offset, e.last-offset
+		key := rangeKey{start: e.first - lookback - e.width + 1, end: e.last, width: e.width, function: functionOn(path)}
+		if v.Smoothed {
+			key.end += lookback
+		}
+		ranges[key] = &extendedErrors{extendedRange: e, function: key.function}
+		return nil
+	})
+	if subqueries || len(ranges) == 0 {
+		return ctx
+	}
+	return context.WithValue(ctx, extendedKey{}, ranges)
+}
+
+// functionOn returns the name of the innermost function on a path, as in the hints.
+func functionOn(path []parser.Node) string {
+	for i := len(path) - 1; i >= 0; i-- {
+		switch n := path[i].(type) {
+		case *parser.Call:
+			return n.Func.Name
+		case *parser.AggregateExpr, *parser.BinaryExpr:
+			return ""
+		}
+	}
+	return ""
+}
+
+// extendedOf returns the errors of the anchored or smoothed range with these hints, or nil if there is none.
+func extendedOf(ctx context.Context, hints *promstorage.SelectHints) *extendedErrors {
+	ranges, _ := ctx.Value(extendedKey{}).(map[rangeKey]*extendedErrors)
+	if hints == nil || ranges == nil {
+		return nil
+	}
+	return ranges[rangeKey{hints.Start, hints.End, hints.Range, hints.Func}]
+}
+
+// isAligned reports whether all windows start and end at edges of buckets.
+func (e *extendedRange) isAligned(res rollup.Resolution) bool {
+	width := res.Width()
+	return e.first%width == 0 && e.width%width == 0 && (e.first == e.last || e.step%width == 0)
+}
+
+// extendedErrors reports the errors of a selector's values. It is safe for concurrent use.
+type extendedErrors struct {
+	extendedRange
+	function string
+
+	mu    sync.Mutex
+	short resolution.Shortfall // of all series so far
+}
+
+// expect records that a range of times is read from buckets.
+func (e *extendedErrors) expect(short resolution.Shortfall) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	off := e.short.Off
+	e.short.Merge(short)
+	e.short.Off = off
+}
+
+// bucketError is the max error that a bucket causes.
+type bucketError struct {
+	end int64
+	by  float64 // NaN if unknown
+}
+
+// of returns the error of samples that were made from bucket i.
+func (e *extendedErrors) of(b *rollup.Buckets, i int, made []float64) bucketError {
+	out := bucketError{end: b.End[i], by: math.NaN()}
+	if b.Flags[i]&(rollup.NotSimple|rollup.HasHistograms|rollup.Aggregated) != 0 {
+		return out
+	}
+	var correction float64
+	resets, changes := 0, 0
+	for k := 1; k < len(made); k++ {
+		before, v := made[k-1], made[k]
+		if v < before {
+			resets++
+			correction += before
+		}
+		if v != before && (v == v || before == before) {
+			changes++
+		}
+	}
+	switch e.function {
+	case "rate", "increase":
+		switch largest := max(math.Abs(b.Min[i]), math.Abs(b.Max[i])); {
+		case correction == b.Correction[i]:
+			out.by = 0
+		case !math.IsInf(correction-b.Correction[i], 0):
+			out.by = math.Abs(correction - b.Correction[i])
+			if out.by <= 1e-13*largest*float64(len(made)) && !math.IsInf(largest, 0) {
+				out.by = 0 // rounding
+			}
+		}
+		if e.function == "rate" {
+			out.by /= (time.Duration(e.width) * time.Millisecond).Seconds()
+		}
+	case "delta":
+		out.by = 0
+	case "resets":
+		out.by = math.Abs(float64(resets) - float64(b.Resets[i]))
+	case "changes":
+		out.by = math.Abs(float64(changes) - float64(b.Changes[i]))
+	}
+	return out
+}
+
+// add adds the errors of a series' buckets, which are ascending, and passes the errors of all series to warn if there
+// are any.
+func (e *extendedErrors) add(list []bucketError, warn func(error)) {
+	most, unknown := 0., false
+	by, sums := make([]float64, len(list)), bucketfn.Fold[float64]{}
+	sums.Start(func(earlier, later float64) float64 { return earlier + later })
+	for i, d := range list {
+		if by[i] = d.by; !(d.by <= math.MaxFloat64) {
+			by[i], unknown = 0, true
+		}
+	}
+	for i, lo := 0, 0; i < len(list); i++ {
+		for list[lo].end <= list[i].end-e.width {
+			lo++
+		}
+		most = max(most, sums.Of(by, lo, i+1))
+	}
+	if most == 0 && !unknown {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	off := &e.short.Off
+	off.Bounded, off.Unknown = true, off.Unknown || unknown
+	off.By, off.SumBy = max(off.By, most), off.SumBy+most
+	warn(&resolution.MissingError{Shortfall: e.short})
+}

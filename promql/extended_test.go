@@ -1,0 +1,178 @@
+package promql
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/soak"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// extendedKinds are the kinds of series of TestExtendedRangesAreWithinTheirInfos.
+var extendedKinds = []string{"counter", "resets", "falling", "walk", "noise", "two values", "steps", "nan", "infinite",
+	"infinite counter", "stale", "sparse", "started", "deltas", "few", "large"}
+
+// extendedValue returns the value of sample i of a kind.
+func extendedValue(r *rand.Rand, kind string, i int, v float64) float64 {
+	switch kind {
+	case "counter", "stale", "sparse":
+		return v + float64(r.IntN(100))
+	case "resets", "started":
+		if r.IntN(30) == 0 {
+			return float64(r.IntN(3))
+		}
+		return v + r.Float64()*10
+	case "falling":
+		return 1e6 - float64(i) - r.Float64()
+	case "walk":
+		return v + r.NormFloat64()
+	case "two values":
+		return float64(r.IntN(2))
+	case "steps":
+		return float64(r.IntN(3) * (i / 50 % 5))
+	case "deltas", "few":
+		return float64(r.IntN(50))
+	case "large":
+		if r.IntN(200) == 0 {
+			return 1e300
+		}
+	case "nan":
+		if r.IntN(20) == 0 {
+			return math.NaN()
+		}
+	case "infinite":
+		if r.IntN(100) == 0 {
+			return math.Inf(1 - 2*r.IntN(2))
+		}
+	case "infinite counter":
+		if r.IntN(200) == 0 {
+			return math.Inf(1)
+		}
+		if math.IsInf(v, 1) {
+			v = 0
+		}
+		return v + 1
+	}
+	return math.Round(r.NormFloat64()*1e3) / 10
+}
+
+// extendedSeries returns one series of each kind.
+func extendedSeries(seed uint64) func(begin time.Time) []storage.ImportedSeries {
+	return func(begin time.Time) (all []storage.ImportedSeries) {
+		r := rand.New(rand.NewPCG(seed, 8))
+		for _, kind := range extendedKinds {
+			var s chunk.Samples
+			v, start := 0.0, begin.UnixMilli()
+			for i := range 10 * 24 * 60 {
+				at := begin.Add(time.Duration(i+1) * time.Minute).UnixMilli()
+				before := v
+				v = extendedValue(r, kind, i, v)
+				switch kind {
+				case "started":
+					if v < before || r.IntN(100) == 0 {
+						start = at - 1 - r.Int64N(59_000)
+					}
+					s.AppendFloat(at, start, v)
+				case "deltas":
+					if r.IntN(20) > 0 {
+						s.AppendFloat(at, at-60_000, v)
+					}
+				case "stale":
+					if r.IntN(50) == 0 {
+						s.AppendFloat(at, 0, math.Float64frombits(value.StaleNaN))
+						continue
+					}
+					s.AppendFloat(at, 0, v)
+				case "sparse", "few":
+					if r.IntN(map[string]int{"sparse": 9, "few": 3}[kind]) == 0 {
+						s.AppendFloat(at-r.Int64N(30_000), 0, v)
+					}
+				default:
+					s.AppendFloat(at, 0, v)
+				}
+			}
+			name := "x_" + strings.ReplaceAll(kind, " ", "_")
+			all = append(all, storage.ImportedSeries{Labels: labels.FromStrings("__name__", name), Samples: &s})
+		}
+		return all
+	}
+}
+
+// extendedFunctions have no error or one that is bounded, over windows that start and end at buckets.
+var extendedFunctions = []string{"increase %s anchored", "increase %s smoothed", "rate %s anchored", "rate %s smoothed",
+	"delta %s anchored", "delta %s smoothed", "changes %s anchored", "resets %s anchored",
+	"increase %s", "rate %s", "delta %s", "changes %s", "resets %s"}
+
+// Anchored, smoothed and other ranges that start and end at buckets, of all kinds of series, after raw samples have
+// expired. Without an info, the values are those of raw samples. With an info, they differ by no more than it states.
+func TestExtendedRangesAreWithinTheirInfos(t *testing.T) {
+	t.Parallel()
+	seed := soak.Seed(t)
+	r := rand.New(rand.NewPCG(seed, 7))
+	a := newAgedStores(t, extendedSeries(seed))
+	var engines [2]*Engine
+	for i := range engines {
+		o := DefaultOptions()
+		o.Parser, o.StartTimestamps = allSyntax, i == 1
+		engines[i] = NewEngine(o)
+		defer engines[i].Close()
+	}
+	ctx := tenant.Into(t.Context(), "default")
+	outcomes := map[string]int{}
+	for range soak.Amount(t, 300, 20_000) {
+		fn, kind := oneOf(r, extendedFunctions...), oneOf(r, extendedKinds...)
+		name, modifier, _ := strings.Cut(fn, " %s")
+		hours := 1 + r.IntN(8)
+		query := fmt.Sprintf("%s(x_%s[%dh]%s)", name, strings.ReplaceAll(kind, " ", "_"), hours, modifier)
+		if r.IntN(4) == 0 {
+			query = "sum(" + query + ")"
+		}
+		from := a.now.Add(-time.Duration(1+r.IntN(9)) * 24 * time.Hour).Add(time.Duration(r.IntN(24)) * time.Hour)
+		to := from.Add(time.Duration(r.IntN(12)) * time.Hour)
+		e := engines[r.IntN(2)]
+		want, _ := a.points(t, e, a.whole, ctx, query, from, to, time.Hour)
+		got, notes := a.points(t, e, a.aged, ctx, query, from, to, time.Hour)
+		var texts []string
+		for _, err := range notes {
+			texts = append(texts, err.Error())
+		}
+		each, _, isBounded := valueBounds(t, texts)
+		isTold := strings.Contains(strings.Join(texts, " "), "raw samples before")
+		require.Equal(t, isTold, isBounded, "%s: %q", query, texts)
+		what := "exact"
+		if isBounded {
+			what = "bounded"
+		}
+		outcomes[what]++
+		largest := 1.0
+		if kind == "large" {
+			largest = 1e300
+		} else if kind == "falling" {
+			largest = 1e7
+		}
+		require.Len(t, got, len(want), query)
+		for series, values := range want {
+			require.Len(t, got[series], len(values), query)
+			for at, v := range values {
+				x := got[series][at]
+				if v == x || v != v && x != x || math.Abs(v-x) <= each+1e-11*max(largest, math.Abs(v)) {
+					continue
+				}
+				require.Fail(t, "off", "%s at %s: %v, not %v: %s, %q", query, time.UnixMilli(at).UTC(), x, v, what, texts)
+			}
+		}
+	}
+	t.Log(outcomes)
+	require.Greater(t, outcomes["exact"], 100)
+	require.Positive(t, outcomes["bounded"])
+}
