@@ -228,7 +228,8 @@ func (b *Batch) Commit(ctx context.Context) error {
 		return nil
 	}
 	begin := time.Now()
-	n, histograms, exemplars, name, limiter := len(b.entries), b.histograms, len(b.exemplars), b.tenant.Name(), b.s.opts.Limiter
+	n, histograms, exemplars := len(b.entries), b.histograms, len(b.exemplars)
+	name, limiter := b.tenant.Name(), b.s.opts.Limiter
 	if b.free {
 		limiter = nil
 	}

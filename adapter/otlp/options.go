@@ -74,9 +74,11 @@ func (t *Translation) config() config.OTLPConfig {
 	if t.Strategy != "" {
 		c.TranslationStrategy = otlptranslator.TranslationStrategyOption(t.Strategy)
 	}
-	c.PromoteResourceAttributes, c.PromoteAllResourceAttributes = t.PromoteResourceAttributes, t.PromoteAllResourceAttributes
+	c.PromoteResourceAttributes = t.PromoteResourceAttributes
+	c.PromoteAllResourceAttributes = t.PromoteAllResourceAttributes
 	c.IgnoreResourceAttributes = t.IgnoreResourceAttributes
-	c.KeepIdentifyingResourceAttributes, c.ConvertHistogramsToNHCB = t.KeepIdentifyingResourceAttributes, t.ConvertHistogramsToNHCB
+	c.KeepIdentifyingResourceAttributes = t.KeepIdentifyingResourceAttributes
+	c.ConvertHistogramsToNHCB = t.ConvertHistogramsToNHCB
 	c.PromoteScopeMetadata = t.PromoteScopeMetadata
 	return c
 }

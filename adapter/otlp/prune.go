@@ -217,9 +217,11 @@ func (p *pruner) refuses(at pcommon.Timestamp, attributes pcommon.Map, series in
 	case p.tooManyAttributes:
 		reason, text = reasonTooManyAttributes, fmt.Sprintf("has a resource or a scope with more than %d attributes, or more than %d bytes of attributes", maxResourceAttributes, maxSeriesText)
 	case attributes.Len() > maxAttributes:
-		reason, text = reasonTooManyAttributes, fmt.Sprintf("has a data point with %d attributes; the maximum is %d", attributes.Len(), maxAttributes)
+		reason = reasonTooManyAttributes
+		text = fmt.Sprintf("has a data point with %d attributes; the maximum is %d", attributes.Len(), maxAttributes)
 	case p.outer+attributesText(attributes)+int64(len(p.metric)+p.unit) > maxSeriesText:
-		reason, text = reasonTooMuchText, fmt.Sprintf("has a data point with more than %d bytes of attributes and names", maxSeriesText)
+		reason = reasonTooMuchText
+		text = fmt.Sprintf("has a data point with more than %d bytes of attributes and names", maxSeriesText)
 	default:
 		cost = int64(series) * (seriesWork + int64(len(p.metric)) + p.outer + attributesText(attributes))
 		if cost > p.work {

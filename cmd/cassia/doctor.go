@@ -164,7 +164,8 @@ func (x *examination) noStoreYet() doctor.Finding {
 		Do:  "the first `cassia serve` creates it",
 	}
 	if x.Kind == config.EnginePebble {
-		f.Level, f.Do = doctor.Error, "set --storage.path to the data directory of `cassia serve`; if there is none yet, start `cassia serve`"
+		f.Level = doctor.Error
+		f.Do = "set --storage.path to the data directory of `cassia serve`; if there is none yet, start `cassia serve`"
 	}
 	return f
 }

@@ -99,13 +99,15 @@ func (o *Options) describeCluster(ctx context.Context, session *gocql.Session, h
 	if err != nil {
 		return nil, fmt.Errorf("read system.local: %w", err)
 	}
-	local.HostID, local.Schema, local.Address = id.String(), schema.String(), net.JoinHostPort(address.String(), strconv.Itoa(port))
+	local.HostID, local.Schema = id.String(), schema.String()
+	local.Address = net.JoinHostPort(address.String(), strconv.Itoa(port))
 	c.Nodes = append(c.Nodes, local)
 	peers := session.Query("SELECT host_id, data_center, rack, release_version, schema_version, native_address, native_port FROM system.peers_v2").
 		WithContext(ctx).Iter()
 	var n Node
 	for peers.Scan(&id, &n.DataCenter, &n.Rack, &n.Release, &schema, &address, &port) {
-		n.HostID, n.Schema, n.Address = id.String(), schema.String(), net.JoinHostPort(address.String(), strconv.Itoa(port))
+		n.HostID, n.Schema = id.String(), schema.String()
+		n.Address = net.JoinHostPort(address.String(), strconv.Itoa(port))
 		c.Nodes = append(c.Nodes, n)
 	}
 	if err := peers.Close(); err != nil {

@@ -153,7 +153,8 @@ func (c *churn) setOf(ctx context.Context, w *comparedWindow) (*windowSet, error
 		if err != nil {
 			return nil, err
 		}
-		set, size, walk := &windowSet{ids: map[format.SeriesID]struct{}{}}, meter.NewLoad(ctx, c.s.env.QueryBytes), walkOf(c, c.tenant, w.Window, w.classes)
+		set := &windowSet{ids: map[format.SeriesID]struct{}{}}
+		size, walk := meter.NewLoad(ctx, c.s.env.QueryBytes), walkOf(c, c.tenant, w.Window, w.classes)
 		for _, m := range metrics {
 			before := len(set.ids)
 			err := walk.all(ctx, m, true, func(row engine.Row) error {

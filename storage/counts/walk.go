@@ -92,7 +92,8 @@ func (w *seriesWalk) rows(metric string, at format.ClassShard, stretch, n int, k
 		first, last := format.SeriesID{byte(stretch * width)}, format.SeriesID(bytes.Repeat([]byte{0xff}, engine.IDLen))
 		last[0] = byte((stretch+1)*width - 1)
 		fields := format.SeriesField(res) + 1
-		rows.From, rows.To = format.LabelsKey(res, first.String())[:fields], format.LabelsKey(res, last.String())[:fields]
+		rows.From = format.LabelsKey(res, first.String())[:fields]
+		rows.To = format.LabelsKey(res, last.String())[:fields]
 	}
 	return rows
 }

@@ -88,7 +88,8 @@ func (c *cluster) adoptRows(ctx context.Context, rows []HeldID) error {
 			c.corruptHeld(&h.HeldID, err)
 			continue // It is kept for inspection until its held epoch is abandoned.
 		}
-		h.minT, h.maxT, h.reach, h.samples, h.bytes = about.MinT, about.MaxT, about.Reach, about.Samples, int64(len(value))
+		h.minT, h.maxT, h.reach = about.MinT, about.MaxT, about.Reach
+		h.samples, h.bytes = about.Samples, int64(len(value))
 		c.r.mu.Lock()
 		c.r.bytes += h.bytes // The row exists already, so no limit applies.
 		c.r.mu.Unlock()

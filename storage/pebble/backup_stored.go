@@ -79,7 +79,8 @@ func StoredBackups(folder string) (out []StoredBackup, err error) {
 		if err != nil {
 			b.Unreadable = err.Error()
 		} else {
-			b.Store, b.Host, b.Tenants, b.Damaged, b.Files = list.Store, list.Host, list.Tenants, list.Damaged, len(list.Files)
+			b.Store, b.Host, b.Tenants = list.Store, list.Host, list.Tenants
+			b.Damaged, b.Files = list.Damaged, len(list.Files)
 			for _, f := range list.Files {
 				b.Bytes += f.Size
 			}

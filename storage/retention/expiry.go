@@ -483,7 +483,8 @@ func (k *Keeper) fixAhead(ctx context.Context, tenant string) error {
 	now := k.env.Clock.EngineTime()
 	lead := time.Hour + time.Duration(xxhash.Sum64String(tenant)%uint64(22*time.Hour))
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
-		window, next := k.env.Period.WindowAt(res, now.UnixMilli()), k.env.Period.WindowAt(res, now.Add(lead).UnixMilli())
+		window := k.env.Period.WindowAt(res, now.UnixMilli())
+		next := k.env.Period.WindowAt(res, now.Add(lead).UnixMilli())
 		if next == window || !k.env.Written(tenant, window) {
 			continue
 		}

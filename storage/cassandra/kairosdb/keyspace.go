@@ -77,7 +77,8 @@ func (k *Keyspace) readTables(ctx context.Context, keyspace string) error {
 		}
 		has[table] = true
 	}
-	k.legacy, k.current, k.strings = has["row_key_index"], has["row_key_time_index"] && has["row_keys"], has["string_index"]
+	k.legacy = has["row_key_index"]
+	k.current, k.strings = has["row_key_time_index"] && has["row_keys"], has["string_index"]
 	switch {
 	case !has["data_points"]:
 		return fmt.Errorf("%w: %s has no table data_points", ErrNotKairosDB, keyspace)
