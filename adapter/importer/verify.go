@@ -218,12 +218,7 @@ func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) 
 	for _, x := range want {
 		x.Samples.Canonical(func(error) {}) // Samples that every store rejects aren't a difference.
 		x.Samples.Normalize()
-		for _, t := range x.Samples.T {
-			minT, maxT = min(minT, t), max(maxT, t)
-		}
-		for _, h := range x.Samples.H {
-			minT, maxT = min(minT, h.T), max(maxT, h.T)
-		}
+		eachTime(x.Samples, func(t int64) { minT, maxT = min(minT, t), max(maxT, t) })
 	}
 	if minT > maxT {
 		return nil
@@ -237,7 +232,8 @@ func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) 
 		return err
 	}
 	bounds := make(map[uint64]map[int64]verifiedBounds, len(want)) // by series and day
-	var first, last [rollup.OneHour + 1]int64                      // min and max comparable time per resolution, of all series
+	// first and last are the min and max comparable times per resolution, of all series.
+	var first, last [rollup.OneHour + 1]int64
 	for res := range first {
 		first[res], last[res] = math.MaxInt64, math.MinInt64
 	}

@@ -202,13 +202,9 @@ func (e *Engine) open(ctx context.Context, opts Options) (err error) {
 	}
 	watched, watch := vfs.WithDiskHealthChecks(e.fs, slowDisk, nil, e.events.diskSlow)
 	e.watch = watch
-	if e.ledger = x.ledger; x.isNew() {
-		if err := x.beginCreation(); err != nil {
-			return err
-		}
-		e.ledger = newLedger(watched, e.dir)
+	if err := e.openLedger(x, watched); err != nil {
+		return err
 	}
-	e.ledger.fs = watched
 	files := &vitalFS{FS: watched, fail: e.fail, failedOrdinary: e.stickIfClosing, ledger: e.ledger}
 	p := opts.pebbleOptions(e.failingFlushes(e.events.listener(opts.Logger), &files.flushed), e.lock)
 	p.FS = checkedFS{files, &e.events.blocks}

@@ -198,7 +198,8 @@ func (k *Keeper) wantedExpiry(t *Boundaries, at expiryAt) int64 {
 	if keptMS == 0 {
 		return 0
 	}
-	return (k.env.Period.WindowEnd(at.window) + max(keptMS+Grace.Milliseconds(), expiryFloors[res].Milliseconds())) / 1000
+	forMS := max(keptMS+Grace.Milliseconds(), expiryFloors[res].Milliseconds())
+	return (k.env.Period.WindowEnd(at.window) + forMS) / 1000
 }
 
 // fixedExpiry returns when rows of a class in a window expire. ok is false if the expiry isn't fixed.
