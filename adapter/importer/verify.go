@@ -42,7 +42,8 @@ func (d Difference) String() string {
 	if d.Rollups {
 		of = " rollups"
 	}
-	text := fmt.Sprintf("%s on %s: the source has %v, the stored%s have %v", d.Labels, instant(d.DayMS + 1)[:10], d.Source, of, d.Stored)
+	text := fmt.Sprintf("%s on %s: the source has %v, the stored%s have %v",
+		d.Labels, instant(d.DayMS + 1)[:10], d.Source, of, d.Stored)
 	if d.Source == d.Stored {
 		text += ": counts and sums are equal, but the samples differ"
 	}
@@ -117,7 +118,9 @@ func (o *Options) newest(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	at, _, err := readCheckpoint(o.Checkpoint, Checkpoint{Source: o.Name, Target: o.Target, Tenant: o.Tenant, Store: identity})
+	at, _, err := readCheckpoint(o.Checkpoint, Checkpoint{
+		Source: o.Name, Target: o.Target, Tenant: o.Tenant, Store: identity,
+	})
 	if err != nil || !at.Complete || at.NewestMS == nil {
 		return math.MaxInt64, err
 	}
@@ -297,7 +300,9 @@ func (v *verifier) find(q query.Query) (map[uint64]*query.SelectedSeries, error)
 }
 
 // series compares one series with its stored samples and rollups.
-func (v *verifier) series(x *storage.ImportedSeries, found [rollup.OneHour + 1]*query.SelectedSeries, bounds map[int64]verifiedBounds) error {
+func (v *verifier) series(
+	x *storage.ImportedSeries, found [rollup.OneHour + 1]*query.SelectedSeries, bounds map[int64]verifiedBounds,
+) error {
 	v.have.Reset()
 	if raw := found[rollup.Raw]; raw != nil {
 		if err := raw.Samples(&v.have); err != nil {
@@ -351,7 +356,9 @@ func (v *verifier) raw(ls labels.Labels, day int64, want *chunk.Samples) {
 
 // rolled compares counts and sums of rollup buckets. It skips buckets with more samples in the store than in the
 // source.
-func (v *verifier) rolled(ls labels.Labels, day int64, want *chunk.Samples, res rollup.Resolution, have *rollup.Buckets) {
+func (v *verifier) rolled(
+	ls labels.Labels, day int64, want *chunk.Samples, res rollup.Resolution, have *rollup.Buckets,
+) {
 	whole := v.wholeBuckets(want, res.Width())
 	v.stats.Left += want.Len() - whole.Len()
 	if want = whole; want.Len() == 0 {

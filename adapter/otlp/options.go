@@ -61,7 +61,8 @@ func (t *Translation) Validate() error {
 	case t.PromoteAllResourceAttributes && len(t.PromoteResourceAttributes) > 0:
 		return fmt.Errorf("%w: promote either all resource attributes or a list of them, not both", ErrOptions)
 	case !t.PromoteAllResourceAttributes && len(t.IgnoreResourceAttributes) > 0:
-		return fmt.Errorf("%w: resource attributes can be ignored only if all resource attributes are promoted", ErrOptions)
+		return fmt.Errorf("%w: resource attributes can be ignored only if all resource attributes are promoted",
+			ErrOptions)
 	case slices.Contains(t.PromoteResourceAttributes, ""), slices.Contains(t.IgnoreResourceAttributes, ""):
 		return fmt.Errorf("%w: a resource attribute has no name", ErrOptions)
 	}

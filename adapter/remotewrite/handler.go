@@ -139,7 +139,7 @@ func (h *handler) respond(w http.ResponseWriter, v version, q *request, err erro
 		}
 	case len(d.refusals) > 0:
 		code = http.StatusBadRequest
-		text = d.refusals.text(d.written.floats+d.written.histograms+d.ruled.floats+d.ruled.histograms)
+		text = d.refusals.text(d.written.floats + d.written.histograms + d.ruled.floats + d.ruled.histograms)
 		switch { // A retry of the request may store the rest.
 		case slices.ContainsFunc(adapter.RetriedReasons, d.refusals.hasReason):
 			code = http.StatusServiceUnavailable
@@ -179,7 +179,8 @@ func statusOf(err error) int {
 	switch {
 	case errors.Is(err, errTooLarge):
 		return http.StatusRequestEntityTooLarge
-	case errors.Is(err, errCorrupt), errors.Is(err, errMalformed), errors.Is(err, errFirstSymbol), errors.Is(err, errTooManySymbols),
+	case errors.Is(err, errCorrupt), errors.Is(err, errMalformed), errors.Is(err, errFirstSymbol),
+		errors.Is(err, errTooManySymbols),
 		errors.Is(err, errBodyOfV1), errors.Is(err, errBodyOfV2):
 		return http.StatusBadRequest
 	case errors.Is(err, errBusy), errors.Is(err, errRead):
