@@ -25,14 +25,19 @@ const listenFor = 5 * time.Second
 
 // addDoctor declares the read-only command that examines a store, a directory or a cluster for operators.
 func addDoctor(app *kingpin.Application) subcommand {
-	cmd := app.Command("doctor", "Examine a cluster or a data directory: report problems, why they matter and what to do. Changes nothing. Exits with "+
-		"status 1 if any finding is an error.")
+	cmd := app.Command("doctor", "Examine a cluster or a data directory: report problems, why they matter and what to "+
+		"do. Changes nothing. Exits with status 1 if any finding is an error.")
 	x := &examination{Engine: config.RegisterEngine(cmd), now: time.Now}
-	cmd.Flag("verify-files", "Read all files of the data directory and verify their checksums.").Default("true").BoolVar(&x.files)
+	cmd.Flag(
+		"verify-files", "Read all files of the data directory and verify their checksums.",
+	).Default("true").BoolVar(&x.files)
 	retention := config.RetentionFlags(cmd)
 	asJSON := cmd.Flag("json", "Print the findings as JSON.").Bool()
 	server := &serverToAsk{login: httpConfigFlag(cmd)}
-	cmd.Flag("url", "URL of a running server to examine, such as http://localhost:9201. The flags for a data directory or a cluster are then ignored.").StringVar(&server.url)
+	cmd.Flag(
+		"url",
+		"URL of a running server to examine, such as http://localhost:9201. The flags for a data directory or a cluster are then ignored.",
+	).StringVar(&server.url)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		if server.url != "" {
 			found, err := server.examine(ctx)

@@ -49,8 +49,8 @@ func (s *serverToAsk) examine(ctx context.Context) ([]doctor.Finding, error) {
 	if err != nil {
 		return append(found, doctor.Finding{
 			Level: doctor.Error, What: oneLine(err), Why: "the state of the server's store is unknown",
-			Do: "if the server uses --auth.file or --web.config.file, log in as an admin with --http.config.file; releases before this " +
-				"one don't support the request",
+			Do: "if the server uses --auth.file or --web.config.file, log in as an admin with --http.config.file; " +
+				"releases before this one don't support the request",
 		}), nil
 	}
 	return append(found, theirs...), nil
@@ -78,7 +78,10 @@ func (s *serverToAsk) findings(ctx context.Context, client *http.Client, at stri
 		Data struct{ Findings []doctor.Finding }
 	}
 	if len(body) > maxHealth {
-		return nil, fmt.Errorf("%s: the response is longer than %d bytes; check that this is the URL of a Cassia server", withoutUser(at), maxHealth)
+		return nil, fmt.Errorf(
+			"%s: the response is longer than %d bytes; check that this is the URL of a Cassia server", withoutUser(at),
+			maxHealth,
+		)
 	}
 	if err := json.Unmarshal(body, &health); err != nil {
 		return nil, fmt.Errorf("%s: %w", withoutUser(at), err)

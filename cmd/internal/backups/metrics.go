@@ -35,7 +35,8 @@ func newMetrics(registerer prometheus.Registerer, every time.Duration) *metrics 
 		runs: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_backups_total",
 			Help: "Scheduled backups by result. The backup of a damaged store counts as failed."}, []string{"result"}),
 	}
-	gauge("cassia_backup_interval_seconds", "Interval between backups in seconds (--backup.every).").Set(every.Seconds())
+	gauge("cassia_backup_interval_seconds",
+		"Interval between backups in seconds (--backup.every).").Set(every.Seconds())
 	for _, result := range []string{resultSuccess, resultFailure} {
 		m.runs.WithLabelValues(result)
 	}

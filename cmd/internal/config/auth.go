@@ -40,7 +40,8 @@ func (c *Config) authWarnings() (out []string) {
 	}
 	at := strings.Join(public, " ")
 	if !c.AuthRequired() {
-		out = append(out, "this server is reachable from other machines at "+at+" without authentication; set --auth.file, or listen on 127.0.0.1")
+		out = append(out, "this server is reachable from other machines at "+at+
+			" without authentication; set --auth.file, or listen on 127.0.0.1")
 	}
 	if c.passwords() && !c.Web.Encrypts() {
 		out = append(out, "passwords and tokens are sent unencrypted at "+at+

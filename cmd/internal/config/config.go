@@ -111,7 +111,10 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	rulesFlags(cmd, &c.Rules)
 	metadataFlags(cmd, &c.Metadata)
 	backupFlags(cmd, &c.Backup)
-	cmd.Flag("self-monitoring", "Store Cassia's own metrics every 15s in the tenant cassia. --no-self-monitoring disables it.").Default("true").BoolVar(&c.SelfMonitoring)
+	cmd.Flag(
+		"self-monitoring",
+		"Store Cassia's own metrics every 15s in the tenant cassia. --no-self-monitoring disables it.",
+	).Default("true").BoolVar(&c.SelfMonitoring)
 
 	c.Log.Level, c.Log.Format = promslog.NewLevel(), promslog.NewFormat()
 	cmd.Flag(promslogflag.LevelFlagName, promslogflag.LevelFlagHelp).Default("info").SetValue(c.Log.Level)

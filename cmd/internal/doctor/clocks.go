@@ -53,8 +53,8 @@ func Clocks(clocks []Clock) []Finding {
 		"synchronize the clocks of all machines with NTP or PTP: chronyc tracking, or timedatectl"}
 	switch {
 	case apart > clockError:
-		f.Level, f.Why = Error, "a process whose clock differs by more than 6 h from the cluster's clock rejects all samples; if it differs by a day or more, samples can "+
-			"be missing from queries"
+		f.Level, f.Why = Error, "a process whose clock differs by more than 6 h from the cluster's clock rejects all "+
+			"samples; if it differs by a day or more, samples can be missing from queries"
 	case apart > clockWarning:
 		f.Level = Warning
 	}

@@ -67,8 +67,10 @@ func (n need) survives() int { return n.copies - max(n.write, n.read) }
 func consistency(f *cassandra.Facts, o ClusterOptions) []Finding {
 	n := needOf(o.Consistency, f)
 	alter := func(copies int) string {
-		return fmt.Sprintf("ALTER KEYSPACE %s WITH replication = {'class': 'NetworkTopologyStrategy', '%s': %d};\nnodetool repair -full %s   # on every node, one after the other",
-			o.Keyspace, f.Cluster.LocalDC, copies, o.Keyspace)
+		return fmt.Sprintf(
+			"ALTER KEYSPACE %s WITH replication = {'class': 'NetworkTopologyStrategy', '%s': %d};\nnodetool repair -full %s   # on every node, one after the other",
+			o.Keyspace, f.Cluster.LocalDC, copies, o.Keyspace,
+		)
 	}
 	copies := fmt.Sprintf("keyspace %s keeps %s", o.Keyspace, n.text())
 	what := fmt.Sprintf("%s, and consistency level %s needs %d of them", copies, o.Consistency, n.write)

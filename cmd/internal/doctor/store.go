@@ -198,10 +198,11 @@ func waiting(c *inspect.Condition, o StoreOptions) []Finding {
 		plural(len(slots), "slot"), about(lag)),
 		"every process that answers queries keeps unsealed samples in memory, and reads them again at every start",
 		`check the processes that seal: search their logs for "sealing failed", and look at cassia_downsample_lag_seconds and ` +
-			"cassia_downsample_failures_total on /metrics;\nto add capacity, start more of them: cassia serve --target=downsample"}
+			"cassia_downsample_failures_total on /metrics;\nto add capacity, start more of them: cassia serve " +
+			"--target=downsample"}
 	if !o.Shared {
-		f.Do = "`cassia serve` seals them within minutes of its start; otherwise search its log for \"sealing failed\", and look at " +
-			"cassia_downsample_lag_seconds on /metrics"
+		f.Do = "`cassia serve` seals them within minutes of its start; otherwise search its log for \"sealing " +
+			"failed\", and look at cassia_downsample_lag_seconds on /metrics"
 	}
 	switch {
 	case lag > lagError:
@@ -229,8 +230,8 @@ func damaged(c *inspect.Condition, o StoreOptions) []Finding {
 	}
 	do := "cassia check " + o.Flags + "   # lists all damage"
 	if d := c.Damaged[0]; o.Shared {
-		do += fmt.Sprintf("\nnodetool repair -full %s stage   # if another node has an undamaged copy\nto discard the samples: DELETE FROM %s.stage "+
-			"WHERE slot = %d AND partition = %d AND writer = 0x%s AND seq = %d;",
+		do += fmt.Sprintf("\nnodetool repair -full %s stage   # if another node has an undamaged copy\nto discard the "+
+			"samples: DELETE FROM %s.stage WHERE slot = %d AND partition = %d AND writer = 0x%s AND seq = %d;",
 			o.Keyspace, o.Keyspace, d.Slot, d.Partition, d.Writer, d.Seq)
 	}
 	return []Finding{{Error, fmt.Sprintf("%s can't be read: %s", plural(c.DamagedRows, "staged blob"), listed(names)),
@@ -246,9 +247,10 @@ func unreadable(c *inspect.Condition, o StoreOptions) []Finding {
 		return []Finding{ok("%s, %d bytes: every block matches its checksum", plural(c.Files, "file"), c.FileBytes)}
 	}
 	return []Finding{{Error, fmt.Sprintf("%s: %s", plural(c.Unreadable, "damaged part"), listed(c.Problems)),
-		"data on disk doesn't match its checksum: query results are missing these samples and have a warning; a failing disk may " +
-			"cause more damage",
-		"cassia check " + o.Flags + "   # lists the affected metrics and times\ncassia restore --damaged --from=BACKUPS " + o.Flags +
+		"data on disk doesn't match its checksum: query results are missing these samples and have a warning; a " +
+			"failing disk may cause more damage",
+		"cassia check " + o.Flags +
+			"   # lists the affected metrics and times\ncassia restore --damaged --from=BACKUPS " + o.Flags +
 			"   # repairs from a backup; stop the server first\ncheck the disk itself: smartctl -a, dmesg"}}
 }
 
@@ -289,8 +291,10 @@ func later(c *inspect.Condition) (found []Finding) {
 		if l.Class != "" {
 			of += fmt.Sprintf(", class %q,", l.Class)
 		}
-		found = append(found, ok("the retention of %s applies in full from %s; earlier rows expire as fixed when their window was first written. The rows of the present window expire on %s",
-			of, l.From.UTC().Format(time.RFC3339), l.Expire.UTC().Format(time.DateOnly)))
+		found = append(found, ok(
+			"the retention of %s applies in full from %s; earlier rows expire as fixed when their window was first written. The rows of the present window expire on %s",
+			of, l.From.UTC().Format(time.RFC3339), l.Expire.UTC().Format(time.DateOnly),
+		))
 	}
 	return found
 }
@@ -305,8 +309,10 @@ func deltas(c *inspect.Condition) (found []Finding) {
 		case t.Since.IsZero(): // There is a separate finding for damage.
 			found = append(found, ok("tenant %q has sent deltas: its rates are computed with start timestamps", t.Name))
 		default:
-			found = append(found, ok("tenant %q has sent deltas since %s: its rates are computed with start timestamps for samples after %s",
-				t.Name, t.Since.UTC().Format(time.DateOnly), time.UnixMilli(t.From).UTC().Format(time.RFC3339)))
+			found = append(found, ok(
+				"tenant %q has sent deltas since %s: its rates are computed with start timestamps for samples after %s",
+				t.Name, t.Since.UTC().Format(time.DateOnly), time.UnixMilli(t.From).UTC().Format(time.RFC3339),
+			))
 		}
 	}
 	return found
