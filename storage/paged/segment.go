@@ -36,7 +36,9 @@ type level struct {
 
 // scanSegment yields the rows of a segment with pages of these levels.
 func (s *scan) scanSegment(prefix engine.Key, levels []int) error {
-	g := segment{prefix: prefix, from: narrower(s.rows.From, prefix), to: narrower(s.rows.To, prefix), first: noID, last: lastID}
+	g := segment{
+		prefix: prefix, from: narrower(s.rows.From, prefix), to: narrower(s.rows.To, prefix), first: noID, last: lastID,
+	}
 	if len(g.from) > s.series {
 		g.first = g.from[s.series].Text
 	}

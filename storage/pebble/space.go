@@ -57,7 +57,7 @@ func share(tables map[string]uint64, files fileBytes) map[string]uint64 {
 		}
 	}
 	tables[SpaceLog], tables[SpaceOther] = files.log, files.other
-	tables[SpaceFree] = files.sorted-min(rows, files.sorted)
+	tables[SpaceFree] = files.sorted - min(rows, files.sorted)
 	return tables
 }
 

@@ -48,7 +48,9 @@ const (
 
 // expiryFloors are the minimum times from a window's end to its expiry, by resolution. A wrong retention that is
 // configured only briefly, at the start of a window or of a store, must not delete a month of rollups.
-var expiryFloors = [rollup.OneHour + 1]time.Duration{rollup.FiveMinutes: 14 * 24 * time.Hour, rollup.OneHour: 35 * 24 * time.Hour}
+var expiryFloors = [rollup.OneHour + 1]time.Duration{
+	rollup.FiveMinutes: 14 * 24 * time.Hour, rollup.OneHour: 35 * 24 * time.Hour,
+}
 
 // ErrWindowOver means that a window accepts no rows, because its rows expire within a day or have expired.
 var ErrWindowOver = errors.New("storage: the window has expired")
@@ -87,12 +89,14 @@ func expiryPrefix(window int64) string {
 func parseExpiry(tenant string, row engine.Row) (at expiryAt, value expiryRow, err error) {
 	parts := strings.Split(row.Clustering[0].Text, "/")
 	if len(parts) != 3 {
-		return at, value, fmt.Errorf("%w: an expiry of tenant %q has the key %q", engine.ErrCorrupt, tenant, row.Clustering[0].Text)
+		return at, value, fmt.Errorf("%w: an expiry of tenant %q has the key %q",
+			engine.ErrCorrupt, tenant, row.Clustering[0].Text)
 	}
 	window, err := strconv.ParseUint(parts[1], 16, 64)
 	class, errClass := strconv.ParseInt(parts[2], 10, 64)
 	if err := errors.Join(err, errClass, json.Unmarshal(row.Value, &value)); err != nil {
-		return at, value, fmt.Errorf("%w: the expiry %q of tenant %q: %w", engine.ErrCorrupt, row.Clustering[0].Text, tenant, err)
+		return at, value, fmt.Errorf("%w: the expiry %q of tenant %q: %w",
+			engine.ErrCorrupt, row.Clustering[0].Text, tenant, err)
 	}
 	return expiryAt{tenant, class, int64(window ^ 1<<63)}, value, nil
 }
@@ -160,7 +164,8 @@ func (k *Keeper) LearnWindow(ctx context.Context, tenant string, window int64) e
 func (k *Keeper) readExpiriesOf(ctx context.Context, in windowOf) error {
 	found, prefix, now := map[expiryAt]expiryRow{}, expiryPrefix(in.window), k.env.Now()
 	for row, err := range k.env.Engine.Scan(ctx, engine.Range{
-		Table: engine.Store, Partition: expiryPartition(in.tenant), From: engine.Key{engine.Text(prefix + "/")}, To: engine.Key{engine.Text(prefix + "0")},
+		Table: engine.Store, Partition: expiryPartition(in.tenant), From: engine.Key{engine.Text(prefix + "/")},
+		To: engine.Key{engine.Text(prefix + "0")},
 	}) {
 		var at expiryAt
 		var value expiryRow
@@ -191,16 +196,21 @@ func (k *Keeper) fixExpiry(ctx context.Context, at expiryAt) (expiryRow, error) 
 	}
 	var found []byte
 	for try := 1; ; try++ {
-		ok, found, err = k.env.Engine.CompareAndSet(ctx, engine.Store, expiryPartition(at.tenant), expiryKey(at.window, at.class), nil, value)
+		ok, found, err = k.env.Engine.CompareAndSet(
+			ctx, engine.Store, expiryPartition(at.tenant), expiryKey(at.window, at.class), nil, value,
+		)
 		if err == nil {
 			break
 		}
 		if try == changeTries || ctx.Err() != nil {
-			return row, fmt.Errorf("storage: fixing the expiry of window %d of tenant %q: %w", at.window, at.tenant, err)
+			return row, fmt.Errorf("storage: fixing the expiry of window %d of tenant %q: %w",
+				at.window, at.tenant, err)
 		}
 	}
 	if !ok {
-		if _, row, err = parseExpiry(at.tenant, engine.Row{Clustering: expiryKey(at.window, at.class), Value: found}); err != nil {
+		if _, row, err = parseExpiry(at.tenant, engine.Row{
+			Clustering: expiryKey(at.window, at.class), Value: found,
+		}); err != nil {
 			return row, err
 		}
 	}
@@ -219,8 +229,10 @@ func (k *Keeper) newExpiry(ctx context.Context, at expiryAt) (row expiryRow, err
 	if err != nil {
 		return row, err
 	}
-	if row.Expires = k.wantedExpiry(t, at); row.Expires != 0 && k.env.Clock.EngineTime().Add(2*Margin).Unix() >= row.Expires {
-		row.Expires = min(row.Expires, k.env.Clock.EngineTime().Unix()) // It takes no rows, so other lists don't need it.
+	if row.Expires = k.wantedExpiry(t, at); row.Expires != 0 &&
+		k.env.Clock.EngineTime().Add(2*Margin).Unix() >= row.Expires {
+		// It takes no rows, so other lists don't need it.
+		row.Expires = min(row.Expires, k.env.Clock.EngineTime().Unix())
 	}
 	return row, nil
 }
@@ -251,7 +263,8 @@ func (k *Keeper) fixSlot(ctx context.Context, tenant string, class, slot int64) 
 		return err
 	}
 	for res := rollup.OneHour + 1; res > rollup.Raw; res-- {
-		if _, err := k.Expiry(ctx, tenant, class, k.env.Period.WindowOfSlot(res-1, slot)); err != nil && !errors.Is(err, ErrWindowOver) {
+		if _, err := k.Expiry(ctx, tenant, class, k.env.Period.WindowOfSlot(res-1, slot)); err != nil &&
+			!errors.Is(err, ErrWindowOver) {
 			return err
 		}
 	}
@@ -324,7 +337,9 @@ func (k *Keeper) knownExpiry(t *Boundaries, tenant string, class, window int64) 
 	shared, own, known := k.expiries.both(expiryAt{tenant, class, window}) // Zero and known: it has no rows yet.
 	last := own.Expires
 	if !known && t != nil {
-		i, _ := slices.BinarySearchFunc(t.fixed, window, func(f fixedExpiry, w int64) int { return cmp.Compare(f.window, w) })
+		i, _ := slices.BinarySearchFunc(t.fixed, window, func(f fixedExpiry, w int64) int {
+			return cmp.Compare(f.window, w)
+		})
 		for ; i < len(t.fixed) && t.fixed[i].window == window && !known; i++ {
 			last, known = t.fixed[i].expires, t.fixed[i].class == class
 		}
@@ -355,7 +370,8 @@ func (k *Keeper) firstListed(t *Boundaries, tenant string, class int64, res roll
 // listExpiries reads the expiries of a tenant that may matter, see firstListed. It reuses those in known, if they were
 // read within the last hour and with the same boundaries. known may be nil.
 func (k *Keeper) listExpiries(ctx context.Context, tenant string, t, known *Boundaries) error {
-	if known != nil && !known.listed.IsZero() && bytes.Equal(known.value, t.value) && membership.Elapsed(known.listed, k.env.Now()) < expiriesFresh {
+	if known != nil && !known.listed.IsZero() && bytes.Equal(known.value, t.value) &&
+		membership.Elapsed(known.listed, k.env.Now()) < expiriesFresh {
 		t.fixed, t.firstExpiry, t.listed, t.firstRaw = known.fixed, known.firstExpiry, known.listed, known.firstRaw
 		return nil
 	}
@@ -390,7 +406,8 @@ func (k *Keeper) listExpiries(ctx context.Context, tenant string, t, known *Boun
 		}
 	}
 	for of, expires := range found {
-		if first := from[format.ResolutionOf(of.window)]; of.class == Shared || of.class >= int64(len(first)) || of.window < first[of.class] {
+		if first := from[format.ResolutionOf(of.window)]; of.class == Shared || of.class >= int64(len(first)) ||
+			of.window < first[of.class] {
 			continue
 		}
 		expires = earlier(expires, found[expiryAt{tenant, Shared, of.window}])

@@ -83,11 +83,14 @@ func (k *Keyspace) readTables(ctx context.Context, keyspace string) error {
 	case !has["data_points"]:
 		return fmt.Errorf("%w: %s has no table data_points", ErrNotKairosDB, keyspace)
 	case !k.legacy && !k.current:
-		return fmt.Errorf("%w: %s has neither row_key_index nor row_key_time_index and row_keys", ErrNotKairosDB, keyspace)
+		return fmt.Errorf("%w: %s has neither row_key_index nor row_key_time_index and row_keys",
+			ErrNotKairosDB, keyspace)
 	}
 	spec := map[string]string{}
 	if has["spec"] {
-		rows := k.session.Query("SELECT name, value FROM spec WHERE spec_type = 'cluster_config'").WithContext(ctx).Iter()
+		rows := k.session.Query(
+			"SELECT name, value FROM spec WHERE spec_type = 'cluster_config'",
+		).WithContext(ctx).Iter()
 		var name, value string
 		for rows.Scan(&name, &value) {
 			spec[name] = value
