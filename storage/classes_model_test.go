@@ -97,7 +97,8 @@ func (m *classesModel) put(series int, times []int64, v float64, classOn func(t 
 	}
 	for _, t := range times {
 		f := &classesFact{v: v, acked: acked, sealed: rawless, classes: 1 << classOn(t)}
-		fresh, freshHour := !rivals[[2]int64{rollup.FiveMinutes.Width(), at(t, rollup.FiveMinutes.Width())}], !rivals[[2]int64{rollup.OneHour.Width(), at(t, rollup.OneHour.Width())}]
+		fresh := !rivals[[2]int64{rollup.FiveMinutes.Width(), at(t, rollup.FiveMinutes.Width())}]
+		freshHour := !rivals[[2]int64{rollup.OneHour.Width(), at(t, rollup.OneHour.Width())}]
 		f.firm[rollup.Raw] = acked && !rawless
 		f.firm[rollup.FiveMinutes] = acked && (fresh || !rawless && !gone[[2]int64{slotMS, at(t, slotMS)}])
 		f.firm[rollup.OneHour] = f.firm[rollup.FiveMinutes] && (freshHour || !gone[[2]int64{format.DayMS, at(t, format.DayMS)}])

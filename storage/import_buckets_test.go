@@ -227,7 +227,8 @@ func TestImportOfAggregatesOnCassandra(t *testing.T) {
 	t.Parallel() // it waits for the commit log
 	hosts := cassandratest.Hosts(t)
 	o := cassandra.DefaultOptions()
-	o.Hosts, o.Keyspace, o.Timeout, o.ConnectTimeout = hosts, cassandratest.OwnKeyspace(t, hosts), time.Minute, time.Minute
+	o.Hosts, o.Keyspace = hosts, cassandratest.OwnKeyspace(t, hosts)
+	o.Timeout, o.ConnectTimeout = time.Minute, time.Minute
 	eng, err := cassandra.Open(t.Context(), o)
 	require.NoError(t, err)
 	ts := &testStore{t: t, eng: eng, opts: DefaultOptions(), now: time.Now()}
@@ -235,7 +236,8 @@ func TestImportOfAggregatesOnCassandra(t *testing.T) {
 	hoursOnly(&ts.opts)
 	ts.Store = openReady(t, eng, ts.opts)
 	t.Cleanup(ts.close)
-	fine, coarse := floatsOf(pastOf(rand.New(rand.NewPCG(7, 1)), time.Now().Add(-25*day), 2))[:3], floatsOf(historyOf(time.Now()))[3:6]
+	fine := floatsOf(pastOf(rand.New(rand.NewPCG(7, 1)), time.Now().Add(-25*day), 2))[:3]
+	coarse := floatsOf(historyOf(time.Now()))[3:6]
 	for range 2 {
 		require.Equal(t, samplesOf(fine), importAggregates(t, ts.Store, aggregatesOf(fine, rollup.FiveMinutes)).RollupsOnly)
 		require.Equal(t, samplesOf(coarse), importAggregates(t, ts.Store, aggregatesOf(coarse, rollup.OneHour)).RollupsOnly)

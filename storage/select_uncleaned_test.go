@@ -126,7 +126,8 @@ func deleteAtRandom(t *testing.T, ts *testStore, m *readModel, r *rand.Rand) {
 	case 1: // Whole slots.
 		start, end = p.SlotStart(p.SlotOf(start))+1, p.SlotEnd(p.SlotOf(end))
 	case 2: // Whole hours.
-		start, end = format.FloorDiv(start, format.HourMS)*format.HourMS+1, format.FloorDiv(end, format.HourMS)*format.HourMS+format.HourMS
+		start = format.FloorDiv(start, format.HourMS)*format.HourMS + 1
+		end = format.FloorDiv(end, format.HourMS)*format.HourMS + format.HourMS
 	}
 	of := [][]*labels.Matcher{
 		{equal(labels.MetricName, fmt.Sprint("metric_", r.IntN(4)))},

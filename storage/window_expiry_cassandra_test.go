@@ -65,7 +65,8 @@ func TestRowsOfAWindowExpireTogetherOnCassandra(t *testing.T) {
 		require.NoError(t, err)
 		eng := &pausedWriter{Engine: opened}
 		ts := &testStore{t: t, eng: eng, opts: DefaultOptions(), now: time.Now()}
-		ts.opts.Partitions, ts.opts.Shared, ts.opts.Retention, ts.opts.Retention5m, ts.opts.Retention1h = 2, true, raw, 2*raw, 9*raw
+		ts.opts.Partitions, ts.opts.Shared, ts.opts.Retention = 2, true, raw
+		ts.opts.Retention5m, ts.opts.Retention1h = 2*raw, 9*raw
 		ts.opts.Now = func() time.Time { return time.Now().Add(off) }
 		ts.Store = openReady(t, eng, ts.opts)
 		t.Cleanup(ts.close)

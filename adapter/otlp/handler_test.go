@@ -94,7 +94,8 @@ func parse(t testing.TB, e encoding, answer *http.Response, text []byte) reply {
 		} else {
 			require.NoError(t, response.UnmarshalJSON(text))
 		}
-		out.rejected, out.message = response.PartialSuccess().RejectedDataPoints(), response.PartialSuccess().ErrorMessage()
+		out.rejected = response.PartialSuccess().RejectedDataPoints()
+		out.message = response.PartialSuccess().ErrorMessage()
 		return out
 	}
 	var problem status.Status

@@ -58,7 +58,8 @@ func storeBy(t *testing.T, retention time.Duration, flags ...string) (stop func(
 	eng, err := openEngine(t.Context(), c, openOptions{log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	s := storagetest.Start(t, eng, func(o *storage.Options) {
-		o.Shared, o.Self, o.Retention = c.Kind == config.EngineCassandra, membership.Process{Name: "a test", Target: "all", StartedMS: 1}, retention
+		o.Shared = c.Kind == config.EngineCassandra
+		o.Self, o.Retention = membership.Process{Name: "a test", Target: "all", StartedMS: 1}, retention
 	})
 	storagetest.Write(t, s, "default", labels.FromStrings("__name__", "up"), storagetest.FloatSample{T: time.Now().UnixMilli(), V: 1})
 	return func() {

@@ -67,7 +67,8 @@ func TestReloadsAreShown(t *testing.T) {
 func TestEmptyFilesAreLogged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	limits, relabel, rules := filepath.Join(dir, "limits.yml"), filepath.Join(dir, "relabel.yml"), filepath.Join(dir, "rules.yml")
+	limits := filepath.Join(dir, "limits.yml")
+	relabel, rules := filepath.Join(dir, "relabel.yml"), filepath.Join(dir, "rules.yml")
 	require.NoError(t, os.WriteFile(limits, []byte("defaults: {queries: 3}\n"), 0o600))
 	require.NoError(t, os.WriteFile(relabel, []byte("- action: labeldrop\n  regex: secret\n"), 0o600))
 	require.NoError(t, os.WriteFile(rules, []byte("groups: [{name: a, rules: [{record: b, expr: vector(1)}]}]\n"), 0o600))

@@ -53,7 +53,8 @@ func startRulesProcess(t *testing.T, eng engine.Engine, name, glob string, ahead
 	evaluator := promql.NewEngine(eo)
 	o := ruler.DefaultOptions()
 	o.Sources = []ruler.Source{{Tenant: tenant.Default, Glob: glob}}
-	o.ExternalURL, o.Engine, o.Queryable, o.Parser = &url.URL{}, evaluator, promql.NewQueryable(p.store), promql.NewParser(eo.Parser)
+	o.ExternalURL, o.Engine = &url.URL{}, evaluator
+	o.Queryable, o.Parser = promql.NewQueryable(p.store), promql.NewParser(eo.Parser)
 	o.Appendable = adapter.NewAppendable(func(tenant string) adapter.Batch { return p.store.NewBatch(tenant) })
 	o.Shared, o.Look, o.Settle, o.Registerer = true, 20*time.Millisecond, 0, p.registry
 	o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }

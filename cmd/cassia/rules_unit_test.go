@@ -124,7 +124,8 @@ func newRuleRig(t *testing.T, f ruleTests, test ruleTest) *ruleRig {
 	t.Cleanup(func() { require.NoError(t, r.engine.Close()) })
 	r.into = adapter.NewAppendable(func(tenant string) adapter.Batch { return r.store.NewBatch(tenant) })
 	o := ruler.DefaultOptions()
-	o.Interval, o.ExternalLabels, o.ExternalURL = time.Duration(test.Interval), labels.FromMap(test.External), &url.URL{}
+	o.Interval = time.Duration(test.Interval)
+	o.ExternalLabels, o.ExternalURL = labels.FromMap(test.External), &url.URL{}
 	o.Engine, o.Queryable, o.Appendable, o.Parser, o.Now = r.engine, r.queries, r.into, r.parser, now
 	for _, file := range f.RuleFiles {
 		o.Sources = append(o.Sources, ruler.Source{Tenant: of, Glob: filepath.Join("testdata/rules", file)})

@@ -34,7 +34,8 @@ func drawCounts(rng *rand.Rand, n int) *Counts {
 		}
 	}
 	slices.SortFunc(c.Labels, func(a, b LabelCounts) int { return CompareCounts(a.NamedCount, b.NamedCount) })
-	c.Series, c.AllMetrics, c.AllLabels = rng.Uint64(), uint64(len(c.Metrics))+rng.Uint64N(2), uint64(len(c.Labels))+rng.Uint64N(2)
+	c.Series, c.AllMetrics = rng.Uint64(), uint64(len(c.Metrics))+rng.Uint64N(2)
+	c.AllLabels = uint64(len(c.Labels)) + rng.Uint64N(2)
 	return c
 }
 

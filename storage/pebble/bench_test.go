@@ -163,7 +163,8 @@ func BenchmarkGiveBack(b *testing.B) {
 				for part := range int64(16) {
 					batch := stageBatch(0, "")[0]
 					batch.Partition = slotPartition(0, part)
-					batch.Mutations[0].Op, batch.Mutations[0].To = engine.DeleteRange, engine.Key{batch.Mutations[0].Clustering[0], engine.Int(1 << 20)}
+					batch.Mutations[0].Op = engine.DeleteRange
+					batch.Mutations[0].To = engine.Key{batch.Mutations[0].Clustering[0], engine.Int(1 << 20)}
 					require.NoError(b, e.Write(ctx, []engine.Batch{batch}))
 				}
 				before, begin := liveBytes(e), cpuSeconds()

@@ -66,7 +66,8 @@ func TestPartitionsOfDeletedRows(t *testing.T) {
 		b := stageBatch(0, "")
 		b[0].Partition = engine.Key{engine.Int(n), engine.Int(0)}
 		first := b[0].Mutations[0]
-		first.Op, first.Value, first.To = engine.DeleteRange, nil, engine.Key{first.Clustering[0], engine.Int(damagedRows)}
+		first.Op, first.Value = engine.DeleteRange, nil
+		first.To = engine.Key{first.Clustering[0], engine.Int(damagedRows)}
 		b[0].Mutations = []engine.Mutation{first}
 		require.NoError(t, e.Write(ctx, b))
 	}

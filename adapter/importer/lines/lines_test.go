@@ -161,7 +161,8 @@ func many(f Format, series, days, samples int) string {
 			}
 			var values, times []string
 			for i := range samples {
-				values, times = append(values, strconv.Itoa(i*s)), append(times, strconv.FormatInt(at+int64(i)*1000+int64(i)%1000, 10))
+				values = append(values, strconv.Itoa(i*s))
+				times = append(times, strconv.FormatInt(at+int64(i)*1000+int64(i)%1000, 10))
 			}
 			fmt.Fprintf(&b, `{"metric":{"__name__":"m","s":"%d"},"values":[%s],"timestamps":[%s]}`+"\n", s, strings.Join(values, ","), strings.Join(times, ","))
 		}

@@ -85,7 +85,8 @@ func (r *rig) order() {
 func newRig(t *testing.T, change func(*Options), store func(*storage.Options)) *rig {
 	r := &rig{store: openStore(t, store)}
 	o := DefaultOptions()
-	o.Ready, o.Retention = r.store.Ready, func(string) importer.Kept { return importer.Kept{Default: retention.Keep{Raw: 24 * time.Hour}} }
+	o.Ready = r.store.Ready
+	o.Retention = func(string) importer.Kept { return importer.Kept{Default: retention.Keep{Raw: 24 * time.Hour}} }
 	if change != nil {
 		change(&o)
 	}
@@ -164,7 +165,8 @@ func TestStoresWhatLocalImportsDo(t *testing.T) {
 		for name, keep := range map[string]time.Duration{name: 0, name + ", mostly rollups": 24 * time.Hour} {
 			t.Run(name, func(t *testing.T) {
 				kept := func(o *storage.Options) { o.Retention, o.Retention5m = keep, 0 }
-				r, direct := newRig(t, func(o *Options) { o.MaxWeight = weight }, kept), importer.Local(openStore(t, kept), clock)
+				r := newRig(t, func(o *Options) { o.MaxWeight = weight }, kept)
+				direct := importer.Local(openStore(t, kept), clock)
 				with := func() []storage.ImportedSeries {
 					list := history(1, 20, 3)
 					// The first series occurs twice, one series has no name, and one histogram is invalid.

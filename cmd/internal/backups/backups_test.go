@@ -167,7 +167,8 @@ func TestServerThatDies(t *testing.T) {
 		direct := Place{At: s3test.At(server.Address, prefix), Keep: pebble.Keep{Last: 1}}
 		_, err := direct.Backup(t.Context(), first, name(1), time.Now())
 		require.NoError(t, err)
-		dies, how := random.IntN(max(1, requests)), []s3test.Fault{s3test.CutRequest, s3test.LoseResponse}[random.IntN(2)]
+		dies := random.IntN(max(1, requests))
+		how := []s3test.Fault{s3test.CutRequest, s3test.LoseResponse}[random.IntN(2)]
 		ctx, cancel := context.WithCancel(t.Context())
 		var dead atomic.Bool
 		proxy := s3test.NewProxy(t, server.Address, func(n int, _ *http.Request) s3test.Fault {

@@ -125,7 +125,8 @@ func (x *expired) answersOn(t *testing.T, whole, aged running, tenant string, to
 			if strings.Contains(query, "rate(nhc") {
 				query = strings.Replace(query, "max", "sum", 1)
 			}
-			want, got := whole.over(t, tenant, query, from, 5*time.Minute), aged.over(t, tenant, query, from, 5*time.Minute)
+			want := whole.over(t, tenant, query, from, 5*time.Minute)
+			got := aged.over(t, tenant, query, from, 5*time.Minute)
 			require.Equal(t, http.StatusOK, got.code, "%s: %s", query, got.err)
 			c := compare(want, got)
 			require.Zero(t, c.missing+c.extra, "%s, %s: %v", query, zone, c)

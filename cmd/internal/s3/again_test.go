@@ -35,7 +35,8 @@ func TestLastingErrorsEndAtOnce(t *testing.T) {
 			connections.Add(1)
 		}
 	}
-	secure, plain := httptest.NewUnstartedServer(http.NotFoundHandler()), httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	plain := httptest.NewUnstartedServer(http.NotFoundHandler())
 	for _, s := range []*httptest.Server{secure, plain} {
 		s.Config.ConnState, s.Config.ErrorLog = count, log.New(io.Discard, "", 0)
 		t.Cleanup(s.Close)
