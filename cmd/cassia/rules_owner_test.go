@@ -119,7 +119,8 @@ func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 	t.Parallel() // all of the time is spent waiting
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "r.yml"), []byte(
-		"groups: [{name: g, interval: 1s, rules: [{record: tick, expr: vector(time())}, {alert: Always, expr: vector(1), for: 1s}]}]"), 0o600))
+		"groups: [{name: g, interval: 1s, rules: [{record: tick, expr: vector(time())}, {alert: Always, expr: vector(1), for: 1s}]}]",
+	), 0o600))
 	wait := func(why string, condition func() bool) {
 		t.Helper()
 		require.Eventually(t, condition, cassiatest.Patience, 20*time.Millisecond, why)
@@ -153,7 +154,8 @@ func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 		// On a busy machine some evaluations take long, and Prometheus' manager skips those that become due in that
 		// time.
 		const leftOut = "prometheus_rule_group_iterations_missed_total"
-		require.LessOrEqual(t, float64(missing), a.metric(leftOut)+b.metric(leftOut), "gaps of more than two intervals: %v", n)
+		require.LessOrEqual(t, float64(missing), a.metric(leftOut)+b.metric(leftOut),
+			"gaps of more than two intervals: %v", n)
 	}
 	noGap()
 

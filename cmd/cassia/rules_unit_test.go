@@ -85,7 +85,9 @@ func TestRuleTestsHoldInside(t *testing.T) {
 			t.Skip("starts promtool: leave -short out")
 		}
 		path := cassiatest.Binary(t, "CASSIA_TEST_PROMTOOL", "promtool")
-		out, err := exec.CommandContext(t.Context(), path, append([]string{"test", "rules"}, files...)...).CombinedOutput()
+		out, err := exec.CommandContext(
+			t.Context(), path, append([]string{"test", "rules"}, files...)...,
+		).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	})
 }
@@ -115,7 +117,10 @@ type inputSeries struct {
 
 func newRuleRig(t *testing.T, f ruleTests, test ruleTest) *ruleRig {
 	const of = "team-a"
-	r := &ruleRig{t: t, test: test, every: time.Duration(f.Every), start: time.Unix(test.Start, 0).UTC(), ctx: tenant.Into(t.Context(), of)}
+	r := &ruleRig{
+		t: t, test: test, every: time.Duration(f.Every), start: time.Unix(test.Start, 0).UTC(),
+		ctx: tenant.Into(t.Context(), of),
+	}
 	r.now = r.start
 	now := func() time.Time { return r.now }
 	r.store = storagetest.Open(t, memory.New(), storagetest.Clock(now), storagetest.Forever)

@@ -74,7 +74,9 @@ func TestRefusalsEndAtOnce(t *testing.T) {
 			seen = proxy.Seen()
 		}
 	}
-	eachKind(t, opened(t, "s3://nothing/x?endpoint=http://"+proxy.Address), once("the bucket doesn't exist; create it, or correct the URL"))
+	eachKind(t, opened(t, "s3://nothing/x?endpoint=http://"+proxy.Address),
+		once("the bucket doesn't exist; create it, or correct the URL"))
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
-	eachKind(t, opened(t, s3test.At(proxy.Address, "")), once("access denied; the credentials need permission to list, read, write and delete below the prefix"))
+	eachKind(t, opened(t, s3test.At(proxy.Address, "")),
+		once("access denied; the credentials need permission to list, read, write and delete below the prefix"))
 }

@@ -17,7 +17,10 @@ import (
 var spoken = map[string]bool{"auth": true, "cassandra": true, "kairosdb": true, "server": true, "tenant": true}
 
 // forDevelopers are prefixes of the folders of programs and helpers that only developers run.
-var forDevelopers = []string{"cmd/tools/", "cmd/internal/promrig", "cmd/internal/s3/s3test", "storage/cassandra/cassandratest", "storage/engine/faultengine"}
+var forDevelopers = []string{
+	"cmd/tools/", "cmd/internal/promrig", "cmd/internal/s3/s3test", "storage/cassandra/cassandratest",
+	"storage/engine/faultengine",
+}
 
 // TestErrorsAreShownWithoutPackages checks that storage.Plain removes the name of every package whose errors start with
 // it.
@@ -34,7 +37,8 @@ func TestErrorsAreShownWithoutPackages(t *testing.T) {
 				return true
 			}
 			found++
-			require.NotEqual(t, text, storage.Plain(text), "%s: users would see the package's name: add %s to packageNames in storage/plain.go", f.path, name)
+			require.NotEqual(t, text, storage.Plain(text),
+				"%s: users would see the package's name: add %s to packageNames in storage/plain.go", f.path, name)
 			return true
 		})
 	}
