@@ -86,7 +86,8 @@ func TestRowsOfAWindowExpireTogetherOnCassandra(t *testing.T) {
 				fields = append(fields, `"`+f.Name+`"`)
 			}
 			before := time.Now().Add(time.Duration(paused.Load()))
-			rows := cassandratest.Rows(t, hosts, "SELECT "+strings.Join(fields, ", ")+", WRITETIME(data) AS written, TTL(data) AS lives FROM "+keyspace+"."+table.Name)
+			rows := cassandratest.Rows(t, hosts, "SELECT "+strings.Join(fields, ", ")+
+				", WRITETIME(data) AS written, TTL(data) AS lives FROM "+keyspace+"."+table.Name)
 			after := time.Now().Add(time.Duration(paused.Load()))
 			for _, row := range rows {
 				ttl, _ := row["lives"].(int)

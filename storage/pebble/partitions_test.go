@@ -32,7 +32,8 @@ func TestPartitionsSkipDamage(t *testing.T) {
 			in := false
 			for _, d := range gaps {
 				require.ErrorIs(t, d.Err, engine.ErrCorrupt, about)
-				in = in || (d.After == nil || engine.Compare(d.After, key) < 0) && (d.Before == nil || engine.Compare(key, d.Before) < 0)
+				in = in || (d.After == nil ||
+					engine.Compare(d.After, key) < 0) && (d.Before == nil || engine.Compare(key, d.Before) < 0)
 			}
 			require.True(t, found[n] || in, "partition %d is missing: %s", n, about)
 			if !found[n] {
