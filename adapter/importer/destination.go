@@ -24,9 +24,9 @@ type Destination interface {
 	// takes ownership of list. within is the range of time in which list has all samples of the source. A rollup bucket
 	// that extends beyond within may contain other samples and isn't compared. Compare may report only some of the
 	// differences; the stats count all of them.
-	Compare(ctx context.Context, tenant string, list []storage.ImportedSeries, within query.Span, report func(
-		Difference,
-	)) (VerifyStats, error)
+	Compare(
+		ctx context.Context, tenant string, list []storage.ImportedSeries, within query.Span, report func(Difference),
+	) (VerifyStats, error)
 }
 
 // AllTimes is the range of all timestamps.

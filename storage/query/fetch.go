@@ -132,12 +132,10 @@ func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
 		f.ids = append(f.ids, all[i*engine.IDLen:(i+1)*engine.IDLen])
 	}
 	return paged.Wanted{
-		Table: format.TableOf(
-			format.ResolutionOf(src.window.window),
-		), IDs: f.ids, First: first, Last: last, NoVersions: true, Remember: true, Version: src.window.version, PassOver: f.sel.r.env.SeekRows, Columns: f.sel.columns,
-		Partition: format.SeriesPartition(
-			src.window.window, f.sel.r.tenant, src.metric, src.place,
-		), Located: src.located,
+		Table: format.TableOf(format.ResolutionOf(src.window.window)), IDs: f.ids, First: first, Last: last,
+		NoVersions: true, Remember: true, Version: src.window.version, PassOver: f.sel.r.env.SeekRows,
+		Columns: f.sel.columns, Located: src.located,
+		Partition: format.SeriesPartition(src.window.window, f.sel.r.tenant, src.metric, src.place),
 		// Cached chunks may serve a query for other times. Buckets need samples around the range.
 		Bounded: !f.keeps && f.sel.width == 0, MinT: f.sel.r.minT, MaxT: f.sel.r.maxT,
 	}
