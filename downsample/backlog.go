@@ -209,7 +209,8 @@ func (l *Loop) rollUpOne(ctx context.Context, u *unrolled, pause func()) {
 		l.failed(ctx, "creating missing rollups", err, "window", u.Window, "tenant", u.Tenant)
 		if tell {
 			l.opts.Logger.Error(
-				"can't create the rollups of a window; its raw rows are kept past their retention, or on Cassandra expire without rollups",
+				"can't create the rollups of a window; its raw rows are kept past their retention, or on Cassandra "+
+					"expire without rollups",
 				"window", u.Window, "tenant", u.Tenant, "failures", u.failures, "err", err, "do", doStuck,
 			)
 		}

@@ -161,8 +161,9 @@ func (l *Loop) owned() (n int) {
 // Remedies shown in logs, status and alerts.
 const (
 	doRestart = "restart the process; if this happens again, fix the disk or cluster problem that the error names"
-	doStuck   = "check the error; common causes are a full or failing disk, a cluster that doesn't respond, or damaged rows (run cassia check)"
-	doAlarm   = "give the machine more CPU, or on Cassandra start more processes with --target=downsample; or stop " +
+	doStuck   = "check the error; common causes are a full or failing disk, a cluster that doesn't respond, or " +
+		"damaged rows (run cassia check)"
+	doAlarm = "give the machine more CPU, or on Cassandra start more processes with --target=downsample; or stop " +
 		"the servers and run cassia downsample, which works without pauses. Samples sealed too late have no raw " +
 		"rows, only rollups"
 	doHang = "check that the disk or the cluster responds; /debug/pprof/goroutine?debug=2 shows where the task hangs"
@@ -214,10 +215,13 @@ func (l *Loop) alarms() (list []alarm) {
 	if waiting, lag := l.behind(); lag > alarmLag {
 		at, w, err := l.progress.oldest()
 		list = append(list,
-			alarm{"sealing lags by more than half of the time after which late sealing loses raw samples", doAlarm, []any{
-				"lag", lag.Round(time.Second), "limit", alarmLag, "waiting_slots", waiting, "partition", at, "slot",
-				w.Slot, "err", fmt.Sprint(err),
-			}})
+			alarm{
+				"sealing lags by more than half of the time after which late sealing loses raw samples", doAlarm,
+				[]any{
+					"lag", lag.Round(time.Second), "limit", alarmLag, "waiting_slots", waiting, "partition", at, "slot",
+					w.Slot, "err", fmt.Sprint(err),
+				},
+			})
 	}
 	if what, took := l.pacer.longest(); took > hangs {
 		list = append(list, alarm{

@@ -38,7 +38,8 @@ func newMetrics(l *Loop, r prometheus.Registerer) metrics {
 	gauge("lag_seconds", "Time in seconds since the oldest unsealed slot became due for sealing; 0 if no slot is due.",
 		func() float64 { _, lag := l.behind(); return lag.Seconds() })
 	gauge("lag_limit_seconds",
-		"Threshold of the sealing lag for alerts, in seconds: half of the lag at which late sealing starts to lose raw samples.",
+		"Threshold of the sealing lag for alerts, in seconds: half of the lag at which late sealing starts to lose "+
+			"raw samples.",
 		func() float64 { return alarmLag.Seconds() })
 	gauge("partitions", "Staging partitions that this process seals.", func() float64 { return float64(l.owned()) })
 	gauge("stuck_partitions", "Staging partitions of this process whose sealing failed in several consecutive rounds.",
@@ -52,7 +53,8 @@ func newMetrics(l *Loop, r prometheus.Registerer) metrics {
 	gauge("busy_seconds", "Duration of the current background task in seconds; 0 if no task is running.",
 		func() float64 { _, took := l.pacer.longest(); return took.Seconds() })
 	gauge("unrolled_windows",
-		"Windows of raw samples whose rollups this process still has to create, for example after an interrupted import or a delete.",
+		"Windows of raw samples whose rollups this process still has to create, for example after an interrupted "+
+			"import or a delete.",
 		func() float64 { return float64(l.backlog.count(l.owns)) })
 	gauge("uncompacted_windows", "Complete windows of rollups that are waiting for compaction.",
 		func() float64 { return float64(l.compactions.count()) })
@@ -69,7 +71,8 @@ func newMetrics(l *Loop, r prometheus.Registerer) metrics {
 		failures: counter("failures_total", "Failed steps of sealing rounds; the next round retries them."),
 		sealed:   counter("sealed_slots_total", "Sealed slots, counted once per partition."),
 		repaired: counter("repaired_slots_total",
-			"Slots sealed again because samples arrived late, which also recomputes their rollups. Counted once per partition."),
+			"Slots sealed again because samples arrived late, which also recomputes their rollups. Counted once per "+
+				"partition."),
 		compacted: counter("compacted_windows_total", "Compacted windows of rollups."),
 		counted: counter(
 			"counted_windows_total", "Windows of raw samples whose series were counted for the cardinality statistics.",

@@ -117,7 +117,8 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 	if l.store.HeadOverfull() {
 		settle = -early
 		l.opts.Logger.Warn(
-			"unsealed samples exceed --storage.head-bytes, so new ones are rejected; slots are therefore sealed before they end, in more and smaller pieces",
+			"unsealed samples exceed --storage.head-bytes, so new ones are rejected; slots are therefore sealed "+
+				"before they end, in more and smaller pieces",
 			"do", "to avoid this, raise --storage.head-bytes",
 		)
 	}
@@ -318,7 +319,8 @@ func (l *Loop) sweep(ctx context.Context) {
 			}
 			if n > 0 {
 				l.opts.Logger.Warn(
-					"sealed samples that reappeared after they were sealed; check that the cluster is repaired regularly, within gc_grace_seconds",
+					"sealed samples that reappeared after they were sealed; check that the cluster is repaired "+
+						"regularly, within gc_grace_seconds",
 					"partition", p, "slots", n,
 				)
 			}

@@ -168,9 +168,9 @@ func (b *Batch) checkOld(class, t int64) error {
 	until := time.UnixMilli(to).UTC().Format(time.RFC3339)
 	if !b.s.toldDropped.Swap(true) {
 		b.s.opts.Logger.Error(
-			"raw samples up to a time within the last week were deleted, because a clock was fast; new samples up to that time are "+
-				"rejected, and their senders retry. To store them, restore a backup from before the deletion, or "+
-				"start with an empty directory",
+			"raw samples up to a time within the last week were deleted, because a clock was fast; new samples up to "+
+				"that time are rejected, and their senders retry. To store them, restore a backup from before the "+
+				"deletion, or start with an empty directory",
 			"tenant", tenant, "up to", until, "clock", now.UTC(),
 		)
 	}

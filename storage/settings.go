@@ -241,7 +241,8 @@ func checkVersion(found int) error {
 	switch {
 	case found < formatVersion:
 		return fmt.Errorf(
-			"%w; to keep its data, export them with the build that wrote it (cassia export), and import them into a new store (cassia import openmetrics)",
+			"%w; to keep its data, export them with the build that wrote it (cassia export), and import them into a "+
+				"new store (cassia import openmetrics)",
 			ErrOlderFormat,
 		)
 	case found > formatVersion:

@@ -45,7 +45,8 @@ func ParsePrefix(text string) (p Prefix, err error) {
 
 // ErrOtherInput means that a non-seekable input starts like the input of the checkpoint but differs after headBytes.
 var ErrOtherInput = errors.New(
-	"importer: the input has changed since the checkpoint was written, after its first MiB; remove the checkpoint to start from the beginning",
+	"importer: the input has changed since the checkpoint was written, after its first MiB; remove the checkpoint to " +
+		"start from the beginning",
 )
 
 // Continue returns the part of an input after the prefix, and true. If the input doesn't start with the prefix, it

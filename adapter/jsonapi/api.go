@@ -106,7 +106,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("%w: tenant, logger and clock are required", ErrOptions)
 	case o.MaxBody < 1 || o.MaxInFlight < 2*o.MaxBody || o.MaxAnswer < 1:
 		return fmt.Errorf(
-			"%w: the maximum body size must be at least 1 byte, and the maximum bytes in flight at least twice the body size",
+			"%w: the maximum body size must be at least 1 byte, and the maximum bytes in flight at least twice the "+
+				"body size",
 			ErrOptions,
 		)
 	case o.RetryBusy < time.Second || o.RetryFull < time.Second:

@@ -230,7 +230,8 @@ func (p *pruner) refuses(at pcommon.Timestamp, attributes pcommon.Map, series in
 		cost = int64(series) * (seriesWork + int64(len(p.metric)) + p.outer + attributesText(attributes))
 		if cost > p.work {
 			reason, text = reasonTooMuchText, fmt.Sprintf(
-				"would become, together with the data points before it, series with more than %d bytes of labels; send fewer data points per request",
+				"would become, together with the data points before it, series with more than %d bytes of labels; "+
+					"send fewer data points per request",
 				int64(maxWork),
 			)
 		}

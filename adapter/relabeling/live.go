@@ -35,9 +35,9 @@ func NewLive(r prometheus.Registerer) *Live {
 			"Exemplars of series dropped by relabeling rules. rules is the tenant that the rules belong to, or empty "+
 				"for rules of all tenants; rule is the number of the rule, from 1.", labels, nil),
 		refused: prometheus.NewDesc("cassia_relabel_refused_total",
-			"Samples, histograms and exemplars rejected because a relabeling rule made the labels of their series too long. rules is "+
-				"the tenant that the rules belong to, or empty for rules of all tenants; rule is the number of the "+
-				"rule, from 1.",
+			"Samples, histograms and exemplars rejected because a relabeling rule made the labels of their series "+
+				"too long. rules is the tenant that the rules belong to, or empty for rules of all tenants; rule is "+
+				"the number of the rule, from 1.",
 			labels, nil),
 	}
 	if r != nil {

@@ -51,7 +51,8 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 		}, []string{"reason"}),
 		dropped: f.NewCounter(prometheus.CounterOpts{
 			Name: "cassia_write_exemplars_dropped_total",
-			Help: "Exemplars received by remote write that were not stored: invalid, too old, too far in the future, or of a rejected series.",
+			Help: "Exemplars received by remote write that were not stored: invalid, too old, too far in the future, " +
+				"or of a rejected series.",
 		}),
 		exemplars: f.NewCounter(prometheus.CounterOpts{
 			Name: "cassia_write_exemplars_total",
@@ -63,7 +64,8 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 		}, []string{"version", "code"}),
 		ack: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "cassia_write_ack_seconds",
-			Help: "Duration of remote write requests whose samples were stored, from the request headers to the response.",
+			Help: "Duration of remote write requests whose samples were stored, from the request headers to the " +
+				"response.",
 			Buckets: []float64{
 				.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10,
 			},

@@ -29,15 +29,16 @@ type backupCommand struct {
 // subcommand it makes a backup.
 func addBackup(app *kingpin.Application) *kingpin.CmdClause {
 	return app.Command("backup",
-		"Back up a data directory to a folder or a bucket, and list, verify and delete backups. Without a further command, "+
-			"cassia backup makes a backup, as cassia backup create does. For a cluster, see docker/cassandra/snapshot.")
+		"Back up a data directory to a folder or a bucket, and list, verify and delete backups. Without a further "+
+			"command, cassia backup makes a backup, as cassia backup create does. For a cluster, see "+
+			"docker/cassandra/snapshot.")
 }
 
 func addBackupCreate(backup *kingpin.CmdClause) subcommand {
 	cmd := backup.Command("create",
-		"Back up a data directory to a folder or a bucket, with or without a running server. The backup contains every write "+
-			"acknowledged before it started. Files that an earlier backup already copied are not copied again. This "+
-			"is the default: cassia backup --to=PLACE does the same.").Default()
+		"Back up a data directory to a folder or a bucket, with or without a running server. The backup contains "+
+			"every write acknowledged before it started. Files that an earlier backup already copied are not copied "+
+			"again. This is the default: cassia backup --to=PLACE does the same.").Default()
 	var c backupCommand
 	cmd.Flag("storage.path", "Data directory.").Default("data").StringVar(&c.dir)
 	placeFlag(cmd, &c.to, "Where to write backups: a folder, preferably on another disk, or a bucket, as "+

@@ -72,7 +72,8 @@ func (c *storedCommand) named(list []pebble.StoredBackup) (out []pebble.StoredBa
 
 func addBackupList(backup *kingpin.CmdClause) subcommand {
 	cmd := backup.Command("list",
-		"List the backups of a folder or a bucket, the oldest first: time, size, store, host, tenants, and whether they are undamaged.")
+		"List the backups of a folder or a bucket, the oldest first: time, size, store, host, tenants, and whether "+
+			"they are undamaged.")
 	c := newStoredCommand(cmd)
 	cmd.Flag("json", "Print the list as JSON.").BoolVar(&c.asJSON)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {

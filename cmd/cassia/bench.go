@@ -62,7 +62,8 @@ func declareBench(cmd *kingpin.CmdClause, c *benchConfig) {
 		DurationVar(&c.interval)
 	cmd.Flag("duration", "Time range that the samples cover.").Default("1h").DurationVar(&c.duration)
 	cmd.Flag("start",
-		"Time of the first sample: RFC 3339, or a duration before now, such as 6h. Default: --duration before now, or now if --speed is set.").
+		"Time of the first sample: RFC 3339, or a duration before now, such as 6h. Default: --duration before now, "+
+			"or now if --speed is set.").
 		StringVar(&c.start)
 	cmd.Flag("speed", "Speed relative to real time; 0 sends as fast as possible.").Default("0").
 		Float64Var(&c.options.Speed)

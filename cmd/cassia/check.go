@@ -97,7 +97,8 @@ func (r *checkResult) set(s *check.Totals) {
 
 func printChecked(stats *check.Totals) {
 	fmt.Fprintf(stdout,
-		"%s not yet sealed; %s, %s, %s and %d series (counted once per window), %s of %d bytes with %s, %s of %d bytes, %s of %d bytes: %s\n",
+		"%s not yet sealed; %s, %s, %s and %d series (counted once per window), %s of %d bytes with %s, %s of %d "+
+			"bytes, %s of %d bytes: %s\n",
 		countNoun(stats.Blobs, "blob"), countNoun(stats.Tenants, "tenant"), countNoun(stats.Windows, "window"),
 		countNoun(stats.Metrics, "metric"), stats.Series, countNoun(stats.Chunks, "chunk"), stats.Bytes,
 		countNoun(stats.Samples, "sample"), countNoun(stats.Rollups, "rollup chunk"), stats.RollupBytes,
@@ -111,7 +112,8 @@ func addInspect(app *kingpin.Application) subcommand {
 	table := cmd.Arg("table", "Table whose rows to print, such as raw or stage.").String()
 	fields := cmd.Arg(
 		"field=value",
-		"Partition key, optionally followed by the first fields of the row key, such as window=20578 class=0 tenant=default metric=up shard=0.",
+		"Partition key, optionally followed by the first fields of the row key, such as window=20578 class=0 "+
+			"tenant=default metric=up shard=0.",
 	).StringMap()
 	o.readOnly = true
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {

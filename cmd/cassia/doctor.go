@@ -36,7 +36,8 @@ func addDoctor(app *kingpin.Application) subcommand {
 	server := &serverToAsk{login: httpConfigFlag(cmd)}
 	cmd.Flag(
 		"url",
-		"URL of a running server to examine, such as http://localhost:9201. The flags for a data directory or a cluster are then ignored.",
+		"URL of a running server to examine, such as http://localhost:9201. The flags for a data directory or a "+
+			"cluster are then ignored.",
 	).StringVar(&server.url)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		if server.url != "" {
@@ -223,7 +224,8 @@ func (x *examination) directory(ctx context.Context) {
 	}
 	x.add(doctor.Directory(d), doctor.Finding{
 		Level: doctor.OK,
-		What:  "not examined, because a data directory has only one process: nodes, replication, commit log, schema, clocks, processes, leases",
+		What: "not examined, because a data directory has only one process: nodes, replication, commit log, schema, " +
+			"clocks, processes, leases",
 	})
 	o := pebbleOptions()
 	o.Logger, o.ReadOnly = slog.New(slog.DiscardHandler), true
@@ -244,7 +246,8 @@ func (x *examination) directory(ctx context.Context) {
 		x.add(doctor.Finding{
 			Level: doctor.Note, What: "the store is in use by a running process and can't be examined from outside",
 			Why: "pending work and damage are unknown",
-			Do:  "examine it through that process: cassia doctor --url=http://localhost:9201\nor stop the process and run this command again",
+			Do: "examine it through that process: cassia doctor --url=http://localhost:9201\nor stop the process " +
+				"and run this command again",
 		})
 		return
 	}

@@ -40,7 +40,8 @@ func (s *serverToAsk) examine(ctx context.Context) ([]doctor.Finding, error) {
 		found = append(found, doctor.Finding{
 			Level: doctor.Warning, What: oneLine(err),
 			Why: "queries fail until the server is ready; samples are accepted",
-			Do:  "wait: after a restart the server replays samples that aren't sealed; its log has a line when it is ready, or the reason why it can't become ready",
+			Do: "wait: after a restart the server replays samples that aren't sealed; its log has a line when it is " +
+				"ready, or the reason why it can't become ready",
 		})
 	} else {
 		found = append(found, doctor.Finding{Level: doctor.OK, What: "the server is ready for queries"})

@@ -21,11 +21,10 @@ import (
 // addDownsample declares the command that seals and rolls up on demand, which a server does in the background.
 func addDownsample(app *kingpin.Application) subcommand {
 	cmd := app.Command("downsample",
-		"Seal staged samples and create missing rollups in a time range. Also compacts the rollups of past weeks and months "+
-			"(data directory only), and counts the series of past days. Use it after an import, after an upgrade, or "+
-			"when a server "+
-			"lags behind. It runs without pauses, and can be interrupted and run again. On a data directory, stop "+
-			"the server first; on a cluster, servers may be running.")
+		"Seal staged samples and create missing rollups in a time range. Also compacts the rollups of past weeks and "+
+			"months (data directory only), and counts the series of past days. Use it after an import, after an "+
+			"upgrade, or when a server lags behind. It runs without pauses, and can be interrupted and run again. On "+
+			"a data directory, stop the server first; on a cluster, servers may be running.")
 	o := offlineFlags(cmd)
 	kept := rowRetention(cmd)
 	start := cmd.Flag(
@@ -81,9 +80,9 @@ func rowRetention(cmd *kingpin.CmdClause) func(engine string) (config.Retention,
 	cmd.GetFlag("retention.raw").IsSetByUser(&said)
 	return func(engine string) (config.Retention, error) {
 		if engine == config.EngineCassandra && !said {
-			return config.Retention{}, errors.New("--retention.raw is missing; set it, --retention.5m, --retention.1h " +
-				"and --retention.file to the values that the servers use, because they become the TTL of the rows " +
-				"written")
+			return config.Retention{}, errors.New("--retention.raw is missing; set it, --retention.5m, " +
+				"--retention.1h and --retention.file to the values that the servers use, because they become the TTL " +
+				"of the rows written")
 		}
 		return parse()
 	}

@@ -17,9 +17,9 @@ import (
 // addRetention declares the command that shows the effect of a retention before a server applies it.
 func addRetention(app *kingpin.Application) subcommand {
 	cmd := app.Command("retention",
-		"Show the effect of a retention: which samples it would hide or show again, which windows exist by resolution and "+
-			"tenant, which would be deleted now, and when the next ones expire. Changes nothing. On a data directory, "+
-			"stop the server first; on a cluster, servers may be running.")
+		"Show the effect of a retention: which samples it would hide or show again, which windows exist by "+
+			"resolution and tenant, which would be deleted now, and when the next ones expire. Changes nothing. On a "+
+			"data directory, stop the server first; on a cluster, servers may be running.")
 	o := offlineFlags(cmd)
 	o.readOnly = true
 	parse := config.RetentionFlags(cmd)
@@ -48,7 +48,8 @@ func addRetention(app *kingpin.Application) subcommand {
 			}
 			if err == nil && o.Kind == config.EngineCassandra {
 				fmt.Fprintln(stdout,
-					"on Cassandra, rows keep the TTL they were written with: a new retention applies only to samples sealed from now on")
+					"on Cassandra, rows keep the TTL they were written with: a new retention applies only to samples "+
+						"sealed from now on")
 			}
 			return err
 		})
@@ -65,7 +66,8 @@ func writeChanges(w io.Writer, changes []retention.Change) {
 	}
 	if hides {
 		fmt.Fprintln(w,
-			"hidden samples stay on disk until they are deleted; a server started with a longer retention before then shows them again")
+			"hidden samples stay on disk until they are deleted; a server started with a longer retention before "+
+				"then shows them again")
 	}
 }
 

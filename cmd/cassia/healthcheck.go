@@ -19,7 +19,8 @@ func addHealthcheck(app *kingpin.Application) subcommand {
 	at := cmd.Flag("url", "URL of the server.").Default("http://localhost:9201").String()
 	ready := cmd.Flag(
 		"ready",
-		"Also check that the server is ready for queries. After a start, it accepts writes before it is ready for queries.",
+		"Also check that the server is ready for queries. After a start, it accepts writes before it is ready for "+
+			"queries.",
 	).Bool()
 	timeout := cmd.Flag("timeout", "How long to wait for the response.").Default("5s").Duration()
 	login := httpConfigFlag(cmd)

@@ -34,7 +34,8 @@ func addMending(cmd *kingpin.CmdClause) *mending {
 func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir string, verify bool) error {
 	if backup != "" {
 		return errors.New(
-			"--backup can't be combined with --damaged, which takes each file from the newest backup that has an undamaged copy",
+			"--backup can't be combined with --damaged, which takes each file from the newest backup that has an " +
+				"undamaged copy",
 		)
 	}
 	begun := time.Now()
@@ -98,13 +99,15 @@ func printMended(stats *pebble.MendStats) {
 func stillDamaged(from *backups.Place, dir string, stats *pebble.MendStats) error {
 	if stats.IsLost {
 		return fmt.Errorf(
-			"%s: can't be repaired; restore a whole backup to a new directory: cassia restore --from=%s --storage.path=NEW_DIRECTORY",
+			"%s: can't be repaired; restore a whole backup to a new directory: cassia restore --from=%s "+
+				"--storage.path=NEW_DIRECTORY",
 			dir, cmp.Or(from.String(), "BACKUPS"),
 		)
 	}
 	if from.At == "" {
 		return fmt.Errorf(
-			"%s: still damaged: %s; set --from to the folder or bucket of the backups, or restore a whole backup (cassia restore)",
+			"%s: still damaged: %s; set --from to the folder or bucket of the backups, or restore a whole backup "+
+				"(cassia restore)",
 			dir, countNoun(len(stats.Left), "part"),
 		)
 	}

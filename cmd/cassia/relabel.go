@@ -59,7 +59,8 @@ func addRelabel(app *kingpin.Application) subcommand {
 func (t *trying) run(ctx context.Context) error {
 	if !t.dry {
 		return errors.New(
-			"--no-dry-run is not supported: rules apply to incoming samples, never to stored ones; to apply the file, start cassia serve with --write.relabel-file",
+			"--no-dry-run is not supported: rules apply to incoming samples, never to stored ones; to apply the " +
+				"file, start cassia serve with --write.relabel-file",
 		)
 	}
 	if err := tenant.Check(t.tenant); err != nil {
@@ -205,7 +206,8 @@ func printTrial(w io.Writer, t *relabeling.Trial) error {
 	line("changed   %s", amount(t.Changed))
 	if t.Merged > 0 {
 		line(
-			"          %d of them would get the labels of an existing series: of two samples with the same timestamp, one would be lost",
+			"          %d of them would get the labels of an existing series: of two samples with the same "+
+				"timestamp, one would be lost",
 			t.Merged,
 		)
 	}

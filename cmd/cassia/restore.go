@@ -60,7 +60,8 @@ func addRestore(app *kingpin.Application) subcommand {
 			stats.Taken.Format(time.RFC3339), *dir,
 			countNoun(stats.Files, "file"), stats.Bytes, time.Since(begun).Round(time.Millisecond))
 		fmt.Fprintln(stdout,
-			"the restored store is a copy; while the original is in use, back up this one to another destination (--to, --backup.to)")
+			"the restored store is a copy; while the original is in use, back up this one to another destination "+
+				"(--to, --backup.to)")
 		if damaged != nil || !*verify {
 			return damaged
 		}

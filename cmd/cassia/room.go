@@ -38,7 +38,8 @@ func logRoom(log *slog.Logger, was, is doctor.Level) doctor.Level {
 	case is == was:
 	case is == doctor.Error:
 		log.Error(
-			"the disk is full: 512 MiB or less are free, so no samples are accepted; free disk space or shorten the retention (--retention.raw)",
+			"the disk is full: 512 MiB or less are free, so no samples are accepted; free disk space or shorten the " +
+				"retention (--retention.raw)",
 		)
 	case is == doctor.Warning:
 		log.Warn(

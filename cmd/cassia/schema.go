@@ -96,11 +96,13 @@ func addSetPeriod(parent *kingpin.CmdClause) subcommand {
 	).Default("0s").String()
 	partitions := cmd.Flag(
 		"partitions",
-		"Number of staging partitions, which share the work of sealing: a multiple of the current number. Default: unchanged.",
+		"Number of staging partitions, which share the work of sealing: a multiple of the current number. Default: "+
+			"unchanged.",
 	).Default("0").Int()
 	from := cmd.Flag(
 		"from",
-		"When the change takes effect, RFC 3339. It is rounded up to the end of a window, at least one day ahead. Default: as soon as possible.",
+		"When the change takes effect, RFC 3339. It is rounded up to the end of a window, at least one day ahead. "+
+			"Default: as soon as possible.",
 	).String()
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		want := format.Period{Partitions: *partitions}

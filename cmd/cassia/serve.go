@@ -134,7 +134,8 @@ func (p *process) run(signals context.Context, listening func([]string)) error {
 		return err
 	case <-time.After(stopWithin):
 		p.log.Warn(
-			"closing the store took too long; exiting without closing it. The next start recovers all acknowledged samples",
+			"closing the store took too long; exiting without closing it. The next start recovers all acknowledged " +
+				"samples",
 		)
 		if signals.Err() != nil {
 			return nil
@@ -256,7 +257,8 @@ func (p *process) openRows(ctx context.Context, so storage.Options) (*storage.St
 		if now := time.Now(); now.Sub(logged) >= openLogInterval {
 			logged = now
 			p.log.Error(
-				"can't open the store yet; retrying until the cause is fixed: free disk space, or correct the limit or the permissions",
+				"can't open the store yet; retrying until the cause is fixed: free disk space, or correct the limit "+
+					"or the permissions",
 				"err", oneLine(err),
 			)
 		}

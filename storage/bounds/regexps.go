@@ -39,7 +39,8 @@ func CheckRegexps(texts ...string) error {
 		if len(text) > maxSteps/2 { // Shorter ones have fewer steps, within the limit of memory.
 			if n := Steps(text); n > maxSteps {
 				return fmt.Errorf(
-					"%w: a match would take %d steps for each character of a value; the maximum is %d. Use fewer wildcards and repetitions (.*, +, ?)",
+					"%w: a match would take %d steps for each character of a value; the maximum is %d. Use fewer "+
+						"wildcards and repetitions (.*, +, ?)",
 					ErrRegexps, n, maxSteps,
 				)
 			}
@@ -49,7 +50,8 @@ func CheckRegexps(texts ...string) error {
 	}
 	if took > may {
 		return fmt.Errorf(
-			"%w: compiled, they would need %d bytes of memory; the maximum is %d. Use fewer repetitions ({…}) and Unicode classes (\\p)",
+			"%w: compiled, they would need %d bytes of memory; the maximum is %d. Use fewer repetitions ({…}) and "+
+				"Unicode classes (\\p)",
 			ErrRegexps, took, may,
 		)
 	}

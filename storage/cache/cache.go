@@ -287,7 +287,8 @@ func (c *Cache) Register(f promauto.Factory) {
 		})
 	}
 	counter("hits_total",
-		"Cache hits for label names or series of sealed windows, including look-ups that waited for a read in progress.",
+		"Cache hits for label names or series of sealed windows, including look-ups that waited for a read in "+
+			"progress.",
 		func(n Tally) float64 { return float64(n.Hits) })
 	counter("misses_total", "Cache misses for label names or series of sealed windows, which were read from the store.",
 		func(n Tally) float64 { return float64(n.Misses) })

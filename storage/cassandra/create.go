@@ -144,7 +144,8 @@ func checkConsistency(o *Options, c *Cluster, copies replication) error {
 	}
 	if copies.in(c.LocalDC) == 0 {
 		return refuse(
-			"keyspace %s has no copies in data center %s: replication %s; alter the keyspace, or choose another local data center",
+			"keyspace %s has no copies in data center %s: replication %s; alter the keyspace, or choose another "+
+				"local data center",
 			o.Keyspace, c.LocalDC, copies,
 		)
 	}
@@ -152,12 +153,14 @@ func checkConsistency(o *Options, c *Cluster, copies replication) error {
 		switch {
 		case needed > copies:
 			return refuse(
-				"consistency level %s needs %d copies, but keyspace %s has %d%s; raise the replication factor, or use LOCAL_QUORUM",
+				"consistency level %s needs %d copies, but keyspace %s has %d%s; raise the replication factor, or "+
+					"use LOCAL_QUORUM",
 				o.Consistency, needed, o.Keyspace, copies, where,
 			)
 		case needed > nodes:
 			return refuse(
-				"consistency level %s of %d copies needs %d nodes, but the cluster has %d%s; lower the replication factor of keyspace %s, or add nodes",
+				"consistency level %s of %d copies needs %d nodes, but the cluster has %d%s; lower the replication "+
+					"factor of keyspace %s, or add nodes",
 				o.Consistency, copies, needed, nodes, where, o.Keyspace,
 			)
 		}

@@ -257,16 +257,19 @@ func findings(keyspace, dc string, nodes []NodeFacts, copies replication) []Find
 		slices.Sort(periodic)
 		found = append(found, Finding{
 			What: fmt.Sprintf(
-				"commitlog_sync is periodic on %s: the last seconds of acknowledged writes may be lost if several nodes lose power at once",
+				"commitlog_sync is periodic on %s: the last seconds of acknowledged writes may be lost if several "+
+					"nodes lose power at once",
 				listed(periodic),
 			),
-			Do: "set commitlog_sync: group and commitlog_sync_group_window: 10ms in cassandra.yaml, and restart the nodes one at a time",
+			Do: "set commitlog_sync: group and commitlog_sync_group_window: 10ms in cassandra.yaml, and restart the " +
+				"nodes one at a time",
 		})
 	}
 	if n := copies.in(dc); n == 1 && len(nodes) > 1 {
 		found = append(found, Finding{
 			What: fmt.Sprintf(
-				"keyspace %s keeps 1 copy in data center %s, which has %d nodes: while a node is down, its rows are unavailable",
+				"keyspace %s keeps 1 copy in data center %s, which has %d nodes: while a node is down, its rows are "+
+					"unavailable",
 				keyspace, dc, len(nodes),
 			),
 			Do: fmt.Sprintf(
@@ -277,7 +280,8 @@ func findings(keyspace, dc string, nodes []NodeFacts, copies replication) []Find
 	} else if n == 2 {
 		found = append(found, Finding{
 			What: fmt.Sprintf(
-				"keyspace %s keeps 2 copies in data center %s: a quorum needs both, so a single node failure stops reads and writes",
+				"keyspace %s keeps 2 copies in data center %s: a quorum needs both, so a single node failure stops "+
+					"reads and writes",
 				keyspace, dc,
 			),
 			Do: fmt.Sprintf(

@@ -93,7 +93,8 @@ func (l *liveSchema) checkVersion() error {
 	for _, t := range engine.Tables {
 		if live := l.tables[t.Name]; live != nil && versionOf(live.comment) > schemaVersion {
 			return refuse(
-				"table %s.%s has schema version %d, but this release supports version %d; use a later release, or another keyspace",
+				"table %s.%s has schema version %d, but this release supports version %d; use a later release, or "+
+					"another keyspace",
 				l.keyspace, t, versionOf(live.comment), schemaVersion,
 			)
 		}

@@ -148,7 +148,8 @@ func (o *Options) validateSchema() error {
 	var errs []error
 	if !keyspaceName.MatchString(o.Keyspace) {
 		errs = append(errs, fmt.Errorf(
-			"cassandra: keyspace %q: must start with a lower-case letter and have at most 48 lower-case letters, digits and _",
+			"cassandra: keyspace %q: must start with a lower-case letter and have at most 48 lower-case letters, "+
+				"digits and _",
 			o.Keyspace,
 		))
 	}
@@ -198,7 +199,8 @@ func parseConsistency(name string) (levels, error) {
 	l, ok := consistencies[name]
 	if !ok {
 		return levels{}, fmt.Errorf(
-			"cassandra: unknown consistency level %q; the levels are LOCAL_QUORUM, QUORUM, EACH_QUORUM, ALL, ONE, TWO, THREE and LOCAL_ONE",
+			"cassandra: unknown consistency level %q; the levels are LOCAL_QUORUM, QUORUM, EACH_QUORUM, ALL, ONE, "+
+				"TWO, THREE and LOCAL_ONE",
 			name,
 		)
 	}

@@ -198,7 +198,8 @@ func (s strategy) options(retention time.Duration) string {
 	case tiered:
 		// A file that consists mainly of droppable tombstones is rewritten alone, even if its rows may be in other
 		// files.
-		return "'class': 'SizeTieredCompactionStrategy', 'tombstone_compaction_interval': '3600', 'unchecked_tombstone_compaction': 'true'"
+		return "'class': 'SizeTieredCompactionStrategy', 'tombstone_compaction_interval': '3600', " +
+			"'unchecked_tombstone_compaction': 'true'"
 	default:
 		return "'class': 'LeveledCompactionStrategy'"
 	}

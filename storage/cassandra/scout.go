@@ -95,7 +95,8 @@ func (o *Options) describeCluster(ctx context.Context, session *gocql.Session, h
 	var port int
 	// system_views and system.peers_v2 exist since Cassandra 4.0.
 	err := session.Query(
-		"SELECT cluster_name, host_id, data_center, rack, release_version, schema_version, rpc_address, rpc_port FROM system.local",
+		"SELECT cluster_name, host_id, data_center, rack, release_version, schema_version, rpc_address, rpc_port "+
+			"FROM system.local",
 	).
 		WithContext(ctx).Scan(&c.Name, &id, &local.DataCenter, &local.Rack, &local.Release, &schema, &address, &port)
 	if isInvalid(err) {
@@ -108,7 +109,8 @@ func (o *Options) describeCluster(ctx context.Context, session *gocql.Session, h
 	local.Address = net.JoinHostPort(address.String(), strconv.Itoa(port))
 	c.Nodes = append(c.Nodes, local)
 	peers := session.Query(
-		"SELECT host_id, data_center, rack, release_version, schema_version, native_address, native_port FROM system.peers_v2",
+		"SELECT host_id, data_center, rack, release_version, schema_version, native_address, native_port FROM " +
+			"system.peers_v2",
 	).
 		WithContext(ctx).Iter()
 	var n Node

@@ -109,7 +109,8 @@ func newMetrics(r *Tracker, reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
 	if reg != nil {
 		reg.MustRegister(&collector{r: r, silence: prometheus.NewDesc("cassia_ha_elected_silence_seconds",
-			"Time in seconds since any process last received samples from the elected replica, for at most 500 replica clusters that were active within the last day.",
+			"Time in seconds since any process last received samples from the elected replica, for at most 500 "+
+				"replica clusters that were active within the last day.",
 			[]string{"tenant", "cluster"}, nil),
 			clusters: prometheus.NewDesc("cassia_ha_clusters",
 				"Replica clusters, by whether the elected replica sent samples within the failover timeout.",
@@ -121,8 +122,8 @@ func newMetrics(r *Tracker, reg prometheus.Registerer) *metrics {
 	}
 	return &metrics{
 		samples: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_ha_samples_total",
-			Help: "Samples received from replicas, by result: stored (from the elected replica), held (from another replica), covered " +
-				"(already stored from another replica), or taken (stored later from held samples)."},
+			Help: "Samples received from replicas, by result: stored (from the elected replica), held (from another " +
+				"replica), covered (already stored from another replica), or taken (stored later from held samples)."},
 			[]string{"result"}),
 		elected: f.NewCounter(prometheus.CounterOpts{Name: "cassia_ha_elections_total",
 			Help: "Failovers: times that this process elected another replica of a cluster."}),

@@ -114,7 +114,8 @@ func (c *CheckedClock) look() time.Time {
 		if c.doubt == nil {
 			c.doubt = &doubt{by: off, since: c.seen, clock: now.Round(0)}
 			c.o.Logger.Error(
-				"this machine's clock differs from the cluster's, so no samples are accepted, and nothing is sealed or deleted; correct the clock",
+				"this machine's clock differs from the cluster's, so no samples are accepted, and nothing is sealed "+
+					"or deleted; correct the clock",
 				"by", off,
 			)
 		}
@@ -141,7 +142,8 @@ func (c *CheckedClock) weigh(now time.Time, off time.Duration) {
 	case c.doubt == nil || (off-c.doubt.by).Abs() > MaxLeap:
 		c.doubt = &doubt{by: off, since: c.seen, clock: now}
 		c.o.Logger.Error(
-			"this machine's clock is untrusted; nothing is deleted until it is right, or has run evenly for long enough",
+			"this machine's clock is untrusted; nothing is deleted until it is right, or has run evenly for long "+
+				"enough",
 			"by", off.Round(time.Second), "clock", now.UTC(), "expected", c.expected.UTC(),
 			"for", c.doubt.rest().Round(time.Minute), "do", c.doClock(),
 		)

@@ -95,7 +95,8 @@ func (c *CheckedClock) ConfirmAhead() (wait time.Duration, err error) {
 	}
 	if !a.rejected && c.o.AheadPatience > 0 {
 		c.o.Logger.Warn(
-			"samples are still more than 10 minutes ahead of this machine's clock, which was not corrected; from now on they are rejected",
+			"samples are still more than 10 minutes ahead of this machine's clock, which was not corrected; from now "+
+				"on they are rejected",
 			"clock", c.read.UTC(),
 		)
 	}
@@ -141,7 +142,8 @@ func (c *CheckedClock) compareAfter(before int64) error {
 	}
 	if err != nil {
 		return fmt.Errorf(
-			"membership: samples are ahead of this machine's clock, and the cluster's clock can't be read to determine which one is wrong: %w",
+			"membership: samples are ahead of this machine's clock, and the cluster's clock can't be read to "+
+				"determine which one is wrong: %w",
 			err,
 		)
 	}

@@ -40,7 +40,8 @@ var (
 	// ErrUnclosed means that files couldn't be written when the engine was closed. They may stay open until the process
 	// exits. The next start finds all acknowledged rows.
 	ErrUnclosed = errors.New(
-		"pebble: files can't be written, so the store isn't closed properly; the next start recovers all acknowledged writes",
+		"pebble: files can't be written, so the store isn't closed properly; the next start recovers all " +
+			"acknowledged writes",
 	)
 )
 
@@ -361,7 +362,8 @@ func (e *Engine) fail(err error) {
 			return // Open returns the error.
 		}
 		e.log.Error(
-			"the store can't be written any more, and rejects writes until this process restarts; check the disk, then restart",
+			"the store can't be written any more, and rejects writes until this process restarts; check the disk, "+
+				"then restart",
 			"dir", e.dir, "err", err,
 		)
 		if e.onFatal != nil {

@@ -102,7 +102,8 @@ func (x *existing) checkOptions() error {
 		if found != nil && string(found[1]) != newMerger().Name || found == nil &&
 			strings.Contains(string(text), "rocksdb_version") && !strings.Contains(string(text), "pebble_version") {
 			return fmt.Errorf(
-				"%w: the database in %s belongs to another program; choose the directory of a store, or an empty one for a new store",
+				"%w: the database in %s belongs to another program; choose the directory of a store, or an empty one "+
+					"for a new store",
 				ErrForeign, x.dir,
 			)
 		}
@@ -117,7 +118,8 @@ var mergerLine = regexp.MustCompile(`(?m)^\s*merger=(.*)\n`)
 func (x *existing) checkBackup() error {
 	isBackup := func(folder, name string) error {
 		return fmt.Errorf(
-			"%w: %s is a backup (created by cassia backup); restore it: cassia restore --from=%s --backup=%s --storage.path=NEW-DIRECTORY",
+			"%w: %s is a backup (created by cassia backup); restore it: cassia restore --from=%s --backup=%s "+
+				"--storage.path=NEW-DIRECTORY",
 			ErrIsBackup, filepath.Join(folder, name), folder, name,
 		)
 	}
@@ -135,7 +137,8 @@ func (x *existing) checkBackup() error {
 	for _, name := range x.names {
 		if _, err := x.fs.Stat(x.fs.PathJoin(x.dir, name, backupList)); err == nil {
 			return fmt.Errorf(
-				"%w: %s is a backup folder (created by cassia backup); restore a backup: cassia restore --from=%s --storage.path=NEW-DIRECTORY",
+				"%w: %s is a backup folder (created by cassia backup); restore a backup: cassia restore --from=%s "+
+					"--storage.path=NEW-DIRECTORY",
 				ErrIsBackup, x.dir, x.dir,
 			)
 		}

@@ -152,7 +152,8 @@ func (m *mender) unreadable(reported []*toMend) (ok bool, err error) {
 		if !m.giveUp {
 			l := logs[name]
 			m.left(
-				"log %s is unreadable after its first %d of %d bytes (%v); --give-up-log continues without the lost data",
+				"log %s is unreadable after its first %d of %d bytes (%v); --give-up-log continues without the "+
+					"lost data",
 				name, l.whole, l.size, l.err,
 			)
 			ok = false

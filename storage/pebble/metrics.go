@@ -112,7 +112,8 @@ func newCollector() *collector {
 		levels:  newLevelMetrics(),
 		fsync:   prometheus.NewDesc("cassia_pebble_wal_fsync_seconds", "Duration of Pebble WAL syncs.", nil, nil),
 		tables: prometheus.NewDesc("cassia_pebble_table_bytes",
-			"Estimated bytes of a table in Pebble's sorted files. Raw samples are in the table raw, rollups in r5m and r1h.",
+			"Estimated bytes of a table in Pebble's sorted files. Raw samples are in the table raw, rollups in r5m "+
+				"and r1h.",
 			[]string{"table"}, nil),
 		space: prometheus.NewDesc("cassia_pebble_space_bytes", "Bytes on disk by use: each table (in sorted files), "+
 			"log (the WAL), free (to be released soon), and other files. The sum is cassia_pebble_disk_bytes.",

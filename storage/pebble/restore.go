@@ -159,7 +159,8 @@ func NoRoom(err error, dir string, bytes int64) error {
 		return err
 	}
 	return fmt.Errorf(
-		"%w; the files of the backup need %d MiB (%d bytes) on the disk of %s: free disk space, or restore to another disk",
+		"%w; the files of the backup need %d MiB (%d bytes) on the disk of %s: free disk space, or restore to "+
+			"another disk",
 		err, bytes>>20+1, bytes, dir,
 	)
 }

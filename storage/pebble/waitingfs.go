@@ -164,7 +164,8 @@ func (e *Engine) reportWaiting(report func(error)) func(error) {
 		if err != nil {
 			e.events.lines.log("waiting "+reasonOf(err), func(dropped int) {
 				e.log.Error(
-					"can't open the store yet; retrying until the cause is fixed: free disk space, or correct the limit or the permissions",
+					"can't open the store yet; retrying until the cause is fixed: free disk space, or correct the "+
+						"limit or the permissions",
 					"dir", e.dir, "err", firstLine{err}, "repeated", dropped,
 				)
 			})

@@ -23,12 +23,14 @@ type BucketBuffers struct {
 
 // errHasDeleted warns of buckets that include deleted samples.
 var errHasDeleted = errors.New(
-	"storage: the result includes deleted samples: their raw samples had expired before they were deleted, or before the delete was applied to rollups, and their buckets also contain other samples",
+	"storage: the result includes deleted samples: their raw samples had expired before they were deleted, or before " +
+		"the delete was applied to rollups, and their buckets also contain other samples",
 )
 
 // errAggregated warns of values that depend on estimated columns of aggregates.
 var errAggregated = errors.New(
-	"storage: the result depends on first and last values of buckets that were imported from downsampled blocks, which are estimates; only counts, sums, minima and maxima of these are exact",
+	"storage: the result depends on first and last values of buckets that were imported from downsampled blocks, " +
+		"which are estimates; only counts, sums, minima and maxima of these are exact",
 )
 
 // columnsOfAggregates are the columns that are exact in aggregates.

@@ -33,7 +33,8 @@ type openDay struct {
 
 // ErrLateUnsealed warns of unsealed samples that will have no raw rows. Buckets include them once they are sealed.
 var ErrLateUnsealed = errors.New(
-	"storage: acknowledged samples are missing from the result until they are sealed: the raw data of their time have expired; repeat the query in a minute",
+	"storage: acknowledged samples are missing from the result until they are sealed: the raw data of their time " +
+		"have expired; repeat the query in a minute",
 )
 
 // unsealedSamples appends unsealed samples of a series, including all in [minT, maxT] that aren't hidden, in any order.

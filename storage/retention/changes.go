@@ -199,7 +199,8 @@ func (x *Advancing) logChanged(ctx context.Context, tenant string, before, next 
 			about = append(about, "samples (estimate)", c.Samples)
 		}
 		x.log(slog.LevelWarn,
-			"a shorter retention hides samples; they are deleted in a week. Until then, a server started with a longer retention shows them again",
+			"a shorter retention hides samples; they are deleted in a week. Until then, a server started with a "+
+				"longer retention shows them again",
 			append(about, "after", c.From, "until", c.To, "deleted from", c.Goes)...)
 	}
 }
@@ -223,7 +224,8 @@ func (x *Advancing) logRaised(tenant string, was, h *Boundary) {
 		_, fixed = k.expiries.get(expiryAt{tenant, Shared, window})
 	}
 	x.log(slog.LevelInfo,
-		"a longer retention applies to windows without rows: later ones, and older ones that an import creates; others expire as fixed with their first row",
+		"a longer retention applies to windows without rows: later ones, and older ones that an import creates; "+
+			"others expire as fixed with their first row",
 		"tenant", tenant, "class", k.nameOf(h.Class), "resolution", h.Resolution, "was",
 		inWords(time.Duration(was.KeptMS)*time.Millisecond), "is", inWords(time.Duration(h.KeptMS)*time.Millisecond),
 		"in full from", Instant(k.env.Period.WindowStart(window)))

@@ -94,7 +94,8 @@ type HoleError struct {
 
 func (e *HoleError) Error() string {
 	return fmt.Sprintf(
-		"storage: the data from %s to %s have expired: they were written before the retention was raised, and older data were imported later",
+		"storage: the data from %s to %s have expired: they were written before the retention was raised, and older "+
+			"data were imported later",
 		Instant(e.From).UTC().Format(time.DateOnly), Instant(e.To).UTC().Format(time.DateOnly),
 	)
 }

@@ -37,7 +37,8 @@ func (k Keep) Check(slot time.Duration) error {
 		return fmt.Errorf("storage: the retention %v is shorter than a slot of %v", k.Raw, slot)
 	case shorter(k.FiveMinutes, k.Raw) || shorter(k.OneHour, k.FiveMinutes):
 		return fmt.Errorf(
-			"storage: 5m rollups must be kept at least as long as raw samples (%v), and 1h rollups at least as long as 5m rollups (%v), not %v and %v",
+			"storage: 5m rollups must be kept at least as long as raw samples (%v), and 1h rollups at least as long "+
+				"as 5m rollups (%v), not %v and %v",
 			k.Raw, k.FiveMinutes, k.FiveMinutes, k.OneHour,
 		)
 	}

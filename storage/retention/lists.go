@@ -341,7 +341,8 @@ func (k *Keeper) logLists() {
 	switch from := Instant(last.FromMS).Format(time.RFC3339); {
 	case replaced:
 		k.env.Logger.Warn(
-			"another process was started later with other retention classes, which replace the ones of this process. Start all processes with the same --retention.file",
+			"another process was started later with other retention classes, which replace the ones of this process. "+
+				"Start all processes with the same --retention.file",
 			"from", from,
 		)
 	default:
@@ -434,7 +435,8 @@ func (k *Keeper) ImportClasses(
 		}
 		if ownFinest, ok := k.takesNew(b, tenant, own.Of(s), slot); ok && (!takes || ownFinest < finest) {
 			return nil, fmt.Errorf(
-				"%w: the samples are past the retention that is in force; the retention classes of this process, which keep them, are in force from %s on: repeat the import then",
+				"%w: the samples are past the retention that is in force; the retention classes of this process, "+
+					"which keep them, are in force from %s on: repeat the import then",
 				engine.ErrUnavailable, Instant(last.FromMS).Format(time.RFC3339),
 			)
 		}

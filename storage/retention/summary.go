@@ -91,10 +91,10 @@ func (k *Keeper) logChanges(before, now summary) {
 			continue
 		}
 		k.env.Logger.Warn(
-			"the retention has changed: samples past a shorter one are hidden from now on and deleted after a week; until then, a "+
-				"longer retention shows them again. A longer one doesn't bring deleted samples back. On Cassandra, "+
-				"rows expire at the latest with "+
-				"the TTL they were written with", "of", of, "was", cmp.Or(was, "unknown"), "is", cmp.Or(is, "unknown"),
+			"the retention has changed: samples past a shorter one are hidden from now on and deleted after a week; "+
+				"until then, a longer retention shows them again. A longer one doesn't bring deleted samples back. "+
+				"On Cassandra, rows expire at the latest with the TTL they were written "+
+				"with", "of", of, "was", cmp.Or(was, "unknown"), "is", cmp.Or(is, "unknown"),
 		)
 	}
 }

@@ -135,7 +135,8 @@ func (d *DeltaTenants) learn(t DeltaTenant) bool {
 
 func (d *DeltaTenants) log(t DeltaTenant) {
 	d.o.Logger.Info(
-		"the tenant sends deltas: its rate(), irate(), increase() and resets() are computed with start timestamps from a time on",
+		"the tenant sends deltas: its rate(), irate(), increase() and resets() are computed with start timestamps "+
+			"from a time on",
 		"tenant", t.Name, "from", time.UnixMilli(t.From).UTC(),
 	)
 }

@@ -114,7 +114,8 @@ func overRate(name string, n int, wait time.Duration, rate, burst int64) *LimitE
 		Tenant: name, Limit: KeySamplesPerSecond, Status: http.StatusTooManyRequests, RetryAfter: wait,
 		samples: int64(n), burst: burst, rate: rate,
 		Detail: fmt.Sprintf(
-			"more than %d samples per second, with bursts of %d; send fewer samples, or ask the operator to raise the limit. Retry in %s",
+			"more than %d samples per second, with bursts of %d; send fewer samples, or ask the operator to raise "+
+				"the limit. Retry in %s",
 			rate, burst, wait.Round(time.Second/10),
 		),
 	}
@@ -142,7 +143,8 @@ func (l *Limiter) TakeSeries(name string, active int, counted bool) error {
 		return &LimitError{
 			Tenant: name, Limit: KeyActiveSeries, Status: http.StatusBadRequest,
 			Detail: fmt.Sprintf(
-				"the tenant has %d active series, and new ones are rejected; send fewer series, or ask the operator to raise the limit",
+				"the tenant has %d active series, and new ones are rejected; send fewer series, or ask the operator "+
+					"to raise the limit",
 				most,
 			),
 		}

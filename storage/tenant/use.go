@@ -86,7 +86,8 @@ func (u *Use) Range(d time.Duration) error {
 		return nil
 	}
 	return u.refuse(KeyQueryRange,
-		"it reads a time range of %s (from its first to its last step, plus its longest range selector); the maximum is %s. Query a shorter range",
+		"it reads a time range of %s (from its first to its last step, plus its longest range selector); the maximum "+
+			"is %s. Query a shorter range",
 		d, u.limits.QueryRange)
 }
 

@@ -291,7 +291,8 @@ func (mm *metricMapping) labels(tags map[string]string) (labels.Labels, error) {
 		}
 		if other, ok := from[name]; ok {
 			return labels.EmptyLabels(), fmt.Errorf(
-				"tags %q and %q would both become label %q; map one of them to another name under tags, or drop it under drop_tags",
+				"tags %q and %q would both become label %q; map one of them to another name under tags, or drop it "+
+					"under drop_tags",
 				other, tag, name,
 			)
 		}

@@ -135,7 +135,8 @@ func (d *blockDecoder) integers(into []int64, b []byte, kind byte, first int64, 
 	case delta, zstdDelta, delta2, zstdDelta2:
 	default:
 		return into, fmt.Errorf(
-			"integers of unknown type %d, perhaps from a newer VictoriaMetrics; export JSON lines with /api/v1/export instead",
+			"integers of unknown type %d, perhaps from a newer VictoriaMetrics; export JSON lines with "+
+				"/api/v1/export instead",
 			kind,
 		)
 	}

@@ -163,7 +163,8 @@ func (all *users) addSecrets(u *User, f *fileUser) error {
 		raw, err := hex.DecodeString(digest)
 		if !ok || err != nil || len(raw) != sha256.Size {
 			return errors.New(
-				"tokens: each must be sha256: followed by 64 hexadecimal digits, such as `printf %s TOKEN | sha256sum` prints",
+				"tokens: each must be sha256: followed by 64 hexadecimal digits, such as `printf %s TOKEN | " +
+					"sha256sum` prints",
 			)
 		}
 		key := [sha256.Size]byte(raw)

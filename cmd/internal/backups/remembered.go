@@ -31,7 +31,8 @@ func (p *Place) Warning(snapshots, checkpoint string) string {
 		return ""
 	}
 	return fmt.Sprintf(
-		"%s has none of the earlier backups (the last one was %s); check that its disk is mounted. This backup shares no files with them",
+		"%s has none of the earlier backups (the last one was %s); check that its disk is mounted. This backup "+
+			"shares no files with them",
 		p.At, last,
 	)
 }

@@ -49,7 +49,8 @@ func (c *Config) authWarnings() (out []string) {
 	}
 	if c.Auth == nil && c.AdminAPI && len(out) == 0 {
 		out = append(out, "every client authenticated at "+at+
-			" may change and delete samples of all tenants (--web.enable-admin-api); set --auth.file to give users roles")
+			" may change and delete samples of all tenants (--web.enable-admin-api); set --auth.file to give "+
+			"users roles")
 	}
 	return out
 }

@@ -41,7 +41,8 @@ func RegisterEngine(cmd *kingpin.CmdClause) *Engine {
 	e := &Engine{Cassandra: cassandra.DefaultOptions()}
 	o := &e.Cassandra
 	cmd.Flag("storage.engine",
-		"Storage engine: pebble uses a directory on this machine; cassandra uses a cluster that any number of processes share.").
+		"Storage engine: pebble uses a directory on this machine; cassandra uses a cluster that any number of "+
+			"processes share.").
 		Default(EnginePebble).StringVar(&e.Kind)
 	cmd.Flag("storage.path", "Data directory of the pebble engine.").Default("data").StringVar(&e.Path)
 	cmd.Flag("storage.today", "Today's date, such as 2026-05-31, to confirm that the machine's clock is right after a "+
@@ -53,7 +54,8 @@ func RegisterEngine(cmd *kingpin.CmdClause) *Engine {
 	cmd.Flag("cassandra.keyspace", "Cassandra keyspace.").Default(o.Keyspace).StringVar(&o.Keyspace)
 	cmd.Flag(
 		"cassandra.replication",
-		"Replication factor of a new keyspace: one number for all data centers, or dc1:3,dc2:3. Default: the number of nodes, at most 3.",
+		"Replication factor of a new keyspace: one number for all data centers, or dc1:3,dc2:3. Default: the number "+
+			"of nodes, at most 3.",
 	).StringVar(&o.Replication)
 	cmd.Flag("cassandra.consistency",
 		"Consistency level of reads and writes: LOCAL_QUORUM, QUORUM, EACH_QUORUM, ALL, ONE, TWO, THREE or LOCAL_ONE.").

@@ -38,9 +38,10 @@ func webFlags(cmd *kingpin.CmdClause, c *Config) {
 	cmd.Flag("web.route-prefix", "Path prefix of all requests that this process serves. Set it to / if a proxy "+
 		"removes the path of --web.external-url. Default: the path of --web.external-url.").StringVar(&c.routePrefix)
 	cmd.Flag("web.allowed-host",
-		"Host name by which clients without a login may reach Cassia through a proxy on the same machine or in the same pod, such as "+
-			"cassia.monitoring.svc, or *.example.org for all names below example.org. Always accepted: IP addresses, "+
-			"localhost, names without a dot, the machine's name, and the name in --web.external-url. Repeatable.").
+		"Host name by which clients without a login may reach Cassia through a proxy on the same machine or in the "+
+			"same pod, such as cassia.monitoring.svc, or *.example.org for all names below example.org. Always "+
+			"accepted: IP addresses, localhost, names without a dot, the machine's name, and the name in "+
+			"--web.external-url. Repeatable.").
 		StringsVar(&c.AllowedHosts)
 	cmd.Flag("web.cors.origin",
 		"CORS: regular expression, matched in full, for origins whose pages may read responses of the query API, such "+
@@ -55,7 +56,8 @@ func storageFlags(cmd *kingpin.CmdClause, c *Config, maxBytes int64, parts Parts
 		"Near the limit, queries wait or fail. Default: 60% of the memory of the machine, or of its cgroup.",
 		maxBytes, &c.Memory)
 	cmd.Flag("target",
-		"Role of this process in a cluster: write receives samples, read answers queries, downsample seals, all does everything.").
+		"Role of this process in a cluster: write receives samples, read answers queries, downsample seals, all does "+
+			"everything.").
 		Default("all").StringVar(&c.Target)
 	cmd.Flag("storage.partitions", "Number of staging partitions, which share the work of sealing. Default: unchanged "+
 		"in an existing store; in a new one 4, or 16 on Cassandra. To change it, see cassia schema set-period.").
@@ -72,7 +74,8 @@ func storageFlags(cmd *kingpin.CmdClause, c *Config, maxBytes int64, parts Parts
 		&c.HeadBytes).IsSetByUser(&c.set.head)
 	bytesFlag(
 		cmd, "storage.cache-bytes",
-		"Maximum size of the caches of sealed data: a third for blocks, the rest for series indexes. Default: a fifth of --memory.max-bytes.",
+		"Maximum size of the caches of sealed data: a third for blocks, the rest for series indexes. Default: a "+
+			"fifth of --memory.max-bytes.",
 		parts.Cache, &c.CacheBytes,
 	).IsSetByUser(&c.set.cache)
 	retentionFlags(cmd, &c.retention)
@@ -97,7 +100,8 @@ func queryFlags(cmd *kingpin.CmdClause, c *Config, parts Parts) {
 		parts.Query, &c.QueryBytes).IsSetByUser(&c.set.query)
 	bytesFlag(
 		cmd, "query.unread-bytes",
-		"Maximum memory for query results until clients have read them. Above it, large queries wait. Default: a sixteenth of --memory.max-bytes.",
+		"Maximum memory for query results until clients have read them. Above it, large queries wait. Default: a "+
+			"sixteenth of --memory.max-bytes.",
 		parts.Unread, &c.UnreadBytes,
 	).IsSetByUser(&c.set.unread)
 	cmd.Flag("query.snap",
@@ -106,7 +110,8 @@ func queryFlags(cmd *kingpin.CmdClause, c *Config, parts Parts) {
 			"never snapped.").Default("auto").EnumVar(&c.Snap, "auto", SnapOff)
 	cmd.Flag(
 		"remote-read.rollups",
-		"How remote read handles time ranges whose raw samples have expired: expand reconstructs samples from rollups, refuse returns 422.",
+		"How remote read handles time ranges whose raw samples have expired: expand reconstructs samples from "+
+			"rollups, refuse returns 422.",
 	).Default("expand").EnumVar(&c.ReadRollups, "expand", RefuseRollups)
 	cmd.Flag("query.counter-suffix", "Suffix of metric names, such as _total. Of the rollups of metrics with this "+
 		"suffix, only the sum can be queried by name (foo_total_sum), not min, max, count and avg. Repeatable.").

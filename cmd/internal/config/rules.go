@@ -38,7 +38,8 @@ func rulesFlags(cmd *kingpin.CmdClause, r *Rules) {
 	).Default("1m").StringVar(&r.interval)
 	cmd.Flag(
 		"rule.external-label",
-		"External label, as name=value, that is added to alerts sent to Alertmanager and is available in rule templates. Repeatable.",
+		"External label, as name=value, that is added to alerts sent to Alertmanager and is available in rule "+
+			"templates. Repeatable.",
 	).StringsVar(&r.external)
 	cmd.Flag(
 		"alertmanager.url", "URL of an Alertmanager to send alerts to; it may contain user:password. Repeatable.",
@@ -108,7 +109,8 @@ func (c *Config) checkRules() error {
 	if len(r.Sources) > 0 && c.Target != "all" && c.Target != "read" {
 		return flagError("rule.files", r.files[0],
 			fmt.Sprintf(
-				"a process with --target=%s answers no queries, so it can't evaluate rules; set it on a process with all or read",
+				"a process with --target=%s answers no queries, so it can't evaluate rules; set it on a process with "+
+					"all or read",
 				c.Target,
 			))
 	}

@@ -135,7 +135,8 @@ func (c *Config) checkStorage() error {
 	}
 	if c.Target != "all" && c.Kind == EnginePebble {
 		return flagError("target", c.Target,
-			"a data directory allows only one process, which must be all; to share a store, use --storage.engine=cassandra")
+			"a data directory allows only one process, which must be all; to share a store, use "+
+				"--storage.engine=cassandra")
 	}
 	c.AnySettings = c.slot == "" && c.Partitions == 0
 	if c.slot == "" {

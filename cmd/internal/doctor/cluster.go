@@ -69,11 +69,13 @@ func reachability(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 		}
 		missing := Finding{Warning, fmt.Sprintf("%d of %s don't respond: %s", len(down),
 			plural(total, "node"), listed(down)),
-			"writes and queries still work, because other nodes have enough copies; if more nodes fail, they may stop working",
+			"writes and queries still work, because other nodes have enough copies; if more nodes fail, they may " +
+				"stop working",
 			"run nodetool status, and read the node's system.log"}
 		if total-countUp(f) > spare {
 			missing.Level, missing.Why = Error,
-				"too few copies of some rows are reachable: writes and queries of these rows fail until the nodes are back"
+				"too few copies of some rows are reachable: writes and queries of these rows fail until the nodes "+
+					"are back"
 		}
 		found = append(found, missing)
 	}
@@ -127,23 +129,26 @@ func commitlog(f *cassandra.Facts, copies int) []Finding {
 		"nodes fail together, all copies of these samples are lost"
 	if copies <= 1 {
 		level, why = Error,
-			"when the node is killed or loses power, the last 10 s of acknowledged samples are lost, because there is no other copy"
+			"when the node is killed or loses power, the last 10 s of acknowledged samples are lost, because there "+
+				"is no other copy"
 	}
 	return []Finding{{level, "commitlog_sync is periodic on " + listed(periodic), why,
-		"in cassandra.yaml of these nodes, remove the line commitlog_sync_period, and set the following; then restart " +
-			"the nodes one at a time:\ncommitlog_sync: group\ncommitlog_sync_group_window: 10ms"}}
+		"in cassandra.yaml of these nodes, remove the line commitlog_sync_period, and set the following; then " +
+			"restart the nodes one at a time:\ncommitlog_sync: group\ncommitlog_sync_group_window: 10ms"}}
 }
 
 // whyOption is the effect of each table option.
 var whyOption = map[string]string{
-	"":           "requests to it fail",
-	"compaction": "the wrong files are compacted together: disk space is released late or never, and reads open more files",
+	"": "requests to it fail",
+	"compaction": "the wrong files are compacted together: disk space is released late or never, and reads open " +
+		"more files",
 	"compaction_window": "files don't expire as a whole, or there are too many of them. The width is computed from " +
 		"--retention.raw, so use the same value as `cassia serve`",
-	"compression":      "the table uses more disk space",
-	"gc_grace_seconds": "if longer, reads scan more tombstones; if shorter, a replica that missed a delete can bring rows back",
-	"read_repair":      "a query may not see samples that an earlier query returned",
-	"comment":          "Cassia reads the version of the tables from it",
+	"compression": "the table uses more disk space",
+	"gc_grace_seconds": "if longer, reads scan more tombstones; if shorter, a replica that missed a delete can bring " +
+		"rows back",
+	"read_repair": "a query may not see samples that an earlier query returned",
+	"comment":     "Cassia reads the version of the tables from it",
 }
 
 // schema reports the differences between the tables and the schema of this release.
@@ -201,7 +206,8 @@ func wide(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 			continue
 		}
 		do := fmt.Sprintf(
-			"run nodetool tablestats %s.%s; to find the large partitions, search for 'Writing large partition' in the system.log of %s",
+			"run nodetool tablestats %s.%s; to find the large partitions, search for 'Writing large partition' in "+
+				"the system.log of %s",
 			o.Keyspace, w.table, w.node,
 		)
 		switch w.table {
@@ -266,7 +272,8 @@ func tombstones(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 
 func tombstonesDo(o ClusterOptions, table string) string {
 	return fmt.Sprintf(
-		"make sure that gc_grace_seconds and the compaction match the findings above, then run on every node:\nnodetool compact %s %s",
+		"make sure that gc_grace_seconds and the compaction match the findings above, then run on every "+
+			"node:\nnodetool compact %s %s",
 		o.Keyspace, table,
 	)
 }

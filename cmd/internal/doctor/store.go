@@ -69,7 +69,8 @@ func copied(c *inspect.Condition) []Finding {
 		return nil
 	}
 	return []Finding{{Note, "the store was restored from the backup " + c.RestoredFrom,
-		"in a backup destination, this store and the original count as one, so backups of one replace backups of the other",
+		"in a backup destination, this store and the original count as one, so backups of one replace backups of " +
+			"the other",
 		"while the original is in use, back up this store to another destination: --backup.to, --to"}}
 }
 
@@ -91,7 +92,8 @@ func clock(c *inspect.Condition, o StoreOptions) (found []Finding) {
 		found = append(found, Finding{Error, fmt.Sprintf("raw samples up to %s were deleted because a clock was fast",
 			c.DroppedAhead.UTC().Format(time.RFC3339)),
 			"samples before that time can't be stored again and are rejected with 503; samples after it are stored",
-			"restore a backup from before the deletion, or start with an empty directory; otherwise wait until that time"})
+			"restore a backup from before the deletion, or start with an empty directory; otherwise wait until " +
+				"that time"})
 	}
 	for _, p := range c.Processes {
 		if p.Alive && p.Doubted {
@@ -275,7 +277,8 @@ func hidden(c *inspect.Condition) (found []Finding) {
 				h.To.UTC().Format(time.DateOnly)),
 			fmt.Sprintf("it was kept %s before; it will be deleted from %s on", was,
 				h.Goes.UTC().Format(time.DateOnly)),
-			"if this is intended, nothing; otherwise start the server with the longer retention before then, and all samples are shown again"})
+			"if this is intended, nothing; otherwise start the server with the longer retention before then, and all " +
+				"samples are shown again"})
 	}
 	return found
 }
@@ -292,7 +295,8 @@ func later(c *inspect.Condition) (found []Finding) {
 			of += fmt.Sprintf(", class %q,", l.Class)
 		}
 		found = append(found, ok(
-			"the retention of %s applies in full from %s; earlier rows expire as fixed when their window was first written. The rows of the present window expire on %s",
+			"the retention of %s applies in full from %s; earlier rows expire as fixed when their window was first "+
+				"written. The rows of the present window expire on %s",
 			of, l.From.UTC().Format(time.RFC3339), l.Expire.UTC().Format(time.DateOnly),
 		))
 	}
@@ -337,7 +341,8 @@ func expired(c *inspect.Condition) (found []Finding) {
 			fmt.Sprintf("%s past the retention not deleted, the oldest since %s", plural(len(undropped), "window"),
 				since.UTC().Format(time.DateOnly)),
 			"queries don't return them, but they use disk space and slow down listings",
-			"the process that seals partition 0 deletes them: check that it is running and that its --retention.raw matches the one set here"})
+			"the process that seals partition 0 deletes them: check that it is running and that its --retention.raw " +
+				"matches the one set here"})
 	}
 	if len(leftover) > 0 {
 		found = append(found, Finding{Note, fmt.Sprintf("%s past the retention still have rows",

@@ -51,7 +51,8 @@ type location struct {
 // errSecret is returned for URLs with credentials, because other users of the machine could see them in the list of
 // processes.
 var errSecret = errors.New(
-	"must not contain credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or AWS_PROFILE with ~/.aws/credentials",
+	"must not contain credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or " +
+		"AWS_PROFILE with ~/.aws/credentials",
 )
 
 // parse parses a URL. Its errors don't contain the URL, because it may have a secret.

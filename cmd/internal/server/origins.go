@@ -50,7 +50,8 @@ func (o *origins) check(route Route, r *http.Request) error {
 	if changes {
 		if err := o.foreign.Check(r); err != nil {
 			return fmt.Errorf(
-				"%w: pages of another origin (%q) can't make changes; if this is Cassia's own page behind a proxy, set --web.external-url",
+				"%w: pages of another origin (%q) can't make changes; if this is Cassia's own page behind a proxy, "+
+					"set --web.external-url",
 				ErrForbidden, shortened(r.Header.Get("Origin")),
 			)
 		}

@@ -33,7 +33,8 @@ var rows = []row{
 func table(s settings, results []*result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b,
-		"%d series, %g h every %s, %d samples, %d senders, commit log in %s mode, KairosDB's batches of %d; the query sums up %s in %d groups, %d points\n\n| |",
+		"%d series, %g h every %s, %d samples, %d senders, commit log in %s mode, KairosDB's batches of %d; the "+
+			"query sums up %s in %d groups, %d points\n\n| |",
 		s.series, s.hours, s.interval, results[0].samples, s.senders, s.commitLog, s.kairosBatch, bucket,
 		len(results[0].sums), results[0].sums.points())
 	for _, r := range results {

@@ -50,7 +50,8 @@ func main() {
 	flag.StringVar(&s.prometheus, "prometheus", "bin/prometheus", "Prometheus' binary")
 	flag.StringVar(&s.cassia, "cassia", "bin/cassia", "Cassia's binary")
 	flag.StringVar(&s.dir, "dir", "",
-		"folder for the data of both, kept, and used again if it was filled by the same flags; a temporary one, removed at the end, if empty")
+		"folder for the data of both, kept, and used again if it was filled by the same flags; a temporary one, "+
+			"removed at the end, if empty")
 	flag.IntVar(&s.counters, "counters", 700, "series of the counter")
 	flag.IntVar(&s.gauges, "gauges", 300, "series of the gauge")
 	flag.IntVar(&s.days, "days", 90, "days of data")
@@ -67,7 +68,8 @@ func main() {
 	flag.IntVar(&s.metrics, "metrics", 0, "metrics that the gauges are divided among; 0: one")
 	flag.IntVar(&s.wide, "wide", 0, "gauges more on the last day, of as many metrics")
 	flag.BoolVar(&s.small, "small", false,
-		"ask small questions of servers that run, over 58 days every 5 minutes: 500 counters, 1,000 gauges of 200 metrics, 10,000 more on the last day")
+		"ask small questions of servers that run, over 58 days every 5 minutes: 500 counters, 1,000 gauges of 200 "+
+			"metrics, 10,000 more on the last day")
 	flag.Parse()
 	if s.small {
 		s.counters, s.gauges, s.metrics, s.wide, s.days, s.interval = 500, 1000, 200, 10_000, 58, 5*time.Minute

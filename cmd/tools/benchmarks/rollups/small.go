@@ -79,7 +79,8 @@ func askSmall(ctx context.Context, s settings, d dataset) error {
 		running[i] = process
 	}
 	fmt.Printf(
-		"small questions, of servers that run: median of %d, and the least\n\n| question | Prometheus | Cassia | ratio | of the least |\n|---|---:|---:|---:|---:|\n",
+		"small questions, of servers that run: median of %d, and the least\n\n| question | Prometheus | Cassia | "+
+			"ratio | of the least |\n|---|---:|---:|---:|---:|\n",
 		smallRuns,
 	)
 	for _, q := range smallQuestions(d) {

@@ -40,7 +40,8 @@ func queryTable(resolution string, results []result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Cassia with resolution=%s:\n\n", resolution)
 	b.WriteString(
-		"| question, a point an hour | Prometheus: CPU | time | Cassia: CPU | time | CPU less | time less | answered from | difference at most, for 99 % |\n",
+		"| question, a point an hour | Prometheus: CPU | time | Cassia: CPU | time | CPU less | time less | answered " +
+			"from | difference at most, for 99 % |\n",
 	)
 	b.WriteString("|---|" + strings.Repeat("---:|", 6) + "---|---:|\n")
 	var sum result
