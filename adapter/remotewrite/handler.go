@@ -180,8 +180,7 @@ func statusOf(err error) int {
 	case errors.Is(err, errTooLarge):
 		return http.StatusRequestEntityTooLarge
 	case errors.Is(err, errCorrupt), errors.Is(err, errMalformed), errors.Is(err, errFirstSymbol),
-		errors.Is(err, errTooManySymbols),
-		errors.Is(err, errBodyOfV1), errors.Is(err, errBodyOfV2):
+		errors.Is(err, errTooManySymbols), errors.Is(err, errBodyOfV1), errors.Is(err, errBodyOfV2):
 		return http.StatusBadRequest
 	case errors.Is(err, errBusy), errors.Is(err, errRead):
 		return http.StatusServiceUnavailable
