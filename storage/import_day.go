@@ -98,9 +98,8 @@ func (d *importDay) applyDeletes(list []*importedDay) error {
 		return nil
 	}
 	slot := d.s.period.SlotOf(d.start + 1)
-	if _, err := d.s.rollWindow(
-		d.ctx, d.tenant.Name(), d.s.period.WindowOfSlot(rollup.Raw, slot), func() {},
-	); err != nil {
+	window := d.s.period.WindowOfSlot(rollup.Raw, slot)
+	if _, err := d.s.rollWindow(d.ctx, d.tenant.Name(), window, func() {}); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(
@@ -162,9 +161,8 @@ func (d *importDay) fillsUp() bool { return d.finest > rollup.Raw }
 
 func (d *importDay) listWindows() error {
 	for res := d.finest; res <= rollup.OneHour; res++ {
-		if err := d.s.listWindow(
-			d.ctx, d.tenant.Name(), d.s.period.WindowOfSlot(res, d.s.period.SlotOf(d.start+1)),
-		); err != nil {
+		window := d.s.period.WindowOfSlot(res, d.s.period.SlotOf(d.start+1))
+		if err := d.s.listWindow(d.ctx, d.tenant.Name(), window); err != nil {
 			return err
 		}
 	}

@@ -74,9 +74,8 @@ func (p Prefix) Continue(in io.Reader) (rest io.Reader, isSame bool, err error) 
 	}
 	var head bytes.Buffer
 	var have Prefix
-	if _, err := io.Copy(
-		io.MultiWriter(&head, prefixWriter{&have}), io.LimitReader(in, min(p.Bytes, headBytes)),
-	); err != nil {
+	begin := io.LimitReader(in, min(p.Bytes, headBytes))
+	if _, err := io.Copy(io.MultiWriter(&head, prefixWriter{&have}), begin); err != nil {
 		return nil, false, err
 	}
 	if have.head != p.head || have.Bytes != min(p.Bytes, headBytes) {

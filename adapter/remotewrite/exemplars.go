@@ -183,9 +183,8 @@ func (d *decoder) exemplar(t int64, v float64) error {
 	}
 	l.builder.Sort()
 	l.builder.Overwrite(&l.labels)
-	if err := d.batch.Exemplar(d.series, exemplar.Exemplar{
-		Labels: l.labels, Value: v, Ts: t, HasTs: true,
-	}); err != nil {
+	e := exemplar.Exemplar{Labels: l.labels, Value: v, Ts: t, HasTs: true}
+	if err := d.batch.Exemplar(d.series, e); err != nil {
 		if err == adapter.ErrDropped {
 			d.ruled.exemplars++
 			return nil

@@ -129,9 +129,8 @@ func (c *copier) copy(name string) (f backedUpFile, err error) {
 		return f, fmt.Errorf("%w: %s is not a file", ErrBackup, in.Name())
 	}
 	sum, n, read := sha256.New(), counted{}, &ReaderWithError{R: in}
-	if err := writeSynced(
-		c.files, filepath.Join(c.to, name), io.TeeReader(Cancelable(c.ctx, read), io.MultiWriter(sum, &n)),
-	); err != nil {
+	summed := io.TeeReader(Cancelable(c.ctx, read), io.MultiWriter(sum, &n))
+	if err := writeSynced(c.files, filepath.Join(c.to, name), summed); err != nil {
 		c.unreadable = read.Err != nil
 		return f, err
 	}

@@ -176,9 +176,8 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 	}
 	first, last := m.ids[positions[0]], m.ids[positions[len(positions)-1]]
 	for _, slot := range slots {
-		if err := scan(
-			append(key(slot), engine.Text(first.String())), append(key(slot), engine.Text(last.String())),
-		); err != nil {
+		from, to := append(key(slot), engine.Text(first.String())), append(key(slot), engine.Text(last.String()))
+		if err := scan(from, to); err != nil {
 			return err
 		}
 	}

@@ -69,9 +69,8 @@ func (q *Querier) appendOlder(ctx context.Context, spans []Span, tenant string) 
 				return nil, err
 			}
 			for _, h := range shown.Hidden {
-				if sp := (Span{
-					max(q.env.Period.WindowStart(w), h.At[res]) + 1, min(q.env.Period.WindowEnd(w), h.At[res-1]),
-				}); sp.MinT <= sp.MaxT {
+				sp := Span{max(q.env.Period.WindowStart(w), h.At[res]) + 1, min(q.env.Period.WindowEnd(w), h.At[res-1])}
+				if sp.MinT <= sp.MaxT {
 					spans = append(spans, sp)
 				}
 			}

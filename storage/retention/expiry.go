@@ -208,9 +208,8 @@ func (k *Keeper) fixExpiry(ctx context.Context, at expiryAt) (expiryRow, error) 
 		}
 	}
 	if !ok {
-		if _, row, err = parseExpiry(at.tenant, engine.Row{
-			Clustering: expiryKey(at.window, at.class), Value: found,
-		}); err != nil {
+		fixed := engine.Row{Clustering: expiryKey(at.window, at.class), Value: found}
+		if _, row, err = parseExpiry(at.tenant, fixed); err != nil {
 			return row, err
 		}
 	}

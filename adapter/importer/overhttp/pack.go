@@ -92,9 +92,8 @@ func (p *packer) addBuckets(s storage.ImportedBuckets) error {
 	}
 	for _, half := range [][2]int{{0, n / 2}, {n / 2, n}} {
 		part := s.Buckets.Slice(half[0], half[1])
-		if err := p.addBuckets(storage.ImportedBuckets{
-			Labels: s.Labels, Resolution: s.Resolution, Buckets: &part,
-		}); err != nil {
+		divided := storage.ImportedBuckets{Labels: s.Labels, Resolution: s.Resolution, Buckets: &part}
+		if err := p.addBuckets(divided); err != nil {
 			return err
 		}
 	}
