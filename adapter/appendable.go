@@ -42,7 +42,9 @@ type appender struct {
 
 // Append implements promstorage.Appender. Errors specific to one sample wrap Prometheus' error for the condition, if
 // there is one.
-func (a *appender) Append(_ promstorage.SeriesRef, ls labels.Labels, t int64, v float64) (promstorage.SeriesRef, error) {
+func (a *appender) Append(
+	_ promstorage.SeriesRef, ls labels.Labels, t int64, v float64,
+) (promstorage.SeriesRef, error) {
 	if a.fatal != nil {
 		return 0, a.fatal
 	}
@@ -50,7 +52,9 @@ func (a *appender) Append(_ promstorage.SeriesRef, ls labels.Labels, t int64, v 
 }
 
 // AppendHistogram implements promstorage.Appender. The caller keeps ownership of h and fh.
-func (a *appender) AppendHistogram(_ promstorage.SeriesRef, ls labels.Labels, t int64, h *histogram.Histogram, fh *histogram.FloatHistogram) (promstorage.SeriesRef, error) {
+func (a *appender) AppendHistogram(
+	_ promstorage.SeriesRef, ls labels.Labels, t int64, h *histogram.Histogram, fh *histogram.FloatHistogram,
+) (promstorage.SeriesRef, error) {
 	if a.fatal != nil {
 		return 0, a.fatal
 	}
@@ -78,7 +82,9 @@ func (a *appender) appended(err error) error {
 }
 
 // AppendExemplar implements promstorage.Appender.
-func (a *appender) AppendExemplar(_ promstorage.SeriesRef, ls labels.Labels, e exemplar.Exemplar) (promstorage.SeriesRef, error) {
+func (a *appender) AppendExemplar(
+	_ promstorage.SeriesRef, ls labels.Labels, e exemplar.Exemplar,
+) (promstorage.SeriesRef, error) {
 	if a.fatal != nil {
 		return 0, a.fatal
 	}
@@ -89,18 +95,24 @@ func (a *appender) AppendExemplar(_ promstorage.SeriesRef, ls labels.Labels, e e
 func (a *appender) SetOptions(*promstorage.AppendOptions) {}
 
 // UpdateMetadata implements promstorage.Appender. It is unsupported: callers of Appendable have no metadata.
-func (a *appender) UpdateMetadata(promstorage.SeriesRef, labels.Labels, metadata.Metadata) (promstorage.SeriesRef, error) {
+func (a *appender) UpdateMetadata(
+	promstorage.SeriesRef, labels.Labels, metadata.Metadata,
+) (promstorage.SeriesRef, error) {
 	return 0, fmt.Errorf("%w: metadata", ErrNotAppended)
 }
 
 // AppendSTZeroSample implements promstorage.Appender. It is unsupported: start timestamps are stored as a column, not
 // as samples.
-func (a *appender) AppendSTZeroSample(promstorage.SeriesRef, labels.Labels, int64, int64) (promstorage.SeriesRef, error) {
+func (a *appender) AppendSTZeroSample(
+	promstorage.SeriesRef, labels.Labels, int64, int64,
+) (promstorage.SeriesRef, error) {
 	return 0, fmt.Errorf("%w: a sample in place of a start timestamp", ErrNotAppended)
 }
 
 // AppendHistogramSTZeroSample implements promstorage.Appender. It is unsupported, as AppendSTZeroSample.
-func (a *appender) AppendHistogramSTZeroSample(promstorage.SeriesRef, labels.Labels, int64, int64, *histogram.Histogram, *histogram.FloatHistogram) (promstorage.SeriesRef, error) {
+func (a *appender) AppendHistogramSTZeroSample(
+	promstorage.SeriesRef, labels.Labels, int64, int64, *histogram.Histogram, *histogram.FloatHistogram,
+) (promstorage.SeriesRef, error) {
 	return 0, fmt.Errorf("%w: a sample in place of a start timestamp", ErrNotAppended)
 }
 

@@ -32,9 +32,13 @@ func TestAppendable(t *testing.T) {
 	_, err = app.AppendHistogram(0, labels.FromStrings(labels.MetricName, "h"), at, nil, h)
 	require.NoError(t, err)
 	require.Equal(t, tsdbutil.GenerateTestFloatHistogram(1), h, "it stays the caller's")
-	_, err = app.AppendHistogram(0, labels.FromStrings(labels.MetricName, "h"), at-1, tsdbutil.GenerateTestHistogram(1), nil)
+	_, err = app.AppendHistogram(
+		0, labels.FromStrings(labels.MetricName, "h"), at-1, tsdbutil.GenerateTestHistogram(1), nil,
+	)
 	require.NoError(t, err)
-	_, err = app.AppendExemplar(0, series, exemplar.Exemplar{Labels: labels.FromStrings("trace", "1"), Value: 1, Ts: at})
+	_, err = app.AppendExemplar(0, series, exemplar.Exemplar{
+		Labels: labels.FromStrings("trace", "1"), Value: 1, Ts: at,
+	})
 	require.NoError(t, err)
 
 	// A rejected sample doesn't prevent the others from being stored.

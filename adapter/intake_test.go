@@ -60,9 +60,15 @@ func TestIntakeStoresAndRefuses(t *testing.T) {
 	in := NewIntake(t.Context(), "a", func(tenant string) Batch { return counting{s.NewBatch(tenant), &commits} })
 	float := labels.FromStrings("__name__", "m", "x", "1")
 	require.NoError(t, in.Float(float, now, 0, 1))
-	require.NoError(t, in.Float(labels.FromStrings("__name__", "m", "empty", "", "x", "1"), now+1, 0, 2), "the same series")
-	require.NoError(t, in.Histogram(labels.FromStrings("__name__", "h"), now, 0, tsdbutil.GenerateTestHistogram(3), nil))
-	require.NoError(t, in.Histogram(labels.FromStrings("__name__", "h"), now+1, 0, nil, tsdbutil.GenerateTestFloatHistogram(3)))
+	require.NoError(
+		t, in.Float(labels.FromStrings("__name__", "m", "empty", "", "x", "1"), now+1, 0, 2), "the same series",
+	)
+	require.NoError(
+		t, in.Histogram(labels.FromStrings("__name__", "h"), now, 0, tsdbutil.GenerateTestHistogram(3), nil),
+	)
+	require.NoError(
+		t, in.Histogram(labels.FromStrings("__name__", "h"), now+1, 0, nil, tsdbutil.GenerateTestFloatHistogram(3)),
+	)
 	for reason, err := range map[string]error{
 		ReasonTooOld:                    in.Float(float, 1, 0, 1),
 		ReasonTooFarAhead:               in.Float(float, now+time.Hour.Milliseconds(), 0, 1),
@@ -141,13 +147,17 @@ func TestIntakeDropsByRules(t *testing.T) {
 	require.Zero(t, commits, "there is nothing to commit")
 	require.NoError(t, in.Exemplar(ls, exemplar.Exemplar{Value: 1, Ts: now, HasTs: true}))
 	var refused *Refused
-	require.ErrorAs(t, in.Exemplar(ls, exemplar.Exemplar{Labels: labels.FromStrings("trace_id", strings.Repeat("x", 200)), Ts: now, HasTs: true}), &refused)
+	require.ErrorAs(t, in.Exemplar(ls, exemplar.Exemplar{
+		Labels: labels.FromStrings("trace_id", strings.Repeat("x", 200)), Ts: now, HasTs: true,
+	}), &refused)
 	require.Equal(t, ReasonInvalidExemplar, refused.Reason)
 	require.NoError(t, in.Commit())
 	require.Equal(t, 1, commits, "exemplars alone are committed, too")
 	require.Zero(t, in.Durable(), "samples")
 
-	none := NewIntake(t.Context(), "b", func(tenant string) Batch { return Shape(nil).Over(tenant, s.NewBatch(tenant)) })
+	none := NewIntake(t.Context(), "b", func(tenant string) Batch {
+		return Shape(nil).Over(tenant, s.NewBatch(tenant))
+	})
 	require.NoError(t, none.Float(ls, now, 0, -1))
 	require.NoError(t, none.Commit())
 	require.Equal(t, 1, none.Durable())
@@ -161,7 +171,8 @@ func TestIntakeDropsByRules(t *testing.T) {
 // repeat all of it.
 func TestIntakeTellsALimitOfAllItsSamples(t *testing.T) {
 	const burst = BatchBytes/SampleBytes + 5
-	limits, err := tenant.ParseLimits([]byte(fmt.Sprintf("tenants: {a: {samples_per_second: 1, samples_burst: %d}}", burst)))
+	limits, err := tenant.ParseLimits([]byte(fmt.Sprintf("tenants: {a: {samples_per_second: 1, samples_burst: %d}}",
+		burst)))
 	require.NoError(t, err)
 	s := storagetest.Open(t, storagetest.Pebble(t), storagetest.At(testNow), func(o *storage.Options) {
 		o.Limiter = tenant.NewLimiter(o.Now, nil)
@@ -173,7 +184,8 @@ func TestIntakeTellsALimitOfAllItsSamples(t *testing.T) {
 	}
 	var limit *tenant.LimitError
 	require.ErrorAs(t, in.Commit(), &limit)
-	require.Equal(t, http.StatusRequestEntityTooLarge, limit.Status, "the last six would be taken a little later, the request never will be")
+	require.Equal(t, http.StatusRequestEntityTooLarge, limit.Status,
+		"the last six would be taken a little later, the request never will be")
 	require.Contains(t, limit.Detail, fmt.Sprint(burst+1, " samples, more than the burst limit of "))
 	require.Equal(t, BatchBytes/SampleBytes, in.Durable())
 }

@@ -35,7 +35,8 @@ func RetryAfter(err error, usual time.Duration) time.Duration {
 // 429, which Prometheus doesn't retry by default.
 func Later(first, next error) error {
 	switch code := Status(next); {
-	case code == http.StatusServiceUnavailable && (first == nil || Status(first) != code), code == http.StatusTooManyRequests && first == nil:
+	case code == http.StatusServiceUnavailable && (first == nil || Status(first) != code),
+		code == http.StatusTooManyRequests && first == nil:
 		return next
 	}
 	return first
@@ -59,7 +60,8 @@ func Status(err error) int {
 		return http.StatusRequestEntityTooLarge
 	case errors.Is(err, meter.ErrQueryTooLarge):
 		return http.StatusUnprocessableEntity
-	case errors.Is(err, ErrBusy), errors.Is(err, storage.ErrOverloaded), errors.Is(err, storage.ErrNotReady), errors.Is(err, ha.ErrHeldFull),
+	case errors.Is(err, ErrBusy), errors.Is(err, storage.ErrOverloaded), errors.Is(err, storage.ErrNotReady),
+		errors.Is(err, ha.ErrHeldFull),
 		errors.Is(err, membership.ErrClock), errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrClosed),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return http.StatusServiceUnavailable

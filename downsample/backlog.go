@@ -176,7 +176,8 @@ func (l *Loop) rollUp(ctx context.Context, began time.Time) {
 	if l.backlog.stale(l.opts.Now(), l.owns) {
 		const listing = "listing windows without rollups"
 		l.worker.work(ctx, listing, l.lag, func(pause func()) {
-			l.recordTask(ctx, listing, l.backlog.set(l.store.Unrolled(ctx, -maxTime, maxTime, every(pause)), l.owns, l.opts.Now()))
+			l.recordTask(ctx, listing,
+				l.backlog.set(l.store.Unrolled(ctx, -maxTime, maxTime, every(pause)), l.owns, l.opts.Now()))
 		})
 	}
 	for ctx.Err() == nil && l.opts.Now().Sub(began) < l.opts.Interval {
@@ -189,13 +190,17 @@ func (l *Loop) rollUp(ctx context.Context, began time.Time) {
 		if u.EndMS <= l.store.Retention().Past("", retention.DefaultClass, rollup.Raw) {
 			lag = func() time.Duration { return hurryFull }
 		}
-		l.worker.work(ctx, fmt.Sprintf("creating the rollups of window %d", u.Window), lag, func(pause func()) { l.rollUpOne(ctx, u, pause) })
+		l.worker.work(ctx, fmt.Sprintf("creating the rollups of window %d", u.Window), lag, func(pause func()) {
+			l.rollUpOne(ctx, u, pause)
+		})
 	}
 }
 
 func (l *Loop) rollUpOne(ctx context.Context, u *unrolled, pause func()) {
 	series := 0
-	err := panics.Do("creating rollups", func() (err error) { series, err = l.store.RollUp(ctx, u.Unrolled, pause); return err })
+	err := panics.Do(
+		"creating rollups", func() (err error) { series, err = l.store.RollUp(ctx, u.Unrolled, pause); return err },
+	)
 	if ctx.Err() != nil {
 		return
 	}
@@ -203,8 +208,11 @@ func (l *Loop) rollUpOne(ctx context.Context, u *unrolled, pause func()) {
 	if err != nil {
 		l.failed(ctx, "creating missing rollups", err, "window", u.Window, "tenant", u.Tenant)
 		if tell {
-			l.opts.Logger.Error("can't create the rollups of a window; its raw rows are kept past their retention, or on Cassandra expire without rollups",
-				"window", u.Window, "tenant", u.Tenant, "failures", u.failures, "err", err, "do", doStuck)
+			l.opts.Logger.Error(
+				"can't create the rollups of a window; its raw rows are kept past their retention, or on Cassandra "+
+					"expire without rollups",
+				"window", u.Window, "tenant", u.Tenant, "failures", u.failures, "err", err, "do", doStuck,
+			)
 		}
 		return
 	}

@@ -159,22 +159,24 @@ type run struct {
 func (x *run) all(p *Plan) error {
 	for i := range p.Slots {
 		w := &p.Slots[i]
-		err := x.step(fmt.Sprintf("sealing the slot until %s, partition %d", shortTime(w.EndMS), w.Partition), 1, func() error {
-			stats, err := x.store.Seal(x.ctx, w.Work)
-			switch {
-			case err != nil:
-				return fmt.Errorf("sealing slot %d of partition %d: %w", w.Slot, w.Partition, err)
-			case stats.Left > 0:
-				x.done.Left++
-			}
-			if stats.Blobs == 0 { // another process was faster, or only the slot's list entry was left
+		err := x.step(
+			fmt.Sprintf("sealing the slot until %s, partition %d", shortTime(w.EndMS), w.Partition), 1, func() error {
+				stats, err := x.store.Seal(x.ctx, w.Work)
+				switch {
+				case err != nil:
+					return fmt.Errorf("sealing slot %d of partition %d: %w", w.Slot, w.Partition, err)
+				case stats.Left > 0:
+					x.done.Left++
+				}
+				if stats.Blobs == 0 { // another process was faster, or only the slot's list entry was left
+					return nil
+				}
+				x.done.Slots++
+				x.done.Samples += stats.Samples
+				x.done.Repaired += min(1, stats.Repaired)
 				return nil
-			}
-			x.done.Slots++
-			x.done.Samples += stats.Samples
-			x.done.Repaired += min(1, stats.Repaired)
-			return nil
-		})
+			},
+		)
 		if err != nil {
 			return err
 		}
@@ -183,7 +185,8 @@ func (x *run) all(p *Plan) error {
 		return err
 	}
 	for _, w := range p.Windows {
-		err := x.step(fmt.Sprintf("rolling up the window until %s of tenant %q", shortTime(w.EndMS), w.Tenant), w.Seals, func() error {
+		err := x.step(fmt.Sprintf("rolling up the window until %s of tenant %q",
+			shortTime(w.EndMS), w.Tenant), w.Seals, func() error {
 			series, err := x.store.RollUp(x.ctx, w, func() {})
 			if err != nil {
 				return fmt.Errorf("rolling up the window until %s of tenant %q: %w", shortTime(w.EndMS), w.Tenant, err)
@@ -211,10 +214,12 @@ func (x *run) compact(p *Plan) error {
 	}
 	x.done.All += len(list) - len(p.Compact)
 	for _, c := range list {
-		err := x.step(fmt.Sprintf("compacting the %s rollups until %s of tenant %q", c.Resolution, shortTime(c.EndMS), c.Tenant), 1, func() error {
+		err := x.step(fmt.Sprintf("compacting the %s rollups until %s of tenant %q",
+			c.Resolution, shortTime(c.EndMS), c.Tenant), 1, func() error {
 			stats, err := x.store.Compact(x.ctx, c, func() {})
 			if err != nil {
-				return fmt.Errorf("compacting the %s rollups until %s of tenant %q: %w", c.Resolution, shortTime(c.EndMS), c.Tenant, err)
+				return fmt.Errorf("compacting the %s rollups until %s of tenant %q: %w",
+					c.Resolution, shortTime(c.EndMS), c.Tenant, err)
 			}
 			x.done.Compacted++
 			x.done.Chunks += stats.Chunks
@@ -236,13 +241,15 @@ func (x *run) count(p *Plan) error {
 	}
 	x.done.All += len(list) - len(p.Count)
 	for _, c := range list {
-		err := x.step(fmt.Sprintf("counting the series of the window until %s of tenant %q", shortTime(c.EndMS), c.Tenant), 1, func() error {
+		err := x.step(fmt.Sprintf("counting the series of the window until %s of tenant %q",
+			shortTime(c.EndMS), c.Tenant), 1, func() error {
 			_, err := x.store.Counts().CountWindow(x.ctx, c, func() {})
 			switch {
 			case errors.Is(err, membership.ErrClock):
 				return nil
 			case err != nil:
-				return fmt.Errorf("counting the series of the window until %s of tenant %q: %w", shortTime(c.EndMS), c.Tenant, err)
+				return fmt.Errorf("counting the series of the window until %s of tenant %q: %w",
+					shortTime(c.EndMS), c.Tenant, err)
 			}
 			x.done.Counted++
 			return nil

@@ -36,7 +36,8 @@ func TestCatchUp(t *testing.T) {
 	require.Equal(t, 5*4+4*4, all.Steps(), "each window has a seal of each partition")
 	require.Less(t, all.Slots[0].Slot, all.Slots[19].Slot)
 
-	require.Len(t, r.plan(-6*hour-time.Minute, -5*hour).Slots, 8, "what touches the range: the slots until 6:00 and 8:00")
+	require.Len(t, r.plan(-6*hour-time.Minute, -5*hour).Slots, 8,
+		"what touches the range: the slots until 6:00 and 8:00")
 	require.Len(t, r.plan(-6*hour+time.Millisecond, -5*hour).Slots, 4)
 	require.Empty(t, r.plan(-3*24*hour, -2*24*hour).Slots)
 	require.Empty(t, r.plan(hour, 2*hour).Slots)
@@ -46,13 +47,17 @@ func TestCatchUp(t *testing.T) {
 	var told []Done
 	done, err := some.Run(t.Context(), r.store, func(d Done) { told = append(told, d) })
 	require.NoError(t, err)
-	require.Equal(t, Done{Steps: 6, All: 6, Now: done.Now, Windows: 1, Series: 40, Compacted: 1, Counted: 1}, done, "the window of its 5m rollups is over")
+	require.Equal(t, Done{Steps: 6, All: 6, Now: done.Now, Windows: 1, Series: 40, Compacted: 1, Counted: 1}, done,
+		"the window of its 5m rollups is over")
 	require.Len(t, told, 3)
 	require.Len(t, r.unrolled(), 3)
 
 	done, err = all.Run(t.Context(), r.store, func(Done) {})
 	require.NoError(t, err)
-	require.Equal(t, Done{Steps: 39, All: 39, Now: done.Now, Slots: 20, Repaired: done.Repaired, Samples: 200, Windows: 4, Series: 120, Compacted: 1, Counted: 2}, done,
+	require.Equal(t, Done{
+		Steps: 39, All: 39, Now: done.Now, Slots: 20, Repaired: done.Repaired, Samples: 200, Windows: 4, Series: 120,
+		Compacted: 1, Counted: 2,
+	}, done,
 		"what was done meanwhile isn't done again")
 	again := r.plan(-100*24*hour, hour)
 	require.Zero(t, again.Steps())
@@ -113,7 +118,8 @@ func TestCatchUpLeavesOutWhatFails(t *testing.T) {
 	p := r.plan(-100*24*hour, 0)
 	bad := p.Slots[1]
 	rule := func(op faultengine.Op) faultengine.Action {
-		if op.Kind == faultengine.Write && op.Table == engine.Stage && op.Batch.Partition[0].Int == bad.Slot && op.Batch.Partition[1].Int == int64(bad.Partition) {
+		if op.Kind == faultengine.Write && op.Table == engine.Stage && op.Batch.Partition[0].Int == bad.Slot &&
+			op.Batch.Partition[1].Int == int64(bad.Partition) {
 			return faultengine.Fail(broken)
 		}
 		return faultengine.Pass()
@@ -164,7 +170,10 @@ func TestCatchUpTellsDamageFromWhatIsDone(t *testing.T) {
 	damaged := p.Slots[0].Work
 	require.NoError(t, r.eng.Write(t.Context(), []engine.Batch{{
 		Table: engine.Stage, Partition: engine.Key{engine.Int(damaged.Slot), engine.Int(int64(damaged.Partition))},
-		Mutations: []engine.Mutation{{Clustering: engine.Key{engine.Text("someone-else's-id"[:engine.IDLen]), engine.Int(1)}, Timestamp: 1, Value: []byte("no blob")}},
+		Mutations: []engine.Mutation{{
+			Clustering: engine.Key{engine.Text("someone-else's-id"[:engine.IDLen]), engine.Int(1)}, Timestamp: 1,
+			Value: []byte("no blob"),
+		}},
 	}}))
 	done, err := p.Run(t.Context(), r.store, func(Done) {})
 	require.NoError(t, err)

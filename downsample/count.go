@@ -18,7 +18,8 @@ func (l *Loop) count(ctx context.Context, began time.Time) {
 		return
 	}
 	// On a shared engine each listing reads the commit records of all windows.
-	l.listResting(ctx, &l.uncounted, "listing windows whose series need counting", thoroughInterval, l.store.Counts().Uncounted)
+	l.listResting(ctx, &l.uncounted, "listing windows whose series need counting",
+		thoroughInterval, l.store.Counts().Uncounted)
 	for ctx.Err() == nil && l.opts.Now().Sub(began) < l.opts.Interval {
 		w, ok := l.uncounted.pick(l.opts.Now())
 		if !ok {
@@ -31,7 +32,8 @@ func (l *Loop) count(ctx context.Context, began time.Time) {
 
 func (l *Loop) countOne(ctx context.Context, w *restingWindow, pause func()) {
 	series := int64(0)
-	err := panics.Do("counting series", func() (err error) { series, err = l.store.Counts().CountWindow(ctx, w.OverWindow, pause); return err })
+	err := panics.Do("counting series",
+		func() (err error) { series, err = l.store.Counts().CountWindow(ctx, w.OverWindow, pause); return err })
 	if ctx.Err() != nil {
 		return
 	}

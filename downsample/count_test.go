@@ -34,7 +34,8 @@ func TestLoopCountsSeriesOfWhatRests(t *testing.T) {
 	for range 3 {
 		r.round()
 	}
-	require.Equal(t, 2, r.countsWaiting(), "the window, and the one after, which is compared with it; they rest for longer")
+	require.Equal(t, 2, r.countsWaiting(),
+		"the window, and the one after, which is compared with it; they rest for longer")
 	r.advance(overAgainRest)
 	for range 15 { // windows aren't listed in every round
 		r.round()

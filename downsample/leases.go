@@ -31,7 +31,10 @@ type leases struct {
 const leaseInterval = 2 * time.Second
 
 func newLeases(store *storage.Store, now func() time.Time) *leases {
-	return &leases{store: store, self: store.Member().Writer(), liveness: membership.NewLiveness(store.Member(), now), owned: map[int]bool{}}
+	return &leases{
+		store: store, self: store.Member().Writer(), liveness: membership.NewLiveness(store.Member(), now),
+		owned: map[int]bool{},
+	}
 }
 
 // balance acquires and releases leases that are due. It reports whether this process owns any partition that it didn't

@@ -121,7 +121,9 @@ func TestMorePartitionsWhileRunning(t *testing.T) {
 	for _, idle := range []bool{false, true} {
 		t.Run(fmt.Sprint("idle ", idle), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, func(so *storage.Options, o *Options) { so.Shared, so.Follow, o.Shared, o.Idle = true, true, true, idle })
+			r := newRig(t, func(so *storage.Options, o *Options) {
+				so.Shared, so.Follow, o.Shared, o.Idle = true, true, true, idle
+			})
 			look := func() {
 				if idle {
 					return

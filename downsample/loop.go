@@ -60,7 +60,8 @@ func (l *Loop) Run(ctx context.Context) {
 	if err := l.store.WaitReady(ctx); err != nil {
 		if ctx.Err() == nil {
 			l.progress.halt(err)
-			l.opts.Logger.Error("sealing is stopped, because the head could not be rebuilt", "err", err, "do", doRestart)
+			l.opts.Logger.Error("sealing is stopped, because the head could not be rebuilt",
+				"err", err, "do", doRestart)
 		}
 		return
 	}
@@ -117,7 +118,10 @@ func (l *Loop) keepLeases(ctx context.Context, more chan<- struct{}) {
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseInterval)
 			defer cancel()
 			if err := l.leases.free(last); err != nil {
-				l.opts.Logger.Warn("can't release the leases; other processes take them over when the heartbeats of this one stop", "err", err)
+				l.opts.Logger.Warn(
+					"can't release the leases; other processes take them over when the heartbeats of this one stop",
+					"err", err,
+				)
 			}
 			return
 		case <-ticker.C:
@@ -157,9 +161,11 @@ func (l *Loop) owned() (n int) {
 // Remedies shown in logs, status and alerts.
 const (
 	doRestart = "restart the process; if this happens again, fix the disk or cluster problem that the error names"
-	doStuck   = "check the error; common causes are a full or failing disk, a cluster that doesn't respond, or damaged rows (run cassia check)"
-	doAlarm   = "give the machine more CPU, or on Cassandra start more processes with --target=downsample; or stop the servers and run " +
-		"cassia downsample, which works without pauses. Samples sealed too late have no raw rows, only rollups"
+	doStuck   = "check the error; common causes are a full or failing disk, a cluster that doesn't respond, or " +
+		"damaged rows (run cassia check)"
+	doAlarm = "give the machine more CPU, or on Cassandra start more processes with --target=downsample; or stop " +
+		"the servers and run cassia downsample, which works without pauses. Samples sealed too late have no raw " +
+		"rows, only rollups"
 	doHang = "check that the disk or the cluster responds; /debug/pprof/goroutine?debug=2 shows where the task hangs"
 )
 
@@ -202,16 +208,25 @@ type alarm struct {
 
 func (l *Loop) alarms() (list []alarm) {
 	if err := l.progress.why(); err != nil {
-		list = append(list, alarm{"sealing is stopped, because the head could not be rebuilt", doRestart, []any{"err", err}})
+		list = append(list, alarm{
+			"sealing is stopped, because the head could not be rebuilt", doRestart, []any{"err", err},
+		})
 	}
 	if waiting, lag := l.behind(); lag > alarmLag {
 		at, w, err := l.progress.oldest()
-		list = append(list, alarm{"sealing lags by more than half of the time after which late sealing loses raw samples", doAlarm, []any{
-			"lag", lag.Round(time.Second), "limit", alarmLag, "waiting_slots", waiting, "partition", at, "slot", w.Slot, "err", fmt.Sprint(err),
-		}})
+		list = append(list,
+			alarm{
+				"sealing lags by more than half of the time after which late sealing loses raw samples", doAlarm,
+				[]any{
+					"lag", lag.Round(time.Second), "limit", alarmLag, "waiting_slots", waiting, "partition", at, "slot",
+					w.Slot, "err", fmt.Sprint(err),
+				},
+			})
 	}
 	if what, took := l.pacer.longest(); took > hangs {
-		list = append(list, alarm{"a background task hangs", doHang, []any{"work", what, "for", took.Round(time.Second)}})
+		list = append(list, alarm{
+			"a background task hangs", doHang, []any{"work", what, "for", took.Round(time.Second)},
+		})
 	}
 	return list
 }

@@ -78,7 +78,9 @@ func TestLongestWaitingFirst(t *testing.T) {
 	list := r.loop.list(t.Context())
 	require.Len(t, list, 3)
 	at := func(d time.Duration) int64 { return testStart.Add(d).UnixMilli() }
-	require.Equal(t, []int64{at(-4 * hour), at(-2 * hour), at(-9 * 24 * hour)}, []int64{list[0].EndMS, list[1].EndMS, list[2].EndMS})
+	require.Equal(t, []int64{at(-4 * hour), at(-2 * hour), at(-9 * 24 * hour)}, []int64{
+		list[0].EndMS, list[1].EndMS, list[2].EndMS,
+	})
 	require.Equal(t, []int64{at(-4*hour + 15*time.Minute), at(-2*hour + 15*time.Minute), at(7 * hour)},
 		[]int64{list[0].SinceMS, list[1].SinceMS, list[2].SinceMS}, "that of the late one is not nine days")
 	require.Equal(t, 10*hour+45*time.Minute, r.loop.lag())
@@ -95,7 +97,8 @@ func TestStuckPartition(t *testing.T) {
 	r := newRig(t, nil)
 	r.write(testStart.Add(-3*hour), 1)
 	stage := func(op faultengine.Op) bool {
-		return op.Kind == faultengine.Scan && op.Table == engine.Stage && len(op.Range.Partition) == 2 && !op.Range.KeysOnly && op.Range.Partition[1].Int == 2 ||
+		return op.Kind == faultengine.Scan && op.Table == engine.Stage && len(op.Range.Partition) == 2 &&
+			!op.Range.KeysOnly && op.Range.Partition[1].Int == 2 ||
 			op.Kind == faultengine.Write && op.Table == engine.Stage && op.Batch.Partition[1].Int == 2
 	}
 	r.fail(stage)
@@ -105,7 +108,8 @@ func TestStuckPartition(t *testing.T) {
 		r.advance(time.Minute)
 	}
 	log := r.log.take()
-	require.Contains(t, log, "level=ERROR msg=\"sealing of a partition fails in every round; its samples stay in the staging log")
+	require.Contains(t, log,
+		"level=ERROR msg=\"sealing of a partition fails in every round; its samples stay in the staging log")
 	require.Contains(t, log, "partition=2 rounds=5")
 	require.Contains(t, log, "do=")
 	require.Equal(t, 1.0, r.metric("stuck_partitions"))
@@ -119,7 +123,10 @@ func TestStuckPartition(t *testing.T) {
 	require.Contains(t, p.LastError, "fault by rule")
 	require.Equal(t, r.now().Add(-time.Minute).UTC(), p.LastErrorAt)
 	require.NotEmpty(t, p.Do)
-	require.Equal(t, &SlotStatus{testStart.Add(-4 * hour), testStart.Add(-2 * hour), testStart.Add(-2*hour + 15*time.Minute)}, p.Oldest)
+	require.Equal(
+		t, &SlotStatus{testStart.Add(-4 * hour), testStart.Add(-2 * hour), testStart.Add(-2*hour + 15*time.Minute)},
+		p.Oldest,
+	)
 
 	r.mend()
 	r.loop.Round(t.Context())
@@ -172,7 +179,10 @@ func TestDamagedIsNotWaiting(t *testing.T) {
 	slot := testStart.Add(-3*hour).UnixMilli() / (2 * hour).Milliseconds()
 	require.NoError(t, r.eng.Write(t.Context(), []engine.Batch{{
 		Table: engine.Stage, Partition: engine.Key{engine.Int(slot), engine.Int(0)},
-		Mutations: []engine.Mutation{{Clustering: engine.Key{engine.Text("0123456789abcdef"), engine.Int(1)}, Timestamp: 1, Value: []byte("nonsense")}},
+		Mutations: []engine.Mutation{{
+			Clustering: engine.Key{engine.Text("0123456789abcdef"), engine.Int(1)}, Timestamp: 1,
+			Value: []byte("nonsense"),
+		}},
 	}}))
 	for range 2 {
 		r.loop.Round(t.Context())
@@ -226,8 +236,10 @@ func TestFullHeadIsSealedEarly(t *testing.T) {
 	}
 	require.ErrorIs(t, err, storage.ErrHeadFull)
 	r.loop.Round(t.Context())
-	require.Contains(t, r.log.take(), "unsealed samples exceed --storage.head-bytes, so new ones are rejected; slots are therefore sealed before they end, in more and smaller pieces")
+	require.Contains(t, r.log.take(),
+		"unsealed samples exceed --storage.head-bytes, so new ones are rejected; slots are therefore sealed before they end, in more and smaller pieces")
 	require.NoError(t, write())
 	r.loop.Round(t.Context())
-	require.NotContains(t, r.log.take(), "unsealed samples exceed --storage.head-bytes, so new ones are rejected; slots are therefore sealed before they end, in more and smaller pieces")
+	require.NotContains(t, r.log.take(),
+		"unsealed samples exceed --storage.head-bytes, so new ones are rejected; slots are therefore sealed before they end, in more and smaller pieces")
 }

@@ -40,8 +40,8 @@ type Options struct {
 // DefaultOptions returns the documented defaults.
 func DefaultOptions() Options {
 	return Options{
-		Settle: 15 * time.Minute, Interval: time.Minute, HeadBytes: 64 << 20, Share: 0.5, Workers: max(1, runtime.GOMAXPROCS(0)/4),
-		Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Settle: 15 * time.Minute, Interval: time.Minute, HeadBytes: 64 << 20, Share: 0.5,
+		Workers: max(1, runtime.GOMAXPROCS(0)/4), Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	}
 }
 

@@ -82,7 +82,8 @@ func TestOneSlotFailsByItself(t *testing.T) {
 	require.Len(t, list, 4*4)
 	bad := list[5]
 	r.fail(func(op faultengine.Op) bool {
-		return op.Kind == faultengine.Scan && op.Range.Table.Name == "stage" && len(op.Range.Partition) == 2 && op.Range.Partition[0].Int == bad.Slot && op.Range.Partition[1].Int == int64(bad.Partition)
+		return op.Kind == faultengine.Scan && op.Range.Table.Name == "stage" && len(op.Range.Partition) == 2 &&
+			op.Range.Partition[0].Int == bad.Slot && op.Range.Partition[1].Int == int64(bad.Partition)
 	})
 	r.loop.Round(t.Context())
 	require.Equal(t, 4*4-1, r.loop.Status(t.Context()).SealedSlots)

@@ -171,8 +171,8 @@ func (r *restingWindows) status() RestingStatus {
 	s := RestingStatus{Listed: utc(r.listed), Windows: r.all, Done: r.done, First: []RestingWindow{}}
 	for _, x := range r.list[:min(len(r.list), shownWindows)] {
 		w := RestingWindow{
-			Tenant: x.Tenant, Resolution: x.Resolution.String(), Start: instant(x.StartMS), End: instant(x.EndMS), Again: x.Again,
-			RestsSince: utc(x.since), Failures: x.failures,
+			Tenant: x.Tenant, Resolution: x.Resolution.String(), Start: instant(x.StartMS), End: instant(x.EndMS),
+			Again: x.Again, RestsSince: utc(x.since), Failures: x.failures,
 		}
 		if x.err != nil {
 			w.LastError, w.LastErrorAt = x.err.Error(), utc(x.at)

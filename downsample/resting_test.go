@@ -18,7 +18,9 @@ func overDays(tenants, days int) iter.Seq2[ended.OverWindow, error] {
 	return func(yield func(ended.OverWindow, error) bool) {
 		for t := range tenants {
 			for d := range days {
-				w := ended.OverWindow{Tenant: fmt.Sprintf("tenant-%03d", t), Window: int64(d), EndMS: int64(d+1) * 86_400_000}
+				w := ended.OverWindow{
+					Tenant: fmt.Sprintf("tenant-%03d", t), Window: int64(d), EndMS: int64(d+1) * 86_400_000,
+				}
 				if !yield(w, nil) {
 					return
 				}

@@ -125,7 +125,9 @@ func (r *rig) unroll() {
 	kept, err := r.store.WindowInfos(r.t.Context())
 	require.NoError(r.t, err)
 	for _, k := range kept {
-		tables := map[string][]*engine.Table{"5m": {engine.R5m, engine.R5mPages}, "1h": {engine.R1h, engine.R1hPages}}[k.Resolution.String()]
+		tables := map[string][]*engine.Table{
+			"5m": {engine.R5m, engine.R5mPages}, "1h": {engine.R1h, engine.R1hPages},
+		}[k.Resolution.String()]
 		if tables == nil {
 			continue
 		}

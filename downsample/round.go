@@ -116,8 +116,11 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 	settle := l.opts.Settle
 	if l.store.HeadOverfull() {
 		settle = -early
-		l.opts.Logger.Warn("unsealed samples exceed --storage.head-bytes, so new ones are rejected; slots are therefore sealed before they end, in more and smaller pieces",
-			"do", "to avoid this, raise --storage.head-bytes")
+		l.opts.Logger.Warn(
+			"unsealed samples exceed --storage.head-bytes, so new ones are rejected; slots are therefore sealed "+
+				"before they end, in more and smaller pieces",
+			"do", "to avoid this, raise --storage.head-bytes",
+		)
 	}
 	for p := range l.store.Partitions() {
 		if ctx.Err() != nil {
@@ -132,7 +135,8 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 		}
 		l.worker.work(ctx, fmt.Sprintf("listing pending work of partition %d", p), l.lag, func(func()) {
 			var found []storage.Staged
-			err := panics.Do("listing pending work", func() (err error) { found, err = l.store.Staged(ctx, p, settle.Milliseconds()); return err })
+			err := panics.Do("listing pending work",
+				func() (err error) { found, err = l.store.Staged(ctx, p, settle.Milliseconds()); return err })
 			if err != nil {
 				l.progress.recordFailure(p, err)
 				l.failed(ctx, "listing pending work", err, "partition", p)
@@ -237,7 +241,8 @@ func (l *Loop) sealPass(ctx context.Context, pass []*storage.Staged) {
 	if ctx.Err() != nil {
 		return
 	}
-	l.opts.Logger.Warn("sealing several slots together failed; sealing each on its own", "slots", len(left), "partition", left[0].Partition, "slot", left[0].Slot, "err", err)
+	l.opts.Logger.Warn("sealing several slots together failed; sealing each on its own",
+		"slots", len(left), "partition", left[0].Partition, "slot", left[0].Slot, "err", err)
 	for i := range left {
 		if ctx.Err() == nil {
 			l.sealPass(ctx, left[i:i+1])
@@ -255,8 +260,10 @@ func (l *Loop) sealed(w *storage.Staged, stats storage.SealStats, began, now tim
 	if stats.Repaired > 0 {
 		l.metrics.repaired.Inc()
 	}
-	l.opts.Logger.Debug("sealed", "partition", w.Partition, "slot", w.Slot, "blobs", stats.Blobs, "series", stats.Series,
-		"samples", stats.Samples, "bytes", stats.Bytes, "again", stats.Repaired > 0, "took", now.Sub(began))
+	l.opts.Logger.Debug(
+		"sealed", "partition", w.Partition, "slot", w.Slot, "blobs", stats.Blobs, "series", stats.Series,
+		"samples", stats.Samples, "bytes", stats.Bytes, "again", stats.Repaired > 0, "took", now.Sub(began),
+	)
 }
 
 // tidy unlists sealed slots, releases quiet series, and deletes windows past their retention.
@@ -311,7 +318,11 @@ func (l *Loop) sweep(ctx context.Context) {
 				l.failed(ctx, "sweeping", err, "partition", p)
 			}
 			if n > 0 {
-				l.opts.Logger.Warn("sealed samples that reappeared after they were sealed; check that the cluster is repaired regularly, within gc_grace_seconds", "partition", p, "slots", n)
+				l.opts.Logger.Warn(
+					"sealed samples that reappeared after they were sealed; check that the cluster is repaired "+
+						"regularly, within gc_grace_seconds",
+					"partition", p, "slots", n,
+				)
 			}
 		})
 	}

@@ -148,7 +148,9 @@ func (l *Loop) Status(ctx context.Context) Status {
 func (l *Loop) owners(ctx context.Context, s *Status) {
 	leases, err := l.store.Member().Leases(ctx, l.store.Partitions())
 	if err != nil {
-		s.Tasks = append(s.Tasks, TaskStatus{Task: "reading the leases", Failures: 1, LastError: err.Error(), LastErrorAt: l.opts.Now().UTC()})
+		s.Tasks = append(s.Tasks, TaskStatus{
+			Task: "reading the leases", Failures: 1, LastError: err.Error(), LastErrorAt: l.opts.Now().UTC(),
+		})
 		return
 	}
 	for p := range min(len(leases), len(s.Partitions)) {
@@ -177,7 +179,9 @@ func (p *progress) status(s *Status) {
 	}
 	for i := range p.partitions {
 		x := &p.partitions[i]
-		out := PartitionStatus{Partition: i, WaitingSlots: len(x.waiting), DamagedSlots: len(x.left), FailedRounds: x.failures}
+		out := PartitionStatus{
+			Partition: i, WaitingSlots: len(x.waiting), DamagedSlots: len(x.left), FailedRounds: x.failures,
+		}
 		if len(x.waiting) > 0 {
 			w := x.waiting[0]
 			out.Oldest = &SlotStatus{instant(w.StartMS), instant(w.EndMS), instant(w.SinceMS)}
@@ -206,7 +210,9 @@ func (b *backlog) status(owns func(int) bool) RollupStatus {
 		if !owns(u.partition) {
 			continue
 		}
-		w := WindowStatus{Tenant: u.Tenant, Start: instant(u.StartMS), End: instant(u.EndMS), Seals: u.Seals, Failures: u.failures}
+		w := WindowStatus{
+			Tenant: u.Tenant, Start: instant(u.StartMS), End: instant(u.EndMS), Seals: u.Seals, Failures: u.failures,
+		}
 		if u.err != nil {
 			w.LastError, w.LastErrorAt = u.err.Error(), utc(u.at)
 		}

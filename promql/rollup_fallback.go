@@ -144,8 +144,7 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64,
 	}
 	at, how := placesOf(series), resolvingOf(ctx)
 	var segments []SegmentStats
-	var lacks resolution.Shortfall
-	extended := extendedOf(ctx, hints)
+	lacks, extended := resolution.Shortfall{}, extendedOf(ctx, hints)
 	for _, older := range query.OlderQueries(q, horizons, rollup.ExpandColumns) {
 		allowed := how.mode.Allows(older.Resolution, how.coarsest)
 		if !allowed {

@@ -167,9 +167,12 @@ func (b *Batch) checkOld(class, t int64) error {
 	}
 	until := time.UnixMilli(to).UTC().Format(time.RFC3339)
 	if !b.s.toldDropped.Swap(true) {
-		b.s.opts.Logger.Error("raw samples up to a time within the last week were deleted, because a clock was fast; new samples up to that time are "+
-			"rejected, and their senders retry. To store them, restore a backup from before the deletion, or start with an empty directory",
-			"tenant", tenant, "up to", until, "clock", now.UTC())
+		b.s.opts.Logger.Error(
+			"raw samples up to a time within the last week were deleted, because a clock was fast; new samples up to "+
+				"that time are rejected, and their senders retry. To store them, restore a backup from before the "+
+				"deletion, or start with an empty directory",
+			"tenant", tenant, "up to", until, "clock", now.UTC(),
+		)
 	}
 	return fmt.Errorf("%w, up to %s", ErrDroppedAhead, until)
 }
@@ -228,7 +231,8 @@ func (b *Batch) Commit(ctx context.Context) error {
 		return nil
 	}
 	begin := time.Now()
-	n, histograms, exemplars, name, limiter := len(b.entries), b.histograms, len(b.exemplars), b.tenant.Name(), b.s.opts.Limiter
+	n, histograms, exemplars := len(b.entries), b.histograms, len(b.exemplars)
+	name, limiter := b.tenant.Name(), b.s.opts.Limiter
 	if b.free {
 		limiter = nil
 	}

@@ -22,8 +22,9 @@ func cpuSeconds() float64 {
 // benchSeries returns n series of 50 metrics, with labels like a node exporter's, and their aliases.
 func benchSeries(n int) (all []labels.Labels, aliases [][]byte) {
 	for i := range n {
-		ls := labels.FromStrings(labels.MetricName, fmt.Sprintf("node_metric_number_%d_total", i%50), "instance", fmt.Sprintf("host-%d:9100", i/50),
-			"job", "node", "device", "nvme0n1p1", "datacenter", "north-1", "rack", fmt.Sprintf("r%d", i/500))
+		ls := labels.FromStrings(labels.MetricName, fmt.Sprintf("node_metric_number_%d_total", i%50),
+			"instance", fmt.Sprintf("host-%d:9100", i/50), "job", "node", "device", "nvme0n1p1",
+			"datacenter", "north-1", "rack", fmt.Sprintf("r%d", i/500))
 		all, aliases = append(all, ls), append(aliases, []byte(ls.String()))
 	}
 	return all, aliases
@@ -90,7 +91,10 @@ func BenchmarkSealShortLived(b *testing.B) {
 		for t := range targets {
 			batch := ts.NewBatch("default")
 			for m := range metrics {
-				s, err := batch.Define(fmt.Appendf(nil, "%d/%d", m, t), labels.FromStrings(labels.MetricName, fmt.Sprintf("metric_%d", m), "instance", fmt.Sprintf("10.1.%d.%d:9100", t/50, t), "job", "node", "pod", fmt.Sprintf("api-%x", t*7919)))
+				s, err := batch.Define(fmt.Appendf(nil, "%d/%d", m, t), labels.FromStrings(
+					labels.MetricName, fmt.Sprintf("metric_%d", m), "instance", fmt.Sprintf("10.1.%d.%d:9100", t/50, t),
+					"job", "node", "pod", fmt.Sprintf("api-%x", t*7919),
+				))
 				require.NoError(b, err)
 				for r := range rounds {
 					require.NoError(

@@ -119,9 +119,11 @@ func TestCheckNamesRollupsThatDiffer(t *testing.T) {
 	}
 	require.NotNil(t, value)
 	put := func(wins uint64, value []byte) {
-		require.NoError(t, ts.eng.Write(t.Context(), []engine.Batch{{Table: engine.R5m, Partition: partition, Mutations: []engine.Mutation{
-			{Clustering: key, Timestamp: rollupTimestamp(fine.end, wins), Value: value},
-		}}}))
+		require.NoError(t, ts.eng.Write(t.Context(), []engine.Batch{
+			{Table: engine.R5m, Partition: partition, Mutations: []engine.Mutation{
+				{Clustering: key, Timestamp: rollupTimestamp(fine.end, wins), Value: value},
+			}},
+		}))
 	}
 	put(2, rollup.AppendEmpty(nil, 1))
 	require.Contains(t, strings.Join(ts.problems(), "\n"), "doesn't match the 1 raw chunks")

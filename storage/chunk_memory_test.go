@@ -74,7 +74,9 @@ func TestChunksAreKept(t *testing.T) {
 	ts.write("ann", series(3), sample{noon - 60*format.HourMS, 3}) // In a slot that had no chunks.
 	require.NoError(t, ts.SealAll(t.Context()))
 	has(22)
-	require.NoError(t, ts.Delete(t.Context(), "ann", noon-6*format.HourMS, noon, labels.MustNewMatcher(labels.MatchEqual, "job", "j7")))
+	require.NoError(t, ts.Delete(
+		t.Context(), "ann", noon-6*format.HourMS, noon, labels.MustNewMatcher(labels.MatchEqual, "job", "j7"),
+	))
 	require.Len(t, ts.all("ann"), 19, "the delete is about what is kept, too")
 	require.NoError(t, ts.CleanTombstones(t.Context(), "ann"))
 	has(21)

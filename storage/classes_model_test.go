@@ -77,7 +77,9 @@ func (m *classesModel) kept(classes uint, res rollup.Resolution, now int64) int6
 }
 
 // put records samples that arrive now, in the class of their day. rawless is true if they are only added to rollups.
-func (m *classesModel) put(series int, times []int64, v float64, classOn func(t int64) int64, now int64, acked, rawless bool) {
+func (m *classesModel) put(
+	series int, times []int64, v float64, classOn func(t int64) int64, now int64, acked, rawless bool,
+) {
 	at := func(t, width int64) int64 { return -format.FloorDiv(-t, width) * width }
 	// rivals are the remaining samples by bucket and hour. gone are the slots and days in which raw rows and 5m rollups
 	// of earlier samples may be missing.
@@ -97,10 +99,12 @@ func (m *classesModel) put(series int, times []int64, v float64, classOn func(t 
 	}
 	for _, t := range times {
 		f := &classesFact{v: v, acked: acked, sealed: rawless, classes: 1 << classOn(t)}
-		fresh, freshHour := !rivals[[2]int64{rollup.FiveMinutes.Width(), at(t, rollup.FiveMinutes.Width())}], !rivals[[2]int64{rollup.OneHour.Width(), at(t, rollup.OneHour.Width())}]
+		fresh := !rivals[[2]int64{rollup.FiveMinutes.Width(), at(t, rollup.FiveMinutes.Width())}]
+		freshHour := !rivals[[2]int64{rollup.OneHour.Width(), at(t, rollup.OneHour.Width())}]
 		f.firm[rollup.Raw] = acked && !rawless
 		f.firm[rollup.FiveMinutes] = acked && (fresh || !rawless && !gone[[2]int64{slotMS, at(t, slotMS)}])
-		f.firm[rollup.OneHour] = f.firm[rollup.FiveMinutes] && (freshHour || !gone[[2]int64{format.DayMS, at(t, format.DayMS)}])
+		f.firm[rollup.OneHour] = f.firm[rollup.FiveMinutes] &&
+			(freshHour || !gone[[2]int64{format.DayMS, at(t, format.DayMS)}])
 		m.facts[series][t] = append(m.facts[series][t], f)
 	}
 }
@@ -163,7 +167,8 @@ func (m *classesModel) judgeRaw(now int64, raw [classesSeries]map[int64]float64)
 	for s, times := range m.facts {
 		for t, list := range times {
 			for _, f := range list {
-				if got, shown := raw[s][t]; f.firm[rollup.Raw] && !f.mayBe && t > m.kept(f.classes, rollup.Raw, now) && (!shown || got < f.v) {
+				if got, shown := raw[s][t]; f.firm[rollup.Raw] && !f.mayBe && t > m.kept(f.classes, rollup.Raw, now) &&
+					(!shown || got < f.v) {
 					return fmt.Sprintf("series %d at %s: %v is missing", s, showTime(t), f.v)
 				}
 			}
@@ -202,7 +207,8 @@ func (m *classesModel) judgeBuckets(now int64, res rollup.Resolution, counts map
 				// In the day that the clock is hiding, buckets may not reflect a delete until the next Expire.
 				told := m.kept(f.classes, rollup.Raw, now)
 				cut := b.end > format.FloorDiv(told-1, format.DayMS)*format.DayMS && b.end-res.Width() < told
-				if f.firm[res] && !f.mayBe && b.end-res.Width() >= m.kept(f.classes, res, now) && !cut && !open[-format.FloorDiv(-t, slotMS)*slotMS] {
+				if f.firm[res] && !f.mayBe && b.end-res.Width() >= m.kept(f.classes, res, now) && !cut &&
+					!open[-format.FloorDiv(-t, slotMS)*slotMS] {
 					firm = 1
 				}
 			}
@@ -212,12 +218,14 @@ func (m *classesModel) judgeBuckets(now int64, res rollup.Resolution, counts map
 	}
 	for b, n := range counts {
 		if n > most[b] {
-			return fmt.Sprintf("series %d: the %s bucket until %s counts %d samples, %d stand", b.series, res, showTime(b.end), n, most[b])
+			return fmt.Sprintf("series %d: the %s bucket until %s counts %d samples, %d stand",
+				b.series, res, showTime(b.end), n, most[b])
 		}
 	}
 	for b, n := range least {
 		if whole && counts[b] < n {
-			return fmt.Sprintf("series %d: the %s bucket until %s counts %d samples of at least %d", b.series, res, showTime(b.end), counts[b], n)
+			return fmt.Sprintf("series %d: the %s bucket until %s counts %d samples of at least %d",
+				b.series, res, showTime(b.end), counts[b], n)
 		}
 	}
 	return ""

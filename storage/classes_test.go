@@ -116,9 +116,13 @@ func TestClassesExpireEachAtItsTime(t *testing.T) {
 		{3, tenantJobs{"usual": {"audit", "web"}, "brief": {"audit"}},
 			tenantJobs{"usual": {"audit", "ci", "web"}, "brief": {"audit", "ci", "web"}}, nil, 6},
 		{10, tenantJobs{"usual": {"audit", "web"}, "brief": {"audit"}},
-			tenantJobs{"usual": {"audit", "web"}, "brief": {"audit"}}, tenantJobs{"usual": {"audit", "ci", "web"}, "brief": {"audit", "ci"}}, 4},
+			tenantJobs{
+				"usual": {"audit", "web"}, "brief": {"audit"},
+			}, tenantJobs{"usual": {"audit", "ci", "web"}, "brief": {"audit", "ci"}}, 4},
 		{45, tenantJobs{"usual": {"audit"}, "brief": {"audit"}},
-			tenantJobs{"usual": {"audit", "web"}, "brief": {"audit"}}, tenantJobs{"usual": {"audit", "ci", "web"}, "brief": {"audit", "ci"}}, 2},
+			tenantJobs{
+				"usual": {"audit", "web"}, "brief": {"audit"},
+			}, tenantJobs{"usual": {"audit", "ci", "web"}, "brief": {"audit", "ci"}}, 2},
 		{110, nil, tenantJobs{"usual": {"audit"}, "brief": {"audit"}}, tenantJobs{"usual": {"audit", "web"}, "brief": {"audit"}}, 0},
 		{400, nil, nil, tenantJobs{"usual": {"audit"}, "brief": {"audit"}}, 0},
 	}
@@ -291,7 +295,9 @@ func TestBadClassesAreRefused(t *testing.T) {
 	for name, list := range map[string][]retention.Class{
 		"is used twice": {ok, ok}, "a class has no name": {{Match: ok.Match, Keep: keepShort}},
 		"matches nothing":             {{Name: "x", Keep: keepShort}},
-		"8 classes; the maximum is 7": many, "5m rollups must be kept at least as long as raw samples (": {classOfJob("a", "a", retention.Keep{Raw: 2 * day, FiveMinutes: day, OneHour: 0})},
+		"8 classes; the maximum is 7": many, "5m rollups must be kept at least as long as raw samples (": {
+			classOfJob("a", "a", retention.Keep{Raw: 2 * day, FiveMinutes: day, OneHour: 0}),
+		},
 	} {
 		o := DefaultOptions()
 		o.Classes = list

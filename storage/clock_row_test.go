@@ -23,9 +23,11 @@ var (
 func TestMalformedClockRowIsToldAtOpening(t *testing.T) {
 	r := alone(t)
 	r.start(0).stop()
-	require.NoError(t, r.eng.Write(t.Context(), []engine.Batch{{Table: engine.Processes, Partition: clockPartition, Mutations: []engine.Mutation{{
-		Clustering: clockKey, Timestamp: 31539600001, Value: []byte(`{`),
-	}}}}))
+	require.NoError(t, r.eng.Write(t.Context(), []engine.Batch{
+		{Table: engine.Processes, Partition: clockPartition, Mutations: []engine.Mutation{{
+			Clustering: clockKey, Timestamp: 31539600001, Value: []byte(`{`),
+		}}},
+	}))
 	told := prometheus.NewRegistry()
 	m := r.start(0, func(o *Options) { o.Registerer = told })
 	require.Equal(t, 1.0, testutil.ToFloat64(m.metrics.corrupt.WithLabelValues(engine.Processes.Name)))
@@ -56,9 +58,11 @@ func TestClockRowIsStable(t *testing.T) {
 		return value
 	}
 	require.Equal(t, want, row())
-	require.NoError(t, r.eng.Write(t.Context(), []engine.Batch{{Table: engine.Processes, Partition: clockPartition, Mutations: []engine.Mutation{{
-		Clustering: clockKey, Timestamp: 31539600001, Value: []byte(`{`),
-	}}}}))
+	require.NoError(t, r.eng.Write(t.Context(), []engine.Batch{
+		{Table: engine.Processes, Partition: clockPartition, Mutations: []engine.Mutation{{
+			Clustering: clockKey, Timestamp: 31539600001, Value: []byte(`{`),
+		}}},
+	}))
 	m.set(0)
 	r.pass(time.Hour)
 	m.may()

@@ -164,7 +164,8 @@ func (c *committer) nextGroup() (group []*Batch) {
 	}
 	c.gather()
 	samples, bytes, n := 0, int64(0), 0
-	for n < len(c.queue) && (n == 0 || samples+len(c.queue[n].entries)+len(c.queue[n].exemplars) <= groupSamples && bytes+c.queue[n].bytes <= groupBytes) {
+	for n < len(c.queue) && (n == 0 || samples+len(c.queue[n].entries)+len(c.queue[n].exemplars) <= groupSamples &&
+		bytes+c.queue[n].bytes <= groupBytes) {
 		samples += len(c.queue[n].entries) + len(c.queue[n].exemplars)
 		bytes += c.queue[n].bytes
 		n++

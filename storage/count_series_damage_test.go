@@ -36,9 +36,11 @@ func TestCountsBesideDamagedLabels(t *testing.T) {
 			m.putPage(p, []byte("no page"))
 		} else {
 			key := format.LabelsKey(rollup.Raw, format.SeriesIDOf(m.labels[0]).String())
-			require.NoError(t, m.testStore.eng.Write(t.Context(), []engine.Batch{{Table: engine.Raw, Partition: partitions[0].key, Mutations: []engine.Mutation{
-				{Clustering: key, Timestamp: format.MaxTime, Value: []byte{9}},
-			}}}))
+			require.NoError(t, m.testStore.eng.Write(t.Context(), []engine.Batch{
+				{Table: engine.Raw, Partition: partitions[0].key, Mutations: []engine.Mutation{
+					{Clustering: key, Timestamp: format.MaxTime, Value: []byte{9}},
+				}},
+			}))
 		}
 		m.again()
 		for _, metric := range []string{"", "up", "load"} {

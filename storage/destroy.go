@@ -260,9 +260,11 @@ func (s *Store) deleteHeld(ctx context.Context, at ha.ClusterName, rows []ha.Hel
 
 // eraseDelete deletes the row of a tombstone, with the timestamp of its last write, so that it never reappears.
 func (s *Store) eraseDelete(ctx context.Context, tenant, id string) error {
-	err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
-		Op: engine.Delete, Clustering: engine.Key{engine.Text(id)}, Timestamp: format.TombstoneTimestamp,
-	}}}})
+	err := s.eng.Write(ctx, []engine.Batch{
+		{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
+			Op: engine.Delete, Clustering: engine.Key{engine.Text(id)}, Timestamp: format.TombstoneTimestamp,
+		}}},
+	})
 	if err != nil {
 		return fmt.Errorf("storage: removing a delete: %w", err)
 	}

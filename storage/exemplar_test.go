@@ -201,7 +201,9 @@ func TestExemplarsExpire(t *testing.T) {
 	}
 	rows := func() (n int) {
 		slot := ts.period.SlotOf(at)
-		for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: format.SeriesPartition(ts.period.RawWindowOfSlot(slot), "ann", "m", 0)}) {
+		for row, err := range ts.eng.Scan(t.Context(), engine.Range{
+			Table: engine.Raw, Partition: format.SeriesPartition(ts.period.RawWindowOfSlot(slot), "ann", "m", 0),
+		}) {
 			require.NoError(t, err)
 			if row.Clustering[0].Int == format.KindExemplars {
 				n++

@@ -46,11 +46,13 @@ func (ts *testStore) askedToExpire(n *atomic.Int64) (asked int64) {
 func TestClassesAreDroppedOnce(t *testing.T) {
 	t.Parallel()
 	var drops atomic.Int64
-	ts := openCountingStore(t, &drops, func(op faultengine.Op) bool { return op.Kind == faultengine.Drop }, func(o *Options) {
-		o.Partitions, o.Retention, o.Classes, o.AddClasses = 1, 0, []retention.Class{
-			classOfJob("ci", "ci", retention.Keep{Raw: 2 * day}),
-		}, true
-	})
+	ts := openCountingStore(
+		t, &drops, func(op faultengine.Op) bool { return op.Kind == faultengine.Drop }, func(o *Options) {
+			o.Partitions, o.Retention, o.Classes, o.AddClasses = 1, 0, []retention.Class{
+				classOfJob("ci", "ci", retention.Keep{Raw: 2 * day}),
+			}, true
+		},
+	)
 	for range 30 {
 		for _, tenant := range []string{"ann", "bob"} {
 			ts.writeSeries(tenant, 0, 3, time.Hour)
@@ -77,8 +79,10 @@ func TestClassesAreDroppedOnce(t *testing.T) {
 func TestHiddenWindowsAreRolledUpOnce(t *testing.T) {
 	t.Parallel()
 	var reads atomic.Int64
-	ts := openCountingStore(t, &reads, func(op faultengine.Op) bool { return op.Kind == faultengine.Scan && op.Table == engine.Sealed },
-		func(o *Options) { o.Partitions, o.Retention = 1, 0 })
+	ts := openCountingStore(
+		t, &reads, func(op faultengine.Op) bool { return op.Kind == faultengine.Scan && op.Table == engine.Sealed },
+		func(o *Options) { o.Partitions, o.Retention = 1, 0 },
+	)
 	start := ts.now
 	for range 30 {
 		ts.writeSeries("ann", 0, 3, time.Hour)

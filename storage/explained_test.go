@@ -27,7 +27,9 @@ func TestRefusedDeletesAreExplained(t *testing.T) {
 			return faultengine.Pass()
 		}
 		failed = true
-		return faultengine.Fail(fmt.Errorf("pebble: use: %w: %w", engine.ErrUnavailable, &os.PathError{Op: "open", Path: "1.sst", Err: cause}))
+		return faultengine.Fail(fmt.Errorf(
+			"pebble: use: %w: %w", engine.ErrUnavailable, &os.PathError{Op: "open", Path: "1.sst", Err: cause},
+		))
 	}, func(o *Options) { o.seams.still = true })
 	at := ts.now.UnixMilli() - format.HourMS
 	for _, tenant := range []string{"ann", "bob"} {

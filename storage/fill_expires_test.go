@@ -33,7 +33,9 @@ func TestFineRollupsExpireDuringAnImport(t *testing.T) {
 	m := r.start(0, keeping(10*day, 40*day, 400*day))
 	at := r.now().Add(-30 * day).Truncate(2 * time.Hour)
 	m.brings(at, 10, time.Minute)
-	expires, err := m.retention.Expiry(t.Context(), "t", retention.DefaultClass, m.period.WindowAt(rollup.FiveMinutes, at.UnixMilli()))
+	expires, err := m.retention.Expiry(
+		t.Context(), "t", retention.DefaultClass, m.period.WindowAt(rollup.FiveMinutes, at.UnixMilli()),
+	)
 	require.NoError(t, err)
 	gone := time.Unix(expires, 0).Add(-day)
 	r.passes(gone.Add(-time.Minute).Sub(r.now()), m)

@@ -20,11 +20,13 @@ func TestPlace(t *testing.T) {
 		"begins later": {
 			func(p *streamProgress) { p.markRead(3, at(1)) }, 4, []gap{{0, 2, at(1)}}},
 		"skips, and skips again": {
-			func(p *streamProgress) { p.markRead(0, at(1)); p.markRead(2, at(2)); p.markRead(5, at(3)) }, 6, []gap{{1, 1, at(2)}, {3, 4, at(3)}}},
+			func(p *streamProgress) { p.markRead(0, at(1)); p.markRead(2, at(2)); p.markRead(5, at(3)) }, 6,
+			[]gap{{1, 1, at(2)}, {3, 4, at(3)}}},
 		"a tail without rows": {
 			func(p *streamProgress) { p.skip(3, at(1)) }, 3, []gap{{0, 2, at(1)}}},
 		"a tail that is known": {
-			func(p *streamProgress) { p.markRead(4, at(1)); p.skip(3, at(2)); p.skip(5, at(2)) }, 5, []gap{{0, 3, at(1)}}},
+			func(p *streamProgress) { p.markRead(4, at(1)); p.skip(3, at(2)); p.skip(5, at(2)) }, 5,
+			[]gap{{0, 3, at(1)}}},
 		"fills a gap": {
 			func(p *streamProgress) { p.skip(1, at(1)); p.markRead(0, at(2)) }, 1, nil},
 		"fills a gap's beginning": {
@@ -34,7 +36,8 @@ func TestPlace(t *testing.T) {
 		"cuts a gap in two": {
 			func(p *streamProgress) { p.skip(5, at(1)); p.markRead(2, at(2)) }, 5, []gap{{0, 1, at(1)}, {3, 4, at(1)}}},
 		"fills the second of two gaps": {
-			func(p *streamProgress) { p.markRead(1, at(1)); p.markRead(3, at(2)); p.markRead(2, at(3)) }, 4, []gap{{0, 0, at(1)}}},
+			func(p *streamProgress) { p.markRead(1, at(1)); p.markRead(3, at(2)); p.markRead(2, at(3)) }, 4,
+			[]gap{{0, 0, at(1)}}},
 		"takes again what it has": {
 			func(p *streamProgress) { p.markRead(1, at(1)); p.markRead(1, at(2)) }, 2, []gap{{0, 0, at(1)}}},
 	} {

@@ -86,7 +86,9 @@ func countsGolden(key engine.Key, again func(value []byte) ([]byte, error)) gold
 // goldenCounts are the counts of the golden rows.
 var goldenCounts = format.Counts{
 	CountsHead: format.CountsHead{Series: 305, AllMetrics: 3, AllLabels: 3},
-	Metrics:    []format.NamedCount{{Name: "http_requests_total", Count: 300}, {Name: "http_errors_total", Count: 4}, {Name: "up", Count: 1}},
+	Metrics: []format.NamedCount{
+		{Name: "http_requests_total", Count: 300}, {Name: "http_errors_total", Count: 4}, {Name: "up", Count: 1},
+	},
 	Labels: []format.LabelCounts{
 		{NamedCount: format.NamedCount{Name: "instance", Count: 101}, Values: []format.NamedCount{{Name: "host-1:9100", Count: 204}, {Name: "host-12:9100", Count: 101}}},
 		{NamedCount: format.NamedCount{Name: "__name__", Count: 3}},
@@ -155,7 +157,10 @@ func TestGoldenRows(t *testing.T) {
 			words, err := goldenRows[name].words(value)
 			require.NoError(t, err)
 			require.NoError(t, os.MkdirAll(filepath.Join("testdata", "golden"), 0o755))
-			require.NoError(t, os.WriteFile(filepath.Join("testdata", "golden", name+".txt"), []byte(words+"\n"+hex.EncodeToString(value)+"\n"), 0o644))
+			require.NoError(t, os.WriteFile(
+				filepath.Join("testdata", "golden", name+".txt"), []byte(words+"\n"+hex.EncodeToString(value)+"\n"),
+				0o644,
+			))
 		}
 	}
 	for name, row := range goldenRows {
@@ -195,8 +200,11 @@ func goldenValues() map[string][]byte {
 	values["delete-v1-cleared"] = format.AppendClearance(
 		nil, format.Clearance{Before: 1777464000001, Standing: format.TombstoneIDs(goldenID + "fedcba9876543210")},
 	)
-	retentions, _ := json.Marshal(retention.Advertised{All: retention.KeptMS{RawMS: 2592000000, FiveMinutesMS: 31536000000, OneHourMS: 0}, Leaving: true,
-		Tenants: map[string]retention.KeptMS{"brief": {RawMS: 86400000}}, Classes: map[string]retention.KeptMS{"debug": {RawMS: 604800000, FiveMinutesMS: 604800000, OneHourMS: 604800000}}})
+	retentions, _ := json.Marshal(retention.Advertised{
+		All: retention.KeptMS{RawMS: 2592000000, FiveMinutesMS: 31536000000, OneHourMS: 0}, Leaving: true,
+		Tenants: map[string]retention.KeptMS{"brief": {RawMS: 86400000}},
+		Classes: map[string]retention.KeptMS{"debug": {RawMS: 604800000, FiveMinutesMS: 604800000, OneHourMS: 604800000}},
+	})
 	values["retentions-v1"] = retentions
 	counts, _ := format.EncodeCounts(&goldenCounts)
 	values["counts-v1-head"], values["counts-v2-part"] = counts[0], counts[1]

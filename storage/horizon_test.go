@@ -102,7 +102,9 @@ func TestLateSamplesDontOverwriteHistory(t *testing.T) {
 // that expires rows, queries read no hidden samples.
 func TestHiddenWhenRollupsKnow(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB, func(*Options)) *testStore{"kept": openTestStore, "expiring": openExpiring} {
+	for name, open := range map[string]func(testing.TB, func(*Options)) *testStore{
+		"kept": openTestStore, "expiring": openExpiring,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ts := open(t, func(o *Options) { o.Retention, o.seams.still = 30*day, true })
@@ -182,7 +184,10 @@ func TestLoweringThatHidesNothingIsNotTold(t *testing.T) {
 	ts.reopen()
 	ts.passes(ts.now)
 	require.Empty(t, ts.all("default"))
-	require.Equal(t, 1, strings.Count(log.String(), "a shorter retention hides samples; they are deleted in a week. Until then, a server started with a longer retention shows them again"), log.String())
+	require.Equal(t, 1, strings.Count(
+		log.String(),
+		"a shorter retention hides samples; they are deleted in a week. Until then, a server started with a longer retention shows them again",
+	), log.String())
 	require.Contains(t, log.String(), "resolution=raw")
 }
 

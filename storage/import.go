@@ -171,7 +171,9 @@ func (s *Store) ImportBuckets(ctx context.Context, tenant string, list []Importe
 }
 
 // importDays imports the series that the callback adds.
-func (s *Store) importDays(ctx context.Context, tenant string, add func(*importing) error) (stats ImportStats, err error) {
+func (s *Store) importDays(
+	ctx context.Context, tenant string, add func(*importing) error,
+) (stats ImportStats, err error) {
 	if err := s.clock.MayRemove(); err != nil {
 		return stats, err
 	}
@@ -282,7 +284,9 @@ func (m *importing) add(in *ImportedSeries) error {
 // cutSamples cuts normalized samples behind a timestamp. Both parts share the memory of samples.
 func cutSamples(samples chunk.Samples, at int64) (until, after chunk.Samples) {
 	n, _ := slices.BinarySearch(samples.T, at+1)
-	h, _ := slices.BinarySearchFunc(samples.H, at+1, func(x chunk.Histogram, t int64) int { return cmp.Compare(x.T, t) })
+	h, _ := slices.BinarySearchFunc(samples.H, at+1, func(x chunk.Histogram, t int64) int {
+		return cmp.Compare(x.T, t)
+	})
 	until = chunk.Samples{T: samples.T[:n:n], V: samples.V[:n:n], H: samples.H[:h:h]}
 	after = chunk.Samples{T: samples.T[n:], V: samples.V[n:], H: samples.H[h:]}
 	if len(samples.ST) > 0 {

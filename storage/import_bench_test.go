@@ -39,7 +39,9 @@ func BenchmarkImport(b *testing.B) {
 				}
 				samples.AppendFloat(base+int64(day)*format.DayMS+int64(k)*60_000+int64(i/1000)*777+1, 0, v)
 			}
-			list[i] = ImportedSeries{labels.FromStrings(labels.MetricName, fmt.Sprintf("metric_%d", i%300), "instance", fmt.Sprintf("host-%d", i)), &samples}
+			list[i] = ImportedSeries{labels.FromStrings(
+				labels.MetricName, fmt.Sprintf("metric_%d", i%300), "instance", fmt.Sprintf("host-%d", i),
+			), &samples}
 		}
 		b.StartTimer()
 		stats, err := ts.Import(b.Context(), "default", list)

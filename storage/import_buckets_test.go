@@ -24,7 +24,8 @@ func floatsOf(list []ImportedSeries) (kept []ImportedSeries) {
 	for _, x := range list {
 		s := &chunk.Samples{}
 		for i, t := range x.Samples.T {
-			if v := x.Samples.V[i]; !value.IsStaleNaN(v) && !math.IsNaN(v) && !math.IsInf(v, 0) && t%rollup.FiveMinutes.Width() != 0 {
+			if v := x.Samples.V[i]; !value.IsStaleNaN(v) && !math.IsNaN(v) && !math.IsInf(v, 0) &&
+				t%rollup.FiveMinutes.Width() != 0 {
 				s.AppendFloat(t, 0, v)
 			}
 		}
@@ -42,8 +43,8 @@ func aggregatesOf(list []ImportedSeries, res rollup.Resolution) (all []ImportedB
 		rollup.AppendEvery(&b, x.Samples, res.Width())
 		for i, end := range b.End {
 			made.AppendAggregate(rollup.Aggregate{
-				End: end, Count: b.Count[i], Sum: b.Sum[i], Min: b.Min[i], Max: b.Max[i], First: b.First[i], Last: b.Last[i],
-				FirstT: b.FirstT[i], LastT: b.LastT[i], Correction: b.Correction[i],
+				End: end, Count: b.Count[i], Sum: b.Sum[i], Min: b.Min[i], Max: b.Max[i], First: b.First[i],
+				Last: b.Last[i], FirstT: b.FirstT[i], LastT: b.LastT[i], Correction: b.Correction[i],
 			}, res.Width())
 		}
 		all = append(all, ImportedBuckets{x.Labels, res, &made})
@@ -62,7 +63,9 @@ func importAggregates(t testing.TB, s *Store, list []ImportedBuckets) ImportStat
 // and that all have the flag of imported aggregates.
 func requireAggregated(t testing.TB, s *Store, list []ImportedSeries, res rollup.Resolution) {
 	t.Helper()
-	found, err := s.Select(t.Context(), query.Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns})
+	found, err := s.Select(t.Context(), query.Query{
+		Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns,
+	})
 	require.NoError(t, err)
 	got := map[string]*rollup.Buckets{}
 	for _, x := range found {
@@ -116,10 +119,12 @@ func TestImportOfAggregates(t *testing.T) {
 		requireAggregated(t, m.Store, list, rollup.OneHour)
 
 		recent := floatsOf(pastOf(rand.New(rand.NewPCG(3, 1)), r.now().Add(-25*day), 2))
-		require.Equal(t, samplesOf(recent), importAggregates(t, m.Store, aggregatesOf(recent, rollup.OneHour)).TooCoarse, "5m rollups are kept")
+		require.Equal(t, samplesOf(recent),
+			importAggregates(t, m.Store, aggregatesOf(recent, rollup.OneHour)).TooCoarse, "5m rollups are kept")
 		newest := floatsOf(pastOf(rand.New(rand.NewPCG(4, 1)), r.now().Add(-day), 2))
 		for _, res := range rollup.Resolutions {
-			require.Equal(t, samplesOf(newest), importAggregates(t, m.Store, aggregatesOf(newest, res)).TooCoarse, "raw samples are kept")
+			require.Equal(t, samplesOf(newest), importAggregates(t, m.Store, aggregatesOf(newest, res)).TooCoarse,
+				"raw samples are kept")
 		}
 		require.NoError(t, m.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, equal("instance", "h1")))
 		require.Zero(t, bucketCount(t, m.Store, rollup.OneHour, equal("instance", "h1")))
@@ -182,7 +187,9 @@ func TestImportOfAggregatesThatFailsAnywhere(t *testing.T) {
 		left.Store(int64(at))
 		_, err := ts.ImportBuckets(t.Context(), "t", aggregatesOf(list[:2], rollup.FiveMinutes))
 		left.Store(0)
-		require.Equal(t, samplesOf(list), importAggregates(t, ts.Store, aggregatesOf(list, rollup.FiveMinutes)).RollupsOnly)
+		require.Equal(
+			t, samplesOf(list), importAggregates(t, ts.Store, aggregatesOf(list, rollup.FiveMinutes)).RollupsOnly,
+		)
 		requireAggregated(t, ts.Store, list, rollup.FiveMinutes)
 		requireAggregated(t, ts.Store, list, rollup.OneHour)
 		requireNoProblems(t, ts.Store)
@@ -227,7 +234,8 @@ func TestImportOfAggregatesOnCassandra(t *testing.T) {
 	t.Parallel() // it waits for the commit log
 	hosts := cassandratest.Hosts(t)
 	o := cassandra.DefaultOptions()
-	o.Hosts, o.Keyspace, o.Timeout, o.ConnectTimeout = hosts, cassandratest.OwnKeyspace(t, hosts), time.Minute, time.Minute
+	o.Hosts, o.Keyspace = hosts, cassandratest.OwnKeyspace(t, hosts)
+	o.Timeout, o.ConnectTimeout = time.Minute, time.Minute
 	eng, err := cassandra.Open(t.Context(), o)
 	require.NoError(t, err)
 	ts := &testStore{t: t, eng: eng, opts: DefaultOptions(), now: time.Now()}
@@ -235,10 +243,15 @@ func TestImportOfAggregatesOnCassandra(t *testing.T) {
 	hoursOnly(&ts.opts)
 	ts.Store = openReady(t, eng, ts.opts)
 	t.Cleanup(ts.close)
-	fine, coarse := floatsOf(pastOf(rand.New(rand.NewPCG(7, 1)), time.Now().Add(-25*day), 2))[:3], floatsOf(historyOf(time.Now()))[3:6]
+	fine := floatsOf(pastOf(rand.New(rand.NewPCG(7, 1)), time.Now().Add(-25*day), 2))[:3]
+	coarse := floatsOf(historyOf(time.Now()))[3:6]
 	for range 2 {
-		require.Equal(t, samplesOf(fine), importAggregates(t, ts.Store, aggregatesOf(fine, rollup.FiveMinutes)).RollupsOnly)
-		require.Equal(t, samplesOf(coarse), importAggregates(t, ts.Store, aggregatesOf(coarse, rollup.OneHour)).RollupsOnly)
+		require.Equal(
+			t, samplesOf(fine), importAggregates(t, ts.Store, aggregatesOf(fine, rollup.FiveMinutes)).RollupsOnly,
+		)
+		require.Equal(
+			t, samplesOf(coarse), importAggregates(t, ts.Store, aggregatesOf(coarse, rollup.OneHour)).RollupsOnly,
+		)
 		requireAggregated(t, ts.Store, fine, rollup.FiveMinutes)
 		require.Equal(t, samplesOf(fine)+samplesOf(coarse), bucketCount(t, ts.Store, rollup.OneHour))
 	}

@@ -55,7 +55,9 @@ func TestImportIntoBusyStore(t *testing.T) {
 	want := usual.answers()
 
 	onPebble := openTestStore(t, func(o *Options) { o.Partitions = 3 })
-	inMemory, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, func(o *Options) { o.Partitions = 3 })
+	inMemory, _ := openFaultyStore(
+		t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, func(o *Options) { o.Partitions = 3 },
+	)
 	for name, ts := range map[string]*testStore{"pebble": onPebble, "memory": inMemory} {
 		stop := ts.busy()
 		imported, written := slices.Concat(cut(r, all), cut(r, all)), cut(r, all)
@@ -86,7 +88,9 @@ func TestImportOfOneSeriesTwice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			seed := soak.Seed(t)
 			r := rand.New(rand.NewPCG(seed, 1))
-			open := func() *testStore { return openTestStore(t, func(o *Options) { o.Retention, o.Retention5m = keep, 0 }) }
+			open := func() *testStore {
+				return openTestStore(t, func(o *Options) { o.Retention, o.Retention5m = keep, 0 })
+			}
 			whole, parts := open(), open()
 			all := pastOf(r, whole.now.AddDate(0, 0, -20), 2)
 			var list []ImportedSeries

@@ -98,10 +98,13 @@ func (d *importDay) applyDeletes(list []*importedDay) error {
 		return nil
 	}
 	slot := d.s.period.SlotOf(d.start + 1)
-	if _, err := d.s.rollWindow(d.ctx, d.tenant.Name(), d.s.period.WindowOfSlot(rollup.Raw, slot), func() {}); err != nil {
+	window := d.s.period.WindowOfSlot(rollup.Raw, slot)
+	if _, err := d.s.rollWindow(d.ctx, d.tenant.Name(), window, func() {}); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(list, func(c *importedDay) bool { return d.s.retention.IsGone(rollup.Raw, slot, d.tenant.Name(), c.class) }) {
+	if slices.ContainsFunc(
+		list, func(c *importedDay) bool { return d.s.retention.IsGone(rollup.Raw, slot, d.tenant.Name(), c.class) },
+	) {
 		return errRawGone
 	}
 	return nil
@@ -110,7 +113,9 @@ func (d *importDay) applyDeletes(list []*importedDay) error {
 // matching returns the deletes that match any of the series.
 func (d *importDay) matching(list []*importedDay) format.Tombstones {
 	return d.deletes.Where(func(x *format.Tombstone) bool {
-		return slices.ContainsFunc(list, func(c *importedDay) bool { return format.MatchesAll(c.series.Labels(), x.Matchers) })
+		return slices.ContainsFunc(list, func(c *importedDay) bool {
+			return format.MatchesAll(c.series.Labels(), x.Matchers)
+		})
 	})
 }
 
@@ -133,7 +138,9 @@ func (d *importDay) bring(list []*importedDay) error {
 		return err
 	}
 	for res := rollup.OneHour; res > d.finest; res-- {
-		if err := d.s.writeCommitRecords(d.ctx, d.tenant.Name(), res, format.CommitImport, slices.Concat(begun, done)); err != nil {
+		if err := d.s.writeCommitRecords(
+			d.ctx, d.tenant.Name(), res, format.CommitImport, slices.Concat(begun, done),
+		); err != nil {
 			return err
 		}
 	}
@@ -154,7 +161,8 @@ func (d *importDay) fillsUp() bool { return d.finest > rollup.Raw }
 
 func (d *importDay) listWindows() error {
 	for res := d.finest; res <= rollup.OneHour; res++ {
-		if err := d.s.listWindow(d.ctx, d.tenant.Name(), d.s.period.WindowOfSlot(res, d.s.period.SlotOf(d.start+1))); err != nil {
+		window := d.s.period.WindowOfSlot(res, d.s.period.SlotOf(d.start+1))
+		if err := d.s.listWindow(d.ctx, d.tenant.Name(), window); err != nil {
 			return err
 		}
 	}
@@ -305,7 +313,9 @@ func (d *importDay) spread(into *roller, list []*importedDay) (pieces [][]*impor
 			}
 		}
 		slices.SortFunc(list[from:to], func(a, b *importedDay) int {
-			return cmp.Or(cmp.Compare(a.at(d.finest), b.at(d.finest)), strings.Compare(a.series.IDText(), b.series.IDText()))
+			return cmp.Or(
+				cmp.Compare(a.at(d.finest), b.at(d.finest)), strings.Compare(a.series.IDText(), b.series.IDText()),
+			)
 		})
 		for piece := range slices.Chunk(list[from:to], importPiece) {
 			pieces = append(pieces, piece)

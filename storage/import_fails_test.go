@@ -98,7 +98,9 @@ func (f *failingImport) counts(res rollup.Resolution) map[string]int {
 // after the rollups are computed, and after the import is repeated. Repeating it also repairs the effects of a write
 // that is applied after the rollups were computed.
 func TestImportThatFailsAnywhere(t *testing.T) {
-	for name, fails := range map[string]func(error) faultengine.Action{"fails": faultengine.Fail, "applied": faultengine.Lose, "applied later": faultengine.Withhold} {
+	for name, fails := range map[string]func(error) faultengine.Action{
+		"fails": faultengine.Fail, "applied": faultengine.Lose, "applied later": faultengine.Withhold,
+	} {
 		t.Run(name, func(t *testing.T) {
 			for at := 1; ; at++ {
 				require.Less(t, at, 100)
@@ -111,7 +113,10 @@ func TestImportThatFailsAnywhere(t *testing.T) {
 					}
 				}
 				agree("at once")
-				require.NoError(t, f.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, labels.MustNewMatcher(labels.MatchEqual, "host", "1")))
+				require.NoError(t, f.Delete(
+					t.Context(), "t", -format.MaxTime, format.MaxTime,
+					labels.MustNewMatcher(labels.MatchEqual, "host", "1"),
+				))
 				agree("after a delete")
 				require.Zero(t, f.counts(rollup.Raw)[hostLabels(1).String()])
 				windows, err := listed(f.Unrolled(t.Context(), -format.MaxTime, format.MaxTime, func() {}))

@@ -20,7 +20,8 @@ func TestImportOfHistoryThatOnlyHoursCoverOnCassandra(t *testing.T) {
 	t.Parallel() // it waits for the commit log
 	hosts := cassandratest.Hosts(t)
 	o := cassandra.DefaultOptions()
-	o.Hosts, o.Keyspace, o.Timeout, o.ConnectTimeout = hosts, cassandratest.OwnKeyspace(t, hosts), time.Minute, time.Minute
+	o.Hosts, o.Keyspace = hosts, cassandratest.OwnKeyspace(t, hosts)
+	o.Timeout, o.ConnectTimeout = time.Minute, time.Minute
 	eng, err := cassandra.Open(t.Context(), o)
 	require.NoError(t, err)
 	ts := &testStore{t: t, eng: eng, opts: DefaultOptions(), now: time.Now()}

@@ -43,8 +43,8 @@ func importCopies(t testing.TB, s *Store, list []ImportedSeries) ImportStats {
 func hoursOf(t testing.TB, s *Store) map[string]string {
 	t.Helper()
 	found, err := s.Select(t.Context(), query.Query{
-		Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: rollup.OneHour, Columns: rollup.AllColumns,
-		Warn: func(err error) { require.NoError(t, err) },
+		Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: rollup.OneHour,
+		Columns: rollup.AllColumns, Warn: func(err error) { require.NoError(t, err) },
 	})
 	require.NoError(t, err)
 	all := map[string]string{}
@@ -52,7 +52,9 @@ func hoursOf(t testing.TB, s *Store) map[string]string {
 		var b rollup.Buckets
 		require.NoError(t, x.Buckets(&b, &query.BucketBuffers{}))
 		if b.Len() > 0 {
-			all[x.Labels.String()] = fmt.Sprintf("%d %x", b.Len(), rollup.AppendChunk(nil, &b, rollup.OneHour.Width(), 1))
+			all[x.Labels.String()] = fmt.Sprintf(
+				"%d %x", b.Len(), rollup.AppendChunk(nil, &b, rollup.OneHour.Width(), 1),
+			)
 		}
 	}
 	return all
@@ -62,7 +64,8 @@ func hoursOf(t testing.TB, s *Store) map[string]string {
 func bucketCount(t testing.TB, s *Store, res rollup.Resolution, matchers ...*labels.Matcher) (n int) {
 	t.Helper()
 	found, err := s.Select(t.Context(), query.Query{
-		Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns, Matchers: matchers,
+		Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns,
+		Matchers: matchers,
 	})
 	require.NoError(t, err)
 	for _, x := range found {
@@ -96,7 +99,9 @@ func TestImportOfHistoryThatOnlyHoursCover(t *testing.T) {
 
 		m := r.start(0, hoursOnly)
 		stats := importCopies(t, m.Store, list)
-		require.Equal(t, ImportStats{Series: len(list), RollupsOnly: samplesOf(list), HoursOnly: samplesOf(list)}, stats)
+		require.Equal(
+			t, ImportStats{Series: len(list), RollupsOnly: samplesOf(list), HoursOnly: samplesOf(list)}, stats,
+		)
 		require.Equal(t, want, hoursOf(t, m.Store))
 		require.Zero(t, bucketCount(t, m.Store, rollup.FiveMinutes))
 		requireNoProblems(t, m.Store)
@@ -118,7 +123,8 @@ func TestImportOfHistoryThatOnlyHoursCover(t *testing.T) {
 		shown, err := m.retention.Shown(t.Context(), "t", r.now().Add(-310*day).UnixMilli(), r.now().UnixMilli(), false)
 		require.NoError(t, err)
 		for res := rollup.Raw; res < rollup.OneHour; res++ {
-			require.Greater(t, shown.Hidden[0].At[res], r.now().Add(-303*day).UnixMilli(), "queries read 1h rollups in place of %s", res)
+			require.Greater(t, shown.Hidden[0].At[res], r.now().Add(-303*day).UnixMilli(),
+				"queries read 1h rollups in place of %s", res)
 		}
 		require.Equal(t, want, hoursOf(t, m.Store), "after the retention was raised")
 		requireNoProblems(t, m.Store)
@@ -149,7 +155,9 @@ func TestImportOfHoursThatFailsAnywhere(t *testing.T) {
 		}, func(o *Options) { hoursOnly(o); o.seams.still = true })
 		list := historyOf(ts.now)[:3]
 		left.Store(int64(at))
-		_, err := ts.Import(t.Context(), "t", []ImportedSeries{{list[0].Labels, copyOf(list[0].Samples)}, {list[1].Labels, copyOf(list[1].Samples)}})
+		_, err := ts.Import(t.Context(), "t", []ImportedSeries{
+			{list[0].Labels, copyOf(list[0].Samples)}, {list[1].Labels, copyOf(list[1].Samples)},
+		})
 		left.Store(0)
 		require.Equal(t, samplesOf(list), importCopies(t, ts.Store, list).RollupsOnly)
 		got := hoursOf(t, ts.Store)
@@ -171,7 +179,9 @@ func TestDeletesOfHistoryThatOnlyHoursCover(t *testing.T) {
 	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
 		m := r.start(0, hoursOnly, func(o *Options) {
 			o.AddClasses = true
-			o.Classes = []retention.Class{classOfJob("ci", "ci", retention.Keep{Raw: 10 * day, FiveMinutes: 390 * day, OneHour: 400 * day})}
+			o.Classes = []retention.Class{
+				classOfJob("ci", "ci", retention.Keep{Raw: 10 * day, FiveMinutes: 390 * day, OneHour: 400 * day}),
+			}
 		})
 		r.pass(2 * day) // The classes are in force.
 		at := r.now().Add(-300 * day).Truncate(day)
@@ -198,7 +208,10 @@ func TestDeletesOfHistoryThatOnlyHoursCover(t *testing.T) {
 		}
 		deleteJobs := func(from, to time.Time, jobs string) {
 			t.Helper()
-			require.NoError(t, m.Delete(t.Context(), "t", from.UnixMilli()+1, to.UnixMilli(), labels.MustNewMatcher(labels.MatchRegexp, "job", jobs)))
+			require.NoError(t, m.Delete(
+				t.Context(), "t", from.UnixMilli()+1, to.UnixMilli(),
+				labels.MustNewMatcher(labels.MatchRegexp, "job", jobs),
+			))
 		}
 		bring("api", 1)
 		bring("api", 5)
@@ -273,12 +286,15 @@ func TestHoursAfterADeleteThatOutlivesOthers5mRollups(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) {
 		o.Retention, o.Retention5m, o.AddClasses, o.seams.still = 2*day, 40*day, true, true
-		o.Classes = []retention.Class{classOfJob("ci", "ci", retention.Keep{Raw: 2 * day, FiveMinutes: 100 * day, OneHour: 0})}
+		o.Classes = []retention.Class{
+			classOfJob("ci", "ci", retention.Keep{Raw: 2 * day, FiveMinutes: 100 * day, OneHour: 0}),
+		}
 	})
 	at := ts.now.Add(-80 * day).Truncate(day)
 	bring := func(job string, hour int) {
 		t.Helper()
-		require.Equal(t, 30, ts.importJob(job, every(at.Add(time.Duration(hour)*time.Hour+time.Minute), time.Minute, 30)...).RollupsOnly)
+		require.Equal(t, 30,
+			ts.importJob(job, every(at.Add(time.Duration(hour)*time.Hour+time.Minute), time.Minute, 30)...).RollupsOnly)
 	}
 	bring("api", 1)
 	bring("ci", 1)

@@ -26,7 +26,9 @@ func TestImport(t *testing.T) {
 	base := ts.now.AddDate(0, 0, -7).UnixMilli()
 	want := map[string][]sample{}
 	series := func(i, from, to int) ImportedSeries {
-		ls := labels.FromStrings(labels.MetricName, fmt.Sprintf("metric_%d", i%3), "instance", fmt.Sprintf("host-%d", i))
+		ls := labels.FromStrings(
+			labels.MetricName, fmt.Sprintf("metric_%d", i%3), "instance", fmt.Sprintf("host-%d", i),
+		)
 		var samples chunk.Samples
 		for j := from; j < to; j++ {
 			samples.AppendFloat(base+int64(j)*300_000, 0, float64(i*j))
@@ -66,7 +68,10 @@ func pastOf(r *rand.Rand, now time.Time, days int) []ImportedSeries {
 	var list []ImportedSeries
 	from := now.AddDate(0, 0, -days).UnixMilli()
 	for i := range 12 {
-		s := ImportedSeries{labels.FromStrings(labels.MetricName, fmt.Sprintf("metric_%d", i%4), "instance", fmt.Sprint("h", i)), &chunk.Samples{}}
+		s := ImportedSeries{
+			labels.FromStrings(labels.MetricName, fmt.Sprintf("metric_%d", i%4), "instance", fmt.Sprint("h", i)),
+			&chunk.Samples{},
+		}
 		step := int64(100_000 + r.IntN(900_000))
 		v := 0.0
 		for t := from + r.Int64N(step); t <= now.UnixMilli(); t += step {
@@ -82,7 +87,9 @@ func pastOf(r *rand.Rand, now time.Time, days int) []ImportedSeries {
 				}
 				s.Samples.AppendHistogram(h)
 			case r.IntN(100) == 0:
-				s.Samples.AppendFloat(t, 0, []float64{math.Float64frombits(value.StaleNaN), math.NaN(), math.Inf(1), math.Copysign(0, -1)}[r.IntN(4)])
+				s.Samples.AppendFloat(t, 0, []float64{
+					math.Float64frombits(value.StaleNaN), math.NaN(), math.Inf(1), math.Copysign(0, -1),
+				}[r.IntN(4)])
 			case r.IntN(500) == 0: // The series is away.
 				t += 40 * step
 			default:
@@ -156,7 +163,10 @@ func (ts *testStore) commit(list []ImportedSeries) {
 func (ts *testStore) answers() map[string]string {
 	ts.t.Helper()
 	got := map[string]string{}
-	q := query.Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Columns: rollup.AllColumns, Warn: func(err error) { require.NoError(ts.t, err) }}
+	q := query.Query{
+		Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Columns: rollup.AllColumns,
+		Warn: func(err error) { require.NoError(ts.t, err) },
+	}
 	for res := range rollup.Resolution(resolutions) {
 		q.Resolution = res
 		found, err := ts.Select(ts.t.Context(), q)
@@ -166,7 +176,9 @@ func (ts *testStore) answers() map[string]string {
 			if res == rollup.Raw {
 				var samples chunk.Samples
 				require.NoError(ts.t, s.Samples(&samples))
-				got[name] = fmt.Sprintf("%x %x %x", samples.T, samples.ST, bitsOf(samples.V)) + fmt.Sprint(len(samples.H))
+				got[name] = fmt.Sprintf(
+					"%x %x %x", samples.T, samples.ST, bitsOf(samples.V),
+				) + fmt.Sprint(len(samples.H))
 				for _, h := range samples.H {
 					got[name] = got[name] + string(chunk.AppendHistogramBytes(nil, h))
 				}
@@ -175,8 +187,9 @@ func (ts *testStore) answers() map[string]string {
 			var b rollup.Buckets
 			require.NoError(ts.t, s.Buckets(&b, &query.BucketBuffers{}))
 			if b.Len() > 0 {
-				got[name] = fmt.Sprint(b.Start, b.End, b.Flags, b.Count, b.FirstT, b.LastT, b.FirstST, b.LastST, b.Resets, b.Changes, b.TimeSum, b.TimeSquares,
-					bitsOf(b.First), bitsOf(b.Last), bitsOf(b.Min), bitsOf(b.Max), bitsOf(b.Sum), bitsOf(b.SumLow), bitsOf(b.Correction))
+				got[name] = fmt.Sprint(b.Start, b.End, b.Flags, b.Count, b.FirstT, b.LastT, b.FirstST, b.LastST,
+					b.Resets, b.Changes, b.TimeSum, b.TimeSquares, bitsOf(b.First), bitsOf(b.Last), bitsOf(b.Min),
+					bitsOf(b.Max), bitsOf(b.Sum), bitsOf(b.SumLow), bitsOf(b.Correction))
 				for _, m := range b.Moment { // One that is put together of parts is rounded more than once.
 					got[name] += fmt.Sprintf(" %.6g", m)
 				}
@@ -202,7 +215,8 @@ func requireAnswers(t testing.TB, want, got map[string]string) {
 		}
 		if i < max(len(text), len(other)) {
 			from := max(0, i-60)
-			require.Failf(t, "other answers", "%s: want …%.120q, got …%.120q", name, text[from:], other[min(from, len(other)):])
+			require.Failf(t, "other answers",
+				"%s: want …%.120q, got …%.120q", name, text[from:], other[min(from, len(other)):])
 		}
 	}
 	require.Len(t, got, len(want))
@@ -317,10 +331,15 @@ func TestImportOfOldHistory(t *testing.T) {
 	for before := range 2 {
 		stats, err := ts.Import(t.Context(), "default", make())
 		require.NoError(t, err)
-		require.Equal(t, []int{1, 49, 1 - before, 1, 1, 1}, []int{stats.Samples + stats.Known, stats.RollupsOnly, stats.HoursOnly, stats.Expired, stats.Ahead, stats.Refused})
+		require.Equal(t, []int{1, 49, 1 - before, 1, 1, 1}, []int{
+			stats.Samples + stats.Known, stats.RollupsOnly, stats.HoursOnly, stats.Expired, stats.Ahead, stats.Refused,
+		})
 		require.Len(t, stats.Refusals, 1)
 		require.ErrorContains(t, stats.Refusals[0].Err, ReasonMissingMetricName)
-		found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: at(30 * day), MaxT: at(3 * day), Resolution: rollup.OneHour, Columns: rollup.AllColumns})
+		found, err := ts.Select(t.Context(), query.Query{
+			Tenant: "default", MinT: at(30 * day), MaxT: at(3 * day), Resolution: rollup.OneHour,
+			Columns: rollup.AllColumns,
+		})
 		require.NoError(t, err)
 		require.Len(t, found, 1)
 		var b rollup.Buckets
@@ -373,7 +392,9 @@ func TestImportAfterDelete(t *testing.T) {
 	want := ts.answers()
 	deleteAll := func() {
 		every := labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "metric_.")
-		require.NoError(t, ts.Delete(t.Context(), "default", ts.now.AddDate(0, -1, 0).UnixMilli(), ts.now.UnixMilli(), every))
+		require.NoError(
+			t, ts.Delete(t.Context(), "default", ts.now.AddDate(0, -1, 0).UnixMilli(), ts.now.UnixMilli(), every),
+		)
 	}
 	deleteAll()
 	require.Empty(t, ts.all("default"))
@@ -412,7 +433,9 @@ func TestImportOfOldHistoryInParts(t *testing.T) {
 	require.Equal(t, 2, bring(70, 80).LeftOut, "between the others")
 
 	for res, want := range map[rollup.Resolution][]uint32{rollup.FiveMinutes: {5, 1, 1}, rollup.OneHour: {7}} {
-		found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: first, MaxT: first + 3_600_000, Resolution: res, Columns: rollup.AllColumns})
+		found, err := ts.Select(t.Context(), query.Query{
+			Tenant: "default", MinT: first, MaxT: first + 3_600_000, Resolution: res, Columns: rollup.AllColumns,
+		})
 		require.NoError(t, err)
 		require.Len(t, found, 1)
 		var b rollup.Buckets
@@ -428,7 +451,9 @@ func TestSamplesOfAnImportedSlotArentLate(t *testing.T) {
 	at := ts.now.Add(-48 * time.Hour)
 	var samples chunk.Samples
 	samples.AppendFloat(at.UnixMilli(), 0, 1)
-	_, err := ts.Import(t.Context(), "default", []ImportedSeries{{labels.FromStrings(labels.MetricName, "up"), &samples}})
+	_, err := ts.Import(t.Context(), "default", []ImportedSeries{
+		{labels.FromStrings(labels.MetricName, "up"), &samples},
+	})
 	require.NoError(t, err)
 	for i, repaired := range []int{0, 1} {
 		ts.write("default", labels.FromStrings(labels.MetricName, "up"), sample{at.UnixMilli() + int64(i) + 1, 2})

@@ -27,7 +27,9 @@ func (w *importWorker) slot(slot int64) *slotSealer {
 	y := w.slots[slot]
 	if y == nil {
 		deletes := map[string]format.Tombstones{w.tenant.Name(): w.deletes.InSlot(w.s.period, slot)}
-		y = &slotSealer{rowWriter: w.roller.rowWriter, rolledSlot: w.roller.slotOf(slot), stats: &SealStats{}, deletes: deletes}
+		y = &slotSealer{
+			rowWriter: w.roller.rowWriter, rolledSlot: w.roller.slotOf(slot), stats: &SealStats{}, deletes: deletes,
+		}
 		w.slots[slot] = y
 	}
 	return y
@@ -45,7 +47,9 @@ func (w *importWorker) seal(piece []*importedDay) error {
 			y := w.slot(slot)
 			switch {
 			case w.source > rollup.Raw:
-				y.tasks = append(y.tasks, rollupTask{collected: &c.collected, chunk: appendRollup(&part.buckets, w.source, 1)})
+				y.tasks = append(y.tasks, rollupTask{
+					collected: &c.collected, chunk: appendRollup(&part.buckets, w.source, 1),
+				})
 			case w.fillsUp():
 				y.onlyRollUp(&c.collected, &part.samples)
 			default:
@@ -114,6 +118,8 @@ func (w *importWorker) list(piece []*importedDay) (chunkList, error) {
 		series[i] = c.series
 	}
 	found := chunkList{}
-	err = w.s.listChunks(w.roller.ctx, []seriesChunks{{metricChunks{window, w.tenant.Name(), metric, shards, w.start, w.start + format.DayMS - 1}, series}}, found)
+	err = w.s.listChunks(w.roller.ctx, []seriesChunks{
+		{metricChunks{window, w.tenant.Name(), metric, shards, w.start, w.start + format.DayMS - 1}, series},
+	}, found)
 	return found, err
 }

@@ -54,7 +54,8 @@ func (x *slotSealer) assertSealed(c *collected) bool {
 	both.AppendAll(&samples)
 	both.Normalize()
 	if !sealed.Covers(&both) {
-		panic(fmt.Sprintf("invariant: slot %d of %s of tenant %q was sealed and isn't whole", x.work.Slot, c.series.Labels(), c.series.Tenant()))
+		panic(fmt.Sprintf("invariant: slot %d of %s of tenant %q was sealed and isn't whole",
+			x.work.Slot, c.series.Labels(), c.series.Tenant()))
 	}
 	return true
 }

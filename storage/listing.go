@@ -65,9 +65,11 @@ func (s *Store) listingOf(ctx context.Context, at tenantWindow) (l format.Listin
 }
 
 func listingRow(at tenantWindow, l format.Listing) engine.Batch {
-	return engine.Batch{Table: engine.Windows, Partition: engine.Key{engine.Text(at.tenant)}, Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Int(at.window)}, Timestamp: l.Generation, Value: format.AppendListing(l),
-	}}}
+	return engine.Batch{
+		Table: engine.Windows, Partition: engine.Key{engine.Text(at.tenant)}, Mutations: []engine.Mutation{{
+			Clustering: engine.Key{engine.Int(at.window)}, Timestamp: l.Generation, Value: format.AppendListing(l),
+		}},
+	}
 }
 
 // listWindow ensures that a window of a tenant, and the tenant, are listed. It is called before any row is written that

@@ -62,5 +62,7 @@ func (e *livesEngine) batch(b engine.Batch) {
 		require.Zero(e.t, b.Expires)
 		return
 	}
-	require.Equal(e.t, e.of.period.WindowEnd(window)/1000+int64(max(kept+retention.Grace, [...]time.Duration{0, 14 * day, 35 * day}[res]).Seconds()), b.Expires, "%s %v", b.Table, b.Partition)
+	require.Equal(e.t, e.of.period.WindowEnd(window)/1000+int64(max(
+		kept+retention.Grace, [...]time.Duration{0, 14 * day, 35 * day}[res],
+	).Seconds()), b.Expires, "%s %v", b.Table, b.Partition)
 }

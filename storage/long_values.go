@@ -119,8 +119,11 @@ func (t *truncations) isNew(name, label string) bool {
 func (s *Store) noteTruncated(name, label, metric string, limit int) {
 	s.opts.Limiter.Truncated(name)
 	if s.truncations.isNew(name, label) {
-		s.opts.Logger.Warn("a label value is too long and was truncated; to keep longer values, raise label_value_bytes in --limits.file. "+
-			"Later values of this label are truncated without a log line", "tenant", name, "label", shortName(label), "metric", shortName(metric), "bytes", limit)
+		s.opts.Logger.Warn(
+			"a label value is too long and was truncated; to keep longer values, raise label_value_bytes in "+
+				"--limits.file. Later values of this label are truncated without a log line", "tenant", name,
+			"label", shortName(label), "metric", shortName(metric), "bytes", limit,
+		)
 	}
 }
 

@@ -88,7 +88,10 @@ func (s *Store) NoteMetadata(tenant string, metric []byte, typ string, unit, hel
 	k.seen[hash] = struct{}{}
 	k.queue = append(k.queue, noted{
 		hash: hash, window: window, tenant: tenant, metric: string(metric),
-		Metadata: format.Metadata{Type: typ, Unit: strings.ToValidUTF8(string(unit), "\uFFFD"), Help: strings.ToValidUTF8(string(help), "\uFFFD")},
+		Metadata: format.Metadata{
+			Type: typ, Unit: strings.ToValidUTF8(string(unit), "\uFFFD"),
+			Help: strings.ToValidUTF8(string(help), "\uFFFD"),
+		},
 	})
 	select {
 	case k.wake <- struct{}{}:

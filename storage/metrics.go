@@ -38,6 +38,9 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return f.NewGauge(prometheus.GaugeOpts{Name: "cassia_store_" + name, Help: help})
 	}
+	byLabel := func(name, label, help string) *prometheus.CounterVec {
+		return f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_store_" + name, Help: help}, []string{label})
+	}
 	seconds := func(name, help string) prometheus.Histogram {
 		return f.NewHistogram(prometheus.HistogramOpts{
 			Name: "cassia_store_" + name, Help: help,
@@ -45,49 +48,67 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
 		})
 	}
-	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_head_series", Help: "Active series in the head."},
-		func() float64 { return float64(s.head.SeriesCount()) })
-	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_head_bytes", Help: "Estimated memory of the head, in bytes."},
+	gaugeFunc := func(name, help string, value func() float64) {
+		f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_" + name, Help: help}, value)
+	}
+	gaugeFunc("head_series", "Active series in the head.", func() float64 { return float64(s.head.SeriesCount()) })
+	gaugeFunc("head_bytes", "Estimated memory of the head, in bytes.",
 		func() float64 { return float64(s.head.Bytes()) })
-	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_head_limit_bytes", Help: "Size of the head in bytes above which new series are rejected; 0 if there is no limit."},
+	gaugeFunc("head_limit_bytes",
+		"Size of the head in bytes above which new series are rejected; 0 if there is no limit.",
 		func() float64 { return float64(s.opts.HeadBytes) })
-	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_clock_doubted", Help: "Whether this machine's clock is untrusted (1) or trusted (0). While it is untrusted, no data is deleted."},
-		func() float64 {
-			if _, doubted := s.clock.Off(); doubted {
-				return 1
-			}
-			return 0
-		})
-	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_clock_ahead_seconds", Help: "Seconds by which this machine's clock is fast compared to the cluster's clock, or on a single machine compared to the last " +
-		"time recorded in the store. Negative if it is slow."},
-		func() float64 { off, _ := s.clock.Off(); return off.Seconds() })
+	registerClock(gaugeFunc, s)
 	s.cache.Register(f)
 	return &metrics{
-		samples: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_store_samples_total",
-			Help: "Acknowledged samples by type."}, []string{"type"}),
-		exemplars:      counter("exemplars_total", "Acknowledged exemplars."),
-		repeats:        counter("repeated_samples_total", "Received samples that were already stored (duplicates)."),
-		overloaded:     counter("overloaded_total", "Write batches rejected because too many writes were waiting."),
-		commitErrors:   counter("commit_errors_total", "Failed commits of write batches; senders retry them."),
-		commitSeconds:  seconds("commit_seconds", "Duration of commits. A commit writes all waiting batches."),
-		ackSeconds:     seconds("ack_seconds", "Time from submitting a write batch until it was durable and visible to queries."),
+		samples: byLabel("samples_total", "type",
+			"Acknowledged samples by type."),
+		exemplars:     counter("exemplars_total", "Acknowledged exemplars."),
+		repeats:       counter("repeated_samples_total", "Received samples that were already stored (duplicates)."),
+		overloaded:    counter("overloaded_total", "Write batches rejected because too many writes were waiting."),
+		commitErrors:  counter("commit_errors_total", "Failed commits of write batches; senders retry them."),
+		commitSeconds: seconds("commit_seconds", "Duration of commits. A commit writes all waiting batches."),
+		ackSeconds: seconds(
+			"ack_seconds", "Time from submitting a write batch until it was durable and visible to queries.",
+		),
 		stagedBytes:    counter("staged_bytes_total", "Bytes written to the staging log."),
 		queueBytes:     gauge("queue_bytes", "Bytes of write batches that are waiting for a commit."),
 		rebuildSeconds: gauge("rebuild_seconds", "Duration of the last rebuild of the head, in seconds."),
 		sealSeconds:    seconds("seal_seconds", "Duration of sealing one slot of one partition."),
 		sealedSamples:  counter("sealed_samples_total", "Samples sealed."),
 		sealedChunks:   counter("sealed_chunks_total", "Chunks written by sealing."),
-		leftOut: counter("rollup_samples_left_out_total", "Samples past the raw retention that could not be added to rollups, because their 5-minute bucket already contains them, or "+
-			"contains both earlier and later samples."),
-		deletes:        counter("deletes_total", "Completed deletes of series."),
-		droppedWindows: counter("dropped_windows_total", "Windows of sealed samples or rollups that were deleted because they were past their retention."),
-		expiredSamples: counter("expired_samples_total", "Samples that were past their retention before they were sealed."),
-		orphans:        counter("orphan_samples_total", "Staged samples that were skipped because their write was never acknowledged."),
-		longChunks: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_store_compacted_chunks_total",
-			Help: "Rollup chunks that compaction merged into long chunks, by resolution."}, []string{"resolution"}),
-		leftSeries: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_store_compaction_left_series_total",
-			Help: "Series that compaction skipped, because a chunk is unreadable or they are too large, by resolution."}, []string{"resolution"}),
-		corrupt: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_store_corrupt_rows_total",
-			Help: "Corrupt rows that were skipped, by table."}, []string{"table"}),
+		leftOut: counter("rollup_samples_left_out_total",
+			"Samples past the raw retention that could not be added to rollups, because their 5-minute bucket already "+
+				"contains them, or contains both earlier and later samples."),
+		deletes: counter("deletes_total", "Completed deletes of series."),
+		droppedWindows: counter("dropped_windows_total",
+			"Windows of sealed samples or rollups that were deleted because they were past their retention."),
+		expiredSamples: counter(
+			"expired_samples_total", "Samples that were past their retention before they were sealed.",
+		),
+		orphans: counter(
+			"orphan_samples_total", "Staged samples that were skipped because their write was never acknowledged.",
+		),
+		longChunks: byLabel("compacted_chunks_total", "resolution",
+			"Rollup chunks that compaction merged into long chunks, by resolution."),
+		leftSeries: byLabel("compaction_left_series_total", "resolution",
+			"Series that compaction skipped, because a chunk is unreadable or they are too large, by resolution."),
+		corrupt: byLabel("corrupt_rows_total", "table",
+			"Corrupt rows that were skipped, by table."),
 	}
+}
+
+// registerClock adds the metrics of the machine's clock.
+func registerClock(gauge func(name, help string, value func() float64), s *Store) {
+	gauge("clock_doubted",
+		"Whether this machine's clock is untrusted (1) or trusted (0). While it is untrusted, no data is deleted.",
+		func() float64 {
+			if _, doubted := s.clock.Off(); doubted {
+				return 1
+			}
+			return 0
+		})
+	gauge("clock_ahead_seconds",
+		"Seconds by which this machine's clock is fast compared to the cluster's clock, or on a single machine "+
+			"compared to the last time recorded in the store. Negative if it is slow.",
+		func() float64 { off, _ := s.clock.Off(); return off.Seconds() })
 }

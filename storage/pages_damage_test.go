@@ -177,7 +177,8 @@ func TestLabelsPageIsGone(t *testing.T) {
 		missing, _ := d.ask("gone")
 		require.Equal(t, res == rollup.Raw, missing > 0)
 		d.again()
-		require.Regexp(t, fmt.Sprintf("labels page %x is missing|%s: .* the chunk belongs to a series without labels", whole.clustering[4].Text, format.TableOf(res)), strings.Join(d.problems(), "; "))
+		require.Regexp(t, fmt.Sprintf("labels page %x is missing|%s: .* the chunk belongs to a series without labels",
+			whole.clustering[4].Text, format.TableOf(res)), strings.Join(d.problems(), "; "))
 		d.putPage(whole, whole.value)
 		d.again()
 		d.compare("mended")

@@ -150,7 +150,9 @@ func (m *pagesMaker) step() {
 	case 21:
 		m.add("expire")
 	default:
-		m.pass([]time.Duration{time.Duration(1+m.rng.IntN(40)) * time.Hour, time.Duration(1+m.rng.IntN(12)) * day}[m.rng.IntN(2)])
+		m.pass([]time.Duration{
+			time.Duration(1+m.rng.IntN(40)) * time.Hour, time.Duration(1+m.rng.IntN(12)) * day,
+		}[m.rng.IntN(2)])
 	}
 }
 

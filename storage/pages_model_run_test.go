@@ -208,7 +208,9 @@ func (r *pagesRun) configure(words []string) {
 		r.opts.Classes = append(r.opts.Classes, retention.Class{
 			Name:  []string{"x", "y"}[i],
 			Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchRegexp, "group", "["+groups+"]")}},
-			Keep:  []retention.Keep{{Raw: 12 * day, FiveMinutes: 30 * day, OneHour: 0}, {Raw: 60 * day, FiveMinutes: 0, OneHour: 0}}[i],
+			Keep: []retention.Keep{
+				{Raw: 12 * day, FiveMinutes: 30 * day, OneHour: 0}, {Raw: 60 * day, FiveMinutes: 0, OneHour: 0},
+			}[i],
 		})
 	}
 }

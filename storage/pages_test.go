@@ -217,7 +217,9 @@ func newPagedModel(t *testing.T, series int, change func(*Options)) *deleteModel
 	})
 	m.labels = nil
 	for i := range 2 * series {
-		m.labels = append(m.labels, labels.FromStrings(labels.MetricName, []string{"up", "load"}[i%2], "host", fmt.Sprint("h", i/2), "group", fmt.Sprint(i/2%4)))
+		m.labels = append(m.labels, labels.FromStrings(
+			labels.MetricName, []string{"up", "load"}[i%2], "host", fmt.Sprint("h", i/2), "group", fmt.Sprint(i/2%4),
+		))
 	}
 	return m
 }

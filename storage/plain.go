@@ -5,7 +5,9 @@ import "regexp"
 // packageNames matches the package names at the start of errors. They tell programmers the origin of an error; users
 // don't need them. Names that users know, such as cassandra, kairosdb and tenant, are kept. A test in cmd/internal/tidy
 // finds missing ones.
-var packageNames = regexp.MustCompile(`(^|: |; |\()(?:(?:adapter|bench|blocks|bounds|chunk|downsample|engine|exporter|fetch|format|ha|importer|inspect|jsonapi|lines|membership|objects|otlp|overhttp|page|paged|panics|pebble|promql|relabeling|remotewrite|rollup|ruler|selfmonitoring|storage|victoria): )+`)
+var packageNames = regexp.MustCompile(
+	`(^|: |; |\()(?:(?:adapter|bench|blocks|bounds|chunk|downsample|engine|exporter|fetch|format|ha|importer|inspect|jsonapi|lines|membership|objects|otlp|overhttp|page|paged|panics|pebble|promql|relabeling|remotewrite|rollup|ruler|selfmonitoring|storage|victoria): )+`,
+)
 
 // Plain returns the text of an error for users: without the names of packages. It is called where texts leave the
 // process: at the end of a command, in HTTP responses, and in the log.

@@ -262,7 +262,9 @@ func (ts *testStore) answer(tenant string) map[protocolSeries]*chunk.Samples {
 	for _, s := range found {
 		samples := &chunk.Samples{}
 		require.NoError(ts.t, s.Samples(samples))
-		out[protocolSeries{"ann", fmt.Sprintf("%s/%s", s.Labels.Get(labels.MetricName), s.Labels.Get("host"))}] = samples
+		out[protocolSeries{
+			"ann", fmt.Sprintf("%s/%s", s.Labels.Get(labels.MetricName), s.Labels.Get("host")),
+		}] = samples
 	}
 	return out
 }

@@ -87,7 +87,8 @@ func makeHistory(seed uint64, engine string) history {
 	m.slot = []time.Duration{2 * time.Hour, 2 * time.Hour, time.Hour, 12 * time.Hour}[m.rng.IntN(4)]
 	m.deletes, m.backups = seed%2 == 1, engine == "pebble"
 	m.base, _ = time.Parse(time.RFC3339, base)
-	m.out = append(m.out, fmt.Sprintf("store base=%s retention=%s slot=%s engine=%s probes=%t", base, retention, m.slot, engine, m.oneIn(2)))
+	m.out = append(m.out, fmt.Sprintf("store base=%s retention=%s slot=%s engine=%s probes=%t",
+		base, retention, m.slot, engine, m.oneIn(2)))
 	for n := 25 + m.rng.IntN(40); n > 0; n-- {
 		m.step()
 	}

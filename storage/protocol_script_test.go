@@ -195,9 +195,11 @@ func (s *script) write(tenant string, input []string) string {
 
 // selectAll shows a tenant's samples, optionally between two times.
 func (s *script) selectAll(out *bytes.Buffer, words []string) {
-	q := query.Query{Tenant: words[0], MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true, Warn: func(err error) {
-		fmt.Fprintf(out, "warning: %s\n", randomWords.ReplaceAllString(readable(err.Error()), "$1 …"))
-	}}
+	q := query.Query{
+		Tenant: words[0], MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true, Warn: func(err error) {
+			fmt.Fprintf(out, "warning: %s\n", randomWords.ReplaceAllString(readable(err.Error()), "$1 …"))
+		},
+	}
 	if len(words) > 1 {
 		q.MinT, q.MaxT = s.parseTime(words[1]), s.parseTime(words[2])
 	}
@@ -265,9 +267,14 @@ func (s *script) chunks(ctx context.Context, out *bytes.Buffer, tenant string) {
 }
 
 func (s *script) eachChunk(ctx context.Context, tenant string, do func(metric string, row engine.Row)) {
-	for window := s.store.period.RawWindowAt(s.now.UnixMilli()) - 400; window <= s.store.period.RawWindowAt(s.now.UnixMilli())+1; window++ {
+	for window := s.store.period.RawWindowAt(
+		s.now.UnixMilli(),
+	) - 400; window <= s.store.period.RawWindowAt(s.now.UnixMilli())+1; window++ {
 		for _, metric := range []string{"heat", "load", "up"} {
-			for row, err := range s.store.rows.Scan(ctx, engine.Range{Table: engine.Raw, Partition: format.SeriesPartition(window, tenant, metric, 0), From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)}}) {
+			for row, err := range s.store.rows.Scan(ctx, engine.Range{
+				Table: engine.Raw, Partition: format.SeriesPartition(window, tenant, metric, 0),
+				From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)},
+			}) {
 				require.NoError(s.t, err)
 				do(metric, row)
 			}
@@ -306,8 +313,10 @@ func (s *script) damage(ctx context.Context, out *bytes.Buffer, what string) {
 	}
 	require.NotNil(s.t, table, "there is nothing to damage")
 	row.Value[len(row.Value)/2] ^= 0x10
-	require.NoError(s.t, s.eng.Write(ctx, []engine.Batch{{Table: table, Partition: partition, Mutations: []engine.Mutation{
-		{Clustering: row.Clustering, Timestamp: 1 << 60, Value: row.Value},
-	}}}))
+	require.NoError(s.t, s.eng.Write(ctx, []engine.Batch{
+		{Table: table, Partition: partition, Mutations: []engine.Mutation{
+			{Clustering: row.Clustering, Timestamp: 1 << 60, Value: row.Value},
+		}},
+	}))
 	fmt.Fprintf(out, "one byte of a row of %s is another now\n", table)
 }

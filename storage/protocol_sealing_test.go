@@ -186,8 +186,10 @@ func TestGreatHistogramsAreSealed(t *testing.T) {
 		require.NoError(t, b.Commit(t.Context()))
 	}
 	count := func() int {
-		found, err := ts.Select(t.Context(), query.Query{Tenant: "ann", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: []*labels.Matcher{
-			labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}})
+		found, err := ts.Select(t.Context(), query.Query{
+			Tenant: "ann", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: []*labels.Matcher{
+				labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")},
+		})
 		require.NoError(t, err)
 		require.Len(t, found, 1)
 		var samples chunk.Samples

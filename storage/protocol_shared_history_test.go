@@ -172,7 +172,8 @@ func (m *sharedMaker) sharedClock(p int) string {
 	case 3:
 		d = time.Duration(m.rng.IntN(72)) * time.Hour
 	case 4, 5:
-		age := []time.Duration{24 * time.Hour, 48 * time.Hour}[m.rng.IntN(2)] - time.Duration(m.rng.IntN(30))*time.Second
+		age := []time.Duration{24 * time.Hour,
+			48 * time.Hour}[m.rng.IntN(2)] - time.Duration(m.rng.IntN(30))*time.Second
 		clock := m.base.Add(m.now + m.skews[p])
 		end := clock.Add(-age).Truncate(m.slot).Add(m.slot)
 		d = end.Add(age).Sub(clock)
@@ -187,7 +188,9 @@ func (m *sharedMaker) sharedFault(kind string) string {
 		return fmt.Sprintf("die %s %d", []string{"before", "after"}[m.rng.IntN(2)], 1+m.rng.IntN(10))
 	}
 	if kind == "query" || kind == "open" || m.oneIn(5) {
-		return fmt.Sprintf("scan %s %d", []string{"stage", "sealed", "raw", "catalog", "low", "pending", "windows", "tails", "processes", "defined"}[m.rng.IntN(10)], 1+m.rng.IntN(8))
+		return fmt.Sprintf("scan %s %d", []string{
+			"stage", "sealed", "raw", "catalog", "low", "pending", "windows", "tails", "processes", "defined",
+		}[m.rng.IntN(10)], 1+m.rng.IntN(8))
 	}
 	tables := []string{"stage", "raw", "catalog", "sealed", "pending", "low", "defined", "defined"}
 	switch kind {

@@ -81,7 +81,8 @@ func (e *sharedEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engin
 		n := 0
 		for row, err := range e.unclosed.Scan(ctx, r) {
 			e.disk.mu.Lock()
-			gone := err == nil && e.disk.expires[expiringRow(r.Table, r.Partition, row.Clustering)] <= e.disk.run.now.Load()/1000
+			gone := err == nil &&
+				e.disk.expires[expiringRow(r.Table, r.Partition, row.Clustering)] <= e.disk.run.now.Load()/1000
 			e.disk.mu.Unlock()
 			if gone {
 				continue

@@ -178,7 +178,8 @@ func (r *protocolRun) rest(ctx context.Context) {
 	oldest := format.FloorDiv(r.base.UnixMilli(), format.DayMS)*format.DayMS - 40*format.DayMS
 	for p := range protocolPartitions {
 		// Rows with an unknown outcome may be left in slots that aren't listed; all others must be deleted.
-		for slot := s.period.SlotOf(oldest); slot <= s.period.SlotOf(now)+2*(format.DayMS/s.period.All()[0].SlotMS); slot++ {
+		for slot := s.period.SlotOf(oldest); slot <= s.period.SlotOf(now)+
+			2*(format.DayMS/s.period.All()[0].SlotMS); slot++ {
 			r.leftover(ctx, engine.Range{Table: engine.Stage, Partition: format.StagePartition(slot, p)})
 			r.nothing(ctx, engine.Range{Table: engine.Defined, Partition: format.StagePartition(slot, p)})
 		}

@@ -78,7 +78,10 @@ func (ts *testStore) fill() {
 		ts.write("ann", old, sample{now.Add(time.Duration(hour-48) * time.Hour).UnixMilli(), float64(hour)})
 	}
 	require.NoError(ts.t, ts.SealAll(ctx))
-	require.NoError(ts.t, ts.Delete(ctx, "ann", now.Add(-40*time.Hour).UnixMilli(), now.Add(-30*time.Hour).UnixMilli(), labels.MustNewMatcher(labels.MatchEqual, "job", "a")))
+	require.NoError(ts.t, ts.Delete(
+		ctx, "ann", now.Add(-40*time.Hour).UnixMilli(), now.Add(-30*time.Hour).UnixMilli(),
+		labels.MustNewMatcher(labels.MatchEqual, "job", "a"),
+	))
 	ts.write("ann", upLabels, sample{now.Add(-time.Minute).UnixMilli(), 1})
 	ts.write("ann", old, sample{now.Add(-72 * time.Hour).UnixMilli(), 1})
 	_, err := ts.Expire(ctx)
@@ -157,7 +160,9 @@ func TestLookAtStore(t *testing.T) {
 			require.NotEmpty(t, found.Samples, name)
 			require.NoError(t, ts.Store.Close())
 		}
-		_, err := Open(t.Context(), memory.New(), func() Options { o := DefaultOptions(); o.ReadOnly = true; return o }())
+		_, err := Open(
+			t.Context(), memory.New(), func() Options { o := DefaultOptions(); o.ReadOnly = true; return o }(),
+		)
 		require.ErrorIs(t, err, ErrNoStore)
 	})
 }

@@ -121,7 +121,9 @@ func TestWindowsAndMarksAreRemembered(t *testing.T) {
 	has(2)
 	sealed(noon-60*hour, 3) // In windows that weren't listed.
 	has(3)
-	require.NoError(t, ts.Delete(t.Context(), "default", noon-61*hour, noon-59*hour, labels.MustNewMatcher(labels.MatchEqual, "job", "j")))
+	require.NoError(t, ts.Delete(
+		t.Context(), "default", noon-61*hour, noon-59*hour, labels.MustNewMatcher(labels.MatchEqual, "job", "j"),
+	))
 	require.NoError(t, ts.WorkOffDeletes(t.Context(), "default"))
 	require.Equal(t, 2, count(rollup.Raw))
 	require.Equal(t, 2, count(rollup.OneHour))
@@ -140,7 +142,9 @@ func TestOnlyQueriesRemember(t *testing.T) {
 	require.NoError(t, ts.SealAll(t.Context()))
 	count := func() (told int) {
 		list, err := ts.Select(t.Context(), query.Query{
-			Tenant: "ann", MinT: at - format.HourMS, MaxT: at, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, upLabels.Get(labels.MetricName))},
+			Tenant: "ann", MinT: at - format.HourMS, MaxT: at, Matchers: []*labels.Matcher{
+				labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, upLabels.Get(labels.MetricName)),
+			},
 			Warn: func(error) { told++ },
 		})
 		require.NoError(t, err)
@@ -189,7 +193,12 @@ func TestNothingIsRememberedWhileWritesAreUnderWay(t *testing.T) {
 	scans := func() int {
 		counter.since(engine.Windows)
 		counter.since(engine.Sealed)
-		list, err := ts.Select(counted(t.Context()), query.Query{Tenant: "ann", MinT: at - format.HourMS, MaxT: at, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, upLabels.Get(labels.MetricName))}})
+		list, err := ts.Select(counted(t.Context()), query.Query{
+			Tenant: "ann", MinT: at - format.HourMS, MaxT: at,
+			Matchers: []*labels.Matcher{
+				labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, upLabels.Get(labels.MetricName)),
+			},
+		})
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		return min(counter.since(engine.Windows), counter.since(engine.Sealed))

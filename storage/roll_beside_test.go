@@ -37,7 +37,10 @@ func TestSealBesideRollupsOfADelete(t *testing.T) {
 			ts.write("t", jobLabels("web"), every(day.Add(earlier+time.Minute), time.Minute, 60)...)
 			ts.write("t", jobLabels("other"), every(day.Add(4*time.Hour+time.Minute), time.Minute, 60)...)
 			require.NoError(t, ts.SealAll(t.Context()))
-			require.NoError(t, ts.Delete(t.Context(), "t", day.Add(3*time.Hour).UnixMilli(), day.Add(7*time.Hour).UnixMilli(), equal("job", "web")))
+			require.NoError(t, ts.Delete(
+				t.Context(), "t", day.Add(3*time.Hour).UnixMilli(), day.Add(7*time.Hour).UnixMilli(),
+				equal("job", "web"),
+			))
 			ts.write("t", jobLabels("web"), every(day.Add(4*time.Hour+time.Minute), time.Minute, 60)...)
 			hook = func() { require.NoError(t, ts.SealAll(t.Context())) }
 			require.NoError(t, ts.WorkOffDeletes(t.Context(), "t"))

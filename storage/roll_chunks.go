@@ -34,7 +34,9 @@ func appendRollup(b *rollup.Buckets, res rollup.Resolution, version uint64) []by
 		return nil
 	}
 	value := rollup.AppendChunk(nil, b, res.Width(), version)
-	for _, drop := range []func(*rollup.Buckets){(*rollup.Buckets).DropHistogramSums, (*rollup.Buckets).DropHistograms} {
+	for _, drop := range []func(*rollup.Buckets){
+		(*rollup.Buckets).DropHistogramSums, (*rollup.Buckets).DropHistograms,
+	} {
 		if len(value) <= engine.MaxValue/2 {
 			return value
 		}
@@ -76,7 +78,8 @@ func (s *Store) rollups(
 		)
 		for row, err := range s.rows.ScanReadable(ctx, rows, left) {
 			if err != nil {
-				return nil, false, fmt.Errorf("storage: reading %s of metric %q, tenant %q, from %s on: %w", format.TableOf(res).Name, series.Metric(), series.Tenant(),
+				return nil, false, fmt.Errorf("storage: reading %s of metric %q, tenant %q, from %s on: %w",
+					format.TableOf(res).Name, series.Metric(), series.Tenant(),
 					time.UnixMilli(from).UTC().Format(time.RFC3339), err)
 			}
 			found = append(found, rollupChunkOf(row))

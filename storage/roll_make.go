@@ -114,7 +114,8 @@ func (x *roller) make5m(
 	to, hiding := in.fineRollup(), in.hiding.OfSeries(r.series.Labels())
 	from := x.sourceOf(in, r, hiding)
 	if from == fromRollup && !x.fillsUp() && len(r.own) > 0 {
-		return errRawGone // Otherwise the stored rollup would be changed without its turn, and before deletes are applied.
+		// Otherwise the stored rollup would be changed without its turn, and before deletes are applied.
+		return errRawGone
 	}
 	if from == fromRollup {
 		nothing := !x.fillsUp() && r.chunk == nil
@@ -276,7 +277,9 @@ func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 // fineOf identifies the day's 5m chunks of some series of a metric with the given number of shards.
 func (x *roller) fineOf(shards int64, series []*Series) seriesChunks {
 	day := x.day.into[rollup.OneHour]
-	return seriesChunks{metricChunks{x.day.into[rollup.FiveMinutes].window, x.tenant, series[0].Metric(), shards, day.start, day.end - 1}, series}
+	return seriesChunks{metricChunks{
+		x.day.into[rollup.FiveMinutes].window, x.tenant, series[0].Metric(), shards, day.start, day.end - 1,
+	}, series}
 }
 
 func byMetric(rolls []rollupTask) map[string][]*Series {
@@ -290,7 +293,8 @@ func byMetric(rolls []rollupTask) map[string][]*Series {
 
 // errFineGone means that the 5m rollups to which late samples were added expired before 1h rollups were computed from
 // them. A repeated seal or import adds the samples to 1h rollups only.
-var errFineGone = fmt.Errorf("%w: 5m rollups expired before 1h rollups were created from them; retry", engine.ErrUnavailable)
+var errFineGone = fmt.Errorf("%w: 5m rollups expired before 1h rollups were created from them; retry",
+	engine.ErrUnavailable)
 
 // make1h sets a series' 1h chunk from all 5m chunks of the day. It modifies all. unread is true if there may be more
 // chunks, which are unreadable.

@@ -120,7 +120,9 @@ func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metri
 			id := row.Clustering[field].Text
 			ls, err := format.ParseLabels(row.Value, metric, &builder)
 			if err != nil {
-				s.damage.Corrupt(table, &damage.CorruptRowError{Table: table, Window: window, Tenant: tenant, Metric: metric, Series: id, Err: err})
+				s.damage.Corrupt(table, &damage.CorruptRowError{
+					Table: table, Window: window, Tenant: tenant, Metric: metric, Series: id, Err: err,
+				})
 				continue
 			}
 			list = append(list, of.Series(format.SeriesIDFrom(id), ls))

@@ -48,9 +48,11 @@ func (x *rolledSlot) before(r *rollupTask, shards int64, due format.Tombstones) 
 	if err := x.readChunksOf(x.ctx, []*Series{r.series}, shards, found); err != nil {
 		return nil, err
 	}
-	chunks := slices.DeleteFunc(found[chunkAt{x.into[rollup.Raw].start, r.series.ID()}].values, func(value []byte) bool {
-		return slices.Contains(r.own, format.RowVersion(value))
-	})
+	chunks := slices.DeleteFunc(
+		found[chunkAt{x.into[rollup.Raw].start, r.series.ID()}].values, func(value []byte) bool {
+			return slices.Contains(r.own, format.RowVersion(value))
+		},
+	)
 	var samples chunk.Samples
 	if _, err := visibleSamples(chunks, known, &samples, func(format.TombstoneIDs) {}); err != nil {
 		return nil, err

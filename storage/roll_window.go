@@ -32,7 +32,9 @@ func (s *Store) commitRecordsBetween(
 	if stand, err := s.retention.SharedStand(ctx, tenant, window); err != nil || !stand {
 		return found, err
 	}
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), From: from, To: to, KeysOnly: true}) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{
+		Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), From: from, To: to, KeysOnly: true,
+	}) {
 		if err != nil {
 			return nil, fmt.Errorf(
 				"storage: reading the seal records of window %d of tenant %q: %w", window, tenant, err,

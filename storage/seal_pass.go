@@ -254,13 +254,15 @@ func (t *tenantPass) trimBefore() error {
 	for slot := range t.slots {
 		slots[slot] = true
 	}
-	return t.s.trimBefore(t.ctx, t.roller.tenant, t.roller.finest, slots, t.deletes[t.roller.tenant].Where(func(d *format.Tombstone) bool {
-		return slices.ContainsFunc(t.metrics, func(m stagedMetric) bool {
-			return slices.ContainsFunc(m.chunks, func(st *head.Chunk) bool {
-				return d.TouchesSlot(t.s.period, st.At().Slot) && format.MatchesAll(st.Series().Labels(), d.Matchers)
+	return t.s.trimBefore(t.ctx, t.roller.tenant, t.roller.finest, slots,
+		t.deletes[t.roller.tenant].Where(func(d *format.Tombstone) bool {
+			return slices.ContainsFunc(t.metrics, func(m stagedMetric) bool {
+				return slices.ContainsFunc(m.chunks, func(st *head.Chunk) bool {
+					return d.TouchesSlot(t.s.period, st.At().Slot) &&
+						format.MatchesAll(st.Series().Labels(), d.Matchers)
+				})
 			})
-		})
-	}), t.begun)
+		}), t.begun)
 }
 
 // sealedBefore finds the slot partitions that already have commit records: their samples are late, or are sealed again.

@@ -154,7 +154,10 @@ func (ts *testStore) withoutFilters(q query.Query) []string {
 	ts.t.Helper()
 	any := q
 	any.Matchers, any.LabelsOnly = q.Matchers[:1], false
-	_, err := ts.Select(context.Background(), query.Query{Tenant: "default", Matchers: any.Matchers, MinT: any.MinT, MaxT: any.MaxT, Resolution: any.Resolution, Columns: any.Columns, Edges: any.Edges})
+	_, err := ts.Select(context.Background(), query.Query{
+		Tenant: "default", Matchers: any.Matchers, MinT: any.MinT, MaxT: any.MaxT, Resolution: any.Resolution,
+		Columns: any.Columns, Edges: any.Edges,
+	})
 	require.NoError(ts.t, err)
 	before := ts.byFilters()
 	lines, _ := ts.found(q)
@@ -169,10 +172,12 @@ func TestLabelsOfSought(t *testing.T) {
 	slot := ts.now.Truncate(2 * time.Hour).Add(-4 * time.Hour)
 	ts.soughtSeries(0, 4000, slot.Add(time.Minute))
 	ts.reopen()
-	q := query.Query{Tenant: "default", MinT: slot.UnixMilli(), MaxT: slot.Add(time.Hour).UnixMilli(), Matchers: []*labels.Matcher{
-		labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up"),
-		labels.MustNewMatcher(labels.MatchEqual, "host", "h7"),
-	}}
+	q := query.Query{
+		Tenant: "default", MinT: slot.UnixMilli(), MaxT: slot.Add(time.Hour).UnixMilli(), Matchers: []*labels.Matcher{
+			labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up"),
+			labels.MustNewMatcher(labels.MatchEqual, "host", "h7"),
+		},
+	}
 	values, err := ts.LabelValues(t.Context(), "pod", q)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"p7", "p507", "p1007", "p1507", "p2007", "p2507", "p3007", "p3507"}, values)
@@ -195,10 +200,12 @@ func TestIndexIsMadeWhereItPays(t *testing.T) {
 		ts.soughtSeries(0, 4000, slot.Add(time.Minute))
 		ts.reopen()
 		for i := range 400 {
-			lines, _ := ts.found(query.Query{MinT: slot.UnixMilli(), MaxT: slot.Add(time.Hour).UnixMilli(), Matchers: []*labels.Matcher{
-				labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up"),
-				labels.MustNewMatcher(labels.MatchEqual, "pod", fmt.Sprint("p", i)),
-			}})
+			lines, _ := ts.found(query.Query{
+				MinT: slot.UnixMilli(), MaxT: slot.Add(time.Hour).UnixMilli(), Matchers: []*labels.Matcher{
+					labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up"),
+					labels.MustNewMatcher(labels.MatchEqual, "pod", fmt.Sprint("p", i)),
+				},
+			})
 			require.Len(t, lines, 1)
 		}
 		if cacheBytes > 100<<20 {
@@ -217,10 +224,12 @@ func TestFewSeriesHaveAnIndex(t *testing.T) {
 	slot := ts.now.Truncate(2 * time.Hour).Add(-4 * time.Hour)
 	ts.soughtSeries(0, 300, slot.Add(time.Minute))
 	ts.reopen()
-	lines, _ := ts.found(query.Query{MinT: slot.UnixMilli(), MaxT: slot.Add(time.Hour).UnixMilli(), Matchers: []*labels.Matcher{
-		labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up"),
-		labels.MustNewMatcher(labels.MatchEqual, "pod", "p1"),
-	}})
+	lines, _ := ts.found(query.Query{
+		MinT: slot.UnixMilli(), MaxT: slot.Add(time.Hour).UnixMilli(), Matchers: []*labels.Matcher{
+			labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up"),
+			labels.MustNewMatcher(labels.MatchEqual, "pod", "p1"),
+		},
+	})
 	require.Len(t, lines, 1)
 	require.Zero(t, ts.byFilters())
 }
@@ -239,7 +248,10 @@ func TestDamageUnderFilters(t *testing.T) {
 	partitions := ts.pagedPartitions("default")
 	damage := func(kind int64) (n int) {
 		for _, p := range partitions {
-			for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: format.PagesOf(p.res), Partition: p.key, From: engine.Key{engine.Int(kind)}, To: engine.Key{engine.Int(kind)}}) {
+			for row, err := range ts.eng.Scan(t.Context(), engine.Range{
+				Table: format.PagesOf(p.res), Partition: p.key, From: engine.Key{engine.Int(kind)},
+				To: engine.Key{engine.Int(kind)},
+			}) {
 				require.NoError(t, err)
 				if p.res == rollup.Raw && len(row.Value) > 1 {
 					key, value := row.Clustering.Clone(), bytes.Clone(row.Value)

@@ -44,7 +44,9 @@ func newChurnModel(ts *testStore, seed uint64) *churnModel {
 	m := &churnModel{testStore: ts, rng: rand.New(rand.NewPCG(seed, 40)), want: map[string]map[int64]uint64{}}
 	m.from = ts.now.Truncate(2*time.Hour).UnixMilli() - (churnSlots+1)*2*format.HourMS
 	for i := range 60 {
-		m.series = append(m.series, labels.FromStrings(labels.MetricName, fmt.Sprintf("pods_%d", i%2), "job", []string{"a", "b"}[i/2%2], "pod", fmt.Sprint(i)))
+		m.series = append(m.series, labels.FromStrings(
+			labels.MetricName, fmt.Sprintf("pods_%d", i%2), "job", []string{"a", "b"}[i/2%2], "pod", fmt.Sprint(i),
+		))
 	}
 	return m
 }
@@ -235,7 +237,10 @@ func TestSpansOfLastingSeriesAreNotKept(t *testing.T) {
 	}
 	require.NoError(t, ts.SealAll(t.Context()))
 	ask := func(metric string) int {
-		found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: at + 600_000, MaxT: at + 600_001, Matchers: []*labels.Matcher{equal(labels.MetricName, metric)}})
+		found, err := ts.Select(t.Context(), query.Query{
+			Tenant: "default", MinT: at + 600_000, MaxT: at + 600_001,
+			Matchers: []*labels.Matcher{equal(labels.MetricName, metric)},
+		})
 		require.NoError(t, err)
 		return len(found)
 	}

@@ -103,7 +103,8 @@ func TestHistogramsOfEarlierVersions(t *testing.T) {
 	ts := openTestStore(t, nil)
 	slot := ts.period.SlotOf(ts.now.UnixMilli()) - 2
 	at := ts.period.SlotEnd(slot)
-	bad, good := labels.FromStrings(labels.MetricName, "h", "job", "bad"), labels.FromStrings(labels.MetricName, "h", "job", "good")
+	bad := labels.FromStrings(labels.MetricName, "h", "job", "bad")
+	good := labels.FromStrings(labels.MetricName, "h", "job", "good")
 	h := func(t int64, threshold float64) chunk.Histogram {
 		return chunk.Histogram{T: t, Float: &histogram.FloatHistogram{ZeroThreshold: threshold, ZeroCount: 1, Count: 1}}
 	}

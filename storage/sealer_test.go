@@ -35,7 +35,9 @@ func TestSealedOnce(t *testing.T) {
 		for i := range 20 {
 			s, err := b.Define(nil, labels.FromStrings(labels.MetricName, "up", "instance", string(rune('a'+i%4))))
 			require.NoError(t, err)
-			require.NoError(t, b.Float(s, slotStart.Add(time.Duration(round*20+i)*time.Second+time.Millisecond).UnixMilli(), 0, float64(i)))
+			require.NoError(t, b.Float(
+				s, slotStart.Add(time.Duration(round*20+i)*time.Second+time.Millisecond).UnixMilli(), 0, float64(i),
+			))
 			written++
 		}
 		require.NoError(t, b.Commit(t.Context()))
@@ -70,10 +72,12 @@ func TestSweep(t *testing.T) {
 			t.Context(), engine.Range{Table: engine.Stage, Partition: format.StagePartition(slot, p)},
 		) {
 			require.NoError(t, err)
-			back = append(back, engine.Batch{Table: engine.Stage, Partition: format.StagePartition(slot, p), Mutations: []engine.Mutation{{
-				Clustering: format.StageRowOf(row).Key(), Timestamp: format.StageTimestamp,
-				Value: slices.Clone(row.Value),
-			}}})
+			back = append(back, engine.Batch{
+				Table: engine.Stage, Partition: format.StagePartition(slot, p), Mutations: []engine.Mutation{{
+					Clustering: format.StageRowOf(row).Key(), Timestamp: format.StageTimestamp,
+					Value: slices.Clone(row.Value),
+				}},
+			})
 		}
 	}
 	require.NotEmpty(t, back)

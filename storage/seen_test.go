@@ -40,7 +40,9 @@ func TestMetricsSeen(t *testing.T) {
 			t.Context(), "ann", []string{"all", "old", "once", "back", "new", "unsealed", "nothing"},
 		)
 		require.NoError(t, err)
-		require.Equal(t, map[string]query.Seen{"all": days(0, 3), "old": days(0, 0), "once": days(1, 1), "back": days(1, 3), "new": days(3, 3)}, seen)
+		require.Equal(t, map[string]query.Seen{
+			"all": days(0, 3), "old": days(0, 0), "once": days(1, 1), "back": days(1, 3), "new": days(3, 3),
+		}, seen)
 	}
 	ts.now = first.Add(21*day + 12*time.Hour)
 	seen, err := ts.MetricsSeen(t.Context(), "ann", []string{"all", "old", "back"})

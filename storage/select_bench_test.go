@@ -113,8 +113,10 @@ func BenchmarkSelectShortLived(b *testing.B) {
 		base := ts.now.Truncate(2 * time.Hour).Add(-4 * time.Hour).UnixMilli()
 		batch := ts.NewBatch("default")
 		for i := range n {
-			s, err := batch.Define(fmt.Appendf(nil, "%d", i), labels.FromStrings(labels.MetricName, "bench_requests_0_total",
-				"instance", fmt.Sprintf("host-%d.example.com:9100", i%200), "path", fmt.Sprintf("/v1/items/%d", i/200), "unique", fmt.Sprint(i)))
+			s, err := batch.Define(fmt.Appendf(nil, "%d", i), labels.FromStrings(
+				labels.MetricName, "bench_requests_0_total", "instance", fmt.Sprintf("host-%d.example.com:9100", i%200),
+				"path", fmt.Sprintf("/v1/items/%d", i/200), "unique", fmt.Sprint(i),
+			))
 			require.NoError(b, err)
 			for r := range rounds {
 				require.NoError(b, batch.Float(s, base+int64(r+1)*15_000+int64(i%15_000), 0, float64(r*(i%100))))

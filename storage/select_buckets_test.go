@@ -178,8 +178,10 @@ func TestSeriesAreFoundAsLongAsRollupsAreKept(t *testing.T) {
 		)
 		require.NoError(t, err)
 		require.Equal(t, want, values, "after %d days", days)
-		found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, LabelsOnly: true,
-			Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "job", "old")}})
+		found, err := ts.Select(t.Context(), query.Query{
+			Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, LabelsOnly: true,
+			Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "job", "old")},
+		})
 		require.NoError(t, err)
 		require.Len(t, found, len(want), "after %d days", days)
 	}

@@ -18,10 +18,11 @@ const coldSeries = 1_000_000
 
 // coldLabels returns the labels of series i: a host has 1,000 of them, an instance 100, and a pod 10.
 func coldLabels(i int) labels.Labels {
-	return labels.FromStrings(labels.MetricName, "bench_requests_total", "cluster", "eu-central-1", "code", []string{"200", "404", "500", "503"}[i/100_000%4],
-		"host", fmt.Sprintf("host-%d.example.com", i%1000), "instance",
-		fmt.Sprintf("10.0.%d.%d:9100", i%10_000/256, i%10_000%256), "job", []string{"api", "web"}[i%2],
-		"path", fmt.Sprintf("/v1/items/%d", i/4000%250), "pod", fmt.Sprintf("web-%d-%x", i%1000, uint32(i%100_000)*2654435761))
+	return labels.FromStrings(labels.MetricName, "bench_requests_total", "cluster", "eu-central-1",
+		"code", []string{"200", "404", "500", "503"}[i/100_000%4], "host", fmt.Sprintf("host-%d.example.com", i%1000),
+		"instance", fmt.Sprintf("10.0.%d.%d:9100", i%10_000/256, i%10_000%256), "job", []string{"api", "web"}[i%2],
+		"path", fmt.Sprintf("/v1/items/%d", i/4000%250),
+		"pod", fmt.Sprintf("web-%d-%x", i%1000, uint32(i%100_000)*2654435761))
 }
 
 // fillCold writes the samples of n series and seals them. It returns the times of the first and the last sample.

@@ -89,7 +89,9 @@ func TestOrderOfLargeAnswersIsCached(t *testing.T) {
 			list, err := ts.Select(t.Context(), q)
 			require.NoError(t, err)
 			require.Len(t, list, series)
-			require.True(t, slices.IsSortedFunc(list, func(a, b *query.SelectedSeries) int { return labels.Compare(a.Labels, b.Labels) }))
+			require.True(t, slices.IsSortedFunc(list, func(a, b *query.SelectedSeries) int {
+				return labels.Compare(a.Labels, b.Labels)
+			}))
 			var all chunk.Samples
 			require.NoError(t, list[7].Samples(&all))
 			require.Equal(t, list[7].Labels.Get("i"), fmt.Sprint(all.V[0]))

@@ -63,7 +63,10 @@ func TestBucketsBesideDeletesAreWhatSamplesMake(t *testing.T) {
 				for _, at := range into[1:] {
 					require.NoError(t, ts.listWindow(t.Context(), "default", at.window))
 					w.batches = append(w.batches, engine.Batch{
-						Table: engine.Sealed, Partition: format.SealedPartition(at.window, "default"), Mutations: []engine.Mutation{commitRecordRow(at, format.CommitKey{Slot: slot, ID: newID()}, format.CommitSeal)},
+						Table: engine.Sealed, Partition: format.SealedPartition(at.window, "default"),
+						Mutations: []engine.Mutation{
+							commitRecordRow(at, format.CommitKey{Slot: slot, ID: newID()}, format.CommitSeal),
+						},
 					})
 				}
 				w.flush()
@@ -102,7 +105,8 @@ func writeHistograms(t *testing.T, ts *testStore, m *readModel, r *rand.Rand) {
 		for i := 0; i < len(m.labels); i += 7 {
 			var samples chunk.Samples
 			h := protocolHistograms[r.IntN(3)]
-			for at := ts.period.SlotStart(slot) + 1; at <= ts.period.SlotEnd(slot); at += 300_000 + r.Int64N(2_000_000) {
+			for at := ts.period.SlotStart(slot) +
+				1; at <= ts.period.SlotEnd(slot); at += 300_000 + r.Int64N(2_000_000) {
 				c, err := chunk.Canonical(chunk.Histogram{T: at, Int: h.Int, Float: h.Float})
 				require.NoError(t, err)
 				samples.AppendHistogram(c)
@@ -126,7 +130,8 @@ func deleteAtRandom(t *testing.T, ts *testStore, m *readModel, r *rand.Rand) {
 	case 1: // Whole slots.
 		start, end = p.SlotStart(p.SlotOf(start))+1, p.SlotEnd(p.SlotOf(end))
 	case 2: // Whole hours.
-		start, end = format.FloorDiv(start, format.HourMS)*format.HourMS+1, format.FloorDiv(end, format.HourMS)*format.HourMS+format.HourMS
+		start = format.FloorDiv(start, format.HourMS)*format.HourMS + 1
+		end = format.FloorDiv(end, format.HourMS)*format.HourMS + format.HourMS
 	}
 	of := [][]*labels.Matcher{
 		{equal(labels.MetricName, fmt.Sprint("metric_", r.IntN(4)))},
@@ -164,7 +169,10 @@ func TestDeletesOfOthersDontConcernAQuery(t *testing.T) {
 		require.NoError(t, ts.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, of...))
 	}
 	read := func(ms ...*labels.Matcher) (raw, rolled int) {
-		found, err := ts.Select(t.Context(), query.Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: rollup.OneHour, Columns: rollup.AllColumns, Matchers: ms})
+		found, err := ts.Select(t.Context(), query.Query{
+			Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: rollup.OneHour,
+			Columns: rollup.AllColumns, Matchers: ms,
+		})
 		require.NoError(t, err)
 		require.NotEmpty(t, found)
 		windows := map[int64]bool{}

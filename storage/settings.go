@@ -240,8 +240,11 @@ func readSettings(ctx context.Context, eng engine.Engine) (settings, []byte, err
 func checkVersion(found int) error {
 	switch {
 	case found < formatVersion:
-		return fmt.Errorf("%w; to keep its data, export them with the build that wrote it (cassia export), and import them into a new store (cassia import openmetrics)",
-			ErrOlderFormat)
+		return fmt.Errorf(
+			"%w; to keep its data, export them with the build that wrote it (cassia export), and import them into a "+
+				"new store (cassia import openmetrics)",
+			ErrOlderFormat,
+		)
 	case found > formatVersion:
 		return fmt.Errorf(
 			"%w: format %d; this release supports format %d. Use the newer release", ErrNewerFormat, found,

@@ -50,7 +50,12 @@ func TestManySeriesOfOneMetric(t *testing.T) {
 	require.Greater(t, shards, int64(1))
 	for shard := range shards {
 		rows, bytes := 0, 0
-		for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: format.SeriesPartition(window, "default", "requests_total", format.ClassShardOf(retention.DefaultClass, shard))}) {
+		for row, err := range ts.eng.Scan(t.Context(), engine.Range{
+			Table: engine.Raw,
+			Partition: format.SeriesPartition(
+				window, "default", "requests_total", format.ClassShardOf(retention.DefaultClass, shard),
+			),
+		}) {
 			require.NoError(t, err)
 			rows++
 			bytes += len(row.Value)

@@ -200,7 +200,8 @@ func (l *stagedList) read(ctx context.Context, r engine.Range) (map[int64][]list
 				"storage: reading the list of staged slots of partition %d: %w", r.Partition[0].Int, err,
 			)
 		}
-		number, generation, isClosing := row.Clustering[0].Int, row.Clustering[1].Text, row.Clustering[2].Int == format.StagedClosing
+		number, generation := row.Clustering[0].Int, row.Clustering[1].Text
+		isClosing := row.Clustering[2].Int == format.StagedClosing
 		list := found[number]
 		if n := len(list); isClosing && n > 0 && list[n-1].generation == generation {
 			list[n-1].isClosing = true

@@ -111,42 +111,43 @@ func TestStagedListAtEachStep(t *testing.T) {
 				steps := 0
 				for ran := true; ran; steps++ {
 					ran = false
-					t.Run(fmt.Sprintf("unlists %t, loses %t, listed %t, step %d", unlists, loses, listed, steps), func(t *testing.T) {
-						r := newListRig(t)
-						sealer, writer := r.start(), r.start()
-						at := r.now.Add(-late)
-						want := 0
-						if listed {
-							require.NoError(t, sealer.write(at.Add(-time.Minute)))
-							require.NoError(t, sealer.SealAll(t.Context()))
-							want++
-						}
-						unlist := func() { _ = sealer.Unlist(t.Context(), 0) }
-						write := func() {
-							if writer.write(at) == nil {
+					t.Run(fmt.Sprintf("unlists %t, loses %t, listed %t, step %d", unlists, loses, listed, steps),
+						func(t *testing.T) {
+							r := newListRig(t)
+							sealer, writer := r.start(), r.start()
+							at := r.now.Add(-late)
+							want := 0
+							if listed {
+								require.NoError(t, sealer.write(at.Add(-time.Minute)))
+								require.NoError(t, sealer.SealAll(t.Context()))
 								want++
 							}
-						}
-						if unlists {
-							sealer.loses = loses
-							sealer.at(steps, func() { ran = true; write() })
+							unlist := func() { _ = sealer.Unlist(t.Context(), 0) }
+							write := func() {
+								if writer.write(at) == nil {
+									want++
+								}
+							}
+							if unlists {
+								sealer.loses = loses
+								sealer.at(steps, func() { ran = true; write() })
+								unlist()
+							} else {
+								writer.loses = loses
+								writer.at(steps, func() { ran = true; unlist() })
+								write()
+							}
+							sealer.before, writer.before = nil, nil
+							require.GreaterOrEqual(t, r.samples(), want)
+							require.NoError(t, writer.write(at))
 							unlist()
-						} else {
-							writer.loses = loses
-							writer.at(steps, func() { ran = true; unlist() })
-							write()
-						}
-						sealer.before, writer.before = nil, nil
-						require.GreaterOrEqual(t, r.samples(), want)
-						require.NoError(t, writer.write(at))
-						unlist()
-						require.Positive(t, r.listed())
-						require.NoError(t, sealer.SealAll(t.Context()))
-						for range 2 {
-							require.NoError(t, sealer.Unlist(t.Context(), 0))
-						}
-						require.Zero(t, r.listed())
-					})
+							require.Positive(t, r.listed())
+							require.NoError(t, sealer.SealAll(t.Context()))
+							for range 2 {
+								require.NoError(t, sealer.Unlist(t.Context(), 0))
+							}
+							require.Zero(t, r.listed())
+						})
 				}
 				require.Greater(t, steps, 1)
 			}

@@ -41,7 +41,8 @@ func (s *stagingState) normalize(r *stagingRules) {
 			}
 			x := named{row: row, was: g}
 			for i := range s.sealers {
-				x.refs[i] = s.sealers[i].step != sealerIdle && int(s.sealers[i].level) == l && s.sealers[i].generation == g
+				x.refs[i] = s.sealers[i].step != sealerIdle && int(s.sealers[i].level) == l &&
+					s.sealers[i].generation == g
 			}
 			for i := range s.writers {
 				x.refs[2+i] = l == 0 && s.writers[i].generation == g

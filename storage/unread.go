@@ -56,8 +56,8 @@ func (u unreadDeletes) add(ds format.Tombstones, err error) {
 // err returns an error that wraps engine.ErrCorrupt if u isn't empty.
 func (u unreadDeletes) err() error {
 	for _, err := range u {
-		return fmt.Errorf("%w: %d deletes were kept, because some of the chunks they apply to are unreadable and can't be rewritten; all other "+
-			"samples they apply to were removed: %w",
+		return fmt.Errorf("%w: %d deletes were kept, because some of the chunks they apply to are unreadable and "+
+			"can't be rewritten; all other samples they apply to were removed: %w",
 			engine.ErrCorrupt, len(u), err)
 	}
 	return nil

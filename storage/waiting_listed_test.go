@@ -16,7 +16,9 @@ func TestDamageAtTheEndOfAListIsCountedOnce(t *testing.T) {
 	r := &clockRig{t: t, eng: memory.New()}
 	m := r.start(0)
 	for range 60 {
-		list := m.slotsIn(engine.Damage{After: engine.Key{engine.Int(m.period.SlotOf(r.now().UnixMilli())), engine.Int(0)}, Err: engine.ErrCorrupt})
+		list := m.slotsIn(engine.Damage{
+			After: engine.Key{engine.Int(m.period.SlotOf(r.now().UnixMilli())), engine.Int(0)}, Err: engine.ErrCorrupt,
+		})
 		require.Contains(t, list, m.period.SlotOf(r.now().Add(day).UnixMilli()))
 		r.pass(time.Minute)
 	}

@@ -49,8 +49,8 @@ func makeWaysHistory(seed uint64, kind string) history {
 	}
 	m.skewed = make([]bool, m.processes)
 	m.draw()
-	m.add("ways base=2026-05-01T12:00:00Z engine=%s processes=%d probes=%t raw=%v 5m=%v 1h=%v", kind, m.processes, seed%2 == 1,
-		m.retention[0], m.retention[1], m.retention[2])
+	m.add("ways base=2026-05-01T12:00:00Z engine=%s processes=%d probes=%t raw=%v 5m=%v 1h=%v",
+		kind, m.processes, seed%2 == 1, m.retention[0], m.retention[1], m.retention[2])
 	for range 45 + m.rng.IntN(45) {
 		m.step()
 	}

@@ -438,13 +438,15 @@ func (p *waysProcess) answer() (a *waysAnswer, ok bool) {
 	for res := range rollup.Resolution(resolutions) {
 		a.bound[res] = p.bound(res)
 		for _, span := range p.besideGaps() {
-			found, err := p.Select(ctx, query.Query{Tenant: "t", MinT: span.MinT, MaxT: span.MaxT, Matchers: ofMetric(), Resolution: res, Columns: rollup.AllColumns,
-				Warn: func(err error) {
+			found, err := p.Select(ctx, query.Query{
+				Tenant: "t", MinT: span.MinT, MaxT: span.MaxT, Matchers: ofMetric(), Resolution: res,
+				Columns: rollup.AllColumns, Warn: func(err error) {
 					if !strings.Contains(err.Error(), "missing from the result until they are sealed") {
 						p.r.fail("a warning: %v", err)
 					}
 					a.late = true
-				}})
+				},
+			})
 			if err != nil {
 				p.r.fail("selecting: %v", err)
 				return a, false

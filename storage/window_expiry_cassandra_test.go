@@ -65,7 +65,8 @@ func TestRowsOfAWindowExpireTogetherOnCassandra(t *testing.T) {
 		require.NoError(t, err)
 		eng := &pausedWriter{Engine: opened}
 		ts := &testStore{t: t, eng: eng, opts: DefaultOptions(), now: time.Now()}
-		ts.opts.Partitions, ts.opts.Shared, ts.opts.Retention, ts.opts.Retention5m, ts.opts.Retention1h = 2, true, raw, 2*raw, 9*raw
+		ts.opts.Partitions, ts.opts.Shared, ts.opts.Retention = 2, true, raw
+		ts.opts.Retention5m, ts.opts.Retention1h = 2*raw, 9*raw
 		ts.opts.Now = func() time.Time { return time.Now().Add(off) }
 		ts.Store = openReady(t, eng, ts.opts)
 		t.Cleanup(ts.close)
@@ -85,7 +86,8 @@ func TestRowsOfAWindowExpireTogetherOnCassandra(t *testing.T) {
 				fields = append(fields, `"`+f.Name+`"`)
 			}
 			before := time.Now().Add(time.Duration(paused.Load()))
-			rows := cassandratest.Rows(t, hosts, "SELECT "+strings.Join(fields, ", ")+", WRITETIME(data) AS written, TTL(data) AS lives FROM "+keyspace+"."+table.Name)
+			rows := cassandratest.Rows(t, hosts, "SELECT "+strings.Join(fields, ", ")+
+				", WRITETIME(data) AS written, TTL(data) AS lives FROM "+keyspace+"."+table.Name)
 			after := time.Now().Add(time.Duration(paused.Load()))
 			for _, row := range rows {
 				ttl, _ := row["lives"].(int)

@@ -194,7 +194,9 @@ func TestRowsOfAWindowExpireTogether(t *testing.T) {
 	require.NoError(t, one.write(first.Add(time.Minute), 2))
 	require.NoError(t, one.SealAll(t.Context()))
 	one.brings(first.Add(-time.Hour), 30, time.Minute)
-	require.NoError(t, one.Delete(t.Context(), "t", first.Add(-50*time.Minute).UnixMilli(), first.Add(-40*time.Minute).UnixMilli(), ofMetric()...))
+	require.NoError(t, one.Delete(
+		t.Context(), "t", first.Add(-50*time.Minute).UnixMilli(), first.Add(-40*time.Minute).UnixMilli(), ofMetric()...,
+	))
 	require.NoError(t, one.CleanTombstones(t.Context(), "t"))
 	require.NoError(t, paused.member.Beat(t.Context()))
 	require.NoError(t, paused.write(first.Add(2*time.Minute), 3))

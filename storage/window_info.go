@@ -73,7 +73,8 @@ func (s *Store) windowInfosOf(ctx context.Context, tenant string) (list []Window
 
 func (s *Store) windowInfo(b *retention.Boundaries, tenant string, window int64) WindowInfo {
 	k := WindowInfo{Tenant: tenant, Window: window, Resolution: format.ResolutionOf(window)}
-	k.Start, k.End = time.UnixMilli(s.period.WindowStart(window)).UTC(), time.UnixMilli(s.period.WindowEnd(window)).UTC()
+	k.Start = time.UnixMilli(s.period.WindowStart(window)).UTC()
+	k.End = time.UnixMilli(s.period.WindowEnd(window)).UTC()
 	k.Hidden, k.Goes = s.retention.Lifetime(b, tenant, window)
 	return k
 }

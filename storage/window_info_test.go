@@ -98,7 +98,10 @@ func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
 			require.NoError(t, err)
 			err = view.Retention().LearnAdvertised(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, []string{"raw 2160h0m0s, 5m forever, 1h forever, tenants otherwise: 1", "raw 240h0m0s, 5m forever, 1h forever, tenants otherwise: 1"}, view.Retention().Differing())
+			require.Equal(t, []string{
+				"raw 2160h0m0s, 5m forever, 1h forever, tenants otherwise: 1",
+				"raw 240h0m0s, 5m forever, 1h forever, tenants otherwise: 1",
+			}, view.Retention().Differing())
 			at := r.now()
 			require.NoError(t, short.write(at, 1))
 			require.NoError(t, short.write(at.Add(-30*day), 1), "old for one, not for the other")

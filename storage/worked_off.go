@@ -80,7 +80,8 @@ func (s *Store) workedOffOf(ctx context.Context, w Work, writer string) (runs wo
 		}
 		run, err := format.ParseSealedRun(row)
 		if err != nil {
-			s.damage.Corrupt(engine.Defined, fmt.Errorf("storage: seal record of slot %d, partition %d, writer %x: %w", w.Slot, w.Partition, writer, err))
+			s.damage.Corrupt(engine.Defined, fmt.Errorf("storage: seal record of slot %d, partition %d, writer %x: %w",
+				w.Slot, w.Partition, writer, err))
 			continue
 		}
 		runs = append(runs, run)
@@ -119,7 +120,9 @@ func (f *follower) cameBack(ctx context.Context, c *followedSlot, st *followedSt
 		return false, nil
 	}
 	// Otherwise a process with a slow clock would treat rows sealed by others as new.
-	if _, later := f.s.clock.Times(); later.UnixMilli()-f.s.period.SlotStart(c.decoder.At().Slot) < backAfter.Milliseconds() {
+	if _, later := f.s.clock.Times(); later.UnixMilli()-f.s.period.SlotStart(
+		c.decoder.At().Slot,
+	) < backAfter.Milliseconds() {
 		return false, nil
 	}
 	if !st.hasWorkedOff {

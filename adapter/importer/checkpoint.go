@@ -61,13 +61,16 @@ func readCheckpoint(path string, want Checkpoint) (at Checkpoint, anew bool, err
 	}
 	var have Checkpoint
 	if err := json.Unmarshal(text, &have); err != nil || have.Version != checkpointVersion {
-		return want, false, fmt.Errorf("importer: %s is not a checkpoint of this version; remove it to start again", path)
+		return want, false, fmt.Errorf("importer: %s is not a checkpoint of this version; remove it to start again",
+			path)
 	}
 	for _, f := range []struct{ what, have, want string }{
-		{"source", have.Source, want.Source}, {"target", have.Target, want.Target}, {"tenant", have.Tenant, want.Tenant},
+		{"source", have.Source, want.Source}, {"target", have.Target, want.Target},
+		{"tenant", have.Tenant, want.Tenant},
 	} {
 		if f.have != f.want {
-			return want, false, fmt.Errorf("%w: %s has the %s %q, not %q; remove it, or choose another file", ErrOtherImport, path, f.what, f.have, f.want)
+			return want, false, fmt.Errorf("%w: %s has the %s %q, not %q; remove it, or choose another file",
+				ErrOtherImport, path, f.what, f.have, f.want)
 		}
 	}
 	if have.Store != want.Store {

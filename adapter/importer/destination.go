@@ -24,7 +24,9 @@ type Destination interface {
 	// takes ownership of list. within is the range of time in which list has all samples of the source. A rollup bucket
 	// that extends beyond within may contain other samples and isn't compared. Compare may report only some of the
 	// differences; the stats count all of them.
-	Compare(ctx context.Context, tenant string, list []storage.ImportedSeries, within query.Span, report func(Difference)) (VerifyStats, error)
+	Compare(
+		ctx context.Context, tenant string, list []storage.ImportedSeries, within query.Span, report func(Difference),
+	) (VerifyStats, error)
 }
 
 // AllTimes is the range of all timestamps.
@@ -47,12 +49,16 @@ func (l *local) Import(ctx context.Context, tenant string, list []storage.Import
 }
 
 // ImportBuckets implements Destination.
-func (l *local) ImportBuckets(ctx context.Context, tenant string, list []storage.ImportedBuckets) (storage.ImportStats, error) {
+func (l *local) ImportBuckets(
+	ctx context.Context, tenant string, list []storage.ImportedBuckets,
+) (storage.ImportStats, error) {
 	return l.store.ImportBuckets(ctx, tenant, list)
 }
 
 // Compare implements Destination.
-func (l *local) Compare(ctx context.Context, tenant string, list []storage.ImportedSeries, within query.Span, report func(Difference)) (VerifyStats, error) {
+func (l *local) Compare(
+	ctx context.Context, tenant string, list []storage.ImportedSeries, within query.Span, report func(Difference),
+) (VerifyStats, error) {
 	v := &verifier{ctx: ctx, local: l, tenant: tenant, within: within, report: report}
 	err := v.batch(list)
 	return v.stats, err

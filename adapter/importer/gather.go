@@ -75,7 +75,8 @@ func (g *Gatherer) Histogram(into *chunk.Samples, h chunk.Histogram) {
 	if h.Int != nil {
 		g.bytes += bucketBytes * (len(h.Int.PositiveBuckets) + len(h.Int.NegativeBuckets) + len(h.Int.CustomValues))
 	} else {
-		g.bytes += bucketBytes * (len(h.Float.PositiveBuckets) + len(h.Float.NegativeBuckets) + len(h.Float.CustomValues))
+		g.bytes += bucketBytes * (len(h.Float.PositiveBuckets) + len(h.Float.NegativeBuckets) +
+			len(h.Float.CustomValues))
 	}
 }
 

@@ -36,14 +36,18 @@ func (p Prefix) String() string { return fmt.Sprintf("%d-%016x-%016x", p.Bytes, 
 
 // ParsePrefix decodes the result of String.
 func ParsePrefix(text string) (p Prefix, err error) {
-	if _, err := fmt.Sscanf(text, "%d-%x-%x", &p.Bytes, &p.head, &p.sum); err != nil || p.Bytes < 0 || p.String() != text {
+	if _, err := fmt.Sscanf(text, "%d-%x-%x", &p.Bytes, &p.head, &p.sum); err != nil || p.Bytes < 0 ||
+		p.String() != text {
 		return Prefix{}, fmt.Errorf("importer: the checkpoint has an invalid position: %q", text)
 	}
 	return p, nil
 }
 
 // ErrOtherInput means that a non-seekable input starts like the input of the checkpoint but differs after headBytes.
-var ErrOtherInput = errors.New("importer: the input has changed since the checkpoint was written, after its first MiB; remove the checkpoint to start from the beginning")
+var ErrOtherInput = errors.New(
+	"importer: the input has changed since the checkpoint was written, after its first MiB; remove the checkpoint to " +
+		"start from the beginning",
+)
 
 // Continue returns the part of an input after the prefix, and true. If the input doesn't start with the prefix, it
 // returns the whole input and false, or ErrOtherInput if it can't be read again. in must be at its start, and the
@@ -70,7 +74,8 @@ func (p Prefix) Continue(in io.Reader) (rest io.Reader, isSame bool, err error) 
 	}
 	var head bytes.Buffer
 	var have Prefix
-	if _, err := io.Copy(io.MultiWriter(&head, prefixWriter{&have}), io.LimitReader(in, min(p.Bytes, headBytes))); err != nil {
+	begin := io.LimitReader(in, min(p.Bytes, headBytes))
+	if _, err := io.Copy(io.MultiWriter(&head, prefixWriter{&have}), begin); err != nil {
 		return nil, false, err
 	}
 	if have.head != p.head || have.Bytes != min(p.Bytes, headBytes) {

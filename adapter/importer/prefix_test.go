@@ -45,7 +45,9 @@ func TestPrefixContinues(t *testing.T) {
 		parsed, err := importer.ParsePrefix(p.String())
 		require.NoError(t, err)
 		require.Equal(t, p, parsed)
-		for name, in := range map[string]io.Reader{"file": strings.NewReader(c.input), "pipe": iotest.HalfReader(bytes.NewBufferString(c.input))} {
+		for name, in := range map[string]io.Reader{
+			"file": strings.NewReader(c.input), "pipe": iotest.HalfReader(bytes.NewBufferString(c.input)),
+		} {
 			rest, isSame, err := p.Continue(in)
 			if name == "pipe" && c.prefix == far && !c.isSame && c.input[:20] == text[:20] {
 				require.ErrorIs(t, err, importer.ErrOtherInput)
@@ -62,7 +64,9 @@ func TestPrefixContinues(t *testing.T) {
 			require.True(t, want == string(got), "%s, %d bytes", name, c.prefix)
 		}
 	}
-	for _, text := range []string{"", "x", "1-2-3", "-1-0000000000000000-0000000000000000", "1-0000000000000000-0000000000000000 "} {
+	for _, text := range []string{
+		"", "x", "1-2-3", "-1-0000000000000000-0000000000000000", "1-0000000000000000-0000000000000000 ",
+	} {
 		_, err := importer.ParsePrefix(text)
 		require.ErrorContains(t, err, "the checkpoint has an invalid position", text)
 	}

@@ -65,7 +65,8 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	if at, r.Anew, err = readCheckpoint(o.Checkpoint, begin); err != nil {
 		return r, err
 	}
-	r.Resumed, r.Complete, r.All, r.Skipped, r.Damaged = at.Position != "" || at.Complete, at.Complete, at.Stats, at.Skipped, at.Damaged
+	r.Resumed, r.Complete = at.Position != "" || at.Complete, at.Complete
+	r.All, r.Skipped, r.Damaged = at.Stats, at.Skipped, at.Damaged
 	before := at.Done
 	if at.Complete {
 		before = 0 // The Done of a complete run doesn't include data added since.

@@ -79,7 +79,9 @@ func (d *days) Batches(_ context.Context, after string) iter.Seq2[importer.Batch
 				if d.change != nil {
 					d.change(day, s)
 				}
-				b.Series = append(b.Series, storage.ImportedSeries{Labels: labels.FromStrings("__name__", fmt.Sprint("m", i%2), "i", fmt.Sprint(i)), Samples: s})
+				b.Series = append(b.Series, storage.ImportedSeries{
+					Labels: labels.FromStrings("__name__", fmt.Sprint("m", i%2), "i", fmt.Sprint(i)), Samples: s,
+				})
 			}
 			if day == 1 {
 				b.Skipped = []importer.Skip{{What: "a line", Why: "it isn't one", Samples: 3}}
@@ -97,8 +99,9 @@ func TestRunGoesOn(t *testing.T) {
 	src := &days{n: 8, series: 5, breakAt: map[int]bool{0: true, 2: true, 3: true, 7: true}}
 	var told []float64
 	o := importer.Options{
-		Into: local(s), Tenant: "default", Source: src, Name: "days", Target: "here", Checkpoint: filepath.Join(t.TempDir(), "checkpoint"),
-		Progress: func(p importer.Progress) { told = append(told, p.Done) },
+		Into: local(s), Tenant: "default", Source: src, Name: "days", Target: "here",
+		Checkpoint: filepath.Join(t.TempDir(), "checkpoint"),
+		Progress:   func(p importer.Progress) { told = append(told, p.Done) },
 	}
 	all := 8 * 5 * 144
 	samples, runs := 0, 0
@@ -129,7 +132,8 @@ func TestRunGoesOn(t *testing.T) {
 	require.Zero(t, again.Stats.Known, "there was nothing left to read")
 
 	for _, other := range []func(*importer.Options){
-		func(o *importer.Options) { o.Tenant = "other" }, func(o *importer.Options) { o.Name = "x" }, func(o *importer.Options) { o.Target = "x" },
+		func(o *importer.Options) { o.Tenant = "other" }, func(o *importer.Options) { o.Name = "x" },
+		func(o *importer.Options) { o.Target = "x" },
 	} {
 		changed := o
 		other(&changed)
@@ -181,7 +185,9 @@ func TestRunIntoAnotherStore(t *testing.T) {
 func TestRunCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	src := &days{n: 100, series: 1}
-	o := importer.Options{Into: local(openStore(t, nil)), Tenant: "default", Source: src, Progress: func(importer.Progress) { cancel() }}
+	o := importer.Options{
+		Into: local(openStore(t, nil)), Tenant: "default", Source: src, Progress: func(importer.Progress) { cancel() },
+	}
 	_, err := importer.Run(ctx, o)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Less(t, len(src.read), 100)
@@ -222,7 +228,9 @@ func TestVerifyTellsWhatDiffers(t *testing.T) {
 				require.Contains(t, d.String(), "2026-04-0")
 			}
 			// Samples only in the store are no difference; samples missing from the store are.
-			o.Source = &days{n: 30, series: 3, change: func(_ int, s *chunk.Samples) { s.Clip(s.T[10], s.T[len(s.T)-10]) }}
+			o.Source = &days{
+				n: 30, series: 3, change: func(_ int, s *chunk.Samples) { s.Clip(s.T[10], s.T[len(s.T)-10]) },
+			}
 			_, err = importer.Verify(t.Context(), o, func(d importer.Difference) { t.Error(d) })
 			require.NoError(t, err)
 			o.Source = &days{n: 30, series: 4}
@@ -247,7 +255,10 @@ func (m *minutes) Batches(_ context.Context, after string) iter.Seq2[importer.Ba
 		for at := m.minT; after == "" && !at.After(m.maxT); at = at.Add(time.Minute) {
 			s.AppendFloat(at.UnixMilli(), 0, float64(at.Minute()))
 		}
-		yield(importer.Batch{Series: []storage.ImportedSeries{{Labels: labels.FromStrings("__name__", "m"), Samples: s}}, Position: "end", Done: 1}, nil)
+		yield(importer.Batch{
+			Series:   []storage.ImportedSeries{{Labels: labels.FromStrings("__name__", "m"), Samples: s}},
+			Position: "end", Done: 1,
+		}, nil)
 	}
 }
 
@@ -275,7 +286,8 @@ func TestVerifyComparesEachClassUpToItsRetention(t *testing.T) {
 	s := openStore(t, func(o *storage.Options) {
 		o.Retention, o.Retention5m, o.Retention1h, o.AddClasses = 24*time.Hour, 0, 0, true
 		o.Classes = []retention.Class{{
-			Name: "long", Keep: retention.Keep{Raw: 90 * 24 * time.Hour}, Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "i", "2")}},
+			Name: "long", Keep: retention.Keep{Raw: 90 * 24 * time.Hour},
+			Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "i", "2")}},
 		}}
 	})
 	o := importer.Options{Into: local(s), Tenant: "default", Source: &days{n: 30, series: 3}}
@@ -299,7 +311,9 @@ func TestVerifyComparesEachClassUpToItsRetention(t *testing.T) {
 
 // TestVerifyOfHours compares counts and sums of 1h rollups where only these are kept.
 func TestVerifyOfHours(t *testing.T) {
-	s := openStore(t, func(o *storage.Options) { o.Retention, o.Retention5m, o.Retention1h = 24*time.Hour, 24*time.Hour, 0 })
+	s := openStore(t, func(o *storage.Options) {
+		o.Retention, o.Retention5m, o.Retention1h = 24*time.Hour, 24*time.Hour, 0
+	})
 	o := importer.Options{Into: local(s), Tenant: "default", Source: &days{n: 60, series: 2}}
 	report, err := importer.Run(t.Context(), o)
 	require.NoError(t, err)
@@ -325,7 +339,8 @@ func TestVerifyOfALiveSource(t *testing.T) {
 			s := openStore(t, func(o *storage.Options) { o.Retention, o.Retention5m = keep, 0 })
 			first := now.AddDate(0, 0, -20)
 			o := importer.Options{
-				Into: local(s), Tenant: "default", Source: &minutes{first, first.Add(63 * time.Minute)}, Checkpoint: filepath.Join(t.TempDir(), "checkpoint"),
+				Into: local(s), Tenant: "default", Source: &minutes{first, first.Add(63 * time.Minute)},
+				Checkpoint: filepath.Join(t.TempDir(), "checkpoint"),
 			}
 			_, err := importer.Run(t.Context(), o)
 			require.NoError(t, err)
@@ -342,7 +357,9 @@ func TestVerifyOfALiveSource(t *testing.T) {
 // TestRunStopsBeforeABatchThatIsNotAdmitted stores the batches before the rejected batch; the next run starts with it.
 func TestRunStopsBeforeABatchThatIsNotAdmitted(t *testing.T) {
 	s, src, refused := openStore(t, nil), &days{n: 4, series: 1}, errors.New("refused")
-	o := importer.Options{Into: local(s), Tenant: "default", Source: src, Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}
+	o := importer.Options{
+		Into: local(s), Tenant: "default", Source: src, Checkpoint: filepath.Join(t.TempDir(), "checkpoint"),
+	}
 	batches := 0
 	o.Admit = func([]storage.ImportedSeries) error {
 		if batches++; batches == 3 {

@@ -42,7 +42,8 @@ func (d Difference) String() string {
 	if d.Rollups {
 		of = " rollups"
 	}
-	text := fmt.Sprintf("%s on %s: the source has %v, the stored%s have %v", d.Labels, instant(d.DayMS + 1)[:10], d.Source, of, d.Stored)
+	text := fmt.Sprintf("%s on %s: the source has %v, the stored%s have %v",
+		d.Labels, instant(d.DayMS + 1)[:10], d.Source, of, d.Stored)
 	if d.Source == d.Stored {
 		text += ": counts and sums are equal, but the samples differ"
 	}
@@ -117,7 +118,9 @@ func (o *Options) newest(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	at, _, err := readCheckpoint(o.Checkpoint, Checkpoint{Source: o.Name, Target: o.Target, Tenant: o.Tenant, Store: identity})
+	at, _, err := readCheckpoint(o.Checkpoint, Checkpoint{
+		Source: o.Name, Target: o.Target, Tenant: o.Tenant, Store: identity,
+	})
 	if err != nil || !at.Complete || at.NewestMS == nil {
 		return math.MaxInt64, err
 	}
@@ -218,12 +221,7 @@ func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) 
 	for _, x := range want {
 		x.Samples.Canonical(func(error) {}) // Samples that every store rejects aren't a difference.
 		x.Samples.Normalize()
-		for _, t := range x.Samples.T {
-			minT, maxT = min(minT, t), max(maxT, t)
-		}
-		for _, h := range x.Samples.H {
-			minT, maxT = min(minT, h.T), max(maxT, h.T)
-		}
+		eachTime(x.Samples, func(t int64) { minT, maxT = min(minT, t), max(maxT, t) })
 	}
 	if minT > maxT {
 		return nil
@@ -237,7 +235,8 @@ func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) 
 		return err
 	}
 	bounds := make(map[uint64]map[int64]verifiedBounds, len(want)) // by series and day
-	var first, last [rollup.OneHour + 1]int64                      // min and max comparable time per resolution, of all series
+	// first and last are the min and max comparable times per resolution, of all series.
+	var first, last [rollup.OneHour + 1]int64
 	for res := range first {
 		first[res], last[res] = math.MaxInt64, math.MinInt64
 	}
@@ -301,7 +300,9 @@ func (v *verifier) find(q query.Query) (map[uint64]*query.SelectedSeries, error)
 }
 
 // series compares one series with its stored samples and rollups.
-func (v *verifier) series(x *storage.ImportedSeries, found [rollup.OneHour + 1]*query.SelectedSeries, bounds map[int64]verifiedBounds) error {
+func (v *verifier) series(
+	x *storage.ImportedSeries, found [rollup.OneHour + 1]*query.SelectedSeries, bounds map[int64]verifiedBounds,
+) error {
 	v.have.Reset()
 	if raw := found[rollup.Raw]; raw != nil {
 		if err := raw.Samples(&v.have); err != nil {
@@ -355,7 +356,9 @@ func (v *verifier) raw(ls labels.Labels, day int64, want *chunk.Samples) {
 
 // rolled compares counts and sums of rollup buckets. It skips buckets with more samples in the store than in the
 // source.
-func (v *verifier) rolled(ls labels.Labels, day int64, want *chunk.Samples, res rollup.Resolution, have *rollup.Buckets) {
+func (v *verifier) rolled(
+	ls labels.Labels, day int64, want *chunk.Samples, res rollup.Resolution, have *rollup.Buckets,
+) {
 	whole := v.wholeBuckets(want, res.Width())
 	v.stats.Left += want.Len() - whole.Len()
 	if want = whole; want.Len() == 0 {

@@ -94,8 +94,8 @@ type Options struct {
 // DefaultOptions returns the documented defaults. Tenant must be set.
 func DefaultOptions() Options {
 	return Options{
-		MaxBody: 16 << 20, MaxInFlight: 128 << 20, MaxAnswer: 32 << 20, RetryBusy: time.Second, RetryFull: 30 * time.Second,
-		Logger: slog.New(slog.DiscardHandler), Now: time.Now,
+		MaxBody: 16 << 20, MaxInFlight: 128 << 20, MaxAnswer: 32 << 20, RetryBusy: time.Second,
+		RetryFull: 30 * time.Second, Logger: slog.New(slog.DiscardHandler), Now: time.Now,
 	}
 }
 
@@ -105,7 +105,11 @@ func (o *Options) Validate() error {
 	case o.Tenant == nil || o.Logger == nil || o.Now == nil:
 		return fmt.Errorf("%w: tenant, logger and clock are required", ErrOptions)
 	case o.MaxBody < 1 || o.MaxInFlight < 2*o.MaxBody || o.MaxAnswer < 1:
-		return fmt.Errorf("%w: the maximum body size must be at least 1 byte, and the maximum bytes in flight at least twice the body size", ErrOptions)
+		return fmt.Errorf(
+			"%w: the maximum body size must be at least 1 byte, and the maximum bytes in flight at least twice the "+
+				"body size",
+			ErrOptions,
+		)
 	case o.RetryBusy < time.Second || o.RetryFull < time.Second:
 		return fmt.Errorf("%w: Retry-After must be at least one second", ErrOptions)
 	}
@@ -129,8 +133,8 @@ func New(store *storage.Store, evaluator Evaluator, opts Options) (*API, error) 
 	a := &API{db: store, evaluator: evaluator, opts: opts, budget: opts.Bodies.Part(opts.MaxInFlight)}
 	a.points = promauto.With(opts.Registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "cassia_json_points_total",
-		Help: "Points sent to the JSON API by result: stored (durable), dropped (by a rule of --write.relabel-file), or the reason for " +
-			"their rejection.",
+		Help: "Points sent to the JSON API by result: stored (durable), dropped (by a rule of --write.relabel-file), " +
+			"or the reason for their rejection.",
 	}, []string{"result"})
 	return a, nil
 }

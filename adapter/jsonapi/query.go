@@ -136,7 +136,8 @@ func (p *params) align(q *Evaluation, matchers []*labels.Matcher) bool {
 	q.Step = time.Duration(width)
 	q.Start, q.End = alignUp(q.Start, q.Step), alignDown(q.End, q.Step)
 	if q.End.Sub(q.Start)/q.Step >= maxPoints {
-		p.wrong("alignmentPeriod", fmt.Sprintf("is too short for the time range: a series would have more than %d points", maxPoints))
+		p.wrong("alignmentPeriod",
+			fmt.Sprintf("is too short for the time range: a series would have more than %d points", maxPoints))
 	}
 	q.Expr = align.call(selector(matchers, q.Step.Milliseconds()))
 	if reducer == "" || reducer == reduceNone {
@@ -251,7 +252,8 @@ func (s *series) append(one promengine.Series) error {
 }
 
 func (s *series) tooLarge() error {
-	return fmt.Errorf("%w: the response has more than %d bytes; query a shorter range, fewer series or aligned points", ErrUnprocessable, s.limit)
+	return fmt.Errorf("%w: the response has more than %d bytes; query a shorter range, fewer series or aligned points",
+		ErrUnprocessable, s.limit)
 }
 
 // minPoint is the length of the shortest time and value, bytes.

@@ -32,18 +32,22 @@ func TestQueryInPromQL(t *testing.T) {
 		base + "&aligner=ALIGN_MEAN&alignmentPeriod=1m": {
 			Expr: `avg_over_time({"__name__"="cpu"}[60000ms])`, Start: at(0), End: at(180), Step: time.Minute},
 		"metricName=cpu&start=1777636801&end=1777636990&aligner=ALIGN_PERCENTILE_95&alignmentPeriod=60s&reducer=REDUCE_NONE": {
-			Expr: `quantile_over_time(0.95, {"__name__"="cpu"}[60000ms])`, Start: at(60), End: at(180), Step: time.Minute},
+			Expr: `quantile_over_time(0.95, {"__name__"="cpu"}[60000ms])`, Start: at(60), End: at(180),
+			Step: time.Minute},
 		base + "&aligner=ALIGN_RATE&alignmentPeriod=1m&reducer=REDUCE_SUM&groupBy=os&groupBy=my.host": {
-			Expr: `sum by ("os", "my.host") (rate({"__name__"="cpu"}[60000ms]))`, Start: at(0), End: at(180), Step: time.Minute},
+			Expr: `sum by ("os", "my.host") (rate({"__name__"="cpu"}[60000ms]))`, Start: at(0), End: at(180),
+			Step: time.Minute},
 		base + "&aligner=ALIGN_MAX&alignmentPeriod=1m&reducer=REDUCE_PERCENTILE_50": {
-			Expr: `quantile by () (0.5, max_over_time({"__name__"="cpu"}[60000ms]))`, Start: at(0), End: at(180), Step: time.Minute},
+			Expr: `quantile by () (0.5, max_over_time({"__name__"="cpu"}[60000ms]))`, Start: at(0), End: at(180),
+			Step: time.Minute},
 	} {
 		w := get(r.Query, query)
 		require.Equal(t, http.StatusOK, w.Code, "%s: %s", query, w.Body)
 		if want.Tenant == "" {
 			want.Tenant = "default"
 		}
-		require.True(t, want.Start.Equal(r.asked.Start) && want.End.Equal(r.asked.End), "%s: %v to %v", query, r.asked.Start, r.asked.End)
+		require.True(t, want.Start.Equal(r.asked.Start) && want.End.Equal(r.asked.End),
+			"%s: %v to %v", query, r.asked.Start, r.asked.End)
 		want.Start, want.End = r.asked.Start, r.asked.End
 		require.Equal(t, want, r.asked, query)
 		_, err := parser.NewParser(parser.Options{}).ParseExpr(r.asked.Expr)
@@ -71,7 +75,8 @@ func TestAlignersAndReducers(t *testing.T) {
 	p := parser.NewParser(parser.Options{})
 	for aligner := range aligners {
 		for reducer := range reducers {
-			w := get(r.Query, "metricName=m&start=1777636800&end=1777636990&alignmentPeriod=60s&aligner="+aligner+"&reducer="+reducer)
+			w := get(r.Query,
+				"metricName=m&start=1777636800&end=1777636990&alignmentPeriod=60s&aligner="+aligner+"&reducer="+reducer)
 			require.Equal(t, http.StatusOK, w.Code)
 			_, err := p.ParseExpr(r.asked.Expr)
 			require.NoError(t, err, r.asked.Expr)
@@ -83,7 +88,9 @@ func TestAlignersAndReducers(t *testing.T) {
 func TestAnyNameIsATag(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	p := parser.NewParser(parser.Options{})
-	for _, name := range []string{"NaN", "inf", "0x1", "by", "offset", "sum", "bool", "start", "1e400", "-1", `\"`, "é\u0000", " ", "{}"} {
+	for _, name := range []string{
+		"NaN", "inf", "0x1", "by", "offset", "sum", "bool", "start", "1e400", "-1", `\"`, "é\u0000", " ", "{}",
+	} {
 		query := url.Values{"metricName": {name}, "start": {"1777636800"}, "tag": {name + "=x"},
 			"alignmentPeriod": {"60s"}, "aligner": {"ALIGN_SUM"}, "reducer": {"REDUCE_MAX"}, "groupBy": {name}}
 		w := get(r.Query, query.Encode())
@@ -147,18 +154,24 @@ func TestQueryAnswer(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	r.answers = func() (promengine.Matrix, error) {
 		return promengine.Matrix{
-			{Metric: labels.FromStrings("__name__", "cpu_idle", "deployment", "prod", "host", "h-1", "os", "linux"), Floats: []promengine.FPoint{
-				{T: 1598285511000, F: 186}, {T: 1598286234120, F: 0.1}, {T: 1598286238000, F: math.NaN()}, {T: -1, F: 1e300},
-			}},
+			{
+				Metric: labels.FromStrings("__name__", "cpu_idle", "deployment", "prod", "host", "h-1", "os", "linux"),
+				Floats: []promengine.FPoint{
+					{T: 1598285511000, F: 186}, {T: 1598286234120, F: 0.1}, {T: 1598286238000, F: math.NaN()},
+					{T: -1, F: 1e300},
+				},
+			},
 			{Metric: labels.FromStrings("__name__", "cpu_idle", "host", "only histograms")},
 			{Metric: labels.FromStrings("__name__", "cpu_idle", "deployment", "dev"), Floats: []promengine.FPoint{{T: 0, F: math.Inf(-1)}}},
 		}, nil
 	}
 	w := get(r.Query, "tenant=t-1&metricName=cpu_idle&start=0&end=1777636990")
 	require.Equal(t, http.StatusOK, w.Code)
-	require.Equal(t, `[{"tenant":"t-1","metricName":"cpu_idle","tags":{"deployment":"dev"},"values":{"1970-01-01T00:00:00Z":"-Infinity"}},`+
-		`{"tenant":"t-1","metricName":"cpu_idle","tags":{"deployment":"prod","host":"h-1","os":"linux"},"values":{`+
-		`"2020-08-24T16:11:51Z":186.0,"2020-08-24T16:23:54.120Z":0.1,"2020-08-24T16:23:58Z":"NaN","1969-12-31T23:59:59.999Z":1e+300}}]`+"\n", w.Body.String())
+	require.Equal(t,
+		`[{"tenant":"t-1","metricName":"cpu_idle","tags":{"deployment":"dev"},"values":{"1970-01-01T00:00:00Z":"-Infinity"}},`+
+			`{"tenant":"t-1","metricName":"cpu_idle","tags":{"deployment":"prod","host":"h-1","os":"linux"},"values":{`+
+			`"2020-08-24T16:11:51Z":186.0,"2020-08-24T16:23:54.120Z":0.1,"2020-08-24T16:23:58Z":"NaN","1969-12-31T23:59:59.999Z":1e+300}}]`+"\n",
+		w.Body.String())
 }
 
 func TestQueryErrors(t *testing.T) {
@@ -227,7 +240,10 @@ func FuzzQuery(f *testing.F) {
 	f.Add("\"\n", "\x00=\u200b", "2020-08-24T16:23:58Z", "", "", "", "", "")
 	f.Fuzz(func(t *testing.T, metric, tag, start, end, period, aligner, by, reducer string) {
 		r.asked = Evaluation{}
-		v := url.Values{"metricName": {metric}, "tag": {tag}, "start": {start}, "end": {end}, "alignmentPeriod": {period}, "aligner": {aligner}, "reducer": {reducer}}
+		v := url.Values{
+			"metricName": {metric}, "tag": {tag}, "start": {start}, "end": {end}, "alignmentPeriod": {period},
+			"aligner": {aligner}, "reducer": {reducer},
+		}
 		if by != "" {
 			v.Set("groupBy", by)
 		}
@@ -258,7 +274,9 @@ func TestMetadataTakesATurn(t *testing.T) {
 }
 
 func TestTextsAreEncodedAsByTheStandardLibrary(t *testing.T) {
-	texts := []string{"", "plain", "a b_c:9/~", `"`, `\`, "<", ">", "&", "\n", "\x7f", "é", "日本", "\xff", "\u2028", "tab\t"}
+	texts := []string{
+		"", "plain", "a b_c:9/~", `"`, `\`, "<", ">", "&", "\n", "\x7f", "é", "日本", "\xff", "\u2028", "tab\t",
+	}
 	for i := range 256 {
 		texts = append(texts, "x"+string([]byte{byte(i)})+"y")
 	}

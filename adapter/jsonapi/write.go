@@ -132,7 +132,10 @@ type writing struct {
 
 // store writes the valid points and responds.
 func (a *API) store(w http.ResponseWriter, r *http.Request, points []jsontext.Value) {
-	x := &writing{a: a, r: r, intakes: map[string]*adapter.Intake{}, allowed: map[string]error{}, names: map[string]string{}, reasons: map[string]int{}}
+	x := &writing{
+		a: a, r: r, intakes: map[string]*adapter.Intake{}, allowed: map[string]error{}, names: map[string]string{},
+		reasons: map[string]int{},
+	}
 	defer x.release()
 	for i, raw := range points {
 		if err := x.add(i, raw); err != nil {
@@ -192,7 +195,9 @@ func (x *writing) add(index int, raw jsontext.Value) error {
 		x.refuse(index, reasonInvalid, err)
 		return nil
 	case in == nil:
-		x.refuse(index, reasonTenants, &problem{"tenant", fmt.Sprintf("a request may contain points of at most %d tenants", maxTenants)})
+		x.refuse(index, reasonTenants, &problem{
+			"tenant", fmt.Sprintf("a request may contain points of at most %d tenants", maxTenants),
+		})
 		return nil
 	}
 	err = in.Float(s.labels, s.t, 0, s.v)
@@ -226,7 +231,9 @@ func (x *writing) intake(asked string) (*adapter.Intake, error) {
 	}
 	name := x.names[asked]
 	if x.intakes[name] == nil {
-		x.intakes[name] = adapter.NewIntake(x.r.Context(), name, func(tenant string) adapter.Batch { return x.a.opts.Rules.Over(tenant, x.a.db.NewBatch(tenant)) })
+		x.intakes[name] = adapter.NewIntake(x.r.Context(), name, func(tenant string) adapter.Batch {
+			return x.a.opts.Rules.Over(tenant, x.a.db.NewBatch(tenant))
+		})
 	}
 	return x.intakes[name], nil
 }

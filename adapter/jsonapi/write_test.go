@@ -44,7 +44,9 @@ func TestWriteFormsOfTimesAndValues(t *testing.T) {
 		"no tags":    {"1777636800", "0.1", "0.1@1777636800000"},
 	} {
 		name = strings.ReplaceAll(name, " ", "_")
-		w := post(r.WriteSingle, fmt.Sprintf(`{"metricName": "m_%s", "tags": null, "ts": %s, "value": %s, "unknown": 1}`, name, c.ts, c.value))
+		w := post(r.WriteSingle, fmt.Sprintf(
+			`{"metricName": "m_%s", "tags": null, "ts": %s, "value": %s, "unknown": 1}`, name, c.ts, c.value,
+		))
 		require.Equal(t, http.StatusNoContent, w.Code, w.Body)
 		require.Equal(t, c.want, r.stored(t, tenant.Default)[`{__name__="m_`+name+`"}`])
 	}
@@ -110,7 +112,8 @@ func TestWriteNamesWhatItRefuses(t *testing.T) {
 	require.Len(t, e.Errors, refused)
 	for _, one := range e.Errors {
 		want := points[one.Index]
-		require.Equal(t, [2]string{want.field, want.reason}, [2]string{one.Field, one.Reason}, "%d: %s: %s", one.Index, want.point[:min(len(want.point), 99)], one.Message)
+		require.Equal(t, [2]string{want.field, want.reason}, [2]string{one.Field, one.Reason},
+			"%d: %s: %s", one.Index, want.point[:min(len(want.point), 99)], one.Message)
 		require.NotEmpty(t, one.Message)
 	}
 	require.Len(t, r.stored(t, tenant.Default), 2)
@@ -124,11 +127,15 @@ func TestWriteTellsTheFirstRefusals(t *testing.T) {
 	require.Len(t, e.Errors, maxErrors)
 	var points []string
 	for i := range maxTenants + 1 {
-		points = append(points, fmt.Sprintf(`{"tenant": "t%d", "metricName": "m", "ts": %d, "value": 1}`, i, testSeconds))
+		points = append(points, fmt.Sprintf(`{"tenant": "t%d", "metricName": "m", "ts": %d, "value": 1}`,
+			i, testSeconds))
 	}
 	e = decodeError(t, post(r.Write, "["+strings.Join(points, ",")+"]"))
 	require.Equal(t, maxTenants, *e.Written)
-	require.Equal(t, []pointError{{Index: maxTenants, Field: "tenant", Reason: reasonTenants, Message: "a request may contain points of at most 100 tenants"}}, e.Errors)
+	require.Equal(t, []pointError{{
+		Index: maxTenants, Field: "tenant", Reason: reasonTenants,
+		Message: "a request may contain points of at most 100 tenants",
+	}}, e.Errors)
 	require.Len(t, r.stored(t, "t99"), 1)
 }
 

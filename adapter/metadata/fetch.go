@@ -50,7 +50,8 @@ func (p *Poller) fetch(ctx context.Context, s Source) (int, error) {
 
 func statusError(answer *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, errorBytes)) // Best effort: the text is only for the log.
-	err := fmt.Errorf("the server returned %s: %s", answer.Status, strings.Join(strings.Fields(strings.ToValidUTF8(string(text), "\uFFFD")), " "))
+	err := fmt.Errorf("the server returned %s: %s", answer.Status,
+		strings.Join(strings.Fields(strings.ToValidUTF8(string(text), "\uFFFD")), " "))
 	switch answer.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fmt.Errorf("%w; set the credentials with --metadata.http.config.file", err)

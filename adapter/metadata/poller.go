@@ -55,9 +55,11 @@ func New(o Options) *Poller {
 	p := &Poller{
 		o: o,
 		requests: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_metadata_requests_total",
-			Help: "Requests for metric metadata to the servers of --metadata.from, by result: ok or failed."}, []string{"tenant", "url", "result"}),
+			Help: "Requests for metric metadata to the servers of --metadata.from, by result: ok or failed."},
+			[]string{"tenant", "url", "result"}),
 		success: f.NewGaugeVec(prometheus.GaugeOpts{Name: "cassia_metadata_last_success_timestamp_seconds",
-			Help: "Time of the last successful metadata request to a server of --metadata.from, in Unix seconds."}, []string{"tenant", "url"}),
+			Help: "Time of the last successful metadata request to a server of --metadata.from, in Unix seconds."},
+			[]string{"tenant", "url"}),
 	}
 	for _, s := range o.Sources {
 		p.requests.WithLabelValues(s.Tenant, s.name(), resultOK)

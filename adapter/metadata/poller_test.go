@@ -32,7 +32,10 @@ func TestParseSource(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "team-a=https://u:xxxxx@example.org/p", s.String())
 	require.Equal(t, "https://example.org/p", s.name())
-	for _, text := range []string{"", "prometheus:9090", "ftp://a", "http://", "http://a?s3cret=1", "a/b=http://a", "a=", "a=http://u:s3cret@[", "http://a/#s3cret"} {
+	for _, text := range []string{
+		"", "prometheus:9090", "ftp://a", "http://", "http://a?s3cret=1", "a/b=http://a", "a=", "a=http://u:s3cret@[",
+		"http://a/#s3cret",
+	} {
 		_, err := ParseSource(text)
 		require.Error(t, err, text)
 		require.NotContains(t, err.Error(), "s3cret")
@@ -131,7 +134,9 @@ func TestAskSaysWhatIsWrong(t *testing.T) {
 			_, err := r.pollOnce(t.Context(), r.source)
 			require.ErrorContains(t, err, c.want)
 			require.NotContains(t, err.Error(), "s3cret")
-			require.EqualValues(t, 1, testutil.ToFloat64(r.requests.WithLabelValues("a", "http://prometheus:9090/p", resultFailed)))
+			require.EqualValues(
+				t, 1, testutil.ToFloat64(r.requests.WithLabelValues("a", "http://prometheus:9090/p", resultFailed)),
+			)
 			require.Less(t, len(err.Error()), 500)
 		})
 	}
@@ -142,7 +147,8 @@ func TestAskSaysWhatIsWrong(t *testing.T) {
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-		r := newRig(t, says(http.StatusBadGateway, "no"), never, says(http.StatusBadGateway, "no"), says(http.StatusOK, `{"status":"success","data":{}}`), says(http.StatusOK, good))
+		r := newRig(t, says(http.StatusBadGateway, "no"), never, says(http.StatusBadGateway, "no"),
+			says(http.StatusOK, `{"status":"success","data":{}}`), says(http.StatusOK, good))
 		began := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -155,11 +161,16 @@ func TestRun(t *testing.T) {
 			at = append(at, when.Sub(began))
 		}
 		// The second request takes its whole 30 s.
-		require.Equal(t, []time.Duration{0, 5 * time.Second, 45 * time.Second, 65 * time.Second, 105 * time.Second}, at[:5])
-		require.Equal(t, []time.Duration{2 * time.Minute, 2 * time.Minute}, []time.Duration{at[5] - at[4], at[6] - at[5]})
+		require.Equal(
+			t, []time.Duration{0, 5 * time.Second, 45 * time.Second, 65 * time.Second, 105 * time.Second}, at[:5],
+		)
+		require.Equal(
+			t, []time.Duration{2 * time.Minute, 2 * time.Minute}, []time.Duration{at[5] - at[4], at[6] - at[5]},
+		)
 		require.Equal(t, 1, strings.Count(r.log.String(), "level=WARN"), r.log.String())
 		require.Contains(t, r.log.String(), "502 Bad Gateway")
-		require.Equal(t, 1, strings.Count(r.log.String(), "fetching metric metadata from a server of --metadata.from works again"))
+		require.Equal(t, 1,
+			strings.Count(r.log.String(), "fetching metric metadata from a server of --metadata.from works again"))
 		require.NotContains(t, r.log.String(), "s3cret")
 	})
 }

@@ -53,7 +53,10 @@ type appender struct {
 }
 
 // Append implements promstorage.AppenderV2.
-func (a *appender) Append(_ promstorage.SeriesRef, ls labels.Labels, st, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram, opts promstorage.AOptions) (promstorage.SeriesRef, error) {
+func (a *appender) Append(
+	_ promstorage.SeriesRef, ls labels.Labels, st, t int64, v float64, h *histogram.Histogram,
+	fh *histogram.FloatHistogram, opts promstorage.AOptions,
+) (promstorage.SeriesRef, error) {
 	if a.fatal != nil {
 		return 0, a.fatal
 	}
@@ -61,7 +64,10 @@ func (a *appender) Append(_ promstorage.SeriesRef, ls labels.Labels, st, t int64
 	if info {
 		if a.info++; a.info > maxTargetInfo {
 			a.refusals.add(reasonTargetInfo, 0, func() string {
-				return fmt.Sprintf("the data points of a resource span too much time: target_info would have more than %d samples", maxTargetInfo)
+				return fmt.Sprintf(
+					"the data points of a resource span too much time: target_info would have more than %d samples",
+					maxTargetInfo,
+				)
 			})
 			return 0, errTargetInfo
 		}
@@ -120,7 +126,9 @@ func (a *appender) addExemplars(ls labels.Labels, t int64, of []exemplar.Exempla
 	return nil
 }
 
-func (a *appender) add(ls labels.Labels, st, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
+func (a *appender) add(
+	ls labels.Labels, st, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram,
+) error {
 	if h != nil || fh != nil {
 		return a.in.Histogram(ls, t, st, h, fh)
 	}

@@ -26,7 +26,8 @@ func (h *handler) readBody(r *http.Request, gzipped bool, share *adapter.Share) 
 	of := tenant.From(r.Context())
 	most, explain := adapter.Bound(h.opts.Limiter, of, h.opts.MaxBody)
 	if r.ContentLength > most {
-		return nil, explain(fmt.Errorf("%w: the body has %d bytes; the maximum is %d", adapter.ErrTooLarge, r.ContentLength, most))
+		return nil, explain(fmt.Errorf("%w: the body has %d bytes; the maximum is %d",
+			adapter.ErrTooLarge, r.ContentLength, most))
 	}
 	wire := &countingReader{r: r.Body, limit: most}
 	defer func() { h.metrics.received.Add(float64(wire.n)) }()

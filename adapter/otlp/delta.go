@@ -45,7 +45,8 @@ func (p *pruner) refusesDelta(pt deltaPoint) bool {
 	switch {
 	case start == 0:
 		p.refusals.add(reasonDeltaWithoutStart, 1, func() string {
-			return fmt.Sprintf("metric %.128q has delta temporality and a data point without a start timestamp", p.metric)
+			return fmt.Sprintf("metric %.128q has delta temporality and a data point without a start timestamp",
+				p.metric)
 		})
 		return true
 	case start >= end, first == 0:

@@ -43,7 +43,9 @@ func TestDeltas(t *testing.T) {
 	deltaSum(md, "orders", true, start, end, 5)
 	deltaSum(md, "stock", false, start, end, -3)
 	deltaSum(md, "short", true, end.Add(time.Microsecond), end.Add(2*time.Microsecond), 1)
-	deltaSum(md, "gone", true, time.Unix(0, 0), end, 0).SetFlags(pmetric.DefaultDataPointFlags.WithNoRecordedValue(true))
+	deltaSum(md, "gone", true, time.Unix(0, 0), end, 0).SetFlags(
+		pmetric.DefaultDataPointFlags.WithNoRecordedValue(true),
+	)
 	explicit := addMetric(md, "explicit").SetEmptyHistogram()
 	explicit.SetAggregationTemporality(pmetric.AggregationTemporalityDelta)
 	p := explicit.DataPoints().AppendEmpty()
@@ -73,14 +75,20 @@ func TestDeltas(t *testing.T) {
 		require.Equal(t, want, stored[`{__name__="`+name+`", job="j"}`], name)
 	}
 	require.Equal(t, value.StaleNaN, math.Float64bits(stored[`{__name__="gone_total", job="j"}`].V[0]))
-	for name, v := range map[string]float64{`explicit_count", job="j"`: 3, `explicit_sum", job="j"`: 7, `explicit_bucket", job="j", le="1"`: 1, `explicit_bucket", job="j", le="+Inf"`: 3} {
-		require.Equal(t, chunk.Samples{T: []int64{end.UnixMilli()}, ST: []int64{first}, V: []float64{v}}, stored[`{__name__="`+name+`}`], name)
+	for name, v := range map[string]float64{
+		`explicit_count", job="j"`: 3, `explicit_sum", job="j"`: 7, `explicit_bucket", job="j", le="1"`: 1,
+		`explicit_bucket", job="j", le="+Inf"`: 3,
+	} {
+		require.Equal(t, chunk.Samples{T: []int64{end.UnixMilli()}, ST: []int64{first}, V: []float64{v}},
+			stored[`{__name__="`+name+`}`], name)
 	}
 	h := stored[`{__name__="exponential", job="j"}`].H
 	require.Len(t, h, 1)
 	require.Equal(t, first, h[0].ST)
 	require.EqualValues(t, 2, h[0].Int.Count)
-	for family, kind := range map[string]string{"orders_total": "counter", "stock": "gauge", "explicit": "histogram", "exponential": "histogram"} {
+	for family, kind := range map[string]string{
+		"orders_total": "counter", "stock": "gauge", "explicit": "histogram", "exponential": "histogram",
+	} {
 		require.Equal(t, kind, s.told[family][0], family)
 	}
 	require.Equal(t, end.Add(-time.Millisecond).Truncate(24*time.Hour).UnixMilli(), s.store.StartsFrom(tenant.Default))
@@ -95,7 +103,8 @@ func TestDeltaTimesAreBounded(t *testing.T) {
 	md := pmetric.NewMetrics()
 	deltaSum(md, "future", true, now, now.AddDate(1, 0, 0), 1)
 	require.Equal(t, http.StatusBadRequest, s.post(t, encodingProtobuf, encode(t, md, encodingProtobuf)).code)
-	require.LessOrEqual(t, s.store.StartsFrom(tenant.Default), now.UnixMilli(), "samples that are stored later are of now")
+	require.LessOrEqual(t, s.store.StartsFrom(tenant.Default), now.UnixMilli(),
+		"samples that are stored later are of now")
 
 	md = pmetric.NewMetrics()
 	deltaSum(md, "old", true, now.AddDate(-9, 0, 0), now.AddDate(-8, 0, 0), 1)
@@ -113,7 +122,8 @@ func TestDeltaTimesAreBounded(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, got.code)
 	require.Contains(t, got.message, reasonDeltaWithoutStart+" (1)")
 	require.Contains(t, got.message, reasonDeltaInvalidStart+" (2)")
-	require.Equal(t, starts.Never, s.store.StartsFrom("refused"), "a tenant whose deltas are all rejected isn't recorded")
+	require.Equal(t, starts.Never, s.store.StartsFrom("refused"),
+		"a tenant whose deltas are all rejected isn't recorded")
 }
 
 // TestDeltasAreRecordedBeforeSamples fails the write of the tenant's row, then the write of the samples: samples are

@@ -37,7 +37,9 @@ func negotiate(header http.Header) (e encoding, gzipped bool, err error) {
 	case err == nil && media == encodingProtobuf.mediaType():
 		e = encodingProtobuf
 	default:
-		return encodingJSON, false, fmt.Errorf("content type %.128q isn't supported; send application/x-protobuf or application/json", contentType)
+		return encodingJSON, false, fmt.Errorf(
+			"content type %.128q isn't supported; send application/x-protobuf or application/json", contentType,
+		)
 	}
 	switch of := strings.ToLower(strings.TrimSpace(header.Get("Content-Encoding"))); of {
 	case "", "identity":

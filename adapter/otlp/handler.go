@@ -22,7 +22,9 @@ import (
 // Handler returns a handler for POST requests with OTLP metrics. The tenant is taken from the request's context. It
 // returns an error that wraps ErrOptions if the options are invalid.
 func Handler(store *storage.Store, opts Options) (http.Handler, error) {
-	h, err := newHandler(func(tenant string) adapter.Batch { return opts.Rules.Over(tenant, store.NewBatch(tenant)) }, opts)
+	h, err := newHandler(
+		func(tenant string) adapter.Batch { return opts.Rules.Over(tenant, store.NewBatch(tenant)) }, opts,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +111,10 @@ func (h *handler) decode(r *http.Request, e encoding, gzipped bool, share *adapt
 	case err != nil:
 		return pmetric.Metrics{}, err
 	case weight > h.opts.MaxMemory:
-		return pmetric.Metrics{}, fmt.Errorf("%w: decoded, the request would need more than %d bytes of memory; send fewer data points per request",
-			adapter.ErrTooLarge, h.opts.MaxMemory)
+		return pmetric.Metrics{}, fmt.Errorf(
+			"%w: decoded, the request would need more than %d bytes of memory; send fewer data points per request",
+			adapter.ErrTooLarge, h.opts.MaxMemory,
+		)
 	}
 	if err := share.Take(weight); err != nil {
 		return pmetric.Metrics{}, err
@@ -155,7 +159,9 @@ func (h *handler) store(ctx context.Context, md pmetric.Metrics) (outcome, error
 		}
 		// The translation skipped the missing points along with the metrics that the error names.
 		if lost := left - app.points; lost > 0 || !errors.Is(err, errTargetInfo) {
-			done.refusals.add(reasonUntranslatable, lost, func() string { return strings.ReplaceAll(err.Error(), "\n", "; ") })
+			done.refusals.add(reasonUntranslatable, lost, func() string {
+				return strings.ReplaceAll(err.Error(), "\n", "; ")
+			})
 		}
 	}
 	if err := in.Commit(); err != nil {

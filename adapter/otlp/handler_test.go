@@ -94,7 +94,8 @@ func parse(t testing.TB, e encoding, answer *http.Response, text []byte) reply {
 		} else {
 			require.NoError(t, response.UnmarshalJSON(text))
 		}
-		out.rejected, out.message = response.PartialSuccess().RejectedDataPoints(), response.PartialSuccess().ErrorMessage()
+		out.rejected = response.PartialSuccess().RejectedDataPoints()
+		out.message = response.PartialSuccess().ErrorMessage()
 		return out
 	}
 	var problem status.Status
@@ -323,7 +324,8 @@ func TestWithoutRoomOrEngine(t *testing.T) {
 	md := pmetric.NewMetrics()
 	gauge(md, "m", time.Now())
 	full := newServer(t, nil, nil, func(o *storage.Options) { o.HeadBytes = 1100 })
-	require.Equal(t, http.StatusOK, full.post(t, encodingProtobuf, encode(t, md, encodingProtobuf)).code, "the head was empty")
+	require.Equal(t, http.StatusOK, full.post(t, encodingProtobuf, encode(t, md, encodingProtobuf)).code,
+		"the head was empty")
 	gauge(md, "other", time.Now())
 	got := full.post(t, encodingProtobuf, encode(t, md, encodingProtobuf))
 	require.Equal(t, http.StatusTooManyRequests, got.code)
@@ -376,12 +378,18 @@ func TestTranslations(t *testing.T) {
 		Translation
 		want []string
 	}{
-		{Translation{Strategy: "UnderscoreEscapingWithoutSuffixes", PromoteResourceAttributes: []string{"zone.name"}}, []string{
-			`{__name__="a_b_bucket", job="s", le="+Inf", x_y="1", zone_name="z"}`, `{__name__="a_b_bucket", job="s", le="2", x_y="1", zone_name="z"}`,
-			`{__name__="a_b_count", job="s", x_y="1", zone_name="z"}`, `{__name__="target_info", job="s", zone_name="z"}`}},
-		{Translation{Strategy: "NoUTF8EscapingWithSuffixes", PromoteAllResourceAttributes: true, IgnoreResourceAttributes: []string{"service.name"}, ConvertHistogramsToNHCB: true}, []string{
-			`{__name__="a.b_bytes", job="s", "x.y"="1", "zone.name"="z"}`, `{__name__="target_info", job="s", "zone.name"="z"}`}},
-		{Translation{Strategy: "NoTranslation", KeepIdentifyingResourceAttributes: true, PromoteScopeMetadata: true, ConvertHistogramsToNHCB: true}, []string{
+		{Translation{Strategy: "UnderscoreEscapingWithoutSuffixes",
+			PromoteResourceAttributes: []string{"zone.name"}}, []string{
+			`{__name__="a_b_bucket", job="s", le="+Inf", x_y="1", zone_name="z"}`,
+			`{__name__="a_b_bucket", job="s", le="2", x_y="1", zone_name="z"}`,
+			`{__name__="a_b_count", job="s", x_y="1", zone_name="z"}`,
+			`{__name__="target_info", job="s", zone_name="z"}`}},
+		{Translation{Strategy: "NoUTF8EscapingWithSuffixes", PromoteAllResourceAttributes: true,
+			IgnoreResourceAttributes: []string{"service.name"}, ConvertHistogramsToNHCB: true}, []string{
+			`{__name__="a.b_bytes", job="s", "x.y"="1", "zone.name"="z"}`,
+			`{__name__="target_info", job="s", "zone.name"="z"}`}},
+		{Translation{Strategy: "NoTranslation", KeepIdentifyingResourceAttributes: true, PromoteScopeMetadata: true,
+			ConvertHistogramsToNHCB: true}, []string{
 			`{__name__="a.b", job="s", otel_scope_name="scope", otel_scope_schema_url="", otel_scope_version="1", "x.y"="1"}`,
 			`{__name__="target_info", job="s", "service.name"="s", "zone.name"="z"}`}},
 	} {

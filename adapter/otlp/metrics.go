@@ -29,7 +29,8 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 		}, []string{"encoding", "code"}),
 		points: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_otlp_data_points_total",
-			Help: "OTLP data points by result: stored (durable, or dropped by a rule of --write.relabel-file), or the reason for their rejection.",
+			Help: "OTLP data points by result: stored (durable, or dropped by a rule of --write.relabel-file), or " +
+				"the reason for their rejection.",
 		}, []string{"result"}),
 		samples: f.NewCounter(prometheus.CounterOpts{
 			Name: "cassia_otlp_samples_total",

@@ -61,7 +61,8 @@ func (t *Translation) Validate() error {
 	case t.PromoteAllResourceAttributes && len(t.PromoteResourceAttributes) > 0:
 		return fmt.Errorf("%w: promote either all resource attributes or a list of them, not both", ErrOptions)
 	case !t.PromoteAllResourceAttributes && len(t.IgnoreResourceAttributes) > 0:
-		return fmt.Errorf("%w: resource attributes can be ignored only if all resource attributes are promoted", ErrOptions)
+		return fmt.Errorf("%w: resource attributes can be ignored only if all resource attributes are promoted",
+			ErrOptions)
 	case slices.Contains(t.PromoteResourceAttributes, ""), slices.Contains(t.IgnoreResourceAttributes, ""):
 		return fmt.Errorf("%w: a resource attribute has no name", ErrOptions)
 	}
@@ -74,9 +75,11 @@ func (t *Translation) config() config.OTLPConfig {
 	if t.Strategy != "" {
 		c.TranslationStrategy = otlptranslator.TranslationStrategyOption(t.Strategy)
 	}
-	c.PromoteResourceAttributes, c.PromoteAllResourceAttributes = t.PromoteResourceAttributes, t.PromoteAllResourceAttributes
+	c.PromoteResourceAttributes = t.PromoteResourceAttributes
+	c.PromoteAllResourceAttributes = t.PromoteAllResourceAttributes
 	c.IgnoreResourceAttributes = t.IgnoreResourceAttributes
-	c.KeepIdentifyingResourceAttributes, c.ConvertHistogramsToNHCB = t.KeepIdentifyingResourceAttributes, t.ConvertHistogramsToNHCB
+	c.KeepIdentifyingResourceAttributes = t.KeepIdentifyingResourceAttributes
+	c.ConvertHistogramsToNHCB = t.ConvertHistogramsToNHCB
 	c.PromoteScopeMetadata = t.PromoteScopeMetadata
 	return c
 }

@@ -193,7 +193,8 @@ func (p *pruner) exponential(pt pmetric.ExponentialHistogramDataPoint) bool {
 	dropUnreadable(pt.Exemplars())
 	if pt.Scale() < histogram.ExponentialSchemaMin {
 		p.refusals.add(reasonBadScale, 1, func() string {
-			return fmt.Sprintf("metric %.128q has scale %d; the minimum is %d", p.metric, pt.Scale(), histogram.ExponentialSchemaMin)
+			return fmt.Sprintf("metric %.128q has scale %d; the minimum is %d",
+				p.metric, pt.Scale(), histogram.ExponentialSchemaMin)
 		})
 		return true
 	}
@@ -215,15 +216,24 @@ func (p *pruner) refuses(at pcommon.Timestamp, attributes pcommon.Map, series in
 	case at > math.MaxInt64:
 		reason, text = reasonNoTimestamp, "has a data point with a timestamp after the year 2262"
 	case p.tooManyAttributes:
-		reason, text = reasonTooManyAttributes, fmt.Sprintf("has a resource or a scope with more than %d attributes, or more than %d bytes of attributes", maxResourceAttributes, maxSeriesText)
+		reason, text = reasonTooManyAttributes, fmt.Sprintf(
+			"has a resource or a scope with more than %d attributes, or more than %d bytes of attributes",
+			maxResourceAttributes, maxSeriesText,
+		)
 	case attributes.Len() > maxAttributes:
-		reason, text = reasonTooManyAttributes, fmt.Sprintf("has a data point with %d attributes; the maximum is %d", attributes.Len(), maxAttributes)
+		reason = reasonTooManyAttributes
+		text = fmt.Sprintf("has a data point with %d attributes; the maximum is %d", attributes.Len(), maxAttributes)
 	case p.outer+attributesText(attributes)+int64(len(p.metric)+p.unit) > maxSeriesText:
-		reason, text = reasonTooMuchText, fmt.Sprintf("has a data point with more than %d bytes of attributes and names", maxSeriesText)
+		reason = reasonTooMuchText
+		text = fmt.Sprintf("has a data point with more than %d bytes of attributes and names", maxSeriesText)
 	default:
 		cost = int64(series) * (seriesWork + int64(len(p.metric)) + p.outer + attributesText(attributes))
 		if cost > p.work {
-			reason, text = reasonTooMuchText, fmt.Sprintf("would become, together with the data points before it, series with more than %d bytes of labels; send fewer data points per request", int64(maxWork))
+			reason, text = reasonTooMuchText, fmt.Sprintf(
+				"would become, together with the data points before it, series with more than %d bytes of labels; "+
+					"send fewer data points per request",
+				int64(maxWork),
+			)
 		}
 	}
 	if reason == "" {

@@ -35,7 +35,9 @@ type server struct {
 	told map[string][3]string
 }
 
-func newServer(t testing.TB, rule func(faultengine.Op) faultengine.Action, change func(*Options), stored ...func(*storage.Options)) *server {
+func newServer(
+	t testing.TB, rule func(faultengine.Op) faultengine.Action, change func(*Options), stored ...func(*storage.Options),
+) *server {
 	var eng engine.Engine = storagetest.Pebble(t)
 	if rule != nil {
 		eng = faultengine.Wrap(eng, rule)
@@ -89,8 +91,10 @@ func record(t *testing.T, options ...sdkmetric.Option) *metricdata.ResourceMetri
 	reader := sdkmetric.NewManualReader()
 	exponential := sdkmetric.NewView(sdkmetric.Instrument{Name: "exponential"},
 		sdkmetric.Stream{Aggregation: sdkmetric.AggregationBase2ExponentialHistogram{MaxSize: 160, MaxScale: 20}})
-	res := resource.NewSchemaless(attribute.String("service.name", "shop"), attribute.String("service.namespace", "web"),
-		attribute.String("service.instance.id", "i-1"), attribute.String("cloud.region", "eu"))
+	res := resource.NewSchemaless(
+		attribute.String("service.name", "shop"), attribute.String("service.namespace", "web"),
+		attribute.String("service.instance.id", "i-1"), attribute.String("cloud.region", "eu"),
+	)
 	provider := sdkmetric.NewMeterProvider(append([]sdkmetric.Option{
 		sdkmetric.WithReader(reader), sdkmetric.WithView(exponential), sdkmetric.WithResource(res),
 	}, options...)...)
@@ -111,7 +115,8 @@ func record(t *testing.T, options ...sdkmetric.Option) *metricdata.ResourceMetri
 	require.NoError(t, err)
 	gauge.Record(ctx, 21.5)
 	for _, name := range []string{"explicit", "exponential"} {
-		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription("Time taken."), metric.WithExplicitBucketBoundaries(0.1, 1, 10))
+		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription("Time taken."),
+			metric.WithExplicitBucketBoundaries(0.1, 1, 10))
 		require.NoError(t, err)
 		for _, v := range []float64{0, 0.05, 0.3, 0.3, 2, 100} {
 			h.Record(ctx, v, set)
@@ -128,7 +133,9 @@ const sdkLabels = `, instance="i-1", job="web/shop"`
 func TestSDK(t *testing.T) {
 	s := newServer(t, nil, nil, nil)
 	sent := record(t)
-	require.NoError(t, s.exporter(t, otlpmetrichttp.WithCompression(otlpmetrichttp.GzipCompression)).Export(t.Context(), sent))
+	require.NoError(
+		t, s.exporter(t, otlpmetrichttp.WithCompression(otlpmetrichttp.GzipCompression)).Export(t.Context(), sent),
+	)
 	got := s.series(t, tenant.Default)
 	floats := map[string]float64{}
 	for name, samples := range got {
@@ -197,7 +204,9 @@ func TestSDKTriesAgain(t *testing.T) {
 		}
 		return faultengine.Pass()
 	}, nil, nil)
-	retry := otlpmetrichttp.RetryConfig{Enabled: true, InitialInterval: time.Millisecond, MaxInterval: time.Second, MaxElapsedTime: time.Minute}
+	retry := otlpmetrichttp.RetryConfig{
+		Enabled: true, InitialInterval: time.Millisecond, MaxInterval: time.Second, MaxElapsedTime: time.Minute,
+	}
 	require.NoError(t, s.exporter(t, otlpmetrichttp.WithRetry(retry)).Export(t.Context(), record(t)))
 	require.False(t, failing)
 	require.NotEmpty(t, s.series(t, tenant.Default))

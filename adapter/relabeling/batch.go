@@ -75,7 +75,9 @@ func (b *batch) Float(ref *storage.Series, t, st int64, v float64) error {
 }
 
 // Histogram adds a histogram, with the same errors as Float.
-func (b *batch) Histogram(ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
+func (b *batch) Histogram(
+	ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram,
+) error {
 	if ref == dropped {
 		return b.drop()
 	}

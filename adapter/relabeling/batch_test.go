@@ -78,8 +78,10 @@ func parse(t testing.TB, text string) labels.Labels {
 
 // stored returns a tenant's series with their values.
 func (r *rig) stored(tenant string) (list []string) {
-	found, err := r.store.Select(context.Background(), query.Query{Tenant: tenant, MinT: r.now - 1000, MaxT: r.now + 1000,
-		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}, Sorted: true})
+	found, err := r.store.Select(context.Background(), query.Query{
+		Tenant: tenant, MinT: r.now - 1000, MaxT: r.now + 1000,
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}, Sorted: true,
+	})
 	require.NoError(r.t, err)
 	for _, s := range found {
 		var samples chunk.Samples
@@ -103,7 +105,9 @@ tenants:
 // TestBatch sends series twice: first when they are unknown, then when they are known.
 func TestBatch(t *testing.T) {
 	r := newRig(t, strings.Replace(example, "regex: all, action: keep", `regex: "yes", action: drop`, 1))
-	series := []string{"go_gc,job=a", "old_x,job=a", "up,job=a,pod=1", "up,job=a,pod=2", "up,job=b", "bad,kill=name", "up,kill=yes"}
+	series := []string{
+		"go_gc,job=a", "old_x,job=a", "up,job=a,pod=1", "up,job=a,pod=2", "up,job=b", "bad,kill=name", "up,kill=yes",
+	}
 	for range 2 {
 		errs := r.send("t", series...)
 		for i, want := range []error{adapter.ErrDropped, nil, nil, nil, nil, nil, adapter.ErrDropped} {
@@ -236,8 +240,9 @@ func TestMetadata(t *testing.T) {
 	require.True(t, ok)
 	live.Set(table)
 	for _, c := range []struct{ family, kind, want string }{
-		{"go_gc", "gauge", ""}, {"up", "gauge", "up"}, {"old_x", "counter", "new_x"}, {"old_x_total", "counter", "new_x_total"},
-		{"old_seconds", "histogram", "new_seconds"}, {"x_bucket", "gauge", ""}, {"x", "histogram", "x"}, {"go_x", "histogram", ""},
+		{"go_gc", "gauge", ""}, {"up", "gauge", "up"}, {"old_x", "counter", "new_x"},
+		{"old_x_total", "counter", "new_x_total"}, {"old_seconds", "histogram", "new_seconds"},
+		{"x_bucket", "gauge", ""}, {"x", "histogram", "x"}, {"go_x", "histogram", ""},
 	} {
 		as, ok := live.Metadata("t", c.family, c.kind)
 		require.Equal(t, c.want, as, c)
@@ -279,7 +284,8 @@ func BenchmarkBatch(b *testing.B) {
 			var aliases [][]byte
 			var all []labels.Labels
 			for i := range 2000 {
-				ls := labels.FromStrings(labels.MetricName, fmt.Sprintf("node_cpu_seconds_total_%d", i%40), "cluster", "eu", "cpu", fmt.Sprint(i/40),
+				ls := labels.FromStrings(labels.MetricName, fmt.Sprintf("node_cpu_seconds_total_%d", i%40),
+					"cluster", "eu", "cpu", fmt.Sprint(i/40),
 					"instance", fmt.Sprintf("host-%d.example.com:9100", i%100), "job", "node", "mode", "user")
 				all, aliases = append(all, ls), append(aliases, slices.Clone(adapter.AppendAlias(nil, ls)))
 			}

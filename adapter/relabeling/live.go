@@ -29,14 +29,16 @@ func NewLive(r prometheus.Registerer) *Live {
 		cache:  newDroppedCache(maxDropped),
 		forget: func(func(string) bool) {},
 		samples: prometheus.NewDesc("cassia_relabel_dropped_samples_total",
-			"Samples and histograms dropped by relabeling rules. rules is the tenant that the rules belong to, or empty for rules of "+
-				"all tenants; rule is the number of the rule, from 1.", labels, nil),
+			"Samples and histograms dropped by relabeling rules. rules is the tenant that the rules belong to, or "+
+				"empty for rules of all tenants; rule is the number of the rule, from 1.", labels, nil),
 		exemplars: prometheus.NewDesc("cassia_relabel_dropped_exemplars_total",
-			"Exemplars of series dropped by relabeling rules. rules is the tenant that the rules belong to, or empty for rules of "+
-				"all tenants; rule is the number of the rule, from 1.", labels, nil),
+			"Exemplars of series dropped by relabeling rules. rules is the tenant that the rules belong to, or empty "+
+				"for rules of all tenants; rule is the number of the rule, from 1.", labels, nil),
 		refused: prometheus.NewDesc("cassia_relabel_refused_total",
-			"Samples, histograms and exemplars rejected because a relabeling rule made the labels of their series too long. rules is "+
-				"the tenant that the rules belong to, or empty for rules of all tenants; rule is the number of the rule, from 1.", labels, nil),
+			"Samples, histograms and exemplars rejected because a relabeling rule made the labels of their series "+
+				"too long. rules is the tenant that the rules belong to, or empty for rules of all tenants; rule is "+
+				"the number of the rule, from 1.",
+			labels, nil),
 	}
 	if r != nil {
 		r.MustRegister(l)
@@ -148,7 +150,9 @@ func (l *Live) Collect(to chan<- prometheus.Metric) {
 		for i := range r.configs {
 			t, number := r.total(i), strconv.Itoa(i+1)
 			to <- prometheus.MustNewConstMetric(l.samples, prometheus.CounterValue, float64(t.samples), r.owner, number)
-			to <- prometheus.MustNewConstMetric(l.exemplars, prometheus.CounterValue, float64(t.exemplars), r.owner, number)
+			to <- prometheus.MustNewConstMetric(
+				l.exemplars, prometheus.CounterValue, float64(t.exemplars), r.owner, number,
+			)
 			to <- prometheus.MustNewConstMetric(l.refused, prometheus.CounterValue, float64(t.refused), r.owner, number)
 		}
 	}

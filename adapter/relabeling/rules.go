@@ -34,7 +34,9 @@ type Rules struct {
 type counts struct{ samples, exemplars, refused []atomic.Int64 }
 
 func newCounts(n int) *counts {
-	return &counts{samples: make([]atomic.Int64, n), exemplars: make([]atomic.Int64, n), refused: make([]atomic.Int64, n)}
+	return &counts{
+		samples: make([]atomic.Int64, n), exemplars: make([]atomic.Int64, n), refused: make([]atomic.Int64, n),
+	}
 }
 
 func (c *counts) addTo(t *total, rule int) {

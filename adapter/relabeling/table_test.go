@@ -13,7 +13,8 @@ import (
 // prometheusTakes returns the error with which Prometheus (and promtool) rejects rules in its section remote_write.
 func prometheusTakes(rules string) error {
 	indented := "\n    " + rules
-	_, err := config.Load("remote_write:\n- url: http://localhost/write\n  write_relabel_configs:"+indented+"\n", slog.New(slog.DiscardHandler))
+	_, err := config.Load("remote_write:\n- url: http://localhost/write\n  write_relabel_configs:"+indented+"\n",
+		slog.New(slog.DiscardHandler))
 	return err
 }
 

@@ -116,7 +116,10 @@ func Try(ctx context.Context, s *storage.Store, table *Table, o TrialOptions) (*
 	if rules == nil {
 		return nil, ErrNoRules
 	}
-	t := &trial{TrialOptions: o, store: s, rules: rules, builder: labels.NewBuilder(labels.EmptyLabels()), results: map[uint64]struct{}{}}
+	t := &trial{
+		TrialOptions: o, store: s, rules: rules, builder: labels.NewBuilder(labels.EmptyLabels()),
+		results: map[uint64]struct{}{},
+	}
 	t.Start, t.End = time.UnixMilli(o.MinT).UTC(), time.UnixMilli(o.MaxT).UTC()
 	for i, text := range rules.texts {
 		t.Rules = append(t.Rules, RuleTrial{Number: i + 1, Text: text, Examples: []Example{}})
@@ -147,7 +150,9 @@ func (t *trial) query(ms []*labels.Matcher) query.Query {
 
 // metric examines the series of a metric.
 func (t *trial) metric(ctx context.Context, name string) error {
-	found, err := t.store.Select(ctx, t.query([]*labels.Matcher{{Type: labels.MatchEqual, Name: labels.MetricName, Value: name}}))
+	found, err := t.store.Select(ctx, t.query([]*labels.Matcher{
+		{Type: labels.MatchEqual, Name: labels.MetricName, Value: name},
+	}))
 	if err != nil {
 		return err
 	}
@@ -239,7 +244,9 @@ func (t *trial) refuse(samples int, bytes float64, err error) {
 
 func (r *RuleTrial) example(before, after string) {
 	if len(r.Examples) < maxExamples {
-		r.Examples = append(r.Examples, Example{strings.ToValidUTF8(before, "\ufffd"), strings.ToValidUTF8(after, "\ufffd")})
+		r.Examples = append(r.Examples, Example{
+			strings.ToValidUTF8(before, "\ufffd"), strings.ToValidUTF8(after, "\ufffd"),
+		})
 	}
 }
 
@@ -279,7 +286,9 @@ type ResolutionSpace struct {
 }
 
 // Space returns the sizes of a tenant's sealed data by resolution: raw, 5m and 1h.
-func Space(ctx context.Context, s *storage.Store, tenant string) (space [rollup.OneHour + 1]ResolutionSpace, err error) {
+func Space(
+	ctx context.Context, s *storage.Store, tenant string,
+) (space [rollup.OneHour + 1]ResolutionSpace, err error) {
 	list, _, err := inspect.Survey(ctx, s.View(), tenant)
 	if err != nil {
 		return space, err

@@ -12,20 +12,25 @@ import (
 // A trial reports the effect of each rule on stored series and changes nothing.
 func TestTrial(t *testing.T) {
 	r := newRig(t, "")
-	series := []string{"go_gc,job=a", "go_gc,job=b", "old_x,job=a", "up,job=a,pod=1", "up,job=a,pod=2", "up,job=b", "bad,kill=name"}
+	series := []string{
+		"go_gc,job=a", "go_gc,job=b", "old_x,job=a", "up,job=a,pod=1", "up,job=a,pod=2", "up,job=b", "bad,kill=name",
+	}
 	for range 2 {
 		r.send("t", series...)
 		r.now++
 	}
 	in := r.intake("t")
-	for h, fh := range map[*histogram.Histogram]*histogram.FloatHistogram{tsdbutil.GenerateTestHistogram(3): nil, nil: tsdbutil.GenerateTestFloatHistogram(4)} {
+	for h, fh := range map[*histogram.Histogram]*histogram.FloatHistogram{
+		tsdbutil.GenerateTestHistogram(3): nil, nil: tsdbutil.GenerateTestFloatHistogram(4),
+	} {
 		r.now++
 		require.NoError(t, in.Histogram(parse(t, "latency,job=a"), r.now, r.now-1000, h, fh))
 	}
 	require.NoError(t, in.Commit())
 	r.send("other", "go_gc,job=a")
 	before := r.stored("t")
-	table, err := Parse([]byte(example[:len(example)-len("tenants:\n  free: {}\n")-len("- {source_labels: [kill], regex: all, action: keep}\n")] + "tenants:\n  free: {}\n"))
+	table, err := Parse([]byte(example[:len(example)-len("tenants:\n  free: {}\n")-
+		len("- {source_labels: [kill], regex: all, action: keep}\n")] + "tenants:\n  free: {}\n"))
 	require.NoError(t, err)
 
 	day := (24 * time.Hour).Milliseconds()
@@ -87,7 +92,9 @@ func TestTrialOfSealedData(t *testing.T) {
 	}
 	table, err := Parse([]byte(example))
 	require.NoError(t, err)
-	trial, err := Try(t.Context(), r.store, table, TrialOptions{Tenant: "t", MinT: r.now - (48 * time.Hour).Milliseconds(), MaxT: r.now})
+	trial, err := Try(t.Context(), r.store, table, TrialOptions{
+		Tenant: "t", MinT: r.now - (48 * time.Hour).Milliseconds(), MaxT: r.now,
+	})
 	require.NoError(t, err)
 	require.EqualValues(t, 400, trial.All.Samples)
 	require.True(t, trial.Measured)

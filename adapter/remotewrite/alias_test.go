@@ -18,5 +18,6 @@ func TestAliasIsThatOfOtherWays(t *testing.T) {
 		ls.Range(func(l labels.Label) { want = appendLabel(want, l.Name, l.Value) })
 		require.Equal(t, want, adapter.AppendAlias(nil, ls))
 	}
-	require.Equal(t, appendLabel(nil, "a", "1"), adapter.AppendAlias(nil, labels.FromStrings("a", "1", "b", "")), "empty labels are none")
+	require.Equal(t, appendLabel(nil, "a", "1"), adapter.AppendAlias(nil, labels.FromStrings("a", "1", "b", "")),
+		"empty labels are none")
 }

@@ -27,8 +27,9 @@ func benchRequest() *prompb.WriteRequest {
 	req := &prompb.WriteRequest{}
 	for i := range benchSeries {
 		req.Timeseries = append(req.Timeseries, prompb.TimeSeries{
-			Labels: protoLabels("__name__", fmt.Sprintf("node_cpu_seconds_total_%d", i%40), "cluster", "eu-west-1", "cpu", fmt.Sprint(i/40),
-				"instance", fmt.Sprintf("host-%d.example.com:9100", i%100), "job", "node", "mode", "user"),
+			Labels: protoLabels("__name__", fmt.Sprintf("node_cpu_seconds_total_%d", i%40), "cluster", "eu-west-1",
+				"cpu", fmt.Sprint(i/40), "instance", fmt.Sprintf("host-%d.example.com:9100", i%100), "job", "node",
+				"mode", "user"),
 			Samples: []prompb.Sample{{Timestamp: 1_780_000_000_000 + int64(i%15000), Value: float64(i) * 1.25}},
 		})
 	}
@@ -97,7 +98,8 @@ func TestNothingAllocated(t *testing.T) {
 	for v, body := range map[version][]byte{version1: marshalV1(t, req), version2: marshalV2(t, v2From(req))} {
 		loop := decodeLoop(t, v, body)
 		loop()
-		require.LessOrEqual(t, testing.AllocsPerRun(10, loop), 1.0, "version %s, %d samples: one for the test's own closure", v, benchSeries)
+		require.LessOrEqual(t, testing.AllocsPerRun(10, loop), 1.0,
+			"version %s, %d samples: one for the test's own closure", v, benchSeries)
 	}
 }
 
@@ -134,7 +136,9 @@ func BenchmarkUnknownSeries(b *testing.B) {
 // BenchmarkRequest measures a request without the store and the network: reading, snappy, decoding, responding.
 func BenchmarkRequest(b *testing.B) {
 	req := benchRequest()
-	for contentType, body := range map[string][]byte{contentV1: marshalV1(b, req), contentV2: marshalV2(b, v2From(req))} {
+	for contentType, body := range map[string][]byte{
+		contentV1: marshalV1(b, req), contentV2: marshalV2(b, v2From(req)),
+	} {
 		b.Run(contentType, func(b *testing.B) {
 			batches := &mapBatch{series: map[string]*storage.Series{}}
 			h, err := newHandler(func(string) adapter.Batch { return batches }, DefaultOptions())

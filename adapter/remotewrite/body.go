@@ -116,7 +116,8 @@ func (b *body) decompress(limit int64) error {
 	}
 	// Snappy's densest element copies 64 bytes and is 3 bytes long.
 	if size > len(b.compressed)/3*64+64 {
-		return fmt.Errorf("%w: claims %d bytes, more than %d compressed bytes can hold", errCorrupt, size, len(b.compressed))
+		return fmt.Errorf("%w: claims %d bytes, more than %d compressed bytes can hold",
+			errCorrupt, size, len(b.compressed))
 	}
 	if err := b.claim(int64(size)); err != nil {
 		return err

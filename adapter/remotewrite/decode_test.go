@@ -128,7 +128,9 @@ func TestDecodeV2(t *testing.T) {
 
 // TestNegativeZero encodes -0 by hand, because the generated encoder omits it like 0.
 func TestNegativeZero(t *testing.T) {
-	series := append(appendLabel(nil, "__name__", "m"), appendBytesField(nil, 2, appendSample(nil, 1, math.Copysign(0, -1)))...)
+	series := append(
+		appendLabel(nil, "__name__", "m"), appendBytesField(nil, 2, appendSample(nil, 1, math.Copysign(0, -1)))...,
+	)
 	r := newRecorder()
 	decodeV1(t, r, appendBytesField(nil, 1, series))
 	require.Equal(t, uint64(1)<<63, r.samples[0].bits)

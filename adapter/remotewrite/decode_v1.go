@@ -204,7 +204,8 @@ func (d *decoder) metadataV1(b []byte) error {
 
 // passMetadata calls onMetadata if m names a metric and is valid UTF-8.
 func (d *decoder) passMetadata(m Metadata) {
-	if d.onMetadata == nil || len(m.Metric) == 0 || !utf8.Valid(m.Metric) || !utf8.Valid(m.Unit) || !utf8.Valid(m.Help) {
+	if d.onMetadata == nil || len(m.Metric) == 0 || !utf8.Valid(m.Metric) || !utf8.Valid(m.Unit) ||
+		!utf8.Valid(m.Help) {
 		return
 	}
 	d.onMetadata(d.ctx, d.tenant, m)

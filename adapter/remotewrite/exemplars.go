@@ -183,7 +183,8 @@ func (d *decoder) exemplar(t int64, v float64) error {
 	}
 	l.builder.Sort()
 	l.builder.Overwrite(&l.labels)
-	if err := d.batch.Exemplar(d.series, exemplar.Exemplar{Labels: l.labels, Value: v, Ts: t, HasTs: true}); err != nil {
+	e := exemplar.Exemplar{Labels: l.labels, Value: v, Ts: t, HasTs: true}
+	if err := d.batch.Exemplar(d.series, e); err != nil {
 		if err == adapter.ErrDropped {
 			d.ruled.exemplars++
 			return nil
@@ -200,7 +201,8 @@ var errExemplarLabels = errors.New("the labels of an exemplar have more than 128
 func isExemplarError(err error) bool {
 	var invalid *storage.InvalidExemplarError
 	var limit *tenant.LimitError
-	return errors.As(err, &limit) || errors.Is(err, errExemplarLabels) || errors.As(err, &invalid) || errors.Is(err, storage.ErrTooOld) || errors.Is(err, storage.ErrTooFarAhead)
+	return errors.As(err, &limit) || errors.Is(err, errExemplarLabels) || errors.As(err, &invalid) ||
+		errors.Is(err, storage.ErrTooOld) || errors.Is(err, storage.ErrTooFarAhead)
 }
 
 // refuseExemplar counts a rejected exemplar. It returns other errors, which fail the request.

@@ -92,7 +92,8 @@ func checkTaken(t *testing.T, d *decoder, r *recorder, all counts, want []record
 		for i < len(want) && want[i] != got {
 			i++
 		}
-		require.Less(t, i, len(want), "%v was never sent, or in another order; refused: %v; all: %v", got, d.refusals, want)
+		require.Less(t, i, len(want),
+			"%v was never sent, or in another order; refused: %v; all: %v", got, d.refusals, want)
 		i++
 	}
 }
@@ -146,10 +147,12 @@ func FuzzDecodeV1(f *testing.F) {
 
 func FuzzDecodeV2(f *testing.F) {
 	f.Add(marshalV2(f, v2From(varied())))
-	f.Add(marshalV2(f, &writev2.Request{Symbols: []string{"", "__name__", "m", "help"}, Timeseries: []writev2.TimeSeries{{
-		LabelsRefs: []uint32{1, 2}, Samples: []writev2.Sample{{Timestamp: 1, StartTimestamp: 2, Value: 3}},
-		Metadata:  writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_COUNTER, HelpRef: 3},
-		Exemplars: []writev2.Exemplar{{LabelsRefs: []uint32{1, 3}, Value: 1, Timestamp: 1}},
-	}, {LabelsRefs: []uint32{9, 1, 1}, Samples: []writev2.Sample{{Timestamp: 1}}}}}))
+	f.Add(marshalV2(f, &writev2.Request{
+		Symbols: []string{"", "__name__", "m", "help"}, Timeseries: []writev2.TimeSeries{{
+			LabelsRefs: []uint32{1, 2}, Samples: []writev2.Sample{{Timestamp: 1, StartTimestamp: 2, Value: 3}},
+			Metadata:  writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_COUNTER, HelpRef: 3},
+			Exemplars: []writev2.Exemplar{{LabelsRefs: []uint32{1, 3}, Value: 1, Timestamp: 1}},
+		}, {LabelsRefs: []uint32{9, 1, 1}, Samples: []writev2.Sample{{Timestamp: 1}}}},
+	}))
 	f.Fuzz(compareV2)
 }

@@ -38,7 +38,9 @@ func (ha *HA) batches(store *storage.Store, rules adapter.Shape) func(tenant str
 		if !ha.On(tenant) {
 			return plain(tenant)
 		}
-		return &haBatch{ha: ha, store: store, rules: rules, tenant: tenant, clusterName: clusterName, replicaName: replicaName}
+		return &haBatch{
+			ha: ha, store: store, rules: rules, tenant: tenant, clusterName: clusterName, replicaName: replicaName,
+		}
 	}
 }
 
@@ -171,7 +173,9 @@ func (b *haBatch) Float(ref *storage.Series, t, st int64, v float64) error {
 }
 
 // Histogram adds a histogram to the last looked-up series.
-func (b *haBatch) Histogram(ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
+func (b *haBatch) Histogram(
+	ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram,
+) error {
 	return b.current.batch.Histogram(ref, t, st, h, fh)
 }
 
@@ -190,7 +194,9 @@ func (b *haBatch) Commit(ctx context.Context) error {
 		case p.replica == "":
 			first = p.batch.Commit(ctx)
 		default:
-			first = b.ha.Replicas.Commit(ctx, p.stored, replicas.ClusterName{Tenant: b.tenant, Cluster: p.cluster}, p.replica)
+			first = b.ha.Replicas.Commit(
+				ctx, p.stored, replicas.ClusterName{Tenant: b.tenant, Cluster: p.cluster}, p.replica,
+			)
 		}
 	}
 	return first

@@ -26,7 +26,10 @@ func newHAServer(t *testing.T, change func(*ha.Options)) *server {
 	require.NoError(t, err)
 	t.Cleanup(replicas.Close)
 	opts := DefaultOptions()
-	opts.HA = &HA{Replicas: replicas, ClusterLabel: "cluster", ReplicaLabel: "__replica__", On: func(name string) bool { return name == tenant.Default }}
+	opts.HA = &HA{
+		Replicas: replicas, ClusterLabel: "cluster", ReplicaLabel: "__replica__",
+		On: func(name string) bool { return name == tenant.Default },
+	}
 	s.Handler, err = Handler(s.store, opts)
 	require.NoError(t, err)
 	return s
@@ -41,7 +44,9 @@ func haSeries(name, cluster, replica string, v float64) prompb.TimeSeries {
 	if cluster != "" {
 		pairs = append(pairs, "cluster", cluster)
 	}
-	return prompb.TimeSeries{Labels: protoLabels(pairs...), Samples: []prompb.Sample{{Timestamp: testMS + int64(v), Value: v}}}
+	return prompb.TimeSeries{
+		Labels: protoLabels(pairs...), Samples: []prompb.Sample{{Timestamp: testMS + int64(v), Value: v}},
+	}
 }
 
 func TestReplicasAreToldApart(t *testing.T) {
@@ -60,7 +65,8 @@ func TestReplicasAreToldApart(t *testing.T) {
 	send(haSeries("m", "c", "b", 3))
 	// One request with multiple replicas: the first replica of another cluster, one that isn't elected, one that is,
 	// and series without one of the labels.
-	send(haSeries("m", "d", "b", 4), haSeries("m", "c", "b", 5), haSeries("m", "c", "a", 6), haSeries("m", "", "b", 7), haSeries("m", "c", "", 8))
+	send(haSeries("m", "d", "b", 4), haSeries("m", "c", "b", 5), haSeries("m", "c", "a", 6), haSeries("m", "", "b", 7),
+		haSeries("m", "c", "", 8))
 	require.ElementsMatch(t, []string{
 		line(`{__name__="m", cluster="c"}`, 1), line(`{__name__="n", cluster="c"}`, 2),
 		line(`{__name__="m", cluster="d"}`, 4), line(`{__name__="m", cluster="c"}`, 6),
@@ -104,7 +110,9 @@ func TestRulesOverReplicas(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(replicas.Close)
 	opts := DefaultOptions()
-	opts.HA = &HA{Replicas: replicas, ClusterLabel: "cluster", ReplicaLabel: "__replica__", On: func(string) bool { return true }}
+	opts.HA = &HA{
+		Replicas: replicas, ClusterLabel: "cluster", ReplicaLabel: "__replica__", On: func(string) bool { return true },
+	}
 	opts.Rules = func(_ string, b *storage.Batch) adapter.Batch {
 		b.UseAliases(1)
 		return &renaming{Batch: b}
@@ -117,7 +125,8 @@ func TestRulesOverReplicas(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, w.Code, w.Body)
 		require.Equal(t, fmt.Sprint(n), w.Header().Get(headerSamplesWritten))
 	}
-	require.Equal(t, []string{fmt.Sprintf(`{__name__="m_c", cluster="c"} %d 0 %016x`, testMS+1, bitsOf(1))}, s.stored(t, tenant.Default))
+	require.Equal(t, []string{fmt.Sprintf(`{__name__="m_c", cluster="c"} %d 0 %016x`, testMS+1, bitsOf(1))},
+		s.stored(t, tenant.Default))
 }
 
 func TestTooManyClustersOfReplicas(t *testing.T) {
@@ -133,7 +142,9 @@ func TestTooManyClustersOfReplicas(t *testing.T) {
 func TestNamesOfReplicasAreUTF8(t *testing.T) {
 	s := newHAServer(t, nil)
 	for _, bad := range []prompb.TimeSeries{haSeries("m", "c", "a\xff", 2), haSeries("m", "c\xff", "a", 3)} {
-		w := post(s, contentV1, marshalV1(t, &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{haSeries("m", "c", "a", 1), bad}}))
+		w := post(s, contentV1, marshalV1(t, &prompb.WriteRequest{
+			Timeseries: []prompb.TimeSeries{haSeries("m", "c", "a", 1), bad},
+		}))
 		require.Equal(t, http.StatusBadRequest, w.Code)
 		require.Contains(t, w.Body.String(), storage.ReasonInvalidUTF8)
 		require.Len(t, s.stored(t, tenant.Default), 1)

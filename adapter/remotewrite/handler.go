@@ -138,7 +138,8 @@ func (h *handler) respond(w http.ResponseWriter, v version, q *request, err erro
 			h.opts.Logger.Error("remote write failed", "tenant", d.tenant, "version", v, "err", err)
 		}
 	case len(d.refusals) > 0:
-		code, text = http.StatusBadRequest, d.refusals.text(d.written.floats+d.written.histograms+d.ruled.floats+d.ruled.histograms)
+		code = http.StatusBadRequest
+		text = d.refusals.text(d.written.floats + d.written.histograms + d.ruled.floats + d.ruled.histograms)
 		switch { // A retry of the request may store the rest.
 		case slices.ContainsFunc(adapter.RetriedReasons, d.refusals.hasReason):
 			code = http.StatusServiceUnavailable
@@ -178,8 +179,8 @@ func statusOf(err error) int {
 	switch {
 	case errors.Is(err, errTooLarge):
 		return http.StatusRequestEntityTooLarge
-	case errors.Is(err, errCorrupt), errors.Is(err, errMalformed), errors.Is(err, errFirstSymbol), errors.Is(err, errTooManySymbols),
-		errors.Is(err, errBodyOfV1), errors.Is(err, errBodyOfV2):
+	case errors.Is(err, errCorrupt), errors.Is(err, errMalformed), errors.Is(err, errFirstSymbol),
+		errors.Is(err, errTooManySymbols), errors.Is(err, errBodyOfV1), errors.Is(err, errBodyOfV2):
 		return http.StatusBadRequest
 	case errors.Is(err, errBusy), errors.Is(err, errRead):
 		return http.StatusServiceUnavailable

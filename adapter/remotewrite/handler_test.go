@@ -87,7 +87,8 @@ func TestWrittenHeaders(t *testing.T) {
 		"nothing": {nil, 204, [3]string{"0", "0", "0"}},
 		"garbage": {[]byte("garbage"), 400, [3]string{"0", "0", "0"}},
 		"partly": {marshalV2(t, v2From(&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{
-			floatsV1("m", prompb.Sample{Timestamp: 1}, prompb.Sample{Timestamp: 2}), floatsV1("", prompb.Sample{Timestamp: 1}),
+			floatsV1("m", prompb.Sample{Timestamp: 1}, prompb.Sample{Timestamp: 2}),
+			floatsV1("", prompb.Sample{Timestamp: 1}),
 			{Labels: protoLabels("__name__", "h"), Histograms: []prompb.Histogram{prompb.FromIntHistogram(1, intHistogram())}},
 		}})), 400, [3]string{"2", "1", "0"}},
 	} {
@@ -96,7 +97,8 @@ func TestWrittenHeaders(t *testing.T) {
 			w := post(h, contentV2, c.body)
 			require.Equal(t, c.code, w.Code, w.Body)
 			got := [3]string{
-				w.Header().Get(headerSamplesWritten), w.Header().Get(headerHistogramsWritten), w.Header().Get(headerExemplarsWritten),
+				w.Header().Get(headerSamplesWritten), w.Header().Get(headerHistogramsWritten),
+				w.Header().Get(headerExemplarsWritten),
 			}
 			require.Equal(t, c.counts, got)
 		})
@@ -113,13 +115,17 @@ func TestTooLarge(t *testing.T) {
 	require.Equal(t, 204, postRaw(h, contentV1, "snappy", body).Code, "exactly the limit")
 	require.Equal(t, 413, postRaw(h, contentV1, "snappy", append(body, 0)).Code, "announced")
 
-	r := httptest.NewRequest(http.MethodPost, "/", io.MultiReader(strings.NewReader(string(body)), strings.NewReader("x")))
+	r := httptest.NewRequest(
+		http.MethodPost, "/", io.MultiReader(strings.NewReader(string(body)), strings.NewReader("x")),
+	)
 	r.ContentLength = -1
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	require.Equal(t, 413, w.Code, "not announced")
 
-	r = httptest.NewRequest(http.MethodPost, "/", http.MaxBytesReader(nil, io.NopCloser(strings.NewReader(string(body))), 5))
+	r = httptest.NewRequest(
+		http.MethodPost, "/", http.MaxBytesReader(nil, io.NopCloser(strings.NewReader(string(body))), 5),
+	)
 	w = httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	require.Equal(t, 413, w.Code, "cut by a middleware")
@@ -228,7 +234,8 @@ func TestAnswers(t *testing.T) {
 				}
 				return nil
 			}
-		}, 400, "", 1, `1 of 2 samples rejected: too_old (1 sample), such as: {__name__="a"} at 1: the sample is older than the retention`},
+		}, 400, "", 1,
+			`1 of 2 samples rejected: too_old (1 sample), such as: {__name__="a"} at 1: the sample is older than the retention`},
 		"too far ahead": {func(r *recorder) { r.floatErr = func(int64) error { return storage.ErrTooFarAhead } }, 400, "", 0, "too_far_ahead (2 samples)"},
 		"were deleted because a clock was fast": {func(r *recorder) {
 			r.floatErr = func(t int64) error {
@@ -277,7 +284,9 @@ func TestAnswers(t *testing.T) {
 			req := &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{
 				floatsV1("a", prompb.Sample{Timestamp: 1}), floatsV1("b", prompb.Sample{Timestamp: 2}),
 			}}
-			for contentType, body := range map[string][]byte{contentV1: marshalV1(t, req), contentV2: marshalV2(t, v2From(req))} {
+			for contentType, body := range map[string][]byte{
+				contentV1: marshalV1(t, req), contentV2: marshalV2(t, v2From(req)),
+			} {
 				r.samples, r.aliases = nil, map[string]*recordedSeries{}
 				w := post(newTestHandler(t, r, nil), contentType, body)
 				require.Equal(t, c.code, w.Code, w.Body)
@@ -357,12 +366,16 @@ func TestRefusalText(t *testing.T) {
 func TestTenant(t *testing.T) {
 	var got string
 	rec := newRecorder()
-	h, err := newHandler(func(tenant string) adapter.Batch { got = tenant; return rec.newBatch(tenant) }, DefaultOptions())
+	h, err := newHandler(
+		func(tenant string) adapter.Batch { got = tenant; return rec.newBatch(tenant) }, DefaultOptions(),
+	)
 	require.NoError(t, err)
 	post(h, contentV1, marshalV1(t, oneSample()))
 	require.Equal(t, tenant.Default, got)
 	ctx := tenant.Into(context.Background(), "acme")
-	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(string(snappy.Encode(nil, marshalV1(t, oneSample())))))
+	r := httptest.NewRequestWithContext(
+		ctx, http.MethodPost, "/", strings.NewReader(string(snappy.Encode(nil, marshalV1(t, oneSample())))),
+	)
 	h.ServeHTTP(httptest.NewRecorder(), r)
 	require.Equal(t, "acme", got)
 }

@@ -53,7 +53,9 @@ func (d *decoder) refuseLargeHistogram() error {
 	if d.series == nil {
 		d.refusals[d.refusal].samples++
 	} else {
-		d.count(reasonHistogramTooLarge, func() string { return fmt.Sprintf("%s: %v", d.describe(), errHistogramTooLarge) })
+		d.count(reasonHistogramTooLarge, func() string {
+			return fmt.Sprintf("%s: %v", d.describe(), errHistogramTooLarge)
+		})
 	}
 	return nil
 }

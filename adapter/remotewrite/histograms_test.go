@@ -24,8 +24,8 @@ func intHistogram() *histogram.Histogram {
 
 func floatHistogram() *histogram.FloatHistogram {
 	return &histogram.FloatHistogram{
-		CounterResetHint: histogram.GaugeType, Schema: -4, ZeroThreshold: .5, ZeroCount: .25, Count: 1e30, Sum: math.Inf(1),
-		PositiveSpans: []histogram.Span{{Offset: 5, Length: 1}}, PositiveBuckets: []float64{1.5},
+		CounterResetHint: histogram.GaugeType, Schema: -4, ZeroThreshold: .5, ZeroCount: .25, Count: 1e30,
+		Sum: math.Inf(1), PositiveSpans: []histogram.Span{{Offset: 5, Length: 1}}, PositiveBuckets: []float64{1.5},
 		NegativeSpans: []histogram.Span{{Offset: -7, Length: 1}}, NegativeBuckets: []float64{0},
 	}
 }
@@ -69,8 +69,9 @@ func TestHistogramFiner(t *testing.T) {
 
 func TestHistogramHints(t *testing.T) {
 	for hint, want := range map[int32]histogram.CounterResetHint{
-		0: histogram.UnknownCounterReset, 1: histogram.CounterReset, 2: histogram.UnknownCounterReset, 3: histogram.GaugeType,
-		4: histogram.UnknownCounterReset, 257: histogram.UnknownCounterReset, -1: histogram.UnknownCounterReset,
+		0: histogram.UnknownCounterReset, 1: histogram.CounterReset, 2: histogram.UnknownCounterReset,
+		3: histogram.GaugeType, 4: histogram.UnknownCounterReset, 257: histogram.UnknownCounterReset,
+		-1: histogram.UnknownCounterReset,
 	} {
 		p := prompb.FromIntHistogram(1, intHistogram())
 		p.ResetHint = prompb.Histogram_ResetHint(hint)
@@ -114,7 +115,8 @@ func TestHostileHistograms(t *testing.T) {
 			p := prompb.FromIntHistogram(1, intHistogram())
 			c.change(&p)
 			req := &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
-				Labels: protoLabels("__name__", "h"), Histograms: []prompb.Histogram{p, prompb.FromIntHistogram(2, intHistogram())},
+				Labels:     protoLabels("__name__", "h"),
+				Histograms: []prompb.Histogram{p, prompb.FromIntHistogram(2, intHistogram())},
 			}}}
 			r := newRecorder()
 			d := decodeV1(t, r, marshalV1(t, req))

@@ -41,7 +41,9 @@ func (s *server) sendAs(t *testing.T, name string, series ...string) *httptest.R
 	}
 	body, err := w.Marshal()
 	require.NoError(t, err)
-	r := httptest.NewRequestWithContext(tenant.Into(t.Context(), name), http.MethodPost, "/", strings.NewReader(string(snappy.Encode(nil, body))))
+	r := httptest.NewRequestWithContext(
+		tenant.Into(t.Context(), name), http.MethodPost, "/", strings.NewReader(string(snappy.Encode(nil, body))),
+	)
 	answer := httptest.NewRecorder()
 	s.ServeHTTP(answer, r)
 	return answer
@@ -69,7 +71,9 @@ func TestTenantRate(t *testing.T) {
 
 func TestTenantSeries(t *testing.T) {
 	now := testNow
-	s := newLimitedServer(t, &now, "tenants: {a: {active_series: 2}, b: {new_series_per_hour: 1}, c: {labels: 0, label_value_bytes: 5}}")
+	s := newLimitedServer(
+		t, &now, "tenants: {a: {active_series: 2}, b: {new_series_per_hour: 1}, c: {labels: 0, label_value_bytes: 5}}",
+	)
 	require.Equal(t, http.StatusNoContent, s.sendAs(t, "a", "m1", "m2").Code)
 	partly := s.sendAs(t, "a", "m1", "m3", "m2")
 	require.Equal(t, http.StatusBadRequest, partly.Code, "known series must not wait behind new ones")
@@ -97,7 +101,8 @@ func TestTenantRequestSize(t *testing.T) {
 	for _, metric := range []string{strings.Repeat("x", 300), "m" + strings.Repeat("0123456789abcdefghijklm", 12)} {
 		large := s.sendAs(t, "a", metric)
 		require.Equal(t, http.StatusRequestEntityTooLarge, large.Code)
-		require.Contains(t, large.Body.String(), `limit request_bytes of tenant "a": the request has more than 200 bytes`)
+		require.Contains(t, large.Body.String(),
+			`limit request_bytes of tenant "a": the request has more than 200 bytes`)
 		require.Equal(t, http.StatusNoContent, s.sendAs(t, "b", metric).Code)
 	}
 }

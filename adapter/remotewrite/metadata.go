@@ -15,7 +15,9 @@ type Metadata struct {
 }
 
 // metricTypes are the values of MetricType, the same in both protocols.
-var metricTypes = [...]string{"unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset"}
+var metricTypes = [...]string{
+	"unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset",
+}
 
 // familyOf returns the metric family of a 2.0 series: the store keeps metadata by family.
 func familyOf(name []byte, typ uint32) []byte {

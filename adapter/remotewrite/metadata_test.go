@@ -23,16 +23,19 @@ func hearing(out *[]told) func(*Options) {
 func TestMetadataV1(t *testing.T) {
 	var got []told
 	r := newRecorder()
-	w := post(newTestHandler(t, r, hearing(&got)), contentV1, marshalV1(t, &prompb.WriteRequest{Metadata: []prompb.MetricMetadata{
-		{Type: prompb.MetricMetadata_COUNTER, MetricFamilyName: "requests", Help: "All of them.", Unit: "1"},
-		{Type: prompb.MetricMetadata_STATESET, MetricFamilyName: "state"},
-		{Type: 99, MetricFamilyName: "strange"},
-		{Type: prompb.MetricMetadata_GAUGE},
-		{MetricFamilyName: "bad", Help: "\xff"},
-	}}))
+	w := post(newTestHandler(t, r, hearing(&got)), contentV1, marshalV1(t, &prompb.WriteRequest{
+		Metadata: []prompb.MetricMetadata{
+			{Type: prompb.MetricMetadata_COUNTER, MetricFamilyName: "requests", Help: "All of them.", Unit: "1"},
+			{Type: prompb.MetricMetadata_STATESET, MetricFamilyName: "state"},
+			{Type: 99, MetricFamilyName: "strange"},
+			{Type: prompb.MetricMetadata_GAUGE},
+			{MetricFamilyName: "bad", Help: "\xff"},
+		},
+	}))
 	require.Equal(t, 204, w.Code)
 	require.Equal(t, []told{
-		{"default", "requests", "counter", "1", "All of them."}, {"default", "state", "stateset", "", ""}, {"default", "strange", "unknown", "", ""},
+		{"default", "requests", "counter", "1", "All of them."}, {"default", "state", "stateset", "", ""},
+		{"default", "strange", "unknown", "", ""},
 	}, got)
 	require.Zero(t, r.batches, "no samples, no batch")
 }
@@ -40,7 +43,9 @@ func TestMetadataV1(t *testing.T) {
 func TestMetadataV2(t *testing.T) {
 	symbols := []string{"", "__name__", "a", "job", "x", "y", "help", "seconds", "b"}
 	series := func(name uint32, job uint32, m writev2.Metadata) writev2.TimeSeries {
-		return writev2.TimeSeries{LabelsRefs: []uint32{1, name, 3, job}, Metadata: m, Samples: []writev2.Sample{{Timestamp: 1}}}
+		return writev2.TimeSeries{
+			LabelsRefs: []uint32{1, name, 3, job}, Metadata: m, Samples: []writev2.Sample{{Timestamp: 1}},
+		}
 	}
 	gauge := writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_GAUGE, HelpRef: 6, UnitRef: 7}
 	req := &writev2.Request{Symbols: symbols, Timeseries: []writev2.TimeSeries{
@@ -67,8 +72,9 @@ func TestMetadataFamilies(t *testing.T) {
 		typ  uint32
 		want string
 	}{
-		{"a_total", counter, "a_total"}, {"a_sum", gauge, "a_sum"}, {"a_bucket", histogram, "a"}, {"a_count", histogram, "a"},
-		{"a", histogram, "a"}, {"_sum", histogram, "_sum"}, {"a_sum", summary, "a"}, {"a_bucket", summary, "a_bucket"}, {"a_gsum", 4, "a"},
+		{"a_total", counter, "a_total"}, {"a_sum", gauge, "a_sum"}, {"a_bucket", histogram, "a"},
+		{"a_count", histogram, "a"}, {"a", histogram, "a"}, {"_sum", histogram, "_sum"}, {"a_sum", summary, "a"},
+		{"a_bucket", summary, "a_bucket"}, {"a_gsum", 4, "a"},
 	} {
 		require.Equal(t, c.want, string(familyOf([]byte(c.name), c.typ)), c.name)
 	}
@@ -111,7 +117,8 @@ func TestExemplarsOnly(t *testing.T) {
 	w := post(newTestHandler(t, r, nil), contentV2, marshalV2(t, &writev2.Request{
 		Symbols: []string{"", "__name__", "m", "trace_id", "1"},
 		Timeseries: []writev2.TimeSeries{{
-			LabelsRefs: []uint32{1, 2}, Exemplars: []writev2.Exemplar{{LabelsRefs: []uint32{3, 4}, Value: 1, Timestamp: 1}},
+			LabelsRefs: []uint32{1, 2},
+			Exemplars:  []writev2.Exemplar{{LabelsRefs: []uint32{3, 4}, Value: 1, Timestamp: 1}},
 		}},
 	}))
 	require.Equal(t, 204, w.Code)
@@ -120,7 +127,8 @@ func TestExemplarsOnly(t *testing.T) {
 	require.Equal(t, want, r.exemplars)
 
 	w = post(newTestHandler(t, r, nil), contentV1, marshalV1(t, &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
-		Labels: protoLabels("__name__", "m"), Exemplars: []prompb.Exemplar{{Labels: protoLabels("trace_id", "1"), Value: 1, Timestamp: 1}},
+		Labels:    protoLabels("__name__", "m"),
+		Exemplars: []prompb.Exemplar{{Labels: protoLabels("trace_id", "1"), Value: 1, Timestamp: 1}},
 	}}}))
 	require.Equal(t, 204, w.Code)
 	require.Equal(t, append(want, want...), r.exemplars)
@@ -137,8 +145,12 @@ func TestHugeLabels(t *testing.T) {
 	samples := []writev2.Sample{{Timestamp: 1}}
 	long := string(make([]byte, maxAliasBytes/2))
 	for what, req := range map[string]*writev2.Request{
-		"many": {Symbols: []string{"", "a", "b"}, Timeseries: []writev2.TimeSeries{{LabelsRefs: refs, Samples: samples}}},
-		"long": {Symbols: []string{"", "a", long}, Timeseries: []writev2.TimeSeries{{LabelsRefs: refs, Samples: samples}}},
+		"many": {
+			Symbols: []string{"", "a", "b"}, Timeseries: []writev2.TimeSeries{{LabelsRefs: refs, Samples: samples}},
+		},
+		"long": {
+			Symbols: []string{"", "a", long}, Timeseries: []writev2.TimeSeries{{LabelsRefs: refs, Samples: samples}},
+		},
 	} {
 		r := newRecorder()
 		w := post(newTestHandler(t, r, nil), contentV2, marshalV2(t, req))
@@ -152,7 +164,8 @@ func TestHugeLabels(t *testing.T) {
 	}
 	r := newRecorder()
 	w := post(newTestHandler(t, r, nil), contentV1, marshalV1(t, &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{
-		{Labels: protoLabels(pairs...), Samples: []prompb.Sample{{}}}, {Labels: protoLabels("a", long, "b", long, "c", long), Samples: []prompb.Sample{{}}},
+		{Labels: protoLabels(pairs...), Samples: []prompb.Sample{{}}},
+		{Labels: protoLabels("a", long, "b", long, "c", long), Samples: []prompb.Sample{{}}},
 	}}))
 	require.Equal(t, 400, w.Code)
 	require.Contains(t, w.Body.String(), "too_many_labels (2 samples)")

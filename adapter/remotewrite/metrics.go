@@ -34,8 +34,8 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 	f := promauto.With(reg)
 	samples := f.NewCounterVec(prometheus.CounterOpts{
 		Name: "cassia_write_samples_total",
-		Help: "Samples and histograms received by remote write, by result: stored (durable), rejected (the response has the reason), " +
-			"dropped (by a rule of --write.relabel-file).",
+		Help: "Samples and histograms received by remote write, by result: stored (durable), rejected (the response " +
+			"has the reason), dropped (by a rule of --write.relabel-file).",
 	}, []string{"result"})
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "cassia_write_in_flight_bytes",
@@ -51,7 +51,8 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 		}, []string{"reason"}),
 		dropped: f.NewCounter(prometheus.CounterOpts{
 			Name: "cassia_write_exemplars_dropped_total",
-			Help: "Exemplars received by remote write that were not stored: invalid, too old, too far in the future, or of a rejected series.",
+			Help: "Exemplars received by remote write that were not stored: invalid, too old, too far in the future, " +
+				"or of a rejected series.",
 		}),
 		exemplars: f.NewCounter(prometheus.CounterOpts{
 			Name: "cassia_write_exemplars_total",
@@ -62,9 +63,12 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 			Help: "Remote write requests by protocol version and status code.",
 		}, []string{"version", "code"}),
 		ack: f.NewHistogram(prometheus.HistogramOpts{
-			Name:                            "cassia_write_ack_seconds",
-			Help:                            "Duration of remote write requests whose samples were stored, from the request headers to the response.",
-			Buckets:                         []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+			Name: "cassia_write_ack_seconds",
+			Help: "Duration of remote write requests whose samples were stored, from the request headers to the " +
+				"response.",
+			Buckets: []float64{
+				.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10,
+			},
 			NativeHistogramBucketFactor:     1.1,
 			NativeHistogramMaxBucketNumber:  100,
 			NativeHistogramMinResetDuration: time.Hour,

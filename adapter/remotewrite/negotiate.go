@@ -30,15 +30,20 @@ const (
 // Each version treats the fields of the other version as unknown. A body of the wrong version would decode as an empty
 // message and be acknowledged, hence these errors.
 var (
-	errBodyOfV1 = errors.New("the body is a message of remote write 1.0, but the content type is for 2.0; send it with proto=" + messageV1)
-	errBodyOfV2 = errors.New("the body is a message of remote write 2.0, but the content type is for 1.0; send it with proto=" + messageV2)
+	errBodyOfV1 = errors.New(
+		"the body is a message of remote write 1.0, but the content type is for 2.0; send it with proto=" + messageV1,
+	)
+	errBodyOfV2 = errors.New(
+		"the body is a message of remote write 2.0, but the content type is for 1.0; send it with proto=" + messageV2,
+	)
 )
 
 // negotiate returns the protocol version from a request's headers. As in Prometheus' receiver, a missing content type
 // or proto parameter means 1.0, and a missing encoding means snappy. An error means 415.
 func negotiate(header http.Header) (version, error) {
 	if encoding := header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "snappy") {
-		return versionUnknown, fmt.Errorf("content encoding %.64q isn't supported; send snappy (block format)", encoding)
+		return versionUnknown, fmt.Errorf("content encoding %.64q isn't supported; send snappy (block format)",
+			encoding)
 	}
 	switch contentType := header.Get("Content-Type"); contentType {
 	case "", mediaType, mediaType + ";proto=" + messageV1:
@@ -54,7 +59,8 @@ func negotiate(header http.Header) (version, error) {
 func parseContentType(contentType string) (version, error) {
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil || media != mediaType {
-		return versionUnknown, fmt.Errorf("content type %.128q isn't supported; send %s;proto=%s", contentType, mediaType, messageV2)
+		return versionUnknown, fmt.Errorf("content type %.128q isn't supported; send %s;proto=%s",
+			contentType, mediaType, messageV2)
 	}
 	switch message, named := params["proto"]; {
 	case !named || message == messageV1:
@@ -62,6 +68,7 @@ func parseContentType(contentType string) (version, error) {
 	case message == messageV2:
 		return version2, nil
 	default:
-		return versionUnknown, fmt.Errorf("message %.128q isn't supported; send %s or %s", message, messageV2, messageV1)
+		return versionUnknown, fmt.Errorf("message %.128q isn't supported; send %s or %s",
+			message, messageV2, messageV1)
 	}
 }

@@ -14,7 +14,9 @@ import (
 // reason. It used to be decoded as an empty message and acknowledged.
 func TestBodyOfAnotherVersion(t *testing.T) {
 	v1, v2 := marshalV1(t, oneSample()), marshalV2(t, v2From(oneSample()))
-	metadata := marshalV1(t, &prompb.WriteRequest{Metadata: []prompb.MetricMetadata{{MetricFamilyName: "m", Help: "Help."}}})
+	metadata := marshalV1(t, &prompb.WriteRequest{
+		Metadata: []prompb.MetricMetadata{{MetricFamilyName: "m", Help: "Help."}},
+	})
 	symbols := marshalV2(t, &writev2.Request{Symbols: []string{"", "a"}})
 	for _, c := range []struct {
 		what, contentType string

@@ -91,7 +91,9 @@ func (b *recorderBatch) Define(alias []byte, ls labels.Labels) (*storage.Series,
 	case twice:
 		return nil, &storage.LabelError{Reason: storage.ReasonDuplicateLabel, Detail: name, Series: ls.String()}
 	case ls.Get(labels.MetricName) == "":
-		return nil, &storage.LabelError{Reason: storage.ReasonMissingMetricName, Detail: "no __name__", Series: ls.String()}
+		return nil, &storage.LabelError{
+			Reason: storage.ReasonMissingMetricName, Detail: "no __name__", Series: ls.String(),
+		}
 	}
 	text := ls.WithoutEmpty().Copy().String()
 	s := b.series[text]
@@ -125,7 +127,9 @@ func (b *recorderBatch) Float(ref *storage.Series, t, st int64, v float64) error
 	return b.add(ref, recorded{t: t, st: st, bits: bitsOf(v)})
 }
 
-func (b *recorderBatch) Histogram(ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
+func (b *recorderBatch) Histogram(
+	ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram,
+) error {
 	hist, err := canonical(t, st, h, fh)
 	if err != nil {
 		return &storage.InvalidHistogramError{Err: err}

@@ -55,9 +55,13 @@ func v2From(req *prompb.WriteRequest) *writev2.Request {
 		}
 		for _, h := range ts.Histograms {
 			if h.IsFloatHistogram() {
-				series.Histograms = append(series.Histograms, writev2.FromFloatHistogram(0, h.Timestamp, h.ToFloatHistogram()))
+				series.Histograms = append(
+					series.Histograms, writev2.FromFloatHistogram(0, h.Timestamp, h.ToFloatHistogram()),
+				)
 			} else {
-				series.Histograms = append(series.Histograms, writev2.FromIntHistogram(0, h.Timestamp, h.ToIntHistogram()))
+				series.Histograms = append(
+					series.Histograms, writev2.FromIntHistogram(0, h.Timestamp, h.ToIntHistogram()),
+				)
 			}
 		}
 		for _, e := range ts.Exemplars {

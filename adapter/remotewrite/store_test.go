@@ -55,7 +55,8 @@ func newServer(t testing.TB, rule func(faultengine.Op) faultengine.Action, chang
 func (s *server) stored(t testing.TB, tenantName string) []string {
 	matcher := labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")
 	found, err := s.store.Select(t.Context(), query.Query{
-		Tenant: tenantName, MinT: math.MinInt64, MaxT: math.MaxInt64, Matchers: []*labels.Matcher{matcher}, Sorted: true,
+		Tenant: tenantName, MinT: math.MinInt64, MaxT: math.MaxInt64, Matchers: []*labels.Matcher{matcher},
+		Sorted: true,
 	})
 	require.NoError(t, err)
 	var lines []string
@@ -130,7 +131,8 @@ func TestBadSamplesOfMany(t *testing.T) {
 				require.Contains(t, w.Body.String(), "2 of 3 samples rejected: "+reason+" (2 samples), such as: ")
 				require.Less(t, w.Body.Len(), 1024)
 			}
-			require.Equal(t, linesOfV2(t, v2From(&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{good}})), s.stored(t, tenant.Default))
+			require.Equal(t, linesOfV2(t, v2From(&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{good}})),
+				s.stored(t, tenant.Default))
 		})
 	}
 }
@@ -162,7 +164,9 @@ func TestStoreFails(t *testing.T) {
 		}
 		return faultengine.Pass()
 	}, nil)
-	req := v2From(&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{floatsV1("m", prompb.Sample{Timestamp: testMS, Value: 1})}})
+	req := v2From(&prompb.WriteRequest{
+		Timeseries: []prompb.TimeSeries{floatsV1("m", prompb.Sample{Timestamp: testMS, Value: 1})},
+	})
 	w := post(s, contentV2, marshalV2(t, req))
 	require.Equal(t, 503, w.Code)
 	require.Equal(t, "1", w.Header().Get("Retry-After"))
@@ -175,13 +179,16 @@ func TestStoreFails(t *testing.T) {
 func TestAnyOrderOfLabels(t *testing.T) {
 	s := newServer(t, nil, nil)
 	orders := [][]string{
-		{"__name__", "m", "a", "1", "b", "2"}, {"b", "2", "a", "1", "__name__", "m"}, {"a", "1", "__name__", "m", "b", "2", "empty", ""},
+		{"__name__", "m", "a", "1", "b", "2"}, {"b", "2", "a", "1", "__name__", "m"},
+		{"a", "1", "__name__", "m", "b", "2", "empty", ""},
 	}
 	want := &prompb.WriteRequest{}
 	for i, pairs := range orders {
 		for v := range int64(2) {
 			at := testMS - int64(i)*10 - v
-			series := prompb.TimeSeries{Labels: protoLabels(pairs...), Samples: []prompb.Sample{{Timestamp: at, Value: 1}}}
+			series := prompb.TimeSeries{
+				Labels: protoLabels(pairs...), Samples: []prompb.Sample{{Timestamp: at, Value: 1}},
+			}
 			req := &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{series, series}} // duplicates have no effect
 			contentType, body := contentV1, marshalV1(t, req)
 			if v == 1 {
@@ -203,7 +210,9 @@ func TestAnyOrderOfLabels(t *testing.T) {
 func TestTenantsApart(t *testing.T) {
 	s := newServer(t, nil, nil)
 	for _, name := range []string{"one", "two"} {
-		req := v2From(&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{floatsV1("m_"+name, prompb.Sample{Timestamp: testMS, Value: 1})}})
+		req := v2From(&prompb.WriteRequest{
+			Timeseries: []prompb.TimeSeries{floatsV1("m_"+name, prompb.Sample{Timestamp: testMS, Value: 1})},
+		})
 		r := httptest.NewRequestWithContext(tenant.Into(context.Background(), name), http.MethodPost, "/",
 			strings.NewReader(string(snappy.Encode(nil, marshalV2(t, req)))))
 		r.Header.Set("Content-Type", contentV2)
@@ -228,7 +237,9 @@ func TestManySenders(t *testing.T) {
 				req := &prompb.WriteRequest{}
 				for range 1 + rng.IntN(50) {
 					req.Timeseries = append(req.Timeseries, prompb.TimeSeries{
-						Labels:  protoLabels("__name__", "m", "series", strings.Repeat("x", rng.IntN(200))+fmt.Sprint(rng.IntN(50))),
+						Labels: protoLabels(
+							"__name__", "m", "series", strings.Repeat("x", rng.IntN(200))+fmt.Sprint(rng.IntN(50)),
+						),
 						Samples: []prompb.Sample{{Timestamp: testMS - int64(sender*1000+round), Value: 7}},
 					})
 				}

@@ -72,9 +72,11 @@ func New(store *storage.Store, o Options) *Monitor {
 		samples: f.NewCounter(prometheus.CounterOpts{Name: "cassia_self_monitoring_samples_total",
 			Help: "Samples of Cassia's own metrics that were stored."}),
 		refused: f.NewCounter(prometheus.CounterOpts{Name: "cassia_self_monitoring_refused_samples_total",
-			Help: "Samples of Cassia's own metrics that were rejected individually, for example because of a series limit."}),
+			Help: "Samples of Cassia's own metrics that were rejected individually, for example because of a series " +
+				"limit."}),
 		rounds: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_self_monitoring_rounds_total",
-			Help: "Self-monitoring scrapes by result: stored, or skipped because the store was unavailable."}, []string{"result"}),
+			Help: "Self-monitoring scrapes by result: stored, or skipped because the store was unavailable."},
+			[]string{"result"}),
 	}}
 	m.metrics.rounds.WithLabelValues(roundStored)
 	m.metrics.rounds.WithLabelValues(roundSkipped)

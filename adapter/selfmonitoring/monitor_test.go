@@ -46,7 +46,9 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	r := &rig{t: t, registry: prometheus.NewRegistry()}
 	r.limiter = tenant.NewLimiter(func() time.Time { return testNow }, nil)
-	r.store = storagetest.Open(t, memory.New(), storagetest.At(testNow), func(o *storage.Options) { o.Limiter = r.limiter })
+	r.store = storagetest.Open(t, memory.New(), storagetest.At(testNow), func(o *storage.Options) {
+		o.Limiter = r.limiter
+	})
 	o := DefaultOptions()
 	o.Instance, o.Gatherer, o.Logger = "host:9201", r.registry, slog.New(slog.NewTextHandler(&r.log, nil))
 	o.Metadata = r.store.NoteMetadata
@@ -59,7 +61,9 @@ func newRig(t *testing.T) *rig {
 func (r *rig) stored() map[string]string {
 	found, err := r.store.Select(r.t.Context(), query.Query{
 		Tenant: Tenant, MinT: math.MinInt64 / 2, MaxT: math.MaxInt64 / 2,
-		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchNotEqual, labels.MetricName, "scrape_duration_seconds")},
+		Matchers: []*labels.Matcher{
+			labels.MustNewMatcher(labels.MatchNotEqual, labels.MetricName, "scrape_duration_seconds"),
+		},
 	})
 	require.NoError(r.t, err)
 	out := map[string]string{}
@@ -93,7 +97,9 @@ func TestAllKindsOfMetrics(t *testing.T) {
 	r := newRig(t)
 	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "c_total", Help: "Counts."})
 	gauges := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "g"}, []string{"job", "part"})
-	both := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "h", Buckets: []float64{1, 2.5}, NativeHistogramBucketFactor: 1.1})
+	both := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "h", Buckets: []float64{1, 2.5}, NativeHistogramBucketFactor: 1.1,
+	})
 	summary := prometheus.NewSummary(prometheus.SummaryOpts{Name: "s", Objectives: map[float64]float64{0.5: 0.1}})
 	r.registry.MustRegister(counter, gauges, both, summary)
 	counter.Add(3)
@@ -202,13 +208,15 @@ func TestWhatTheStoreRefusesIsGivenUp(t *testing.T) {
 	r.round(15)
 	r.round(30)
 	require.Equal(t, 2.0, r.skipped())
-	require.Equal(t, 1, strings.Count(r.log.String(), "can't store Cassia's own metrics"), "the first of several is logged")
+	require.Equal(t, 1, strings.Count(r.log.String(), "can't store Cassia's own metrics"),
+		"the first of several is logged")
 
 	limit("tenants: {" + Tenant + ": {active_series: 4}}")
 	gauges.WithLabelValues("b").Set(2)
 	r.round(45)
 	require.Equal(t, map[string]string{
-		`{__name__="g", part="a"}`: "1@-60 1@-15", `{__name__="up"}`: "1@-60 1@-15", `{__name__="scrape_samples_scraped"}`: "1@-60 2@-15",
+		`{__name__="g", part="a"}`: "1@-60 1@-15", `{__name__="up"}`: "1@-60 1@-15",
+		`{__name__="scrape_samples_scraped"}`: "1@-60 2@-15",
 	}, r.stored(), "what the tenant has goes on")
 	require.Equal(t, 1.0, testutil.ToFloat64(r.metrics.refused), "the new series")
 	require.Equal(t, 2.0, r.skipped())

@@ -34,7 +34,10 @@ type round struct {
 }
 
 func (m *Monitor) newRound(ctx context.Context, at time.Time) *round {
-	return &round{m: m, in: adapter.NewIntake(ctx, Tenant, m.newBatch), at: at.UnixMilli(), stored: make(map[uint64]labels.Labels, len(m.stored))}
+	return &round{
+		m: m, in: adapter.NewIntake(ctx, Tenant, m.newBatch), at: at.UnixMilli(),
+		stored: make(map[uint64]labels.Labels, len(m.stored)),
+	}
 }
 
 // store gathers the metrics and commits them. If gathering fails, it stores up as 0 and returns no error. After an
@@ -61,7 +64,10 @@ func (m *Monitor) store(ctx context.Context, at time.Time) error {
 	for _, own := range []struct {
 		name string
 		v    float64
-	}{{"up", up}, {"scrape_duration_seconds", time.Since(begin).Seconds()}, {"scrape_samples_scraped", float64(scraped)}} {
+	}{
+		{"up", up}, {"scrape_duration_seconds", time.Since(begin).Seconds()},
+		{"scrape_samples_scraped", float64(scraped)},
+	} {
 		if err := r.add(labels.FromStrings(labels.MetricName, own.name), own.v); err != nil {
 			return err
 		}
@@ -146,7 +152,9 @@ func (r *round) describe(p textparse.Parser, help []byte) {
 // or exported_instance. Start timestamps are dropped, which is Prometheus' default.
 func (r *round) add(ls labels.Labels, v float64) error {
 	b := labels.NewBuilder(ls)
-	for _, target := range []labels.Label{{Name: model.JobLabel, Value: Job}, {Name: model.InstanceLabel, Value: r.m.o.Instance}} {
+	for _, target := range []labels.Label{
+		{Name: model.JobLabel, Value: Job}, {Name: model.InstanceLabel, Value: r.m.o.Instance},
+	} {
 		if own := ls.Get(target.Name); own != "" {
 			b.Set(model.ExportedLabelPrefix+target.Name, own)
 		}

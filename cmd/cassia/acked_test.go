@@ -61,12 +61,17 @@ func (o oddRequests) time(now int64) int64 {
 	if o.rng.IntN(6) > 0 {
 		return now - o.rng.Int64N(3_600_000)
 	}
-	return []int64{math.MinInt64, math.MinInt64 + 1, math.MaxInt64, math.MaxInt64 - 1, 0, -1, 1, now + 30_000, now + 1<<40, now - 400*86_400_000,
-		math.MaxInt64 / 1000, math.MinInt64 / 1000, 1 << 53, -1 << 53, 253_402_300_800_000}[o.rng.IntN(15)]
+	return []int64{
+		math.MinInt64, math.MinInt64 + 1, math.MaxInt64, math.MaxInt64 - 1, 0, -1, 1, now + 30_000, now + 1<<40,
+		now - 400*86_400_000, math.MaxInt64 / 1000, math.MinInt64 / 1000, 1 << 53, -1 << 53, 253_402_300_800_000,
+	}[o.rng.IntN(15)]
 }
 
 func (o oddRequests) value() float64 {
-	return []float64{0, math.Copysign(0, -1), 1, math.NaN(), math.Inf(1), math.Inf(-1), math.Float64frombits(0x7ff0000000000002), math.MaxFloat64, 5e-324, 0.1}[o.rng.IntN(10)]
+	return []float64{
+		0, math.Copysign(0, -1), 1, math.NaN(), math.Inf(1), math.Inf(-1), math.Float64frombits(0x7ff0000000000002),
+		math.MaxFloat64, 5e-324, 0.1,
+	}[o.rng.IntN(10)]
 }
 
 func (o oddRequests) v1(now int64) *prompb.WriteRequest {
@@ -192,7 +197,8 @@ func (r running) readBack(t *testing.T, tenant string) wroteOf {
 		Matchers: []*prompb.LabelMatcher{{Type: prompb.LabelMatcher_RE, Name: "__name__", Value: ".*"}}}}}
 	body, err := q.Marshal()
 	require.NoError(t, err)
-	answer, text := r.exchange(t, http.MethodPost, "/api/v1/read", map[string]string{"X-Scope-OrgID": tenant, "Content-Encoding": "snappy"}, snappy.Encode(nil, body))
+	answer, text := r.exchange(t, http.MethodPost, "/api/v1/read",
+		map[string]string{"X-Scope-OrgID": tenant, "Content-Encoding": "snappy"}, snappy.Encode(nil, body))
 	require.Equal(t, http.StatusOK, answer.StatusCode, text)
 	raw, err := snappy.Decode(nil, []byte(text))
 	require.NoError(t, err)
@@ -230,7 +236,9 @@ func TestWhatIsAcknowledgedIsReadBack(t *testing.T) {
 		body = o.broken(body)
 		want, refused := decoded(body)
 		tenant := fmt.Sprint("t", i)
-		answer, text := r.exchange(t, http.MethodPost, "/api/v1/write", map[string]string{"Content-Type": kind, "Content-Encoding": "snappy", "X-Scope-OrgID": tenant}, snappy.Encode(nil, body))
+		answer, text := r.exchange(t, http.MethodPost, "/api/v1/write",
+			map[string]string{"Content-Type": kind, "Content-Encoding": "snappy", "X-Scope-OrgID": tenant},
+			snappy.Encode(nil, body))
 		code := answer.StatusCode
 		about := fmt.Sprintf("%s %q: %d %s, %v", kind, body, code, text, refused)
 		codes[fmt.Sprint(code, " ", refused != nil)]++
@@ -251,7 +259,8 @@ func TestWhatIsAcknowledgedIsReadBack(t *testing.T) {
 		}
 		if code/100 == 2 {
 			for name, samples := range want {
-				require.Equal(t, len(samples), len(got[name]), "%s: %s, %v", about, name, slices.Collect(maps.Keys(got)))
+				require.Equal(t, len(samples), len(got[name]),
+					"%s: %s, %v", about, name, slices.Collect(maps.Keys(got)))
 			}
 		}
 	}

@@ -28,24 +28,27 @@ type backupCommand struct {
 // addBackup declares the backup command and its subcommands, which make, list, verify and delete backups. Without a
 // subcommand it makes a backup.
 func addBackup(app *kingpin.Application) *kingpin.CmdClause {
-	return app.Command("backup", "Back up a data directory to a folder or a bucket, and list, verify and delete backups. Without a further command, "+
-		"cassia backup makes a backup, as cassia backup create does. For a cluster, see docker/cassandra/snapshot.")
+	return app.Command("backup",
+		"Back up a data directory to a folder or a bucket, and list, verify and delete backups. Without a further "+
+			"command, cassia backup makes a backup, as cassia backup create does. For a cluster, see "+
+			"docker/cassandra/snapshot.")
 }
 
 func addBackupCreate(backup *kingpin.CmdClause) subcommand {
-	cmd := backup.Command("create", "Back up a data directory to a folder or a bucket, with or without a running server. The backup contains every write "+
-		"acknowledged before it started. Files that an earlier backup already copied are not copied again. This is the default: cassia backup "+
-		"--to=PLACE does the same.").Default()
+	cmd := backup.Command("create",
+		"Back up a data directory to a folder or a bucket, with or without a running server. The backup contains "+
+			"every write acknowledged before it started. Files that an earlier backup already copied are not copied "+
+			"again. This is the default: cassia backup --to=PLACE does the same.").Default()
 	var c backupCommand
 	cmd.Flag("storage.path", "Data directory.").Default("data").StringVar(&c.dir)
 	placeFlag(cmd, &c.to, "Where to write backups: a folder, preferably on another disk, or a bucket, as "+
-		"s3://BUCKET/PREFIX?endpoint=https://HOST:PORT&region=REGION with credentials from the environment. Each backup is a "+
-		"complete directory in it.")
+		"s3://BUCKET/PREFIX?endpoint=https://HOST:PORT&region=REGION with credentials from the environment. Each "+
+		"backup is a complete directory in it.")
 	c.server = serverOfDirectoryFlags(cmd)
 	c.to.KeepFlags(cmd, "")
 	c.to.KeyFlag(cmd, "")
-	cmd.Flag("take-over", "Back up even if the newest backup belongs to another copy of this store, such as the one it was restored from. Set this "+
-		"once, after the other copy is no longer in use.").
+	cmd.Flag("take-over", "Back up even if the newest backup belongs to another copy of this store, such as the one "+
+		"it was restored from. Set this once, after the other copy is no longer in use.").
 		BoolVar(&c.to.TakeOver)
 	return subcommand{cmd.FullCommand(), c.run}
 }
@@ -94,7 +97,10 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 		fmt.Fprintf(stdout, "removed %s\n", countNoun(stats.Removed, "older backup"))
 	}
 	if stats.Future != "" {
-		fmt.Fprintf(stdout, "no older backup was removed: the time of %s is in the future; check this machine's clock\n", c.to.Name(stats.Future))
+		fmt.Fprintf(
+			stdout, "no older backup was removed: the time of %s is in the future; check this machine's clock\n",
+			c.to.Name(stats.Future),
+		)
 	}
 	if err := c.to.Remember(snapshots, name); err != nil {
 		fmt.Fprintln(os.Stderr, "warning: can't record the location of the backup: "+oneLine(err))

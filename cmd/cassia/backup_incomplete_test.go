@@ -26,7 +26,8 @@ func TestIncompleteBackupsAreNotWhole(t *testing.T) {
 			if place == "bucket" {
 				var objects string
 				to, objects = bucketForBackups(t, "incomplete")
-				lists, files = filepath.Join(objects, "backups", "*", "*", "*"), filepath.Join(objects, "files", "*", "*", "*")
+				lists = filepath.Join(objects, "backups", "*", "*", "*")
+				files = filepath.Join(objects, "files", "*", "*", "*")
 			}
 			cassia := func(status int, args ...string) (stdout, stderr string) {
 				t.Helper()

@@ -71,7 +71,9 @@ func (c *storedCommand) named(list []pebble.StoredBackup) (out []pebble.StoredBa
 }
 
 func addBackupList(backup *kingpin.CmdClause) subcommand {
-	cmd := backup.Command("list", "List the backups of a folder or a bucket, the oldest first: time, size, store, host, tenants, and whether they are undamaged.")
+	cmd := backup.Command("list",
+		"List the backups of a folder or a bucket, the oldest first: time, size, store, host, tenants, and whether "+
+			"they are undamaged.")
 	c := newStoredCommand(cmd)
 	cmd.Flag("json", "Print the list as JSON.").BoolVar(&c.asJSON)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
@@ -118,8 +120,8 @@ func printStored(w io.Writer, at string, list []pebble.StoredBackup) error {
 }
 
 func addBackupVerify(backup *kingpin.CmdClause) subcommand {
-	cmd := backup.Command("verify", "Read all files of backups and compare them with their recorded checksums. Changes nothing. Without names, all "+
-		"backups are verified; files that backups share are read once.")
+	cmd := backup.Command("verify", "Read all files of backups and compare them with their recorded checksums. "+
+		"Changes nothing. Without names, all backups are verified; files that backups share are read once.")
 	c := newStoredCommand(cmd)
 	cmd.Arg("name", "Name of a backup. Repeatable. Default: all backups.").StringsVar(&c.names)
 	return subcommand{cmd.FullCommand(), c.verify}
@@ -188,8 +190,8 @@ func (c *storedCommand) concernsAll(err error) bool {
 }
 
 func addBackupDelete(backup *kingpin.CmdClause) subcommand {
-	cmd := backup.Command("delete", "Delete backups. Files that other backups share are kept. In a bucket, the space of the others is freed a day "+
-		"later at the earliest, by a backup with --keep.")
+	cmd := backup.Command("delete", "Delete backups. Files that other backups share are kept. In a bucket, the space "+
+		"of the others is freed a day later at the earliest, by a backup with --keep.")
 	c := newStoredCommand(cmd)
 	cmd.Flag("force", "Also delete the newest undamaged backup of a store.").BoolVar(&c.force)
 	cmd.Arg("name", "Name of a backup. Repeatable.").Required().StringsVar(&c.names)

@@ -50,7 +50,8 @@ func TestBackupsAreListedVerifiedAndDeleted(t *testing.T) {
 			out, _ := cassia(0, "backup", "list")
 			lines := strings.Split(strings.TrimSpace(out), "\n")
 			require.Len(t, lines, 4)
-			require.Equal(t, "NAME TIME FILES SIZE STORE HOST TENANTS VERIFIED", strings.Join(strings.Fields(lines[0]), " "))
+			require.Equal(t,
+				"NAME TIME FILES SIZE STORE HOST TENANTS VERIFIED", strings.Join(strings.Fields(lines[0]), " "))
 			host, err := os.Hostname()
 			require.NoError(t, err)
 			for i, line := range lines[1:] {
@@ -75,8 +76,10 @@ func TestBackupsAreListedVerifiedAndDeleted(t *testing.T) {
 
 			// A restore must name the store, which isn't damage.
 			var stderr bytes.Buffer
-			require.Equal(t, 1, run([]string{"restore", "--from=" + to, "--storage.path=" + filepath.Join(t.TempDir(), "x")}, &stderr))
-			require.Contains(t, stderr.String(), "has backups of 2 stores; choose one with --backup. The newest of each store: "+names[1]+", "+names[2])
+			require.Equal(t, 1,
+				run([]string{"restore", "--from=" + to, "--storage.path=" + filepath.Join(t.TempDir(), "x")}, &stderr))
+			require.Contains(t, stderr.String(),
+				"has backups of 2 stores; choose one with --backup. The newest of each store: "+names[1]+", "+names[2])
 			require.NotContains(t, stderr.String(), "damaged")
 
 			out, _ = cassia(0, "backup", "verify")
@@ -88,7 +91,8 @@ func TestBackupsAreListedVerifiedAndDeleted(t *testing.T) {
 			_, errs := cassia(1, "backup", "delete", names[0], "20260101T000000Z-none")
 			require.Contains(t, errs, "no backup named 20260101T000000Z-none; cassia backup list --to=")
 			_, errs = cassia(1, "backup", "delete", names[1])
-			require.Contains(t, errs, names[1]+" is the newest undamaged backup of store "+listed[1].Store+"; set --force to delete it")
+			require.Contains(t, errs,
+				names[1]+" is the newest undamaged backup of store "+listed[1].Store+"; set --force to delete it")
 			out, _ = cassia(0, "backup", "delete", names[0])
 			require.Equal(t, "deleted 1 backup\n", out)
 			out, _ = cassia(0, "backup", "delete", "--force", names[1], names[1])

@@ -29,7 +29,8 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 	}
 	empty := t.TempDir()
 	require.ErrorContains(t, run("backup", "--storage.path="+empty, "--to="+t.TempDir()), "no Cassia data found")
-	require.ErrorContains(t, run("restore", "--storage.path="+filepath.Join(t.TempDir(), "x"), "--from="+empty), "no complete backup")
+	require.ErrorContains(t, run("restore", "--storage.path="+filepath.Join(t.TempDir(), "x"), "--from="+empty),
+		"no complete backup")
 	_, err := parse([]string{"backup", "--storage.path=" + empty, "--to=" + empty, "--keep=-1"})
 	require.ErrorContains(t, err, "--keep=-1")
 }
@@ -42,10 +43,14 @@ func TestBackupsIntoTheData(t *testing.T) {
 	require.Zero(t, run([]string{"backup", "--storage.path=" + dir, "--to=" + folder}, &stderr), stderr.String())
 	made, err := filepath.Glob(filepath.Join(folder, "*Z-*"))
 	require.NoError(t, err)
-	before := []string{strings.Join(filesOf(t, dir), "\n"), strings.Join(filesOf(t, other), "\n"), strings.Join(filesOf(t, folder), "\n")}
+	before := []string{
+		strings.Join(filesOf(t, dir), "\n"), strings.Join(filesOf(t, other), "\n"),
+		strings.Join(filesOf(t, folder), "\n"),
+	}
 	for to, want := range map[string]string{
-		dir: "is the data directory", filepath.Join(dir, "backups"): "is in the data directory", filepath.Dir(dir): "contains the data directory",
-		other: "contains a store", made[0]: "the folder is a backup, or is inside a backup",
+		dir: "is the data directory", filepath.Join(dir, "backups"): "is in the data directory",
+		filepath.Dir(dir): "contains the data directory", other: "contains a store",
+		made[0]: "the folder is a backup, or is inside a backup",
 	} {
 		for _, args := range [][]string{{"backup", "--to=" + to}, {"serve", "--backup.to=" + to}} {
 			stderr.Reset()
@@ -55,19 +60,28 @@ func TestBackupsIntoTheData(t *testing.T) {
 		}
 	}
 	for to, want := range map[string]string{
-		folder: "is the backup folder; restore to another directory", filepath.Join(folder, "restored"): "is inside the backup folder", made[0]: "the folder is a backup, or is inside a backup",
+		folder: "is the backup folder; restore to another directory", filepath.Join(
+			folder, "restored",
+		): "is inside the backup folder", made[0]: "the folder is a backup, or is inside a backup",
 	} {
 		stderr.Reset()
 		require.Equal(t, 1, run([]string{"restore", "--from=" + folder, "--storage.path=" + to}, &stderr))
 		require.Contains(t, stderr.String(), want)
 	}
 	stderr.Reset()
-	require.Equal(t, 1, run([]string{"restore", "--from=" + made[0], "--storage.path=" + filepath.Join(t.TempDir(), "x")}, &stderr))
-	require.Contains(t, stderr.String(), "which is itself a backup; restore it from its parent folder, with --backup="+filepath.Base(made[0]))
+	require.Equal(t, 1,
+		run([]string{"restore", "--from=" + made[0], "--storage.path=" + filepath.Join(t.TempDir(), "x")}, &stderr))
+	require.Contains(t, stderr.String(),
+		"which is itself a backup; restore it from its parent folder, with --backup="+filepath.Base(made[0]))
 	stderr.Reset()
-	require.Equal(t, 1, run([]string{"backup", "--storage.path=" + made[0], "--to=" + filepath.Join(t.TempDir(), "x")}, &stderr))
+	require.Equal(
+		t, 1, run([]string{"backup", "--storage.path=" + made[0], "--to=" + filepath.Join(t.TempDir(), "x")}, &stderr),
+	)
 	require.Contains(t, stderr.String(), "is a backup (created by cassia backup); restore it: cassia restore --from=")
-	require.Equal(t, before, []string{strings.Join(filesOf(t, dir), "\n"), strings.Join(filesOf(t, other), "\n"), strings.Join(filesOf(t, folder), "\n")})
+	require.Equal(t, before, []string{
+		strings.Join(filesOf(t, dir), "\n"), strings.Join(filesOf(t, other), "\n"),
+		strings.Join(filesOf(t, folder), "\n"),
+	})
 }
 
 // filesOf returns the files of a directory, with their sizes and times.
@@ -123,7 +137,8 @@ func TestBackupsAtOneMoment(t *testing.T) {
 			made++
 			continue
 		}
-		require.Contains(t, text, "another backup to this destination is in progress: "+filepath.Join(folder, "shared")+" (locked by this process")
+		require.Contains(t, text, "another backup to this destination is in progress: "+filepath.Join(folder, "shared")+
+			" (locked by this process")
 		require.NotContains(t, text, "resource temporarily unavailable")
 	}
 	names, err := filepath.Glob(filepath.Join(folder, "shared", "*Z-*"))
@@ -167,8 +182,11 @@ func TestSnapshotsOfKilledCommands(t *testing.T) {
 	}
 	status, text := post("?claim=" + killed)
 	require.Equal(t, 500, status)
-	require.Contains(t, text, "the server found no request for this snapshot in its --storage.path; the command probably has a different --storage.path", "nothing is made for whom it isn't removed")
-	require.NoError(t, os.WriteFile(filepath.Join(snapshots, killed+".claim"), nil, 0o644)) // It is killed while it waits for the answer.
+	require.Contains(t, text,
+		"the server found no request for this snapshot in its --storage.path; the command probably has a different --storage.path",
+		"nothing is made for whom it isn't removed")
+	// It is killed while it waits for the answer.
+	require.NoError(t, os.WriteFile(filepath.Join(snapshots, killed+".claim"), nil, 0o644))
 	status, text = post("?claim=" + killed)
 	require.Equal(t, 500, status)
 	require.Contains(t, text, "the process that requested the snapshot has exited")
@@ -178,22 +196,29 @@ func TestSnapshotsOfKilledCommands(t *testing.T) {
 	require.Equal(t, 200, status, text)
 	kill()
 	var stderr bytes.Buffer
-	require.Zero(t, run([]string{"backup", "--storage.path=" + dir, "--to=" + t.TempDir(), "--url=" + server.URL}, &stderr), stderr.String())
+	require.Zero(
+		t, run([]string{"backup", "--storage.path=" + dir, "--to=" + t.TempDir(), "--url=" + server.URL}, &stderr),
+		stderr.String(),
+	)
 	require.Len(t, left(), 1)
 	require.Contains(t, text, left()[0], "the user's")
 	require.NoError(t, server.stop())
 
 	again := startServe(t, "--storage.path="+dir)
 	require.NoError(t, again.stop())
-	require.Contains(t, again.log.String(), "snapshots exist; their files use disk space until the snapshots are removed")
+	require.Contains(t, again.log.String(),
+		"snapshots exist; their files use disk space until the snapshots are removed")
 	require.Len(t, left(), 1)
 
 	// The server of another directory makes none.
 	startServe(t, "--storage.path="+dir)
 	elsewhere := cassiatest.StoreWith(t, 1)
 	other := startServe(t, "--storage.path="+elsewhere)
-	require.Equal(t, 1, run([]string{"backup", "--storage.path=" + dir, "--to=" + t.TempDir(), "--url=" + other.URL}, &stderr))
-	require.Contains(t, stderr.String(), "the server found no request for this snapshot in its --storage.path; the command probably has a different --storage.path")
+	require.Equal(
+		t, 1, run([]string{"backup", "--storage.path=" + dir, "--to=" + t.TempDir(), "--url=" + other.URL}, &stderr),
+	)
+	require.Contains(t, stderr.String(),
+		"the server found no request for this snapshot in its --storage.path; the command probably has a different --storage.path")
 	require.NoDirExists(t, filepath.Join(elsewhere, snapshotsFolder))
 	require.Len(t, left(), 1)
 }

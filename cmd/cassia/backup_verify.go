@@ -26,7 +26,7 @@ func (c *backupCommand) printVerified(stats pebble.BackupStats) error {
 	if len(stats.Damaged) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %s, and the backup %s contains the damage; no older backup was removed. Run cassia check to list the missing data, "+
-		"and cassia restore --damaged --from=%s to repair the store from an older backup",
+	return fmt.Errorf("%s: %s, and the backup %s contains the damage; no older backup was removed. Run cassia check "+
+		"to list the missing data, and cassia restore --damaged --from=%s to repair the store from an older backup",
 		c.dir, countNoun(len(stats.Damaged), "part")+" damaged", stats.Name, &c.to)
 }

@@ -30,8 +30,8 @@ type benchConfig struct {
 }
 
 func addBench(app *kingpin.Application) subcommand {
-	cmd := app.Command("bench", "Send generated samples to any server that accepts remote write, and measure how it performs. Sample values are "+
-		"reproducible, so stored samples can be compared with sent ones.")
+	cmd := app.Command("bench", "Send generated samples to any server that accepts remote write, and measure how it "+
+		"performs. Sample values are reproducible, so stored samples can be compared with sent ones.")
 	c := &benchConfig{}
 	declareBench(cmd, c)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
@@ -42,35 +42,60 @@ func addBench(app *kingpin.Application) subcommand {
 }
 
 func declareBench(cmd *kingpin.CmdClause, c *benchConfig) {
-	cmd.Flag("url", "Remote write URL to send to.").Default("http://localhost:9201/api/v1/write").StringVar(&c.options.URL)
+	cmd.Flag("url", "Remote write URL to send to.").Default("http://localhost:9201/api/v1/write").
+		StringVar(&c.options.URL)
 	cmd.Flag("protocol", "Remote write version.").Default("1.0").EnumVar(&c.protocol,
 		string(bench.V1), string(bench.V2))
-	cmd.Flag("tenant", "Value of the X-Scope-OrgID header. If empty, the header is not sent.").StringVar(&c.options.Tenant)
+	cmd.Flag("tenant",
+		"Value of the X-Scope-OrgID header. If empty, the header is not sent.").StringVar(&c.options.Tenant)
 	cmd.Flag("senders", "Number of concurrent requests.").Default("4").IntVar(&c.options.Senders)
-	cmd.Flag("request-samples", "Maximum number of samples per request.").Default("2000").IntVar(&c.options.RequestSamples)
-	cmd.Flag("retry-for", "How long to retry a failed request before giving up.").Default("1m").DurationVar(&c.options.RetryFor)
+	cmd.Flag("request-samples", "Maximum number of samples per request.").Default("2000").
+		IntVar(&c.options.RequestSamples)
+	cmd.Flag("retry-for", "How long to retry a failed request before giving up.").Default("1m").
+		DurationVar(&c.options.RetryFor)
 
-	cmd.Flag("series", "Number of active series. Each simulated target exposes 1000 series of a node exporter and of applications.").Default("20000").IntVar(&c.workload.Series)
-	cmd.Flag("interval", "Scrape interval: time between two samples of a series.").Default("15s").DurationVar(&c.interval)
+	cmd.Flag(
+		"series",
+		"Number of active series. Each simulated target exposes 1000 series of a node exporter and of applications.",
+	).Default("20000").IntVar(&c.workload.Series)
+	cmd.Flag("interval", "Scrape interval: time between two samples of a series.").Default("15s").
+		DurationVar(&c.interval)
 	cmd.Flag("duration", "Time range that the samples cover.").Default("1h").DurationVar(&c.duration)
-	cmd.Flag("start", "Time of the first sample: RFC 3339, or a duration before now, such as 6h. Default: --duration before now, or now if --speed is set.").StringVar(&c.start)
-	cmd.Flag("speed", "Speed relative to real time; 0 sends as fast as possible.").Default("0").Float64Var(&c.options.Speed)
-	cmd.Flag("rate", "Maximum number of samples sent per second; 0 means no limit.").Default("0").Float64Var(&c.options.Rate)
-	cmd.Flag("churn", "Churn: how many times per hour all targets are replaced by new ones, from 0 to 60, such as 0.1.").Default("0").Float64Var(&c.workload.ChurnPerHour)
-	cmd.Flag("histograms", "Number of native histograms among the 1000 series of each target.").Default("0").IntVar(&c.workload.Histograms)
-	cmd.Flag("odd", "Number of series per target with NaN, infinities and other special values.").Default("0").IntVar(&c.workload.Odd)
-	cmd.Flag("late-percent", "Percentage of samples that are sent late, and therefore out of order.").Default("0").IntVar(&c.workload.LatePercent)
-	cmd.Flag("late-steps", "How late the late samples are sent, in scrape intervals.").Default("10").IntVar(&c.workload.LateSteps)
+	cmd.Flag("start",
+		"Time of the first sample: RFC 3339, or a duration before now, such as 6h. Default: --duration before now, "+
+			"or now if --speed is set.").
+		StringVar(&c.start)
+	cmd.Flag("speed", "Speed relative to real time; 0 sends as fast as possible.").Default("0").
+		Float64Var(&c.options.Speed)
+	cmd.Flag("rate", "Maximum number of samples sent per second; 0 means no limit.").Default("0").
+		Float64Var(&c.options.Rate)
+	cmd.Flag(
+		"churn", "Churn: how many times per hour all targets are replaced by new ones, from 0 to 60, such as 0.1.",
+	).Default("0").Float64Var(&c.workload.ChurnPerHour)
+	cmd.Flag("histograms", "Number of native histograms among the 1000 series of each target.").Default("0").
+		IntVar(&c.workload.Histograms)
+	cmd.Flag("odd", "Number of series per target with NaN, infinities and other special values.").Default("0").
+		IntVar(&c.workload.Odd)
+	cmd.Flag("late-percent", "Percentage of samples that are sent late, and therefore out of order.").Default("0").
+		IntVar(&c.workload.LatePercent)
+	cmd.Flag("late-steps", "How late the late samples are sent, in scrape intervals.").Default("10").
+		IntVar(&c.workload.LateSteps)
 	cmd.Flag("extra-labels", "Number of labels to add to every series.").Default("0").IntVar(&c.workload.ExtraLabels)
-	cmd.Flag("seed", "Seed of the generator; another seed gives other sample values.").Default("1").Uint64Var(&c.workload.Seed)
+	cmd.Flag("seed", "Seed of the generator; another seed gives other sample values.").Default("1").
+		Uint64Var(&c.workload.Seed)
 
-	cmd.Flag("pid", "Process ID of the server, if it runs on this machine (Linux): the report includes its CPU and memory.").IntVar(&c.options.PID)
+	cmd.Flag(
+		"pid", "Process ID of the server, if it runs on this machine (Linux): the report includes its CPU and memory.",
+	).IntVar(&c.options.PID)
 	cmd.Flag("dir", "Data directory of the server: the report includes its size.").StringVar(&c.options.Dir)
 	cmd.Flag("json", "Print the report as JSON.").BoolVar(&c.asJSON)
-	cmd.Flag("verify", "After sending, read all samples back through remote read and compare them bit by bit.").BoolVar(&c.verify)
-	cmd.Flag("read-url", `Remote read URL. Default: the remote write URL with "read" instead of "write".`).StringVar(&c.readURL)
+	cmd.Flag("verify",
+		"After sending, read all samples back through remote read and compare them bit by bit.").BoolVar(&c.verify)
+	cmd.Flag("read-url",
+		`Remote read URL. Default: the remote write URL with "read" instead of "write".`).StringVar(&c.readURL)
 	cmd.Flag("ack-log", "File in which to record the acknowledged samples.").StringVar(&c.ackLog)
-	cmd.Flag("verify-log", "Don't send samples; read back the samples recorded in this file and compare them.").StringVar(&c.verifyLog)
+	cmd.Flag("verify-log",
+		"Don't send samples; read back the samples recorded in this file and compare them.").StringVar(&c.verifyLog)
 }
 
 // complete sets the options that depend on other flags.

@@ -19,7 +19,9 @@ func TestBenchShowsProgressOnATerminal(t *testing.T) {
 	c := &benchConfig{}
 	app, _ := newApplication()
 	declareBench(app.Command("try", ""), c)
-	_, err := app.Parse([]string{"try", "--url=" + r.URL + "/api/v1/write", "--series=1000", "--duration=30m", "--rate=300000"})
+	_, err := app.Parse([]string{
+		"try", "--url=" + r.URL + "/api/v1/write", "--series=1000", "--duration=30m", "--rate=300000",
+	})
 	require.NoError(t, err)
 	c.options.ProgressEvery, c.endProgress = time.Millisecond, line.end
 	require.NoError(t, c.run(context.Background(), time.Now(), io.Discard, line))

@@ -60,13 +60,18 @@ var causes = map[string]cause{
 	"no space":        {syscall.ENOSPC, ops(faultfs.Create, faultfs.Link, faultfs.MkdirAll, faultfs.Write)},
 	"no inodes":       {syscall.ENOSPC, ops(faultfs.Create, faultfs.MkdirAll)},
 	"no file handles": {syscall.EMFILE, ops(faultfs.Create, faultfs.Open, faultfs.OpenDir, faultfs.Lock, faultfs.List, faultfs.Reuse)},
-	"read-only mount": {syscall.EROFS, ops(faultfs.Create, faultfs.Link, faultfs.MkdirAll, faultfs.Remove, faultfs.Rename,
-		faultfs.Reuse, faultfs.Lock, faultfs.Write)},
+	"read-only mount": {
+		syscall.EROFS, ops(faultfs.Create, faultfs.Link, faultfs.MkdirAll, faultfs.Remove, faultfs.Rename,
+			faultfs.Reuse, faultfs.Lock, faultfs.Write),
+	},
 	"quota": {syscall.EDQUOT, ops(faultfs.Create, faultfs.MkdirAll, faultfs.Write)},
 	"I/O errors": {syscall.EIO, ops(faultfs.Read, faultfs.ReadAt, faultfs.Write, faultfs.Sync, faultfs.SyncData,
 		faultfs.SyncTo)},
-	"permission": {syscall.EACCES, ops(faultfs.Create, faultfs.Open, faultfs.OpenDir, faultfs.Lock, faultfs.List, faultfs.MkdirAll, faultfs.Remove,
-		faultfs.Rename, faultfs.Reuse)},
+	"permission": {
+		syscall.EACCES,
+		ops(faultfs.Create, faultfs.Open, faultfs.OpenDir, faultfs.Lock, faultfs.List, faultfs.MkdirAll, faultfs.Remove,
+			faultfs.Rename, faultfs.Reuse),
+	},
 }
 
 // runThatCannotWrite is the program: it never returns.
@@ -127,7 +132,10 @@ type cannotWrite struct {
 
 func newCannotWrite(t *testing.T, cause string) *cannotWrite {
 	top := t.TempDir()
-	return &cannotWrite{t: t, cause: cause, dir: filepath.Join(top, "data"), file: filepath.Join(top, "fails"), rand: rand.New(rand.NewPCG(1, 2))}
+	return &cannotWrite{
+		t: t, cause: cause, dir: filepath.Join(top, "data"), file: filepath.Join(top, "fails"),
+		rand: rand.New(rand.NewPCG(1, 2)),
+	}
 }
 
 func (c *cannotWrite) begin() { require.NoError(c.t, os.WriteFile(c.file, nil, 0o600)) }
@@ -147,9 +155,13 @@ func (c *cannotWrite) start(args ...string) *child {
 	require.NoError(c.t, err)
 	program, err := os.Executable()
 	require.NoError(c.t, err)
-	p := &child{c: c, log: &lockedBuffer{}, ended: make(chan struct{}), cmd: exec.Command(program, "-test.run=^TestServerThatCannotWrite$")}
+	p := &child{
+		c: c, log: &lockedBuffer{}, ended: make(chan struct{}),
+		cmd: exec.Command(program, "-test.run=^TestServerThatCannotWrite$"),
+	}
 	p.cmd.Dir = filepath.Dir(c.dir) // An import keeps its checkpoint there.
-	p.cmd.Env = append(os.Environ(), cannotArgs+"="+string(text), cannotCause+"="+c.cause, cannotFile+"="+c.file, cannotPath+"="+c.path)
+	p.cmd.Env = append(os.Environ(), cannotArgs+"="+string(text), cannotCause+"="+c.cause, cannotFile+"="+c.file,
+		cannotPath+"="+c.path)
 	if c.table {
 		p.cmd.Env = append(p.cmd.Env, cannotTable+"=1")
 	}
@@ -173,9 +185,11 @@ func (c *cannotWrite) start(args ...string) *child {
 // serve starts a server, and waits until it is alive.
 func (c *cannotWrite) serve() *child {
 	address := cassiatest.FreeAddress(c.t)
-	p := c.start("serve", "--storage.path="+c.dir, "--web.listen-address="+address, "--web.enable-admin-api", "--no-self-monitoring")
+	p := c.start("serve", "--storage.path="+c.dir, "--web.listen-address="+address, "--web.enable-admin-api",
+		"--no-self-monitoring")
 	p.URL = "http://" + address
-	require.Eventually(c.t, func() bool { return p.hasEnded() || p.code("/-/healthy") == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)
+	require.Eventually(c.t, func() bool { return p.hasEnded() || p.code("/-/healthy") == http.StatusOK },
+		cassiatest.Patience, 5*time.Millisecond)
 	return p
 }
 
@@ -228,7 +242,9 @@ func (p *child) write(n int) bool {
 			noise[j] = 'a' + byte(p.c.rand.IntN(26))
 		}
 		request.Timeseries = append(request.Timeseries, prompb.TimeSeries{
-			Labels:  []prompb.Label{{Name: "__name__", Value: fmt.Sprint("kept_", p.c.tried+i)}, {Name: "noise", Value: string(noise)}},
+			Labels: []prompb.Label{
+				{Name: "__name__", Value: fmt.Sprint("kept_", p.c.tried+i)}, {Name: "noise", Value: string(noise)},
+			},
 			Samples: []prompb.Sample{{Timestamp: time.Now().UnixMilli(), Value: 1}},
 		})
 	}

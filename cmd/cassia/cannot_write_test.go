@@ -72,7 +72,8 @@ func TestServerThatCannotWrite(t *testing.T) {
 	type cell struct{ phase, cause string }
 	var cells []cell
 	for phase := range phases {
-		require.Equal(t, slices.Sorted(maps.Keys(causes)), slices.Sorted(maps.Keys(outcomes[phase])), "the table has a cell of %q for each cause", phase)
+		require.Equal(t, slices.Sorted(maps.Keys(causes)), slices.Sorted(maps.Keys(outcomes[phase])),
+			"the table has a cell of %q for each cause", phase)
 		for cause := range causes {
 			cells = append(cells, cell{phase, cause})
 		}
@@ -228,7 +229,9 @@ func (c *cannotWrite) phaseSeal(want outcome) {
 	p := c.fill(3)
 	c.begin()
 	code, text := p.ask(http.MethodPost, "/-/seal", nil)
-	require.Contains(c.t, []int{0, http.StatusOK, http.StatusInternalServerError, http.StatusServiceUnavailable}, code, text)
+	require.Contains(
+		c.t, []int{0, http.StatusOK, http.StatusInternalServerError, http.StatusServiceUnavailable}, code, text,
+	)
 	c.cannotGoOn(p, want)
 }
 
@@ -242,7 +245,8 @@ func (c *cannotWrite) phaseCompaction(want outcome) {
 }
 
 func (c *cannotWrite) phaseCheckpoint(want outcome) {
-	c.path = string(filepath.Separator) + snapshotsFolder + string(filepath.Separator) // The rest is as in the other phases.
+	// The rest is as in the other phases.
+	c.path = string(filepath.Separator) + snapshotsFolder + string(filepath.Separator)
 	p := c.fill(3)
 	c.begin()
 	code, text := p.ask(http.MethodPost, "/api/v1/admin/tsdb/snapshot", nil)
@@ -358,7 +362,8 @@ func TestBelowReserve(t *testing.T) {
 	code, text = remove(4)
 	require.Equal(t, http.StatusNoContent, code, text)
 	free(40)
-	require.Contains(t, clean(http.StatusServiceUnavailable), "deleted samples still take disk space: unavailable: the disk of ")
+	require.Contains(t, clean(http.StatusServiceUnavailable),
+		"deleted samples still take disk space: unavailable: the disk of ")
 	code, text = remove(5)
 	require.Equal(t, http.StatusServiceUnavailable, code, text)
 	require.Contains(t, text, "writing the delete: unavailable: the disk of ")

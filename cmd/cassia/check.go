@@ -14,8 +14,8 @@ import (
 )
 
 func addCheck(app *kingpin.Application) subcommand {
-	cmd := app.Command("check", "Verify all stored data and report every problem. Changes nothing. On a data directory, stop the server first; on a "+
-		"cluster, servers may be running.")
+	cmd := app.Command("check", "Verify all stored data and report every problem. Changes nothing. On a data "+
+		"directory, stop the server first; on a cluster, servers may be running.")
 	o := offlineFlags(cmd)
 	asJSON := cmd.Flag("json", "Print the problems and the totals as JSON.").Bool()
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error { return checkAll(ctx, o, *asJSON) }}
@@ -96,20 +96,25 @@ func (r *checkResult) set(s *check.Totals) {
 }
 
 func printChecked(stats *check.Totals) {
-	fmt.Fprintf(stdout, "%s not yet sealed; %s, %s, %s and %d series (counted once per window), %s of %d bytes with %s, %s of %d bytes, %s of %d bytes: %s\n",
+	fmt.Fprintf(stdout,
+		"%s not yet sealed; %s, %s, %s and %d series (counted once per window), %s of %d bytes with %s, %s of %d "+
+			"bytes, %s of %d bytes: %s\n",
 		countNoun(stats.Blobs, "blob"), countNoun(stats.Tenants, "tenant"), countNoun(stats.Windows, "window"),
-		countNoun(stats.Metrics, "metric"), stats.Series,
-		countNoun(stats.Chunks, "chunk"), stats.Bytes, countNoun(stats.Samples, "sample"),
-		countNoun(stats.Rollups, "rollup chunk"), stats.RollupBytes,
+		countNoun(stats.Metrics, "metric"), stats.Series, countNoun(stats.Chunks, "chunk"), stats.Bytes,
+		countNoun(stats.Samples, "sample"), countNoun(stats.Rollups, "rollup chunk"), stats.RollupBytes,
 		countNoun(stats.Files, "file"), stats.FileBytes, countNoun(stats.Problems, "problem"))
 }
 
 func addInspect(app *kingpin.Application) subcommand {
-	cmd := app.Command("inspect", "Print stored rows in readable form. Without a table, print a summary of the store. Changes nothing. On a data "+
-		"directory, stop the server first; on a cluster, servers may be running.")
+	cmd := app.Command("inspect", "Print stored rows in readable form. Without a table, print a summary of the "+
+		"store. Changes nothing. On a data directory, stop the server first; on a cluster, servers may be running.")
 	o := offlineFlags(cmd)
 	table := cmd.Arg("table", "Table whose rows to print, such as raw or stage.").String()
-	fields := cmd.Arg("field=value", "Partition key, optionally followed by the first fields of the row key, such as window=20578 class=0 tenant=default metric=up shard=0.").StringMap()
+	fields := cmd.Arg(
+		"field=value",
+		"Partition key, optionally followed by the first fields of the row key, such as window=20578 class=0 "+
+			"tenant=default metric=up shard=0.",
+	).StringMap()
 	o.readOnly = true
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		line := func(s string) { fmt.Fprintln(stdout, s) }

@@ -27,8 +27,8 @@ func countedSamples(t *testing.T, dir string, now time.Time) (n int, told []stri
 	defer func() { require.NoError(t, s.Close()) }()
 	evaluator := promql.NewEngine(promql.DefaultOptions())
 	defer func() { require.NoError(t, evaluator.Close()) }()
-	q, err := evaluator.NewInstantQuery(t.Context(), promql.NewQueryable(s), promengine.NewPrometheusQueryOpts(false, 0),
-		`sum(count_over_time({__name__=~"metric_.*"}[3d:1m]))`, now)
+	q, err := evaluator.NewInstantQuery(t.Context(), promql.NewQueryable(s),
+		promengine.NewPrometheusQueryOpts(false, 0), `sum(count_over_time({__name__=~"metric_.*"}[3d:1m]))`, now)
 	require.NoError(t, err)
 	defer q.Close()
 	r := q.Exec(t.Context())
@@ -134,7 +134,10 @@ func TestDamagedLog(t *testing.T) {
 	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	require.NoError(t, err)
 	require.NoError(t, os.Truncate(logs[len(logs)-1], 0))
-	for _, args := range [][]string{{"check"}, {"backup", "--to=" + t.TempDir()}, {"export", "--format=csv", "--output=" + filepath.Join(t.TempDir(), "a.csv")}} {
+	for _, args := range [][]string{
+		{"check"}, {"backup", "--to=" + t.TempDir()},
+		{"export", "--format=csv", "--output=" + filepath.Join(t.TempDir(), "a.csv")},
+	} {
 		var stderr bytes.Buffer
 		require.Equal(t, 1, run(append(args, "--storage.path="+dir), &stderr), args)
 		require.Contains(t, stderr.String(), filepath.Base(logs[len(logs)-1]), args)

@@ -40,7 +40,9 @@ func TestDeltasAddOnceRawHasExpired(t *testing.T) {
 	rng, dir := rand.New(rand.NewPCG(soak.Seed(t), 0)), filepath.Join(t.TempDir(), "data")
 	c := startDeltaServer(t, "--storage.path="+dir)
 	base := time.Now().Truncate(time.Hour).Add(-5 * 24 * time.Hour)
-	lists := map[string][]sentDelta{"dense": hourly(drawDeltas(rng, base, 600, 0)), "sparse": hourly(drawDeltas(rng, base, 60, 60))}
+	lists := map[string][]sentDelta{
+		"dense": hourly(drawDeltas(rng, base, 600, 0)), "sparse": hourly(drawDeltas(rng, base, 60, 60)),
+	}
 	for name, list := range lists {
 		c.send("shop", func(to pmetric.MetricSlice) { addDeltas(to, name, list) })
 	}
@@ -69,14 +71,17 @@ func TestDeltasAddOnceRawHasExpired(t *testing.T) {
 				for _, resolution := range []string{"auto", "5m", "1h"} {
 					ctx, err := promql.WithResolution(tenant.Into(t.Context(), "shop"), resolution, 0)
 					require.NoError(t, err)
-					q, err := evaluator.NewInstantQuery(ctx, promql.NewQueryable(s), promengine.NewPrometheusQueryOpts(false, 0), query, d.end)
+					q, err := evaluator.NewInstantQuery(
+						ctx, promql.NewQueryable(s), promengine.NewPrometheusQueryOpts(false, 0), query, d.end,
+					)
 					require.NoError(t, err)
 					result := q.Exec(ctx)
 					require.NoError(t, result.Err)
 					v, err := result.Vector()
 					require.NoError(t, err)
 					require.Len(t, v, 1, "%s at %s: %v", query, d.end, result.Warnings)
-					require.Equal(t, want, strconv.FormatFloat(v[0].F, 'f', -1, 64), "%s at %s by %s: %v", query, d.end, resolution, result.Warnings)
+					require.Equal(t, want, strconv.FormatFloat(v[0].F, 'f', -1, 64),
+						"%s at %s by %s: %v", query, d.end, resolution, result.Warnings)
 					for _, note := range result.Warnings {
 						require.ErrorIs(t, note, annotations.PossibleNonCounterInfo, query)
 					}

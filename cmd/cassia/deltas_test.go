@@ -41,7 +41,8 @@ type deltaClient struct {
 // startDeltaServer starts a server that answers queries.
 func startDeltaServer(t *testing.T, flags ...string) deltaClient {
 	c := deltaClient{t, startServe(t, append([]string{"--tenants.federation", "--query.timeout=5m"}, flags...)...)}
-	require.Eventually(t, func() bool { code, _ := c.Get(t, "/-/ready"); return code == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := c.Get(t, "/-/ready"); return code == http.StatusOK },
+		cassiatest.Patience, 5*time.Millisecond)
 	return c
 }
 
@@ -67,14 +68,18 @@ func (c deltaClient) send(tenant string, add func(pmetric.MetricSlice)) {
 	body, err := pmetricotlp.NewExportRequestFromMetrics(md).MarshalProto()
 	require.NoError(c.t, err)
 	response := pmetricotlp.NewExportResponse()
-	require.NoError(c.t, response.UnmarshalProto([]byte(c.do(tenant, http.MethodPost, "/api/v1/otlp/v1/metrics", body))))
+	require.NoError(
+		c.t, response.UnmarshalProto([]byte(c.do(tenant, http.MethodPost, "/api/v1/otlp/v1/metrics", body))),
+	)
 	require.Zero(c.t, response.PartialSuccess().RejectedDataPoints(), response.PartialSuccess().ErrorMessage())
 }
 
 // ask returns the values of an instant query by tenant, and the infos and warnings of its answer. A query of one tenant
 // has it under "".
 func (c deltaClient) ask(tenant, query string, at time.Time) (values map[string]string, notes []string) {
-	text := c.do(tenant, http.MethodGet, fmt.Sprintf("/api/v1/query?query=%s&time=%d", url.QueryEscape(query), at.Unix()), nil)
+	text := c.do(
+		tenant, http.MethodGet, fmt.Sprintf("/api/v1/query?query=%s&time=%d", url.QueryEscape(query), at.Unix()), nil,
+	)
 	var answer struct {
 		Data struct {
 			Result []struct {
@@ -102,7 +107,9 @@ func drawDeltas(rng *rand.Rand, from time.Time, n, sparse int) (list []sentDelta
 		if rng.IntN(8) == 0 {
 			at = at.Add(time.Duration(1+rng.IntN(20)) * time.Minute)
 		}
-		d := sentDelta{start: at, end: at.Add(time.Duration(1+rng.IntN(3)+rng.IntN(1+sparse)) * time.Minute), v: rng.Int64N(1000)}
+		d := sentDelta{
+			start: at, end: at.Add(time.Duration(1+rng.IntN(3)+rng.IntN(1+sparse)) * time.Minute), v: rng.Int64N(1000),
+		}
 		for i := range d.buckets {
 			d.buckets[i] = rng.Uint64N(5)
 		}
@@ -276,7 +283,8 @@ func TestDeltasOfATenant(t *testing.T) {
 			}
 			jobs := func(tenant string, from time.Time) map[string]string {
 				got := each(tenant, from)
-				all, _ := reads.ask(tenant, "sum by (__tenant_id__) (increase(jobs_total[91m]))", from.Add(90*time.Minute))
+				all, _ := reads.ask(tenant, "sum by (__tenant_id__) (increase(jobs_total[91m]))",
+					from.Add(90*time.Minute))
 				require.Equal(t, got, all)
 				return got
 			}
@@ -291,15 +299,18 @@ func TestDeltasOfATenant(t *testing.T) {
 
 			send := func(tenant string) {
 				writes.send(tenant, func(to pmetric.MetricSlice) {
-					addDeltas(to, "orders", []sentDelta{{start: recent.Add(59 * time.Minute), end: recent.Add(time.Hour), v: 5}})
+					addDeltas(to, "orders", []sentDelta{
+						{start: recent.Add(59 * time.Minute), end: recent.Add(time.Hour), v: 5},
+					})
 				})
-				require.Eventually(t, func() bool { return each(tenant, recent)[""] == byStart }, cassiatest.Patience, 100*time.Millisecond,
-					"another process finds it within half a minute")
+				require.Eventually(t, func() bool { return each(tenant, recent)[""] == byStart }, cassiatest.Patience,
+					100*time.Millisecond, "another process finds it within half a minute")
 			}
 			send("shop")
 			require.Equal(t, byValue, jobs("plain", recent)[""])
 			require.Equal(t, map[string]string{"plain": byValue, "shop": byStart}, jobs("plain|shop", recent))
-			require.Equal(t, map[string]string{"plain": byValue, "shop": byValue}, jobs("plain|shop", early), "the day before the first delta, nothing changes")
+			require.Equal(t, map[string]string{"plain": byValue, "shop": byValue}, jobs("plain|shop", early),
+				"the day before the first delta, nothing changes")
 			send("plain")
 			require.Equal(t, map[string]string{"plain": byStart, "shop": byStart}, jobs("plain|shop", recent))
 
@@ -351,7 +362,9 @@ func TestRulesOfDeltas(t *testing.T) {
 	var flags []string
 	for _, tenant := range []string{"plain", "shop"} {
 		file := filepath.Join(dir, tenant+".yml")
-		require.NoError(t, os.WriteFile(file, []byte("groups: [{name: g, interval: 1s, rules: [{record: grown, expr: 'increase(jobs_total[91m] offset 1m)'}]}]"), 0o600))
+		require.NoError(t, os.WriteFile(file, []byte(
+			"groups: [{name: g, interval: 1s, rules: [{record: grown, expr: 'increase(jobs_total[91m] offset 1m)'}]}]",
+		), 0o600))
 		flags = append(flags, "--rule.files="+tenant+"="+file)
 	}
 	c := startDeltaServer(t, append([]string{"--storage.path=" + filepath.Join(dir, "data")}, flags...)...)
@@ -375,7 +388,10 @@ func TestDeltasOverlap(t *testing.T) {
 	c := startDeltaServer(t, "--storage.path="+t.TempDir())
 	at := time.Now().Truncate(time.Minute).Add(-time.Hour)
 	c.send("shop", func(to pmetric.MetricSlice) {
-		addDeltas(to, "orders", []sentDelta{{start: at, end: at.Add(2 * time.Minute), v: 5}, {start: at.Add(time.Minute), end: at.Add(3 * time.Minute), v: 7}})
+		addDeltas(to, "orders", []sentDelta{
+			{start: at, end: at.Add(2 * time.Minute), v: 5},
+			{start: at.Add(time.Minute), end: at.Add(3 * time.Minute), v: 7},
+		})
 	})
 	_, notes := c.ask("shop", "increase(orders_total[10m])", at.Add(3*time.Minute))
 	require.Contains(t, strings.Join(notes, "\n"), "overlap")

@@ -25,14 +25,20 @@ const listenFor = 5 * time.Second
 
 // addDoctor declares the read-only command that examines a store, a directory or a cluster for operators.
 func addDoctor(app *kingpin.Application) subcommand {
-	cmd := app.Command("doctor", "Examine a cluster or a data directory: report problems, why they matter and what to do. Changes nothing. Exits with "+
-		"status 1 if any finding is an error.")
+	cmd := app.Command("doctor", "Examine a cluster or a data directory: report problems, why they matter and what to "+
+		"do. Changes nothing. Exits with status 1 if any finding is an error.")
 	x := &examination{Engine: config.RegisterEngine(cmd), now: time.Now}
-	cmd.Flag("verify-files", "Read all files of the data directory and verify their checksums.").Default("true").BoolVar(&x.files)
+	cmd.Flag(
+		"verify-files", "Read all files of the data directory and verify their checksums.",
+	).Default("true").BoolVar(&x.files)
 	retention := config.RetentionFlags(cmd)
 	asJSON := cmd.Flag("json", "Print the findings as JSON.").Bool()
 	server := &serverToAsk{login: httpConfigFlag(cmd)}
-	cmd.Flag("url", "URL of a running server to examine, such as http://localhost:9201. The flags for a data directory or a cluster are then ignored.").StringVar(&server.url)
+	cmd.Flag(
+		"url",
+		"URL of a running server to examine, such as http://localhost:9201. The flags for a data directory or a "+
+			"cluster are then ignored.",
+	).StringVar(&server.url)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		if server.url != "" {
 			found, err := server.examine(ctx)
@@ -164,7 +170,8 @@ func (x *examination) noStoreYet() doctor.Finding {
 		Do:  "the first `cassia serve` creates it",
 	}
 	if x.Kind == config.EnginePebble {
-		f.Level, f.Do = doctor.Error, "set --storage.path to the data directory of `cassia serve`; if there is none yet, start `cassia serve`"
+		f.Level = doctor.Error
+		f.Do = "set --storage.path to the data directory of `cassia serve`; if there is none yet, start `cassia serve`"
 	}
 	return f
 }
@@ -217,7 +224,8 @@ func (x *examination) directory(ctx context.Context) {
 	}
 	x.add(doctor.Directory(d), doctor.Finding{
 		Level: doctor.OK,
-		What:  "not examined, because a data directory has only one process: nodes, replication, commit log, schema, clocks, processes, leases",
+		What: "not examined, because a data directory has only one process: nodes, replication, commit log, schema, " +
+			"clocks, processes, leases",
 	})
 	o := pebbleOptions()
 	o.Logger, o.ReadOnly = slog.New(slog.DiscardHandler), true
@@ -238,7 +246,8 @@ func (x *examination) directory(ctx context.Context) {
 		x.add(doctor.Finding{
 			Level: doctor.Note, What: "the store is in use by a running process and can't be examined from outside",
 			Why: "pending work and damage are unknown",
-			Do:  "examine it through that process: cassia doctor --url=http://localhost:9201\nor stop the process and run this command again",
+			Do: "examine it through that process: cassia doctor --url=http://localhost:9201\nor stop the process " +
+				"and run this command again",
 		})
 		return
 	}

@@ -22,9 +22,13 @@ import (
 )
 
 // examine runs the command's work with flags, at some time.
-func examine(t *testing.T, now time.Time, retention time.Duration, flags ...string) (found []doctor.Finding, text string, err error) {
+func examine(
+	t *testing.T, now time.Time, retention time.Duration, flags ...string,
+) (found []doctor.Finding, text string, err error) {
 	t.Helper()
-	return examineAs(t, &examination{retention: config.Retention{Raw: retention}, now: func() time.Time { return now }}, flags...)
+	return examineAs(
+		t, &examination{retention: config.Retention{Raw: retention}, now: func() time.Time { return now }}, flags...,
+	)
 }
 
 // examineFiles is like examine, without a retention and with all files verified.
@@ -58,9 +62,12 @@ func storeBy(t *testing.T, retention time.Duration, flags ...string) (stop func(
 	eng, err := openEngine(t.Context(), c, openOptions{log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	s := storagetest.Start(t, eng, func(o *storage.Options) {
-		o.Shared, o.Self, o.Retention = c.Kind == config.EngineCassandra, membership.Process{Name: "a test", Target: "all", StartedMS: 1}, retention
+		o.Shared = c.Kind == config.EngineCassandra
+		o.Self, o.Retention = membership.Process{Name: "a test", Target: "all", StartedMS: 1}, retention
 	})
-	storagetest.Write(t, s, "default", labels.FromStrings("__name__", "up"), storagetest.FloatSample{T: time.Now().UnixMilli(), V: 1})
+	storagetest.Write(
+		t, s, "default", labels.FromStrings("__name__", "up"), storagetest.FloatSample{T: time.Now().UnixMilli(), V: 1},
+	)
 	return func() {
 		require.NoError(t, s.Close())
 		require.NoError(t, eng.Close())
@@ -100,7 +107,8 @@ func TestDoctorOnADirectory(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, text, "1 slot with unsealed samples, counted once per partition; 0 are due")
 	require.Regexp(t, ` uses .*; .* of .* free\n`, text)
-	require.Contains(t, text, "not examined, because a data directory has only one process: nodes, replication, commit log, schema, clocks, processes, leases")
+	require.Contains(t, text,
+		"not examined, because a data directory has only one process: nodes, replication, commit log, schema, clocks, processes, leases")
 
 	found, text, err := examine(t, time.Now().Add(48*time.Hour), month, path)
 	require.ErrorContains(t, err, path)
@@ -129,13 +137,15 @@ func TestDoctorOnCassandra(t *testing.T) {
 	require.Zero(t, doctor.Count(found, doctor.Error), text)
 	require.Contains(t, text, "1 process: a test (all)")
 	require.Contains(t, text, "the tables match this release")
-	require.Contains(t, text, "16 of 16 partitions have no running owner: 0, 1, 2, 3, 4 and 11 more", "nothing seals here")
+	require.Contains(t, text,
+		"16 of 16 partitions have no running owner: 0, 1, 2, 3, 4 and 11 more", "nothing seals here")
 	require.Contains(t, text, "; 0 are due")
 
 	_, text, err = examine(t, time.Now(), 12*month, flags...)
 	require.NoError(t, err)
 	require.Contains(t, text, "warning  table raw: its compaction_window is 1 DAYS; this release uses 12 DAYS")
-	require.Contains(t, text, "ALTER TABLE "+flags[2][len("--cassandra.keyspace="):]+".raw WITH compaction = {'class': 'TimeWindowCompactionStrategy'")
+	require.Contains(t, text, "ALTER TABLE "+flags[2][len("--cassandra.keyspace="):]+
+		".raw WITH compaction = {'class': 'TimeWindowCompactionStrategy'")
 
 	// schema alter runs the statements that doctor recommends.
 	alter := func(dry bool) string {
@@ -169,5 +179,6 @@ func TestDoctorOnCassandra(t *testing.T) {
 	_, text, err = examine(t, time.Now(), month, append(flags, "--cassandra.consistency=TWO")...)
 	require.ErrorContains(t, err, "error")
 	require.Contains(t, text, "every write and every query fails")
-	require.Contains(t, text, "the store can't be opened: cassandra: consistency level TWO needs 2 copies, but keyspace")
+	require.Contains(t, text,
+		"the store can't be opened: cassandra: consistency level TWO needs 2 copies, but keyspace")
 }

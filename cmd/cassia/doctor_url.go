@@ -40,7 +40,8 @@ func (s *serverToAsk) examine(ctx context.Context) ([]doctor.Finding, error) {
 		found = append(found, doctor.Finding{
 			Level: doctor.Warning, What: oneLine(err),
 			Why: "queries fail until the server is ready; samples are accepted",
-			Do:  "wait: after a restart the server replays samples that aren't sealed; its log has a line when it is ready, or the reason why it can't become ready",
+			Do: "wait: after a restart the server replays samples that aren't sealed; its log has a line when it is " +
+				"ready, or the reason why it can't become ready",
 		})
 	} else {
 		found = append(found, doctor.Finding{Level: doctor.OK, What: "the server is ready for queries"})
@@ -49,8 +50,8 @@ func (s *serverToAsk) examine(ctx context.Context) ([]doctor.Finding, error) {
 	if err != nil {
 		return append(found, doctor.Finding{
 			Level: doctor.Error, What: oneLine(err), Why: "the state of the server's store is unknown",
-			Do: "if the server uses --auth.file or --web.config.file, log in as an admin with --http.config.file; releases before this " +
-				"one don't support the request",
+			Do: "if the server uses --auth.file or --web.config.file, log in as an admin with --http.config.file; " +
+				"releases before this one don't support the request",
 		}), nil
 	}
 	return append(found, theirs...), nil
@@ -78,7 +79,10 @@ func (s *serverToAsk) findings(ctx context.Context, client *http.Client, at stri
 		Data struct{ Findings []doctor.Finding }
 	}
 	if len(body) > maxHealth {
-		return nil, fmt.Errorf("%s: the response is longer than %d bytes; check that this is the URL of a Cassia server", withoutUser(at), maxHealth)
+		return nil, fmt.Errorf(
+			"%s: the response is longer than %d bytes; check that this is the URL of a Cassia server", withoutUser(at),
+			maxHealth,
+		)
 	}
 	if err := json.Unmarshal(body, &health); err != nil {
 		return nil, fmt.Errorf("%s: %w", withoutUser(at), err)

@@ -20,14 +20,20 @@ import (
 
 // addDownsample declares the command that seals and rolls up on demand, which a server does in the background.
 func addDownsample(app *kingpin.Application) subcommand {
-	cmd := app.Command("downsample", "Seal staged samples and create missing rollups in a time range. Also compacts the rollups of past weeks and months "+
-		"(data directory only), and counts the series of past days. Use it after an import, after an upgrade, or when a server "+
-		"lags behind. It runs without pauses, and can be interrupted and run again. On a data directory, stop the server first; on a cluster, servers may be running.")
+	cmd := app.Command("downsample",
+		"Seal staged samples and create missing rollups in a time range. Also compacts the rollups of past weeks and "+
+			"months (data directory only), and counts the series of past days. Use it after an import, after an "+
+			"upgrade, or when a server lags behind. It runs without pauses, and can be interrupted and run again. On "+
+			"a data directory, stop the server first; on a cluster, servers may be running.")
 	o := offlineFlags(cmd)
 	kept := rowRetention(cmd)
-	start := cmd.Flag("start", "Start of the time range, RFC 3339 or Unix seconds. Default: the oldest sample.").String()
+	start := cmd.Flag(
+		"start", "Start of the time range, RFC 3339 or Unix seconds. Default: the oldest sample.",
+	).String()
 	end := cmd.Flag("end", "End of the time range, RFC 3339 or Unix seconds. Default: the newest sample.").String()
-	settle := cmd.Flag("storage.settle", "Grace period: how long a slot waits for late samples after its end before it is sealed.").Default("15m").String()
+	settle := cmd.Flag(
+		"storage.settle", "Grace period: how long a slot waits for late samples after its end before it is sealed.",
+	).Default("15m").String()
 	dry := cmd.Flag("dry-run", "List the pending work without doing it. Changes nothing.").Bool()
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		r, err := parseRange(*start, *end, *settle)
@@ -40,7 +46,10 @@ func addDownsample(app *kingpin.Application) subcommand {
 		o.readOnly = *dry
 		err = o.withStore(ctx, func(s *storage.Store) error {
 			if known := s.Retention().ClassNames(); len(known) > 0 && len(o.retention.Classes) == 0 {
-				return fmt.Errorf("%s: this store has retention classes (%s); set --retention.file to the file that the servers use", o.Where(), strings.Join(known, ", "))
+				return fmt.Errorf(
+					"%s: this store has retention classes (%s); set --retention.file to the file that the servers use",
+					o.Where(), strings.Join(known, ", "),
+				)
 			}
 			plan, err := downsample.NewPlan(ctx, s, r)
 			if err != nil {
@@ -71,8 +80,9 @@ func rowRetention(cmd *kingpin.CmdClause) func(engine string) (config.Retention,
 	cmd.GetFlag("retention.raw").IsSetByUser(&said)
 	return func(engine string) (config.Retention, error) {
 		if engine == config.EngineCassandra && !said {
-			return config.Retention{}, errors.New("--retention.raw is missing; set it, --retention.5m, --retention.1h and --retention.file to the values that the servers " +
-				"use, because they become the TTL of the rows written")
+			return config.Retention{}, errors.New("--retention.raw is missing; set it, --retention.5m, " +
+				"--retention.1h and --retention.file to the values that the servers use, because they become the TTL " +
+				"of the rows written")
 		}
 		return parse()
 	}
@@ -121,8 +131,8 @@ func runPlan(ctx context.Context, s *storage.Store, plan *downsample.Plan, bar *
 	}
 	done, err := plan.Run(ctx, s, bar.update)
 	bar.end()
-	fmt.Fprintf(stdout, "sealed %s with %s (%d of them resealed for late samples); created the rollups of %s, %s; compacted %s of rollups; "+
-		"counted the series of %s; took %s\n",
+	fmt.Fprintf(stdout, "sealed %s with %s (%d of them resealed for late samples); created the rollups of %s, %s; "+
+		"compacted %s of rollups; counted the series of %s; took %s\n",
 		countNoun(done.Slots, "slot"), countNoun(done.Samples, "sample"), done.Repaired,
 		countNoun(done.Windows, "window"), countNoun(done.Series, "series"), countNoun(done.Compacted, "window"),
 		countNoun(done.Counted, "window"), bar.now().Sub(began).Round(time.Millisecond))
@@ -169,8 +179,8 @@ func printPlan(w io.Writer, plan *downsample.Plan) {
 // printExpired prints the slots and windows that the plan skips because they are past the retention.
 func printExpired(w io.Writer, plan *downsample.Plan, kept config.Retention) {
 	if n := len(plan.Expired); n > 0 {
-		fmt.Fprintf(w, "%s skipped: they are past the retention (%s), so rollups of them would expire immediately; if a server has a longer "+
-			"retention, set the same here\n",
+		fmt.Fprintf(w, "%s skipped: they are past the retention (%s), so rollups of them would expire immediately; if "+
+			"a server has a longer retention, set the same here\n",
 			countNoun(n, "staged slot"), kept)
 	}
 }

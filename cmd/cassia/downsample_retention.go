@@ -16,9 +16,10 @@ import (
 
 // addRetention declares the command that shows the effect of a retention before a server applies it.
 func addRetention(app *kingpin.Application) subcommand {
-	cmd := app.Command("retention", "Show the effect of a retention: which samples it would hide or show again, which windows exist by resolution and "+
-		"tenant, which would be deleted now, and when the next ones expire. Changes nothing. On a data directory, stop the "+
-		"server first; on a cluster, servers may be running.")
+	cmd := app.Command("retention",
+		"Show the effect of a retention: which samples it would hide or show again, which windows exist by "+
+			"resolution and tenant, which would be deleted now, and when the next ones expire. Changes nothing. On a "+
+			"data directory, stop the server first; on a cluster, servers may be running.")
 	o := offlineFlags(cmd)
 	o.readOnly = true
 	parse := config.RetentionFlags(cmd)
@@ -46,7 +47,9 @@ func addRetention(app *kingpin.Application) subcommand {
 				err = writeRetention(stdout, kept, changes, now)
 			}
 			if err == nil && o.Kind == config.EngineCassandra {
-				fmt.Fprintln(stdout, "on Cassandra, rows keep the TTL they were written with: a new retention applies only to samples sealed from now on")
+				fmt.Fprintln(stdout,
+					"on Cassandra, rows keep the TTL they were written with: a new retention applies only to samples "+
+						"sealed from now on")
 			}
 			return err
 		})
@@ -62,7 +65,9 @@ func writeChanges(w io.Writer, changes []retention.Change) {
 		fmt.Fprintln(w, changeLine(&c))
 	}
 	if hides {
-		fmt.Fprintln(w, "hidden samples stay on disk until they are deleted; a server started with a longer retention before then shows them again")
+		fmt.Fprintln(w,
+			"hidden samples stay on disk until they are deleted; a server started with a longer retention before "+
+				"then shows them again")
 	}
 }
 
@@ -111,7 +116,9 @@ func findHiding(changes []retention.Change, k *storage.WindowInfo) *retention.Ch
 // writeRetention writes one line per resolution and tenant.
 func writeRetention(w io.Writer, kept []storage.WindowInfo, changes []retention.Change, now time.Time) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "RESOLUTION\tTENANT\tWINDOWS\tFROM\tUNTIL\tHIDDEN\tTO DELETE NOW\tNEXT TO DELETE\tON\tWITHOUT ROLLUPS")
+	fmt.Fprintln(
+		tab, "RESOLUTION\tTENANT\tWINDOWS\tFROM\tUNTIL\tHIDDEN\tTO DELETE NOW\tNEXT TO DELETE\tON\tWITHOUT ROLLUPS",
+	)
 	for i := 0; i < len(kept); {
 		t := tally{first: kept[i]}
 		for ; i < len(kept) && kept[i].Resolution == t.first.Resolution && kept[i].Tenant == t.first.Tenant; i++ {

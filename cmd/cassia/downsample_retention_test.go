@@ -25,8 +25,8 @@ func TestRetentionTable(t *testing.T) {
 		return k
 	}
 	kept := []storage.WindowInfo{
-		window(rollup.Raw, "ann", 1, 3), window(rollup.Raw, "ann", 2, 3), window(rollup.Raw, "ann", 9, 3), window(rollup.Raw, "ann", 11, 3),
-		window(rollup.Raw, "bob", 1, 3), window(rollup.OneHour, "ann", 30, 0),
+		window(rollup.Raw, "ann", 1, 3), window(rollup.Raw, "ann", 2, 3), window(rollup.Raw, "ann", 9, 3),
+		window(rollup.Raw, "ann", 11, 3), window(rollup.Raw, "bob", 1, 3), window(rollup.OneHour, "ann", 30, 0),
 	}
 	kept[1].Unrolled = 12
 	now := at(12)
@@ -45,7 +45,8 @@ func TestRetentionTable(t *testing.T) {
 	require.NoError(t, writeWindows(&b, kept, nil, now))
 	lines = strings.Split(strings.TrimSpace(b.String()), "\n")
 	require.Len(t, lines, 7)
-	require.Equal(t, `raw "ann" 2026-05-01 2026-05-02 now 12 seals without rollups, which are created first`, fields(lines[2]))
+	require.Equal(t,
+		`raw "ann" 2026-05-01 2026-05-02 now 12 seals without rollups, which are created first`, fields(lines[2]))
 	require.Equal(t, `raw "ann" 2026-05-08 2026-05-09 2026-05-19, already hidden`, fields(lines[3]))
 	require.Equal(t, `raw "ann" 2026-05-10 2026-05-11 2026-05-21`, fields(lines[4]))
 	require.Equal(t, `1h "ann" 2026-05-29 2026-05-30 never`, fields(lines[6]))
@@ -55,11 +56,14 @@ func TestRetentionTable(t *testing.T) {
 	b.Reset()
 	require.NoError(t, writeWindows(&b, kept, changes, now))
 	lines = strings.Split(strings.TrimSpace(b.String()), "\n")
-	require.Equal(t, `raw "ann" 2026-05-01 2026-05-02 2026-05-19, would be hidden 12 seals without rollups, which are created first`, fields(lines[2]))
+	require.Equal(t,
+		`raw "ann" 2026-05-01 2026-05-02 2026-05-19, would be hidden 12 seals without rollups, which are created first`,
+		fields(lines[2]))
 	require.Equal(t, `raw "ann" 2026-05-08 2026-05-09 2026-05-19, would be hidden`, fields(lines[3]))
 	require.Equal(t, `raw "ann" 2026-05-10 2026-05-11 2026-05-21`, fields(lines[4]))
 	require.Equal(t, `raw "bob" 2026-04-30 2026-05-01 now`, fields(lines[5]))
 	b.Reset()
 	require.NoError(t, writeRetention(&b, kept, changes, now))
-	require.Equal(t, `raw "ann" 4 2026-04-30 2026-05-11 3 0 until 2026-05-01 2026-05-19 1`, fields(strings.Split(b.String(), "\n")[1]))
+	require.Equal(t, `raw "ann" 4 2026-04-30 2026-05-11 3 0 until 2026-05-01 2026-05-19 1`,
+		fields(strings.Split(b.String(), "\n")[1]))
 }

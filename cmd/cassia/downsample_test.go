@@ -68,7 +68,9 @@ func TestProgressLine(t *testing.T) {
 		{downsample.Done{Steps: 199, All: 200, Now: "x"}, 19900 * time.Millisecond, "[#######################.]  99%  199 of 200, 10/s, 100ms left: x"},
 		{downsample.Done{Steps: 200, All: 200, Now: "x"}, time.Second, "[########################] 100%  200 of 200, 200/s, 0s left: x"},
 	} {
-		require.Equal(t, c.want, drawBar(float64(c.done.Steps)/float64(max(1, c.done.All)))+" "+progressLine(c.done, c.took))
+		require.Equal(
+			t, c.want, drawBar(float64(c.done.Steps)/float64(max(1, c.done.All)))+" "+progressLine(c.done, c.took),
+		)
 	}
 }
 
@@ -78,7 +80,10 @@ func TestProgressBar(t *testing.T) {
 		var b bytes.Buffer
 		writes := 0
 		now := time.Unix(0, 0)
-		p := &progressBar{w: writerFunc(func(text []byte) { writes++; b.Write(text) }), terminal: terminal, now: func() time.Time { return now }, began: now, shown: now}
+		p := &progressBar{
+			w: writerFunc(func(text []byte) { writes++; b.Write(text) }), terminal: terminal,
+			now: func() time.Time { return now }, began: now, shown: now,
+		}
 		for i := range 400 {
 			now = now.Add(50 * time.Millisecond)
 			if i%5 == 0 || i%5 == 4 { // Every 50 or 200 ms.

@@ -70,8 +70,8 @@ type inUseError struct {
 
 func (e inUseError) Error() string {
 	if e.readOnly {
-		return e.where + ": in use by another process. Stop that process, or take a backup with cassia backup, which works while the server runs, " +
-			"and examine the backup"
+		return e.where + ": in use by another process. Stop that process, or take a backup with cassia backup, which " +
+			"works while the server runs, and examine the backup"
 	}
 	return e.where + ": in use by another process; stop that process, or choose another directory"
 }

@@ -35,12 +35,15 @@ func TestScrapesOfExamples(t *testing.T) {
 				dir := t.TempDir()
 				writeCertificate(t, dir, scrape.ServerName)
 				web := fmt.Sprintf("tls_server_config: {cert_file: %s/tls.crt, key_file: %s/tls.key}\n", dir, dir)
-				secrets := map[string]string{"cassia-scrape/token": "scrape-token", "cassia-web/ca.crt": filepath.Join(dir, "tls.crt")}
+				secrets := map[string]string{
+					"cassia-scrape/token": "scrape-token", "cassia-web/ca.crt": filepath.Join(dir, "tls.crt"),
+				}
 
 				var args []string
 				for _, arg := range withFiles(t, c, web)[1:] {
 					// The test has no bucket and no volume.
-					if !strings.HasPrefix(arg, "--backup.") && !strings.HasPrefix(arg, "--storage.path=") && !strings.HasPrefix(arg, "--web.enable-admin-api") {
+					if !strings.HasPrefix(arg, "--backup.") && !strings.HasPrefix(arg, "--storage.path=") &&
+						!strings.HasPrefix(arg, "--web.enable-admin-api") {
 						args = append(args, arg)
 					}
 				}
@@ -49,7 +52,9 @@ func TestScrapesOfExamples(t *testing.T) {
 				conf.TLSConfig = promconfig.TLSConfig{CAFile: secrets[scrape.CA], ServerName: scrape.ServerName}
 				at := scrape.Scheme + strings.TrimPrefix(r.URL, "http") + scrape.Path
 				require.Equal(t, http.StatusUnauthorized, scraped(t, conf, at), "without a login")
-				conf.Authorization = &promconfig.Authorization{Type: "Bearer", Credentials: promconfig.Secret(secrets[scrape.Token])}
+				conf.Authorization = &promconfig.Authorization{
+					Type: "Bearer", Credentials: promconfig.Secret(secrets[scrape.Token]),
+				}
 				require.Equal(t, http.StatusOK, scraped(t, conf, at))
 			})
 		}
@@ -79,14 +84,16 @@ func writeCertificate(t *testing.T, dir, name string) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IsCA: true,
+		BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	require.NoError(t, err)
 	private, err := x509.MarshalECPrivateKey(key)
 	require.NoError(t, err)
-	for file, block := range map[string]*pem.Block{"tls.crt": {Type: "CERTIFICATE", Bytes: der}, "tls.key": {Type: "EC PRIVATE KEY", Bytes: private}} {
+	for file, block := range map[string]*pem.Block{
+		"tls.crt": {Type: "CERTIFICATE", Bytes: der}, "tls.key": {Type: "EC PRIVATE KEY", Bytes: private},
+	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600))
 	}
 }

@@ -87,7 +87,10 @@ func withFiles(t *testing.T, c exampleCommand, web string) []string {
 	require.NoError(t, err)
 	key, err := age.GenerateX25519Identity()
 	require.NoError(t, err)
-	files := map[string]string{"/etc/cassia/auth/auth.yml": string(auth), "/etc/cassia/web/web.yml": web, "/etc/cassia/backup/backup.key": key.String() + "\n"}
+	files := map[string]string{
+		"/etc/cassia/auth/auth.yml": string(auth), "/etc/cassia/web/web.yml": web,
+		"/etc/cassia/backup/backup.key": key.String() + "\n",
+	}
 	maps.Copy(files, c.Files)
 	out := slices.Clone(c.Args)
 	for path, text := range files {
@@ -107,10 +110,12 @@ func TestPrometheusOfComposeExample(t *testing.T) {
 	require.NoError(t, err)
 	alertmanagers := conf.AlertingConfig.AlertmanagerConfigs
 	require.Len(t, alertmanagers, 1)
-	require.Equal(t, "alertmanager:9093", string(alertmanagers[0].ServiceDiscoveryConfigs[0].(discovery.StaticConfig)[0].Targets[0]["__address__"]))
+	require.Equal(t, "alertmanager:9093",
+		string(alertmanagers[0].ServiceDiscoveryConfigs[0].(discovery.StaticConfig)[0].Targets[0]["__address__"]))
 	require.Equal(t, []string{"/etc/prometheus/rules/*.yml"}, conf.RuleFiles, "where the volumes put them")
 	for _, at := range prometheusURLs(t, file) {
-		require.Equal(t, "cassia:"+served(t, []string{"serve"}), at.Host, "the port is that of the service, see docker/examples")
+		require.Equal(t, "cassia:"+served(t, []string{"serve"}), at.Host,
+			"the port is that of the service, see docker/examples")
 	}
 }
 

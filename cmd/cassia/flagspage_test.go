@@ -15,8 +15,9 @@ import (
 // of other commands.
 func flagsPage(app *kingpin.ApplicationModel, variables []cli.Variable) string {
 	var b strings.Builder
-	b.WriteString("# Flags\n\nRead this page to find a flag, its default and its effect. Boolean flags are disabled with the prefix `--no-`. The page is generated " +
-		"from the program: `cassia COMMAND --help` prints the same text.\n\n## Flags of serve\n")
+	b.WriteString("# Flags\n\nRead this page to find a flag, its default and its effect. Boolean flags are disabled " +
+		"with the prefix `--no-`. The page is generated from the program: `cassia COMMAND --help` prints the same " +
+		"text.\n\n## Flags of serve\n")
 	commands := app.FlattenedCommands()
 	serve := commands[slices.IndexFunc(commands, func(c *kingpin.CmdModel) bool { return c.FullCommand == "serve" })]
 	shared := map[string]bool{}
@@ -26,13 +27,17 @@ func flagsPage(app *kingpin.ApplicationModel, variables []cli.Variable) string {
 			shared[f.Name] = true
 		}
 	}
-	b.WriteString("\n## Flags of other commands\n\nFlags that a command shares with `serve` have the same meaning and are listed only above.\n")
+	b.WriteString(
+		"\n## Flags of other commands\n\nFlags that a command shares with `serve` have the same meaning and are listed only above.\n",
+	)
 	for _, group := range cli.CommandGroups(app) {
 		for _, c := range group.Commands {
 			if c == serve || c.FullCommand == "serve" {
 				continue
 			}
-			own := slices.DeleteFunc(slices.Clone(c.Flags), func(f *kingpin.FlagModel) bool { return f.Hidden || shared[f.Name] })
+			own := slices.DeleteFunc(slices.Clone(c.Flags), func(f *kingpin.FlagModel) bool {
+				return f.Hidden || shared[f.Name]
+			})
 			if len(own) > 0 {
 				fmt.Fprintf(&b, "\n### cassia %s\n\n%s", c.FullCommand, flagTable(own))
 			}
@@ -66,7 +71,8 @@ func flagTable(flags []*kingpin.FlagModel) string {
 		if f.IsBoolFlag() {
 			fallback = strings.NewReplacer("`true`", "on", "`false`", "off").Replace(fallback)
 		}
-		if c, ok := f.Value.(interface{ IsCumulative() bool }); ok && c.IsCumulative() && !strings.Contains(help, "Repeatable") {
+		if c, ok := f.Value.(interface{ IsCumulative() bool }); ok && c.IsCumulative() &&
+			!strings.Contains(help, "Repeatable") {
 			help += " Repeatable."
 		}
 		fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", f.Name, fallback, cell(help))

@@ -23,8 +23,9 @@ import (
 func TestStalledWritesLeaveBytesForOthers(t *testing.T) {
 	const announced, written = 16 << 20, 12_000
 	kinds := map[string]string{
-		"/api/write": "Content-Type: application/json", "/api/v1/otlp/v1/metrics": "Content-Type: application/x-protobuf",
-		"/api/v1/write": "Content-Type: application/x-protobuf\r\nContent-Encoding: snappy",
+		"/api/write":              "Content-Type: application/json",
+		"/api/v1/otlp/v1/metrics": "Content-Type: application/x-protobuf",
+		"/api/v1/write":           "Content-Type: application/x-protobuf\r\nContent-Encoding: snappy",
 	}
 	for name, c := range map[string]struct {
 		paths []string
@@ -37,7 +38,8 @@ func TestStalledWritesLeaveBytesForOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := startServe(t, "--storage.path="+t.TempDir())
-			require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)
+			require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK },
+				cassiatest.Patience, 5*time.Millisecond)
 			ctx, stop := context.WithCancel(t.Context())
 			var all, begun sync.WaitGroup
 			defer func() { stop(); all.Wait() }()
@@ -56,7 +58,10 @@ func TestStalledWritesLeaveBytesForOthers(t *testing.T) {
 							continue
 						}
 						end := context.AfterFunc(ctx, func() { _ = conn.Close() })
-						_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Length: %d\r\n\r\n%s", path, kinds[path], announced, junk[:n])
+						_, err = fmt.Fprintf(
+							conn, "POST %s HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Length: %d\r\n\r\n%s", path,
+							kinds[path], announced, junk[:n],
+						)
 						once()
 						for err == nil && n > 0 {
 							select {
@@ -82,11 +87,16 @@ func TestStalledWritesLeaveBytesForOthers(t *testing.T) {
 			for i := range 3 {
 				var points []string
 				for j := range written {
-					points = append(points, fmt.Sprintf(`{"metricName":"beside","tags":{"host":"host-%d"},"ts":%d,"value":%d}`, j%100, at+int64(1000*i+j/100), i))
+					points = append(points, fmt.Sprintf(
+						`{"metricName":"beside","tags":{"host":"host-%d"},"ts":%d,"value":%d}`, j%100,
+						at+int64(1000*i+j/100), i,
+					))
 				}
 				began := time.Now()
 				require.Eventually(t, func() bool {
-					answer, err := http.Post(r.URL+"/api/write", "application/json", strings.NewReader("["+strings.Join(points, ",")+"]"))
+					answer, err := http.Post(
+						r.URL+"/api/write", "application/json", strings.NewReader("["+strings.Join(points, ",")+"]"),
+					)
 					require.NoError(t, err)
 					text, err := io.ReadAll(answer.Body)
 					require.NoError(t, err)

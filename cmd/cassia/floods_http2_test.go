@@ -91,19 +91,26 @@ func TestFloodsOfHTTP2(t *testing.T) {
 			return appendFrame(to, frameReset, 0, stream, []byte{0, 0, 0, errorCancel})
 		})},
 		"bodies of a byte": {streams: streams, round: each(func(to []byte, stream uint32) []byte {
-			return appendFrame(appendFrame(to, frameHeaders, endHeaders, stream, post), frameData, 0, stream, []byte("q"))
+			return appendFrame(
+				appendFrame(to, frameHeaders, endHeaders, stream, post), frameData, 0, stream, []byte("q"),
+			)
 		})},
 		"writes of a byte that are reset": {streams: streams, round: each(func(to []byte, stream uint32) []byte {
-			to = appendFrame(appendFrame(to, frameHeaders, endHeaders, stream, write), frameData, 0, stream, []byte("q"))
+			to = appendFrame(
+				appendFrame(to, frameHeaders, endHeaders, stream, write), frameData, 0, stream, []byte("q"),
+			)
 			return appendFrame(to, frameReset, 0, stream, []byte{0, 0, 0, errorCancel})
 		})},
-		"answers that nobody reads": {first: noWindow, streams: streams, round: each(func(to []byte, stream uint32) []byte {
-			return appendFrame(to, frameHeaders, endStream|endHeaders, stream, metrics)
-		})},
+		"answers that nobody reads": {
+			first: noWindow, streams: streams, round: each(func(to []byte, stream uint32) []byte {
+				return appendFrame(to, frameHeaders, endStream|endHeaders, stream, metrics)
+			}),
+		},
 		"headers without an end": {streams: 1, round: func(stream uint32) []byte {
 			to := appendFrame(nil, frameHeaders, endStream, stream, get)
 			for range streams {
-				to = appendFrame(to, frameContinuation, 0, stream, append([]byte{0x00, 1, 'x', 127, 0x81, 0x3f}, make([]byte, 8192)...))
+				to = appendFrame(to, frameContinuation, 0, stream,
+					append([]byte{0x00, 1, 'x', 127, 0x81, 0x3f}, make([]byte, 8192)...))
 			}
 			return to
 		}},
@@ -132,8 +139,14 @@ func TestFloodsOfHTTP2(t *testing.T) {
 			}
 			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // It is another client.
 			others := map[string]*http.Transport{
-				"HTTP/1.1": {DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true},
-				"HTTP/2.0": {DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true},
+				"HTTP/1.1": {
+					DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: pool},
+					DisableKeepAlives: true,
+				},
+				"HTTP/2.0": {
+					DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: pool},
+					ForceAttemptHTTP2: true,
+				},
 			}
 			// Each connection has at most as many requests as streams, the client has two goroutines, and the server
 			// five. Where a connection was ended, its requests may still be under way.
@@ -143,7 +156,8 @@ func TestFloodsOfHTTP2(t *testing.T) {
 				for protocol, transport := range others {
 					client := &http.Client{Transport: transport, Timeout: cassiatest.Patience}
 					for path, want := range map[string]string{
-						"/-/healthy": "Cassia is healthy.", "/metrics": "cassia_http_requests_total", "/api/v1/query?query=" + url.QueryEscape(fmt.Sprint(round, "+1")): fmt.Sprintf(`"%d"`, round+1),
+						"/-/healthy": "Cassia is healthy.", "/metrics": "cassia_http_requests_total",
+						"/api/v1/query?query=" + url.QueryEscape(fmt.Sprint(round, "+1")): fmt.Sprintf(`"%d"`, round+1),
 					} {
 						began := time.Now()
 						answer, err := client.Get(r.URL + path)
@@ -165,7 +179,8 @@ func TestFloodsOfHTTP2(t *testing.T) {
 			stop()
 			all.Wait()
 			others["HTTP/2.0"].CloseIdleConnections()
-			require.Eventually(t, func() bool { return runtime.NumGoroutine() < before+connections }, cassiatest.Patience, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return runtime.NumGoroutine() < before+connections },
+				cassiatest.Patience, 10*time.Millisecond)
 		})
 	}
 }
@@ -209,14 +224,20 @@ func startSecure(t *testing.T) (running, *x509.CertPool) {
 	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
 	require.NoError(t, err)
 	dir := t.TempDir()
-	for file, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: own.Certificate[0]}, "key.pem": {Type: "PRIVATE KEY", Bytes: key}} {
+	for file, block := range map[string]*pem.Block{
+		"cert.pem": {Type: "CERTIFICATE", Bytes: own.Certificate[0]}, "key.pem": {Type: "PRIVATE KEY", Bytes: key},
+	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600))
 	}
 	web := filepath.Join(dir, "web.yml")
-	require.NoError(t, os.WriteFile(web, []byte("tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n"), 0o600))
+	require.NoError(
+		t, os.WriteFile(web, []byte("tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n"), 0o600),
+	)
 	r := startServe(t, "--storage.path="+t.TempDir(), "--web.config.file="+web)
 	r.URL = strings.Replace(r.URL, "http://", "https://", 1)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true}}
+	client := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true},
+	}
 	require.Eventually(t, func() bool {
 		answer, err := client.Get(r.URL + "/-/ready")
 		require.NoError(t, err)

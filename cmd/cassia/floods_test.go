@@ -31,8 +31,12 @@ func TestHalfBodiesKeepNobodyOut(t *testing.T) {
 		"open": func(*testing.T) []string { return nil },
 		"with users": func(t *testing.T) []string {
 			file, hash := filepath.Join(t.TempDir(), "auth.yml"), sha256.Sum256([]byte(token))
-			require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, "users:\n  - {name: all, tokens: [\"sha256:%s\"], roles: [read, write, metrics], tenants: [default], default_tenant: default}\n",
-				hex.EncodeToString(hash[:])), 0o600))
+			require.NoError(t, os.WriteFile(
+				file,
+				fmt.Appendf(nil,
+					"users:\n  - {name: all, tokens: [\"sha256:%s\"], roles: [read, write, metrics], tenants: [default], default_tenant: default}\n",
+					hex.EncodeToString(hash[:])), 0o600,
+			))
 			return []string{"--auth.file=" + file}
 		},
 	} {
@@ -51,7 +55,9 @@ func TestHalfBodiesKeepNobodyOut(t *testing.T) {
 							continue
 						}
 						end := context.AfterFunc(ctx, func() { _ = c.Close() })
-						_, _ = fmt.Fprintf(c, "POST /api/v1/query HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nContent-Length: 1000\r\n\r\nq", token, formType)
+						_, _ = fmt.Fprintf(c,
+							"POST /api/v1/query HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nContent-Length: 1000\r\n\r\nq",
+							token, formType)
 						_, _ = io.Copy(io.Discard, c)
 						end()
 						_ = c.Close()
@@ -65,7 +71,10 @@ func TestHalfBodiesKeepNobodyOut(t *testing.T) {
 				request.Header.Set("Authorization", "Bearer "+token)
 				request.Header.Set("Content-Type", formType)
 				if path == "/api/v1/write" {
-					request.Header = http.Header{"Authorization": request.Header["Authorization"], "Content-Encoding": {"snappy"}, "Content-Type": {"application/x-protobuf"}}
+					request.Header = http.Header{
+						"Authorization": request.Header["Authorization"], "Content-Encoding": {"snappy"},
+						"Content-Type": {"application/x-protobuf"},
+					}
 				}
 				answer, err := client.Do(request)
 				require.NoError(t, err, path)
@@ -81,12 +90,15 @@ func TestHalfBodiesKeepNobodyOut(t *testing.T) {
 			at := time.Now()
 			for i := range rounds {
 				samples, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
-					Labels: []prompb.Label{{Name: "__name__", Value: "beside"}}, Samples: []prompb.Sample{{Timestamp: at.UnixMilli() + int64(i), Value: float64(i)}},
+					Labels:  []prompb.Label{{Name: "__name__", Value: "beside"}},
+					Samples: []prompb.Sample{{Timestamp: at.UnixMilli() + int64(i), Value: float64(i)}},
 				}}}).Marshal()
 				require.NoError(t, err)
 				code, text := send(http.MethodPost, "/api/v1/write", string(snappy.Encode(nil, samples)))
 				require.Equal(t, http.StatusNoContent, code, text)
-				code, text = send(http.MethodPost, "/api/v1/query", url.Values{"query": {"beside"}, "time": {fmt.Sprint(at.Unix() + 1)}}.Encode())
+				code, text = send(http.MethodPost, "/api/v1/query", url.Values{
+					"query": {"beside"}, "time": {fmt.Sprint(at.Unix() + 1)},
+				}.Encode())
 				require.Equal(t, http.StatusOK, code, text)
 				require.Contains(t, text, fmt.Sprintf(`"%d"`, i))
 				for _, path := range []string{"/-/healthy", "/-/ready", "/metrics"} {

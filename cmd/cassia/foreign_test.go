@@ -20,7 +20,8 @@ func TestAForeignPageDeletesNothing(t *testing.T) {
 	r.Write(t, "kept", at, 1)
 	require.Equal(t, "1", r.Value(t, "kept", at))
 	remove := func(host string, header ...string) (int, string) {
-		request, err := http.NewRequest(http.MethodPost, r.URL+"/api/v1/admin/tsdb/delete_series", strings.NewReader("match[]={__name__=~\".%2B\"}"))
+		request, err := http.NewRequest(http.MethodPost, r.URL+"/api/v1/admin/tsdb/delete_series",
+			strings.NewReader("match[]={__name__=~\".%2B\"}"))
 		require.NoError(t, err)
 		request.Host = host
 		request.Header.Set("Content-Type", formType)

@@ -29,7 +29,9 @@ func TestGiveBack(t *testing.T) {
 			var freed []int
 			go func() {
 				defer close(ended)
-				giveBack(ctx, ticks, func() int64 { look++; return c.held[look] << 20 }, func() { freed = append(freed, look) })
+				giveBack(ctx, ticks, func() int64 { look++; return c.held[look] << 20 }, func() {
+					freed = append(freed, look)
+				})
 			}()
 			for range c.held {
 				ticks <- time.Time{}

@@ -27,7 +27,9 @@ func (b *burst) send(t *testing.T, samples int) (code int, retryAfter, text stri
 	t.Helper()
 	series := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "burst"}}}
 	for range samples {
-		series.Samples = append(series.Samples, prompb.Sample{Timestamp: b.at.UnixMilli() - int64(b.n), Value: float64(b.n*7919%1_000_003) / 3})
+		series.Samples = append(series.Samples, prompb.Sample{
+			Timestamp: b.at.UnixMilli() - int64(b.n), Value: float64(b.n*7919%1_000_003) / 3,
+		})
 		b.n++
 	}
 	body, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{series}}).Marshal()
@@ -35,7 +37,8 @@ func (b *burst) send(t *testing.T, samples int) (code int, retryAfter, text stri
 	request, err := http.NewRequest(http.MethodPost, b.r.URL+"/api/v1/write", bytes.NewReader(snappy.Encode(nil, body)))
 	require.NoError(t, err)
 	for k, v := range map[string]string{
-		"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy", "X-Prometheus-Remote-Write-Version": "0.1.0", "X-Scope-OrgID": b.tenant,
+		"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy",
+		"X-Prometheus-Remote-Write-Version": "0.1.0", "X-Scope-OrgID": b.tenant,
 	} {
 		request.Header.Set(k, v)
 	}

@@ -17,7 +17,11 @@ const healthcheckAnswer = 256
 func addHealthcheck(app *kingpin.Application) subcommand {
 	cmd := app.Command("healthcheck", "Check whether a server responds. Exits with status 1 if it doesn't.")
 	at := cmd.Flag("url", "URL of the server.").Default("http://localhost:9201").String()
-	ready := cmd.Flag("ready", "Also check that the server is ready for queries. After a start, it accepts writes before it is ready for queries.").Bool()
+	ready := cmd.Flag(
+		"ready",
+		"Also check that the server is ready for queries. After a start, it accepts writes before it is ready for "+
+			"queries.",
+	).Bool()
 	timeout := cmd.Flag("timeout", "How long to wait for the response.").Default("5s").Duration()
 	login := httpConfigFlag(cmd)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {

@@ -14,11 +14,20 @@ import (
 
 // variables are the environment variables that cassia reads.
 var variables = []cli.Variable{
-	{Name: "CASSIA_CASSANDRA_PASSWORD", Effect: "Password of --cassandra.username, used if --cassandra.password-file is not set."},
-	{Name: "CASSIA_KAIROSDB_PASSWORD", Effect: "Password of --kairosdb.username, used if --kairosdb.password-file is not set."},
+	{
+		Name:   "CASSIA_CASSANDRA_PASSWORD",
+		Effect: "Password of --cassandra.username, used if --cassandra.password-file is not set.",
+	},
+	{
+		Name:   "CASSIA_KAIROSDB_PASSWORD",
+		Effect: "Password of --kairosdb.username, used if --kairosdb.password-file is not set.",
+	},
 	{Name: "GOMEMLIMIT", Effect: "Soft memory limit of the Go runtime. Default: three quarters of --memory.max-bytes."},
-	{Name: "GOGC", Effect: "Garbage collection target: growth of the heap between collections, in percent of the live heap. Default: computed from " +
-		"the heap in use, without the write buffers and caches of the embedded store."},
+	{
+		Name: "GOGC",
+		Effect: "Garbage collection target: growth of the heap between collections, in percent of the live " +
+			"heap. Default: computed from the heap in use, without the write buffers and caches of the embedded store.",
+	},
 }
 
 // addTopics makes `cassia help TOPIC` print a page of the manual. kingpin's own help on commands is kept.

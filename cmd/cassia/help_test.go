@@ -14,7 +14,8 @@ import (
 func TestEveryFlagOfServeHasAGroup(t *testing.T) {
 	app, _ := newApplication()
 	for _, group := range cli.FlagGroups(app.GetCommand("serve").Model().Flags) {
-		require.NotEqual(t, "Flags", group.Title, "add a group to cmd/internal/cli/groups.go for %s", group.Flags[0].Name)
+		require.NotEqual(t, "Flags", group.Title,
+			"add a group to cmd/internal/cli/groups.go for %s", group.Flags[0].Name)
 	}
 }
 

@@ -75,7 +75,10 @@ func attacks(t *testing.T) map[string]attack {
 	_, err = io.Copy(z, io.LimitReader(endless{}, 256<<20))
 	require.NoError(t, err)
 	require.NoError(t, z.Close())
-	flood := prompb.TimeSeries{Samples: []prompb.Sample{{Timestamp: time.Now().UnixMilli(), Value: 1}}, Labels: []prompb.Label{{Name: "__name__", Value: "flood"}}}
+	flood := prompb.TimeSeries{
+		Samples: []prompb.Sample{{Timestamp: time.Now().UnixMilli(), Value: 1}},
+		Labels:  []prompb.Label{{Name: "__name__", Value: "flood"}},
+	}
 	for i := range 100_000 {
 		flood.Labels = append(flood.Labels, prompb.Label{Name: fmt.Sprintf("label_%06d", i), Value: "x"})
 	}
@@ -173,7 +176,8 @@ func (r running) attack(t *testing.T, a attack) (int, string) {
 func (r running) sendRandom(t *testing.T) {
 	t.Helper()
 	whole, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
-		Labels: []prompb.Label{{Name: "__name__", Value: "cut"}, {Name: "a", Value: "b"}}, Samples: []prompb.Sample{{Timestamp: 1, Value: 1}},
+		Labels:  []prompb.Label{{Name: "__name__", Value: "cut"}, {Name: "a", Value: "b"}},
+		Samples: []prompb.Sample{{Timestamp: 1, Value: 1}},
 	}}}).Marshal()
 	require.NoError(t, err)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -240,7 +244,9 @@ func TestClosingTheConnectionStopsAQuery(t *testing.T) {
 	at := time.Now().Truncate(time.Second)
 	series := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "a"}}}
 	for n := range days * 24 * 60 { // A step without samples would take no time.
-		series.Samples = append(series.Samples, prompb.Sample{Timestamp: at.Add(-time.Duration(n) * time.Minute).UnixMilli(), Value: 1})
+		series.Samples = append(series.Samples, prompb.Sample{
+			Timestamp: at.Add(-time.Duration(n) * time.Minute).UnixMilli(), Value: 1,
+		})
 	}
 	body, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{series}}).Marshal()
 	require.NoError(t, err)
@@ -254,7 +260,9 @@ func TestClosingTheConnectionStopsAQuery(t *testing.T) {
 		ctx, hangUp := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL+"/api/v1/query?query="+url.QueryEscape(query), nil)
+			request, err := http.NewRequestWithContext(
+				ctx, http.MethodGet, r.URL+"/api/v1/query?query="+url.QueryEscape(query), nil,
+			)
 			if err != nil {
 				ended <- err
 				return

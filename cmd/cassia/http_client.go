@@ -23,7 +23,8 @@ type httpConfig struct{ flag, file string }
 
 func httpConfigFlag(cmd *kingpin.CmdClause) *httpConfig {
 	return newHTTPConfig(cmd, "http.config.file",
-		"Prometheus HTTP client configuration file (as for promtool): how to log in to the server, and which certificates to trust.")
+		"Prometheus HTTP client configuration file (as for promtool): how to log in to the server, and which "+
+			"certificates to trust.")
 }
 
 func newHTTPConfig(cmd *kingpin.CmdClause, flag, help string) *httpConfig {

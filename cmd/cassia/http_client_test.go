@@ -14,7 +14,9 @@ import (
 // TestServerFlags logs in each way at a server, which reports the credentials that it got.
 func TestServerFlags(t *testing.T) {
 	var shown http.Header
-	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { shown = r.Header.Clone() }))
+	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		shown = r.Header.Clone()
+	}))
 	t.Cleanup(web.Close)
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -44,7 +46,9 @@ func TestServerFlags(t *testing.T) {
 		answer, err := client.Do(t.Context(), http.MethodGet, client.URL, nil, nil)
 		require.NoError(t, err)
 		require.NoError(t, answer.Body.Close())
-		require.Equal(t, []string{c.auth, c.scope, "cassia"}, []string{shown.Get("Authorization"), shown.Get("X-Scope-OrgID"), shown.Get("User-Agent")}, "%s %s", c.file, c.url)
+		require.Equal(t, []string{c.auth, c.scope, "cassia"},
+			[]string{shown.Get("Authorization"), shown.Get("X-Scope-OrgID"), shown.Get("User-Agent")}, "%s %s", c.file,
+			c.url)
 		require.Empty(t, client.URL.User)
 	}
 }

@@ -28,7 +28,9 @@ type instruction struct{ name, args string }
 func dockerStages(t *testing.T) (stages [][]instruction) {
 	text, err := os.ReadFile(dockerfile)
 	require.NoError(t, err)
-	joined := regexp.MustCompile(`\\\n\s*`).ReplaceAllString(regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(string(text), ""), "")
+	joined := regexp.MustCompile(`\\\n\s*`).ReplaceAllString(
+		regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(string(text), ""), "",
+	)
 	for line := range strings.Lines(joined) {
 		name, args, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if name == "FROM" {
@@ -75,7 +77,8 @@ func TestImage(t *testing.T) {
 	goMod, err := os.ReadFile("../../go.mod")
 	require.NoError(t, err)
 	needed := regexp.MustCompile(`(?m)^go (1\.\d+)`).FindSubmatch(goMod)
-	require.Equal(t, "--platform=$BUILDPLATFORM golang:"+string(needed[1])+" AS build", build[0].args, "the Go that go.mod asks for, on the builder's processor")
+	require.Equal(t, "--platform=$BUILDPLATFORM golang:"+string(needed[1])+" AS build", build[0].args,
+		"the Go that go.mod asks for, on the builder's processor")
 
 	root := t.TempDir()
 	require.NoError(t, os.Chmod(root, 0o755))
@@ -118,7 +121,9 @@ func TestImage(t *testing.T) {
 	_, check, ok := strings.Cut(one(t, image, "HEALTHCHECK"), "CMD ")
 	require.True(t, ok)
 	healthy := slices.Concat(words(t, check), []string{"--url=http://" + at})
-	require.Eventually(t, func() bool { return inside(healthy...).Run() == nil }, cassiatest.Patience, 50*time.Millisecond)
+	require.Eventually(
+		t, func() bool { return inside(healthy...).Run() == nil }, cassiatest.Patience, 50*time.Millisecond,
+	)
 	stop()
 	require.NoError(t, server.Wait(), log.String())
 	require.Error(t, inside(healthy...).Run(), "nobody is there any more")
@@ -133,7 +138,9 @@ func runBuild(t *testing.T, last instruction, root string) {
 	script := regexp.MustCompile(`([ ])/(cassia|empty)\b`).ReplaceAllString(last.args, "${1}"+root+"/$2")
 	cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
 	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "TARGETOS="+runtime.GOOS, "TARGETARCH="+runtime.GOARCH, "VERSION=1.2.3", "REVISION=abc")
+	cmd.Env = append(
+		os.Environ(), "TARGETOS="+runtime.GOOS, "TARGETARCH="+runtime.GOARCH, "VERSION=1.2.3", "REVISION=abc",
+	)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s\n%s", script, out)
 }

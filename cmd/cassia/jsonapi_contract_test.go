@@ -46,7 +46,8 @@ func newContract(t *testing.T, r running, seed uint64) *contract {
 // 5xx, invalid calls return 4xx, and every response matches the description.
 func TestContract(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir(), "--retention.raw=0")
-	require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK },
+		cassiatest.Patience, 5*time.Millisecond)
 	seed := soak.Seed(t)
 	c := newContract(t, r, seed)
 	const calls = 60
@@ -67,8 +68,9 @@ func TestContract(t *testing.T) {
 
 // Texts that a caller might send for anything.
 var wildTexts = []string{
-	"", "0", "-1", "1e400", "null", "true", " ", "é\u0000", "a=b=c", "[]", "{}", "%", "..", "a|b", "x{y=\"z\"}", "ALIGN_", "NaN",
-	"2020-13-01T00:00:00Z", "2020-08-24", "99999999999999999999", strings.Repeat("long", 100), "\u200b\U0001f600", `\"`,
+	"", "0", "-1", "1e400", "null", "true", " ", "é\u0000", "a=b=c", "[]", "{}", "%", "..", "a|b", "x{y=\"z\"}",
+	"ALIGN_", "NaN", "2020-13-01T00:00:00Z", "2020-08-24", "99999999999999999999", strings.Repeat("long", 100),
+	"\u200b\U0001f600", `\"`,
 }
 
 func (c *contract) pick(texts ...string) string { return texts[c.random.IntN(len(texts))] }
@@ -173,7 +175,9 @@ func (c *contract) hold(t *testing.T, method, path string, query url.Values, hea
 	}
 	request := make()
 	item := c.model.Paths.Value(path)
-	route := &routers.Route{Spec: c.model, Path: path, PathItem: item, Method: method, Operation: item.GetOperation(method)}
+	route := &routers.Route{
+		Spec: c.model, Path: path, PathItem: item, Method: method, Operation: item.GetOperation(method),
+	}
 	in := &openapi3filter.RequestValidationInput{
 		Request: request, Route: route, QueryParams: query,
 		Options: &openapi3filter.Options{SkipSettingDefaults: true, IncludeResponseStatus: true},
@@ -182,6 +186,8 @@ func (c *contract) hold(t *testing.T, method, path string, query url.Values, hea
 		require.GreaterOrEqual(t, answer.StatusCode, 400, "the description forbids it: %s\n%v", told, why)
 	}
 	require.Less(t, answer.StatusCode, 500, told)
-	out := &openapi3filter.ResponseValidationInput{RequestValidationInput: in, Status: answer.StatusCode, Header: answer.Header, Options: in.Options}
+	out := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: in, Status: answer.StatusCode, Header: answer.Header, Options: in.Options,
+	}
 	require.NoError(t, openapi3filter.ValidateResponse(t.Context(), out.SetBodyBytes(text)), told)
 }

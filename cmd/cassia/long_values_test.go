@@ -48,8 +48,10 @@ func TestLongLabelValues(t *testing.T) {
 	}
 	at := time.Now().Truncate(time.Second)
 	count := func(query string) string {
-		require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)
-		code, text := r.Get(t, "/api/v1/query?query="+url.QueryEscape("count("+query+") or vector(0)")+"&time="+strconv.FormatInt(at.Unix(), 10))
+		require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK },
+			cassiatest.Patience, 5*time.Millisecond)
+		code, text := r.Get(t, "/api/v1/query?query="+url.QueryEscape("count("+query+") or vector(0)")+"&time="+
+			strconv.FormatInt(at.Unix(), 10))
 		require.Equal(t, http.StatusOK, code, text)
 		_, value, _ := strings.Cut(text, `"value":[`)
 		return strings.Split(value, `"`)[1]
@@ -69,9 +71,12 @@ func TestLongLabelValues(t *testing.T) {
 	}
 	code, text = r.Post(t, "/api/v1/write", longLabel(t, "truncated", at, 5001))
 	require.Equal(t, http.StatusNoContent, code, text)
-	require.Equal(t, "2", count(`truncated{path=~"v+[(]hash:[0-9a-f]{16}[)]"}`), "values that differ are different series")
+	require.Equal(t, "2", count(`truncated{path=~"v+[(]hash:[0-9a-f]{16}[)]"}`),
+		"values that differ are different series")
 	_, metrics := r.Get(t, "/metrics")
-	require.EqualValues(t, 2, cassiatest.Metric(t, metrics, `cassia_tenant_label_values_truncated_total{tenant="default"}`))
+	require.EqualValues(
+		t, 2, cassiatest.Metric(t, metrics, `cassia_tenant_label_values_truncated_total{tenant="default"}`),
+	)
 
 	reload("defaults: {long_label_values: truncate, label_value_bytes: 23}")
 	code, text = r.Post(t, "/api/v1/write", longLabel(t, "hashed", at, 24))
@@ -88,9 +93,12 @@ func TestLongLabelValues(t *testing.T) {
 	require.Equal(t, "1", count(`truncated{path=~"v+"}`), "the whole value, once it may be that long")
 
 	attribute := func(metric string) {
-		body := `{"resourceMetrics":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"` + metric + `"}},` +
-			`{"key":"process.command_line","value":{"stringValue":"java ` + strings.Repeat("-x ", 3000) + `"}}]},"scopeMetrics":[{"metrics":[{"name":"` + metric +
-			`","gauge":{"dataPoints":[{"timeUnixNano":"` + strconv.FormatInt(at.UnixNano(), 10) + `","asDouble":1}]}}]}]}]}`
+		body := `{"resourceMetrics":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"` +
+			metric + `"}},` +
+			`{"key":"process.command_line","value":{"stringValue":"java ` + strings.Repeat("-x ", 3000) +
+			`"}}]},"scopeMetrics":[{"metrics":[{"name":"` + metric +
+			`","gauge":{"dataPoints":[{"timeUnixNano":"` + strconv.FormatInt(at.UnixNano(), 10) +
+			`","asDouble":1}]}}]}]}]}`
 		answer, err := http.Post(r.URL+"/api/v1/otlp/v1/metrics", "application/json", bytes.NewReader([]byte(body)))
 		require.NoError(t, err)
 		require.NoError(t, answer.Body.Close())
@@ -101,7 +109,8 @@ func TestLongLabelValues(t *testing.T) {
 	require.Equal(t, "0", count(`target_info{job="without"}`))
 	reload("defaults: {}")
 	attribute("with")
-	require.Equal(t, "1", count(`target_info{job="with",process_command_line=~"java -x .*[(]hash:[0-9a-f]{16}[)]"}`), "a long attribute costs no target_info")
+	require.Equal(t, "1", count(`target_info{job="with",process_command_line=~"java -x .*[(]hash:[0-9a-f]{16}[)]"}`),
+		"a long attribute costs no target_info")
 	require.NoError(t, r.stop())
 	require.Equal(t, 1, strings.Count(r.log.String(), "label=path"), "each label is named once")
 	require.Equal(t, 1, strings.Count(r.log.String(), "label=process.command_line"))

@@ -23,7 +23,9 @@ import (
 // create no files.
 func TestLookingSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	commands := [][]string{{"check"}, {"inspect"}, {"retention"}, {"downsample", "--dry-run"}, {"export", "--format=csv"}}
+	commands := [][]string{
+		{"check"}, {"inspect"}, {"retention"}, {"downsample", "--dry-run"}, {"export", "--format=csv"},
+	}
 	foreign := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(foreign, "a"), []byte("a"), 0o600))
 	used := cassiatest.StoreWith(t, 1)
@@ -86,7 +88,8 @@ func rowsOf(t *testing.T, flags []string) (rows []string) {
 	session, err := cassandra.Foreign(t.Context(), c.Cassandra)
 	require.NoError(t, err)
 	defer session.Close()
-	tables := session.Query("SELECT table_name, id FROM system_schema.tables WHERE keyspace_name = ?", c.Cassandra.Keyspace).Iter()
+	tables := session.Query("SELECT table_name, id FROM system_schema.tables WHERE keyspace_name = ?",
+		c.Cassandra.Keyspace).Iter()
 	var name, id string
 	for tables.Scan(&name, &id) {
 		rows = append(rows, "table "+name+" "+id)
@@ -122,7 +125,8 @@ func TestLookingOnCassandra(t *testing.T) {
 	before := rowsOf(t, flags)
 	require.NotEmpty(t, before)
 	for _, args := range [][]string{
-		{"check"}, {"inspect"}, {"doctor"}, {"retention", "--retention.raw=1d"}, {"downsample", "--dry-run", "--retention.raw=30d"},
+		{"check"}, {"inspect"}, {"doctor"}, {"retention", "--retention.raw=1d"},
+		{"downsample", "--dry-run", "--retention.raw=30d"},
 		{"export", "--format=csv", "--output=" + filepath.Join(t.TempDir(), "a.csv")},
 	} {
 		status, errs := look(args...)

@@ -32,7 +32,8 @@ func requireManual(t *testing.T, page, want string) {
 		require.NoError(t, os.WriteFile(manualDir+page, []byte(want), 0o644))
 		return
 	}
-	require.Equal(t, want, manualPage(t, page), "%s isn't what the program says: go test ./cmd/cassia -run TestManual -rewrite", page)
+	require.Equal(t, want, manualPage(t, page),
+		"%s isn't what the program says: go test ./cmd/cassia -run TestManual -rewrite", page)
 }
 
 // requireManualPart is requireManual for the part between two markers.
@@ -94,7 +95,8 @@ func TestManualAlerts(t *testing.T) {
 					continue
 				}
 				require.NotEmpty(t, rule.Annotations["do"], "%s: say what to do", rule.Alert)
-				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", rule.Alert, tableCell(rule.Annotations["description"]), tableCell(rule.Annotations["do"]))
+				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", rule.Alert, tableCell(rule.Annotations["description"]),
+					tableCell(rule.Annotations["do"]))
 			}
 		}
 	}
@@ -102,7 +104,9 @@ func TestManualAlerts(t *testing.T) {
 }
 
 // described is a metric as its descriptor prints itself.
-var described = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "(.*)", unit: "[^"]*", constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`)
+var described = regexp.MustCompile(
+	`^Desc\{fqName: "([^"]+)", help: "(.*)", unit: "[^"]*", constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`,
+)
 
 // ofCassandra are the metrics of that engine in its source: without a cluster there is no registry that has them.
 var ofCassandra = regexp.MustCompile(`(?:Name:\s*|NewDesc\()"(cassia_cassandra_\w+)",\s*(?:Help:\s*)?"([^"]+)"`)
@@ -128,7 +132,8 @@ func TestManualMetrics(t *testing.T) {
 	require.Len(t, ofCassandra.FindAllString(string(source), -1), strings.Count(string(source), `"cassia_cassandra_`))
 	var b strings.Builder
 	for _, group := range []struct{ title, prefix string }{
-		{"Cassia", "cassia_"}, {"Prometheus' evaluator, rules and notifications", "prometheus_"}, {"The process", "process_"}, {"Go's runtime", "go_"},
+		{"Cassia", "cassia_"}, {"Prometheus' evaluator, rules and notifications", "prometheus_"},
+		{"The process", "process_"}, {"Go's runtime", "go_"},
 	} {
 		if b.Len() > 0 {
 			b.WriteByte('\n')
@@ -153,9 +158,11 @@ func TestManualMetrics(t *testing.T) {
 func registered(t *testing.T) (list []*prometheus.Desc) {
 	dir := t.TempDir()
 	rules := filepath.Join(dir, "rules.yml")
-	require.NoError(t, os.WriteFile(rules, []byte("groups: [{name: a, rules: [{record: b, expr: vector(1)}]}]\n"), 0o600))
-	p := startProcess(t, "--storage.path="+filepath.Join(dir, "data"), "--ha.enabled", "--rule.files="+rules, "--alertmanager.url=http://127.0.0.1:1",
-		"--metadata.from=http://127.0.0.1:1")
+	require.NoError(
+		t, os.WriteFile(rules, []byte("groups: [{name: a, rules: [{record: b, expr: vector(1)}]}]\n"), 0o600),
+	)
+	p := startProcess(t, "--storage.path="+filepath.Join(dir, "data"), "--ha.enabled", "--rule.files="+rules,
+		"--alertmanager.url=http://127.0.0.1:1", "--metadata.from=http://127.0.0.1:1")
 	descs := make(chan *prometheus.Desc)
 	go func() { p.registry.Describe(descs); close(descs) }()
 	for d := range descs {
@@ -164,7 +171,9 @@ func registered(t *testing.T) (list []*prometheus.Desc) {
 	families, err := p.registry.Gather() // Some are computed only when they are gathered.
 	require.NoError(t, err)
 	for _, f := range families {
-		require.True(t, slices.ContainsFunc(list, func(d *prometheus.Desc) bool { return strings.Contains(d.String(), `fqName: "`+f.GetName()+`"`) }), f.GetName())
+		require.True(t, slices.ContainsFunc(list, func(d *prometheus.Desc) bool {
+			return strings.Contains(d.String(), `fqName: "`+f.GetName()+`"`)
+		}), f.GetName())
 	}
 	return list
 }
@@ -205,12 +214,15 @@ func TestManualErrorsAreReal(t *testing.T) {
 			return err
 		}))
 	}
+	// A long text is divided into literals on multiple lines.
+	joined := regexp.MustCompile(`" ?\+\n\s*"`).ReplaceAll(source.Bytes(), nil)
 	quotes := regexp.MustCompile("(?m)^\\| [^|`]*`([^`]+)`").FindAllStringSubmatch(text, -1)
 	require.Greater(t, len(quotes), 30)
 	for _, m := range quotes {
-		if m[1] == "query processing would load too many samples into memory" || m[1] == "certificate signed by unknown authority" {
+		if m[1] == "query processing would load too many samples into memory" ||
+			m[1] == "certificate signed by unknown authority" {
 			continue // These are texts of Prometheus and Go.
 		}
-		require.True(t, bytes.Contains(source.Bytes(), []byte(m[1])), "no error says %q", m[1])
+		require.True(t, bytes.Contains(joined, []byte(m[1])), "no error says %q", m[1])
 	}
 }

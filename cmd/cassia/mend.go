@@ -19,17 +19,24 @@ type mending struct{ damaged, giveUpLog bool }
 
 func addMending(cmd *kingpin.CmdClause) *mending {
 	m := &mending{}
-	cmd.Flag("damaged", "Repair only damaged or missing files of a data directory: files that can be rebuilt without loss and, with --from, "+
-		"files with an undamaged copy in a backup. Newer data is kept. Deletes no files. Stop the server first.").BoolVar(&m.damaged)
-	cmd.Flag("give-up-log", "With --damaged: if a log is damaged, discard the part after the damage. Acknowledged samples and deletes in that part "+
-		"are lost; repeat the deletes.").BoolVar(&m.giveUpLog)
+	cmd.Flag(
+		"damaged",
+		"Repair only damaged or missing files of a data directory: files that can be rebuilt without loss and, with "+
+			"--from, files with an undamaged copy in a backup. Newer data is kept. Deletes no files. Stop the server "+
+			"first.",
+	).BoolVar(&m.damaged)
+	cmd.Flag("give-up-log", "With --damaged: if a log is damaged, discard the part after the damage. Acknowledged "+
+		"samples and deletes in that part are lost; repeat the deletes.").BoolVar(&m.giveUpLog)
 	return m
 }
 
 // run repairs a directory, prints the result, and then reads every row.
 func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir string, verify bool) error {
 	if backup != "" {
-		return errors.New("--backup can't be combined with --damaged, which takes each file from the newest backup that has an undamaged copy")
+		return errors.New(
+			"--backup can't be combined with --damaged, which takes each file from the newest backup that has an " +
+				"undamaged copy",
+		)
 	}
 	begun := time.Now()
 	spares := func(func(pebble.Spare, error) bool) {}
@@ -76,7 +83,9 @@ func printMended(stats *pebble.MendStats) {
 		fmt.Fprintln(stdout, "lost: "+text)
 	}
 	if len(stats.Lost) > 0 {
-		fmt.Fprintln(stdout, "Deleted samples may be visible again. Deletes made after the damage are lost; repeat them.")
+		fmt.Fprintln(
+			stdout, "Deleted samples may be visible again. Deletes made after the damage are lost; repeat them.",
+		)
 	}
 	for _, text := range stats.Left {
 		fmt.Fprintln(stdout, "still damaged: "+text)
@@ -89,12 +98,21 @@ func printMended(stats *pebble.MendStats) {
 // stillDamaged returns the error for a repair that left damage, with the remedy.
 func stillDamaged(from *backups.Place, dir string, stats *pebble.MendStats) error {
 	if stats.IsLost {
-		return fmt.Errorf("%s: can't be repaired; restore a whole backup to a new directory: cassia restore --from=%s --storage.path=NEW_DIRECTORY", dir, cmp.Or(from.String(), "BACKUPS"))
+		return fmt.Errorf(
+			"%s: can't be repaired; restore a whole backup to a new directory: cassia restore --from=%s "+
+				"--storage.path=NEW_DIRECTORY",
+			dir, cmp.Or(from.String(), "BACKUPS"),
+		)
 	}
 	if from.At == "" {
-		return fmt.Errorf("%s: still damaged: %s; set --from to the folder or bucket of the backups, or restore a whole backup (cassia restore)", dir, countNoun(len(stats.Left), "part"))
+		return fmt.Errorf(
+			"%s: still damaged: %s; set --from to the folder or bucket of the backups, or restore a whole backup "+
+				"(cassia restore)",
+			dir, countNoun(len(stats.Left), "part"),
+		)
 	}
-	return fmt.Errorf("%s: no backup in %s has these files. cassia check lists the missing data; recover it with cassia export from an intact "+
-		"backup and cassia import. If the directory can't be opened, restore a whole backup (cassia restore)",
+	return fmt.Errorf("%s: no backup in %s has these files. cassia check lists the missing data; recover it with "+
+		"cassia export from an intact backup and cassia import. If the directory can't be opened, restore a whole "+
+		"backup (cassia restore)",
 		dir, from)
 }

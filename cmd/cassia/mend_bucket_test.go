@@ -51,7 +51,8 @@ func TestMendFromBucket(t *testing.T) {
 	require.NoError(t, f.Close())
 	status, text = cassia("backup", "--to="+to)
 	require.Equal(t, 1, status)
-	require.Contains(t, text, "contains the damage; no older backup was removed. Run cassia check to list the missing data, and cassia restore --damaged --from=s3://backups/mend to repair the store from an older backup")
+	require.Contains(t, text,
+		"contains the damage; no older backup was removed. Run cassia check to list the missing data, and cassia restore --damaged --from=s3://backups/mend to repair the store from an older backup")
 
 	status, text = cassia("restore", "--damaged", "--from="+strings.Replace(to, "/mend", "/other", 1))
 	require.Equal(t, 1, status, "there are no backups")

@@ -76,8 +76,11 @@ func TestRepairWithoutTheCurrentManifest(t *testing.T) {
 		}
 		out, errs, status := printed(t, "", args...)
 		require.Equal(t, 1, status)
-		require.Contains(t, out, "still damaged: neither SYNCED nor a file marker.manifest.* names the current manifest\n")
-		require.Equal(t, "cassia: "+dir+": can't be repaired; restore a whole backup to a new directory: cassia restore --from="+advised+" --storage.path=NEW_DIRECTORY\n", errs)
+		require.Contains(t, out,
+			"still damaged: neither SYNCED nor a file marker.manifest.* names the current manifest\n")
+		require.Equal(t, "cassia: "+dir+
+			": can't be repaired; restore a whole backup to a new directory: cassia restore --from="+advised+
+			" --storage.path=NEW_DIRECTORY\n", errs)
 	}
 	out, errs, status := printed(t, "", "restore", "--from="+to, "--storage.path="+filepath.Join(t.TempDir(), "new"))
 	require.Zero(t, status, out+errs)

@@ -26,17 +26,22 @@ func TestLabelsOfSeventeenMebibytes(t *testing.T) {
 	written := kinds("application/x-protobuf", "snappy")
 	otlp := func(resource, attribute, metric string) func() io.Reader {
 		text, err := json.Marshal(map[string]any{"resourceMetrics": []any{map[string]any{
-			"resource": map[string]any{"attributes": []any{map[string]any{"key": "service.name", "value": map[string]any{"stringValue": resource}}}},
-			"scopeMetrics": []any{map[string]any{"metrics": []any{map[string]any{"name": metric, "gauge": map[string]any{"dataPoints": []any{map[string]any{
-				"asDouble": 1, "timeUnixNano": fmt.Sprint(time.Now().UnixNano()), "attributes": []any{map[string]any{"key": "a", "value": map[string]any{"stringValue": attribute}}},
-			}}}}}}},
+			"resource": map[string]any{"attributes": []any{
+				map[string]any{"key": "service.name", "value": map[string]any{"stringValue": resource}},
+			}},
+			"scopeMetrics": []any{map[string]any{"metrics": []any{map[string]any{"name": metric,
+				"gauge": map[string]any{"dataPoints": []any{map[string]any{
+					"asDouble": 1, "timeUnixNano": fmt.Sprint(time.Now().UnixNano()),
+					"attributes": []any{map[string]any{"key": "a", "value": map[string]any{"stringValue": attribute}}},
+				}}}}}}},
 		}}})
 		require.NoError(t, err)
 		return content(text)
 	}
 	series := func(name, value string) func() io.Reader {
 		body, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
-			Labels: []prompb.Label{{Name: "__name__", Value: "long"}, {Name: name, Value: value}}, Samples: []prompb.Sample{{Timestamp: time.Now().UnixMilli(), Value: 1}},
+			Labels:  []prompb.Label{{Name: "__name__", Value: "long"}, {Name: name, Value: value}},
+			Samples: []prompb.Sample{{Timestamp: time.Now().UnixMilli(), Value: 1}},
 		}}}).Marshal()
 		require.NoError(t, err)
 		return content(snappy.Encode(nil, body))
@@ -62,10 +67,12 @@ func TestLabelsOfSeventeenMebibytes(t *testing.T) {
 func TestAnnotationOfSeventeenMebibytes(t *testing.T) {
 	rules := filepath.Join(t.TempDir(), "rules.yml")
 	template := `{{ $x := "0123456789abcdef" }}` + strings.Repeat(`{{ $x = printf "%s%s" $x $x }}`, 21) + `{{ $x }}`
-	text, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"name": "g", "interval": "1s", "rules": []any{ // JSON is YAML.
-		map[string]any{"alert": "Long", "expr": "vector(1)", "annotations": map[string]string{"text": template}},
-		map[string]any{"record": "other", "expr": "vector(2)"},
-	}}}})
+	text, err := json.Marshal(map[string]any{
+		"groups": []any{map[string]any{"name": "g", "interval": "1s", "rules": []any{ // JSON is YAML.
+			map[string]any{"alert": "Long", "expr": "vector(1)", "annotations": map[string]string{"text": template}},
+			map[string]any{"record": "other", "expr": "vector(2)"},
+		}}},
+	})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(rules, text, 0o600))
 	r := startServe(t, "--storage.path="+t.TempDir(), "--rule.files="+rules, "--web.enable-lifecycle")
@@ -75,9 +82,12 @@ func TestAnnotationOfSeventeenMebibytes(t *testing.T) {
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	require.Eventually(t, func() bool {
 		_, text := r.Get(t, "/api/v1/rules")
-		return strings.Contains(text, "alert too large") && strings.Contains(text, `"health":"err"`) && strings.Contains(text, `"health":"ok"`)
+		return strings.Contains(text, "alert too large") && strings.Contains(text, `"health":"err"`) &&
+			strings.Contains(text, `"health":"ok"`)
 	}, time.Minute, 50*time.Millisecond)
-	require.Eventually(t, func() bool { return r.Value(t, "other", time.Now()) == "2" }, time.Minute, 50*time.Millisecond)
+	require.Eventually(
+		t, func() bool { return r.Value(t, "other", time.Now()) == "2" }, time.Minute, 50*time.Millisecond,
+	)
 	_, metrics := r.Get(t, "/metrics")
 	require.Contains(t, metrics, "prometheus_rule_evaluation_failures_total")
 }
@@ -86,7 +96,11 @@ func TestAnnotationOfSeventeenMebibytes(t *testing.T) {
 // rest is stored.
 func TestRelabelingThatDoubles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "relabel.yml")
-	require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("- {source_labels: [grow, grow], separator: '', regex: (.+), target_label: grow}\n"), 22), 0o600))
+	require.NoError(t, os.WriteFile(
+		file,
+		bytes.Repeat([]byte("- {source_labels: [grow, grow], separator: '', regex: (.+), target_label: grow}\n"), 22),
+		0o600,
+	))
 	r := startServe(t, "--storage.path="+t.TempDir(), "--write.relabel-file="+file)
 	now := time.Now().Truncate(time.Second)
 	sample := []prompb.Sample{{Timestamp: now.UnixMilli(), Value: 3}}
@@ -95,7 +109,10 @@ func TestRelabelingThatDoubles(t *testing.T) {
 		{Labels: []prompb.Label{{Name: "__name__", Value: "fine"}}, Samples: sample},
 	}}).Marshal()
 	require.NoError(t, err)
-	code, text := r.attack(t, attack{path: "/api/v1/write", body: content(snappy.Encode(nil, body)), header: kinds("application/x-protobuf", "snappy")})
+	code, text := r.attack(t, attack{
+		path: "/api/v1/write", body: content(snappy.Encode(nil, body)),
+		header: kinds("application/x-protobuf", "snappy"),
+	})
 	require.Equal(t, http.StatusBadRequest, code, text)
 	require.Contains(t, text, "1 of 2 samples rejected: series_too_long")
 	require.Contains(t, text, "relabeling rule 15 may create labels longer than")

@@ -25,8 +25,9 @@ func TestServesUnderAPath(t *testing.T) {
 	require.Equal(t, "1", under.Value(t, "a", at))
 
 	for path, part := range map[string]string{
-		"/-/healthy": "is healthy", "/metrics": "cassia_build_info", "/": `src="assets/app-`, "/manual/security": `href="../manual"`,
-		"/api/v1/status/flags": `"storage.path"`, "/api/openapi.yaml": `- url: "/tools/cassia"`,
+		"/-/healthy": "is healthy", "/metrics": "cassia_build_info", "/": `src="assets/app-`,
+		"/manual/security": `href="../manual"`, "/api/v1/status/flags": `"storage.path"`,
+		"/api/openapi.yaml":    `- url: "/tools/cassia"`,
 		"/api/v1/openapi.yaml": "https://example.org/tools/cassia/api/v1", "/graph?g0.expr=a": "<title>Cassia",
 		"/t/default/api/v1/labels": "__name__",
 	} {
@@ -42,7 +43,8 @@ func TestServesUnderAPath(t *testing.T) {
 	}
 	for url, want := range map[string]int{r.URL: 1, under.URL: 0, under.URL + "/": 0} {
 		var stderr strings.Builder
-		require.Equal(t, want, run([]string{"healthcheck", "--ready", "--url=" + url}, &stderr), "%s: %s", url, stderr.String())
+		require.Equal(t, want, run([]string{"healthcheck", "--ready", "--url=" + url}, &stderr),
+			"%s: %s", url, stderr.String())
 	}
 }
 
@@ -79,13 +81,15 @@ func TestRedirectsKeepTheTenant(t *testing.T) {
 // TestProxyRemovesThePath starts a server behind a proxy that removes the path of its external URL.
 func TestProxyRemovesThePath(t *testing.T) {
 	t.Parallel()
-	r := startServe(t, "--storage.path="+t.TempDir(), "--web.external-url=https://example.org/tools/cassia/", "--web.route-prefix=/")
+	r := startServe(t, "--storage.path="+t.TempDir(), "--web.external-url=https://example.org/tools/cassia/",
+		"--web.route-prefix=/")
 	proxy := cassiatest.Server{URL: startProxy(t, r.URL, "/tools/cassia")}
 	at := time.Now().Truncate(time.Second)
 	proxy.Write(t, "a", at, 1)
 	require.Equal(t, "1", proxy.Value(t, "a", at))
 	for path, part := range map[string]string{
-		"/": `src="assets/app-`, "/debug/pprof": "goroutine", "/graph?g0.expr=a": "<title>Cassia", "/api/openapi.yaml": `- url: "/tools/cassia"`,
+		"/": `src="assets/app-`, "/debug/pprof": "goroutine", "/graph?g0.expr=a": "<title>Cassia",
+		"/api/openapi.yaml": `- url: "/tools/cassia"`,
 	} {
 		code, text := proxy.Get(t, path)
 		require.Equal(t, http.StatusOK, code, path)
@@ -107,10 +111,11 @@ func startProxy(t *testing.T, to, prefix string) string {
 // TestAllowedHosts reads over loopback with host names, as a sidecar or a TLS proxy on the machine passes requests on.
 func TestAllowedHosts(t *testing.T) {
 	t.Parallel()
-	r := startServe(t, "--storage.path="+t.TempDir(), "--web.allowed-host=cassia.monitoring.svc", "--web.allowed-host=*.example.org")
+	r := startServe(t, "--storage.path="+t.TempDir(), "--web.allowed-host=cassia.monitoring.svc",
+		"--web.allowed-host=*.example.org")
 	for host, want := range map[string]int{
-		"cassia.monitoring.svc": http.StatusOK, "cassia.monitoring.svc:9201": http.StatusOK, "a.b.example.org": http.StatusOK,
-		"example.org": http.StatusForbidden, "cassia.other.svc": http.StatusForbidden,
+		"cassia.monitoring.svc": http.StatusOK, "cassia.monitoring.svc:9201": http.StatusOK,
+		"a.b.example.org": http.StatusOK, "example.org": http.StatusForbidden, "cassia.other.svc": http.StatusForbidden,
 	} {
 		request, err := http.NewRequest(http.MethodGet, r.URL+"/api/v1/labels", nil)
 		require.NoError(t, err)

@@ -128,7 +128,10 @@ func unevenSamples(t *testing.T, eng engine.Engine, now time.Time) {
 	for day := range 12 {
 		for i := range 6 + 3*(day%3) {
 			ls := labels.FromStrings("__name__", fmt.Sprintf("metric_%d_total", i%5), "host", fmt.Sprint(i))
-			storagetest.Add(t, b, ls, storagetest.Samples(now.AddDate(0, 0, -day).UnixMilli(), -30_000, 2500, func(k int) float64 { return float64(97*k + k*k%97) })...)
+			storagetest.Add(t, b, ls, storagetest.Samples(
+				now.AddDate(0, 0, -day).UnixMilli(), -30_000, 2500,
+				func(k int) float64 { return float64(97*k + k*k%97) },
+			)...)
 		}
 	}
 	require.NoError(t, b.Commit(t.Context()))
@@ -186,7 +189,9 @@ func TestRemainingTimeOfAnExport(t *testing.T) {
 	s := storagetest.Open(t, eng, storagetest.At(now))
 	shown := &shownLines{now: clock.now}
 	began := clock.now()
-	o := exporter.Options{Tenant: "default", MinT: 0, MaxT: now.UnixMilli(), Now: time.Now, Progress: shown.bar().showExport}
+	o := exporter.Options{
+		Tenant: "default", MinT: 0, MaxT: now.UnixMilli(), Now: time.Now, Progress: shown.bar().showExport,
+	}
 	_, err := exporter.TextFile(t.Context(), s, exporter.CSV, o, filepath.Join(t.TempDir(), "a.csv"))
 	require.NoError(t, err)
 	shown.requireHonest(t, began, 0.1)
@@ -200,7 +205,9 @@ func TestRemainingTimeOfAnImport(t *testing.T) {
 	var text []byte
 	for i := range 60 {
 		for k := range 600 {
-			text = fmt.Appendf(text, "m_total{i=\"%d\"} %d %d\n", i, 97*k+k*k%97, now.Add(time.Duration(k-600)*time.Minute).Unix())
+			text = fmt.Appendf(
+				text, "m_total{i=\"%d\"} %d %d\n", i, 97*k+k*k%97, now.Add(time.Duration(k-600)*time.Minute).Unix(),
+			)
 		}
 	}
 	require.NoError(t, os.WriteFile(file, append(text, "# EOF\n"...), 0o600))
@@ -251,7 +258,9 @@ func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
 	b := samples.NewBatch("default")
 	for i := range 50 {
 		ls := labels.FromStrings("__name__", fmt.Sprintf("metric_%d_total", i%5), "host", fmt.Sprint(i))
-		storagetest.Add(t, b, ls, storagetest.Samples(now.UnixMilli(), -30_000, 3000, func(int) float64 { return rng.Float64() })...)
+		storagetest.Add(t, b, ls, storagetest.Samples(now.UnixMilli(), -30_000, 3000, func(int) float64 {
+			return rng.Float64()
+		})...)
 	}
 	require.NoError(t, b.Commit(t.Context()))
 	require.NoError(t, samples.SealAll(t.Context()))
@@ -275,7 +284,10 @@ func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
 // A resumed import also prints how many samples earlier runs added only to the rollups.
 func TestResumedImportOfRollups(t *testing.T) {
 	var b strings.Builder
-	r := importer.Report{Resumed: true, Stats: storage.ImportStats{RollupsOnly: 3}, All: storage.ImportStats{RollupsOnly: 10, LeftOut: 1, Known: 1}}
+	r := importer.Report{
+		Resumed: true, Stats: storage.ImportStats{RollupsOnly: 3},
+		All: storage.ImportStats{RollupsOnly: 10, LeftOut: 1, Known: 1},
+	}
 	(&importPrinter{}).report(&b, r, time.Second)
 	require.Contains(t, b.String(), "imported 0 samples in 1s, 3/s; 3 only in the rollups\n")
 	require.Contains(t, b.String(), "including earlier runs: 0 samples; 1 was already stored; 9 only in the rollups\n")
@@ -285,8 +297,11 @@ func TestResumedImportOfRollups(t *testing.T) {
 func TestImportOfTheFuture(t *testing.T) {
 	for ahead, asks := range map[int]bool{3: false, 4: true} {
 		var b strings.Builder
-		(&importPrinter{}).report(&b, importer.Report{Stats: storage.ImportStats{Samples: 1, Known: 2, Ahead: ahead}}, time.Second)
+		(&importPrinter{}).report(
+			&b, importer.Report{Stats: storage.ImportStats{Samples: 1, Known: 2, Ahead: ahead}}, time.Second,
+		)
 		require.Contains(t, b.String(), "in the future\n")
-		require.Equal(t, asks, strings.Contains(b.String(), "most timestamps are in the future: are they in the unit"), b.String())
+		require.Equal(t, asks, strings.Contains(b.String(), "most timestamps are in the future: are they in the unit"),
+			b.String())
 	}
 }

@@ -71,7 +71,9 @@ type suiteStore struct {
 }
 
 // newSuiteStore opens a store on each of the engines.
-func newSuiteStore(t *testing.T, sealed func() bool, change func(*storage.Options), engines ...engine.Engine) *suiteStore {
+func newSuiteStore(
+	t *testing.T, sealed func() bool, change func(*storage.Options), engines ...engine.Engine,
+) *suiteStore {
 	s := &suiteStore{sealed: sealed}
 	for _, eng := range engines {
 		s.stores = append(s.stores, storagetest.Open(t, eng, change, storagetest.Forever))
@@ -122,15 +124,21 @@ type suiteQuerier struct {
 	tenant string
 }
 
-func (q suiteQuerier) Select(ctx context.Context, sorted bool, hints *promstorage.SelectHints, ms ...*labels.Matcher) promstorage.SeriesSet {
+func (q suiteQuerier) Select(
+	ctx context.Context, sorted bool, hints *promstorage.SelectHints, ms ...*labels.Matcher,
+) promstorage.SeriesSet {
 	return q.Querier.Select(tenant.Into(ctx, q.tenant), sorted, hints, ms...)
 }
 
-func (q suiteQuerier) LabelNames(ctx context.Context, hints *promstorage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+func (q suiteQuerier) LabelNames(
+	ctx context.Context, hints *promstorage.LabelHints, ms ...*labels.Matcher,
+) ([]string, annotations.Annotations, error) {
 	return q.Querier.LabelNames(tenant.Into(ctx, q.tenant), hints, ms...)
 }
 
-func (q suiteQuerier) LabelValues(ctx context.Context, name string, hints *promstorage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+func (q suiteQuerier) LabelValues(
+	ctx context.Context, name string, hints *promstorage.LabelHints, ms ...*labels.Matcher,
+) ([]string, annotations.Annotations, error) {
 	return q.Querier.LabelValues(tenant.Into(ctx, q.tenant), name, hints, ms...)
 }
 
@@ -145,12 +153,17 @@ type suiteAppender struct {
 	floats, histograms int
 }
 
-func (a *suiteAppender) Append(_ promstorage.SeriesRef, ls labels.Labels, st, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram, _ promstorage.AppendV2Options) (promstorage.SeriesRef, error) {
+func (a *suiteAppender) Append(
+	_ promstorage.SeriesRef, ls labels.Labels, st, t int64, v float64, h *histogram.Histogram,
+	fh *histogram.FloatHistogram, _ promstorage.AppendV2Options,
+) (promstorage.SeriesRef, error) {
 	i, ok := a.series[string(ls.Bytes(nil))]
 	if !ok {
 		i = len(a.request.Timeseries)
 		a.series[string(ls.Bytes(nil))] = i
-		a.request.Timeseries = append(a.request.Timeseries, writev2.TimeSeries{LabelsRefs: a.symbols.SymbolizeLabels(ls, nil)})
+		a.request.Timeseries = append(a.request.Timeseries, writev2.TimeSeries{
+			LabelsRefs: a.symbols.SymbolizeLabels(ls, nil),
+		})
 	}
 	series := &a.request.Timeseries[i]
 	switch {
@@ -178,7 +191,9 @@ func (a *suiteAppender) Commit() error {
 	if err != nil {
 		return err
 	}
-	r := httptest.NewRequestWithContext(tenant.Into(a.ctx, a.s.name), http.MethodPost, "/api/v1/write", bytes.NewReader(snappy.Encode(nil, body)))
+	r := httptest.NewRequestWithContext(
+		tenant.Into(a.ctx, a.s.name), http.MethodPost, "/api/v1/write", bytes.NewReader(snappy.Encode(nil, body)),
+	)
 	r.Header.Set("Content-Type", "application/x-protobuf;proto=io.prometheus.write.v2.Request")
 	r.Header.Set("Content-Encoding", "snappy")
 	r.Header.Set("X-Prometheus-Remote-Write-Version", "2.0.0")
@@ -187,7 +202,8 @@ func (a *suiteAppender) Commit() error {
 	if w.Code != http.StatusNoContent {
 		return fmt.Errorf("remote write: %d %s", w.Code, w.Body)
 	}
-	written := w.Header().Get("X-Prometheus-Remote-Write-Samples-Written") + " " + w.Header().Get("X-Prometheus-Remote-Write-Histograms-Written")
+	written := w.Header().Get("X-Prometheus-Remote-Write-Samples-Written") + " " +
+		w.Header().Get("X-Prometheus-Remote-Write-Histograms-Written")
 	if written != fmt.Sprintf("%d %d", a.floats, a.histograms) {
 		return errors.New("not all was written: " + written)
 	}

@@ -90,7 +90,8 @@ func TestFlagsHaveRanges(t *testing.T) {
 	for _, c := range app.Model().FlattenedCommands() {
 		for _, f := range c.Flags {
 			low, high, ranged := config.RangeOf(f.Name)
-			if config.IsRanged(f) && f.Name != "seed" && f.Name != "block-width" { // Every number is a seed; the width is one of some.
+			if config.IsRanged(f) && f.Name != "seed" && f.Name != "block-width" {
+				// Every number is a seed; the width is one of some.
 				require.True(t, ranged, "%s: give --%s a range in cmd/internal/config/ranges.go", c.FullCommand, f.Name)
 			}
 			if found++; !ranged || tried[f.Name] {
@@ -105,16 +106,19 @@ func TestFlagsHaveRanges(t *testing.T) {
 			require.NoError(t, parsed(low), "%s --%s=%s", c.FullCommand, f.Name, low)
 			require.NoError(t, parsed(high), "%s --%s=%s", c.FullCommand, f.Name, high)
 			beyond := []string{
-				"99999999999999999999", "-99999999999999999999", "1e30", "-1e30", "1e400", "99999999999999999999GiB", "-99999999999999999999GiB", "9999999999999EiB",
-				"99999999999999999999s", "-99999999999999999999s", "99999999999999999999h", "99999999999999999999y", "NaN", "+Inf", "-Inf",
+				"99999999999999999999", "-99999999999999999999", "1e30", "-1e30", "1e400", "99999999999999999999GiB",
+				"-99999999999999999999GiB", "9999999999999EiB", "99999999999999999999s", "-99999999999999999999s",
+				"99999999999999999999h", "99999999999999999999y", "NaN", "+Inf", "-Inf",
 			}
 			for _, value := range beyond { // 64 bits
-				require.ErrorContains(t, parsed(value), "--"+f.Name+"="+value+": must be ", "%s --%s=%s", c.FullCommand, f.Name, value)
+				require.ErrorContains(t, parsed(value), "--"+f.Name+"="+value+": must be ",
+					"%s --%s=%s", c.FullCommand, f.Name, value)
 			}
 			refused := 0
 			for _, value := range []string{
 				"0", "-1", "1", "1000000", "9223372036854775807", "9223372036854775808", "", "x", "1.5",
-				"-1MiB", "1KiB", "7EiB", "8EiB", "16EiB", "99999999999999999999GiB", "0s", "-1s", "1ns", "1ms", "1s", "24h", "1d", "101y", "292y", "293y", "9999999y",
+				"-1MiB", "1KiB", "7EiB", "8EiB", "16EiB", "99999999999999999999GiB", "0s", "-1s", "1ns", "1ms", "1s",
+				"24h", "1d", "101y", "292y", "293y", "9999999y",
 			} {
 				err := parsed(value)
 				if err == nil {

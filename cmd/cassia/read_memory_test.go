@@ -75,7 +75,9 @@ func TestAStreamedReadDoesntHoldItsAnswer(t *testing.T) {
 		b := store.NewBatch("default")
 		for i := first; i < first+1000; i++ {
 			ls := labels.FromStrings("__name__", "big", "i", fmt.Sprint(i))
-			storagetest.Add(t, b, ls, storagetest.Samples(1, 15_000, samples, func(int) float64 { return random.Float64() })...)
+			storagetest.Add(t, b, ls, storagetest.Samples(1, 15_000, samples, func(int) float64 {
+				return random.Float64()
+			})...)
 		}
 		require.NoError(t, b.Commit(t.Context()))
 	}
@@ -83,16 +85,21 @@ func TestAStreamedReadDoesntHoldItsAnswer(t *testing.T) {
 	evaluator := promql.NewEngine(promql.DefaultOptions())
 	t.Cleanup(func() { require.NoError(t, evaluator.Close()) })
 	handler := api.New(api.Options{
-		Engine: evaluator, Queryable: promql.NewQueryable(store), Ready: store.Ready, Now: time.Now, ExternalURL: &url.URL{},
-		Features: features.NewRegistry(), Gatherer: prometheus.NewRegistry(), Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		Engine: evaluator, Queryable: promql.NewQueryable(store), Ready: store.Ready, Now: time.Now,
+		ExternalURL: &url.URL{}, Features: features.NewRegistry(), Gatherer: prometheus.NewRegistry(),
+		Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
 	body, err := (&prompb.ReadRequest{
 		AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{prompb.ReadRequest_STREAMED_XOR_CHUNKS},
-		Queries:               []*prompb.Query{{EndTimestampMs: 2 * 3600_000, Matchers: []*prompb.LabelMatcher{{Name: "__name__", Value: "big"}}}},
+		Queries: []*prompb.Query{
+			{EndTimestampMs: 2 * 3600_000, Matchers: []*prompb.LabelMatcher{{Name: "__name__", Value: "big"}}},
+		},
 	}).Marshal()
 	require.NoError(t, err)
 	read := func() *heapWatcher {
-		r := httptest.NewRequest(http.MethodPost, api.Prefix+"/read", strings.NewReader(string(snappy.Encode(nil, body))))
+		r := httptest.NewRequest(
+			http.MethodPost, api.Prefix+"/read", strings.NewReader(string(snappy.Encode(nil, body))),
+		)
 		w := &heapWatcher{ResponseRecorder: httptest.NewRecorder()}
 		handler.ServeHTTP(w, r)
 		require.Equal(t, http.StatusOK, w.Code)

@@ -16,7 +16,8 @@ import (
 func TestRemoteReadOfABadMatcher(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir())
-	require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK },
+		cassiatest.Patience, 5*time.Millisecond)
 	for text, matcher := range map[string]*prompb.LabelMatcher{
 		"missing closing":         {Type: prompb.LabelMatcher_RE, Name: "job", Value: "a(b"},
 		"missing argument":        {Type: prompb.LabelMatcher_NRE, Name: "job", Value: "*a"},

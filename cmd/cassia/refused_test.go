@@ -48,13 +48,18 @@ func TestBackupsAreNotWrittenTo(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	var stderr bytes.Buffer
-	require.Zero(t, run([]string{"backup", "--storage.path=" + cassiatest.StoreWith(t, 1), "--to=" + folder}, &stderr), stderr.String())
+	require.Zero(t, run([]string{"backup", "--storage.path=" + cassiatest.StoreWith(t, 1), "--to=" + folder}, &stderr),
+		stderr.String())
 	made, err := filepath.Glob(filepath.Join(folder, "*Z-*"))
 	require.NoError(t, err)
 	require.Len(t, made, 1)
 	for _, args := range writing(t) {
-		require.Contains(t, requireRefusal(t, args, folder), "is a backup folder (created by cassia backup); restore a backup: cassia restore --from="+folder, args)
-		require.Contains(t, requireRefusal(t, args, made[0]), "is a backup (created by cassia backup); restore it: cassia restore --from="+folder+" --backup="+filepath.Base(made[0]), args)
+		require.Contains(t, requireRefusal(t, args, folder),
+			"is a backup folder (created by cassia backup); restore a backup: cassia restore --from="+folder, args)
+		require.Contains(t, requireRefusal(t, args, made[0]),
+			"is a backup (created by cassia backup); restore it: cassia restore --from="+folder+" --backup="+
+				filepath.Base(made[0]),
+			args)
 	}
 	require.Zero(t, run([]string{"check", "--storage.path=" + made[0]}, &stderr), stderr.String())
 	to := filepath.Join(t.TempDir(), "data")

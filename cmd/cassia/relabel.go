@@ -33,24 +33,35 @@ type trying struct {
 
 // addRelabel declares the command that shows the effect of relabeling rules on stored series.
 func addRelabel(app *kingpin.Application) subcommand {
-	cmd := app.Command("relabel", "Test a relabeling file on stored samples: print the series, samples and bytes per day that each rule would have dropped "+
-		"or changed. Changes nothing. Exits with status 1 if the file has an error.")
+	cmd := app.Command("relabel", "Test a relabeling file on stored samples: print the series, samples and bytes per "+
+		"day that each rule would have dropped or changed. Changes nothing. Exits with status 1 if the file has an "+
+		"error.")
 	t := &trying{offline: offlineFlags(cmd), login: httpConfigFlag(cmd)}
 	t.readOnly, t.queryBytes = true, exportBytes
 	cmd.Arg("file", "File with relabeling rules, for --write.relabel-file.").Required().StringVar(&t.file)
-	cmd.Flag("dry-run", "Change nothing. This is the only mode, because rules apply to incoming samples.").Default("true").BoolVar(&t.dry)
-	cmd.Flag("url", "URL of a running server whose samples to read, such as http://localhost:9201, instead of opening the data directory. The server "+
-		"examines at most 7 days and 200,000 series.").StringVar(&t.url)
+	cmd.Flag(
+		"dry-run", "Change nothing. This is the only mode, because rules apply to incoming samples.",
+	).Default("true").BoolVar(&t.dry)
+	cmd.Flag("url", "URL of a running server whose samples to read, such as http://localhost:9201, instead of opening "+
+		"the data directory. The server examines at most 7 days and 200,000 series.").StringVar(&t.url)
 	cmd.Flag("tenant", "Tenant whose rules and samples are used.").Default(tenant.Default).StringVar(&t.tenant)
-	cmd.Flag("start", "Start of the time range, RFC 3339 or Unix seconds. Default: a day before the end.").StringVar(&t.start)
-	cmd.Flag("end", "End of the time range, RFC 3339 or Unix seconds. Default: now, or the newest sample of a data directory.").StringVar(&t.end)
+	cmd.Flag(
+		"start", "Start of the time range, RFC 3339 or Unix seconds. Default: a day before the end.",
+	).StringVar(&t.start)
+	cmd.Flag(
+		"end",
+		"End of the time range, RFC 3339 or Unix seconds. Default: now, or the newest sample of a data directory.",
+	).StringVar(&t.end)
 	cmd.Flag("json", "Print the result as JSON.").BoolVar(&t.asJSON)
 	return subcommand{cmd.FullCommand(), t.run}
 }
 
 func (t *trying) run(ctx context.Context) error {
 	if !t.dry {
-		return errors.New("--no-dry-run is not supported: rules apply to incoming samples, never to stored ones; to apply the file, start cassia serve with --write.relabel-file")
+		return errors.New(
+			"--no-dry-run is not supported: rules apply to incoming samples, never to stored ones; to apply the " +
+				"file, start cassia serve with --write.relabel-file",
+		)
 	}
 	if err := tenant.Check(t.tenant); err != nil {
 		return fmt.Errorf("--tenant=%s: %w", t.tenant, err)
@@ -194,7 +205,11 @@ func printTrial(w io.Writer, t *relabeling.Trial) error {
 	line("dropped   %s", amount(t.Dropped))
 	line("changed   %s", amount(t.Changed))
 	if t.Merged > 0 {
-		line("          %d of them would get the labels of an existing series: of two samples with the same timestamp, one would be lost", t.Merged)
+		line(
+			"          %d of them would get the labels of an existing series: of two samples with the same "+
+				"timestamp, one would be lost",
+			t.Merged,
+		)
 	}
 	if t.Refused.Series > 0 {
 		line("rejected  %s; senders would get an error, such as %s", amount(t.Refused), t.Refusal)

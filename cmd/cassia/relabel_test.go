@@ -30,7 +30,9 @@ tenants:
 `
 
 // exchange sends a request and returns the answer.
-func (r running) exchange(t *testing.T, method, path string, header map[string]string, body []byte) (*http.Response, string) {
+func (r running) exchange(
+	t *testing.T, method, path string, header map[string]string, body []byte,
+) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequest(method, r.URL+path, bytes.NewReader(body))
 	require.NoError(t, err)
@@ -48,7 +50,8 @@ func (r running) exchange(t *testing.T, method, path string, header map[string]s
 // names lists a tenant's series.
 func (r running) names(t *testing.T, tenant string) (list []string) {
 	t.Helper()
-	_, text := r.exchange(t, http.MethodGet, "/api/v1/series?match[]={__name__=~\".%2B\"}", map[string]string{"X-Scope-OrgID": tenant}, nil)
+	_, text := r.exchange(t, http.MethodGet, "/api/v1/series?match[]={__name__=~\".%2B\"}",
+		map[string]string{"X-Scope-OrgID": tenant}, nil)
 	var answer struct{ Data []map[string]string }
 	require.NoError(t, json.Unmarshal([]byte(text), &answer), text)
 	for _, ls := range answer.Data {
@@ -75,7 +78,9 @@ func TestRelabelingOfAllWaysIn(t *testing.T) {
 				Labels:  []prompb.Label{{Name: "__name__", Value: name}, {Name: "pod", Value: "p"}},
 				Samples: []prompb.Sample{{Timestamp: ms, Value: 1}},
 			})
-			req.Metadata = append(req.Metadata, prompb.MetricMetadata{Type: prompb.MetricMetadata_GAUGE, MetricFamilyName: name, Help: "help of " + name})
+			req.Metadata = append(req.Metadata, prompb.MetricMetadata{
+				Type: prompb.MetricMetadata_GAUGE, MetricFamilyName: name, Help: "help of " + name,
+			})
 		}
 		body, err := req.Marshal()
 		require.NoError(t, err)
@@ -98,20 +103,27 @@ func TestRelabelingOfAllWaysIn(t *testing.T) {
 		"Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request", "Content-Encoding": "snappy",
 	}, snappy.Encode(nil, body))
 	require.Equal(t, http.StatusNoContent, resp.StatusCode, text)
-	require.Equal(t, "2", resp.Header.Get("X-Prometheus-Remote-Write-Samples-Written"), "a sender would count less as failed")
+	require.Equal(t, "2", resp.Header.Get("X-Prometheus-Remote-Write-Samples-Written"),
+		"a sender would count less as failed")
 	require.Equal(t, "2", resp.Header.Get("X-Prometheus-Remote-Write-Exemplars-Written"))
 
-	resp, text = r.exchange(t, http.MethodPost, "/api/v1/otlp/v1/metrics", map[string]string{"Content-Type": "application/json"}, []byte(`{"resourceMetrics":[{"scopeMetrics":[{"metrics":[
+	resp, text = r.exchange(
+		t, http.MethodPost, "/api/v1/otlp/v1/metrics", map[string]string{"Content-Type": "application/json"},
+		[]byte(`{"resourceMetrics":[{"scopeMetrics":[{"metrics":[
 		{"name":"noise3","gauge":{"dataPoints":[{"timeUnixNano":"`+fmt.Sprint(ms)+`000000","asDouble":3}]}},
-		{"name":"old_3","gauge":{"dataPoints":[{"timeUnixNano":"`+fmt.Sprint(ms)+`000000","asDouble":3}]}}]}]}]}`))
+		{"name":"old_3","gauge":{"dataPoints":[{"timeUnixNano":"`+fmt.Sprint(ms)+`000000","asDouble":3}]}}]}]}]}`),
+	)
 	require.Equal(t, http.StatusOK, resp.StatusCode, text)
 	require.NotContains(t, text, "rejected")
 
-	resp, text = r.exchange(t, http.MethodPost, "/api/write", map[string]string{"Content-Type": "application/json"}, fmt.Appendf(nil,
-		`[{"metricName":"noise4","tags":{"a":"b"},"ts":%[1]d,"value":4},{"metricName":"old_4","tags":{"a":"b"},"ts":%[1]d,"value":4}]`, ms/1000))
+	resp, text = r.exchange(t, http.MethodPost, "/api/write", map[string]string{"Content-Type": "application/json"},
+		fmt.Appendf(nil,
+			`[{"metricName":"noise4","tags":{"a":"b"},"ts":%[1]d,"value":4},{"metricName":"old_4","tags":{"a":"b"},"ts":%[1]d,"value":4}]`,
+			ms/1000))
 	require.Equal(t, http.StatusNoContent, resp.StatusCode, text)
 
-	require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK },
+		cassiatest.Patience, 5*time.Millisecond)
 	require.ElementsMatch(t, []string{"new_1", "up1", "new_2", "new_3", "new_4"}, r.names(t, "default"))
 	require.ElementsMatch(t, []string{"noise1/p", "old_1/p"}, r.names(t, "free"))
 	require.Eventually(t, func() bool {
@@ -121,11 +133,14 @@ func TestRelabelingOfAllWaysIn(t *testing.T) {
 	require.NotContains(t, text, "noise1")
 	_, metrics := r.Get(t, "/metrics")
 	require.EqualValues(t, 4, cassiatest.Metric(t, metrics, `cassia_relabel_dropped_samples_total{rule="1",rules=""}`))
-	require.EqualValues(t, 1, cassiatest.Metric(t, metrics, `cassia_relabel_dropped_exemplars_total{rule="1",rules=""}`))
+	require.EqualValues(
+		t, 1, cassiatest.Metric(t, metrics, `cassia_relabel_dropped_exemplars_total{rule="1",rules=""}`),
+	)
 	require.EqualValues(t, 2, cassiatest.Metric(t, metrics, `cassia_write_samples_total{result="dropped"}`))
 	require.EqualValues(t, 1, cassiatest.Metric(t, metrics, `cassia_json_points_total{result="dropped"}`))
 	_, text = r.Get(t, "/api/v1/cassia/relabel")
-	require.Contains(t, text, `{"number":1,"text":"{source_labels: [\"__name__\"], regex: \"noise.*\", action: drop}","dropped_samples":4,"dropped_exemplars":1}`)
+	require.Contains(t, text,
+		`{"number":1,"text":"{source_labels: [\"__name__\"], regex: \"noise.*\", action: drop}","dropped_samples":4,"dropped_exemplars":1}`)
 
 	// An invalid file leaves the rules unchanged, and the error has the cause.
 	require.NoError(t, os.WriteFile(file, []byte("- {source_labels: [__name__], regx: x, action: drop}"), 0o600))
@@ -138,5 +153,7 @@ func TestRelabelingOfAllWaysIn(t *testing.T) {
 	code, text = r.Post(t, "/-/reload", nil)
 	require.Equal(t, http.StatusOK, code, text)
 	send1("", "noise1", "old_1")
-	require.ElementsMatch(t, []string{"new_1", "up1", "new_2", "new_3", "new_4", "noise1/p", "old_1/p"}, r.names(t, "default"))
+	require.ElementsMatch(
+		t, []string{"new_1", "up1", "new_2", "new_3", "new_4", "noise1/p", "old_1/p"}, r.names(t, "default"),
+	)
 }

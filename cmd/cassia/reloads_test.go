@@ -67,11 +67,15 @@ func TestReloadsAreShown(t *testing.T) {
 func TestEmptyFilesAreLogged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	limits, relabel, rules := filepath.Join(dir, "limits.yml"), filepath.Join(dir, "relabel.yml"), filepath.Join(dir, "rules.yml")
+	limits := filepath.Join(dir, "limits.yml")
+	relabel, rules := filepath.Join(dir, "relabel.yml"), filepath.Join(dir, "rules.yml")
 	require.NoError(t, os.WriteFile(limits, []byte("defaults: {queries: 3}\n"), 0o600))
 	require.NoError(t, os.WriteFile(relabel, []byte("- action: labeldrop\n  regex: secret\n"), 0o600))
-	require.NoError(t, os.WriteFile(rules, []byte("groups: [{name: a, rules: [{record: b, expr: vector(1)}]}]\n"), 0o600))
-	r := startServe(t, "--storage.path="+filepath.Join(dir, "data"), "--web.enable-lifecycle", "--limits.file="+limits, "--write.relabel-file="+relabel, "--rule.files="+rules)
+	require.NoError(
+		t, os.WriteFile(rules, []byte("groups: [{name: a, rules: [{record: b, expr: vector(1)}]}]\n"), 0o600),
+	)
+	r := startServe(t, "--storage.path="+filepath.Join(dir, "data"), "--web.enable-lifecycle", "--limits.file="+limits,
+		"--write.relabel-file="+relabel, "--rule.files="+rules)
 	for _, file := range []string{limits, relabel, rules} {
 		require.NoError(t, os.WriteFile(file, nil, 0o600))
 	}
@@ -81,6 +85,7 @@ func TestEmptyFilesAreLogged(t *testing.T) {
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	require.NoError(t, r.stop())
 	for _, file := range []string{limits, relabel, rules} {
-		require.Regexp(t, `level=WARN msg="[^"]* contains no (limits|rules)[^"]*"[^\n]* file=`+regexp.QuoteMeta(file), r.log.String())
+		require.Regexp(t, `level=WARN msg="[^"]* contains no (limits|rules)[^"]*"[^\n]* file=`+regexp.QuoteMeta(file),
+			r.log.String())
 	}
 }

@@ -15,10 +15,15 @@ import (
 )
 
 func addRestore(app *kingpin.Application) subcommand {
-	cmd := app.Command("restore", "Restore a backup to a new data directory and verify all of it. With --damaged, repair an existing directory.")
-	dir := cmd.Flag("storage.path", "Directory to create; it must be empty or not exist. With --damaged: the directory to repair.").Default("data").String()
+	cmd := app.Command("restore",
+		"Restore a backup to a new data directory and verify all of it. With --damaged, repair an existing directory.")
+	dir := cmd.Flag(
+		"storage.path", "Directory to create; it must be empty or not exist. With --damaged: the directory to repair.",
+	).Default("data").String()
 	var from backups.Place
-	cmd.Flag("from", "Folder or bucket of the backups, as in cassia backup --to. Optional with --damaged.").StringVar(&from.At)
+	cmd.Flag(
+		"from", "Folder or bucket of the backups, as in cassia backup --to. Optional with --damaged.",
+	).StringVar(&from.At)
 	from.KeyFlag(cmd, "")
 	name := cmd.Flag("backup", "Name of the backup. Default: the newest undamaged backup.").String()
 	verify := cmd.Flag("check", "After the restore, verify every row, as cassia check does.").Default("true").Bool()
@@ -54,7 +59,9 @@ func addRestore(app *kingpin.Application) subcommand {
 		fmt.Fprintf(stdout, "restored %s, of %s, to %s: %s, %d bytes, all verified, in %s\n", stats.Name,
 			stats.Taken.Format(time.RFC3339), *dir,
 			countNoun(stats.Files, "file"), stats.Bytes, time.Since(begun).Round(time.Millisecond))
-		fmt.Fprintln(stdout, "the restored store is a copy; while the original is in use, back up this one to another destination (--to, --backup.to)")
+		fmt.Fprintln(stdout,
+			"the restored store is a copy; while the original is in use, back up this one to another destination "+
+				"(--to, --backup.to)")
 		if damaged != nil || !*verify {
 			return damaged
 		}

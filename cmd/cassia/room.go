@@ -37,10 +37,15 @@ func logRoom(log *slog.Logger, was, is doctor.Level) doctor.Level {
 	switch {
 	case is == was:
 	case is == doctor.Error:
-		log.Error("the disk is full: 512 MiB or less are free, so no samples are accepted; free disk space or shorten the retention (--retention.raw)")
+		log.Error(
+			"the disk is full: 512 MiB or less are free, so no samples are accepted; free disk space or shorten the " +
+				"retention (--retention.raw)",
+		)
 	case is == doctor.Warning:
-		log.Warn("disk space is low: below 512 MiB no samples are accepted, and compaction needs space too; free disk space or shorten " +
-			"the retention (--retention.raw)")
+		log.Warn(
+			"disk space is low: below 512 MiB no samples are accepted, and compaction needs space too; free disk " +
+				"space or shorten the retention (--retention.raw)",
+		)
 	default:
 		log.Info("enough disk space is free again")
 	}

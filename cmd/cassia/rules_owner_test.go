@@ -53,7 +53,8 @@ func startRulesProcess(t *testing.T, eng engine.Engine, name, glob string, ahead
 	evaluator := promql.NewEngine(eo)
 	o := ruler.DefaultOptions()
 	o.Sources = []ruler.Source{{Tenant: tenant.Default, Glob: glob}}
-	o.ExternalURL, o.Engine, o.Queryable, o.Parser = &url.URL{}, evaluator, promql.NewQueryable(p.store), promql.NewParser(eo.Parser)
+	o.ExternalURL, o.Engine = &url.URL{}, evaluator
+	o.Queryable, o.Parser = promql.NewQueryable(p.store), promql.NewParser(eo.Parser)
 	o.Appendable = adapter.NewAppendable(func(tenant string) adapter.Batch { return p.store.NewBatch(tenant) })
 	o.Shared, o.Look, o.Settle, o.Registerer = true, 20*time.Millisecond, 0, p.registry
 	o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
@@ -118,7 +119,8 @@ func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 	t.Parallel() // all of the time is spent waiting
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "r.yml"), []byte(
-		"groups: [{name: g, interval: 1s, rules: [{record: tick, expr: vector(time())}, {alert: Always, expr: vector(1), for: 1s}]}]"), 0o600))
+		"groups: [{name: g, interval: 1s, rules: [{record: tick, expr: vector(time())}, {alert: Always, expr: vector(1), for: 1s}]}]",
+	), 0o600))
 	wait := func(why string, condition func() bool) {
 		t.Helper()
 		require.Eventually(t, condition, cassiatest.Patience, 20*time.Millisecond, why)
@@ -152,7 +154,8 @@ func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 		// On a busy machine some evaluations take long, and Prometheus' manager skips those that become due in that
 		// time.
 		const leftOut = "prometheus_rule_group_iterations_missed_total"
-		require.LessOrEqual(t, float64(missing), a.metric(leftOut)+b.metric(leftOut), "gaps of more than two intervals: %v", n)
+		require.LessOrEqual(t, float64(missing), a.metric(leftOut)+b.metric(leftOut),
+			"gaps of more than two intervals: %v", n)
 	}
 	noGap()
 

@@ -85,7 +85,9 @@ func TestRuleTestsHoldInside(t *testing.T) {
 			t.Skip("starts promtool: leave -short out")
 		}
 		path := cassiatest.Binary(t, "CASSIA_TEST_PROMTOOL", "promtool")
-		out, err := exec.CommandContext(t.Context(), path, append([]string{"test", "rules"}, files...)...).CombinedOutput()
+		out, err := exec.CommandContext(
+			t.Context(), path, append([]string{"test", "rules"}, files...)...,
+		).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	})
 }
@@ -115,7 +117,10 @@ type inputSeries struct {
 
 func newRuleRig(t *testing.T, f ruleTests, test ruleTest) *ruleRig {
 	const of = "team-a"
-	r := &ruleRig{t: t, test: test, every: time.Duration(f.Every), start: time.Unix(test.Start, 0).UTC(), ctx: tenant.Into(t.Context(), of)}
+	r := &ruleRig{
+		t: t, test: test, every: time.Duration(f.Every), start: time.Unix(test.Start, 0).UTC(),
+		ctx: tenant.Into(t.Context(), of),
+	}
 	r.now = r.start
 	now := func() time.Time { return r.now }
 	r.store = storagetest.Open(t, memory.New(), storagetest.Clock(now), storagetest.Forever)
@@ -124,7 +129,8 @@ func newRuleRig(t *testing.T, f ruleTests, test ruleTest) *ruleRig {
 	t.Cleanup(func() { require.NoError(t, r.engine.Close()) })
 	r.into = adapter.NewAppendable(func(tenant string) adapter.Batch { return r.store.NewBatch(tenant) })
 	o := ruler.DefaultOptions()
-	o.Interval, o.ExternalLabels, o.ExternalURL = time.Duration(test.Interval), labels.FromMap(test.External), &url.URL{}
+	o.Interval = time.Duration(test.Interval)
+	o.ExternalLabels, o.ExternalURL = labels.FromMap(test.External), &url.URL{}
 	o.Engine, o.Queryable, o.Appendable, o.Parser, o.Now = r.engine, r.queries, r.into, r.parser, now
 	for _, file := range f.RuleFiles {
 		o.Sources = append(o.Sources, ruler.Source{Tenant: of, Glob: filepath.Join("testdata/rules", file)})

@@ -39,7 +39,9 @@ func tableFlags(cmd *kingpin.CmdClause) func() (cassandra.Options, error) {
 }
 
 func addSchemaPrint(parent *kingpin.CmdClause) subcommand {
-	cmd := parent.Command("print", "Print the CQL that creates the keyspace and the tables in Cassandra, to review and run it by hand.").Default()
+	cmd := parent.Command(
+		"print", "Print the CQL that creates the keyspace and the tables in Cassandra, to review and run it by hand.",
+	).Default()
 	options := tableFlags(cmd)
 	return subcommand{cmd.FullCommand(), func(context.Context) error {
 		o, err := options()
@@ -54,8 +56,9 @@ func addSchemaPrint(parent *kingpin.CmdClause) subcommand {
 }
 
 func addSchemaAlter(parent *kingpin.CmdClause) subcommand {
-	cmd := parent.Command("alter", "Update the options of existing Cassandra tables, such as their compaction windows, to match this version and the retention. "+
-		"Prints each statement. Stored data isn't changed, and servers may be running.")
+	cmd := parent.Command("alter", "Update the options of existing Cassandra tables, such as their compaction "+
+		"windows, to match this version and the retention. Prints each statement. Stored data isn't changed, and "+
+		"servers may be running.")
 	options := tableFlags(cmd)
 	dry := cmd.Flag("dry-run", "Only print the statements.").Bool()
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
@@ -84,13 +87,23 @@ func alterSchema(ctx context.Context, o cassandra.Options, dry bool, w io.Writer
 }
 
 func addSetPeriod(parent *kingpin.CmdClause) subcommand {
-	cmd := parent.Command("set-period", "Change how time and series are partitioned, from a future time on. Stored data keeps its partitioning. Servers of a "+
-		"cluster may be running; stop the server of a data directory first.")
+	cmd := parent.Command("set-period", "Change how time and series are partitioned, from a future time on. Stored "+
+		"data keeps its partitioning. Servers of a cluster may be running; stop the server of a data directory first.")
 	o := offlineFlags(cmd)
 	slot := cmd.Flag("slot", "Width of a slot, the unit of sealing. Default: unchanged.").Default("0s").String()
-	window := cmd.Flag("window", "Width of a window of raw samples, the unit of deletion: a multiple of 1d. Default: unchanged.").Default("0s").String()
-	partitions := cmd.Flag("partitions", "Number of staging partitions, which share the work of sealing: a multiple of the current number. Default: unchanged.").Default("0").Int()
-	from := cmd.Flag("from", "When the change takes effect, RFC 3339. It is rounded up to the end of a window, at least one day ahead. Default: as soon as possible.").String()
+	window := cmd.Flag(
+		"window", "Width of a window of raw samples, the unit of deletion: a multiple of 1d. Default: unchanged.",
+	).Default("0s").String()
+	partitions := cmd.Flag(
+		"partitions",
+		"Number of staging partitions, which share the work of sealing: a multiple of the current number. Default: "+
+			"unchanged.",
+	).Default("0").Int()
+	from := cmd.Flag(
+		"from",
+		"When the change takes effect, RFC 3339. It is rounded up to the end of a window, at least one day ahead. "+
+			"Default: as soon as possible.",
+	).String()
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		want := format.Period{Partitions: *partitions}
 		for _, f := range []struct {

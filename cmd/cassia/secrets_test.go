@@ -40,7 +40,8 @@ func TestNoSecretIsTold(t *testing.T) {
 	dir := t.TempDir()
 	users, passwordFile := filepath.Join(dir, "auth.yml"), filepath.Join(dir, "password")
 	require.NoError(t, os.WriteFile(passwordFile, []byte(cassandra+"\n"), 0o600))
-	good := "users:\n- {name: ops, password: " + string(hash) + ", tokens: ['sha256:" + hex.EncodeToString(digest[:]) + "'], roles: [admin], tenants: '*'}\n"
+	good := "users:\n- {name: ops, password: " + string(hash) + ", tokens: ['sha256:" + hex.EncodeToString(digest[:]) +
+		"'], roles: [admin], tenants: '*'}\n"
 	require.NoError(t, os.WriteFile(users, []byte(good), 0o600))
 	t.Setenv("CASSIA_CASSANDRA_PASSWORD", cassandra)
 
@@ -48,9 +49,11 @@ func TestNoSecretIsTold(t *testing.T) {
 	log, stop := r.start(t, "--storage.path="+dir+"/data", "--auth.file="+users, "--web.enable-lifecycle",
 		"--cassandra.username=cassia", "--cassandra.password-file="+passwordFile)
 	for _, path := range []string{
-		"/", "/metrics", "/-/ready", "/-/downsample", "/-/reload", "/-/seal", "/debug/pprof/cmdline", "/nothing", "/t/a/api/v1/query?query=up",
-		"/api/v1/status/flags", "/api/v1/status/config", "/api/v1/status/runtimeinfo", "/api/v1/status/buildinfo", "/api/v1/status/tsdb",
-		"/api/v1/query?query=((", "/api/v1/write", "/api/v1/read", "/api/v1/admin/tsdb/delete_series", "/api/v1/otlp/v1/metrics",
+		"/", "/metrics", "/-/ready", "/-/downsample", "/-/reload", "/-/seal", "/debug/pprof/cmdline", "/nothing",
+		"/t/a/api/v1/query?query=up", "/api/v1/status/flags", "/api/v1/status/config", "/api/v1/status/runtimeinfo",
+		"/api/v1/status/buildinfo", "/api/v1/status/tsdb",
+		"/api/v1/query?query=((", "/api/v1/write", "/api/v1/read", "/api/v1/admin/tsdb/delete_series",
+		"/api/v1/otlp/v1/metrics",
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			for _, shown := range [][2]string{{"ops", password}, {"", token}, {"ops", guess}, {"", guess}} {
@@ -59,9 +62,12 @@ func TestNoSecretIsTold(t *testing.T) {
 		}
 	}
 	require.Contains(t, r.told.String(), "cassandra.password-file", "the flags were read")
-	for _, bad := range []string{good + "  " + password + "\n", "users: [{name: ops, password: " + guess + "}]", "users: [" + token + "]"} {
+	for _, bad := range []string{
+		good + "  " + password + "\n", "users: [{name: ops, password: " + guess + "}]", "users: [" + token + "]",
+	} {
 		require.NoError(t, os.WriteFile(users, []byte(bad), 0o600))
-		require.Equal(t, http.StatusInternalServerError, r.ask(t, http.MethodPost, "/-/reload", "ops", password), "the old users stay")
+		require.Equal(t, http.StatusInternalServerError, r.ask(t, http.MethodPost, "/-/reload", "ops", password),
+			"the old users stay")
 	}
 	stop()
 	require.Contains(t, log.String(), "--auth.file", "reloading was logged")
@@ -77,7 +83,9 @@ func (r *secretsRig) start(t *testing.T, args ...string) (log *lockedBuffer, sto
 	app := kingpin.New("cassia", "")
 	cmd := app.Command("serve", "")
 	c := config.Register(cmd, 1<<30)
-	_, err := app.Parse(append([]string{"serve", "--web.listen-address=127.0.0.1:0", "--web.enable-admin-api"}, args...))
+	_, err := app.Parse(append(
+		[]string{"serve", "--web.listen-address=127.0.0.1:0", "--web.enable-admin-api"}, args...,
+	))
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
 	flags := map[string]string{}
@@ -88,7 +96,8 @@ func (r *secretsRig) start(t *testing.T, args ...string) (log *lockedBuffer, sto
 	ctx, cancel := context.WithCancel(t.Context())
 	listening, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
-		ended <- serve(ctx, c, flags, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), func(a []string) { listening <- a[0] })
+		ended <- serve(ctx, c, flags, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+			func(a []string) { listening <- a[0] })
 	}()
 	select {
 	case address := <-listening:

@@ -23,7 +23,9 @@ func TestServeStoresItsOwnMetrics(t *testing.T) {
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(r.URL, "http://"))
 	require.NoError(t, err)
 	instance := fmt.Sprintf(`"instance":%q,"job":"cassia"`, net.JoinHostPort(host, port))
-	for _, metric := range []string{"up", "cassia_build_info", "go_goroutines", "cassia_store_ack_seconds_bucket", "cassia_http_requests_total"} {
+	for _, metric := range []string{
+		"up", "cassia_build_info", "go_goroutines", "cassia_store_ack_seconds_bucket", "cassia_http_requests_total",
+	} {
 		require.Eventually(t, func() bool {
 			code, body := r.Get(t, "/t/cassia/api/v1/query?query="+metric)
 			return code == http.StatusOK && strings.Contains(body, metric) && strings.Contains(body, instance)

@@ -133,7 +133,10 @@ func (p *process) run(signals context.Context, listening func([]string)) error {
 	case err := <-ended:
 		return err
 	case <-time.After(stopWithin):
-		p.log.Warn("closing the store took too long; exiting without closing it. The next start recovers all acknowledged samples")
+		p.log.Warn(
+			"closing the store took too long; exiting without closing it. The next start recovers all acknowledged " +
+				"samples",
+		)
 		if signals.Err() != nil {
 			return nil
 		}
@@ -253,7 +256,11 @@ func (p *process) openRows(ctx context.Context, so storage.Options) (*storage.St
 		p.opening.waitFor(err)
 		if now := time.Now(); now.Sub(logged) >= openLogInterval {
 			logged = now
-			p.log.Error("can't open the store yet; retrying until the cause is fixed: free disk space, or correct the limit or the permissions", "err", oneLine(err))
+			p.log.Error(
+				"can't open the store yet; retrying until the cause is fixed: free disk space, or correct the limit "+
+					"or the permissions",
+				"err", oneLine(err),
+			)
 		}
 		select {
 		case <-time.After(pause):

@@ -28,7 +28,9 @@ type running struct {
 }
 
 // serve runs until ctx ends, which is no error. listening is called with the addresses once all requests are served.
-func serve(ctx context.Context, c *config.Config, flags map[string]string, log *slog.Logger, listening func([]string)) error {
+func serve(
+	ctx context.Context, c *config.Config, flags map[string]string, log *slog.Logger, listening func([]string),
+) error {
 	return newProcess(c, flags, log).run(ctx, listening)
 }
 
@@ -52,7 +54,8 @@ func startServe(t *testing.T, args ...string) running {
 	ctx, cancel := context.WithCancel(t.Context())
 	listening, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
-		ended <- serve(ctx, c, map[string]string{"storage.path": c.Path}, slog.New(slog.NewTextHandler(&log, nil)), func(a []string) { listening <- a[0] })
+		ended <- serve(ctx, c, map[string]string{"storage.path": c.Path}, slog.New(slog.NewTextHandler(&log, nil)),
+			func(a []string) { listening <- a[0] })
 	}()
 	stopped := false
 	stop := func() error {
@@ -113,8 +116,10 @@ func TestServeKeepsWhatItTook(t *testing.T) {
 		require.Equal(t, want, r.Value(t, metric, at), metric)
 	}
 	_, metrics := r.Get(t, "/metrics")
-	for _, name := range []string{"cassia_build_info", "cassia_http_requests_total", "go_goroutines", "cassia_pebble_disk_bytes",
-		"cassia_downsample_lag_seconds", "prometheus_engine_queries"} {
+	for _, name := range []string{
+		"cassia_build_info", "cassia_http_requests_total", "go_goroutines", "cassia_pebble_disk_bytes",
+		"cassia_downsample_lag_seconds", "prometheus_engine_queries",
+	} {
 		require.Contains(t, metrics, name)
 	}
 	_, flags := r.Get(t, "/api/v1/status/flags")
@@ -155,7 +160,8 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 	var stderr bytes.Buffer
 	require.Equal(t, 1, run([]string{"serve", path, "--storage.slot=4h", "--web.listen-address=127.0.0.1:0"}, &stderr))
 	require.Contains(t, cassiatest.LastLine(stderr.String()), "slots of 2h")
-	require.Contains(t, cassiatest.LastLine(stderr.String()), "check --storage.slot and --storage.partitions, or choose another store")
+	require.Contains(t, cassiatest.LastLine(stderr.String()),
+		"check --storage.slot and --storage.partitions, or choose another store")
 }
 
 func TestSignalStopsInOrder(t *testing.T) {
@@ -163,10 +169,14 @@ func TestSignalStopsInOrder(t *testing.T) {
 	status := make(chan int, 1)
 	var stderr bytes.Buffer
 	go func() {
-		status <- run([]string{"serve", "--storage.path=" + t.TempDir(), "--web.listen-address=" + address, "--log.level=error"}, &stderr)
+		status <- run(
+			[]string{"serve", "--storage.path=" + t.TempDir(), "--web.listen-address=" + address, "--log.level=error"},
+			&stderr,
+		)
 	}()
 	require.Eventually(t, func() bool {
-		answer, err := http.Get("http://" + address + "/-/ready") // Before, its store is being opened, and would be left as it is.
+		// Before, its store is being opened, and would be left as it is.
+		answer, err := http.Get("http://" + address + "/-/ready")
 		if err != nil {
 			return false
 		}
@@ -184,12 +194,15 @@ func TestServeIsStoppedWhileItOpens(t *testing.T) {
 		require.NoError(t, err)
 		app := kingpin.New("cassia", "")
 		c := config.Register(app.Command("serve", ""), 1<<30)
-		_, err = app.Parse([]string{"serve", "--web.listen-address=127.0.0.1:0", "--no-self-monitoring", "--storage.path=" + dir})
+		_, err = app.Parse([]string{
+			"serve", "--web.listen-address=127.0.0.1:0", "--no-self-monitoring", "--storage.path=" + dir,
+		})
 		require.NoError(t, err)
 		require.NoError(t, c.Validate())
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Duration(after)*time.Millisecond, cancel)
-		require.NoError(t, serve(ctx, c, nil, slog.New(slog.DiscardHandler), func([]string) { cancel() }), "after %d ms", after)
+		require.NoError(t, serve(ctx, c, nil, slog.New(slog.DiscardHandler), func([]string) { cancel() }),
+			"after %d ms", after)
 		cancel()
 		// Opening may go on in the background, and make files.
 		require.Eventually(t, func() bool { return os.RemoveAll(dir) == nil }, cassiatest.Patience, 10*time.Millisecond)

@@ -42,7 +42,9 @@ func TestCassandraSettings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a Cassandra node: leave -short out")
 	}
-	node := cassandratest.StartCluster(t, 1, cassandratest.Options{Password: true, CommitLog: "periodic", Heap: "512M", Config: "partition_keys_in_select_fail_threshold: 8"})
+	node := cassandratest.StartCluster(t, 1, cassandratest.Options{
+		Password: true, CommitLog: "periodic", Heap: "512M", Config: "partition_keys_in_select_fail_threshold: 8",
+	})
 	require.NoError(t, node.Query(
 		"CREATE ROLE "+guest+" WITH PASSWORD = '"+guest+"' AND LOGIN = true",
 		"CREATE KEYSPACE "+emptyKeyspace+" WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
@@ -64,8 +66,8 @@ func TestCassandraSettings(t *testing.T) {
 // testGuardrail reads many partitions as a user for whom the node rejects requests with more than eight partitions. The
 // partitions are then read one by one, and one log line reports it.
 func testGuardrail(t *testing.T, node *cassandratest.Cluster, o cassandra.Options) {
-	require.NoError(t, node.Query("CREATE ROLE reader WITH PASSWORD = 'reader' AND LOGIN = true", "GRANT SELECT ON KEYSPACE "+soundKeyspace+" TO reader",
-		"GRANT MODIFY ON KEYSPACE "+soundKeyspace+" TO reader"))
+	require.NoError(t, node.Query("CREATE ROLE reader WITH PASSWORD = 'reader' AND LOGIN = true",
+		"GRANT SELECT ON KEYSPACE "+soundKeyspace+" TO reader", "GRANT MODIFY ON KEYSPACE "+soundKeyspace+" TO reader"))
 	var log lockedBuffer
 	o.Username, o.Password, o.Logger = "reader", "reader", slog.New(slog.NewTextHandler(&log, nil))
 	eng, err := cassandra.Open(t.Context(), o)
@@ -73,10 +75,16 @@ func testGuardrail(t *testing.T, node *cassandratest.Cluster, o cassandra.Option
 	defer func() { require.NoError(t, eng.Close()) }()
 	var partitions []engine.Key
 	for i := range 20 {
-		partitions = append(partitions, engine.Key{engine.Int(7), engine.Int(0), engine.Text("t"), engine.Text(fmt.Sprintf("metric %d", i)), engine.Int(0)})
-		require.NoError(t, eng.Write(t.Context(), []engine.Batch{{Table: engine.Raw, Partition: partitions[i], Mutations: []engine.Mutation{{
-			Clustering: engine.Key{engine.Int(1), engine.Int(2), engine.Text(strings.Repeat("i", 16)), engine.Text(strings.Repeat("v", 16))}, Timestamp: 1, Value: []byte{byte(i)},
-		}}}}))
+		partitions = append(partitions, engine.Key{
+			engine.Int(7), engine.Int(0), engine.Text("t"), engine.Text(fmt.Sprintf("metric %d", i)), engine.Int(0),
+		})
+		require.NoError(t, eng.Write(t.Context(),
+			[]engine.Batch{{Table: engine.Raw, Partition: partitions[i], Mutations: []engine.Mutation{{
+				Clustering: engine.Key{
+					engine.Int(1), engine.Int(2), engine.Text(strings.Repeat("i", 16)),
+					engine.Text(strings.Repeat("v", 16)),
+				}, Timestamp: 1, Value: []byte{byte(i)},
+			}}}}))
 	}
 	for range 2 {
 		found := map[int][]byte{}
@@ -89,15 +97,21 @@ func testGuardrail(t *testing.T, node *cassandratest.Cluster, o cassandra.Option
 			require.Equal(t, []byte{byte(i)}, value)
 		}
 	}
-	require.Equal(t, 1, strings.Count(log.String(), "partition_keys_in_select_fail_threshold in cassandra.yaml"), log.String())
+	require.Equal(
+		t, 1, strings.Count(log.String(), "partition_keys_in_select_fail_threshold in cassandra.yaml"), log.String(),
+	)
 }
 
 // testPeriodicIsTold fixes the keyspace, and requires a warning about the node's commit log settings.
 func testPeriodicIsTold(t *testing.T, o cassandra.Options) openedEngine {
 	var log lockedBuffer
-	eng, err := openEngine(t.Context(), &config.Engine{Kind: config.EngineCassandra, Cassandra: o}, openOptions{log: slog.New(slog.NewTextHandler(&log, nil))})
+	eng, err := openEngine(t.Context(), &config.Engine{Kind: config.EngineCassandra, Cassandra: o}, openOptions{
+		log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "periodic") }, cassiatest.Patience, 20*time.Millisecond)
+	require.Eventually(
+		t, func() bool { return strings.Contains(log.String(), "periodic") }, cassiatest.Patience, 20*time.Millisecond,
+	)
 	var told []string
 	for line := range strings.Lines(log.String()) {
 		if strings.Contains(line, "level=WARN") {
@@ -158,7 +172,8 @@ func testClocks(t *testing.T, eng openedEngine) {
 			sent = at.Add(c.off)
 		}
 		body, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
-			Labels: []prompb.Label{{Name: "__name__", Value: "clock_" + name}}, Samples: []prompb.Sample{{Timestamp: sent.UnixMilli(), Value: 1}},
+			Labels:  []prompb.Label{{Name: "__name__", Value: "clock_" + name}},
+			Samples: []prompb.Sample{{Timestamp: sent.UnixMilli(), Value: 1}},
 		}}}).Marshal()
 		require.NoError(t, err)
 		request := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(snappy.Encode(nil, body)))
@@ -173,7 +188,8 @@ func testClocks(t *testing.T, eng openedEngine) {
 			require.NoError(t, s.SealAll(t.Context()))
 		}
 		require.NoError(t, s.Close())
-		require.Equal(t, c.status == http.StatusServiceUnavailable, strings.Contains(log.String(), "so no samples are accepted"), log.String())
+		require.Equal(t, c.status == http.StatusServiceUnavailable,
+			strings.Contains(log.String(), "so no samples are accepted"), log.String())
 	}
 	requireClocks(t, eng, at)
 }
@@ -182,7 +198,9 @@ func testClocks(t *testing.T, eng openedEngine) {
 func requireClocks(t *testing.T, eng openedEngine, at time.Time) {
 	s := storagetest.Start(t, eng, storagetest.Shared("reader", "read"))
 	defer func() { require.NoError(t, s.Close()) }()
-	names, err := s.LabelValues(t.Context(), "__name__", query.Query{Tenant: "default", MinT: at.Add(-time.Hour).UnixMilli(), MaxT: at.Add(time.Hour).UnixMilli()})
+	names, err := s.LabelValues(t.Context(), "__name__", query.Query{
+		Tenant: "default", MinT: at.Add(-time.Hour).UnixMilli(), MaxT: at.Add(time.Hour).UnixMilli(),
+	})
 	require.NoError(t, err)
 	require.Equal(t, []string{"clock_ahead", "clock_behind", "clock_right"}, names)
 }
@@ -196,7 +214,10 @@ func testRefusals(t *testing.T, host string) {
 		return "--cassandra.password-file=" + path
 	}
 	at := func(keyspace string, more ...string) []string {
-		return append([]string{"--storage.engine=cassandra", "--cassandra.hosts=" + host, "--cassandra.keyspace=" + keyspace, "--cassandra.timeout=1m"}, more...)
+		return append([]string{
+			"--storage.engine=cassandra", "--cassandra.hosts=" + host, "--cassandra.keyspace=" + keyspace,
+			"--cassandra.timeout=1m",
+		}, more...)
 	}
 	as := "--cassandra.username=" + cassandratest.Username
 	asGuest := []string{"--cassandra.username=" + guest, file(guest)}
@@ -207,29 +228,37 @@ func testRefusals(t *testing.T, host string) {
 		"wrong password": {at("x", as, file("wrong")), []string{
 			`login failed for user "cassandra"; check the username and the password`, "--cassandra.password-file"}},
 		"missing password": {at("x"), []string{
-			"Cassandra requires a username and a password, but none are set", "--cassandra.username", "--cassandra.password-file"}},
+			"Cassandra requires a username and a password, but none are set", "--cassandra.username",
+			"--cassandra.password-file"}},
 		"no such password file": {at("x", as, "--cassandra.password-file=nowhere"), []string{
 			"--cassandra.password-file=nowhere: ", "no such file"}},
 		"no rights to make the keyspace": {at("x", asGuest...), []string{
-			`user "guest" has no permission to change the schema; create the schema with ` + "`cassia schema | cqlsh`"}},
+			`user "guest" has no permission to change the schema; create the schema with ` +
+				"`cassia schema | cqlsh`"}},
 		"no rights in the keyspace": {at(soundKeyspace, asGuest...), []string{
 			`user "guest" has no permission; run GRANT SELECT, MODIFY ON KEYSPACE sound TO guest`}},
 		"more copies wanted than kept": {at(soundKeyspace, as, "--cassandra.consistency=TWO"), []string{
 			"consistency level TWO needs 2 copies, but keyspace sound has 1; raise the replication factor, or use LOCAL_QUORUM"}},
 		"more copies than nodes": {at("x", as, "--cassandra.replication=3"), []string{
-			"consistency level LOCAL_QUORUM of 3 copies needs 2 nodes, but the cluster has 1", "lower the replication factor of keyspace x, or add nodes"}},
+			"consistency level LOCAL_QUORUM of 3 copies needs 2 nodes, but the cluster has 1",
+			"lower the replication factor of keyspace x, or add nodes"}},
 		"another data center": {at("x", as, "--cassandra.local-dc=mars"), []string{
 			`no node is in data center "mars"; the cluster has datacenter1`}},
-		"unreachable": {[]string{"--storage.engine=cassandra", "--cassandra.hosts=127.0.0.1:1,nowhere.invalid"}, []string{
+		"unreachable": {[]string{
+			"--storage.engine=cassandra", "--cassandra.hosts=127.0.0.1:1,nowhere.invalid",
+		}, []string{
 			"no host responds; check that Cassandra is running there and accepts CQL connections", "nowhere.invalid"}},
 		"other slots": {at(soundKeyspace, as, "--storage.slot=4h"), []string{
-			"slots of 2h", "but the flags set", "check --storage.slot and --storage.partitions, or choose another store"}},
+			"slots of 2h", "but the flags set",
+			"check --storage.slot and --storage.partitions, or choose another store"}},
 		"other partitions": {at(soundKeyspace, as, "--storage.partitions=32"), []string{
-			"16 partitions", "but the flags set", "check --storage.slot and --storage.partitions, or choose another store"}},
+			"16 partitions", "but the flags set",
+			"check --storage.slot and --storage.partitions, or choose another store"}},
 		"no keyspace": {at("x", as, "--no-cassandra.create-schema"), []string{
 			"keyspace x doesn't exist; create the schema with `cassia schema | cqlsh`"}},
 		"no tables": {at(emptyKeyspace, as, "--no-cassandra.create-schema"), []string{
-			"keyspace empty is missing the tables catalog, ", "create the schema with `cassia schema | cqlsh`, or let Cassia create it"}},
+			"keyspace empty is missing the tables catalog, ",
+			"create the schema with `cassia schema | cqlsh`, or let Cassia create it"}},
 		"a newer schema": {at(futureKeyspace, as), []string{
 			"table future.stage has schema version 99, but this release supports version 1; use a later release, or another keyspace"}},
 	} {

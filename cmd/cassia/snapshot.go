@@ -116,7 +116,10 @@ type serverOfDirectory struct {
 
 func serverOfDirectoryFlags(cmd *kingpin.CmdClause) *serverOfDirectory {
 	return &serverOfDirectory{
-		cmd.Flag("url", "URL of the server that uses the data directory, if one is running. It needs --web.enable-admin-api.").Default("http://localhost:9201").String(),
+		cmd.Flag(
+			"url",
+			"URL of the server that uses the data directory, if one is running. It needs --web.enable-admin-api.",
+		).Default("http://localhost:9201").String(),
 		httpConfigFlag(cmd),
 	}
 }

@@ -90,7 +90,9 @@ func TestSpaceIsWhatDuShows(t *testing.T) {
 		require.Equal(t, shown, sumOf(ofShown), "the parts of the page are all there is")
 		return of, kib(disk) == before && kib(shown) == before && du(t, dir) == before
 	}
-	require.Eventually(t, func() bool { _, ok := agree(); return ok }, cassiatest.Patience, 50*time.Millisecond, "an empty store")
+	require.Eventually(
+		t, func() bool { _, ok := agree(); return ok }, cassiatest.Patience, 50*time.Millisecond, "an empty store",
+	)
 
 	now := time.Now()
 	for i := range 10 {
@@ -124,5 +126,6 @@ func listsParts(found []doctor.Finding, dir string) bool {
 			parts = rest
 		}
 	}
-	return strings.Contains(parts, "samples ") && strings.Contains(parts, "buckets of 5 minutes ") && strings.Contains(parts, "buckets of an hour ")
+	return strings.Contains(parts, "samples ") && strings.Contains(parts, "buckets of 5 minutes ") &&
+		strings.Contains(parts, "buckets of an hour ")
 }

@@ -27,7 +27,9 @@ func TestBadTenantsDisturbNobody(t *testing.T) {
 	s := startServe(t, "--storage.path="+filepath.Join(dir, "data"), "--limits.file="+file, "--web.enable-lifecycle")
 	// On a busy machine five seconds may be too few for each of them to get its answers.
 	for began := time.Now(); ; {
-		report := bench.TenantLoad{URL: s.URL, Tenants: 20, Series: 20, Interval: 250 * time.Millisecond, For: 5 * time.Second, Bad: 4}.Run(t.Context())
+		report := bench.TenantLoad{
+			URL: s.URL, Tenants: 20, Series: 20, Interval: 250 * time.Millisecond, For: 5 * time.Second, Bad: 4,
+		}.Run(t.Context())
 		require.Zero(t, report.Ack.Failed, report.Ack.Example)
 		require.Zero(t, report.Query.Failed, report.Query.Example)
 		for _, code := range []int{0, 500, 503} {
@@ -35,7 +37,8 @@ func TestBadTenantsDisturbNobody(t *testing.T) {
 			require.Zero(t, report.Bad[bench.Garbage][code], "%v", report.Bad)
 		}
 		_, metrics := s.Get(t, "/metrics")
-		if report.Ack.Requests > 0 && report.Query.Requests > 0 && report.Bad[bench.Greedy][429] > 0 && report.Bad[bench.Garbage][400] > 0 &&
+		if report.Ack.Requests > 0 && report.Query.Requests > 0 && report.Bad[bench.Greedy][429] > 0 &&
+			report.Bad[bench.Garbage][400] > 0 &&
 			strings.Contains(metrics, `cassia_tenant_limit_refused_total{limit="samples_per_second",tenant="greedy"}`) {
 			break
 		}

@@ -28,7 +28,8 @@ func TestUnreadReads(t *testing.T) {
 		limit           = 2 << 20                       // Small reads wait above four times that.
 		answer          = 2*series*length + series*3000 // at most, see promql/api/limits.go and federate.go
 	)
-	r := startServe(t, "--storage.path="+t.TempDir(), fmt.Sprint("--query.max-concurrency=", places), fmt.Sprint("--query.unread-bytes=", limit))
+	r := startServe(t, "--storage.path="+t.TempDir(), fmt.Sprint("--query.max-concurrency=", places),
+		fmt.Sprint("--query.unread-bytes=", limit))
 	at := time.Now().Truncate(time.Second)
 	random := rand.NewChaCha8([32]byte{1})
 	for from := 0; from < series; from += 400 {
@@ -37,7 +38,10 @@ func TestUnreadReads(t *testing.T) {
 			text := make([]byte, length/2-4)
 			_, _ = random.Read(text)
 			request.Timeseries = append(request.Timeseries, prompb.TimeSeries{
-				Labels:  []prompb.Label{{Name: "__name__", Value: "unread"}, {Name: "text", Value: fmt.Sprintf("%08d", from+i) + hex.EncodeToString(text)}},
+				Labels: []prompb.Label{
+					{Name: "__name__", Value: "unread"},
+					{Name: "text", Value: fmt.Sprintf("%08d", from+i) + hex.EncodeToString(text)},
+				},
 				Samples: []prompb.Sample{{Timestamp: at.UnixMilli(), Value: 1}},
 			})
 		}
@@ -81,12 +85,15 @@ func TestUnreadReads(t *testing.T) {
 				require.NoError(t, err)
 			}
 			waiting := func() int64 { return waitingQueries(t, r) }
-			require.Eventually(t, func() bool { return unread() >= limit && waiting() >= clients-2*places }, cassiatest.Patience, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return unread() >= limit && waiting() >= clients-2*places },
+				cassiatest.Patience, 5*time.Millisecond)
 			require.LessOrEqual(t, unread(), float64(4*limit+(places+1)*answer))
 			for _, end := range hangUp {
 				require.NoError(t, end())
 			}
-			require.Eventually(t, func() bool { return unread() == 0 && waiting() == 0 }, cassiatest.Patience, 5*time.Millisecond)
+			require.Eventually(
+				t, func() bool { return unread() == 0 && waiting() == 0 }, cassiatest.Patience, 5*time.Millisecond,
+			)
 		})
 	}
 	require.Equal(t, fmt.Sprint(series), r.Value(t, "count(unread)", at))

@@ -26,7 +26,8 @@ func TestUnreadAnswers(t *testing.T) {
 		limit           = 4 << 20                   // Small queries wait above four times that.
 		answer          = series * (steps*16 + 200) // at most, see promql/unread.go
 	)
-	r := startServe(t, "--storage.path="+t.TempDir(), fmt.Sprint("--query.max-concurrency=", places), fmt.Sprint("--query.unread-bytes=", limit))
+	r := startServe(t, "--storage.path="+t.TempDir(), fmt.Sprint("--query.max-concurrency=", places),
+		fmt.Sprint("--query.unread-bytes=", limit))
 	at := time.Now().Truncate(time.Second)
 	r.writeUnread(t, at, series)
 	require.Equal(t, "100", r.Value(t, "count(unread)", at))
@@ -36,7 +37,9 @@ func TestUnreadAnswers(t *testing.T) {
 		return cassiatest.Metric(t, metrics, "cassia_query_unread_bytes")
 	}
 	waiting := func() int64 { return waitingQueries(t, r) }
-	query := url.Values{"query": {"unread"}, "start": {fmt.Sprint(at.Unix())}, "end": {fmt.Sprint(at.Unix() + 200)}, "step": {"0.02"}}
+	query := url.Values{
+		"query": {"unread"}, "start": {fmt.Sprint(at.Unix())}, "end": {fmt.Sprint(at.Unix() + 200)}, "step": {"0.02"},
+	}
 	var hangUp []func() error
 	for range clients {
 		var dialer net.Dialer
@@ -47,12 +50,15 @@ func TestUnreadAnswers(t *testing.T) {
 		require.NoError(t, err)
 	}
 	// As many as there are places began before there was anything unread.
-	require.Eventually(t, func() bool { return unread() >= limit && waiting() >= clients-2*places }, cassiatest.Patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return unread() >= limit && waiting() >= clients-2*places },
+		cassiatest.Patience, 5*time.Millisecond)
 	require.LessOrEqual(t, unread(), float64(4*limit+(places+1)*answer))
 	for _, end := range hangUp {
 		require.NoError(t, end())
 	}
-	require.Eventually(t, func() bool { return unread() == 0 && waiting() == 0 }, cassiatest.Patience, 5*time.Millisecond)
+	require.Eventually(
+		t, func() bool { return unread() == 0 && waiting() == 0 }, cassiatest.Patience, 5*time.Millisecond,
+	)
 	require.Equal(t, "100", r.Value(t, "count(unread)", at))
 }
 
@@ -60,10 +66,14 @@ func TestUnreadAnswers(t *testing.T) {
 // others wait.
 func TestClientsThatReadNothingDelayNobody(t *testing.T) {
 	const clients, series, rounds = 200, 100, 10
-	r := startServe(t, "--storage.path="+t.TempDir(), "--query.max-concurrency=4", fmt.Sprint("--query.unread-bytes=", 16<<20))
+	r := startServe(
+		t, "--storage.path="+t.TempDir(), "--query.max-concurrency=4", fmt.Sprint("--query.unread-bytes=", 16<<20),
+	)
 	at := time.Now().Truncate(time.Second)
 	r.writeUnread(t, at, series)
-	query := url.Values{"query": {"unread"}, "start": {fmt.Sprint(at.Unix())}, "end": {fmt.Sprint(at.Unix() + 200)}, "step": {"0.02"}}
+	query := url.Values{
+		"query": {"unread"}, "start": {fmt.Sprint(at.Unix())}, "end": {fmt.Sprint(at.Unix() + 200)}, "step": {"0.02"},
+	}
 	for range clients {
 		var dialer net.Dialer
 		conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(r.URL, "http://"))
@@ -73,7 +83,9 @@ func TestClientsThatReadNothingDelayNobody(t *testing.T) {
 		_, err = fmt.Fprintf(conn, "GET /api/v1/query_range?%s HTTP/1.1\r\nHost: localhost\r\n\r\n", query.Encode())
 		require.NoError(t, err)
 	}
-	require.Eventually(t, func() bool { return waitingQueries(t, r) >= clients/2 }, cassiatest.Patience, 5*time.Millisecond)
+	require.Eventually(
+		t, func() bool { return waitingQueries(t, r) >= clients/2 }, cassiatest.Patience, 5*time.Millisecond,
+	)
 	var longest time.Duration
 	for range rounds {
 		began := time.Now()
@@ -85,7 +97,8 @@ func TestClientsThatReadNothingDelayNobody(t *testing.T) {
 	t.Log("two small requests took at most", longest)
 	waiting := waitingQueries(t, r)
 	require.GreaterOrEqual(t, waiting, int64(clients/2), "they waited for the others")
-	require.Eventually(t, func() bool { return waitingQueries(t, r) < waiting }, cassiatest.Patience, 5*time.Millisecond, "nobody lost an answer")
+	require.Eventually(t, func() bool { return waitingQueries(t, r) < waiting }, cassiatest.Patience,
+		5*time.Millisecond, "nobody lost an answer")
 }
 
 // writeUnread stores a sample of each of some series of a metric unread.

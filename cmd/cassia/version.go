@@ -25,6 +25,9 @@ func buildVersion() api.Version {
 
 func versionText() string {
 	v := buildVersion()
-	return fmt.Sprintf("cassia, version %s (revision: %s)\n  query language: Prometheus %s\n  go version:     %s\n  platform:       %s/%s",
-		v.Cassia, v.Revision, api.PrometheusVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf(
+		"cassia, version %s (revision: %s)\n  query language: Prometheus %s\n"+
+			"  go version:     %s\n  platform:       %s/%s",
+		v.Cassia, v.Revision, api.PrometheusVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH,
+	)
 }

@@ -61,7 +61,9 @@ func TestComposeExample(t *testing.T) {
 	}
 	require.Len(t, project.Services, len(ports))
 	require.Less(t, memory, int64(3<<30))
-	require.Contains(t, project.Services["cassia"].Command, "--storage.path="+project.Services["cassia"].Volumes[0].Target)
+	require.Contains(
+		t, project.Services["cassia"].Command, "--storage.path="+project.Services["cassia"].Volumes[0].Target,
+	)
 	source, err := os.ReadFile(filepath.Join(folder, "compose", "grafana-datasource.yml"))
 	require.NoError(t, err)
 	require.Contains(t, string(source), "url: http://cassia:"+ports["cassia"]+"\n")

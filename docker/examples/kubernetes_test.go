@@ -44,8 +44,11 @@ type manifests struct {
 func readManifests(t *testing.T, file string) manifests {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	m := manifests{configs: map[string]core.ConfigMap{}, pods: map[string]core.PodTemplateSpec{}, volumes: map[string][]core.PersistentVolumeClaim{}, claims: map[string]core.PersistentVolumeClaim{},
-		accounts: map[string]core.ServiceAccount{}}
+	m := manifests{
+		configs: map[string]core.ConfigMap{}, pods: map[string]core.PodTemplateSpec{},
+		volumes: map[string][]core.PersistentVolumeClaim{}, claims: map[string]core.PersistentVolumeClaim{},
+		accounts: map[string]core.ServiceAccount{},
+	}
 	documents := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(text)))
 	buf := make([]byte, len(text)+1)
 	for {
@@ -131,14 +134,18 @@ func manifestCommands(t *testing.T) (all []command) {
 		where := filepath.Base(filepath.Dir(file)) + "/" + filepath.Base(file)
 		for _, name := range slices.Sorted(maps.Keys(m.pods)) {
 			args, secrets := m.command(t, m.pods[name])
-			c := command{File: where, Name: name, Args: args, Secrets: secrets, Port: portOf(args), Files: m.files(m.pods[name])}
+			c := command{
+				File: where, Name: name, Args: args, Secrets: secrets, Port: portOf(args), Files: m.files(m.pods[name]),
+			}
 			for _, monitor := range m.monitors {
 				c.Scrape = append(c.Scrape, scrapeOf(monitor))
 			}
 			all = append(all, c)
 		}
 		for _, job := range m.jobs {
-			all = append(all, command{File: where, Name: job.Name, Args: job.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args})
+			all = append(all, command{
+				File: where, Name: job.Name, Args: job.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args,
+			})
 		}
 	}
 	return all
@@ -242,7 +249,9 @@ func (m *manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec
 	}
 	for _, claim := range m.volumes[name] {
 		require.Contains(t, mounted, claim.Name)
-		inside := slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--storage.path="+mounted[claim.Name]+"/") })
+		inside := slices.ContainsFunc(args, func(arg string) bool {
+			return strings.HasPrefix(arg, "--storage.path="+mounted[claim.Name]+"/")
+		})
 		require.True(t, inside, "the data lie on the volume, in a directory that restore may make anew")
 		delete(mounted, claim.Name)
 	}

@@ -34,7 +34,9 @@ func unitCommands(t *testing.T) (all []command) {
 	find := systemdUnit(t)
 	words := strings.Fields(find("Service", "ExecStart"))
 	require.Equal(t, "/usr/bin/cassia", words[0], "where the packages have it")
-	for name, settings := range map[string]string{"Environment": find("Service", "Environment"), "cassia.env": packagedSettings(t)} {
+	for name, settings := range map[string]string{
+		"Environment": find("Service", "Environment"), "cassia.env": packagedSettings(t),
+	} {
 		args := expanded(t, words[1:], settings)
 		all = append(all, command{File: unitFile, Name: name, Args: args, Port: portOf(args)})
 	}
@@ -49,7 +51,8 @@ func TestSystemdUnit(t *testing.T) {
 		host, _, err := net.SplitHostPort(address)
 		require.NoError(t, err)
 		require.True(t, net.ParseIP(host).IsLoopback(), "only this machine reaches it by default: %s", address)
-		require.Contains(t, c.Args, "--storage.path=/var/lib/"+find("Service", "StateDirectory"), "the one directory that may be written to")
+		require.Contains(t, c.Args, "--storage.path=/var/lib/"+find("Service", "StateDirectory"),
+			"the one directory that may be written to")
 	}
 	require.Equal(t, "-/etc/cassia/cassia.env", find("Service", "EnvironmentFile"))
 	require.Equal(t, "/bin/kill -HUP $MAINPID", find("Service", "ExecReload"))

@@ -53,7 +53,9 @@ func main() {
 	}
 	s := source{promlib.NewService(nil, backend.NewLoggerWith(), nil), backend.PluginContext{
 		OrgID: 1, PluginID: "prometheus",
-		DataSourceInstanceSettings: &backend.DataSourceInstanceSettings{ID: 1, UID: "cassia", Type: "prometheus", Name: "Cassia", URL: *url, JSONData: settings},
+		DataSourceInstanceSettings: &backend.DataSourceInstanceSettings{
+			ID: 1, UID: "cassia", Type: "prometheus", Name: "Cassia", URL: *url, JSONData: settings,
+		},
 	}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/ds/query", s.query)
@@ -73,7 +75,9 @@ func (s source) query(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	answer, err := s.service.QueryData(r.Context(), &backend.QueryDataRequest{PluginContext: s.context, Queries: queries})
+	answer, err := s.service.QueryData(r.Context(), &backend.QueryDataRequest{
+		PluginContext: s.context, Queries: queries,
+	})
 	reply(w, answer, err)
 }
 
@@ -101,7 +105,9 @@ func (r request) dataQueries() (queries []backend.DataQuery, err error) {
 			return nil, err
 		}
 		id, _ := fields["refId"].(string)
-		queries = append(queries, backend.DataQuery{RefID: id, MaxDataPoints: r.MaxDataPoints, Interval: interval, TimeRange: times, JSON: text})
+		queries = append(queries, backend.DataQuery{
+			RefID: id, MaxDataPoints: r.MaxDataPoints, Interval: interval, TimeRange: times, JSON: text,
+		})
 	}
 	return queries, nil
 }
@@ -117,7 +123,9 @@ func (s source) health(w http.ResponseWriter, r *http.Request) {
 		reply(w, nil, err)
 		return
 	}
-	reply(w, map[string]any{"status": result.Status.String(), "message": result.Message, "details": json.RawMessage(result.JSONDetails)}, nil)
+	reply(w, map[string]any{
+		"status": result.Status.String(), "message": result.Message, "details": json.RawMessage(result.JSONDetails),
+	}, nil)
 }
 
 func (s source) resource(w http.ResponseWriter, r *http.Request) {
@@ -127,15 +135,19 @@ func (s source) resource(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	path := strings.TrimPrefix(r.URL.Path, "/api/resources/")
-	call := backend.CallResourceRequest{PluginContext: s.context, Path: path, Method: r.Method, URL: path + "?" + r.URL.RawQuery, Body: body}
-	err = s.service.CallResource(r.Context(), &call, backend.CallResourceResponseSenderFunc(func(answer *backend.CallResourceResponse) error {
-		for name, values := range answer.Headers {
-			w.Header()[name] = values
-		}
-		w.WriteHeader(answer.Status)
-		_, err := w.Write(answer.Body)
-		return err
-	}))
+	call := backend.CallResourceRequest{
+		PluginContext: s.context, Path: path, Method: r.Method, URL: path + "?" + r.URL.RawQuery, Body: body,
+	}
+	err = s.service.CallResource(
+		r.Context(), &call, backend.CallResourceResponseSenderFunc(func(answer *backend.CallResourceResponse) error {
+			for name, values := range answer.Headers {
+				w.Header()[name] = values
+			}
+			w.WriteHeader(answer.Status)
+			_, err := w.Write(answer.Body)
+			return err
+		}),
+	)
 	if err != nil {
 		reply(w, nil, err)
 	}

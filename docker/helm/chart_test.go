@@ -81,7 +81,9 @@ func TestExamplesOfValues(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, string(want), got, "go test . -rewrite in docker/helm, and look at what has changed")
 
-			for _, m := range lint.AllWithKubeVersion(filepath.Join(folder, "cassia"), valuesFile(t, file), "monitoring", nil).Messages {
+			for _, m := range lint.AllWithKubeVersion(
+				filepath.Join(folder, "cassia"), valuesFile(t, file), "monitoring", nil,
+			).Messages {
 				require.Less(t, m.Severity, support.WarningSev, m.Error())
 			}
 		})
@@ -137,7 +139,8 @@ func TestFilesOfTheChart(t *testing.T) {
 			}
 			got, err := os.ReadFile(name)
 			require.NoError(t, err)
-			require.Equal(t, string(want), string(got), "%s isn't that of the examples: go test . -rewrite in docker/helm", name)
+			require.Equal(t, string(want), string(got),
+				"%s isn't that of the examples: go test . -rewrite in docker/helm", name)
 			names = append(names, name)
 		}
 		kept, err := filepath.Glob(filepath.Join(folder, "cassia", "files", to, "*"))

@@ -44,8 +44,8 @@ func serve(listen, dir, cert, key string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return embedgw.RunVersityGW(ctx, backend, &embedgw.Config{
-		RootUserAccess: os.Getenv("ROOT_ACCESS_KEY"), RootUserSecret: os.Getenv("ROOT_SECRET_KEY"), Ports: []string{listen},
-		CertFile: cert, KeyFile: key, HealthPath: "/ready", Quiet: true, KeepAlive: true,
+		RootUserAccess: os.Getenv("ROOT_ACCESS_KEY"), RootUserSecret: os.Getenv("ROOT_SECRET_KEY"),
+		Ports: []string{listen}, CertFile: cert, KeyFile: key, HealthPath: "/ready", Quiet: true, KeepAlive: true,
 		MaxConnections: 1000, MaxRequests: 1000, MultipartMaxParts: 10000,
 	})
 }

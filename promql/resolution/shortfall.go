@@ -65,7 +65,7 @@ type Off struct {
 	By, SumBy float64
 }
 
-// Lacks reports whether raw samples were missing.
+// Lacks reports whether any value isn't from raw samples or whole buckets.
 func (s Shortfall) Lacks() bool {
 	return s.Moved || s.Widened || s.Cut || s.Approximated || s.Extended || s.Sketched || s.LeftOut || s.Hidden
 }
@@ -107,7 +107,7 @@ func (o Off) merged(other Off) Off {
 	}
 }
 
-// isBounded reports whether Off bounds the errors, most of which are caused by data around the edges of windows.
+// isBounded reports whether Off bounds the errors. Most of them are caused by data around the edges of windows.
 func (s *Shortfall) isBounded() bool { return s.Moved || s.Widened || s.Cut || s.Extended || s.SnappedBy > 0 }
 
 // boundText describes the error bound; "" if it is unknown, or if values are missing.

@@ -29,8 +29,8 @@ func TestReadFile(t *testing.T) {
 		require.Equal(t, "text", string(text))
 	}
 	for name, want := range map[string]string{
-		"large": "is larger than 1 MiB", "pipe": "isn't a regular file", "to a pipe": "isn't a regular file", ".": "isn't a regular file",
-		"missing": "no such file or directory", "to nothing": "no such file or directory",
+		"large": "is larger than 1 MiB", "pipe": "isn't a regular file", "to a pipe": "isn't a regular file",
+		".": "isn't a regular file", "missing": "no such file or directory", "to nothing": "no such file or directory",
 	} {
 		_, err := ReadFile(at(name), 1<<20)
 		require.EqualError(t, err, want, name)

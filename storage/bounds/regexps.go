@@ -38,23 +38,30 @@ func CheckRegexps(texts ...string) error {
 	for _, text := range texts {
 		if len(text) > maxSteps/2 { // Shorter ones have fewer steps, within the limit of memory.
 			if n := Steps(text); n > maxSteps {
-				return fmt.Errorf("%w: a match would take %d steps for each character of a value; the maximum is %d. Use fewer wildcards and repetitions (.*, +, ?)",
-					ErrRegexps, n, maxSteps)
+				return fmt.Errorf(
+					"%w: a match would take %d steps for each character of a value; the maximum is %d. Use fewer "+
+						"wildcards and repetitions (.*, +, ?)",
+					ErrRegexps, n, maxSteps,
+				)
 			}
 		}
 		took += regexpSize(text)
 		may += regexpPerByte * len(text)
 	}
 	if took > may {
-		return fmt.Errorf("%w: compiled, they would need %d bytes of memory; the maximum is %d. Use fewer repetitions ({…}) and Unicode classes (\\p)",
-			ErrRegexps, took, may)
+		return fmt.Errorf(
+			"%w: compiled, they would need %d bytes of memory; the maximum is %d. Use fewer repetitions ({…}) and "+
+				"Unicode classes (\\p)",
+			ErrRegexps, took, may,
+		)
 	}
 	return nil
 }
 
 // regexpSize returns the approximate size in bytes of a compiled regular expression.
 func regexpSize(text string) int {
-	if !strings.ContainsRune(text, '{') && !strings.Contains(text, `\p`) && !strings.Contains(text, `\P`) && !strings.Contains(text, "(?") {
+	if !strings.ContainsRune(text, '{') && !strings.Contains(text, `\p`) && !strings.Contains(text, `\P`) &&
+		!strings.Contains(text, "(?") {
 		return 0 // All others are small, and alternations of many words would take long to parse.
 	}
 	parsed, err := syntax.Parse(text, syntax.Perl|syntax.DotNL)

@@ -116,7 +116,8 @@ func eachScalar(n *yaml.Node, keys []string, visit func([]string, string) error)
 		return visit(keys, n.Value)
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			if err := eachScalar(n.Content[i+1], append(keys[:len(keys):len(keys)], n.Content[i].Value), visit); err != nil {
+			path := append(keys[:len(keys):len(keys)], n.Content[i].Value)
+			if err := eachScalar(n.Content[i+1], path, visit); err != nil {
 				return err
 			}
 		}

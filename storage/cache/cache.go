@@ -23,13 +23,15 @@ const (
 	KindIDs                  // the ids of a window's series
 	KindWindows              // the windows of a tenant; the version is the engine's
 	KindMarks                // the commit records of a window; the version is the engine's
-	KindSought               // the series of a window's metric that some matchers match; text is the metric and the matchers
-	KindStored               // the stored counts of a window's series
+	// the series of a window's metric that some matchers match; text is the metric and the matchers
+	KindSought
+	KindStored // the stored counts of a window's series
 	// the times of samples of a metric's series, text, in a slot, which is Window; the version is the index's
 	KindSpans
 	// counts of a tenant's unsealed series; text selects them, and the version is made of their number and the time
 	KindUnsealed
-	KindRanks  // the order of the series of a result by their labels; text is a hash of their ids, the version their number
+	// the order of the series of a result by their labels; text is a hash of their ids, the version their number
+	KindRanks
 	KindOpened // the cost of look-ups of the series of a window's metric, text
 )
 
@@ -102,7 +104,9 @@ func (c *Cache) Capacity() int64 { return c.capacity }
 // calls for the same key wait for one load. Errors aren't cached. A load that grows large is canceled until its caller
 // has its turn (see Meter). So no caller that waits for its turn holds a value, and no caller that has its turn waits
 // for one that hasn't.
-func (c *Cache) Get(ctx context.Context, key EntryKey, version uint64, load func(context.Context) (EntryValue, error)) (EntryValue, error) {
+func (c *Cache) Get(
+	ctx context.Context, key EntryKey, version uint64, load func(context.Context) (EntryValue, error),
+) (EntryValue, error) {
 	for {
 		value, f, mine := c.look(key, version)
 		switch {
@@ -273,18 +277,27 @@ func (c *Cache) EntriesOf(kind uint8) map[EntryKey]EntryValue {
 // Register registers the cache's statistics as metrics.
 func (c *Cache) Register(f promauto.Factory) {
 	counter := func(name, help string, of func(Tally) float64) {
-		f.NewCounterFunc(prometheus.CounterOpts{Name: "cassia_store_cache_" + name, Help: help}, func() float64 { return of(c.Tally()) })
+		f.NewCounterFunc(prometheus.CounterOpts{Name: "cassia_store_cache_" + name, Help: help}, func() float64 {
+			return of(c.Tally())
+		})
 	}
 	gauge := func(name, help string, of func(Tally) float64) {
-		f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_cache_" + name, Help: help}, func() float64 { return of(c.Tally()) })
+		f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_cache_" + name, Help: help}, func() float64 {
+			return of(c.Tally())
+		})
 	}
-	counter("hits_total", "Cache hits for label names or series of sealed windows, including look-ups that waited for a read in progress.",
+	counter("hits_total",
+		"Cache hits for label names or series of sealed windows, including look-ups that waited for a read in "+
+			"progress.",
 		func(n Tally) float64 { return float64(n.Hits) })
 	counter("misses_total", "Cache misses for label names or series of sealed windows, which were read from the store.",
 		func(n Tally) float64 { return float64(n.Misses) })
-	gauge("bytes", "Estimated memory of the cache of sealed windows, in bytes.", func(n Tally) float64 { return float64(n.Bytes) })
-	gauge("limit_bytes", "Maximum memory of the cache of sealed windows, in bytes.", func(Tally) float64 { return float64(c.capacity) })
-	gauge("entries", "Cached entries of sealed windows: lists of names and label values, and series indexes per metric and window.",
+	gauge("bytes", "Estimated memory of the cache of sealed windows, in bytes.",
+		func(n Tally) float64 { return float64(n.Bytes) })
+	gauge("limit_bytes", "Maximum memory of the cache of sealed windows, in bytes.",
+		func(Tally) float64 { return float64(c.capacity) })
+	gauge("entries",
+		"Cached entries of sealed windows: lists of names and label values, and series indexes per metric and window.",
 		func(n Tally) float64 { return float64(n.Entries) })
 }
 

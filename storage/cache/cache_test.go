@@ -46,7 +46,9 @@ func TestCacheIsBoundedAndKeepsWhatIsUsed(t *testing.T) {
 	for i := range 100 {
 		_, err := c.Get(t.Context(), keyOf(fmt.Sprint(i)), 1, load(1000))
 		require.NoError(t, err)
-		_, err = c.Get(t.Context(), keyOf("0"), 1, func(context.Context) (EntryValue, error) { return nil, errors.New("let go of though it is used") })
+		_, err = c.Get(t.Context(), keyOf("0"), 1, func(context.Context) (EntryValue, error) {
+			return nil, errors.New("let go of though it is used")
+		})
 		require.NoError(t, err)
 		require.LessOrEqual(t, c.Tally().Bytes, int64(10_000))
 	}
@@ -189,7 +191,9 @@ func TestCacheLoadsWaitForATurnOutside(t *testing.T) {
 	c := New(1 << 20)
 	inner, outer := EntryKey{Kind: KindMetrics}, EntryKey{Kind: KindIDs}
 	load := func(ctx context.Context) (EntryValue, error) {
-		return c.Get(ctx, inner, 1, func(ctx context.Context) (EntryValue, error) { return fixed(7), meter.Grow(ctx, 1<<20) })
+		return c.Get(ctx, inner, 1, func(ctx context.Context) (EntryValue, error) {
+			return fixed(7), meter.Grow(ctx, 1<<20)
+		})
 	}
 	m := &turns{}
 	v, err := c.Get(meter.WithMeter(t.Context(), m), outer, 1, load)

@@ -68,7 +68,8 @@ func (o *Options) prepareSchemaOn(ctx context.Context, c *Cluster, n Node) error
 	}
 	missing := live.missing()
 	if len(missing) > 0 && !o.CreateSchema {
-		return refuse("keyspace %s is missing the tables %s; %s", o.Keyspace, strings.Join(namesOf(missing), ", "), bySchemaCommand)
+		return refuse("keyspace %s is missing the tables %s; %s",
+			o.Keyspace, strings.Join(namesOf(missing), ", "), bySchemaCommand)
 	}
 	for _, t := range missing {
 		if err := o.change(ctx, session, createTable(o, t)); err != nil {
@@ -142,17 +143,26 @@ func checkConsistency(o *Options, c *Cluster, copies replication) error {
 		total += copies.in(dc)
 	}
 	if copies.in(c.LocalDC) == 0 {
-		return refuse("keyspace %s has no copies in data center %s: replication %s; alter the keyspace, or choose another local data center",
-			o.Keyspace, c.LocalDC, copies)
+		return refuse(
+			"keyspace %s has no copies in data center %s: replication %s; alter the keyspace, or choose another "+
+				"local data center",
+			o.Keyspace, c.LocalDC, copies,
+		)
 	}
 	need := func(where string, copies, needed, nodes int) error {
 		switch {
 		case needed > copies:
-			return refuse("consistency level %s needs %d copies, but keyspace %s has %d%s; raise the replication factor, or use LOCAL_QUORUM",
-				o.Consistency, needed, o.Keyspace, copies, where)
+			return refuse(
+				"consistency level %s needs %d copies, but keyspace %s has %d%s; raise the replication factor, or "+
+					"use LOCAL_QUORUM",
+				o.Consistency, needed, o.Keyspace, copies, where,
+			)
 		case needed > nodes:
-			return refuse("consistency level %s of %d copies needs %d nodes, but the cluster has %d%s; lower the replication factor of keyspace %s, or add nodes",
-				o.Consistency, copies, needed, nodes, where, o.Keyspace)
+			return refuse(
+				"consistency level %s of %d copies needs %d nodes, but the cluster has %d%s; lower the replication "+
+					"factor of keyspace %s, or add nodes",
+				o.Consistency, copies, needed, nodes, where, o.Keyspace,
+			)
 		}
 		return nil
 	}

@@ -21,12 +21,17 @@ func TestNoNodeIsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := host(t, "10.0.0.1"), host(t, "10.0.0.2")
 		n := newNodes("dc1", slog.New(slog.DiscardHandler))
-		e := &Engine{opts: DefaultOptions(), nodes: n, metrics: newMetrics(), slots: make(chan struct{}, 1), idle: make(chan struct{})}
+		e := &Engine{
+			opts: DefaultOptions(), nodes: n, metrics: newMetrics(), slots: make(chan struct{}, 1),
+			idle: make(chan struct{}),
+		}
 		e.ctx, e.close = context.WithCancel(t.Context())
 		defer e.close()
 		try := func() (took time.Duration) {
 			begun := time.Now()
-			err := e.request(t.Context(), opWrite, isTransient, func(context.Context) (int, error) { return 1, gocql.ErrNoConnections })
+			err := e.request(t.Context(), opWrite, isTransient, func(context.Context) (int, error) {
+				return 1, gocql.ErrNoConnections
+			})
 			require.Error(t, err)
 			require.ErrorIs(t, e.translate(t.Context(), "write", err), engine.ErrUnavailable)
 			return time.Since(begun)

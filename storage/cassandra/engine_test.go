@@ -20,12 +20,16 @@ func writer(n byte) engine.Value {
 }
 
 func mutation(seq int64, value []byte) engine.Mutation {
-	return engine.Mutation{Clustering: engine.Key{writer(1), engine.Int(seq)}, Timestamp: 1_700_000_000_000_000, Value: value}
+	return engine.Mutation{
+		Clustering: engine.Key{writer(1), engine.Int(seq)}, Timestamp: 1_700_000_000_000_000, Value: value,
+	}
 }
 
 // stage returns a batch for a partition of a slot that no other test uses.
 func stage(slot int64, mutations ...engine.Mutation) engine.Batch {
-	return engine.Batch{Table: engine.Stage, Partition: engine.Key{engine.Int(slot), engine.Int(77)}, Mutations: mutations}
+	return engine.Batch{
+		Table: engine.Stage, Partition: engine.Key{engine.Int(slot), engine.Int(77)}, Mutations: mutations,
+	}
 }
 
 func write(t testing.TB, e engine.Engine, batches ...engine.Batch) {
@@ -52,7 +56,8 @@ func rangeOf(b engine.Batch) engine.Range {
 func cell(t testing.TB, e *Engine, slot, seq int64) (data []byte, written int64, ttl int, ok bool) {
 	t.Helper()
 	var live *int
-	err := e.session.Query("SELECT data, WRITETIME(data), TTL(data) FROM "+e.opts.Keyspace+".stage WHERE slot = ? AND partition = 77 AND writer = ? AND seq = ?",
+	err := e.session.Query("SELECT data, WRITETIME(data), TTL(data) FROM "+e.opts.Keyspace+
+		".stage WHERE slot = ? AND partition = 77 AND writer = ? AND seq = ?",
 		slot, writer(1).Text, seq).Scan(&data, &written, &live)
 	if err == gocql.ErrNotFound {
 		return nil, 0, 0, false
@@ -77,9 +82,12 @@ func TestTimeToLive(t *testing.T) {
 		b.Expires = now.Add(in).Unix()
 		return b
 	}
-	write(t, e, stage(slot, mutation(0, []byte("v"))), at(1, time.Hour), at(4, 15*365*24*time.Hour), at(5, 2*time.Second))
+	write(t, e, stage(slot, mutation(0, []byte("v"))), at(1, time.Hour), at(4, 15*365*24*time.Hour),
+		at(5, 2*time.Second))
 	for _, past := range []engine.Batch{at(2, 0), at(3, -time.Hour)} {
-		require.ErrorIs(t, e.Write(t.Context(), []engine.Batch{stage(slot, mutation(6, []byte("v"))), past}), engine.ErrExpired)
+		require.ErrorIs(
+			t, e.Write(t.Context(), []engine.Batch{stage(slot, mutation(6, []byte("v"))), past}), engine.ErrExpired,
+		)
 	}
 
 	_, _, ttl, ok := cell(t, e, slot, 0)
@@ -163,7 +171,9 @@ func TestTimestampsAndEmptyValues(t *testing.T) {
 		require.Empty(t, data)
 	}
 	var nulls int
-	rows := e.session.Query("SELECT data FROM "+e.opts.Keyspace+".stage WHERE slot = ? AND partition = 77", int64(slot)).Iter()
+	rows := e.session.Query(
+		"SELECT data FROM "+e.opts.Keyspace+".stage WHERE slot = ? AND partition = 77", int64(slot),
+	).Iter()
 	data := []byte("before")
 	for rows.Scan(&data) {
 		if data == nil {
@@ -196,9 +206,13 @@ func TestPages(t *testing.T) {
 	require.Equal(t, want, sizes(t, e, rangeOf(stage(slot))))
 	require.InDelta(t, 9, requests(e, opScan)-before, 1, "8 rows, then 5 a megabyte")
 
-	names := engine.Batch{Table: engine.Catalog, Partition: engine.Key{engine.Int(slot), engine.Int(0), engine.Text("pages"), engine.Int(0), engine.Text(""), engine.Int(0)}}
+	names := engine.Batch{Table: engine.Catalog, Partition: engine.Key{
+		engine.Int(slot), engine.Int(0), engine.Text("pages"), engine.Int(0), engine.Text(""), engine.Int(0),
+	}}
 	for i := range 11_500 {
-		names.Mutations = append(names.Mutations, engine.Mutation{Clustering: engine.Key{engine.Text(fmt.Sprintf("name_%05d", i))}, Timestamp: 1, Value: []byte("1")})
+		names.Mutations = append(names.Mutations, engine.Mutation{
+			Clustering: engine.Key{engine.Text(fmt.Sprintf("name_%05d", i))}, Timestamp: 1, Value: []byte("1"),
+		})
 	}
 	write(t, e, names)
 	before = requests(e, opScan)
@@ -259,14 +273,19 @@ func TestWhatCassandraCantTake(t *testing.T) {
 	for _, err := range e.Scan(ctx, rangeOf(nameless)) {
 		require.ErrorIs(t, err, engine.ErrBadKey)
 	}
-	binary := engine.Batch{Table: engine.Windows, Partition: engine.Key{engine.Text("\xff")}, Mutations: nameless.Mutations}
+	binary := engine.Batch{
+		Table: engine.Windows, Partition: engine.Key{engine.Text("\xff")}, Mutations: nameless.Mutations,
+	}
 	require.ErrorIs(t, e.Write(ctx, []engine.Batch{binary}), engine.ErrBadKey)
 	binary = engine.Batch{Table: engine.Shards, Partition: engine.Key{engine.Int(1), engine.Text("t")},
 		Mutations: []engine.Mutation{{Clustering: engine.Key{engine.Text("\xc3\x28")}}}}
 	require.ErrorIs(t, e.Write(ctx, []engine.Batch{binary}), engine.ErrBadKey)
 	_, _, err := e.CompareAndSet(ctx, engine.Store, engine.Key{engine.Text("")}, engine.Key{engine.Text("x")}, nil, nil)
 	require.ErrorIs(t, err, engine.ErrBadKey)
-	many := engine.Batch{Table: engine.Shards, Partition: engine.Key{engine.Int(1), engine.Text("t")}, Mutations: make([]engine.Mutation, maxStatements+1)}
+	many := engine.Batch{
+		Table: engine.Shards, Partition: engine.Key{engine.Int(1), engine.Text("t")},
+		Mutations: make([]engine.Mutation, maxStatements+1),
+	}
 	for i := range many.Mutations {
 		many.Mutations[i].Clustering = engine.Key{engine.Text("x")}
 	}

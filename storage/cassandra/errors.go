@@ -56,7 +56,8 @@ func isTransient(err error) bool {
 	var network net.Error
 	for _, broken := range []error{
 		gocql.ErrNoConnections, gocql.ErrConnectionClosed, gocql.ErrTimeoutNoResponse, gocql.ErrNoStreams,
-		gocql.ErrTooManyTimeouts, gocql.ErrUnavailable, gocql.ErrHostQueryFailed, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
+		gocql.ErrTooManyTimeouts, gocql.ErrUnavailable, gocql.ErrHostQueryFailed, io.EOF, io.ErrUnexpectedEOF,
+		net.ErrClosed,
 	} {
 		if errors.Is(err, broken) {
 			return true
@@ -102,13 +103,17 @@ func (e *Engine) shortage(err error) string {
 	var read *gocql.RequestErrReadTimeout
 	switch {
 	case isUnauthorized(err):
-		return fmt.Sprintf("user %q has no permission; run GRANT SELECT, MODIFY ON KEYSPACE %s TO %s", e.opts.Username, e.opts.Keyspace, e.opts.Username)
+		return fmt.Sprintf("user %q has no permission; run GRANT SELECT, MODIFY ON KEYSPACE %s TO %s",
+			e.opts.Username, e.opts.Keyspace, e.opts.Username)
 	case errors.As(err, &unavailable):
-		return fmt.Sprintf("%s needs %d copies (%d reachable), %s", levelName(unavailable.Consistency), unavailable.Required, unavailable.Alive, nodes)
+		return fmt.Sprintf("%s needs %d copies (%d reachable), %s",
+			levelName(unavailable.Consistency), unavailable.Required, unavailable.Alive, nodes)
 	case errors.As(err, &write):
-		return fmt.Sprintf("%s needs %d copies (%d responded in time), %s", levelName(write.Consistency), write.BlockFor, write.Received, nodes)
+		return fmt.Sprintf("%s needs %d copies (%d responded in time), %s",
+			levelName(write.Consistency), write.BlockFor, write.Received, nodes)
 	case errors.As(err, &read):
-		return fmt.Sprintf("%s needs %d copies (%d responded in time), %s", levelName(read.Consistency), read.BlockFor, read.Received, nodes)
+		return fmt.Sprintf("%s needs %d copies (%d responded in time), %s",
+			levelName(read.Consistency), read.BlockFor, read.Received, nodes)
 	default:
 		return fmt.Sprintf("consistency %s, %s", e.opts.Consistency, nodes)
 	}
@@ -153,7 +158,8 @@ func checkTexts(fields []engine.Field, key engine.Key) error {
 // checkPartition returns an error if a partition key is empty, which Cassandra doesn't support.
 func checkPartition(t *engine.Table, partition engine.Key) error {
 	if len(partition) == 1 && t.Partition[0].Kind != engine.KindInt && partition[0].Text == "" {
-		return fmt.Errorf("%w: %s of %s is empty, but it is the only field of the partition key", engine.ErrBadKey, t.Partition[0].Name, t)
+		return fmt.Errorf("%w: %s of %s is empty, but it is the only field of the partition key",
+			engine.ErrBadKey, t.Partition[0].Name, t)
 	}
 	return checkTexts(t.Partition, partition)
 }

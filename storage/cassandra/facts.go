@@ -107,7 +107,9 @@ func (o *Options) readNode(ctx context.Context, n *NodeFacts) error {
 	if n.ClockAhead, n.ClockError, err = o.clockAhead(ctx, session); err != nil {
 		errs = append(errs, fmt.Errorf("read its clock: %w", err))
 	}
-	err = session.Query("SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'").WithContext(ctx).Scan(&n.CommitlogSync)
+	err = session.Query(
+		"SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'",
+	).WithContext(ctx).Scan(&n.CommitlogSync)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("read its setting commitlog_sync: %w", err))
 	}
@@ -139,7 +141,10 @@ func tableFacts(ctx context.Context, session *gocql.Session, keyspace string) ([
 	}{
 		{"disk_usage", "mebibytes", []any{&mebibytes}, func(f *TableFacts) { f.DiskMiB = mebibytes }},
 		{"max_partition_size", "mebibytes", []any{&mebibytes}, func(f *TableFacts) { f.MaxPartitionMiB = mebibytes }},
-		{"tombstones_per_read", "p99th, max", []any{&p99th, &most}, func(f *TableFacts) { f.TombstonesPerRead, f.MaxTombstonesPerRead = p99th, most }},
+		{
+			"tombstones_per_read", "p99th, max", []any{&p99th, &most},
+			func(f *TableFacts) { f.TombstonesPerRead, f.MaxTombstonesPerRead = p99th, most },
+		},
 		{"rows_per_read", "p99th", []any{&p99th}, func(f *TableFacts) { f.RowsPerRead = p99th }},
 	} {
 		rows := session.Query("SELECT keyspace_name, table_name, " + view.columns + " FROM system_views." + view.name).
@@ -170,7 +175,9 @@ func (o *Options) clockAhead(ctx context.Context, session *gocql.Session) (ahead
 
 func readClock(ctx context.Context, session *gocql.Session) (time.Time, error) {
 	var there time.Time
-	err := session.Query("SELECT toTimestamp(now()) FROM system.local").WithContext(ctx).Consistency(gocql.One).Scan(&there)
+	err := session.Query(
+		"SELECT toTimestamp(now()) FROM system.local",
+	).WithContext(ctx).Consistency(gocql.One).Scan(&there)
 	return there, err
 }
 
@@ -249,19 +256,38 @@ func findings(keyspace, dc string, nodes []NodeFacts, copies replication) []Find
 	if len(periodic) > 0 {
 		slices.Sort(periodic)
 		found = append(found, Finding{
-			What: fmt.Sprintf("commitlog_sync is periodic on %s: the last seconds of acknowledged writes may be lost if several nodes lose power at once", listed(periodic)),
-			Do:   "set commitlog_sync: group and commitlog_sync_group_window: 10ms in cassandra.yaml, and restart the nodes one at a time",
+			What: fmt.Sprintf(
+				"commitlog_sync is periodic on %s: the last seconds of acknowledged writes may be lost if several "+
+					"nodes lose power at once",
+				listed(periodic),
+			),
+			Do: "set commitlog_sync: group and commitlog_sync_group_window: 10ms in cassandra.yaml, and restart the " +
+				"nodes one at a time",
 		})
 	}
 	if n := copies.in(dc); n == 1 && len(nodes) > 1 {
 		found = append(found, Finding{
-			What: fmt.Sprintf("keyspace %s keeps 1 copy in data center %s, which has %d nodes: while a node is down, its rows are unavailable", keyspace, dc, len(nodes)),
-			Do:   fmt.Sprintf("run ALTER KEYSPACE %s WITH replication = %s; then run nodetool repair -full %s on every node", quoted(keyspace), replication{dc: min(3, len(nodes))}, keyspace),
+			What: fmt.Sprintf(
+				"keyspace %s keeps 1 copy in data center %s, which has %d nodes: while a node is down, its rows are "+
+					"unavailable",
+				keyspace, dc, len(nodes),
+			),
+			Do: fmt.Sprintf(
+				"run ALTER KEYSPACE %s WITH replication = %s; then run nodetool repair -full %s on every node",
+				quoted(keyspace), replication{dc: min(3, len(nodes))}, keyspace,
+			),
 		})
 	} else if n == 2 {
 		found = append(found, Finding{
-			What: fmt.Sprintf("keyspace %s keeps 2 copies in data center %s: a quorum needs both, so a single node failure stops reads and writes", keyspace, dc),
-			Do:   fmt.Sprintf("run ALTER KEYSPACE %s WITH replication = %s; then run nodetool repair -full %s on every node", quoted(keyspace), replication{dc: 3}, keyspace),
+			What: fmt.Sprintf(
+				"keyspace %s keeps 2 copies in data center %s: a quorum needs both, so a single node failure stops "+
+					"reads and writes",
+				keyspace, dc,
+			),
+			Do: fmt.Sprintf(
+				"run ALTER KEYSPACE %s WITH replication = %s; then run nodetool repair -full %s on every node",
+				quoted(keyspace), replication{dc: 3}, keyspace,
+			),
 		})
 	}
 	return found

@@ -44,8 +44,12 @@ func Foreign(ctx context.Context, opts Options) (*gocql.Session, error) {
 	cfg.Keyspace = opts.Keyspace
 	cfg.Consistency = level.read
 	cfg.DefaultIdempotence = true
-	cfg.RetryPolicy = backoffPolicy{&gocql.ExponentialBackoffRetryPolicy{NumRetries: 8, Min: 100 * time.Millisecond, Max: 10 * time.Second}}
-	cfg.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy(), gocql.ShuffleReplicas())
+	cfg.RetryPolicy = backoffPolicy{
+		&gocql.ExponentialBackoffRetryPolicy{NumRetries: 8, Min: 100 * time.Millisecond, Max: 10 * time.Second},
+	}
+	cfg.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(
+		gocql.RoundRobinHostPolicy(), gocql.ShuffleReplicas(),
+	)
 	if opts.LocalDC != "" {
 		cfg.HostFilter = gocql.DataCentreHostFilter(opts.LocalDC)
 	}
@@ -62,7 +66,8 @@ func Foreign(ctx context.Context, opts Options) (*gocql.Session, error) {
 // isMissing reports whether a session failed because the keyspace doesn't exist, which the driver doesn't report.
 func isMissing(cfg gocql.ClusterConfig) bool {
 	keyspace := cfg.Keyspace
-	cfg.Keyspace, cfg.PoolConfig.HostSelectionPolicy = "", gocql.RoundRobinHostPolicy() // sessions must not share a policy
+	// sessions must not share a policy
+	cfg.Keyspace, cfg.PoolConfig.HostSelectionPolicy = "", gocql.RoundRobinHostPolicy()
 	session, err := gocql.NewSession(cfg)
 	if err != nil {
 		return false

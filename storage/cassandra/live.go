@@ -61,8 +61,9 @@ func readSchema(ctx context.Context, session *gocql.Session, keyspace string) (*
 		}
 		live.tables[name] = &liveTable{comment: comment, options: map[string]string{
 			"compaction": compaction["class"], "compression": compression["class"],
-			"compaction_window_size": compaction["compaction_window_size"], "compaction_window_unit": compaction["compaction_window_unit"],
-			"gc_grace_seconds": strconv.Itoa(grace), "read_repair": readRepair,
+			"compaction_window_size": compaction["compaction_window_size"],
+			"compaction_window_unit": compaction["compaction_window_unit"], "gc_grace_seconds": strconv.Itoa(grace),
+			"read_repair": readRepair,
 		}}
 	}
 	if err := tables.Close(); err != nil {
@@ -91,8 +92,11 @@ func (l *liveSchema) missing() []*engine.Table {
 func (l *liveSchema) checkVersion() error {
 	for _, t := range engine.Tables {
 		if live := l.tables[t.Name]; live != nil && versionOf(live.comment) > schemaVersion {
-			return refuse("table %s.%s has schema version %d, but this release supports version %d; use a later release, or another keyspace",
-				l.keyspace, t, versionOf(live.comment), schemaVersion)
+			return refuse(
+				"table %s.%s has schema version %d, but this release supports version %d; use a later release, or "+
+					"another keyspace",
+				l.keyspace, t, versionOf(live.comment), schemaVersion,
+			)
 		}
 	}
 	return nil
@@ -102,7 +106,8 @@ func (l *liveSchema) checkVersion() error {
 func (l *liveSchema) checkColumns() error {
 	for _, t := range engine.Tables {
 		if live := l.tables[t.Name]; live != nil && live.otherColumns(t) != "" {
-			return refuse("table %s.%s wasn't created by Cassia: %s; use another keyspace", l.keyspace, t, live.otherColumns(t))
+			return refuse("table %s.%s wasn't created by Cassia: %s; use another keyspace",
+				l.keyspace, t, live.otherColumns(t))
 		}
 	}
 	return nil
@@ -113,7 +118,9 @@ func (l *liveSchema) checkColumns() error {
 func (l *liveTable) otherColumns(t *engine.Table) string {
 	for _, want := range columnsOf(t) {
 		if !slices.Contains(l.columns, want) {
-			return fmt.Sprintf("it has no %s column %s %s", strings.ReplaceAll(want.kind, "_", " "), want.name, want.cql)
+			return fmt.Sprintf(
+				"it has no %s column %s %s", strings.ReplaceAll(want.kind, "_", " "), want.name, want.cql,
+			)
 		}
 	}
 	for _, c := range l.columns {
@@ -146,14 +153,17 @@ func (l *liveSchema) compare(o *Options) []Difference {
 		}
 		switch v := versionOf(live.comment); {
 		case v > schemaVersion:
-			differs("comment", "use a later release", "its comment has schema version %d; this release supports version %d", v, schemaVersion)
+			differs("comment", "use a later release",
+				"its comment has schema version %d; this release supports version %d", v, schemaVersion)
 			continue
 		case v < schemaVersion:
-			differs("comment", alter("comment = "+literal(comment(p))), "its comment has schema version %d; this release uses %d", v, schemaVersion)
+			differs("comment", alter("comment = "+literal(comment(p))),
+				"its comment has schema version %d; this release uses %d", v, schemaVersion)
 		}
 		for _, option := range p.compared(o, t) {
 			if have := live.option(option.name); have != option.want {
-				differs(option.name, alter(option.cql), "its %s is %s; this release uses %s", option.name, have, option.want)
+				differs(option.name, alter(option.cql), "its %s is %s; this release uses %s",
+					option.name, have, option.want)
 			}
 		}
 	}
@@ -170,11 +180,15 @@ func (p policy) compared(o *Options, t *engine.Table) []comparedOption {
 	wanted := cqlMap(compaction)
 	options := []comparedOption{{"compaction", wanted["class"], whole}}
 	if size := wanted["compaction_window_size"]; size != "" {
-		options = append(options, comparedOption{"compaction_window", size + " " + wanted["compaction_window_unit"], whole})
+		options = append(options, comparedOption{
+			"compaction_window", size + " " + wanted["compaction_window_unit"], whole,
+		})
 	}
 	return append(options,
 		comparedOption{"compression", cqlMap(p.compressor)["class"], "compression = {" + p.compressor + "}"},
-		comparedOption{"gc_grace_seconds", strconv.Itoa(p.graceSeconds), fmt.Sprintf("gc_grace_seconds = %d", p.graceSeconds)},
+		comparedOption{
+			"gc_grace_seconds", strconv.Itoa(p.graceSeconds), fmt.Sprintf("gc_grace_seconds = %d", p.graceSeconds),
+		},
 		comparedOption{"read_repair", "BLOCKING", "read_repair = 'BLOCKING'"})
 }
 

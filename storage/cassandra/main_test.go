@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 	} else {
-		fmt.Fprintf(os.Stderr, "SKIPPED: everything that needs a real Cassandra, for %s isn't set (host:port,host:port)\n", hostsVariable)
+		fmt.Fprintf(os.Stderr,
+			"SKIPPED: everything that needs a real Cassandra, for %s isn't set (host:port,host:port)\n", hostsVariable)
 	}
 	if err := cassandratest.Leaks(comesWithin); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
@@ -47,7 +48,8 @@ func TestMain(m *testing.M) {
 func testHosts(t testing.TB) []string {
 	hosts := os.Getenv(hostsVariable)
 	if hosts == "" {
-		t.Skipf("NO CASSANDRA: set %s to the addresses of a cluster's nodes (host:port,host:port) to run this test", hostsVariable)
+		t.Skipf("NO CASSANDRA: set %s to the addresses of a cluster's nodes (host:port,host:port) to run this test",
+			hostsVariable)
 	}
 	return strings.Split(hosts, ",")
 }
@@ -125,7 +127,9 @@ func (a *apart) Occupied(ctx context.Context, t *engine.Table, partitions []engi
 	return a.Engine.Occupied(ctx, t, moved)
 }
 
-func (a *apart) ScanSeveral(ctx context.Context, r engine.Range, partitions []engine.Key) iter.Seq2[engine.RowOf, error] {
+func (a *apart) ScanSeveral(
+	ctx context.Context, r engine.Range, partitions []engine.Key,
+) iter.Seq2[engine.RowOf, error] {
 	moved := make([]engine.Key, len(partitions))
 	for i := range partitions {
 		moved[i] = a.partition(r.Table, partitions[i])
@@ -133,7 +137,9 @@ func (a *apart) ScanSeveral(ctx context.Context, r engine.Range, partitions []en
 	return a.Engine.ScanSeveral(ctx, r, moved)
 }
 
-func (a *apart) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {
+func (a *apart) Partitions(
+	ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage),
+) iter.Seq2[engine.Key, error] {
 	return func(yield func(engine.Key, error) bool) {
 		for key, err := range a.Engine.Partitions(ctx, t, a.partition(t, prefix), damaged) {
 			if err == nil {
@@ -161,6 +167,8 @@ func (a *apart) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, 
 	return a.Engine.Scan(ctx, r)
 }
 
-func (a *apart) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (bool, []byte, error) {
+func (a *apart) CompareAndSet(
+	ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte,
+) (bool, []byte, error) {
 	return a.Engine.CompareAndSet(ctx, t, a.partition(t, partition), clustering, old, value)
 }

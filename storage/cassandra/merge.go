@@ -25,14 +25,18 @@ func merge(batches []engine.Batch) []engine.Batch {
 		b := &batches[i]
 		key = appendPartition(key[:0], b)
 		size := sizeOf(b)
-		if into, ok := last[string(key)]; ok && merged[into.at].Expires == b.Expires && into.bytes+size <= mergeBytes && len(merged[into.at].Mutations)+len(b.Mutations) <= maxStatements {
+		if into, ok := last[string(key)]; ok && merged[into.at].Expires == b.Expires && into.bytes+size <= mergeBytes &&
+			len(merged[into.at].Mutations)+len(b.Mutations) <= maxStatements {
 			to := &merged[into.at]
 			to.Mutations = append(to.Mutations, b.Mutations...)
 			last[string(key)] = open{into.at, into.bytes + size}
 			continue
 		}
 		last[string(key)] = open{len(merged), size}
-		merged = append(merged, engine.Batch{Table: b.Table, Partition: b.Partition, Mutations: b.Mutations[:len(b.Mutations):len(b.Mutations)], Expires: b.Expires})
+		merged = append(merged, engine.Batch{
+			Table: b.Table, Partition: b.Partition, Mutations: b.Mutations[:len(b.Mutations):len(b.Mutations)],
+			Expires: b.Expires,
+		})
 	}
 	return merged
 }

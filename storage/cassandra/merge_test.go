@@ -14,8 +14,10 @@ import (
 
 func catalogRow(label, value string) engine.Batch {
 	return engine.Batch{
-		Table:     engine.Catalog,
-		Partition: engine.Key{engine.Int(1), engine.Int(0), engine.Text("ann"), engine.Int(2), engine.Text(label), engine.Int(0)},
+		Table: engine.Catalog,
+		Partition: engine.Key{
+			engine.Int(1), engine.Int(0), engine.Text("ann"), engine.Int(2), engine.Text(label), engine.Int(0),
+		},
 		Mutations: []engine.Mutation{{Clustering: engine.Key{engine.Text(value)}, Timestamp: 1, Value: []byte{1}}},
 	}
 }
@@ -32,8 +34,14 @@ func TestMergeKeepsMutations(t *testing.T) {
 	}
 	// Keys whose texts would be ambiguous if they were only concatenated.
 	batches = append(batches,
-		engine.Batch{Table: engine.Held, Partition: engine.Key{engine.Text("a"), engine.Text("bc"), engine.Int(1)}, Mutations: []engine.Mutation{{Timestamp: 1}}},
-		engine.Batch{Table: engine.Held, Partition: engine.Key{engine.Text("ab"), engine.Text("c"), engine.Int(1)}, Mutations: []engine.Mutation{{Timestamp: 2}}})
+		engine.Batch{
+			Table: engine.Held, Partition: engine.Key{engine.Text("a"), engine.Text("bc"), engine.Int(1)},
+			Mutations: []engine.Mutation{{Timestamp: 1}},
+		},
+		engine.Batch{
+			Table: engine.Held, Partition: engine.Key{engine.Text("ab"), engine.Text("c"), engine.Int(1)},
+			Mutations: []engine.Mutation{{Timestamp: 2}},
+		})
 	by := func(list []engine.Batch) map[string][]engine.Mutation {
 		found := map[string][]engine.Mutation{}
 		for _, b := range list {

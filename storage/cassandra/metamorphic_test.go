@@ -10,7 +10,9 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-var historyFile = flag.String("history", "", "a file with a history to run again, as TestMetamorphic prints it when it fails")
+var historyFile = flag.String(
+	"history", "", "a file with a history to run again, as TestMetamorphic prints it when it fails",
+)
 
 // TestMetamorphic runs histories on Cassandra and on the plain model. They run concurrently, because a write mostly
 // waits for the commit log.

@@ -53,7 +53,8 @@ func newMetrics() *metrics {
 			Name: "cassia_cassandra_in_flight",
 			Help: "Cassandra requests in flight.",
 		}),
-		nodes: prometheus.NewDesc("cassia_cassandra_nodes", "Cassandra nodes of the local data center, by state: up or down.", []string{"state"}, nil),
+		nodes: prometheus.NewDesc("cassia_cassandra_nodes",
+			"Cassandra nodes of the local data center, by state: up or down.", []string{"state"}, nil),
 	}
 }
 

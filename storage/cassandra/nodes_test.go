@@ -84,7 +84,8 @@ func (l *load) take() (errs []error, slowest time.Duration) {
 func TestNodesDie(t *testing.T) {
 	t.Parallel()
 	cluster := cassandratest.StartCluster(t, 3, cassandratest.Options{Password: true})
-	require.Eventually(t, func() bool { // A node that doesn't respond for seconds is considered down until it responds again.
+	require.Eventually(t, func() bool {
+		// A node that doesn't respond for seconds is considered down until it responds again.
 		status, err := cluster.Nodetool(1, "status")
 		return err == nil && allUp.MatchString(status)
 	}, comesWithin, time.Second, "a node sees all three up")

@@ -30,7 +30,9 @@ func requireRefusal(t *testing.T, o Options, words ...string) {
 	require.True(t, strings.HasPrefix(err.Error(), "cassandra: "), "%v", err)
 	require.NotContains(t, err.Error(), "\n", "one line")
 	require.Equal(t, 1, strings.Count(err.Error(), "cassandra: "), "%v", err)
-	require.Equal(t, !strings.Contains(err.Error(), "no host responds; check that Cassandra is running there and accepts CQL connections"), errors.Is(err, ErrSettings), "%v", err)
+	require.Equal(t, !strings.Contains(
+		err.Error(), "no host responds; check that Cassandra is running there and accepts CQL connections",
+	), errors.Is(err, ErrSettings), "%v", err)
 }
 
 func TestOptionsAreChecked(t *testing.T) {
@@ -68,7 +70,8 @@ func TestOpenUnreachable(t *testing.T) {
 	o := DefaultOptions()
 	o.Hosts = []string{listener.Addr().String(), "nowhere.invalid"}
 	require.NoError(t, listener.Close())
-	requireRefusal(t, o, "no host responds; check that Cassandra is running there and accepts CQL connections", o.Hosts[0], "nowhere.invalid")
+	requireRefusal(t, o, "no host responds; check that Cassandra is running there and accepts CQL connections",
+		o.Hosts[0], "nowhere.invalid")
 }
 
 func TestOpenTLSFiles(t *testing.T) {
@@ -203,7 +206,8 @@ func testSpoiledSchema(t *testing.T, o Options) {
 	run := func(format string, args ...any) {
 		require.NoError(t, session.Query(fmt.Sprintf(format, args...)).Consistency(gocql.One).Exec())
 	}
-	run("ALTER TABLE %s.raw WITH gc_grace_seconds = 5 AND compaction = {'class': 'SizeTieredCompactionStrategy'}", o.Keyspace)
+	run("ALTER TABLE %s.raw WITH gc_grace_seconds = 5 AND compaction = {'class': 'SizeTieredCompactionStrategy'}",
+		o.Keyspace)
 	run("ALTER TABLE %s.tenants ADD note text", o.Keyspace)
 	e := open(t, o)
 	differences, err := e.CompareSchema(context.Background())
@@ -239,7 +243,8 @@ func testSpoiledSchema(t *testing.T, o Options) {
 		return nil
 	})
 	require.ErrorIs(t, err, ErrSettings)
-	require.ErrorContains(t, err, "table stage: its comment has schema version 2; this release supports version 1; use a later release")
+	require.ErrorContains(t, err,
+		"table stage: its comment has schema version 2; this release supports version 1; use a later release")
 }
 
 func TestFindings(t *testing.T) {
@@ -249,11 +254,14 @@ func TestFindings(t *testing.T) {
 	three := []NodeFacts{node("a:1", "group"), node("b:1", "group"), node("c:1", "batch")}
 	require.Empty(t, findings("ks", "dc1", three, replication{"dc1": 3}))
 	require.Empty(t, findings("ks", "dc1", three[:1], replication{"dc1": 1}))
-	found := findings("ks", "dc1", append(three, node("e:1", "periodic"), node("d:1", "periodic")), replication{everywhere: 1})
+	found := findings(
+		"ks", "dc1", append(three, node("e:1", "periodic"), node("d:1", "periodic")), replication{everywhere: 1},
+	)
 	require.Len(t, found, 2)
 	require.Contains(t, found[0].What, "periodic on d:1, e:1")
 	require.Contains(t, found[0].Do, "commitlog_sync: group")
-	require.Contains(t, found[1].What, "keeps 1 copy in data center dc1, which has 5 nodes: while a node is down, its rows are unavailable")
+	require.Contains(t, found[1].What,
+		"keeps 1 copy in data center dc1, which has 5 nodes: while a node is down, its rows are unavailable")
 	require.Contains(t, found[1].Do, "'dc1': 3")
 	require.Len(t, findings("ks", "dc1", three, replication{"dc1": 2}), 1)
 	require.Equal(t, "a, b, c, d, e and 2 more", listed([]string{"a", "b", "c", "d", "e", "f", "g"}))

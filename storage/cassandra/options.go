@@ -147,13 +147,18 @@ func (o *Options) Validate() error {
 func (o *Options) validateSchema() error {
 	var errs []error
 	if !keyspaceName.MatchString(o.Keyspace) {
-		errs = append(errs, fmt.Errorf("cassandra: keyspace %q: must start with a lower-case letter and have at most 48 lower-case letters, digits and _", o.Keyspace))
+		errs = append(errs, fmt.Errorf(
+			"cassandra: keyspace %q: must start with a lower-case letter and have at most 48 lower-case letters, "+
+				"digits and _",
+			o.Keyspace,
+		))
 	}
 	if _, err := parseReplication(o.Replication); err != nil {
 		errs = append(errs, err)
 	}
 	if o.Retention < 0 || o.Retention5m < 0 || o.Retention1h < 0 {
-		errs = append(errs, fmt.Errorf("cassandra: the retention is %s; must be 0 or more", min(o.Retention, o.Retention5m, o.Retention1h)))
+		errs = append(errs, fmt.Errorf("cassandra: the retention is %s; must be 0 or more",
+			min(o.Retention, o.Retention5m, o.Retention1h)))
 	}
 	return errors.Join(errs...)
 }
@@ -193,7 +198,11 @@ var consistencies = map[string]levels{
 func parseConsistency(name string) (levels, error) {
 	l, ok := consistencies[name]
 	if !ok {
-		return levels{}, fmt.Errorf("cassandra: unknown consistency level %q; the levels are LOCAL_QUORUM, QUORUM, EACH_QUORUM, ALL, ONE, TWO, THREE and LOCAL_ONE", name)
+		return levels{}, fmt.Errorf(
+			"cassandra: unknown consistency level %q; the levels are LOCAL_QUORUM, QUORUM, EACH_QUORUM, ALL, ONE, "+
+				"TWO, THREE and LOCAL_ONE",
+			name,
+		)
 	}
 	return l, nil
 }

@@ -14,7 +14,9 @@ import (
 const partitionsPage = 1000
 
 // Partitions implements engine.Engine. The nodes read the whole table. A partition with only tombstones may be yielded.
-func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, _ func(engine.Damage)) iter.Seq2[engine.Key, error] {
+func (e *Engine) Partitions(
+	ctx context.Context, t *engine.Table, prefix engine.Key, _ func(engine.Damage),
+) iter.Seq2[engine.Key, error] {
 	return func(yield func(engine.Key, error) bool) {
 		if err := e.partitions(ctx, t, prefix, yield); err != nil {
 			yield(nil, err)
@@ -23,14 +25,17 @@ func (e *Engine) Partitions(ctx context.Context, t *engine.Table, prefix engine.
 }
 
 // partitions returns nil if yield returned false.
-func (e *Engine) partitions(ctx context.Context, t *engine.Table, prefix engine.Key, yield func(engine.Key, error) bool) error {
+func (e *Engine) partitions(
+	ctx context.Context, t *engine.Table, prefix engine.Key, yield func(engine.Key, error) bool,
+) error {
 	if err := e.begin(ctx); err != nil {
 		return err
 	}
 	if err := engine.CheckPartitions(t, prefix); err != nil {
 		return err
 	}
-	statement := fmt.Sprintf("SELECT DISTINCT %s FROM %s.%s", names(t.Partition), quoted(e.opts.Keyspace), quoted(t.Name))
+	statement := fmt.Sprintf("SELECT DISTINCT %s FROM %s.%s",
+		names(t.Partition), quoted(e.opts.Keyspace), quoted(t.Name))
 	key := make(engine.Key, len(t.Partition))
 	var cells []any
 	for i, f := range t.Partition {
@@ -51,7 +56,8 @@ func (e *Engine) partitions(ctx context.Context, t *engine.Table, prefix engine.
 				return err
 			}
 			if !rows.Scan(cells...) {
-				return fmt.Errorf("cassandra: list the partitions of table %s: %w: %w", t, engine.ErrCorrupt, rows.Close())
+				return fmt.Errorf("cassandra: list the partitions of table %s: %w: %w",
+					t, engine.ErrCorrupt, rows.Close())
 			}
 			if engine.Compare(key, prefix) == 0 && !yield(key, nil) {
 				return nil
@@ -64,10 +70,14 @@ func (e *Engine) partitions(ctx context.Context, t *engine.Table, prefix engine.
 }
 
 // partitionPage fetches a page.
-func (e *Engine) partitionPage(ctx context.Context, t *engine.Table, statement string, from []byte) (rows *gocql.Iter, err error) {
+func (e *Engine) partitionPage(
+	ctx context.Context, t *engine.Table, statement string, from []byte,
+) (rows *gocql.Iter, err error) {
 	e.metrics.countRequest(opScan, t)
 	err = e.request(ctx, opScan, isTransient, func(ctx context.Context) (int, error) {
-		q := e.session.Query(statement).WithContext(ctx).Consistency(e.level.read).PageSize(partitionsPage).PageState(from).Idempotent(true).RetryPolicy(elsewhere{})
+		q := e.session.Query(statement).WithContext(ctx).Consistency(e.level.read).PageSize(partitionsPage).PageState(
+			from,
+		).Idempotent(true).RetryPolicy(elsewhere{})
 		rows = q.Iter()
 		if rows.NumRows() == 0 {
 			return q.Attempts(), rows.Close() // Close returns the request's error, if any; with rows there is none.

@@ -87,16 +87,16 @@ var policies = map[string]policy{
 		graceSeconds: dayGrace, firstPage: 500, maxPage: 2000,
 	},
 	"raw_pages": {
-		about: "labels (kind 0), chunks (kind 1), and filters of labels (kind 9), of many series", compaction: windowed, compressor: zstd,
-		graceSeconds: dayGrace, firstPage: 16, maxPage: 1000,
+		about: "labels (kind 0), chunks (kind 1), and filters of labels (kind 9), of many series", compaction: windowed,
+		compressor: zstd, graceSeconds: dayGrace, firstPage: 16, maxPage: 1000,
 	},
 	"r5m_pages": {
-		about: "labels (kind 0), 5m rollups (kind 1), and filters of labels (kind 9), of many series", compaction: windowed, compressor: zstd,
-		graceSeconds: dayGrace, firstPage: 16, maxPage: 1000,
+		about:      "labels (kind 0), 5m rollups (kind 1), and filters of labels (kind 9), of many series",
+		compaction: windowed, compressor: zstd, graceSeconds: dayGrace, firstPage: 16, maxPage: 1000,
 	},
 	"r1h_pages": {
-		about: "labels (kind 0), 1h rollups (kind 1), and filters of labels (kind 9), of many series", compaction: windowed, compressor: zstd,
-		graceSeconds: dayGrace, firstPage: 16, maxPage: 1000,
+		about:      "labels (kind 0), 1h rollups (kind 1), and filters of labels (kind 9), of many series",
+		compaction: windowed, compressor: zstd, graceSeconds: dayGrace, firstPage: 16, maxPage: 1000,
 	},
 	"catalog": {
 		about: "names of metrics and labels, values of labels", compaction: windowed, compressor: zstd,
@@ -157,7 +157,9 @@ func policyOf(t *engine.Table) policy {
 	if p, ok := policies[t.Name]; ok {
 		return p
 	}
-	return policy{about: t.Name, compaction: leveled, compressor: zstd, graceSeconds: longGrace, firstPage: 100, maxPage: 1000}
+	return policy{
+		about: t.Name, compaction: leveled, compressor: zstd, graceSeconds: longGrace, firstPage: 100, maxPage: 1000,
+	}
 }
 
 const (
@@ -189,11 +191,15 @@ func (s strategy) options(retention time.Duration) string {
 		if size%24 == 0 {
 			size, unit = size/24, "DAYS"
 		}
-		return fmt.Sprintf("'class': 'TimeWindowCompactionStrategy', 'compaction_window_size': '%d', 'compaction_window_unit': '%s'", size, unit)
+		return fmt.Sprintf(
+			"'class': 'TimeWindowCompactionStrategy', 'compaction_window_size': '%d', 'compaction_window_unit': '%s'",
+			size, unit,
+		)
 	case tiered:
 		// A file that consists mainly of droppable tombstones is rewritten alone, even if its rows may be in other
 		// files.
-		return "'class': 'SizeTieredCompactionStrategy', 'tombstone_compaction_interval': '3600', 'unchecked_tombstone_compaction': 'true'"
+		return "'class': 'SizeTieredCompactionStrategy', 'tombstone_compaction_interval': '3600', " +
+			"'unchecked_tombstone_compaction': 'true'"
 	default:
 		return "'class': 'LeveledCompactionStrategy'"
 	}

@@ -49,14 +49,17 @@ func (e *Engine) probeText(t *engine.Table, field int) string {
 		}
 		where += quoted(f.Name) + map[bool]string{true: " IN ?", false: " = ?"}[i == field]
 	}
-	return fmt.Sprintf("SELECT %s FROM %s.%s WHERE %s PER PARTITION LIMIT 1", quoted(t.Partition[field].Name), quoted(e.opts.Keyspace), quoted(t.Name), where)
+	return fmt.Sprintf("SELECT %s FROM %s.%s WHERE %s PER PARTITION LIMIT 1",
+		quoted(t.Partition[field].Name), quoted(e.opts.Keyspace), quoted(t.Name), where)
 }
 
 // probe adds to found the partitions in args that have rows.
 func (e *Engine) probe(ctx context.Context, t *engine.Table, statement string, args []any, found map[int64]bool) error {
 	e.metrics.countRequest(opScan, t)
 	err := e.request(ctx, opScan, isTransient, func(ctx context.Context) (int, error) {
-		q := e.session.Query(statement, args...).WithContext(ctx).Consistency(e.level.read).PageSize(2 * probeMost).Idempotent(true).RetryPolicy(elsewhere{})
+		q := e.session.Query(
+			statement, args...,
+		).WithContext(ctx).Consistency(e.level.read).PageSize(2 * probeMost).Idempotent(true).RetryPolicy(elsewhere{})
 		q.SetSpeculativeExecutionPolicy(e.querySecond(slowReader))
 		rows := q.Iter()
 		for of := int64(0); rows.Scan(&of); {

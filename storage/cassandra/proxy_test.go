@@ -149,7 +149,9 @@ func TestComesBack(t *testing.T) {
 			return nil
 		},
 		"set": func() error {
-			_, _, err := e.CompareAndSet(ctx, engine.Store, engine.Key{engine.Text("comes back")}, engine.Key{engine.Text("x")}, nil, nil)
+			_, _, err := e.CompareAndSet(
+				ctx, engine.Store, engine.Key{engine.Text("comes back")}, engine.Key{engine.Text("x")}, nil, nil,
+			)
 			return err
 		},
 	}
@@ -162,7 +164,8 @@ func TestComesBack(t *testing.T) {
 		for name, try := range tries {
 			trying.Go(func() {
 				err := try()
-				if !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "\n") {
+				if !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) ||
+					strings.Contains(err.Error(), "\n") {
 					t.Errorf("%s: %v", name, err)
 				}
 			})

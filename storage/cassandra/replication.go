@@ -80,7 +80,10 @@ func (r replication) check(text string) (replication, error) {
 }
 
 func badReplication(text, why string) error {
-	return fmt.Errorf("cassandra: replication %q: %s; write 3, or dc1:3,dc2:3, or {'class': 'NetworkTopologyStrategy', 'dc1': 3}", text, why)
+	return fmt.Errorf(
+		"cassandra: replication %q: %s; write 3, or dc1:3,dc2:3, or {'class': 'NetworkTopologyStrategy', 'dc1': 3}",
+		text, why,
+	)
 }
 
 func unquote(s string) string {

@@ -35,7 +35,9 @@ var errNoAnswer = errors.New("request timed out")
 
 // request calls do, which sends a request to Cassandra once, until it succeeds, again returns false for its error, or
 // Options.Timeout has passed. It uses a slot of the engine. do returns the number of gocql's attempts.
-func (e *Engine) request(ctx context.Context, op operation, again func(error) bool, do func(context.Context) (int, error)) (err error) {
+func (e *Engine) request(
+	ctx context.Context, op operation, again func(error) bool, do func(context.Context) (int, error),
+) (err error) {
 	if err := e.use(); err != nil {
 		return err
 	}

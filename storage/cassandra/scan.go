@@ -156,7 +156,9 @@ func (s *scanner) fetch(ctx context.Context, from []byte) (p page) {
 }
 
 // read yields a page's rows. It returns false if yield returned false.
-func (s *scanner) read(ctx context.Context, rows *gocql.Iter, yield func(engine.Row, error) bool, more bool) (bool, error) {
+func (s *scanner) read(
+	ctx context.Context, rows *gocql.Iter, yield func(engine.Row, error) bool, more bool,
+) (bool, error) {
 	next, count := rows.PageState(), rows.NumRows()
 	s.bytes = 0
 	if more && count == 0 {
@@ -169,7 +171,8 @@ func (s *scanner) read(ctx context.Context, rows *gocql.Iter, yield func(engine.
 			}
 		}
 		if !rows.Scan(s.cells...) {
-			return false, fmt.Errorf("cassandra: scan %s: %w: %w", describePartition(s.r.Table, s.r.Partition), engine.ErrCorrupt, rows.Close())
+			return false, fmt.Errorf("cassandra: scan %s: %w: %w", describePartition(s.r.Table, s.r.Partition),
+				engine.ErrCorrupt, rows.Close())
 		}
 		s.rows++
 		s.row.Value = s.value

@@ -81,7 +81,9 @@ func WriteSchema(w io.Writer, o Options) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "-- Cassia's schema, version %d, for Cassandra 4.0 and later.\n", schemaVersion)
 	if o.Replication == "" {
-		b.WriteString("-- Adjust the replication to your cluster: quorums need at least half as many nodes as copies.\n")
+		b.WriteString(
+			"-- Adjust the replication to your cluster: quorums need at least half as many nodes as copies.\n",
+		)
 	}
 	for _, s := range statements {
 		b.WriteString("\n" + s + ";\n")
@@ -91,7 +93,8 @@ func WriteSchema(w io.Writer, o Options) error {
 }
 
 func createKeyspace(keyspace string, copies replication) string {
-	return fmt.Sprintf("CREATE KEYSPACE IF NOT EXISTS %s\n    WITH replication = %s\n    AND durable_writes = true", quoted(keyspace), copies)
+	return fmt.Sprintf("CREATE KEYSPACE IF NOT EXISTS %s\n    WITH replication = %s\n    AND durable_writes = true",
+		quoted(keyspace), copies)
 }
 
 func createTable(o *Options, t *engine.Table) string {

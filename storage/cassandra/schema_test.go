@@ -33,7 +33,8 @@ func TestSchemaIsAsWritten(t *testing.T) {
 			}
 			want, err := os.ReadFile(path)
 			require.NoError(t, err)
-			require.Equal(t, string(want), b.String(), "run the test with -rewrite if that is meant, and raise schemaVersion if columns changed")
+			require.Equal(t, string(want), b.String(),
+				"run the test with -rewrite if that is meant, and raise schemaVersion if columns changed")
 		})
 	}
 }
@@ -69,7 +70,8 @@ func TestReservedWordsAreQuoted(t *testing.T) {
 		Clustering: []engine.Field{{Name: "to", Kind: engine.KindText}}}
 	s := newStatements("ks", table)
 	require.Equal(t, `INSERT INTO ks."select" ("from", "to", data) VALUES (?, ?, ?) USING TIMESTAMP ?`, s.put)
-	require.Equal(t, `SELECT "to" FROM ks."select" WHERE "from" = ? AND ("to") >= (?) LIMIT ?`, s.scans[scanShape{1, 0, true, true}])
+	require.Equal(t,
+		`SELECT "to" FROM ks."select" WHERE "from" = ? AND ("to") >= (?) LIMIT ?`, s.scans[scanShape{1, 0, true, true}])
 }
 
 func TestStatements(t *testing.T) {
@@ -129,8 +131,11 @@ func TestParseReplication(t *testing.T) {
 			require.Equal(t, want, again)
 		}
 	}
-	for _, text := range []string{"0", "-1", "101", "x", "dc1:", "dc1:x", ":3", "dc1:3,dc1:2", "d'c:3", "{'dc1': 3}", "{'class': 'SimpleStrategy', 'replication_factor': 1}",
-		"{'class': 'NetworkTopologyStrategy'}", "{'class': 'NetworkTopologyStrategy', 'dc1': 3", "dc1:3};DROP TABLE x"} {
+	for _, text := range []string{
+		"0", "-1", "101", "x", "dc1:", "dc1:x", ":3", "dc1:3,dc1:2", "d'c:3", "{'dc1': 3}",
+		"{'class': 'SimpleStrategy', 'replication_factor': 1}", "{'class': 'NetworkTopologyStrategy'}",
+		"{'class': 'NetworkTopologyStrategy', 'dc1': 3", "dc1:3};DROP TABLE x",
+	} {
 		_, err := parseReplication(text)
 		require.ErrorContains(t, err, "write 3, or dc1:3,dc2:3", "%q", text)
 		require.NotContains(t, err.Error(), "\n")

@@ -60,7 +60,10 @@ func (o *Options) scout(ctx context.Context) (*Cluster, error) {
 		}
 		errs = append(errs, err)
 	}
-	return nil, fmt.Errorf("cassandra: no host responds; check that Cassandra is running there and accepts CQL connections: %w", oneLine(errs))
+	return nil, fmt.Errorf(
+		"cassandra: no host responds; check that Cassandra is running there and accepts CQL connections: %w",
+		oneLine(errs),
+	)
 }
 
 // direct opens a session with a single node.
@@ -91,7 +94,10 @@ func (o *Options) describeCluster(ctx context.Context, session *gocql.Session, h
 	var address net.IP
 	var port int
 	// system_views and system.peers_v2 exist since Cassandra 4.0.
-	err := session.Query("SELECT cluster_name, host_id, data_center, rack, release_version, schema_version, rpc_address, rpc_port FROM system.local").
+	err := session.Query(
+		"SELECT cluster_name, host_id, data_center, rack, release_version, schema_version, rpc_address, rpc_port "+
+			"FROM system.local",
+	).
 		WithContext(ctx).Scan(&c.Name, &id, &local.DataCenter, &local.Rack, &local.Release, &schema, &address, &port)
 	if isInvalid(err) {
 		return nil, refuse("Cassandra is older than 4.0, the oldest supported release: %w", err)
@@ -99,13 +105,18 @@ func (o *Options) describeCluster(ctx context.Context, session *gocql.Session, h
 	if err != nil {
 		return nil, fmt.Errorf("read system.local: %w", err)
 	}
-	local.HostID, local.Schema, local.Address = id.String(), schema.String(), net.JoinHostPort(address.String(), strconv.Itoa(port))
+	local.HostID, local.Schema = id.String(), schema.String()
+	local.Address = net.JoinHostPort(address.String(), strconv.Itoa(port))
 	c.Nodes = append(c.Nodes, local)
-	peers := session.Query("SELECT host_id, data_center, rack, release_version, schema_version, native_address, native_port FROM system.peers_v2").
+	peers := session.Query(
+		"SELECT host_id, data_center, rack, release_version, schema_version, native_address, native_port FROM " +
+			"system.peers_v2",
+	).
 		WithContext(ctx).Iter()
 	var n Node
 	for peers.Scan(&id, &n.DataCenter, &n.Rack, &n.Release, &schema, &address, &port) {
-		n.HostID, n.Schema, n.Address = id.String(), schema.String(), net.JoinHostPort(address.String(), strconv.Itoa(port))
+		n.HostID, n.Schema = id.String(), schema.String()
+		n.Address = net.JoinHostPort(address.String(), strconv.Itoa(port))
 		c.Nodes = append(c.Nodes, n)
 	}
 	if err := peers.Close(); err != nil {
@@ -185,8 +196,10 @@ func (w *connectWatch) explain(o *Options, err error) error {
 	switch {
 	case w.err == nil:
 		return err
-	case errors.As(w.err, &request) && request.Code() == gocql.ErrCodeCredentials, errors.As(w.err, &request) && request.Code() == gocql.ErrCodeUnauthorized:
-		return loginRefusal{refuse("login failed for user %q; check the username and the password: %w", o.Username, w.err)}
+	case errors.As(w.err, &request) && request.Code() == gocql.ErrCodeCredentials,
+		errors.As(w.err, &request) && request.Code() == gocql.ErrCodeUnauthorized:
+		return loginRefusal{refuse("login failed for user %q; check the username and the password: %w",
+			o.Username, w.err)}
 	case strings.HasPrefix(w.err.Error(), "authentication required"):
 		return loginRefusal{refuse("Cassandra requires a username and a password, but none are set")}
 	case errors.As(w.err, &certificate):

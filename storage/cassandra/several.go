@@ -20,7 +20,9 @@ const severalMost = 16
 
 // ScanSeveral implements engine.SeveralScanner by requests for multiple partitions. If a guardrail of Cassandra
 // (partition_keys_in_select_fail_threshold) rejects that, it scans the partitions one by one after that.
-func (e *Engine) ScanSeveral(ctx context.Context, r engine.Range, partitions []engine.Key) iter.Seq2[engine.RowOf, error] {
+func (e *Engine) ScanSeveral(
+	ctx context.Context, r engine.Range, partitions []engine.Key,
+) iter.Seq2[engine.RowOf, error] {
 	return func(yield func(engine.RowOf, error) bool) {
 		field, err := engine.CheckSeveral(&r, partitions)
 		if err != nil {
@@ -38,8 +40,11 @@ func (e *Engine) ScanSeveral(ctx context.Context, r engine.Range, partitions []e
 				// If single scans succeed, the error was caused by the number of partitions and not, for example, by a
 				// dropped table.
 				if enough, err = e.scanEach(ctx, r, some, at, yield); err == nil && !e.oneByOne.Swap(true) {
-					e.log.Warn("Cassandra rejects requests for several partitions, so sealing needs more requests; raise "+
-						"partition_keys_in_select_fail_threshold in cassandra.yaml", "partitions", len(some), "err", refusal)
+					e.log.Warn(
+						"Cassandra rejects requests for several partitions, so sealing needs more requests; raise "+
+							"partition_keys_in_select_fail_threshold in cassandra.yaml", "partitions", len(some),
+						"err", refusal,
+					)
 				}
 			}
 			if err != nil {
@@ -61,7 +66,9 @@ func isInvalid(err error) bool {
 
 // scanEach scans partitions one after the other. at is the index of the first one. enough is true if yield returned
 // false.
-func (e *Engine) scanEach(ctx context.Context, r engine.Range, some []engine.Key, at int, yield func(engine.RowOf, error) bool) (enough bool, err error) {
+func (e *Engine) scanEach(
+	ctx context.Context, r engine.Range, some []engine.Key, at int, yield func(engine.RowOf, error) bool,
+) (enough bool, err error) {
 	for i, p := range some {
 		r.Partition = p
 		for row, err := range e.Scan(ctx, r) {
@@ -78,7 +85,9 @@ func (e *Engine) scanEach(ctx context.Context, r engine.Range, some []engine.Key
 
 // scanSome scans partitions with one request per page. at is the index of the first one. enough is true if yield
 // returned false, and begun if it was called.
-func (e *Engine) scanSome(ctx context.Context, r engine.Range, some []engine.Key, at, field int, yield func(engine.RowOf, error) bool) (enough, begun bool, err error) {
+func (e *Engine) scanSome(
+	ctx context.Context, r engine.Range, some []engine.Key, at, field int, yield func(engine.RowOf, error) bool,
+) (enough, begun bool, err error) {
 	places := make(map[string]int, len(some))
 	texts := make([]string, 0, len(some))
 	for i, p := range some {
@@ -94,7 +103,9 @@ func (e *Engine) scanSome(ctx context.Context, r engine.Range, some []engine.Key
 	}
 	var of engine.Value
 	s := newScanner(e, &r)
-	s.statement = severalText(e.opts.Keyspace, r.Table, field, scanShape{len(r.From), len(r.To), r.KeysOnly, r.Limit > 0})
+	s.statement = severalText(e.opts.Keyspace, r.Table, field, scanShape{
+		len(r.From), len(r.To), r.KeysOnly, r.Limit > 0,
+	})
 	s.args[field] = texts
 	s.cells = slices.Insert(s.cells, 0, any((*textCell)(&of)))
 	if r.Limit > 0 {
@@ -120,7 +131,8 @@ func severalText(keyspace string, t *engine.Table, field int, shape scanShape) s
 		}
 		where += quoted(f.Name) + map[bool]string{true: " IN ?", false: " = ?"}[i == field]
 	}
-	text := fmt.Sprintf("SELECT %s, %s FROM %s.%s WHERE %s", quoted(t.Partition[field].Name), selected(t, shape), quoted(keyspace), quoted(t.Name), where) + bounds(t, shape)
+	text := fmt.Sprintf("SELECT %s, %s FROM %s.%s WHERE %s",
+		quoted(t.Partition[field].Name), selected(t, shape), quoted(keyspace), quoted(t.Name), where) + bounds(t, shape)
 	if shape.some {
 		text += " PER PARTITION LIMIT ?"
 	}

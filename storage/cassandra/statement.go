@@ -43,7 +43,8 @@ func newStatements(keyspace string, t *engine.Table) *statements {
 	if head := t.Clustering[:len(t.Clustering)-1]; len(head) > 0 {
 		where += equals(head) + " AND "
 	}
-	s.removeRange = fmt.Sprintf("DELETE FROM %s USING TIMESTAMP ? WHERE %s%s >= ? AND %s <= ?", table, where, last, last)
+	s.removeRange = fmt.Sprintf("DELETE FROM %s USING TIMESTAMP ? WHERE %s%s >= ? AND %s <= ?",
+		table, where, last, last)
 	for from := range len(t.Clustering) + 1 {
 		for to := range len(t.Clustering) + 1 {
 			for _, keysOnly := range []bool{false, true} {

@@ -83,7 +83,8 @@ func checkBatches(batches []engine.Batch) error {
 			return err
 		}
 		if len(b.Mutations) > maxStatements {
-			return fmt.Errorf("%w: a batch for %s has %d mutations; the maximum is %d", engine.ErrTooLarge, b.Table, len(b.Mutations), maxStatements)
+			return fmt.Errorf("%w: a batch for %s has %d mutations; the maximum is %d",
+				engine.ErrTooLarge, b.Table, len(b.Mutations), maxStatements)
 		}
 		for j := range b.Mutations {
 			if err := checkTexts(b.Table.Clustering, b.Mutations[j].Clustering); err != nil {
@@ -222,7 +223,9 @@ func (e *Engine) stripe(t *engine.Table, partition engine.Key) chan struct{} {
 // CompareAndSet implements engine.Engine by a lightweight transaction. Its outcome is unknown after
 // engine.ErrUnavailable, so it is sent again only if certainly nothing was started. Within the process, operations on
 // one partition are serialized, because Cassandra handles contention badly.
-func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (bool, []byte, error) {
+func (e *Engine) CompareAndSet(
+	ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte,
+) (bool, []byte, error) {
 	if err := e.begin(ctx); err != nil {
 		return false, nil, err
 	}

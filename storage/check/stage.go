@@ -35,8 +35,8 @@ func (c *checker) stage() error {
 			return err
 		}
 		if n := c.stats.Blobs - before; n > 0 && !looked[at] && c.isOverlooked(at) {
-			c.report("stage: slot %d, partition %d, until %s: no query, seal or export reads its %d blobs, because they are in a partition that "+
-				"the store doesn't have",
+			c.report("stage: slot %d, partition %d, until %s: no query, seal or export reads its %d blobs, because "+
+				"they are in a partition that the store doesn't have",
 				at.Slot, at.Partition, format.Instant(c.env.Period.SlotEnd(at.Slot)), n)
 		}
 	}

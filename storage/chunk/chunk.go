@@ -118,7 +118,8 @@ func header(b []byte) (info Info, body []byte, err error) {
 		return Info{}, nil, err
 	}
 	if floats > MaxSamples || histograms > MaxSamples || floats+histograms == 0 || floats+histograms > MaxSamples {
-		return Info{}, nil, fmt.Errorf("%w: invalid header: %d floats and %d histograms", ErrCorrupt, floats, histograms)
+		return Info{}, nil, fmt.Errorf("%w: invalid header: %d floats and %d histograms",
+			ErrCorrupt, floats, histograms)
 	}
 	if info.MinT, b, err = takeVarint(b, "first timestamp"); err != nil {
 		return Info{}, nil, err
@@ -172,7 +173,8 @@ func decodeBody(body []byte, info *Info, into *Samples) (err error) {
 	}
 	decoded := Samples{T: into.T[floats:], H: into.H[histograms:]}
 	if minT, maxT := decoded.timeRange(); minT != info.MinT || maxT != info.MaxT {
-		return fmt.Errorf("%w: the samples are from %d to %d ms, but the header has %d to %d", ErrCorrupt, minT, maxT, info.MinT, info.MaxT)
+		return fmt.Errorf("%w: the samples are from %d to %d ms, but the header has %d to %d",
+			ErrCorrupt, minT, maxT, info.MinT, info.MaxT)
 	}
 	return nil
 }

@@ -114,8 +114,9 @@ func TestEveryCutAndFlippedBitIsSeen(t *testing.T) {
 // bounded.
 func TestLyingCountAllocatesLittle(t *testing.T) {
 	for name, b := range map[string][]byte{
-		"floats":     envelope(containsFloats, MaxSamples, 0, 0, math.MaxUint32, 1, 2, 3, 4),
-		"histograms": envelope(containsIntHistograms, 0, MaxSamples, 0, math.MaxUint32, subChunk(t, encodingInt, &histogram.Histogram{})...),
+		"floats": envelope(containsFloats, MaxSamples, 0, 0, math.MaxUint32, 1, 2, 3, 4),
+		"histograms": envelope(containsIntHistograms, 0, MaxSamples, 0, math.MaxUint32,
+			subChunk(t, encodingInt, &histogram.Histogram{})...),
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -12,7 +12,9 @@ const maxExponent = 15
 // maxMantissa bounds m if e > 0: up to it, rounding v·10^e yields m if v is the float64 nearest to m / 10^e.
 const maxMantissa = 1 << 51
 
-var powers = [maxExponent + 1]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
+var powers = [maxExponent + 1]float64{
+	1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+}
 
 // nearest returns the integer nearest to v·power as a float64. ok is false if it is too large.
 func nearest(v, power float64) (m float64, ok bool) {

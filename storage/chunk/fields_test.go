@@ -22,7 +22,8 @@ func TestCutChunk(t *testing.T) {
 		require.Equal(t, b, AppendCut(nil, f), name)
 		for k, text := range f.Texts {
 			if head, count, ok := TextSizedBy(k); ok {
-				require.LessOrEqual(t, TextSize(k, f.Numbers[head], f.Numbers[count]), len(text), "%s: text %d", name, k)
+				require.LessOrEqual(t, TextSize(k, f.Numbers[head], f.Numbers[count]), len(text),
+					"%s: text %d", name, k)
 			}
 		}
 	}

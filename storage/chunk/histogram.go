@@ -119,7 +119,8 @@ func computable(threshold float64, sides ...[]histogram.Span) error {
 		for _, s := range spans {
 			index += int64(s.Offset)
 			if index < -maxIndex || index+int64(s.Length) > maxIndex {
-				return fmt.Errorf("a span of %d buckets from index %d exceeds the maximum index of ±%d", s.Length, index, maxIndex)
+				return fmt.Errorf("a span of %d buckets from index %d exceeds the maximum index of ±%d",
+					s.Length, index, maxIndex)
 			}
 			index += int64(s.Length)
 		}

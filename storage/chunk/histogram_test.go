@@ -131,8 +131,9 @@ func TestHints(t *testing.T) {
 		histogram.CounterReset, histogram.GaugeType, histogram.GaugeType, histogram.UnknownCounterReset,
 	}
 	want := []histogram.CounterResetHint{
-		histogram.UnknownCounterReset, histogram.UnknownCounterReset, histogram.CounterReset, histogram.UnknownCounterReset,
-		histogram.CounterReset, histogram.GaugeType, histogram.GaugeType, histogram.UnknownCounterReset,
+		histogram.UnknownCounterReset, histogram.UnknownCounterReset, histogram.CounterReset,
+		histogram.UnknownCounterReset, histogram.CounterReset, histogram.GaugeType, histogram.GaugeType,
+		histogram.UnknownCounterReset,
 	}
 	for i, hint := range put {
 		h := makeHistogram(counts, 1, 0, false)
@@ -187,7 +188,8 @@ func TestCanonical(t *testing.T) {
 	require.Equal(t, int64(2), c.ST)
 	require.Equal(t, &histogram.Histogram{
 		Schema: 1, Count: h.Count, ZeroCount: 5, Sum: h.Sum,
-		PositiveSpans: h.PositiveSpans, PositiveBuckets: h.PositiveBuckets, NegativeSpans: h.NegativeSpans, NegativeBuckets: h.NegativeBuckets,
+		PositiveSpans: h.PositiveSpans, PositiveBuckets: h.PositiveBuckets, NegativeSpans: h.NegativeSpans,
+		NegativeBuckets: h.NegativeBuckets,
 	}, c.Int, "buckets stay as they were sent, empty ones, too")
 	require.NotSame(t, &h.PositiveSpans[0], &c.Int.PositiveSpans[0])
 	require.False(t, math.Signbit(c.Int.ZeroThreshold))
@@ -196,14 +198,18 @@ func TestCanonical(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, c, again)
 
-	stale, err := Canonical(Histogram{Float: &histogram.FloatHistogram{Sum: staleNaN, Count: 3, CounterResetHint: histogram.GaugeType}})
+	stale, err := Canonical(Histogram{
+		Float: &histogram.FloatHistogram{Sum: staleNaN, Count: 3, CounterResetHint: histogram.GaugeType},
+	})
 	require.NoError(t, err)
 	require.Equal(t, uint64(value.StaleNaN), math.Float64bits(stale.Float.Sum))
 	require.Zero(t, stale.Float.Count)
 	require.Zero(t, stale.Float.CounterResetHint)
 
 	bounds := []float64{-1, math.Copysign(0, -1), 2}
-	custom, err := Canonical(Histogram{Float: &histogram.FloatHistogram{Schema: histogram.CustomBucketsSchema, CustomValues: bounds}})
+	custom, err := Canonical(Histogram{
+		Float: &histogram.FloatHistogram{Schema: histogram.CustomBucketsSchema, CustomValues: bounds},
+	})
 	require.NoError(t, err)
 	require.Equal(t, uint64(0), math.Float64bits(custom.Float.CustomValues[1]))
 	require.True(t, math.Signbit(bounds[1]), "the original was changed")
@@ -230,7 +236,8 @@ func TestCanonicalRefuses(t *testing.T) {
 			PositiveBuckets: []float64{1}, Count: 1,
 		}},
 		"custom buckets with negative ones": {Int: &histogram.Histogram{
-			Schema: histogram.CustomBucketsSchema, NegativeSpans: []histogram.Span{{Length: 1}}, NegativeBuckets: []int64{0},
+			Schema: histogram.CustomBucketsSchema, NegativeSpans: []histogram.Span{{Length: 1}},
+			NegativeBuckets: []int64{0},
 		}},
 		"index that no observation has": {Int: &histogram.Histogram{
 			PositiveSpans:   []histogram.Span{{Offset: math.MinInt32, Length: 1}, {Offset: math.MaxInt32, Length: 1}},

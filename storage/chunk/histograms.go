@@ -171,11 +171,15 @@ func decodeSubChunk(b []byte, encoding byte, limit int, into *Samples) error {
 		}
 		h := Histogram{ST: it.AtST()}
 		if kind == chunkenc.ValHistogram {
-			h.T, h.Int = it.AtHistogram(&histogram.Histogram{PositiveSpans: layout.positive, NegativeSpans: layout.negative})
+			h.T, h.Int = it.AtHistogram(&histogram.Histogram{
+				PositiveSpans: layout.positive, NegativeSpans: layout.negative,
+			})
 			h.Int.CounterResetHint = storedHint(h.Int.CounterResetHint, reset && i == 0)
 			layout.positive, layout.negative = h.Int.PositiveSpans, h.Int.NegativeSpans
 		} else {
-			h.T, h.Float = it.AtFloatHistogram(&histogram.FloatHistogram{PositiveSpans: layout.positive, NegativeSpans: layout.negative})
+			h.T, h.Float = it.AtFloatHistogram(&histogram.FloatHistogram{
+				PositiveSpans: layout.positive, NegativeSpans: layout.negative,
+			})
 			h.Float.CounterResetHint = storedHint(h.Float.CounterResetHint, reset && i == 0)
 			layout.positive, layout.negative = h.Float.PositiveSpans, h.Float.NegativeSpans
 		}

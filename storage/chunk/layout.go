@@ -38,7 +38,8 @@ func checkSubChunk(b []byte) (layout, error) {
 		for range r.varbitCount() {
 			length, offset := r.varbitUint(), r.varbitInt()
 			if length > room || offset < math.MinInt32 || offset > math.MaxInt32 {
-				return layout{}, fmt.Errorf("%w: a sub-chunk has an invalid span of %d buckets at %d", ErrCorrupt, length, offset)
+				return layout{}, fmt.Errorf("%w: a sub-chunk has an invalid span of %d buckets at %d",
+					ErrCorrupt, length, offset)
 			}
 			room -= length
 			*spans = append(*spans, histogram.Span{Offset: int32(offset), Length: uint32(length)})

@@ -254,7 +254,9 @@ func TestSubtract(t *testing.T) {
 			kind := r.IntN(4)
 			for _, s := range into {
 				if kind == 0 {
-					s.AppendHistogram(Histogram{T: at, Int: &histogram.Histogram{Count: uint64(st) + 1, ZeroCount: uint64(st) + 1, Sum: v}})
+					s.AppendHistogram(Histogram{
+						T: at, Int: &histogram.Histogram{Count: uint64(st) + 1, ZeroCount: uint64(st) + 1, Sum: v},
+					})
 				} else {
 					s.AppendFloat(at, st, v)
 				}

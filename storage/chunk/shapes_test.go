@@ -68,10 +68,18 @@ func shapes() []shape {
 			return decimals(v+15*r.Float64(), 2)
 		}),
 		regular("sum of durations", func(r *rand.Rand, _ int, v float64) float64 { return v + r.Float64() }),
-		regular("sum of nanoseconds", func(r *rand.Rand, _ int, v float64) float64 { return v + float64(r.IntN(1e8))/1e9 }),
-		regular("seconds scaled twice", func(_ *rand.Rand, i int, _ float64) float64 { return float64(123_456_789+i*7919) / 1000 / 1000 }),
-		regular("gauge of 1 decimal", func(r *rand.Rand, _ int, _ float64) float64 { return decimals(r.Float64()*100, 1) }),
-		regular("gauge of 3 decimals", func(r *rand.Rand, _ int, v float64) float64 { return decimals(v+r.NormFloat64(), 3) }),
+		regular("sum of nanoseconds", func(r *rand.Rand, _ int, v float64) float64 {
+			return v + float64(r.IntN(1e8))/1e9
+		}),
+		regular("seconds scaled twice", func(_ *rand.Rand, i int, _ float64) float64 {
+			return float64(123_456_789+i*7919) / 1000 / 1000
+		}),
+		regular("gauge of 1 decimal", func(r *rand.Rand, _ int, _ float64) float64 {
+			return decimals(r.Float64()*100, 1)
+		}),
+		regular("gauge of 3 decimals", func(r *rand.Rand, _ int, v float64) float64 {
+			return decimals(v+r.NormFloat64(), 3)
+		}),
 		regular("gauge of bytes", func(r *rand.Rand, _ int, v float64) float64 {
 			return math.Abs(v + 4096*float64(r.IntN(2000)-1000))
 		}),

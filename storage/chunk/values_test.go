@@ -38,7 +38,9 @@ func TestForms(t *testing.T) {
 
 // TestOneStaleMarkerCostsLittle holds that exceptions don't drive a block into another form.
 func TestOneStaleMarkerCostsLittle(t *testing.T) {
-	for _, name := range []string{"constant", "counter", "gauge of 3 decimals", "sum of nanoseconds", "gauge of bytes"} {
+	for _, name := range []string{
+		"constant", "counter", "gauge of 3 decimals", "sum of nanoseconds", "gauge of bytes",
+	} {
 		for _, shape := range shapes() {
 			if shape.name != name {
 				continue

@@ -69,7 +69,8 @@ func (s *Statistics) cardinality(ctx context.Context, q SeriesQuery) (Cardinalit
 		bytes.add(name, c.bytes[name])
 		out.LabelPairs += int64(found.values)
 	}
-	out.SeriesOfMetrics, out.ValuesOfLabels, out.BytesOfLabels, out.SeriesOfPairs = c.metrics.sorted(), values.sorted(), bytes.sorted(), pairs.sorted()
+	out.SeriesOfMetrics, out.ValuesOfLabels = c.metrics.sorted(), values.sorted()
+	out.BytesOfLabels, out.SeriesOfPairs = bytes.sorted(), pairs.sorted()
 	return out, nil
 }
 

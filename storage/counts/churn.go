@@ -108,13 +108,15 @@ func (c *churn) look(ctx context.Context, i int, found WindowVersion) error {
 // window are also counted.
 func (c *churn) needsSet(i int, firstToo bool) bool {
 	w := &c.all[i]
-	return w.head == nil && (i > 0 || firstToo) || w.follows && w.change == nil || i+1 < len(c.all) && c.all[i+1].follows && c.all[i+1].change == nil
+	return w.head == nil && (i > 0 || firstToo) || w.follows && w.change == nil ||
+		i+1 < len(c.all) && c.all[i+1].follows && c.all[i+1].change == nil
 }
 
 func (c *churn) series(i int) WindowSeries {
 	w := &c.all[i]
 	one := WindowSeries{
-		Window: w.Window, Start: time.UnixMilli(c.s.env.Period.WindowEnd(w.Window - 1)).UTC(), End: time.UnixMilli(c.s.env.Period.WindowEnd(w.Window)).UTC(), Added: -1, Gone: -1,
+		Window: w.Window, Start: time.UnixMilli(c.s.env.Period.WindowEnd(w.Window - 1)).UTC(),
+		End: time.UnixMilli(c.s.env.Period.WindowEnd(w.Window)).UTC(), Added: -1, Gone: -1,
 	}
 	if w.head != nil {
 		one.Series, one.Metrics = int(w.head.Series), int(w.head.AllMetrics)
@@ -148,27 +150,29 @@ const idBytes = 24
 func (w *windowSet) Bytes() int64 { return int64(len(w.ids)) * idBytes }
 
 func (c *churn) setOf(ctx context.Context, w *comparedWindow) (*windowSet, error) {
-	v, err := c.s.env.Cache.Get(ctx, cache.EntryKey{Kind: cache.KindIDs, Window: w.Window, Tenant: c.tenant}, w.state, func(ctx context.Context) (cache.EntryValue, error) {
-		metrics, err := c.Metrics(ctx, w.WindowVersion)
-		if err != nil {
-			return nil, err
-		}
-		set, size, walk := &windowSet{ids: map[format.SeriesID]struct{}{}}, meter.NewLoad(ctx, c.s.env.QueryBytes), walkOf(c, c.tenant, w.Window, w.classes)
-		for _, m := range metrics {
-			before := len(set.ids)
-			err := walk.all(ctx, m, true, func(row engine.Row) error {
-				var id format.SeriesID
-				copy(id[:], row.Clustering[format.SeriesField(rollup.Raw)].Text)
-				set.ids[id] = struct{}{}
-				return size.Charge(idBytes)
-			})
+	v, err := c.s.env.Cache.Get(ctx, cache.EntryKey{Kind: cache.KindIDs, Window: w.Window, Tenant: c.tenant}, w.state,
+		func(ctx context.Context) (cache.EntryValue, error) {
+			metrics, err := c.Metrics(ctx, w.WindowVersion)
 			if err != nil {
 				return nil, err
 			}
-			set.metrics += min(1, len(set.ids)-before)
-		}
-		return set, nil
-	})
+			set := &windowSet{ids: map[format.SeriesID]struct{}{}}
+			size, walk := meter.NewLoad(ctx, c.s.env.QueryBytes), walkOf(c, c.tenant, w.Window, w.classes)
+			for _, m := range metrics {
+				before := len(set.ids)
+				err := walk.all(ctx, m, true, func(row engine.Row) error {
+					var id format.SeriesID
+					copy(id[:], row.Clustering[format.SeriesField(rollup.Raw)].Text)
+					set.ids[id] = struct{}{}
+					return size.Charge(idBytes)
+				})
+				if err != nil {
+					return nil, err
+				}
+				set.metrics += min(1, len(set.ids)-before)
+			}
+			return set, nil
+		})
 	if err != nil {
 		return nil, err
 	}

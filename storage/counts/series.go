@@ -66,7 +66,10 @@ func (s *Statistics) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCoun
 			return answer, nil
 		}
 	}
-	key := cache.EntryKey{Kind: cache.KindCounts, Window: q.Window, Tenant: q.Tenant, Text: fmt.Sprintf("%s\x00%s\x00%d", q.Metric, q.Label, q.Limit)}
+	key := cache.EntryKey{
+		Kind: cache.KindCounts, Window: q.Window, Tenant: q.Tenant,
+		Text: fmt.Sprintf("%s\x00%s\x00%d", q.Metric, q.Label, q.Limit),
+	}
 	v, err := s.env.Cache.Get(ctx, key, state, func(ctx context.Context) (cache.EntryValue, error) {
 		counts, err := s.countSealed(ctx, r, w, classes, q)
 		return cachedSeriesCounts{counts, told.list}, err
@@ -118,7 +121,9 @@ func (s *Statistics) countOpen(ctx context.Context, q SeriesQuery) (SeriesCounts
 
 // seriesCounts returns the counts that q selects.
 func (c *headCount) seriesCounts(q SeriesQuery) (out cachedSeriesCounts) {
-	out.SeriesCounts = SeriesCounts{Series: c.series, AllMetrics: c.allMetrics, AllLabels: len(c.labels.found), Metrics: c.metrics.sorted()}
+	out.SeriesCounts = SeriesCounts{
+		Series: c.series, AllMetrics: c.allMetrics, AllLabels: len(c.labels.found), Metrics: c.metrics.sorted(),
+	}
 	names := greatest{limit: q.Limit}
 	for name, found := range c.labels.found {
 		names.add(name, found.values)
@@ -128,7 +133,8 @@ func (c *headCount) seriesCounts(q SeriesQuery) (out cachedSeriesCounts) {
 		out.Values = found.greatest.sorted()
 	}
 	if c.labels.tooMany {
-		out.left = append(out.left, fmt.Errorf("storage: more than %d label names; the others aren't counted", maxCountedLabels))
+		out.left = append(out.left, fmt.Errorf("storage: more than %d label names; the others aren't counted",
+			maxCountedLabels))
 	}
 	return out
 }
@@ -160,7 +166,9 @@ const textBytes = 16
 // gapBytes is the approximate size of a warning.
 const gapBytes = 500
 
-func (s *Statistics) countSealed(ctx context.Context, r WindowReader, w WindowVersion, classes []int64, q SeriesQuery) (SeriesCounts, error) {
+func (s *Statistics) countSealed(
+	ctx context.Context, r WindowReader, w WindowVersion, classes []int64, q SeriesQuery,
+) (SeriesCounts, error) {
 	metrics, err := r.Metrics(ctx, w)
 	if err != nil {
 		return SeriesCounts{}, err
@@ -200,7 +208,10 @@ type seriesCounter struct {
 }
 
 func (s *Statistics) newSeriesCounter(q SeriesQuery) *seriesCounter {
-	return &seriesCounter{q: q, metrics: map[string]uint64{}, values: map[string]map[string]uint64{}, budget: meter.ReadBudget{Limit: s.env.QueryBytes}}
+	return &seriesCounter{
+		q: q, metrics: map[string]uint64{}, values: map[string]map[string]uint64{},
+		budget: meter.ReadBudget{Limit: s.env.QueryBytes},
+	}
 }
 
 func (c *seriesCounter) add(ls labels.Labels) (err error) {

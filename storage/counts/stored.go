@@ -21,13 +21,14 @@ func (s *Statistics) Stored(ctx context.Context, tenant string, window int64, st
 	if !s.MayHave(window) {
 		return nil
 	}
-	v, err := s.env.Cache.Get(ctx, cache.EntryKey{Kind: cache.KindStored, Window: window, Tenant: tenant}, state, func(ctx context.Context) (cache.EntryValue, error) {
-		c, err := s.readCounts(ctx, tenant, window, state)
-		if err != nil {
-			return nil, err
-		}
-		return (*cachedStoredCounts)(c), nil
-	})
+	v, err := s.env.Cache.Get(ctx, cache.EntryKey{Kind: cache.KindStored, Window: window, Tenant: tenant}, state,
+		func(ctx context.Context) (cache.EntryValue, error) {
+			c, err := s.readCounts(ctx, tenant, window, state)
+			if err != nil {
+				return nil, err
+			}
+			return (*cachedStoredCounts)(c), nil
+		})
 	if err != nil {
 		return nil
 	}
@@ -53,12 +54,15 @@ func (c *cachedStoredCounts) Bytes() (n int64) {
 
 // readCounts reads the counts of a window's series in a state. It returns errNoCounts if there are none, or if they are
 // unreadable, which it also reports.
-func (s *Statistics) readCounts(ctx context.Context, tenant string, window int64, state uint64) (c *format.Counts, err error) {
+func (s *Statistics) readCounts(
+	ctx context.Context, tenant string, window int64, state uint64,
+) (c *format.Counts, err error) {
 	var head format.CountsHead
 	var body []byte
 	bad, rows := error(nil), 0
 	err = s.scanCounts(ctx, engine.Range{
-		Partition: format.CountsPartition(window, tenant), From: format.CountsKey(state, 0), To: format.CountsKey(state, format.MaxCountsParts),
+		Partition: format.CountsPartition(window, tenant), From: format.CountsKey(state, 0),
+		To: format.CountsKey(state, format.MaxCountsParts),
 	}, func(row engine.Row) (err error) {
 		if rows++; rows == 1 {
 			head, err = format.ParseCountsHead(row.Value)
@@ -89,7 +93,10 @@ func (s *Statistics) readCounts(ctx context.Context, tenant string, window int64
 func (s *Statistics) badCounts(tenant string, window int64, bad error) {
 	s.env.Memory.Note(tenant, window, countsLost)
 	if !errors.Is(bad, format.ErrOtherCounts) {
-		s.env.Note(engine.Catalog, fmt.Errorf("storage: reading the series counts of window %d of tenant %q failed, so they are counted again: %w", window, tenant, bad))
+		s.env.Note(engine.Catalog, fmt.Errorf(
+			"storage: reading the series counts of window %d of tenant %q failed, so they are counted again: %w",
+			window, tenant, bad,
+		))
 	}
 }
 
@@ -109,12 +116,16 @@ type storedSeries struct {
 
 // storedSeries reads the stored number of series of a window in a state, and the change since the window before in
 // another state. before is 0 if they aren't compared.
-func (s *Statistics) storedSeries(ctx context.Context, tenant string, window int64, state, before uint64) (found storedSeries) {
+func (s *Statistics) storedSeries(
+	ctx context.Context, tenant string, window int64, state, before uint64,
+) (found storedSeries) {
 	if !s.MayHave(window) {
 		return found
 	}
 	head, change := format.CountsKey(state, 0), format.CountsChangeKey(state, before)
-	err := s.scanCounts(ctx, engine.Range{Partition: format.CountsPartition(window, tenant), From: format.CountsChangeKey(state, 0), To: head}, func(row engine.Row) error {
+	err := s.scanCounts(ctx, engine.Range{
+		Partition: format.CountsPartition(window, tenant), From: format.CountsChangeKey(state, 0), To: head,
+	}, func(row engine.Row) error {
 		var err error
 		switch key := row.Clustering[0].Text; {
 		case key == head[0].Text:

@@ -22,7 +22,9 @@ const (
 // countUnsealed calls count for the unsealed series that q selects. Counting millions of series takes seconds.
 // Therefore concurrent calls share one count, and later calls reuse it for up to reusedFor, unless the number of series
 // has changed by about 2%. text identifies the kind of counts.
-func (s *Statistics) countUnsealed(ctx context.Context, q SeriesQuery, text string, count func(context.Context) (cache.EntryValue, error)) (cache.EntryValue, error) {
+func (s *Statistics) countUnsealed(
+	ctx context.Context, q SeriesQuery, text string, count func(context.Context) (cache.EntryValue, error),
+) (cache.EntryValue, error) {
 	n := 0
 	for _, list := range s.env.Head.MetricSeries(q.Tenant, q.Metric) {
 		n += len(list)

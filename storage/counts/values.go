@@ -58,7 +58,10 @@ type foundLabel struct {
 const counterBytes = 64
 
 func newValueCounter(limit, keep int) *valueCounter {
-	return &valueCounter{limit: limit, keep: keep, seed: maphash.MakeSeed(), counting: map[string]*countedLabel{}, found: map[string]*foundLabel{}}
+	return &valueCounter{
+		limit: limit, keep: keep, seed: maphash.MakeSeed(), counting: map[string]*countedLabel{},
+		found: map[string]*foundLabel{},
+	}
 }
 
 // add counts the labels of a series from the value of its labels row. It returns ErrMalformedLabels if the value is
@@ -168,7 +171,9 @@ func (c *valueCounter) endPass() (more bool) {
 // labels don't contain it.
 func (c *valueCounter) labels() (list []format.LabelCounts) {
 	for name, l := range c.found {
-		list = append(list, format.LabelCounts{NamedCount: Count{Name: name, Count: l.values}, Values: l.greatest.sorted()})
+		list = append(list, format.LabelCounts{
+			NamedCount: Count{Name: name, Count: l.values}, Values: l.greatest.sorted(),
+		})
 	}
 	return list
 }

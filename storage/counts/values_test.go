@@ -23,7 +23,8 @@ func TestValueCounterGoesThroughSeriesAgain(t *testing.T) {
 		lb := labels.NewScratchBuilder(8)
 		lb.Add(labels.MetricName, "m")
 		for _, l := range [][2]string{
-			{"few", fmt.Sprint(i % 3)}, {"id", fmt.Sprint(i)}, {"long", strings.Repeat("x", 40) + fmt.Sprint(rng.IntN(900))},
+			{"few", fmt.Sprint(i % 3)}, {"id", fmt.Sprint(i)},
+			{"long", strings.Repeat("x", 40) + fmt.Sprint(rng.IntN(900))},
 			{fmt.Sprintf("rare_%d", i%50), fmt.Sprint(rng.IntN(4))},
 		} {
 			lb.Add(l[0], l[1])
@@ -80,7 +81,9 @@ func TestTooManyLabels(t *testing.T) {
 func TestBoundCounts(t *testing.T) {
 	list := func(n, length int) (list []Count) {
 		for i := range n {
-			list = append(list, Count{Name: fmt.Sprintf("%06d%s", i, strings.Repeat("x", length)), Count: uint64(n - i + 1<<40)})
+			list = append(list, Count{
+				Name: fmt.Sprintf("%06d%s", i, strings.Repeat("x", length)), Count: uint64(n - i + 1<<40),
+			})
 		}
 		return list
 	}

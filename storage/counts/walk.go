@@ -45,7 +45,9 @@ func stretches(shards int64) int { return int(max(1, shards/stretchShards)) }
 
 // each calls row once for each of the metric's series in one of n stretches of ids, with its labels. It returns their
 // ids in order. Rows are valid during the call.
-func (w *seriesWalk) each(ctx context.Context, m MetricShards, stretch, n int, keysOnly bool, row func(engine.Row) error) (ids []format.SeriesID, err error) {
+func (w *seriesWalk) each(
+	ctx context.Context, m MetricShards, stretch, n int, keysOnly bool, row func(engine.Row) error,
+) (ids []format.SeriesID, err error) {
 	var run []format.SeriesID // ids that a place adds
 	for _, class := range w.classes {
 		for shard := range m.Shards {
@@ -85,14 +87,16 @@ func (w *seriesWalk) rows(metric string, at format.ClassShard, stretch, n int, k
 	res := format.ResolutionOf(w.window)
 	rows := engine.Range{
 		Table: format.TableOf(res), Partition: format.SeriesPartition(w.window, w.tenant, metric, at),
-		From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)}, KeysOnly: keysOnly,
+		From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},
+		KeysOnly: keysOnly,
 	}
 	if n > 1 {
 		width := 256 / n
 		first, last := format.SeriesID{byte(stretch * width)}, format.SeriesID(bytes.Repeat([]byte{0xff}, engine.IDLen))
 		last[0] = byte((stretch+1)*width - 1)
 		fields := format.SeriesField(res) + 1
-		rows.From, rows.To = format.LabelsKey(res, first.String())[:fields], format.LabelsKey(res, last.String())[:fields]
+		rows.From = format.LabelsKey(res, first.String())[:fields]
+		rows.To = format.LabelsKey(res, last.String())[:fields]
 	}
 	return rows
 }
@@ -137,7 +141,9 @@ type metricList []MetricShards
 
 // shardsOf returns the number of a metric's shards; 0 if the list doesn't contain the metric.
 func (m metricList) shardsOf(name string) int64 {
-	i, ok := slices.BinarySearchFunc(m, name, func(m MetricShards, name string) int { return strings.Compare(m.Name, name) })
+	i, ok := slices.BinarySearchFunc(m, name, func(m MetricShards, name string) int {
+		return strings.Compare(m.Name, name)
+	})
 	if !ok {
 		return 0
 	}

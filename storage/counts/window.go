@@ -50,13 +50,17 @@ func statesOf(u *ended.OverWindow) countedState {
 // Uncounted yields the ended windows of raw rows whose series aren't counted, tenant by tenant, the oldest first. It
 // calls between after each window that it checks, so that the caller can pause. It stops after an error.
 func (s *Statistics) Uncounted(ctx context.Context, between func()) iter.Seq2[ended.OverWindow, error] {
-	return ended.All(ctx, s.env.Tenants, func(tenant string, yield func(ended.OverWindow) bool) (wanted bool, err error) {
-		return s.uncountedOf(ctx, tenant, between, yield)
-	})
+	return ended.All(
+		ctx, s.env.Tenants, func(tenant string, yield func(ended.OverWindow) bool) (wanted bool, err error) {
+			return s.uncountedOf(ctx, tenant, between, yield)
+		},
+	)
 }
 
 // uncountedOf is Uncounted for one tenant.
-func (s *Statistics) uncountedOf(ctx context.Context, tenant string, between func(), yield func(ended.OverWindow) bool) (wanted bool, err error) {
+func (s *Statistics) uncountedOf(
+	ctx context.Context, tenant string, between func(), yield func(ended.OverWindow) bool,
+) (wanted bool, err error) {
 	last := s.env.Period.WindowAt(rollup.Raw, s.env.Now().Add(-ended.After).UnixMilli()) - 1
 	windows, err := s.env.Windows(ctx, tenant, last)
 	if err != nil {
@@ -229,9 +233,12 @@ type windowCount struct {
 	tooMany      bool // there are too many labels to store their counts
 }
 
-func (s *Statistics) newWindowCount(ctx context.Context, u *ended.OverWindow, between func()) (c *windowCount, err error) {
+func (s *Statistics) newWindowCount(
+	ctx context.Context, u *ended.OverWindow, between func(),
+) (c *windowCount, err error) {
 	c = &windowCount{s: s, limit: cmp.Or(int(s.env.CountingBytes), countingBytes)}
-	if c.walk, c.metrics, err = s.strictWalk(ctx, u.Tenant, u.Window, u.Version, between); err != nil || u.Before == nil {
+	if c.walk, c.metrics, err = s.strictWalk(ctx, u.Tenant, u.Window, u.Version, between); err != nil ||
+		u.Before == nil {
 		return c, err
 	}
 	c.before, c.metricsThen, err = s.strictWalk(ctx, u.Tenant, u.Before.Window, u.Before.State, between)
@@ -239,7 +246,9 @@ func (s *Statistics) newWindowCount(ctx context.Context, u *ended.OverWindow, be
 }
 
 // strictWalk returns a walk over a window in a state, and its metrics. The walk returns an error for unreadable rows.
-func (s *Statistics) strictWalk(ctx context.Context, tenant string, window int64, state uint64, between func()) (*seriesWalk, metricList, error) {
+func (s *Statistics) strictWalk(
+	ctx context.Context, tenant string, window int64, state uint64, between func(),
+) (*seriesWalk, metricList, error) {
 	classes, _, err := s.env.Classes(ctx, tenant, window)
 	if err != nil {
 		return nil, nil, err
@@ -256,14 +265,15 @@ func (s *Statistics) strictWalk(ctx context.Context, tenant string, window int64
 		metrics[i] = MetricShards{name, 1}
 	}
 	w := &seriesWalk{tenant: tenant, window: window, classes: classes, between: between, scan: s.env.Scan}
-	err = w.scan(ctx, engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, tenant)}, func(row engine.Row) error {
-		n, err := format.ParseShards(row.Value)
-		i, ok := slices.BinarySearch(names, row.Clustering[0].Text)
-		if err == nil && ok {
-			metrics[i].Shards = n
-		}
-		return err
-	})
+	err = w.scan(ctx, engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, tenant)},
+		func(row engine.Row) error {
+			n, err := format.ParseShards(row.Value)
+			i, ok := slices.BinarySearch(names, row.Clustering[0].Text)
+			if err == nil && ok {
+				metrics[i].Shards = n
+			}
+			return err
+		})
 	return w, metrics, err
 }
 
@@ -306,7 +316,9 @@ func (c *windowCount) count(ctx context.Context, whole, compare bool) error {
 }
 
 // metric counts the series of a metric. If values isn't nil, it also counts their labels.
-func (c *windowCount) metric(ctx context.Context, name string, values *valueCounter, compare bool) (series int, err error) {
+func (c *windowCount) metric(
+	ctx context.Context, name string, values *valueCounter, compare bool,
+) (series int, err error) {
 	m, then := MetricShards{name, c.metrics.shardsOf(name)}, MetricShards{name, c.metricsThen.shardsOf(name)}
 	n := stretches(max(m.Shards, then.Shards))
 	for stretch := range n {
@@ -344,7 +356,9 @@ func (c *windowCount) finish(values *valueCounter) {
 	}
 	n.AllLabels = uint64(len(n.Labels))
 	slices.SortFunc(n.Metrics, format.CompareCounts)
-	slices.SortFunc(n.Labels, func(a, b format.LabelCounts) int { return format.CompareCounts(a.NamedCount, b.NamedCount) })
+	slices.SortFunc(n.Labels, func(a, b format.LabelCounts) int {
+		return format.CompareCounts(a.NamedCount, b.NamedCount)
+	})
 	boundCounts(n)
 }
 
@@ -380,7 +394,9 @@ func firstFitting[T any](list []T, most int, size func(*T) int) []T {
 // rows returns the rows of the counts, if they were counted, and with change also the row of the change.
 func (c *windowCount) rows(u *ended.OverWindow, change bool) (rows []engine.Mutation, err error) {
 	put := func(key engine.Key, value []byte) {
-		rows = append(rows, engine.Mutation{Clustering: key, Timestamp: c.s.env.Period.WindowEnd(u.Window)*1000 - 1, Value: value})
+		rows = append(rows, engine.Mutation{
+			Clustering: key, Timestamp: c.s.env.Period.WindowEnd(u.Window)*1000 - 1, Value: value,
+		})
 	}
 	if c.whole && !c.tooMany {
 		values, err := format.EncodeCounts(&c.counts)

@@ -167,7 +167,8 @@ func (l *Log) Kept() []*DamagedRowsError {
 
 // NoteStaged records a row of the staging log that can't be read, and counts it once.
 func (l *Log) NoteStaged(at StagedAt, err error) {
-	l.noteStaged(at, fmt.Errorf("storage: skipped the staged row of slot %d, partition %d, writer %x, seq %d: %w", at.Slot, at.Partition, at.Row.Writer, at.Row.Seq, err))
+	l.noteStaged(at, fmt.Errorf("storage: skipped the staged row of slot %d, partition %d, writer %x, seq %d: %w",
+		at.Slot, at.Partition, at.Row.Writer, at.Row.Seq, err))
 }
 
 // NoteStagedRows is NoteStaged for the rows of a scan that starts at from.
@@ -204,7 +205,8 @@ func (l *Log) Staged(minT, maxT int64) (errs []error) {
 		}
 	}
 	slices.SortFunc(found, func(a, b StagedAt) int {
-		return cmp.Or(cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.Partition, b.Partition), strings.Compare(a.Row.Writer, b.Row.Writer), cmp.Compare(a.Row.Seq, b.Row.Seq))
+		return cmp.Or(cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.Partition, b.Partition),
+			strings.Compare(a.Row.Writer, b.Row.Writer), cmp.Compare(a.Row.Seq, b.Row.Seq))
 	})
 	for _, at := range found {
 		errs = append(errs, l.staged[at])
@@ -277,7 +279,9 @@ func (e *DamagedRowsError) Unwrap() error { return e.Err }
 
 // Anything returns an error that represents further damage, which isn't listed: any rows may be missing.
 func (e *DamagedRowsError) Anything() *DamagedRowsError {
-	return &DamagedRowsError{Table: e.Table, Err: fmt.Errorf("and more, not listed individually: %w", e.Err), Kept: e.Kept}
+	return &DamagedRowsError{
+		Table: e.Table, Err: fmt.Errorf("and more, not listed individually: %w", e.Err), Kept: e.Kept,
+	}
 }
 
 type warnKey struct{}

@@ -14,7 +14,8 @@ import (
 // TestStagedRowsAreBounded records more staged rows than are kept individually.
 func TestStagedRowsAreBounded(t *testing.T) {
 	period := format.NewPeriods(format.Period{SlotMS: 2 * format.HourMS, RawWindowMS: format.DayMS, Partitions: 4})
-	l := NewLog(period, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "corrupt"}, []string{"table"}), slog.New(slog.DiscardHandler))
+	l := NewLog(period, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "corrupt"}, []string{"table"}),
+		slog.New(slog.DiscardHandler))
 	for i := range 2 * maxStaged {
 		l.NoteStaged(StagedAt{Slot: 1, Row: format.StageRow{Writer: "w", Seq: int64(i)}}, format.ErrMalformedBlob)
 	}

@@ -41,7 +41,9 @@ func (c *OverWindow) Same(o *OverWindow) bool {
 
 // All yields windows of all tenants. of yields the windows of one tenant and returns whether the caller wants more.
 func All(
-	ctx context.Context, tenants func(context.Context) ([]string, error), of func(tenant string, yield func(OverWindow) bool) (wanted bool, err error),
+	ctx context.Context, tenants func(
+		context.Context,
+	) ([]string, error), of func(tenant string, yield func(OverWindow) bool) (wanted bool, err error),
 ) iter.Seq2[OverWindow, error] {
 	return func(yield func(OverWindow, error) bool) {
 		tenants, err := tenants(ctx)

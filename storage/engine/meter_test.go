@@ -13,7 +13,9 @@ import (
 func TestMeter(t *testing.T) {
 	t.Parallel()
 	var seen [][2]int64
-	ctx := engine.WithMeter(context.Background(), engine.NewMeter(func(done, total int64) { seen = append(seen, [2]int64{done, total}) }))
+	ctx := engine.WithMeter(context.Background(), engine.NewMeter(func(done, total int64) {
+		seen = append(seen, [2]int64{done, total})
+	}))
 	engine.MeterOf(ctx).Expect(10)
 	engine.MeterOf(ctx).Add(4)
 	engine.MeterOf(ctx).Add(0)

@@ -13,7 +13,8 @@ import (
 func benchSeries(n int) []labels.Labels {
 	all := make([]labels.Labels, n)
 	for i := range all {
-		all[i] = labels.FromStrings(labels.MetricName, "node_cpu_seconds_total", "instance", fmt.Sprintf("host-%d:9100", i), "job", "node", "cpu", "17", "mode", "idle")
+		all[i] = labels.FromStrings(labels.MetricName, "node_cpu_seconds_total",
+			"instance", fmt.Sprintf("host-%d:9100", i), "job", "node", "cpu", "17", "mode", "idle")
 	}
 	return all
 }

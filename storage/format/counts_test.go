@@ -16,7 +16,9 @@ import (
 func drawCounts(rng *rand.Rand, n int) *Counts {
 	list := func(name string) (list []NamedCount) {
 		for i := range rng.IntN(n + 1) {
-			list = append(list, NamedCount{fmt.Sprintf("%s_%d%s", name, i, strings.Repeat("x", rng.IntN(9))), 1 + rng.Uint64N(50)})
+			list = append(list, NamedCount{
+				fmt.Sprintf("%s_%d%s", name, i, strings.Repeat("x", rng.IntN(9))), 1 + rng.Uint64N(50),
+			})
 		}
 		slices.SortFunc(list, CompareCounts)
 		return list
@@ -34,7 +36,8 @@ func drawCounts(rng *rand.Rand, n int) *Counts {
 		}
 	}
 	slices.SortFunc(c.Labels, func(a, b LabelCounts) int { return CompareCounts(a.NamedCount, b.NamedCount) })
-	c.Series, c.AllMetrics, c.AllLabels = rng.Uint64(), uint64(len(c.Metrics))+rng.Uint64N(2), uint64(len(c.Labels))+rng.Uint64N(2)
+	c.Series, c.AllMetrics = rng.Uint64(), uint64(len(c.Metrics))+rng.Uint64N(2)
+	c.AllLabels = uint64(len(c.Labels)) + rng.Uint64N(2)
 	return c
 }
 
@@ -66,7 +69,9 @@ func TestCountsRoundTrip(t *testing.T) {
 		got.CountsHead = CountsHead{Series: got.Series, AllMetrics: got.AllMetrics, AllLabels: got.AllLabels}
 		require.Equal(t, want, got)
 		for i, row := range rows {
-			words, err := Describe(engine.Catalog, CountsPartition(1, "t"), engine.Row{Clustering: CountsKey(7, i), Value: row})
+			words, err := Describe(engine.Catalog, CountsPartition(1, "t"), engine.Row{
+				Clustering: CountsKey(7, i), Value: row,
+			})
 			require.NoError(t, err)
 			require.Contains(t, words, "bytes")
 			require.LessOrEqual(t, len(row), 64<<10)
@@ -75,7 +80,9 @@ func TestCountsRoundTrip(t *testing.T) {
 			_, err = parseRows(rows)
 			require.ErrorIs(t, err, ErrMalformedCounts)
 			row[at] ^= bit
-			_, err = Describe(engine.Catalog, CountsPartition(1, "t"), engine.Row{Clustering: CountsKey(7, i), Value: row[:len(row)-1]})
+			_, err = Describe(engine.Catalog, CountsPartition(1, "t"), engine.Row{
+				Clustering: CountsKey(7, i), Value: row[:len(row)-1],
+			})
 			require.ErrorIs(t, err, ErrMalformedCounts)
 		}
 		if n == 0 {
@@ -93,7 +100,9 @@ func TestCountsRoundTrip(t *testing.T) {
 func TestCountsKeys(t *testing.T) {
 	require.Equal(t, "000000000000001f/0000", CountsKey(31, 0)[0].Text)
 	require.Equal(t, "000000000000001f-ffffffffffffffff", CountsChangeKey(31, 1<<64-1)[0].Text)
-	for _, key := range []string{CountsKey(31, 0)[0].Text, CountsKey(31, MaxCountsParts)[0].Text, CountsChangeKey(31, 5)[0].Text} {
+	for _, key := range []string{
+		CountsKey(31, 0)[0].Text, CountsKey(31, MaxCountsParts)[0].Text, CountsChangeKey(31, 5)[0].Text,
+	} {
 		require.Equal(t, "000000000000001f", CountsState(key))
 	}
 	require.Less(t, CountsChangeKey(31, 1<<64-1)[0].Text, CountsKey(31, 0)[0].Text)
@@ -103,7 +112,9 @@ func TestCountsKeys(t *testing.T) {
 	got, err := ParseCountsChange(b)
 	require.NoError(t, err)
 	require.Equal(t, c, got)
-	words, err := Describe(engine.Catalog, CountsPartition(1, "t"), engine.Row{Clustering: CountsChangeKey(31, 5), Value: b})
+	words, err := Describe(engine.Catalog, CountsPartition(1, "t"), engine.Row{
+		Clustering: CountsChangeKey(31, 5), Value: b,
+	})
 	require.NoError(t, err)
 	require.Equal(t, "300 series added, 1 removed", words)
 	for i := range b {

@@ -19,7 +19,9 @@ func TestDescribeRollups(t *testing.T) {
 	var b rollup.Buckets
 	rollup.AppendEvery(&b, &samples, rollup.OneHour.Width())
 	one := rollup.AppendChunk(nil, &b, rollup.OneHour.Width(), 1)
-	long := rollup.AppendLong(nil, []rollup.Part{{Start: 0, Version: 1}, {Start: HourMS, Version: 2}}, &b, rollup.OneHour.Width())
+	long := rollup.AppendLong(
+		nil, []rollup.Part{{Start: 0, Version: 1}, {Start: HourMS, Version: 2}}, &b, rollup.OneHour.Width(),
+	)
 	for want, value := range map[string][]byte{
 		"bytes, 3 buckets of 1h0m0s, ending from 1970-01-01T01:00:00Z to 1970-01-01T03:00:00Z":                       one,
 		"bytes, merged from 2 chunks, 3 buckets of 1h0m0s, ending from 1970-01-01T01:00:00Z to 1970-01-01T03:00:00Z": long,

@@ -99,7 +99,9 @@ func KeepExemplars(list []Exemplar) []Exemplar {
 	for i, e := range older {
 		drawn[i] = drawnExemplar{e.lot(), e}
 	}
-	slices.SortFunc(drawn, func(a, b drawnExemplar) int { return cmp.Or(cmp.Compare(a.lot, b.lot), a.Compare(b.Exemplar)) })
+	slices.SortFunc(drawn, func(a, b drawnExemplar) int {
+		return cmp.Or(cmp.Compare(a.lot, b.lot), a.Compare(b.Exemplar))
+	})
 	kept := older[:0]
 	for _, d := range drawn[:MaxSlotExemplars-NewestExemplars] {
 		kept = append(kept, d.Exemplar)

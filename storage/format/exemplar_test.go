@@ -16,7 +16,10 @@ import (
 
 func TestExemplarRoundTrip(t *testing.T) {
 	var builder labels.ScratchBuilder
-	values := []float64{math.Inf(-1), -1.5, 0, math.Copysign(0, -1), 1e-300, 1, math.Inf(1), math.NaN(), math.Float64frombits(0xfff8000000000042)}
+	values := []float64{
+		math.Inf(-1), -1.5, 0, math.Copysign(0, -1), 1e-300, 1, math.Inf(1), math.NaN(),
+		math.Float64frombits(0xfff8000000000042),
+	}
 	for _, v := range values {
 		for _, ls := range []labels.Labels{labels.EmptyLabels(), labels.FromStrings("trace_id", "ä", "span_id", "1")} {
 			e, err := ParseExemplar(-7, AppendExemplar(nil, v, ls), &builder)
@@ -26,9 +29,15 @@ func TestExemplarRoundTrip(t *testing.T) {
 			require.Equal(t, int64(-7), e.Ts)
 		}
 	}
-	require.Less(t, string(AppendExemplar(nil, -2, labels.EmptyLabels())), string(AppendExemplar(nil, -1, labels.EmptyLabels())))
-	require.Less(t, string(AppendExemplar(nil, -1, labels.EmptyLabels())), string(AppendExemplar(nil, 0, labels.EmptyLabels())))
-	require.Less(t, string(AppendExemplar(nil, 1, labels.EmptyLabels())), string(AppendExemplar(nil, 2, labels.EmptyLabels())))
+	require.Less(
+		t, string(AppendExemplar(nil, -2, labels.EmptyLabels())), string(AppendExemplar(nil, -1, labels.EmptyLabels())),
+	)
+	require.Less(
+		t, string(AppendExemplar(nil, -1, labels.EmptyLabels())), string(AppendExemplar(nil, 0, labels.EmptyLabels())),
+	)
+	require.Less(
+		t, string(AppendExemplar(nil, 1, labels.EmptyLabels())), string(AppendExemplar(nil, 2, labels.EmptyLabels())),
+	)
 }
 
 // TestExemplarsGolden fixes the bytes of a row, which must never change.
@@ -38,8 +47,11 @@ func TestExemplarsGolden(t *testing.T) {
 		{1_777_636_800_000, AppendExemplar(nil, 0.25, labels.FromStrings("trace_id", "abc"))},
 	}
 	row := AppendExemplars(nil, list)
-	require.Equal(t, "010908400fffffffffffff8ad8c7b6bc6715bfd00000000000000874726163655f696403616263", fmt.Sprintf("%x", row[:len(row)-4]))
-	words, err := Describe(engine.Raw, nil, engine.Row{Clustering: ExemplarsKey("", 0, ""), Value: AppendRawChunk(nil, RawChunk{Data: row})})
+	require.Equal(t, "010908400fffffffffffff8ad8c7b6bc6715bfd00000000000000874726163655f696403616263",
+		fmt.Sprintf("%x", row[:len(row)-4]))
+	words, err := Describe(engine.Raw, nil, engine.Row{
+		Clustering: ExemplarsKey("", 0, ""), Value: AppendRawChunk(nil, RawChunk{Data: row}),
+	})
 	require.NoError(t, err)
 	require.Contains(t, words, `2 exemplars, {} -1 at 1969-12-31T23:59:59.995Z, {trace_id="abc"} 0.25 at`)
 	got, err := parseExemplars(row, nil)

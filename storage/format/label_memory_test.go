@@ -12,7 +12,9 @@ import (
 func TestLabelMemory(t *testing.T) {
 	list := []labels.Labels{labels.EmptyLabels(), labels.FromStrings(labels.MetricName, "up")}
 	for i := range 2000 {
-		list = append(list, labels.FromStrings(labels.MetricName, "up", "id", fmt.Sprint(i), "text", strings.Repeat("é", i)))
+		list = append(
+			list, labels.FromStrings(labels.MetricName, "up", "id", fmt.Sprint(i), "text", strings.Repeat("é", i)),
+		)
 	}
 	var memory LabelMemory
 	builder := labels.NewScratchBuilder(4)

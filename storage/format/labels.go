@@ -53,7 +53,8 @@ func ParseLabels(b []byte, metric string, builder *labels.ScratchBuilder) (label
 func parseLabels(b []byte, metric string, builder *labels.ScratchBuilder) error {
 	builder.Reset()
 	builder.Add(labels.MetricName, metric)
-	if err := EachLabel(b, func(name, value []byte) { builder.Add(engine.UnsafeText(name), engine.UnsafeText(value)) }); err != nil {
+	add := func(name, value []byte) { builder.Add(engine.UnsafeText(name), engine.UnsafeText(value)) }
+	if err := EachLabel(b, add); err != nil {
 		return err
 	}
 	builder.Sort()

@@ -204,8 +204,10 @@ func (p *Periods) Next(want Period, from, now time.Time) (Period, error) {
 		return want, fmt.Errorf("%w: the store already has the maximum number of periods, %d", ErrBadPeriod, len(list))
 	}
 	if want.RawWindowMS > maxWindow.Milliseconds() {
-		return want, fmt.Errorf("%w: a window of %v; the maximum is %v, because disk space is released by whole windows", ErrBadPeriod,
-			time.Duration(want.RawWindowMS)*time.Millisecond, maxWindow)
+		return want, fmt.Errorf(
+			"%w: a window of %v; the maximum is %v, because disk space is released by whole windows", ErrBadPeriod,
+			time.Duration(want.RawWindowMS)*time.Millisecond, maxWindow,
+		)
 	}
 	if latest := now.Add(maxPeriodLead); from.After(latest) {
 		return want, fmt.Errorf("%w: it would start at %s; because it can't be undone, it must start before %s",

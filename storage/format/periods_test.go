@@ -56,7 +56,8 @@ func TestNextPeriod(t *testing.T) {
 	p := NewPeriods(first)
 	next, err := p.Next(Period{SlotMS: HourMS}, time.Time{}, noon)
 	require.NoError(t, err)
-	require.Equal(t, time.Date(2026, 5, 3, 0, 0, 0, 0, time.UTC).UnixMilli(), next.FromMS, "the first midnight that is 25 h away")
+	require.Equal(t, time.Date(2026, 5, 3, 0, 0, 0, 0, time.UTC).UnixMilli(), next.FromMS,
+		"the first midnight that is 25 h away")
 	require.Equal(t, p.SlotOf(next.FromMS)+1, next.FirstSlot)
 	later, err := p.Next(Period{SlotMS: HourMS}, noon.Add(9*24*time.Hour), noon)
 	require.NoError(t, err)

@@ -20,7 +20,8 @@ func TestShardsFor(t *testing.T) {
 		series[0], series[1] = byte(id), byte(id>>8)
 		for n := int64(1); n <= 64; n *= 2 {
 			require.Less(t, ShardOf(series, n), n)
-			require.Contains(t, []int64{ShardOf(series, n), ShardOf(series, n) + n}, ShardOf(series, 2*n), "doubling splits a shard")
+			require.Contains(t, []int64{ShardOf(series, n), ShardOf(series, n) + n}, ShardOf(series, 2*n),
+				"doubling splits a shard")
 		}
 	}
 }

@@ -53,9 +53,11 @@ func fitting(hs []chunk.Histogram) int {
 	for i, h := range hs {
 		// Upper bounds: a bucket takes ten bytes, a span twice five, a boundary nine.
 		if h.Int != nil {
-			bytes += 64 + 10*(len(h.Int.PositiveBuckets)+len(h.Int.NegativeBuckets)+len(h.Int.PositiveSpans)+len(h.Int.NegativeSpans)+len(h.Int.CustomValues))
+			bytes += 64 + 10*(len(h.Int.PositiveBuckets)+len(h.Int.NegativeBuckets)+len(h.Int.PositiveSpans)+
+				len(h.Int.NegativeSpans)+len(h.Int.CustomValues))
 		} else {
-			bytes += 64 + 10*(len(h.Float.PositiveBuckets)+len(h.Float.NegativeBuckets)+len(h.Float.PositiveSpans)+len(h.Float.NegativeSpans)+len(h.Float.CustomValues))
+			bytes += 64 + 10*(len(h.Float.PositiveBuckets)+len(h.Float.NegativeBuckets)+len(h.Float.PositiveSpans)+
+				len(h.Float.NegativeSpans)+len(h.Float.CustomValues))
 		}
 		if i > 0 && bytes > chunkHistogramBytes {
 			return i

@@ -17,7 +17,9 @@ func TestPiecesFit(t *testing.T) {
 		samples.AppendFloat(10*i, i%3, 1/float64(i+1))
 	}
 	for i := range int64(300) {
-		h := &histogram.Histogram{PositiveSpans: []histogram.Span{{Length: 4000}}, PositiveBuckets: make([]int64, 4000), Sum: float64(i)}
+		h := &histogram.Histogram{
+			PositiveSpans: []histogram.Span{{Length: 4000}}, PositiveBuckets: make([]int64, 4000), Sum: float64(i),
+		}
 		current := int64(0)
 		for k := range h.PositiveBuckets {
 			h.PositiveBuckets[k] = 1 << 40

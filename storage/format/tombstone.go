@@ -166,7 +166,9 @@ type HeldCut struct {
 
 // CoversHeld reports whether a held row existed when the delete was requested.
 func (d *Tombstone) CoversHeld(cluster, writer string, seq int64) bool {
-	return slices.ContainsFunc(d.Held, func(c HeldCut) bool { return c.Cluster == cluster && c.Writer == writer && seq <= c.Seq })
+	return slices.ContainsFunc(d.Held, func(c HeldCut) bool {
+		return c.Cluster == cluster && c.Writer == writer && seq <= c.Seq
+	})
 }
 
 func appendCuts(dst []byte, cuts []HeldCut) []byte {

@@ -102,7 +102,10 @@ func (c *cluster) adopt(row []byte, begun time.Time) {
 	defer c.mu.Unlock()
 	if err != nil {
 		c.row, c.election, c.right = row, nil, time.Time{} // The next change overwrites the row.
-		c.r.env.Corrupt(engine.Chosen, fmt.Errorf("the record of the elected replica of cluster %q, tenant %q, is unreadable: %w", c.at.Cluster, c.at.Tenant, err))
+		c.r.env.Corrupt(engine.Chosen, fmt.Errorf(
+			"the record of the elected replica of cluster %q, tenant %q, is unreadable: %w", c.at.Cluster, c.at.Tenant,
+			err,
+		))
 		return
 	}
 	before := c.election
@@ -149,7 +152,9 @@ func (c *cluster) current() (*election, bool) {
 func (c *cluster) refresh(ctx context.Context) (bool, error) {
 	begun := c.r.now()
 	key := choiceKey(c.at)
-	for row, err := range c.r.env.Engine.Scan(ctx, engine.Range{Table: engine.Chosen, Partition: choicePartition(c.at), From: key, To: key, Limit: 1}) {
+	for row, err := range c.r.env.Engine.Scan(ctx, engine.Range{
+		Table: engine.Chosen, Partition: choicePartition(c.at), From: key, To: key, Limit: 1,
+	}) {
 		if err != nil {
 			return false, fmt.Errorf("ha: reading the elected replica: %w", err)
 		}
@@ -163,7 +168,9 @@ var errContended = fmt.Errorf("%w: too many processes are electing a replica at 
 
 // update replaces the row with the result of change, which is called with nil if there is no row. If change returns
 // nil, the row isn't written. begun is the start of the successful change.
-func (c *cluster) update(ctx context.Context, change func(now *election) *election) (begun time.Time, done bool, err error) {
+func (c *cluster) update(
+	ctx context.Context, change func(now *election) *election,
+) (begun time.Time, done bool, err error) {
 	select {
 	case c.change <- struct{}{}:
 		defer func() { <-c.change }()
@@ -187,7 +194,9 @@ func (c *cluster) update(ctx context.Context, change func(now *election) *electi
 			return begun, false, err
 		}
 		begun = c.r.now()
-		ok, found, err := c.r.env.Engine.CompareAndSet(ctx, engine.Chosen, choicePartition(c.at), choiceKey(c.at), row, value)
+		ok, found, err := c.r.env.Engine.CompareAndSet(
+			ctx, engine.Chosen, choicePartition(c.at), choiceKey(c.at), row, value,
+		)
 		if err != nil {
 			// It may have been written. The election is unknown until it is read again.
 			c.mu.Lock()
@@ -309,7 +318,8 @@ func (c *cluster) hasRight(epoch int64) bool {
 	now := c.r.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.election != nil && c.election.Epoch == epoch && now.Before(c.right) && membership.Elapsed(c.renewed, now) < c.r.fresh()
+	return c.election != nil && c.election.Epoch == epoch && now.Before(c.right) &&
+		membership.Elapsed(c.renewed, now) < c.r.fresh()
 }
 
 // acknowledged records durable samples of the elected replica: their min timestamp and their reach. It returns an error

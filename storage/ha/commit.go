@@ -108,9 +108,12 @@ func (c *cluster) hold(ctx context.Context, ch *election, replica string, b *Hel
 	}
 	batches := make([]engine.Batch, len(rows))
 	for i := range rows {
-		batches[i] = engine.Batch{Table: engine.Held, Partition: format.HeldPartition(c.at.Tenant, c.at.Cluster, rows[i].Epoch), Mutations: []engine.Mutation{{
-			Clustering: rows[i].Key(), Timestamp: HeldTimestamp, Value: b.values[i],
-		}}}
+		batches[i] = engine.Batch{
+			Table: engine.Held, Partition: format.HeldPartition(c.at.Tenant, c.at.Cluster, rows[i].Epoch),
+			Mutations: []engine.Mutation{{
+				Clustering: rows[i].Key(), Timestamp: HeldTimestamp, Value: b.values[i],
+			}},
+		}
 	}
 	started := c.r.now()
 	if err := c.r.env.Member.MayWrite(); err != nil {
@@ -149,7 +152,8 @@ func (c *cluster) claim(ch *election, replica string, b *HeldBuilder, size int64
 		c.seq++
 		rows[i] = heldRow{
 			HeldID: HeldID{Epoch: ch.heldEpoch(), Replica: replica, Writer: c.r.env.Writer, Seq: c.seq},
-			minT:   about.MinT, maxT: about.MaxT, reach: about.Reach, samples: about.Samples, bytes: int64(len(b.values[i])),
+			minT:   about.MinT, maxT: about.MaxT, reach: about.Reach, samples: about.Samples,
+			bytes: int64(len(b.values[i])),
 		}
 	}
 	return rows, true

@@ -140,7 +140,8 @@ func (c *election) renewed(watermark, oldest int64, margin time.Duration, now ti
 func (c *election) flushed(watermark, oldest int64, margin time.Duration) election {
 	next := *c
 	next.WatermarkMS = max(c.WatermarkMS, watermark)
-	if from := oldest - margin.Milliseconds() - 1; len(c.Terms) == 1 && oldest != math.MaxInt64 && from < c.Terms[0].FromMS {
+	if from := oldest - margin.Milliseconds() - 1; len(c.Terms) == 1 && oldest != math.MaxInt64 &&
+		from < c.Terms[0].FromMS {
 		next.Terms = []term{{c.elected(), from}}
 	}
 	return next

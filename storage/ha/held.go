@@ -127,7 +127,10 @@ func (b *HeldBuilder) cut() {
 // readHeld reads one held row. ok is false if it was deleted.
 func (r *Tracker) readHeld(ctx context.Context, at ClusterName, h *HeldID) (value []byte, ok bool, err error) {
 	key := h.Key()
-	for row, err := range r.env.Engine.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(at.Tenant, at.Cluster, h.Epoch), From: key, To: key, Limit: 1}) {
+	for row, err := range r.env.Engine.Scan(ctx, engine.Range{
+		Table: engine.Held, Partition: format.HeldPartition(at.Tenant, at.Cluster, h.Epoch), From: key, To: key,
+		Limit: 1,
+	}) {
 		if err != nil {
 			return nil, false, fmt.Errorf("ha: reading held samples: %w", err)
 		}

@@ -61,7 +61,9 @@ func (c *cluster) look(ctx context.Context) error {
 	if err := c.sweep(ctx, ch); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context, *election) error{c.tell, c.leave, c.elect, c.take, c.resolve, c.retire} {
+	for _, step := range []func(context.Context, *election) error{
+		c.tell, c.leave, c.elect, c.take, c.resolve, c.retire,
+	} {
 		if err := step(ctx, ch); err != nil {
 			return err
 		}
@@ -84,7 +86,8 @@ func (c *cluster) tell(ctx context.Context, ch *election) error {
 	c.mu.Lock()
 	heard := c.heard[ch.elected()].After(c.renewed) && !c.renewed.IsZero()
 	due := ch.settled() && heard && c.right.Sub(now) < c.r.fresh()/2+c.r.interval()
-	flush := c.acked > ch.WatermarkMS || c.oldest != math.MaxInt64 && len(ch.Terms) == 1 && c.oldest <= ch.Terms[0].FromMS+c.r.margin().Milliseconds()
+	flush := c.acked > ch.WatermarkMS ||
+		c.oldest != math.MaxInt64 && len(ch.Terms) == 1 && c.oldest <= ch.Terms[0].FromMS+c.r.margin().Milliseconds()
 	c.mu.Unlock()
 	if !due && !flush {
 		return nil
@@ -138,7 +141,8 @@ func (c *cluster) leave(ctx context.Context, ch *election) error {
 	}
 	lag := c.r.lag().Milliseconds()
 	watermark := c.watermark(ch)
-	if furthest := c.furthest(ch.elected()); furthest == math.MinInt64 || furthest-watermark <= lag || c.r.now().UnixMilli()-watermark <= lag {
+	if furthest := c.furthest(ch.elected()); furthest == math.MinInt64 || furthest-watermark <= lag ||
+		c.r.now().UnixMilli()-watermark <= lag {
 		return nil
 	}
 	_, done, err := c.update(ctx, func(now *election) *election {
@@ -151,7 +155,8 @@ func (c *cluster) leave(ctx context.Context, ch *election) error {
 	})
 	if done {
 		c.r.env.Logger.Warn("the elected replica lags too far behind; another one will be elected",
-			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "replica", ch.elected(), "watermark", format.Instant(watermark))
+			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "replica", ch.elected(),
+			"watermark", format.Instant(watermark))
 	}
 	return err
 }
@@ -185,7 +190,8 @@ func (c *cluster) elect(ctx context.Context, ch *election) error {
 		return nil
 	}
 	_, done, err := c.update(ctx, func(now *election) *election {
-		if now == nil || now.Epoch != ch.Epoch || now.Beat != ch.Beat || now.Taking != "" || now.WatermarkMS != ch.WatermarkMS {
+		if now == nil || now.Epoch != ch.Epoch || now.Beat != ch.Beat || now.Taking != "" ||
+			now.WatermarkMS != ch.WatermarkMS {
 			return nil
 		}
 		next := now.elect(replica, limit, self, c.r.now())
@@ -225,7 +231,8 @@ func (c *cluster) take(ctx context.Context, ch *election) error {
 	if done {
 		c.grant(begun, ch.Epoch)
 		c.r.env.Logger.Info("stored the held samples of the elected replica",
-			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "replica", ch.elected(), "rows", t.rows, "samples", t.samples)
+			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "replica", ch.elected(), "rows", t.rows,
+			"samples", t.samples)
 	}
 	return err
 }

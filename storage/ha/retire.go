@@ -47,7 +47,10 @@ func (c *cluster) retire(ctx context.Context, ch *election) error {
 		return nil
 	}
 	for era := ch.Low; era <= ch.heldEpoch(); era++ {
-		for _, err := range c.r.env.Engine.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(c.at.Tenant, c.at.Cluster, era), KeysOnly: true, Limit: 1}) {
+		for _, err := range c.r.env.Engine.Scan(ctx, engine.Range{
+			Table: engine.Held, Partition: format.HeldPartition(c.at.Tenant, c.at.Cluster, era), KeysOnly: true,
+			Limit: 1,
+		}) {
 			if err != nil {
 				return fmt.Errorf("ha: looking for held samples: %w", err)
 			}

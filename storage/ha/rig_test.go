@@ -40,9 +40,12 @@ func (h *testHost) HeldWriter(string) HeldWriter {
 func (h *testHost) DeleteHeld(ctx context.Context, at ClusterName, rows []HeldID) error {
 	var batches []engine.Batch
 	for i := range rows {
-		batches = append(batches, engine.Batch{Table: engine.Held, Partition: format.HeldPartition(at.Tenant, at.Cluster, rows[i].Epoch), Mutations: []engine.Mutation{{
-			Op: engine.Delete, Clustering: rows[i].Key(), Timestamp: HeldTimestamp,
-		}}})
+		batches = append(batches, engine.Batch{
+			Table: engine.Held, Partition: format.HeldPartition(at.Tenant, at.Cluster, rows[i].Epoch),
+			Mutations: []engine.Mutation{{
+				Op: engine.Delete, Clustering: rows[i].Key(), Timestamp: HeldTimestamp,
+			}},
+		})
 	}
 	return h.eng.Write(ctx, batches)
 }
@@ -166,7 +169,10 @@ type rig struct {
 }
 
 func newRig(t *testing.T, eng engine.Engine, processes int, change func(*Options)) *rig {
-	r := &rig{t: t, eng: eng, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), host: &testHost{eng: eng, stored: map[string][]sample{}}, change: change}
+	r := &rig{
+		t: t, eng: eng, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC),
+		host: &testHost{eng: eng, stored: map[string][]sample{}}, change: change,
+	}
 	for i := range processes {
 		r.trackers, r.members = append(r.trackers, nil), append(r.members, nil)
 		r.start(i)
@@ -188,7 +194,8 @@ func (r *rig) start(i int) {
 	require.Len(r.t, writer, engine.IDLen)
 	nothing := func(context.Context) error { return nil }
 	r.members[i] = membership.New(membership.Options{
-		Engine: r.eng, Writer: writer, Shared: true, Now: now, Created: r.now, Corrupt: corrupt, Logger: slog.New(slog.DiscardHandler), Still: true,
+		Engine: r.eng, Writer: writer, Shared: true, Now: now, Created: r.now, Corrupt: corrupt,
+		Logger: slog.New(slog.DiscardHandler), Still: true,
 		State: func(bool) ([]byte, error) { return []byte("{}"), nil }, Learn: nothing, Refresh: nothing,
 	})
 	require.NoError(r.t, r.members[i].Open(r.t.Context()))
@@ -199,7 +206,8 @@ func (r *rig) start(i int) {
 	}
 	var err error
 	r.trackers[i], err = New(r.t.Context(), Env{
-		Engine: r.eng, Member: r.members[i], Writer: writer, Host: r.host, Now: now, MaxAhead: 10 * time.Minute, Corrupt: corrupt, Logger: slog.New(slog.DiscardHandler),
+		Engine: r.eng, Member: r.members[i], Writer: writer, Host: r.host, Now: now, MaxAhead: 10 * time.Minute,
+		Corrupt: corrupt, Logger: slog.New(slog.DiscardHandler),
 	}, opts)
 	require.NoError(r.t, err)
 }

@@ -21,14 +21,19 @@ type Rows struct {
 func (r Rows) eachElection(ctx context.Context, tenant string, f func(cluster string, ch *election) error) error {
 	key := engine.Key{engine.Text(tenant)}
 	for bucket := range int64(electionBuckets) {
-		for row, err := range r.Engine.Scan(ctx, engine.Range{Table: engine.Chosen, Partition: engine.Key{engine.Int(bucket)}, From: key, To: key}) {
+		for row, err := range r.Engine.Scan(ctx, engine.Range{
+			Table: engine.Chosen, Partition: engine.Key{engine.Int(bucket)}, From: key, To: key,
+		}) {
 			if err != nil {
 				return fmt.Errorf("ha: reading the elected replicas: %w", err)
 			}
 			cluster := strings.Clone(row.Clustering[1].Text)
 			ch, err := parseElection(row.Value)
 			if err != nil {
-				r.Corrupt(engine.Chosen, fmt.Errorf("the record of the elected replica of cluster %q, tenant %q, is unreadable: %w", cluster, tenant, err))
+				r.Corrupt(engine.Chosen, fmt.Errorf(
+					"the record of the elected replica of cluster %q, tenant %q, is unreadable: %w", cluster, tenant,
+					err,
+				))
 				continue // Its held samples can't be stored either.
 			}
 			if err := f(cluster, &ch); err != nil {
@@ -43,7 +48,9 @@ func (r Rows) eachElection(ctx context.Context, tenant string, f func(cluster st
 func (r Rows) EachHeld(ctx context.Context, tenant string, f func(cluster, writer string, seq int64)) error {
 	return r.eachElection(ctx, tenant, func(cluster string, ch *election) error {
 		for era := ch.Low; era <= ch.heldEpoch(); era++ {
-			for row, err := range r.Engine.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(tenant, cluster, era), KeysOnly: true}) {
+			for row, err := range r.Engine.Scan(ctx, engine.Range{
+				Table: engine.Held, Partition: format.HeldPartition(tenant, cluster, era), KeysOnly: true,
+			}) {
 				if err != nil {
 					return fmt.Errorf("ha: listing held samples: %w", err)
 				}

@@ -109,15 +109,22 @@ func newMetrics(r *Tracker, reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
 	if reg != nil {
 		reg.MustRegister(&collector{r: r, silence: prometheus.NewDesc("cassia_ha_elected_silence_seconds",
-			"Time in seconds since any process last received samples from the elected replica, for at most 500 replica clusters that were active within the last day.", []string{"tenant", "cluster"}, nil),
-			clusters: prometheus.NewDesc("cassia_ha_clusters", "Replica clusters, by whether the elected replica sent samples within the failover timeout.", []string{"state"}, nil),
-			rows:     prometheus.NewDesc("cassia_ha_held_rows", "Rows of samples that this process holds for replicas that are not elected.", nil, nil),
-			bytes:    prometheus.NewDesc("cassia_ha_held_bytes", "Bytes of samples that this process holds for replicas that are not elected.", nil, nil)})
+			"Time in seconds since any process last received samples from the elected replica, for at most 500 "+
+				"replica clusters that were active within the last day.",
+			[]string{"tenant", "cluster"}, nil),
+			clusters: prometheus.NewDesc("cassia_ha_clusters",
+				"Replica clusters, by whether the elected replica sent samples within the failover timeout.",
+				[]string{"state"}, nil),
+			rows: prometheus.NewDesc("cassia_ha_held_rows",
+				"Rows of samples that this process holds for replicas that are not elected.", nil, nil),
+			bytes: prometheus.NewDesc("cassia_ha_held_bytes",
+				"Bytes of samples that this process holds for replicas that are not elected.", nil, nil)})
 	}
 	return &metrics{
 		samples: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_ha_samples_total",
-			Help: "Samples received from replicas, by result: stored (from the elected replica), held (from another replica), covered " +
-				"(already stored from another replica), or taken (stored later from held samples)."}, []string{"result"}),
+			Help: "Samples received from replicas, by result: stored (from the elected replica), held (from another " +
+				"replica), covered (already stored from another replica), or taken (stored later from held samples)."},
+			[]string{"result"}),
 		elected: f.NewCounter(prometheus.CounterOpts{Name: "cassia_ha_elections_total",
 			Help: "Failovers: times that this process elected another replica of a cluster."}),
 		dropped: f.NewCounter(prometheus.CounterOpts{Name: "cassia_ha_held_dropped_samples_total",
@@ -169,12 +176,15 @@ func (m *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	if len(list) > maxSilences {
 		slices.SortFunc(list, func(a, b silent) int {
-			return cmp.Or(cmp.Compare(a.silence, b.silence), cmp.Compare(a.at.Tenant, b.at.Tenant), cmp.Compare(a.at.Cluster, b.at.Cluster))
+			return cmp.Or(cmp.Compare(a.silence, b.silence), cmp.Compare(a.at.Tenant, b.at.Tenant),
+				cmp.Compare(a.at.Cluster, b.at.Cluster))
 		})
 		list = list[:maxSilences]
 	}
 	for _, s := range list {
-		out <- prometheus.MustNewConstMetric(m.silence, prometheus.GaugeValue, s.silence.Seconds(), s.at.Tenant, s.at.Cluster)
+		out <- prometheus.MustNewConstMetric(
+			m.silence, prometheus.GaugeValue, s.silence.Seconds(), s.at.Tenant, s.at.Cluster,
+		)
 	}
 	out <- prometheus.MustNewConstMetric(m.clusters, prometheus.GaugeValue, float64(heard), "heard")
 	out <- prometheus.MustNewConstMetric(m.clusters, prometheus.GaugeValue, float64(known-heard), "silent")

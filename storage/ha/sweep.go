@@ -35,11 +35,16 @@ func (c *cluster) sweep(ctx context.Context, ch *election) error {
 	seen, low := map[string]bool{}, ch.heldEpoch()
 	var orphans []HeldID
 	for era := ch.heldEpoch(); era >= ch.Low; era-- {
-		for row, err := range c.r.env.Engine.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(c.at.Tenant, c.at.Cluster, era), KeysOnly: true}) {
+		for row, err := range c.r.env.Engine.Scan(ctx, engine.Range{
+			Table: engine.Held, Partition: format.HeldPartition(c.at.Tenant, c.at.Cluster, era), KeysOnly: true,
+		}) {
 			if err != nil {
 				return fmt.Errorf("ha: looking for held samples: %w", err)
 			}
-			h := HeldID{Epoch: era, Replica: strings.Clone(row.Clustering[0].Text), Writer: strings.Clone(row.Clustering[1].Text), Seq: row.Clustering[2].Int}
+			h := HeldID{
+				Epoch: era, Replica: strings.Clone(row.Clustering[0].Text),
+				Writer: strings.Clone(row.Clustering[1].Text), Seq: row.Clustering[2].Int,
+			}
 			low = era
 			name := fmt.Sprint(h)
 			switch {
@@ -73,7 +78,9 @@ func (c *cluster) sweep(ctx context.Context, ch *election) error {
 
 // adoptRows makes this process the owner of rows.
 func (c *cluster) adoptRows(ctx context.Context, rows []HeldID) error {
-	slices.SortFunc(rows, func(a, b HeldID) int { return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Seq, b.Seq)) })
+	slices.SortFunc(rows, func(a, b HeldID) int {
+		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Seq, b.Seq))
+	})
 	for i := range rows {
 		h := heldRow{HeldID: rows[i]}
 		value, ok, err := c.r.readHeld(ctx, c.at, &h.HeldID)
@@ -88,7 +95,8 @@ func (c *cluster) adoptRows(ctx context.Context, rows []HeldID) error {
 			c.corruptHeld(&h.HeldID, err)
 			continue // It is kept for inspection until its held epoch is abandoned.
 		}
-		h.minT, h.maxT, h.reach, h.samples, h.bytes = about.MinT, about.MaxT, about.Reach, about.Samples, int64(len(value))
+		h.minT, h.maxT, h.reach = about.MinT, about.MaxT, about.Reach
+		h.samples, h.bytes = about.Samples, int64(len(value))
 		c.r.mu.Lock()
 		c.r.bytes += h.bytes // The row exists already, so no limit applies.
 		c.r.mu.Unlock()
@@ -98,13 +106,15 @@ func (c *cluster) adoptRows(ctx context.Context, rows []HeldID) error {
 		c.mu.Unlock()
 	}
 	if len(rows) > 0 {
-		c.r.env.Logger.Info("took over the held samples of a process that stopped", "tenant", c.at.Tenant, "cluster", c.at.Cluster, "rows", len(rows))
+		c.r.env.Logger.Info("took over the held samples of a process that stopped",
+			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "rows", len(rows))
 	}
 	return nil
 }
 
 // corruptHeld reports an unreadable held row.
 func (c *cluster) corruptHeld(h *HeldID, err error) {
-	c.r.env.Corrupt(engine.Held, fmt.Errorf("a row of held samples of cluster %q of tenant %q: era %d, replica %q, writer %x, seq %d: %w",
-		c.at.Cluster, c.at.Tenant, h.Epoch, h.Replica, h.Writer, h.Seq, err))
+	c.r.env.Corrupt(engine.Held,
+		fmt.Errorf("a row of held samples of cluster %q of tenant %q: era %d, replica %q, writer %x, seq %d: %w",
+			c.at.Cluster, c.at.Tenant, h.Epoch, h.Replica, h.Writer, h.Seq, err))
 }

@@ -78,11 +78,17 @@ func (t *takeover) pass(ctx context.Context) (n int, err error) {
 	replica := engine.Key{engine.Text(t.ch.elected())}
 	current, _ := t.c.current()
 	for era := t.ch.Low; current != nil && era <= current.heldEpoch(); era++ {
-		for row, err := range t.c.r.env.Engine.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(t.c.at.Tenant, t.c.at.Cluster, era), From: replica, To: replica}) {
+		for row, err := range t.c.r.env.Engine.Scan(ctx, engine.Range{
+			Table: engine.Held, Partition: format.HeldPartition(t.c.at.Tenant, t.c.at.Cluster, era), From: replica,
+			To: replica,
+		}) {
 			if err != nil {
 				return n, fmt.Errorf("ha: reading held samples: %w", err)
 			}
-			h := HeldID{Epoch: era, Replica: t.ch.elected(), Writer: strings.Clone(row.Clustering[1].Text), Seq: row.Clustering[2].Int}
+			h := HeldID{
+				Epoch: era, Replica: t.ch.elected(), Writer: strings.Clone(row.Clustering[1].Text),
+				Seq: row.Clustering[2].Int,
+			}
 			ok, err := t.add(ctx, h, row.Value)
 			if err != nil {
 				return n, err

@@ -21,7 +21,9 @@ import (
 var (
 	// ErrHeldFull means that the samples held for replicas that aren't elected have reached a size limit. No sample of
 	// the batch was accepted; retry later.
-	ErrHeldFull = errors.New("ha: too many writes are waiting: too many samples are held for replicas that are not elected")
+	ErrHeldFull = errors.New(
+		"ha: too many writes are waiting: too many samples are held for replicas that are not elected",
+	)
 	// errChosenAnew means that another replica was elected during a write. The caller must retry.
 	errChosenAnew = fmt.Errorf("%w: another replica was elected concurrently", engine.ErrUnavailable)
 )
@@ -160,7 +162,8 @@ func (r *Tracker) Close() {
 	for _, c := range r.all() {
 		if ch, known := c.current(); known {
 			if err := c.tell(ctx, ch); err != nil {
-				r.env.Logger.Warn("can't store the progress of the elected replica", "tenant", c.at.Tenant, "cluster", c.at.Cluster, "err", err)
+				r.env.Logger.Warn("can't store the progress of the elected replica",
+					"tenant", c.at.Tenant, "cluster", c.at.Cluster, "err", err)
 			}
 		}
 	}
@@ -230,7 +233,9 @@ func (r *Tracker) readElections(ctx context.Context) error {
 	defer cancel()
 	for bucket := range int64(electionBuckets) {
 		begun := r.now()
-		for row, err := range r.env.Engine.Scan(ctx, engine.Range{Table: engine.Chosen, Partition: engine.Key{engine.Int(bucket)}}) {
+		for row, err := range r.env.Engine.Scan(ctx, engine.Range{
+			Table: engine.Chosen, Partition: engine.Key{engine.Int(bucket)},
+		}) {
 			if err != nil {
 				return fmt.Errorf("ha: reading the elected replicas: %w", err)
 			}
@@ -272,18 +277,27 @@ func (r *Tracker) Check(tenant, clusterLabel, replica string) error {
 		return &NameError{Reason: ReasonInvalidUTF8, Detail: "the name of its cluster or replica isn't valid UTF-8"}
 	}
 	if len(clusterLabel) > maxReplicaLabel || len(replica) > maxReplicaLabel {
-		return &NameError{Reason: ReasonReplicaLabelTooLong, Detail: fmt.Sprintf("the name of a cluster or replica has more than %d bytes", maxReplicaLabel)}
+		return &NameError{
+			Reason: ReasonReplicaLabelTooLong,
+			Detail: fmt.Sprintf("the name of a cluster or replica has more than %d bytes", maxReplicaLabel),
+		}
 	}
 	at := ClusterName{tenant, clusterLabel}
 	c := r.known(at)
 	if c == nil {
 		if r.heardClusters(tenant) >= r.opts.Clusters {
-			return &NameError{Reason: ReasonTooManyClusters, Detail: fmt.Sprintf("the tenant has the maximum of %d replica clusters", r.opts.Clusters)}
+			return &NameError{
+				Reason: ReasonTooManyClusters,
+				Detail: fmt.Sprintf("the tenant has the maximum of %d replica clusters", r.opts.Clusters),
+			}
 		}
 		c = r.add(ClusterName{string([]byte(tenant)), string([]byte(clusterLabel))})
 	}
 	if !c.hear(replica) {
-		return &NameError{Reason: ReasonTooManyReplicas, Detail: fmt.Sprintf("the cluster has the maximum of %d replicas", maxReplicas)}
+		return &NameError{
+			Reason: ReasonTooManyReplicas,
+			Detail: fmt.Sprintf("the cluster has the maximum of %d replicas", maxReplicas),
+		}
 	}
 	return nil
 }

@@ -21,7 +21,10 @@ import (
 // TestStrandGivesBackWhatItTook appends samples of many shapes, sorted and unsorted, and reads them after each one.
 func TestStrandGivesBackWhatItTook(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	specials := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), math.Float64frombits(value.StaleNaN), math.MaxFloat64, math.SmallestNonzeroFloat64, 0.1}
+	specials := []float64{
+		0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), math.Float64frombits(value.StaleNaN),
+		math.MaxFloat64, math.SmallestNonzeroFloat64, 0.1,
+	}
 	for round := range 200 {
 		st := newChunk(&Generation{start: 7_200_000}, &Series{})
 		var want chunk.Samples
@@ -45,7 +48,9 @@ func TestStrandGivesBackWhatItTook(t *testing.T) {
 				v = specials[rng.IntN(len(specials))]
 			}
 			if rng.IntN(50) == 0 {
-				h := chunk.Histogram{T: at, Int: &histogram.Histogram{Count: 2, Sum: v, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{2}}}
+				h := chunk.Histogram{T: at, Int: &histogram.Histogram{
+					Count: 2, Sum: v, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{2},
+				}}
 				canonical, err := chunk.Canonical(h)
 				require.NoError(t, err)
 				st.appendHistogram(at, chunk.AppendHistogramBytes(nil, canonical))

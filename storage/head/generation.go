@@ -42,7 +42,9 @@ type Generation struct {
 // NewGeneration returns a generation that belongs to no slot partition of the head yet, for samples read from the
 // staging log of at, whose slot starts at start.
 func NewGeneration(at SlotPartition, start int64) *Generation {
-	return &Generation{slot: &openSlot{slot: at.Slot, partition: at.Partition}, start: start, index: map[*Series]*Chunk{}}
+	return &Generation{
+		slot: &openSlot{slot: at.Slot, partition: at.Partition}, start: start, index: map[*Series]*Chunk{},
+	}
 }
 
 // Loaded must be called when all samples of a generation without a slot partition have been added.

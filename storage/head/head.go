@@ -74,7 +74,8 @@ type metricMembers struct {
 // New returns an empty head. partitions is the number of partitions in the store's first period.
 func New(partitions int, period *format.Periods) *Head {
 	h := &Head{
-		seed: maphash.MakeSeed(), period: period, tenants: map[string]*Tenant{}, parts: make([]guardedPartition, partitions),
+		seed: maphash.MakeSeed(), period: period, tenants: map[string]*Tenant{},
+		parts: make([]guardedPartition, partitions),
 	}
 	for i := range h.parts {
 		h.parts[i].slots = map[SlotPartition]*openSlot{}

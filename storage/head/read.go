@@ -66,7 +66,9 @@ const (
 // Select yields the matching series of a tenant that have samples in [minT, maxT], until ctx is canceled. scan is for
 // callers that keep few of the series: unless a matcher selects by value, each series is tested, and no memory is used
 // for a list of all of them.
-func (h *Head) Select(ctx context.Context, tenant string, ms []*labels.Matcher, minT, maxT int64, scan bool) iter.Seq2[*Series, Snapshot] {
+func (h *Head) Select(
+	ctx context.Context, tenant string, ms []*labels.Matcher, minT, maxT int64, scan bool,
+) iter.Seq2[*Series, Snapshot] {
 	return func(yield func(*Series, Snapshot) bool) {
 		t := h.find(tenant)
 		if t == nil {
@@ -137,7 +139,9 @@ func (s *Series) chunksIn(minT, maxT int64) Chunks {
 
 // Exemplars yields the matching series of a tenant that have exemplars, with the exemplars of the head chunks that may
 // have some in (after, to], until ctx is canceled.
-func (h *Head) Exemplars(ctx context.Context, tenant string, ms []*labels.Matcher, after, to int64) iter.Seq2[*Series, []format.Exemplar] {
+func (h *Head) Exemplars(
+	ctx context.Context, tenant string, ms []*labels.Matcher, after, to int64,
+) iter.Seq2[*Series, []format.Exemplar] {
 	return func(yield func(*Series, []format.Exemplar) bool) {
 		t := h.find(tenant)
 		if t == nil {

@@ -29,7 +29,9 @@ func (s *rowSet) add(r format.StageRow) {
 
 func (w *writerRows) add(seq int64) {
 	// at is the first run that ends at seq-1 or later.
-	at, _ := slices.BinarySearchFunc(w.runs, seq-1, func(run format.SeqRun, seq int64) int { return cmp.Compare(run.Last, seq) })
+	at, _ := slices.BinarySearchFunc(w.runs, seq-1, func(run format.SeqRun, seq int64) int {
+		return cmp.Compare(run.Last, seq)
+	})
 	if at == len(w.runs) || w.runs[at].First > seq+1 {
 		w.runs = slices.Insert(w.runs, at, format.SeqRun{First: seq, Last: seq})
 		return
@@ -53,7 +55,9 @@ func (s *rowSet) has(r format.StageRow) bool {
 		return false
 	}
 	runs := s.writers[i].runs
-	at, _ := slices.BinarySearchFunc(runs, r.Seq, func(run format.SeqRun, seq int64) int { return cmp.Compare(run.Last, seq) })
+	at, _ := slices.BinarySearchFunc(runs, r.Seq, func(run format.SeqRun, seq int64) int {
+		return cmp.Compare(run.Last, seq)
+	})
 	return at < len(runs) && runs[at].First <= r.Seq
 }
 

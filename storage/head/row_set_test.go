@@ -36,7 +36,8 @@ func TestRowSet(t *testing.T) {
 		runs, wantRuns := 0, 0
 		for _, w := range set.writers {
 			runs += len(w.runs)
-			require.True(t, slices.IsSortedFunc(w.runs, func(a, b format.SeqRun) int { return int(a.Last - b.First) }), "round %d: %v", round, w.runs)
+			require.True(t, slices.IsSortedFunc(w.runs, func(a, b format.SeqRun) int { return int(a.Last - b.First) }),
+				"round %d: %v", round, w.runs)
 		}
 		for r := range want {
 			if !want[format.StageRow{Writer: r.Writer, Seq: r.Seq + 1}] {

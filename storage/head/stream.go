@@ -83,7 +83,8 @@ type definer struct {
 
 var (
 	// ErrLeansOnCorrupt means that a blob depends on an unreadable blob.
-	ErrLeansOnCorrupt = fmt.Errorf("%w: it has samples of series defined in an earlier, corrupt blob", format.ErrMalformedBlob)
+	ErrLeansOnCorrupt = fmt.Errorf("%w: it has samples of series defined in an earlier, corrupt blob",
+		format.ErrMalformedBlob)
 	// ErrUndefined means that a blob depends on missing blobs, which may arrive later.
 	ErrUndefined = errors.New("storage: a blob depends on missing blobs")
 )
@@ -222,7 +223,9 @@ func (d *Decoder) undefined() bool { return d.reader.Before > d.epoch.whole }
 // NoteDefinitions adds the last decoded blob's definitions, if it has any, to a generation.
 func (d *Decoder) NoteDefinitions(g *Generation, r format.StageRow) {
 	if len(d.defined) > 0 {
-		g.definers = append(g.definers, definer{row: r, epoch: d.reader.Epoch, before: d.reader.Before, series: slices.Clone(d.defined)})
+		g.definers = append(g.definers, definer{
+			row: r, epoch: d.reader.Epoch, before: d.reader.Before, series: slices.Clone(d.defined),
+		})
 	}
 }
 

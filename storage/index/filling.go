@@ -236,5 +236,6 @@ func (f *filling) hasFewValues() bool {
 
 // bytes returns the approximate size of the filling in memory, without its column.
 func (f *filling) bytes() int64 {
-	return int64(cap(f.texts)+cap(f.merged))*(headerBytes+8) + int64(len(f.ordinals)+len(f.renumber))*4 + int64(cap(f.hashes))*8
+	return int64(cap(f.texts)+cap(f.merged))*(headerBytes+8) + int64(len(f.ordinals)+len(f.renumber))*4 +
+		int64(cap(f.hashes))*8
 }

@@ -27,7 +27,9 @@ func (w workMeter) Working(context.Context) { w.working() }
 func pods(n int) []labels.Labels {
 	series := make([]labels.Labels, n)
 	for i := range series {
-		series[i] = labels.FromStrings(labels.MetricName, "up", "pod", fmt.Sprintf("pod-%d", i*7919%n), "zone", fmt.Sprint("z", i%2))
+		series[i] = labels.FromStrings(
+			labels.MetricName, "up", "pod", fmt.Sprintf("pod-%d", i*7919%n), "zone", fmt.Sprint("z", i%2),
+		)
 	}
 	return series
 }

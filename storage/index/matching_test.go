@@ -16,7 +16,9 @@ func TestMatchingEndsWithItsContext(t *testing.T) {
 	for _, n := range []int{smallSet, 4 * fewSeries} {
 		series := make([]labels.Labels, n)
 		for i := range series {
-			series[i] = labels.FromStrings(labels.MetricName, "up", "pod", fmt.Sprintf("pod-%d", i), "zone", fmt.Sprint("z", i%2))
+			series[i] = labels.FromStrings(
+				labels.MetricName, "up", "pod", fmt.Sprintf("pod-%d", i), "zone", fmt.Sprint("z", i%2),
+			)
 		}
 		set := New(series)
 		for _, ms := range [][]*labels.Matcher{

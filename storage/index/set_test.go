@@ -60,8 +60,8 @@ var matcherValues = []string{
 
 var matcherExpressions = []string{
 	"", ".*", ".+", "api|web", "api|", "|", "api|api", "host-1.*", "host-1.+", "host-[12]:9100", ".*9100", "(?i)API",
-	"/v1/users/.*", "/v1/(users|items)/[0-9]", ".*orders.*", "5..", "[45]..", "20[04]", "nothing.*", "nothing", "a?", ".",
-	"(?i)host-3.*", "1.*|7", "host-(1|2|3):.*", "http_.*", "1|2|3|4|5|6|7|8|9|10|11",
+	"/v1/users/.*", "/v1/(users|items)/[0-9]", ".*orders.*", "5..", "[45]..", "20[04]", "nothing.*", "nothing", "a?",
+	".", "(?i)host-3.*", "1.*|7", "host-(1|2|3):.*", "http_.*", "1|2|3|4|5|6|7|8|9|10|11",
 }
 
 var labelNames = []string{"instance", "job", "code", "path", "rare", "unique", "missing", labels.MetricName, ""}
@@ -103,7 +103,9 @@ func nonEmpty(p []uint32) []uint32 {
 func TestEachExpressionAlone(t *testing.T) {
 	series := fleet(400, 3)
 	for _, name := range labelNames {
-		for _, kind := range []labels.MatchType{labels.MatchEqual, labels.MatchNotEqual, labels.MatchRegexp, labels.MatchNotRegexp} {
+		for _, kind := range []labels.MatchType{
+			labels.MatchEqual, labels.MatchNotEqual, labels.MatchRegexp, labels.MatchNotRegexp,
+		} {
 			values := matcherValues
 			if kind >= labels.MatchRegexp {
 				values = matcherExpressions
@@ -187,7 +189,9 @@ func TestBytesGrowWithColumnsButNotWithMadeUpNames(t *testing.T) {
 	set.Match([]*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, "path", ".*orders.*")})
 	require.Greater(t, set.Bytes(), before)
 	for i := range 10 * maxAbsent {
-		require.Empty(t, set.Match([]*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, fmt.Sprint("no", i), ".+")}))
+		require.Empty(t, set.Match([]*labels.Matcher{
+			labels.MustNewMatcher(labels.MatchRegexp, fmt.Sprint("no", i), ".+"),
+		}))
 	}
 	require.LessOrEqual(t, len(set.columns), maxAbsent+1)
 }

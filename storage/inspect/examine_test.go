@@ -31,7 +31,9 @@ func (readOnly) Write(context.Context, []engine.Batch) error { return errChanged
 func (readOnly) Drop(context.Context, *engine.Table, engine.Key) error {
 	return errChanged
 }
-func (readOnly) CompareAndSet(context.Context, *engine.Table, engine.Key, engine.Key, []byte, []byte) (bool, []byte, error) {
+func (readOnly) CompareAndSet(
+	context.Context, *engine.Table, engine.Key, engine.Key, []byte, []byte,
+) (bool, []byte, error) {
 	return false, nil, errChanged
 }
 
@@ -56,12 +58,15 @@ func newRig(t testing.TB, change ...func(*storage.Options)) *rig {
 // write sends a sample.
 func (r *rig) write(tenant, metric string, at time.Time, v float64) {
 	r.t.Helper()
-	storagetest.Write(r.t, r.Store, tenant, labels.FromStrings(labels.MetricName, metric), storagetest.FloatSample{T: at.UnixMilli(), V: v})
+	storagetest.Write(r.t, r.Store, tenant, labels.FromStrings(labels.MetricName, metric),
+		storagetest.FloatSample{T: at.UnixMilli(), V: v})
 }
 
 func (r *rig) examine() *Condition {
 	r.t.Helper()
-	c, err := Examine(r.t.Context(), readOnly{r.eng}, ExamineOptions{Retention: r.retention, Now: func() time.Time { return r.now }})
+	c, err := Examine(r.t.Context(), readOnly{r.eng}, ExamineOptions{
+		Retention: r.retention, Now: func() time.Time { return r.now },
+	})
 	require.NoError(r.t, err)
 	return c
 }
@@ -100,8 +105,13 @@ func TestExamineDamage(t *testing.T) {
 	r := newRig(t)
 	slot := r.View().Period().SlotOf(r.now.UnixMilli())
 	row := func(op engine.Op, seq int64) engine.Batch {
-		return engine.Batch{Table: engine.Stage, Partition: format.StagePartition(slot, 3), Mutations: []engine.Mutation{
-			{Op: op, Clustering: engine.Key{engine.Text("0123456789abcdef"), engine.Int(seq)}, Timestamp: 1, Value: []byte("no blob at all, but long enough for one")},
+		return engine.Batch{Table: engine.Stage, Partition: format.StagePartition(
+			slot, 3,
+		), Mutations: []engine.Mutation{
+			{
+				Op: op, Clustering: engine.Key{engine.Text("0123456789abcdef"), engine.Int(seq)}, Timestamp: 1,
+				Value: []byte("no blob at all, but long enough for one"),
+			},
 		}}
 	}
 	var rows []engine.Batch
@@ -134,7 +144,8 @@ func TestExamineDamagedFiles(t *testing.T) {
 	eng := open()
 	s := storagetest.Start(t, eng)
 	for i := range 100 { // Examine reads rows in other blocks than these.
-		storagetest.Write(t, s, "a", labels.FromStrings(labels.MetricName, "up", "i", fmt.Sprint(i)), storagetest.FloatSample{T: time.Now().UnixMilli(), V: float64(i)})
+		storagetest.Write(t, s, "a", labels.FromStrings(labels.MetricName, "up", "i", fmt.Sprint(i)),
+			storagetest.FloatSample{T: time.Now().UnixMilli(), V: float64(i)})
 	}
 	require.NoError(t, s.SealAll(t.Context()))
 	require.NoError(t, s.Close())
@@ -206,11 +217,15 @@ type processRows struct {
 func (p *processRows) beat(name string, clock time.Time) {
 	p.t.Helper()
 	p.beats[name]++
-	row, err := json.Marshal(membership.Process{Name: name, Target: "all", ClockMS: clock.UnixMilli(), Beat: p.beats[name]})
+	row, err := json.Marshal(membership.Process{
+		Name: name, Target: "all", ClockMS: clock.UnixMilli(), Beat: p.beats[name],
+	})
 	require.NoError(p.t, err)
-	require.NoError(p.t, p.eng.Write(p.t.Context(), []engine.Batch{{Table: engine.Processes, Partition: engine.Key{engine.Int(0)}, Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Text(fmt.Sprintf("%-16s", name))}, Timestamp: p.beats[name], Value: row,
-	}}}}))
+	require.NoError(p.t, p.eng.Write(p.t.Context(), []engine.Batch{
+		{Table: engine.Processes, Partition: engine.Key{engine.Int(0)}, Mutations: []engine.Mutation{{
+			Clustering: engine.Key{engine.Text(fmt.Sprintf("%-16s", name))}, Timestamp: p.beats[name], Value: row,
+		}}},
+	}))
 }
 
 func TestExamineProcesses(t *testing.T) {
@@ -232,15 +247,17 @@ func TestExamineProcesses(t *testing.T) {
 		}
 	}
 	beat(right, fast, slow, dead, killed)
-	c, err := Examine(t.Context(), readOnly{eng}, ExamineOptions{Now: func() time.Time { return now }, Listen: func(context.Context) error {
-		beat(killed) // Its last one.
-		now = now.Add(2 * time.Second)
-		beat(right, slow)
-		now = now.Add(2 * time.Second)
-		beat(right, fast, slow)
-		now = now.Add(2 * time.Second)
-		return nil
-	}})
+	c, err := Examine(t.Context(), readOnly{eng}, ExamineOptions{
+		Now: func() time.Time { return now }, Listen: func(context.Context) error {
+			beat(killed) // Its last one.
+			now = now.Add(2 * time.Second)
+			beat(right, slow)
+			now = now.Add(2 * time.Second)
+			beat(right, fast, slow)
+			now = now.Add(2 * time.Second)
+			return nil
+		},
+	})
 	require.NoError(t, err)
 	require.Equal(t, "right", c.Leases[7].Owner)
 	require.Empty(t, c.Leases[6].Owner)

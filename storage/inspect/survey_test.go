@@ -60,7 +60,9 @@ func TestSurvey(t *testing.T) {
 	for i := range int64(48) {
 		imported.AppendFloat(at.Add(-72*time.Hour).UnixMilli()+i*time.Hour.Milliseconds(), 0, 1)
 	}
-	_, err = r.Import(t.Context(), "ann", []storage.ImportedSeries{{Labels: labels.FromStrings(labels.MetricName, "up"), Samples: imported}})
+	_, err = r.Import(t.Context(), "ann", []storage.ImportedSeries{
+		{Labels: labels.FromStrings(labels.MetricName, "up"), Samples: imported},
+	})
 	require.NoError(t, err)
 	r.write("ann", "up", at.Add(-72*time.Hour+time.Minute), 2)
 	require.NoError(t, r.SealAll(t.Context()))

@@ -29,7 +29,10 @@ func requireSorted(t testing.TB, list []numbered) {
 
 // randomLabels are labels that begin alike: with names and values that begin others, are long, or have zeros.
 func randomLabels(rng *rand.Rand) labels.Labels {
-	texts := []string{"a", "aa", "a\x00", "a\x00\x00b", "a\x01", "b", "host", "host-1", "host-12", "host-123456789.example.org", strings.Repeat("long", 70), "\x00", "\xff", "ä"}
+	texts := []string{
+		"a", "aa", "a\x00", "a\x00\x00b", "a\x01", "b", "host", "host-1", "host-12", "host-123456789.example.org",
+		strings.Repeat("long", 70), "\x00", "\xff", "ä",
+	}
 	b := labels.NewScratchBuilder(4)
 	for range rng.IntN(4) {
 		b.Add(texts[rng.IntN(len(texts))], texts[rng.IntN(len(texts))])
@@ -85,7 +88,10 @@ func FuzzSort(f *testing.F) {
 		var list []numbered
 		for len(list) <= some {
 			for line := range slices.Chunk(append(text, '.'), 5) {
-				list = append(list, numbered{labels.FromStrings("n"+string(line[:len(line)/2]), string(line[len(line)/2:]), "z", string(line)), len(list)})
+				list = append(list, numbered{
+					labels.FromStrings("n"+string(line[:len(line)/2]), string(line[len(line)/2:]), "z", string(line)),
+					len(list),
+				})
 			}
 		}
 		requireSorted(t, list)
@@ -97,7 +103,8 @@ func BenchmarkSort(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000, 240_000} {
 		all := make([]labels.Labels, n)
 		for i := range all {
-			all[i] = labels.FromStrings(labels.MetricName, "requests_total", "host", fmt.Sprintf("host-%d.example.org", i%200), "id", fmt.Sprintf("%016x", i*7919), "job", "pods")
+			all[i] = labels.FromStrings(labels.MetricName, "requests_total",
+				"host", fmt.Sprintf("host-%d.example.org", i%200), "id", fmt.Sprintf("%016x", i*7919), "job", "pods")
 		}
 		rand.New(rand.NewPCG(1, 2)).Shuffle(n, func(i, k int) { all[i], all[k] = all[k], all[i] })
 		list := make([]labels.Labels, n)

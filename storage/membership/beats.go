@@ -92,9 +92,12 @@ func (b *beats) beat(ctx context.Context) error {
 // write writes a row of this process. If this clock was never compared with the engine's, it may be so slow that the
 // row has already expired there. write then compares the clocks and tries once more.
 func (b *beats) write(ctx context.Context, list, beat int64, now time.Time, value []byte) error {
-	row := engine.Batch{Table: engine.Processes, Partition: listPartition(list), Expires: b.clock.EngineTime().Add(ProcessLife).Unix(), Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Text(b.o.Writer)}, Timestamp: beat, Value: value,
-	}}}
+	row := engine.Batch{
+		Table: engine.Processes, Partition: listPartition(list), Expires: b.clock.EngineTime().Add(ProcessLife).Unix(),
+		Mutations: []engine.Mutation{{
+			Clustering: engine.Key{engine.Text(b.o.Writer)}, Timestamp: beat, Value: value,
+		}},
+	}
 	err := b.o.Engine.Write(ctx, []engine.Batch{row})
 	if errors.Is(err, engine.ErrExpired) && b.clock.theirs != nil {
 		if err := b.clock.compare(ctx); err != nil {
@@ -140,7 +143,10 @@ func (b *beats) end() {
 	self := Process{Beat: b.n, Leaving: true}
 	b.mu.Unlock()
 	if err := b.tellStatement(ctx, &self, b.o.Now()); err != nil {
-		b.o.Logger.Info("can't announce that this process stops; for two hours, other processes still apply its retention", "err", err)
+		b.o.Logger.Info(
+			"can't announce that this process stops; for two hours, other processes still apply its retention",
+			"err", err,
+		)
 	}
 }
 
@@ -167,7 +173,8 @@ func (b *beats) mayAcknowledge(started time.Time) error {
 	unheard, took := b.unheard(), Elapsed(started, b.o.Now())
 	switch {
 	case unheard > maxSilence:
-		return fmt.Errorf("%w: this process sent no heartbeat for %v", engine.ErrUnavailable, unheard.Round(time.Second))
+		return fmt.Errorf("%w: this process sent no heartbeat for %v",
+			engine.ErrUnavailable, unheard.Round(time.Second))
 	case took > CommitTimeout:
 		return fmt.Errorf("%w: the write took longer than %v", engine.ErrUnavailable, CommitTimeout)
 	}

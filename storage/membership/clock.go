@@ -113,7 +113,11 @@ func (c *CheckedClock) look() time.Time {
 	case !c.alone && off.Abs() > maxClockOff:
 		if c.doubt == nil {
 			c.doubt = &doubt{by: off, since: c.seen, clock: now.Round(0)}
-			c.o.Logger.Error("this machine's clock differs from the cluster's, so no samples are accepted, and nothing is sealed or deleted; correct the clock", "by", off)
+			c.o.Logger.Error(
+				"this machine's clock differs from the cluster's, so no samples are accepted, and nothing is sealed "+
+					"or deleted; correct the clock",
+				"by", off,
+			)
 		}
 	case !c.alone:
 		c.believeAgain()
@@ -137,8 +141,12 @@ func (c *CheckedClock) weigh(now time.Time, off time.Duration) {
 		c.believeAgain()
 	case c.doubt == nil || (off-c.doubt.by).Abs() > MaxLeap:
 		c.doubt = &doubt{by: off, since: c.seen, clock: now}
-		c.o.Logger.Error("this machine's clock is untrusted; nothing is deleted until it is right, or has run evenly for long enough",
-			"by", off.Round(time.Second), "clock", now.UTC(), "expected", c.expected.UTC(), "for", c.doubt.rest().Round(time.Minute), "do", c.doClock())
+		c.o.Logger.Error(
+			"this machine's clock is untrusted; nothing is deleted until it is right, or has run evenly for long "+
+				"enough",
+			"by", off.Round(time.Second), "clock", now.UTC(), "expected", c.expected.UTC(),
+			"for", c.doubt.rest().Round(time.Minute), "do", c.doClock(),
+		)
 	case c.seen-c.doubt.since >= c.doubt.rest():
 		c.expected = now
 		c.believeAgain()
@@ -155,7 +163,9 @@ func (c *CheckedClock) saidToday(now time.Time) bool {
 func (c *CheckedClock) believeAgain() {
 	if d := c.doubt; d != nil {
 		c.doubt = nil
-		c.o.Logger.Warn("this machine's clock is trusted again", "clock", c.read.UTC(), "after", (c.seen - d.since).Round(time.Second), "differed by", d.by.Round(time.Second))
+		c.o.Logger.Warn("this machine's clock is trusted again",
+			"clock", c.read.UTC(), "after", (c.seen - d.since).Round(time.Second),
+			"differed by", d.by.Round(time.Second))
 	}
 }
 
@@ -163,7 +173,8 @@ func (c *CheckedClock) doClock() string {
 	if !c.alone {
 		return "correct the clock"
 	}
-	return "correct the clock; or if it is right, start once with --storage.today=" + c.read.UTC().Format(time.DateOnly) + ", or wait"
+	return "correct the clock; or if it is right, start once with --storage.today=" +
+		c.read.UTC().Format(time.DateOnly) + ", or wait"
 }
 
 // MayRemove returns nil if this process' clock is trusted, so that it may hide, delete or clean data, move retention
@@ -187,9 +198,12 @@ func (c *CheckedClock) MayRemove() error {
 	if off < 0 {
 		way = "behind"
 	}
-	err := fmt.Errorf("%w: %s is %v %s %s; %s", ErrClock, now.UTC().Format(time.RFC3339), off.Abs(), way, than, c.doClock())
+	err := fmt.Errorf(
+		"%w: %s is %v %s %s; %s", ErrClock, now.UTC().Format(time.RFC3339), off.Abs(), way, than, c.doClock(),
+	)
 	if c.alone {
-		err = fmt.Errorf("%w: it will be trusted after running evenly for %v more", err, max(c.doubt.rest()-(c.seen-c.doubt.since), 0).Round(time.Second))
+		err = fmt.Errorf("%w: it will be trusted after running evenly for %v more",
+			err, max(c.doubt.rest()-(c.seen-c.doubt.since), 0).Round(time.Second))
 	}
 	return err
 }

@@ -58,7 +58,8 @@ func (c *CheckedClock) MayBeSlow(by int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.look()
-	return c.doubt != nil || now.Before(earliestNow) || by <= c.set.slowBy.Milliseconds() || c.seen-c.set.at < c.o.AheadPatience
+	return c.doubt != nil || now.Before(earliestNow) || by <= c.set.slowBy.Milliseconds() ||
+		c.seen-c.set.at < c.o.AheadPatience
 }
 
 // ConfirmAhead must be called before samples ahead of Bounds are rejected permanently, because this machine's clock may
@@ -83,8 +84,8 @@ func (c *CheckedClock) ConfirmAhead() (wait time.Duration, err error) {
 	if !a.any || c.seen-a.last >= aheadRest {
 		*a = aheadSamples{any: true, since: c.seen}
 		if c.o.AheadPatience > 0 {
-			c.o.Logger.Warn("samples are more than 10 minutes ahead of this machine's clock; senders get a retryable error. Check the clocks of this "+
-				"machine and of the senders",
+			c.o.Logger.Warn("samples are more than 10 minutes ahead of this machine's clock; senders get a retryable "+
+				"error. Check the clocks of this machine and of the senders",
 				"clock", c.read.UTC(), "for", c.o.AheadPatience)
 		}
 	}
@@ -93,7 +94,11 @@ func (c *CheckedClock) ConfirmAhead() (wait time.Duration, err error) {
 		return wait, nil
 	}
 	if !a.rejected && c.o.AheadPatience > 0 {
-		c.o.Logger.Warn("samples are still more than 10 minutes ahead of this machine's clock, which was not corrected; from now on they are rejected", "clock", c.read.UTC())
+		c.o.Logger.Warn(
+			"samples are still more than 10 minutes ahead of this machine's clock, which was not corrected; from now "+
+				"on they are rejected",
+			"clock", c.read.UTC(),
+		)
 	}
 	a.rejected = true
 	return 0, nil
@@ -136,7 +141,11 @@ func (c *CheckedClock) compareAfter(before int64) error {
 		err = c.compareLocked(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("membership: samples are ahead of this machine's clock, and the cluster's clock can't be read to determine which one is wrong: %w", err)
+		return fmt.Errorf(
+			"membership: samples are ahead of this machine's clock, and the cluster's clock can't be read to "+
+				"determine which one is wrong: %w",
+			err,
+		)
 	}
 	return nil
 }
@@ -175,7 +184,11 @@ func (c *CheckedClock) noteDifference(off time.Duration) {
 		return
 	case off.Abs() >= noteOff && off.Abs() >= 2*n.off.Abs():
 		n.off = off
-		c.o.Logger.Warn("this machine's clock is "+wayOf(off)+": it differs from the cluster's; correct it (NTP). From 6 hours on, no samples are accepted", "by", off.Abs().Round(time.Second))
+		c.o.Logger.Warn(
+			"this machine's clock is "+wayOf(off)+
+				": it differs from the cluster's; correct it (NTP). From 6 hours on, no samples are accepted",
+			"by", off.Abs().Round(time.Second),
+		)
 	case off.Abs() < noteOff/2 && n.off != 0:
 		n.off = 0
 		c.o.Logger.Info("this machine's clock matches the cluster's again", "by", off.Abs().Round(time.Millisecond))
@@ -207,7 +220,8 @@ func (c *CheckedClock) noteStep(by, off time.Duration) {
 	c.ahead = aheadSamples{}
 	if n := &c.noted; c.alone && !c.o.Believing && (n.stepAt == 0 || c.seen-n.stepAt >= noteEvery) {
 		n.stepAt = max(c.seen, 1)
-		c.o.Logger.Info("this machine's clock was changed, or the machine was suspended", "by", by.Round(time.Second), "clock", c.read.UTC())
+		c.o.Logger.Info("this machine's clock was changed, or the machine was suspended",
+			"by", by.Round(time.Second), "clock", c.read.UTC())
 	}
 }
 

@@ -45,14 +45,17 @@ func parseClock(b []byte) (clockBeat, error) {
 		return beat, fmt.Errorf("membership: the row of recorded time is malformed: %w", err)
 	}
 	d := beat.Doubt
-	if beat.SeenMS < 0 || beat.SeenMS > maxSeenMS || d != nil && (d.SinceMS < 0 || d.SinceMS > beat.SeenMS || max(d.ByMS, -d.ByMS) > maxSeenMS) {
+	if beat.SeenMS < 0 || beat.SeenMS > maxSeenMS ||
+		d != nil && (d.SinceMS < 0 || d.SinceMS > beat.SeenMS || max(d.ByMS, -d.ByMS) > maxSeenMS) {
 		return beat, fmt.Errorf("membership: the row of recorded time is inconsistent: %s", b)
 	}
 	return beat, nil
 }
 
 func (c *CheckedClock) readRow(ctx context.Context) (beat clockBeat, found bool, err error) {
-	for row, err := range c.o.Engine.Scan(ctx, engine.Range{Table: engine.Processes, Partition: listPartition(clockList)}) {
+	for row, err := range c.o.Engine.Scan(ctx, engine.Range{
+		Table: engine.Processes, Partition: listPartition(clockList),
+	}) {
 		if err != nil {
 			return beat, false, fmt.Errorf("membership: reading the recorded time: %w", err)
 		}
@@ -89,11 +92,15 @@ func (c *CheckedClock) resume(ctx context.Context) error {
 	if found && c.alone {
 		c.expected = time.UnixMilli(beat.ClockMS)
 		if d := beat.Doubt; d != nil {
-			c.doubt = &doubt{time.Duration(d.ByMS) * time.Millisecond, time.Duration(d.SinceMS) * time.Millisecond, time.UnixMilli(d.ClockMS)}
+			c.doubt = &doubt{
+				time.Duration(d.ByMS) * time.Millisecond, time.Duration(d.SinceMS) * time.Millisecond,
+				time.UnixMilli(d.ClockMS),
+			}
 		}
 	}
 	c.look()
-	if c.alone && !stored && !c.o.ReadOnly { // Otherwise each start within the first minute would count the time before it.
+	if c.alone && !stored && !c.o.ReadOnly {
+		// Otherwise each start within the first minute would count the time before it.
 		c.unkept = true
 		c.kept, c.wrote = c.seen-time.Millisecond, c.seen-time.Millisecond
 	}
@@ -148,9 +155,11 @@ func (c *CheckedClock) KeepSeen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.o.Engine.Write(ctx, []engine.Batch{{Table: engine.Processes, Partition: listPartition(clockList), Mutations: []engine.Mutation{{
-		Clustering: clockKey(), Timestamp: beat.SeenMS, Value: value,
-	}}}}); err != nil {
+	if err := c.o.Engine.Write(ctx, []engine.Batch{
+		{Table: engine.Processes, Partition: listPartition(clockList), Mutations: []engine.Mutation{{
+			Clustering: clockKey(), Timestamp: beat.SeenMS, Value: value,
+		}}},
+	}); err != nil {
 		return fmt.Errorf("membership: recording the elapsed time: %w", err)
 	}
 	c.mu.Lock()

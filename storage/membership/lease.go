@@ -48,7 +48,9 @@ func (m *Member) RulesLease(ctx context.Context) (Lease, error) {
 
 func (m *Member) leases(ctx context.Context, name string, n int) ([]Lease, error) {
 	leases := make([]Lease, n)
-	for row, err := range m.o.Engine.Scan(ctx, engine.Range{Table: engine.Lease, Partition: engine.Key{engine.Text(name)}}) {
+	for row, err := range m.o.Engine.Scan(ctx, engine.Range{
+		Table: engine.Lease, Partition: engine.Key{engine.Text(name)},
+	}) {
 		if err != nil {
 			return nil, fmt.Errorf("membership: reading the leases: %w", err)
 		}
@@ -90,7 +92,9 @@ func (m *Member) take(ctx context.Context, name string, item int, lease Lease, o
 		return lease, false, err
 	}
 	next.row = row
-	ok, _, err := m.o.Engine.CompareAndSet(ctx, engine.Lease, engine.Key{engine.Text(name)}, engine.Key{engine.Int(int64(item))}, lease.row, row)
+	ok, _, err := m.o.Engine.CompareAndSet(
+		ctx, engine.Lease, engine.Key{engine.Text(name)}, engine.Key{engine.Int(int64(item))}, lease.row, row,
+	)
 	if err != nil {
 		return lease, false, fmt.Errorf("membership: acquiring lease %d of %s: %w", item, name, err)
 	}

@@ -87,7 +87,8 @@ func New(o Options) *Member {
 // Open reads the store's observed uptime and, in a shared store, announces this process. The caller must call Close.
 func (m *Member) Open(ctx context.Context) error {
 	if now := m.o.Now(); !m.o.Today.IsZero() && !m.Clock.saidToday(now) {
-		m.o.Logger.Warn("--storage.today is ignored, because this machine's clock has another date", "date", m.o.Today.Format(time.DateOnly), "clock", now.UTC())
+		m.o.Logger.Warn("--storage.today is ignored, because this machine's clock has another date",
+			"date", m.o.Today.Format(time.DateOnly), "clock", now.UTC())
 	}
 	if err := m.Clock.resume(ctx); err != nil {
 		return err
@@ -102,7 +103,9 @@ func (m *Member) Open(ctx context.Context) error {
 	switch {
 	case m.o.Still:
 	case m.beats != nil: // A read-only process also needs the others' settings and the engine's clock.
-		m.running.Go(func() { panics.Repeat(background, "announcing this process", func() { m.beats.run(background) }) })
+		m.running.Go(func() {
+			panics.Repeat(background, "announcing this process", func() { m.beats.run(background) })
+		})
 	case !m.o.ReadOnly:
 		m.running.Go(func() { panics.Repeat(background, "observing the clock", func() { m.Clock.run(background) }) })
 	}

@@ -27,22 +27,26 @@ func newCrew(t *testing.T) *crew {
 func (c *crew) join(name string, shared bool) *Member {
 	nothing := func(context.Context) error { return nil }
 	m := New(Options{
-		Engine: c.eng, Writer: (name + "----------------")[:engine.IDLen], Self: Process{Name: name, Target: "all"}, Shared: shared, Still: true,
-		Now: func() time.Time { return c.now }, Created: c.now, LastKnown: func(context.Context) (int64, error) { return c.now.UnixMilli(), nil },
+		Engine: c.eng, Writer: (name + "----------------")[:engine.IDLen], Self: Process{Name: name, Target: "all"},
+		Shared: shared, Still: true, Now: func() time.Time { return c.now }, Created: c.now,
+		LastKnown: func(context.Context) (int64, error) { return c.now.UnixMilli(), nil },
 		State: func(leaving bool) ([]byte, error) {
 			if leaving {
 				return []byte("bye from " + name), nil
 			}
 			return []byte(name), nil
 		},
-		Learn: nothing, Refresh: nothing, Corrupt: func(_ *engine.Table, err error) { c.t.Error(err) }, Logger: slog.New(slog.DiscardHandler),
+		Learn: nothing, Refresh: nothing, Corrupt: func(_ *engine.Table, err error) { c.t.Error(err) },
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(c.t, m.Open(c.t.Context()))
 	return m
 }
 
 func (c *crew) statements(m *Member) (all []string) {
-	require.NoError(c.t, m.EachStatement(c.t.Context(), func(_ string, value []byte) { all = append(all, string(value)) }))
+	require.NoError(c.t, m.EachStatement(c.t.Context(), func(_ string, value []byte) {
+		all = append(all, string(value))
+	}))
 	return all
 }
 

@@ -49,13 +49,16 @@ func listPartition(list int64) engine.Key { return engine.Key{engine.Int(list)} 
 
 // Processes lists the processes that sent a heartbeat within ProcessLife.
 func (m *Member) Processes(ctx context.Context) (list []Process, err error) {
-	for row, err := range m.o.Engine.Scan(ctx, engine.Range{Table: engine.Processes, Partition: listPartition(processList)}) {
+	for row, err := range m.o.Engine.Scan(ctx, engine.Range{
+		Table: engine.Processes, Partition: listPartition(processList),
+	}) {
 		if err != nil {
 			return nil, fmt.Errorf("membership: listing the processes: %w", err)
 		}
 		var p Process
 		if err := json.Unmarshal(row.Value, &p); err != nil {
-			m.o.Corrupt(engine.Processes, fmt.Errorf("membership: the row of process %x is malformed: %w", row.Clustering[0].Text, err))
+			m.o.Corrupt(engine.Processes, fmt.Errorf("membership: the row of process %x is malformed: %w",
+				row.Clustering[0].Text, err))
 			continue
 		}
 		p.Writer = hex.EncodeToString([]byte(row.Clustering[0].Text))
@@ -66,7 +69,9 @@ func (m *Member) Processes(ctx context.Context) (list []Process, err error) {
 
 // AppendWriters appends the staging log names of the other processes that sent a heartbeat within ProcessLife.
 func (m *Member) AppendWriters(ctx context.Context, writers []string) ([]string, error) {
-	for row, err := range m.o.Engine.Scan(ctx, engine.Range{Table: engine.Processes, Partition: listPartition(processList), KeysOnly: true}) {
+	for row, err := range m.o.Engine.Scan(ctx, engine.Range{
+		Table: engine.Processes, Partition: listPartition(processList), KeysOnly: true,
+	}) {
 		if err != nil {
 			return writers, fmt.Errorf("membership: listing the processes: %w", err)
 		}
@@ -79,7 +84,9 @@ func (m *Member) AppendWriters(ctx context.Context, writers []string) ([]string,
 
 // EachStatement calls f with the advertised state of each other process. value is only valid during the call.
 func (m *Member) EachStatement(ctx context.Context, f func(writer string, value []byte)) error {
-	for row, err := range m.o.Engine.Scan(ctx, engine.Range{Table: engine.Processes, Partition: listPartition(statementList)}) {
+	for row, err := range m.o.Engine.Scan(ctx, engine.Range{
+		Table: engine.Processes, Partition: listPartition(statementList),
+	}) {
 		if err != nil {
 			return err
 		}

@@ -40,8 +40,11 @@ func (b *ReadBudget) Charge(n int) error {
 		}
 	}
 	if used > b.Limit {
-		return fmt.Errorf("%w: its labels and encoded samples exceed %d bytes; query a shorter range or fewer series, or raise the limit",
-			ErrQueryTooLarge, b.Limit)
+		return fmt.Errorf(
+			"%w: its labels and encoded samples exceed %d bytes; query a shorter range or fewer series, or raise "+
+				"the limit",
+			ErrQueryTooLarge, b.Limit,
+		)
 	}
 	return b.Use.Bytes(n)
 }

@@ -50,7 +50,9 @@ func requireHarmless(t testing.TB, b []byte) {
 		require.Len(t, at, p.Len())
 	}
 	if p.Head().Kind == Labels {
-		NewSelector([]LabelCondition{equals("job", "node"), {Name: "pod", Matches: func(v string) bool { return v != "x" }}}).AppendEntries(nil, p)
+		NewSelector([]LabelCondition{
+			equals("job", "node"), {Name: "pod", Matches: func(v string) bool { return v != "x" }},
+		}).AppendEntries(nil, p)
 	}
 	var value []byte
 	for i := range p.Len() {

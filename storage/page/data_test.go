@@ -113,7 +113,9 @@ func odd(t testing.TB, seed uint64) []*chunk.Samples {
 		return s
 	}
 	gauge := func() float64 { return math.Round(1e4*r.NormFloat64()) / 100 }
-	special := []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), stale, math.MaxFloat64, 1e15, 0.1}
+	special := []float64{
+		0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), stale, math.MaxFloat64, 1e15, 0.1,
+	}
 	all := []*chunk.Samples{
 		series(1, func(int) (int64, int64, float64) { return 0, 0, gauge() }),
 		series(2, func(int) (int64, int64, float64) { return intervalMS, 0, gauge() }),
@@ -144,7 +146,9 @@ func histograms(t testing.TB, r *rand.Rand, n int, float bool) *chunk.Samples {
 	s := &chunk.Samples{}
 	counts := make([]int64, 8)
 	for i := range n {
-		h := &histogram.Histogram{Schema: 3, ZeroThreshold: 0.001, PositiveSpans: []histogram.Span{{Length: uint32(len(counts))}}}
+		h := &histogram.Histogram{
+			Schema: 3, ZeroThreshold: 0.001, PositiveSpans: []histogram.Span{{Length: uint32(len(counts))}},
+		}
 		before := int64(0)
 		for k := range counts {
 			counts[k] += r.Int64N(4)
@@ -193,7 +197,8 @@ func oddValues(t testing.TB, k Kind, seed uint64) (values [][]byte) {
 			many.Sort()
 			values = append(values, format.AppendLabels(nil, many.Labels()))
 		}
-		values = append(values, []byte{format.LabelsVersion, 1, 'a', 0x81, 0, 'b'}) // a length of two bytes that one has room for
+		// a length of two bytes that one has room for
+		values = append(values, []byte{format.LabelsVersion, 1, 'a', 0x81, 0, 'b'})
 	}
 	values = append(values, nil, []byte{1}, []byte{2}, []byte("no value"), []byte(randomText(r, "xyz", 500)))
 	for range 5 { // damaged values

@@ -35,7 +35,9 @@ func mayHave(f *Filter, name, value string) bool {
 // numbered are labels rows of n series.
 func numbered(n int) (values [][]byte) {
 	for i := range n {
-		values = append(values, format.AppendLabels(nil, labels.FromStrings("instance", fmt.Sprintf("10.0.0.%d:9100", i), "job", "node", "mode", []string{"user", "idle"}[i%2])))
+		values = append(values, format.AppendLabels(nil, labels.FromStrings(
+			"instance", fmt.Sprintf("10.0.0.%d:9100", i), "job", "node", "mode", []string{"user", "idle"}[i%2],
+		)))
 	}
 	return values
 }
@@ -79,8 +81,13 @@ func TestFilterOfNames(t *testing.T) {
 	}
 	require.True(t, has("job"))
 	require.False(t, has("pod"))
-	require.True(t, NewSelector([]LabelCondition{{Name: "pod", Matches: func(v string) bool { return v == "" }}}).MayMatch(f))
-	one := LabelCondition{Name: "instance", Values: []string{"a", "10.0.0.7:9100"}, Matches: func(v string) bool { return v == "a" || v == "10.0.0.7:9100" }}
+	require.True(t, NewSelector([]LabelCondition{
+		{Name: "pod", Matches: func(v string) bool { return v == "" }},
+	}).MayMatch(f))
+	one := LabelCondition{
+		Name: "instance", Values: []string{"a", "10.0.0.7:9100"},
+		Matches: func(v string) bool { return v == "a" || v == "10.0.0.7:9100" },
+	}
 	require.True(t, NewSelector([]LabelCondition{one}).MayMatch(f))
 	require.False(t, NewSelector([]LabelCondition{one, equals("job", "web")}).MayMatch(f))
 }
@@ -88,7 +95,9 @@ func TestFilterOfNames(t *testing.T) {
 // TestOpenFilters: filters made without bits, and filters of unreadable values, have all terms.
 func TestOpenFilters(t *testing.T) {
 	values := append(numbered(20), []byte{format.LabelsVersion, 200})
-	for _, b := range [][]byte{AppendOpenFilter(nil, 21), AppendFilter(nil, values), AppendFilter(nil, append(numbered(20), nil))} {
+	for _, b := range [][]byte{
+		AppendOpenFilter(nil, 21), AppendFilter(nil, values), AppendFilter(nil, append(numbered(20), nil)),
+	} {
 		f := requireFilter(t, b)
 		require.Equal(t, 21, f.Entries)
 		require.Len(t, b, filterHead+checksumSize)
@@ -104,7 +113,9 @@ func TestWrongFilters(t *testing.T) {
 	require.ErrorIs(t, requireFilter(t, AppendFilter(nil, numbered(49))).Check(p), ErrCorrupt)
 	others := numbered(60)[10:]
 	require.ErrorIs(t, requireFilter(t, AppendFilter(nil, others)).Check(p), ErrCorrupt)
-	require.NoError(t, requireFilter(t, AppendFilter(nil, append(numbered(49), nil))).Check(requirePage(t, append(numbered(48), nil, nil))))
+	require.NoError(t, requireFilter(
+		t, AppendFilter(nil, append(numbered(49), nil)),
+	).Check(requirePage(t, append(numbered(48), nil, nil))))
 }
 
 // TestEveryFlippedByteOfAFilterIsCorrupt holds that a filter in which any byte has changed, or that was cut, isn't
@@ -146,12 +157,16 @@ func FuzzParseFilter(f *testing.F) {
 	})
 }
 
-var rewriteFilters = flag.Bool("rewrite-filters", false, "write the golden filters anew; only for formats that no release has written")
+var rewriteFilters = flag.Bool(
+	"rewrite-filters", false, "write the golden filters anew; only for formats that no release has written",
+)
 
 // TestGoldenFilters holds that the filters that any release wrote are read back, and that the bytes of the current
 // version haven't changed.
 func TestGoldenFilters(t *testing.T) {
-	for name, b := range map[string][]byte{"40-series": AppendFilter(nil, numbered(40)), "open": AppendOpenFilter(nil, 40)} {
+	for name, b := range map[string][]byte{
+		"40-series": AppendFilter(nil, numbered(40)), "open": AppendOpenFilter(nil, 40),
+	} {
 		path := filepath.Join("testdata", "filters", fmt.Sprintf("v%d-%s.txt", filterVersion, name))
 		if *rewriteFilters {
 			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))

@@ -40,7 +40,9 @@ func goldenPages(t testing.TB) map[string]func() (Head, [][]byte) {
 // version haven't changed. A golden file has a line for the head, one per value, and the page's bytes, all in hex.
 func TestGolden(t *testing.T) {
 	for name, make := range goldenPages(t) {
-		path := filepath.Join("testdata", "golden", strings.ReplaceAll(fmt.Sprintf("v%d %s.txt", pageVersion, name), " ", "-"))
+		path := filepath.Join(
+			"testdata", "golden", strings.ReplaceAll(fmt.Sprintf("v%d %s.txt", pageVersion, name), " ", "-"),
+		)
 		if *rewrite {
 			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 			require.NoError(t, os.WriteFile(path, goldenText(make()), 0o644))

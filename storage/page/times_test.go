@@ -32,11 +32,15 @@ func TestTimesAreThoseOfChunks(t *testing.T) {
 					require.LessOrEqual(t, first, last)
 					continue
 				}
-				for _, at := range []int64{info.MinT, info.MaxT, info.MinT - 1, info.MaxT + 1, info.MinT + r.Int64N(1<<20) - 1<<19} {
+				for _, at := range []int64{
+					info.MinT, info.MaxT, info.MinT - 1, info.MaxT + 1, info.MinT + r.Int64N(1<<20) - 1<<19,
+				} {
 					to := at + r.Int64N(2)*r.Int64N(1<<20)
 					meets := info.MinT <= to && at <= info.MaxT
 					if usual := kind == 0; meets || usual {
-						require.Equal(t, meets, first <= to && at <= last, "seed %d, entry %d from %d to %d, asked from %d to %d", seed, i, info.MinT, info.MaxT, at, to)
+						require.Equal(t, meets, first <= to && at <= last,
+							"seed %d, entry %d from %d to %d, asked from %d to %d", seed, i, info.MinT, info.MaxT, at,
+							to)
 						passed++
 					}
 				}

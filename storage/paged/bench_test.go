@@ -30,7 +30,9 @@ func BenchmarkScan(b *testing.B) {
 		"r5m, a lacking one":  {Table: engine.R5m, From: format.RollupKey(firstOf(series[9].id, 16), 0), To: format.RollupKey(firstOf(series[9].id, 16), 0)},
 		"raw, one is limited": {Table: engine.Raw, From: engine.Key{chunk}, Limit: 1},
 	}
-	for name, open := range map[string]func(testing.TB) engine.Engine{"memory": engines["memory"], "pebble": openDefault} {
+	for name, open := range map[string]func(testing.TB) engine.Engine{
+		"memory": engines["memory"], "pebble": openDefault,
+	} {
 		for _, layout := range []string{"engine", "rows", "pages"} {
 			eng := open(b)
 			least := 0
@@ -62,7 +64,9 @@ func openDefault(t testing.TB) engine.Engine {
 	return e
 }
 
-func benchmarkScan(b *testing.B, scan func(context.Context, engine.Range) iter.Seq2[engine.Row, error], rg engine.Range) {
+func benchmarkScan(
+	b *testing.B, scan func(context.Context, engine.Range) iter.Seq2[engine.Row, error], rg engine.Range,
+) {
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {

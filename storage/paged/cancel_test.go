@@ -55,7 +55,9 @@ type cancelRig struct {
 }
 
 func newCancelRig(t *testing.T, table *engine.Table, eng engine.Engine) *cancelRig {
-	x := &cancelRig{t: t, table: table, eng: &endingEngine{Engine: eng}, limits: defaultLimits(), series: seriesOf("up", 90)}
+	x := &cancelRig{
+		t: t, table: table, eng: &endingEngine{Engine: eng}, limits: defaultLimits(), series: seriesOf("up", 90),
+	}
 	x.limits.bucket, x.limits.entries, x.limits.gatherBytes = 8, 10, 600
 	w := x.rows(Options{Least: 2})
 	require.NoError(t, w.Write(t.Context(), []engine.Batch{written(table, x.series[:70], 1, 3)}))
@@ -91,7 +93,9 @@ func (x *cancelRig) reads(rng *rand.Rand) (all []func(*Rows, context.Context) se
 		all = append(all, func(r *Rows, ctx context.Context) seq { return r.Scan(ctx, rg) })
 	}
 	for _, n := range []int{1, 3, 30, len(x.series)} {
-		w := Wanted{Table: x.table, Partition: p, First: startOf(1), Last: startOf(1 + rng.IntN(4)), PassOver: rng.IntN(20)}
+		w := Wanted{
+			Table: x.table, Partition: p, First: startOf(1), Last: startOf(1 + rng.IntN(4)), PassOver: rng.IntN(20),
+		}
 		for _, i := range rng.Perm(len(x.series))[:n] {
 			w.IDs = append(w.IDs, x.series[i].id)
 		}
@@ -136,21 +140,31 @@ func TestCancelledReadsLeaveWholeCaches(t *testing.T) {
 			x := newCancelRig(t, table, eng)
 			for i, read := range x.reads(rng) {
 				x.eng.steps = 0
-				want, err := readAll(func(ctx context.Context, _ engine.Range) seq { return read(x.rows(Options{}), ctx) }, engine.Range{})
+				want, err := readAll(
+					func(ctx context.Context, _ engine.Range) seq { return read(x.rows(Options{}), ctx) },
+					engine.Range{},
+				)
 				require.NoError(t, err)
 				require.NotEmpty(t, want)
 				steps := x.eng.steps
 				for range soak.Times(t, 5) {
-					r := x.rows(Options{IDsBytes: pick(rng, []int64{1, 3000, 1 << 20}), OpenedBytes: pick(rng, []int64{1, 9000, 1 << 20})})
+					r := x.rows(Options{
+						IDsBytes:    pick(rng, []int64{1, 3000, 1 << 20}),
+						OpenedBytes: pick(rng, []int64{1, 9000, 1 << 20}),
+					})
 					for range 3 {
 						at := 1 + rng.IntN(steps)
 						got, whole := x.cancelled(func(ctx context.Context) seq { return read(r, ctx) }, at)
 						require.LessOrEqual(t, len(got), len(want))
-						requireRows(t, want[:len(got)], got, "%s, %s, read %d, ended at %d, seed %d", name, table, i, at, seed)
-						require.True(t, !whole || len(got) == len(want), "%s, %s, read %d ended at %d without an error, seed %d", name, table, i, at, seed)
+						requireRows(t, want[:len(got)], got, "%s, %s, read %d, ended at %d, seed %d",
+							name, table, i, at, seed)
+						require.True(t, !whole || len(got) == len(want),
+							"%s, %s, read %d ended at %d without an error, seed %d", name, table, i, at, seed)
 					}
 					x.requireCaches(r)
-					again := mustRead(t, func(ctx context.Context, _ engine.Range) seq { return read(r, ctx) }, engine.Range{})
+					again := mustRead(
+						t, func(ctx context.Context, _ engine.Range) seq { return read(r, ctx) }, engine.Range{},
+					)
 					requireRows(t, want, again, "%s, %s, read %d, afterwards, seed %d", name, table, i, seed)
 				}
 			}
@@ -222,7 +236,10 @@ func TestCancelledWritesLeaveWholeCaches(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, round))
 			inner := memory.New()
 			leaving := &leavingEngine{Engine: inner}
-			x := &cancelRig{t: t, table: table, eng: &endingEngine{Engine: leaving}, limits: defaultLimits(), series: seriesOf("up", 120)}
+			x := &cancelRig{
+				t: t, table: table, eng: &endingEngine{Engine: leaving}, limits: defaultLimits(),
+				series: seriesOf("up", 120),
+			}
 			x.limits.entries = 10
 			r := x.rows(Options{Least: 2})
 			plain := memory.New()
@@ -238,7 +255,8 @@ func TestCancelledWritesLeaveWholeCaches(t *testing.T) {
 				}
 				x.requireCaches(r)
 				all := engine.Range{Table: table, Partition: partitionOf("up")}
-				requireRows(t, mustRead(t, plain.Scan, all), mustRead(t, r.Scan, all), "%s, round %d, step %d, seed %d", table, round, step, seed)
+				requireRows(t, mustRead(t, plain.Scan, all), mustRead(t, r.Scan, all), "%s, round %d, step %d, seed %d",
+					table, round, step, seed)
 			}
 		}
 	}

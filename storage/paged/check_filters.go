@@ -41,7 +41,8 @@ func (r *Rows) CheckFilters(ctx context.Context, table *engine.Table, partition 
 		}
 	}
 	for key := range x.filters {
-		if there, err := r.haveKey(ctx, t, partition, t.pageKey(format.KindFilter, 0, key.bits, key.first, key.version)); err != nil || !there {
+		filter := t.pageKey(format.KindFilter, 0, key.bits, key.first, key.version)
+		if there, err := r.haveKey(ctx, t, partition, filter); err != nil || !there {
 			return err // The window has been dropped concurrently.
 		}
 		p := &heldPage{kind: format.KindFilter, bits: key.bits, first: key.first, version: key.version}

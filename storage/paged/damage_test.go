@@ -27,11 +27,13 @@ func damagedPages(t testing.TB, table *engine.Table) (eng *memory.Engine, all []
 	r := New(eng, Options{Least: 2})
 	r.limits.entries = 10
 	require.NoError(t, r.Write(t.Context(), []engine.Batch{written(table, seriesOf("up", 35), 1, 2)}))
-	return eng, mustRead(t, r.Scan, engine.Range{Table: table, Partition: partitionOf("up")}), pagesIn(t, eng, table, partitionOf("up"))
+	return eng, mustRead(t, r.Scan,
+		engine.Range{Table: table, Partition: partitionOf("up")}), pagesIn(t, eng, table, partitionOf("up"))
 }
 
 // requireOthers reads a partition with unreadable pages. Each must be named, and all other rows must be read.
-func requireOthers(t *testing.T, eng engine.Engine, table *engine.Table, all []testRow, lost func(row testRow) bool, named ...string) {
+func requireOthers(t *testing.T, eng engine.Engine, table *engine.Table, all []testRow, lost func(row testRow) bool,
+	named ...string) {
 	t.Helper()
 	whole := engine.Range{Table: table, Partition: partitionOf("up")}
 	_, err := readAll(New(eng, Options{}).Scan, whole)
@@ -50,7 +52,8 @@ func requireOthers(t *testing.T, eng engine.Engine, table *engine.Table, all []t
 	requireRows(t, want, mustRead(t, New(eng, Options{}).Scan, whole), "%v", damage)
 	require.Len(t, damage, len(named), damage)
 	for _, name := range named {
-		require.True(t, slices.ContainsFunc(damage, func(d string) bool { return strings.Contains(d, name) }), "%s: %v", name, damage)
+		require.True(t, slices.ContainsFunc(damage, func(d string) bool { return strings.Contains(d, name) }),
+			"%s: %v", name, damage)
 	}
 }
 
@@ -106,16 +109,20 @@ func TestFlippedPage(t *testing.T) {
 // overwrite replaces the value of a page.
 func overwrite(t testing.TB, eng engine.Engine, table *engine.Table, p *heldPage, first string, value []byte) {
 	of := tablesOf(table)
-	require.NoError(t, eng.Write(context.Background(), []engine.Batch{{Table: of.pages, Partition: partitionOf("up"), Mutations: []engine.Mutation{{
-		Clustering: of.pageKey(p.kind, p.start, p.bits, first, p.version), Timestamp: 1 << 60, Value: value,
-	}}}}))
+	require.NoError(t, eng.Write(context.Background(), []engine.Batch{
+		{Table: of.pages, Partition: partitionOf("up"), Mutations: []engine.Mutation{{
+			Clustering: of.pageKey(p.kind, p.start, p.bits, first, p.version), Timestamp: 1 << 60, Value: value,
+		}}},
+	}))
 }
 
 func remove(t testing.TB, eng engine.Engine, table *engine.Table, p *heldPage) {
 	of := tablesOf(table)
-	require.NoError(t, eng.Write(context.Background(), []engine.Batch{{Table: of.pages, Partition: partitionOf("up"), Mutations: []engine.Mutation{{
-		Op: engine.Delete, Clustering: of.pageKey(p.kind, p.start, p.bits, p.first, p.version), Timestamp: 1 << 60,
-	}}}}))
+	require.NoError(t, eng.Write(context.Background(), []engine.Batch{
+		{Table: of.pages, Partition: partitionOf("up"), Mutations: []engine.Mutation{{
+			Op: engine.Delete, Clustering: of.pageKey(p.kind, p.start, p.bits, p.first, p.version), Timestamp: 1 << 60,
+		}}},
+	}))
 }
 
 // TestMissingLabelsPage requires that a data page without its labels page is named.

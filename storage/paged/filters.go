@@ -44,7 +44,9 @@ func (t *tables) filterKey(labels engine.Key) engine.Key {
 
 // haveKey reports whether a partition has page rows whose keys begin with key.
 func (r *Rows) haveKey(ctx context.Context, t *tables, partition, key engine.Key) (there bool, err error) {
-	for _, err := range r.eng.Scan(ctx, engine.Range{Table: t.pages, Partition: partition, From: key, To: key, KeysOnly: true, Limit: 1}) {
+	for _, err := range r.eng.Scan(ctx, engine.Range{
+		Table: t.pages, Partition: partition, From: key, To: key, KeysOnly: true, Limit: 1,
+	}) {
 		if err != nil {
 			return false, err
 		}

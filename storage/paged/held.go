@@ -176,7 +176,9 @@ func (p *heldPage) checkPlace(t *tables) error {
 
 // idsOf returns the ids of a labels page, or of the labels page that a data page refers to. It returns none if that
 // page no longer exists.
-func (r *Rows) idsOf(ctx context.Context, t *tables, partition engine.Key, p *heldPage, parsed *page.Page) (found ids, err error) {
+func (r *Rows) idsOf(
+	ctx context.Context, t *tables, partition engine.Key, p *heldPage, parsed *page.Page,
+) (found ids, err error) {
 	head, of := parsed.Head(), labelsKey{metricOf(partition), p.version}
 	if head.Kind != page.Labels {
 		of.version = head.Labels
@@ -198,7 +200,9 @@ func (r *Rows) idsOf(ctx context.Context, t *tables, partition engine.Key, p *he
 
 // readIDs reads the ids of the labels page that a data page refers to. It returns none if the data page no longer
 // exists either.
-func (r *Rows) readIDs(ctx context.Context, t *tables, partition engine.Key, p *heldPage, version string) (found ids, err error) {
+func (r *Rows) readIDs(
+	ctx context.Context, t *tables, partition engine.Key, p *heldPage, version string,
+) (found ids, err error) {
 	key := t.pageKey(format.KindLabels, 0, p.bits, p.first, version)
 	for row, err := range r.eng.Scan(ctx, engine.Range{Table: t.pages, Partition: partition, From: key, To: key}) {
 		if err != nil {
@@ -220,7 +224,9 @@ func (r *Rows) readIDs(ctx context.Context, t *tables, partition engine.Key, p *
 	}
 	key = t.pageKey(p.kind, p.start, p.bits, p.first, p.version)
 	there := false
-	for _, err := range r.eng.Scan(ctx, engine.Range{Table: t.pages, Partition: partition, From: key, To: key, KeysOnly: true}) {
+	for _, err := range r.eng.Scan(ctx, engine.Range{
+		Table: t.pages, Partition: partition, From: key, To: key, KeysOnly: true,
+	}) {
 		if err != nil {
 			return ids{}, &labelsPageError{err}
 		}

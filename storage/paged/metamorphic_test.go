@@ -59,7 +59,8 @@ type history struct {
 }
 
 func newHistory(t testing.TB, eng engine.Engine, seed uint64) *history {
-	h := &history{t: t, rng: rand.New(rand.NewPCG(seed, 7)), plain: memory.New(), all: map[string][]testSeries{}, limits: defaultLimits(), deletes: map[string]int{}}
+	h := &history{t: t, rng: rand.New(rand.NewPCG(seed, 7)), plain: memory.New(), all: map[string][]testSeries{},
+		limits: defaultLimits(), deletes: map[string]int{}}
 	// Verify batches before they reach the engine.
 	h.eng = faultengine.Wrap(eng, func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Write {
@@ -72,8 +73,10 @@ func newHistory(t testing.TB, eng engine.Engine, seed uint64) *history {
 	}
 	if h.rng.IntN(3) > 0 {
 		h.limits = limits{
-			entries: 3 + h.rng.IntN(20), bucket: 2 + h.rng.IntN(60), labelsBytes: 300 + h.rng.IntN(2000), dataBytes: 200 + h.rng.IntN(1000),
-			entryBytes: 90 + h.rng.IntN(200), batchBytes: 200 + h.rng.IntN(1+h.rng.IntN(5000)), gatherBytes: h.rng.IntN(3000), fewest: 1 + h.rng.IntN(3), filtered: h.rng.IntN(60),
+			entries: 3 + h.rng.IntN(20), bucket: 2 + h.rng.IntN(60), labelsBytes: 300 + h.rng.IntN(2000),
+			dataBytes: 200 + h.rng.IntN(1000), entryBytes: 90 + h.rng.IntN(200),
+			batchBytes: 200 + h.rng.IntN(1+h.rng.IntN(5000)), gatherBytes: h.rng.IntN(3000), fewest: 1 + h.rng.IntN(3),
+			filtered:     h.rng.IntN(60),
 			compactBytes: 1 + h.rng.IntN(1+h.rng.IntN(20_000)), compactRows: 1 + h.rng.IntN(300),
 		}
 	}
@@ -104,7 +107,8 @@ func checkWritten(t testing.TB, b *engine.Batch, l limits) {
 		if head := p.Head(); head.Kind == page.Labels {
 			labels[m.Clustering[pageVersion].Text] = true
 		} else {
-			require.True(t, labels[head.Labels] || outdone, "a data page without its labels page in the batch before it")
+			require.True(t, labels[head.Labels] || outdone,
+				"a data page without its labels page in the batch before it")
 		}
 	}
 	require.LessOrEqual(t, size, l.batchBytes)
@@ -155,7 +159,9 @@ func (h *history) run(steps int) {
 				h.compact(table, metric)
 			}
 			h.compare(engine.Range{Table: table, Partition: partitionOf(metric)})
-			require.NoError(h.t, h.rows.CheckFilters(h.t.Context(), table, partitionOf(metric), func(err error) { require.NoError(h.t, err) }))
+			require.NoError(h.t, h.rows.CheckFilters(h.t.Context(), table, partitionOf(metric), func(err error) {
+				require.NoError(h.t, err)
+			}))
 		}
 	}
 }
@@ -398,8 +404,8 @@ func (h *history) chunksOf() {
 	table, metric := pick(h.rng, rowTables), h.metric()
 	of := tablesOf(table)
 	w := Wanted{
-		Table: table, Partition: partitionOf(metric), KeysOnly: h.rng.IntN(4) == 0, PassOver: pick(h.rng, []int{0, 1, 7, 1000}),
-		First: h.field(table, of.start, metric).Int,
+		Table: table, Partition: partitionOf(metric), KeysOnly: h.rng.IntN(4) == 0,
+		PassOver: pick(h.rng, []int{0, 1, 7, 1000}), First: h.field(table, of.start, metric).Int,
 	}
 	w.Last = w.First + pick(h.rng, []int64{0, startOf(1) - startOf(0), startOf(historySlots) - startOf(0)})
 	if h.rng.IntN(2) == 0 {

@@ -62,21 +62,29 @@ func TestMovedPagesAreSeen(t *testing.T) {
 
 			var rewritten []engine.Batch
 			for _, i := range []int{3, 30} {
-				rewritten = append(rewritten, engine.Batch{Table: table, Partition: partitionOf("up"), Mutations: []engine.Mutation{series[i].better(table, 1, 1)}})
+				rewritten = append(rewritten, engine.Batch{
+					Table: table, Partition: partitionOf("up"),
+					Mutations: []engine.Mutation{series[i].better(table, 1, 1)},
+				})
 			}
 			require.NoError(t, other.WriteRows(t.Context(), rewritten))
 			steps := 0
 			eng.before = func() {
 				if steps++; steps == 1 {
-					require.NoError(t, other.RemoveOutdone(t.Context(), table, partitionOf("up"), map[string]bool{series[3].id: true, series[30].id: true}, Rewriting{
-						Timestamp: func(start int64, version uint64) int64 { return (start+slotMS)*1000 + int64(version) },
-					}))
+					require.NoError(t, other.RemoveOutdone(t.Context(), table, partitionOf("up"),
+						map[string]bool{series[3].id: true, series[30].id: true}, Rewriting{
+							Timestamp: func(start int64, version uint64) int64 {
+								return (start+slotMS)*1000 + int64(version)
+							},
+						}))
 				}
 			}
 			chunks := engine.Key{engine.Int(format.KindChunk)}
-			rows := mustRead(t, func(ctx context.Context, r engine.Range) seq { return reader.Scan(ctx, r) }, engine.Range{
-				Table: table, Partition: partitionOf("up"), From: chunks, To: chunks,
-			})
+			rows := mustRead(
+				t, func(ctx context.Context, r engine.Range) seq { return reader.Scan(ctx, r) }, engine.Range{
+					Table: table, Partition: partitionOf("up"), From: chunks, To: chunks,
+				},
+			)
 			require.Positive(t, steps)
 			require.Len(t, rows, len(series), "%s, try %d", table, try)
 		}

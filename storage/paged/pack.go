@@ -62,7 +62,9 @@ func (p *packer) cut(series []oneNew) int {
 	for _, s := range series {
 		bytes += len(p.value(s.labels))
 	}
-	pages := max((len(series)+p.limits.entries-1)/p.limits.entries, (bytes+p.limits.labelsBytes-1)/p.limits.labelsBytes, 1)
+	pages := max(
+		(len(series)+p.limits.entries-1)/p.limits.entries, (bytes+p.limits.labelsBytes-1)/p.limits.labelsBytes, 1,
+	)
 	most, n := (len(series)+pages-1)/pages, 0
 	for bytes = 0; n < most; n++ {
 		if bytes += len(p.value(series[n].labels)); bytes > p.limits.labelsBytes && n > 0 {
@@ -142,7 +144,9 @@ func (p *packer) byLabels(series []oneNew) (sorted []oneNew, byID []byte) {
 	for i := range from {
 		from[i] = byte(i)
 	}
-	slices.SortFunc(from, func(a, b byte) int { return bytes.Compare(p.value(series[a].labels), p.value(series[b].labels)) })
+	slices.SortFunc(from, func(a, b byte) int {
+		return bytes.Compare(p.value(series[a].labels), p.value(series[b].labels))
+	})
 	p.memory.sorted, byID = p.memory.sorted[:0], make([]byte, len(series))
 	for i, place := range from {
 		p.memory.sorted, byID[place] = append(p.memory.sorted, series[place]), byte(i)
@@ -167,7 +171,9 @@ func (p *packer) keep(m *engine.Mutation, rows []int, open *openPage) {
 			open.versions[i] = p.batch.Mutations[row].Clustering[3].Text
 		}
 	}
-	p.wrote.pages = append(p.wrote.pages, writtenPage{labelsKey{metricOf(p.batch.Partition), m.Clustering[pageVersion].Text}, open, size})
+	p.wrote.pages = append(p.wrote.pages, writtenPage{
+		labelsKey{metricOf(p.batch.Partition), m.Clustering[pageVersion].Text}, open, size,
+	})
 }
 
 // valueBytes is the approximate overhead of a cached value.
@@ -175,14 +181,18 @@ const valueBytes = 48
 
 // dataPage returns the page of the chunks with this start of the series at these places, the mutations that it
 // replaces, and their positions in the labels page; nil: 0, 1, 2, …
-func (p *packer) dataPage(bucket, version string, series []oneNew, places []int, start int64) (m engine.Mutation, rows []int, at []byte) {
+func (p *packer) dataPage(
+	bucket, version string, series []oneNew, places []int, start int64,
+) (m engine.Mutation, rows []int, at []byte) {
 	at, rows = make([]byte, len(places)), make([]int, 0, len(places))
 	for i, place := range places {
 		at[i] = byte(place)
 		rows = append(rows, p.chunk(&series[place], start))
 	}
 	at = positions(at)
-	return p.page(format.KindChunk, start, bucket, page.Head{Kind: p.tables.data, Labels: version, At: at}, rows), rows, at
+	return p.page(
+		format.KindChunk, start, bucket, page.Head{Kind: p.tables.data, Labels: version, At: at}, rows,
+	), rows, at
 }
 
 // positions returns the positions for a page's head: nil for 0, 1, 2, …
@@ -219,7 +229,9 @@ func (p *packer) took(rows []int) {
 // add adds a labels page, its filter and its data pages to the batches.
 func (p *packer) add(bundle []engine.Mutation, bytes int) {
 	if len(p.pages) == 0 || bytes > p.room {
-		p.pages = append(p.pages, engine.Batch{Table: p.tables.pages, Partition: p.batch.Partition, Expires: p.batch.Expires})
+		p.pages = append(p.pages, engine.Batch{
+			Table: p.tables.pages, Partition: p.batch.Partition, Expires: p.batch.Expires,
+		})
 		p.room = p.limits.batchBytes - keyBytes(p.batch.Partition)
 	}
 	last := &p.pages[len(p.pages)-1]

@@ -68,7 +68,8 @@ type limits struct {
 func defaultLimits() limits {
 	return limits{
 		entries: page.MaxEntries, bucket: 256, labelsBytes: 48 << 10, dataBytes: 256 << 10, entryBytes: 8 << 10,
-		batchBytes: engine.MaxBatch, gatherBytes: 128 << 10, fewest: 4, filtered: 1000, compactBytes: 256 << 10, compactRows: 4 << 10, together: 512,
+		batchBytes: engine.MaxBatch, gatherBytes: 128 << 10, fewest: 4, filtered: 1000, compactBytes: 256 << 10,
+		compactRows: 4 << 10, together: 512,
 	}
 }
 
@@ -134,13 +135,18 @@ type tables struct {
 }
 
 var (
-	rawTables = tables{rows: engine.Raw, pages: engine.RawPages, start: 1, series: 2, pageStart: 1, bits: 2, first: 3, segment: 2, data: page.Chunks}
+	rawTables = tables{
+		rows: engine.Raw, pages: engine.RawPages, start: 1, series: 2, pageStart: 1, bits: 2, first: 3, segment: 2,
+		data: page.Chunks,
+	}
 	r5mTables = rollupTables(engine.R5m, engine.R5mPages)
 	r1hTables = rollupTables(engine.R1h, engine.R1hPages)
 )
 
 func rollupTables(rows, pages *engine.Table) tables {
-	return tables{rows: rows, pages: pages, series: 1, start: 2, bits: 1, first: 2, pageStart: 3, segment: 1, data: page.Rollups}
+	return tables{
+		rows: rows, pages: pages, series: 1, start: 2, bits: 1, first: 2, pageStart: 3, segment: 1, data: page.Rollups,
+	}
 }
 
 // tablesOf returns the tables of a table of rows, or nil if its rows are never in pages.

@@ -68,7 +68,8 @@ type testSeries struct {
 func seriesOf(metric string, n int) []testSeries {
 	list := make([]testSeries, n)
 	for i := range list {
-		ls := labels.FromStrings(labels.MetricName, metric, "instance", fmt.Sprintf("10.0.%d.%d:9100", i/256, i%256), "job", strings.Repeat("node", i%4))
+		ls := labels.FromStrings(labels.MetricName, metric, "instance", fmt.Sprintf("10.0.%d.%d:9100", i/256, i%256),
+			"job", strings.Repeat("node", i%4))
 		list[i] = testSeries{format.SeriesIDOf(ls).String(), metric, ls}
 	}
 	slices.SortFunc(list, func(a, b testSeries) int { return strings.Compare(a.id, b.id) })
@@ -87,7 +88,8 @@ func resolutionOf(t *engine.Table) rollup.Resolution {
 // labelsRow returns the mutation that writes the labels of a series.
 func (s *testSeries) labelsRow(t *engine.Table) engine.Mutation {
 	return engine.Mutation{
-		Clustering: format.LabelsKey(resolutionOf(t), s.id), Timestamp: (windowMS + format.DayMS) * 1000, Value: format.AppendLabels(nil, s.labels),
+		Clustering: format.LabelsKey(resolutionOf(t), s.id), Timestamp: (windowMS + format.DayMS) * 1000,
+		Value: format.AppendLabels(nil, s.labels),
 	}
 }
 
@@ -104,7 +106,10 @@ func (s *testSeries) samples(slot, piece int) *chunk.Samples {
 // rawChunk returns the mutation that writes a raw chunk that was cleaned of this number of deletes and names them.
 func (s *testSeries) rawChunk(slot, piece, deletes int) engine.Mutation {
 	value := chunk.AppendChunk(nil, s.samples(slot, piece))
-	m := engine.Mutation{Clustering: format.ChunkKey(s.id, startOf(slot), versionOf(value)), Timestamp: (startOf(slot) + slotMS) * 1000, Value: value}
+	m := engine.Mutation{
+		Clustering: format.ChunkKey(s.id, startOf(slot), versionOf(value)), Timestamp: (startOf(slot) + slotMS) * 1000,
+		Value: value,
+	}
 	if deletes > 0 {
 		m.Timestamp += int64(deletes)
 		m.Value = format.AppendRawChunk(nil, format.RawChunk{Exempt: deleteIDs(deletes), Cleaned: true, Data: value})
@@ -123,13 +128,21 @@ func deleteIDs(n int) (ids format.TombstoneIDs) {
 // exempt returns the mutation that writes a raw chunk that names deletes from its first version on, so that its key has
 // the hash of the whole value.
 func (s *testSeries) exempt(slot int) engine.Mutation {
-	value := format.AppendRawChunk(nil, format.RawChunk{Exempt: deleteIDs(1), Data: chunk.AppendChunk(nil, s.samples(slot, 3))})
-	return engine.Mutation{Clustering: format.ChunkKey(s.id, startOf(slot), versionOf(value)), Timestamp: (startOf(slot) + slotMS) * 1000, Value: value}
+	value := format.AppendRawChunk(nil, format.RawChunk{
+		Exempt: deleteIDs(1), Data: chunk.AppendChunk(nil, s.samples(slot, 3)),
+	})
+	return engine.Mutation{
+		Clustering: format.ChunkKey(s.id, startOf(slot), versionOf(value)), Timestamp: (startOf(slot) + slotMS) * 1000,
+		Value: value,
+	}
 }
 
 func (s *testSeries) exemplars(slot int) engine.Mutation {
 	value := fmt.Appendf(nil, "exemplars of %x in %d", s.id, slot)
-	return engine.Mutation{Clustering: format.ExemplarsKey(s.id, startOf(slot), versionOf(value)), Timestamp: (startOf(slot) + slotMS) * 1000, Value: value}
+	return engine.Mutation{
+		Clustering: format.ExemplarsKey(s.id, startOf(slot), versionOf(value)),
+		Timestamp:  (startOf(slot) + slotMS) * 1000, Value: value,
+	}
 }
 
 // rollups returns the mutation that writes a chunk of r5m or r1h. Its content depends on the version.
@@ -142,7 +155,9 @@ func (s *testSeries) rollups(t *engine.Table, slot int, version uint64) engine.M
 	if version%5 == 4 {
 		value = rollup.AppendEmpty(nil, version)
 	}
-	return engine.Mutation{Clustering: format.RollupKey(s.id, startOf(slot)), Timestamp: end*1000 + int64(version), Value: value}
+	return engine.Mutation{
+		Clustering: format.RollupKey(s.id, startOf(slot)), Timestamp: end*1000 + int64(version), Value: value,
+	}
 }
 
 // stampCopies sets the timestamps of rollups.
@@ -239,11 +254,15 @@ func requireRows(t testing.TB, want, got []testRow, about string, args ...any) {
 	for i := range max(len(want), len(got)) {
 		switch {
 		case i >= len(want):
-			require.Fail(t, "a row too many", "%s\nrow %d of %d, %d wanted: %v", fmt.Sprintf(about, args...), i, len(got), len(want), got[i])
+			require.Fail(t, "a row too many",
+				"%s\nrow %d of %d, %d wanted: %v", fmt.Sprintf(about, args...), i, len(got), len(want), got[i])
 		case i >= len(got):
-			require.Fail(t, "a row is missing", "%s\nrow %d of %d, %d found: %v", fmt.Sprintf(about, args...), i, len(want), len(got), want[i])
-		case engine.Compare(want[i].key, got[i].key) != 0 || len(want[i].key) != len(got[i].key) || want[i].value != got[i].value || want[i].none && !got[i].none:
-			require.Fail(t, "another row", "%s\nrow %d, want %v\ngot %v", fmt.Sprintf(about, args...), i, want[i], got[i])
+			require.Fail(t, "a row is missing",
+				"%s\nrow %d of %d, %d found: %v", fmt.Sprintf(about, args...), i, len(want), len(got), want[i])
+		case engine.Compare(want[i].key, got[i].key) != 0 || len(want[i].key) != len(got[i].key) ||
+			want[i].value != got[i].value || want[i].none && !got[i].none:
+			require.Fail(t, "another row",
+				"%s\nrow %d, want %v\ngot %v", fmt.Sprintf(about, args...), i, want[i], got[i])
 		}
 	}
 }

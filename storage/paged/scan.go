@@ -32,7 +32,9 @@ func (r *Rows) Scan(ctx context.Context, rows engine.Range) iter.Seq2[engine.Row
 }
 
 // ScanReadable is like Scan, but skips unreadable chunks and calls left with them.
-func (r *Rows) ScanReadable(ctx context.Context, rows engine.Range, left func(Unreadable)) iter.Seq2[engine.Row, error] {
+func (r *Rows) ScanReadable(
+	ctx context.Context, rows engine.Range, left func(Unreadable),
+) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {
 		s := scan{r: r, ctx: ctx, rows: &rows, tables: tablesOf(rows.Table), left: left, yield: yield}
 		if err := s.all(); err != nil {
@@ -93,7 +95,8 @@ func (s *scan) run() error {
 	if engine.Compare(from, s.rows.To) > 0 {
 		return s.passOn()
 	}
-	if begin := fields(from, s.segment); len(begin) == s.segment && len(last) == s.segment && engine.Compare(begin, last) == 0 {
+	if begin := fields(from, s.segment); len(begin) == s.segment && len(last) == s.segment &&
+		engine.Compare(begin, last) == 0 {
 		return s.oneSegment(begin)
 	}
 	if len(last) == 0 || last[0].Int > format.KindChunk {
@@ -172,7 +175,10 @@ func keyAfter(key engine.Key) engine.Key {
 // firstPage returns the leading integers of the key of the first page between two keys: its segment and its bits. It
 // returns nil if there is no page.
 func (s *scan) firstPage(from, to engine.Key) (key engine.Key, err error) {
-	pages := engine.Range{Table: s.pages, Partition: s.rows.Partition, From: from, To: to, KeysOnly: true, Limit: 1, Damaged: s.pagesDamaged()}
+	pages := engine.Range{
+		Table: s.pages, Partition: s.rows.Partition, From: from, To: to, KeysOnly: true, Limit: 1,
+		Damaged: s.pagesDamaged(),
+	}
 	for row, err := range s.r.eng.Scan(s.ctx, pages) {
 		if err != nil {
 			return nil, err

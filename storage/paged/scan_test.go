@@ -48,7 +48,9 @@ func TestPagesInUnits(t *testing.T) {
 				some = append(some, series[i])
 			}
 			for from := 0; from < len(some); from += 500 {
-				require.NoError(t, r.Write(t.Context(), []engine.Batch{written(table, some[from:min(from+500, len(some))], 1)}))
+				require.NoError(t, r.Write(t.Context(), []engine.Batch{
+					written(table, some[from:min(from+500, len(some))], 1),
+				}))
 			}
 		}
 		all := 0
@@ -58,7 +60,9 @@ func TestPagesInUnits(t *testing.T) {
 			}
 		}
 		require.Greater(t, all, 300)
-		chunks := engine.Range{Table: table, Partition: partitionOf("up"), From: engine.Key{engine.Int(format.KindChunk)}}
+		chunks := engine.Range{
+			Table: table, Partition: partitionOf("up"), From: engine.Key{engine.Int(format.KindChunk)},
+		}
 		eng.pages = 0
 		require.Len(t, mustRead(t, r.Scan, chunks), len(series))
 		read := eng.pages
@@ -81,7 +85,8 @@ func TestScansWithoutPages(t *testing.T) {
 		require.NoError(t, eng.Write(t.Context(), []engine.Batch{written(table, seriesOf("up", 50), 1, 2)}))
 		r := New(eng, Options{})
 		for _, rg := range []engine.Range{
-			{}, {From: engine.Key{engine.Int(format.KindChunk)}}, {To: engine.Key{engine.Int(format.KindChunk)}}, {Limit: 3},
+			{}, {From: engine.Key{engine.Int(format.KindChunk)}}, {To: engine.Key{engine.Int(format.KindChunk)}},
+			{Limit: 3},
 		} {
 			*scans = 0
 			rg.Table, rg.Partition = table, partitionOf("up")
@@ -89,7 +94,9 @@ func TestScansWithoutPages(t *testing.T) {
 			require.Equal(t, 2, *scans)
 		}
 		*scans = 0
-		mustRead(t, r.Scan, engine.Range{Table: table, Partition: partitionOf("up"), From: engine.Key{engine.Int(format.KindExemplars)}})
+		mustRead(t, r.Scan, engine.Range{
+			Table: table, Partition: partitionOf("up"), From: engine.Key{engine.Int(format.KindExemplars)},
+		})
 		require.Equal(t, 1, *scans, "exemplars are never in pages")
 	}
 }
@@ -317,9 +324,11 @@ func TestTooManyUnsureLevels(t *testing.T) {
 	require.Zero(t, x.read(t, r))
 	require.Equal(t, 1, x.scans)
 	for i := range int64(maxUnsure + 1) {
-		r.levels.wrote([]engine.Batch{{Table: engine.RawPages, Partition: partitionOf("up"), Mutations: []engine.Mutation{{
-			Clustering: rawTables.pageKey(format.KindChunk, 1000+i, 1, noID, noID),
-		}}}}, true)
+		r.levels.wrote(
+			[]engine.Batch{{Table: engine.RawPages, Partition: partitionOf("up"), Mutations: []engine.Mutation{{
+				Clustering: rawTables.pageKey(format.KindChunk, 1000+i, 1, noID, noID),
+			}}}}, true,
+		)
 	}
 	require.LessOrEqual(t, len(r.levels.unsure), maxUnsure)
 	other := x.chunks
@@ -337,8 +346,13 @@ func TestRangeFromTheLastSegmentOn(t *testing.T) {
 	r := writing(memory.New())
 	series := seriesOf("up", 60)
 	require.NoError(t, r.Write(t.Context(), []engine.Batch{written(engine.R5m, series, 1)}))
-	require.NoError(t, r.Write(t.Context(), []engine.Batch{{Table: engine.R5m, Partition: partitionOf("up"), Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Int(format.KindChunk + 1), engine.Text(series[0].id), engine.Int(7)}, Timestamp: 1, Value: []byte("x"),
-	}}}}))
-	require.Len(t, mustRead(t, r.Scan, engine.Range{Table: engine.R5m, Partition: partitionOf("up"), From: engine.Key{engine.Int(format.KindChunk)}}), 61)
+	require.NoError(t, r.Write(t.Context(), []engine.Batch{
+		{Table: engine.R5m, Partition: partitionOf("up"), Mutations: []engine.Mutation{{
+			Clustering: engine.Key{engine.Int(format.KindChunk + 1), engine.Text(series[0].id), engine.Int(7)},
+			Timestamp:  1, Value: []byte("x"),
+		}}},
+	}))
+	require.Len(t, mustRead(t, r.Scan, engine.Range{
+		Table: engine.R5m, Partition: partitionOf("up"), From: engine.Key{engine.Int(format.KindChunk)},
+	}), 61)
 }

@@ -36,7 +36,9 @@ type level struct {
 
 // scanSegment yields the rows of a segment with pages of these levels.
 func (s *scan) scanSegment(prefix engine.Key, levels []int) error {
-	g := segment{prefix: prefix, from: narrower(s.rows.From, prefix), to: narrower(s.rows.To, prefix), first: noID, last: lastID}
+	g := segment{
+		prefix: prefix, from: narrower(s.rows.From, prefix), to: narrower(s.rows.To, prefix), first: noID, last: lastID,
+	}
 	if len(g.from) > s.series {
 		g.first = g.from[s.series].Text
 	}
@@ -117,7 +119,8 @@ func (s *scan) gather(g *segment, l *level, from string) error {
 		most = min(most, (s.rows.Limit-s.n)*s.r.limits.entryBytes)
 	}
 	// Pages that are read for a few series are likely to be read soon for other series.
-	few, metric := firstOf(from, l.bits) == firstOf(g.last, l.bits) && g.prefix[0].Int == format.KindChunk, metricOf(s.rows.Partition)
+	few := firstOf(from, l.bits) == firstOf(g.last, l.bits) && g.prefix[0].Int == format.KindChunk
+	metric := metricOf(s.rows.Partition)
 	var found []*heldPage
 	bytes, upTo := 0, g.last
 	for row, err := range s.enginePages(pages) {

@@ -55,7 +55,9 @@ func (r *Rows) Candidates(ctx context.Context, sought Sought) (*Candidates, erro
 	c := &Candidates{Sought: sought, r: r, t: t}
 	filters := engine.Key{engine.Int(format.KindFilter)}
 	found := false
-	for row, err := range r.eng.Scan(ctx, engine.Range{Table: t.pages, Partition: sought.Partition, From: filters, To: filters}) {
+	for row, err := range r.eng.Scan(ctx, engine.Range{
+		Table: t.pages, Partition: sought.Partition, From: filters, To: filters,
+	}) {
 		switch {
 		case errors.Is(err, engine.ErrCorrupt):
 			sought.BadFilter(filtersDamaged(t, sought.Partition, err))
@@ -69,7 +71,8 @@ func (r *Rows) Candidates(ctx context.Context, sought Sought) (*Candidates, erro
 	if found {
 		return c, nil
 	}
-	if there, err := r.haveKey(ctx, t, sought.Partition, engine.Key{engine.Int(format.KindLabels)}); err != nil || there {
+	if there, err := r.haveKey(ctx, t, sought.Partition, engine.Key{engine.Int(format.KindLabels)}); err != nil ||
+		there {
 		if errors.Is(err, engine.ErrCorrupt) {
 			err = nil // Scan reports it.
 		}
@@ -80,7 +83,8 @@ func (r *Rows) Candidates(ctx context.Context, sought Sought) (*Candidates, erro
 
 // filtersDamaged returns an engine.ErrCorrupt that names the filters of a partition.
 func filtersDamaged(t *tables, partition engine.Key, err error) error {
-	return fmt.Errorf("paged: filters in table %s, partition %s: %w", t.pages, describe(t.pages.Partition, partition), err)
+	return fmt.Errorf("paged: filters in table %s, partition %s: %w",
+		t.pages, describe(t.pages.Partition, partition), err)
 }
 
 // filter adds the labels page of a filter row to the candidates, unless the filter excludes all its series.
@@ -95,7 +99,9 @@ func (c *Candidates) filter(row engine.Row) {
 		c.found.saw(k[pageVersion].Text)
 		return
 	}
-	c.pages = append(c.pages, candidate{int(k[c.t.bits].Int), strings.Clone(k[c.t.first].Text), strings.Clone(k[pageVersion].Text)})
+	c.pages = append(c.pages, candidate{
+		int(k[c.t.bits].Int), strings.Clone(k[c.t.first].Text), strings.Clone(k[pageVersion].Text),
+	})
 }
 
 // Located returns the positions of the series that Rows has returned, for Wanted.
@@ -110,10 +116,15 @@ type LabelsRow struct {
 // Rows returns the matching labels rows in the order of their ids, each once, and possibly rows with an unreadable
 // value. It includes rows that aren't in pages. charge is called with the size of the rows in bytes; its error ends the
 // search. damage, if not nil, is called as Range.Damaged is by Scan. Rows may be called only once.
-func (c *Candidates) Rows(ctx context.Context, charge func(bytes int) error, damage func(engine.Damage)) ([]LabelsRow, error) {
+func (c *Candidates) Rows(
+	ctx context.Context, charge func(bytes int) error, damage func(engine.Damage),
+) ([]LabelsRow, error) {
 	f := finder{c: c, charge: charge}
 	kind := engine.Key{engine.Int(format.KindLabels)}
-	f.scan = scan{r: c.r, ctx: ctx, tables: c.t, rows: &engine.Range{Table: c.Table, Partition: c.Partition, From: kind, To: kind, Damaged: damage}}
+	f.scan = scan{
+		r: c.r, ctx: ctx, tables: c.t,
+		rows: &engine.Range{Table: c.Table, Partition: c.Partition, From: kind, To: kind, Damaged: damage},
+	}
 	// Pages must be read before rows, see section "Rows supersede entries" of the package documentation.
 	if err := f.readPages(); err != nil {
 		return nil, err
@@ -146,12 +157,15 @@ func (f *finder) readPages() error {
 	}
 	all := f.c.pages
 	pages := engine.Range{
-		Table: f.pages, Partition: f.c.Partition, Damaged: f.pagesDamaged(), From: f.keyOf(&all[0]), To: f.keyOf(&all[len(all)-1]),
+		Table: f.pages, Partition: f.c.Partition, Damaged: f.pagesDamaged(), From: f.keyOf(&all[0]),
+		To: f.keyOf(&all[len(all)-1]),
 	}
-	for row, err := range f.passingOver(pages, passing{wanted: f.isNext, after: f.afterPage, most: passFilteredPages, again: func(_, next engine.Key) engine.Range {
-		pages.From = next
-		return pages
-	}}) {
+	for row, err := range f.passingOver(pages, passing{
+		wanted: f.isNext, after: f.afterPage, most: passFilteredPages, again: func(_, next engine.Key) engine.Range {
+			pages.From = next
+			return pages
+		},
+	}) {
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,9 @@ func free(int) error { return nil }
 
 // label returns the condition that a label has one of these values.
 func label(name string, values ...string) page.LabelCondition {
-	return page.LabelCondition{Name: name, Values: values, Matches: func(v string) bool { return slices.Contains(values, v) }}
+	return page.LabelCondition{
+		Name: name, Values: values, Matches: func(v string) bool { return slices.Contains(values, v) },
+	}
 }
 
 // conditions returns random conditions on labels of seriesOf.
@@ -62,7 +64,8 @@ func (h *history) sought() {
 	table, metric := pick(h.rng, rowTables), h.metric()
 	s := page.NewSelector(h.conditions(metric))
 	c, err := h.rows.Candidates(h.t.Context(), Sought{
-		Table: table, Partition: partitionOf(metric), Selector: s, BadFilter: func(err error) { require.NoError(h.t, err) },
+		Table: table, Partition: partitionOf(metric), Selector: s,
+		BadFilter: func(err error) { require.NoError(h.t, err) },
 	})
 	require.NoError(h.t, err)
 	require.NotNil(h.t, c, "filters aren't used, though all pages have some")
@@ -70,7 +73,9 @@ func (h *history) sought() {
 	require.NoError(h.t, err)
 	var want []LabelsRow
 	kind := engine.Key{engine.Int(format.KindLabels)}
-	for _, row := range mustRead(h.t, h.plain.Scan, engine.Range{Table: table, Partition: partitionOf(metric), From: kind, To: kind}) {
+	for _, row := range mustRead(h.t, h.plain.Scan, engine.Range{
+		Table: table, Partition: partitionOf(metric), From: kind, To: kind,
+	}) {
 		if s.MatchesRow([]byte(row.value)) {
 			want = append(want, LabelsRow{row.key[tablesOf(table).series].Text, []byte(row.value)})
 		}
@@ -98,8 +103,8 @@ func (h *history) locatedChunks() {
 		slices.Sort(ids)
 	}
 	h.requireChunks(Wanted{
-		Table: l.table, Partition: partitionOf(l.metric), PassOver: 7, First: startOf(h.rng.IntN(2)), Last: startOf(1 + h.rng.IntN(historySlots)),
-		IDs: ids, Located: l.located,
+		Table: l.table, Partition: partitionOf(l.metric), PassOver: 7, First: startOf(h.rng.IntN(2)),
+		Last: startOf(1 + h.rng.IntN(historySlots)), IDs: ids, Located: l.located,
 	})
 }
 
@@ -107,10 +112,14 @@ func stripFilters(t testing.TB, eng engine.Engine, table *engine.Table, partitio
 	t.Helper()
 	pages := tablesOf(table).pages
 	kind := engine.Key{engine.Int(format.KindFilter)}
-	for _, row := range mustRead(t, eng.Scan, engine.Range{Table: pages, Partition: partition, From: kind, To: kind, KeysOnly: true}) {
-		require.NoError(t, eng.Write(t.Context(), []engine.Batch{{Table: pages, Partition: partition, Mutations: []engine.Mutation{
-			{Op: engine.Delete, Clustering: row.key, Timestamp: 1 << 60},
-		}}}))
+	for _, row := range mustRead(t, eng.Scan, engine.Range{
+		Table: pages, Partition: partition, From: kind, To: kind, KeysOnly: true,
+	}) {
+		require.NoError(t, eng.Write(t.Context(), []engine.Batch{
+			{Table: pages, Partition: partition, Mutations: []engine.Mutation{
+				{Op: engine.Delete, Clustering: row.key, Timestamp: 1 << 60},
+			}},
+		}))
 	}
 }
 
@@ -122,10 +131,13 @@ func filtering(eng engine.Engine) *Rows {
 }
 
 // find returns the ids of the series that are found by filters.
-func find(t testing.TB, r *Rows, table *engine.Table, metric string, conditions ...page.LabelCondition) (c *Candidates, ids []string) {
+func find(
+	t testing.TB, r *Rows, table *engine.Table, metric string, conditions ...page.LabelCondition,
+) (c *Candidates, ids []string) {
 	t.Helper()
 	c, err := r.Candidates(t.Context(), Sought{
-		Table: table, Partition: partitionOf(metric), Selector: page.NewSelector(conditions), BadFilter: func(err error) { require.NoError(t, err) },
+		Table: table, Partition: partitionOf(metric), Selector: page.NewSelector(conditions),
+		BadFilter: func(err error) { require.NoError(t, err) },
 	})
 	require.NoError(t, err)
 	if c == nil {
@@ -159,7 +171,9 @@ func TestFiltersPassFewPages(t *testing.T) {
 				}
 				require.GreaterOrEqual(t, opened, 50)
 				require.Less(t, opened, 300, "of 50 times more than 100")
-				require.NoError(t, r.CheckFilters(t.Context(), table, partitionOf("up"), func(err error) { require.NoError(t, err) }))
+				require.NoError(t, r.CheckFilters(t.Context(), table, partitionOf("up"), func(err error) {
+					require.NoError(t, err)
+				}))
 			})
 		}
 	}
@@ -171,13 +185,19 @@ func TestLocatedOpensFewPages(t *testing.T) {
 	series := seriesOf("up", 3000)
 	require.NoError(t, filtering(counting).Write(t.Context(), cut(written(engine.Raw, series, 1))))
 	r := filtering(counting)
-	c, ids := find(t, r, engine.Raw, "up", label("instance", series[7].labels.Get("instance"), series[1900].labels.Get("instance")))
+	c, ids := find(t, r, engine.Raw, "up",
+		label("instance", series[7].labels.Get("instance"), series[1900].labels.Get("instance")))
 	require.Len(t, ids, 2)
-	w := Wanted{Table: engine.Raw, Partition: partitionOf("up"), IDs: ids, First: startOf(1), Last: startOf(1), PassOver: 20}
+	w := Wanted{
+		Table: engine.Raw, Partition: partitionOf("up"), IDs: ids, First: startOf(1), Last: startOf(1), PassOver: 20,
+	}
 	read := func(w Wanted) (rows []testRow, n int) {
 		r := filtering(counting)
 		before := *scans
-		rows, err := readAll(func(ctx context.Context, _ engine.Range) iter.Seq2[engine.Row, error] { return r.Chunks(ctx, w) }, engine.Range{})
+		rows, err := readAll(
+			func(ctx context.Context, _ engine.Range) iter.Seq2[engine.Row, error] { return r.Chunks(ctx, w) },
+			engine.Range{},
+		)
 		require.NoError(t, err)
 		return rows, *scans - before
 	}
@@ -191,7 +211,10 @@ func TestLocatedOpensFewPages(t *testing.T) {
 
 	// Pages that were opened with a Located are cached separately.
 	for range 2 {
-		got, err := readAll(func(ctx context.Context, _ engine.Range) iter.Seq2[engine.Row, error] { return r.Chunks(ctx, w) }, engine.Range{})
+		got, err := readAll(
+			func(ctx context.Context, _ engine.Range) iter.Seq2[engine.Row, error] { return r.Chunks(ctx, w) },
+			engine.Range{},
+		)
 		require.NoError(t, err)
 		requireRows(t, want, got, "located, again")
 	}
@@ -203,12 +226,18 @@ func TestLocatedOpensFewPages(t *testing.T) {
 	for i, id := range all.IDs {
 		if i%100 == 7 {
 			one.IDs = []string{id}
-			got, err := readAll(func(ctx context.Context, _ engine.Range) iter.Seq2[engine.Row, error] { return r.Chunks(ctx, one) }, engine.Range{})
+			got, err := readAll(
+				func(ctx context.Context, _ engine.Range) iter.Seq2[engine.Row, error] { return r.Chunks(ctx, one) },
+				engine.Range{},
+			)
 			require.NoError(t, err)
 			require.Len(t, got, 1)
 		}
 	}
-	got, err := readAll(func(ctx context.Context, _ engine.Range) iter.Seq2[engine.Row, error] { return r.Chunks(ctx, all) }, engine.Range{})
+	got, err := readAll(
+		func(ctx context.Context, _ engine.Range) iter.Seq2[engine.Row, error] { return r.Chunks(ctx, all) },
+		engine.Range{},
+	)
 	require.NoError(t, err)
 	require.Len(t, got, len(series))
 }
@@ -228,7 +257,9 @@ func TestPagesThatLostTheirFilters(t *testing.T) {
 // openFilters counts the filters of metric up that contain no labels.
 func openFilters(t testing.TB, eng engine.Engine, table *engine.Table) (n int) {
 	of, kind := tablesOf(table), engine.Key{engine.Int(format.KindFilter)}
-	for row, err := range eng.Scan(context.Background(), engine.Range{Table: of.pages, Partition: partitionOf("up"), From: kind, To: kind}) {
+	for row, err := range eng.Scan(context.Background(), engine.Range{
+		Table: of.pages, Partition: partitionOf("up"), From: kind, To: kind,
+	}) {
 		require.NoError(t, err)
 		if bytes.Equal(row.Value, page.AppendOpenFilter(nil, int(row.Value[1])+1)) {
 			n++
@@ -258,16 +289,21 @@ func TestDamagedFilters(t *testing.T) {
 		require.NoError(t, filtering(eng).Write(t.Context(), cut(written(table, series, 1))))
 		pages, kind := tablesOf(table).pages, engine.Key{engine.Int(format.KindFilter)}
 		rng := rand.New(rand.NewPCG(1, 2))
-		for _, row := range mustRead(t, eng.Scan, engine.Range{Table: pages, Partition: partitionOf("up"), From: kind, To: kind}) {
+		for _, row := range mustRead(t, eng.Scan, engine.Range{
+			Table: pages, Partition: partitionOf("up"), From: kind, To: kind,
+		}) {
 			value := []byte(row.value)
 			value[rng.IntN(len(value))] ^= 1 + byte(rng.IntN(255))
-			require.NoError(t, eng.Write(t.Context(), []engine.Batch{{Table: pages, Partition: partitionOf("up"), Mutations: []engine.Mutation{
-				{Clustering: row.key, Timestamp: 1 << 60, Value: value},
-			}}}))
+			require.NoError(t, eng.Write(t.Context(), []engine.Batch{
+				{Table: pages, Partition: partitionOf("up"), Mutations: []engine.Mutation{
+					{Clustering: row.key, Timestamp: 1 << 60, Value: value},
+				}},
+			}))
 		}
 		named := 0
 		c, err := filtering(eng).Candidates(t.Context(), Sought{
-			Table: table, Partition: partitionOf("up"), Selector: page.NewSelector([]page.LabelCondition{label("instance", series[5].labels.Get("instance"))}),
+			Table: table, Partition: partitionOf("up"),
+			Selector: page.NewSelector([]page.LabelCondition{label("instance", series[5].labels.Get("instance"))}),
 			BadFilter: func(err error) {
 				require.ErrorIs(t, err, engine.ErrCorrupt)
 				require.ErrorContains(t, err, "kind 9")
@@ -296,14 +332,21 @@ func TestCheckFindsFiltersThatAreNotThere(t *testing.T) {
 	require.NoError(t, filtering(eng).Write(t.Context(), cut(written(engine.Raw, seriesOf("up", 600), 1))))
 	pages := pagesIn(t, eng, engine.Raw, partitionOf("up"))
 	remove := func(kind int64, p *heldPage) {
-		require.NoError(t, eng.Write(t.Context(), []engine.Batch{{Table: engine.RawPages, Partition: partitionOf("up"), Mutations: []engine.Mutation{
-			{Op: engine.Delete, Clustering: rawTables.pageKey(kind, 0, p.bits, p.first, p.version), Timestamp: 1 << 60},
-		}}}))
+		require.NoError(t, eng.Write(t.Context(), []engine.Batch{
+			{Table: engine.RawPages, Partition: partitionOf("up"), Mutations: []engine.Mutation{
+				{
+					Op: engine.Delete, Clustering: rawTables.pageKey(kind, 0, p.bits, p.first, p.version),
+					Timestamp: 1 << 60,
+				},
+			}},
+		}))
 	}
 	remove(format.KindFilter, pages[0])
 	remove(format.KindLabels, pages[3])
 	var problems []string
-	require.NoError(t, filtering(eng).CheckFilters(t.Context(), engine.Raw, partitionOf("up"), func(err error) { problems = append(problems, err.Error()) }))
+	require.NoError(t, filtering(eng).CheckFilters(t.Context(), engine.Raw, partitionOf("up"), func(err error) {
+		problems = append(problems, err.Error())
+	}))
 	require.Len(t, problems, 2)
 	require.Contains(t, problems[0], "a labels page without a filter")
 	require.Contains(t, problems[1], "a filter without a labels page")
@@ -329,7 +372,8 @@ func TestFlippedBytesUnderFilters(t *testing.T) {
 		eng := openPebbleOn(t, fs)
 		named := 0
 		c, err := filtering(eng).Candidates(t.Context(), Sought{
-			Table: engine.Raw, Partition: partitionOf("up"), Selector: page.NewSelector([]page.LabelCondition{job}), BadFilter: func(err error) {
+			Table: engine.Raw, Partition: partitionOf("up"), Selector: page.NewSelector([]page.LabelCondition{job}),
+			BadFilter: func(err error) {
 				require.ErrorIs(t, err, engine.ErrCorrupt)
 				named++
 			},
@@ -379,10 +423,14 @@ func TestFiltersOfWritesInPart(t *testing.T) {
 			partial++
 		}
 		after := filtering(inner)
-		require.NoError(t, after.CheckFilters(t.Context(), engine.Raw, partitionOf("up"), func(err error) { require.NoError(t, err) }))
+		require.NoError(t, after.CheckFilters(t.Context(), engine.Raw, partitionOf("up"), func(err error) {
+			require.NoError(t, err)
+		}))
 		kind := engine.Key{engine.Int(format.KindLabels)}
 		s, want := page.NewSelector([]page.LabelCondition{label("job", "node")}), []string(nil)
-		for _, row := range mustRead(t, after.Scan, engine.Range{Table: engine.Raw, Partition: partitionOf("up"), From: kind, To: kind}) {
+		for _, row := range mustRead(t, after.Scan, engine.Range{
+			Table: engine.Raw, Partition: partitionOf("up"), From: kind, To: kind,
+		}) {
 			if s.MatchesRow([]byte(row.value)) {
 				want = append(want, row.key[2].Text)
 			}

@@ -17,7 +17,10 @@ import (
 // requireBounded requires that bounded reads return the wanted chunks, except some without samples in the time range.
 func (h *history) requireBounded(w Wanted) {
 	read := func(w Wanted) []testRow {
-		got, err := readAll(func(ctx context.Context, _ engine.Range) iter.Seq2[engine.Row, error] { return h.rows.Chunks(ctx, w) }, engine.Range{})
+		got, err := readAll(
+			func(ctx context.Context, _ engine.Range) iter.Seq2[engine.Row, error] { return h.rows.Chunks(ctx, w) },
+			engine.Range{},
+		)
 		require.NoError(h.t, err)
 		return got
 	}
@@ -37,7 +40,8 @@ func (h *history) requireBounded(w Wanted) {
 		require.NoError(h.t, err)
 		info, err := chunk.Header(raw.Data)
 		require.NoError(h.t, err)
-		require.True(h.t, info.MaxT < w.MinT || info.MinT > w.MaxT, "a chunk from %d to %d isn't there, asked from %d to %d", info.MinT, info.MaxT, w.MinT, w.MaxT)
+		require.True(h.t, info.MaxT < w.MinT || info.MinT > w.MaxT,
+			"a chunk from %d to %d isn't there, asked from %d to %d", info.MinT, info.MaxT, w.MinT, w.MaxT)
 	}
 	require.Equal(h.t, len(got), next)
 }
@@ -64,7 +68,9 @@ func (h *history) requireSpans(w Wanted) {
 		}
 		info, err := chunk.Header(raw.Data)
 		require.NoError(h.t, err)
-		require.True(h.t, slices.ContainsFunc(spans[id], func(s ChunkSpan) bool { return s.First <= info.MinT && info.MaxT <= s.Last }))
+		require.True(h.t, slices.ContainsFunc(spans[id], func(s ChunkSpan) bool {
+			return s.First <= info.MinT && info.MaxT <= s.Last
+		}))
 	}
 	require.Equal(h.t, slices.Sorted(maps.Keys(chunks)), slices.Sorted(maps.Keys(spans)))
 }

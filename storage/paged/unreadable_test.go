@@ -50,7 +50,8 @@ func TestUnreadableEntries(t *testing.T) {
 		overwrite(t, eng, table, p, p.first, cutUnknown(t, p.page, 3))
 		lost := func(row testRow) bool {
 			of := tablesOf(table)
-			return row.key[0].Int == format.KindChunk && row.key[of.series].Text == id && row.key[of.start].Int == p.start
+			return row.key[0].Int == format.KindChunk && row.key[of.series].Text == id &&
+				row.key[of.start].Int == p.start
 		}
 		requireOthers(t, eng, table, all, lost, nameOf(p))
 		want := slices.DeleteFunc(slices.Clone(all), lost)
@@ -62,7 +63,9 @@ func TestUnreadableEntries(t *testing.T) {
 		for _, keys := range []bool{false, true} {
 			left = nil
 			whole.KeysOnly = keys
-			readable := func(ctx context.Context, r engine.Range) seq { return New(eng, Options{}).ScanReadable(ctx, r, note) }
+			readable := func(ctx context.Context, r engine.Range) seq {
+				return New(eng, Options{}).ScanReadable(ctx, r, note)
+			}
 			rows := mustRead(t, readable, whole)
 			if keys && table != engine.Raw { // Only their values are unreadable.
 				require.Len(t, rows, len(all))
@@ -79,7 +82,8 @@ func TestUnreadableEntries(t *testing.T) {
 				w.IDs = append(w.IDs, row.key[tablesOf(table).series].Text)
 			}
 		}
-		rows := mustRead(t, func(ctx context.Context, _ engine.Range) seq { return New(eng, Options{}).Chunks(ctx, w) }, engine.Range{})
+		rows := mustRead(t, func(ctx context.Context, _ engine.Range) seq { return New(eng, Options{}).Chunks(ctx, w) },
+			engine.Range{})
 		require.Len(t, rows, len(want)-len(w.IDs))
 		requireLeft(t, left, Unreadable{First: id, Last: id, From: p.start, To: p.start}, nameOf(p))
 	}
@@ -108,7 +112,9 @@ func TestUnreadablePages(t *testing.T) {
 			note := func(u Unreadable) { left = append(left, u) }
 			chunks := engine.Key{engine.Int(format.KindChunk)}
 			whole := engine.Range{Table: table, Partition: partitionOf("up"), From: chunks, To: chunks}
-			readable := func(ctx context.Context, r engine.Range) seq { return New(eng, Options{}).ScanReadable(ctx, r, note) }
+			readable := func(ctx context.Context, r engine.Range) seq {
+				return New(eng, Options{}).ScanReadable(ctx, r, note)
+			}
 			rows, err := readAll(readable, whole)
 			if kind == format.KindLabels {
 				require.ErrorIs(t, err, engine.ErrCorrupt)
@@ -122,7 +128,10 @@ func TestUnreadablePages(t *testing.T) {
 			requireRows(t, want, rows, "without a page")
 			requireLeft(t, left, Unreadable{First: p.first, Last: p.last(), From: p.start, To: p.start}, nameOf(p))
 
-			blocks := &gappy{eng, tablesOf(table).pages, func(key engine.Key) bool { return key[pageVersion].Text == pages[len(pages)-1].version }}
+			blocks := &gappy{
+				eng, tablesOf(table).pages,
+				func(key engine.Key) bool { return key[pageVersion].Text == pages[len(pages)-1].version },
+			}
 			_, err = readAll(func(ctx context.Context, r engine.Range) seq {
 				return New(blocks, Options{}).ScanReadable(ctx, r, note)
 			}, whole)

@@ -190,14 +190,16 @@ func (s *scan) engineRows(part engine.Range, entries []entry) iter.Seq2[engine.R
 	s.widen(&read)
 	rows := s.r.eng.Scan(s.ctx, read)
 	if w := s.wanted; w != nil {
-		rows = s.passingOver(read, passing{wanted: w.engineRow, after: w.afterRow, most: w.PassOver, again: func(at, next engine.Key) engine.Range {
-			if s.rows.Damaged != nil && !s.long {
-				s.reached(at)
-			}
-			rest := s.part(next, part.To)
-			s.widen(&rest)
-			return rest
-		}})
+		rows = s.passingOver(read, passing{
+			wanted: w.engineRow, after: w.afterRow, most: w.PassOver, again: func(at, next engine.Key) engine.Range {
+				if s.rows.Damaged != nil && !s.long {
+					s.reached(at)
+				}
+				rest := s.part(next, part.To)
+				s.widen(&rest)
+				return rest
+			},
+		})
 	}
 	if !s.long {
 		return rows
@@ -211,10 +213,12 @@ func (s *scan) enginePages(pages engine.Range) iter.Seq2[engine.Row, error] {
 	if w == nil {
 		return s.r.eng.Scan(s.ctx, pages)
 	}
-	return s.passingOver(pages, passing{wanted: w.page, after: w.afterPage, most: passPages, again: func(_, next engine.Key) engine.Range {
-		pages.From = next
-		return pages
-	}})
+	return s.passingOver(pages, passing{
+		wanted: w.page, after: w.afterPage, most: passPages, again: func(_, next engine.Key) engine.Range {
+			pages.From = next
+			return pages
+		},
+	})
 }
 
 // passing configures how a scan skips unwanted rows.

@@ -36,7 +36,9 @@ func TestChunksReadFewRanges(t *testing.T) {
 		r := New(eng, Options{})
 		for _, cold := range []bool{true, false} { // Each labels page is read once.
 			*scans = 0
-			rows := mustRead(t, func(ctx context.Context, _ engine.Range) seq { return r.Chunks(ctx, w) }, engine.Range{})
+			rows := mustRead(
+				t, func(ctx context.Context, _ engine.Range) seq { return r.Chunks(ctx, w) }, engine.Range{},
+			)
 			require.Len(t, rows, 1000)
 			most := 2*len(buckets) + 10
 			if cold {
@@ -54,10 +56,15 @@ func TestChunksWithoutPages(t *testing.T) {
 		series := seriesOf("up", 300)
 		none := New(eng, Options{Least: math.MaxInt})
 		require.NoError(t, none.Write(t.Context(), []engine.Batch{written(table, series, 0, 1)}))
-		w := Wanted{Table: table, Partition: partitionOf("up"), First: startOf(1), Last: startOf(1), IDs: []string{series[3].id, series[4].id, series[299].id}}
+		w := Wanted{
+			Table: table, Partition: partitionOf("up"), First: startOf(1), Last: startOf(1),
+			IDs: []string{series[3].id, series[4].id, series[299].id},
+		}
 		for passOver, most := range map[int]int{0: 7, 1000: 1} {
 			*scans, w.PassOver = 0, passOver
-			require.Len(t, mustRead(t, func(ctx context.Context, _ engine.Range) seq { return none.Chunks(ctx, w) }, engine.Range{}), 3)
+			require.Len(t, mustRead(
+				t, func(ctx context.Context, _ engine.Range) seq { return none.Chunks(ctx, w) }, engine.Range{},
+			), 3)
 			require.LessOrEqual(t, *scans, most, table.String())
 		}
 	}
@@ -106,7 +113,9 @@ func TestGapsBeforeRowsThatAreNotWanted(t *testing.T) {
 	require.NoError(t, writing(mem).Write(t.Context(), []engine.Batch{written(engine.Raw, series, 0)}))
 	require.NoError(t, writing(mem).Write(t.Context(), []engine.Batch{written(engine.Raw, series[10:300], 2)}))
 	none := New(mem, Options{Least: math.MaxInt})
-	require.NoError(t, none.Write(t.Context(), []engine.Batch{written(engine.Raw, series, 1), written(engine.Raw, series, 3)}))
+	require.NoError(t, none.Write(t.Context(), []engine.Batch{
+		written(engine.Raw, series, 1), written(engine.Raw, series, 3),
+	}))
 	n := len(series)
 	eng := gappyEngine{mem, map[string]bool{series[n-1].id: true, series[2].id: true}}
 	for _, passOver := range []int{0, 5, 1000} {
@@ -125,9 +134,12 @@ func TestGapsBeforeRowsThatAreNotWanted(t *testing.T) {
 				}
 				key := engine.Key{engine.Int(format.KindChunk), engine.Int(start), engine.Text(id), engine.Text(lastID)}
 				in := slices.ContainsFunc(gaps, func(d engine.Damage) bool {
-					return (d.After == nil || engine.Compare(d.After, key) < 0) && (d.Before == nil || engine.Compare(key, d.Before) < 0)
+					return (d.After == nil || engine.Compare(d.After, key) < 0) &&
+						(d.Before == nil || engine.Compare(key, d.Before) < 0)
 				})
-				require.True(t, in, "pass over %d: the chunk of series %x and start %d isn't there, and in none of the gaps %v", passOver, id, start, gaps)
+				require.True(t, in,
+					"pass over %d: the chunk of series %x and start %d isn't there, and in none of the gaps %v",
+					passOver, id, start, gaps)
 			}
 		}
 	}
@@ -147,14 +159,18 @@ func TestChunksOfSomeColumns(t *testing.T) {
 				w.IDs = append(w.IDs, series[i].id)
 			}
 			slices.Sort(w.IDs)
-			for _, row := range mustRead(t, func(ctx context.Context, _ engine.Range) seq { return r.Chunks(ctx, w) }, engine.Range{}) {
+			for _, row := range mustRead(
+				t, func(ctx context.Context, _ engine.Range) seq { return r.Chunks(ctx, w) }, engine.Range{},
+			) {
 				values, size = append(values, []byte(row.value)), size+len(row.value)
 			}
 			return values, size
 		}
 		all, size := read(0)
 		require.Len(t, all, len(series))
-		for _, want := range []rollup.Columns{rollup.ColumnMax, rollup.ColumnSum | rollup.ColumnCount, rollup.AllColumns} {
+		for _, want := range []rollup.Columns{
+			rollup.ColumnMax, rollup.ColumnSum | rollup.ColumnCount, rollup.AllColumns,
+		} {
 			some, less := read(want)
 			if table == engine.Raw || want == rollup.AllColumns {
 				require.Equal(t, all, some)

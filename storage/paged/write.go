@@ -35,7 +35,10 @@ func (r *Rows) Write(ctx context.Context, batches []engine.Batch) error {
 			out = append(out, batches[i])
 			continue
 		}
-		p := packer{newSeries: found[0], limits: r.limits, fewest: min(r.o.Least, r.limits.fewest), wrote: &wrote, salt: r.salt()}
+		p := packer{
+			newSeries: found[0], limits: r.limits, fewest: min(r.o.Least, r.limits.fewest), wrote: &wrote,
+			salt: r.salt(),
+		}
 		p.pack()
 		out = append(out, p.written()...)
 		found = found[1:]
@@ -159,7 +162,9 @@ func (r *Rows) findNew(batches []engine.Batch, memory *packing) (found []newSeri
 		}
 		for _, s := range n.series {
 			slices.SortStableFunc(s.chunks, func(a, b int) int {
-				return cmp.Compare(n.batch.Mutations[a].Clustering[t.start].Int, n.batch.Mutations[b].Clustering[t.start].Int)
+				return cmp.Compare(
+					n.batch.Mutations[a].Clustering[t.start].Int, n.batch.Mutations[b].Clustering[t.start].Int,
+				)
 			})
 		}
 		if byID := func(a, b oneNew) int { return strings.Compare(a.id, b.id) }; !slices.IsSortedFunc(n.series, byID) {
@@ -272,7 +277,8 @@ func (t *tables) isChunk(m *engine.Mutation) bool {
 func (r *Rows) chooseBits(found []newSeries, memory *packing) {
 	for from := 0; from < len(found); {
 		to := from + 1
-		for to < len(found) && found[to].tables == found[from].tables && engine.Compare(found[to].batch.Partition, found[from].batch.Partition) == 0 {
+		for to < len(found) && found[to].tables == found[from].tables &&
+			engine.Compare(found[to].batch.Partition, found[from].batch.Partition) == 0 {
 			to++
 		}
 		all := memory.ids[:0]

@@ -25,7 +25,9 @@ func cut(b engine.Batch) (batches []engine.Batch) {
 	from, bytes := 0, 0
 	for i, m := range b.Mutations {
 		if bytes+len(m.Value) > engine.MaxBatch*3/4 {
-			batches = append(batches, engine.Batch{Table: b.Table, Partition: b.Partition, Mutations: b.Mutations[from:i]})
+			batches = append(batches, engine.Batch{
+				Table: b.Table, Partition: b.Partition, Mutations: b.Mutations[from:i],
+			})
 			from, bytes = i, 0
 		}
 		bytes += len(m.Value) + 128
@@ -50,7 +52,8 @@ func TestManyNewSeries(t *testing.T) {
 		require.LessOrEqual(t, count[format.KindLabels], 80, table)
 		require.Less(t, count[format.KindChunk], 2*80, table)
 		rows := mustRead(t, eng.Scan, engine.Range{Table: table, Partition: partitionOf("up")})
-		require.Less(t, len(rows), 100, "%s: chunks whose labels are in the batch before, and a bucket's few at its end", table)
+		require.Less(t, len(rows), 100,
+			"%s: chunks whose labels are in the batch before, and a bucket's few at its end", table)
 	}
 }
 
@@ -72,7 +75,10 @@ func TestBitsFor(t *testing.T) {
 	require.Zero(t, bitsFor(nil, 256))
 	require.Equal(t, maxBits, bitsFor([]string{noID, noID[1:] + "\x01"}, 256))
 	id := "\xab\xcd" + noID[2:]
-	for bits, want := range map[int][2]string{0: {"\x00\x00", "\xff\xff"}, 3: {"\xa0\x00", "\xbf\xff"}, 12: {"\xab\xc0", "\xab\xcf"}, 16: {"\xab\xcd", "\xab\xcd"}} {
+	for bits, want := range map[int][2]string{
+		0: {"\x00\x00", "\xff\xff"}, 3: {"\xa0\x00", "\xbf\xff"}, 12: {"\xab\xc0", "\xab\xcf"},
+		16: {"\xab\xcd", "\xab\xcd"},
+	} {
 		require.Equal(t, want[0]+noID[2:], firstOf(id, bits))
 		require.Equal(t, want[1]+lastID[2:], lastOf(id, bits))
 	}
@@ -232,7 +238,9 @@ func TestLargeBundle(t *testing.T) {
 				value[j] = byte(rng.Uint32())
 			}
 			value[0] = 1
-			b.Mutations = append(b.Mutations, engine.Mutation{Clustering: format.ChunkKey(series[i].id, startOf(slot), versionOf(value)), Timestamp: 1, Value: value})
+			b.Mutations = append(b.Mutations, engine.Mutation{
+				Clustering: format.ChunkKey(series[i].id, startOf(slot), versionOf(value)), Timestamp: 1, Value: value,
+			})
 		}
 	}
 	for i := range b.Mutations[:200] { // Nearly all that fits in a batch.
@@ -304,12 +312,15 @@ func TestWriteKeepsBatches(t *testing.T) {
 func TestIDsAreCached(t *testing.T) {
 	labelsPages := 0
 	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
-		if op.Kind == faultengine.Scan && op.Table == engine.RawPages && len(op.Range.From) == 5 && op.Range.From[0].Int == format.KindLabels {
+		if op.Kind == faultengine.Scan && op.Table == engine.RawPages && len(op.Range.From) == 5 &&
+			op.Range.From[0].Int == format.KindLabels {
 			labelsPages++
 		}
 		return faultengine.Pass()
 	})
-	chunks := engine.Range{Table: engine.Raw, Partition: partitionOf("up"), From: engine.Key{engine.Int(format.KindChunk)}}
+	chunks := engine.Range{
+		Table: engine.Raw, Partition: partitionOf("up"), From: engine.Key{engine.Int(format.KindChunk)},
+	}
 	r := writing(eng)
 	require.NoError(t, r.Write(t.Context(), cut(written(engine.Raw, seriesOf("up", 3000), 1))))
 	require.Len(t, mustRead(t, r.Scan, chunks), 3000)
@@ -367,7 +378,9 @@ func TestPagesAreAMetrics(t *testing.T) {
 				if table == engine.Raw {
 					key = engine.Key{engine.Int(format.KindChunk), engine.Int(startOf(1)), engine.Text(s.id)}
 				}
-				rows := mustRead(t, r.Scan, engine.Range{Table: table, Partition: partitionOf(s.metric), From: key, To: key})
+				rows := mustRead(t, r.Scan, engine.Range{
+					Table: table, Partition: partitionOf(s.metric), From: key, To: key,
+				})
 				require.Len(t, rows, 1, i)
 				require.Equal(t, s.id, rows[0].key[tablesOf(table).series].Text)
 			}

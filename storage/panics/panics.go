@@ -47,8 +47,11 @@ var current atomic.Pointer[Recovery]
 // New returns a recovery that logs to log and registers its counter in r, which may be nil. It has no effect before
 // Start.
 func New(log *slog.Logger, r prometheus.Registerer) *Recovery {
-	to := &Recovery{log: log, delay: restartDelay, count: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cassia_panics_total",
-		Help: "Background tasks or parts of queries that were aborted because of a bug, by task."}, []string{"work"})}
+	to := &Recovery{log: log, delay: restartDelay, count: prometheus.NewCounterVec(
+		prometheus.CounterOpts{Name: "cassia_panics_total",
+			Help: "Background tasks or parts of queries that were aborted because of a bug, by task."},
+		[]string{"work"},
+	)}
 	if r != nil {
 		r.MustRegister(to.count)
 	}
@@ -75,7 +78,8 @@ func Do(work string, f func() error) (err error) {
 		if p := recover(); p != nil {
 			to.count.WithLabelValues(work).Inc()
 			err = fmt.Errorf("%w: %s: %v", ErrPanicked, work, p)
-			to.log.Error("a task panicked and was aborted; please report this as a bug", "work", work, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			to.log.Error("a task panicked and was aborted; please report this as a bug",
+				"work", work, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()
 	return f()

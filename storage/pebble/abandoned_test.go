@@ -28,9 +28,12 @@ func leave(t *testing.T, e *Engine, start func(context.Context, string, func(), 
 func TestWritesWaitForThoseThatWereLeft(t *testing.T) {
 	e := openOn(t, vfs.NewMem())
 	write := func() error {
-		return e.Write(t.Context(), []engine.Batch{{Table: engine.Shards, Partition: engine.Key{engine.Int(1), engine.Text("t")}, Mutations: []engine.Mutation{{
-			Clustering: engine.Key{engine.Text("x")}, Timestamp: 1, Value: []byte("y"),
-		}}}})
+		return e.Write(t.Context(), []engine.Batch{{
+			Table: engine.Shards, Partition: engine.Key{engine.Int(1), engine.Text("t")},
+			Mutations: []engine.Mutation{{
+				Clustering: engine.Key{engine.Text("x")}, Timestamp: 1, Value: []byte("y"),
+			}},
+		}})
 	}
 	end := leave(t, e, e.run)
 	require.NoError(t, write())

@@ -94,12 +94,16 @@ type BackupStats struct {
 // durable. An interrupted one leaves no backup. Of the store's backups, those selected by keep are kept.
 //
 // A RetentionError means that the backup was made.
-func Backup(ctx context.Context, checkpoint, folder, name string, keep Keep, now time.Time) (stats BackupStats, err error) {
+func Backup(
+	ctx context.Context, checkpoint, folder, name string, keep Keep, now time.Time,
+) (stats BackupStats, err error) {
 	return backup(ctx, vfs.Default, checkpoint, folder, name, keep, now)
 }
 
 // backup is Backup, with all changes of the folder made through files.
-func backup(ctx context.Context, files vfs.FS, checkpoint, folder, name string, keep Keep, now time.Time) (stats BackupStats, err error) {
+func backup(
+	ctx context.Context, files vfs.FS, checkpoint, folder, name string, keep Keep, now time.Time,
+) (stats BackupStats, err error) {
 	if err := CheckBackupFolder(folder); err != nil {
 		return stats, err
 	}
@@ -127,7 +131,10 @@ func backup(ctx context.Context, files vfs.FS, checkpoint, folder, name string, 
 		}
 	}
 	stats.LeftOver, stats.Unreadable, stats.Name, stats.Taken = partial, unreadable, name, now
-	c := copier{ctx: ctx, files: files, lineage: lineage, from: checkpoint, to: filepath.Join(folder, name+partialSuffix), stats: &stats}
+	c := copier{
+		ctx: ctx, files: files, lineage: lineage, from: checkpoint, to: filepath.Join(folder, name+partialSuffix),
+		stats: &stats,
+	}
 	if before = inOrder(folder, before); len(before) > 0 {
 		c.before = filepath.Join(folder, before[len(before)-1])
 	}
@@ -208,7 +215,9 @@ func backups(folder string) (complete, partial []string, err error) {
 			taken[name] = takenAt(folder, name)
 		}
 	}
-	slices.SortFunc(complete, func(a, b string) int { return cmp.Or(taken[a].Compare(taken[b]), strings.Compare(a, b)) })
+	slices.SortFunc(complete, func(a, b string) int {
+		return cmp.Or(taken[a].Compare(taken[b]), strings.Compare(a, b))
+	})
 	return complete, partial, nil
 }
 
@@ -270,19 +279,26 @@ func Restore(ctx context.Context, folder, name, dir string) (BackupStats, error)
 }
 
 // RestoreAndChange is like Restore, and also calls change as Restored.Finish does, with the name of the backup.
-func RestoreAndChange(ctx context.Context, folder, name, dir string, change func(dir, backup string) error) (BackupStats, error) {
+func RestoreAndChange(
+	ctx context.Context, folder, name, dir string, change func(dir, backup string) error,
+) (BackupStats, error) {
 	return restore(ctx, vfs.Default, folder, name, dir, change)
 }
 
 // restore is RestoreAndChange, with all changes of the directory made through files.
-func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change func(dir, backup string) error) (stats BackupStats, err error) {
+func restore(
+	ctx context.Context, files vfs.FS, folder, name, dir string, change func(dir, backup string) error,
+) (stats BackupStats, err error) {
 	if name == "" {
 		names, _, err := backups(folder)
 		if err != nil {
 			return stats, err
 		}
 		if _, err := os.Stat(filepath.Join(folder, backupList)); err == nil {
-			return stats, fmt.Errorf("%w in %s, which is itself a backup; restore it from its parent folder, with --backup=%s", ErrNoBackup, folder, filepath.Base(folder))
+			return stats, fmt.Errorf(
+				"%w in %s, which is itself a backup; restore it from its parent folder, with --backup=%s", ErrNoBackup,
+				folder, filepath.Base(folder),
+			)
 		}
 		if len(names) == 0 {
 			return stats, fmt.Errorf("%w in %s", ErrNoBackup, folder)
@@ -292,7 +308,8 @@ func restore(ctx context.Context, files vfs.FS, folder, name, dir string, change
 		}
 		names = inOrder(folder, names)
 		if name = newestWhole(folder, names); name == "" {
-			return stats, fmt.Errorf("%w in %s that is undamaged; --backup=%s is the newest damaged one", ErrNoBackup, folder, names[len(names)-1])
+			return stats, fmt.Errorf("%w in %s that is undamaged; --backup=%s is the newest damaged one",
+				ErrNoBackup, folder, names[len(names)-1])
 		}
 	}
 	from := filepath.Join(folder, name)

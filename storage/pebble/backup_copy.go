@@ -47,8 +47,10 @@ func (c *copier) run(now time.Time) error {
 	if err := c.expect(entries, known); err != nil {
 		return err
 	}
-	list := backedUp{Version: backupVersion, Taken: now.UTC(), Number: c.number, Store: c.lineage.Store, Copy: c.lineage.Copy,
-		Host: c.lineage.Host, Tenants: c.lineage.TenantList()}
+	list := backedUp{
+		Version: backupVersion, Taken: now.UTC(), Number: c.number, Store: c.lineage.Store, Copy: c.lineage.Copy,
+		Host: c.lineage.Host, Tenants: c.lineage.TenantList(),
+	}
 	for _, e := range entries {
 		if e.Name() == StoreFile {
 			continue
@@ -97,7 +99,8 @@ func (c *copier) expect(entries []fs.DirEntry, known map[string]backedUpFile) er
 			continue
 		}
 		work += info.Size()
-		if f := known[e.Name()]; strings.HasSuffix(e.Name(), ".sst") && !(f.Verified && f.Size == info.Size() && f.Changed == info.ModTime().UnixNano()) {
+		if f := known[e.Name()]; strings.HasSuffix(e.Name(), ".sst") &&
+			!(f.Verified && f.Size == info.Size() && f.Changed == info.ModTime().UnixNano()) {
 			work += info.Size() / verifyShare
 		}
 	}
@@ -126,7 +129,8 @@ func (c *copier) copy(name string) (f backedUpFile, err error) {
 		return f, fmt.Errorf("%w: %s is not a file", ErrBackup, in.Name())
 	}
 	sum, n, read := sha256.New(), counted{}, &ReaderWithError{R: in}
-	if err := writeSynced(c.files, filepath.Join(c.to, name), io.TeeReader(Cancelable(c.ctx, read), io.MultiWriter(sum, &n))); err != nil {
+	summed := io.TeeReader(Cancelable(c.ctx, read), io.MultiWriter(sum, &n))
+	if err := writeSynced(c.files, filepath.Join(c.to, name), summed); err != nil {
 		c.unreadable = read.Err != nil
 		return f, err
 	}
@@ -134,7 +138,9 @@ func (c *copier) copy(name string) (f backedUpFile, err error) {
 	c.stats.Copied++
 	c.stats.Bytes += n.bytes
 	c.stats.CopiedBytes += n.bytes
-	return backedUpFile{Name: name, Size: n.bytes, Changed: info.ModTime().UnixNano(), SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
+	return backedUpFile{
+		Name: name, Size: n.bytes, Changed: info.ModTime().UnixNano(), SHA256: hex.EncodeToString(sum.Sum(nil)),
+	}, nil
 }
 
 type counted struct{ bytes int64 }

@@ -290,7 +290,8 @@ func TestRestoreToADiskWithoutRoom(t *testing.T) {
 	require.NoError(t, err)
 	for _, kind := range []changeFault{diskFull, failed} {
 		for _, at := range []int{0, 1, 5, 11} {
-			_, err := restore(t.Context(), &changesFS{FS: vfs.Default, kind: kind, at: at}, folder, momentName(1), filepath.Join(t.TempDir(), "data"), nil)
+			_, err := restore(t.Context(), &changesFS{FS: vfs.Default, kind: kind, at: at}, folder, momentName(1),
+				filepath.Join(t.TempDir(), "data"), nil)
 			require.Error(t, err)
 			require.NotContains(t, err.Error(), "older backup", "%s at %d", kind, at)
 			require.NotContains(t, err.Error(), "previous backup", "%s at %d", kind, at)
@@ -363,8 +364,9 @@ func TestRestoreChangesBeforeAnyoneOpens(t *testing.T) {
 func TestBackupWithoutItsList(t *testing.T) {
 	m := newMoments(t, 3)
 	for about, damage := range map[string]func(list string) error{
-		"missing":  os.Remove,
-		"no right": func(list string) error { return errors.Join(os.Remove(list), os.Symlink(list, list)) }, // whose error isn't that it is missing
+		"missing": os.Remove,
+		// whose error isn't that it is missing
+		"no right": func(list string) error { return errors.Join(os.Remove(list), os.Symlink(list, list)) },
 	} {
 		folder := m.folder(t)
 		list := filepath.Join(folder, momentName(1), backupList)
@@ -386,7 +388,9 @@ func TestBackupWithoutItsList(t *testing.T) {
 func TestRestoreOfABackupThatIsRemoved(t *testing.T) {
 	m := newMoments(t, 2)
 	folder := m.folder(t)
-	removing := &removingFS{FS: faultless(), remove: func() error { return removeBackup(vfs.Default, folder, momentName(0)) }}
+	removing := &removingFS{
+		FS: faultless(), remove: func() error { return removeBackup(vfs.Default, folder, momentName(0)) },
+	}
 	dir := filepath.Join(t.TempDir(), "data")
 	_, err := restore(t.Context(), removing, folder, momentName(0), dir, nil)
 	require.ErrorIs(t, err, ErrNoBackup)

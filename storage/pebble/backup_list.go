@@ -20,7 +20,8 @@ func readableOfStore(folder string, names []string, store string) (own, unreadab
 		list, err := readList(filepath.Join(folder, name))
 		switch {
 		case err != nil:
-			unreadable = append(unreadable, fmt.Sprintf("backup %s was skipped: %s; if it isn't needed, remove its directory", name, err))
+			unreadable = append(unreadable,
+				fmt.Sprintf("backup %s was skipped: %s; if it isn't needed, remove its directory", name, err))
 		case list.Store == store:
 			own = append(own, name)
 		}
@@ -76,8 +77,9 @@ func (l Lineage) CheckNewest(backup, copy string) error {
 	if copy == l.Copy || backup <= l.RestoredFrom { // Names start with times.
 		return nil
 	}
-	return fmt.Errorf("%w: backup %s isn't part of this directory's history, and would be replaced over time. Use another destination for this "+
-		"copy, or, if the other copy is no longer used, run cassia backup --take-over once", ErrOtherCopy, backup)
+	return fmt.Errorf("%w: backup %s isn't part of this directory's history, and would be replaced over time. Use "+
+		"another destination for this copy, or, if the other copy is no longer used, run cassia backup "+
+		"--take-over once", ErrOtherCopy, backup)
 }
 
 // NameLineage writes the lineage into a checkpoint for its backup. It does nothing if the lineage has no store.

@@ -37,7 +37,8 @@ func CheckBackupFolder(folder string) error {
 			break
 		}
 	}
-	if x := (existing{fs: vfs.Default, dir: abs}); x.list() == nil && x.isStore { // Also for a store that has lost files.
+	if x := (existing{fs: vfs.Default, dir: abs}); x.list() == nil && x.isStore {
+		// Also for a store that has lost files.
 		return fmt.Errorf("pebble: backup folder: %s contains a store; choose another folder", folder)
 	}
 	return nil

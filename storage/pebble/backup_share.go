@@ -108,8 +108,8 @@ func (c *copier) isShared(f backedUpFile, backup string) bool {
 	if err == nil && n == f.Size && sum == f.SHA256 {
 		return true
 	}
-	text := fmt.Sprintf("file %s of backup %s differs from the file that was backed up; the new backup stores its own copy, but earlier backups "+
-		"that share the damaged file can't be restored", f.Name, backup)
+	text := fmt.Sprintf("file %s of backup %s differs from the file that was backed up; the new backup stores its own "+
+		"copy, but earlier backups that share the damaged file can't be restored", f.Name, backup)
 	if c.ctx.Err() == nil && !slices.Contains(c.stats.Rotten, text) {
 		c.stats.Rotten = append(c.stats.Rotten, text)
 	}

@@ -49,7 +49,8 @@ type BackupVersionError struct {
 }
 
 func (e *BackupVersionError) Error() string {
-	return fmt.Sprintf("pebble: the backup %s has version %d; this release supports version %d", e.Backup, e.Version, e.Supported)
+	return fmt.Sprintf("pebble: the backup %s has version %d; this release supports version %d",
+		e.Backup, e.Version, e.Supported)
 }
 
 // Is supports errors.Is.
@@ -64,7 +65,8 @@ type SeveralStoresError struct {
 }
 
 func (e *SeveralStoresError) Error() string {
-	return fmt.Sprintf("pebble: %s has backups of %d stores; choose one with --backup. The newest of each store: %s", e.At, len(e.Newest), strings.Join(e.Newest, ", "))
+	return fmt.Sprintf("pebble: %s has backups of %d stores; choose one with --backup. The newest of each store: %s",
+		e.At, len(e.Newest), strings.Join(e.Newest, ", "))
 }
 
 // StoredBackups returns the backups in a folder, the oldest first, or none if the folder doesn't exist.
@@ -79,7 +81,8 @@ func StoredBackups(folder string) (out []StoredBackup, err error) {
 		if err != nil {
 			b.Unreadable = err.Error()
 		} else {
-			b.Store, b.Host, b.Tenants, b.Damaged, b.Files = list.Store, list.Host, list.Tenants, list.Damaged, len(list.Files)
+			b.Store, b.Host, b.Tenants = list.Store, list.Host, list.Tenants
+			b.Damaged, b.Files = list.Damaged, len(list.Files)
 			for _, f := range list.Files {
 				b.Bytes += f.Size
 			}

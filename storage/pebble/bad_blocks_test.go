@@ -45,7 +45,9 @@ func TestDamagedBlocksAreSearchedOnce(t *testing.T) {
 
 // scanUpTo counts the rows of a partition up to the first that can't be read.
 func scanUpTo(e *Engine, n int64) (rows int, err error) {
-	for _, err := range e.Scan(ctx, engine.Range{Table: engine.Stage, Partition: engine.Key{engine.Int(n), engine.Int(0)}}) {
+	for _, err := range e.Scan(ctx, engine.Range{
+		Table: engine.Stage, Partition: engine.Key{engine.Int(n), engine.Int(0)},
+	}) {
 		if err != nil {
 			return rows, err
 		}
@@ -62,7 +64,8 @@ func TestBadBlocks(t *testing.T) {
 	require.False(t, b.any.Load())
 	require.NoError(t, b.check("000007.sst", zeros, 100))
 	b.note("data/000007.sst", errors.New("pebble: file 000007: block 100/15: crc32c checksum mismatch 1 != 2"))
-	require.ErrorContains(t, b.check("000007.sst", zeros, 100), "pebble: file 000007: block 100/15: crc32c checksum mismatch")
+	require.ErrorContains(t, b.check("000007.sst", zeros, 100),
+		"pebble: file 000007: block 100/15: crc32c checksum mismatch")
 	require.NoError(t, b.check("000007.sst", zeros, 101))
 	require.NoError(t, b.check("000007.sst", zeros[1:], 100))
 	require.NoError(t, b.check("000008.sst", zeros, 100))

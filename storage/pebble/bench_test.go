@@ -73,7 +73,9 @@ func fillPartition(b *testing.B, e *Engine, rows, size int) {
 	written := 0
 	for n := range rows {
 		batch.Mutations = append(batch.Mutations, engine.Mutation{Value: chunkLike(rng, size),
-			Clustering: engine.Key{engine.Int(1), engine.Int(1_700_000_000_000), engine.Text(seriesID(n)), engine.Text(seriesID(n))}})
+			Clustering: engine.Key{
+				engine.Int(1), engine.Int(1_700_000_000_000), engine.Text(seriesID(n)), engine.Text(seriesID(n)),
+			}})
 		if written += size + 100; written > engine.MaxBatch/2 || n == rows-1 {
 			require.NoError(b, e.Write(ctx, []engine.Batch{batch}))
 			batch.Mutations, written = nil, 0
@@ -92,7 +94,9 @@ func BenchmarkScan(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				n := 0
-				for _, err := range e.Scan(ctx, engine.Range{Table: engine.Raw, Partition: windowOf(20_000), KeysOnly: keysOnly}) {
+				for _, err := range e.Scan(ctx, engine.Range{
+					Table: engine.Raw, Partition: windowOf(20_000), KeysOnly: keysOnly,
+				}) {
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -123,7 +127,9 @@ func BenchmarkSlice(b *testing.B) {
 				id := engine.Text(seriesID(rng.IntN(20_000)))
 				key := engine.Key{engine.Int(1), engine.Int(1_700_000_000_000), id}
 				n := 0
-				for _, err := range e.Scan(ctx, engine.Range{Table: engine.Raw, Partition: windowOf(20_000), From: key, To: key}) {
+				for _, err := range e.Scan(ctx, engine.Range{
+					Table: engine.Raw, Partition: windowOf(20_000), From: key, To: key,
+				}) {
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -163,7 +169,8 @@ func BenchmarkGiveBack(b *testing.B) {
 				for part := range int64(16) {
 					batch := stageBatch(0, "")[0]
 					batch.Partition = slotPartition(0, part)
-					batch.Mutations[0].Op, batch.Mutations[0].To = engine.DeleteRange, engine.Key{batch.Mutations[0].Clustering[0], engine.Int(1 << 20)}
+					batch.Mutations[0].Op = engine.DeleteRange
+					batch.Mutations[0].To = engine.Key{batch.Mutations[0].Clustering[0], engine.Int(1 << 20)}
 					require.NoError(b, e.Write(ctx, []engine.Batch{batch}))
 				}
 				before, begin := liveBytes(e), cpuSeconds()
@@ -205,8 +212,13 @@ func BenchmarkWriteBesideCheckpoint(b *testing.B) {
 			require.NoError(b, err)
 			b.Cleanup(func() { require.NoError(b, e.Close()) })
 			for i := range files { // A file each, in the last level: nothing overlaps.
-				batch := engine.Batch{Table: engine.Raw, Partition: windowOf(int64(20_000 + i)), Mutations: []engine.Mutation{{Value: []byte("v"),
-					Clustering: engine.Key{engine.Int(1), engine.Int(0), engine.Text(seriesID(i)), engine.Text(seriesID(i))}}}}
+				batch := engine.Batch{
+					Table: engine.Raw, Partition: windowOf(int64(20_000 + i)),
+					Mutations: []engine.Mutation{{Value: []byte("v"),
+						Clustering: engine.Key{
+							engine.Int(1), engine.Int(0), engine.Text(seriesID(i)), engine.Text(seriesID(i)),
+						}}},
+				}
 				require.NoError(b, e.Write(ctx, []engine.Batch{batch}))
 			}
 			slowest, seq := time.Duration(0), int64(0)

@@ -37,7 +37,8 @@ func (e *Engine) Checkpoint(dir string) error {
 	return e.run(context.Background(), "checkpoint to "+dir, e.release, func() error {
 		e.copying.Lock()
 		defer e.copying.Unlock()
-		if problems := e.ledger.verify(); len(problems) > 0 { // A copy of a damaged file would be taken for an intact file.
+		if problems := e.ledger.verify(); len(problems) > 0 {
+			// A copy of a damaged file would be taken for an intact file.
 			return problems[0]
 		}
 		// Pebble waits until it has removed obsolete files, which may be many. Despite its name this method only waits

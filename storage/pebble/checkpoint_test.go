@@ -92,7 +92,8 @@ func TestChangesWaitForTheListOfTables(t *testing.T) {
 	var sealed error
 	var armed atomic.Bool
 	_, osFS := faultyFS(func(op errorfs.Op) error {
-		if op.Kind == errorfs.OpStat && op.Path == "copies" && armed.CompareAndSwap(true, false) && e.changes.TryRLock() {
+		if op.Kind == errorfs.OpStat && op.Path == "copies" && armed.CompareAndSwap(true, false) &&
+			e.changes.TryRLock() {
 			e.changes.RUnlock()
 			sealed = sealStaged(e, rows)
 		}
@@ -159,7 +160,8 @@ func reopen(t testing.TB, osFS FS, dir string) *Engine {
 func TestCheckpointOnAFullDisk(t *testing.T) {
 	for _, file := range []string{"OPTIONS-", "marker.", "MANIFEST-", ".log"} {
 		_, osFS, broken := failingFS(func(op errorfs.Op) bool {
-			return strings.Contains(op.Path, "copy/") && strings.Contains(op.Path, file) && op.Kind != errorfs.OpRemoveAll
+			return strings.Contains(op.Path, "copy/") && strings.Contains(op.Path, file) &&
+				op.Kind != errorfs.OpRemoveAll
 		})
 		e := openOn(t, osFS)
 		require.NoError(t, e.Write(ctx, stageBatch(1, "v")))

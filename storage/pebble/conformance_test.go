@@ -39,7 +39,9 @@ func TestConformance(t *testing.T) {
 					require.NoError(t, e.Close())
 					return openIn(t, dirs[e])
 				}),
-				enginetest.Without("DeleteMindsTimestamps", "a delete finds what was written before it: see Engine.Write"))
+				enginetest.Without(
+					"DeleteMindsTimestamps", "a delete finds what was written before it: see Engine.Write",
+				))
 		})
 	}
 	t.Run("read by others", testConformanceOfReading)

@@ -34,6 +34,18 @@ func (x *existing) beginCreation() error {
 	return syncDirectory(x.fs, x.dir)
 }
 
+// openLedger takes over the ledger of an existing engine, or begins the creation of a new one.
+func (e *Engine) openLedger(x *existing, files vfs.FS) error {
+	if e.ledger = x.ledger; x.isNew() {
+		if err := x.beginCreation(); err != nil {
+			return err
+		}
+		e.ledger = newLedger(files, e.dir)
+	}
+	e.ledger.fs = files
+	return nil
+}
+
 // completeCreation writes the first SYNCED of a new engine, and removes the marker that the engine isn't complete. Only
 // after that may rows be written.
 func (e *Engine) completeCreation() error {

@@ -43,7 +43,9 @@ func TestPowerCutWhileCreating(t *testing.T) {
 		defer mu.Unlock()
 		for _, unsynced := range []int{0, 50, 100} {
 			rows := acknowledged.Load()
-			cuts = append(cuts, cut{disk.Crash(unsynced, rng), fmt.Sprintf("operation %d of %s", op.Kind, op.Path), rows})
+			cuts = append(cuts, cut{
+				disk.Crash(unsynced, rng), fmt.Sprintf("operation %d of %s", op.Kind, op.Path), rows,
+			})
 		}
 		return nil
 	}))
@@ -82,7 +84,8 @@ func testFullDiskWhileCreating(t *testing.T) {
 	for failing := range 60 {
 		var n int
 		disk, osFS := faultyFS(func(op errorfs.Op) error {
-			if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || op.Kind == errorfs.OpRemove || op.Kind == errorfs.OpFileClose {
+			if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || op.Kind == errorfs.OpRemove ||
+				op.Kind == errorfs.OpFileClose {
 				return nil
 			}
 			if n++; n <= failing {
@@ -245,7 +248,9 @@ func TestSnapshotIsNoStore(t *testing.T) {
 	require.Equal(t, 1, stageRows(t, reader))
 	require.NoError(t, reader.Close())
 	require.Equal(t, before, snapshotOf(t, made))
-	for _, copied := range []string{filepath.Join(t.TempDir(), "copy"), filepath.Join(t.TempDir(), snapshotsFolder, "a")} {
+	for _, copied := range []string{
+		filepath.Join(t.TempDir(), "copy"), filepath.Join(t.TempDir(), snapshotsFolder, "a"),
+	} {
 		require.NoError(t, os.CopyFS(copied, os.DirFS(made)))
 		e, err := Open(copied, DefaultOptions())
 		require.NoError(t, err)

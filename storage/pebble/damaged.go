@@ -60,7 +60,9 @@ func (d *damaged) put(table uint64, found []badRange) {
 		d.ranges = nil
 	}
 	d.ranges = append(d.ranges, found...)
-	slices.SortStableFunc(d.ranges, func(a, b badRange) int { return cmp.Or(bytes.Compare(a.start, b.start), cmp.Compare(a.table, b.table)) })
+	slices.SortStableFunc(d.ranges, func(a, b badRange) int {
+		return cmp.Or(bytes.Compare(a.start, b.start), cmp.Compare(a.table, b.table))
+	})
 	if d.verified == nil || len(d.verified) > maxBadRanges {
 		d.verified = map[uint64]time.Time{}
 	}
@@ -94,7 +96,10 @@ func (e *Engine) damagedWithin(ctx context.Context, start, end []byte) ([]badRan
 
 // verify reads the files for which wanted returns true (nil: all), and records their damage. seen, if set, is called
 // for each.
-func (e *Engine) verify(ctx context.Context, wanted func(table uint64) bool, seen func(bytes uint64, found []badRange), which ...pebbledb.SSTablesOption) error {
+func (e *Engine) verify(
+	ctx context.Context, wanted func(table uint64) bool, seen func(bytes uint64, found []badRange),
+	which ...pebbledb.SSTablesOption,
+) error {
 	levels, err := e.db.SSTables(which...)
 	if err != nil {
 		return translate("list files", err)
@@ -103,8 +108,8 @@ func (e *Engine) verify(ctx context.Context, wanted func(table uint64) bool, see
 		for i := range level {
 			info := &level[i]
 			t := tableFile{
-				fs: e.fs, name: fmt.Sprintf("%06d.sst", uint64(info.BackingSSTNum)), table: uint64(info.FileNum), opts: e.tableOptions,
-				smallest: info.Smallest.UserKey, largest: info.Largest.UserKey,
+				fs: e.fs, name: fmt.Sprintf("%06d.sst", uint64(info.BackingSSTNum)), table: uint64(info.FileNum),
+				opts: e.tableOptions, smallest: info.Smallest.UserKey, largest: info.Largest.UserKey,
 			}
 			if wanted != nil && !wanted(t.table) {
 				continue
@@ -173,7 +178,8 @@ func (e *Engine) DamagedFiles() (problems []string) {
 }
 
 func (b badRange) String() string {
-	return fmt.Sprintf("file %s is damaged: rows from %s to %s are unreadable: %v", b.file, keyInWords(b.start), keyInWords(b.end), b.err)
+	return fmt.Sprintf("file %s is damaged: rows from %s to %s are unreadable: %v",
+		b.file, keyInWords(b.start), keyInWords(b.end), b.err)
 }
 
 // keyInWords describes the fields of a key or of a prefix of one.

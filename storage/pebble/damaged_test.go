@@ -47,7 +47,9 @@ func layeredEngine(t testing.TB) *vfs.MemFS {
 }
 
 func layeredValue(n, seq int64) string {
-	return strings.Repeat(fmt.Sprintf("%d of %d, %x ", seq, n, rand.New(rand.NewPCG(uint64(n), uint64(seq))).Uint64()), 4)
+	return strings.Repeat(
+		fmt.Sprintf("%d of %d, %x ", seq, n, rand.New(rand.NewPCG(uint64(n), uint64(seq))).Uint64()), 4,
+	)
 }
 
 func tablesOf(t testing.TB, mem *vfs.MemFS) (names []string) {
@@ -168,10 +170,13 @@ func indexesOf(t testing.TB, mem *vfs.MemFS, path string) []block.Handle {
 
 // Damaged ranges are printed with the fields of keys, as far as a key has them.
 func TestKeysInWords(t *testing.T) {
-	key := appendPartition(nil, engine.Catalog, engine.Key{engine.Int(-3), engine.Int(0), engine.Text("team a"), engine.Int(2), engine.Text("job"), engine.Int(0)})
+	key := appendPartition(nil, engine.Catalog, engine.Key{
+		engine.Int(-3), engine.Int(0), engine.Text("team a"), engine.Int(2), engine.Text("job"), engine.Int(0),
+	})
 	require.Equal(t, `catalog window=-3 resolution=0 tenant="team a" kind=2 label="job" salt=0`, keyInWords(key))
 	require.Equal(t, `catalog window=-3 resolution=0`, keyInWords(key[:4]))
-	stage := appendKey(appendPartition(nil, engine.Stage, engine.Key{engine.Int(1), engine.Int(2)}), engine.Stage.Clustering, engine.Key{engine.Text("0123456789abcdef"), engine.Int(7)})
+	stage := appendKey(appendPartition(nil, engine.Stage, engine.Key{engine.Int(1), engine.Int(2)}),
+		engine.Stage.Clustering, engine.Key{engine.Text("0123456789abcdef"), engine.Int(7)})
 	require.Equal(t, "stage slot=1 partition=2 writer=30313233343536373839616263646566 seq=7", keyInWords(stage))
 	require.Equal(t, "the beginning", keyInWords(nil))
 	require.Equal(t, "ff00", keyInWords([]byte{0xff, 0}))

@@ -39,7 +39,10 @@ var (
 	errBadFormat = errors.New("pebble: unknown format")
 	// ErrUnclosed means that files couldn't be written when the engine was closed. They may stay open until the process
 	// exits. The next start finds all acknowledged rows.
-	ErrUnclosed = errors.New("pebble: files can't be written, so the store isn't closed properly; the next start recovers all acknowledged writes")
+	ErrUnclosed = errors.New(
+		"pebble: files can't be written, so the store isn't closed properly; the next start recovers all " +
+			"acknowledged writes",
+	)
 )
 
 // Engine is an engine.Engine on Pebble, and a prometheus.Collector.
@@ -130,7 +133,8 @@ func OpenContext(ctx context.Context, dir string, opts Options) (*Engine, error)
 		dir = resolved
 	}
 	e := &Engine{
-		dir: dir, reserve: opts.ReserveBytes, log: opts.Logger, events: newEvents(), collector: newCollector(), onFatal: opts.OnFatal,
+		dir: dir, reserve: opts.ReserveBytes, log: opts.Logger, events: newEvents(), collector: newCollector(),
+		onFatal: opts.OnFatal,
 		commits: make(chan struct{}, maxCommits),
 		cas:     make(chan struct{}, 1),
 		failed:  make(chan struct{}),
@@ -202,13 +206,9 @@ func (e *Engine) open(ctx context.Context, opts Options) (err error) {
 	}
 	watched, watch := vfs.WithDiskHealthChecks(e.fs, slowDisk, nil, e.events.diskSlow)
 	e.watch = watch
-	if e.ledger = x.ledger; x.isNew() {
-		if err := x.beginCreation(); err != nil {
-			return err
-		}
-		e.ledger = newLedger(watched, e.dir)
+	if err := e.openLedger(x, watched); err != nil {
+		return err
 	}
-	e.ledger.fs = watched
 	files := &vitalFS{FS: watched, fail: e.fail, failedOrdinary: e.stickIfClosing, ledger: e.ledger}
 	p := opts.pebbleOptions(e.failingFlushes(e.events.listener(opts.Logger), &files.flushed), e.lock)
 	p.FS = checkedFS{files, &e.events.blocks}
@@ -222,7 +222,8 @@ func (e *Engine) open(ctx context.Context, opts Options) (err error) {
 	e.writerOptions = ingestWriterOptions(p, e.db.TableFormat())
 	files.arm()
 	e.ledger.run(func(err error) {
-		e.log.Warn("can't record which writes are synced, so damage to the log could go undetected", "dir", e.dir, "err", err)
+		e.log.Warn("can't record which writes are synced, so damage to the log could go undetected",
+			"dir", e.dir, "err", err)
 	})
 	if err := e.checkFormat(); err != nil {
 		return err
@@ -289,8 +290,10 @@ func lockDirectory(dir string, osFS vfs.FS) (*pebbledb.Lock, error) {
 		// The lock file couldn't be created because of permissions or space. No other process has the lock.
 		return nil, fmt.Errorf("pebble: lock %s: %w", dir, err)
 	default:
-		return nil, fmt.Errorf("%w: the data in %s is in use; stop the process that uses it, or choose another directory (%w)",
-			engine.ErrLocked, dir, err)
+		return nil, fmt.Errorf(
+			"%w: the data in %s is in use; stop the process that uses it, or choose another directory (%w)",
+			engine.ErrLocked, dir, err,
+		)
 	}
 }
 
@@ -301,7 +304,8 @@ func (e *Engine) checkFormat() error {
 	if pebbledb.IsCorruptionError(err) {
 		// The damage of this row is no reason to hide all others. An unknown release would also have raised the version
 		// of Pebble's format or of the store.
-		e.log.Error("the row with the format version is unreadable; continuing as if it matched this release", "dir", e.dir, "err", err)
+		e.log.Error("the row with the format version is unreadable; continuing as if it matched this release",
+			"dir", e.dir, "err", err)
 		return nil
 	}
 	if err != nil {
@@ -357,8 +361,11 @@ func (e *Engine) fail(err error) {
 		if !e.isOpen.Load() {
 			return // Open returns the error.
 		}
-		e.log.Error("the store can't be written any more, and rejects writes until this process restarts; check the disk, then restart",
-			"dir", e.dir, "err", err)
+		e.log.Error(
+			"the store can't be written any more, and rejects writes until this process restarts; check the disk, "+
+				"then restart",
+			"dir", e.dir, "err", err,
+		)
 		if e.onFatal != nil {
 			e.onFatal(err)
 		}
@@ -369,7 +376,8 @@ func (e *Engine) fail(err error) {
 func (e *Engine) failedErr() error {
 	select {
 	case <-e.failed:
-		return fmt.Errorf("%w: a previous write to %s failed; restart the process: %w", engine.ErrUnavailable, e.dir, e.failure)
+		return fmt.Errorf("%w: a previous write to %s failed; restart the process: %w",
+			engine.ErrUnavailable, e.dir, e.failure)
 	default:
 		return nil
 	}
@@ -471,7 +479,10 @@ func translate(op string, err error) error {
 	case errors.Is(err, pebbledb.ErrClosed):
 		return engine.ErrClosed
 	case pebbledb.IsCorruptionError(err):
-		return fmt.Errorf("pebble: %s: %w: %w (cassia check lists all damage, cassia restore --damaged repairs it from a backup)", op, engine.ErrCorrupt, firstLine{err})
+		return fmt.Errorf(
+			"pebble: %s: %w: %w (cassia check lists all damage, cassia restore --damaged repairs it from a backup)", op,
+			engine.ErrCorrupt, firstLine{err},
+		)
 	default:
 		return fmt.Errorf("pebble: %s: %w: %w", op, engine.ErrUnavailable, err)
 	}

@@ -65,7 +65,10 @@ func TestOptionsValidate(t *testing.T) {
 	opts := DefaultOptions()
 	require.NoError(t, opts.Validate())
 	_, err := Open(t.TempDir(), Options{})
-	for _, name := range []string{"CacheBytes", "MemTableBytes", "MemTables", "MaxOpenFiles", "BlockBytes", "ZstdLevel", "Compactions", "DropDelay", "StageDelay", "Logger"} {
+	for _, name := range []string{
+		"CacheBytes", "MemTableBytes", "MemTables", "MaxOpenFiles", "BlockBytes", "ZstdLevel", "Compactions",
+		"DropDelay", "StageDelay", "Logger",
+	} {
 		require.ErrorContains(t, err, name)
 	}
 }
@@ -95,7 +98,10 @@ func fill(t testing.TB, e *Engine) {
 			b := engine.Batch{Table: engine.Raw, Partition: windowOf(n)}
 			for i := range int64(50) {
 				b.Mutations = append(b.Mutations, engine.Mutation{Value: randomBytes(rng, 5000),
-					Clustering: engine.Key{engine.Int(1), engine.Int(0), engine.Text(idOf([]byte{byte(part), byte(i)})), engine.Text(idOf(nil))}})
+					Clustering: engine.Key{
+						engine.Int(1), engine.Int(0), engine.Text(idOf([]byte{byte(part), byte(i)})),
+						engine.Text(idOf(nil)),
+					}})
 			}
 			require.NoError(t, e.Write(ctx, []engine.Batch{b}))
 		}
@@ -133,7 +139,9 @@ func dropAndDelete(t testing.TB, e *Engine) {
 func TestSpaceComesBack(t *testing.T) {
 	for name, compactFirst := range map[string]bool{"below": true, "above": false} {
 		t.Run(name, func(t *testing.T) {
-			e := openOn(t, NewCrashableFS(), func(o *Options) { o.DropDelay, o.StageDelay = 20*time.Millisecond, 20*time.Millisecond })
+			e := openOn(t, NewCrashableFS(), func(o *Options) {
+				o.DropDelay, o.StageDelay = 20*time.Millisecond, 20*time.Millisecond
+			})
 			fill(t, e)
 			require.Greater(t, e.DiskUsage(), uint64(7*mega), "less of the log counts while it is exchanged")
 			if compactFirst {
@@ -141,7 +149,9 @@ func TestSpaceComesBack(t *testing.T) {
 				require.Greater(t, liveBytes(e), int64(7*mega), "what was flushed when it began")
 			}
 			dropAndDelete(t, e)
-			require.Eventually(t, func() bool { return liveBytes(e) < 4.5*mega }, waitAtMost, pollEvery, "all but a few kB")
+			require.Eventually(
+				t, func() bool { return liveBytes(e) < 4.5*mega }, waitAtMost, pollEvery, "all but a few kB",
+			)
 			require.Zero(t, countRows(t, e, engine.Raw, windowOf(0)))
 			require.Equal(t, 400, countRows(t, e, engine.Raw, windowOf(1)))
 			require.Equal(t, 400, countRows(t, e, engine.Raw, windowOf(2)))
@@ -212,14 +222,20 @@ func TestMetrics(t *testing.T) {
 			for _, b := range m.GetHistogram().GetBucket()[:min(1, len(m.GetHistogram().GetBucket()))] {
 				require.Less(t, b.GetUpperBound(), 1.0, "%s is in seconds", f.GetName())
 			}
-			values[f.GetName()] += m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			values[f.GetName()] += m.GetGauge().GetValue() + m.GetCounter().GetValue() +
+				float64(m.GetHistogram().GetSampleCount())
 		}
 	}
-	for _, name := range []string{"disk_bytes", "flushes_total", "memtable_bytes", "wal_written_bytes_total", "wal_fsync_seconds",
-		"block_cache_bytes", "block_cache_misses_total", "level_bytes", "level_files", "level_written_bytes_total", "table_bytes"} {
+	for _, name := range []string{
+		"disk_bytes", "flushes_total", "memtable_bytes", "wal_written_bytes_total", "wal_fsync_seconds",
+		"block_cache_bytes", "block_cache_misses_total", "level_bytes", "level_files", "level_written_bytes_total",
+		"table_bytes",
+	} {
 		require.Positive(t, values["cassia_pebble_"+name], name)
 	}
-	for _, name := range []string{"write_stalls_total", "corruptions_total", "compactions_total", "block_cache_hits_total", "wal_bytes"} {
+	for _, name := range []string{
+		"write_stalls_total", "corruptions_total", "compactions_total", "block_cache_hits_total", "wal_bytes",
+	} {
 		require.Contains(t, values, "cassia_pebble_"+name)
 	}
 	require.NoError(t, e.Close())
@@ -250,9 +266,14 @@ func TestUsage(t *testing.T) {
 	none, err := e.Usage(ctx, engine.R1h, nil)
 	require.NoError(t, err)
 	require.Zero(t, none)
-	require.NoError(t, e.Write(ctx, []engine.Batch{{Table: engine.R1h, Partition: engine.Key{engine.Int(1), engine.Int(0), engine.Text("t"), engine.Text("m"), engine.Int(0)}, Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Int(0), engine.Text("0123456789abcdef"), engine.Int(0)}, Timestamp: 1, Value: []byte("value"),
-	}}}}))
+	require.NoError(t, e.Write(ctx, []engine.Batch{{
+		Table:     engine.R1h,
+		Partition: engine.Key{engine.Int(1), engine.Int(0), engine.Text("t"), engine.Text("m"), engine.Int(0)},
+		Mutations: []engine.Mutation{{
+			Clustering: engine.Key{engine.Int(0), engine.Text("0123456789abcdef"), engine.Int(0)}, Timestamp: 1,
+			Value: []byte("value"),
+		}},
+	}}))
 	require.NoError(t, e.Compact(ctx))
 	few, err := e.Usage(ctx, engine.R1h, nil)
 	require.NoError(t, err)

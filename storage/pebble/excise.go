@@ -48,7 +48,10 @@ type exciser struct {
 	done   chan struct{}
 }
 
-func startExciser(db *pebbledb.DB, change func(op func() error) error, g *gate, after time.Duration, left func(prefix []byte), log func(error)) *exciser {
+func startExciser(
+	db *pebbledb.DB, change func(op func() error) error, g *gate, after time.Duration, left func(prefix []byte),
+	log func(error),
+) *exciser {
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &exciser{
 		db: db, change: change, gate: g, after: after, left: left, log: log, slots: map[string]time.Time{},

@@ -81,9 +81,13 @@ func TestSealedSlotsAreExcised(t *testing.T) {
 			sealSlot(t, e, 0)
 			sealSlot(t, e, 2)
 			sealPart(t, e, 3, 1)
-			require.Eventually(t, func() bool { return slotBytes(t, e, 0) == 0 && slotBytes(t, e, 2) == 0 }, waitAtMost, pollEvery)
+			require.Eventually(
+				t, func() bool { return slotBytes(t, e, 0) == 0 && slotBytes(t, e, 2) == 0 }, waitAtMost, pollEvery,
+			)
 			check := func() {
-				require.Equal(t, []int{0, 40, 0, 30}, []int{rowsOfSlot(t, e, 0), rowsOfSlot(t, e, 1), rowsOfSlot(t, e, 2), rowsOfSlot(t, e, 3)})
+				require.Equal(t, []int{0, 40, 0, 30}, []int{
+					rowsOfSlot(t, e, 0), rowsOfSlot(t, e, 1), rowsOfSlot(t, e, 2), rowsOfSlot(t, e, 3),
+				})
 			}
 			check()
 			left := disk.Crash(0, rand.New(rand.NewPCG(1, 1)))
@@ -142,7 +146,8 @@ func TestReadersOutliveExcising(t *testing.T) {
 // A row that is put into a slot while it is being excised stays, and is there after a power cut.
 func TestRowsComeWhileTheirSlotIsExcised(t *testing.T) {
 	disk := NewCrashableFS()
-	e := openOn(t, disk, func(o *Options) { o.StageDelay, o.DropDelay = time.Hour, time.Hour }) // The exciser's work is done here.
+	// The exciser's work is done here.
+	e := openOn(t, disk, func(o *Options) { o.StageDelay, o.DropDelay = time.Hour, time.Hour })
 	fillSlot(t, e, 1)
 	prefix := appendPartition(nil, engine.Stage, engine.Key{engine.Int(0)})
 	var running sync.WaitGroup
@@ -259,9 +264,12 @@ func TestCloseWhileExciseCantFlush(t *testing.T) {
 		b := stageBatch(1, "")
 		b[0].Mutations[0].Op = engine.Delete
 		require.NoError(t, e.Write(ctx, b))
-		require.Eventually(t, func() bool { return testutil.ToFloat64(e.events.backgroundErrors) > 0 }, waitAtMost, pollEvery)
+		require.Eventually(
+			t, func() bool { return testutil.ToFloat64(e.events.backgroundErrors) > 0 }, waitAtMost, pollEvery,
+		)
 		if err := e.Close(); err != nil {
-			require.ErrorIs(t, err, ErrUnclosed, "a flush was tried again, and failed, while the engine was being closed")
+			require.ErrorIs(t, err, ErrUnclosed,
+				"a flush was tried again, and failed, while the engine was being closed")
 		}
 		e = openOn(t, mem.CrashClone(vfs.CrashCloneCfg{}), exciseSoon)
 		require.Equal(t, 1, stageRows(t, e))

@@ -116,7 +116,9 @@ func (x *existing) checkSnapshots() error {
 	if err != nil || len(made) == 0 {
 		return err
 	}
-	return damagedFile(x.dir, "MANIFEST-*", fmt.Sprintf("all files of the store are missing, but it has snapshots, such as %s/%s", snapshotsFolder, made[0]))
+	return damagedFile(x.dir, "MANIFEST-*", fmt.Sprintf(
+		"all files of the store are missing, but it has snapshots, such as %s/%s", snapshotsFolder, made[0],
+	))
 }
 
 // checkStore returns an error unless a store's files are complete: SYNCED, in a format that this release reads,
@@ -228,7 +230,9 @@ func isSystemError(err error) bool {
 
 // remedy returns the end of an error message about damaged or missing files of a directory.
 func remedy(dir string) string {
-	return fmt.Sprintf("repair it with cassia restore --damaged --storage.path=%s, or restore a backup (cassia restore)", dir)
+	return fmt.Sprintf(
+		"repair it with cassia restore --damaged --storage.path=%s, or restore a backup (cassia restore)", dir,
+	)
 }
 
 func damagedFile(dir, name, what string) error {

@@ -44,8 +44,13 @@ func openOn(t testing.TB, osFS FS, change ...func(*Options)) *Engine {
 }
 
 func stageBatch(seq int64, value string) []engine.Batch {
-	return []engine.Batch{{Table: engine.Stage, Partition: engine.Key{engine.Int(1), engine.Int(2)}, Mutations: []engine.Mutation{
-		{Clustering: engine.Key{engine.Text("0123456789abcdef"), engine.Int(seq)}, Timestamp: 1, Value: []byte(value)}}}}
+	return []engine.Batch{
+		{Table: engine.Stage, Partition: engine.Key{engine.Int(1), engine.Int(2)}, Mutations: []engine.Mutation{
+			{
+				Clustering: engine.Key{engine.Text("0123456789abcdef"), engine.Int(seq)}, Timestamp: 1,
+				Value: []byte(value),
+			}}},
+	}
 }
 
 func countRows(t testing.TB, e *Engine, table *engine.Table, partition engine.Key) int {
@@ -128,12 +133,14 @@ func testWritingFails(t *testing.T, match func(errorfs.Op) bool) {
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.ErrorIs(t, err, syscall.ENOSPC)
 	broken.Store(false)
-	require.ErrorIs(t, e.Write(ctx, stageBatch(5000, "late")), engine.ErrUnavailable, "what the log holds is unknown: no write may follow")
+	require.ErrorIs(t, e.Write(ctx, stageBatch(5000, "late")), engine.ErrUnavailable,
+		"what the log holds is unknown: no write may follow")
 	require.ErrorIs(t, e.Drop(ctx, engine.Raw, nil), engine.ErrUnavailable)
 	_, _, err = e.CompareAndSet(ctx, engine.Store, engine.Key{engine.Text("s")}, engine.Key{engine.Text("i")}, nil, nil)
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.Eventually(t, func() bool { return told.Load() == 1 }, waitAtMost, pollEvery)
-	require.Contains(t, log.String(), "the store can't be written any more, and rejects writes until this process restarts; check the disk, then restart")
+	require.Contains(t, log.String(),
+		"the store can't be written any more, and rejects writes until this process restarts; check the disk, then restart")
 	require.GreaterOrEqual(t, stageRows(t, e), int(kept), "reading goes on")
 	require.Zero(t, e.DiskUsage())
 	require.Error(t, e.Compact(ctx))
@@ -247,7 +254,9 @@ func TestFlushFails(t *testing.T) {
 	for seq := range int64(10) {
 		require.NoError(t, e.Write(ctx, stageBatch(seq, strings.Repeat("v", 200_000))))
 	}
-	require.Eventually(t, func() bool { return testutil.ToFloat64(e.events.backgroundErrors) > 0 }, waitAtMost, pollEvery)
+	require.Eventually(
+		t, func() bool { return testutil.ToFloat64(e.events.backgroundErrors) > 0 }, waitAtMost, pollEvery,
+	)
 	require.Equal(t, 10, stageRows(t, e))
 	broken.Store(false)
 	require.NoError(t, e.Compact(ctx))
@@ -283,7 +292,9 @@ func TestReserve(t *testing.T) {
 	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1001, TotalBytes: 9000, UsedBytes: 7999})
 	require.NoError(t, e.Write(ctx, stageBatch(3, "v")), "room was made")
 	require.NoError(t, e.Close())
-	require.Equal(t, 1, strings.Count(log.String(), "writes are rejected, because the disk is almost full; free disk space, or shorten the retention"), "not a line for each: %s", &log)
+	require.Equal(t, 1, strings.Count(
+		log.String(), "writes are rejected, because the disk is almost full; free disk space, or shorten the retention",
+	), "not a line for each: %s", &log)
 	require.Contains(t, log.String(), "disk space is available again; writes are accepted")
 	require.Contains(t, log.String(), "refused=3")
 }

@@ -70,9 +70,15 @@ func (x *existing) checkForeign() error {
 	for _, name := range x.names {
 		switch program := neighbors[name]; {
 		case program != "" && x.isStore:
-			return fmt.Errorf("%w: %s has both a store and %s, which belongs to %s; move one of them to its own directory", ErrForeign, x.dir, name, program)
+			return fmt.Errorf(
+				"%w: %s has both a store and %s, which belongs to %s; move one of them to its own directory",
+				ErrForeign, x.dir, name, program,
+			)
 		case !x.isStore && !mayBeOurs(name):
-			return fmt.Errorf("%w: %s contains no store, but %s; choose the directory of a store, or an empty one for a new store", ErrForeign, x.dir, name)
+			return fmt.Errorf(
+				"%w: %s contains no store, but %s; choose the directory of a store, or an empty one for a new store",
+				ErrForeign, x.dir, name,
+			)
 		}
 	}
 	return nil
@@ -95,7 +101,11 @@ func (x *existing) checkOptions() error {
 		found := mergerLine.FindSubmatch(text)
 		if found != nil && string(found[1]) != newMerger().Name || found == nil &&
 			strings.Contains(string(text), "rocksdb_version") && !strings.Contains(string(text), "pebble_version") {
-			return fmt.Errorf("%w: the database in %s belongs to another program; choose the directory of a store, or an empty one for a new store", ErrForeign, x.dir)
+			return fmt.Errorf(
+				"%w: the database in %s belongs to another program; choose the directory of a store, or an empty one "+
+					"for a new store",
+				ErrForeign, x.dir,
+			)
 		}
 	}
 	return nil
@@ -107,8 +117,11 @@ var mergerLine = regexp.MustCompile(`(?m)^\s*merger=(.*)\n`)
 // checkBackup returns an error for a backup, an incomplete backup, a snapshot, and a folder of backups without a store.
 func (x *existing) checkBackup() error {
 	isBackup := func(folder, name string) error {
-		return fmt.Errorf("%w: %s is a backup (created by cassia backup); restore it: cassia restore --from=%s --backup=%s --storage.path=NEW-DIRECTORY",
-			ErrIsBackup, filepath.Join(folder, name), folder, name)
+		return fmt.Errorf(
+			"%w: %s is a backup (created by cassia backup); restore it: cassia restore --from=%s --backup=%s "+
+				"--storage.path=NEW-DIRECTORY",
+			ErrIsBackup, filepath.Join(folder, name), folder, name,
+		)
 	}
 	folder, base := filepath.Dir(x.dir), filepath.Base(x.dir)
 	if x.has(backupList) {
@@ -123,7 +136,11 @@ func (x *existing) checkBackup() error {
 	}
 	for _, name := range x.names {
 		if _, err := x.fs.Stat(x.fs.PathJoin(x.dir, name, backupList)); err == nil {
-			return fmt.Errorf("%w: %s is a backup folder (created by cassia backup); restore a backup: cassia restore --from=%s --storage.path=NEW-DIRECTORY", ErrIsBackup, x.dir, x.dir)
+			return fmt.Errorf(
+				"%w: %s is a backup folder (created by cassia backup); restore a backup: cassia restore --from=%s "+
+					"--storage.path=NEW-DIRECTORY",
+				ErrIsBackup, x.dir, x.dir,
+			)
 		}
 	}
 	return nil

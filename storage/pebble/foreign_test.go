@@ -10,7 +10,9 @@ import (
 
 // No engine is created among another program's files, such as those of Prometheus, and nothing is changed.
 func TestForeignDirectory(t *testing.T) {
-	for _, name := range []string{"wal", "chunks_head", "queries.active", "01JD0000000000000000000000", "cassandra.yaml"} {
+	for _, name := range []string{
+		"wal", "chunks_head", "queries.active", "01JD0000000000000000000000", "cassandra.yaml",
+	} {
 		dir := t.TempDir()
 		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 		_, err := Open(dir, DefaultOptions())

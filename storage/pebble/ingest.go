@@ -117,7 +117,8 @@ func (e *Engine) ingest(batches []engine.Batch) (err error) {
 		}
 		from = to
 	}
-	return e.change(func() error { return e.db.Ingest(context.Background(), x.paths) }) // Half of the change can't be undone.
+	// Half of the change can't be undone.
+	return e.change(func() error { return e.db.Ingest(context.Background(), x.paths) })
 }
 
 func (x *ingester) add(b *engine.Batch) {

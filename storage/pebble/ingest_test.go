@@ -95,8 +95,11 @@ func TestFilesEndAtLargeRuns(t *testing.T) {
 		for i := range 3000 {
 			for kind := range int64(2) {
 				b.Mutations = append(b.Mutations, engine.Mutation{
-					Clustering: engine.Key{engine.Int(kind), engine.Int(7), engine.Text(fmt.Sprintf("%016d", piece*3000+i)), engine.Text(idOf(nil))},
-					Value:      []byte(strings.Repeat("v", 100)),
+					Clustering: engine.Key{
+						engine.Int(kind), engine.Int(7), engine.Text(fmt.Sprintf("%016d", piece*3000+i)),
+						engine.Text(idOf(nil)),
+					},
+					Value: []byte(strings.Repeat("v", 100)),
 				})
 			}
 		}

@@ -10,7 +10,10 @@ import (
 // TestKeep names backups by their times, in the order in which they were made.
 func TestKeep(t *testing.T) {
 	const layout = "01-02T15:04"
-	all := []string{"11-01T10:00", "11-02T10:00", "11-09T10:00", "11-22T09:00", "11-22T23:50", "11-23T00:10", "11-23T08:00", "11-23T08:30", "11-23T09:00"}
+	all := []string{
+		"11-01T10:00", "11-02T10:00", "11-09T10:00", "11-22T09:00", "11-22T23:50", "11-23T00:10", "11-23T08:00",
+		"11-23T08:30", "11-23T09:00",
+	}
 	for about, c := range map[string]struct {
 		keep    Keep
 		damaged string
@@ -51,7 +54,9 @@ func TestKeep(t *testing.T) {
 	now := time.Unix(1.8e9, 0)
 	names, _ := Keep{Last: 1}.Surplus([]DatedBackup{{Name: "a", Damaged: true}, {Name: "b", Damaged: true}}, now)
 	require.Empty(t, names, "none is whole")
-	names, future := Keep{Last: 1}.Surplus([]DatedBackup{{Name: "a", Taken: now}, {Name: "b", Taken: now.Add(25 * time.Hour)}}, now)
+	names, future := Keep{Last: 1}.Surplus(
+		[]DatedBackup{{Name: "a", Taken: now}, {Name: "b", Taken: now.Add(25 * time.Hour)}}, now,
+	)
 	require.Empty(t, names)
 	require.Equal(t, "b", future, "the clock is wrong, or was")
 	require.Error(t, Keep{Daily: -1}.Validate())

@@ -56,10 +56,15 @@ func TestKeyGolden(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, engine.Key{c.value}, key)
 	}
-	raw := appendPartition(nil, engine.Raw, engine.Key{engine.Int(20_000), engine.Int(0), engine.Text("default"), engine.Text("up"), engine.Int(0)})
-	raw = appendKey(raw, engine.Raw.Clustering, engine.Key{engine.Int(1), engine.Int(1_700_000_000_000), engine.Text("0123456789abcdef"), engine.Text("fedcba9876543210")})
+	raw := appendPartition(nil, engine.Raw, engine.Key{
+		engine.Int(20_000), engine.Int(0), engine.Text("default"), engine.Text("up"), engine.Int(0),
+	})
+	raw = appendKey(raw, engine.Raw.Clustering, engine.Key{
+		engine.Int(1), engine.Int(1_700_000_000_000), engine.Text("0123456789abcdef"), engine.Text("fedcba9876543210"),
+	})
 	require.Equal(t, "05"+"f94e20"+"80"+"64656661756c7400"+"757000"+"80"+
-		"81"+"fd018bcfe56800"+"30313233343536373839616263646566"+"66656463626139383736353433323130", hex.EncodeToString(raw))
+		"81"+"fd018bcfe56800"+"30313233343536373839616263646566"+"66656463626139383736353433323130",
+		hex.EncodeToString(raw))
 }
 
 func TestStoredTimestamp(t *testing.T) {
@@ -187,7 +192,10 @@ func FuzzKeyDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, kind byte) {
 		fields := slices.Clone(anyField.Clustering)
 		if k := engine.Kind(kind); k >= engine.KindInt && k <= engine.KindID {
-			fields = []engine.Field{{Name: "first", Kind: k}, {Name: "second", Kind: engine.KindText}, {Name: "third", Kind: engine.KindInt}}
+			fields = []engine.Field{
+				{Name: "first", Kind: k}, {Name: "second", Kind: engine.KindText},
+				{Name: "third", Kind: engine.KindInt},
+			}
 		}
 		for n := 1; n <= len(fields); n++ {
 			var d keyDecoder

@@ -79,7 +79,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // isNoted reports whether Pebble doesn't verify the end of a file, so that it is in the note. An options file is
 // created as a temporary file.
 func isNoted(base string) bool {
-	return strings.HasSuffix(base, ".log") || strings.HasSuffix(base, ".dbtmp") && !strings.HasPrefix(base, ingestPrefix) || strings.HasPrefix(base, "MANIFEST-") || strings.HasPrefix(base, "OPTIONS-")
+	return strings.HasSuffix(base, ".log") ||
+		strings.HasSuffix(base, ".dbtmp") && !strings.HasPrefix(base, ingestPrefix) ||
+		strings.HasPrefix(base, "MANIFEST-") || strings.HasPrefix(base, "OPTIONS-")
 }
 
 // name returns a file's name in the directory, and whether it is to be noted.
@@ -105,7 +107,8 @@ func newLedger(files vfs.FS, dir string) *ledger {
 	return &ledger{
 		// The form of the directory in the paths of its files.
 		fs: files, dir: files.PathDir(files.PathJoin(dir, ledgerName)),
-		isHeld: true, header: ledgerHeader{Version: ledgerVersion, Format: formatVersion}, files: map[string]*written{}, stop: make(chan struct{}),
+		isHeld: true, header: ledgerHeader{Version: ledgerVersion, Format: formatVersion}, files: map[string]*written{},
+		stop: make(chan struct{}),
 	}
 }
 
@@ -149,7 +152,8 @@ func (l *ledger) compare(name string, w written) error {
 	n, sum, err := sumOf(l.fs, l.fs.PathJoin(l.dir, name), w.synced)
 	what := ""
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && l.isWithdrawn.Load() && !(isLog(name) && l.minLog > 0 && numberOf(name) >= l.minLog):
+	case errors.Is(err, fs.ErrNotExist) && l.isWithdrawn.Load() &&
+		!(isLog(name) && l.minLog > 0 && numberOf(name) >= l.minLog):
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
 		what = "missing"
@@ -330,7 +334,8 @@ func (l *ledger) write() error {
 		err = writeLedger(l.fs, l.dir, list)
 	}
 	if err == nil && l.isWithdrawn.Load() {
-		if err = l.fs.Remove(l.fs.PathJoin(l.dir, ledgerName+withdrawnSuffix)); err == nil || errors.Is(err, fs.ErrNotExist) {
+		if err = l.fs.Remove(l.fs.PathJoin(l.dir, ledgerName+withdrawnSuffix)); err == nil ||
+			errors.Is(err, fs.ErrNotExist) {
 			l.isWithdrawn.Store(false)
 			err = nil
 		}

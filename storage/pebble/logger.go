@@ -128,10 +128,14 @@ func newEvents() *events {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "cassia_pebble_" + name, Help: help})
 	}
 	return &events{
-		backgroundErrors: counter("background_errors_total", "Failed flushes and compactions of Pebble; they are retried."),
-		corruptions:      counter("corruptions_total", "Damaged blocks of Pebble files that were found by reads."),
-		slowDisk:         counter("slow_disk_operations_total", "File operations that took longer than 5 seconds."),
-		stalls:           counter("write_stalls_total", "Write stalls: times that writes waited for flushes or compactions."),
+		backgroundErrors: counter(
+			"background_errors_total", "Failed flushes and compactions of Pebble; they are retried.",
+		),
+		corruptions: counter("corruptions_total", "Damaged blocks of Pebble files that were found by reads."),
+		slowDisk:    counter("slow_disk_operations_total", "File operations that took longer than 5 seconds."),
+		stalls: counter(
+			"write_stalls_total", "Write stalls: times that writes waited for flushes or compactions.",
+		),
 	}
 }
 
@@ -147,7 +151,8 @@ func (e *events) listener(log *slog.Logger) *pebbledb.EventListener {
 		BackgroundError: func(err error) {
 			e.backgroundErrors.Inc()
 			e.lines.log("background "+reasonOf(err), func(dropped int) {
-				log.Error("a flush or compaction failed and will be retried", "err", firstLine{err}, "repeated", dropped)
+				log.Error("a flush or compaction failed and will be retried",
+					"err", firstLine{err}, "repeated", dropped)
 			})
 		},
 		// Without a listener Pebble would end the process at the first damaged block. Here only the read of the block
@@ -156,7 +161,8 @@ func (e *events) listener(log *slog.Logger) *pebbledb.EventListener {
 			e.corruptions.Inc()
 			e.blocks.note(info.Path, info.Details)
 			e.lines.log("damage "+info.Path, func(dropped int) {
-				log.Error("a block of a Pebble file is damaged", "path", info.Path, "err", firstLine{info.Details}, "repeated", dropped)
+				log.Error("a block of a Pebble file is damaged",
+					"path", info.Path, "err", firstLine{info.Details}, "repeated", dropped)
 			})
 		},
 		WriteStallBegin: func(info pebbledb.WriteStallBeginInfo) {

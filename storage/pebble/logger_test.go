@@ -23,7 +23,10 @@ func TestEvents(t *testing.T) {
 	l.WriteStallEnd()
 	l.LowDiskSpace(pebbledb.LowDiskSpaceInfo{AvailBytes: 12345, TotalBytes: 67890})
 	e.diskSlow(vfs.DiskSlowInfo{})
-	for _, line := range []string{"no room on the device", "memtable count limit reached", "writes are no longer stalled", "available_bytes=12345 total_bytes=67890"} {
+	for _, line := range []string{
+		"no room on the device", "memtable count limit reached", "writes are no longer stalled",
+		"available_bytes=12345 total_bytes=67890",
+	} {
 		require.Contains(t, log.String(), line)
 	}
 	for _, c := range e.collectors() {

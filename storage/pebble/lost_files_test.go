@@ -134,7 +134,9 @@ func manyKinds(t testing.TB, isClosed bool) (now storeFiles, earlier []storeFile
 	require.NoError(t, e.ledger.note())
 	levels, err := e.db.SSTables()
 	require.NoError(t, err)
-	require.Greater(t, slices.IndexFunc(levels[1:], func(level []pebbledb.SSTableInfo) bool { return len(level) > 0 }), 0)
+	require.Greater(
+		t, slices.IndexFunc(levels[1:], func(level []pebbledb.SSTableInfo) bool { return len(level) > 0 }), 0,
+	)
 	now = filesOf(t, disk, "data")
 	require.NoError(t, e.Close())
 	if isClosed {
@@ -272,7 +274,10 @@ func TestStoreOfTwoMoments(t *testing.T) {
 	t.Parallel()
 	now, earlier, rows := manyKinds(t, true)
 	for _, before := range earlier {
-		for _, pattern := range []string{`^MANIFEST-`, `^marker\.manifest`, `^marker\.`, `^(MANIFEST-|marker\.)`, `\.log$`, `^SYNCED$`, `^(SYNCED|MANIFEST-)`, `^(SYNCED|MANIFEST-.*|marker\..*)$`, `^OPTIONS`} {
+		for _, pattern := range []string{
+			`^MANIFEST-`, `^marker\.manifest`, `^marker\.`, `^(MANIFEST-|marker\.)`, `\.log$`, `^SYNCED$`,
+			`^(SYNCED|MANIFEST-)`, `^(SYNCED|MANIFEST-.*|marker\..*)$`, `^OPTIONS`,
+		} {
 			mixed, match := maps.Clone(now), regexp.MustCompile(pattern)
 			for name := range now {
 				if match.MatchString(name) {

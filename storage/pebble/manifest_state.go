@@ -238,7 +238,8 @@ func (f *liveFile) bounds() (smallest, largest []byte) {
 // uses reports whether a table has keys in a range. Virtual tables don't use all keys of their files.
 func (f *liveFile) uses(b badRange) bool {
 	return slices.ContainsFunc(f.tables, func(t tableEntry) bool {
-		return t.largest == "" || string(b.start) <= userKey(t.largest) && (b.end == nil || string(b.end) > userKey(t.smallest))
+		return t.largest == "" ||
+			string(b.start) <= userKey(t.largest) && (b.end == nil || string(b.end) > userKey(t.smallest))
 	})
 }
 

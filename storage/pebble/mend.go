@@ -183,7 +183,8 @@ func (m *mender) replace(d *toMend, backup string, f SpareFile) (ok bool, err er
 	})
 	if ok {
 		text := ""
-		if strings.HasSuffix(d.file, ".log") { // If a process was killed, SYNCED can be up to a second older than the log.
+		if strings.HasSuffix(d.file, ".log") {
+			// If a process was killed, SYNCED can be up to a second older than the log.
 			text = "; if the process was killed, samples of its last second may be missing"
 		}
 		m.mended("restored file %s from backup %s%s", d.file, backup, text)

@@ -28,7 +28,10 @@ type mendable struct {
 func newMendable(t *testing.T) *mendable {
 	b := newBackedUp(t)
 	b.write()
-	m := &mendable{dir: b.dir, folder: b.folder, older: filepath.Join(t.TempDir(), "older"), before: filepath.Join(t.TempDir(), "before")}
+	m := &mendable{
+		dir: b.dir, folder: b.folder, older: filepath.Join(t.TempDir(), "older"),
+		before: filepath.Join(t.TempDir(), "before"),
+	}
 	require.NoError(t, b.e.Checkpoint(m.before))
 	require.NoError(t, b.e.Close())
 	var err error
@@ -168,7 +171,9 @@ func TestMendEveryKindOfFile(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"LOCK", "MANIFEST", "OPTIONS", "SYNCED", "log", "marker.format-version", "marker.manifest", "sst"} {
+	for _, kind := range []string{
+		"LOCK", "MANIFEST", "OPTIONS", "SYNCED", "log", "marker.format-version", "marker.manifest", "sst",
+	} {
 		require.Positive(t, kinds[kind], kind)
 	}
 	require.Greater(t, kinds["sst"], 3)
@@ -189,7 +194,9 @@ func (m *mendable) requireMended(t *testing.T, dir, name, way string, hasBackup 
 	}
 	stats, err := Mend(t.Context(), spares, dir, false)
 	require.NoError(t, err)
-	require.Subset(t, append(namesIn(t, dir), namesIn(t, filepath.Join(dir, AsideFolder))...), before, "files are missing")
+	require.Subset(
+		t, append(namesIn(t, dir), namesIn(t, filepath.Join(dir, AsideFolder))...), before, "files are missing",
+	)
 	require.Empty(t, stats.Lost)
 	_, inBackup := os.Stat(filepath.Join(m.folder, "a", name))
 	missing := false

@@ -92,7 +92,8 @@ func readLog(path string) (l logContent, err error) {
 	l.size = info.Size()
 	var trailer [logTrailer]byte
 	if _, err := f.ReadAt(trailer[:], l.size-logTrailer); err == nil {
-		l.isClosed = l.size-l.whole <= logTrailer+maxPadding && binary.LittleEndian.Uint32(trailer[:]) == 0 && binary.LittleEndian.Uint16(trailer[4:]) == 0 &&
+		l.isClosed = l.size-l.whole <= logTrailer+maxPadding && binary.LittleEndian.Uint32(trailer[:]) == 0 &&
+			binary.LittleEndian.Uint16(trailer[4:]) == 0 &&
 			binary.LittleEndian.Uint32(trailer[7:]) == uint32(number+1)
 	}
 	return l, nil
@@ -150,7 +151,11 @@ func (m *mender) unreadable(reported []*toMend) (ok bool, err error) {
 		}
 		if !m.giveUp {
 			l := logs[name]
-			m.left("log %s is unreadable after its first %d of %d bytes (%v); --give-up-log continues without the lost data", name, l.whole, l.size, l.err)
+			m.left(
+				"log %s is unreadable after its first %d of %d bytes (%v); --give-up-log continues without the "+
+					"lost data",
+				name, l.whole, l.size, l.err,
+			)
 			ok = false
 			continue
 		}

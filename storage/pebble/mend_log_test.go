@@ -145,7 +145,10 @@ func TestMendLeavesFileInPlace(t *testing.T) {
 	ok, err := m.replaceBy(replaced, func(to string) error { return os.WriteFile(to, []byte("new"), 0o600) })
 	require.NoError(t, err)
 	require.True(t, ok)
-	for at, want := range map[string]string{path: "new", filepath.Join(dir, AsideFolder, "000001.log"): "damaged", filepath.Join(dir, AsideFolder, "000001.log.1"): "damaged"} {
+	for at, want := range map[string]string{
+		path: "new", filepath.Join(dir, AsideFolder, "000001.log"): "damaged",
+		filepath.Join(dir, AsideFolder, "000001.log.1"): "damaged",
+	} {
 		text, err := os.ReadFile(at)
 		require.NoError(t, err)
 		require.Equal(t, want, string(text))

@@ -169,7 +169,9 @@ func (m *mender) shorten(d *damagedTable) (err error) {
 	if live := int64(d.live.size); live == 0 || d.onDisk <= live {
 		return nil
 	}
-	d.mended, err = m.replaceBy(&d.toMend, func(to string) error { return copyBeginning(d.path, to, int64(d.live.size)) })
+	d.mended, err = m.replaceBy(&d.toMend, func(to string) error {
+		return copyBeginning(d.path, to, int64(d.live.size))
+	})
 	if d.mended {
 		m.mended("truncated file %s from %d bytes to the %d bytes of the table", d.file, d.onDisk, d.live.size)
 	}

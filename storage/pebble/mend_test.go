@@ -142,7 +142,8 @@ func TestMendWithoutNote(t *testing.T) {
 				require.NoError(t, err)
 				if isCut {
 					require.Len(t, stats.Left, 1)
-					require.Contains(t, stats.Left[0], "--give-up-log continues without knowing whether the log is complete")
+					require.Contains(t, stats.Left[0],
+						"--give-up-log continues without knowing whether the log is complete")
 					stats, err = Mend(t.Context(), noSpares, b.dir, true)
 					require.NoError(t, err)
 					require.Len(t, stats.Lost, 1)
@@ -235,7 +236,8 @@ func TestMendTakesNoOtherFile(t *testing.T) {
 	b.e = goOn(b.dir, "1")
 	_, err = b.backup(t.Context(), "b", 0)
 	require.NoError(t, err)
-	for began := time.Now().Unix(); time.Now().Unix() == began; { // The manifest has the seconds at which files are made.
+	for began := time.Now().Unix(); time.Now().Unix() == began; {
+		// The manifest has the seconds at which files are made.
 		time.Sleep(time.Millisecond)
 	}
 	require.NoError(t, goOn(restored, "2").Close())
@@ -285,7 +287,8 @@ func tableOfLog(t *testing.T) (dir, folder, table string) {
 	db, err := pebbledb.Open(path, p)
 	require.NoError(t, err)
 	require.NoError(t, db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync))
-	key := appendKey(appendPartition(nil, engine.Raw, sealedPartition), engine.Raw.Clustering, sealedRows(1, 1)[0].Mutations[0].Clustering)
+	key := appendKey(appendPartition(nil, engine.Raw, sealedPartition), engine.Raw.Clustering,
+		sealedRows(1, 1)[0].Mutations[0].Clustering)
 	require.NoError(t, db.Set(key, []byte("in memory"), pebbledb.Sync))
 	f, err := vfs.Default.Create(filepath.Join(path, "ingested"), vfs.WriteCategoryUnspecified)
 	require.NoError(t, err)

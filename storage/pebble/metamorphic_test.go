@@ -15,7 +15,9 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-var historyFile = flag.String("history", "", "a file with a history to run again, as TestMetamorphic prints it when it fails")
+var historyFile = flag.String(
+	"history", "", "a file with a history to run again, as TestMetamorphic prints it when it fails",
+)
 
 // powerSubject keeps its engines on a file system that can lose power.
 func powerSubject(opts Options) enginetest.Subject {
@@ -57,6 +59,8 @@ func TestMetamorphic(t *testing.T) {
 	first := soak.First(t)
 	for i := range soak.Histories(t, 12) {
 		seed := first + uint64(i)
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { enginetest.Metamorphic(t, powerSubject(opts), seed, 3000) })
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			enginetest.Metamorphic(t, powerSubject(opts), seed, 3000)
+		})
 	}
 }

@@ -31,17 +31,20 @@ func newMetrics() []metric {
 	}
 	const counter, gauge = prometheus.CounterValue, prometheus.GaugeValue
 	return []metric{
-		m("obsolete_bytes", "Bytes of obsolete files that are not deleted yet, for example because scans still use them.", gauge,
+		m("obsolete_bytes",
+			"Bytes of obsolete files that are not deleted yet, for example because scans still use them.", gauge,
 			func(m *pebbledb.Metrics) float64 { return float64(m.Table.ObsoleteSize + m.Table.ZombieSize) }),
-		m("deleted_bytes", "Estimated bytes of deleted data that compactions will free.", gauge, func(m *pebbledb.Metrics) float64 {
-			return float64(m.Table.Garbage.PointDeletionsBytesEstimate + m.Table.Garbage.RangeDeletionsBytesEstimate)
-		}),
+		m("deleted_bytes", "Estimated bytes of deleted data that compactions will free.",
+			gauge, func(m *pebbledb.Metrics) float64 {
+				return float64(m.Table.Garbage.PointDeletionsBytesEstimate +
+					m.Table.Garbage.RangeDeletionsBytesEstimate)
+			}),
 		m("compactions_total", "Completed Pebble compactions.", counter,
 			func(m *pebbledb.Metrics) float64 { return float64(m.Compact.Count) }),
 		m("compactions_failed_total", "Pebble compactions that failed.", counter,
 			func(m *pebbledb.Metrics) float64 { return float64(m.Compact.FailedCount) }),
-		m("compaction_seconds_total", "Total duration of Pebble compactions in seconds, summed over concurrent ones.", counter,
-			func(m *pebbledb.Metrics) float64 { return m.Compact.Duration.Seconds() }),
+		m("compaction_seconds_total", "Total duration of Pebble compactions in seconds, summed over concurrent ones.",
+			counter, func(m *pebbledb.Metrics) float64 { return m.Compact.Duration.Seconds() }),
 		m("compaction_debt_bytes", "Estimated bytes that Pebble still has to compact (compaction debt).", gauge,
 			func(m *pebbledb.Metrics) float64 { return float64(m.Compact.EstimatedDebt) }),
 		m("compactions_running", "Pebble compactions in progress.", gauge,
@@ -79,7 +82,8 @@ func newLevelMetrics() []levelMetric {
 			func(l *pebbledb.LevelMetrics) float64 { return float64(l.TablesSize) }),
 		m("files", "Files per level of the LSM tree.", gauge,
 			func(l *pebbledb.LevelMetrics) float64 { return float64(l.TablesCount) }),
-		m("sublevels", "Sorted runs per level of the LSM tree: the maximum number of files a read examines in the level.", gauge,
+		m("sublevels",
+			"Sorted runs per level of the LSM tree: the maximum number of files a read examines in the level.", gauge,
 			func(l *pebbledb.LevelMetrics) float64 { return float64(l.Sublevels) }),
 		m("written_bytes_total", "Bytes written to a level of the LSM tree by flushes, compactions and seals.", counter,
 			func(l *pebbledb.LevelMetrics) float64 {
@@ -107,12 +111,20 @@ func newCollector() *collector {
 		metrics: newMetrics(),
 		levels:  newLevelMetrics(),
 		fsync:   prometheus.NewDesc("cassia_pebble_wal_fsync_seconds", "Duration of Pebble WAL syncs.", nil, nil),
-		tables:  prometheus.NewDesc("cassia_pebble_table_bytes", "Estimated bytes of a table in Pebble's sorted files. Raw samples are in the table raw, rollups in r5m and r1h.", []string{"table"}, nil),
-		space: prometheus.NewDesc("cassia_pebble_space_bytes", "Bytes on disk by use: each table (in sorted files), log (the WAL), free (to be released soon), and other files. The sum is "+
-			"cassia_pebble_disk_bytes.", []string{"of"}, nil),
-		disk:      prometheus.NewDesc("cassia_pebble_disk_bytes", "Disk usage of the data directory in bytes, as reported by du.", nil, nil),
-		failed:    prometheus.NewDesc("cassia_pebble_failed", "Whether the store rejects all writes until the process restarts (1) or not (0).", nil, nil),
-		available: prometheus.NewDesc("cassia_pebble_disk_available_bytes", "Free bytes on the disk of the data directory.", nil, nil),
+		tables: prometheus.NewDesc("cassia_pebble_table_bytes",
+			"Estimated bytes of a table in Pebble's sorted files. Raw samples are in the table raw, rollups in r5m "+
+				"and r1h.",
+			[]string{"table"}, nil),
+		space: prometheus.NewDesc("cassia_pebble_space_bytes", "Bytes on disk by use: each table (in sorted files), "+
+			"log (the WAL), free (to be released soon), and other files. The sum is cassia_pebble_disk_bytes.",
+			[]string{"of"}, nil),
+		disk: prometheus.NewDesc(
+			"cassia_pebble_disk_bytes", "Disk usage of the data directory in bytes, as reported by du.", nil, nil,
+		),
+		failed: prometheus.NewDesc("cassia_pebble_failed",
+			"Whether the store rejects all writes until the process restarts (1) or not (0).", nil, nil),
+		available: prometheus.NewDesc("cassia_pebble_disk_available_bytes",
+			"Free bytes on the disk of the data directory.", nil, nil),
 	}
 }
 
@@ -199,5 +211,7 @@ func (c *collector) fsyncs(m *pebbledb.Metrics) (prometheus.Metric, bool) {
 			buckets[b.GetUpperBound()/1e9] = b.GetCumulativeCount()
 		}
 	}
-	return prometheus.MustNewConstHistogram(c.fsync, d.GetHistogram().GetSampleCount(), d.GetHistogram().GetSampleSum()/1e9, buckets), true
+	return prometheus.MustNewConstHistogram(
+		c.fsync, d.GetHistogram().GetSampleCount(), d.GetHistogram().GetSampleSum()/1e9, buckets,
+	), true
 }

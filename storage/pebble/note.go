@@ -96,7 +96,10 @@ func (l *ledger) parse(text []byte) error {
 func (l *ledger) checkFormat(opts *Options) error {
 	switch {
 	case l.header.Version != ledgerVersion:
-		return fmt.Errorf("%w: %s of %s has version %d; this release supports version %d. Use the release of Cassia that wrote it", errBadFormat, ledgerName, l.dir, l.header.Version, ledgerVersion)
+		return fmt.Errorf(
+			"%w: %s of %s has version %d; this release supports version %d. Use the release of Cassia that wrote it",
+			errBadFormat, ledgerName, l.dir, l.header.Version, ledgerVersion,
+		)
 	case l.header.Format != formatVersion:
 		return fmt.Errorf("%w: %s has format %q; this release supports %q. Use the release of Cassia that wrote it",
 			errBadFormat, l.dir, l.header.Format, formatVersion)

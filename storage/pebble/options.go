@@ -170,5 +170,7 @@ func spanPolicy(start []byte) (pebbledb.SpanPolicy, []byte, error) {
 }
 
 // spanEnds are the first bytes of keys at which a new file starts.
-var spanEnds = []byte{engine.Stage.ID, engine.Stage.ID + 1, engine.Raw.ID, engine.R5m.ID, engine.R1h.ID, engine.R1h.ID + 1,
-	engine.RawPages.ID, engine.R5mPages.ID, engine.R1hPages.ID, engine.R1hPages.ID + 1}
+var spanEnds = []byte{
+	engine.Stage.ID, engine.Stage.ID + 1, engine.Raw.ID, engine.R5m.ID, engine.R1h.ID, engine.R1h.ID + 1,
+	engine.RawPages.ID, engine.R5mPages.ID, engine.R1hPages.ID, engine.R1hPages.ID + 1,
+}

@@ -32,7 +32,8 @@ func TestPartitionsSkipDamage(t *testing.T) {
 			in := false
 			for _, d := range gaps {
 				require.ErrorIs(t, d.Err, engine.ErrCorrupt, about)
-				in = in || (d.After == nil || engine.Compare(d.After, key) < 0) && (d.Before == nil || engine.Compare(key, d.Before) < 0)
+				in = in || (d.After == nil ||
+					engine.Compare(d.After, key) < 0) && (d.Before == nil || engine.Compare(key, d.Before) < 0)
 			}
 			require.True(t, found[n] || in, "partition %d is missing: %s", n, about)
 			if !found[n] {
@@ -66,7 +67,8 @@ func TestPartitionsOfDeletedRows(t *testing.T) {
 		b := stageBatch(0, "")
 		b[0].Partition = engine.Key{engine.Int(n), engine.Int(0)}
 		first := b[0].Mutations[0]
-		first.Op, first.Value, first.To = engine.DeleteRange, nil, engine.Key{first.Clustering[0], engine.Int(damagedRows)}
+		first.Op, first.Value = engine.DeleteRange, nil
+		first.To = engine.Key{first.Clustering[0], engine.Int(damagedRows)}
 		b[0].Mutations = []engine.Mutation{first}
 		require.NoError(t, e.Write(ctx, b))
 	}

@@ -31,16 +31,23 @@ func TestPowerCutAfterEachCall(t *testing.T) {
 		disk, e = left, openOn(t, left)
 	}
 	rawPartition := engine.Key{engine.Int(1), engine.Int(0), engine.Text("t"), engine.Text("m"), engine.Int(0)}
-	rawRow := engine.Mutation{Clustering: engine.Key{engine.Int(1), engine.Int(0), engine.Text(idOf(nil)), engine.Text(idOf(nil))}, Value: []byte("v")}
+	rawRow := engine.Mutation{
+		Clustering: engine.Key{engine.Int(1), engine.Int(0), engine.Text(idOf(nil)), engine.Text(idOf(nil))},
+		Value:      []byte("v"),
+	}
 	cut()
-	require.NoError(t, e.Write(ctx, append(stageBatch(1, "v"), engine.Batch{Table: engine.Raw, Partition: rawPartition, Mutations: []engine.Mutation{rawRow}})))
+	require.NoError(t, e.Write(ctx, append(stageBatch(1, "v"), engine.Batch{
+		Table: engine.Raw, Partition: rawPartition, Mutations: []engine.Mutation{rawRow},
+	})))
 	cut()
 	require.Equal(t, 1, stageRows(t, e))
 	require.Equal(t, 1, countRows(t, e, engine.Raw, rawPartition))
 	require.NoError(t, e.Drop(ctx, engine.Raw, rawPartition[:1]))
 	cut()
 	require.Zero(t, countRows(t, e, engine.Raw, rawPartition))
-	ok, _, err := e.CompareAndSet(ctx, engine.Store, engine.Key{engine.Text("s")}, engine.Key{engine.Text("i")}, nil, []byte("v"))
+	ok, _, err := e.CompareAndSet(
+		ctx, engine.Store, engine.Key{engine.Text("s")}, engine.Key{engine.Text("i")}, nil, []byte("v"),
+	)
 	require.NoError(t, err)
 	require.True(t, ok)
 	cut()
@@ -77,7 +84,9 @@ func TestPowerCutUnderLoad(t *testing.T) {
 		for w := range writers {
 			running.Go(func() {
 				for n := int64(0); !stop.Load(); n++ {
-					if err := e.Write(ctx, []engine.Batch{{Table: engine.Stage, Partition: partitionOf(w), Mutations: rowsOf(n, rowsInBatch)}}); err != nil {
+					if err := e.Write(ctx, []engine.Batch{
+						{Table: engine.Stage, Partition: partitionOf(w), Mutations: rowsOf(n, rowsInBatch)},
+					}); err != nil {
 						panic(err)
 					}
 					acknowledged[w].Store(n + 1)

@@ -19,8 +19,12 @@ func TestReadOnceLeavesTheCache(t *testing.T) {
 	for n := range int64(6) {
 		var list []engine.Batch
 		for i := range int64(1000) {
-			m := engine.Mutation{Clustering: engine.Key{engine.Int(1), engine.Text(idOf(nil)), engine.Int(i)}, Value: value}
-			list = append(list, engine.Batch{Table: engine.R5m, Partition: partition(n), Mutations: []engine.Mutation{m}})
+			m := engine.Mutation{
+				Clustering: engine.Key{engine.Int(1), engine.Text(idOf(nil)), engine.Int(i)}, Value: value,
+			}
+			list = append(list, engine.Batch{
+				Table: engine.R5m, Partition: partition(n), Mutations: []engine.Mutation{m},
+			})
 		}
 		require.NoError(t, e.Write(ctx, list))
 	}

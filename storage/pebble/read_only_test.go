@@ -75,7 +75,9 @@ func (e *readElsewhere) Drop(ctx context.Context, t *engine.Table, prefix engine
 	return e.Engine.Drop(ctx, t, prefix)
 }
 
-func (e *readElsewhere) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (bool, []byte, error) {
+func (e *readElsewhere) CompareAndSet(
+	ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte,
+) (bool, []byte, error) {
 	defer e.wrote()
 	return e.Engine.CompareAndSet(ctx, t, partition, clustering, old, value)
 }
@@ -86,7 +88,9 @@ func (e *readElsewhere) Scan(ctx context.Context, r engine.Range) iter.Seq2[engi
 	}
 }
 
-func (e *readElsewhere) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {
+func (e *readElsewhere) Partitions(
+	ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage),
+) iter.Seq2[engine.Key, error] {
 	return func(yield func(engine.Key, error) bool) { e.look().Partitions(ctx, t, prefix, damaged)(yield) }
 }
 
@@ -138,7 +142,9 @@ func testConformanceOfReading(t *testing.T) {
 			return openOn(t, e.(*readElsewhere).opts)
 		}),
 		enginetest.Without("DeleteMindsTimestamps", "a delete finds what was written before it: see Engine.Write"),
-		enginetest.Without("TakenBackAfterCancel", "what was cancelled may be written while files are opened that it is in"),
+		enginetest.Without(
+			"TakenBackAfterCancel", "what was cancelled may be written while files are opened that it is in",
+		),
 		enginetest.Without("WriteCancelled", "what was cancelled may be written while files are opened that it is in"))
 }
 
@@ -360,7 +366,10 @@ func TestLookAtOlderFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	old := DefaultOptions()
-	db, err := pebbledb.Open(dir, &pebbledb.Options{Merger: newMerger(), FormatMajorVersion: pebbledb.FormatMinSupported, Logger: &logger{log: old.Logger, fail: func(error) {}}})
+	db, err := pebbledb.Open(dir, &pebbledb.Options{
+		Merger: newMerger(), FormatMajorVersion: pebbledb.FormatMinSupported,
+		Logger: &logger{log: old.Logger, fail: func(error) {}},
+	})
 	require.NoError(t, err)
 	require.NoError(t, db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync))
 	require.NoError(t, db.Close())

@@ -25,8 +25,11 @@ func (s *laterScheduler) Started()                                            {}
 func (s *laterScheduler) MeasureCPU(pebbledb.CompactionGoroutineKind)         {}
 func (s *laterScheduler) CumulativeStats(pebbledb.CompactionGrantHandleStats) {}
 func (s *laterScheduler) Done()                                               {}
-func (s *laterScheduler) picked() bool                                        { yes, _ := s.db.GetWaitingCompaction(); return yes }
-func (s *laterScheduler) grant() bool                                         { return s.db.Schedule(s) }
+func (s *laterScheduler) picked() bool {
+	yes, _ := s.db.GetWaitingCompaction()
+	return yes
+}
+func (s *laterScheduler) grant() bool { return s.db.Schedule(s) }
 
 // TestStopWhileACompactionWaits stops a reclaimer while its compaction is picked but hasn't started. Pebble v2.1.7
 // panics at the start of the compaction if the context of DB.Compact has ended before.
@@ -65,7 +68,10 @@ func TestClearedSpaceComesBack(t *testing.T) {
 	for _, p := range partitions {
 		for i := range int64(20) {
 			require.NoError(t, e.Write(ctx, []engine.Batch{{Table: engine.R5m, Partition: p,
-				Mutations: []engine.Mutation{{Clustering: engine.Key{engine.Int(1), engine.Text(idOf([]byte{byte(i)})), engine.Int(i)}, Value: randomBytes(rng, 100_000)}}}}))
+				Mutations: []engine.Mutation{{
+					Clustering: engine.Key{engine.Int(1), engine.Text(idOf([]byte{byte(i)})), engine.Int(i)},
+					Value:      randomBytes(rng, 100_000),
+				}}}}))
 		}
 		require.NoError(t, e.db.Flush())
 		require.NoError(t, e.Compact(ctx))
@@ -89,7 +95,9 @@ func TestClearedSpaceComesBack(t *testing.T) {
 	}
 	// A row in the top level; compacting its range would rewrite the whole metric.
 	require.NoError(t, e.Write(ctx, []engine.Batch{{Table: engine.R5m, Partition: partitions[3],
-		Mutations: []engine.Mutation{{Clustering: engine.Key{engine.Int(1), engine.Text(idOf([]byte{10})), engine.Int(0)}, Value: []byte("late")}}}}))
+		Mutations: []engine.Mutation{{
+			Clustering: engine.Key{engine.Int(1), engine.Text(idOf([]byte{10})), engine.Int(0)}, Value: []byte("late"),
+		}}}}))
 	require.NoError(t, e.db.Flush())
 	others := append(filesOf(partitions[0]), filesOf(partitions[3])...)
 	for _, name := range filesOf(partitions[1]) {
@@ -97,11 +105,15 @@ func TestClearedSpaceComesBack(t *testing.T) {
 	}
 	require.Greater(t, liveBytes(e), int64(7*mega))
 	kind := engine.Key{engine.Int(1)}
-	require.NoError(t, e.Write(ctx, []engine.Batch{{Table: engine.R5m, Partition: partitions[1], Mutations: []engine.Mutation{
-		{Op: engine.Clear, Clustering: kind, To: kind},
-		{Clustering: engine.Key{engine.Int(1), engine.Text(idOf(nil)), engine.Int(0)}, Value: []byte("span")}}}}))
+	require.NoError(t, e.Write(ctx, []engine.Batch{
+		{Table: engine.R5m, Partition: partitions[1], Mutations: []engine.Mutation{
+			{Op: engine.Clear, Clustering: kind, To: kind},
+			{Clustering: engine.Key{engine.Int(1), engine.Text(idOf(nil)), engine.Int(0)}, Value: []byte("span")}}},
+	}))
 	require.Eventually(t, func() bool { return liveBytes(e) < 6.5*mega }, waitAtMost, pollEvery)
-	require.Eventually(t, func() bool { return len(filesOf(partitions[1], 0)) == 0 }, waitAtMost, pollEvery, "compacted")
+	require.Eventually(
+		t, func() bool { return len(filesOf(partitions[1], 0)) == 0 }, waitAtMost, pollEvery, "compacted",
+	)
 	require.Equal(t, 1, countRows(t, e, engine.R5m, partitions[1]))
 	require.Equal(t, 20, countRows(t, e, engine.R5m, partitions[0]))
 	require.Equal(t, others, append(filesOf(partitions[0]), filesOf(partitions[3])...), "the files of other metrics")
@@ -124,7 +136,10 @@ func TestReclaimerJoinsClearedRanges(t *testing.T) {
 	r := &reclaimer{db: e.db, prefixes: map[string]struct{}{}, wake: make(chan struct{}, 1)}
 	r.cleared([]keyRange{{at(20), at(21)}, {at(3), at(4)}, {at(10), at(12)}, {at(11), at(13)}, {at(24), at(25)}})
 	r.cleared([]keyRange{{appendPartition(nil, engine.R1h, engine.Key{engine.Int(1)}), []byte{engine.R1h.ID + 1}}})
-	require.Equal(t, []keyRange{{at(3), at(13)}, {at(20), at(25)}, {appendPartition(nil, engine.R1h, engine.Key{engine.Int(1)}), []byte{engine.R1h.ID + 1}}}, r.takeCleared())
+	require.Equal(t, []keyRange{
+		{at(3), at(13)}, {at(20), at(25)},
+		{appendPartition(nil, engine.R1h, engine.Key{engine.Int(1)}), []byte{engine.R1h.ID + 1}},
+	}, r.takeCleared())
 	require.Empty(t, r.takeCleared())
 	require.NoError(t, e.Close())
 }
@@ -143,7 +158,9 @@ func TestReclaimerBoundsClearedRanges(t *testing.T) {
 	}
 	cleared := r.ranges
 	for _, k := range all {
-		require.True(t, slices.ContainsFunc(cleared, func(c keyRange) bool { return c.contains(k.start) && bytes.Compare(k.end, c.end) <= 0 }), "%x", k.start)
+		require.True(t, slices.ContainsFunc(cleared, func(c keyRange) bool {
+			return c.contains(k.start) && bytes.Compare(k.end, c.end) <= 0
+		}), "%x", k.start)
 	}
 	for _, c := range cleared {
 		require.LessOrEqual(t, bytes.Compare(c.end, []byte{c.start[0] + 1}), 0, "of one table")

@@ -19,7 +19,9 @@ import (
 const restoring = "RESTORING"
 
 // ErrUnfinishedRestore means that a restore to the directory is in progress or was interrupted.
-var ErrUnfinishedRestore = errors.New("pebble: a restore to this directory was started but not completed; restore again, or remove the directory")
+var ErrUnfinishedRestore = errors.New(
+	"pebble: a restore to this directory was started but not completed; restore again, or remove the directory",
+)
 
 // checkRestored returns an error for a directory with an unfinished restore.
 func checkRestored(dir string) error {
@@ -107,7 +109,10 @@ func (r *Restored) contents(files []string) (entries []fs.DirEntry, begun bool, 
 		case !begun:
 			return nil, begun, fmt.Errorf("%s must be empty or not exist, but contains %s", r.dir, name)
 		case e.IsDir() || !mayBeRestored(name) && !slices.Contains(files, name):
-			return nil, begun, fmt.Errorf("a restore to %s was interrupted, but %s doesn't belong to it; move it away, then restore again", r.dir, name)
+			return nil, begun, fmt.Errorf(
+				"a restore to %s was interrupted, but %s doesn't belong to it; move it away, then restore again", r.dir,
+				name,
+			)
 		}
 	}
 	return entries, begun, nil
@@ -153,8 +158,11 @@ func NoRoom(err error, dir string, bytes int64) error {
 	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
 		return err
 	}
-	return fmt.Errorf("%w; the files of the backup need %d MiB (%d bytes) on the disk of %s: free disk space, or restore to another disk",
-		err, bytes>>20+1, bytes, dir)
+	return fmt.Errorf(
+		"%w; the files of the backup need %d MiB (%d bytes) on the disk of %s: free disk space, or restore to "+
+			"another disk",
+		err, bytes>>20+1, bytes, dir,
+	)
 }
 
 func (r *Restored) folder() string { return filepath.Join(r.dir, restoring) }

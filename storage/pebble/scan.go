@@ -119,7 +119,8 @@ func decodeRow(d *keyDecoder, r *engine.Range, it *pebbledb.Iterator, partition 
 		return row, nil
 	}
 	if len(row.Value) < timestampLen {
-		return engine.Row{}, fmt.Errorf("pebble: scan %s: %w: no timestamp in the value of %x", r.Table, engine.ErrCorrupt, key)
+		return engine.Row{}, fmt.Errorf("pebble: scan %s: %w: no timestamp in the value of %x",
+			r.Table, engine.ErrCorrupt, key)
 	}
 	row.Value = row.Value[timestampLen:]
 	return row, nil

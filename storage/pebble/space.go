@@ -56,7 +56,8 @@ func share(tables map[string]uint64, files fileBytes) map[string]uint64 {
 			rows += tables[name]
 		}
 	}
-	tables[SpaceLog], tables[SpaceOther], tables[SpaceFree] = files.log, files.other, files.sorted-min(rows, files.sorted)
+	tables[SpaceLog], tables[SpaceOther] = files.log, files.other
+	tables[SpaceFree] = files.sorted - min(rows, files.sorted)
 	return tables
 }
 

@@ -126,7 +126,9 @@ func readBlock(ctx context.Context, r *sstable.Reader, h block.Handle) error {
 func noMetadata(*block.Metadata, []byte) error { return nil }
 
 // dataBlocks reads all blocks of rows.
-func (t *tableFile) dataBlocks(ctx context.Context, r *sstable.Reader, l *sstable.Layout) (found []badRange, err error) {
+func (t *tableFile) dataBlocks(
+	ctx context.Context, r *sstable.Reader, l *sstable.Layout,
+) (found []badRange, err error) {
 	if format, err := r.TableFormat(); err != nil || format < sstable.TableFormatPebblev5 {
 		return nil, fmt.Errorf("pebble: %s has the unknown format %v: %w", t.name, format, err)
 	}
@@ -165,7 +167,9 @@ func (t *tableFile) dataBlocks(ctx context.Context, r *sstable.Reader, l *sstabl
 		}
 		index.Release()
 	}
-	return slices.DeleteFunc(found, func(b badRange) bool { return b.end != nil && bytes.Compare(b.start, b.end) >= 0 }), nil
+	return slices.DeleteFunc(found, func(b badRange) bool {
+		return b.end != nil && bytes.Compare(b.start, b.end) >= 0
+	}), nil
 }
 
 // afterLast returns the first key after the last row of the block that a separator ends; nil: there is no block. That

@@ -43,7 +43,9 @@ type waiting struct {
 // MayEnd reports whether the cause of an error may be removed by freeing space or changing a limit, a mount or
 // permissions.
 func MayEnd(err error) bool {
-	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EROFS, syscall.EACCES, syscall.EPERM} {
+	for _, cause := range []error{
+		syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EROFS, syscall.EACCES, syscall.EPERM,
+	} {
 		if errors.Is(err, cause) {
 			return true
 		}
@@ -161,8 +163,11 @@ func (e *Engine) reportWaiting(report func(error)) func(error) {
 	return func(err error) {
 		if err != nil {
 			e.events.lines.log("waiting "+reasonOf(err), func(dropped int) {
-				e.log.Error("can't open the store yet; retrying until the cause is fixed: free disk space, or correct the limit or the permissions",
-					"dir", e.dir, "err", firstLine{err}, "repeated", dropped)
+				e.log.Error(
+					"can't open the store yet; retrying until the cause is fixed: free disk space, or correct the "+
+						"limit or the permissions",
+					"dir", e.dir, "err", firstLine{err}, "repeated", dropped,
+				)
 			})
 		}
 		report(err)
@@ -178,7 +183,8 @@ func (e *Engine) failingFlushes(l *pebbledb.EventListener, flushed *atomic.Bool)
 	l.FlushEnd = func(info pebbledb.FlushInfo) { last.Store(&info.Err) }
 	report := l.BackgroundError
 	l.BackgroundError = func(err error) {
-		if flush := last.Load(); !e.isOpen.Load() && flush != nil && err == *flush { //nolint:errorlint // It is the same error.
+		if flush := last.Load(); !e.isOpen.Load() && flush != nil &&
+			err == *flush { //nolint:errorlint // It is the same error.
 			e.fail(err)
 			select {}
 		}

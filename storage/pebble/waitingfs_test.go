@@ -159,7 +159,9 @@ func TestCloseThatCannotFlush(t *testing.T) {
 	inChild(t, func() {
 		var full atomic.Bool
 		var failed atomic.Int64
-		e := openOn(t, fullWhile(vfs.NewMem(), &full, &failed, func(op errorfs.Op) bool { return strings.HasSuffix(op.Path, ".sst") }))
+		e := openOn(t, fullWhile(vfs.NewMem(), &full, &failed, func(op errorfs.Op) bool {
+			return strings.HasSuffix(op.Path, ".sst")
+		}))
 		require.NoError(t, e.Write(ctx, stageBatch(1, "v")))
 		full.Store(true)
 		compacting, cancel := context.WithCancel(ctx)
@@ -191,7 +193,9 @@ func TestRareLines(t *testing.T) {
 		r.admit(strings.Repeat("x", i%2000+1), now)
 	}
 	require.LessOrEqual(t, len(r.reasons), maxReasons)
-	require.Equal(t, reasonOf(&os.PathError{Op: "write", Path: "1.sst", Err: syscall.ENOSPC}), reasonOf(&os.PathError{Op: "open", Path: "2.sst", Err: syscall.ENOSPC}))
+	require.Equal(t, reasonOf(&os.PathError{Op: "write", Path: "1.sst", Err: syscall.ENOSPC}), reasonOf(&os.PathError{
+		Op: "open", Path: "2.sst", Err: syscall.ENOSPC,
+	}))
 	require.Equal(t, reasonOf(errors.New("file 12")), reasonOf(errors.New("file 345")))
 }
 
@@ -205,7 +209,8 @@ func layered(t *testing.T) *vfs.MemFS {
 			if op.Kind != errorfs.OpCreate || !isTable(op.Path) {
 				return nil
 			}
-			if created++; created > 2 || created > 1 && i != 1 { // The first is the flush's, and one more where the format is flushed.
+			if created++; created > 2 || created > 1 && i != 1 {
+				// The first is the flush's, and one more where the format is flushed.
 				return syscall.EIO
 			}
 			return nil

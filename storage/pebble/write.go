@@ -112,7 +112,8 @@ func (e *Engine) checkReserve(ctx context.Context, batches []engine.Batch) error
 	usage, err := e.fs.GetDiskUsage(e.dir)
 	if err != nil || usage.AvailBytes >= e.reserve {
 		if refused := e.refused.Swap(0); refused > 0 {
-			e.log.Info("disk space is available again; writes are accepted", "at", e.dir, "free_bytes", usage.AvailBytes, "refused", refused)
+			e.log.Info("disk space is available again; writes are accepted",
+				"at", e.dir, "free_bytes", usage.AvailBytes, "refused", refused)
 		}
 		return nil //nolint:nilerr // A file system that doesn't report its free space has no reserve.
 	}
@@ -123,9 +124,11 @@ func (e *Engine) checkReserve(ctx context.Context, batches []engine.Batch) error
 		}
 	}
 	if e.refused.Add(1) == 1 {
-		e.log.Error("writes are rejected, because the disk is almost full; free disk space, or shorten the retention", "at", e.dir, "free_bytes", usage.AvailBytes, "reserve_bytes", reserve)
+		e.log.Error("writes are rejected, because the disk is almost full; free disk space, or shorten the retention",
+			"at", e.dir, "free_bytes", usage.AvailBytes, "reserve_bytes", reserve)
 	}
-	return fmt.Errorf("%w: the disk of %s has %d bytes free, and %d are kept in reserve; free disk space", engine.ErrUnavailable, e.dir, usage.AvailBytes, reserve)
+	return fmt.Errorf("%w: the disk of %s has %d bytes free, and %d are kept in reserve; free disk space",
+		engine.ErrUnavailable, e.dir, usage.AvailBytes, reserve)
 }
 
 func anyPut(batches []engine.Batch) bool {
@@ -341,7 +344,9 @@ func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) e
 }
 
 // CompareAndSet implements engine.Engine. Calls are serialized: conditional tables are small and rarely written.
-func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (bool, []byte, error) {
+func (e *Engine) CompareAndSet(
+	ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte,
+) (bool, []byte, error) {
 	if err := e.begin(ctx); err != nil {
 		return false, nil, err
 	}

@@ -22,10 +22,16 @@ type BucketBuffers struct {
 }
 
 // errHasDeleted warns of buckets that include deleted samples.
-var errHasDeleted = errors.New("storage: the result includes deleted samples: their raw samples had expired before they were deleted, or before the delete was applied to rollups, and their buckets also contain other samples")
+var errHasDeleted = errors.New(
+	"storage: the result includes deleted samples: their raw samples had expired before they were deleted, or before " +
+		"the delete was applied to rollups, and their buckets also contain other samples",
+)
 
 // errAggregated warns of values that depend on estimated columns of aggregates.
-var errAggregated = errors.New("storage: the result depends on first and last values of buckets that were imported from downsampled blocks, which are estimates; only counts, sums, minima and maxima of these are exact")
+var errAggregated = errors.New(
+	"storage: the result depends on first and last values of buckets that were imported from downsampled blocks, " +
+		"which are estimates; only counts, sums, minima and maxima of these are exact",
+)
 
 // columnsOfAggregates are the columns that are exact in aggregates.
 const columnsOfAggregates = rollup.ColumnCount | rollup.ColumnSum | rollup.ColumnMin | rollup.ColumnMax
@@ -121,7 +127,9 @@ func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden for
 	var all chunk.Samples
 	sel.decode(s, c, hidden, &all)
 	ds = ds.OfSeries(s.Labels)
-	format.RemoveSamples(&all, func(t int64) bool { return !ds.TouchesBucket(-format.FloorDiv(-t, sel.width)*sel.width, sel.width) })
+	format.RemoveSamples(&all, func(t int64) bool {
+		return !ds.TouchesBucket(-format.FloorDiv(-t, sel.width)*sel.width, sel.width)
+	})
 	into.AppendAll(&all)
 }
 
@@ -132,7 +140,8 @@ func (sel *selection) compareChunks(a, b sealedChunk) int {
 		return c
 	}
 	window := sel.sources[a.source].window.window
-	if c := cmp.Compare(window, sel.sources[b.source].window.window); c != 0 || format.ResolutionOf(window) == rollup.Raw {
+	if c := cmp.Compare(window, sel.sources[b.source].window.window); c != 0 ||
+		format.ResolutionOf(window) == rollup.Raw {
 		return c
 	}
 	return cmp.Compare(rollup.VersionOf(a.data), rollup.VersionOf(b.data))
@@ -155,13 +164,15 @@ func (sel *selection) isOutdone(c sealedChunk, next []sealedChunk) bool {
 // decodeBuckets appends the buckets of a chunk. It omits buckets of slots that are answered from samples, and buckets
 // touched by a delete that the rollups were computed without: in sampled slots these are computed from samples. A
 // corrupt chunk is reported and skipped.
-func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, sampled []int64, into *rollup.Buckets) {
+func (sel *selection) decodeBuckets(
+	s *SelectedSeries, c sealedChunk, hidden format.Tombstones, sampled []int64, into *rollup.Buckets,
+) {
 	src := &sel.sources[c.source]
 	before := into.Len()
 	if err := rollup.DecodeStored(c.data, sel.columns, into); err != nil {
 		sel.r.corrupt(&damage.CorruptRowError{
-			Table: format.TableOf(format.ResolutionOf(src.window.window)), Window: src.window.window, Tenant: sel.r.tenant, Metric: src.metric,
-			Series: s.id.String(), Start: c.start, Err: err,
+			Table: format.TableOf(format.ResolutionOf(src.window.window)), Window: src.window.window,
+			Tenant: sel.r.tenant, Metric: src.metric, Series: s.id.String(), Start: c.start, Err: err,
 		})
 		return
 	}
@@ -169,7 +180,8 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 		sel.keepAsked(src.window, before, into)
 	}
 	ends := into.End[before:]
-	if len(ends) == 0 || len(hidden) == 0 && len(sampled) == 0 && ends[0] > src.hidden && sel.allRolled(src.window, ends[0], ends[len(ends)-1]) {
+	if len(ends) == 0 || len(hidden) == 0 && len(sampled) == 0 && ends[0] > src.hidden &&
+		sel.allRolled(src.window, ends[0], ends[len(ends)-1]) {
 		return
 	}
 	// A day's chunk may contain buckets of slots whose seal is in progress or was interrupted. They are answered from
@@ -189,7 +201,8 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 		if slices.Contains(sampled, slot) {
 			fromSamples = hidden.Where(uncleared).TouchesBucket(end, sel.width)
 		}
-		if !fromSamples || end <= src.hiddenRaw || sel.r.gaps.Hold(src.class, rollup.Raw, end) { // No samples are shown.
+		if !fromSamples || end <= src.hiddenRaw || sel.r.gaps.Hold(src.class, rollup.Raw, end) {
+			// No samples are shown.
 			if ds := hidden.Where(uncleared); ds.TouchesBucket(end, sel.width) && hasDeleted(c, end, ds) {
 				sel.r.tellOnce(errHasDeleted)
 			}
@@ -197,7 +210,8 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 		}
 		// Some samples of a bucket that is requested as a whole may be hidden. Then the rollup answers, unless a delete
 		// that it was computed without touches the bucket: then the remaining samples answer, which show nothing deleted.
-		return end-sel.width < src.hiddenRaw && !sel.isCut(end) && !hidden.Where(uncleared).TouchesBucket(end, sel.width)
+		return end-sel.width < src.hiddenRaw && !sel.isCut(end) &&
+			!hidden.Where(uncleared).TouchesBucket(end, sel.width)
 	}
 	for _, end := range ends {
 		if !rolled(end) {

@@ -119,7 +119,9 @@ func (m *chunkMemory) add(key chunksKey, e *keptChunks) {
 // cached.
 func (f *fetcher) versionOf(src *source) (version uint64, ok bool) {
 	env := &f.sel.r.env
-	f.partition = format.AppendSeriesPartition(f.partition[:0], src.window.window, f.sel.r.tenant, src.metric, src.place)
+	f.partition = format.AppendSeriesPartition(
+		f.partition[:0], src.window.window, f.sel.r.tenant, src.metric, src.place,
+	)
 	rows, ok := env.version(engine.Raw, f.partition)
 	if !ok {
 		return 0, false
@@ -152,7 +154,10 @@ func (f *fetcher) scanOrRecall(ctx context.Context, start int64, wants []want) e
 // keyOf returns the cache key of a scan in a slot for these series, which must be of one source.
 func (sel *selection) keyOf(start int64, wants []want) chunksKey {
 	src := &sel.sources[wants[0].source]
-	return chunksKey{window: src.window.window, start: start, tenant: sel.r.tenant, metric: src.metric, place: src.place, first: wants[0].of.id}
+	return chunksKey{
+		window: src.window.window, start: start, tenant: sel.r.tenant, metric: src.metric, place: src.place,
+		first: wants[0].of.id,
+	}
 }
 
 // recallTasks sets got to the chunks of tasks whose chunks are all cached, and returns the indices of the other tasks.
@@ -219,7 +224,9 @@ func (f *fetcher) recall(e *keptChunks, start int64, wants []want) (size int, ok
 		}
 		for ; next < len(e.chunks) && e.chunks[next].series <= id; next++ {
 			if c := &e.chunks[next]; c.series == id {
-				f.chunks = append(f.chunks, sealedChunk{data: c.value, start: start, source: w.source, series: w.series})
+				f.chunks = append(f.chunks, sealedChunk{
+					data: c.value, start: start, source: w.source, series: w.series,
+				})
 				size += len(c.value)
 			}
 		}
@@ -229,7 +236,9 @@ func (f *fetcher) recall(e *keptChunks, start int64, wants []want) (size int, ok
 
 // kept copies the chunks found by a scan for the given series into an entry, because their memory is shared.
 func (f *fetcher) kept(found []sealedChunk, wants []want) *keptChunks {
-	e := &keptChunks{version: f.version, ids: make([]format.SeriesID, len(wants)), chunks: make([]keptChunk, 0, len(found))}
+	e := &keptChunks{
+		version: f.version, ids: make([]format.SeriesID, len(wants)), chunks: make([]keptChunk, 0, len(found)),
+	}
 	size := 0
 	for i := range found {
 		size += len(found[i].data)

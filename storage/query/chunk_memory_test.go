@@ -17,7 +17,9 @@ func TestChunkMemoryIsBounded(t *testing.T) {
 	m := newChunkMemory(capacity)
 	key := func(i int) chunksKey { return chunksKey{start: int64(i), tenant: "ann", metric: "m"} }
 	entry := func(version uint64, bytes int) *keptChunks {
-		return &keptChunks{version: version, ids: make([]format.SeriesID, 1), chunks: []keptChunk{{0, make([]byte, bytes)}}}
+		return &keptChunks{
+			version: version, ids: make([]format.SeriesID, 1), chunks: []keptChunk{{0, make([]byte, bytes)}},
+		}
 	}
 	for i := range 1000 {
 		m.put(key(i), entry(1, value))
@@ -43,7 +45,9 @@ func TestChunkMemoryIsBounded(t *testing.T) {
 
 // TestChunksOfManySeriesAreNotKept scans for keptSeries series, and for one more.
 func TestChunksOfManySeriesAreNotKept(t *testing.T) {
-	sel := &selection{r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20, Rows: paged.New(memory.New(), paged.Options{})})}}, sources: []source{{window: &sealedWindow{}, metric: "m", places: 1}}}
+	sel := &selection{r: &request{
+		rowReader: &rowReader{Querier: New(Env{SeekRows: 20, Rows: paged.New(memory.New(), paged.Options{})})},
+	}, sources: []source{{window: &sealedWindow{}, metric: "m", places: 1}}}
 	wants := make([]want, keptSeries+1)
 	for i := range wants {
 		wants[i] = want{at: uint32(i), of: &SelectedSeries{sel: sel, id: format.SeriesID{byte(i)}}}

@@ -60,7 +60,9 @@ type spanned struct{ positions, among []uint32 }
 
 // withSamples removes the positions of series without samples in the request's range, if many series match and the
 // range is short.
-func (r seriesFinder) withSamples(ctx context.Context, w *windowMetric, m *metricSeries, positions []uint32) (spanned, error) {
+func (r seriesFinder) withSamples(
+	ctx context.Context, w *windowMetric, m *metricSeries, positions []uint32,
+) (spanned, error) {
 	all := spanned{positions: positions}
 	slots := w.window.slots
 	if len(positions) < cmp.Or(r.env.SpannedSeries, spannedSeries) || len(slots) > spannedSlots || m.at != nil {
@@ -124,7 +126,9 @@ func (c *spanCursor) meets(position uint32) (meets bool) {
 // slotSpans returns the spans of a metric in a slot.
 func (r seriesFinder) slotSpans(ctx context.Context, w *windowMetric, m *metricSeries, slot int64) (*slotSpans, error) {
 	key := cache.EntryKey{Kind: cache.KindSpans, Window: slot, Tenant: r.tenant, Text: w.metric}
-	v, err := r.env.Cache.Get(ctx, key, m.serial, func(ctx context.Context) (cache.EntryValue, error) { return r.loadSpans(ctx, w, m, slot) })
+	v, err := r.env.Cache.Get(ctx, key, m.serial, func(ctx context.Context) (cache.EntryValue, error) {
+		return r.loadSpans(ctx, w, m, slot)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -135,8 +139,13 @@ func (r seriesFinder) slotSpans(ctx context.Context, w *windowMetric, m *metricS
 var errMostLast = errors.New("storage: most series last")
 
 // loadSpans reads the spans of a metric in a slot.
-func (r seriesFinder) loadSpans(ctx context.Context, w *windowMetric, m *metricSeries, slot int64) (cache.EntryValue, error) {
-	l := spansLoad{m: m, start: r.env.Period.SlotStart(slot), width: r.env.Period.SlotEnd(slot) - r.env.Period.SlotStart(slot), budget: r.newBudget(ctx)}
+func (r seriesFinder) loadSpans(
+	ctx context.Context, w *windowMetric, m *metricSeries, slot int64,
+) (cache.EntryValue, error) {
+	l := spansLoad{
+		m: m, start: r.env.Period.SlotStart(slot), width: r.env.Period.SlotEnd(slot) - r.env.Period.SlotStart(slot),
+		budget: r.newBudget(ctx),
+	}
 	for _, place := range usedPlaces(m.places) {
 		l.place = place
 		err := r.env.Rows.Spans(ctx, format.SeriesPartition(w.window.window, r.tenant, w.metric, place), l.start, l.add)

@@ -13,7 +13,9 @@ import (
 
 // NewCountingReader returns the reader with which package counts reads a tenant's windows.
 func (q *Querier) NewCountingReader(ctx context.Context, tenant string, warn func(error)) (counts.WindowReader, error) {
-	r, err := q.newRequest(ctx, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: warn, overGaps: true})
+	r, err := q.newRequest(ctx, Query{
+		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: warn, overGaps: true,
+	})
 	return &countedRequest{request: r}, err
 }
 
@@ -24,7 +26,9 @@ func (q *Querier) ShownRawWindows(ctx context.Context, tenant string, last int64
 		return nil, err
 	}
 	shown := (&request{hidden: all.Hidden}).earliest(rollup.Raw)
-	return q.KnownWindows(ctx, tenant, q.env.Period.WindowAt(rollup.Raw, max(shown, -format.MaxTime)+1), last, q.env.Damage.Note)
+	return q.KnownWindows(
+		ctx, tenant, q.env.Period.WindowAt(rollup.Raw, max(shown, -format.MaxTime)+1), last, q.env.Damage.Note,
+	)
 }
 
 // countedRequest adapts a request to counts.WindowReader.
@@ -61,7 +65,9 @@ func (r *countedRequest) Metrics(ctx context.Context, w counts.WindowVersion) ([
 }
 
 func (r *countedRequest) CorruptLabels(window int64, metric, series string, err error) {
-	bad := &damage.CorruptRowError{Table: engine.Raw, Window: window, Tenant: r.tenant, Metric: metric, Series: strings.Clone(series), Err: err}
+	bad := &damage.CorruptRowError{
+		Table: engine.Raw, Window: window, Tenant: r.tenant, Metric: metric, Series: strings.Clone(series), Err: err,
+	}
 	r.env.Damage.NoteOnce(engine.Raw, bad)
 	if r.lost++; r.lost <= maxTold {
 		r.tell(bad)

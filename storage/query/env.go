@@ -69,15 +69,21 @@ type Env struct {
 	Deletes func(ctx context.Context, tenant string) (format.Tombstones, error)
 	// Windows lists the windows from first to last in which a tenant may have rows, in order. It calls missed for
 	// unreadable rows.
-	Windows func(ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError)) ([]int64, error)
+	Windows func(
+		ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError),
+	) ([]int64, error)
 	// Shards reads the row with a metric's number of shards, nil if there is no such row. If the row is unreadable, it
 	// calls missed and returns the maximum number.
-	Shards func(ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError)) ([]byte, error)
+	Shards func(
+		ctx context.Context, window int64, tenant, metric string, missed func(*damage.DamagedRowsError),
+	) ([]byte, error)
 	// StartsFrom returns the time, in milliseconds, after which samples of a tenant have start timestamps in a context
 	// of WithRecordedStarts.
 	StartsFrom func(tenant string) int64
 	// Unrolled lists the commit records of a window of raw rows, and of deletes, that its rollups don't include.
-	Unrolled func(ctx context.Context, tenant string, window int64, deletes format.Tombstones) ([]format.CommitKey, error)
+	Unrolled func(
+		ctx context.Context, tenant string, window int64, deletes format.Tombstones,
+	) ([]format.CommitKey, error)
 }
 
 // Querier answers queries of a store.

@@ -21,11 +21,15 @@ import (
 // it returns at most 1,024, the newest among them. Exemplars older than the retention of raw samples are hidden. It
 // returns ErrNotReady before queries can be answered, and meter.ErrQueryTooLarge if it would read more than
 // Options.QueryBytes. Unreadable rows are skipped: see damage.WithWarnings.
-func (q *Querier) Exemplars(ctx context.Context, tenant string, start, end int64, matchers ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
+func (q *Querier) Exemplars(
+	ctx context.Context, tenant string, start, end int64, matchers ...[]*labels.Matcher,
+) ([]exemplar.QueryResult, error) {
 	if err := q.env.Ready(); err != nil {
 		return nil, err
 	}
-	r, err := q.newRequest(ctx, Query{Tenant: tenant, MinT: start, MaxT: end, Warn: damage.Warnings(ctx), overGaps: true})
+	r, err := q.newRequest(ctx, Query{
+		Tenant: tenant, MinT: start, MaxT: end, Warn: damage.Warnings(ctx), overGaps: true,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +142,8 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 	scan := func(from, to engine.Key) error {
 		next := 0
 		return f.r.Scan(ctx, engine.Range{
-			Table: engine.Raw, Partition: format.SeriesPartition(src.window.window, f.r.tenant, src.metric, src.place), From: from, To: to,
+			Table: engine.Raw, Partition: format.SeriesPartition(src.window.window, f.r.tenant, src.metric, src.place),
+			From: from, To: to,
 		}, func(row engine.Row) error {
 			var found bool
 			next, found = slices.BinarySearchFunc(positions, row.Clustering[2].Text, func(p uint32, id string) int {
@@ -171,7 +176,8 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 	}
 	first, last := m.ids[positions[0]], m.ids[positions[len(positions)-1]]
 	for _, slot := range slots {
-		if err := scan(append(key(slot), engine.Text(first.String())), append(key(slot), engine.Text(last.String()))); err != nil {
+		from, to := append(key(slot), engine.Text(first.String())), append(key(slot), engine.Text(last.String()))
+		if err := scan(from, to); err != nil {
 			return err
 		}
 	}
@@ -190,7 +196,10 @@ func (f *exemplarFinder) results() ([]exemplar.QueryResult, error) {
 			}
 			x, err := format.ParseExemplar(e.T, e.Data, &builder)
 			if err != nil {
-				f.r.corrupt(&damage.CorruptRowError{Table: engine.Raw, Tenant: f.r.tenant, Metric: found.labels.Get(labels.MetricName), Series: id.String(), Err: err})
+				f.r.corrupt(&damage.CorruptRowError{
+					Table: engine.Raw, Tenant: f.r.tenant, Metric: found.labels.Get(labels.MetricName),
+					Series: id.String(), Err: err,
+				})
 				continue
 			}
 			r.Exemplars = append(r.Exemplars, x)

@@ -31,7 +31,8 @@ func (sel *selection) tasks(wants []want, large bool) []task {
 		seekRows = max(seekRows, largeGap)
 	}
 	for from, i := 0, 1; i <= len(wants); i++ {
-		if i == len(wants) || wants[i].source != wants[i-1].source || wants[i].at-wants[i-1].at > seekRows*sel.sources[wants[i].source].places {
+		if i == len(wants) || wants[i].source != wants[i-1].source ||
+			wants[i].at-wants[i-1].at > seekRows*sel.sources[wants[i].source].places {
 			tasks = append(tasks, task{wants: wants[from:i]})
 			from = i
 		}
@@ -52,7 +53,8 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		err := f.fetchRollups(ctx, t.wants)
 		return f.chunks, err
 	}
-	if n := len(t.wants) * len(slots); sel.width == 0 && sel.r.maxT-sel.r.minT < (sel.r.env.Period.SlotEnd(slots[0])-sel.r.env.Period.SlotStart(slots[0]))/4 {
+	if n := len(t.wants) * len(slots); sel.width == 0 &&
+		sel.r.maxT-sel.r.minT < (sel.r.env.Period.SlotEnd(slots[0])-sel.r.env.Period.SlotStart(slots[0]))/4 {
 		f.chunks = make([]sealedChunk, 0, min(n, max(fewChunks, len(t.wants)/4))) // Many chunks may be of other times.
 	} else if !sel.allUncleaned(slots) {
 		f.chunks = make([]sealedChunk, 0, n)
@@ -130,8 +132,10 @@ func (f *fetcher) wanted(wants []want, first, last int64) paged.Wanted {
 		f.ids = append(f.ids, all[i*engine.IDLen:(i+1)*engine.IDLen])
 	}
 	return paged.Wanted{
-		Table: format.TableOf(format.ResolutionOf(src.window.window)), IDs: f.ids, First: first, Last: last, NoVersions: true, Remember: true, Version: src.window.version, PassOver: f.sel.r.env.SeekRows, Columns: f.sel.columns,
-		Partition: format.SeriesPartition(src.window.window, f.sel.r.tenant, src.metric, src.place), Located: src.located,
+		Table: format.TableOf(format.ResolutionOf(src.window.window)), IDs: f.ids, First: first, Last: last,
+		NoVersions: true, Remember: true, Version: src.window.version, PassOver: f.sel.r.env.SeekRows,
+		Columns: f.sel.columns, Located: src.located,
+		Partition: format.SeriesPartition(src.window.window, f.sel.r.tenant, src.metric, src.place),
 		// Cached chunks may serve a query for other times. Buckets need samples around the range.
 		Bounded: !f.keeps && f.sel.width == 0, MinT: f.sel.r.minT, MaxT: f.sel.r.maxT,
 	}
@@ -154,7 +158,9 @@ func (f *fetcher) take(of want, start int64, row engine.Row) error {
 	if len(f.chunks) == cap(f.chunks) { // append would only grow a long list by a quarter each time.
 		f.chunks = slices.Grow(f.chunks, len(f.chunks)+1)
 	}
-	f.chunks = append(f.chunks, sealedChunk{data: f.copy(row.Value), start: start, source: of.source, series: of.series})
+	f.chunks = append(f.chunks, sealedChunk{
+		data: f.copy(row.Value), start: start, source: of.source, series: of.series,
+	})
 	return f.sel.r.budget.Charge(len(row.Value))
 }
 
@@ -187,7 +193,9 @@ func (sel *selection) decode(s *SelectedSeries, c sealedChunk, hidden format.Tom
 		return
 	}
 	if len(hidden) > 0 {
-		hidden = raw.Exempt.Applying(hidden).Where(func(d *format.Tombstone) bool { return d.Touches(info.MinT-1, info.MaxT) })
+		hidden = raw.Exempt.Applying(hidden).Where(func(d *format.Tombstone) bool {
+			return d.Touches(info.MinT-1, info.MaxT)
+		})
 	}
 	switch {
 	case err == nil && (len(hidden) > 0 || minT > sel.r.minT && info.MinT < minT):

@@ -10,7 +10,10 @@ import (
 // Series of a large group are read together, although some of the gaps between them are large. Series of a small group
 // are split where a gap is large.
 func TestLargeGroupsAreReadTogether(t *testing.T) {
-	sel := &selection{r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20})}}, sources: []source{{places: 1}, {places: 4}}}
+	sel := &selection{
+		r:       &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20})}},
+		sources: []source{{places: 1}, {places: 4}},
+	}
 	random := rand.New(rand.NewPCG(1, 0))
 	var wants []want
 	for at := uint32(0); len(wants) < 4096; at += 1 + random.Uint32N(2*sortedGroups) {

@@ -263,7 +263,10 @@ func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 		parts := sel.parts[s.from:s.to]
 		for _, p := range parts {
 			if p.source != inHead {
-				wants = append(wants, want{source: p.source, at: p.at, series: uint32(i), alone: sel.isAlone(parts, p.source), of: s, deletes: deletes})
+				wants = append(wants, want{
+					source: p.source, at: p.at, series: uint32(i), alone: sel.isAlone(parts, p.source), of: s,
+					deletes: deletes,
+				})
 			}
 		}
 	}

@@ -11,7 +11,10 @@ import (
 
 // TestGroupsAreReleased reads the series of an answer in order, and then concurrently in random order.
 func TestGroupsAreReleased(t *testing.T) {
-	sel := &selection{ctx: t.Context(), r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20})}}, sources: []source{{window: &sealedWindow{}, places: 1}}}
+	sel := &selection{
+		ctx: t.Context(), r: &request{rowReader: &rowReader{Querier: New(Env{SeekRows: 20})}},
+		sources: []source{{window: &sealedWindow{}, places: 1}},
+	}
 	for i := range 30*GroupSeries + 5 {
 		sel.series = append(sel.series, &SelectedSeries{sel: sel, at: uint32(i)})
 	}

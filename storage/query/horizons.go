@@ -34,7 +34,8 @@ func (q *Querier) HorizonsOf(ctx context.Context, query Query) ([]retention.Hidd
 		return nil, err
 	}
 	all := shown.Hidden
-	if len(all) == 1 || !slices.ContainsFunc(all, func(h retention.Hidden) bool { return query.MinT <= h.At[rollup.Raw] }) {
+	if len(all) == 1 ||
+		!slices.ContainsFunc(all, func(h retention.Hidden) bool { return query.MinT <= h.At[rollup.Raw] }) {
 		return all, nil
 	}
 	query.LabelsOnly, query.Limit, query.Sorted, query.Resolution = true, 0, false, rollup.Raw
@@ -50,7 +51,9 @@ func (q *Querier) HorizonsOf(ctx context.Context, query Query) ([]retention.Hidd
 
 // HorizonsBySeries returns a function that returns the retention boundary of the class of a tenant's series at t,
 // milliseconds. The function serves queries of the times from minT to maxT.
-func (q *Querier) HorizonsBySeries(ctx context.Context, tenant string, minT, maxT int64) (func(ls labels.Labels, t int64) (retention.Hidden, error), error) {
+func (q *Querier) HorizonsBySeries(
+	ctx context.Context, tenant string, minT, maxT int64,
+) (func(ls labels.Labels, t int64) (retention.Hidden, error), error) {
 	shown, err := q.env.Retention.Shown(ctx, tenant, minT, maxT, false)
 	if err != nil {
 		return nil, err

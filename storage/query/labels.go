@@ -139,7 +139,8 @@ func (search *textSearch) list(ctx context.Context, r *rowReader, w sealedWindow
 	v, err := r.env.Cache.Get(ctx, key, w.version, func(ctx context.Context) (cache.EntryValue, error) {
 		list, size := textList{}, r.newBudget(ctx)
 		err := r.Scan(ctx, engine.Range{
-			Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, search.catalog, search.label), KeysOnly: true,
+			Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, search.catalog, search.label),
+			KeysOnly: true,
 		}, func(row engine.Row) error {
 			list = append(list, strings.Clone(row.Clustering[0].Text))
 			return size.Charge(len(row.Clustering[0].Text) + textBytes)
@@ -231,7 +232,8 @@ const (
 
 // isFull requires the lock, unless no other goroutine uses the set.
 func (t *textSet) isFull() bool {
-	return t.err != nil || t.limit > 0 && len(t.list) >= t.limit && (len(t.list) >= limitedTexts || t.offered >= limitedOffered)
+	return t.err != nil ||
+		t.limit > 0 && len(t.list) >= t.limit && (len(t.list) >= limitedTexts || t.offered >= limitedOffered)
 }
 
 // addOne requires the lock, unless no other goroutine uses the set.

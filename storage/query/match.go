@@ -95,7 +95,9 @@ func mergeByMetric(lists [][]windowMetric) []windowMetric {
 
 // eachMatch calls visit for each metric with matching series, from multiple goroutines. at is the metric's index in
 // list. m contains all matching series and maybe others; positions are the indices of the matching series in m.
-func (r seriesFinder) eachMatch(outer context.Context, list []windowMetric, visit func(at int, m *metricSeries, positions []uint32) error) error {
+func (r seriesFinder) eachMatch(
+	outer context.Context, list []windowMetric, visit func(at int, m *metricSeries, positions []uint32) error,
+) error {
 	q := matchingQuery{prepared: index.Prepare(r.matchers), matchers: r.matchers}
 	if len(list) == 1 {
 		if err := r.match(outer, &q, list, 0, visit); err != nil {
@@ -132,14 +134,19 @@ const (
 
 // matchHeld is eachMatch for metrics whose indexes are cached, if few series are likely to match. Matching them here
 // costs less than starting goroutines. It returns the indices of the other metrics.
-func (r seriesFinder) matchHeld(ctx context.Context, q *matchingQuery, list []windowMetric, visit func(at int, m *metricSeries, positions []uint32) error) (rest []int, err error) {
+func (r seriesFinder) matchHeld(
+	ctx context.Context, q *matchingQuery, list []windowMetric,
+	visit func(at int, m *metricSeries, positions []uint32) error,
+) (rest []int, err error) {
 	var held [heldAtOnce]cache.EntryValue
 	matched := 0
 	for from := 0; from < len(list); from += heldAtOnce {
 		some := list[from:min(len(list), from+heldAtOnce)]
 		indexes := held[:len(some)]
 		if q.prepared.IsLookup() && matched <= matchedAlone && ctx.Err() == nil {
-			r.env.Cache.HeldOf(indexes, func(i int) (cache.EntryKey, uint64) { return r.seriesKey(&some[i]), some[i].window.version })
+			r.env.Cache.HeldOf(indexes, func(i int) (cache.EntryKey, uint64) {
+				return r.seriesKey(&some[i]), some[i].window.version
+			})
 		} else {
 			clear(indexes)
 		}
@@ -179,7 +186,10 @@ func (q *matchingQuery) sought() *sought {
 }
 
 // match calls visit if the metric at index at has series that match.
-func (r seriesFinder) match(ctx context.Context, q *matchingQuery, list []windowMetric, at int, visit func(at int, m *metricSeries, positions []uint32) error) error {
+func (r seriesFinder) match(
+	ctx context.Context, q *matchingQuery, list []windowMetric, at int,
+	visit func(at int, m *metricSeries, positions []uint32) error,
+) error {
 	wm := &list[at]
 	m, err := r.matchingSeries(ctx, *wm, q)
 	if err != nil {
@@ -292,7 +302,9 @@ func (a *matchedMemory) of(n int) ([]format.SeriesID, []labels.Labels) {
 
 // take returns the matching series. If some series don't match, it copies the others, so that the whole index can be
 // freed.
-func (r seriesFinder) take(ctx context.Context, w windowMetric, m *metricSeries, match spanned, memory *matchedMemory) (matching, error) {
+func (r seriesFinder) take(
+	ctx context.Context, w windowMetric, m *metricSeries, match spanned, memory *matchedMemory,
+) (matching, error) {
 	positions := match.positions
 	if err := meter.Grow(ctx, int64(len(positions))*sealedBytes); err != nil {
 		return matching{}, err

@@ -16,7 +16,9 @@ const metadataWindows = 8
 // Metadata returns the metadata of a tenant's metrics in the last windows, per metric the latest first. An empty metric
 // selects all metrics. limit is the maximum number of metrics; 0 means no limit. Unreadable rows are skipped: see
 // damage.WithWarnings.
-func (q *Querier) Metadata(ctx context.Context, tenant, metric string, limit int) (map[string][]format.Metadata, error) {
+func (q *Querier) Metadata(
+	ctx context.Context, tenant, metric string, limit int,
+) (map[string][]format.Metadata, error) {
 	out, rows := map[string][]format.Metadata{}, engine.Range{Table: engine.Metadata}
 	if metric != "" {
 		rows.From = engine.Key{engine.Text(metric)}
@@ -33,7 +35,9 @@ func (q *Querier) Metadata(ctx context.Context, tenant, metric string, limit int
 			}
 			m, err := format.ParseMetadata(row.Value)
 			if err != nil {
-				r.corrupt(&damage.CorruptRowError{Table: engine.Metadata, Window: window, Tenant: tenant, Metric: strings.Clone(name), Err: err})
+				r.corrupt(&damage.CorruptRowError{
+					Table: engine.Metadata, Window: window, Tenant: tenant, Metric: strings.Clone(name), Err: err,
+				})
 				return nil
 			}
 			if slices.Contains(out[name], m) {

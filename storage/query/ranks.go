@@ -49,7 +49,9 @@ func (q *Querier) RanksOf(tenant string, series []*SelectedSeries) *Ranks {
 		_, _ = hash.Write(s.id[:])
 	}
 	text := binary.LittleEndian.AppendUint64(nil, hash.Sum64())
-	return &Ranks{env: &q.env, series: series, key: cache.EntryKey{Kind: cache.KindRanks, Tenant: tenant, Text: string(text)}}
+	return &Ranks{
+		env: &q.env, series: series, key: cache.EntryKey{Kind: cache.KindRanks, Tenant: tenant, Text: string(text)},
+	}
 }
 
 // Held returns the ranks if they are cached, else nil. The caller must not modify them.

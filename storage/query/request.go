@@ -67,11 +67,16 @@ type request struct {
 // newReader returns a reader for a query of a tenant. If warn isn't nil, it is called for unreadable rows.
 func (q *Querier) newReader(ctx context.Context, tenant string, warn func(error)) *rowReader {
 	use := q.env.Limiter.Use(ctx, tenant)
-	return &rowReader{Querier: q, tenant: tenant, budget: meter.ReadBudget{Limit: q.env.QueryBytes, Use: use}, warn: warn, told: map[string]bool{}}
+	return &rowReader{
+		Querier: q, tenant: tenant, budget: meter.ReadBudget{Limit: q.env.QueryBytes, Use: use}, warn: warn,
+		told: map[string]bool{},
+	}
 }
 
 func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error) {
-	shown, err := q.env.Retention.Shown(ctx, query.Tenant, query.MinT, query.MaxT, query.Resolution != rollup.Raw || query.overGaps)
+	shown, err := q.env.Retention.Shown(
+		ctx, query.Tenant, query.MinT, query.MaxT, query.Resolution != rollup.Raw || query.overGaps,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +86,8 @@ func (q *Querier) newRequest(ctx context.Context, query Query) (*request, error)
 	r := &request{
 		rowReader: q.newReader(ctx, query.Tenant, query.Warn),
 		matchers:  query.Matchers, hidden: shown.Hidden, gaps: shown.Gaps, classes: query.Classes, days: shown.Days,
-		maxT: min(query.MaxT, format.MaxTime), // No limit by the clock: it may have been set back since a sample was acknowledged.
+		// No limit by the clock: it may have been set back since a sample was acknowledged.
+		maxT: min(query.MaxT, format.MaxTime),
 	}
 	r.startsFrom = q.startsFrom(ctx, query.Tenant)
 	if r.classes == 0 {
@@ -278,11 +284,13 @@ func (r *request) hiddenIn(class int64, res rollup.Resolution) int64 {
 // earliest returns the newest timestamp that is hidden in all classes, and latest the newest that is hidden in any
 // class.
 func (r *request) earliest(res rollup.Resolution) int64 {
-	return slices.MinFunc(r.hidden, func(a, b retention.Hidden) int { return cmp.Compare(a.At[res], b.At[res]) }).At[res]
+	return slices.MinFunc(r.hidden, func(a, b retention.Hidden) int { return cmp.Compare(a.At[res], b.At[res]) }).
+		At[res]
 }
 
 func (r *request) latest(res rollup.Resolution) int64 {
-	return slices.MaxFunc(r.hidden, func(a, b retention.Hidden) int { return cmp.Compare(a.At[res], b.At[res]) }).At[res]
+	return slices.MaxFunc(r.hidden, func(a, b retention.Hidden) int { return cmp.Compare(a.At[res], b.At[res]) }).
+		At[res]
 }
 
 // shows reports whether any row of a class in a window is visible.

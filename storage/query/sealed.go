@@ -45,10 +45,12 @@ func (r windowFinder) windows(ctx context.Context, res rollup.Resolution) ([]sea
 	if minT > r.maxT {
 		return nil, nil
 	}
-	list, err := r.KnownWindows(ctx, r.tenant, p.WindowAt(res, minT), p.WindowAt(res, r.maxT), func(e *damage.DamagedRowsError) {
-		r.env.Damage.Note(e)
-		r.tellGap(e)
-	})
+	list, err := r.KnownWindows(
+		ctx, r.tenant, p.WindowAt(res, minT), p.WindowAt(res, r.maxT), func(e *damage.DamagedRowsError) {
+			r.env.Damage.Note(e)
+			r.tellGap(e)
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -84,16 +86,19 @@ func (r windowFinder) marks(ctx context.Context, window, minSlot, maxSlot int64)
 		}
 	}
 	m, cleared := marksReader{}, map[format.CommitKey]bool(nil)
-	err := r.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, r.tenant), KeysOnly: true}, func(row engine.Row) error {
-		if id := row.Clustering[2].Text; len(r.deletes) > 0 && r.deletes.Has(id) {
-			if cleared == nil {
-				cleared = map[format.CommitKey]bool{}
+	err := r.Scan(
+		ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, r.tenant), KeysOnly: true},
+		func(row engine.Row) error {
+			if id := row.Clustering[2].Text; len(r.deletes) > 0 && r.deletes.Has(id) {
+				if cleared == nil {
+					cleared = map[format.CommitKey]bool{}
+				}
+				cleared[format.CommitKeyOf(row.Clustering)] = true
 			}
-			cleared[format.CommitKeyOf(row.Clustering)] = true
-		}
-		m.add(row)
-		return nil
-	})
+			m.add(row)
+			return nil
+		},
+	)
 	w := m.marks().within(window, minSlot, maxSlot)
 	w.cleared = cleared
 	return w, err
@@ -154,14 +159,20 @@ func (m metricNames) Bytes() (n int64) {
 
 // find returns the index of a metric.
 func (m metricNames) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(m, name, func(m sealedMetric, name string) int { return strings.Compare(m.name, name) })
+	return slices.BinarySearchFunc(m, name, func(m sealedMetric, name string) int {
+		return strings.Compare(m.name, name)
+	})
 }
 
 // allMetrics returns all metrics of a window.
 func (r *rowReader) allMetrics(ctx context.Context, w sealedWindow) (metricNames, error) {
-	v, err := r.env.Cache.Get(ctx, cache.EntryKey{Kind: cache.KindMetrics, Window: w.window, Tenant: r.tenant}, w.version, func(ctx context.Context) (cache.EntryValue, error) {
+	v, err := r.env.Cache.Get(ctx, cache.EntryKey{
+		Kind: cache.KindMetrics, Window: w.window, Tenant: r.tenant,
+	}, w.version, func(ctx context.Context) (cache.EntryValue, error) {
 		names, size := metricNames{}, r.newBudget(ctx)
-		err := r.Scan(ctx, engine.Range{Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, format.CatalogMetric, "")}, func(row engine.Row) error {
+		err := r.Scan(ctx, engine.Range{
+			Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, format.CatalogMetric, ""),
+		}, func(row engine.Row) error {
 			names = append(names, sealedMetric{name: strings.Clone(row.Clustering[0].Text), shards: 1})
 			return size.Charge(len(row.Clustering[0].Text) + metricBytes)
 		})
@@ -182,7 +193,8 @@ func (r *rowReader) shardsOfAll(ctx context.Context, window int64, names metricN
 	rows.Damaged = func(d engine.Damage) {
 		r.env.Damage.NoteRows(&rows, d)
 		for i := range names {
-			if name := names[i].name; (d.After == nil || d.After[0].Text < name) && (d.Before == nil || name < d.Before[0].Text) {
+			if name := names[i].name; (d.After == nil || d.After[0].Text < name) &&
+				(d.Before == nil || name < d.Before[0].Text) {
 				names[i].shards = format.MaxShards
 			}
 		}
@@ -201,7 +213,9 @@ func (r *rowReader) shardsOfAll(ctx context.Context, window int64, names metricN
 func (r *rowReader) shards(window int64, metric string, value []byte) int64 {
 	n, err := format.ParseShards(value)
 	if err != nil {
-		r.corrupt(&damage.CorruptRowError{Table: engine.Shards, Window: window, Tenant: r.tenant, Metric: strings.Clone(metric), Err: err})
+		r.corrupt(&damage.CorruptRowError{
+			Table: engine.Shards, Window: window, Tenant: r.tenant, Metric: strings.Clone(metric), Err: err,
+		})
 	}
 	return n
 }
@@ -243,7 +257,9 @@ func (m *windowMarks) Bytes() int64 { return int64(16*len(m.slots) + 64) }
 func (m *windowMarks) within(window, minSlot, maxSlot int64) sealedWindow {
 	from := sort.Search(len(m.slots), func(i int) bool { return m.slots[i] >= minSlot })
 	to := max(from, sort.Search(len(m.slots), func(i int) bool { return m.slots[i] > maxSlot }))
-	return sealedWindow{window: window, version: m.version, slots: slices.Clone(m.slots[from:to]), sums: slices.Clone(m.sums[from:to])}
+	return sealedWindow{
+		window: window, version: m.version, slots: slices.Clone(m.slots[from:to]), sums: slices.Clone(m.sums[from:to]),
+	}
 }
 
 // version returns the engine's version of a partition. ok is false if it is unknown.
@@ -256,7 +272,10 @@ func (e *Env) version(t *engine.Table, partition engine.Key) (version uint64, ok
 
 // remember caches the result of reading a partition while the partition isn't written to. ok is false if the engine
 // can't ensure this, or if load called missed because rows are damaged.
-func remember[T cache.EntryValue](ctx context.Context, e *Env, t *engine.Table, partition engine.Key, key cache.EntryKey, load func(ctx context.Context, missed func()) (T, error)) (value T, ok bool, err error) {
+func remember[T cache.EntryValue](
+	ctx context.Context, e *Env, t *engine.Table, partition engine.Key, key cache.EntryKey,
+	load func(ctx context.Context, missed func()) (T, error),
+) (value T, ok bool, err error) {
 	version, ok := e.version(t, partition)
 	if !ok {
 		return value, false, nil
@@ -280,7 +299,9 @@ func remember[T cache.EntryValue](ctx context.Context, e *Env, t *engine.Table, 
 
 // KnownWindows lists the windows from first to last in which a tenant may have rows, in order. It may return a cached
 // list. Code that removes rows, or reports which rows exist, must call Env.Windows instead.
-func (q *Querier) KnownWindows(ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError)) ([]int64, error) {
+func (q *Querier) KnownWindows(
+	ctx context.Context, tenant string, first, last int64, missed func(*damage.DamagedRowsError),
+) ([]int64, error) {
 	if list, ok, err := q.recalledWindows(ctx, tenant); ok || err != nil {
 		return list.between(first, last), err
 	}
@@ -291,9 +312,10 @@ func (q *Querier) KnownWindows(ctx context.Context, tenant string, first, last i
 // can't be cached.
 func (q *Querier) recalledWindows(ctx context.Context, tenant string) (listedWindows, bool, error) {
 	key := cache.EntryKey{Kind: cache.KindWindows, Tenant: tenant}
-	return remember(ctx, &q.env, engine.Windows, engine.Key{engine.Text(tenant)}, key, func(ctx context.Context, missed func()) (listedWindows, error) {
-		return q.env.Windows(ctx, tenant, math.MinInt64, math.MaxInt64, func(*damage.DamagedRowsError) { missed() })
-	})
+	return remember(ctx, &q.env, engine.Windows, engine.Key{engine.Text(tenant)}, key,
+		func(ctx context.Context, missed func()) (listedWindows, error) {
+			return q.env.Windows(ctx, tenant, math.MinInt64, math.MaxInt64, func(*damage.DamagedRowsError) { missed() })
+		})
 }
 
 // heldMarks returns the windowMarks of a window if they are cached.
@@ -313,9 +335,10 @@ func (q *Querier) heldMarks(tenant string, window int64) (*windowMarks, bool) {
 // can't be cached.
 func (q *Querier) recalledMarks(ctx context.Context, tenant string, window int64) (*windowMarks, bool, error) {
 	key := cache.EntryKey{Kind: cache.KindMarks, Window: window, Tenant: tenant}
-	return remember(ctx, &q.env, engine.Sealed, format.SealedPartition(window, tenant), key, func(ctx context.Context, missed func()) (*windowMarks, error) {
-		return q.scanMarks(ctx, tenant, window, func(engine.Damage) { missed() })
-	})
+	return remember(ctx, &q.env, engine.Sealed, format.SealedPartition(window, tenant), key,
+		func(ctx context.Context, missed func()) (*windowMarks, error) {
+			return q.scanMarks(ctx, tenant, window, func(engine.Damage) { missed() })
+		})
 }
 
 // MarksVersion returns a hash of a window's commit records, 0 if there are none. Versions are cached in ended.Memory
@@ -336,11 +359,16 @@ func (q *Querier) MarksVersion(ctx context.Context, tenant string, window int64)
 }
 
 // scanMarks reads the commit records of a window. Damage is handled as in engine.Range.
-func (q *Querier) scanMarks(ctx context.Context, tenant string, window int64, damaged func(engine.Damage)) (*windowMarks, error) {
+func (q *Querier) scanMarks(
+	ctx context.Context, tenant string, window int64, damaged func(engine.Damage),
+) (*windowMarks, error) {
 	var m marksReader
-	for row, err := range q.env.Engine.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true, Damaged: damaged}) {
+	for row, err := range q.env.Engine.Scan(ctx, engine.Range{
+		Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true, Damaged: damaged,
+	}) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: reading the seal records of window %d of tenant %q: %w", window, tenant, err)
+			return nil, fmt.Errorf("storage: reading the seal records of window %d of tenant %q: %w",
+				window, tenant, err)
 		}
 		m.add(row)
 	}

@@ -151,8 +151,9 @@ func (r *rowReader) newSeriesLoad(ctx context.Context, window int64, metric stri
 // rows returns the range of the labels rows of a place.
 func (l *seriesLoad) rows(at format.ClassShard) engine.Range {
 	return engine.Range{
-		Table: format.TableOf(format.ResolutionOf(l.window)), Partition: format.SeriesPartition(l.window, l.r.tenant, l.metric, at),
-		From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},
+		Table:     format.TableOf(format.ResolutionOf(l.window)),
+		Partition: format.SeriesPartition(l.window, l.r.tenant, l.metric, at),
+		From:      engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},
 	}
 }
 
@@ -191,7 +192,10 @@ func (l *seriesLoad) addLabels(series string, value []byte) error {
 		}
 	}
 	if err != nil {
-		bad := &damage.CorruptRowError{Table: format.TableOf(format.ResolutionOf(l.window)), Window: l.window, Tenant: l.r.tenant, Metric: l.metric, Series: id.String(), Err: err}
+		bad := &damage.CorruptRowError{
+			Table: format.TableOf(format.ResolutionOf(l.window)), Window: l.window, Tenant: l.r.tenant,
+			Metric: l.metric, Series: id.String(), Err: err,
+		}
 		if len(l.m.bad) < maxBadRows {
 			l.m.bad = append(l.m.bad, bad)
 		}

@@ -215,7 +215,9 @@ func (r *rowReader) loadSought(ctx context.Context, wm *windowMetric, q *sought)
 // payFilters adds the cost of a look-up by filters, and returns the approximate number of series of the metric. It
 // returns errIndexBetter if an index of all series is small enough to stay in the cache, and look-ups have cost as much
 // as the index, or this one would cost nearly as much.
-func (r *rowReader) payFilters(ctx context.Context, wm *windowMetric, found []*paged.Candidates) (series int64, err error) {
+func (r *rowReader) payFilters(
+	ctx context.Context, wm *windowMetric, found []*paged.Candidates,
+) (series int64, err error) {
 	pages, all := 0, 0
 	for _, c := range found {
 		pages, all, series = pages+c.Pages(), all+c.AllPages, series+int64(c.AllSeries)
@@ -223,13 +225,16 @@ func (r *rowReader) payFilters(ctx context.Context, wm *windowMetric, found []*p
 	if all < fewestPages {
 		return 0, errIndexBetter
 	}
-	v, err := r.env.Cache.Get(ctx, cache.EntryKey{Kind: cache.KindOpened, Window: wm.window.window, Tenant: r.tenant, Text: wm.metric}, wm.window.version,
-		func(ctx context.Context) (cache.EntryValue, error) { return &openedPages{}, nil })
+	v, err := r.env.Cache.Get(
+		ctx, cache.EntryKey{Kind: cache.KindOpened, Window: wm.window.window, Tenant: r.tenant, Text: wm.metric},
+		wm.window.version, func(ctx context.Context) (cache.EntryValue, error) { return &openedPages{}, nil },
+	)
 	if err != nil {
 		return 0, err
 	}
 	before := v.(*openedPages).Add(int64(pages+all/filtersOfPage)) - int64(pages)
-	if fits := series*indexedBytes <= r.env.Cache.Capacity()/indexShare; fits && (before > int64(indexPages*all) || 2*pages > all) {
+	if fits := series*indexedBytes <= r.env.Cache.Capacity()/indexShare; fits &&
+		(before > int64(indexPages*all) || 2*pages > all) {
 		return 0, errIndexBetter
 	}
 	return series, nil
@@ -239,7 +244,9 @@ func (r *rowReader) payFilters(ctx context.Context, wm *windowMetric, found []*p
 const placeWorkers = 4
 
 // eachPlace calls do with each place and its index, concurrently.
-func eachPlace(ctx context.Context, places []format.ClassShard, do func(ctx context.Context, i int, at format.ClassShard) error) error {
+func eachPlace(
+	ctx context.Context, places []format.ClassShard, do func(ctx context.Context, i int, at format.ClassShard) error,
+) error {
 	if len(places) == 1 {
 		return do(ctx, 0, places[0])
 	}

@@ -35,12 +35,16 @@ func (q *Querier) Spans(ctx context.Context, tenant string, minT, maxT int64, ro
 			spans = append(spans, Span{q.env.Period.SlotStart(slot) + 1, q.env.Period.SlotEnd(slot)})
 		}
 	}
-	windows, err := q.env.Windows(ctx, tenant, format.FirstWindow(rollup.Raw), format.LastWindow(rollup.Raw), q.env.Damage.Note)
+	windows, err := q.env.Windows(
+		ctx, tenant, format.FirstWindow(rollup.Raw), format.LastWindow(rollup.Raw), q.env.Damage.Note,
+	)
 	if err != nil {
 		return nil, err
 	}
 	for _, w := range windows {
-		spans = append(spans, Span{q.env.Period.RawWindowEnd(w) - q.env.Period.OfRawWindow(w).RawWindowMS + 1, q.env.Period.RawWindowEnd(w)})
+		spans = append(spans, Span{
+			q.env.Period.RawWindowEnd(w) - q.env.Period.OfRawWindow(w).RawWindowMS + 1, q.env.Period.RawWindowEnd(w),
+		})
 	}
 	if rollups {
 		if spans, err = q.appendOlder(ctx, spans, tenant); err != nil {
@@ -58,12 +62,15 @@ func (q *Querier) appendOlder(ctx context.Context, spans []Span, tenant string) 
 			return nil, err
 		}
 		for _, w := range windows {
-			shown, err := q.env.Retention.Shown(ctx, tenant, q.env.Period.WindowStart(w)+1, q.env.Period.WindowEnd(w), false)
+			shown, err := q.env.Retention.Shown(
+				ctx, tenant, q.env.Period.WindowStart(w)+1, q.env.Period.WindowEnd(w), false,
+			)
 			if err != nil {
 				return nil, err
 			}
 			for _, h := range shown.Hidden {
-				if sp := (Span{max(q.env.Period.WindowStart(w), h.At[res]) + 1, min(q.env.Period.WindowEnd(w), h.At[res-1])}); sp.MinT <= sp.MaxT {
+				sp := Span{max(q.env.Period.WindowStart(w), h.At[res]) + 1, min(q.env.Period.WindowEnd(w), h.At[res-1])}
+				if sp.MinT <= sp.MaxT {
 					spans = append(spans, sp)
 				}
 			}
@@ -156,7 +163,9 @@ const maxSeenNames = 500_000
 // metrics window by window, from both ends, until all are found or maxSeenNames are read. Metrics that weren't found or
 // have no sealed rows are omitted.
 func (q *Querier) MetricsSeen(ctx context.Context, tenant string, metrics []string) (map[string]Seen, error) {
-	r, err := q.newRequest(ctx, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: damage.Warnings(ctx), overGaps: true})
+	r, err := q.newRequest(ctx, Query{
+		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Warn: damage.Warnings(ctx), overGaps: true,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +184,9 @@ func (q *Querier) MetricsSeen(ctx context.Context, tenant string, metrics []stri
 	seen := map[string]Seen{}
 	for name, from := range first {
 		if to, ok := last[name]; ok {
-			seen[name] = Seen{time.UnixMilli(q.env.Period.WindowStart(from)).UTC(), time.UnixMilli(q.env.Period.WindowEnd(to)).UTC()}
+			seen[name] = Seen{
+				time.UnixMilli(q.env.Period.WindowStart(from)).UTC(), time.UnixMilli(q.env.Period.WindowEnd(to)).UTC(),
+			}
 		}
 	}
 	return seen, nil
@@ -198,7 +209,9 @@ func (q *Querier) NewestUnsealed(ctx context.Context, tenant, metric string) (ti
 }
 
 // firstWith returns for each metric the first of n windows that contains it.
-func (r *rowReader) firstWith(ctx context.Context, n int, window func(i int) sealedWindow, metrics []string) (map[string]int64, error) {
+func (r *rowReader) firstWith(
+	ctx context.Context, n int, window func(i int) sealedWindow, metrics []string,
+) (map[string]int64, error) {
 	found, names := map[string]int64{}, 0
 	for i := 0; i < n && len(found) < len(metrics) && names < maxSeenNames/2; i++ {
 		w := window(i)

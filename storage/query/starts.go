@@ -58,7 +58,8 @@ func hideBucketStarts(b *rollup.Buckets, until int64) {
 	}
 	for i := range n {
 		b.Flags[i] &^= rollup.StartsOverlap
-		if b.Histograms == nil || b.Histograms[i] == nil || b.Histograms[i].StartCorrection == nil && !b.Histograms[i].FirstStartReset {
+		if b.Histograms == nil || b.Histograms[i] == nil ||
+			b.Histograms[i].StartCorrection == nil && !b.Histograms[i].FirstStartReset {
 			continue
 		}
 		h := *b.Histograms[i]

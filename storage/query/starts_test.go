@@ -28,12 +28,15 @@ func TestHiddenStarts(t *testing.T) {
 				samples.AppendFloat(at, st, v)
 			} else {
 				samples.AppendHistogram(chunk.Histogram{T: at, ST: st, Float: &histogram.FloatHistogram{
-					Schema: int32(r.IntN(2)), Count: v, Sum: v, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []float64{v},
+					Schema: int32(r.IntN(2)), Count: v, Sum: v, PositiveSpans: []histogram.Span{{Length: 1}},
+					PositiveBuckets: []float64{v},
 				}})
 			}
 			before = v
 		}
-		until := []int64{math.MinInt64, 0, int64(r.IntN(buckets)) * width, int64(r.IntN(buckets)) * width, math.MaxInt64}[r.IntN(5)]
+		until := []int64{
+			math.MinInt64, 0, int64(r.IntN(buckets)) * width, int64(r.IntN(buckets)) * width, math.MaxInt64,
+		}[r.IntN(5)]
 		var without chunk.Samples
 		for i, at := range samples.T {
 			st := int64(0)

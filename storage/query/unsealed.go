@@ -32,7 +32,10 @@ type openDay struct {
 }
 
 // ErrLateUnsealed warns of unsealed samples that will have no raw rows. Buckets include them once they are sealed.
-var ErrLateUnsealed = errors.New("storage: acknowledged samples are missing from the result until they are sealed: the raw data of their time have expired; repeat the query in a minute")
+var ErrLateUnsealed = errors.New(
+	"storage: acknowledged samples are missing from the result until they are sealed: the raw data of their time " +
+		"have expired; repeat the query in a minute",
+)
 
 // unsealedSamples appends unsealed samples of a series, including all in [minT, maxT] that aren't hidden, in any order.
 func (r *request) unsealedSamples(o *openSeries, minT, maxT int64, into *chunk.Samples) error {
@@ -40,7 +43,9 @@ func (r *request) unsealedSamples(o *openSeries, minT, maxT int64, into *chunk.S
 		return o.unsealed.Read(minT, maxT, into)
 	}
 	for _, d := range o.days {
-		for from, to := range r.gaps.Outside(d.class, max(minT, d.after+1, r.hiddenIn(d.class, rollup.Raw)+1), min(maxT, d.end)) {
+		for from, to := range r.gaps.Outside(
+			d.class, max(minT, d.after+1, r.hiddenIn(d.class, rollup.Raw)+1), min(maxT, d.end),
+		) {
 			var all chunk.Samples
 			if err := o.unsealed.Read(from, to, &all); err != nil {
 				return err
@@ -99,7 +104,9 @@ func (r *request) open(ctx context.Context, limit int) (list []openSeries, err e
 var anyDay = []openDay{{-format.MaxTime - 1, format.MaxTime, retention.DefaultClass}}
 
 // openDays returns the days in which a series has unsealed samples and a requested class.
-func (r *request) openDays(ctx context.Context, series *head.Series, unsealed *head.Snapshot) (days []openDay, err error) {
+func (r *request) openDays(
+	ctx context.Context, series *head.Series, unsealed *head.Snapshot,
+) (days []openDay, err error) {
 	if len(r.hidden) == 1 {
 		return anyDay, nil
 	}

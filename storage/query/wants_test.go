@@ -25,7 +25,9 @@ func TestWantsAreSorted(t *testing.T) {
 			}
 		}
 		sorted := slices.Clone(wants)
-		slices.SortStableFunc(sorted, func(a, b want) int { return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.at, b.at)) })
+		slices.SortStableFunc(sorted, func(a, b want) int {
+			return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.at, b.at))
+		})
 		sortWants(wants)
 		require.Len(t, wants, len(sorted))
 		for i := range wants {

@@ -16,7 +16,9 @@ func TestWarningsAreBounded(t *testing.T) {
 	r := rowReader{told: map[string]bool{}, warn: func(err error) { told = append(told, err) }}
 	for range 2 {
 		for i := range 2 * maxTold {
-			r.tellGap(&damage.DamagedRowsError{Table: engine.Catalog, Tenant: "bob", Metric: fmt.Sprint(i), Err: engine.ErrCorrupt})
+			r.tellGap(&damage.DamagedRowsError{
+				Table: engine.Catalog, Tenant: "bob", Metric: fmt.Sprint(i), Err: engine.ErrCorrupt,
+			})
 		}
 	}
 	require.Len(t, told, maxTold+1)

@@ -108,7 +108,9 @@ func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []openSer
 	}
 	for i := range raw {
 		w := &raw[i]
-		w.slots = slices.DeleteFunc(w.slots, func(slot int64) bool { return fromRollups[slot] && found.uncleaned[slot] == nil })
+		w.slots = slices.DeleteFunc(w.slots, func(slot int64) bool {
+			return fromRollups[slot] && found.uncleaned[slot] == nil
+		})
 		w.sums = nil
 	}
 	found.list = withSlots(append(rolled, raw...))
@@ -118,7 +120,9 @@ func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []openSer
 // findUncleaned finds the slots whose rollups include all sealed samples but were computed without some delete. Buckets
 // that such a delete touches are computed from samples. All others are read from rollups: raw rows with a shorter TTL
 // may have expired before the commit records, so commit records don't prove that samples of every series exist.
-func (r windowFinder) findUncleaned(rolled []sealedWindow, unfit map[int64]bool) (uncleaned map[int64]format.Tombstones) {
+func (r windowFinder) findUncleaned(
+	rolled []sealedWindow, unfit map[int64]bool,
+) (uncleaned map[int64]format.Tombstones) {
 	for _, w := range rolled {
 		for _, slot := range w.slots {
 			if unfit[slot] {
@@ -147,7 +151,9 @@ func isRolled(rolled []sealedWindow, slot int64) bool {
 }
 
 // unfitSlots finds the slots whose rollups don't include all sealed samples.
-func (r windowFinder) unfitSlots(ctx context.Context, rolled []sealedWindow, sums map[int64]uint64) (map[int64]bool, error) {
+func (r windowFinder) unfitSlots(
+	ctx context.Context, rolled []sealedWindow, sums map[int64]uint64,
+) (map[int64]bool, error) {
 	unfit := map[int64]bool{}
 	for _, w := range rolled {
 		for i, slot := range w.slots {

@@ -69,7 +69,8 @@ func (k *Keeper) LearnAdvertised(ctx context.Context) error {
 	err := k.env.Advertised(ctx, func(writer string, value []byte) {
 		var a Advertised
 		if err := json.Unmarshal(value, &a); err != nil {
-			k.env.Corrupt(engine.Processes, fmt.Errorf("storage: process %x advertises an unreadable retention: %w", writer, err))
+			k.env.Corrupt(engine.Processes, fmt.Errorf("storage: process %x advertises an unreadable retention: %w",
+				writer, err))
 			return
 		}
 		if !a.Leaving && !slices.ContainsFunc(list[1:], a.equal) {

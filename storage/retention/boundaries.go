@@ -71,7 +71,8 @@ func (b *Boundaries) Dropped(class int64, res rollup.Resolution) int64 {
 // have changed them.
 func (k *Keeper) Boundaries(ctx context.Context, tenant string) (*Boundaries, error) {
 	known := k.boundaries.At(tenant)
-	if known != nil && (!k.env.Expires || !known.listed.IsZero()) && (!k.env.Shared || membership.Elapsed(known.read, k.env.Now()) < boundariesFresh) {
+	if known != nil && (!k.env.Expires || !known.listed.IsZero()) &&
+		(!k.env.Shared || membership.Elapsed(known.read, k.env.Now()) < boundariesFresh) {
 		return known, nil
 	}
 	return k.readBoundaries(ctx, tenant)
@@ -85,7 +86,9 @@ func (k *Keeper) Recall(ctx context.Context) error {
 			return fmt.Errorf("storage: reading the retention boundaries: %w", err)
 		}
 		if r, err := parseBoundaries(row.Value); err == nil { // An unreadable row is reported when it is needed.
-			k.boundaries.Set(strings.Clone(row.Clustering[0].Text), &Boundaries{boundaryRow: r, value: slices.Clone(row.Value), read: k.env.Now()})
+			k.boundaries.Set(strings.Clone(row.Clustering[0].Text), &Boundaries{
+				boundaryRow: r, value: slices.Clone(row.Value), read: k.env.Now(),
+			})
 		}
 	}
 	return nil
@@ -96,7 +99,9 @@ func (k *Keeper) Recall(ctx context.Context) error {
 func (k *Keeper) readBoundaries(ctx context.Context, tenant string) (*Boundaries, error) {
 	item := engine.Key{engine.Text(tenant)}
 	known, b := k.boundaries.At(tenant), &Boundaries{read: k.env.Now()}
-	for row, err := range k.env.Engine.Scan(ctx, engine.Range{Table: engine.Store, Partition: boundariesPartition, From: item, To: item}) {
+	for row, err := range k.env.Engine.Scan(ctx, engine.Range{
+		Table: engine.Store, Partition: boundariesPartition, From: item, To: item,
+	}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading the retention boundaries of tenant %q: %w", tenant, err)
 		}
@@ -121,7 +126,9 @@ var errBoundariesChanged = errors.New("storage: another process changed the rete
 
 // change stores the boundaries that next returns for a tenant's current ones; nil leaves them unchanged. It calls next
 // again if another process has changed them. Unreadable boundaries are left unchanged.
-func (k *Keeper) change(ctx context.Context, tenant string, next func(before *Boundaries) (*boundaryRow, error)) (*Boundaries, error) {
+func (k *Keeper) change(
+	ctx context.Context, tenant string, next func(before *Boundaries) (*boundaryRow, error),
+) (*Boundaries, error) {
 	for try := 1; ; try++ {
 		before, err := k.Boundaries(ctx, tenant)
 		if err != nil || before.broken {
@@ -146,11 +153,15 @@ func (k *Keeper) change(ctx context.Context, tenant string, next func(before *Bo
 }
 
 // replace stores the boundaries of a tenant if they are still the ones that were read, and returns them.
-func (k *Keeper) replace(ctx context.Context, tenant string, before *Boundaries, next *boundaryRow, value []byte) (*Boundaries, error) {
+func (k *Keeper) replace(
+	ctx context.Context, tenant string, before *Boundaries, next *boundaryRow, value []byte,
+) (*Boundaries, error) {
 	if err := k.env.Clock.MayRemove(); err != nil {
 		return nil, err
 	}
-	ok, _, err := k.env.Engine.CompareAndSet(ctx, engine.Store, boundariesPartition, engine.Key{engine.Text(tenant)}, before.value, value)
+	ok, _, err := k.env.Engine.CompareAndSet(
+		ctx, engine.Store, boundariesPartition, engine.Key{engine.Text(tenant)}, before.value, value,
+	)
 	b := &Boundaries{boundaryRow: *next, value: value, read: k.env.Now()}
 	switch {
 	case err != nil: // It may have been written: it is read again.

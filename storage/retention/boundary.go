@@ -145,7 +145,8 @@ func (h *Boundary) lack(to int64) {
 
 // lacks reports whether rows of the window with this end may be missing.
 func (h *Boundary) lacks(end int64) bool {
-	return end <= h.LackingMS || slices.ContainsFunc(h.Holes, func(o hole) bool { return end > o.FromMS && end <= o.ToMS })
+	return end <= h.LackingMS ||
+		slices.ContainsFunc(h.Holes, func(o hole) bool { return end > o.FromMS && end <= o.ToMS })
 }
 
 // restore records that a window whose rows may be missing is about to get rows again. It returns false if there would
@@ -224,7 +225,9 @@ func (r *boundaryRow) Of(class int64, res rollup.Resolution) *Boundary {
 func (r *boundaryRow) at(class int64, res rollup.Resolution) *Boundary {
 	i, ok := r.find(class, res)
 	if !ok {
-		r.List = slices.Insert(r.List, i, Boundary{Class: class, Resolution: res, HiddenMS: Never, LackingMS: Never, DroppedMS: Never})
+		r.List = slices.Insert(r.List, i, Boundary{
+			Class: class, Resolution: res, HiddenMS: Never, LackingMS: Never, DroppedMS: Never,
+		})
 	}
 	return &r.List[i]
 }
@@ -246,7 +249,8 @@ func parseBoundaries(value []byte) (r boundaryRow, err error) {
 	}
 	for i := range r.List {
 		h := &r.List[i]
-		if at, ok := r.find(h.Class, h.Resolution); !ok || at != i || h.DroppedMS > h.HiddenMS || h.LackingMS > h.HiddenMS ||
+		if at, ok := r.find(h.Class, h.Resolution); !ok || at != i || h.DroppedMS > h.HiddenMS ||
+			h.LackingMS > h.HiddenMS ||
 			h.Resolution > rollup.OneHour || h.Class < 0 || h.Class > maxKnownClasses {
 			return r, fmt.Errorf("storage: a row of retention boundaries is corrupt: entry %d is inconsistent", i)
 		}

@@ -75,7 +75,10 @@ func TestRestoredWindows(t *testing.T) {
 	require.True(t, h.restore(99*day, 100*day))
 	require.True(t, h.restore(5*day, 6*day))
 	require.Equal(t, []hole{{6 * day, 10 * day}, {12 * day, 20 * day}, {21 * day, 99 * day}}, h.Holes)
-	for end, lacks := range map[int64]bool{5: true, 6: false, 7: true, 10: true, 11: false, 12: false, 13: true, 20: true, 21: false, 99: true, 100: false, 101: false} {
+	for end, lacks := range map[int64]bool{
+		5: true, 6: false, 7: true, 10: true, 11: false, 12: false, 13: true, 20: true, 21: false, 99: true, 100: false,
+		101: false,
+	} {
 		require.Equal(t, lacks, h.lacks(end*day), end)
 	}
 	h.drop(15*day, false)
@@ -97,9 +100,12 @@ func TestBoundaryRows(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, boundaryRow{List: []Boundary{
 		{
-			HiddenMS: 1777593600000, LackingMS: 1776988800000, DroppedMS: 1776988800000, KeptMS: 2592000000, BeforeMS: 86400000, SinceMS: 31532400000,
+			HiddenMS: 1777593600000, LackingMS: 1776988800000, DroppedMS: 1776988800000, KeptMS: 2592000000,
+			BeforeMS: 86400000, SinceMS: 31532400000,
 			Holes: []hole{{1777075200000, 1777161600000}},
-			Steps: []hidingStep{{1777507200000, 31532400000, &keptBefore{0, 1776988800000}}, {1777593600000, 31618800000, nil}},
+			Steps: []hidingStep{
+				{1777507200000, 31532400000, &keptBefore{0, 1776988800000}}, {1777593600000, 31618800000, nil},
+			},
 		},
 		{Resolution: rollup.FiveMinutes, HiddenMS: Never, LackingMS: Never, DroppedMS: Never},
 	}}, r)
@@ -107,8 +113,9 @@ func TestBoundaryRows(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, boundariesGolden, string(value))
 	for _, bad := range []string{
-		"", "{", `{"horizons":[{"resolution":3}]}`, `{"horizons":[{"class":-1}]}`, `{"horizons":[{"hidden_ms":1,"lacking_ms":2}]}`,
-		`{"horizons":[{"lacking_ms":1,"hidden_ms":1,"dropped_ms":2}]}`, `{"horizons":[{"resolution":1},{"resolution":0}]}`,
+		"", "{", `{"horizons":[{"resolution":3}]}`, `{"horizons":[{"class":-1}]}`,
+		`{"horizons":[{"hidden_ms":1,"lacking_ms":2}]}`, `{"horizons":[{"lacking_ms":1,"hidden_ms":1,"dropped_ms":2}]}`,
+		`{"horizons":[{"resolution":1},{"resolution":0}]}`,
 	} {
 		_, err := parseBoundaries([]byte(bad))
 		require.Error(t, err, bad)

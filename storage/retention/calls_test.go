@@ -42,7 +42,8 @@ func TestCallsOfASelection(t *testing.T) {
 	for m := range reflect.TypeFor[*Keeper]().Methods() {
 		methods = append(methods, m.Name)
 	}
-	others := []string{"counting.go", "exemplars.go", "horizons.go", "seen.go", "span.go"} // They answer other questions.
+	// They answer other questions.
+	others := []string{"counting.go", "exemplars.go", "horizons.go", "seen.go", "span.go"}
 	var calls []string
 	for path, f := range filesOf(t, "../query/*.go") {
 		if slices.Contains(others, filepath.Base(path)) {
@@ -57,7 +58,8 @@ func TestCallsOfASelection(t *testing.T) {
 			if !ok || !slices.Contains(methods, sel.Sel.Name) {
 				return true
 			}
-			if of, ok := sel.X.(*ast.SelectorExpr); ok && slices.Contains([]string{"retention", "days", "env"}, strings.ToLower(of.Sel.Name)) {
+			if of, ok := sel.X.(*ast.SelectorExpr); ok &&
+				slices.Contains([]string{"retention", "days", "env"}, strings.ToLower(of.Sel.Name)) {
 				calls = append(calls, sel.Sel.Name)
 			}
 			return true
@@ -81,5 +83,6 @@ func TestFilesThatKnowExpiries(t *testing.T) {
 		})
 	}
 	require.Contains(t, known, "../row_writer.go")
-	require.LessOrEqual(t, len(known), 10, "have package retention decide by the expiries of windows: %v", slices.Sorted(maps.Keys(known)))
+	require.LessOrEqual(t, len(known), 10,
+		"have package retention decide by the expiries of windows: %v", slices.Sorted(maps.Keys(known)))
 }

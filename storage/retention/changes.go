@@ -32,7 +32,9 @@ func (k *Keeper) Changes(ctx context.Context) ([]Change, error) {
 	return k.ofTenants(ctx, func(tenant string, b *Boundaries) []Change {
 		next := b.clone()
 		k.aim(tenant, next, func(_ *Boundary, target int64) int64 { return target })
-		return k.changes(ctx, tenant, &b.boundaryRow, next, func(was *Boundary, is *Boundary) bool { return was == nil || isChanged(was, is) })
+		return k.changes(ctx, tenant, &b.boundaryRow, next, func(was *Boundary, is *Boundary) bool {
+			return was == nil || isChanged(was, is)
+		})
 	})
 }
 
@@ -56,7 +58,9 @@ func (k *Keeper) HiddenByLowering(ctx context.Context) ([]Change, error) {
 
 // ofTenants lists the changes that find returns for each tenant. Each starts at the first window that it applies to.
 // Changes without windows are omitted.
-func (k *Keeper) ofTenants(ctx context.Context, find func(tenant string, b *Boundaries) []Change) (list []Change, err error) {
+func (k *Keeper) ofTenants(
+	ctx context.Context, find func(tenant string, b *Boundaries) []Change,
+) (list []Change, err error) {
 	err = k.eachTenant(ctx, func(tenant string, b *Boundaries) error {
 		for _, c := range find(tenant, b) {
 			from := format.FirstWindow(c.Resolution)
@@ -116,7 +120,9 @@ func (k *Keeper) goes(seenMS int64) time.Time {
 }
 
 // changes compares the boundaries for which counts returns true, and omits changes that hide nothing.
-func (k *Keeper) changes(ctx context.Context, tenant string, before, next *boundaryRow, counts func(was, is *Boundary) bool) (list []Change) {
+func (k *Keeper) changes(
+	ctx context.Context, tenant string, before, next *boundaryRow, counts func(was, is *Boundary) bool,
+) (list []Change) {
 	for i := range next.List {
 		h := &next.List[i]
 		was := before.Of(h.Class, h.Resolution)
@@ -149,7 +155,9 @@ func (k *Keeper) changes(ctx context.Context, tenant string, before, next *bound
 // samplesIn estimates the number of raw samples that a boundary hides after a time. It returns -1 if it can't, for
 // example for rollups.
 func (k *Keeper) samplesIn(ctx context.Context, tenant string, h *Boundary, after int64) (int64, error) {
-	windows, err := k.env.Windows(ctx, tenant, k.env.Period.WindowAt(h.Resolution, after+1), k.env.Period.WindowAt(h.Resolution, h.HiddenMS))
+	windows, err := k.env.Windows(
+		ctx, tenant, k.env.Period.WindowAt(h.Resolution, after+1), k.env.Period.WindowAt(h.Resolution, h.HiddenMS),
+	)
 	switch {
 	case err != nil || len(windows) == 0:
 		return 0, err
@@ -174,20 +182,25 @@ func (x *Advancing) logChanged(ctx context.Context, tenant string, before, next 
 	if x.logged >= maxLoggedChanges {
 		return
 	}
-	for _, c := range x.k.changes(ctx, tenant, before, next, func(was, is *Boundary) bool { return was != nil && isChanged(was, is) }) {
+	for _, c := range x.k.changes(
+		ctx, tenant, before, next, func(was, is *Boundary) bool { return was != nil && isChanged(was, is) },
+	) {
 		about := []any{"tenant", c.Tenant, "class", c.Class, "resolution", c.Resolution}
 		if c.Was != c.Is { // Otherwise logRaised logs it.
 			about = append(about, "was", inWords(c.Was))
 		}
 		about = append(about, "is", inWords(c.Is))
 		if c.Shown {
-			x.log(slog.LevelInfo, "a longer retention shows hidden samples again", append(about, "after", c.From, "until", c.To)...)
+			x.log(slog.LevelInfo, "a longer retention shows hidden samples again",
+				append(about, "after", c.From, "until", c.To)...)
 			continue
 		}
 		if c.Samples >= 0 {
 			about = append(about, "samples (estimate)", c.Samples)
 		}
-		x.log(slog.LevelWarn, "a shorter retention hides samples; they are deleted in a week. Until then, a server started with a longer retention shows them again",
+		x.log(slog.LevelWarn,
+			"a shorter retention hides samples; they are deleted in a week. Until then, a server started with a "+
+				"longer retention shows them again",
 			append(about, "after", c.From, "until", c.To, "deleted from", c.Goes)...)
 	}
 }
@@ -210,9 +223,12 @@ func (x *Advancing) logRaised(tenant string, was, h *Boundary) {
 		window++
 		_, fixed = k.expiries.get(expiryAt{tenant, Shared, window})
 	}
-	x.log(slog.LevelInfo, "a longer retention applies to windows without rows: later ones, and older ones that an import creates; others expire as fixed with their first row",
-		"tenant", tenant, "class", k.nameOf(h.Class), "resolution", h.Resolution, "was", inWords(time.Duration(was.KeptMS)*time.Millisecond),
-		"is", inWords(time.Duration(h.KeptMS)*time.Millisecond), "in full from", Instant(k.env.Period.WindowStart(window)))
+	x.log(slog.LevelInfo,
+		"a longer retention applies to windows without rows: later ones, and older ones that an import creates; "+
+			"others expire as fixed with their first row",
+		"tenant", tenant, "class", k.nameOf(h.Class), "resolution", h.Resolution, "was",
+		inWords(time.Duration(was.KeptMS)*time.Millisecond), "is", inWords(time.Duration(h.KeptMS)*time.Millisecond),
+		"in full from", Instant(k.env.Period.WindowStart(window)))
 }
 
 // log logs a change, up to maxLoggedChanges.
@@ -260,7 +276,9 @@ func (k *Keeper) LaterRetentions(ctx context.Context) (list []LaterRetention, er
 }
 
 // laterRetention returns the LaterRetention of a class at a resolution. From is zero if the retention applies in full.
-func (k *Keeper) laterRetention(ctx context.Context, b *Boundaries, tenant string, class int64, res rollup.Resolution) (LaterRetention, error) {
+func (k *Keeper) laterRetention(
+	ctx context.Context, b *Boundaries, tenant string, class int64, res rollup.Resolution,
+) (LaterRetention, error) {
 	later := LaterRetention{Tenant: tenant, Class: k.nameOf(class), Resolution: res}
 	for window := k.env.Period.WindowAt(res, k.env.Now().UnixMilli()); ; window++ { // Later ones may be fixed.
 		at := expiryAt{tenant, class, window}

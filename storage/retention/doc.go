@@ -13,7 +13,7 @@
 //	labels ─► list of classes of the day ─► class of a series                                     └─► Standing, holes
 //
 // classes.go, lists.go; keep.go, advertised.go; boundary.go, boundaries.go, advance.go, changes.go; expiry.go,
-// holes.go; hidden.go, placement.go
+// expiry_memory.go, holes.go; hidden.go, placement.go
 //
 // # The calls of a store
 //

@@ -7,12 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -50,7 +48,9 @@ const (
 
 // expiryFloors are the minimum times from a window's end to its expiry, by resolution. A wrong retention that is
 // configured only briefly, at the start of a window or of a store, must not delete a month of rollups.
-var expiryFloors = [rollup.OneHour + 1]time.Duration{rollup.FiveMinutes: 14 * 24 * time.Hour, rollup.OneHour: 35 * 24 * time.Hour}
+var expiryFloors = [rollup.OneHour + 1]time.Duration{
+	rollup.FiveMinutes: 14 * 24 * time.Hour, rollup.OneHour: 35 * 24 * time.Hour,
+}
 
 // ErrWindowOver means that a window accepts no rows, because its rows expire within a day or have expired.
 var ErrWindowOver = errors.New("storage: the window has expired")
@@ -74,70 +74,6 @@ type expiryRow struct {
 	Classes string `json:"classes,omitempty"`
 }
 
-// expiryMemory caches expiries, which never change.
-type expiryMemory struct {
-	mu sync.Mutex
-	of map[expiryAt]expiryRow
-	// learned is when the expiries of windows were read. A missing expiry was fixed later or isn't fixed.
-	learned map[windowOf]time.Time
-}
-
-func (m *expiryMemory) get(at expiryAt) (row expiryRow, ok bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	row, ok = m.of[at]
-	return row, ok
-}
-
-// both returns the cached expiries of a class and of the shared rows in a window. known is true if the class' expiry is
-// cached, or was missing when the expiries of the window were read.
-func (m *expiryMemory) both(at expiryAt) (shared, own expiryRow, known bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if own, known = m.of[at]; !known {
-		_, known = m.learned[windowOf{at.tenant, at.window}]
-	}
-	return m.of[expiryAt{at.tenant, Shared, at.window}], own, known
-}
-
-// isFresh reports whether a window's expiries are all cached, or were read within expiriesFresh.
-func (m *expiryMemory) isFresh(in windowOf, classes int64, now time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	read, ok := m.learned[in]
-	if !ok || membership.Elapsed(read, now) < expiriesFresh {
-		return ok
-	}
-	for class := int64(Shared); class < classes; class++ {
-		if _, ok := m.of[expiryAt{in.tenant, class, in.window}]; !ok {
-			return false
-		}
-	}
-	return true
-}
-
-func (m *expiryMemory) set(at expiryAt, row expiryRow) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.bound()
-	m.of[at] = row
-}
-
-// learn caches all expiries of a window that were read at now.
-func (m *expiryMemory) learn(in windowOf, found map[expiryAt]expiryRow, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.bound()
-	maps.Copy(m.of, found)
-	m.learned[in] = now
-}
-
-func (m *expiryMemory) bound() {
-	if m.of == nil || len(m.of) >= maxExpiries || len(m.learned) >= maxExpiries {
-		m.of, m.learned = map[expiryAt]expiryRow{}, map[windowOf]time.Time{}
-	}
-}
-
 func expiryPartition(tenant string) engine.Key { return engine.Key{engine.Text("expiry/" + tenant)} }
 
 // expiryKey returns the key of an expiry. Keys sort by resolution, window and class.
@@ -153,12 +89,14 @@ func expiryPrefix(window int64) string {
 func parseExpiry(tenant string, row engine.Row) (at expiryAt, value expiryRow, err error) {
 	parts := strings.Split(row.Clustering[0].Text, "/")
 	if len(parts) != 3 {
-		return at, value, fmt.Errorf("%w: an expiry of tenant %q has the key %q", engine.ErrCorrupt, tenant, row.Clustering[0].Text)
+		return at, value, fmt.Errorf("%w: an expiry of tenant %q has the key %q",
+			engine.ErrCorrupt, tenant, row.Clustering[0].Text)
 	}
 	window, err := strconv.ParseUint(parts[1], 16, 64)
 	class, errClass := strconv.ParseInt(parts[2], 10, 64)
 	if err := errors.Join(err, errClass, json.Unmarshal(row.Value, &value)); err != nil {
-		return at, value, fmt.Errorf("%w: the expiry %q of tenant %q: %w", engine.ErrCorrupt, row.Clustering[0].Text, tenant, err)
+		return at, value, fmt.Errorf("%w: the expiry %q of tenant %q: %w",
+			engine.ErrCorrupt, row.Clustering[0].Text, tenant, err)
 	}
 	return expiryAt{tenant, class, int64(window ^ 1<<63)}, value, nil
 }
@@ -198,7 +136,8 @@ func (k *Keeper) wantedExpiry(t *Boundaries, at expiryAt) int64 {
 	if keptMS == 0 {
 		return 0
 	}
-	return (k.env.Period.WindowEnd(at.window) + max(keptMS+Grace.Milliseconds(), expiryFloors[res].Milliseconds())) / 1000
+	forMS := max(keptMS+Grace.Milliseconds(), expiryFloors[res].Milliseconds())
+	return (k.env.Period.WindowEnd(at.window) + forMS) / 1000
 }
 
 // fixedExpiry returns when rows of a class in a window expire. ok is false if the expiry isn't fixed.
@@ -225,7 +164,8 @@ func (k *Keeper) LearnWindow(ctx context.Context, tenant string, window int64) e
 func (k *Keeper) readExpiriesOf(ctx context.Context, in windowOf) error {
 	found, prefix, now := map[expiryAt]expiryRow{}, expiryPrefix(in.window), k.env.Now()
 	for row, err := range k.env.Engine.Scan(ctx, engine.Range{
-		Table: engine.Store, Partition: expiryPartition(in.tenant), From: engine.Key{engine.Text(prefix + "/")}, To: engine.Key{engine.Text(prefix + "0")},
+		Table: engine.Store, Partition: expiryPartition(in.tenant), From: engine.Key{engine.Text(prefix + "/")},
+		To: engine.Key{engine.Text(prefix + "0")},
 	}) {
 		var at expiryAt
 		var value expiryRow
@@ -256,16 +196,20 @@ func (k *Keeper) fixExpiry(ctx context.Context, at expiryAt) (expiryRow, error) 
 	}
 	var found []byte
 	for try := 1; ; try++ {
-		ok, found, err = k.env.Engine.CompareAndSet(ctx, engine.Store, expiryPartition(at.tenant), expiryKey(at.window, at.class), nil, value)
+		ok, found, err = k.env.Engine.CompareAndSet(
+			ctx, engine.Store, expiryPartition(at.tenant), expiryKey(at.window, at.class), nil, value,
+		)
 		if err == nil {
 			break
 		}
 		if try == changeTries || ctx.Err() != nil {
-			return row, fmt.Errorf("storage: fixing the expiry of window %d of tenant %q: %w", at.window, at.tenant, err)
+			return row, fmt.Errorf("storage: fixing the expiry of window %d of tenant %q: %w",
+				at.window, at.tenant, err)
 		}
 	}
 	if !ok {
-		if _, row, err = parseExpiry(at.tenant, engine.Row{Clustering: expiryKey(at.window, at.class), Value: found}); err != nil {
+		fixed := engine.Row{Clustering: expiryKey(at.window, at.class), Value: found}
+		if _, row, err = parseExpiry(at.tenant, fixed); err != nil {
 			return row, err
 		}
 	}
@@ -284,8 +228,10 @@ func (k *Keeper) newExpiry(ctx context.Context, at expiryAt) (row expiryRow, err
 	if err != nil {
 		return row, err
 	}
-	if row.Expires = k.wantedExpiry(t, at); row.Expires != 0 && k.env.Clock.EngineTime().Add(2*Margin).Unix() >= row.Expires {
-		row.Expires = min(row.Expires, k.env.Clock.EngineTime().Unix()) // It takes no rows, so other lists don't need it.
+	if row.Expires = k.wantedExpiry(t, at); row.Expires != 0 &&
+		k.env.Clock.EngineTime().Add(2*Margin).Unix() >= row.Expires {
+		// It takes no rows, so other lists don't need it.
+		row.Expires = min(row.Expires, k.env.Clock.EngineTime().Unix())
 	}
 	return row, nil
 }
@@ -316,7 +262,8 @@ func (k *Keeper) fixSlot(ctx context.Context, tenant string, class, slot int64) 
 		return err
 	}
 	for res := rollup.OneHour + 1; res > rollup.Raw; res-- {
-		if _, err := k.Expiry(ctx, tenant, class, k.env.Period.WindowOfSlot(res-1, slot)); err != nil && !errors.Is(err, ErrWindowOver) {
+		if _, err := k.Expiry(ctx, tenant, class, k.env.Period.WindowOfSlot(res-1, slot)); err != nil &&
+			!errors.Is(err, ErrWindowOver) {
 			return err
 		}
 	}
@@ -389,7 +336,9 @@ func (k *Keeper) knownExpiry(t *Boundaries, tenant string, class, window int64) 
 	shared, own, known := k.expiries.both(expiryAt{tenant, class, window}) // Zero and known: it has no rows yet.
 	last := own.Expires
 	if !known && t != nil {
-		i, _ := slices.BinarySearchFunc(t.fixed, window, func(f fixedExpiry, w int64) int { return cmp.Compare(f.window, w) })
+		i, _ := slices.BinarySearchFunc(t.fixed, window, func(f fixedExpiry, w int64) int {
+			return cmp.Compare(f.window, w)
+		})
 		for ; i < len(t.fixed) && t.fixed[i].window == window && !known; i++ {
 			last, known = t.fixed[i].expires, t.fixed[i].class == class
 		}
@@ -420,7 +369,8 @@ func (k *Keeper) firstListed(t *Boundaries, tenant string, class int64, res roll
 // listExpiries reads the expiries of a tenant that may matter, see firstListed. It reuses those in known, if they were
 // read within the last hour and with the same boundaries. known may be nil.
 func (k *Keeper) listExpiries(ctx context.Context, tenant string, t, known *Boundaries) error {
-	if known != nil && !known.listed.IsZero() && bytes.Equal(known.value, t.value) && membership.Elapsed(known.listed, k.env.Now()) < expiriesFresh {
+	if known != nil && !known.listed.IsZero() && bytes.Equal(known.value, t.value) &&
+		membership.Elapsed(known.listed, k.env.Now()) < expiriesFresh {
 		t.fixed, t.firstExpiry, t.listed, t.firstRaw = known.fixed, known.firstExpiry, known.listed, known.firstRaw
 		return nil
 	}
@@ -455,7 +405,8 @@ func (k *Keeper) listExpiries(ctx context.Context, tenant string, t, known *Boun
 		}
 	}
 	for of, expires := range found {
-		if first := from[format.ResolutionOf(of.window)]; of.class == Shared || of.class >= int64(len(first)) || of.window < first[of.class] {
+		if first := from[format.ResolutionOf(of.window)]; of.class == Shared || of.class >= int64(len(first)) ||
+			of.window < first[of.class] {
 			continue
 		}
 		expires = earlier(expires, found[expiryAt{tenant, Shared, of.window}])
@@ -483,7 +434,8 @@ func (k *Keeper) fixAhead(ctx context.Context, tenant string) error {
 	now := k.env.Clock.EngineTime()
 	lead := time.Hour + time.Duration(xxhash.Sum64String(tenant)%uint64(22*time.Hour))
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
-		window, next := k.env.Period.WindowAt(res, now.UnixMilli()), k.env.Period.WindowAt(res, now.Add(lead).UnixMilli())
+		window := k.env.Period.WindowAt(res, now.UnixMilli())
+		next := k.env.Period.WindowAt(res, now.Add(lead).UnixMilli())
 		if next == window || !k.env.Written(tenant, window) {
 			continue
 		}

@@ -96,7 +96,8 @@ func (k *Keeper) HidesSoon(ctx context.Context, tenant string, slot int64) (bool
 	now, _ := k.shownBy()
 	for class, h := range shown.Hidden {
 		expires := k.knownExpiry(b, tenant, int64(class), k.env.Period.WindowOfSlot(rollup.Raw, slot))
-		if h.At[rollup.Raw] > start || PastAt(now.Add(soon), k.Keep(tenant, int64(class)).Raw) > start || expires != 0 && k.pastUntil()+int64(soon.Seconds()) >= expires {
+		if h.At[rollup.Raw] > start || PastAt(now.Add(soon), k.Keep(tenant, int64(class)).Raw) > start ||
+			expires != 0 && k.pastUntil()+int64(soon.Seconds()) >= expires {
 			return true, nil
 		}
 	}

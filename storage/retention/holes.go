@@ -93,8 +93,11 @@ type HoleError struct {
 }
 
 func (e *HoleError) Error() string {
-	return fmt.Sprintf("storage: the data from %s to %s have expired: they were written before the retention was raised, and older data were imported later",
-		Instant(e.From).UTC().Format(time.DateOnly), Instant(e.To).UTC().Format(time.DateOnly))
+	return fmt.Sprintf(
+		"storage: the data from %s to %s have expired: they were written before the retention was raised, and older "+
+			"data were imported later",
+		Instant(e.From).UTC().Format(time.DateOnly), Instant(e.To).UTC().Format(time.DateOnly),
+	)
 }
 
 // appendGaps appends the holes of a tenant's classes at a resolution.
@@ -107,7 +110,9 @@ func (k *Keeper) appendGaps(gaps Gaps, b *Boundaries, res rollup.Resolution) Gap
 
 // Hold reports whether a time is in one of the gaps of a class at a resolution.
 func (l Gaps) Hold(class int64, res rollup.Resolution, t int64) bool {
-	return slices.ContainsFunc(l, func(g classGap) bool { return g.class == class && g.res == res && t > g.from && t <= g.to })
+	return slices.ContainsFunc(l, func(g classGap) bool {
+		return g.class == class && g.res == res && t > g.from && t <= g.to
+	})
 }
 
 // HoldAny reports whether a time is in one of the gaps of raw rows of any class.
@@ -130,7 +135,9 @@ func (l Gaps) Errors(classes uint64, minT, maxT int64) (list []*HoleError) {
 func (l Gaps) Outside(class, minT, maxT int64) iter.Seq2[int64, int64] {
 	return func(yield func(minT, maxT int64) bool) {
 		from := minT
-		for _, g := range slices.SortedFunc(slices.Values(l), func(a, b classGap) int { return cmp.Compare(a.from, b.from) }) {
+		for _, g := range slices.SortedFunc(
+			slices.Values(l), func(a, b classGap) int { return cmp.Compare(a.from, b.from) },
+		) {
 			if g.class != class || g.res != rollup.Raw || g.to < from {
 				continue
 			}

@@ -36,8 +36,11 @@ func (k Keep) Check(slot time.Duration) error {
 	case k.Raw < 0 || k.Raw > 0 && k.Raw < slot:
 		return fmt.Errorf("storage: the retention %v is shorter than a slot of %v", k.Raw, slot)
 	case shorter(k.FiveMinutes, k.Raw) || shorter(k.OneHour, k.FiveMinutes):
-		return fmt.Errorf("storage: 5m rollups must be kept at least as long as raw samples (%v), and 1h rollups at least as long as 5m rollups (%v), not %v and %v",
-			k.Raw, k.FiveMinutes, k.FiveMinutes, k.OneHour)
+		return fmt.Errorf(
+			"storage: 5m rollups must be kept at least as long as raw samples (%v), and 1h rollups at least as long "+
+				"as 5m rollups (%v), not %v and %v",
+			k.Raw, k.FiveMinutes, k.FiveMinutes, k.OneHour,
+		)
 	}
 	return nil
 }
@@ -85,7 +88,9 @@ func PastAt(now time.Time, kept time.Duration) int64 {
 }
 
 // periodsOfNewStore are the periods of a store that was created with the default options.
-var periodsOfNewStore = format.NewPeriods(format.Period{SlotMS: format.HourMS, RawWindowMS: format.DayMS, Partitions: 1})
+var periodsOfNewStore = format.NewPeriods(format.Period{
+	SlotMS: format.HourMS, RawWindowMS: format.DayMS, Partitions: 1,
+})
 
 // Imports returns the finest resolution at which Import stores a sample of a series with this retention. stored is
 // false if it stores nothing. t is the timestamp, milliseconds. Rows that a store has already removed aren't

@@ -29,7 +29,8 @@ func newKeeperRig(t *testing.T) *keeperRig {
 	r := &keeperRig{t: t, eng: memory.New(), now: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
 	now := func() time.Time { return r.now }
 	member := membership.New(membership.Options{
-		Engine: r.eng, Writer: "writer of 16 B..", Now: now, Created: r.now, Logger: slog.New(slog.DiscardHandler), Still: true, Believing: true,
+		Engine: r.eng, Writer: "writer of 16 B..", Now: now, Created: r.now, Logger: slog.New(slog.DiscardHandler),
+		Still: true, Believing: true,
 		LastKnown: func(context.Context) (int64, error) { return r.now.UnixMilli(), nil },
 		State:     func(bool) ([]byte, error) { return nil, nil }, Learn: func(context.Context) error { return nil },
 		Refresh: func(context.Context) error { return nil }, Corrupt: func(*engine.Table, error) {},
@@ -88,7 +89,9 @@ type losing struct {
 }
 
 // CompareAndSet implements engine.Engine.
-func (e *losing) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (bool, []byte, error) {
+func (e *losing) CompareAndSet(
+	ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte,
+) (bool, []byte, error) {
 	ok, found, err := e.Engine.CompareAndSet(ctx, t, partition, clustering, old, value)
 	if partition[0] == expiryPartition("t")[0] && e.lost > 0 {
 		e.lost--

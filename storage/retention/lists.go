@@ -112,7 +112,8 @@ func (h *ClassHistory) addClasses(configured []Class) error {
 		h.Classes[at].KeptMS = stored(c.Keep)
 	}
 	if len(h.Classes) > maxKnownClasses {
-		return fmt.Errorf("%w: the store would have %d class names; the maximum is %d. Reuse earlier names", ErrBadClasses, len(h.Classes), maxKnownClasses)
+		return fmt.Errorf("%w: the store would have %d class names; the maximum is %d. Reuse earlier names",
+			ErrBadClasses, len(h.Classes), maxKnownClasses)
 	}
 	return nil
 }
@@ -231,7 +232,9 @@ func parseList(id string, row []byte) (l *ClassList, err error) {
 	return l, nil
 }
 
-var matchTypes = [...]labels.MatchType{labels.MatchEqual, labels.MatchNotEqual, labels.MatchRegexp, labels.MatchNotRegexp}
+var matchTypes = [...]labels.MatchType{
+	labels.MatchEqual, labels.MatchNotEqual, labels.MatchRegexp, labels.MatchNotRegexp,
+}
 
 func listPartition(id string) engine.Key { return engine.Key{engine.Text("classes/" + id)} }
 
@@ -331,13 +334,17 @@ func (k *Keeper) logLists() {
 	}
 	last := k.history.Load().newest()
 	replaced := last.ID != k.ownList.id
-	if was := k.logged.Swap(&last); was != nil && *was == last || !replaced && (was == nil && last.FromMS <= k.env.Now().UnixMilli()) {
+	if was := k.logged.Swap(&last); was != nil && *was == last ||
+		!replaced && (was == nil && last.FromMS <= k.env.Now().UnixMilli()) {
 		return
 	}
 	switch from := Instant(last.FromMS).Format(time.RFC3339); {
 	case replaced:
-		k.env.Logger.Warn("another process was started later with other retention classes, which replace the ones of this process. Start all processes with the same --retention.file",
-			"from", from)
+		k.env.Logger.Warn(
+			"another process was started later with other retention classes, which replace the ones of this process. "+
+				"Start all processes with the same --retention.file",
+			"from", from,
+		)
 	default:
 		k.env.Logger.Info("the retention classes of this process take effect later", "from", from)
 	}
@@ -405,7 +412,9 @@ func (d *DayLists) At(ctx context.Context, t int64) (*ClassList, error) {
 // ImportClasses returns the list of classes of the day of a slot, and fixes it. If the import would store no rows for
 // the series, it returns nil and fixes nothing. It returns an error if the day has no list yet, and the classes of this
 // process would store the series, or store them at a finer resolution, but aren't in force yet.
-func (k *Keeper) ImportClasses(ctx context.Context, tenant string, slot int64, series iter.Seq[*head.Series]) (*ClassList, error) {
+func (k *Keeper) ImportClasses(
+	ctx context.Context, tenant string, slot int64, series iter.Seq[*head.Series],
+) (*ClassList, error) {
 	list, fixed, err := k.ClassesOn(ctx, tenant, k.env.Period.WindowOfSlot(rollup.Raw, slot))
 	if err != nil || fixed {
 		return list, err
@@ -425,8 +434,11 @@ func (k *Keeper) ImportClasses(ctx context.Context, tenant string, slot int64, s
 			continue
 		}
 		if ownFinest, ok := k.takesNew(b, tenant, own.Of(s), slot); ok && (!takes || ownFinest < finest) {
-			return nil, fmt.Errorf("%w: the samples are past the retention that is in force; the retention classes of this process, which keep them, are in force from %s on: repeat the import then",
-				engine.ErrUnavailable, Instant(last.FromMS).Format(time.RFC3339))
+			return nil, fmt.Errorf(
+				"%w: the samples are past the retention that is in force; the retention classes of this process, "+
+					"which keep them, are in force from %s on: repeat the import then",
+				engine.ErrUnavailable, Instant(last.FromMS).Format(time.RFC3339),
+			)
 		}
 	}
 	if !takesAny {

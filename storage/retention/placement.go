@@ -54,7 +54,8 @@ func (k *Keeper) ImportPlacement(ctx context.Context, tenant string, class, slot
 	// If the engine expires rows, rollups may have expired under an earlier retention. Raw samples without rollups
 	// would be lost with their window, and 1h rollups alone aren't found where raw rows exist. No boundary moves for
 	// samples that aren't stored.
-	if past(rollup.FiveMinutes) && (past(rollup.Raw) && !k.takesHours(tenant, class, slot, keep) || k.env.Expires && !past(rollup.Raw)) {
+	if past(rollup.FiveMinutes) &&
+		(past(rollup.Raw) && !k.takesHours(tenant, class, slot, keep) || k.env.Expires && !past(rollup.Raw)) {
 		return Placement{}, nil
 	}
 	withoutRaw, err := k.importsWithoutRaw(ctx, tenant, class, slot, keep)
@@ -72,7 +73,8 @@ func (k *Keeper) ImportPlacement(ctx context.Context, tenant string, class, slot
 	case err != nil:
 		return Placement{}, err
 	case without5m:
-		placed.Finest, placed.Stored = rollup.OneHour, k.takesHours(tenant, class, slot, keep) // It may have expired now.
+		// It may have expired now.
+		placed.Finest, placed.Stored = rollup.OneHour, k.takesHours(tenant, class, slot, keep)
 	}
 	return placed, nil
 }
@@ -85,7 +87,9 @@ func (k *Keeper) takesHours(tenant string, class, slot int64, keep Keep) bool {
 
 // importsWithout5m reports whether an import writes only 1h rollups for a slot, because its 5m rollups are missing or
 // are hidden by their retention.
-func (k *Keeper) importsWithout5m(ctx context.Context, tenant string, class, slot int64, keep Keep) (without bool, err error) {
+func (k *Keeper) importsWithout5m(
+	ctx context.Context, tenant string, class, slot int64, keep Keep,
+) (without bool, err error) {
 	if k.env.Expires || !k.isOutlived(rollup.FiveMinutes, slot, keep) {
 		return true, nil
 	}
@@ -99,7 +103,9 @@ func (k *Keeper) importsWithout5m(ctx context.Context, tenant string, class, slo
 // lackHidden returns boundaries that mark rows of a slot's window as missing, because its retention hides it and no
 // import writes them. without is false if the tenant has older rows, or older samples wait to be sealed: then
 // boundaries can't express it.
-func (k *Keeper) lackHidden(ctx context.Context, tenant string, before *Boundaries, class, slot int64, res rollup.Resolution) (without bool, next *boundaryRow, err error) {
+func (k *Keeper) lackHidden(
+	ctx context.Context, tenant string, before *Boundaries, class, slot int64, res rollup.Resolution,
+) (without bool, next *boundaryRow, err error) {
 	window := k.env.Period.WindowOfSlot(res, slot)
 	end := k.env.Period.WindowEnd(window)
 	if h := before.Of(class, res); h != nil && h.lacks(end) {
@@ -123,7 +129,9 @@ func (k *Keeper) lackHidden(ctx context.Context, tenant string, before *Boundari
 //   - A window that the retention hides gets no raw rows. The boundary records that they are missing, so that a longer
 //     retention doesn't expect them. If the tenant has older raw rows, or older samples wait to be sealed, raw rows are
 //     written, and dropped with the older ones.
-func (k *Keeper) importsWithoutRaw(ctx context.Context, tenant string, class, slot int64, keep Keep) (without bool, err error) {
+func (k *Keeper) importsWithoutRaw(
+	ctx context.Context, tenant string, class, slot int64, keep Keep,
+) (without bool, err error) {
 	window := k.env.Period.WindowOfSlot(rollup.Raw, slot)
 	if k.env.Expires {
 		_, err := k.Expiry(ctx, tenant, class, window)
@@ -228,7 +236,8 @@ func (k *Keeper) hasMarks(ctx context.Context, tenant string, res rollup.Resolut
 				From: engine.Key{engine.Int(from)}, To: engine.Key{engine.Int(to)}, KeysOnly: true, Limit: 1,
 			}) {
 				if err != nil {
-					return false, fmt.Errorf("storage: reading the commit records of window %d of tenant %q: %w", window, tenant, err)
+					return false, fmt.Errorf("storage: reading the commit records of window %d of tenant %q: %w",
+						window, tenant, err)
 				}
 				return true, nil
 			}

@@ -60,7 +60,9 @@ func (k *Keeper) LogChange(ctx context.Context) error {
 		return err
 	}
 	// If another process has recorded its retention first, it has logged the change.
-	if _, _, err := k.env.Engine.CompareAndSet(ctx, engine.Store, summaryPartition, summaryItem, value, after); err != nil {
+	if _, _, err := k.env.Engine.CompareAndSet(
+		ctx, engine.Store, summaryPartition, summaryItem, value, after,
+	); err != nil {
 		return fmt.Errorf("storage: recording the retention: %w", err)
 	}
 	return nil
@@ -88,9 +90,11 @@ func (k *Keeper) logChanges(before, now summary) {
 		if was == is {
 			continue
 		}
-		k.env.Logger.Warn("the retention has changed: samples past a shorter one are hidden from now on and deleted after a week; until then, a "+
-			"longer retention shows them again. A longer one doesn't bring deleted samples back. On Cassandra, rows expire at the latest with "+
-			"the TTL they were written with",
-			"of", of, "was", cmp.Or(was, "unknown"), "is", cmp.Or(is, "unknown"))
+		k.env.Logger.Warn(
+			"the retention has changed: samples past a shorter one are hidden from now on and deleted after a week; "+
+				"until then, a longer retention shows them again. A longer one doesn't bring deleted samples back. "+
+				"On Cassandra, rows expire at the latest with the TTL they were written "+
+				"with", "of", of, "was", cmp.Or(was, "unknown"), "is", cmp.Or(is, "unknown"),
+		)
 	}
 }

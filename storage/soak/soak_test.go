@@ -34,6 +34,8 @@ func TestHistories(t *testing.T) {
 }
 
 func TestCommandNamesTestSeedAndPackage(t *testing.T) {
-	require.Equal(t, "CASSIA_SEED=3 go test -count=1 -run '^TestX$/^a_\\(b\\)$' ./storage/soak", Command(packagePath(), "TestX/a_(b)", 3, 1))
-	require.Equal(t, "CASSIA_SEED=3 CASSIA_SOAK=4 go test -count=1 -run '^TestX$' ./storage/soak", Command("storage/soak", "TestX", 3, 4))
+	require.Equal(t, "CASSIA_SEED=3 go test -count=1 -run '^TestX$/^a_\\(b\\)$' ./storage/soak",
+		Command(packagePath(), "TestX/a_(b)", 3, 1))
+	require.Equal(t, "CASSIA_SEED=3 CASSIA_SOAK=4 go test -count=1 -run '^TestX$' ./storage/soak",
+		Command("storage/soak", "TestX", 3, 4))
 }

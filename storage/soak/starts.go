@@ -3,7 +3,10 @@ package soak
 import "math/rand/v2"
 
 // StartKinds are the kinds of start timestamps that Starts generates.
-var StartKinds = []string{"none", "constant", "restarts", "deltas", "partly deltas", "unknown at first", "partly unknown", "overlapping", "any"}
+var StartKinds = []string{
+	"none", "constant", "restarts", "deltas", "partly deltas", "unknown at first", "partly unknown", "overlapping",
+	"any",
+}
 
 // Starts generates consecutive start timestamps of one series, in milliseconds.
 type Starts struct {

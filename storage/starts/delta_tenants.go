@@ -134,8 +134,11 @@ func (d *DeltaTenants) learn(t DeltaTenant) bool {
 }
 
 func (d *DeltaTenants) log(t DeltaTenant) {
-	d.o.Logger.Info("the tenant sends deltas: its rate(), irate(), increase() and resets() are computed with start timestamps from a time on",
-		"tenant", t.Name, "from", time.UnixMilli(t.From).UTC())
+	d.o.Logger.Info(
+		"the tenant sends deltas: its rate(), irate(), increase() and resets() are computed with start timestamps "+
+			"from a time on",
+		"tenant", t.Name, "from", time.UnixMilli(t.From).UTC(),
+	)
 }
 
 // Record records that a tenant has sent deltas with times from oldest on, in milliseconds, and returns when that is
@@ -171,5 +174,6 @@ func (d *DeltaTenants) Record(ctx context.Context, tenant string, oldest int64) 
 			since = t.Since.UnixMilli()
 		}
 	}
-	return fmt.Errorf("storage: recording that tenant %q has sent deltas: %w: other processes keep changing the row", tenant, engine.ErrUnavailable)
+	return fmt.Errorf("storage: recording that tenant %q has sent deltas: %w: other processes keep changing the row",
+		tenant, engine.ErrUnavailable)
 }

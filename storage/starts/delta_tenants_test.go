@@ -25,7 +25,9 @@ var noon = time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)
 func keeperOf(t *testing.T, eng engine.Engine) (k *DeltaTenants, log *bytes.Buffer, corrupt *int) {
 	log, corrupt = &bytes.Buffer{}, new(int)
 	k = New(Options{
-		Engine: eng, Period: format.NewPeriods(format.Period{SlotMS: format.HourMS, RawWindowMS: format.DayMS, Partitions: 1}), Now: func() time.Time { return noon },
+		Engine: eng, Period: format.NewPeriods(format.Period{
+			SlotMS: format.HourMS, RawWindowMS: format.DayMS, Partitions: 1,
+		}), Now: func() time.Time { return noon },
 		Corrupt: func(table *engine.Table, err error) {
 			require.Equal(t, engine.Store, table)
 			require.ErrorIs(t, err, engine.ErrCorrupt)

@@ -44,6 +44,10 @@ func (e *LimitError) Of(n int) *LimitError {
 func overBurst(tenant string, n int, burst int64) *LimitError {
 	return &LimitError{
 		Tenant: tenant, Limit: KeySamplesBurst, Status: http.StatusRequestEntityTooLarge,
-		Detail: fmt.Sprintf("the request has %d samples, more than the burst limit of %d; send smaller requests, or ask the operator to raise the limit", n, burst),
+		Detail: fmt.Sprintf(
+			"the request has %d samples, more than the burst limit of %d; send smaller requests, or ask the operator "+
+				"to raise the limit",
+			n, burst,
+		),
 	}
 }

@@ -113,8 +113,11 @@ func overRate(name string, n int, wait time.Duration, rate, burst int64) *LimitE
 	return &LimitError{
 		Tenant: name, Limit: KeySamplesPerSecond, Status: http.StatusTooManyRequests, RetryAfter: wait,
 		samples: int64(n), burst: burst, rate: rate,
-		Detail: fmt.Sprintf("more than %d samples per second, with bursts of %d; send fewer samples, or ask the operator to raise the limit. Retry in %s",
-			rate, burst, wait.Round(time.Second/10)),
+		Detail: fmt.Sprintf(
+			"more than %d samples per second, with bursts of %d; send fewer samples, or ask the operator to raise "+
+				"the limit. Retry in %s",
+			rate, burst, wait.Round(time.Second/10),
+		),
 	}
 }
 
@@ -139,7 +142,11 @@ func (l *Limiter) TakeSeries(name string, active int, counted bool) error {
 		l.Refused(name, KeyActiveSeries, 1)
 		return &LimitError{
 			Tenant: name, Limit: KeyActiveSeries, Status: http.StatusBadRequest,
-			Detail: fmt.Sprintf("the tenant has %d active series, and new ones are rejected; send fewer series, or ask the operator to raise the limit", most),
+			Detail: fmt.Sprintf(
+				"the tenant has %d active series, and new ones are rejected; send fewer series, or ask the operator "+
+					"to raise the limit",
+				most,
+			),
 		}
 	}
 	most := limits.NewSeriesPerHour
@@ -156,8 +163,8 @@ func (l *Limiter) TakeSeries(name string, active int, counted bool) error {
 	l.Refused(name, KeyNewSeriesPerHour, 1)
 	return &LimitError{
 		Tenant: name, Limit: KeyNewSeriesPerHour, Status: http.StatusBadRequest,
-		Detail: fmt.Sprintf("more than %d new series per hour; look for labels with changing values (churn), or ask the operator to raise the limit. "+
-			"The next series is accepted in %s",
+		Detail: fmt.Sprintf("more than %d new series per hour; look for labels with changing values (churn), or ask "+
+			"the operator to raise the limit. The next series is accepted in %s",
 			most, wait.Round(time.Second/10)),
 	}
 }
@@ -179,7 +186,9 @@ func (l *Limiter) TakeExemplar(name string) error {
 	l.Refused(name, KeyExemplarsPerSecond, 1)
 	return &LimitError{
 		Tenant: name, Limit: KeyExemplarsPerSecond, Status: http.StatusBadRequest,
-		Detail: fmt.Sprintf("more than %d exemplars per second; send fewer exemplars, or ask the operator to raise the limit", rate),
+		Detail: fmt.Sprintf(
+			"more than %d exemplars per second; send fewer exemplars, or ask the operator to raise the limit", rate,
+		),
 	}
 }
 
@@ -193,7 +202,9 @@ func (l *Limiter) CheckRequest(name string, size int64) error {
 	l.Refused(name, KeyRequestBytes, 1)
 	return &LimitError{
 		Tenant: name, Limit: KeyRequestBytes, Status: http.StatusRequestEntityTooLarge,
-		Detail: fmt.Sprintf("the request has more than %d bytes; send smaller requests, or ask the operator to raise the limit", most),
+		Detail: fmt.Sprintf(
+			"the request has more than %d bytes; send smaller requests, or ask the operator to raise the limit", most,
+		),
 	}
 }
 

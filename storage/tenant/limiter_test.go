@@ -45,7 +45,9 @@ func refusedWith(t *testing.T, err error, limit string) int {
 
 func TestSamplesPerSecond(t *testing.T) {
 	c := newClock()
-	l := limited(t, c, "defaults: {samples_per_second: 100, samples_burst: 500}\ntenants: {free: {samples_per_second: 0}}")
+	l := limited(
+		t, c, "defaults: {samples_per_second: 100, samples_burst: 500}\ntenants: {free: {samples_per_second: 0}}",
+	)
 	require.NoError(t, l.TakeSamples("a", 500), "the burst is there from the start")
 	err := l.TakeSamples("a", 150)
 	require.Equal(t, http.StatusTooManyRequests, refusedWith(t, err, KeySamplesPerSecond))
@@ -210,14 +212,18 @@ tenants:
   team-b:
 `))
 	require.NoError(t, err)
-	usual := Limits{SamplesPerSecond: 100_000, RequestBytes: 16 << 20, QueryBytes: 1000, QueryRange: 31 * 24 * time.Hour, Labels: 40}
+	usual := Limits{
+		SamplesPerSecond: 100_000, RequestBytes: 16 << 20, QueryBytes: 1000, QueryRange: 31 * 24 * time.Hour,
+		Labels: 40,
+	}
 	require.Equal(t, usual, table.Of("team-b"))
 	require.Equal(t, usual, table.Of("anybody"))
 	own := usual
 	own.SamplesPerSecond, own.QueryRange = 200_000, 0
 	require.Equal(t, own, table.Of("team-a"), "the rest is as in defaults")
 	require.Equal(t, map[string]any{
-		KeySamplesPerSecond: 1e5, KeyRequestBytes: 0x1p24, KeyQueryBytes: 1e3, KeyQueryRange: 31 * 86400., KeyLabels: 40.,
+		KeySamplesPerSecond: 1e5, KeyRequestBytes: 0x1p24, KeyQueryBytes: 1e3, KeyQueryRange: 31 * 86400.,
+		KeyLabels: 40.,
 	}, usual.ByKey())
 	for _, empty := range []string{"", "# nothing\n", "defaults:\ntenants:\n", "tenants: {a: {}}"} {
 		table, err := ParseLimits([]byte(empty))
@@ -228,7 +234,8 @@ tenants:
 
 func TestEveryKeyIsItsOwn(t *testing.T) {
 	for i, k := range keys {
-		table, err := ParseLimits([]byte("defaults: {" + k.name + ": " + map[unit]string{unitNumber: "7", unitBytes: "7", unitDuration: "7s", unitWord: "truncate"}[k.unit] + "}"))
+		table, err := ParseLimits([]byte("defaults: {" + k.name + ": " +
+			map[unit]string{unitNumber: "7", unitBytes: "7", unitDuration: "7s", unitWord: "truncate"}[k.unit] + "}"))
 		require.NoError(t, err, k.name)
 		limits := table.Of("")
 		require.Len(t, limits.ByKey(), 1)
@@ -244,16 +251,23 @@ func TestEveryKeyIsItsOwn(t *testing.T) {
 }
 
 func TestLongLabelValues(t *testing.T) {
-	table, err := ParseLimits([]byte("defaults: {long_label_values: truncate}\ntenants: {a: {long_label_values: reject}, b: {labels: 3}}"))
+	table, err := ParseLimits(
+		[]byte("defaults: {long_label_values: truncate}\ntenants: {a: {long_label_values: reject}, b: {labels: 3}}"),
+	)
 	require.NoError(t, err)
 	require.Equal(t, TruncateLongLabelValues, table.Of("b").LongLabelValues)
 	require.Equal(t, RejectLongLabelValues, table.Of("a").LongLabelValues)
 	require.Equal(t, map[string]any{KeyLongLabelValues: "reject"}, table.Of("a").ByKey())
-	table, err = ParseLimits([]byte("defaults: {label_value_bytes: 22}\ntenants: {a: {label_value_bytes: 23, long_label_values: truncate}, b: {long_label_values: reject}}"))
+	table, err = ParseLimits([]byte(
+		"defaults: {label_value_bytes: 22}\ntenants: {a: {label_value_bytes: 23, long_label_values: truncate}, b: {long_label_values: reject}}",
+	))
 	require.NoError(t, err, "only truncating needs room for a hash")
 	require.EqualValues(t, 23, table.Of("a").LabelValueBytes)
 	require.False(t, table.IsEmpty())
-	for text, empty := range map[string]bool{"": true, "# nothing": true, "tenants: {}": true, "defaults:": true, "tenants: {a: {}}": true, "tenants: {a: {labels: 3}}": false} {
+	for text, empty := range map[string]bool{
+		"": true, "# nothing": true, "tenants: {}": true, "defaults:": true, "tenants: {a: {}}": true,
+		"tenants: {a: {labels: 3}}": false,
+	} {
 		table, err = ParseLimits([]byte(text))
 		require.NoError(t, err)
 		require.Equal(t, empty, table.IsEmpty(), text)

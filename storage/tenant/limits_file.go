@@ -117,7 +117,10 @@ func parseSet(n *yaml.Node, over Limits) (Limits, error) {
 	})
 	if most := over.LabelValueBytes; err == nil && over.LongLabelValues == TruncateLongLabelValues && most > 0 &&
 		most < MinTruncatedBytes {
-		err = fmt.Errorf("line %d: %s: must be at least %d with %s: truncate, because a truncated value contains a hash", n.Line, KeyLabelValueBytes, MinTruncatedBytes, KeyLongLabelValues)
+		err = fmt.Errorf(
+			"line %d: %s: must be at least %d with %s: truncate, because a truncated value contains a hash", n.Line,
+			KeyLabelValueBytes, MinTruncatedBytes, KeyLongLabelValues,
+		)
 	}
 	return over, err
 }

@@ -28,13 +28,14 @@ func newRefusals(reg prometheus.Registerer) *refusals {
 		named: map[string]bool{},
 		counts: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_tenant_limit_refused_total",
-			Help: "Samples, series, requests and queries rejected because of a tenant limit, by the name of the limit in --limits.file. " +
-				"Every attempt counts. A request rejected unread by a rate limit counts as 1 sample.",
+			Help: "Samples, series, requests and queries rejected because of a tenant limit, by the name of the " +
+				"limit in --limits.file. Every attempt counts. A request rejected unread by a rate limit counts as 1 " +
+				"sample.",
 		}, []string{"tenant", "limit"}),
 		truncated: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_tenant_label_values_truncated_total",
-			Help: "Label values that were longer than the tenant's limit and were truncated. A series counts when it enters the head, " +
-				"an OTLP resource attribute in every request. The log names the labels.",
+			Help: "Label values that were longer than the tenant's limit and were truncated. A series counts when it " +
+				"enters the head, an OTLP resource attribute in every request. The log names the labels.",
 		}, []string{"tenant"}),
 	}
 }

@@ -76,7 +76,8 @@ func (u *Use) Bytes(n int) error {
 	if u == nil || u.limits.QueryBytes == 0 || u.bytes.Add(int64(n)) <= u.limits.QueryBytes {
 		return nil
 	}
-	return u.refuse(KeyQueryBytes, "its labels and encoded samples exceed %d bytes; query a shorter range or fewer series", u.limits.QueryBytes)
+	return u.refuse(KeyQueryBytes,
+		"its labels and encoded samples exceed %d bytes; query a shorter range or fewer series", u.limits.QueryBytes)
 }
 
 // Range checks the time range that a query reads.
@@ -84,7 +85,10 @@ func (u *Use) Range(d time.Duration) error {
 	if u == nil || u.limits.QueryRange == 0 || d <= u.limits.QueryRange {
 		return nil
 	}
-	return u.refuse(KeyQueryRange, "it reads a time range of %s (from its first to its last step, plus its longest range selector); the maximum is %s. Query a shorter range", d, u.limits.QueryRange)
+	return u.refuse(KeyQueryRange,
+		"it reads a time range of %s (from its first to its last step, plus its longest range selector); the maximum "+
+			"is %s. Query a shorter range",
+		d, u.limits.QueryRange)
 }
 
 // Longest returns the longest time range that the tenant may query; 0: no limit.

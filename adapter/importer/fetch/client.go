@@ -28,7 +28,8 @@ type Client struct {
 func ParseURL(text string, h http.Header) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("fetch: %s must be a URL such as http://localhost:9090/api/v1/read", importer.Shorten(text))
+		return nil, fmt.Errorf("fetch: %s must be a URL such as http://localhost:9090/api/v1/read",
+			importer.Shorten(text))
 	}
 	if u.User != nil {
 		password, _ := u.User.Password()
@@ -73,7 +74,9 @@ func (e *BusyError) Wait(try int) time.Duration {
 const errorBody = 4 << 10
 
 // Do sends a request and returns a response with status 200. The caller must close its body.
-func (c *Client) Do(ctx context.Context, method string, u *url.URL, body io.Reader, h http.Header) (*http.Response, error) {
+func (c *Client) Do(
+	ctx context.Context, method string, u *url.URL, body io.Reader, h http.Header,
+) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
 		return nil, err
@@ -99,7 +102,8 @@ func (c *Client) Do(ctx context.Context, method string, u *url.URL, body io.Read
 		return answer, nil
 	}
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, errorBody))
-	err = &StatusError{answer.StatusCode, fmt.Errorf("%s returned %s: %s", u.Redacted(), answer.Status, importer.Shorten(strings.Join(strings.Fields(string(text)), " ")))}
+	err = &StatusError{answer.StatusCode, fmt.Errorf("%s returned %s: %s", u.Redacted(), answer.Status,
+		importer.Shorten(strings.Join(strings.Fields(string(text)), " ")))}
 	if cerr := answer.Body.Close(); cerr != nil {
 		err = errors.Join(err, cerr)
 	}

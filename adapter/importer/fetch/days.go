@@ -96,7 +96,10 @@ func (d *Days) batches(ctx context.Context, after string, yield func(importer.Ba
 	}
 	for from <= maxMS {
 		to := min(pieceEnd(from, d.Width.Milliseconds()), maxMS)
-		p := &piece{Days: d, from: from, to: to, yield: yield, done: func(t int64) float64 { return float64(t-minMS) / float64(maxMS-minMS+1) }}
+		p := &piece{
+			Days: d, from: from, to: to, yield: yield,
+			done: func(t int64) float64 { return float64(t-minMS) / float64(maxMS-minMS+1) },
+		}
 		if err := p.read(ctx); err != nil {
 			return err
 		}
@@ -161,7 +164,9 @@ func instant(ms int64) string {
 // part yields a part of a piece. The position is before the whole piece.
 func (p *piece) part(staying importer.Tail) error {
 	p.yielded = true
-	if !p.yield(importer.Batch{Series: p.g.Take(staying), Position: strconv.FormatInt(p.from-1, 10), Done: p.done(p.from)}, nil) {
+	if !p.yield(
+		importer.Batch{Series: p.g.Take(staying), Position: strconv.FormatInt(p.from-1, 10), Done: p.done(p.from)}, nil,
+	) {
 		return errEnough
 	}
 	return nil
@@ -169,7 +174,9 @@ func (p *piece) part(staying importer.Tail) error {
 
 // whole yields the last part of a piece.
 func (p *piece) whole() error {
-	if !p.yield(importer.Batch{Series: p.g.Take(importer.Tail{}), Position: strconv.FormatInt(p.to, 10), Done: p.done(p.to + 1)}, nil) {
+	if !p.yield(importer.Batch{
+		Series: p.g.Take(importer.Tail{}), Position: strconv.FormatInt(p.to, 10), Done: p.done(p.to + 1),
+	}, nil) {
 		return errEnough
 	}
 	return nil

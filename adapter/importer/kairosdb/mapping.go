@@ -138,7 +138,8 @@ func (r *metricRule) compile(m *Mapping) error {
 	}
 	var err error
 	if r.expression, err = regexp.Compile("^(?s:" + r.Match + ")$"); err != nil {
-		return fmt.Errorf("match: %q is not a valid regular expression: %s", r.Match, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		return fmt.Errorf("match: %q is not a valid regular expression: %s",
+			r.Match, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
 	for _, text := range slices.Concat([]string{r.To}, slices.Collect(maps.Values(r.Labels))) {
 		if err := r.checkTemplate(text); err != nil {
@@ -283,10 +284,17 @@ func (mm *metricMapping) labels(tags map[string]string) (labels.Labels, error) {
 		case !ok || tags[tag] == "":
 			continue
 		case name == labels.MetricName || name == "":
-			return labels.EmptyLabels(), fmt.Errorf("tag %q would become label %q; map it to another name under tags, or drop it under drop_tags", tag, name)
+			return labels.EmptyLabels(), fmt.Errorf(
+				"tag %q would become label %q; map it to another name under tags, or drop it under drop_tags", tag,
+				name,
+			)
 		}
 		if other, ok := from[name]; ok {
-			return labels.EmptyLabels(), fmt.Errorf("tags %q and %q would both become label %q; map one of them to another name under tags, or drop it under drop_tags", other, tag, name)
+			return labels.EmptyLabels(), fmt.Errorf(
+				"tags %q and %q would both become label %q; map one of them to another name under tags, or drop it "+
+					"under drop_tags",
+				other, tag, name,
+			)
 		}
 		from[name], set[name] = tag, tags[tag]
 	}

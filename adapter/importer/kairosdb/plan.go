@@ -234,7 +234,9 @@ func (s *Source) checkGroup(ctx context.Context, p *plan, group []*metricPlan, w
 
 // reportCollisions reports both series of each collision. Only the id of the earlier series is known, so the rows are
 // read again to find it.
-func (s *Source) reportCollisions(ctx context.Context, group []*metricPlan, collisions []collision, wrong *mistakes) error {
+func (s *Source) reportCollisions(
+	ctx context.Context, group []*metricPlan, collisions []collision, wrong *mistakes,
+) error {
 	if len(collisions) == 0 {
 		return nil
 	}

@@ -154,7 +154,9 @@ func (s *Source) seriesOf(ctx context.Context, m *metricPlan, end int64) ([]*job
 		}
 		rows = append(rows, some...)
 	}
-	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Or(compareTags(a.Tags, b.Tags), cmp.Compare(a.TimeMS, b.TimeMS)) })
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		return cmp.Or(compareTags(a.Tags, b.Tags), cmp.Compare(a.TimeMS, b.TimeMS))
+	})
 	var list []*job
 	for len(rows) > 0 {
 		n := 1
@@ -166,7 +168,9 @@ func (s *Source) seriesOf(ctx context.Context, m *metricPlan, end int64) ([]*job
 			return nil, fmt.Errorf("kairosdb: %s: %w", seriesText(m.name, rows[0].Tags), err)
 		}
 		if s.o.Select.Wants(ls) {
-			list = append(list, &job{metric: m, tags: rows[0].Tags, labels: s.o.Select.Labels(ls), rows: rows[:n:n], fromMS: from, endMS: to})
+			list = append(list, &job{
+				metric: m, tags: rows[0].Tags, labels: s.o.Select.Labels(ls), rows: rows[:n:n], fromMS: from, endMS: to,
+			})
 		}
 		rows = rows[n:]
 	}
@@ -220,7 +224,9 @@ func ceil(t, step int64) int64 {
 
 // collect reads the numeric points of j up to until. If all is false and there are more than pieceSamples, it stops and
 // returns false.
-func (s *Source) collect(ctx context.Context, j *job, until int64, all bool, into *chunk.Samples, skipped *skips) (bool, error) {
+func (s *Source) collect(
+	ctx context.Context, j *job, until int64, all bool, into *chunk.Samples, skipped *skips,
+) (bool, error) {
 	into.Reset()
 	inOrder, rounded := true, 0
 	for i := range j.rows {
@@ -249,11 +255,13 @@ func (s *Source) collect(ctx context.Context, j *job, until int64, all bool, int
 		}
 	}
 	if rounded > 0 {
-		skipped.add(seriesText(j.metric.name, j.tags), "integers above 2^53 are rounded to floating-point precision and imported", 0)
+		skipped.add(seriesText(j.metric.name, j.tags),
+			"integers above 2^53 are rounded to floating-point precision and imported", 0)
 	}
 	if !inOrder {
 		if n := order(into); n > 0 {
-			skipped.add(seriesText(j.metric.name, j.tags), "more than one point has the same timestamp, with different types; the largest is kept", n)
+			skipped.add(seriesText(j.metric.name, j.tags),
+				"more than one point has the same timestamp, with different types; the largest is kept", n)
 		}
 	}
 	return true, nil
@@ -272,7 +280,9 @@ func order(samples *chunk.Samples) int {
 	slices.SortFunc(list, func(a, b sample) int {
 		return cmp.Or(cmp.Compare(a.t, b.t), cmp.Compare(math.Float64bits(a.v), math.Float64bits(b.v)))
 	})
-	list = slices.CompactFunc(list, func(a, b sample) bool { return a.t == b.t && math.Float64bits(a.v) == math.Float64bits(b.v) })
+	list = slices.CompactFunc(list, func(a, b sample) bool {
+		return a.t == b.t && math.Float64bits(a.v) == math.Float64bits(b.v)
+	})
 	samples.Reset()
 	for _, x := range list {
 		samples.AppendFloat(x.t, 0, x.v)
@@ -297,7 +307,9 @@ func (s *Source) countOthers(ctx context.Context, j *job, skipped *skips) error 
 			n++
 		}
 		if n > 0 {
-			skipped.add(fmt.Sprintf("points of type %s of metric %s", r.Type, r.Metric), "the values are not numbers", n)
+			skipped.add(
+				fmt.Sprintf("points of type %s of metric %s", r.Type, r.Metric), "the values are not numbers", n,
+			)
 		}
 	}
 	return nil

@@ -97,7 +97,8 @@ func parsePosition(text string) (*position, error) {
 		return nil, nil
 	}
 	p := &position{}
-	if err := json.Unmarshal([]byte(text), p); err != nil || p.EndMS%sliceMS != 0 || p.Step < 0 || p.Step >= len(stepsMS) {
+	if err := json.Unmarshal([]byte(text), p); err != nil || p.EndMS%sliceMS != 0 || p.Step < 0 ||
+		p.Step >= len(stepsMS) {
 		return nil, fmt.Errorf("%w: %q", ErrPosition, text)
 	}
 	// Rows that were read before they were a week old may have received points since. All of them are read again.

@@ -35,7 +35,10 @@ type fakeKeyspace struct {
 }
 
 func newFake() *fakeKeyspace {
-	return &fakeKeyspace{rows: map[string][]Row{}, points: map[string][]Point{}, damaged: map[string]bool{}, broken: map[string]bool{}, lost: map[string]error{}}
+	return &fakeKeyspace{
+		rows: map[string][]Row{}, points: map[string][]Point{}, damaged: map[string]bool{}, broken: map[string]bool{},
+		lost: map[string]error{},
+	}
 }
 
 // put adds a point to the row where KairosDB would store it.
@@ -43,7 +46,10 @@ func (k *fakeKeyspace) put(metric, typ string, tags map[string]string, p Point) 
 	row := p.TimeMS - int64(math.Abs(float64(p.TimeMS)))%widthMS
 	key = fmt.Sprint(metric, row, typ, tags)
 	if _, ok := k.points[key]; !ok {
-		k.rows[metric] = append(k.rows[metric], Row{Metric: metric, TimeMS: row, Type: typ, IsNumber: typ == "long" || typ == "double", Tags: tags, Key: []byte(key)})
+		k.rows[metric] = append(k.rows[metric], Row{
+			Metric: metric, TimeMS: row, Type: typ, IsNumber: typ == "long" || typ == "double", Tags: tags,
+			Key: []byte(key),
+		})
 	}
 	k.points[key] = append(k.points[key], p)
 	slices.SortStableFunc(k.points[key], func(a, b Point) int { return int(a.TimeMS - b.TimeMS) })
@@ -140,7 +146,10 @@ func skipsOf(batches []importer.Batch) map[string]int {
 }
 
 func options(k *fakeKeyspace) Options {
-	return Options{Keyspace: k, WidthMS: widthMS, Mapping: DefaultMapping(), Select: importer.Everything(), Now: func() time.Time { return time.UnixMilli(52 * sliceMS) }}
+	return Options{
+		Keyspace: k, WidthMS: widthMS, Mapping: DefaultMapping(), Select: importer.Everything(),
+		Now: func() time.Time { return time.UnixMilli(52 * sliceMS) },
+	}
 }
 
 // random fills a keyspace and returns the expected result.
@@ -210,7 +219,8 @@ func TestEverythingComesOnce(t *testing.T) {
 		require.Equal(t, texts, textOf(read(t, s, "")), "the same each time")
 		for range 10 {
 			i := r.IntN(len(batches))
-			require.Equal(t, texts[i+1:], textOf(read(t, s, batches[i].Position)), "seed %d after %s", seed, batches[i].Position)
+			require.Equal(t, texts[i+1:], textOf(read(t, s, batches[i].Position)),
+				"seed %d after %s", seed, batches[i].Position)
 		}
 	}
 }
@@ -221,7 +231,10 @@ func TestSelections(t *testing.T) {
 	k, want := random(rand.New(rand.NewPCG(99, 1)))
 	o := options(k)
 	o.Select.MinMS, o.Select.MaxMS = sliceMS+5*dayMS+1, 5*sliceMS-1
-	o.Select.Matchers = [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchRegexp, "__name__", "metric_[01]"), labels.MustNewMatcher(labels.MatchEqual, "disk", "")}}
+	o.Select.Matchers = [][]*labels.Matcher{{
+		labels.MustNewMatcher(labels.MatchRegexp, "__name__", "metric_[01]"),
+		labels.MustNewMatcher(labels.MatchEqual, "disk", ""),
+	}}
 	o.Select.Add = []labels.Label{{Name: "cluster", Value: "a"}}
 	got := stored{}
 	for _, b := range read(t, New(o), "") {
@@ -231,7 +244,9 @@ func TestSelections(t *testing.T) {
 	for m := range 2 {
 		for n := range 3 {
 			samples := maps.Clone(want[fmt.Sprintf(`{__name__="metric_%d", host="h%d"}`, m, n)])
-			maps.DeleteFunc(samples, func(at int64, _ float64) bool { return at < o.Select.MinMS || at > o.Select.MaxMS })
+			maps.DeleteFunc(samples, func(at int64, _ float64) bool {
+				return at < o.Select.MinMS || at > o.Select.MaxMS
+			})
 			chosen[fmt.Sprintf(`{__name__="metric_%d", cluster="a", host="h%d"}`, m, n)] = samples
 		}
 	}
@@ -298,7 +313,8 @@ func TestCollisionsAreRefused(t *testing.T) {
 	s := New(o)
 	_, err = s.Plan(context.Background())
 	require.ErrorIs(t, err, ErrCollision)
-	require.EqualError(t, err, `kairosdb: the mapping merges multiple series into one: cpu.usage{host="a", id="1"} and cpu.usage{host="a", id="2"} would both become {__name__="cpu_usage", host="a"}`)
+	require.EqualError(t, err,
+		`kairosdb: the mapping merges multiple series into one: cpu.usage{host="a", id="1"} and cpu.usage{host="a", id="2"} would both become {__name__="cpu_usage", host="a"}`)
 	require.Equal(t, []Metric{
 		{"cpu-usage", "cpu_usage", 1, []Tag{{"host", "host"}}},
 		{"cpu.usage", "cpu_usage", 1, []Tag{{"host", "host"}, {"id", ""}}},
@@ -311,7 +327,8 @@ func TestCollisionsAreRefused(t *testing.T) {
 
 	o.Mapping = DefaultMapping()
 	_, err = New(o).Plan(context.Background())
-	require.ErrorContains(t, err, `cpu-usage{host="b"} and cpu_usage{host="b"} would both become {__name__="cpu_usage", host="b"}`)
+	require.ErrorContains(t, err,
+		`cpu-usage{host="b"} and cpu_usage{host="b"} would both become {__name__="cpu_usage", host="b"}`)
 	o.Select.Matchers = [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "host", "a")}}
 	_, err = New(o).Plan(context.Background())
 	require.NoError(t, err, "what isn't wanted doesn't collide")

@@ -19,7 +19,9 @@ import (
 //
 // A null is a NaN with the bits in nan_bits. Without bits it is a stale marker, because VictoriaMetrics stores no other
 // NaN.
-var JSONLines = Format{name: "JSON lines", new: func(g *importer.Gatherer) parser { return &jsonLines{runs: runs{g: g}} }}
+var JSONLines = Format{
+	name: "JSON lines", new: func(g *importer.Gatherer) parser { return &jsonLines{runs: runs{g: g}} },
+}
 
 type jsonLines struct {
 	runs

@@ -36,8 +36,12 @@ func samplesOf(batches []importer.Batch) (all []string) {
 }
 
 // batchesOf reads a text from a position on.
-func batchesOf(ctx context.Context, f Format, text, after string, sel importer.Selection) (batches []importer.Batch, err error) {
-	s := New(Options{Path: "-", Stdin: io.MultiReader(strings.NewReader(text)), Format: f, Selection: sel, BatchBytes: 1 << 20})
+func batchesOf(
+	ctx context.Context, f Format, text, after string, sel importer.Selection,
+) (batches []importer.Batch, err error) {
+	s := New(Options{
+		Path: "-", Stdin: io.MultiReader(strings.NewReader(text)), Format: f, Selection: sel, BatchBytes: 1 << 20,
+	})
 	for b, err := range s.Batches(ctx, after) {
 		if err != nil {
 			return batches, err
@@ -52,15 +56,17 @@ func TestOpenMetrics(t *testing.T) {
 	text := strings.Join([]string{
 		"# HELP http How many.", "# TYPE http counter", "# UNIT http ",
 		`http_total{code="200",path="/a\"b\\c\nd"} 17 1798761600.125 # {trace_id="a"} 1 2`,
-		`http_total{code="500"} 1e3 1.001`, "# TYPE lat histogram", `lat_bucket{le="1"} 5 -0.567`, `lat_bucket{le="+Inf"} NaN 1e3`,
-		"# TYPE g gauge", "g -0 0", "g +Inf 2", "g{} -Inf 1000000000.567", `{"with.dots","a.b"="c"} 0x 5`, "# EOF", "",
+		`http_total{code="500"} 1e3 1.001`, "# TYPE lat histogram", `lat_bucket{le="1"} 5 -0.567`,
+		`lat_bucket{le="+Inf"} NaN 1e3`, "# TYPE g gauge", "g -0 0", "g +Inf 2", "g{} -Inf 1000000000.567",
+		`{"with.dots","a.b"="c"} 0x 5`, "# EOF", "",
 	}, "\r\n")
 	text = strings.ReplaceAll(text, "0x 5", "3 5")
 	batches, err := batchesOf(t.Context(), OpenMetrics, text, "", importer.Everything())
 	require.NoError(t, err)
 	nan, inf := math.Float64bits(math.Float64frombits(value.NormalNaN)), math.Float64bits(math.Inf(1))
 	want := []string{
-		fmt.Sprintf(`%s 1798761600125 %016x`, labels.FromStrings("__name__", "http_total", "code", "200", "path", "/a\"b\\c\nd"), math.Float64bits(17)),
+		fmt.Sprintf(`%s 1798761600125 %016x`,
+			labels.FromStrings("__name__", "http_total", "code", "200", "path", "/a\"b\\c\nd"), math.Float64bits(17)),
 		fmt.Sprintf(`{__name__="http_total", code="500"} 1001 %016x`, math.Float64bits(1000)),
 		fmt.Sprintf(`{__name__="lat_bucket", le="1.0"} -567 %016x`, math.Float64bits(5)),
 		fmt.Sprintf(`{__name__="lat_bucket", le="+Inf"} 1000000 %016x`, nan),
@@ -161,9 +167,11 @@ func many(f Format, series, days, samples int) string {
 			}
 			var values, times []string
 			for i := range samples {
-				values, times = append(values, strconv.Itoa(i*s)), append(times, strconv.FormatInt(at+int64(i)*1000+int64(i)%1000, 10))
+				values = append(values, strconv.Itoa(i*s))
+				times = append(times, strconv.FormatInt(at+int64(i)*1000+int64(i)%1000, 10))
 			}
-			fmt.Fprintf(&b, `{"metric":{"__name__":"m","s":"%d"},"values":[%s],"timestamps":[%s]}`+"\n", s, strings.Join(values, ","), strings.Join(times, ","))
+			fmt.Fprintf(&b, `{"metric":{"__name__":"m","s":"%d"},"values":[%s],"timestamps":[%s]}`+"\n",
+				s, strings.Join(values, ","), strings.Join(times, ","))
 		}
 	}
 	if f.name == OpenMetrics.name {
@@ -309,7 +317,10 @@ func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.om")
 	require.NoError(t, os.WriteFile(path, []byte("a{x=\"1\"} 1 1\nb 2 2\nb 2 3\n# EOF\n"), 0o600))
 	sel := importer.Everything()
-	sel.Matchers = [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "b")}, {labels.MustNewMatcher(labels.MatchEqual, "x", "2")}}
+	sel.Matchers = [][]*labels.Matcher{
+		{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "b")},
+		{labels.MustNewMatcher(labels.MatchEqual, "x", "2")},
+	}
 	sel.MaxMS = 2000
 	sel.Add = []labels.Label{{Name: "cluster", Value: "c"}}
 	s := New(Options{Path: path, Format: OpenMetrics, Selection: sel})
@@ -323,7 +334,9 @@ func TestFile(t *testing.T) {
 			got = append(got, b)
 		}
 		require.Len(t, got, 1)
-		require.Equal(t, []string{fmt.Sprintf(`{__name__="b", cluster="c"} 2000 %016x`, math.Float64bits(2))}, samplesOf(got))
+		require.Equal(
+			t, []string{fmt.Sprintf(`{__name__="b", cluster="c"} 2000 %016x`, math.Float64bits(2))}, samplesOf(got),
+		)
 		require.InDelta(t, 1, got[0].Done, 6.1/31, "all but the line # EOF, which is read again")
 	}
 	_, err = New(Options{Path: filepath.Dir(path), Format: OpenMetrics}).Plan(t.Context())
@@ -334,7 +347,9 @@ func TestFile(t *testing.T) {
 
 // FuzzJSONLine compares the samples with those of encoding/json, if that accepts the line.
 func FuzzJSONLine(f *testing.F) {
-	f.Add([]byte(`{"metric":{"__name__":"a","b":"é\n\u00e9"},"values":[1,-0.5e3,null,"Infinity","-Inf"],"timestamps":[1,2,3,4,5],"nan_bits":{"2":"7ff8000000000001"}}`))
+	f.Add([]byte(
+		`{"metric":{"__name__":"a","b":"é\n\u00e9"},"values":[1,-0.5e3,null,"Infinity","-Inf"],"timestamps":[1,2,3,4,5],"nan_bits":{"2":"7ff8000000000001"}}`,
+	))
 	f.Add([]byte(` { "x" : [ { } , true ] , "timestamps":[-1] , "values":[1e400], "metric":{} } `))
 	f.Add([]byte(`{"metric":{"a":"b"},"values":[],"timestamps":[]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -363,7 +378,9 @@ func FuzzJSONLine(f *testing.F) {
 		require.Len(t, got, len(want.Timestamps))
 		var lines []string
 		for i, at := range want.Timestamps {
-			lines = append(lines, fmt.Sprintf("%s %d %016x", labels.FromMap(want.Metric), at, math.Float64bits(want.Values[i])))
+			lines = append(
+				lines, fmt.Sprintf("%s %d %016x", labels.FromMap(want.Metric), at, math.Float64bits(want.Values[i])),
+			)
 		}
 		slices.Sort(lines)
 		require.Equal(t, lines, got)

@@ -58,7 +58,9 @@ func (o *openMetrics) line(text []byte, from place, cut bool) error {
 	case cut: // The truncated line may be valid, for example a timestamp without its last digits.
 		return errors.New("the text ends within this line, without # EOF: it is truncated")
 	case len(text) == 0:
-		return errors.New("the line is empty, which OpenMetrics doesn't allow; the older Prometheus text format isn't supported")
+		return errors.New(
+			"the line is empty, which OpenMetrics doesn't allow; the older Prometheus text format isn't supported",
+		)
 	case len(text) > maxMetricLine:
 		return fmt.Errorf("has %d bytes; the maximum is %d", len(text), maxMetricLine)
 	}

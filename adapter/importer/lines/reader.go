@@ -11,7 +11,9 @@ import (
 const MaxLine = 64 << 20
 
 // errLongLine means that a line is longer than MaxLine.
-var errLongLine = fmt.Errorf("the line is longer than %d MiB; max_rows_per_line=10000 makes VictoriaMetrics write shorter lines", MaxLine>>20)
+var errLongLine = fmt.Errorf(
+	"the line is longer than %d MiB; max_rows_per_line=10000 makes VictoriaMetrics write shorter lines", MaxLine>>20,
+)
 
 // reader reads lines and tracks its position.
 type reader struct {

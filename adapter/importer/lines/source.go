@@ -165,7 +165,10 @@ func Read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, tak
 	})
 }
 
-func read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, from place, take func(at place, t importer.Tail, end bool) error) error {
+func read(
+	ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, from place,
+	take func(at place, t importer.Tail, end bool) error,
+) error {
 	r, p := newReader(in, from), f.new(g)
 	p.resume(from.context)
 	for {

@@ -114,7 +114,9 @@ func encodeOf(res rollup.Resolution, series [][]byte) []byte {
 
 // decode decodes the series of an uncompressed body. It calls take with a weight before allocating that memory, and
 // returns take's error. All other errors wrap ErrMalformed or ErrVersion.
-func decode(plain []byte, take func(weight int64) error) (list []storage.ImportedSeries, buckets []storage.ImportedBuckets, err error) {
+func decode(
+	plain []byte, take func(weight int64) error,
+) (list []storage.ImportedSeries, buckets []storage.ImportedBuckets, err error) {
 	if len(plain) < headerSize+1 {
 		return nil, nil, fmt.Errorf("%w: the body has only %d bytes", ErrMalformed, len(plain))
 	}

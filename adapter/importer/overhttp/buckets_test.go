@@ -19,13 +19,16 @@ import (
 
 // aggregates returns a series with n buckets of a resolution, starting at a time.
 func aggregates(name string, res rollup.Resolution, from time.Time, n int) storage.ImportedBuckets {
-	s := storage.ImportedBuckets{Labels: labels.FromStrings(labels.MetricName, name, "empty", ""), Resolution: res, Buckets: &rollup.Buckets{}}
+	s := storage.ImportedBuckets{
+		Labels: labels.FromStrings(labels.MetricName, name, "empty", ""), Resolution: res, Buckets: &rollup.Buckets{},
+	}
 	width := res.Width()
 	start := from.UnixMilli() - from.UnixMilli()%width
 	for i := range int64(n) {
 		end := start + (i+1)*width
 		s.Buckets.AppendAggregate(rollup.Aggregate{
-			End: end, Count: uint32(2 + i%3), Sum: float64(3 * i), Min: 0, Max: float64(2 * i), First: 0, Last: float64(i), FirstT: end - width + 1, LastT: end - 1,
+			End: end, Count: uint32(2 + i%3), Sum: float64(3 * i), Min: 0, Max: float64(2 * i), First: 0,
+			Last: float64(i), FirstT: end - width + 1, LastT: end - 1,
 		}, width)
 	}
 	return s
@@ -36,11 +39,14 @@ func aggregates(name string, res rollup.Resolution, from time.Time, n int) stora
 func TestBucketsOverHTTP(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour
-	r := newRig(t, func(o *Options) { o.MaxWeight = 1 << 16 }, func(o *storage.Options) { o.Retention, o.Retention5m, o.Retention1h = 10*day, 40*day, 0 })
+	r := newRig(t, func(o *Options) { o.MaxWeight = 1 << 16 }, func(o *storage.Options) {
+		o.Retention, o.Retention5m, o.Retention1h = 10*day, 40*day, 0
+	})
 	fine, coarse := now.Add(-30*day), now.Add(-200*day)
 	for i := range 2 {
 		list := []storage.ImportedBuckets{
-			aggregates("both", rollup.OneHour, coarse, 100), aggregates("both", rollup.FiveMinutes, coarse, 24), aggregates("fine", rollup.FiveMinutes, fine, 1300),
+			aggregates("both", rollup.OneHour, coarse, 100), aggregates("both", rollup.FiveMinutes, coarse, 24),
+			aggregates("fine", rollup.FiveMinutes, fine, 1300),
 		}
 		stats, err := r.ImportBuckets(t.Context(), "a", list)
 		require.NoError(t, err)
@@ -68,7 +74,9 @@ func TestBucketsOverHTTP(t *testing.T) {
 	require.Equal(t, want.Count[2:], hours.Count[2:])
 	require.Greater(t, hours.Count[0], want.Count[0], "of twelve finer buckets")
 
-	recent, err := r.ImportBuckets(t.Context(), "a", []storage.ImportedBuckets{aggregates("recent", rollup.FiveMinutes, now.Add(-day), 3)})
+	recent, err := r.ImportBuckets(t.Context(), "a", []storage.ImportedBuckets{
+		aggregates("recent", rollup.FiveMinutes, now.Add(-day), 3),
+	})
 	require.NoError(t, err)
 	require.Equal(t, 9, recent.TooCoarse)
 }
@@ -80,14 +88,18 @@ func TestBodiesOfBucketsThatAreRefused(t *testing.T) {
 	one, weight := appendBuckets(nil, &s)
 	require.Positive(t, weight)
 	var h chunk.Samples
-	h.AppendHistogram(chunk.Histogram{T: now.Add(-100 * 24 * time.Hour).UnixMilli(), Int: &histogram.Histogram{Count: 1, ZeroCount: 1}})
+	h.AppendHistogram(chunk.Histogram{
+		T: now.Add(-100 * 24 * time.Hour).UnixMilli(), Int: &histogram.Histogram{Count: 1, ZeroCount: 1},
+	})
 	embedded := storage.ImportedBuckets{Labels: s.Labels, Resolution: s.Resolution, Buckets: &rollup.Buckets{}}
 	rollup.AppendEvery(embedded.Buckets, &h, s.Resolution.Width())
 	histograms, _ := appendBuckets(nil, &embedded)
 	take := func(int64) error { return nil }
 	for name, body := range map[string][]byte{
-		"another width": encodeOf(rollup.FiveMinutes, [][]byte{one}), "unknown": encodeOf(rollup.OneHour+1, [][]byte{one}), "samples": encodeOf(rollup.Raw, [][]byte{one}),
-		"histograms": encodeOf(rollup.OneHour, [][]byte{histograms}), "cut": encodeOf(rollup.OneHour, [][]byte{one[:len(one)-3]}),
+		"another width": encodeOf(rollup.FiveMinutes, [][]byte{one}),
+		"unknown":       encodeOf(rollup.OneHour+1, [][]byte{one}), "samples": encodeOf(rollup.Raw, [][]byte{one}),
+		"histograms": encodeOf(rollup.OneHour, [][]byte{histograms}),
+		"cut":        encodeOf(rollup.OneHour, [][]byte{one[:len(one)-3]}),
 	} {
 		plain, err := snappy.Decode(nil, body)
 		require.NoError(t, err)

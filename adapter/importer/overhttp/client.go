@@ -58,7 +58,8 @@ func (c *Client) Terms(ctx context.Context, name string) (Terms, error) {
 	})
 	var status *fetch.StatusError
 	if errors.As(err, &status) && (status.Code == http.StatusNotFound || status.Code == http.StatusMethodNotAllowed) {
-		return t, fmt.Errorf("%w; check that it is Cassia of this version or later, with --target=all or write: %w", ErrOther, err)
+		return t, fmt.Errorf("%w; check that it is Cassia of this version or later, with --target=all or write: %w",
+			ErrOther, err)
 	}
 	if err != nil {
 		return t, err
@@ -77,7 +78,9 @@ func (c *Client) Identity(ctx context.Context, name string) (string, error) {
 }
 
 // Import implements importer.Destination.
-func (c *Client) Import(ctx context.Context, name string, list []storage.ImportedSeries) (all storage.ImportStats, err error) {
+func (c *Client) Import(
+	ctx context.Context, name string, list []storage.ImportedSeries,
+) (all storage.ImportStats, err error) {
 	err = c.each(ctx, name, list, &all, c.importInto(name, &all))
 	return all, err
 }
@@ -95,13 +98,18 @@ func (c *Client) importInto(name string, all *storage.ImportStats) func(context.
 }
 
 // ImportBuckets implements importer.Destination. Each body holds buckets of one resolution.
-func (c *Client) ImportBuckets(ctx context.Context, name string, list []storage.ImportedBuckets) (all storage.ImportStats, err error) {
+func (c *Client) ImportBuckets(
+	ctx context.Context, name string, list []storage.ImportedBuckets,
+) (all storage.ImportStats, err error) {
 	terms, err := c.Terms(ctx, name)
 	if err != nil {
 		return all, err
 	}
 	for _, res := range rollup.Resolutions {
-		p := &packer{most: terms, stats: &all, send: func(series [][]byte) error { return c.sendAll(ctx, res, series, c.importInto(name, &all)) }}
+		p := &packer{
+			most: terms, stats: &all,
+			send: func(series [][]byte) error { return c.sendAll(ctx, res, series, c.importInto(name, &all)) },
+		}
 		for _, s := range list {
 			if s.Labels = s.Labels.WithoutEmpty(); s.Resolution == res {
 				if err := p.addBuckets(s); err != nil {
@@ -117,7 +125,10 @@ func (c *Client) ImportBuckets(ctx context.Context, name string, list []storage.
 }
 
 // Compare implements importer.Destination.
-func (c *Client) Compare(ctx context.Context, name string, list []storage.ImportedSeries, within query.Span, report func(importer.Difference)) (all importer.VerifyStats, err error) {
+func (c *Client) Compare(
+	ctx context.Context, name string, list []storage.ImportedSeries, within query.Span,
+	report func(importer.Difference),
+) (all importer.VerifyStats, err error) {
 	var unsent storage.ImportStats
 	err = c.each(ctx, name, list, &unsent, func(ctx context.Context, body []byte) error {
 		var answer compared
@@ -135,12 +146,18 @@ func (c *Client) Compare(ctx context.Context, name string, list []storage.Import
 
 // each sends series in bodies within the server's terms. unsent counts samples that aren't sent because every store
 // rejects them.
-func (c *Client) each(ctx context.Context, name string, list []storage.ImportedSeries, unsent *storage.ImportStats, send func(context.Context, []byte) error) error {
+func (c *Client) each(
+	ctx context.Context, name string, list []storage.ImportedSeries, unsent *storage.ImportStats,
+	send func(context.Context, []byte) error,
+) error {
 	terms, err := c.Terms(ctx, name)
 	if err != nil {
 		return err
 	}
-	p := &packer{most: terms, stats: unsent, send: func(series [][]byte) error { return c.sendAll(ctx, rollup.Raw, series, send) }}
+	p := &packer{
+		most: terms, stats: unsent,
+		send: func(series [][]byte) error { return c.sendAll(ctx, rollup.Raw, series, send) },
+	}
 	for _, s := range together(list) {
 		if err := p.add(s); err != nil {
 			return err
@@ -151,7 +168,9 @@ func (c *Client) each(ctx context.Context, name string, list []storage.ImportedS
 
 // sendAll sends series as one body. If the server or a proxy rejects it as too large, it splits the series into two
 // bodies, and these again if necessary.
-func (c *Client) sendAll(ctx context.Context, res rollup.Resolution, series [][]byte, send func(context.Context, []byte) error) error {
+func (c *Client) sendAll(
+	ctx context.Context, res rollup.Resolution, series [][]byte, send func(context.Context, []byte) error,
+) error {
 	body := encodeOf(res, series)
 	err := c.patiently(ctx, func(ctx context.Context) error { return send(ctx, body) })
 	var status *fetch.StatusError

@@ -129,7 +129,10 @@ func (away) RoundTrip(*http.Request) (*http.Response, error) { return nil, errAw
 // TestOtherServers checks that the client detects servers that don't accept imports.
 func TestOtherServers(t *testing.T) {
 	t.Parallel()
-	for text, code := range map[string]int{"404 page not found": 404, "<html>": 200, `{"version":3,"max_bytes":1,"max_weight":1,"store":"a"}`: 200, `{"version":1,"max_bytes":1,"max_weight":1}`: 200} {
+	for text, code := range map[string]int{
+		"404 page not found": 404, "<html>": 200, `{"version":3,"max_bytes":1,"max_weight":1,"store":"a"}`: 200,
+		`{"version":1,"max_bytes":1,"max_weight":1}`: 200,
+	} {
 		r := newRig(t, nil, nil)
 		r.on = func(w http.ResponseWriter, _ *http.Request) bool {
 			http.Error(w, text, code)
@@ -175,7 +178,8 @@ func TestChangedRetention(t *testing.T) {
 	_, err := r.Import(t.Context(), "a", history(1, 1, 4))
 	require.NoError(t, err)
 	for _, other := range []importer.Kept{
-		{Default: retention.Keep{Raw: 12 * time.Hour}}, {Default: retention.Keep{Raw: 24 * time.Hour, FiveMinutes: 48 * time.Hour}},
+		{Default: retention.Keep{Raw: 12 * time.Hour}},
+		{Default: retention.Keep{Raw: 24 * time.Hour, FiveMinutes: 48 * time.Hour}},
 		{Default: kept.Default, Classes: []retention.Class{{Name: "short", Keep: retention.Keep{Raw: time.Hour}}}},
 	} {
 		kept = other
@@ -236,7 +240,9 @@ func TestSeriesWithoutSamples(t *testing.T) {
 	stats, err := r.Import(t.Context(), "a", list)
 	require.NoError(t, err)
 	require.EqualValues(t, n, stats.Samples)
-	stats, err = r.Import(t.Context(), "a", []storage.ImportedSeries{{Labels: list[1].Labels, Samples: &chunk.Samples{}}})
+	stats, err = r.Import(t.Context(), "a", []storage.ImportedSeries{
+		{Labels: list[1].Labels, Samples: &chunk.Samples{}},
+	})
 	require.NoError(t, err)
 	require.Zero(t, stats.Samples)
 }
@@ -245,7 +251,9 @@ func TestSeriesWithoutSamples(t *testing.T) {
 func TestBodiesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(o *Options) { o.MaxWeight = 1 << 20 }, nil)
-	one, _, err := appendSeries(nil, labels.FromStrings(labels.MetricName, "up"), &chunk.Samples{T: []int64{1}, V: []float64{1}})
+	one, _, err := appendSeries(
+		nil, labels.FromStrings(labels.MetricName, "up"), &chunk.Samples{T: []int64{1}, V: []float64{1}},
+	)
 	require.NoError(t, err)
 	many := &chunk.Samples{}
 	for i := range int64(100_000) {
@@ -283,7 +291,9 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		for _, path := range []string{Path, Path + "/compare"} {
 			q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+path, bytes.NewReader(c.body))
 			require.NoError(t, err)
-			q.Header = http.Header{"Content-Type": {contentType}, "Content-Encoding": {contentEncoding}, "X-Scope-OrgID": {"a"}}
+			q.Header = http.Header{
+				"Content-Type": {contentType}, "Content-Encoding": {contentEncoding}, "X-Scope-OrgID": {"a"},
+			}
 			for k, v := range c.h {
 				q.Header[k] = v
 			}
@@ -346,13 +356,16 @@ func TestBodiesShareABudget(t *testing.T) {
 func TestLongSeriesAreCut(t *testing.T) {
 	t.Parallel()
 	var sent [][]storage.ImportedSeries
-	p := &packer{most: Terms{MaxBytes: 1 << 20, MaxWeight: 60_000}, stats: &storage.ImportStats{}, send: func(series [][]byte) error {
-		plain, err := snappy.Decode(nil, encode(series))
-		require.NoError(t, err)
-		list, _, err := decode(plain, func(int64) error { return nil })
-		sent = append(sent, list)
-		return err
-	}}
+	p := &packer{
+		most: Terms{MaxBytes: 1 << 20, MaxWeight: 60_000}, stats: &storage.ImportStats{},
+		send: func(series [][]byte) error {
+			plain, err := snappy.Decode(nil, encode(series))
+			require.NoError(t, err)
+			list, _, err := decode(plain, func(int64) error { return nil })
+			sent = append(sent, list)
+			return err
+		},
+	}
 	want := &chunk.Samples{}
 	for i := range int64(20 * 288) {
 		want.AppendFloat((i-3000)*300_000, 1+i, float64(i)) // also before 1970
@@ -363,7 +376,9 @@ func TestLongSeriesAreCut(t *testing.T) {
 	got := &chunk.Samples{}
 	copied := &chunk.Samples{}
 	copied.AppendAll(want)
-	require.NoError(t, p.add(storage.ImportedSeries{Labels: labels.FromStrings(labels.MetricName, "up"), Samples: copied}))
+	require.NoError(t, p.add(storage.ImportedSeries{
+		Labels: labels.FromStrings(labels.MetricName, "up"), Samples: copied,
+	}))
 	require.NoError(t, p.flush())
 	days := map[int64]string{}
 	for i, list := range sent {
@@ -431,10 +446,14 @@ func TestComparesARangeOverHTTP(t *testing.T) {
 		Default: retention.Keep{Raw: 24 * time.Hour, FiveMinutes: 48 * time.Hour},
 		Classes: []retention.Class{{
 			Name: "ci", Keep: retention.Keep{Raw: time.Hour},
-			Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchRegexp, "job", "ci|test"), labels.MustNewMatcher(labels.MatchNotEqual, "env", "prod")}},
+			Match: [][]*labels.Matcher{{
+				labels.MustNewMatcher(labels.MatchRegexp, "job", "ci|test"),
+				labels.MustNewMatcher(labels.MatchNotEqual, "env", "prod"),
+			}},
 		}},
 	}
-	r := newRig(t, func(o *Options) { o.Retention = func(string) importer.Kept { return kept } }, func(o *storage.Options) { o.Retention, o.Retention5m = 24*time.Hour, 0 })
+	r := newRig(t, func(o *Options) { o.Retention = func(string) importer.Kept { return kept } },
+		func(o *storage.Options) { o.Retention, o.Retention5m = 24*time.Hour, 0 })
 	terms, err := r.Terms(t.Context(), "a")
 	require.NoError(t, err)
 	got, err := terms.Kept()
@@ -461,7 +480,10 @@ func TestComparesARangeOverHTTP(t *testing.T) {
 	stats, err := r.Compare(t.Context(), "a", series(60, 63), within, func(d importer.Difference) { t.Error(d) })
 	require.NoError(t, err)
 	require.Equal(t, importer.VerifyStats{SeriesDays: 1, RolledUp: 60, Left: 3}, stats)
-	stats, err = r.Compare(t.Context(), "a", series(60, 63), importer.AllTimes(), func(d importer.Difference) { t.Error(d) })
+	stats, err = r.Compare(t.Context(), "a", series(60, 63), importer.AllTimes(), func(d importer.Difference) {
+		t.Error(d)
+	})
 	require.NoError(t, err)
-	require.Equal(t, importer.VerifyStats{SeriesDays: 1, RolledUp: 60, Left: 3}, stats, "the store has more in the last bucket")
+	require.Equal(t, importer.VerifyStats{SeriesDays: 1, RolledUp: 60, Left: 3}, stats,
+		"the store has more in the last bucket")
 }

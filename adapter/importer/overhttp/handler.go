@@ -172,7 +172,8 @@ func (b *body) read(r *http.Request, o *Options) error {
 		return fmt.Errorf("%w: not a valid snappy block", ErrMalformed)
 	}
 	if int64(size) > o.maxBytes() {
-		return fmt.Errorf("%w: decompressed, the body has %d bytes; the maximum is %d", adapter.ErrTooLarge, size, o.maxBytes())
+		return fmt.Errorf("%w: decompressed, the body has %d bytes; the maximum is %d",
+			adapter.ErrTooLarge, size, o.maxBytes())
 	}
 	if err := b.share.Take(int64(size)); err != nil {
 		return err

@@ -68,7 +68,8 @@ func (p *packer) pack(ls labels.Labels, samples *chunk.Samples) error {
 
 // put adds an encoded series to the current body. If it doesn't fit, put first sends the body.
 func (p *packer) put(one []byte, weight int64) error {
-	if len(p.series) > 0 && (p.weight+weight > p.most.MaxWeight || headerSize+1+p.bytes+int64(len(one)) > p.most.MaxBytes) {
+	if len(p.series) > 0 &&
+		(p.weight+weight > p.most.MaxWeight || headerSize+1+p.bytes+int64(len(one)) > p.most.MaxBytes) {
 		if err := p.flush(); err != nil {
 			return err
 		}
@@ -91,7 +92,8 @@ func (p *packer) addBuckets(s storage.ImportedBuckets) error {
 	}
 	for _, half := range [][2]int{{0, n / 2}, {n / 2, n}} {
 		part := s.Buckets.Slice(half[0], half[1])
-		if err := p.addBuckets(storage.ImportedBuckets{Labels: s.Labels, Resolution: s.Resolution, Buckets: &part}); err != nil {
+		divided := storage.ImportedBuckets{Labels: s.Labels, Resolution: s.Resolution, Buckets: &part}
+		if err := p.addBuckets(divided); err != nil {
 			return err
 		}
 	}

@@ -85,7 +85,8 @@ func (r *rig) order() {
 func newRig(t *testing.T, change func(*Options), store func(*storage.Options)) *rig {
 	r := &rig{store: openStore(t, store)}
 	o := DefaultOptions()
-	o.Ready, o.Retention = r.store.Ready, func(string) importer.Kept { return importer.Kept{Default: retention.Keep{Raw: 24 * time.Hour}} }
+	o.Ready = r.store.Ready
+	o.Retention = func(string) importer.Kept { return importer.Kept{Default: retention.Keep{Raw: 24 * time.Hour}} }
 	if change != nil {
 		change(&o)
 	}
@@ -130,7 +131,10 @@ func history(seed uint64, days, series int) []storage.ImportedSeries {
 			case i%4 == 2 && r.IntN(2) == 0:
 				s.AppendHistogram(chunk.Histogram{T: at, Float: h.ToFloat(nil)})
 			default:
-				odd := []float64{math.Float64frombits(value.StaleNaN), math.Float64frombits(0x7ff80000deadbeef), math.Inf(-1), math.Copysign(0, -1), r.Float64(), float64(r.IntN(1000))}
+				odd := []float64{
+					math.Float64frombits(value.StaleNaN), math.Float64frombits(0x7ff80000deadbeef), math.Inf(-1),
+					math.Copysign(0, -1), r.Float64(), float64(r.IntN(1000)),
+				}
 				s.AppendFloat(at, int64(i%2)*from, odd[r.IntN(len(odd))])
 			}
 		}
@@ -164,15 +168,23 @@ func TestStoresWhatLocalImportsDo(t *testing.T) {
 		for name, keep := range map[string]time.Duration{name: 0, name + ", mostly rollups": 24 * time.Hour} {
 			t.Run(name, func(t *testing.T) {
 				kept := func(o *storage.Options) { o.Retention, o.Retention5m = keep, 0 }
-				r, direct := newRig(t, func(o *Options) { o.MaxWeight = weight }, kept), importer.Local(openStore(t, kept), clock)
+				r := newRig(t, func(o *Options) { o.MaxWeight = weight }, kept)
+				direct := importer.Local(openStore(t, kept), clock)
 				with := func() []storage.ImportedSeries {
 					list := history(1, 20, 3)
 					// The first series occurs twice, one series has no name, and one histogram is invalid.
 					again := history(1, 20, 1)[0]
 					again.Samples.AppendFloat(now.UnixMilli()-1, 0, 42)
-					nameless := storage.ImportedSeries{Labels: labels.FromStrings("job", "x"), Samples: &chunk.Samples{T: []int64{now.UnixMilli()}, V: []float64{1}}}
-					bad := storage.ImportedSeries{Labels: labels.FromStrings(labels.MetricName, "bad"), Samples: &chunk.Samples{}}
-					bad.Samples.AppendHistogram(chunk.Histogram{T: now.UnixMilli(), Int: &histogram.Histogram{Schema: 99}})
+					nameless := storage.ImportedSeries{
+						Labels:  labels.FromStrings("job", "x"),
+						Samples: &chunk.Samples{T: []int64{now.UnixMilli()}, V: []float64{1}},
+					}
+					bad := storage.ImportedSeries{
+						Labels: labels.FromStrings(labels.MetricName, "bad"), Samples: &chunk.Samples{},
+					}
+					bad.Samples.AppendHistogram(chunk.Histogram{
+						T: now.UnixMilli(), Int: &histogram.Histogram{Schema: 99},
+					})
 					bad.Samples.AppendFloat(now.Add(time.Hour).UnixMilli(), 0, 1)
 					return append(list, again, nameless, bad)
 				}
@@ -219,9 +231,13 @@ func TestComparesOverHTTP(t *testing.T) {
 		return list
 	}
 	var want, got []string
-	wantStats, err := direct.Compare(t.Context(), "a", changed(), importer.AllTimes(), func(d importer.Difference) { want = append(want, d.String()) })
+	wantStats, err := direct.Compare(t.Context(), "a", changed(), importer.AllTimes(), func(d importer.Difference) {
+		want = append(want, d.String())
+	})
 	require.NoError(t, err)
-	gotStats, err := r.Compare(t.Context(), "a", changed(), importer.AllTimes(), func(d importer.Difference) { got = append(got, d.String()) })
+	gotStats, err := r.Compare(t.Context(), "a", changed(), importer.AllTimes(), func(d importer.Difference) {
+		got = append(got, d.String())
+	})
 	require.NoError(t, err)
 	require.Equal(t, wantStats, gotStats)
 	require.ElementsMatch(t, want, got)

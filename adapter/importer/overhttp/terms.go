@@ -53,7 +53,9 @@ type matchedText struct {
 func (t *Terms) setKept(k importer.Kept) {
 	t.RetentionMS, t.Retention5mMS = k.Default.Raw.Milliseconds(), k.Default.FiveMinutes.Milliseconds()
 	for _, c := range k.Classes {
-		class := classTerms{Name: c.Name, RetentionMS: c.Raw.Milliseconds(), Retention5mMS: c.FiveMinutes.Milliseconds()}
+		class := classTerms{
+			Name: c.Name, RetentionMS: c.Raw.Milliseconds(), Retention5mMS: c.FiveMinutes.Milliseconds(),
+		}
 		for _, ms := range c.Match {
 			texts := make([]matchedText, len(ms))
 			for i, m := range ms {
@@ -98,7 +100,9 @@ func (t *Terms) Kept() (k importer.Kept, err error) {
 }
 
 func (m matchedText) matcher() (*labels.Matcher, error) {
-	for _, t := range []labels.MatchType{labels.MatchEqual, labels.MatchNotEqual, labels.MatchRegexp, labels.MatchNotRegexp} {
+	for _, t := range []labels.MatchType{
+		labels.MatchEqual, labels.MatchNotEqual, labels.MatchRegexp, labels.MatchNotRegexp,
+	} {
 		if t.String() == m.Type {
 			return labels.NewMatcher(t, m.Name, m.Value)
 		}
@@ -107,7 +111,9 @@ func (m matchedText) matcher() (*labels.Matcher, error) {
 }
 
 func keepOf(rawMS, fiveMinutesMS int64) retention.Keep {
-	return retention.Keep{Raw: time.Duration(rawMS) * time.Millisecond, FiveMinutes: time.Duration(fiveMinutesMS) * time.Millisecond}
+	return retention.Keep{
+		Raw: time.Duration(rawMS) * time.Millisecond, FiveMinutes: time.Duration(fiveMinutesMS) * time.Millisecond,
+	}
 }
 
 // stored is the response to an import.
@@ -139,7 +145,9 @@ func storedOf(stats storage.ImportStats) stored {
 func (s stored) stats() storage.ImportStats {
 	stats := s.Stats
 	for _, r := range s.Refusals {
-		stats.Refusals = append(stats.Refusals, storage.Refusal{Labels: r.Labels, Samples: r.Samples, Err: serverError(r.Error)})
+		stats.Refusals = append(stats.Refusals, storage.Refusal{
+			Labels: r.Labels, Samples: r.Samples, Err: serverError(r.Error),
+		})
 	}
 	return stats
 }
@@ -165,7 +173,9 @@ type difference struct {
 }
 
 func differenceOf(d importer.Difference) difference {
-	return difference{d.Labels, d.DayMS, d.Source.Count, number(d.Source.Sum), d.Stored.Count, number(d.Stored.Sum), d.Rollups}
+	return difference{
+		d.Labels, d.DayMS, d.Source.Count, number(d.Source.Sum), d.Stored.Count, number(d.Stored.Sum), d.Rollups,
+	}
 }
 
 func (d difference) difference() importer.Difference {

@@ -49,14 +49,17 @@ type Options struct {
 func New(o Options) *fetch.Days {
 	r := &reader{Options: o}
 	return &fetch.Days{
-		Words: "remote read from " + o.Client.URL.Redacted(), Selection: o.Selection, Width: o.Width, Now: o.Now, Wait: fetch.Wait, Fetch: r.fetch,
+		Words: "remote read from " + o.Client.URL.Redacted(), Selection: o.Selection, Width: o.Width, Now: o.Now,
+		Wait: fetch.Wait, Fetch: r.fetch,
 	}
 }
 
 type reader struct{ Options }
 
 // fetch sends one request per selector and skips series that an earlier selector returned.
-func (r *reader) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error) error {
+func (r *reader) fetch(
+	ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error,
+) error {
 	selectors := r.Matchers
 	if len(selectors) == 0 {
 		selectors = [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}}
@@ -78,17 +81,21 @@ func (r *reader) request(ctx context.Context, minMS, maxMS int64, ms []*labels.M
 		return err
 	}
 	request := prompb.ReadRequest{
-		Queries:               []*prompb.Query{pq},
-		AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{prompb.ReadRequest_STREAMED_XOR_CHUNKS, prompb.ReadRequest_SAMPLES},
+		Queries: []*prompb.Query{pq},
+		AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{
+			prompb.ReadRequest_STREAMED_XOR_CHUNKS, prompb.ReadRequest_SAMPLES,
+		},
 	}
 	text, err := request.Marshal()
 	if err != nil {
 		return err
 	}
-	answer, err := r.Client.Do(ctx, http.MethodPost, r.Client.URL, bytes.NewReader(snappy.Encode(nil, text)), http.Header{
-		"Content-Type": {"application/x-protobuf"}, "Content-Encoding": {"snappy"}, "Accept-Encoding": {"snappy"},
-		"X-Prometheus-Remote-Read-Version": {"0.1.0"}, "User-Agent": {"cassia"},
-	})
+	answer, err := r.Client.Do(
+		ctx, http.MethodPost, r.Client.URL, bytes.NewReader(snappy.Encode(nil, text)), http.Header{
+			"Content-Type": {"application/x-protobuf"}, "Content-Encoding": {"snappy"}, "Accept-Encoding": {"snappy"},
+			"X-Prometheus-Remote-Read-Version": {"0.1.0"}, "User-Agent": {"cassia"},
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -99,7 +106,8 @@ func (r *reader) request(ctx context.Context, minMS, maxMS int64, ms []*labels.M
 	case strings.HasPrefix(kind, "application/x-protobuf"):
 		return q.samples(answer.Body)
 	default:
-		return fmt.Errorf("the response of %s is %q, so the server doesn't support remote read", r.Client.URL.Redacted(), importer.Shorten(kind))
+		return fmt.Errorf("the response of %s is %q, so the server doesn't support remote read",
+			r.Client.URL.Redacted(), importer.Shorten(kind))
 	}
 }
 
@@ -210,7 +218,10 @@ func (q *query) samples(r io.Reader) error {
 	}
 	n, err := snappy.DecodedLen(text)
 	if err == nil && (n > maxAnswer || len(text) > maxAnswer) {
-		return fmt.Errorf("the response has more than %d MiB, and the server doesn't stream; reduce it with --match or --piece", maxAnswer>>20)
+		return fmt.Errorf(
+			"the response has more than %d MiB, and the server doesn't stream; reduce it with --match or --piece",
+			maxAnswer>>20,
+		)
 	}
 	if err == nil {
 		text, err = snappy.Decode(nil, text)

@@ -50,7 +50,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = request.Unmarshal(body)
 	}
-	if err != nil || len(request.Queries) != 1 || request.AcceptedResponseTypes[0] != prompb.ReadRequest_STREAMED_XOR_CHUNKS {
+	if err != nil || len(request.Queries) != 1 ||
+		request.AcceptedResponseTypes[0] != prompb.ReadRequest_STREAMED_XOR_CHUNKS {
 		http.Error(w, fmt.Sprint("bad request ", err), http.StatusBadRequest)
 		return
 	}
@@ -69,7 +70,8 @@ func (s *server) source(t *testing.T, sel importer.Selection) *fetch.Days {
 		sel.MinMS = from
 	}
 	d := New(Options{
-		Client: fetch.Client{HTTP: web.Client(), URL: u, Header: h}, Selection: sel, Width: 24 * time.Hour, Now: func() time.Time { return time.UnixMilli(now) },
+		Client: fetch.Client{HTTP: web.Client(), URL: u, Header: h}, Selection: sel, Width: 24 * time.Hour,
+		Now: func() time.Time { return time.UnixMilli(now) },
 	})
 	d.Wait = func(ctx context.Context, wait time.Duration) error {
 		s.waits = append(s.waits, wait)
@@ -86,7 +88,9 @@ func samplesOf(t *testing.T, s importer.Source, after string) (lines, positions 
 		positions = append(positions, b.Position)
 		for _, series := range b.Series {
 			for i, at := range series.Samples.T {
-				lines = append(lines, fmt.Sprintf("%s %d %016x", series.Labels, at, math.Float64bits(series.Samples.V[i])))
+				lines = append(
+					lines, fmt.Sprintf("%s %d %016x", series.Labels, at, math.Float64bits(series.Samples.V[i])),
+				)
 			}
 			for _, h := range series.Samples.H {
 				lines = append(lines, fmt.Sprintf("%s %d %v %v", series.Labels, h.T, h.Int, h.Float))
@@ -128,7 +132,9 @@ func TestSampled(t *testing.T) {
 			return
 		}
 		x := up("a", q.StartTimestampMs-1, q.StartTimestampMs, q.EndTimestampMs, q.EndTimestampMs+1)
-		x.Histograms = []prompb.Histogram{prompb.FromIntHistogram(from+5, ints), prompb.FromFloatHistogram(from+6, floats)}
+		x.Histograms = []prompb.Histogram{
+			prompb.FromIntHistogram(from+5, ints), prompb.FromFloatHistogram(from+6, floats),
+		}
 		sampled(w, x)
 	}}
 	d := s.source(t, importer.Everything())
@@ -189,17 +195,22 @@ func TestStreamed(t *testing.T) {
 	sel := importer.Everything()
 	sel.MaxMS = from + 1000
 	sel.Matchers = [][]*labels.Matcher{
-		{labels.MustNewMatcher(labels.MatchEqual, "job", "a")}, {labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")},
+		{labels.MustNewMatcher(labels.MatchEqual, "job", "a")},
+		{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")},
 	}
 	s := &server{answer: func(w http.ResponseWriter, q *prompb.Query, asked int) {
 		a := up("a").Labels
 		frames := []prompb.ChunkedReadResponse{
 			{ChunkedSeries: []*prompb.ChunkedSeries{{Labels: a, Chunks: []prompb.Chunk{chunkOf(t, from, from+1)}}}},
-			{ChunkedSeries: []*prompb.ChunkedSeries{{Labels: a, Chunks: []prompb.Chunk{chunkOf(t, from+2, from+5000)}}}},
+			{ChunkedSeries: []*prompb.ChunkedSeries{
+				{Labels: a, Chunks: []prompb.Chunk{chunkOf(t, from+2, from+5000)}},
+			}},
 		}
 		if asked == 2 {
 			frames = append(frames, prompb.ChunkedReadResponse{
-				ChunkedSeries: []*prompb.ChunkedSeries{{Labels: up("b").Labels, Chunks: []prompb.Chunk{chunkOf(t, from)}}},
+				ChunkedSeries: []*prompb.ChunkedSeries{
+					{Labels: up("b").Labels, Chunks: []prompb.Chunk{chunkOf(t, from)}},
+				},
 			})
 		}
 		stream(w, frames...)
@@ -207,8 +218,10 @@ func TestStreamed(t *testing.T) {
 	got, _, err := samplesOf(t, s.source(t, sel), "")
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		fmt.Sprintf(`{__name__="up", job="a"} %d %s`, from, one), fmt.Sprintf(`{__name__="up", job="a"} %d %s`, from+1, one),
-		fmt.Sprintf(`{__name__="up", job="a"} %d %s`, from+2, one), fmt.Sprintf(`{__name__="up", job="b"} %d %s`, from, one),
+		fmt.Sprintf(`{__name__="up", job="a"} %d %s`,
+			from, one), fmt.Sprintf(`{__name__="up", job="a"} %d %s`, from+1, one),
+		fmt.Sprintf(`{__name__="up", job="a"} %d %s`, from+2, one),
+		fmt.Sprintf(`{__name__="up", job="b"} %d %s`, from, one),
 	}, got)
 	require.Len(t, s.queries, 2)
 	require.Equal(t, "job", s.queries[0].Matchers[0].Name)
@@ -229,7 +242,9 @@ func TestTriesAgain(t *testing.T) {
 			w.Header().Set("Content-Length", "1000")
 			_, _ = w.Write([]byte("cut off"))
 		case 4:
-			stream(w, prompb.ChunkedReadResponse{ChunkedSeries: []*prompb.ChunkedSeries{{Labels: up("a").Labels, Chunks: []prompb.Chunk{chunkOf(t, from)}}}})
+			stream(w, prompb.ChunkedReadResponse{ChunkedSeries: []*prompb.ChunkedSeries{
+				{Labels: up("a").Labels, Chunks: []prompb.Chunk{chunkOf(t, from)}},
+			}})
 			panic(http.ErrAbortHandler)
 		default:
 			sampled(w, up("a", q.StartTimestampMs))
@@ -253,8 +268,14 @@ func TestSaysWhatIsWrong(t *testing.T) {
 		{func(w http.ResponseWriter, _ *prompb.Query, _ int) {
 			http.Error(w, "who\nare you", http.StatusUnauthorized)
 		}, "returned 401 Unauthorized: who are you", 1},
-		{func(w http.ResponseWriter, _ *prompb.Query, _ int) { http.Error(w, "busy", http.StatusBadGateway) }, "returned 502 Bad Gateway: busy", 12},
-		{func(w http.ResponseWriter, _ *prompb.Query, _ int) { _, _ = w.Write([]byte("<html>")) }, `so the server doesn't support remote read`, 1},
+		{
+			func(w http.ResponseWriter, _ *prompb.Query, _ int) { http.Error(w, "busy", http.StatusBadGateway) },
+			"returned 502 Bad Gateway: busy", 12,
+		},
+		{
+			func(w http.ResponseWriter, _ *prompb.Query, _ int) { _, _ = w.Write([]byte("<html>")) },
+			`so the server doesn't support remote read`, 1,
+		},
 		{func(w http.ResponseWriter, _ *prompb.Query, _ int) {
 			w.Header().Set("Content-Type", "application/x-protobuf")
 			_, _ = w.Write([]byte{0xff, 0xff, 0xff, 0xff, 0x0f})
@@ -264,7 +285,9 @@ func TestSaysWhatIsWrong(t *testing.T) {
 			_, _ = w.Write([]byte("nonsense"))
 		}, "invalid response: ", 1},
 		{func(w http.ResponseWriter, _ *prompb.Query, _ int) {
-			stream(w, prompb.ChunkedReadResponse{ChunkedSeries: []*prompb.ChunkedSeries{{Labels: up("a").Labels, Chunks: []prompb.Chunk{{Type: 99, Data: []byte{1}}}}}})
+			stream(w, prompb.ChunkedReadResponse{ChunkedSeries: []*prompb.ChunkedSeries{
+				{Labels: up("a").Labels, Chunks: []prompb.Chunk{{Type: 99, Data: []byte{1}}}},
+			}})
 		}, `chunk of {__name__="up", job="a"}: `, 1},
 	} {
 		s := &server{answer: c.answer}

@@ -134,7 +134,11 @@ func (d *blockDecoder) integers(into []int64, b []byte, kind byte, first int64, 
 		step, ok = next()
 	case delta, zstdDelta, delta2, zstdDelta2:
 	default:
-		return into, fmt.Errorf("integers of unknown type %d, perhaps from a newer VictoriaMetrics; export JSON lines with /api/v1/export instead", kind)
+		return into, fmt.Errorf(
+			"integers of unknown type %d, perhaps from a newer VictoriaMetrics; export JSON lines with "+
+				"/api/v1/export instead",
+			kind,
+		)
 	}
 	for i := 1; ok && i < n; i++ {
 		switch kind {

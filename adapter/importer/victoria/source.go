@@ -199,7 +199,8 @@ func New(o Options) *fetch.Days {
 	}
 	s := &server{Options: o, url: &u}
 	return &fetch.Days{
-		Words: "VictoriaMetrics at " + u.Redacted(), Selection: o.Selection, Width: o.Width, Now: o.Now, Wait: fetch.Wait, Fetch: s.fetch,
+		Words: "VictoriaMetrics at " + u.Redacted(), Selection: o.Selection, Width: o.Width, Now: o.Now,
+		Wait: fetch.Wait, Fetch: s.fetch,
 	}
 }
 
@@ -209,9 +210,12 @@ type server struct {
 }
 
 // fetch requests a piece, extended by one second on both sides: the Gatherer ignores samples outside of the selection.
-func (s *server) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error) error {
+func (s *server) fetch(
+	ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error,
+) error {
 	q := url.Values{
-		"start": {seconds(minMS - 1000)}, "end": {seconds(maxMS + 1000)}, "reduce_mem_usage": {"1"}, "max_rows_per_line": {"10000"},
+		"start": {seconds(minMS - 1000)}, "end": {seconds(maxMS + 1000)}, "reduce_mem_usage": {"1"},
+		"max_rows_per_line": {"10000"},
 	}
 	for _, ms := range s.Matchers {
 		q.Add("match[]", selector(ms))

@@ -87,7 +87,9 @@ func samplesOf(t testing.TB, s importer.Source, after string) (lines []string, p
 		positions = append(positions, b.Position)
 		for _, series := range b.Series {
 			for i, at := range series.Samples.T {
-				lines = append(lines, fmt.Sprintf("%s %d %016x", series.Labels, at, math.Float64bits(series.Samples.V[i])))
+				lines = append(
+					lines, fmt.Sprintf("%s %d %016x", series.Labels, at, math.Float64bits(series.Samples.V[i])),
+				)
 			}
 		}
 	}
@@ -100,7 +102,10 @@ func TestNative(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(-5, 10_000)
 	var want []string
-	add := func(name string, ls labels.Labels, timesKind, valuesKind, precision byte, scale int64, times, values []int64, floats []float64) {
+	add := func(
+		name string, ls labels.Labels, timesKind, valuesKind, precision byte, scale int64, times, values []int64,
+		floats []float64,
+	) {
 		b.field([]byte(name))
 		b.field(block(t, timesKind, valuesKind, precision, scale, times, values))
 		for i, at := range times {
@@ -111,7 +116,8 @@ func TestNative(t *testing.T) {
 	}
 	up := labels.FromStrings("__name__", "up", "job", "a")
 	add("up\x01job\x01a\x01", up, deltaConst, constant, 64, 0, []int64{0, 15, 30}, []int64{1, 1, 1}, []float64{1, 1, 1})
-	add("up\x01job\x01a\x01", up, delta2, delta, 64, -2, []int64{-6, -5, 100, 10_000, 10_001}, []int64{1, -22, math.MaxInt64 - 1, math.MaxInt64, math.MinInt64},
+	add("up\x01job\x01a\x01", up, delta2, delta, 64, -2, []int64{-6, -5, 100, 10_000, 10_001},
+		[]int64{1, -22, math.MaxInt64 - 1, math.MaxInt64, math.MinInt64},
 		[]float64{0.01, -0.22, math.Float64frombits(0x7ff0000000000002), math.Inf(1), math.Inf(-1)})
 	long, longValues, floats := make([]int64, 8192), make([]int64, 8192), make([]float64, 8192)
 	for i := range long {
@@ -119,8 +125,11 @@ func TestNative(t *testing.T) {
 		floats[i] = float64(longValues[i]) * 1e3
 	}
 	slices.Sort(long)
-	add("a\x000b\x001c\x002\x01\x002x\x01\x001\x01", labels.FromStrings("__name__", "a\x00b\x01c\x02", "\x02x", "\x01"), zstdDelta2, zstdDelta, 64, 3, long, longValues, floats)
-	add("\x01job\x01b\x01", labels.FromStrings("job", "b"), constant, delta2, 64, 0, []int64{7}, []int64{5}, []float64{5})
+	add("a\x000b\x001c\x002\x01\x002x\x01\x001\x01",
+		labels.FromStrings("__name__", "a\x00b\x01c\x02", "\x02x", "\x01"), zstdDelta2, zstdDelta, 64, 3, long,
+		longValues, floats)
+	add("\x01job\x01b\x01", labels.FromStrings("job", "b"), constant, delta2, 64, 0, []int64{7}, []int64{5},
+		[]float64{5})
 	slices.Sort(want)
 	path := filepath.Join(t.TempDir(), "native")
 	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
@@ -188,7 +197,9 @@ func TestNativeSaysWhatIsWrong(t *testing.T) {
 		{with("a\x01", append(block(t, constant, constant, 64, 0, []int64{1}, []int64{1}), 0)), "the lengths of a block"},
 	} {
 		var err error
-		for _, e := range (&Native{Path: "-", Stdin: bytes.NewReader(c.in), Selection: importer.Everything()}).Batches(t.Context(), "") {
+		for _, e := range (&Native{
+			Path: "-", Stdin: bytes.NewReader(c.in), Selection: importer.Everything(),
+		}).Batches(t.Context(), "") {
 			err = e
 		}
 		require.ErrorContains(t, err, c.want)
@@ -207,7 +218,9 @@ func TestNativeResumes(t *testing.T) {
 		ends = append(ends, b.Len())
 	}
 	read := func(in []byte, after string) (batches []importer.Batch, samples int, err error) {
-		for b, err := range (&Native{Path: "-", Stdin: bytes.NewReader(in), Selection: importer.Everything()}).Batches(t.Context(), after) {
+		for b, err := range (&Native{
+			Path: "-", Stdin: bytes.NewReader(in), Selection: importer.Everything(),
+		}).Batches(t.Context(), after) {
 			if err != nil {
 				return batches, samples, err
 			}
@@ -246,7 +259,9 @@ func FuzzNative(f *testing.F) {
 	b.field(block(f, zstdDelta, delta2, 64, -1, []int64{1, 5, 9, 10}, []int64{1, 2, 9, 1}))
 	f.Add(b.Bytes())
 	f.Fuzz(func(t *testing.T, in []byte) {
-		for b, err := range (&Native{Path: "-", Stdin: bytes.NewReader(in), Selection: importer.Everything()}).Batches(t.Context(), "") {
+		for b, err := range (&Native{
+			Path: "-", Stdin: bytes.NewReader(in), Selection: importer.Everything(),
+		}).Batches(t.Context(), "") {
 			for _, s := range b.Series {
 				require.LessOrEqual(t, s.Samples.Len(), maxRows*(1+len(in)/8))
 			}
@@ -260,8 +275,12 @@ func FuzzNative(f *testing.F) {
 // TestAsVictoriaMetricsWritesIt reads exports of the same series by VictoriaMetrics 1.150 in both formats.
 func TestAsVictoriaMetricsWritesIt(t *testing.T) {
 	t.Parallel()
-	native, _ := samplesOf(t, &Native{Path: "testdata/victoria-metrics-1.150.native", Selection: importer.Everything()}, "")
-	text, _ := samplesOf(t, lines.New(lines.Options{Path: "testdata/victoria-metrics-1.150.jsonl", Format: lines.JSONLines, Selection: importer.Everything()}), "")
+	native, _ := samplesOf(
+		t, &Native{Path: "testdata/victoria-metrics-1.150.native", Selection: importer.Everything()}, "",
+	)
+	text, _ := samplesOf(t, lines.New(lines.Options{
+		Path: "testdata/victoria-metrics-1.150.jsonl", Format: lines.JSONLines, Selection: importer.Everything(),
+	}), "")
 	require.Equal(t, text, native)
 	require.Len(t, native, 50+400+150+200+3+1+2+100+5)
 	require.Contains(t, native, `{__name__="stale"} 1767225630000 7ff0000000000002`)
@@ -311,14 +330,19 @@ func TestServer(t *testing.T) {
 		sel.MinMS, sel.MaxMS = 1767225600000, 1767225600000+2*24*3600*1000
 		sel.MinMS++
 		sel.Matchers = [][]*labels.Matcher{
-			{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "up|ramp")}, {labels.MustNewMatcher(labels.MatchNotEqual, "job", "a")},
+			{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "up|ramp")},
+			{labels.MustNewMatcher(labels.MatchNotEqual, "job", "a")},
 		}
-		d := New(Options{Client: fetch.Client{HTTP: web.Client(), URL: u}, Native: c.native, Selection: sel, Width: 24 * time.Hour, Now: time.Now})
+		d := New(Options{
+			Client: fetch.Client{HTTP: web.Client(), URL: u}, Native: c.native, Selection: sel, Width: 24 * time.Hour,
+			Now: time.Now,
+		})
 		d.Wait = func(context.Context, time.Duration) error { return nil }
 		got, positions := samplesOf(t, d, "")
 		var chosen []string
 		for _, line := range want {
-			if !strings.Contains(line, " 1767225600000 ") && (!strings.Contains(line, `job="a"`) || strings.Contains(line, `"up"`)) {
+			if !strings.Contains(line, " 1767225600000 ") &&
+				(!strings.Contains(line, `job="a"`) || strings.Contains(line, `"up"`)) {
 				chosen = append(chosen, line)
 			}
 		}

@@ -41,7 +41,9 @@ type receiver struct {
 	store *storage.Store
 }
 
-func newReceiver(t *testing.T, rule func(faultengine.Op) faultengine.Action, change ...func(*storage.Options)) *receiver {
+func newReceiver(
+	t *testing.T, rule func(faultengine.Op) faultengine.Action, change ...func(*storage.Options),
+) *receiver {
 	store := storagetest.Open(t, faultengine.Wrap(storagetest.Pebble(t), rule), append(change, storagetest.At(now))...)
 	h, err := remotewrite.Handler(store, remotewrite.DefaultOptions())
 	require.NoError(t, err)
@@ -96,21 +98,26 @@ func data() []series {
 	at := now.UnixMilli()
 	native := &histogram.Histogram{
 		CounterResetHint: histogram.CounterReset, Schema: 3, ZeroThreshold: 1e-9, ZeroCount: 2, Count: 8, Sum: 18.4,
-		PositiveSpans: []histogram.Span{{Offset: -2, Length: 2}, {Offset: 1, Length: 2}}, PositiveBuckets: []int64{1, 1, -1, 1},
+		PositiveSpans:   []histogram.Span{{Offset: -2, Length: 2}, {Offset: 1, Length: 2}},
+		PositiveBuckets: []int64{1, 1, -1, 1},
 	}
 	custom := &histogram.Histogram{
 		Schema: histogram.CustomBucketsSchema, Count: 6, Sum: -3, CustomValues: []float64{-1, 0, 10},
 		PositiveSpans: []histogram.Span{{Offset: 0, Length: 4}}, PositiveBuckets: []int64{1, 0, 1, 0},
 	}
 	gauge := &histogram.FloatHistogram{
-		CounterResetHint: histogram.GaugeType, Schema: -4, ZeroThreshold: .5, ZeroCount: .25, Count: 1e30, Sum: math.Inf(1),
-		PositiveSpans: []histogram.Span{{Offset: 5, Length: 1}}, PositiveBuckets: []float64{1.5},
+		CounterResetHint: histogram.GaugeType, Schema: -4, ZeroThreshold: .5, ZeroCount: .25, Count: 1e30,
+		Sum: math.Inf(1), PositiveSpans: []histogram.Span{{Offset: 5, Length: 1}}, PositiveBuckets: []float64{1.5},
 	}
 	return []series{
 		{labels: labels.FromStrings("__name__", "a", "instance", "x:1"), floats: []prompb.Sample{
-			{Timestamp: at - 2000, Value: 1.5}, {Timestamp: at - 1000, Value: math.Float64frombits(value.StaleNaN)}, {Timestamp: at, Value: math.Inf(1)},
+			{Timestamp: at - 2000, Value: 1.5}, {Timestamp: at - 1000, Value: math.Float64frombits(value.StaleNaN)},
+			{Timestamp: at, Value: math.Inf(1)},
 		}},
-		{labels: labels.FromStrings("__name__", "ünicode", "k.ey", "välue \n\""), floats: []prompb.Sample{{Timestamp: at}}},
+		{
+			labels: labels.FromStrings("__name__", "ünicode", "k.ey", "välue \n\""),
+			floats: []prompb.Sample{{Timestamp: at}},
+		},
 		{labels: labels.FromStrings("__name__", "h"), histograms: []chunk.Histogram{
 			{T: at - 2, Int: native}, {T: at - 1, Int: custom}, {T: at, Float: gauge},
 		}},
@@ -142,7 +149,9 @@ func requestV1(all []series) *prompb.WriteRequest {
 			}
 		}
 		for _, e := range s.exemplars {
-			ts.Exemplars = append(ts.Exemplars, prompb.Exemplar{Labels: prompb.FromLabels(e.Labels, nil), Value: e.Value, Timestamp: e.Ts})
+			ts.Exemplars = append(ts.Exemplars, prompb.Exemplar{
+				Labels: prompb.FromLabels(e.Labels, nil), Value: e.Value, Timestamp: e.Ts,
+			})
 		}
 		req.Timeseries = append(req.Timeseries, ts)
 	}
@@ -164,7 +173,9 @@ func requestV2(all []series) *writev2.Request {
 			}
 		}
 		for _, e := range s.exemplars {
-			ts.Exemplars = append(ts.Exemplars, writev2.Exemplar{LabelsRefs: symbols.SymbolizeLabels(e.Labels, nil), Value: e.Value, Timestamp: e.Ts})
+			ts.Exemplars = append(ts.Exemplars, writev2.Exemplar{
+				LabelsRefs: symbols.SymbolizeLabels(e.Labels, nil), Value: e.Value, Timestamp: e.Ts,
+			})
 		}
 		req.Timeseries = append(req.Timeseries, ts)
 	}
@@ -213,7 +224,8 @@ func TestPrometheusSender(t *testing.T) {
 
 			all[0].floats[0].Timestamp = now.Add(time.Hour).UnixMilli()
 			stats, err = client.Store(t.Context(), encode(t, message, all), 0)
-			require.ErrorContains(t, err, "400 Bad Request: 1 of 7 samples rejected: too_far_ahead (1 sample), such as: ")
+			require.ErrorContains(t, err,
+				"400 Bad Request: 1 of 7 samples rejected: too_far_ahead (1 sample), such as: ")
 			var again remote.RecoverableError
 			require.NotErrorAs(t, err, &again, "it is no use to try again")
 			if message == remoteapi.WriteV2MessageType {
@@ -233,13 +245,16 @@ func TestGoClientSender(t *testing.T) {
 		}
 		return faultengine.Pass()
 	})
-	api, err := remoteapi.NewAPI(r.url, remoteapi.WithAPIBackoff(remoteapi.BackoffConfig{Min: 1, Max: 1, MaxRetries: 5}))
+	api, err := remoteapi.NewAPI(
+		r.url, remoteapi.WithAPIBackoff(remoteapi.BackoffConfig{Min: 1, Max: 1, MaxRetries: 5}),
+	)
 	require.NoError(t, err)
 	retries := 0
-	stats, err := api.Write(t.Context(), remoteapi.WriteV2MessageType, requestV2(data()), remoteapi.WithWriteRetryCallback(func(err error) {
-		retries++
-		require.ErrorContains(t, err, "503")
-	}))
+	stats, err := api.Write(t.Context(), remoteapi.WriteV2MessageType, requestV2(data()),
+		remoteapi.WithWriteRetryCallback(func(err error) {
+			retries++
+			require.ErrorContains(t, err, "503")
+		}))
 	require.NoError(t, err)
 	require.NotZero(t, retries)
 	require.Equal(t, []int{4, 3, 0}, []int{stats.Samples, stats.Histograms, stats.Exemplars})
@@ -257,7 +272,8 @@ func TestExemplarSender(t *testing.T) {
 	all := []series{
 		{labels: labels.FromStrings("__name__", "a"), floats: []prompb.Sample{{Timestamp: at, Value: 1}}},
 		{labels: labels.FromStrings("__name__", "a"), exemplars: []exemplar.Exemplar{
-			{Labels: labels.New(trace("1")...), Value: 0.5, Ts: at - 1, HasTs: true}, {Labels: labels.New(trace("2")...), Value: 1.5, Ts: at, HasTs: true},
+			{Labels: labels.New(trace("1")...), Value: 0.5, Ts: at - 1, HasTs: true},
+			{Labels: labels.New(trace("2")...), Value: 1.5, Ts: at, HasTs: true},
 		}},
 	}
 	for _, message := range []remoteapi.WriteMessageType{remoteapi.WriteV1MessageType, remoteapi.WriteV2MessageType} {

@@ -92,7 +92,8 @@ func parsed(template *x509.Certificate) *x509.Certificate {
 func TestIdentify(t *testing.T) {
 	g := open(t, "users:\n"+
 		"- {name: ada, password: "+bcryptOf(t, "swordfish")+", roles: [read], tenants: [a]}\n"+
-		"- {name: bob, tokens: ['"+sha256Of("token-1")+"', '"+sha256Of("token-2")+"'], certificates: [bob.example.org, 'spiffe://x/bob'], roles: [write], tenants: '*'}\n"+
+		"- {name: bob, tokens: ['"+sha256Of("token-1")+"', '"+sha256Of("token-2")+
+		"'], certificates: [bob.example.org, 'spiffe://x/bob'], roles: [write], tenants: '*'}\n"+
 		"- {name: eve, certificates: [eve@example.org, eve.example.org], roles: [write], tenants: [a]}\n")
 	for about, c := range map[string]struct {
 		shown
@@ -120,7 +121,9 @@ func TestIdentify(t *testing.T) {
 		"common name beside an address": {shown{certificate: &x509.Certificate{
 			Subject: pkix.Name{CommonName: "bob.example.org"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}}, ""},
 		"common name beside a name of a kind that isn't known": {shown{certificate: &x509.Certificate{Subject: pkix.Name{CommonName: "bob.example.org"},
-			ExtraExtensions: []pkix.Extension{{Id: subjectAltName, Value: []byte{0x30, 0x08, 0xa0, 0x06, 0x06, 0x01, 0x2a, 0xa0, 0x01, 0x00}}}}}, ""},
+			ExtraExtensions: []pkix.Extension{
+				{Id: subjectAltName, Value: []byte{0x30, 0x08, 0xa0, 0x06, 0x06, 0x01, 0x2a, 0xa0, 0x01, 0x00}},
+			}}}, ""},
 		"unknown certificate": {shown{certificate: &x509.Certificate{DNSNames: []string{"ada"}}}, ""},
 		"names of two":        {shown{certificate: &x509.Certificate{DNSNames: []string{"bob.example.org", "eve.example.org"}}}, ""},
 		"not verified":        {shown{certificate: &x509.Certificate{DNSNames: []string{"bob.example.org"}}, unverified: true}, ""},
@@ -146,16 +149,20 @@ func TestTheHashOfNobodyIsChecked(t *testing.T) {
 	cost, err := bcrypt.Cost([]byte(hash))
 	require.NoError(t, err)
 	require.Equal(t, 12, cost)
-	require.ErrorIs(t, bcrypt.CompareHashAndPassword([]byte(nobodyOf(bcrypt.MinCost)), []byte("x")), bcrypt.ErrMismatchedHashAndPassword)
+	require.ErrorIs(t, bcrypt.CompareHashAndPassword([]byte(nobodyOf(bcrypt.MinCost)), []byte("x")),
+		bcrypt.ErrMismatchedHashAndPassword)
 }
 
 func TestReload(t *testing.T) {
 	g := open(t, "users: [{name: a, tokens: ['"+sha256Of("one")+"'], roles: [read], tenants: [a]}]")
 	require.NoError(t, os.WriteFile(g.file, []byte("users: [{name: a}]"), 0o600))
-	require.EqualError(t, g.Reload(), "--auth.file="+g.file+`: user "a": password, tokens or certificates are missing; set at least one of them`)
+	require.EqualError(t, g.Reload(),
+		"--auth.file="+g.file+`: user "a": password, tokens or certificates are missing; set at least one of them`)
 	_, err := g.of(shown{headers: []string{"Bearer one"}})
 	require.NoError(t, err, "the old users stay")
-	require.NoError(t, os.WriteFile(g.file, []byte("users: [{name: a, tokens: ['"+sha256Of("two")+"'], roles: [read], tenants: [a]}]"), 0o600))
+	require.NoError(t, os.WriteFile(
+		g.file, []byte("users: [{name: a, tokens: ['"+sha256Of("two")+"'], roles: [read], tenants: [a]}]"), 0o600,
+	))
 	require.NoError(t, g.Reload())
 	_, err = g.of(shown{headers: []string{"Bearer one"}})
 	require.ErrorIs(t, err, ErrUnknown)

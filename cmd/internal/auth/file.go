@@ -162,11 +162,16 @@ func (all *users) addSecrets(u *User, f *fileUser) error {
 		digest, ok := strings.CutPrefix(token, "sha256:")
 		raw, err := hex.DecodeString(digest)
 		if !ok || err != nil || len(raw) != sha256.Size {
-			return errors.New("tokens: each must be sha256: followed by 64 hexadecimal digits, such as `printf %s TOKEN | sha256sum` prints")
+			return errors.New(
+				"tokens: each must be sha256: followed by 64 hexadecimal digits, such as `printf %s TOKEN | " +
+					"sha256sum` prints",
+			)
 		}
 		key := [sha256.Size]byte(raw)
 		if key == sha256.Sum256(nil) {
-			return errors.New("tokens: this is the hash of an empty token; was TOKEN empty in `printf %s TOKEN | sha256sum`?")
+			return errors.New(
+				"tokens: this is the hash of an empty token; was TOKEN empty in `printf %s TOKEN | sha256sum`?",
+			)
 		}
 		if all.byToken[key] != nil {
 			return errors.New("tokens: the same token is already used")

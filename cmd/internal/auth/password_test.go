@@ -74,7 +74,8 @@ func TestGuessesAreBounded(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return busy.Load() == 500-maxOfHost }, waitLong, waitShort, "all but a few are turned away at once")
+	require.Eventually(t, func() bool { return busy.Load() == 500-maxOfHost }, waitLong, waitShort,
+		"all but a few are turned away at once")
 	require.Eventually(t, func() bool { return running.Load() == int32(cap(p.slots)) }, waitLong, waitShort)
 
 	ok, err := p.check(t.Context(), "6.6.6.6", someHash, "right")

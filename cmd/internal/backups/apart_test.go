@@ -21,11 +21,13 @@ func TestBackupsBesideTheData(t *testing.T) {
 	require.NoError(t, os.Symlink(at("disk"), at("disk-link")))
 	require.NoError(t, os.Symlink(at("backups"), at("backups-link")))
 	for folder, want := range map[string]string{
-		"disk/data": "is the data directory: choose a folder next to it", "link": "is the data directory", "disk/../disk/data/": "is the data directory",
-		"disk/data/backups": "is in the data directory", "link/snapshots": "is in the data directory", "link/none/none": "is in the data directory",
+		"disk/data": "is the data directory: choose a folder next to it", "link": "is the data directory",
+		"disk/../disk/data/": "is the data directory", "disk/data/backups": "is in the data directory",
+		"link/snapshots": "is in the data directory", "link/none/none": "is in the data directory",
 		"disk": "contains the data directory", "disk-link": "contains the data directory",
-		"backups/20261122T103000Z-1f": "the folder is a backup, or is inside a backup", "backups-link/20261122T103000Z-1f/x/y": "the folder is a backup, or is inside a backup",
-		"backups": "", "backups-link": "", "disk/data2": "", "disk/dat": "", "none/none": "", "disk/backups": "",
+		"backups/20261122T103000Z-1f":          "the folder is a backup, or is inside a backup",
+		"backups-link/20261122T103000Z-1f/x/y": "the folder is a backup, or is inside a backup", "backups": "",
+		"backups-link": "", "disk/data2": "", "disk/dat": "", "none/none": "", "disk/backups": "",
 	} {
 		for _, dir := range []string{"disk/data", "link", "disk-link/data"} {
 			p := Place{At: at(folder)}
@@ -42,9 +44,12 @@ func TestBackupsBesideTheData(t *testing.T) {
 	require.NoError(t, p.CheckBeside(at("disk/data")))
 
 	for dir, want := range map[string]string{
-		"backups": "is the backup folder; restore to another directory", "backups-link": "is the backup folder; restore to another directory", "backups/restored": "is inside the backup folder",
-		"backups/20261122T103000Z-1f": "the folder is a backup, or is inside a backup", "backups/20261122T103000Z-1f/x": "the folder is a backup, or is inside a backup",
-		".": "contains the backup folder", "restored": "", "disk/restored": "",
+		"backups":                       "is the backup folder; restore to another directory",
+		"backups-link":                  "is the backup folder; restore to another directory",
+		"backups/restored":              "is inside the backup folder",
+		"backups/20261122T103000Z-1f":   "the folder is a backup, or is inside a backup",
+		"backups/20261122T103000Z-1f/x": "the folder is a backup, or is inside a backup",
+		".":                             "contains the backup folder", "restored": "", "disk/restored": "",
 	} {
 		for _, from := range []string{"backups", "backups-link", "s3://bucket"} {
 			p := Place{At: from}

@@ -80,7 +80,9 @@ func (x *store) snapshot(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(x.eng.Checkpoint(dir), pebble.NameLineage(dir, pebble.Lineage{Store: store, Copy: copy, RestoredFrom: restoredFrom}))
+	return errors.Join(x.eng.Checkpoint(dir), pebble.NameLineage(dir, pebble.Lineage{
+		Store: store, Copy: copy, RestoredFrom: restoredFrom,
+	}))
 }
 
 // taken makes a snapshot.
@@ -167,7 +169,8 @@ func TestServerThatDies(t *testing.T) {
 		direct := Place{At: s3test.At(server.Address, prefix), Keep: pebble.Keep{Last: 1}}
 		_, err := direct.Backup(t.Context(), first, name(1), time.Now())
 		require.NoError(t, err)
-		dies, how := random.IntN(max(1, requests)), []s3test.Fault{s3test.CutRequest, s3test.LoseResponse}[random.IntN(2)]
+		dies := random.IntN(max(1, requests))
+		how := []s3test.Fault{s3test.CutRequest, s3test.LoseResponse}[random.IntN(2)]
 		ctx, cancel := context.WithCancel(t.Context())
 		var dead atomic.Bool
 		proxy := s3test.NewProxy(t, server.Address, func(n int, _ *http.Request) s3test.Fault {
@@ -219,7 +222,8 @@ func TestSchedule(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		o := ScheduleOptions{
 			Place: Place{At: at, Keep: pebble.Keep{Last: 2}}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot,
-			Folder: filepath.Join(x.dir, "snapshots"), Now: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler), Registerer: registry,
+			Folder: filepath.Join(x.dir, "snapshots"), Now: func() time.Time { return now },
+			Logger: slog.New(slog.DiscardHandler), Registerer: registry,
 			NewName: func(at time.Time) string {
 				number++
 				return at.UTC().Format("20060102T150405Z") + "-" + fmt.Sprint(number)
@@ -239,7 +243,9 @@ func TestSchedule(t *testing.T) {
 		require.Equal(t, 1, status.Runs[0].Removed)
 		for i := range status.Stored {
 			require.Positive(t, status.Stored[i].Bytes)
-			require.Equal(t, []any{status.Runs[i].Files, status.Runs[i].Bytes}, []any{status.Stored[i].Files, status.Stored[i].Bytes})
+			require.Equal(t, []any{status.Runs[i].Files, status.Runs[i].Bytes}, []any{
+				status.Stored[i].Files, status.Stored[i].Bytes,
+			})
 		}
 		require.True(t, status.LastSuccess.Equal(now.Add(-20*time.Minute)))
 
@@ -249,7 +255,8 @@ func TestSchedule(t *testing.T) {
 		require.Equal(t, status.Stored, again.Status().Stored, "sizes included, which the backups' own lists have")
 		require.InDelta(t, status.Runs[0].Bytes, testutil.ToFloat64(again.metrics.bytes), 0)
 		now = now.Add(-48 * time.Hour)
-		require.Equal(t, time.Hour, NewSchedule(with(o, prometheus.NewRegistry())).untilFirst(t.Context()), "the clock was wrong, or is")
+		require.Equal(t, time.Hour, NewSchedule(with(o, prometheus.NewRegistry())).untilFirst(t.Context()),
+			"the clock was wrong, or is")
 		now = now.Add(96 * time.Hour)
 		require.Zero(t, NewSchedule(with(o, prometheus.NewRegistry())).untilFirst(t.Context()))
 		require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
@@ -296,9 +303,10 @@ func TestScheduleSaysWhatFailed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	s := NewSchedule(ScheduleOptions{
-		Place: Place{At: filepath.Join(file, "folder")}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot, Folder: filepath.Join(x.dir, "snapshots"),
-		Now: time.Now, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-		NewName: func(at time.Time) string { return at.UTC().Format("20060102T150405Z") + "-1" },
+		Place: Place{At: filepath.Join(file, "folder")}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot,
+		Folder: filepath.Join(x.dir, "snapshots"), Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Registerer: prometheus.NewRegistry(),
+		NewName:    func(at time.Time) string { return at.UTC().Format("20060102T150405Z") + "-1" },
 	})
 	require.Error(t, s.once(t.Context()))
 	status := s.Status()
@@ -311,9 +319,10 @@ func TestScheduleRuns(t *testing.T) {
 	t.Parallel()
 	x := newStore(t)
 	s := NewSchedule(ScheduleOptions{
-		Place: Place{At: filepath.Join(t.TempDir(), "folder")}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot, Folder: filepath.Join(x.dir, "snapshots"),
-		Now: time.Now, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-		NewName: func(at time.Time) string { return at.UTC().Format("20060102T150405Z") + "-1" },
+		Place: Place{At: filepath.Join(t.TempDir(), "folder")}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot,
+		Folder: filepath.Join(x.dir, "snapshots"), Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Registerer: prometheus.NewRegistry(),
+		NewName:    func(at time.Time) string { return at.UTC().Format("20060102T150405Z") + "-1" },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -336,19 +345,22 @@ func TestFolderOfADiskThatIsNotMounted(t *testing.T) {
 	var log bytes.Buffer
 	i := 0
 	o := ScheduleOptions{
-		Place: Place{At: folder, Keep: pebble.Keep{Last: 1}}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot, Folder: filepath.Join(x.dir, "snapshots"),
-		Now: time.Now, Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: prometheus.NewRegistry(),
-		NewName: func(time.Time) string { i++; return name(i) },
+		Place: Place{At: folder, Keep: pebble.Keep{Last: 1}}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot,
+		Folder: filepath.Join(x.dir, "snapshots"), Now: time.Now, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Registerer: prometheus.NewRegistry(),
+		NewName:    func(time.Time) string { i++; return name(i) },
 	}
 	s := NewSchedule(o)
 	for range 2 {
 		require.NoError(t, s.once(t.Context()))
 	}
-	require.NotContains(t, log.String(), "check that its disk is mounted. This backup shares no files with them", "it is new, and older backups are removed by --keep")
+	require.NotContains(t, log.String(), "check that its disk is mounted. This backup shares no files with them",
+		"it is new, and older backups are removed by --keep")
 	require.NoError(t, os.Rename(folder, folder+" unmounted"))
 	require.NoError(t, os.Mkdir(folder, 0o755))
 	require.NoError(t, s.once(t.Context()))
-	require.Contains(t, log.String(), folder+" has none of the earlier backups (the last one was "+name(2)+"); check that its disk is mounted. This backup shares no files with them")
+	require.Contains(t, log.String(), folder+" has none of the earlier backups (the last one was "+name(2)+
+		"); check that its disk is mounted. This backup shares no files with them")
 	log.Reset()
 	require.NoError(t, s.once(t.Context()))
 	require.NotContains(t, log.String(), "check that its disk is mounted. This backup shares no files with them")
@@ -358,7 +370,8 @@ func TestFolderOfADiskThatIsNotMounted(t *testing.T) {
 
 func TestPlaces(t *testing.T) {
 	p := Place{At: "folder", KeyFile: "x"}
-	require.ErrorContains(t, p.Validate(), "the key encrypts backups in a bucket (s3://…) only; backups in a folder aren't encrypted")
+	require.ErrorContains(t, p.Validate(),
+		"the key encrypts backups in a bucket (s3://…) only; backups in a folder aren't encrypted")
 	p = Place{At: "s3://bucket/x", KeyFile: "nowhere"}
 	require.ErrorContains(t, p.Validate(), "backup key: open nowhere")
 	p = Place{At: "folder", Keep: pebble.Keep{Daily: -1}}

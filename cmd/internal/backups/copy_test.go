@@ -19,7 +19,9 @@ import (
 func TestBackupsOfACopy(t *testing.T) {
 	needsServer(t)
 	server := s3test.Start(t)
-	for about, at := range map[string]string{"folder": filepath.Join(t.TempDir(), "backups"), "bucket": s3test.At(server.Address, "copies")} {
+	for about, at := range map[string]string{
+		"folder": filepath.Join(t.TempDir(), "backups"), "bucket": s3test.At(server.Address, "copies"),
+	} {
 		t.Run(about, func(t *testing.T) {
 			p := Place{At: at, Keep: pebble.Keep{Last: 3}}
 			n := 0
@@ -46,7 +48,8 @@ func TestBackupsOfACopy(t *testing.T) {
 			copied := restore("")
 			require.NoError(t, backup(original, p))
 			require.ErrorIs(t, backup(copied, p), pebble.ErrOtherCopy)
-			require.ErrorContains(t, backup(copied, p), "isn't part of this directory's history, and would be replaced over time. Use another destination for this copy, or, if the other copy is no longer used, run cassia backup --take-over once")
+			require.ErrorContains(t, backup(copied, p),
+				"isn't part of this directory's history, and would be replaced over time. Use another destination for this copy, or, if the other copy is no longer used, run cassia backup --take-over once")
 			require.NoError(t, backup(original, p), "it goes on")
 			list, err := p.List(t.Context(), must(original.id(t.Context())))
 			require.NoError(t, err)

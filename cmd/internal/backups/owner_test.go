@@ -26,7 +26,9 @@ func TestFilesOfRoot(t *testing.T) {
 	require.NoError(t, err)
 	p := Place{At: filepath.Join(t.TempDir(), "backups")}
 	require.NoError(t, p.Remember(snapshots, "a"))
-	for _, path := range []string{snapshots, snapshots + ".lock", snapshots + rememberedSuffix, filepath.Join(snapshots, "a"+claimSuffix)} {
+	for _, path := range []string{
+		snapshots, snapshots + ".lock", snapshots + rememberedSuffix, filepath.Join(snapshots, "a"+claimSuffix),
+	} {
 		info, err := os.Stat(path)
 		require.NoError(t, err)
 		require.EqualValues(t, owner, info.Sys().(*syscall.Stat_t).Uid, path)

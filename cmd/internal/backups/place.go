@@ -31,19 +31,21 @@ type Place struct {
 
 // KeepFlags declares the flags that select which backups are kept, with a prefix before their names.
 func (p *Place) KeepFlags(cmd *kingpin.CmdClause, prefix string) {
-	cmd.Flag(prefix+"keep", "Number of most recent backups to keep. If no flag that starts with --"+prefix+"keep is set, all backups are kept.").Default("0").IntVar(&p.Keep.Last)
+	cmd.Flag(prefix+"keep", "Number of most recent backups to keep. If no flag that starts with --"+prefix+
+		"keep is set, all backups are kept.").Default("0").IntVar(&p.Keep.Last)
 	for _, f := range []struct {
 		period, periods string
 		into            *int
 	}{{"hourly", "hours", &p.Keep.Hourly}, {"daily", "days", &p.Keep.Daily}, {"weekly", "weeks", &p.Keep.Weekly}} {
-		cmd.Flag(prefix+"keep-"+f.period, "Number of most recent "+f.periods+" for which to keep the newest backup; "+f.periods+" without backups don't count.").Default("0").IntVar(f.into)
+		cmd.Flag(prefix+"keep-"+f.period, "Number of most recent "+f.periods+" for which to keep the newest backup; "+
+			f.periods+" without backups don't count.").Default("0").IntVar(f.into)
 	}
 }
 
 // KeyFlag declares the flag of the key, with a prefix before its name.
 func (p *Place) KeyFlag(cmd *kingpin.CmdClause, prefix string) {
-	cmd.Flag(prefix+"key-file", "File with a key, in the format of age-keygen, that encrypts backups in a bucket. Backups can't be restored without it; "+
-		"keep a copy elsewhere.").
+	cmd.Flag(prefix+"key-file", "File with a key, in the format of age-keygen, that encrypts backups in a bucket. "+
+		"Backups can't be restored without it; keep a copy elsewhere.").
 		PlaceHolder("FILE").StringVar(&p.KeyFile)
 }
 
@@ -54,7 +56,9 @@ func (p *Place) Validate() error {
 	}
 	if !s3.IsURL(p.At) {
 		if p.KeyFile != "" {
-			return errors.New("the key encrypts backups in a bucket (s3://…) only; backups in a folder aren't encrypted")
+			return errors.New(
+				"the key encrypts backups in a bucket (s3://…) only; backups in a folder aren't encrypted",
+			)
 		}
 		return nil
 	}

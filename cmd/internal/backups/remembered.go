@@ -30,7 +30,11 @@ func (p *Place) Warning(snapshots, checkpoint string) string {
 	if list, err := pebble.Backups(p.At, lineage.Store); err != nil || len(list) > 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s has none of the earlier backups (the last one was %s); check that its disk is mounted. This backup shares no files with them", p.At, last)
+	return fmt.Sprintf(
+		"%s has none of the earlier backups (the last one was %s); check that its disk is mounted. This backup "+
+			"shares no files with them",
+		p.At, last,
+	)
 }
 
 // Remember records that a backup was made at the location.

@@ -299,7 +299,10 @@ func (s *Schedule) note(r Run, err error) {
 		s.o.Logger.Warn("some of the backups can't be read", "backups", s.o.Place.String(), "err", text)
 	}
 	if r.Future != "" {
-		s.o.Logger.Warn("no older backup is removed, because the time of one backup is in the future; check this machine's clock", "backup", s.o.Place.Name(r.Future))
+		s.o.Logger.Warn(
+			"no older backup is removed, because the time of one backup is in the future; check this machine's clock",
+			"backup", s.o.Place.Name(r.Future),
+		)
 	}
 	if err == nil {
 		s.metrics.runs.WithLabelValues(resultSuccess).Inc()

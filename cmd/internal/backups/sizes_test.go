@@ -23,7 +23,10 @@ func TestSizesOfStoredBackups(t *testing.T) {
 	server := s3test.Start(t)
 	x := newStore(t)
 	folder := filepath.Join(t.TempDir(), "folder")
-	for _, p := range []Place{{At: folder}, {At: s3test.At(server.Address, "plain")}, {At: s3test.At(server.Address, "encrypted"), KeyFile: newKey(t)}} {
+	for _, p := range []Place{
+		{At: folder}, {At: s3test.At(server.Address, "plain")},
+		{At: s3test.At(server.Address, "encrypted"), KeyFile: newKey(t)},
+	} {
 		var made []pebble.BackupStats
 		for i := range 3 {
 			x.write()
@@ -45,8 +48,8 @@ func TestSizesOfStoredBackups(t *testing.T) {
 
 		var log bytes.Buffer
 		s := NewSchedule(ScheduleOptions{
-			Place: p, Every: time.Hour, Store: x.id, Snapshot: x.snapshot, Folder: filepath.Join(x.dir, "snapshots"), Now: time.Now,
-			Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: prometheus.NewRegistry(),
+			Place: p, Every: time.Hour, Store: x.id, Snapshot: x.snapshot, Folder: filepath.Join(x.dir, "snapshots"),
+			Now: time.Now, Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: prometheus.NewRegistry(),
 		})
 		s.list(t.Context())
 		sizes := map[string]size{}

@@ -33,7 +33,10 @@ var claimable = regexp.MustCompile(`^\d{8}T\d{6}Z-[0-9a-z]+$`)
 const maxTurn = 10 * time.Minute
 
 // ErrNoClaim means that a process requested a snapshot without having claimed it in the folder of this server.
-var ErrNoClaim = errors.New("the server found no request for this snapshot in its --storage.path; the command probably has a different --storage.path")
+var ErrNoClaim = errors.New(
+	"the server found no request for this snapshot in its --storage.path; the command probably has a different " +
+		"--storage.path",
+)
 
 // Claim is a snapshot that is removed after use, even if the process is killed.
 type Claim struct {

@@ -94,7 +94,9 @@ func TestMakeClaimed(t *testing.T) {
 	for _, end := range []func(*Claim) error{func(c *Claim) error { return c.lock.Close() }, (*Claim).Remove} {
 		c, err = ClaimSnapshot(t.Context(), folder, name)
 		require.NoError(t, err)
-		err = MakeClaimed(t.Context(), folder, name, func(dir string) error { return errors.Join(end(c), makeDir(dir)) })
+		err = MakeClaimed(t.Context(), folder, name, func(dir string) error {
+			return errors.Join(end(c), makeDir(dir))
+		})
 		require.ErrorContains(t, err, "the process that requested the snapshot has exited")
 		require.Empty(t, namesIn(t, folder))
 	}
@@ -120,7 +122,10 @@ func TestMakeUnclaimed(t *testing.T) {
 	makeDir := func(dir string) error { return os.Mkdir(dir, 0o755) }
 	require.NoError(t, MakeUnclaimed(t.Context(), folder, "a", makeDir))
 	full := errors.New("disk full")
-	require.ErrorIs(t, MakeUnclaimed(t.Context(), folder, "b", func(dir string) error { return errors.Join(makeDir(dir), full) }), full)
+	require.ErrorIs(
+		t, MakeUnclaimed(t.Context(), folder, "b", func(dir string) error { return errors.Join(makeDir(dir), full) }),
+		full,
+	)
 	_, err := RemoveAbandoned(t.Context(), folder)
 	require.NoError(t, err)
 	require.Equal(t, []string{"a"}, namesIn(t, folder))

@@ -17,7 +17,9 @@ import (
 )
 
 func small() Workload {
-	return Workload{Series: 1300, Steps: 20, IntervalMs: 15000, StartMs: 1_700_000_000_000, Histograms: 6, Odd: 3, ExtraLabels: 2}
+	return Workload{
+		Series: 1300, Steps: 20, IntervalMs: 15000, StartMs: 1_700_000_000_000, Histograms: 6, Odd: 3, ExtraLabels: 2,
+	}
 }
 
 func generator(t *testing.T, w Workload) *Generator {
@@ -36,7 +38,8 @@ func TestEverySampleArrives(t *testing.T) {
 				m, server := newMemory(t)
 				g, acks := generator(t, w), NewAcks(w)
 				report, err := Run(t.Context(), g, acks, Options{
-					URL: server.URL + "/api/v1/write", Protocol: protocol, Senders: 3, RequestSamples: 777, Tenant: "mine",
+					URL: server.URL + "/api/v1/write", Protocol: protocol, Senders: 3, RequestSamples: 777,
+					Tenant: "mine",
 				})
 				require.NoError(t, err)
 				require.Equal(t, w.Samples(), report.Samples)

@@ -39,13 +39,16 @@ func (r Report) CPUPerMillion() float64 {
 
 // Write writes the report as text.
 func (r Report) Write(to io.Writer) error {
-	_, err := fmt.Fprintf(to, "samples       %d in %s (%.0f/s), %d requests of %.0f kB, %d failed tries\nlatency       %s on average; 50%%: %s, 90%%: "+
-		"%s, 99%%: %s, max: %s\n", r.Samples, r.Duration.Round(time.Millisecond), r.Rate(), r.Requests,
-		float64(r.Bytes)/1e3/max(float64(r.Requests), 1), r.Errors,
-		short(r.AckMean), short(r.AckP50), short(r.AckP90), short(r.AckP99), short(r.AckMax))
+	_, err := fmt.Fprintf(to, "samples       %d in %s (%.0f/s), %d requests of %.0f kB, %d failed tries\nlatency      "+
+		" %s on average; 50%%: %s, 90%%: %s, 99%%: %s, max: %s\n",
+		r.Samples, r.Duration.Round(time.Millisecond), r.Rate(), r.Requests,
+		float64(r.Bytes)/1e3/max(float64(r.Requests), 1), r.Errors, short(r.AckMean), short(r.AckP50),
+		short(r.AckP90), short(r.AckP99), short(r.AckMax))
 	if err == nil && r.ServerRSS > 0 {
-		_, err = fmt.Fprintf(to, "server        %.2f CPU seconds (%.3f per million samples), %.0f MB of memory, %.0f MB max\n",
-			r.ServerCPU.Seconds(), r.CPUPerMillion(), float64(r.ServerRSS)/1e6, float64(r.ServerPeakRSS)/1e6)
+		_, err = fmt.Fprintf(
+			to, "server        %.2f CPU seconds (%.3f per million samples), %.0f MB of memory, %.0f MB max\n",
+			r.ServerCPU.Seconds(), r.CPUPerMillion(), float64(r.ServerRSS)/1e6, float64(r.ServerPeakRSS)/1e6,
+		)
 	}
 	if err == nil && r.DirBytes > 0 {
 		_, err = fmt.Fprintf(to, "on disk       %.1f MB, %.2f bytes per sample of this run\n",

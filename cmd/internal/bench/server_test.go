@@ -31,7 +31,10 @@ type memory struct {
 }
 
 func newMemory(t *testing.T) (*memory, *httptest.Server) {
-	m := &memory{t: t, series: map[string]*prompb.TimeSeries{}, tenants: map[string]bool{}, types: map[string]writev2.Metadata_MetricType{}}
+	m := &memory{
+		t: t, series: map[string]*prompb.TimeSeries{}, tenants: map[string]bool{},
+		types: map[string]writev2.Metadata_MetricType{},
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/v1/write", m.write)
 	mux.HandleFunc("POST /api/v1/read", m.read)
@@ -73,7 +76,9 @@ func (m *memory) keepV1(body []byte) {
 	var request prompb.WriteRequest
 	require.NoError(m.t, request.Unmarshal(body))
 	for _, series := range request.Timeseries {
-		require.True(m.t, slices.IsSortedFunc(series.Labels, func(a, b prompb.Label) int { return strings.Compare(a.Name, b.Name) }))
+		require.True(m.t, slices.IsSortedFunc(series.Labels, func(a, b prompb.Label) int {
+			return strings.Compare(a.Name, b.Name)
+		}))
 		into := m.of(labelsFrom(series.Labels))
 		into.Samples = append(into.Samples, series.Samples...)
 		into.Histograms = append(into.Histograms, series.Histograms...)

@@ -24,7 +24,9 @@ func testApplication(out *bytes.Buffer) *kingpin.Application {
 	serve.Flag("web.listen-address", "On what.").Strings()
 	serve.Flag("web.secret", "Nobody sees it.").Hidden().String()
 	serve.Flag("web.enable", ".begins with a dot").Bool()
-	app.Command("import", "Brings.").Command("blocks", "TSDB blocks: as they are.").Flag("to", "Whereto.").Required().String()
+	app.Command("import", "Brings.").Command("blocks", "TSDB blocks: as they are.").Flag(
+		"to", "Whereto.",
+	).Required().String()
 	SetUsage(app, func() string { return "\nTopics: one" })
 	return app
 }
@@ -45,7 +47,8 @@ func TestUsageInGroups(t *testing.T) {
 	out.Reset()
 	_, _ = testApplication(&out).Parse([]string{"serve", "--help"})
 	text = out.String()
-	require.Contains(t, text, "\nWeb:\n  --web.listen-address=VALUE ...  \n                     On what.\n  --[no-]web.enable  .begins with a dot\n")
+	require.Contains(t, text,
+		"\nWeb:\n  --web.listen-address=VALUE ...  \n                     On what.\n  --[no-]web.enable  .begins with a dot\n")
 	require.Contains(t, text, "\nStorage:\n  --storage.path=data  ")
 	require.NotContains(t, text, "secret")
 	require.Less(t, strings.Index(text, "\nStorage:"), strings.Index(text, "\nGeneral:"))
@@ -78,7 +81,10 @@ func TestDistance(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want int
-	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"path", "pth", 1}, {"path", "apth", 1}, {"path", "bath", 1}, {"kitten", "sitting", 3}} {
+	}{
+		{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"path", "pth", 1}, {"path", "apth", 1}, {"path", "bath", 1},
+		{"kitten", "sitting", 3},
+	} {
 		require.Equal(t, c.want, distance(c.a, c.b), "%q %q", c.a, c.b)
 		require.Equal(t, c.want, distance(c.b, c.a), "%q %q", c.b, c.a)
 	}
@@ -87,10 +93,12 @@ func TestDistance(t *testing.T) {
 func TestManPage(t *testing.T) {
 	var out bytes.Buffer
 	app := testApplication(&out)
-	require.NoError(t, ManPage(&out, app.Model(), "1.2.3", []Variable{{"PROG_X", "What it does."}}, []string{"one", "two"}))
+	require.NoError(
+		t, ManPage(&out, app.Model(), "1.2.3", []Variable{{"PROG_X", "What it does."}}, []string{"one", "two"}),
+	)
 	for _, want := range []string{
-		".TH PROG 1", "1.2.3", "prog \\- Does things\n", `C:\edata`, "\n\\&.begins with a dot\n", ".SS prog import blocks \\-\\-to=VALUE\n",
-		"PROG_X", "Topics: one, two.",
+		".TH PROG 1", "1.2.3", "prog \\- Does things\n", `C:\edata`, "\n\\&.begins with a dot\n",
+		".SS prog import blocks \\-\\-to=VALUE\n", "PROG_X", "Topics: one, two.",
 	} {
 		require.Contains(t, out.String(), want)
 	}
@@ -118,5 +126,6 @@ func TestCompletion(t *testing.T) {
 			require.NoError(t, err, "%s: %s", shell, said)
 		}
 	}
-	require.ErrorContains(t, Completion(&bytes.Buffer{}, app.Model(), "tcsh"), `no completion for "tcsh"; supported shells: bash, zsh, fish`)
+	require.ErrorContains(t, Completion(&bytes.Buffer{}, app.Model(), "tcsh"),
+		`no completion for "tcsh"; supported shells: bash, zsh, fish`)
 }

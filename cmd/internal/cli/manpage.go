@@ -51,7 +51,10 @@ func ManPage(w io.Writer, app *kingpin.ApplicationModel, version string, variabl
 		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(v.Name), roff(v.Effect))
 	}
 	if len(topics) > 0 {
-		fmt.Fprintf(&b, ".SH \"SEE ALSO\"\n.B %s help\n.I topic\nprints a page of the manual. A server shows the manual at /manual. Topics: %s.\n", app.Name, roff(strings.Join(topics, ", ")))
+		fmt.Fprintf(&b,
+			".SH \"SEE ALSO\"\n.B %s help\n.I topic\nprints a page of the manual. A server shows the manual at "+
+				"/manual. Topics: %s.\n",
+			app.Name, roff(strings.Join(topics, ", ")))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -40,7 +40,8 @@ func (c *Config) authWarnings() (out []string) {
 	}
 	at := strings.Join(public, " ")
 	if !c.AuthRequired() {
-		out = append(out, "this server is reachable from other machines at "+at+" without authentication; set --auth.file, or listen on 127.0.0.1")
+		out = append(out, "this server is reachable from other machines at "+at+
+			" without authentication; set --auth.file, or listen on 127.0.0.1")
 	}
 	if c.passwords() && !c.Web.Encrypts() {
 		out = append(out, "passwords and tokens are sent unencrypted at "+at+
@@ -48,7 +49,8 @@ func (c *Config) authWarnings() (out []string) {
 	}
 	if c.Auth == nil && c.AdminAPI && len(out) == 0 {
 		out = append(out, "every client authenticated at "+at+
-			" may change and delete samples of all tenants (--web.enable-admin-api); set --auth.file to give users roles")
+			" may change and delete samples of all tenants (--web.enable-admin-api); set --auth.file to give "+
+			"users roles")
 	}
 	return out
 }

@@ -48,7 +48,8 @@ func TestExampleOfUsers(t *testing.T) {
 func TestLocksThatDontFit(t *testing.T) {
 	users := writeFile(t, "web.yml", "basic_auth_users: {a: "+hash+"}\n")
 	_, err := parse(t, "--auth.file="+exampleLocks+"auth.yml", "--web.config.file="+users)
-	require.EqualError(t, err, "--web.config.file="+users+": basic_auth_users can't be used together with --auth.file; move the users to that file")
+	require.EqualError(t, err, "--web.config.file="+users+
+		": basic_auth_users can't be used together with --auth.file; move the users to that file")
 	_, err = parse(t, "--auth.file=/no/such/file")
 	require.EqualError(t, err, "--auth.file=/no/such/file: no such file or directory")
 }

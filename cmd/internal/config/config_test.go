@@ -36,7 +36,10 @@ func TestDefaults(t *testing.T) {
 	require.True(t, c.AnySettings)
 	require.Equal(t, 2*time.Hour, c.Slot)
 	require.Equal(t, 15*time.Minute, c.Settle)
-	require.Equal(t, Retention{Raw: 30 * 24 * time.Hour, FiveMinutes: 365 * 24 * time.Hour, OneHour: 5 * 365 * 24 * time.Hour}, c.Retention)
+	require.Equal(
+		t, Retention{Raw: 30 * 24 * time.Hour, FiveMinutes: 365 * 24 * time.Hour, OneHour: 5 * 365 * 24 * time.Hour},
+		c.Retention,
+	)
 	require.Equal(t, 2*time.Minute, c.QueryTimeout)
 	require.Equal(t, 5*time.Minute, c.LookbackDelta)
 	require.Equal(t, 50_000_000, c.MaxSamples)
@@ -55,11 +58,11 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestValues(t *testing.T) {
-	c, err := parse(t, "--web.listen-address=127.0.0.1:1", "--web.listen-address=[::1]:0", "--web.listen-address=localhost:2",
-		"--web.external-url=https://cassia.example.org/", "--web.allowed-host=Cassia.monitoring.svc", "--web.allowed-host=*.example.org",
-		"--web.enable-admin-api",
-		"--storage.slot=1d", "--storage.settle=0s", "--retention.raw=0", "--storage.head-bytes=123456789", "--storage.cache-bytes=1GiB",
-		"--query.max-bytes=512MB", "--query.lookback-delta=1h30m",
+	c, err := parse(t, "--web.listen-address=127.0.0.1:1", "--web.listen-address=[::1]:0",
+		"--web.listen-address=localhost:2", "--web.external-url=https://cassia.example.org/",
+		"--web.allowed-host=Cassia.monitoring.svc", "--web.allowed-host=*.example.org", "--web.enable-admin-api",
+		"--storage.slot=1d", "--storage.settle=0s", "--retention.raw=0", "--storage.head-bytes=123456789",
+		"--storage.cache-bytes=1GiB", "--query.max-bytes=512MB", "--query.lookback-delta=1h30m",
 		"--enable-feature=promql-experimental-functions,promql-per-step-stats, promql-delayed-name-removal",
 		"--enable-feature=use-start-timestamps,promql-extended-range-selectors,promql-binop-fill-modifiers,promql-duration-expr,")
 	require.NoError(t, err)
@@ -77,7 +80,8 @@ func TestValues(t *testing.T) {
 	require.Equal(t, 90*time.Minute, c.LookbackDelta)
 	f := c.Features
 	require.True(t, f.PerStepStats && f.DelayedNameRemoval && f.StartTimestamps)
-	require.True(t, f.Parser.EnableExperimentalFunctions && f.Parser.EnableExtendedRangeSelectors && f.Parser.EnableBinopFillModifiers)
+	require.True(t, f.Parser.EnableExperimentalFunctions && f.Parser.EnableExtendedRangeSelectors &&
+		f.Parser.EnableBinopFillModifiers)
 }
 
 // The external URL's path is the default of the route prefix, as in Prometheus.
@@ -234,13 +238,16 @@ func TestPartsFollowTheBound(t *testing.T) {
 func TestCassandra(t *testing.T) {
 	password := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(password, []byte("secret\n"), 0o600))
-	c, err := parse(t, "--storage.engine=cassandra", "--cassandra.hosts=a, b:19042", "--cassandra.hosts=c", "--cassandra.keyspace=metrics",
-		"--cassandra.replication=dc1:3,dc2:3", "--cassandra.consistency=QUORUM", "--cassandra.username=cassia", "--cassandra.password-file="+password,
+	c, err := parse(t, "--storage.engine=cassandra", "--cassandra.hosts=a, b:19042",
+		"--cassandra.hosts=c", "--cassandra.keyspace=metrics", "--cassandra.replication=dc1:3,dc2:3",
+		"--cassandra.consistency=QUORUM", "--cassandra.username=cassia", "--cassandra.password-file="+password,
 		"--no-cassandra.create-schema", "--target=read", "--retention.raw=90d")
 	require.NoError(t, err)
 	o := c.Cassandra
 	require.Equal(t, []string{"a", "b:19042", "c"}, o.Hosts)
-	require.Equal(t, []string{"metrics", "dc1:3,dc2:3", "QUORUM", "cassia", "secret"}, []string{o.Keyspace, o.Replication, o.Consistency, o.Username, o.Password})
+	require.Equal(t, []string{"metrics", "dc1:3,dc2:3", "QUORUM", "cassia", "secret"}, []string{
+		o.Keyspace, o.Replication, o.Consistency, o.Username, o.Password,
+	})
 	require.False(t, o.CreateSchema)
 	require.Equal(t, 90*24*time.Hour, o.Retention, "it decides how files are kept apart")
 	require.NotContains(t, c.Where(), "secret")

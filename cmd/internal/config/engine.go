@@ -40,29 +40,49 @@ type Engine struct {
 func RegisterEngine(cmd *kingpin.CmdClause) *Engine {
 	e := &Engine{Cassandra: cassandra.DefaultOptions()}
 	o := &e.Cassandra
-	cmd.Flag("storage.engine", "Storage engine: pebble uses a directory on this machine; cassandra uses a cluster that any number of processes share.").
+	cmd.Flag("storage.engine",
+		"Storage engine: pebble uses a directory on this machine; cassandra uses a cluster that any number of "+
+			"processes share.").
 		Default(EnginePebble).StringVar(&e.Kind)
 	cmd.Flag("storage.path", "Data directory of the pebble engine.").Default("data").StringVar(&e.Path)
-	cmd.Flag("storage.today", "Today's date, such as 2026-05-31, to confirm that the machine's clock is right after a long downtime (pebble engine). "+
-		"If the clock shows this date, it is trusted. Applies to one start.").StringVar(&e.today)
-	cmd.Flag("cassandra.hosts", "Initial contact points of the Cassandra cluster: comma-separated host or host:port, preferably of one data center. The "+
-		"other nodes are discovered.").
+	cmd.Flag("storage.today", "Today's date, such as 2026-05-31, to confirm that the machine's clock is right after a "+
+		"long downtime (pebble engine). If the clock shows this date, it is trusted. Applies to one start.").
+		StringVar(&e.today)
+	cmd.Flag("cassandra.hosts", "Initial contact points of the Cassandra cluster: comma-separated host or host:port, "+
+		"preferably of one data center. The other nodes are discovered.").
 		Default("127.0.0.1:9042").StringsVar(&e.hosts)
 	cmd.Flag("cassandra.keyspace", "Cassandra keyspace.").Default(o.Keyspace).StringVar(&o.Keyspace)
-	cmd.Flag("cassandra.replication", "Replication factor of a new keyspace: one number for all data centers, or dc1:3,dc2:3. Default: the number of nodes, at most 3.").StringVar(&o.Replication)
-	cmd.Flag("cassandra.consistency", "Consistency level of reads and writes: LOCAL_QUORUM, QUORUM, EACH_QUORUM, ALL, ONE, TWO, THREE or LOCAL_ONE.").
+	cmd.Flag(
+		"cassandra.replication",
+		"Replication factor of a new keyspace: one number for all data centers, or dc1:3,dc2:3. Default: the number "+
+			"of nodes, at most 3.",
+	).StringVar(&o.Replication)
+	cmd.Flag("cassandra.consistency",
+		"Consistency level of reads and writes: LOCAL_QUORUM, QUORUM, EACH_QUORUM, ALL, ONE, TWO, THREE or LOCAL_ONE.").
 		Default(o.Consistency).StringVar(&o.Consistency)
-	cmd.Flag("cassandra.local-dc", "Data center to connect to. Default: the data center of the first host that responds.").StringVar(&o.LocalDC)
+	cmd.Flag(
+		"cassandra.local-dc", "Data center to connect to. Default: the data center of the first host that responds.",
+	).StringVar(&o.LocalDC)
 	cmd.Flag("cassandra.username", "User name for Cassandra.").StringVar(&o.Username)
-	cmd.Flag("cassandra.password-file", "File with the password of that user. Alternatively, set the environment variable "+passwordVariable+".").StringVar(&e.passwordFile)
+	cmd.Flag(
+		"cassandra.password-file",
+		"File with the password of that user. Alternatively, set the environment variable "+passwordVariable+".",
+	).StringVar(&e.passwordFile)
 	cmd.Flag("cassandra.tls", "Connect to Cassandra with TLS.").BoolVar(&o.TLS.Enabled)
-	cmd.Flag("cassandra.tls-ca", "File with the CA certificates of the nodes. Default: the system's CA certificates.").StringVar(&o.TLS.CAFile)
+	cmd.Flag(
+		"cassandra.tls-ca", "File with the CA certificates of the nodes. Default: the system's CA certificates.",
+	).StringVar(&o.TLS.CAFile)
 	cmd.Flag("cassandra.tls-cert", "File with the client certificate of this process.").StringVar(&o.TLS.CertFile)
 	cmd.Flag("cassandra.tls-key", "File with the key of the client certificate.").StringVar(&o.TLS.KeyFile)
-	cmd.Flag("cassandra.tls-server-name", "Server name in the certificates of the nodes. Default: the address of each node.").StringVar(&o.TLS.ServerName)
+	cmd.Flag(
+		"cassandra.tls-server-name", "Server name in the certificates of the nodes. Default: the address of each node.",
+	).StringVar(&o.TLS.ServerName)
 	cmd.Flag("cassandra.tls-skip-verify", "Don't verify the certificates of the nodes.").BoolVar(&o.TLS.SkipVerify)
-	cmd.Flag("cassandra.timeout", "Request timeout, including retries.").Default(o.Timeout.String()).DurationVar(&o.Timeout)
-	cmd.Flag("cassandra.create-schema", "Create the keyspace and missing tables. With --no-cassandra.create-schema, list the missing tables and exit.").
+	cmd.Flag(
+		"cassandra.timeout", "Request timeout, including retries.",
+	).Default(o.Timeout.String()).DurationVar(&o.Timeout)
+	cmd.Flag("cassandra.create-schema",
+		"Create the keyspace and missing tables. With --no-cassandra.create-schema, list the missing tables and exit.").
 		Default("true").BoolVar(&o.CreateSchema)
 	return e
 }

@@ -26,15 +26,22 @@ type HA struct {
 
 // haFlags declares the flags.
 func haFlags(cmd *kingpin.CmdClause, h *HA) {
-	cmd.Flag("ha.enabled", "Deduplicate pairs of Prometheus: store the samples of only one of the replicas, and drop the label --ha.replica-label, "+
-		"which distinguishes them.").BoolVar(&h.Enabled)
-	cmd.Flag("ha.tenant", "Deduplicate pairs of Prometheus as --ha.enabled does, for this tenant only. Repeatable.").StringsVar(&h.Tenants)
-	cmd.Flag("ha.cluster-label", "External label that all replicas of a pair share.").Default("cluster").StringVar(&h.ClusterLabel)
-	cmd.Flag("ha.replica-label", "External label that distinguishes the replicas of a pair.").Default("__replica__").StringVar(&h.ReplicaLabel)
-	cmd.Flag("ha.failover-timeout", "Failover timeout: how long the elected replica may send nothing before another one is elected. Must exceed the interval "+
-		"between two requests of a replica.").Default("30s").StringVar(&h.failover)
-	bytesFlag(cmd, "ha.held-bytes", "Maximum disk space for samples of replicas that are not elected; one cluster may use a quarter of it. Above it, these "+
-		"replicas get an error and retry.", 1<<30, &h.HeldBytes)
+	cmd.Flag("ha.enabled", "Deduplicate pairs of Prometheus: store the samples of only one of the replicas, and drop "+
+		"the label --ha.replica-label, which distinguishes them.").BoolVar(&h.Enabled)
+	cmd.Flag(
+		"ha.tenant", "Deduplicate pairs of Prometheus as --ha.enabled does, for this tenant only. Repeatable.",
+	).StringsVar(&h.Tenants)
+	cmd.Flag(
+		"ha.cluster-label", "External label that all replicas of a pair share.",
+	).Default("cluster").StringVar(&h.ClusterLabel)
+	cmd.Flag(
+		"ha.replica-label", "External label that distinguishes the replicas of a pair.",
+	).Default("__replica__").StringVar(&h.ReplicaLabel)
+	cmd.Flag("ha.failover-timeout", "Failover timeout: how long the elected replica may send nothing before another "+
+		"one is elected. Must exceed the interval between two requests of a replica.").Default("30s").
+		StringVar(&h.failover)
+	bytesFlag(cmd, "ha.held-bytes", "Maximum disk space for samples of replicas that are not elected; one cluster may "+
+		"use a quarter of it. Above it, these replicas get an error and retry.", 1<<30, &h.HeldBytes)
 	cmd.Flag("ha.max-clusters", "Maximum number of replica clusters per tenant.").Default("100").IntVar(&h.Clusters)
 }
 

@@ -163,8 +163,8 @@ func (c *Config) memoryWarnings() (out []string) {
 	if c.HeadBytes+c.CacheBytes <= c.Memory {
 		return out
 	}
-	return append(out, fmt.Sprintf("--storage.head-bytes=%s and --storage.cache-bytes=%s together exceed --memory.max-bytes=%s: queries will fail before "+
-		"new series are rejected",
+	return append(out, fmt.Sprintf("--storage.head-bytes=%s and --storage.cache-bytes=%s together exceed "+
+		"--memory.max-bytes=%s: queries will fail before new series are rejected",
 		bytesText(c.HeadBytes), bytesText(c.CacheBytes), bytesText(c.Memory)))
 }
 

@@ -47,12 +47,13 @@ func (l *sourceList) IsCumulative() bool { return true }
 
 // metadataFlags declares the flags.
 func metadataFlags(cmd *kingpin.CmdClause, m *Metadata) {
-	cmd.Flag("metadata.from", "URL of a Prometheus from which to fetch metric metadata (type, unit and help) every two minutes, such as "+
-		"http://prometheus:9090, or tenant=URL for the metrics of one tenant. Needed for senders of remote write 2.0 without "+
-		"metadata. Repeatable.").
+	cmd.Flag("metadata.from",
+		"URL of a Prometheus from which to fetch metric metadata (type, unit and help) every two minutes, such as "+
+			"http://prometheus:9090, or tenant=URL for the metrics of one tenant. Needed for senders of remote write "+
+			"2.0 without metadata. Repeatable.").
 		PlaceHolder("URL").SetValue(&m.sources)
-	cmd.Flag(MetadataConfigFlag, "Prometheus HTTP client configuration file (as for promtool): how to log in to the servers of --metadata.from, and which "+
-		"certificates to trust.").
+	cmd.Flag(MetadataConfigFlag, "Prometheus HTTP client configuration file (as for promtool): how to log in to the "+
+		"servers of --metadata.from, and which certificates to trust.").
 		PlaceHolder("FILE").StringVar(&m.HTTPConfigFile)
 }
 

@@ -8,7 +8,8 @@ import (
 )
 
 func TestMetadataFlags(t *testing.T) {
-	c, shown, err := parseRules(t, "--metadata.from=http://prometheus:9090", "--metadata.from=team-a=https://ops:secret@other/prometheus", "--metadata.http.config.file=login.yml")
+	c, shown, err := parseRules(t, "--metadata.from=http://prometheus:9090",
+		"--metadata.from=team-a=https://ops:secret@other/prometheus", "--metadata.http.config.file=login.yml")
 	require.NoError(t, err)
 	require.Len(t, c.Metadata.Sources, 2)
 	require.Equal(t, "default", c.Metadata.Sources[0].Tenant)

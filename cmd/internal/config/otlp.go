@@ -11,19 +11,26 @@ import (
 
 // otlpFlags declares the settings that Prometheus has in the section otlp of its configuration, with the same names.
 func otlpFlags(cmd *kingpin.CmdClause, t *otlp.Translation) {
-	cmd.Flag("otlp.translation-strategy", "How OTLP metric and label names are translated, as in Prometheus: one of "+strings.Join(otlp.Strategies(), ", ")+".").
+	cmd.Flag("otlp.translation-strategy", "How OTLP metric and label names are translated, as in Prometheus: one of "+
+		strings.Join(otlp.Strategies(), ", ")+".").
 		Default(otlp.Strategies()[0]).StringVar(&t.Strategy)
 	cmd.Flag("otlp.promote-resource-attribute",
-		"OTLP resource attribute to promote to a label on every series. Repeatable.").StringsVar(&t.PromoteResourceAttributes)
+		"OTLP resource attribute to promote to a label on every series. Repeatable.").
+		StringsVar(&t.PromoteResourceAttributes)
 	cmd.Flag("otlp.promote-all-resource-attributes",
 		"Promote all OTLP resource attributes to labels.").BoolVar(&t.PromoteAllResourceAttributes)
 	cmd.Flag("otlp.ignore-resource-attribute",
-		"With --otlp.promote-all-resource-attributes: resource attribute not to promote. Repeatable.").StringsVar(&t.IgnoreResourceAttributes)
+		"With --otlp.promote-all-resource-attributes: resource attribute not to promote. Repeatable.").
+		StringsVar(&t.IgnoreResourceAttributes)
 	cmd.Flag("otlp.keep-identifying-resource-attributes",
-		"Keep the attributes service.name, service.namespace and service.instance.id in target_info.").BoolVar(&t.KeepIdentifyingResourceAttributes)
+		"Keep the attributes service.name, service.namespace and service.instance.id in target_info.").
+		BoolVar(&t.KeepIdentifyingResourceAttributes)
 	cmd.Flag("otlp.convert-histograms-to-nhcb",
-		"Convert explicit-bucket histograms of OTLP to native histograms with custom buckets.").BoolVar(&t.ConvertHistogramsToNHCB)
-	cmd.Flag("otlp.promote-scope-metadata", "Promote the name, version, schema URL and attributes of OTLP scopes to labels.").BoolVar(&t.PromoteScopeMetadata)
+		"Convert explicit-bucket histograms of OTLP to native histograms with custom buckets.").
+		BoolVar(&t.ConvertHistogramsToNHCB)
+	cmd.Flag(
+		"otlp.promote-scope-metadata", "Promote the name, version, schema URL and attributes of OTLP scopes to labels.",
+	).BoolVar(&t.PromoteScopeMetadata)
 }
 
 func (c *Config) checkOTLP() error {

@@ -77,10 +77,19 @@ const (
 type retentionText struct{ raw, fiveMinutes, oneHour, file string }
 
 func retentionFlags(cmd *kingpin.CmdClause, t *retentionText) {
-	cmd.Flag("retention.raw", "Retention of raw samples, such as 30d or 1y. 0 keeps them forever.").Default("30d").StringVar(&t.raw)
-	cmd.Flag("retention.5m", "Retention of 5m rollups. Default: 1y, or the retention of raw samples if that is longer.").StringVar(&t.fiveMinutes)
-	cmd.Flag("retention.1h", "Retention of 1h rollups. Default: 5y, or the retention of 5m rollups if that is longer.").StringVar(&t.oneHour)
-	cmd.Flag("retention.file", "YAML file with retentions per tenant and per class of series. It takes effect at a restart. Default: none.").StringVar(&t.file)
+	cmd.Flag(
+		"retention.raw", "Retention of raw samples, such as 30d or 1y. 0 keeps them forever.",
+	).Default("30d").StringVar(&t.raw)
+	cmd.Flag(
+		"retention.5m", "Retention of 5m rollups. Default: 1y, or the retention of raw samples if that is longer.",
+	).StringVar(&t.fiveMinutes)
+	cmd.Flag(
+		"retention.1h", "Retention of 1h rollups. Default: 5y, or the retention of 5m rollups if that is longer.",
+	).StringVar(&t.oneHour)
+	cmd.Flag(
+		"retention.file",
+		"YAML file with retentions per tenant and per class of series. It takes effect at a restart. Default: none.",
+	).StringVar(&t.file)
 }
 
 // RetentionFlags declares the retention flags for a command that needs no other flags of a server. The returned
@@ -124,7 +133,9 @@ func coarser(flag, text string, usual time.Duration, of string, kept time.Durati
 	case kept == 0 && d != 0:
 		return 0, flagError(flag, text, "must be 0, because "+of+" are kept forever")
 	case d != 0 && d < kept:
-		return 0, flagError(flag, text, "must not be shorter than the retention of "+of+", "+model.Duration(kept).String())
+		return 0, flagError(
+			flag, text, "must not be shorter than the retention of "+of+", "+model.Duration(kept).String(),
+		)
 	}
 	return d, nil
 }

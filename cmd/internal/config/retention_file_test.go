@@ -40,11 +40,16 @@ classes:
 		"team-c": {},
 	}, r.Tenants)
 	require.Len(t, r.Classes, 2)
-	require.Equal(t, retention.Keep{Raw: 3 * testDay, FiveMinutes: 30 * testDay, OneHour: 90 * testDay}, r.Classes[0].Keep)
-	require.Equal(t, retention.Keep{Raw: testDay, FiveMinutes: year, OneHour: 5 * year}, r.Classes[1].Keep, "what isn't said is as for all")
+	require.Equal(
+		t, retention.Keep{Raw: 3 * testDay, FiveMinutes: 30 * testDay, OneHour: 90 * testDay}, r.Classes[0].Keep,
+	)
+	require.Equal(t, retention.Keep{Raw: testDay, FiveMinutes: year, OneHour: 5 * year}, r.Classes[1].Keep,
+		"what isn't said is as for all")
 	require.Len(t, r.Classes[1].Match, 2)
 	require.Len(t, r.Classes[1].Match[1], 2)
-	require.ElementsMatch(t, []string{`__name__="up"`, `env!~"prod|staging"`}, []string{r.Classes[1].Match[1][0].String(), r.Classes[1].Match[1][1].String()})
+	require.ElementsMatch(t, []string{`__name__="up"`, `env!~"prod|staging"`}, []string{
+		r.Classes[1].Match[1][0].String(), r.Classes[1].Match[1][1].String(),
+	})
 	o := storage.DefaultOptions()
 	r.Into(&o)
 	require.Equal(t, r.Classes, o.Classes)

@@ -31,11 +31,19 @@ type Rules struct {
 
 // rulesFlags declares the flags.
 func rulesFlags(cmd *kingpin.CmdClause, r *Rules) {
-	cmd.Flag("rule.files", "Prometheus rule files to evaluate: a pattern such as rules/*.yml, or tenant=rules/*.yml for the rules of one tenant. "+
-		"Repeatable. Reloaded on SIGHUP and POST /-/reload.").StringsVar(&r.files)
-	cmd.Flag("rule.evaluation-interval", "Evaluation interval of rule groups that don't set one.").Default("1m").StringVar(&r.interval)
-	cmd.Flag("rule.external-label", "External label, as name=value, that is added to alerts sent to Alertmanager and is available in rule templates. Repeatable.").StringsVar(&r.external)
-	cmd.Flag("alertmanager.url", "URL of an Alertmanager to send alerts to; it may contain user:password. Repeatable.").SetValue(&r.alertmanagers)
+	cmd.Flag("rule.files", "Prometheus rule files to evaluate: a pattern such as rules/*.yml, or tenant=rules/*.yml "+
+		"for the rules of one tenant. Repeatable. Reloaded on SIGHUP and POST /-/reload.").StringsVar(&r.files)
+	cmd.Flag(
+		"rule.evaluation-interval", "Evaluation interval of rule groups that don't set one.",
+	).Default("1m").StringVar(&r.interval)
+	cmd.Flag(
+		"rule.external-label",
+		"External label, as name=value, that is added to alerts sent to Alertmanager and is available in rule "+
+			"templates. Repeatable.",
+	).StringsVar(&r.external)
+	cmd.Flag(
+		"alertmanager.url", "URL of an Alertmanager to send alerts to; it may contain user:password. Repeatable.",
+	).SetValue(&r.alertmanagers)
 	cmd.Flag("alertmanager.bearer-token-file",
 		"File with a bearer token for Alertmanagers whose URL contains no user.").StringVar(&r.BearerFile)
 }
@@ -100,7 +108,11 @@ func (c *Config) checkRules() error {
 	}
 	if len(r.Sources) > 0 && c.Target != "all" && c.Target != "read" {
 		return flagError("rule.files", r.files[0],
-			fmt.Sprintf("a process with --target=%s answers no queries, so it can't evaluate rules; set it on a process with all or read", c.Target))
+			fmt.Sprintf(
+				"a process with --target=%s answers no queries, so it can't evaluate rules; set it on a process with "+
+					"all or read",
+				c.Target,
+			))
 	}
 	return nil
 }

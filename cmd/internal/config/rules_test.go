@@ -31,7 +31,9 @@ func TestRulesFlags(t *testing.T) {
 	c, shown, err := parseRules(t, "--rule.files=a/*.yml", "--rule.files=team-a=b.yml", "--rule.external-label=zone=z1",
 		"--alertmanager.url=https://ops:secret@alerts:9093/am/", "--alertmanager.url=http://other:9093")
 	require.NoError(t, err)
-	require.Equal(t, []ruler.Source{{Tenant: "default", Glob: "a/*.yml"}, {Tenant: "team-a", Glob: "b.yml"}}, c.Rules.Sources)
+	require.Equal(
+		t, []ruler.Source{{Tenant: "default", Glob: "a/*.yml"}, {Tenant: "team-a", Glob: "b.yml"}}, c.Rules.Sources,
+	)
 	require.Equal(t, time.Minute, c.Rules.Interval)
 	require.Equal(t, labels.FromStrings("zone", "z1"), c.Rules.ExternalLabels)
 	require.Len(t, c.Rules.Alertmanagers, 2)

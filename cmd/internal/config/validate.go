@@ -134,7 +134,9 @@ func (c *Config) checkStorage() error {
 		return flagError("target", c.Target, "must be all, write, read or downsample")
 	}
 	if c.Target != "all" && c.Kind == EnginePebble {
-		return flagError("target", c.Target, "a data directory allows only one process, which must be all; to share a store, use --storage.engine=cassandra")
+		return flagError("target", c.Target,
+			"a data directory allows only one process, which must be all; to share a store, use "+
+				"--storage.engine=cassandra")
 	}
 	c.AnySettings = c.slot == "" && c.Partitions == 0
 	if c.slot == "" {

@@ -49,12 +49,13 @@ func Clocks(clocks []Clock) []Finding {
 	}
 	f := Finding{Note, fmt.Sprintf("the clock of %s is %s fast compared to the clock of %s", last.Who,
 		about(apart), first.Who),
-		"samples more than 10 minutes in the future by both clocks are rejected, and the clocks decide when slots are sealed",
+		"samples more than 10 minutes in the future by both clocks are rejected, and the clocks decide when slots " +
+			"are sealed",
 		"synchronize the clocks of all machines with NTP or PTP: chronyc tracking, or timedatectl"}
 	switch {
 	case apart > clockError:
-		f.Level, f.Why = Error, "a process whose clock differs by more than 6 h from the cluster's clock rejects all samples; if it differs by a day or more, samples can "+
-			"be missing from queries"
+		f.Level, f.Why = Error, "a process whose clock differs by more than 6 h from the cluster's clock rejects all "+
+			"samples; if it differs by a day or more, samples can be missing from queries"
 	case apart > clockWarning:
 		f.Level = Warning
 	}

@@ -69,11 +69,13 @@ func reachability(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 		}
 		missing := Finding{Warning, fmt.Sprintf("%d of %s don't respond: %s", len(down),
 			plural(total, "node"), listed(down)),
-			"writes and queries still work, because other nodes have enough copies; if more nodes fail, they may stop working",
+			"writes and queries still work, because other nodes have enough copies; if more nodes fail, they may " +
+				"stop working",
 			"run nodetool status, and read the node's system.log"}
 		if total-countUp(f) > spare {
 			missing.Level, missing.Why = Error,
-				"too few copies of some rows are reachable: writes and queries of these rows fail until the nodes are back"
+				"too few copies of some rows are reachable: writes and queries of these rows fail until the nodes "+
+					"are back"
 		}
 		found = append(found, missing)
 	}
@@ -123,26 +125,30 @@ func commitlog(f *cassandra.Facts, copies int) []Finding {
 			strings.Join(slices.Compact(synced), ", "))}
 	}
 	slices.Sort(periodic)
-	level, why := Warning, "when a node is killed or loses power, it loses the last 10 s of acknowledged samples; if nodes fail together, all "+
-		"copies of these samples are lost"
+	level, why := Warning, "when a node is killed or loses power, it loses the last 10 s of acknowledged samples; if "+
+		"nodes fail together, all copies of these samples are lost"
 	if copies <= 1 {
-		level, why = Error, "when the node is killed or loses power, the last 10 s of acknowledged samples are lost, because there is no other copy"
+		level, why = Error,
+			"when the node is killed or loses power, the last 10 s of acknowledged samples are lost, because there "+
+				"is no other copy"
 	}
 	return []Finding{{level, "commitlog_sync is periodic on " + listed(periodic), why,
-		"in cassandra.yaml of these nodes, remove the line commitlog_sync_period, and set the following; then restart the nodes one at a time:\n" +
-			"commitlog_sync: group\ncommitlog_sync_group_window: 10ms"}}
+		"in cassandra.yaml of these nodes, remove the line commitlog_sync_period, and set the following; then " +
+			"restart the nodes one at a time:\ncommitlog_sync: group\ncommitlog_sync_group_window: 10ms"}}
 }
 
 // whyOption is the effect of each table option.
 var whyOption = map[string]string{
-	"":           "requests to it fail",
-	"compaction": "the wrong files are compacted together: disk space is released late or never, and reads open more files",
-	"compaction_window": "files don't expire as a whole, or there are too many of them. The width is computed from --retention.raw, so use the " +
-		"same value as `cassia serve`",
-	"compression":      "the table uses more disk space",
-	"gc_grace_seconds": "if longer, reads scan more tombstones; if shorter, a replica that missed a delete can bring rows back",
-	"read_repair":      "a query may not see samples that an earlier query returned",
-	"comment":          "Cassia reads the version of the tables from it",
+	"": "requests to it fail",
+	"compaction": "the wrong files are compacted together: disk space is released late or never, and reads open " +
+		"more files",
+	"compaction_window": "files don't expire as a whole, or there are too many of them. The width is computed from " +
+		"--retention.raw, so use the same value as `cassia serve`",
+	"compression": "the table uses more disk space",
+	"gc_grace_seconds": "if longer, reads scan more tombstones; if shorter, a replica that missed a delete can bring " +
+		"rows back",
+	"read_repair": "a query may not see samples that an earlier query returned",
+	"comment":     "Cassia reads the version of the tables from it",
 }
 
 // schema reports the differences between the tables and the schema of this release.
@@ -199,7 +205,11 @@ func wide(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 		if w.value <= wideMiB {
 			continue
 		}
-		do := fmt.Sprintf("run nodetool tablestats %s.%s; to find the large partitions, search for 'Writing large partition' in the system.log of %s", o.Keyspace, w.table, w.node)
+		do := fmt.Sprintf(
+			"run nodetool tablestats %s.%s; to find the large partitions, search for 'Writing large partition' in "+
+				"the system.log of %s",
+			o.Keyspace, w.table, w.node,
+		)
 		switch w.table {
 		case "stage", "defined":
 			do = fmt.Sprintf("cassia schema set-period --partitions=%s", morePartitions(o.Partitions, w.value))
@@ -261,5 +271,9 @@ func tombstones(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 }
 
 func tombstonesDo(o ClusterOptions, table string) string {
-	return fmt.Sprintf("make sure that gc_grace_seconds and the compaction match the findings above, then run on every node:\nnodetool compact %s %s", o.Keyspace, table)
+	return fmt.Sprintf(
+		"make sure that gc_grace_seconds and the compaction match the findings above, then run on every "+
+			"node:\nnodetool compact %s %s",
+		o.Keyspace, table,
+	)
 }

@@ -15,11 +15,15 @@ import (
 func facts(nodes, copies int, change func(*cassandra.Facts)) *cassandra.Facts {
 	f := &cassandra.Facts{Cluster: &cassandra.Cluster{LocalDC: "dc1"}, Replication: map[string]int{"dc1": copies}}
 	for i := range nodes {
-		n := cassandra.Node{Address: fmt.Sprintf("10.0.0.%d:9042", i+1), DataCenter: "dc1", Release: "5.0.4", Schema: "s"}
+		n := cassandra.Node{
+			Address: fmt.Sprintf("10.0.0.%d:9042", i+1), DataCenter: "dc1", Release: "5.0.4", Schema: "s",
+		}
 		f.Cluster.Nodes = append(f.Cluster.Nodes, n)
-		f.Nodes = append(f.Nodes, cassandra.NodeFacts{Node: n, Up: true, CommitlogSync: "group", Tables: []cassandra.TableFacts{
-			{Table: "stage", MaxPartitionMiB: 20}, {Table: "raw", MaxPartitionMiB: 40},
-		}})
+		f.Nodes = append(f.Nodes, cassandra.NodeFacts{
+			Node: n, Up: true, CommitlogSync: "group", Tables: []cassandra.TableFacts{
+				{Table: "stage", MaxPartitionMiB: 20}, {Table: "raw", MaxPartitionMiB: 40},
+			},
+		})
 	}
 	if change != nil {
 		change(f)
@@ -82,9 +86,13 @@ func TestCluster(t *testing.T) {
 		}), consistency: "QUORUM"},
 		{name: "no keyspace", facts: facts(3, 3, func(f *cassandra.Facts) { f.Replication = nil }), level: Warning, what: "the keyspace ks doesn't exist", do: "start `cassia serve`, or create it by hand: cassia schema --cassandra.keyspace=ks | cqlsh"},
 		{name: "periodic", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[1].CommitlogSync = "periodic" }),
-			level: Warning, what: "commitlog_sync is periodic on 10.0.0.2:9042", do: "commitlog_sync: group\ncommitlog_sync_group_window: 10ms"},
-		{name: "periodic and one copy", facts: facts(1, 1, func(f *cassandra.Facts) { f.Nodes[0].CommitlogSync = "periodic" }),
-			level: Error, what: "commitlog_sync is periodic"},
+			level: Warning, what: "commitlog_sync is periodic on 10.0.0.2:9042",
+			do: "commitlog_sync: group\ncommitlog_sync_group_window: 10ms"},
+		{
+			name:  "periodic and one copy",
+			facts: facts(1, 1, func(f *cassandra.Facts) { f.Nodes[0].CommitlogSync = "periodic" }), level: Error,
+			what: "commitlog_sync is periodic",
+		},
 		{name: "two schemas", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[1].Schema = "t" }), level: Warning, what: "the nodes have 2 different schema versions"},
 		{name: "two releases", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[1].Release = "5.0.5" }), level: Note, what: "5.0.4, 5.0.5"},
 		{name: "facts withheld", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[1].Err = errors.New("no SELECT") }), level: Note, what: "some information is missing: no SELECT"},
@@ -92,22 +100,33 @@ func TestCluster(t *testing.T) {
 			f.Differences = []cassandra.Difference{{Table: "raw", What: "the table is missing", Do: "run it"}}
 		}), level: Error, what: "table raw: the table is missing", do: "run it"},
 		{name: "compaction", facts: facts(3, 3, func(f *cassandra.Facts) {
-			f.Differences = []cassandra.Difference{{Table: "raw", Option: "compaction_window", What: "its compaction_window is", Do: "ALTER TABLE x"}}
+			f.Differences = []cassandra.Difference{
+				{Table: "raw", Option: "compaction_window", What: "its compaction_window is", Do: "ALTER TABLE x"},
+			}
 		}), level: Warning, what: "table raw: its compaction_window", do: "ALTER TABLE x;"},
-		{name: "wide stage", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[2].Tables[0].MaxPartitionMiB = 150 }),
-			level: Warning, what: "table stage has a partition of 150 MiB, on 10.0.0.3:9042", do: "cassia schema set-period --partitions=64"},
+		{name: "wide stage",
+			facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[2].Tables[0].MaxPartitionMiB = 150 }),
+			level: Warning, what: "table stage has a partition of 150 MiB, on 10.0.0.3:9042",
+			do: "cassia schema set-period --partitions=64"},
 		{name: "wide raw", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[0].Tables[1].MaxPartitionMiB = 101 }),
 			level: Warning, what: "table raw has a partition of 101 MiB", do: "tablestats ks.raw"},
-		{name: "tombstones", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[1].Tables[0].TombstonesPerRead = 1200 }),
-			level: Warning, what: "1 in 100 reads of table stage scans 1200 tombstones or more, on", do: "nodetool compact ks stage"},
-		{name: "refused reads", facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[1].Tables[0].MaxTombstonesPerRead = 100_001 }),
-			level: Error, what: "a read of table stage scanned 100001 tombstones, on"},
+		{name: "tombstones",
+			facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[1].Tables[0].TombstonesPerRead = 1200 }),
+			level: Warning, what: "1 in 100 reads of table stage scans 1200 tombstones or more, on",
+			do: "nodetool compact ks stage"},
+		{
+			name:  "refused reads",
+			facts: facts(3, 3, func(f *cassandra.Facts) { f.Nodes[1].Tables[0].MaxTombstonesPerRead = 100_001 }),
+			level: Error, what: "a read of table stage scanned 100001 tombstones, on",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.consistency == "" {
 				c.consistency = "LOCAL_QUORUM"
 			}
-			got := worst(t, Cluster(c.facts, ClusterOptions{Keyspace: "ks", Consistency: c.consistency, Partitions: 16}))
+			got := worst(t, Cluster(c.facts, ClusterOptions{
+				Keyspace: "ks", Consistency: c.consistency, Partitions: 16,
+			}))
 			require.Equal(t, c.level, got.Level, got.What)
 			require.Contains(t, got.What, c.what)
 			require.Contains(t, got.Do, c.do)

@@ -67,8 +67,11 @@ func (n need) survives() int { return n.copies - max(n.write, n.read) }
 func consistency(f *cassandra.Facts, o ClusterOptions) []Finding {
 	n := needOf(o.Consistency, f)
 	alter := func(copies int) string {
-		return fmt.Sprintf("ALTER KEYSPACE %s WITH replication = {'class': 'NetworkTopologyStrategy', '%s': %d};\nnodetool repair -full %s   # on every node, one after the other",
-			o.Keyspace, f.Cluster.LocalDC, copies, o.Keyspace)
+		return fmt.Sprintf(
+			"ALTER KEYSPACE %s WITH replication = {'class': 'NetworkTopologyStrategy', '%s': %d};\nnodetool repair "+
+				"-full %s   # on every node, one after the other",
+			o.Keyspace, f.Cluster.LocalDC, copies, o.Keyspace,
+		)
 	}
 	copies := fmt.Sprintf("keyspace %s keeps %s", o.Keyspace, n.text())
 	what := fmt.Sprintf("%s, and consistency level %s needs %d of them", copies, o.Consistency, n.write)
@@ -84,7 +87,8 @@ func consistency(f *cassandra.Facts, o ClusterOptions) []Finding {
 			"for redundancy, add nodes until there are three, then\n" + alter(3)})
 	case n.survives() == 0 && n.copies == 1:
 		found = append(found, Finding{Warning, what,
-			"each row has one copy: while its node is down, writes and queries of the row fail, and a lost disk loses it",
+			"each row has one copy: while its node is down, writes and queries of the row fail, and a lost disk " +
+				"loses it",
 			alter(min(3, n.nodes))})
 	case n.survives() == 0:
 		found = append(found, Finding{Warning, what, "a single node failure stops writes and queries", alter(3)})

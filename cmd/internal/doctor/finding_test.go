@@ -10,7 +10,10 @@ import (
 )
 
 func TestWrite(t *testing.T) {
-	findings := []Finding{ok("all is well"), {Error, "it burns", "fire", "water\nmore <water>"}, {Level: Note, What: "a"}, {Level: Note, What: "b"}}
+	findings := []Finding{
+		ok("all is well"), {Error, "it burns", "fire", "water\nmore <water>"}, {Level: Note, What: "a"},
+		{Level: Note, What: "b"},
+	}
 	Sort(findings)
 	var text, asJSON bytes.Buffer
 	require.NoError(t, Write(&text, findings))
@@ -43,12 +46,14 @@ ok       all is well
 	var read struct{ Findings []Finding }
 	require.NoError(t, json.Unmarshal(asJSON.Bytes(), &read))
 	require.Equal(t, findings[:2], read.Findings)
-	require.ErrorContains(t, json.Unmarshal([]byte(`{"level":"grave"}`), new(Finding)), `"grave" is not a level of a finding`)
+	require.ErrorContains(t, json.Unmarshal([]byte(`{"level":"grave"}`), new(Finding)),
+		`"grave" is not a level of a finding`)
 }
 
 func TestAbout(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "0.0 s", 1500 * time.Millisecond: "1.5 s", 5 * time.Minute: "5 min", -3 * time.Hour: "-3 h", 72 * time.Hour: "3 d",
+		0: "0.0 s", 1500 * time.Millisecond: "1.5 s", 5 * time.Minute: "5 min", -3 * time.Hour: "-3 h",
+		72 * time.Hour: "3 d",
 	} {
 		require.Equal(t, want, about(d))
 	}

@@ -69,7 +69,8 @@ func copied(c *inspect.Condition) []Finding {
 		return nil
 	}
 	return []Finding{{Note, "the store was restored from the backup " + c.RestoredFrom,
-		"in a backup destination, this store and the original count as one, so backups of one replace backups of the other",
+		"in a backup destination, this store and the original count as one, so backups of one replace backups of " +
+			"the other",
 		"while the original is in use, back up this store to another destination: --backup.to, --to"}}
 }
 
@@ -91,7 +92,8 @@ func clock(c *inspect.Condition, o StoreOptions) (found []Finding) {
 		found = append(found, Finding{Error, fmt.Sprintf("raw samples up to %s were deleted because a clock was fast",
 			c.DroppedAhead.UTC().Format(time.RFC3339)),
 			"samples before that time can't be stored again and are rejected with 503; samples after it are stored",
-			"restore a backup from before the deletion, or start with an empty directory; otherwise wait until that time"})
+			"restore a backup from before the deletion, or start with an empty directory; otherwise wait until " +
+				"that time"})
 	}
 	for _, p := range c.Processes {
 		if p.Alive && p.Doubted {
@@ -198,10 +200,11 @@ func waiting(c *inspect.Condition, o StoreOptions) []Finding {
 		plural(len(slots), "slot"), about(lag)),
 		"every process that answers queries keeps unsealed samples in memory, and reads them again at every start",
 		`check the processes that seal: search their logs for "sealing failed", and look at cassia_downsample_lag_seconds and ` +
-			"cassia_downsample_failures_total on /metrics;\nto add capacity, start more of them: cassia serve --target=downsample"}
+			"cassia_downsample_failures_total on /metrics;\nto add capacity, start more of them: cassia serve " +
+			"--target=downsample"}
 	if !o.Shared {
-		f.Do = "`cassia serve` seals them within minutes of its start; otherwise search its log for \"sealing failed\", and look at " +
-			"cassia_downsample_lag_seconds on /metrics"
+		f.Do = "`cassia serve` seals them within minutes of its start; otherwise search its log for \"sealing " +
+			"failed\", and look at cassia_downsample_lag_seconds on /metrics"
 	}
 	switch {
 	case lag > lagError:
@@ -229,8 +232,8 @@ func damaged(c *inspect.Condition, o StoreOptions) []Finding {
 	}
 	do := "cassia check " + o.Flags + "   # lists all damage"
 	if d := c.Damaged[0]; o.Shared {
-		do += fmt.Sprintf("\nnodetool repair -full %s stage   # if another node has an undamaged copy\nto discard the samples: DELETE FROM %s.stage "+
-			"WHERE slot = %d AND partition = %d AND writer = 0x%s AND seq = %d;",
+		do += fmt.Sprintf("\nnodetool repair -full %s stage   # if another node has an undamaged copy\nto discard the "+
+			"samples: DELETE FROM %s.stage WHERE slot = %d AND partition = %d AND writer = 0x%s AND seq = %d;",
 			o.Keyspace, o.Keyspace, d.Slot, d.Partition, d.Writer, d.Seq)
 	}
 	return []Finding{{Error, fmt.Sprintf("%s can't be read: %s", plural(c.DamagedRows, "staged blob"), listed(names)),
@@ -246,9 +249,10 @@ func unreadable(c *inspect.Condition, o StoreOptions) []Finding {
 		return []Finding{ok("%s, %d bytes: every block matches its checksum", plural(c.Files, "file"), c.FileBytes)}
 	}
 	return []Finding{{Error, fmt.Sprintf("%s: %s", plural(c.Unreadable, "damaged part"), listed(c.Problems)),
-		"data on disk doesn't match its checksum: query results are missing these samples and have a warning; a failing disk may " +
-			"cause more damage",
-		"cassia check " + o.Flags + "   # lists the affected metrics and times\ncassia restore --damaged --from=BACKUPS " + o.Flags +
+		"data on disk doesn't match its checksum: query results are missing these samples and have a warning; a " +
+			"failing disk may cause more damage",
+		"cassia check " + o.Flags +
+			"   # lists the affected metrics and times\ncassia restore --damaged --from=BACKUPS " + o.Flags +
 			"   # repairs from a backup; stop the server first\ncheck the disk itself: smartctl -a, dmesg"}}
 }
 
@@ -273,7 +277,8 @@ func hidden(c *inspect.Condition) (found []Finding) {
 				h.To.UTC().Format(time.DateOnly)),
 			fmt.Sprintf("it was kept %s before; it will be deleted from %s on", was,
 				h.Goes.UTC().Format(time.DateOnly)),
-			"if this is intended, nothing; otherwise start the server with the longer retention before then, and all samples are shown again"})
+			"if this is intended, nothing; otherwise start the server with the longer retention before then, and all " +
+				"samples are shown again"})
 	}
 	return found
 }
@@ -289,8 +294,11 @@ func later(c *inspect.Condition) (found []Finding) {
 		if l.Class != "" {
 			of += fmt.Sprintf(", class %q,", l.Class)
 		}
-		found = append(found, ok("the retention of %s applies in full from %s; earlier rows expire as fixed when their window was first written. The rows of the present window expire on %s",
-			of, l.From.UTC().Format(time.RFC3339), l.Expire.UTC().Format(time.DateOnly)))
+		found = append(found, ok(
+			"the retention of %s applies in full from %s; earlier rows expire as fixed when their window was first "+
+				"written. The rows of the present window expire on %s",
+			of, l.From.UTC().Format(time.RFC3339), l.Expire.UTC().Format(time.DateOnly),
+		))
 	}
 	return found
 }
@@ -305,8 +313,10 @@ func deltas(c *inspect.Condition) (found []Finding) {
 		case t.Since.IsZero(): // There is a separate finding for damage.
 			found = append(found, ok("tenant %q has sent deltas: its rates are computed with start timestamps", t.Name))
 		default:
-			found = append(found, ok("tenant %q has sent deltas since %s: its rates are computed with start timestamps for samples after %s",
-				t.Name, t.Since.UTC().Format(time.DateOnly), time.UnixMilli(t.From).UTC().Format(time.RFC3339)))
+			found = append(found, ok(
+				"tenant %q has sent deltas since %s: its rates are computed with start timestamps for samples after %s",
+				t.Name, t.Since.UTC().Format(time.DateOnly), time.UnixMilli(t.From).UTC().Format(time.RFC3339),
+			))
 		}
 	}
 	return found
@@ -331,7 +341,8 @@ func expired(c *inspect.Condition) (found []Finding) {
 			fmt.Sprintf("%s past the retention not deleted, the oldest since %s", plural(len(undropped), "window"),
 				since.UTC().Format(time.DateOnly)),
 			"queries don't return them, but they use disk space and slow down listings",
-			"the process that seals partition 0 deletes them: check that it is running and that its --retention.raw matches the one set here"})
+			"the process that seals partition 0 deletes them: check that it is running and that its --retention.raw " +
+				"matches the one set here"})
 	}
 	if len(leftover) > 0 {
 		found = append(found, Finding{Note, fmt.Sprintf("%s past the retention still have rows",

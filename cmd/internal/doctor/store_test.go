@@ -54,15 +54,29 @@ func TestStore(t *testing.T) {
 		{name: "healthy"},
 		{name: "a copy", change: func(c *inspect.Condition) { c.RestoredFrom = "20260501T100000Z-1f" },
 			level: Note, what: "the store was restored from the backup 20260501T100000Z-1f", do: "another destination"},
-		{name: "a slot settles", change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, 10*time.Minute)) }},
-		{name: "a slot is due", change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, time.Hour)) }},
+		{
+			name:   "a slot settles",
+			change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, 10*time.Minute)) },
+		},
+		{
+			name:   "a slot is due",
+			change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, time.Hour)) },
+		},
 		{name: "behind", change: func(c *inspect.Condition) {
 			c.Waiting = append(c.Waiting, waits(0, 5*time.Hour), waits(0, 3*time.Hour))
 		},
-			level: Warning, what: "3 slots with unsealed samples, counted once per partition; 2 (1 slot) overdue, the oldest by 5 h", do: "cassia_downsample_lag_seconds"},
-		{name: "far behind", change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, 50*time.Hour)) }, level: Error, what: "the oldest by 2 d"},
+			level: Warning,
+			what:  "3 slots with unsealed samples, counted once per partition; 2 (1 slot) overdue, the oldest by 5 h",
+			do:    "cassia_downsample_lag_seconds"},
+		{
+			name:   "far behind",
+			change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, 50*time.Hour)) }, level: Error,
+			what: "the oldest by 2 d",
+		},
 		{name: "late data that just came", change: func(c *inspect.Condition) {
-			c.Waiting = append(c.Waiting, inspect.WaitingSlot{End: noon.Add(-90 * 24 * time.Hour), Since: noon.Add(-30 * time.Minute)})
+			c.Waiting = append(c.Waiting, inspect.WaitingSlot{
+				End: noon.Add(-90 * 24 * time.Hour), Since: noon.Add(-30 * time.Minute),
+			})
 		}},
 		{name: "damage doesn't count as lag", change: func(c *inspect.Condition) {
 			w := waits(0, 90*time.Hour)
@@ -74,9 +88,15 @@ func TestStore(t *testing.T) {
 			c.Damaged = []inspect.DamagedRow{{Slot: 7, Partition: 3, Writer: "ab", Seq: 5, Err: errors.New("checksum")}}
 		}, level: Error, what: "1 staged blob can't be read: stage: slot 7, partition 3, writer ab, seq 5: checksum",
 			do: "DELETE FROM ks.stage WHERE slot = 7 AND partition = 3 AND writer = 0xab AND seq = 5;"},
-		{name: "nobody is there", change: func(c *inspect.Condition) { c.Processes = nil }, level: Warning, what: "no running process was found", do: "cassia serve"},
-		{name: "nobody seals", change: func(c *inspect.Condition) { c.Processes[0].Target, c.Processes[1].Target = "read", "write" },
-			level: Warning, what: "no process with --target=downsample", do: "cassia serve --target=downsample"},
+		{
+			name: "nobody is there", change: func(c *inspect.Condition) { c.Processes = nil }, level: Warning,
+			what: "no running process was found", do: "cassia serve",
+		},
+		{
+			name:   "nobody seals",
+			change: func(c *inspect.Condition) { c.Processes[0].Target, c.Processes[1].Target = "read", "write" },
+			level:  Warning, what: "no process with --target=downsample", do: "cassia serve --target=downsample",
+		},
 		{name: "roles apart", change: func(c *inspect.Condition) {
 			c.Processes = append(c.Processes, c.Processes[0])
 			c.Processes[0].Target, c.Processes[1].Target, c.Processes[2].Target = "read", "downsample", "write"
@@ -85,26 +105,52 @@ func TestStore(t *testing.T) {
 			}
 		}},
 		{name: "one hangs", change: func(c *inspect.Condition) {
-			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Minute, Process: membership.Process{Name: "host9", Target: "all", StartedMS: 1}})
+			c.Processes = append(c.Processes, inspect.ProcessSeen{
+				Quiet: time.Minute, Process: membership.Process{Name: "host9", Target: "all", StartedMS: 1},
+			})
 		}, level: Note, what: "no heartbeat: host9 (all) since 60.0 s"},
 		{name: "a command has ended", change: func(c *inspect.Condition) {
-			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Minute, Process: membership.Process{Name: "a command", Target: "read"}})
+			c.Processes = append(c.Processes, inspect.ProcessSeen{
+				Quiet: time.Minute, Process: membership.Process{Name: "a command", Target: "read"},
+			})
 		}},
 		{name: "one was stopped", change: func(c *inspect.Condition) {
-			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Minute, Process: membership.Process{Name: "host9", Target: "all", StartedMS: 1, Leaving: true}})
+			c.Processes = append(c.Processes, inspect.ProcessSeen{
+				Quiet:   time.Minute,
+				Process: membership.Process{Name: "host9", Target: "all", StartedMS: 1, Leaving: true},
+			})
 		}},
 		{name: "one has ended", change: func(c *inspect.Condition) {
-			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Hour, Process: membership.Process{Name: "host9", Target: "all", StartedMS: 1}})
+			c.Processes = append(c.Processes, inspect.ProcessSeen{
+				Quiet: time.Hour, Process: membership.Process{Name: "host9", Target: "all", StartedMS: 1},
+			})
 		}},
-		{name: "an owner is dead", change: func(c *inspect.Condition) { c.Leases[2].Owner = "9" }, level: Warning, what: "1 of 4 partitions have no running owner: 2", do: "leases"},
-		{name: "a lease is free", change: func(c *inspect.Condition) { c.Leases[2].Owner = "" }, level: Warning, what: "no running owner: 2"},
-		{name: "retentions", change: func(c *inspect.Condition) { c.Keeps = []string{"raw 240h", "raw 720h"} }, level: Note, what: "different retentions: raw 240h; raw 720h", do: "the same --retention"},
-		{name: "versions", change: func(c *inspect.Condition) { c.Processes[1].Version = "1.1" }, level: Note, what: "different versions: 1.0, 1.1"},
+		{
+			name: "an owner is dead", change: func(c *inspect.Condition) { c.Leases[2].Owner = "9" }, level: Warning,
+			what: "1 of 4 partitions have no running owner: 2", do: "leases",
+		},
+		{
+			name: "a lease is free", change: func(c *inspect.Condition) { c.Leases[2].Owner = "" }, level: Warning,
+			what: "no running owner: 2",
+		},
+		{
+			name: "retentions", change: func(c *inspect.Condition) { c.Keeps = []string{"raw 240h", "raw 720h"} },
+			level: Note, what: "different retentions: raw 240h; raw 720h", do: "the same --retention",
+		},
+		{
+			name: "versions", change: func(c *inspect.Condition) { c.Processes[1].Version = "1.1" }, level: Note,
+			what: "different versions: 1.0, 1.1",
+		},
 		{name: "past the retention not deleted, the oldest since", change: func(c *inspect.Condition) {
-			c.Expired = []inspect.ExpiredWindow{{Tenant: "a", Window: 3, Until: noon.Add(-24 * time.Hour), Listed: true, Rows: true}}
-		}, level: Warning, what: "1 window past the retention not deleted, the oldest since 2026-04-30", do: "--retention.raw"},
+			c.Expired = []inspect.ExpiredWindow{
+				{Tenant: "a", Window: 3, Until: noon.Add(-24 * time.Hour), Listed: true, Rows: true},
+			}
+		}, level: Warning, what: "1 window past the retention not deleted, the oldest since 2026-04-30",
+			do: "--retention.raw"},
 		{name: "leftovers", change: func(c *inspect.Condition) {
-			c.Expired = []inspect.ExpiredWindow{{Tenant: "a", Window: 3, Rows: true}, {Tenant: "b", Window: 3, Rows: true}}
+			c.Expired = []inspect.ExpiredWindow{
+				{Tenant: "a", Window: 3, Rows: true}, {Tenant: "b", Window: 3, Rows: true},
+			}
 		}, level: Note, what: "1 window past the retention still have rows"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -124,7 +170,8 @@ func TestStoreOfADirectory(t *testing.T) {
 	})
 	got := worst(t, Store(c, StoreOptions{Now: noon}))
 	require.Equal(t, Error, got.Level)
-	require.Contains(t, got.Do, "`cassia serve` seals them within minutes of its start; otherwise search its log for \"sealing failed\", and look at cassia_downsample_lag_seconds on /metrics")
+	require.Contains(t, got.Do,
+		"`cassia serve` seals them within minutes of its start; otherwise search its log for \"sealing failed\", and look at cassia_downsample_lag_seconds on /metrics")
 }
 
 func TestStoreWithDamagedFiles(t *testing.T) {
@@ -143,14 +190,16 @@ func TestStoreWithALoweredRetention(t *testing.T) {
 	c := condition(func(c *inspect.Condition) {
 		for range 12 {
 			c.Hidden = append(c.Hidden, retention.Change{
-				Tenant: "a", Class: "audit", Resolution: rollup.Raw, From: day(-60), To: day(-30), Was: 90 * 24 * time.Hour, Goes: day(5),
+				Tenant: "a", Class: "audit", Resolution: rollup.Raw, From: day(-60), To: day(-30),
+				Was: 90 * 24 * time.Hour, Goes: day(5),
 			})
 		}
 		c.Hidden[1].Class, c.Hidden[1].Was = "", 0
 	})
 	got := hidden(c)
 	require.Len(t, got, 11)
-	require.Equal(t, `a lowered retention hides raw of "a", class "audit", from 2026-03-02 until 2026-04-01`, got[0].What)
+	require.Equal(t,
+		`a lowered retention hides raw of "a", class "audit", from 2026-03-02 until 2026-04-01`, got[0].What)
 	require.Contains(t, got[0].Why, "it was kept for 90 d before; it will be deleted from 2026-05-06 on")
 	require.Equal(t, `a lowered retention hides raw of "a" from 2026-03-02 until 2026-04-01`, got[1].What)
 	require.Contains(t, got[1].Why, "kept forever")
@@ -158,7 +207,9 @@ func TestStoreWithALoweredRetention(t *testing.T) {
 }
 
 func TestClockThatIsNotBelieved(t *testing.T) {
-	got := worst(t, Store(condition(func(c *inspect.Condition) { c.Processes[0].Doubted = true }), StoreOptions{Shared: true, Now: noon}))
+	got := worst(t, Store(
+		condition(func(c *inspect.Condition) { c.Processes[0].Doubted = true }), StoreOptions{Shared: true, Now: noon},
+	))
 	require.Equal(t, Error, got.Level)
 	require.Contains(t, got.What, ") is untrusted")
 
@@ -183,7 +234,8 @@ func TestPeriodToCome(t *testing.T) {
 		next.Partitions, next.FromMS = 64, noon.Add(36*time.Hour).UnixMilli()
 		c.Periods = append(c.Periods, next)
 	})
-	require.Contains(t, periods(c, StoreOptions{Now: noon}).What, "64 partitions from 2026-05-03T00:00:00Z on, slots of")
+	require.Contains(t, periods(c, StoreOptions{Now: noon}).What,
+		"64 partitions from 2026-05-03T00:00:00Z on, slots of")
 }
 
 func TestDirectory(t *testing.T) {

@@ -27,7 +27,9 @@ func testClientGolang(t *testing.T, r apiRig) {
 	span := v1.Range{Start: r.to.Add(-10 * time.Minute), End: r.to, Step: time.Minute}
 	for name, ask := range map[string]func(context.Context, v1.API) (any, v1.Warnings, error){
 		"Query": func(ctx context.Context, a v1.API) (any, v1.Warnings, error) {
-			return a.Query(ctx, `sort(requests_total)`, r.to, v1.WithTimeout(time.Minute), v1.WithLookbackDelta(time.Minute))
+			return a.Query(
+				ctx, `sort(requests_total)`, r.to, v1.WithTimeout(time.Minute), v1.WithLookbackDelta(time.Minute),
+			)
 		},
 		"Query with a limit": func(ctx context.Context, a v1.API) (any, v1.Warnings, error) {
 			return a.Query(ctx, `sort(requests_total)`, r.to, v1.WithLimit(2))
@@ -88,7 +90,9 @@ func testClientGolang(t *testing.T, r apiRig) {
 		},
 		"TSDB": func(ctx context.Context, a v1.API) (any, v1.Warnings, error) {
 			v, err := a.TSDB(ctx)
-			return fmt.Sprint(v.HeadStats.NumSeries, v.HeadStats.NumLabelPairs, len(v.SeriesCountByMetricName)), nil, err
+			return fmt.Sprint(
+				v.HeadStats.NumSeries, v.HeadStats.NumLabelPairs, len(v.SeriesCountByMetricName),
+			), nil, err
 		},
 	} {
 		theirs, theirWarnings, theirErr := ask(t.Context(), clients[0])

@@ -19,7 +19,8 @@ import (
 // comparedHeaders are those that clients act on.
 var comparedHeaders = []string{
 	"Content-Type", "Content-Encoding", "Vary", "Allow", "Location", "X-Content-Type-Options", "Cache-Control",
-	"Access-Control-Allow-Origin", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers", "Access-Control-Expose-Headers",
+	"Access-Control-Allow-Origin", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers",
+	"Access-Control-Expose-Headers",
 }
 
 // TestAPIAnswersAsPrometheusDoes sends the same requests to a real Prometheus and to Cassia.
@@ -61,7 +62,8 @@ func testAPICalls(t *testing.T, r apiRig) {
 	}
 	for i, d := range deviations {
 		if !used[i] && !slices.Contains(momentary, d.calls) {
-			t.Errorf("the answers to %s don't differ in %s any more: take it from the table of deviations", d.calls, d.differs)
+			t.Errorf("the answers to %s don't differ in %s any more: take it from the table of deviations",
+				d.calls, d.differs)
 		}
 	}
 	t.Logf("%d calls compared, %d differences", calls, wrong)

@@ -46,8 +46,10 @@ func newAPIRig(t *testing.T) apiRig {
 	require.NoError(t, err)
 	rules, err := filepath.Abs("testdata/rules/api.yml")
 	require.NoError(t, err)
-	program, err := promrig.Prometheus(path, dir, address, fmt.Sprintf("storage: {tsdb: {out_of_order_time_window: 1d}}\nrule_files: [%q]\n", rules),
-		"--web.enable-remote-write-receiver", "--web.cors.origin=.*", "--enable-feature=exemplar-storage")
+	program, err := promrig.Prometheus(
+		path, dir, address, fmt.Sprintf("storage: {tsdb: {out_of_order_time_window: 1d}}\nrule_files: [%q]\n", rules),
+		"--web.enable-remote-write-receiver", "--web.cors.origin=.*", "--enable-feature=exemplar-storage",
+	)
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), cassiatest.ReadyWithin)
 	defer cancel()
@@ -58,7 +60,8 @@ func newAPIRig(t *testing.T) apiRig {
 	cassia := startServe(t, "--storage.path="+dir+"/cassia", "--rule.files="+rules)
 	to := time.Now().Truncate(time.Minute)
 	r := apiRig{prometheus: process.URL(), cassia: cassia.URL, from: to.Add(-(apiSamples - 1) * apiInterval), to: to}
-	require.Eventually(t, func() bool { code, _ := cassia.Get(t, "/-/ready"); return code == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := cassia.Get(t, "/-/ready"); return code == http.StatusOK },
+		cassiatest.Patience, 5*time.Millisecond)
 	body := apiData(t, r.from)
 	for _, url := range []string{r.prometheus, r.cassia} {
 		r.send(t, url, body)
@@ -106,34 +109,51 @@ func apiData(t *testing.T, from time.Time) []byte {
 			s.Samples = append(s.Samples, writev2.Sample{Timestamp: ts, Value: v(i)})
 		}
 	}
-	counter := writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_COUNTER, HelpRef: symbols.Symbolize("Requests."), UnitRef: symbols.Symbolize("")}
+	counter := writev2.Metadata{
+		Type: writev2.Metadata_METRIC_TYPE_COUNTER, HelpRef: symbols.Symbolize("Requests."),
+		UnitRef: symbols.Symbolize(""),
+	}
 	for i, instance := range []string{"a:1", "b:1", "c:1", "d:1"} {
-		add(labels.FromStrings("__name__", "requests_total", "instance", instance, "job", []string{"api", "web"}[i%2], "path", "/"), counter,
+		add(labels.FromStrings(
+			"__name__", "requests_total", "instance", instance, "job", []string{"api", "web"}[i%2], "path", "/",
+		), counter,
 			func(s *writev2.TimeSeries, k int, ts int64) {
 				s.Samples = append(s.Samples, writev2.Sample{Timestamp: ts, Value: float64((k*(i+3))%700) + 0.5})
 				if i == 0 && k%50 == 0 {
 					s.Exemplars = append(s.Exemplars, writev2.Exemplar{
-						LabelsRefs: symbols.SymbolizeLabels(labels.FromStrings("trace_id", fmt.Sprint("t", k)), nil), Value: float64(k), Timestamp: ts,
+						LabelsRefs: symbols.SymbolizeLabels(labels.FromStrings("trace_id", fmt.Sprint("t", k)), nil),
+						Value:      float64(k), Timestamp: ts,
 					})
 				}
 			})
 	}
-	special := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), 1e-300, 1e300, math.Float64frombits(value.StaleNaN), 12345.678}
-	add(labels.FromStrings("__name__", "special"), writev2.Metadata{}, float(func(i int) float64 { return special[i%len(special)] }))
+	special := []float64{
+		0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), 1e-300, 1e300,
+		math.Float64frombits(value.StaleNaN), 12345.678,
+	}
+	add(labels.FromStrings("__name__", "special"), writev2.Metadata{}, float(func(i int) float64 {
+		return special[i%len(special)]
+	}))
 	add(labels.FromStrings("__name__", "gone", "job", "web"), writev2.Metadata{}, float(func(i int) float64 {
 		if i == apiSamples-1 {
 			return math.Float64frombits(value.StaleNaN)
 		}
 		return float64(i)
 	}))
-	add(labels.FromStrings("__name__", "up", "instance", "a:1", "job", "api"), writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_GAUGE}, float(func(int) float64 { return 1 }))
-	add(labels.FromStrings("__name__", "http.requests", "k8s.pod", "p-1", "weg", "größer/als \"1\"\\\n"), writev2.Metadata{}, float(func(i int) float64 { return float64(i) }))
-	add(labels.FromStrings("__name__", "温度", "ort", "köln"), writev2.Metadata{}, float(func(i int) float64 { return float64(i) / 10 }))
+	add(labels.FromStrings("__name__", "up", "instance", "a:1", "job", "api"),
+		writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_GAUGE}, float(func(int) float64 { return 1 }))
+	add(labels.FromStrings("__name__", "http.requests", "k8s.pod", "p-1", "weg", "größer/als \"1\"\\\n"),
+		writev2.Metadata{}, float(func(i int) float64 { return float64(i) }))
+	add(labels.FromStrings("__name__", "温度", "ort", "köln"), writev2.Metadata{}, float(func(i int) float64 {
+		return float64(i) / 10
+	}))
 	for le, share := range map[string]float64{"0.1": 1, "1": 3, "+Inf": 4} {
-		add(labels.FromStrings("__name__", "latency_bucket", "le", le), writev2.Metadata{}, float(func(i int) float64 { return share * float64(i) }))
+		add(labels.FromStrings("__name__", "latency_bucket", "le", le), writev2.Metadata{}, float(func(i int) float64 {
+			return share * float64(i)
+		}))
 	}
-	add(labels.FromStrings("__name__", "native", "job", "api"), writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_HISTOGRAM},
-		func(s *writev2.TimeSeries, i int, ts int64) {
+	add(labels.FromStrings("__name__", "native", "job", "api"),
+		writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_HISTOGRAM}, func(s *writev2.TimeSeries, i int, ts int64) {
 			n := uint64(i + 1)
 			s.Histograms = append(s.Histograms, writev2.FromIntHistogram(0, ts, &histogram.Histogram{
 				Schema: 1, ZeroThreshold: 0.001, ZeroCount: n, Count: 6 * n, Sum: float64(i) * 1.5,
@@ -141,15 +161,19 @@ func apiData(t *testing.T, from time.Time) []byte {
 				NegativeSpans: []histogram.Span{{Offset: 1, Length: 1}}, NegativeBuckets: []int64{int64(2 * n)},
 			}))
 		})
-	add(labels.FromStrings("__name__", "native_gauge"), writev2.Metadata{}, func(s *writev2.TimeSeries, i int, ts int64) {
+	add(labels.FromStrings("__name__", "native_gauge"), writev2.Metadata{}, func(
+		s *writev2.TimeSeries, i int, ts int64,
+	) {
 		s.Histograms = append(s.Histograms, writev2.FromFloatHistogram(0, ts, &histogram.FloatHistogram{
-			CounterResetHint: histogram.GaugeType, Schema: 0, Count: 2.5, Sum: float64(i % 7), PositiveSpans: []histogram.Span{{Offset: 0, Length: 1}}, PositiveBuckets: []float64{2.5},
+			CounterResetHint: histogram.GaugeType, Schema: 0, Count: 2.5, Sum: float64(i % 7),
+			PositiveSpans: []histogram.Span{{Offset: 0, Length: 1}}, PositiveBuckets: []float64{2.5},
 		}))
 	})
 	add(labels.FromStrings("__name__", "custom"), writev2.Metadata{}, func(s *writev2.TimeSeries, i int, ts int64) {
 		n := float64(i)
 		s.Histograms = append(s.Histograms, writev2.FromFloatHistogram(0, ts, &histogram.FloatHistogram{
-			Schema: histogram.CustomBucketsSchema, Count: 3 * n, Sum: n, CustomValues: []float64{0.5, 2}, PositiveSpans: []histogram.Span{{Offset: 0, Length: 2}}, PositiveBuckets: []float64{n, 2 * n},
+			Schema: histogram.CustomBucketsSchema, Count: 3 * n, Sum: n, CustomValues: []float64{0.5, 2},
+			PositiveSpans: []histogram.Span{{Offset: 0, Length: 2}}, PositiveBuckets: []float64{n, 2 * n},
 		}))
 	})
 	for _, ls := range orderedSeries() {
@@ -175,7 +199,9 @@ func apiData(t *testing.T, from time.Time) []byte {
 func orderedSeries() (all []labels.Labels) {
 	for i := range 24 {
 		b := labels.NewBuilder(labels.FromStrings(
-			"__name__", []string{"order_a", "order_b"}[i%2], "host", fmt.Sprint("h", i*7%12), "zone", []string{"west", "east", "north"}[i/2*5%3]))
+			"__name__", []string{"order_a", "order_b"}[i%2], "host", fmt.Sprint("h", i*7%12),
+			"zone", []string{"west", "east", "north"}[i/2*5%3],
+		))
 		if i%5 == 0 {
 			b.Set("Rack", fmt.Sprint(9-i%7))
 		}
@@ -229,9 +255,10 @@ func (r apiRig) parseAPICall(line string) (apiCall, error) {
 // by days, so a later hour of the same day would list them after sealing.
 func (r apiRig) fill(text string) string {
 	text = strings.NewReplacer(
-		"{from}", fmt.Sprint(r.from.Unix()), "{to}", fmt.Sprint(r.to.Unix()), "{mid}", fmt.Sprint(r.from.Add(r.to.Sub(r.from)/2).Unix()),
-		"{fromRFC}", r.from.UTC().Format(time.RFC3339), "{toRFC}", r.to.UTC().Format(time.RFC3339Nano),
-		"{late}", fmt.Sprint(r.to.Add(-10*time.Minute).Unix()), "{next}", fmt.Sprint(r.to.Add(25*time.Hour).Unix()),
+		"{from}", fmt.Sprint(r.from.Unix()), "{to}", fmt.Sprint(r.to.Unix()),
+		"{mid}", fmt.Sprint(r.from.Add(r.to.Sub(r.from)/2).Unix()), "{fromRFC}", r.from.UTC().Format(time.RFC3339),
+		"{toRFC}", r.to.UTC().Format(time.RFC3339Nano), "{late}", fmt.Sprint(r.to.Add(-10*time.Minute).Unix()),
+		"{next}", fmt.Sprint(r.to.Add(25*time.Hour).Unix()),
 	).Replace(text)
 	var out strings.Builder
 	for _, b := range []byte(text) {

@@ -60,7 +60,8 @@ func (b *bucketed) command(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 func (b *bucketed) backup(ctx context.Context) *exec.Cmd {
-	return b.command(ctx, "backup", "--storage.path="+b.data, "--to="+b.to, "--url="+b.processes[0].URL(), "--keep=2", "--keep-hourly=2")
+	return b.command(ctx, "backup", "--storage.path="+b.data, "--to="+b.to, "--url="+b.processes[0].URL(), "--keep=2",
+		"--keep-hourly=2")
 }
 
 // backedUp finds a backup's name in the output of a command that succeeded.
@@ -117,7 +118,9 @@ func (b *bucketed) verifyNewest() {
 		known = b.at[""]
 		b.at[name] = known
 	}
-	known.processes = []*promrig.Process{start(b.ctx, b.t, promrig.Cassia(b.binary, dir, cassiatest.FreeAddress(b.t), b.flags...))}
+	known.processes = []*promrig.Process{
+		start(b.ctx, b.t, promrig.Cassia(b.binary, dir, cassiatest.FreeAddress(b.t), b.flags...)),
+	}
 	known.verify(0, "restored "+name)
 	known.stop(0)
 }
@@ -132,7 +135,8 @@ func (b *bucketed) verifyCut(dir string) {
 	out, err := exec.CommandContext(b.ctx, b.binary, "check", "--storage.path="+dir).CombinedOutput()
 	if _, statErr := os.Stat(filepath.Join(dir, "RESTORING")); statErr == nil {
 		require.Error(b.t, err)
-		require.Contains(b.t, string(out), "a restore to this directory was started but not completed; restore again, or remove the directory")
+		require.Contains(b.t, string(out),
+			"a restore to this directory was started but not completed; restore again, or remove the directory")
 		return
 	}
 	require.NoError(b.t, err, "%s", out)
@@ -155,7 +159,8 @@ func testBackupsThatAreKilled(t *testing.T, inFolder bool) {
 	b := newBucketed(t, inFolder)
 	stopLoads := b.startLoads()
 	for _, l := range b.loads {
-		require.Eventually(t, func() bool { return l.acks.Count() > 0 }, cassiatest.ReadyWithin, time.Millisecond, "something is acknowledged before")
+		require.Eventually(t, func() bool { return l.acks.Count() > 0 }, cassiatest.ReadyWithin, time.Millisecond,
+			"something is acknowledged before")
 	}
 	took := b.whole()
 	for range soak.Times(t, 3) {
@@ -185,7 +190,8 @@ func TestBackupsOfServe(t *testing.T) {
 	t.Parallel()
 	binary, home := builtCassia(t), t.TempDir()
 	to := s3test.At(s3test.Start(t).Address, "scheduled")
-	program := promrig.Cassia(binary, home, cassiatest.FreeAddress(t), "--backup.to="+to, "--backup.every=1h", "--backup.keep-daily=7", "--no-self-monitoring")
+	program := promrig.Cassia(binary, home, cassiatest.FreeAddress(t), "--backup.to="+to, "--backup.every=1h",
+		"--backup.keep-daily=7", "--no-self-monitoring")
 	program.Env = s3test.Environment
 	server := start(t.Context(), t, program)
 	get := func(path string) []byte {

@@ -46,7 +46,8 @@ func TestBackupDuringWrites(t *testing.T) {
 	for i := range at {
 		k.live(0)
 		for _, l := range k.loads {
-			require.Eventually(t, func() bool { return l.acks.Count() > 0 }, cassiatest.ReadyWithin, time.Millisecond, "something is acknowledged before")
+			require.Eventually(t, func() bool { return l.acks.Count() > 0 }, cassiatest.ReadyWithin, time.Millisecond,
+				"something is acknowledged before")
 		}
 		at[i] = k.known()
 		backup(k.processes[0].URL())
@@ -67,8 +68,13 @@ func TestBackupDuringWrites(t *testing.T) {
 			known = at[i]
 		}
 		dir := t.TempDir()
-		require.Contains(t, cassia("restore", "--from="+folder, "--backup="+name, "--storage.path="+filepath.Join(dir, "data")), ": 0 problems")
-		known.processes = []*promrig.Process{start(k.ctx, t, promrig.Cassia(binary, dir, cassiatest.FreeAddress(t), flags...))}
+		require.Contains(
+			t, cassia("restore", "--from="+folder, "--backup="+name, "--storage.path="+filepath.Join(dir, "data")),
+			": 0 problems",
+		)
+		known.processes = []*promrig.Process{
+			start(k.ctx, t, promrig.Cassia(binary, dir, cassiatest.FreeAddress(t), flags...)),
+		}
 		known.verify(0, "restored "+name)
 		known.stop(0)
 	}

@@ -25,7 +25,8 @@ func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 	t.Parallel() // much of the time is spent waiting for leases to pass over
 	underLoadAlone(t)
 	const partitions = 2
-	flags := append(cassiatest.OnCassandra(t), "--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d", "--storage.partitions="+strconv.Itoa(partitions))
+	flags := append(cassiatest.OnCassandra(t), "--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d",
+		"--storage.partitions="+strconv.Itoa(partitions))
 	binary := builtCassia(t)
 	k := newKilled(t, sharedLoads(t),
 		promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t), flags...),

@@ -91,5 +91,6 @@ func waitOwned(ctx context.Context, t *testing.T, want int, processes ...*promri
 		}
 		return true
 	}, cassiatest.Patience, 100*time.Millisecond, "each of %d processes should own %d partitions", len(processes), want)
-	t.Logf("%d processes owned %d partitions each after %s", len(processes), want, time.Since(began).Round(100*time.Millisecond))
+	t.Logf("%d processes owned %d partitions each after %s",
+		len(processes), want, time.Since(began).Round(100*time.Millisecond))
 }

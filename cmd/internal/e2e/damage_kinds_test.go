@@ -26,7 +26,8 @@ func TestEveryKindOfFileIsDamaged(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Hour)
 	whole := cassiatest.SealedDirectory(t, now)
-	server := startServe(t, "--storage.path="+whole, "--retention.raw=0") // Sealed rows are in files, and something is in a log.
+	// Sealed rows are in files, and something is in a log.
+	server := startServe(t, "--storage.path="+whole, "--retention.raw=0")
 	server.Write(t, "up", time.Now(), 1)
 	require.NoError(t, server.stop())
 	kinds := filesByKind(t, whole)
@@ -91,7 +92,8 @@ func answerOf(t *testing.T, base string, now time.Time) (answer string, warned b
 	}
 	defer process.Kill()
 	r := cassiatest.Server{URL: process.URL()}
-	code, text := r.Get(t, "/api/v1/query?time="+fmt.Sprint(now.Unix())+"&query="+url.QueryEscape(`sum by (__name__) (sum_over_time({__name__=~"metric_.*"}[3d]))`))
+	code, text := r.Get(t, "/api/v1/query?time="+fmt.Sprint(now.Unix())+"&query="+
+		url.QueryEscape(`sum by (__name__) (sum_over_time({__name__=~"metric_.*"}[3d]))`))
 	if code != 200 {
 		require.Regexp(t, `cassia (restore|check)`, text)
 		return "", true

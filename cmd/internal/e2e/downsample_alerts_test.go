@@ -32,7 +32,9 @@ func ruleFiles(t *testing.T) []string {
 // alertRules reads the alerts of an example as promtool check rules does, by name.
 func alertRules(t *testing.T, file string) map[string]rulefmt.Rule {
 	t.Helper()
-	groups, errs := rulefmt.ParseFile(file, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+	groups, errs := rulefmt.ParseFile(
+		file, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler),
+	)
 	require.Empty(t, errs, file)
 	rules := map[string]rulefmt.Rule{}
 	for _, g := range groups.Groups {
@@ -55,7 +57,8 @@ func TestAlertRulesAreSound(t *testing.T) {
 			require.Empty(t, files[alert], "%s: %s is also in another file", file, alert)
 			files[alert] = file
 			for _, annotation := range []string{"summary", "description", "do"} {
-				require.NotEmpty(t, r.Annotations[annotation], "%s: %s lacks the annotation %s", file, alert, annotation)
+				require.NotEmpty(t, r.Annotations[annotation],
+					"%s: %s lacks the annotation %s", file, alert, annotation)
 			}
 			require.True(t, severities[r.Labels["severity"]], "%s: %s has no severity", file, alert)
 		}
@@ -66,9 +69,13 @@ func TestAlertRulesAreSound(t *testing.T) {
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
 	promtool := cassiatest.Binary(t, "CASSIA_TEST_PROMTOOL", "promtool")
-	out, err := exec.CommandContext(t.Context(), promtool, append([]string{"check", "rules", "--lint=all", "--lint-fatal"}, ruleFiles(t)...)...).CombinedOutput()
+	out, err := exec.CommandContext(
+		t.Context(), promtool, append([]string{"check", "rules", "--lint=all", "--lint-fatal"}, ruleFiles(t)...)...,
+	).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	out, err = exec.CommandContext(t.Context(), promtool, "test", "rules", "../../../examples/rules/tests/alerts.yml").CombinedOutput()
+	out, err = exec.CommandContext(
+		t.Context(), promtool, "test", "rules", "../../../examples/rules/tests/alerts.yml",
+	).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 

@@ -27,8 +27,12 @@ func TestDownsampleBesideServers(t *testing.T) {
 	const partitions = 4
 	flags := cassiatest.OnCassandra(t)
 	binary := builtCassia(t)
-	serving := append([]string{"--storage.slot=1h", "--storage.settle=1d", "--storage.partitions=4", "--no-self-monitoring"}, flags...)
-	processes := startAll(ctx, t, promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t), serving...), promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t), serving...))
+	serving := append(
+		[]string{"--storage.slot=1h", "--storage.settle=1d", "--storage.partitions=4", "--no-self-monitoring"},
+		flags...,
+	)
+	processes := startAll(ctx, t, promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t), serving...),
+		promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t), serving...))
 	waitOwned(ctx, t, partitions/2, processes...)
 	samples := writeHours(ctx, t, processes[0].URL(), time.Now().Truncate(time.Hour).Add(-time.Hour), 6, 20)
 
@@ -38,10 +42,13 @@ func TestDownsampleBesideServers(t *testing.T) {
 	args := append([]string{"downsample", "--retention.raw=30d"}, flags...)
 	out, stderr, status := cassiatest.Command(t, binary, append(args, "--dry-run")...)
 	require.Zero(t, status, stderr)
-	require.Contains(t, out, "24 slots to seal, counted once per partition; 0 windows to roll up; 0 windows to compact; 0 windows to count: 24 steps")
+	require.Contains(t, out,
+		"24 slots to seal, counted once per partition; 0 windows to roll up; 0 windows to compact; 0 windows to count: 24 steps")
 	out, stderr, status = cassiatest.Command(t, binary, args...)
 	require.Zero(t, status, stderr)
-	require.Contains(t, out, fmt.Sprintf("sealed 24 slots with %d samples (0 of them resealed for late samples); created the rollups of", samples))
+	require.Contains(t, out, fmt.Sprintf(
+		"sealed 24 slots with %d samples (0 of them resealed for late samples); created the rollups of", samples,
+	))
 	out, stderr, status = cassiatest.Command(t, binary, args...)
 	require.Zero(t, status, stderr)
 	require.Equal(t, "nothing to do\n", out)
@@ -61,7 +68,8 @@ func TestDownsampleBesideServers(t *testing.T) {
 	require.Contains(t, out, fmt.Sprintf("with %d samples, ", samples))
 	out, stderr, status = cassiatest.Command(t, binary, append([]string{"retention"}, flags...)...)
 	require.Zero(t, status, stderr)
-	require.Contains(t, out, "on Cassandra, rows keep the TTL they were written with: a new retention applies only to samples sealed from now on")
+	require.Contains(t, out,
+		"on Cassandra, rows keep the TTL they were written with: a new retention applies only to samples sealed from now on")
 }
 
 // requireOwners holds that a process reports the owner of every partition, and which are its own. Two processes have a
@@ -78,7 +86,8 @@ func requireOwners(ctx context.Context, t *testing.T, url, address string, parti
 		owners, mine := map[string]int{}, 0
 		for _, p := range s.Partitions {
 			owners[p.Owner]++
-			require.Equal(t, p.Mine, strings.HasSuffix(p.Owner, port), "partition %d of %s at %s", p.Partition, p.Owner, address)
+			require.Equal(t, p.Mine, strings.HasSuffix(p.Owner, port),
+				"partition %d of %s at %s", p.Partition, p.Owner, address)
 			if p.Mine {
 				mine++
 			}

@@ -29,7 +29,9 @@ func writeHours(ctx context.Context, t *testing.T, url string, end time.Time, ho
 	for h := range hours {
 		request := &prompb.WriteRequest{}
 		for i := range series {
-			s := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "m"}, {Name: "i", Value: strconv.Itoa(i)}}}
+			s := prompb.TimeSeries{
+				Labels: []prompb.Label{{Name: "__name__", Value: "m"}, {Name: "i", Value: strconv.Itoa(i)}},
+			}
 			for m := range 60 {
 				at := end.Add(-time.Duration(h)*time.Hour - time.Duration(m)*time.Minute)
 				s.Samples = append(s.Samples, prompb.Sample{Timestamp: at.UnixMilli(), Value: float64(h * m * i)})
@@ -52,7 +54,9 @@ func TestDownsampleCommand(t *testing.T) {
 	dir := t.TempDir()
 	path := "--storage.path=" + filepath.Join(dir, "data")
 	// The server doesn't seal by itself here.
-	program := promrig.Cassia(binary, dir, cassiatest.FreeAddress(t), "--storage.settle=1d", "--storage.slot=1h", "--no-self-monitoring")
+	program := promrig.Cassia(
+		binary, dir, cassiatest.FreeAddress(t), "--storage.settle=1d", "--storage.slot=1h", "--no-self-monitoring",
+	)
 	server := start(ctx, t, program)
 	end := time.Now().Add(-2 * time.Hour).Truncate(24 * time.Hour).Add(-3 * 24 * time.Hour)
 	samples := writeHours(ctx, t, server.URL(), end, 30, 40)
@@ -68,7 +72,9 @@ func TestDownsampleCommand(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	last := lines[len(lines)-1]
 	var slots, windows, compact, counted, steps int
-	_, err := fmt.Sscanf(last, "%d slots to seal, counted once per partition; %d windows to roll up; %d windows to compact; %d windows to count: %d steps", &slots, &windows, &compact, &counted, &steps)
+	_, err := fmt.Sscanf(last,
+		"%d slots to seal, counted once per partition; %d windows to roll up; %d windows to compact; %d windows to count: %d steps",
+		&slots, &windows, &compact, &counted, &steps)
 	require.NoError(t, err, last)
 	require.Equal(t, 20*4, slots)
 	require.Equal(t, 2, windows, "30 hours until a midnight")
@@ -76,9 +82,12 @@ func TestDownsampleCommand(t *testing.T) {
 	require.Equal(t, 20*4+30*4, steps)
 	require.Equal(t, 20, strings.Count(out, "staged in 4 partitions"))
 
-	out, stderr, status = cassiatest.Command(t, binary, "downsample", path, "--dry-run", "--end="+strconv.FormatInt(end.Unix(), 10))
+	out, stderr, status = cassiatest.Command(
+		t, binary, "downsample", path, "--dry-run", "--end="+strconv.FormatInt(end.Unix(), 10),
+	)
 	require.Zero(t, status, stderr)
-	require.Contains(t, out, "0 slots to seal, counted once per partition; 2 windows to roll up; 0 windows to compact; 0 windows to count: 120 steps")
+	require.Contains(t, out,
+		"0 slots to seal, counted once per partition; 2 windows to roll up; 0 windows to compact; 0 windows to count: 120 steps")
 
 	interrupted := 0
 	for wait := 100 * time.Millisecond; ; wait += 100 * time.Millisecond {
@@ -135,7 +144,9 @@ func removeRollups(t *testing.T, directory string) {
 	require.NoError(t, err)
 	removed := 0
 	for _, k := range kept {
-		tables := map[string][]*engine.Table{"5m": {engine.R5m, engine.R5mPages}, "1h": {engine.R1h, engine.R1hPages}}[k.Resolution.String()]
+		tables := map[string][]*engine.Table{
+			"5m": {engine.R5m, engine.R5mPages}, "1h": {engine.R1h, engine.R1hPages},
+		}[k.Resolution.String()]
 		if tables == nil {
 			continue
 		}

@@ -28,12 +28,15 @@ import (
 // every scrape.
 func startTraced(t *testing.T) *httptest.Server {
 	registry := prometheus.NewRegistry()
-	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "traced_requests_total", Help: "Requests of the test."})
+	counter := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "traced_requests_total", Help: "Requests of the test.",
+	})
 	classic := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "traced_classic_seconds", Help: "A classic histogram.", Buckets: []float64{0.1, 1, 10},
 	})
 	native := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "traced_native_seconds", Help: "A native histogram.", NativeHistogramBucketFactor: 1.1, NativeHistogramMaxExemplars: 4,
+		Name: "traced_native_seconds", Help: "A native histogram.", NativeHistogramBucketFactor: 1.1,
+		NativeHistogramMaxExemplars: 4,
 	})
 	registry.MustRegister(counter, classic, native)
 	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
@@ -125,7 +128,8 @@ func (s *stack) compareExemplars(ctx context.Context, t *testing.T, when string,
 			}
 		}
 		if !slices.Equal(want, got) {
-			require.Fail(t, "exemplars differ", "%s: %s: %d wanted, %d got\nmissing: %q\nbesides: %q\n%s", when, query, len(want), len(got),
+			require.Fail(t, "exemplars differ",
+				"%s: %s: %d wanted, %d got\nmissing: %q\nbesides: %q\n%s", when, query, len(want), len(got),
 				without(want, got), without(got, want), s.exemplarCounts(ctx, t)+s.logs(t))
 		}
 		total += len(want)
@@ -170,7 +174,8 @@ func (s *stack) compareMetadata(ctx context.Context, t *testing.T) {
 		require.NotEmpty(t, want[metric], metric)
 		for asked := time.Now(); time.Since(asked) < cassiatest.Patience; time.Sleep(500 * time.Millisecond) {
 			got = nil
-			if getJSON(ctx, t, s.cassia.URL()+"/api/v1/metadata?metric="+metric, &got); len(got[metric]) >= len(want[metric]) {
+			if getJSON(ctx, t, s.cassia.URL()+"/api/v1/metadata?metric="+metric,
+				&got); len(got[metric]) >= len(want[metric]) {
 				break
 			}
 		}

@@ -45,7 +45,8 @@ func (s *stack) compareInGrafana(t *testing.T, began, end time.Time) {
 		same(http.StatusOK, map[string]any{"expr": expr, "instant": true, "format": "table"})
 	}
 	for expr, kind := range map[string]string{
-		"traced_native_seconds": "heatmap-cells", "rate(traced_native_seconds[30s])": "heatmap-cells", "traced_classic_seconds_bucket": "timeseries-multi",
+		"traced_native_seconds": "heatmap-cells", "rate(traced_native_seconds[30s])": "heatmap-cells",
+		"traced_classic_seconds_bucket": "timeseries-multi",
 	} {
 		drawn := same(http.StatusOK, map[string]any{"expr": expr, "range": true, "format": "heatmap"})
 		require.Contains(t, drawn, `"type":"`+kind+`"`, expr)
@@ -57,7 +58,9 @@ func (s *stack) compareInGrafana(t *testing.T, began, end time.Time) {
 	same(http.StatusOK, map[string]any{"expr": `"a text"`, "instant": true})
 	same(http.StatusOK, map[string]any{"expr": "42", "range": true, "instant": true})
 	same(http.StatusBadRequest, map[string]any{"expr": "up{", "range": true})
-	same(http.StatusUnprocessableEntity, map[string]any{"expr": `label_replace(up, "a", "", "b", "(")`, "instant": true})
+	same(http.StatusUnprocessableEntity, map[string]any{
+		"expr": `label_replace(up, "a", "", "b", "(")`, "instant": true,
+	})
 	t.Logf("through Grafana's data source: the same %d frames", frames)
 }
 

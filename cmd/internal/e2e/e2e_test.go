@@ -315,7 +315,9 @@ func (s *stack) compare(ctx context.Context, t *testing.T, when string, began, e
 	for _, query := range s.queries {
 		// The step is no multiple of the scrape interval; queries look at data before the start and after the end.
 		ask := func(p *promrig.Process) promrig.Answer {
-			answer, err := promrig.API{URL: p.URL()}.QueryRange(ctx, query, began.Add(30*time.Second), end.Add(-10*time.Second), 3*time.Second)
+			answer, err := promrig.API{URL: p.URL()}.QueryRange(
+				ctx, query, began.Add(30*time.Second), end.Add(-10*time.Second), 3*time.Second,
+			)
 			require.NoError(t, err)
 			return answer
 		}

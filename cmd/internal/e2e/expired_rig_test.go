@@ -70,11 +70,14 @@ func (x *expired) restart(t *testing.T, feature string, flags ...string) {
 	x.whole = startServe(t, append([]string{"--storage.path=" + x.wholeDir, "--retention.raw=0"}, flags...)...)
 	x.aged = startServe(t, append(append([]string{"--storage.path=" + x.agedDir}, flags...), expiredFlags...)...)
 	for _, r := range []running{x.whole, x.aged} {
-		require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)
+		require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK },
+			cassiatest.Patience, 5*time.Millisecond)
 	}
 	// Windows past a retention are hidden soon after a start.
 	require.Eventually(t, func() bool {
-		a := x.aged.asks(t, "query", "", url.Values{"query": {"sn_sine"}, "resolution": {"raw"}, "time": {fmt.Sprint(x.zones["5m"].Unix())}})
+		a := x.aged.asks(t, "query", "", url.Values{
+			"query": {"sn_sine"}, "resolution": {"raw"}, "time": {fmt.Sprint(x.zones["5m"].Unix())},
+		})
 		return a.code == http.StatusOK && len(a.series) == 0
 	}, cassiatest.Patience, 20*time.Millisecond)
 }
@@ -85,7 +88,9 @@ func (r running) writeExpired(t *testing.T, tenant, name string, from, to time.T
 	t.Helper()
 	request := &prompb.WriteRequest{}
 	series := func(name string) *prompb.TimeSeries {
-		request.Timeseries = append(request.Timeseries, prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: name}, {Name: "job", Value: "j"}}})
+		request.Timeseries = append(request.Timeseries, prompb.TimeSeries{
+			Labels: []prompb.Label{{Name: "__name__", Value: name}, {Name: "job", Value: "j"}},
+		})
 		return &request.Timeseries[len(request.Timeseries)-1]
 	}
 	floats := map[string]func(s float64) float64{
@@ -105,7 +110,8 @@ func (r running) writeExpired(t *testing.T, tenant, name string, from, to time.T
 		n := uint64(at.Sub(from) / time.Minute)
 		h := &histogram.Histogram{
 			Schema: 1, ZeroThreshold: 0.001, Count: 6 * n, Sum: float64(9 * n),
-			PositiveSpans: []histogram.Span{{Offset: 0, Length: 3}}, PositiveBuckets: []int64{int64(n), int64(n), int64(n)},
+			PositiveSpans:   []histogram.Span{{Offset: 0, Length: 3}},
+			PositiveBuckets: []int64{int64(n), int64(n), int64(n)},
 		}
 		s.Histograms = append(s.Histograms, prompb.FromIntHistogram(at.UnixMilli(), h))
 	}
@@ -146,7 +152,10 @@ func (r running) asks(t *testing.T, path, tenant string, v url.Values) answered 
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
 	require.NoError(t, err)
-	a := answered{code: answer.StatusCode, resolution: answer.Header.Get("X-Cassia-Resolution"), series: map[string]map[float64]string{}}
+	a := answered{
+		code: answer.StatusCode, resolution: answer.Header.Get("X-Cassia-Resolution"),
+		series: map[string]map[float64]string{},
+	}
 	var parsed struct {
 		Error           string
 		Infos, Warnings []string
@@ -186,7 +195,8 @@ func (r running) asks(t *testing.T, path, tenant string, v url.Values) answered 
 func (r running) over(t *testing.T, tenant, query string, from time.Time, step time.Duration) answered {
 	t.Helper()
 	return r.asks(t, "query_range", tenant, url.Values{
-		"query": {query}, "start": {fmt.Sprint(from.Unix())}, "end": {fmt.Sprint(from.Add(2 * time.Hour).Unix())}, "step": {fmt.Sprint(step.Seconds())},
+		"query": {query}, "start": {fmt.Sprint(from.Unix())}, "end": {fmt.Sprint(from.Add(2 * time.Hour).Unix())},
+		"step": {fmt.Sprint(step.Seconds())},
 	})
 }
 

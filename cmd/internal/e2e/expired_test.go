@@ -23,17 +23,23 @@ import (
 // doesn't change.
 var (
 	atTheHour = []string{
-		"sn_sine", "c", "nhc", "histogram_count(nhc)", "rate(c[1h])", "increase(c[1h])", "resets(c[1h])", "delta(sn_sine[1h])", "changes(sn_sine[1h])",
-		"max_over_time(sn_sine[1h])", "min_over_time(sn_sine[1h])", "avg_over_time(sn_sine[1h])", "sum_over_time(sn_sine[1h])",
-		"count_over_time(sn_sine[1h])", "last_over_time(sn_sine[1h])", "first_over_time(sn_sine[1h])", "present_over_time(sn_sine[1h])",
-		"increase(bursty[1h])", "rate(nhc[1h])", "histogram_quantile(0.9, sum(rate(nhc[1h])))", "histogram_count(sum(rate(nhc[1h] @ end())))",
-		"deriv(sn_sine[1h])", "predict_linear(sn_sine[1h], 600)", "stddev_over_time(sn_sine[1h])", "absent(sn_sine)", "absent(rate(c[1h]))", "limitk(1, rate(c[1h]))", "info(rate(c[1h]))", "sum by (job) (rate(c[1h]))", "max_over_time(rate(c[1h])[3h:1h])",
+		"sn_sine", "c", "nhc", "histogram_count(nhc)", "rate(c[1h])", "increase(c[1h])", "resets(c[1h])",
+		"delta(sn_sine[1h])", "changes(sn_sine[1h])", "max_over_time(sn_sine[1h])", "min_over_time(sn_sine[1h])",
+		"avg_over_time(sn_sine[1h])", "sum_over_time(sn_sine[1h])",
+		"count_over_time(sn_sine[1h])", "last_over_time(sn_sine[1h])", "first_over_time(sn_sine[1h])",
+		"present_over_time(sn_sine[1h])", "increase(bursty[1h])", "rate(nhc[1h])",
+		"histogram_quantile(0.9, sum(rate(nhc[1h])))", "histogram_count(sum(rate(nhc[1h] @ end())))",
+		"deriv(sn_sine[1h])", "predict_linear(sn_sine[1h], 600)", "stddev_over_time(sn_sine[1h])", "absent(sn_sine)",
+		"absent(rate(c[1h]))", "limitk(1, rate(c[1h]))", "info(rate(c[1h]))", "sum by (job) (rate(c[1h]))",
+		"max_over_time(rate(c[1h])[3h:1h])",
 	}
 	anywhere = []string{
-		"sn_sine", "rate(c[5m])", "rate(c[1h])", "increase(c[10m])", "max_over_time(sn_sine[1h])", "avg_over_time(sn_sine[20m])", "sum_over_time(sn_sine[1h])",
-		"count_over_time(sn_sine[20m])", "quantile_over_time(0.9, sn_sine[1h])", "changes(sn_sine[1h])", "increase(bursty[1h])",
-		"timestamp(sn_sine)", "limitk(1, sn_sine)", "info(rate(c[5m]))", "increase(c[1h] anchored)", "rate(c[1h] smoothed)", "delta(sn_sine[1h])",
-		"rate(nhc[5m])", "sum by (__tenant_id__) (rate(c[5m]))", "absent(sn_sine)", "absent_over_time(sn_sine[10m])", "absent(rate(c[5m]))", "topk(1, sn_sine)",
+		"sn_sine", "rate(c[5m])", "rate(c[1h])", "increase(c[10m])", "max_over_time(sn_sine[1h])",
+		"avg_over_time(sn_sine[20m])", "sum_over_time(sn_sine[1h])", "count_over_time(sn_sine[20m])",
+		"quantile_over_time(0.9, sn_sine[1h])", "changes(sn_sine[1h])", "increase(bursty[1h])",
+		"timestamp(sn_sine)", "limitk(1, sn_sine)", "info(rate(c[5m]))", "increase(c[1h] anchored)",
+		"rate(c[1h] smoothed)", "delta(sn_sine[1h])", "rate(nhc[5m])", "sum by (__tenant_id__) (rate(c[5m]))",
+		"absent(sn_sine)", "absent_over_time(sn_sine[10m])", "absent(rate(c[5m]))", "topk(1, sn_sine)",
 	}
 	// fars are the queries that may differ by more than 5 % of the max value: bursts within an hour.
 	fars = map[string]bool{"increase(bursty[1h])": true}
@@ -61,7 +67,10 @@ func TestExpiredHistoryOnEveryWay(t *testing.T) {
 		aged := read(x.aged)
 		planner.same(t, x.answersOn(t, read(x.whole), aged, "", false))
 		for zone, at := range x.zones { // for which only rollups are left as well
-			v := url.Values{"match[]": {`{__name__=~"sn_sine|nhc"}`}, "start": {fmt.Sprint(at.Unix())}, "end": {fmt.Sprint(at.Add(time.Hour).Unix())}}
+			v := url.Values{
+				"match[]": {`{__name__=~"sn_sine|nhc"}`}, "start": {fmt.Sprint(at.Unix())},
+				"end": {fmt.Sprint(at.Add(time.Hour).Unix())},
+			}
 			code, text := aged.Get(t, "/api/v1/series?"+v.Encode())
 			require.Equal(t, http.StatusOK, code, text)
 			require.Contains(t, text, `"__name__":"sn_sine"`, zone)
@@ -104,11 +113,13 @@ func (x *expired) answersOn(t *testing.T, whole, aged running, tenant string, to
 	for _, zone := range []string{"1h", "5m"} {
 		from := x.zones[zone]
 		for _, query := range atTheHour {
-			if !told && slices.ContainsFunc([]string{"info(", "stddev", "deriv", "predict_linear"}, func(f string) bool { return strings.HasPrefix(query, f) }) {
+			if !told && slices.ContainsFunc([]string{"info(", "stddev", "deriv", "predict_linear"},
+				func(f string) bool { return strings.HasPrefix(query, f) }) {
 				continue // Remote read has reconstructed samples, which deviate otherwise.
 			}
 			want, got := whole.over(t, tenant, query, from, time.Hour), aged.over(t, tenant, query, from, time.Hour)
-			require.Equal(t, []int{http.StatusOK, http.StatusOK}, []int{want.code, got.code}, "%s, %s: %s%s", query, zone, want.err, got.err)
+			require.Equal(t, []int{http.StatusOK, http.StatusOK}, []int{want.code, got.code},
+				"%s, %s: %s%s", query, zone, want.err, got.err)
 			c := compare(want, got)
 			require.Zero(t, c.missing+c.extra, "%s, %s: %v; %+v", query, zone, c, want)
 			require.Less(t, c.off, 1e-12, "%s, %s: %v", query, zone, c)
@@ -125,7 +136,8 @@ func (x *expired) answersOn(t *testing.T, whole, aged running, tenant string, to
 			if strings.Contains(query, "rate(nhc") {
 				query = strings.Replace(query, "max", "sum", 1)
 			}
-			want, got := whole.over(t, tenant, query, from, 5*time.Minute), aged.over(t, tenant, query, from, 5*time.Minute)
+			want := whole.over(t, tenant, query, from, 5*time.Minute)
+			got := aged.over(t, tenant, query, from, 5*time.Minute)
 			require.Equal(t, http.StatusOK, got.code, "%s: %s", query, got.err)
 			c := compare(want, got)
 			require.Zero(t, c.missing+c.extra, "%s, %s: %v", query, zone, c)
@@ -152,7 +164,10 @@ func (x *expired) plainJSON(t *testing.T) {
 	for _, zone := range []string{"1h", "5m"} {
 		from := x.zones[zone]
 		ask := func(r running, aligner, period string) (points map[string]float64, h http.Header) {
-			v := url.Values{"tenant": {"ta"}, "metricName": {"sn_sine"}, "start": {fmt.Sprint(from.Unix())}, "end": {fmt.Sprint(from.Add(time.Hour).Unix())}}
+			v := url.Values{
+				"tenant": {"ta"}, "metricName": {"sn_sine"}, "start": {fmt.Sprint(from.Unix())},
+				"end": {fmt.Sprint(from.Add(time.Hour).Unix())},
+			}
 			if aligner != "" {
 				v["aligner"], v["alignmentPeriod"] = []string{aligner}, []string{period}
 			}
@@ -212,8 +227,10 @@ func (x *expired) exported(t *testing.T) {
 	for _, zone := range []string{"1h", "5m"} {
 		from := x.zones[zone]
 		out := t.TempDir() + "/out.csv"
-		_, stderr, status := cassiatest.Command(t, builtCassia(t), "export", "--storage.path="+x.agedDir, "--format=csv", "--output="+out, "--match=sn_sine",
-			"--start="+fmt.Sprint(from.Unix()+1), "--end="+fmt.Sprint(from.Add(time.Hour).Unix()))
+		_, stderr, status := cassiatest.Command(
+			t, builtCassia(t), "export", "--storage.path="+x.agedDir, "--format=csv", "--output="+out,
+			"--match=sn_sine", "--start="+fmt.Sprint(from.Unix()+1), "--end="+fmt.Sprint(from.Add(time.Hour).Unix()),
+		)
 		require.Zero(t, status, stderr)
 		text, err := os.ReadFile(out)
 		require.NoError(t, err)

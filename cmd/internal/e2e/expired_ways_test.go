@@ -23,10 +23,12 @@ import (
 func (x *expired) infosAreThoseOf(t *testing.T, prometheus running) {
 	for zone, from := range x.zones {
 		for _, query := range []string{
-			"histogram_count(sum(rate(nhc[5m] @ end())))", "sum(rate(nhc[5m]))", "rate(sn_sine[5m])", "histogram_quantile(0.9, rate(nhc[1h]))", "sum({__name__=~\"nhc|c\"})",
+			"histogram_count(sum(rate(nhc[5m] @ end())))", "sum(rate(nhc[5m]))", "rate(sn_sine[5m])",
+			"histogram_quantile(0.9, rate(nhc[1h]))", "sum({__name__=~\"nhc|c\"})",
 		} {
 			want := prometheus.over(t, "", query, from, 5*time.Minute)
-			require.Equal(t, want.infos, x.whole.over(t, "default", query, from, 5*time.Minute).infos, "%s, %s", query, zone)
+			require.Equal(t, want.infos, x.whole.over(t, "default", query, from, 5*time.Minute).infos,
+				"%s, %s", query, zone)
 		}
 	}
 }
@@ -34,7 +36,9 @@ func (x *expired) infosAreThoseOf(t *testing.T, prometheus running) {
 // misleading has queries that can't be computed from buckets: they are rejected with the reason if samples have
 // expired, and otherwise served.
 func (x *expired) misleading(t *testing.T) {
-	for _, function := range []string{"idelta(sn_sine[1h])", "double_exponential_smoothing(sn_sine[1h], 0.5, 0.5)", "max(idelta(sn_sine[1h]))"} {
+	for _, function := range []string{
+		"idelta(sn_sine[1h])", "double_exponential_smoothing(sn_sine[1h], 0.5, 0.5)", "max(idelta(sn_sine[1h]))",
+	} {
 		for _, tenant := range []string{"default", "ta|tb"} {
 			for zone, from := range x.zones {
 				got := x.aged.over(t, tenant, function, from, 5*time.Minute)
@@ -45,7 +49,8 @@ func (x *expired) misleading(t *testing.T) {
 					continue
 				}
 				require.Equal(t, http.StatusUnprocessableEntity, got.code, "%s of %s", function, tenant)
-				require.Contains(t, got.err, "raw samples have expired: there are none before", "%s of %s", function, tenant)
+				require.Contains(t, got.err,
+					"raw samples have expired: there are none before", "%s of %s", function, tenant)
 				require.Contains(t, got.err, strings.TrimPrefix(strings.Split(function, "(sn_sine")[0], "max("))
 			}
 		}
@@ -69,7 +74,9 @@ func (x *expired) refused(t *testing.T) {
 	x.restart(t, "", "--remote-read.rollups=refuse")
 	ctx, cancel := context.WithTimeout(t.Context(), cassiatest.ReadyWithin)
 	defer cancel()
-	reads := serverAt(startPrometheus(ctx, t, cassiatest.FreeAddress(t), readConfig(strings.TrimPrefix(x.aged.URL, "http://"))).URL())
+	reads := serverAt(startPrometheus(
+		ctx, t, cassiatest.FreeAddress(t), readConfig(strings.TrimPrefix(x.aged.URL, "http://")),
+	).URL())
 	got := reads.over(t, "", "rate(c[1h])", x.zones["1h"], time.Hour)
 	require.Zero(t, got.points())
 	require.Contains(t, got.err+strings.Join(got.infos, "\n"), "--remote-read.rollups")
@@ -83,17 +90,21 @@ func TestWindowsMoveByLittle(t *testing.T) {
 	dir, now := t.TempDir(), time.Now().Truncate(time.Hour)
 	rules := t.TempDir() + "/moved.yml"
 	require.NoError(t, os.WriteFile(rules, []byte(
-		"groups: [{name: g, interval: 1s, rules: [{record: ruled, expr: 'sum_over_time(avg_over_time(g[1h15s])[7d:1h])'}]}]"), 0o600))
+		"groups: [{name: g, interval: 1s, rules: [{record: ruled, expr: 'sum_over_time(avg_over_time(g[1h15s])[7d:1h])'}]}]",
+	), 0o600))
 	r := startServe(t, "--storage.path="+dir, "--storage.partitions=1", "--retention.raw=0", "--rule.files="+rules)
 	r.writeMoving(t, now.Add(-9*24*time.Hour), now)
 	code, text := r.Post(t, "/-/seal", nil)
 	require.Equal(t, http.StatusOK, code, text)
 	ask := func(query, resolution string, step time.Duration) answered {
 		return r.asks(t, "query_range", "", url.Values{
-			"query": {query}, "start": {fmt.Sprint(now.Add(-8 * 24 * time.Hour).Unix())}, "end": {fmt.Sprint(now.Unix())}, "step": {fmt.Sprint(step.Seconds())}, "resolution": {resolution},
+			"query": {query}, "start": {fmt.Sprint(now.Add(-8 * 24 * time.Hour).Unix())},
+			"end": {fmt.Sprint(now.Unix())}, "step": {fmt.Sprint(step.Seconds())}, "resolution": {resolution},
 		})
 	}
-	single := []string{"last_over_time(g[1d])", "first_over_time(g[1d])", "present_over_time(young[1d])", "delta(g[6h])", "g"}
+	single := []string{
+		"last_over_time(g[1d])", "first_over_time(g[1d])", "present_over_time(young[1d])", "delta(g[6h])", "g",
+	}
 	for _, query := range single {
 		got := ask(query, "", 17*time.Minute)
 		c := compare(ask(query, "exact", 17*time.Minute), got)
@@ -121,7 +132,8 @@ func TestWindowsMoveByLittle(t *testing.T) {
 	}
 	require.NoError(t, r.stop())
 	r = startServe(t, "--storage.path="+dir, "--retention.raw=0", "--query.snap=off")
-	require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK },
+		cassiatest.Patience, 5*time.Millisecond)
 	got = ask(moves, "", time.Hour)
 	require.Empty(t, told(got))
 	require.NotContains(t, got.resolution, "snapped")
@@ -143,7 +155,9 @@ func (r running) rulesAreExact(t *testing.T, written time.Time) {
 	}, cassiatest.Patience, 20*time.Millisecond, "no rule was evaluated")
 	recorded, err := strconv.ParseFloat(value, 64)
 	require.NoError(t, err)
-	for _, points := range r.asks(t, "query", "", url.Values{"query": {"sum_over_time(avg_over_time(g[1h15s])[7d:1h])"}, "time": {at}, "resolution": {"exact"}}).series {
+	for _, points := range r.asks(t, "query", "", url.Values{
+		"query": {"sum_over_time(avg_over_time(g[1h15s])[7d:1h])"}, "time": {at}, "resolution": {"exact"},
+	}).series {
 		for _, v := range points {
 			want, err := strconv.ParseFloat(v, 64)
 			require.NoError(t, err)
@@ -169,17 +183,22 @@ func (r running) writeMoving(t *testing.T, from, to time.Time) {
 	t.Helper()
 	for begin := from; begin.Before(to); begin = begin.Add(24 * time.Hour) {
 		all := map[string][]prompb.Sample{}
-		for at := begin.Add(time.Minute); !at.After(begin.Add(24*time.Hour)) && !at.After(to); at = at.Add(time.Minute) {
+		for at := begin.Add(time.Minute); !at.After(begin.Add(24*time.Hour)) &&
+			!at.After(to); at = at.Add(time.Minute) {
 			s := float64(at.Unix())
 			all["g"] = append(all["g"], prompb.Sample{Timestamp: at.UnixMilli(), Value: 50 + float64(int64(s)/60%97)})
-			all["rare"] = append(all["rare"], prompb.Sample{Timestamp: at.UnixMilli(), Value: float64(int64(s) / 70_000)})
+			all["rare"] = append(all["rare"], prompb.Sample{
+				Timestamp: at.UnixMilli(), Value: float64(int64(s) / 70_000),
+			})
 			if to.Sub(at) < 40*time.Minute {
 				all["young"] = append(all["young"], prompb.Sample{Timestamp: at.UnixMilli(), Value: 1})
 			}
 		}
 		request := &prompb.WriteRequest{}
 		for name, samples := range all {
-			request.Timeseries = append(request.Timeseries, prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: name}}, Samples: samples})
+			request.Timeseries = append(request.Timeseries, prompb.TimeSeries{
+				Labels: []prompb.Label{{Name: "__name__", Value: name}}, Samples: samples,
+			})
 		}
 		body, err := request.Marshal()
 		require.NoError(t, err)

@@ -49,7 +49,8 @@ func TestCassiaOnItsDashboard(t *testing.T) {
 	dir := t.TempDir()
 	limits := filepath.Join(dir, "limits.yml")
 	require.NoError(t, os.WriteFile(limits, []byte("tenants: {small: {active_series: 1}}"), 0o600))
-	r := startServe(t, "--storage.path="+filepath.Join(dir, "data"), "--storage.partitions=16", "--self-monitoring", "--ha.enabled", "--limits.file="+limits, "--backup.to="+filepath.Join(dir, "backups"))
+	r := startServe(t, "--storage.path="+filepath.Join(dir, "data"), "--storage.partitions=16", "--self-monitoring",
+		"--ha.enabled", "--limits.file="+limits, "--backup.to="+filepath.Join(dir, "backups"))
 	g := newGrafana(t, r.URL+"/t/cassia")
 	stored := func() float64 {
 		_, metrics := r.Get(t, "/metrics")
@@ -107,7 +108,8 @@ func (r running) exercise(t *testing.T, round int) {
 
 func oneSampleOf(metric string, at time.Time) []byte {
 	body, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
-		Labels: []prompb.Label{{Name: "__name__", Value: metric}}, Samples: []prompb.Sample{{Timestamp: at.UnixMilli(), Value: 1}},
+		Labels:  []prompb.Label{{Name: "__name__", Value: metric}},
+		Samples: []prompb.Sample{{Timestamp: at.UnixMilli(), Value: 1}},
 	}}}).Marshal()
 	if err != nil {
 		panic(err) // It is made of constants.
@@ -163,7 +165,9 @@ func askDashboard(t *testing.T, g *grafana, d dashboard, each func(dashboardPane
 func askRules(t *testing.T, g *grafana) {
 	records, rules := map[string]bool{}, map[string]string{}
 	for _, file := range ruleFiles(t) {
-		groups, errs := rulefmt.ParseFile(file, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+		groups, errs := rulefmt.ParseFile(
+			file, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler),
+		)
 		require.Empty(t, errs, file)
 		for _, group := range groups.Groups {
 			for _, rule := range group.Rules {
@@ -175,10 +179,14 @@ func askRules(t *testing.T, g *grafana) {
 			}
 		}
 	}
-	caused := map[string]bool{"CassiaRejectsSamples": true, "CassiaTenantAtItsLimit": true, "CassiaClockMaybeSlow": true}
+	caused := map[string]bool{
+		"CassiaRejectsSamples": true, "CassiaTenantAtItsLimit": true, "CassiaClockMaybeSlow": true,
+	}
 	// These are signs of a slow machine, which the test's may be: of a few writes, one that waited for two seconds is
 	// one in a hundred.
-	slow := map[string]bool{"CassiaAcknowledgesSlowly": true, "CassiaQueriesWait": true, "CassiaDiskSlow": true, "CassiaWritesStall": true}
+	slow := map[string]bool{
+		"CassiaAcknowledgesSlowly": true, "CassiaQueriesWait": true, "CassiaDiskSlow": true, "CassiaWritesStall": true,
+	}
 	for name, expr := range rules {
 		if fires := g.count(t, expr) > 0; !records[name] && !slow[name] {
 			require.Equal(t, caused[name], fires, name)

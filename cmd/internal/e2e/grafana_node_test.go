@@ -44,15 +44,20 @@ func newMachine(boot float64) (m machine) {
 	for _, load := range []string{"node_load1", "node_load5", "node_load15"} {
 		add(wave(0, 4), load)
 	}
-	for use, high := range map[string]float64{"MemTotal": 16e9, "MemFree": 2e9, "MemAvailable": 8e9, "Cached": 5e9, "Buffers": 1e9, "SwapTotal": 4e9, "SwapFree": 3e9} {
+	for use, high := range map[string]float64{
+		"MemTotal": 16e9, "MemFree": 2e9, "MemAvailable": 8e9, "Cached": 5e9, "Buffers": 1e9, "SwapTotal": 4e9,
+		"SwapFree": 3e9,
+	} {
 		value := wave(high/2, high)
 		if strings.HasSuffix(use, "Total") {
 			value = constant(high)
 		}
 		add(value, "node_memory_"+use+"_bytes")
 	}
-	for name, perSecond := range map[string]float64{"read_bytes": 1e6, "written_bytes": 2e6, "io_time_seconds": 0.1, "reads_completed": 20,
-		"writes_completed": 40, "read_time_seconds": 0.05, "write_time_seconds": 0.1} {
+	for name, perSecond := range map[string]float64{
+		"read_bytes": 1e6, "written_bytes": 2e6, "io_time_seconds": 0.1, "reads_completed": 20, "writes_completed": 40,
+		"read_time_seconds": 0.05, "write_time_seconds": 0.1,
+	} {
 		add(counter(perSecond), "node_disk_"+name+"_total", "device", "sda")
 	}
 	for name, perSecond := range map[string]float64{"bytes": 1e5, "errs": 0.001, "drop": 0.01} {
@@ -84,7 +89,9 @@ func (m machine) write(t *testing.T, r running, from, to time.Time, every time.D
 			}
 			for i := range perRequest {
 				if when := at.Add(time.Duration(i) * every); !when.After(to) {
-					one.Samples = append(one.Samples, prompb.Sample{Timestamp: when.UnixMilli(), Value: s.value(float64(when.Unix()))})
+					one.Samples = append(one.Samples, prompb.Sample{
+						Timestamp: when.UnixMilli(), Value: s.value(float64(when.Unix())),
+					})
 				}
 			}
 			request.Timeseries = append(request.Timeseries, one)
@@ -103,7 +110,9 @@ func TestTwoYearsOnADashboard(t *testing.T) {
 	if testing.Short() {
 		t.Skip("two years of samples")
 	}
-	r := startServe(t, "--storage.path="+t.TempDir(), "--retention.raw=0", "--storage.slot=12h", "--storage.partitions=1")
+	r := startServe(
+		t, "--storage.path="+t.TempDir(), "--retention.raw=0", "--storage.slot=12h", "--storage.partitions=1",
+	)
 	const day = 24 * time.Hour
 	now := time.Now().Truncate(time.Second)
 	recent := now.Add(-2 * time.Hour)
@@ -120,7 +129,10 @@ func TestTwoYearsOnADashboard(t *testing.T) {
 		// whole: no point may be missing. resolution is the resolution used for panels with the min interval.
 		whole      bool
 		resolution string
-	}{{time.Hour, false, "raw"}, {6 * time.Hour, false, "raw"}, {14 * day, false, "raw"}, {60 * day, true, "1h"}, {730 * day, true, "1h"}} {
+	}{
+		{time.Hour, false, "raw"}, {6 * time.Hour, false, "raw"}, {14 * day, false, "raw"}, {60 * day, true, "1h"},
+		{730 * day, true, "1h"},
+	} {
 		t.Run(fmt.Sprint(c.span), func(t *testing.T) {
 			g.from, g.to = now.Add(-c.span), now
 			askDashboard(t, g, d, func(p dashboardPanel, target dashboardTarget, a grafanaAnswer) {
@@ -128,7 +140,8 @@ func TestTwoYearsOnADashboard(t *testing.T) {
 					return
 				}
 				what := fmt.Sprintf("%s: %s", p.Title, target.Expr)
-				require.True(t, strings.HasPrefix(a.resolution, c.resolution), "%s: answered from %s", what, a.resolution)
+				require.True(t, strings.HasPrefix(a.resolution, c.resolution),
+					"%s: answered from %s", what, a.resolution)
 				if c.whole {
 					require.GreaterOrEqual(t, a.samples, a.series*int(c.span/a.step), what)
 				}

@@ -124,7 +124,9 @@ type grafanaFrame struct {
 var executedQuery = regexp.MustCompile(`(?s)^Expr: (.+)\nStep: (\S+)$`)
 
 // movedEdges is the only notice that a panel may have: by how many percent of their range edges of windows are moved.
-var movedEdges = regexp.MustCompile(`^PromQL info: edges of \S+ windows are moved by up to \S+ \((\S+) % of the range\)`)
+var movedEdges = regexp.MustCompile(
+	`^PromQL info: edges of \S+ windows are moved by up to \S+ \((\S+) % of the range\)`,
+)
 
 // grafanaResult is the back end's result for one query, with unmodified frames.
 type grafanaResult struct {
@@ -138,8 +140,8 @@ func (g *grafana) send(t *testing.T, panel string, query map[string]any) (r graf
 	t.Helper()
 	query["refId"] = "A"
 	body, err := json.Marshal(map[string]any{
-		"from": fmt.Sprint(g.from.UnixMilli()), "to": fmt.Sprint(g.to.UnixMilli()), "minInterval": panel, "maxDataPoints": grafanaPoints,
-		"queries": []any{query},
+		"from": fmt.Sprint(g.from.UnixMilli()), "to": fmt.Sprint(g.to.UnixMilli()), "minInterval": panel,
+		"maxDataPoints": grafanaPoints, "queries": []any{query},
 	})
 	require.NoError(t, err)
 	response, err := http.Post(g.url+"/api/ds/query", "application/json", bytes.NewReader(body))
@@ -167,7 +169,8 @@ func (g *grafana) ask(t *testing.T, query, panel string, instant bool) (a grafan
 	require.NotContains(t, a.expr, "$", "a variable that there isn't")
 	a.resolution = g.resolution.Load().(string)
 	if strings.Contains(a.resolution, "snapped") {
-		require.NotEmpty(t, a.notices, "%s: from %s, %d series with %d numbers", query, a.resolution, a.series, a.numbers)
+		require.NotEmpty(t, a.notices,
+			"%s: from %s, %d series with %d numbers", query, a.resolution, a.series, a.numbers)
 	}
 	for _, n := range a.notices {
 		require.Contains(t, a.resolution, "snapped", n)

@@ -209,10 +209,14 @@ func provisionedSources(t *testing.T, file, url string) (uids map[string]bool) {
 // other files name.
 func TestGrafanaIsProvisioned(t *testing.T) {
 	t.Parallel()
-	for file, host := range map[string]string{exampleGrafana + "provisioning/datasources/cassia.yml": "localhost", "../../../examples/compose/grafana-datasource.yml": "cassia"} {
+	for file, host := range map[string]string{
+		exampleGrafana + "provisioning/datasources/cassia.yml": "localhost",
+		"../../../examples/compose/grafana-datasource.yml":     "cassia",
+	} {
 		uids := provisionedSources(t, file, "http://"+host+":9201")
 		for uid, d := range readDashboards(t) {
-			require.True(t, uids[d.Templating.List[0].Current.Value], "%s: %s asks for a data source that there isn't", file, uid)
+			require.True(t, uids[d.Templating.List[0].Current.Value],
+				"%s: %s asks for a data source that there isn't", file, uid)
 		}
 	}
 

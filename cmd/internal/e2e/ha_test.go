@@ -75,7 +75,9 @@ func (p *prometheusPair) wait(why string, condition func(ha.ClusterStatus) bool)
 // elects waits until a replica is elected, and goes on for some samples.
 func (p *prometheusPair) elects(replica string) {
 	p.t.Helper()
-	p.wait(replica+" isn't elected", func(s ha.ClusterStatus) bool { return s.Elected == replica && s.State == "settled" })
+	p.wait(replica+" isn't elected", func(s ha.ClusterStatus) bool {
+		return s.Elected == replica && s.State == "settled"
+	})
 	p.goesOn()
 }
 
@@ -91,7 +93,9 @@ func (p *prometheusPair) hears(replica string) {
 	p.t.Helper()
 	since := time.Now()
 	p.wait(replica+" isn't heard", func(s ha.ClusterStatus) bool {
-		return slices.ContainsFunc(s.Replicas, func(r ha.ReplicaHeard) bool { return r.Replica == replica && r.Heard.After(since) })
+		return slices.ContainsFunc(s.Replicas, func(r ha.ReplicaHeard) bool {
+			return r.Replica == replica && r.Heard.After(since)
+		})
 	})
 }
 
@@ -114,7 +118,8 @@ func TestPairOfPrometheus(t *testing.T) {
 	binary := builtCassia(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
-	cassia := start(ctx, t, promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t), "--ha.enabled", "--ha.failover-timeout=15s"))
+	cassia := start(ctx, t,
+		promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t), "--ha.enabled", "--ha.failover-timeout=15s"))
 	p := &prometheusPair{t: t, ctx: ctx, cassia: cassia}
 	target, zero := startCounter(t)
 	replica := func(name string) *promrig.Process {
@@ -163,16 +168,19 @@ func TestPairOfPrometheus(t *testing.T) {
 			}
 		}
 	}
-	require.Zero(t, missing, "samples that the elected replica has scraped: %v, not %v, elected: %v", stored, own, spans)
+	require.Zero(t, missing,
+		"samples that the elected replica has scraped: %v, not %v, elected: %v", stored, own, spans)
 	askedB, both := own["b"][len(own["b"])-1].at, 0
 	for _, s := range stored {
 		by, before := elected(s.at)
 		switch {
 		case strings.Contains(scraped[s.at], by), scraped[s.at] == "" && s.at > askedB && by == "b":
-		case before != "" && strings.Contains(scraped[s.at], before): // It came, and its sender was killed before that was noted.
+		case before != "" && strings.Contains(scraped[s.at], before):
+			// It came, and its sender was killed before that was noted.
 			both++
 		default:
-			require.Fail(t, "a sample that the elected replica hasn't scraped", "%d: %v of %v, elected: %v", s.at, stored, own, spans)
+			require.Fail(t, "a sample that the elected replica hasn't scraped",
+				"%d: %v of %v, elected: %v", s.at, stored, own, spans)
 		}
 	}
 	t.Logf("%d samples of the pair, %d of them of the one that was elected before", len(stored), both)

@@ -24,7 +24,9 @@ func TestCommandsThatDescribeTheProgram(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, cassia(t, "--version"), cassia(t, "version"))
 	page := cassia(t, "man")
-	for _, want := range []string{".TH CASSIA 1", ".SS cassia serve\n", `\-\-storage.path=data`, "CASSIA_CASSANDRA_PASSWORD"} {
+	for _, want := range []string{
+		".TH CASSIA 1", ".SS cassia serve\n", `\-\-storage.path=data`, "CASSIA_CASSANDRA_PASSWORD",
+	} {
 		require.Contains(t, page, want)
 	}
 	for _, shell := range cli.Shells {
@@ -35,7 +37,10 @@ func TestCommandsThatDescribeTheProgram(t *testing.T) {
 	require.True(t, strings.HasPrefix(usage, "usage: cassia <command>"), usage)
 	require.Less(t, strings.Index(usage, "\n  serve "), strings.Index(usage, "\n  inspect "))
 	require.Equal(t, cassia(t, "serve", "--help"), cassia(t, "help", "serve"))
-	for _, title := range []string{"Web", "Storage", "Retention", "Queries", "Tenants", "High availability (pairs of Prometheus)", "Rules and alerts", "Writes", "Cassandra"} {
+	for _, title := range []string{
+		"Web", "Storage", "Retention", "Queries", "Tenants", "High availability (pairs of Prometheus)",
+		"Rules and alerts", "Writes", "Cassandra",
+	} {
 		require.Contains(t, cassia(t, "serve", "--help"), "\n"+title+":\n")
 	}
 }
@@ -74,7 +79,9 @@ func TestCompletionInBash(t *testing.T) {
 	} {
 		typed := strings.Fields(words)
 		script := `source <("$1" completion bash); shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _cassia_complete; echo "${COMPREPLY[@]}"`
-		out, err := exec.Command(bash, append([]string{"-c", script, "bash", program, program}, typed...)...).CombinedOutput()
+		out, err := exec.Command(
+			bash, append([]string{"-c", script, "bash", program, program}, typed...)...,
+		).CombinedOutput()
 		require.NoError(t, err, string(out))
 		require.Equal(t, want, strings.TrimSpace(string(out)), words)
 	}

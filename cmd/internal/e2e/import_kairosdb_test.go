@@ -52,12 +52,17 @@ type kairosMetric struct {
 // their edges.
 func kairosHistory() []kairosSeries {
 	r := rand.New(rand.NewPCG(1, 2))
-	doubles := []float64{0, math.Copysign(0, -1), -1.5, 3, 1e300, -math.MaxFloat64, 5e-324, 0.1, 1.0 / 3, -2e-10, 123456789.123456789, 1 << 60}
+	doubles := []float64{
+		0, math.Copysign(0, -1), -1.5, 3, 1e300, -math.MaxFloat64, 5e-324, 0.1, 1.0 / 3, -2e-10, 123456789.123456789,
+		1 << 60,
+	}
 	longs := []int64{0, -1, 1, 127, 128, -129, 1 << 53, 1<<53 + 1, -1<<53 - 1, math.MaxInt64, math.MinInt64, 300}
 	double := func(v float64) any { return json.Number(strconv.FormatFloat(v, 'g', -1, 64)) }
 	var all []kairosSeries
 	for _, host := range []string{"a", "b"} {
-		s := kairosSeries{Name: "cpu.usage", Type: "double", Tags: map[string]string{"host": host, "data center": "eu", "build": "7"}}
+		s := kairosSeries{
+			Name: "cpu.usage", Type: "double", Tags: map[string]string{"host": host, "data center": "eu", "build": "7"},
+		}
 		for i := range 600 {
 			v := r.NormFloat64() * 100
 			if i < len(doubles) {
@@ -73,7 +78,9 @@ func kairosHistory() []kairosSeries {
 		all = append(all, s)
 	}
 	for n, tag := range []string{"http://x:80/?a=b", "plain"} {
-		s := kairosSeries{Name: fmt.Sprintf("app.shop-%d.jobs", n), Type: "long", Tags: map[string]string{"url": tag, "a=b:c": "ü"}}
+		s := kairosSeries{
+			Name: fmt.Sprintf("app.shop-%d.jobs", n), Type: "long", Tags: map[string]string{"url": tag, "a=b:c": "ü"},
+		}
 		for i := range 300 {
 			v := r.Int64()
 			if i < len(longs) {
@@ -93,7 +100,9 @@ func kairosHistory() []kairosSeries {
 		}
 		mixed.Points = append(mixed.Points, [2]any{kairosEdge + (i-50)*1000, v})
 		if i%10 == 0 { // both, at one time
-			mixed.Points = append(mixed.Points, [2]any{kairosEdge + (i-50)*1000, json.Number("7")}, [2]any{kairosEdge + (i-50)*1000, json.Number("-7.5")})
+			mixed.Points = append(mixed.Points, [2]any{kairosEdge + (i-50)*1000, json.Number("7")}, [2]any{
+				kairosEdge + (i-50)*1000, json.Number("-7.5"),
+			})
 		}
 		text.Points = append(text.Points, [2]any{kairosEdge + i*aDay/10, fmt.Sprint("text ", i)})
 	}
@@ -120,13 +129,16 @@ func (k *kairosRig) ask(ctx context.Context, t *testing.T, metrics []kairosMetri
 // fill writes the history, and deletes some of it again.
 func (k *kairosRig) fill(ctx context.Context, t *testing.T) {
 	t.Helper()
-	gone := kairosSeries{Name: "gone", Tags: map[string]string{"host": "a"}, Points: [][2]any{{kairosEdge, 1}, {kairosEdge + 1, 2}}}
+	gone := kairosSeries{
+		Name: "gone", Tags: map[string]string{"host": "a"}, Points: [][2]any{{kairosEdge, 1}, {kairosEdge + 1, 2}},
+	}
 	history := append(kairosHistory(), gone)
 	k.post(ctx, t, "/api/v1/datapoints", history)
 	metrics := append([]kairosMetric{{"gone", "gone", map[string]string{"host": "host"}, nil}}, kairosMetrics...)
 	// Points are queued first. Some of cpu.usage are at one time.
 	const points = 2*606 + 2*300 + 100 + 2
-	require.Eventually(t, func() bool { return k.ask(ctx, t, metrics).points() == points }, cassiatest.Patience, 200*time.Millisecond, "KairosDB shows what it was given")
+	require.Eventually(t, func() bool { return k.ask(ctx, t, metrics).points() == points }, cassiatest.Patience,
+		200*time.Millisecond, "KairosDB shows what it was given")
 
 	some := kairosQuery("cpu.usage", kairosEdge-2*aDay, kairosEdge-aDay)
 	some["metrics"].([]any)[0].(map[string]any)["tags"] = map[string]any{"host": []string{"a"}}
@@ -137,7 +149,8 @@ func (k *kairosRig) fill(ctx context.Context, t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())
 	require.Equal(t, http.StatusNoContent, answer.StatusCode)
-	require.Eventually(t, func() bool { return k.ask(ctx, t, metrics).points() == points-2-25 }, cassiatest.Patience, 200*time.Millisecond, "KairosDB hides what was deleted")
+	require.Eventually(t, func() bool { return k.ask(ctx, t, metrics).points() == points-2-25 }, cassiatest.Patience,
+		200*time.Millisecond, "KairosDB hides what was deleted")
 }
 
 // legacyRows is CQL that makes a keyspace as releases before 1.2 did, with points of the oldest form: KairosDB takes
@@ -149,12 +162,15 @@ func legacyRows(keyspace string) []string {
 		"CREATE TABLE " + keyspace + ".data_points" + fmt.Sprintf(table, "blob"),
 		"CREATE TABLE " + keyspace + ".row_key_index" + fmt.Sprintf(table, "blob"),
 		"CREATE TABLE " + keyspace + ".string_index" + fmt.Sprintf(table, "text"),
-		fmt.Sprintf("INSERT INTO %s.string_index (key, column1, value) VALUES (0x%x, 'old', 0x00)", keyspace, "metric_names"),
+		fmt.Sprintf("INSERT INTO %s.string_index (key, column1, value) VALUES (0x%x, 'old', 0x00)",
+			keyspace, "metric_names"),
 	}
 	for _, row := range []int64{kairosEdge - 21*aDay, kairosEdge} {
-		key := append([]byte("old\x00"), byte(row>>56), byte(row>>48), byte(row>>40), byte(row>>32), byte(row>>24), byte(row>>16), byte(row>>8), byte(row))
+		key := append([]byte("old\x00"), byte(row>>56), byte(row>>48), byte(row>>40), byte(row>>32), byte(row>>24),
+			byte(row>>16), byte(row>>8), byte(row))
 		key = append(key, "dc=eu:host=a:"...)
-		cql = append(cql, fmt.Sprintf("INSERT INTO %s.row_key_index (key, column1, value) VALUES (0x%x, 0x%x, 0x00)", keyspace, "old", key))
+		cql = append(cql, fmt.Sprintf("INSERT INTO %s.row_key_index (key, column1, value) VALUES (0x%x, 0x%x, 0x00)",
+			keyspace, "old", key))
 		for i, value := range []string{
 			"", "01", "0102", "ffffffffffffffff", "8000000000000000", "7fffffffffffffff", // integers
 			"013dcccccd", "01ff7fffff", "023fb999999999999a", "00c093480000000000", // floats and doubles
@@ -164,7 +180,10 @@ func legacyRows(keyspace string) []string {
 				flag = 1
 			}
 			column := (uint32(14*aDay)+uint32(i)*1000)<<1 | flag
-			cql = append(cql, fmt.Sprintf("INSERT INTO %s.data_points (key, column1, value) VALUES (0x%s, 0x%08x, 0x%s)", keyspace, hex.EncodeToString(key), column, value))
+			cql = append(cql, fmt.Sprintf(
+				"INSERT INTO %s.data_points (key, column1, value) VALUES (0x%s, 0x%08x, 0x%s)", keyspace,
+				hex.EncodeToString(key), column, value,
+			))
 		}
 	}
 	return cql
@@ -180,12 +199,15 @@ type kairosImport struct {
 // newKairosImport imports into a directory, or the destination in flags.
 func newKairosImport(t *testing.T, binary string, hosts []string, keyspace string, to ...string) *kairosImport {
 	dir := t.TempDir()
-	i := &kairosImport{binary: binary, dir: dir, data: filepath.Join(dir, "data"), checkpoint: filepath.Join(dir, "checkpoint"), mapping: filepath.Join(dir, "mapping.yaml")}
+	i := &kairosImport{
+		binary: binary, dir: dir, data: filepath.Join(dir, "data"), checkpoint: filepath.Join(dir, "checkpoint"),
+		mapping: filepath.Join(dir, "mapping.yaml"),
+	}
 	require.NoError(t, os.WriteFile(i.mapping, []byte(kairosMapping), 0o600))
 	i.to = append([]string{"--storage.path=" + i.data, "--retention.raw=0"}, to...)
 	i.args = append([]string{
-		"import", "kairosdb", "--kairosdb.hosts=" + strings.Join(hosts, ","), "--kairosdb.keyspace=" + keyspace, "--mapping.file=" + i.mapping,
-		"--checkpoint=" + i.checkpoint,
+		"import", "kairosdb", "--kairosdb.hosts=" + strings.Join(hosts, ","), "--kairosdb.keyspace=" + keyspace,
+		"--mapping.file=" + i.mapping, "--checkpoint=" + i.checkpoint,
 	}, i.to...)
 	return i
 }
@@ -250,16 +272,20 @@ func TestImportKairosDB(t *testing.T) {
 		out, _, status := i.run(t, "--dry-run")
 		require.Zero(t, status)
 		require.Contains(t, out, "unit MILLISECONDS")
-		require.Contains(t, out, "cpu.usage → node_cpu_usage: 2 series; tags build dropped, data center → dc, host → instance\n")
+		require.Contains(t, out,
+			"cpu.usage → node_cpu_usage: 2 series; tags build dropped, data center → dc, host → instance\n")
 		require.Contains(t, out, "app.shop-0.jobs → app_jobs: 1 series; tags a=b:c → a_b_c, url\n")
 		require.Contains(t, out, "5 KairosDB metrics")
 		require.Contains(t, out, "rows of type kairos_string skipped")
 		require.NoDirExists(t, i.data)
 
-		require.NoError(t, os.WriteFile(i.mapping, []byte("drop_tags: [host]\nmetrics: [{match: 'kairosdb\\..*', drop: true}]"), 0o600))
+		require.NoError(t, os.WriteFile(
+			i.mapping, []byte("drop_tags: [host]\nmetrics: [{match: 'kairosdb\\..*', drop: true}]"), 0o600,
+		))
 		_, complaint, status := i.run(t)
 		require.Equal(t, 1, status)
-		require.Contains(t, complaint, `cpu.usage{build="7", data center="eu", host="b"} would both become {__name__="cpu_usage", build="7", data_center="eu"}`)
+		require.Contains(t, complaint,
+			`cpu.usage{build="7", data center="eu", host="b"} would both become {__name__="cpu_usage", build="7", data_center="eu"}`)
 		require.NoDirExists(t, i.data)
 
 		require.NoError(t, os.WriteFile(i.mapping, []byte(kairosMapping), 0o600))
@@ -276,7 +302,9 @@ func TestImportKairosDB(t *testing.T) {
 		cassandratest.Run(t, hosts, legacyRows(keyspace)...)
 		k := startKairosDB(ctx, t, hosts, keyspace)
 		k.fill(ctx, t)
-		metrics := append([]kairosMetric{{"old", "old", map[string]string{"host": "instance", "dc": "dc"}, nil}}, kairosMetrics...)
+		metrics := append(
+			[]kairosMetric{{"old", "old", map[string]string{"host": "instance", "dc": "dc"}, nil}}, kairosMetrics...,
+		)
 		want := k.ask(ctx, t, metrics)
 		k.Kill()
 		require.Len(t, want, 6)
@@ -299,7 +327,8 @@ func (i *kairosImport) compare(ctx context.Context, t *testing.T, want kairosVal
 	address, err := promrig.FreeAddress()
 	require.NoError(t, err)
 	server, err := promrig.StartReady(ctx, promrig.Program{
-		Name: "cassia", Path: i.binary, Address: address, ReadyPath: "/-/ready", Log: filepath.Join(i.dir, "cassia.log"),
+		Name: "cassia", Path: i.binary, Address: address, ReadyPath: "/-/ready",
+		Log:  filepath.Join(i.dir, "cassia.log"),
 		Args: append([]string{"serve", "--web.listen-address=" + address, "--no-self-monitoring"}, i.to...),
 	})
 	require.NoError(t, err)

@@ -28,7 +28,10 @@ func TestImportKilled(t *testing.T) {
 	blocks, data := filepath.Join(dir, "blocks"), filepath.Join(dir, "data")
 	require.NoError(t, os.Mkdir(blocks, 0o755))
 	first, samples := cassiatest.WriteBlocks(t, blocks, 30, 14)
-	args := []string{"import", "blocks", "--storage.path=" + data, "--retention.raw=0", "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks}
+	args := []string{
+		"import", "blocks", "--storage.path=" + data, "--retention.raw=0",
+		"--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks,
+	}
 
 	out, errs, status := cassiatest.Command(t, binary, append(args, "--dry-run")...)
 	require.Zero(t, status, errs)
@@ -54,11 +57,15 @@ func TestImportKilled(t *testing.T) {
 	require.Contains(t, out, fmt.Sprintf("with %d samples", samples))
 
 	// A server serves queries; during this time no import may run.
-	server := start(t.Context(), t, promrig.Cassia(binary, dir, cassiatest.FreeAddress(t), "--retention.raw=0", "--no-self-monitoring"))
+	server := start(t.Context(), t,
+		promrig.Cassia(binary, dir, cassiatest.FreeAddress(t), "--retention.raw=0", "--no-self-monitoring"))
 	_, errs, status = cassiatest.Command(t, binary, args...)
 	require.Equal(t, 1, status)
-	require.Contains(t, errs, "in use by another process; stop that process, or choose another directory; if that process is Cassia, import through it while it runs: use --url")
-	answer, err := promrig.API{URL: server.URL()}.Query(t.Context(), `sum(count_over_time({__name__=~"metric_.*"}[40d]))`, time.Now())
+	require.Contains(t, errs,
+		"in use by another process; stop that process, or choose another directory; if that process is Cassia, import through it while it runs: use --url")
+	answer, err := promrig.API{URL: server.URL()}.Query(
+		t.Context(), `sum(count_over_time({__name__=~"metric_.*"}[40d]))`, time.Now(),
+	)
 	require.NoError(t, err)
 	require.Contains(t, fmt.Sprint(answer), fmt.Sprint(samples))
 	require.NoError(t, server.Terminate(cassiatest.StopWithin))

@@ -42,8 +42,13 @@ func (s *importLoad) run(ctx context.Context) {
 		// As writeBlocks makes them.
 		m, i := k*61%(s.days*1440), k%5
 		r.Timeseries = append(r.Timeseries, prompb.TimeSeries{
-			Labels:  []prompb.Label{{Name: "__name__", Value: fmt.Sprint("metric_", i)}, {Name: "host", Value: fmt.Sprint("h", i)}},
-			Samples: []prompb.Sample{{Timestamp: s.first.Add(time.Duration(m)*time.Minute + time.Duration(i)*time.Second).UnixMilli(), Value: float64(m * i % 977)}},
+			Labels: []prompb.Label{
+				{Name: "__name__", Value: fmt.Sprint("metric_", i)}, {Name: "host", Value: fmt.Sprint("h", i)},
+			},
+			Samples: []prompb.Sample{{
+				Timestamp: s.first.Add(time.Duration(m)*time.Minute + time.Duration(i)*time.Second).UnixMilli(),
+				Value:     float64(m * i % 977),
+			}},
 		})
 		body, err := r.Marshal()
 		if err != nil {
@@ -56,7 +61,9 @@ func (s *importLoad) run(ctx context.Context) {
 }
 
 func (s *importLoad) send(ctx context.Context, body []byte) bool {
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/api/v1/write", bytes.NewReader(snappy.Encode(nil, body)))
+	post, err := http.NewRequestWithContext(
+		ctx, http.MethodPost, s.url+"/api/v1/write", bytes.NewReader(snappy.Encode(nil, body)),
+	)
 	if err != nil {
 		return false
 	}
@@ -83,11 +90,16 @@ func TestImportOverHTTP(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	binary, dir := builtCassia(t), t.TempDir()
-	servers, blocks := importIntoServers(ctx, t, binary, promrig.Cassia(binary, dir, cassiatest.FreeAddress(t), "--retention.raw=0", "--no-self-monitoring", "--storage.settle=0s"))
+	servers, blocks := importIntoServers(ctx, t, binary, promrig.Cassia(
+		binary, dir, cassiatest.FreeAddress(t), "--retention.raw=0", "--no-self-monitoring", "--storage.settle=0s",
+	))
 	// The directory is the server's, and the command's error has the remedy.
-	_, errs, status := cassiatest.Command(t, binary, "import", "blocks", "--storage.path="+filepath.Join(dir, "data"), "--retention.raw=0", blocks)
+	_, errs, status := cassiatest.Command(
+		t, binary, "import", "blocks", "--storage.path="+filepath.Join(dir, "data"), "--retention.raw=0", blocks,
+	)
 	require.Equal(t, 1, status)
-	require.Contains(t, errs, "in use by another process; stop that process, or choose another directory; if that process is Cassia, import through it while it runs: use --url")
+	require.Contains(t, errs,
+		"in use by another process; stop that process, or choose another directory; if that process is Cassia, import through it while it runs: use --url")
 	require.Contains(t, errs, "--url=http://localhost:9201")
 	require.NoError(t, servers[0].Terminate(cassiatest.StopWithin))
 	out, errs, status := cassiatest.Command(t, binary, "check", "--storage.path="+filepath.Join(dir, "data"))
@@ -104,8 +116,14 @@ func TestImportOverHTTPOnCassandra(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	binary, engine := builtCassia(t), cassiatest.OnCassandra(t)
-	flags := append([]string{"--retention.raw=0", "--no-self-monitoring", "--storage.settle=0s", "--storage.partitions=4"}, engine...)
-	servers, _ := importIntoServers(ctx, t, binary, promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t), flags...), promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t), flags...))
+	flags := append(
+		[]string{"--retention.raw=0", "--no-self-monitoring", "--storage.settle=0s", "--storage.partitions=4"},
+		engine...,
+	)
+	servers, _ := importIntoServers(
+		ctx, t, binary, promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t), flags...),
+		promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t), flags...),
+	)
 	for _, server := range servers {
 		require.NoError(t, server.Terminate(cassiatest.StopWithin))
 	}
@@ -116,7 +134,9 @@ func TestImportOverHTTPOnCassandra(t *testing.T) {
 // importIntoServers imports blocks into the first of the servers, while the last accepts samples, including the same
 // history, and all of them seal. The command is killed and run again, and so is its server, for which it waits: at the
 // end every sample is stored once, on all servers.
-func importIntoServers(ctx context.Context, t *testing.T, binary string, programs ...promrig.Program) (servers []*promrig.Process, blocks string) {
+func importIntoServers(
+	ctx context.Context, t *testing.T, binary string, programs ...promrig.Program,
+) (servers []*promrig.Process, blocks string) {
 	dir := t.TempDir()
 	blocks = filepath.Join(dir, "blocks")
 	require.NoError(t, os.Mkdir(blocks, 0o755))
@@ -129,7 +149,9 @@ func importIntoServers(ctx context.Context, t *testing.T, binary string, program
 	running.Go(func() { load.run(loading) })
 	defer func() { stop(); running.Wait() }()
 
-	args := []string{"import", "blocks", "--url=" + servers[0].URL(), "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks}
+	args := []string{
+		"import", "blocks", "--url=" + servers[0].URL(), "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks,
+	}
 	out, errs, status := cassiatest.Command(t, binary, append(args, "--dry-run")...)
 	require.Zero(t, status, errs)
 	require.Contains(t, out, fmt.Sprintf("7 series, %d samples", samples))
@@ -177,7 +199,9 @@ func importIntoServers(ctx context.Context, t *testing.T, binary string, program
 			count := func(series string) string {
 				var answer promrig.Answer
 				require.NoError(t, patiently(func() (err error) {
-					answer, err = promrig.API{URL: server.URL()}.Query(ctx, "sum(count_over_time("+series+"[20d]))", time.Now())
+					answer, err = promrig.API{URL: server.URL()}.Query(
+						ctx, "sum(count_over_time("+series+"[20d]))", time.Now(),
+					)
 					return err
 				}))
 				return fmt.Sprint(answer)

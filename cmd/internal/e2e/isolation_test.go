@@ -29,7 +29,8 @@ func TestTenantsNeverMix(t *testing.T) {
 		t.Skip("asks a thousand calls four times: leave -short out")
 	}
 	cassia := startServe(t, "--storage.path="+t.TempDir())
-	require.Eventually(t, func() bool { code, _ := cassia.Get(t, "/-/ready"); return code == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := cassia.Get(t, "/-/ready"); return code == http.StatusOK },
+		cassiatest.Patience, 5*time.Millisecond)
 	to := time.Now().Truncate(time.Minute)
 	w := isolation{t: t, url: cassia.URL, apiRig: apiRig{from: to.Add(-(apiSamples - 1) * apiInterval), to: to}}
 	w.readCalls()
@@ -54,8 +55,12 @@ func TestTenantsNeverMix(t *testing.T) {
 	w.sees("other")
 
 	for _, other := range []string{"other", "default"} {
-		for _, path := range []string{"/api/v1/admin/tsdb/delete_series?match[]={__name__=~\".%2B\"}", "/api/v1/admin/tsdb/clean_tombstones"} {
-			answer := w.ask(apiCall{line: path, method: http.MethodPost, path: w.fill(path), header: http.Header{}}, other, false)
+		for _, path := range []string{
+			"/api/v1/admin/tsdb/delete_series?match[]={__name__=~\".%2B\"}", "/api/v1/admin/tsdb/clean_tombstones",
+		} {
+			answer := w.ask(
+				apiCall{line: path, method: http.MethodPost, path: w.fill(path), header: http.Header{}}, other, false,
+			)
 			require.Equal(t, http.StatusNoContent, answer.code, "%s", answer.body)
 		}
 	}
@@ -75,16 +80,21 @@ func marker(name string) string { return "only_of_" + name }
 
 // moreCalls are calls that Prometheus doesn't have.
 var moreCalls = []string{
-	"GET /api/v1/status/tsdb", "GET /api/v1/status/tsdb?limit=1000", "GET /api/v1/status/limits", "GET /api/v1/status/ha", "GET /api/v1/status/active_queries",
-	"GET /api/v1/status/top_queries", "GET /api/v1/cassia/relabel",
-	"GET /api/v1/query_exemplars?query={__name__=~\".%2B\"}&start={from}&end={next}", "GET /api/v1/metadata", "GET /api/v1/metadata?limit=3",
-	"GET /federate?match[]={__name__=~\".%2B\"}", "GET /api/v1/labels", "GET /api/v1/label/__name__/values", "GET /api/v1/label/owner/values",
+	"GET /api/v1/status/tsdb", "GET /api/v1/status/tsdb?limit=1000", "GET /api/v1/status/limits",
+	"GET /api/v1/status/ha", "GET /api/v1/status/active_queries", "GET /api/v1/status/top_queries",
+	"GET /api/v1/cassia/relabel",
+	"GET /api/v1/query_exemplars?query={__name__=~\".%2B\"}&start={from}&end={next}", "GET /api/v1/metadata",
+	"GET /api/v1/metadata?limit=3", "GET /federate?match[]={__name__=~\".%2B\"}", "GET /api/v1/labels",
+	"GET /api/v1/label/__name__/values", "GET /api/v1/label/owner/values",
 	"GET /api/v1/series?match[]={__name__=~\".%2B\"}", "GET /api/v1/query?query={__name__=~\".%2B\"}&time={to}",
 	"GET /api/v1/query_range?query={__name__=~\".%2B\"}&start={from}&end={to}&step=60&resolution=5m",
 	"GET /api/v1/query?query=count({__name__=~\".%2B\"}) by (__name__, __tenant_id__)&time={to}",
-	"GET /api/metadata/metricNames", "GET /api/metadata/metricNames?tenant=other", "GET /api/metadata/tagKeys?metricName=requests_total",
-	"GET /api/metadata/tagValues?metricName=requests_total&tagKey=job", "GET /api/metadata/tagKeys?tenant=other&metricName=only_of_other_total",
-	"GET /api/query?metricName=requests_total&start={fromRFC}&end={toRFC}", "GET /api/query?tenant=other&metricName=only_of_other_total&start={fromRFC}&end={toRFC}",
+	"GET /api/metadata/metricNames", "GET /api/metadata/metricNames?tenant=other",
+	"GET /api/metadata/tagKeys?metricName=requests_total",
+	"GET /api/metadata/tagValues?metricName=requests_total&tagKey=job",
+	"GET /api/metadata/tagKeys?tenant=other&metricName=only_of_other_total",
+	"GET /api/query?metricName=requests_total&start={fromRFC}&end={toRFC}",
+	"GET /api/query?tenant=other&metricName=only_of_other_total&start={fromRFC}&end={toRFC}",
 	"GET /api/query?metricName=requests_total&tag=job=api&start={fromRFC}&end={toRFC}&alignmentPeriod=60s&aligner=ALIGN_RATE&reducer=REDUCE_SUM&groupBy=job",
 	"GET /t/other/api/v1/query?query=up&time={to}",
 }
@@ -101,7 +111,8 @@ func (w *isolation) readCalls() {
 		require.NoError(w.t, err, line)
 		call.shape = call.shape || strings.Contains(call.path, "/status/") || strings.Contains(call.path, "stats=") ||
 			strings.HasSuffix(call.path, "/snapshot") || // Each has a name of its own.
-			strings.HasPrefix(call.path, "/api/v1/series?") && strings.Contains(call.path, "limit=") // Which of the series are returned isn't defined.
+			// Which of the series are returned isn't defined.
+			strings.HasPrefix(call.path, "/api/v1/series?") && strings.Contains(call.path, "limit=")
 		w.calls = append(w.calls, call)
 	}
 	request := prompb.ReadRequest{Queries: []*prompb.Query{{
@@ -110,8 +121,10 @@ func (w *isolation) readCalls() {
 	}}}
 	body, err := request.Marshal()
 	require.NoError(w.t, err)
-	w.calls = append(w.calls, apiCall{line: "remote read", method: http.MethodPost, path: "/api/v1/read", form: string(snappy.Encode(nil, body)),
-		header: http.Header{"Content-Encoding": {"snappy"}, "Content-Type": {"application/x-protobuf"}}})
+	w.calls = append(w.calls, apiCall{
+		line: "remote read", method: http.MethodPost, path: "/api/v1/read", form: string(snappy.Encode(nil, body)),
+		header: http.Header{"Content-Encoding": {"snappy"}, "Content-Type": {"application/x-protobuf"}},
+	})
 	require.Greater(w.t, len(w.calls), 500)
 }
 
@@ -131,7 +144,9 @@ func (w *isolation) ask(call apiCall, name string, inPath bool) apiAnswer {
 func (w *isolation) answers(name string) []apiAnswer {
 	out := make([]apiAnswer, len(w.calls))
 	for i, call := range w.calls {
-		out[i] = w.ask(call, name, i%2 == 1 && !strings.HasPrefix(call.path, "/t/") && !strings.Contains(call.path, "/status/"))
+		out[i] = w.ask(
+			call, name, i%2 == 1 && !strings.HasPrefix(call.path, "/t/") && !strings.Contains(call.path, "/status/"),
+		)
 	}
 	return out
 }
@@ -144,7 +159,8 @@ func (w *isolation) same(before, after []apiAnswer, when string) {
 			if strings.Contains(call.line, word) {
 				continue // Words of the request may be repeated.
 			}
-			require.False(w.t, bytes.Contains(after[i].body, []byte(word)), "%s: %s has %q: %.500s", when, call.line, word, after[i].body)
+			require.False(w.t, bytes.Contains(after[i].body, []byte(word)),
+				"%s: %s has %q: %.500s", when, call.line, word, after[i].body)
 		}
 		require.Equal(w.t, before[i].code, after[i].code, "%s: %s: %.300s", when, call.line, after[i].body)
 		if !call.shape {
@@ -157,14 +173,17 @@ func (w *isolation) same(before, after []apiAnswer, when string) {
 func (w *isolation) sees(name string) {
 	w.t.Helper()
 	for _, line := range []string{
-		"GET /api/v1/status/tsdb?limit=1000", "GET /api/v1/metadata", "GET /api/v1/labels", "GET /api/v1/label/owner/values", "GET /api/v1/label/__name__/values",
-		"GET /federate?match[]={__name__=~\".%2B\"}", "GET /api/v1/query_exemplars?query={__name__=~\".%2B\"}&start={from}&end={next}",
+		"GET /api/v1/status/tsdb?limit=1000", "GET /api/v1/metadata", "GET /api/v1/labels",
+		"GET /api/v1/label/owner/values", "GET /api/v1/label/__name__/values",
+		"GET /federate?match[]={__name__=~\".%2B\"}",
+		"GET /api/v1/query_exemplars?query={__name__=~\".%2B\"}&start={from}&end={next}",
 		"GET /api/v1/series?match[]={__name__=~\".%2B\"}", "GET /api/v1/query?query={__name__=~\".%2B\"}&time={to}",
 		"GET /api/metadata/metricNames", "GET /api/query?metricName=only_of_other_total&start={fromRFC}&end={toRFC}",
 	} {
 		call, err := w.parseAPICall(line)
 		require.NoError(w.t, err)
-		if line == "GET /api/v1/status/tsdb?limit=1000" && !bytes.Contains(w.ask(call, name, false).body, []byte(marker(name))) {
+		if line == "GET /api/v1/status/tsdb?limit=1000" &&
+			!bytes.Contains(w.ask(call, name, false).body, []byte(marker(name))) {
 			continue // It applies to unsealed slots.
 		}
 		require.Eventually(w.t, func() bool { // Metadata are written a little later.
@@ -177,7 +196,9 @@ func (w *isolation) sees(name string) {
 func (w *isolation) marked(name string) []byte {
 	word := marker(name)
 	symbols := writev2.NewSymbolTable()
-	meta := writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_COUNTER, HelpRef: symbols.Symbolize(word), UnitRef: symbols.Symbolize(word)}
+	meta := writev2.Metadata{
+		Type: writev2.Metadata_METRIC_TYPE_COUNTER, HelpRef: symbols.Symbolize(word), UnitRef: symbols.Symbolize(word),
+	}
 	var request writev2.Request
 	for _, metric := range []string{"requests_total", "up", word + "_total", word} {
 		ls := labels.FromStrings(labels.MetricName, metric, "owner", word, word, "1", "job", "api")
@@ -193,7 +214,8 @@ func (w *isolation) marked(name string) []byte {
 			}
 		}
 		s.Exemplars = []writev2.Exemplar{{
-			LabelsRefs: symbols.SymbolizeLabels(labels.FromStrings("trace_id", word), nil), Value: 1, Timestamp: w.to.Add(-time.Minute).UnixMilli(),
+			LabelsRefs: symbols.SymbolizeLabels(labels.FromStrings("trace_id", word), nil), Value: 1,
+			Timestamp: w.to.Add(-time.Minute).UnixMilli(),
 		}}
 		request.Timeseries = append(request.Timeseries, s)
 	}
@@ -205,8 +227,11 @@ func (w *isolation) marked(name string) []byte {
 
 func (w *isolation) write(name string, body []byte) {
 	w.t.Helper()
-	answer := w.ask(apiCall{line: "write", method: http.MethodPost, path: "/api/v1/write", form: string(body), header: http.Header{
-		"Content-Type": {"application/x-protobuf;proto=io.prometheus.write.v2.Request"}, "Content-Encoding": {"snappy"},
-	}}, name, false)
+	answer := w.ask(
+		apiCall{line: "write", method: http.MethodPost, path: "/api/v1/write", form: string(body), header: http.Header{
+			"Content-Type":     {"application/x-protobuf;proto=io.prometheus.write.v2.Request"},
+			"Content-Encoding": {"snappy"},
+		}}, name, false,
+	)
 	require.Equal(w.t, http.StatusNoContent, answer.code, "%s", fmt.Sprintf("%.300s", answer.body))
 }

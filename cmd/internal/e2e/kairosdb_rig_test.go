@@ -50,9 +50,11 @@ func startKairosDB(ctx context.Context, t *testing.T, hosts []string, keyspace s
 	dir := t.TempDir()
 	began := time.Now()
 	program := promrig.Program{
-		Name: "kairosdb", Path: "/usr/bin/env", Address: address, ReadyPath: "/api/v1/version", Log: filepath.Join(dir, "kairosdb.log"),
+		Name: "kairosdb", Path: "/usr/bin/env", Address: address, ReadyPath: "/api/v1/version",
+		Log: filepath.Join(dir, "kairosdb.log"),
 		Args: []string{
-			"KAIROSDB_DIR=" + dir, "KAIROSDB_PORT=" + port, "KAIROSDB_KEYSPACE=" + keyspace, "KAIROSDB_HEAP=256M", "KAIROSDB_JAVA_FLAGS=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+			"KAIROSDB_DIR=" + dir, "KAIROSDB_PORT=" + port, "KAIROSDB_KEYSPACE=" + keyspace, "KAIROSDB_HEAP=256M",
+			"KAIROSDB_JAVA_FLAGS=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 			"KAIROSDB_CASSANDRA=" + strings.Join(hosts, ","), script, "run",
 		},
 	}
@@ -167,7 +169,9 @@ func (k *kairosRig) values(ctx context.Context, t *testing.T, into kairosValues,
 			}
 		}
 	}
-	text := k.post(ctx, t, "/api/v1/datapoints/query", kairosQuery(m.from, from, to, slices.Sorted(maps.Keys(m.tags))...))
+	text := k.post(
+		ctx, t, "/api/v1/datapoints/query", kairosQuery(m.from, from, to, slices.Sorted(maps.Keys(m.tags))...),
+	)
 	require.NoError(t, json.Unmarshal(text, &answer))
 	for _, r := range answer.Queries[0].Results {
 		b := labels.NewScratchBuilder(0)

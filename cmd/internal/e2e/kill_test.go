@@ -195,7 +195,9 @@ func (k *killed) verifyLoads(i int, when string, loads []*load) {
 			began, acks := time.Now(), l.acks.Snapshot()
 			var found bench.Finding
 			err := patiently(func() (err error) {
-				found, err = bench.Verify(k.ctx, l.g, acks, bench.Reader{URL: k.processes[i].URL() + "/api/v1/read", Tenant: l.name})
+				found, err = bench.Verify(k.ctx, l.g, acks, bench.Reader{
+					URL: k.processes[i].URL() + "/api/v1/read", Tenant: l.name,
+				})
 				return err
 			})
 			switch {
@@ -204,7 +206,8 @@ func (k *killed) verifyLoads(i int, when string, loads []*load) {
 			case !found.OK() || found.Acknowledged != acks.Count():
 				return fmt.Errorf("load %s: %s", l.name, found)
 			}
-			k.t.Logf("%s, process %d, load %s: %d acknowledged, %d there, compared in %s", when, i, l.name, found.Acknowledged, found.Seen, time.Since(began).Round(time.Millisecond))
+			k.t.Logf("%s, process %d, load %s: %d acknowledged, %d there, compared in %s",
+				when, i, l.name, found.Acknowledged, found.Seen, time.Since(began).Round(time.Millisecond))
 			return nil
 		})
 	}

@@ -44,9 +44,11 @@ func killedStore(t *testing.T, binary string) (data, acks string) {
 	data = filepath.Join(home, "data")
 	_, errs, status := cassiatest.Command(t, binary, "downsample", "--storage.path="+data)
 	require.Zero(t, status, errs)
-	server := start(t.Context(), t, promrig.Cassia(binary, home, cassiatest.FreeAddress(t), "--no-self-monitoring", "--storage.settle=1d"))
+	server := start(t.Context(), t,
+		promrig.Cassia(binary, home, cassiatest.FreeAddress(t), "--no-self-monitoring", "--storage.settle=1d"))
 	acks = filepath.Join(home, "acks")
-	_, errs, status = cassiatest.Command(t, binary, "bench", "--url="+server.URL()+"/api/v1/write", "--series=1000", "--interval=1m", "--duration=1h", "--ack-log="+acks)
+	_, errs, status = cassiatest.Command(t, binary, "bench", "--url="+server.URL()+"/api/v1/write", "--series=1000",
+		"--interval=1m", "--duration=1h", "--ack-log="+acks)
 	require.Zero(t, status, errs)
 	server.Kill()
 	return data, acks
@@ -56,8 +58,12 @@ func killedStore(t *testing.T, binary string) (data, acks string) {
 func verifyAcks(t *testing.T, binary, data, acks string) {
 	t.Helper()
 	require.Equal(t, "data", filepath.Base(data))
-	server := start(t.Context(), t, promrig.Cassia(binary, filepath.Dir(data), cassiatest.FreeAddress(t), "--no-self-monitoring", "--storage.settle=1d"))
-	out, errs, status := cassiatest.Command(t, binary, "bench", "--url="+server.URL()+"/api/v1/write", "--verify-log="+acks)
+	server := start(t.Context(), t, promrig.Cassia(
+		binary, filepath.Dir(data), cassiatest.FreeAddress(t), "--no-self-monitoring", "--storage.settle=1d",
+	))
+	out, errs, status := cassiatest.Command(
+		t, binary, "bench", "--url="+server.URL()+"/api/v1/write", "--verify-log="+acks,
+	)
 	require.Zero(t, status, out+errs)
 	require.NoError(t, server.Terminate(cassiatest.ReadyWithin))
 }
@@ -94,7 +100,9 @@ func TestLookingCommands(t *testing.T) {
 		g.SetLimit(3) // Any number may look at once.
 		for i, c := range commands {
 			g.Go(func() error {
-				text, err := exec.CommandContext(t.Context(), binary, append(c.args, "--storage.path="+dir)...).CombinedOutput()
+				text, err := exec.CommandContext(
+					t.Context(), binary, append(c.args, "--storage.path="+dir)...,
+				).CombinedOutput()
 				all[i] = said{string(text), err}
 				return nil
 			})
@@ -116,10 +124,13 @@ func TestLookingCommands(t *testing.T) {
 	restored := filepath.Join(t.TempDir(), "data")
 	_, errs, status = cassiatest.Command(t, binary, "restore", "--from="+folder, "--storage.path="+restored)
 	require.Zero(t, status, errs)
-	_, errs, status = cassiatest.Command(t, binary, "downsample", "--storage.path="+restored) // It opens the store to write, and seals.
+	// It opens the store to write, and seals.
+	_, errs, status = cassiatest.Command(t, binary, "downsample", "--storage.path="+restored)
 	require.Zero(t, status, errs)
 	again := filepath.Join(t.TempDir(), "a.csv")
-	_, errs, status = cassiatest.Command(t, binary, "export", "--format=csv", "--output="+again, "--storage.path="+restored)
+	_, errs, status = cassiatest.Command(
+		t, binary, "export", "--format=csv", "--output="+again, "--storage.path="+restored,
+	)
 	require.Zero(t, status, errs)
 	text, err := os.ReadFile(again)
 	require.NoError(t, err)
@@ -146,7 +157,8 @@ func TestLocksBetweenProcesses(t *testing.T) {
 			require.Zero(t, status, errs)
 		} else {
 			require.Equal(t, 1, status)
-			require.Contains(t, errs, "in use by another process. Stop that process, or take a backup with cassia backup, which works while the server runs, and examine the backup")
+			require.Contains(t, errs,
+				"in use by another process. Stop that process, or take a backup with cassia backup, which works while the server runs, and examine the backup")
 		}
 		require.NoError(t, eng.Close())
 	}

@@ -81,7 +81,9 @@ var shownFiles = map[string]string{
 }
 
 // commandInText matches a line that looks like a command, which is not allowed in a block that isn't run.
-var commandInText = regexp.MustCompile(`(?m)^\s*(\$ |(sudo |bin/|\./)?(apt|apt-get|cassia|curl|docker|dpkg|git|go|helm|htpasswd|kubectl|make|mv|nodetool|openssl|promtool|rpm|systemctl|tar) [^=|│])`)
+var commandInText = regexp.MustCompile(
+	`(?m)^\s*(\$ |(sudo |bin/|\./)?(apt|apt-get|cassia|curl|docker|dpkg|git|go|helm|htpasswd|kubectl|make|mv|nodetool|openssl|promtool|rpm|systemctl|tar) [^=|│])`,
+)
 
 // blocksOf returns the fenced blocks of a page.
 func blocksOf(text string) (blocks []block) {
@@ -164,6 +166,8 @@ func (b block) steps() (list []step) {
 }
 
 func TestStepsOfATranscript(t *testing.T) {
-	require.Equal(t, []step{{"a '{\n  b}' | c\n", "d\ne\n"}, {"f\n", ""}}, block{text: "$ a '{\n  b}' | c\nd\ne\n$ f\n"}.steps())
+	require.Equal(
+		t, []step{{"a '{\n  b}' | c\n", "d\ne\n"}, {"f\n", ""}}, block{text: "$ a '{\n  b}' | c\nd\ne\n$ f\n"}.steps(),
+	)
 	require.Equal(t, []step{{"a\nb\n", ""}}, block{text: "a\nb\n"}.steps())
 }

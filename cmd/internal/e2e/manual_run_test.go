@@ -132,7 +132,9 @@ func (p *page) copyExample(name string) {
 	files, err := filepath.Glob(toRoot + "examples/" + name + "/*.yml")
 	require.NoError(p.t, err)
 	for _, file := range files {
-		require.NoError(p.t, os.WriteFile(filepath.Join(p.dir, filepath.Base(file)), []byte(cassiatest.ReadText(p.t, file)), 0o600))
+		require.NoError(
+			p.t, os.WriteFile(filepath.Join(p.dir, filepath.Base(file)), []byte(cassiatest.ReadText(p.t, file)), 0o600),
+		)
 	}
 }
 
@@ -146,7 +148,8 @@ func (p *page) run(b block, where string) {
 	case b.is("json"):
 		p.serve()
 		require.NoError(p.t, os.WriteFile(filepath.Join(p.dir, "body.json"), []byte(b.text), 0o600))
-		p.shell("curl -s --fail-with-body -H 'Content-Type: application/json' -d @body.json localhost:9201"+b.info[2], where)
+		p.shell("curl -s --fail-with-body -H 'Content-Type: application/json' -d @body.json localhost:9201"+b.info[2],
+			where)
 	case b.has("serve"):
 		for line := range strings.Lines(b.text) {
 			p.start(line, where)
@@ -190,8 +193,9 @@ func (p *page) transcript(b block, where string) {
 func (p *page) here(text string) string {
 	now := time.Now()
 	pairs := []string{
-		"localhost:9201", p.address, "127.0.0.1:9201", p.address, "0.0.0.0:9201", p.address, "localhost:9090", p.prometheus, "localhost:8428", p.victoria,
-		"/mnt/backups", p.dir + "/backups", "/var/lib/prometheus", p.dir + "/prometheus", "/etc/cassia", p.dir,
+		"localhost:9201", p.address, "127.0.0.1:9201", p.address, "0.0.0.0:9201", p.address, "localhost:9090",
+		p.prometheus, "localhost:8428", p.victoria, "/mnt/backups", p.dir + "/backups", "/var/lib/prometheus",
+		p.dir + "/prometheus", "/etc/cassia", p.dir,
 		"start=…&end=…", fmt.Sprintf("start=%d&end=%d", now.Add(-time.Hour).Unix(), now.Unix()),
 		"2026-11-22T07:", now.UTC().Add(-time.Hour).Format("2006-01-02T15:"),
 		"--series=20000", "--series=20",
@@ -272,8 +276,10 @@ func (p *page) start(line, where string) {
 		line += " --web.listen-address=" + p.address
 	}
 	server, err := promrig.StartReady(p.ctx, promrig.Program{
-		Name: "cassia", Path: "bash", Args: []string{"-euc", "cd '" + p.dir + "'; " + line}, Env: p.environment(), Address: p.address,
-		ReadyPath: "/-/ready", TLS: strings.Contains(line, "--web.config.file=") || strings.Contains(line, "cassia.env"), Log: filepath.Join(p.dir, "serve.log"),
+		Name: "cassia", Path: "bash", Args: []string{"-euc", "cd '" + p.dir + "'; " + line}, Env: p.environment(),
+		Address: p.address, ReadyPath: "/-/ready",
+		TLS: strings.Contains(line, "--web.config.file=") || strings.Contains(line, "cassia.env"),
+		Log: filepath.Join(p.dir, "serve.log"),
 	})
 	require.NoError(p.t, err, "%s\n%s", where, line)
 	require.NoError(p.t, server.Terminate(time.Minute), where)
@@ -296,7 +302,9 @@ func (p *page) startPrometheus() {
 // startVictoria answers as VictoriaMetrics does that has the samples of ./out.jsonl.
 func (p *page) startVictoria() {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/api/v1/export", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, filepath.Join(p.dir, "out.jsonl")) })
+	mux.HandleFunc("/api/v1/export", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFile(w, r, filepath.Join(p.dir, "out.jsonl"))
+	})
 	server := httptest.NewServer(mux)
 	p.t.Cleanup(server.Close)
 	p.victoria = server.Listener.Addr().String()

@@ -43,15 +43,16 @@ var largeRequests = map[string]largeRequest{
 	"read":        reading(prompb.ReadRequest_SAMPLES),
 	"streamed":    reading(prompb.ReadRequest_STREAMED_XOR_CHUNKS),
 	"json": func(ctx context.Context, r running, _ string, metric int) (int, string, error) {
-		code, text, err := getAnswer(ctx, r, "/api/query", "tenant", "default", "metricName", fmt.Sprintf("big_%d", metric),
-			"start", fmt.Sprint(time.Now().Add(-10*time.Minute).Unix()))
+		code, text, err := getAnswer(ctx, r, "/api/query", "tenant", "default", "metricName",
+			fmt.Sprintf("big_%d", metric), "start", fmt.Sprint(time.Now().Add(-10*time.Minute).Unix()))
 		if code == http.StatusUnprocessableEntity && strings.Contains(text, "the response has more than") {
 			code = http.StatusOK // Its responses are limited independently of the memory.
 		}
 		return code, text, err
 	},
 	"export": func(ctx context.Context, r running, dir string, metric int) (int, string, error) {
-		cmd := exec.CommandContext(ctx, built.path, "export", "--storage.path="+dir, "--url="+r.URL, "--format=jsonl", fmt.Sprintf("--match=big_%d", metric))
+		cmd := exec.CommandContext(ctx, built.path, "export", "--storage.path="+dir, "--url="+r.URL, "--format=jsonl",
+			fmt.Sprintf("--match=big_%d", metric))
 		var problem bytes.Buffer
 		cmd.Stderr = &problem
 		if err := cmd.Run(); err != nil {
@@ -70,8 +71,8 @@ func asked(query string) largeRequest {
 func ranged(query string) largeRequest {
 	return func(ctx context.Context, r running, _ string, metric int) (int, string, error) {
 		now := time.Now()
-		return getAnswer(ctx, r, "/api/v1/query_range", "query", fmt.Sprintf(query, metric), "start", fmt.Sprint(now.Add(-4*time.Minute).Unix()),
-			"end", fmt.Sprint(now.Unix()), "step", "60")
+		return getAnswer(ctx, r, "/api/v1/query_range", "query", fmt.Sprintf(query, metric), "start",
+			fmt.Sprint(now.Add(-4*time.Minute).Unix()), "end", fmt.Sprint(now.Unix()), "step", "60")
 	}
 }
 
@@ -84,14 +85,18 @@ func getting(path, parameter string, more ...string) largeRequest {
 func reading(as prompb.ReadRequest_ResponseType) largeRequest {
 	return func(ctx context.Context, r running, _ string, metric int) (int, string, error) {
 		now := time.Now()
-		body, err := (&prompb.ReadRequest{AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{as}, Queries: []*prompb.Query{{
-			StartTimestampMs: now.Add(-10 * time.Minute).UnixMilli(), EndTimestampMs: now.UnixMilli(),
-			Matchers: []*prompb.LabelMatcher{{Name: "__name__", Value: fmt.Sprintf("big_%d", metric)}},
-		}}}).Marshal()
+		body, err := (&prompb.ReadRequest{
+			AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{as}, Queries: []*prompb.Query{{
+				StartTimestampMs: now.Add(-10 * time.Minute).UnixMilli(), EndTimestampMs: now.UnixMilli(),
+				Matchers: []*prompb.LabelMatcher{{Name: "__name__", Value: fmt.Sprintf("big_%d", metric)}},
+			}},
+		}).Marshal()
 		if err != nil {
 			return 0, "", err
 		}
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL+"/api/v1/read", bytes.NewReader(snappy.Encode(nil, body)))
+		request, err := http.NewRequestWithContext(
+			ctx, http.MethodPost, r.URL+"/api/v1/read", bytes.NewReader(snappy.Encode(nil, body)),
+		)
 		if err != nil {
 			return 0, "", err
 		}
@@ -146,7 +151,9 @@ func startBounded(t *testing.T, dir string, bound int64) running {
 // memoryGroup creates a control group for the duration of the test with this memory limit in bytes. It returns false if
 // that isn't possible.
 func memoryGroup(t *testing.T, limit int64) (group string, ok bool) {
-	for _, of := range [][2]string{{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"}} {
+	for _, of := range [][2]string{
+		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"},
+	} {
 		group := filepath.Join(of[0], fmt.Sprintf("cassia-test-%d-%d", os.Getpid(), limit))
 		if os.Mkdir(group, 0o755) != nil {
 			continue
@@ -200,8 +207,10 @@ func fillMemory(t *testing.T, r running, n int) {
 func memorySeries(metric string, i int) prompb.TimeSeries {
 	return prompb.TimeSeries{
 		Labels: []prompb.Label{
-			{Name: "__name__", Value: metric}, {Name: "host", Value: fmt.Sprintf("host-%d.eu-central-1.example.com:9100", i%500)},
-			{Name: "id", Value: fmt.Sprintf("%08x-6a5d-4b0c-9c3e-%012d", i*2654435761, i)}, {Name: "job", Value: "kubernetes-pods"},
+			{Name: "__name__", Value: metric},
+			{Name: "host", Value: fmt.Sprintf("host-%d.eu-central-1.example.com:9100", i%500)},
+			{Name: "id", Value: fmt.Sprintf("%08x-6a5d-4b0c-9c3e-%012d", i*2654435761, i)},
+			{Name: "job", Value: "kubernetes-pods"},
 			{Name: "path", Value: fmt.Sprint("/api/v1/items/", i%1000)},
 		},
 		Samples: []prompb.Sample{{Timestamp: time.Now().UnixMilli(), Value: float64(i)}},
@@ -229,7 +238,9 @@ func ingestBeside(ctx context.Context, r running) error {
 	for round := 0; ctx.Err() == nil; round++ {
 		var request prompb.WriteRequest
 		for i := range 500 {
-			request.Timeseries = append(request.Timeseries, memorySeries("beside", i), memorySeries("new", round*10+i%10))
+			request.Timeseries = append(
+				request.Timeseries, memorySeries("beside", i), memorySeries("new", round*10+i%10),
+			)
 		}
 		for i := range memorySmall {
 			request.Timeseries = append(request.Timeseries, memorySeries(fmt.Sprintf("small_%d", i), 0))
@@ -238,7 +249,9 @@ func ingestBeside(ctx context.Context, r running) error {
 		if err != nil {
 			return err
 		}
-		post, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL+"/api/v1/write", bytes.NewReader(snappy.Encode(nil, body)))
+		post, err := http.NewRequestWithContext(
+			ctx, http.MethodPost, r.URL+"/api/v1/write", bytes.NewReader(snappy.Encode(nil, body)),
+		)
 		if err != nil {
 			return err
 		}
@@ -271,7 +284,8 @@ func watchAnonymous(t *testing.T, pid int) func() int64 {
 		defer f.Close()
 		for lines := bufio.NewScanner(f); lines.Scan(); {
 			var kilobytes int64
-			if n, _ := fmt.Sscanf(lines.Text(), "RssAnon: %d kB", &kilobytes); n == 1 && strings.HasPrefix(lines.Text(), "RssAnon") {
+			if n, _ := fmt.Sscanf(lines.Text(), "RssAnon: %d kB", &kilobytes); n == 1 &&
+				strings.HasPrefix(lines.Text(), "RssAnon") {
 				most.Store(max(most.Load(), kilobytes<<10))
 			}
 		}

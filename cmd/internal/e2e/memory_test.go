@@ -105,8 +105,9 @@ func (c memoryCell) ask(t *testing.T, r running, dir, kind string) {
 	require.NoError(t, beside.Wait())
 	all := slices.Concat(latencies...)
 	slices.Sort(all)
-	t.Logf("%d MiB of %d at most; %.1f CPU-s; large: %s; small: %d, p50 %v, p99 %v, longest %v", anonymous()>>20, c.bound>>20, used.Seconds(), &outcome,
-		len(all), all[len(all)/2].Round(time.Millisecond), all[len(all)*99/100].Round(time.Millisecond), all[len(all)-1].Round(time.Millisecond))
+	t.Logf("%d MiB of %d at most; %.1f CPU-s; large: %s; small: %d, p50 %v, p99 %v, longest %v",
+		anonymous()>>20, c.bound>>20, used.Seconds(), &outcome, len(all), all[len(all)/2].Round(time.Millisecond),
+		all[len(all)*99/100].Round(time.Millisecond), all[len(all)-1].Round(time.Millisecond))
 	require.LessOrEqual(t, anonymous(), c.bound)
 	require.NotEmpty(t, r.Value(t, "small_0", time.Now()), "it goes on answering")
 	if c.bound >= 1<<30 {
@@ -143,7 +144,8 @@ func (o *outcomes) ask(ctx context.Context, r running, kind, dir string, client 
 				o.late.Add(1)
 			}
 			return nil
-		case code != http.StatusServiceUnavailable && code != http.StatusTooManyRequests && code != http.StatusUnprocessableEntity:
+		case code != http.StatusServiceUnavailable && code != http.StatusTooManyRequests &&
+			code != http.StatusUnprocessableEntity:
 			return fmt.Errorf("%d: %s", code, text)
 		}
 		o.mu.Lock()
@@ -172,7 +174,9 @@ func askSmall(ctx context.Context, r running, i int) (latencies []time.Duration,
 			asking = context.WithoutCancel(ctx)
 		}
 		began := time.Now()
-		query := []string{"small_%d", "rate(small_%d[5m])", "sum(small_%d)", "count by (id) (small_%d)"}[len(latencies)%4]
+		query := []string{
+			"small_%d", "rate(small_%d[5m])", "sum(small_%d)", "count by (id) (small_%d)",
+		}[len(latencies)%4]
 		code, text, err := getAnswer(asking, r, "/api/v1/query", "query", fmt.Sprintf(query, i))
 		switch {
 		case asking.Err() != nil: // The response was interrupted.

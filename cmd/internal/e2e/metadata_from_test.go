@@ -31,18 +31,24 @@ func TestMetadataFrom(t *testing.T) {
 	}
 	self := cassiatest.FreeAddress(t)
 	// The source isn't running yet, which doesn't prevent the start.
-	cassia := startServe(t, "--storage.path="+t.TempDir(), "--metadata.from=team-a=http://"+self, "--metadata.http.config.file="+filepath.Join(dir, "login.yml"))
+	cassia := startServe(t, "--storage.path="+t.TempDir(), "--metadata.from=team-a=http://"+self,
+		"--metadata.http.config.file="+filepath.Join(dir, "login.yml"))
 	const sender = "remote_write:\n  - url: %URL%/api/v1/write\n    protobuf_message: io.prometheus.write.v2.Request\n    headers: {" + tenant.Header + ": team-a}\n" +
-		"scrape_configs:\n  - job_name: itself\n    scrape_interval: 1s\n    basic_auth: {username: ops, password: s3cret}\n    static_configs: [{targets: ['%SELF%']}]\n"
+		"scrape_configs:\n  - job_name: itself\n    scrape_interval: 1s\n    basic_auth: {username: ops, password: " +
+		"s3cret}\n    static_configs: [{targets: ['%SELF%']}]\n"
 	binary := cassiatest.Binary(t, "CASSIA_TEST_PROMETHEUS", "prometheus")
-	program, err := promrig.Prometheus(binary, dir, self, strings.NewReplacer("%URL%", cassia.URL, "%SELF%", self).Replace(sender),
-		"--web.config.file="+filepath.Join(dir, "web.yml"))
+	program, err := promrig.Prometheus(
+		binary, dir, self, strings.NewReplacer("%URL%", cassia.URL, "%SELF%", self).Replace(sender),
+		"--web.config.file="+filepath.Join(dir, "web.yml"),
+	)
 	require.NoError(t, err)
 	program.Address = "ops:s3cret@" + self // Part of its URL.
 	prometheus := start(t.Context(), t, program)
 
 	type metadata map[string][]struct{ Type, Help, Unit string }
-	for _, metric := range []string{"go_goroutines", "prometheus_http_requests_total", "prometheus_http_request_duration_seconds"} {
+	for _, metric := range []string{
+		"go_goroutines", "prometheus_http_requests_total", "prometheus_http_request_duration_seconds",
+	} {
 		// Counters of requests are exposed from the first request on, so a first scrape may be without them.
 		var want metadata
 		for began := time.Now(); len(want[metric]) == 0; time.Sleep(100 * time.Millisecond) {

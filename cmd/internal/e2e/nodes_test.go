@@ -74,7 +74,10 @@ func newNodesRig(t *testing.T) *nodesRig {
 		"--cassandra.timeout=" + clusterTimeout.String(),
 	}
 	r.binary = builtCassia(t)
-	flags := append([]string{"--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d", "--storage.partitions=2", "--no-self-monitoring"}, r.flags...)
+	flags := append([]string{
+		"--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d", "--storage.partitions=2",
+		"--no-self-monitoring",
+	}, r.flags...)
 	r.killed = newKilled(t, sharedLoads(t),
 		promrig.Cassia(r.binary, t.TempDir(), cassiatest.FreeAddress(t), flags...),
 		promrig.Cassia(r.binary, t.TempDir(), cassiatest.FreeAddress(t), flags...))
@@ -90,16 +93,22 @@ func newNodesRig(t *testing.T) *nodesRig {
 // oneCopy holds the findings for a keyspace that keeps fewer copies than it could, or more than it can.
 func (r *nodesRig) oneCopy() {
 	flags := append([]string{"--cassandra.keyspace=single"}, r.flags...)
-	_, stderr, status := cassiatest.Command(r.t, r.binary, append([]string{"serve", "--cassandra.replication=7"}, flags...)...)
+	_, stderr, status := cassiatest.Command(
+		r.t, r.binary, append([]string{"serve", "--cassandra.replication=7"}, flags...)...,
+	)
 	require.Equal(r.t, 1, status)
-	require.Contains(r.t, cassiatest.LastLine(stderr), "consistency level LOCAL_QUORUM of 7 copies needs 4 nodes, but the cluster has 3")
+	require.Contains(r.t, cassiatest.LastLine(stderr),
+		"consistency level LOCAL_QUORUM of 7 copies needs 4 nodes, but the cluster has 3")
 	require.Contains(r.t, cassiatest.LastLine(stderr), "lower the replication factor of keyspace single, or add nodes")
 
-	p, err := promrig.Start(promrig.Cassia(r.binary, r.t.TempDir(), cassiatest.FreeAddress(r.t), append([]string{"--cassandra.replication=1"}, flags...)...))
+	p, err := promrig.Start(promrig.Cassia(r.binary, r.t.TempDir(), cassiatest.FreeAddress(r.t), append(
+		[]string{"--cassandra.replication=1"}, flags...,
+	)...))
 	require.NoError(r.t, err)
 	r.t.Cleanup(p.Kill)
 	warning := waitLogged(r.t, p, "level=WARN", "keyspace single keeps 1 copy")
-	require.Contains(r.t, warning, "keeps 1 copy in data center datacenter1, which has 3 nodes: while a node is down, its rows are unavailable")
+	require.Contains(r.t, warning,
+		"keeps 1 copy in data center datacenter1, which has 3 nodes: while a node is down, its rows are unavailable")
 	require.Contains(r.t, warning, "ALTER KEYSPACE")
 	p.Kill()
 }
@@ -134,7 +143,8 @@ func (r *nodesRig) oneDies() {
 	r.progress("three nodes again")
 	for name, p := range map[string]*patient{"writes": r.sending, "reads": r.reading} {
 		tries, failed, gaveUp, slowest := p.counts()
-		r.t.Logf("%s: %d tries, %d failed, the slowest request took %s; the last failure: %s", name, tries, failed, slowest, p.lastFailure())
+		r.t.Logf("%s: %d tries, %d failed, the slowest request took %s; the last failure: %s",
+			name, tries, failed, slowest, p.lastFailure())
 		require.Positive(r.t, tries, name)
 		require.Zero(r.t, gaveUp, "%s failed though they were tried for %s", name, clientTimeout)
 	}
@@ -194,7 +204,8 @@ func (r *nodesRig) compare(ctx context.Context, by http.RoundTripper) error {
 		all.Go(func() error {
 			acks := l.acks.Snapshot()
 			found, err := bench.Verify(ctx, l.g, acks, bench.Reader{
-				URL: "http://" + r.programs[0].Address + "/api/v1/read", Tenant: l.name, Client: &http.Client{Transport: by},
+				URL: "http://" + r.programs[0].Address + "/api/v1/read", Tenant: l.name,
+				Client: &http.Client{Transport: by},
 			})
 			if err == nil && (!found.OK() || found.Acknowledged != acks.Count()) {
 				err = fmt.Errorf("%s", found)
@@ -278,7 +289,8 @@ func (r *nodesRig) arrives(writer *promrig.Process, began, end time.Time) {
 		require.NoError(r.t, err)
 		if difference = want.Difference(got); difference == "" {
 			require.Greater(r.t, want.Points(), 10000)
-			r.t.Logf("all of Prometheus' %d samples of %d series came, %s after the last", want.Points(), len(want.Series), time.Since(end).Round(time.Second))
+			r.t.Logf("all of Prometheus' %d samples of %d series came, %s after the last",
+				want.Points(), len(want.Series), time.Since(end).Round(time.Second))
 			return
 		}
 	}
@@ -346,7 +358,8 @@ func (r *nodesRig) refuses(what string, ask func() (*http.Response, error)) erro
 		return fmt.Errorf("%s: %s: %s", what, answer.Status, text)
 	case took > refusedWithin:
 		return fmt.Errorf("%s was refused after %s only", what, took)
-	case strings.Contains(text, "\n") || !strings.Contains(text, "LOCAL_QUORUM") || !strings.Contains(text, " of 3 nodes up"):
+	case strings.Contains(text, "\n") || !strings.Contains(text, "LOCAL_QUORUM") ||
+		!strings.Contains(text, " of 3 nodes up"):
 		return fmt.Errorf("%s: this doesn't say in one line what is missing: %s", what, text)
 	}
 	return nil

@@ -43,18 +43,26 @@ func TestOTLPAsPrometheus(t *testing.T) {
 	}{
 		"as it is": {nil, ""},
 		"translated": {
-			[]string{"--otlp.translation-strategy=NoUTF8EscapingWithSuffixes", "--otlp.promote-resource-attribute=cloud.region",
-				"--otlp.keep-identifying-resource-attributes", "--otlp.convert-histograms-to-nhcb", "--otlp.promote-scope-metadata"},
+			[]string{
+				"--otlp.translation-strategy=NoUTF8EscapingWithSuffixes",
+				"--otlp.promote-resource-attribute=cloud.region", "--otlp.keep-identifying-resource-attributes",
+				"--otlp.convert-histograms-to-nhcb", "--otlp.promote-scope-metadata",
+			},
 			"otlp:\n  translation_strategy: NoUTF8EscapingWithSuffixes\n  promote_resource_attributes: [cloud.region]\n" +
-				"  keep_identifying_resource_attributes: true\n  convert_histograms_to_nhcb: true\n  promote_scope_metadata: true\n",
+				"  keep_identifying_resource_attributes: true\n  convert_histograms_to_nhcb: true\n  " +
+				"promote_scope_metadata: true\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cassia := startServe(t, append([]string{"--storage.path=" + t.TempDir()}, c.flags...)...)
-			require.Eventually(t, func() bool { code, _ := cassia.Get(t, "/-/ready"); return code == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)
-			config := c.config + "remote_write:\n  - url: " + cassia.URL + "/api/v1/write\n    headers: {" + tenant.Header + ": " + relayed + "}\n" +
-				"    protobuf_message: io.prometheus.write.v2.Request\n    send_exemplars: true\n    send_native_histograms: true\n    queue_config: {batch_send_deadline: 50ms}\n"
-			prometheus := startPrometheus(t.Context(), t, cassiatest.FreeAddress(t), config, "--web.enable-otlp-receiver", "--enable-feature=exemplar-storage", "--log.level=info")
+			require.Eventually(t, func() bool { code, _ := cassia.Get(t, "/-/ready"); return code == http.StatusOK },
+				cassiatest.Patience, 5*time.Millisecond)
+			config := c.config + "remote_write:\n  - url: " + cassia.URL + "/api/v1/write\n    headers: {" +
+				tenant.Header + ": " + relayed + "}\n" +
+				"    protobuf_message: io.prometheus.write.v2.Request\n    send_exemplars: true\n    " +
+				"send_native_histograms: true\n    queue_config: {batch_send_deadline: 50ms}\n"
+			prometheus := startPrometheus(t.Context(), t, cassiatest.FreeAddress(t), config,
+				"--web.enable-otlp-receiver", "--enable-feature=exemplar-storage", "--log.level=info")
 			// It forwards samples that are newer than its reading of its log, and is ready before that has begun.
 			require.Eventually(t, func() bool {
 				log, err := os.ReadFile(prometheus.Log)
@@ -78,28 +86,37 @@ func measure(t *testing.T) []*metricdata.ResourceMetrics {
 	reader := sdkmetric.NewManualReader()
 	exponential := sdkmetric.NewView(sdkmetric.Instrument{Name: "exponential"},
 		sdkmetric.Stream{Aggregation: sdkmetric.AggregationBase2ExponentialHistogram{MaxSize: 160, MaxScale: 20}})
-	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithView(exponential), sdkmetric.WithResource(
-		resource.NewSchemaless(attribute.String("service.name", "shop"), attribute.String("service.instance.id", "i-1"), attribute.String("cloud.region", "eu"))))
+	provider := sdkmetric.NewMeterProvider(
+		sdkmetric.WithReader(reader), sdkmetric.WithView(exponential), sdkmetric.WithResource(
+			resource.NewSchemaless(attribute.String("service.name", "shop"),
+				attribute.String("service.instance.id", "i-1"), attribute.String("cloud.region", "eu"))),
+	)
 	defer func() { require.NoError(t, provider.Shutdown(context.Background())) }()
 	ctx := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: trace.TraceID{1, 2, 3}, SpanID: trace.SpanID{4, 5, 6}, TraceFlags: trace.FlagsSampled, // so there are exemplars
+		// so there are exemplars
+		TraceID: trace.TraceID{1, 2, 3}, SpanID: trace.SpanID{4, 5, 6}, TraceFlags: trace.FlagsSampled,
 	}))
 	m := provider.Meter("checkout", otelmetric.WithInstrumentationVersion("1.2"))
-	set := otelmetric.WithAttributes(attribute.String("http.method", "GET"), attribute.Int("code", 200), attribute.Bool("_private", true))
+	set := otelmetric.WithAttributes(
+		attribute.String("http.method", "GET"), attribute.Int("code", 200), attribute.Bool("_private", true),
+	)
 	counter, err := m.Int64Counter("orders", otelmetric.WithDescription("Orders taken."))
 	require.NoError(t, err)
 	upDown, err := m.Float64UpDownCounter("queue.length", otelmetric.WithUnit("By"))
 	require.NoError(t, err)
 	gauge, err := m.Float64Gauge("temperature", otelmetric.WithUnit("Cel"))
 	require.NoError(t, err)
-	explicit, err := m.Float64Histogram("explicit", otelmetric.WithUnit("s"), otelmetric.WithDescription("Time taken."), otelmetric.WithExplicitBucketBoundaries(0.1, 1, 10))
+	explicit, err := m.Float64Histogram("explicit", otelmetric.WithUnit("s"), otelmetric.WithDescription("Time taken."),
+		otelmetric.WithExplicitBucketBoundaries(0.1, 1, 10))
 	require.NoError(t, err)
 	native, err := m.Int64Histogram("exponential", otelmetric.WithUnit("{pieces}/min"))
 	require.NoError(t, err)
-	_, err = m.Int64ObservableCounter("observed", otelmetric.WithInt64Callback(func(_ context.Context, o otelmetric.Int64Observer) error {
-		o.Observe(7)
-		return nil
-	}))
+	_, err = m.Int64ObservableCounter(
+		"observed", otelmetric.WithInt64Callback(func(_ context.Context, o otelmetric.Int64Observer) error {
+			o.Observe(7)
+			return nil
+		}),
+	)
 	require.NoError(t, err)
 	var out []*metricdata.ResourceMetrics
 	for round := range 2 {
@@ -124,8 +141,8 @@ func measure(t *testing.T) []*metricdata.ResourceMetrics {
 
 // otlpQueries are those whose answers must be the same to the last digit.
 var otlpQueries = []string{
-	`{__name__=~".+"}[5m]`, `{__name__=~".+"}`, `histogram_quantile(0.9, exponential{})`, `count by (__name__) ({job="shop"})`,
-	`{__name__=~"orders.*"} * on (job, instance) group_left target_info`,
+	`{__name__=~".+"}[5m]`, `{__name__=~".+"}`, `histogram_quantile(0.9, exponential{})`,
+	`count by (__name__) ({job="shop"})`, `{__name__=~"orders.*"} * on (job, instance) group_left target_info`,
 }
 
 func compareOTLP(t *testing.T, cassia running, prometheus string, before, end time.Time) {
@@ -142,7 +159,10 @@ func compareOTLP(t *testing.T, cassia running, prometheus string, before, end ti
 	require.NoError(t, err)
 	require.Greater(t, all.Points(), 14)
 
-	values := url.Values{"query": {`{__name__=~".+"}`}, "start": {before.Add(-time.Minute).Format(time.RFC3339)}, "end": {end.Add(time.Minute).Format(time.RFC3339)}}
+	values := url.Values{
+		"query": {`{__name__=~".+"}`}, "start": {before.Add(-time.Minute).Format(time.RFC3339)},
+		"end": {end.Add(time.Minute).Format(time.RFC3339)},
+	}
 	exemplars := func(url, tenant string) any { return ask(t, url+"/api/v1/query_exemplars?"+values.Encode(), tenant) }
 	require.Greater(t, len(exemplars(prometheus, "").([]any)), 2)
 	require.Equal(t, exemplars(prometheus, ""), exemplars(cassia.URL, tenant.Default))
@@ -161,7 +181,8 @@ func compareOTLP(t *testing.T, cassia running, prometheus string, before, end ti
 // compareTypes holds the metadata that Cassia has of the metrics sent to a real Prometheus that makes labels of types
 // and units: this shows the types that it got by OTLP.
 func compareTypes(t *testing.T, cassia running, sent []*metricdata.ResourceMetrics) {
-	prometheus := startPrometheus(t.Context(), t, cassiatest.FreeAddress(t), "", "--web.enable-otlp-receiver", "--enable-feature=type-and-unit-labels")
+	prometheus := startPrometheus(t.Context(), t, cassiatest.FreeAddress(t), "", "--web.enable-otlp-receiver",
+		"--enable-feature=type-and-unit-labels")
 	export(t, prometheus.URL(), sent)
 	values := url.Values{"match[]": {`{__name__=~".+"}`}}
 	series := ask(t, prometheus.URL()+"/api/v1/series?"+values.Encode(), "").([]any)

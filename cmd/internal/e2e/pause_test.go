@@ -69,7 +69,8 @@ func newPausedRig(t *testing.T) *pausedRig {
 	r := &pausedRig{engine: cassiatest.OnCassandra(t), began: time.Now().Add(-time.Minute).Truncate(time.Second)}
 	r.binary = builtCassia(t)
 	flags := append([]string{
-		"--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d", "--storage.partitions=" + strconv.Itoa(pausedPartitions),
+		"--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d",
+		"--storage.partitions=" + strconv.Itoa(pausedPartitions),
 	}, r.engine...)
 	r.killed = newKilled(t, sharedLoads(t),
 		promrig.Cassia(r.binary, t.TempDir(), cassiatest.FreeAddress(t), flags...),
@@ -127,7 +128,8 @@ func (r *pausedRig) pausedBeforeTheAnswer() {
 		r.t.Logf("%s was answered late: %s", metric, <-late)
 		require.Equal(r.t, 1, r.count(victim, metric))
 	}
-	r.t.Logf("stopped %d times before the answer of what was stored already, %d times before it was, %d times too late", stored, lost, answered)
+	r.t.Logf("stopped %d times before the answer of what was stored already, %d times before it was, %d times too late",
+		stored, lost, answered)
 	require.Positive(r.t, stored)
 	for i := range r.processes {
 		r.verify(i, "stopped before an answer")
@@ -146,7 +148,9 @@ func (r *pausedRig) sample(metric string) []byte {
 
 // post sends a request to one process and returns its result. It has no time limit.
 func (r *pausedRig) post(i int, body []byte) string {
-	request, err := http.NewRequestWithContext(r.ctx, http.MethodPost, r.processes[i].URL()+"/api/v1/write", strings.NewReader(string(body)))
+	request, err := http.NewRequestWithContext(
+		r.ctx, http.MethodPost, r.processes[i].URL()+"/api/v1/write", strings.NewReader(string(body)),
+	)
 	if err != nil {
 		return err.Error()
 	}
@@ -168,7 +172,9 @@ func (r *pausedRig) post(i int, body []byte) string {
 func (r *pausedRig) count(i int, metric string) int {
 	var answer promrig.Answer
 	require.NoError(r.t, patiently(func() (err error) {
-		answer, err = promrig.API{URL: r.processes[i].URL()}.Query(r.ctx, metric+"["+time.Since(r.began).Round(time.Second).String()+"]", time.Now())
+		answer, err = promrig.API{URL: r.processes[i].URL()}.Query(
+			r.ctx, metric+"["+time.Since(r.began).Round(time.Second).String()+"]", time.Now(),
+		)
 		return err
 	}))
 	return answer.Points()

@@ -49,7 +49,8 @@ func TestRelabelCommand(t *testing.T) {
 		require.EqualValues(t, 1, found.Dropped.Series)
 		require.EqualValues(t, 10, found.Rules[0].Dropped.Samples)
 		require.Equal(t, []relabeling.Example{{Before: `{__name__="noise"}`}}, found.Rules[0].Examples)
-		require.Equal(t, []relabeling.Example{{Before: `{__name__="old_a"}`, After: `{__name__="new_a"}`}}, found.Rules[1].Examples)
+		require.Equal(t, []relabeling.Example{{Before: `{__name__="old_a"}`, After: `{__name__="new_a"}`}},
+			found.Rules[1].Examples)
 		require.EqualValues(t, 1, found.Changed.Series)
 		require.EqualValues(t, 1, found.Merged)
 		require.InDelta(t, found.All.DayBytes/4, found.Dropped.DayBytes, found.All.DayBytes/40)
@@ -70,7 +71,8 @@ func TestRelabelCommand(t *testing.T) {
 	require.Contains(t, out, "    {__name__=\"old_a\"} → {__name__=\"new_a\"}\n")
 	require.Equal(t, before, cassiatest.FilesOf(t, data), "nothing was changed")
 	for args, want := range map[string]string{
-		"--no-dry-run": "--write.relabel-file", "--tenant=a/b": "--tenant", "--tenant=cutting": "has no samples", "--start=x": "--start=x",
+		"--no-dry-run": "--write.relabel-file", "--tenant=a/b": "--tenant", "--tenant=cutting": "has no samples",
+		"--start=x": "--start=x",
 	} {
 		_, errs, status = cassiatest.Command(t, binary, "relabel", file, "--storage.path="+data, args)
 		require.Equal(t, 1, status, args)

@@ -25,7 +25,9 @@ func TestRulesOutliveAFreeze(t *testing.T) {
 	defer cancel()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "rules.yml"), []byte(killedRules), 0o600))
-	cassia := start(ctx, t, promrig.Cassia(builtCassia(t), dir, cassiatest.FreeAddress(t), "--rule.files=team-a="+dir+"/*.yml"))
+	cassia := start(
+		ctx, t, promrig.Cassia(builtCassia(t), dir, cassiatest.FreeAddress(t), "--rule.files=team-a="+dir+"/*.yml"),
+	)
 	of := promrig.API{URL: cassia.URL() + "/t/team-a"}
 	// between lists when tick was evaluated for in a range of time.
 	between := func(from, to time.Time) (all []stamped) {
@@ -41,7 +43,8 @@ func TestRulesOutliveAFreeze(t *testing.T) {
 		return all
 	}
 	began := time.Now()
-	require.Eventually(t, func() bool { return len(between(began, time.Now())) >= 3 }, cassiatest.Patience, 100*time.Millisecond, "it evaluates")
+	require.Eventually(t, func() bool { return len(between(began, time.Now())) >= 3 }, cassiatest.Patience,
+		100*time.Millisecond, "it evaluates")
 	missed, failed := leftOut(t, cassia.URL())
 	require.NoError(t, syscall.Kill(cassia.PID(), syscall.SIGSTOP))
 	const interval, frozen = 2 * time.Second, 9 * time.Second

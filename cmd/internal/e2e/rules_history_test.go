@@ -20,7 +20,10 @@ import (
 func TestRulesOverHistoryThatOnlyHoursCover(t *testing.T) {
 	t.Parallel()
 	promtool, binary, dir := cassiatest.Binary(t, "CASSIA_TEST_PROMTOOL", "promtool"), builtCassia(t), t.TempDir()
-	server := start(t.Context(), t, promrig.Cassia(binary, dir, cassiatest.FreeAddress(t), "--retention.raw=5d", "--retention.5m=30d", "--retention.1h=5y", "--no-self-monitoring"))
+	server := start(t.Context(), t, promrig.Cassia(
+		binary, dir, cassiatest.FreeAddress(t), "--retention.raw=5d", "--retention.5m=30d", "--retention.1h=5y",
+		"--no-self-monitoring",
+	))
 	from := time.Now().AddDate(-2, 0, 0).UTC().Truncate(24 * time.Hour)
 	var text strings.Builder
 	for _, job := range []string{"a", "b"} {
@@ -32,7 +35,8 @@ func TestRulesOverHistoryThatOnlyHoursCover(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(text.String()+"# EOF\n"), 0o600))
 	imports := func(source, path string) {
 		t.Helper()
-		out, errs, status := cassiatest.Command(t, binary, "import", source, path, "--url="+server.URL(), "--retention.raw=5d", "--checkpoint="+filepath.Join(t.TempDir(), "c"), "--verify")
+		out, errs, status := cassiatest.Command(t, binary, "import", source, path, "--url="+server.URL(),
+			"--retention.raw=5d", "--checkpoint="+filepath.Join(t.TempDir(), "c"), "--verify")
 		require.Zero(t, status, out+errs)
 		require.Contains(t, out, " of these only in 1h rollups")
 		require.Contains(t, out, ": 0 differences")
@@ -40,9 +44,14 @@ func TestRulesOverHistoryThatOnlyHoursCover(t *testing.T) {
 	imports("openmetrics", file)
 
 	rules, blocks := filepath.Join(dir, "rules.yml"), filepath.Join(dir, "blocks")
-	require.NoError(t, os.WriteFile(rules, []byte("groups: [{name: g, rules: [{record: 'requests:rate1h', expr: 'sum(rate(requests_total[1h]))'}]}]\n"), 0o600))
-	cmd := exec.CommandContext(t.Context(), promtool, "tsdb", "create-blocks-from", "rules", "--url="+server.URL(), "--output-dir="+blocks, "--eval-interval=1h",
-		"--start="+from.Add(2*time.Hour).Format(time.RFC3339), "--end="+from.Add(40*time.Hour).Format(time.RFC3339), rules)
+	require.NoError(t, os.WriteFile(
+		rules,
+		[]byte("groups: [{name: g, rules: [{record: 'requests:rate1h', expr: 'sum(rate(requests_total[1h]))'}]}]\n"),
+		0o600,
+	))
+	cmd := exec.CommandContext(t.Context(), promtool, "tsdb", "create-blocks-from", "rules", "--url="+server.URL(),
+		"--output-dir="+blocks, "--eval-interval=1h", "--start="+from.Add(2*time.Hour).Format(time.RFC3339),
+		"--end="+from.Add(40*time.Hour).Format(time.RFC3339), rules)
 	said, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(said))
 	imports("blocks", blocks)

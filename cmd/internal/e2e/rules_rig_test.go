@@ -51,7 +51,8 @@ func (g ruleGaps) count(t *testing.T, what string, samples []stamped) (before, a
 // leftOut is how many evaluations a process has left out, and how many have failed.
 func leftOut(t *testing.T, url string) (missed, failed float64) {
 	t.Helper()
-	return valueOf(t, url, "prometheus_rule_group_iterations_missed_total"), valueOf(t, url, "prometheus_rule_evaluation_failures_total")
+	return valueOf(t, url, "prometheus_rule_group_iterations_missed_total"),
+		valueOf(t, url, "prometheus_rule_evaluation_failures_total")
 }
 
 // valueOf is the sum of a metric that a process has, or 0.

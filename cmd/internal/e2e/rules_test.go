@@ -53,7 +53,9 @@ func (w *webhook) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, a := range told.Alerts {
-		w.heard = append(w.heard, fmt.Sprint(a.Status, " ", a.Labels, " ", a.Annotations["summary"], " ", a.GeneratorURL))
+		w.heard = append(
+			w.heard, fmt.Sprint(a.Status, " ", a.Labels, " ", a.Annotations["summary"], " ", a.GeneratorURL),
+		)
 	}
 }
 
@@ -100,7 +102,8 @@ func TestRulesOutliveKills(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "rules.yml"), []byte(killedRules), 0o600))
 	binary := builtCassia(t)
 	cassia := start(ctx, t, promrig.Cassia(binary, dir, cassiatest.FreeAddress(t), "--rule.files=team-a="+dir+"/*.yml",
-		"--alertmanager.url="+alerts.URL(), "--rule.external-label=zone=z1", "--web.external-url=https://cassia.example.org"))
+		"--alertmanager.url="+
+			alerts.URL(), "--rule.external-label=zone=z1", "--web.external-url=https://cassia.example.org"))
 	of := promrig.API{URL: cassia.URL() + "/t/team-a"}
 	load := func(v float64) { cassiatest.Server{URL: of.URL}.Write(t, "load", time.Now(), v) }
 	latest := func(query string) float64 {
@@ -118,7 +121,8 @@ func TestRulesOutliveKills(t *testing.T) {
 
 	load(9)
 	wait("it fires", func() bool {
-		return heard.has("firing", "alertname:Loaded", "severity:page", "tenant:team-a", "zone:z1", "load is 9 in z1", "https://cassia.example.org/t/team-a/graph")
+		return heard.has("firing", "alertname:Loaded", "severity:page", "tenant:team-a", "zone:z1", "load is 9 in z1",
+			"https://cassia.example.org/t/team-a/graph")
 	})
 	wait("it is seen as firing", func() bool {
 		code, body := cassiatest.Server{URL: of.URL}.Get(t, "/api/v1/alerts")

@@ -62,10 +62,12 @@ func newSharedRig(t *testing.T) *sharedRig {
 	rules := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(rules, "r.yml"), []byte(sharedRules), 0o600))
 	flags := append([]string{
-		"--storage.slot=1h", "--storage.settle=1d", "--storage.partitions=2", "--retention.raw=30d", "--no-self-monitoring",
-		"--rule.files=" + rules + "/*.yml", "--ha.enabled", "--ha.failover-timeout=" + sharedFailover.String(),
+		"--storage.slot=1h", "--storage.settle=1d", "--storage.partitions=2", "--retention.raw=30d",
+		"--no-self-monitoring", "--rule.files=" + rules + "/*.yml", "--ha.enabled",
+		"--ha.failover-timeout=" + sharedFailover.String(),
 	}, r.engine...)
-	r.processes = startAll(r.ctx, t, promrig.Cassia(r.binary, t.TempDir(), cassiatest.FreeAddress(t), flags...), promrig.Cassia(r.binary, t.TempDir(), cassiatest.FreeAddress(t), flags...))
+	r.processes = startAll(r.ctx, t, promrig.Cassia(r.binary, t.TempDir(), cassiatest.FreeAddress(t), flags...),
+		promrig.Cassia(r.binary, t.TempDir(), cassiatest.FreeAddress(t), flags...))
 	return r
 }
 

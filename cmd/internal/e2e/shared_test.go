@@ -161,7 +161,8 @@ func (x *sharedRuling) takesOver() {
 		x.began = now
 		return false
 	})
-	x.t.Logf("the other process evaluates %s after the first was killed", time.Since(x.killed).Round(100*time.Millisecond))
+	x.t.Logf("the other process evaluates %s after the first was killed",
+		time.Since(x.killed).Round(100*time.Millisecond))
 	until := max(time.Now().Add(2*sharedInterval).UnixMilli(), x.killed.Add(10*time.Second).UnixMilli())
 	x.wait("it goes on", func() bool {
 		x.look()
@@ -189,7 +190,8 @@ func (x *sharedRuling) check() {
 	caughtUp := x.metric(x.other, "cassia_rules_caught_up_evaluations_total")
 	require.Positive(x.t, caughtUp)
 	// Prometheus restores it to the second, which is what ALERTS_FOR_STATE has.
-	require.True(x.t, x.active.Truncate(time.Second).Equal(x.activeAt(x.other)), "active since %v, not %v", x.activeAt(x.other), x.active)
+	require.True(x.t, x.active.Truncate(time.Second).Equal(x.activeAt(x.other)),
+		"active since %v, not %v", x.activeAt(x.other), x.active)
 	x.t.Logf("%v evaluations were made up for", caughtUp)
 }
 
@@ -256,7 +258,9 @@ func (p *sharedPair) replicaDies() {
 		p.elected("b")
 		back := time.Now()
 		p.stopA = p.send(p.a, p.lives)
-		p.wait("a is back and b goes on", func() bool { return p.a.last() > back.UnixMilli() && p.b.last() > back.Add(2*sharedTick).UnixMilli() })
+		p.wait("a is back and b goes on", func() bool {
+			return p.a.last() > back.UnixMilli() && p.b.last() > back.Add(2*sharedTick).UnixMilli()
+		})
 		p.told = p.b.last()
 		var now ha.ClusterStatus
 		p.wait("it is known how far b is", func() bool {
@@ -303,11 +307,13 @@ func (p *sharedPair) check() {
 			continue
 		}
 		both++
-		require.True(p.t, at == len(spans)-1 || at > 0 && stood, "a sample of %s at %d: %v %v", replica, s.at, spans, work)
+		require.True(p.t, at == len(spans)-1 || at > 0 && stood,
+			"a sample of %s at %d: %v %v", replica, s.at, spans, work)
 		require.Equal(p.t, spans[at-1].Replica, replica, "a sample at %d: %v %v", s.at, spans, work)
 	}
 	require.Greater(p.t, work[len(work)-1].at, end.From.UnixMilli(), "a went on")
-	p.t.Logf("%d samples of the pair, %d elections, %d samples of one that was further than it had told", len(work), status.Elections, both)
+	p.t.Logf("%d samples of the pair, %d elections, %d samples of one that was further than it had told",
+		len(work), status.Elections, both)
 }
 
 // sharedDeletes are series that both processes write and that are deleted during the test.
@@ -334,9 +340,13 @@ func newSharedDeletes(r *sharedRig) *sharedDeletes {
 	var all []prompb.TimeSeries
 	began := time.Now().Add(-30 * time.Hour)
 	for i := range historySeries {
-		s := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "history"}, {Name: "i", Value: strconv.Itoa(i)}}}
+		s := prompb.TimeSeries{
+			Labels: []prompb.Label{{Name: "__name__", Value: "history"}, {Name: "i", Value: strconv.Itoa(i)}},
+		}
 		for n := range historySamples {
-			s.Samples = append(s.Samples, prompb.Sample{Timestamp: began.Add(time.Duration(n) * time.Minute).UnixMilli(), Value: 1})
+			s.Samples = append(s.Samples, prompb.Sample{
+				Timestamp: began.Add(time.Duration(n) * time.Minute).UnixMilli(), Value: 1,
+			})
 		}
 		all = append(all, s)
 	}
@@ -390,12 +400,14 @@ func (d *sharedDeletes) check(when string) {
 			acked := live.acknowledged()
 			there := map[int64]bool{}
 			for _, s := range d.samples(i, fmt.Sprintf(`doomed{via="%d"}`, via)) {
-				require.Greater(d.t, s.at, d.cut, "%s: process %d shows what is deleted, of what came through process %d", when, i, via)
+				require.Greater(d.t, s.at, d.cut,
+					"%s: process %d shows what is deleted, of what came through process %d", when, i, via)
 				there[s.at] = true
 			}
 			for _, at := range acked {
 				if at > d.returned {
-					require.True(d.t, there[at], "%s: process %d lacks what came after the delete, through process %d", when, i, via)
+					require.True(d.t, there[at],
+						"%s: process %d lacks what came after the delete, through process %d", when, i, via)
 				}
 			}
 		}

@@ -33,7 +33,9 @@ type damageable struct {
 const lateSamples = 3
 
 func newDamageable(t *testing.T) *damageable {
-	d := &damageable{now: time.Now().Truncate(time.Hour), acked: map[string]int{}, backups: filepath.Join(t.TempDir(), "backups")}
+	d := &damageable{
+		now: time.Now().Truncate(time.Hour), acked: map[string]int{}, backups: filepath.Join(t.TempDir(), "backups"),
+	}
 	d.dir = cassiatest.SealedDirectory(t, d.now)
 	d.before, d.older = filepath.Join(t.TempDir(), "before"), filepath.Join(t.TempDir(), "older")
 	for m := range 8 {
@@ -49,7 +51,9 @@ func newDamageable(t *testing.T) *damageable {
 		require.NoError(t, s.stop())
 	}
 	use("a", func(s running) {
-		_, stderr, status := cassiatest.Command(t, builtCassia(t), "backup", "--storage.path="+d.dir, "--to="+d.backups, "--url="+s.URL)
+		_, stderr, status := cassiatest.Command(
+			t, builtCassia(t), "backup", "--storage.path="+d.dir, "--to="+d.backups, "--url="+s.URL,
+		)
 		require.Zero(t, status, stderr)
 		code, text := s.Post(t, "/api/v1/admin/tsdb/snapshot", nil)
 		require.Equal(t, 200, code, text)
@@ -64,7 +68,8 @@ func newDamageable(t *testing.T) *damageable {
 		noted := cassiatest.ReadText(t, filepath.Join(d.dir, "SYNCED"))
 		s.Write(t, "late_c", d.now.Add(-time.Hour), 1)
 		d.acked["late_c"]++
-		require.Eventually(t, func() bool { return cassiatest.ReadText(t, filepath.Join(d.dir, "SYNCED")) != noted }, cassiatest.Patience, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return cassiatest.ReadText(t, filepath.Join(d.dir, "SYNCED")) != noted },
+			cassiatest.Patience, 5*time.Millisecond)
 		copyOfRunning(t, d.older, d.dir)
 		s.Write(t, "late_c", d.now.Add(-2*time.Hour), 1)
 		d.acked["late_c"]++
@@ -126,8 +131,10 @@ func (d *damageable) ask(t *testing.T, base string) (a answer) {
 	defer process.Kill()
 	a.samples = map[string]int{}
 	for name := range d.acked {
-		code, text := cassiatest.Server{URL: process.URL()}.Get(t, fmt.Sprintf("/api/v1/query?time=%d&query=%s", d.now.Unix(), url.QueryEscape("count_over_time("+name+"[4d])")))
-		if code == 500 { // Rows without which nothing can be answered rightly, such as the retention boundaries of the tenant.
+		code, text := cassiatest.Server{URL: process.URL()}.Get(t, fmt.Sprintf("/api/v1/query?time=%d&query=%s",
+			d.now.Unix(), url.QueryEscape("count_over_time("+name+"[4d])")))
+		if code == 500 {
+			// Rows without which nothing can be answered rightly, such as the retention boundaries of the tenant.
 			require.Regexp(t, `cassia (check|restore)`, text)
 			return answer{refused: text}
 		}

@@ -20,12 +20,13 @@ import (
 type ending int
 
 const (
-	works      ending = iota + 1 // with all samples, and check finds nothing
-	alone                        // a start may refuse; restore --damaged repairs it without a backup
-	fromBackup                   // a start refuses; restore --damaged --from repairs it, and without a backup missing rows are named
-	named                        // a start refuses; after restore --damaged it works, and missing rows are named
-	giveUpLog                    // a start refuses; restore --damaged --give-up-log continues without the log
-	asAWhole                     // a start refuses; only the backup as a whole helps
+	works ending = iota + 1 // with all samples, and check finds nothing
+	alone                   // a start may refuse; restore --damaged repairs it without a backup
+	// a start refuses; restore --damaged --from repairs it, and without a backup missing rows are named
+	fromBackup
+	named     // a start refuses; after restore --damaged it works, and missing rows are named
+	giveUpLog // a start refuses; restore --damaged --give-up-log continues without the log
+	asAWhole  // a start refuses; only the backup as a whole helps
 
 	refused // a backup isn't restored, and the file is named
 	either  // a backup is restored whole, or refused
@@ -96,7 +97,8 @@ func (d *damageable) damageFile(t *testing.T, dir, path, damage string) {
 	case "an older copy":
 		name := filepath.Base(path)
 		for _, older := range []string{d.older, d.before} {
-			if old, err := os.ReadFile(filepath.Join(older, name)); err == nil && (string(old) != string(b) || filepath.Ext(name) == ".sst") {
+			if old, err := os.ReadFile(filepath.Join(older, name)); err == nil &&
+				(string(old) != string(b) || filepath.Ext(name) == ".sst") {
 				require.NoError(t, os.WriteFile(file, old, 0o600))
 				return
 			}
@@ -104,7 +106,8 @@ func (d *damageable) damageFile(t *testing.T, dir, path, damage string) {
 		kind, _, _ := strings.Cut(strings.TrimPrefix(name, "marker."), ".")
 		prefix, _, _ := strings.Cut(name, "-")
 		for _, old := range files(t, d.before) {
-			if base := filepath.Base(old); base == old && (strings.HasPrefix(base, prefix+"-") || strings.HasPrefix(base, "marker."+kind+".")) {
+			if base := filepath.Base(old); base == old &&
+				(strings.HasPrefix(base, prefix+"-") || strings.HasPrefix(base, "marker."+kind+".")) {
 				text, err := os.ReadFile(filepath.Join(d.before, old))
 				require.NoError(t, err)
 				require.NoError(t, os.Remove(file))
@@ -193,7 +196,9 @@ func (d *damageable) requireRestoredOrRefused(t *testing.T, c damageCell) {
 	folder, base := filepath.Join(t.TempDir(), "backups"), t.TempDir()
 	require.NoError(t, os.CopyFS(folder, os.DirFS(d.backups)))
 	d.damageFile(t, folder, c.path, c.damage)
-	stdout, stderr, status := cassiatest.Command(t, builtCassia(t), "restore", "--from="+folder, "--storage.path="+filepath.Join(base, "data"))
+	stdout, stderr, status := cassiatest.Command(
+		t, builtCassia(t), "restore", "--from="+folder, "--storage.path="+filepath.Join(base, "data"),
+	)
 	if c.want == works || c.want == either && status == 0 {
 		require.Zero(t, status, stdout+stderr)
 		require.Equal(t, d.backedUp, d.ask(t, base).samples)
@@ -262,7 +267,9 @@ func (s *damagedCopy) requireRefused(t *testing.T) {
 
 // restore runs restore --damaged and returns its exit status. No table and no log is deleted.
 func (s *damagedCopy) restore(t *testing.T, args ...string) (status int, text string) {
-	stdout, stderr, status := cassiatest.Command(t, builtCassia(t), append([]string{"restore", "--damaged", "--storage.path=" + s.dir}, args...)...)
+	stdout, stderr, status := cassiatest.Command(
+		t, builtCassia(t), append([]string{"restore", "--damaged", "--storage.path=" + s.dir}, args...)...,
+	)
 	require.Subset(t, s.rowFiles(t), s.before, "%s%s", stdout, stderr)
 	return status, stdout + stderr
 }
@@ -313,7 +320,8 @@ func (s *damagedCopy) requireEnding(t *testing.T, want ending) {
 		require.Subset(t, []string{"late_c"}, a.silent, "samples that were only in the log")
 	case asAWhole:
 		require.Equal(t, 1, status, text)
-		require.Contains(t, text, "set --from to the folder or bucket of the backups, or restore a whole backup (cassia restore)")
+		require.Contains(t, text,
+			"set --from to the folder or bucket of the backups, or restore a whole backup (cassia restore)")
 		status, text = s.restore(t, "--from="+s.backups)
 		require.Equal(t, 1, status, text)
 		s.requireBackup(t)
@@ -323,7 +331,9 @@ func (s *damagedCopy) requireEnding(t *testing.T, want ending) {
 // requireBackup restores the backup as a whole.
 func (s *damagedCopy) requireBackup(t *testing.T) {
 	base := t.TempDir()
-	stdout, stderr, status := cassiatest.Command(t, builtCassia(t), "restore", "--from="+s.backups, "--storage.path="+filepath.Join(base, "data"))
+	stdout, stderr, status := cassiatest.Command(
+		t, builtCassia(t), "restore", "--from="+s.backups, "--storage.path="+filepath.Join(base, "data"),
+	)
 	require.Zero(t, status, stdout+stderr)
 	require.Equal(t, s.backedUp, s.ask(t, base).samples)
 }

@@ -33,7 +33,8 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 	on := func(keyspace string) []string {
 		return []string{
 			"--storage.engine=cassandra", hosts, "--cassandra.keyspace=" + keyspace,
-			"--storage.slot=1h", "--storage.settle=1s", "--storage.partitions=4", "--retention.raw=90d", "--no-self-monitoring",
+			"--storage.slot=1h", "--storage.settle=1s", "--storage.partitions=4", "--retention.raw=90d",
+			"--no-self-monitoring",
 		}
 	}
 	k := newKilled(t, sharedLoads(t)[:2], promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t), on(from)...))
@@ -42,7 +43,9 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 	more := func() {
 		for _, l := range k.loads {
 			before := l.acks.Count()
-			require.Eventually(t, func() bool { return l.acks.Count() > before+500 }, cassiatest.Patience, 10*time.Millisecond)
+			require.Eventually(
+				t, func() bool { return l.acks.Count() > before+500 }, cassiatest.Patience, 10*time.Millisecond,
+			)
 		}
 	}
 	more()
@@ -55,8 +58,9 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 		c := exec.CommandContext(k.ctx, filepath.Join("..", "..", "..", "docker", "cassandra", "snapshot"), args...)
 		local, err := filepath.Abs(filepath.Join("..", "..", "..", "docker", "cassandra", "local"))
 		require.NoError(t, err)
-		c.Env = append(os.Environ(), "CASSANDRA_DIR="+cluster.Dir(), "CASSANDRA_DATA="+filepath.Join(cluster.Dir(), "node1", "data", "data"),
-			"KEYSPACE="+keyspace, "NODETOOL="+local+" nodetool 1")
+		c.Env = append(os.Environ(), "CASSANDRA_DIR="+cluster.Dir(),
+			"CASSANDRA_DATA="+filepath.Join(cluster.Dir(), "node1", "data", "data"), "KEYSPACE="+keyspace,
+			"NODETOOL="+local+" nodetool 1")
 		out, err := c.CombinedOutput()
 		return string(out), err
 	}
@@ -82,13 +86,16 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 	require.Contains(t, out, "has rows already")
 
 	var schema bytes.Buffer
-	c := exec.CommandContext(k.ctx, binary, "schema", "print", hosts, "--cassandra.keyspace="+into, "--cassandra.replication=1", "--retention.raw=90d")
+	c := exec.CommandContext(k.ctx, binary, "schema", "print", hosts, "--cassandra.keyspace="+into,
+		"--cassandra.replication=1", "--retention.raw=90d")
 	c.Stdout = &schema
 	require.NoError(t, c.Run())
 	require.NoError(t, cluster.Query(statements(schema.String())...))
 	out, err = run(into, "load", saved)
 	require.NoError(t, err, out)
-	check := exec.CommandContext(k.ctx, binary, "check", "--storage.engine=cassandra", hosts, "--cassandra.keyspace="+into)
+	check := exec.CommandContext(
+		k.ctx, binary, "check", "--storage.engine=cassandra", hosts, "--cassandra.keyspace="+into,
+	)
 	text, err := check.CombinedOutput()
 	// Tables are copied one after the other. For a seal under way, of samples staged after the staging log was copied,
 	// there may be raw chunks without their rollups.
@@ -102,7 +109,9 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 }
 
 // halfSealed matches lines of cassia check about rollups with missing samples.
-var halfSealed = regexp.MustCompile(`(?m)^(r5m: .*(version \d+ doesn't match the \d+ raw chunks|the rollup of \d+ chunks is missing)|r1h: .*doesn't match the 5m rollups of the day)\n`)
+var halfSealed = regexp.MustCompile(
+	`(?m)^(r5m: .*(version \d+ doesn't match the \d+ raw chunks|the rollup of \d+ chunks is missing)|r1h: .*doesn't match the 5m rollups of the day)\n`,
+)
 
 // statements returns the statements in a text of CQL, without its comments.
 func statements(text string) (out []string) {
@@ -129,11 +138,17 @@ func aNotingNodetool(t *testing.T, status string) (run func(args ...string) (str
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "data", "cassia", table.Name+"-1"), 0o755))
 	}
 	nodetool, noted := filepath.Join(dir, "nodetool"), filepath.Join(dir, "calls")
-	require.NoError(t, os.WriteFile(nodetool, []byte("#!/bin/sh\ntest $1 != snapshot || echo \"$5\" >>"+noted+"\ntest $1 != status || cat <<'E'\n"+status+"E\n"), 0o755))
+	require.NoError(t, os.WriteFile(nodetool, []byte(
+		"#!/bin/sh\ntest $1 != snapshot || echo \"$5\" >>"+noted+"\ntest $1 != status || cat <<'E'\n"+status+"E\n",
+	), 0o755))
 	run = func(args ...string) (string, error) {
 		args[1] = filepath.Join(dir, args[1])
-		c := exec.CommandContext(t.Context(), filepath.Join("..", "..", "..", "docker", "cassandra", "snapshot"), args...)
-		c.Env = append(os.Environ(), "CASSANDRA_DATA="+filepath.Join(dir, "data"), "NODETOOL="+nodetool, "KEYSPACE=cassia")
+		c := exec.CommandContext(
+			t.Context(), filepath.Join("..", "..", "..", "docker", "cassandra", "snapshot"), args...,
+		)
+		c.Env = append(
+			os.Environ(), "CASSANDRA_DATA="+filepath.Join(dir, "data"), "NODETOOL="+nodetool, "KEYSPACE=cassia",
+		)
 		out, err := c.CombinedOutput()
 		return string(out), err
 	}

@@ -98,7 +98,8 @@ func (r *clockRig) removesNothing(p *promrig.Process, before float64) {
 	require.Contains(r.t, text, "clock is untrusted")
 	code, text = r.post(p, "/-/seal")
 	require.True(r.t, code == http.StatusOK || strings.Contains(text, "clock"), "%d: %s", code, text)
-	require.Eventually(r.t, func() bool { return r.rounds(p) > before }, cassiatest.Patience, 100*time.Millisecond, "what expires is looked at in rounds")
+	require.Eventually(r.t, func() bool { return r.rounds(p) > before }, cassiatest.Patience, 100*time.Millisecond,
+		"what expires is looked at in rounds")
 	require.Equal(r.t, r.wrote, r.count(p))
 }
 
@@ -110,7 +111,10 @@ func TestWrongClock(t *testing.T) {
 	r := newClockRig(t)
 	dir := t.TempDir()
 	program := func(d time.Duration, more ...string) promrig.Program {
-		flags := append([]string{"--retention.raw=30d", "--retention.5m=30d", "--retention.1h=30d", "--storage.slot=1h", "--storage.settle=1s"}, more...)
+		flags := append([]string{
+			"--retention.raw=30d", "--retention.5m=30d", "--retention.1h=30d", "--storage.slot=1h",
+			"--storage.settle=1s",
+		}, more...)
 		path := r.skewed.path
 		if d != 0 {
 			path = skewedCassia(t, d).path
@@ -137,7 +141,8 @@ func TestWrongClock(t *testing.T) {
 	right = start(r.ctx, t, program(0))
 	r.waitDoubted(right, false)
 	require.Equal(t, r.wrote, r.count(right))
-	for off, before := range map[time.Duration]float64{twoMonths: r.rounds(right), -twoMonths: 0} { // One round takes a minute.
+	for off, before := range map[time.Duration]float64{twoMonths: r.rounds(right), -twoMonths: 0} {
+		// One round takes a minute.
 		r.skewed.set(t, right.PID(), off)
 		r.removesNothing(right, before)
 		r.skewed.set(t, right.PID(), 0)
@@ -152,14 +157,16 @@ func TestWrongClock(t *testing.T) {
 	// The same program hides all of it once an operator confirms the date.
 	today := time.Now().Add(twoMonths).UTC().Format(time.DateOnly)
 	ahead := start(r.ctx, t, program(twoMonths, "--storage.today="+today))
-	require.Eventually(t, func() bool { return r.count(ahead) == 0 }, cassiatest.Patience, 50*time.Millisecond, "the clock is ahead by two months")
+	require.Eventually(t, func() bool { return r.count(ahead) == 0 }, cassiatest.Patience, 50*time.Millisecond,
+		"the clock is ahead by two months")
 }
 
 // postAt sends one sample of a metric, and returns the answer.
 func (r *clockRig) postAt(p *promrig.Process, metric string, at time.Time) (code int, text string) {
 	r.t.Helper()
 	code, text, err := post(r.ctx, p.URL()+"/api/v1/write", prompb.TimeSeries{
-		Labels: []prompb.Label{{Name: "__name__", Value: metric}}, Samples: []prompb.Sample{{Timestamp: at.UnixMilli(), Value: 1}},
+		Labels:  []prompb.Label{{Name: "__name__", Value: metric}},
+		Samples: []prompb.Sample{{Timestamp: at.UnixMilli(), Value: 1}},
 	})
 	require.NoError(r.t, err)
 	return code, text
@@ -213,14 +220,16 @@ func TestSlowClockInACluster(t *testing.T) {
 	engine := cassiatest.OnCassandra(t)
 	r := newClockRig(t)
 	program := func(path string) promrig.Program {
-		return promrig.Cassia(path, t.TempDir(), cassiatest.FreeAddress(t), append([]string{"--storage.slot=1h", "--storage.partitions=2"}, engine...)...)
+		return promrig.Cassia(path, t.TempDir(), cassiatest.FreeAddress(t),
+			append([]string{"--storage.slot=1h", "--storage.partitions=2"}, engine...)...)
 	}
 	right := start(r.ctx, t, program(r.skewed.path))
 	wrong := start(r.ctx, t, program(skewedCassia(t, -3*time.Hour).path))
 	for i, p := range []*promrig.Process{right, wrong} {
 		code, text := r.postAt(p, "right", time.Now())
 		require.Equal(t, http.StatusNoContent, code, text)
-		require.Eventually(t, func() bool { return r.metric(right, "right") == i+1 && r.metric(wrong, "right") == i+1 }, cassiatest.Patience, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return r.metric(right, "right") == i+1 && r.metric(wrong, "right") == i+1 },
+			cassiatest.Patience, 50*time.Millisecond)
 		code, text = r.postAt(p, "ahead", time.Now().Add(time.Hour))
 		require.Equal(t, http.StatusBadRequest, code, "by both clocks: %s", text)
 	}
@@ -231,7 +240,10 @@ func TestSlowClockInACluster(t *testing.T) {
 
 	// It turns slow while it runs: until its next heartbeat a sender is to try again.
 	r.skewed.set(t, right.PID(), -3*time.Hour)
-	sent := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "right"}}, Samples: []prompb.Sample{{Timestamp: time.Now().UnixMilli(), Value: 1}}}
+	sent := prompb.TimeSeries{
+		Labels:  []prompb.Label{{Name: "__name__", Value: "right"}},
+		Samples: []prompb.Sample{{Timestamp: time.Now().UnixMilli(), Value: 1}},
+	}
 	require.NoError(t, deliver(r.ctx, right.URL()+"/api/v1/write", sent))
 	require.Equal(t, 3, r.metric(right, "right"))
 }
@@ -244,7 +256,8 @@ func TestWrongClockInACluster(t *testing.T) {
 	r := newClockRig(t)
 	program := func(path string) promrig.Program {
 		flags := append([]string{
-			"--retention.raw=30d", "--retention.5m=30d", "--retention.1h=30d", "--storage.slot=1h", "--storage.settle=1s", "--storage.partitions=2",
+			"--retention.raw=30d", "--retention.5m=30d", "--retention.1h=30d", "--storage.slot=1h",
+			"--storage.settle=1s", "--storage.partitions=2",
 		}, engine...)
 		return promrig.Cassia(path, t.TempDir(), cassiatest.FreeAddress(t), flags...)
 	}
@@ -270,7 +283,8 @@ func TestWrongClockInACluster(t *testing.T) {
 	r.waitDoubted(right, false)
 	require.NoError(t, wrong.Terminate(cassiatest.StopWithin))
 	r.write(right, 20*24*time.Hour) // Late: by a mark of two months ahead it would be thrown away when it is sealed.
-	require.Eventually(t, func() bool { code, _ := r.post(right, "/-/seal"); return code == http.StatusOK }, cassiatest.Patience, 100*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := r.post(right, "/-/seal"); return code == http.StatusOK },
+		cassiatest.Patience, 100*time.Millisecond)
 	require.Equal(t, r.wrote, r.count(right))
 	require.NoError(t, right.Terminate(cassiatest.StopWithin))
 	requireSound(r.ctx, t, r.skewed.path, engine)
@@ -285,7 +299,9 @@ func TestTwoPausesOfDays(t *testing.T) {
 	r := newClockRig(t)
 	dir, folder, restored := t.TempDir(), filepath.Join(t.TempDir(), "backups"), t.TempDir()
 	program := func(path, home string) promrig.Program {
-		return promrig.Cassia(path, home, cassiatest.FreeAddress(t), "--retention.raw=30d", "--storage.slot=1h", "--no-self-monitoring")
+		return promrig.Cassia(
+			path, home, cassiatest.FreeAddress(t), "--retention.raw=30d", "--storage.slot=1h", "--no-self-monitoring",
+		)
 	}
 	cassia := func(args ...string) string {
 		var out, told bytes.Buffer
@@ -305,10 +321,14 @@ func TestTwoPausesOfDays(t *testing.T) {
 	cassia("backup", "--storage.path="+filepath.Join(dir, "data"), "--to="+folder, "--url="+second.URL())
 	second.Kill()
 
-	require.Contains(t, cassia("restore", "--from="+folder, "--storage.path="+filepath.Join(restored, "data")), ": 0 problems")
+	require.Contains(
+		t, cassia("restore", "--from="+folder, "--storage.path="+filepath.Join(restored, "data")), ": 0 problems",
+	)
 	for _, home := range []string{dir, restored} {
 		at := "--storage.path=" + filepath.Join(home, "data")
-		require.Equal(t, r.wrote, strings.Count("\n"+cassia("export", at, "--format=openmetrics", "--match=kept_total"), "\nkept_total "), "exported")
+		require.Equal(t, r.wrote,
+			strings.Count("\n"+cassia("export", at, "--format=openmetrics", "--match=kept_total"), "\nkept_total "),
+			"exported")
 		third := start(r.ctx, t, program(r.skewed.path, home))
 		r.waitDoubted(third, true)
 		require.Equal(t, r.wrote, r.count(third))

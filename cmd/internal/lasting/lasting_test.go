@@ -52,7 +52,9 @@ func TestConnections(t *testing.T) {
 		"cut, TLS":   {url: "https://" + ended.Addr().String()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			next := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: c.trusts, ServerName: c.server, MinVersion: tls.VersionTLS12}}
+			next := &http.Transport{
+				TLSClientConfig: &tls.Config{RootCAs: c.trusts, ServerName: c.server, MinVersion: tls.VersionTLS12},
+			}
 			if !c.now.IsZero() {
 				next.TLSClientConfig.Time = func() time.Time { return c.now }
 			}
@@ -69,6 +71,9 @@ func TestConnections(t *testing.T) {
 	}
 	require.Nil(t, Of(nil, ""))
 	// A machine without a name server returns a different error.
-	require.ErrorContains(t, Of(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "nowhere", IsNotFound: true}}, ""), "; correct the host in the URL")
+	require.ErrorContains(
+		t, Of(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "nowhere", IsNotFound: true}}, ""),
+		"; correct the host in the URL",
+	)
 	require.Nil(t, Of(&net.DNSError{Err: "server misbehaving", Name: "nowhere", IsTemporary: true}, ""))
 }

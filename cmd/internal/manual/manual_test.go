@@ -145,7 +145,10 @@ func TestHTMLIsWellFormed(t *testing.T) {
 func TestTextForATerminal(t *testing.T) {
 	everyPage(t, func(t *testing.T, p Page) {
 		text := p.Text(80)
-		require.True(t, strings.HasPrefix(text, p.Title+"\n"+strings.Repeat("=", utf8.RuneCountInString(p.Title))+"\n\n"), text[:60])
+		require.True(
+			t, strings.HasPrefix(text, p.Title+"\n"+strings.Repeat("=", utf8.RuneCountInString(p.Title))+"\n\n"),
+			text[:60],
+		)
 		require.NotContains(t, text, "](")
 		for line := range strings.Lines(text) {
 			line = strings.TrimRight(line, "\n")
@@ -155,9 +158,13 @@ func TestTextForATerminal(t *testing.T) {
 			}
 		}
 	})
-	p := Page{source: []byte("# T\n\nSee [that](rollups.md#x), [here](#y) and `a*b`.\n\n1. one\n2. two\n   more\n\n| a | b |\n|---|---|\n| `x\\|y` | z |\n\n```\ncode\n```\n")}
+	p := Page{source: []byte(
+		"# T\n\nSee [that](rollups.md#x), [here](#y) and `a*b`.\n\n1. one\n2. two\n   more\n\n| a | b |\n|---|---|\n| `x\\|y` | z |\n\n```\ncode\n```\n",
+	)}
 	p.root = parse(p.source)
-	require.Equal(t, "T\n=\n\nSee that (cassia help rollups), here and `a*b`.\n\n1. one\n2. two more\n\na      b\n`x|y`  z\n\n    code\n", p.Text(80))
+	require.Equal(t,
+		"T\n=\n\nSee that (cassia help rollups), here and `a*b`.\n\n1. one\n2. two more\n\na      b\n`x|y`  z\n\n    code\n",
+		p.Text(80))
 }
 
 func TestSearch(t *testing.T) {

@@ -23,11 +23,14 @@ const repository = "https://github.com/cassia-db/cassia/blob/main/"
 const toRoot = "../../../"
 
 // markdown aligns columns by attributes, because the server's policy forbids inline styles.
-var markdown = goldmark.New(goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))),
-	goldmark.WithParserOptions(parser.WithAutoHeadingID()), goldmark.WithRendererOptions(html.WithXHTML()))
+var markdown = goldmark.New(
+	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))),
+	goldmark.WithParserOptions(parser.WithAutoHeadingID()), goldmark.WithRendererOptions(html.WithXHTML()),
+)
 
 func parse(source []byte) ast.Node {
-	return markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(&anchors{used: map[string]bool{}}))))
+	return markdown.Parser().Parse(text.NewReader(source),
+		parser.WithContext(parser.NewContext(parser.WithIDs(&anchors{used: map[string]bool{}}))))
 }
 
 // anchors names headings as GitHub does, so that links work in both places.

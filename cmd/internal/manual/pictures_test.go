@@ -50,7 +50,9 @@ func TestPictures(t *testing.T) {
 func TestPicturesOnAPage(t *testing.T) {
 	p, ok := Find("web-page")
 	require.True(t, ok)
-	served := regexp.MustCompile(`<img src="manual/images/\w+\.webp" alt="[^"]+" width="\d+" height="\d+" loading="lazy" />`)
+	served := regexp.MustCompile(
+		`<img src="manual/images/\w+\.webp" alt="[^"]+" width="\d+" height="\d+" loading="lazy" />`,
+	)
 	text, err := p.HTML("manual/")
 	require.NoError(t, err)
 	require.Len(t, served.FindAllString(text, -1), len(shownPictures(t, p)))

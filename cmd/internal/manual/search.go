@@ -37,7 +37,10 @@ func sectionsOf(p Page) (out []section) {
 	for n := p.root.FirstChild(); n != nil; n = n.NextSibling() {
 		if h, ok := n.(*ast.Heading); ok {
 			heading := headingOf(h, p.source)
-			out = append(out, section{page: p, heading: heading, lowTitle: strings.ToLower(p.Title), lowHeading: strings.ToLower(heading.Title)})
+			out = append(out, section{
+				page: p, heading: heading, lowTitle: strings.ToLower(p.Title),
+				lowHeading: strings.ToLower(heading.Title),
+			})
 		} else if len(out) > 0 {
 			last := &out[len(out)-1]
 			last.text = strings.TrimSpace(last.text + " " + flat(n, p.source))
@@ -134,7 +137,8 @@ const (
 )
 
 func (s *section) excerpt(words []string) []string {
-	if len(s.lowText) != len(s.text) { // Few letters have another length in lower case, and the manual has none of them.
+	if len(s.lowText) != len(s.text) {
+		// Few letters have another length in lower case, and the manual has none of them.
 		return []string{s.text[:cut(s.text, excerptLength)]}
 	}
 	at := len(s.text)

@@ -120,7 +120,8 @@ func fill(t *testing.T, s *storage.Store, old bool) {
 	odd := series("__name__", "odd", "q", "a\"b\\c\nd,e}", "é", "日本 <&>")
 	for i, v := range []float64{
 		0, math.Copysign(0, -1), -1.5, math.Inf(1), math.Inf(-1), math.NaN(), math.Float64frombits(value.StaleNaN),
-		math.Float64frombits(0xfff8dead0000beef), math.MaxFloat64, math.SmallestNonzeroFloat64, 0.1, 1.0 / 3, 1e21, 123456789.000000001,
+		math.Float64frombits(0xfff8dead0000beef), math.MaxFloat64, math.SmallestNonzeroFloat64, 0.1, 1.0 / 3, 1e21,
+		123456789.000000001,
 	} {
 		float(odd, day+int64(i)*997, 0, v)
 	}
@@ -134,7 +135,8 @@ func fill(t *testing.T, s *storage.Store, old bool) {
 	}
 	ints, floats := series("__name__", "latency", "kind", "int"), series("__name__", "latency", "kind", "float")
 	custom, gauge := series("__name__", "latency", "kind", "custom"), series("__name__", "latency", "kind", "gauge")
-	floatGauge, floatCustom, changes := series("__name__", "latency", "kind", "float gauge"), series("__name__", "latency", "kind", "float custom"), series("__name__", "latency", "kind", "changes")
+	floatGauge, floatCustom, changes := series("__name__", "latency", "kind", "float gauge"),
+		series("__name__", "latency", "kind", "float custom"), series("__name__", "latency", "kind", "changes")
 	for i := range int64(150) {
 		at := day + i*15_000
 		require.NoError(t, b.Histogram(ints, at, 0, tsdbutil.GenerateTestHistogram(i), nil))
@@ -149,20 +151,26 @@ func fill(t *testing.T, s *storage.Store, old bool) {
 		}
 		require.NoError(t, b.Histogram(changes, at, 0, changing, nil))
 	}
-	require.NoError(t, b.Histogram(ints, day+dayMS/2, 0, &histogram.Histogram{Sum: math.Float64frombits(value.StaleNaN)}, nil))
+	require.NoError(
+		t, b.Histogram(ints, day+dayMS/2, 0, &histogram.Histogram{Sum: math.Float64frombits(value.StaleNaN)}, nil),
+	)
 	require.NoError(t, b.Commit(t.Context()))
 	require.NoError(t, s.SealAll(t.Context()))
 }
 
 func everything() exporter.Options {
-	return exporter.Options{Tenant: "default", MinT: math.MinInt64, MaxT: math.MaxInt64, BlockWidth: 18 * dayMS / 24, Now: time.Now}
+	return exporter.Options{
+		Tenant: "default", MinT: math.MinInt64, MaxT: math.MaxInt64, BlockWidth: 18 * dayMS / 24, Now: time.Now,
+	}
 }
 
 // moveIn imports all that a source has, twice, for the second time changes nothing, and returns a store with it.
 func moveIn(t *testing.T, source importer.Source) *storage.Store {
 	s := newStore(t)
 	for range 2 {
-		_, err := importer.Run(t.Context(), importer.Options{Into: importer.Local(s, time.Now), Tenant: "default", Source: source})
+		_, err := importer.Run(t.Context(), importer.Options{
+			Into: importer.Local(s, time.Now), Tenant: "default", Source: source,
+		})
 		require.NoError(t, err)
 	}
 	return s
@@ -185,7 +193,9 @@ func TestThereAndBack(t *testing.T) {
 	o.StartTimestamps = true
 	_, err := exporter.Blocks(t.Context(), s, o, folder(t, filepath.Join(dir, "blocks")))
 	require.NoError(t, err)
-	back := moveIn(t, blocks.New(blocks.Options{Dirs: []string{filepath.Join(dir, "blocks")}, Selection: importer.Everything()}))
+	back := moveIn(t, blocks.New(blocks.Options{
+		Dirs: []string{filepath.Join(dir, "blocks")}, Selection: importer.Everything(),
+	}))
 	same(t, read(t, s, asIs, true, true), read(t, back, asIs, true, true))
 
 	text := filepath.Join(dir, "all.jsonl")
@@ -245,7 +255,9 @@ func TestHistogramsOfRollups(t *testing.T) {
 		require.Equal(t, exported.Samples, exported.Made)
 		require.EqualValues(t, 7*150, exported.Histograms, name)
 		require.EqualValues(t, 1, exported.LeftOut.Buckets, "the odd values can't be added up")
-		back := moveIn(t, blocks.New(blocks.Options{Dirs: []string{filepath.Join(dir, "blocks")}, Selection: importer.Everything()}))
+		back := moveIn(t, blocks.New(blocks.Options{
+			Dirs: []string{filepath.Join(dir, "blocks")}, Selection: importer.Everything(),
+		}))
 		require.Equal(t, hours, hoursOf(t, back), name)
 	}
 }
@@ -253,7 +265,8 @@ func TestHistogramsOfRollups(t *testing.T) {
 // hoursOf returns the native histograms of each 1h rollup, by series.
 func hoursOf(t *testing.T, s *storage.Store) map[string][]string {
 	list, err := s.Select(t.Context(), query.Query{
-		Tenant: "default", MinT: math.MinInt64, MaxT: math.MaxInt64, Resolution: rollup.OneHour, Columns: rollup.AllColumns,
+		Tenant: "default", MinT: math.MinInt64, MaxT: math.MaxInt64, Resolution: rollup.OneHour,
+		Columns:  rollup.AllColumns,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "latency")},
 	})
 	require.NoError(t, err)
@@ -301,7 +314,8 @@ func TestThroughPrometheus(t *testing.T) {
 	require.NoError(t, err)
 	defer prometheus.Kill()
 
-	answer, err := promrig.API{URL: prometheus.URL()}.Query(ctx, `count_over_time(requests_total[5d])`, time.UnixMilli(midnight()+3*dayMS))
+	answer, err := promrig.API{URL: prometheus.URL()}.Query(ctx, `count_over_time(requests_total[5d])`,
+		time.UnixMilli(midnight()+3*dayMS))
 	require.NoError(t, err)
 	require.Equal(t, 1, answer.Points(), "a Prometheus opens the blocks")
 	sel := importer.Everything()

@@ -35,7 +35,8 @@ func TestLastingErrorsEndAtOnce(t *testing.T) {
 			connections.Add(1)
 		}
 	}
-	secure, plain := httptest.NewUnstartedServer(http.NotFoundHandler()), httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	plain := httptest.NewUnstartedServer(http.NotFoundHandler())
 	for _, s := range []*httptest.Server{secure, plain} {
 		s.Config.ConnState, s.Config.ErrorLog = count, log.New(io.Discard, "", 0)
 		t.Cleanup(s.Close)
@@ -73,7 +74,9 @@ func TestRefusalsEndAtOnce(t *testing.T) {
 			seen = proxy.Seen()
 		}
 	}
-	eachKind(t, opened(t, "s3://nothing/x?endpoint=http://"+proxy.Address), once("the bucket doesn't exist; create it, or correct the URL"))
+	eachKind(t, opened(t, "s3://nothing/x?endpoint=http://"+proxy.Address),
+		once("the bucket doesn't exist; create it, or correct the URL"))
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
-	eachKind(t, opened(t, s3test.At(proxy.Address, "")), once("access denied; the credentials need permission to list, read, write and delete below the prefix"))
+	eachKind(t, opened(t, s3test.At(proxy.Address, "")),
+		once("access denied; the credentials need permission to list, read, write and delete below the prefix"))
 }

@@ -81,8 +81,9 @@ func getParts(t *testing.T, b *Bucket) (any, error) { return get(t, b, "files/pa
 func TestAnswersThatAreNotS3s(t *testing.T) {
 	needsServer(t)
 	faults := map[string]s3test.Fault{
-		"a page": s3test.Page, "a page that is XML": s3test.PageXML, "404 with a page": s3test.MissingPage, "an error with 200": s3test.ErrorBody,
-		"nothing": s3test.Nothing, "a redirect": s3test.Redirect, "half the body": s3test.HalfBody, "404": s3test.Missing,
+		"a page": s3test.Page, "a page that is XML": s3test.PageXML, "404 with a page": s3test.MissingPage,
+		"an error with 200": s3test.ErrorBody, "nothing": s3test.Nothing, "a redirect": s3test.Redirect,
+		"half the body": s3test.HalfBody, "404": s3test.Missing,
 	}
 	server := s3test.Start(t)
 	for about, request := range requests {
@@ -105,7 +106,8 @@ func TestAnswersThatAreNotS3s(t *testing.T) {
 				require.NotZero(t, broken.Load())
 				if err != nil {
 					notFound := errors.Is(err, objects.ErrNotFound)
-					require.Equal(t, fault == s3test.Missing, notFound, "only S3's 404 means that there is none: %v", err)
+					require.Equal(t, fault == s3test.Missing, notFound,
+						"only S3's 404 means that there is none: %v", err)
 					require.NotContains(t, err.Error(), "\n")
 					return
 				}
@@ -133,7 +135,9 @@ func TestListings(t *testing.T) {
 		"<ListVersionsResult><IsTruncated>false</IsTruncated></ListVersionsResult>":                                            "<ListVersionsResult> instead of <ListBucketResult>",
 		"{\"error\":\"none\"}": "contains no XML",
 	} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(text))
+		}))
 		_, err := opened(t, s3test.At(server.Listener.Addr().String(), "")).List(t.Context(), "files/")
 		require.ErrorContains(t, err, want, text)
 		require.ErrorContains(t, err, "check that the endpoint is an S3 server")

@@ -121,7 +121,9 @@ func (b *Bucket) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("%s: set the bucket's region with region= in the URL", said)
 	}
 	if refused[r.Code] || r.StatusCode == http.StatusForbidden || r.StatusCode == http.StatusUnauthorized {
-		return fmt.Errorf("%s: access denied; the credentials need permission to list, read, write and delete below the prefix", said)
+		return fmt.Errorf(
+			"%s: access denied; the credentials need permission to list, read, write and delete below the prefix", said,
+		)
 	}
 	switch {
 	case isTriedAgain(r):

@@ -146,7 +146,9 @@ func TestBucketSaysWhatIsWrong(t *testing.T) {
 	require.NoError(t, waiting.Wait())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, opened(t, s3test.At(down.Address, "")).Put(ctx, "a", strings.NewReader("x"), 1), context.Canceled)
+	require.ErrorIs(
+		t, opened(t, s3test.At(down.Address, "")).Put(ctx, "a", strings.NewReader("x"), 1), context.Canceled,
+	)
 }
 
 func list(t *testing.T, b *Bucket) error {
@@ -161,17 +163,23 @@ func TestCredentials(t *testing.T) {
 	}
 	server := s3test.Start(t)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
-	require.ErrorContains(t, list(t, opened(t, s3test.At(server.Address, ""))), "access denied; the credentials need permission to list, read, write and delete below the prefix")
+	require.ErrorContains(t, list(t, opened(t, s3test.At(server.Address, ""))),
+		"access denied; the credentials need permission to list, read, write and delete below the prefix")
 	t.Setenv("AWS_ACCESS_KEY_ID", "nobody")
 	err := put(t, opened(t, s3test.At(server.Address, "")), "a", []byte("x"))
-	require.ErrorContains(t, err, "access denied; the credentials need permission to list, read, write and delete below the prefix")
+	require.ErrorContains(t, err,
+		"access denied; the credentials need permission to list, read, write and delete below the prefix")
 	require.NotContains(t, err.Error(), "another-secret")
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
-	require.ErrorContains(t, list(t, opened(t, s3test.At(server.Address, ""))), "no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with ~/.aws/credentials (")
+	require.ErrorContains(t, list(t, opened(t, s3test.At(server.Address, ""))),
+		"no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with ~/.aws/credentials (")
 
 	file := filepath.Join(t.TempDir(), "credentials")
-	require.NoError(t, os.WriteFile(file, []byte("[backups]\naws_access_key_id="+s3test.AccessKey+"\naws_secret_access_key="+s3test.SecretKey+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(
+		file, []byte("[backups]\naws_access_key_id="+s3test.AccessKey+"\naws_secret_access_key="+s3test.SecretKey+"\n"),
+		0o600,
+	))
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
 	t.Setenv("AWS_PROFILE", "backups")
 	t.Setenv("AWS_ENDPOINT_URL_S3", "http://"+server.Address)
@@ -193,7 +201,8 @@ func TestAbandonedUploads(t *testing.T) {
 	}
 	require.Error(t, b.Put(ctx, "files/x", stops, 3*partBytes))
 	require.Zero(t, unfinished(), "an upload that ends with an error is ended")
-	upload, err := b.core.NewMultipartUpload(t.Context(), b.location.bucket, "p/files/x", minio.PutObjectOptions{}) // as a process that is killed
+	// as a process that is killed
+	upload, err := b.core.NewMultipartUpload(t.Context(), b.location.bucket, "p/files/x", minio.PutObjectOptions{})
 	require.NoError(t, err)
 	require.NotEmpty(t, upload)
 	require.Equal(t, 1, unfinished())
@@ -238,8 +247,9 @@ func certificate(t *testing.T) (certFile, keyFile string) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.ParseIP("127.0.0.1")}, IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.ParseIP("127.0.0.1")}, IsCA: true,
+		BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	require.NoError(t, err)
@@ -270,7 +280,9 @@ func TestURLs(t *testing.T) {
 		require.ErrorContains(t, err, want, text)
 		require.NotContains(t, err.Error(), "secret@", text)
 	}
-	for text, want := range map[string]string{"s3://bucket": "s3://bucket", "s3://bucket//a/../b/?region=x": "s3://bucket/b"} {
+	for text, want := range map[string]string{
+		"s3://bucket": "s3://bucket", "s3://bucket//a/../b/?region=x": "s3://bucket/b",
+	} {
 		require.Equal(t, want, Name(text))
 	}
 }

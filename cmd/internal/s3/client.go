@@ -96,7 +96,8 @@ func (a awsCredentials) IsExpired() bool { return true }
 type errNoCredentials struct{ err error }
 
 func (e errNoCredentials) Error() string {
-	return "no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with ~/.aws/credentials (" + e.err.Error() + ")"
+	return "no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with " +
+		"~/.aws/credentials (" + e.err.Error() + ")"
 }
 
 func (e errNoCredentials) Unwrap() error { return e.err }

@@ -50,7 +50,10 @@ type location struct {
 
 // errSecret is returned for URLs with credentials, because other users of the machine could see them in the list of
 // processes.
-var errSecret = errors.New("must not contain credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or AWS_PROFILE with ~/.aws/credentials")
+var errSecret = errors.New(
+	"must not contain credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or " +
+		"AWS_PROFILE with ~/.aws/credentials",
+)
 
 // parse parses a URL. Its errors don't contain the URL, because it may have a secret.
 func parse(text string) (l location, err error) {
@@ -69,7 +72,10 @@ func parse(text string) (l location, err error) {
 		l.prefix += "/"
 	}
 	if err := s3utils.CheckValidBucketNameStrict(l.bucket); err != nil {
-		return wrong("names the bucket %s: a name must have 3 to 63 characters, lower-case letters, digits, dots and hyphens", l.bucket)
+		return wrong(
+			"names the bucket %s: a name must have 3 to 63 characters, lower-case letters, digits, dots and hyphens",
+			l.bucket,
+		)
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {

@@ -25,7 +25,8 @@ func withUsers(t *testing.T, o Options) Options {
 	text := "users:\n"
 	for name, rest := range map[string]string{
 		"reader": "roles: [read], tenants: [a, b], default_tenant: a", "writer": "roles: [write], tenants: [a]",
-		"watcher": "roles: [metrics]", "admin": "roles: [admin], tenants: '*'", "undecided": "roles: [read, write], tenants: [a, b]",
+		"watcher": "roles: [metrics]", "admin": "roles: [admin], tenants: '*'",
+		"undecided": "roles: [read, write], tenants: [a, b]",
 	} {
 		digest := sha256.Sum256([]byte(name))
 		text += "- {name: " + name + ", tokens: ['sha256:" + hex.EncodeToString(digest[:]) + "'], " + rest + "}\n"
@@ -79,8 +80,9 @@ func TestEveryRouteWantsItsRole(t *testing.T) {
 			switch {
 			case slices.Contains(c.may, user), slices.Contains(c.may, nobody):
 				want = http.StatusOK
-			case user == "undecided" && (c.path == "/api/v1/query" || c.path == "/api/v1/read" || c.path == "/api/v1/write" ||
-				c.path == "/api/v1/status/tsdb" || c.path == "/api/v1/status/buildinfo"):
+			case user == "undecided" &&
+				(c.path == "/api/v1/query" || c.path == "/api/v1/read" || c.path == "/api/v1/write" ||
+					c.path == "/api/v1/status/tsdb" || c.path == "/api/v1/status/buildinfo"):
 				want = http.StatusBadRequest
 			case user == nobody, user == "stranger":
 				want = http.StatusUnauthorized
@@ -111,11 +113,13 @@ func TestEveryRouteWantsItsRole(t *testing.T) {
 func TestPasswordsThatThePageAsksFor(t *testing.T) {
 	var who string
 	o := testOptions()
-	o.Routes = []Route{{Path: "/who", Role: Read, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if u := UserOf(r.Context()); u != nil {
-			who = u.Name()
-		}
-	})}}
+	o.Routes = []Route{
+		{Path: "/who", Role: Read, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if u := UserOf(r.Context()); u != nil {
+				who = u.Name()
+			}
+		})},
+	}
 	require.Equal(t, http.StatusOK, do(NewHandler(o), "GET", "/who").Code)
 	require.Empty(t, who, "nobody is asked")
 
@@ -123,7 +127,9 @@ func TestPasswordsThatThePageAsksFor(t *testing.T) {
 	w := do(h, "GET", "/who", "X-Requested-With", "cassia")
 	require.Equal(t, http.StatusUnauthorized, w.Code)
 	require.Equal(t, []string{`Bearer realm="cassia"`}, w.Header().Values("WWW-Authenticate"))
-	require.Equal(t, http.StatusOK, do(h, "GET", "/who", "X-Requested-With", "cassia", "Authorization", "Bearer reader").Code)
+	require.Equal(
+		t, http.StatusOK, do(h, "GET", "/who", "X-Requested-With", "cassia", "Authorization", "Bearer reader").Code,
+	)
 	require.Equal(t, "reader", who)
 }
 
@@ -184,7 +190,9 @@ func TestTenantThatABodyNames(t *testing.T) {
 		o := withUsers(t, testOptions())
 		var name string
 		var err error
-		o.Write = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { name, err = TenantFor(r.Context(), c.asked) })
+		o.Write = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			name, err = TenantFor(r.Context(), c.asked)
+		})
 		header := []string{"Authorization", "Bearer " + c.user}
 		if c.header != "" {
 			header = append(header, tenant.Header, c.header)

@@ -102,7 +102,9 @@ func TestTenantThatARequestItselfNames(t *testing.T) {
 		o := testOptions()
 		var name string
 		var err error
-		o.Write = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { name, err = TenantFor(r.Context(), c.asked) })
+		o.Write = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			name, err = TenantFor(r.Context(), c.asked)
+		})
 		var header []string
 		if c.header != "" {
 			header = []string{tenant.Header, c.header}
@@ -115,7 +117,9 @@ func TestTenantThatARequestItselfNames(t *testing.T) {
 
 // A user who can't be identified now may retry: no rejection is permanent.
 func TestRejectedForNow(t *testing.T) {
-	for err, code := range map[error]int{auth.ErrBusy: http.StatusTooManyRequests, context.Canceled: http.StatusServiceUnavailable} {
+	for err, code := range map[error]int{
+		auth.ErrBusy: http.StatusTooManyRequests, context.Canceled: http.StatusServiceUnavailable,
+	} {
 		w := httptest.NewRecorder()
 		reject(w, httptest.NewRequest(http.MethodGet, "/", nil), fmt.Errorf("asked: %w", err))
 		require.Equal(t, code, w.Code)

@@ -102,7 +102,9 @@ func TestBodiesMakeRoom(t *testing.T) {
 
 func TestSlowBodiesSayWhy(t *testing.T) {
 	b := bodies{each: 100, budget: adapter.NewBudget(100)}
-	for err, code := range map[error]int{errSlow: http.StatusRequestTimeout, errors.New("gone"): http.StatusBadRequest} {
+	for err, code := range map[error]int{
+		errSlow: http.StatusRequestTimeout, errors.New("gone"): http.StatusBadRequest,
+	} {
 		r := httptest.NewRequest(http.MethodPost, "/", io.MultiReader(strings.NewReader("x"), failing{err}))
 		w := httptest.NewRecorder()
 		b.bound(w, r, http.NotFoundHandler())

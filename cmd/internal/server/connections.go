@@ -212,7 +212,8 @@ func (l *connections) releaseHandle() bool {
 	if victim == nil {
 		return false
 	}
-	l.evict(victim, now, "no file handles are left: idle connections are closed for new ones; raise the limit of open files (ulimit -n)")
+	l.evict(victim, now,
+		"no file handles are left: idle connections are closed for new ones; raise the limit of open files (ulimit -n)")
 	return true
 }
 

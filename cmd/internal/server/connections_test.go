@@ -80,8 +80,10 @@ func exchangeText(p *pipes, request string) (string, error) {
 }
 
 func post(path, body string) string {
-	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n%s",
-		path, len(body), body)
+	return fmt.Sprintf(
+		"POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n%s",
+		path, len(body), body,
+	)
 }
 
 // Other clients get responses, regardless of how a client keeps all connections waiting.
@@ -189,7 +191,9 @@ func TestWhoIsEvictedFirst(t *testing.T) {
 		l := limitConnections(nil, 16, 1, noMetrics().evicted, quiet)
 		add := func(client string, m merit) *connection {
 			_, server := net.Pipe()
-			c := &connection{Conn: server, of: l, client: client, requests: map[*Exchange]struct{}{}, since: time.Now(), merit: m}
+			c := &connection{
+				Conn: server, of: l, client: client, requests: map[*Exchange]struct{}{}, since: time.Now(), merit: m,
+			}
 			require.True(t, l.place(c, time.Now()))
 			time.Sleep(minWait)
 			return c
@@ -205,7 +209,9 @@ func TestWhoIsEvictedFirst(t *testing.T) {
 		fast.begin(&Exchange{since: time.Now(), owed: -maxCredit})
 		computing := add("computing", meritNone)
 		computing.begin(&Exchange{})
-		fresh := &connection{Conn: writer.Conn, of: l, client: "fresh", requests: map[*Exchange]struct{}{}, since: time.Now()}
+		fresh := &connection{
+			Conn: writer.Conn, of: l, client: "fresh", requests: map[*Exchange]struct{}{}, since: time.Now(),
+		}
 		require.True(t, l.place(fresh, time.Now()))
 		for _, want := range []*connection{many[0], few, many[1], many[2], slow, grafana, writer} {
 			got := l.victim(time.Now())
@@ -224,8 +230,8 @@ func noMetrics() *Metrics { return NewMetrics(nil) }
 
 func TestClientOf(t *testing.T) {
 	for address, want := range map[string]string{
-		"192.0.2.1:80": "192.0.2.1", "[::ffff:192.0.2.1]:80": "192.0.2.1", "[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64",
-		"[fe80::1%eth0]:80": "fe80::/64", "pipe": "pipe",
+		"192.0.2.1:80": "192.0.2.1", "[::ffff:192.0.2.1]:80": "192.0.2.1",
+		"[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "[fe80::1%eth0]:80": "fe80::/64", "pipe": "pipe",
 	} {
 		require.Equal(t, want, clientOf(address), address)
 	}

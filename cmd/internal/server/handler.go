@@ -136,7 +136,8 @@ func Unready(reason func() error) http.Handler {
 // Elsewhere returns a handler that rejects requests that this process doesn't serve because of its target.
 func Elsewhere(what, target string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		text(w, http.StatusNotFound, "this process doesn't accept "+what+" (--target="+target+"); send them to another process")
+		text(w, http.StatusNotFound,
+			"this process doesn't accept "+what+" (--target="+target+"); send them to another process")
 	})
 }
 

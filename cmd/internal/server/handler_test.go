@@ -45,7 +45,8 @@ func TestEveryRouteIsInTheManual(t *testing.T) {
 		if r.Name == "" { // The API counts its own routes, and has a test for them.
 			continue
 		}
-		require.Contains(t, string(page), "`"+strings.TrimPrefix(r.Path, "GET ")+"`", "give it a line in the manual's http-api.md")
+		require.Contains(t, string(page), "`"+strings.TrimPrefix(r.Path, "GET ")+"`",
+			"give it a line in the manual's http-api.md")
 	}
 }
 
@@ -123,7 +124,8 @@ func TestUnknownPaths(t *testing.T) {
 func TestElsewhere(t *testing.T) {
 	w := do(Elsewhere("samples", "read"), "POST", "/api/v1/write")
 	require.Equal(t, http.StatusNotFound, w.Code)
-	require.Contains(t, w.Body.String(), "this process doesn't accept samples (--target=read); send them to another process")
+	require.Contains(t, w.Body.String(),
+		"this process doesn't accept samples (--target=read); send them to another process")
 }
 
 func TestNotReadySaysWhy(t *testing.T) {
@@ -155,7 +157,8 @@ func TestSeal(t *testing.T) {
 	require.Equal(t, http.StatusInternalServerError, w.Code)
 	require.Contains(t, w.Body.String(), "disk is full")
 	answer = fmt.Errorf("sealing: %w", engine.ErrUnavailable)
-	require.Equal(t, http.StatusServiceUnavailable, do(h, "POST", "/-/seal").Code, "as a write is answered that there is no space for")
+	require.Equal(t, http.StatusServiceUnavailable, do(h, "POST", "/-/seal").Code,
+		"as a write is answered that there is no space for")
 }
 
 func TestTenantOfARequest(t *testing.T) {

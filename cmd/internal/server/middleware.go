@@ -33,7 +33,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		panics: f.NewCounter(prometheus.CounterOpts{Name: "cassia_http_panics_total",
 			Help: "HTTP requests that failed because of a bug in Cassia."}),
 		evicted: f.NewCounter(prometheus.CounterOpts{Name: "cassia_http_connections_evicted_total",
-			Help: "Connections closed to make room for new ones, because the limit was reached or no file handle was left. These clients were slow or idle."}),
+			Help: "Connections closed to make room for new ones, because the limit was reached or no file handle was " +
+				"left. These clients were slow or idle."}),
 	}
 }
 

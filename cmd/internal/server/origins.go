@@ -49,8 +49,11 @@ func (o *origins) check(route Route, r *http.Request) error {
 	changes := route.changes(r.Method)
 	if changes {
 		if err := o.foreign.Check(r); err != nil {
-			return fmt.Errorf("%w: pages of another origin (%q) can't make changes; if this is Cassia's own page behind a proxy, set --web.external-url",
-				ErrForbidden, shortened(r.Header.Get("Origin")))
+			return fmt.Errorf(
+				"%w: pages of another origin (%q) can't make changes; if this is Cassia's own page behind a proxy, "+
+					"set --web.external-url",
+				ErrForbidden, shortened(r.Header.Get("Origin")),
+			)
 		}
 	}
 	// An attacker can let a name of their own resolve to this address (DNS rebinding). The browser then treats their
@@ -61,7 +64,10 @@ func (o *origins) check(route Route, r *http.Request) error {
 		return nil
 	}
 	if changes && r.Header.Get("Origin") != "" || !changes && throughLoopback(r) {
-		return fmt.Errorf("%w: %q is not a name of this server; use its address, or add the name with --web.allowed-host", ErrForbidden, shortened(r.Host))
+		return fmt.Errorf(
+			"%w: %q is not a name of this server; use its address, or add the name with --web.allowed-host",
+			ErrForbidden, shortened(r.Host),
+		)
 	}
 	return nil
 }

@@ -17,7 +17,9 @@ func askFrom(h http.Handler, method, path, host, local string, header ...string)
 	r := httptest.NewRequest(method, path, nil)
 	r.Host = host
 	if local != "" {
-		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.ParseIP(local), Port: 9201})))
+		r = r.WithContext(context.WithValue(
+			r.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.ParseIP(local), Port: 9201}),
+		))
 	}
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
@@ -46,9 +48,11 @@ func TestForeignPagesChangeNothing(t *testing.T) {
 	h := NewHandler(o)
 	const host = "10.0.0.1:9201"
 	changes := map[string]string{
-		"/api/v1/admin/tsdb/delete_series": "POST", "/api/v1/admin/tsdb/snapshot": "POST", "/api/v1/admin/tsdb/clean_tombstones": "PUT",
-		"/t/a/api/v1/admin/tsdb/delete_series": "POST", "/-/seal": "POST", "/-/reload": "PUT", "/api/v1/write": "POST", "/t/a/api/v1/write": "POST",
-		"/api/write": "POST", "/api/v1/status/active_queries/1": "DELETE", "/api/v1/status/active_queries/1/cancel": "POST",
+		"/api/v1/admin/tsdb/delete_series": "POST", "/api/v1/admin/tsdb/snapshot": "POST",
+		"/api/v1/admin/tsdb/clean_tombstones": "PUT", "/t/a/api/v1/admin/tsdb/delete_series": "POST", "/-/seal": "POST",
+		"/-/reload": "PUT", "/api/v1/write": "POST", "/t/a/api/v1/write": "POST",
+		"/api/write": "POST", "/api/v1/status/active_queries/1": "DELETE",
+		"/api/v1/status/active_queries/1/cancel": "POST",
 	}
 	for path, method := range changes {
 		for about, c := range map[string]struct {
@@ -70,7 +74,8 @@ func TestForeignPagesChangeNothing(t *testing.T) {
 	}
 	foreign := []string{"Origin", "http://grafana.example", "Sec-Fetch-Site", "cross-site"}
 	for path, method := range map[string]string{
-		"/api/v1/query": "POST", "/api/v1/query_range": "GET", "/api/v1/read": "POST", "/-/healthy": "GET", "/api/v1/labels": "OPTIONS",
+		"/api/v1/query": "POST", "/api/v1/query_range": "GET", "/api/v1/read": "POST", "/-/healthy": "GET",
+		"/api/v1/labels": "OPTIONS",
 	} {
 		require.Equal(t, 200, askFrom(h, method, path, host, "10.0.0.1", foreign...), "%s only reads", path)
 	}
@@ -110,15 +115,22 @@ func TestNamesOfOthers(t *testing.T) {
 		{"evil.example:9201", reached, []string{"Origin", "http://evil.example:9201"}, 403},
 		{"machine.example.net:9201", reached, []string{"Origin", "http://machine.example.net:9201"}, 200},
 	} {
-		require.Equal(t, c.code, askFrom(h, http.MethodPost, "/api/v1/admin/tsdb/delete_series", c.host, c.local, c.header...), c)
+		require.Equal(
+			t, c.code, askFrom(h, http.MethodPost, "/api/v1/admin/tsdb/delete_series", c.host, c.local, c.header...), c,
+		)
 	}
 	require.Equal(t, 403, askFrom(h, http.MethodGet, "/metrics", "evil.example", loopback), "what is read, too")
 	require.Equal(t, 200, askFrom(h, http.MethodGet, "/-/healthy", "evil.example", loopback))
-	require.Equal(t, 200, askFrom(h, http.MethodGet, "/metrics", "cassia.monitoring.svc:9201", loopback), "through a sidecar")
-	require.Equal(t, 200, askFrom(h, http.MethodGet, "/api/v1/labels", "cassia.apps.example.com", loopback), "through a proxy")
+	require.Equal(
+		t, 200, askFrom(h, http.MethodGet, "/metrics", "cassia.monitoring.svc:9201", loopback), "through a sidecar",
+	)
+	require.Equal(
+		t, 200, askFrom(h, http.MethodGet, "/api/v1/labels", "cassia.apps.example.com", loopback), "through a proxy",
+	)
 	o = withNames(t)
 	o.AuthRequired = func() bool { return true }
-	require.Equal(t, 200, askFrom(NewHandler(o), http.MethodGet, "/metrics", "proxied.example", loopback), "nobody comes in by a name alone")
+	require.Equal(t, 200, askFrom(NewHandler(o), http.MethodGet, "/metrics", "proxied.example", loopback),
+		"nobody comes in by a name alone")
 }
 
 // The local address of a request is the address of its connection.

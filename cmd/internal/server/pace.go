@@ -57,7 +57,8 @@ func (p pace) handler(next http.Handler) http.Handler {
 			_ = conn.SetReadDeadline(time.Time{})
 		} else {
 			if !e.isReset() {
-				_ = conn.SetReadDeadline(time.Now().Add(p.grace)) // Also for the rest of the body after an early response.
+				// Also for the rest of the body after an early response.
+				_ = conn.SetReadDeadline(time.Now().Add(p.grace))
 			}
 			r.Body = &pacedBody{ReadCloser: r.Body, pace: p, conn: conn, exchange: e}
 		}

@@ -77,16 +77,17 @@ func get(t *testing.T, p *pipes) string {
 }
 
 func TestHeadersThatDribble(t *testing.T) {
-	inBubble(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "quick") }, func(t *testing.T, p *pipes) {
-		c := p.dial()
-		go func() { _, _ = io.Copy(io.Discard, c) }()
-		_, err := io.WriteString(c, "GET / HTTP/1.1\r\nX-Long: ")
-		require.NoError(t, err)
-		gone := make(chan time.Duration)
-		go func() { gone <- dribble(c) }()
-		require.Equal(t, "quick", get(t, p), "others are served meanwhile")
-		require.InDelta(t, readHeaderTimeout.Seconds(), (<-gone).Seconds(), 3)
-	})
+	inBubble(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "quick") },
+		func(t *testing.T, p *pipes) {
+			c := p.dial()
+			go func() { _, _ = io.Copy(io.Discard, c) }()
+			_, err := io.WriteString(c, "GET / HTTP/1.1\r\nX-Long: ")
+			require.NoError(t, err)
+			gone := make(chan time.Duration)
+			go func() { gone <- dribble(c) }()
+			require.Equal(t, "quick", get(t, p), "others are served meanwhile")
+			require.InDelta(t, readHeaderTimeout.Seconds(), (<-gone).Seconds(), 3)
+		})
 }
 
 func TestBodiesThatDribble(t *testing.T) {
@@ -115,13 +116,14 @@ func TestBodiesThatDribble(t *testing.T) {
 
 // The pace also applies to a body that only net/http reads after an early response.
 func TestBodiesThatNobodyWants(t *testing.T) {
-	inBubble(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, func(t *testing.T, p *pipes) {
-		c := p.dial()
-		go func() { _, _ = io.Copy(io.Discard, c) }()
-		_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
-		require.NoError(t, err)
-		require.LessOrEqual(t, dribble(c), usualPace().grace+3*time.Second)
-	})
+	inBubble(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
+		func(t *testing.T, p *pipes) {
+			c := p.dial()
+			go func() { _, _ = io.Copy(io.Discard, c) }()
+			_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+			require.NoError(t, err)
+			require.LessOrEqual(t, dribble(c), usualPace().grace+3*time.Second)
+		})
 }
 
 // A slow client isn't rejected: it sends for minutes, the process computes for hours, and it reads the response for

@@ -65,7 +65,8 @@ func requireLeads(t *testing.T, from, location, want string) {
 		require.Empty(t, location, from)
 		return
 	}
-	require.NotEqual(t, "/", location[:1], "%s leads to %s: a proxy may have removed a part of the path", from, location)
+	require.NotEqual(t, "/", location[:1],
+		"%s leads to %s: a proxy may have removed a part of the path", from, location)
 	base, err := url.Parse("http://cassia" + from)
 	require.NoError(t, err)
 	to, err := base.Parse(location)

@@ -152,7 +152,8 @@ func (l *Reloaders) OnHangup(ctx context.Context) {
 func (h *handler) reload(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case h.Reload == nil:
-		text(w, http.StatusForbidden, "reloading over HTTP is disabled; start Cassia with --web.enable-lifecycle, or send SIGHUP")
+		text(w, http.StatusForbidden,
+			"reloading over HTTP is disabled; start Cassia with --web.enable-lifecycle, or send SIGHUP")
 	case r.Method != http.MethodPost && r.Method != http.MethodPut:
 		w.Header().Set("Allow", "POST, PUT")
 		text(w, http.StatusMethodNotAllowed, "use POST")

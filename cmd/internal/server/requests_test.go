@@ -26,7 +26,8 @@ func TestPlacesOfRequests(t *testing.T) {
 		slow.toRead = true
 		leaveSlow := enter("a", slow)
 		_, err := q.enter("a", &Exchange{})
-		require.EqualError(t, err, "too many requests in progress: 3 from this client; try again", "it hasn't been waited for long")
+		require.EqualError(t, err,
+			"too many requests in progress: 3 from this client; try again", "it hasn't been waited for long")
 		enter("b", &Exchange{})
 		_, err = q.enter("b", &Exchange{})
 		require.EqualError(t, err, "too many requests in progress: 4; try again")

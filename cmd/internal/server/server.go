@@ -77,7 +77,10 @@ func newServer(prefix string, h http.Handler, p pace, log *slog.Logger) *http.Se
 func listenError(address string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("--web.listen-address=%s: the address is in use by another program; stop it, or choose another port", address)
+		return fmt.Errorf(
+			"--web.listen-address=%s: the address is in use by another program; stop it, or choose another port",
+			address,
+		)
 	case errors.Is(err, syscall.EACCES):
 		return fmt.Errorf("--web.listen-address=%s: permission denied; choose a port above 1023", address)
 	}

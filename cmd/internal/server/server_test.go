@@ -28,7 +28,8 @@ func TestPortInUse(t *testing.T) {
 	require.NoError(t, err)
 	defer taken.Close()
 	_, err = Listen([]string{"127.0.0.1:0", taken.Addr().String()}, nil, "", answerTenant, noMetrics(), quiet)
-	require.EqualError(t, err, "--web.listen-address="+taken.Addr().String()+": the address is in use by another program; stop it, or choose another port")
+	require.EqualError(t, err, "--web.listen-address="+taken.Addr().String()+
+		": the address is in use by another program; stop it, or choose another port")
 	_, err = Listen([]string{"999.0.0.1:1"}, nil, "", answerTenant, noMetrics(), quiet)
 	require.ErrorContains(t, err, "--web.listen-address=999.0.0.1:1: ")
 }

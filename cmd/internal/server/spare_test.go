@@ -78,7 +78,8 @@ func serveWithoutHandles() {
 		}
 	}
 	must(syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
-	s, err := Listen([]string{"127.0.0.1:0"}, nil, "", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "well") }),
+	s, err := Listen([]string{"127.0.0.1:0"}, nil, "",
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "well") }),
 		noMetrics(), slog.New(slog.DiscardHandler))
 	must(err)
 	go func() { _ = s.servers[0].Serve(s.listeners[0]) }()

@@ -37,8 +37,9 @@ func newAuthority(t *testing.T) authority {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true,
+		BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	require.NoError(t, err)
@@ -54,7 +55,8 @@ func (a authority) sign(t *testing.T, name string) tls.Certificate {
 	require.NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key)
@@ -118,7 +120,9 @@ func serveSecurely(t *testing.T, web *webconfig.File, h http.Handler) string {
 
 // ask returns the status and body of a response, or the error.
 func ask(url string, trusted *x509.CertPool, own ...tls.Certificate) (string, error) {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted, Certificates: own}, ForceAttemptHTTP2: true}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: trusted, Certificates: own}, ForceAttemptHTTP2: true,
+	}
 	defer transport.CloseIdleConnections()
 	answer, err := (&http.Client{Transport: transport}).Get(url)
 	if err != nil {
@@ -162,7 +166,9 @@ func TestMutualTLS(t *testing.T) {
 func TestCertificateOfAUser(t *testing.T) {
 	servers, clients := newAuthority(t), newAuthority(t)
 	file := filepath.Join(t.TempDir(), "auth.yml")
-	require.NoError(t, os.WriteFile(file, []byte("users: [{name: bob, certificates: [bob.example.org], roles: [read], tenants: [a]}]"), 0o600))
+	require.NoError(t, os.WriteFile(
+		file, []byte("users: [{name: bob, certificates: [bob.example.org], roles: [read], tenants: [a]}]"), 0o600,
+	))
 	guard, err := auth.Open(file)
 	require.NoError(t, err)
 	o := testOptions()
@@ -176,7 +182,9 @@ func TestCertificateOfAUser(t *testing.T) {
 	got, err := ask(url, servers.pool(), clients.sign(t, "bob.example.org"))
 	require.NoError(t, err)
 	require.Equal(t, "200 HTTP/2.0 bob of a", got)
-	for about, own := range map[string][]tls.Certificate{"none": nil, "of somebody else": {clients.sign(t, "eve.example.org")}} {
+	for about, own := range map[string][]tls.Certificate{
+		"none": nil, "of somebody else": {clients.sign(t, "eve.example.org")},
+	} {
 		got, err := ask(url, servers.pool(), own...)
 		require.NoError(t, err, about)
 		require.Contains(t, got, "401 ", about)

@@ -79,7 +79,9 @@ func TestBrokenWebConfig(t *testing.T) {
 	require.NoError(t, err)
 	var log bytes.Buffer
 	clock := now()
-	files := NewReloaders(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return clock })
+	files := NewReloaders(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)), func() time.Time {
+		return clock
+	})
 	files.Add("web", web.Reload)
 	web.Report(func(err error) { files.Note("web", err) })
 	o := testOptions()
@@ -103,7 +105,8 @@ func TestBrokenWebConfig(t *testing.T) {
 		get(about)
 		require.Zero(t, testutil.ToFloat64(files.ok), about)
 		get(about)
-		require.Equal(t, 1, strings.Count(log.String(), "can't reload"), "%s: one line per error and minute: %s", about, &log)
+		require.Equal(t, 1, strings.Count(log.String(), "can't reload"),
+			"%s: one line per error and minute: %s", about, &log)
 		require.Contains(t, log.String(), c.want, about)
 		client := secureClient(t, servers.pool())
 		answer, err := client.Post(url+"/-/reload", "", nil)
@@ -135,8 +138,9 @@ func TestChangedWebConfig(t *testing.T) {
 	require.NoError(t, err)
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(file, []byte(string(text)+"http_server_config: {http2: false, headers: {X-Frame-Options: deny}}\n"+
-		"rate_limit: {interval: 1h, burst: 2}\nbasic_auth_users: {ada: "+string(hash)+"}\n"), 0o600))
+	require.NoError(t,
+		os.WriteFile(file, []byte(string(text)+"http_server_config: {http2: false, headers: {X-Frame-Options: deny}}\n"+
+			"rate_limit: {interval: 1h, burst: 2}\nbasic_auth_users: {ada: "+string(hash)+"}\n"), 0o600))
 	client := secureClient(t, other.pool())
 	for password, want := range map[string]int{"secret": http.StatusOK, "guess": http.StatusUnauthorized} {
 		r, err := http.NewRequest(http.MethodGet, url, nil)

@@ -44,8 +44,10 @@ func TestCommentsArePlain(t *testing.T) {
 			for _, h := range hits {
 				fmt.Fprintf(&list, "%s:%d: %s (%s)\n", h.File, h.Line, h.Found, h.Advice)
 			}
-			t.Errorf("%s: %.1f stilted wordings per 1,000 words of comments, at most %.1f are allowed: reword some of these\n%s",
-				folder, count, max(bound, maxCommentWordings), list.String())
+			t.Errorf(
+				"%s: %.1f stilted wordings per 1,000 words of comments, at most %.1f are allowed: reword some of these\n%s",
+				folder, count, max(bound, maxCommentWordings), list.String(),
+			)
 		}
 	}
 	for folder := range commentWordings {

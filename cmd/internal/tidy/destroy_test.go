@@ -44,7 +44,8 @@ func TestOneRoomDestroys(t *testing.T) {
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			if destroys(n) {
 				found[f.path] = true
-				require.Contains(t, mayDestroy, f.path, "line %d: rows go only by storage/destroy.go: add there what is to go, and what must be known before",
+				require.Contains(t, mayDestroy, f.path,
+					"line %d: rows go only by storage/destroy.go: add there what is to go, and what must be known before",
 					f.fset.Position(n.Pos()).Line)
 			}
 			return true

@@ -17,7 +17,10 @@ import (
 var spoken = map[string]bool{"auth": true, "cassandra": true, "kairosdb": true, "server": true, "tenant": true}
 
 // forDevelopers are prefixes of the folders of programs and helpers that only developers run.
-var forDevelopers = []string{"cmd/tools/", "cmd/internal/promrig", "cmd/internal/s3/s3test", "storage/cassandra/cassandratest", "storage/engine/faultengine"}
+var forDevelopers = []string{
+	"cmd/tools/", "cmd/internal/promrig", "cmd/internal/s3/s3test", "storage/cassandra/cassandratest",
+	"storage/engine/faultengine",
+}
 
 // TestErrorsAreShownWithoutPackages checks that storage.Plain removes the name of every package whose errors start with
 // it.
@@ -34,7 +37,8 @@ func TestErrorsAreShownWithoutPackages(t *testing.T) {
 				return true
 			}
 			found++
-			require.NotEqual(t, text, storage.Plain(text), "%s: users would see the package's name: add %s to packageNames in storage/plain.go", f.path, name)
+			require.NotEqual(t, text, storage.Plain(text),
+				"%s: users would see the package's name: add %s to packageNames in storage/plain.go", f.path, name)
 			return true
 		})
 	}
@@ -51,12 +55,21 @@ func errorText(n ast.Node) (text string, ok bool) {
 	if !ok || f.Sel.Name != "New" && f.Sel.Name != "Errorf" {
 		return "", false
 	}
-	literal, ok := call.Args[0].(*ast.BasicLit)
-	if !ok || literal.Kind != token.STRING {
-		return "", false
+	return literalText(call.Args[0])
+}
+
+// literalText returns the value of a string literal, or of multiple ones that are joined by +.
+func literalText(e ast.Expr) (text string, ok bool) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		text, err := strconv.Unquote(e.Value)
+		return text, e.Kind == token.STRING && err == nil
+	case *ast.BinaryExpr:
+		left, isLeft := literalText(e.X)
+		right, isRight := literalText(e.Y)
+		return left + right, e.Op == token.ADD && isLeft && isRight
 	}
-	text, err := strconv.Unquote(literal.Value)
-	return text, err == nil
+	return "", false
 }
 
 func startsWithAny(dir string, prefixes []string) bool {

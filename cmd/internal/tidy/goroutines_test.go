@@ -62,7 +62,10 @@ func TestGoroutinesRecover(t *testing.T) {
 					delete(unused, name)
 					return true
 				}
-				t.Errorf("%s: a goroutine that panics ends the process: wrap it by package panics, or say in goroutines_test.go why not", f.fset.Position(n.Pos()))
+				t.Errorf(
+					"%s: a goroutine that panics ends the process: wrap it by package panics, or say in goroutines_test.go why not",
+					f.fset.Position(n.Pos()),
+				)
 				return true
 			})
 		}

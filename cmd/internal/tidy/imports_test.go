@@ -49,7 +49,8 @@ var laws = []law{
 	{folder: "storage/retention", may: []string{"storage/bounds", "storage/engine", "storage/format", "storage/head", "storage/membership", "storage/rollup"}},
 	{folder: "storage/counts", may: []string{"storage/cache", "storage/chunk", "storage/damage", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/meter", "storage/rollup"}},
 	{folder: "storage/query", may: []string{
-		"storage/cache", "storage/chunk", "storage/counts", "storage/damage", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/index", "storage/labelorder", "storage/meter", "storage/page",
+		"storage/cache", "storage/chunk", "storage/counts", "storage/damage", "storage/ended", "storage/engine",
+		"storage/format", "storage/head", "storage/index", "storage/labelorder", "storage/meter", "storage/page",
 		"storage/paged", "storage/panics", "storage/retention", "storage/rollup", "storage/tenant",
 	}},
 	{folder: "storage/check", may: []string{"storage/chunk", "storage/counts", "storage/ended", "storage/engine", "storage/format", "storage/head", "storage/paged", "storage/rollup"}},
@@ -63,12 +64,17 @@ var laws = []law{
 
 // "=storage" is the package without the packages below it.
 var storageWithoutDrivers = []string{
-	"=storage", "storage/bounds", "storage/check", "storage/counts", "storage/ended", "storage/engine", "storage/chunk", "storage/damage", "storage/format", "storage/ha", "storage/index", "storage/labelorder", "storage/membership", "storage/meter", "storage/panics",
-	"storage/query", "storage/retention", "storage/rollup", "storage/starts", "storage/tenant",
+	"=storage", "storage/bounds", "storage/check", "storage/counts", "storage/ended", "storage/engine", "storage/chunk",
+	"storage/damage", "storage/format", "storage/ha", "storage/index", "storage/labelorder", "storage/membership",
+	"storage/meter", "storage/panics", "storage/query", "storage/retention", "storage/rollup", "storage/starts",
+	"storage/tenant",
 }
 
 // forTests may also be imported by tests of any package: they open stores on a real engine, and draw seeds in one way.
-var forTests = []string{"storage/pebble", "storage/cassandra", "storage/soak", "storage/storagetest", "promql/bucketfn/bucketfntest", "cmd/internal/cassiatest"}
+var forTests = []string{
+	"storage/pebble", "storage/cassandra", "storage/soak", "storage/storagetest", "promql/bucketfn/bucketfntest",
+	"cmd/internal/cassiatest",
+}
 
 // onlyIn are external libraries that only one folder imports.
 var onlyIn = map[string]string{
@@ -108,7 +114,8 @@ func broken(from, to string, test bool) string {
 	}
 	if other, _ := lawOf(to); other.folder == l.folder {
 		if l.apart && child(from, l.folder) != child(to, l.folder) && child(to, l.folder) != "" {
-			return fmt.Sprintf("%s and %s are siblings: move what both need below them, or pass it in from cmd", from, to)
+			return fmt.Sprintf("%s and %s are siblings: move what both need below them, or pass it in from cmd",
+				from, to)
 		}
 		return ""
 	}
@@ -117,8 +124,8 @@ func broken(from, to string, test bool) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("%s may not import %s (imports go cmd → adapter, promql, downsample → storage → storage/engine ← drivers):"+
-		" declare a small interface where it is used, and let cmd pass the other side in", from, to)
+	return fmt.Sprintf("%s may not import %s (imports go cmd → adapter, promql, downsample → storage → storage/engine "+
+		"← drivers): declare a small interface where it is used, and let cmd pass the other side in", from, to)
 }
 
 // child returns the name of the direct subfolder of folder that contains pkg.

@@ -45,12 +45,15 @@ func TestErrorsHaveTheirLine(t *testing.T) {
 			if !ok {
 				said = e.text
 			}
-			if !ok && !isSearchable(said) || !strings.Contains(page, said) && !slices.ContainsFunc(quotes, func(q string) bool { return strings.Contains(said, q) }) {
+			if !ok && !isSearchable(said) || !strings.Contains(page, said) && !slices.ContainsFunc(
+				quotes, func(q string) bool { return strings.Contains(said, q) },
+			) {
 				missing = append(missing, fmt.Sprintf("\n%s: %s: %s", f.path, name, said))
 			}
 		}
 	}
-	require.Empty(t, missing, "give each a line in the manual's troubleshooting.md, or say in unseenErrors why nobody meets it; in saidOf, how a text begins that is made as it goes")
+	require.Empty(t, missing,
+		"give each a line in the manual's troubleshooting.md, or say in unseenErrors why nobody meets it; in saidOf, how a text begins that is made as it goes")
 	require.Empty(t, unused, "nothing declares these any more: take them out of unseenErrors")
 	require.Greater(t, found, 70)
 }
@@ -121,8 +124,11 @@ func errorsInManual(t *testing.T) string {
 // productionFiles returns the files that users run.
 func productionFiles(t *testing.T) []goFile {
 	return slices.DeleteFunc(goFiles(t), func(f goFile) bool {
-		return f.test || f.generated || startsWithAny(f.dir(), forDevelopers) || startsWithAny(f.dir(), moreForDevelopers) ||
-			!slices.Contains([]string{"adapter", "cmd", "downsample", "promql", "storage"}, strings.Split(f.path, "/")[0])
+		return f.test || f.generated || startsWithAny(f.dir(), forDevelopers) ||
+			startsWithAny(f.dir(), moreForDevelopers) ||
+			!slices.Contains(
+				[]string{"adapter", "cmd", "downsample", "promql", "storage"}, strings.Split(f.path, "/")[0],
+			)
 	})
 }
 
@@ -134,7 +140,9 @@ var moreForDevelopers = []string{
 
 // answers reports whether a file may write HTTP responses. Other files only name the statuses of other servers.
 func (f goFile) answers() bool {
-	for _, dir := range []string{"cmd/internal/s3/", "adapter/importer/", "adapter/metadata/", "storage/cassandra/", "cmd/internal/lasting/"} {
+	for _, dir := range []string{
+		"cmd/internal/s3/", "adapter/importer/", "adapter/metadata/", "storage/cassandra/", "cmd/internal/lasting/",
+	} {
 		if strings.HasPrefix(f.path, dir) && !strings.HasPrefix(f.path, "adapter/importer/overhttp/handler") {
 			return false
 		}
@@ -212,7 +220,8 @@ func addLiteral(to map[string]bool, e ast.Expr) {
 	if !ok || literal.Kind != token.STRING {
 		return
 	}
-	if text, err := strconv.Unquote(literal.Value); err == nil && text != "" && path.Clean(text) == text && !strings.Contains(text, " ") {
+	if text, err := strconv.Unquote(literal.Value); err == nil && text != "" && path.Clean(text) == text &&
+		!strings.Contains(text, " ") {
 		to[text] = true
 	}
 }

@@ -50,6 +50,7 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 		documented[f.dir()] = documented[f.dir()] || f.ast.Doc != nil
 	}
 	for dir, ok := range documented {
-		require.True(t, ok, "%s: begin one of its files (or a doc.go) with a comment that says what the package is", dir)
+		require.True(t, ok,
+			"%s: begin one of its files (or a doc.go) with a comment that says what the package is", dir)
 	}
 }

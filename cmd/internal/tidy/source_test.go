@@ -28,6 +28,7 @@ type goFile struct {
 	test      bool
 	generated bool
 	lines     int
+	content   []byte
 	ast       *ast.File
 	fset      *token.FileSet
 }
@@ -88,7 +89,7 @@ func goFiles(t *testing.T) []goFile {
 		require.NoError(t, err)
 		files = append(files, goFile{
 			path: rel, test: strings.HasSuffix(rel, "_test.go"), generated: ast.IsGenerated(parsed),
-			lines: bytes.Count(content, []byte("\n")), ast: parsed, fset: fset,
+			lines: bytes.Count(content, []byte("\n")), content: content, ast: parsed, fset: fset,
 		})
 	})
 	require.NotEmpty(t, files)

@@ -144,7 +144,10 @@ func TestTypeNamesAreUnique(t *testing.T) {
 		in := strings.Join(slices.Sorted(maps.Keys(found[name])), " ")
 		exception, ok := sharedNames[name]
 		if !ok || exception.in != "" && exception.in != in {
-			t.Errorf("%s is a type of %s: one word means one thing, so rename one of them, or change the exceptions in types_test.go", name, in)
+			t.Errorf(
+				"%s is a type of %s: one word means one thing, so rename one of them, or change the exceptions in types_test.go",
+				name, in,
+			)
 		}
 	}
 	for name := range sharedNames {

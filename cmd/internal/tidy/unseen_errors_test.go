@@ -5,28 +5,36 @@ import ()
 // unseenErrors are errors whose text users don't see, by the reason.
 var unseenErrors = map[string][]string{
 	"it only leads from one part of the program to another, which catches it": {
-		"adapter.ErrDropped", "blocks.errEnough", "fetch.errEnough", "kairosdb.errEnough", "lines.errEnough", "victoria.errEnough", "objects.ErrNotFound",
-		"inspect.errEnough", "paged.errEnough", "head.ErrUndefined", "retention.errBoundariesChanged", "query.errDamagedList", "storage.ErrNoQueries",
-		"promql.errLeave", "promql.errRollupName", "promql.errLateNames", "promql.errSameLabels", "promql.errJumps", "promql.errPanicked",
-		"promql.errHistograms", "query.errIndexBetter", "query.errMostLast", "counts.ErrStateChanged", "counts.errNoCounts", "storage.errUnread", "query.errFull", "meter.ErrNoTurn", "format.ErrOtherCounts",
+		"adapter.ErrDropped", "blocks.errEnough", "fetch.errEnough", "kairosdb.errEnough", "lines.errEnough",
+		"victoria.errEnough", "objects.ErrNotFound", "inspect.errEnough", "paged.errEnough", "head.ErrUndefined",
+		"retention.errBoundariesChanged", "query.errDamagedList", "storage.ErrNoQueries",
+		"promql.errLeave", "promql.errRollupName", "promql.errLateNames", "promql.errSameLabels", "promql.errJumps",
+		"promql.errPanicked", "promql.errHistograms", "query.errIndexBetter", "query.errMostLast",
+		"counts.ErrStateChanged", "counts.errNoCounts", "storage.errUnread", "query.errFull", "meter.ErrNoTurn",
+		"format.ErrOtherCounts",
 	},
 	"it says what of a row can't be read, behind \"skipped the corrupt\" or \"stored bytes are damaged\", which have their lines": {
-		"chunk.ErrCorrupt", "page.ErrCorrupt", "rollup.ErrCorrupt", "format.ErrMalformedBlob", "head.errBadTail", "format.ErrMalformedLabels", "format.ErrMalformedExemplar",
-		"ha.errMalformedElection", "format.ErrMalformedTombstone", "format.ErrMalformedMetadata", "format.ErrMalformedHeld", "head.ErrLeansOnCorrupt", "query.errOtherSeries",
-		"format.ErrMalformedShards", "format.ErrMalformedCounts", "pebble.errBadKey", "pebble.errLedger", "pebble.ledgerProblem", "kairosdb.ErrCorrupt", "objects.errDecrypt",
+		"chunk.ErrCorrupt", "page.ErrCorrupt", "rollup.ErrCorrupt", "format.ErrMalformedBlob", "head.errBadTail",
+		"format.ErrMalformedLabels", "format.ErrMalformedExemplar", "ha.errMalformedElection",
+		"format.ErrMalformedTombstone", "format.ErrMalformedMetadata", "format.ErrMalformedHeld",
+		"head.ErrLeansOnCorrupt", "query.errOtherSeries",
+		"format.ErrMalformedShards", "format.ErrMalformedCounts", "pebble.errBadKey", "pebble.errLedger",
+		"pebble.ledgerProblem", "kairosdb.ErrCorrupt", "objects.errDecrypt",
 	},
 	"it stands before or around another error, whose line it is": {
 		"pebble.ErrLockHeld",
-		"adapter.Refused", "fetch.BusyError", "fetch.StatusError", "lines.lineError", "overhttp.serverError", "pebble.firstLine", "promql.endedError", "storage.plainError", "main.oneLineError",
-		"kairosdb.DamageError", "jsonapi.ErrBusy", "resolution.ErrRawGone", "pebble.errReadOnlyFS",
+		"adapter.Refused", "fetch.BusyError", "fetch.StatusError", "lines.lineError", "overhttp.serverError",
+		"pebble.firstLine", "promql.endedError", "storage.plainError", "main.oneLineError", "kairosdb.DamageError",
+		"jsonapi.ErrBusy", "resolution.ErrRawGone", "pebble.errReadOnlyFS",
 	},
 	"it says of a flag or a request, together with its name, what it must be": {
-		"config.errMatchesAll", "metadata.errSource", "s3.errSecret", "jsonapi.problem", "ui.badRequest", "main.errInterrupted",
+		"config.errMatchesAll", "metadata.errSource", "s3.errSecret", "jsonapi.problem", "ui.badRequest",
+		"main.errInterrupted",
 	},
 	"only a mistake in the program leads to it": {
 		"storage.errBucketWidth",
-		"adapter.ErrNotAppended", "jsonapi.ErrOptions", "remotewrite.ErrOptions", "otlp.ErrOptions", "engine.ErrBadKey", "engine.ErrBadWrite", "manual.errNoWebP",
-		"ruler.errNoTurn", "cache.ErrLoadPanicked",
+		"adapter.ErrNotAppended", "jsonapi.ErrOptions", "remotewrite.ErrOptions", "otlp.ErrOptions", "engine.ErrBadKey",
+		"engine.ErrBadWrite", "manual.errNoWebP", "ruler.errNoTurn", "cache.ErrLoadPanicked",
 	},
 	"what meets it makes rollups only, or leaves the rows out, and logs or counts that": {
 		"engine.ErrExpired", "retention.ErrWindowOver",

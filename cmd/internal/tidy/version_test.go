@@ -21,14 +21,16 @@ func TestOneVersion(t *testing.T) {
 
 	chart := textOf(t, "examples/helm/cassia/Chart.yaml")
 	for _, key := range []string{"version", "appVersion"} {
-		require.Contains(t, chart, "\n"+key+": "+version+"\n", "Chart.yaml: write the version of the file VERSION, and run go test . -rewrite in docker/helm")
+		require.Contains(t, chart, "\n"+key+": "+version+"\n",
+			"Chart.yaml: write the version of the file VERSION, and run go test . -rewrite in docker/helm")
 	}
 
 	release, _, _ := strings.Cut(version, "-")
 	first := regexp.MustCompile(`(?m)^## (\S+) / (\S+)$`).FindStringSubmatch(textOf(t, "CHANGELOG.md"))
 	require.NotNil(t, first, "CHANGELOG.md has no section such as ## 1.2.3 / 2026-05-31")
 	require.Equal(t, release, first[1], "CHANGELOG.md: its first section is of another version than the file VERSION")
-	require.Equal(t, release != version, first[2] == "unreleased", "CHANGELOG.md: a version that ends in -dev is unreleased, any other has its date")
+	require.Equal(t, release != version, first[2] == "unreleased",
+		"CHANGELOG.md: a version that ends in -dev is unreleased, any other has its date")
 
 	images := 0
 	image := regexp.MustCompile(`registry\.example\.org/cassia:(\d[\w.-]*)`)

@@ -25,7 +25,8 @@ var maxWordings = map[wordings.TextKind]float64{
 
 // minWords is the min number of words by kind. If there are fewer, the texts have moved and aren't counted.
 var minWords = map[wordings.TextKind]int{
-	wordings.Page: 1000, wordings.Help: 2000, wordings.Messages: 5000, wordings.Manual: 8000, wordings.Readme: 200, wordings.Changelog: 50, wordings.Examples: 500, wordings.Design: 8000,
+	wordings.Page: 1000, wordings.Help: 2000, wordings.Messages: 5000, wordings.Manual: 8000, wordings.Readme: 200,
+	wordings.Changelog: 50, wordings.Examples: 500, wordings.Design: 8000,
 }
 
 // maxPageWords is the max number of words of a design page, which takes five minutes to read. maxDesignWords is the max
@@ -43,12 +44,16 @@ func TestDesignPagesAreShort(t *testing.T) {
 		words := len(bytes.Fields(content))
 		pages, all = pages+1, all+words
 		if words > maxPageWords {
-			t.Errorf("%s has %d words, at most %d are allowed: cut what git or the code says, or divide the page by its ideas", rel, words, maxPageWords)
+			t.Errorf(
+				"%s has %d words, at most %d are allowed: cut what git or the code says, or divide the page by its ideas",
+				rel, words, maxPageWords,
+			)
 		}
 	})
 	require.Greater(t, pages, 12, "too few design pages were found")
 	if all > maxDesignWords {
-		t.Errorf("the design pages have %d words, at most %d are allowed: cut what git or the code says", all, maxDesignWords)
+		t.Errorf("the design pages have %d words, at most %d are allowed: cut what git or the code says",
+			all, maxDesignWords)
 	}
 }
 
@@ -72,6 +77,7 @@ func TestTextsArePlain(t *testing.T) {
 				fmt.Fprintf(&list, "%s:%d: %s (%s)\n", h.File, h.Line, h.Found, h.Advice)
 			}
 		}
-		t.Errorf("%s: %.1f stilted wordings per 1,000 words, at most %.1f are allowed: reword some of these\n%s", kind, total.PerThousand(), maxWordings[kind], list.String())
+		t.Errorf("%s: %.1f stilted wordings per 1,000 words, at most %.1f are allowed: reword some of these\n%s",
+			kind, total.PerThousand(), maxWordings[kind], list.String())
 	}
 }

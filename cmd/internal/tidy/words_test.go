@@ -26,9 +26,11 @@ func TestNothingNamesAMachine(t *testing.T) {
 			return // binary file
 		}
 		found := machinePath.Find(content)
-		require.Empty(t, string(found), "%s names a place that exists on one machine only: use a relative path or a flag", rel)
+		require.Empty(t, string(found),
+			"%s names a place that exists on one machine only: use a relative path or a flag", rel)
 		for _, host := range registryHosts {
-			require.False(t, bytes.Contains(content, host), "%s names the host %s: leave it to the package client", rel, host)
+			require.False(t, bytes.Contains(content, host),
+				"%s names the host %s: leave it to the package client", rel, host)
 		}
 	})
 }
@@ -54,6 +56,7 @@ func TestOnePrometheus(t *testing.T) {
 		found = append(found, string(match[1]))
 	}
 	for _, version := range found {
-		require.Equal(t, found[0], version, "give cmd/tools/go.mod and docker/prometheus/go.mod the version in go.mod, and run go mod tidy there")
+		require.Equal(t, found[0], version,
+			"give cmd/tools/go.mod and docker/prometheus/go.mod the version in go.mod, and run go mod tidy there")
 	}
 }

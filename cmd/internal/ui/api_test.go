@@ -67,7 +67,9 @@ func (f *fakeStore) Churn(_ context.Context, tenant string, windows int) ([]coun
 
 func (f *fakeStore) Survey(_ context.Context, tenant string) ([]inspect.SurveyedWindow, bool, error) {
 	f.asked = append(f.asked, tenant)
-	return []inspect.SurveyedWindow{{WindowInfo: storage.WindowInfo{Tenant: tenant, Resolution: rollup.FiveMinutes}, Slots: 3, Of: 84, Bytes: -1}}, false, f.err
+	return []inspect.SurveyedWindow{
+		{WindowInfo: storage.WindowInfo{Tenant: tenant, Resolution: rollup.FiveMinutes}, Slots: 3, Of: 84, Bytes: -1},
+	}, false, f.err
 }
 
 func (f *fakeStore) Space(context.Context) (map[string]int64, error) {
@@ -87,7 +89,9 @@ func (f fakeRelabeling) Status(tenant string) relabeling.Status {
 	return relabeling.Status{Rules: []relabeling.Rule{{Number: 1, Text: tenant}}}
 }
 
-func (f fakeRelabeling) Try(_ context.Context, t *relabeling.Table, o relabeling.TrialOptions) (*relabeling.Trial, error) {
+func (f fakeRelabeling) Try(
+	_ context.Context, t *relabeling.Table, o relabeling.TrialOptions,
+) (*relabeling.Trial, error) {
 	if t.Of(o.Tenant) == nil {
 		return nil, relabeling.ErrNoRules
 	}
@@ -99,7 +103,8 @@ func (f fakeRelabeling) Try(_ context.Context, t *relabeling.Table, o relabeling
 
 func (f fakeRelabeling) Space(context.Context, string) (space [3]relabeling.ResolutionSpace, err error) {
 	space[0] = relabeling.ResolutionSpace{DayBytes: 10, Windows: []inspect.SurveyedWindow{
-		{WindowInfo: storage.WindowInfo{End: time.Now().Add(-50 * time.Hour)}, Bytes: 7}, {WindowInfo: storage.WindowInfo{End: time.Now()}, Bytes: 4}, {Bytes: -1},
+		{WindowInfo: storage.WindowInfo{End: time.Now().Add(-50 * time.Hour)}, Bytes: 7},
+		{WindowInfo: storage.WindowInfo{End: time.Now()}, Bytes: 4}, {Bytes: -1},
 		{WindowInfo: storage.WindowInfo{End: time.Now().Add(-99 * time.Hour), Hidden: time.Now().Add(-time.Hour)}, Bytes: 2},
 	}}
 	return space, f.err
@@ -112,7 +117,8 @@ func testOptions() Options {
 		Version:    "1.2.3", Target: "all", Engine: "pebble", Ready: func() error { return nil }, Store: &fakeStore{},
 		Work: func(context.Context) downsample.Status {
 			return downsample.Status{
-				WaitingSlots: 4, Doing: "sealing a secret", Tasks: []downsample.TaskStatus{{Task: "c", LastError: "a secret"}},
+				WaitingSlots: 4, Doing: "sealing a secret",
+				Tasks:      []downsample.TaskStatus{{Task: "c", LastError: "a secret"}},
 				Rollups:    downsample.RollupStatus{Windows: 1, First: []downsample.WindowStatus{{Tenant: "a secret"}}},
 				Partitions: []downsample.PartitionStatus{{LastError: "series a secret"}},
 			}
@@ -121,10 +127,12 @@ func testOptions() Options {
 			of, _ := strings.CutSuffix(name, "_max")
 			return of
 		},
-		Limits:  func(names []string) any { return names },
-		Memory:  func() (used, most int64) { return 3 << 20, 1 << 30 },
-		Examine: func(context.Context) []doctor.Finding { return []doctor.Finding{{Level: doctor.Note, What: "found"}} },
-		Disk:    func() (doctor.DirectoryFacts, error) { return doctor.DirectoryFacts{Path: "data", Bytes: 9}, nil },
+		Limits: func(names []string) any { return names },
+		Memory: func() (used, most int64) { return 3 << 20, 1 << 30 },
+		Examine: func(context.Context) []doctor.Finding {
+			return []doctor.Finding{{Level: doctor.Note, What: "found"}}
+		},
+		Disk: func() (doctor.DirectoryFacts, error) { return doctor.DirectoryFacts{Path: "data", Bytes: 9}, nil },
 	}
 }
 
@@ -143,7 +151,8 @@ func withAuth(t *testing.T, o Options) http.Handler {
 	require.NoError(t, err)
 	none := http.NotFoundHandler()
 	return server.NewHandler(server.Options{
-		API: none, Write: none, Ready: o.Ready, Routes: Routes(o), NotFound: NotFound, Auth: guard, HTTP: server.NewMetrics(nil), Gatherer: prometheus.NewRegistry(),
+		API: none, Write: none, Ready: o.Ready, Routes: Routes(o), NotFound: NotFound, Auth: guard,
+		HTTP: server.NewMetrics(nil), Gatherer: prometheus.NewRegistry(),
 	})
 }
 
@@ -176,7 +185,9 @@ func TestWhoSeesWhat(t *testing.T) {
 	h := withAuth(t, o)
 	code, _ := ask(h, "", "/")
 	require.Equal(t, http.StatusOK, code, "the page itself holds no secret")
-	for _, name := range []string{"session", "tenants", "series", "metric", "churn", "windows", "work", "health", "relabel"} {
+	for _, name := range []string{
+		"session", "tenants", "series", "metric", "churn", "windows", "work", "health", "relabel",
+	} {
 		code, _ := ask(h, "", Prefix+name)
 		require.Equal(t, http.StatusUnauthorized, code, name)
 	}
@@ -189,12 +200,16 @@ func TestWhoSeesWhat(t *testing.T) {
 	require.Empty(t, store.asked)
 
 	_, data := ask(h, "ann", Prefix+"windows")
-	require.JSONEq(t, `{"windows":[{"resolution":"5m","start":"0001-01-01T00:00:00Z","end":"0001-01-01T00:00:00Z","bytes":-1,"slots":3,"of":84,"again":0,"imported":0,"unrolled":0}],
+	require.JSONEq(t,
+		`{"windows":[{"resolution":"5m","start":"0001-01-01T00:00:00Z","end":"0001-01-01T00:00:00Z","bytes":-1,"slots":3,"of":84,"again":0,"imported":0,"unrolled":0}],
 		"cut":false,"kept":{"raw":3600,"5m":0,"1h":0},"longest":{"raw":7200,"5m":0,"1h":0}}`, data)
 	_, data = ask(h, "ops", Prefix+"churn?windows=3", "X-Scope-OrgID", "team-b")
-	require.JSONEq(t, `{"unsealed":3,"cut":true,"windows":[{"window":20776,"start":"0001-01-01T00:00:00Z","end":"0001-01-01T00:00:00Z","metrics":0,"series":7,"added":-1,"gone":-1}]}`, data)
+	require.JSONEq(t,
+		`{"unsealed":3,"cut":true,"windows":[{"window":20776,"start":"0001-01-01T00:00:00Z","end":"0001-01-01T00:00:00Z","metrics":0,"series":7,"added":-1,"gone":-1}]}`,
+		data)
 	_, data = ask(h, "bob", Prefix+"series?window=20776&metric=up&label=job&limit=5", "X-Scope-OrgID", "team-b")
-	require.JSONEq(t, `{"series":7,"all_metrics":1,"all_labels":0,"metrics":[{"name":"up","count":7}],"labels":[],"values":[]}`, data)
+	require.JSONEq(t,
+		`{"series":7,"all_metrics":1,"all_labels":0,"metrics":[{"name":"up","count":7}],"labels":[],"values":[]}`, data)
 	_, data = ask(h, "ann", Prefix+"series?seen=true")
 	require.JSONEq(t, `{"series":7,"all_metrics":1,"all_labels":0,"labels":[],"values":[],
 		"metrics":[{"name":"up","count":7,"first":"1970-01-01T00:00:00Z","last":"1970-01-02T00:00:00Z"}]}`, data)
@@ -203,14 +218,18 @@ func TestWhoSeesWhat(t *testing.T) {
 		counts.SeriesQuery{Tenant: "team-a", Unsealed: true, Limit: 50}, "team-a[up]"}, store.asked)
 
 	for user, want := range map[string]string{
-		"ann": `{"tenants":["team-a"],"all":1}`, "bob": `{"tenants":["team-b","team-a"],"all":2}`, "ops": `{"tenants":["team-b","default","team-a"],"all":3}`,
+		"ann": `{"tenants":["team-a"],"all":1}`, "bob": `{"tenants":["team-b","team-a"],"all":2}`,
+		"ops": `{"tenants":["team-b","default","team-a"],"all":3}`,
 	} {
 		_, data := ask(h, user, Prefix+"tenants")
 		require.JSONEq(t, want, data, user)
 	}
 	_, data = ask(h, "ann", Prefix+"session")
 	require.Contains(t, data, `"tenants":["team-a"],"any_tenant":false,"default_tenant":"team-a"`)
-	for user, roles := range map[string]string{"ann": `"metrics":false,"admin":false`, "watch": `"metrics":true,"admin":false`, "ops": `"metrics":true,"admin":true`} {
+	for user, roles := range map[string]string{
+		"ann": `"metrics":false,"admin":false`, "watch": `"metrics":true,"admin":false`,
+		"ops": `"metrics":true,"admin":true`,
+	} {
 		_, data = ask(h, user, Prefix+"session")
 		require.Contains(t, data, roles, user)
 	}
@@ -230,15 +249,16 @@ func TestWhoSeesWhat(t *testing.T) {
 func TestBadRequests(t *testing.T) {
 	o := testOptions()
 	for path, word := range map[string]string{
-		"metric": "name must have 1 to 1024 bytes", "series?limit=0": "limit must be a number from 1 to 1000", "series?limit=1001": "limit", "series?window=today": "window must be",
-		"churn?windows=61": "windows must be",
+		"metric": "name must have 1 to 1024 bytes", "series?limit=0": "limit must be a number from 1 to 1000",
+		"series?limit=1001": "limit", "series?window=today": "window must be", "churn?windows=61": "windows must be",
 	} {
 		r := get(t, o, Prefix+path)
 		require.Equal(t, http.StatusBadRequest, r.StatusCode)
 		require.Contains(t, body(t, r), word)
 	}
 	for err, code := range map[error]int{
-		meter.ErrQueryTooLarge: http.StatusUnprocessableEntity, storage.ErrNotReady: http.StatusServiceUnavailable, errors.New("x"): http.StatusInternalServerError,
+		meter.ErrQueryTooLarge: http.StatusUnprocessableEntity, storage.ErrNotReady: http.StatusServiceUnavailable,
+		errors.New("x"): http.StatusInternalServerError,
 	} {
 		o.Store = &fakeStore{err: err}
 		for _, name := range []string{"series", "churn", "windows", "tenants", "health"} {
@@ -277,8 +297,9 @@ func TestTrialsOfRules(t *testing.T) {
 		return w.Code, w.Body.String()
 	}
 	for body, word := range map[string]string{
-		`x`: "must be JSON", `{"rules":"[{regex: x}]"}`: "target_label", `{"rules":"[]"}`: "no rules apply to tenant team-a",
-		`{"range_seconds":-1}`: "range_seconds", `{"range_seconds":1e9}`: "range_seconds",
+		`x`: "must be JSON", `{"rules":"[{regex: x}]"}`: "target_label",
+		`{"rules":"[]"}`: "no rules apply to tenant team-a", `{"range_seconds":-1}`: "range_seconds",
+		`{"range_seconds":1e9}`: "range_seconds",
 		`{"start":"2026-01-02T00:00:00Z","end":"2026-01-01T00:00:00Z"}`: "start must be before end",
 		`{"start":"2025-01-02T00:00:00Z","end":"2026-01-01T00:00:00Z"}`: "by at most 7 days",
 		`{"retention":{"raw":-1}}`:                                      "retention", `{"retention":{"day":1}}`: "retention",
@@ -288,13 +309,18 @@ func TestTrialsOfRules(t *testing.T) {
 		require.Equal(t, http.StatusBadRequest, code, body[:min(len(body), 80)])
 		require.Contains(t, text, word)
 	}
-	code, text := try(`{"rules":"[{regex: a, action: labeldrop}]","start":"2026-01-01T00:00:00Z","end":"2026-01-02T00:00:00Z","retention":{"raw":86400}}`)
+	code, text := try(
+		`{"rules":"[{regex: a, action: labeldrop}]","start":"2026-01-01T00:00:00Z","end":"2026-01-02T00:00:00Z","retention":{"raw":86400}}`,
+	)
 	require.Equal(t, http.StatusOK, code, text)
 	var answer struct{ Data trialAnswer }
 	require.NoError(t, json.Unmarshal([]byte(text), &answer))
 	require.Equal(t, "2026-01-01T00:00:00Z", answer.Data.Rules.Start.Format(time.RFC3339))
 	require.Equal(t, "team-a", answer.Data.Rules.Refusal)
-	require.Equal(t, retentionTrial{Resolution: "raw", Now: 3600, Then: 86400, DayBytes: 10, BytesNow: 13, Windows: 2, Bytes: 7, ExpiredWindows: 1, ExpiredBytes: 2, BytesAtRest: 7.5}, answer.Data.Retention[0],
+	require.Equal(t, retentionTrial{
+		Resolution: "raw", Now: 3600, Then: 86400, DayBytes: 10, BytesNow: 13, Windows: 2, Bytes: 7, ExpiredWindows: 1,
+		ExpiredBytes: 2, BytesAtRest: 7.5,
+	}, answer.Data.Retention[0],
 		"three quarters of the samples are left by the rules")
 	code, text = try(`{"retention":{"raw":0}}`)
 	require.Equal(t, http.StatusOK, code, text)

@@ -44,12 +44,17 @@ func TestThePageInABrowser(t *testing.T) {
 	const password, token = "right-password", "right-token"
 	files := t.TempDir()
 	limits, users := filepath.Join(files, "limits.yml"), filepath.Join(files, "auth.yml")
-	require.NoError(t, os.WriteFile(limits, []byte("tenants:\n  team-a: {samples_per_second: 100000, active_series: 1000, query_range: 31d}\n"), 0o600))
+	require.NoError(t, os.WriteFile(
+		limits, []byte("tenants:\n  team-a: {samples_per_second: 100000, active_series: 1000, query_range: 31d}\n"),
+		0o600,
+	))
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
 	require.NoError(t, err)
 	digest := sha256.Sum256([]byte(token))
-	require.NoError(t, os.WriteFile(users, fmt.Appendf(nil, "users:\n- {name: ann, password: %s, roles: [read], tenants: [team-a]}\n"+
-		"- {name: ops, tokens: ['sha256:%s'], roles: [admin], tenants: '*'}\n", hash, hex.EncodeToString(digest[:])), 0o600))
+	require.NoError(t,
+		os.WriteFile(users, fmt.Appendf(nil, "users:\n- {name: ann, password: %s, roles: [read], tenants: [team-a]}\n"+
+			"- {name: ops, tokens: ['sha256:%s'], roles: [admin], tenants: '*'}\n",
+			hash, hex.EncodeToString(digest[:])), 0o600))
 
 	rules := filepath.Join(files, "rules.yml")
 	require.NoError(t, os.WriteFile(rules, []byte(`groups:
@@ -62,12 +67,20 @@ func TestThePageInABrowser(t *testing.T) {
 `), 0o600))
 
 	relabel := filepath.Join(files, "relabel.yml")
-	require.NoError(t, os.WriteFile(relabel, []byte("write_relabel_configs: [{source_labels: [__name__], regex: unwanted_.*, action: drop}]\n"), 0o600))
+	require.NoError(t, os.WriteFile(
+		relabel, []byte("write_relabel_configs: [{source_labels: [__name__], regex: unwanted_.*, action: drop}]\n"),
+		0o600,
+	))
 
 	home := shortFolder(t)
-	program := promrig.Cassia(binary, home, address(t), "--limits.file="+limits, "--rule.files="+rules, "--write.relabel-file="+relabel)
+	program := promrig.Cassia(
+		binary, home, address(t), "--limits.file="+limits, "--rule.files="+rules, "--write.relabel-file="+relabel,
+	)
 	open := start(ctx, t, program)
-	locked := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--auth.file="+users, "--no-self-monitoring", "--backup.to="+filepath.Join(relabel, "backups"))) // Below a file.
+	locked := start(ctx, t, promrig.Cassia(
+		binary, t.TempDir(), address(t), "--auth.file="+users, "--no-self-monitoring",
+		"--backup.to="+filepath.Join(relabel, "backups"),
+	)) // Below a file.
 	bare := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--no-self-monitoring"))
 	lacking := t.TempDir()
 	eng, err := pebble.Open(filepath.Join(lacking, "data"), pebble.DefaultOptions())
@@ -78,7 +91,9 @@ func TestThePageInABrowser(t *testing.T) {
 	store(ctx, t, open.URL())
 	imports(ctx, t, binary, files, open.URL())
 	require.NoError(t, open.Terminate(time.Minute)) // A start writes the log to files, whose sizes are shown.
-	program.Args = append(program.Args, "--backup.to="+filepath.Join(home, "backups"), "--backup.every=1h", "--backup.keep-hourly=24")
+	program.Args = append(
+		program.Args, "--backup.to="+filepath.Join(home, "backups"), "--backup.every=1h", "--backup.keep-hourly=24",
+	)
 	open = start(ctx, t, program)
 	dropped := latencies(time.Now(), time.Now().Add(time.Millisecond), time.Minute)
 	remoteWrite(ctx, t, open.URL(), "default", dropped[len(dropped)-1:])
@@ -92,8 +107,9 @@ func TestThePageInABrowser(t *testing.T) {
 		pictures = filepath.Join("..", "manual", "images")
 	}
 	cmd := exec.CommandContext(ctx, "node", "browser/run.mjs")
-	cmd.Env = append(os.Environ(), "BASE="+open.URL(), "LOCKED="+locked.URL(), "BARE="+bare.URL(), "DAMAGED="+lacks.URL(), "CHROMIUM="+chromium, "SHOTS="+shots, "PICTURES="+pictures,
-		"PASSWORD="+password, "TOKEN="+token, "NOFOLDER="+relabel)
+	cmd.Env = append(os.Environ(), "BASE="+open.URL(), "LOCKED="+locked.URL(), "BARE="+bare.URL(),
+		"DAMAGED="+lacks.URL(), "CHROMIUM="+chromium, "SHOTS="+shots, "PICTURES="+pictures, "PASSWORD="+password,
+		"TOKEN="+token, "NOFOLDER="+relabel)
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
 	require.NoError(t, cmd.Run(), "the output above says what went wrong")
 }
@@ -156,7 +172,8 @@ func imports(ctx context.Context, t *testing.T, binary, dir, url string) {
 func requests(from, to time.Time, every time.Duration, gauges bool) (all []prompb.TimeSeries) {
 	for i := range 8 {
 		names := []prompb.Label{
-			{Name: "__name__", Value: "http_requests_total"}, {Name: "instance", Value: fmt.Sprintf("host-%d.example.org:9100", i)},
+			{Name: "__name__", Value: "http_requests_total"},
+			{Name: "instance", Value: fmt.Sprintf("host-%d.example.org:9100", i)},
 			{Name: "job", Value: []string{"api", "web"}[i%2]}, {Name: "path", Value: "/v1/things/and/more"},
 		}
 		counter := prompb.TimeSeries{Labels: names}
@@ -165,7 +182,9 @@ func requests(from, to time.Time, every time.Duration, gauges bool) (all []promp
 			hours := float64(at.UnixMilli()) / 3.6e6
 			value := math.Floor(hours*3600*float64(i+1) + 2000*math.Sin(hours))
 			counter.Samples = append(counter.Samples, prompb.Sample{Timestamp: at.UnixMilli(), Value: value})
-			gauge.Samples = append(gauge.Samples, prompb.Sample{Timestamp: at.UnixMilli(), Value: math.Round(200+50*math.Sin(hours/4+float64(i))) / 10})
+			gauge.Samples = append(gauge.Samples, prompb.Sample{
+				Timestamp: at.UnixMilli(), Value: math.Round(200+50*math.Sin(hours/4+float64(i))) / 10,
+			})
 		}
 		all = append(all, counter)
 		if gauges {
@@ -178,9 +197,13 @@ func requests(from, to time.Time, every time.Duration, gauges bool) (all []promp
 // queues are eight gauges.
 func queues(from, to time.Time, every time.Duration) (all []prompb.TimeSeries) {
 	for i := range 8 {
-		gauge := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "queue_length"}, {Name: "queue", Value: fmt.Sprint("q", i)}}}
+		gauge := prompb.TimeSeries{Labels: []prompb.Label{
+			{Name: "__name__", Value: "queue_length"}, {Name: "queue", Value: fmt.Sprint("q", i)},
+		}}
 		for at := from; at.Before(to); at = at.Add(every) {
-			gauge.Samples = append(gauge.Samples, prompb.Sample{Timestamp: at.UnixMilli(), Value: float64((at.Unix()/300 + int64(i)) % 7)})
+			gauge.Samples = append(gauge.Samples, prompb.Sample{
+				Timestamp: at.UnixMilli(), Value: float64((at.Unix()/300 + int64(i)) % 7),
+			})
 		}
 		all = append(all, gauge)
 	}
@@ -190,7 +213,9 @@ func queues(from, to time.Time, every time.Duration) (all []prompb.TimeSeries) {
 // special are gauges that always have the values that are easily shown wrongly.
 func special(from, to time.Time, every time.Duration) (all []prompb.TimeSeries) {
 	for i, v := range []float64{1795394751.29, math.SmallestNonzeroFloat64, math.MaxFloat64, math.Inf(1), math.NaN()} {
-		gauge := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "special_values"}, {Name: "i", Value: fmt.Sprint(i)}}}
+		gauge := prompb.TimeSeries{
+			Labels: []prompb.Label{{Name: "__name__", Value: "special_values"}, {Name: "i", Value: fmt.Sprint(i)}},
+		}
 		for at := from; at.Before(to); at = at.Add(every) {
 			gauge.Samples = append(gauge.Samples, prompb.Sample{Timestamp: at.UnixMilli(), Value: v})
 		}
@@ -219,11 +244,13 @@ func latencies(from, to time.Time, every time.Duration) []prompb.TimeSeries {
 		}
 		if i%20 == 0 {
 			all[2].Exemplars = append(all[2].Exemplars, prompb.Exemplar{
-				Labels: []prompb.Label{{Name: "trace_id", Value: fmt.Sprint("trace-", i)}}, Value: 0.3 + float64(i%5)/50, Timestamp: ms,
+				Labels: []prompb.Label{{Name: "trace_id", Value: fmt.Sprint("trace-", i)}},
+				Value:  0.3 + float64(i%5)/50, Timestamp: ms,
 			})
 		}
 		native.Histograms = append(native.Histograms, prompb.FromIntHistogram(ms, &histogram.Histogram{
-			Count: uint64(8 * i), Sum: float64(i), ZeroThreshold: 1e-9, ZeroCount: uint64(i), PositiveSpans: []histogram.Span{{Offset: -2, Length: 3}, {Offset: 2, Length: 1}},
+			Count: uint64(8 * i), Sum: float64(i), ZeroThreshold: 1e-9, ZeroCount: uint64(i),
+			PositiveSpans:   []histogram.Span{{Offset: -2, Length: 3}, {Offset: 2, Length: 1}},
 			PositiveBuckets: []int64{int64(i), int64(2 * i), -int64(i), -int64(i)},
 		}))
 		memory.Samples = append(memory.Samples, prompb.Sample{Timestamp: ms, Value: 3 << 30})
@@ -242,7 +269,9 @@ var meanings = []prompb.MetricMetadata{
 func remoteWrite(ctx context.Context, t *testing.T, url, tenant string, series []prompb.TimeSeries) {
 	raw, err := (&prompb.WriteRequest{Timeseries: series, Metadata: meanings}).Marshal()
 	require.NoError(t, err)
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/api/v1/write", bytes.NewReader(snappy.Encode(nil, raw)))
+	r, err := http.NewRequestWithContext(
+		ctx, http.MethodPost, url+"/api/v1/write", bytes.NewReader(snappy.Encode(nil, raw)),
+	)
 	require.NoError(t, err)
 	r.Header.Set("Content-Encoding", "snappy")
 	r.Header.Set("Content-Type", "application/x-protobuf")

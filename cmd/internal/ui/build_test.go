@@ -39,7 +39,8 @@ func TestThePageIsBuiltFromItsSources(t *testing.T) {
 	run(t, "node_modules/.bin/tsc", "--noEmit")
 	built := t.TempDir()
 	run(t, "node", "build.mjs", built)
-	require.Equal(t, files(t, os.DirFS("dist")), files(t, os.DirFS(built)), "dist isn't what src makes: run `make ui` and commit dist")
+	require.Equal(t, files(t, os.DirFS("dist")), files(t, os.DirFS(built)),
+		"dist isn't what src makes: run `make ui` and commit dist")
 }
 
 // TestLogicOfThePage runs the unit tests of numbers, times, addresses and completion.

@@ -24,7 +24,9 @@ func damaged(t *testing.T, eng engine.Engine) (window int64) {
 	b := store.NewBatch("default")
 	for i := range 4 {
 		ls := labels.FromStrings(model.MetricNameLabel, []string{"up", "load"}[i%2], "job", fmt.Sprint("job-", i))
-		storagetest.Add(t, b, ls, storagetest.Samples(time.Now().Add(-time.Minute).UnixMilli(), 1000, 3, func(i int) float64 { return float64(i) })...)
+		storagetest.Add(t, b, ls, storagetest.Samples(
+			time.Now().Add(-time.Minute).UnixMilli(), 1000, 3, func(i int) float64 { return float64(i) },
+		)...)
 	}
 	require.NoError(t, b.Commit(t.Context()))
 	require.NoError(t, store.SealAll(t.Context()))
@@ -39,12 +41,18 @@ func damaged(t *testing.T, eng engine.Engine) (window int64) {
 	for _, table := range []*engine.Table{engine.Raw, engine.RawPages} {
 		of := engine.Key{engine.Int(format.KindLabels)}
 		var batch []engine.Mutation
-		for row, err := range eng.Scan(t.Context(), engine.Range{Table: table, Partition: partition, From: of, To: of}) {
+		for row, err := range eng.Scan(t.Context(), engine.Range{
+			Table: table, Partition: partition, From: of, To: of,
+		}) {
 			require.NoError(t, err)
-			batch = append(batch, engine.Mutation{Clustering: row.Clustering.Clone(), Timestamp: format.MaxTime, Value: []byte{9}})
+			batch = append(batch, engine.Mutation{
+				Clustering: row.Clustering.Clone(), Timestamp: format.MaxTime, Value: []byte{9},
+			})
 		}
 		if len(batch) > 0 {
-			require.NoError(t, eng.Write(t.Context(), []engine.Batch{{Table: table, Partition: partition, Mutations: batch}}))
+			require.NoError(t, eng.Write(t.Context(), []engine.Batch{
+				{Table: table, Partition: partition, Mutations: batch},
+			}))
 		}
 		rows = append(rows, batch...)
 	}

@@ -138,7 +138,9 @@ var assetNames = sync.OnceValue(func() map[string]string {
 
 // manualTemplate uses the page's own style sheet and additional rules. It needs no script except the one that sets the
 // theme.
-var manualTemplate = template.Must(template.New("").Funcs(template.FuncMap{"odd": func(i int) bool { return i%2 == 1 }}).Parse(`<!DOCTYPE html>
+var manualTemplate = template.Must(template.New("").Funcs(template.FuncMap{
+	"odd": func(i int) bool { return i%2 == 1 },
+}).Parse(`<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">

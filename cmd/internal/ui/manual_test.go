@@ -59,7 +59,9 @@ func TestManual(t *testing.T) {
 		require.Contains(t, text, want, path)
 		require.NotContains(t, text, "<script>")
 		requireWellFormed(t, text)
-		for _, name := range regexp.MustCompile(`(?:src|href)="((?:\.\./|\./)assets/[^"]*)"`).FindAllStringSubmatch(text, -1) {
+		for _, name := range regexp.MustCompile(
+			`(?:src|href)="((?:\.\./|\./)assets/[^"]*)"`,
+		).FindAllStringSubmatch(text, -1) {
 			file := strings.TrimLeft(name[1], "./")
 			require.Equal(t, http.StatusOK, get(t, testOptions(), "/"+file).StatusCode, file)
 		}
@@ -140,7 +142,8 @@ func TestManualInABrowser(t *testing.T) {
 		shots = t.TempDir()
 	}
 	cmd := exec.CommandContext(t.Context(), "node", "browser/manual.mjs")
-	cmd.Env = append(os.Environ(), "BASE="+server.URL, "CHROMIUM="+chromium, "SHOTS="+shots, "TOPICS="+strings.Join(manual.Topics(), " "))
+	cmd.Env = append(os.Environ(), "BASE="+server.URL, "CHROMIUM="+chromium, "SHOTS="+shots,
+		"TOPICS="+strings.Join(manual.Topics(), " "))
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
 	require.NoError(t, cmd.Run(), "the output above says what went wrong")
 }

@@ -12,14 +12,23 @@ func TestMetric(t *testing.T) {
 	o := testOptions()
 	now := time.Now().UTC()
 	old := now.Add(-37 * time.Hour).Truncate(time.Second)
-	o.Store = &fakeStore{newest: map[string]time.Time{"memory_bytes": old, "http_requests_total": now.Add(-time.Minute)}}
+	o.Store = &fakeStore{
+		newest: map[string]time.Time{"memory_bytes": old, "http_requests_total": now.Add(-time.Minute)},
+	}
 	h := withAuth(t, o)
 	_, text := ask(h, "ann", Prefix+"metric?name=up")
-	require.JSONEq(t, `{"name":"up","found":true,"recent":false,"first":"1970-01-01T00:00:00Z","last":"1970-01-02T00:00:00Z","similar":[]}`, text)
+	require.JSONEq(t,
+		`{"name":"up","found":true,"recent":false,"first":"1970-01-01T00:00:00Z","last":"1970-01-02T00:00:00Z","similar":[]}`,
+		text)
 	_, text = ask(h, "ann", Prefix+"metric?name=up_max")
-	require.JSONEq(t, `{"name":"up_max","found":true,"rollup_of":"up","recent":false,"first":"1970-01-01T00:00:00Z","last":"1970-01-02T00:00:00Z","similar":[]}`, text)
+	require.JSONEq(t,
+		`{"name":"up_max","found":true,"rollup_of":"up","recent":false,"first":"1970-01-01T00:00:00Z","last":"1970-01-02T00:00:00Z","similar":[]}`,
+		text)
 	_, text = ask(h, "ann", Prefix+"metric?name=memory_bytes")
-	require.JSONEq(t, `{"name":"memory_bytes","found":true,"recent":false,"last":"`+old.Format(time.RFC3339)+`","similar":[]}`, text, "unsealed, but old")
+	require.JSONEq(
+		t, `{"name":"memory_bytes","found":true,"recent":false,"last":"`+old.Format(time.RFC3339)+`","similar":[]}`,
+		text, "unsealed, but old",
+	)
 	_, text = ask(h, "ann", Prefix+"metric?name=http_requests_total")
 	require.Contains(t, text, `"recent":true`)
 	for name, want := range map[string]string{

@@ -22,8 +22,8 @@ var dist embed.FS
 
 // policy restricts the page to loads and requests from its own origin. Style sheets that the editor creates have the
 // nonce. Images in style sheets may be data URLs.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self' data:; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self' data:; " +
+	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // harden sets the security headers of all files of the page.
 func harden(h http.Header) {

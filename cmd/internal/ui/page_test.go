@@ -49,7 +49,8 @@ func TestThePageIsLockedDown(t *testing.T) {
 	require.Equal(t, "no-store", first.Header.Get("Cache-Control"))
 	require.Equal(t, "nosniff", first.Header.Get("X-Content-Type-Options"))
 	require.Equal(t, "no-referrer", first.Header.Get("Referrer-Policy"))
-	require.Empty(t, regexp.MustCompile(`(src|href)="(https?:|/)`).FindString(text), "it works below any path, and names no other host")
+	require.Empty(t, regexp.MustCompile(`(src|href)="(https?:|/)`).FindString(text),
+		"it works below any path, and names no other host")
 }
 
 func TestWhatThePageNamesIsThere(t *testing.T) {
@@ -135,7 +136,9 @@ func TestOtherPathsGetAPageThatSaysSo(t *testing.T) {
 	plain := ask(http.MethodPost, "/v1/metrics", "*/*")
 	require.Equal(t, http.StatusNotFound, plain.StatusCode)
 	require.Equal(t, "404 page not found\n", body(t, plain))
-	require.Equal(t, http.StatusMethodNotAllowed, ask(http.MethodPost, "/alerts", browser).StatusCode, "the path is one")
+	require.Equal(
+		t, http.StatusMethodNotAllowed, ask(http.MethodPost, "/alerts", browser).StatusCode, "the path is one",
+	)
 	require.Equal(t, http.StatusOK, ask(http.MethodGet, "/", browser).StatusCode)
 }
 

@@ -34,6 +34,8 @@ func (a *api) tenants(r *http.Request) (any, error) {
 		all = slices.Compact(all)
 	}
 	shown := slices.Clone(all)
-	slices.SortStableFunc(shown, func(x, y string) int { return cmp.Compare(a.Store.ActiveSeries(y), a.Store.ActiveSeries(x)) })
+	slices.SortStableFunc(shown, func(x, y string) int {
+		return cmp.Compare(a.Store.ActiveSeries(y), a.Store.ActiveSeries(x))
+	})
 	return tenantsAnswer{Tenants: a.Limits(shown[:min(len(shown), maxTenants)]), All: len(all)}, nil
 }

@@ -74,7 +74,8 @@ func (f *File) isChanged() bool {
 		if (err == nil) != (before != nil) {
 			return true
 		}
-		if err == nil && (!os.SameFile(now, before) || now.Size() != before.Size() || !now.ModTime().Equal(before.ModTime()) || now.Mode() != before.Mode()) {
+		if err == nil && (!os.SameFile(now, before) || now.Size() != before.Size() ||
+			!now.ModTime().Equal(before.ModTime()) || now.Mode() != before.Mode()) {
 			return true
 		}
 	}
@@ -125,5 +126,7 @@ func (f *File) TLS() *tls.Config {
 	if !f.Encrypts() {
 		return nil
 	}
-	return &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return f.settings().tls, nil }}
+	return &tls.Config{
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return f.settings().tls, nil },
+	}
 }

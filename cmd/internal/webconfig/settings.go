@@ -112,7 +112,10 @@ func newTLS(c *web.TLSConfig, http2 bool) (*tls.Config, error) {
 	case t.MinVersion > t.MaxVersion:
 		return nil, errors.New("min_version must not be above max_version")
 	case http2 && !allowsHTTP2(t):
-		return nil, errors.New("cipher_suites must contain TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, or http2 must be false")
+		return nil, errors.New(
+			"cipher_suites must contain TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or " +
+				"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, or http2 must be false",
+		)
 	}
 	t.NextProtos = []string{"http/1.1"}
 	if http2 {

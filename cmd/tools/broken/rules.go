@@ -363,7 +363,7 @@ var rules = []rule{
 		"		defer s.forgetWindow(d.window)\n", "", "TestRestoredAfterAFastClock",
 	},
 	{
-		"expiries that others fixed are read within an hour", "storage/retention/expiry.go",
+		"expiries that others fixed are read within an hour", "storage/retention/expiry_memory.go",
 		"	if !ok || membership.Elapsed(read, now) < expiriesFresh {", "	if !ok || membership.Elapsed(read, now) >= 0 {", "TestExpiriesFixedByOthersAreRead",
 	},
 	{

@@ -21,7 +21,9 @@ import (
 func main() {
 	s := soaking{out: os.Stdout, cluster: os.Getenv("CASSANDRA_HOSTS") != ""}
 	flag.DurationVar(&s.limit, "for", 10*time.Minute, "how long to go on; a test that has begun is finished")
-	flag.IntVar(&s.rounds, "rounds", 0, "how many rounds to make, however long they take; 0: as many as the time allows")
+	flag.IntVar(
+		&s.rounds, "rounds", 0, "how many rounds to make, however long they take; 0: as many as the time allows",
+	)
 	flag.IntVar(&s.share, "share", 1, "a round runs one of this many tests, drawn by the seed")
 	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "the seed of the first round")
 	flag.IntVar(&s.times, "times", 1, "how many times as much as in `make test` each test does")

@@ -86,7 +86,9 @@ func worthReading(out []byte) string {
 	if len(kept) <= maxOutput {
 		return string(kept)
 	}
-	return fmt.Sprintf("%s\n[%d bytes left out]\n%s", kept[:maxOutput/2], len(kept)-maxOutput, kept[len(kept)-maxOutput/2:])
+	return fmt.Sprintf(
+		"%s\n[%d bytes left out]\n%s", kept[:maxOutput/2], len(kept)-maxOutput, kept[len(kept)-maxOutput/2:],
+	)
 }
 
 // soaking is the state of a soak.
@@ -117,7 +119,8 @@ func (s *soaking) run(ctx context.Context) (failed int, err error) {
 	if s.rounds > 0 {
 		how, over = fmt.Sprintf("%d rounds", s.rounds), func() bool { return rounds == s.rounds }
 	}
-	fmt.Fprintf(s.out, "soak: %s of %d tests, each %d times as long as usual; -seed %d repeats it\n", how, len(tests), s.times, s.seed)
+	fmt.Fprintf(s.out, "soak: %s of %d tests, each %d times as long as usual; -seed %d repeats it\n",
+		how, len(tests), s.times, s.seed)
 	for ; rounds == 0 || !over(); rounds++ {
 		for i, test := range s.draw(tests, seeds) {
 			if (rounds > 0 || i > 0) && over() {
@@ -135,7 +138,8 @@ func (s *soaking) run(ctx context.Context) (failed int, err error) {
 		}
 		seed = seeds.Uint64()
 	}
-	fmt.Fprintf(s.out, "soak: %d runs of tests passed and %d failed in %v and %d rounds\n", passed, failed, time.Since(began).Round(time.Second), rounds)
+	fmt.Fprintf(s.out, "soak: %d runs of tests passed and %d failed in %v and %d rounds\n",
+		passed, failed, time.Since(began).Round(time.Second), rounds)
 	return failed, nil
 }
 
@@ -179,7 +183,9 @@ func (s *soaking) one(ctx context.Context, t soaked, seed uint64) (passed bool, 
 	began := time.Now()
 	cmd := exec.CommandContext(ctx, s.binary(t.pkg), "-test.count=1", "-test.run=^"+t.test+"$", "-test.v")
 	cmd.Dir = t.pkg
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", soak.SeedVariable, seed), fmt.Sprintf("%s=%d", soak.TimesVariable, s.times))
+	cmd.Env = append(
+		os.Environ(), fmt.Sprintf("%s=%d", soak.SeedVariable, seed), fmt.Sprintf("%s=%d", soak.TimesVariable, s.times),
+	)
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		return false, ctx.Err()

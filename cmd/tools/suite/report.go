@@ -131,7 +131,8 @@ func (r *report) endPackage(e *event) {
 	}
 	r.print(at, "--- the package")
 	for test := range r.output { // tests that were running when it ended
-		if test.pkg == e.Package && test.test != "" && !slices.Contains(r.failed, test) && !slices.Contains(r.skipped, test) {
+		if test.pkg == e.Package && test.test != "" && !slices.Contains(r.failed, test) &&
+			!slices.Contains(r.skipped, test) {
 			r.print(test, "--- "+test.test+", which had not ended")
 		}
 	}
@@ -159,7 +160,8 @@ func (r *report) end(took time.Duration, slowest int, skipsFail bool) (ok bool) 
 		}
 		fmt.Fprintf(r.out, "      %-60s %8.1f s\n", short(t.pkg)+" "+t.test, t.seconds)
 	}
-	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped, in %v\n", r.passed, len(r.failed), len(r.skipped), took.Round(time.Second))
+	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped, in %v\n",
+		r.passed, len(r.failed), len(r.skipped), took.Round(time.Second))
 	if skipsFail && unexplained > 0 {
 		fmt.Fprintf(r.out, "FAIL  %d tests were skipped; make what they need available\n", unexplained)
 		return false

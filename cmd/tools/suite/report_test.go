@@ -54,11 +54,13 @@ func TestSkipsFailTheRunUnlessAnEngineExplainsThem(t *testing.T) {
 func TestReportTellsWhatDidNotCompileOrEnd(t *testing.T) {
 	var out strings.Builder
 	r := newReport(&out)
-	require.NoError(t, r.read(strings.NewReader(`{"Action":"build-output","ImportPath":"p","Output":"p.go:1: undefined: x\n"}
+	require.NoError(
+		t, r.read(strings.NewReader(`{"Action":"build-output","ImportPath":"p","Output":"p.go:1: undefined: x\n"}
 {"Action":"build-fail","ImportPath":"p"}
 {"Action":"output","Package":"q","Test":"TestHangs","Output":"panic: test timed out\n"}
 {"Action":"fail","Package":"q","Elapsed":9}
-`)))
+`)),
+	)
 	require.Contains(t, out.String(), "p does not compile:\np.go:1: undefined: x\n")
 	require.Contains(t, out.String(), "TestHangs, which had not ended:\npanic: test timed out\n")
 }

@@ -162,7 +162,9 @@ func (c *Cluster) run(args ...string) (string, error) {
 	cmd := exec.Command(c.script, args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = c.env, &out, &complaints
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%w %s: %w: %s", ErrCommand, strings.Join(args, " "), err, bytes.TrimSpace(complaints.Bytes()))
+		return "", fmt.Errorf(
+			"%w %s: %w: %s", ErrCommand, strings.Join(args, " "), err, bytes.TrimSpace(complaints.Bytes()),
+		)
 	}
 	return out.String(), nil
 }

@@ -22,8 +22,8 @@ func Hosts(t testing.TB) []string {
 		}
 	}
 	if len(hosts) == 0 {
-		t.Skipf("SKIPPED, NO CASSANDRA: run `make test` or `make test-cassandra`, which start one (they need Java 17 and"+
-			" Maven), put docker/cassandra/with-node before `go test`, or name one in %s", HostsVariable)
+		t.Skipf("SKIPPED, NO CASSANDRA: run `make test` or `make test-cassandra`, which start one (they need Java 17 "+
+			"and Maven), put docker/cassandra/with-node before `go test`, or name one in %s", HostsVariable)
 	}
 	return hosts
 }

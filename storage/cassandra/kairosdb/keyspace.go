@@ -77,16 +77,20 @@ func (k *Keyspace) readTables(ctx context.Context, keyspace string) error {
 		}
 		has[table] = true
 	}
-	k.legacy, k.current, k.strings = has["row_key_index"], has["row_key_time_index"] && has["row_keys"], has["string_index"]
+	k.legacy = has["row_key_index"]
+	k.current, k.strings = has["row_key_time_index"] && has["row_keys"], has["string_index"]
 	switch {
 	case !has["data_points"]:
 		return fmt.Errorf("%w: %s has no table data_points", ErrNotKairosDB, keyspace)
 	case !k.legacy && !k.current:
-		return fmt.Errorf("%w: %s has neither row_key_index nor row_key_time_index and row_keys", ErrNotKairosDB, keyspace)
+		return fmt.Errorf("%w: %s has neither row_key_index nor row_key_time_index and row_keys",
+			ErrNotKairosDB, keyspace)
 	}
 	spec := map[string]string{}
 	if has["spec"] {
-		rows := k.session.Query("SELECT name, value FROM spec WHERE spec_type = 'cluster_config'").WithContext(ctx).Iter()
+		rows := k.session.Query(
+			"SELECT name, value FROM spec WHERE spec_type = 'cluster_config'",
+		).WithContext(ctx).Iter()
 		var name, value string
 		for rows.Scan(&name, &value) {
 			spec[name] = value

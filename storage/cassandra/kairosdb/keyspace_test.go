@@ -35,13 +35,16 @@ func (f *filler) add(format string, args ...any) { f.cql = append(f.cql, fmt.Spr
 
 // row adds a row to the indices of today and points to data_points.
 func (f *filler) row(r Row, plain bool, points map[uint32][]byte) {
-	f.add("INSERT INTO %s.row_key_time_index (metric, table_name, row_time) VALUES ('%s', 'data_points', %d)", f.keyspace, r.Metric, r.TimeMS)
+	f.add("INSERT INTO %s.row_key_time_index (metric, table_name, row_time) VALUES ('%s', 'data_points', %d)",
+		f.keyspace, r.Metric, r.TimeMS)
 	tags := ""
 	for name, value := range r.Tags {
 		tags += fmt.Sprintf(", '%s': '%s'", name, value)
 	}
-	f.add("INSERT INTO %s.row_keys (metric, table_name, row_time, data_type, tags, mtime) VALUES ('%s', 'data_points', %d, '%s', {%s}, now())",
-		f.keyspace, r.Metric, r.TimeMS, r.Type, tags[2:])
+	f.add(
+		"INSERT INTO %s.row_keys (metric, table_name, row_time, data_type, tags, mtime) VALUES ('%s', 'data_points', %d, '%s', {%s}, now())",
+		f.keyspace, r.Metric, r.TimeMS, r.Type, tags[2:],
+	)
 	f.points(appendKey(nil, &r, plain), points)
 }
 
@@ -53,7 +56,8 @@ func (f *filler) legacyRow(metric string, key []byte, points map[uint32][]byte) 
 
 func (f *filler) points(key []byte, points map[uint32][]byte) {
 	for column, value := range points {
-		f.add("INSERT INTO %s.data_points (key, column1, value) VALUES (0x%x, 0x%08x, 0x%x)", f.keyspace, key, column, value)
+		f.add("INSERT INTO %s.data_points (key, column1, value) VALUES (0x%x, 0x%08x, 0x%x)",
+			f.keyspace, key, column, value)
 	}
 }
 
@@ -109,15 +113,20 @@ func TestReader(t *testing.T) {
 	half := binary.BigEndian.AppendUint64(nil, math.Float64bits(0.5))
 	f.add("INSERT INTO %s.string_index (key, column1, value) VALUES (0x%x, 'named', 0x00)", f.keyspace, metricNames)
 	a, u := map[string]string{"host": "a"}, map[string]string{"url": "http://x"}
-	f.row(Row{Metric: "m", TimeMS: rowTime, Type: TypeLong, Tags: a}, false, map[uint32][]byte{0: one, 2 * 1000: one, 2 * 2000: {0xff}, 2 * (DefaultWidthMS - 1): one})
-	f.row(Row{Metric: "m", TimeMS: rowTime, Type: TypeDouble, Tags: a}, false, map[uint32][]byte{2 * 500: half, 2 * 1000: half})
-	f.row(Row{Metric: "m", TimeMS: rowTime, Type: "kairos_string", Tags: a}, false, map[uint32][]byte{2 * 7: []byte("text")})
+	f.row(Row{Metric: "m", TimeMS: rowTime, Type: TypeLong, Tags: a}, false, map[uint32][]byte{
+		0: one, 2 * 1000: one, 2 * 2000: {0xff}, 2 * (DefaultWidthMS - 1): one,
+	})
+	f.row(Row{Metric: "m", TimeMS: rowTime, Type: TypeDouble, Tags: a}, false,
+		map[uint32][]byte{2 * 500: half, 2 * 1000: half})
+	f.row(Row{Metric: "m", TimeMS: rowTime, Type: "kairos_string", Tags: a}, false,
+		map[uint32][]byte{2 * 7: []byte("text")})
 	f.row(Row{Metric: "m", TimeMS: rowTime, Type: TypeLong, Tags: u}, false, map[uint32][]byte{2: one})
 	f.row(Row{Metric: "m", TimeMS: rowTime, Type: TypeLong, Tags: u}, true, map[uint32][]byte{4: one}) // as before 1.3
 	f.row(Row{Metric: "m", TimeMS: rowTime + DefaultWidthMS, Type: TypeLong, Tags: a}, false, map[uint32][]byte{0: one})
 	// Of rows that were deleted the time of the last change is left.
 	f.add("INSERT INTO %s.row_key_time_index (metric, table_name, row_time) VALUES ('m', 'data_points', 0)", f.keyspace)
-	f.add("INSERT INTO %s.row_keys (metric, table_name, row_time, mtime) VALUES ('m', 'data_points', 0, now())", f.keyspace)
+	f.add("INSERT INTO %s.row_keys (metric, table_name, row_time, mtime) VALUES ('m', 'data_points', 0, now())",
+		f.keyspace)
 	// Rows of the old index, before 1970 and after, one of them also in the new one; damage.
 	old := func(at int64) []byte {
 		return appendKey(nil, &Row{Metric: "m", TimeMS: at, Type: TypeLegacy, Tags: a}, false)
@@ -128,7 +137,8 @@ func TestReader(t *testing.T) {
 	f.legacyRow("m", old(rowTime), map[uint32][]byte{6: {9}})
 	f.legacyRow("m", appendKey(nil, &Row{Metric: "m", TimeMS: rowTime, Type: TypeLong, Tags: a}, false), nil)
 	f.legacyRow("m", append(appendKeyHead(nil, "m", rowTime), "cut"...), nil)
-	f.legacyRow("only old", appendKey(nil, &Row{Metric: "only old", TimeMS: rowTime, Type: TypeLegacy, Tags: a}, false), map[uint32][]byte{0: {3}})
+	f.legacyRow("only old", appendKey(nil, &Row{Metric: "only old", TimeMS: rowTime, Type: TypeLegacy, Tags: a}, false),
+		map[uint32][]byte{0: {3}})
 	cassandratest.Run(t, hosts, f.cql...)
 
 	k, err := Open(context.Background(), testOptions(hosts, f.keyspace))
@@ -145,8 +155,9 @@ func TestReader(t *testing.T) {
 		"kairos_legacy map[host:a] -2500 7",
 		"kairos_legacy map[host:a] -1 8",
 		"kairos_legacy map[host:a] 0 0.5", "kairos_legacy map[host:a] 1 0",
-		"kairos_long map[host:a] 1794441600000 1", "kairos_long map[host:a] 1794441601000 1", "kairos_long map[host:a] 1796255999999 1",
-		"kairos_long map[url:http://x] 1794441600002 1", "kairos_long map[url:http://x] 1794441600001 1",
+		"kairos_long map[host:a] 1794441600000 1", "kairos_long map[host:a] 1794441601000 1",
+		"kairos_long map[host:a] 1796255999999 1", "kairos_long map[url:http://x] 1794441600002 1",
+		"kairos_long map[url:http://x] 1794441600001 1",
 		"kairos_double map[host:a] 1794441600500 0.5", "kairos_double map[host:a] 1794441601000 0.5",
 		"kairos_string map[host:a] 1794441600007 0",
 		"kairos_legacy map[host:a] 1794441600003 9",
@@ -154,7 +165,9 @@ func TestReader(t *testing.T) {
 	}, all)
 	require.Equal(t, 2, damaged, "a key, and a value")
 	all, damaged = everything(t, k, "m", rowTime+1000, rowTime+1999)
-	require.Equal(t, []string{"kairos_long map[host:a] 1794441601000 1", "kairos_double map[host:a] 1794441601000 0.5"}, all)
+	require.Equal(
+		t, []string{"kairos_long map[host:a] 1794441601000 1", "kairos_double map[host:a] 1794441601000 0.5"}, all,
+	)
 	require.Equal(t, 1, damaged, "the key; the value lies elsewhere")
 	all, _ = everything(t, k, "m", -3, -1)
 	require.Equal(t, []string{"kairos_legacy map[host:a] -1 8"}, all)
@@ -169,8 +182,10 @@ func TestReader(t *testing.T) {
 // testSeconds turns a keyspace into one that counts seconds.
 func testSeconds(t *testing.T, hosts []string, keyspace string) {
 	f := &filler{keyspace: keyspace}
-	f.add("INSERT INTO %s.spec (spec_type, name, value) VALUES ('cluster_config', 'row_time_unit', 'SECONDS')", keyspace)
-	f.add("INSERT INTO %s.spec (spec_type, name, value) VALUES ('cluster_config', 'row_width', '%d')", keyspace, DefaultWidthMS)
+	f.add("INSERT INTO %s.spec (spec_type, name, value) VALUES ('cluster_config', 'row_time_unit', 'SECONDS')",
+		keyspace)
+	f.add("INSERT INTO %s.spec (spec_type, name, value) VALUES ('cluster_config', 'row_width', '%d')",
+		keyspace, DefaultWidthMS)
 	cassandratest.Run(t, hosts, f.cql...)
 	k, err := Open(context.Background(), testOptions(hosts, keyspace))
 	require.NoError(t, err)

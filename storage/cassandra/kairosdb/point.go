@@ -32,7 +32,8 @@ func parseLayout(spec map[string]string) (layout, error) {
 		l.unit = unit(text)
 	}
 	if l.unit != unitLegacy && l.unit != unitMilliseconds && l.unit != unitSeconds {
-		return l, fmt.Errorf("kairosdb: table spec has row_time_unit %q; must be LEGACY, MILLISECONDS or SECONDS", l.unit)
+		return l, fmt.Errorf("kairosdb: table spec has row_time_unit %q; must be LEGACY, MILLISECONDS or SECONDS",
+			l.unit)
 	}
 	if text, ok := spec["row_width"]; ok {
 		width, err := strconv.ParseInt(text, 10, 64)
@@ -122,7 +123,8 @@ func valueOf(typ string, column, value []byte) (v float64, exact bool, err error
 	case len(value) == 9 && value[0] != 1:
 		return math.Float64frombits(binary.BigEndian.Uint64(value[1:])), true, nil
 	}
-	return 0, false, fmt.Errorf("%w: %s %x: it must be a byte of 1 and 4 more bytes, or another byte and 8 more bytes", ErrCorrupt, typ, value)
+	return 0, false, fmt.Errorf("%w: %s %x: it must be a byte of 1 and 4 more bytes, or another byte and 8 more bytes",
+		ErrCorrupt, typ, value)
 }
 
 // float converts an integer, and reports whether nothing was lost.

@@ -71,10 +71,14 @@ func TestColumnsOfARange(t *testing.T) {
 		for _, c := range []struct{ row, from, to int64 }{
 			{0, 0, 0}, {rowTime, rowTime + 1, rowTime + 1999}, {rowTime, rowTime - 5, rowTime + 2000},
 			{rowTime, rowTime + 3000, rowTime + 2000}, {rowTime, rowTime - 10, rowTime - 1}, {-7000, -6999, -2},
-			{rowTime, math.MinInt64, math.MaxInt64}, {-rowTime, math.MinInt64, math.MaxInt64}, {rowTime, rowTime + 1_814_399_000, math.MaxInt64},
+			{rowTime, math.MinInt64, math.MaxInt64}, {-rowTime, math.MinInt64, math.MaxInt64},
+			{rowTime, rowTime + 1_814_399_000, math.MaxInt64},
 		} {
 			first, last, some := l.columns(c.row, c.from, c.to)
-			for _, n := range []uint32{0, 1, 2, 3, 4, 5, 999, 1000, 1001, 1998, 1999, 2000, 2001, 3999, 4000, 4001, 1_814_399, 1_814_399_999, math.MaxInt32, math.MaxUint32} {
+			for _, n := range []uint32{
+				0, 1, 2, 3, 4, 5, 999, 1000, 1001, 1998, 1999, 2000, 2001, 3999, 4000, 4001, 1_814_399, 1_814_399_999,
+				math.MaxInt32, math.MaxUint32,
+			} {
 				at, err := l.timeOf(c.row, column(n))
 				if err != nil {
 					continue

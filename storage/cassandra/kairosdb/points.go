@@ -33,7 +33,9 @@ func (k *Keyspace) Points(ctx context.Context, r *Row, minMS, maxMS int64) iter.
 		if !r.IsNumber() {
 			statement, cells = "SELECT column1", cells[:1]
 		}
-		rows := k.session.Query(statement+" FROM data_points WHERE key = ? AND column1 >= ? AND column1 <= ?", r.Key, first[:], last[:]).
+		rows := k.session.Query(
+			statement+" FROM data_points WHERE key = ? AND column1 >= ? AND column1 <= ?", r.Key, first[:], last[:],
+		).
 			WithContext(ctx).PageSize(pageOfPoints).Iter()
 		for rows.Scan(cells...) {
 			p, err := k.layout.point(r, column, value)

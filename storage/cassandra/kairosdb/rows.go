@@ -58,8 +58,11 @@ func (k *Keyspace) rowTimes(ctx context.Context, metric string, minMS, maxMS int
 	}
 	var times []int64
 	if k.current {
-		rows := k.session.Query("SELECT row_time FROM row_key_time_index WHERE metric = ? AND table_name = ? AND row_time >= ? AND row_time <= ?",
-			metric, dataPoints, minMS, maxMS).WithContext(ctx).PageSize(pageOfKeys).Iter()
+		rows := k.session.Query(
+			"SELECT row_time FROM row_key_time_index WHERE metric = ? AND table_name = ? AND row_time >= ? AND "+
+				"row_time <= ?",
+			metric, dataPoints, minMS, maxMS,
+		).WithContext(ctx).PageSize(pageOfKeys).Iter()
 		var at int64
 		for rows.Scan(&at) {
 			times = append(times, at)

@@ -26,7 +26,10 @@ func TestHistoryText(t *testing.T) {
 		require.NoError(t, writeHistory(&c, again))
 		require.Equal(t, text, c.String())
 	}
-	for _, bad := range []string{"put", "jump", "put nowhere 1", `scan stage 1,2 - - 0`, `put stage 1,x - 1 "v"`, `drop raw "a`, "commit now", `cas store "a" "b" nil`} {
+	for _, bad := range []string{
+		"put", "jump", "put nowhere 1", `scan stage 1,2 - - 0`, `put stage 1,x - 1 "v"`, `drop raw "a`, "commit now",
+		`cas store "a" "b" nil`,
+	} {
 		_, err := readHistory(strings.NewReader("# a comment\n\n" + bad + "\n"))
 		require.ErrorContains(t, err, "line 3", bad)
 	}
@@ -42,7 +45,9 @@ func TestModelAgainstItself(t *testing.T) {
 	for _, s := range generate(rand.New(rand.NewPCG(1, 0)), 8000, nil) {
 		verbs[s.verb]++
 	}
-	for _, verb := range []string{verbPut, verbDelete, verbDeleteRange, verbClear, verbScan, verbDrop, verbCAS, verbCommit} {
+	for _, verb := range []string{
+		verbPut, verbDelete, verbDeleteRange, verbClear, verbScan, verbDrop, verbCAS, verbCommit,
+	} {
 		require.Greater(t, verbs[verb], 10, verb)
 	}
 }

@@ -19,8 +19,16 @@ type listed struct {
 
 func listedTables() []listed {
 	return []listed{
-		{engine.Stage, func(i int) engine.Key { return engine.Key{engine.Int(int64(i*i*i) - 1000), engine.Int(int64(i % 3))} }, engine.Key{id(1), engine.Int(1)}},
-		{engine.Staged, func(i int) engine.Key { return engine.Key{engine.Int(int64(i % 3)), engine.Int(int64(-i * i))} }, engine.Key{engine.Int(1), id(1), engine.Int(1)}},
+		{
+			engine.Stage,
+			func(i int) engine.Key { return engine.Key{engine.Int(int64(i*i*i) - 1000), engine.Int(int64(i % 3))} },
+			engine.Key{id(1), engine.Int(1)},
+		},
+		{
+			engine.Staged,
+			func(i int) engine.Key { return engine.Key{engine.Int(int64(i % 3)), engine.Int(int64(-i * i))} },
+			engine.Key{engine.Int(1), id(1), engine.Int(1)},
+		},
 		{engine.Sealed, func(i int) engine.Key {
 			return engine.Key{engine.Int(int64(i % 3)), engine.Text(fmt.Sprint("t\x00", i))}
 		}, engine.Key{engine.Int(1), engine.Int(1), id(1)}},
@@ -60,7 +68,8 @@ func testPartitions(t *testing.T, e engine.Engine) {
 				require.False(t, never[fmt.Sprint(key)], "%v of %s never had rows", key, c.table)
 			}
 			for name, key := range has {
-				require.Equal(t, engine.Compare(key, prefix) == 0, found[name], "%v of %s, below %v", key, c.table, prefix)
+				require.Equal(t, engine.Compare(key, prefix) == 0, found[name],
+					"%v of %s, below %v", key, c.table, prefix)
 			}
 		}
 		for range e.Partitions(context.Background(), c.table, nil, nil) {
@@ -80,7 +89,10 @@ func testPartitionsRefused(t *testing.T, e engine.Engine) {
 	}
 	require.ErrorIs(t, refused(context.Background(), engine.Lease, nil), engine.ErrBadKey, "a conditional table")
 	require.ErrorIs(t, refused(context.Background(), engine.Stage, engine.Key{engine.Text("x")}), engine.ErrBadKey)
-	require.ErrorIs(t, refused(context.Background(), engine.Stage, engine.Key{engine.Int(1), engine.Int(1), engine.Int(1)}), engine.ErrBadKey)
+	require.ErrorIs(
+		t, refused(context.Background(), engine.Stage, engine.Key{engine.Int(1), engine.Int(1), engine.Int(1)}),
+		engine.ErrBadKey,
+	)
 	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()
 	write(t, e, engine.Stage, engine.Key{engine.Int(1), engine.Int(1)}, put(engine.Key{id(1), engine.Int(1)}, "v"))

@@ -67,8 +67,10 @@ func testVersionsOfSealedRows(t *testing.T, e engine.Engine, v engine.Versioned)
 			return n
 		}
 		for what, change := range map[string]func(){
-			"put":          func() { write(t, e, of.table, partition, put(of.key, "x")) },
-			"put of much":  func() { write(t, e, of.table, partition, put(of.other, strings.Repeat("x", engine.MaxValue))) },
+			"put": func() { write(t, e, of.table, partition, put(of.key, "x")) },
+			"put of much": func() {
+				write(t, e, of.table, partition, put(of.other, strings.Repeat("x", engine.MaxValue)))
+			},
 			"delete":       func() { write(t, e, of.table, partition, remove(of.key)) },
 			"drop":         func() { require.NoError(t, e.Drop(context.Background(), of.table, partition)) },
 			"drop of more": func() { require.NoError(t, e.Drop(context.Background(), of.table, partition[:1])) },
@@ -93,7 +95,10 @@ func testVersionsAtOnce(t *testing.T, e engine.Engine) {
 		return
 	}
 	for _, at := range []versionedRows{
-		{engine.Windows, engine.Key{engine.Text("t")}, func(i int) engine.Key { return engine.Key{engine.Int(int64(i))} }},
+		{
+			engine.Windows, engine.Key{engine.Text("t")},
+			func(i int) engine.Key { return engine.Key{engine.Int(int64(i))} },
+		},
 		{
 			engine.Raw, engine.Key{engine.Int(7), engine.Int(0), engine.Text("t"), engine.Text("m"), engine.Int(0)},
 			func(i int) engine.Key { return engine.Key{engine.Int(1), engine.Int(int64(i)), id(1), id(2)} },
@@ -117,7 +122,9 @@ func (at *versionedRows) testAtOnce(t *testing.T, e engine.Engine, v engine.Vers
 	running.Go(func() {
 		defer written.Store(rows)
 		row := func(i int) []engine.Batch {
-			return []engine.Batch{{Table: at.table, Partition: at.partition, Mutations: []engine.Mutation{put(at.key(i), "x")}}}
+			return []engine.Batch{
+				{Table: at.table, Partition: at.partition, Mutations: []engine.Mutation{put(at.key(i), "x")}},
+			}
 		}
 		for i := range rows {
 			if i%3 == 0 { // It is written then, or later, or not.

@@ -24,7 +24,8 @@ func TestConformance(t *testing.T) {
 		"probing": func() engine.Engine { return probing{wrapped()} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			enginetest.Run(t, func(testing.TB) engine.Engine { return open() }, enginetest.Without("Durable", "what is in memory ends with the process"))
+			enginetest.Run(t, func(testing.TB) engine.Engine { return open() },
+				enginetest.Without("Durable", "what is in memory ends with the process"))
 		})
 	}
 }
@@ -45,7 +46,9 @@ func mark(partition int64, value string) engine.Batch {
 
 func values(t *testing.T, e engine.Engine, partition int64) []string {
 	var out []string
-	for r, err := range e.Scan(ctx, engine.Range{Table: engine.Shards, Partition: engine.Key{engine.Int(partition), engine.Text("t")}}) {
+	for r, err := range e.Scan(ctx, engine.Range{
+		Table: engine.Shards, Partition: engine.Key{engine.Int(partition), engine.Text("t")},
+	}) {
 		require.NoError(t, err)
 		out = append(out, string(r.Value))
 	}
@@ -148,7 +151,10 @@ func TestScanBreaksOff(t *testing.T) {
 	for i, c := range []struct {
 		action faultengine.Action
 		rows   int
-	}{{faultengine.Fail(nil), 0}, {faultengine.FailAfter(2, nil), 2}, {faultengine.FailAfter(9, nil), 3}, {faultengine.Lose(nil), 3}} {
+	}{
+		{faultengine.Fail(nil), 0}, {faultengine.FailAfter(2, nil), 2}, {faultengine.FailAfter(9, nil), 3},
+		{faultengine.Lose(nil), 3},
+	} {
 		e := faultengine.Wrap(inner, func(op faultengine.Op) faultengine.Action {
 			if op.Kind == faultengine.Scan {
 				return c.action
@@ -185,7 +191,9 @@ func TestDropAndCompareAndSet(t *testing.T) {
 		if old != "" {
 			expected = []byte(old)
 		}
-		return e.CompareAndSet(ctx, engine.Store, engine.Key{engine.Text("s")}, engine.Key{engine.Text("i")}, expected, []byte(value))
+		return e.CompareAndSet(
+			ctx, engine.Store, engine.Key{engine.Text("s")}, engine.Key{engine.Text("i")}, expected, []byte(value),
+		)
 	}
 
 	next = faultengine.Withhold(nil)

@@ -21,7 +21,9 @@ var (
 func write(t *testing.T, e *memory.Engine, mutations ...engine.Mutation) {
 	for _, m := range mutations {
 		m.Clustering = key
-		require.NoError(t, e.Write(t.Context(), []engine.Batch{{Table: engine.Stage, Partition: partition, Mutations: []engine.Mutation{m}}}))
+		require.NoError(t, e.Write(t.Context(), []engine.Batch{
+			{Table: engine.Stage, Partition: partition, Mutations: []engine.Mutation{m}},
+		}))
 	}
 }
 
@@ -39,7 +41,10 @@ func TestExpiringRows(t *testing.T) {
 	const began = 1_777_636_800
 	at := time.Unix(began, 0)
 	put := func(value string, expires int64) engine.Batch {
-		return engine.Batch{Table: engine.Stage, Partition: partition, Expires: expires, Mutations: []engine.Mutation{{Clustering: key, Timestamp: 7, Value: []byte(value)}}}
+		return engine.Batch{
+			Table: engine.Stage, Partition: partition, Expires: expires,
+			Mutations: []engine.Mutation{{Clustering: key, Timestamp: 7, Value: []byte(value)}},
+		}
 	}
 	for _, c := range []struct {
 		about        string
@@ -85,7 +90,9 @@ func TestAllRows(t *testing.T) {
 	for i := range int64(3) {
 		b := engine.Batch{Table: engine.Stage, Partition: engine.Key{engine.Int(1), engine.Int(i)}}
 		for seq := range int64(3) {
-			b.Mutations = append(b.Mutations, engine.Mutation{Clustering: engine.Key{writer, engine.Int(seq)}, Timestamp: i, Value: []byte{byte(seq)}})
+			b.Mutations = append(b.Mutations, engine.Mutation{
+				Clustering: engine.Key{writer, engine.Int(seq)}, Timestamp: i, Value: []byte{byte(seq)},
+			})
 		}
 		require.NoError(t, e.Write(t.Context(), []engine.Batch{b}))
 	}

@@ -39,7 +39,9 @@ type Faults struct {
 
 // New returns the operating system's files with failing operations.
 func New(r Faults) vfs.FS {
-	return errorfs.Wrap(freeFS{vfs.Default, r.Free}, errorfs.InjectorFunc(func(op errorfs.Op) error { return r.Fail(op.Kind, op.Path) }))
+	return errorfs.Wrap(freeFS{vfs.Default, r.Free}, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		return r.Fail(op.Kind, op.Path)
+	}))
 }
 
 type freeFS struct {

@@ -86,9 +86,15 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 		return pebble.BackupStats{}, err
 	}
 	store := lineage.Store
-	b := &backup{Options: o, set: setOf(store, o.Key), bucket: bucket, dir: checkpoint, manifests: map[string]manifest{}, deleted: map[string]bool{}}
+	b := &backup{
+		Options: o, set: setOf(store, o.Key), bucket: bucket, dir: checkpoint, manifests: map[string]manifest{},
+		deleted: map[string]bool{},
+	}
 	b.stats.Name, b.stats.Taken = name, o.Now()
-	m := manifest{Version: manifestVersion, Name: name, Store: store, Copy: lineage.Copy, Host: lineage.Host, Tenants: lineage.TenantList(), Taken: b.stats.Taken.UTC()}
+	m := manifest{
+		Version: manifestVersion, Name: name, Store: store, Copy: lineage.Copy, Host: lineage.Host,
+		Tenants: lineage.TenantList(), Taken: b.stats.Taken.UTC(),
+	}
 	if err := b.readNewest(ctx, &m, lineage); err != nil {
 		return b.stats, err
 	}
@@ -118,7 +124,8 @@ func (b *backup) readNewest(ctx context.Context, m *manifest, lineage pebble.Lin
 	for _, l := range slices.Backward(all) {
 		newest, err := readManifest(ctx, b.bucket, l, b.Key)
 		if errors.Is(err, pebble.ErrBackup) {
-			b.stats.Unreadable = append(b.stats.Unreadable, fmt.Sprintf("backup %s was skipped: %s; if it isn't needed, remove the object", l.Name, err))
+			b.stats.Unreadable = append(b.stats.Unreadable,
+				fmt.Sprintf("backup %s was skipped: %s; if it isn't needed, remove the object", l.Name, err))
 			continue
 		}
 		if isGone(err) {
@@ -219,7 +226,10 @@ func (b *backup) complete(ctx context.Context, m *manifest) error {
 		}
 	}
 	err := b.bucket.Delete(ctx, b.manifest(m.Name, len(m.Damaged) > 0))
-	return errors.Join(fmt.Errorf("objects: files were removed from the bucket %d times before the manifest was stored", maxListings), err)
+	return errors.Join(
+		fmt.Errorf("objects: files were removed from the bucket %d times before the manifest was stored", maxListings),
+		err,
+	)
 }
 
 // storeManifest stores the manifest and reads it back.
@@ -231,7 +241,8 @@ func (b *backup) storeManifest(ctx context.Context, m *manifest, deadline time.T
 	}
 	object := b.manifest(m.Name, len(m.Damaged) > 0)
 	lost := func(why string) error {
-		err := fmt.Errorf("%w: %s (%s): backup %s doesn't exist; check the storage, then back up again", ErrNotStored, object, why, m.Name)
+		err := fmt.Errorf("%w: %s (%s): backup %s doesn't exist; check the storage, then back up again",
+			ErrNotStored, object, why, m.Name)
 		return errors.Join(err, b.bucket.Delete(ctx, object)) // An incomplete manifest must not count as a backup.
 	}
 	all, err := list(ctx, b.bucket, b.folder("backups"))
@@ -277,7 +288,8 @@ func (b *backup) readCheckpoint(m *manifest) error {
 // time after which none of them was garbage, by a clock that advances while the machine is suspended.
 func (b *backup) copyAll(ctx context.Context, m *manifest) (listed time.Time, err error) {
 	for i := range m.Files {
-		if info, err := os.Lstat(filepath.Join(b.dir, m.Files[i].Name)); err == nil { // Otherwise copy returns the error.
+		if info, err := os.Lstat(filepath.Join(b.dir, m.Files[i].Name)); err == nil {
+			// Otherwise copy returns the error.
 			engine.MeterOf(ctx).Expect(b.work(info))
 		}
 	}
@@ -305,7 +317,8 @@ func (b *backup) copyAll(ctx context.Context, m *manifest) (listed time.Time, er
 			return listed, nil
 		}
 	}
-	return listed, fmt.Errorf("objects: files were removed from the bucket %d times while they were backed up", maxListings)
+	return listed, fmt.Errorf("objects: files were removed from the bucket %d times while they were backed up",
+		maxListings)
 }
 
 // isThere reports whether a file's object exists and may be used.

@@ -28,7 +28,9 @@ func names(n int) (out []string) {
 func TestBackupsShareFiles(t *testing.T) {
 	hybrid, err := age.GenerateHybridIdentity()
 	require.NoError(t, err)
-	for about, key := range map[string]*Key{"plain": nil, "encrypted": testKey(t, newIdentity(t)), "post-quantum": testKey(t, hybrid.String())} {
+	for about, key := range map[string]*Key{
+		"plain": nil, "encrypted": testKey(t, newIdentity(t)), "post-quantum": testKey(t, hybrid.String()),
+	} {
 		b, o := newMemory(), DefaultOptions()
 		o.Key = key
 		first := map[string]string{"one.txt": "one", "two.txt": strings.Repeat("two", 1e5), "empty": "", "same": "one"}
@@ -66,9 +68,13 @@ func TestSizeOfEncryptedObjects(t *testing.T) {
 func TestEncryptedObjectsTellNothing(t *testing.T) {
 	b, o := newMemory(), DefaultOptions()
 	o.Key = testKey(t, newIdentity(t))
-	_, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"private.log": "hunter2 is the secret"}), names(1)[0], o)
+	_, err := Backup(
+		t.Context(), b, checkpoint(t, "s", map[string]string{"private.log": "hunter2 is the secret"}), names(1)[0], o,
+	)
 	require.NoError(t, err)
-	sum, _, err := pebble.SHA256Of(t.Context(), filepath.Join(checkpoint(t, "", map[string]string{"x": "hunter2 is the secret"}), "x"))
+	sum, _, err := pebble.SHA256Of(
+		t.Context(), filepath.Join(checkpoint(t, "", map[string]string{"x": "hunter2 is the secret"}), "x"),
+	)
 	require.NoError(t, err)
 	for name, content := range b.objects {
 		for _, secret := range []string{"hunter2", "private.log", sum} {
@@ -114,7 +120,8 @@ func TestDamagedObjects(t *testing.T) {
 		_, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"a": "older"}), name[0], o)
 		require.NoError(t, err)
 		before := len(b.of("files"))
-		_, err = Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"b": strings.Repeat("newer", 30000), "c": "c"}), name[1], o)
+		_, err = Backup(t.Context(), b,
+			checkpoint(t, "s", map[string]string{"b": strings.Repeat("newer", 30000), "c": "c"}), name[1], o)
 		require.NoError(t, err)
 		require.Len(t, b.of("files"), before+2)
 		m, err := list(t.Context(), b, "backups/")
@@ -128,8 +135,9 @@ func TestDamagedObjects(t *testing.T) {
 		for _, object := range targets {
 			whole := b.objects[object]
 			for how, content := range map[string][]byte{
-				"a bit": flipped(whole, len(whole)/2), "the first bit": flipped(whole, 0), "the last bit": flipped(whole, len(whole)-1),
-				"cut": whole[:len(whole)-1], "longer": append(bytes.Clone(whole), 'x'), "empty": {}, "gone": nil,
+				"a bit": flipped(whole, len(whole)/2), "the first bit": flipped(whole, 0),
+				"the last bit": flipped(whole, len(whole)-1), "cut": whole[:len(whole)-1],
+				"longer": append(bytes.Clone(whole), 'x'), "empty": {}, "gone": nil,
 			} {
 				if b.objects[object] = content; content == nil {
 					delete(b.objects, object)
@@ -139,7 +147,8 @@ func TestDamagedObjects(t *testing.T) {
 				require.Error(t, err, "%s %s %s", about, how, object)
 				require.NoDirExists(t, dir)
 				if how != "gone" || object != m[1].object {
-					require.ErrorContains(t, err, "the previous backup is --backup="+name[0], "%s %s %s", about, how, object)
+					require.ErrorContains(t, err, "the previous backup is --backup="+name[0],
+						"%s %s %s", about, how, object)
 				}
 			}
 			b.objects[object] = whole
@@ -166,7 +175,8 @@ func TestBackupsOfSeveralStores(t *testing.T) {
 	}
 	require.Len(t, b.of("backups"), 4)
 	_, err := Restore(t.Context(), b, "", filepath.Join(t.TempDir(), "x"), o)
-	require.ErrorContains(t, err, "has backups of 3 stores; choose one with --backup. The newest of each store: "+strings.Join([]string{name[2], name[3], name[4]}, ", "))
+	require.ErrorContains(t, err, "has backups of 3 stores; choose one with --backup. The newest of each store: "+
+		strings.Join([]string{name[2], name[3], name[4]}, ", "))
 	require.Equal(t, map[string]string{"f": "2"}, filesOf(t, b, name[2], o))
 	require.Equal(t, map[string]string{"f": "4"}, filesOf(t, b, name[4], o))
 	_, err = Restore(t.Context(), b, name[0], filepath.Join(t.TempDir(), "x"), o)
@@ -181,7 +191,9 @@ func TestBackupOfADamagedStore(t *testing.T) {
 	_, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"f": "whole"}), name[0], o)
 	require.NoError(t, err)
 	for _, name := range name[1:] { // The second finds the damaged file in the first.
-		stats, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"000001.sst": "no file of rows"}), name, o)
+		stats, err := Backup(
+			t.Context(), b, checkpoint(t, "s", map[string]string{"000001.sst": "no file of rows"}), name, o,
+		)
 		require.NoError(t, err)
 		require.NotEmpty(t, stats.Damaged)
 	}

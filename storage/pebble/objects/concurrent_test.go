@@ -118,7 +118,10 @@ func (p *process) Delete(ctx context.Context, name string) error {
 // responses. Every existing manifest has all of its files at any time, except one that was stored too late and whose
 // backup wasn't acknowledged.
 func TestConcurrentBackups(t *testing.T) {
-	r := &race{memory: newMemory(), rand: rand.New(rand.NewPCG(soak.Seed(t), 1)), grace: time.Hour, late: map[string]bool{}, made: map[string]bool{}}
+	r := &race{
+		memory: newMemory(), rand: rand.New(rand.NewPCG(soak.Seed(t), 1)), grace: time.Hour, late: map[string]bool{},
+		made: map[string]bool{},
+	}
 	o := DefaultOptions()
 	o.Keep, o.Grace, o.Now, o.Workers = pebble.Keep{Last: 2}, r.grace, r.clock, 1
 	removed := 0

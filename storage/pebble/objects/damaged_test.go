@@ -27,7 +27,9 @@ func TestDamagedLists(t *testing.T) {
 		name := names(20)
 		backup := func(i int, content string) (pebble.BackupStats, error) {
 			b.now, now = b.now.Add(6*time.Hour), now.Add(6*time.Hour)
-			return Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"f": content, "always": "x"}), name[i], o)
+			return Backup(
+				t.Context(), b, checkpoint(t, "s", map[string]string{"f": content, "always": "x"}), name[i], o,
+			)
 		}
 		for i, content := range []string{"a", "b", "c", "d", "e", "f"} {
 			_, err := backup(i, content)
@@ -103,7 +105,9 @@ func TestSuspendedInTheManifest(t *testing.T) {
 		}
 		require.Len(t, b.of("files"), 1, "what the suspended one needs was removed")
 	}
-	stats, err := Backup(t.Context(), &suspended{b, others}, checkpoint(t, "s", map[string]string{"f": "returns"}), name[9], o)
+	stats, err := Backup(
+		t.Context(), &suspended{b, others}, checkpoint(t, "s", map[string]string{"f": "returns"}), name[9], o,
+	)
 	require.NoError(t, err)
 	require.Equal(t, 1, stats.Copied)
 	require.Equal(t, map[string]string{"f": "returns"}, filesOf(t, b, name[9], o))
@@ -198,7 +202,8 @@ func TestHiddenManifest(t *testing.T) {
 	require.NoError(t, b.Delete(t.Context(), setOf("s", nil).manifest(name[0], false)))
 	lying.object = setOf("s", nil).manifest(name[1], false)
 	for i := range 4 {
-		require.ErrorContains(t, backup(3+i, "third"), "exists but isn't listed: the listing is unreliable; nothing is removed")
+		require.ErrorContains(t, backup(3+i, "third"),
+			"exists but isn't listed: the listing is unreliable; nothing is removed")
 	}
 	require.Equal(t, map[string]string{"f": "same"}, filesOf(t, b, name[1], o))
 }

@@ -71,7 +71,10 @@ func (b *backup) retain(ctx context.Context) error {
 	var dated []pebble.DatedBackup
 	for _, l := range all {
 		if missing := b.missingFile(l); missing != "" { // Such a backup doesn't count and isn't removed.
-			b.stats.Unreadable = append(b.stats.Unreadable, fmt.Sprintf("backup %s can't be restored, because %s is missing; if it isn't needed, remove the object %s", l.Name, missing, l.object))
+			b.stats.Unreadable = append(b.stats.Unreadable, fmt.Sprintf(
+				"backup %s can't be restored, because %s is missing; if it isn't needed, remove the object %s", l.Name,
+				missing, l.object,
+			))
 			continue
 		}
 		dated = append(dated, l.DatedBackup)
@@ -121,7 +124,10 @@ func (b *backup) survey(ctx context.Context) ([]listed, error) {
 		}
 	}
 	if own == "" {
-		return nil, fmt.Errorf("objects: backup %s was stored but isn't listed: the listing of %s is unreliable; nothing is removed", b.stats.Name, b.folder("backups"))
+		return nil, fmt.Errorf(
+			"objects: backup %s was stored but isn't listed: the listing of %s is unreliable; nothing is removed",
+			b.stats.Name, b.folder("backups"),
+		)
 	}
 	for _, object := range slices.Concat(b.manifests[own].Others, b.manifests[newest].Others) {
 		unlisted[object] = true
@@ -179,7 +185,8 @@ func (b *backup) readManifests(ctx context.Context) (all []listed, err error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w; no files are removed while it exists; if it isn't needed, remove the object", err)
+			return nil, fmt.Errorf("%w; no files are removed while it exists; if it isn't needed, remove the object",
+				err)
 		}
 		b.manifests[l.object] = m
 	}
@@ -192,7 +199,9 @@ func (b *backup) readManifests(ctx context.Context) (all []listed, err error) {
 	}
 	for _, l := range again {
 		if missing[l.object] {
-			return nil, fmt.Errorf("objects: %s is listed but can't be read: the listing is unreliable; nothing is removed", l.object)
+			return nil, fmt.Errorf(
+				"objects: %s is listed but can't be read: the listing is unreliable; nothing is removed", l.object,
+			)
 		}
 	}
 	return slices.DeleteFunc(all, func(l listed) bool { return missing[l.object] }), nil
@@ -230,7 +239,10 @@ func (b *backup) sweep(ctx context.Context) error {
 	}
 	for _, g := range lists {
 		if g.unreadable != nil {
-			b.stats.Unreadable = append(b.stats.Unreadable, fmt.Sprintf("garbage list %s is unreadable (%s), so its files are uploaded again if needed; remove the object", g.object, g.unreadable))
+			b.stats.Unreadable = append(b.stats.Unreadable, fmt.Sprintf(
+				"garbage list %s is unreadable (%s), so its files are uploaded again if needed; remove the object",
+				g.object, g.unreadable,
+			))
 			continue
 		}
 		old := now.Sub(g.modified) >= b.Grace && b.Now().Sub(g.Noted) >= b.Grace

@@ -16,7 +16,9 @@ func TestGarbage(t *testing.T) {
 	o.Keep, o.Grace, o.Now = pebble.Keep{Last: 1}, 10*time.Hour, func() time.Time { return now }
 	hour, name := 0, names(100)
 	backup := func(content string) pebble.BackupStats {
-		stats, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"f": content, "always": "x"}), name[hour], o)
+		stats, err := Backup(
+			t.Context(), b, checkpoint(t, "s", map[string]string{"f": content, "always": "x"}), name[hour], o,
+		)
 		require.NoError(t, err)
 		return stats
 	}

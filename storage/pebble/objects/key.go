@@ -56,7 +56,8 @@ func ReadKey(path string) (*Key, error) {
 	default:
 		return nil, fmt.Errorf("%s has an unsupported type of key; create one with age-keygen", path)
 	}
-	if k.secret, err = hkdf.Key(sha256.New, []byte(secret), nil, "cassia backups: names and manifests", sha256.Size); err != nil {
+	if k.secret, err = hkdf.Key(sha256.New, []byte(secret), nil, "cassia backups: names and manifests",
+		sha256.Size); err != nil {
 		return nil, fmt.Errorf("objects: %w", err)
 	}
 	empty, err := k.encrypt(strings.NewReader(""))

@@ -162,7 +162,9 @@ var undetectable = map[string]string{
 func TestWrongAnswers(t *testing.T) {
 	var checkpoints []checkpointed
 	for n := range 17 {
-		files := map[string]string{"always": "x", "new": fmt.Sprint(n), "returns": fmt.Sprint(n % 2), "third": fmt.Sprint(n / 3)}
+		files := map[string]string{
+			"always": "x", "new": fmt.Sprint(n), "returns": fmt.Sprint(n % 2), "third": fmt.Sprint(n / 3),
+		}
 		checkpoints = append(checkpoints, checkpointed{checkpoint(t, "s", files), files})
 	}
 	for about, wrong := range liesAbout {
@@ -172,7 +174,9 @@ func TestWrongAnswers(t *testing.T) {
 				if undetectable[name] != "" {
 					continue
 				}
-				t.Run(fmt.Sprintf("%s later=%t", name, later), func(t *testing.T) { testWrongAnswers(t, checkpoints, wrong, kind, later) })
+				t.Run(fmt.Sprintf("%s later=%t", name, later), func(t *testing.T) {
+					testWrongAnswers(t, checkpoints, wrong, kind, later)
+				})
 			}
 		}
 	}
@@ -255,7 +259,10 @@ func (c *chain) contents(b Bucket, name string) (map[string]string, error) {
 }
 
 func testWrongAnswers(t *testing.T, from []checkpointed, wrong lie, kind string, later bool) {
-	c := &chain{t: t, from: from, b: &liar{memory: newMemory(), kind: kind, removed: map[string][]byte{}}, o: DefaultOptions(), now: time.Unix(2e9, 0), files: map[string]map[string]string{}}
+	c := &chain{
+		t: t, from: from, b: &liar{memory: newMemory(), kind: kind, removed: map[string][]byte{}}, o: DefaultOptions(),
+		now: time.Unix(2e9, 0), files: map[string]map[string]string{},
+	}
 	c.o.Keep, c.o.Grace, c.o.Workers, c.o.Now = pebble.Keep{Last: 3}, 10*time.Hour, 1, func() time.Time { return c.now }
 	for range 8 {
 		require.NoError(t, c.backup())
@@ -277,7 +284,8 @@ func testWrongAnswers(t *testing.T, from []checkpointed, wrong lie, kind string,
 		}
 	}
 	c.b.lie = lie{}
-	for _, object := range c.b.of("garbage") { // Lists that were stored wrongly stay so, and are reported with the remedy.
+	for _, object := range c.b.of("garbage") {
+		// Lists that were stored wrongly stay so, and are reported with the remedy.
 		if getRecord(t.Context(), c.b.memory, object, &garbage{}, nil) != nil {
 			require.NoError(t, c.b.memory.Delete(t.Context(), object))
 		}

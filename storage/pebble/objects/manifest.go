@@ -106,7 +106,9 @@ func list(ctx context.Context, b Bucket, prefix string) (out []listed, err error
 		if err != nil {
 			continue
 		}
-		out = append(out, listed{set{parts[1], parts[2]}, pebble.DatedBackup{Name: name, Taken: taken, Damaged: damaged}, o.Name, o.Modified})
+		out = append(out, listed{
+			set{parts[1], parts[2]}, pebble.DatedBackup{Name: name, Taken: taken, Damaged: damaged}, o.Name, o.Modified,
+		})
 	}
 	slices.SortFunc(out, func(x, y listed) int {
 		return cmp.Or(x.Taken.Compare(y.Taken), x.modified.Compare(y.modified), strings.Compare(x.Name, y.Name))
@@ -205,7 +207,9 @@ func Backups(ctx context.Context, b Bucket, store string, k *Key) (out []pebble.
 
 // SizeOf returns the number of files of a store's backup, and their bytes, including files shared with other backups.
 // It reads the backup's manifest.
-func SizeOf(ctx context.Context, b Bucket, store string, backup pebble.DatedBackup, k *Key) (files int, bytes int64, err error) {
+func SizeOf(
+	ctx context.Context, b Bucket, store string, backup pebble.DatedBackup, k *Key,
+) (files int, bytes int64, err error) {
 	l := listed{set: setOf(store, k), DatedBackup: backup}
 	l.object = l.manifest(backup.Name, backup.Damaged)
 	m, err := readManifest(ctx, b, l, k)

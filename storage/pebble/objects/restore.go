@@ -89,7 +89,8 @@ func choose(all []listed, name string, k *Key) (l listed, err error) {
 	}
 	l, ok := newestWhole(all)
 	if !ok {
-		return l, fmt.Errorf("%w that is undamaged; --backup=%s is the newest damaged one", pebble.ErrNoBackup, all[len(all)-1].Name)
+		return l, fmt.Errorf("%w that is undamaged; --backup=%s is the newest damaged one",
+			pebble.ErrNoBackup, all[len(all)-1].Name)
 	}
 	if l.key == k.set() {
 		return l, nil
@@ -147,7 +148,8 @@ func download(ctx context.Context, b Bucket, folder string, f file, write func(i
 	case read.Err != nil: // The error is from reading and not from the content.
 		return read.Err
 	case errors.Is(err, errDecrypt) || err == nil && hex.EncodeToString(sum.Sum(nil)) != f.SHA256:
-		return fmt.Errorf("%w: %s differs from the file %s that was backed up", pebble.ErrBackup, folder+f.Object, f.Name)
+		return fmt.Errorf("%w: %s differs from the file %s that was backed up",
+			pebble.ErrBackup, folder+f.Object, f.Name)
 	}
 	return err
 }

@@ -44,9 +44,11 @@ func spare(bucket Bucket, l listed, m *manifest, k *Key) pebble.Spare {
 	folder := l.folder("files")
 	s := pebble.Spare{Name: m.Name, Files: make(map[string]pebble.SpareFile, len(m.Files))}
 	for _, f := range m.Files {
-		s.Files[f.Name] = pebble.SpareFile{ID: folder + f.Object, Size: f.Size, Copy: func(ctx context.Context, write func(io.Reader) error) error {
-			return download(ctx, bucket, folder, f, write, k)
-		}}
+		s.Files[f.Name] = pebble.SpareFile{
+			ID: folder + f.Object, Size: f.Size, Copy: func(ctx context.Context, write func(io.Reader) error) error {
+				return download(ctx, bucket, folder, f, write, k)
+			},
+		}
 	}
 	return s
 }

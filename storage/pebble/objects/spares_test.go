@@ -80,7 +80,8 @@ func TestSpares(t *testing.T) {
 			}
 			all, err = sparesOf(t.Context(), b, key)
 			require.NoError(t, err)
-			require.Equal(t, []string{name[2], name[0]}, []string{all[0].Name, all[1].Name}, "nothing says what the files of the other should be")
+			require.Equal(t, []string{name[2], name[0]}, []string{all[0].Name, all[1].Name},
+				"nothing says what the files of the other should be")
 
 			_, err = sparesOf(t.Context(), b, testKey(t, newIdentity(t)))
 			require.ErrorIs(t, err, ErrKey)

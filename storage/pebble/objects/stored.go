@@ -30,7 +30,8 @@ func StoredBackups(ctx context.Context, bucket Bucket, k *Key) (out []pebble.Sto
 		case err != nil:
 			return nil, err
 		default:
-			b.Store, b.Host, b.Tenants, b.Damaged, b.Files, b.Taken = m.Store, m.Host, m.Tenants, m.Damaged, len(m.Files), m.Taken
+			b.Store, b.Host, b.Tenants = m.Store, m.Host, m.Tenants
+			b.Damaged, b.Files, b.Taken = m.Damaged, len(m.Files), m.Taken
 			b.Bytes = m.bytes()
 			if sizes == nil { // Files are uploaded before the manifests that were listed.
 				if sizes, err = fileSizes(ctx, bucket); err != nil {

@@ -26,7 +26,8 @@ func (b *backup) copy(ctx context.Context, name string) (f file, damaged []strin
 	if !info.Mode().IsRegular() {
 		return f, nil, fmt.Errorf("%w: %s is not a file", pebble.ErrBackup, path)
 	}
-	if f = b.known[name]; isSorted(name) && f.Verified && f.Size == info.Size() && f.Changed == info.ModTime().UnixNano() && b.isThere(f) {
+	if f = b.known[name]; isSorted(name) && f.Verified && f.Size == info.Size() &&
+		f.Changed == info.ModTime().UnixNano() && b.isThere(f) {
 		return f, nil, nil
 	}
 	f = file{Name: name, Changed: info.ModTime().UnixNano()}

@@ -39,13 +39,20 @@ var answers = map[Fault]struct {
 	status int
 	body   string
 }{
-	Page:        {http.StatusOK, "<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body><p>Sign in<br></body></html>"},
+	Page: {
+		http.StatusOK, "<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body><p>Sign in<br></body></html>",
+	},
 	PageXML:     {http.StatusOK, `<?xml version="1.0"?><html><head><title>Sign in</title></head><body></body></html>`},
 	MissingPage: {http.StatusNotFound, "<html><body><h1>Not Found</h1></body></html>"},
-	Missing:     {http.StatusNotFound, `<?xml version="1.0"?><Error><Code>NoSuchKey</Code><Message>The specified key does not exist.</Message></Error>`},
-	ErrorBody:   {http.StatusOK, `<?xml version="1.0"?><Error><Code>AccessDenied</Code><Message>Denied.</Message></Error>`},
-	Nothing:     {http.StatusOK, ""},
-	Redirect:    {http.StatusFound, "<html><body>moved</body></html>"},
+	Missing: {
+		http.StatusNotFound,
+		`<?xml version="1.0"?><Error><Code>NoSuchKey</Code><Message>The specified key does not exist.</Message></Error>`,
+	},
+	ErrorBody: {
+		http.StatusOK, `<?xml version="1.0"?><Error><Code>AccessDenied</Code><Message>Denied.</Message></Error>`,
+	},
+	Nothing:  {http.StatusOK, ""},
+	Redirect: {http.StatusFound, "<html><body>moved</body></html>"},
 }
 
 // Proxy is a proxy for a server that causes faults.

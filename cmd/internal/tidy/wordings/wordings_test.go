@@ -49,33 +49,39 @@ func TestMarkdown(t *testing.T) {
 	page := "# Title\n\nOne `is anew`\nstep.\n\n```sh\nmade anew\n```\n| a | [b](what-is.md) |\n- item\n  goes anew\n"
 	texts := markdown(Manual, "x.md", page)
 	require.Equal(t, []Text{
-		{Manual, "x.md", 1, "# Title"}, {Manual, "x.md", 3, "One ◌\nstep."}, {Manual, "x.md", 9, "| a | b |"}, {Manual, "x.md", 10, "- item\n  goes anew"},
+		{Manual, "x.md", 1, "# Title"}, {Manual, "x.md", 3, "One ◌\nstep."}, {Manual, "x.md", 9, "| a | b |"},
+		{Manual, "x.md", 10, "- item\n  goes anew"},
 	}, texts)
 	require.Equal(t, 11, Find(texts)[0].Line)
 }
 
 func TestGoTexts(t *testing.T) {
 	source := "package x\nimport \"a b c d\"\ntype s struct { A int `json:\"a few words here\"` }\n" +
-		"var err = errors.New(\"gone\")\nfunc f() {\n\tcmd.Flag(\"web.x\", \"Where it \"+\n\t\t\"listens.\")\n\tquery(\"SELECT a FROM b WHERE c\")\n" +
+		"var err = errors.New(\"gone\")\nfunc f() {\n\tcmd.Flag(\"web.x\", \"Where it " +
+		"\"+\n\t\t\"listens.\")\n\tquery(\"SELECT a FROM b WHERE c\")\n" +
 		"\tfmt.Println(\"one %d sample short\")\n\tlookup(\"key\")\n\treg(Opts{Help: \"Samples.\"})\n}\n"
 	require.Equal(t, []Text{
-		{Messages, "cmd/cassia/x.go", 4, "gone"}, {Help, "cmd/cassia/x.go", 6, "Where it \nlistens."}, {Messages, "cmd/cassia/x.go", 9, "one ◌ sample short"},
-		{Help, "cmd/cassia/x.go", 11, "Samples."},
+		{Messages, "cmd/cassia/x.go", 4, "gone"}, {Help, "cmd/cassia/x.go", 6, "Where it \nlistens."},
+		{Messages, "cmd/cassia/x.go", 9, "one ◌ sample short"}, {Help, "cmd/cassia/x.go", 11, "Samples."},
 	}, goTexts("cmd/cassia/x.go", source))
 }
 
 func TestPageTexts(t *testing.T) {
 	source := "// a comment of words\nconst re = /it's/g, two = a < b ? 'of two words' : `kept ${n} days here`;\n" +
-		"export function V() {\n  return (\n    <p class=\"not a text\" title=\"Shown title\" onClick={() => go('no text at all')}>\n      Text with <b>bold</b> and {n > 1 ? 'many more things' : 'a'} end.\n    </p>\n  );\n}\n"
+		"export function V() {\n  return (\n    <p class=\"not a text\" title=\"Shown title\" onClick={() => go('no " +
+		"text at all')}>\n      Text with <b>bold</b> and {n > 1 ? 'many more things' : 'a'} end.\n    </p>\n  );\n}\n"
 	require.Equal(t, []Text{
-		{Page, "v.tsx", 2, "of two words"}, {Page, "v.tsx", 2, "kept ◌ days here"}, {Page, "v.tsx", 5, "Shown title"}, {Page, "v.tsx", 6, "Text with "},
-		{Page, "v.tsx", 6, "bold"}, {Page, "v.tsx", 6, "many more things"}, {Page, "v.tsx", 6, "and ◌ end.\n    "},
+		{Page, "v.tsx", 2, "of two words"}, {Page, "v.tsx", 2, "kept ◌ days here"}, {Page, "v.tsx", 5, "Shown title"},
+		{Page, "v.tsx", 6, "Text with "}, {Page, "v.tsx", 6, "bold"}, {Page, "v.tsx", 6, "many more things"},
+		{Page, "v.tsx", 6, "and ◌ end.\n    "},
 	}, pageTexts("v.tsx", source))
 }
 
 func TestHashComments(t *testing.T) {
-	require.Equal(t, []Text{{Examples, "a.yaml", 2, " one two\n three four"}, {Examples, "a.yaml", 5, "beside a value here"}},
-		hashComments("a.yaml", "a: 1\n# one two\n# three four\nb: 2\nc: 3 # beside a value here\n"))
+	require.Equal(
+		t, []Text{{Examples, "a.yaml", 2, " one two\n three four"}, {Examples, "a.yaml", 5, "beside a value here"}},
+		hashComments("a.yaml", "a: 1\n# one two\n# three four\nb: 2\nc: 3 # beside a value here\n"),
+	)
 }
 
 func TestGoComments(t *testing.T) {

@@ -78,8 +78,11 @@ func main() {
 	flag.IntVar(&s.workload.Series, "series", 0, "series at one time; 0: the shape's")
 	flag.Float64Var(&hours, "hours", 0, "hours of data; 0: the shape's")
 	flag.DurationVar(&interval, "interval", 0, "time between two samples of a series; 0: the shape's")
-	flag.Float64Var(&s.workload.ChurnPerHour, "churn", -1, "share of the series that are replaced by others in an hour; below 0: the shape's")
-	flag.Float64Var(&s.rate, "rate", -1, "most samples a second; 0: as fast as the server takes them; below 0: the shape's")
+	flag.Float64Var(&s.workload.ChurnPerHour, "churn", -1,
+		"share of the series that are replaced by others in an hour; below 0: the shape's")
+	flag.Float64Var(
+		&s.rate, "rate", -1, "most samples a second; 0: as fast as the server takes them; below 0: the shape's",
+	)
 	flag.DurationVar(&s.rest, "rest", time.Minute, "how long a server rests before its disk and memory are looked at")
 	flag.BoolVar(&s.queries, "queries", true, "time queries, at the end")
 	flag.StringVar(&s.protocol, "protocol", "1.0", "of remote write: 1.0 or 2.0")
@@ -119,8 +122,9 @@ func (s settings) load() string {
 	if s.empty {
 		return "no load"
 	}
-	out := fmt.Sprintf("%d series, %s every %s, %d samples", s.workload.Series, short(time.Duration(s.workload.Steps)*s.workload.Interval()),
-		short(s.workload.Interval()), s.workload.Samples())
+	out := fmt.Sprintf("%d series, %s every %s, %d samples",
+		s.workload.Series, short(time.Duration(s.workload.Steps)*s.workload.Interval()), short(s.workload.Interval()),
+		s.workload.Samples())
 	if s.rate > 0 {
 		out += fmt.Sprintf(", %.0f a second", s.rate)
 	}
@@ -140,7 +144,9 @@ func compare(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	systems := []system{prometheus{s.prometheus}, cassia{s.cassia, time.Since(time.UnixMilli(s.workload.StartMs)) > 7*24*time.Hour}}
+	systems := []system{
+		prometheus{s.prometheus}, cassia{s.cassia, time.Since(time.UnixMilli(s.workload.StartMs)) > 7*24*time.Hour},
+	}
 	if s.victoria != "" {
 		systems = slices.Insert(systems, 1, system(victoria{s.victoria}))
 	}

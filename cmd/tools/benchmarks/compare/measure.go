@@ -100,7 +100,9 @@ func measure(ctx context.Context, sys system, dir string, g *bench.Generator, s 
 	return out, process.Terminate(time.Minute)
 }
 
-func (r *result) send(ctx context.Context, process *promrig.Process, g *bench.Generator, acks *bench.Acks, s settings) (err error) {
+func (r *result) send(
+	ctx context.Context, process *promrig.Process, g *bench.Generator, acks *bench.Acks, s settings,
+) (err error) {
 	if s.empty {
 		return nil
 	}
@@ -135,7 +137,9 @@ func (r *result) rest(ctx context.Context, sys system, process *promrig.Process,
 // finish brings the data into the final form. If a restart was timed, the process after it does that, and its CPU is
 // counted from the end of the restart: reading its own data isn't part of ingestion. Background work between the
 // restart and finish isn't counted then. Without queries there is no restart, and all background work is counted.
-func (r *result) finish(ctx context.Context, sys system, process *promrig.Process, dir string, loaded bench.Usage, rest time.Duration) error {
+func (r *result) finish(
+	ctx context.Context, sys system, process *promrig.Process, dir string, loaded bench.Usage, rest time.Duration,
+) error {
 	if err := settle(ctx, process.PID()); err != nil {
 		return err
 	}

@@ -38,9 +38,11 @@ func (prometheus) exact() bool { return true }
 // program accepts samples as old as the whole load, because each sender sends its part at its own pace, and days of it
 // take seconds.
 func (p prometheus) program(dir, address string) (promrig.Program, error) {
-	return promrig.Prometheus(p.path, dir, address, "global: {scrape_interval: 15s}\nstorage: {tsdb: {out_of_order_time_window: 365d}}\n",
+	return promrig.Prometheus(
+		p.path, dir, address, "global: {scrape_interval: 15s}\nstorage: {tsdb: {out_of_order_time_window: 365d}}\n",
 		"--web.enable-remote-write-receiver", "--web.enable-admin-api", "--storage.tsdb.retention.time=365d",
-		"--query.max-samples=500000000")
+		"--query.max-samples=500000000",
+	)
 }
 
 // finish takes a snapshot. It writes the head to a block, as compaction will later.
@@ -72,10 +74,12 @@ func (victoria) exact() bool { return false }
 // program lets queries see all samples, and disables the cache of results, which the other systems don't have.
 func (v victoria) program(dir, address string) (promrig.Program, error) {
 	return promrig.Program{
-		Name: "victoriametrics", Path: v.path, Address: address, ReadyPath: "/health", Log: filepath.Join(dir, "victoriametrics.log"),
+		Name: "victoriametrics", Path: v.path, Address: address, ReadyPath: "/health",
+		Log: filepath.Join(dir, "victoriametrics.log"),
 		Args: []string{
-			"-httpListenAddr=" + address, "-storageDataPath=" + filepath.Join(dir, "data"), "-retentionPeriod=1y", "-search.latencyOffset=0s",
-			"-search.disableCache", "-search.maxPointsPerTimeseries=100000", "-search.maxUniqueTimeseries=1000000", "-loggerLevel=WARN",
+			"-httpListenAddr=" + address, "-storageDataPath=" + filepath.Join(dir, "data"), "-retentionPeriod=1y",
+			"-search.latencyOffset=0s", "-search.disableCache", "-search.maxPointsPerTimeseries=100000",
+			"-search.maxUniqueTimeseries=1000000", "-loggerLevel=WARN",
 		},
 	}, nil
 }

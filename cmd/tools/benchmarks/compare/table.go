@@ -50,7 +50,10 @@ func rows(s settings, asked []query) []row {
 	if !s.queries {
 		return out
 	}
-	out = append(out, row{"restart to ready, after the load", func(r *result) float64 { return r.restartLoaded.Seconds() }, plain(2, " s")})
+	out = append(out, row{
+		"restart to ready, after the load", func(r *result) float64 { return r.restartLoaded.Seconds() },
+		plain(2, " s"),
+	})
 	return append(append(out, queryRows(asked, "CPU: ", func(t taken) time.Duration { return t.cpu })...),
 		queryRows(asked, "time: ", func(t taken) time.Duration { return t.time })...)
 }
@@ -61,7 +64,8 @@ func queryRows(asked []query, what string, of func(taken) time.Duration) []row {
 	text := plain(2, " ms")
 	for i, q := range asked {
 		out = append(out, row{
-			fmt.Sprintf("%s`%s` %s", what, q.text, q.when()), func(r *result) float64 { return float64(of(r.took[i])) / 1e6 }, text,
+			fmt.Sprintf("%s`%s` %s", what, q.text, q.when()),
+			func(r *result) float64 { return float64(of(r.took[i])) / 1e6 }, text,
 		})
 	}
 	return append(out, row{fmt.Sprintf("%sall %d queries", what, len(out)), func(r *result) float64 {
@@ -170,5 +174,6 @@ func near(a, b string) bool {
 	}
 	atA, a64 := parse(a)
 	atB, b64 := parse(b)
-	return atA == atB && (a64 == b64 || math.Abs(a64-b64) <= 1e-9*max(math.Abs(a64), math.Abs(b64)) || math.IsNaN(a64) && math.IsNaN(b64))
+	return atA == atB && (a64 == b64 || math.Abs(a64-b64) <= 1e-9*max(math.Abs(a64), math.Abs(b64)) ||
+		math.IsNaN(a64) && math.IsNaN(b64))
 }

@@ -41,7 +41,9 @@ type settings struct {
 func main() {
 	var s settings
 	flag.StringVar(&s.cassia, "cassia", "bin/cassia", "Cassia's binary")
-	flag.StringVar(&s.dir, "dir", "", "folder for blocks and stores, kept; a temporary one, removed at the end, if empty")
+	flag.StringVar(
+		&s.dir, "dir", "", "folder for blocks and stores, kept; a temporary one, removed at the end, if empty",
+	)
 	flag.IntVar(&s.series, "series", 2000, "how many series")
 	flag.IntVar(&s.days, "days", 30, "days of history")
 	flag.IntVar(&s.remoteDays, "remote-days", 3, "how many of them to send by remote write; 0: none")
@@ -73,8 +75,8 @@ func run(ctx context.Context, s settings) (err error) {
 	}
 	end := time.Now().UTC().Truncate(24 * time.Hour)
 	w := bench.Workload{
-		Series: s.series, Steps: int(time.Duration(s.days) * 24 * time.Hour / s.interval), IntervalMs: s.interval.Milliseconds(),
-		StartMs: end.AddDate(0, 0, -s.days).UnixMilli() + 1,
+		Series: s.series, Steps: int(time.Duration(s.days) * 24 * time.Hour / s.interval),
+		IntervalMs: s.interval.Milliseconds(), StartMs: end.AddDate(0, 0, -s.days).UnixMilli() + 1,
 	}
 	blocks := filepath.Join(s.dir, "blocks")
 	if _, err := os.Stat(blocks); err != nil {
@@ -101,7 +103,8 @@ func run(ctx context.Context, s settings) (err error) {
 	fmt.Println("|---|--:|--:|--:|--:|--:|")
 	for _, c := range costs {
 		fmt.Printf("| %s | %d | %s | %.0f | %.2f | %.2f |\n", c.what, c.samples, c.took.Round(100*time.Millisecond),
-			float64(c.samples)/c.took.Seconds(), c.cpu.Seconds()/float64(c.samples)*1e6, float64(c.disk)/float64(c.samples))
+			float64(c.samples)/c.took.Seconds(), c.cpu.Seconds()/float64(c.samples)*1e6,
+			float64(c.disk)/float64(c.samples))
 	}
 	return nil
 }
@@ -115,7 +118,9 @@ func (s settings) imported(ctx context.Context, blocks string, w bench.Workload)
 	c = cost{what: "`cassia import blocks`", samples: w.Samples()}
 	checkpoint := filepath.Join(s.dir, "checkpoint.json")
 	_ = os.Remove(checkpoint) // it belongs to another run
-	args := []string{"import", "blocks", "--storage.path=" + data, "--retention.raw=0", "--checkpoint=" + checkpoint, blocks}
+	args := []string{
+		"import", "blocks", "--storage.path=" + data, "--retention.raw=0", "--checkpoint=" + checkpoint, blocks,
+	}
 	for range s.kills {
 		// Each run is killed after about a quarter of the import, after 0.1 s at the earliest.
 		after := time.Duration(float64(w.Samples()) / 4e6 * (0.2 + rand.Float64()) * float64(time.Second))
@@ -150,7 +155,9 @@ func (s settings) imported(ctx context.Context, blocks string, w bench.Workload)
 }
 
 // command runs Cassia and kills it after a delay; 0: never.
-func (s settings) command(ctx context.Context, killAfter time.Duration, args ...string) (took, cpu time.Duration, out string, err error) {
+func (s settings) command(
+	ctx context.Context, killAfter time.Duration, args ...string,
+) (took, cpu time.Duration, out string, err error) {
 	cmd := exec.CommandContext(ctx, s.cassia, args...)
 	var text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &text, &text
@@ -205,7 +212,9 @@ func (s settings) sent(ctx context.Context, w bench.Workload) (c cost, err error
 	if err := p.Terminate(time.Minute); err != nil {
 		return c, err
 	}
-	_, cpu, out, err := s.command(ctx, 0, "downsample", "--storage.path="+filepath.Join(data, "data"), "--retention.raw=0")
+	_, cpu, out, err := s.command(
+		ctx, 0, "downsample", "--storage.path="+filepath.Join(data, "data"), "--retention.raw=0",
+	)
 	if err != nil {
 		return c, err
 	}

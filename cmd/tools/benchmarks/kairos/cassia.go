@@ -23,13 +23,14 @@ func (cassia) name() string     { return "cassia" }
 func (cassia) keyspace() string { return "cassia" }
 
 func (c cassia) program(_, dir, address string, hosts []string) promrig.Program {
-	return promrig.Cassia(c.path, dir, address, "--storage.engine=cassandra", "--cassandra.hosts="+strings.Join(hosts, ","),
-		"--cassandra.keyspace="+c.keyspace(), "--retention.raw=365d")
+	return promrig.Cassia(c.path, dir, address, "--storage.engine=cassandra",
+		"--cassandra.hosts="+strings.Join(hosts, ","), "--cassandra.keyspace="+c.keyspace(), "--retention.raw=365d")
 }
 
 func (cassia) endpoint() (string, map[string]string) {
 	return "/api/v1/write", map[string]string{
-		"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy", "X-Prometheus-Remote-Write-Version": "0.1.0",
+		"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy",
+		"X-Prometheus-Remote-Write-Version": "0.1.0",
 	}
 }
 
@@ -53,7 +54,9 @@ func (cassia) finish(ctx context.Context, url string) error { return promrig.Pos
 
 func (cassia) count(ctx context.Context, url string, d *dataset) (int64, error) {
 	width := d.End() + 1 - d.StartMs
-	answer, err := promrig.API{URL: url}.Query(ctx, fmt.Sprintf("sum(count_over_time(%s[%dms]))", metric, width), time.UnixMilli(d.End()))
+	answer, err := promrig.API{URL: url}.Query(
+		ctx, fmt.Sprintf("sum(count_over_time(%s[%dms]))", metric, width), time.UnixMilli(d.End()),
+	)
 	if err != nil || answer.Points() != 1 {
 		return 0, err
 	}
@@ -64,7 +67,9 @@ func (cassia) count(ctx context.Context, url string, d *dataset) (int64, error) 
 func (cassia) query(ctx context.Context, url string, d *dataset) (sums, error) {
 	from, to := d.span()
 	text := fmt.Sprintf("sum by (%s) (sum_over_time(%s[%dms]))", zoneName, metric, bucket.Milliseconds())
-	answer, err := promrig.API{URL: url}.QueryRange(ctx, text, time.UnixMilli(from).Add(bucket), time.UnixMilli(to), bucket)
+	answer, err := promrig.API{URL: url}.QueryRange(
+		ctx, text, time.UnixMilli(from).Add(bucket), time.UnixMilli(to), bucket,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,8 @@ func TestNumbersKeepTheirKind(t *testing.T) {
 		whole bool
 		text  string
 	}{
-		{3, true, "3"}, {3, false, "3.0"}, {-0.5, false, "-0.5"}, {3e-7, false, "0.0000003"}, {1e21, true, "1000000000000000000000"},
+		{3, true, "3"}, {3, false, "3.0"}, {-0.5, false, "-0.5"}, {3e-7, false, "0.0000003"},
+		{1e21, true, "1000000000000000000000"},
 	} {
 		require.Equal(t, c.text, string(appendNumber([]byte("."), c.value, c.whole)[1:]))
 	}
@@ -114,10 +115,12 @@ func TestAnswersMeetAtTheBucketsEnd(t *testing.T) {
 			require.NoError(t, err)
 			require.Contains(t, string(text), fmt.Sprintf(`"start_absolute":%d,`, from+1))
 			require.Contains(t, string(text), `"align_sampling":false`)
-			_, _ = io.WriteString(w, `{"queries":[{"results":[{"tags":{"zone":["zone-1"],"field":["a","b"]},"values":[[1700000100001,5],[1700000400001,7.5]]}]}]}`)
+			_, _ = io.WriteString(w,
+				`{"queries":[{"results":[{"tags":{"zone":["zone-1"],"field":["a","b"]},"values":[[1700000100001,5],[1700000400001,7.5]]}]}]}`)
 		case "/api/v1/query_range":
 			require.Equal(t, "1700000400.000", r.URL.Query().Get("start"))
-			_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"zone":"zone-1"},"values":[[1700000400,"5"],[1700000700,"7.5"]]}]}}`)
+			_, _ = io.WriteString(w,
+				`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"zone":"zone-1"},"values":[[1700000400,"5"],[1700000700,"7.5"]]}]}}`)
 		}
 	}))
 	defer server.Close()

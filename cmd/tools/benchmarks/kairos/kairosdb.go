@@ -24,7 +24,8 @@ func (kairosdb) keyspace() string { return "kairosdb" }
 func (k kairosdb) program(root, dir, address string, hosts []string) promrig.Program {
 	_, port, _ := strings.Cut(address, ":")
 	return promrig.Program{
-		Name: "kairosdb", Path: "/usr/bin/env", Address: address, ReadyPath: "/api/v1/version", Log: filepath.Join(dir, "kairosdb.log"),
+		Name: "kairosdb", Path: "/usr/bin/env", Address: address, ReadyPath: "/api/v1/version",
+		Log: filepath.Join(dir, "kairosdb.log"),
 		Args: []string{
 			"KAIROSDB_DIR=" + dir, "KAIROSDB_PORT=" + port, "KAIROSDB_KEYSPACE=" + k.keyspace(),
 			"KAIROSDB_CASSANDRA=" + strings.Join(hosts, ","), "KAIROSDB_BATCH=" + strconv.Itoa(k.batch),
@@ -97,9 +98,11 @@ type kairosAnswer struct {
 // the samples of one of PromQL's left-open ranges. By default KairosDB would align them to the clock.
 func (kairosdb) ask(ctx context.Context, url, aggregator string, widthMs, from, to int64) (kairosAnswer, error) {
 	var answer kairosAnswer
-	query := fmt.Sprintf(`{"start_absolute":%d,"end_absolute":%d,"metrics":[{"name":%q,"group_by":[{"name":"tag","tags":[%q]}],`+
-		`"aggregators":[{"name":%q,"align_start_time":true,"align_sampling":false,"sampling":{"value":%d,"unit":"milliseconds"}}]}]}`,
-		from+1, to, metric, zoneName, aggregator, widthMs)
+	query := fmt.Sprintf(
+		`{"start_absolute":%d,"end_absolute":%d,"metrics":[{"name":%q,"group_by":[{"name":"tag","tags":[%q]}],`+
+			`"aggregators":[{"name":%q,"align_start_time":true,"align_sampling":false,"sampling":{"value":%d,"unit":"milliseconds"}}]}]}`,
+		from+1, to, metric, zoneName, aggregator, widthMs,
+	)
 	text, _, err := post(ctx, http.DefaultClient, url+"/api/v1/datapoints/query",
 		map[string]string{"Content-Type": "application/json"}, strings.NewReader(query))
 	if err != nil {

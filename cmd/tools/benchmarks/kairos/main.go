@@ -54,7 +54,9 @@ func main() {
 	flag.StringVar(&s.dir, "dir", "", "folder for the data; a temporary one, removed at the end, if empty")
 	flag.StringVar(&s.only, "only", "", "measure just the system of this name: kairosdb or cassia")
 	flag.StringVar(&s.commitLog, "commitlog", "group", "Cassandra's commit log: group, batch or periodic")
-	flag.StringVar(&s.config, "cassandra-config", "", "more lines of cassandra.yaml, such as commitlog_disk_access_mode: direct")
+	flag.StringVar(
+		&s.config, "cassandra-config", "", "more lines of cassandra.yaml, such as commitlog_disk_access_mode: direct",
+	)
 	flag.StringVar(&s.heap, "heap", "1G", "Cassandra's heap")
 	flag.IntVar(&s.series, "series", 1000, "series")
 	flag.Float64Var(&s.hours, "hours", 6, "hours of data that are measured")
@@ -63,8 +65,8 @@ func main() {
 	flag.IntVar(&s.senders, "senders", 4, "requests at one time")
 	flag.IntVar(&s.requestOf, "request-samples", 2000, "samples in a request")
 	flag.IntVar(&s.repeat, "repeat", 7, "how often the query is timed, after two that warm up")
-	flag.IntVar(&s.kairosBatch, "kairosdb-batch", 200, "points that KairosDB sends to Cassandra at once; 200 is its default, and its "+
-		"documentation says that 10000 is fastest")
+	flag.IntVar(&s.kairosBatch, "kairosdb-batch", 200, "points that KairosDB sends to Cassandra at once; 200 is its "+
+		"default, and its documentation says that 10000 is fastest")
 	flag.BoolVar(&s.cassiaFirst, "cassia-first", false, "measure Cassia first, to see what the order does")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -214,7 +214,8 @@ func (r *rig) deliver(ctx context.Context, d *dataset, p part) error {
 	giveUp := time.Now().Add(time.Minute)
 	for {
 		_, status, err := post(ctx, http.DefaultClient, r.process.URL()+path, headers, bytes.NewReader(body))
-		if err == nil || ctx.Err() != nil || status/100 == 4 && status != http.StatusTooManyRequests || time.Now().After(giveUp) {
+		if err == nil || ctx.Err() != nil || status/100 == 4 && status != http.StatusTooManyRequests ||
+			time.Now().After(giveUp) {
 			return err
 		}
 		fmt.Fprintln(os.Stderr, err)

@@ -50,7 +50,8 @@ func (s sums) points() int {
 // difference returns an error if two results differ by more than the order of additions explains.
 func (s sums) difference(other sums) error {
 	if len(s) != len(other) || s.points() != other.points() {
-		return fmt.Errorf("the answers differ: %d zones and %d points, and %d and %d", len(s), s.points(), len(other), other.points())
+		return fmt.Errorf("the answers differ: %d zones and %d points, and %d and %d",
+			len(s), s.points(), len(other), other.points())
 	}
 	for zone, points := range s {
 		for at, value := range points {
@@ -67,7 +68,9 @@ func (s sums) difference(other sums) error {
 const maxAnswer = 64 << 20
 
 // post sends a body and returns the response, or an error for any status except 2xx.
-func post(ctx context.Context, client *http.Client, url string, headers map[string]string, body io.Reader) ([]byte, int, error) {
+func post(
+	ctx context.Context, client *http.Client, url string, headers map[string]string, body io.Reader,
+) ([]byte, int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
 	if err != nil {
 		return nil, 0, err

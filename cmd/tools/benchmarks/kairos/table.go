@@ -32,8 +32,11 @@ var rows = []row{
 // table writes the results in Markdown. The ratio is the first system's figure divided by the last system's.
 func table(s settings, results []*result) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d series, %g h every %s, %d samples, %d senders, commit log in %s mode, KairosDB's batches of %d; the query sums up %s in %d groups, %d points\n\n| |",
-		s.series, s.hours, s.interval, results[0].samples, s.senders, s.commitLog, s.kairosBatch, bucket, len(results[0].sums), results[0].sums.points())
+	fmt.Fprintf(&b,
+		"%d series, %g h every %s, %d samples, %d senders, commit log in %s mode, KairosDB's batches of %d; the "+
+			"query sums up %s in %d groups, %d points\n\n| |",
+		s.series, s.hours, s.interval, results[0].samples, s.senders, s.commitLog, s.kairosBatch, bucket,
+		len(results[0].sums), results[0].sums.points())
 	for _, r := range results {
 		fmt.Fprintf(&b, " %s |", r.system)
 	}

@@ -40,7 +40,8 @@ type compared struct {
 
 // exact reports whether Cassia claims that the result equals one computed from raw samples.
 func (c compared) exact() bool {
-	return !strings.Contains(c.from, "snapped") && !strings.Contains(c.from, "widened") && !strings.Contains(c.from, "approximate")
+	return !strings.Contains(c.from, "snapped") && !strings.Contains(c.from, "widened") &&
+		!strings.Contains(c.from, "approximate")
 }
 
 // wrong describes a difference that isn't allowed, "" if there is none.
@@ -80,7 +81,8 @@ func ask(ctx context.Context, s settings, d dataset) ([]result, error) {
 			return nil, err
 		}
 		r.prometheus = took
-		progress("%s: prometheus %.3f s, %.3f s of CPU, %d points", q, took.time.Seconds(), took.cpu.Seconds(), want.points())
+		progress("%s: prometheus %.3f s, %.3f s of CPU, %d points",
+			q, took.time.Seconds(), took.cpu.Seconds(), want.points())
 		for _, resolution := range strings.Split(s.resolutions, ",") {
 			body, took, from, err := measure(ctx, cassia, q, resolution, s.repeat)
 			if err != nil {
@@ -92,7 +94,8 @@ func ask(ctx context.Context, s settings, d dataset) ([]result, error) {
 			}
 			r.cassia[resolution] = compared{took, from, differenceOf(want, got)}
 			progress("  %s: %.3f s, %.3f s of CPU, from %q, relative difference %.1e %s", resolution,
-				took.time.Seconds(), took.cpu.Seconds(), from, r.cassia[resolution].relative, r.cassia[resolution].shape)
+				took.time.Seconds(), took.cpu.Seconds(), from, r.cassia[resolution].relative,
+				r.cassia[resolution].shape)
 			if s.profile != "" {
 				if err := profile(ctx, cassia, q, resolution, s.profile); err != nil {
 					return nil, err
@@ -105,7 +108,9 @@ func ask(ctx context.Context, s settings, d dataset) ([]result, error) {
 }
 
 // measure runs a question repeat times, each on a new process. It returns the last result and the medians.
-func measure(ctx context.Context, s server, q question, resolution string, repeat int) (body []byte, took taken, from string, err error) {
+func measure(
+	ctx context.Context, s server, q question, resolution string, repeat int,
+) (body []byte, took taken, from string, err error) {
 	var times, cpus []time.Duration
 	for range repeat {
 		var once taken
@@ -120,7 +125,9 @@ func measure(ctx context.Context, s server, q question, resolution string, repea
 }
 
 // askNew starts a server, runs one question, and stops the server.
-func askNew(ctx context.Context, s server, q question, resolution string) (body []byte, took taken, from string, err error) {
+func askNew(
+	ctx context.Context, s server, q question, resolution string,
+) (body []byte, took taken, from string, err error) {
 	process, err := start(ctx, s)
 	if err != nil {
 		return nil, taken{}, "", err
@@ -146,7 +153,10 @@ func askNew(ctx context.Context, s server, q question, resolution string) (body 
 // get sends a question. The response isn't compressed, which would cost both systems the same.
 func get(ctx context.Context, server string, q question, resolution string) (body []byte, from string, err error) {
 	seconds := func(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
-	params := url.Values{"query": {q.text}, "start": {seconds(q.start)}, "end": {seconds(q.end)}, "step": {strconv.Itoa(int(q.step.Seconds()))}}
+	params := url.Values{
+		"query": {q.text}, "start": {seconds(q.start)}, "end": {seconds(q.end)},
+		"step": {strconv.Itoa(int(q.step.Seconds()))},
+	}
 	if resolution != "" {
 		params.Set("resolution", resolution)
 	}

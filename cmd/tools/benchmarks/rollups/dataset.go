@@ -48,7 +48,8 @@ func (d dataset) validate() error {
 	case d.Days < 1 || d.Days > 10_000:
 		return fmt.Errorf("%w: %d days", errDataset, d.Days)
 	case d.IntervalMs < 1000 || dayMs%d.IntervalMs != 0:
-		return fmt.Errorf("%w: an interval of %d ms doesn't divide a day, or is under a second", errDataset, d.IntervalMs)
+		return fmt.Errorf("%w: an interval of %d ms doesn't divide a day, or is under a second",
+			errDataset, d.IntervalMs)
 	case d.EndMs%dayMs != 0:
 		return fmt.Errorf("%w: %d is no midnight", errDataset, d.EndMs)
 	}
@@ -102,7 +103,8 @@ type generator struct {
 }
 
 type state struct {
-	offset int64 // offset of its samples in the step, milliseconds; never 0, because a time belongs to the step that ends there
+	// offset of its samples in the step, milliseconds; never 0, because a time belongs to the step that ends there
+	offset int64
 	// total is the value of a counter or gauge, in 1/unit.
 	total int64
 	unit  float64
@@ -113,7 +115,10 @@ type state struct {
 }
 
 func newGenerator(d dataset) *generator {
-	g := &generator{dataset: d, random: rand.New(rand.NewPCG(1, uint64(d.series()))), now: d.startMs(), states: make([]state, d.series())}
+	g := &generator{
+		dataset: d, random: rand.New(rand.NewPCG(1, uint64(d.series()))), now: d.startMs(),
+		states: make([]state, d.series()),
+	}
 	for i := range g.states {
 		s := &g.states[i]
 		s.offset, s.unit = 1+g.random.Int64N(d.IntervalMs-1), 100

@@ -165,7 +165,9 @@ func fillPrometheus(ctx context.Context, dir string, d dataset) error {
 }
 
 // writeBlock writes the samples before upTo, in milliseconds, as one block.
-func writeBlock(ctx context.Context, dir string, g *generator, upTo int64, all []labels.Labels, refs []promstorage.SeriesRef) (err error) {
+func writeBlock(
+	ctx context.Context, dir string, g *generator, upTo int64, all []labels.Labels, refs []promstorage.SeriesRef,
+) (err error) {
 	w, err := tsdb.NewBlockWriter(slog.New(slog.DiscardHandler), dir, blockMs)
 	if err != nil {
 		return err

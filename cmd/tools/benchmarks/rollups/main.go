@@ -49,19 +49,27 @@ func main() {
 	var s settings
 	flag.StringVar(&s.prometheus, "prometheus", "bin/prometheus", "Prometheus' binary")
 	flag.StringVar(&s.cassia, "cassia", "bin/cassia", "Cassia's binary")
-	flag.StringVar(&s.dir, "dir", "", "folder for the data of both, kept, and used again if it was filled by the same flags; a temporary one, removed at the end, if empty")
+	flag.StringVar(&s.dir, "dir", "",
+		"folder for the data of both, kept, and used again if it was filled by the same flags; a temporary one, "+
+			"removed at the end, if empty")
 	flag.IntVar(&s.counters, "counters", 700, "series of the counter")
 	flag.IntVar(&s.gauges, "gauges", 300, "series of the gauge")
 	flag.IntVar(&s.days, "days", 90, "days of data")
 	flag.DurationVar(&s.interval, "interval", time.Minute, "time between two samples of a series")
-	flag.StringVar(&s.until, "until", "", "day at whose beginning (UTC) the data end, such as 2026-01-01; today if empty")
+	flag.StringVar(
+		&s.until, "until", "", "day at whose beginning (UTC) the data end, such as 2026-01-01; today if empty",
+	)
 	flag.IntVar(&s.repeat, "repeat", 3, "how often each question is asked, of a new process each time")
-	flag.StringVar(&s.resolutions, "resolutions", "auto,exact,raw", "what Cassia is asked to answer from, with commas between")
+	flag.StringVar(
+		&s.resolutions, "resolutions", "auto,exact,raw", "what Cassia is asked to answer from, with commas between",
+	)
 	flag.StringVar(&s.only, "only", "", "ask just the questions that contain this text")
 	flag.StringVar(&s.profile, "profile", "", "folder for CPU profiles of Cassia; none are made if empty")
 	flag.IntVar(&s.metrics, "metrics", 0, "metrics that the gauges are divided among; 0: one")
 	flag.IntVar(&s.wide, "wide", 0, "gauges more on the last day, of as many metrics")
-	flag.BoolVar(&s.small, "small", false, "ask small questions of servers that run, over 58 days every 5 minutes: 500 counters, 1,000 gauges of 200 metrics, 10,000 more on the last day")
+	flag.BoolVar(&s.small, "small", false,
+		"ask small questions of servers that run, over 58 days every 5 minutes: 500 counters, 1,000 gauges of 200 "+
+			"metrics, 10,000 more on the last day")
 	flag.Parse()
 	if s.small {
 		s.counters, s.gauges, s.metrics, s.wide, s.days, s.interval = 500, 1000, 200, 10_000, 58, 5*time.Minute
@@ -127,7 +135,10 @@ func (s settings) dataset(now time.Time) (dataset, error) {
 			return dataset{}, fmt.Errorf("-until: %w", err)
 		}
 	}
-	d := dataset{Counters: s.counters, Gauges: s.gauges, Metrics: s.metrics, Wide: s.wide, Days: s.days, IntervalMs: s.interval.Milliseconds(), EndMs: end.UnixMilli()}
+	d := dataset{
+		Counters: s.counters, Gauges: s.gauges, Metrics: s.metrics, Wide: s.wide, Days: s.days,
+		IntervalMs: s.interval.Milliseconds(), EndMs: end.UnixMilli(),
+	}
 	return d, d.validate()
 }
 
@@ -136,7 +147,8 @@ func fill(ctx context.Context, dir string, d dataset) (costs, error) {
 	file := filepath.Join(dir, "filled.json")
 	if done, err := readFilled(file); err == nil {
 		if done.Dataset != d {
-			return costs{}, fmt.Errorf("%s was filled by other flags: %+v; remove it, or give another folder", dir, done.Dataset)
+			return costs{}, fmt.Errorf("%s was filled by other flags: %+v; remove it, or give another folder",
+				dir, done.Dataset)
 		}
 		progress("%s is filled already", dir)
 		return done.Costs, nil

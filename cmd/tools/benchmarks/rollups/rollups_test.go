@@ -224,8 +224,10 @@ func TestDifference(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, differenceOf(answer{}, answer{}).shape, "nothing proves nothing")
-	for _, bad := range []string{``, `{"status":"error"}`, `{"status":"success","data":{"resultType":"vector","result":[]}}`,
-		`{"status":"success","data":{"resultType":"matrix","result":[{"values":[[1,"x"]]}]}}`} {
+	for _, bad := range []string{
+		``, `{"status":"error"}`, `{"status":"success","data":{"resultType":"vector","result":[]}}`,
+		`{"status":"success","data":{"resultType":"matrix","result":[{"values":[[1,"x"]]}]}}`,
+	} {
 		_, err := parseAnswer([]byte(bad))
 		require.Error(t, err, bad)
 	}
@@ -268,9 +270,14 @@ func TestTables(t *testing.T) {
 	text := fillTable(small, k, costs{Write: time.Second, Seal: 2 * time.Second})
 	require.Contains(t, text, "| Cassia: raw, r5m and r1h | 0.087 | 0.75 |")
 	q := questions(small)[0]
-	text = queryTable("auto", []result{{question: q, prometheus: taken{time: 2 * time.Second, cpu: 3 * time.Second}, cassia: map[string]compared{
-		"auto": {taken: taken{time: 20 * time.Millisecond, cpu: 10 * time.Millisecond}, from: "1h", difference: difference{relative: 1e-13}},
-	}}})
+	text = queryTable("auto", []result{
+		{question: q, prometheus: taken{time: 2 * time.Second, cpu: 3 * time.Second}, cassia: map[string]compared{
+			"auto": {
+				taken: taken{time: 20 * time.Millisecond, cpu: 10 * time.Millisecond}, from: "1h",
+				difference: difference{relative: 1e-13},
+			},
+		}},
+	})
 	require.Contains(t, text, "over 3 d | 3000 ms | 2000 ms | 10 ms | 20 ms | 300.0× | 100.0× | 1h | 1e-13, 0 |")
 	require.Contains(t, text, "| all | 3000 ms |")
 }

@@ -43,7 +43,8 @@ func smallQuestions(d dataset) []smallQuestion {
 	}
 	over := func(what, text string, step time.Duration) smallQuestion {
 		return smallQuestion{what, "/api/v1/query_range", url.Values{
-			"query": {text}, "start": {seconds(d.start())}, "end": {seconds(end)}, "step": {strconv.Itoa(int(step.Seconds()))},
+			"query": {text}, "start": {seconds(d.start())}, "end": {seconds(end)},
+			"step": {strconv.Itoa(int(step.Seconds()))},
 		}}
 	}
 	return []smallQuestion{
@@ -66,7 +67,10 @@ func askSmall(ctx context.Context, s settings, d dataset) error {
 		return err
 	}
 	var running [2]*promrig.Process
-	for i, server := range []server{prometheusServer{s.prometheus, filepath.Join(s.dir, "prometheus")}, cassiaServer{s.cassia, filepath.Join(s.dir, "cassia")}} {
+	for i, server := range []server{
+		prometheusServer{s.prometheus, filepath.Join(s.dir, "prometheus")},
+		cassiaServer{s.cassia, filepath.Join(s.dir, "cassia")},
+	} {
 		process, err := start(ctx, server)
 		if err != nil {
 			return err
@@ -74,7 +78,11 @@ func askSmall(ctx context.Context, s settings, d dataset) error {
 		defer process.Kill()
 		running[i] = process
 	}
-	fmt.Printf("small questions, of servers that run: median of %d, and the least\n\n| question | Prometheus | Cassia | ratio | of the least |\n|---|---:|---:|---:|---:|\n", smallRuns)
+	fmt.Printf(
+		"small questions, of servers that run: median of %d, and the least\n\n| question | Prometheus | Cassia | "+
+			"ratio | of the least |\n|---|---:|---:|---:|---:|\n",
+		smallRuns,
+	)
 	for _, q := range smallQuestions(d) {
 		if !strings.Contains(q.what, s.only) {
 			continue
@@ -87,7 +95,8 @@ func askSmall(ctx context.Context, s settings, d dataset) error {
 		ms := func(t []time.Duration) string {
 			return fmt.Sprintf("%.2f, %.2f ms", t[len(t)/2].Seconds()*1e3, t[0].Seconds()*1e3)
 		}
-		fmt.Printf("| %s | %s | %s | %.2f | %.2f |\n", q.what, ms(a), ms(b), b[len(b)/2].Seconds()/a[len(a)/2].Seconds(), b[0].Seconds()/a[0].Seconds())
+		fmt.Printf("| %s | %s | %s | %.2f | %.2f |\n",
+			q.what, ms(a), ms(b), b[len(b)/2].Seconds()/a[len(a)/2].Seconds(), b[0].Seconds()/a[0].Seconds())
 	}
 	for _, process := range running {
 		if err := process.Terminate(time.Minute); err != nil {
@@ -99,7 +108,9 @@ func askSmall(ctx context.Context, s settings, d dataset) error {
 
 // sideBySide runs the question on both servers alternately and compares the results. It returns the times in ascending
 // order.
-func (q smallQuestion) sideBySide(ctx context.Context, running [2]*promrig.Process) (times [2][]time.Duration, err error) {
+func (q smallQuestion) sideBySide(
+	ctx context.Context, running [2]*promrig.Process,
+) (times [2][]time.Duration, err error) {
 	var sizes [2]int
 	for run := range smallWarmUp + smallRuns {
 		for i, process := range running {
@@ -124,7 +135,9 @@ func (q smallQuestion) sideBySide(ctx context.Context, running [2]*promrig.Proce
 
 // ask runs the question on a server and returns the number of results or names.
 func (q smallQuestion) ask(ctx context.Context, server string) (results int, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, server+q.path, strings.NewReader(q.params.Encode()))
+	request, err := http.NewRequestWithContext(
+		ctx, http.MethodPost, server+q.path, strings.NewReader(q.params.Encode()),
+	)
 	if err != nil {
 		return 0, err
 	}

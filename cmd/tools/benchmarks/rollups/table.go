@@ -10,8 +10,9 @@ import (
 func fillTable(d dataset, k disk, c costs) string {
 	var b strings.Builder
 	n := float64(d.samples())
-	fmt.Fprintf(&b, "%d counters and %d gauges, %d days every %s, until %s: %.1f million samples\n\n", d.Counters, d.Gauges, d.Days,
-		time.Duration(d.IntervalMs)*time.Millisecond, d.end().Format(time.DateOnly), n/1e6)
+	fmt.Fprintf(&b, "%d counters and %d gauges, %d days every %s, until %s: %.1f million samples\n\n",
+		d.Counters, d.Gauges, d.Days, time.Duration(d.IntervalMs)*time.Millisecond, d.end().Format(time.DateOnly),
+		n/1e6)
 	b.WriteString("| disk | bytes a sample | of Prometheus' |\n|---|---:|---:|\n")
 	row := func(what string, bytes uint64) {
 		fmt.Fprintf(&b, "| %s | %.3f | %.2f |\n", what, float64(bytes)/n, float64(bytes)/float64(k.prometheus))
@@ -38,17 +39,22 @@ func fillTable(d dataset, k disk, c costs) string {
 func queryTable(resolution string, results []result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Cassia with resolution=%s:\n\n", resolution)
-	b.WriteString("| question, a point an hour | Prometheus: CPU | time | Cassia: CPU | time | CPU less | time less | answered from | difference at most, for 99 % |\n")
+	b.WriteString(
+		"| question, a point an hour | Prometheus: CPU | time | Cassia: CPU | time | CPU less | time less | answered " +
+			"from | difference at most, for 99 % |\n",
+	)
 	b.WriteString("|---|" + strings.Repeat("---:|", 6) + "---|---:|\n")
 	var sum result
 	var all taken
 	line := func(what string, p, c taken, from, difference string) {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %.1f× | %.1f× | %s | %s |\n", what, ms(p.cpu), ms(p.time), ms(c.cpu), ms(c.time),
-			p.cpu.Seconds()/c.cpu.Seconds(), p.time.Seconds()/c.time.Seconds(), from, difference)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %.1f× | %.1f× | %s | %s |\n",
+			what, ms(p.cpu), ms(p.time), ms(c.cpu), ms(c.time), p.cpu.Seconds()/c.cpu.Seconds(),
+			p.time.Seconds()/c.time.Seconds(), from, difference)
 	}
 	for _, r := range results {
 		c := r.cassia[resolution]
-		line(fmt.Sprintf("`%s`%s", r.question.text, strings.TrimPrefix(r.question.String(), r.question.text)), r.prometheus, c.taken, c.from, share(c.relative)+", "+share(c.usual))
+		line(fmt.Sprintf("`%s`%s", r.question.text, strings.TrimPrefix(r.question.String(), r.question.text)),
+			r.prometheus, c.taken, c.from, share(c.relative)+", "+share(c.usual))
 		sum.prometheus.cpu += r.prometheus.cpu
 		sum.prometheus.time += r.prometheus.time
 		all.cpu += c.cpu

@@ -36,7 +36,9 @@ func main() {
 	cassia := flag.String("cassia", "bin/cassia", "Cassia's binary")
 	flag.IntVar(&load.Tenants, "tenants", 100, "tenants that behave")
 	flag.IntVar(&load.Series, "series", 100, "series of each")
-	flag.DurationVar(&load.Interval, "interval", time.Second, "time between two requests, and between two queries, of each")
+	flag.DurationVar(
+		&load.Interval, "interval", time.Second, "time between two requests, and between two queries, of each",
+	)
 	flag.DurationVar(&load.For, "for", 30*time.Second, "how long each of the two parts lasts")
 	bad := flag.Int("bad", 4, "requests that each of the bad tenants has under way, of each kind")
 	flag.Parse()
@@ -59,16 +61,19 @@ func compare(ctx context.Context, cassia string, load bench.TenantLoad, bad int)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d tenants, each with %d series and a query every %s, for %s\n\n", load.Tenants, load.Series, load.Interval, load.For)
+	fmt.Printf("%d tenants, each with %d series and a query every %s, for %s\n\n",
+		load.Tenants, load.Series, load.Interval, load.For)
 	fmt.Println("| | alone | beside a greedy tenant and one that sends garbage | ratio |\n|---|---:|---:|---:|")
 	row := func(what string, a, b time.Duration) {
-		fmt.Printf("| %s | %s | %s | %.1f |\n", what, a.Round(10*time.Microsecond), b.Round(10*time.Microsecond), float64(b)/float64(max(a, 1)))
+		fmt.Printf("| %s | %s | %s | %.1f |\n", what, a.Round(10*time.Microsecond), b.Round(10*time.Microsecond),
+			float64(b)/float64(max(a, 1)))
 	}
 	row("acknowledged after, median", without.Ack.P50, with.Ack.P50)
 	row("… 99 %", without.Ack.P99, with.Ack.P99)
 	row("query answered after, median", without.Query.P50, with.Query.P50)
 	row("… 99 %", without.Query.P99, with.Query.P99)
-	fmt.Printf("| requests that failed | %d of %d | %d of %d | |\n", without.Ack.Failed+without.Query.Failed, without.Ack.Requests+without.Query.Requests,
+	fmt.Printf("| requests that failed | %d of %d | %d of %d | |\n",
+		without.Ack.Failed+without.Query.Failed, without.Ack.Requests+without.Query.Requests,
 		with.Ack.Failed+with.Query.Failed, with.Ack.Requests+with.Query.Requests)
 	for _, text := range []string{without.Ack.Example, without.Query.Example, with.Ack.Example, with.Query.Example} {
 		if text != "" {
