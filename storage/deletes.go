@@ -24,6 +24,8 @@ type deletes struct {
 	mu sync.Mutex
 	// known are the deletes of the tenants that have any, as they were read last.
 	known map[string]format.Tombstones
+	// unread are warnings of deletes that can't be decoded and have no effect, by tenant.
+	unread map[string]error
 	// exact is true if known has all deletes that may be in force; only of a store that is alone.
 	exact bool
 	// toRemove are deletes that failed and whose removal failed; only of a store that is alone.
@@ -254,12 +256,13 @@ func (s *Store) readDeletes(ctx context.Context, tenant string) (format.Tombston
 }
 
 // scanDeletes reads the rows of a tenant: the deletes that stand, and those that were removed and came back. One that
-// can't be read is named, and has no effect.
+// can't be decoded has no effect, and queries of the tenant have a warning.
 func (s *Store) scanDeletes(ctx context.Context, tenant string) (found, back format.Tombstones, err error) {
 	s.deletes.mu.Lock()
 	known := s.deletes.known[tenant]
 	s.deletes.mu.Unlock()
 	var cleared format.Clearance
+	var unread error
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Deletes, Partition: deletePartition(tenant)}) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("storage: reading the deletes of tenant %q: %w", tenant, err)
@@ -275,7 +278,9 @@ func (s *Store) scanDeletes(ctx context.Context, tenant string) (found, back for
 		if i := slices.IndexFunc(known, func(d *format.Tombstone) bool { return d.ID == id && d.Announced == format.IsAnnounced(row.Value) }); i >= 0 {
 			d = known[i] // Its matchers are compiled.
 		} else if d, err = format.ParseTombstone(strings.Clone(id), row.Value); err != nil {
-			s.damage.Corrupt(engine.Deletes, fmt.Errorf("storage: delete %x of tenant %q has no effect: %w", id, tenant, err))
+			unread = fmt.Errorf("storage: a delete of tenant %q can't be read and has no effect, so deleted samples may be in results (delete %x): %w",
+				tenant, id, err)
+			s.damage.Corrupt(engine.Deletes, unread)
 			continue
 		}
 		if cleared.Clears(d) {
@@ -284,7 +289,30 @@ func (s *Store) scanDeletes(ctx context.Context, tenant string) (found, back for
 			found = append(found, d)
 		}
 	}
+	s.noteUnreadDelete(tenant, unread)
 	return found, back, nil
+}
+
+// noteUnreadDelete sets the warning of a tenant's deletes that can't be decoded; nil: all can.
+func (s *Store) noteUnreadDelete(tenant string, unread error) {
+	m := &s.deletes
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case unread == nil:
+		delete(m.unread, tenant)
+	case m.unread == nil:
+		m.unread = map[string]error{tenant: unread}
+	default:
+		m.unread[tenant] = unread
+	}
+}
+
+// unreadDelete returns the warning of a tenant's deletes that can't be decoded, or nil.
+func (s *Store) unreadDelete(tenant string) error {
+	s.deletes.mu.Lock()
+	defer s.deletes.mu.Unlock()
+	return s.deletes.unread[tenant]
 }
 
 func (s *Store) rememberDeletes(tenant string, found format.Tombstones) {

@@ -67,6 +67,8 @@ type Env struct {
 	// Deletes returns the deletes that a query of a tenant must apply. Before it returns, it loads into the head the
 	// samples that other processes have acknowledged, and removes samples from the head that these deletes cover.
 	Deletes func(ctx context.Context, tenant string) (format.Tombstones, error)
+	// UnreadDelete returns a warning if a delete of the tenant can't be decoded and isn't among them, or nil.
+	UnreadDelete func(tenant string) error
 	// Windows lists the windows from first to last in which a tenant may have rows, in order. It calls missed for
 	// unreadable rows.
 	Windows func(

@@ -132,6 +132,9 @@ func (r *request) loadTombstones(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if unread := r.env.UnreadDelete(r.tenant); unread != nil {
+		r.tell(unread)
+	}
 	x := index.NewMatching(ctx)
 	r.deletes = all.Where(func(d *format.Tombstone) bool {
 		return d.Touches(r.minT-1-format.DayMS, r.maxT+format.DayMS) && !disjoint(&x, d.Matchers, r.matchers)
