@@ -139,26 +139,24 @@ type edged struct {
 	// same is set if the evaluated windows are the requested ones.
 	same bool
 
-	// counts, sums and steps are prefix sums: element i is the total of the first i buckets. steps adds up counter
-	// corrections (rate, increase), resets or changes, including those between buckets. negative is set if the counter
-	// has been below 0.
-	counts, sums, steps []float64
-	negative            bool
-	perSecond           float64 // the factor of rate: 1 / seconds of the range; 1 for others
+	// counts and steps are prefix sums: element i is the total of the first i buckets. steps adds up counter corrections
+	// (rate, increase), resets or changes, including those between buckets. negative is set if the counter has been
+	// below 0.
+	counts, steps []float64
+	negative      bool
+	perSecond     float64 // the factor of rate: 1 / seconds of the range; 1 for others
 }
 
 // reset sets the buckets of another series, and computes the sums that the function needs.
 func (e *edged) reset(f *Evaluator, b *rollup.Buckets, span int64) {
 	*e = edged{b: b, starts: &f.starts, span: span, name: f.fn.Name, perSecond: 1, counts: append(e.counts[:0], 0),
-		sums: append(e.sums[:0], 0), steps: append(e.steps[:0], 0)}
+		steps: append(e.steps[:0], 0)}
 	for i, n := range b.Count {
 		e.counts = append(e.counts, e.counts[i]+float64(n))
 	}
 	switch e.name {
 	case "sum_over_time", "avg_over_time":
-		for i, sum := range b.Sum {
-			e.sums = append(e.sums, e.sums[i]+sum)
-		}
+		f.startSums(b)
 	case "rate", "increase":
 		f.corrections(b)
 		for i, correction := range f.leaves {
@@ -268,31 +266,39 @@ func (e *edged) firstOf(lo, hi int) float64 {
 	}
 }
 
-func boundSum(_ *Evaluator, e *edged) (least, greatest float64) {
+// sumOf returns the sum of the values in the buckets [lo, hi), and its max rounding error.
+func (f *Evaluator) sumOf(lo, hi int) (sum, rounded float64) {
+	if lo < hi {
+		x := f.sums.Of(f.pairs, lo, hi)
+		sum = x.high + x.low
+	}
+	return sum, 1e-12 * math.Abs(sum)
+}
+
+func boundSum(f *Evaluator, e *edged) (least, greatest float64) {
 	lo, hi := e.inner()
 	n, low, high := e.edges()
-	sum := between(e.sums, lo, hi)
-	rounded := 1e-12 * math.Abs(e.sums[hi])
+	sum, rounded := f.sumOf(lo, hi)
 	if n == 0 {
 		return sum - rounded, sum + rounded
 	}
 	return sum + n*min(0, low) - rounded, sum + n*max(0, high) + rounded
 }
 
-func boundAvg(_ *Evaluator, e *edged) (least, greatest float64) {
+func boundAvg(f *Evaluator, e *edged) (least, greatest float64) {
 	lo, hi := e.inner()
 	n, low, high := e.edges()
 	inside := between(e.counts, lo, hi)
 	if inside == 0 {
 		return low, high
 	}
-	avg := between(e.sums, lo, hi) / inside
+	sum, rounded := f.sumOf(lo, hi)
+	avg := sum / inside
 	least, greatest = avg, avg
 	if n > 0 {
 		least, greatest = avg+min(0, low-avg)*n/(n+inside), avg+max(0, high-avg)*n/(n+inside)
 	}
-	rounded := 1e-12 * math.Abs(e.sums[hi]) / inside
-	return least - rounded, greatest + rounded
+	return least - rounded/inside, greatest + rounded/inside
 }
 
 func boundMin(f *Evaluator, e *edged) (least, greatest float64) {

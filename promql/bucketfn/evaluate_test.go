@@ -170,3 +170,27 @@ func TestWidenedWindows(t *testing.T) {
 		require.Equal(t, out.Value[0], out.Value[1], name)
 	}
 }
+
+// The bound of a sum includes what large values that cancel out would absorb: the requested window has one more sample
+// than the evaluated one.
+func TestBoundOfLargeValuesThatCancelOut(t *testing.T) {
+	var s chunk.Samples
+	for i, v := range []float64{1e20, 3, -1e20, 1} {
+		s.AppendFloat(int64(i+1)*10, 0, v)
+	}
+	var b rollup.Buckets
+	rollup.AppendEvery(&b, &s, 10)
+	used, asked := bucketfn.Windows{First: 30, Step: 10, Steps: 1, Span: 30},
+		bucketfn.Windows{First: 35, Step: 10, Steps: 1, Span: 35}
+	for name, scale := range map[string]float64{"sum_over_time": 1, "avg_over_time": 3} {
+		f := bucketfn.New(name)
+		var out bucketfn.Result
+		f.Evaluate(&b, used, &out)
+		require.Equal(t, []float64{3 / scale}, out.Value, name)
+		bounds := bucketfn.Bounds{Steps: make([]float64, 1)}
+		out.Value[0] = 0 // as if it had been absorbed
+		f.Bound(&b, asked, used, &out, &bounds)
+		require.False(t, bounds.Unknown, name)
+		require.GreaterOrEqual(t, bounds.Largest, 3/scale, name)
+	}
+}

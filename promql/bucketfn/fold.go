@@ -146,16 +146,21 @@ func overAvg(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 		func(sum *histogram.FloatHistogram, n uint64) *histogram.FloatHistogram { return sum.Div(float64(n)) })
 }
 
-// overSums computes the function from the sum of a window, its number of samples, and whether it has large values.
-func (f *Evaluator) overSums(b *rollup.Buckets, w Windows, out *Result,
-	value func(sum compensated, n uint64, large bool) (v float64, known bool),
-	hist func(sum *histogram.FloatHistogram, n uint64) *histogram.FloatHistogram,
-) {
+// startSums prepares f.sums for adding up the sums of buckets.
+func (f *Evaluator) startSums(b *rollup.Buckets) {
 	f.pairs = f.pairs[:0]
 	for i, high := range b.Sum {
 		f.pairs = append(f.pairs, compensated{high, b.SumLow[i]})
 	}
 	f.sums.Start(addCompensated)
+}
+
+// overSums computes the function from the sum of a window, its number of samples, and whether it has large values.
+func (f *Evaluator) overSums(b *rollup.Buckets, w Windows, out *Result,
+	value func(sum compensated, n uint64, large bool) (v float64, known bool),
+	hist func(sum *histogram.FloatHistogram, n uint64) *histogram.FloatHistogram,
+) {
+	f.startSums(b)
 	f.larges.setBuckets(b)
 	n := running{of: [][]uint32{b.Count}}
 	f.overEach(b, w, out, func(step, lo, hi int) {
