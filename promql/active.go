@@ -57,7 +57,9 @@ type activeQueries struct {
 
 // begin adds a query. The returned context is canceled when the query is canceled. The caller must call end once the
 // query has ended.
-func (a *activeQueries) begin(ctx context.Context, text string, stmt parser.Statement) (out context.Context, q *ActiveQuery, end func()) {
+func (a *activeQueries) begin(
+	ctx context.Context, text string, stmt parser.Statement,
+) (out context.Context, q *ActiveQuery, end func()) {
 	out, cancel := context.WithCancel(ctx)
 	q = &ActiveQuery{
 		ID: rand.Text(), Tenants: tenant.All(ctx), Query: text, Since: time.Now().UTC(), Origin: originOf(ctx),
@@ -90,7 +92,9 @@ func (e *Engine) ActiveQueries(tenants []string) []ActiveQuery {
 			out = append(out, *q)
 		}
 	}
-	slices.SortFunc(out, func(a, b ActiveQuery) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(out, func(a, b ActiveQuery) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
+	})
 	return out
 }
 

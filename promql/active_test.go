@@ -78,7 +78,9 @@ func TestActiveQueriesAreSeenAndCanceledByTheirTenant(t *testing.T) {
 
 func TestQueriesThatAreQuickEnoughArentLogged(t *testing.T) {
 	var log bytes.Buffer
-	nobody := promstorage.QueryableFunc(func(int64, int64) (promstorage.Querier, error) { return promstorage.NoopQuerier(), nil })
+	nobody := promstorage.QueryableFunc(func(int64, int64) (promstorage.Querier, error) {
+		return promstorage.NoopQuerier(), nil
+	})
 	for _, than := range []time.Duration{0, time.Hour} {
 		o := DefaultOptions()
 		o.LogSlowerThan, o.Logger = than, slog.New(slog.NewTextHandler(&log, nil))

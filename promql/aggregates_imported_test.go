@@ -50,15 +50,17 @@ func newDownsampledStores(t *testing.T, res rollup.Resolution) *downsampledStore
 		rollup.AppendEvery(&b, s, res.Width())
 		for i, end := range b.End {
 			a := rollup.Aggregate{
-				End: end, Count: b.Count[i], Sum: b.Sum[i], Min: b.Min[i], Max: b.Max[i], First: b.First[i], Last: b.Last[i],
-				FirstT: b.FirstT[i], LastT: b.LastT[i], Correction: b.Correction[i],
+				End: end, Count: b.Count[i], Sum: b.Sum[i], Min: b.Min[i], Max: b.Max[i], First: b.First[i],
+				Last: b.Last[i], FirstT: b.FirstT[i], LastT: b.LastT[i], Correction: b.Correction[i],
 			}
 			if name == "g" {
 				a.First, a.Last, a.Correction = a.Sum/float64(a.Count), a.Sum/float64(a.Count), 0
 			}
 			made.AppendAggregate(a, res.Width())
 		}
-		stats, err := d.buckets.ImportBuckets(t.Context(), "default", []storage.ImportedBuckets{{Labels: ls, Resolution: res, Buckets: &made}})
+		stats, err := d.buckets.ImportBuckets(t.Context(), "default", []storage.ImportedBuckets{
+			{Labels: ls, Resolution: res, Buckets: &made},
+		})
 		require.NoError(t, err)
 		require.Equal(t, s.Len(), stats.RollupsOnly)
 		_, err = d.samples.Import(t.Context(), "default", []storage.ImportedSeries{{Labels: ls, Samples: s}})
@@ -88,7 +90,9 @@ func TestQueriesOfAggregates(t *testing.T) {
 			}
 			for _, metric := range []string{"c_total", "g", "up"} {
 				for _, window := range []string{"1h", "6h", "2d"} {
-					for _, f := range []string{"count_over_time", "sum_over_time", "avg_over_time", "min_over_time", "max_over_time"} {
+					for _, f := range []string{
+						"count_over_time", "sum_over_time", "avg_over_time", "min_over_time", "max_over_time",
+					} {
 						query := fmt.Sprintf("%s(%s[%s])", f, metric, window)
 						want, got, ok, notes := ask(query)
 						require.True(t, ok, query)
@@ -102,7 +106,8 @@ func TestQueriesOfAggregates(t *testing.T) {
 					require.Contains(t, notes, "steps that need raw samples have no value")
 				}
 				for _, query := range []string{
-					"last_over_time(%s[6h])", "first_over_time(%s[6h])", "delta(%s[6h])", "quantile_over_time(0.5, %s[6h])", "deriv(%s[6h])", "stddev_over_time(%s[6h])",
+					"last_over_time(%s[6h])", "first_over_time(%s[6h])", "delta(%s[6h])",
+					"quantile_over_time(0.5, %s[6h])", "deriv(%s[6h])", "stddev_over_time(%s[6h])",
 					"sum_over_time(%s[6h7m])", "sum(rate(%s[6h]))", "predict_linear(%s[6h], 3600)", "%s",
 				} {
 					query = fmt.Sprintf(query, metric)
@@ -111,7 +116,9 @@ func TestQueriesOfAggregates(t *testing.T) {
 					require.Contains(t, notes, "which are estimates", query)
 				}
 			}
-			for _, query := range []string{"rate(c_total[6h])", "increase(c_total[2d])", "last_over_time(c_total[1h])"} {
+			for _, query := range []string{
+				"rate(c_total[6h])", "increase(c_total[2d])", "last_over_time(c_total[1h])",
+			} {
 				want, got, ok, _ := ask(query)
 				require.True(t, ok)
 				require.InEpsilon(t, want, got, 1e-12, query)

@@ -45,23 +45,25 @@ func (s *changedClass) open(classes map[string]retention.Keep, in string) {
 	if s.Store != nil {
 		require.NoError(s.t, s.Close())
 	}
-	s.Store = storagetest.Start(s.t, s.eng, storagetest.Clock(func() time.Time { return s.now }), func(o *storage.Options) {
-		o.Partitions, o.AddClasses = 1, true
-		o.Elapsed = func() time.Duration { return time.Duration(s.now.UnixNano()) }
-		o.Retention, o.Retention5m, o.Retention1h = s.all.Raw, s.all.FiveMinutes, s.all.OneHour
-		for _, name := range []string{"long", "short"} {
-			keep, ok := classes[name]
-			if !ok {
-				continue
+	s.Store = storagetest.Start(
+		s.t, s.eng, storagetest.Clock(func() time.Time { return s.now }), func(o *storage.Options) {
+			o.Partitions, o.AddClasses = 1, true
+			o.Elapsed = func() time.Duration { return time.Duration(s.now.UnixNano()) }
+			o.Retention, o.Retention5m, o.Retention1h = s.all.Raw, s.all.FiveMinutes, s.all.OneHour
+			for _, name := range []string{"long", "short"} {
+				keep, ok := classes[name]
+				if !ok {
+					continue
+				}
+				job := "other"
+				if name == in {
+					job = "ci"
+				}
+				o.Classes = append(o.Classes, retention.Class{Name: name, Keep: keep,
+					Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}}})
 			}
-			job := "other"
-			if name == in {
-				job = "ci"
-			}
-			o.Classes = append(o.Classes, retention.Class{Name: name, Keep: keep,
-				Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}}})
-		}
-	})
+		},
+	)
 }
 
 // day writes the samples of a day with the given retention, and seals them an hour after noon.

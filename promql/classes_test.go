@@ -37,7 +37,8 @@ func mixedStore(t *testing.T) (*storage.Store, time.Time) {
 		o.AddClasses = true
 		for _, job := range []string{"ci", "audit", "brief"} {
 			o.Classes = append(o.Classes, retention.Class{
-				Name: job, Keep: keptJobs[job], Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}},
+				Name: job, Keep: keptJobs[job],
+				Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}},
 			})
 		}
 	})
@@ -104,7 +105,8 @@ func TestNoSilentGapsWithMixedClasses(t *testing.T) {
 				got[s.Metric.Get("job")] = at
 			}
 			for job, keep := range keptJobs {
-				if job != "ci" && job != "audit" && query.text == "count_over_time(requests_total{job=~'ci|audit'}[2h])" {
+				if job != "ci" && job != "audit" &&
+					query.text == "count_over_time(requests_total{job=~'ci|audit'}[2h])" {
 					continue
 				}
 				for at := now.Add(-5 * testDay).Add(width); !at.After(now); at = at.Add(query.step) {

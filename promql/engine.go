@@ -91,7 +91,8 @@ func NewEngine(opts Options) *Engine {
 	gate := newGate(opts)
 	if opts.Registerer != nil {
 		opts.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "cassia_query_unread_bytes", Help: "Estimated memory of query results that clients have not read yet, in bytes.",
+			Name: "cassia_query_unread_bytes",
+			Help: "Estimated memory of query results that clients have not read yet, in bytes.",
 		}, func() float64 { return float64(gate.unread.Load()) }))
 	}
 	samples := newSampleCounters()
@@ -115,10 +116,12 @@ func NewEngine(opts Options) *Engine {
 	gate.pressure = &e.pressure
 	if opts.Registerer != nil {
 		opts.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "cassia_memory_used_bytes", Help: "Memory used by the process in bytes, without free memory retained by the Go runtime.",
-		}, func() float64 { used, _ := e.Memory(); return float64(used) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "cassia_memory_limit_bytes", Help: "Maximum memory of the process in bytes (--memory.max-bytes).",
-		}, func() float64 { _, most := e.Memory(); return float64(most) }))
+			Name: "cassia_memory_used_bytes",
+			Help: "Memory used by the process in bytes, without free memory retained by the Go runtime.",
+		}, func() float64 { used, _ := e.Memory(); return float64(used) }),
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: "cassia_memory_limit_bytes", Help: "Maximum memory of the process in bytes (--memory.max-bytes).",
+			}, func() float64 { _, most := e.Memory(); return float64(most) }))
 	}
 	return e
 }
@@ -143,7 +146,9 @@ func (e *Engine) NewRangeQuery(ctx context.Context, q promstorage.Queryable, opt
 }
 
 // newQuery returns a query with a plan if q is a Queryable of this package.
-func (e *Engine) newQuery(ctx context.Context, q promstorage.Queryable, with func(promstorage.Queryable) (promengine.Query, error)) (promengine.Query, error) {
+func (e *Engine) newQuery(
+	ctx context.Context, q promstorage.Queryable, with func(promstorage.Queryable) (promengine.Query, error),
+) (promengine.Query, error) {
 	made, err := e.planned(ctx, q, with)
 	if refused := (notLetIn{}); errors.As(err, &refused) {
 		return refusedQuery{refused}, nil
@@ -151,7 +156,9 @@ func (e *Engine) newQuery(ctx context.Context, q promstorage.Queryable, with fun
 	return made, err
 }
 
-func (e *Engine) planned(ctx context.Context, q promstorage.Queryable, unbounded func(promstorage.Queryable) (promengine.Query, error)) (promengine.Query, error) {
+func (e *Engine) planned(
+	ctx context.Context, q promstorage.Queryable, unbounded func(promstorage.Queryable) (promengine.Query, error),
+) (promengine.Query, error) {
 	with := func(q promstorage.Queryable) (promengine.Query, error) {
 		made, err := unbounded(q)
 		if err != nil {

@@ -55,7 +55,9 @@ func (q lateQuerier) Select(ctx context.Context, _ bool, _ *promstorage.SelectHi
 func TestWarningsWhileReadingReachTheResult(t *testing.T) {
 	for _, messages := range []int{0, 1, 10 * maxWarnings} {
 		e := NewEngine(DefaultOptions())
-		q := promstorage.QueryableFunc(func(_, _ int64) (promstorage.Querier, error) { return lateQuerier{messages: messages}, nil })
+		q := promstorage.QueryableFunc(func(_, _ int64) (promstorage.Querier, error) {
+			return lateQuerier{messages: messages}, nil
+		})
 		query, err := e.NewInstantQuery(t.Context(), q, nil, "foo", time.Unix(0, 0))
 		require.NoError(t, err)
 		result := query.Exec(t.Context())

@@ -44,7 +44,9 @@ func newAgedStores(t *testing.T, more ...func(begin time.Time) []storage.Importe
 	}
 	open := func(change func(*storage.Options)) *storage.Store {
 		clock := begin.Add(time.Hour)
-		store := storagetest.Open(t, memory.New(), storagetest.Clock(func() time.Time { return clock }), storagetest.Forever, change)
+		store := storagetest.Open(
+			t, memory.New(), storagetest.Clock(func() time.Time { return clock }), storagetest.Forever, change,
+		)
 		clock = a.now
 		for _, name := range []string{"default", "ta", "tb"} {
 			series := []storage.ImportedSeries{
@@ -179,12 +181,14 @@ func TestAnswersPastThePlannerWhereRawIsGone(t *testing.T) {
 			if name == "evaluator" {
 				require.ErrorContains(t, notes[0], "samples reconstructed from buckets")
 			} else {
-				require.ErrorContains(t, notes[0], "quantiles are computed from sketches in buckets of up to 1h, with each sample within 1 % of its value")
+				require.ErrorContains(t, notes[0],
+					"quantiles are computed from sketches in buckets of up to 1h, with each sample within 1 % of its value")
 			}
 			for _, query := range []string{"quantile_over_time(0.9, sine[5m])", "sine", "count(info(sine))",
 				"double_exponential_smoothing(sine[5m], 0.5, 0.5)"} {
 				_, notes = a.points(t, e, a.aged, ctx, query, a.now.Add(-48*time.Hour+5*time.Minute), a.now, time.Hour)
-				require.Empty(t, notes, "%s: all samples of the windows are there, only those before the first are gone", query)
+				require.Empty(t, notes,
+					"%s: all samples of the windows are there, only those before the first are gone", query)
 			}
 		})
 	}

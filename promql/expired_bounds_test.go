@@ -58,7 +58,9 @@ func statedBy(t *testing.T, notes []string) (s stated, others []string) {
 				s.width = rollup.OneHour.Width()
 			}
 		}
-		s.cut, s.made = strings.Contains(here, "are interpolated"), strings.Contains(here, "functions that rollups don't support are computed from samples reconstructed from") ||
+		s.cut, s.made = strings.Contains(here, "are interpolated"), strings.Contains(
+			here, "functions that rollups don't support are computed from samples reconstructed from",
+		) ||
 			strings.Contains(here, "quantiles are computed from sketches")
 		s.moved, s.snapped = movedIn(t, here), movedIn(t, there)
 	}

@@ -69,7 +69,9 @@ func withExtended(ctx context.Context, stmt parser.Statement) context.Context {
 		}
 		offset := v.OriginalOffset.Milliseconds()
 		e.first, e.last = e.first-offset, e.last-offset
-		key := rangeKey{start: e.first - lookback - e.width + 1, end: e.last, width: e.width, function: functionOn(path)}
+		key := rangeKey{
+			start: e.first - lookback - e.width + 1, end: e.last, width: e.width, function: functionOn(path),
+		}
 		if v.Smoothed {
 			key.end += lookback
 		}

@@ -168,7 +168,8 @@ func TestExtendedRangesAreWithinTheirInfos(t *testing.T) {
 				if v == x || v != v && x != x || math.Abs(v-x) <= each+1e-11*max(largest, math.Abs(v)) {
 					continue
 				}
-				require.Fail(t, "off", "%s at %s: %v, not %v: %s, %q", query, time.UnixMilli(at).UTC(), x, v, what, texts)
+				require.Fail(t, "off",
+					"%s at %s: %v, not %v: %s, %q", query, time.UnixMilli(at).UTC(), x, v, what, texts)
 			}
 		}
 	}

@@ -253,7 +253,9 @@ func (f *fairQueue) tidy(queues []*tenantQueue) {
 // named returns true if a waiter of another queue also counts in this queue.
 func (f *fairQueue) named(q *tenantQueue) bool {
 	return slices.ContainsFunc(f.order, func(o *tenantQueue) bool {
-		return slices.ContainsFunc(o.waiters, func(w *waiter) bool { return len(w.queues) > 1 && slices.Contains(w.queues, q) })
+		return slices.ContainsFunc(o.waiters, func(w *waiter) bool {
+			return len(w.queues) > 1 && slices.Contains(w.queues, q)
+		})
 	})
 }
 

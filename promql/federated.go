@@ -80,34 +80,36 @@ func (r *reader) findOf(ctx context.Context, tenants []string, w *warnings, sort
 // labelNamesOf lists the label names of multiple tenants.
 func (r *reader) labelNamesOf(ctx context.Context, tenants []string, hints *promstorage.LabelHints,
 	matchers []*labels.Matcher) ([]string, annotations.Annotations, error) {
-	return eachTenant(ctx, tenants, matchers, func(ctx context.Context, _ string, rest []*labels.Matcher) ([]string, annotations.Annotations, error) {
-		names, notes, err := r.LabelNames(ctx, hints, rest...)
-		if i := slices.Index(names, tenantLabel); i >= 0 {
-			names = append(slices.Clone(names), originalLabel)
-		}
-		if len(names) > 0 {
-			names = append(slices.Clone(names), tenantLabel)
-		}
-		return names, notes, err
-	})
+	return eachTenant(ctx, tenants, matchers,
+		func(ctx context.Context, _ string, rest []*labels.Matcher) ([]string, annotations.Annotations, error) {
+			names, notes, err := r.LabelNames(ctx, hints, rest...)
+			if i := slices.Index(names, tenantLabel); i >= 0 {
+				names = append(slices.Clone(names), originalLabel)
+			}
+			if len(names) > 0 {
+				names = append(slices.Clone(names), tenantLabel)
+			}
+			return names, notes, err
+		})
 }
 
 // labelValuesOf lists the values of a label of multiple tenants.
 func (r *reader) labelValuesOf(ctx context.Context, tenants []string, label string, hints *promstorage.LabelHints,
 	matchers []*labels.Matcher) ([]string, annotations.Annotations, error) {
-	return eachTenant(ctx, tenants, matchers, func(ctx context.Context, name string, rest []*labels.Matcher) ([]string, annotations.Annotations, error) {
-		switch label {
-		case tenantLabel: // The values are the tenants that have matching series.
-			names, notes, err := r.LabelNames(ctx, hints, rest...)
-			if len(names) > 0 {
-				names = []string{name}
+	return eachTenant(ctx, tenants, matchers,
+		func(ctx context.Context, name string, rest []*labels.Matcher) ([]string, annotations.Annotations, error) {
+			switch label {
+			case tenantLabel: // The values are the tenants that have matching series.
+				names, notes, err := r.LabelNames(ctx, hints, rest...)
+				if len(names) > 0 {
+					names = []string{name}
+				}
+				return names, notes, err
+			case originalLabel:
+				return r.LabelValues(ctx, tenantLabel, hints, rest...)
 			}
-			return names, notes, err
-		case originalLabel:
-			return r.LabelValues(ctx, tenantLabel, hints, rest...)
-		}
-		return r.LabelValues(ctx, label, hints, rest...)
-	})
+			return r.LabelValues(ctx, label, hints, rest...)
+		})
 }
 
 // eachTenant merges and sorts the results of list for each tenant that the matchers select.

@@ -93,7 +93,9 @@ func TestExemplarsOfSeveralTenants(t *testing.T) {
 		b := store.NewBatch(name)
 		s, err := b.Define(nil, labels.FromStrings("__name__", "m"))
 		require.NoError(t, err)
-		require.NoError(t, b.Exemplar(s, exemplar.Exemplar{Ts: 1000, Value: float64(i), Labels: labels.FromStrings("trace", name)}))
+		require.NoError(t, b.Exemplar(s, exemplar.Exemplar{
+			Ts: 1000, Value: float64(i), Labels: labels.FromStrings("trace", name),
+		}))
 		require.NoError(t, b.Commit(t.Context()))
 	}
 	q, err := NewExemplars(store).ExemplarQuerier(tenant.Into(t.Context(), "a|b"))
@@ -114,11 +116,15 @@ func limitedStore(t *testing.T, file string) (*storage.Store, *tenant.Limiter) {
 	require.NoError(t, err)
 	limiter := tenant.NewLimiter(time.Now, nil)
 	limiter.Set(table)
-	return storagetest.Open(t, memory.New(), storagetest.Forever, func(o *storage.Options) { o.Limiter = limiter }), limiter
+	return storagetest.Open(t, memory.New(), storagetest.Forever, func(o *storage.Options) {
+		o.Limiter = limiter
+	}), limiter
 }
 
 func TestLimitsOfAQuery(t *testing.T) {
-	store, limiter := limitedStore(t, `tenants: {series: {query_series: 5}, samples: {query_samples: 50}, range: {query_range: 1h}}`)
+	store, limiter := limitedStore(
+		t, `tenants: {series: {query_series: 5}, samples: {query_samples: 50}, range: {query_range: 1h}}`,
+	)
 	tenants := []string{"series", "samples", "range", "free"}
 	for _, name := range tenants {
 		for i := range 6 {

@@ -81,7 +81,9 @@ func (p *fragment) readFrom() int64 {
 
 // open finds the fragment's series of a tenant, in the order in which a Queryable returns them. warn may be called
 // until the last series was read.
-func (p *fragment) open(ctx context.Context, store *storage.Store, of string, warn func(error)) ([]*query.SelectedSeries, error) {
+func (p *fragment) open(
+	ctx context.Context, store *storage.Store, of string, warn func(error),
+) ([]*query.SelectedSeries, error) {
 	return store.Select(ctx, query.Query{
 		Tenant: of, MinT: p.readFrom(), MaxT: p.edges.last(),
 		Matchers: p.matchers, Warn: warn,

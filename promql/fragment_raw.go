@@ -123,7 +123,9 @@ var errJumps = fmt.Errorf("%w: native histograms are read only in part, and the 
 
 // read implements fragmentReader.
 func (r *rawReader) read(s *query.SelectedSeries, out *values) error {
-	return r.compute(s.Labels, out, r.fragment.minT, func(into *chunk.Samples) error { return asPrometheus(s.Samples(into)) })
+	return r.compute(s.Labels, out, r.fragment.minT, func(into *chunk.Samples) error {
+		return asPrometheus(s.Samples(into))
+	})
 }
 
 // compute computes the values from the samples that fill appends, starting at minT.

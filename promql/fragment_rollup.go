@@ -122,7 +122,8 @@ func (r *rollupReader) read(s *query.SelectedSeries, out *values) error {
 	}
 	for i, step := range a.Step {
 		if i < len(a.Histogram) && a.Histogram[i] != nil {
-			if !isGauge(a.Histogram[i]) && (r.segment.keepsName() || r.segment.starts && r.segment.IsExact()) && r.sampled(step) {
+			if !isGauge(a.Histogram[i]) && (r.segment.keepsName() || r.segment.starts && r.segment.IsExact()) &&
+				r.sampled(step) {
 				// The value is the histogram of a sample, and its hint depends on the previous sample.
 				a.Unanswered = append(a.Unanswered, step)
 			} else {
@@ -159,7 +160,9 @@ func (r *rollupReader) lacksMoments() bool {
 	columns := bucketfn.Columns(r.segment.function)
 	isUnknown := func(v float64) bool { return v < 0 }
 	return columns&rollup.ColumnMoment != 0 && slices.ContainsFunc(r.buckets.Moment, isUnknown) ||
-		columns&rollup.ColumnLine != 0 && slices.ContainsFunc(r.buckets.TimeSquares, func(v int64) bool { return v < 0 })
+		columns&rollup.ColumnLine != 0 && slices.ContainsFunc(r.buckets.TimeSquares, func(v int64) bool {
+			return v < 0
+		})
 }
 
 // noteHistograms adds the annotations that Prometheus' functions add for a series' histograms.
@@ -172,9 +175,18 @@ func noteHistograms(p *fragment, stored labels.Labels, notes bucketfn.Note, into
 		note bucketfn.Note
 		make func() error
 	}{
-		{bucketfn.NoteFloatsAndHistograms, func() error { return annotations.NewMixedFloatsHistogramsWarning(name, at) }},
-		{bucketfn.NoteHistogramsIgnored, func() error { return annotations.NewHistogramIgnoredInMixedRangeInfo(name, at) }},
-		{bucketfn.NoteMixedKinds, func() error { return annotations.NewMixedExponentialCustomHistogramsWarning(name, at) }},
+		{
+			bucketfn.NoteFloatsAndHistograms,
+			func() error { return annotations.NewMixedFloatsHistogramsWarning(name, at) },
+		},
+		{
+			bucketfn.NoteHistogramsIgnored,
+			func() error { return annotations.NewHistogramIgnoredInMixedRangeInfo(name, at) },
+		},
+		{
+			bucketfn.NoteMixedKinds,
+			func() error { return annotations.NewMixedExponentialCustomHistogramsWarning(name, at) },
+		},
 		{bucketfn.NoteNotCounter, func() error { return annotations.NewNativeHistogramNotCounterWarning(name, at) }},
 		{bucketfn.NoteNotGauge, func() error { return annotations.NewNativeHistogramNotGaugeWarning(name, at) }},
 		{bucketfn.NoteBoundsReconciledAdd, func() error {
@@ -270,7 +282,9 @@ func (r *rollupReader) readWhole(series labels.Labels) (bool, error) {
 	}
 	r.whole = &r.own
 	r.own.Reset()
-	s, err := r.segment.whole.of(series, func() ([]*query.SelectedSeries, error) { return r.segment.openWhole(r.ctx, r.store, r.warn, nil) })
+	s, err := r.segment.whole.of(series, func() ([]*query.SelectedSeries, error) {
+		return r.segment.openWhole(r.ctx, r.store, r.warn, nil)
+	})
 	if err != nil || s == nil {
 		return false, asPrometheus(err)
 	}

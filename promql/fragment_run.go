@@ -221,7 +221,9 @@ func (r *fragmentRun) loaded() (n int64) {
 
 // inOrder calls compute for 0 to n-1 from multiple goroutines, and use for each in order from the caller's goroutine.
 // compute is at most ahead calls ahead of use. It returns the first error.
-func inOrder(ctx context.Context, workers, ahead, n int, compute func(worker, i int) error, use func(i int) error) error {
+func inOrder(
+	ctx context.Context, workers, ahead, n int, compute func(worker, i int) error, use func(i int) error,
+) error {
 	if workers == 1 {
 		for i := range n {
 			if err := compute(0, i); err != nil {

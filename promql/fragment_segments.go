@@ -199,7 +199,9 @@ func (l *segment) span() (from, to int64) {
 
 // openWhole finds the segment's series with all columns from which samples can be made. This includes buckets that
 // contain window edges, except at the given edges.
-func (l *segment) openWhole(ctx context.Context, store *storage.Store, warn func(error), edges []int64) ([]*query.SelectedSeries, error) {
+func (l *segment) openWhole(
+	ctx context.Context, store *storage.Store, warn func(error), edges []int64,
+) ([]*query.SelectedSeries, error) {
 	from, _ := l.fragment.window(0)
 	_, to := l.fragment.window(l.edges.n - 1)
 	columns := rollup.CutColumns

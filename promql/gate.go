@@ -111,7 +111,10 @@ func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
 		g.limiter.Refused(shares[0].name, tenant.KeyQueriesWaiting, 1)
 		return notInserted, &tenant.LimitError{
 			Tenant: shares[0].name, Limit: tenant.KeyQueriesWaiting, Status: http.StatusTooManyRequests,
-			Detail: fmt.Sprintf("%d queries are waiting, and the limit of running queries is reached; send fewer queries at once, or ask the operator to raise the limit", shares[0].waiting),
+			Detail: fmt.Sprintf(
+				"%d queries are waiting, and the limit of running queries is reached; send fewer queries at once, or ask the operator to raise the limit",
+				shares[0].waiting,
+			),
 		}
 	case errors.Is(err, ErrTooManyQueries):
 		return notInserted, fmt.Errorf("%w: %d; see --query.max-concurrency", err, g.queries.most)

@@ -38,7 +38,9 @@ func init() { // Before any evaluation: the table isn't safe for concurrent chan
 
 // interruptible returns a function that ends the query once its context has ended.
 func interruptible(call promengine.FunctionCall) promengine.FunctionCall {
-	return func(vectors []promengine.Vector, ranges promengine.Matrix, args parser.Expressions, enh *promengine.EvalNodeHelper) (promengine.Vector, annotations.Annotations) {
+	return func(
+		vectors []promengine.Vector, ranges promengine.Matrix, args parser.Expressions, enh *promengine.EvalNodeHelper,
+	) (promengine.Vector, annotations.Annotations) {
 		points := uint32(1)
 		if len(ranges) > 0 {
 			points += uint32(len(ranges[0].Floats) + len(ranges[0].Histograms))

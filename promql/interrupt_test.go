@@ -66,7 +66,8 @@ func TestLongQueriesAreCanceled(t *testing.T) {
 		require.NoError(t, err)
 		ended := make(chan error, 1)
 		go func() { ended <- q.Exec(ctx).Err }()
-		require.Eventually(t, func() bool { return len(e.ActiveQueries([]string{tenant.Default})) == 1 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return len(e.ActiveQueries([]string{tenant.Default})) == 1 }, time.Minute,
+			time.Millisecond)
 		end(q, gone)
 		var canceled promengine.ErrQueryCanceled
 		require.ErrorAs(t, <-ended, &canceled, name)

@@ -208,8 +208,11 @@ func TestGallop(t *testing.T) {
 	values := []int{0, 2, 4, 6, 8, 10, 12, 14}
 	for start := range len(values) + 1 {
 		for v := -1; v < 17; v++ {
-			want := start + slices.IndexFunc(append(slices.Clone(values[start:]), 1000), func(x int) bool { return x >= v })
-			require.Equal(t, want, from(len(values), start, func(k int) bool { return values[k] >= v }), "%d from %d", v, start)
+			want := start + slices.IndexFunc(append(slices.Clone(values[start:]), 1000), func(x int) bool {
+				return x >= v
+			})
+			require.Equal(t, want, from(len(values), start, func(k int) bool { return values[k] >= v }),
+				"%d from %d", v, start)
 		}
 	}
 }

@@ -165,8 +165,10 @@ func (g *growth) checkOnce() error {
 // charge adds the bytes that a function makes.
 func (g *growth) charge(function string, bytes float64) {
 	if g.made += bytes; g.err == nil && !(g.made <= g.limit) {
-		g.err = fmt.Errorf("%w: %s would create more than %.0f bytes of labels; select fewer series or shorter labels, or raise --query.max-bytes",
-			meter.ErrQueryTooLarge, function, g.limit)
+		g.err = fmt.Errorf(
+			"%w: %s would create more than %.0f bytes of labels; select fewer series or shorter labels, or raise --query.max-bytes",
+			meter.ErrQueryTooLarge, function, g.limit,
+		)
 	}
 }
 
@@ -219,7 +221,9 @@ func (g *growth) ofAggregation(e *parser.AggregateExpr) labelSizes {
 	case !g.each:
 		return s
 	}
-	maps.DeleteFunc(s.values, func(name string, _ valueSizes) bool { return slices.Contains(e.Grouping, name) == e.Without })
+	maps.DeleteFunc(s.values, func(name string, _ valueSizes) bool {
+		return slices.Contains(e.Grouping, name) == e.Without
+	})
 	s.settle()
 	return s
 }

@@ -19,7 +19,9 @@ import (
 
 // growingStore returns a store with 2,000 series of big, and ten each of small and target_info.
 func growingStore(t *testing.T, queryBytes int64) *storage.Store {
-	store := storagetest.Open(t, memory.New(), storagetest.Forever, func(o *storage.Options) { o.QueryBytes = queryBytes })
+	store := storagetest.Open(t, memory.New(), storagetest.Forever, func(o *storage.Options) {
+		o.QueryBytes = queryBytes
+	})
 	b := store.NewBatch("default")
 	for i := range 2000 {
 		for _, name := range []string{"big", "small", "target_info"} {
@@ -31,7 +33,9 @@ func growingStore(t *testing.T, queryBytes int64) *storage.Store {
 			if name == "target_info" {
 				ls = labels.NewBuilder(ls).Set("data", strings.Repeat("d", 2000)).Del("id", "a").Labels()
 			}
-			storagetest.Add(t, b, ls, storagetest.Samples(0, 15_000, 240, func(k int) float64 { return float64(i%7 + k/100) })...)
+			storagetest.Add(t, b, ls, storagetest.Samples(0, 15_000, 240, func(k int) float64 {
+				return float64(i%7 + k/100)
+			})...)
 		}
 	}
 	require.NoError(t, b.Commit(t.Context()))
@@ -108,7 +112,10 @@ func TestLabelsAreMadeAsByTheEvaluator(t *testing.T) {
 		`label_replace(big * on (id) group_left (a) label_replace(small, "b", "x", "", ""), "c", "$1", "a", "(.*)")`,
 		`small * on (id) group_right () big`,
 		`big * on (job) group_left (b) label_join(small{id="0"}, "b", "-", "a", "id")`,
-		`info(small)`, `label_join(info(small), "b", "", "data", "a")`, `info(small, {data=~".+"})`, `info(small, {})`, `info(last_over_time(small[10m:1m] @ 420))`, `info(label_join(last_over_time(count_values("instance", small)[10m:1m]), "b", "", "instance", "instance"))`, `absent(missing{a="b"})`, `label_join(absent(missing{a="b"}), "c", "-", "a", "a")`,
+		`info(small)`, `label_join(info(small), "b", "", "data", "a")`, `info(small, {data=~".+"})`, `info(small, {})`,
+		`info(last_over_time(small[10m:1m] @ 420))`,
+		`info(label_join(last_over_time(count_values("instance", small)[10m:1m]), "b", "", "instance", "instance"))`,
+		`absent(missing{a="b"})`, `label_join(absent(missing{a="b"}), "c", "-", "a", "a")`,
 		`label_join(vector(1), "a", "s", "x", "y")`, `label_replace(vector(1), "a", "b", "", "")`,
 		`label_join(small, "a", ",")`,
 	} {

@@ -29,10 +29,14 @@ const (
 var labelSources sync.Map
 
 func init() { // Before any query is evaluated: the table isn't safe for concurrent changes.
-	promengine.FunctionCalls[countValuesName] = func(vectors []promengine.Vector, _ promengine.Matrix, args parser.Expressions, enh *promengine.EvalNodeHelper) (promengine.Vector, annotations.Annotations) {
+	promengine.FunctionCalls[countValuesName] = func(
+		vectors []promengine.Vector, _ promengine.Matrix, args parser.Expressions, enh *promengine.EvalNodeHelper,
+	) (promengine.Vector, annotations.Annotations) {
 		return sourceOf(args).countValues(vectors[0], enh.Out), nil
 	}
-	promengine.FunctionCalls[countedName] = func(vectors []promengine.Vector, _ promengine.Matrix, args parser.Expressions, enh *promengine.EvalNodeHelper) (promengine.Vector, annotations.Annotations) {
+	promengine.FunctionCalls[countedName] = func(
+		vectors []promengine.Vector, _ promengine.Matrix, args parser.Expressions, enh *promengine.EvalNodeHelper,
+	) (promengine.Vector, annotations.Annotations) {
 		source := sourceOf(args)
 		for i := range vectors[0] {
 			source.count(vectors[0][i].Metric.Hash(), vectors[0][i].Metric)

@@ -64,8 +64,8 @@ func TestLargeValuesLeaveOutOnlyTheirOwnSums(t *testing.T) {
 	require.NoError(t, store.SealAll(t.Context()))
 	r := newRivals(t, NewQueryable(store.Store), nil)
 	functions := strings.Fields("count_over_time min_over_time max_over_time first_over_time last_over_time " +
-		"changes resets delta present_over_time ts_of_first_over_time ts_of_last_over_time sum_over_time avg_over_time increase rate " +
-		"stddev_over_time stdvar_over_time deriv")
+		"changes resets delta present_over_time ts_of_first_over_time ts_of_last_over_time sum_over_time " +
+		"avg_over_time increase rate stddev_over_time stdvar_over_time deriv")
 	var asks []asked
 	for _, s := range series {
 		for _, fn := range functions {
@@ -86,7 +86,8 @@ func TestLargeValuesLeaveOutOnlyTheirOwnSums(t *testing.T) {
 	left := 0
 	for i, got := range answers("exact") {
 		s, fn, text := series[i/len(functions)], functions[i%len(functions)], asks[i].text
-		mayMiss := slices.Contains(s.missing, fn) || len(s.values) > 0 && (strings.HasPrefix(fn, "std") || fn == "deriv")
+		mayMiss := slices.Contains(s.missing, fn) ||
+			len(s.values) > 0 && (strings.HasPrefix(fn, "std") || fn == "deriv")
 		require.Len(t, want[i].rows, 1, text)
 		has := map[int64]float64{}
 		for _, row := range got.rows {

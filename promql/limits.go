@@ -64,7 +64,9 @@ func (e *Engine) Enter(ctx context.Context) (of context.Context, leave func(), e
 	}
 	t := &externalRead{read: r}
 	watched := e.pressure.countRead()
-	return context.WithValue(e.opts.Limiter.Begin(of), externalReadKey{}, t), sync.OnceFunc(func() { t.end(); watched() }), nil
+	return context.WithValue(
+		e.opts.Limiter.Begin(of), externalReadKey{}, t,
+	), sync.OnceFunc(func() { t.end(); watched() }), nil
 }
 
 // Queries returns the numbers of a tenant's queries that run and wait.

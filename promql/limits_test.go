@@ -23,6 +23,8 @@ func TestLookbackOfAQuery(t *testing.T) {
 		expr, err := NewParser(allSyntax).ParseExpr(text)
 		require.NoError(t, err)
 		start := time.Unix(1000, 0)
-		require.Equal(t, want+time.Hour, lookbackOf(&parser.EvalStmt{Expr: expr, Start: start, End: start.Add(time.Hour)}), text)
+		require.Equal(
+			t, want+time.Hour, lookbackOf(&parser.EvalStmt{Expr: expr, Start: start, End: start.Add(time.Hour)}), text,
+		)
 	}
 }

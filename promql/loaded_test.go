@@ -24,7 +24,8 @@ func TestStatisticsCountWhatIsRead(t *testing.T) {
 	b := store.NewBatch("default")
 	const start = 1_700_000_000_000 / 7_200_000 * 7_200_000
 	for _, job := range []string{"a", "b", "c"} {
-		storagetest.Add(t, b, labels.FromStrings(labels.MetricName, "requests_total", "job", job), storagetest.Samples(start, 10_000, 180, func(i int) float64 { return float64(i) })...)
+		storagetest.Add(t, b, labels.FromStrings(labels.MetricName, "requests_total", "job", job),
+			storagetest.Samples(start, 10_000, 180, func(i int) float64 { return float64(i) })...)
 	}
 	require.NoError(t, b.Commit(t.Context()))
 	o := DefaultOptions()
@@ -75,13 +76,18 @@ func TestStatisticsCountWhatIsRead(t *testing.T) {
 			require.Equal(t, got.SamplesRead, sum, "%s by step", text)
 		}
 	}
-	require.NoError(t, testutil.GatherAndCompare(metrics, strings.NewReader(fmt.Sprintf(`# HELP prometheus_engine_query_samples_read_total The total number of samples read by all queries (only new points per step for range-vector).
+	require.NoError(t, testutil.GatherAndCompare(
+		metrics,
+		strings.NewReader(fmt.Sprintf(
+			`# HELP prometheus_engine_query_samples_read_total The total number of samples read by all queries (only new points per step for range-vector).
 # TYPE prometheus_engine_query_samples_read_total counter
 prometheus_engine_query_samples_read_total %d
 # HELP prometheus_engine_query_samples_total The total number of samples loaded by all queries (full window per step for range-vector).
 # TYPE prometheus_engine_query_samples_total counter
 prometheus_engine_query_samples_total %d
-`, samplesRead, total)), "prometheus_engine_query_samples_read_total", "prometheus_engine_query_samples_total"))
+`, samplesRead, total,
+		)), "prometheus_engine_query_samples_read_total", "prometheus_engine_query_samples_total",
+	))
 	top := planned.TopQueries([]string{"default"}, "samples", 1).Queries
 	require.Len(t, top, 1)
 	require.Greater(t, top[0].Samples, int64(300), "what was read, not the points of the answer")

@@ -33,7 +33,10 @@ var aggregates = [...]aggregate{
 	{"_max", rollup.ColumnMax, func(b *rollup.Buckets, i int) float64 { return b.Max[i] }},
 	{"_sum", rollup.ColumnSum, func(b *rollup.Buckets, i int) float64 { return b.Sum[i] + b.SumLow[i] }},
 	{"_count", 0, func(b *rollup.Buckets, i int) float64 { return float64(b.Count[i]) }},
-	{"_avg", rollup.ColumnSum, func(b *rollup.Buckets, i int) float64 { return (b.Sum[i] + b.SumLow[i]) / float64(b.Count[i]) }},
+	{
+		"_avg", rollup.ColumnSum,
+		func(b *rollup.Buckets, i int) float64 { return (b.Sum[i] + b.SumLow[i]) / float64(b.Count[i]) },
+	},
 }
 
 // rollupNames holds the rules for names of rollups.
@@ -126,8 +129,10 @@ func (r *reader) selectNamed(ctx context.Context, q query.Query,
 		return nil, err
 	}
 	if len(list) > 0 && sparse(q, hints) {
-		q.Warn(fmt.Errorf("%w: %s has one value per bucket of %s, at the end of the bucket; use that step or a multiple of it, or a range over it",
-			annotations.PromQLInfo, name, q.Resolution))
+		q.Warn(fmt.Errorf(
+			"%w: %s has one value per bucket of %s, at the end of the bucket; use that step or a multiple of it, or a range over it",
+			annotations.PromQLInfo, name, q.Resolution,
+		))
 	}
 	noteNamed(ctx, name, SegmentStats{
 		From: time.UnixMilli(q.MinT).UTC(), To: time.UnixMilli(q.MaxT).UTC(), Resolution: q.Resolution.String(),

@@ -38,7 +38,9 @@ func TestRollupsAreReadByName(t *testing.T) {
 		storagetest.Write(t, store, "default", labels.FromStrings(labels.MetricName, name, "job", job), samples...)
 	}
 	// 1 … 60 in each hour
-	write("temperature", "api", storagetest.Samples(begin+60_000, 60_000, 24*60, func(i int) float64 { return float64(i%60 + 1) })...)
+	write("temperature", "api", storagetest.Samples(begin+60_000, 60_000, 24*60, func(i int) float64 {
+		return float64(i%60 + 1)
+	})...)
 	write("disk_reads", "api", storagetest.Samples(begin+60_000, 60_000, 24*60, func(int) float64 { return 2 })...)
 	write("load", "api", storagetest.Samples(begin+60_000, 60_000, 24*60, func(int) float64 { return 1 })...)
 	write("temperature_count", "real", storagetest.FloatSample{T: begin + 1, V: 7})
@@ -107,7 +109,8 @@ func TestRollupsAreReadByName(t *testing.T) {
 		require.Len(t, ask("temperature_max", "", 5*time.Minute)[`{__name__="temperature_max", job="api"}`], 73)
 		require.Less(t, len(ask("temperature_max", "1h", 25*time.Minute)[`{__name__="temperature_max", job="api"}`]), 7)
 		require.Len(t, notes, 1)
-		require.ErrorContains(t, notes[0], "temperature_max has one value per bucket of 1h, at the end of the bucket; use that step or a multiple of it, or a range over it")
+		require.ErrorContains(t, notes[0],
+			"temperature_max has one value per bucket of 1h, at the end of the bucket; use that step or a multiple of it, or a range over it")
 	}
 
 	names := func(ctx context.Context, hints *promstorage.LabelHints) []string {

@@ -73,8 +73,10 @@ func checkReplace(call *parser.Call) error {
 	}
 	if text, ok := arg.(*parser.StringLiteral); ok {
 		if n := bounds.Steps(text.Val); n > maxReplaceSteps {
-			return fmt.Errorf("%w: a match of label_replace's regular expression would take %d steps for each character of a value; the maximum is %d. Use fewer wildcards and repetitions (.*, +, ?)",
-				ErrQueryTooComplex, n, maxReplaceSteps)
+			return fmt.Errorf(
+				"%w: a match of label_replace's regular expression would take %d steps for each character of a value; the maximum is %d. Use fewer wildcards and repetitions (.*, +, ?)",
+				ErrQueryTooComplex, n, maxReplaceSteps,
+			)
 		}
 	}
 	return nil

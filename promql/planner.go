@@ -200,7 +200,9 @@ func (p *plan) compute(c candidate) error {
 var (
 	errLeave      = errors.New("promql: needs the evaluator")
 	errRollupName = fmt.Errorf("%w: the selector may match names of rollups", errLeave)
-	errLateNames  = fmt.Errorf("%w: the result has native histograms, and the feature promql-delayed-name-removal is enabled", errLeave)
+	errLateNames  = fmt.Errorf(
+		"%w: the result has native histograms, and the feature promql-delayed-name-removal is enabled", errLeave,
+	)
 	errSameLabels = fmt.Errorf("%w: multiple series would have the same labels", errLeave)
 )
 

@@ -31,6 +31,7 @@ func TestNthStandsWhereSortingPutsIt(t *testing.T) {
 			require.True(t, near(sorted[k+1], smallestOf(v[k+1:]), 0), "place %d of %v", k+1, sorted)
 		}
 		slices.Sort(v)
-		require.True(t, slices.EqualFunc(sorted, v, func(a, b float64) bool { return near(a, b, 0) }), "%v became %v", sorted, v)
+		require.True(t, slices.EqualFunc(sorted, v, func(a, b float64) bool { return near(a, b, 0) }),
+			"%v became %v", sorted, v)
 	}
 }

@@ -184,7 +184,9 @@ func TestPlannerSurvivesPanics(t *testing.T) {
 	const name = "deriv"
 	was := promengine.FunctionCalls[name]
 	defer func() { promengine.FunctionCalls[name] = was }()
-	promengine.FunctionCalls[name] = func([]promengine.Vector, promengine.Matrix, parser.Expressions, *promengine.EvalNodeHelper) (promengine.Vector, annotations.Annotations) {
+	promengine.FunctionCalls[name] = func(
+		[]promengine.Vector, promengine.Matrix, parser.Expressions, *promengine.EvalNodeHelper,
+	) (promengine.Vector, annotations.Annotations) {
 		panic(errors.New("division by a cucumber"))
 	}
 	r := newRivals(t, NewQueryable(sampled(t, memory.New(), nil)), nil)
@@ -293,7 +295,10 @@ func TestInOrderEndsWithTheFirstError(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, inOrder(ctx, 3, 9, 100, func(int, int) error { return ctx.Err() }, func(int) error { return nil }), context.Canceled)
+	require.ErrorIs(
+		t, inOrder(ctx, 3, 9, 100, func(int, int) error { return ctx.Err() }, func(int) error { return nil }),
+		context.Canceled,
+	)
 }
 
 // planOf returns the statistics of a query's fragments after it was executed. It is empty if the query has no fragments

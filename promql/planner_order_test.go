@@ -122,7 +122,8 @@ func TestLargeAnswersComeInTheOrderOfLabels(t *testing.T) {
 		`group by (id) (big > 500)`, `quantile by (zone) (0.5, big)`, `limitk(4000, big)`,
 	}
 	for _, step := range []func(){
-		func() { write(0, n/2) }, func() { require.NoError(t, store.SealAll(t.Context())) }, func() { write(n/3, n-n/5) }, func() { write(n/2, n) },
+		func() { write(0, n/2) }, func() { require.NoError(t, store.SealAll(t.Context())) },
+		func() { write(n/3, n-n/5) }, func() { write(n/2, n) },
 	} {
 		step()
 		for _, text := range slices.Concat(queries, queries) {
@@ -132,7 +133,9 @@ func TestLargeAnswersComeInTheOrderOfLabels(t *testing.T) {
 					return q.with(t.Context(), r.plain, &orderedQueryable{Queryable: r.q, ordered: true})
 				})
 				require.True(t, ok, q)
-				got, ok := q.askInOrder(t, func() (promengine.Query, error) { return q.query(t.Context(), r.planned, r.q) })
+				got, ok := q.askInOrder(t, func() (promengine.Query, error) {
+					return q.query(t.Context(), r.planned, r.q)
+				})
 				require.True(t, ok, q)
 				if text == `big` || q.end > 0 {
 					require.True(t, slices.IsSortedFunc(got, labels.Compare), q)
@@ -165,7 +168,9 @@ func TestLargeAnswersOfOneAmongTenantsComeInTheOrderOfLabels(t *testing.T) {
 			require.NoError(t, err)
 			vector := q.Exec(ctx).Value.(promengine.Vector)
 			require.Len(t, vector, n)
-			require.True(t, slices.IsSortedFunc(vector, func(a, b promengine.Sample) int { return labels.Compare(a.Metric, b.Metric) }), tenants)
+			require.True(t, slices.IsSortedFunc(vector, func(a, b promengine.Sample) int {
+				return labels.Compare(a.Metric, b.Metric)
+			}), tenants)
 			q.Close()
 		}
 	}

@@ -96,7 +96,9 @@ func (a asked) answer(result *promengine.Result) (out answer, err error) {
 	default:
 		return answer{}, fmt.Errorf("a result of type %T", result.Value)
 	}
-	sort.SliceStable(out.rows, func(i, j int) bool { return labels.Compare(out.rows[i].Metric, out.rows[j].Metric) < 0 })
+	sort.SliceStable(out.rows, func(i, j int) bool {
+		return labels.Compare(out.rows[i].Metric, out.rows[j].Metric) < 0
+	})
 	return out, nil
 }
 

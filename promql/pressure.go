@@ -39,8 +39,13 @@ const (
 // errPressure means that a read was ended because all reads together take too much memory. errTooLarge means that the
 // read alone takes too much.
 var (
-	errPressure = errors.Join(engine.ErrUnavailable, errors.New("promql: queries need more memory than is available (see --memory.max-bytes); query less data, or retry later"))
-	errTooLarge = fmt.Errorf("%w: it needs more memory than --memory.max-bytes allows; query fewer series or a shorter range", meter.ErrQueryTooLarge)
+	errPressure = errors.Join(engine.ErrUnavailable, errors.New(
+		"promql: queries need more memory than is available (see --memory.max-bytes); query less data, or retry later",
+	))
+	errTooLarge = fmt.Errorf(
+		"%w: it needs more memory than --memory.max-bytes allows; query fewer series or a shorter range",
+		meter.ErrQueryTooLarge,
+	)
 )
 
 // pressure bounds the memory while there are reads.

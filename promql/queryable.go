@@ -157,7 +157,9 @@ func (r *reader) find(ctx context.Context, w *warnings, sorted bool, hints *prom
 	}
 	use := r.store.Limiter().Use(ctx, q.Tenant)
 	if !w.ofQuery && !q.LabelsOnly { // Queries are checked as a whole.
-		if err := use.Range(time.Duration(min(maxt-mint, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond); err != nil {
+		if err := use.Range(
+			time.Duration(min(maxt-mint, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond,
+		); err != nil {
 			return nil, err
 		}
 	}

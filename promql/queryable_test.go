@@ -179,7 +179,9 @@ func (e slowEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.R
 	return e.Engine.Scan(ctx, r)
 }
 
-func (e slowEngine) Partitions(ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage)) iter.Seq2[engine.Key, error] {
+func (e slowEngine) Partitions(
+	ctx context.Context, t *engine.Table, prefix engine.Key, damaged func(engine.Damage),
+) iter.Seq2[engine.Key, error] {
 	e.wait(t)
 	return e.Engine.Partitions(ctx, t, prefix, damaged)
 }

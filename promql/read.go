@@ -143,7 +143,10 @@ func (r *read) enlarge(ctx context.Context, total int64) error {
 	total = max(total, g.usualSize())
 	err := g.large.enterWith(ctx, r.unlimited, total)
 	if errors.Is(err, ErrTooManyQueries) {
-		err = fmt.Errorf("%w: %d large queries are running or waiting; query less data, or retry later, or raise --memory.max-bytes", err, smallReads)
+		err = fmt.Errorf(
+			"%w: %d large queries are running or waiting; query less data, or retry later, or raise --memory.max-bytes",
+			err, smallReads,
+		)
 	}
 	if err != nil {
 		g.queries.unpark()

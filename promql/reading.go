@@ -62,12 +62,15 @@ func mayMake(ctx context.Context, function string, horizon int64) error {
 			return nil
 		}
 		r.refused.Store(true)
-		return fmt.Errorf("%w: there are none before %s, and remote read doesn't return rollups on this server. Query a later time, use Cassia's query API, or "+
-			"start Cassia with --remote-read.rollups=expand", resolution.ErrRawGone, resolution.FormatTime(horizon))
+		return fmt.Errorf("%w: there are none before %s, and remote read doesn't return rollups on this server. "+
+			"Query a later time, use Cassia's query API, or start Cassia with "+
+			"--remote-read.rollups=expand", resolution.ErrRawGone, resolution.FormatTime(horizon))
 	}
 	if fn := bucketfn.Lookup(function); fn != nil && fn.WithoutRaw == bucketfn.Refused {
-		return fmt.Errorf("%w: there are none before %s, and this use of %s can't be computed from rollups. Query a later time, or use the function on its own",
-			resolution.ErrRawGone, resolution.FormatTime(horizon), function)
+		return fmt.Errorf(
+			"%w: there are none before %s, and this use of %s can't be computed from rollups. Query a later time, or use the function on its own",
+			resolution.ErrRawGone, resolution.FormatTime(horizon), function,
+		)
 	}
 	return nil
 }

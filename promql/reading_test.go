@@ -68,9 +68,11 @@ func TestSeriesAreListedWhereRawIsGone(t *testing.T) {
 	now := time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC)
 	begin := now.Add(-10 * 24 * time.Hour)
 	clock := begin.Add(time.Hour)
-	store := storagetest.Open(t, memory.New(), storagetest.Clock(func() time.Time { return clock }), func(o *storage.Options) {
-		o.Retention, o.Retention5m = 24*time.Hour, 48*time.Hour
-	})
+	store := storagetest.Open(
+		t, memory.New(), storagetest.Clock(func() time.Time { return clock }), func(o *storage.Options) {
+			o.Retention, o.Retention5m = 24*time.Hour, 48*time.Hour
+		},
+	)
 	clock = now
 	series := func(name string, from, to time.Time) storage.ImportedSeries {
 		samples := &chunk.Samples{}

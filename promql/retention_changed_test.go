@@ -28,9 +28,11 @@ type keptStore struct {
 }
 
 func (s *keptStore) open(raw, fiveMinutes, oneHour time.Duration) {
-	s.Store = storagetest.Start(s.t, s.eng, storagetest.Clock(func() time.Time { return s.now }), func(o *storage.Options) {
-		o.Partitions, o.Retention, o.Retention5m, o.Retention1h = 1, raw, fiveMinutes, oneHour
-	})
+	s.Store = storagetest.Start(
+		s.t, s.eng, storagetest.Clock(func() time.Time { return s.now }), func(o *storage.Options) {
+			o.Partitions, o.Retention, o.Retention5m, o.Retention1h = 1, raw, fiveMinutes, oneHour
+		},
+	)
 }
 
 func (s *keptStore) restart(raw, fiveMinutes time.Duration) { s.restartAll(raw, fiveMinutes, 0) }

@@ -148,7 +148,9 @@ func (d *rollupDuel) withBuckets(a asked) (out answer, ok bool) {
 	}
 	slices.Sort(out.notes)
 	out.notes = slices.Compact(out.notes)
-	out.rows = slices.SortedFunc(maps.Values(rows), func(a, b promengine.Series) int { return labels.Compare(a.Metric, b.Metric) })
+	out.rows = slices.SortedFunc(maps.Values(rows), func(a, b promengine.Series) int {
+		return labels.Compare(a.Metric, b.Metric)
+	})
 	return out, true
 }
 

@@ -23,7 +23,9 @@ func BenchmarkRollups(b *testing.B) {
 	now := time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC)
 	begin := now.Add(-days * 24 * time.Hour)
 	clock := begin.Add(time.Hour)
-	store := storagetest.Open(b, memory.New(), storagetest.Clock(func() time.Time { return clock }), storagetest.Forever)
+	store := storagetest.Open(
+		b, memory.New(), storagetest.Clock(func() time.Time { return clock }), storagetest.Forever,
+	)
 	clock = now
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for i := range 50 {

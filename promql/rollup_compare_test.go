@@ -37,7 +37,9 @@ func (a answer) differsBy(got answer, bound boundFunc) string {
 // sureNotes returns notes without those that depend on the order of histograms in a bucket: that custom bounds were
 // reconciled, and that gauges among histograms of both kinds aren't counters.
 func sureNotes(notes []string) []string {
-	mixed := slices.ContainsFunc(notes, func(note string) bool { return strings.Contains(note, "exponential and custom buckets") })
+	mixed := slices.ContainsFunc(notes, func(note string) bool {
+		return strings.Contains(note, "exponential and custom buckets")
+	})
 	return slices.DeleteFunc(slices.Clone(notes), func(note string) bool {
 		return strings.Contains(note, "mismatched custom buckets were reconciled") || mixed &&
 			strings.Contains(note, "is not a counter")
@@ -252,7 +254,9 @@ func (s truth) feeds(c candidate, metric labels.Labels) bool {
 func (s truth) in(from, to int64) bucketfntest.Points {
 	i, _ := slices.BinarySearchFunc(s.Floats, from+1, func(p promengine.FPoint, t int64) int { return int(p.T - t) })
 	j, _ := slices.BinarySearchFunc(s.Floats, to+1, func(p promengine.FPoint, t int64) int { return int(p.T - t) })
-	k, _ := slices.BinarySearchFunc(s.Histograms, from+1, func(p promengine.HPoint, t int64) int { return int(p.T - t) })
+	k, _ := slices.BinarySearchFunc(s.Histograms, from+1, func(p promengine.HPoint, t int64) int {
+		return int(p.T - t)
+	})
 	l, _ := slices.BinarySearchFunc(s.Histograms, to+1, func(p promengine.HPoint, t int64) int { return int(p.T - t) })
 	return bucketfntest.Points{Floats: s.Floats[i:j], Histograms: s.Histograms[k:l]}
 }

@@ -87,7 +87,9 @@ func (m *markless) Write(ctx context.Context, batches []engine.Batch) error {
 	for _, b := range batches {
 		if b.Table == engine.Sealed && b.Partition[0].Int >= rollupWindows {
 			n := len(b.Mutations)
-			b.Mutations = slices.DeleteFunc(slices.Clone(b.Mutations), func(m2 engine.Mutation) bool { return m.slots[m2.Clustering[0].Int] })
+			b.Mutations = slices.DeleteFunc(slices.Clone(b.Mutations), func(m2 engine.Mutation) bool {
+				return m.slots[m2.Clustering[0].Int]
+			})
 			m.lost += n - len(b.Mutations)
 		}
 		if len(b.Mutations) > 0 {
@@ -160,7 +162,9 @@ func (c *rollupContest) old() {
 			c.ask(age.about, mode, c.queries)
 		}
 	}
-	for _, what := range []string{"exact", "exact, raw being gone", "composite", "moved", "made of buckets", "refused"} {
+	for _, what := range []string{
+		"exact", "exact, raw being gone", "composite", "moved", "made of buckets", "refused",
+	} {
 		require.Greater(c.t, c.total[what], c.queries/10, what)
 	}
 	require.Equal(c.t, c.compacts, c.total["compacted chunks"] > 0)
@@ -186,7 +190,9 @@ func (c *rollupContest) ask(about, mode string, queries int) *rollupDuel {
 	a, d := c.asker, newRollupDuel(c.t, c.store, c.reference, c.truths, c.starts)
 	d.contest(about, func() asked { return a.at(a.simple()) }, mode, queries)
 	if c.starts {
-		d.contest(about, func() asked { return a.at(a.call(a.one("rate", "increase", "resets", "irate"), a.ranged, nil)) }, mode, queries)
+		d.contest(about,
+			func() asked { return a.at(a.call(a.one("rate", "increase", "resets", "irate"), a.ranged, nil)) }, mode,
+			queries)
 	}
 	d.contest(about, func() asked { return a.at(a.vector(1 + a.r.IntN(3))) }, mode, queries/2)
 	d.contest(about, a.dashboard, mode, queries/10)

@@ -28,7 +28,9 @@ func expiringStore(t *testing.T) (*storage.Store, time.Time) {
 	for n := 0; clock.Before(now); n += 480 {
 		clock = clock.Add(2 * time.Hour)
 		from := begin.UnixMilli() + int64(n+1)*15_000
-		storagetest.Write(t, store, "default", ls, storagetest.Samples(from, 15_000, 480, func(i int) float64 { return float64(n + i + 1) })...)
+		storagetest.Write(t, store, "default", ls, storagetest.Samples(from, 15_000, 480, func(i int) float64 {
+			return float64(n + i + 1)
+		})...)
 	}
 	require.NoError(t, store.SealAll(t.Context()))
 	return store, now

@@ -14,7 +14,9 @@ func TestStepsOfSubqueriesAreBounded(t *testing.T) {
 	o.MaxSamples = 10_000
 	e := NewEngine(o)
 	defer func() { require.NoError(t, e.Close()) }()
-	nothing := promstorage.QueryableFunc(func(int64, int64) (promstorage.Querier, error) { return promstorage.NoopQuerier(), nil })
+	nothing := promstorage.QueryableFunc(func(int64, int64) (promstorage.Querier, error) {
+		return promstorage.NoopQuerier(), nil
+	})
 	for query, ok := range map[string]bool{
 		"vector(1)":                                                                  true,
 		"count_over_time(vector(1)[10000s:1s])":                                      true,

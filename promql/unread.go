@@ -44,7 +44,8 @@ func unreadBytes(v parser.Value) (n int64) {
 }
 
 func unreadHistogram(h *histogram.FloatHistogram) int64 {
-	return unreadSeries + unreadBucket*int64(len(h.PositiveSpans)+len(h.NegativeSpans)+len(h.PositiveBuckets)+len(h.NegativeBuckets)+len(h.CustomValues))
+	return unreadSeries + unreadBucket*int64(len(h.PositiveSpans)+len(h.NegativeSpans)+len(h.PositiveBuckets)+
+		len(h.NegativeBuckets)+len(h.CustomValues))
 }
 
 // unreadLabels counts only the text of labels in the answer: their memory belongs to the store, too.

@@ -42,7 +42,8 @@ func TestAnswersAreCountedBeforeOthersBegin(t *testing.T) {
 			})
 		}
 		<-answered
-		require.Eventually(t, func() bool { _, waiting := e.Queries(tenant.Default); return waiting == queries-1 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { _, waiting := e.Queries(tenant.Default); return waiting == queries-1 },
+			time.Minute, time.Millisecond)
 		require.Empty(t, answered)
 		cancel()
 		for range queries - 1 {

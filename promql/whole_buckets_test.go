@@ -99,7 +99,8 @@ func TestWindowsUseBucketsWholeWhateverTheStep(t *testing.T) {
 					for series, values := range want {
 						compared, tolerance := 0, 1e-11*1e6
 						if function == "deriv" {
-							tolerance = 1e-9 * slices.MaxFunc(slices.Collect(maps.Values(values)), func(a, b float64) int { return cmp.Compare(math.Abs(a), math.Abs(b)) })
+							tolerance = 1e-9 * slices.MaxFunc(slices.Collect(maps.Values(values)),
+								func(a, b float64) int { return cmp.Compare(math.Abs(a), math.Abs(b)) })
 							tolerance = math.Abs(tolerance)
 						}
 						for at, v := range values {

@@ -30,9 +30,11 @@ func TestSeriesYoungerThanABucket(t *testing.T) {
 		t.Run(c.about, func(t *testing.T) {
 			now := time.UnixMilli(someDay + 30*day + 10*hour + 47*minute)
 			clock := now.Add(-c.old)
-			store := storagetest.Open(t, memory.New(), storagetest.Clock(func() time.Time { return clock }), func(o *storage.Options) {
-				o.Partitions, o.Retention = 2, 10*24*time.Hour
-			})
+			store := storagetest.Open(
+				t, memory.New(), storagetest.Clock(func() time.Time { return clock }), func(o *storage.Options) {
+					o.Partitions, o.Retention = 2, 10*24*time.Hour
+				},
+			)
 			for n := 0; clock.Before(now); n += 120 {
 				from := clock.UnixMilli()
 				clock = clock.Add(2 * time.Hour)
@@ -42,7 +44,9 @@ func TestSeriesYoungerThanABucket(t *testing.T) {
 			clock = now
 			require.NoError(t, store.SealAll(t.Context()))
 			storagetest.Write(t, store, "default", labels.FromStrings(labels.MetricName, "c", "age", "young"),
-				storagetest.Samples(now.UnixMilli()-44*minute, 15*second, 4*44+1, func(i int) float64 { return float64(i) })...)
+				storagetest.Samples(now.UnixMilli()-44*minute, 15*second, 4*44+1, func(i int) float64 {
+					return float64(i)
+				})...)
 			if c.seal {
 				require.NoError(t, store.SealAll(t.Context()))
 			}

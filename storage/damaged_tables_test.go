@@ -83,7 +83,8 @@ func TestQueriesOfDamagedTables(t *testing.T) {
 			got := answer(table, isEarly)
 			want := ""
 			switch {
-			case isEarly && (table == engine.Store || table == engine.Deletes || table == engine.Tenants || table == engine.Processes):
+			case isEarly && (table == engine.Store || table == engine.Deletes || table == engine.Tenants ||
+				table == engine.Processes):
 				want = "no start"
 			case table == engine.Store:
 				want = "an error"

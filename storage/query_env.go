@@ -9,7 +9,8 @@ func (s *Store) openQuerier() {
 		Memory: &s.known, Damage: s.damage, Retention: s.retention,
 		Limiter: s.opts.Limiter, QueryBytes: s.opts.QueryBytes, Now: s.opts.Now, MaxAhead: MaxAhead,
 		SeekRows: s.distance().seekRows, GroupRows: s.distance().groupRows, SpannedSeries: s.opts.seams.spannedSeries,
-		Ready: s.Ready, CatchUp: s.catchUp, Deletes: s.loadTombstones, UnreadDelete: s.unreadDelete, Windows: s.windowsAround, Shards: s.shardsValue,
+		Ready: s.Ready, CatchUp: s.catchUp, Deletes: s.loadTombstones, UnreadDelete: s.unreadDelete,
+		Windows: s.windowsAround, Shards: s.shardsValue,
 		Unrolled:   s.unrolledOf,
 		StartsFrom: s.starts.From,
 	})

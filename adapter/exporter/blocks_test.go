@@ -185,7 +185,8 @@ func TestResetsStandInChunks(t *testing.T) {
 	t.Parallel()
 	var s chunk.Samples
 	for i, hint := range []histogram.CounterResetHint{
-		histogram.UnknownCounterReset, histogram.UnknownCounterReset, histogram.CounterReset, histogram.UnknownCounterReset,
+		histogram.UnknownCounterReset, histogram.UnknownCounterReset, histogram.CounterReset,
+		histogram.UnknownCounterReset,
 	} {
 		h := tsdbutil.GenerateTestFloatHistogram(int64(i % 3)) // the last one is lower
 		h.CounterResetHint = hint
@@ -197,5 +198,7 @@ func TestResetsStandInChunks(t *testing.T) {
 	for _, m := range metas {
 		headers = append(headers, m.Chunk.(*chunkenc.FloatHistogramChunk).GetCounterResetHeader())
 	}
-	require.Equal(t, []chunkenc.CounterResetHeader{chunkenc.UnknownCounterReset, chunkenc.CounterReset, chunkenc.UnknownCounterReset}, headers)
+	require.Equal(t, []chunkenc.CounterResetHeader{
+		chunkenc.UnknownCounterReset, chunkenc.CounterReset, chunkenc.UnknownCounterReset,
+	}, headers)
 }

@@ -118,7 +118,8 @@ func (r *run) pieces(ctx context.Context, width, offset int64) (out []query.Span
 	for _, sp := range spans {
 		for from := sp.MinT; from <= sp.MaxT; {
 			end := floorDiv(from-offset, width)*width + offset + width - 1
-			if last := len(out) - 1; last >= 0 && floorDiv(out[last].MaxT-offset, width) == floorDiv(from-offset, width) {
+			if last := len(out) - 1; last >= 0 &&
+				floorDiv(out[last].MaxT-offset, width) == floorDiv(from-offset, width) {
 				out[last].MaxT = min(end, sp.MaxT) // a gap within a piece
 			} else {
 				out = append(out, query.Span{MinT: from, MaxT: min(end, sp.MaxT)})
@@ -244,10 +245,16 @@ func (r *run) result() (Stats, error) {
 // nothing returns the error for an export without samples.
 func (r *run) nothing() error {
 	if n := r.stats.LeftOut.Histograms; n > 0 {
-		return fmt.Errorf("%w: the format doesn't support native histograms, and %d of them were skipped; use --format=blocks", ErrNothing, n)
+		return fmt.Errorf(
+			"%w: the format doesn't support native histograms, and %d of them were skipped; use --format=blocks",
+			ErrNothing, n,
+		)
 	}
 	if n := r.stats.LeftOut.Buckets; n > 0 {
-		return fmt.Errorf("%w: raw samples have expired, and %d rollup buckets don't contain the native histograms, which were too large for a row", ErrNothing, n)
+		return fmt.Errorf(
+			"%w: raw samples have expired, and %d rollup buckets don't contain the native histograms, which were too large for a row",
+			ErrNothing, n,
+		)
 	}
 	return ErrNothing
 }

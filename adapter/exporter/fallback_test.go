@@ -33,7 +33,9 @@ func TestExportOfExpiredSamples(t *testing.T) {
 		o.Retention, o.Retention5m, o.Now = 2*day, 6*day, func() time.Time { return clock }
 	})
 	clock = testNow
-	_, err := s.Import(t.Context(), "default", []storage.ImportedSeries{{Labels: labels.FromStrings("__name__", "c"), Samples: &samples}})
+	_, err := s.Import(t.Context(), "default", []storage.ImportedSeries{
+		{Labels: labels.FromStrings("__name__", "c"), Samples: &samples},
+	})
 	require.NoError(t, err)
 
 	var out bytes.Buffer
@@ -79,20 +81,26 @@ func TestExportOfHistogramsThatRollupsLack(t *testing.T) {
 	at := nowMS - 5*dayMS
 	var large, float chunk.Samples
 	for i := range int64(48) {
-		h := &histogram.FloatHistogram{Count: 1, PositiveSpans: []histogram.Span{{Length: 4000}}, PositiveBuckets: make([]float64, 4000)}
+		h := &histogram.FloatHistogram{
+			Count: 1, PositiveSpans: []histogram.Span{{Length: 4000}}, PositiveBuckets: make([]float64, 4000),
+		}
 		for k := range h.PositiveBuckets {
 			h.PositiveBuckets[k] = 1/float64(k+int(i)+3) + 0.1
 			h.Count += h.PositiveBuckets[k]
 		}
 		large.AppendHistogram(chunk.Histogram{T: at + i*150_000 + 1, Float: h})
 	}
-	_, err := s.Import(t.Context(), "default", []storage.ImportedSeries{{Labels: labels.FromStrings("__name__", "large"), Samples: &large}})
+	_, err := s.Import(t.Context(), "default", []storage.ImportedSeries{
+		{Labels: labels.FromStrings("__name__", "large"), Samples: &large},
+	})
 	require.NoError(t, err)
 	_, err = Blocks(t.Context(), s, everything(), newFolder(t, t.TempDir()+"/blocks"))
 	require.ErrorIs(t, err, ErrNothing)
 	require.ErrorContains(t, err, "24 rollup buckets don't contain the native histograms")
 	float.AppendFloat(at, 0, 1)
-	_, err = s.Import(t.Context(), "default", []storage.ImportedSeries{{Labels: labels.FromStrings("__name__", "float"), Samples: &float}})
+	_, err = s.Import(t.Context(), "default", []storage.ImportedSeries{
+		{Labels: labels.FromStrings("__name__", "float"), Samples: &float},
+	})
 	require.NoError(t, err)
 	stats, err := Blocks(t.Context(), s, everything(), newFolder(t, t.TempDir()+"/blocks"))
 	require.NoError(t, err)
@@ -195,10 +203,13 @@ func TestExportOfAggregates(t *testing.T) {
 		for i := range int64(buckets) {
 			end := midnight - 20*dayMS + (i+1)*width
 			b.AppendAggregate(rollup.Aggregate{
-				End: end, Count: perBucket, Sum: 30, Min: 1, Max: 9, First: 3, Last: 3, FirstT: end - width + 15_000, LastT: end - 15_000,
+				End: end, Count: perBucket, Sum: 30, Min: 1, Max: 9, First: 3, Last: 3, FirstT: end - width + 15_000,
+				LastT: end - 15_000,
 			}, width)
 		}
-		list = append(list, storage.ImportedBuckets{Labels: labels.FromStrings("__name__", name), Resolution: rollup.FiveMinutes, Buckets: &b})
+		list = append(list, storage.ImportedBuckets{
+			Labels: labels.FromStrings("__name__", name), Resolution: rollup.FiveMinutes, Buckets: &b,
+		})
 	}
 	_, err := s.ImportBuckets(t.Context(), "default", list)
 	require.NoError(t, err)
@@ -222,7 +233,9 @@ func TestExportWarnings(t *testing.T) {
 	var passed int
 	r := newRun(nil, Options{Warn: func(error) { passed++ }})
 	corrupt := &damage.CorruptRowError{Table: engine.Raw, Err: engine.ErrCorrupt}
-	for _, err := range []error{corrupt, corrupt, query.ErrLateUnsealed, query.ErrLateUnsealed, errors.New("a note"), errors.New("a note")} {
+	for _, err := range []error{
+		corrupt, corrupt, query.ErrLateUnsealed, query.ErrLateUnsealed, errors.New("a note"), errors.New("a note"),
+	} {
 		r.warn(err)
 	}
 	require.Equal(t, 2, r.stats.Corrupt)

@@ -132,8 +132,8 @@ func (f *filler) histogram(ref *storage.Series, t, st int64, h *histogram.Histog
 // odd are floats that are easily corrupted by conversions.
 var odd = []float64{
 	0, math.Copysign(0, -1), 1, -1.5, math.Inf(1), math.Inf(-1), math.NaN(), math.Float64frombits(value.NormalNaN),
-	math.Float64frombits(value.StaleNaN), math.Float64frombits(0xfff8dead0000beef), math.MaxFloat64, math.SmallestNonzeroFloat64,
-	0.1, 1.0 / 3, 1e21, 123456789.000000001, math.Pi, 5e-324, 1 << 53, 0x1p-1022,
+	math.Float64frombits(value.StaleNaN), math.Float64frombits(0xfff8dead0000beef), math.MaxFloat64,
+	math.SmallestNonzeroFloat64, 0.1, 1.0 / 3, 1e21, 123456789.000000001, math.Pi, 5e-324, 1 << 53, 0x1p-1022,
 }
 
 // mixed writes samples of all kinds, some of them sealed, over days with gaps and at odd times, and returns their
@@ -148,7 +148,8 @@ func mixed(t testing.TB, s *storage.Store) (samples int) {
 		for i, at := range []int64{midnight - 1, midnight, midnight + 1, 18 * dayMS / 24 * 2742, 18*dayMS/24*2742 - 1} {
 			f.float(edges, at, 0, float64(i))
 		}
-		strange := f.series("__name__", "strange", "q", "quote \" backslash \\ newline \n comma, brace } end", "é", "日本 <&>")
+		strange := f.series("__name__", "strange", "q", "quote \" backslash \\ newline \n comma, brace } end",
+			"é", "日本 <&>")
 		for i, v := range odd {
 			f.float(strange, midnight-dayMS+int64(i)*997, 0, v)
 		}

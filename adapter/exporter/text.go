@@ -37,9 +37,11 @@ type writer interface {
 
 // The text formats.
 var (
-	OpenMetrics = Format{Name: "openmetrics", Extension: ".om", byMetric: true, new: func(r *run) writer { return &openMetrics{run: r} }}
-	JSONLines   = Format{Name: "jsonl", Extension: ".jsonl", new: func(r *run) writer { return &jsonLines{run: r} }}
-	CSV         = Format{Name: "csv", Extension: ".csv", new: func(r *run) writer { return &csv{run: r} }}
+	OpenMetrics = Format{
+		Name: "openmetrics", Extension: ".om", byMetric: true, new: func(r *run) writer { return &openMetrics{run: r} },
+	}
+	JSONLines = Format{Name: "jsonl", Extension: ".jsonl", new: func(r *run) writer { return &jsonLines{run: r} }}
+	CSV       = Format{Name: "csv", Extension: ".csv", new: func(r *run) writer { return &csv{run: r} }}
 )
 
 // textRun is the state of an export to text.

@@ -94,10 +94,13 @@ func TestOpenMetrics(t *testing.T) {
 	require.Len(t, want, stats.Series)
 	require.EqualValues(t, text.Len(), stats.Bytes)
 	out := stats.LeftOut
-	require.Equal(t, LeftOut{Histograms: 341, HistogramSeries: 10, Stale: 1, NaNs: 1, StartTimestamps: 9 + 5, Example: out.Example}, out)
+	require.Equal(t,
+		LeftOut{Histograms: 341, HistogramSeries: 10, Stale: 1, NaNs: 1, StartTimestamps: 9 + 5, Example: out.Example},
+		out)
 	require.Contains(t, out.Example, "latency")
 	require.True(t, strings.HasSuffix(text.String(), "\n# EOF\n"))
-	require.Contains(t, text.String(), "# TYPE requests counter\n# HELP requests How many \\\\ there \\\"were\\\"\\nin all.\nrequests_total{")
+	require.Contains(t, text.String(),
+		"# TYPE requests counter\n# HELP requests How many \\\\ there \\\"were\\\"\\nin all.\nrequests_total{")
 	require.Contains(t, text.String(), "# TYPE started counter\nstarted_total{")
 	require.Contains(t, text.String(), "# TYPE strange gauge\n# HELP strange é\nstrange{")
 	require.Contains(t, text.String(), "# HELP old No TYPE for it.\nold{")

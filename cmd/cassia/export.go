@@ -36,24 +36,32 @@ type exporting struct {
 
 // addExport declares the command that writes samples in formats of other programs.
 func addExport(app *kingpin.Application) subcommand {
-	cmd := app.Command("export", "Export samples for other programs: as Prometheus TSDB blocks, OpenMetrics, JSON lines in the format of VictoriaMetrics, "+
-		"or CSV. Changes nothing. Servers may be running: a server that uses the data directory takes a snapshot, which is "+
-		"exported and then removed.")
+	cmd := app.Command("export", "Export samples for other programs: as Prometheus TSDB blocks, OpenMetrics, JSON "+
+		"lines in the format of VictoriaMetrics, or CSV. Changes nothing. Servers may be running: a server that uses "+
+		"the data directory takes a snapshot, which is exported and then removed.")
 	e := &exporting{offline: offlineFlags(cmd), server: serverOfDirectoryFlags(cmd)}
 	e.readOnly = true
 	cmd.Flag("format", "Output format: blocks, openmetrics, jsonl or csv.").Required().EnumVar(&e.format, "blocks",
 		"openmetrics", "jsonl", "csv")
-	cmd.Flag("output", "Where to write: a new file; an empty or new folder, ending in /, for one file per day (required for blocks); or - for "+
-		"standard output, the default.").
+	cmd.Flag("output", "Where to write: a new file; an empty or new folder, ending in /, for one file per day "+
+		"(required for blocks); or - for standard output, the default.").
 		Short('o').Default("-").StringVar(&e.output)
 	cmd.Flag("match", `Series selector, such as up{job="node"}. Repeatable. Default: all series.`).StringsVar(&e.match)
-	cmd.Flag("start", "Start of the time range, RFC 3339 or Unix seconds. Default: the oldest sample.").StringVar(&e.start)
-	cmd.Flag("end", "End of the time range (inclusive), RFC 3339 or Unix seconds. Default: the newest sample.").StringVar(&e.end)
+	cmd.Flag(
+		"start", "Start of the time range, RFC 3339 or Unix seconds. Default: the oldest sample.",
+	).StringVar(&e.start)
+	cmd.Flag(
+		"end", "End of the time range (inclusive), RFC 3339 or Unix seconds. Default: the newest sample.",
+	).StringVar(&e.end)
 	cmd.Flag("tenant", "Tenant to export.").Default("default").StringVar(&e.Tenant)
-	cmd.Flag("block-width", "Block duration: 2h, 6h or 18h, for blocks that Prometheus compacts further, or 1d.").Default("18h").EnumVar(&e.width, "2h", "6h", "18h", "1d")
-	cmd.Flag("start-timestamps", "Keep start timestamps in blocks. The blocks then need a recent Prometheus.").BoolVar(&e.StartTimestamps)
-	cmd.Flag("rollups", "How to export time ranges whose raw samples have expired: expand writes the original number of samples, reconstructed "+
-		"from rollups; leave skips them.").
+	cmd.Flag(
+		"block-width", "Block duration: 2h, 6h or 18h, for blocks that Prometheus compacts further, or 1d.",
+	).Default("18h").EnumVar(&e.width, "2h", "6h", "18h", "1d")
+	cmd.Flag(
+		"start-timestamps", "Keep start timestamps in blocks. The blocks then need a recent Prometheus.",
+	).BoolVar(&e.StartTimestamps)
+	cmd.Flag("rollups", "How to export time ranges whose raw samples have expired: expand writes the original number "+
+		"of samples, reconstructed from rollups; leave skips them.").
 		Default("expand").EnumVar(&e.rollups, "expand", "leave")
 	return subcommand{cmd.FullCommand(), e.run}
 }
@@ -183,12 +191,12 @@ func printExported(w io.Writer, s exporter.Stats, format string, took time.Durat
 	fmt.Fprintf(w, "exported %s of %s, %d bytes in %s; took %s\n", countNoun(int(s.Samples), "sample"), series, s.Bytes,
 		countNoun(s.Files, what), took.Round(time.Millisecond))
 	if n := s.Made - s.Estimated; n > 0 {
-		fmt.Fprintf(w, "%d of the samples are reconstructed from rollups, because raw samples have expired: first, last, min, max and sum of "+
-			"each bucket are exact; --rollups=leave skips them\n", n)
+		fmt.Fprintf(w, "%d of the samples are reconstructed from rollups, because raw samples have expired: first, "+
+			"last, min, max and sum of each bucket are exact; --rollups=leave skips them\n", n)
 	}
 	if s.Estimated > 0 {
-		fmt.Fprintf(w, "%d of the samples are reconstructed from imported downsampled blocks: min, max and sum of each bucket are exact, "+
-			"first and last are estimates; --rollups=leave skips them\n", s.Estimated)
+		fmt.Fprintf(w, "%d of the samples are reconstructed from imported downsampled blocks: min, max and sum of "+
+			"each bucket are exact, first and last are estimates; --rollups=leave skips them\n", s.Estimated)
 	}
 	out := s.LeftOut
 	for _, l := range []struct {
@@ -197,7 +205,10 @@ func printExported(w io.Writer, s exporter.Stats, format string, took time.Durat
 	}{
 		{out.Histograms, fmt.Sprintf("native histograms were skipped, such as %s; only blocks support them",
 			out.Example)},
-		{out.Buckets, "rollup buckets may be exported without some of their samples: raw samples have expired, and the native histograms of a bucket were too large for a row, or its values can't be added up"},
+		{
+			out.Buckets,
+			"rollup buckets may be exported without some of their samples: raw samples have expired, and the native histograms of a bucket were too large for a row, or its values can't be added up",
+		},
 		{out.Stale, "stale markers were skipped; this format can't represent them"},
 		{out.NaNs, "NaN values lost their exact bits"},
 		{out.StartTimestamps, "samples lost their start timestamps" + startsHelp(format)},

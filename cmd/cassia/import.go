@@ -24,9 +24,9 @@ import (
 
 // addImport declares the import command, which has a subcommand per source.
 func addImport(app *kingpin.Application) *kingpin.CmdClause {
-	return app.Command("import", "Import samples from other systems. They are sealed directly, with their rollups. An import can be interrupted and run "+
-		"again. With --url, samples go to the store of a running server. Without --url, stop the server of a data directory "+
-		"first; servers of a cluster may be running.")
+	return app.Command("import", "Import samples from other systems. They are sealed directly, with their rollups. "+
+		"An import can be interrupted and run again. With --url, samples go to the store of a running server. "+
+		"Without --url, stop the server of a data directory first; servers of a cluster may be running.")
 }
 
 // importCommand has the flags and steps that all import commands share.
@@ -52,14 +52,21 @@ func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 		map[string]bool{}, map[string]bool{}
 	cmd.GetFlag("retention.raw").IsSetByUser(&c.old.accepted)
 	cmd.Flag("tenant", "Tenant to import into.").Default("default").StringVar(&c.tenant)
-	cmd.Flag("checkpoint", "Checkpoint file, which records the progress of the import. Default: a file in the current directory, named after the "+
-		"source and the destination.").
+	cmd.Flag("checkpoint", "Checkpoint file, which records the progress of the import. Default: a file in the "+
+		"current directory, named after the source and the destination.").
 		IsSetByUser(&c.checkpointSet).StringVar(&c.checkpoint)
-	cmd.Flag("dry-run", "Only read the source, and print: its series, samples and time range, the samples past the retention, and the estimated duration "+
-		"and size of the import.").BoolVar(&c.dryRun)
-	cmd.Flag("verify", "After the import, read the source again and compare it with the stored samples. If the source was imported completely before, only its new samples are imported.").BoolVar(&c.verify)
-	cmd.Flag("match", `Selector of the series to import, such as '{job="node"}'. Repeatable. Default: all series.`).StringsVar(&c.matches)
-	cmd.Flag("start", "Start of the time range, RFC 3339 or Unix seconds. Default: the oldest sample.").StringVar(&c.start)
+	cmd.Flag("dry-run", "Only read the source, and print: its series, samples and time range, the samples past the "+
+		"retention, and the estimated duration and size of the import.").BoolVar(&c.dryRun)
+	cmd.Flag(
+		"verify",
+		"After the import, read the source again and compare it with the stored samples. If the source was imported completely before, only its new samples are imported.",
+	).BoolVar(&c.verify)
+	cmd.Flag(
+		"match", `Selector of the series to import, such as '{job="node"}'. Repeatable. Default: all series.`,
+	).StringsVar(&c.matches)
+	cmd.Flag(
+		"start", "Start of the time range, RFC 3339 or Unix seconds. Default: the oldest sample.",
+	).StringVar(&c.start)
 	cmd.Flag("end", "End of the time range, RFC 3339 or Unix seconds. Default: the newest sample.").StringVar(&c.end)
 	cmd.Flag("label", "Label to add to every series, as name=value. Repeatable.").StringsVar(&c.add)
 	return c
@@ -140,12 +147,18 @@ func (c *importCommand) importLocally(ctx context.Context, plan importer.Plan, s
 	}
 	err := c.withStore(ctx, func(s *storage.Store) error {
 		if known := s.Retention().ClassNames(); len(known) > 0 && len(c.retention.Classes) == 0 {
-			return fmt.Errorf("%s: this store has retention classes (%s); set --retention.file to the file that the servers use", c.Where(), strings.Join(known, ", "))
+			return fmt.Errorf(
+				"%s: this store has retention classes (%s); set --retention.file to the file that the servers use",
+				c.Where(), strings.Join(known, ", "),
+			)
 		}
 		return c.run(ctx, importer.Local(s, time.Now), c.Where(), source)
 	})
 	if errors.Is(err, engine.ErrLocked) {
-		return fmt.Errorf("%w; if that process is Cassia, import through it while it runs: use --url=http://localhost:9201 instead of --storage.path", err)
+		return fmt.Errorf(
+			"%w; if that process is Cassia, import through it while it runs: use --url=http://localhost:9201 instead of --storage.path",
+			err,
+		)
 	}
 	return err
 }
@@ -160,8 +173,8 @@ func (c *importCommand) parseRetention() (err error) {
 		return err
 	}
 	if !c.old.accepted && c.Kind == config.EngineCassandra {
-		return errors.New("--retention.raw is missing; set it, --retention.5m, --retention.1h and --retention.file to the values that the servers " +
-			"use, because they become the TTL of the rows written")
+		return errors.New("--retention.raw is missing; set it, --retention.5m, --retention.1h and --retention.file " +
+			"to the values that the servers use, because they become the TTL of the rows written")
 	}
 	c.old.remedy = "or set it to the retention of the servers"
 	c.old.kept = c.retention.KeptOf(c.tenant)
@@ -192,7 +205,9 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 		if n := report.All.Expired + report.All.RollupsOnly; n > 0 {
 			why = fmt.Sprintf("%d of its samples were past a retention; if it is longer now", n)
 		}
-		fmt.Fprintf(stdout, "no new samples were found: an earlier run has imported this source completely; %s, remove %s and run again\n", why, c.checkpoint)
+		fmt.Fprintf(stdout,
+			"no new samples were found: an earlier run has imported this source completely; %s, remove %s and run again\n",
+			why, c.checkpoint)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -200,16 +215,24 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	case errors.As(err, new(oldSamplesError)):
 		return fmt.Errorf("%w. Samples imported so far are kept; the next run continues", err)
 	case err != nil:
-		return fmt.Errorf("%s; imported samples are kept. Fix the problem and run the same command again: it continues from the checkpoint %s (remove that file to start from the beginning)", oneLine(err), c.checkpoint)
+		return fmt.Errorf(
+			"%s; imported samples are kept. Fix the problem and run the same command again: it continues from the checkpoint %s (remove that file to start from the beginning)",
+			oneLine(err), c.checkpoint,
+		)
 	case c.verify:
 		err = c.compare(ctx, o, stdout)
 	}
 	if n := report.All.RawGone; n > 0 {
-		err = errors.Join(err, fmt.Errorf("only rollups of %s were stored, although the retention keeps raw samples of their time: the store contains rollups of "+
-			"this time, for example from a shorter retention, and raw samples of this import alone would hide that others are missing. To store them, import into a new directory", countNoun(n, "sample")))
+		err = errors.Join(err, fmt.Errorf("only rollups of %s were stored, although the retention keeps raw samples "+
+			"of their time: the store contains rollups of this time, for example from a shorter retention, and raw "+
+			"samples of this import alone would hide that others are missing. To store them, import into a new "+
+			"directory", countNoun(n, "sample")))
 	}
 	if report.Damaged > 0 {
-		err = errors.Join(err, fmt.Errorf("the source is damaged: %s skipped, the rest was imported; to import all of it after a repair, remove %s and run again", parts(report.Damaged), c.checkpoint))
+		err = errors.Join(err, fmt.Errorf(
+			"the source is damaged: %s skipped, the rest was imported; to import all of it after a repair, remove %s and run again",
+			parts(report.Damaged), c.checkpoint,
+		))
 	}
 	return err
 }
@@ -247,7 +270,9 @@ func (c *importCommand) compare(ctx context.Context, o importer.Options, w io.Wr
 		fmt.Fprintf(w, ", %d by the counts and sums of their rollups", stats.RolledUp)
 	}
 	if stats.Left > 0 {
-		fmt.Fprintf(w, "; %d can't be compared, because they are too old or too new, or share a rollup bucket with other samples", stats.Left)
+		fmt.Fprintf(w,
+			"; %d can't be compared, because they are too old or too new, or share a rollup bucket with other samples",
+			stats.Left)
 	}
 	if stats.Newer > 0 {
 		fmt.Fprintf(w, "; %d are newer than the import", stats.Newer)
@@ -302,7 +327,8 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 	fmt.Fprintf(w, "imported %s in %s, %s/s%s\n", countNoun(s.Samples, "sample"), took.Round(time.Millisecond),
 		threeDigits(float64(n)/max(took.Seconds(), 0.001)), notNewRaw(s))
 	if r.Anew {
-		fmt.Fprintln(w, "started from the beginning: the checkpoint belongs to another store, or to this store before it was restored")
+		fmt.Fprintln(w,
+			"started from the beginning: the checkpoint belongs to another store, or to this store before it was restored")
 	}
 	if r.Changed {
 		fmt.Fprintln(w, "started from the beginning: the part of the source that earlier runs read has changed")
@@ -316,7 +342,10 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 	}{
 		{s.LeftOut, "not added to the rollups: finer data of their time are past the retention, and their " +
 			"buckets already contain them, or contain both earlier and later samples"},
-		{s.TooCoarse, "skipped: they are in downsampled blocks, and finer data are kept of their time; import finer blocks of it, or shorten --retention.raw or --retention.5m first"},
+		{
+			s.TooCoarse,
+			"skipped: they are in downsampled blocks, and finer data are kept of their time; import finer blocks of it, or shorten --retention.raw or --retention.5m first",
+		},
 		{s.Expired, "skipped: rollups of their time are past the retention, or expired under an earlier one"},
 		{s.Ahead, "skipped, because of timestamps in the future"},
 		{s.Refused, "skipped, because they can't be stored"},
@@ -326,7 +355,8 @@ func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duratio
 		}
 	}
 	if s.Ahead > n {
-		fmt.Fprintln(w, "most timestamps are in the future: are they in the unit that the source's format requires (OpenMetrics: seconds, not milliseconds)?")
+		fmt.Fprintln(w,
+			"most timestamps are in the future: are they in the unit that the source's format requires (OpenMetrics: seconds, not milliseconds)?")
 	}
 	for _, x := range s.Refusals {
 		fmt.Fprintf(w, "  %s of %s: %s\n", countNoun(x.Samples, "sample"), x.Labels, oneLine(x.Err))

@@ -26,8 +26,13 @@ type serverFlags struct {
 
 func newServerFlags(cmd *kingpin.CmdClause) *serverFlags {
 	f := &serverFlags{login: httpConfigFlag(cmd)}
-	cmd.Flag("header", "HTTP header to send with each request, as 'Name: value', such as 'X-Scope-OrgID: team-a'. Repeatable.").StringsVar(&f.headers)
-	cmd.Flag("piece", "Time range of one request, at most 1d. It is reduced automatically if the server rejects a request.").Default("1d").StringVar(&f.piece)
+	cmd.Flag(
+		"header",
+		"HTTP header to send with each request, as 'Name: value', such as 'X-Scope-OrgID: team-a'. Repeatable.",
+	).StringsVar(&f.headers)
+	cmd.Flag(
+		"piece", "Time range of one request, at most 1d. It is reduced automatically if the server rejects a request.",
+	).Default("1d").StringVar(&f.piece)
 	return f
 }
 
@@ -40,7 +45,9 @@ func (f *serverFlags) client(url string) (c fetch.Client, err error) {
 			return c, fmt.Errorf("--header=%s: must be 'Name: value'", importer.Shorten(h))
 		}
 		if name == "Authorization" {
-			return c, errors.New("--header=Authorization: other users of this machine could see it in the process list; use --http.config.file instead")
+			return c, errors.New(
+				"--header=Authorization: other users of this machine could see it in the process list; use --http.config.file instead",
+			)
 		}
 		c.Header.Add(name, strings.TrimSpace(value))
 	}
@@ -62,7 +69,8 @@ func (f *serverFlags) width() (time.Duration, error) {
 
 // addImportRemoteRead declares the import by remote read.
 func addImportRemoteRead(imports *kingpin.CmdClause) subcommand {
-	cmd := imports.Command("remote-read", "Import from a server that supports Prometheus remote read: Prometheus, Thanos, Mimir and others. Requires --start.")
+	cmd := imports.Command("remote-read",
+		"Import from a server that supports Prometheus remote read: Prometheus, Thanos, Mimir and others. Requires --start.")
 	c, f := newImportCommand(cmd), newServerFlags(cmd)
 	url := cmd.Arg("url", "Remote read URL, such as http://localhost:9090/api/v1/read.").Required().String()
 	return c.fromSource(func() string { return "remote-read " + withoutUser(*url) },
@@ -87,8 +95,12 @@ func addImportVictoriaMetrics(imports *kingpin.CmdClause) subcommand {
 	cmd := imports.Command("victoriametrics",
 		"Import from VictoriaMetrics: an exported file of JSON lines or in the native format, or the server itself, which requires --start.")
 	c, f := newImportCommand(cmd), newServerFlags(cmd)
-	format := cmd.Flag("format", "Export format: jsonl, as written by /api/v1/export, or native, as written by /api/v1/export/native.").Default("jsonl").Enum("jsonl", "native")
-	where := cmd.Arg("from", "File, - for standard input, or a server URL such as http://localhost:8428.").Required().String()
+	format := cmd.Flag(
+		"format", "Export format: jsonl, as written by /api/v1/export, or native, as written by /api/v1/export/native.",
+	).Default("jsonl").Enum("jsonl", "native")
+	where := cmd.Arg(
+		"from", "File, - for standard input, or a server URL such as http://localhost:8428.",
+	).Required().String()
 	return c.fromSource(func() string { return "victoriametrics " + *format + " " + withoutUser(dashIfEmpty(*where)) },
 		func(_ context.Context, sel importer.Selection) (importer.Source, error) {
 			if strings.HasPrefix(*where, "http://") || strings.HasPrefix(*where, "https://") {

@@ -35,22 +35,38 @@ type kairosFlags struct {
 
 // addImportKairosDB declares the import of a KairosDB keyspace.
 func addImportKairosDB(imports *kingpin.CmdClause) subcommand {
-	cmd := imports.Command("kairosdb", "Import a KairosDB keyspace on Cassandra. Integers and floating-point numbers are imported; strings and other types are "+
-		"counted and skipped.")
+	cmd := imports.Command("kairosdb", "Import a KairosDB keyspace on Cassandra. Integers and floating-point numbers "+
+		"are imported; strings and other types are counted and skipped.")
 	c := newImportCommand(cmd)
 	f := &kairosFlags{cassandra: cassandra.DefaultOptions()}
 	o := &f.cassandra
-	cmd.Flag("kairosdb.hosts", "Initial contact points of KairosDB's Cassandra cluster: comma-separated host or host:port.").Default("127.0.0.1:9042").StringsVar(&f.hosts)
+	cmd.Flag(
+		"kairosdb.hosts", "Initial contact points of KairosDB's Cassandra cluster: comma-separated host or host:port.",
+	).Default("127.0.0.1:9042").StringsVar(&f.hosts)
 	cmd.Flag("kairosdb.keyspace", "Keyspace of KairosDB.").Default("kairosdb").StringVar(&o.Keyspace)
-	cmd.Flag("kairosdb.consistency", "Consistency level of reads: LOCAL_QUORUM, QUORUM, ALL, ONE, TWO, THREE or LOCAL_ONE.").Default(o.Consistency).StringVar(&o.Consistency)
+	cmd.Flag(
+		"kairosdb.consistency", "Consistency level of reads: LOCAL_QUORUM, QUORUM, ALL, ONE, TWO, THREE or LOCAL_ONE.",
+	).Default(o.Consistency).StringVar(&o.Consistency)
 	cmd.Flag("kairosdb.local-dc", "Data center to read from. Default: any.").StringVar(&o.LocalDC)
 	cmd.Flag("kairosdb.username", "User name for Cassandra.").StringVar(&o.Username)
-	cmd.Flag("kairosdb.password-file", "File with the password of that user. Alternatively, set the environment variable "+kairosPasswordVariable+".").StringVar(&f.passwordFile)
+	cmd.Flag(
+		"kairosdb.password-file",
+		"File with the password of that user. Alternatively, set the environment variable "+kairosPasswordVariable+".",
+	).StringVar(&f.passwordFile)
 	cmd.Flag("kairosdb.tls", "Connect to Cassandra with TLS.").BoolVar(&o.TLS.Enabled)
-	cmd.Flag("kairosdb.tls-ca", "File with the CA certificates of the nodes. Default: the system's CA certificates.").StringVar(&o.TLS.CAFile)
-	cmd.Flag("kairosdb.timeout", "Request timeout, after which a request is retried.").Default(o.Timeout.String()).DurationVar(&o.Timeout)
-	cmd.Flag("kairosdb.readers", "Number of series read concurrently. A lower number puts less load on the cluster.").Default(fmt.Sprint(kairosdb.DefaultReaders)).IntVar(&f.readers)
-	cmd.Flag("kairosdb.batch-bytes", "Amount of data to read before storing it. A lower value needs less memory and more time.").Default("64MiB").BytesVar(&f.batchBytes)
+	cmd.Flag(
+		"kairosdb.tls-ca", "File with the CA certificates of the nodes. Default: the system's CA certificates.",
+	).StringVar(&o.TLS.CAFile)
+	cmd.Flag(
+		"kairosdb.timeout", "Request timeout, after which a request is retried.",
+	).Default(o.Timeout.String()).DurationVar(&o.Timeout)
+	cmd.Flag(
+		"kairosdb.readers", "Number of series read concurrently. A lower number puts less load on the cluster.",
+	).Default(fmt.Sprint(kairosdb.DefaultReaders)).IntVar(&f.readers)
+	cmd.Flag(
+		"kairosdb.batch-bytes",
+		"Amount of data to read before storing it. A lower value needs less memory and more time.",
+	).Default("64MiB").BytesVar(&f.batchBytes)
 	cmd.Flag("mapping.file", "YAML file that maps metrics and tags to series.").StringVar(&f.mappingFile)
 	return c.fromSource(f.name, func(ctx context.Context, sel importer.Selection) (importer.Source, error) {
 		return f.open(ctx, sel, c.dryRun)

@@ -55,7 +55,10 @@ func (o *oldSamples) admit(list []storage.ImportedSeries, say func(note string))
 }
 
 func (o *oldSamples) decide(now time.Time, p *importer.Past, say func(note string)) error {
-	note := fmt.Sprintf("samples before %s are past %s; of days (UTC) that ended more than 7 days earlier, only rollups are stored", shortInstant(now.Add(-p.Raw).UnixMilli()), pastWhat(p))
+	note := fmt.Sprintf(
+		"samples before %s are past %s; of days (UTC) that ended more than 7 days earlier, only rollups are stored",
+		shortInstant(now.Add(-p.Raw).UnixMilli()), pastWhat(p),
+	)
 	if !o.accepted {
 		return oldSamplesError(note + "; to accept this, set --retention.raw explicitly, " + o.remedy)
 	}
@@ -65,11 +68,17 @@ func (o *oldSamples) decide(now time.Time, p *importer.Past, say func(note strin
 	}
 	if p.HoursOnly > 0 && !o.hours[p.Class] {
 		o.hours[p.Class] = true
-		say(fmt.Sprintf("only 1h rollups are stored of samples whose week, of 5m rollups, ended more than 7 days before the retention%s, %s", ofClass(p.Class), model.Duration(p.FiveMinutes)))
+		say(fmt.Sprintf(
+			"only 1h rollups are stored of samples whose week, of 5m rollups, ended more than 7 days before the retention%s, %s",
+			ofClass(p.Class), model.Duration(p.FiveMinutes),
+		))
 	}
 	if p.Expired > 0 && !o.expired[p.Class] {
 		o.expired[p.Class] = true
-		say(fmt.Sprintf("samples are skipped if their 30 days, of 1h rollups, ended more than 7 days before the retention%s, %s", ofClass(p.Class), model.Duration(p.OneHour)))
+		say(fmt.Sprintf(
+			"samples are skipped if their 30 days, of 1h rollups, ended more than 7 days before the retention%s, %s",
+			ofClass(p.Class), model.Duration(p.OneHour),
+		))
 	}
 	return nil
 }

@@ -46,7 +46,8 @@ func daysOld(format, series string, ages ...int) string {
 		} else {
 			name, labels, _ := strings.Cut(strings.TrimSuffix(series, "}"), "{")
 			job, _ := strings.CutPrefix(labels, "job=")
-			fmt.Fprintf(&b, `{"metric":{"__name__":%q,"job":%s},"values":[1],"timestamps":[%d]}`+"\n", name, job, at.UnixMilli())
+			fmt.Fprintf(&b, `{"metric":{"__name__":%q,"job":%s},"values":[1],"timestamps":[%d]}`+"\n",
+				name, job, at.UnixMilli())
 		}
 	}
 	return b.String()
@@ -70,21 +71,31 @@ func TestTextImportsAskBeforeTheyKeepOnlyRollups(t *testing.T) {
 				from = filepath.Join(dir, "text")
 				require.NoError(t, os.WriteFile(from, []byte(text), 0o600))
 			}
-			args := []string{"import", c.command, from, "--storage.path=" + filepath.Join(dir, "data"), "--checkpoint=" + filepath.Join(dir, "checkpoint")}
+			args := []string{
+				"import", c.command, from, "--storage.path=" + filepath.Join(dir, "data"),
+				"--checkpoint=" + filepath.Join(dir, "checkpoint"),
+			}
 			out, errs, status := printed(t, text, args...)
 			require.Equal(t, 1, status, out)
-			require.Contains(t, errs, "are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored; to accept this, set --retention.raw explicitly, or set it to the retention of the servers")
+			require.Contains(t, errs,
+				"are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored; to accept this, set --retention.raw explicitly, or set it to the retention of the servers")
 			require.Equal(t, 1, strings.Count(errs, "\n"), errs)
 
 			out, errs, status = printed(t, text, append(args, "--retention.raw=30d")...)
 			require.Zero(t, status, errs)
-			require.Equal(t, 1, strings.Count(out, "are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored\n"), out)
+			require.Equal(t, 1,
+				strings.Count(
+					out,
+					"are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored\n",
+				),
+				out)
 			require.Contains(t, out, "imported 1 sample in")
 			require.Contains(t, out, "; 1 only in the rollups\n")
 
 			out, errs, status = printed(t, text, append(args, "--retention.raw=90d")...)
 			require.Zero(t, status, errs)
-			require.Contains(t, out, "1 of its samples were past a retention; if it is longer now, remove "+filepath.Join(dir, "checkpoint")+" and run again\n")
+			require.Contains(t, out, "1 of its samples were past a retention; if it is longer now, remove "+
+				filepath.Join(dir, "checkpoint")+" and run again\n")
 		})
 	}
 }
@@ -92,7 +103,9 @@ func TestTextImportsAskBeforeTheyKeepOnlyRollups(t *testing.T) {
 // TestImportsAskForTheRetentionOfTheSeries applies the retention of the tenant and of the class of each series.
 func TestImportsAskForTheRetentionOfTheSeries(t *testing.T) {
 	t.Chdir(t.TempDir())
-	require.NoError(t, os.WriteFile("retention.yml", []byte("tenants: {long: {raw: 90d}, short: {raw: 3d}}\nclasses: [{name: ci, match: '{job=\"ci\"}', raw: 3d}]\n"), 0o600))
+	require.NoError(t, os.WriteFile("retention.yml", []byte(
+		"tenants: {long: {raw: 90d}, short: {raw: 3d}}\nclasses: [{name: ci, match: '{job=\"ci\"}', raw: 3d}]\n",
+	), 0o600))
 	for _, c := range []struct {
 		tenant, job string
 		says        string // "": the samples are imported
@@ -104,8 +117,9 @@ func TestImportsAskForTheRetentionOfTheSeries(t *testing.T) {
 		{"long", "ci", `are past the retention of raw samples of class "ci", 3d`},
 	} {
 		dir := t.TempDir()
-		_, errs, status := printed(t, daysOld("openmetrics", `up{job="`+c.job+`"}`, 20)+"# EOF\n", "import", "openmetrics", "-",
-			"--storage.path="+filepath.Join(dir, "data"), "--checkpoint="+filepath.Join(dir, "checkpoint"), "--retention.file=retention.yml", "--tenant="+c.tenant)
+		_, errs, status := printed(t, daysOld("openmetrics", `up{job="`+c.job+`"}`, 20)+"# EOF\n", "import",
+			"openmetrics", "-", "--storage.path="+filepath.Join(dir, "data"),
+			"--checkpoint="+filepath.Join(dir, "checkpoint"), "--retention.file=retention.yml", "--tenant="+c.tenant)
 		require.Contains(t, errs, c.says)
 		require.Equal(t, c.says != "", status == 1, "%v: %s", c, errs)
 	}
@@ -114,19 +128,23 @@ func TestImportsAskForTheRetentionOfTheSeries(t *testing.T) {
 // TestDryRunOfText reports the content of a text and the samples that the retention would exclude, and stores nothing.
 func TestDryRunOfText(t *testing.T) {
 	t.Chdir(t.TempDir())
-	text := daysOld("openmetrics", `up{job="a"}`, 400, 50, 45, 2, 1) + daysOld("openmetrics", `up{job="b"}`, 1, -3) + "# EOF\n"
+	text := daysOld("openmetrics", `up{job="a"}`, 400, 50, 45, 2, 1) + daysOld("openmetrics", `up{job="b"}`, 1, -3) +
+		"# EOF\n"
 	require.NoError(t, os.WriteFile("a.om", []byte(text), 0o600))
 	for _, from := range []string{"a.om", "-"} {
 		out, errs, status := printed(t, text, "import", "openmetrics", from, "--dry-run", "--storage.path=data")
 		require.Zero(t, status, errs)
 		require.Contains(t, out, "\n2 series, 7 samples, "+time.Now().AddDate(0, 0, -400).UTC().Format(time.DateOnly))
-		require.Contains(t, out, "\n3 samples past the retention of raw samples, 30d: 2 would be stored as rollups only; 1 would be stored as 1h rollups only\n")
+		require.Contains(t, out,
+			"\n3 samples past the retention of raw samples, 30d: 2 would be stored as rollups only; 1 would be stored as 1h rollups only\n")
 		require.Contains(t, out, "\n1 sample would be skipped, because of timestamps in the future\n")
 		require.Regexp(t, `\nan import takes about \S+ on this machine, and about \S+ K?i?B of disk space\n`, out)
 		require.Contains(t, out, "set --retention.raw explicitly, or set it to the retention of the servers\n")
 		require.NoDirExists(t, "data")
 	}
-	out, errs, status := printed(t, text, "import", "openmetrics", "a.om", "--dry-run", "--storage.path=data", `--match=up{job="x"}`)
+	out, errs, status := printed(
+		t, text, "import", "openmetrics", "a.om", "--dry-run", "--storage.path=data", `--match=up{job="x"}`,
+	)
 	require.Zero(t, status, errs)
 	require.Contains(t, out, "no samples in the selected series and time range")
 	require.NoError(t, os.WriteFile("bad.om", []byte("a 1 1\nb 2\n# EOF\n"), 0o600))
@@ -139,7 +157,9 @@ func TestDryRunOfText(t *testing.T) {
 // 1h rollups, and not at all, around the limits of the retentions.
 func TestDryRunAgreesWithTheImport(t *testing.T) {
 	t.Chdir(t.TempDir())
-	require.NoError(t, os.WriteFile("retention.yml", []byte("classes: [{name: ci, match: '{job=\"ci\"}', raw: 10d, 5m: 20d, 1h: 30d}]\n"), 0o600))
+	require.NoError(t, os.WriteFile(
+		"retention.yml", []byte("classes: [{name: ci, match: '{job=\"ci\"}', raw: 10d, 5m: 20d, 1h: 30d}]\n"), 0o600,
+	))
 	var ages []int
 	for age := 1; age < 100; age++ {
 		ages = append(ages, age)
@@ -155,19 +175,32 @@ func TestDryRunAgreesWithTheImport(t *testing.T) {
 			`only 1h rollups are stored of samples whose week, of 5m rollups, ended more than 7 days before the retention of class "ci", 20d`,
 			`samples are skipped if their 30 days, of 1h rollups, ended more than 7 days before the retention of class "ci", 30d`,
 		}, true},
-		{"a", "the retention of raw samples, 30d", 30, []string{"are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored"}, false},
+		{
+			"a", "the retention of raw samples, 30d", 30,
+			[]string{
+				"are past the retention of raw samples, 30d; of days (UTC) that ended more than 7 days earlier, only rollups are stored",
+			},
+			false,
+		},
 	} {
 		text := daysOld("openmetrics", `up{job="`+c.job+`"}`, ages...) + "# EOF\n"
-		args := []string{"import", "openmetrics", "-", "--storage.path=" + c.job, "--retention.file=retention.yml", "--retention.raw=30d", "--checkpoint=" + c.job + ".json"}
+		args := []string{
+			"import", "openmetrics", "-", "--storage.path=" + c.job, "--retention.file=retention.yml",
+			"--retention.raw=30d", "--checkpoint=" + c.job + ".json",
+		}
 		out, errs, status := printed(t, text, append(args, "--dry-run")...)
 		require.Zero(t, status, errs)
 		_, line, found := strings.Cut(out, " samples past "+c.past+": ")
 		require.True(t, found, out)
 		var raw, rollups, hours, skipped int
-		_, err := fmt.Sscanf(line, "%d would be stored as raw samples until 7 days after their retention; %d would be stored as rollups only", &raw, &rollups)
+		_, err := fmt.Sscanf(line,
+			"%d would be stored as raw samples until 7 days after their retention; %d would be stored as rollups only",
+			&raw, &rollups)
 		require.NoError(t, err, out)
 		if _, rest, found := strings.Cut(line, " rollups only; "); found {
-			_, err = fmt.Sscanf(rest, "%d would be stored as 1h rollups only; %d would be skipped, past the retention of 1h rollups, 30d", &hours, &skipped)
+			_, err = fmt.Sscanf(rest,
+				"%d would be stored as 1h rollups only; %d would be skipped, past the retention of 1h rollups, 30d",
+				&hours, &skipped)
 			require.NoError(t, err, out)
 		}
 		require.Equal(t, c.skips, skipped > 0 && hours > 0, out)
@@ -181,7 +214,10 @@ func TestDryRunAgreesWithTheImport(t *testing.T) {
 		}
 		require.Contains(t, out, only)
 		if skipped > 0 {
-			require.Contains(t, out, fmt.Sprintf("\n%d samples were skipped: rollups of their time are past the retention, or expired under an earlier one\n", skipped))
+			require.Contains(t, out, fmt.Sprintf(
+				"\n%d samples were skipped: rollups of their time are past the retention, or expired under an earlier one\n",
+				skipped,
+			))
 		}
 		for _, note := range c.notes {
 			require.Equal(t, 1, strings.Count(out, note), out)
@@ -194,15 +230,22 @@ func TestDryRunAgreesWithTheImport(t *testing.T) {
 // dry run reports.
 func TestImportKeepsTheClassesOfANewStore(t *testing.T) {
 	t.Chdir(t.TempDir())
-	require.NoError(t, os.WriteFile("retention.yml", []byte("classes: [{name: audit, match: audit, raw: 2y}]\n"), 0o600))
+	require.NoError(
+		t, os.WriteFile("retention.yml", []byte("classes: [{name: audit, match: audit, raw: 2y}]\n"), 0o600),
+	)
 	text := func(age int) string { return daysOld("openmetrics", "audit", age) + "# EOF\n" }
-	_, errs, status := printed(t, daysOld("openmetrics", "up", 1)+"# EOF\n", "import", "openmetrics", "-", "--storage.path=made")
+	_, errs, status := printed(
+		t, daysOld("openmetrics", "up", 1)+"# EOF\n", "import", "openmetrics", "-", "--storage.path=made",
+	)
 	require.Zero(t, status, errs)
 	for _, c := range []struct {
 		dir string
 		age int
 	}{{"new", 100}, {"made", 100}, {"new", 101}} {
-		args := []string{"import", "openmetrics", "-", "--storage.path=" + c.dir, "--retention.file=retention.yml", "--checkpoint=" + filepath.Join(t.TempDir(), "checkpoint")}
+		args := []string{
+			"import", "openmetrics", "-", "--storage.path=" + c.dir, "--retention.file=retention.yml",
+			"--checkpoint=" + filepath.Join(t.TempDir(), "checkpoint"),
+		}
 		out, errs, status := printed(t, text(c.age), append(args, "--dry-run")...)
 		require.Zero(t, status, errs)
 		require.NotContains(t, out, "past")
@@ -221,7 +264,10 @@ func TestImportKeepsTheClassesOfANewStore(t *testing.T) {
 func TestImportWhereRawSamplesWereRemoved(t *testing.T) {
 	t.Chdir(t.TempDir())
 	into := func(retention, checkpoint string, more ...string) []string {
-		return append([]string{"import", "openmetrics", "-", "--storage.path=data", "--retention.raw=" + retention, "--checkpoint=" + checkpoint}, more...)
+		return append([]string{
+			"import", "openmetrics", "-", "--storage.path=data", "--retention.raw=" + retention,
+			"--checkpoint=" + checkpoint,
+		}, more...)
 	}
 	out, errs, status := printed(t, daysOld("openmetrics", `m{i="1"}`, 60, 59)+"# EOF\n", into("30d", "a")...)
 	require.Zero(t, status, errs)
@@ -230,10 +276,13 @@ func TestImportWhereRawSamplesWereRemoved(t *testing.T) {
 	for range 2 {
 		_, errs, status = printed(t, text, into("2y", "b")...)
 		require.Equal(t, 1, status)
-		require.Contains(t, errs, "only rollups of 1 sample were stored, although the retention keeps raw samples of their time")
+		require.Contains(t, errs,
+			"only rollups of 1 sample were stored, although the retention keeps raw samples of their time")
 	}
 	for i, age := range []int{65, 40} {
-		out, errs, status = printed(t, daysOld("openmetrics", `m{i="1"}`, age)+"# EOF\n", into("2y", fmt.Sprint("c", i))...)
+		out, errs, status = printed(
+			t, daysOld("openmetrics", `m{i="1"}`, age)+"# EOF\n", into("2y", fmt.Sprint("c", i))...,
+		)
 		require.Zero(t, status, errs)
 		require.Contains(t, out, "imported 1 sample in ")
 	}
@@ -252,7 +301,8 @@ func TestVerifyOfBucketsWithOtherSamples(t *testing.T) {
 		require.NoError(t, os.WriteFile(name, []byte(text.String()+"# EOF\n"), 0o600))
 	}
 	imported := func(name string, args ...string) (out, errs string, status int) {
-		return printed(t, "", append([]string{"import", "openmetrics", name, "--storage.path=data", "--retention.raw=30d"}, args...)...)
+		return printed(t, "",
+			append([]string{"import", "openmetrics", name, "--storage.path=data", "--retention.raw=30d"}, args...)...)
 	}
 	write("a.om", 30, 60, 330, 360, 630)
 	write("b.om", 90, 120, 390)
@@ -261,7 +311,9 @@ func TestVerifyOfBucketsWithOtherSamples(t *testing.T) {
 		require.Zero(t, status, errs)
 		require.Contains(t, out, "only in the rollups")
 	}
-	for name, verified := range map[string]string{"a.om": "1 by the counts and sums of their rollups; 4 can't be compared", "b.om": "3 can't be compared"} {
+	for name, verified := range map[string]string{
+		"a.om": "1 by the counts and sums of their rollups; 4 can't be compared", "b.om": "3 can't be compared",
+	} {
 		out, errs, status := imported(name, "--verify")
 		require.Zero(t, status, out+errs)
 		require.Contains(t, out, verified)

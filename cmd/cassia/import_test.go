@@ -28,7 +28,10 @@ func TestImportNeedsItsRetention(t *testing.T) {
 		{[]string{"--start=2027-01-02T00:00:00Z", "--end=2027-01-01T00:00:00Z"}, "the end must not be before the start"},
 	} {
 		var stderr strings.Builder
-		require.Equal(t, 1, run(append([]string{"import", "blocks", "--storage.path=" + filepath.Join(dir, "data"), blocks}, c.args...), &stderr))
+		require.Equal(t, 1, run(
+			append([]string{"import", "blocks", "--storage.path=" + filepath.Join(dir, "data"), blocks}, c.args...),
+			&stderr,
+		))
 		require.Contains(t, stderr.String(), c.says)
 		require.NoDirExists(t, filepath.Join(dir, "data"))
 	}

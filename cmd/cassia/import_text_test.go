@@ -22,9 +22,15 @@ func TestImportText(t *testing.T) {
 	for _, c := range []struct{ format, command string }{{"openmetrics", "openmetrics"}, {"jsonl", "victoriametrics"}} {
 		var stderr bytes.Buffer
 		file, to := "a."+c.format, "--storage.path="+c.format
-		require.Zero(t, run([]string{"export", "--storage.path=" + from, "--format=" + c.format, "--output=" + file}, &stderr), stderr.String())
-		require.Zero(t, run([]string{"import", c.command, file, to, "--retention.raw=0", "--label=cluster=b"}, &stderr), stderr.String())
-		require.Zero(t, run([]string{"export", to, "--format=csv", "--output=" + c.format + ".csv"}, &stderr), stderr.String())
+		require.Zero(
+			t, run([]string{"export", "--storage.path=" + from, "--format=" + c.format, "--output=" + file}, &stderr),
+			stderr.String(),
+		)
+		require.Zero(t, run([]string{"import", c.command, file, to, "--retention.raw=0", "--label=cluster=b"}, &stderr),
+			stderr.String())
+		require.Zero(
+			t, run([]string{"export", to, "--format=csv", "--output=" + c.format + ".csv"}, &stderr), stderr.String(),
+		)
 		text, err := os.ReadFile(c.format + ".csv")
 		require.NoError(t, err)
 		require.Equal(t, 1+2*60, strings.Count(string(text), "\n"))
@@ -51,7 +57,9 @@ func TestImportText(t *testing.T) {
 		{[]string{"remote-read", "http://localhost:1", "--http.config.file=none.yaml"}, "--http.config.file=none.yaml: open none.yaml: no such file"},
 	} {
 		var stderr bytes.Buffer
-		require.Equal(t, 1, run(append(append([]string{"import"}, c.args...), "--storage.path=bad", "--retention.raw=0"), &stderr), c.args)
+		require.Equal(t, 1,
+			run(append(append([]string{"import"}, c.args...), "--storage.path=bad", "--retention.raw=0"), &stderr),
+			c.args)
 		require.Contains(t, stderr.String(), c.want)
 		require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
 	}
@@ -80,14 +88,16 @@ func TestImportOfACorrectedText(t *testing.T) {
 	whole += "# EOF\n"
 	cut := func(after string) string { return whole[:strings.Index(whole, after)+len(after)] }
 	for i, first := range []string{
-		cut("http_requests 1"), cut(fmt.Sprint("http_requests 2 ", at/1000)), cut(fmt.Sprint("http_requests 2 ", at+2)), cut(fmt.Sprint("http_requests 4 ", at+4, "\n")),
-		strings.Replace(whole, fmt.Sprint("3 ", at+3), "3", 1),
+		cut("http_requests 1"), cut(fmt.Sprint("http_requests 2 ", at/1000)), cut(fmt.Sprint("http_requests 2 ", at+2)),
+		cut(fmt.Sprint("http_requests 4 ", at+4, "\n")), strings.Replace(whole, fmt.Sprint("3 ", at+3), "3", 1),
 	} {
 		dir := fmt.Sprint("data", i)
 		require.NoError(t, os.WriteFile("a.om", []byte(first), 0o600))
 		_, errs, status := printed(t, "", "import", "openmetrics", "a.om", "--storage.path="+dir)
 		require.Equal(t, 1, status, first)
-		require.Regexp(t, `; imported samples are kept\. Fix the problem and run the same command again: it continues from the checkpoint cassia-import-[0-9a-f]{8}\.json \(remove that file to start from the beginning\)\n$`, errs)
+		require.Regexp(t,
+			`; imported samples are kept\. Fix the problem and run the same command again: it continues from the checkpoint cassia-import-[0-9a-f]{8}\.json \(remove that file to start from the beginning\)\n$`,
+			errs)
 		require.NoError(t, os.WriteFile("a.om", []byte(whole), 0o600))
 		_, errs, status = printed(t, "", "import", "openmetrics", "a.om", "--storage.path="+dir)
 		require.Zero(t, status, errs)
@@ -167,7 +177,8 @@ func TestImportIntoAnotherStoreAtTheSamePlace(t *testing.T) {
 	require.Equal(t, 1+2*60, imported(), "the directory was removed")
 
 	require.NoError(t, os.RemoveAll("to"))
-	cassia("import", "victoriametrics", "a.jsonl", "--storage.path=to", "--retention.raw=0", "--match={job=\"none\"}", "--checkpoint=other")
+	cassia("import", "victoriametrics", "a.jsonl", "--storage.path=to", "--retention.raw=0", "--match={job=\"none\"}",
+		"--checkpoint=other")
 	cassia("backup", "--storage.path=to", "--to=backups")
 	require.Equal(t, 1+2*60, imported(), "after a backup")
 	require.NoError(t, os.RemoveAll("to"))
@@ -179,7 +190,10 @@ func TestImportIntoAnotherStoreAtTheSamePlace(t *testing.T) {
 func TestImportOfADamagedBlock(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var stderr bytes.Buffer
-	require.Zero(t, run([]string{"export", "--storage.path=" + cassiatest.StoreWith(t, 2), "--format=blocks", "--output=blocks"}, &stderr), stderr.String())
+	require.Zero(t, run(
+		[]string{"export", "--storage.path=" + cassiatest.StoreWith(t, 2), "--format=blocks", "--output=blocks"},
+		&stderr,
+	), stderr.String())
 	files, err := filepath.Glob("blocks/*/chunks/000001")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
@@ -189,7 +203,9 @@ func TestImportOfADamagedBlock(t *testing.T) {
 	require.NoError(t, os.WriteFile(files[0], text, 0o600))
 	for range 2 {
 		stderr.Reset()
-		require.Equal(t, 1, run([]string{"import", "blocks", "blocks", "--storage.path=to", "--retention.raw=0"}, &stderr))
+		require.Equal(
+			t, 1, run([]string{"import", "blocks", "blocks", "--storage.path=to", "--retention.raw=0"}, &stderr),
+		)
 		require.Contains(t, stderr.String(), "the source is damaged: 1 part was skipped, the rest was imported")
 	}
 }

@@ -30,7 +30,10 @@ type urlFlags struct {
 
 func newURLFlags(cmd *kingpin.CmdClause) *urlFlags {
 	f := &urlFlags{given: map[string]*bool{}}
-	cmd.Flag("url", "URL of a running server to import into, such as http://localhost:9201. Default: none; the import opens the store itself.").StringVar(&f.url)
+	cmd.Flag(
+		"url",
+		"URL of a running server to import into, such as http://localhost:9201. Default: none; the import opens the store itself.",
+	).StringVar(&f.url)
 	// The source may have a separate login.
 	f.login = newHTTPConfig(cmd, "url.http.config.file",
 		"Prometheus HTTP client configuration file (as for promtool): how to log in to the server of --url as an admin.")
@@ -98,7 +101,10 @@ func (c *importCommand) applyServerRetention(terms overhttp.Terms) (err error) {
 			return err
 		}
 		if said.Raw != raw {
-			return fmt.Errorf("--retention.raw=%s doesn't match the server, which keeps raw samples of this tenant %s; set --retention.raw=%s, or omit it", model.Duration(said.Raw), keptFor(raw), model.Duration(raw))
+			return fmt.Errorf(
+				"--retention.raw=%s doesn't match the server, which keeps raw samples of this tenant %s; set --retention.raw=%s, or omit it",
+				model.Duration(said.Raw), keptFor(raw), model.Duration(raw),
+			)
 		}
 	}
 	c.old.remedy = "or set a longer retention on the server first"

@@ -48,12 +48,18 @@ func TestImportOverHTTPSaysWhatIsWrong(t *testing.T) {
 		{r.URL + "/api/v1", []string{boss}, "the server doesn't accept imports"},
 	} {
 		var stderr strings.Builder
-		require.Equal(t, 1, run(append([]string{"import", "blocks", "--url=" + cmp.Or(c.url, r.URL), "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks}, c.args...), &stderr), c.says)
+		require.Equal(t, 1, run(append([]string{
+			"import", "blocks", "--url=" + cmp.Or(c.url, r.URL), "--checkpoint=" + filepath.Join(dir, "checkpoint"),
+			blocks,
+		}, c.args...), &stderr), c.says)
 		require.Contains(t, stderr.String(), c.says)
 		require.NoFileExists(t, filepath.Join(dir, "checkpoint"))
 	}
 	var stderr strings.Builder
-	require.Zero(t, run([]string{"import", "blocks", "--url=" + r.URL, boss, "--tenant=a", "--retention.raw=30d", "--verify", "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks}, &stderr), &stderr)
+	require.Zero(t, run([]string{
+		"import", "blocks", "--url=" + r.URL, boss, "--tenant=a", "--retention.raw=30d", "--verify",
+		"--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks,
+	}, &stderr), &stderr)
 }
 
 func hexOf(token string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(token))) }

@@ -23,7 +23,9 @@ func TestDeleteSeries(t *testing.T) {
 		o.Delete = func(ctx context.Context, tenant string, start, end int64, ms ...*labels.Matcher) error {
 			return r.store.Delete(ctx, tenant, start, end, ms...)
 		}
-		o.CleanTombstones = func(ctx context.Context, tenant string) error { return r.store.CleanTombstones(ctx, tenant) }
+		o.CleanTombstones = func(ctx context.Context, tenant string) error {
+			return r.store.CleanTombstones(ctx, tenant)
+		}
 	})
 	of := func(who, method, path string) *httptest.ResponseRecorder {
 		path, form, post := strings.Cut(path, " ")

@@ -70,10 +70,12 @@ func apiOver(t testing.TB, store *storage.Store, change func(*Options)) http.Han
 	evaluator := promql.NewEngine(po)
 	t.Cleanup(func() { require.NoError(t, evaluator.Close()) })
 	o := Options{
-		Engine: evaluator, Queryable: promql.NewQueryable(store), Parser: po.Parser, Ready: store.Ready, Exemplars: promql.NewExemplars(store),
-		Version: Version{Cassia: "1.2.3"}, Started: time.Unix(1, 0), Now: time.Now, Retention: "30d", Flags: map[string]string{"a.b": "c"},
+		Engine: evaluator, Queryable: promql.NewQueryable(store), Parser: po.Parser, Ready: store.Ready,
+		Exemplars: promql.NewExemplars(store), Version: Version{Cassia: "1.2.3"}, Started: time.Unix(1, 0),
+		Now: time.Now, Retention: "30d", Flags: map[string]string{"a.b": "c"},
 		ListenAddress: ":9201", ExternalURL: &url.URL{Scheme: "http", Host: "host:9201"},
-		Cardinality: store.Counts().Cardinality, Features: known, Gatherer: registry, Registerer: registry, Logger: slog.New(slog.DiscardHandler),
+		Cardinality: store.Counts().Cardinality, Features: known, Gatherer: registry, Registerer: registry,
+		Logger: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
 		change(&o)
@@ -147,7 +149,8 @@ func TestAnswers(t *testing.T) {
 		"/query?query=m[2s]&time=1&lookback_delta=1m&timeout=1": `{"resultType":"matrix","result":[{"metric":{"__name__":"m","i":"0","tenant":"default"},"values":[[0,"0"],[1,"1"]]},{"metric":{"__name__":"m","i":"1","tenant":"default"},"values":[[0,"0"],[1,"1"]]}]}`,
 	} {
 		got := data(t, r.get(Prefix+path))
-		if strings.Contains(path, "limit=1") && strings.Contains(path, "match[]=m") || strings.HasPrefix(path, "/series") {
+		if strings.Contains(path, "limit=1") && strings.Contains(path, "match[]=m") ||
+			strings.HasPrefix(path, "/series") {
 			require.ElementsMatch(t, objects(t, want), objects(t, got), path)
 			continue
 		}
@@ -163,7 +166,8 @@ func objects(t *testing.T, s string) (out []any) {
 func TestFormsMayBePosted(t *testing.T) {
 	r := newRig(t, nil)
 	for path, form := range map[string]string{
-		"/query": "query=m&time=10", "/query_range": "query=m&start=1&end=2&step=1", "/series": "match[]=m", "/labels": "match[]=m",
+		"/query": "query=m&time=10", "/query_range": "query=m&start=1&end=2&step=1", "/series": "match[]=m",
+		"/labels": "match[]=m",
 	} {
 		req := httptest.NewRequest(http.MethodPost, Prefix+path, strings.NewReader(form))
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -199,8 +203,10 @@ func TestStatusTellsTheTruth(t *testing.T) {
 	require.True(t, known["templating_functions"]["humanize"])
 	for category, names := range map[string][]string{
 		// The features of Prometheus 3.15, except scraping, its WAL and its web page.
-		"api": {"admin", "exclude_alerts", "label_values_match", "lifecycle", "openapi_3.1", "openapi_3.2", "otlp_write_receiver", "query_stats", "query_warnings",
-			"remote_write_receiver", "search", "search_fuzz_alg_jarowinkler", "search_fuzz_alg_subsequence", "time_range_labels", "time_range_series"},
+		"api": {"admin", "exclude_alerts", "label_values_match", "lifecycle", "openapi_3.1", "openapi_3.2",
+			"otlp_write_receiver", "query_stats", "query_warnings",
+			"remote_write_receiver", "search", "search_fuzz_alg_jarowinkler", "search_fuzz_alg_subsequence",
+			"time_range_labels", "time_range_series"},
 		"otlp_receiver": {"delta_conversion", "native_delta_ingestion"},
 		"rules":         {"concurrent_rule_eval", "keep_firing_for", "query_offset"},
 		"tsdb":          {"exemplar_storage", "native_histograms"},
@@ -249,14 +255,16 @@ func TestFailures(t *testing.T) {
 
 func TestNothingIsReadBeforeTheStoreIsReady(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Ready = func() error { return storage.ErrNotReady } })
-	for _, path := range []string{"/query?query=m", "/query_range?query=m&start=1&end=2&step=1", "/series?match[]=m", "/labels", "/label/i/values", "/query_exemplars?query=m"} {
+	for _, path := range []string{"/query?query=m", "/query_range?query=m&start=1&end=2&step=1", "/series?match[]=m",
+		"/labels", "/label/i/values", "/query_exemplars?query=m"} {
 		w := r.get(Prefix + path)
 		require.Equal(t, http.StatusServiceUnavailable, w.Code, path)
 		kind, message := failure(t, w)
 		require.Equal(t, "unavailable", kind)
 		require.Equal(t, storage.Plain(storage.ErrNotReady.Error()), message)
 	}
-	require.Equal(t, http.StatusServiceUnavailable, r.do(httptest.NewRequest(http.MethodPost, Prefix+"/read", nil)).Code)
+	require.Equal(t, http.StatusServiceUnavailable,
+		r.do(httptest.NewRequest(http.MethodPost, Prefix+"/read", nil)).Code)
 	for _, path := range []string{"/status/buildinfo", "/status/runtimeinfo", "/rules", "/format_query?query=m"} {
 		data(t, r.get(Prefix+path))
 	}
@@ -272,7 +280,8 @@ func TestMetadataHook(t *testing.T) {
 			return map[string][]MetricMetadata{"m": {{Type: "counter", Help: "h", Unit: "u"}, {Type: "gauge"}}}, nil
 		}
 	})
-	require.JSONEq(t, `{"m":[{"type":"counter","help":"h","unit":"u"}]}`, data(t, r.get(Prefix+"/metadata?metric=m&limit=7&limit_per_metric=1")))
+	require.JSONEq(t, `{"m":[{"type":"counter","help":"h","unit":"u"}]}`,
+		data(t, r.get(Prefix+"/metadata?metric=m&limit=7&limit_per_metric=1")))
 	w := r.get(Prefix + "/metadata?metric=broken")
 	require.Equal(t, http.StatusInternalServerError, w.Code)
 }
@@ -293,7 +302,8 @@ func TestCORS(t *testing.T) {
 // passwords.
 func TestOriginsThatMayRead(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.CORSOrigin = regexp.MustCompile(`^(?s:https://grafana\.example)$`) })
-	for origin, want := range map[string]string{"https://grafana.example": "https://grafana.example", "https://grafana.example.evil": "", "null": ""} {
+	for origin, want := range map[string]string{"https://grafana.example": "https://grafana.example",
+		"https://grafana.example.evil": "", "null": ""} {
 		for _, path := range []string{"/query?query=m", "/status/buildinfo", "/query?query=("} {
 			req := httptest.NewRequest(http.MethodGet, Prefix+path, nil)
 			req.Header.Set("Origin", origin)

@@ -22,7 +22,9 @@ func BenchmarkSmall(b *testing.B) {
 		for m := range 200 {
 			ls := labels.FromStrings(model.MetricNameLabel, fmt.Sprintf("metric_%d", m), "instance",
 				fmt.Sprintf("host-%d:9100", i), "job", "node")
-			storagetest.Add(b, batch, ls, storagetest.Samples(0, 15_000, 240, func(k int) float64 { return float64(i + k) })...)
+			storagetest.Add(b, batch, ls, storagetest.Samples(0, 15_000, 240, func(k int) float64 {
+				return float64(i + k)
+			})...)
 		}
 		require.NoError(b, batch.Commit(b.Context()))
 	}

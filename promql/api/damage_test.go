@@ -26,7 +26,9 @@ func TestDamageIsNoFaultOfTheQuery(t *testing.T) {
 	store := storagetest.Start(t, eng)
 	b := store.NewBatch("default")
 	series := labels.FromStrings(model.MetricNameLabel, "m", "i", "1")
-	storagetest.Add(t, b, series, storagetest.Samples(now.Add(-26*time.Hour).UnixMilli(), 60_000, 26*60, func(i int) float64 { return float64(i) })...)
+	storagetest.Add(t, b, series, storagetest.Samples(
+		now.Add(-26*time.Hour).UnixMilli(), 60_000, 26*60, func(i int) float64 { return float64(i) },
+	)...)
 	require.NoError(t, b.Commit(t.Context()))
 	require.NoError(t, store.SealAll(t.Context()))
 	require.NoError(t, store.Close())
@@ -41,7 +43,8 @@ func TestDamageIsNoFaultOfTheQuery(t *testing.T) {
 			}
 			return faultengine.Fail(fmt.Errorf("a scan: %w", engine.ErrCorrupt))
 		})
-		store := storagetest.Start(t, struct{ engine.Engine }{over}, storagetest.Shared("a", "b"), func(o *storage.Options) { o.Follow = true })
+		store := storagetest.Start(t, struct{ engine.Engine }{over}, storagetest.Shared("a", "b"),
+			func(o *storage.Options) { o.Follow = true })
 		r := rig{apiOver(t, store, nil), store}
 		broken.Store(true)
 		for _, path := range []string{
@@ -73,7 +76,8 @@ func TestDamageIsNoFaultOfTheQuery(t *testing.T) {
 func TestNamesThatNothingHas(t *testing.T) {
 	store, now := storagetest.Start(t, memory.New()), time.Now()
 	b := store.NewBatch("default")
-	storagetest.Add(t, b, labels.FromStrings(model.MetricNameLabel, "m"), storagetest.Samples(now.Add(-time.Hour).UnixMilli(), 60_000, 60, func(i int) float64 { return 1 })...)
+	storagetest.Add(t, b, labels.FromStrings(model.MetricNameLabel, "m"),
+		storagetest.Samples(now.Add(-time.Hour).UnixMilli(), 60_000, 60, func(i int) float64 { return 1 })...)
 	require.NoError(t, b.Commit(t.Context()))
 	require.NoError(t, store.SealAll(t.Context()))
 	r := rig{apiOver(t, store, nil), store}

@@ -35,7 +35,8 @@ func TestQueryExemplars(t *testing.T) {
 			{"seriesLabels":{"__name__":"m","i":"1"},"exemplars":[
 				{"labels":{"trace_id":"a"},"value":"1.5","timestamp":1}, {"labels":{"trace_id":"b"},"value":"1.5","timestamp":2.5}]}
 		]`, data(t, r.get(Prefix+`/query_exemplars?query=rate(m{i=~"0|1"}[5m])/m{i="1"}`)))
-		require.JSONEq(t, `[{"seriesLabels":{"__name__":"m","i":"1"},"exemplars":[{"labels":{"trace_id":"b"},"value":"1.5","timestamp":2.5}]}]`,
+		require.JSONEq(t,
+			`[{"seriesLabels":{"__name__":"m","i":"1"},"exemplars":[{"labels":{"trace_id":"b"},"value":"1.5","timestamp":2.5}]}]`,
 			data(t, r.get(Prefix+"/query_exemplars?query=m&start=2.5&end=3")))
 		require.JSONEq(t, `[]`, data(t, r.get(Prefix+"/query_exemplars?query=n")))
 		require.NoError(t, r.store.SealAll(t.Context()))

@@ -126,7 +126,10 @@ func (f *federation) samples(ctx context.Context,
 			out = append(out, n)
 			size := n.bytes()
 			if bytes += size; f.MaxFederated > 0 && bytes > f.MaxFederated {
-				return nil, 0, fmt.Errorf("%w: the federated samples need more than %d bytes, a quarter of the memory; select fewer series", meter.ErrQueryTooLarge, f.MaxFederated)
+				return nil, 0, fmt.Errorf(
+					"%w: the federated samples need more than %d bytes, a quarter of the memory; select fewer series",
+					meter.ErrQueryTooLarge, f.MaxFederated,
+				)
 			}
 			if err := meter.Grow(ctx, size); err != nil {
 				return nil, 0, err
@@ -147,7 +150,8 @@ func (n *newest) bytes() int64 {
 	bytes := int64(512) // including the family's structs
 	n.labels.Range(func(l labels.Label) { bytes += 128 + int64(len(l.Name)+len(l.Value)) })
 	if h := n.h; h != nil {
-		bytes += 64 * int64(len(h.PositiveSpans)+len(h.NegativeSpans)+len(h.PositiveBuckets)+len(h.NegativeBuckets)+len(h.CustomValues))
+		bytes += 64 * int64(len(h.PositiveSpans)+len(h.NegativeSpans)+len(h.PositiveBuckets)+len(h.NegativeBuckets)+
+			len(h.CustomValues))
 	}
 	return bytes
 }

@@ -36,7 +36,10 @@ func checkLayout(expr parser.Expr) error {
 		return nil
 	})
 	if length := len(expr.String()); int64(length)*int64(depth)*int64(depth) > maxLayoutBytes {
-		return fmt.Errorf("%w: laying out %d bytes in %d levels would take long; shorten the query or nest it less deeply", promql.ErrQueryTooComplex, length, depth)
+		return fmt.Errorf(
+			"%w: laying out %d bytes in %d levels would take long; shorten the query or nest it less deeply",
+			promql.ErrQueryTooComplex, length, depth,
+		)
 	}
 	return nil
 }

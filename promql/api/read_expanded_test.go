@@ -31,7 +31,9 @@ func TestRemoteReadWhereRawIsGone(t *testing.T) {
 				so.Now, so.Retention = func() time.Time { return time.Unix(seconds.Load(), 0) }, 6*time.Hour
 			}
 			registry := prometheus.NewRegistry()
-			r := newRigOver(t, stored, func(o *Options) { o.RefuseRollups, o.Registerer, o.Gatherer = refuse, registry, registry })
+			r := newRigOver(t, stored, func(o *Options) {
+				o.RefuseRollups, o.Registerer, o.Gatherer = refuse, registry, registry
+			})
 			now := time.Unix(seconds.Add(60*3600), 0)
 			at := now.Add(-36 * time.Hour).Truncate(time.Hour)
 			var samples chunk.Samples

@@ -34,7 +34,10 @@ var checksums = crc32.MakeTable(crc32.Castagnoli)
 // sendFrames serves a request for streamed chunks.
 func (a *api) sendFrames(w http.ResponseWriter, r *http.Request, request *prompb.ReadRequest) {
 	w.Header().Set("Content-Type", streamedFrames+"; proto=prometheus.ChunkedReadResponse")
-	answer := framesAnswer{to: w, warn: func(err error) { a.Logger.Warn("Warnings on chunked remote read query", "warnings", err.Error()) }}
+	answer := framesAnswer{
+		to:   w,
+		warn: func(err error) { a.Logger.Warn("Warnings on chunked remote read query", "warnings", err.Error()) },
+	}
 	for i, q := range request.Queries {
 		answer.index = uint64(i)
 		if err := answer.query(r.Context(), a.Queryable, q); err != nil {

@@ -32,7 +32,9 @@ const samplesPiece = 64 << 10
 
 // sendSamples serves a request for samples that aren't streamed.
 func (a *api) sendSamples(w http.ResponseWriter, r *http.Request, request *prompb.ReadRequest) {
-	answer := samplesAnswer{warn: func(err error) { a.Logger.Warn("Warnings on remote read query", "err", err.Error()) }}
+	answer := samplesAnswer{
+		warn: func(err error) { a.Logger.Warn("Warnings on remote read query", "err", err.Error()) },
+	}
 	for _, q := range request.Queries {
 		if err := answer.query(r.Context(), a.Queryable, q); err != nil {
 			code := http.StatusInternalServerError

@@ -47,7 +47,8 @@ func TestReadsAreAsByPrometheus(t *testing.T) {
 	}
 	require.NoError(t, app.Commit())
 
-	theirs := remote.NewReadHandler(slog.New(slog.DiscardHandler), nil, data, func() config.Config { return config.Config{} }, readSamples, 1, readFrame)
+	theirs := remote.NewReadHandler(slog.New(slog.DiscardHandler), nil, data,
+		func() config.Config { return config.Config{} }, readSamples, 1, readFrame)
 	a := &api{Options: Options{Queryable: data, Logger: slog.New(slog.DiscardHandler)}}
 	ours := http.HandlerFunc(a.read)
 	ask := func(h http.Handler, request *prompb.ReadRequest) *httptest.ResponseRecorder {

@@ -11,8 +11,8 @@ import (
 func newAnswered(reg prometheus.Registerer) *prometheus.CounterVec {
 	return promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "cassia_query_answers_total",
-		Help: "Queries by the resolutions they read, and by window edges: exact, snapped to bucket edges, or widened to buckets. A " +
-			"query that reads multiple resolutions counts for each.",
+		Help: "Queries by the resolutions they read, and by window edges: exact, snapped to bucket edges, or widened " +
+			"to buckets. A query that reads multiple resolutions counts for each.",
 	}, []string{"resolution", "edges"})
 }
 

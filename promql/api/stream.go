@@ -92,7 +92,8 @@ func listOf(data any) list {
 	case []labels.Labels:
 		return list{
 			n: len(d), write: func(stream *jsoniter.Stream, i int) { writeLabels(stream, d[i]) },
-			metric: func(i int) labels.Labels { return d[i] }, text: func(i int) int { return int(d[i].ByteSize()) }, empty: []labels.Labels{},
+			metric: func(i int) labels.Labels { return d[i] }, text: func(i int) int { return int(d[i].ByteSize()) },
+			empty: []labels.Labels{},
 		}
 	case []string:
 		return list{

@@ -137,7 +137,9 @@ func overChanges(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 
 // overSteps counts steps of a kind between consecutive samples: those within buckets are in inside, and those between
 // buckets are from the last sample of one to the first of the next.
-func (f *Evaluator) overSteps(inside [][]uint32, between func(before, i int) bool, b *rollup.Buckets, w Windows, out *Result) {
+func (f *Evaluator) overSteps(
+	inside [][]uint32, between func(before, i int) bool, b *rollup.Buckets, w Windows, out *Result,
+) {
 	f.stepsBetween(b, between)
 	n := running{of: append(inside, f.steps)}
 	f.overEach(b, w, out, func(step, lo, hi int) {

@@ -167,7 +167,8 @@ func (f *Evaluator) overSums(b *rollup.Buckets, w Windows, out *Result,
 		count := n.in(lo, hi)
 		switch f.kinds.in(lo, hi) {
 		case ofFloats:
-			if v, known := value(f.sums.Of(f.pairs, lo, hi), count, f.larges.in(lo, hi)); known && !f.larges.mixed(lo, hi) {
+			if v, known := value(f.sums.Of(f.pairs, lo, hi), count, f.larges.in(lo, hi)); known &&
+				!f.larges.mixed(lo, hi) {
 				out.add(step, v)
 			} else {
 				out.needsSamples(step)

@@ -119,7 +119,10 @@ var functions = [...]Function{
 		Bound: "2 times the spread within a bucket"},
 	{Name: "max_over_time", over: overMax, limits: boundMax, columns: rollup.ColumnMax, Snaps: true},
 	{Name: "min_over_time", over: overMin, limits: boundMin, columns: rollup.ColumnMin, Snaps: true},
-	{Name: "predict_linear", over: overPredictLinear, columns: lineColumns, Why: noMoments, Bound: "what the slope is off by, as for deriv, times the time from the middle of the samples to the prediction"},
+	{
+		Name: "predict_linear", over: overPredictLinear, columns: lineColumns, Why: noMoments,
+		Bound: "what the slope is off by, as for deriv, times the time from the middle of the samples to the prediction",
+	},
 	{Name: "present_over_time", over: overNewest(presentIn), limits: boundPresent, columns: rollup.ColumnLast,
 		Newest: true},
 	{Name: "quantile_over_time", WithoutRaw: Approximated, Sketched: true, Why: bySketches, Bound: ofSpread},

@@ -99,13 +99,17 @@ func (f *Function) text() string {
 
 // otherFunctions returns the parser's functions that aren't in functions.
 func otherFunctions() []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(parser.Functions)), func(name string) bool { return Lookup(name) != nil })
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(parser.Functions)), func(name string) bool {
+		return Lookup(name) != nil
+	})
 }
 
 // manualTable renders functions in the format of the manual.
 func manualTable() string {
 	var b strings.Builder
-	b.WriteString(manualTableBegin + "\n| function | after raw samples have expired (before, all are exact) |\n|---|---|\n")
+	b.WriteString(
+		manualTableBegin + "\n| function | after raw samples have expired (before, all are exact) |\n|---|---|\n",
+	)
 	rows := map[string][]string{}
 	var order []string
 	for _, f := range functions {

@@ -4,7 +4,9 @@ import "testing"
 
 // BenchmarkChoose measures a query with the max number of steps in Prometheus, whose window edges cut every slot.
 func BenchmarkChoose(b *testing.B) {
-	q := Request{Func: "rate", Range: hour + 15*second, From: someDay, Step: hour, Slot: 2 * hour, Horizon: keptFor(0, 0, 0)}
+	q := Request{
+		Func: "rate", Range: hour + 15*second, From: someDay, Step: hour, Slot: 2 * hour, Horizon: keptFor(0, 0, 0),
+	}
 	q.To = q.From + 11_000*q.Step
 	for b.Loop() {
 		if _, _, err := Choose(q); err != nil {

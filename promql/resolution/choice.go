@@ -28,7 +28,9 @@ const (
 	ModeOneHour
 )
 
-var modeNames = [...]string{ModeAuto: "auto", ModeExact: "exact", ModeRaw: "raw", ModeFiveMinutes: "5m", ModeOneHour: "1h"}
+var modeNames = [...]string{
+	ModeAuto: "auto", ModeExact: "exact", ModeRaw: "raw", ModeFiveMinutes: "5m", ModeOneHour: "1h",
+}
 
 // ErrMode is returned by ParseMode for an unknown name.
 var ErrMode = errors.New("promql: unknown resolution")
@@ -168,7 +170,8 @@ func Choose(r Request) ([]Segment, Shortfall, error) {
 // continues reports whether next is evaluated in the same way as s.
 func (s Segment) continues(next Segment) bool {
 	a, b := s.Windows, next.Windows
-	return s.Resolution == next.Resolution && s.Fit == next.Fit && s.Approximate == next.Approximate && s.Sketched == next.Sketched &&
+	return s.Resolution == next.Resolution && s.Fit == next.Fit && s.Approximate == next.Approximate &&
+		s.Sketched == next.Sketched &&
 		a.Span == b.Span && a.Snap == b.Snap && a.SnapUntil == b.SnapUntil && a.Scale == b.Scale
 }
 

@@ -233,7 +233,8 @@ func written(segments []Segment) string {
 		if s.Fit == Ragged {
 			e = "ragged"
 		}
-		text += fmt.Sprintf("%d-%d %v %s %v", s.FromStep, s.ToStep, s.Resolution, e, time.Duration(s.Windows.Span)*time.Millisecond)
+		text += fmt.Sprintf("%d-%d %v %s %v", s.FromStep, s.ToStep, s.Resolution, e,
+			time.Duration(s.Windows.Span)*time.Millisecond)
 		if s.Approximate {
 			text += " approximate"
 		}
@@ -248,7 +249,8 @@ func written(segments []Segment) string {
 func generateRequest(r *rand.Rand) Request {
 	pick := func(of ...int64) int64 { return of[r.IntN(len(of))] }
 	span := func() int64 {
-		return pick(minute, 5*minute, 15*minute, hour, 2*hour, day, 7*day)*(1+r.Int64N(3)) + pick(0, 0, 0, 1, 15*second, minute)
+		return pick(minute, 5*minute, 15*minute, hour, 2*hour, day,
+			7*day)*(1+r.Int64N(3)) + pick(0, 0, 0, 1, 15*second, minute)
 	}
 	q := Request{
 		Func: bucketfn.Names()[r.IntN(len(bucketfn.Names()))], Range: span(), Step: span(), Slot: 2 * hour,
@@ -349,7 +351,8 @@ func requireSegment(t *testing.T, q Request, s Segment, context string) {
 			require.True(t, fn.Newest || a%width == 0, context)
 		}
 		if s.Fit == Ragged || s.Fit != Aligned && q.Mode == ModeExact {
-			require.Equal(t, s.Fit == Ragged && !s.Approximate, rawThere(k), "%s: exact mode never moves windows where raw samples are", context)
+			require.Equal(t, s.Fit == Ragged && !s.Approximate, rawThere(k),
+				"%s: exact mode never moves windows where raw samples are", context)
 		}
 		if s.Approximate {
 			require.False(t, rawThere(k), "%s: samples are made only where they are gone", context)
@@ -358,13 +361,16 @@ func requireSegment(t *testing.T, q Request, s Segment, context string) {
 			require.LessOrEqual(t, (right-b)+max(a-left, left-a), q.Range/100, context)
 			require.True(t, fn.Snaps && !q.Still, "%s: it never moves where raw samples are", context)
 		}
-		if s.Fit == Aligned && q.Mode <= ModeExact && s.Resolution == rollup.FiveMinutes && q.Coarsest != rollup.FiveMinutes && !s.Approximate {
+		if s.Fit == Aligned && q.Mode <= ModeExact && s.Resolution == rollup.FiveMinutes &&
+			q.Coarsest != rollup.FiveMinutes && !s.Approximate {
 			fitsHour := right%hour == 0 && (fn.Newest || left%hour == 0)
-			hourThere := max(bucketfn.FloorTo(right, hour)-bucketfn.CeilTo(q.Range, hour)+1, oldest) >= q.Horizon[rollup.OneHour]
+			hourThere := max(bucketfn.FloorTo(right, hour)-bucketfn.CeilTo(q.Range, hour)+1,
+				oldest) >= q.Horizon[rollup.OneHour]
 			everyStep := s.ToStep-s.FromStep > 1
 			require.False(t, everyStep && q.Step%hour == 0 && fitsHour && hourThere, "%s: the coarsest", context)
 		}
-		require.GreaterOrEqual(t, max(a+1, oldest), q.Horizon[s.Resolution], "%s: all of (%d, %d] is kept", context, a, b)
+		require.GreaterOrEqual(t, max(a+1, oldest), q.Horizon[s.Resolution],
+			"%s: all of (%d, %d] is kept", context, a, b)
 	}
 }
 
@@ -397,7 +403,8 @@ func TestSegmentsAnswerTheirWindows(t *testing.T) {
 			samples := generateAround(r, s, bucketfntest.SeriesKinds[r.IntN(len(bucketfntest.SeriesKinds))])
 			b := cellsOf(s, samples, q.Slot)
 			context := fmt.Sprintf("seed %d: %+v: %s", seed, q, written([]Segment{s}))
-			compared[s.Fit] += bucketfntest.RequireExact(t, []*bucketfn.Evaluator{funcs[q.Func]}, samples, b, s.Windows, context)
+			compared[s.Fit] += bucketfntest.RequireExact(t, []*bucketfn.Evaluator{funcs[q.Func]}, samples, b, s.Windows,
+				context)
 		}
 	}
 	for _, e := range []Fit{Aligned, Ragged, Snapped, Widened} {

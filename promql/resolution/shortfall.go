@@ -18,8 +18,10 @@ import (
 var ErrRawGone = errors.New("promql: raw samples have expired")
 
 func (c *choice) refusal() error {
-	return fmt.Errorf("%w: there are none before %s, and %s can't be computed from rollups (%s). Query a later time, or use rate, delta or an aggregation over time",
-		ErrRawGone, FormatTime(c.Horizon[rollup.Raw]), c.fn.Name, c.fn.Why)
+	return fmt.Errorf(
+		"%w: there are none before %s, and %s can't be computed from rollups (%s). Query a later time, or use rate, delta or an aggregation over time",
+		ErrRawGone, FormatTime(c.Horizon[rollup.Raw]), c.fn.Name, c.fn.Why,
+	)
 }
 
 // Shortfall describes the difference between a result and the result of raw samples, which have expired or weren't
@@ -103,12 +105,15 @@ func (s *Shortfall) Merge(other Shortfall) {
 // merged returns the bounds for the values of both.
 func (o Off) merged(other Off) Off {
 	return Off{
-		Bounded: o.Bounded || other.Bounded, Unknown: o.Unknown || other.Unknown, By: max(o.By, other.By), SumBy: max(o.SumBy, other.SumBy),
+		Bounded: o.Bounded || other.Bounded, Unknown: o.Unknown || other.Unknown, By: max(o.By, other.By),
+		SumBy: max(o.SumBy, other.SumBy),
 	}
 }
 
 // isBounded reports whether Off bounds the errors. Most of them are caused by data around the edges of windows.
-func (s *Shortfall) isBounded() bool { return s.Moved || s.Widened || s.Cut || s.Extended || s.SnappedBy > 0 }
+func (s *Shortfall) isBounded() bool {
+	return s.Moved || s.Widened || s.Cut || s.Extended || s.SnappedBy > 0
+}
 
 // boundText describes the error bound; "" if it is unknown, or if values are missing.
 func (s *Shortfall) boundText() string {
@@ -122,7 +127,8 @@ func (s *Shortfall) boundText() string {
 	case o.By == o.SumBy:
 		return "; values computed from rollups differ by at most " + roundedUp(o.By)
 	default:
-		return "; values computed from rollups differ by at most " + roundedUp(o.By) + " per series, the sum of all series by at most " + roundedUp(o.SumBy)
+		return "; values computed from rollups differ by at most " + roundedUp(o.By) +
+			" per series, the sum of all series by at most " + roundedUp(o.SumBy)
 	}
 }
 
@@ -178,16 +184,22 @@ func (s Shortfall) Info() error {
 		what = append(what, movedText(s.MovedBy, s.MovedOf)+" to the edges of "+buckets)
 	}
 	if s.Widened {
-		what = append(what, "ranges and lookbacks that are shorter than "+buckets+", or not aligned to them, are widened to whole buckets")
+		what = append(what, "ranges and lookbacks that are shorter than "+buckets+
+			", or not aligned to them, are widened to whole buckets")
 	}
 	if s.Cut {
-		what = append(what, "window edges within "+buckets+" are interpolated; the error is at most the content of the first and the last bucket of the window")
+		what = append(what, "window edges within "+buckets+
+			" are interpolated; the error is at most the content of the first and the last bucket of the window")
 	}
 	if s.Approximated || s.Extended {
-		what = append(what, "functions that rollups don't support are computed from samples reconstructed from "+buckets)
+		what = append(
+			what, "functions that rollups don't support are computed from samples reconstructed from "+buckets,
+		)
 	}
 	if s.Sketched {
-		what = append(what, "quantiles are computed from sketches in "+buckets+", with each sample within 1 % of its value")
+		what = append(
+			what, "quantiles are computed from sketches in "+buckets+", with each sample within 1 % of its value",
+		)
 	}
 	if s.LeftOut {
 		what = append(what, "steps that need raw samples have no value")
@@ -196,7 +208,8 @@ func (s Shortfall) Info() error {
 		what = append(what, "no data is returned, because the query excludes wider buckets")
 	}
 	return fmt.Errorf("%w: raw samples before %s have expired; from %s to %s %s%s",
-		annotations.PromQLInfo, FormatTime(s.Raw), FormatTime(s.From), FormatTime(s.To), strings.Join(what, "; "), snapped+s.boundText())
+		annotations.PromQLInfo, FormatTime(s.Raw), FormatTime(s.From), FormatTime(s.To), strings.Join(what, "; "),
+		snapped+s.boundText())
 }
 
 // MissingError passes a shortfall to a collector of warnings, which merges it with others.
@@ -221,7 +234,8 @@ func (c *choice) shortfall(segments []Segment) Shortfall {
 		all.Merge(Shortfall{
 			From: c.right(first), To: c.right(last), Raw: c.Horizon[rollup.Raw], Widest: s.Resolution,
 			Moved: s.Fit == Snapped, Widened: s.Fit == Widened,
-			Cut: s.Approximate && s.Fit == Ragged, Approximated: s.Approximate && s.Fit == Aligned && !s.Sketched, Sketched: s.Sketched,
+			Cut: s.Approximate &&
+				s.Fit == Ragged, Approximated: s.Approximate && s.Fit == Aligned && !s.Sketched, Sketched: s.Sketched,
 		}.movedBy(c.driftOf(s)))
 	}
 	all.Merge(c.hidden())

@@ -76,7 +76,10 @@ func (r *Ruler) checkAlerts(ctx context.Context, rule *rules.AlertingRule, found
 		case total <= maxAlertTexts:
 			return nil
 		case c.exact:
-			return fmt.Errorf("%w: the alerts of rule %q have %d bytes; the maximum is %d. Change its expression to return fewer series", ErrAlertTooLarge, rule.Name(), total, maxAlertTexts)
+			return fmt.Errorf(
+				"%w: the alerts of rule %q have %d bytes; the maximum is %d. Change its expression to return fewer series",
+				ErrAlertTooLarge, rule.Name(), total, maxAlertTexts,
+			)
 		}
 		c.exact = true // The sum consisted of estimates.
 	}
@@ -180,5 +183,6 @@ func textOf(ls labels.Labels) (n int) {
 
 // histogramText returns the approximate size of a native histogram if a template shows it, bytes.
 func histogramText(s *promengine.Sample) int {
-	return 1024 + 64*(len(s.H.PositiveBuckets)+len(s.H.NegativeBuckets)+len(s.H.PositiveSpans)+len(s.H.NegativeSpans)+len(s.H.CustomValues))
+	return 1024 + 64*(len(s.H.PositiveBuckets)+len(s.H.NegativeBuckets)+len(s.H.PositiveSpans)+len(s.H.NegativeSpans)+
+		len(s.H.CustomValues))
 }

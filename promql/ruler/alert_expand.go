@@ -296,7 +296,8 @@ func (x *expansion) functions() texttemplate.FuncMap {
 		"title":   x.textFunction(3, cases.Title(language.AmericanEnglish, cases.NoLower).String),
 		"toUpper": x.textFunction(3, strings.ToUpper), "toLower": x.textFunction(3, strings.ToLower),
 		"urlQueryEscape": x.textFunction(3, url.QueryEscape),
-		"graphLink":      x.textFunction(3, strutil.GraphLinkForExpression), "tableLink": x.textFunction(3, strutil.TableLinkForExpression),
+		"graphLink":      x.textFunction(3, strutil.GraphLinkForExpression),
+		"tableLink":      x.textFunction(3, strutil.TableLinkForExpression),
 	}
 }
 
@@ -318,7 +319,9 @@ func (x *expansion) printf(format string, args ...any) (string, error) {
 		widest = max(widest, n)
 	}
 	each := min(10*lengths(args), unbounded-widest) + widest
-	return x.makeText(len(format)+product(strings.Count(format, "%"), each), func() string { return fmt.Sprintf(format, args...) })
+	return x.makeText(len(format)+product(strings.Count(format, "%"), each), func() string {
+		return fmt.Sprintf(format, args...)
+	})
 }
 
 // match bounds the regular expression and its search.
@@ -367,5 +370,7 @@ func (x *expansion) replaceAll(pattern, replacement, text string) (string, error
 		return ""
 	})
 	longest := len(replacement) + product(strings.Count(replacement, "$"), len(text))
-	return x.makeText(len(text)+product(matches, longest), func() string { return re.ReplaceAllString(text, replacement) })
+	return x.makeText(len(text)+product(matches, longest), func() string {
+		return re.ReplaceAllString(text, replacement)
+	})
 }

@@ -63,7 +63,8 @@ func TestSharedValuesAreBounded(t *testing.T) {
 			tmpl.Funcs(x.functions())
 			within(t, func() { _, err = tmpl.Expand() })
 			require.ErrorIs(t, err, ErrAlertTooLarge)
-			require.EqualError(t, x.refused, "ruler: alert too large: a value in the template has more than 16777216 bytes")
+			require.EqualError(t, x.refused,
+				"ruler: alert too large: a value in the template has more than 16777216 bytes")
 		})
 	}
 }
@@ -120,7 +121,9 @@ func TestWorkOfTemplatesIsBounded(t *testing.T) {
 			within(t, func() { p.evaluate() })
 			for _, g := range p.groups {
 				require.ErrorIs(t, g.Rules()[1].LastError(), ErrAlertTooLarge)
-				require.Regexp(t, "units of work|a value in the template has more than|a function in the template may create", g.Rules()[1].LastError().Error())
+				require.Regexp(t,
+					"units of work|a value in the template has more than|a function in the template may create",
+					g.Rules()[1].LastError().Error())
 				require.Equal(t, rules.HealthGood, g.Rules()[3].Health())
 			}
 		})

@@ -70,13 +70,25 @@ func TestAlertsAreBounded(t *testing.T) {
 			100), told: "bytes"},
 		"width as an argument": {annotation: strings.Repeat(`{{ printf "%*d%*d" 999999 1 999999 2 }}`, 100),
 			told: "bytes"},
-		"references":         {annotation: `{{ $x := printf "%065000d" 1 }}{{ len (reReplaceAll "0" (reReplaceAll "0" "$0$0$0$0" $x) $x) }}`, told: "bytes"},
+		"references": {
+			annotation: `{{ $x := printf "%065000d" 1 }}{{ len (reReplaceAll "0" (reReplaceAll "0" "$0$0$0$0" $x) $x) }}`,
+			told:       "bytes",
+		},
 		"width of a billion": {annotation: `{{ printf "%1000000000d" 1 }}`, told: "bytes"},
-		"loop over a query":  {annotation: `{{ range $i := query "odd" }}{{ range 60000 }}{{ $i.Labels.job }}{{ end }}{{ end }}`, told: "the template executes more than 50000 steps"},
+		"loop over a query": {
+			annotation: `{{ range $i := query "odd" }}{{ range 60000 }}{{ $i.Labels.job }}{{ end }}{{ end }}`,
+			told:       "the template executes more than 50000 steps",
+		},
 		"repetitions": {annotation: `{{ $x := printf "%01000d" 1 }}{{ match (printf "(%s){1000}" $x) "a" }}`,
 			told: "regular expressions too large"},
-		"replaced repetitions": {annotation: `{{ $x := printf "%01000d" 1 }}{{ reReplaceAll (printf "(%s){1000}" $x) "b" "a" }}`, told: "regular expressions too large"},
-		"same argument":        {annotation: `{{ $x := printf "%065000d" 1 }}{{ len (printf "` + strings.Repeat("%[1]s", 5000) + `" $x) }}`, told: "bytes"},
+		"replaced repetitions": {
+			annotation: `{{ $x := printf "%01000d" 1 }}{{ reReplaceAll (printf "(%s){1000}" $x) "b" "a" }}`,
+			told:       "regular expressions too large",
+		},
+		"same argument": {
+			annotation: `{{ $x := printf "%065000d" 1 }}{{ len (printf "` + strings.Repeat("%[1]s", 5000) + `" $x) }}`,
+			told:       "bytes",
+		},
 		"map": {annotation: `{{ $x := printf "%065000d" 1 }}{{ args ` + strings.Repeat("$x ",
 			1000) + `}}`, told: "bytes"},
 	} {
@@ -144,8 +156,10 @@ var templates = []string{
 	`{{ $labels.missing }}{{ .Nothing }}`, `{{ nothing }}`, `{{ if }}`,
 	`{{ reReplaceAll "(.)" "$1$1" $labels.job }}{{ match "a" "b" }}`, `{{ "é\"x" | html | js | urlquery }}`,
 	`{{ title "some words" }}{{ stripPort "a:1" }}{{ stripDomain "a.b:1" }}{{ externalURL }}{{ pathPrefix }}{{ graphLink "up" }}{{ tableLink "up" }}`,
-	`{{ args 1 "b" }}{{ printf "%5.1f%%" 1.25 }}{{ print 1 2 "a" }}{{ println "x" }}{{ len $labels.job }}{{ index $labels "job" }}{{ slice "abc" 1 2 }}`, `{{ reReplaceAll "(" "" "x" }}`,
-	`{{ $externalLabels.a }}{{ $externalURL }}{{ parseDuration "1h" }}{{ toTime 0.0 }}{{ safeHtml "<b>" }}{{ urlQueryEscape "a b" }}{{ now }}`, `{{ range $k, $v := $labels }}{{ $k }}{{ $v }}{{ end }}`,
+	`{{ args 1 "b" }}{{ printf "%5.1f%%" 1.25 }}{{ print 1 2 "a" }}{{ println "x" }}{{ len $labels.job }}{{ index $labels "job" }}{{ slice "abc" 1 2 }}`,
+	`{{ reReplaceAll "(" "" "x" }}`,
+	`{{ $externalLabels.a }}{{ $externalURL }}{{ parseDuration "1h" }}{{ toTime 0.0 }}{{ safeHtml "<b>" }}{{ urlQueryEscape "a b" }}{{ now }}`,
+	`{{ range $k, $v := $labels }}{{ $k }}{{ $v }}{{ end }}`,
 	`{{ with args $value $labels.job }}{{ .arg0 }}{{ .arg1 | printf "%q" }}{{ .arg9 }}{{ print .arg9 }}{{ .arg9 | print }}{{ eq .arg9 nil }}{{ len . }}{{ range $k, $v := . }}{{ $k }}{{ end }}{{ end }}`,
 	`{{ $x := args (args 1 "b") }}{{ $x }}{{ $x.arg0.arg1 }}{{ (index $x "arg0").arg0 }}{{ or $labels.missing "c" }}{{ and $value (not $value) }}{{ ne $value 1.0 }}{{ template "t" $x }}{{ define "t" }}{{ . }}{{ end }}`,
 	`{{ with $t := toTime 0.0 }}{{ $t }}{{ $t.Format "Mon 15:04" }}{{ ($t.Add 1000000000).Unix }}{{ end }}{{ query "odd" | first | value | humanize }}{{ (query "odd" | first).Labels }}{{ label "job" (query "odd" | first) }}`,
@@ -181,7 +195,9 @@ func TestBoundsOfTemplates(t *testing.T) {
 		} else {
 			require.Equal(t, len(theirs), n, "%s: %s", text, theirs)
 		}
-		require.LessOrEqual(t, len(theirs), p.r.growthOf(text).atMost(textOf(s.Metric)+len(p.r.externalURL(testTenant).String())), text)
+		require.LessOrEqual(
+			t, len(theirs), p.r.growthOf(text).atMost(textOf(s.Metric)+len(p.r.externalURL(testTenant).String())), text,
+		)
 	}
 	require.Less(t, p.r.growthOf(templates[3]).atMost(1000), maxAnnotations, "ordinary templates aren't expanded twice")
 }
@@ -246,7 +262,9 @@ cassia_panics_total{work="evaluating rules"} %d
 // TestLinksOfAlertsNameTheTenant evaluates an alert of a tenant: its links open that tenant's data.
 func TestLinksOfAlertsNameTheTenant(t *testing.T) {
 	r := newRig(t)
-	r.file(withAlert(t, nil, map[string]string{"link": `{{ $externalURL }}{{ graphLink "odd" }} {{ externalURL }} {{ pathPrefix }}`}))
+	r.file(withAlert(t, nil, map[string]string{
+		"link": `{{ $externalURL }}{{ graphLink "odd" }} {{ externalURL }} {{ pathPrefix }}`,
+	}))
 	r.write(`odd{job="a"}`, 1)
 	r.process().evaluate()
 	require.Len(t, r.alerts, 2)

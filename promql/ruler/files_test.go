@@ -44,7 +44,8 @@ func TestWrongFiles(t *testing.T) {
 		"too many by aliases": {"groups:\n- name: g\n  rules:\n  - &a {record: a, expr: '" + strings.Repeat("1 + ",
 			100) + "1'}\n" + strings.Repeat("  - *a\n", 50_000),
 			"rules.yml: bounds: YAML aliases expand to too much text: without aliases the text would have more than"},
-		"nested template": {"groups:\n- name: g\n  rules:\n  - alert: a\n    expr: up\n    annotations: {a: '" + strings.Repeat("{{if 1}}", 250_000) + strings.Repeat("{{end}}", 250_000) + "'}",
+		"nested template": {"groups:\n- name: g\n  rules:\n  - alert: a\n    expr: up\n    annotations: {a: '" +
+			strings.Repeat("{{if 1}}", 250_000) + strings.Repeat("{{end}}", 250_000) + "'}",
 			"groups.rules.annotations.a: the template has 3750000 bytes; the maximum is 65536"},
 		"repetitions": {"groups:\n- name: g\n  rules:\n  - record: a\n    expr: up{a=~'(" + strings.Repeat("ab",
 			500) + "){1000}'}", "query too complex"},

@@ -35,7 +35,10 @@ func (r *Ruler) keepFiring(ctx context.Context, g *rules.Group, at time.Time) {
 			continue
 		}
 		if err := panics.Do(evaluating, func() error { return r.keepFiringOf(ctx, g, rule, at) }); err != nil {
-			g.Logger().Warn("can't restore which alerts are firing because of keep_firing_for; alerts whose expression no longer matches are resolved", "alert", rule.Name(), "err", err)
+			g.Logger().Warn(
+				"can't restore which alerts are firing because of keep_firing_for; alerts whose expression no longer matches are resolved",
+				"alert", rule.Name(), "err", err,
+			)
 		}
 	}
 }

@@ -105,7 +105,10 @@ func (m *manager) end(ctx context.Context, g *rules.Group, left []leftover, seen
 
 // each calls tell with the samples that a rule has stored from one evaluation to another, both included, of at most
 // limit series per name; 0: all. A histogram has the value 0.
-func (r *Ruler) each(ctx context.Context, g *rules.Group, rule rules.Rule, from, to time.Time, limit int, tell func(ls labels.Labels, t int64, v float64)) error {
+func (r *Ruler) each(
+	ctx context.Context, g *rules.Group, rule rules.Rule, from, to time.Time, limit int,
+	tell func(ls labels.Labels, t int64, v float64),
+) error {
 	hints := &promstorage.SelectHints{
 		Start: timestamp.FromTime(from.Add(-g.QueryOffset())), End: timestamp.FromTime(to.Add(-g.QueryOffset())),
 		Limit: limit,

@@ -15,7 +15,9 @@ import (
 // listed afterward. Unchanged groups continue. stop cancels them.
 func TestUpdatesEndEvaluations(t *testing.T) {
 	const stays = "groups: [{name: stays, interval: 1s, rules: [{record: a, expr: stays}]}"
-	for name, next := range map[string]string{"changed": stays + ", {name: g, interval: 1s, rules: [{record: b, expr: other}]}]", "removed": stays + "]"} {
+	for name, next := range map[string]string{
+		"changed": stays + ", {name: g, interval: 1s, rules: [{record: b, expr: other}]}]", "removed": stays + "]",
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRigIn(t, t.TempDir(), time.Now)
 			r.file(stays + ", {name: g, interval: 1s, rules: [{record: b, expr: hangs}]}]")

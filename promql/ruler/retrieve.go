@@ -119,7 +119,9 @@ func (nowhere) Append(promstorage.SeriesRef, labels.Labels, int64, float64) (pro
 }
 
 // AppendHistogram implements promstorage.Appender.
-func (nowhere) AppendHistogram(promstorage.SeriesRef, labels.Labels, int64, *histogram.Histogram, *histogram.FloatHistogram) (promstorage.SeriesRef, error) {
+func (nowhere) AppendHistogram(
+	promstorage.SeriesRef, labels.Labels, int64, *histogram.Histogram, *histogram.FloatHistogram,
+) (promstorage.SeriesRef, error) {
 	return 0, nil
 }
 

@@ -63,7 +63,10 @@ func New(store *storage.Store, o Options) (*Ruler, error) {
 		r.owner = newOwner(store, o.Now)
 	}
 	f := promauto.With(o.Registerer)
-	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_rules_evaluated_here", Help: "Whether this process evaluates the rules (1) or not (0). Only one of the processes with rule files evaluates them at a time."},
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "cassia_rules_evaluated_here",
+		Help: "Whether this process evaluates the rules (1) or not (0). Only one of the processes with rule files evaluates them at a time.",
+	},
 		func() float64 {
 			if r.evaluates() {
 				return 1
@@ -160,7 +163,10 @@ func (r *Ruler) releaseLease(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.o.Look)
 	defer cancel()
 	if err := r.owner.releaseLease(last); err != nil {
-		r.o.Logger.Warn("can't hand over the rules; another process takes them over when the heartbeats of this one stop", "err", err)
+		r.o.Logger.Warn(
+			"can't hand over the rules; another process takes them over when the heartbeats of this one stop",
+			"err", err,
+		)
 	}
 }
 

@@ -162,7 +162,10 @@ func (m *manager) takeOver(ctx context.Context, g *rules.Group, due time.Time) (
 	first := due
 	last, found, err := m.r.lastStored(ctx, g, due)
 	if err != nil {
-		g.Logger().Warn("can't determine when the rules were last evaluated; evaluations that were missed before now are skipped", "err", err)
+		g.Logger().Warn(
+			"can't determine when the rules were last evaluated; evaluations that were missed before now are skipped",
+			"err", err,
+		)
 	} else if found {
 		first = last
 	}

@@ -10,7 +10,8 @@ type bringer struct {
 // isMarked reports whether a slot has commit records of raw rows. Then chunks may be stored already.
 func (b *bringer) isMarked(slot int) bool {
 	b.a.step("read marks of the slot")
-	return b.w.phases[raw] < expired && b.w.store.marks[raw].has(func(key markKey) bool { return key.tenant == b.tenant && key.slot == slot })
+	return b.w.phases[raw] < expired &&
+		b.w.store.marks[raw].has(func(key markKey) bool { return key.tenant == b.tenant && key.slot == slot })
 }
 
 // bring writes the chunks of a slot. before is true if chunks may be stored already.

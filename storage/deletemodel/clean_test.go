@@ -44,7 +44,8 @@ func (p *process) markStaged(a *actor, tenant int, all deletions) bool {
 		if len(in) == 0 || !p.w.store.stage.has(func(key stageKey) bool { return key.slot == slot }) {
 			continue
 		}
-		for i := range resolutionCount { // Samples first, so that trims don't take the rollups for ones without samples.
+		for i := range resolutionCount {
+			// Samples first, so that trims don't take the rollups for ones without samples.
 			res := i
 			if p.w.broken[markSamplesFirst] {
 				res = hourly - i
@@ -202,7 +203,9 @@ func (p *process) trimBefore(a *actor, tenant int, finest resolution, slots []in
 			t.addSlot(marks, slot, ds)
 		}
 		for _, d := range ds {
-			if d.announced && !p.w.broken[waitForAnnounced] && slices.ContainsFunc(t.missing, func(m markKey) bool { return d.mark(m.slot) == m }) && p.mayCome(d, begun) {
+			if d.announced && !p.w.broken[waitForAnnounced] &&
+				slices.ContainsFunc(t.missing, func(m markKey) bool { return d.mark(m.slot) == m }) &&
+				p.mayCome(d, begun) {
 				return false
 			}
 		}
@@ -278,7 +281,8 @@ func (t *trim) hasFiner(slot int) bool {
 			return true
 		}
 	}
-	return w.phases[raw] < expired && w.store.raw.has(func(key rawKey) bool { return tenantOf(key.series) == t.tenant && key.slot == slot })
+	return w.phases[raw] < expired &&
+		w.store.raw.has(func(key rawKey) bool { return tenantOf(key.series) == t.tenant && key.slot == slot })
 }
 
 // unmarked reports whether no other process has marked the slots since they were read.

@@ -257,7 +257,9 @@ func (p *process) removeDelete(a *actor, d deletion) bool {
 	if p.w.broken[removeWithLastTimestamp] {
 		timestamp = 1
 	}
-	ok := a.write("remove the delete", func() { p.w.store.deletes.remove(deleteKey{d.tenant, d.id}, timestamp, p.w.now) })
+	ok := a.write("remove the delete", func() {
+		p.w.store.deletes.remove(deleteKey{d.tenant, d.id}, timestamp, p.w.now)
+	})
 	if ok {
 		p.forgetDelete(d)
 	}

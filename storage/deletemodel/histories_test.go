@@ -34,7 +34,8 @@ func TestHistories(t *testing.T) {
 func playDrawn(t *testing.T, n int, variants ...variant) {
 	t.Helper()
 	seed := soak.Seed(t)
-	defer debug.SetGCPercent(debug.SetGCPercent(800)) // Histories are small, and the collector takes a quarter of the time.
+	// Histories are small, and the collector takes a quarter of the time.
+	defer debug.SetGCPercent(debug.SetGCPercent(800))
 	for i := range uint64(n) {
 		for _, v := range variants {
 			if failure, list := play(v, nil, seeded(seed+i), nil); failure != "" {

@@ -107,7 +107,8 @@ func (w *world) bringRowsBack() {
 		if stage.bringBack(i, w.now) {
 			w.logf("stage row %v is back", stage.rows[i].key)
 		}
-	} else if i -= len(stage.rows); i < len(deletes.rows) && w.now-deletes.rows[i].removedAt > doubtTicks && deletes.bringBack(i, w.now) {
+	} else if i -= len(stage.rows); i < len(deletes.rows) && w.now-deletes.rows[i].removedAt > doubtTicks &&
+		deletes.bringBack(i, w.now) {
 		w.logf("delete %d is back", deletes.rows[i].key.id)
 	}
 }
@@ -140,7 +141,8 @@ func (w *world) age() {
 }
 
 func (w *world) setPhase(res resolution, to phase) {
-	w.logf("the window of resolution %d: %s", res, []string{"stands", "is hidden soon", "is hidden", "is expired", "has vanished"}[to])
+	w.logf("the window of resolution %d: %s",
+		res, []string{"stands", "is hidden soon", "is hidden", "is expired", "has vanished"}[to])
 	w.phases[res] = to
 	if to == expired {
 		w.expiredAt[res] = w.now
@@ -200,12 +202,16 @@ func (w *world) startAny(p *process) {
 		w.start(p, "seals", func(a *actor) bool { return p.seal(a, slot) })
 	case v < 16:
 		if d := w.anyDeletion(tenant); d.id <= maxDeletes {
-			w.start(p, fmt.Sprintf("deletes %08b of %03b by %d", d.times, d.series, d.id), func(a *actor) bool { return p.deleteSeries(a, d) })
+			w.start(p, fmt.Sprintf("deletes %08b of %03b by %d", d.times, d.series, d.id), func(a *actor) bool {
+				return p.deleteSeries(a, d)
+			})
 		}
 	case v < 19:
 		w.start(p, "cleans", func(a *actor) bool { return p.cleanTombstones(a, tenant) })
 	case v < 20:
-		w.start(p, "processes deletes", func(a *actor) bool { return p.rollWindow(a, tenant) && p.processDeletes(a, tenant) })
+		w.start(p, "processes deletes", func(a *actor) bool {
+			return p.rollWindow(a, tenant) && p.processDeletes(a, tenant)
+		})
 	case v < 24:
 		res := resolution(w.pick(int(resolutionCount)))
 		w.start(p, fmt.Sprintf("queries %d", res), func(a *actor) bool { return p.query(a, tenant, res) })

@@ -238,7 +238,8 @@ func (w *world) check(who string, tenant int, res resolution, got answer, begin 
 		case got.counts[k].isDoubled():
 			w.fail("doubled: %s, resolution %d, series %d: %08x", who, res, k, got.counts[k])
 		case allow.required[k]&^times != 0:
-			w.fail("lost: %s, resolution %d, series %d: times %08b of %08b are missing", who, res, k, allow.required[k]&^times, allow.required[k])
+			w.fail("lost: %s, resolution %d, series %d: times %08b of %08b are missing",
+				who, res, k, allow.required[k]&^times, allow.required[k])
 		case times&^allow.shown[k]&^flagged != 0:
 			w.fail("back: %s, resolution %d, series %d: times %08b are deleted", who, res, k, times&^allow.shown[k])
 		}

@@ -97,126 +97,137 @@ type namedHistory struct {
 }
 
 var namedHistories = []namedHistory{
-	{name: "a failed delete is undone late", alone: true, without: []rule{rememberFailedDeletes}, play: func(s *script) {
-		s.imports(s.p0, 1).run()
-		d := s.deletes(s.p0, 0, allTimes)
-		d.until("put the delete in force", 1)
-		s.outcome = appliedInDoubt
-		d.until("remove the delete", 1)
-		s.outcome = appliedLater
-		d.run()
-		x := s.processes(s.p0)
-		x.until("write a rollup", 1)
-		s.applyDoubtful(0, true)
-		x.run()
-		s.imports(s.p0, 1).run()
-		s.queries(s.p0)
-	}},
-	{name: "a delete is removed while rollups apply it", alone: true, without: []rule{listBetweenDeletes}, play: func(s *script) {
-		s.deletes(s.p0, 0, allTimes).run()
-		s.write(s.p0, 1)
-		c := s.cleans(s.p0)
-		c.until("mark the slot", 2)
-		x := s.processes(s.p0)
-		x.until("list chunks", 1)
-		c.run()
-		s.seals(s.p0, 0).run()
-		x.run()
-		s.queries(s.p0)
-	}},
-	{name: "a delete is removed before rollups are trimmed", alone: true, without: []rule{trimForStanding}, play: func(s *script) {
-		s.setPhase(raw, hiddenSoon)
-		s.deletes(s.p0, 0, allTimes).run()
-		x := s.processes(s.p0)
-		x.until("read marks of raw rows", 2)
-		s.cleans(s.p0).run()
-		s.expireRaw()
-		s.imports(s.p0, 1).run()
-		x.run()
-		s.queries(s.p0)
-	}},
-	{name: "rollups are trimmed while a staged slot is marked", alone: true, without: []rule{markSamplesFirst}, play: func(s *script) {
-		s.setPhase(raw, hiddenSoon)
-		s.deletes(s.p0, 0, allTimes).run()
-		s.start(s.p0, "writes", func(a *actor) bool { return s.p0.stageSamples(a, content{1: 1}) }).run()
-		c := s.cleans(s.p0)
-		c.until("mark the slot", 3)
-		x := s.processes(s.p0)
-		x.until("read the stored rollup", 1)
-		s.imports(s.p0, 2).run()
-		x.run()
-		c.run()
-	}},
-	{name: "an import pauses after it read that a delete is announced", without: []rule{countWaitFromRead}, play: func(s *script) {
-		s.imports(s.p1, 1).run()
-		s.expireRaw()
-		d := s.deletes(s.p0, 0, allTimes)
-		d.until("put the delete in force", 1)
-		x := s.imports(s.p2, 4)
-		x.until("read deletes", 2)
-		d.run()
-		s.ticks(2)
-		x.run()
-		s.queries(s.p1)
-	}},
-	{name: "the same samples are imported again after a delete", without: []rule{hashCoversDeletes}, play: func(s *script) {
-		s.imports(s.p0, 3).run()
-		s.deletes(s.p0, 0, allTimes).run()
-		s.cleans(s.p0).run()
-		s.imports(s.p1, 3).run()
-	}},
-	{name: "the same samples are imported again after a delete was removed", without: []rule{cleanedChunksWin, nameDeletesOfStored}, play: func(s *script) {
-		s.imports(s.p0, 1).run()
-		s.deletes(s.p0, 0, 1).run()
-		s.cleans(s.p0).run()
-		s.ticks(restTicks)
-		s.cleans(s.p0).run()
-		s.imports(s.p1, 1).run()
-	}},
-	{name: "a delete pauses before it is in force while another process holds the samples in memory", without: []rule{gatherFromStage}, play: func(s *script) {
-		s.write(s.p0, 1)
-		s.queries(s.p1)
-		d := s.deletes(s.p0, 0, allTimes)
-		d.until("put the delete in force", 1)
-		s.write(s.p2, 2)
-		s.seals(s.p1, 0).run()
-		d.run()
-		s.queries(s.p2)
-	}},
-	{name: "a delete fails, and takes effect after other samples were sealed", without: []rule{announceFirst, nameDeletes}, play: func(s *script) {
-		d := s.deletes(s.p0, 0, allTimes)
-		d.until("put the delete in force", 1)
-		s.outcome = appliedLater
-		d.run()
-		s.write(s.p1, 1)
-		s.seals(s.p1, 0).run()
-		s.applyDoubtful(0, true)
-		s.queries(s.p1)
-	}},
-	{name: "a delete pauses until rollups no longer wait for it", without: []rule{putInForceInTime}, play: func(s *script) {
-		s.imports(s.p0, 1).run()
-		s.expireRaw()
-		d := s.deletes(s.p0, 0, allTimes)
-		d.until("put the delete in force", 1)
-		s.ticks(2)
-		s.imports(s.p1, 4).run()
-		d.run()
-		s.queries(s.p2)
-	}},
-	{name: "a delete comes between a seal's samples and its chunks", without: []rule{readDeletesTwice}, play: func(s *script) {
-		x := s.seals(s.p1, 0)
-		x.until("list the stage", 1)
-		s.deletes(s.p0, 0, allTimes).run()
-		s.write(s.p1, 1)
-		x.run()
-		s.write(s.p2, 2)
-		y := s.seals(s.p2, 0)
-		y.until("list the stage", 1)
-		s.deletes(s.p0, 0, allTimes).run()
-		s.write(s.p0, 4)
-		y.run()
-		s.queries(s.p1)
-	}},
+	{name: "a failed delete is undone late", alone: true, without: []rule{rememberFailedDeletes},
+		play: func(s *script) {
+			s.imports(s.p0, 1).run()
+			d := s.deletes(s.p0, 0, allTimes)
+			d.until("put the delete in force", 1)
+			s.outcome = appliedInDoubt
+			d.until("remove the delete", 1)
+			s.outcome = appliedLater
+			d.run()
+			x := s.processes(s.p0)
+			x.until("write a rollup", 1)
+			s.applyDoubtful(0, true)
+			x.run()
+			s.imports(s.p0, 1).run()
+			s.queries(s.p0)
+		}},
+	{name: "a delete is removed while rollups apply it", alone: true, without: []rule{listBetweenDeletes},
+		play: func(s *script) {
+			s.deletes(s.p0, 0, allTimes).run()
+			s.write(s.p0, 1)
+			c := s.cleans(s.p0)
+			c.until("mark the slot", 2)
+			x := s.processes(s.p0)
+			x.until("list chunks", 1)
+			c.run()
+			s.seals(s.p0, 0).run()
+			x.run()
+			s.queries(s.p0)
+		}},
+	{name: "a delete is removed before rollups are trimmed", alone: true, without: []rule{trimForStanding},
+		play: func(s *script) {
+			s.setPhase(raw, hiddenSoon)
+			s.deletes(s.p0, 0, allTimes).run()
+			x := s.processes(s.p0)
+			x.until("read marks of raw rows", 2)
+			s.cleans(s.p0).run()
+			s.expireRaw()
+			s.imports(s.p0, 1).run()
+			x.run()
+			s.queries(s.p0)
+		}},
+	{name: "rollups are trimmed while a staged slot is marked", alone: true, without: []rule{markSamplesFirst},
+		play: func(s *script) {
+			s.setPhase(raw, hiddenSoon)
+			s.deletes(s.p0, 0, allTimes).run()
+			s.start(s.p0, "writes", func(a *actor) bool { return s.p0.stageSamples(a, content{1: 1}) }).run()
+			c := s.cleans(s.p0)
+			c.until("mark the slot", 3)
+			x := s.processes(s.p0)
+			x.until("read the stored rollup", 1)
+			s.imports(s.p0, 2).run()
+			x.run()
+			c.run()
+		}},
+	{name: "an import pauses after it read that a delete is announced", without: []rule{countWaitFromRead},
+		play: func(s *script) {
+			s.imports(s.p1, 1).run()
+			s.expireRaw()
+			d := s.deletes(s.p0, 0, allTimes)
+			d.until("put the delete in force", 1)
+			x := s.imports(s.p2, 4)
+			x.until("read deletes", 2)
+			d.run()
+			s.ticks(2)
+			x.run()
+			s.queries(s.p1)
+		}},
+	{name: "the same samples are imported again after a delete", without: []rule{hashCoversDeletes},
+		play: func(s *script) {
+			s.imports(s.p0, 3).run()
+			s.deletes(s.p0, 0, allTimes).run()
+			s.cleans(s.p0).run()
+			s.imports(s.p1, 3).run()
+		}},
+	{name: "the same samples are imported again after a delete was removed",
+		without: []rule{cleanedChunksWin, nameDeletesOfStored}, play: func(s *script) {
+			s.imports(s.p0, 1).run()
+			s.deletes(s.p0, 0, 1).run()
+			s.cleans(s.p0).run()
+			s.ticks(restTicks)
+			s.cleans(s.p0).run()
+			s.imports(s.p1, 1).run()
+		}},
+	{name: "a delete pauses before it is in force while another process holds the samples in memory",
+		without: []rule{gatherFromStage}, play: func(s *script) {
+			s.write(s.p0, 1)
+			s.queries(s.p1)
+			d := s.deletes(s.p0, 0, allTimes)
+			d.until("put the delete in force", 1)
+			s.write(s.p2, 2)
+			s.seals(s.p1, 0).run()
+			d.run()
+			s.queries(s.p2)
+		}},
+	{name: "a delete fails, and takes effect after other samples were sealed",
+		without: []rule{announceFirst, nameDeletes}, play: func(s *script) {
+			d := s.deletes(s.p0, 0, allTimes)
+			d.until("put the delete in force", 1)
+			s.outcome = appliedLater
+			d.run()
+			s.write(s.p1, 1)
+			s.seals(s.p1, 0).run()
+			s.applyDoubtful(0, true)
+			s.queries(s.p1)
+		}},
+	{name: "a delete pauses until rollups no longer wait for it", without: []rule{putInForceInTime},
+		play: func(s *script) {
+			s.imports(s.p0, 1).run()
+			s.expireRaw()
+			d := s.deletes(s.p0, 0, allTimes)
+			d.until("put the delete in force", 1)
+			s.ticks(2)
+			s.imports(s.p1, 4).run()
+			d.run()
+			s.queries(s.p2)
+		}},
+	{name: "a delete comes between a seal's samples and its chunks", without: []rule{readDeletesTwice},
+		play: func(s *script) {
+			x := s.seals(s.p1, 0)
+			x.until("list the stage", 1)
+			s.deletes(s.p0, 0, allTimes).run()
+			s.write(s.p1, 1)
+			x.run()
+			s.write(s.p2, 2)
+			y := s.seals(s.p2, 0)
+			y.until("list the stage", 1)
+			s.deletes(s.p0, 0, allTimes).run()
+			s.write(s.p0, 4)
+			y.run()
+			s.queries(s.p1)
+		}},
 	{name: "rollups are made while a delete comes", without: []rule{readDeletesAfterChunks}, play: func(s *script) {
 		s.imports(s.p0, 1).run()
 		s.write(s.p0, 2)
@@ -229,23 +240,25 @@ var namedHistories = []namedHistory{
 		s.seals(s.p0, 0).run()
 		s.queries(s.p2)
 	}},
-	{name: "hours are made of one slot that knows a delete and one that doesn't", without: []rule{countDeletesInVersions}, play: func(s *script) {
-		s.imports(s.p0, 0x33).run()
-		s.deletes(s.p0, 0, 0x11).run()
-		x := s.processes(s.p1)
-		x.until("write a rollup", 2)
-		s.imports(s.p0, 0x40).run()
-		x.run()
-		s.queries(s.p2)
-	}},
-	{name: "a process crashes between the rollups of a delete and their marks", without: []rule{rollBeforeMarks}, play: func(s *script) {
-		s.imports(s.p0, 3).run()
-		s.deletes(s.p0, 0, 1).run()
-		x := s.processes(s.p0)
-		x.until("mark the slot", 3)
-		s.crash(s.p0)
-		s.queries(s.p1)
-	}},
+	{name: "hours are made of one slot that knows a delete and one that doesn't",
+		without: []rule{countDeletesInVersions}, play: func(s *script) {
+			s.imports(s.p0, 0x33).run()
+			s.deletes(s.p0, 0, 0x11).run()
+			x := s.processes(s.p1)
+			x.until("write a rollup", 2)
+			s.imports(s.p0, 0x40).run()
+			x.run()
+			s.queries(s.p2)
+		}},
+	{name: "a process crashes between the rollups of a delete and their marks", without: []rule{rollBeforeMarks},
+		play: func(s *script) {
+			s.imports(s.p0, 3).run()
+			s.deletes(s.p0, 0, 1).run()
+			x := s.processes(s.p0)
+			x.until("mark the slot", 3)
+			s.crash(s.p0)
+			s.queries(s.p1)
+		}},
 	{name: "a fill and a trim of one row without samples", without: []rule{trimBeforeFilling}, play: func(s *script) {
 		s.imports(s.p0, 1).run()
 		s.deletes(s.p0, 0, 0x0f).run()
@@ -276,80 +289,87 @@ var namedHistories = []namedHistory{
 		s.deletes(s.p1, 0, 1).run()
 		s.queries(s.p2)
 	}},
-	{name: "raw rows expire before a failed delete is removed", alone: true, without: []rule{removeFailedDeletes}, play: func(s *script) {
-		d := s.deletes(s.p0, 0, allTimes)
-		d.until("put the delete in force", 1)
-		s.outcome = appliedInDoubt
-		d.until("remove the delete", 1)
-		s.outcome = neverApplied
-		d.run()
-		s.imports(s.p0, 1).run()
-		s.setPhase(raw, hiddenSoon)
-		s.expireRaw()
-		s.crash(s.p0)
-		s.queries(s.p0)
-	}},
-	{name: "the deletes alone are restored from a backup that is older than the chunks", without: []rule{useNewIDs}, play: func(s *script) {
-		s.takeBackup()
-		s.deletes(s.p0, 0, allTimes).run()
-		s.imports(s.p0, 1).run()
-		s.restoreDeletes()
-		s.deletes(s.p1, 0, allTimes).run()
-		s.queries(s.p2)
-	}},
-	{name: "a process sleeps until a delete is cleaned and removed", without: []rule{releaseAfterSleep}, play: func(s *script) {
-		s.write(s.p0, 1)
-		s.queries(s.p1)
-		s.p1.frozenUntil = restTicks + 1
-		s.deletes(s.p0, 0, allTimes).run()
-		s.ticks(restTicks)
-		s.cleans(s.p0).run()
-		s.ticks(1)
-		s.write(s.p1, 2)
-		s.queries(s.p1)
-	}},
-	{name: "a process only follows until a delete is cleaned and removed", without: []rule{releaseAfterSleep}, play: func(s *script) {
-		s.write(s.p0, 1)
-		s.queries(s.p1)
-		s.deletes(s.p0, 0, allTimes).run()
-		s.ticks(restTicks) // All processes follow.
-		s.cleans(s.p0).run()
-		s.queries(s.p1)
-	}},
-	{name: "a process sleeps until a delete is cleaned and removed, and seals before it follows", without: []rule{releaseAfterSleep, rereadMixedGenerations}, play: func(s *script) {
-		s.write(s.p1, 1)
-		s.p1.frozenUntil = restTicks + 1
-		s.deletes(s.p0, 0, allTimes).run()
-		s.ticks(restTicks)
-		s.cleans(s.p0).run()
-		s.p1.frozenUntil = s.now
-		s.write(s.p1, 2)
-		s.seals(s.p1, 0).run()
-		s.queries(s.p2)
-	}},
-	{name: "the follower reads staged rows again while a seal runs", without: []rule{rereadBesideNoSeal}, play: func(s *script) {
-		s.ticks(restTicks / 2)
-		s.write(s.p0, 1)
-		s.queries(s.p1)
-		s.write(s.p0, 2)
-		d := s.deletes(s.p1, 0, allTimes)
-		d.until("read deletes", 2)
-		s.ticks(1)
-		d.run()
-		s.queries(s.p1)
-	}},
-	{name: "the timestamps of two cleanings of one chunk collide", without: []rule{cleanedChunksWin}, play: func(s *script) {
-		s.imports(s.p0, 3).run()
-		s.deletes(s.p0, 0, 1).run()
-		x := s.cleans(s.p0)
-		x.until("rewrite a chunk", 1)
-		s.deletes(s.p1, 0, 2).run()
-		s.cleans(s.p1).run()
-		x.run()
-		s.ticks(restTicks)
-		s.cleans(s.p2).run()
-		s.queries(s.p2)
-	}},
+	{name: "raw rows expire before a failed delete is removed", alone: true, without: []rule{removeFailedDeletes},
+		play: func(s *script) {
+			d := s.deletes(s.p0, 0, allTimes)
+			d.until("put the delete in force", 1)
+			s.outcome = appliedInDoubt
+			d.until("remove the delete", 1)
+			s.outcome = neverApplied
+			d.run()
+			s.imports(s.p0, 1).run()
+			s.setPhase(raw, hiddenSoon)
+			s.expireRaw()
+			s.crash(s.p0)
+			s.queries(s.p0)
+		}},
+	{name: "the deletes alone are restored from a backup that is older than the chunks", without: []rule{useNewIDs},
+		play: func(s *script) {
+			s.takeBackup()
+			s.deletes(s.p0, 0, allTimes).run()
+			s.imports(s.p0, 1).run()
+			s.restoreDeletes()
+			s.deletes(s.p1, 0, allTimes).run()
+			s.queries(s.p2)
+		}},
+	{name: "a process sleeps until a delete is cleaned and removed", without: []rule{releaseAfterSleep},
+		play: func(s *script) {
+			s.write(s.p0, 1)
+			s.queries(s.p1)
+			s.p1.frozenUntil = restTicks + 1
+			s.deletes(s.p0, 0, allTimes).run()
+			s.ticks(restTicks)
+			s.cleans(s.p0).run()
+			s.ticks(1)
+			s.write(s.p1, 2)
+			s.queries(s.p1)
+		}},
+	{name: "a process only follows until a delete is cleaned and removed", without: []rule{releaseAfterSleep},
+		play: func(s *script) {
+			s.write(s.p0, 1)
+			s.queries(s.p1)
+			s.deletes(s.p0, 0, allTimes).run()
+			s.ticks(restTicks) // All processes follow.
+			s.cleans(s.p0).run()
+			s.queries(s.p1)
+		}},
+	{name: "a process sleeps until a delete is cleaned and removed, and seals before it follows",
+		without: []rule{releaseAfterSleep, rereadMixedGenerations}, play: func(s *script) {
+			s.write(s.p1, 1)
+			s.p1.frozenUntil = restTicks + 1
+			s.deletes(s.p0, 0, allTimes).run()
+			s.ticks(restTicks)
+			s.cleans(s.p0).run()
+			s.p1.frozenUntil = s.now
+			s.write(s.p1, 2)
+			s.seals(s.p1, 0).run()
+			s.queries(s.p2)
+		}},
+	{name: "the follower reads staged rows again while a seal runs", without: []rule{rereadBesideNoSeal},
+		play: func(s *script) {
+			s.ticks(restTicks / 2)
+			s.write(s.p0, 1)
+			s.queries(s.p1)
+			s.write(s.p0, 2)
+			d := s.deletes(s.p1, 0, allTimes)
+			d.until("read deletes", 2)
+			s.ticks(1)
+			d.run()
+			s.queries(s.p1)
+		}},
+	{name: "the timestamps of two cleanings of one chunk collide", without: []rule{cleanedChunksWin},
+		play: func(s *script) {
+			s.imports(s.p0, 3).run()
+			s.deletes(s.p0, 0, 1).run()
+			x := s.cleans(s.p0)
+			x.until("rewrite a chunk", 1)
+			s.deletes(s.p1, 0, 2).run()
+			s.cleans(s.p1).run()
+			x.run()
+			s.ticks(restTicks)
+			s.cleans(s.p2).run()
+			s.queries(s.p2)
+		}},
 	{name: "the timestamps of two rollups collide", without: []rule{countDeletesInVersions}, play: func(s *script) {
 		s.imports(s.p0, 3).run()
 		s.write(s.p0, 4)
@@ -370,19 +390,20 @@ var namedHistories = []namedHistory{
 		s.seals(s.p2, 0).run()
 		q.run()
 	}},
-	{name: "a seal pauses until a delete is cleaned and removed", without: []rule{restartSlowSeals}, play: func(s *script) {
-		s.write(s.p0, 1)
-		x := s.seals(s.p0, 0)
-		x.until("write a chunk", 1)
-		s.write(s.p0, 2)
-		s.deletes(s.p1, 0, allTimes).run()
-		for range 2 {
-			s.ticks(restTicks)
-			s.cleans(s.p1).run()
-		}
-		x.run()
-		s.queries(s.p2)
-	}},
+	{name: "a seal pauses until a delete is cleaned and removed", without: []rule{restartSlowSeals},
+		play: func(s *script) {
+			s.write(s.p0, 1)
+			x := s.seals(s.p0, 0)
+			x.until("write a chunk", 1)
+			s.write(s.p0, 2)
+			s.deletes(s.p1, 0, allTimes).run()
+			for range 2 {
+				s.ticks(restTicks)
+				s.cleans(s.p1).run()
+			}
+			x.run()
+			s.queries(s.p2)
+		}},
 }
 
 // playNamed plays and settles a scripted history.
@@ -402,7 +423,8 @@ func TestNamedHistories(t *testing.T) {
 	for _, h := range slices.Concat(namedHistories, readerHistories) {
 		t.Run(h.name, func(t *testing.T) {
 			var lines []string
-			if failure := playNamed(h, variant{!h.alone}, nil, func(line string) { lines = append(lines, line) }); failure != "" {
+			if failure := playNamed(h, variant{!h.alone}, nil,
+				func(line string) { lines = append(lines, line) }); failure != "" {
 				for _, line := range lines {
 					t.Log(line)
 				}

@@ -65,7 +65,8 @@ func newStore(reversed bool) store {
 
 func (s *store) copyOf() store {
 	c := store{
-		stage: s.stage.copyOf(), processed: s.processed.copyOf(), raw: s.raw.copyOf(), deletes: s.deletes.copyOf(), clearance: s.clearance.copyOf(),
+		stage: s.stage.copyOf(), processed: s.processed.copyOf(), raw: s.raw.copyOf(), deletes: s.deletes.copyOf(),
+		clearance: s.clearance.copyOf(),
 	}
 	for res := range s.rollups {
 		c.rollups[res], c.marks[res] = s.rollups[res].copyOf(), s.marks[res].copyOf()

@@ -29,7 +29,9 @@ func (w *world) observe() {
 	for tenant := range tenantCount {
 		found, _ := w.scanDeletes(tenant)
 		for res := raw; res <= hourly; res++ {
-			q := &reader{w: w, tenant: tenant, res: res, deletes: found.inForce(), head: p.unsealed(), step: func(string) {}}
+			q := &reader{
+				w: w, tenant: tenant, res: res, deletes: found.inForce(), head: p.unsealed(), step: func(string) {},
+			}
 			w.check("observer", tenant, res, q.read(), begin)
 		}
 	}
@@ -127,7 +129,8 @@ func (q *reader) findSlots() {
 			unfit = unfit || m.id < deleteMarks && !contains(q.marks[slot], m) && !q.w.broken[samplesWhereRollupsLack]
 		}
 		for series, s := range q.head {
-			if tenantOf(series) == q.tenant && s&slotMask(slot) != 0 && !q.w.broken[headExcludesRollups] && (q.w.phases[raw] < expired || len(q.marks[slot]) == 0) {
+			if tenantOf(series) == q.tenant && s&slotMask(slot) != 0 && !q.w.broken[headExcludesRollups] &&
+				(q.w.phases[raw] < expired || len(q.marks[slot]) == 0) {
 				unfit = true
 			}
 		}
@@ -193,7 +196,8 @@ func (q *reader) bucketsOf(series int, cells samples) (counts tally, flagged sam
 		b := chunk.keep(in)
 		ds := q.uncleared[slot].about(series, slot)
 		switch {
-		case b.counts == 0, q.fromSamples[slot] && w.phases[raw] < expired, q.fromSamples[slot] && len(q.marks[slot]) == 0:
+		case b.counts == 0, q.fromSamples[slot] && w.phases[raw] < expired,
+			q.fromSamples[slot] && len(q.marks[slot]) == 0:
 		case len(ds.where(func(d deletion) bool { return d.covers(in) })) > 0:
 		case ds.isTouched(in) && q.hasChunks(series, slot):
 		default:
@@ -211,5 +215,6 @@ func (q *reader) bucketsOf(series int, cells samples) (counts tally, flagged sam
 
 // hasChunks reports whether a series has raw chunks in a slot.
 func (q *reader) hasChunks(series, slot int) bool {
-	return q.w.phases[raw] < expired && q.w.store.raw.has(func(key rawKey) bool { return key.series == series && key.slot == slot })
+	return q.w.phases[raw] < expired &&
+		q.w.store.raw.has(func(key rawKey) bool { return key.series == series && key.slot == slot })
 }

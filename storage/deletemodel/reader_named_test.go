@@ -25,7 +25,8 @@ func (s *script) deletedWhileAsleep() {
 // readerHistories are scripted histories for readerRules, and for rules that random histories don't need.
 var readerHistories = []namedHistory{
 	{
-		name: "a delete fails while it is announced, and later rollups without samples are trimmed", without: []rule{trimOnlyInForce},
+		name:    "a delete fails while it is announced, and later rollups without samples are trimmed",
+		without: []rule{trimOnlyInForce},
 		play: func(s *script) {
 			d := s.deletes(s.p0, 0, allTimes)
 			d.until("put the delete in force", 1)
@@ -40,7 +41,8 @@ var readerHistories = []namedHistory{
 		},
 	},
 	{
-		name: "a process crashes while it removes a delete, whose row a replica restores", without: []rule{noteBeforeRemoving},
+		name:    "a process crashes while it removes a delete, whose row a replica restores",
+		without: []rule{noteBeforeRemoving},
 		play: func(s *script) {
 			s.write(s.p0, 1)
 			s.deletes(s.p0, 0, allTimes).run()
@@ -125,7 +127,8 @@ var readerHistories = []namedHistory{
 		},
 	},
 	{
-		name: "a process crashes while it deletes staged rows, of which one comes back", without: []rule{noteBeforeDeleting},
+		name:    "a process crashes while it deletes staged rows, of which one comes back",
+		without: []rule{noteBeforeDeleting},
 		play: func(s *script) {
 			s.write(s.p0, 1)
 			x := s.seals(s.p0, 0)

@@ -133,7 +133,8 @@ func (w *world) checkRollups() {
 			day |= all
 			c, _ := w.store.rollups[fine].get(rollupKey{series, slot})
 			if c.counts.keep(certain) != tallyOf(all&certain) {
-				w.fail("unequal: 5m rollups of series %d, slot %d: %08x instead of %08x", series, slot, c.counts, tallyOf(all))
+				w.fail("unequal: 5m rollups of series %d, slot %d: %08x instead of %08x",
+					series, slot, c.counts, tallyOf(all))
 			}
 		}
 		c, _ := w.store.rollups[hourly].get(rollupKey{series, 0})

@@ -31,7 +31,9 @@ type cleaned struct {
 }
 
 func newCleaned(t testing.TB, table *engine.Table, eng engine.Engine) *cleaned {
-	c := &cleaned{table: table, eng: eng, series: seriesOf("up", 90), slots: []int{1, 2, 3}, levels: New(eng, Options{}).levels}
+	c := &cleaned{
+		table: table, eng: eng, series: seriesOf("up", 90), slots: []int{1, 2, 3}, levels: New(eng, Options{}).levels,
+	}
 	r := c.rows()
 	first, rest, apart := c.series[:20], slices.Clone(c.series[20:30]), []testSeries{}
 	for i, s := range c.series[30:] {
@@ -120,7 +122,10 @@ func (c *cleaned) floor() (ranks [][]int64) {
 // read scans the chunks of series first to last. It returns an error if one is missing or has a lower rank than floor.
 func (c *cleaned) read(r *Rows, first, last int) error {
 	floor := c.floor()
-	rg := engine.Range{Table: c.table, Partition: partitionOf("up"), From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)}}
+	rg := engine.Range{
+		Table: c.table, Partition: partitionOf("up"), From: engine.Key{engine.Int(format.KindChunk)},
+		To: engine.Key{engine.Int(format.KindChunk)},
+	}
 	narrow := c.table != engine.Raw
 	if narrow {
 		rg.From, rg.To = append(rg.From, engine.Text(c.series[first].id)), append(rg.To, engine.Text(c.series[last].id))
@@ -149,7 +154,8 @@ func (c *cleaned) read(r *Rows, first, last int) error {
 	for i := first; i <= last; i++ {
 		for j, slot := range c.slots {
 			if rank, ok := found[fmt.Sprint(c.series[i].id, startOf(slot))]; !ok || rank < floor[i][j] {
-				return fmt.Errorf("series %d, slot %d: rank %d (found: %v) after %d was written", i, slot, rank, ok, floor[i][j])
+				return fmt.Errorf("series %d, slot %d: rank %d (found: %v) after %d was written",
+					i, slot, rank, ok, floor[i][j])
 			}
 		}
 	}
@@ -249,7 +255,8 @@ func TestOutdonePages(t *testing.T) {
 		before := count()
 		for i := range c.series {
 			ids[c.series[i].id] = true
-			b.Mutations = append(b.Mutations, c.series[i].better(table, 2, 1), c.series[i].chunk(table, 3)) // The second is of the same rank.
+			// The second is of the same rank.
+			b.Mutations = append(b.Mutations, c.series[i].better(table, 2, 1), c.series[i].chunk(table, 3))
 		}
 		require.NoError(t, eng.Write(t.Context(), []engine.Batch{b}))
 		r := New(eng, Options{})
@@ -279,14 +286,17 @@ func TestDroppedWhileReading(t *testing.T) {
 		pages := tablesOf(table).pages
 		dropped := false
 		eng := faultengine.Wrap(inner, func(op faultengine.Op) faultengine.Action {
-			if op.Kind == faultengine.Scan && op.Table == pages && len(op.Range.From) == len(pages.Clustering) && !dropped {
+			if op.Kind == faultengine.Scan && op.Table == pages && len(op.Range.From) == len(pages.Clustering) &&
+				!dropped {
 				dropped = true
 				require.NoError(t, inner.Drop(context.Background(), table, partitionOf("up")[:1]))
 				require.NoError(t, inner.Drop(context.Background(), pages, partitionOf("up")[:1]))
 			}
 			return faultengine.Pass()
 		})
-		rows := mustRead(t, New(eng, Options{}).Scan, engine.Range{Table: table, Partition: partitionOf("up"), From: engine.Key{engine.Int(format.KindChunk)}})
+		rows := mustRead(t, New(eng, Options{}).Scan, engine.Range{
+			Table: table, Partition: partitionOf("up"), From: engine.Key{engine.Int(format.KindChunk)},
+		})
 		require.True(t, dropped)
 		require.Less(t, len(rows), 60)
 	}

@@ -58,7 +58,8 @@ func (b *Buckets) CheckAggregates(width int64) error {
 		case end%width != 0 || start != end-width || end <= before:
 			return fmt.Errorf("%w: a bucket from %d to %d ms", ErrAggregates, start, end)
 		case b.Count[i] == 0 || b.FirstT[i] <= start || b.LastT[i] < b.FirstT[i] || b.LastT[i] >= end:
-			return fmt.Errorf("%w: %d samples from %d to %d ms, in the bucket until %d ms", ErrAggregates, b.Count[i], b.FirstT[i], b.LastT[i], end)
+			return fmt.Errorf("%w: %d samples from %d to %d ms, in the bucket until %d ms",
+				ErrAggregates, b.Count[i], b.FirstT[i], b.LastT[i], end)
 		case !IsPossible(b.Count[i], b.Sum[i], b.Min[i], b.Max[i]) || !inside(b.First[i]) || !inside(b.Last[i]) ||
 			!(b.Correction[i] >= 0) || !own.Equal(&one):
 			return fmt.Errorf("%w: the values of the bucket until %d ms contradict each other", ErrAggregates, end)
@@ -82,8 +83,8 @@ func IsPossible(n uint32, sum, least, greatest float64) bool {
 // aggregate returns bucket i as an aggregate.
 func (b *Buckets) aggregate(i int) Aggregate {
 	return Aggregate{
-		End: b.End[i], Count: b.Count[i], Sum: b.Sum[i], Min: b.Min[i], Max: b.Max[i], First: b.First[i], Last: b.Last[i],
-		FirstT: b.FirstT[i], LastT: b.LastT[i], Correction: b.Correction[i],
+		End: b.End[i], Count: b.Count[i], Sum: b.Sum[i], Min: b.Min[i], Max: b.Max[i], First: b.First[i],
+		Last: b.Last[i], FirstT: b.FirstT[i], LastT: b.LastT[i], Correction: b.Correction[i],
 	}
 }
 

@@ -96,8 +96,13 @@ func TestAggregatesKeepTheirFlag(t *testing.T) {
 func TestExtendOfAggregates(t *testing.T) {
 	const width = 300_000
 	var stored Buckets
-	stored.AppendAggregate(Aggregate{End: 3 * width, Count: 10, Sum: 55, Min: 1, Max: 10, First: 1, Last: 10, FirstT: 2*width + 10_000, LastT: 2*width + 20_000}, width)
-	for at, joins := range map[int64]bool{2*width + 1: false, 2*width + 15_000: false, 2*width + 100_000: false, 3*width - 1: false, 3 * width: true} {
+	stored.AppendAggregate(Aggregate{
+		End: 3 * width, Count: 10, Sum: 55, Min: 1, Max: 10, First: 1, Last: 10, FirstT: 2*width + 10_000,
+		LastT: 2*width + 20_000,
+	}, width)
+	for at, joins := range map[int64]bool{
+		2*width + 1: false, 2*width + 15_000: false, 2*width + 100_000: false, 3*width - 1: false, 3 * width: true,
+	} {
 		var added Buckets
 		AppendEvery(&added, &chunk.Samples{T: []int64{at}, V: []float64{3}}, width)
 		for _, order := range [][2]*Buckets{{&stored, &added}, {&added, &stored}} {
@@ -136,10 +141,11 @@ func TestPossibleAggregates(t *testing.T) {
 	}{
 		{1, 0.1, 0.1, 0.1, true}, {1, 0.1, 0.1, 0.2, false}, {1, 0.3, 0.1, 0.1, false},
 		{2, 0.1 + 0.2, 0.1, 0.2, true}, {2, 0.2, 0.1, 0.2, false},
-		{3, 12, 1, 10, true}, {3, 21, 1, 10, true}, {3, 11.9, 1, 10, false}, {3, 21.1, 1, 10, false}, {3, 12, 10, 1, false},
-		{3, -21, -10, -1, true}, {3, -22, -10, -1, false}, {3, math.NaN(), 1, 10, false}, {3, inf, 1, 10, false},
-		{3, inf, 1, inf, true}, {3, math.NaN(), -inf, inf, true}, {3, inf, 1e307, 1e307, false}, {3, 1, math.NaN(), 1, false},
-		{math.MaxUint32, inf, 1e308, 1.1e308, true},
+		{3, 12, 1, 10, true}, {3, 21, 1, 10, true}, {3, 11.9, 1, 10, false}, {3, 21.1, 1, 10, false},
+		{3, 12, 10, 1, false}, {3, -21, -10, -1, true}, {3, -22, -10, -1, false}, {3, math.NaN(), 1, 10, false},
+		{3, inf, 1, 10, false},
+		{3, inf, 1, inf, true}, {3, math.NaN(), -inf, inf, true}, {3, inf, 1e307, 1e307, false},
+		{3, 1, math.NaN(), 1, false}, {math.MaxUint32, inf, 1e308, 1.1e308, true},
 	} {
 		require.Equal(t, c.want, IsPossible(c.n, c.sum, c.least, c.max), c)
 	}
@@ -216,7 +222,9 @@ func requireExpanded(t testing.TB, b *Buckets, width int64, isRising bool) {
 		if math.IsInf(b.Sum[i], 0) {
 			require.Equal(t, b.Sum[i], own.Sum[0])
 		} else {
-			require.InDelta(t, b.Sum[i], own.Sum[0], 1e-13*float64(b.Count[i])*max(math.Abs(b.Min[i]), math.Abs(b.Max[i])))
+			require.InDelta(
+				t, b.Sum[i], own.Sum[0], 1e-13*float64(b.Count[i])*max(math.Abs(b.Min[i]), math.Abs(b.Max[i])),
+			)
 		}
 		if isRising {
 			require.Equal(t, b.First[i:i+1], own.First)

@@ -41,7 +41,8 @@ func BenchmarkBytes(b *testing.B) {
 				AppendEvery(&fine, s, fiveMinutes)
 				Coarsen(&coarse, &fine, oneHour)
 				for from := 0; from < 5760; from += 480 {
-					raw.add(chunk.AppendChunk(nil, &chunk.Samples{T: s.T[from : from+480], V: s.V[from : from+480]}), 480)
+					raw.add(chunk.AppendChunk(nil, &chunk.Samples{T: s.T[from : from+480], V: s.V[from : from+480]}),
+						480)
 				}
 				for from := 0; from < fine.Len(); from += 24 {
 					five.add(AppendChunk(nil, fine.slice(from, from+24), fiveMinutes, 1), 24)
@@ -108,8 +109,10 @@ func BenchmarkEncode(b *testing.B) {
 }
 
 func BenchmarkDecode(b *testing.B) {
-	for name, want := range map[string]Columns{"rate": rateColumns, "rate with start timestamps": rateColumns | ColumnStarts, "max": ColumnCount | ColumnMax,
-		"avg": ColumnCount | ColumnSum, "all": AllColumns} {
+	for name, want := range map[string]Columns{
+		"rate": rateColumns, "rate with start timestamps": rateColumns | ColumnStarts, "max": ColumnCount | ColumnMax,
+		"avg": ColumnCount | ColumnSum, "all": AllColumns,
+	} {
 		for _, sh := range usual() {
 			b.Run(name+"/"+sh.name, func(b *testing.B) {
 				var buckets Buckets

@@ -190,7 +190,8 @@ func (b *Buckets) FloatCount(i int) uint32 {
 // show. It requires all columns.
 func (b *Buckets) TimesOf(i int) (first, last int64) {
 	first, last = b.Start[i]+1, b.End[i]
-	if b.Count[i] == 0 || b.Flags[i]&(NotSimple|Aggregated) != 0 { // The columns cover only some of the samples, or are estimates.
+	if b.Count[i] == 0 || b.Flags[i]&(NotSimple|Aggregated) != 0 {
+		// The columns cover only some of the samples, or are estimates.
 		return first, last
 	}
 	if b.Flags[i]&EndsStale == 0 {
@@ -211,22 +212,25 @@ func (b *Buckets) Slice(from, to int) Buckets {
 		First: view(b.First, n, from, to), Last: view(b.Last, n, from, to),
 		Min: view(b.Min, n, from, to), Max: view(b.Max, n, from, to),
 		Sum: view(b.Sum, n, from, to), SumLow: view(b.SumLow, n, from, to), Moment: view(b.Moment, n, from, to),
-		Comoment: view(b.Comoment, n, from, to), TimeSum: view(b.TimeSum, n, from, to), TimeSquares: view(b.TimeSquares, n, from, to),
-		Correction: view(b.Correction, n, from, to),
-		Resets:     view(b.Resets, n, from, to), Changes: view(b.Changes, n, from, to),
+		Comoment: view(b.Comoment, n, from, to), TimeSum: view(b.TimeSum, n, from, to),
+		TimeSquares: view(b.TimeSquares, n, from, to),
+		Correction:  view(b.Correction, n, from, to),
+		Resets:      view(b.Resets, n, from, to), Changes: view(b.Changes, n, from, to),
 		Histograms: view(b.Histograms, n, from, to), Sketches: view(b.Sketches, n, from, to),
 	}
 }
 
 // Equal reports whether b and o have the same columns, bit for bit. It returns false if either has histograms.
 func (b *Buckets) Equal(o *Buckets) bool {
-	return b.Histograms == nil && o.Histograms == nil && slices.EqualFunc(b.Sketches, o.Sketches, sameSketch) && slices.Equal(b.Start, o.Start) && slices.Equal(b.End, o.End) && slices.Equal(b.Flags, o.Flags) &&
+	return b.Histograms == nil && o.Histograms == nil && slices.EqualFunc(b.Sketches, o.Sketches, sameSketch) &&
+		slices.Equal(b.Start, o.Start) && slices.Equal(b.End, o.End) && slices.Equal(b.Flags, o.Flags) &&
 		slices.Equal(b.Count, o.Count) && slices.Equal(b.FirstT, o.FirstT) && slices.Equal(b.LastT, o.LastT) &&
 		slices.Equal(b.FirstST, o.FirstST) && slices.Equal(b.LastST, o.LastST) &&
 		sameBits(b.StartCorrection, o.StartCorrection) && slices.Equal(b.StartResets, o.StartResets) &&
 		sameBits(b.First, o.First) && sameBits(b.Last, o.Last) && sameBits(b.Min, o.Min) && sameBits(b.Max, o.Max) &&
 		sameBits(b.Sum, o.Sum) && sameBits(b.SumLow, o.SumLow) && sameBits(b.Moment, o.Moment) &&
-		sameBits(b.Comoment, o.Comoment) && slices.Equal(b.TimeSum, o.TimeSum) && slices.Equal(b.TimeSquares, o.TimeSquares) && sameBits(b.Correction, o.Correction) &&
+		sameBits(b.Comoment, o.Comoment) && slices.Equal(b.TimeSum, o.TimeSum) &&
+		slices.Equal(b.TimeSquares, o.TimeSquares) && sameBits(b.Correction, o.Correction) &&
 		slices.Equal(b.Resets, o.Resets) && slices.Equal(b.Changes, o.Changes)
 }
 
@@ -237,8 +241,10 @@ func sameBits(a, b []float64) bool {
 // Keep removes the buckets from index at on, except [from, to), where from >= at.
 func (b *Buckets) Keep(at, from, to int) {
 	n := len(b.End)
-	b.Start, b.End, b.Flags = keep(b.Start, n, at, from, to), keep(b.End, n, at, from, to), keep(b.Flags, n, at, from, to)
-	b.Count, b.Resets, b.Changes = keep(b.Count, n, at, from, to), keep(b.Resets, n, at, from, to), keep(b.Changes, n, at, from, to)
+	b.Start, b.End, b.Flags = keep(b.Start, n, at, from, to), keep(b.End, n, at, from, to),
+		keep(b.Flags, n, at, from, to)
+	b.Count, b.Resets, b.Changes = keep(b.Count, n, at, from, to), keep(b.Resets, n, at, from, to),
+		keep(b.Changes, n, at, from, to)
 	b.FirstT, b.LastT = keep(b.FirstT, n, at, from, to), keep(b.LastT, n, at, from, to)
 	b.FirstST, b.LastST = keep(b.FirstST, n, at, from, to), keep(b.LastST, n, at, from, to)
 	b.StartCorrection, b.StartResets = keep(b.StartCorrection, n, at, from, to), keep(b.StartResets, n, at, from, to)

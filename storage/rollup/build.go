@@ -179,8 +179,8 @@ func (b *Buckets) Reset() {
 		spare: b.spareStarts(),
 		Start: b.Start[:0], End: b.End[:0], Flags: b.Flags[:0], Count: b.Count[:0],
 		FirstT: b.FirstT[:0], LastT: b.LastT[:0], First: b.First[:0], Last: b.Last[:0],
-		Min: b.Min[:0], Max: b.Max[:0], Sum: b.Sum[:0], SumLow: b.SumLow[:0], Moment: b.Moment[:0], Wholes: b.Wholes[:0],
-		Comoment: b.Comoment[:0], TimeSum: b.TimeSum[:0], TimeSquares: b.TimeSquares[:0],
+		Min: b.Min[:0], Max: b.Max[:0], Sum: b.Sum[:0], SumLow: b.SumLow[:0], Moment: b.Moment[:0],
+		Wholes: b.Wholes[:0], Comoment: b.Comoment[:0], TimeSum: b.TimeSum[:0], TimeSquares: b.TimeSquares[:0],
 		Correction: b.Correction[:0], Resets: b.Resets[:0], Changes: b.Changes[:0],
 	}
 }

@@ -30,16 +30,20 @@ func text(b *Buckets, i int) string {
 		}
 		return fmt.Sprint(column[i])
 	}
-	out := fmt.Sprintf("(%d %d] flags %d count %s t %s %s st %s %s first %s last %s min %s max %s sum %s low %s moment %s line %s %s %s correction %s resets %s changes %s",
-		b.Start[i], b.End[i], b.Flags[i], small(b.Count), number(b.FirstT), number(b.LastT), number(b.FirstST), number(b.LastST),
-		at(b.First), at(b.Last), at(b.Min), at(b.Max), at(b.Sum), at(b.SumLow), at(b.Moment), at(b.Comoment), number(b.TimeSum), number(b.TimeSquares), at(b.Correction), small(b.Resets), small(b.Changes))
+	out := fmt.Sprintf(
+		"(%d %d] flags %d count %s t %s %s st %s %s first %s last %s min %s max %s sum %s low %s moment %s line %s %s %s correction %s resets %s changes %s",
+		b.Start[i], b.End[i], b.Flags[i], small(b.Count), number(b.FirstT), number(b.LastT), number(b.FirstST),
+		number(b.LastST), at(b.First), at(b.Last), at(b.Min), at(b.Max), at(b.Sum), at(b.SumLow), at(b.Moment),
+		at(b.Comoment), number(b.TimeSum), number(b.TimeSquares), at(b.Correction), small(b.Resets), small(b.Changes),
+	)
 	if b.StartResets != nil && b.StartResets[i] > 0 {
 		out += fmt.Sprintf(" start resets %d correction %s", b.StartResets[i], at(b.StartCorrection))
 	}
 	if b.Histograms != nil && b.Histograms[i] != nil {
 		h := b.Histograms[i]
 		out += fmt.Sprintf(" histograms %d %v %v %v %v %v %d %v %v %v %v",
-			h.Count, h.First, h.Last, h.Correction, h.Second, h.Sum, h.Coarser, h.FirstReset, h.MixedKinds, h.SumDropped, h.HasGauges)
+			h.Count, h.First, h.Last, h.Correction, h.Second, h.Sum, h.Coarser, h.FirstReset, h.MixedKinds,
+			h.SumDropped, h.HasGauges)
 		if h.FirstStartReset || h.StartCorrection != nil {
 			out += fmt.Sprintf(" by start %v %v", h.FirstStartReset, h.StartCorrection)
 		}
@@ -56,8 +60,11 @@ func requireSame(t testing.TB, want, got *Buckets, name string) {
 	for i := range want.End {
 		require.Equal(t, text(want, i), text(got, i), name)
 	}
-	for _, n := range []int{len(got.Start), len(got.Flags), len(got.Count), len(got.FirstT), len(got.LastT), len(got.First),
-		len(got.Last), len(got.Min), len(got.Max), len(got.Sum), len(got.SumLow), len(got.Moment), len(got.Comoment), len(got.TimeSum), len(got.TimeSquares), len(got.Correction), len(got.Resets), len(got.Changes)} {
+	for _, n := range []int{
+		len(got.Start), len(got.Flags), len(got.Count), len(got.FirstT), len(got.LastT), len(got.First), len(got.Last),
+		len(got.Min), len(got.Max), len(got.Sum), len(got.SumLow), len(got.Moment), len(got.Comoment), len(got.TimeSum),
+		len(got.TimeSquares), len(got.Correction), len(got.Resets), len(got.Changes),
+	} {
 		require.Equal(t, len(want.End), n, name)
 	}
 }
@@ -145,7 +152,8 @@ func TestOnlyWhatIsWantedIsRead(t *testing.T) {
 			var got Buckets
 			require.NoError(t, Decode(encoded, want, &got), name)
 			if want&ColumnStarts != 0 && got.FirstST == nil && expected.FirstST != nil {
-				expected.FirstST, expected.LastST, expected.StartCorrection, expected.StartResets = nil, nil, nil, nil // all are 0 in this chunk
+				// all are 0 in this chunk
+				expected.FirstST, expected.LastST, expected.StartCorrection, expected.StartResets = nil, nil, nil, nil
 			}
 			for k := range expected.Histograms {
 				if h := expected.Histograms[k]; h != nil {
@@ -173,13 +181,17 @@ func TestOnlyWhatIsWantedIsRead(t *testing.T) {
 				}
 			}
 			require.Equal(t, [18]bool{
-				expected.Count == nil, expected.First == nil, expected.Last == nil, expected.FirstT == nil, expected.LastT == nil,
-				expected.FirstST == nil, expected.LastST == nil, expected.Min == nil, expected.Max == nil, expected.Sum == nil,
-				expected.SumLow == nil, expected.Moment == nil, expected.Comoment == nil, expected.TimeSum == nil, expected.TimeSquares == nil, expected.Correction == nil, expected.Resets == nil, expected.Changes == nil,
+				expected.Count == nil, expected.First == nil, expected.Last == nil, expected.FirstT == nil,
+				expected.LastT == nil, expected.FirstST == nil, expected.LastST == nil, expected.Min == nil,
+				expected.Max == nil, expected.Sum == nil,
+				expected.SumLow == nil, expected.Moment == nil, expected.Comoment == nil, expected.TimeSum == nil,
+				expected.TimeSquares == nil, expected.Correction == nil, expected.Resets == nil,
+				expected.Changes == nil,
 			}, [18]bool{
 				got.Count == nil, got.First == nil, got.Last == nil, got.FirstT == nil, got.LastT == nil,
 				got.FirstST == nil, got.LastST == nil, got.Min == nil, got.Max == nil, got.Sum == nil,
-				got.SumLow == nil, got.Moment == nil, got.Comoment == nil, got.TimeSum == nil, got.TimeSquares == nil, got.Correction == nil, got.Resets == nil, got.Changes == nil,
+				got.SumLow == nil, got.Moment == nil, got.Comoment == nil, got.TimeSum == nil, got.TimeSquares == nil,
+				got.Correction == nil, got.Resets == nil, got.Changes == nil,
 			}, "%s %b", name, want)
 			for i := range b.End {
 				require.Equal(t, text(expected, i), text(&got, i), "%s %b", name, want)

@@ -77,7 +77,9 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) (starts st
 	default:
 		r.moment = unknownMoment
 	}
-	r.line = r.line.finish(times{int64(count), fine.LastT[last] - fine.FirstT[first]}, r.min, r.max, isFinite(r.sum.total()))
+	r.line = r.line.finish(
+		times{int64(count), fine.LastT[last] - fine.FirstT[first]}, r.min, r.max, isFinite(r.sum.total()),
+	)
 	into.Count[i] = count
 	into.FirstT[i], into.LastT[i] = fine.FirstT[first], fine.LastT[last]
 	into.First[i], into.Last[i] = fine.First[first], fine.Last[last]
@@ -93,7 +95,9 @@ func (r *run) addMoment(n float64, fine *Buckets, at int) {
 	case r.moment < 0 || fine.Moment[at] < 0:
 		r.moment = unknownMoment
 	default:
-		r.moment += fine.Moment[at] + MomentBetween(n, r.sum.high, r.sum.low, float64(fine.FloatCount(at)), fine.Sum[at], fine.SumLow[at])
+		r.moment += fine.Moment[at] + MomentBetween(
+			n, r.sum.high, r.sum.low, float64(fine.FloatCount(at)), fine.Sum[at], fine.SumLow[at],
+		)
 	}
 }
 
@@ -141,7 +145,8 @@ func coarsenHistograms(into *Buckets, i int, fine *Buckets, from, to int, floats
 		into.setHistograms(i, all.finish())
 		return
 	}
-	into.Flags[i] |= HasHistograms | HasFloatsToo | fine.Flags[first]&FirstIsHistogram | fine.Flags[last]&LastIsHistogram
+	into.Flags[i] |= HasHistograms | HasFloatsToo | fine.Flags[first]&FirstIsHistogram |
+		fine.Flags[last]&LastIsHistogram
 	into.setHistograms(i, all.amongFloats())
 }
 

@@ -68,7 +68,8 @@ func (o *outline) isCounter() bool { return o.falls*4 <= o.rises }
 // them.
 func (o *outline) isPossible() bool {
 	rising := o.risingRuns()
-	return o.runs >= 0 && rising >= 0 && rising <= o.rises && o.runs <= o.falls && (rising == 0) == (o.rises == 0) && (o.runs == 0) == (o.falls == 0) &&
+	return o.runs >= 0 && rising >= 0 && rising <= o.rises && o.runs <= o.falls && (rising == 0) == (o.rises == 0) &&
+		(o.runs == 0) == (o.falls == 0) &&
 		(o.beginsUp && o.first < 1 || !o.beginsUp && o.first > 0) && (o.endsUp && o.last > 0 || !o.endsUp && o.last < 1)
 }
 
@@ -190,7 +191,8 @@ func (c *course) turn(o *outline) bool {
 		c.turns[bottom] = 0
 	}
 	for i := 1; i <= n; i++ {
-		if isUp := i%2 == 1 == o.beginsUp; isUp && !(c.turns[i] > c.turns[i-1]) || !isUp && !(c.turns[i] < c.turns[i-1]) {
+		if isUp := i%2 == 1 == o.beginsUp; isUp && !(c.turns[i] > c.turns[i-1]) ||
+			!isUp && !(c.turns[i] < c.turns[i-1]) {
 			return false
 		}
 	}

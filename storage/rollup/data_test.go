@@ -98,7 +98,10 @@ func unusual() []shape {
 		{"alternating large", func(r *rand.Rand, i int, _ float64) float64 {
 			return []float64{1e16, 1, -1e16, 0.1}[i%4] * float64(1+r.IntN(3))
 		}},
-		{"seconds scaled twice", func(_ *rand.Rand, i int, _ float64) float64 { return float64(123_456_789+i*7919) / 1000 / 1000 }},
+		{
+			"seconds scaled twice",
+			func(_ *rand.Rand, i int, _ float64) float64 { return float64(123_456_789+i*7919) / 1000 / 1000 },
+		},
 	}
 }
 
@@ -210,7 +213,9 @@ func bothWays(values []float64) *Buckets {
 }
 
 // histogramOf returns a histogram with these bucket counts, which may be 0.
-func histogramOf(counts []int64, schema int32, threshold float64, hint histogram.CounterResetHint) *histogram.Histogram {
+func histogramOf(
+	counts []int64, schema int32, threshold float64, hint histogram.CounterResetHint,
+) *histogram.Histogram {
 	h := &histogram.Histogram{Schema: schema, ZeroThreshold: threshold, CounterResetHint: hint,
 		PositiveSpans: []histogram.Span{{Offset: 0, Length: uint32(len(counts))}}}
 	if schema == histogram.CustomBucketsSchema {
@@ -269,8 +274,11 @@ func series(t testing.TB, n int) []named {
 			for _, sh := range []shape{usual()[0], usual()[1], unusual()[0], unusual()[1], unusual()[5], unusual()[9]} {
 				all = append(all, named{sh.name + " with starts, " + kind, withStarts(sh.floats(n, seed), kind, seed)})
 			}
-			all = append(all, named{"histograms with starts, " + kind, withStarts(histograms(t, n, seed, true, false), kind, seed)},
-				named{"odd histograms with starts, " + kind, withStarts(histograms(t, n, seed, true, true), kind, seed)})
+			all = append(all,
+				named{"histograms with starts, " + kind, withStarts(histograms(t, n, seed, true, false), kind, seed)},
+				named{
+					"odd histograms with starts, " + kind, withStarts(histograms(t, n, seed, true, true), kind, seed),
+				})
 		}
 	}
 	return all

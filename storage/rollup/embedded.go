@@ -33,7 +33,8 @@ func (e *encoder) histograms(b *Buckets) {
 		if h.Sum != nil && h.Count > 1 {
 			sums.AppendHistogram(chunk.Histogram{T: int64(i), Float: h.Sum})
 		}
-		layouts = append(layouts, int64(asCount(h.FirstReset)|asCount(h.MixedKinds)<<1|asCount(h.SumDropped)<<2|asCount(h.HasGauges)<<3|asCount(h.FirstStartReset)<<4|uint32(h.Coarser)<<5))
+		layouts = append(layouts, int64(asCount(h.FirstReset)|asCount(h.MixedKinds)<<1|asCount(h.SumDropped)<<2|
+			asCount(h.HasGauges)<<3|asCount(h.FirstStartReset)<<4|uint32(h.Coarser)<<5))
 		if b.Flags[i]&HasFloatsToo != 0 {
 			counts = append(counts, int64(h.Count))
 		}
@@ -59,7 +60,8 @@ func (d *decoder) histograms(want Columns) error {
 	into := d.into
 	any := d.e.has(columnHistograms)
 	if !any && into.Histograms == nil {
-		if d.e.has(columnCorrections) || d.e.has(columnHistogramSums) || d.e.has(columnSeconds) || d.e.has(columnStartCorrections) {
+		if d.e.has(columnCorrections) || d.e.has(columnHistogramSums) || d.e.has(columnSeconds) ||
+			d.e.has(columnStartCorrections) {
 			return fmt.Errorf("%w: sums of histograms without histograms", ErrCorrupt)
 		}
 		return nil
@@ -81,25 +83,32 @@ func (d *decoder) histograms(want Columns) error {
 		}
 	}
 	if want&ColumnSum != 0 && d.e.has(columnHistogramSums) {
-		err := d.eachHistogram(columnHistogramSums, all, 1, func(h *Histograms, _ int64, f *histogram.FloatHistogram) { h.Sum = f })
+		err := d.eachHistogram(columnHistogramSums, all, 1, func(h *Histograms, _ int64, f *histogram.FloatHistogram) {
+			h.Sum = f
+		})
 		if err != nil {
 			return err
 		}
 	}
 	if d.e.has(columnSeconds) {
-		err := d.eachHistogram(columnSeconds, all, 1, func(h *Histograms, _ int64, f *histogram.FloatHistogram) { h.Second = f })
+		err := d.eachHistogram(columnSeconds, all, 1, func(h *Histograms, _ int64, f *histogram.FloatHistogram) {
+			h.Second = f
+		})
 		if err != nil {
 			return err
 		}
 	}
 	if want&ColumnCorrection != 0 && want&ColumnStarts != 0 && d.e.has(columnStartCorrections) {
-		err := d.eachHistogram(columnStartCorrections, all, 1, func(h *Histograms, _ int64, f *histogram.FloatHistogram) { h.StartCorrection = f })
+		err := d.eachHistogram(columnStartCorrections, all, 1,
+			func(h *Histograms, _ int64, f *histogram.FloatHistogram) { h.StartCorrection = f })
 		if err != nil {
 			return err
 		}
 	}
 	if want&ColumnCorrection != 0 && d.e.has(columnCorrections) {
-		return d.eachHistogram(columnCorrections, all, 1, func(h *Histograms, _ int64, f *histogram.FloatHistogram) { h.Correction = f })
+		return d.eachHistogram(columnCorrections, all, 1, func(h *Histograms, _ int64, f *histogram.FloatHistogram) {
+			h.Correction = f
+		})
 	}
 	return nil
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // ExpandColumns are the columns that Expand requires.
-const ExpandColumns = ColumnStarts | ColumnCount | ColumnFirst | ColumnLast | ColumnMin | ColumnMax | ColumnSum | ColumnCorrection | ColumnResets | ColumnChanges
+const ExpandColumns = ColumnStarts | ColumnCount | ColumnFirst | ColumnLast | ColumnMin | ColumnMax | ColumnSum |
+	ColumnCorrection | ColumnResets | ColumnChanges
 
 // CutColumns are the columns that Cut requires.
 const CutColumns = ExpandColumns | ColumnMoment | ColumnLine
@@ -91,8 +92,9 @@ func (x *Expander) Expand(into *chunk.Samples, b *Buckets, i int) {
 	x.v = x.v[:0]
 	if floats := n - len(hs); floats > 0 {
 		x.e = expanded{
-			n: floats, first: b.First[i], last: b.Last[i], least: b.Min[i], greatest: b.Max[i], sum: b.Sum[i], low: b.SumLow[i],
-			falls: int(b.Resets[i]), rises: max(int(b.Changes[i])-int(b.Resets[i]), 0), correction: b.Correction[i],
+			n: floats, first: b.First[i], last: b.Last[i], least: b.Min[i], greatest: b.Max[i], sum: b.Sum[i],
+			low: b.SumLow[i], falls: int(b.Resets[i]), rises: max(int(b.Changes[i])-int(b.Resets[i]), 0),
+			correction: b.Correction[i],
 		}
 		switch {
 		case len(hs) > 0:

@@ -14,7 +14,8 @@ func (x *Expander) histograms(b *Buckets, i int) []*histogram.FloatHistogram {
 	if !x.UsesStarts || b.StartResets == nil || b.StartResets[i] == 0 || h.Count < b.Count[i] {
 		return expandHistograms(h)
 	}
-	if mean := meanBetween(h); h.Count > 2 && b.Resets[i]+b.StartResets[i] == h.Count-1 && mean != nil { // They are deltas.
+	if mean := meanBetween(h); h.Count > 2 && b.Resets[i]+b.StartResets[i] == h.Count-1 && mean != nil {
+		// They are deltas.
 		x.starts.wanted = int(h.Count)
 		return append(repeat([]*histogram.FloatHistogram{h.First}, mean, int(h.Count)-2), h.Last)
 	}
@@ -51,7 +52,8 @@ func expandHistograms(h *Histograms) []*histogram.FloatHistogram {
 		return growToSum(h)
 	}
 	nothing := &histogram.FloatHistogram{
-		Schema: h.Last.Schema - int32(h.Coarser), ZeroThreshold: h.Last.ZeroThreshold, CustomValues: h.Last.CustomValues,
+		Schema: h.Last.Schema - int32(h.Coarser), ZeroThreshold: h.Last.ZeroThreshold,
+		CustomValues: h.Last.CustomValues,
 	}
 	list, peak := []*histogram.FloatHistogram(nil), h.Correction
 	switch {

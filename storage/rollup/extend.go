@@ -59,7 +59,8 @@ func disjoint(a *Buckets, i int, b *Buckets, j int) bool {
 		if !isAggregated {
 			a, i, b, j = b, j, a, i
 		}
-		return b.Flags[j]&Aggregated == 0 && b.FirstT[j] >= a.End[i] && a.LastT[i] < a.End[i] // Aggregates never include a sample at the end of their bucket.
+		// Aggregates never include a sample at the end of their bucket.
+		return b.Flags[j]&Aggregated == 0 && b.FirstT[j] >= a.End[i] && a.LastT[i] < a.End[i]
 	}
 	return a.Count[i] == 0 || a.LastT[i] < b.FirstT[j] || b.LastT[j] < a.FirstT[i]
 }

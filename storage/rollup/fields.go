@@ -37,14 +37,16 @@ const (
 const columnWhole = 255
 
 // prefixed are the columns that have a byte before their run.
-const prefixed = 1<<columnFirstST | 1<<columnLastST | 1<<columnFirst | 1<<columnSum | 1<<columnSumLow | 1<<columnCorrection | 1<<columnMoment | 1<<columnStartResets | 1<<columnStartCorrection |
+const prefixed = 1<<columnFirstST | 1<<columnLastST | 1<<columnFirst | 1<<columnSum | 1<<columnSumLow |
+	1<<columnCorrection | 1<<columnMoment | 1<<columnStartResets | 1<<columnStartCorrection |
 	1<<columnComoment | 1<<columnTimes
 
 // predicted are the columns that contain values instead of a run after a byte byValues.
 const predicted = 1<<columnSum | 1<<columnSumLow | 1<<columnCorrection | 1<<columnStartCorrection
 
 // uncut are the columns without a run.
-const uncut = 1<<columnHistograms | 1<<columnCorrections | 1<<columnHistogramSums | 1<<columnSeconds | 1<<columnSketches | 1<<columnStartCorrections
+const uncut = 1<<columnHistograms | 1<<columnCorrections | 1<<columnHistogramSums | 1<<columnSeconds |
+	1<<columnSketches | 1<<columnStartCorrections
 
 // TextSizedBy returns the indices of the numbers that TextSize needs for text k.
 func TextSizedBy(k int) (head, count int, ok bool) {
@@ -152,7 +154,8 @@ var columnsOf = [...]uint32{
 	sumColumns | 1<<columnCorrection | 1<<columnResets,
 	1 << columnResets,
 	1<<columnCount | 1<<columnChanges,
-	sumColumns | 1<<columnCorrection | 1<<columnResets | 1<<columnFirstT | 1<<columnLastT | 1<<columnFirstST | 1<<columnLastST | 1<<columnStartResets |
+	sumColumns | 1<<columnCorrection | 1<<columnResets | 1<<columnFirstT | 1<<columnLastT | 1<<columnFirstST |
+		1<<columnLastST | 1<<columnStartResets |
 		1<<columnStartCorrection,
 	extremeColumns | 1<<columnCount | 1<<columnSum | 1<<columnMoment,
 	1 << columnSketches,
@@ -163,7 +166,8 @@ const (
 	extremeColumns = 1<<columnFirst | 1<<columnLast | 1<<columnMin | 1<<columnMax
 	sumColumns     = extremeColumns | 1<<columnCount | 1<<columnSum | 1<<columnSumLow
 	// alwaysColumns are the columns of the buckets themselves and of histograms.
-	alwaysColumns = 1<<columnEnds | 1<<columnFlags | 1<<columnHistograms | 1<<columnCorrections | 1<<columnHistogramSums |
+	alwaysColumns = 1<<columnEnds | 1<<columnFlags | 1<<columnHistograms | 1<<columnCorrections |
+		1<<columnHistogramSums |
 		1<<columnSeconds | 1<<columnLayouts | 1<<columnHistogramCounts | 1<<columnStartCorrections
 )
 

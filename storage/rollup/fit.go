@@ -50,8 +50,11 @@ func (x *fit) fits() bool {
 			x.v[k] = e.first
 		}
 		return true
-	case !areFinite(e.first, e.last, e.least, e.greatest, e.sum, e.low, e.correction, (e.greatest-e.least)*float64(e.n)),
-		e.least >= e.greatest, e.least > min(e.first, e.last), e.greatest < max(e.first, e.last), e.rises+e.falls == 0, e.rises+e.falls >= e.n:
+	case !areFinite(
+		e.first, e.last, e.least, e.greatest, e.sum, e.low, e.correction, (e.greatest-e.least)*float64(e.n),
+	),
+		e.least >= e.greatest, e.least > min(e.first, e.last), e.greatest < max(e.first, e.last), e.rises+e.falls == 0,
+		e.rises+e.falls >= e.n:
 		return false // rises+falls >= n only if columns are damaged.
 	}
 	return x.line() || x.twoLevels() || x.search()
@@ -138,7 +141,8 @@ func (x *fit) twoLevels() bool {
 	span := e.greatest - e.least
 	share := (e.sum - float64(e.n)*e.least + e.low) / span
 	high := [2]bool{e.first == e.greatest, e.last == e.greatest}
-	if math.Abs(share-math.Round(share)) > 1e-9+e.slack()/span || math.Abs(e.correction-float64(e.falls)*e.greatest) > e.slack() ||
+	if math.Abs(share-math.Round(share)) > 1e-9+e.slack()/span ||
+		math.Abs(e.correction-float64(e.falls)*e.greatest) > e.slack() ||
 		!high[0] && e.first != e.least || !high[1] && e.last != e.least {
 		return false
 	}
@@ -181,8 +185,8 @@ func (x *fit) search() bool {
 	e, o := &x.e, &x.outline
 	span := e.greatest - e.least
 	*o = outline{
-		samples: e.n, rises: e.rises, falls: e.falls, first: (e.first - e.least) / span, last: (e.last - e.least) / span,
-		total: (e.correction - float64(e.falls)*e.least) / span,
+		samples: e.n, rises: e.rises, falls: e.falls, first: (e.first - e.least) / span,
+		last: (e.last - e.least) / span, total: (e.correction - float64(e.falls)*e.least) / span,
 	}
 	x.target = target{
 		point: point{correction: o.total, sum: (e.sum - float64(e.n)*e.least + e.low) / span},
@@ -364,7 +368,8 @@ func (x *fit) follow() bool {
 	}
 	c.settle(e, x.missingSum(), func(j int) bool { return !c.isBeforeFall(j) && c.held[j] == 1 }, true)
 	c.settle(e, x.missingSum(), func(j int) bool { return !c.isBeforeFall(j) || x.target.anyCorrection }, true)
-	if !c.isStrict() || !(math.Abs(x.missingSum()) <= e.slack()) || !x.target.anyCorrection && !(math.Abs(x.missingCorrection()) <= e.slack()) {
+	if !c.isStrict() || !(math.Abs(x.missingSum()) <= e.slack()) ||
+		!x.target.anyCorrection && !(math.Abs(x.missingCorrection()) <= e.slack()) {
 		return false
 	}
 	at := 0
@@ -414,7 +419,8 @@ func (c *course) settle(e *expanded, off float64, mayChange func(j int) bool, pe
 			v = c.level[j] + off/float64(c.held[j])
 		}
 		before, after := c.level[j-1], c.level[j+1]
-		if v >= e.least && v <= e.greatest && v != before && v != after && c.up[j-1] == (before < v) && c.up[j] == (v < after) {
+		if v >= e.least && v <= e.greatest && v != before && v != after && c.up[j-1] == (before < v) &&
+			c.up[j] == (v < after) {
 			c.level[j] = v
 			return
 		}
@@ -435,7 +441,8 @@ func (x *fit) odd() {
 		}
 	}
 	isNaN := math.IsNaN
-	add(e.greatest, e.greatest > max(e.first, e.last) || isNaN(e.first) && e.greatest != e.last || isNaN(e.last) && e.greatest != e.first)
+	add(e.greatest, e.greatest > max(e.first, e.last) || isNaN(e.first) && e.greatest != e.last ||
+		isNaN(e.last) && e.greatest != e.first)
 	add(e.least, e.least < min(e.first, e.last) || isNaN(e.first) && e.least != e.last && e.least != e.greatest ||
 		isNaN(e.last) && e.least != e.first && e.least != e.greatest)
 	add(math.NaN(), isNaN(e.sum) && !isNaN(e.first) && !isNaN(e.last))

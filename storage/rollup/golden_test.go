@@ -87,7 +87,9 @@ func TestGolden(t *testing.T) {
 		path = strings.ReplaceAll(path, " ", "-")
 		if *rewrite {
 			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-			require.NoError(t, os.WriteFile(path, []byte(goldenText(b, AppendChunk(nil, b, b.End[0]-b.Start[0], 9))), 0o644))
+			require.NoError(
+				t, os.WriteFile(path, []byte(goldenText(b, AppendChunk(nil, b, b.End[0]-b.Start[0], 9))), 0o644),
+			)
 		}
 		require.FileExists(t, path, "write it with -rewrite")
 	}
@@ -114,8 +116,10 @@ func TestGolden(t *testing.T) {
 			require.NoError(t, e.parse(encoded))
 			there |= e.there
 			if encoded[0] == chunkFormat {
-				require.Equal(t, hex.EncodeToString(encoded), hex.EncodeToString(AppendChunk(nil, &got, e.Width, e.Version)),
-					"the format has changed: it needs a new number, so that old chunks stay readable")
+				require.Equal(
+					t, hex.EncodeToString(encoded), hex.EncodeToString(AppendChunk(nil, &got, e.Width, e.Version)),
+					"the format has changed: it needs a new number, so that old chunks stay readable",
+				)
 			}
 		})
 	}

@@ -50,12 +50,13 @@ type histogramRun struct {
 	// resets and changes count those between the histograms that were added.
 	resets, changes uint32
 
-	sum, low    *histogram.FloatHistogram // sum by Kahan's summation, as in Prometheus
-	unsummable  bool
-	second      *histogram.FloatHistogram // the second histogram, or one with the same bounds; nil unless the second is a reset
-	least       int32                     // min schema of the exponential histograms after the first
-	exponential bool                      // histograms after the first include exponential ones
-	custom      bool                      // histograms after the first include custom bounds
+	sum, low   *histogram.FloatHistogram // sum by Kahan's summation, as in Prometheus
+	unsummable bool
+	// the second histogram, or one with the same bounds; nil unless the second is a reset
+	second      *histogram.FloatHistogram
+	least       int32 // min schema of the exponential histograms after the first
+	exponential bool  // histograms after the first include exponential ones
+	custom      bool  // histograms after the first include custom bounds
 }
 
 // add appends the histograms of a bucket. isStartReset is set if only start timestamps show that the first of them is a
@@ -65,7 +66,8 @@ func (r *histogramRun) add(next *Histograms, isStartReset bool) {
 	r.h.SumDropped = r.h.SumDropped || next.SumDropped
 	r.h.HasGauges = r.h.HasGauges || next.HasGauges || next.First.CounterResetHint == histogram.GaugeType
 	if r.h.Count == 0 {
-		r.h.First, r.h.FirstReset, r.h.FirstStartReset, r.least = next.First, next.FirstReset, next.FirstStartReset, math.MaxInt32
+		r.h.First, r.h.FirstReset, r.h.FirstStartReset, r.least = next.First, next.FirstReset, next.FirstStartReset,
+			math.MaxInt32
 		if r.second = next.Second; (next.FirstReset || next.FirstStartReset) && next.Second == nil {
 			r.second = next.Last
 		}
@@ -149,7 +151,8 @@ func (r *histogramRun) finish() *Histograms {
 		h.Correction, h.StartCorrection = nil, nil
 	} else if r.exponential {
 		h.Coarser = uint8(h.Last.Schema - r.least)
-	} else if (h.FirstReset || h.FirstStartReset) && !histogram.CustomBucketBoundsMatch(r.second.CustomValues, h.Last.CustomValues) {
+	} else if (h.FirstReset || h.FirstStartReset) &&
+		!histogram.CustomBucketBoundsMatch(r.second.CustomValues, h.Last.CustomValues) {
 		h.Second = &histogram.FloatHistogram{Schema: r.second.Schema, CustomValues: r.second.CustomValues}
 	}
 	if r.unsummable {

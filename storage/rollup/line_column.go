@@ -101,7 +101,8 @@ func (e *encoder) writeLines(b *Buckets, parts []part, l *lanes) {
 	}
 	x.setBoth(b.Flags, parts)
 	x.timeSum, x.squares = gather(b.TimeSum, parts, ofFloats), gather(b.TimeSquares, parts, ofFloats)
-	comoment, least, greatest := gather(b.Comoment, parts, ofFloats), gather(b.Min, parts, ofFloats), gather(b.Max, parts, ofFloats)
+	comoment, least, greatest := gather(b.Comoment, parts, ofFloats), gather(b.Min, parts, ofFloats),
+		gather(b.Max, parts, ofFloats)
 
 	x.exponents = e.take(len(x.n))
 	m, implied := e.take(len(x.n)), true
@@ -239,7 +240,8 @@ func (e *encoder) times(m []int64, x *lineRuns) {
 
 // lines appends the lines. count has the counts of the buckets of floats.
 func (d *decoder) lines(count []int64) error {
-	comoment, timeSum, squares := tail(&d.into.Comoment, d.n), tail(&d.into.TimeSum, d.n), tail(&d.into.TimeSquares, d.n)
+	comoment, timeSum, squares := tail(&d.into.Comoment, d.n), tail(&d.into.TimeSum, d.n),
+		tail(&d.into.TimeSquares, d.n)
 	n := d.floats
 	if n == 0 {
 		clear(comoment)
@@ -366,7 +368,8 @@ func (d *decoder) comoments(x *lineRuns, c []float64, unknown, space []int64) er
 		least, greatest := d.l.float(d.l.min[i]), d.l.float(d.l.max[i])
 		isKnown := !x.skips(i) && unknown[i] == 0
 		if least < greatest {
-			isKnown = isKnown && len(b) > 0 && (kind == comomentPlain && m[i] != comomentUnknown || kind > comomentPlain && over[i] != comomentUnknown)
+			isKnown = isKnown && len(b) > 0 &&
+				(kind == comomentPlain && m[i] != comomentUnknown || kind > comomentPlain && over[i] != comomentUnknown)
 		}
 		if !isKnown {
 			x.timeSum[i], x.squares[i] = 0, unknownSquares
@@ -397,7 +400,8 @@ func (d *decoder) comoments(x *lineRuns, c []float64, unknown, space []int64) er
 // valid returns ErrCorrupt if no times can have the sums of bucket i.
 func (x *lineRuns) valid(i int) error {
 	s, timeSum, squares := x.at(i), x.timeSum[i], x.squares[i]
-	if !s.fits() || timeSum < 0 || timeSum > s.n*s.span || squares < 0 || squares > s.n*s.span*s.span || timeMoment(s.n, timeSum, squares) < 0 {
+	if !s.fits() || timeSum < 0 || timeSum > s.n*s.span || squares < 0 || squares > s.n*s.span*s.span ||
+		timeMoment(s.n, timeSum, squares) < 0 {
 		return fmt.Errorf("%w: invalid sums of times", ErrCorrupt)
 	}
 	return nil

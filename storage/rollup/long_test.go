@@ -161,7 +161,9 @@ func TestLongChunksAreNoChunks(t *testing.T) {
 	require.ErrorContains(t, err, "unknown format 3")
 	require.ErrorIs(t, Decode(encoded, AllColumns, &Buckets{}), ErrCorrupt)
 	require.Zero(t, VersionOf(encoded))
-	for _, chunk := range [][]byte{nil, AppendEmpty(nil, 1), AppendChunk(nil, goldenBuckets(t)["starts"], fiveMinutes, 1)} {
+	for _, chunk := range [][]byte{
+		nil, AppendEmpty(nil, 1), AppendChunk(nil, goldenBuckets(t)["starts"], fiveMinutes, 1),
+	} {
 		require.False(t, IsLong(chunk))
 		require.ErrorIs(t, new(Long).Parse(chunk), ErrCorrupt)
 	}
@@ -244,8 +246,12 @@ func FuzzLong(f *testing.F) {
 	f.Add([]byte{longFormat, 2, 1, 2, 2, 0, 2}, AppendEmpty(nil, 0))
 	f.Fuzz(func(t *testing.T, head, inner []byte) {
 		acceptableLong(t, head)
-		acceptableLong(t, append(binary.LittleEndian.AppendUint32(bytes.Clone(head), crc32.Checksum(head, castagnoli)), inner...))
-		acceptableLong(t, append(binary.LittleEndian.AppendUint32(bytes.Clone(head), crc32.Checksum(head, castagnoli)), resealed(inner)...))
+		acceptableLong(
+			t, append(binary.LittleEndian.AppendUint32(bytes.Clone(head), crc32.Checksum(head, castagnoli)), inner...),
+		)
+		acceptableLong(t, append(
+			binary.LittleEndian.AppendUint32(bytes.Clone(head), crc32.Checksum(head, castagnoli)), resealed(inner)...,
+		))
 	})
 }
 
@@ -289,8 +295,11 @@ func goldenLong(t testing.TB) map[string]chunked {
 		half := b.Len() / 2
 		first, second := b.Slice(0, half), b.Slice(half, b.Len())
 		golden[name] = chunked{width: fiveMinutes,
-			parts:  []Part{{b.Start[0] - 1, 0}, {b.Start[0], 1 << 63}, {b.End[half-1], 7}, {b.End[b.Len()-1], 8}},
-			chunks: [][]byte{AppendEmpty(nil, 0), AppendChunk(nil, &first, fiveMinutes, 1<<63), AppendChunk(nil, &second, fiveMinutes, 7), AppendEmpty(nil, 8)},
+			parts: []Part{{b.Start[0] - 1, 0}, {b.Start[0], 1 << 63}, {b.End[half-1], 7}, {b.End[b.Len()-1], 8}},
+			chunks: [][]byte{
+				AppendEmpty(nil, 0), AppendChunk(nil, &first, fiveMinutes, 1<<63),
+				AppendChunk(nil, &second, fiveMinutes, 7), AppendEmpty(nil, 8),
+			},
 		}
 	}
 	var b Buckets
@@ -309,7 +318,9 @@ func goldenLong(t testing.TB) map[string]chunked {
 // bytes of the current format are unchanged. A golden file has one line per part, and the long chunk's bytes in hex.
 func TestGoldenLongChunks(t *testing.T) {
 	for name, c := range goldenLong(t) {
-		path := filepath.Join("testdata", "long", fmt.Sprintf("v%d-%s.txt", longFormat, strings.ReplaceAll(name, " ", "-")))
+		path := filepath.Join(
+			"testdata", "long", fmt.Sprintf("v%d-%s.txt", longFormat, strings.ReplaceAll(name, " ", "-")),
+		)
 		if *rewrite {
 			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 			require.NoError(t, os.WriteFile(path, []byte(longText(c, c.long(t, name))), 0o644))

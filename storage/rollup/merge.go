@@ -62,7 +62,8 @@ func (b *Buckets) copy(other *Buckets, from, to int, columns Columns) {
 	}
 	if columns&ColumnLine != 0 {
 		b.Comoment = append(b.Comoment, other.Comoment[from:to]...)
-		b.TimeSum, b.TimeSquares = append(b.TimeSum, other.TimeSum[from:to]...), append(b.TimeSquares, other.TimeSquares[from:to]...)
+		b.TimeSum, b.TimeSquares = append(b.TimeSum, other.TimeSum[from:to]...),
+			append(b.TimeSquares, other.TimeSquares[from:to]...)
 	}
 	if columns&ColumnCorrection != 0 {
 		b.Correction = append(b.Correction, other.Correction[from:to]...)
@@ -116,9 +117,11 @@ func (b *Buckets) Delete(index int, gone func(end int64) bool) {
 	b.FirstT, b.LastT = filter(b.FirstT, keep), filter(b.LastT, keep)
 	b.FirstST, b.LastST = filter(b.FirstST, keep), filter(b.LastST, keep)
 	b.StartCorrection, b.StartResets = filter(b.StartCorrection, keep), filter(b.StartResets, keep)
-	b.First, b.Last, b.Min, b.Max = filter(b.First, keep), filter(b.Last, keep), filter(b.Min, keep), filter(b.Max, keep)
+	b.First, b.Last, b.Min, b.Max = filter(b.First, keep), filter(b.Last, keep), filter(b.Min, keep),
+		filter(b.Max, keep)
 	b.Sum, b.SumLow, b.Moment = filter(b.Sum, keep), filter(b.SumLow, keep), filter(b.Moment, keep)
-	b.Comoment, b.TimeSum, b.TimeSquares = filter(b.Comoment, keep), filter(b.TimeSum, keep), filter(b.TimeSquares, keep)
+	b.Comoment, b.TimeSum, b.TimeSquares = filter(b.Comoment, keep), filter(b.TimeSum, keep),
+		filter(b.TimeSquares, keep)
 	b.Correction = filter(b.Correction, keep)
 	b.Histograms, b.Sketches = filter(b.Histograms, keep), filter(b.Sketches, keep)
 }

@@ -308,7 +308,8 @@ func (d *decoder) moments(count, space []int64) error {
 		if v[i] = unknownMoment; m == unknownMoment {
 			continue
 		}
-		if v[i] = math.Float64frombits(uint64(m) << (52 - momentBits)); m != 0 && !(v[i] >= smallestMoment && v[i] <= largestMoment) {
+		if v[i] = math.Float64frombits(uint64(m) << (52 - momentBits)); m != 0 &&
+			!(v[i] >= smallestMoment && v[i] <= largestMoment) {
 			return fmt.Errorf("%w: an invalid moment", ErrCorrupt)
 		}
 	}

@@ -35,7 +35,9 @@ func (b *Buckets) addUp(first int, whole *Buckets, i int) {
 	if !areFinite(slack) {
 		slack = 0
 	}
-	b.shareValue(first, b.Correction, b.Resets, whole.Correction[i]-between.correction.total()-all.correction.total(), slack)
+	b.shareValue(
+		first, b.Correction, b.Resets, whole.Correction[i]-between.correction.total()-all.correction.total(), slack,
+	)
 	b.shareValue(first, b.Sum, b.Resets, whole.Sum[i]+whole.SumLow[i]-all.sum.total(), slack)
 	b.addWhole(first, whole, i)
 }
@@ -61,12 +63,14 @@ func (b *Buckets) addWhole(first int, whole *Buckets, i int) {
 	}
 	w := Whole{Start: whole.Start[i], End: whole.End[i], First: firstT, Mean: pieces.sum.total() / float64(count)}
 	isOff := false
-	if missing := whole.Moment[i] - pieces.moment; whole.Moment[i] >= 0 && pieces.moment >= 0 && math.Abs(missing) > 1e-13*whole.Moment[i] {
+	if missing := whole.Moment[i] - pieces.moment; whole.Moment[i] >= 0 && pieces.moment >= 0 &&
+		math.Abs(missing) > 1e-13*whole.Moment[i] {
 		w.Moment, isOff = missing, true
 	}
 	if whole.TimeSquares[i] >= 0 && pieces.line.squares >= 0 && isFinite(w.Mean) {
 		w.Comoment = whole.Comoment[i] - pieces.line.comoment
-		w.TimeSum, w.TimeSquares = float64(whole.TimeSum[i]-pieces.line.timeSum), float64(whole.TimeSquares[i]-pieces.line.squares)
+		w.TimeSum, w.TimeSquares = float64(whole.TimeSum[i]-pieces.line.timeSum),
+			float64(whole.TimeSquares[i]-pieces.line.squares)
 		isOff = isOff || w.Comoment != 0 || w.TimeSquares != 0 || w.TimeSum != 0
 	}
 	if isOff {
@@ -168,6 +172,7 @@ func (b *Buckets) addUpStarts(first int, whole *Buckets, i int) {
 		if !areFinite(slack) {
 			slack = 0
 		}
-		b.shareValue(first, b.StartCorrection, b.StartResets, whole.StartCorrection[i]-between.correction.total()-all.correction.total(), slack)
+		b.shareValue(first, b.StartCorrection, b.StartResets,
+			whole.StartCorrection[i]-between.correction.total()-all.correction.total(), slack)
 	}
 }

@@ -115,7 +115,8 @@ func requireNear(t testing.TB, want, got, greatest float64, name string) {
 	case math.IsInf(want, 0):
 		require.Equal(t, want, got, name)
 	default:
-		require.LessOrEqual(t, math.Abs(want-got), 1e-12*max(greatest, math.Abs(want)), "%s: want %v, not %v", name, want, got)
+		require.LessOrEqual(t, math.Abs(want-got), 1e-12*max(greatest, math.Abs(want)),
+			"%s: want %v, not %v", name, want, got)
 	}
 }
 
@@ -213,7 +214,8 @@ func requireAnswers(t testing.TB, b *Buckets, i int, s *chunk.Samples, name stri
 		require.True(t, variance == 0 || b.Min[i] < b.Max[i], name)
 	} else {
 		variance := one("stdvar_over_time")
-		require.True(t, b.Min[i] < b.Max[i] && (variance < 1e-295 || variance > 1e295 || variance != variance), "%s: %v isn't known", name, variance)
+		require.True(t, b.Min[i] < b.Max[i] && (variance < 1e-295 || variance > 1e295 || variance != variance),
+			"%s: %v isn't known", name, variance)
 	}
 	if b.Count[i] > 1 && b.TimeSquares[i] >= 0 {
 		slope, apart := b.Comoment[i]/b.TimeMoment(i)*1000, math.Sqrt(b.TimeMoment(i)/float64(b.Count[i]))/1000
@@ -232,7 +234,9 @@ func requireHistogramAnswers(t testing.TB, b *Buckets, i int, series promengine.
 	t.Helper()
 	h := b.Histograms[i]
 	require.NotNil(t, h, name)
-	for function, got := range map[string]*histogram.FloatHistogram{"first_over_time": h.First, "last_over_time": h.Last} {
+	for function, got := range map[string]*histogram.FloatHistogram{
+		"first_over_time": h.First, "last_over_time": h.Last,
+	} {
 		require.True(t, call(t, function, series, b.Start[i], b.End[i])[0].H.Equals(got), "%s: %s", name, function)
 	}
 	sum := call(t, "sum_over_time", series, b.Start[i], b.End[i])
@@ -301,7 +305,9 @@ func requireAlike(t testing.TB, built, coarse *Buckets, name string) {
 			requireNear(t, built.StartCorrection[i], coarse.StartCorrection[i], greatest, name)
 		}
 		if moment := built.TimeMoment(i); moment > 0 {
-			requireNear(t, built.Comoment[i], coarse.Comoment[i], greatest*math.Sqrt(moment*float64(built.Count[i])), name)
+			requireNear(
+				t, built.Comoment[i], coarse.Comoment[i], greatest*math.Sqrt(moment*float64(built.Count[i])), name,
+			)
 		} else {
 			require.Equal(t, built.Comoment[i], coarse.Comoment[i], name)
 		}
@@ -323,7 +329,10 @@ func requireAlike(t testing.TB, built, coarse *Buckets, name string) {
 			}
 		}
 		rest := func(h *Histograms) Histograms {
-			return Histograms{Count: h.Count, Coarser: h.Coarser, FirstReset: h.FirstReset, FirstStartReset: h.FirstStartReset, MixedKinds: h.MixedKinds, HasGauges: h.HasGauges, Second: h.Second}
+			return Histograms{
+				Count: h.Count, Coarser: h.Coarser, FirstReset: h.FirstReset, FirstStartReset: h.FirstStartReset,
+				MixedKinds: h.MixedKinds, HasGauges: h.HasGauges, Second: h.Second,
+			}
 		}
 		require.Equal(t, rest(built.Histograms[i]), rest(coarse.Histograms[i]), name)
 	}

@@ -30,7 +30,10 @@ func TestSketchBinsAreNarrow(t *testing.T) {
 		}
 		check(r.NormFloat64())
 	}
-	for _, v := range []float64{0, math.Copysign(0, -1), 1, 2, 4, -1, math.MaxFloat64, -math.MaxFloat64, math.SmallestNonzeroFloat64, math.Ldexp(1, -1022), 1e15, 0.1} {
+	for _, v := range []float64{
+		0, math.Copysign(0, -1), 1, 2, 4, -1, math.MaxFloat64, -math.MaxFloat64, math.SmallestNonzeroFloat64,
+		math.Ldexp(1, -1022), 1e15, 0.1,
+	} {
 		check(v)
 		check(math.Nextafter(v, 0))
 	}
@@ -41,7 +44,9 @@ func storedHours(t *testing.T, s *chunk.Samples) *Buckets {
 	var fine, hours, got Buckets
 	AppendStored(&fine, s, "m", fiveMinutes)
 	for from := 0; from < fine.Len(); from += 24 { // 5m buckets are encoded and decoded before they are coarsened.
-		require.NoError(t, Decode(AppendChunk(nil, fine.slice(from, min(from+24, fine.Len())), fiveMinutes, 1), AllColumns, &got))
+		require.NoError(
+			t, Decode(AppendChunk(nil, fine.slice(from, min(from+24, fine.Len())), fiveMinutes, 1), AllColumns, &got),
+		)
 	}
 	require.True(t, fine.Equal(&got))
 	CoarsenStored(&hours, &got, "m", oneHour)
@@ -83,7 +88,8 @@ func TestQuantilesOfSketches(t *testing.T) {
 				next, weight := min(k+1, len(raw)-1), rank-float64(k)
 				want := raw[k]*(1-weight) + raw[next]*weight
 				got := made.V[k]*(1-weight) + made.V[next]*weight
-				require.LessOrEqual(t, math.Abs(got-want), 1.0000001*SketchAccuracy*(math.Abs(raw[k])*(1-weight)+math.Abs(raw[next])*weight), sh.name)
+				require.LessOrEqual(t, math.Abs(got-want),
+					1.0000001*SketchAccuracy*(math.Abs(raw[k])*(1-weight)+math.Abs(raw[next])*weight), sh.name)
 				questions++
 			}
 			require.Equal(t, []float64{raw[0], raw[len(raw)-1]}, []float64{made.V[0], made.V[len(made.V)-1]}, sh.name)

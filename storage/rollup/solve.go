@@ -152,7 +152,8 @@ func (p *portal) add(corner, direction point) side {
 		return onWay
 	case p.isOpen() && corner.minus(p.left).dot(direction) <= 1e-9*direction.length():
 		return atEdge
-	case at > 0 && p.hasLeft && !p.hasRight && corner == p.left, at < 0 && p.hasRight && !p.hasLeft && corner == p.right:
+	case at > 0 && p.hasLeft && !p.hasRight && corner == p.left,
+		at < 0 && p.hasRight && !p.hasLeft && corner == p.right:
 		return nowhere
 	case at > 0:
 		p.left, p.hasLeft = corner, true

@@ -38,7 +38,8 @@ func IsStartOverlap(startBefore, before, start int64) bool {
 // IsStartReset returns true if the first sample of bucket i is a counter reset by its start timestamp after the last
 // sample of an earlier bucket, and both samples are of the same kind.
 func (b *Buckets) IsStartReset(before, i int) bool {
-	return b.FirstST != nil && b.sameKind(before, i) && IsStartReset(b.LastST[before], b.LastT[before], b.FirstST[i], b.FirstT[i])
+	return b.FirstST != nil && b.sameKind(before, i) &&
+		IsStartReset(b.LastST[before], b.LastT[before], b.FirstST[i], b.FirstT[i])
 }
 
 // StartOverlaps returns true if the start of the first sample of bucket i overlaps the last sample of an earlier
@@ -143,7 +144,8 @@ func (b *Buckets) setStarts(i int, r startRun) {
 			return
 		}
 		b.FirstST, b.LastST = make([]int64, len(b.End), cap(b.End)), make([]int64, len(b.End), cap(b.End))
-		b.StartCorrection, b.StartResets = make([]float64, len(b.End), cap(b.End)), make([]uint32, len(b.End), cap(b.End))
+		b.StartCorrection, b.StartResets = make([]float64, len(b.End), cap(b.End)),
+			make([]uint32, len(b.End), cap(b.End))
 	}
 	b.FirstST[i], b.LastST[i], b.StartResets[i] = r.first, r.last, r.resets
 	if b.StartCorrection[i] = 0; r.resets > 0 {
@@ -226,7 +228,8 @@ func (d *decoder) starts() error {
 	clear(tail(&into.StartCorrection, d.at-len(into.StartCorrection)))
 	clear(tail(&into.StartResets, d.at-len(into.StartResets)))
 	first, last := tail(&into.FirstST, d.n), tail(&into.LastST, d.n)
-	if b := d.e.column(columnFirstST); len(b) > 0 && b[0] == startsFar && d.parts == nil && !d.e.has(columnLastST) && !d.e.has(columnStartResets) {
+	if b := d.e.column(columnFirstST); len(b) > 0 && b[0] == startsFar && d.parts == nil && !d.e.has(columnLastST) &&
+		!d.e.has(columnStartResets) {
 		if v, ok := chunk.ConstantInts(b[1:]); ok { // This is the case unless a series restarts.
 			for i := range first {
 				first[i], last[i] = into.Start[d.at]+v, into.Start[d.at]+v

@@ -144,7 +144,8 @@ func (e *encoder) sums(b *Buckets, parts []part, l *lanes) {
 		guesses[i].p = e.take(len(high))
 		l.predictSums(guesses[i].kind, guesses[i].p, count)
 	}
-	if e.predicted(columnSum, high, m, above, guesses[:]...) { // Otherwise a reader has no integers to predict corrections from.
+	if e.predicted(columnSum, high, m, above, guesses[:]...) {
+		// Otherwise a reader has no integers to predict corrections from.
 		l.sum = m
 	}
 	e.lows(gather(b.SumLow, parts, ofFloats), gather(b.Min, parts, ofFloats), gather(b.Max, parts, ofFloats))

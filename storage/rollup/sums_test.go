@@ -37,7 +37,8 @@ func TestCorrectionsOfSumsThatAreValues(t *testing.T) {
 			require.NoError(t, Decode(value, AllColumns, &got), "seed %d, width %d", seed, width)
 			requireSame(t, b, &got, fmt.Sprint("seed ", seed))
 			got.Reset()
-			require.NoError(t, Decode(value, ColumnCorrection|ColumnFirst|ColumnLast, &got), "seed %d, width %d", seed, width)
+			require.NoError(t, Decode(value, ColumnCorrection|ColumnFirst|ColumnLast, &got),
+				"seed %d, width %d", seed, width)
 		}
 	}
 	require.NotZero(t, asValues)

@@ -128,7 +128,8 @@ func (d *decoder) sums(want Columns, correction []byte, space []int64) error {
 		return err
 	}
 	switch {
-	case want&ColumnSum == 0 && (want&ColumnCorrection != 0 && correction[0] == bySum || want&ColumnMoment != 0 && d.momentsNeedSums()):
+	case want&ColumnSum == 0 &&
+		(want&ColumnCorrection != 0 && correction[0] == bySum || want&ColumnMoment != 0 && d.momentsNeedSums()):
 		if err := d.high(nil, count); err != nil {
 			return err
 		}
@@ -240,7 +241,8 @@ func (d *decoder) corrections(b []byte, count, temp []int64) error {
 	if err := decodeInts(d.e.column(columnResets), resets, "resets"); err != nil {
 		return err
 	}
-	places, at, n := space[d.n:][:0], space[2*d.n:][:0], space[3*d.n:][:0] // index in the chunk, index among floats, and number of resets
+	// index in the chunk, index among floats, and number of resets
+	places, at, n := space[d.n:][:0], space[2*d.n:][:0], space[3*d.n:][:0]
 	k := int64(0)
 	for i := range d.n {
 		if !d.takesPart(i, full) {

@@ -38,9 +38,12 @@ func windowsOf(c *aggregateChunk, width int64) (*chunkWindows, error) {
 	}
 	w := &chunkWindows{width: width}
 	counts := all[aggregateCount]
-	for i, name := range [...]string{aggregateCount: "count", aggregateSum: "sum", aggregateMin: "min", aggregateMax: "max"} {
+	for i, name := range [...]string{
+		aggregateCount: "count", aggregateSum: "sum", aggregateMin: "min", aggregateMax: "max",
+	} {
 		if len(all[i]) != len(counts) {
-			return nil, fmt.Errorf("%w: %d windows have a %s, and %d a count", ErrAggregates, len(all[i]), name, len(counts))
+			return nil, fmt.Errorf("%w: %d windows have a %s, and %d a count",
+				ErrAggregates, len(all[i]), name, len(counts))
 		}
 	}
 	for i, p := range counts {
@@ -54,14 +57,18 @@ func windowsOf(c *aggregateChunk, width int64) (*chunkWindows, error) {
 		}
 		start := p.t - (p.t%width+width)%width
 		if i > 0 && start < w.list[i-1].end {
-			return nil, fmt.Errorf("%w: two windows in the %d ms from %d ms on; meta.json may declare another resolution", ErrAggregates, width, start)
+			return nil, fmt.Errorf(
+				"%w: two windows in the %d ms from %d ms on; meta.json may declare another resolution", ErrAggregates,
+				width, start,
+			)
 		}
 		x := window{
 			start: start, end: start + width, stamp: p.t, n: uint32(p.v),
 			sum: all[aggregateSum][i].v, least: all[aggregateMin][i].v, most: all[aggregateMax][i].v,
 		}
 		if !rollup.IsPossible(x.n, x.sum, x.least, x.most) {
-			return nil, fmt.Errorf("%w: the sum %v, min %v and max %v of the %d samples at %d ms contradict each other", ErrAggregates, x.sum, x.least, x.most, x.n, p.t)
+			return nil, fmt.Errorf("%w: the sum %v, min %v and max %v of the %d samples at %d ms contradict each other",
+				ErrAggregates, x.sum, x.least, x.most, x.n, p.t)
 		}
 		w.list = append(w.list, x)
 	}

@@ -108,7 +108,9 @@ func downsampled(t testing.TB, s *chunk.Samples, width int64, windows int) (list
 }
 
 // writeDownsampled writes a block of aggregates like Thanos, with the given number of windows per chunk.
-func writeDownsampled(t testing.TB, dir string, external map[string]string, width int64, windows int, list ...series) string {
+func writeDownsampled(
+	t testing.TB, dir string, external map[string]string, width int64, windows int, list ...series,
+) string {
 	t.Helper()
 	slices.SortFunc(list, func(a, b series) int { return labels.Compare(a.labels, b.labels) })
 	id := ulid.Make()
@@ -125,7 +127,10 @@ func writeDownsampled(t testing.TB, dir string, external map[string]string, widt
 	for _, text := range sortedKeys(symbols) {
 		require.NoError(t, iw.AddSymbol(text))
 	}
-	meta := tsdb.BlockMeta{Version: 1, ULID: id, MinTime: math.MaxInt64, MaxTime: math.MinInt64, Compaction: tsdb.BlockMetaCompaction{Level: 2, Sources: []ulid.ULID{id}}}
+	meta := tsdb.BlockMeta{
+		Version: 1, ULID: id, MinTime: math.MaxInt64, MaxTime: math.MinInt64,
+		Compaction: tsdb.BlockMetaCompaction{Level: 2, Sources: []ulid.ULID{id}},
+	}
 	for i, s := range list {
 		metas := downsampled(t, &s.samples, width, windows)
 		require.NoError(t, cw.WriteChunks(metas...))
@@ -286,7 +291,8 @@ func TestDownsampledBlocks(t *testing.T) {
 	}
 	for _, s := range list {
 		for res, b := range got[s.labels.Get(labels.MetricName)] {
-			requireAggregates(t, &s.samples, b, res.Width(), s.labels.Get(labels.MetricName) == "requests_total" && res == rollup.FiveMinutes)
+			requireAggregates(t, &s.samples, b, res.Width(),
+				s.labels.Get(labels.MetricName) == "requests_total" && res == rollup.FiveMinutes)
 		}
 	}
 }
@@ -331,7 +337,9 @@ func TestUndeclaredAggregates(t *testing.T) {
 			block := writeDownsampled(t, dir, nil, 300_000, 50, counter)
 			change(block)
 			var got error
-			for _, err := range open(t, Options{Dirs: []string{dir}, Selection: importer.Everything()}).Batches(t.Context(), "") {
+			for _, err := range open(t, Options{
+				Dirs: []string{dir}, Selection: importer.Everything(),
+			}).Batches(t.Context(), "") {
 				got = err
 			}
 			require.ErrorIs(t, got, ErrUndeclared)
@@ -342,7 +350,9 @@ func TestUndeclaredAggregates(t *testing.T) {
 		dir := t.TempDir()
 		thanos(t, writeDownsampled(t, dir, nil, 300_000, 50, counter), nil, 3_600_000)
 		var skipped []importer.Skip
-		for b, err := range open(t, Options{Dirs: []string{dir}, Selection: importer.Everything()}).Batches(t.Context(), "") {
+		for b, err := range open(t, Options{
+			Dirs: []string{dir}, Selection: importer.Everything(),
+		}).Batches(t.Context(), "") {
 			require.NoError(t, err)
 			skipped = append(skipped, b.Skipped...)
 			require.Empty(t, b.Buckets)
@@ -355,7 +365,8 @@ func TestUndeclaredAggregates(t *testing.T) {
 func TestContradictoryAggregates(t *testing.T) {
 	const at = 299_999
 	for name, values := range map[string][4]float64{ // count, sum, min, max
-		"sum too small": {10, 9, 1, 5}, "sum too large": {10, 51, 1, 5}, "min above max": {10, 30, 5, 1}, "one sample": {1, 1, 1, 2},
+		"sum too small": {10, 9, 1, 5}, "sum too large": {10, 51, 1, 5}, "min above max": {10, 30, 5, 1},
+		"one sample": {1, 1, 1, 2},
 	} {
 		var data []byte
 		for _, v := range values {

@@ -119,9 +119,11 @@ func sizeOf(s *chunk.Samples) int {
 	for _, h := range s.H {
 		n += 200
 		if h.Int != nil {
-			n += 8 * (len(h.Int.PositiveBuckets) + len(h.Int.NegativeBuckets) + len(h.Int.PositiveSpans) + len(h.Int.NegativeSpans) + len(h.Int.CustomValues))
+			n += 8 * (len(h.Int.PositiveBuckets) + len(h.Int.NegativeBuckets) + len(h.Int.PositiveSpans) +
+				len(h.Int.NegativeSpans) + len(h.Int.CustomValues))
 		} else {
-			n += 8 * (len(h.Float.PositiveBuckets) + len(h.Float.NegativeBuckets) + len(h.Float.PositiveSpans) + len(h.Float.NegativeSpans) + len(h.Float.CustomValues))
+			n += 8 * (len(h.Float.PositiveBuckets) + len(h.Float.NegativeBuckets) + len(h.Float.PositiveSpans) +
+				len(h.Float.NegativeSpans) + len(h.Float.CustomValues))
 		}
 	}
 	return n

@@ -69,7 +69,9 @@ func floats(name string, from int64, n int) series {
 }
 
 // readAll reads a source from a position, and returns the samples of each series and the positions of the batches.
-func readAll(t testing.TB, s *Source, after string) (got map[string]*chunk.Samples, positions []string, skipped []importer.Skip) {
+func readAll(
+	t testing.TB, s *Source, after string,
+) (got map[string]*chunk.Samples, positions []string, skipped []importer.Skip) {
 	t.Helper()
 	got = map[string]*chunk.Samples{}
 	for b, err := range s.Batches(t.Context(), after) {
@@ -113,7 +115,9 @@ func TestRead(t *testing.T) {
 	want := map[string]*chunk.Samples{}
 	for i := range 7 {
 		all := floats(fmt.Sprint("h", i), start, 4000)
-		first, second := series{labels: all.labels, samples: chunk.Samples{T: all.samples.T[:2500], V: all.samples.V[:2500]}},
+		first, second := series{
+			labels: all.labels, samples: chunk.Samples{T: all.samples.T[:2500], V: all.samples.V[:2500]},
+		},
 			series{labels: all.labels, samples: chunk.Samples{T: all.samples.T[2000:], V: all.samples.V[2000:]}}
 		a = append(a, first)
 		if i != 3 {
@@ -225,11 +229,15 @@ func TestSelection(t *testing.T) {
 	require.NoError(t, opened.Delete(t.Context(), a.samples.T[1000], a.samples.T[1200], host))
 	require.NoError(t, opened.Close())
 	sel := importer.Selection{
-		Matchers: [][]*labels.Matcher{{host}}, MinMS: a.samples.T[900], MaxMS: a.samples.T[2000], Add: []labels.Label{{Name: "cluster", Value: "x"}},
+		Matchers: [][]*labels.Matcher{{host}}, MinMS: a.samples.T[900], MaxMS: a.samples.T[2000],
+		Add: []labels.Label{{Name: "cluster", Value: "x"}},
 	}
 	got, _, _ := readAll(t, open(t, Options{Dirs: []string{one}, Selection: sel}), "")
 	require.Len(t, got, 1)
-	want := chunk.Samples{T: append(a.samples.T[900:1000:1000], a.samples.T[1201:2001]...), V: append(a.samples.V[900:1000:1000], a.samples.V[1201:2001]...)}
+	want := chunk.Samples{
+		T: append(a.samples.T[900:1000:1000], a.samples.T[1201:2001]...),
+		V: append(a.samples.V[900:1000:1000], a.samples.V[1201:2001]...),
+	}
 	equal(t, &want, got[`{__name__="up", cluster="x", host="a"}`])
 }
 
@@ -267,9 +275,14 @@ func TestThanos(t *testing.T) {
 		}
 		return n
 	}
-	require.Equal(t, map[string]int{`{__name__="up", cluster="c", host="a", replica="0"}`: 1000, `{__name__="up", cluster="c", host="a", replica="1"}`: 1000},
+	require.Equal(t, map[string]int{
+		`{__name__="up", cluster="c", host="a", replica="0"}`: 1000,
+		`{__name__="up", cluster="c", host="a", replica="1"}`: 1000,
+	},
 		count(Options{BatchBytes: 5000}))
-	require.Equal(t, map[string]int{`{__name__="up", cluster="c", host="a"}`: 1000}, count(Options{Without: []string{"replica"}}))
+	require.Equal(
+		t, map[string]int{`{__name__="up", cluster="c", host="a"}`: 1000}, count(Options{Without: []string{"replica"}}),
+	)
 	require.Equal(t, map[string]int{`{__name__="up", host="a"}`: 1000}, count(Options{NoExternal: true}))
 
 	down := write(t, dir, a)
@@ -318,7 +331,8 @@ func TestDamageIsToldOnce(t *testing.T) {
 	text[60] ^= 255
 	require.NoError(t, os.WriteFile(path, text, 0o644))
 	for _, from := range []int64{math.MinInt64, start + 95*60_000, start + 3*3600_000} {
-		got, _, skipped := readAll(t, open(t, Options{Dirs: []string{dir}, Selection: importer.Selection{MinMS: from, MaxMS: math.MaxInt64}}), "")
+		got, _, skipped := readAll(t,
+			open(t, Options{Dirs: []string{dir}, Selection: importer.Selection{MinMS: from, MaxMS: math.MaxInt64}}), "")
 		require.Empty(t, got)
 		require.Len(t, skipped, 1, from)
 	}

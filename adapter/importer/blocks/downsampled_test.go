@@ -123,7 +123,8 @@ func TestDownsampledBlocksAreStored(t *testing.T) {
 		writeDownsampled(t, dir, nil, 300_000, 140, parts(fine, late)...)
 		writeDownsampled(t, dir, nil, hourMS, 140, parts(begin, late)...)
 		o := importer.Options{
-			Into: importer.Local(s, func() time.Time { return now }), Tenant: "t", Name: "blocks", Target: "here", Checkpoint: filepath.Join(t.TempDir(), "c"),
+			Into: importer.Local(s, func() time.Time { return now }), Tenant: "t", Name: "blocks", Target: "here",
+			Checkpoint: filepath.Join(t.TempDir(), "c"),
 		}
 		runs := 0
 		for ; ; runs++ {
@@ -206,7 +207,9 @@ func TestWrongTimeRange(t *testing.T) {
 				dir := t.TempDir()
 				changeTimes(t, writeBlock(dir), c.minTime, c.maxTime)
 				samples, skipped := 0, map[string]bool{}
-				for b, err := range open(t, Options{Dirs: []string{dir}, Selection: c.sel, BatchBytes: 20_000}).Batches(t.Context(), "") {
+				for b, err := range open(t, Options{
+					Dirs: []string{dir}, Selection: c.sel, BatchBytes: 20_000,
+				}).Batches(t.Context(), "") {
 					require.NoError(t, err)
 					for _, s := range b.Series {
 						samples += s.Samples.Len()

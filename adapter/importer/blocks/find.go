@@ -24,7 +24,9 @@ var (
 	// ErrDownsampled means that a block has aggregates of an unsupported resolution.
 	ErrDownsampled = errors.New("blocks: unsupported resolution of a downsampled block; only 5m and 1h are supported")
 	// ErrUndeclared means that a block has aggregates, but meta.json describes a block of samples.
-	ErrUndeclared = errors.New("blocks: meta.json doesn't declare a downsampled block, but the chunks are aggregates; set thanos.downsample.resolution in it to 300000 (5m) or 3600000 (1h), or move the block away to import the other blocks")
+	ErrUndeclared = errors.New(
+		"blocks: meta.json doesn't declare a downsampled block, but the chunks are aggregates; set thanos.downsample.resolution in it to 300000 (5m) or 3600000 (1h), or move the block away to import the other blocks",
+	)
 	// errOutside means that a chunk has samples outside of the block's time range, on days on which it isn't read.
 	errOutside = errors.New("samples are outside of the time range in meta.json; correct minTime and maxTime")
 	// ErrDamaged means that a block can't be read.
@@ -109,7 +111,8 @@ func findIn(dir string) ([]found, error) {
 		}
 		f, err := readMeta(filepath.Join(dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%w %s: meta.json is missing; move it away to import the other blocks", ErrDamaged, filepath.Join(dir, e.Name()))
+			return nil, fmt.Errorf("%w %s: meta.json is missing; move it away to import the other blocks",
+				ErrDamaged, filepath.Join(dir, e.Name()))
 		}
 		if err != nil {
 			return nil, err
@@ -129,11 +132,14 @@ func readMeta(dir string) (found, error) {
 	}
 	var m metaFile
 	if err := json.Unmarshal(text, &m); err != nil {
-		return found{}, fmt.Errorf("%w %s: meta.json: %w; move it away to import the other blocks", ErrDamaged, dir, err)
+		return found{}, fmt.Errorf("%w %s: meta.json: %w; move it away to import the other blocks",
+			ErrDamaged, dir, err)
 	}
-	resolution := slices.IndexFunc([]rollup.Resolution{rollup.Raw, rollup.FiveMinutes, rollup.OneHour}, func(res rollup.Resolution) bool {
-		return res.Width() == m.Thanos.Downsample.Resolution
-	})
+	resolution := slices.IndexFunc(
+		[]rollup.Resolution{rollup.Raw, rollup.FiveMinutes, rollup.OneHour}, func(res rollup.Resolution) bool {
+			return res.Width() == m.Thanos.Downsample.Resolution
+		},
+	)
 	if resolution < 0 {
 		return found{}, fmt.Errorf("%w: %s has %d ms", ErrDownsampled, dir, m.Thanos.Downsample.Resolution)
 	}

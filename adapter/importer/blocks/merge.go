@@ -147,7 +147,9 @@ func (m *merge) read(minT, maxT int64, first bool) (*chunk.Samples, []importer.S
 	return samples, skipped, nil
 }
 
-func (c *cursor) readChunk(meta chunks.Meta, minT, maxT int64, deleted tombstones.Intervals, into *chunk.Samples) error {
+func (c *cursor) readChunk(
+	meta chunks.Meta, minT, maxT int64, deleted tombstones.Intervals, into *chunk.Samples,
+) error {
 	ch, iterable, err := c.b.chunks.ChunkOrIterable(meta)
 	if err != nil {
 		return err
@@ -206,7 +208,8 @@ func (c *cursor) readWindows(meta chunks.Meta, width int64, isCounter bool) ([]w
 	case ch != nil && ch.NumSamples() == 0:
 		return nil, nil
 	default:
-		return nil, fmt.Errorf("%w: the chunk has raw samples, although meta.json describes a downsampled block", ErrAggregates)
+		return nil, fmt.Errorf("%w: the chunk has raw samples, although meta.json describes a downsampled block",
+			ErrAggregates)
 	}
 	w, err := windowsOf(of, width)
 	if err != nil {
@@ -240,6 +243,7 @@ func (m *merge) outside(day int64, s *Source) (list []importer.Skip) {
 // skip describes a damaged chunk of the current series.
 func (c *cursor) skip(meta chunks.Meta, why error) importer.Skip {
 	return importer.Skip{
-		What: fmt.Sprintf("block %s, series %s, a chunk of %d – %d ms", c.b.dir, c.labels, meta.MinTime, meta.MaxTime), Why: why.Error(), Damaged: true,
+		What: fmt.Sprintf("block %s, series %s, a chunk of %d – %d ms", c.b.dir, c.labels, meta.MinTime, meta.MaxTime),
+		Why:  why.Error(), Damaged: true,
 	}
 }

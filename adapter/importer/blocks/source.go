@@ -251,7 +251,9 @@ func (c *cutter) samples(minT, maxT int64, first bool, g group, m *merge, ls lab
 	}
 	c.skip(skipped)
 	if samples.Len() > 0 {
-		c.batch.Series = append(c.batch.Series, storage.ImportedSeries{Labels: c.s.opts.Selection.Labels(with(ls, g.external)), Samples: samples})
+		c.batch.Series = append(c.batch.Series, storage.ImportedSeries{
+			Labels: c.s.opts.Selection.Labels(with(ls, g.external)), Samples: samples,
+		})
 		c.bytes += sizeOf(samples)
 	}
 	return nil
@@ -337,7 +339,9 @@ func (s *Source) groups(day int64) (list []group) {
 		if b.meta.MinTime > day+dayMS || b.until() <= day+1 {
 			continue
 		}
-		i := slices.IndexFunc(list, func(g group) bool { return g.resolution == b.resolution && labels.Equal(g.external, b.external) })
+		i := slices.IndexFunc(list, func(g group) bool {
+			return g.resolution == b.resolution && labels.Equal(g.external, b.external)
+		})
 		if i < 0 {
 			i = len(list)
 			list = append(list, group{external: b.external, resolution: b.resolution})
@@ -345,7 +349,9 @@ func (s *Source) groups(day int64) (list []group) {
 		list[i].blocks = append(list[i].blocks, b)
 	}
 	slices.SortFunc(list, func(a, b group) int {
-		return cmp.Or(cmp.Compare(a.resolution, b.resolution), strings.Compare(a.external.String(), b.external.String()))
+		return cmp.Or(
+			cmp.Compare(a.resolution, b.resolution), strings.Compare(a.external.String(), b.external.String()),
+		)
 	})
 	return list
 }

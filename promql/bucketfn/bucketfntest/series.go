@@ -18,8 +18,9 @@ import (
 var SeriesKinds = []string{
 	"counter", "counter with resets", "gauge", "special values", "great integers", "overflowing", "constant",
 	"large positive", "large negative", "largest", "large and special",
-	"histograms", "histograms with resets", "histograms of several sorts", "float histograms", "integer histograms", "custom buckets",
-	"gauge histograms", "hinted histograms", "floats and histograms", "histograms of changing layouts", "custom buckets of changing bounds",
+	"histograms", "histograms with resets", "histograms of several sorts", "float histograms", "integer histograms",
+	"custom buckets", "gauge histograms", "hinted histograms", "floats and histograms",
+	"histograms of changing layouts", "custom buckets of changing bounds",
 	"gauge histograms of changing layouts",
 }
 
@@ -91,7 +92,10 @@ func (g *SeriesGenerator) Next() {
 	case "gauge":
 		g.V = math.Round(r.NormFloat64()*1e6) / 100
 	case "special values":
-		special := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1), math.Float64frombits(0x7ff8000000001234), 1e-310}
+		special := []float64{
+			math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1), math.Float64frombits(0x7ff8000000001234),
+			1e-310,
+		}
 		g.V = r.NormFloat64()
 		if r.IntN(3) == 0 {
 			g.V = special[r.IntN(len(special))]
@@ -119,7 +123,9 @@ func (g *SeriesGenerator) Next() {
 	case "large and special":
 		g.V = float64(r.IntN(3))
 		if r.IntN(20) == 0 {
-			g.V = []float64{math.MaxFloat64, 1e300, 1e285, math.Inf(1), math.NaN(), math.SmallestNonzeroFloat64}[r.IntN(6)] * float64(r.IntN(3)-1)
+			g.V = []float64{
+				math.MaxFloat64, 1e300, 1e285, math.Inf(1), math.NaN(), math.SmallestNonzeroFloat64,
+			}[r.IntN(6)] * float64(r.IntN(3)-1)
 		}
 	case "constant":
 		g.V = 42
