@@ -27,7 +27,7 @@ func aggregates(name string, res rollup.Resolution, from time.Time, n int) stora
 	for i := range int64(n) {
 		end := start + (i+1)*width
 		s.Buckets.AppendAggregate(rollup.Aggregate{
-			End: end, Count: uint32(2 + i%3), Sum: float64(3 * i), Min: 0, Max: float64(2 * i), First: 0,
+			End: end, Count: uint32(2 + i%3), Sum: float64(2 * i), Min: 0, Max: float64(2 * i), First: 0,
 			Last: float64(i), FirstT: end - width + 1, LastT: end - 1,
 		}, width)
 	}
