@@ -2,35 +2,38 @@ package index
 
 import (
 	"context"
-	"math/rand/v2"
 
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/meter"
 )
 
-// matchesPerLook is the average number of matches of regular expressions between calls of the context's meter.
-const matchesPerLook = 16
+// workPerLook is the number of bytes that regular expressions match between two checks of the context. A match counts as
+// matchWork bytes more than its value has.
+const workPerLook, matchWork = 4096, 16
 
 // Matching matches label values for one read. A match of a regular expression may take milliseconds, so the context is
-// checked before each of them, and a read that matches for long waits for its turn among large reads. After the context
-// has ended, regular expressions match nothing, negated or not. Results are then incomplete: the caller must check the
-// context before it uses them.
+// checked every few matches, and a read that matches for long waits for its turn among large reads. When the context has
+// ended, regular expressions match nothing, negated or not. Results are then incomplete: the caller must check the
+// context before it uses them. It isn't safe for concurrent use.
 type Matching struct {
 	ctx  context.Context
 	done <-chan struct{}
+	// left is the number of bytes until the next check. isOver is set if the context had ended at the last one.
+	left   int
+	isOver bool
 }
 
 // NewMatching returns a Matching for one read.
-func NewMatching(ctx context.Context) Matching { return Matching{ctx, ctx.Done()} }
+func NewMatching(ctx context.Context) Matching { return Matching{ctx: ctx, done: ctx.Done()} }
 
 // Matches reports whether a value matches.
 func (x *Matching) Matches(m *labels.Matcher, value string) bool {
 	if isRegexp(m) {
-		if rand.Uint32N(matchesPerLook) == 0 {
-			meter.Working(x.ctx)
+		if x.left -= len(value) + matchWork; x.left <= 0 {
+			x.look()
 		}
-		if x.isOver() {
+		if x.isOver {
 			return false
 		}
 	}
@@ -57,13 +60,14 @@ func (x *Matching) MatchesName(ms []*labels.Matcher, name string) bool {
 	return true
 }
 
-// isOver reports whether the context has ended.
-func (x *Matching) isOver() bool {
+// look calls the context's meter, and checks whether the context has ended.
+func (x *Matching) look() {
+	meter.Working(x.ctx)
+	x.left = workPerLook
 	select {
 	case <-x.done:
-		return true
+		x.isOver = true
 	default:
-		return false
 	}
 }
 
