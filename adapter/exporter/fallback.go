@@ -122,7 +122,7 @@ func (m *maker) appendFallback(into *chunk.Samples, list []fallback) error {
 				if m.buckets.Flags[i]&rollup.Aggregated != 0 {
 					m.estimated += within(m.samples.T[before:], o.from, o.to)
 				}
-				if m.buckets.Flags[i]&rollup.NotSimple != 0 {
+				if m.buckets.Flags[i]&(rollup.NotSimple|rollup.Large) != 0 {
 					m.incomplete++
 				}
 			}
