@@ -69,21 +69,27 @@ func (d *importDay) run(ctx context.Context) (err error) {
 		if len(list) == 0 {
 			continue
 		}
-		if d.finest = rollup.Resolution(finest); d.fillsUp() {
-			end, err := d.s.member.Filling.Begin(ctx)
-			if err != nil {
-				return err
-			}
-			defer end()
-		}
-		if err := d.bring(list); err != nil {
-			return err
-		}
-		if err := d.applyDeletes(list); err != nil {
+		d.finest = rollup.Resolution(finest)
+		if err := d.bringInTurn(list); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// bringInTurn stores series of one age, and applies deletes to their rollups.
+func (d *importDay) bringInTurn(list []*importedDay) error {
+	if d.fillsUp() {
+		end, err := d.s.member.Filling.Begin(d.ctx)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	if err := d.bring(list); err != nil {
+		return err
+	}
+	return d.applyDeletes(list)
 }
 
 // errRawGone means that the raw rows of a seal or an import expired before its rollups were computed from them, or

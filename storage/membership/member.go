@@ -77,7 +77,7 @@ type Member struct {
 // New returns a member that has read and written nothing. Without Open it can only read about other processes.
 func New(o Options) *Member {
 	m := &Member{o: o}
-	m.Clock, m.Filling = &CheckedClock{o: &m.o}, &Turn{m: m, name: leaseFilling}
+	m.Clock, m.Filling = &CheckedClock{o: &m.o}, newTurn(m, leaseFilling)
 	if o.Shared {
 		m.beats = &beats{o: &m.o, clock: m.Clock, filling: m.Filling}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -18,25 +17,35 @@ type Turn struct {
 	m    *Member
 	name string
 
-	mu sync.Mutex
-	// left is true if this process may still own the lease after its turn has ended. mu guards it.
+	// held has an item while a goroutine has the turn.
+	held chan struct{}
+	// left is true if this process may still own the lease after its turn has ended. held guards it.
 	left bool
+}
+
+func newTurn(m *Member, name string) *Turn {
+	return &Turn{m: m, name: name, held: make(chan struct{}, 1)}
 }
 
 // Begin waits until no other process or goroutine has the turn, and acquires it. The caller must call end to release
 // it.
 func (t *Turn) Begin(ctx context.Context) (end func(), err error) {
-	t.mu.Lock()
+	select {
+	case t.held <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("membership: waiting until %s ends: %w", t.name, ctx.Err())
+	}
+	release := func() { <-t.held }
 	if t.m.Alone() {
-		return t.mu.Unlock, nil
+		return release, nil
 	}
 	if err := t.take(ctx); err != nil { // The lease may have been acquired.
 		t.left = true
-		t.mu.Unlock()
+		release()
 		return nil, err
 	}
 	return func() {
-		defer t.mu.Unlock()
+		defer release()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CommitTimeout)
 		defer cancel()
 		err := t.give(ctx)
@@ -48,10 +57,12 @@ func (t *Turn) Begin(ctx context.Context) (end func(), err error) {
 
 // giveLeft releases the lease if releasing it failed at the end of the turn.
 func (t *Turn) giveLeft(ctx context.Context) error {
-	if !t.mu.TryLock() {
+	select {
+	case t.held <- struct{}{}:
+	default:
 		return nil // The current turn releases it.
 	}
-	defer t.mu.Unlock()
+	defer func() { <-t.held }()
 	if !t.left {
 		return nil
 	}

@@ -1,0 +1,32 @@
+package storage
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// TestImportOfSeveralAges imports a day of three classes: of one only 1h rollups are stored, of one also 5m rollups, and
+// of one also samples. Both kinds of rollups are changed in turn.
+func TestImportOfSeveralAges(t *testing.T) {
+	eachExpiryRig(t, func(t *testing.T, r *expiryRig, _ bool) {
+		m := r.start(0, withTestClasses)
+		at := r.now().Add(-40 * day).Truncate(2 * time.Hour)
+		var list []ImportedSeries
+		for _, job := range []string{"web", "ci", "audit"} {
+			samples := &chunk.Samples{}
+			for i := range 10 {
+				samples.AppendFloat(at.Add(time.Duration(i)*time.Minute).UnixMilli(), 0, 1)
+			}
+			list = append(list, ImportedSeries{jobLabels(job), samples})
+		}
+		stats, err := m.Import(t.Context(), "t", list)
+		require.NoError(t, err)
+		require.Equal(t, 10, stats.HoursOnly)
+		require.Equal(t, 20, stats.RollupsOnly)
+		require.Equal(t, 10, stats.Samples)
+	})
+}
