@@ -33,73 +33,73 @@ type metrics struct {
 func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 	f := promauto.With(r)
 	counter := func(name, help string) prometheus.Counter {
-		return f.NewCounter(prometheus.CounterOpts{Name: "cassia_store_" + name, Help: help})
+		return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	gauge := func(name, help string) prometheus.Gauge {
-		return f.NewGauge(prometheus.GaugeOpts{Name: "cassia_store_" + name, Help: help})
+		return f.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	byLabel := func(name, label, help string) *prometheus.CounterVec {
-		return f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_store_" + name, Help: help}, []string{label})
+		return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 	}
 	seconds := func(name, help string) prometheus.Histogram {
 		return f.NewHistogram(prometheus.HistogramOpts{
-			Name: "cassia_store_" + name, Help: help,
+			Name: name, Help: help,
 			Buckets:                     prometheus.ExponentialBuckets(0.0005, 2, 16),
 			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
 		})
 	}
 	gaugeFunc := func(name, help string, value func() float64) {
-		f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_" + name, Help: help}, value)
+		f.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
-	gaugeFunc("head_series", "Active series in the head.", func() float64 { return float64(s.head.SeriesCount()) })
-	gaugeFunc("head_bytes", "Estimated memory of the head, in bytes.",
+	gaugeFunc("cassia_store_head_series", "Active series in the head.", func() float64 { return float64(s.head.SeriesCount()) })
+	gaugeFunc("cassia_store_head_bytes", "Estimated memory of the head, in bytes.",
 		func() float64 { return float64(s.head.Bytes()) })
-	gaugeFunc("head_limit_bytes",
+	gaugeFunc("cassia_store_head_limit_bytes",
 		"Size of the head in bytes above which new series are rejected; 0 if there is no limit.",
 		func() float64 { return float64(s.opts.HeadBytes) })
 	registerClock(gaugeFunc, s)
 	s.cache.Register(f)
 	return &metrics{
-		samples: byLabel("samples_total", "type",
+		samples: byLabel("cassia_store_samples_total", "type",
 			"Acknowledged samples by type."),
-		exemplars:     counter("exemplars_total", "Acknowledged exemplars."),
-		repeats:       counter("repeated_samples_total", "Received samples that were already stored (duplicates)."),
-		overloaded:    counter("overloaded_total", "Write batches rejected because too many writes were waiting."),
-		commitErrors:  counter("commit_errors_total", "Failed commits of write batches; senders retry them."),
-		commitSeconds: seconds("commit_seconds", "Duration of commits. A commit writes all waiting batches."),
+		exemplars:     counter("cassia_store_exemplars_total", "Acknowledged exemplars."),
+		repeats:       counter("cassia_store_repeated_samples_total", "Received samples that were already stored (duplicates)."),
+		overloaded:    counter("cassia_store_overloaded_total", "Write batches rejected because too many writes were waiting."),
+		commitErrors:  counter("cassia_store_commit_errors_total", "Failed commits of write batches; senders retry them."),
+		commitSeconds: seconds("cassia_store_commit_seconds", "Duration of commits. A commit writes all waiting batches."),
 		ackSeconds: seconds(
-			"ack_seconds", "Time from submitting a write batch until it was durable and visible to queries.",
+			"cassia_store_ack_seconds", "Time from submitting a write batch until it was durable and visible to queries.",
 		),
-		stagedBytes:    counter("staged_bytes_total", "Bytes written to the staging log."),
-		queueBytes:     gauge("queue_bytes", "Bytes of write batches that are waiting for a commit."),
-		rebuildSeconds: gauge("rebuild_seconds", "Duration of the last rebuild of the head, in seconds."),
-		sealSeconds:    seconds("seal_seconds", "Duration of sealing one slot of one partition."),
-		sealedSamples:  counter("sealed_samples_total", "Samples sealed."),
-		sealedChunks:   counter("sealed_chunks_total", "Chunks written by sealing."),
-		leftOut: counter("rollup_samples_left_out_total",
+		stagedBytes:    counter("cassia_store_staged_bytes_total", "Bytes written to the staging log."),
+		queueBytes:     gauge("cassia_store_queue_bytes", "Bytes of write batches that are waiting for a commit."),
+		rebuildSeconds: gauge("cassia_store_rebuild_seconds", "Duration of the last rebuild of the head, in seconds."),
+		sealSeconds:    seconds("cassia_store_seal_seconds", "Duration of sealing one slot of one partition."),
+		sealedSamples:  counter("cassia_store_sealed_samples_total", "Samples sealed."),
+		sealedChunks:   counter("cassia_store_sealed_chunks_total", "Chunks written by sealing."),
+		leftOut: counter("cassia_store_rollup_samples_left_out_total",
 			"Samples past the raw retention that could not be added to rollups, because their 5-minute bucket already "+
 				"contains them, or contains both earlier and later samples."),
-		deletes: counter("deletes_total", "Completed deletes of series."),
-		droppedWindows: counter("dropped_windows_total",
+		deletes: counter("cassia_store_deletes_total", "Completed deletes of series."),
+		droppedWindows: counter("cassia_store_dropped_windows_total",
 			"Windows of sealed samples or rollups that were deleted because they were past their retention."),
 		expiredSamples: counter(
-			"expired_samples_total", "Samples that were past their retention before they were sealed.",
+			"cassia_store_expired_samples_total", "Samples that were past their retention before they were sealed.",
 		),
 		orphans: counter(
-			"orphan_samples_total", "Staged samples that were skipped because their write was never acknowledged.",
+			"cassia_store_orphan_samples_total", "Staged samples that were skipped because their write was never acknowledged.",
 		),
-		longChunks: byLabel("compacted_chunks_total", "resolution",
+		longChunks: byLabel("cassia_store_compacted_chunks_total", "resolution",
 			"Rollup chunks that compaction merged into long chunks, by resolution."),
-		leftSeries: byLabel("compaction_left_series_total", "resolution",
+		leftSeries: byLabel("cassia_store_compaction_left_series_total", "resolution",
 			"Series that compaction skipped, because a chunk is unreadable or they are too large, by resolution."),
-		corrupt: byLabel("corrupt_rows_total", "table",
+		corrupt: byLabel("cassia_store_corrupt_rows_total", "table",
 			"Corrupt rows that were skipped, by table."),
 	}
 }
 
 // registerClock adds the metrics of the machine's clock.
 func registerClock(gauge func(name, help string, value func() float64), s *Store) {
-	gauge("clock_doubted",
+	gauge("cassia_store_clock_doubted",
 		"Whether this machine's clock is untrusted (1) or trusted (0). While it is untrusted, no data is deleted.",
 		func() float64 {
 			if _, doubted := s.clock.Off(); doubted {
@@ -107,7 +107,7 @@ func registerClock(gauge func(name, help string, value func() float64), s *Store
 			}
 			return 0
 		})
-	gauge("clock_ahead_seconds",
+	gauge("cassia_store_clock_ahead_seconds",
 		"Seconds by which this machine's clock is fast compared to the cluster's clock, or on a single machine "+
 			"compared to the last time recorded in the store. Negative if it is slow.",
 		func() float64 { off, _ := s.clock.Off(); return off.Seconds() })

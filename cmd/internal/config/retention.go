@@ -18,6 +18,8 @@ type Retention struct {
 	// Tenants and Classes are the exceptions from the retention file.
 	Tenants map[string]retention.Keep
 	Classes []retention.Class
+	// FromFile is true if a retention file was read.
+	FromFile bool
 }
 
 // String describes the retention.
@@ -115,6 +117,7 @@ func (t *retentionText) parse() (r Retention, err error) {
 		t.file == "" {
 		return r, err
 	}
+	r.FromFile = true
 	return r, r.loadRetentionFile(t.file)
 }
 
