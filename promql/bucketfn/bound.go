@@ -57,7 +57,7 @@ func BoundColumns(name string) rollup.Columns {
 	case "count_over_time", "changes", "resets":
 		return columns
 	case "rate", "increase":
-		return columns | rollup.ColumnSum
+		return columns | rollup.ColumnMin | rollup.ColumnSum
 	}
 	return columns | rollup.ColumnMin | rollup.ColumnMax | rollup.ColumnSum
 }
@@ -163,7 +163,7 @@ func (e *edged) reset(f *Evaluator, b *rollup.Buckets, span int64) {
 		f.corrections(b)
 		for i, correction := range f.leaves {
 			e.steps = append(e.steps, e.steps[i]+correction)
-			e.negative = e.negative || correction < 0 || b.First[i] < 0
+			e.negative = e.negative || b.Min[i] < 0
 		}
 		if e.name == "rate" {
 			e.perSecond = 1 / secondsOf(span)

@@ -224,3 +224,24 @@ func TestBoundsOfNaNAreUnknown(t *testing.T) {
 		}
 	}
 }
+
+// A counter that is negative only inside a bucket has increases without a bound.
+func TestBoundsOfNegativeCountersAreUnknown(t *testing.T) {
+	for least, unknown := range map[float64]bool{-1e100: true, 0: false} {
+		var s chunk.Samples
+		for i := range 40 {
+			s.AppendFloat(int64(i+1), 0, []float64{3, 1e100, least, 2, 5}[i%5])
+		}
+		var b rollup.Buckets
+		rollup.AppendEvery(&b, &s, 10)
+		for _, name := range []string{"rate", "increase"} {
+			f := bucketfn.New(name)
+			used := bucketfn.Windows{First: 30, Step: 10, Steps: 1, Span: 20}
+			var out bucketfn.Result
+			f.Evaluate(&b, used, &out)
+			bounds := bucketfn.Bounds{Steps: make([]float64, 1)}
+			f.Bound(&b, bucketfn.Windows{First: 35, Step: 10, Steps: 1, Span: 20}, used, &out, &bounds)
+			require.Equal(t, unknown, bounds.Unknown, "%s with %g", name, least)
+		}
+	}
+}
