@@ -20,8 +20,8 @@ func (s *sum) addSum(high, low float64) {
 // lowBits is the number of binary digits that a sum keeps below the largest absolute value in it.
 const lowBits = 47
 
-// parts returns the sum as it is stored: high is the nearest float64, and low is the rest. Unless the values are wide, it
-// is rounded to 2^-47 of the smallest power of 2 above the largest absolute value.
+// parts returns the sum as it is stored: high is the nearest float64, and low is the rest. Unless the values are wide,
+// low is rounded to 2^-47 of the smallest power of 2 above the largest absolute value.
 //
 // The last bits of an exact low part would be noise of 8 bytes per bucket, half of the size of the samples. With this
 // rounding it is always 0 for up to 64 values, and the sum of hundreds of buckets is still exact to 1e-12 of the
