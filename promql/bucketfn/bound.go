@@ -7,8 +7,8 @@ import (
 )
 
 // Bounds limit how much values may differ from those of the requested windows, if other windows were evaluated or
-// buckets were cut. They are computed from the buckets at the edges. NaN samples are ignored, because nothing bounds
-// them.
+// buckets were cut. They are computed from the buckets at the edges. They are unknown if such a bucket has a NaN
+// sample that may be the value or part of it.
 //
 //	asked        (............]
 //	buckets   |----|----|----|----|
@@ -54,10 +54,12 @@ func (x *Bounds) addStep(step int, d float64) {
 func BoundColumns(name string) rollup.Columns {
 	columns := Columns(name)
 	switch name {
-	case "count_over_time", "changes", "resets", "rate", "increase":
+	case "count_over_time", "changes", "resets":
 		return columns
+	case "rate", "increase":
+		return columns | rollup.ColumnMin | rollup.ColumnSum
 	}
-	return columns | rollup.ColumnMin | rollup.ColumnMax
+	return columns | rollup.ColumnMin | rollup.ColumnMax | rollup.ColumnSum
 }
 
 // Bound adds to into the max difference between the values returned by Evaluate and the values for the requested
@@ -105,7 +107,7 @@ func (f *Evaluator) Bound(b *rollup.Buckets, asked, used Windows, values *Result
 			continue
 		}
 		least, greatest := limits(f, e)
-		if !(least <= greatest) {
+		if !(least <= greatest) || e.mayBeNaN() {
 			into.Unknown = true
 			continue
 		}
@@ -161,7 +163,7 @@ func (e *edged) reset(f *Evaluator, b *rollup.Buckets, span int64) {
 		f.corrections(b)
 		for i, correction := range f.leaves {
 			e.steps = append(e.steps, e.steps[i]+correction)
-			e.negative = e.negative || correction < 0 || b.First[i] < 0
+			e.negative = e.negative || b.Min[i] < 0
 		}
 		if e.name == "rate" {
 			e.perSecond = 1 / secondsOf(span)
@@ -223,6 +225,25 @@ func (e *edged) edges() (n, least, greatest float64) {
 		least, greatest = min(least, e.b.Min[i]), max(greatest, e.b.Max[i])
 	}
 	return n, least, greatest
+}
+
+// mayBeNaN reports whether a NaN sample in a bucket that is partly inside the window may make the value NaN.
+func (e *edged) mayBeNaN() bool {
+	lo, hi := e.inner()
+	switch e.name {
+	case "count_over_time", "changes", "resets", "present_over_time", "ts_of_first_over_time", "ts_of_last_over_time":
+		return false
+	case "min_over_time", "max_over_time": // They ignore NaN among other values.
+		if lo < hi {
+			return false
+		}
+	}
+	for i := e.from; i < e.to; i++ {
+		if sum := e.b.Sum[i]; sum != sum && (i < lo || i >= hi) {
+			return true
+		}
+	}
+	return false
 }
 
 // extremes returns the min and max value of the buckets that overlap the window.

@@ -28,6 +28,10 @@
 // Native histograms of different layouts are reconciled in the same way as in Prometheus
 // (FloatHistogram.Add and Sub). Its warnings about them are in Result.Notes.
 //
+// Sums and averages of values that cancel out are exact as long as the values are less than about 2^60
+// times their sum. Otherwise even Prometheus' sums depend on the order of addition. Samples then answer;
+// after raw samples have expired, these are made samples, and the info has no bound.
+//
 // If a window has finite values above 2^932 (3.7e280) in absolute value, a sum with them may
 // overflow. After raw samples have expired, sums, averages and increases then have no value if such
 // values, or infinities, have both signs, and averages if the sum overflows. Deviations and lines

@@ -175,7 +175,7 @@ func TestWidenedWindows(t *testing.T) {
 // than the evaluated one.
 func TestBoundOfLargeValuesThatCancelOut(t *testing.T) {
 	var s chunk.Samples
-	for i, v := range []float64{1e20, 3, -1e20, 1} {
+	for i, v := range []float64{1e17, 3, -1e17, 1} {
 		s.AppendFloat(int64(i+1)*10, 0, v)
 	}
 	var b rollup.Buckets
@@ -192,5 +192,56 @@ func TestBoundOfLargeValuesThatCancelOut(t *testing.T) {
 		f.Bound(&b, asked, used, &out, &bounds)
 		require.False(t, bounds.Unknown, name)
 		require.GreaterOrEqual(t, bounds.Largest, 3/scale, name)
+	}
+}
+
+// A NaN sample in a bucket at an edge, whose min and max don't show it, makes bounds unknown where it may be part of
+// the value.
+func TestBoundsOfNaNAreUnknown(t *testing.T) {
+	var s chunk.Samples
+	for i := range 40 {
+		v := float64(i)
+		if i == 33 {
+			v = math.NaN()
+		}
+		s.AppendFloat(int64(i+1), 0, v)
+	}
+	var b rollup.Buckets
+	rollup.AppendEvery(&b, &s, 10)
+	for name, unknown := range map[string]bool{
+		"": true, "last_over_time": true, "sum_over_time": true, "avg_over_time": true, "delta": true, "rate": true,
+		"increase": true, "stddev_over_time": true, "first_over_time": true,
+		"count_over_time": false, "changes": false, "max_over_time": false, "min_over_time": false,
+	} {
+		f := bucketfn.New(name)
+		for end, isNaN := range map[int64]bool{35: unknown, 25: false} {
+			used := bucketfn.Windows{First: end - 5, Step: 10, Steps: 1, Span: 20}
+			var out bucketfn.Result
+			f.Evaluate(&b, used, &out)
+			bounds := bucketfn.Bounds{Steps: make([]float64, 1)}
+			f.Bound(&b, bucketfn.Windows{First: end, Step: 10, Steps: 1, Span: 20}, used, &out, &bounds)
+			require.Equal(t, isNaN, bounds.Unknown, "%q at %d", name, end)
+		}
+	}
+}
+
+// A counter that is negative only inside a bucket has increases without a bound.
+func TestBoundsOfNegativeCountersAreUnknown(t *testing.T) {
+	for least, unknown := range map[float64]bool{-1e100: true, 0: false} {
+		var s chunk.Samples
+		for i := range 40 {
+			s.AppendFloat(int64(i+1), 0, []float64{3, 1e100, least, 2, 5}[i%5])
+		}
+		var b rollup.Buckets
+		rollup.AppendEvery(&b, &s, 10)
+		for _, name := range []string{"rate", "increase"} {
+			f := bucketfn.New(name)
+			used := bucketfn.Windows{First: 30, Step: 10, Steps: 1, Span: 20}
+			var out bucketfn.Result
+			f.Evaluate(&b, used, &out)
+			bounds := bucketfn.Bounds{Steps: make([]float64, 1)}
+			f.Bound(&b, bucketfn.Windows{First: 35, Step: 10, Steps: 1, Span: 20}, used, &out, &bounds)
+			require.Equal(t, unknown, bounds.Unknown, "%s with %g", name, least)
+		}
 	}
 }

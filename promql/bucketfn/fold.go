@@ -162,13 +162,15 @@ func (f *Evaluator) overSums(b *rollup.Buckets, w Windows, out *Result,
 ) {
 	f.startSums(b)
 	f.larges.setBuckets(b)
+	vague := vagueOf(b)
 	n := running{of: [][]uint32{b.Count}}
 	f.overEach(b, w, out, func(step, lo, hi int) {
 		count := n.in(lo, hi)
 		switch f.kinds.in(lo, hi) {
 		case ofFloats:
-			if v, known := value(f.sums.Of(f.pairs, lo, hi), count, f.larges.in(lo, hi)); known &&
-				!f.larges.mixed(lo, hi) {
+			sum := f.sums.Of(f.pairs, lo, hi)
+			if v, known := value(sum, count, f.larges.in(lo, hi)); known && !f.larges.mixed(lo, hi) &&
+				!vague.in(lo, hi, sum.high+sum.low, count) {
 				out.add(step, v)
 			} else {
 				out.needsSamples(step)

@@ -110,7 +110,7 @@ const (
 // storedEmpty is the flag of a bucket whose count is 0. flagsEnd is greater than any combination of flags.
 const (
 	storedEmpty = 1 << 3
-	flagsEnd    = 2 * int64(LargeNegative)
+	flagsEnd    = 2 * int64(Vague)
 )
 
 const checksumSize = 4

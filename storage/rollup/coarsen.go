@@ -80,6 +80,7 @@ func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) (starts st
 	r.line = r.line.finish(
 		times{int64(count), fine.LastT[last] - fine.FirstT[first]}, r.min, r.max, isFinite(r.sum.total()),
 	)
+	r.wide = r.sum.low != 0 && fine.isWide(from, to, r.min, r.max)
 	into.Count[i] = count
 	into.FirstT[i], into.LastT[i] = fine.FirstT[first], fine.LastT[last]
 	into.First[i], into.Last[i] = fine.First[first], fine.Last[last]

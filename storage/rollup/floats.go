@@ -15,7 +15,7 @@ type run struct {
 	moment          float64 // set after all values, like line
 	line            lineSums
 	resets, changes uint32
-	large           bool
+	large, wide     bool
 }
 
 // start starts a run with its first value.
@@ -50,7 +50,10 @@ func (r *run) extend(least, greatest float64) {
 // put writes the run to bucket i.
 func (r *run) put(b *Buckets, i int) {
 	b.Min[i], b.Max[i] = r.min, r.max
-	b.Sum[i], b.SumLow[i] = r.sum.parts(r.min, r.max)
+	b.Sum[i], b.SumLow[i] = r.sum.parts(r.min, r.max, r.wide)
+	if r.sum.isVague(b.Count[i], r.min, r.max) {
+		b.Flags[i] |= Vague
+	}
 	b.Moment[i] = r.moment
 	b.setLine(i, r.line)
 	if r.resets > 0 {
@@ -110,6 +113,7 @@ func (b *builder) floats(i int, s *chunk.Samples, from, to int) floatsOf {
 	default:
 		r.moment = roundMoment(momentOf(s.V[from:to], count, r.sum))
 	}
+	r.wide = r.sum.low != 0 && isWide(s.V[from:to], r.min, r.max)
 	r.line = b.lineOf(s, first, to, times{int64(count), s.T[last] - s.T[first]}, &r)
 	into := b.into
 	into.Count[i] = uint32(min(count, math.MaxUint32))

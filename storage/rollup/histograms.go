@@ -194,7 +194,7 @@ func (b *Buckets) DropHistograms() {
 		if flags&HasHistograms == 0 {
 			continue
 		}
-		b.Flags[i] = flags&(EndsStale|HasDeleted|Large|LargePositive|LargeNegative) | NotSimple
+		b.Flags[i] = flags&(EndsStale|HasDeleted|Large|LargePositive|LargeNegative|Vague) | NotSimple
 		b.Count[i] = b.Count[i] - b.Histograms[i].Count
 		b.Resets[i], b.Changes[i] = 0, 0
 		if b.Count[i] > 0 {

@@ -20,13 +20,14 @@ func (s *sum) addSum(high, low float64) {
 // lowBits is the number of binary digits that a sum keeps below the largest absolute value in it.
 const lowBits = 47
 
-// parts returns the sum as it is stored: high is the nearest float64, and low is the rest, rounded to 2^-47 of the
-// smallest power of 2 above the largest absolute value.
+// parts returns the sum as it is stored: high is the nearest float64, and low is the rest. Unless the values are wide,
+// low is rounded to 2^-47 of the smallest power of 2 above the largest absolute value.
 //
 // The last bits of an exact low part would be noise of 8 bytes per bucket, half of the size of the samples. With this
 // rounding it is always 0 for up to 64 values, and the sum of hundreds of buckets is still exact to 1e-12 of the
-// largest value.
-func (s *sum) parts(least, greatest float64) (high, low float64) {
+// largest value. Among wide values, the rounding would be large for the small ones, which are the sum of the buckets if
+// the large ones cancel out.
+func (s *sum) parts(least, greatest float64, wide bool) (high, low float64) {
 	high = s.high + s.low
 	if math.IsInf(high, 0) || math.IsNaN(high) {
 		return s.high + 0, 0 // Prometheus doesn't add a low part to an infinite sum.
@@ -36,7 +37,7 @@ func (s *sum) parts(least, greatest float64) (high, low float64) {
 		return high, 0
 	}
 	unit := unitOf(least, greatest)
-	if unit == 0 {
+	if unit == 0 || wide {
 		return high, low
 	}
 	low = math.RoundToEven(low/unit) * unit
@@ -48,6 +49,51 @@ func unitOf(least, greatest float64) float64 {
 	_, exponent := math.Frexp(max(math.Abs(least), math.Abs(greatest)))
 	return math.Ldexp(1, exponent-lowBits)
 }
+
+// wideBy is the ratio of absolute values from which they are wide. Up to it, rounding a low part changes the sum by at
+// most 2^-37 of the smallest value, and by less of a sum of several.
+const wideBy = 1 << 10
+
+// isWide reports whether the values, which are between these, include one that isn't 0 and is much smaller than the
+// largest.
+func isWide(values []float64, least, greatest float64) bool {
+	small := max(math.Abs(least), math.Abs(greatest)) / wideBy
+	for _, v := range values {
+		if v = math.Abs(v); v < small && v > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// isWide reports whether some of the buckets [from, to) with values between these, or all together, have wide values.
+func (b *Buckets) isWide(from, to int, least, greatest float64) bool {
+	small := max(math.Abs(least), math.Abs(greatest)) / wideBy
+	for i := from; i < to; i++ {
+		if v := max(math.Abs(b.Min[i]), math.Abs(b.Max[i])); v < small && v > 0 {
+			return true
+		}
+		if low := b.SumLow[i]; low != 0 {
+			units := low / unitOf(b.Min[i], b.Max[i])
+			if units != math.Trunc(units) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isVague reports whether the sum of count values between these may differ by more than 1e-12 from their exact sum,
+// because they cancel out: the low parts of intermediate sums are rounded, too.
+func (s *sum) isVague(count uint32, least, greatest float64) bool {
+	total := s.total()
+	largest := max(math.Abs(least), math.Abs(greatest))
+	return total != 0 && float64(count)*VagueSum*largest > math.Abs(total)
+}
+
+// VagueSum is the part of the largest absolute value, per value, by which a sum may be off, divided by the largest
+// relative error of a sum that isn't vague.
+const VagueSum = 0x1p-103 / 1e-12
 
 // largestSummable is the largest absolute value that isn't large. The sum of 2^32 values up to it is less than the
 // rounding error of a sum that almost overflows.

@@ -1,0 +1,41 @@
+package bucketfn
+
+import (
+	"math"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// vague finds the windows whose sum isn't known to 1e-12, because large values cancel out: in a bucket (see
+// rollup.Vague) or between buckets. Such sums are left to samples.
+type vague struct {
+	b *rollup.Buckets
+	// any is set if some bucket is flagged. largest is the largest absolute sum of a bucket.
+	any     bool
+	largest float64
+}
+
+func vagueOf(b *rollup.Buckets) vague {
+	v := vague{b: b}
+	for i, sum := range b.Sum {
+		if sum = math.Abs(sum); sum > v.largest && sum <= math.MaxFloat64 {
+			v.largest = sum
+		}
+		v.any = v.any || b.Flags[i]&rollup.Vague != 0
+	}
+	return v
+}
+
+// in reports whether the sum of the count values in the buckets [lo, hi) isn't known to 1e-12.
+func (v *vague) in(lo, hi int, sum float64, count uint64) bool {
+	within := math.Abs(sum) / (rollup.VagueSum * float64(count)) // of values that aren't too large for the sum
+	if sum == 0 || !v.any && v.largest <= within {
+		return false
+	}
+	for i := lo; i < hi; i++ {
+		if v.b.Flags[i]&rollup.Vague != 0 || math.Abs(v.b.Sum[i]) > within {
+			return true
+		}
+	}
+	return false
+}
