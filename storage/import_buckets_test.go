@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/stretchr/testify/require"
 
@@ -167,6 +168,75 @@ func joined(a, b ImportedSeries) ImportedSeries {
 	all.AppendAll(copyOf(b.Samples))
 	all.Normalize()
 	return ImportedSeries{a.Labels, all}
+}
+
+// leftClosedAggregates aggregates a series as other systems do: a sample at an edge is in the bucket that begins there.
+func leftClosedAggregates(x ImportedSeries, res rollup.Resolution) []ImportedBuckets {
+	moved := copyOf(x.Samples)
+	for i, t := range moved.T {
+		if t%res.Width() == 0 {
+			moved.T[i] = t + 1
+		}
+	}
+	return aggregatesOf([]ImportedSeries{{x.Labels, moved}}, res)
+}
+
+// TestSamplesAtEdgesOfAggregates imports aggregates and samples of the same time, in either order. Samples at the edges
+// of buckets, where the aggregates begin or inside, are stored once. Some series have samples at edges only.
+func TestSamplesAtEdgesOfAggregates(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	for _, res := range rollup.Resolutions {
+		begin := now.Add(map[rollup.Resolution]time.Duration{
+			rollup.FiveMinutes: -25 * day, rollup.OneHour: -100 * day,
+		}[res])
+		for _, step := range []int64{15_000, res.Width(), 2 * res.Width(), res.Width() * 2 / 3} {
+			for _, early := range []time.Duration{0, time.Hour, day} {
+				for _, first := range []string{"aggregates", "samples"} {
+					ts := openTestStore(t, func(o *Options) { hoursOnly(o); o.seams.still = true })
+					ts.now = now
+					aggregated := ImportedSeries{labels.FromStrings("__name__", "g"), &chunk.Samples{}}
+					samples := ImportedSeries{aggregated.Labels, &chunk.Samples{}}
+					for at := begin.UnixMilli() - early.Milliseconds(); at < begin.Add(30*time.Hour).UnixMilli(); at += step {
+						samples.Samples.AppendFloat(at, 0, float64(at%97))
+						if at >= begin.UnixMilli() {
+							aggregated.Samples.AppendFloat(at, 0, float64(at%97))
+						}
+					}
+					for _, aggregates := range []bool{first == "aggregates", first == "samples", first == "aggregates"} {
+						if aggregates {
+							importAggregates(t, ts.Store, leftClosedAggregates(aggregated, res))
+						} else {
+							importCopies(t, ts.Store, []ImportedSeries{samples})
+						}
+					}
+					for fine := res; fine <= rollup.OneHour; fine++ {
+						require.Equal(t, samples.Samples.Len(), bucketCount(t, ts.Store, fine),
+							"%s, step %d, from %s before, %s first", res, step, early, first)
+					}
+					requireNoProblems(t, ts.Store)
+				}
+			}
+		}
+	}
+}
+
+// TestAggregatesFromAStoredSample imports one sample, and then aggregates that begin at its time and contain it. The
+// first bucket of the aggregates is left out, because the sample can't be subtracted.
+func TestAggregatesFromAStoredSample(t *testing.T) {
+	ts := openTestStore(t, func(o *Options) { hoursOnly(o); o.seams.still = true })
+	begin := ts.now.Add(-25 * day).Truncate(day).UnixMilli()
+	x := ImportedSeries{labels.FromStrings("__name__", "g"), &chunk.Samples{}}
+	for i := range int64(60) {
+		x.Samples.AppendFloat(begin+i*15_000, 0, float64(i))
+	}
+	one := ImportedSeries{x.Labels, &chunk.Samples{T: []int64{begin}, V: []float64{0}}}
+	require.Equal(t, 1, importCopies(t, ts.Store, []ImportedSeries{one}).RollupsOnly)
+	stats := importAggregates(t, ts.Store, leftClosedAggregates(x, rollup.FiveMinutes))
+	require.Equal(t, ImportStats{Series: 1, RollupsOnly: 60, LeftOut: 20}, stats)
+	require.Equal(t, 41, bucketCount(t, ts.Store, rollup.FiveMinutes))
+	require.Equal(t, 41, bucketCount(t, ts.Store, rollup.OneHour))
+	requireNoProblems(t, ts.Store)
 }
 
 // TestImportOfAggregatesThatFailsAnywhere fails at each write of an import of buckets. A repeated import then stores

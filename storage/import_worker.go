@@ -43,6 +43,11 @@ func (w *importWorker) seal(piece []*importedDay) error {
 	}
 	for _, c := range piece {
 		w.brought += c.len()
+		if w.fillsUp() {
+			if err := w.leaveOutShared(c); err != nil {
+				return err
+			}
+		}
 		err := c.eachSlot(w.s.period, func(slot int64, part *importedSlot) error {
 			y := w.slot(slot)
 			switch {
