@@ -164,19 +164,19 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64,
 		if err != nil {
 			return nil, nil, err
 		}
-		if !allowed {
-			if len(list) > 0 && older.MaxT >= asked {
-				lacks.Merge(resolution.Shortfall{From: max(older.MinT, asked, 0), To: older.MaxT, Raw: horizon,
-					Hidden: true})
-			}
-			continue
-		}
 		if len(list) == 0 {
 			continue
 		}
+		short := resolution.Shortfall{From: max(older.MinT, asked, 0), To: older.MaxT, Raw: horizon}
+		if !allowed {
+			if older.MaxT >= asked {
+				short.Hidden = true
+				lacks.Merge(short)
+			}
+			continue
+		}
 		segments = append(segments, segmentOf(older, len(list)))
-		short := resolution.Shortfall{From: max(older.MinT, asked, 0), To: older.MaxT, Raw: horizon,
-			Widest: older.Resolution, Approximated: true}
+		short.Widest, short.Approximated = older.Resolution, true
 		one := fallbackSeries{from: older.MinT, to: older.MaxT, limit: older.MaxT}
 		switch {
 		case extended != nil && extended.isAligned(older.Resolution):

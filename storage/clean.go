@@ -45,7 +45,10 @@ func (s *Store) WorkOffDeletes(ctx context.Context, tenant string) error {
 }
 
 // eachDeletedWindow calls f for the windows of a resolution that deletes of a tenant touch, in order.
-func (s *Store) eachDeletedWindow(ctx context.Context, tenant string, res rollup.Resolution, all format.Tombstones, f func(window int64, ds format.Tombstones) error) error {
+func (s *Store) eachDeletedWindow(
+	ctx context.Context, tenant string, res rollup.Resolution, all format.Tombstones,
+	f func(window int64, ds format.Tombstones) error,
+) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -121,7 +124,9 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) (err error) 
 	if err := s.clearPages(ctx, tenant, all); err != nil {
 		return err
 	}
-	if err := s.dropDeletes(ctx, tenant, all.Where(func(d *format.Tombstone) bool { return unread[d.ID] == nil })); err != nil {
+	if err := s.dropDeletes(
+		ctx, tenant, all.Where(func(d *format.Tombstone) bool { return unread[d.ID] == nil }),
+	); err != nil {
 		return err
 	}
 	return unread.err()
@@ -131,9 +136,10 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) (err error) 
 func (s *Store) clearPages(ctx context.Context, tenant string, all format.Tombstones) error {
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		err := s.eachDeletedWindow(ctx, tenant, res, all, func(window int64, ds format.Tombstones) error {
-			return s.eachDeletedSeries(ctx, tenant, window, ds, func(part engine.Key, _ format.ClassShard, series map[string]deletedSeries) error {
-				return s.removeOutdone(ctx, res, part, series)
-			})
+			return s.eachDeletedSeries(ctx, tenant, window, ds,
+				func(part engine.Key, _ format.ClassShard, series map[string]deletedSeries) error {
+					return s.removeOutdone(ctx, res, part, series)
+				})
 		})
 		if err != nil {
 			return err
@@ -143,8 +149,12 @@ func (s *Store) clearPages(ctx context.Context, tenant string, all format.Tombst
 }
 
 // cleanWindow rewrites the chunks of a window of raw rows.
-func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds format.Tombstones, unread unreadDeletes) error {
-	return s.eachDeletedSeries(ctx, tenant, window, ds, func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
+func (s *Store) cleanWindow(
+	ctx context.Context, tenant string, window int64, ds format.Tombstones, unread unreadDeletes,
+) error {
+	return s.eachDeletedSeries(ctx, tenant, window, ds, func(
+		part engine.Key, at format.ClassShard, series map[string]deletedSeries,
+	) error {
 		c, err := s.newCleaner(ctx, tenant, window, part, at.Class())
 		if errors.Is(err, retention.ErrWindowOver) {
 			return nil
@@ -161,7 +171,8 @@ func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds
 			}
 		})
 		for row, err := range s.rows.ScanReadable(ctx, engine.Range{
-			Table: engine.Raw, Partition: part, From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindExemplars)},
+			Table: engine.Raw, Partition: part, From: engine.Key{engine.Int(format.KindChunk)},
+			To: engine.Key{engine.Int(format.KindExemplars)},
 		}, left) {
 			if err != nil {
 				return fmt.Errorf("storage: cleaning window %d of tenant %q: %w", window, tenant, err)
@@ -180,7 +191,10 @@ func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds
 }
 
 // eachDeletedSeries calls f for the partitions of a window's rows with the series, by id, that deletes are about.
-func (s *Store) eachDeletedSeries(ctx context.Context, tenant string, window int64, ds format.Tombstones, f func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error) error {
+func (s *Store) eachDeletedSeries(
+	ctx context.Context, tenant string, window int64, ds format.Tombstones,
+	f func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error,
+) error {
 	names, err := s.metricsIn(ctx, tenant, window)
 	if err != nil {
 		return err
@@ -194,7 +208,10 @@ func (s *Store) eachDeletedSeries(ctx context.Context, tenant string, window int
 }
 
 // eachDeletedOf is eachDeletedSeries for one metric.
-func (s *Store) eachDeletedOf(ctx context.Context, tenant string, window int64, metric string, ds format.Tombstones, f func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error) error {
+func (s *Store) eachDeletedOf(
+	ctx context.Context, tenant string, window int64, metric string, ds format.Tombstones,
+	f func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error,
+) error {
 	if ds = ds.OfMetric(metric); len(ds) == 0 {
 		return nil
 	}
@@ -206,7 +223,8 @@ func (s *Store) eachDeletedOf(ctx context.Context, tenant string, window int64, 
 	for at := range s.standingPlaces(tenantWindow{tenant, window}, shards) {
 		part, series := format.SeriesPartition(window, tenant, metric, at), map[string]deletedSeries{}
 		for row, err := range s.rows.Scan(ctx, engine.Range{
-			Table: format.TableOf(format.ResolutionOf(window)), Partition: part, From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},
+			Table: format.TableOf(format.ResolutionOf(window)), Partition: part,
+			From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},
 		}) {
 			if err != nil {
 				return fmt.Errorf("storage: cleaning window %d of tenant %q: %w", window, tenant, err)
@@ -216,7 +234,9 @@ func (s *Store) eachDeletedOf(ctx context.Context, tenant string, window int64, 
 				continue // Readers name it.
 			}
 			if found := ds.OfSeries(ls); len(found) > 0 {
-				series[strings.Clone(row.Clustering[format.SeriesField(format.ResolutionOf(window))].Text)] = deletedSeries{ls, found}
+				series[strings.Clone(
+					row.Clustering[format.SeriesField(format.ResolutionOf(window))].Text,
+				)] = deletedSeries{ls, found}
 			}
 		}
 		if len(series) == 0 {
@@ -246,8 +266,13 @@ type cleaner struct {
 }
 
 // newCleaner returns retention.ErrWindowOver where the rows are about to vanish anyway.
-func (s *Store) newCleaner(ctx context.Context, tenant string, window int64, part engine.Key, class int64) (*cleaner, error) {
-	c := &cleaner{s: s, tenant: tenant, window: window, batch: engine.Batch{Table: format.TableOf(format.ResolutionOf(window)), Partition: part}}
+func (s *Store) newCleaner(
+	ctx context.Context, tenant string, window int64, part engine.Key, class int64,
+) (*cleaner, error) {
+	c := &cleaner{
+		s: s, tenant: tenant, window: window,
+		batch: engine.Batch{Table: format.TableOf(format.ResolutionOf(window)), Partition: part},
+	}
 	return c, s.retention.Bound(ctx, &c.batch, tenant, class, window)
 }
 
@@ -326,7 +351,10 @@ func (s *Store) Deletes(ctx context.Context, tenant string) ([]Deleted, error) {
 	all, err := s.deletesOf(ctx, tenant)
 	list := make([]Deleted, len(all))
 	for i, d := range all {
-		list[i] = Deleted{tenant, d.Matchers, time.UnixMilli(d.Start).UTC(), time.UnixMilli(d.End).UTC(), time.UnixMilli(d.When).UTC()}
+		list[i] = Deleted{
+			tenant, d.Matchers, time.UnixMilli(d.Start).UTC(), time.UnixMilli(d.End).UTC(),
+			time.UnixMilli(d.When).UTC(),
+		}
 	}
 	slices.SortStableFunc(list, func(a, b Deleted) int { return a.When.Compare(b.When) })
 	return list, err
@@ -359,7 +387,9 @@ func (s *Store) stagedIn(ctx context.Context, ds format.Tombstones) (found []Wor
 // markStaged marks staged slots of a window that deletes touch as sealed before. A seal of one that failed
 // may have left chunks, which name no delete and are cleaned now as others are: the next seal, which would write them
 // once more in their place, has to find them. Invariant: see slotSealer.subtract.
-func (s *Store) markStaged(ctx context.Context, tenant string, window int64, staged []Work, ds format.Tombstones) error {
+func (s *Store) markStaged(
+	ctx context.Context, tenant string, window int64, staged []Work, ds format.Tombstones,
+) error {
 	for _, w := range staged {
 		in := ds.InSlot(s.period, w.Slot)
 		if len(in) == 0 || s.period.WindowOfSlot(rollup.Raw, w.Slot) != window {
@@ -373,7 +403,8 @@ func (s *Store) markStaged(ctx context.Context, tenant string, window int64, sta
 		// Another id than the delete's, whose mark means that the rollups were made anew for it; and always the same.
 		id := sha256.Sum256([]byte(in[0].ID))
 		mark := []format.CommitKey{{Slot: w.Slot, Partition: w.Partition, ID: string(id[:engine.IDLen])}}
-		for res := rollup.Raw; res <= rollup.OneHour; res++ { // Raw first: a trim takes rollups without it for the only data.
+		for res := rollup.Raw; res <= rollup.OneHour; res++ {
+			// Raw first: a trim takes rollups without it for the only data.
 			if err := s.writeCommitRecords(ctx, tenant, res, format.CommitMaintenance, mark); err != nil {
 				return err
 			}

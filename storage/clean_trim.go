@@ -34,13 +34,17 @@ type trim struct {
 }
 
 // errTrimmed means that another process has trimmed the same slots meanwhile, and may have brought rollups since, which the deletes aren't about.
-var errTrimmed = fmt.Errorf("%w: another process has already removed the deleted samples; try again", engine.ErrUnavailable)
+var errTrimmed = fmt.Errorf("%w: another process has already removed the deleted samples; try again",
+	engine.ErrUnavailable)
 
 // trimTries is how often a window is trimmed where other processes do so meanwhile.
 const trimTries = 5
 
 // trimWindow takes buckets out of the rollups of the slots whose samples are gone, where of returns true.
-func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds format.Tombstones, unread unreadDeletes, of func(slot int64) bool) (err error) {
+func (s *Store) trimWindow(
+	ctx context.Context, tenant string, window int64, ds format.Tombstones, unread unreadDeletes,
+	of func(slot int64) bool,
+) (err error) {
 	end, err := s.member.Filling.Begin(ctx)
 	if err != nil {
 		return err
@@ -75,7 +79,8 @@ func (s *Store) trimEnds(ctx context.Context, tenant string, d *format.Tombstone
 			return err
 		}
 		for _, res := range rollup.Resolutions {
-			err := s.trimWindow(ctx, tenant, s.period.WindowOfSlot(res, slot), format.Tombstones{d}, unreadDeletes{}, func(at int64) bool { return at == slot })
+			err := s.trimWindow(ctx, tenant, s.period.WindowOfSlot(res, slot), format.Tombstones{d}, unreadDeletes{},
+				func(at int64) bool { return at == slot })
 			if err != nil {
 				return err
 			}
@@ -84,7 +89,10 @@ func (s *Store) trimEnds(ctx context.Context, tenant string, d *format.Tombstone
 	return nil
 }
 
-func (s *Store) trimOnce(ctx context.Context, tenant string, window int64, ds format.Tombstones, unread unreadDeletes, of func(slot int64) bool) error {
+func (s *Store) trimOnce(
+	ctx context.Context, tenant string, window int64, ds format.Tombstones, unread unreadDeletes,
+	of func(slot int64) bool,
+) error {
 	t := newTrim(ctx, s, tenant, window, ds)
 	t.unread = unread
 	marks, err := s.marksIn(ctx, tenant, window)
@@ -107,7 +115,8 @@ func (s *Store) trimOnce(ctx context.Context, tenant string, window int64, ds fo
 func newTrim(ctx context.Context, s *Store, tenant string, window int64, ds format.Tombstones) *trim {
 	return &trim{
 		s: s, ctx: ctx, tenant: tenant, window: window, res: format.ResolutionOf(window),
-		waiting: map[int64]format.Tombstones{}, missing: map[format.CommitKey]bool{}, listed: map[int64]bool{}, marked: map[int64]map[int64]bool{}, deletes: ds,
+		waiting: map[int64]format.Tombstones{}, missing: map[format.CommitKey]bool{}, listed: map[int64]bool{},
+		marked: map[int64]map[int64]bool{}, deletes: ds,
 	}
 }
 
@@ -187,12 +196,13 @@ func (t *trim) metric(metric string, hourly []int64) error {
 		}
 		return nil
 	}
-	err := t.s.eachDeletedOf(t.ctx, t.tenant, t.window, metric, ds, func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
-		if err := t.partition(part, at, series); err != nil || t.res == rollup.OneHour || len(hourly) > 0 {
-			return err
-		}
-		return add(part, at, series)
-	})
+	err := t.s.eachDeletedOf(t.ctx, t.tenant, t.window, metric, ds,
+		func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
+			if err := t.partition(part, at, series); err != nil || t.res == rollup.OneHour || len(hourly) > 0 {
+				return err
+			}
+			return add(part, at, series)
+		})
 	if err != nil {
 		return err
 	}
@@ -272,7 +282,8 @@ func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
 		for at := range t.s.standingPlaces(tenantWindow{t.tenant, window}, shards) {
 			unread := false
 			for _, err := range t.s.rows.ScanReadable(t.ctx, engine.Range{
-				Table: engine.Raw, Partition: format.SeriesPartition(window, t.tenant, metric, at), From: key, To: key, KeysOnly: true, Limit: 1,
+				Table: engine.Raw, Partition: format.SeriesPartition(window, t.tenant, metric, at), From: key, To: key,
+				KeysOnly: true, Limit: 1,
 			}, func(paged.Unreadable) { unread = true }) {
 				return err == nil, err
 			}
@@ -296,7 +307,8 @@ func (t *trim) partition(part engine.Key, at format.ClassShard, series map[strin
 	c.unread = t.unread
 	left := t.s.unread(c.batch.Table, part, func(u paged.Unreadable) { t.left(u, series) })
 	for row, err := range t.s.rows.ScanReadable(t.ctx, engine.Range{
-		Table: c.batch.Table, Partition: part, From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)},
+		Table: c.batch.Table, Partition: part, From: engine.Key{engine.Int(format.KindChunk)},
+		To: engine.Key{engine.Int(format.KindChunk)},
 	}, left) {
 		if err != nil {
 			return fmt.Errorf("storage: trimming window %d of tenant %q: %w", t.window, t.tenant, err)
@@ -366,7 +378,9 @@ func (t *trim) hours(metric string, list []collected) error {
 		if days[day] == nil {
 			days[day] = map[int64]format.Tombstones{}
 		}
-		days[day][m.Slot] = append(days[day][m.Slot], t.deletes.InForce().Where(func(d *format.Tombstone) bool { return d.ID == m.ID })...)
+		days[day][m.Slot] = append(days[day][m.Slot], t.deletes.InForce().Where(func(d *format.Tombstone) bool {
+			return d.ID == m.ID
+		})...)
 	}
 	for _, due := range days {
 		for part := range slices.Chunk(list, rollSeries) {
@@ -415,7 +429,8 @@ func (t *trim) hoursOf(metric string, due map[int64]format.Tombstones, part []co
 
 // mark marks the slots as trimmed, at all coarser resolutions first.
 func (t *trim) mark() error {
-	for m := range t.missing { // All windows before any mark: one with marks whose finer ones aren't listed has lost those.
+	for m := range t.missing {
+		// All windows before any mark: one with marks whose finer ones aren't listed has lost those.
 		for res := t.res; res <= rollup.OneHour; res++ {
 			if err := t.s.listWindow(t.ctx, t.tenant, t.s.period.WindowOfSlot(res, m.Slot)); err != nil {
 				return err
@@ -427,7 +442,9 @@ func (t *trim) mark() error {
 			continue
 		}
 		for res := rollup.OneHour; res >= t.res; res-- {
-			if err := t.s.writeCommitRecords(t.ctx, t.tenant, res, format.CommitMaintenance, []format.CommitKey{m}); err != nil {
+			if err := t.s.writeCommitRecords(
+				t.ctx, t.tenant, res, format.CommitMaintenance, []format.CommitKey{m},
+			); err != nil {
 				return err
 			}
 		}
@@ -456,5 +473,6 @@ func (t *trim) buckets(c *cleaner, row engine.Row, ds format.Tombstones) {
 		return
 	}
 	k := row.Clustering
-	c.put(engine.Key{k[0], engine.Text(strings.Clone(k[1].Text)), k[2]}, t.s.timestampOf(t.res, k[2].Int, info.Version+1), appendOrEmpty(&b, t.res, info.Version+1))
+	c.put(engine.Key{k[0], engine.Text(strings.Clone(k[1].Text)), k[2]},
+		t.s.timestampOf(t.res, k[2].Int, info.Version+1), appendOrEmpty(&b, t.res, info.Version+1))
 }

@@ -56,7 +56,9 @@ const maxDeleteSteps = 2000
 
 var (
 	// ErrTooManyDeletes means that a tenant has as many deletes as there may be, which must be cleaned first.
-	ErrTooManyDeletes = fmt.Errorf("storage: %d deletes are waiting to be cleaned, which is the maximum; clean tombstones first", maxDeletions)
+	ErrTooManyDeletes = fmt.Errorf(
+		"storage: %d deletes are waiting to be cleaned, which is the maximum; clean tombstones first", maxDeletions,
+	)
 	// ErrBadDelete means that a delete can't be carried out as it was asked for.
 	ErrBadDelete = errors.New("storage: invalid delete")
 )
@@ -96,33 +98,47 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 	if err := s.carryOut(ctx, tenant, d); err != nil {
 		return err
 	}
-	s.opts.Logger.Info("deleted series", "tenant", tenant, "matchers", fmt.Sprint(d.Matchers), "from", format.Instant(d.Start), "to", format.Instant(d.End))
+	s.opts.Logger.Info("deleted series", "tenant", tenant, "matchers", fmt.Sprint(d.Matchers),
+		"from", format.Instant(d.Start), "to", format.Instant(d.End))
 	s.metrics.deletes.Inc()
-	err = explained("storage: the delete was applied, but 1-hour buckets at the ends of its range may still include deleted samples", s.trimEnds(ctx, tenant, d))
+	err = explained(
+		"storage: the delete was applied, but 1-hour buckets at the ends of its range may still include deleted samples",
+		s.trimEnds(ctx, tenant, d),
+	)
 	if s.opts.seams.still {
 		return err
 	}
 	s.running.Go(func() {
 		err := panics.Do("creating rollups", func() error { return s.WorkOffDeletes(s.background, tenant) })
 		if err != nil && s.background.Err() == nil {
-			s.opts.Logger.Warn("recomputing rollups after a delete failed; until it succeeds, queries of that time read raw samples", "tenant", tenant, "err", err)
+			s.opts.Logger.Warn(
+				"recomputing rollups after a delete failed; until it succeeds, queries of that time read raw samples",
+				"tenant", tenant, "err", err,
+			)
 		}
 	})
 	return err
 }
 
 // newDeletion returns nil where nothing can be in the range.
-func (s *Store) newDeletion(ctx context.Context, tenant string, start, end int64, matchers []*labels.Matcher) (*format.Tombstone, error) {
+func (s *Store) newDeletion(
+	ctx context.Context, tenant string, start, end int64, matchers []*labels.Matcher,
+) (*format.Tombstone, error) {
 	switch {
 	case len(matchers) == 0:
 		return nil, fmt.Errorf("%w: a selector must have a matcher", ErrBadDelete)
 	case s.follower.mode == followsNothing:
-		return nil, fmt.Errorf("%w: this process doesn't read the writes of other processes; send the request to a process with --target=all or --target=read", ErrBadDelete)
+		return nil, fmt.Errorf(
+			"%w: this process doesn't read the writes of other processes; send the request to a process with --target=all or --target=read",
+			ErrBadDelete,
+		)
 	}
 	for _, m := range matchers {
 		if n := bounds.Steps(m.GetRegexString()); n > maxDeleteSteps {
-			return nil, fmt.Errorf("%w: a match of its regular expression would take %d steps for each character of a value; the maximum is %d. Use fewer wildcards and repetitions (.*, +, ?), or several requests",
-				ErrBadDelete, n, maxDeleteSteps)
+			return nil, fmt.Errorf(
+				"%w: a match of its regular expression would take %d steps for each character of a value; the maximum is %d. Use fewer wildcards and repetitions (.*, +, ?), or several requests",
+				ErrBadDelete, n, maxDeleteSteps,
+			)
 		}
 	}
 	now := s.opts.Now()
@@ -130,7 +146,10 @@ func (s *Store) newDeletion(ctx context.Context, tenant string, start, end int64
 	if err != nil {
 		return nil, err
 	}
-	d := &format.Tombstone{ID: newID(), When: now.UnixMilli(), Start: max(start, -format.MaxTime), End: min(end, newest, format.MaxTime), Matchers: matchers}
+	d := &format.Tombstone{
+		ID: newID(), When: now.UnixMilli(), Start: max(start, -format.MaxTime), End: min(end, newest, format.MaxTime),
+		Matchers: matchers,
+	}
 	switch {
 	case len(format.AppendTombstone(nil, d)) > format.MaxTombstoneBytes:
 		return nil, fmt.Errorf("%w: its matchers have more than %d bytes", ErrBadDelete, format.MaxTombstoneBytes)
@@ -173,7 +192,8 @@ func (s *Store) newestRolled(ctx context.Context, tenant string, res rollup.Reso
 	}
 	for _, w := range windows {
 		for row, err := range s.eng.Scan(ctx, engine.Range{
-			Table: engine.Sealed, Partition: format.SealedPartition(w, tenant), From: engine.Key{engine.Int(s.period.SlotOf(newest))}, KeysOnly: true,
+			Table: engine.Sealed, Partition: format.SealedPartition(w, tenant),
+			From: engine.Key{engine.Int(s.period.SlotOf(newest))}, KeysOnly: true,
 		}) {
 			if err != nil {
 				return 0, fmt.Errorf("storage: reading the seal records of window %d of tenant %q: %w", w, tenant, err)
@@ -237,7 +257,9 @@ func (s *Store) allDeletes(ctx context.Context) (map[string]format.Tombstones, e
 
 // deleters lists the tenants that may have deletes.
 func (s *Store) deleters(ctx context.Context) (names []string, err error) {
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(deletersList)}, KeysOnly: true}) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{
+		Table: engine.Tenants, Partition: engine.Key{engine.Int(deletersList)}, KeysOnly: true,
+	}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: listing the processes that deleted series: %w", err)
 		}
@@ -270,16 +292,21 @@ func (s *Store) scanDeletes(ctx context.Context, tenant string) (found, back for
 		id := row.Clustering[0].Text
 		if id == format.ClearanceID { // It comes first.
 			if cleared, err = format.ParseClearance(row.Value); err != nil {
-				s.damage.Corrupt(engine.Deletes, fmt.Errorf("storage: can't read which deletes of tenant %q were cleaned: %w", tenant, err))
+				s.damage.Corrupt(engine.Deletes,
+					fmt.Errorf("storage: can't read which deletes of tenant %q were cleaned: %w", tenant, err))
 			}
 			continue
 		}
 		var d *format.Tombstone
-		if i := slices.IndexFunc(known, func(d *format.Tombstone) bool { return d.ID == id && d.Announced == format.IsAnnounced(row.Value) }); i >= 0 {
+		if i := slices.IndexFunc(
+			known, func(d *format.Tombstone) bool { return d.ID == id && d.Announced == format.IsAnnounced(row.Value) },
+		); i >= 0 {
 			d = known[i] // Its matchers are compiled.
 		} else if d, err = format.ParseTombstone(strings.Clone(id), row.Value); err != nil {
-			unread = fmt.Errorf("storage: a delete of tenant %q can't be read and has no effect, so deleted samples may be in results (delete %x): %w",
-				tenant, id, err)
+			unread = fmt.Errorf(
+				"storage: a delete of tenant %q can't be read and has no effect, so deleted samples may be in results (delete %x): %w",
+				tenant, id, err,
+			)
 			s.damage.Corrupt(engine.Deletes, unread)
 			continue
 		}

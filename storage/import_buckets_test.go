@@ -197,13 +197,16 @@ func TestSamplesAtEdgesOfAggregates(t *testing.T) {
 					ts.now = now
 					aggregated := ImportedSeries{labels.FromStrings("__name__", "g"), &chunk.Samples{}}
 					samples := ImportedSeries{aggregated.Labels, &chunk.Samples{}}
-					for at := begin.UnixMilli() - early.Milliseconds(); at < begin.Add(30*time.Hour).UnixMilli(); at += step {
+					for at := begin.UnixMilli() - early.Milliseconds(); at < begin.Add(30*time.Hour).
+						UnixMilli(); at += step {
 						samples.Samples.AppendFloat(at, 0, float64(at%97))
 						if at >= begin.UnixMilli() {
 							aggregated.Samples.AppendFloat(at, 0, float64(at%97))
 						}
 					}
-					for _, aggregates := range []bool{first == "aggregates", first == "samples", first == "aggregates"} {
+					for _, aggregates := range []bool{
+						first == "aggregates", first == "samples", first == "aggregates",
+					} {
 						if aggregates {
 							importAggregates(t, ts.Store, leftClosedAggregates(aggregated, res))
 						} else {

@@ -47,8 +47,8 @@ func addDownsample(app *kingpin.Application) subcommand {
 		err = o.withStore(ctx, func(s *storage.Store) error {
 			if known := s.Retention().ClassNames(); len(known) > 0 && !o.retention.FromFile {
 				return fmt.Errorf(
-					"%s: this store has retention classes (%s); set --retention.file to the file that the servers use, or to an "+
-						"empty file if they use none",
+					"%s: this store has retention classes (%s); set --retention.file to the file that the servers "+
+						"use, or to an empty file if they use none",
 					o.Where(), strings.Join(known, ", "),
 				)
 			}

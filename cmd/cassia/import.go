@@ -148,8 +148,8 @@ func (c *importCommand) importLocally(ctx context.Context, plan importer.Plan, s
 	err := c.withStore(ctx, func(s *storage.Store) error {
 		if known := s.Retention().ClassNames(); len(known) > 0 && !c.retention.FromFile {
 			return fmt.Errorf(
-				"%s: this store has retention classes (%s); set --retention.file to the file that the servers use, or to an "+
-					"empty file if they use none",
+				"%s: this store has retention classes (%s); set --retention.file to the file that the servers use, "+
+					"or to an empty file if they use none",
 				c.Where(), strings.Join(known, ", "),
 			)
 		}
