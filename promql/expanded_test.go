@@ -21,6 +21,8 @@ import (
 type agedStores struct {
 	whole, aged *storage.Store
 	now         time.Time
+	// open opens another store with the same samples.
+	open func(change func(*storage.Options)) *storage.Store
 }
 
 // They also have the series of more.
@@ -42,7 +44,7 @@ func newAgedStores(t *testing.T, more ...func(begin time.Time) []storage.Importe
 		steady.AppendFloat(at.UnixMilli(), 0, c)
 		bursty.AppendFloat(at.UnixMilli(), 0, burst)
 	}
-	open := func(change func(*storage.Options)) *storage.Store {
+	a.open = func(change func(*storage.Options)) *storage.Store {
 		clock := begin.Add(time.Hour)
 		store := storagetest.Open(
 			t, memory.New(), storagetest.Clock(func() time.Time { return clock }), storagetest.Forever, change,
@@ -62,8 +64,8 @@ func newAgedStores(t *testing.T, more ...func(begin time.Time) []storage.Importe
 		}
 		return store
 	}
-	a.whole = open(func(*storage.Options) {})
-	a.aged = open(func(o *storage.Options) { o.Retention, o.Retention5m = 2*day, 6*day })
+	a.whole = a.open(func(*storage.Options) {})
+	a.aged = a.open(func(o *storage.Options) { o.Retention, o.Retention5m = 2*day, 6*day })
 	return a
 }
 

@@ -1,17 +1,21 @@
 package promql
 
 import (
+	"cmp"
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/prometheus/model/timestamp"
+	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/promql/parser"
 	promstorage "github.com/prometheus/prometheus/storage"
 
 	"github.com/cassia-db/cassia/promql/bucketfn"
 	"github.com/cassia-db/cassia/promql/resolution"
+	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -25,6 +29,10 @@ import (
 //	buckets  |----|----|----|----|----|----|----|
 //	used         l.....last of each.............f
 //	errors         | d1 | d2 | d3 | d4 | d5 |           of the value: at most their sum
+//
+// If the limit of a retention cuts a bucket, the whole bucket answers, and the samples or finer buckets that are kept
+// of its second part are dropped. Samples made from a part of a bucket don't fit the values after it: a counter would
+// seem to be reset.
 
 // extendedRange is an anchored or smoothed range in a query.
 type extendedRange struct {
@@ -112,6 +120,14 @@ func (e *extendedRange) isAligned(res rollup.Resolution) bool {
 	return e.first%width == 0 && e.width%width == 0 && (e.first == e.last || e.step%width == 0)
 }
 
+// right returns the right edge of the last window.
+func (e *extendedRange) right() int64 {
+	if e.step <= 0 {
+		return e.first
+	}
+	return e.first + (e.last-e.first)/e.step*e.step
+}
+
 // extendedErrors reports the errors of a selector's values. It is safe for concurrent use.
 type extendedErrors struct {
 	extendedRange
@@ -156,15 +172,7 @@ func (e *extendedErrors) of(b *rollup.Buckets, i int, made []float64) bucketErro
 	}
 	switch e.function {
 	case "rate", "increase":
-		switch largest := max(math.Abs(b.Min[i]), math.Abs(b.Max[i])); {
-		case correction == b.Correction[i]:
-			out.by = 0
-		case !math.IsInf(correction-b.Correction[i], 0):
-			out.by = math.Abs(correction - b.Correction[i])
-			if out.by <= 1e-13*largest*float64(len(made)) && !math.IsInf(largest, 0) {
-				out.by = 0 // rounding
-			}
-		}
+		out.by = e.correctionError(b, i, correction)
 		if e.function == "rate" {
 			out.by /= (time.Duration(e.width) * time.Millisecond).Seconds()
 		}
@@ -178,9 +186,74 @@ func (e *extendedErrors) of(b *rollup.Buckets, i int, made []float64) bucketErro
 	return out
 }
 
-// add adds the errors of a series' buckets, which are ascending, and passes the errors of all series to warn if there
-// are any.
+// correctionError returns the error of an increase over bucket i whose correction for resets is computed from made
+// samples; NaN if unknown.
+func (e *extendedErrors) correctionError(b *rollup.Buckets, i int, correction float64) float64 {
+	exact := b.Correction[i]
+	by := math.Abs(correction - exact)
+	if math.IsInf(exact, 0) && correction == exact {
+		return 0
+	}
+	if !(by <= math.MaxFloat64) {
+		return math.NaN()
+	}
+	if size := max(math.Abs(b.Min[i]), math.Abs(b.Max[i])); size > 1e15 && !math.IsInf(size, 0) && b.Resets[i] > 0 {
+		// Sums of other values with such a value are rounded, and it may cancel out.
+		buckets := max(1, float64(e.width)/float64(b.End[i]-b.Start[i]))
+		return by + 0x1p-52*size*float64(b.Count[i])*buckets
+	}
+	if by <= 1e-13*math.Abs(exact) {
+		return 0 // rounding
+	}
+	return by
+}
+
+// coveredPart is the part of a bucket after the limit that cuts it.
+type coveredPart struct {
+	after, end int64 // milliseconds; end is included
+	// The last sample of the bucket.
+	lastT int64
+	last  float64
+}
+
+// cover records that bucket i answers as a whole although the limit cuts it. After the windows, only the first sample
+// is used.
+func (x *bucketExpander) cover(b *rollup.Buckets, i int) {
+	if x.limit < b.End[i] && b.Start[i] < x.errors.right() {
+		x.covered = append(x.covered, coveredPart{after: x.limit, end: b.End[i], lastT: b.LastT[i], last: b.Last[i]})
+	}
+}
+
+// isCovered reports whether a wider bucket answers for the bucket that ends at end, milliseconds.
+func (x *bucketExpander) isCovered(end int64) bool {
+	return slices.ContainsFunc(x.covered, func(c coveredPart) bool { return c.after < end && end <= c.end })
+}
+
+// dropCovered deletes the samples for which buckets answer. The error of a bucket is unknown if the last of its samples
+// isn't the last of the bucket.
+func (x *bucketExpander) dropCovered(s *chunk.Samples) {
+	for _, c := range x.covered {
+		for i := len(s.T) - 1; i >= 0 && s.T[i] > c.after; i-- {
+			if s.T[i] > c.end || value.IsStaleNaN(s.V[i]) {
+				continue
+			}
+			if s.T[i] != c.lastT || math.Float64bits(s.V[i]) != math.Float64bits(c.last) {
+				x.found = append(x.found, bucketError{end: c.end, by: math.NaN()})
+			}
+			break
+		}
+		var kept chunk.Samples
+		kept.AppendAll(s)
+		kept.Clip(math.MinInt64, c.after)
+		s.Clip(c.end+1, math.MaxInt64)
+		kept.AppendAll(s)
+		*s = kept
+	}
+}
+
+// add adds the errors of a series' buckets, and passes the errors of all series to warn if there are any.
 func (e *extendedErrors) add(list []bucketError, warn func(error)) {
+	slices.SortFunc(list, func(a, b bucketError) int { return cmp.Compare(a.end, b.end) })
 	most, unknown := 0., false
 	by, sums := make([]float64, len(list)), bucketfn.Fold[float64]{}
 	sums.Start(func(earlier, later float64) float64 { return earlier + later })

@@ -20,7 +20,7 @@ import (
 
 // extendedKinds are the kinds of series of TestExtendedRangesAreWithinTheirInfos.
 var extendedKinds = []string{"counter", "resets", "falling", "walk", "noise", "two values", "steps", "nan", "infinite",
-	"infinite counter", "stale", "sparse", "started", "deltas", "few", "large"}
+	"infinite counter", "stale", "sparse", "started", "deltas", "few", "large", "cancelling"}
 
 // extendedValue returns the value of sample i of a kind.
 func extendedValue(r *rand.Rand, kind string, i int, v float64) float64 {
@@ -42,6 +42,11 @@ func extendedValue(r *rand.Rand, kind string, i int, v float64) float64 {
 		return float64(r.IntN(3) * (i / 50 % 5))
 	case "deltas", "few":
 		return float64(r.IntN(50))
+	case "cancelling":
+		if r.IntN(200) == 0 {
+			return 1e20 * float64(1-2*r.IntN(2))
+		}
+		return r.Float64()
 	case "large":
 		if r.IntN(200) == 0 {
 			return 1e300
@@ -127,7 +132,6 @@ func TestExtendedRangesAreWithinTheirInfos(t *testing.T) {
 		engines[i] = NewEngine(o)
 		defer engines[i].Close()
 	}
-	ctx := tenant.Into(t.Context(), "default")
 	outcomes := map[string]int{}
 	for range soak.Amount(t, 300, 20_000) {
 		fn, kind := oneOf(r, extendedFunctions...), oneOf(r, extendedKinds...)
@@ -140,40 +144,88 @@ func TestExtendedRangesAreWithinTheirInfos(t *testing.T) {
 		from := a.now.Add(-time.Duration(1+r.IntN(9)) * 24 * time.Hour).Add(time.Duration(r.IntN(24)) * time.Hour)
 		to := from.Add(time.Duration(r.IntN(12)) * time.Hour)
 		e := engines[r.IntN(2)]
-		want, _ := a.points(t, e, a.whole, ctx, query, from, to, time.Hour)
-		got, notes := a.points(t, e, a.aged, ctx, query, from, to, time.Hour)
-		var texts []string
-		for _, err := range notes {
-			texts = append(texts, err.Error())
-		}
-		each, _, isBounded := valueBounds(t, texts)
-		isTold := strings.Contains(strings.Join(texts, " "), "raw samples before")
-		require.Equal(t, isTold, isBounded, "%s: %q", query, texts)
-		what := "exact"
-		if isBounded {
-			what = "bounded"
-		}
-		outcomes[what]++
-		largest := 1.0
-		if kind == "large" {
-			largest = 1e300
-		} else if kind == "falling" {
-			largest = 1e7
-		}
-		require.Len(t, got, len(want), query)
-		for series, values := range want {
-			require.Len(t, got[series], len(values), query)
-			for at, v := range values {
-				x := got[series][at]
-				if v == x || v != v && x != x || math.Abs(v-x) <= each+1e-11*max(largest, math.Abs(v)) {
-					continue
-				}
-				require.Fail(t, "off",
-					"%s at %s: %v, not %v: %s, %q", query, time.UnixMilli(at).UTC(), x, v, what, texts)
+		outcomes[a.compareExtended(t, e, a.aged, query, from, to, time.Hour)]++
+	}
+	t.Log(outcomes)
+	require.Greater(t, outcomes["exact"], 100)
+	require.Positive(t, outcomes["bounded"])
+}
+
+// Limits of retention that cut buckets don't change the values of anchored and smoothed ranges.
+func TestExtendedRangesOverTheLimitsOfRetention(t *testing.T) {
+	t.Parallel()
+	seed := soak.Seed(t)
+	r := rand.New(rand.NewPCG(seed, 9))
+	a := newAgedStores(t, extendedSeries(seed))
+	o := DefaultOptions()
+	o.Parser = allSyntax
+	e := NewEngine(o)
+	defer e.Close()
+	outcomes := map[string]int{}
+	for range soak.Amount(t, 3, 100) {
+		var limits []time.Time
+		cut := a.open(func(o *storage.Options) {
+			within := func() time.Duration { return time.Duration(r.Int64N(3600_000)) * time.Millisecond }
+			o.Retention, o.Retention5m = 48*time.Hour+within(), 6*24*time.Hour+within()
+			limits = []time.Time{a.now.Add(-o.Retention), a.now.Add(-o.Retention5m)}
+		})
+		for range 150 {
+			fn, kind, unit := oneOf(r, extendedFunctions[:8]...), oneOf(r, extendedKinds...), time.Hour
+			name, modifier, _ := strings.Cut(fn, " %s")
+			limit := oneOf(r, limits...)
+			if limit == limits[0] && r.IntN(2) == 0 {
+				unit = 5 * time.Minute
 			}
+			width := time.Duration(1+r.IntN(8)) * unit
+			query := fmt.Sprintf("%s(x_%s[%dm]%s)", name, strings.ReplaceAll(kind, " ", "_"), int(width.Minutes()),
+				modifier)
+			from := limit.Truncate(unit).Add(time.Duration(r.IntN(4)) * unit)
+			to := from.Add(time.Duration(r.IntN(6)) * unit)
+			outcomes[a.compareExtended(t, e, cut, query, from, to, unit)]++
 		}
 	}
 	t.Log(outcomes)
 	require.Greater(t, outcomes["exact"], 100)
 	require.Positive(t, outcomes["bounded"])
+}
+
+// compareExtended compares the values of an anchored, smoothed or other range with the values of raw samples. Without
+// an info they are equal; with an info they differ by no more than it states. It returns exact, bounded or unbounded.
+func (a *agedStores) compareExtended(t *testing.T, e *Engine, aged *storage.Store, query string, from, to time.Time,
+	step time.Duration) string {
+	t.Helper()
+	ctx := tenant.Into(t.Context(), "default")
+	want, _ := a.points(t, e, a.whole, ctx, query, from, to, step)
+	got, notes := a.points(t, e, aged, ctx, query, from, to, step)
+	var texts []string
+	for _, err := range notes {
+		texts = append(texts, err.Error())
+	}
+	each, _, isBounded := valueBounds(t, texts)
+	what := "exact"
+	switch isTold := strings.Contains(strings.Join(texts, " "), "raw samples before"); {
+	case isTold && !isBounded:
+		require.Contains(t, query, "x_infinite", "only increases of infinite values have no bound: %q", texts)
+		return "unbounded"
+	case isBounded:
+		what = "bounded"
+	}
+	largest := 1.0
+	if strings.Contains(query, "x_large") {
+		largest = 1e300
+	} else if strings.Contains(query, "x_falling") {
+		largest = 1e7
+	}
+	require.Len(t, got, len(want), query)
+	for series, values := range want {
+		require.Len(t, got[series], len(values), query)
+		for at, v := range values {
+			x := got[series][at]
+			if v == x || v != v && x != x || math.Abs(v-x) <= each+1e-11*max(largest, math.Abs(v)) {
+				continue
+			}
+			require.Fail(t, "off", "%s at %s: %v, not %v: %s, %q", query, time.UnixMilli(at).UTC(), x, v, what, texts)
+		}
+	}
+	return what
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	promstorage "github.com/prometheus/prometheus/storage"
 
+	"github.com/cassia-db/cassia/promql/bucketfn"
 	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/labelorder"
@@ -53,6 +54,9 @@ type fallbackSeries struct {
 	// errors is set if only the errors of buckets make values differ. They are passed to warn.
 	errors *extendedErrors
 	warn   func(error)
+	// limit is the last time that no finer resolution keeps. It is before to if the limit cuts a bucket that answers
+	// as a whole.
+	limit int64
 }
 
 // samples appends all samples of the series.
@@ -77,17 +81,19 @@ func (s *sourceSeries) samples(into *chunk.Samples) error {
 		if x.errors = o.errors; o.errors != nil {
 			errors, warn = o.errors, o.warn
 		}
+		x.limit = o.limit
 		x.appendTo(into, &x.buckets, o.from, o.to)
-	}
-	if errors != nil {
-		errors.add(x.found, warn)
 	}
 	if s.raw != nil {
 		var own chunk.Samples
 		if err := s.raw.Samples(&own); err != nil {
 			return err
 		}
+		x.dropCovered(&own)
 		into.AppendAll(&own)
+	}
+	if errors != nil {
+		errors.add(x.found, warn)
 	}
 	into.Normalize()
 	return nil
@@ -102,17 +108,21 @@ type bucketExpander struct {
 	// errors is nil unless the errors of buckets are appended to found.
 	errors *extendedErrors
 	found  []bucketError
+	// limit is fallbackSeries.limit. covered are the parts after it of the buckets that it cuts.
+	limit   int64
+	covered []coveredPart
 }
 
 // appendTo appends the samples that buckets make in a range of times, both ends included, milliseconds.
 func (x *bucketExpander) appendTo(into *chunk.Samples, b *rollup.Buckets, from, to int64) {
 	x.samples.Reset()
 	for i, end := range b.End {
-		if end >= from && b.Start[i] < to {
+		if end >= from && b.Start[i] < to && !x.isCovered(end) {
 			first := len(x.samples.V)
 			x.Expand(&x.samples, b, i)
 			if x.errors != nil {
 				x.found = append(x.found, x.errors.of(b, i, x.samples.V[first:]))
+				x.cover(b, i)
 			}
 		}
 	}
@@ -167,10 +177,11 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64,
 		segments = append(segments, segmentOf(older, len(list)))
 		short := resolution.Shortfall{From: max(older.MinT, asked, 0), To: older.MaxT, Raw: horizon,
 			Widest: older.Resolution, Approximated: true}
-		one := fallbackSeries{from: older.MinT, to: older.MaxT}
+		one := fallbackSeries{from: older.MinT, to: older.MaxT, limit: older.MaxT}
 		switch {
 		case extended != nil && extended.isAligned(older.Resolution):
 			one.errors, one.warn = extended, q.Warn
+			one.to = min(bucketfn.CeilTo(older.MaxT, older.Resolution.Width()), q.MaxT)
 			short.Approximated, short.Extended = false, true
 			extended.expect(short)
 		case older.MaxT >= asked:
