@@ -30,9 +30,9 @@ import (
 //	used         l.....last of each.............f
 //	errors         | d1 | d2 | d3 | d4 | d5 |           of the value: at most their sum
 //
-// If the limit of a retention cuts a bucket, the whole bucket answers, and the samples or finer buckets that are kept of
-// its second part are dropped. Samples made from a part of a bucket don't continue with the values after it, so that a
-// counter would seem to be reset.
+// If the limit of a retention cuts a bucket, the whole bucket answers, and the samples or finer buckets that are kept
+// of its second part are dropped. Samples made from a part of a bucket don't fit the values after it: a counter would
+// seem to be reset.
 
 // extendedRange is an anchored or smoothed range in a query.
 type extendedRange struct {
@@ -158,14 +158,13 @@ func (e *extendedErrors) of(b *rollup.Buckets, i int, made []float64) bucketErro
 	if b.Flags[i]&(rollup.NotSimple|rollup.HasHistograms|rollup.Aggregated) != 0 {
 		return out
 	}
-	var correction, terms float64 // of the values before falls: their sum, and the sum of their sizes
+	var correction float64
 	resets, changes := 0, 0
 	for k := 1; k < len(made); k++ {
 		before, v := made[k-1], made[k]
 		if v < before {
 			resets++
 			correction += before
-			terms += math.Abs(before)
 		}
 		if v != before && (v == v || before == before) {
 			changes++
@@ -173,7 +172,7 @@ func (e *extendedErrors) of(b *rollup.Buckets, i int, made []float64) bucketErro
 	}
 	switch e.function {
 	case "rate", "increase":
-		out.by = correctionError(b, i, correction, terms)
+		out.by = e.correctionError(b, i, correction)
 		if e.function == "rate" {
 			out.by /= (time.Duration(e.width) * time.Millisecond).Seconds()
 		}
@@ -188,23 +187,22 @@ func (e *extendedErrors) of(b *rollup.Buckets, i int, made []float64) bucketErro
 }
 
 // correctionError returns the error of an increase over bucket i whose correction for resets is computed from made
-// samples, NaN if unknown. terms is the sum of the absolute values that were added.
-func correctionError(b *rollup.Buckets, i int, correction, terms float64) float64 {
+// samples; NaN if unknown.
+func (e *extendedErrors) correctionError(b *rollup.Buckets, i int, correction float64) float64 {
 	exact := b.Correction[i]
 	by := math.Abs(correction - exact)
-	if math.IsInf(correction, 0) && correction == exact {
+	if math.IsInf(exact, 0) && correction == exact {
 		return 0
 	}
 	if !(by <= math.MaxFloat64) {
 		return math.NaN()
 	}
-	// Values of both signs may cancel: sums then have rounding errors of the size of the values.
-	if size := max(-b.Min[i], b.Max[i]); b.Min[i] < 0 && !math.IsInf(size, 0) {
-		terms = max(terms, float64(b.Resets[i])*size)
+	if size := max(math.Abs(b.Min[i]), math.Abs(b.Max[i])); size > 1e15 && !math.IsInf(size, 0) && b.Resets[i] > 0 {
+		// Sums of other values with such a value are rounded, and it may cancel out.
+		buckets := max(1, float64(e.width)/float64(b.End[i]-b.Start[i]))
+		return by + 0x1p-52*size*float64(b.Count[i])*buckets
 	}
-	by += 0x1p-52 * terms
-	size := max(math.Abs(correction), math.Abs(exact), math.Abs(b.First[i]), math.Abs(b.Last[i]))
-	if by <= 1e-12*size && !math.IsInf(size, 0) {
+	if by <= 1e-13*math.Abs(exact) {
 		return 0 // rounding
 	}
 	return by

@@ -189,8 +189,8 @@ func TestExtendedRangesOverTheLimitsOfRetention(t *testing.T) {
 	require.Positive(t, outcomes["bounded"])
 }
 
-// compareExtended compares the values of an anchored, smoothed or other range with the values of raw samples. Without an
-// info they are equal; with an info they differ by no more than it states. It returns exact, bounded or unbounded.
+// compareExtended compares the values of an anchored, smoothed or other range with the values of raw samples. Without
+// an info they are equal; with an info they differ by no more than it states. It returns exact, bounded or unbounded.
 func (a *agedStores) compareExtended(t *testing.T, e *Engine, aged *storage.Store, query string, from, to time.Time,
 	step time.Duration) string {
 	t.Helper()
