@@ -188,29 +188,33 @@ func (x *expandedStarts) lastChange(last int64, resets int) int {
 			best = k
 		}
 	}
-	if best == 0 {
-		return natural
+	isNear := func(a, b int) bool { return a <= 2*b && b <= 2*a }
+	if isNear(best, natural) && isNear(n-best, n-natural) {
+		return best
 	}
-	return best
+	return natural // Moving a reset by value so far would leave a gap between samples.
 }
 
 // moveTimes moves the samples before a change to times up to its start, and the others to times after it, unless they
-// already satisfy this or there are too few milliseconds.
+// already satisfy this or there are too few milliseconds. It spreads both evenly, so that no gap opens before the start.
 func (x *expandedStarts) moveTimes(change int, start int64) {
 	n := int64(len(x.t))
 	first, last, at := x.t[0], x.t[n-1], int64(change)
 	if x.t[change-1] <= start && x.t[change] > start || start-first < at-1 || last-start < n-at {
 		return
 	}
-	if x.t[change-1] > start {
+	switch {
+	case x.t[change-1] > start:
 		for k := int64(1); k < at; k++ {
 			x.t[k] = first + (start-first)*k/(at-1)
 		}
-	}
-	if x.t[change] <= start {
-		for k := at; k < n; k++ {
-			x.t[k] = start + (last-start)*(k-at+1)/(n-at)
+	case start-first >= at:
+		for k := int64(1); k < at; k++ {
+			x.t[k] = first + (start-first)*k/at
 		}
+	}
+	for k := at; k < n; k++ {
+		x.t[k] = start + (last-start)*(k-at+1)/(n-at)
 	}
 }
 
