@@ -10,8 +10,8 @@ import (
 )
 
 // leaveOutShared removes data that stored buckets of the finest resolution may already contain in the other neighbor of
-// an edge. A sample exactly at an edge belongs to the bucket that ends there, but in aggregates of another system to the
-// bucket that begins there:
+// an edge. A sample exactly at an edge belongs to the bucket that ends there, but in aggregates of another system to
+// the bucket that begins there:
 //
 //	samples:     ...........x]   the bucket until the edge contains x
 //	aggregates:             [x........)   so does the bucket that begins at the edge
@@ -53,8 +53,8 @@ func (w *importWorker) leaveOutShared(c *importedDay) error {
 	return nil
 }
 
-// edgeSamples returns the floats at multiples of width, with their start timestamps. NaN is omitted: other systems don't
-// aggregate it.
+// edgeSamples returns the floats at multiples of width, with their start timestamps. NaN is omitted: other systems
+// don't aggregate it.
 func edgeSamples(s *chunk.Samples, width int64) (edges chunk.Samples) {
 	for i, t := range s.T {
 		if t%width != 0 || math.IsNaN(s.V[i]) {

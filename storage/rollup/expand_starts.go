@@ -196,7 +196,8 @@ func (x *expandedStarts) lastChange(last int64, resets int) int {
 }
 
 // moveTimes moves the samples before a change to times up to its start, and the others to times after it, unless they
-// already satisfy this or there are too few milliseconds. It spreads both evenly, so that no gap opens before the start.
+// already satisfy this or there are too few milliseconds. It spreads both evenly, so that
+// no gap opens before the start.
 func (x *expandedStarts) moveTimes(change int, start int64) {
 	n := int64(len(x.t))
 	first, last, at := x.t[0], x.t[n-1], int64(change)
