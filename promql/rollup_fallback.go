@@ -152,9 +152,8 @@ func (r *reader) selectAll(ctx context.Context, q query.Query, asked int64,
 	if q.MinT > horizon {
 		return series, []SegmentStats{rawSegment(q, horizon, len(series))}, nil
 	}
-	at, how := placesOf(series), resolvingOf(ctx)
-	var segments []SegmentStats
-	lacks, extended := resolution.Shortfall{}, extendedOf(ctx, hints)
+	at, how, extended := placesOf(series), resolvingOf(ctx), extendedOf(ctx, hints)
+	segments, lacks := []SegmentStats(nil), resolution.Shortfall{}
 	for _, older := range query.OlderQueries(q, horizons, rollup.ExpandColumns) {
 		allowed := how.mode.Allows(older.Resolution, how.coarsest)
 		if !allowed {
