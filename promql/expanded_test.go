@@ -21,8 +21,8 @@ import (
 type agedStores struct {
 	whole, aged *storage.Store
 	now         time.Time
-	// open opens another store with the same samples.
-	open func(change func(*storage.Options)) *storage.Store
+	// open opens another store with the same samples, which get older after their import.
+	open func(older time.Duration, change func(*storage.Options)) *storage.Store
 }
 
 // They also have the series of more.
@@ -44,7 +44,7 @@ func newAgedStores(t *testing.T, more ...func(begin time.Time) []storage.Importe
 		steady.AppendFloat(at.UnixMilli(), 0, c)
 		bursty.AppendFloat(at.UnixMilli(), 0, burst)
 	}
-	a.open = func(change func(*storage.Options)) *storage.Store {
+	a.open = func(older time.Duration, change func(*storage.Options)) *storage.Store {
 		clock := begin.Add(time.Hour)
 		store := storagetest.Open(
 			t, memory.New(), storagetest.Clock(func() time.Time { return clock }), storagetest.Forever, change,
@@ -62,10 +62,11 @@ func newAgedStores(t *testing.T, more ...func(begin time.Time) []storage.Importe
 			_, err := store.Import(t.Context(), name, series)
 			require.NoError(t, err)
 		}
+		clock = clock.Add(older)
 		return store
 	}
-	a.whole = a.open(func(*storage.Options) {})
-	a.aged = a.open(func(o *storage.Options) { o.Retention, o.Retention5m = 2*day, 6*day })
+	a.whole = a.open(0, func(*storage.Options) {})
+	a.aged = a.open(0, func(o *storage.Options) { o.Retention, o.Retention5m = 2*day, 6*day })
 	return a
 }
 

@@ -164,10 +164,10 @@ func TestExtendedRangesOverTheLimitsOfRetention(t *testing.T) {
 	outcomes := map[string]int{}
 	for range soak.Amount(t, 3, 100) {
 		var limits []time.Time
-		cut := a.open(func(o *storage.Options) {
-			within := func() time.Duration { return time.Duration(r.Int64N(3600_000)) * time.Millisecond }
-			o.Retention, o.Retention5m = 48*time.Hour+within(), 6*24*time.Hour+within()
-			limits = []time.Time{a.now.Add(-o.Retention), a.now.Add(-o.Retention5m)}
+		within := time.Duration(r.Int64N(3600_000)) * time.Millisecond
+		cut := a.open(within, func(o *storage.Options) {
+			o.Retention, o.Retention5m = 48*time.Hour, 6*24*time.Hour
+			limits = []time.Time{a.now.Add(within - o.Retention), a.now.Add(within - o.Retention5m)}
 		})
 		for range 150 {
 			fn, kind, unit := oneOf(r, extendedFunctions[:8]...), oneOf(r, extendedKinds...), time.Hour
