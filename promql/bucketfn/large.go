@@ -2,6 +2,7 @@ package bucketfn
 
 import (
 	"math"
+	"slices"
 
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -52,14 +53,31 @@ func asCount(is bool) int32 {
 func (l *larges) in(lo, hi int) bool { return !l.plain && l.large[hi] > l.large[lo] }
 
 // mixed reports whether the sum of the values in the buckets [lo, hi) depends on the order of addition.
-func (l *larges) mixed(lo, hi int) bool {
-	return l.in(lo, hi) && l.positive[hi] > l.positive[lo] && l.negative[hi] > l.negative[lo] && l.nan[hi] == l.nan[lo]
+func (l *larges) mixed(lo, hi int) bool { return l.haveBothSigns(lo, hi) && l.nan[hi] == l.nan[lo] }
+
+// haveBothSigns reports whether the buckets [lo, hi) have large values, and values of that size of both signs.
+func (l *larges) haveBothSigns(lo, hi int) bool {
+	return l.in(lo, hi) && l.positive[hi] > l.positive[lo] && l.negative[hi] > l.negative[lo]
 }
 
-// unknownRise reports whether the rise of a counter depends on the order in which this correction is added to the
-// difference between its last and first value.
-func (l *larges) unknownRise(lo, hi int, difference, correction float64) bool {
-	return l.in(lo, hi) && (l.mixed(lo, hi) || math.IsInf(correction, 0) && difference*correction < 0)
+// unknownRise reports whether the rise of a counter depends on the order in which the corrections of the buckets
+// [lo, hi) are added to the difference between its last and first value. total is the sum of the first and the others.
+func (l *larges) unknownRise(lo, hi int, difference, total, first float64, others []float64) bool {
+	switch {
+	case !l.in(lo, hi):
+		return false
+	case l.haveBothSigns(lo, hi), math.IsInf(total, 0) && difference*total < 0:
+		return true
+	default:
+		return total != total && !isSumNaN(first, others)
+	}
+}
+
+// isSumNaN reports whether a sum of values is NaN in any order of addition.
+func isSumNaN(first float64, others []float64) bool {
+	values := append([]float64{first}, others...)
+	return slices.ContainsFunc(values, math.IsNaN) ||
+		slices.Contains(values, math.Inf(1)) && slices.Contains(values, math.Inf(-1))
 }
 
 // isFlat reports whether values are finite and equal, given their min, max and sum. The sum may have overflowed.

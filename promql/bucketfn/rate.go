@@ -62,7 +62,7 @@ func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope
 			if hi-lo > 1 {
 				others = f.fold.Of(f.leaves, lo+1, hi)
 			}
-			if f.larges.unknownRise(lo, hi, rise, first+others) {
+			if f.larges.unknownRise(lo, hi, rise, first+others, first, f.leaves[lo+1:hi]) {
 				out.needsSamples(step)
 				return
 			}
