@@ -1,6 +1,7 @@
 package promql
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -41,9 +42,12 @@ func valueBounds(t *testing.T, notes []string) (each, sum float64, ok bool) {
 	return 0, 0, false
 }
 
+// numberOf parses a number. A bound that was rounded up may be beyond the largest float64, and is infinite then.
 func numberOf(t *testing.T, text string) float64 {
 	v, err := strconv.ParseFloat(text, 64)
-	require.NoError(t, err)
+	if !errors.Is(err, strconv.ErrRange) {
+		require.NoError(t, err)
+	}
 	return v
 }
 
