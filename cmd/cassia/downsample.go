@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -45,12 +44,8 @@ func addDownsample(app *kingpin.Application) subcommand {
 		}
 		o.readOnly = *dry
 		err = o.withStore(ctx, func(s *storage.Store) error {
-			if known := s.Retention().ClassNames(); len(known) > 0 && !o.retention.FromFile {
-				return fmt.Errorf(
-					"%s: this store has retention classes (%s); set --retention.file to the file that the servers "+
-						"use, or to an empty file if they use none",
-					o.Where(), strings.Join(known, ", "),
-				)
+			if err := o.checkClasses(s); err != nil {
+				return err
 			}
 			plan, err := downsample.NewPlan(ctx, s, r)
 			if err != nil {

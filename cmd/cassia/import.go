@@ -146,12 +146,8 @@ func (c *importCommand) importLocally(ctx context.Context, plan importer.Plan, s
 		return err
 	}
 	err := c.withStore(ctx, func(s *storage.Store) error {
-		if known := s.Retention().ClassNames(); len(known) > 0 && !c.retention.FromFile {
-			return fmt.Errorf(
-				"%s: this store has retention classes (%s); set --retention.file to the file that the servers use, "+
-					"or to an empty file if they use none",
-				c.Where(), strings.Join(known, ", "),
-			)
+		if err := c.checkClasses(s); err != nil {
+			return err
 		}
 		return c.run(ctx, importer.Local(s, time.Now), c.Where(), source)
 	})

@@ -346,3 +346,20 @@ func TestVerifyOfBucketsFilledByTwoImports(t *testing.T) {
 	require.Zero(t, status, out+errs)
 	require.Contains(t, out, "6 by the counts and sums of their rollups: 0 differences")
 }
+
+// TestImportAfterClassesWereDropped imports into a store with a class: without a retention file it fails, and with an
+// empty one, as servers without classes have it, it doesn't.
+func TestImportAfterClassesWereDropped(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("classes.yml", []byte(`classes: [{name: ci, match: ['{job="ci"}'], raw: 30d}]`), 0o600))
+	require.NoError(t, os.WriteFile("empty.yml", nil, 0o600))
+	text := daysOld("openmetrics", "up", 1) + "# EOF\n"
+	args := []string{"import", "openmetrics", "-", "--storage.path=data", "--retention.raw=30d", "--checkpoint=c.json"}
+	_, errs, status := printed(t, text, append(args, "--retention.file=classes.yml")...)
+	require.Zero(t, status, errs)
+	_, errs, status = printed(t, text, args...)
+	require.NotZero(t, status)
+	require.Contains(t, errs, "this store has retention classes (ci); set --retention.file")
+	_, errs, status = printed(t, text, append(args, "--retention.file=empty.yml")...)
+	require.Zero(t, status, errs)
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/alecthomas/kingpin/v2"
 
@@ -93,4 +94,18 @@ func (o offline) storageOptions(log *slog.Logger) storage.Options {
 		so.Self = membership.Process{Name: "a command", Target: "read", Version: buildVersion().Cassia}
 	}
 	return so
+}
+
+// checkClasses returns an error if the store has retention classes and the command has no retention file, from which it
+// would know them.
+func (o offline) checkClasses(s *storage.Store) error {
+	known := s.Retention().ClassNames()
+	if len(known) == 0 || o.retention.FromFile {
+		return nil
+	}
+	return fmt.Errorf(
+		"%s: this store has retention classes (%s); set --retention.file to the file that the servers use, or to an "+
+			"empty file if they use none",
+		o.Where(), strings.Join(known, ", "),
+	)
 }
