@@ -116,6 +116,26 @@ func TestFillingAfterAnotherProcessDied(t *testing.T) {
 	})
 }
 
+// TestWaitForATurnEndsWithItsContext requests a turn that another goroutine of the process has, with a context that has
+// ended: the request fails, and the turn can be acquired later.
+func TestWaitForATurnEndsWithItsContext(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		r := &clockRig{t: t, shared: shared}
+		r.eng = &clockedEngine{memory.New(), r.now}
+		m := r.start(0)
+		end, err := m.member.Filling.Begin(t.Context())
+		require.NoError(t, err)
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = m.member.Filling.Begin(canceled)
+		require.ErrorIs(t, err, context.Canceled)
+		end()
+		end, err = m.member.Filling.Begin(t.Context())
+		require.NoError(t, err)
+		end()
+	}
+}
+
 // TestFillingThatIsNotGivenBack makes the engine fail when a turn ends or is requested: the next heartbeat ends it, and
 // no process waits forever.
 func TestFillingThatIsNotGivenBack(t *testing.T) {

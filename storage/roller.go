@@ -131,7 +131,7 @@ func (x *roller) isGone(res rollup.Resolution, class int64) bool {
 // these series. It lists them before its write, and finds chunks only in slots that were partly sealed.
 func (x *roller) run() error {
 	defer func() { clear(x.encoded) }()
-	ahead := x.s.versions != nil && x.finest < rollup.OneHour && x.hasOwn()
+	ahead := x.s.versions != nil && x.hasOwn()
 	if ahead {
 		if err := x.listDependencies(); err != nil {
 			return err
