@@ -88,7 +88,8 @@ func (w *importWorker) storedFrom(c *importedDay, from int64) (*rollup.Buckets, 
 			return nil, err
 		}
 		for _, x := range found {
-			if err := rollup.Decode(x.data, rollup.ColumnCount|rollup.ColumnLast, all); err != nil && !errors.Is(err, rollup.ErrCorrupt) {
+			err := rollup.Decode(x.data, rollup.ColumnCount|rollup.ColumnLast, all)
+			if err != nil && !errors.Is(err, rollup.ErrCorrupt) {
 				return nil, err
 			}
 		}

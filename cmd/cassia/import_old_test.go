@@ -351,7 +351,8 @@ func TestVerifyOfBucketsFilledByTwoImports(t *testing.T) {
 // empty one, as servers without classes have it, it doesn't.
 func TestImportAfterClassesWereDropped(t *testing.T) {
 	t.Chdir(t.TempDir())
-	require.NoError(t, os.WriteFile("classes.yml", []byte(`classes: [{name: ci, match: ['{job="ci"}'], raw: 30d}]`), 0o600))
+	classes := []byte(`classes: [{name: ci, match: ['{job="ci"}'], raw: 30d}]`)
+	require.NoError(t, os.WriteFile("classes.yml", classes, 0o600))
 	require.NoError(t, os.WriteFile("empty.yml", nil, 0o600))
 	text := daysOld("openmetrics", "up", 1) + "# EOF\n"
 	args := []string{"import", "openmetrics", "-", "--storage.path=data", "--retention.raw=30d", "--checkpoint=c.json"}
