@@ -23,7 +23,7 @@ const (
 	// nearly all pages: each page is read this number of times, and two or three groups are in memory. A group has at
 	// most sortedRows chunks. Groups after the first have as many series as fit in sortedBytes, estimated from the
 	// chunks of the first group, because chunks of short-lived series are small.
-	sortedGroups, sortedRows, sortedBytes = 16, 16384, 4 << 20
+	sortedGroups, sortedRows, sortedBytes = 16, 16384, 16 << 20
 	// sealedChunkBytes is the size of a sealedChunk without its data.
 	sealedChunkBytes = 40
 	// groupsAhead is the number of groups that are read ahead. widenedAhead replaces it for groups of sortedBytes.
