@@ -17,12 +17,12 @@ import (
 // ErrNotAppended is returned for values that an appender doesn't support.
 var ErrNotAppended = errors.New("adapter: not supported by this appender")
 
-// Appendable lets components of Prometheus write to the store. The tenant is the context's.
+// Appendable lets components of Prometheus write to the store. An appender writes for the tenant in its context.
 type Appendable struct {
 	newBatch func(tenant string) Batch
 }
 
-// NewAppendable returns an Appendable that adds samples to batches of newBatch.
+// NewAppendable returns an Appendable that adds samples to the batches that newBatch returns.
 func NewAppendable(newBatch func(tenant string) Batch) *Appendable { return &Appendable{newBatch} }
 
 var _ promstorage.Appendable = (*Appendable)(nil)
@@ -109,7 +109,8 @@ func (a *appender) AppendSTZeroSample(
 	return 0, fmt.Errorf("%w: a sample in place of a start timestamp", ErrNotAppended)
 }
 
-// AppendHistogramSTZeroSample implements promstorage.Appender. It is unsupported, as AppendSTZeroSample.
+// AppendHistogramSTZeroSample implements promstorage.Appender. It is unsupported, for the same reason as
+// AppendSTZeroSample.
 func (a *appender) AppendHistogramSTZeroSample(
 	promstorage.SeriesRef, labels.Labels, int64, int64, *histogram.Histogram, *histogram.FloatHistogram,
 ) (promstorage.SeriesRef, error) {

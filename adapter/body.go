@@ -11,8 +11,8 @@ import (
 // announces a large body and doesn't send it uses little memory.
 const FirstRead = 4 << 10
 
-// NextBuffer returns the next size of a body's buffer that is full at size bytes: four times size below 256 KiB,
-// otherwise twice size.
+// NextBuffer returns the size to which a full body buffer of size bytes grows: four times size below 256 KiB, otherwise
+// twice size.
 func NextBuffer(size int64) int64 {
 	if size < 256<<10 {
 		return 4 * size
@@ -21,8 +21,8 @@ func NextBuffer(size int64) int64 {
 }
 
 // ReadAll reads r to its end. It returns ErrTooLarge if there are more than limit bytes. length is the body's length
-// according to the sender, -1 if unknown. Memory is claimed from share before it is allocated. Other errors are
-// returned as r returns them.
+// according to the sender, -1 if unknown. Memory is claimed from share before it is allocated. Errors of r are returned
+// unchanged.
 func ReadAll(r io.Reader, limit, length int64, share *Share) ([]byte, error) {
 	if length > limit {
 		return nil, fmt.Errorf("%w: the body has %d bytes; the maximum is %d", ErrTooLarge, length, limit)

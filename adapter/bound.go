@@ -9,9 +9,9 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Bound returns the maximum size of a tenant's request body in bytes: the smaller of most and the tenant's limit.
-// explain replaces an ErrTooLarge that the tenant's limit caused by an error that names the limit; it returns other
-// errors unchanged.
+// Bound returns the maximum size of a tenant's request body in bytes: the smaller of most and the tenant's limit. If
+// the tenant's limit is the smaller one, explain turns an ErrTooLarge into an error that names this limit. It returns
+// other errors unchanged.
 func Bound(l *tenant.Limiter, name string, most int64) (bound int64, explain func(error) error) {
 	own := l.Of(name).RequestBytes
 	if own <= 0 || own >= most {
@@ -25,8 +25,8 @@ func Bound(l *tenant.Limiter, name string, most int64) (bound int64, explain fun
 	}
 }
 
-// MaxLabelText bounds the length in bytes of a label name or value from outside. The store accepts only shorter ones,
-// and Prometheus' labels package panics above 16 MiB.
+// MaxLabelText is the maximum length in bytes of a label name or value that importers accept. The store's limits are
+// lower, but are checked only after labels have been built, and Prometheus' labels package panics above 16 MiB.
 const MaxLabelText = 1 << 20
 
 // CheckLabelText returns an error if the name or the value is too long for a label.

@@ -11,7 +11,8 @@ import (
 const (
 	// senderPatience is how long a client may delay its request while other requests need the bytes that it holds.
 	senderPatience = time.Second
-	// roomPatience bounds the wait for the bytes of aborted requests. releaseInterval is the interval of checks.
+	// roomPatience bounds the wait until aborted requests have released their bytes. The wait checks for them every
+	// releaseInterval.
 	roomPatience    = time.Second
 	releaseInterval = 10 * time.Millisecond
 )
@@ -49,7 +50,7 @@ type Budget struct {
 type holder struct {
 	sender Sender
 	bytes  atomic.Int64
-	// isGivenUp is set once the request was aborted: it will release its bytes soon.
+	// isGivenUp is set once the request has been aborted; it then releases its bytes soon.
 	isGivenUp atomic.Bool
 }
 
@@ -144,8 +145,8 @@ func (s *Share) Give() {
 	s.holder = nil
 }
 
-// makeRoom aborts the requests with the slowest clients until n bytes will become available. It returns false if
-// aborting all of the slow ones isn't enough.
+// makeRoom aborts the requests with the slowest clients until enough bytes for a claim of n will be released. It
+// returns false if aborting all slow clients isn't enough.
 func (b *Budget) makeRoom(n int64) bool {
 	type late struct {
 		*holder

@@ -91,8 +91,9 @@ func NewIntake(ctx context.Context, tenant string, newBatch func(tenant string) 
 	return &Intake{ctx: ctx, tenant: tenant, newBatch: newBatch}
 }
 
-// Float adds a sample to the series with the given labels, which must be sorted and are copied if they are kept. t and
-// st (0: unknown) are in milliseconds. It returns a *Refused, ErrDropped, or an error that fails the whole request.
+// Float adds a sample to the series with the given labels, which must be sorted. The store copies labels that it keeps.
+// t and st (0: unknown) are in milliseconds. Float returns a *Refused, ErrDropped, or an error that fails the whole
+// request.
 func (in *Intake) Float(ls labels.Labels, t, st int64, v float64) error {
 	series, err := in.resolve(ls)
 	if err != nil {

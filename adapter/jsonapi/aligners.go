@@ -12,7 +12,7 @@ type operation struct {
 	name, param string
 }
 
-// aligners reduce each series to one point per period. The comments give their meaning in PromQL.
+// aligners maps the name of an aligner to the PromQL function that reduces each series to one point per period.
 var aligners = map[string]operation{
 	"ALIGN_DELTA":         {"increase", ""},
 	"ALIGN_RATE":          {"rate", ""},
@@ -29,7 +29,7 @@ var aligners = map[string]operation{
 	"ALIGN_PERCENTILE_05": {"quantile_over_time", "0.05"},
 }
 
-// reducers aggregate the series with equal values of the groupBy tags.
+// reducers maps the name of a reducer to the PromQL aggregation over the series with equal values of the groupBy tags.
 var reducers = map[string]operation{
 	"REDUCE_MIN":           {"min", ""},
 	"REDUCE_MAX":           {"max", ""},
@@ -65,7 +65,8 @@ func (o operation) call(of string) string {
 	return o.name + "(" + of + ")"
 }
 
-// aggregate quotes all names: some valid legacy names are numbers in PromQL if unquoted, such as NaN.
+// aggregate returns the expression that aggregates of by the given labels. It quotes their names, because some valid
+// names are numbers in PromQL if unquoted, such as NaN.
 func (o operation) aggregate(by []string, of string) string {
 	names := make([]string, len(by))
 	for i, name := range by {

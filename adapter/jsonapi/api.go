@@ -57,16 +57,16 @@ type Evaluator interface {
 	// Enter waits until the tenant of ctx may start one more read that isn't a query, and returns a context for it. If
 	// err is nil, the caller must call leave when the read is done.
 	Enter(ctx context.Context) (of context.Context, leave func(), err error)
-	// Answered declares that the read of a context returned by Enter has finished computing and that its response holds
-	// the given bytes until leave is called.
+	// Answered records that the read whose context Enter returned has finished computing, and that its response
+	// occupies the given number of bytes until leave is called.
 	Answered(ctx context.Context, bytes int64)
 	Evaluate(ctx context.Context, q Evaluation, yield func(Found) error) error
 }
 
 // Options configure the API.
 type Options struct {
-	// Tenant returns the tenant of a request that names the tenant asked ("": none). An error that wraps ErrForbidden
-	// means 403, any other error 400.
+	// Tenant returns the tenant for which a request is handled. asked is the tenant named in the request, "" if it
+	// names none. An error that wraps ErrForbidden means 403, any other error 400.
 	Tenant func(ctx context.Context, asked string) (string, error)
 	// MaxBody is the max size of a body in bytes; larger ones are rejected with 413. Default 16 MiB.
 	MaxBody int64
@@ -244,7 +244,8 @@ func (a *API) send(w http.ResponseWriter, code int, body []byte) {
 	_, _ = w.Write(append(body, '\n')) // the client may have disconnected
 }
 
-// tenant returns the tenant of a request that names the tenant asked in a field.
+// tenant returns the tenant for which a request is handled. asked is the tenant that the request names in the given
+// field.
 func (a *API) tenant(ctx context.Context, field, asked string) (string, error) {
 	name, err := a.opts.Tenant(ctx, asked)
 	switch {

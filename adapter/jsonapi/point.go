@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// maxTags bounds the JSON text of a point's tags in bytes: eight times the store's limit of labels.
+// maxTags bounds the JSON text of a point's tags in bytes: eight times the store's limit on the labels of a series.
 const maxTags = 512 << 10
 
 // point is the JSON object of a point.
@@ -25,8 +25,8 @@ type point struct {
 	Tags       jsontext.Value `json:"tags"`
 	TS         jsontext.Value `json:"ts"`
 	Value      jsontext.Value `json:"value"`
-	// Others are unknown fields. They are ignored, except known fields in another case: without its Tags a point would
-	// belong to another series.
+	// Others holds unknown fields. They are ignored, except fields whose names differ from known ones only in case: if
+	// "Tags" were ignored, the point would belong to another series.
 	Others map[string]jsontext.Value `json:",embed"`
 }
 
@@ -141,7 +141,7 @@ func parseTS(raw jsontext.Value) (int64, error) {
 // parseSeconds converts seconds since 1970 to milliseconds.
 func parseSeconds(text string) (ms int64, ok bool) {
 	if whole, err := strconv.ParseInt(text, 10, 64); err == nil {
-		// Exact; a float might not be.
+		// Whole seconds are converted without a float, which might round them.
 		return whole * 1000, whole > math.MinInt64/2000 && whole < math.MaxInt64/2000
 	}
 	if strings.Trim(text, "+-.0123456789eE") != "" {

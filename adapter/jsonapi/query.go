@@ -23,7 +23,7 @@ const (
 	maxRange = 100 * 365 * 24 * time.Hour
 	// maxPoints is the max number of points of an aligned series, as in Prometheus.
 	maxPoints = 11_000
-	// maxTerms bounds the tags in matchers, and those in groupBy.
+	// maxTerms is the max number of tags in matchers, and of tags in groupBy.
 	maxTerms = 64
 )
 
@@ -91,7 +91,7 @@ func (p *params) evaluation(metric string, now time.Time) Evaluation {
 	return q
 }
 
-// time parses a parameter as a time in milliseconds.
+// time returns a parameter as a time in whole milliseconds, or otherwise if the parameter is missing.
 func (p *params) time(name string, otherwise time.Time) time.Time {
 	text := p.one(name)
 	if text == "" {
@@ -108,7 +108,7 @@ func (p *params) time(name string, otherwise time.Time) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// align parses the alignment and reduction of the query. It reports whether the query has any.
+// align parses the parameters of alignment and reduction into q. It reports whether the query has an aligner.
 func (p *params) align(q *Evaluation, matchers []*labels.Matcher) bool {
 	aligner, reducer, groupBy := p.one("aligner"), p.one("reducer"), p.values["groupBy"]
 	period := p.one("alignmentPeriod")

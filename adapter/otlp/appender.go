@@ -41,8 +41,8 @@ type appender struct {
 	stop  context.CancelFunc
 	fatal error
 
-	// points counts data points that were started. A histogram's point is translated to multiple samples; the name of a
-	// series determines where the next point starts.
+	// points counts the data points whose first sample was received. A histogram's point is translated to multiple
+	// samples; startsPoint finds the first of them by the name of its series.
 	points  int
 	kept    int  // number of exemplars added
 	refused bool // a sample of the current point was rejected

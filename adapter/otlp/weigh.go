@@ -6,19 +6,19 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// maxNesting bounds the nesting of attribute values, and of JSON's brackets. OpenTelemetry's own are nested at most
-// four levels deep. Decoders are recursive: deeper nesting could overflow the stack.
+// maxNesting bounds the nesting of attribute values, and of brackets in JSON. The messages of OpenTelemetry's SDKs are
+// nested far less. Decoders are recursive: deeper nesting could overflow the stack.
 const maxNesting = 64
 
-// Estimated memory of an element of a decoded message, in addition to its own bytes: structs, slices of pointers to
-// them, which double when they grow, and the translation's copies. In bytes.
+// Estimated memory in bytes per element of a decoded message, in addition to the element's own bytes: structs, slices
+// of pointers to structs, which double when they grow, and the translation's copies.
 const (
 	elementBytes = 512
 	numberBytes  = 16
 )
 
-// message lists a protobuf message's fields that hold messages, and those that hold packed numbers, which are shorter
-// on the wire than in memory.
+// message describes the fields of a protobuf message that take more memory than bytes on the wire: fields that hold
+// messages, and fields that hold packed numbers.
 type message struct {
 	messages map[protowire.Number]*message
 	numbers  map[protowire.Number]bool
@@ -109,7 +109,8 @@ func (m *message) weigh(b []byte, limit int64, depth int) (int64, error) {
 	return total, nil
 }
 
-// weighJSON counts brackets and commas outside of strings.
+// weighJSON estimates the memory of a decoded JSON body from its length and from its brackets and commas outside of
+// strings.
 func weighJSON(body []byte, limit int64) (int64, error) {
 	total, depth, text := 2*int64(len(body)), 0, false
 	for i := 0; i < len(body) && total <= limit; i++ {

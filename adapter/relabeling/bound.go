@@ -22,7 +22,7 @@ const labelWeight = 64
 // applied holds the labels of a series while rules are applied.
 type applied struct {
 	b *labels.Builder
-	// size is an upper bound of the labels' count against maxText.
+	// size is an upper bound of the labels' text plus labelWeight per label; maxText limits it.
 	size int
 }
 
@@ -51,8 +51,8 @@ func (a *applied) process(number int, c *relabel.Config) (keep bool, err error) 
 	return relabel.ProcessBuilder(a.b, c), nil
 }
 
-// growth returns an upper bound of the bytes that a rule adds to the labels. If the bound is above maxText, the result
-// may be lower than the bound, but is still above maxText.
+// growth returns an upper bound of the bytes that a rule adds to the labels. Above maxText it may return less than an
+// upper bound, but always more than maxText, so the rule is rejected either way.
 func (a *applied) growth(c *relabel.Config) int {
 	source := max(0, len(c.SourceLabels)-1) * len(c.Separator)
 	for _, name := range c.SourceLabels {

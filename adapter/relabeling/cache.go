@@ -2,7 +2,7 @@ package relabeling
 
 import "sync"
 
-// maxDropped bounds the dropped series in a cache, about 50 MiB.
+// maxDropped is the max number of dropped series in a cache, which then takes about 50 MiB.
 const maxDropped = 1 << 20
 
 const shards = 16

@@ -47,7 +47,7 @@ func NewLive(r prometheus.Registerer) *Live {
 }
 
 // ForgetWith sets the function that is called after rules have changed. It must delete the store's aliases of the
-// selected tenants, which are no longer used.
+// selected tenants. These aliases were made under the former rules and are no longer used.
 func (l *Live) ForgetWith(forget func(of func(tenant string) bool)) {
 	l.setting.Lock()
 	defer l.setting.Unlock()
@@ -95,17 +95,17 @@ func (l *Live) Metadata(tenant, family, kind string) (as string, ok bool) {
 // HasRules reports whether rules apply to a tenant.
 func (l *Live) HasRules(tenant string) bool { return l.table.Load().Of(tenant) != nil }
 
-// Rule is the state of a rule that its tenant may see.
+// Rule is the part of a rule's state that is shown to a tenant.
 type Rule struct {
 	// Number starts at 1. Text is the rule as YAML.
 	Number int    `json:"number"`
 	Text   string `json:"text"`
-	// Samples and Exemplars count this tenant's drops since the rules are in effect.
+	// Samples and Exemplars count this tenant's drops since the rules took effect.
 	Samples   int64 `json:"dropped_samples"`
 	Exemplars int64 `json:"dropped_exemplars"`
 }
 
-// Status is the state of the rules that a tenant to which they apply may see.
+// Status is the part of the state of rules that is shown to a tenant to which they apply.
 type Status struct {
 	// Own is true if the tenant has rules of its own, instead of the default rules.
 	Own   bool   `json:"own"`

@@ -86,7 +86,7 @@ func valueOf(n *yamlv3.Node, name string) (found *yamlv3.Node) {
 
 var lineOf = regexp.MustCompile(`^line (\d+): (.*)`)
 
-// locate returns the text of an error of decode, with the line and the rule that cause it, if it is caused by a rule.
+// locate returns err, an error of decode, as text. If a rule caused the error, the text names the rule and its line.
 func locate(text []byte, err error) string {
 	words := readable(err)
 	at := positionsOf(text)

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/relabel"
 )
 
-// kept is used as the number of the rule if no rule drops a series.
+// kept is returned in place of a rule's number if no rule drops the series.
 const kept = -1
 
 // maxCounted bounds the tenants that are counted separately by Rules.
@@ -93,8 +93,8 @@ func (r *Rules) total(rule int) (t total) {
 }
 
 // apply returns the labels that result from the rules, or the number of the rule that drops the series. ls must not
-// have empty values. As in Prometheus, a series that loses all labels is dropped, by the rule that removed the last
-// one. An error is a *storage.LabelError, and rule is then the rule that caused it.
+// have empty values. As in Prometheus, a series that loses all labels is dropped; rule is then the first rule after
+// which no label was left. An error is a *storage.LabelError, and rule is then the rule that caused it.
 func (r *Rules) apply(ls labels.Labels, b *labels.Builder) (out labels.Labels, rule int, err error) {
 	b.Reset(ls)
 	a := newApplied(b)
@@ -111,7 +111,7 @@ func (r *Rules) apply(ls labels.Labels, b *labels.Builder) (out labels.Labels, r
 	for i, c := range r.configs {
 		relabel.ProcessBuilder(b, c)
 		if b.Labels().IsEmpty() {
-			// Later rules may have added labels and removed them again; this rule was the first to remove all.
+			// Later rules may have added labels and removed them again; this rule was the first that left none.
 			return out, i, nil
 		}
 	}

@@ -22,14 +22,15 @@ import (
 // ErrBadRules means that a file of rules is invalid. The errors that wrap it give the reason.
 var ErrBadRules = errors.New("relabeling: invalid rules")
 
-// MaxFile bounds the size of a file of rules in bytes, and MaxRules the number of its rules: there is a metric per
-// rule.
+// MaxFile bounds the size of a file of rules in bytes. MaxRules bounds the number of its rules, because each rule has
+// metrics of its own.
 const (
 	MaxFile  = 4 << 20
 	MaxRules = 1000
 )
 
-// everybody is the owner of the default rules, which apply to tenants without own rules. No tenant has this name.
+// everybody is the owner of the default rules, which apply to tenants without rules of their own. No tenant has this
+// name.
 const everybody = ""
 
 // Table holds the rules of all tenants.
@@ -38,7 +39,7 @@ type Table struct {
 	tenants   map[string]*Rules
 }
 
-// section is the part of prometheus.yml below remote_write.
+// section holds a list of rules, under the key that it has below remote_write in prometheus.yml.
 type section struct {
 	Rules []*relabel.Config `yaml:"write_relabel_configs"`
 }
@@ -58,7 +59,7 @@ type file struct {
 //	  team-a:
 //	    write_relabel_configs: []
 //
-// A file with only the list of rules is also accepted. It is checked as by Prometheus and promtool: unknown and
+// A file with only the list of rules is also accepted. Parse is as strict as Prometheus and promtool: unknown and
 // duplicate keys are errors with a line number. All errors wrap ErrBadRules.
 func Parse(text []byte) (*Table, error) {
 	if len(text) > MaxFile {

@@ -42,7 +42,8 @@ type TrialOptions struct {
 	Warn func(error)
 }
 
-// Amount counts series, their samples in the examined range, and the estimated stored size of a day of them in bytes.
+// Amount counts series, their samples in the examined range, and the estimated stored size in bytes of these samples
+// per day.
 type Amount struct {
 	Series   int64   `json:"series"`
 	Samples  int64   `json:"samples"`
@@ -75,19 +76,19 @@ type Example struct {
 type Trial struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
-	// All counts all examined series. Dropped and Refused are the parts of it that would not be stored.
+	// All counts all examined series. Dropped and Refused count those of them that would not be stored.
 	All     Amount `json:"all"`
 	Dropped Amount `json:"dropped"`
 	// Refused counts series whose resulting labels are invalid: their senders would get an error such as Refusal.
 	Refused Amount `json:"refused"`
 	Refusal string `json:"refusal"`
-	// Changed counts series that would be stored with other labels. Merged counts those among them whose labels equal
-	// another series' labels: of two samples at the same time one would be lost.
+	// Changed counts series that would be stored with other labels. Merged counts the changed series whose new labels
+	// equal those of another series: if both have a sample at the same time, one of the two samples would be lost.
 	Changed Amount `json:"changed"`
 	Merged  int64  `json:"merged"`
 	// Rules are the effects by rule, in order.
 	Rules []RuleTrial `json:"rules"`
-	// Metrics of AllMetrics were examined. Cut is true if the limits of the trial were reached.
+	// Metrics is the number of examined metrics, out of AllMetrics. Cut is true if a limit of the trial was reached.
 	Metrics    int  `json:"metrics"`
 	AllMetrics int  `json:"all_metrics"`
 	Cut        bool `json:"cut"`
@@ -110,7 +111,7 @@ type trial struct {
 }
 
 // Try computes the effect that a table's rules for a tenant would have on stored series. It reads all samples in the
-// range, one series at a time, and changes nothing. An engine.WorkMeter in ctx counts metrics.
+// range, one series at a time, and changes nothing. An engine.WorkMeter in ctx counts the examined metrics.
 func Try(ctx context.Context, s *storage.Store, table *Table, o TrialOptions) (*Trial, error) {
 	rules := table.Of(o.Tenant)
 	if rules == nil {

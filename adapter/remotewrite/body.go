@@ -18,7 +18,7 @@ var (
 	errRead     = errors.New("remotewrite: reading the body")
 )
 
-// keepBuffer is the max size of a buffer in bytes that is kept for the next request.
+// keepBuffer is the max size in bytes of a buffer that is kept for the next request.
 const keepBuffer = 4 << 20
 
 // body holds one request's bytes, compressed and decompressed, and their claims on the budget.

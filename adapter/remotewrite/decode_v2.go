@@ -23,7 +23,7 @@ const (
 // maxSymbols bounds the symbol table of one request: a symbol can be two bytes on the wire and takes eight in memory.
 const maxSymbols = 1 << 20
 
-// symbol is a string of the request, by its offset in the body.
+// symbol locates a string of the request in its body.
 type symbol struct{ at, len uint32 }
 
 var (
@@ -103,11 +103,12 @@ func (d *decoder) symbolsV2(body []byte) (first int, err error) {
 
 // foundV2 is the result of scanning a series.
 type foundV2 struct {
-	// refs is the content of the only packed labels_refs field. gather is set if there are multiple or unpacked fields.
+	// refs is the content of the labels_refs field if there is only one and it is packed. Otherwise gather is set, and
+	// gatherV2 joins the fields.
 	refs             []byte
 	gather, metadata bool
 	meta             metadataV2
-	// samples counts samples and histograms, and sample is the last sample. histograms and exemplars are set if the
+	// samples counts samples and histograms; sample is the last sample. histograms and exemplars report whether the
 	// series has any.
 	samples               int
 	sample                []byte
@@ -218,12 +219,13 @@ func (d *decoder) gatherV2(m []byte, found *foundV2) bool {
 	return true
 }
 
-// aliasV2 encodes the labels that refs references as 1.0 sends them. bad is the reason if the labels are rejected.
+// aliasV2 returns the labels that refs refers to, in the encoding of 1.0. bad, if set, is the reason to reject the
+// labels.
 func (d *decoder) aliasV2(body, refs []byte) (alias []byte, bad, err error) {
 	alias = d.built[:0]
 	table := d.symbols
 	for i := 0; i < len(refs); {
-		// uvarint, inlined twice: most references are one byte.
+		// This loop inlines uvarint twice, because most references take one byte.
 		name, next := uint64(refs[i]), i+1
 		if name >= 0x80 {
 			if name, next = uvarintLong(refs, i); next < 0 {
@@ -325,7 +327,7 @@ func (d *decoder) passMetadataV2(body []byte, found foundV2) {
 	})
 }
 
-// text returns the symbol ref, which must exist.
+// text returns the symbol with the number ref, which must exist.
 func (d *decoder) text(body []byte, ref uint32) []byte {
 	s := d.symbols[ref]
 	return body[s.at : s.at+s.len]

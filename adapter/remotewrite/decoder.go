@@ -44,8 +44,8 @@ type decoder struct {
 	pending      counts
 	pendingBytes int
 
-	// series is the current series, to which samples are added. If it is nil, its samples count as rejected in
-	// refusals[refusal]. alias is the alias that was used to find it.
+	// series is the current series, to which samples are added. If it was rejected, series is nil, and its samples are
+	// counted in refusals[refusal]. alias is the alias by which it was looked up.
 	series  *storage.Series
 	refusal int
 	alias   []byte
@@ -170,8 +170,8 @@ func (d *decoder) refuse(reason string, err error) {
 	}
 }
 
-// refuseSample counts a sample that the store rejected or, in ruled, one that a rule dropped. It returns all other
-// errors, which fail the request.
+// refuseSample counts a sample that wasn't stored because of err: in ruled if a relabeling rule dropped it, otherwise
+// by reason if the store rejected this sample only. It returns all other errors, which fail the request.
 func (d *decoder) refuseSample(err error, t int64, ruled *int) error {
 	var invalid *storage.InvalidHistogramError
 	switch {
@@ -196,7 +196,7 @@ func (d *decoder) count(reason string, example func() string) {
 	}
 }
 
-// sampleText returns the error of a sample as text.
+// sampleText formats an error about a sample of the current series.
 func (d *decoder) sampleText(t int64, err error) string {
 	return fmt.Sprintf("%s at %d: %v", d.describe(), t, err)
 }

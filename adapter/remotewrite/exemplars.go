@@ -19,7 +19,8 @@ type exemplarLabels struct {
 	n, size int
 }
 
-// Bounds of the number of an exemplar's labels, and of their bytes: 128 characters never have more.
+// Bounds on the labels of an exemplar: their number, and their length in bytes. Prometheus allows 128 characters, which
+// never exceed either bound.
 const (
 	maxExemplarLabels = exemplar.ExemplarMaxLabelSetLength
 	maxExemplarBytes  = 4 * exemplar.ExemplarMaxLabelSetLength
@@ -144,7 +145,7 @@ func (d *decoder) exemplarV2(body, m []byte) error {
 	return d.refuseExemplar(err)
 }
 
-// pairedRefs adds the labels given by references to names and values in turn.
+// pairedRefs adds labels to an exemplar from a list of symbol references, which alternate between names and values.
 type pairedRefs struct {
 	d       *decoder
 	body    []byte

@@ -60,8 +60,8 @@ func (d *decoder) refuseLargeHistogram() error {
 	return nil
 }
 
-// knownHint returns a counter reset hint, or unknown if the value isn't defined. The model's type is one byte, to which
-// 257 would be truncated as CounterReset.
+// knownHint returns a counter reset hint, or UnknownCounterReset if hint isn't a defined value. The histogram package's
+// type of hints is one byte: converted to it, 257 would become CounterReset.
 func knownHint(hint int32) int32 {
 	if hint < 0 || hint > int32(histogram.GaugeType) {
 		return int32(histogram.UnknownCounterReset)

@@ -2,8 +2,8 @@ package remotewrite
 
 import "bytes"
 
-// Metadata is a sender's metadata of a metric. The bytes are valid UTF-8 and must not be used after the call returns
-// that they were passed to.
+// Metadata is a sender's metadata of a metric. Its bytes are valid UTF-8 and must not be used after Options.Metadata
+// has returned.
 type Metadata struct {
 	// Metric is the name of the metric family. In 2.0 it is derived from the name of the series; the name of a counter
 	// keeps its _total.
@@ -19,7 +19,8 @@ var metricTypes = [...]string{
 	"unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset",
 }
 
-// familyOf returns the metric family of a 2.0 series: the store keeps metadata by family.
+// familyOf returns the metric family of a 2.0 series from the name of the series, because the store keeps metadata by
+// family.
 func familyOf(name []byte, typ uint32) []byte {
 	var endings []string
 	switch metricType(typ) {

@@ -34,7 +34,8 @@ type Options struct {
 	Bodies *adapter.Budget
 	// RetryBusy is the Retry-After of a 503. Default 1 s, because the queue drains quickly.
 	RetryBusy time.Duration
-	// RetryFull is the Retry-After of a 429. Default 30 s, because series are released when their slot is sealed.
+	// RetryFull is the Retry-After of a 429. Default 30 s: room for more series appears when a slot is sealed and its
+	// series are released.
 	RetryFull time.Duration
 	// Metadata receives senders' metadata of metrics while a request is decoded, even if its samples are rejected. It
 	// must be quick, keep no reference to m's bytes, and bound its memory. nil: ignored.
