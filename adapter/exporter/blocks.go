@@ -26,13 +26,13 @@ import (
 	"github.com/cassia-db/cassia/storage/query"
 )
 
-// BlockWidths are the widths of Prometheus' blocks up to a day, in milliseconds: those cut from the head, and compacted
-// ones.
+// BlockWidths are the widths of Prometheus' blocks up to a day, in milliseconds: the width of blocks cut from the head,
+// and the widths of compacted blocks.
 var BlockWidths = []int64{2 * dayMS / 24, 6 * dayMS / 24, 18 * dayMS / 24}
 
 // Blocks writes samples as blocks of Prometheus' TSDB to a folder. A block never crosses a multiple of BlockWidth. Its
-// time range extends from its first to its last sample only, so that a Prometheus that loads it doesn't treat samples
-// outside of it as duplicates.
+// time range extends only from its first to its last sample, so that a Prometheus that loads the block doesn't treat
+// samples before or after it as duplicates.
 func Blocks(ctx context.Context, s *storage.Store, o Options, folder *Folder) (Stats, error) {
 	r := newRun(s, o)
 	err := r.blocks(ctx, folder)
@@ -175,7 +175,7 @@ func (b *block) series(s *source, chunkw *chunks.Writer, indexw *index.Writer) e
 	return nil
 }
 
-// writeMeta writes the meta file, which turns the folder into a block.
+// writeMeta writes meta.json, which makes the folder a block.
 func (b *block) writeMeta(dir string) error {
 	text, err := json.MarshalIndent(&b.meta, "", "\t")
 	if err != nil {

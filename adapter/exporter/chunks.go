@@ -73,8 +73,8 @@ func (e *encoder) add(s *sample) error {
 	}
 	other, recoded, err := e.append(s)
 	if err == nil && other != nil && !recoded {
-		// The sample doesn't fit in the chunk. Start a new one here, because a new chunk that begins with the sample
-		// has the sample's reset hint, while the chunk returned by append may have another.
+		// The sample doesn't fit in the chunk. Start a new chunk with it. A chunk that begins with the sample keeps the
+		// sample's reset hint; the chunk that append returned may have another hint.
 		if err = e.begin(want); err == nil {
 			other, _, err = e.append(s)
 		}
@@ -108,8 +108,8 @@ func (e *encoder) begin(enc chunkenc.Encoding) error {
 	return nil
 }
 
-// append appends a sample. For a histogram it may return another chunk, to be used instead: if recoded, it contains all
-// samples of the current chunk and the new one, otherwise only the new one.
+// append appends a sample. For a histogram it may return another chunk, which replaces the current chunk if recoded is
+// set: it then contains all samples of the current chunk and the new one. Otherwise it contains only the new sample.
 func (e *encoder) append(s *sample) (other chunkenc.Chunk, recoded bool, err error) {
 	switch {
 	case s.h == nil:

@@ -36,7 +36,7 @@ type Options struct {
 	// Now is the clock; the names of blocks contain its time.
 	Now func() time.Time
 	// Progress is called after each part; nil: progress isn't reported. Warn is called for corrupt data that is
-	// skipped, and once for each other warning of the store, such as of estimates.
+	// skipped, and once for each other warning of the store, for example that values are estimates.
 	Progress func(Progress)
 	Warn     func(error)
 }
@@ -54,9 +54,9 @@ type Progress struct {
 type Stats struct {
 	// Series is the number of distinct series, exact up to MaxCounted.
 	Series int
-	// Samples counts all written samples, and Histograms the native histograms among them.
+	// Samples counts all written samples. Histograms counts the native histograms among them.
 	Samples, Histograms int64
-	// Made counts the samples that were computed from rollups, and Estimated those among them whose rollups were
+	// Made counts the samples that were computed from rollups. Estimated counts those of them whose rollups were
 	// imported from downsampled blocks.
 	Made, Estimated int64
 	// Bytes is the total size of the files, and Files their number; a block counts as one file.
@@ -148,7 +148,7 @@ func (r *run) query(sp query.Span, ms []*labels.Matcher) query.Query {
 	return query.Query{Tenant: r.Tenant, MinT: sp.MinT, MaxT: sp.MaxT, Matchers: ms, Sorted: true, Warn: r.warn}
 }
 
-// warn counts unreadable rows. Other warnings, of which each query repeats the same, are passed on once.
+// warn counts unreadable rows. It passes on each other warning only once, because every query repeats it.
 func (r *run) warn(err error) {
 	switch text := err.Error(); {
 	case errors.As(err, new(*damage.CorruptRowError)), errors.As(err, new(*damage.DamagedRowsError)):

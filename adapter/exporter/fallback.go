@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// source is a series in a piece: its samples, and buckets for the times whose samples have expired.
+// source is a series in a piece, with its samples, and with buckets for the times at which its samples have expired.
 type source struct {
 	Labels    labels.Labels
 	kept      []*query.SelectedSeries // by time
@@ -79,7 +79,8 @@ type finding struct {
 	key     []byte
 }
 
-// sourceOf returns the source of a series and adds it if necessary. isNew means that it can't have been added before.
+// sourceOf returns the source of a series and adds it if necessary. isNew means that the series can't have been added
+// before.
 func (f *finding) sourceOf(ls labels.Labels, isNew bool) *source {
 	if !isNew {
 		for ; f.indexed < len(f.all); f.indexed++ {
@@ -102,8 +103,8 @@ type maker struct {
 	buckets rollup.Buckets
 	buffers query.BucketBuffers
 	samples chunk.Samples
-	// incomplete is the number of buckets in the last call of appendFallback that may have had other samples as well,
-	// and estimated the number of its samples that are from aggregates.
+	// incomplete is the number of buckets in the last call of appendFallback that may have had other samples in
+	// addition. estimated is the number of samples computed in that call from imported aggregates.
 	incomplete, estimated int64
 }
 

@@ -15,8 +15,8 @@ import (
 //
 //	{"metric":{"__name__":"up","job":"a"},"values":[1,null,"Infinity"],"timestamps":[1798761600125,…],"nan_bits":{"1":"7ff0000000000002"}}
 //
-// nan_bits is our extension, which other readers ignore: the bits of each NaN by its index. A stale marker is
-// 7ff0000000000002.
+// nan_bits is Cassia's extension, which other readers ignore. It maps the index of each NaN to the NaN's bits. The bits
+// of a stale marker are 7ff0000000000002.
 type jsonLines struct {
 	*run
 	buf []byte
@@ -107,7 +107,7 @@ func appendJSONText(b []byte, s string) []byte {
 	return append(append(append(b, '"'), s...), '"')
 }
 
-// appendJSONFloat writes a number as VictoriaMetrics does: what JSON has no numbers for is a word.
+// appendJSONFloat writes a number as VictoriaMetrics does: infinities are strings, and NaN is null.
 func appendJSONFloat(b []byte, v float64) []byte {
 	switch {
 	case math.IsNaN(v):

@@ -21,8 +21,8 @@ import (
 //	http_requests_total{code="200",instance="a:1"} 17 1798761600.125
 //	# EOF
 //
-// Histograms and summaries get no TYPE, because with one Prometheus' parser rewrites the values of the labels le and
-// quantile.
+// Histograms and summaries get no TYPE, because Prometheus' parser rewrites the values of the labels le and quantile of
+// metrics with these types.
 type openMetrics struct {
 	*run
 	buf []byte
@@ -53,8 +53,8 @@ func (o *openMetrics) metric(ctx context.Context, w *lines, name string) error {
 	return nil
 }
 
-// metadata returns the metadata of a metric, found by its name or, for a counter, by the name without the suffix that
-// OpenMetrics removes from family names.
+// metadata returns the metadata of a metric. It is stored under the metric's name or, for a counter, under the name
+// without _total, which OpenMetrics removes from family names.
 func (o *openMetrics) metadata(ctx context.Context, name string) (family string, m *format.Metadata, err error) {
 	trimmed, counter := strings.CutSuffix(name, "_total")
 	names := []string{name}
@@ -156,7 +156,7 @@ func appendFloat(b []byte, v float64) []byte {
 }
 
 // appendSeconds appends milliseconds as seconds. Prometheus' and other parsers multiply the number by 1000 as a float
-// and truncate it; where this would lose a millisecond, 0.1 ms is added.
+// and truncate the product. Where this would lose a millisecond, appendSeconds adds 0.1 ms.
 func appendSeconds(b []byte, ms int64) []byte {
 	from := len(b)
 	if ms < 0 {

@@ -62,7 +62,7 @@ type lines struct {
 	f    *os.File // nil: w was opened by the caller
 	size int64
 	err  error
-	// path is the name of the complete file; until then it has the name of f.
+	// path is the name of the complete file. Until the file is complete, it has the name of f.
 	path string
 }
 
@@ -103,7 +103,7 @@ func (l *lines) writeString(parts ...string) {
 	}
 }
 
-// finish syncs and renames the file. If there was an error or the file isn't wanted, it deletes the file.
+// finish syncs and renames the file. After an error, or if wanted is false, it deletes the file instead.
 func (l *lines) finish(err error, wanted bool) error {
 	if err == nil {
 		err = l.err

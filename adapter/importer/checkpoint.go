@@ -46,7 +46,7 @@ type Checkpoint struct {
 
 // readCheckpoint reads the checkpoint at path. Source, target and tenant must equal those in want; otherwise it returns
 // ErrOtherImport. If there is no checkpoint, it returns want. If the checkpoint belongs to another store, it returns
-// want and true: the samples imported into the other store are missing from this one.
+// want and sets anew, because the samples that earlier runs imported are missing from this store.
 func readCheckpoint(path string, want Checkpoint) (at Checkpoint, anew bool, err error) {
 	want.Version = checkpointVersion
 	if path == "" {

@@ -18,12 +18,12 @@ type Destination interface {
 	// Import stores the series of a tenant and takes ownership of list. All samples are durable once it returns without
 	// an error. Samples that are already stored remain unchanged.
 	Import(ctx context.Context, tenant string, list []storage.ImportedSeries) (storage.ImportStats, error)
-	// ImportBuckets does the same for series with aggregates instead of samples.
+	// ImportBuckets stores series with aggregates instead of samples, under the same contract as Import.
 	ImportBuckets(ctx context.Context, tenant string, list []storage.ImportedBuckets) (storage.ImportStats, error)
 	// Compare compares series with the samples stored for the tenant at the same timestamps, by series and day, and
 	// takes ownership of list. within is the range of time in which list has all samples of the source. A rollup bucket
-	// that extends beyond within may contain other samples and isn't compared. Compare may report only some of the
-	// differences; the stats count all of them.
+	// that extends beyond within isn't compared, because it may contain samples that aren't in list. Compare may report
+	// only some of the differences; the stats count all of them.
 	Compare(
 		ctx context.Context, tenant string, list []storage.ImportedSeries, within query.Span, report func(Difference),
 	) (VerifyStats, error)

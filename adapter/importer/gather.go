@@ -12,10 +12,11 @@ import (
 	"github.com/cassia-db/cassia/storage/labelorder"
 )
 
-// Gatherer collects the samples of a source with no particular order until they fill a batch.
+// Gatherer collects samples, which a source may add in any order, until they fill a batch.
 type Gatherer struct {
 	selection Selection
-	// chosen maps the source's name of each series in this batch to its samples, nil if the series isn't selected.
+	// chosen maps the source's name of each series in this batch to the series' samples, or to nil if the series isn't
+	// selected.
 	chosen map[string]*chunk.Samples
 	list   []storage.ImportedSeries
 	// bytes is the approximate size of the collected series. enough is the size of a full batch.
@@ -34,15 +35,15 @@ func NewGatherer(s Selection, enough int) *Gatherer {
 	return &Gatherer{selection: s, chosen: map[string]*chunk.Samples{}, enough: cmp.Or(enough, BatchBytes)}
 }
 
-// Known returns the samples of a series by the source's name for it. ok is false if the series wasn't added since the
-// last batch. into is nil if the series isn't selected.
+// Known returns the samples of a series, given the source's name for the series. ok is false if the series hasn't been
+// added to the current batch. into is nil if the series isn't selected.
 func (g *Gatherer) Known(name []byte) (into *chunk.Samples, ok bool) {
 	into, ok = g.chosen[string(name)]
 	return into, ok
 }
 
-// Series adds a series by the source's name for it. It returns the series' samples for Float and Histogram, or nil if
-// the series isn't selected.
+// Series adds a series, given the source's name for it. It returns the samples to pass to Float and Histogram, or nil
+// if the series isn't selected.
 func (g *Gatherer) Series(name []byte, ls labels.Labels) *chunk.Samples {
 	g.bytes += seriesBytes + len(name)
 	if !g.selection.Wants(ls) {
@@ -86,14 +87,14 @@ func (g *Gatherer) Full() bool { return g.bytes >= g.enough }
 // Small reports whether a number of floats takes less than half a batch.
 func (g *Gatherer) Small(samples int) bool { return samples*SampleBytes < g.enough/2 }
 
-// Tail selects the floats of one series, starting at index From, that stay for the next batch because the source has
-// more of them.
+// Tail selects the floats of one series, from index From on, that Take leaves in the Gatherer for the next batch, because
+// the source may have more of them.
 type Tail struct {
 	Of   *chunk.Samples // nil: no tail
 	From int
 }
 
-// Take returns the collected series, ordered by labels, and resets the Gatherer to the floats of tail t.
+// Take returns the collected series, ordered by labels. Afterwards the Gatherer holds only the floats of tail t.
 func (g *Gatherer) Take(t Tail) []storage.ImportedSeries {
 	var left, list []storage.ImportedSeries
 	for _, s := range g.list {

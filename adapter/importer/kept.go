@@ -34,8 +34,8 @@ type Past struct {
 	// Class is the name of the class, "" for series without a class.
 	Class string
 	retention.Keep
-	// Samples is their total. An import stores only rollups of RollupsOnly samples, and of HoursOnly of these only 1h
-	// rollups. Expired samples aren't stored at all.
+	// Samples is the number of these samples. Of RollupsOnly samples an import stores only rollups, and of HoursOnly of
+	// them only 1h rollups. It doesn't store Expired samples at all.
 	Samples, RollupsOnly, HoursOnly, Expired int
 }
 

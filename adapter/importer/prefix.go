@@ -16,8 +16,8 @@ type Prefix struct {
 	head, sum uint64
 }
 
-// headBytes is the number of bytes of a non-seekable input that are buffered while it is compared with the prefix.
-// Other inputs usually differ early.
+// headBytes is the number of bytes of a non-seekable input that are buffered while it is compared with the prefix. If
+// the input differs within these bytes, as other inputs usually do, it can still be read from its start.
 const headBytes = 1 << 20
 
 var prefixTable = crc64.MakeTable(crc64.ECMA)

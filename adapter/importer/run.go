@@ -42,9 +42,9 @@ type Progress struct {
 // Report is the result of a run.
 type Report struct {
 	// Resumed is true if the run continued an earlier one. Complete is true if an earlier run was complete and the
-	// source has no new data. Anew is true if earlier runs imported into another store, or into this one before it was
-	// restored from a backup; the run started from the beginning. Changed is true if the part of the source that
-	// earlier runs read has changed; the run read the source from its start.
+	// source has no new data. Anew is true if earlier runs imported into another store, or into this store before it
+	// was restored from a backup; the run then started from the beginning. Changed is true if the part of the source
+	// that earlier runs read has changed; the run then read the source from its start.
 	Resumed, Complete, Anew, Changed bool
 	// Stats are the totals of this run, All the totals of all runs.
 	Stats, All storage.ImportStats
@@ -53,8 +53,8 @@ type Report struct {
 	Skipped, Damaged int
 }
 
-// Run imports a source, starting where the last run stopped. An error doesn't undo finished batches; the next run
-// resumes after them.
+// Run imports a source, starting where the last run stopped. If it fails, finished batches remain stored, and the next
+// run resumes after them.
 func Run(ctx context.Context, o Options) (r Report, err error) {
 	identity, err := o.Into.Identity(ctx, o.Tenant)
 	if err != nil {
@@ -125,7 +125,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	return r, at.write(o.Checkpoint)
 }
 
-// ahead yields the batches of a source and reads the next batch concurrently.
+// ahead yields the batches of a source. While the caller handles a batch, it reads the next one.
 func ahead(ctx context.Context, s Source, after string) func(yield func(Batch, error) bool) {
 	type item struct {
 		b   Batch

@@ -16,9 +16,9 @@ type Source interface {
 	// error of one line with the reason.
 	Plan(ctx context.Context) (Plan, error)
 	// Batches yields the batches after a position; "" is the start. It may be called again, and yields the same batches
-	// in the same order unless the source changes. If the position is from another state of the source, no samples may
-	// be left out. After the last position, Batches yields the samples that the source has received since. It stops
-	// after yielding an error.
+	// in the same order unless the source has changed. If the source has changed since the position was taken, Batches
+	// must still yield every sample that an earlier run hasn't read. After the end, it yields the samples that the
+	// source has received since. It stops after yielding an error.
 	//
 	// The caller owns the batch. A batch should hold whole days of many series rather than parts of slots, because each
 	// import of a day writes the rollups of its series. Its size is at most BatchBytes.
@@ -49,8 +49,8 @@ type Plan struct {
 type Batch struct {
 	// Series are the series of the batch. A series may occur more than once.
 	Series []storage.ImportedSeries
-	// Buckets are series with aggregates instead of samples. They are stored after Series, in order of resolution, the
-	// finest first.
+	// Buckets are series with aggregates instead of samples. They are stored after Series, in order of resolution, from
+	// the finest to the coarsest.
 	Buckets []storage.ImportedBuckets
 	// Position is where the next run resumes after this batch is stored.
 	Position string

@@ -33,7 +33,7 @@ type Difference struct {
 	DayMS int64
 	// Source are the figures of the source, Stored the figures of the stored samples at the same timestamps.
 	Source, Stored Figures
-	// Rollups is true if rollups were compared because the store keeps only rollups of that time.
+	// Rollups is true if rollups were compared, because the store keeps only rollups for that time.
 	Rollups bool
 }
 
@@ -54,10 +54,11 @@ func (d Difference) String() string {
 type VerifyStats struct {
 	// SeriesDays is the number of series whose samples or rollups were compared, counted once per day and resolution.
 	SeriesDays int
-	// Samples were compared bit by bit, RolledUp by the counts and sums of rollups, because only rollups are kept. Left
-	// weren't compared: they are too old, too new or otherwise rejected by stores, or the source has only aggregates of
-	// them, or their rollup bucket also contains samples that weren't selected or aren't in the source. Newer are newer
-	// than the last imported sample, because the source has grown.
+	// Samples counts samples that were compared bit by bit. RolledUp counts samples that were compared by the counts
+	// and sums of their rollups, because the store keeps only these. Left counts samples that weren't compared: they
+	// are too old, too new or otherwise rejected by stores, the source has only aggregates of them, or their rollup
+	// bucket also contains samples that weren't selected or aren't in the source. Newer counts samples that are newer
+	// than the last imported one, because the source has grown.
 	Samples, RolledUp, Left, Newer int
 	Differences                    int
 }
@@ -73,8 +74,8 @@ func (a *VerifyStats) Add(b VerifyStats) {
 }
 
 // Verify reads the source again from the start and compares it with the stored samples at the same timestamps, by
-// series and day. Stored samples that aren't in the source are no difference. Samples newer than the last imported
-// sample aren't compared: the source may have received them after the import.
+// series and day. Stored samples that aren't in the source don't count as differences. Samples newer than the last
+// imported sample aren't compared, because the source may have received them after the import.
 func Verify(ctx context.Context, o Options, report func(Difference)) (all VerifyStats, err error) {
 	newest, err := o.newest(ctx)
 	if err != nil {
@@ -191,8 +192,8 @@ func (v *verifier) batch(list []storage.ImportedSeries) error {
 	return nil
 }
 
-// verifiedBounds are the comparable times of a series, by resolution: after[res] < t ≤ until(res). The bounds are ends
-// of whole buckets. Samples after last aren't compared.
+// verifiedBounds are the times of a series that are compared, by resolution: after[res] < t ≤ until(res). The bounds
+// are ends of whole buckets. last is the latest time at which samples are compared.
 type verifiedBounds struct {
 	after [rollup.OneHour + 1]int64
 	last  int64
@@ -207,7 +208,7 @@ func (v *verifier) boundsOf(h retention.Hidden) verifiedBounds {
 	return b
 }
 
-// until returns the last time that is comparable at a resolution.
+// until returns the last time that is compared at a resolution.
 func (b *verifiedBounds) until(res rollup.Resolution) int64 {
 	if res == rollup.Raw {
 		return b.last
@@ -235,7 +236,7 @@ func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) 
 		return err
 	}
 	bounds := make(map[uint64]map[int64]verifiedBounds, len(want)) // by series and day
-	// first and last are the min and max comparable times per resolution, of all series.
+	// first and last are the min and max compared times of all series, per resolution.
 	var first, last [rollup.OneHour + 1]int64
 	for res := range first {
 		first[res], last[res] = math.MaxInt64, math.MinInt64
@@ -393,8 +394,8 @@ func (v *verifier) rolled(
 	}
 }
 
-// wholeBuckets returns the samples in buckets within the selected range of time. The source may have more samples in
-// other buckets.
+// wholeBuckets returns the samples whose buckets lie within the selected range of time. Of other buckets, the source
+// may have more samples than were read.
 func (v *verifier) wholeBuckets(samples *chunk.Samples, width int64) *chunk.Samples {
 	endOf := func(t int64) int64 { return t + (width-t%width)%width } // end of t's bucket, a multiple of width
 	minT, maxT := int64(math.MinInt64), int64(math.MaxInt64)
@@ -410,15 +411,16 @@ func (v *verifier) wholeBuckets(samples *chunk.Samples, width int64) *chunk.Samp
 	return whole
 }
 
-// sameSum reports whether two sums of the same values differ by rounding errors at most. most bounds the sum of the
-// absolute values. The rollup of a bucket that was filled by multiple imports adds the values in another order.
+// sameSum reports whether two sums of the same values are equal except for rounding errors. most bounds the sum of the
+// absolute values. Sums differ in rounding if a bucket was filled by multiple imports, which add the values in another
+// order.
 func sameSum(a, b, most float64) bool {
 	const rounding = 1.0 / (1 << 50)
 	return a == b || a != a && b != b || math.Abs(a-b) <= most*rounding
 }
 
-// hasOverflowed reports whether two sums of the same values may differ because one of them overflows: then they depend
-// on the order of addition. Coarser buckets are added up from finer ones.
+// hasOverflowed reports whether two sums of the same values may differ because one of them overflowed. Whether a sum
+// overflows depends on the order of addition, and a coarser bucket is the sum of finer buckets.
 func hasOverflowed(flags rollup.Flags, a, b float64) bool {
 	return flags&rollup.Large != 0 && (a-a != 0 || b-b != 0)
 }
@@ -448,7 +450,7 @@ func (v *verifier) differ(d Difference) {
 	v.report(d)
 }
 
-// figures returns the figures of the samples at some timestamps, of all samples if at is nil.
+// figures returns the figures of the samples at the timestamps in at, or of all samples if at is nil.
 func figures(s *chunk.Samples, at map[int64]bool) (f Figures) {
 	add := func(t int64, x float64) {
 		if at != nil && !at[t] {

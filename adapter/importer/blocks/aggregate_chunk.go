@@ -19,9 +19,9 @@ import (
 // length is the number of bytes after the encoding. A missing aggregate has the length 0 and no encoding.
 const encodingAggregates chunkenc.Encoding = 0xff
 
-// The aggregates of a chunk. Each has one sample per window that isn't empty. The counter has two more samples. It
-// starts with the first sample of the chunk, followed by the value at the end of each window, to which the values
-// before resets are added. Its last sample has the timestamp of the last window's and the unadjusted last value.
+// The aggregates of a chunk. Each aggregate has one sample per window that isn't empty. The counter has two more: the
+// first sample of the chunk is at its start, and a copy of the chunk's last value at its end, with the timestamp of the
+// last window. In between, it has the value at the end of each window plus the values before all resets.
 const (
 	aggregateCount = iota
 	aggregateSum
@@ -88,7 +88,7 @@ type stamped struct {
 	v float64
 }
 
-// points returns the samples of each aggregate, nil for a missing one.
+// points returns the samples of each aggregate, or nil for a missing aggregate.
 func (c *aggregateChunk) points() (all [aggregates][]stamped, err error) {
 	rest := c.data
 	for i := range all {

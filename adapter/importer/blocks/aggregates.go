@@ -76,7 +76,8 @@ func windowsOf(c *aggregateChunk, width int64) (*chunkWindows, error) {
 	return w, nil
 }
 
-// setCounter sets the fields that derive from the counter's samples. If these don't match the windows, it sets none.
+// setCounter sets the fields that derive from the counter's samples. If the samples don't match the windows, it sets
+// none of the fields.
 func (w *chunkWindows) setCounter(counter []stamped) {
 	if len(w.list) == 0 || len(counter) != len(w.list)+2 {
 		return
@@ -122,8 +123,8 @@ func near(a, b float64) bool {
 }
 
 // estimateCounter sets the first and last values and the corrections of a counter. It returns the number of windows
-// with a possible reset. A window without a reset rises from its min, which is its first value, to its max. With the
-// corrections, the increase between any two windows equals the increase of the samples.
+// with a possible reset. In a window without a reset, the first value is the min and the last value is the max. With
+// the corrections, the increase between any two windows equals the increase of the samples.
 //
 //	rises of window i = (last[i] − first[i] + correction[i]) + (first[i] − last[i-1], or first[i] after a reset)
 func (w *chunkWindows) estimateCounter() (odd int) {
@@ -160,7 +161,7 @@ func (w *chunkWindows) estimateCounter() (odd int) {
 }
 
 // lastOf returns the last value of a window with a possible reset. isKnown is true if the value follows from the end of
-// the chunk, or from the next window if that has no reset.
+// the chunk, or from the next window if the next window has no reset.
 func (w *chunkWindows) lastOf(i int) (v float64, isKnown bool) {
 	x := &w.list[i]
 	if i == len(w.list)-1 {
@@ -176,7 +177,7 @@ func (w *chunkWindows) lastOf(i int) (v float64, isKnown bool) {
 
 // estimateTimes sets the times of the first and last sample of each window as if samples were evenly spaced. If a
 // window next to a gap has fewer samples than others, its samples are placed away from the gap: at the end of the
-// window if the gap is before it, at the start if the gap is after it.
+// window after a gap, and at its start before a gap.
 func (w *chunkWindows) estimateTimes() {
 	most := uint32(0)
 	for i := range w.list {
@@ -219,7 +220,7 @@ func (w *chunkWindows) estimateTimes() {
 	}
 }
 
-// join adds the part of the same window in a later chunk.
+// join adds the part of the same window that is in a later chunk.
 func (x *window) join(later *window) {
 	if later.first < x.last {
 		x.correction += x.last
@@ -244,8 +245,8 @@ func appendWindows(all []window, later []window) []window {
 	return all
 }
 
-// appendBuckets appends a bucket with the same edges for each window. Windows are left-closed, buckets left-open. So
-// these buckets include samples at their left edge, and exclude samples at their right edge.
+// appendBuckets appends a bucket with the same edges for each window. Windows are left-closed and buckets left-open, so
+// these buckets include samples at their left edge and exclude samples at their right edge.
 func appendBuckets(into *rollup.Buckets, list []window) {
 	for i := range list {
 		x := &list[i]

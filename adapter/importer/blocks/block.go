@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// block is a block, open or closed.
+// block is a block of a folder, which may be open or closed.
 type block struct {
 	found
 	external labels.Labels

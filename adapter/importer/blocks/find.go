@@ -43,8 +43,8 @@ type found struct {
 	resolution rollup.Resolution
 }
 
-// until returns the exclusive end of the block's data, in milliseconds, at least 1 ms after its start. A window of
-// aggregates becomes a bucket that ends after its samples.
+// until returns the exclusive end of the block's data, in milliseconds, at least 1 ms after its start. For aggregates
+// it is the end of a whole window, because a window becomes a bucket that ends after its samples.
 func (f *found) until() int64 {
 	end := max(f.meta.MaxTime, f.meta.MinTime+1)
 	if width := f.resolution.Width(); width > 0 {

@@ -120,8 +120,8 @@ func (m *merge) next() (ls labels.Labels, ok bool, err error) {
 }
 
 // read returns the current series' samples of all blocks with minT <= t <= maxT, sorted, and the damaged chunks. If
-// first is false, it omits damaged chunks that start before minT: the read of an earlier range has reported them. A
-// chunk of aggregates is an error, not a damaged chunk, because then all chunks of the block are.
+// first is false, it omits damaged chunks that start before minT, because the read of an earlier range has reported
+// them. A chunk of aggregates isn't a damaged chunk but an error: all chunks of its block are aggregates.
 func (m *merge) read(minT, maxT int64, first bool) (*chunk.Samples, []importer.Skip, error) {
 	samples := &chunk.Samples{}
 	var skipped []importer.Skip
@@ -165,9 +165,9 @@ func (c *cursor) readChunk(
 	return decode(c.it, minT, maxT, deleted, into)
 }
 
-// readWindows returns the current series' windows that start in [from, to), by block and time, and the damaged chunks
-// with the same condition as read. If multiple blocks have the same window, the store keeps the first one and counts the
-// others.
+// readWindows returns the current series' windows that start in [from, to), by block and time, and the damaged chunks.
+// As in read, first selects the damaged chunks. If multiple blocks have the same window, the store keeps the first one
+// and counts the others.
 func (m *merge) readWindows(from, to, width int64, first bool) (all [][]window, skipped []importer.Skip, err error) {
 	isCounter := rollup.IsCounterName(m.at[0].labels.Get(labels.MetricName))
 	for _, c := range m.at {
@@ -219,8 +219,8 @@ func (c *cursor) readWindows(meta chunks.Meta, width int64, isCounter bool) ([]w
 	return w.list, nil
 }
 
-// outside returns the chunks of the current series with selected samples on days on which a block isn't read, because
-// they aren't in its time range. It returns each at the first read day of its block.
+// outside returns the chunks of the current series that have selected samples outside of the days on which their block
+// is read. Each chunk is returned once, on the first of these days.
 func (m *merge) outside(day int64, s *Source) (list []importer.Skip) {
 	for _, c := range m.at {
 		first, last := c.b.daysRead()

@@ -40,7 +40,7 @@ func parsePosition(text string) (p position, err error) {
 	return p, nil
 }
 
-// resume returns the position from which to resume. It is earlier than at if there are new blocks before at.
+// resume returns the position from which to resume: at, or an earlier position if there are new blocks before at.
 func (s *Source) resume(at position) position {
 	for _, b := range s.blocks {
 		if b.meta.MinTime > at.Day+dayMS {

@@ -43,7 +43,7 @@ type Source struct {
 
 const (
 	dayMS = 24 * 3600 * 1000
-	// dayBytes is the size in bytes from which a batch ends at the end of a day.
+	// dayBytes is the size in bytes from which a batch is closed at the end of a day.
 	dayBytes = 8 << 20
 	// skipBytes is the approximate size in memory of an importer.Skip.
 	skipBytes = 500
@@ -121,7 +121,7 @@ func (s *Source) find() error {
 	return nil
 }
 
-// external returns the labels to add to the series of a block with external labels ls.
+// external returns the labels to add to each series of a block. ls are the external labels of the block.
 func (s *Source) external(ls labels.Labels) labels.Labels {
 	if s.opts.NoExternal {
 		return labels.EmptyLabels()
@@ -332,8 +332,8 @@ func (g *group) series() (n uint64) {
 	return max(n, 1)
 }
 
-// groups returns the blocks that overlap a day, by resolution and external labels. The finest resolution is first,
-// because of buckets with the same edges, the first one is kept.
+// groups returns the blocks that overlap a day, by resolution and external labels. The finest resolution comes first,
+// because the store keeps the first of multiple buckets with the same edges.
 func (s *Source) groups(day int64) (list []group) {
 	for _, b := range s.blocks {
 		if b.meta.MinTime > day+dayMS || b.until() <= day+1 {

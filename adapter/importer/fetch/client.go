@@ -16,10 +16,10 @@ import (
 
 // Client sends requests.
 type Client struct {
-	// HTTP sends the requests. If an error of its transport has a method Lasting() bool that returns true, retries are
-	// useless and it isn't wrapped in a BusyError.
+	// HTTP sends the requests. An error of its transport isn't wrapped in a BusyError, and so isn't retried, if it has
+	// a method Lasting() bool that returns true.
 	HTTP *http.Client
-	// URL is the server's; Header is added to each request, such as the login.
+	// URL is the URL of the server. Header is added to each request, for example for authentication.
 	URL    *url.URL
 	Header http.Header
 }

@@ -13,19 +13,19 @@ import (
 
 // Days is a source that requests one day after the other from a server. It implements importer.Source.
 type Days struct {
-	// Words describe the request in messages.
+	// Words describes the request in messages.
 	Words string
 	importer.Selection
 	// Width is the time range of one request. A day must be a multiple of it.
 	Width time.Duration
 	// BatchBytes is the size of a batch; 0: importer.BatchBytes.
 	BatchBytes int
-	// Now bounds a Selection without an end.
+	// Now is the clock. A Selection without an end ends now.
 	Now func() time.Time
 	// Wait waits for d before a retry, or until ctx is canceled.
 	Wait func(ctx context.Context, d time.Duration) error
 	// Fetch passes the server's samples in [MinMS, MaxMS] to a Gatherer, which ignores samples outside of this range.
-	// It calls take when there are enough for a batch, with the tail that must stay in the Gatherer.
+	// It calls take once there are enough samples for a batch, with the tail that must stay in the Gatherer.
 	Fetch func(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error) error
 }
 
@@ -89,7 +89,8 @@ func (d *Days) batches(ctx context.Context, after string, yield func(importer.Ba
 			return fmt.Errorf("fetch: the checkpoint has an invalid position: %q", after)
 		}
 		from = max(from, done+1)
-		// If the last piece wasn't over when it was read, it may have received samples since: read it again.
+		// If the last piece was read before its end, the server may have received samples of it since. It is read
+		// again.
 		if end := pieceEnd(done, d.Width.Milliseconds()); done != end && from <= maxMS {
 			from = max(minMS, end-d.Width.Milliseconds()+1)
 		}
@@ -128,7 +129,8 @@ type piece struct {
 	yielded  bool
 }
 
-// read retries the request until it succeeds.
+// read sends the request and retries it while the server is busy, up to tries times. Once a part of the piece has been
+// yielded, it doesn't retry.
 func (p *piece) read(ctx context.Context) error {
 	for try := 1; ; try++ {
 		sel := p.Selection
@@ -161,7 +163,8 @@ func instant(ms int64) string {
 	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.999Z07:00")
 }
 
-// part yields a part of a piece. The position is before the whole piece.
+// part yields a part of a piece. Its position is the end of the previous piece, because a run can resume only with a
+// whole piece.
 func (p *piece) part(staying importer.Tail) error {
 	p.yielded = true
 	if !p.yield(

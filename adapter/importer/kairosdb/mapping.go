@@ -35,7 +35,7 @@ type mappingFile struct {
 	Labels  map[string]string `yaml:"labels"`
 }
 
-// metricRule maps the metric with a name, or the metrics whose whole name matches an expression.
+// metricRule maps one metric by its name, or all metrics whose whole name matches a regular expression.
 type metricRule struct {
 	Name   string            `yaml:"name"`
 	Match  string            `yaml:"match"`
@@ -53,7 +53,7 @@ type Mapping struct {
 	digest  string
 }
 
-// DefaultMapping keeps all series, and replaces characters that names in Prometheus traditionally don't have by
+// DefaultMapping keeps all series, and replaces characters that aren't allowed in legacy Prometheus names by
 // underscores.
 func DefaultMapping() *Mapping {
 	m, err := ParseMapping(nil)
@@ -152,7 +152,8 @@ func (r *metricRule) compile(m *Mapping) error {
 // reference matches a reference to a group in a template.
 var reference = regexp.MustCompile(`\$(?:\$|(\w+)|\{(\w+)\})`)
 
-// checkTemplate rejects references to groups that the expression doesn't have: they would be empty.
+// checkTemplate returns an error if text references groups that the expression doesn't have. Their values would be
+// empty.
 func (r *metricRule) checkTemplate(text string) error {
 	for _, found := range reference.FindAllStringSubmatch(text, -1) {
 		name := found[1] + found[2]
@@ -193,7 +194,7 @@ func (m *Mapping) metricName(name string) string { return m.name(name, true) }
 // labelName returns the label name of a tag.
 func (m *Mapping) labelName(name string) string { return m.name(name, false) }
 
-// name replaces each invalid character by an underscore, and adds one before a leading digit.
+// name replaces each invalid character by an underscore, and inserts an underscore before a leading digit.
 func (m *Mapping) name(name string, colons bool) string {
 	if m.file.Names == namesUTF8 {
 		return strings.ToValidUTF8(name, string(utf8.RuneError))

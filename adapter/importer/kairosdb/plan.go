@@ -39,11 +39,11 @@ type plan struct {
 	err error
 }
 
-// metricPlan is a selected metric.
+// metricPlan holds the series and rows of a selected metric.
 type metricPlan struct {
 	name    string
 	mapping *metricMapping
-	// times are the start times of its rows, sorted, in milliseconds.
+	// times are the start times of the metric's rows, sorted, in milliseconds.
 	times  []int64
 	series int
 	// others counts rows without numbers.
@@ -59,10 +59,10 @@ func (m *metricPlan) hasRows(minMS, maxMS, widthMS int64) bool {
 
 // Metric describes how a metric is mapped.
 type Metric struct {
-	// From is its name in KairosDB, To its name in Cassia. Series is the number of its series.
+	// From is the metric's name in KairosDB, To its name in Cassia. Series is the number of its series.
 	From, To string
 	Series   int
-	// Tags are its tags with their labels, sorted. The label of a dropped tag is "".
+	// Tags are the metric's tags with their labels, sorted. The label of a dropped tag is "".
 	Tags []Tag
 }
 
@@ -118,7 +118,7 @@ func (s *Source) needPlan(ctx context.Context) error {
 	return p.err
 }
 
-// mistakes collects the errors of the mapping.
+// mistakes collects the errors that the mapping makes on this data.
 type mistakes struct {
 	collisions, others []string
 	more               int
@@ -148,7 +148,7 @@ func (m *mistakes) err() error {
 	return errors.Join(errs...)
 }
 
-// id is a prefix of a SHA-256.
+// id identifies a series: the first 16 bytes of a SHA-256.
 type id [16]byte
 
 func idOf(texts ...string) id {
@@ -183,7 +183,7 @@ type collision struct {
 
 // checkGroup checks all series of the metrics that are mapped to one name.
 func (s *Source) checkGroup(ctx context.Context, p *plan, group []*metricPlan, wrong *mistakes) error {
-	// the source of a series by its resulting labels
+	// seen maps the id of the resulting labels to the id of the series in KairosDB.
 	seen := map[id]id{}
 	var collisions []collision
 	for _, m := range group {
@@ -296,7 +296,7 @@ func (p *plan) cut(widthMS, minMS, maxMS int64) {
 	}
 }
 
-// summarize sums up.
+// summarize sets the summary, which is shown before the import starts.
 func (p *plan) summarize() {
 	words := fmt.Sprintf("%d KairosDB metrics", len(p.metrics))
 	if p.dropped > 0 {

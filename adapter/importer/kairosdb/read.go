@@ -21,7 +21,7 @@ const pieceSamples = 1 << 20
 // with more than pieceSamples samples is read again with the next smaller width.
 var stepsMS = []int64{sliceMS, dayMS, 2 * 60 * 60 * 1000, 60 * 1000, 1000, 1}
 
-// job is the part of a slice of one series that is to be read.
+// job is the part of one series in one slice that is still to be read.
 type job struct {
 	metric *metricPlan
 	tags   map[string]string
@@ -31,9 +31,10 @@ type job struct {
 	fromMS, endMS int64
 	// step is the index in stepsMS of the current part width.
 	step int
-	// resumed jobs start within a slice. Points that aren't read in parts were already handled and are omitted.
+	// resumed is true if the start of the slice was already read. The points of the slice that aren't numbers were
+	// counted then.
 	resumed bool
-	// damage lists the errors of listing rows.
+	// damage lists the errors that occurred while rows were listed.
 	damage []error
 	// done is the fraction of the source that is complete after this job.
 	done float64
@@ -55,7 +56,8 @@ type piece struct {
 func (s *Source) pieces(ctx context.Context, at *position) iter.Seq[piece] {
 	return func(yield func(piece) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		// A series' result channel waits in promises, in order, while the series is read.
+		// Each series that is being read has a result channel. These channels wait in promises, in the order of the
+		// series.
 		promises := make(chan chan piece, s.o.Readers)
 		defer func() {
 			cancel()
@@ -126,7 +128,8 @@ func (s *Source) jobs(ctx context.Context, at *position) iter.Seq2[*job, error] 
 	}
 }
 
-// resumeAt removes what the position has completed. It reports whether the job has anything left to read.
+// resumeAt skips the part of the job that was completed before the position. It reports whether anything is left to
+// read.
 func (j *job) resumeAt(at *position) bool {
 	c := compareTags(j.tags, at.Tags)
 	if c == 0 && at.UntilMS != nil {
@@ -192,7 +195,7 @@ func (s *Source) read(ctx context.Context, j *job) piece {
 		}
 	}
 	for p.step = j.step; ; p.step++ {
-		// The end of the step that contains the first time; steps are left-open.
+		// The first part ends with the step that contains fromMS. Steps are left-open.
 		p.untilMS = min(j.endMS, ceil(j.fromMS, stepsMS[p.step]))
 		found := skips{}
 		var fits bool
@@ -204,7 +207,8 @@ func (s *Source) read(ctx context.Context, j *job) piece {
 			break
 		}
 	}
-	// At the start of a wider step, retry the wider one, so that a burst doesn't split everything after it.
+	// At the start of a wider step, return to the wider step. Otherwise all later points would be read in the small
+	// steps that one burst of points required.
 	for p.step > 0 && p.untilMS%stepsMS[p.step-1] == 0 {
 		p.step--
 	}
@@ -222,8 +226,8 @@ func ceil(t, step int64) int64 {
 	}
 }
 
-// collect reads the numeric points of j up to until. If all is false and there are more than pieceSamples, it stops and
-// returns false.
+// collect reads the numeric points of j up to until. If there are more than pieceSamples points and all is false, it
+// stops and returns false.
 func (s *Source) collect(
 	ctx context.Context, j *job, until int64, all bool, into *chunk.Samples, skipped *skips,
 ) (bool, error) {
@@ -267,7 +271,8 @@ func (s *Source) collect(
 	return true, nil
 }
 
-// order sorts floats and returns how many were removed because another value has the same time.
+// order sorts floats by time and keeps one per time. It returns how many were removed because a different value has the
+// same time.
 func order(samples *chunk.Samples) int {
 	type sample struct {
 		t int64

@@ -18,8 +18,8 @@ import (
 
 const (
 	dayMS = 24 * 60 * 60 * 1000
-	// sliceMS is the time range that is read for all metrics before the next range: a third of a row in KairosDB, and a
-	// window of Cassia's 5m rollups.
+	// sliceMS is the width of a slice in milliseconds: a third of a row in KairosDB, and a window of Cassia's 5m
+	// rollups. All metrics of a slice are read before the next slice.
 	sliceMS = 7 * dayMS
 	// farMS is above all timestamps that Cassia stores, in milliseconds, and small enough that sums don't overflow.
 	farMS = 1 << 60
@@ -41,7 +41,7 @@ type Options struct {
 	// WidthMS is the width of rows in milliseconds.
 	WidthMS int64
 	Mapping *Mapping
-	// Select selects series by the labels that they are mapped to, before it adds labels.
+	// Select selects series by their mapped labels. The labels that it adds are added after the selection.
 	Select importer.Selection
 	// Readers is the number of series that are read concurrently; each takes up to 16 MiB. Default DefaultReaders.
 	Readers int
@@ -79,13 +79,14 @@ func New(o Options) *Source {
 // Name identifies the source of a checkpoint, in addition to the keyspace's address: it is a digest of the mapping.
 func (s *Source) Name() string { return "mapping " + s.o.Mapping.digest }
 
-// position is the last series that was stored.
+// position identifies the last series that was stored.
 type position struct {
-	// EndMS is the end of its slice.
+	// EndMS is the end of the slice that contains the series.
 	EndMS  int64             `json:"slice_end_ms"`
 	Metric string            `json:"metric"`
 	Tags   map[string]string `json:"tags"`
-	// UntilMS is the end of the stored part, if it is before the slice's end, and Step the part width of the rest.
+	// UntilMS is the end of the stored part, if that is before the end of the slice. Step is then the index in stepsMS
+	// of the part width for the rest.
 	UntilMS *int64 `json:"until_ms,omitempty"`
 	Step    int    `json:"step,omitempty"`
 	// ReadMS is the time when the series was read.
@@ -101,7 +102,8 @@ func parsePosition(text string) (*position, error) {
 		p.Step >= len(stepsMS) {
 		return nil, fmt.Errorf("%w: %q", ErrPosition, text)
 	}
-	// Rows that were read before they were a week old may have received points since. All of them are read again.
+	// Slices that ended less than lateMS before they were read may have received points since. All of them are read
+	// again.
 	if settled := p.ReadMS - lateMS; p.EndMS > settled {
 		return &position{EndMS: settled}, nil
 	}
@@ -239,7 +241,7 @@ func seriesText(metric string, tags map[string]string) string {
 	return b.String()
 }
 
-// compareTags compares series of a metric by the names of their tags, then by the values.
+// compareTags orders the series of a metric by the names of their tags, then by the values of the tags.
 func compareTags(a, b map[string]string) int {
 	x, y := slices.Sorted(maps.Keys(a)), slices.Sorted(maps.Keys(b))
 	if c := slices.Compare(x, y); c != 0 {

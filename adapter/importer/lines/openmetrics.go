@@ -28,14 +28,15 @@ const (
 	maxMetricLine = 1 << 20
 )
 
-// openMetrics collects lines into pieces for Prometheus' parser. A piece is preceded by the type of its family and
-// followed by an end. Apart from the type, lines are independent of each other.
+// openMetrics collects lines into pieces for Prometheus' parser. Each piece starts with the TYPE line of its metric
+// family and ends with # EOF. Lines depend on no other line except the TYPE line.
 type openMetrics struct {
 	runs
 	symbols *labels.SymbolTable
 	// typ is the last TYPE line, with its newline.
 	typ string
-	// piece starts with typ. starts are the positions of its other lines, with their context.
+	// piece is the text to parse. It starts with typ. starts are the positions of the lines after typ, with their
+	// context.
 	piece  []byte
 	starts []place
 	// ended is set after the line # EOF, which starts at eofAt.
@@ -86,7 +87,7 @@ func (o *openMetrics) line(text []byte, from place, cut bool) error {
 	return nil
 }
 
-// rest parses the current piece.
+// rest parses the current piece and starts a new one.
 func (o *openMetrics) rest() error {
 	if len(o.starts) == 0 {
 		return nil
@@ -142,10 +143,10 @@ func (o *openMetrics) sample(p textparse.Parser, line int) error {
 	return err
 }
 
-// exactTime returns the timestamp of a sample in milliseconds. The parser multiplies seconds by 1000 and truncates,
-// which turns 1.001 into 1000 ms: the intended millisecond is the nearest one within the precision of floats.
+// exactTime returns the timestamp of a sample in milliseconds. The parser multiplies seconds by 1000 and truncates the
+// product, which turns 1.001 into 1000 ms. The intended millisecond is the nearest one within the precision of floats.
 func exactTime(text, name []byte, parsed int64) (int64, error) {
-	// Name is a part of text, and the capacities of both end at the same address.
+	// name is a slice of text, and the capacities of both slices end at the same address.
 	line := text[cap(text)-cap(name)+len(name):]
 	if end := bytes.IndexByte(line, '\n'); end >= 0 {
 		line = line[:end]
@@ -199,16 +200,16 @@ func (o *openMetrics) resume(context string) {
 	}
 }
 
-// runs holds the series of the last lines.
+// runs tracks the current run: the latest consecutive lines with the same series.
 type runs struct {
 	g    *importer.Gatherer
 	name []byte
 	tail importer.Tail
-	// begin is the first of the lines.
+	// begin is the position of the first line of the run.
 	begin place
 }
 
-// series returns the samples to which a line that starts at from appends; nil if the series isn't selected.
+// series returns the samples to which the line at from must append its own, or nil if the series isn't selected.
 func (r *runs) series(name []byte, from place, parse func() (labels.Labels, error)) *chunk.Samples {
 	into, known := r.g.Known(name)
 	if known && into == r.tail.Of && bytes.Equal(name, r.name) {
@@ -228,7 +229,8 @@ func (r *runs) series(name []byte, from place, parse func() (labels.Labels, erro
 	return into
 }
 
-// last returns these lines. Afterwards the tail is all that remains of the series.
+// last returns the tail with the samples of the current run, and the position of the first line of the run. The caller
+// must then take all samples that precede the tail.
 func (r *runs) last() (importer.Tail, place) {
 	t := r.tail
 	r.tail.From = 0

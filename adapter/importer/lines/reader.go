@@ -26,8 +26,8 @@ func newReader(r io.Reader, from place) *reader {
 	return &reader{r: bufio.NewReaderSize(r, 256<<10), place: from}
 }
 
-// next returns a line without its end, valid until the next call, or io.EOF after the last line. cut is set if the
-// input ends without a newline after the line.
+// next returns a line without its newline, valid until the next call, or io.EOF after the last line. cut is set if the
+// line is the end of the input and has no newline.
 func (r *reader) next() (line []byte, cut bool, err error) {
 	line, err = r.r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {

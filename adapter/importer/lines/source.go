@@ -32,7 +32,7 @@ type Format struct {
 // String names the format.
 func (f Format) String() string { return f.name }
 
-// place is the position of a line's start.
+// place is the position at which a line starts.
 type place struct {
 	// Prefix is the part of the input before the line.
 	importer.Prefix
@@ -43,8 +43,8 @@ type place struct {
 
 // parser parses the lines of a format and passes the samples to a Gatherer.
 type parser interface {
-	// line parses the next line, without its newline. from is its start, without context. cut is set if the input ends
-	// without a newline after it. It must not pass samples of an invalid line to the Gatherer.
+	// line parses the next line, without its newline. from is the start of the line, without context. cut is set if the
+	// line is the end of the input and has no newline. line must not pass samples of an invalid line to the Gatherer.
 	line(text []byte, from place, cut bool) error
 	// rest parses the deferred lines, up to the first invalid one. Its error is a lineError.
 	rest() error
@@ -56,8 +56,8 @@ type parser interface {
 	// context returns the parser's state for resume.
 	context() string
 	resume(context string)
-	// last returns the content of the last lines that belong to one series, and the position of the first of these
-	// lines.
+	// last returns the samples of the latest consecutive lines with the same series, and the position of the first of
+	// these lines.
 	last() (importer.Tail, place)
 }
 
@@ -154,8 +154,8 @@ func (s *Source) batches(ctx context.Context, after string, yield func(importer.
 	})
 }
 
-// Read passes all samples of an input to a Gatherer. It calls take when there are enough for a batch, with the tail
-// that must stay in the Gatherer. The caller must take the last samples.
+// Read passes all samples of an input to a Gatherer. It calls take once there are enough samples for a batch, with the
+// tail that must stay in the Gatherer. When Read returns, the caller must take the remaining samples.
 func Read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, take func(importer.Tail) error) error {
 	return read(ctx, in, f, g, place{}, func(_ place, t importer.Tail, end bool) error {
 		if end {
@@ -213,8 +213,8 @@ func read(
 	return nil
 }
 
-// stopAt takes the samples before an invalid line, so that the next run starts with that line: the one at begin, or if
-// err is a lineError, its line.
+// stopAt takes the samples before an invalid line, so that the next run starts with this line. The invalid line is the
+// first of the deferred lines that is invalid, otherwise the line at begin.
 func stopAt(p parser, begin place, err error, take func(at place, t importer.Tail, end bool) error) error {
 	var earlier *lineError
 	if !errors.As(err, &earlier) { // deferred lines precede this line

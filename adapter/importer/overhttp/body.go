@@ -35,13 +35,14 @@ var (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// The weight of a series is approximately the memory of its decoded form, or more, in bytes. It is computed from labels
-// and chunk headers, before memory for the samples is allocated.
+// The weight of a series is an estimate of the memory of its decoded form in bytes, rather too high than too low. It is
+// computed from labels and chunk headers, before memory for the samples is allocated.
 const (
 	seriesWeight = 300
 	labelWeight  = 32
 	floatWeight  = 24
-	// A bucket of a histogram takes at least one bit in its chunk and 8 bytes in memory.
+	// A bucket of a histogram takes at least one bit in its chunk and 8 bytes in memory, so a byte of a chunk weighs
+	// 64.
 	histogramWeight     = 300
 	histogramByteWeight = 64
 )
@@ -112,8 +113,8 @@ func encodeOf(res rollup.Resolution, series [][]byte) []byte {
 	return snappy.Encode(nil, plain)
 }
 
-// decode decodes the series of an uncompressed body. It calls take with a weight before allocating that memory, and
-// returns take's error. All other errors wrap ErrMalformed or ErrVersion.
+// decode decodes the series of an uncompressed body. Before it allocates memory, it calls take with the weight of that
+// memory, and returns take's error unchanged. All other errors wrap ErrMalformed or ErrVersion.
 func decode(
 	plain []byte, take func(weight int64) error,
 ) (list []storage.ImportedSeries, buckets []storage.ImportedBuckets, err error) {

@@ -23,7 +23,7 @@ import (
 type Client struct {
 	// To makes the requests. Its URL is the URL of the server.
 	To fetch.Client
-	// Patience is the maximum time for repeating a request while the server is unreachable or busy.
+	// Patience is the maximum time for which a request is repeated while the server is unreachable or busy.
 	Patience time.Duration
 	// Wait waits for a duration before a request is repeated, or until ctx ends. Now is the clock.
 	Wait func(ctx context.Context, d time.Duration) error
@@ -144,8 +144,8 @@ func (c *Client) Compare(
 	return all, err
 }
 
-// each sends series in bodies within the server's terms. unsent counts samples that aren't sent because every store
-// rejects them.
+// each sends series in bodies within the server's terms. unsent counts the samples that aren't sent, because every
+// store would reject them.
 func (c *Client) each(
 	ctx context.Context, name string, list []storage.ImportedSeries, unsent *storage.ImportStats,
 	send func(context.Context, []byte) error,
@@ -166,8 +166,8 @@ func (c *Client) each(
 	return p.flush()
 }
 
-// sendAll sends series as one body. If the server or a proxy rejects it as too large, it splits the series into two
-// bodies, and these again if necessary.
+// sendAll sends series as one body. If the server or a proxy rejects the body as too large, it splits the series into
+// two bodies, and splits these again if necessary.
 func (c *Client) sendAll(
 	ctx context.Context, res rollup.Resolution, series [][]byte, send func(context.Context, []byte) error,
 ) error {
@@ -186,7 +186,7 @@ func (c *Client) sendAll(
 	return nil
 }
 
-// patiently repeats a request while the server is unreachable or busy.
+// patiently repeats a request while the server is unreachable or busy, for at most Patience.
 func (c *Client) patiently(ctx context.Context, request func(context.Context) error) error {
 	began := c.Now()
 	for try := 1; ; try++ {

@@ -20,8 +20,9 @@ import (
 
 // Options configure a Server.
 type Options struct {
-	// MaxWeight bounds the weight of a body's series, in bytes. A body may have half of it. All bodies that are being
-	// read, stored or compared may use twice as much together; further bodies are rejected with 503. Default 128 MiB.
+	// MaxWeight bounds the weight of a body's series, in bytes; a body may have at most half as many bytes. All bodies
+	// that are being read, stored or compared may together use twice MaxWeight; further bodies are rejected with 503.
+	// Default 128 MiB.
 	MaxWeight int64
 	// Bodies bounds the bodies of all endpoints together. nil means no bound.
 	Bodies *adapter.Budget
@@ -208,7 +209,7 @@ func (s *Server) answer(w http.ResponseWriter, result any) {
 	_, _ = w.Write(append(text, '\n')) // A client that has disconnected needs no response.
 }
 
-// fail responds with an error. A part of the body may already be durable. The client can send all of it again.
+// fail responds with an error. A part of the body may already be durable; the client can send the whole body again.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	code := statusOf(err)
 	switch code {

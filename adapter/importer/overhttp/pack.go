@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// together merges the occurrences of each series in a list. Samples that are too old for raw rows are rolled up, so the
-// samples of a series' day should arrive together.
+// together merges the occurrences of each series in a list, so that all samples of a series and day are sent in one
+// body if possible. The store rolls up samples that are too old for raw rows as they arrive.
 func together(list []storage.ImportedSeries) []storage.ImportedSeries {
 	at := make(map[uint64]int, len(list))
 	var out []storage.ImportedSeries
@@ -66,7 +66,8 @@ func (p *packer) pack(ls labels.Labels, samples *chunk.Samples) error {
 	return p.pack(ls, b)
 }
 
-// put adds an encoded series to the current body. If it doesn't fit, put first sends the body.
+// put adds an encoded series to the current body. If the series doesn't fit, put first sends the body and starts a new
+// one.
 func (p *packer) put(one []byte, weight int64) error {
 	if len(p.series) > 0 &&
 		(p.weight+weight > p.most.MaxWeight || headerSize+1+p.bytes+int64(len(one)) > p.most.MaxBytes) {

@@ -23,10 +23,10 @@ type Terms struct {
 	// MaxBytes is the maximum size of an uncompressed body, MaxWeight the maximum weight of its series, both in bytes.
 	MaxBytes  int64 `json:"max_bytes"`
 	MaxWeight int64 `json:"max_weight"`
-	// RetentionMS is the retention of the tenant's raw samples without a retention class, in milliseconds. 0 means
-	// forever.
+	// RetentionMS is the retention of raw samples in milliseconds, for the tenant's series without a retention class. 0
+	// means forever.
 	RetentionMS int64 `json:"retention_ms"`
-	// Retention5mMS is the retention of their 5m rollups, in milliseconds. 0 means forever.
+	// Retention5mMS is the retention of the 5m rollups of the same series, in milliseconds. 0 means forever.
 	Retention5mMS int64 `json:"retention_5m_ms"`
 	// Classes are the retention classes. The first one that matches a series applies.
 	Classes []classTerms `json:"classes,omitempty"`
@@ -67,8 +67,8 @@ func (t *Terms) setKept(k importer.Kept) {
 	}
 }
 
-// retentionHeader is a request header with the retention that the client used to select samples, as
-// Terms.retentionText.
+// retentionHeader is a request header. Its value is the Terms.retentionText of the retention that the client used to
+// select samples.
 const retentionHeader = "X-Cassia-Retention"
 
 // retentionText returns a hash of the retention.
@@ -80,7 +80,7 @@ func (t *Terms) retentionText() string {
 	return strconv.FormatUint(xxhash.Sum64(text), 16)
 }
 
-// Kept returns the retention without the retention of 1h rollups.
+// Kept returns the advertised retention, which doesn't include the retention of 1h rollups.
 func (t *Terms) Kept() (k importer.Kept, err error) {
 	k.Default = keepOf(t.RetentionMS, t.Retention5mMS)
 	for _, c := range t.Classes {
@@ -201,7 +201,8 @@ func (n *number) UnmarshalText(text []byte) error {
 	return err
 }
 
-// The URL of a comparison has its time range as start and end in milliseconds, both included. The default is all times.
+// The parameters of a comparison's URL: the start and end of its time range in milliseconds, both included. Without
+// them, the range is all times.
 const (
 	startParameter = "start"
 	endParameter   = "end"

@@ -17,8 +17,8 @@ import (
 //	| varint| varint| varint| uvarint | varint| byte  | byte  | byte      |uvarint|      |uvarint|       |
 //	+-------+-------+-------+---------+-------+-------+-------+-----------+------+-------+------+--------+
 //
-// A varint is zigzag. Times and values are arrays of integers; their kind is the encoding after the first one. A value
-// is its integer times ten to the power of scale.
+// A varint is zigzag-encoded. Times and values are arrays of integers. Their kind is the encoding of all integers after
+// the first. A value is its integer times ten to the power of scale.
 type blockDecoder struct {
 	times  []int64
 	values []float64

@@ -22,8 +22,9 @@ import (
 //	| 8 bytes  | 8 bytes  | 4 bytes  |      | 4 bytes  |       |          |
 //	+----------+----------+----------+------+----------+-------+----------+…
 //
-// Numbers are big-endian, times zigzag milliseconds. A name is the metric's name, then label names and values in turn,
-// each terminated by \x01; \x00 followed by 0, 1 or 2 stands for that byte.
+// Numbers are big-endian. Times are zigzag-encoded milliseconds. A name is the metric's name, followed by the names and
+// values of labels in turn, each terminated by \x01. The bytes 0, 1 and 2 within them are encoded as \x00 followed by
+// '0', '1' or '2'.
 type nativeReader struct {
 	r *bufio.Reader
 	// Prefix is the part of the input before the next record.
@@ -57,7 +58,7 @@ func newNativeReader(r io.Reader) (*nativeReader, error) {
 	return n, nil
 }
 
-// cut returns the error of a truncated input.
+// cut returns the error for an input that ends early because of err.
 func cut(err error) error {
 	var busy *fetch.BusyError
 	if errors.As(err, &busy) {

@@ -143,8 +143,8 @@ func (n *Native) batches(ctx context.Context, after string, yield func(importer.
 	})
 }
 
-// readNative reads all records. It calls take when there are enough samples for a batch, and at the end, which may be
-// before an unreadable record.
+// readNative reads all records. It calls take when there are enough samples for a batch, and at the end. The end may be
+// an unreadable record.
 func readNative(ctx context.Context, r *nativeReader, g *importer.Gatherer, take func(end bool) error) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -175,9 +175,9 @@ func readNative(ctx context.Context, r *nativeReader, g *importer.Gatherer, take
 
 // Options select the data to request from a server.
 type Options struct {
-	// Client's URL is the server's base URL, or ends with /api/v1/export.
+	// Client sends the requests. Its URL is the server's base URL, or ends with /api/v1/export.
 	Client fetch.Client
-	// Native requests the native format: it costs the server less and has fewer bytes.
+	// Native requests the native format, which costs the server less and has fewer bytes.
 	Native bool
 	importer.Selection
 	// Width is the time range of a request. A day must be a multiple of it.
@@ -209,7 +209,7 @@ type server struct {
 	url *url.URL
 }
 
-// fetch requests a piece, extended by one second on both sides: the Gatherer ignores samples outside of the selection.
+// fetch requests a piece, extended by one second on both sides. The Gatherer ignores samples outside of the piece.
 func (s *server) fetch(
 	ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error,
 ) error {
@@ -253,7 +253,7 @@ func (s *server) fetch(
 	})
 }
 
-// retriedReader converts read errors to retryable ones.
+// retriedReader marks read errors as retryable.
 type retriedReader struct{ r io.Reader }
 
 func (s retriedReader) Read(p []byte) (int, error) {
