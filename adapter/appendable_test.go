@@ -74,7 +74,7 @@ func TestAppendable(t *testing.T) {
 	require.Equal(t, 2, samples)
 }
 
-// breaking fails with errors that aren't specific to one sample.
+// breaking is a Batch that rejects every sample with an error that isn't specific to one sample.
 type breaking struct{ Batch }
 
 func (breaking) Float(*storage.Series, int64, int64, float64) error { return storage.ErrOverloaded }

@@ -92,7 +92,7 @@ func TestIntakeStoresAndRefuses(t *testing.T) {
 	require.Zero(t, series, "another tenant sees nothing of it")
 }
 
-// twice returns labels with a duplicate name, one of them with an empty value; removing empty labels would hide the
+// twice returns labels in which one name occurs twice, once with an empty value. Removing empty labels would hide the
 // duplicate.
 func twice() labels.Labels {
 	b := labels.NewScratchBuilder(3)

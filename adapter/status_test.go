@@ -56,7 +56,8 @@ func TestBudget(t *testing.T) {
 	require.Zero(t, b.Used())
 }
 
-// slowClient has delayed its request for some time; when it is aborted, its share is soon returned to the budget.
+// slowClient is a client that has delayed its request for overdue. When its request is aborted, its share is returned
+// to the budget soon afterwards.
 type slowClient struct {
 	overdue time.Duration
 	waits   bool
@@ -71,7 +72,7 @@ func (c *slowClient) GiveUp() {
 	go c.share.Give()
 }
 
-// When all bytes are claimed, the requests of the slowest clients are aborted, and no more of them than needed.
+// When all bytes are claimed, the requests of the slowest clients are aborted, but no more of them than necessary.
 func TestBudgetMakesRoom(t *testing.T) {
 	b := NewBudget(100)
 	hold := func(bytes int64, overdue time.Duration, waits bool) *slowClient {
@@ -117,7 +118,7 @@ func (r *stalledReader) Read(into []byte) (int, error) {
 	return n, nil
 }
 
-// A body claims bytes as they arrive, independent of the length that its client announces.
+// A body claims bytes as they arrive, regardless of the length that its client announces.
 func TestBodiesClaimWhatArrives(t *testing.T) {
 	const announced = 32 << 20
 	for _, arrived := range []int{0, 1, 10_000, 100_000, 1 << 20, 10 << 20} {

@@ -109,7 +109,7 @@ func TestExportOfHistogramsThatRollupsLack(t *testing.T) {
 }
 
 // TestExportBesideAGap exports around a gap: the rows of two days have expired, and retention was raised later. Samples
-// before and after these days are exported unchanged, also those in a block that overlaps the gap.
+// before and after these days are exported unchanged, even if they are in a block that overlaps the gap.
 func TestExportBesideAGap(t *testing.T) {
 	const day = 24 * time.Hour
 	const midnight = nowMS / dayMS * dayMS
@@ -190,8 +190,8 @@ func TestExportBesideAGap(t *testing.T) {
 	}
 }
 
-// TestExportOfAggregates exports buckets that were imported from downsampled blocks. Their samples are counted, and the
-// warning of estimates is passed on once and doesn't count as damage.
+// TestExportOfAggregates exports buckets that were imported from downsampled blocks. The samples computed from them are
+// counted. The warning about estimates is passed on once and doesn't count as damage.
 func TestExportOfAggregates(t *testing.T) {
 	const day, width, perBucket, buckets = 24 * time.Hour, 300_000, 10, 3 * 288
 	s := storagetest.Open(t, memory.New(), storagetest.At(testNow), func(o *storage.Options) {

@@ -124,8 +124,8 @@ func TestOpenMetrics(t *testing.T) {
 	same(t, want, got.sort())
 }
 
-// TestJSONLines exports all samples. A reader like VictoriaMetrics' gets everything except the bits of NaNs, which our
-// extension preserves.
+// TestJSONLines exports all samples. A reader like VictoriaMetrics' gets everything except the bits of NaNs, which are
+// in nan_bits.
 func TestJSONLines(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

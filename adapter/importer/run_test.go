@@ -227,7 +227,7 @@ func TestVerifyTellsWhatDiffers(t *testing.T) {
 				require.NotEqual(t, d.Source.Sum, d.Stored.Sum)
 				require.Contains(t, d.String(), "2026-04-0")
 			}
-			// Samples only in the store are no difference; samples missing from the store are.
+			// Verify ignores samples that only the store has, and reports samples that only the source has.
 			o.Source = &days{
 				n: 30, series: 3, change: func(_ int, s *chunk.Samples) { s.Clip(s.T[10], s.T[len(s.T)-10]) },
 			}
@@ -332,7 +332,7 @@ func TestVerifyOfHours(t *testing.T) {
 	require.Equal(t, 2, stats.Differences)
 }
 
-// TestVerifyOfALiveSource skips samples that the source received after the import.
+// TestVerifyOfALiveSource checks that samples which the source received after the import aren't compared.
 func TestVerifyOfALiveSource(t *testing.T) {
 	for name, keep := range map[string]time.Duration{"raw": 0, "rollups": 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -354,7 +354,8 @@ func TestVerifyOfALiveSource(t *testing.T) {
 	}
 }
 
-// TestRunStopsBeforeABatchThatIsNotAdmitted stores the batches before the rejected batch; the next run starts with it.
+// TestRunStopsBeforeABatchThatIsNotAdmitted checks that a run stores the batches before the rejected batch, and that
+// the next run starts with it.
 func TestRunStopsBeforeABatchThatIsNotAdmitted(t *testing.T) {
 	s, src, refused := openStore(t, nil), &days{n: 4, series: 1}, errors.New("refused")
 	o := importer.Options{

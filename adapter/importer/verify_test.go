@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Sums of large values overflow in one order of addition and not in another, which is no difference. A missing sample
-// is one.
+// Sums of large values overflow in one order of addition and not in another. Verify doesn't report such sums as a
+// difference, but reports a missing sample.
 func TestVerifyOfSumsThatOverflow(t *testing.T) {
 	var s chunk.Samples
 	for i, sign := range []float64{1, 1, 1, -1, -1, -1, 1, -1, 1} {

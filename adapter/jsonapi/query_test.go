@@ -84,7 +84,7 @@ func TestAlignersAndReducers(t *testing.T) {
 	}
 }
 
-// TestAnyNameIsATag uses tags whose names are no label names in PromQL unless quoted.
+// TestAnyNameIsATag uses tags whose names must be quoted in PromQL.
 func TestAnyNameIsATag(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	p := parser.NewParser(parser.Options{})
@@ -260,7 +260,8 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// Lists of names are reads like queries: they take their tenant's turn, and are refused where its queue is full.
+// Requests for lists of names are limited like queries: they wait for their tenant's turn, and are rejected if the
+// tenant's queue is full.
 func TestMetadataTakesATurn(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	for _, h := range []http.HandlerFunc{r.MetricNames, r.TagKeys, r.TagValues} {

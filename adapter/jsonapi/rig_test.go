@@ -35,7 +35,7 @@ type rig struct {
 	answers func() (promengine.Matrix, error)
 	// told holds the resolution and notes of results.
 	told Found
-	// full, if set, rejects reads that aren't queries. inside are the running ones.
+	// full, if set, is the error of Enter. inside records the tenant of each Enter, and "left" for each leave.
 	full   error
 	inside []string
 }

@@ -139,7 +139,7 @@ func TestWriteTellsTheFirstRefusals(t *testing.T) {
 	require.Len(t, r.stored(t, "t99"), 1)
 }
 
-// A request that doesn't match the description is rejected as a whole, and nothing is written.
+// A request that doesn't match the API's description is rejected as a whole, and none of its points is written.
 func TestWriteRefusesTheRequest(t *testing.T) {
 	r := newRig(t, rigOptions{api: func(o *Options) { o.MaxBody = 1000 }})
 	good := fmt.Sprintf(`{"metricName": "m", "ts": %d, "value": 1}`, testSeconds)

@@ -160,7 +160,7 @@ func TestRun(t *testing.T) {
 		for _, when := range r.answers.asked {
 			at = append(at, when.Sub(began))
 		}
-		// The second request takes its whole 30 s.
+		// The second request ends after 30 s, by its timeout.
 		require.Equal(
 			t, []time.Duration{0, 5 * time.Second, 45 * time.Second, 65 * time.Second, 105 * time.Second}, at[:5],
 		)

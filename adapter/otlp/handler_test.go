@@ -238,7 +238,7 @@ func TestRefusesPoints(t *testing.T) {
 		h.Positive().BucketCounts().FromRaw([]uint64{5, 6}) // more than the count
 		gauge(md, "", now)                                  // untranslatable
 	}
-	// A histogram's bucket has one label too many: the point is rejected once.
+	// The series of the histogram's buckets have one label too many. The point counts as rejected only once.
 	edge := addMetric(md, "edge").SetEmptyHistogram()
 	edge.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
 	p := edge.DataPoints().AppendEmpty()
@@ -261,7 +261,7 @@ func TestRefusesPoints(t *testing.T) {
 		require.True(t, strings.Contains(name, `"good"`) || strings.Contains(name, `"edge_`), name)
 	}
 
-	// Each metric in a request of its own is rejected with 400 and the reason.
+	// Sent alone, each of these metrics is rejected with 400 and its reason.
 	for i := range md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().Len() {
 		one := pmetric.NewMetrics()
 		m := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(i)

@@ -149,8 +149,8 @@ func droppedBy(s Status) (list []int64) {
 	return list
 }
 
-// TestDefineRemembersItsOwnAlias checks that a series is dropped under its own alias, whichever alias was looked up
-// before: the other series is still stored, even after its alias was deleted.
+// TestDefineRemembersItsOwnAlias checks that Define caches a dropped series under the alias that it is given, not under
+// the alias of the last Lookup: otherwise the series of the last Lookup would be dropped.
 func TestDefineRemembersItsOwnAlias(t *testing.T) {
 	r := newRig(t, "- {source_labels: [__name__], regex: a, action: drop}")
 	b := r.live.Batch("t", r.store.NewBatch("t"))
@@ -173,7 +173,7 @@ func TestDefineRemembersItsOwnAlias(t *testing.T) {
 	require.Len(t, r.stored("t"), 1)
 }
 
-// TestEverythingDropped checks that requests with dropped samples only are accepted.
+// TestEverythingDropped checks that requests that contain only dropped samples are accepted.
 func TestEverythingDropped(t *testing.T) {
 	r := newRig(t, `[{regex: .*, action: labeldrop}]`)
 	require.Equal(t, []error{adapter.ErrDropped, adapter.ErrDropped}, r.send("t", "a", "b,c=d"))
@@ -216,7 +216,7 @@ func TestReload(t *testing.T) {
 }
 
 // TestManyNamesOfOneSeries checks that the store keeps a bounded number of aliases, and finds the right series after it
-// has forgotten them.
+// has evicted them.
 func TestManyNamesOfOneSeries(t *testing.T) {
 	r := newRig(t, `[{regex: pod, action: labeldrop}]`)
 	for i := range 3000 {

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// compareV1 decodes body with the generated decoder and with ours. Both must accept or both reject it, with the same
-// content. Re-encoded samples must decode to the same samples.
+// compareV1 decodes body with the generated decoder and with this package's. Both must accept it with the same content,
+// or both must reject it. Re-encoded samples must decode to the same samples.
 func compareV1(t *testing.T, body []byte) {
 	var req prompb.WriteRequest
 	want := req.Unmarshal(body)
@@ -35,8 +35,8 @@ func compareV1(t *testing.T, body []byte) {
 	require.Equal(t, r.exemplars, again.exemplars)
 }
 
-// compareV2 is compareV1 for 2.0. Our decoder may reject more in two cases: a packed number that continues past the end
-// of its field, and a first symbol that isn't empty. The generated decoder accepts both.
+// compareV2 is compareV1 for 2.0. This package's decoder rejects two kinds of bodies that the generated decoder
+// accepts: a packed number that continues past the end of its field, and a first symbol that isn't empty.
 func compareV2(t *testing.T, body []byte) {
 	var req writev2.Request
 	want := req.Unmarshal(body)
@@ -98,7 +98,7 @@ func checkTaken(t *testing.T, d *decoder, r *recorder, all counts, want []record
 	}
 }
 
-// floatsFirst moves histograms after floats: a message with both preserves the order of each kind only.
+// floatsFirst moves histograms behind floats. A message with both kinds preserves only the order within each kind.
 func floatsFirst(samples []recorded) []recorded {
 	samples = slices.Clone(samples)
 	slices.SortStableFunc(samples, func(a, b recorded) int {

@@ -63,8 +63,8 @@ func TestReplicasAreToldApart(t *testing.T) {
 	}
 	send(haSeries("m", "c", "a", 1), haSeries("n", "c", "a", 2))
 	send(haSeries("m", "c", "b", 3))
-	// One request with multiple replicas: the first replica of another cluster, one that isn't elected, one that is,
-	// and series without one of the labels.
+	// This request has samples of multiple replicas: the first replica of another cluster, a replica that isn't
+	// elected, the elected replica, and series without one of the two labels.
 	send(haSeries("m", "d", "b", 4), haSeries("m", "c", "b", 5), haSeries("m", "c", "a", 6), haSeries("m", "", "b", 7),
 		haSeries("m", "c", "", 8))
 	require.ElementsMatch(t, []string{
@@ -138,7 +138,8 @@ func TestTooManyClustersOfReplicas(t *testing.T) {
 	require.Len(t, s.stored(t, tenant.Default), 1)
 }
 
-// The store doesn't validate the replica label, because it is removed before.
+// Names of clusters and replicas must be valid UTF-8. The store can't validate the replica label, because it is removed
+// before the samples are stored.
 func TestNamesOfReplicasAreUTF8(t *testing.T) {
 	s := newHAServer(t, nil)
 	for _, bad := range []prompb.TimeSeries{haSeries("m", "c", "a\xff", 2), haSeries("m", "c\xff", "a", 3)} {

@@ -134,7 +134,7 @@ func TestTooLarge(t *testing.T) {
 	require.NotEqual(t, 413, post(h, contentV1, make([]byte, 64)).Code, "decoded, exactly the limit")
 }
 
-// TestLyingLength sends headers with a larger length than the data.
+// TestLyingLength sends snappy headers that announce more bytes than the block contains.
 func TestLyingLength(t *testing.T) {
 	h := newTestHandler(t, newRecorder(), nil)
 	for _, c := range []struct {
@@ -190,7 +190,8 @@ func TestGarbage(t *testing.T) {
 	require.Contains(t, w.Body.String(), "first symbol")
 }
 
-// TestBrokenConnection checks that an incomplete body is never rejected with a 4xx.
+// TestBrokenConnection checks that an incomplete body is never rejected with a 4xx, which would make the sender drop
+// its samples.
 func TestBrokenConnection(t *testing.T) {
 	body := snappy.Encode(nil, marshalV1(t, varied()))
 	for _, announced := range []int64{-1, int64(len(body))} {

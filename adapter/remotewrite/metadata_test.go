@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// told is a copy of a Metadata.
+// told is a copy of a Metadata that the handler has passed on.
 type told struct{ tenant, metric, typ, unit, help string }
 
 func hearing(out *[]told) func(*Options) {

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// On a small machine the bounds are lowered to their share of the memory. On other machines the defaults apply.
+// On a small machine, the bounds are lowered to their share of the memory. On other machines, the defaults apply.
 func TestBodiesWithinAPartOfTheMemory(t *testing.T) {
 	for _, part := range []int64{64 << 20, 100<<20 + 12345, 1 << 30} {
 		o := DefaultOptions()

@@ -24,7 +24,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// thanosCourse returns the samples of the golden chunks, without stale markers: a counter with resets, or a gauge. They
+// thanosCourse returns the samples of the golden chunks, without stale markers: a counter with resets, or a gauge. Both
 // have a gap of two hours.
 func thanosCourse(kind string) (s chunk.Samples) {
 	total := 5.0
@@ -171,8 +171,8 @@ func leftClosed(s *chunk.Samples, width int64) *chunk.Samples {
 	return moved
 }
 
-// requireAggregates compares buckets of aggregates with buckets of the samples. If exact is set, last values, first
-// values of windows without a counter reset, and the increase must be equal.
+// requireAggregates compares buckets of aggregates with buckets of the samples. If exact is set, the last values, the
+// first values of windows without a counter reset, and the increases must be equal.
 func requireAggregates(t testing.TB, s *chunk.Samples, got *rollup.Buckets, width int64, exact bool) {
 	t.Helper()
 	var want rollup.Buckets

@@ -95,9 +95,9 @@ func (b breaking) Batches(ctx context.Context, after string) iter.Seq2[importer.
 }
 
 // TestDownsampledBlocksAreStored imports overlapping blocks of samples and of 5m and 1h windows, as Thanos keeps them.
-// The store keeps raw samples for some time, 5m rollups for longer, and 1h rollups of the whole time. The import is
-// interrupted after every batch. Each time is stored once, at the finest resolution that the store keeps. A sample at
-// an edge is in the later bucket if it comes from a window.
+// The store keeps raw samples for some time, 5m rollups for longer, and 1h rollups forever. The import is interrupted
+// after every batch. Each time is stored once, at the finest resolution that the store keeps. A sample at the edge of
+// two windows is in the bucket of the later window.
 func TestDownsampledBlocksAreStored(t *testing.T) {
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	for _, offset := range []int64{0, 23_000} {

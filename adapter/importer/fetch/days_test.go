@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer"
 )
 
-// TestDaysGoOn resumes after a complete run and reads what the server received since: the last piece from its start,
-// and later ones.
+// TestDaysGoOn resumes after a complete run and reads the samples that the server has received since: those in the last
+// piece, which is read again from its start, and those in later pieces.
 func TestDaysGoOn(t *testing.T) {
 	t.Parallel()
 	const day = 24 * 3600 * 1000

@@ -28,7 +28,7 @@ type fakeKeyspace struct {
 	rows map[string][]Row
 	// points are the points of rows by key.
 	points map[string][]Point
-	// damaged holds keys of rows that start with a damaged point, broken keys of unreadable rows.
+	// damaged holds the keys of rows that start with a damaged point, broken the keys of unreadable rows.
 	damaged, broken map[string]bool
 	// lost holds errors of rows with a damaged index entry, by metric.
 	lost map[string]error
@@ -167,7 +167,7 @@ func random(r *rand.Rand) (*fakeKeyspace, stored) {
 			ls.Set("__name__", fmt.Sprint("metric_", m))
 			name := ls.Labels().String()
 			want[name] = map[int64]float64{}
-			// At the boundaries of rows, slices and days, and in between.
+			// Points are at the boundaries of rows, slices and days, and in between.
 			for range 60 {
 				at := (r.Int64N(12)-1)*sliceMS + (r.Int64N(3)-1)*dayMS + r.Int64N(5) - 2
 				if r.IntN(2) == 0 {
@@ -285,7 +285,7 @@ func TestWhatIsLeftOut(t *testing.T) {
 		}
 		require.Equal(t, want, got[`{__name__="m", host="a"}`])
 		skipped := skipsOf(batches)
-		// A piece that is read again in parts returns the damaged point in each part.
+		// A piece that is read again in parts returns the damaged point once per part.
 		require.Positive(t, skipped[`m{host="a"}: a strange column`])
 		delete(skipped, `m{host="a"}: a strange column`)
 		require.Equal(t, map[string]int{

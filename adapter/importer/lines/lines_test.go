@@ -78,7 +78,8 @@ func TestOpenMetrics(t *testing.T) {
 	require.Equal(t, want, samplesOf(batches))
 }
 
-// TestWhatIsWrongIsNamed checks for one error with the number of the bad line, in whichever piece it is.
+// TestWhatIsWrongIsNamed checks that a bad line causes one error with the number of the line, whichever piece contains
+// it.
 func TestWhatIsWrongIsNamed(t *testing.T) {
 	t.Parallel()
 	good := strings.Repeat(`a{b="c"} 1 2`+"\n", 20_000)
@@ -150,7 +151,7 @@ func TestLongLineEnds(t *testing.T) {
 	require.Less(t, in.read, MaxLine+1<<20)
 }
 
-// many returns a text with more than a batch: some days of some series, day by day.
+// many returns a text with more samples than fit in a batch: some days of some series, day by day.
 func many(f Format, series, days, samples int) string {
 	var b strings.Builder
 	if f.name == OpenMetrics.name {
@@ -180,7 +181,7 @@ func many(f Format, series, days, samples int) string {
 	return b.String()
 }
 
-// TestResume resumes at every position, and finds what the first run found after it.
+// TestResume resumes from the position of each batch, and expects the samples that the first run read after this batch.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	for _, f := range []Format{OpenMetrics, JSONLines} {
@@ -246,8 +247,8 @@ func TestResumeAfterAnError(t *testing.T) {
 	}
 }
 
-// TestResumeOfAnotherInput checks that an input is read from its start if the part that earlier runs read has changed,
-// and otherwise only the rest of it.
+// TestResumeOfAnotherInput checks that an input is read from its start if the part that earlier runs read has changed.
+// Otherwise only the part after the position is read.
 func TestResumeOfAnotherInput(t *testing.T) {
 	t.Parallel()
 	json := func(v int) string {
@@ -345,7 +346,7 @@ func TestFile(t *testing.T) {
 	require.ErrorContains(t, err, "no such file")
 }
 
-// FuzzJSONLine compares the samples with those of encoding/json, if that accepts the line.
+// FuzzJSONLine compares the samples with the values that encoding/json decodes, if encoding/json accepts the line.
 func FuzzJSONLine(f *testing.F) {
 	f.Add([]byte(
 		`{"metric":{"__name__":"a","b":"é\n\u00e9"},"values":[1,-0.5e3,null,"Infinity","-Inf"],"timestamps":[1,2,3,4,5],"nan_bits":{"2":"7ff8000000000001"}}`,
@@ -387,7 +388,7 @@ func FuzzJSONLine(f *testing.F) {
 	})
 }
 
-// FuzzOpenMetrics compares with Prometheus' parser of the whole text.
+// FuzzOpenMetrics compares the samples with the result of Prometheus' parser for the whole text.
 func FuzzOpenMetrics(f *testing.F) {
 	f.Add([]byte("# TYPE a histogram\na_bucket{le=\"1\"} 1 2.5\na 1 3 # {a=\"b\"} 1\n# HELP a b\n# EOF\n"))
 	f.Add([]byte("{\"a b\",c=\"d\"} 1 1\nb +Inf -1.001\n# UNIT b \n# EOF"))

@@ -28,8 +28,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// TestAnswersGetLost closes the connection before and after the series are stored. The client sends them again, and
-// they are stored once.
+// TestAnswersGetLost closes the connection before and after the series are stored. The client sends the series again,
+// and they are stored once.
 func TestAnswersGetLost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil, nil)
@@ -143,7 +143,8 @@ func TestOtherServers(t *testing.T) {
 	}
 }
 
-// TestSmallWays sends smaller bodies through a proxy with a size limit.
+// TestSmallWays imports through a proxy that rejects large bodies. The client splits its bodies until they are small
+// enough.
 func TestSmallWays(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil, nil)
@@ -439,7 +440,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestComparesARangeOverHTTP applies the time range of the request and the retention classes of the server.
+// TestComparesARangeOverHTTP checks that a comparison applies the time range of the request and the retention classes
+// of the server.
 func TestComparesARangeOverHTTP(t *testing.T) {
 	t.Parallel()
 	kept := importer.Kept{

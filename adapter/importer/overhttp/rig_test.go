@@ -45,7 +45,7 @@ type rig struct {
 	store  *storage.Store
 	server *Server
 	url    string
-	// on is called with each request before the server handles it, and returns whether it should.
+	// on is called with each request before the server handles it. It returns false if it has responded itself.
 	on func(w http.ResponseWriter, r *http.Request) bool
 	// posts counts the requests with a body. waits are the client's waits.
 	posts int
@@ -161,7 +161,8 @@ func requireThere(t *testing.T, into importer.Destination, list []storage.Import
 	require.Equal(t, n, stats.Samples+stats.RolledUp+stats.Left)
 }
 
-// TestStoresWhatLocalImportsDo imports the same history over HTTP and directly, in one body and in many.
+// TestStoresWhatLocalImportsDo imports the same history over HTTP and directly, in one body and in many. Both stores
+// then have the same content.
 func TestStoresWhatLocalImportsDo(t *testing.T) {
 	t.Parallel()
 	for name, weight := range map[string]int64{"one body": 128 << 20, "many": 40_000} {

@@ -257,7 +257,8 @@ func TestTriesAgain(t *testing.T) {
 	require.Equal(t, []time.Duration{time.Second, 7 * time.Second, 4 * time.Second, 8 * time.Second}, s.waits)
 }
 
-// TestSaysWhatIsWrong checks for one error, and no useless retries.
+// TestSaysWhatIsWrong checks that each fault ends the import with one error in one line, and that only faults that may
+// pass are retried.
 func TestSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -42,7 +42,7 @@ func (b *builder) field(field []byte) {
 	b.Write(field)
 }
 
-// ints encodes the integers after the first with a kind.
+// ints encodes all integers after the first one, in the given encoding.
 func ints(t testing.TB, kind byte, all []int64) (out []byte) {
 	var step int64
 	for i := 1; i < len(all); i++ {
