@@ -121,13 +121,13 @@ func testClientGolangStatus(t *testing.T, c v1.API) {
 	require.Equal(t, []v1.Metadata{{Type: v1.MetricTypeCounter, Help: "Requests."}}, metadata["requests_total"])
 }
 
-// testPromtool has promtool ask both.
+// testPromtool runs promtool's queries on both servers and compares its output.
 func testPromtool(t *testing.T, r apiRig) {
 	path := cassiatest.Binary(t, "CASSIA_TEST_PROMTOOL", "promtool")
 	from, to := fmt.Sprint(r.to.Add(-10*time.Minute).Unix()), fmt.Sprint(r.to.Unix())
 	for _, c := range []struct {
 		args []string
-		// sorted: the order of lines means nothing.
+		// sorted is true if the order of the lines is undefined, so that they are sorted before the comparison.
 		sorted bool
 	}{
 		{[]string{"instant", "--time=" + to, "URL", "sort(requests_total)"}, false},

@@ -1,15 +1,16 @@
 package e2e
 
-// deviation is a way in which Cassia answers some calls otherwise than Prometheus, on purpose.
+// deviation is a difference between the responses of Cassia and Prometheus to some calls that is intended.
 type deviation struct {
-	// calls and differs are regular expressions of lines of the table, and of differences.
+	// calls matches lines of the table, and differs matches the differences of their responses. Both are regular
+	// expressions.
 	calls, differs string
 	why            string
 }
 
-// momentary are the deviating calls that depend on the moment: the responses may be equal in a whole run. The number of
-// a head's chunks depends on the positions of the samples' times in windows and chunk ranges, in both servers, and the
-// two numbers are occasionally equal.
+// momentary are the deviating calls whose responses depend on the time of the call and may be equal in a run. For
+// example, the number of chunks in a head depends on the positions of the samples' times in windows (Cassia) and chunk
+// ranges (Prometheus).
 var momentary = []string{`timeout=(0|0\.000000001)$`, `GET /api/v1/status/tsdb\?limit=10000$`}
 
 var deviations = []deviation{

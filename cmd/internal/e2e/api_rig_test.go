@@ -24,20 +24,20 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// apiRig is a real Prometheus and a Cassia, which were sent the same samples.
+// apiRig is a real Prometheus and a Cassia with the same samples.
 type apiRig struct {
 	prometheus, cassia string
 	// from and to are the first and the last time of the samples; to is about now.
 	from, to time.Time
 }
 
-// Every series of the rig has this many samples, so far apart.
+// Every series of the rig has apiSamples samples, one per apiInterval.
 const (
 	apiSamples  = 200
 	apiInterval = 15 * time.Second
 )
 
-// newAPIRig starts both. Neither scrapes anything.
+// newAPIRig starts both servers and writes the samples to them. Neither server scrapes anything.
 func newAPIRig(t *testing.T) apiRig {
 	t.Helper()
 	dir := t.TempDir()
@@ -194,8 +194,8 @@ func apiData(t *testing.T, from time.Time) []byte {
 	return snappy.Encode(nil, body)
 }
 
-// orderedSeries are series of two metrics whose order depends on the labels by which they are sorted, with labels that
-// other series don't have, and with one that sorts before the name.
+// orderedSeries returns series of two metrics whose order depends on the labels by which they are sorted. Some have
+// labels that the other series don't have, and some have a label that sorts before the name.
 func orderedSeries() (all []labels.Labels) {
 	for i := range 24 {
 		b := labels.NewBuilder(labels.FromStrings(
@@ -213,14 +213,14 @@ func orderedSeries() (all []labels.Labels) {
 	return all
 }
 
-// apiCall is one call of the table, as both are sent it.
+// apiCall is one call of the table. It is sent to both servers.
 type apiCall struct {
-	// line is the call as the table has it.
+	// line is the line of the table.
 	line         string
 	method, path string
 	header       http.Header
 	form         string
-	// shape: only the shape of the answer can be the same.
+	// shape is true if only the shapes of the two responses can be equal, but not their values.
 	shape bool
 }
 
@@ -278,7 +278,7 @@ type apiAnswer struct {
 	body   []byte
 }
 
-// apiClient follows no redirects and undoes no compression.
+// apiClient follows no redirects and doesn't decompress responses.
 var apiClient = &http.Client{
 	Transport:     &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 4},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -23,14 +23,15 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// bucketed is a server under load that is backed up to a bucket or a folder, by commands.
+// bucketed is a server under load that commands back up to a bucket or a folder.
 type bucketed struct {
 	*killed
 	binary, data, to string
 	key              []string // the flag; none for a folder
 	flags            []string
 	restores         time.Duration // how long a restore takes
-	// at are the samples acknowledged before each backup began, by its name.
+	// at maps the name of a backup to the samples acknowledged before that backup started. The key "" stands for the
+	// last backup that was killed.
 	at map[string]*killed
 }
 
@@ -67,7 +68,7 @@ func (b *bucketed) backup(ctx context.Context) *exec.Cmd {
 // backedUp finds a backup's name in the output of a command that succeeded.
 var backedUp = regexp.MustCompile(`(?m)^backup \S*/(\d{8}T\d{6}Z-[0-9a-f]+): `)
 
-// whole makes a backup.
+// whole runs a backup to its end and returns how long it took.
 func (b *bucketed) whole() (took time.Duration) {
 	known, begun := b.known(), time.Now()
 	out, err := b.backup(b.ctx).CombinedOutput()
@@ -78,7 +79,7 @@ func (b *bucketed) whole() (took time.Duration) {
 	return time.Since(begun)
 }
 
-// cut begins a backup and kills it. It may have been made all the same: then at has its samples.
+// cut starts a backup and kills it. The backup may be complete nevertheless, so its samples are recorded in at.
 func (b *bucketed) cut(after time.Duration) {
 	known := b.known()
 	ctx, cancel := context.WithTimeout(b.ctx, after)
@@ -95,7 +96,7 @@ func (b *bucketed) cut(after time.Duration) {
 // restoredName finds a backup's name in the output of its restore.
 var restoredName = regexp.MustCompile(`(?m)^restored (\S+), of `)
 
-// verifyNewest restores the newest backup, and compares it with the samples acknowledged before that one began.
+// verifyNewest restores the newest backup, and compares it with the samples acknowledged before this backup started.
 func (b *bucketed) verifyNewest() {
 	dir := b.t.TempDir()
 	restore := func(ctx context.Context) ([]byte, error) {
@@ -125,7 +126,8 @@ func (b *bucketed) verifyNewest() {
 	known.stop(0)
 }
 
-// verifyCut verifies the directory of a restore that was killed: it is complete, and then removed, or nothing opens it.
+// verifyCut verifies the directory of a restore that was killed. If the restore was complete, the directory is sound,
+// and verifyCut removes it. Otherwise commands refuse to open it.
 func (b *bucketed) verifyCut(dir string) {
 	entries, err := os.ReadDir(dir)
 	if os.IsNotExist(err) || len(entries) == 0 || len(entries) == 1 && entries[0].Name() == "LOCK" {
@@ -148,7 +150,7 @@ func (b *bucketed) verifyCut(dir string) {
 // moments. The newest backup then has all samples acknowledged before its start. Restores are killed as well.
 func TestBackupsThatAreKilled(t *testing.T) { testBackupsThatAreKilled(t, false) }
 
-// TestBackupsIntoAFolderThatAreKilled does the same with a folder.
+// TestBackupsIntoAFolderThatAreKilled is TestBackupsThatAreKilled with a folder instead of a bucket.
 func TestBackupsIntoAFolderThatAreKilled(t *testing.T) { testBackupsThatAreKilled(t, true) }
 
 func testBackupsThatAreKilled(t *testing.T, inFolder bool) {
@@ -182,7 +184,7 @@ func testBackupsThatAreKilled(t *testing.T, inFolder bool) {
 	}
 }
 
-// TestBackupsOfServe makes a server back itself up to a bucket, and restores a backup.
+// TestBackupsOfServe runs a server that backs itself up to a bucket, and restores one of its backups.
 func TestBackupsOfServe(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary: leave -short out")

@@ -7,9 +7,9 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// TestRealPrometheusOnCassandra has Prometheus write to one process, and compares what another one answers that shares
-// its keyspace; either of them seals. Both protocols become the same batches, which TestRealPrometheus shows: here one
-// is enough.
+// TestRealPrometheusOnCassandra has Prometheus write to one process, and compares the responses of another process on
+// the same keyspace. Either of them seals. It tests only one protocol, because both protocols produce the same batches,
+// as TestRealPrometheus shows.
 func TestRealPrometheusOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real programs for two minutes: leave -short out")

@@ -19,14 +19,14 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestEveryKindOfFileIsDamaged flips a byte in each kind of file of a directory, one at a time: either the server
-// starts, and its response is the undamaged store's or has a warning about missing data, or it fails with one line with
-// the remedy. check and doctor report the damage.
+// TestEveryKindOfFileIsDamaged flips a byte in each kind of file of a directory, one file at a time. Either the server
+// starts and returns the result of the undamaged store or a warning about missing data, or it fails with one line that
+// names the remedy. check and doctor report the damage.
 func TestEveryKindOfFileIsDamaged(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Hour)
 	whole := cassiatest.SealedDirectory(t, now)
-	// Sealed rows are in files, and something is in a log.
+	// Sealed rows are in tables, and a staged sample is in a log.
 	server := startServe(t, "--storage.path="+whole, "--retention.raw=0")
 	server.Write(t, "up", time.Now(), 1)
 	require.NoError(t, server.stop())
@@ -61,7 +61,7 @@ func TestEveryKindOfFileIsDamaged(t *testing.T) {
 	}
 }
 
-// filesByKind lists the files of a directory that aren't empty: the markers are, whose content is their name.
+// filesByKind lists the files of a directory except empty ones. Marker files are empty: their name is their content.
 func filesByKind(t *testing.T, dir string) map[string][]string {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)

@@ -72,8 +72,8 @@ func TestDownsampleBesideServers(t *testing.T) {
 		"on Cassandra, rows keep the TTL they were written with: a new retention applies only to samples sealed from now on")
 }
 
-// requireOwners holds that a process reports the owner of every partition, and which are its own. Two processes have a
-// half each.
+// requireOwners requires that a process reports the owner of every partition and marks its own partitions. It waits
+// until each of the two processes owns half of them.
 func requireOwners(ctx context.Context, t *testing.T, url, address string, partitions int) {
 	t.Helper()
 	port := address[strings.LastIndex(address, ":"):]
@@ -96,7 +96,7 @@ func requireOwners(ctx context.Context, t *testing.T, url, address string, parti
 		if len(owners) == 2 && mine == partitions/2 {
 			return
 		}
-		// One of them sent no heartbeat for a while.
+		// A process that sent no heartbeat for a while has lost its partitions, and gets them back later.
 		require.Less(t, time.Since(began), cassiatest.Patience, "%v, and %d are its own", owners, mine)
 	}
 }

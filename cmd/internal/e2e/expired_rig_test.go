@@ -20,19 +20,19 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// expired are two stores of the same samples of three tenants, one sample per minute: one keeps them, the other has
-// only 5m rollups of four days ago, and only 1h rollups of eight.
+// expired holds two servers with the same samples of three tenants, one sample per minute. whole keeps all samples.
+// aged has only 5m rollups for times four days ago, and only 1h rollups for times eight days ago.
 type expired struct {
 	wholeDir, agedDir string
 	whole, aged       running
-	// zones are the hours at which half a day of samples starts, by the coarsest rollup that is left of them.
+	// zones maps the coarsest remaining rollup to the hour at which half a day of samples starts.
 	zones map[string]time.Time
 }
 
-// expiredFlags are the flags of the store whose samples expire.
+// expiredFlags are the flags of the server whose samples expire.
 var expiredFlags = []string{"--retention.raw=2d", "--retention.5m=6d", "--retention.1h=0"}
 
-// newExpired starts both, with a feature in addition to those in expiredFeatures.
+// newExpired starts both servers, with a feature in addition to those in expiredFeatures.
 func newExpired(t *testing.T, feature string) *expired {
 	t.Helper()
 	hour := time.Now().Truncate(time.Hour)
@@ -54,10 +54,10 @@ func newExpired(t *testing.T, feature string) *expired {
 	return x
 }
 
-// expiredFeatures are always enabled.
+// expiredFeatures are the features that are always enabled.
 const expiredFeatures = "promql-experimental-functions,promql-extended-range-selectors"
 
-// restart restarts both with another feature and other flags.
+// restart restarts both servers with another feature and other flags.
 func (x *expired) restart(t *testing.T, feature string, flags ...string) {
 	t.Helper()
 	for _, r := range []running{x.whole, x.aged} {
@@ -82,8 +82,8 @@ func (x *expired) restart(t *testing.T, feature string, flags ...string) {
 	}, cassiatest.Patience, 20*time.Millisecond)
 }
 
-// writeExpired writes the series of a tenant: a gauge, a counter of constant rate with resets, one of bursts, and a
-// native histogram; and a gauge of another name.
+// writeExpired writes the series of a tenant: a gauge, a counter with a constant rate and resets, a counter that
+// increases in bursts, a native histogram, and a gauge with the given name.
 func (r running) writeExpired(t *testing.T, tenant, name string, from, to time.Time) {
 	t.Helper()
 	request := &prompb.WriteRequest{}
@@ -127,7 +127,7 @@ type answered struct {
 	resolution string
 	err        string
 	infos      []string
-	// series are points by labels and time, seconds; of histograms the count, with the sum beside it.
+	// series maps labels to points by time in seconds. The point of a histogram is its count and sum.
 	series map[string]map[float64]string
 }
 
@@ -139,7 +139,7 @@ func (a answered) points() (n int) {
 	return n
 }
 
-// asks calls query or query_range.
+// asks sends a request to query or query_range.
 func (r running) asks(t *testing.T, path, tenant string, v url.Values) answered {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, r.URL+"/api/v1/"+path+"?"+v.Encode(), nil)
@@ -191,7 +191,7 @@ func (r running) asks(t *testing.T, path, tenant string, v url.Values) answered 
 	return a
 }
 
-// over runs a query over two hours at steps of five minutes, starting at an hour.
+// over runs a range query over two hours from the given time.
 func (r running) over(t *testing.T, tenant, query string, from time.Time, step time.Duration) answered {
 	t.Helper()
 	return r.asks(t, "query_range", tenant, url.Values{

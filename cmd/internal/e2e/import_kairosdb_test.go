@@ -23,7 +23,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
 )
 
-// Times of the imported history, milliseconds: a row of KairosDB's begins at kairosEdge.
+// Times of the imported history, in milliseconds. A row of KairosDB begins at kairosEdge.
 const (
 	kairosEdge = int64(952 * 21 * 24 * 60 * 60 * 1000)
 	aDay       = int64(24 * 60 * 60 * 1000)
@@ -47,9 +47,9 @@ type kairosMetric struct {
 	add      map[string]string
 }
 
-// kairosHistory is what KairosDB is filled with through its API: doubles and integers of all sizes, integers and
-// doubles of one series, some at one time, texts, tags with what its keys escape, over rows, slices and days, and at
-// their edges.
+// kairosHistory returns the series that are written through KairosDB's API: doubles and integers of all sizes, a series
+// with both, some of them at the same time, texts, and tags with characters that are escaped in row keys. The points
+// are in multiple rows, slices and days, and at their edges.
 func kairosHistory() []kairosSeries {
 	r := rand.New(rand.NewPCG(1, 2))
 	doubles := []float64{
@@ -90,7 +90,7 @@ func kairosHistory() []kairosSeries {
 		}
 		all = append(all, s)
 	}
-	// Without a type KairosDB parses a value with a point as a double.
+	// If a series has no type, KairosDB parses values with a decimal point as doubles.
 	mixed := kairosSeries{Name: "mixed", Tags: map[string]string{"host": "a"}}
 	text := kairosSeries{Name: "text", Type: "string", Tags: map[string]string{"host": "a"}}
 	for i := range int64(100) {
@@ -117,7 +117,7 @@ var kairosMetrics = []kairosMetric{
 	{"text", "text", map[string]string{"host": "instance"}, nil},
 }
 
-// ask queries everything from KairosDB.
+// ask queries all points of the metrics from KairosDB.
 func (k *kairosRig) ask(ctx context.Context, t *testing.T, metrics []kairosMetric) kairosValues {
 	all := kairosValues{}
 	for _, m := range metrics {
@@ -135,7 +135,7 @@ func (k *kairosRig) fill(ctx context.Context, t *testing.T) {
 	history := append(kairosHistory(), gone)
 	k.post(ctx, t, "/api/v1/datapoints", history)
 	metrics := append([]kairosMetric{{"gone", "gone", map[string]string{"host": "host"}, nil}}, kairosMetrics...)
-	// Points are queued first. Some of cpu.usage are at one time.
+	// KairosDB queues points before it stores them. Some points of cpu.usage have the same time.
 	const points = 2*606 + 2*300 + 100 + 2
 	require.Eventually(t, func() bool { return k.ask(ctx, t, metrics).points() == points }, cassiatest.Patience,
 		200*time.Millisecond, "KairosDB shows what it was given")
@@ -153,8 +153,8 @@ func (k *kairosRig) fill(ctx context.Context, t *testing.T) {
 		200*time.Millisecond, "KairosDB hides what was deleted")
 }
 
-// legacyRows is CQL that makes a keyspace as releases before 1.2 did, with points of the oldest form: KairosDB takes
-// such a keyspace for one in which columns have a bit for the type.
+// legacyRows returns CQL that creates a keyspace in the schema of KairosDB releases before 1.2, with points in their
+// oldest encoding. KairosDB reads such a keyspace as one in which a bit of the column name is the type of the point.
 func legacyRows(keyspace string) []string {
 	table := " (key blob, column1 %s, value blob, PRIMARY KEY (key, column1))"
 	cql := []string{
@@ -192,11 +192,11 @@ func legacyRows(keyspace string) []string {
 // kairosImport runs `cassia import kairosdb`.
 type kairosImport struct {
 	binary, dir, data, checkpoint, mapping string
-	// to is where it imports to, also for a server.
+	// to are the flags of the destination: a directory, a keyspace or a server.
 	to, args []string
 }
 
-// newKairosImport imports into a directory, or the destination in flags.
+// newKairosImport returns an import into a new directory, or into the destination given by the flags in to.
 func newKairosImport(t *testing.T, binary string, hosts []string, keyspace string, to ...string) *kairosImport {
 	dir := t.TempDir()
 	i := &kairosImport{
@@ -217,8 +217,8 @@ func (i *kairosImport) run(t *testing.T, args ...string) (stdout, stderr string,
 	return cassiatest.Command(t, i.binary, append(append([]string{}, i.args...), args...)...)
 }
 
-// killed starts the import with small batches, and kills it when some of them are stored. If the import finishes
-// before, it starts again.
+// killed runs the import with small batches and kills it once some of them are stored. If the import was complete
+// before it was killed, killed starts it again.
 func (i *kairosImport) killed(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for i.killOnce(ctx, t) {
@@ -227,7 +227,7 @@ func (i *kairosImport) killed(ctx context.Context, t *testing.T) {
 	}
 }
 
-// killOnce returns whether the import was complete before it was killed.
+// killOnce reports whether the import was complete before it was killed.
 func (i *kairosImport) killOnce(ctx context.Context, t *testing.T) (complete bool) {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, i.binary, append(append([]string{}, i.args...), "--kairosdb.batch-bytes=1KiB")...)
@@ -250,8 +250,8 @@ func (i *kairosImport) killOnce(ctx context.Context, t *testing.T) (complete boo
 	return at.Complete
 }
 
-// TestImportKairosDB fills a real KairosDB through its API, imports its keyspace, and compares each value that
-// KairosDB's API and Cassia's give.
+// TestImportKairosDB fills a real KairosDB through its API, imports its keyspace, and compares all values that Cassia
+// returns with those from KairosDB's API.
 func TestImportKairosDB(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode: starts KairosDB")
@@ -321,7 +321,7 @@ func TestImportKairosDB(t *testing.T) {
 	})
 }
 
-// compare starts Cassia on the imported store, and compares its answers with KairosDB's.
+// compare starts Cassia on the imported store, and compares its values with KairosDB's.
 func (i *kairosImport) compare(ctx context.Context, t *testing.T, want kairosValues) {
 	t.Helper()
 	address, err := promrig.FreeAddress()

@@ -15,8 +15,8 @@ import (
 // toRoot is the root of the repository.
 const toRoot = "../../../"
 
-// The info string of a fenced block in the manual defines what the block is, and how a test runs it. Readers don't see
-// it.
+// The info string of a fenced block in the manual defines the block's content and how a test runs it. Readers don't see
+// the info string.
 //
 //	sh run              commands, run in a folder with a store in ./data, while no server uses it
 //	sh run server       commands, run while a server uses ./data
@@ -37,7 +37,7 @@ func (b block) is(words ...string) bool {
 	return len(b.info) >= len(words) && slices.Equal(b.info[:len(words)], words)
 }
 
-// file is the name of the file that a block shows, or empty.
+// file returns the name of the file that a block shows, or "" if it shows none.
 func (b block) file() string {
 	if len(b.info) == 2 && strings.Contains(b.info[1], ".") {
 		return b.info[1]
@@ -51,8 +51,7 @@ func (b block) where(name string) string {
 	return fmt.Sprintf("%s, the block in line %d", name, b.line)
 }
 
-// elsewhere is the reason why blocks of commands aren't run by TestManualRuns, with the test that runs or checks them
-// instead.
+// elsewhere has the reasons why TestManualRuns doesn't run some commands, and the tests that run or check them instead.
 var elsewhere = map[string]string{
 	"cassandra": "needs a Cassandra cluster: TestRealPrometheusOnCassandra and TestTwoOnCassandraShareWork start cassia serve over one, TestCassandraSettings tries its flags",
 	"clone":     "needs the network: .ci/run builds a checkout with make",
@@ -104,7 +103,7 @@ func blocksOf(text string) (blocks []block) {
 	return blocks
 }
 
-// Every block has an info string, and no commands are in blocks that aren't run, unless there is a reason.
+// Every block has an info string. Commands are only in blocks that are run, or in blocks with a reason in elsewhere.
 func TestManualBlocks(t *testing.T) {
 	reasons, files, commands := map[string]int{}, map[string]int{}, 0
 	for name, text := range cassiatest.ManualPages(t, toRoot) {
@@ -141,11 +140,11 @@ func TestManualBlocks(t *testing.T) {
 	t.Logf("%d blocks of commands; run elsewhere: %v; files: %v", commands, reasons, files)
 }
 
-// step is a command of a block, and the output that is shown.
+// step is a command of a block, and the output that the block shows.
 type step struct{ command, output string }
 
-// steps returns the commands of a block: all of it, or of a transcript the lines after "$ ", with those that a quote
-// continues to.
+// steps returns the commands of a block. In a transcript, a command is a line after "$ ", including the lines over
+// which a quoted string continues. Any other block is a single command.
 func (b block) steps() (list []step) {
 	if !strings.HasPrefix(b.text, "$ ") {
 		return []step{{command: b.text}}

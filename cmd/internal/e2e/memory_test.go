@@ -20,27 +20,29 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// memoryCell is a bound on a server's memory, and kinds of large requests, which many clients send at once, one kind
-// after the other.
+// memoryCell is a case of the test: a bound on a server's memory, and the kinds of large requests that many clients
+// send at once, one kind after the other.
 type memoryCell struct {
 	bound int64
-	// series is how many each of memoryMetrics metrics has.
+	// series is the number of series of each of the memoryMetrics metrics.
 	series int
 	kinds  []string
 }
 
 const (
 	memoryMetrics = 6
-	// memoryClients ask for a metric each, large requests one after the other, and memorySmall for few series.
+	// memoryClients is the number of clients with large requests, each for one metric. memorySmall is the number of
+	// clients that query a few series.
 	memoryClients, memorySmall = 40, 4
-	// memoryExports are fewer: each is a process of its own, whose memory and CPU aren't the server's.
+	// memoryExports is the number of clients for exports. It is smaller, because each export is a process of its own,
+	// whose memory and CPU don't count as the server's.
 	memoryExports = 6
-	// memoryInterval is between two looks at the anonymous memory.
+	// memoryInterval is the time between two measurements of the anonymous memory.
 	memoryInterval = 100 * time.Millisecond
 )
 
-// memoryCells returns some random kinds of requests, with a low limit and few series. In a soak of n times they are all
-// kinds with n − 1 random limits, which take about 20 minutes each on an idle machine; five times are the whole table.
+// memoryCells returns one case with a low bound, few series and some random kinds of requests. In a soak of n rounds it
+// returns n − 1 cases with all kinds, drawn from four bounds, each of which takes about 20 minutes on an idle machine.
 func memoryCells(t *testing.T) (cells []memoryCell) {
 	kinds := slices.Sorted(maps.Keys(largeRequests))
 	random := rand.New(rand.NewPCG(soak.Seed(t), 0))
@@ -75,7 +77,7 @@ func TestMemoryStaysWithinItsBound(t *testing.T) {
 	}
 }
 
-// ask sends large requests of a kind, with samples and small queries beside.
+// ask sends large requests of one kind, while other clients write samples and send small queries.
 func (c memoryCell) ask(t *testing.T, r running, dir, kind string) {
 	anonymous := watchAnonymous(t, r.pid)
 	ctx, stop := context.WithCancel(t.Context())
@@ -115,7 +117,7 @@ func (c memoryCell) ask(t *testing.T, r running, dir, kind string) {
 	}
 }
 
-// outcomes count how large requests end.
+// outcomes counts the results of large requests.
 type outcomes struct {
 	answered, late, refused atomic.Int64 // late: of those answered, after 30 s; refused: 422, or 503 to the end
 	again                   atomic.Int64 // 503s that were followed by another try
@@ -130,7 +132,7 @@ func (o *outcomes) String() string {
 		o.answered.Load(), o.late.Load(), o.refused.Load(), o.again.Load(), o.texts)
 }
 
-// ask sends one large request until it is answered, or refused for good.
+// ask sends one large request. It retries 503 and 429 until the request succeeds or Patience has passed.
 func (o *outcomes) ask(ctx context.Context, r running, kind, dir string, client int) error {
 	began := time.Now()
 	for time.Since(began) < cassiatest.Patience {
@@ -164,8 +166,8 @@ func (o *outcomes) ask(ctx context.Context, r running, kind, dir string, client 
 	return nil
 }
 
-// askSmall queries a few series until ctx ends, or until the first response if that is later. It returns the duration
-// of each request.
+// askSmall queries a few series until ctx ends, and at least until it has one response. It returns the duration of each
+// request.
 func askSmall(ctx context.Context, r running, i int) (latencies []time.Duration, err error) {
 	started := time.Now()
 	for ctx.Err() == nil || len(latencies) == 0 && time.Since(started) < cassiatest.Patience {

@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// TestRulesOutliveAFreeze suspends the process that evaluates rules, as a laptop's sleep does, and resumes it: it runs
-// the missed evaluations, or counts them as missed.
+// TestRulesOutliveAFreeze suspends the process that evaluates rules, like a laptop that sleeps, and resumes it. The
+// process then runs the missed evaluations, or counts them as missed.
 func TestRulesOutliveAFreeze(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real program for half a minute: leave -short out")
@@ -29,7 +29,7 @@ func TestRulesOutliveAFreeze(t *testing.T) {
 		ctx, t, promrig.Cassia(builtCassia(t), dir, cassiatest.FreeAddress(t), "--rule.files=team-a="+dir+"/*.yml"),
 	)
 	of := promrig.API{URL: cassia.URL() + "/t/team-a"}
-	// between lists when tick was evaluated for in a range of time.
+	// between returns the samples of tick, one per evaluation, in a range of time.
 	between := func(from, to time.Time) (all []stamped) {
 		answer, err := of.Query(ctx, `tick[1h]`, time.Now())
 		if err != nil || len(answer.Series) != 1 {

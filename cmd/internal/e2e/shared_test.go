@@ -19,10 +19,10 @@ import (
 	"github.com/cassia-db/cassia/storage/membership"
 )
 
-// TestTwoOnCassandraShareWork has two processes on one keyspace evaluate rules, receive the samples of a pair of
-// replicas, one each, and delete series while both continue to write them. Then the process that evaluates is killed,
-// to which the elected replica sends. The other one misses no evaluation and no sample, and no deleted sample
-// reappears, also after both have restarted.
+// TestTwoOnCassandraShareWork runs two processes on one keyspace. They evaluate rules, receive the samples of a pair of
+// replicas, one replica each, and delete series while both continue to write them. Then the test kills the process that
+// evaluates rules and receives the elected replica. The other process misses no evaluation and no sample, and no
+// deleted sample reappears, even after both have restarted.
 func TestTwoOnCassandraShareWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary for most of a minute: leave -short out")
@@ -50,17 +50,17 @@ func TestTwoOnCassandraShareWork(t *testing.T) {
 	deleted.cleanUp()
 }
 
-// sharedRuling are the samples recorded by rules.
+// sharedRuling checks the samples recorded by rules.
 type sharedRuling struct {
 	*sharedRig
-	// owner evaluates, other doesn't.
+	// owner is the index of the process that evaluates the rules, other the index of the other process.
 	owner, other int
 	active       time.Time // since when the alert is, as the owner reports it
-	// seen are the values that were read of each series, by time.
+	// seen holds the values of each recorded series that were last read, by time.
 	seen map[string]map[int64]float64
 
 	ruleGaps
-	// leftOut is how many evaluations each process had left out when the owner was killed.
+	// leftOut is the number of evaluations that each process had skipped or failed when the owner was killed.
 	leftOut [2]float64
 }
 
@@ -87,7 +87,7 @@ func newSharedRuling(r *sharedRig) *sharedRuling {
 
 func (x *sharedRuling) evaluates(i int) bool { return x.metric(i, "cassia_rules_evaluated_here") == 1 }
 
-// activeAt is since when the alert is active by a process' answer, once it fires there.
+// activeAt waits until a process reports the alert as firing, and returns the time since which the alert is active.
 func (x *sharedRuling) activeAt(i int) (since time.Time) {
 	x.t.Helper()
 	x.wait("the alert fires", func() bool {
@@ -112,7 +112,7 @@ func (x *sharedRuling) activeAt(i int) (since time.Time) {
 	return since
 }
 
-// look reads the recorded samples: those read before have the values they had.
+// look reads the recorded samples, and requires that samples that were read before are unchanged.
 func (x *sharedRuling) look() {
 	x.t.Helper()
 	for _, selector := range sharedRecorded {
@@ -127,8 +127,8 @@ func (x *sharedRuling) look() {
 	}
 }
 
-// oneEvaluates requires that the other process has never evaluated a group, unless it received no heartbeats of the
-// owner because a process or Cassandra was blocked.
+// oneEvaluates requires that only the owner has evaluated rules. The other process may have taken over if a process or
+// Cassandra was blocked for so long that it received no heartbeats of the owner.
 func (x *sharedRuling) oneEvaluates() {
 	const evaluated = "prometheus_rule_group_iterations_total"
 	require.Positive(x.t, x.metric(x.owner, evaluated))
@@ -148,7 +148,7 @@ func (x *sharedRuling) ownerDies() {
 	x.killed = time.Now()
 }
 
-// takesOver waits until the other process evaluates and has made up for missed evaluations.
+// takesOver waits until the other process evaluates the rules and has run the missed evaluations.
 func (x *sharedRuling) takesOver() {
 	x.t.Helper()
 	x.began = x.killed
@@ -189,14 +189,14 @@ func (x *sharedRuling) check() {
 	}
 	caughtUp := x.metric(x.other, "cassia_rules_caught_up_evaluations_total")
 	require.Positive(x.t, caughtUp)
-	// Prometheus restores it to the second, which is what ALERTS_FOR_STATE has.
+	// Prometheus restores the time from ALERTS_FOR_STATE, which is in whole seconds.
 	require.True(x.t, x.active.Truncate(time.Second).Equal(x.activeAt(x.other)),
 		"active since %v, not %v", x.activeAt(x.other), x.active)
 	x.t.Logf("%v evaluations were made up for", caughtUp)
 }
 
-// noGap requires that at least one of two consecutive evaluations is stored. More may only be missing if one took so
-// long that others were skipped, or failed.
+// noGap requires that at least one of any two consecutive evaluations is stored, except evaluations that a process has
+// counted as skipped or failed.
 func (x *sharedRuling) noGap(selector string, samples []stamped) {
 	before, after := x.count(x.t, selector, samples)
 	missed, failed := leftOut(x.t, x.processes[x.other].URL())
@@ -204,13 +204,14 @@ func (x *sharedRuling) noGap(selector string, samples []stamped) {
 	require.LessOrEqual(x.t, after, missed+failed, "%s has gaps after the other process took over", selector)
 }
 
-// sharedPair is two replicas, each of which sends to a different process: a to the one that keeps running.
+// sharedPair is a pair of replicas that send to different processes: a to the process that keeps running, b to the
+// process that is killed.
 type sharedPair struct {
 	*sharedRig
 	a, b        *sender
 	stopA       func()
 	lives, dies int
-	// told is the time until which b is elected, as last read by the process that keeps running.
+	// told is the time of a sample of b up to which the process that keeps running has seen b as elected.
 	told int64
 }
 
@@ -228,7 +229,7 @@ func newSharedPair(r *sharedRig, dies int) *sharedPair {
 	return p
 }
 
-// status is the pair's, by the process that lives on.
+// status returns the status of the pair from the process that keeps running.
 func (p *sharedPair) status() ha.ClusterStatus {
 	p.t.Helper()
 	var answer struct{ Data []ha.ClusterStatus }
@@ -250,8 +251,8 @@ func (p *sharedPair) elected(replica string) {
 	})
 }
 
-// replicaDies stops a for a while; b is elected and stays elected when a is back. Only if no samples of b were
-// received, because a process was blocked, may a be elected again.
+// replicaDies stops a for a while. b is elected and stays elected after a has returned. a may be elected again only if
+// a process was blocked, so that no samples of b were received.
 func (p *sharedPair) replicaDies() {
 	for {
 		p.stopA()
@@ -275,7 +276,7 @@ func (p *sharedPair) replicaDies() {
 	}
 }
 
-// failsOver waits until a is elected, because b's process was killed.
+// failsOver waits until a is elected after b's process was killed, and its held samples are stored.
 func (p *sharedPair) failsOver() {
 	p.elected("a")
 	now := time.Now().UnixMilli()
@@ -283,9 +284,9 @@ func (p *sharedPair) failsOver() {
 	p.wait("what was held is stored", func() bool { return p.status().Held.Rows == 0 })
 }
 
-// check requires that there is no gap, and that each sample is from the replica that was elected for its time. There
-// may also be some samples of the previous replica after the time that it had advertised: b, whose process was killed,
-// or a replica whose samples weren't received because a process was blocked.
+// check requires that there is no gap, and that each sample is from the replica that was elected for its time. After an
+// election, a few samples of the previous replica may be newer than the start of the new term: their process was killed
+// or blocked before it could advertise them.
 func (p *sharedPair) check() {
 	status := p.status()
 	spans, both := status.Spans, 0
@@ -321,7 +322,8 @@ type sharedDeletes struct {
 	*sharedRig
 	live [2]*sender
 	stop [2]func()
-	// cut is the time until which the live series are deleted, returned when that was acknowledged, in milliseconds.
+	// cut is the time up to which samples of the live series are deleted; returned is the time at which this delete was
+	// acknowledged. Both are in milliseconds.
 	cut, returned int64
 	history       int // how many series of a history are left, of historySeries
 }
@@ -354,19 +356,19 @@ func newSharedDeletes(r *sharedRig) *sharedDeletes {
 	return d
 }
 
-// do makes a process do something.
+// do sends a POST request for a path to a process.
 func (d *sharedDeletes) do(i int, what string) {
 	d.t.Helper()
 	require.NoError(d.t, patiently(func() error { return promrig.Post(d.ctx, d.processes[i].URL()+what) }))
 }
 
-// admin calls an endpoint of Prometheus' admin API of a process.
+// admin calls an endpoint of the TSDB admin API of a process.
 func (d *sharedDeletes) admin(i int, what string, params url.Values) {
 	d.t.Helper()
 	d.do(i, "/api/v1/admin/tsdb/"+what+"?"+params.Encode())
 }
 
-// whileBothWrite deletes, before anything is sealed and after, through one process and through the other.
+// whileBothWrite deletes series before and after sealing, through each of the processes.
 func (d *sharedDeletes) whileBothWrite() {
 	for i := range d.live {
 		d.wait("both write", func() bool { return len(d.live[i].acknowledged()) > 3 })
@@ -386,7 +388,7 @@ func (d *sharedDeletes) whileBothWrite() {
 	d.check("deleted from what was sealed")
 }
 
-// check holds that both processes answer with all that is left, and with no deleted sample.
+// check requires that both processes return all samples that aren't deleted, and no deleted sample.
 func (d *sharedDeletes) check(when string) {
 	d.t.Helper()
 	for i := range d.processes {
@@ -414,7 +416,7 @@ func (d *sharedDeletes) check(when string) {
 	}
 }
 
-// cleanUp requires that, after cleaning, exactly the deleted samples are missing in the rows.
+// cleanUp requires that cleaning removes exactly the deleted samples from the rows.
 func (d *sharedDeletes) cleanUp() {
 	gone := (historySeries - d.history) * historySamples
 	for i, live := range d.live {
@@ -435,7 +437,7 @@ func (d *sharedDeletes) cleanUp() {
 
 var checkedSamples = regexp.MustCompile(` with (\d+) samples, .* 0 problems`)
 
-// sealedSamples is how many samples there are in sealed rows, deleted or not.
+// sealedSamples returns the number of samples in sealed rows, including deleted ones.
 func (d *sharedDeletes) sealedSamples() int {
 	out, err := exec.CommandContext(d.ctx, d.binary, append([]string{"check"}, d.engine...)...).CombinedOutput()
 	require.NoError(d.t, err, string(out))

@@ -19,10 +19,11 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// twoMonths is by how much clocks are off here: all samples of the test are past their retention then.
+// twoMonths is the error of the wrong clocks. It exceeds the retention, so that all samples of the test seem expired.
 const twoMonths = 60 * 24 * time.Hour
 
-// clockRig is samples of 25, 10 and no days ago, an hour of them each, at processes whose clocks are right or wrong.
+// clockRig writes samples, an hour of them that ends 25 days ago, 10 days ago or now, to processes whose clocks are
+// right or wrong.
 type clockRig struct {
 	t      *testing.T
 	ctx    context.Context
@@ -39,7 +40,7 @@ func newClockRig(t *testing.T) *clockRig {
 	return r
 }
 
-// write sends an hour of samples, a minute apart, that ends an age ago.
+// write sends an hour of samples, one per minute. The newest one is as old as age.
 func (r *clockRig) write(p *promrig.Process, age time.Duration) {
 	r.t.Helper()
 	series := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "kept_total"}}}
@@ -51,7 +52,7 @@ func (r *clockRig) write(p *promrig.Process, age time.Duration) {
 	r.wrote += len(series.Samples)
 }
 
-// count is how many samples are answered.
+// count returns the number of samples that a process finds.
 func (r *clockRig) count(p *promrig.Process) (n int) {
 	r.t.Helper()
 	var answer promrig.Answer
@@ -83,13 +84,13 @@ func (r *clockRig) delete(p *promrig.Process, metric string) (code int, text str
 	return r.post(p, "/api/v1/admin/tsdb/delete_series?"+url.Values{"match[]": {metric}}.Encode())
 }
 
-// rounds is how often a process has looked at what expires.
+// rounds returns how many rounds of background work a process has completed. Each round looks for expired data.
 func (r *clockRig) rounds(p *promrig.Process) float64 {
 	return valueOf(r.t, p.URL(), "cassia_downsample_rounds_total")
 }
 
-// removesNothing requires that a process whose clock is wrong deletes, hides and seals away nothing, also once it has
-// done more rounds than before.
+// removesNothing requires that a process whose clock is wrong deletes and hides nothing, even after it has completed
+// more than before rounds.
 func (r *clockRig) removesNothing(p *promrig.Process, before float64) {
 	r.t.Helper()
 	r.waitDoubted(p, true)
@@ -103,9 +104,9 @@ func (r *clockRig) removesNothing(p *promrig.Process, before float64) {
 	require.Equal(r.t, r.wrote, r.count(p))
 }
 
-// TestWrongClock runs the real program on a directory while its clock is two months fast, two months slow, and while it
-// jumps there and back: nothing is lost, deleted or hidden, and after the clock is correct again everything is
-// unchanged.
+// TestWrongClock runs the real program on a directory while its clock is two months fast, two months slow, and while
+// the clock jumps there and back. Nothing is lost, deleted or hidden, and once the clock is right again, nothing has
+// changed.
 func TestWrongClock(t *testing.T) {
 	t.Parallel()
 	r := newClockRig(t)
@@ -154,14 +155,14 @@ func TestWrongClock(t *testing.T) {
 	stop(right)
 	requireSound(r.ctx, t, r.skewed.path, []string{"--storage.path=" + filepath.Join(dir, "data")})
 
-	// The same program hides all of it once an operator confirms the date.
+	// After an operator has confirmed the date, the same program hides all samples.
 	today := time.Now().Add(twoMonths).UTC().Format(time.DateOnly)
 	ahead := start(r.ctx, t, program(twoMonths, "--storage.today="+today))
 	require.Eventually(t, func() bool { return r.count(ahead) == 0 }, cassiatest.Patience, 50*time.Millisecond,
 		"the clock is ahead by two months")
 }
 
-// postAt sends one sample of a metric, and returns the answer.
+// postAt sends one sample of a metric and returns the response.
 func (r *clockRig) postAt(p *promrig.Process, metric string, at time.Time) (code int, text string) {
 	r.t.Helper()
 	code, text, err := post(r.ctx, p.URL()+"/api/v1/write", prompb.TimeSeries{
@@ -172,7 +173,7 @@ func (r *clockRig) postAt(p *promrig.Process, metric string, at time.Time) (code
 	return code, text
 }
 
-// metric is how many samples of a metric are answered.
+// metric returns the number of samples of a metric that a process finds.
 func (r *clockRig) metric(p *promrig.Process, metric string) (n int) {
 	r.t.Helper()
 	var answer promrig.Answer
@@ -187,8 +188,9 @@ func (r *clockRig) metric(p *promrig.Process, metric string) (n int) {
 	return n
 }
 
-// TestSlowClockUntilNTP runs the real program on one machine while its clock is 20 minutes slow, as after a start, and
-// while it is set back and forth: right samples are accepted, or are to be sent again.
+// TestSlowClockUntilNTP runs the real program on one machine while its clock is 20 minutes slow, as after a boot, and
+// while the clock is set forward and back. Samples with the right time are accepted, or rejected with a status that
+// senders retry.
 func TestSlowClockUntilNTP(t *testing.T) {
 	t.Parallel()
 	r := newClockRig(t)
@@ -213,8 +215,8 @@ func TestSlowClockUntilNTP(t *testing.T) {
 	}
 }
 
-// TestSlowClockInACluster runs two processes over one keyspace, one of them 3 hours slow: it accepts and shows what the
-// other one does.
+// TestSlowClockInACluster runs two processes on one keyspace. The clock of one is 3 hours slow. It accepts and returns
+// the same samples as the other process.
 func TestSlowClockInACluster(t *testing.T) {
 	t.Parallel()
 	engine := cassiatest.OnCassandra(t)
@@ -238,7 +240,8 @@ func TestSlowClockInACluster(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, strings.Count(string(log), "clock is slow"), "one line, not one per heartbeat: %s", log)
 
-	// It turns slow while it runs: until its next heartbeat a sender is to try again.
+	// The clock becomes slow while the process runs. Until its next heartbeat, the process rejects samples with a
+	// status that senders retry.
 	r.skewed.set(t, right.PID(), -3*time.Hour)
 	sent := prompb.TimeSeries{
 		Labels:  []prompb.Label{{Name: "__name__", Value: "right"}},
@@ -248,8 +251,8 @@ func TestSlowClockInACluster(t *testing.T) {
 	require.Equal(t, 3, r.metric(right, "right"))
 }
 
-// TestWrongClockInACluster runs two processes on one keyspace, one of them two months fast: it accepts no samples and
-// removes nothing, including late samples, which the other one accepts.
+// TestWrongClockInACluster runs two processes on one keyspace. The clock of one is two months fast. It accepts no
+// samples and removes nothing, not even late samples that the other process accepts.
 func TestWrongClockInACluster(t *testing.T) {
 	t.Parallel()
 	engine := cassiatest.OnCassandra(t)
