@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// comparedHeaders are those that clients act on.
+// comparedHeaders are the response headers that clients act on.
 var comparedHeaders = []string{
 	"Content-Type", "Content-Encoding", "Vary", "Allow", "Location", "X-Content-Type-Options", "Cache-Control",
 	"Access-Control-Allow-Origin", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers",
@@ -35,7 +35,7 @@ func TestAPIAnswersAsPrometheusDoes(t *testing.T) {
 	t.Run("promtool", func(t *testing.T) { testPromtool(t, r) })
 }
 
-// testAPICalls sends the calls of testdata/api-calls.txt to both.
+// testAPICalls sends the calls of testdata/api-calls.txt to both servers.
 func testAPICalls(t *testing.T, r apiRig) {
 	text, err := os.ReadFile("testdata/api-calls.txt")
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func deviationFor(line, difference string) int {
 	})
 }
 
-// differences lists how ours differs from theirs: each begins with "code", "header" or "body".
+// differences lists the differences of Cassia's response from Prometheus'. Each begins with "code", "header" or "body".
 func differences(call apiCall, theirs, ours apiAnswer) (out []string) {
 	if theirs.code != ours.code {
 		out = append(out, fmt.Sprintf("code: %d, not %d: %.300s", ours.code, theirs.code, ours.body))
@@ -118,21 +118,22 @@ func jsonOf(v any) string {
 	return string(b)
 }
 
-// ordered are the calls whose results have a meaningful order of series or names, or Prometheus' order. Responses to
-// instant queries are shown unsorted, except for functions that use the order of a map.
+// ordered matches the calls whose results have a defined order, or whose order must be Prometheus' order. Clients show
+// the results of instant queries unsorted. unordered matches the exceptions: functions that return series in the order
+// of a Go map.
 var (
 	ordered   = regexp.MustCompile(`sort|topk|bottomk|/labels|/label/|/query\b`)
 	unordered = regexp.MustCompile(`count_values|histogram_quantiles`)
 )
 
-// sortTexts sorts a list of texts that an answer has under a name.
+// sortTexts sorts the list of strings in the field of a response with the given name.
 func sortTexts(answer any, name string) {
 	object, _ := answer.(map[string]any)
 	list, _ := object[name].([]any)
 	sort.SliceStable(list, func(i, j int) bool { return jsonOf(list[i]) < jsonOf(list[j]) })
 }
 
-// inOrder sorts every list of objects, whose order is arbitrary.
+// inOrder sorts every list of objects, because the order of such lists is undefined.
 func inOrder(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

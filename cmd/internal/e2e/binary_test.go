@@ -20,7 +20,7 @@ var built struct {
 	err  error
 }
 
-// builtCassia returns the path of the real program. It skips a test where no other programs are to be started.
+// builtCassia returns the path of the real program. It skips the test in short mode.
 func builtCassia(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -35,8 +35,8 @@ func builtCassia(t *testing.T) string {
 	return built.path
 }
 
-// coverOptions are the options of a build that counts which statements run; none where CASSIA_TEST_COVER doesn't ask
-// for it.
+// coverOptions returns the build options that record which statements run. It returns none unless CASSIA_TEST_COVER is
+// set.
 func coverOptions() []string {
 	dir := os.Getenv("CASSIA_TEST_COVER")
 	if dir == "" {

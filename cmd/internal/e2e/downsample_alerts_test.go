@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// ruleFiles are the examples of rules.
+// ruleFiles returns the paths of the example rules.
 func ruleFiles(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("../../../examples/rules/*.yml")
@@ -49,7 +49,7 @@ func alertRules(t *testing.T, file string) map[string]rulefmt.Rule {
 }
 
 // TestAlertRulesAreSound requires that each alert has a summary, the consequence, and the remedy.
-// TestCassiaOnItsDashboard requires that their metrics exist.
+// TestCassiaOnItsDashboard requires that the metrics of the alerts exist.
 func TestAlertRulesAreSound(t *testing.T) {
 	severities, files := map[string]bool{"critical": true, "warning": true, "info": true}, map[string]string{}
 	for _, file := range ruleFiles(t) {
@@ -65,7 +65,7 @@ func TestAlertRulesAreSound(t *testing.T) {
 	}
 }
 
-// TestAlertsFire has promtool check the rules and their tests.
+// TestAlertsFire runs promtool on the rules and on their tests.
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
 	promtool := cassiatest.Binary(t, "CASSIA_TEST_PROMTOOL", "promtool")

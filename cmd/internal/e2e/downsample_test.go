@@ -23,7 +23,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// writeHours sends a sample per minute for some series over hours, the last of which ends before the slot of now.
+// writeHours sends one sample per minute for each of some series over hours. The last hour ends before the current
+// slot.
 func writeHours(ctx context.Context, t *testing.T, url string, end time.Time, hours, series int) (samples int) {
 	t.Helper()
 	for h := range hours {
@@ -53,7 +54,7 @@ func TestDownsampleCommand(t *testing.T) {
 	binary := builtCassia(t)
 	dir := t.TempDir()
 	path := "--storage.path=" + filepath.Join(dir, "data")
-	// The server doesn't seal by itself here.
+	// With these flags the server doesn't seal during the test.
 	program := promrig.Cassia(
 		binary, dir, cassiatest.FreeAddress(t), "--storage.settle=1d", "--storage.slot=1h", "--no-self-monitoring",
 	)

@@ -18,9 +18,9 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// Queries for times whose samples have expired. Queries aligned to the hour return the same result as from samples,
-// without an annotation. Others return an approximation, the same on every endpoint, with an info. The set of series
-// doesn't change.
+// Queries for times whose samples have expired. The queries in atTheHour run at whole hours and return the same result
+// as from samples, without an annotation. The queries in anywhere return an approximation with an info, which is the
+// same on every endpoint. Both return the same set of series as from samples.
 var (
 	atTheHour = []string{
 		"sn_sine", "c", "nhc", "histogram_count(nhc)", "rate(c[1h])", "increase(c[1h])", "resets(c[1h])",
@@ -41,7 +41,8 @@ var (
 		"rate(c[1h] smoothed)", "delta(sn_sine[1h])", "rate(nhc[5m])", "sum by (__tenant_id__) (rate(c[5m]))",
 		"absent(sn_sine)", "absent_over_time(sn_sine[10m])", "absent(rate(c[5m]))", "topk(1, sn_sine)",
 	}
-	// fars are the queries that may differ by more than 5 % of the max value: bursts within an hour.
+	// fars are the queries that may differ by more than 5 % of the max value, because rollups don't have the times of
+	// bursts within an hour.
 	fars = map[string]bool{"increase(bursty[1h])": true}
 )
 
@@ -97,7 +98,7 @@ func TestExpiredHistoryOnEveryWay(t *testing.T) {
 // expiredAnswers are the responses of one endpoint, by zone and query.
 type expiredAnswers map[string]answered
 
-// same holds that another way has the same answers.
+// same requires that another endpoint returns the same responses.
 func (a expiredAnswers) same(t *testing.T, other expiredAnswers) {
 	for what, answer := range other {
 		c := compare(a[what], answer)
@@ -106,8 +107,9 @@ func (a expiredAnswers) same(t *testing.T, other expiredAnswers) {
 	}
 }
 
-// answersOn queries both servers, and requires that the second one's responses are correct. told means that the second
-// one has infos. It returns the responses of queries at any time, without the tenants' label.
+// answersOn queries both servers, and requires that the responses of aged are correct. If told is set, they must have
+// infos where they are approximations. answersOn returns the responses of aged to the queries in anywhere, without the
+// label of the tenant.
 func (x *expired) answersOn(t *testing.T, whole, aged running, tenant string, told bool) expiredAnswers {
 	all := expiredAnswers{}
 	for _, zone := range []string{"1h", "5m"} {
@@ -159,7 +161,8 @@ func (x *expired) answersOn(t *testing.T, whole, aged running, tenant string, to
 	return all
 }
 
-// plainJSON queries the plain JSON API: the number of points is unchanged, and a note has their resolution.
+// plainJSON queries the JSON API of package jsonapi. The number of points is unchanged, and a note has their
+// resolution.
 func (x *expired) plainJSON(t *testing.T) {
 	for _, zone := range []string{"1h", "5m"} {
 		from := x.zones[zone]
@@ -204,7 +207,8 @@ func (x *expired) plainJSON(t *testing.T) {
 	}
 }
 
-// namesAndSeries requests names of rollups between their values, and series at times without any.
+// namesAndSeries queries a rollup by its name (sn_sine_max), at steps with and without an info, and lists series at
+// times without samples.
 func (x *expired) namesAndSeries(t *testing.T) {
 	for step, told := range map[time.Duration]int{time.Hour: 0, 5 * time.Minute: 1} {
 		got := x.aged.over(t, "", "sn_sine_max", x.zones["1h"], step)
@@ -221,7 +225,7 @@ func (x *expired) namesAndSeries(t *testing.T) {
 	}
 }
 
-// exported exports an hour of each zone, as many samples as there were.
+// exported exports an hour of each zone. The export has as many samples as were written.
 func (x *expired) exported(t *testing.T) {
 	require.NoError(t, x.aged.stop())
 	for _, zone := range []string{"1h", "5m"} {

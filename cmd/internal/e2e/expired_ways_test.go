@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// infosAreThoseOf holds that a server has the infos that a real Prometheus has over the same samples.
+// infosAreThoseOf requires that a server returns the same infos as a real Prometheus with the same samples.
 func (x *expired) infosAreThoseOf(t *testing.T, prometheus running) {
 	for zone, from := range x.zones {
 		for _, query := range []string{
@@ -33,8 +33,8 @@ func (x *expired) infosAreThoseOf(t *testing.T, prometheus running) {
 	}
 }
 
-// misleading has queries that can't be computed from buckets: they are rejected with the reason if samples have
-// expired, and otherwise served.
+// misleading runs queries that can't be computed from buckets. They are rejected with the reason if samples have
+// expired; otherwise they succeed.
 func (x *expired) misleading(t *testing.T) {
 	for _, function := range []string{
 		"idelta(sn_sine[1h])", "double_exponential_smoothing(sn_sine[1h], 0.5, 0.5)", "max(idelta(sn_sine[1h]))",
@@ -57,7 +57,7 @@ func (x *expired) misleading(t *testing.T) {
 	}
 }
 
-// federated scrapes the newest samples of series that have ended where samples have expired.
+// federated requests the newest samples of series that have ended, at times whose samples have expired.
 func (x *expired) federated(t *testing.T) {
 	x.restart(t, "", "--query.lookback-delta=10d")
 	path := "/federate?" + url.Values{"match[]": {`{__name__=~"zone_.*"}`}}.Encode()
@@ -69,7 +69,8 @@ func (x *expired) federated(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// refused has Prometheus read from a server that makes no samples of buckets: it gets the reason why there is nothing.
+// refused has Prometheus read from a server that doesn't compute samples from buckets. Prometheus gets the reason why
+// it gets no samples.
 func (x *expired) refused(t *testing.T) {
 	x.restart(t, "", "--remote-read.rollups=refuse")
 	ctx, cancel := context.WithTimeout(t.Context(), cassiatest.ReadyWithin)
@@ -83,8 +84,8 @@ func (x *expired) refused(t *testing.T) {
 	require.Positive(t, reads.over(t, "", "rate(c[1h])", x.zones["raw"], time.Hour).points(), "raw samples exist")
 }
 
-// If samples exist, windows are moved by at most 1 % of their range, with an info, and only if a value doesn't depend
-// on single samples; never in instant queries, and not if a flag of the server disables it.
+// If samples exist, the server may move windows by at most 1 % of their range. It adds an info, and moves windows only
+// for values that don't depend on single samples. It never moves windows of instant queries, or if a flag disables it.
 func TestWindowsMoveByLittle(t *testing.T) {
 	t.Parallel()
 	dir, now := t.TempDir(), time.Now().Truncate(time.Hour)
@@ -139,7 +140,7 @@ func TestWindowsMoveByLittle(t *testing.T) {
 	require.NotContains(t, got.resolution, "snapped")
 }
 
-// rulesAreExact requires that a rule recorded the result of an exact query, in an evaluation after all writes.
+// rulesAreExact requires that an evaluation after all writes has recorded the result of an exact query.
 func (r running) rulesAreExact(t *testing.T, written time.Time) {
 	t.Helper()
 	var at, value string
@@ -168,7 +169,7 @@ func (r running) rulesAreExact(t *testing.T, written time.Time) {
 	require.Fail(t, "there is no answer")
 }
 
-// told are the infos of moved windows.
+// told returns the infos about moved windows.
 func told(a answered) (infos []string) {
 	for _, info := range a.infos {
 		if !strings.Contains(info, "might not be a counter") {

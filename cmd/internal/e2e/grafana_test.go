@@ -15,7 +15,7 @@ import (
 
 const exampleGrafana = "../../../examples/grafana/"
 
-// dashboard is what Grafana reads of a dashboard, as far as the tests look at it.
+// dashboard has the fields of a dashboard that the tests check.
 type dashboard struct {
 	Title, UID, Description string
 	SchemaVersion           int
@@ -30,14 +30,14 @@ type dashboardSource struct{ Type, UID string }
 type dashboardVariable struct {
 	Name, Type, Definition, AllValue string
 	Datasource                       dashboardSource
-	// Query is a text for data sources, and for others an object with the text.
+	// Query is a string in variables for data sources. In other variables it is an object that contains the string.
 	Query      json.RawMessage
 	Multi      bool
 	IncludeAll bool
 	Current    struct{ Value string }
 }
 
-// query returns the query of a variable that has one.
+// query returns the query of a variable whose Query is an object.
 func (v *dashboardVariable) query() (text string, err error) {
 	var q struct{ Query string }
 	err = json.Unmarshal(v.Query, &q)
@@ -93,7 +93,7 @@ func readDashboards(t *testing.T) map[string]dashboard {
 	return all
 }
 
-// TestDashboardsAreSound holds what Grafana needs, and what readers of a panel may expect.
+// TestDashboardsAreSound checks the properties of dashboards that Grafana requires, and that readers of a panel expect.
 func TestDashboardsAreSound(t *testing.T) {
 	t.Parallel()
 	source := dashboardSource{Type: "prometheus", UID: "${datasource}"}
@@ -157,7 +157,7 @@ func TestDashboardsAreSound(t *testing.T) {
 	}
 }
 
-// readStrictly reads YAML, and refuses unknown fields.
+// readStrictly reads YAML. The test fails if the file has unknown fields.
 func readStrictly(t *testing.T, file string, into any) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -167,8 +167,7 @@ func readStrictly(t *testing.T, file string, into any) {
 	require.NoError(t, decoder.Decode(into), file)
 }
 
-// provisionedSources returns the uids of the data sources that a file provides, all of them at a URL that begins with
-// url.
+// provisionedSources returns the UIDs of the data sources that a file provides. All of their URLs must begin with url.
 func provisionedSources(t *testing.T, file, url string) (uids map[string]bool) {
 	t.Helper()
 	var sources struct {

@@ -18,8 +18,9 @@ import (
 	"github.com/cassia-db/cassia/storage/ha"
 )
 
-// startCounter serves a counter that increases by one per second, with the time of each scrape. So the value of every
-// sample follows from its timestamp, for every scraper and delay. It returns its start in milliseconds.
+// startCounter serves a counter that increases by one per second, with the time of each scrape as timestamp. The value
+// of every sample therefore follows from its timestamp, regardless of the scraper and of delays. startCounter returns
+// the start of the counter in milliseconds.
 func startCounter(t *testing.T) (address string, began int64) {
 	began = time.Now().UnixMilli()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -31,7 +32,8 @@ func startCounter(t *testing.T) (address string, began int64) {
 	return srv.Listener.Addr().String(), began
 }
 
-// replicaConfig has a Prometheus scrape the counter each second and write it on.
+// replicaConfig returns the configuration of a Prometheus that scrapes the counter every second and writes its samples
+// to Cassia.
 func replicaConfig(target, cassia, replica string) string {
 	return fmt.Sprintf(`
 global: {scrape_interval: 1s, scrape_timeout: 1s, external_labels: {cluster: pair, __replica__: %s}}
@@ -44,14 +46,14 @@ remote_write:
 `, replica, target, cassia)
 }
 
-// prometheusPair is two real Prometheus that write to one cassia.
+// prometheusPair is two real Prometheus servers that write to one Cassia.
 type prometheusPair struct {
 	t      *testing.T
 	ctx    context.Context
 	cassia *promrig.Process
 }
 
-// status is how the pair stands.
+// status returns the status of the pair.
 func (p *prometheusPair) status() ha.ClusterStatus {
 	p.t.Helper()
 	var answer struct{ Data []ha.ClusterStatus }
@@ -64,7 +66,7 @@ func (p *prometheusPair) status() ha.ClusterStatus {
 	return answer.Data[0]
 }
 
-// wait waits until the pair has a state.
+// wait waits until the status of the pair fulfills a condition.
 func (p *prometheusPair) wait(why string, condition func(ha.ClusterStatus) bool) {
 	p.t.Helper()
 	for began := time.Now(); !condition(p.status()); time.Sleep(100 * time.Millisecond) {
@@ -72,7 +74,7 @@ func (p *prometheusPair) wait(why string, condition func(ha.ClusterStatus) bool)
 	}
 }
 
-// elects waits until a replica is elected, and goes on for some samples.
+// elects waits until a replica is elected, and then for some more samples.
 func (p *prometheusPair) elects(replica string) {
 	p.t.Helper()
 	p.wait(replica+" isn't elected", func(s ha.ClusterStatus) bool {
@@ -99,7 +101,8 @@ func (p *prometheusPair) hears(replica string) {
 	})
 }
 
-// samples returns a server's samples of the counter: those of the pair, or those that a Prometheus has scraped itself.
+// samples returns the counter's samples from a server: the pair's samples from Cassia, or those that a Prometheus has
+// scraped.
 func (p *prometheusPair) samples(of *promrig.Process, selector string) []stamped {
 	p.t.Helper()
 	answer, err := promrig.API{URL: of.URL()}.Query(p.ctx, selector+"[1h]", time.Now())
@@ -176,7 +179,7 @@ func TestPairOfPrometheus(t *testing.T) {
 		switch {
 		case strings.Contains(scraped[s.at], by), scraped[s.at] == "" && s.at > askedB && by == "b":
 		case before != "" && strings.Contains(scraped[s.at], before):
-			// It came, and its sender was killed before that was noted.
+			// The sample was stored, but the election hadn't recorded it yet when its sender was killed.
 			both++
 		default:
 			require.Fail(t, "a sample that the elected replica hasn't scraped",

@@ -25,8 +25,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// kairosWithin is how long KairosDB may take until it answers, started again and again: beside other loads on its
-// Cassandra each of ten starts was seen to end within 40 s.
+// kairosWithin is how long to wait until KairosDB has started, including restarts. Under load on its Cassandra, each of
+// ten measured starts took less than 40 s.
 const kairosWithin = 15 * time.Minute
 
 // kairosRig is a real KairosDB with a keyspace of its own.
@@ -35,7 +35,7 @@ type kairosRig struct {
 	keyspace string
 }
 
-// startKairosDB starts one on a Cassandra that runs. It skips the test where KairosDB can't be had.
+// startKairosDB starts a KairosDB on a running Cassandra. It skips the test if KairosDB isn't available.
 func startKairosDB(ctx context.Context, t *testing.T, hosts []string, keyspace string) *kairosRig {
 	t.Helper()
 	root, err := promrig.Root()
@@ -59,8 +59,8 @@ func startKairosDB(ctx context.Context, t *testing.T, hosts []string, keyspace s
 		},
 	}
 	p, err := promrig.StartReady(ctx, program)
-	// It allows Cassandra 12 s per table that it creates, which can't be configured, and exits if that isn't enough.
-	// After a restart it continues with the existing tables.
+	// KairosDB waits at most 12 s for Cassandra to create a table, which can't be configured, and exits if it takes
+	// longer. After a restart it continues with the tables that exist.
 	for errors.Is(err, promrig.ErrExited) && time.Since(began) < kairosWithin {
 		p, err = promrig.StartReady(ctx, program)
 	}
@@ -70,8 +70,8 @@ func startKairosDB(ctx context.Context, t *testing.T, hosts []string, keyspace s
 	return &kairosRig{p, keyspace}
 }
 
-// post sends JSON and returns the answer, which must be a 2xx. Where KairosDB has an error of its own, because
-// Cassandra doesn't answer in time, it is sent again.
+// post sends JSON and returns the response, which must be a 2xx. It repeats a request that fails in KairosDB because
+// Cassandra doesn't respond in time.
 func (k *kairosRig) post(ctx context.Context, t *testing.T, path string, body any) []byte {
 	t.Helper()
 	text, err := json.Marshal(body)
@@ -99,7 +99,7 @@ func (k *kairosRig) postOnce(ctx context.Context, t *testing.T, path string, tex
 	return out, answer.StatusCode
 }
 
-// kairosSeries is a series as KairosDB's API takes it. Points are pairs of time and value.
+// kairosSeries is a series in the format of KairosDB's API. Points are pairs of time and value.
 type kairosSeries struct {
 	Name   string            `json:"name"`
 	Type   string            `json:"type,omitempty"`
@@ -116,7 +116,7 @@ func kairosQuery(metric string, from, to int64, tags ...string) map[string]any {
 	return map[string]any{"start_absolute": from, "end_absolute": to, "metrics": []any{query}}
 }
 
-// kairosValues are the values of series, by time; of multiple values at one time the largest.
+// kairosValues holds the values of series by time. If there are multiple values at one time, it holds the largest.
 type kairosValues map[string]map[int64]float64
 
 func (v kairosValues) add(series string, at int64, value float64) {
@@ -136,7 +136,7 @@ func (v kairosValues) points() (n int) {
 	return n
 }
 
-// equal compares bits, and names the first differences.
+// equal compares values bit by bit. The test fails with the first differences.
 func (v kairosValues) equal(t *testing.T, got kairosValues) {
 	t.Helper()
 	require.Equal(t, slices.Sorted(maps.Keys(v)), slices.Sorted(maps.Keys(got)))
@@ -156,7 +156,7 @@ func (v kairosValues) equal(t *testing.T, got kairosValues) {
 	require.Empty(t, wrong[:min(len(wrong), 10)], "%d differ", len(wrong))
 }
 
-// values returns all numbers of a metric from KairosDB's API, a series per tag set, with the labels that they have in
+// values adds all numbers of a metric in KairosDB to into: one series per set of tags, with the labels of the series in
 // Cassia.
 func (k *kairosRig) values(ctx context.Context, t *testing.T, into kairosValues, m kairosMetric, from, to int64) {
 	t.Helper()
@@ -201,7 +201,7 @@ func (k *kairosRig) values(ctx context.Context, t *testing.T, into kairosValues,
 	}
 }
 
-// cassiaValues returns all raw samples in (from, to] from a Cassia, by series.
+// cassiaValues returns all raw samples in (from, to] from a Cassia server, by series.
 func cassiaValues(ctx context.Context, t *testing.T, url, selector string, from, to int64) kairosValues {
 	t.Helper()
 	query := fmt.Sprintf("%s[%dms]", selector, to-from)

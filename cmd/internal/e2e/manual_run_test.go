@@ -20,8 +20,9 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/s3/s3test"
 )
 
-// Commands of the manual are run and its files read as the info strings of their blocks define (see block), page by
-// page, in a folder with the files that they use: a store, text and blocks to import, files of rules, certificates.
+// TestManualRuns runs the commands of the manual and checks its files with the programs that read them, as the info
+// strings of their blocks define (see block). It does so page by page, in a folder with the files that the pages use: a
+// store, text and blocks to import, files of rules, certificates.
 func TestManualRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers: leave -short out")
@@ -61,7 +62,7 @@ func TestManualRuns(t *testing.T) {
 	require.Greater(t, ran, 50)
 }
 
-// prepareFolder makes what pages name.
+// prepareFolder creates the files that the pages use.
 func prepareFolder(t *testing.T, program, dir string) {
 	var om strings.Builder
 	metrics := []string{"up", "demo", "http_requests_total"}
@@ -173,7 +174,7 @@ func (p *page) run(b block, where string) {
 	}
 }
 
-// transcript runs the commands of a block in one shell, or one by one where their output is compared.
+// transcript runs the commands of a block: one by one if their output is compared, otherwise in one shell.
 func (p *page) transcript(b block, where string) {
 	if !b.has("same") {
 		var script strings.Builder
@@ -189,7 +190,7 @@ func (p *page) transcript(b block, where string) {
 	}
 }
 
-// here replaces names in the manual by those of the test: addresses and folders of a machine, times, secrets, amounts.
+// here replaces names of the manual by names of the test: addresses, folders, times, secrets and amounts.
 func (p *page) here(text string) string {
 	now := time.Now()
 	pairs := []string{
@@ -233,7 +234,7 @@ func (p *page) write(b block) {
 	require.NoError(p.t, os.WriteFile(filepath.Join(p.dir, b.file()), []byte(p.here(b.text)), 0o600))
 }
 
-// check makes the program of a file read it.
+// check runs the program that reads the file of a block.
 func (p *page) check(b block, where string) {
 	switch command := shownFiles[b.file()]; {
 	case strings.Contains(command, "cassia serve "):
@@ -246,7 +247,7 @@ func (p *page) check(b block, where string) {
 	}
 }
 
-// serve has a server use ./data.
+// serve starts a server that uses ./data, unless one is running.
 func (p *page) serve() {
 	if p.server == nil {
 		var err error
@@ -262,7 +263,7 @@ func (p *page) stop() {
 	}
 }
 
-// start runs a command line of `cassia serve` until it is ready, over a store of its own.
+// start runs a command line of `cassia serve` on a store of its own until it is ready.
 func (p *page) start(line, where string) {
 	p.stop()
 	line = strings.TrimSpace(p.here(line))
@@ -285,7 +286,7 @@ func (p *page) start(line, where string) {
 	require.NoError(p.t, server.Terminate(time.Minute), where)
 }
 
-// startPrometheus starts one over the blocks that pages import.
+// startPrometheus starts a Prometheus on the blocks that pages import, unless one is running.
 func (p *page) startPrometheus() {
 	if p.prometheus != "" {
 		return
@@ -299,7 +300,7 @@ func (p *page) startPrometheus() {
 	p.t.Cleanup(process.Kill)
 }
 
-// startVictoria answers as VictoriaMetrics does that has the samples of ./out.jsonl.
+// startVictoria starts a server that responds like a VictoriaMetrics with the samples of ./out.jsonl.
 func (p *page) startVictoria() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/api/v1/export", func(w http.ResponseWriter, r *http.Request) {

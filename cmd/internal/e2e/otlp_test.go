@@ -30,9 +30,9 @@ import (
 // relayed is the tenant to which the Prometheus of these tests writes the samples that it receives.
 const relayed = "relayed"
 
-// TestOTLPAsPrometheus sends measurements of OpenTelemetry's SDK to Cassia and to a real Prometheus: both return the
-// same. That Prometheus forwards all of it to another tenant of Cassia, which must then equal the samples received
-// directly.
+// TestOTLPAsPrometheus sends measurements of OpenTelemetry's SDK to Cassia and to a real Prometheus. Both must return
+// the same samples. Prometheus also forwards its samples to another tenant of Cassia, which must then have the same
+// samples as the tenant that received them directly.
 func TestOTLPAsPrometheus(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three Prometheus: leave -short out")
@@ -63,7 +63,8 @@ func TestOTLPAsPrometheus(t *testing.T) {
 				"send_native_histograms: true\n    queue_config: {batch_send_deadline: 50ms}\n"
 			prometheus := startPrometheus(t.Context(), t, cassiatest.FreeAddress(t), config,
 				"--web.enable-otlp-receiver", "--enable-feature=exemplar-storage", "--log.level=info")
-			// It forwards samples that are newer than its reading of its log, and is ready before that has begun.
+			// Prometheus forwards only samples that are newer than the time at which it started to read its log. It may
+			// be ready before that time.
 			require.Eventually(t, func() bool {
 				log, err := os.ReadFile(prometheus.Log)
 				return err == nil && bytes.Contains(log, []byte(`"Replaying WAL"`))
@@ -81,7 +82,7 @@ func TestOTLPAsPrometheus(t *testing.T) {
 	}
 }
 
-// measure uses one of every instrument, and collects twice.
+// measure records values with one instrument of every kind, and collects them twice.
 func measure(t *testing.T) []*metricdata.ResourceMetrics {
 	reader := sdkmetric.NewManualReader()
 	exponential := sdkmetric.NewView(sdkmetric.Instrument{Name: "exponential"},
@@ -93,7 +94,7 @@ func measure(t *testing.T) []*metricdata.ResourceMetrics {
 	)
 	defer func() { require.NoError(t, provider.Shutdown(context.Background())) }()
 	ctx := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{
-		// so there are exemplars
+		// A sampled span makes the SDK record exemplars.
 		TraceID: trace.TraceID{1, 2, 3}, SpanID: trace.SpanID{4, 5, 6}, TraceFlags: trace.FlagsSampled,
 	}))
 	m := provider.Meter("checkout", otelmetric.WithInstrumentationVersion("1.2"))
@@ -129,7 +130,7 @@ func measure(t *testing.T) []*metricdata.ResourceMetrics {
 			native.Record(ctx, int64(v*float64(10+round)))
 		}
 		one := &metricdata.ResourceMetrics{}
-		// Prometheus takes one value a millisecond.
+		// Prometheus accepts one value per millisecond.
 		for began := time.Now().UnixMilli(); time.Now().UnixMilli() == began; {
 			runtime.Gosched()
 		}
@@ -139,7 +140,7 @@ func measure(t *testing.T) []*metricdata.ResourceMetrics {
 	return out
 }
 
-// otlpQueries are those whose answers must be the same to the last digit.
+// otlpQueries are the queries whose responses must be equal to the last digit.
 var otlpQueries = []string{
 	`{__name__=~".+"}[5m]`, `{__name__=~".+"}`, `histogram_quantile(0.9, exponential{})`,
 	`count by (__name__) ({job="shop"})`, `{__name__=~"orders.*"} * on (job, instance) group_left target_info`,
@@ -167,7 +168,7 @@ func compareOTLP(t *testing.T, cassia running, prometheus string, before, end ti
 	require.Greater(t, len(exemplars(prometheus, "").([]any)), 2)
 	require.Equal(t, exemplars(prometheus, ""), exemplars(cassia.URL, tenant.Default))
 
-	// What went through Prometheus arrives a little later.
+	// The samples that Prometheus forwards arrive later.
 	direct, err := got.Query(ctx, otlpQueries[0], end)
 	require.NoError(t, err)
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
@@ -178,8 +179,8 @@ func compareOTLP(t *testing.T, cassia running, prometheus string, before, end ti
 	}, cassiatest.Patience, 50*time.Millisecond)
 }
 
-// compareTypes holds the metadata that Cassia has of the metrics sent to a real Prometheus that makes labels of types
-// and units: this shows the types that it got by OTLP.
+// compareTypes compares the metadata in Cassia with the types and units that a real Prometheus received by OTLP.
+// Prometheus has a feature that adds them to series as labels.
 func compareTypes(t *testing.T, cassia running, sent []*metricdata.ResourceMetrics) {
 	prometheus := startPrometheus(t.Context(), t, cassiatest.FreeAddress(t), "", "--web.enable-otlp-receiver",
 		"--enable-feature=type-and-unit-labels")
@@ -221,7 +222,7 @@ func export(t *testing.T, url string, sent []*metricdata.ResourceMetrics) {
 	require.NoError(t, e.Shutdown(context.Background()))
 }
 
-// ask returns the data of an answer of the HTTP API.
+// ask returns the data of a response of the HTTP API.
 func ask(t *testing.T, url, of string) any {
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	require.NoError(t, err)

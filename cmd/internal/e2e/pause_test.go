@@ -20,11 +20,10 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// pausedPartitions is into how many partitions the work of sealing is divided.
+// pausedPartitions is the number of partitions of the store, which the processes share for sealing.
 const pausedPartitions = 2
 
-// pausedRig is two processes on one keyspace that are stopped where they stand, and go on later as if no time had
-// passed.
+// pausedRig runs two processes on one keyspace. Signals suspend a process at any instruction and resume it later.
 type pausedRig struct {
 	*killed
 	binary string
@@ -87,8 +86,8 @@ func (r *pausedRig) signal(i int, s syscall.Signal) {
 	require.NoError(r.t, syscall.Kill(r.processes[i].PID(), s))
 }
 
-// pausedBeforeTheAnswer sends samples and suspends the process shortly after: often the sample is then durable without
-// a response, so that it is sent to the other process as well.
+// pausedBeforeTheAnswer sends samples and suspends the process shortly after. Often the sample is then durable but not
+// acknowledged, so it is sent to the other process as well.
 func (r *pausedRig) pausedBeforeTheAnswer() {
 	const wanted, tries = 6, 80
 	stored, lost, answered := 0, 0, 0
@@ -146,7 +145,7 @@ func (r *pausedRig) sample(metric string) []byte {
 	return snappy.Encode(nil, body)
 }
 
-// post sends a request to one process and returns its result. It has no time limit.
+// post sends a request to one process and returns its result. The request has no timeout.
 func (r *pausedRig) post(i int, body []byte) string {
 	request, err := http.NewRequestWithContext(
 		r.ctx, http.MethodPost, r.processes[i].URL()+"/api/v1/write", strings.NewReader(string(body)),
@@ -168,7 +167,7 @@ func (r *pausedRig) post(i int, body []byte) string {
 	return answer.Status + ": " + strings.TrimSpace(string(text))
 }
 
-// count returns the number of a metric's samples, as read through one process.
+// count returns the number of samples of a metric that one process finds.
 func (r *pausedRig) count(i int, metric string) int {
 	var answer promrig.Answer
 	require.NoError(r.t, patiently(func() (err error) {
@@ -186,7 +185,7 @@ func (r *pausedRig) verifyLone(i int) {
 	}
 }
 
-// sealing makes a process seal everything and returns when that is certainly under way; done receives the result.
+// sealing makes a process seal everything, and returns while the process is sealing. done then receives the result.
 func (r *pausedRig) sealing(i int) (done chan error) {
 	for {
 		done = make(chan error, 1)
@@ -204,7 +203,8 @@ func (r *pausedRig) sealing(i int) (done chan error) {
 	}
 }
 
-// pausedWhileAskedToSeal stops a process that seals everything; the other takes its partitions over and seals.
+// pausedWhileAskedToSeal suspends a process while it seals everything on request. The other process takes over its
+// partitions and seals them.
 func (r *pausedRig) pausedWhileAskedToSeal(victim int) {
 	other := 1 - victim
 	done := r.sealing(victim)
@@ -222,7 +222,7 @@ func (r *pausedRig) pausedWhileAskedToSeal(victim int) {
 	r.backAgain(victim, "back late")
 }
 
-// ended reports whether the task ended just before the process was stopped.
+// ended reports whether the seal ended just before the process was suspended.
 func ended(done chan error) bool {
 	select {
 	case <-done:
@@ -235,14 +235,15 @@ func ended(done chan error) bool {
 // takesOver waits until a process owns all partitions.
 func (r *pausedRig) takesOver(i int) { waitOwned(r.ctx, r.t, pausedPartitions, r.processes[i]) }
 
-// backAgain compares through both, at once through the one that was away, and waits until it has its part.
+// backAgain compares the samples of both processes, immediately through the process that was away, and waits until each
+// process owns its partitions again.
 func (r *pausedRig) backAgain(victim int, when string) {
 	r.verify(victim, when)
 	r.verify(1-victim, when)
 	waitOwned(r.ctx, r.t, pausedPartitions/2, r.processes...)
 }
 
-// killedWhileSealing kills a process that seals everything; the other takes over and seals the rest.
+// killedWhileSealing kills a process while it seals everything. The other process takes over and seals the rest.
 func (r *pausedRig) killedWhileSealing(victim int) {
 	other := 1 - victim
 	done := r.sealing(victim)
@@ -260,7 +261,8 @@ func (r *pausedRig) killedWhileSealing(victim int) {
 	r.backAgain(victim, "killed in the middle of sealing and started again")
 }
 
-// pausedWhileSealingByItself stops a process that has just taken partitions over, and seals them.
+// pausedWhileSealingByItself suspends a process that has just taken over partitions, while it seals them in the
+// background.
 func (r *pausedRig) pausedWhileSealingByItself(victim int) {
 	other := 1 - victim
 	r.processes[victim].Kill()
@@ -278,7 +280,7 @@ func (r *pausedRig) pausedWhileSealingByItself(victim int) {
 	r.backAgain(victim, "back late in its own round")
 }
 
-// waitSealing waits until a process has sealed something in a round that isn't over.
+// waitSealing waits until a process has sealed samples in a round of background work that isn't complete.
 func (r *pausedRig) waitSealing(i int) {
 	round, before := r.progress(i)
 	require.Eventually(r.t, func() bool {
@@ -292,7 +294,7 @@ func (r *pausedRig) waitSealing(i int) {
 	}, 2*cassiatest.Patience, 5*time.Millisecond, "it should find something to seal by itself")
 }
 
-// progress is how many rounds a process has ended, and how many samples it has sealed.
+// progress returns how many rounds of background work a process has completed, and how many samples it has sealed.
 func (r *pausedRig) progress(i int) (rounds, sealed float64) {
 	text, err := get(r.ctx, r.processes[i].URL()+"/metrics")
 	if err != nil {

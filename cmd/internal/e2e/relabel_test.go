@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// relabelRules drop, rename and cut.
+// relabelRules drop a metric, rename a metric and remove a label.
 const relabelRules = `
 write_relabel_configs:
 - {source_labels: [__name__], regex: noise.*, action: drop}

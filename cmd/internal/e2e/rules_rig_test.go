@@ -12,21 +12,23 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// ruleGaps lists the evaluations that are missing in samples recorded by rules at an interval, while the evaluating
-// process was killed.
+// ruleGaps counts the evaluations that are missing among samples recorded by rules at an interval, although the process
+// that evaluates the rules was killed.
 //
-// On a machine that is busy for seconds some may be missing: Prometheus' manager skips evaluations that become due
-// while one takes long, and counts them.
+// On a busy machine some evaluations may be missing: if an evaluation takes long, Prometheus' rule manager skips and
+// counts the evaluations that become due meanwhile.
 type ruleGaps struct {
 	interval time.Duration
-	// The process was killed between these times. At the first one its number of skipped evaluations was read.
+	// dying and killed are times before and after the process was killed. Its number of skipped evaluations was read at
+	// dying.
 	dying, killed time.Time
-	// began is before the start of the next process, which runs the evaluations missed until then.
+	// began is a time before the start of the next process. That process runs the evaluations that were missed before
+	// its start.
 	began time.Time
 }
 
-// count counts the evaluations that are missing where more than one of two is: those that should have been made before
-// a process took over or by its making up for them, and those after that.
+// count counts the missing evaluations in gaps of more than one evaluation. before counts the evaluations that were due
+// until began, which the next process should have run later; after counts those that were due after began.
 func (g ruleGaps) count(t *testing.T, what string, samples []stamped) (before, after float64) {
 	t.Helper()
 	interval := g.interval.Milliseconds()
@@ -48,14 +50,14 @@ func (g ruleGaps) count(t *testing.T, what string, samples []stamped) (before, a
 	return before, after
 }
 
-// leftOut is how many evaluations a process has left out, and how many have failed.
+// leftOut returns how many evaluations a process has skipped, and how many have failed.
 func leftOut(t *testing.T, url string) (missed, failed float64) {
 	t.Helper()
 	return valueOf(t, url, "prometheus_rule_group_iterations_missed_total"),
 		valueOf(t, url, "prometheus_rule_evaluation_failures_total")
 }
 
-// valueOf is the sum of a metric that a process has, or 0.
+// valueOf returns the sum of all series of a metric of a process, 0 if there are none.
 func valueOf(t *testing.T, url, name string) (sum float64) {
 	t.Helper()
 	_, text := cassiatest.Server{URL: url}.Get(t, "/metrics")
@@ -72,13 +74,13 @@ func valueOf(t *testing.T, url, name string) (sum float64) {
 	return sum
 }
 
-// stamped is a sample as a process answers it, at a time in milliseconds.
+// stamped is a sample that a process has returned, with its time in milliseconds.
 type stamped struct {
 	at int64
 	v  float64
 }
 
-// parsePoints reads points as the API writes them.
+// parsePoints parses points in the format of the API.
 func parsePoints(t *testing.T, points []string) (all []stamped) {
 	for _, point := range points {
 		at, v := parsePoint(t, point)
@@ -87,7 +89,7 @@ func parsePoints(t *testing.T, points []string) (all []stamped) {
 	return all
 }
 
-// parsePoint reads a point as the API writes it.
+// parsePoint parses a point in the format of the API.
 func parsePoint(t *testing.T, point string) (at, v float64) {
 	var pair [2]any
 	require.NoError(t, json.Unmarshal([]byte(point), &pair))

@@ -22,13 +22,14 @@ import (
 )
 
 const (
-	// sharedFailover is after which time another replica is elected, and sharedTick how often replicas send.
+	// sharedFailover is the time without samples after which another replica is elected. sharedTick is the interval at
+	// which replicas send.
 	sharedFailover = 10 * time.Second
 	sharedTick     = 500 * time.Millisecond
-	// sharedInterval is how often sharedRules are evaluated.
+	// sharedInterval is the evaluation interval of sharedRules.
 	sharedInterval = 2 * time.Second
-	// The value of newest depends on the time of its evaluation, because newer samples arrive continuously: a repeated,
-	// later evaluation stores a larger value.
+	// The value of newest depends on when it is evaluated, because newer samples arrive continuously. If an evaluation
+	// were repeated, its value would be larger.
 	sharedRules = `
 groups:
 - name: every other second
@@ -44,7 +45,7 @@ groups:
 `
 )
 
-// sharedRig is two processes on one keyspace that evaluate the same rules and take the samples of the same replicas.
+// sharedRig runs two processes on one keyspace, which evaluate the same rules and receive samples of the same replicas.
 type sharedRig struct {
 	t         *testing.T
 	ctx       context.Context
@@ -71,7 +72,7 @@ func newSharedRig(t *testing.T) *sharedRig {
 	return r
 }
 
-// wait waits for a condition, which may end the test.
+// wait waits until a condition holds. The condition may fail the test.
 func (r *sharedRig) wait(why string, condition func() bool) {
 	r.t.Helper()
 	for began := time.Now(); !condition(); time.Sleep(100 * time.Millisecond) {
@@ -79,14 +80,14 @@ func (r *sharedRig) wait(why string, condition func() bool) {
 	}
 }
 
-// restart ends a process in order, and starts it again.
+// restart stops a process gracefully and starts it again.
 func (r *sharedRig) restart(i int) {
 	require.NoError(r.t, r.processes[i].Terminate(cassiatest.StopWithin))
 	r.processes[i] = start(r.ctx, r.t, r.processes[i].Program)
 }
 
-// silence is the longest time without an acknowledgement for an active sender, because a process or Cassandra was
-// blocked for so long.
+// silence returns the longest time for which an active sender got no acknowledgement. It shows for how long a process
+// or Cassandra was blocked.
 func (r *sharedRig) silence() (longest time.Duration) {
 	for _, s := range r.senders {
 		longest = max(longest, s.silence())
@@ -104,7 +105,7 @@ func (r *sharedRig) query(i int, query string) (answer promrig.Answer) {
 	return answer
 }
 
-// samples returns the samples of a series of the whole test from a process.
+// samples returns the samples of a series over the whole test, read through one process.
 func (r *sharedRig) samples(i int, selector string) []stamped {
 	r.t.Helper()
 	answer := r.query(i, selector+"[1h]")
@@ -125,13 +126,13 @@ func (r *sharedRig) metric(i int, name string) float64 {
 type sender struct {
 	labels []prompb.Label
 	v      func(at int64) float64
-	// every is the time between two samples, from offset on, which are late by behind.
+	// every is the time between two samples, and offset shifts their times. Each sample is sent behind late.
 	every, offset, behind time.Duration
 
 	mu    sync.Mutex
 	acked []int64 // times of acknowledged samples
-	// heard is the time of the last acknowledgement, or of the start of sending; zero: it isn't sending. silent is the
-	// longest time between two of these.
+	// heard is the time of the last acknowledgement or of the start of sending, zero if the sender isn't active. silent
+	// is the longest time between two such times.
 	heard  time.Time
 	silent time.Duration
 }
@@ -144,8 +145,8 @@ func newSender(v func(int64) float64, nameAndLabels ...string) *sender {
 	return s
 }
 
-// send has a sender send to a process until stop is called, which waits until all that was sent is acknowledged, or the
-// test ends.
+// send has a sender send to a process until stop is called or the test ends. stop waits until all samples that were
+// sent are acknowledged.
 func (r *sharedRig) send(s *sender, to int) (stop func()) {
 	if !slices.Contains(r.senders, s) {
 		r.senders = append(r.senders, s)
@@ -209,7 +210,7 @@ func (s *sender) hear(times []int64) {
 	s.acked = append(s.acked, times...)
 }
 
-// silence is the longest time between two acknowledgements, or since the last one.
+// silence returns the longest time between two acknowledgements, or since the last one.
 func (s *sender) silence() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +226,7 @@ func (s *sender) acknowledged() []int64 {
 	return append([]int64(nil), s.acked...)
 }
 
-// last is the time of the newest sample that was acknowledged.
+// last returns the time of the newest acknowledged sample.
 func (s *sender) last() int64 {
 	acked := s.acknowledged()
 	return acked[len(acked)-1]

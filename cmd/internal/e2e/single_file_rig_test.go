@@ -18,18 +18,19 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// damageable is a directory of the real program with sealed days, tables in several levels, a snapshot, and samples
-// that came after the backup of it, and all samples that were acknowledged.
+// damageable is a directory of the real program, with the samples acknowledged by it. The directory has sealed days,
+// tables in multiple levels, a snapshot, and samples that are newer than its backup.
 type damageable struct {
 	dir, backups string
-	// before is the directory while another process used it, older some time before the last process ended.
+	// before is a copy of the directory while another process used it, and older a copy from some time before the last
+	// process ended.
 	before, older string
 	now           time.Time
 	acked         map[string]int // samples of each metric
 	backedUp      map[string]int // in the backup
 }
 
-// lateSamples is how many samples each part of the history adds.
+// lateSamples is the number of samples that each part of the history adds.
 const lateSamples = 3
 
 func newDamageable(t *testing.T) *damageable {
@@ -77,7 +78,7 @@ func newDamageable(t *testing.T) *damageable {
 	return d
 }
 
-// copyOfRunning copies the files of a directory that a server has open and writes nothing to.
+// copyOfRunning copies the files of a directory while a server has it open and writes nothing.
 func copyOfRunning(t *testing.T, to, from string) {
 	require.NoError(t, os.MkdirAll(to, 0o755))
 	entries, err := os.ReadDir(from)
@@ -89,7 +90,7 @@ func copyOfRunning(t *testing.T, to, from string) {
 	}
 }
 
-// files are the paths of all files in a directory and below.
+// files returns the paths of all files in a directory and its subdirectories.
 func files(t *testing.T, dir string) (paths []string) {
 	require.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
@@ -101,7 +102,7 @@ func files(t *testing.T, dir string) (paths []string) {
 	return paths
 }
 
-// contents are the sizes and hashes of all files in a directory.
+// contents returns the sizes and hashes of all files in a directory.
 func contents(t *testing.T, dir string) map[string]string {
 	all := map[string]string{}
 	for _, path := range files(t, dir) {
@@ -112,7 +113,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// answer is a server's response for the samples of a directory.
+// answer is a server's response to queries for all samples of a directory.
 type answer struct {
 	samples map[string]int // of each metric
 	warned  bool           // an answer names missing samples
@@ -134,7 +135,7 @@ func (d *damageable) ask(t *testing.T, base string) (a answer) {
 		code, text := cassiatest.Server{URL: process.URL()}.Get(t, fmt.Sprintf("/api/v1/query?time=%d&query=%s",
 			d.now.Unix(), url.QueryEscape("count_over_time("+name+"[4d])")))
 		if code == 500 {
-			// Rows without which nothing can be answered rightly, such as the retention boundaries of the tenant.
+			// The damaged rows are ones that every response depends on, such as the tenant's retention boundaries.
 			require.Regexp(t, `cassia (check|restore)`, text)
 			return answer{refused: text}
 		}

@@ -22,7 +22,7 @@ type ending int
 const (
 	works ending = iota + 1 // with all samples, and check finds nothing
 	alone                   // a start may refuse; restore --damaged repairs it without a backup
-	// a start refuses; restore --damaged --from repairs it, and without a backup missing rows are named
+	// a start fails; restore --damaged --from repairs it; without a backup, it names the missing rows
 	fromBackup
 	named     // a start refuses; after restore --damaged it works, and missing rows are named
 	giveUpLog // a start refuses; restore --damaged --give-up-log continues without the log
@@ -32,12 +32,12 @@ const (
 	either  // a backup is restored whole, or refused
 )
 
-// damages are what happens to a file.
+// damages are the ways in which a file is damaged.
 var damages = []string{"deleted", "emptied", "cut by half", "an older copy"}
 
 const snapshotKind = "file of a snapshot"
 
-// endings has a cell for every kind of file and damage, in the order of damages.
+// endings has the outcome for every kind of file and damage, in the order of damages.
 var endings = map[string][4]ending{
 	"LOCK":                         {works, works, works, works},
 	"OPTIONS":                      {alone, alone, alone, alone},
@@ -54,7 +54,7 @@ var endings = map[string][4]ending{
 	snapshotKind:                   {works, works, works, works},
 }
 
-// kind returns the row of endings for a file.
+// kind returns the key of endings for a file.
 func (d *damageable) kind(t *testing.T, path string) string {
 	name := filepath.Base(path)
 	prefix, _, _ := strings.Cut(name, "-")
@@ -118,7 +118,7 @@ func (d *damageable) damageFile(t *testing.T, dir, path, damage string) {
 	}
 }
 
-// backupEndings has a cell for every kind of file in a folder of backups, and damage.
+// backupEndings has the outcome for every kind of file in a folder of backups, in the order of damages.
 var backupEndings = map[string][4]ending{
 	"OPTIONS":               {refused, refused, refused, either},
 	"SYNCED":                {refused, refused, refused, either},
@@ -131,7 +131,7 @@ var backupEndings = map[string][4]ending{
 	"table":                 {refused, refused, refused, either},
 }
 
-// damageCell is a file and what happens to it.
+// damageCell is a file and the way in which it is damaged.
 type damageCell struct {
 	path, damage string
 	inBackup     bool
@@ -166,10 +166,11 @@ func (d *damageable) cells(t *testing.T) (all []damageCell) {
 	return all
 }
 
-// TestSingleFileDamage deletes, empties, cuts by half and replaces by an older copy each file of a directory, one at a
-// time. It works with all acknowledged samples, or is refused in a line with a remedy, which works, or names missing
-// rows. It is never opened as a new store, and has never fewer files. A backup with such a file is restored with all of
-// its samples, or refused by the file's name. Some cells are drawn; soak tries all.
+// TestSingleFileDamage damages each file of a directory, one at a time: it deletes, empties or truncates the file, or
+// replaces it by an older copy. Then the server either starts with all acknowledged samples, or fails with one line
+// that names a working remedy, or names the missing rows. It never opens the directory as a new store, and never
+// deletes tables or logs. A backup with such a file is either restored with all of its samples, or rejected with the
+// name of the file. The test draws some of the cases; a soak runs all.
 func TestSingleFileDamage(t *testing.T) {
 	t.Parallel()
 	d := newDamageable(t)
@@ -191,7 +192,7 @@ func TestSingleFileDamage(t *testing.T) {
 	}
 }
 
-// requireRestoredOrRefused restores a backup with a damaged file.
+// requireRestoredOrRefused restores a backup with a damaged file. The restore is complete, or fails and names the file.
 func (d *damageable) requireRestoredOrRefused(t *testing.T, c damageCell) {
 	folder, base := filepath.Join(t.TempDir(), "backups"), t.TempDir()
 	require.NoError(t, os.CopyFS(folder, os.DirFS(d.backups)))
@@ -229,7 +230,7 @@ func (d *damageable) damagedCopy(t *testing.T, path, damage string) *damagedCopy
 	return s
 }
 
-// rowFiles returns the names of the tables and logs in the directory, and of those that were moved aside.
+// rowFiles returns the names of the tables and logs in the directory, including those that were moved aside.
 func (s *damagedCopy) rowFiles(t *testing.T) (names []string) {
 	for _, path := range files(t, s.dir) {
 		if ext := filepath.Ext(path); ext == ".sst" || ext == ".log" {
@@ -239,7 +240,7 @@ func (s *damagedCopy) rowFiles(t *testing.T) (names []string) {
 	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
-// requireWorks queries all samples after all repairs.
+// requireWorks requires that check finds no problem and that the server returns all samples.
 func (s *damagedCopy) requireWorks(t *testing.T) {
 	_, stderr, status := cassiatest.Command(t, builtCassia(t), "check", "--storage.path="+s.dir)
 	require.Zero(t, status, stderr)
@@ -249,8 +250,7 @@ func (s *damagedCopy) requireWorks(t *testing.T) {
 	require.False(t, a.warned)
 }
 
-// requireRefused looks whether check, doctor and a start refuse the directory, in a line with the remedy, and change
-// nothing.
+// requireRefused requires that check, doctor and a start fail with one line that names the remedy, and change nothing.
 func (s *damagedCopy) requireRefused(t *testing.T) {
 	before := contents(t, s.dir)
 	_, stderr, status := cassiatest.Command(t, builtCassia(t), "check", "--storage.path="+s.dir)
@@ -265,7 +265,7 @@ func (s *damagedCopy) requireRefused(t *testing.T) {
 	require.Equal(t, before, contents(t, s.dir), "a refusal changes nothing")
 }
 
-// restore runs restore --damaged and returns its exit status. No table and no log is deleted.
+// restore runs restore --damaged and returns its exit status. It must not delete a table or a log.
 func (s *damagedCopy) restore(t *testing.T, args ...string) (status int, text string) {
 	stdout, stderr, status := cassiatest.Command(
 		t, builtCassia(t), append([]string{"restore", "--damaged", "--storage.path=" + s.dir}, args...)...,
@@ -274,7 +274,7 @@ func (s *damagedCopy) restore(t *testing.T, args ...string) (status int, text st
 	return status, stdout + stderr
 }
 
-// requireNamed looks whether the directory works except for samples that answers and check name.
+// requireNamed requires that the directory works, except for missing samples that responses and check report.
 func (s *damagedCopy) requireNamed(t *testing.T) {
 	stdout, stderr, status := cassiatest.Command(t, builtCassia(t), "check", "--storage.path="+s.dir)
 	require.Equal(t, 1, status)
@@ -328,7 +328,7 @@ func (s *damagedCopy) requireEnding(t *testing.T, want ending) {
 	}
 }
 
-// requireBackup restores the backup as a whole.
+// requireBackup restores the whole backup into a new directory.
 func (s *damagedCopy) requireBackup(t *testing.T) {
 	base := t.TempDir()
 	stdout, stderr, status := cassiatest.Command(

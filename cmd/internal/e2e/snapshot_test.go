@@ -19,8 +19,9 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestSnapshotOfAKeyspace saves a keyspace under load as in the operator's page, with its script, loads it into another
-// one, and compares the samples read there by a Cassia with the samples acknowledged before, bit by bit.
+// TestSnapshotOfAKeyspace saves a keyspace under load with the script that the operator's page describes, and loads it
+// into another keyspace. A Cassia on that keyspace must return all samples acknowledged before the snapshot, bit by
+// bit.
 func TestSnapshotOfAKeyspace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary on a real Cassandra: leave -short out")
@@ -97,8 +98,8 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 		k.ctx, binary, "check", "--storage.engine=cassandra", hosts, "--cassandra.keyspace="+into,
 	)
 	text, err := check.CombinedOutput()
-	// Tables are copied one after the other. For a seal under way, of samples staged after the staging log was copied,
-	// there may be raw chunks without their rollups.
+	// Tables are copied one after the other. If a seal was running, of samples staged after the staging log was copied,
+	// there may be raw chunks without rollups.
 	require.Regexp(t, `: \d+ problems\n`, string(text), "%v", err)
 	left := strings.Split(strings.TrimSpace(halfSealed.ReplaceAllString(string(text), "")), "\n")
 	require.LessOrEqual(t, len(left), 2, "more than the last line, and that of the error: %s", text)
@@ -108,12 +109,12 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 	known.stop(0)
 }
 
-// halfSealed matches lines of cassia check about rollups with missing samples.
+// halfSealed matches the lines of cassia check that report raw chunks missing in rollups.
 var halfSealed = regexp.MustCompile(
 	`(?m)^(r5m: .*(version \d+ doesn't match the \d+ raw chunks|the rollup of \d+ chunks is missing)|r1h: .*doesn't match the 5m rollups of the day)\n`,
 )
 
-// statements returns the statements in a text of CQL, without its comments.
+// statements splits CQL into its statements, without comments.
 func statements(text string) (out []string) {
 	var code strings.Builder
 	for line := range strings.Lines(text) {
@@ -129,9 +130,8 @@ func statements(text string) (out []string) {
 	return out
 }
 
-// aNotingNodetool creates a folder of empty tables, and a nodetool of a cluster with these lines in its status, which
-// records its calls. The returned function runs the script with both; calls are the lists of tables of which snapshots
-// were made.
+// aNotingNodetool creates a folder of empty tables, and a nodetool that prints the given status and records its calls.
+// run runs the snapshot script with both. calls returns the tables of each snapshot that the script has made.
 func aNotingNodetool(t *testing.T, status string) (run func(args ...string) (string, error), calls func() []string) {
 	dir := t.TempDir()
 	for _, table := range engine.Tables {
@@ -162,7 +162,7 @@ func aNotingNodetool(t *testing.T, status string) (run func(args ...string) (str
 	}
 }
 
-// oneNode is the output of nodetool status of a node, and another are lines of two more.
+// oneNode is the output of nodetool status for a cluster of one node. twoMore has the lines of two more nodes.
 const (
 	oneNode = "Datacenter: datacenter1\n=======================\nStatus=Up/Down\n|/ State=Normal/Leaving/Joining/Moving\n" +
 		"--  Address    Load       Tokens  Owns (effective)  Host ID                               Rack\n" +
@@ -171,8 +171,8 @@ const (
 		"DN  127.0.0.3  98.48 KiB  16      100.0%            7f1c1ad1-0f4c-4e1e-8d0a-1a5f6c8b2e03  rack1\n"
 )
 
-// TestSnapshotOfSeveralNodes runs save on a node of three without the commands that come before it on all of them:
-// nothing is copied.
+// TestSnapshotOfSeveralNodes runs save on one of three nodes, without the commands that must be run on all nodes
+// before. The script copies nothing.
 func TestSnapshotOfSeveralNodes(t *testing.T) {
 	run, calls := aNotingNodetool(t, oneNode+twoMore)
 	out, err := run("save", "saved")
@@ -196,8 +196,8 @@ func TestSnapshotOfSeveralNodes(t *testing.T) {
 	require.Empty(t, calls())
 }
 
-// TestOrderOfASnapshot runs the script with a nodetool that records its calls: a table is copied after all tables whose
-// rows are moved into it.
+// TestOrderOfASnapshot runs the script with a nodetool that records its calls. If rows are moved from a table to
+// another, the other table must be copied later.
 func TestOrderOfASnapshot(t *testing.T) {
 	run, calls := aNotingNodetool(t, oneNode)
 	out, err := run("save", "saved")
