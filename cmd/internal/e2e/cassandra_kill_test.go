@@ -11,13 +11,13 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// sharedKills is how often one of two processes, or both, are killed in a run; in a soak the runs add up.
+// sharedKills is the number of times that one of two processes, or both, are killed in a run. A soak multiplies it.
 const sharedKills = 4
 
-// TestTwoOnCassandraKilledAtAnyMoment kills two processes on one keyspace at random moments, sometimes one, sometimes
-// both. The loads are sent to either, and to the other one while one is down, as with a load balancer. After each kill
-// all acknowledged samples of one load are compared bit by bit, immediately through the running process, and through
-// the killed one after its restart. A process that runs alone takes over all of the sealing.
+// TestTwoOnCassandraKilledAtAnyMoment kills one or both of two processes on one keyspace at random moments. As with a
+// load balancer, requests are sent to the other process while one is down. After each kill, all acknowledged samples of
+// one load are compared bit by bit: immediately through a running process, and through the killed one after its
+// restart. A process that runs alone takes over all partitions.
 func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary for two minutes: leave -short out")
@@ -71,12 +71,12 @@ func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 	k.stop(0)
 }
 
-// taperAfter is after how many acknowledged samples a load over a cluster slows down: a test that takes long on a busy
-// machine would otherwise send the more, and compare the more each time.
+// taperAfter is the number of acknowledged samples after which a load on a cluster slows down. Otherwise a test that
+// takes long, on a busy machine, would send and compare ever more samples.
 const taperAfter = 4000
 
-// sharedLoads are the loads of a single process, at a rate that two processes and a Cassandra can handle. At the end
-// each sender pauses for a second before a request.
+// sharedLoads returns the loads of killLoads, at a rate that two processes and a Cassandra can handle. After taperAfter
+// samples, each sender pauses for a second before each request.
 func sharedLoads(t *testing.T) []*load {
 	loads := killLoads(t, time.Now())
 	for _, l := range loads {
@@ -86,13 +86,13 @@ func sharedLoads(t *testing.T) []*load {
 	return loads
 }
 
-// tapered has a load rest before its requests once it has sent enough.
+// tapered is a RoundTripper that pauses before each request once its load has sent enough samples.
 type tapered struct {
 	l     *load
 	inner http.RoundTripper
 }
 
-// tapering returns the load's client, or one that uses the first process only, which rests so.
+// tapering returns a copy of the load's client, or of the default client, that slows down as tapered does.
 func (l *load) tapering() *http.Client {
 	client := http.Client{Timeout: time.Minute}
 	if l.client != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// patiently tries again while a process answers that it can't do something now: Cassandra may be silent for a while.
+// patiently repeats do while a process responds with 503, because Cassandra may not respond for a while.
 func patiently(do func() error) error {
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		err := do()
@@ -27,23 +27,23 @@ func patiently(do func() error) error {
 	}
 }
 
-// busy reports whether something is to be tried again that ended so.
+// busy reports whether err is a 503, after which the request should be retried.
 func busy(err error) bool { return err != nil && strings.Contains(err.Error(), ": 503 ") }
 
-// underLoad is locked by tests that send an unlimited load, one at a time.
+// underLoad is held by a test that sends load to a cluster at an unlimited rate.
 var underLoad sync.Mutex
 
-// underLoadAlone waits for the other tests that load a cluster. Side by side each would take longer, so send more, so
-// compare more.
+// underLoadAlone waits for other tests that send load to a cluster. If they ran concurrently, each would take longer,
+// and would therefore send and compare more samples.
 func underLoadAlone(t *testing.T) {
 	underLoad.Lock()
 	t.Cleanup(underLoad.Unlock)
 }
 
-// balancer sends requests to one of several processes, and to the next one after an error.
+// balancer sends requests to one of multiple processes, and moves on to the next process after an error.
 type balancer struct {
 	addresses []string
-	// spread takes the next one for each request.
+	// spread is set if each request is sent to the next process.
 	spread bool
 	at     atomic.Int64
 	inner  http.Transport
@@ -63,7 +63,7 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// owned is how many partitions a process seals.
+// owned returns the number of partitions that a process seals.
 func owned(ctx context.Context, p *promrig.Process) (int, error) {
 	const metric = "cassia_downsample_partitions "
 	text, err := get(ctx, p.URL()+"/metrics")
@@ -78,8 +78,8 @@ func owned(ctx context.Context, p *promrig.Process) (int, error) {
 	return 0, fmt.Errorf("%s has no metric %s", p.Name, metric)
 }
 
-// waitOwned waits until processes own this number of partitions. Leases move within seconds, but the test doesn't
-// depend on the time.
+// waitOwned waits until each of the processes owns want partitions. Leases move within seconds, but the test doesn't
+// depend on how long it takes.
 func waitOwned(ctx context.Context, t *testing.T, want int, processes ...*promrig.Process) {
 	t.Helper()
 	began := time.Now()

@@ -14,12 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// skewed is a copy of the program whose time.Now is off by a number of seconds, which may be set while it runs. Its
-// monotonic clock is right. A static program reads the clock without a library that could be replaced, and time
-// namespaces leave the time of day alone.
+// skewed is a copy of the program whose time.Now is wrong by a number of seconds. The number can be changed while the
+// program runs. The monotonic clock of the program is right. The program is patched, because a static program uses no
+// library for the clock that could be replaced, and time namespaces don't change the time of day.
 type skewed struct {
 	path string
-	// offset is the position of the seconds in the file, 4 bytes; address is their address in the memory of a process.
+	// offset is the position in the file of the number of seconds, which has 4 bytes. address is its address in the
+	// memory of a process.
 	offset, address int64
 }
 
@@ -39,7 +40,7 @@ const (
 	constantAt = 2 // in addToNow
 )
 
-// skewedCassia makes one whose clock is off by d.
+// skewedCassia returns a copy of the program whose clock is wrong by d.
 func skewedCassia(t *testing.T, d time.Duration) skewed {
 	t.Helper()
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
@@ -67,7 +68,7 @@ func skewedCassia(t *testing.T, d time.Duration) skewed {
 	return s
 }
 
-// set sets the offset of the clock of a running process.
+// set changes the error of the clock of a running process.
 func (s skewed) set(t *testing.T, pid int, d time.Duration) {
 	t.Helper()
 	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_WRONLY, 0)

@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// compactedDays is how many days of samples there are: they reach into two windows of 30 days.
+// compactedDays is the number of days with samples, which are in two windows of 30 days.
 const compactedDays = 40
 
 // TestCompactionIsKilled kills cassia downsample while it compacts rollups of weeks, at random moments. After each kill
@@ -57,7 +57,7 @@ func TestCompactionIsKilled(t *testing.T) {
 	t.Logf("killed %d times, a whole compaction takes %v", killed, c.took)
 }
 
-// compactedDirectory is a directory of sealed samples of weeks whose rollups aren't compacted.
+// compactedDirectory is a directory with weeks of sealed samples, whose rollups aren't compacted.
 type compactedDirectory struct {
 	t       *testing.T
 	ctx     context.Context
@@ -93,7 +93,7 @@ func (c *compactedDirectory) program(dir string) promrig.Program {
 	return promrig.Cassia(c.binary, dir, cassiatest.FreeAddress(c.t), "--storage.settle=1d", "--no-self-monitoring", "--retention.raw=365d")
 }
 
-// writeDay sends a day's samples, one in five minutes: counters that reset, and gauges.
+// writeDay sends a day of samples, one every five minutes: counters with resets, and gauges.
 func (c *compactedDirectory) writeDay(url string, from time.Time) {
 	var all []prompb.TimeSeries
 	for i := range 60 {
@@ -111,14 +111,14 @@ func (c *compactedDirectory) writeDay(url string, from time.Time) {
 	require.NoError(c.t, deliver(c.ctx, url+"/api/v1/write", all...))
 }
 
-// copy copies the sealed directory.
+// copy returns a new copy of the sealed directory.
 func (c *compactedDirectory) copy(name string) string {
 	dir := filepath.Join(c.t.TempDir(), name)
 	require.NoError(c.t, os.CopyFS(filepath.Join(dir, "data"), os.DirFS(filepath.Join(c.sealed, "data"))))
 	return dir
 }
 
-// ask returns the answers of some queries at each resolution of rollups, as text.
+// ask returns the results of some queries at each resolution of rollups, as text.
 func (c *compactedDirectory) ask(url string) (answers []string) {
 	for _, resolution := range []string{"5m", "1h"} {
 		for _, query := range []string{"sum by (i) (increase(m0[1h]))", "max_over_time(m1[1h])", "avg_over_time(m2[2h])", "count(last_over_time({__name__=~\"m.*\"}[1h]))"} {
@@ -135,7 +135,7 @@ func (c *compactedDirectory) ask(url string) (answers []string) {
 
 func instant(at time.Time) string { return strconv.FormatInt(at.Unix(), 10) }
 
-// requireAnswers starts a server on a directory, and holds that it answers as before.
+// requireAnswers starts a server on a directory, and requires that it returns the results from before the compaction.
 func (c *compactedDirectory) requireAnswers(dir, when string) {
 	server := start(c.ctx, c.t, c.program(dir))
 	got := c.ask(server.URL())

@@ -60,7 +60,7 @@ func startTraced(t *testing.T) *httptest.Server {
 	return srv
 }
 
-// tracedJob scrapes it, as OpenMetrics and, for native histograms, in protobuf.
+// tracedJob returns the jobs that scrape the target, in OpenMetrics and, for native histograms, in protobuf.
 func tracedJob(traced *httptest.Server) string {
 	return fmt.Sprintf(`
   - job_name: traced-text
@@ -72,7 +72,7 @@ func tracedJob(traced *httptest.Server) string {
 `, strings.TrimPrefix(traced.URL, "http://"))
 }
 
-// tracedQueries ask for exemplars of all kinds.
+// tracedQueries are queries for exemplars of all kinds.
 var tracedQueries = []string{
 	`traced_requests_total`,
 	`rate(traced_requests_total{job="traced-text"}[5m])`,
@@ -96,12 +96,12 @@ func exemplarsOf(ctx context.Context, t *testing.T, server, query string, start,
 			lines = append(lines, string(series.SeriesLabels)+" "+string(e))
 		}
 	}
-	// Of one time and value, neither promises an order.
+	// The order of exemplars with the same time and value is undefined in both servers.
 	slices.Sort(lines)
 	return lines
 }
 
-// getJSON reads the data of an answer of the HTTP API.
+// getJSON decodes the data of a response of the HTTP API.
 func getJSON(ctx context.Context, t *testing.T, url string, data any) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	require.NoError(t, err)
@@ -121,7 +121,7 @@ func (s *stack) compareExemplars(ctx context.Context, t *testing.T, when string,
 		want := exemplarsOf(ctx, t, s.writer.URL(), query, began, end)
 		require.NotEmpty(t, want, "%s has no exemplars, so it shows nothing", query)
 		var got []string
-		// They travel by themselves, behind the samples.
+		// Prometheus sends exemplars separately from samples and later.
 		for asked := time.Now(); time.Since(asked) < cassiatest.Patience; time.Sleep(500 * time.Millisecond) {
 			if got = exemplarsOf(ctx, t, s.cassia.URL(), query, began, end); len(got) >= len(want) {
 				break
@@ -137,12 +137,12 @@ func (s *stack) compareExemplars(ctx context.Context, t *testing.T, when string,
 	t.Logf("%s: %d queries gave the same %d exemplars", when, len(tracedQueries), total)
 }
 
-// without returns the lines that aren't among others.
+// without returns the lines that aren't in others.
 func without(lines, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return slices.Contains(others, line) })
 }
 
-// exemplarCounts are the counters about exemplars of all programs of the stack.
+// exemplarCounts returns the metrics about exemplars of all programs of the stack.
 func (s *stack) exemplarCounts(ctx context.Context, t *testing.T) (out string) {
 	for _, p := range append([]*promrig.Process{s.writer}, s.cassias()...) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL()+"/metrics", nil)
@@ -161,8 +161,8 @@ func (s *stack) exemplarCounts(ctx context.Context, t *testing.T) (out string) {
 	return out
 }
 
-// compareMetadata compares both's metadata of some metrics. It is for 1.0: a Prometheus 3.15 has a feature
-// metadata-wal-records, which it never hands to its storage, so its requests of 2.0 have "unspecified" for all series.
+// compareMetadata compares the metadata of some metrics in both servers. It does so only for 1.0, because requests of
+// 2.0 by Prometheus 3.15 have the type "unspecified" for all series, even with its feature metadata-wal-records.
 func (s *stack) compareMetadata(ctx context.Context, t *testing.T) {
 	if s.name != "1.0" {
 		return

@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// The parts of the load, one after the other: the node exporter runs, is stopped, and comes back.
+// The durations of the parts of the load: the node exporter runs, is stopped, and runs again.
 const (
 	beforeOutage = 40 * time.Second
 	outage       = 16 * time.Second
@@ -26,21 +26,21 @@ const (
 // scrapeInterval is short, so that a short run has many samples.
 const scrapeInterval = 2 * time.Second
 
-// stack is a Prometheus that scrapes and writes to a cassia of its own, and a second Prometheus with no data
-// that reads from there.
+// stack is a Prometheus that scrapes and writes to a Cassia, and a second Prometheus without data that reads from this
+// Cassia.
 type stack struct {
 	name                 string
 	writer, cassia, back *promrig.Process
-	// written, if not nil, receives the writes: a different cassia than the queried one, on the same data.
+	// written, if not nil, is the Cassia that receives the writes. It shares its data with cassia, which is queried.
 	written *promrig.Process
 	// traced is scraped for exemplars.
 	traced *httptest.Server
-	// jobs is how many the writer scrapes, of one target each.
+	// jobs is the number of jobs that the writer scrapes. Each job has one target.
 	jobs    int
 	queries []string
 }
 
-// cassias are the cassia that receives writes and the one that is queried, or one for both.
+// cassias returns the Cassia that receives writes and the one that is queried, which may be the same.
 func (s *stack) cassias() []*promrig.Process {
 	if s.written == nil {
 		return []*promrig.Process{s.cassia}
@@ -48,8 +48,8 @@ func (s *stack) cassias() []*promrig.Process {
 	return []*promrig.Process{s.written, s.cassia}
 }
 
-// scrapeConfig has Prometheus scrape itself with native histograms, and the node exporter, and write
-// everything on. The text of a further job may be added.
+// scrapeConfig returns the configuration of a Prometheus that scrapes itself, with native histograms, and the node
+// exporter, and writes all samples to a Cassia. job is the text of an additional job, or "".
 func scrapeConfig(self, exporter, cassia, message, job string) string {
 	return fmt.Sprintf(`
 global: {scrape_interval: %[1]s, scrape_timeout: %[1]s}
@@ -86,10 +86,10 @@ func readConfig(cassia string) string {
 	return fmt.Sprintf("remote_read: [{url: \"http://%s/api/v1/read\", read_recent: true}]\n", cassia)
 }
 
-// comparedQueries cover every kind of metric; each must give the same, digit for digit. Two scrapes fit into
-// the shortest range.
+// comparedQueries cover every kind of metric. The results of each must be equal, digit for digit. The shortest range
+// contains two scrapes.
 var comparedQueries = []string{
-	// Selectors, also for the time while the exporter was down: its series must end, and not continue for five minutes.
+	// Selectors, also while the exporter was down: its series must end then, instead of continuing for five minutes.
 	`up`,
 	`node_load1`,
 	`{job="node",__name__=~"node_memory_.*_bytes"}`,
@@ -126,7 +126,7 @@ var comparedQueries = []string{
 	`quantile by (job) (0.5, scrape_duration_seconds)`,
 	`node_uname_info * on (instance) group_left () node_load5`,
 	`up == 0 or node_load1 unless node_load5 > 1e9`,
-	// Times elsewhere.
+	// Offsets and @.
 	`node_load1 offset 20s`,
 	`rate(node_cpu_seconds_total{mode="idle"}[10s] offset -10s)`,
 	`sum(rate(process_cpu_seconds_total[10s] @ end()))`,
@@ -134,7 +134,7 @@ var comparedQueries = []string{
 	`max_over_time(rate(node_cpu_seconds_total{mode="user"}[10s])[20s:5s])`,
 }
 
-// customBucketQueries are compared where custom buckets come.
+// customBucketQueries are compared only for 2.0, which has custom buckets.
 var customBucketQueries = []string{
 	`prometheus_http_request_duration_seconds{job="custom-buckets"}`,
 	`histogram_quantile(0.5, rate(prometheus_http_request_duration_seconds{job="custom-buckets"}[20s]))`,
@@ -151,8 +151,8 @@ func TestRealPrometheus(t *testing.T) {
 	})
 }
 
-// compareWithPrometheus runs a stack for each protocol of remote write: 2.0 or not. cassias returns the programs to
-// start for one.
+// compareWithPrometheus runs a stack for each of the protocols: true is remote write 2.0, false 1.0. cassias returns
+// the programs to start for a stack.
 func compareWithPrometheus(t *testing.T, protocols []bool, cassias func(binary string) []promrig.Program) {
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
 	t.Cleanup(cancel) // the parallel tests below go on when this function has returned
@@ -176,8 +176,8 @@ func compareWithPrometheus(t *testing.T, protocols []bool, cassias func(binary s
 	end := time.Now().Truncate(time.Second)
 	for _, s := range stacks {
 		s.scrapedAfter(ctx, t, end)
-		// The tests below may wait for minutes until others are done, and of many exemplars of a series only a sample
-		// is kept.
+		// The target stops here, because the tests below may wait for minutes until other tests are done, and of many
+		// exemplars of a series only a sample is kept.
 		s.traced.Close()
 	}
 
@@ -204,7 +204,7 @@ func compareWithPrometheus(t *testing.T, protocols []bool, cassias func(binary s
 	}
 }
 
-// start starts a program for the time of the test.
+// start starts a program, waits until it is ready, and kills it at the end of the test.
 func start(ctx context.Context, t *testing.T, p promrig.Program) *promrig.Process {
 	ready, cancel := context.WithTimeout(ctx, cassiatest.ReadyWithin)
 	defer cancel()
@@ -214,7 +214,7 @@ func start(ctx context.Context, t *testing.T, p promrig.Program) *promrig.Proces
 	return process
 }
 
-// startAll starts programs at the same time. Those that share their data may all be the first.
+// startAll starts programs concurrently, so that any of those that share their data may be the first.
 func startAll(ctx context.Context, t *testing.T, programs ...promrig.Program) (processes []*promrig.Process) {
 	ready, cancel := context.WithTimeout(ctx, cassiatest.ReadyWithin)
 	defer cancel()
@@ -238,7 +238,7 @@ func startPrometheus(ctx context.Context, t *testing.T, address, config string, 
 }
 
 // startStack starts a Prometheus that writes with protocol 2.0 (with metadata and start timestamps) or 1.0 to the first
-// of the cassias. The last is queried.
+// of the cassias. The last of them is queried.
 func startStack(ctx context.Context, t *testing.T, exporter string, protocol2 bool, cassias []promrig.Program) *stack {
 	processes := startAll(ctx, t, cassias...)
 	s := &stack{name: "1.0", queries: comparedQueries, cassia: processes[len(processes)-1]}
@@ -260,19 +260,20 @@ func startStack(ctx context.Context, t *testing.T, exporter string, protocol2 bo
 	return s
 }
 
-// flows waits until samples of every job have arrived: Prometheus never sends samples scraped before its sending
-// started, which may be some time after its first scrapes.
+// flows waits until samples of every job have arrived. Prometheus never sends samples that it scraped before it started
+// to send, which may be some time after its first scrapes.
 func (s *stack) flows(ctx context.Context, t *testing.T) {
 	s.awaitJobs(ctx, t, s.cassia, `up`)
 }
 
-// scrapedAfter waits until Prometheus has scraped every job once more. It appends a job's samples per scrape, on a busy
-// machine seconds after their time, so that samples before the end could otherwise arrive during the comparison.
+// scrapedAfter waits until Prometheus has stored a scrape of every job from after end. Prometheus stores the scrapes of
+// a job in order, on a busy machine seconds after their time. Without this wait, samples from before end could arrive
+// during the comparison.
 func (s *stack) scrapedAfter(ctx context.Context, t *testing.T, end time.Time) {
 	s.awaitJobs(ctx, t, s.writer, fmt.Sprintf(`timestamp(up) > %d`, end.Unix()))
 }
 
-// awaitJobs waits until a query of up has an answer for every job.
+// awaitJobs waits until a query of up returns one point per job.
 func (s *stack) awaitJobs(ctx context.Context, t *testing.T, asked *promrig.Process, query string) {
 	require.Eventually(t, func() bool {
 		answer, err := promrig.API{URL: asked.URL()}.Query(ctx, query, time.Now())
@@ -280,8 +281,8 @@ func (s *stack) awaitJobs(ctx context.Context, t *testing.T, asked *promrig.Proc
 	}, cassiatest.Patience, 100*time.Millisecond, query)
 }
 
-// caughtUp waits until all of Prometheus' samples have come, for its queue lags behind its own data: then the
-// raw samples of all series are the same.
+// caughtUp waits until Cassia has all of Prometheus' samples: the raw samples of all series are equal. Prometheus sends
+// samples later than it stores them.
 func (s *stack) caughtUp(ctx context.Context, t *testing.T, began, end time.Time) {
 	everything := fmt.Sprintf(`{__name__=~".+"}[%ds]`, int(end.Sub(began).Seconds()))
 	var difference string
@@ -313,7 +314,8 @@ func (s *stack) logs(t *testing.T) string {
 func (s *stack) compare(ctx context.Context, t *testing.T, when string, began, end time.Time) {
 	points := 0
 	for _, query := range s.queries {
-		// The step is no multiple of the scrape interval; queries look at data before the start and after the end.
+		// The step isn't a multiple of the scrape interval. Queries also read samples before the start and after the
+		// end.
 		ask := func(p *promrig.Process) promrig.Answer {
 			answer, err := promrig.API{URL: p.URL()}.QueryRange(
 				ctx, query, began.Add(30*time.Second), end.Add(-10*time.Second), 3*time.Second,

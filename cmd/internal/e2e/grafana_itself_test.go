@@ -21,8 +21,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// absentHere are metrics, or parts of selectors, that can't be found in the server of TestCassiaOnItsDashboard, and
-// why.
+// absentHere maps metrics, or parts of selectors, to the reason why they have no series in the server of
+// TestCassiaOnItsDashboard.
 var absentHere = map[string]string{
 	"cassia_cassandra_":               "it keeps a directory",
 	"cassia_store_corrupt_rows_total": "no row is corrupt",
@@ -70,9 +70,9 @@ func TestCassiaOnItsDashboard(t *testing.T) {
 	t.Run("rules", func(t *testing.T) { askRules(t, g) })
 }
 
-// workStored waits until the effects of exercise are in the stored metrics. Effects of the first exercise must have
-// been stored twice, because a single sample has no rate. On a slow machine metrics may be stored in the middle of an
-// exercise.
+// workStored are queries that have results once the effects of exercise are in the stored metrics. The effects of the
+// first exercise must have been stored twice, because a single sample has no rate. On a slow machine, metrics may be
+// stored in the middle of an exercise.
 var workStored = []string{
 	`min(count_over_time({__name__=~"cassia_(query_answers|write_rejected_samples|tenant_limit_refused)_total"}[10m])) >= 2`,
 	`increase(cassia_write_rejected_samples_total{reason!="maybe_ahead"}[10m]) > 0`,
@@ -81,7 +81,8 @@ var workStored = []string{
 	`increase(cassia_store_seal_seconds_count[10m]) > 0`,
 }
 
-// exercise does something of everything.
+// exercise uses the server in every way that the dashboard shows: writes, rejected samples, limits, sealing and
+// queries.
 func (r running) exercise(t *testing.T, round int) {
 	t.Helper()
 	now := time.Now()
@@ -117,19 +118,19 @@ func oneSampleOf(metric string, at time.Time) []byte {
 	return snappy.Encode(nil, body)
 }
 
-// count returns how many series an instant query has.
+// count returns the number of series in the result of an instant query.
 func (g *grafana) count(t *testing.T, query string) int {
 	t.Helper()
 	return g.ask(t, query, "", true).series
 }
 
-// allHold reports whether every query has an answer.
+// allHold reports whether every query has a result.
 func (g *grafana) allHold(t *testing.T, queries []string) bool {
 	t.Helper()
 	return !slices.ContainsFunc(queries, func(q string) bool { return g.count(t, q) == 0 })
 }
 
-// askDashboard runs all queries of a dashboard, and calls each with the results of its panels' queries.
+// askDashboard runs all queries of a dashboard. It calls each with the result of each panel's query.
 func askDashboard(t *testing.T, g *grafana, d dashboard, each func(dashboardPanel, dashboardTarget, grafanaAnswer)) {
 	g.choose(t, d)
 	for _, a := range d.Annotations.List {
@@ -161,7 +162,7 @@ func askDashboard(t *testing.T, g *grafana, d dashboard, each func(dashboardPane
 	}
 }
 
-// askRules runs the queries of all rules, and the rules themselves: a rule fires if its reason was exercised.
+// askRules runs the queries of all rules. An alert must fire if and only if exercise has caused its condition.
 func askRules(t *testing.T, g *grafana) {
 	records, rules := map[string]bool{}, map[string]string{}
 	for _, file := range ruleFiles(t) {
@@ -182,8 +183,8 @@ func askRules(t *testing.T, g *grafana) {
 	caused := map[string]bool{
 		"CassiaRejectsSamples": true, "CassiaTenantAtItsLimit": true, "CassiaClockMaybeSlow": true,
 	}
-	// These are signs of a slow machine, which the test's may be: of a few writes, one that waited for two seconds is
-	// one in a hundred.
+	// These alerts fire on a slow machine, which the test may run on: among a few writes, a single one that took two
+	// seconds is more than one percent.
 	slow := map[string]bool{
 		"CassiaAcknowledgesSlowly": true, "CassiaQueriesWait": true, "CassiaDiskSlow": true, "CassiaWritesStall": true,
 	}

@@ -27,23 +27,23 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// grafana sends queries through Grafana's own Prometheus data source, whose back end runs next to the test, see
-// docker/grafana.
+// grafana sends queries through Grafana's own Prometheus data source. The back end of the data source runs as a process
+// of its own, see docker/grafana.
 type grafana struct {
 	// url is the URL of the data source's back end.
 	url      string
 	from, to time.Time
 	// variables are the values of the dashboard's variables, as used in queries.
 	variables map[string]string
-	// resolution is what the last answer came from, a text.
+	// resolution is the resolution of the last response, a string.
 	resolution atomic.Value
 }
 
-// grafanaPoints is how many points a panel has room for.
+// grafanaPoints is the maximum number of points that a panel draws.
 const grafanaPoints = 1000
 
-// newGrafana starts a data source for a Prometheus API. Between the two stands a proxy that sees what the data source
-// doesn't pass on.
+// newGrafana starts a data source for a Prometheus API. A proxy between the two records the response header that the
+// data source doesn't pass on.
 func newGrafana(t *testing.T, api string) *grafana {
 	t.Helper()
 	to, err := url.Parse(api)
@@ -51,9 +51,9 @@ func newGrafana(t *testing.T, api string) *grafana {
 	g := &grafana{}
 	proxy := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
-		// The answer is read whole before it is passed on: one that breaks off is an error then, 502. The data source
-		// closes its connection at the last brace, and a proxy that still waits for the end of the stream ends the
-		// request to Cassia.
+		// The proxy reads a whole response before it passes the response on, so a truncated response becomes a 502. It
+		// also keeps the request to Cassia from being canceled: the data source closes its connection at the last
+		// brace, before the end of the stream.
 		ModifyResponse: func(r *http.Response) error {
 			g.resolution.Store(r.Header.Get("X-Cassia-Resolution"))
 			body, err := io.ReadAll(r.Body)
@@ -77,7 +77,7 @@ func newGrafana(t *testing.T, api string) *grafana {
 	return g
 }
 
-// get sends a request whose response has no frames.
+// get sends a request to the back end and decodes the JSON of its response. The response has no frames.
 func (g *grafana) get(t *testing.T, path string, form url.Values, into any) {
 	t.Helper()
 	answer, err := http.Get(g.url + path + "?" + form.Encode())
@@ -89,7 +89,8 @@ func (g *grafana) get(t *testing.T, path string, form url.Values, into any) {
 	require.NoError(t, json.Unmarshal(body, into))
 }
 
-// fill puts the values of the dashboard's variables into a query, as a browser does. The rest is the back end's.
+// fill replaces the dashboard's variables in a query by their values, as a browser does. The back end replaces
+// Grafana's own variables.
 func (g *grafana) fill(query string) string {
 	var pairs []string
 	for name, value := range g.variables {
@@ -102,14 +103,14 @@ func (g *grafana) fill(query string) string {
 type grafanaAnswer struct {
 	series, samples, numbers int
 	resolution               string
-	// notices are what the panel shows in its corner.
+	// notices are the messages that the panel shows in its corner.
 	notices []string
-	// expr is the last query, at this step.
+	// expr is the query as the back end has sent it, and step its step.
 	expr string
 	step time.Duration
 }
 
-// grafanaFrame is what the back end makes of a series.
+// grafanaFrame is the data frame that the back end returns for a series.
 type grafanaFrame struct {
 	Schema struct {
 		Meta struct {
@@ -123,7 +124,8 @@ type grafanaFrame struct {
 
 var executedQuery = regexp.MustCompile(`(?s)^Expr: (.+)\nStep: (\S+)$`)
 
-// movedEdges is the only notice that a panel may have: by how many percent of their range edges of windows are moved.
+// movedEdges matches the only notice that a panel may have: the edges of windows are moved by a percentage of their
+// range.
 var movedEdges = regexp.MustCompile(
 	`^PromQL info: edges of \S+ windows are moved by up to \S+ \((\S+) % of the range\)`,
 )
@@ -135,7 +137,7 @@ type grafanaResult struct {
 	Frames []json.RawMessage
 }
 
-// send sends a query with these fields, for a panel with this min interval ("": the data source's).
+// send sends a query with the given fields. panel is the min interval of the panel, "" for the data source's.
 func (g *grafana) send(t *testing.T, panel string, query map[string]any) (r grafanaResult) {
 	t.Helper()
 	query["refId"] = "A"
@@ -156,7 +158,7 @@ func (g *grafana) send(t *testing.T, panel string, query map[string]any) (r graf
 	return answer.Results["A"]
 }
 
-// ask sends a query of a panel: over the range, or at its end.
+// ask runs a panel's query, over the range or, if instant is set, at its end.
 func (g *grafana) ask(t *testing.T, query, panel string, instant bool) (a grafanaAnswer) {
 	t.Helper()
 	result := g.send(t, panel, map[string]any{"expr": g.fill(query), "instant": instant, "range": !instant})
@@ -183,7 +185,7 @@ func (g *grafana) ask(t *testing.T, query, panel string, instant bool) (a grafan
 	return a
 }
 
-// count adds a series.
+// count adds the series, samples and notices of a frame to a.
 func (a *grafanaAnswer) count(t *testing.T, f grafanaFrame) {
 	t.Helper()
 	for _, n := range f.Schema.Meta.Notices {
@@ -210,7 +212,7 @@ func (a *grafanaAnswer) count(t *testing.T, f grafanaFrame) {
 
 var labelValues = regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
 
-// choose queries the values of a dashboard's variables one after the other, and selects the defaults.
+// choose queries the values of a dashboard's variables, in order, and selects the defaults.
 func (g *grafana) choose(t *testing.T, d dashboard) {
 	t.Helper()
 	g.variables = map[string]string{}
@@ -262,7 +264,7 @@ func metricOf(t *testing.T, selector string) string {
 	return ""
 }
 
-// requireInSources requires that a metric that a test can't cause exists: its name is in the sources.
+// requireInSources requires that the source code contains the name of a metric for which the test can't cause a series.
 func requireInSources(t *testing.T, metric string) {
 	t.Helper()
 	for _, ending := range []string{"_bucket", "_sum", "_count"} {

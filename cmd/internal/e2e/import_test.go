@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestImportKilled kills the import of a month three times, and runs it again each time: at the end every sample is
-// stored once, and results equal the source's.
+// TestImportKilled imports a month of samples, kills the import three times, and runs it again each time. At the end
+// every sample is stored once, and query results equal those of the source.
 func TestImportKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary on 600,000 samples: leave -short out")
@@ -56,7 +56,7 @@ func TestImportKilled(t *testing.T) {
 	require.Zero(t, status, out+errs)
 	require.Contains(t, out, fmt.Sprintf("with %d samples", samples))
 
-	// A server serves queries; during this time no import may run.
+	// While a server uses the directory, an import into it fails.
 	server := start(t.Context(), t,
 		promrig.Cassia(binary, dir, cassiatest.FreeAddress(t), "--retention.raw=0", "--no-self-monitoring"))
 	_, errs, status = cassiatest.Command(t, binary, args...)

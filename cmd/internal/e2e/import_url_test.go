@@ -22,13 +22,15 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// importLoad continuously sends samples to a server: of its own series, and of the history that is being imported.
+// importLoad continuously sends samples to a server: samples of a series of its own, and samples of the history that is
+// being imported.
 type importLoad struct {
 	url string
-	// first is when the history begins, and days how long it is.
+	// first is the start of the history, and days its length.
 	first time.Time
 	days  int
-	// live is the number of acknowledged samples of its own series, and the number of those of the history.
+	// live is the number of acknowledged samples of the load's own series. As many samples of the history are
+	// acknowledged.
 	live int
 }
 
@@ -39,7 +41,7 @@ func (s *importLoad) run(ctx context.Context) {
 			Labels:  []prompb.Label{{Name: "__name__", Value: "live"}},
 			Samples: []prompb.Sample{{Timestamp: began.UnixMilli() + int64(k), Value: float64(k)}},
 		}}}
-		// As writeBlocks makes them.
+		// This sample is one of those that cassiatest.WriteBlocks writes.
 		m, i := k*61%(s.days*1440), k%5
 		r.Timeseries = append(r.Timeseries, prompb.TimeSeries{
 			Labels: []prompb.Label{
@@ -81,7 +83,7 @@ func (s *importLoad) send(ctx context.Context, body []byte) bool {
 	return true
 }
 
-// TestImportOverHTTP imports into a server that has a directory.
+// TestImportOverHTTP imports into a server with a local directory.
 func TestImportOverHTTP(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary on 100,000 samples: leave -short out")
@@ -93,7 +95,7 @@ func TestImportOverHTTP(t *testing.T) {
 	servers, blocks := importIntoServers(ctx, t, binary, promrig.Cassia(
 		binary, dir, cassiatest.FreeAddress(t), "--retention.raw=0", "--no-self-monitoring", "--storage.settle=0s",
 	))
-	// The directory is the server's, and the command's error has the remedy.
+	// The server has the directory open. The error of the command names the remedy.
 	_, errs, status := cassiatest.Command(
 		t, binary, "import", "blocks", "--storage.path="+filepath.Join(dir, "data"), "--retention.raw=0", blocks,
 	)
@@ -131,9 +133,9 @@ func TestImportOverHTTPOnCassandra(t *testing.T) {
 	require.Zero(t, status, out+errs)
 }
 
-// importIntoServers imports blocks into the first of the servers, while the last accepts samples, including the same
-// history, and all of them seal. The command is killed and run again, and so is its server, for which it waits: at the
-// end every sample is stored once, on all servers.
+// importIntoServers imports blocks into the first of the servers, while the last one accepts samples, including samples
+// of the same history, and all servers seal. The command is killed and run again. The first server is killed as well,
+// and the command waits for it. At the end every sample is stored once, as read from each server.
 func importIntoServers(
 	ctx context.Context, t *testing.T, binary string, programs ...promrig.Program,
 ) (servers []*promrig.Process, blocks string) {
@@ -166,7 +168,7 @@ func importIntoServers(
 		_ = cmd.Wait() // It was killed, or it was faster.
 		timer.Stop()
 	}
-	// The server is killed while the command runs, once that has printed that it begins.
+	// The server is killed while the command runs.
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, binary, append(args, "--verify")...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -192,7 +194,7 @@ func importIntoServers(
 	running.Wait()
 	require.Positive(t, load.live)
 
-	// The last request may have been accepted although its client didn't wait for the response.
+	// The server may have accepted the last request although its client was stopped before the response.
 	live := fmt.Sprintf(`"(%d|%d)"`, load.live, load.live+1)
 	for range 2 { // Before all is sealed, and then.
 		for _, server := range servers {

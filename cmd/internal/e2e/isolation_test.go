@@ -20,9 +20,9 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Other tenants store samples, exemplars and metadata under the names that a tenant uses and under their own names,
-// query, reach their limits, and delete everything that they may. No response that the tenant gets is changed by that,
-// and no response contains the others' data, for all calls and all ways to name the tenant.
+// TestTenantsNeverMix has other tenants store samples, exemplars and metadata under the names that a tenant uses and
+// under their own names, query, reach their limits, and delete everything that they may. No response to the tenant
+// changes, and no response contains the others' data, for all calls and all ways to name the tenant.
 func TestTenantsNeverMix(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -75,10 +75,10 @@ type isolation struct {
 	calls []apiCall
 }
 
-// marker is in all data that a tenant stores under its own names.
+// marker returns a word that is in all data that a tenant stores under its own names.
 func marker(name string) string { return "only_of_" + name }
 
-// moreCalls are calls that Prometheus doesn't have.
+// moreCalls are calls in addition to testdata/api-calls.txt, most of which Prometheus doesn't have.
 var moreCalls = []string{
 	"GET /api/v1/status/tsdb", "GET /api/v1/status/tsdb?limit=1000", "GET /api/v1/status/limits",
 	"GET /api/v1/status/ha", "GET /api/v1/status/active_queries", "GET /api/v1/status/top_queries",
@@ -99,7 +99,8 @@ var moreCalls = []string{
 	"GET /t/other/api/v1/query?query=up&time={to}",
 }
 
-// readCalls returns the calls that are compared with Prometheus', those in moreCalls, and a remote read of everything.
+// readCalls sets the calls to send: those that are compared with Prometheus, those in moreCalls, and a remote read of
+// everything.
 func (w *isolation) readCalls() {
 	text, err := os.ReadFile("testdata/api-calls.txt")
 	require.NoError(w.t, err)
@@ -111,7 +112,7 @@ func (w *isolation) readCalls() {
 		require.NoError(w.t, err, line)
 		call.shape = call.shape || strings.Contains(call.path, "/status/") || strings.Contains(call.path, "stats=") ||
 			strings.HasSuffix(call.path, "/snapshot") || // Each has a name of its own.
-			// Which of the series are returned isn't defined.
+			// With a limit, it is undefined which series are returned.
 			strings.HasPrefix(call.path, "/api/v1/series?") && strings.Contains(call.path, "limit=")
 		w.calls = append(w.calls, call)
 	}
@@ -151,7 +152,7 @@ func (w *isolation) answers(name string) []apiAnswer {
 	return out
 }
 
-// same requires that responses are unchanged, and have no data of others.
+// same requires that responses are unchanged and contain no data of other tenants.
 func (w *isolation) same(before, after []apiAnswer, when string) {
 	w.t.Helper()
 	for i, call := range w.calls {
@@ -169,7 +170,7 @@ func (w *isolation) same(before, after []apiAnswer, when string) {
 	}
 }
 
-// sees requires that a tenant finds its own data; otherwise it would prove nothing that others don't.
+// sees requires that a tenant finds its own data. Otherwise it would prove nothing that other tenants don't find it.
 func (w *isolation) sees(name string) {
 	w.t.Helper()
 	for _, line := range []string{
@@ -192,7 +193,7 @@ func (w *isolation) sees(name string) {
 	}
 }
 
-// marked is a request whose every text has the tenant's marker.
+// marked returns a request in which every string contains the tenant's marker.
 func (w *isolation) marked(name string) []byte {
 	word := marker(name)
 	symbols := writev2.NewSymbolTable()

@@ -18,10 +18,10 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// kills is how often the process is killed in a run; in a soak the runs add up.
+// kills is the number of times that the process is killed in a run. A soak multiplies it.
 const kills = 8
 
-// killed is a cassia, or several on the same data, that are killed again and again while loads go on.
+// killed is one Cassia process, or multiple processes on the same data, which the test kills repeatedly under load.
 type killed struct {
 	t         *testing.T
 	ctx       context.Context
@@ -38,7 +38,7 @@ func newKilled(t *testing.T, loads []*load, programs ...promrig.Program) *killed
 	return &killed{t: t, ctx: ctx, programs: programs, rand: rand.New(rand.NewPCG(seed, 0)), loads: loads}
 }
 
-// load is one of the workloads that are sent at the same time.
+// load is one of the workloads, which are sent concurrently.
 type load struct {
 	name     string
 	g        *bench.Generator
@@ -51,17 +51,17 @@ type load struct {
 	done     chan error
 }
 
-// killLoads are the workloads: they send hours of samples per minute, so that slots end and are sealed during the test.
-// Each has out-of-order samples, native histograms and unusual values.
+// killLoads returns the workloads. They send hours of samples per minute, so that slots end and are sealed during the
+// test. Each has out-of-order samples, native histograms and unusual values.
 func killLoads(t *testing.T, now time.Time) []*load {
 	recent := bench.Workload{
 		Series: 120, Steps: 3600, IntervalMs: 20_000, StartMs: now.Add(-20*time.Hour - time.Minute).UnixMilli(),
 		Histograms: 24, Odd: 6, LatePercent: 10, LateSteps: 40,
 	}
-	// These come days late, so that they go by the way of old slots.
+	// The samples of this workload are days old, so that they are stored in slots that have ended.
 	old := recent
 	old.Series, old.StartMs, old.Seed, old.LateSteps = 60, now.Add(-10*24*time.Hour).UnixMilli(), 7, 300
-	// Targets exist only for minutes, so that new series arrive continuously.
+	// The series of this workload exist for some minutes only, so that new series arrive continuously.
 	churning := recent
 	churning.Series, churning.Seed, churning.ChurnPerHour = 80, 11, 3
 	loads := []*load{
@@ -122,7 +122,7 @@ func (k *killed) known() *killed {
 	return &then
 }
 
-// startLoads starts to send. The returned function stops it.
+// startLoads starts to send the workloads. The returned function stops them.
 func (k *killed) startLoads() (stop func()) {
 	loading, cancel := context.WithCancel(k.ctx)
 	for _, l := range k.loads {
@@ -139,7 +139,7 @@ func (k *killed) startLoads() (stop func()) {
 	}
 }
 
-// run sends until ctx ends. A request that was interrupted by a kill is sent again, as Prometheus does.
+// run sends until ctx ends. Like Prometheus, it repeats a request that was interrupted by a kill.
 func (l *load) run(ctx context.Context, address string) error {
 	client := l.client
 	if l.taper > 0 {
@@ -152,8 +152,7 @@ func (l *load) run(ctx context.Context, address string) error {
 	return err
 }
 
-// live lets the processes work for a random time, and often returns in the middle of one of them sealing
-// everything.
+// live lets the processes work for a random time. It often returns while the sealer is sealing everything.
 func (k *killed) live(sealer int) {
 	time.Sleep(time.Duration(k.rand.Int64N(int64(1500 * time.Millisecond))))
 	if k.rand.IntN(3) == 0 {
@@ -164,7 +163,7 @@ func (k *killed) live(sealer int) {
 	time.Sleep(time.Duration(k.rand.Int64N(int64(400 * time.Millisecond))))
 }
 
-// revive starts a process again that was killed or stopped.
+// revive starts a process that was killed or stopped.
 func (k *killed) revive(i int) {
 	began := time.Now()
 	k.processes[i] = start(k.ctx, k.t, k.programs[i])
@@ -179,10 +178,12 @@ func (k *killed) seal(i int) {
 	require.NoError(k.t, patiently(func() error { return promrig.Post(k.ctx, k.processes[i].URL()+"/-/seal") }))
 }
 
-// verify compares the stored samples, read through a process, with the samples acknowledged before by any process.
+// verify compares the stored samples, read through a process, with the samples that any process has acknowledged
+// before.
 func (k *killed) verify(i int, when string) { k.verifyLoads(i, when, k.loads) }
 
-// verifyOne is verify of one random load: a lost sample stays lost, and the last comparison includes all.
+// verifyOne verifies one random load, to save time. A sample of another load that is lost stays lost, and is found by
+// the last comparison, which includes all loads.
 func (k *killed) verifyOne(i int, when string) {
 	one := k.rand.IntN(len(k.loads))
 	k.verifyLoads(i, when, k.loads[one:one+1])

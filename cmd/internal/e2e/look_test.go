@@ -15,8 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// looks are the commands that are documented to change nothing, with a text that each finds in a store of this
-// test's.
+// looks returns the commands that are documented as read-only, each with a text that its output has for a killedStore.
 func looks(out string) []struct {
 	args []string
 	find string
@@ -37,8 +36,8 @@ func looks(out string) []struct {
 	}
 }
 
-// killedStore makes a directory with sealed days and, from a killed server, staged samples in a log that hasn't been
-// replayed. It returns a file that lists the samples acknowledged by the server.
+// killedStore creates a directory with sealed days and, from a killed server, with staged samples in a log that hasn't
+// been replayed. acks is a file that lists the samples acknowledged by the server.
 func killedStore(t *testing.T, binary string) (data, acks string) {
 	home := filepath.Dir(cassiatest.StoreWith(t, 50))
 	data = filepath.Join(home, "data")
@@ -54,7 +53,7 @@ func killedStore(t *testing.T, binary string) (data, acks string) {
 	return data, acks
 }
 
-// verifyAcks starts a server on a directory, and compares its samples with the acknowledged ones.
+// verifyAcks starts a server on a directory, and requires that it returns all acknowledged samples.
 func verifyAcks(t *testing.T, binary, data, acks string) {
 	t.Helper()
 	require.Equal(t, "data", filepath.Base(data))
@@ -124,7 +123,7 @@ func TestLookingCommands(t *testing.T) {
 	restored := filepath.Join(t.TempDir(), "data")
 	_, errs, status = cassiatest.Command(t, binary, "restore", "--from="+folder, "--storage.path="+restored)
 	require.Zero(t, status, errs)
-	// It opens the store to write, and seals.
+	// downsample opens the store for writing, and seals.
 	_, errs, status = cassiatest.Command(t, binary, "downsample", "--storage.path="+restored)
 	require.Zero(t, status, errs)
 	again := filepath.Join(t.TempDir(), "a.csv")
@@ -139,8 +138,8 @@ func TestLookingCommands(t *testing.T) {
 	verifyAcks(t, binary, data, acks)
 }
 
-// TestLocksBetweenProcesses: while one process reads, others may read, and none may write; while one writes, none may
-// read.
+// TestLocksBetweenProcesses checks the locks of a directory: multiple processes may read it at once, but a process that
+// writes excludes all others.
 func TestLocksBetweenProcesses(t *testing.T) {
 	t.Parallel()
 	binary, dir := builtCassia(t), cassiatest.StoreWith(t, 1)

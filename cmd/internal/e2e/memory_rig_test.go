@@ -26,10 +26,11 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// largeRequest requests all samples of a metric. It returns the status, and the start of a text that isn't a result.
+// largeRequest requests all samples of a metric. It returns the status, and the start of the response's text if the
+// response isn't a result.
 type largeRequest func(ctx context.Context, r running, dir string, metric int) (code int, text string, err error)
 
-// largeRequests are the kinds of requests that, even if many run at once, must stay within a server's memory.
+// largeRequests are the kinds of requests that must not exceed a server's memory, even if many run concurrently.
 var largeRequests = map[string]largeRequest{
 	"selector":    asked(`big_%d`),
 	"range":       ranged(`big_%d`),
@@ -116,7 +117,7 @@ func getAnswer(ctx context.Context, r running, path string, parameters ...string
 	return readAnswer(request)
 }
 
-// readAnswer reads an answer to its end. Only the beginning of an error's text is kept.
+// readAnswer reads a response to its end, and returns its status and the start of its text.
 func readAnswer(request *http.Request) (int, string, error) {
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -134,7 +135,7 @@ func readAnswer(request *http.Request) (int, string, error) {
 	return answer.StatusCode, string(bytes.TrimSpace(text[:n])), err
 }
 
-// startBounded runs a server whose memory is limited: by a control group if the machine permits one, and otherwise by
+// startBounded runs a server with a limit on its memory: by a control group if the machine permits one, otherwise by
 // its flag.
 func startBounded(t *testing.T, dir string, bound int64) running {
 	group, ok := memoryGroup(t, int64(float64(bound)/config.Share)+1<<20)
@@ -148,8 +149,8 @@ func startBounded(t *testing.T, dir string, bound int64) running {
 	}, "--storage.path="+dir)
 }
 
-// memoryGroup creates a control group for the duration of the test with this memory limit in bytes. It returns false if
-// that isn't possible.
+// memoryGroup creates a control group with a limit on memory in bytes, for the duration of the test. It returns false
+// if the machine doesn't permit this.
 func memoryGroup(t *testing.T, limit int64) (group string, ok bool) {
 	for _, of := range [][2]string{
 		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"},
@@ -169,8 +170,8 @@ func memoryGroup(t *testing.T, limit int64) (group string, ok bool) {
 	return "", false
 }
 
-// setLimit writes a limit into a file that the kernel has made: in a directory that isn't a control group there is
-// none.
+// setLimit writes a limit to a file that the kernel has created. It returns false if the file doesn't exist, because
+// the directory isn't a control group.
 func setLimit(path string, limit int64) bool {
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -180,7 +181,8 @@ func setLimit(path string, limit int64) bool {
 	return errors.Join(err, file.Close()) == nil
 }
 
-// fillMemory stores memoryMetrics metrics of n series each, and some small ones. Where the head is full, it is sealed.
+// fillMemory stores memoryMetrics metrics of n series each, and memorySmall small ones. When the head is full, it makes
+// the server seal.
 func fillMemory(t *testing.T, r running, n int) {
 	for m := range memoryMetrics {
 		for from := 0; from < n; from += 5000 {
@@ -217,7 +219,7 @@ func memorySeries(metric string, i int) prompb.TimeSeries {
 	}
 }
 
-// sendFull sends samples until they are stored.
+// sendFull sends samples until they are accepted. After each rejection it makes the server seal, to empty the head.
 func sendFull(t *testing.T, r running, request *prompb.WriteRequest) {
 	body, err := request.Marshal()
 	require.NoError(t, err)
@@ -271,8 +273,8 @@ func ingestBeside(ctx context.Context, r running) error {
 	return nil
 }
 
-// watchAnonymous looks at the anonymous memory of a process until the test ends. The returned function returns the most
-// that was seen, bytes.
+// watchAnonymous measures the anonymous memory of a process until the test ends. The returned function returns the
+// maximum so far, in bytes.
 func watchAnonymous(t *testing.T, pid int) func() int64 {
 	var most atomic.Int64
 	stop, done := make(chan struct{}), make(chan struct{})

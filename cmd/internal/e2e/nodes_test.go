@@ -23,22 +23,22 @@ import (
 )
 
 const (
-	// clusterTimeout is what the processes give a request to the cluster.
+	// clusterTimeout is the timeout of the processes' requests to the cluster.
 	clusterTimeout = 8 * time.Second
-	// refusedWithin bounds how long a refusal may take: the request may have to wait for the one before it,
-	// and the machine may be busy.
+	// refusedWithin bounds the time until a request is rejected: the request may have to wait for an earlier one, and
+	// the machine may be busy.
 	refusedWithin = clusterTimeout + cassiatest.Patience
-	// clientTimeout is how long senders and readers try, at one process or the other.
+	// clientTimeout is the time for which writers and readers retry a request, at both processes in turn.
 	clientTimeout = cassiatest.Patience
 )
 
-// nodesRig is two processes over three real nodes that keep three copies, and loads that go to both.
+// nodesRig is two processes on a cluster of three real nodes with three replicas, and loads that use both processes.
 type nodesRig struct {
 	*killed
 	binary  string
 	cluster *cassandratest.Cluster
 	flags   []string // of the engine
-	// sending is how the loads are sent, and reading how they are read at the same time.
+	// sending is the client of the loads, and reading the client that concurrently reads them back.
 	sending, reading *patient
 }
 
@@ -90,7 +90,7 @@ func newNodesRig(t *testing.T) *nodesRig {
 	return r
 }
 
-// oneCopy holds the findings for a keyspace that keeps fewer copies than it could, or more than it can.
+// oneCopy checks the error and the warning for a keyspace with more replicas than nodes, or with only one.
 func (r *nodesRig) oneCopy() {
 	flags := append([]string{"--cassandra.keyspace=single"}, r.flags...)
 	_, stderr, status := cassiatest.Command(
@@ -113,7 +113,7 @@ func (r *nodesRig) oneCopy() {
 	p.Kill()
 }
 
-// start starts both processes. The first of them makes the tables, on three busy nodes.
+// start starts both processes concurrently. The first one creates the tables, which takes long on three busy nodes.
 func (r *nodesRig) start() {
 	for _, p := range r.programs {
 		process, err := promrig.Start(p)
@@ -126,7 +126,7 @@ func (r *nodesRig) start() {
 	}
 }
 
-// oneDies kills a node and brings it back: no request fails that is tried again for a client's usual time.
+// oneDies kills a node and starts it again. No request fails if its client retries for clientTimeout.
 func (r *nodesRig) oneDies() {
 	stopReading := r.keepReading()
 	time.Sleep(3 * time.Second)
@@ -151,7 +151,7 @@ func (r *nodesRig) oneDies() {
 	r.verifyAll("one node killed and revived")
 }
 
-// progress waits until every load has had something acknowledged since it was called.
+// progress waits until each load has received another acknowledgement.
 func (r *nodesRig) progress(when string) {
 	began := time.Now()
 	before := make([]int64, len(r.loads))
@@ -169,7 +169,7 @@ func (r *nodesRig) progress(when string) {
 	r.t.Logf("%s: all loads went on after %s", when, time.Since(began).Round(10*time.Millisecond))
 }
 
-// keepReading compares all that was acknowledged, again and again, until the function returned is called.
+// keepReading repeatedly compares all acknowledged samples with the stored ones, until stop is called.
 func (r *nodesRig) keepReading() (stop func()) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	r.t.Cleanup(cancel)
@@ -197,7 +197,7 @@ func (r *nodesRig) keepReading() (stop func()) {
 	}
 }
 
-// compare reads back everything that was acknowledged.
+// compare reads all acknowledged samples and requires that they are stored.
 func (r *nodesRig) compare(ctx context.Context, by http.RoundTripper) error {
 	var all errgroup.Group
 	for _, l := range r.loads {
@@ -230,7 +230,7 @@ func (r *nodesRig) twoDie() {
 	t := r.t
 	self := cassiatest.FreeAddress(t)
 	writer := startPrometheus(r.ctx, t, self, impatientConfig(self, r.programs[0].Address))
-	// Prometheus never sends samples scraped before its sending started.
+	// Prometheus never sends samples that it scraped before it started to send.
 	require.Eventually(t, func() bool {
 		answer, err := promrig.API{URL: r.processes[1].URL()}.Query(r.ctx, `up{job="prometheus"}`, time.Now())
 		return err == nil && answer.Points() == 1
@@ -272,14 +272,14 @@ func (r *nodesRig) twoDie() {
 	writer.Kill()
 }
 
-// arrives waits until all samples that Prometheus scraped in a time range can be read through the process to which it
-// doesn't write, digit for digit. Samples that were rejected in between may or may not have been stored: they aren't
-// compared.
+// arrives waits until all samples that Prometheus scraped in a time range can be read, digit for digit, through the
+// process to which Prometheus doesn't write. It doesn't compare samples of rejected requests, which may or may not be
+// stored.
 func (r *nodesRig) arrives(writer *promrig.Process, began, end time.Time) {
 	everything := fmt.Sprintf(`{job="prometheus"}[%ds]`, int(end.Sub(began).Seconds()))
 	difference := ""
 	for since := time.Now(); time.Since(since) < cassiatest.Patience; time.Sleep(500 * time.Millisecond) {
-		// Query it again: on a busy machine Prometheus also appends late.
+		// Prometheus is queried again each time, because on a busy machine it also stores its samples late.
 		want, err := promrig.API{URL: writer.URL()}.Query(r.ctx, everything, end)
 		require.NoError(r.t, err)
 		got, err := promrig.API{URL: r.processes[1].URL()}.Query(r.ctx, everything, end)
@@ -297,7 +297,8 @@ func (r *nodesRig) arrives(writer *promrig.Process, began, end time.Time) {
 	require.Fail(r.t, "samples of Prometheus' are missing", difference)
 }
 
-// impatientConfig has Prometheus scrape itself often, and write with short pauses between tries.
+// impatientConfig returns the configuration of a Prometheus that scrapes itself every second, and pauses only shortly
+// before it retries a write.
 func impatientConfig(self, cassia string) string {
 	return fmt.Sprintf(`
 global: {scrape_interval: 1s, scrape_timeout: 1s}
@@ -314,7 +315,7 @@ remote_write:
 `, self, cassia)
 }
 
-// sumOf is the sum of a metric that Prometheus scrapes of itself.
+// sumOf returns the sum of a metric that Prometheus scrapes from itself.
 func (r *nodesRig) sumOf(p *promrig.Process, metric string) float64 {
 	answer, err := promrig.API{URL: p.URL()}.Query(r.ctx, "sum("+metric+") or vector(0)", time.Now())
 	require.NoError(r.t, err)
@@ -325,7 +326,7 @@ func (r *nodesRig) sumOf(p *promrig.Process, metric string) float64 {
 	return v
 }
 
-// oneSample sends a sample of a metric that no other load sends.
+// oneSample returns a function that sends a sample of a metric that no load sends.
 func oneSample(url string) func() (*http.Response, error) {
 	return func() (*http.Response, error) {
 		body, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
@@ -339,7 +340,7 @@ func oneSample(url string) func() (*http.Response, error) {
 	}
 }
 
-// refuses requires status 503, in time, and a line that names the missing nodes.
+// refuses requires that a request is rejected in time, with status 503 and a line that names the missing nodes.
 func (r *nodesRig) refuses(what string, ask func() (*http.Response, error)) error {
 	began := time.Now()
 	answer, err := ask()

@@ -19,8 +19,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// patient is a client of several processes: it sends a request to one of them, and after an error at once to the
-// next one, for as long as it has patience.
+// patient is an http.RoundTripper for multiple processes. It sends a request to one of them, and after an error retries
+// it at the next one, until its patience has passed.
 type patient struct {
 	addresses []string
 	patience  time.Duration
@@ -37,7 +37,7 @@ func newPatient(patience time.Duration, addresses ...string) *patient {
 	return &patient{addresses: addresses, patience: patience}
 }
 
-// RoundTrip implements http.RoundTripper, for requests whose body can be had again.
+// RoundTrip implements http.RoundTripper. A request with a body must have GetBody, so that it can be sent again.
 func (p *patient) RoundTrip(r *http.Request) (*http.Response, error) {
 	began := time.Now()
 	for {
@@ -82,7 +82,8 @@ func (p *patient) place() int {
 	return p.at
 }
 
-// note records the result of a request to a process; why is empty if it succeeded.
+// note records the result of an attempt at a process. why is the error, "" if the attempt succeeded. over means that
+// the request is given up.
 func (p *patient) note(at int, began time.Time, why string, over bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,14 +97,15 @@ func (p *patient) note(at int, began time.Time, why string, over bool) {
 	if why == "" || over {
 		p.slowest = max(p.slowest, time.Since(began).Round(time.Millisecond))
 	}
-	// Another request may have moved on already. Without an error, the next request also goes elsewhere.
+	// The next request is sent to the next process, even after a success. If p.at has changed, another request has
+	// moved on already.
 	if p.at == at {
 		p.at = (at + 1) % len(p.addresses)
 	}
 }
 
-// counts returns how many tries there were and how many of them failed, how many requests were given up, and how
-// long the slowest request took with all its tries.
+// counts returns the number of attempts, the number of failed attempts, the number of requests that were given up, and
+// the duration of the slowest request including its retries.
 func (p *patient) counts() (tries, failed, gaveUp int, slowest time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +121,7 @@ func (p *patient) lastFailure() string {
 	return p.last
 }
 
-// waitLogged waits for a line of a process' log that has all of these words, and returns it.
+// waitLogged waits until the log of a process has a line that contains all of the words, and returns the line.
 func waitLogged(t *testing.T, p *promrig.Process, words ...string) (line string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -137,7 +139,7 @@ func waitLogged(t *testing.T, p *promrig.Process, words ...string) (line string)
 	return line
 }
 
-// requireSound runs cassia check, and requires that everything is sealed and without a problem.
+// requireSound requires that cassia check finds no problems.
 func requireSound(ctx context.Context, t *testing.T, binary string, flags []string) {
 	t.Helper()
 	out, err := exec.CommandContext(ctx, binary, append([]string{"check"}, flags...)...).CombinedOutput()

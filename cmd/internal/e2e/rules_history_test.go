@@ -60,7 +60,7 @@ func TestRulesOverHistoryThatOnlyHoursCover(t *testing.T) {
 		require.NoError(t, err)
 		return fmt.Sprint(answer)
 	}
-	// promtool evaluates at times that it derives from the group, so not at edges of buckets.
+	// promtool derives the times of evaluations from the group, so they aren't at the edges of buckets.
 	require.Contains(t, ask(`count_over_time(requests:rate1h[40h])`, 41), `"38"`)
 	for _, function := range []string{"min", "avg", "max", "last"} {
 		require.Contains(t, ask(`round(1e6 * `+function+`_over_time(requests:rate1h[40h]))`, 41), `"100000"`, function)

@@ -33,7 +33,7 @@ groups:
     annotations: {summary: 'load is {{ $value }} in {{ $externalLabels.zone }}'}
 `
 
-// webhook notes the notifications of an Alertmanager.
+// webhook records the notifications of an Alertmanager.
 type webhook struct {
 	mu    sync.Mutex
 	heard []string
@@ -74,7 +74,7 @@ func (w *webhook) has(parts ...string) bool {
 	return false
 }
 
-// startAlertmanager starts a real one that notifies the webhook at once.
+// startAlertmanager starts a real Alertmanager that notifies the webhook without a delay.
 func startAlertmanager(ctx context.Context, t *testing.T, w *webhook) *promrig.Process {
 	path := cassiatest.Binary(t, "CASSIA_TEST_ALERTMANAGER", "alertmanager")
 	hook := httptest.NewServer(w)

@@ -11,24 +11,24 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// running is a server in a process of its own.
+// running is a server in another process.
 type running struct {
 	cassiatest.Server
-	// stop ends the server in order. Once it has ended, nothing happens.
+	// stop stops the server gracefully. Further calls do nothing.
 	stop func() error
 	// log is the path of its log.
 	log string
 	pid int
 }
 
-// startServe runs cassia serve with these flags until stop is called or the test ends. It doesn't store its own
-// metrics, unless a flag enables this.
+// startServe runs cassia serve with these flags until stop is called or the test ends. The server doesn't store its own
+// metrics, unless args contains --self-monitoring.
 func startServe(t *testing.T, args ...string) running {
 	t.Helper()
 	return startServeAs(t, func(p promrig.Program) promrig.Program { return p }, args...)
 }
 
-// startServeAs is startServe for a program that as changes before it is started.
+// startServeAs is startServe with a function that changes the program before it is started.
 func startServeAs(t *testing.T, as func(promrig.Program) promrig.Program, args ...string) running {
 	t.Helper()
 	address := cassiatest.FreeAddress(t)
@@ -52,5 +52,5 @@ func startServeAs(t *testing.T, as func(promrig.Program) promrig.Program, args .
 	return running{cassiatest.Server{URL: process.URL()}, stop, log, process.PID()}
 }
 
-// serverAt is a server that was started elsewhere.
+// serverAt returns a server that was started elsewhere, without its stop function, log and process id.
 func serverAt(url string) running { return running{Server: cassiatest.Server{URL: url}} }
