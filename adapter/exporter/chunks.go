@@ -16,7 +16,7 @@ type encoder struct {
 	starts bool
 	metas  []chunks.Meta
 	app    chunkenc.Appender
-	n      int // in the last chunk
+	n      int // number of samples in the last chunk
 }
 
 // sample is a float or a histogram.

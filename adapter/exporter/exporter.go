@@ -95,7 +95,7 @@ type run struct {
 	store   *storage.Store
 	stats   Stats
 	seen    map[uint64]struct{}
-	warned  map[string]bool // by the text of warnings that aren't of damage
+	warned  map[string]bool // by the text of a warning; damage is excluded
 	samples chunk.Samples
 	made    maker
 	// total and done count pieces.

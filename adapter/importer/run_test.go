@@ -40,7 +40,7 @@ func local(s *storage.Store) importer.Destination {
 // days is a source with one batch per day. It fails at the days in breakAt.
 type days struct {
 	n, series int
-	breakAt   map[int]bool // days at which it fails, once each
+	breakAt   map[int]bool // days at which the source fails, once each
 	change    func(day int, s *chunk.Samples)
 	read      []int
 }

@@ -375,7 +375,7 @@ func (v *verifier) rolled(
 			stored = Figures{int(have.Count[j]), have.Sum[j]}
 		}
 		n := int(made.Count[i])
-		if stored.Count > n { // The sum includes samples from elsewhere.
+		if stored.Count > n { // The bucket includes samples that aren't in the source.
 			beside += n
 			continue
 		}

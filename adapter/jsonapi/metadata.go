@@ -69,7 +69,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, of func(*params) (str
 	}
 	bytes := int64(0)
 	for _, text := range texts {
-		bytes += 2 * (int64(len(text)) + 16) // in memory and in the response
+		bytes += 2 * (int64(len(text)) + 16) // once in memory and once in the response
 	}
 	a.evaluator.Answered(ctx, bytes)
 	a.answer(w, http.StatusOK, texts)

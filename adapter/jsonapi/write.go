@@ -118,7 +118,7 @@ type writing struct {
 	a       *API
 	r       *http.Request
 	intakes map[string]*adapter.Intake
-	allowed map[string]error // by the tenant named by points
+	allowed map[string]error // the error of Options.Tenant by the tenant that points name
 	names   map[string]string
 	taken   int
 	// ruled counts the points that rules dropped.

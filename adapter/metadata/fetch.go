@@ -34,7 +34,7 @@ func (p *Poller) fetch(ctx context.Context, s Source) (int, error) {
 		}
 		return 0, err
 	}
-	defer func() { _ = answer.Body.Close() }() // what was read is checked; the rest doesn't matter
+	defer func() { _ = answer.Body.Close() }() // decoding has checked the response
 	if answer.StatusCode != http.StatusOK {
 		return 0, statusError(answer)
 	}

@@ -42,7 +42,7 @@ func (b *batch) Lookup(alias []byte) (*storage.Series, bool) {
 func (b *batch) Define(alias []byte, ls labels.Labels) (*storage.Series, error) {
 	ls = ls.WithoutEmpty()
 	if _, twice := ls.HasDuplicateLabelNames(); twice {
-		return b.Batch.Define(nil, ls) // it returns the error
+		return b.Batch.Define(nil, ls) // Define returns the error
 	}
 	if b.builder == nil {
 		b.builder = labels.NewBuilder(labels.EmptyLabels())

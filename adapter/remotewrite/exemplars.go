@@ -90,7 +90,7 @@ func (d *decoder) exemplarV1(m []byte) error {
 		d.dropped++
 		return nil
 	}
-	return d.refuseExemplar(err) // It may be accepted later.
+	return d.refuseExemplar(err) // a retry may be accepted
 }
 
 // exemplarV2 decodes an io.prometheus.write.v2.Exemplar. Rejected exemplars are reported to the sender.

@@ -120,7 +120,7 @@ func TestRulesOverReplicas(t *testing.T) {
 	s.Handler, err = Handler(s.store, opts)
 	require.NoError(t, err)
 	all := []prompb.TimeSeries{haSeries("m", "c", "a", 1), haSeries("dropped", "c", "a", 2), haSeries("n", "c", "b", 3)}
-	for _, n := range []int{2, 3, 3} { // The first request makes a replica elected.
+	for _, n := range []int{2, 3, 3} { // The first request causes an election.
 		w := post(s, contentV2, marshalV2(t, v2From(&prompb.WriteRequest{Timeseries: all[:n]})))
 		require.Equal(t, http.StatusNoContent, w.Code, w.Body)
 		require.Equal(t, fmt.Sprint(n), w.Header().Get(headerSamplesWritten))

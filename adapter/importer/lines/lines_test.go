@@ -213,9 +213,9 @@ func TestResumeAfterAnError(t *testing.T) {
 	long := strings.Repeat("# HELP a b\n", pieceBytes/8)
 	for _, c := range []struct {
 		f           Format
-		bad, better string // better replaces bad and the rest
+		bad, better string // better replaces bad and all text after it
 		rest        string
-		samples     int // of the first run
+		samples     int // read by the first run
 	}{
 		{OpenMetrics, "a 1 1\na 2\n", "a 2 2\n", "a 3 3\n# EOF\n", 1},
 		{OpenMetrics, "# TYPE a gauge\na 1 1\na 2 x\n", "a 2 2\n", "a 3 3\n# EOF\n", 1},
@@ -258,7 +258,7 @@ func TestResumeOfAnotherInput(t *testing.T) {
 		f           Format
 		first, then string
 		restarted   bool
-		samples     int // of the second run
+		samples     int // read by the second run
 		wrong       string
 	}{
 		{OpenMetrics, "a 1 1\n# EOF\n", "a 1 1\n# EOF\n", false, 0, ""},

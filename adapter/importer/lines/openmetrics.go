@@ -104,7 +104,7 @@ func (o *openMetrics) rest() error {
 // parse passes the samples of the piece to the Gatherer and returns the number of valid lines.
 func (o *openMetrics) parse() (done int, err error) {
 	p := textparse.NewOpenMetricsParser(o.piece, o.symbols)
-	if bytes.Count(o.piece, []byte("\n")) > len(o.starts)+1 { // the type precedes it
+	if bytes.Count(o.piece, []byte("\n")) > len(o.starts)+1 { // one line is the type
 		done--
 	}
 	for ; ; done++ {

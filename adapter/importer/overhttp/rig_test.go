@@ -226,7 +226,7 @@ func TestComparesOverHTTP(t *testing.T) {
 	require.NoError(t, err)
 	direct := importer.Local(r.store, clock)
 	changed := func() []storage.ImportedSeries {
-		list := history(1, 4, 8) // two more
+		list := history(1, 4, 8) // with two more series
 		list[0].Samples.V[100] = math.Inf(1)
 		list[1].Samples.V[7] = 5.25
 		return list

@@ -99,7 +99,7 @@ func (r *reader) request(ctx context.Context, minMS, maxMS int64, ms []*labels.M
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Body.Close() }() // it was only read
+	defer func() { _ = answer.Body.Close() }() // the body was only read
 	switch kind := answer.Header.Get("Content-Type"); {
 	case strings.HasPrefix(kind, streamed):
 		return q.chunks(answer.Body)

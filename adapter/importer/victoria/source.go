@@ -229,7 +229,7 @@ func (s *server) fetch(
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Body.Close() }() // it was only read
+	defer func() { _ = answer.Body.Close() }() // the body was only read
 	var body io.Reader = retriedReader{answer.Body}
 	if answer.Header.Get("Content-Encoding") == "gzip" {
 		z, err := gzip.NewReader(body)

@@ -95,7 +95,7 @@ func differences(call apiCall, theirs, ours apiAnswer) (out []string) {
 	if err := json.Unmarshal(ours.body, &got); err != nil {
 		return append(out, fmt.Sprintf("body: %v: %.300q\n  not %.300q", err, ours.body, theirs.body))
 	}
-	for _, v := range []any{want, got} { // Prometheus keeps these in a map.
+	for _, v := range []any{want, got} { // Prometheus returns them in the order of a map.
 		sortTexts(v, "infos")
 		sortTexts(v, "warnings")
 	}

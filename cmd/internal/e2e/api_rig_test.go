@@ -66,7 +66,7 @@ func newAPIRig(t *testing.T) apiRig {
 	for _, url := range []string{r.prometheus, r.cassia} {
 		r.send(t, url, body)
 	}
-	require.Eventually(t, func() bool { // They are written a little later.
+	require.Eventually(t, func() bool { // Metadata is written asynchronously.
 		_, text := cassia.Get(t, "/api/v1/metadata")
 		return strings.Contains(text, "Requests.")
 	}, cassiatest.Patience, 5*time.Millisecond, "metadata")
@@ -95,7 +95,7 @@ func apiData(t *testing.T, from time.Time) []byte {
 	t.Helper()
 	symbols := writev2.NewSymbolTable()
 	var request writev2.Request
-	var all []labels.Labels // of the series
+	var all []labels.Labels // of all series
 	add := func(ls labels.Labels, meta writev2.Metadata, fill func(s *writev2.TimeSeries, i int, ts int64)) {
 		s := writev2.TimeSeries{LabelsRefs: symbols.SymbolizeLabels(ls, nil), Metadata: meta}
 		for i := range apiSamples {

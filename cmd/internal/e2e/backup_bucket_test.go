@@ -27,7 +27,7 @@ import (
 type bucketed struct {
 	*killed
 	binary, data, to string
-	key              []string // the flag; none for a folder
+	key              []string // flag with the key; empty for a folder
 	flags            []string
 	restores         time.Duration // how long a restore takes
 	// at maps the name of a backup to the samples acknowledged before that backup started. The key "" stands for the
@@ -84,7 +84,7 @@ func (b *bucketed) cut(after time.Duration) {
 	known := b.known()
 	ctx, cancel := context.WithTimeout(b.ctx, after)
 	defer cancel()
-	c := b.backup(ctx) // The context kills it, as kill -9 does.
+	c := b.backup(ctx) // The context kills the command, as kill -9 does.
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
 	if err := c.Run(); err != nil {
@@ -102,7 +102,7 @@ func (b *bucketed) verifyNewest() {
 	restore := func(ctx context.Context) ([]byte, error) {
 		return b.command(ctx, "restore", "--from="+b.to, "--storage.path="+filepath.Join(dir, "data")).CombinedOutput()
 	}
-	if b.restores > 0 { // It is killed first, unless it ends before that.
+	if b.restores > 0 { // Kill a first restore, unless it ends before.
 		ctx, cancel := context.WithTimeout(b.ctx, time.Duration(b.rand.Int64N(int64(b.restores))))
 		_, _ = restore(ctx)
 		cancel()

@@ -34,8 +34,8 @@ func TestBackupDuringWrites(t *testing.T) {
 		return string(out)
 	}
 	const backups = 3
-	var at [backups]*killed // the samples acknowledged before each
-	var names []string      // of each; two may be of one second
+	var at [backups]*killed // the samples acknowledged before each backup
+	var names []string      // of the backups; two may have the same second
 	backup := func(url string) {
 		out := cassia("backup", "--storage.path="+data, "--to="+folder, "--url="+url)
 		t.Log(out)
@@ -54,7 +54,7 @@ func TestBackupDuringWrites(t *testing.T) {
 	}
 	k.processes[0].Kill()
 	stopLoads()
-	backup("http://localhost:1") // of a directory without a server
+	backup("http://localhost:1") // of a directory that no server uses
 
 	left, err := filepath.Glob(filepath.Join(data, "snapshots", "*"))
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestBackupDuringWrites(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, found, backups+1)
 	for i, name := range names {
-		known := k // The last one has everything.
+		known := k // The last backup has all samples.
 		if i < backups {
 			known = at[i]
 		}

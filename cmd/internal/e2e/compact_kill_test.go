@@ -65,7 +65,7 @@ type compactedDirectory struct {
 	sealed  string
 	now     time.Time
 	answers []string
-	took    time.Duration // by a compaction of all, with starting and stopping
+	took    time.Duration // duration of a whole run of downsample
 }
 
 func newCompactedDirectory(ctx context.Context, t *testing.T) *compactedDirectory {

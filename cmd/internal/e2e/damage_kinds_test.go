@@ -37,7 +37,7 @@ func TestEveryKindOfFileIsDamaged(t *testing.T) {
 	want, warned := answerOf(t, undamaged, now)
 	require.False(t, warned)
 	rng := rand.New(rand.NewPCG(soak.Seed(t), 0))
-	kinds["MANIFEST"] = kinds["MANIFEST"][len(kinds["MANIFEST"])-1:] // Damage of an earlier one is none.
+	kinds["MANIFEST"] = kinds["MANIFEST"][len(kinds["MANIFEST"])-1:] // Only the last manifest is used.
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		name := kinds[kind][rng.IntN(len(kinds[kind]))]
 		base := t.TempDir()

@@ -49,7 +49,7 @@ func startTraced(t *testing.T) *httptest.Server {
 		trace := prometheus.Labels{"trace_id": strconv.Itoa(scrapes), "ünïcode": "ä"}
 		counter.(prometheus.ExemplarAdder).AddWithExemplar(float64(scrapes), trace)
 		for i, v := range []float64{0.05, 0.5, 5, 50} {
-			if (scrapes+i)%3 > 0 { // not all of them every time
+			if (scrapes+i)%3 > 0 { // in each scrape, one or two buckets get no observation
 				classic.(prometheus.ExemplarObserver).ObserveWithExemplar(v, trace)
 				native.(prometheus.ExemplarObserver).ObserveWithExemplar(v*float64(scrapes), trace)
 			}

@@ -155,7 +155,7 @@ func TestRealPrometheus(t *testing.T) {
 // the programs to start for a stack.
 func compareWithPrometheus(t *testing.T, protocols []bool, cassias func(binary string) []promrig.Program) {
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
-	t.Cleanup(cancel) // the parallel tests below go on when this function has returned
+	t.Cleanup(cancel) // the parallel subtests below run after this function has returned
 	binary := builtCassia(t)
 	exporterBinary := cassiatest.Binary(t, "CASSIA_TEST_NODE_EXPORTER", "node_exporter")
 	exporter := start(ctx, t, promrig.NodeExporter(exporterBinary, t.TempDir(), cassiatest.FreeAddress(t)))

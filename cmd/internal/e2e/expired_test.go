@@ -67,7 +67,7 @@ func TestExpiredHistoryOnEveryWay(t *testing.T) {
 		}
 		aged := read(x.aged)
 		planner.same(t, x.answersOn(t, read(x.whole), aged, "", false))
-		for zone, at := range x.zones { // for which only rollups are left as well
+		for zone, at := range x.zones { // including times with rollups only
 			v := url.Values{
 				"match[]": {`{__name__=~"sn_sine|nhc"}`}, "start": {fmt.Sprint(at.Unix())},
 				"end": {fmt.Sprint(at.Add(time.Hour).Unix())},
@@ -117,7 +117,7 @@ func (x *expired) answersOn(t *testing.T, whole, aged running, tenant string, to
 		for _, query := range atTheHour {
 			if !told && slices.ContainsFunc([]string{"info(", "stddev", "deriv", "predict_linear"},
 				func(f string) bool { return strings.HasPrefix(query, f) }) {
-				continue // Remote read has reconstructed samples, which deviate otherwise.
+				continue // These deviate for samples that remote read has reconstructed.
 			}
 			want, got := whole.over(t, tenant, query, from, time.Hour), aged.over(t, tenant, query, from, time.Hour)
 			require.Equal(t, []int{http.StatusOK, http.StatusOK}, []int{want.code, got.code},

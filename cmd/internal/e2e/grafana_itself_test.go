@@ -113,7 +113,7 @@ func oneSampleOf(metric string, at time.Time) []byte {
 		Samples: []prompb.Sample{{Timestamp: at.UnixMilli(), Value: 1}},
 	}}}).Marshal()
 	if err != nil {
-		panic(err) // It is made of constants.
+		panic(err) // the request consists of constants
 	}
 	return snappy.Encode(nil, body)
 }

@@ -197,7 +197,7 @@ func (a *grafanaAnswer) count(t *testing.T, f grafanaFrame) {
 		a.expr, a.step = found[1], step
 	}
 	if len(f.Schema.Fields) == 0 {
-		return // It stands for an empty answer.
+		return // An empty response has a frame without fields.
 	}
 	require.Len(t, f.Schema.Fields, 2)
 	require.Len(t, f.Data.Values, 2)

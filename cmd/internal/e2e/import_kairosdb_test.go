@@ -99,7 +99,7 @@ func kairosHistory() []kairosSeries {
 			v += ".5"
 		}
 		mixed.Points = append(mixed.Points, [2]any{kairosEdge + (i-50)*1000, v})
-		if i%10 == 0 { // both, at one time
+		if i%10 == 0 { // an integer and a double at the same time
 			mixed.Points = append(mixed.Points, [2]any{kairosEdge + (i-50)*1000, json.Number("7")}, [2]any{
 				kairosEdge + (i-50)*1000, json.Number("-7.5"),
 			})
@@ -236,7 +236,7 @@ func (i *kairosImport) killOnce(ctx context.Context, t *testing.T) (complete boo
 		_, err := os.Stat(i.checkpoint)
 		return err == nil
 	}, cassiatest.Patience, time.Millisecond)
-	_ = cmd.Process.Kill() // It may have ended by itself.
+	_ = cmd.Process.Kill() // The command may have ended already.
 	_ = cmd.Wait()
 	text, err := os.ReadFile(i.checkpoint)
 	require.NoError(t, err)

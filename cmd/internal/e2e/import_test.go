@@ -45,7 +45,7 @@ func TestImportKilled(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), binary, args...)
 		require.NoError(t, cmd.Start())
 		timer := time.AfterFunc(time.Duration(100+r.IntN(700))*time.Millisecond, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait() // It was killed, or it was faster.
+		_ = cmd.Wait() // The command was killed or had ended already.
 		timer.Stop()
 	}
 	out, errs, status = cassiatest.Command(t, binary, append(args, "--verify")...)

@@ -57,7 +57,7 @@ func (s *importLoad) run(ctx context.Context) {
 			panic(err)
 		}
 		for ctx.Err() == nil && !s.send(ctx, body) {
-			time.Sleep(20 * time.Millisecond) // The server is away.
+			time.Sleep(20 * time.Millisecond) // The server is down.
 		}
 	}
 }
@@ -165,7 +165,7 @@ func importIntoServers(
 		cmd := exec.CommandContext(ctx, binary, args...)
 		require.NoError(t, cmd.Start())
 		timer := time.AfterFunc(time.Duration(50+r.IntN(300))*time.Millisecond, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait() // It was killed, or it was faster.
+		_ = cmd.Wait() // The command was killed or had ended already.
 		timer.Stop()
 	}
 	// The server is killed while the command runs.
@@ -181,7 +181,7 @@ func importIntoServers(
 	servers[0].Kill()
 	servers[0] = start(ctx, t, programs[0])
 	at("killed and started again")
-	if err := <-ended; err != nil { // It hadn't reached the server yet.
+	if err := <-ended; err != nil { // The command hadn't reached the server yet.
 		require.Contains(t, stderr.String(), "--url=")
 	}
 	at("the command ended")
@@ -196,7 +196,7 @@ func importIntoServers(
 
 	// The server may have accepted the last request although its client was stopped before the response.
 	live := fmt.Sprintf(`"(%d|%d)"`, load.live, load.live+1)
-	for range 2 { // Before all is sealed, and then.
+	for range 2 { // Before and after everything is sealed.
 		for _, server := range servers {
 			count := func(series string) string {
 				var answer promrig.Answer

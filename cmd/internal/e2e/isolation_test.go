@@ -36,7 +36,7 @@ func TestTenantsNeverMix(t *testing.T) {
 	w.readCalls()
 
 	w.write("mine", apiData(t, w.from))
-	require.Eventually(t, func() bool { // Metadata are written a little later.
+	require.Eventually(t, func() bool { // Metadata is written asynchronously.
 		answer := w.ask(apiCall{method: http.MethodGet, path: "/api/v1/metadata", header: http.Header{}}, "mine", false)
 		return bytes.Contains(answer.body, []byte("native"))
 	}, cassiatest.Patience, 10*time.Millisecond)
@@ -111,7 +111,7 @@ func (w *isolation) readCalls() {
 		call, err := w.parseAPICall(line)
 		require.NoError(w.t, err, line)
 		call.shape = call.shape || strings.Contains(call.path, "/status/") || strings.Contains(call.path, "stats=") ||
-			strings.HasSuffix(call.path, "/snapshot") || // Each has a name of its own.
+			strings.HasSuffix(call.path, "/snapshot") || // Each snapshot has another name.
 			// With a limit, it is undefined which series are returned.
 			strings.HasPrefix(call.path, "/api/v1/series?") && strings.Contains(call.path, "limit=")
 		w.calls = append(w.calls, call)
@@ -158,7 +158,7 @@ func (w *isolation) same(before, after []apiAnswer, when string) {
 	for i, call := range w.calls {
 		for _, word := range []string{marker("other"), marker("default"), marker("mine2")} {
 			if strings.Contains(call.line, word) {
-				continue // Words of the request may be repeated.
+				continue // The response may repeat words of the request.
 			}
 			require.False(w.t, bytes.Contains(after[i].body, []byte(word)),
 				"%s: %s has %q: %.500s", when, call.line, word, after[i].body)
@@ -185,9 +185,9 @@ func (w *isolation) sees(name string) {
 		require.NoError(w.t, err)
 		if line == "GET /api/v1/status/tsdb?limit=1000" &&
 			!bytes.Contains(w.ask(call, name, false).body, []byte(marker(name))) {
-			continue // It applies to unsealed slots.
+			continue // The call counts only unsealed slots.
 		}
-		require.Eventually(w.t, func() bool { // Metadata are written a little later.
+		require.Eventually(w.t, func() bool { // Metadata is written asynchronously.
 			return bytes.Contains(w.ask(call, name, false).body, []byte(marker(name)))
 		}, cassiatest.Patience, 10*time.Millisecond, line)
 	}

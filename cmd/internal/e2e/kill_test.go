@@ -46,8 +46,8 @@ type load struct {
 	protocol bench.Protocol
 	senders  int
 	rate     float64
-	taper    int64        // if positive, after how many acknowledged samples it slows down
-	client   *http.Client // nil: one that uses the first process only
+	taper    int64        // acknowledged samples after which the load slows down; 0: never
+	client   *http.Client // nil: a client that uses only the first process
 	done     chan error
 }
 
@@ -133,7 +133,7 @@ func (k *killed) startLoads() (stop func()) {
 		cancel()
 		for _, l := range k.loads {
 			if err := <-l.done; !errors.Is(err, context.Canceled) {
-				require.NoError(k.t, err, l.name) // all was sent before the end
+				require.NoError(k.t, err, l.name) // all samples were sent before the end
 			}
 		}
 	}
@@ -159,7 +159,7 @@ func (k *killed) live(sealer int) {
 		return
 	}
 	url := k.processes[sealer].URL() + "/-/seal"
-	go func() { _ = promrig.Post(k.ctx, url) }() // a kill may cut it off
+	go func() { _ = promrig.Post(k.ctx, url) }() // a kill may interrupt it
 	time.Sleep(time.Duration(k.rand.Int64N(int64(400 * time.Millisecond))))
 }
 

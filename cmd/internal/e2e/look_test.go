@@ -96,7 +96,7 @@ func TestLookingCommands(t *testing.T) {
 		}
 		all := make([]said, len(commands))
 		g := errgroup.Group{}
-		g.SetLimit(3) // Any number may look at once.
+		g.SetLimit(3) // Any number of processes may read at once.
 		for i, c := range commands {
 			g.Go(func() error {
 				text, err := exec.CommandContext(

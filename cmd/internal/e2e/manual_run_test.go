@@ -181,7 +181,7 @@ func (p *page) transcript(b block, where string) {
 		for _, s := range b.steps() {
 			script.WriteString(s.command)
 		}
-		p.shell(script.String(), where, "CURL_HOME="+p.dir) // With this, curl -s also fails at an error status.
+		p.shell(script.String(), where, "CURL_HOME="+p.dir) // Its .curlrc makes curl -s fail on an error status.
 		return
 	}
 	for _, s := range b.steps() {

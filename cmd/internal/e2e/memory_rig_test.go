@@ -40,14 +40,15 @@ var largeRequests = map[string]largeRequest{
 	"series":      getting("/api/v1/series", "match[]"),
 	"values":      getting("/api/v1/label/id/values", "match[]"),
 	"labels":      getting("/api/v1/labels", "match[]"),
-	"federate":    getting("/federate", "match[]", `,host=~"host-[12]..\\..*"`), // Its samples may take a quarter of the memory.
-	"read":        reading(prompb.ReadRequest_SAMPLES),
-	"streamed":    reading(prompb.ReadRequest_STREAMED_XOR_CHUNKS),
+	// Federation may use only a quarter of the memory, so it requests fewer series.
+	"federate": getting("/federate", "match[]", `,host=~"host-[12]..\\..*"`),
+	"read":     reading(prompb.ReadRequest_SAMPLES),
+	"streamed": reading(prompb.ReadRequest_STREAMED_XOR_CHUNKS),
 	"json": func(ctx context.Context, r running, _ string, metric int) (int, string, error) {
 		code, text, err := getAnswer(ctx, r, "/api/query", "tenant", "default", "metricName",
 			fmt.Sprintf("big_%d", metric), "start", fmt.Sprint(time.Now().Add(-10*time.Minute).Unix()))
 		if code == http.StatusUnprocessableEntity && strings.Contains(text, "the response has more than") {
-			code = http.StatusOK // Its responses are limited independently of the memory.
+			code = http.StatusOK // The limit on responses doesn't depend on the memory.
 		}
 		return code, text, err
 	},
@@ -160,7 +161,7 @@ func memoryGroup(t *testing.T, limit int64) (group string, ok bool) {
 			continue
 		}
 		if !setLimit(filepath.Join(group, of[1]), limit) {
-			_ = os.Remove(group) // It isn't a group, or has no memory controller.
+			_ = os.Remove(group) // The folder isn't a group, or has no memory controller.
 			continue
 		}
 		t.Cleanup(func() { require.NoError(t, os.Remove(group), "its processes have ended") })
@@ -192,7 +193,7 @@ func fillMemory(t *testing.T, r running, n int) {
 			}
 			sendFull(t, r, &request)
 		}
-		if m == memoryMetrics/2-1 { // Some are read from sealed rows, others from the head.
+		if m == memoryMetrics/2-1 { // Half of the metrics are sealed, the others are in the head.
 			code, text := r.Post(t, "/-/seal", nil)
 			require.Equal(t, http.StatusOK, code, text)
 		}
@@ -281,7 +282,7 @@ func watchAnonymous(t *testing.T, pid int) func() int64 {
 	look := func() {
 		f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 		if err != nil {
-			return // It has ended.
+			return // The process has ended.
 		}
 		defer f.Close()
 		for lines := bufio.NewScanner(f); lines.Scan(); {

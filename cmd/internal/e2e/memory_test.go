@@ -119,10 +119,10 @@ func (c memoryCell) ask(t *testing.T, r running, dir, kind string) {
 
 // outcomes counts the results of large requests.
 type outcomes struct {
-	answered, late, refused atomic.Int64 // late: of those answered, after 30 s; refused: 422, or 503 to the end
-	again                   atomic.Int64 // 503s that were followed by another try
+	answered, late, refused atomic.Int64 // late: answered after more than 30 s; refused: 422, or 503 to the end
+	again                   atomic.Int64 // rejected attempts that were retried
 	mu                      sync.Mutex
-	texts                   map[string]int // of refusals
+	texts                   map[string]int // number of rejections by their text
 }
 
 func (o *outcomes) String() string {
@@ -160,7 +160,7 @@ func (o *outcomes) ask(ctx context.Context, r running, kind, dir string, client 
 			break
 		}
 		o.again.Add(1)
-		time.Sleep(time.Second) // the Retry-After
+		time.Sleep(time.Second) // the Retry-After of the server
 	}
 	o.refused.Add(1)
 	return nil

@@ -43,7 +43,7 @@ func TestMetadataFrom(t *testing.T) {
 		"--web.config.file="+filepath.Join(dir, "web.yml"),
 	)
 	require.NoError(t, err)
-	program.Address = "ops:s3cret@" + self // Part of its URL.
+	program.Address = "ops:s3cret@" + self // the user info is part of URL()
 	prometheus := start(t.Context(), t, program)
 
 	type metadata map[string][]struct{ Type, Help, Unit string }

@@ -37,7 +37,7 @@ type nodesRig struct {
 	*killed
 	binary  string
 	cluster *cassandratest.Cluster
-	flags   []string // of the engine
+	flags   []string // flags of the engine
 	// sending is the client of the loads, and reading the client that concurrently reads them back.
 	sending, reading *patient
 }
@@ -182,7 +182,7 @@ func (r *nodesRig) keepReading() (stop func()) {
 				return
 			}
 			rounds++
-			select { // The loads and three nodes also need the machine.
+			select { // Leave CPU to the loads and the three nodes.
 			case <-ctx.Done():
 			case <-time.After(2 * time.Second):
 			}

@@ -202,7 +202,7 @@ func compareTypes(t *testing.T, cassia running, sent []*metricdata.ResourceMetri
 			}
 		}
 		if family == "target_info" {
-			continue // It gets no such labels.
+			continue // target_info gets no such labels.
 		}
 		require.Len(t, told[family], 1, family)
 		of := told[family].([]any)[0].(map[string]any)

@@ -29,7 +29,7 @@ type pausedRig struct {
 	binary string
 	engine []string
 	began  time.Time
-	lone   []string // metrics of one sample each
+	lone   []string // metrics with one sample each
 }
 
 // TestPausedAndBackLate suspends one of two processes under load: between a write and its response, and in the middle
@@ -75,7 +75,7 @@ func newPausedRig(t *testing.T) *pausedRig {
 		promrig.Cassia(r.binary, t.TempDir(), cassiatest.FreeAddress(t), flags...),
 		promrig.Cassia(r.binary, t.TempDir(), cassiatest.FreeAddress(t), flags...))
 	balanced := newPatient(2*time.Minute, r.programs[0].Address, r.programs[1].Address)
-	balanced.inner.ResponseHeaderTimeout = 3 * time.Second // then a sender tries the other one
+	balanced.inner.ResponseHeaderTimeout = 3 * time.Second // then a sender tries the other process
 	for _, l := range r.loads {
 		l.client = &http.Client{Transport: balanced}
 	}
@@ -91,7 +91,7 @@ func (r *pausedRig) signal(i int, s syscall.Signal) {
 func (r *pausedRig) pausedBeforeTheAnswer() {
 	const wanted, tries = 6, 80
 	stored, lost, answered := 0, 0, 0
-	within := 60 * time.Millisecond // how late a process is stopped at most: about when it would answer
+	within := 60 * time.Millisecond // max delay of the signal: about the duration of a write
 	for n := 0; n < tries && stored < wanted; n++ {
 		victim := n % 2
 		metric := fmt.Sprintf("lone_%d", n)
@@ -192,7 +192,7 @@ func (r *pausedRig) sealing(i int) (done chan error) {
 		url := r.processes[i].URL() + "/-/seal"
 		go func() { done <- promrig.Post(r.ctx, url) }()
 		select {
-		case err := <-done: // It was done at once: there was little to do yet.
+		case err := <-done: // There was too little to seal.
 			if !busy(err) {
 				require.NoError(r.t, err)
 			}
@@ -248,7 +248,7 @@ func (r *pausedRig) killedWhileSealing(victim int) {
 	other := 1 - victim
 	done := r.sealing(victim)
 	r.processes[victim].Kill()
-	for <-done == nil { // It had just sealed all.
+	for <-done == nil { // The seal had just ended.
 		r.revive(victim)
 		done = r.sealing(victim)
 		r.processes[victim].Kill()
@@ -267,7 +267,7 @@ func (r *pausedRig) pausedWhileSealingByItself(victim int) {
 	other := 1 - victim
 	r.processes[victim].Kill()
 	r.takesOver(other)
-	time.Sleep(2 * time.Second) // work gathers
+	time.Sleep(2 * time.Second) // samples to seal accumulate
 	r.revive(victim)
 	r.waitSealing(victim)
 	r.signal(victim, syscall.SIGSTOP)
@@ -304,7 +304,7 @@ func (r *pausedRig) progress(i int) (rounds, sealed float64) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch name {
 		case "cassia_downsample_rounds_total":
-			rounds, _ = strconv.ParseFloat(value, 64) // a text that isn't a number is no progress
+			rounds, _ = strconv.ParseFloat(value, 64) // 0 if the text isn't a number
 		case "cassia_store_sealed_samples_total":
 			sealed, _ = strconv.ParseFloat(value, 64)
 		}

@@ -20,7 +20,7 @@ func TestRulesOutliveAFreeze(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real program for half a minute: leave -short out")
 	}
-	t.Parallel() // it waits
+	t.Parallel() // most of the time is spent waiting
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	dir := t.TempDir()

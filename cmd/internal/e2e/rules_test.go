@@ -139,7 +139,7 @@ func TestRulesOutliveKills(t *testing.T) {
 	cassia.Kill()
 	gaps.killed = time.Now()
 	start(ctx, t, cassia.Program)
-	gaps.began = time.Now() // It waits for senders first.
+	gaps.began = time.Now() // The process waits for senders before it evaluates.
 	wait("the rules go on", func() bool { return latest(`timestamp(tick)`) > float64(gaps.began.Unix())+15 })
 	ended := latest(`timestamp(tick)`)
 	for _, query := range []string{`tick`, `ALERTS{alertstate="firing"}`, `ALERTS_FOR_STATE`} {

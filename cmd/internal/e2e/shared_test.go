@@ -55,7 +55,7 @@ type sharedRuling struct {
 	*sharedRig
 	// owner is the index of the process that evaluates the rules, other the index of the other process.
 	owner, other int
-	active       time.Time // since when the alert is, as the owner reports it
+	active       time.Time // time since which the alert is active, from the owner
 	// seen holds the values of each recorded series that were last read, by time.
 	seen map[string]map[int64]float64
 
@@ -221,7 +221,7 @@ func newSharedPair(r *sharedRig, dies int) *sharedPair {
 		return newSender(func(int64) float64 { return v }, "__name__", "work", "__replica__", name, "cluster", "pair")
 	}
 	p.a, p.b = replica("a", 1), replica("b", 2)
-	p.b.offset = sharedTick / 3 // So that samples of both don't hide each other.
+	p.b.offset = sharedTick / 3 // The samples of a and b must have different times.
 	p.stopA = r.send(p.a, p.lives)
 	p.elected("a")
 	r.send(p.b, p.dies)
@@ -325,7 +325,7 @@ type sharedDeletes struct {
 	// cut is the time up to which samples of the live series are deleted; returned is the time at which this delete was
 	// acknowledged. Both are in milliseconds.
 	cut, returned int64
-	history       int // how many series of a history are left, of historySeries
+	history       int // how many of the historySeries series aren't deleted
 }
 
 const (

@@ -26,8 +26,8 @@ type damageable struct {
 	// process ended.
 	before, older string
 	now           time.Time
-	acked         map[string]int // samples of each metric
-	backedUp      map[string]int // in the backup
+	acked         map[string]int // acknowledged samples of each metric
+	backedUp      map[string]int // acknowledged before the backup
 }
 
 // lateSamples is the number of samples that each part of the history adds.
@@ -115,8 +115,8 @@ func contents(t *testing.T, dir string) map[string]string {
 
 // answer is a server's response to queries for all samples of a directory.
 type answer struct {
-	samples map[string]int // of each metric
-	warned  bool           // an answer names missing samples
+	samples map[string]int // number of samples of each metric
+	warned  bool           // a response reports missing samples
 	silent  []string       // metrics whose samples are missing without a warning
 	refused string         // the server didn't start, for this reason
 }

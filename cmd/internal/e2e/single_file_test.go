@@ -20,16 +20,16 @@ import (
 type ending int
 
 const (
-	works ending = iota + 1 // with all samples, and check finds nothing
-	alone                   // a start may refuse; restore --damaged repairs it without a backup
+	works ending = iota + 1 // all samples are returned, and check finds no problem
+	alone                   // a start may fail; restore --damaged repairs it without a backup
 	// a start fails; restore --damaged --from repairs it; without a backup, it names the missing rows
 	fromBackup
-	named     // a start refuses; after restore --damaged it works, and missing rows are named
-	giveUpLog // a start refuses; restore --damaged --give-up-log continues without the log
-	asAWhole  // a start refuses; only the backup as a whole helps
+	named     // a start fails; after restore --damaged it works and names the missing rows
+	giveUpLog // a start fails; restore --damaged --give-up-log continues without the log
+	asAWhole  // a start fails; only a restore of the whole backup helps
 
-	refused // a backup isn't restored, and the file is named
-	either  // a backup is restored whole, or refused
+	refused // a backup isn't restored, and the error names the file
+	either  // a backup is restored completely, or as with refused
 )
 
 // damages are the ways in which a file is damaged.
@@ -207,7 +207,7 @@ func (d *damageable) requireRestoredOrRefused(t *testing.T, c damageCell) {
 	}
 	require.Equal(t, 1, status)
 	require.Contains(t, cassiatest.LastLine(stderr), filepath.Base(folder))
-	if filepath.Base(c.path) != "backup.json" { // A backup without one isn't complete.
+	if filepath.Base(c.path) != "backup.json" { // A backup without backup.json is incomplete.
 		require.Contains(t, cassiatest.LastLine(stderr), filepath.Base(c.path))
 	}
 	require.NoDirExists(t, filepath.Join(base, "data"))
@@ -278,9 +278,9 @@ func (s *damagedCopy) restore(t *testing.T, args ...string) (status int, text st
 func (s *damagedCopy) requireNamed(t *testing.T) {
 	stdout, stderr, status := cassiatest.Command(t, builtCassia(t), "check", "--storage.path="+s.dir)
 	require.Equal(t, 1, status)
-	require.Contains(t, stdout+stderr, s.file) // The settings may be in it, without which nothing else is read.
+	require.Contains(t, stdout+stderr, s.file) // The file may contain the settings, which are read first.
 	a := s.ask(t, s.base)
-	if a.refused != "" { // Settings or deletes are missing: nothing can be read rightly.
+	if a.refused != "" { // Without settings or deletes, no response would be right.
 		require.Contains(t, a.refused, "cassia")
 		return
 	}

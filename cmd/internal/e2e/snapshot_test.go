@@ -67,7 +67,7 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 	}
 	sealed := make(chan error, 1)
 	saving, done := context.WithCancel(k.ctx)
-	go func() { // Rows that are deleted in the staging log during this must be stored elsewhere.
+	go func() { // Seal during the copy: rows move from the staging log to other tables.
 		for saving.Err() == nil {
 			if err := promrig.Post(k.ctx, k.processes[0].URL()+"/-/seal"); err != nil {
 				sealed <- err

@@ -207,7 +207,8 @@ func TestSlowClockUntilNTP(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, code, text)
 
 	p = start(r.ctx, t, promrig.Cassia(r.skewed.path, t.TempDir(), cassiatest.FreeAddress(t)))
-	for n, off := range []time.Duration{0, -20 * time.Minute, 0} { // The measured time shows that it was set back.
+	// The observed uptime shows that the clock was set back.
+	for n, off := range []time.Duration{0, -20 * time.Minute, 0} {
 		r.skewed.set(t, p.PID(), off)
 		code, text = r.postAt(p, "right", time.Now())
 		require.Equal(t, http.StatusNoContent, code, text)
@@ -285,7 +286,7 @@ func TestWrongClockInACluster(t *testing.T) {
 	r.skewed.set(t, right.PID(), 0)
 	r.waitDoubted(right, false)
 	require.NoError(t, wrong.Terminate(cassiatest.StopWithin))
-	r.write(right, 20*24*time.Hour) // Late: by a mark of two months ahead it would be thrown away when it is sealed.
+	r.write(right, 20*24*time.Hour) // Late: the wrong clock would drop it as expired at its seal.
 	require.Eventually(t, func() bool { code, _ := r.post(right, "/-/seal"); return code == http.StatusOK },
 		cassiatest.Patience, 100*time.Millisecond)
 	require.Equal(t, r.wrote, r.count(right))
