@@ -21,7 +21,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// oddRequests generates random remote write requests that are partly invalid, or unusual.
+// oddRequests generates random remote write requests, some of which are invalid or unusual.
 type oddRequests struct{ rng *rand.Rand }
 
 func (o oddRequests) one(of ...string) string { return of[o.rng.IntN(len(of))] }
@@ -86,7 +86,7 @@ func (o oddRequests) v1(now int64) *prompb.WriteRequest {
 	return q
 }
 
-// v2 is a request of v1 as one of 2.0, with references that may lead nowhere.
+// v2 converts a remote write 1.0 request to 2.0. Some of its symbol references are invalid.
 func (o oddRequests) v2(of *prompb.WriteRequest) *writev2.Request {
 	q := &writev2.Request{Symbols: []string{""}}
 	ref := func(text string) uint32 {
@@ -115,7 +115,8 @@ func (o oddRequests) v2(of *prompb.WriteRequest) *writev2.Request {
 	return q
 }
 
-// broken turns, cuts or repeats some bytes, one time in three.
+// broken returns the body unchanged in two of three cases. Otherwise it flips a bit, truncates the body, inserts a byte
+// or repeats the start.
 func (o oddRequests) broken(body []byte) []byte {
 	body = slices.Clone(body)
 	if len(body) == 0 || o.rng.IntN(3) > 0 {
@@ -135,7 +136,7 @@ func (o oddRequests) broken(body []byte) []byte {
 	return body
 }
 
-// wroteOf is the content of a request, as decoded by its protocol's own decoder: the values per time, by sorted labels.
+// wroteOf contains the samples of requests as decoded by the reference decoder: by sorted labels and time, the values.
 type wroteOf map[string]map[int64][]uint64
 
 func (w wroteOf) add(ls []prompb.Label, t int64, v float64) {
@@ -168,7 +169,7 @@ func decodedV2(body []byte) (wroteOf, error) {
 		return nil, err
 	}
 	w := wroteOf{}
-	var bad error // of a series; the others count
+	var bad error // an error of one series; the others are still decoded
 	for _, s := range q.Timeseries {
 		var ls []prompb.Label
 		for i := 0; i+1 < len(s.LabelsRefs); i += 2 {
@@ -190,7 +191,7 @@ func decodedV2(body []byte) (wroteOf, error) {
 	return w, bad
 }
 
-// readBack reads all that a tenant has by remote read.
+// readBack returns all samples of a tenant, read with remote read.
 func (r running) readBack(t *testing.T, tenant string) wroteOf {
 	t.Helper()
 	q := prompb.ReadRequest{Queries: []*prompb.Query{{StartTimestampMs: math.MinInt64, EndTimestampMs: math.MaxInt64,
@@ -213,8 +214,8 @@ func (r running) readBack(t *testing.T, tenant string) wroteOf {
 	return w
 }
 
-// TestWhatIsAcknowledgedIsReadBack sends unusual and invalid requests, which never cause a 5xx. Requests that the
-// protocol's own decoder rejects are rejected. All acknowledged samples are read back, and no others.
+// TestWhatIsAcknowledgedIsReadBack sends unusual and invalid requests. No request causes a 5xx response, and requests
+// that the reference decoder rejects are rejected. Exactly the acknowledged samples are read back.
 func TestWhatIsAcknowledgedIsReadBack(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir(), "--retention.raw=0")
@@ -242,7 +243,7 @@ func TestWhatIsAcknowledgedIsReadBack(t *testing.T) {
 		code := answer.StatusCode
 		about := fmt.Sprintf("%s %q: %d %s, %v", kind, body, code, text, refused)
 		codes[fmt.Sprint(code, " ", refused != nil)]++
-		if code == http.StatusServiceUnavailable { // Until the time is over in which NTP may set the only clock.
+		if code == http.StatusServiceUnavailable { // Returned until the only clock is trusted.
 			require.Contains(t, text, "maybe_ahead", about)
 		} else {
 			require.Less(t, code, 500, about)

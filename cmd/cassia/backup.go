@@ -108,12 +108,13 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	return errors.Join(err, c.printVerified(stats))
 }
 
-// checkStore returns an error if the directory has no store, is a backup, or would be refused at start.
+// checkStore returns an error if the directory contains no store, contains a backup, or contains a store that a server
+// couldn't open.
 func (c *backupCommand) checkStore() error {
 	return withDirectory(c.dir, pebble.CheckStore(c.dir))
 }
 
-// withDirectory adds the directory to an error of opening it.
+// withDirectory adds the path of the directory to an error that occurred when the directory was opened.
 func withDirectory(dir string, err error) error {
 	switch {
 	case errors.Is(err, pebble.ErrNoData):
@@ -134,8 +135,8 @@ func (c *backupCommand) snapshot(ctx context.Context, name string) error {
 	return err
 }
 
-// snapshotAlone opens the directory and makes a snapshot. It waits while another command has the directory open for the
-// same purpose.
+// snapshotAlone opens the directory and makes a snapshot. If another command has the directory open to make a snapshot,
+// it waits until that command is done.
 func (c *backupCommand) snapshotAlone(ctx context.Context, name string) (err error) {
 	folder := filepath.Join(c.dir, snapshotsFolder)
 	done, err := backups.Turn(ctx, folder)
@@ -150,7 +151,7 @@ func (c *backupCommand) snapshotAlone(ctx context.Context, name string) (err err
 	return errors.Join(checkpoint(ctx, eng, filepath.Join(folder, name)), eng.Close())
 }
 
-// openExisting opens the engine of a directory and accepts all settings of the store.
+// openExisting opens the engine of an existing directory. The store may have been created with any settings.
 func openExisting(dir string) (*pebble.Engine, error) {
 	o := pebbleOptions()
 	o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
@@ -159,8 +160,8 @@ func openExisting(dir string) (*pebble.Engine, error) {
 	return eng, withDirectory(dir, err)
 }
 
-// backupName returns a name for a backup made at a time. Names sort by time, and two backups of the same moment have
-// different names.
+// backupName returns the name for a backup made at the given time. Names sort by time, and two backups made at the same
+// moment have different names.
 func backupName(at time.Time) string {
 	return fmt.Sprintf("%s-%08x%08x", at.UTC().Format("20060102T150405Z"), at.Nanosecond(), rand.Uint32())
 }

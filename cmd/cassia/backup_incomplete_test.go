@@ -15,9 +15,9 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// TestIncompleteBackupsAreNotWhole removes a file of the newest backup and truncates a file of the previous one: the
-// list reports both, delete keeps the complete one, and verify examines all of them even if the list of one can't be
-// read.
+// TestIncompleteBackupsAreNotWhole removes a file of the newest backup and truncates a file of the previous one.
+// `backup list` reports both, `backup delete` keeps the complete backup, and `backup verify` checks all backups even if
+// the file list of one of them is unreadable.
 func TestIncompleteBackupsAreNotWhole(t *testing.T) {
 	for _, place := range []string{"folder", "bucket"} {
 		t.Run(place, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestIncompleteBackupsAreNotWhole(t *testing.T) {
 				return stdout, stderr
 			}
 			dir := cassiatest.SealedDirectory(t, time.Now().Truncate(time.Hour))
-			var list, own []string // of each backup: its list, and a file that the ones before don't have
+			var list, own []string // per backup: its file list, and a file that no earlier backup contains
 			known := map[string]bool{}
 			isNew := func(pattern string) (path string) {
 				paths, err := filepath.Glob(pattern)

@@ -41,7 +41,7 @@ func backupsRoute(schedule *backups.Schedule) server.Route {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("X-Content-Type-Options", "nosniff")
-			// An error means that the client disconnected.
+			// Encode fails only if the client has disconnected.
 			_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": schedule.Status()})
 		})}
 }

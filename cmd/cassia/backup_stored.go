@@ -22,7 +22,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble/objects"
 )
 
-// storedCommand is a command on the backups at a location.
+// storedCommand holds the flags and arguments of a command that works on existing backups at a location.
 type storedCommand struct {
 	at     backups.Place
 	names  []string
@@ -90,7 +90,6 @@ func addBackupList(backup *kingpin.CmdClause) subcommand {
 	}}
 }
 
-// printStored prints a table of backups.
 func printStored(w io.Writer, at string, list []pebble.StoredBackup) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintf(w, "no backups in %s\n", at)
@@ -227,8 +226,8 @@ func (c *storedCommand) delete(ctx context.Context) error {
 	return nil
 }
 
-// withOperation adds an operation, whose text ends with the location of backups, to an error. If the error begins with
-// the location, it isn't repeated.
+// withOperation prefixes an error with the operation that failed. The operation's text ends with the location of the
+// backups; if the error begins with the location too, the location is printed only once.
 func withOperation(operation string, at *backups.Place, err error) error {
 	text := storage.Plain(oneLine(err))
 	if rest, ok := strings.CutPrefix(text, at.String()); ok &&

@@ -18,7 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// TestBackupsAreListedVerifiedAndDeleted does so in a folder and in a bucket, with backups of two stores.
+// TestBackupsAreListedVerifiedAndDeleted lists, verifies and deletes backups of two stores, in a folder and in a
+// bucket.
 func TestBackupsAreListedVerifiedAndDeleted(t *testing.T) {
 	for _, place := range []string{"folder", "bucket"} {
 		t.Run(place, func(t *testing.T) {
@@ -56,7 +57,7 @@ func TestBackupsAreListedVerifiedAndDeleted(t *testing.T) {
 			require.NoError(t, err)
 			for i, line := range lines[1:] {
 				tenants := "default"
-				if i == 2 { // No sample is sealed.
+				if i == 2 { // This store has no sealed samples.
 					tenants = "-"
 				}
 				require.Regexp(t, `^\d{8}T\d{6}Z-\w+ +20\S+Z +\d+ +\S+ \S+ +\S+ +`+host+` +`+tenants+` +yes$`, line)
@@ -74,7 +75,7 @@ func TestBackupsAreListedVerifiedAndDeleted(t *testing.T) {
 			require.Equal(t, listed[0].Store, listed[1].Store)
 			require.NotEqual(t, listed[0].Store, listed[2].Store)
 
-			// A restore must name the store, which isn't damage.
+			// The restore fails because it doesn't name the store. The error must not report this as damage.
 			var stderr bytes.Buffer
 			require.Equal(t, 1,
 				run([]string{"restore", "--from=" + to, "--storage.path=" + filepath.Join(t.TempDir(), "x")}, &stderr))
@@ -124,7 +125,8 @@ func TestBackupsAreListedVerifiedAndDeleted(t *testing.T) {
 	}
 }
 
-// TestBackupErrorsNameThePlaceOnce holds that an error that begins with its place gets no second one.
+// TestBackupErrorsNameThePlaceOnce checks that the location of the backups isn't repeated in an error that begins with
+// it.
 func TestBackupErrorsNameThePlaceOnce(t *testing.T) {
 	t.Parallel()
 	at := &backups.Place{At: "s3://bucket/x?endpoint=http://127.0.0.1:1&region=a"}

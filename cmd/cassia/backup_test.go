@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// TestBackupSaysWhatIsWrong checks that the error of a backup that can't be made names the remedy.
+// TestBackupSaysWhatIsWrong checks that the errors of backups that can't be made name the remedy.
 func TestBackupSaysWhatIsWrong(t *testing.T) {
 	run := func(args ...string) error {
 		command, err := parse(args)
@@ -35,7 +35,8 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 	require.ErrorContains(t, err, "--keep=-1")
 }
 
-// TestBackupsIntoTheData are refused before anything is changed, by the command and by a schedule.
+// TestBackupsIntoTheData checks that a backup into a data directory is rejected before anything is changed, by the
+// command and by the schedule.
 func TestBackupsIntoTheData(t *testing.T) {
 	t.Parallel()
 	dir, other, folder := cassiatest.StoreWith(t, 1), cassiatest.StoreWith(t, 1), t.TempDir()
@@ -97,7 +98,7 @@ func filesOf(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-// TestBackupsOfOneSecond backs up a store without a server repeatedly, more than once per second.
+// TestBackupsOfOneSecond makes more than one backup per second of a store without a server.
 func TestBackupsOfOneSecond(t *testing.T) {
 	t.Parallel()
 	dir, folder := cassiatest.StoreWith(t, 8), t.TempDir()
@@ -110,8 +111,8 @@ func TestBackupsOfOneSecond(t *testing.T) {
 	require.Len(t, made, 4)
 }
 
-// TestBackupsAtOneMoment: concurrent backups of a directory without a server don't disturb each other. Two into the
-// same folder may fail with an error that reports this.
+// TestBackupsAtOneMoment makes concurrent backups of a directory without a server. Backups into different folders
+// succeed. Of two backups into the same folder, one may fail with an error that says so.
 func TestBackupsAtOneMoment(t *testing.T) {
 	t.Parallel()
 	dir, folder := cassiatest.StoreWith(t, 8), t.TempDir()
@@ -150,8 +151,8 @@ func TestBackupsAtOneMoment(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// TestSnapshotsOfKilledCommands: snapshots are removed if their command ended before they were made, or was killed
-// before the server started. A snapshot requested by a user is kept.
+// TestSnapshotsOfKilledCommands checks that snapshots are removed if the command exited before its snapshot was made,
+// or was killed before the server started. A snapshot that a user requested is kept.
 func TestSnapshotsOfKilledCommands(t *testing.T) {
 	t.Parallel()
 	dir := cassiatest.StoreWith(t, 3)
@@ -185,7 +186,7 @@ func TestSnapshotsOfKilledCommands(t *testing.T) {
 	require.Contains(t, text,
 		"the server found no request for this snapshot in its --storage.path; the command probably has a different --storage.path",
 		"nothing is made for whom it isn't removed")
-	// It is killed while it waits for the answer.
+	// The claim file exists but isn't locked, as after a command was killed while it waited for the response.
 	require.NoError(t, os.WriteFile(filepath.Join(snapshots, killed+".claim"), nil, 0o644))
 	status, text = post("?claim=" + killed)
 	require.Equal(t, 500, status)
@@ -210,7 +211,7 @@ func TestSnapshotsOfKilledCommands(t *testing.T) {
 		"snapshots exist; their files use disk space until the snapshots are removed")
 	require.Len(t, left(), 1)
 
-	// The server of another directory makes none.
+	// The server of another directory doesn't make a snapshot.
 	startServe(t, "--storage.path="+dir)
 	elsewhere := cassiatest.StoreWith(t, 1)
 	other := startServe(t, "--storage.path="+elsewhere)
@@ -223,7 +224,7 @@ func TestSnapshotsOfKilledCommands(t *testing.T) {
 	require.Len(t, left(), 1)
 }
 
-// TestBackupFlags are refused before anything is done.
+// TestBackupFlags checks that invalid flags are rejected before any work starts.
 func TestBackupFlags(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {

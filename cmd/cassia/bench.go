@@ -25,7 +25,7 @@ type benchConfig struct {
 	readURL           string
 	ackLog, verifyLog string
 	verify, asJSON    bool
-	// endProgress clears the line that showed progress. It is nil if there is none to clear.
+	// endProgress clears the progress line. It is nil if there is no progress line to clear.
 	endProgress func()
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// lineOnTerminal replaces the last line of a terminal at each write. Each call of Write must have one line.
+// lineOnTerminal replaces the last line of a terminal with each call of Write. Each call must pass exactly one line.
 type lineOnTerminal struct{ w io.Writer }
 
 func (l lineOnTerminal) Write(line []byte) (int, error) {
@@ -18,8 +18,8 @@ func (l lineOnTerminal) Write(line []byte) (int, error) {
 // end clears the line.
 func (l lineOnTerminal) end() { _, _ = io.WriteString(l.w, "\r\x1b[K") }
 
-// progressOn returns the writer for lines of progress and the interval between them. A terminal has one line that is
-// replaced; other files get a new line at a longer interval.
+// progressOn returns the writer for progress lines and the interval between them. On a terminal, each line replaces the
+// previous one. In other files, each line is appended, and the interval is longer.
 func progressOn(f *os.File) (w io.Writer, every time.Duration, end func()) {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// On a terminal bench shows one line that changes, and takes it away before the report.
+// TestBenchShowsProgressOnATerminal checks that bench redraws one line on a terminal and clears it before the report.
 func TestBenchShowsProgressOnATerminal(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir())
 	var screen bytes.Buffer

@@ -30,7 +30,7 @@ func parseBench(t *testing.T, args ...string) *benchConfig {
 
 func TestBenchSaysWhatItMeasured(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // the server only acknowledges
+		_, _ = io.Copy(io.Discard, r.Body) // The server acknowledges samples without storing them.
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	defer server.Close()

@@ -11,7 +11,8 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer/overhttp"
 )
 
-// Requests with samples take their bytes of one budget, at whichever endpoint they arrive; queries have their own.
+// TestBodiesOfAllEndpointsAreBoundedTogether checks that the bodies of writes share one memory limit across all
+// endpoints, and that queries have a separate limit.
 func TestBodiesOfAllEndpointsAreBoundedTogether(t *testing.T) {
 	p := startProcess(t, "--storage.path="+t.TempDir(), "--no-self-monitoring")
 	post := func(path, contentType, encoding, body string) (int, string) {

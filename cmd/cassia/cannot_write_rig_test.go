@@ -27,19 +27,21 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble/faultfs"
 )
 
-// A cassia whose files can't be written is this test's binary, started again with these variables.
+// The tests start their own binary again as a cassia process with write errors. These environment variables configure
+// it.
 const (
-	cannotArgs  = "CASSIA_TEST_CANNOT_ARGS"  // its command line, JSON
-	cannotCause = "CASSIA_TEST_CANNOT_CAUSE" // which operations fail
-	cannotFile  = "CASSIA_TEST_CANNOT_FILE"  // they fail while this file exists
-	cannotTable = "CASSIA_TEST_CANNOT_TABLE" // if set: from the first sorted file on that is made while it exists
-	cannotPath  = "CASSIA_TEST_CANNOT_PATH"  // on files with this in their path
+	cannotArgs  = "CASSIA_TEST_CANNOT_ARGS"  // the command line, as JSON
+	cannotCause = "CASSIA_TEST_CANNOT_CAUSE" // the name of the cause, which defines the operations that fail
+	cannotFile  = "CASSIA_TEST_CANNOT_FILE"  // the operations fail while this file exists
+	cannotTable = "CASSIA_TEST_CANNOT_TABLE" // if set, they fail only from the creation of the next sorted file on
+	cannotPath  = "CASSIA_TEST_CANNOT_PATH"  // they fail only on files whose path contains this text
 )
 
-// belowReserve is the cause that the disk has only the free bytes written in cannotFile; no operation fails.
+// belowReserve is the cause in which no operation fails, but the disk reports only the number of free bytes written in
+// cannotFile.
 const belowReserve = "below the reserve"
 
-// cause is why operations on files fail.
+// cause is a simulated reason why file operations fail.
 type cause struct {
 	errno syscall.Errno
 	fails func(faultfs.FileOp) bool
@@ -74,7 +76,7 @@ var causes = map[string]cause{
 	},
 }
 
-// runThatCannotWrite is the program: it never returns.
+// runThatCannotWrite is the main function of the process with write errors. It never returns.
 func runThatCannotWrite() {
 	var args []string
 	if err := json.Unmarshal([]byte(os.Getenv(cannotArgs)), &args); err != nil {
@@ -117,7 +119,7 @@ func runThatCannotWrite() {
 	os.Exit(status)
 }
 
-// cannotWrite is a cassia whose files can't be written for a while.
+// cannotWrite runs cassia processes in which file operations fail between begin and end.
 type cannotWrite struct {
 	t     *testing.T
 	cause string
@@ -126,7 +128,7 @@ type cannotWrite struct {
 	table bool
 	path  string
 	rand  *rand.Rand
-	acked int // metrics with an acknowledged sample
+	acked int // number of metrics with an acknowledged sample
 	tried int
 }
 
@@ -141,7 +143,7 @@ func newCannotWrite(t *testing.T, cause string) *cannotWrite {
 func (c *cannotWrite) begin() { require.NoError(c.t, os.WriteFile(c.file, nil, 0o600)) }
 func (c *cannotWrite) end()   { require.NoError(c.t, os.Remove(c.file)) }
 
-// child is a cassia that runs.
+// child is a running cassia process.
 type child struct {
 	cassiatest.Server
 	c     *cannotWrite
@@ -159,7 +161,7 @@ func (c *cannotWrite) start(args ...string) *child {
 		c: c, log: &lockedBuffer{}, ended: make(chan struct{}),
 		cmd: exec.Command(program, "-test.run=^TestServerThatCannotWrite$"),
 	}
-	p.cmd.Dir = filepath.Dir(c.dir) // An import keeps its checkpoint there.
+	p.cmd.Dir = filepath.Dir(c.dir) // Imports write their checkpoint to the working directory.
 	p.cmd.Env = append(os.Environ(), cannotArgs+"="+string(text), cannotCause+"="+c.cause, cannotFile+"="+c.file,
 		cannotPath+"="+c.path)
 	if c.table {
@@ -182,7 +184,7 @@ func (c *cannotWrite) start(args ...string) *child {
 	return p
 }
 
-// serve starts a server, and waits until it is alive.
+// serve starts a server and waits until its health check succeeds.
 func (c *cannotWrite) serve() *child {
 	address := cassiatest.FreeAddress(c.t)
 	p := c.start("serve", "--storage.path="+c.dir, "--web.listen-address="+address, "--web.enable-admin-api",
@@ -202,7 +204,7 @@ func (p *child) hasEnded() bool {
 	}
 }
 
-// ask returns the status and text of an answer; 0: there was none.
+// ask sends a request and returns the status and the body of the response. The status is 0 if there was no response.
 func (p *child) ask(method, path string, body []byte) (int, string) {
 	request, err := http.NewRequest(method, p.URL+path, bytes.NewReader(body))
 	require.NoError(p.c.t, err)
@@ -233,7 +235,8 @@ func (p *child) waitReady() {
 	}, cassiatest.Patience, 10*time.Millisecond)
 }
 
-// write sends a sample each of n new metrics, whose labels don't shrink, and reports whether they were acknowledged.
+// write sends one sample for each of n new metrics and reports whether they were acknowledged. The labels are
+// incompressible, so that each write fills memory.
 func (p *child) write(n int) bool {
 	noise := make([]byte, 1000)
 	var request prompb.WriteRequest
@@ -260,7 +263,7 @@ func (p *child) write(n int) bool {
 	return false
 }
 
-// requireAll requires that all acknowledged samples are answered.
+// requireAll requires that a query returns all acknowledged samples.
 func (p *child) requireAll() {
 	p.c.t.Helper()
 	p.waitReady()
@@ -278,7 +281,7 @@ func (p *child) requireAll() {
 	require.LessOrEqual(p.c.t, found, p.c.tried)
 }
 
-// stop sends SIGTERM, and returns the status.
+// stop sends SIGTERM and returns the exit status.
 func (p *child) stop() int {
 	p.c.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -287,7 +290,7 @@ func (p *child) stop() int {
 	return p.wait()
 }
 
-// wait returns the status of a process that ends.
+// wait waits until the process exits by itself and returns the exit status.
 func (p *child) wait() int {
 	p.c.t.Helper()
 	select {
@@ -299,7 +302,7 @@ func (p *child) wait() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// kill ends the process as kill -9 does.
+// kill kills the process as `kill -9` does.
 func (p *child) kill() {
 	require.NoError(p.c.t, p.cmd.Process.Kill())
 	<-p.ended

@@ -20,23 +20,24 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// outcome is the behavior of cassia while its files can't be written. In each case SIGTERM stops it with status 0,
-// unless it has exited before, it logs one line per reason and minute, and after the cause has ended all acknowledged
-// samples can be read.
+// outcome is the expected behavior of cassia while its files can't be written. In each case it logs at most one line
+// per reason and minute, and SIGTERM stops it with status 0 unless it has already exited. After the cause has been
+// removed, all acknowledged samples are readable.
 type outcome string
 
 const (
-	// waits: it is alive, not ready with the reason, and goes on by itself when the cause has ended.
+	// waits: the process is alive, but not ready, and reports the reason. It continues by itself once the cause has
+	// been removed.
 	waits outcome = "waits"
-	// goesOn: it is ready, serves queries, and accepts samples again after the cause has ended.
+	// goesOn: the process stays ready and serves queries. It accepts samples again once the cause has been removed.
 	goesOn outcome = "goes on"
-	// ends: it exits with status 1 and one line with the reason. The next start waits.
+	// ends: the process prints the reason in one line and exits with status 1. If it is started again, it waits.
 	ends outcome = "ends"
-	// endsLater: it goes on until its log or its list of files can't be written, and then ends.
+	// endsLater: as goesOn, but if the log or the manifest can't be written, as ends.
 	endsLater outcome = "goes on, or ends"
 )
 
-// phases are the activities of cassia during which a cause starts.
+// phases contains the activities during which a cause starts, by name.
 var phases = map[string]func(c *cannotWrite, want outcome){
 	"start":      (*cannotWrite).phaseStart,
 	"replay":     (*cannotWrite).phaseReplay,
@@ -50,7 +51,8 @@ var phases = map[string]func(c *cannotWrite, want outcome){
 	"shutdown":   (*cannotWrite).phaseShutdown,
 }
 
-// outcomes has a cell for each cause in each phase. The manual's page on troubleshooting has its summary.
+// outcomes contains the expected outcome for each phase and cause. The troubleshooting page of the manual summarizes
+// it.
 var outcomes = map[string]map[string]outcome{
 	"start":      {"no space": waits, "no inodes": waits, "no file handles": waits, "read-only mount": waits, "quota": waits, "I/O errors": ends, "permission": waits},
 	"replay":     {"no space": waits, "no inodes": waits, "no file handles": waits, "read-only mount": waits, "quota": waits, "I/O errors": ends, "permission": waits},
@@ -64,7 +66,7 @@ var outcomes = map[string]map[string]outcome{
 	"shutdown":   {"no space": ends, "no inodes": ends, "no file handles": ends, "read-only mount": ends, "quota": ends, "I/O errors": ends, "permission": ends},
 }
 
-// TestServerThatCannotWrite goes through cells of the table: some in each run, all in a soak.
+// TestServerThatCannotWrite tests a random part of the table in each run, and all of it in a soak test.
 func TestServerThatCannotWrite(t *testing.T) {
 	if os.Getenv(cannotArgs) != "" {
 		runThatCannotWrite()
@@ -90,10 +92,10 @@ func TestServerThatCannotWrite(t *testing.T) {
 	}
 }
 
-// reason is the text of the cause's error.
+// reason returns the error text of the cause.
 func (c *cannotWrite) reason() string { return causes[c.cause].errno.Error() }
 
-// fill starts a server, and returns once it has samples.
+// fill starts a server and writes the given number of requests.
 func (c *cannotWrite) fill(requests int) *child {
 	p := c.serve()
 	p.waitReady()
@@ -116,7 +118,7 @@ func (c *cannotWrite) phaseReplay(want outcome) {
 	c.cannotOpen(want)
 }
 
-// cannotOpen starts a server that can't open its store.
+// cannotOpen requires the outcome for a server that can't open its store.
 func (c *cannotWrite) cannotOpen(want outcome) {
 	for _, isLast := range []bool{false, true} {
 		p := c.serve()
@@ -149,7 +151,7 @@ func (c *cannotWrite) cannotOpen(want outcome) {
 	c.requireWell(c.serve())
 }
 
-// requireEnded waits until a process has ended by itself, with the reason.
+// requireEnded waits until a process has exited by itself and requires that it printed the reason.
 func (c *cannotWrite) requireEnded(p *child) {
 	c.t.Helper()
 	require.Equal(c.t, 1, p.wait(), "%v", p.cmd.ProcessState)
@@ -161,7 +163,7 @@ func (c *cannotWrite) requireEnded(p *child) {
 
 var changing = regexp.MustCompile(`time=\S+|[0-9]+`)
 
-// requireFewLines requires that a process logs no more than a line per reason and minute.
+// requireFewLines requires that the process logged at most one line per reason and minute.
 func (c *cannotWrite) requireFewLines(p *child) {
 	c.t.Helper()
 	lines := map[string]int{}
@@ -173,7 +175,7 @@ func (c *cannotWrite) requireFewLines(p *child) {
 	}
 }
 
-// requireWell requires that a server has all samples, accepts new ones, and stops on request.
+// requireWell requires that a server returns all acknowledged samples, accepts new ones, and stops when requested.
 func (c *cannotWrite) requireWell(p *child) {
 	c.t.Helper()
 	p.requireAll()
@@ -182,13 +184,13 @@ func (c *cannotWrite) requireWell(p *child) {
 	require.Zero(c.t, p.stop())
 }
 
-// cannotGoOn requires the behavior of a server after a cause.
+// cannotGoOn requires the outcome for a server that was running when the cause started.
 func (c *cannotWrite) cannotGoOn(p *child, want outcome) {
 	c.t.Helper()
 	switch {
 	case want == endsLater && !p.hasEnded():
 		require.Contains(c.t, []int{http.StatusOK, 0}, p.code("/-/healthy"))
-		if p.stop() != 0 { // It has failed to write the log in between.
+		if p.stop() != 0 { // The log couldn't be written in the meantime.
 			c.requireEnded(p)
 		}
 		c.requireFewLines(p)
@@ -216,7 +218,8 @@ func (c *cannotWrite) phaseFlush(want outcome) {
 	c.cannotGoOn(p, want)
 }
 
-// writeUntilRefused fills memtables, so that files must be made.
+// writeUntilRefused writes until a request is rejected. The writes fill the memtables, so that files have to be
+// created.
 func (c *cannotWrite) writeUntilRefused(p *child) {
 	for range 100 {
 		if !p.write(100) {
@@ -245,7 +248,7 @@ func (c *cannotWrite) phaseCompaction(want outcome) {
 }
 
 func (c *cannotWrite) phaseCheckpoint(want outcome) {
-	// The rest is as in the other phases.
+	// Only operations on snapshots fail.
 	c.path = string(filepath.Separator) + snapshotsFolder + string(filepath.Separator)
 	p := c.fill(3)
 	c.begin()
@@ -265,7 +268,7 @@ func (c *cannotWrite) phaseShutdown(want outcome) {
 	c.requireWell(c.serve())
 }
 
-// command runs a command until it ends.
+// command runs a command while file operations fail, and requires the outcome.
 func (c *cannotWrite) command(want outcome, args ...string) {
 	c.t.Helper()
 	c.begin()
@@ -308,7 +311,7 @@ func (c *cannotWrite) phaseImport(want outcome) {
 	c.requireWell(c.serve())
 }
 
-// TestBelowReserve: on a disk that is almost full, cassia starts, accepts deletes, and rejects samples.
+// TestBelowReserve checks that on an almost full disk cassia starts and accepts deletes, but rejects samples.
 func TestBelowReserve(t *testing.T) {
 	c := newCannotWrite(t, belowReserve)
 	free := func(mib int) {

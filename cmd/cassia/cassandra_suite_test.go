@@ -16,14 +16,13 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// TestPrometheusSuiteOnCassandra runs Prometheus' suite on two stores with separate engines on one keyspace: samples
-// are written through the first and read through the second. One in eight writes, selected randomly in each run, is
-// sealed by either of them before it is read, because sealing takes most of the time here. One in six parts of the
-// suite, each with its own samples, runs on Cassandra, the others on an engine in memory; in a soak all run on
-// Cassandra.
+// TestPrometheusSuiteOnCassandra runs Prometheus' test suite on two stores that use one keyspace through separate
+// engines: samples are written through one store and read through the other. One in eight writes, selected at random,
+// is sealed by either store before it is read. Sealing all of them would take too long. Only one in six parts of the
+// suite runs on Cassandra, the others run on an engine in memory. A soak test runs all parts on Cassandra.
 //
-// Slots are as wide and partitions as few as possible: the suite's tenants have few samples each, and the time depends
-// on the number of rows.
+// Slots are as wide and partitions as few as possible: each of the suite's tenants has few samples, and the running
+// time depends on the number of rows.
 func TestPrometheusSuiteOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some 2,000 queries, a part of them on Cassandra")

@@ -21,8 +21,8 @@ func addCheck(app *kingpin.Application) subcommand {
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error { return checkAll(ctx, o, *asJSON) }}
 }
 
-// checkAll checks every row, and every file of a directory. It prints problems and a summary line, or both as JSON. The
-// JSON is printed even if the store can't be opened.
+// checkAll checks every row and, if the store is in a directory, every file. It prints the problems and a summary line,
+// or both as JSON. The JSON is printed even if the store can't be opened.
 func checkAll(ctx context.Context, o offline, asJSON bool) error {
 	o.readOnly = true
 	result := checkResult{Store: o.Where(), Problems: []string{}}
@@ -48,8 +48,8 @@ func checkAll(ctx context.Context, o offline, asJSON bool) error {
 type checkResult struct {
 	// Store is the location of the store.
 	Store string `json:"store"`
-	// Error is the reason why the check is incomplete; Problems and Totals then cover the part before the error. It is
-	// empty if the check is complete.
+	// Error is the reason why the check is incomplete, or empty if it is complete. If the check is incomplete, Problems
+	// and Totals cover the part that was checked.
 	Error    string   `json:"error,omitempty"`
 	Problems []string `json:"problems"`
 	Totals   struct {

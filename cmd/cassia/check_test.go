@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// TestCheckAsJSON prints the totals and the problems of a store as JSON, and nothing else.
+// TestCheckAsJSON checks that check --json prints the totals and the problems of a store as JSON, and nothing else.
 func TestCheckAsJSON(t *testing.T) {
 	dir := cassiatest.SealedDirectory(t, time.Now().Truncate(time.Hour))
 	check := func(status int) (r checkResult) {
@@ -47,7 +47,7 @@ func TestCheckAsJSON(t *testing.T) {
 	require.NotEmpty(t, check(1).Problems)
 }
 
-// TestCheckAsJSONOfNoStore prints JSON also where no store can be opened.
+// TestCheckAsJSONOfNoStore checks that check --json prints JSON even if there is no store.
 func TestCheckAsJSONOfNoStore(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none")
 	out, errs, status := printed(t, "", "check", "--json", "--storage.path="+none)

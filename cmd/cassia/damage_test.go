@@ -18,7 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// countedSamples returns the number of samples, queried minute by minute so that rollups aren't used, and the warnings.
+// countedSamples returns the number of samples and the warnings. It queries minute by minute, so that rollups aren't
+// used.
 func countedSamples(t *testing.T, dir string, now time.Time) (n int, told []string) {
 	eng, err := pebble.Open(dir, pebble.DefaultOptions())
 	require.NoError(t, err)
@@ -42,10 +43,9 @@ func countedSamples(t *testing.T, dir string, now time.Time) (n int, told []stri
 	return int(v[0].F), told
 }
 
-// TestDamagedDirectory overwrites 64 bytes at seven positions of each large file, of raw samples and of rollups:
-// queries return the readable samples and warn about missing ones, check reports all of them, doctor reports an error,
-// export writes the rest and exits with status 1, a backup reports the damage and keeps older backups, and a complete
-// backup repairs the directory.
+// TestDamagedDirectory overwrites 64 bytes at seven positions of each large file. Queries return the readable samples
+// with a warning, check reports all damage, doctor reports an error, export writes the readable samples and exits with
+// status 1, a backup reports the damage and keeps older backups, and restoring a complete backup repairs the directory.
 func TestDamagedDirectory(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Hour)
@@ -63,7 +63,7 @@ func TestDamagedDirectory(t *testing.T) {
 
 	files, err := filepath.Glob(filepath.Join(dir, "*.sst"))
 	require.NoError(t, err)
-	size := int64(0) // of the largest
+	size := int64(0) // of the largest file
 	for _, name := range files {
 		if info, err := os.Stat(name); err == nil && info.Size() > size {
 			size = info.Size()
@@ -126,7 +126,7 @@ func TestDamagedDirectory(t *testing.T) {
 	require.Zero(t, status, "the newest whole one: %s", text)
 }
 
-// TestDamagedLog truncates a log to zero bytes: all commands that open the directory fail with one line with the
+// TestDamagedLog truncates a log to zero bytes. All commands that open the directory fail with one line that names the
 // remedy.
 func TestDamagedLog(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// hourly cuts deltas at full hours, so that no bucket has a part of one.
+// hourly truncates deltas at full hours, so that each delta is in a single 1h bucket.
 func hourly(list []sentDelta) (cut []sentDelta) {
 	for _, d := range list {
 		if hour := d.start.Truncate(time.Hour).Add(time.Hour); d.end.After(hour) {
@@ -33,8 +33,8 @@ func hourly(list []sentDelta) (cut []sentDelta) {
 	return cut
 }
 
-// TestDeltasAddOnceRawHasExpired sends deltas, and shortens the retention of raw samples: from rollups, increase() is
-// the sum of the deltas still.
+// TestDeltasAddOnceRawHasExpired sends deltas and then shortens the retention of raw samples. increase() is then
+// computed from rollups and must still be the sum of the deltas.
 func TestDeltasAddOnceRawHasExpired(t *testing.T) {
 	t.Parallel()
 	rng, dir := rand.New(rand.NewPCG(soak.Seed(t), 0)), filepath.Join(t.TempDir(), "data")

@@ -25,7 +25,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// sentDelta is the increase of a counter in an interval, and the number of values added to two histograms.
+// sentDelta holds the increase of a counter in an interval, and the number of observations per bucket of two
+// histograms.
 type sentDelta struct {
 	start, end time.Time
 	v          int64
@@ -38,7 +39,7 @@ type deltaClient struct {
 	running
 }
 
-// startDeltaServer starts a server that answers queries.
+// startDeltaServer starts a server and waits until it is ready.
 func startDeltaServer(t *testing.T, flags ...string) deltaClient {
 	c := deltaClient{t, startServe(t, append([]string{"--tenants.federation", "--query.timeout=5m"}, flags...)...)}
 	require.Eventually(t, func() bool { code, _ := c.Get(t, "/-/ready"); return code == http.StatusOK },
@@ -46,7 +47,7 @@ func startDeltaServer(t *testing.T, flags ...string) deltaClient {
 	return c
 }
 
-// do sends a request for a tenant, and returns the body of its answer.
+// do sends a request for a tenant and returns the body of the response.
 func (c deltaClient) do(tenant, method, path string, body []byte) string {
 	request, err := http.NewRequest(method, c.URL+path, bytes.NewReader(body))
 	require.NoError(c.t, err)
@@ -61,7 +62,7 @@ func (c deltaClient) do(tenant, method, path string, body []byte) string {
 	return string(text)
 }
 
-// send sends metrics by OTLP.
+// send sends metrics with OTLP.
 func (c deltaClient) send(tenant string, add func(pmetric.MetricSlice)) {
 	md := pmetric.NewMetrics()
 	add(md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics())
@@ -74,8 +75,8 @@ func (c deltaClient) send(tenant string, add func(pmetric.MetricSlice)) {
 	require.Zero(c.t, response.PartialSuccess().RejectedDataPoints(), response.PartialSuccess().ErrorMessage())
 }
 
-// ask returns the values of an instant query by tenant, and the infos and warnings of its answer. A query of one tenant
-// has it under "".
+// ask runs an instant query and returns its values by tenant, and its infos and warnings. The value of a query of one
+// tenant has the key "".
 func (c deltaClient) ask(tenant, query string, at time.Time) (values map[string]string, notes []string) {
 	text := c.do(
 		tenant, http.MethodGet, fmt.Sprintf("/api/v1/query?query=%s&time=%d", url.QueryEscape(query), at.Unix()), nil,
@@ -118,7 +119,7 @@ func drawDeltas(rng *rand.Rand, from time.Time, n, sparse int) (list []sentDelta
 	return list
 }
 
-// addDeltas adds deltas of a counter, a sum that falls as well, and two histograms, of some name.
+// addDeltas adds the deltas as a counter, a non-monotonic sum, and two histograms, whose names start with name.
 func addDeltas(to pmetric.MetricSlice, name string, list []sentDelta) {
 	ends := func(start, end time.Time) (pcommon.Timestamp, pcommon.Timestamp) {
 		return pcommon.NewTimestampFromTime(start), pcommon.NewTimestampFromTime(end)
@@ -159,7 +160,7 @@ func addDeltas(to pmetric.MetricSlice, name string, list []sentDelta) {
 		e := exponential.DataPoints().AppendEmpty()
 		e.SetStartTimestamp(start)
 		e.SetTimestamp(end)
-		e.SetScale(int32(2 - i%3)) // An SDK changes it as values come.
+		e.SetScale(int32(2 - i%3)) // SDKs change the scale as values arrive.
 		e.SetCount(d.buckets[0] + d.buckets[1] + d.buckets[2])
 		e.SetZeroCount(d.buckets[0])
 		e.SetSum(float64(d.v))
@@ -168,8 +169,7 @@ func addDeltas(to pmetric.MetricSlice, name string, list []sentDelta) {
 	}
 }
 
-// increasesOf are queries about a range of deltas of a name, and their answers: the sums of the deltas that end in the
-// range.
+// increasesOf returns queries and their expected results. A result is the sum of the deltas that end in the range.
 func increasesOf(name string, list []sentDelta, from, to time.Time) map[string]string {
 	var n, sum int64
 	var buckets [3]uint64
@@ -195,7 +195,7 @@ func increasesOf(name string, list []sentDelta, from, to time.Time) map[string]s
 	}
 }
 
-// checkIncreases queries increases over ranges that end where a delta ends, and don't start within one.
+// checkIncreases queries increases over ranges that end at the end of a delta and don't start within a delta.
 func (c deltaClient) checkIncreases(rng *rand.Rand, name string, list []sentDelta, times int) {
 	for range times {
 		first := rng.IntN(len(list))
@@ -211,8 +211,8 @@ func (c deltaClient) checkIncreases(rng *rand.Rand, name string, list []sentDelt
 	}
 }
 
-// TestDeltasAdd sends deltas that have gaps and come out of order: over aligned ranges, increase() is the sum of the
-// deltas.
+// TestDeltasAdd sends deltas that have gaps and arrive out of order. Over aligned ranges, increase() must be the sum of
+// the deltas.
 func TestDeltasAdd(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(soak.Seed(t), 0))
@@ -237,8 +237,8 @@ func TestDeltasAdd(t *testing.T) {
 	require.NotContains(t, c.log.String(), "the tenant sends deltas", "it was logged when the tenant was recorded")
 }
 
-// sendRestarted sends a cumulative counter that is 100 after an hour, and then starts again and is 150 20 minutes
-// later: by values it grew by 150, by start timestamps by 250.
+// sendRestarted sends a cumulative counter that is 100 after an hour, restarts, and is 150 after another 20 minutes.
+// Computed from its values, it has increased by 150; computed from its start timestamps, by 250.
 func (c deltaClient) sendRestarted(tenant string, from time.Time) {
 	c.send(tenant, func(to pmetric.MetricSlice) {
 		m := to.AppendEmpty()
@@ -258,9 +258,9 @@ func (c deltaClient) sendRestarted(tenant string, from time.Time) {
 	})
 }
 
-// TestDeltasOfATenant: tenants send deltas after others did, and after counters of their own. Only rates of tenants
-// that have sent deltas, from the day of the first one on, are computed with start timestamps, also in queries of
-// multiple tenants.
+// TestDeltasOfATenant checks which rates are computed with start timestamps, in queries of one tenant and of multiple
+// tenants: only those of tenants that have sent deltas, from the day of their first delta. The tenants start to send
+// deltas after other tenants did, and after they sent counters themselves.
 func TestDeltasOfATenant(t *testing.T) {
 	t.Parallel()
 	for name, flagsOf := range map[string]func(*testing.T) []string{
@@ -317,7 +317,7 @@ func TestDeltasOfATenant(t *testing.T) {
 			require.NoError(t, writes.stop())
 			require.NoError(t, reads.stop())
 			if name == "Pebble" {
-				_, text, _ := examine(t, time.Now(), month, flags...) // There are old samples that aren't sealed.
+				_, text, _ := examine(t, time.Now(), month, flags...) // The store has old samples that aren't sealed.
 				for _, tenant := range []string{"plain", "shop"} {
 					require.Contains(t, text, `tenant "`+tenant+`" has sent deltas since `)
 				}
@@ -355,7 +355,7 @@ func TestDeltasWithCustomBuckets(t *testing.T) {
 	}
 }
 
-// TestRulesOfDeltas evaluates a recording rule of a tenant that sends deltas, and of one that doesn't.
+// TestRulesOfDeltas evaluates a recording rule for a tenant that sends deltas, and for a tenant that doesn't.
 func TestRulesOfDeltas(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -374,7 +374,8 @@ func TestRulesOfDeltas(t *testing.T) {
 	c.send("shop", func(to pmetric.MetricSlice) {
 		addDeltas(to, "orders", []sentDelta{{start: from.Add(59 * time.Minute), end: from.Add(time.Hour), v: 5}})
 	})
-	// The rule extrapolates by the seconds that have passed since: by values some 150, by start timestamps some 250.
+	// The rule extrapolates over the seconds that have passed since the last sample: to about 150 from values, to about
+	// 250 from start timestamps.
 	require.Eventually(t, func() bool {
 		shop, _ := c.ask("shop", "max_over_time(grown[5m]) > bool 200", time.Now())
 		plain, _ := c.ask("plain", "max_over_time(grown[5m]) < bool 200", time.Now())
@@ -382,7 +383,7 @@ func TestRulesOfDeltas(t *testing.T) {
 	}, cassiatest.Patience, 100*time.Millisecond)
 }
 
-// TestDeltasOverlap sends deltas of one series that overlap: their sum is unknown, and the answer has a warning.
+// TestDeltasOverlap sends overlapping deltas of one series. Their sum is unknown, so the response has a warning.
 func TestDeltasOverlap(t *testing.T) {
 	t.Parallel()
 	c := startDeltaServer(t, "--storage.path="+t.TempDir())

@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// listenFor is how long doctor listens for other processes: more than two heartbeats.
+// listenFor is how long doctor waits for heartbeats of other processes. It is longer than two heartbeat intervals.
 const listenFor = 5 * time.Second
 
 // addDoctor declares the read-only command that examines a store, a directory or a cluster for operators.
@@ -59,16 +59,16 @@ func addDoctor(app *kingpin.Application) subcommand {
 	}}
 }
 
-// examination collects facts and passes them to package doctor, which judges them.
+// examination collects facts about a store and passes them to package doctor, which turns them into findings.
 //
 //	directory or cluster ──► engine ──► store
 //
-// If one of these can't be examined, that is a finding too, and the findings before it are still printed.
+// If one of these can't be examined, a finding reports the reason, and the earlier findings are still printed.
 type examination struct {
 	*config.Engine
 	retention config.Retention
 	now       func() time.Time
-	// files makes the examination verify all files.
+	// files is set if the contents of all files are verified.
 	files bool
 	found []doctor.Finding
 }
@@ -87,8 +87,8 @@ func (x *examination) run(ctx context.Context) []doctor.Finding {
 	return x.found
 }
 
-// printFindings writes the findings for a location. It returns an error if any finding is an error. After ctx has ended
-// it writes nothing, because parts that were not examined would be reported as missing.
+// printFindings writes the findings for a location. It returns an error if the level of any finding is Error. If ctx
+// has ended, it writes nothing, because the findings would report the unexamined parts as missing.
 func printFindings(ctx context.Context, where string, found []doctor.Finding, w io.Writer, asJSON bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -161,8 +161,8 @@ func unopened(err error) doctor.Finding {
 	}
 }
 
-// noStoreYet returns the finding for a location without a store. A directory exists for its store, and a keyspace is
-// created by the first server.
+// noStoreYet returns the finding for a location without a store. It is an error for a directory and a note for a
+// keyspace, which the first server creates.
 func (x *examination) noStoreYet() doctor.Finding {
 	f := doctor.Finding{
 		Level: doctor.Note, What: "there is no store yet",

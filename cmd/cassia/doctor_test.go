@@ -21,7 +21,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// examine runs the command's work with flags, at some time.
+// examine runs doctor with the given flags at the given time.
 func examine(
 	t *testing.T, now time.Time, retention time.Duration, flags ...string,
 ) (found []doctor.Finding, text string, err error) {
@@ -31,7 +31,7 @@ func examine(
 	)
 }
 
-// examineFiles is like examine, without a retention and with all files verified.
+// examineFiles is like examine, but without a retention, and it verifies all files.
 func examineFiles(t *testing.T, now time.Time, flags ...string) (found []doctor.Finding, text string, err error) {
 	t.Helper()
 	return examineAs(t, &examination{files: true, now: func() time.Time { return now }}, flags...)
@@ -50,7 +50,7 @@ func examineAs(t *testing.T, x *examination, flags ...string) (found []doctor.Fi
 	return found, b.String(), err
 }
 
-// storeBy opens a store as a server would, and writes one sample.
+// storeBy opens a store as a server does, and writes one sample.
 func storeBy(t *testing.T, retention time.Duration, flags ...string) (stop func()) {
 	t.Helper()
 	app := kingpin.New("cassia", "")
@@ -129,7 +129,7 @@ func TestDoctorOnCassandra(t *testing.T) {
 	for asked := time.Now(); ; {
 		found, text, err = examine(t, time.Now(), month, flags...)
 		require.NoError(t, err, text)
-		// On a busy machine a process is silent for longer than the doctor listens.
+		// On a busy machine, a process may send no heartbeat for longer than doctor waits.
 		if !strings.Contains(text, "no running process was found") || time.Since(asked) > cassiatest.Patience {
 			break
 		}

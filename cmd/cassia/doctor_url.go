@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 )
 
-// maxHealth is the max size in bytes of a response with findings.
+// maxHealth is the max size of a server's response with its findings, in bytes.
 const maxHealth = 16 << 20
 
 // serverToAsk is a running server that doctor queries instead of opening a directory or a cluster itself.
@@ -21,7 +21,8 @@ type serverToAsk struct {
 	login *httpConfig
 }
 
-// examine returns the server's findings about its open store, and a finding if the server doesn't respond.
+// examine returns the server's findings about its open store. If the server doesn't respond, the result is a finding
+// that reports this.
 func (s *serverToAsk) examine(ctx context.Context) ([]doctor.Finding, error) {
 	client, err := s.login.client(s.url)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 )
 
-// findingsOf returns the findings that doctor gets from a server.
+// findingsOf returns the findings that doctor requests from a server.
 func findingsOf(t *testing.T, url, login string) []doctor.Finding {
 	t.Helper()
 	found, err := (&serverToAsk{url: url, login: &httpConfig{"http.config.file", login}}).examine(t.Context())

@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// addDownsample declares the command that seals and rolls up on demand, which a server does in the background.
+// addDownsample declares the command that runs sealing and rollups on demand. A server runs them in the background.
 func addDownsample(app *kingpin.Application) subcommand {
 	cmd := app.Command("downsample",
 		"Seal staged samples and create missing rollups in a time range. Also compacts the rollups of past weeks and "+
@@ -65,11 +65,12 @@ func addDownsample(app *kingpin.Application) subcommand {
 	}}
 }
 
-// errInterrupted means that a signal ended the command.
+// errInterrupted means that the command was stopped by a signal.
 var errInterrupted = errors.New("interrupted")
 
-// rowRetention declares the retention flags for a command that writes rows. The returned function parses them. On
-// Cassandra, rows keep the TTL with which they were written, so a wrong default would expire them early.
+// rowRetention declares the retention flags of a command that writes rows. The returned function parses them. On
+// Cassandra --retention.raw is required: rows keep the TTL with which they were written, so a wrong default would
+// expire them early.
 func rowRetention(cmd *kingpin.CmdClause) func(engine string) (config.Retention, error) {
 	parse := config.RetentionFlags(cmd)
 	said := false
@@ -183,7 +184,7 @@ func printExpired(w io.Writer, plan *downsample.Plan, kept config.Retention) {
 
 func shortInstant(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04") }
 
-// countNoun returns a number with its noun, in the plural unless the number is 1. "series" is both.
+// countNoun returns a number followed by its noun, such as "1 slot" or "2 slots".
 func countNoun(n int, what string) string {
 	if n != 1 && what != "series" {
 		what += "s"

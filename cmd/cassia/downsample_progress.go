@@ -19,7 +19,7 @@ const (
 	lineEvery = 10 * time.Second
 )
 
-// progressBar shows the progress of a plan: on a terminal as one line that is replaced, elsewhere as a new line every
+// progressBar shows the progress of a plan. On a terminal, it redraws one line. Elsewhere, it prints a new line every
 // lineEvery.
 type progressBar struct {
 	w        io.Writer
@@ -40,7 +40,8 @@ func (p *progressBar) update(d downsample.Done) {
 	p.show(float64(d.Steps)/float64(max(1, d.All)), func(took time.Duration) string { return progressLine(d, took) })
 }
 
-// show shows the fraction of the work that is done, from 0 to 1, with a line of text, at most once per interval.
+// show shows the progress, at most once per interval. done is the completed fraction of the work, from 0 to 1. words
+// returns the text next to the bar.
 func (p *progressBar) show(done float64, words func(took time.Duration) string) {
 	now := p.now()
 	every := lineEvery
@@ -59,7 +60,7 @@ func (p *progressBar) show(done float64, words func(took time.Duration) string) 
 	fmt.Fprintln(p.w, line)
 }
 
-// printLine prints a line that is not replaced.
+// printLine clears the bar and prints a line that stays on the screen.
 func (p *progressBar) printLine(line string) {
 	p.end()
 	fmt.Fprintln(p.w, line)
@@ -72,7 +73,7 @@ func (p *progressBar) end() {
 	}
 }
 
-// drawBar returns a bar for the fraction of the work that is done, from 0 to 1.
+// drawBar returns a bar for the completed fraction of the work, from 0 to 1.
 func drawBar(done float64) string {
 	full := int(barWidth * done)
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "]"

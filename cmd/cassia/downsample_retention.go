@@ -14,7 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// addRetention declares the command that shows the effect of a retention before a server applies it.
+// addRetention declares the command that previews the effect of new retention flags before a server is started with
+// them.
 func addRetention(app *kingpin.Application) subcommand {
 	cmd := app.Command("retention",
 		"Show the effect of a retention: which samples it would hide or show again, which windows exist by "+
@@ -56,8 +57,8 @@ func addRetention(app *kingpin.Application) subcommand {
 	}}
 }
 
-// writeChanges writes the samples that a server with this retention would hide and show. It writes nothing if the
-// retention changes neither.
+// writeChanges writes which samples a server with this retention would hide and which it would show again. If there are
+// no such samples, it writes nothing.
 func writeChanges(w io.Writer, changes []retention.Change) {
 	hides := false
 	for _, c := range changes {
@@ -91,14 +92,14 @@ func changeLine(c *retention.Change) string {
 		day(c.To), about, day(c.Goes))
 }
 
-// tally sums up the windows of one resolution and tenant.
+// tally summarizes the windows of one tenant and resolution.
 type tally struct {
 	first, last   storage.WindowInfo
 	windows       int
 	hidden, gone  int
-	waiting       int // windows without rollups
+	waiting       int // number of windows without rollups
 	nextGoes      time.Time
-	nextGoesUntil time.Time // the end of the window that expires next
+	nextGoesUntil time.Time // end of the window that expires next
 }
 
 // findHiding returns the change of retention that would hide window k, or nil. A server that is started with the new

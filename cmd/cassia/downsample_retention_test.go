@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestRetentionTable distinguishes windows that stay, are hidden, and go.
+// TestRetentionTable checks the output for windows that are kept, hidden and deleted.
 func TestRetentionTable(t *testing.T) {
 	at := func(day int) time.Time { return time.Date(2026, 5, day, 0, 0, 0, 0, time.UTC) }
 	window := func(res rollup.Resolution, tenant string, end int, keep int) storage.WindowInfo {
@@ -51,7 +51,7 @@ func TestRetentionTable(t *testing.T) {
 	require.Equal(t, `raw "ann" 2026-05-10 2026-05-11 2026-05-21`, fields(lines[4]))
 	require.Equal(t, `1h "ann" 2026-05-29 2026-05-30 never`, fields(lines[6]))
 
-	// A retention that isn't in force yet hides windows that are shown now, for a week.
+	// A new retention hides windows that are still shown. They are deleted at the earliest a week later.
 	changes := []retention.Change{{Tenant: "ann", Resolution: rollup.Raw, To: at(9), Goes: at(19)}}
 	b.Reset()
 	require.NoError(t, writeWindows(&b, kept, changes, now))

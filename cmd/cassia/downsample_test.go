@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/downsample"
 )
 
-// TestDownsamplingStatus requests the state of sealing from a server: its first round has finished, or has a time.
+// TestDownsamplingStatus requests the state of sealing from a server. The first pass is either finished or scheduled.
 func TestDownsamplingStatus(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir())
 	r.Write(t, "late", time.Now().Add(-10*time.Hour), 1)
@@ -74,7 +74,8 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
-// TestProgressBar shows a bar on a terminal and lines elsewhere, neither too often.
+// TestProgressBar checks that progress is shown as a bar on a terminal and as lines elsewhere, and how often it is
+// shown.
 func TestProgressBar(t *testing.T) {
 	for terminal, want := range map[bool]struct{ writes, lines int }{true: {40, 0}, false: {2, 2}} {
 		var b bytes.Buffer
@@ -86,7 +87,7 @@ func TestProgressBar(t *testing.T) {
 		}
 		for i := range 400 {
 			now = now.Add(50 * time.Millisecond)
-			if i%5 == 0 || i%5 == 4 { // Every 50 or 200 ms.
+			if i%5 == 0 || i%5 == 4 { // after 50 or 200 ms
 				p.update(downsample.Done{Steps: i, All: 400})
 			}
 		}

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// elapsed returns the time since the machine was booted, independent of changes to its clock. It includes the time
-// during which the machine was suspended, which Go's monotonic clock doesn't.
+// elapsed returns the time since the machine was booted. It is unaffected by changes to the system clock and, unlike
+// Go's monotonic clock, includes the time during which the machine was suspended.
 func elapsed() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {

@@ -4,6 +4,6 @@ package main
 
 import "time"
 
-// elapsed returns the time since the process was started, independent of changes to the clock. On systems where this
-// excludes the time during which the machine was suspended, a suspension looks like a clock that jumped.
+// elapsed returns the time since the process was started. It is unaffected by changes to the system clock. On systems
+// where it excludes the time during which the machine was suspended, a suspension is treated like a jump of the clock.
 func elapsed() time.Duration { return time.Since(processStart) }

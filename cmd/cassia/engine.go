@@ -22,22 +22,21 @@ type openedEngine interface {
 	prometheus.Collector
 }
 
-// openOptions are the options of opening an engine that aren't flags.
+// openOptions are the options for opening an engine that aren't set by flags.
 type openOptions struct {
-	cacheBytes int64 // of Pebble's block cache; 0: Pebble's default
+	cacheBytes int64 // size of Pebble's block cache; 0: Pebble's default
 	log        *slog.Logger
-	// readOnly opens files for reading only; mustExist fails if the directory doesn't exist.
+	// readOnly opens the files only for reading. With mustExist, opening fails if the directory doesn't exist.
 	readOnly, mustExist bool
-	// admit is set as the option of the same name in pebble.Options.
+	// admit is the option of the same name in pebble.Options.
 	admit func(description []byte) error
 	// onFatal is called when the engine stops accepting writes.
 	onFatal func(error)
-	// waiting is set as the option of the same name in pebble.Options.
+	// waiting is the option of the same name in pebble.Options.
 	waiting func(error)
 }
 
-// pebbleOptions returns the default options of an engine in a directory. Tests replace it to simulate files that can't
-// be written.
+// pebbleOptions returns the default options of an engine in a directory. Tests replace it to simulate write errors.
 var pebbleOptions = pebble.DefaultOptions
 
 // openEngine opens the engine that the flags select. Its error is one line with the cause and the remedy.
@@ -62,7 +61,7 @@ func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEng
 	return e, nil
 }
 
-// inUseError means that another process has a directory open. It is an engine.ErrLocked.
+// inUseError means that another process has the directory open. errors.Is reports it as engine.ErrLocked.
 type inUseError struct {
 	where    string
 	readOnly bool
@@ -89,14 +88,14 @@ func openCassandra(ctx context.Context, c *config.Engine, o openOptions) (opened
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s", c.Where(), oneLine(err))
 	}
-	if !o.log.Enabled(ctx, slog.LevelWarn) { // A command that prints only its result doesn't print warnings.
+	if !o.log.Enabled(ctx, slog.LevelWarn) { // Commands that print only their result don't print warnings.
 		return e, nil
 	}
 	return inspectCluster(ctx, e, co.Logger), nil
 }
 
-// inspectedEngine is an engine on Cassandra whose cluster is inspected once in the background, because a node that
-// hangs would delay the start.
+// inspectedEngine is an engine on Cassandra with a one-time inspection of its cluster. The inspection runs in the
+// background, so that an unresponsive node doesn't delay the start.
 type inspectedEngine struct {
 	*cassandra.Engine
 	cancel     context.CancelFunc

@@ -41,7 +41,7 @@ func TestScrapesOfExamples(t *testing.T) {
 
 				var args []string
 				for _, arg := range withFiles(t, c, web)[1:] {
-					// The test has no bucket and no volume.
+					// The test has no bucket for backups, and its own data directory.
 					if !strings.HasPrefix(arg, "--backup.") && !strings.HasPrefix(arg, "--storage.path=") &&
 						!strings.HasPrefix(arg, "--web.enable-admin-api") {
 						args = append(args, arg)
@@ -62,7 +62,7 @@ func TestScrapesOfExamples(t *testing.T) {
 	require.Equal(t, 2, tried)
 }
 
-// scraped returns the status of a scrape.
+// scraped returns the HTTP status of a scrape.
 func scraped(t *testing.T, conf promconfig.HTTPClientConfig, at string) int {
 	t.Helper()
 	client, err := promconfig.NewClientFromConfig(conf, "scrape")
@@ -78,7 +78,7 @@ func scraped(t *testing.T, conf promconfig.HTTPClientConfig, at string) int {
 	return answer.StatusCode
 }
 
-// writeCertificate writes a self-signed certificate for a name, and its key.
+// writeCertificate writes a self-signed certificate for a host name, and its key.
 func writeCertificate(t *testing.T, dir, name string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -22,8 +22,8 @@ import (
 
 const examples = "../../examples"
 
-// served checks the arguments of a cassia in an example: all flags exist and have valid values. It returns the port on
-// which it listens.
+// served checks the arguments of a cassia server in an example: all flags exist and have valid values. It returns the
+// port on which the server listens.
 func served(t *testing.T, args []string) (port string) {
 	t.Helper()
 	require.NotEmpty(t, args)
@@ -37,10 +37,10 @@ func served(t *testing.T, args []string) (port string) {
 	return port
 }
 
-// exampleCommands has the command lines of the examples, as docker/examples reads them.
+// exampleCommands is the file with the command lines of the examples, which package docker/examples extracts.
 const exampleCommands = "../../docker/examples/testdata/commands.json"
 
-// exampleCommand is a command line in the examples, as docker/examples writes it.
+// exampleCommand is one command line in that file.
 type exampleCommand struct {
 	File, Name, Port string
 	Args, Secrets    []string
@@ -56,7 +56,7 @@ func readExampleCommands(t *testing.T) (all []exampleCommand) {
 	return all
 }
 
-// Command lines in the examples have flags that there are, and values that these may be set to.
+// TestCommandsOfExamples checks that the command lines in the examples use existing flags with valid values.
 func TestCommandsOfExamples(t *testing.T) {
 	all := readExampleCommands(t)
 	require.Greater(t, len(all), 10)
@@ -78,8 +78,8 @@ func TestCommandsOfExamples(t *testing.T) {
 	}
 }
 
-// withFiles returns the arguments with the files that a pod mounts below /etc/cassia in a folder of the test: files of
-// the manifests, and examples for files in Secrets. web is the content of web.yml.
+// withFiles copies the files that a pod mounts below /etc/cassia to a folder of the test, and returns the arguments
+// with their new paths. Files of Secrets get example contents. web is the content of web.yml.
 func withFiles(t *testing.T, c exampleCommand, web string) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -119,7 +119,7 @@ func TestPrometheusOfComposeExample(t *testing.T) {
 	}
 }
 
-// prometheusURLs are where a configuration of Prometheus sends and reads samples.
+// prometheusURLs returns the URLs of remote write and remote read in a Prometheus configuration.
 func prometheusURLs(t *testing.T, file string) (at []*url.URL) {
 	conf, err := promconfig.LoadFile(file, false, promslog.NewNopLogger())
 	require.NoError(t, err)

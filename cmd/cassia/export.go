@@ -20,8 +20,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// exportBytes replaces the store's limit on the bytes that one query may read. An export streams its samples and holds
-// few of them in memory.
+// exportBytes replaces the store's limit on the bytes that one query may read. An export may read more because it
+// streams samples and holds few of them in memory.
 const exportBytes = 1 << 50
 
 // exporting holds the flags of an export.
@@ -34,7 +34,7 @@ type exporting struct {
 	exporter.Options
 }
 
-// addExport declares the command that writes samples in formats of other programs.
+// addExport declares the command that exports samples in the file formats of other programs.
 func addExport(app *kingpin.Application) subcommand {
 	cmd := app.Command("export", "Export samples for other programs: as Prometheus TSDB blocks, OpenMetrics, JSON "+
 		"lines in the format of VictoriaMetrics, or CSV. Changes nothing. Servers may be running: a server that uses "+
@@ -78,7 +78,7 @@ func (e *exporting) run(ctx context.Context) error {
 	return err
 }
 
-// exportSnapshot exports a snapshot made by the server that uses the directory.
+// exportSnapshot exports from a snapshot, which the server that uses the directory makes.
 func (e *exporting) exportSnapshot(ctx context.Context) (err error) {
 	return e.server.withSnapshot(ctx, e.Path, func(snapshot string) error {
 		e.Path = snapshot
@@ -86,7 +86,7 @@ func (e *exporting) exportSnapshot(ctx context.Context) (err error) {
 	})
 }
 
-// export exports a directory that no process uses, or a cluster.
+// export exports the samples of a directory that no other process uses, or of a cluster.
 func (e *exporting) export(ctx context.Context) error {
 	return e.withStore(ctx, func(s *storage.Store) error {
 		bar := newProgressBar(os.Stderr, time.Now)
@@ -178,7 +178,7 @@ func (e *exporting) write(ctx context.Context, s *storage.Store) (exporter.Stats
 	}
 }
 
-// printExported prints the number of exported samples, and the samples that couldn't be exported.
+// printExported prints the number of exported samples, and of samples that were skipped or are inexact.
 func printExported(w io.Writer, s exporter.Stats, format string, took time.Duration) {
 	what := "file"
 	if format == "blocks" {

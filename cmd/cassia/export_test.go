@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// TestExportCommand runs it with every format.
+// TestExportCommand exports a store in every format.
 func TestExportCommand(t *testing.T) {
 	dir := cassiatest.StoreWith(t, 30)
 	out := t.TempDir()
@@ -45,7 +45,7 @@ func TestExportCommand(t *testing.T) {
 	}
 }
 
-// TestExportBesideItsServer exports the samples of a running server, and leaves no snapshot.
+// TestExportBesideItsServer exports the samples of a running server and checks that no snapshot remains.
 func TestExportBesideItsServer(t *testing.T) {
 	dir := cassiatest.StoreWith(t, 3)
 	output := filepath.Join(t.TempDir(), "a.csv")
@@ -69,7 +69,8 @@ func TestExportBesideItsServer(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// TestExportOfOneInstant exports the samples of one time: the start and the end are included.
+// TestExportOfOneInstant exports with a start equal to the end. Both are inclusive, so the sample at that time is
+// exported.
 func TestExportOfOneInstant(t *testing.T) {
 	dir := cassiatest.StoreWith(t, 1)
 	all, errs, status := printed(t, "", "export", "--storage.path="+dir, "--format=csv")

@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cli"
 )
 
-// flagsPage returns the manual's page of all flags in Markdown: the flags of serve in groups, then the additional flags
+// flagsPage returns the manual's page of flags in Markdown: first the flags of serve in groups, then additional flags
 // of other commands.
 func flagsPage(app *kingpin.ApplicationModel, variables []cli.Variable) string {
 	var b strings.Builder
@@ -50,8 +50,8 @@ func flagsPage(app *kingpin.ApplicationModel, variables []cli.Variable) string {
 	return b.String()
 }
 
-// statedDefault matches a default in words at the end of a flag's help. Defaults that are computed from the machine's
-// memory have this form, so that the page doesn't depend on the machine.
+// statedDefault matches a default at the end of a flag's help text. Defaults that are computed from the machine's
+// memory are described there, so that the page doesn't depend on the machine.
 var statedDefault = regexp.MustCompile(`\s*Default: (.+?)\.(\s|$)`)
 
 func flagTable(flags []*kingpin.FlagModel) string {
@@ -80,7 +80,7 @@ func flagTable(flags []*kingpin.FlagModel) string {
 	return b.String()
 }
 
-// cell returns text that is one cell of a table, in which nothing is markup.
+// cell escapes text for a cell of a Markdown table.
 func cell(text string) string {
 	return strings.NewReplacer("\n", " ", `\`, `\\`, "|", `\|`, "<", `\<`, "*", `\*`).Replace(text)
 }

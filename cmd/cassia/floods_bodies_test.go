@@ -18,8 +18,9 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// Clients announce large bodies of samples, and send none of it, or a part and then single bytes. They don't prevent
-// others from writing, because they can't use all bytes allowed for such bodies.
+// TestStalledWritesLeaveBytesForOthers has clients that announce large bodies of samples and then send nothing, or only
+// a part and then single bytes. Other clients must still be able to write, because the stalled bodies can't use up the
+// memory for bodies.
 func TestStalledWritesLeaveBytesForOthers(t *testing.T) {
 	const announced, written = 16 << 20, 12_000
 	kinds := map[string]string{
@@ -29,7 +30,7 @@ func TestStalledWritesLeaveBytesForOthers(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		paths []string
-		// sent has one client for each number of bytes that it sends at once.
+		// sent contains, for each client, the number of bytes that it sends at once.
 		sent []int
 	}{
 		"nothing is sent": {[]string{"/api/write"}, make([]int, 200)},
@@ -47,7 +48,7 @@ func TestStalledWritesLeaveBytesForOthers(t *testing.T) {
 			for i, n := range c.sent {
 				path := c.paths[i%len(c.paths)]
 				if begun.Add(1); n > 0 {
-					time.Sleep(10 * time.Millisecond) // The small ones take what the large ones have left.
+					time.Sleep(10 * time.Millisecond) // The small bodies use the memory that the large ones leave free.
 				}
 				all.Go(func() {
 					for once := begun.Done; ctx.Err() == nil; once = func() {} {
@@ -74,14 +75,14 @@ func TestStalledWritesLeaveBytesForOthers(t *testing.T) {
 						_, _ = io.Copy(io.Discard, conn)
 						end()
 						_ = conn.Close()
-						if n > 0 { // Its bytes would be free for a moment each time that it comes back.
+						if n > 0 { // Its memory would be free for a moment at each reconnect.
 							return
 						}
 					}
 				})
 			}
 			begun.Wait()
-			time.Sleep(time.Second) // All that arrived is read.
+			time.Sleep(time.Second) // By then, all bytes that have arrived are read.
 			at := time.Now().Add(-time.Hour).Unix()
 			slowest := time.Duration(0)
 			for i := range 3 {

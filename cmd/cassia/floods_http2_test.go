@@ -26,7 +26,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// Types and flags of frames of HTTP/2, and an error.
+// Types and flags of HTTP/2 frames, and an error code.
 const (
 	frameData, frameHeaders, frameReset, frameSettings, framePing, frameContinuation = 0, 1, 3, 4, 6, 9
 
@@ -40,29 +40,30 @@ func appendFrame(to []byte, kind, flags byte, stream uint32, payload []byte) []b
 	return append(binary.BigEndian.AppendUint32(to, stream), payload...)
 }
 
-// requestHeaders are a block of headers without compression: of a GET or a POST of a path that is shorter than 127
+// requestHeaders returns an uncompressed header block for a GET or POST request. The path must be shorter than 127
 // bytes.
 func requestHeaders(post bool, path string) []byte {
-	method := byte(0x82) // :method GET, in HPACK's static table.
+	method := byte(0x82) // :method GET, in HPACK's static table
 	if post {
 		method = 0x83
 	}
 	to := append([]byte{method, 0x87, 0x01, 9}, "localhost"...) // :scheme https, and a literal :authority
 	to = append(append(to, 0x04, byte(len(path))), path...)
-	return append(append(to, 0x0f, 0x10, byte(len(formType))), formType...) // Content-Type is number 31.
+	return append(append(to, 0x0f, 0x10, byte(len(formType))), formType...) // Index 31 is Content-Type.
 }
 
-// flood2 has the frames of an HTTP/2 client: first is sent once, then round repeatedly, each time with the number of
-// its first stream.
+// flood2 defines the frames that an HTTP/2 client sends. It sends first once and then the frames that round returns,
+// repeatedly. The argument of round is the number of the first stream.
 type flood2 struct {
 	first []byte
 	round func(stream uint32) []byte
-	// streams is the number of streams per round. unread is set if the client reads nothing.
+	// streams is the number of streams per round. unread is set if the client doesn't read responses.
 	streams int
 	unread  bool
 }
 
-// A few HTTP/2 connections with any number of streams, or with frames that only cost CPU, don't block other clients.
+// TestFloodsOfHTTP2 opens a few HTTP/2 connections with many streams, or with frames that only cost CPU. They must not
+// block other clients.
 func TestFloodsOfHTTP2(t *testing.T) {
 	const connections, rounds, streams, pause = 24, 3, 100, time.Second
 	each := func(add func(to []byte, stream uint32) []byte) func(uint32) []byte {
@@ -137,7 +138,7 @@ func TestFloodsOfHTTP2(t *testing.T) {
 					}
 				})
 			}
-			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // It is another client.
+			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // another client address
 			others := map[string]*http.Transport{
 				"HTTP/1.1": {
 					DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: pool},
@@ -148,8 +149,8 @@ func TestFloodsOfHTTP2(t *testing.T) {
 					ForceAttemptHTTP2: true,
 				},
 			}
-			// Each connection has at most as many requests as streams, the client has two goroutines, and the server
-			// five. Where a connection was ended, its requests may still be under way.
+			// A connection has at most one goroutine per stream, two of the client, and five of the server. The
+			// requests of a closed connection may still be in progress.
 			bound := func() int { return before + int(opened.Load())*(streams+8) + 100 }
 			slowest, most := time.Duration(0), 0
 			for round := range rounds {
@@ -185,7 +186,7 @@ func TestFloodsOfHTTP2(t *testing.T) {
 	}
 }
 
-// send opens a connection and sends until the server closes it.
+// send opens a connection and sends frames until the server closes it.
 func (f *flood2) send(ctx context.Context, address string, config *tls.Config, pause time.Duration) {
 	dialer := tls.Dialer{Config: config}
 	c, err := dialer.DialContext(ctx, "tcp", address)
@@ -204,7 +205,7 @@ func (f *flood2) send(ctx context.Context, address string, config *tls.Config, p
 	_, err = c.Write(append(first, f.first...))
 	for stream := uint32(1); err == nil && stream < 1<<30; stream += 2 * uint32(f.streams) {
 		_, err = c.Write(f.round(stream))
-		wait(ctx, pause) // The test's own clients shouldn't take all of the CPU.
+		wait(ctx, pause) // The test's own clients must not use all of the CPU.
 	}
 }
 
@@ -215,9 +216,9 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// startSecure starts a server with TLS, and returns it with the certificates to trust.
+// startSecure starts a server with TLS. It also returns the certificate pool that a client needs.
 func startSecure(t *testing.T) (running, *x509.CertPool) {
-	certified := httptest.NewTLSServer(http.NotFoundHandler()) // It has a certificate for 127.0.0.1.
+	certified := httptest.NewTLSServer(http.NotFoundHandler()) // It provides a certificate for 127.0.0.1.
 	own, pool := certified.TLS.Certificates[0], x509.NewCertPool()
 	pool.AddCert(certified.Certificate())
 	certified.Close()

@@ -23,8 +23,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// Clients that start bodies on more connections than are allowed, and reconnect when they are disconnected, don't block
-// other clients.
+// TestHalfBodiesKeepNobodyOut has clients that start request bodies on more connections than are allowed, and reconnect
+// when they are disconnected. They must not block other clients.
 func TestHalfBodiesKeepNobodyOut(t *testing.T) {
 	const clients, rounds, token = 1100, 3, "a-token-of-a-reader"
 	for name, arrive := range map[string]func(t *testing.T) []string{

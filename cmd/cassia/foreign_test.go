@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A form of a page of another origin, which a browser sends without a preflight request, deletes nothing. The same
-// request of a program does.
+// TestAForeignPageDeletesNothing checks that a cross-origin form, which a browser submits without a preflight request,
+// can't delete series. The same request from another program can.
 func TestAForeignPageDeletesNothing(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir())
@@ -53,8 +53,9 @@ func TestAForeignPageDeletesNothing(t *testing.T) {
 	require.Empty(t, r.Value(t, "kept", at))
 }
 
-// TestForeignNamesReachNoRoute sends a request to every route over loopback, as a page does whose name an attacker
-// leads here. Programs that proxies pass on may write by any name: they name no origin.
+// TestForeignNamesReachNoRoute sends requests with a foreign Host header to every route over loopback, as a browser
+// does after a DNS rebinding attack. Only writes without an Origin header are accepted, because proxies forward the
+// writes of programs with any Host.
 func TestForeignNamesReachNoRoute(t *testing.T) {
 	t.Parallel()
 	p := startProcess(t, "--storage.path="+t.TempDir(), "--web.enable-lifecycle")
@@ -83,7 +84,7 @@ func TestForeignNamesReachNoRoute(t *testing.T) {
 		}
 		path = placeholder.ReplaceAllString(strings.TrimSuffix(path, "{$}"), "x")
 		if path == "/-/healthy" || path == "/-/ready" {
-			continue // Probes use any name.
+			continue // Probes may use any host name.
 		}
 		if method == "" || method == http.MethodGet {
 			reads := []string{http.MethodGet, http.MethodHead}

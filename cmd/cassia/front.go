@@ -12,16 +12,16 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/server"
 )
 
-// errOpening means that the store isn't open yet.
+// errOpening is returned to clients until the store is open.
 var errOpening = errors.New("the store is being opened")
 
-// opening is the state of a store that isn't open yet.
+// opening holds the reason why the store isn't open yet.
 type opening struct{ cause atomic.Pointer[error] }
 
-// waitFor sets the reason why the store can't be opened yet. nil means that opening is under way.
+// waitFor sets the error that prevents the store from being opened. nil means that opening is in progress.
 func (o *opening) waitFor(cause error) { o.cause.Store(&cause) }
 
-// err returns the reason why requests can't be served.
+// err returns the error with which requests are rejected.
 func (o *opening) err() error {
 	if cause := o.cause.Load(); cause != nil && *cause != nil {
 		return fmt.Errorf("the store can't be opened yet: %w", *cause)
@@ -29,7 +29,7 @@ func (o *opening) err() error {
 	return errOpening
 }
 
-// front is the HTTP server of a process. From the start it serves the health and readiness checks and the metrics. It
+// front is the HTTP server of a process. From the start it serves health checks, readiness checks and metrics. It
 // rejects all other requests until serve is called.
 type front struct {
 	server *server.Server
@@ -37,11 +37,12 @@ type front struct {
 	options server.Options
 	files   *server.Reloaders
 	handler atomic.Pointer[http.Handler]
-	// wait returns after the last request has ended. The context of listen must have ended before.
+	// wait waits for the last request to end. The context passed to listen must have ended before wait is called.
 	wait func() error
 }
 
-// listen listens on the addresses and serves requests until ctx ends. An error of a listener ends the process.
+// listen listens on the addresses and serves requests until ctx ends. If a listener fails, the process is stopped with
+// its error.
 func (p *process) listen(ctx context.Context) (*front, error) {
 	f := &front{files: server.NewReloaders(p.registry, p.log, time.Now), options: server.Options{
 		API: server.Unready(p.opening.err), Write: server.Unready(p.opening.err),

@@ -8,24 +8,25 @@ import (
 	"time"
 )
 
-// By default Go lets the heap grow by the bytes in use before it collects garbage (GOGC=100). In a program built
-// without cgo, the write buffers and cached blocks of the embedded engine are a large part of the heap. They contain no
-// pointers, and their sizes are already bounded. They are therefore excluded here, so that garbage is collected as
-// often as with cgo, where they are outside the heap.
+// By default (GOGC=100), Go starts a garbage collection when the heap has grown by the number of bytes in use. In a
+// program built without cgo, the write buffers and cached blocks of the embedded engine are a large part of the heap,
+// although they contain no pointers and their sizes are already bounded. They are excluded here, so that garbage is
+// collected as often as with cgo, which allocates them outside the heap.
 const (
-	// usualGrowth is Go's default percentage by which the heap may grow. leastGrowth is the min percentage: blocks
-	// evicted from the cache are garbage, and with a large cache almost nothing else may be in use.
+	// usualGrowth is Go's default percentage by which the heap may grow. leastGrowth is the min percentage. It prevents
+	// constant collections with a large cache, whose evicted blocks are garbage while little else is in use.
 	usualGrowth = 100
 	leastGrowth = 25
-	// fullGrowth is the max size, in bytes and without the engine's, of a heap that may grow by 100 %. A larger heap
-	// may grow by fullGrowth or by a third of its size, whichever is larger. The head can hold hundreds of thousands of
-	// series for hours, which produce little garbage.
+	// fullGrowth is the max size in bytes, without the engine's memory, of a heap that may grow by 100 %. A larger heap
+	// may grow by fullGrowth or by a third of its size, whichever is larger. Otherwise a head that holds hundreds of
+	// thousands of series for hours, and produces little garbage, would double the memory.
 	fullGrowth = 96 << 20
-	// growthPause is the min interval between adjustments, because collections are frequent at the start.
+	// growthPause is the min interval between adjustments. It matters at the start, when collections are frequent.
 	growthPause = 100 * time.Millisecond
 )
 
-// growth returns the percentage by which a heap of live bytes may grow. held is the part of them that is the engine's.
+// growth returns the percentage by which a heap with the given number of live bytes may grow. held is the number of
+// live bytes that belong to the engine.
 func growth(live, held int64) int {
 	if live <= 0 {
 		return usualGrowth
@@ -34,8 +35,8 @@ func growth(live, held int64) int {
 	return int(max(leastGrowth, usualGrowth*min(own, max(fullGrowth, own/3))/live))
 }
 
-// tuneGC sets the percentage after each collection until ctx ends. It does nothing if the environment variable GOGC is
-// set.
+// tuneGC adjusts Go's GC percentage after each collection until ctx ends. It does nothing if the environment variable
+// GOGC is set.
 func tuneGC(ctx context.Context, held func() int64, set func(percent int) int) {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -60,7 +61,7 @@ func tuneGC(ctx context.Context, held func() int64, set func(percent int) int) {
 	}
 }
 
-// waitCollected returns a channel that is closed after the next collection.
+// waitCollected returns a channel that is closed after the next garbage collection.
 func waitCollected() <-chan struct{} {
 	done := make(chan struct{})
 	runtime.AddCleanup(&struct{ _ [64]byte }{}, func(done chan struct{}) { close(done) }, done)

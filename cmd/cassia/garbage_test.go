@@ -43,7 +43,7 @@ func TestGarbageIsBoundedAfterACollection(t *testing.T) {
 	<-ended
 }
 
-// collectUntil collects garbage until a percentage was set.
+// collectUntil runs garbage collections until tuneGC sets a percentage, and returns it.
 func collectUntil(t *testing.T, percents <-chan int) int {
 	for {
 		runtime.GC()

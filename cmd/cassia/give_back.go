@@ -5,20 +5,21 @@ import (
 	"time"
 )
 
-// Go collects garbage at least every two minutes and returns memory to the system one collection later. A process that
-// has sealed hundreds of megabytes and is idle would keep them for four minutes.
+// Go collects garbage at least every two minutes, and returns the memory to the system one collection later. Without
+// giveBack, an idle process that has sealed hundreds of megabytes would keep this memory for four minutes.
 const (
 	// giveBackInterval is the interval between checks of the head's size.
 	giveBackInterval = 5 * time.Second
-	// giveBackAfter is the number of consecutive checks for which the head must have been small. A backfill empties the
-	// head repeatedly and needs the memory again at once.
+	// giveBackAfter is the number of consecutive checks at which the head must have been small. A backfill empties the
+	// head repeatedly and needs the memory again soon after.
 	giveBackAfter = 3
-	// giveBackLeast is the min decrease of the head's size, in bytes.
+	// giveBackLeast is the min decrease of the head's size at which memory is returned, in bytes.
 	giveBackLeast = 64 << 20
 )
 
-// giveBack calls free when the head has shrunk by half and by giveBackLeast, and has stayed small for giveBackAfter
-// checks. held returns the head's size in bytes, which is checked at each tick until ctx ends.
+// giveBack calls free when the head has shrunk to half of its max size or less, by at least giveBackLeast, and was that
+// small at giveBackAfter consecutive checks. At each tick until ctx ends, it checks held, which returns the head's size
+// in bytes.
 func giveBack(ctx context.Context, ticks <-chan time.Time, held func() int64, free func()) {
 	most, small := int64(0), 0
 	for {

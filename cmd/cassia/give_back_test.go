@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGiveBack has sizes of heads that grow and shrink, in MiB, and the checks that return memory.
+// TestGiveBack simulates heads that grow and shrink. held contains their sizes in MiB, want the checks at which memory
+// is returned.
 func TestGiveBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		held []int64
@@ -36,7 +37,7 @@ func TestGiveBack(t *testing.T) {
 			for range c.held {
 				ticks <- time.Time{}
 			}
-			// The work of the last check has ended when the next one would start.
+			// giveBack processes the last check before it sees that ctx has ended.
 			cancel()
 			<-ended
 			require.Equal(t, c.want, freed)

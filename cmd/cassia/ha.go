@@ -12,8 +12,9 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// startReplicas starts the choice among replicas of HA clusters. It returns nil if HA is off or this process doesn't
-// ingest samples. The returned function stops it and must be called after the last request has ended.
+// startReplicas starts the elections among the replicas of HA clusters. It returns nil if HA is off or this process
+// doesn't ingest samples. The returned function stops the elections and must be called after the last request has
+// ended.
 func (p *process) startReplicas(ctx context.Context) (ha *remotewrite.HA, stop func(), err error) {
 	c := &p.c.HA
 	if !c.Any() || !p.hasRole("write") {
@@ -43,7 +44,7 @@ func haRoute(ha *remotewrite.HA) server.Route {
 			}
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("X-Content-Type-Options", "nosniff")
-			// An error means that the client disconnected.
+			// Encode fails only if the client has disconnected.
 			_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": clusters})
 		})}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// burst sends samples of one known series of a tenant. The samples have different times and are almost incompressible.
+// burst sends samples of a single series of a tenant. The samples have different times and are almost incompressible.
 type burst struct {
 	r      running
 	tenant string
@@ -50,9 +50,9 @@ func (b *burst) send(t *testing.T, samples int) (code int, retryAfter, text stri
 	return answer.StatusCode, answer.Header.Get("Retry-After"), string(told)
 }
 
-// One known series fills the memory for unsealed samples: it is rejected with 503 while its tenant is the only one, and
-// with 429 if other tenants also use some of the memory. Samples of these, also of new series, are accepted. Sealing
-// frees memory.
+// TestOneSeriesFillsTheHead fills the memory for unsealed samples with one series. Its samples are rejected with 503
+// while its tenant is the only one, and with 429 once other tenants use some of the memory. Samples of the other
+// tenants are accepted, including new series. Sealing frees the memory.
 func TestOneSeriesFillsTheHead(t *testing.T) {
 	t.Parallel()
 	const most = 16 << 20
@@ -79,7 +79,7 @@ func TestOneSeriesFillsTheHead(t *testing.T) {
 
 	t.Logf("%d samples fill it", alone.n)
 	other := &burst{r: r, tenant: "other", at: at}
-	for held() > most { // Taking it is what the others' share is about.
+	for held() > most { // Other tenants may use this memory.
 		code, _, text := other.send(t, 20_000)
 		require.Equal(t, http.StatusNoContent, code, "new where the head is full: %s", text)
 		if code, retryAfter, text = alone.send(t, 1); code == http.StatusTooManyRequests {

@@ -10,10 +10,10 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 )
 
-// healthcheckAnswer is the max number of bytes of a response that an error shows.
+// healthcheckAnswer is the max number of bytes of a response that are quoted in an error.
 const healthcheckAnswer = 256
 
-// addHealthcheck declares the command for health checks in containers that contain no other HTTP client.
+// addHealthcheck declares the command for health checks inside containers without another HTTP client.
 func addHealthcheck(app *kingpin.Application) subcommand {
 	cmd := app.Command("healthcheck", "Check whether a server responds. Exits with status 1 if it doesn't.")
 	at := cmd.Flag("url", "URL of the server.").Default("http://localhost:9201").String()

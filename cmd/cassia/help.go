@@ -30,7 +30,7 @@ var variables = []cli.Variable{
 	},
 }
 
-// addTopics makes `cassia help TOPIC` print a page of the manual. kingpin's own help on commands is kept.
+// addTopics makes `cassia help TOPIC` print a page of the manual. Help on commands remains kingpin's.
 func addTopics(app *kingpin.Application, out io.Writer, terminate func(int)) {
 	app.PreAction(func(c *kingpin.ParseContext) error {
 		if c.SelectedCommand == nil || c.SelectedCommand != app.HelpCommand {
@@ -57,7 +57,7 @@ func addTopics(app *kingpin.Application, out io.Writer, terminate func(int)) {
 	})
 }
 
-// terminalWidth is the max width of a page's lines on a terminal, in characters. Nearly all terminals are at least this
+// terminalWidth is the max line width of a page on a terminal, in characters. Nearly all terminals are at least this
 // wide.
 const terminalWidth = 80
 

@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/manual"
 )
 
-// Every flag of a server must be in a group of related flags. Otherwise it would be listed under a heading that doesn't
-// apply.
+// TestEveryFlagOfServeHasAGroup checks that every flag of a server is in a group of related flags. Otherwise it would
+// be listed under a heading that doesn't apply.
 func TestEveryFlagOfServeHasAGroup(t *testing.T) {
 	app, _ := newApplication()
 	for _, group := range cli.FlagGroups(app.GetCommand("serve").Model().Flags) {

@@ -24,10 +24,10 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// hostileMemory is the max growth of the heap in bytes by a hostile request, above the server's usual size.
+// hostileMemory is the max number of bytes by which a hostile request may increase the heap.
 const hostileMemory = 384 << 20
 
-// attack is a request that means no good, and the codes that are a clear answer to it.
+// attack is a malicious request. codes contains the acceptable response codes.
 type attack struct {
 	path   string
 	body   func() io.Reader
@@ -49,7 +49,7 @@ func content(b []byte) func() io.Reader {
 	return func() io.Reader { return bytes.NewReader(b) }
 }
 
-// endless never ends.
+// endless is a reader that never reaches the end.
 type endless struct{}
 
 func (endless) Read(b []byte) (int, error) {
@@ -122,8 +122,8 @@ func attacks(t *testing.T) map[string]attack {
 	}
 }
 
-// TestHostileInput sends malicious requests one after the other. The memory stays bounded, each request is rejected
-// with a clear status code, and the server continues to accept samples and answer queries.
+// TestHostileInput sends malicious requests one after another. Each is rejected with a clear status code, the memory
+// stays bounded, and the server continues to accept samples and answer queries.
 func TestHostileInput(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes bodies of hundreds of megabytes: leave -short out")
@@ -135,7 +135,7 @@ func TestHostileInput(t *testing.T) {
 	list := attacks(t)
 	runtime.GC()
 	base := heapBytes()
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(base) + hostileMemory/2)) // Garbage is collected at once.
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(base) + hostileMemory/2)) // Collect garbage early.
 	for about, a := range list {
 		t.Run(about, func(t *testing.T) {
 			peak := watchHeap()
@@ -156,7 +156,7 @@ func TestHostileInput(t *testing.T) {
 	require.Contains(t, metrics, "cassia_http_panics_total 0")
 }
 
-// attack returns the status and the text of the answer.
+// attack sends a malicious request and returns the status and the body of the response.
 func (r running) attack(t *testing.T, a attack) (int, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -172,7 +172,7 @@ func (r running) attack(t *testing.T, a attack) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
-// sendRandom sends random and truncated bodies to every endpoint: no response is a 5xx.
+// sendRandom sends random and truncated bodies to every endpoint. No response may be a 5xx.
 func (r running) sendRandom(t *testing.T) {
 	t.Helper()
 	whole, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
@@ -220,7 +220,7 @@ func heapBytes() uint64 {
 	return stats.HeapInuse
 }
 
-// watchHeap measures the heap until the returned function is called, which returns the max size.
+// watchHeap measures the heap until the returned function is called. The function returns the max size in bytes.
 func watchHeap() func() uint64 {
 	stop, most := make(chan struct{}), uint64(0)
 	var watching sync.WaitGroup
@@ -237,13 +237,14 @@ func watchHeap() func() uint64 {
 	return func() uint64 { close(stop); watching.Wait(); return most }
 }
 
-// A query whose sender goes away stops at once. Each would run for half a minute on a fast machine.
+// TestClosingTheConnectionStopsAQuery checks that a query stops immediately when its client disconnects. Each of these
+// queries would run for half a minute on a fast machine.
 func TestClosingTheConnectionStopsAQuery(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir(), "--query.timeout=1h", "--query.max-concurrency=1")
 	const days = 20
 	at := time.Now().Truncate(time.Second)
 	series := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "a"}}}
-	for n := range days * 24 * 60 { // A step without samples would take no time.
+	for n := range days * 24 * 60 { // A step without samples would cost no time.
 		series.Samples = append(series.Samples, prompb.Sample{
 			Timestamp: at.Add(-time.Duration(n) * time.Minute).UnixMilli(), Value: 1,
 		})

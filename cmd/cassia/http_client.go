@@ -17,8 +17,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/lasting"
 )
 
-// httpConfig is the client configuration file with which a command logs in to a server. All commands and promtool use
-// the same format. flag is the name of the flag.
+// httpConfig is the client configuration file that contains a command's login to a server. All commands and promtool
+// use the same format. flag is the name of the flag that sets the file.
 type httpConfig struct{ flag, file string }
 
 func httpConfigFlag(cmd *kingpin.CmdClause) *httpConfig {
@@ -33,8 +33,8 @@ func newHTTPConfig(cmd *kingpin.CmdClause, flag, help string) *httpConfig {
 	return c
 }
 
-// client returns a client for requests to a URL with the settings of the file. Without a file it uses the defaults and
-// the proxy of the environment. A user in the URL is used if the file has no login.
+// client returns a client for requests to a URL, configured by the file. Without a file, it uses the default
+// configuration and the proxy from the environment. A login in the URL is used only if the file contains none.
 func (c *httpConfig) client(to string) (*http.Client, error) {
 	conf := promconfig.DefaultHTTPClientConfig
 	conf.ProxyFromEnvironment = true
@@ -66,8 +66,8 @@ func (c *httpConfig) client(to string) (*http.Client, error) {
 // unknownKey matches the parser's error for an unknown key. The Go type in it means nothing to users.
 var unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
 
-// checkSecrets returns an error if a file that holds a secret can't be read. Without it, the error would occur at the
-// first request.
+// checkSecrets returns an error if a file with a secret can't be read, so that the error is reported before the first
+// request.
 func checkSecrets(c *promconfig.HTTPClientConfig) error {
 	files := map[string]string{}
 	if a := c.BasicAuth; a != nil {
@@ -93,11 +93,11 @@ func checkSecrets(c *promconfig.HTTPClientConfig) error {
 // answerTimeout is the max time until the first byte of a response.
 const answerTimeout = 10 * time.Minute
 
-// errNoAnswer means that the response took longer than answerTimeout.
+// errNoAnswer means that no response arrived within answerTimeout.
 var errNoAnswer = fmt.Errorf("no response for %s", answerTimeout)
 
 // bounded is a round tripper that waits at most answerTimeout for a response. Prometheus' client configuration has no
-// such setting.
+// setting for this.
 type bounded struct{ next http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -113,7 +113,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// endingBody cancels the context of its request when it is closed.
+// endingBody cancels the context of its request when the body is closed.
 type endingBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
@@ -127,7 +127,7 @@ func (b endingBody) Close() error {
 // withoutUser removes the login from a URL.
 func withoutUser(text string) string {
 	u, err := url.Parse(text)
-	if err != nil || u.User == nil { // A URL that can't be parsed is rejected where it is used.
+	if err != nil || u.User == nil { // An invalid URL is rejected where it is used.
 		return text
 	}
 	u.User = nil

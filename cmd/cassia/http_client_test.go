@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestServerFlags logs in each way at a server, which reports the credentials that it got.
+// TestServerFlags logs in with each method to a server that returns the credentials that it received.
 func TestServerFlags(t *testing.T) {
 	var shown http.Header
 	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -53,7 +53,8 @@ func TestServerFlags(t *testing.T) {
 	}
 }
 
-// TestHTTPConfigFile reports the error of a file before any request, and never a password.
+// TestHTTPConfigFile checks that errors in the file are reported before any request is sent, and that they never
+// contain a password.
 func TestHTTPConfigFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "http.yaml")
 	for text, want := range map[string]string{

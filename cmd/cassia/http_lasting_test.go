@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCertificateNobodyTrusts: commands that wait for a server fail immediately if its certificate isn't trusted, with
-// the flag that fixes it.
+// TestCertificateNobodyTrusts checks that commands that wait for a server fail immediately if its certificate isn't
+// trusted. The error names the flag that fixes it.
 func TestCertificateNobodyTrusts(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int64

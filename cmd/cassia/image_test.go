@@ -21,10 +21,10 @@ import (
 
 const dockerfile = "../../docker/Dockerfile"
 
-// instruction is one of a Dockerfile, its continued lines joined.
+// instruction is an instruction of a Dockerfile. Continuation lines are joined.
 type instruction struct{ name, args string }
 
-// dockerStages are the instructions of each stage of docker/Dockerfile, its FROM first.
+// dockerStages returns the instructions of each stage of docker/Dockerfile. The first instruction of a stage is FROM.
 func dockerStages(t *testing.T) (stages [][]instruction) {
 	text, err := os.ReadFile(dockerfile)
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func dockerStages(t *testing.T) (stages [][]instruction) {
 	return stages
 }
 
-// one returns the only instruction with a name in a build stage.
+// one returns the instruction with the given name in a build stage, which must have exactly one.
 func one(t *testing.T, stage []instruction, name string) string {
 	t.Helper()
 	var found []string
@@ -63,9 +63,9 @@ func words(t *testing.T, list string) (out []string) {
 	return out
 }
 
-// No container engine is available, so the test does the same: it runs the build's last step, makes a root of the files
-// that the last stage copies, and runs the entry point and the health check in it, as the image's user, without a shell
-// or libraries.
+// TestImage tests the image without a container engine, because none is available. It runs the last step of the build,
+// creates a root file system from the files that the last stage copies, and runs the entry point and the health check
+// in it, as the image's user, without a shell or libraries.
 func TestImage(t *testing.T) {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Skip("only root may change the root of a process")

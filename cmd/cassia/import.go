@@ -29,10 +29,10 @@ func addImport(app *kingpin.Application) *kingpin.CmdClause {
 		"Without --url, stop the server of a data directory first; servers of a cluster may be running.")
 }
 
-// importCommand has the flags and steps that all import commands share.
+// importCommand holds the flags and steps that all import commands share.
 type importCommand struct {
 	offline
-	name               string // of the command, such as "import blocks"
+	name               string // the command's name, such as "import blocks"
 	kept               func() (config.Retention, error)
 	old                oldSamples
 	tenant, checkpoint string
@@ -104,8 +104,8 @@ func (c *importCommand) selection() (sel importer.Selection, err error) {
 	return sel, nil
 }
 
-// fromSource returns the subcommand that imports from a source. describe returns a description of the source with all
-// flags that change its samples. open opens the source, which is closed afterwards if it implements io.Closer.
+// fromSource returns the subcommand that imports from a source. what returns a description of the source, including all
+// flags that affect its samples. open opens the source. If the source implements io.Closer, it is closed afterwards.
 func (c *importCommand) fromSource(what func() string,
 	open func(context.Context, importer.Selection) (importer.Source, error)) subcommand {
 	return subcommand{c.name, func(ctx context.Context) (err error) {
@@ -160,8 +160,8 @@ func (c *importCommand) importLocally(ctx context.Context, plan importer.Plan, s
 	return err
 }
 
-// parseRetention parses the retention flags. Rows are written with a TTL of this retention, so the flags are required
-// where rows have a TTL.
+// parseRetention parses the retention flags. If the engine expires rows by their TTL, the flags are required, because
+// rows are written with a TTL computed from them.
 func (c *importCommand) parseRetention() (err error) {
 	if c.retention, err = c.kept(); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (c *importCommand) parseRetention() (err error) {
 	return nil
 }
 
-// run imports and prints the result. where describes the destination.
+// run imports the source and prints the result. where describes the destination.
 func (c *importCommand) run(ctx context.Context, into importer.Destination, where string,
 	source importer.Source) error {
 	if !c.checkpointSet {
@@ -243,7 +243,7 @@ func wasOrWere(n int) string {
 	return "were"
 }
 
-// compare reads the source again and prints the stored samples that differ.
+// compare reads the source again and prints every difference from the stored samples.
 func (c *importCommand) compare(ctx context.Context, o importer.Options, w io.Writer) error {
 	bar := newProgressBar(os.Stderr, time.Now)
 	o.Progress = (&importPrinter{bar: bar}).progress
@@ -287,7 +287,7 @@ type importPrinter struct {
 	skipped []importer.Skip
 }
 
-// maxListed is the max number of skipped parts that are listed.
+// maxListed is the max number of skipped parts that are printed.
 const maxListed = 20
 
 func (t *importPrinter) progress(p importer.Progress) {
@@ -303,7 +303,8 @@ func (t *importPrinter) progress(p importer.Progress) {
 	})
 }
 
-// notNewRaw returns a text with the number of samples that were read but that the import did not store as raw samples.
+// notNewRaw returns a text that counts the samples that were read but not newly stored as raw samples: those that were
+// already stored, and those that are only in rollups.
 func notNewRaw(s *storage.ImportStats) (text string) {
 	if s.Known > 0 {
 		text = fmt.Sprintf("; %d %s already stored", s.Known, wasOrWere(s.Known))

@@ -19,8 +19,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// trialSamples is the number of samples that a dry run stores in memory to estimate the time and the space of the
-// import. They are the first samples of the source.
+// trialSamples is the number of samples at the start of the source that a dry run stores in memory. From them it
+// estimates the time and the space of the import.
 const trialSamples = 2_000_000
 
 // runDry reads the source and prints its contents and the estimated time and space of an import.
@@ -99,7 +99,7 @@ func (c *importCommand) printContents(w io.Writer, found *importer.Contents, e i
 	}
 }
 
-// describePast describes the samples of a class that are older than the retention of its raw samples.
+// describePast describes the samples of a class that are older than its retention of raw samples.
 func describePast(p *importer.Past) string {
 	parts := []string{}
 	for _, f := range []struct {
@@ -118,7 +118,7 @@ func describePast(p *importer.Past) string {
 	return fmt.Sprintf("%s past %s: %s", countNoun(p.Samples, "sample"), pastWhat(p), strings.Join(parts, "; "))
 }
 
-// trialImport stores the first batches of a source in memory and measures the time and the space.
+// trialImport stores the first batches of a source in memory, to measure the time and the space that they take.
 type trialImport struct {
 	tenant string
 	took   time.Duration
@@ -128,7 +128,7 @@ type trialImport struct {
 	rawBytes, rollupBytes int64
 }
 
-// add stores a batch, unless trialSamples have been stored.
+// add stores a batch, unless trialSamples samples have already been stored.
 func (t *trialImport) add(ctx context.Context, list []storage.ImportedSeries) (err error) {
 	if t.samples >= trialSamples || len(list) == 0 {
 		return nil
@@ -158,15 +158,15 @@ func (t *trialImport) add(ctx context.Context, list []storage.ImportedSeries) (e
 	return err
 }
 
-// importEstimate is the expected time and space of an import.
+// importEstimate is the estimated time and space of an import.
 type importEstimate struct {
 	took    time.Duration
 	bytes   float64
 	refused int
 }
 
-// estimate extrapolates the trial to the whole source. reading is the time that it took to read the source. An import
-// reads and stores concurrently.
+// estimate extrapolates from the trial to the whole source. reading is the time taken to read the source. The estimated
+// time is the larger of the times for reading and storing, because an import does both concurrently.
 func (t *trialImport) estimate(found *importer.Contents, reading time.Duration) importEstimate {
 	e := importEstimate{refused: t.refused}
 	n := float64(max(t.samples, 1))

@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer/victoria"
 )
 
-// serverFlags configure requests to the server that is the source of an import.
+// serverFlags configures the requests to a server from which samples are imported.
 type serverFlags struct {
 	headers []string
 	login   *httpConfig
@@ -58,7 +58,7 @@ func (f *serverFlags) client(url string) (c fetch.Client, err error) {
 	return c, err
 }
 
-// width parses the time range of one request.
+// width parses the flag for the time range of one request.
 func (f *serverFlags) width() (time.Duration, error) {
 	d, err := model.ParseDuration(f.piece)
 	if w := time.Duration(d); err != nil || w < time.Minute || w > 24*time.Hour || 24*time.Hour%w != 0 {
@@ -90,7 +90,7 @@ func (f *serverFlags) parse(url string) (c fetch.Client, width time.Duration, er
 	return c, width, err
 }
 
-// addImportVictoriaMetrics declares the import of VictoriaMetrics' exports.
+// addImportVictoriaMetrics declares the import from VictoriaMetrics: from exported files or from a server.
 func addImportVictoriaMetrics(imports *kingpin.CmdClause) subcommand {
 	cmd := imports.Command("victoriametrics",
 		"Import from VictoriaMetrics: an exported file of JSON lines or in the native format, or the server itself, which requires --start.")

@@ -20,7 +20,7 @@ import (
 	keyspace "github.com/cassia-db/cassia/storage/cassandra/kairosdb"
 )
 
-// kairosPasswordVariable is the environment variable with the password of KairosDB's cluster.
+// kairosPasswordVariable is the environment variable with the password for KairosDB's Cassandra cluster.
 const kairosPasswordVariable = "CASSIA_KAIROSDB_PASSWORD"
 
 // kairosFlags locate a KairosDB keyspace and set how its series are mapped.
@@ -73,7 +73,7 @@ func addImportKairosDB(imports *kingpin.CmdClause) subcommand {
 	})
 }
 
-// name describes the source, with all flags that change its samples.
+// name returns a description of the source, including all flags that affect its samples.
 func (f *kairosFlags) name() string {
 	text, _ := os.ReadFile(f.mappingFile) // open returns the error
 	return fmt.Sprintf("kairosdb %s %s %x", strings.Join(f.hosts, ","), f.cassandra.Keyspace, sha256.Sum256(text))
@@ -144,7 +144,7 @@ func (f *kairosFlags) password() (string, error) {
 	return "", nil
 }
 
-// kairosSource is a source with its connections. In a dry run it prints the mapping of each metric.
+// kairosSource is a source together with its connections. In a dry run, it prints how each metric is mapped.
 type kairosSource struct {
 	*kairosdb.Source
 	keyspace *keyspace.Keyspace
@@ -166,7 +166,7 @@ func (s *kairosSource) Close() error {
 	return nil
 }
 
-// printMapped lists the mapping of metrics, one line per metric.
+// printMapped prints how each metric is mapped, one line per metric.
 func printMapped(w io.Writer, all []kairosdb.Metric) {
 	for _, m := range all {
 		tags := make([]string, len(m.Tags))
@@ -184,7 +184,7 @@ func printMapped(w io.Writer, all []kairosdb.Metric) {
 	}
 }
 
-// kairosKeyspace adapts the keyspace's reader to kairosdb.Keyspace.
+// kairosKeyspace adapts keyspace.Keyspace to the interface kairosdb.Keyspace.
 type kairosKeyspace struct{ *keyspace.Keyspace }
 
 var _ kairosdb.Keyspace = kairosKeyspace{}
@@ -216,7 +216,8 @@ func (k kairosKeyspace) Points(ctx context.Context, r *kairosdb.Row, minMS,
 	}
 }
 
-// kairosError marks errors of damaged rows. Other errors end a read.
+// kairosError converts errors about damaged rows to a kairosdb.DamageError, after which the import continues. Any other
+// error ends it.
 func kairosError(err error) error {
 	if errors.Is(err, keyspace.ErrCorrupt) {
 		return &kairosdb.DamageError{Err: err}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestImportKairosDBRefuses: errors are printed in a line, before anything is made.
+// TestImportKairosDBRefuses checks that invalid flags are reported in one line, before any file is created.
 func TestImportKairosDBRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

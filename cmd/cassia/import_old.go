@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// oldSamples decides about samples that are older than the retention of raw samples. For most of them only rollups are
-// stored, so the user must have accepted that.
+// oldSamples decides whether samples that are older than the retention of raw samples may be imported. Most of them are
+// stored only as rollups, which the user must have accepted.
 //
 //	plan of the source ──► admitPlan, before anything is stored
 //	each batch ──────────► admit, before the batch is stored: most plans don't contain the times of the samples
@@ -19,20 +19,22 @@ type oldSamples struct {
 	kept importer.Kept
 	// accepted is set if the flag --retention.raw was set.
 	accepted bool
-	// remedy describes the alternative to accepting that only rollups are stored.
+	// remedy describes what the user can do instead of accepting rollups only.
 	remedy string
-	// printed has the classes for which the note about old samples was printed. hours and expired are the same for the
-	// notes about samples that are stored only as 1h rollups, and about skipped samples.
+	// printed contains the classes for which the note about old samples was printed. hours contains those for which the
+	// note about samples that are stored only as 1h rollups was printed, and expired those with the note about skipped
+	// samples.
 	printed, hours, expired map[string]bool
 	now                     func() time.Time
 }
 
-// oldSamplesError means that the source has old samples and the user hasn't accepted that.
+// oldSamplesError means that the source has old samples and the user hasn't accepted storing them only as rollups.
 type oldSamplesError string
 
 func (e oldSamplesError) Error() string { return string(e) }
 
-// admitPlan returns an error if the source may have old samples that the user hasn't accepted.
+// admitPlan returns an error if, according to the plan, the source has old samples, unless the user has accepted
+// rollups only.
 func (o *oldSamples) admitPlan(plan importer.Plan) error {
 	keep, now := o.kept.Default, o.now()
 	if len(o.kept.Classes) > 0 || keep.Raw == 0 || plan.MinMS > plan.MaxMS ||
@@ -42,8 +44,8 @@ func (o *oldSamples) admitPlan(plan importer.Plan) error {
 	return o.decide(now, &importer.Past{Keep: keep}, func(note string) { fmt.Fprintln(stdout, note) })
 }
 
-// admit returns an error if a batch has old samples that the user hasn't accepted. If they were accepted, it prints a
-// note once per class.
+// admit returns an error if a batch has old samples, unless the user has accepted rollups only. In that case it prints
+// a note, once per class.
 func (o *oldSamples) admit(list []storage.ImportedSeries, say func(note string)) error {
 	now := o.now()
 	for _, p := range o.kept.Past(list, now) {
@@ -83,8 +85,7 @@ func (o *oldSamples) decide(now time.Time, p *importer.Past, say func(note strin
 	return nil
 }
 
-// pastWhat describes the retention of raw samples that decides. It may be the retention of a tenant or a server instead
-// of the flag's.
+// pastWhat describes the retention of raw samples that applies. It may be set by the flag, or for a class.
 func pastWhat(p *importer.Past) string {
 	return fmt.Sprintf("the retention of raw samples%s, %s", ofClass(p.Class), model.Duration(p.Raw))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// printed runs a command, with text as its standard input, and returns its standard output, its error, and its status.
-// The test must not run in parallel with others.
+// printed runs a command with the given standard input. It returns the standard output, the standard error and the exit
+// status. The test must not run in parallel with others.
 func printed(t *testing.T, stdin string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,7 +36,7 @@ func printed(t *testing.T, stdin string, args ...string) (stdout, stderr string,
 	return string(text), errs.String(), status
 }
 
-// daysOld returns a sample of a series of each of these ages in days, in a format of text.
+// daysOld returns a text with samples of a series, one per age in days. The format is OpenMetrics or JSON lines.
 func daysOld(format, series string, ages ...int) string {
 	var b strings.Builder
 	for _, age := range ages {
@@ -53,8 +53,8 @@ func daysOld(format, series string, ages ...int) string {
 	return b.String()
 }
 
-// TestTextImportsAskBeforeTheyKeepOnlyRollups refuses old samples of every source whose plan doesn't have their times,
-// unless the user accepts that only rollups of them are stored.
+// TestTextImportsAskBeforeTheyKeepOnlyRollups checks that old samples are rejected unless the user accepts that only
+// their rollups are stored. It covers all sources whose plans don't contain the times of the samples.
 func TestTextImportsAskBeforeTheyKeepOnlyRollups(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, c := range []struct{ name, format, end, command string }{
@@ -100,7 +100,8 @@ func TestTextImportsAskBeforeTheyKeepOnlyRollups(t *testing.T) {
 	}
 }
 
-// TestImportsAskForTheRetentionOfTheSeries applies the retention of the tenant and of the class of each series.
+// TestImportsAskForTheRetentionOfTheSeries checks that the retention of the tenant and of each series' class is
+// applied.
 func TestImportsAskForTheRetentionOfTheSeries(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile("retention.yml", []byte(
@@ -108,7 +109,7 @@ func TestImportsAskForTheRetentionOfTheSeries(t *testing.T) {
 	), 0o600))
 	for _, c := range []struct {
 		tenant, job string
-		says        string // "": the samples are imported
+		says        string // part of the error; "" if the samples are imported
 	}{
 		{"default", "a", ""},
 		{"long", "a", ""},
@@ -125,7 +126,8 @@ func TestImportsAskForTheRetentionOfTheSeries(t *testing.T) {
 	}
 }
 
-// TestDryRunOfText reports the content of a text and the samples that the retention would exclude, and stores nothing.
+// TestDryRunOfText checks that a dry run reports the contents of a text and the samples that the retention would
+// exclude, and stores nothing.
 func TestDryRunOfText(t *testing.T) {
 	t.Chdir(t.TempDir())
 	text := daysOld("openmetrics", `up{job="a"}`, 400, 50, 45, 2, 1) + daysOld("openmetrics", `up{job="b"}`, 1, -3) +
@@ -153,8 +155,9 @@ func TestDryRunOfText(t *testing.T) {
 	require.Contains(t, errs, "line 2: b has no timestamp")
 }
 
-// TestDryRunAgreesWithTheImport reports for each class the samples that an import stores as raw samples, as rollups, as
-// 1h rollups, and not at all, around the limits of the retentions.
+// TestDryRunAgreesWithTheImport compares a dry run with an import. For each class, it must report the numbers of
+// samples that are stored as raw samples, only as rollups, only as 1h rollups, and not at all. The samples are close to
+// the retention boundaries.
 func TestDryRunAgreesWithTheImport(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile(
@@ -225,9 +228,9 @@ func TestDryRunAgreesWithTheImport(t *testing.T) {
 	}
 }
 
-// TestImportKeepsTheClassesOfANewStore imports into a directory that doesn't exist, into one that an import without the
-// class made, and into one of another import with the class: raw samples that only their class keeps are stored, as the
-// dry run reports.
+// TestImportKeepsTheClassesOfANewStore imports with a retention class into three directories: one that doesn't exist,
+// one created by an import without the class, and one created by another import with the class. Raw samples that only
+// their class retains must be stored, as the dry run reports.
 func TestImportKeepsTheClassesOfANewStore(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(
@@ -259,8 +262,9 @@ func TestImportKeepsTheClassesOfANewStore(t *testing.T) {
 	require.Equal(t, 2, strings.Count(out, "audit,{}"), out)
 }
 
-// TestImportWhereRawSamplesWereRemoved raises the retention of a store that has only rollups for some days: these days
-// get no raw samples, and each import of them fails with the reason. Days without stored samples get raw samples.
+// TestImportWhereRawSamplesWereRemoved increases the retention of a store that has only rollups for some days. No raw
+// samples are added to these days, and each import of them fails with the reason. Raw samples of days without stored
+// samples are imported.
 func TestImportWhereRawSamplesWereRemoved(t *testing.T) {
 	t.Chdir(t.TempDir())
 	into := func(retention, checkpoint string, more ...string) []string {
@@ -288,8 +292,8 @@ func TestImportWhereRawSamplesWereRemoved(t *testing.T) {
 	}
 }
 
-// TestVerifyOfBucketsWithOtherSamples imports two sources with samples in the same buckets, which are stored only as
-// rollups: additional stored samples are no difference. Missing ones are, also if there are other samples.
+// TestVerifyOfBucketsWithOtherSamples imports two sources with samples in the same buckets. The samples are stored only
+// as rollups. Verification of one source ignores the additional samples in a bucket, but reports missing samples.
 func TestVerifyOfBucketsWithOtherSamples(t *testing.T) {
 	t.Chdir(t.TempDir())
 	day := time.Now().AddDate(0, 0, -60).Unix() / 86400 * 86400
@@ -319,14 +323,14 @@ func TestVerifyOfBucketsWithOtherSamples(t *testing.T) {
 		require.Contains(t, out, verified)
 		require.Contains(t, out, "rollup bucket with other samples: 0 differences")
 	}
-	write("a.om", 30, 60, 90, 120, 150, 330, 631) // More than the first bucket has, and another value.
+	write("a.om", 30, 60, 90, 120, 150, 330, 631) // More samples than in the first bucket, with other values.
 	out, _, status := imported("a.om", "--verify")
 	require.Equal(t, 1, status, out)
 	require.Contains(t, out, "1 difference\n")
 }
 
-// TestVerifyOfBucketsFilledByTwoImports adds to buckets that are stored only as rollups: a sum that differs because
-// floats were added in another order is no difference.
+// TestVerifyOfBucketsFilledByTwoImports imports twice into buckets that are stored only as rollups. Verification
+// ignores sums that differ only because floats were added in another order.
 func TestVerifyOfBucketsFilledByTwoImports(t *testing.T) {
 	t.Chdir(t.TempDir())
 	day := time.Now().AddDate(0, 0, -60).Unix() / 86400 * 86400
@@ -347,8 +351,8 @@ func TestVerifyOfBucketsFilledByTwoImports(t *testing.T) {
 	require.Contains(t, out, "6 by the counts and sums of their rollups: 0 differences")
 }
 
-// TestImportAfterClassesWereDropped imports into a store with a class: without a retention file it fails, and with an
-// empty one, as servers without classes have it, it doesn't.
+// TestImportAfterClassesWereDropped imports into a store with a class. The import fails without a retention file, and
+// succeeds with an empty one, which servers without classes have.
 func TestImportAfterClassesWereDropped(t *testing.T) {
 	t.Chdir(t.TempDir())
 	classes := []byte(`classes: [{name: ci, match: ['{job="ci"}'], raw: 30d}]`)

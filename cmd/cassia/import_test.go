@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// TestImportNeedsItsRetention refuses to guess how long rows are kept.
+// TestImportNeedsItsRetention checks that an import fails if a required retention flag is missing.
 func TestImportNeedsItsRetention(t *testing.T) {
 	dir := t.TempDir()
 	blocks := filepath.Join(dir, "blocks")

@@ -28,7 +28,8 @@ func addImportOpenMetrics(imports *kingpin.CmdClause) subcommand {
 		})
 }
 
-// checkFile returns an error if the flags require two reads of a file that can be read only once.
+// checkFile returns an error if the flags require reading the source twice and the source is the standard input, which
+// can be read only once.
 func (c *importCommand) checkFile(path string) error {
 	if dashIfEmpty(path) == "-" && c.verify {
 		return errors.New("--verify reads the source again, but standard input can be read only once; import a file")
@@ -36,7 +37,7 @@ func (c *importCommand) checkFile(path string) error {
 	return nil
 }
 
-// fileOfVictoria returns a source that reads a file exported by VictoriaMetrics.
+// fileOfVictoria returns a source that reads a file exported from VictoriaMetrics.
 func fileOfVictoria(path, format string, sel importer.Selection) importer.Source {
 	path = dashIfEmpty(path)
 	if format == "native" {

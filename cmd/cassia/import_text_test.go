@@ -15,9 +15,9 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// TestImportText imports what export wrote, and prints the cause in a line for input that it can't read.
+// TestImportText imports the output of export. Invalid input is reported in one line that names the cause.
 func TestImportText(t *testing.T) {
-	t.Chdir(t.TempDir()) // Where checkpoints go by default.
+	t.Chdir(t.TempDir()) // Checkpoints are written to the working directory.
 	from := cassiatest.StoreWith(t, 2)
 	for _, c := range []struct{ format, command string }{{"openmetrics", "openmetrics"}, {"jsonl", "victoriametrics"}} {
 		var stderr bytes.Buffer
@@ -65,7 +65,7 @@ func TestImportText(t *testing.T) {
 	}
 }
 
-// exported returns the samples of a store as CSV, sorted, without the header.
+// exported returns the samples of a store as sorted CSV lines, without the header.
 func exported(t *testing.T, dir string) []string {
 	t.Helper()
 	out, errs, status := printed(t, "", "export", "--storage.path="+dir, "--format=csv")
@@ -75,10 +75,10 @@ func exported(t *testing.T, dir string) []string {
 	return lines
 }
 
-// TestImportOfACorrectedText imports a text that is truncated or invalid, and then the whole one under the same name:
-// all samples are stored, and no others.
+// TestImportOfACorrectedText imports a truncated or invalid text, and then the complete text under the same name.
+// Exactly the samples of the complete text must be stored.
 func TestImportOfACorrectedText(t *testing.T) {
-	t.Chdir(t.TempDir()) // Where checkpoints go by default.
+	t.Chdir(t.TempDir()) // Checkpoints are written to the working directory.
 	at := time.Now().AddDate(0, 0, -2).Unix() / 86400 * 86400
 	whole, want := "# TYPE http_requests gauge\n", []string(nil)
 	for i := range int64(5) {
@@ -105,11 +105,11 @@ func TestImportOfACorrectedText(t *testing.T) {
 	}
 }
 
-// TestImportOfAnotherTextUnderTheSameName imports texts one after the other, as a file of the same name or from
-// standard input, with the checkpoint of those before: it reads new samples only if the text before them is the same,
-// and all samples otherwise.
+// TestImportOfAnotherTextUnderTheSameName imports texts one after another, from a file with the same name or from
+// standard input, with the checkpoint of the previous import. If a text starts with the previous text, only the new
+// samples are read. Otherwise all samples are read.
 func TestImportOfAnotherTextUnderTheSameName(t *testing.T) {
-	t.Chdir(t.TempDir()) // Where checkpoints go by default.
+	t.Chdir(t.TempDir()) // Checkpoints are written to the working directory.
 	at := time.Now().AddDate(0, 0, -2).Unix() / 86400 * 86400
 	sample := func(name string, i int64) string {
 		return fmt.Sprintf(`{"metric":{"__name__":%q},"values":[%d],"timestamps":[%d]}`+"\n", name, i, (at+i)*1000)
@@ -143,7 +143,7 @@ func TestImportOfAnotherTextUnderTheSameName(t *testing.T) {
 		}
 		require.Equal(t, want, exported(t, dir))
 	}
-	// The checkpoint of a complete import isn't complete any more once the file has an invalid line.
+	// The checkpoint of a complete import becomes invalid when the file gets an invalid line.
 	require.NoError(t, os.WriteFile("a.jsonl", []byte(sample("c", 1)+"{\n"), 0o600))
 	for range 2 {
 		_, errs, status := printed(t, "", "import", "victoriametrics", "a.jsonl", "--storage.path=dataa.jsonl")
@@ -152,8 +152,8 @@ func TestImportOfAnotherTextUnderTheSameName(t *testing.T) {
 	}
 }
 
-// TestImportIntoAnotherStoreAtTheSamePlace: a checkpoint is valid only for the store with which it was made. A store
-// that is created again, or restored from a backup older than the import, gets all samples.
+// TestImportIntoAnotherStoreAtTheSamePlace checks that a checkpoint applies only to the store with which it was made.
+// If a store is recreated, or restored from a backup that is older than the import, all samples are imported again.
 func TestImportIntoAnotherStoreAtTheSamePlace(t *testing.T) {
 	t.Chdir(t.TempDir())
 	from := cassiatest.StoreWith(t, 2)
@@ -186,7 +186,8 @@ func TestImportIntoAnotherStoreAtTheSamePlace(t *testing.T) {
 	require.Equal(t, 1+2*60, imported(), "the backup was restored")
 }
 
-// TestImportOfADamagedBlock imports the readable samples, reports the others, and fails, also when it is run again.
+// TestImportOfADamagedBlock checks that the readable samples are imported, the unreadable ones are reported, and the
+// import fails each time it is run.
 func TestImportOfADamagedBlock(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var stderr bytes.Buffer

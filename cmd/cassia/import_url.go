@@ -17,14 +17,16 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/server"
 )
 
-// importPatience is how long an import waits for a server that is unreachable or busy.
+// importPatience is how long an import retries while a server is unreachable or busy.
 const importPatience = 5 * time.Minute
 
-// urlFlags name the server that is the destination of an import, if it is a server.
+// urlFlags holds the flags that select a server as the destination of an import. If url is empty, the import opens a
+// store itself.
 type urlFlags struct {
 	url   string
 	login *httpConfig
-	// given has, for flags that only the server has, a value that is true if the flag was set.
+	// given contains, by name, the flags that can't be combined with --url because only the server's own setting
+	// applies. The value is true if the user set the flag.
 	given map[string]*bool
 }
 
@@ -34,7 +36,7 @@ func newURLFlags(cmd *kingpin.CmdClause) *urlFlags {
 		"url",
 		"URL of a running server to import into, such as http://localhost:9201. Default: none; the import opens the store itself.",
 	).StringVar(&f.url)
-	// The source may have a separate login.
+	// The login to the destination is configured separately from a login to the source.
 	f.login = newHTTPConfig(cmd, "url.http.config.file",
 		"Prometheus HTTP client configuration file (as for promtool): how to log in to the server of --url as an admin.")
 	for _, name := range []string{"storage.engine", "storage.path", "cassandra.hosts", "cassandra.keyspace",
@@ -65,7 +67,7 @@ func (f *urlFlags) client(waiting func(error)) (*overhttp.Client, error) {
 	return c, err
 }
 
-// importOverHTTP imports into the store of a server.
+// importOverHTTP imports samples into the store of a running server.
 func (c *importCommand) importOverHTTP(ctx context.Context, plan importer.Plan, source importer.Source) error {
 	waiting := &waitPrinter{now: time.Now}
 	client, err := c.to.client(waiting.print)
@@ -119,7 +121,7 @@ func keptFor(d time.Duration) string {
 	return "for " + model.Duration(d).String()
 }
 
-// waitPrinter prints why an import waits, without repeating the same reason more often than once per printAgain.
+// waitPrinter prints the reason why an import waits. The same reason is printed at most once per printAgain.
 type waitPrinter struct {
 	now  func() time.Time
 	last string
@@ -139,8 +141,8 @@ func (t *waitPrinter) print(err error) {
 	fmt.Fprintf(os.Stderr, "\nwaiting for the server: %s\n", strings.TrimPrefix(text, "overhttp: "))
 }
 
-// importRoutes returns the routes that import samples into the store. The limits on writes don't apply to imports. With
-// authentication they therefore require an admin.
+// importRoutes returns the routes for importing samples into the store. Imports are exempt from the limits on writes.
+// If authentication is enabled, the routes therefore require an admin.
 func (p *process) importRoutes() []server.Route {
 	o := overhttp.DefaultOptions()
 	o.MaxWeight = min(o.MaxWeight, max(leastImportWeight, p.c.HeadBytes/8), p.c.BodyBytes()/2)
@@ -164,6 +166,6 @@ func (p *process) importRoutes() []server.Route {
 	return routes
 }
 
-// leastImportWeight is the memory that the series of one body of an import may use even if the memory limit is small,
-// in bytes.
+// leastImportWeight is the min limit on the memory that the series in one request of an import may use, in bytes. It
+// applies if the limit computed from the memory limit is smaller.
 const leastImportWeight = 8 << 20

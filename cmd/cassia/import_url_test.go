@@ -14,7 +14,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// TestImportOverHTTPSaysWhatIsWrong rejects flags that the server doesn't allow, or that contradict its settings.
+// TestImportOverHTTPSaysWhatIsWrong checks the errors for flags that can't be combined with --url or contradict the
+// server's settings.
 func TestImportOverHTTPSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

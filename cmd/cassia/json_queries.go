@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// newJSON returns the JSON API, which has routes for writes and for queries.
+// newJSON returns the JSON API, which has routes for writing samples and for queries.
 func (p *process) newJSON(evaluator *promql.Engine) (*jsonapi.API, error) {
 	o := jsonapi.DefaultOptions()
 	o.MaxInFlight = min(o.MaxInFlight, p.c.BodyBytes())

@@ -22,12 +22,12 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// contract is a server's description of its JSON API, against which calls are checked.
+// contract is a running server with the OpenAPI description of its JSON API.
 type contract struct {
 	running
 	random *rand.Rand
 	model  *openapi3.T
-	// seen counts answers by operation and code.
+	// seen counts responses by path and status code.
 	seen map[string]map[int]int
 }
 
@@ -42,8 +42,8 @@ func newContract(t *testing.T, r running, seed uint64) *contract {
 	return c
 }
 
-// TestContract sends calls made from the description, and others, and checks the responses: valid calls don't return
-// 5xx, invalid calls return 4xx, and every response matches the description.
+// TestContract sends valid and randomly modified calls. Valid calls don't return 5xx, invalid calls return 4xx, and
+// every response matches the description.
 func TestContract(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir(), "--retention.raw=0")
 	require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK },
@@ -54,7 +54,8 @@ func TestContract(t *testing.T) {
 	for path, item := range c.model.Paths.Map() {
 		for method, op := range item.Operations() {
 			for wild := range calls {
-				// The first is the examples, all of them; then some are left out, and ever more is wrong.
+				// The first call consists of the examples. Later calls omit optional parts, and modify more and more of
+				// the values.
 				c.call(t, op, method, path, float64(wild)/calls/2)
 			}
 			c.call(t, op, map[string]string{"GET": "DELETE", "POST": "GET"}[method], path, 0)
@@ -66,7 +67,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// Texts that a caller might send for anything.
+// wildTexts contains unusual values for any parameter.
 var wildTexts = []string{
 	"", "0", "-1", "1e400", "null", "true", " ", "é\u0000", "a=b=c", "[]", "{}", "%", "..", "a|b", "x{y=\"z\"}",
 	"ALIGN_", "NaN", "2020-13-01T00:00:00Z", "2020-08-24", "99999999999999999999", strings.Repeat("long", 100),
@@ -75,7 +76,7 @@ var wildTexts = []string{
 
 func (c *contract) pick(texts ...string) string { return texts[c.random.IntN(len(texts))] }
 
-// call sends one request of an operation; wild is the probability of each part of it being something else.
+// call sends a request for an operation. wild is the probability with which each part is replaced by an unusual value.
 func (c *contract) call(t *testing.T, op *openapi3.Operation, method, path string, wild float64) {
 	query, header := url.Values{}, http.Header{}
 	for _, ref := range op.Parameters {
@@ -116,7 +117,7 @@ func (c *contract) call(t *testing.T, op *openapi3.Operation, method, path strin
 	c.hold(t, method, path, query, header, body)
 }
 
-// disturbed returns a value in which each part may have become something else.
+// disturbed returns a copy of v in which random parts are replaced by unusual values.
 func (c *contract) disturbed(v any, wild float64) any {
 	if c.random.Float64() < wild/4 {
 		return []any{nil, true, 1e15, -1.5, "", []any{}, map[string]any{}, c.pick(wildTexts...)}[c.random.IntN(8)]
@@ -145,7 +146,7 @@ func (c *contract) disturbed(v any, wild float64) any {
 	return v
 }
 
-// hold sends a request and holds the answer to the description.
+// hold sends a request and requires that the response matches the description.
 func (c *contract) hold(t *testing.T, method, path string, query url.Values, header http.Header, body []byte) {
 	make := func() *http.Request {
 		r, err := http.NewRequest(method, c.URL+path+"?"+query.Encode(), bytes.NewReader(body))
@@ -158,7 +159,7 @@ func (c *contract) hold(t *testing.T, method, path string, query url.Values, hea
 	told := fmt.Sprintf("%s %s?%s %v %s", method, path, query.Encode(), header, body)
 	answer, err := http.DefaultClient.Do(make())
 	if err != nil && header.Get(tenant.Header) != "" {
-		return // Go's client refuses to send such a header.
+		return // Go's client doesn't send such a header.
 	}
 	require.NoError(t, err, told)
 	text, err := io.ReadAll(answer.Body)

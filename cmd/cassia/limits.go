@@ -7,13 +7,13 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// openLimits creates the limiter of tenants and loads its limits.
+// openLimits creates the limiter of the tenants and loads the limits.
 func (p *process) openLimits() error {
 	p.limiter = tenant.NewLimiter(time.Now, p.registry)
 	return p.loadLimits()
 }
 
-// loadLimits loads and applies the limits file. After an error the previous limits stay in effect.
+// loadLimits loads the limits file and applies the limits. If it fails, the previous limits stay in effect.
 func (p *process) loadLimits() error {
 	table, err := p.c.LoadLimits()
 	if err != nil {
@@ -26,18 +26,19 @@ func (p *process) loadLimits() error {
 	return nil
 }
 
-// limitStatus is the status of a tenant's limits, by their names in the file. Durations are in seconds.
+// limitStatus is the status of a tenant's limits. The keys of its maps are the names in the limits file. Durations are
+// in seconds.
 type limitStatus struct {
 	Tenant string `json:"tenant"`
 	// Limits contains the limits that are set.
 	Limits map[string]any `json:"limits"`
-	// Used is the current usage of the limits on counts.
+	// Used contains the current usage, for limits on counts.
 	Used map[string]float64 `json:"used"`
-	// Left is the amount that the limits on rates allow at this moment.
+	// Left contains the amount that can still be used at this moment, for limits on rates.
 	Left map[string]float64 `json:"left"`
 }
 
-// limitsOf returns a function that returns the limits of tenants and their usage.
+// limitsOf returns a function that returns the limits of the given tenants and their usage.
 func (p *process) limitsOf(evaluator *promql.Engine) func([]string) any {
 	return func(names []string) any {
 		out := make([]limitStatus, 0, len(names))

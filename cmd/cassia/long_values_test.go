@@ -33,8 +33,8 @@ func longLabel(t *testing.T, metric string, at time.Time, bytes int) []byte {
 	return snappy.Encode(nil, body)
 }
 
-// TestLongLabelValues sends label values that are too long, with each setting of long_label_values, which a reload
-// changes.
+// TestLongLabelValues sends label values that are too long. It tests each setting of long_label_values, which it
+// changes by reloading the file.
 func TestLongLabelValues(t *testing.T) {
 	t.Parallel()
 	limits := filepath.Join(t.TempDir(), "limits.yml")
@@ -65,7 +65,7 @@ func TestLongLabelValues(t *testing.T) {
 	reload("defaults: {long_label_values: truncate}")
 	_, text = r.Get(t, "/api/v1/status/limits")
 	require.Contains(t, text, `"limits":{"long_label_values":"truncate"}`)
-	for range 2 { // The second request finds the series by the labels that were sent.
+	for range 2 { // The second request finds the existing series by its original labels.
 		code, text = r.Post(t, "/api/v1/write", longLabel(t, "truncated", at, 5000))
 		require.Equal(t, http.StatusNoContent, code, text)
 	}

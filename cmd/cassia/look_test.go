@@ -19,8 +19,8 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 )
 
-// TestLookingSaysWhatIsWrong: if there is no readable store, the read-only commands fail with an error of one line, and
-// create no files.
+// TestLookingSaysWhatIsWrong checks that read-only commands fail with a one-line error if there is no readable store,
+// and that they create no files.
 func TestLookingSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	commands := [][]string{
@@ -38,7 +38,7 @@ func TestLookingSaysWhatIsWrong(t *testing.T) {
 			used:                           "in use by another process. Stop that process, or take a backup with cassia backup, which works while the server runs, and examine the backup",
 		} {
 			if dir == used && args[0] == "export" {
-				continue // It sends a request to the server: see TestExportBesideItsServer.
+				continue // This command sends a request to the server, see TestExportBesideItsServer.
 			}
 			var stderr bytes.Buffer
 			require.Equal(t, 1, run(append(args, "--storage.path="+dir), &stderr), args)
@@ -53,8 +53,8 @@ func TestLookingSaysWhatIsWrong(t *testing.T) {
 	require.Len(t, entries, 1)
 }
 
-// TestManifestIsGone checks that read-only commands, like the server, don't treat a directory without its manifest as a
-// directory without a store.
+// TestManifestIsGone checks that read-only commands and the server report an error for a directory without its
+// manifest, rather than treat it as an empty directory.
 func TestManifestIsGone(t *testing.T) {
 	t.Parallel()
 	dir := cassiatest.StoreWith(t, 1)
@@ -77,7 +77,7 @@ func TestManifestIsGone(t *testing.T) {
 	require.Equal(t, before, cassiatest.FilesOf(t, dir))
 }
 
-// rowsOf lists all rows of a keyspace's tables, and the tables.
+// rowsOf returns the tables of a keyspace and all their rows.
 func rowsOf(t *testing.T, flags []string) (rows []string) {
 	t.Helper()
 	app := kingpin.New("cassia", "")
@@ -105,8 +105,8 @@ func rowsOf(t *testing.T, flags []string) (rows []string) {
 	return rows
 }
 
-// TestLookingOnCassandra runs the same commands on a keyspace without a server: no row is written or deleted, and no
-// keyspace is created.
+// TestLookingOnCassandra runs the read-only commands on a keyspace without a server. They must not write or delete any
+// row, or create a keyspace.
 func TestLookingOnCassandra(t *testing.T) {
 	t.Parallel()
 	flags := append(cassiatest.OnCassandra(t), "--cassandra.timeout=1m")
@@ -115,7 +115,7 @@ func TestLookingOnCassandra(t *testing.T) {
 		status = run(append(args, flags...), &errs)
 		return status, errs.String()
 	}
-	for range 2 { // The first one makes none.
+	for range 2 { // The first run must not create a keyspace.
 		status, errs := look("check")
 		require.Equal(t, 1, status)
 		require.Contains(t, errs, "doesn't exist")

@@ -26,8 +26,8 @@ import (
 type subcommand struct {
 	// name is the name on the command line.
 	name string
-	// run does the work until it is done or ctx ends. Its error is printed in one line, and cassia then exits with
-	// status 1.
+	// run runs the command until it is done or ctx ends. If it returns an error, cassia prints the error in one line
+	// and exits with status 1.
 	run func(ctx context.Context) error
 }
 
@@ -60,13 +60,13 @@ func main() {
 	os.Exit(status)
 }
 
-// execute runs cassia with these arguments and returns its exit status. Until restore is called, the first signal to
-// stop doesn't end the process; it only cancels the command, so that the process can exit with this status.
+// execute runs cassia with these arguments and returns its exit status. Until restore is called, the first SIGINT or
+// SIGTERM doesn't kill the process. It only cancels the command, so that the process can exit with this status.
 func execute(args []string, stderr io.Writer) (status int, restore func()) {
 	command, err := parse(args)
 	restore = func() {}
 	if err == nil {
-		// After the first signal, stop catching signals, so that a second one ends the process at once.
+		// After the first signal, stop catching signals, so that a second signal kills the process immediately.
 		interrupted, stopWaiting := signal.NotifyContext(context.Background(), os.Interrupt)
 		context.AfterFunc(interrupted, stopWaiting)
 		ctx, stop := signal.NotifyContext(interrupted, syscall.SIGTERM)
@@ -93,7 +93,7 @@ func printError(stderr io.Writer, err error) {
 	fmt.Fprintf(stderr, "cassia: %s\n", storage.Plain(strings.ReplaceAll(err.Error(), "\n", "; ")))
 }
 
-// terminate exits the process after help or the version has been printed.
+// terminate exits the process after kingpin has printed help or the version.
 func terminate(status int) {
 	if err := stdout.withError(nil); err != nil {
 		printError(os.Stderr, err)
@@ -102,23 +102,22 @@ func terminate(status int) {
 	os.Exit(status)
 }
 
-// exitStatus returns the status by which shells report a process that was ended by a signal.
+// exitStatus returns the exit status that shells report for a process that was killed by a signal.
 func exitStatus(s syscall.Signal) int { return 128 + int(s) }
 
-// serveError is an error of a server. Servers are usually stopped by a signal, so an error of a server after a signal
-// has a different cause.
+// serveError marks an error of the server command. Unlike other commands, a server normally ends with a signal, so an
+// error that it returns after a signal wasn't caused by the signal.
 type serveError struct{ error }
 
-// Unwrap supports errors.Is and errors.As.
 func (e serveError) Unwrap() error { return e.error }
 
-// isInterruption reports whether a command failed because a signal ended it.
+// isInterruption reports whether a command failed because it was interrupted by a signal.
 func isInterruption(err error) bool {
 	return err != nil && (!errors.As(err, new(serveError)) || errors.Is(err, context.Canceled))
 }
 
-// interruption returns the error text for a command that was interrupted by a signal. Commands that can be resumed say
-// how.
+// interruption returns the error text for a command that was interrupted by a signal. If the command can be resumed,
+// the text says how.
 func interruption(err error) string {
 	if errors.Is(err, errInterrupted) {
 		return oneLine(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// Command lines in the manual are understood by the program: each line of a block of code that runs cassia.
+// TestManualCommands checks that every cassia command line in the manual's code blocks can be parsed.
 func TestManualCommands(t *testing.T) {
 	parsed := 0
 	for name, text := range cassiatest.ManualPages(t, toRoot) {
@@ -26,7 +26,7 @@ func TestManualCommands(t *testing.T) {
 	require.Greater(t, parsed, 30)
 }
 
-// commandLines returns the arguments of cassia's command lines in the code blocks of a page.
+// commandLines returns the arguments of the cassia command lines in a page's code blocks.
 func commandLines(text string) (lines [][]string) {
 	inBlock := false
 	for line := range strings.Lines(text) {
@@ -52,14 +52,14 @@ func commandLines(text string) (lines [][]string) {
 }
 
 var (
-	// commandLine is a line that runs cassia, alone or with something before it.
+	// commandLine matches a line that runs cassia, possibly in a pipeline.
 	commandLine = regexp.MustCompile(`^(?:\$ )?(?:.*\| |source <\()?(?:bin/)?cassia ([a-z-][^)]*)\)?$`)
-	// shellWord is a word of a command line: with quotes, or up to a space.
+	// shellWord matches a word of a command line, including quoted parts.
 	shellWord = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`)
 )
 
-// The text between blocks is right about commands: `cassia COMMAND --flag` names commands and flags that there are, and
-// `make TARGET` a target.
+// TestManualCommandsInText checks the commands mentioned in the manual's text: the commands and flags in `cassia
+// COMMAND --flag`, and the targets in `make TARGET`, must exist.
 func TestManualCommandsInText(t *testing.T) {
 	app, _ := newApplication()
 	model := app.Model()
@@ -83,7 +83,7 @@ func TestManualCommandsInText(t *testing.T) {
 	require.Greater(t, targets, 15)
 }
 
-// codeSpan is code in a line of text.
+// codeSpan matches inline code.
 var codeSpan = regexp.MustCompile("`([^`]+)`")
 
 func withoutBlocks(text string) string {
@@ -99,7 +99,7 @@ func withoutBlocks(text string) string {
 	return b.String()
 }
 
-// requireKnown requires that words start with a command, and that its flags exist. A text may omit required flags.
+// requireKnown requires that the words start with a command and that its flags exist. Required flags may be missing.
 func requireKnown(t *testing.T, app *kingpin.ApplicationModel, words []string, where string) {
 	t.Helper()
 	group, flags, commands := app.CmdGroupModel, app.Flags, 0
@@ -119,14 +119,14 @@ func requireKnown(t *testing.T, app *kingpin.ApplicationModel, words []string, w
 				break
 			}
 		}
-		if word == "COMMAND" || word == "help" { // kingpin adds help when it parses.
+		if word == "COMMAND" || word == "help" { // kingpin adds help while it parses.
 			commands++
 		}
 		require.NotZero(t, commands, "%s: there is no command %s", where, word)
 	}
 }
 
-// belowHas reports whether a flag is one of the commands below a command, as in `cassia import --url`.
+// belowHas reports whether any subcommand of a command has a flag, such as --url in `cassia import --url`.
 func belowHas(group *kingpin.CmdGroupModel, name string) bool {
 	for _, c := range group.Commands {
 		if hasFlag(c.Flags, name) {

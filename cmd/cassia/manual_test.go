@@ -25,7 +25,7 @@ const (
 	toRoot    = "../../"
 )
 
-// requireManual requires that a page is the one that the program generates, or rewrites it.
+// requireManual requires that a page is equal to the generated text. With -rewrite, it writes the page.
 func requireManual(t *testing.T, page, want string) {
 	t.Helper()
 	if *rewriteManual {
@@ -36,7 +36,7 @@ func requireManual(t *testing.T, page, want string) {
 		"%s isn't what the program says: go test ./cmd/cassia -run TestManual -rewrite", page)
 }
 
-// requireManualPart is requireManual for the part between two markers.
+// requireManualPart is like requireManual, for the part of a page between two markers.
 func requireManualPart(t *testing.T, page, name, want string) {
 	t.Helper()
 	begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->"
@@ -52,24 +52,26 @@ func manualPage(t *testing.T, page string) string {
 	return cassiatest.ReadText(t, manualDir+page)
 }
 
-// tableCell is text as a cell of a Markdown table.
+// tableCell escapes text for a cell of a Markdown table.
 func tableCell(text string) string {
 	return strings.NewReplacer("\n", " ", "|", `\|`, "<", `\<`, "*", `\*`).Replace(strings.TrimSpace(text))
 }
 
-// The page of flags is written from the command line's declaration: go test ./cmd/cassia -run TestManualFlags -rewrite.
+// TestManualFlags compares the page of flags with the flags that the program declares. To update the page: go test
+// ./cmd/cassia -run TestManualFlags -rewrite.
 func TestManualFlags(t *testing.T) {
 	app, _ := newApplication()
 	requireManual(t, "flags.md", flagsPage(app.Model(), variables))
 }
 
-// alert is a rule of the examples.
+// alert is an alerting rule of the examples.
 type alert struct {
 	Alert       string            `yaml:"alert"`
 	Annotations map[string]string `yaml:"annotations"`
 }
 
-// Every alert of the examples has its line, written from its file: go test ./cmd/cassia -run TestManualAlerts -rewrite.
+// TestManualAlerts checks that every alert of the examples is documented in the manual. To update the page: go test
+// ./cmd/cassia -run TestManualAlerts -rewrite.
 func TestManualAlerts(t *testing.T) {
 	names, err := filepath.Glob(toRoot + "examples/rules/*.yml")
 	require.NoError(t, err)
@@ -103,16 +105,17 @@ func TestManualAlerts(t *testing.T) {
 	requireManualPart(t, "alerts.md", "alerts", b.String())
 }
 
-// described is a metric as its descriptor prints itself.
+// described matches the text of a Prometheus metric descriptor.
 var described = regexp.MustCompile(
 	`^Desc\{fqName: "([^"]+)", help: "(.*)", unit: "[^"]*", constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`,
 )
 
-// ofCassandra are the metrics of that engine in its source: without a cluster there is no registry that has them.
+// ofCassandra matches metrics of the Cassandra engine in its source. They are extracted from there because without a
+// cluster they aren't registered.
 var ofCassandra = regexp.MustCompile(`(?:Name:\s*|NewDesc\()"(cassia_cassandra_\w+)",\s*(?:Help:\s*)?"([^"]+)"`)
 
-// Every metric has its line, written from the registry of a running process: go test ./cmd/cassia -run
-// TestManualMetrics -rewrite.
+// TestManualMetrics checks that every metric in the registry of a running process is documented in the manual. To
+// update the page: go test ./cmd/cassia -run TestManualMetrics -rewrite.
 func TestManualMetrics(t *testing.T) {
 	lines := map[string]string{}
 	for _, d := range registered(t) {
@@ -168,7 +171,7 @@ func registered(t *testing.T) (list []*prometheus.Desc) {
 	for d := range descs {
 		list = append(list, d)
 	}
-	families, err := p.registry.Gather() // Some are computed only when they are gathered.
+	families, err := p.registry.Gather() // Some metrics exist only once they are gathered.
 	require.NoError(t, err)
 	for _, f := range families {
 		require.True(t, slices.ContainsFunc(list, func(d *prometheus.Desc) bool {
@@ -178,7 +181,7 @@ func registered(t *testing.T) (list []*prometheus.Desc) {
 	return list
 }
 
-// TestManualRoutes checks that the manual documents each route of this package. Other packages test their own routes.
+// TestManualRoutes checks that the manual documents each route of this package. Other packages check their own routes.
 func TestManualRoutes(t *testing.T) {
 	page := manualPage(t, "http-api.md")
 	names, err := filepath.Glob("*.go")
@@ -198,8 +201,8 @@ func TestManualRoutes(t *testing.T) {
 	require.Greater(t, found, 8)
 }
 
-// The errors quoted in the tables of troubleshooting must be in the source, so that a search for an error finds its
-// line.
+// TestManualErrorsAreReal checks that the errors quoted in the tables of the troubleshooting page exist in the source,
+// so that users who search for an error find it.
 func TestManualErrorsAreReal(t *testing.T) {
 	text := manualPage(t, "troubleshooting.md")
 	text = text[strings.Index(text, "## Errors of requests"):strings.Index(text, "## Alerts")]
@@ -214,14 +217,14 @@ func TestManualErrorsAreReal(t *testing.T) {
 			return err
 		}))
 	}
-	// A long text is divided into literals on multiple lines.
+	// Long texts are split into string literals on multiple lines.
 	joined := regexp.MustCompile(`" ?\+\n\s*"`).ReplaceAll(source.Bytes(), nil)
 	quotes := regexp.MustCompile("(?m)^\\| [^|`]*`([^`]+)`").FindAllStringSubmatch(text, -1)
 	require.Greater(t, len(quotes), 30)
 	for _, m := range quotes {
 		if m[1] == "query processing would load too many samples into memory" ||
 			m[1] == "certificate signed by unknown authority" {
-			continue // These are texts of Prometheus and Go.
+			continue // These errors come from Prometheus and Go.
 		}
 		require.True(t, bytes.Contains(joined, []byte(m[1])), "no error says %q", m[1])
 	}

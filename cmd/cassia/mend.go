@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// A mending has the flags for a repair of damaged files in a directory.
+// mending holds the flags for repairing damaged files in a directory.
 type mending struct{ damaged, giveUpLog bool }
 
 func addMending(cmd *kingpin.CmdClause) *mending {
@@ -30,7 +30,7 @@ func addMending(cmd *kingpin.CmdClause) *mending {
 	return m
 }
 
-// run repairs a directory, prints the result, and then reads every row.
+// run repairs a directory and prints the result. If verify is set, it then reads every row.
 func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir string, verify bool) error {
 	if backup != "" {
 		return errors.New(
@@ -74,7 +74,7 @@ func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir stri
 	return checkAll(ctx, o, false)
 }
 
-// printMended prints the results of a repair, one line per file.
+// printMended prints the result of a repair, one line per file.
 func printMended(stats *pebble.MendStats) {
 	for _, text := range stats.Mended {
 		fmt.Fprintln(stdout, "repaired: "+text)
@@ -95,7 +95,7 @@ func printMended(stats *pebble.MendStats) {
 	}
 }
 
-// stillDamaged returns the error for a repair that left damage, with the remedy.
+// stillDamaged returns the error for a repair after which damage remains. The error names the remedy.
 func stillDamaged(from *backups.Place, dir string, stats *pebble.MendStats) error {
 	if stats.IsLost {
 		return fmt.Errorf(

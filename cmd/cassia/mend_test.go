@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// TestGivenUpBesideDamage gives up a log in a directory with a table that can't be repaired. The store also has a new
-// identity then, because an import must not rely on rows of the log.
+// TestGivenUpBesideDamage discards a damaged log in a directory that also has a table that can't be repaired. The store
+// must get a new identity even then, because a resumed import must not rely on the rows of the log.
 func TestGivenUpBesideDamage(t *testing.T) {
 	dir := cassiatest.SealedDirectory(t, time.Now().Truncate(time.Hour))
 	identity := func() (id string) {
@@ -55,8 +55,8 @@ func TestGivenUpBesideDamage(t *testing.T) {
 	require.NotEqual(t, before, identity())
 }
 
-// TestRepairWithoutTheCurrentManifest refuses a directory in which nothing names the current manifest, and changes no
-// file: a whole backup is needed, with or without --from.
+// TestRepairWithoutTheCurrentManifest checks that a directory in which no file names the current manifest isn't
+// repaired, with or without --from. The error says that a complete backup must be restored, and no file is changed.
 func TestRepairWithoutTheCurrentManifest(t *testing.T) {
 	dir, to := cassiatest.SealedDirectory(t, time.Now().Truncate(time.Hour)), filepath.Join(t.TempDir(), "backups")
 	_, errs, status := printed(t, "", "backup", "--storage.path="+dir, "--to="+to)

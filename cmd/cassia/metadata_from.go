@@ -9,8 +9,8 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// startMetadata starts fetching metadata from other servers, if any are configured. The returned function stops it. It
-// returns an error only for an invalid configuration.
+// startMetadata starts fetching metadata from other servers, if any are configured. The returned function stops this.
+// An error means that the configuration is invalid.
 func (p *process) startMetadata(ctx context.Context) (stop func(), err error) {
 	c := p.c.Metadata
 	if len(c.Sources) == 0 {

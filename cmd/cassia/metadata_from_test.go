@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/config"
 )
 
-// TestMetadataFromWrongConfig: errors on this side end the start.
+// TestMetadataFromWrongConfig checks that an invalid configuration prevents the start.
 func TestMetadataFromWrongConfig(t *testing.T) {
 	app := kingpin.New("cassia", "")
 	c := config.Register(app.Command("serve", ""), 1<<30)

@@ -10,20 +10,21 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// meterBar shows the progress of an operation that reports its work to an engine.WorkMeter. On a terminal it is one
-// line that is redrawn in place; elsewhere nothing is shown.
+// meterBar shows the progress of an operation that reports to an engine.WorkMeter. On a terminal, it redraws one line
+// in place. Elsewhere, it prints nothing.
 type meterBar struct {
 	mu  sync.Mutex
 	bar *progressBar
-	// what is the name of the operation, and unit formats an amount of work.
+	// what describes the operation, such as "checking". unit formats an amount of work.
 	what string
 	unit func(n float64) string
-	// done of total work is done. began is the time at which the first work was announced.
+	// done and total are amounts of work. began is the time at which the first amount was reported.
 	done, total int64
 	began       time.Time
 }
 
-// withMeterBar returns a context whose operation is shown on a terminal. It returns ctx itself if there is no terminal.
+// withMeterBar returns a context that shows the progress of its operation on a terminal. Without a terminal, it returns
+// ctx itself.
 func withMeterBar(ctx context.Context, what string) (context.Context, *meterBar) {
 	b := newMeterBar(os.Stderr, time.Now, what, dayBytes)
 	if !b.bar.terminal {
@@ -36,12 +37,12 @@ func newMeterBar(f *os.File, now func() time.Time, what string, unit func(n floa
 	return &meterBar{bar: newProgressBar(f, now), what: what, unit: unit}
 }
 
-// with returns a context whose operation is shown by the bar.
+// with returns a context that shows the progress of its operation in the bar.
 func (b *meterBar) with(ctx context.Context) context.Context {
 	return engine.WithMeter(ctx, engine.NewMeter(b.changed))
 }
 
-// changed shows the progress, at most once per interval.
+// changed redraws the bar, at most once per interval.
 func (b *meterBar) changed(done, total int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -64,7 +65,7 @@ func (b *meterBar) line(took time.Duration) string {
 	return line
 }
 
-// printLine prints lines that are not replaced.
+// printLine clears the bar and prints lines that stay on the screen.
 func (b *meterBar) printLine(line string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,7 +73,7 @@ func (b *meterBar) printLine(line string) {
 	fmt.Fprintln(stdout, line)
 }
 
-// end clears the line of the bar, so that the result can be printed.
+// end clears the bar, so that the result can be printed.
 func (b *meterBar) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,8 +82,8 @@ func (b *meterBar) end() {
 
 func fraction(done, total int64) float64 { return float64(done) / float64(max(1, total)) }
 
-// remaining estimates the remaining time from the time taken so far and the fraction of the work that is done, from 0
-// to 1.
+// remaining estimates the remaining time from the time taken so far and the completed fraction of the work, from 0 to
+// 1.
 func remaining(took time.Duration, done float64) (time.Duration, bool) {
 	if done <= 0 || took <= 0 {
 		return 0, false

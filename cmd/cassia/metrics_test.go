@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// foreignMetrics are the prefixes of metrics that libraries name: Prometheus' rules and notifications, Go and the
-// process.
+// foreignMetrics contains the prefixes of metrics that are named by libraries: Prometheus' rules and notifications, the
+// Go runtime and the process.
 var foreignMetrics = []string{"prometheus_", "go_", "process_", "promhttp_"}
 
 func TestPromtoolFindsNothingInOwnMetrics(t *testing.T) {
@@ -27,7 +27,7 @@ func TestPromtoolFindsNothingInOwnMetrics(t *testing.T) {
 	require.Greater(t, strings.Count(text, "\n# HELP cassia_")+1, 50)
 	check := exec.CommandContext(t.Context(), promtool, "check", "metrics")
 	check.Stdin = strings.NewReader(text)
-	out, _ := check.CombinedOutput() // Its status means that there are findings, of whosever metrics.
+	out, _ := check.CombinedOutput() // The status is nonzero if there are findings for any metric.
 	for line := range strings.Lines(string(out)) {
 		foreign := false
 		for _, prefix := range foreignMetrics {

@@ -17,8 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// offline has the flags of commands that open the store themselves: a directory that no server uses, or a cluster while
-// its servers run.
+// offline holds the flags of commands that open the store themselves: in a directory that no server uses, or in a
+// cluster, whose servers may be running.
 type offline struct {
 	*config.Engine
 	// retention is the retention with which the store is opened. The zero value keeps samples forever, so that all of
@@ -26,9 +26,10 @@ type offline struct {
 	retention config.Retention
 	// queryBytes is the max number of bytes that one query may read; 0: the store's default.
 	queryBytes int64
-	// readOnly opens the store for reading only. No file and no row is changed.
+	// readOnly opens the store only for reading. No file and no row is changed.
 	readOnly bool
-	// create creates the directory or the keyspace, and a store with default settings, if they don't exist.
+	// create is set if the directory or the keyspace, and a store with default settings in it, are created if they
+	// don't exist.
 	create bool
 }
 
@@ -96,8 +97,8 @@ func (o offline) storageOptions(log *slog.Logger) storage.Options {
 	return so
 }
 
-// checkClasses returns an error if the store has retention classes and the command has no retention file, from which it
-// would know them.
+// checkClasses returns an error if the store has retention classes but no retention file was given. Without the file,
+// the command can't apply the retention of the classes.
 func (o offline) checkClasses(s *storage.Store) error {
 	known := s.Retention().ClassNames()
 	if len(known) == 0 || o.retention.FromFile {

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/inspect"
 )
 
-// page returns the routes of the web page and of its requests.
+// page returns the routes of the web interface and of the API that it uses.
 func (p *process) page(evaluator *promql.Engine) []server.Route {
 	o := ui.Options{
 		Version: buildVersion().Cassia, Revision: buildVersion().Revision, Target: p.c.Target, Engine: string(p.c.Kind),
@@ -32,7 +32,7 @@ func (p *process) page(evaluator *promql.Engine) []server.Route {
 	return ui.Routes(o)
 }
 
-// examine returns the findings that cassia doctor would report for the running server's store.
+// examine returns the findings that cassia doctor would report about the store of this server.
 func (p *process) examine(ctx context.Context) []doctor.Finding {
 	x := &examination{Engine: p.c.Engine, retention: p.c.Retention, now: time.Now}
 	if p.isShared() {
@@ -49,7 +49,7 @@ func (p *process) examine(ctx context.Context) []doctor.Finding {
 	return x.found
 }
 
-// evaluator returns which process evaluates rules.
+// evaluator returns which process evaluates the rules.
 func (p *process) evaluator(ctx context.Context) (ui.Evaluator, error) {
 	e := ui.Evaluator{Rules: p.ruler != nil, Shared: p.isShared()}
 	if !e.Shared {
@@ -69,18 +69,16 @@ func (p *process) evaluator(ctx context.Context) (ui.Evaluator, error) {
 	return e, nil
 }
 
-// inspected adds the methods of package inspect that the page uses to a store.
+// inspected extends a store with the functions of package inspect that the web interface uses.
 type inspected struct {
 	*storage.Store
 	*counts.Statistics
 }
 
-// Survey calls inspect.Survey.
 func (s inspected) Survey(ctx context.Context, tenant string) (list []inspect.SurveyedWindow, cut bool, err error) {
 	return inspect.Survey(ctx, s.View(), tenant)
 }
 
-// Space calls inspect.Space.
 func (s inspected) Space(ctx context.Context) (map[string]int64, error) {
 	return inspect.Space(ctx, s.View().Engine())
 }

@@ -17,10 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// longText is more than a label can hold.
+// longText is longer than a Prometheus label value can be.
 var longText = strings.Repeat("x", 17<<20)
 
-// Labels that are longer than Prometheus' labels can be are refused by every way in: none panics.
+// TestLabelsOfSeventeenMebibytes checks that all write protocols reject labels longer than Prometheus supports, without
+// a panic.
 func TestLabelsOfSeventeenMebibytes(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir(), "--otlp.promote-all-resource-attributes")
 	written := kinds("application/x-protobuf", "snappy")
@@ -62,8 +63,8 @@ func TestLabelsOfSeventeenMebibytes(t *testing.T) {
 	require.Contains(t, metrics, "cassia_http_panics_total 0")
 }
 
-// An alert whose annotation would have 17 MiB is an error of its rule, at the start and after a reload; the server and
-// other rules go on.
+// TestAnnotationOfSeventeenMebibytes checks that an alert with a 17 MiB annotation is reported as an error of its rule,
+// at the start and after a reload. The server and the other rules continue to work.
 func TestAnnotationOfSeventeenMebibytes(t *testing.T) {
 	rules := filepath.Join(t.TempDir(), "rules.yml")
 	template := `{{ $x := "0123456789abcdef" }}` + strings.Repeat(`{{ $x = printf "%s%s" $x $x }}`, 21) + `{{ $x }}`
@@ -92,8 +93,8 @@ func TestAnnotationOfSeventeenMebibytes(t *testing.T) {
 	require.Contains(t, metrics, "prometheus_rule_evaluation_failures_total")
 }
 
-// A write whose series rules double 22 times is refused with the number of the rule, so that its sender goes on; the
-// rest is stored.
+// TestRelabelingThatDoubles sends a series whose label is doubled by 22 rules. The series is rejected with the number
+// of the rule, by a status that the sender doesn't retry, and the rest of the request is stored.
 func TestRelabelingThatDoubles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "relabel.yml")
 	require.NoError(t, os.WriteFile(

@@ -7,7 +7,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// plainLog is a handler that logs errors in their form for users, see storage.Plain.
+// plainLog is a log handler that formats errors for users, see storage.Plain.
 type plainLog struct{ slog.Handler }
 
 func (h plainLog) Handle(ctx context.Context, r slog.Record) error {

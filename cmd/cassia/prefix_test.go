@@ -14,8 +14,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// TestServesUnderAPath starts a server whose external URL has a path, and uses it as senders, browsers, probes and
-// commands do.
+// TestServesUnderAPath starts a server whose external URL has a path. Senders, browsers, probes and commands use it.
 func TestServesUnderAPath(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir(), "--web.external-url=https://example.org/tools/cassia/")
@@ -48,8 +47,8 @@ func TestServesUnderAPath(t *testing.T) {
 	}
 }
 
-// TestRedirectsKeepTheTenant follows the redirect of a path with a slash at its end: the request stays one of the
-// path's tenant, and under the path.
+// TestRedirectsKeepTheTenant follows the redirect of a path with a trailing slash. The redirected request must keep the
+// tenant and the path prefix.
 func TestRedirectsKeepTheTenant(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"", "/tools/cassia"} {
@@ -97,8 +96,8 @@ func TestProxyRemovesThePath(t *testing.T) {
 	}
 }
 
-// startProxy passes requests whose path has a prefix on to a server, without the prefix. It returns its URL with the
-// prefix.
+// startProxy starts a proxy that removes a prefix from the paths of requests and forwards them to a server. It returns
+// the proxy's URL with the prefix.
 func startProxy(t *testing.T, to, prefix string) string {
 	t.Helper()
 	at, err := url.Parse(to)
@@ -108,7 +107,7 @@ func startProxy(t *testing.T, to, prefix string) string {
 	return server.URL + prefix
 }
 
-// TestAllowedHosts reads over loopback with host names, as a sidecar or a TLS proxy on the machine passes requests on.
+// TestAllowedHosts sends reads over loopback with different Host headers, as a sidecar or a local TLS proxy does.
 func TestAllowedHosts(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir(), "--web.allowed-host=cassia.monitoring.svc",
@@ -124,7 +123,7 @@ func TestAllowedHosts(t *testing.T) {
 			answer, err := http.DefaultClient.Do(request)
 			require.NoError(t, err)
 			require.NoError(t, answer.Body.Close())
-			return answer.StatusCode != http.StatusServiceUnavailable // It isn't ready yet.
+			return answer.StatusCode != http.StatusServiceUnavailable // It isn't ready until then.
 		}, cassiatest.Patience, 5*time.Millisecond)
 		answer, err := http.DefaultClient.Do(request)
 		require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/s3/s3test"
 )
 
-// throttledBody is the body of a request to a server for which bytes take time.
+// throttledBody is a request body that advances the clock as it is read, which simulates a slow upload.
 type throttledBody struct {
 	io.ReadCloser
 	clock *workClock
@@ -32,9 +32,9 @@ func (b throttledBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestRemainingTimeOfABackupToABucket throttles the uploads to an S3 server, and the writes of the files that are
-// downloaded from it. The files are small in comparison with all of them: an upload is counted as soon as the system
-// has its bytes, and some files are uploaded at the same time.
+// TestRemainingTimeOfABackupToABucket throttles uploads to an S3 server, and writes of the files that are downloaded
+// from it. Each file is a small part of the total, because the progress is inexact by a few files: an upload is counted
+// as soon as the operating system has buffered it, and files are uploaded concurrently.
 func TestRemainingTimeOfABackupToABucket(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an S3 server: leave -short out")
@@ -46,7 +46,7 @@ func TestRemainingTimeOfABackupToABucket(t *testing.T) {
 	checkpoint, rng := t.TempDir(), rand.NewChaCha8([32]byte{1})
 	content := make([]byte, 32<<10)
 	for i := range 200 {
-		_, _ = rng.Read(content) // It never fails.
+		_, _ = rng.Read(content) // Read never fails.
 		require.NoError(t, os.WriteFile(filepath.Join(checkpoint, fmt.Sprint("file-", i)), content, 0o600))
 	}
 	server, clock := s3test.Start(t), &workClock{}

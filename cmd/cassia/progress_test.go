@@ -28,15 +28,16 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// workClock advances with work only, so that the tests don't depend on the speed of the machine.
+// workClock is a clock that advances only with the amount of work, so that the tests don't depend on the machine's
+// speed.
 type workClock struct{ at atomic.Int64 }
 
 func (c *workClock) now() time.Time { return time.Unix(0, c.at.Load()) }
 
-// work advances the clock by the work of a row.
+// work advances the clock by the time for one row with the given number of bytes.
 func (c *workClock) work(bytes int) { c.at.Add(int64(bytes+8) * int64(100*time.Microsecond)) }
 
-// reading advances the clock by the work of each row that is read.
+// reading advances the clock for each row that is read.
 func (c *workClock) reading(rows iter.Seq2[engine.Row, error]) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {
 		for row, err := range rows {
@@ -48,7 +49,7 @@ func (c *workClock) reading(rows iter.Seq2[engine.Row, error]) iter.Seq2[engine.
 	}
 }
 
-// throttled is an engine in which rows take time: when they are read, and when they are written.
+// throttled is an engine whose reads and writes of rows advance a clock.
 type throttled struct {
 	*memory.Engine
 	clock *workClock
@@ -67,7 +68,7 @@ func (e *throttled) Write(ctx context.Context, batches []engine.Batch) error {
 	return e.Engine.Write(ctx, batches)
 }
 
-// shownLines records lines of progress with the time when they are shown.
+// shownLines records progress lines and the times at which they are shown.
 type shownLines struct {
 	now   func() time.Time
 	lines []shownLine
@@ -83,7 +84,7 @@ func (s *shownLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// bar returns a bar on a terminal that is recorded.
+// bar returns a bar on a simulated terminal whose output is recorded.
 func (s *shownLines) bar() *progressBar {
 	return &progressBar{w: s, terminal: true, now: s.now, began: s.now(), shown: s.now()}
 }
@@ -93,15 +94,16 @@ var (
 	shownLeft = regexp.MustCompile(`/s, (\S+) left`)
 )
 
-// requireHonest holds that from 10 % of the work on the remaining time that is shown is within a factor of two of the
-// truth, as long as that is more than a part of all. It is shown in whole seconds.
+// requireHonest requires that the displayed remaining time is within a factor of two of the actual remaining time, plus
+// a second for rounding. It ignores lines before 10 % of the work is done, and lines shown when the actual remaining
+// time is less than the given part of the total time.
 func (s *shownLines) requireHonest(t *testing.T, began time.Time, part float64) {
 	t.Helper()
 	end, held := s.now(), 0
 	for _, l := range s.lines {
 		done := shownDone.FindStringSubmatch(l.text)
 		if done == nil {
-			continue // It clears the line.
+			continue // This line clears the bar.
 		}
 		percent, err := strconv.ParseFloat(done[1], 64)
 		require.NoError(t, err)
@@ -120,7 +122,7 @@ func (s *shownLines) requireHonest(t *testing.T, began time.Time, part float64) 
 	require.Greater(t, held, 5, "%v", s.lines)
 }
 
-// unevenSamples writes days of series, more of them on some days than on others.
+// unevenSamples writes samples of many days. Their number differs from day to day.
 func unevenSamples(t *testing.T, eng engine.Engine, now time.Time) {
 	t.Helper()
 	s := storagetest.Start(t, eng, storagetest.At(now))
@@ -154,7 +156,8 @@ func TestRemainingTimeOfACheck(t *testing.T) {
 	shown.requireHonest(t, began, 0.1)
 }
 
-// throttledPebble is the same on Pebble, which estimates the bytes of rows.
+// throttledPebble is a Pebble engine whose reads advance a clock. Unlike the engine of throttled, Pebble estimates the
+// number of bytes to read.
 type throttledPebble struct {
 	*pebble.Engine
 	clock *workClock
@@ -164,7 +167,8 @@ func (e *throttledPebble) Scan(ctx context.Context, r engine.Range) iter.Seq2[en
 	return e.clock.reading(e.Engine.Scan(ctx, r))
 }
 
-// TestRemainingTimeOfACheckOfADirectory throttles the reads of rows, also where their number of bytes is estimated.
+// TestRemainingTimeOfACheckOfADirectory throttles reads of rows from Pebble, which estimates the number of bytes to
+// read.
 func TestRemainingTimeOfACheckOfADirectory(t *testing.T) {
 	t.Parallel()
 	now, clock := time.Now(), &workClock{}
@@ -224,7 +228,7 @@ func TestRemainingTimeOfAnImport(t *testing.T) {
 	shown.requireHonest(t, began, 0.1)
 }
 
-// bytesIn returns a clock that advances with the bytes that are written to a directory.
+// bytesIn returns a clock that advances with the number of bytes in a directory.
 func bytesIn(dir string) func() time.Time {
 	return func() time.Time {
 		total := int64(0)
@@ -252,7 +256,7 @@ func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
 		require.NoError(t, do(bar.with(t.Context())))
 		shown.requireHonest(t, began, part)
 	}
-	// It is large in comparison with the buffer that is read before any of it is written.
+	// The file is large in comparison with the buffer that is read before any of it is written.
 	snapshot, eng := filepath.Join(t.TempDir(), "snapshot"), storagetest.Pebble(t)
 	samples, rng := storagetest.Start(t, eng, storagetest.At(now)), rand.New(rand.NewPCG(1, 1))
 	b := samples.NewBatch("default")
@@ -268,8 +272,8 @@ func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
 	require.NoError(t, eng.Compact(t.Context()))
 	require.NoError(t, checkpoint(t.Context(), eng, snapshot))
 	name := backupName(now)
-	// By this clock, the verification at the end of a backup, a fifth of the work, takes no time: of the last part, the
-	// truth isn't known.
+	// On this clock, the verification at the end of a backup takes no time, although it is a fifth of the work. The
+	// actual remaining time is therefore unknown in the last part.
 	run("backing up", folder, 0.3, func(ctx context.Context) error {
 		_, err := pebble.Backup(ctx, snapshot, folder, name, pebble.Keep{}, now)
 		return err
@@ -281,7 +285,8 @@ func TestRemainingTimeOfABackupAndARestore(t *testing.T) {
 	})
 }
 
-// A resumed import also prints how many samples earlier runs added only to the rollups.
+// TestResumedImportOfRollups checks that a resumed import also prints the number of samples that earlier runs stored
+// only as rollups.
 func TestResumedImportOfRollups(t *testing.T) {
 	var b strings.Builder
 	r := importer.Report{
@@ -293,7 +298,8 @@ func TestResumedImportOfRollups(t *testing.T) {
 	require.Contains(t, b.String(), "including earlier runs: 0 samples; 1 was already stored; 9 only in the rollups\n")
 }
 
-// The error of an import with mostly future samples suggests their unit: milliseconds were parsed as seconds.
+// TestImportOfTheFuture checks that the error of an import in which most samples are in the future suggests the cause:
+// timestamps in milliseconds were parsed as seconds.
 func TestImportOfTheFuture(t *testing.T) {
 	for ahead, asks := range map[int]bool{3: false, 4: true} {
 		var b strings.Builder

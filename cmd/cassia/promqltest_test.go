@@ -29,9 +29,9 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Prometheus' own suite of the query language: samples are written as remote write 2.0 and read through the Queryable,
-// from the head in one run, from sealed rows in the other. Each clear of the suite uses a new tenant of one store, so
-// that the test also detects leaks between tenants.
+// TestPrometheusSuite runs Prometheus' own test suite for PromQL. Samples are written with remote write 2.0 and read
+// through the Queryable, from the head in one run and from sealed rows in another. After each "clear" command, the
+// suite continues with a new tenant of the same store, so that the test also detects leaks between tenants.
 func TestPrometheusSuite(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -45,7 +45,7 @@ func TestPrometheusSuite(t *testing.T) {
 	}
 }
 
-// runSuite runs Prometheus' suite. Each part of it gets its own storage, so that the parts are independent.
+// runSuite runs Prometheus' test suite. Each part uses its own storage, so that the parts are independent.
 func runSuite(t *testing.T, newStorage func(testing.TB) promstorage.Storage) {
 	o := promql.DefaultOptions()
 	o.MaxSamples = promqltest.DefaultMaxSamplesPerQuery
@@ -57,8 +57,8 @@ func runSuite(t *testing.T, newStorage func(testing.TB) promstorage.Storage) {
 	promqltest.RunBuiltinTestsWithStorage(t, evaluator, newStorage)
 }
 
-// suiteStore is the storage of the suite, with a tenant per clear: one store, or multiple stores on the same data.
-// Samples are written to the first and read from the last.
+// suiteStore is the storage of the suite. It has one store, or multiple stores on the same data. Samples are written to
+// the first store and read from the last. Each "clear" command starts a new tenant.
 type suiteStore struct {
 	stores  []*storage.Store
 	write   http.Handler
@@ -70,7 +70,7 @@ type suiteStore struct {
 	partitions int
 }
 
-// newSuiteStore opens a store on each of the engines.
+// newSuiteStore opens a store on each of the given engines.
 func newSuiteStore(
 	t *testing.T, sealed func() bool, change func(*storage.Options), engines ...engine.Engine,
 ) *suiteStore {
@@ -90,7 +90,7 @@ func (s *suiteStore) newTenant(testing.TB) promstorage.Storage {
 	return &suiteTenant{suiteStore: s, name: "suite-" + strconv.FormatInt(s.tenants.Add(1), 10)}
 }
 
-// suiteTenant is a tenant, as a storage that Prometheus' tests can use.
+// suiteTenant implements Prometheus' storage interface for a tenant.
 type suiteTenant struct {
 	*suiteStore
 	name string
@@ -118,7 +118,7 @@ func (s *suiteTenant) ChunkQuerier(mint, maxt int64) (promstorage.ChunkQuerier, 
 	return s.read.ChunkQuerier(mint, maxt)
 }
 
-// suiteQuerier puts the tenant into each context, as the server does with a request's.
+// suiteQuerier adds the tenant to the context of each call, as the server does for each request.
 type suiteQuerier struct {
 	promstorage.Querier
 	tenant string
@@ -142,13 +142,13 @@ func (q suiteQuerier) LabelValues(
 	return q.Querier.LabelValues(tenant.Into(ctx, q.tenant), name, hints, ms...)
 }
 
-// suiteAppender collects samples into one request of remote write 2.0.
+// suiteAppender collects samples into one remote write 2.0 request.
 type suiteAppender struct {
 	ctx     context.Context
 	s       *suiteTenant
 	symbols writev2.SymbolsTable
 	request writev2.Request
-	series  map[string]int // by labels, where in the request
+	series  map[string]int // index in the request, by labels
 
 	floats, histograms int
 }
@@ -213,9 +213,9 @@ func (a *suiteAppender) Commit() error {
 	return nil
 }
 
-// sealAll seals all samples, so that none can be read from a head. The stores take turns at sealing. The others release
-// sealed samples, as their loops do. A store that follows may add samples read just before they were sealed, and
-// releases them the next time.
+// sealAll seals all samples, so that none are read from a head. The stores take turns. The stores that don't seal
+// release the sealed samples from their heads, as their background loops do. A following store may have added samples
+// just before they were sealed, and releases them the next time.
 func (s *suiteStore) sealAll(ctx context.Context) error {
 	if err := s.stores[s.seals.Add(1)%int64(len(s.stores))].SealAll(ctx); err != nil {
 		return err

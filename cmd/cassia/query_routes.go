@@ -34,7 +34,7 @@ func (p *process) queryRoutes(evaluator *promql.Engine, plain *jsonapi.API) []se
 		Handler: jsonapi.OpenAPI(p.c.ExternalURL.Path)})
 }
 
-// newEngine returns the query evaluator, and adds its features to known.
+// newEngine returns the query evaluator and adds its features to known.
 func (p *process) newEngine(known features.Collector) *promql.Engine {
 	o := promql.DefaultOptions()
 	o.Timeout = p.c.QueryTimeout
@@ -57,12 +57,12 @@ func (p *process) newEngine(known features.Collector) *promql.Engine {
 	return promql.NewEngine(o)
 }
 
-// queryable returns the Queryable through which all series are read.
+// queryable returns the Queryable that reads the series of the store.
 func (p *process) queryable() *promql.Queryable {
 	return promql.NewQueryable(p.store, p.c.CounterSuffixes...)
 }
 
-// newAPI returns the handler of Prometheus' API.
+// newAPI returns the handler of Prometheus' HTTP API.
 func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, front *front) http.Handler {
 	snapshot, claimed, dir := p.snapshots()
 	return api.New(api.Options{

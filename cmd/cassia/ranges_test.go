@@ -12,11 +12,11 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/config"
 )
 
-// needed are arguments without which commands aren't parsed.
+// needed returns the required arguments of a command.
 func needed(c *kingpin.CmdModel) (args []string) {
 	for _, f := range c.Flags {
 		if f.Required {
-			args = append(args, "--"+f.Name+"=csv") // A format, where only some words are possible.
+			args = append(args, "--"+f.Name+"=csv") // The only required flag is a format.
 		}
 	}
 	for _, a := range c.Args {
@@ -27,7 +27,7 @@ func needed(c *kingpin.CmdModel) (args []string) {
 	return args
 }
 
-// withNeeds are arguments without which a flag has no effect.
+// withNeeds returns the other flags that a flag requires.
 func withNeeds(c *kingpin.CmdModel, flag string) (args []string) {
 	for _, of := range config.MissingFlags(c, flag) {
 		need := of[0]
@@ -47,7 +47,8 @@ func withNeeds(c *kingpin.CmdModel, flag string) (args []string) {
 	return slices.Compact(args)
 }
 
-// A flag that has no effect without another one is refused in one line that names both.
+// TestFlagsWithoutEffect checks that a flag that has no effect without another flag is rejected in one line that names
+// both.
 func TestFlagsWithoutEffect(t *testing.T) {
 	app, commands := newApplication()
 	tried := 0
@@ -82,8 +83,8 @@ func TestFlagsWithoutEffect(t *testing.T) {
 	require.Greater(t, tried, 30)
 }
 
-// Every flag of every command that is a number, bytes or a duration has a range: a value outside of it is rejected in
-// one line that names the flag and the range.
+// TestFlagsHaveRanges checks that every numeric, size or duration flag has a range. A value outside of the range is
+// rejected in one line that names the flag and the range.
 func TestFlagsHaveRanges(t *testing.T) {
 	app, commands := newApplication()
 	found, tried := 0, map[string]bool{}
@@ -91,7 +92,7 @@ func TestFlagsHaveRanges(t *testing.T) {
 		for _, f := range c.Flags {
 			low, high, ranged := config.RangeOf(f.Name)
 			if config.IsRanged(f) && f.Name != "seed" && f.Name != "block-width" {
-				// Every number is a seed; the width is one of some.
+				// --seed accepts every number, and --block-width one of a list.
 				require.True(t, ranged, "%s: give --%s a range in cmd/internal/config/ranges.go", c.FullCommand, f.Name)
 			}
 			if found++; !ranged || tried[f.Name] {
@@ -110,7 +111,7 @@ func TestFlagsHaveRanges(t *testing.T) {
 				"-99999999999999999999GiB", "9999999999999EiB", "99999999999999999999s", "-99999999999999999999s",
 				"99999999999999999999h", "99999999999999999999y", "NaN", "+Inf", "-Inf",
 			}
-			for _, value := range beyond { // 64 bits
+			for _, value := range beyond { // These exceed 64 bits.
 				require.ErrorContains(t, parsed(value), "--"+f.Name+"="+value+": must be ",
 					"%s --%s=%s", c.FullCommand, f.Name, value)
 			}
@@ -136,7 +137,7 @@ func TestFlagsHaveRanges(t *testing.T) {
 	require.Greater(t, len(tried), 40)
 }
 
-// A server works with the largest and the smallest value of each flag.
+// TestServeAtTheEndsOfRanges checks that a server works with the smallest and the largest value of each flag.
 func TestServeAtTheEndsOfRanges(t *testing.T) {
 	app, _ := newApplication()
 	for name, end := range map[string]func(flag string) string{
@@ -147,7 +148,7 @@ func TestServeAtTheEndsOfRanges(t *testing.T) {
 			args := []string{"--storage.path=" + t.TempDir()}
 			for _, f := range app.GetCommand("serve").Model().Flags {
 				_, _, ranged := config.RangeOf(f.Name)
-				if !ranged || name == "smallest" && f.Name == "query.timeout" { // It is too short.
+				if !ranged || name == "smallest" && f.Name == "query.timeout" { // too short for a query
 					continue
 				}
 				if len(config.MissingFlags(app.GetCommand("serve").Model(), f.Name)) > 0 {

@@ -26,7 +26,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// heapWatcher takes a streamed answer and measures the heap every megabyte, while its writer waits.
+// heapWatcher receives a streamed response and measures the heap after every megabyte, while the handler is blocked.
 type heapWatcher struct {
 	*httptest.ResponseRecorder
 	bytes, since int
@@ -44,9 +44,9 @@ func (w *heapWatcher) Write(b []byte) (int, error) {
 
 func (w *heapWatcher) Flush() {}
 
-// heapInUse returns the size of reachable objects. Objects that are allocated during a collection count as reachable,
-// so it collects repeatedly until the size no longer decreases. In that time, goroutines that read ahead block on their
-// readers.
+// heapInUse returns the size of reachable objects. A collection counts objects that are allocated while it runs as
+// reachable, so heapInUse collects repeatedly until the size no longer decreases. By then, goroutines that read ahead
+// are blocked.
 func heapInUse() uint64 {
 	var m runtime.MemStats
 	least := uint64(math.MaxUint64)
@@ -62,7 +62,7 @@ func heapInUse() uint64 {
 	return least
 }
 
-// TestAStreamedReadDoesntHoldItsAnswer reads many more series than are held at a time, from sealed rows.
+// TestAStreamedReadDoesntHoldItsAnswer reads many more series from sealed rows than may be in memory at a time.
 func TestAStreamedReadDoesntHoldItsAnswer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("stores and reads a million samples: leave -short out")
@@ -105,7 +105,7 @@ func TestAStreamedReadDoesntHoldItsAnswer(t *testing.T) {
 		require.Equal(t, http.StatusOK, w.Code)
 		return w
 	}
-	read() // Caches of series' labels and of rows are filled from now on.
+	read() // Fill the caches of labels and rows.
 	before := heapInUse()
 	w := read()
 	require.Greater(t, w.bytes, series*samples*6, "random values don't get small")

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// A remote read whose matcher is no regular expression, or no matcher, is the asker's mistake, not the server's.
+// TestRemoteReadOfABadMatcher checks that an invalid matcher in a remote read is reported as a client error.
 func TestRemoteReadOfABadMatcher(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir())

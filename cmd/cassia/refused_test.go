@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 )
 
-// writing are the commands that open a directory to write to it.
+// writing returns the commands that open a directory to write to it, by name.
 func writing(t *testing.T) map[string][]string {
 	samples := filepath.Join(t.TempDir(), "samples.txt")
 	require.NoError(t, os.WriteFile(samples, []byte("up 1 1700000000\n# EOF\n"), 0o600))
@@ -27,8 +27,8 @@ func writing(t *testing.T) map[string][]string {
 	}
 }
 
-// requireRefusal runs a command on a directory and returns its error, which is one line. No file of the directory is
-// changed.
+// requireRefusal runs a command on a directory and requires that it fails with a one-line error, which it returns. No
+// file of the directory may be changed.
 func requireRefusal(t *testing.T, args []string, dir string) string {
 	t.Helper()
 	before := cassiatest.FilesOf(t, dir)
@@ -43,7 +43,7 @@ func requireRefusal(t *testing.T, args []string, dir string) string {
 	return lines[len(lines)-1]
 }
 
-// TestBackupsAreNotWrittenTo has each writing command on a folder of backups, and on a backup in it.
+// TestBackupsAreNotWrittenTo runs each writing command on a folder of backups and on a single backup. Each must fail.
 func TestBackupsAreNotWrittenTo(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -67,8 +67,8 @@ func TestBackupsAreNotWrittenTo(t *testing.T) {
 	require.Zero(t, run([]string{"check", "--storage.path=" + to}, &stderr), stderr.String())
 }
 
-// TestStoreWithoutMarkerIsNotANewOne removes an empty marker file, as tools and buckets that skip empty files do, and
-// tries each command.
+// TestStoreWithoutMarkerIsNotANewOne removes an empty marker file, as tools and buckets do that skip empty files. Each
+// command must report an error instead of creating a new store.
 func TestStoreWithoutMarkerIsNotANewOne(t *testing.T) {
 	t.Parallel()
 	for _, marker := range []string{"marker.manifest.*", "marker.format-version.*"} {
@@ -95,8 +95,8 @@ func TestStoreWithoutMarkerIsNotANewOne(t *testing.T) {
 	}
 }
 
-// TestOtherSettingsChangeNothing starts a server with a slot width that differs from the settings of its store, and a
-// command on a directory without a store.
+// TestOtherSettingsChangeNothing starts a server whose slot width differs from its store's, and runs a command on a
+// directory without a store. Both must fail without changing any file.
 func TestOtherSettingsChangeNothing(t *testing.T) {
 	t.Parallel()
 	dir := cassiatest.StoreWith(t, 1)

@@ -23,7 +23,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// trying holds the flags of cassia relabel.
+// trying holds the flags of the command relabel.
 type trying struct {
 	offline
 	file, tenant, start, end, url string
@@ -31,7 +31,7 @@ type trying struct {
 	dry, asJSON                   bool
 }
 
-// addRelabel declares the command that shows the effect of relabeling rules on stored series.
+// addRelabel declares the command that tests relabeling rules on stored series.
 func addRelabel(app *kingpin.Application) subcommand {
 	cmd := app.Command("relabel", "Test a relabeling file on stored samples: print the series, samples and bytes per "+
 		"day that each rule would have dropped or changed. Changes nothing. Exits with status 1 if the file has an "+
@@ -99,10 +99,10 @@ func (t *trying) run(ctx context.Context) error {
 	return printTrial(stdout, found)
 }
 
-// trialWidth is the default time range of a trial.
+// trialWidth is the default time range of a test.
 const trialWidth = 24 * time.Hour
 
-// tryOnData runs the trial on a directory or a cluster.
+// tryOnData tests the rules on a directory or a cluster.
 func (t *trying) tryOnData(ctx context.Context, table *relabeling.Table,
 	o relabeling.TrialOptions) (found *relabeling.Trial, err error) {
 	unread := 0
@@ -136,7 +136,7 @@ func (t *trying) tryOnData(ctx context.Context, table *relabeling.Table,
 	return found, err
 }
 
-// tryOnServer requests the trial from a server.
+// tryOnServer requests the test from a running server.
 func (t *trying) tryOnServer(ctx context.Context, o relabeling.TrialOptions) (*relabeling.Trial, error) {
 	client, err := t.login.client(t.url)
 	if err != nil {
@@ -191,7 +191,7 @@ func (t *trying) tryOnServer(ctx context.Context, o relabeling.TrialOptions) (*r
 	return answer.Data.Rules, nil
 }
 
-// printTrial writes the effect that the rules would have had.
+// printTrial prints the effect that the rules would have had on the stored samples.
 func printTrial(w io.Writer, t *relabeling.Trial) error {
 	out := &bytes.Buffer{}
 	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
@@ -243,7 +243,7 @@ func printTrial(w io.Writer, t *relabeling.Trial) error {
 	return err
 }
 
-// dayBytes formats a size with three significant digits.
+// dayBytes formats a number of bytes with three significant digits and a unit.
 func dayBytes(n float64) string {
 	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
 		if n < 1000 {

@@ -29,7 +29,7 @@ tenants:
   free: {write_relabel_configs: []}
 `
 
-// exchange sends a request and returns the answer.
+// exchange sends a request and returns the response and its body.
 func (r running) exchange(
 	t *testing.T, method, path string, header map[string]string, body []byte,
 ) (*http.Response, string) {
@@ -47,7 +47,7 @@ func (r running) exchange(
 	return resp, string(text)
 }
 
-// names lists a tenant's series.
+// names returns the series of a tenant.
 func (r running) names(t *testing.T, tenant string) (list []string) {
 	t.Helper()
 	_, text := r.exchange(t, http.MethodGet, "/api/v1/series?match[]={__name__=~\".%2B\"}",
@@ -64,7 +64,8 @@ func (r running) names(t *testing.T, tenant string) (list []string) {
 	return list
 }
 
-// TestRelabelingOfAllWaysIn sends series that rules drop, rename and leave unchanged, with every write protocol.
+// TestRelabelingOfAllWaysIn sends series with every write protocol. The rules drop some of the series, rename some, and
+// leave some unchanged.
 func TestRelabelingOfAllWaysIn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "relabel.yml")
 	require.NoError(t, os.WriteFile(file, []byte(relabelRules), 0o600))
@@ -142,7 +143,7 @@ func TestRelabelingOfAllWaysIn(t *testing.T) {
 	require.Contains(t, text,
 		`{"number":1,"text":"{source_labels: [\"__name__\"], regex: \"noise.*\", action: drop}","dropped_samples":4,"dropped_exemplars":1}`)
 
-	// An invalid file leaves the rules unchanged, and the error has the cause.
+	// If the file is invalid, the rules stay unchanged and the error names the cause.
 	require.NoError(t, os.WriteFile(file, []byte("- {source_labels: [__name__], regx: x, action: drop}"), 0o600))
 	code, text := r.Post(t, "/-/reload", nil)
 	require.Equal(t, http.StatusInternalServerError, code)

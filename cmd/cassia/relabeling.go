@@ -13,7 +13,7 @@ func (p *process) openRelabeling() error {
 	return p.loadRelabeling()
 }
 
-// loadRelabeling loads and applies the relabeling file. After an error the previous rules stay in effect.
+// loadRelabeling loads the relabeling file and applies its rules. If it fails, the previous rules stay in effect.
 func (p *process) loadRelabeling() error {
 	table, err := p.c.LoadRelabeling()
 	if err != nil {
@@ -27,7 +27,7 @@ func (p *process) loadRelabeling() error {
 	return nil
 }
 
-// noteMetadata stores the metadata of a metric that a sender sent, under the metric's name after relabeling.
+// noteMetadata stores metadata that a client sent for a metric, under the name that the metric has after relabeling.
 func (p *process) noteMetadata(tenant string, metric []byte, kind string, unit, help []byte) {
 	if p.relabeling.HasRules(tenant) {
 		family, ok := p.relabeling.Metadata(tenant, string(metric), kind)

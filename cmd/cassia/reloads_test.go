@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReloadsAreShown: Prometheus' API returns whether the last reload of the configuration files succeeded, and the
-// time of the last success.
+// TestReloadsAreShown checks that Prometheus' API returns whether the last reload of the configuration files succeeded,
+// and the time of the last successful reload.
 func TestReloadsAreShown(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "relabel.yml")
@@ -63,7 +63,7 @@ func TestReloadsAreShown(t *testing.T) {
 	require.False(t, features.Data["api"]["lifecycle"])
 }
 
-// TestEmptyFilesAreLogged reloads files that have become empty, as an interrupted copy leaves them.
+// TestEmptyFilesAreLogged reloads files that have become empty, as after an interrupted copy.
 func TestEmptyFilesAreLogged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

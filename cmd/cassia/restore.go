@@ -42,7 +42,8 @@ func addRestore(app *kingpin.Application) subcommand {
 			return fmt.Errorf("--storage.path: %s", oneLine(err))
 		}
 		begun := time.Now()
-		// A directory that can't be opened is restored anyway, because cassia restore --damaged may repair it.
+		// A backup of a damaged store is restored even if it can't be opened, because cassia restore --damaged may
+		// repair it.
 		var damaged error
 		mctx, bar := withMeterBar(ctx, "restoring")
 		stats, err := from.RestoreAndChange(mctx, *name, *dir, func(dir, backup string) error {
@@ -70,8 +71,8 @@ func addRestore(app *kingpin.Application) subcommand {
 	}}
 }
 
-// markRestored gives the store in a directory a new identity, so that an import that continued after the backup
-// restarts.
+// markRestored gives the restored store a new identity. An import that has progressed since the backup detects it and
+// starts from the beginning.
 func markRestored(ctx context.Context, dir, backup string) (err error) {
 	eng, err := openExisting(dir)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // roomEvery is the interval between checks of the free disk space.
 const roomEvery = time.Minute
 
-// watchRoom logs when the free disk space falls below a threshold and when it has risen again, until ctx ends. The
-// thresholds are above the one at which writes are rejected.
+// watchRoom logs when the free disk space falls below a threshold and when it has recovered, until ctx ends. The
+// thresholds are higher than the one below which writes are rejected.
 func (p *process) watchRoom(ctx context.Context) {
 	if p.c.Kind != config.EnginePebble {
 		return
@@ -32,7 +32,7 @@ func (p *process) watchRoom(ctx context.Context) {
 	}
 }
 
-// logRoom logs the free disk space if its level has changed, and returns the level.
+// logRoom logs the free disk space if its level has changed. It returns the new level.
 func logRoom(log *slog.Logger, was, is doctor.Level) doctor.Level {
 	switch {
 	case is == was:

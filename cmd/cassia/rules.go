@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// startRules starts the evaluation of rules, if there are any. The returned function stops it and must be called before
-// the evaluator is closed. It returns an error for an invalid rule file.
+// startRules starts the evaluation of rules, if there are rule files. The returned function stops the evaluation and
+// must be called before the query evaluator is closed. An error means that a rule file is invalid.
 func (p *process) startRules(ctx context.Context, evaluator *promql.Engine) (stop func(), err error) {
 	c := &p.c.Rules
 	if len(c.Sources) == 0 {

@@ -29,18 +29,18 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// rulesProcess evaluates rules in one of multiple processes on one engine.
+// rulesProcess is one of multiple processes that evaluate rules on one engine.
 type rulesProcess struct {
 	t        *testing.T
 	store    *storage.Store
 	ruler    *ruler.Ruler
 	registry *prometheus.Registry
-	// dead makes all of the process' operations on the engine fail.
+	// dead is set to make all operations of the process on the engine fail.
 	dead atomic.Bool
 	stop func()
 }
 
-// startRulesProcess starts a process. ahead is the difference between its clock and the other one's.
+// startRulesProcess starts a process. ahead is the offset of its clock.
 func startRulesProcess(t *testing.T, eng engine.Engine, name, glob string, ahead *atomic.Int64) *rulesProcess {
 	p := &rulesProcess{t: t, registry: prometheus.NewRegistry()}
 	p.store = storagetest.Start(t, faultengine.Wrap(eng, func(faultengine.Op) faultengine.Action {
@@ -75,14 +75,14 @@ func startRulesProcess(t *testing.T, eng engine.Engine, name, glob string, ahead
 	t.Cleanup(func() {
 		p.stop()
 		require.NoError(t, evaluator.Close())
-		_ = p.store.Close() // The dead one can't.
+		_ = p.store.Close() // Fails if the process is dead.
 	})
 	return p
 }
 
 func (p *rulesProcess) evaluates() bool { return p.metric("cassia_rules_evaluated_here") == 1 }
 
-// metric is the sum of a gauge or counter, or 0.
+// metric returns the sum of a gauge or counter over all labels, or 0 if it doesn't exist.
 func (p *rulesProcess) metric(name string) (sum float64) {
 	families, err := p.registry.Gather()
 	require.NoError(p.t, err)
@@ -96,7 +96,7 @@ func (p *rulesProcess) metric(name string) (sum float64) {
 	return sum
 }
 
-// ticks are the times of a recorded series, as this process reads them.
+// ticks returns the timestamps of the recorded series, as this process reads them.
 func (p *rulesProcess) ticks() []int64 {
 	found, err := p.store.Select(p.t.Context(), query.Query{
 		Tenant: tenant.Default, MinT: time.Now().Add(-time.Hour).UnixMilli(), MaxT: time.Now().UnixMilli(),
@@ -110,8 +110,9 @@ func (p *rulesProcess) ticks() []int64 {
 	return samples.T
 }
 
-// One of two processes evaluates rules. After it dies, the other one takes over without a gap. When it is back, it
-// doesn't interfere. When the other one stops, it continues immediately.
+// TestOneOfTwoProcessesEvaluatesRules checks that one of two processes evaluates the rules. When it fails, the other
+// process takes over without a gap. When it recovers, it doesn't interfere. When the other process stops, it takes over
+// immediately.
 func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for rules for some seconds: leave -short out")
@@ -151,8 +152,8 @@ func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 				missing += gap - 1
 			}
 		}
-		// On a busy machine some evaluations take long, and Prometheus' manager skips those that become due in that
-		// time.
+		// On a busy machine some evaluations are slow. Prometheus' manager skips the evaluations that become due in the
+		// meantime.
 		const leftOut = "prometheus_rule_group_iterations_missed_total"
 		require.LessOrEqual(t, float64(missing), a.metric(leftOut)+b.metric(leftOut),
 			"gaps of more than two intervals: %v", n)

@@ -31,7 +31,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ruleTests is a file that promtool test rules reads, as far as ours use it.
+// ruleTests contains the fields of a promtool test file that these tests use.
 type ruleTests struct {
 	RuleFiles []string       `yaml:"rule_files"`
 	Every     model.Duration `yaml:"evaluation_interval"`
@@ -63,7 +63,7 @@ type ruleTest struct {
 	} `yaml:"promql_expr_test"`
 }
 
-// TestRuleTestsHoldInside runs files of promtool test rules with promtool, and with the rules evaluated inside.
+// TestRuleTestsHoldInside runs test files for promtool with promtool, and with the rules evaluated by cassia.
 func TestRuleTestsHoldInside(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/rules/*_test.yml")
@@ -92,7 +92,7 @@ func TestRuleTestsHoldInside(t *testing.T) {
 	})
 }
 
-// ruleRig has one test's rules, over a store with the test's clock.
+// ruleRig evaluates the rules of one test on a store whose clock the test sets.
 type ruleRig struct {
 	t       *testing.T
 	test    ruleTest
@@ -106,7 +106,7 @@ type ruleRig struct {
 	queries *promql.Queryable
 	into    *adapter.Appendable
 	groups  []*rules.Group
-	// input has the samples of each series that aren't stored yet.
+	// input contains the samples of each series that aren't stored yet.
 	input []inputSeries
 }
 
@@ -157,7 +157,7 @@ func (r *ruleRig) alerting() (all []*rules.AlertingRule) {
 	return all
 }
 
-// load stores the input up to now.
+// load stores the input samples up to now.
 func (r *ruleRig) load() {
 	app := r.into.Appender(r.ctx)
 	due := int(r.now.Sub(r.start)/time.Duration(r.test.Interval)) + 1
@@ -225,7 +225,7 @@ func (r *ruleRig) run() {
 	}
 }
 
-// firing are the alerts of a rule that fire.
+// firing returns the firing alerts of a rule.
 func (r *ruleRig) firing(name string) []string {
 	found := []string{}
 	for _, rule := range r.alerting() {

@@ -15,12 +15,12 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// addSchema declares the schema command, whose subcommands are in this file.
+// addSchema declares the schema command. Its subcommands are declared below.
 func addSchema(app *kingpin.Application) *kingpin.CmdClause {
 	return app.Command("schema", "Show or change the schema: the tables, and how time and series are partitioned.")
 }
 
-// tableFlags adds the flags that affect the options of tables. The returned function validates them.
+// tableFlags declares the flags that affect the options of tables. The returned function parses and validates them.
 func tableFlags(cmd *kingpin.CmdClause) func() (cassandra.Options, error) {
 	e := config.RegisterEngine(cmd)
 	retention := config.RetentionFlags(cmd)

@@ -22,16 +22,16 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/config"
 )
 
-// secretsRig is a server with users, whose answers and log are kept.
+// secretsRig is a server with users. It records all responses.
 type secretsRig struct {
 	url     string
 	secrets []string
-	// told is the text of all answers.
+	// told contains the text of all responses.
 	told bytes.Buffer
 }
 
-// TestNoSecretIsTold shows right and wrong passwords and tokens to every route, reads every page, and looks for them in
-// all that was answered and logged.
+// TestNoSecretIsTold sends correct and wrong passwords and tokens to every route, reads every page, and requires that
+// no secret appears in any response or log line.
 func TestNoSecretIsTold(t *testing.T) {
 	const password, token, cassandra, guess = "right-password-1", "right-token-2", "cassandra-password-3", "wrong-guess-4"
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
@@ -77,7 +77,7 @@ func TestNoSecretIsTold(t *testing.T) {
 	}
 }
 
-// start runs serve as the command does, with a log that leaves nothing out.
+// start runs serve as the command does. Its log contains all levels.
 func (r *secretsRig) start(t *testing.T, args ...string) (log *lockedBuffer, stop func()) {
 	t.Helper()
 	app := kingpin.New("cassia", "")

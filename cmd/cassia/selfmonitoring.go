@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// startSelfMonitoring stores the process' own metrics until the returned function is called. A process that only serves
-// queries stores none.
+// startSelfMonitoring stores the metrics of this process until the returned function is called. Processes that only
+// serve queries don't store their metrics.
 func (p *process) startSelfMonitoring(ctx context.Context, addresses []string) (stop func()) {
 	if !p.c.SelfMonitoring || p.c.Target == "read" {
 		return func() {}
@@ -29,8 +29,8 @@ func (p *process) startSelfMonitoring(ctx context.Context, addresses []string) (
 	return func() { cancel(); running.Wait() }
 }
 
-// instance identifies a process among those that share a store, by the machine's name and the port of an address on
-// which the process listens. The external URL isn't used because it may be a load balancer's.
+// instance returns a name that identifies this process among those that share the store: the machine's host name and
+// the port of a listen address. The external URL isn't used because it may be the URL of a load balancer.
 func instance(address string) string {
 	host, err := os.Hostname()
 	if err != nil {

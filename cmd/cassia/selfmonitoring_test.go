@@ -14,7 +14,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// The metrics of a process are found in itself by their own tenant, and by no other.
+// TestServeStoresItsOwnMetrics checks that a process stores its own metrics under a separate tenant, and under no
+// other.
 func TestServeStoresItsOwnMetrics(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir(), "--self-monitoring")

@@ -38,8 +38,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// memoryLimit is the share of --memory.max-bytes above which Go collects garbage more often. It is below the share at
-// which queries are canceled for their memory, see promql/pressure.go, so that no query is canceled because of garbage.
+// memoryLimit is the share of --memory.max-bytes above which Go collects garbage more often. Queries are canceled at a
+// higher share, see promql/pressure.go, so that garbage alone never causes a query to be canceled.
 const memoryLimit = 0.75
 
 func addServe(app *kingpin.Application) subcommand {
@@ -52,8 +52,7 @@ func addServe(app *kingpin.Application) subcommand {
 		if os.Getenv("GOMEMLIMIT") == "" {
 			debug.SetMemoryLimit(int64(memoryLimit * float64(c.Memory)))
 		}
-		// No spans are exported. Without this provider, the default one of the API would allocate several objects per
-		// query.
+		// No spans are exported. OpenTelemetry's default provider would still allocate several objects per query.
 		otel.SetTracerProvider(noop.NewTracerProvider())
 		flags := map[string]string{}
 		for _, f := range cmd.Model().Flags {
@@ -68,8 +67,8 @@ func addServe(app *kingpin.Application) subcommand {
 	}}
 }
 
-// process holds the parts of a running server. They are started from the bottom up and stopped from the top down: first
-// no more requests are accepted, then the accepted requests are completed.
+// process holds the components of a running server. They are started from the bottom up and stopped from the top down:
+// new requests are rejected first, and the accepted requests are completed.
 //
 //	        server: HTTP
 //	       /      |      \
@@ -87,16 +86,16 @@ type process struct {
 	registry *panics.Registry
 	recovery *panics.Recovery
 	started  time.Time
-	// fail stops the process in an orderly way and makes it return an error.
+	// fail shuts the process down gracefully. Its argument becomes the error of the process.
 	fail context.CancelCauseFunc
 
 	opening opening
 	front   *front
 	engine  openedEngine
 	limiter *tenant.Limiter
-	// bodies limits the memory of requests of all endpoints that receive samples.
+	// bodies limits the memory used by request bodies, across all endpoints that receive samples.
 	bodies *adapter.Budget
-	// relabeling has the relabeling rules for incoming samples.
+	// relabeling holds the relabeling rules for incoming samples.
 	relabeling *relabeling.Live
 	store      *storage.Store
 	loop       *downsample.Loop
@@ -105,8 +104,8 @@ type process struct {
 	alertmanagers *ruler.Alertmanagers
 }
 
-// stopWithin is the max time that a process takes to stop. Of it, requests under way have server's drainTimeout. A disk
-// that doesn't respond must not prevent the process from exiting.
+// stopWithin is the max time that a process takes to stop, including server's drainTimeout for the requests in
+// progress. After it the process exits even if the disk doesn't respond.
 const stopWithin = 25 * time.Second
 
 func newProcess(c *config.Config, flags map[string]string, log *slog.Logger) *process {
@@ -117,7 +116,7 @@ func newProcess(c *config.Config, flags map[string]string, log *slog.Logger) *pr
 	}
 }
 
-// run returns when the process has stopped, or stopWithin after signals has ended.
+// run runs the process. It returns when the process has stopped, but at the latest stopWithin after signals has ended.
 func (p *process) run(signals context.Context, listening func([]string)) error {
 	ctx, fail := context.WithCancelCause(signals)
 	p.fail = fail
@@ -144,8 +143,8 @@ func (p *process) run(signals context.Context, listening func([]string)) error {
 	}
 }
 
-// work starts all parts, serves requests until ctx ends, and stops the parts. signals ends when the process receives a
-// signal to stop.
+// work starts all components, serves requests until ctx ends, and stops the components. signals ends when the process
+// receives a signal to stop.
 func (p *process) work(ctx, signals context.Context, listening func([]string)) (err error) {
 	p.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildCollector())
@@ -189,7 +188,8 @@ func (p *process) work(ctx, signals context.Context, listening func([]string)) (
 	return nil
 }
 
-// notOpened returns the error of a process that couldn't open its store, or nil if the process was stopped before.
+// notOpened returns the error of a process that couldn't open its store. It returns nil if the process was stopped
+// while it was opening the store.
 func (p *process) notOpened(ctx, signals context.Context, err error) error {
 	switch {
 	case !errors.Is(err, context.Canceled):
@@ -201,8 +201,8 @@ func (p *process) notOpened(ctx, signals context.Context, err error) error {
 	return context.Cause(ctx)
 }
 
-// blocksShare is the divisor of --storage.cache-bytes that gives the size of the engine's block cache. The rest is for
-// series indexes.
+// blocksShare is the divisor of --storage.cache-bytes that gives the size of the engine's block cache. The rest is used
+// for series indexes.
 const blocksShare = 3
 
 func (p *process) openStore(ctx context.Context) error {
@@ -244,8 +244,8 @@ const (
 	openLogInterval = time.Minute
 )
 
-// openRows opens the store in the engine. Like the opening of the engine, it retries while the data directory can't be
-// read or written for a reason that may be temporary.
+// openRows opens the store in the engine. If the data directory can't be read or written for a reason that may be
+// temporary, it retries, as opening the engine does.
 func (p *process) openRows(ctx context.Context, so storage.Options) (*storage.Store, error) {
 	var logged time.Time
 	for pause := firstOpenPause; ; pause = min(2*pause, lastOpenPause) {
@@ -270,7 +270,7 @@ func (p *process) openRows(ctx context.Context, so storage.Options) (*storage.St
 	}
 }
 
-// withSettingsFlags adds the names of the flags to the error for a store that was created with other settings.
+// withSettingsFlags adds the names of the flags to an error about a store that was created with other settings.
 func withSettingsFlags(err error) error {
 	if errors.Is(err, storage.ErrOtherSettings) {
 		return fmt.Errorf("%w; check --storage.slot and --storage.partitions, or choose another store", err)
@@ -278,7 +278,8 @@ func withSettingsFlags(err error) error {
 	return err
 }
 
-// storageOptions returns the options of the store. cacheBytes is the max size of the store's own cache.
+// storageOptions returns the options of the store. cacheBytes is the max size of the store's cache, without the
+// engine's block cache.
 func (p *process) storageOptions(cacheBytes int64) storage.Options {
 	so := storage.DefaultOptions()
 	so.Slot = p.c.Slot
@@ -302,15 +303,15 @@ func (p *process) storageOptions(cacheBytes int64) storage.Options {
 	return so
 }
 
-// giveBack returns the memory of sealed samples to the operating system, until ctx ends.
+// giveBack returns the memory of sealed samples to the operating system. It runs until ctx ends.
 func (p *process) giveBack(ctx context.Context) {
 	ticker := time.NewTicker(giveBackInterval)
 	defer ticker.Stop()
 	giveBack(ctx, ticker.C, p.store.HeadBytes, debug.FreeOSMemory)
 }
 
-// logStore logs the store's location and identity. With a wrong path, a new store would be created while the data is
-// elsewhere.
+// logStore logs the store's location and identity. They help to detect a wrong path, at which a new, empty store is
+// created.
 func (p *process) logStore() {
 	at := p.c.Where()
 	if dir, err := filepath.Abs(p.c.Path); err == nil && p.c.Kind == config.EnginePebble {
@@ -323,7 +324,7 @@ func (p *process) logStore() {
 	}
 }
 
-// isShared reports whether other processes may use the same data.
+// isShared reports whether other processes may use the same store.
 func (p *process) isShared() bool { return p.c.Kind == config.EngineCassandra }
 
 // hasRole reports whether this process has a role.
@@ -353,8 +354,8 @@ func (p *process) closeStore() error {
 	return err
 }
 
-// startLoop starts the background work that follows on writes. The returned function waits until it has stopped, after
-// ctx has ended.
+// startLoop starts the background work: sealing, rollups, retention and compaction. The returned function waits until
+// the work has stopped, which it does when ctx ends.
 func (p *process) startLoop(ctx context.Context) (wait func(), err error) {
 	lo := downsample.DefaultOptions()
 	lo.Settle = p.c.Settle
@@ -370,7 +371,7 @@ func (p *process) startLoop(ctx context.Context) (wait func(), err error) {
 	return running.Wait, nil
 }
 
-// serveHTTP starts the parts that need the store, and serves all requests until ctx ends.
+// serveHTTP starts the components that need the store, and serves all requests until ctx ends.
 func (p *process) serveHTTP(ctx context.Context, front *front, listening func([]string)) error {
 	ha, stopReplicas, err := p.startReplicas(ctx)
 	if err != nil {
@@ -444,7 +445,7 @@ func (p *process) requireRole(role, what string, h http.Handler) http.Handler {
 	})
 }
 
-// buildCollector returns the metric with the version of the build.
+// buildCollector returns the metric that reports the version of the build.
 func buildCollector() prometheus.Collector {
 	v := buildVersion()
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_build_info",

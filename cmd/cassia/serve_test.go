@@ -19,23 +19,24 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/config"
 )
 
-// running is a server of this test's process.
+// running is a server in the process of the test.
 type running struct {
 	cassiatest.Server
-	// log is to be read after stop only.
+	// log must only be read after stop has returned.
 	log  *bytes.Buffer
 	stop func() error
 }
 
-// serve runs until ctx ends, which is no error. listening is called with the addresses once all requests are served.
+// serve runs a server until ctx ends, which isn't an error. It calls listening with the addresses once all requests are
+// served.
 func serve(
 	ctx context.Context, c *config.Config, flags map[string]string, log *slog.Logger, listening func([]string),
 ) error {
 	return newProcess(c, flags, log).run(ctx, listening)
 }
 
-// startServe runs serve with these flags until stop is called or the test ends. It doesn't store its own metrics,
-// unless a flag enables this.
+// startServe runs a server with these flags until stop is called or the test ends. Self-monitoring is disabled unless a
+// flag enables it.
 func startServe(t *testing.T, args ...string) running {
 	t.Helper()
 	app := kingpin.New("cassia", "")
@@ -47,7 +48,8 @@ func startServe(t *testing.T, args ...string) running {
 	_, err := app.Parse(flags)
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
-	// Queries are canceled when the process uses most of its memory. Here the process runs the servers of all tests.
+	// Queries are canceled when the process is close to its memory limit. The limit is high because all tests run their
+	// servers in the same process.
 	c.Memory = 64 << 30
 
 	var log bytes.Buffer
@@ -77,7 +79,7 @@ func startServe(t *testing.T, args ...string) running {
 	}
 }
 
-// startProcess runs a server with these flags in the test's process, until the test ends.
+// startProcess runs a server with these flags in the process of the test, until the test ends.
 func startProcess(t *testing.T, args ...string) *process {
 	t.Helper()
 	app := kingpin.New("cassia", "")
@@ -175,7 +177,7 @@ func TestSignalStopsInOrder(t *testing.T) {
 		)
 	}()
 	require.Eventually(t, func() bool {
-		// Before, its store is being opened, and would be left as it is.
+		// Wait until the store is open. A stop while it is being opened takes another path.
 		answer, err := http.Get("http://" + address + "/-/ready")
 		if err != nil {
 			return false
@@ -187,7 +189,8 @@ func TestSignalStopsInOrder(t *testing.T) {
 	require.Empty(t, stderr.String())
 }
 
-// TestServeIsStoppedWhileItOpens stops a process at each moment of opening a new store, which is no error.
+// TestServeIsStoppedWhileItOpens stops a process at various times while it creates a new store. Stopping isn't an
+// error.
 func TestServeIsStoppedWhileItOpens(t *testing.T) {
 	for after := range 40 {
 		dir, err := os.MkdirTemp("", "cassia-stopped-")
@@ -204,7 +207,7 @@ func TestServeIsStoppedWhileItOpens(t *testing.T) {
 		require.NoError(t, serve(ctx, c, nil, slog.New(slog.DiscardHandler), func([]string) { cancel() }),
 			"after %d ms", after)
 		cancel()
-		// Opening may go on in the background, and make files.
+		// The store may still be opened in the background, which creates files.
 		require.Eventually(t, func() bool { return os.RemoveAll(dir) == nil }, cassiatest.Patience, 10*time.Millisecond)
 	}
 }

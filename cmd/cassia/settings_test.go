@@ -29,15 +29,16 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// Keyspaces of the tests of settings.
+// The keyspaces of these tests.
 const (
-	soundKeyspace  = "sound"  // made by cassia
+	soundKeyspace  = "sound"  // created by cassia
 	emptyKeyspace  = "empty"  // has no tables
-	futureKeyspace = "future" // made by a later release
-	guest          = "guest"  // a user who may log in, and nothing else
+	futureKeyspace = "future" // created by a later release
+	guest          = "guest"  // a user without permissions
 )
 
-// TestCassandraSettings starts cassia with settings that don't fit the cluster: each error is one line with the remedy.
+// TestCassandraSettings starts cassia with settings that don't match the cluster. Each error is one line that names the
+// remedy.
 func TestCassandraSettings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a Cassandra node: leave -short out")
@@ -54,7 +55,7 @@ func TestCassandraSettings(t *testing.T) {
 	o := cassandra.DefaultOptions()
 	o.Hosts, o.Keyspace = node.Hosts(), soundKeyspace
 	o.Username, o.Password = cassandratest.Username, cassandratest.Password
-	o.Timeout, o.ConnectTimeout = time.Minute, time.Minute // It stands still for seconds on a busy machine.
+	o.Timeout, o.ConnectTimeout = time.Minute, time.Minute // The node may pause for seconds on a busy machine.
 
 	eng := testPeriodicIsTold(t, o)
 	defer func() { require.NoError(t, eng.Close()) }()
@@ -63,8 +64,8 @@ func TestCassandraSettings(t *testing.T) {
 	testRefusals(t, node.Hosts()[0])
 }
 
-// testGuardrail reads many partitions as a user for whom the node rejects requests with more than eight partitions. The
-// partitions are then read one by one, and one log line reports it.
+// testGuardrail reads many partitions as a user whose requests the node rejects if they read more than eight
+// partitions. The partitions must then be read one at a time, and one log line must report this.
 func testGuardrail(t *testing.T, node *cassandratest.Cluster, o cassandra.Options) {
 	require.NoError(t, node.Query("CREATE ROLE reader WITH PASSWORD = 'reader' AND LOGIN = true",
 		"GRANT SELECT ON KEYSPACE "+soundKeyspace+" TO reader", "GRANT MODIFY ON KEYSPACE "+soundKeyspace+" TO reader"))
@@ -102,7 +103,7 @@ func testGuardrail(t *testing.T, node *cassandratest.Cluster, o cassandra.Option
 	)
 }
 
-// testPeriodicIsTold fixes the keyspace, and requires a warning about the node's commit log settings.
+// testPeriodicIsTold corrects the keyspace and requires a warning about the node's commit log settings.
 func testPeriodicIsTold(t *testing.T, o cassandra.Options) openedEngine {
 	var log lockedBuffer
 	eng, err := openEngine(t.Context(), &config.Engine{Kind: config.EngineCassandra, Cassandra: o}, openOptions{
@@ -124,7 +125,7 @@ func testPeriodicIsTold(t *testing.T, o cassandra.Options) openedEngine {
 	return eng
 }
 
-// lockedBuffer takes a log while it is read.
+// lockedBuffer is a log that can be read while it is written.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -142,8 +143,8 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// testClocks runs processes with different clocks on one store. Processes whose clocks are a few hours off work
-// normally. A process whose clock is further off rejects all samples and returns the reason.
+// testClocks runs processes with different clocks on one store. A process whose clock is off by a few hours works
+// normally. A process whose clock is off by more rejects all samples and returns the reason.
 func testClocks(t *testing.T, eng openedEngine) {
 	at := time.Now().Truncate(time.Second)
 	for name, c := range map[string]struct {
@@ -154,7 +155,7 @@ func testClocks(t *testing.T, eng openedEngine) {
 		"right":  {0, http.StatusNoContent, ""},
 		"behind": {-5 * time.Hour, http.StatusNoContent, ""},
 		"ahead":  {5 * time.Hour, http.StatusNoContent, ""},
-		// On a busy machine, seconds pass until it reads the cluster's clock.
+		// The difference varies because, on a busy machine, seconds pass until the process reads the cluster's clock.
 		"too_far":  {7 * time.Hour, http.StatusServiceUnavailable, `this machine's clock is untrusted: \S+ is 7h0m\d+s ahead of the cluster's; correct the clock`},
 		"too_late": {-7 * time.Hour, http.StatusServiceUnavailable, `this machine's clock is untrusted: \S+ is (7h0m0|6h59m\d+)s behind the cluster's; correct the clock`},
 	} {
@@ -168,7 +169,7 @@ func testClocks(t *testing.T, eng openedEngine) {
 		write, err := remotewrite.Handler(s, remotewrite.DefaultOptions())
 		require.NoError(t, err)
 		sent := at
-		if c.off < -6*time.Hour { // Else the sample is too far ahead of its clock.
+		if c.off < -6*time.Hour { // Otherwise the sample would be too far in the future for its clock.
 			sent = at.Add(c.off)
 		}
 		body, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
@@ -184,7 +185,7 @@ func testClocks(t *testing.T, eng openedEngine) {
 		require.Equal(t, c.status, answer.Code, "%s: %s", name, answer.Body)
 		require.Regexp(t, c.text, answer.Body.String(), name)
 		require.NoError(t, s.WaitReady(t.Context()))
-		if c.off == 0 { // By now every accepted sample can be read.
+		if c.off == 0 { // By now every accepted sample is readable.
 			require.NoError(t, s.SealAll(t.Context()))
 		}
 		require.NoError(t, s.Close())
@@ -194,7 +195,7 @@ func testClocks(t *testing.T, eng openedEngine) {
 	requireClocks(t, eng, at)
 }
 
-// requireClocks requires the samples of processes with sufficiently exact clocks, and none of the others.
+// requireClocks requires that the samples of processes with acceptable clocks are stored, and no others.
 func requireClocks(t *testing.T, eng openedEngine, at time.Time) {
 	s := storagetest.Start(t, eng, storagetest.Shared("reader", "read"))
 	defer func() { require.NoError(t, s.Close()) }()
@@ -205,7 +206,7 @@ func requireClocks(t *testing.T, eng openedEngine, at time.Time) {
 	require.Equal(t, []string{"clock_ahead", "clock_behind", "clock_right"}, names)
 }
 
-// testRefusals starts cassia with settings that can't be: it ends with status 1 and one line.
+// testRefusals starts cassia with settings that can't work. It must exit with status 1 and a one-line error.
 func testRefusals(t *testing.T, host string) {
 	t.Setenv("CASSIA_CASSANDRA_PASSWORD", cassandratest.Password)
 	file := func(password string) string {

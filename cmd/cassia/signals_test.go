@@ -19,7 +19,7 @@ func run(args []string, stderr io.Writer) int {
 	return status
 }
 
-// TestSignalsEndCommands has commands wait for a server that doesn't answer, and ends them.
+// TestSignalsEndCommands sends signals to commands that wait for an unresponsive server.
 func TestSignalsEndCommands(t *testing.T) {
 	asked := make(chan struct{}, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -23,12 +23,12 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// snapshotsFolder is the folder of a data directory in which snapshots are made, by name.
+// snapshotsFolder is the folder in a data directory that contains the snapshots.
 const snapshotsFolder = "snapshots"
 
-// snapshots returns two functions and the data directory in which they make snapshots. unclaimed makes a snapshot that
-// is kept. claimed makes one for a command that has claimed its name. The functions are nil if the engine can't make
-// snapshots.
+// snapshots returns two functions that make snapshots, and the data directory in which they make them. unclaimed makes
+// a snapshot that is kept until a user removes it. claimed makes a snapshot for a command that has claimed its name and
+// removes it after use. Both functions are nil if the engine can't make snapshots.
 func (p *process) snapshots() (unclaimed func(dir string) error,
 	claimed func(ctx context.Context, name string) error, in string) {
 	e, ok := p.engine.(*pebble.Engine)
@@ -51,7 +51,8 @@ func (p *process) snapshots() (unclaimed func(dir string) error,
 // abandonedEvery is the interval at which the server removes snapshots of commands that were killed.
 const abandonedEvery = time.Minute
 
-// sweepSnapshots removes the snapshots of commands that were killed and logs those that it keeps, until ctx ends.
+// sweepSnapshots removes the snapshots of commands that were killed, until ctx ends. At the start, it logs the
+// snapshots that are kept.
 func (p *process) sweepSnapshots(ctx context.Context) {
 	if p.c.Kind != config.EnginePebble {
 		return
@@ -83,7 +84,7 @@ func (p *process) sweepSnapshots(ctx context.Context) {
 	}
 }
 
-// checkpoint makes a checkpoint in a directory that doesn't exist yet, and records the store's identity in it.
+// checkpoint makes a checkpoint of the engine and records the store's identity in it. The directory must not exist yet.
 func checkpoint(ctx context.Context, e *pebble.Engine, dir string) error {
 	store, copy, restoredFrom, err := storage.CopyOf(ctx, e)
 	if err != nil {
@@ -105,7 +106,7 @@ func checkpoint(ctx context.Context, e *pebble.Engine, dir string) error {
 	return pebble.NameLineage(dir, l)
 }
 
-// maxNamedTenants is the max number of tenants that a backup lists.
+// maxNamedTenants is the max number of tenants that are recorded in a backup.
 const maxNamedTenants = 100
 
 // serverOfDirectory locates the server that uses a directory.
@@ -124,8 +125,8 @@ func serverOfDirectoryFlags(cmd *kingpin.CmdClause) *serverOfDirectory {
 	}
 }
 
-// withSnapshot requests a snapshot of the directory from the server and calls use with the snapshot's path. The
-// snapshot is removed afterwards. If this process is killed, the server removes it.
+// withSnapshot requests a snapshot of the directory from the server, calls use with the snapshot's path, and removes
+// the snapshot. If this process is killed, the server removes the snapshot.
 func (s *serverOfDirectory) withSnapshot(ctx context.Context, dir string, use func(snapshot string) error) error {
 	name, folder := backupName(time.Now()), filepath.Join(dir, snapshotsFolder)
 	claim, err := backups.ClaimSnapshot(ctx, folder, name)

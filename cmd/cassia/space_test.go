@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 )
 
-// du returns the disk usage of a directory in KiB, by the system's du.
+// du returns the disk usage of a directory in KiB, as reported by the du command.
 func du(t *testing.T, dir string) int64 {
 	t.Helper()
 	text, err := exec.CommandContext(t.Context(), "du", "-sk", dir).Output()
@@ -30,7 +30,7 @@ func du(t *testing.T, dir string) int64 {
 
 func kib(n int64) int64 { return (n + 1023) / 1024 }
 
-// space reads the disk usage of the directory, and its parts, from /metrics.
+// space returns the disk usage of the data directory and of its parts, as reported by /metrics.
 func (r running) space(t *testing.T) (disk int64, of map[string]int64) {
 	t.Helper()
 	code, text := r.Get(t, "/metrics")
@@ -52,7 +52,7 @@ func (r running) space(t *testing.T) (disk int64, of map[string]int64) {
 	return disk, of
 }
 
-// health is the state of the disk in the page's storage view.
+// health returns the disk usage shown on the storage page of the web interface.
 func (r running) health(t *testing.T) (disk int64, of map[string]int64) {
 	t.Helper()
 	code, text := r.Get(t, "/api/v1/cassia/health")
@@ -74,8 +74,8 @@ func sumOf(of map[string]int64) (sum int64) {
 	return sum
 }
 
-// TestSpaceIsWhatDuShows holds /metrics, the page and the doctor against du. All of them look at a moment of their own,
-// so it waits for one in which nothing changes.
+// TestSpaceIsWhatDuShows compares the disk usage in /metrics, on the web page and in doctor with du. They are measured
+// one after another, so the test retries until the usage doesn't change in the meantime.
 func TestSpaceIsWhatDuShows(t *testing.T) {
 	if _, err := exec.LookPath("du"); err != nil {
 		t.Skip("there is no du")
@@ -100,7 +100,7 @@ func TestSpaceIsWhatDuShows(t *testing.T) {
 	}
 	code, text := r.Post(t, "/-/seal", nil)
 	require.Equal(t, http.StatusOK, code, text)
-	require.Eventually(t, func() bool { // When staged rows are deleted after sealing, all rows are written to files.
+	require.Eventually(t, func() bool { // Staged rows are deleted after sealing; then all rows are written to files.
 		of, ok := agree()
 		return ok && of["raw"] > 0 && of["r5m"] > 0 && of["r1h"] > 0 && of["catalog"] > 0 && of["other"] > 0
 	}, cassiatest.Patience, 50*time.Millisecond, "a sealed store")
@@ -115,7 +115,7 @@ func TestSpaceIsWhatDuShows(t *testing.T) {
 	}, cassiatest.Patience, 50*time.Millisecond, "the doctor")
 }
 
-// listsParts reports whether the doctor lists the parts of a directory's disk usage with the correct sum.
+// listsParts reports whether doctor lists the parts of a directory's disk usage and their sum is correct.
 func listsParts(found []doctor.Finding, dir string) bool {
 	total, parts := "", ""
 	for _, f := range found {

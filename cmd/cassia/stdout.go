@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// stdout is the standard output of commands. It keeps the first error of a write, because most code that prints ignores
-// errors. The command then fails with that error.
+// stdout is the standard output of commands. Most code that prints ignores write errors, so stdout records the first
+// one and the command fails with it.
 var stdout = &standardOutput{}
 
 // standardOutput writes to os.Stdout.
@@ -36,8 +36,9 @@ func (o *standardOutput) Write(p []byte) (int, error) {
 	return n, o.err
 }
 
-// withError adds the first failed write since the last call to the error of a command, unless the error already
-// contains its text. Some commands keep only the texts of causes, so errors.Is isn't enough.
+// withError adds the recorded write error, if there is one, to the error of a command, and clears it. The text of the
+// write error isn't added again if err contains it already. It compares texts because some commands keep only the texts
+// of their causes, not the errors.
 func (o *standardOutput) withError(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -49,13 +50,13 @@ func (o *standardOutput) withError(err error) error {
 	return errors.Join(err, written)
 }
 
-// forUsage returns the writer for help, after which terminate is called. Its writes return no errors, because kingpin
-// panics if printing help fails; standardOutput keeps the errors. On a terminal it is the file itself, because kingpin
-// reads the width from it.
+// forUsage returns the writer for kingpin's help, after which terminate is called. The writer never returns an error,
+// because kingpin panics if printing help fails; standardOutput records the error instead. On a terminal, the writer is
+// the terminal's file, from which kingpin reads the width.
 func (o *standardOutput) forUsage() io.Writer {
 	info, err := os.Stdout.Stat()
 	if err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		// Terminals can't seek. Other devices such as /dev/full can.
+		// Of the character devices, terminals can't seek, but others such as /dev/full can.
 		if _, err := os.Stdout.Seek(0, io.SeekCurrent); err != nil {
 			return os.Stdout
 		}
@@ -66,6 +67,6 @@ func (o *standardOutput) forUsage() io.Writer {
 type lenientOutput struct{ to *standardOutput }
 
 func (l lenientOutput) Write(p []byte) (int, error) {
-	_, _ = l.to.Write(p) // standardOutput keeps the error.
+	_, _ = l.to.Write(p) // standardOutput records the error.
 	return len(p), nil
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// printedTo runs a command whose standard output is a file, and returns its error and its status. The test must not run
-// in parallel with others.
+// printedTo runs a command with its standard output directed to a file. It returns the standard error and the exit
+// status. The test must not run in parallel with others.
 func printedTo(t *testing.T, path string, args ...string) (stderr string, status int) {
 	t.Helper()
 	out, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -32,7 +32,7 @@ func printedTo(t *testing.T, path string, args ...string) (stderr string, status
 	return errs.String(), status
 }
 
-// TestFullStandardOutput holds that a command whose output can't be written fails, with one line.
+// TestFullStandardOutput checks that a command fails with a one-line error if its output can't be written.
 func TestFullStandardOutput(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip(err)
@@ -70,7 +70,8 @@ func TestFullStandardOutput(t *testing.T) {
 	}
 }
 
-// TestOutputOfHelpThatCannotBeWritten does so with the binary: kingpin ends the process.
+// TestOutputOfHelpThatCannotBeWritten prints help to an output that can't be written. It runs the binary because
+// kingpin exits the process.
 func TestOutputOfHelpThatCannotBeWritten(t *testing.T) {
 	binary := os.Getenv("CASSIA_TEST_STDOUT")
 	if binary == "" {
@@ -96,7 +97,7 @@ func TestOutputOfHelpThatCannotBeWritten(t *testing.T) {
 	os.Exit(status)
 }
 
-// TestErrorsOfWritingAreKept holds that the first error ends the command, once.
+// TestErrorsOfWritingAreKept checks that a command returns its first write error, once.
 func TestErrorsOfWritingAreKept(t *testing.T) {
 	closed, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	require.NoError(t, err)

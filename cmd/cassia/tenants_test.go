@@ -13,7 +13,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// TestBadTenantsDisturbNobody lets a tenant that is far over its limits, and one that sends garbage, in among others.
+// TestBadTenantsDisturbNobody runs well-behaved tenants together with a tenant that is far over its limits and a tenant
+// that sends garbage.
 func TestBadTenantsDisturbNobody(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some seconds of load")
@@ -25,7 +26,7 @@ func TestBadTenantsDisturbNobody(t *testing.T) {
   garbage: {queries: 1, request_bytes: 64KiB}
 `), 0o600))
 	s := startServe(t, "--storage.path="+filepath.Join(dir, "data"), "--limits.file="+file, "--web.enable-lifecycle")
-	// On a busy machine five seconds may be too few for each of them to get its answers.
+	// On a busy machine, five seconds may be too short for each tenant to get a response.
 	for began := time.Now(); ; {
 		report := bench.TenantLoad{
 			URL: s.URL, Tenants: 20, Series: 20, Interval: 250 * time.Millisecond, For: 5 * time.Second, Bad: 4,

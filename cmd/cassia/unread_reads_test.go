@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// Unread responses of requests other than queries also hold a limited part of the memory, for all endpoints, with and
+// TestUnreadReads checks that unread responses of endpoints other than queries use a limited amount of memory, with and
 // without compression.
 func TestUnreadReads(t *testing.T) {
 	const (

@@ -17,8 +17,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// Clients that never read their responses hold a limited part of the memory, independently of their number. Others wait
-// for their turn, and get responses after these clients have disconnected.
+// TestUnreadAnswers has clients that never read their responses. Their responses use a limited amount of memory,
+// regardless of the number of clients. Other clients wait, and get responses once these clients have disconnected.
 func TestUnreadAnswers(t *testing.T) {
 	const (
 		clients, places = 12, 2
@@ -49,7 +49,7 @@ func TestUnreadAnswers(t *testing.T) {
 		_, err = fmt.Fprintf(conn, "GET /api/v1/query_range?%s HTTP/1.1\r\nHost: localhost\r\n\r\n", query.Encode())
 		require.NoError(t, err)
 	}
-	// As many as there are places began before there was anything unread.
+	// The limit may be exceeded by the queries that started before any response was unread, at most one per place.
 	require.Eventually(t, func() bool { return unread() >= limit && waiting() >= clients-2*places },
 		cassiatest.Patience, 5*time.Millisecond)
 	require.LessOrEqual(t, unread(), float64(4*limit+(places+1)*answer))
@@ -62,8 +62,8 @@ func TestUnreadAnswers(t *testing.T) {
 	require.Equal(t, "100", r.Value(t, "count(unread)", at))
 }
 
-// Small queries overtake queries of 200 clients that don't read their responses. These lose their responses while
-// others wait.
+// TestClientsThatReadNothingDelayNobody checks that small queries overtake queries of 200 clients that don't read their
+// responses. These clients are disconnected while others wait.
 func TestClientsThatReadNothingDelayNobody(t *testing.T) {
 	const clients, series, rounds = 200, 100, 10
 	r := startServe(
@@ -101,7 +101,7 @@ func TestClientsThatReadNothingDelayNobody(t *testing.T) {
 		5*time.Millisecond, "nobody lost an answer")
 }
 
-// writeUnread stores a sample of each of some series of a metric unread.
+// writeUnread stores one sample for each of the given number of series of the metric "unread".
 func (r running) writeUnread(t *testing.T, at time.Time, series int) {
 	t.Helper()
 	var request prompb.WriteRequest
@@ -117,7 +117,7 @@ func (r running) writeUnread(t *testing.T, at time.Time, series int) {
 	require.Equal(t, http.StatusNoContent, code, text)
 }
 
-// waitingQueries is how many queries of the default tenant wait.
+// waitingQueries returns the number of waiting queries of the default tenant.
 func waitingQueries(t *testing.T, r running) int64 {
 	_, text := r.Get(t, "/api/v1/status/limits")
 	var list struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/promql/api"
 )
 
-// buildVersion identifies the build. Its version is set by the linker (-X of Prometheus' common/version) or, if the
-// linker sets none, by the source.
+// buildVersion returns the version of the build. It is set by the linker (-X of Prometheus' common/version), or else by
+// the source.
 func buildVersion() api.Version {
 	v := api.Version{
 		Cassia: version.Version, Revision: version.GetRevision(), Branch: version.Branch,

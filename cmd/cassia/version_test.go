@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestVersion holds the program that is built from source to the file VERSION.
+// TestVersion checks that the version of a program built from source is the content of the file VERSION.
 func TestVersion(t *testing.T) {
 	file, err := os.ReadFile("../../VERSION")
 	require.NoError(t, err)

@@ -31,7 +31,8 @@ func (p *process) writeRoutes(plain *jsonapi.API) ([]server.Route, error) {
 	return append(routes, p.importRoutes()...), nil
 }
 
-// newRemoteWrite returns the handler of remote write. ha chooses among replicas; it is nil if HA is off.
+// newRemoteWrite returns the handler of remote write. ha elects among the replicas of a cluster; it is nil if HA is
+// off.
 func (p *process) newRemoteWrite(ha *remotewrite.HA) (http.Handler, error) {
 	o := remotewrite.DefaultOptions()
 	o.Within(p.c.BodyBytes())
