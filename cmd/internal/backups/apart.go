@@ -11,8 +11,9 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// CheckBeside returns an error if backups of a data directory can't be stored at this location: a folder that is the
-// directory, is inside it or contains it, or that is a store or inside a backup.
+// CheckBeside returns an error if this location can't contain backups of a data directory. This is the case for a
+// folder that is the directory, is inside it or contains it, that is a data directory itself, or that is inside a
+// backup.
 func (p *Place) CheckBeside(dir string) error {
 	if p.InBucket() || p.At == "" {
 		return nil
@@ -29,8 +30,8 @@ func (p *Place) CheckBeside(dir string) error {
 	return pebble.CheckBackupFolder(p.At)
 }
 
-// CheckRestoreTo returns an error if a backup can't be restored to dir: a directory that is the folder of the backups,
-// is inside it or contains it, or that is inside a backup.
+// CheckRestoreTo returns an error if a backup can't be restored to dir. This is the case if dir is the folder of the
+// backups, is inside it or contains it, or is inside a backup.
 func (p *Place) CheckRestoreTo(dir string) error {
 	if err := pebble.CheckBackupFolder(dir); errors.Is(err, pebble.ErrInBackup) {
 		return fmt.Errorf("%w; restore to another directory", err)
@@ -49,8 +50,8 @@ func (p *Place) CheckRestoreTo(dir string) error {
 	return nil
 }
 
-// isWithin reports whether a path is a directory or inside it, even if they are named differently or through links.
-// Neither needs to exist.
+// isWithin reports whether a path is a directory or inside it, even if their names differ or contain links. Neither
+// needs to exist.
 func isWithin(path, dir string) bool {
 	path, dir = resolve(path), resolve(dir)
 	of, err := os.Stat(dir)
@@ -58,7 +59,7 @@ func isWithin(path, dir string) bool {
 		if path == dir {
 			return true
 		}
-		// A bind mount, or a name in a different case.
+		// They are the same file, through a bind mount or a name in a different case.
 		if info, pathErr := os.Stat(path); err == nil && pathErr == nil && os.SameFile(info, of) {
 			return true
 		}
@@ -70,7 +71,7 @@ func isWithin(path, dir string) bool {
 	}
 }
 
-// resolve returns the absolute path without links. Parts that don't exist are left unchanged.
+// resolve returns the absolute path without symbolic links. Parts that don't exist are left unchanged.
 func resolve(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs

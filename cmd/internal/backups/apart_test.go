@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBackupsBesideTheData refuses a folder in which backups would be mixed with data, by whichever name.
+// TestBackupsBesideTheData checks that a folder in which backups would be mixed with data is rejected, regardless of
+// the name by which it is accessed.
 func TestBackupsBesideTheData(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()

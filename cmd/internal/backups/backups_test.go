@@ -46,7 +46,7 @@ func needsServer(t *testing.T) {
 	t.Parallel()
 }
 
-// store is one that is backed up.
+// store is a store from which the tests make backups.
 type store struct {
 	t   *testing.T
 	dir string
@@ -65,7 +65,7 @@ func newStore(t *testing.T) *store {
 	return x
 }
 
-// write stores samples of a new series.
+// write stores the samples of a new series.
 func (x *store) write() {
 	x.n++
 	samples := storagetest.Samples(time.Now().UnixMilli(), -60_000, 1000, func(int) float64 { return rand.Float64() })
@@ -85,14 +85,14 @@ func (x *store) snapshot(ctx context.Context, dir string) error {
 	}))
 }
 
-// taken makes a snapshot.
+// taken makes a snapshot and returns its directory.
 func (x *store) taken() (dir string) {
 	dir = filepath.Join(x.t.TempDir(), "snapshot")
 	require.NoError(x.t, x.snapshot(x.t.Context(), dir))
 	return dir
 }
 
-// print returns the hashes of an engine's files, to compare directories by.
+// print returns the hashes of an engine's files, by name, for comparing directories.
 func print(t *testing.T, dir string) map[string][32]byte {
 	out := map[string][32]byte{}
 	entries, err := os.ReadDir(dir)
@@ -126,7 +126,8 @@ func newKey(t *testing.T) string {
 	return path
 }
 
-// TestServerThatIsNotWell rejects, interrupts and loses a random part of the requests. Backups succeed anyway.
+// TestServerThatIsNotWell makes backups to a server that rejects, interrupts or loses random requests. The backups must
+// succeed anyway.
 func TestServerThatIsNotWell(t *testing.T) {
 	needsServer(t)
 	server := s3test.Start(t)
@@ -152,8 +153,8 @@ func TestServerThatIsNotWell(t *testing.T) {
 	t.Logf("%d requests", proxy.Seen())
 }
 
-// TestServerThatDies responds to some requests, and then to none; the last of them is interrupted at its start or at
-// its end. All backups that exist then are complete.
+// TestServerThatDies makes a backup to a server that stops responding after some requests. The last request is
+// interrupted before or after it is processed. All existing backups must be complete.
 func TestServerThatDies(t *testing.T) {
 	needsServer(t)
 	random := rand.New(rand.NewPCG(soak.Seed(t), 0))
@@ -204,7 +205,7 @@ func TestServerThatDies(t *testing.T) {
 	}
 }
 
-// TestSchedule goes through a day of a schedule.
+// TestSchedule simulates a day of scheduled backups.
 func TestSchedule(t *testing.T) {
 	needsServer(t)
 	server := s3test.Start(t)
@@ -296,7 +297,7 @@ func with(o ScheduleOptions, r prometheus.Registerer) ScheduleOptions {
 	return o
 }
 
-// TestScheduleSaysWhatFailed requires errors for users, without names of packages.
+// TestScheduleSaysWhatFailed checks that errors don't contain names of packages.
 func TestScheduleSaysWhatFailed(t *testing.T) {
 	t.Parallel()
 	x := newStore(t)
@@ -314,7 +315,7 @@ func TestScheduleSaysWhatFailed(t *testing.T) {
 	require.Regexp(t, "^backup folder: .*not a directory$", status.StoredError)
 }
 
-// TestScheduleRuns makes one backup, and ends with its context.
+// TestScheduleRuns checks that a schedule makes a backup and stops when its context ends.
 func TestScheduleRuns(t *testing.T) {
 	t.Parallel()
 	x := newStore(t)
@@ -336,7 +337,8 @@ func TestScheduleRuns(t *testing.T) {
 	require.False(t, (*Schedule)(nil).Status().Enabled)
 }
 
-// TestFolderOfADiskThatIsNotMounted: a warning is logged before the folder is used as a new one.
+// TestFolderOfADiskThatIsNotMounted checks that a warning is logged if the folder of the backups has become empty,
+// which may mean that its disk isn't mounted.
 func TestFolderOfADiskThatIsNotMounted(t *testing.T) {
 	t.Parallel()
 	x := newStore(t)

@@ -13,9 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// TestBackupsOfACopy restores a copy of a store, which has the destination of the original. Where the original has made
-// a backup after the one that was restored, the copy is refused, and the other way round; a take-over is possible in
-// both directions.
+// TestBackupsOfACopy restores a copy of a store and backs up both to the same location. If one of them has made a
+// backup after the restored one, a backup of the other is rejected unless it takes over the location.
 func TestBackupsOfACopy(t *testing.T) {
 	needsServer(t)
 	server := s3test.Start(t)
@@ -79,7 +78,7 @@ func must[T any](x T, err error) T {
 	return x
 }
 
-// openStore opens a directory that was restored.
+// openStore opens a restored directory.
 func openStore(t *testing.T, dir string) *store {
 	x := &store{t: t, dir: dir, n: 100}
 	var err error

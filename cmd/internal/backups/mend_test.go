@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// largest returns the largest file that matches.
+// largest returns the largest file that matches a pattern.
 func largest(t *testing.T, pattern string) string {
 	files, err := filepath.Glob(pattern)
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func largest(t *testing.T, pattern string) string {
 	return slices.MaxFunc(files, func(a, b string) int { return size(a) - size(b) })
 }
 
-// rot overwrites 64 bytes in the middle of a file.
+// rot damages a file by overwriting 64 bytes in its middle.
 func rot(t *testing.T, path string) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)
@@ -41,8 +41,9 @@ func rot(t *testing.T, path string) {
 	require.NoError(t, f.Close())
 }
 
-// TestMendFromBucket repairs a copy of a directory, byte by byte, from a bucket whose server rejects and interrupts a
-// part of the requests. The newest backup was made of the damaged directory, so files are taken from the previous one.
+// TestMendFromBucket repairs a directory from a bucket whose server rejects and interrupts some of the requests. The
+// newest backup was made from the damaged directory, so the files must be restored from the previous one. The result
+// must be identical to the undamaged directory.
 func TestMendFromBucket(t *testing.T) {
 	needsServer(t)
 	server := s3test.Start(t)
@@ -64,7 +65,7 @@ func TestMendFromBucket(t *testing.T) {
 		_, err := p.Backup(t.Context(), dir, name(1), time.Now())
 		require.NoError(t, err)
 
-		// Use a directory with its own files, because the checkpoint has links.
+		// Damage a copy, because the files of the checkpoint are hard links.
 		damaged := filepath.Join(t.TempDir(), "damaged")
 		require.NoError(t, os.CopyFS(damaged, os.DirFS(dir)))
 		rot(t, largest(t, filepath.Join(damaged, "*.log")))

@@ -2,5 +2,5 @@
 
 package backups
 
-// giveTo does nothing on systems where files have no numeric owner.
+// giveTo does nothing, because files on this system have no numeric owner.
 func giveTo(string, string) error { return nil }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFilesOfRoot belong to the owner of the directory: a server that runs as that user locks and removes them. Any
-// other user's own files belong to that user anyway.
+// TestFilesOfRoot checks that files created by root belong to the owner of the directory. Otherwise a server that runs
+// as that user couldn't lock and remove them.
 func TestFilesOfRoot(t *testing.T) {
 	t.Parallel()
 	owner := os.Geteuid()

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// giveTo changes the owner of a file that root made to the owner of its directory, because a server that runs as that
-// user locks and removes the file.
+// giveTo changes the owner of a file created by root to the owner of its directory. Otherwise a server that runs as
+// that user couldn't lock and remove the file.
 func giveTo(dir, path string) error {
 	if os.Geteuid() != 0 {
 		return nil

@@ -1,6 +1,6 @@
 // Package backups makes, lists, verifies, deletes and restores backups of a data directory, in folders and in buckets,
-// on request or on a schedule. cmd/cassia calls it. The data is copied by package pebble from a snapshot on the disk of
-// the store, so a server can continue to write. A claim protects a snapshot while it is copied; see claimSuffix.
+// on request or on a schedule. cmd/cassia uses it. Package pebble copies the data from a snapshot on the store's disk,
+// so a server can continue to write. A claim protects a snapshot while it is copied; see claimSuffix.
 package backups
 
 import (
@@ -23,13 +23,13 @@ type Place struct {
 	// At is the folder, or the URL of the bucket.
 	At   string
 	Keep pebble.Keep
-	// TakeOver permits backups at a location that has newer backups of another copy of the store.
+	// TakeOver allows backups to a location that has newer backups of another copy of the store.
 	TakeOver bool
 	// KeyFile is the file with the encryption key. If it is empty, backups aren't encrypted.
 	KeyFile string
 }
 
-// KeepFlags declares the flags that select which backups are kept, with a prefix before their names.
+// KeepFlags declares the flags that set which backups are kept. The names of the flags start with the prefix.
 func (p *Place) KeepFlags(cmd *kingpin.CmdClause, prefix string) {
 	cmd.Flag(prefix+"keep", "Number of most recent backups to keep. If no flag that starts with --"+prefix+
 		"keep is set, all backups are kept.").Default("0").IntVar(&p.Keep.Last)
@@ -42,7 +42,7 @@ func (p *Place) KeepFlags(cmd *kingpin.CmdClause, prefix string) {
 	}
 }
 
-// KeyFlag declares the flag of the key, with a prefix before its name.
+// KeyFlag declares the flag for the encryption key. Its name starts with the prefix.
 func (p *Place) KeyFlag(cmd *kingpin.CmdClause, prefix string) {
 	cmd.Flag(prefix+"key-file", "File with a key, in the format of age-keygen, that encrypts backups in a bucket. "+
 		"Backups can't be restored without it; keep a copy elsewhere.").
@@ -69,7 +69,7 @@ func (p *Place) Validate() error {
 // InBucket reports whether the location is a bucket.
 func (p *Place) InBucket() bool { return s3.IsURL(p.At) }
 
-// Backup copies a checkpoint to the location, under a name.
+// Backup copies a checkpoint to the location as a backup with the given name.
 func (p *Place) Backup(ctx context.Context, checkpoint, name string, begun time.Time) (pebble.BackupStats, error) {
 	if !p.InBucket() {
 		if err := pebble.CheckCopy(checkpoint, p.At); err != nil &&
@@ -98,8 +98,8 @@ func (p *Place) Restore(ctx context.Context, name, dir string) (pebble.BackupSta
 	return p.RestoreAndChange(ctx, name, dir, nil)
 }
 
-// RestoreAndChange is like Restore, and also calls change with a folder of the complete files before the directory can
-// be opened.
+// RestoreAndChange is like Restore. Before the directory can be opened, it calls change with the folder that contains
+// the restored files.
 func (p *Place) RestoreAndChange(ctx context.Context, name, dir string,
 	change func(dir, backup string) error) (pebble.BackupStats, error) {
 	if !p.InBucket() {
@@ -113,7 +113,7 @@ func (p *Place) RestoreAndChange(ctx context.Context, name, dir string,
 	return objects.Restore(ctx, bucket, name, dir, o)
 }
 
-// Spares returns the backups from which single files may be restored, the newest first.
+// Spares returns the backups from which damaged files can be restored, the newest first.
 func (p *Place) Spares(ctx context.Context) (iter.Seq2[pebble.Spare, error], error) {
 	if !p.InBucket() {
 		return pebble.Spares(p.At), nil
@@ -149,8 +149,8 @@ func (p *Place) Stored(ctx context.Context) ([]pebble.StoredBackup, error) {
 	return objects.StoredBackups(ctx, bucket, o.Key)
 }
 
-// Verifier returns a function that reads all files of a backup and returns the damaged ones. Files that multiple
-// backups share are read once. An engine.WorkMeter of the context counts the bytes of the files.
+// Verifier returns a function that reads all files of a backup and returns the damaged ones. A file that multiple
+// backups share is read only once. An engine.WorkMeter in the context counts the bytes.
 func (p *Place) Verifier(ctx context.Context) (func(ctx context.Context, name string) (damaged []string, err error),
 	error) {
 	if !p.InBucket() {
@@ -163,7 +163,7 @@ func (p *Place) Verifier(ctx context.Context) (func(ctx context.Context, name st
 	return (&objects.BucketVerifier{Bucket: bucket, Key: o.Key}).Verify, nil
 }
 
-// Delete removes backups.
+// Delete deletes backups.
 func (p *Place) Delete(ctx context.Context, names []string) error {
 	if !p.InBucket() {
 		return pebble.DeleteBackups(ctx, p.At, names)
@@ -175,8 +175,8 @@ func (p *Place) Delete(ctx context.Context, names []string) error {
 	return objects.DeleteBackups(ctx, bucket, names)
 }
 
-// Sizer returns a function that returns the number and the size in bytes of a backup's files, including those that it
-// shares with other backups.
+// Sizer returns a function that returns the number and the total size in bytes of a backup's files, including files
+// shared with other backups.
 func (p *Place) Sizer(ctx context.Context, store string) (func(pebble.DatedBackup) (files int, bytes int64, err error),
 	error) {
 	if !p.InBucket() {

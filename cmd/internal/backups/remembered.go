@@ -11,13 +11,13 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// rememberedSuffix is the suffix of a JSON file next to the snapshots folder. It maps the path of each backup folder to
-// the name of the last backup made there. If a backup folder is empty, the file shows whether the folder is new or its
-// disk isn't mounted.
+// rememberedSuffix is the suffix of a JSON file next to the snapshots folder. The file maps the path of each backup
+// folder to the name of the last backup made there. With it, an empty backup folder whose disk isn't mounted can be
+// distinguished from a new one.
 const rememberedSuffix = ".backups"
 
-// Warning returns why the folder may not be the one with the earlier backups of a store, or "". checkpoint is a
-// checkpoint of the store, and snapshots its folder of snapshots.
+// Warning returns the reason why the folder may not be the one that contains the earlier backups, or "". checkpoint is
+// a checkpoint of the store, and snapshots is the store's folder of snapshots.
 func (p *Place) Warning(snapshots, checkpoint string) string {
 	last := remembered(snapshots)[resolve(p.At)]
 	if p.InBucket() || last == "" {
@@ -37,7 +37,7 @@ func (p *Place) Warning(snapshots, checkpoint string) string {
 	)
 }
 
-// Remember records that a backup was made at the location.
+// Remember records that a backup with the given name was made at the location.
 func (p *Place) Remember(snapshots, name string) error {
 	if p.InBucket() {
 		return nil
@@ -73,7 +73,8 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// remembered returns the content of the file. If it can't be read, the result is empty, which at most loses a warning.
+// remembered returns the contents of the file. If the file can't be read, the result is empty, so that a warning may be
+// missing.
 func remembered(snapshots string) (last map[string]string) {
 	text, err := os.ReadFile(snapshots + rememberedSuffix)
 	if err != nil || json.Unmarshal(text, &last) != nil {

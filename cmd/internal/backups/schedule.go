@@ -22,12 +22,12 @@ type ScheduleOptions struct {
 	Place Place
 	// Every is the time between the starts of two backups.
 	Every time.Duration
-	// Store returns the identity of the store. Snapshot makes a snapshot in a folder that doesn't exist yet.
+	// Store returns the identity of the store. Snapshot makes a snapshot in the folder dir, which must not exist yet.
 	Store    func(context.Context) (string, error)
 	Snapshot func(ctx context.Context, dir string) error
-	// Folder is the folder in which snapshots are made. It is on the disk of the data.
+	// Folder is the folder for snapshots. It must be on the same disk as the data.
 	Folder string
-	// NewName returns a name for a backup made at a time.
+	// NewName returns the name for a backup made at the given time.
 	NewName    func(time.Time) string
 	Now        func() time.Time
 	Logger     *slog.Logger
@@ -35,15 +35,15 @@ type ScheduleOptions struct {
 }
 
 const (
-	// firstRetry is the pause before the first retry after a failure. It doubles with each retry, up to Every.
+	// firstRetry is the pause before the first retry after a failure. Each further pause is twice as long, up to Every.
 	firstRetry = time.Minute
-	// maxRuns is the max number of runs in Status.
+	// maxRuns is the max number of runs that Status contains.
 	maxRuns = 50
-	// maxSized is the number of stored backups whose sizes are read, the newest first.
+	// maxSized is the number of newest stored backups for which Status contains the sizes.
 	maxSized = 50
 )
 
-// errDamaged means that a backup was made of a store that was already damaged.
+// errDamaged means that a backup was made from a store that was already damaged.
 var errDamaged = errors.New("the store is already damaged; run cassia check to list the missing data")
 
 // Run is one attempt to make a backup.
@@ -56,41 +56,41 @@ type Run struct {
 	Copied      int       `json:"copied"`
 	CopiedBytes int64     `json:"copiedBytes"`
 	Removed     int       `json:"removed"`
-	// Error is the reason why no backup was made. If Made is true, it is another problem.
+	// Error is the reason why no backup was made or, if Made is set, another problem.
 	Error   string   `json:"error,omitempty"`
 	Made    bool     `json:"made"`
 	Damaged []string `json:"damaged,omitempty"`
-	// Future is the name of a backup that is dated in the future, because the clock is or was wrong. In this case no
-	// older backup is removed.
+	// Future is the name of a backup dated in the future, which means that the clock is or was wrong. If there is one,
+	// no older backup is removed.
 	Future string `json:"future,omitempty"`
 
 	unreadable []string // pebble.BackupStats.Unreadable
 }
 
-// Stored is a stored backup.
+// Stored describes a stored backup.
 type Stored struct {
 	Name    string    `json:"name"`
 	Taken   time.Time `json:"taken"`
 	Damaged bool      `json:"damaged,omitempty"`
-	// Files and Bytes are the size of the backup according to its own list of files. They are omitted until that list
-	// was read.
+	// Files and Bytes are the number and the total size of the backup's files. They are omitted until the backup's file
+	// list has been read.
 	Files int   `json:"files,omitempty"`
 	Bytes int64 `json:"bytes,omitempty"`
 }
 
 // Status is the state of scheduled backups.
 type Status struct {
-	// Enabled is set if there is a schedule. Without one all other fields are empty.
+	// Enabled is set if there is a schedule. Otherwise all other fields are empty.
 	Enabled      bool    `json:"enabled"`
 	To           string  `json:"to,omitempty"`
 	Encrypted    bool    `json:"encrypted,omitempty"`
 	EverySeconds float64 `json:"everySeconds,omitempty"`
-	// Running is the start time of the backup that is being made, and Next the time of the next one.
+	// Running is the start time of the backup in progress, and Next is the time of the next backup.
 	Running     *time.Time `json:"running,omitempty"`
 	Next        *time.Time `json:"next,omitempty"`
 	LastSuccess *time.Time `json:"lastSuccess,omitempty"`
-	// Runs are the runs of this process. Stored are the backups that existed after the last run. Both start with the
-	// newest.
+	// Runs contains the runs of this process. Stored contains the backups that existed after the last run. In both, the
+	// newest comes first.
 	Runs   []Run    `json:"runs"`
 	Stored []Stored `json:"stored"`
 	// StoredError is the reason why Stored couldn't be updated.
@@ -103,7 +103,7 @@ type Schedule struct {
 	metrics *metrics
 	mu      sync.Mutex
 	status  Status
-	// sizes are the sizes of backups by name. They never change.
+	// sizes contains the sizes of backups by name. The size of a backup never changes.
 	sizes map[string]size
 }
 
@@ -120,7 +120,7 @@ func NewSchedule(o ScheduleOptions) *Schedule {
 	return s
 }
 
-// Status returns the state of the schedule. s may be nil; Enabled is then false.
+// Status returns the state of the schedule. If s is nil, Enabled is false.
 func (s *Schedule) Status() Status {
 	if s == nil {
 		return Status{Runs: []Run{}, Stored: []Stored{}}
@@ -132,7 +132,8 @@ func (s *Schedule) Status() Status {
 	return out
 }
 
-// Run makes backups until ctx ends. A restart of the process doesn't make a backup earlier than it is due.
+// Run makes backups until ctx ends. After a restart of the process, the next backup is made when it is due, not
+// earlier.
 func (s *Schedule) Run(ctx context.Context) {
 	wait, failures := s.untilFirst(ctx), 0
 	for {
@@ -156,8 +157,8 @@ func (s *Schedule) Run(ctx context.Context) {
 	}
 }
 
-// untilFirst returns the time until the first backup is due, Every after the newest stored one that isn't damaged. It
-// returns at most Every, because a backup dated in the future was made by a clock that was wrong.
+// untilFirst returns the time until the first backup is due, which is Every after the newest undamaged stored backup.
+// The result is at most Every, even if a backup is dated in the future because the clock was wrong.
 func (s *Schedule) untilFirst(ctx context.Context) time.Duration {
 	s.list(ctx)
 	s.mu.Lock()
@@ -168,7 +169,7 @@ func (s *Schedule) untilFirst(ctx context.Context) time.Duration {
 	return min(max(0, s.status.LastSuccess.Add(s.o.Every).Sub(s.o.Now())), s.o.Every)
 }
 
-// list updates the list of stored backups and reads the sizes of the newest.
+// list updates the list of stored backups and reads the sizes of the newest ones.
 func (s *Schedule) list(ctx context.Context) {
 	store, err := s.o.Store(ctx)
 	var found []pebble.DatedBackup
@@ -204,8 +205,8 @@ func (s *Schedule) noteStored(found []pebble.DatedBackup, err error) {
 	}
 }
 
-// measure reads the unknown sizes of stored backups, the newest first. A size that can't be read is retried after the
-// next backup.
+// measure reads the unknown sizes of stored backups, the newest first. If a size can't be read, measure retries it
+// after the next backup.
 func (s *Schedule) measure(ctx context.Context, store string, found []pebble.DatedBackup) {
 	sizeOf, err := s.o.Place.Sizer(ctx, store)
 	if err != nil {
@@ -243,7 +244,7 @@ func (s *Schedule) measure(ctx context.Context, store string, found []pebble.Dat
 	}
 }
 
-// once makes a backup and logs the result, unless the process is stopping.
+// once makes a backup and records the result. If the process is stopping, the result isn't recorded.
 func (s *Schedule) once(ctx context.Context) error {
 	begun, since := s.o.Now(), time.Now()
 	s.mu.Lock()
@@ -335,5 +336,5 @@ func (s *Schedule) backup(ctx context.Context, name string, begun time.Time) (st
 	return stats, err
 }
 
-// oneLine returns an error's text for display, as one line.
+// oneLine formats an error for display in one line.
 func oneLine(err error) string { return storage.Plain(strings.Join(strings.Fields(err.Error()), " ")) }

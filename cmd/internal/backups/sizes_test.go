@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// TestSizesOfStoredBackups has backups that were made before the process started. The size of one with a damaged list
-// is unknown, the others are known, and the metric has the size of the newest complete one.
+// TestSizesOfStoredBackups checks the sizes of backups that were made before the process started. The size of a backup
+// with a damaged file list is unknown, and the metric is the size of the newest complete backup.
 func TestSizesOfStoredBackups(t *testing.T) {
 	needsServer(t)
 	server := s3test.Start(t)

@@ -17,35 +17,35 @@ import (
 //
 //	snapshots ─┬─ 20261122T103000Z-1f…/           a snapshot
 //	           ├─ 20261122T103000Z-1f….claim      its claim
-//	           └─ 20261123T090000Z-07…/           a snapshot without a claim: a user's, who removes it
+//	           └─ 20261123T090000Z-07…/           a snapshot without a claim: it is kept until a user removes it
 //	snapshots.lock                                held while claims are made or removed
 //
-// The process that uses the snapshot makes the claim before the snapshot and holds a lock on it. If no process holds
-// the lock, its process was killed, and the claim and the snapshot are removed: by the server that uses the directory
-// (when it starts, once a minute, and after it has made the snapshot), and by each command that makes a claim. A user's
-// snapshot has a claim only while it is being made, so that an incomplete one is removed.
+// The process that uses the snapshot makes the claim before the snapshot and holds a lock on it. If the lock isn't
+// held, the process was killed, and the claim and the snapshot are removed: by the server that uses the directory (at
+// its start, once a minute, and after it has made a snapshot), and by each command that makes a claim. A snapshot that
+// a user requested has a claim only while it is being made, so that it is removed if it is incomplete.
 const claimSuffix = ".claim"
 
-// claimable matches the names of snapshots.
+// claimable matches valid names of snapshots.
 var claimable = regexp.MustCompile(`^\d{8}T\d{6}Z-[0-9a-z]+$`)
 
-// maxTurn is the max time that a process waits for others that use a folder of snapshots.
+// maxTurn is the max time that a process waits for other processes that use a folder of snapshots.
 const maxTurn = 10 * time.Minute
 
-// ErrNoClaim means that a process requested a snapshot without having claimed it in the folder of this server.
+// ErrNoClaim means that a process requested a snapshot without a claim in this server's folder of snapshots.
 var ErrNoClaim = errors.New(
 	"the server found no request for this snapshot in its --storage.path; the command probably has a different " +
 		"--storage.path",
 )
 
-// Claim is a snapshot that is removed after use, even if the process is killed.
+// Claim is a claimed snapshot. It is removed after use, even if the process is killed.
 type Claim struct {
 	snapshot string
 	lock     *pebble.FileLock
 }
 
-// ClaimSnapshot claims a snapshot that doesn't exist yet, in a folder that it creates if necessary. It also removes the
-// snapshots of processes that were killed.
+// ClaimSnapshot claims a snapshot that doesn't exist yet. It creates the folder if necessary and removes the snapshots
+// of killed processes.
 func ClaimSnapshot(ctx context.Context, folder, name string) (c *Claim, err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, err
@@ -69,7 +69,8 @@ func ClaimSnapshot(ctx context.Context, folder, name string) (c *Claim, err erro
 	return c, nil
 }
 
-// Turn waits until no other process or goroutine makes or removes claims in a folder of snapshots.
+// Turn waits until no other process or goroutine makes or removes claims in a folder of snapshots. Until done is
+// called, none can.
 func Turn(ctx context.Context, folder string) (done func() error, err error) {
 	for since := time.Now(); ; {
 		lock, err := pebble.LockFile(folder + ".lock")
@@ -92,7 +93,7 @@ func Turn(ctx context.Context, folder string) (done func() error, err error) {
 	}
 }
 
-// RemoveAbandoned removes the snapshots of processes that were killed, and returns their names.
+// RemoveAbandoned removes the snapshots of killed processes and returns their names.
 func RemoveAbandoned(ctx context.Context, folder string) (removed []string, err error) {
 	if claims, err := filepath.Glob(filepath.Join(folder, "*"+claimSuffix)); len(claims) == 0 || err != nil {
 		return nil, err
@@ -105,7 +106,7 @@ func RemoveAbandoned(ctx context.Context, folder string) (removed []string, err 
 	return sweep(folder)
 }
 
-// sweep is RemoveAbandoned for callers that hold the turn.
+// sweep is like RemoveAbandoned. The caller must hold the lock that Turn acquires.
 func sweep(folder string) (removed []string, err error) {
 	claims, err := filepath.Glob(filepath.Join(folder, "*"+claimSuffix))
 	if err != nil {
@@ -121,7 +122,7 @@ func sweep(folder string) (removed []string, err error) {
 	return removed, err
 }
 
-// removeIfAbandoned removes a snapshot and its claim, unless a process holds the claim.
+// removeIfAbandoned removes a snapshot and its claim, unless a process holds the lock on the claim.
 func removeIfAbandoned(folder, name string) (removed bool, err error) {
 	c := &Claim{snapshot: filepath.Join(folder, name)}
 	if c.lock, err = pebble.LockFile(c.snapshot + claimSuffix); errors.Is(err, pebble.ErrLockHeld) {
@@ -141,8 +142,8 @@ func (c *Claim) Remove() error {
 	return c.lock.Remove()
 }
 
-// MakeClaimed makes a snapshot that another process has claimed, by calling make. If that process has ended in the
-// meantime, the snapshot is removed.
+// MakeClaimed calls make to make a snapshot that another process has claimed. If that process has exited in the
+// meantime, MakeClaimed removes the snapshot.
 func MakeClaimed(ctx context.Context, folder, name string, make func(dir string) error) error {
 	dir := filepath.Join(folder, name)
 	if !claimable.MatchString(name) {
@@ -165,8 +166,8 @@ func MakeClaimed(ctx context.Context, folder, name string, make func(dir string)
 	return errors.Join(err, removeErr, done())
 }
 
-// MakeUnclaimed makes a snapshot that is kept, by calling make. An incomplete one is removed, by a later sweep if this
-// process is killed.
+// MakeUnclaimed calls make to make a snapshot that is kept. If make fails, it removes the incomplete snapshot. If this
+// process is killed, a later sweep removes it.
 func MakeUnclaimed(ctx context.Context, folder, name string, make func(dir string) error) error {
 	c, err := ClaimSnapshot(ctx, folder, name)
 	if err != nil {

@@ -27,7 +27,7 @@ func namesIn(t *testing.T, folder string) (names []string) {
 	return names
 }
 
-// TestSnapshotsOfTheDead: the next claim removes snapshots of killed processes and keeps the others.
+// TestSnapshotsOfTheDead checks that making a claim removes the snapshots of killed processes and keeps the others.
 func TestSnapshotsOfTheDead(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "snapshots")
@@ -49,7 +49,8 @@ func TestSnapshotsOfTheDead(t *testing.T) {
 	require.Equal(t, []string{"by hand"}, namesIn(t, folder))
 }
 
-// TestClaimsAtOneMoment are all given: claiming and removing don't come between each other.
+// TestClaimsAtOneMoment makes claims concurrently. All must succeed, because making and removing claims exclude each
+// other.
 func TestClaimsAtOneMoment(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "snapshots")
@@ -73,7 +74,7 @@ func TestClaimsAtOneMoment(t *testing.T) {
 	require.Empty(t, namesIn(t, folder))
 }
 
-// TestMakeClaimed leaves no snapshot of a process that has ended before or while the snapshot was made.
+// TestMakeClaimed checks that the snapshot is removed if the process that claimed it exits before or while it is made.
 func TestMakeClaimed(t *testing.T) {
 	t.Parallel()
 	const name = "20261122T103000Z-1f"
@@ -90,7 +91,7 @@ func TestMakeClaimed(t *testing.T) {
 	require.NoError(t, c.Remove())
 	require.Empty(t, namesIn(t, folder))
 
-	// It is killed, or gives up, while the snapshot is made.
+	// The process that claimed the snapshot is killed, or gives up, while the snapshot is made.
 	for _, end := range []func(*Claim) error{func(c *Claim) error { return c.lock.Close() }, (*Claim).Remove} {
 		c, err = ClaimSnapshot(t.Context(), folder, name)
 		require.NoError(t, err)
@@ -101,7 +102,7 @@ func TestMakeClaimed(t *testing.T) {
 		require.Empty(t, namesIn(t, folder))
 	}
 
-	// It is killed right after that: any sweep removes the snapshot.
+	// The process that claimed the snapshot is killed after it was made. The next sweep removes the snapshot.
 	c, err = ClaimSnapshot(t.Context(), folder, name)
 	require.NoError(t, err)
 	require.NoError(t, MakeClaimed(t.Context(), folder, name, makeDir))
@@ -115,7 +116,7 @@ func TestMakeClaimed(t *testing.T) {
 	require.Empty(t, namesIn(t, folder))
 }
 
-// TestMakeUnclaimed keeps a complete snapshot, and no other.
+// TestMakeUnclaimed checks that a complete snapshot is kept and an incomplete one is removed.
 func TestMakeUnclaimed(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "snapshots")
@@ -131,8 +132,8 @@ func TestMakeUnclaimed(t *testing.T) {
 	require.Equal(t, []string{"a"}, namesIn(t, folder))
 }
 
-// TestSweepBesideUnclaimed: a claim isn't given up while another process sweeps: that has listed it, would lock it and
-// remove the snapshot.
+// TestSweepBesideUnclaimed checks that a claim isn't released while another process sweeps. That process may already
+// have listed the claim; it would then lock it and remove the snapshot.
 func TestSweepBesideUnclaimed(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "snapshots")
@@ -160,7 +161,7 @@ func TestSweepBesideUnclaimed(t *testing.T) {
 	require.Equal(t, []string{"a"}, namesIn(t, folder))
 }
 
-// TestClaimOfAProcessThatIsKilled holds as long as the process lives.
+// TestClaimOfAProcessThatIsKilled checks that a claim is held until its process is killed.
 func TestClaimOfAProcessThatIsKilled(t *testing.T) {
 	const variable = "CASSIA_TEST_CLAIMS_IN"
 	if folder := os.Getenv(variable); folder != "" {
@@ -193,7 +194,7 @@ func TestClaimOfAProcessThatIsKilled(t *testing.T) {
 	require.Empty(t, namesIn(t, folder))
 }
 
-// TestTurnEndsWithItsContext doesn't wait for a process that hangs.
+// TestTurnEndsWithItsContext checks that Turn stops waiting for another process when its context ends.
 func TestTurnEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "snapshots")

@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/webconfig"
 )
 
-// checkAuth reads the files of users and TLS, and returns an error if they are invalid or contradict each other.
+// checkAuth reads the files for users and TLS. It returns an error if they are invalid or contradict each other.
 func (c *Config) checkAuth() (err error) {
 	if c.WebConfigFile != "" {
 		if c.Web, err = webconfig.Open(c.WebConfigFile, c.AuthFile != ""); err != nil {
@@ -29,10 +29,10 @@ func (c *Config) AuthRequired() bool { return c.passwords() || c.Web.IsMutual() 
 
 func (c *Config) passwords() bool { return c.Auth != nil || c.Web.HasUsers() }
 
-// Warnings lists questionable settings for operators, one line each.
+// Warnings returns a line per questionable setting, for operators.
 func (c *Config) Warnings() []string { return append(c.authWarnings(), c.memoryWarnings()...) }
 
-// authWarnings lists the missing protections of a server that other machines can reach.
+// authWarnings returns a line per missing protection of a server that is reachable from other machines.
 func (c *Config) authWarnings() (out []string) {
 	public := c.Public()
 	if len(public) == 0 {

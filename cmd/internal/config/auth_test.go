@@ -17,7 +17,7 @@ const (
 	hash         = "$2a$04$012345678901234567890u012345678901234567890123456789."
 )
 
-// writeFile makes a file of a test and returns its name.
+// writeFile writes a temporary file and returns its path.
 func writeFile(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -25,7 +25,7 @@ func writeFile(t *testing.T, name, text string) string {
 	return path
 }
 
-// The example file works, with the passwords of its hashes.
+// TestExampleOfUsers checks that the example of a file of users is valid and that its hashes match its passwords.
 func TestExampleOfUsers(t *testing.T) {
 	c, err := parse(t, "--auth.file="+exampleLocks+"auth.yml")
 	require.NoError(t, err)

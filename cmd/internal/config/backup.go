@@ -8,16 +8,16 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/backups"
 )
 
-// Backup has the flags of scheduled backups.
+// Backup holds the flags of scheduled backups.
 type Backup struct {
-	// Place is the location of the backups. If its At is empty, there is no schedule.
+	// Place is the location of the backups. If Place.At is empty, no backups are scheduled.
 	Place backups.Place
 	Every time.Duration
 
 	every string
 }
 
-// backupFlags declares the flags.
+// backupFlags declares the flags of scheduled backups.
 func backupFlags(cmd *kingpin.CmdClause, b *Backup) {
 	cmd.Flag("backup.to", "Where to back up the data directory: a folder, or a bucket as "+
 		"s3://BUCKET/PREFIX?endpoint=https://HOST:PORT&region=REGION. Default: no backups.").StringVar(&b.Place.At)

@@ -25,7 +25,7 @@ func TestBackupFlags(t *testing.T) {
 	}
 }
 
-// The process answers to the names of its machine and to those that it listens on.
+// TestHosts checks that a process accepts the name of its machine and the names on which it listens as host names.
 func TestHosts(t *testing.T) {
 	c, err := parse(t, "--web.listen-address=127.0.0.1:1", "--web.listen-address=[::1]:2", "--web.listen-address=:3")
 	require.NoError(t, err)

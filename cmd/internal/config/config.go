@@ -15,46 +15,48 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/webconfig"
 )
 
-// RefuseRollups is the value of --remote-read.rollups with which remote read is rejected if raw samples have expired.
+// RefuseRollups is the value of --remote-read.rollups that rejects remote reads for which raw samples have expired.
 const RefuseRollups = "refuse"
 
-// SnapOff is the value of --query.snap with which windows aren't moved.
+// SnapOff is the value of --query.snap that never moves the boundaries of range windows.
 const SnapOff = "off"
 
-// Config has the flags of cassia serve. Its fields are set when the command line is parsed, and checked by Validate.
+// Config holds the flags of cassia serve. Its fields are set when the command line is parsed, and checked and completed
+// by Validate.
 type Config struct {
-	// ListenAddresses are host:port. WebConfigFile is exporter-toolkit's file with TLS and basic authentication, or
-	// empty. Validate reads it into Web, which is nil without a file.
+	// ListenAddresses are of the form host:port. WebConfigFile is the web configuration file of Prometheus'
+	// exporter-toolkit, with TLS and basic authentication, or empty. Validate reads it into Web, which is nil if there
+	// is no file.
 	ListenAddresses []string
 	WebConfigFile   string
 	Web             *webconfig.File
 	AdminAPI        bool
-	// LimitsFile has the limits of tenants, or is empty. Federation allows queries to name multiple tenants.
+	// LimitsFile is the file with the limits of tenants, or empty. Federation allows queries to name multiple tenants.
 	LimitsFile string
 	Federation bool
-	// RelabelFile has rules that drop and change incoming series, or is empty.
+	// RelabelFile is the file with the relabeling rules for incoming series, or empty.
 	RelabelFile string
 	// Lifecycle allows POST /-/reload.
 	Lifecycle bool
 	// AuthFile is the file of users, or empty. Validate reads it into Auth.
 	AuthFile string
 	Auth     *auth.Guard
-	// ExternalURL is the URL by which other programs reach this process. Validate sets it if no flag does.
+	// ExternalURL is the URL by which other programs reach this process. Validate computes it if the flag isn't set.
 	ExternalURL *url.URL
 	// RoutePrefix is the prefix of all paths: empty, or a path without a trailing slash. Validate sets it.
 	RoutePrefix string
-	// AllowedHosts are other names of this process, where *.example.org means all names below example.org.
+	// AllowedHosts contains further host names of this process; *.example.org stands for all names below example.org.
 	AllowedHosts []string
-	// CORSOrigin matches the origins whose pages may read responses of the API. Validate sets it.
+	// CORSOrigin matches the origins whose pages may read responses of the API. Validate compiles it.
 	CORSOrigin *regexp.Regexp
 
-	// Engine has the flags of the storage engine.
+	// Engine holds the flags of the storage engine.
 	*Engine
 	// Target is the role of this process: all, write, read or downsample.
 	Target       string
 	Slot, Settle time.Duration
-	// Partitions is the requested number of partitions; 0: the store's number, or the default of the engine for a new
-	// store.
+	// Partitions is the requested number of partitions. 0 means the existing number or, for a new store, the engine's
+	// default.
 	Partitions  int
 	AnySettings bool
 	Retention   Retention
@@ -62,28 +64,29 @@ type Config struct {
 	CacheBytes  int64
 
 	QueryTimeout, LookbackDelta time.Duration
-	// LogSlowerThan is the min duration of queries that are logged; 0: none are.
+	// LogSlowerThan is the min duration of queries that are logged; 0 disables this.
 	LogSlowerThan              time.Duration
 	MaxSamples, MaxConcurrency int
 	QueryBytes, UnreadBytes    int64
-	// Memory is the memory limit of the process in bytes. Validate derives the parts of it that no flag sets.
+	// Memory is the memory limit of the process in bytes. Validate computes the parts of it that aren't set by flags.
 	Memory int64
-	// ReadRollups is expand or refuse. It decides about remote reads of samples that have expired.
+	// ReadRollups is expand or refuse. It determines whether remote reads of expired raw samples return rollups or
+	// fail.
 	ReadRollups string
-	// Snap is auto or off. With auto, the edges of windows may be moved slightly.
+	// Snap is auto or off. With auto, the boundaries of range windows may be moved slightly.
 	Snap string
-	// CounterSuffixes are suffixes of metric names. Of the rollups of these metrics, only the sum can be queried by
-	// name.
+	// CounterSuffixes are suffixes of metric names, such as _total. For metrics with such a name, only the sum of the
+	// rollups can be queried by name.
 	CounterSuffixes []string
 	Features        Features
 	HA              HA
 	Rules           Rules
 	Backup          Backup
 	Metadata        Metadata
-	// SelfMonitoring stores the process' own metrics.
+	// SelfMonitoring is set if the process stores its own metrics.
 	SelfMonitoring bool
 
-	// OTLP configures the translation of OTLP names and attributes.
+	// OTLP configures how OTLP names and attributes are translated.
 	OTLP otlp.Translation
 
 	Log promslog.Config
@@ -95,11 +98,11 @@ type Config struct {
 	set                                                                           setByUser
 }
 
-// setByUser has the parts of the memory that are set on the command line.
+// setByUser records which parts of the memory limit are set by flags.
 type setByUser struct{ head, cache, query, unread, samples bool }
 
-// Register declares the flags of a command. memory is the memory in bytes of the machine or the control group. The
-// default memory limit of the process is a share of it, and the defaults of the parts are shares of that limit.
+// Register declares the flags of a command. memory is the memory of the machine or the control group, in bytes. The
+// default memory limit of the process is a share of it, and the defaults of its parts are shares of that limit.
 func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	c := &Config{Engine: RegisterEngine(cmd), cmd: cmd}
 	parts := PartsOf(bound(memory))
@@ -122,7 +125,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	return c
 }
 
-// flagError returns an error for a flag's value with the remedy, in one line.
+// flagError returns a one-line error for a flag's value. problem describes the valid values or the remedy.
 func flagError(flag, value, problem string) error {
 	return fmt.Errorf("--%s=%s: %s", flag, value, problem)
 }

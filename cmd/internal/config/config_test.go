@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// parse reads a command line and checks it.
+// parse parses and validates a command line.
 func parse(t *testing.T, args ...string) (*Config, error) {
 	t.Helper()
 	app := kingpin.New("cassia", "")
@@ -84,7 +84,7 @@ func TestValues(t *testing.T) {
 		f.Parser.EnableBinopFillModifiers)
 }
 
-// The external URL's path is the default of the route prefix, as in Prometheus.
+// TestRoutePrefix checks that the path of the external URL is the default of the route prefix, as in Prometheus.
 func TestRoutePrefix(t *testing.T) {
 	for _, c := range []struct{ external, prefix, wantURL, want string }{
 		{"https://example.org", "", "https://example.org", ""},
@@ -218,7 +218,8 @@ func TestPartsFitTheMemory(t *testing.T) {
 	}
 }
 
-// Values without a flag are parts of the total memory limit, independently of the order of flags.
+// TestPartsFollowTheBound checks that values without a flag are computed from the memory limit, regardless of the order
+// of flags.
 func TestPartsFollowTheBound(t *testing.T) {
 	for _, args := range [][]string{
 		{"--memory.max-bytes=1GiB", "--storage.cache-bytes=100MiB", "--query.unread-bytes=5MiB"},

@@ -19,16 +19,16 @@ const (
 	EngineCassandra = "cassandra"
 )
 
-// passwordVariable is the environment variable with the password, as an alternative to a file.
+// passwordVariable is the environment variable that may contain the password instead of a file.
 const passwordVariable = "CASSIA_CASSANDRA_PASSWORD"
 
-// Engine has the flags of the storage engine.
+// Engine holds the flags of the storage engine.
 type Engine struct {
 	// Kind is EnginePebble or EngineCassandra; Path is Pebble's directory.
 	Kind, Path string
-	// Cassandra has the options of the cluster, except those that other flags determine.
+	// Cassandra holds the options of the cluster, except those that are computed from other flags.
 	Cassandra cassandra.Options
-	// Today is the date set by the operator, or zero.
+	// Today is the current date as set by the operator, or zero.
 	Today time.Time
 
 	hosts        []string
@@ -36,7 +36,7 @@ type Engine struct {
 	today        string
 }
 
-// RegisterEngine declares the flags of commands that use stored data.
+// RegisterEngine declares the flags that select the storage engine and its location.
 func RegisterEngine(cmd *kingpin.CmdClause) *Engine {
 	e := &Engine{Cassandra: cassandra.DefaultOptions()}
 	o := &e.Cassandra
@@ -139,7 +139,7 @@ func (e *Engine) readPassword() error {
 	return nil
 }
 
-// Where describes the location of the data in messages, by the flags that select it.
+// Where describes the location of the data for messages, as the flags that select it.
 func (e *Engine) Where() string {
 	if e.Kind == EngineCassandra {
 		return fmt.Sprintf("--storage.engine=cassandra --cassandra.hosts=%s --cassandra.keyspace=%s",
@@ -148,7 +148,7 @@ func (e *Engine) Where() string {
 	return "--storage.path=" + e.Path
 }
 
-// SetRetention sets the retention of the cluster's tables.
+// SetRetention sets the retention for which the cluster's tables are optimized.
 func (e *Engine) SetRetention(r Retention) {
 	e.Cassandra.Retention, e.Cassandra.Retention5m, e.Cassandra.Retention1h = r.Raw, r.FiveMinutes, r.OneHour
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// Features are optional parts of the query language, off by default.
+// Features holds the optional features of PromQL. They are disabled by default.
 type Features struct {
 	Parser                                            parser.Options
 	PerStepStats, DelayedNameRemoval, StartTimestamps bool
 }
 
-// knownFeatures are the features of Prometheus' evaluator, with Prometheus' names.
+// knownFeatures contains the optional features of Prometheus' evaluator, by their names in Prometheus.
 var knownFeatures = map[string]func(*Features){
 	"promql-experimental-functions":   func(f *Features) { f.Parser.EnableExperimentalFunctions = true },
 	"promql-extended-range-selectors": func(f *Features) { f.Parser.EnableExtendedRangeSelectors = true },
@@ -21,7 +21,7 @@ var knownFeatures = map[string]func(*Features){
 	"promql-per-step-stats":           func(f *Features) { f.PerStepStats = true },
 	"promql-delayed-name-removal":     func(f *Features) { f.DelayedNameRemoval = true },
 	"use-start-timestamps":            func(f *Features) { f.StartTimestamps = true },
-	// Always on, as in Prometheus, and accepted so that old command lines still work.
+	// This feature is always enabled, as in Prometheus. Its name is accepted so that old command lines still work.
 	"promql-duration-expr": func(*Features) {},
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 )
 
-// webFlags declares the flags of the HTTP server, and of files that it reloads.
+// webFlags declares the flags of the HTTP server, and of the files that it reloads.
 func webFlags(cmd *kingpin.CmdClause, c *Config) {
 	cmd.Flag(
 		"web.listen-address", "Address to listen on, as host:port. Repeatable.",
@@ -50,7 +50,8 @@ func webFlags(cmd *kingpin.CmdClause, c *Config) {
 		Default(".*").StringVar(&c.corsOrigin)
 }
 
-// storageFlags declares the flags of the store. maxBytes is the default of the memory limit, and parts are its parts.
+// storageFlags declares the flags of the store. maxBytes is the default memory limit, and parts contains the defaults
+// of its parts.
 func storageFlags(cmd *kingpin.CmdClause, c *Config, maxBytes int64, parts Parts) {
 	bytesFlag(cmd, "memory.max-bytes", "Maximum memory of this process, which includes the limits set by other flags. "+
 		"Near the limit, queries wait or fail. Default: 60% of the memory of the machine, or of its cgroup.",

@@ -8,15 +8,15 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// HA has the flags of HA replicas, which send the same series.
+// HA holds the flags for HA replicas: pairs of Prometheus that send the same series.
 type HA struct {
 	Enabled bool
-	// Tenants are the tenants with HA if Enabled is false.
+	// Tenants are the tenants for which HA is enabled if Enabled is false.
 	Tenants                    []string
 	ClusterLabel, ReplicaLabel string
 	Failover                   time.Duration
-	// HeldBytes is the max size of the held samples of replicas that aren't elected. One cluster may use a quarter of
-	// it.
+	// HeldBytes is the max size of the held samples, which come from replicas that aren't elected. One cluster may use
+	// a quarter of it.
 	HeldBytes int64
 	// Clusters is the max number of clusters per tenant.
 	Clusters int
@@ -24,7 +24,7 @@ type HA struct {
 	failover string
 }
 
-// haFlags declares the flags.
+// haFlags declares the flags for HA replicas.
 func haFlags(cmd *kingpin.CmdClause, h *HA) {
 	cmd.Flag("ha.enabled", "Deduplicate pairs of Prometheus: store the samples of only one of the replicas, and drop "+
 		"the label --ha.replica-label, which distinguishes them.").BoolVar(&h.Enabled)
@@ -45,10 +45,10 @@ func haFlags(cmd *kingpin.CmdClause, h *HA) {
 	cmd.Flag("ha.max-clusters", "Maximum number of replica clusters per tenant.").Default("100").IntVar(&h.Clusters)
 }
 
-// On reports whether HA is on for a tenant.
+// On reports whether HA is enabled for a tenant.
 func (h *HA) On(tenant string) bool { return h.Enabled || slices.Contains(h.Tenants, tenant) }
 
-// Any reports whether HA is on for any tenant.
+// Any reports whether HA is enabled for any tenant.
 func (h *HA) Any() bool { return h.Enabled || len(h.Tenants) > 0 }
 
 func (c *Config) checkHA() error {

@@ -5,7 +5,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// LoadLimits reads the file of --limits.file. Without a file there are no limits.
+// LoadLimits reads the file set by --limits.file. If the flag isn't set, there are no limits.
 func (c *Config) LoadLimits() (*tenant.Table, error) {
 	if c.LimitsFile == "" {
 		return tenant.NewTable(tenant.Limits{}, nil), nil

@@ -12,11 +12,11 @@ import (
 	"github.com/alecthomas/units"
 )
 
-// assumedMemory is the memory, in bytes, assumed for a machine that doesn't report it.
+// assumedMemory is the memory assumed for a machine that doesn't report it, in bytes.
 const assumedMemory = 4 << 30
 
-// Memory returns the memory in bytes that all processes may use: the machine's memory, or the limit of a control group
-// if that is lower. root is the root of the file system, whose proc and sys/fs/cgroup are read.
+// Memory returns the memory that is available to all processes together: the machine's memory, or the limit of the
+// control group if that is lower. root is the root of the file system. Memory reads proc and sys/fs/cgroup below it.
 func Memory(root fs.FS) int64 {
 	memory := int64(assumedMemory)
 	if total, ok := machineMemory(root); ok {
@@ -27,7 +27,7 @@ func Memory(root fs.FS) int64 {
 		if err != nil {
 			continue
 		}
-		// Without a limit, version 2 has max, and version 1 a number larger than any memory.
+		// If there is no limit, the file contains "max" in version 2, and a number larger than any memory in version 1.
 		if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n > 0 {
 			memory = min(memory, n)
 		}
@@ -50,8 +50,8 @@ func machineMemory(root fs.FS) (int64, bool) {
 	return 0, false
 }
 
-// limitFiles returns the files that may contain a limit on this process' memory: the files of its control group and of
-// all enclosing groups, in both versions of control groups.
+// limitFiles returns the files that may contain a limit on the memory of this process: those of its control group and
+// of all enclosing groups, in both versions of control groups.
 func limitFiles(root fs.FS) (files []string) {
 	b, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -81,21 +81,21 @@ func limitFiles(root fs.FS) (files []string) {
 	return files
 }
 
-// Share is the default of --memory.max-bytes as a share of the result of Memory. The rest is for other processes and
-// the page cache.
+// Share is the default of --memory.max-bytes as a share of the available memory. The rest is left to other processes
+// and the page cache.
 const Share = 0.6
 
-// Parts are parts of the process' memory limit, in bytes.
+// Parts holds the default parts of the memory limit, in bytes.
 type Parts struct {
-	// These are the defaults of --storage.head-bytes, --storage.cache-bytes, --query.max-bytes and
-	// --query.unread-bytes.
+	// Defaults of --storage.head-bytes, --storage.cache-bytes, --query.max-bytes and --query.unread-bytes.
 	Head, Cache, Query, Unread int64
-	// Samples is the default of --query.max-samples: as many samples as fit in a quarter of the memory, at most 50
-	// million.
+	// Samples is the default of --query.max-samples: the number of samples that fit in a quarter of the memory, but at
+	// most 50 million.
 	Samples int64
 }
 
-// PartsOf returns the default parts. They leave more than half of the memory to queries, buffers and garbage.
+// PartsOf returns the default parts of a memory limit. More than half of the memory remains for queries, buffers and
+// garbage.
 func PartsOf(memory int64) Parts {
 	return Parts{
 		Head:    part(memory, 4, minHead),
@@ -106,7 +106,7 @@ func PartsOf(memory int64) Parts {
 	}
 }
 
-// Bounds of the flags, in bytes. With minMemory the default parts are above their min values.
+// Min values of the flags, in bytes. At minMemory, the default parts exceed their min values.
 const (
 	minMemory = 256 << 20
 	minHead   = 16 << 20
@@ -115,18 +115,19 @@ const (
 	minQuery  = 1 << 20
 )
 
-// mostSamples is Prometheus' default of --query.max-samples. sampleBytes is the size of a sample in the evaluator.
+// mostSamples is Prometheus' default of --query.max-samples. sampleBytes is the size of a sample in the query
+// evaluator.
 const mostSamples, sampleBytes = 50_000_000, 16
 
-// BodyBytes returns the max size of all request bodies in progress that contain samples: a quarter of the memory. The
-// defaults of endpoints may be lower.
+// BodyBytes returns the max total size of the request bodies in progress that contain samples: a quarter of the memory.
+// An endpoint's default may be lower.
 func (c *Config) BodyBytes() int64 { return c.Memory / 4 }
 
-// RequestBytes returns the max size of all other request bodies in progress, such as queries: a sixteenth of
-// the memory, which bodies with samples can't use.
+// RequestBytes returns the max total size of all other request bodies in progress, such as queries: a sixteenth of the
+// memory. It is separate from BodyBytes, so that bodies with samples can't block other requests.
 func (c *Config) RequestBytes() int64 { return c.Memory / 16 }
 
-// setParts sets the parts that no flag sets.
+// setParts computes the parts of the memory limit that aren't set by flags.
 func (c *Config) setParts() {
 	parts := PartsOf(c.Memory)
 	for _, p := range []struct {
@@ -148,8 +149,8 @@ func (c *Config) setParts() {
 	}
 }
 
-// memoryWarnings lists the limits that exceed the memory, where the system would end the process before the limit is
-// reached.
+// memoryWarnings returns a line per limit that exceeds the available memory. The system would kill the process before
+// such a limit is reached.
 func (c *Config) memoryWarnings() (out []string) {
 	for _, f := range []struct {
 		flag  string
@@ -168,8 +169,8 @@ func (c *Config) memoryWarnings() (out []string) {
 		bytesText(c.HeadBytes), bytesText(c.CacheBytes), bytesText(c.Memory)))
 }
 
-// part rounds a share of the memory down to 32 MiB, or to 1 MiB if the memory is small, so that --help shows a short
-// number.
+// part returns a share of the memory. It rounds down to 32 MiB, or to 1 MiB if the memory is small, so that --help
+// shows a short number.
 func part(memory, of, least int64) int64 {
 	unit := int64(32 << 20)
 	if memory <= 2<<30 {
@@ -178,18 +179,18 @@ func part(memory, of, least int64) int64 {
 	return max(least, memory/of/unit*unit)
 }
 
-// bound returns the default of --memory.max-bytes for a machine or a control group with this memory.
+// bound returns the default of --memory.max-bytes for the given available memory.
 func bound(memory int64) int64 {
 	const unit = 1 << 20
 	return max(minMemory, int64(Share*float64(memory))/unit*unit)
 }
 
-// bytesValue is the value of a flag in bytes: a plain number, or one with a unit such as MiB or GiB.
+// bytesValue is a flag's value in bytes. It is parsed from a plain number, or a number with a unit such as MiB or GiB.
 type bytesValue int64
 
 func (b *bytesValue) String() string { return bytesText(int64(*b)) }
 
-// bytesText returns a size in one unit, rounded to one decimal, as in 5.9GiB.
+// bytesText formats a size with a unit, rounded to one decimal, such as 5.9GiB.
 func bytesText(n int64) string {
 	for _, unit := range []struct {
 		name string

@@ -9,20 +9,20 @@ import (
 	"github.com/cassia-db/cassia/adapter/metadata"
 )
 
-// MetadataConfigFlag names the flag of Metadata.HTTPConfigFile.
+// MetadataConfigFlag is the name of the flag that sets Metadata.HTTPConfigFile.
 const MetadataConfigFlag = "metadata.http.config.file"
 
-// Metadata has the flags of servers from which metadata of metrics is fetched.
+// Metadata holds the flags for fetching metric metadata from other servers.
 type Metadata struct {
-	// Sources don't have their Client yet.
+	// Sources are the servers. Their Client fields aren't set yet.
 	Sources []metadata.Source
-	// HTTPConfigFile has the credentials for the sources, or is empty.
+	// HTTPConfigFile is the client configuration file with the credentials for the sources, or empty.
 	HTTPConfigFile string
 
 	sources sourceList
 }
 
-// sourceList is the value of a flag that is printed without passwords.
+// sourceList is the value of a flag. It is printed without passwords.
 type sourceList []metadata.Source
 
 func (l *sourceList) Set(text string) error {
@@ -45,7 +45,7 @@ func (l *sourceList) String() string {
 // IsCumulative makes the flag repeatable.
 func (l *sourceList) IsCumulative() bool { return true }
 
-// metadataFlags declares the flags.
+// metadataFlags declares the flags for fetching metric metadata.
 func metadataFlags(cmd *kingpin.CmdClause, m *Metadata) {
 	cmd.Flag("metadata.from",
 		"URL of a Prometheus from which to fetch metric metadata (type, unit and help) every two minutes, such as "+

@@ -9,22 +9,22 @@ import (
 
 // need is a group of flags that have no effect without another flag.
 type need struct {
-	// flags are names of flags, or prefixes that end with *.
+	// flags contains names of flags, or prefixes of names followed by *.
 	flags []string
-	// of are the alternative flags, at least one of them is required, as name or name=value.
+	// of contains alternatives, each as name or name=value. At least one of these flags must be set.
 	of []string
-	// except are commands in which the flags have an effect without the others.
+	// except contains the commands in which the flags have an effect even if none of these alternatives is set.
 	except []string
 }
 
-// needs are the flags of all commands that have no effect alone. Flags that depend on the process' role aren't
-// included, because the processes of one cluster may share a command line.
+// needs contains the flags of all commands that have no effect alone. Flags that depend on the process' role aren't
+// included, because the processes of a cluster may share one command line.
 var needs = []need{
 	{[]string{"backup.*"}, []string{"backup.to"}, nil},
 	{[]string{"metadata.http.config.file"}, []string{"metadata.from"}, nil},
 	{[]string{"otlp.ignore-resource-attribute"}, []string{"otlp.promote-all-resource-attributes"}, nil},
 	{[]string{"alertmanager.bearer-token-file"}, []string{"alertmanager.url"}, nil},
-	// alertmanager.url isn't listed: rules may be added later.
+	// alertmanager.url isn't listed because rules may be added later.
 	{[]string{"rule.evaluation-interval", "rule.external-label"}, []string{"rule.files"}, nil},
 	{[]string{"ha.cluster-label", "ha.replica-label", "ha.failover-timeout", "ha.held-bytes", "ha.max-clusters"},
 		[]string{"ha.enabled", "ha.tenant"}, nil},
@@ -34,8 +34,8 @@ var needs = []need{
 	{[]string{"storage.today"}, []string{"storage.engine=" + EnginePebble}, nil},
 }
 
-// MissingFlags returns, per requirement of a flag, the alternative flags (name or name=value); at least one of them
-// must also be set. Requirements that the command has no flags for are left out.
+// MissingFlags returns the flags that a flag requires. For each requirement, it returns the alternatives as name or
+// name=value, at least one of which must be set. Requirements on flags that the command doesn't have are omitted.
 func MissingFlags(c *kingpin.CmdModel, flag string) (of [][]string) {
 	for _, n := range needs {
 		known := slices.ContainsFunc(c.Flags, func(f *kingpin.FlagModel) bool { return n.isOf(f.Name) })
@@ -62,8 +62,8 @@ func (n need) hasFlag(flag string) bool {
 	})
 }
 
-// CheckNeeds returns an error that names the first flag among the arguments of a command that has no effect without
-// another flag.
+// CheckNeeds returns an error if a flag among a command's arguments has no effect without another flag. It names the
+// first such flag.
 func CheckNeeds(app *kingpin.Application, c *kingpin.CmdModel, args []string) error {
 	context, _ := app.ParseContext(args)
 	if context == nil {

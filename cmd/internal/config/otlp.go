@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/adapter/otlp"
 )
 
-// otlpFlags declares the settings that Prometheus has in the section otlp of its configuration, with the same names.
+// otlpFlags declares flags for the settings in the otlp section of Prometheus' configuration, with the same names.
 func otlpFlags(cmd *kingpin.CmdClause, t *otlp.Translation) {
 	cmd.Flag("otlp.translation-strategy", "How OTLP metric and label names are translated, as in Prometheus: one of "+
 		strings.Join(otlp.Strategies(), ", ")+".").

@@ -21,15 +21,15 @@ const (
 	fraction                  // 0.5
 )
 
-// valueRange is the range of a flag's value: a count, bytes, or nanoseconds.
+// valueRange is the range of a flag's value: a count, a number of bytes, or a number of nanoseconds.
 type valueRange struct {
 	kind     valueKind
 	min, max float64
-	// zero is set if 0 is also valid. It means a default or no limit.
+	// zero is set if 0 is also valid. It usually means a default or no limit.
 	zero bool
 }
 
-// Upper limits that exceed every practical need without causing overflows.
+// Upper limits that exceed every practical need but don't cause overflows.
 const (
 	maxBytes   = 1 << 50
 	maxNumber  = 1e12
@@ -50,8 +50,8 @@ func brieflyLasts(low, high time.Duration) valueRange {
 func fractions(high float64) valueRange { return valueRange{kind: fraction, max: high} }
 func (r valueRange) orZero() valueRange { r.zero = true; return r }
 
-// ranges are the ranges of all flags that are numbers, bytes or durations, by name. A flag of multiple commands has the
-// same range in each.
+// ranges contains the ranges of all flags whose values are numbers, bytes or durations, by name. A flag that multiple
+// commands have has the same range in each.
 var ranges = map[string]valueRange{
 	"storage.partitions": counts(1, 4096).orZero(), "storage.slot": lasts(time.Hour, 24*time.Hour),
 	"storage.settle":   lasts(0, 24*time.Hour),
@@ -87,7 +87,8 @@ var ranges = map[string]valueRange{
 	"extra-labels": counts(0, 1000), "pid": counts(0, 1<<22),
 }
 
-// CheckRanges returns an error that names the first flag whose value is out of its range, and the range.
+// CheckRanges returns an error if the value of a flag is outside of its range. It names the first such flag and the
+// range.
 func CheckRanges(flags []*kingpin.FlagModel) error {
 	for _, f := range flags {
 		r, ok := ranges[f.Name]
@@ -101,9 +102,9 @@ func CheckRanges(flags []*kingpin.FlagModel) error {
 	return nil
 }
 
-// WrongValue returns an error that names the first flag among the arguments whose value is invalid or out of its range,
-// and the range. It quotes the value as typed, because parsing changes a number that doesn't fit in 64 bits. It returns
-// nil if all are valid.
+// WrongValue returns an error if a flag among the arguments has an invalid value or a value outside of its range. It
+// names the first such flag and the range. It quotes the value as typed, because parsing changes a number that doesn't
+// fit in 64 bits.
 func WrongValue(app *kingpin.Application, args []string) error {
 	context, _ := app.ParseContext(args)
 	if context == nil {
@@ -131,8 +132,8 @@ func WrongValue(app *kingpin.Application, args []string) error {
 	return nil
 }
 
-// value returns the value of a flag, including one whose text is parsed later. It returns false for a value that can't
-// be parsed; the parser reports that error.
+// value returns the value of a flag as a number, even if the flag's text is parsed later. It returns false for a value
+// that can't be parsed, for which the parser returns an error.
 func (r valueRange) value(v kingpin.Value) (float64, bool) {
 	if getter, ok := v.(kingpin.Getter); ok {
 		switch v := getter.Get().(type) {
@@ -157,7 +158,7 @@ func (r valueRange) value(v kingpin.Value) (float64, bool) {
 
 func (r valueRange) has(v float64) bool { return v >= r.min && v <= r.max || r.zero && v == 0 }
 
-// mustBe describes the range.
+// mustBe returns the part of an error text that describes the range.
 func (r valueRange) mustBe() string {
 	what := [...]string{"a number", "a number of bytes such as 512MiB or 4GiB,",
 		"a duration such as 90s, 15m, 2h, 30d or 1y,", "a duration such as 500ms, 90s or 2h,", "a number"}[r.kind]
@@ -180,13 +181,13 @@ func (r valueRange) text(v float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
-// RangeOf returns the min and the max value of a flag as text; ok is false if it has no range.
+// RangeOf returns the min and the max value of a flag as text. ok is false if the flag has no range.
 func RangeOf(flag string) (low, high string, ok bool) {
 	r, ok := ranges[flag]
 	return r.text(r.min), r.text(r.max), ok
 }
 
-// IsRanged reports whether the value of a flag is a number, bytes or a duration, which must have a range.
+// IsRanged reports whether a flag must have a range, because its value is a number, bytes or a duration.
 func IsRanged(f *kingpin.FlagModel) bool {
 	if _, ok := (valueRange{}).value(f.Value); ok {
 		return true

@@ -5,7 +5,7 @@ import (
 	"github.com/cassia-db/cassia/storage/bounds"
 )
 
-// LoadRelabeling reads the file of --write.relabel-file. Without a file there are no rules.
+// LoadRelabeling reads the file set by --write.relabel-file. If the flag isn't set, there are no rules.
 func (c *Config) LoadRelabeling() (*relabeling.Table, error) {
 	if c.RelabelFile == "" {
 		return relabeling.Parse(nil)
@@ -17,7 +17,7 @@ func (c *Config) LoadRelabeling() (*relabeling.Table, error) {
 	return table, nil
 }
 
-// ReadRelabeling reads a file of rules. Its errors don't contain the name of the file.
+// ReadRelabeling reads a file with relabeling rules. Its errors don't contain the name of the file.
 func ReadRelabeling(name string) (*relabeling.Table, error) {
 	text, err := bounds.ReadFile(name, relabeling.MaxFile)
 	if err != nil {

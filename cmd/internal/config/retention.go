@@ -12,17 +12,17 @@ import (
 	"github.com/cassia-db/cassia/storage/retention"
 )
 
-// Retention is how long data is kept, by resolution; 0: forever.
+// Retention holds the retention by resolution. 0 keeps data forever.
 type Retention struct {
 	Raw, FiveMinutes, OneHour time.Duration
-	// Tenants and Classes are the exceptions from the retention file.
+	// Tenants and Classes are the retentions set by the retention file.
 	Tenants map[string]retention.Keep
 	Classes []retention.Class
-	// FromFile is true if a retention file was read.
+	// FromFile is set if a retention file was read.
 	FromFile bool
 }
 
-// String describes the retention.
+// String describes the retention for messages.
 func (r Retention) String() string {
 	words := describeKeep(retention.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour})
 	for _, name := range sortedKeys(r.Tenants) {
@@ -68,14 +68,14 @@ func (r Retention) IsForEver() bool {
 	return r.Raw == 0 && r.FiveMinutes == 0 && r.OneHour == 0 && len(r.Tenants) == 0 && len(r.Classes) == 0
 }
 
-// Default retention of rollups, unless raw samples are kept longer.
+// Default retention of rollups. It is longer if raw samples are kept longer.
 const (
 	year                 = 365 * 24 * time.Hour
 	fiveMinutesRetention = year
 	oneHourRetention     = 5 * year
 )
 
-// retentionText has the values of the flags.
+// retentionText holds the unparsed values of the flags.
 type retentionText struct{ raw, fiveMinutes, oneHour, file string }
 
 func retentionFlags(cmd *kingpin.CmdClause, t *retentionText) {
@@ -94,8 +94,7 @@ func retentionFlags(cmd *kingpin.CmdClause, t *retentionText) {
 	).StringVar(&t.file)
 }
 
-// RetentionFlags declares the retention flags for a command that needs no other flags of a server. The returned
-// function parses them.
+// RetentionFlags declares only the retention flags, for commands other than serve. The returned function parses them.
 func RetentionFlags(cmd *kingpin.CmdClause) func() (Retention, error) {
 	var t retentionText
 	retentionFlags(cmd, &t)
@@ -121,7 +120,8 @@ func (t *retentionText) parse() (r Retention, err error) {
 	return r, r.loadRetentionFile(t.file)
 }
 
-// coarser parses the retention of rollups, which must be at least as long as the retention of their source data.
+// coarser parses the retention of rollups. It must be at least as long as the retention of the data from which they are
+// computed.
 func coarser(flag, text string, usual time.Duration, of string, kept time.Duration) (d time.Duration, err error) {
 	if text == "" {
 		if kept == 0 {

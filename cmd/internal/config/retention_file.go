@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// retentionFile is what the file of --retention.file holds:
+// retentionFile is the contents of the file set by --retention.file:
 //
 //	tenants:
 //	  team-a: {raw: 7d, 5m: 90d, 1h: 2y}
@@ -34,7 +34,8 @@ type retentionFile struct {
 	Classes []classText                `yaml:"classes"`
 }
 
-// retentionFields are durations in Prometheus' syntax. If one is omitted, the flag's value applies.
+// retentionFields holds durations in Prometheus' syntax. An empty duration of rollups is replaced by the value of the
+// flag.
 type retentionFields struct {
 	Raw         string `yaml:"raw"`
 	FiveMinutes string `yaml:"5m"`
@@ -47,13 +48,13 @@ type classText struct {
 	retentionFields `yaml:",inline"`
 }
 
-// maxRetentionFile is the max size of the file in bytes.
+// maxRetentionFile is the max size of a retention file in bytes.
 const maxRetentionFile = 1 << 20
 
-// className matches valid names of classes. A name is stored forever and appears in logs.
+// className matches valid names of classes. They are restricted because a name is stored forever and appears in logs.
 var className = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
-// loadRetentionFile adds the tenants and classes of a file to r.
+// loadRetentionFile adds the tenants and classes in a retention file to r.
 func (r *Retention) loadRetentionFile(name string) error {
 	text, err := bounds.ReadFile(name, maxRetentionFile)
 	if err == nil {
@@ -99,7 +100,7 @@ func (r *Retention) parseFile(text []byte) error {
 	return nil
 }
 
-// yamlError removes Go's types from YAML's errors.
+// yamlError removes the names of Go types from an error of the YAML parser.
 func yamlError(err error) error {
 	var te *yaml.TypeError
 	if !errors.As(err, &te) {
@@ -119,8 +120,8 @@ func sortedKeys[T any](m map[string]T) []string {
 	return keys
 }
 
-// parse parses the durations. raw is required. Rollups without a duration are kept as long as in usual, or at least as
-// long as their source data.
+// parse parses the durations. raw is required. If the duration of rollups is missing, they have the usual retention, or
+// the retention of the data from which they are computed if that is longer.
 func (t retentionFields) parse(usual Retention) (keep retention.Keep, err error) {
 	if t.Raw == "" {
 		return keep, errors.New("raw is missing; set the retention of raw samples, such as 7d")

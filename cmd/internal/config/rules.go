@@ -14,12 +14,13 @@ import (
 	"github.com/cassia-db/cassia/promql/ruler"
 )
 
-// Rules has the flags of the rules that the process evaluates.
+// Rules holds the flags for the evaluation of rules.
 type Rules struct {
-	// Sources are the rule files; there may be none.
+	// Sources are the rule files. Without any, no rules are evaluated.
 	Sources  []ruler.Source
 	Interval time.Duration
-	// Alertmanagers receive alerts, with the token in BearerFile if it is set.
+	// Alertmanagers are the URLs to which alerts are sent. BearerFile is the file with the bearer token for them, or
+	// empty.
 	Alertmanagers  []*url.URL
 	BearerFile     string
 	ExternalLabels labels.Labels
@@ -29,7 +30,7 @@ type Rules struct {
 	interval        string
 }
 
-// rulesFlags declares the flags.
+// rulesFlags declares the flags for the evaluation of rules.
 func rulesFlags(cmd *kingpin.CmdClause, r *Rules) {
 	cmd.Flag("rule.files", "Prometheus rule files to evaluate: a pattern such as rules/*.yml, or tenant=rules/*.yml "+
 		"for the rules of one tenant. Repeatable. Reloaded on SIGHUP and POST /-/reload.").StringsVar(&r.files)
@@ -48,7 +49,7 @@ func rulesFlags(cmd *kingpin.CmdClause, r *Rules) {
 		"File with a bearer token for Alertmanagers whose URL contains no user.").StringVar(&r.BearerFile)
 }
 
-// urlList is a list of URLs from a flag that is printed without passwords.
+// urlList is the value of a flag with URLs. It is printed without passwords.
 type urlList []*url.URL
 
 func (l *urlList) Set(text string) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/promql/ruler"
 )
 
-// parseRules parses flags, and also returns their displayed form.
+// parseRules parses flags. It also returns all flags as they are printed.
 func parseRules(t *testing.T, args ...string) (*Config, string, error) {
 	app := kingpin.New("cassia", "")
 	cmd := app.Command("serve", "")

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Validate parses and checks the values of the flags. Its error names the first invalid flag.
+// Validate parses and checks the values of the flags and completes c. Its error names the first invalid flag.
 func (c *Config) Validate() error {
 	c.setParts()
 	if err := CheckRanges(c.cmd.Model().Flags); err != nil {
@@ -53,8 +53,8 @@ func (c *Config) checkWeb() error {
 	return c.checkExternalURL()
 }
 
-// Hosts returns the names of this process in addition to the one in ExternalURL: the machine's name, the names on which
-// it listens, and the allowed ones.
+// Hosts returns the host names of this process in addition to the one in ExternalURL: the machine's name, the names on
+// which it listens, and AllowedHosts.
 func (c *Config) Hosts() (out []string) {
 	if name, err := os.Hostname(); err == nil {
 		out = append(out, name)
@@ -67,7 +67,7 @@ func (c *Config) Hosts() (out []string) {
 	return append(out, c.AllowedHosts...)
 }
 
-// hostPattern matches a host name, optionally after *. for subdomains.
+// hostPattern matches a host name, or *. followed by a host name.
 var hostPattern = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?$`)
 
 func (c *Config) checkAllowedHosts() error {
@@ -80,8 +80,8 @@ func (c *Config) checkAllowedHosts() error {
 	return nil
 }
 
-// checkExternalURL sets ExternalURL and RoutePrefix as Prometheus does: the prefix is the URL's path, unless a flag
-// sets it.
+// checkExternalURL sets ExternalURL and RoutePrefix as Prometheus does: the prefix is the path of the URL unless a flag
+// sets the prefix.
 func (c *Config) checkExternalURL() error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -118,7 +118,7 @@ func (c *Config) checkExternalURL() error {
 	return nil
 }
 
-// isPrefix reports whether a path is empty or contains only characters that clients send unescaped.
+// isPrefix reports whether a path is a valid prefix: empty, or clean and without characters that clients escape.
 func isPrefix(s string) bool {
 	return s == "" || path.Clean(s) == s && !strings.ContainsAny(s, "?#%\\\"'") &&
 		!strings.ContainsFunc(s, unicode.IsControl)
@@ -180,7 +180,7 @@ func (c *Config) checkQuery() error {
 	return err
 }
 
-// duration parses a duration in Prometheus' syntax.
+// duration parses a flag's duration in Prometheus' syntax. zero allows 0.
 func duration(flag, value string, zero bool, into *time.Duration) error {
 	d, err := model.ParseDuration(value)
 	if err != nil {
@@ -196,7 +196,7 @@ func duration(flag, value string, zero bool, into *time.Duration) error {
 	return nil
 }
 
-// Public returns the listen addresses that other machines can reach.
+// Public returns the listen addresses that are reachable from other machines.
 func (c *Config) Public() (out []string) {
 	for _, address := range c.ListenAddresses {
 		host, _, err := net.SplitHostPort(address)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Clock is the reading of a clock.
+// Clock is a measurement of a clock.
 type Clock struct {
 	// Who names the owner of the clock.
 	Who string
@@ -19,11 +19,12 @@ type Clock struct {
 const (
 	clockNote    = time.Second
 	clockWarning = time.Minute
-	// clockError is the difference from which a process refuses writes. The protocol needs less than a day.
+	// clockError is the difference between clocks at which a process rejects writes. The storage protocol tolerates
+	// differences of up to a day.
 	clockError = 6 * time.Hour
 )
 
-// Clocks compares clocks with this machine's and with each other.
+// Clocks compares the clocks with this machine's clock and with each other.
 func Clocks(clocks []Clock) []Finding {
 	if len(clocks) == 0 {
 		return nil

@@ -12,20 +12,20 @@ import (
 const (
 	// wideMiB is the partition size from which reads, repairs and compactions slow down.
 	wideMiB = 100
-	// manyTombstones per read in nearly every read cost more than the rows. At tooManyTombstones Cassandra rejects the
-	// read by default (tombstone_failure_threshold).
+	// manyTombstones is the number of tombstones per read above which reads cost more than their rows. At
+	// tooManyTombstones, Cassandra rejects the read by default (tombstone_failure_threshold).
 	manyTombstones    = 1000
 	tooManyTombstones = 100_000
 )
 
-// ClusterOptions are the flags of the processes that concern the cluster.
+// ClusterOptions holds the flags of the processes that affect how they use the cluster.
 type ClusterOptions struct {
 	Keyspace, Consistency string
 	// Partitions is the number of partitions of staging and sealing; 0: unknown.
 	Partitions int
 }
 
-// Cluster checks nodes, replication and schema.
+// Cluster checks the nodes, the replication and the schema.
 func Cluster(f *cassandra.Facts, o ClusterOptions) []Finding {
 	found := reachability(f, o)
 	if f.Replication == nil {
@@ -105,7 +105,8 @@ func countUp(f *cassandra.Facts) (up int) {
 	return up
 }
 
-// commitlog checks whether acknowledged writes are on a disk. copies is the number of replicas in this data center.
+// commitlog checks whether writes are on disk when they are acknowledged. copies is the number of replicas in this data
+// center.
 func commitlog(f *cassandra.Facts, copies int) []Finding {
 	var periodic, synced []string
 	for _, n := range f.Nodes {
@@ -137,7 +138,7 @@ func commitlog(f *cassandra.Facts, copies int) []Finding {
 			"restart the nodes one at a time:\ncommitlog_sync: group\ncommitlog_sync_group_window: 10ms"}}
 }
 
-// whyOption is the effect of each table option.
+// whyOption contains the consequences of a wrong table option, by option.
 var whyOption = map[string]string{
 	"": "requests to it fail",
 	"compaction": "the wrong files are compacted together: disk space is released late or never, and reads open " +
@@ -151,7 +152,7 @@ var whyOption = map[string]string{
 	"comment":     "Cassia reads the version of the tables from it",
 }
 
-// schema reports the differences between the tables and the schema of this release.
+// schema reports differences between the keyspace's tables and the schema of this release.
 func schema(f *cassandra.Facts) (found []Finding) {
 	for _, d := range f.Differences {
 		level := Warning
@@ -173,7 +174,7 @@ func schema(f *cassandra.Facts) (found []Finding) {
 	return found
 }
 
-// tableMax returns, per table, the node with the max of a value.
+// tableMax returns, for each table, the max of a value over all nodes, and its node.
 func tableMax(f *cassandra.Facts, of func(cassandra.TableFacts) float64) (worst []worstTable) {
 	at := map[string]int{}
 	for _, n := range f.Nodes {
@@ -231,8 +232,8 @@ func wide(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	return found
 }
 
-// morePartitions returns the number of partitions that would reduce mib to half of wideMiB. It is the present number,
-// doubled one or more times.
+// morePartitions returns the number of partitions to recommend if a partition has mib MiB. It is the current number,
+// doubled until the partition would shrink to half of wideMiB.
 func morePartitions(partitions int, mib float64) string {
 	if partitions == 0 {
 		return "N, a multiple of the number that `cassia inspect` shows"

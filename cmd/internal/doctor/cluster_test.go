@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 )
 
-// facts returns the facts of a healthy cluster with this number of nodes and replicas, modified by change.
+// facts returns the facts of a healthy cluster with the given numbers of nodes and replicas. change modifies them.
 func facts(nodes, copies int, change func(*cassandra.Facts)) *cassandra.Facts {
 	f := &cassandra.Facts{Cluster: &cassandra.Cluster{LocalDC: "dc1"}, Replication: map[string]int{"dc1": copies}}
 	for i := range nodes {
@@ -39,7 +39,7 @@ func down(nodes ...int) func(*cassandra.Facts) {
 	}
 }
 
-// worst is the finding that comes first.
+// worst returns the most severe finding.
 func worst(t *testing.T, findings []Finding) Finding {
 	t.Helper()
 	require.NotEmpty(t, findings)

@@ -11,15 +11,15 @@ const everywhere = "replication_factor"
 
 // need is the number of replicas that a consistency level requires.
 type need struct {
-	// where is the data center of the replicas; empty: all.
+	// where is the data center of the counted replicas; if empty, the replicas of all data centers count.
 	where string
-	// copies is the number of replicas and nodes the number of nodes. A write needs write of the replicas, and a read
-	// needs read.
+	// copies is the number of replicas, and nodes is the number of nodes. write and read are the numbers of replicas
+	// that must respond to a write and to a read.
 	copies, nodes, write, read int
 }
 
-// needOf returns the need of a consistency level: for the local data center, or for the cluster if the level counts all
-// replicas.
+// needOf returns the replicas that a consistency level requires: in the local data center, or in the cluster if the
+// level counts the replicas of all data centers.
 func needOf(consistency string, f *cassandra.Facts) need {
 	copies := func(dc string) int {
 		if n, ok := f.Replication[dc]; ok {
@@ -60,10 +60,10 @@ func needOf(consistency string, f *cassandra.Facts) need {
 
 func quorum(copies int) int { return copies/2 + 1 }
 
-// survives returns how many of a row's replicas may be down.
+// survives returns the number of a row's replicas that may be down without requests failing.
 func (n need) survives() int { return n.copies - max(n.write, n.read) }
 
-// consistency checks which requests fail when a node fails.
+// consistency checks which requests fail when a node is down.
 func consistency(f *cassandra.Facts, o ClusterOptions) []Finding {
 	n := needOf(o.Consistency, f)
 	alter := func(copies int) string {

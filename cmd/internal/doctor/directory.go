@@ -12,10 +12,10 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// DirectoryFacts is what the operating system reports about a directory.
+// DirectoryFacts holds what the operating system reports about a directory.
 type DirectoryFacts struct {
 	Path string
-	// Bytes is the disk usage of the directory, as du counts it. Free and Total are the sizes of its file system; 0 if
+	// Bytes is the disk usage of the directory, as measured by du. Free and Total are sizes of its file system; 0 if
 	// unknown.
 	Bytes, Free, Total int64
 }
@@ -33,7 +33,8 @@ func ReadDirectory(path string) (DirectoryFacts, error) {
 	return d, err
 }
 
-// spaceOf describes the parts of an engine's disk usage. Parts without an entry are shown as one.
+// spaceOf contains the description of each part of an engine's disk usage. The parts without an entry are summed up
+// under names.
 var spaceOf = map[string]string{
 	engine.Raw.Name: "samples", engine.R5m.Name: "buckets of 5 minutes", engine.R1h.Name: "buckets of an hour",
 	engine.RawPages.Name: "samples", engine.R5mPages.Name: "buckets of 5 minutes",
@@ -66,17 +67,18 @@ func Space(space map[string]int64) Finding {
 }
 
 const (
-	// reserve is the free space at which the embedded engine rejects writes.
+	// reserve is the free space below which the embedded engine rejects writes.
 	reserve = 512 << 20
-	// scarce is the free space at which an operator should act. Compaction needs space before it releases some.
+	// scarce is the free space below which an operator should act. Some must be left because compaction needs space
+	// before it releases space.
 	scarce        = 4 << 30
 	scarcePercent = 5
 )
 
-// Room returns the free and the total bytes of the file system of a directory, or 0, 0 if unknown.
+// Room returns the free and the total bytes of the file system that contains a directory; 0, 0 if unknown.
 func Room(path string) (free, total int64) { return space(path) }
 
-// LevelOf returns the level of a finding about the free space.
+// LevelOf returns the level of the finding about free space.
 func LevelOf(free, total int64) Level {
 	switch {
 	case total == 0:

@@ -18,9 +18,9 @@ const (
 	OK Level = iota
 	// Note is a condition that may be intended.
 	Note
-	// Warning is a condition that will lead to an error, or that removes a protection against failures.
+	// Warning is a condition that will lead to an error, or that reduces the protection against failures.
 	Warning
-	// Error is a present problem: samples are lost or at risk, or requests fail.
+	// Error is an existing problem: samples are lost or at risk, or requests fail.
 	Error
 )
 
@@ -42,8 +42,8 @@ func (l *Level) UnmarshalText(text []byte) error {
 // Finding is a condition that is reported to an operator.
 type Finding struct {
 	Level Level `json:"level"`
-	// What is the condition, Why its consequence, and Do the remedy, with one command or statement per line. Only What
-	// is always set.
+	// What is the condition, Why is its consequence, and Do is the remedy, with one command or statement per line. Only
+	// What is always set.
 	What string `json:"what"`
 	Why  string `json:"why,omitempty"`
 	Do   string `json:"do,omitempty"`
@@ -121,10 +121,10 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// maxListed is the max number of names in a finding.
+// maxListed is the max number of names that a finding lists.
 const maxListed = 5
 
-// listed joins names. It shortens lists of more than maxListed names.
+// listed joins names. If there are more than maxListed, it omits the rest and adds their number.
 func listed(names []string) string {
 	if len(names) > maxListed {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
@@ -132,7 +132,7 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// about formats a duration with about two digits.
+// about formats a duration with a precision of about two digits.
 func about(d time.Duration) string {
 	switch a := d.Abs(); {
 	case a >= 48*time.Hour:

@@ -2,5 +2,5 @@
 
 package doctor
 
-// space returns 0, 0, because the free space can't be read on this system.
+// space returns 0, 0, because this system doesn't report the free space.
 func space(string) (free, total int64) { return 0, 0 }

@@ -12,26 +12,26 @@ import (
 const (
 	// settle is the default grace period between the end of a slot and its sealing.
 	settle = 15 * time.Minute
-	// lateSlots is the max number of due slots before sealing is reported as slow. A lag of lagError or more is an
-	// error.
+	// lateSlots is the max number of due slots for which sealing isn't reported as slow. A lag of at least lagError is
+	// reported as an error.
 	lateSlots = 2
 	lagError  = 24 * time.Hour
-	// hangs is the max time for which a silent process is reported. After it, the process is assumed to have ended.
+	// hangs is the max time without a heartbeat for which a process is reported as hanging. After it, the process is
+	// assumed to have stopped.
 	hangs = 10 * time.Minute
 )
 
-// StoreOptions are the circumstances of an examination.
+// StoreOptions holds the parameters of Store.
 type StoreOptions struct {
-	// Shared means that any number of processes use the store, and that its rows are in Keyspace and can be read with
-	// CQL.
+	// Shared is set if multiple processes may use the store. Its rows are then in Keyspace and can be read with CQL.
 	Shared   bool
 	Keyspace string
-	// Flags are the flags that select the store in commands.
+	// Flags contains the flags with which commands select the store.
 	Flags string
 	Now   time.Time
 }
 
-// Store checks processes, waiting work, expired windows and damage.
+// Store checks the processes, the pending work, expired windows and damage.
 func Store(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	found = append(found, periods(c, o))
 	found = append(found, copied(c)...)
@@ -63,7 +63,7 @@ func periods(c *inspect.Condition, o StoreOptions) Finding {
 	return ok("%s", text)
 }
 
-// copied notes that the store is a copy of another one.
+// copied reports that the store is a copy of another store.
 func copied(c *inspect.Condition) []Finding {
 	if c.RestoredFrom == "" {
 		return nil
@@ -74,7 +74,7 @@ func copied(c *inspect.Condition) []Finding {
 		"while the original is in use, back up this store to another destination: --backup.to, --to"}}
 }
 
-// clock checks whether the observed uptime explains the machine's clock, and whether the clock of a process is
+// clock checks whether the machine's clock agrees with the observed uptime, and whether the clock of any process is
 // untrusted.
 func clock(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	if c.ClockDoubted && !o.Shared {
@@ -105,7 +105,7 @@ func clock(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	return found
 }
 
-// processes checks which processes run, and whether every role is covered.
+// processes checks which processes are running, and whether every role is covered.
 func processes(c *inspect.Condition) (found []Finding) {
 	var alive, quiet, versions []string
 	does := map[string]bool{}
@@ -151,7 +151,7 @@ func processes(c *inspect.Condition) (found []Finding) {
 	return found
 }
 
-// leases checks for partitions that no process seals.
+// leases checks for partitions that aren't sealed by any process.
 func leases(c *inspect.Condition) []Finding {
 	alive := map[string]bool{}
 	workers := 0
@@ -217,7 +217,7 @@ func waiting(c *inspect.Condition, o StoreOptions) []Finding {
 	return []Finding{f}
 }
 
-// damaged lists damaged rows.
+// damaged reports damaged rows.
 func damaged(c *inspect.Condition, o StoreOptions) []Finding {
 	if c.DamagedRows == 0 {
 		text := fmt.Sprintf("%s of past slots verified, without damage", plural(c.Verified, "staged blob"))
@@ -240,7 +240,7 @@ func damaged(c *inspect.Condition, o StoreOptions) []Finding {
 		"their samples are missing from query results, which have a warning; the rows are kept but never sealed", do}}
 }
 
-// unreadable lists damaged files, if a directory is examined.
+// unreadable reports damaged files of a directory.
 func unreadable(c *inspect.Condition, o StoreOptions) []Finding {
 	if c.Unreadable == 0 && c.Files == 0 {
 		return nil
@@ -256,7 +256,8 @@ func unreadable(c *inspect.Condition, o StoreOptions) []Finding {
 			"   # repairs from a backup; stop the server first\ncheck the disk itself: smartctl -a, dmesg"}}
 }
 
-// hidden reports windows that a lowered retention has hidden and that can still be shown again.
+// hidden reports windows that are hidden because the retention was reduced. They aren't deleted yet, so a longer
+// retention would show them again.
 func hidden(c *inspect.Condition) (found []Finding) {
 	const most = 10
 	for i, h := range c.Hidden {
@@ -283,7 +284,7 @@ func hidden(c *inspect.Condition) (found []Finding) {
 	return found
 }
 
-// later reports when a raised retention, or the retention of a new class, takes full effect.
+// later reports when an increased retention, or the retention of a new class, takes full effect.
 func later(c *inspect.Condition) (found []Finding) {
 	const most = 10
 	for i, l := range c.Later {
@@ -303,7 +304,7 @@ func later(c *inspect.Condition) (found []Finding) {
 	return found
 }
 
-// deltas names the tenants whose rates are computed with start timestamps because they have sent deltas.
+// deltas lists the tenants that have sent deltas. Their rates are computed with start timestamps.
 func deltas(c *inspect.Condition) (found []Finding) {
 	const most = 10
 	for i, t := range c.Deltas {

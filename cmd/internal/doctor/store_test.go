@@ -17,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// condition returns the condition of a healthy store with two processes, modified by change.
+// condition returns the condition of a healthy store with two processes. change modifies it.
 func condition(change func(*inspect.Condition)) *inspect.Condition {
 	c := &inspect.Condition{
 		Created: noon.Add(-240 * time.Hour), Tenants: 1, Leases: make([]membership.Lease, 4),
@@ -38,7 +38,7 @@ func condition(change func(*inspect.Condition)) *inspect.Condition {
 	return c
 }
 
-// waits is a slot that has been over for so long.
+// waits returns a waiting slot that ended the given time ago.
 func waits(slot int64, over time.Duration) inspect.WaitingSlot {
 	return inspect.WaitingSlot{Slot: slot, End: noon.Add(-over), Since: noon.Add(-over)}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// withUsers returns a handler with a user per role, whose token is the name, and users with other tenants.
+// withUsers adds an auth file with users for each role. The token of each user is the user's name.
 func withUsers(t *testing.T, o Options) Options {
 	t.Helper()
 	text := "users:\n"
@@ -109,7 +109,8 @@ func TestEveryRouteWantsItsRole(t *testing.T) {
 	}
 }
 
-// TestPasswordsThatThePageAsksFor: the browser opens no login dialog for requests of the page's script.
+// TestPasswordsThatThePageAsksFor checks that rejected requests of the page's script get no challenge, so that the
+// browser doesn't open its own login dialog.
 func TestPasswordsThatThePageAsksFor(t *testing.T) {
 	var who string
 	o := testOptions()
@@ -173,7 +174,7 @@ func TestTenantOfAUser(t *testing.T) {
 	}
 }
 
-// The sender of a body that names a tenant must be allowed to use it.
+// TestTenantThatABodyNames checks that a user may only name tenants in a body that the user is allowed to use.
 func TestTenantThatABodyNames(t *testing.T) {
 	for _, c := range []struct {
 		user, header, asked, want string

@@ -20,27 +20,27 @@ type Authenticator interface {
 	Identify(r *http.Request) (*auth.User, error)
 }
 
-// authorizer decides whether a request may use a route, and to which tenant it belongs.
+// authorizer decides whether a request may use a route, and determines the request's tenant.
 type authorizer struct {
 	// auth identifies users. If it is nil, every client has all roles and all tenants.
 	auth Authenticator
-	// federation allows read requests to name multiple tenants, as a|b.
+	// federation allows read requests to name multiple tenants, such as a|b.
 	federation bool
 	origins    origins
 	bodies     bodies
-	// requests limits the requests under way. watchers limits those for /metrics separately.
+	// requests limits the number of requests in progress. watchers is a separate limit for /metrics.
 	requests, watchers *requests
 }
 
-// Errors of authorization. The errors that wrap them have the details.
+// Errors of authorization. They are wrapped by errors with the details.
 var (
-	// ErrTenant means that a request names an invalid tenant: 400.
+	// ErrTenant means that a request names an invalid tenant. The response has status 400.
 	ErrTenant = errors.New("invalid tenant")
-	// ErrForbidden means that the client may not send this request: 403.
+	// ErrForbidden means that the client may not send this request. The response has status 403.
 	ErrForbidden = errors.New("forbidden")
 )
 
-// guard returns a handler that authorizes a request before it calls the route's handler.
+// guard returns a handler that authorizes each request before it calls the route's handler.
 func (a *authorizer) guard(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, prefixed := prefixOf(r.Context()); prefixed && !route.Tenant {
@@ -74,8 +74,8 @@ func (a *authorizer) guard(route Route) http.Handler {
 	})
 }
 
-// admit returns the request that is passed to the route's handler: its context has the user and the tenant, and the
-// password is removed.
+// admit authorizes a request and returns the request to pass to the route's handler. Its context contains the user and
+// the tenant, and its Authorization header is removed.
 func (a *authorizer) admit(route Route, r *http.Request) (*http.Request, error) {
 	var user *auth.User
 	ctx := r.Context()
@@ -101,8 +101,8 @@ func (a *authorizer) admit(route Route, r *http.Request) (*http.Request, error) 
 	return r.WithContext(ctx), nil
 }
 
-// enter counts the request among the requests under way, or returns an error if there are too many. The caller must
-// call leave.
+// enter adds a request to the requests in progress. It returns an error if there are too many. Otherwise the caller
+// must call leave after the request.
 func (a *authorizer) enter(route Route, r *http.Request) (leave func(), err error) {
 	e := ExchangeOf(r)
 	if e != nil && route.Role == Write {
@@ -138,8 +138,9 @@ func has(u *auth.User, role Role) bool {
 	return u.Admin()
 }
 
-// askedByScript is a header that the page sends with its requests. The page has its own login form, and a challenge
-// would make the browser open a second one. Pages of other origins can't send this header without a preflight request.
+// askedByScript is a header that the web page sends with its requests. They are rejected without a challenge, because
+// the page has its own login form and a challenge would make the browser open a second one. Pages of other origins
+// can't send this header without a preflight request.
 const askedByScript = "X-Requested-With"
 
 // reject sends the response for a request that isn't authorized.
@@ -166,13 +167,14 @@ func reject(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// plain removes the name of the package from an error's text, because it means nothing to clients.
+// plain removes the name of the package from an error, because it is meaningless to clients.
 func plain(err error) string {
 	return strings.TrimPrefix(strings.TrimPrefix(err.Error(), "server: "), "auth: ")
 }
 
-// tenantOf returns the tenant of a request, and whether the request names it: in its path, in its header, or in both,
-// which must then agree. The user must be allowed to use the tenant. A nil user means that there is no authentication.
+// tenantOf returns the tenant of a request, and whether the request names it. A request can name its tenant in the
+// path, in the header, or in both, which must then agree. The user must be allowed to use the tenant. user is nil if
+// there is no authentication.
 func (a *authorizer) tenantOf(role Role, user *auth.User, r *http.Request) (name string, named bool, err error) {
 	names := r.Header.Values(tenant.Header)
 	prefix, prefixed := prefixOf(r.Context())
@@ -201,7 +203,7 @@ func (a *authorizer) tenantOf(role Role, user *auth.User, r *http.Request) (name
 	return name, true, checkTenants(user, name)
 }
 
-// usualTenant returns the tenant for requests that name none.
+// usualTenant returns the default tenant of a user, for requests that don't name a tenant.
 func usualTenant(user *auth.User) (string, error) {
 	if user == nil {
 		return tenant.Default, nil
@@ -213,7 +215,7 @@ func usualTenant(user *auth.User) (string, error) {
 	return user.Tenant(), nil
 }
 
-// checkTenants returns an error if the user may not use one of the tenants in a list a|b.
+// checkTenants returns an error if the user may not use all tenants in a list such as a|b.
 func checkTenants(user *auth.User, list string) error {
 	if user == nil {
 		return nil
@@ -229,7 +231,8 @@ func checkTenants(user *auth.User, list string) error {
 // maxTenants is the max number of tenants in one query.
 const maxTenants = 64
 
-// check returns the tenant that a request names. For a list a|b it returns the tenants sorted and without duplicates.
+// check validates the tenant that a request names and returns it. In a list such as a|b, it sorts the tenants and
+// removes duplicates.
 func (a *authorizer) check(role Role, name string) (string, error) {
 	if !a.federation || role != Read && role != Open || !strings.Contains(name, "|") {
 		return name, tenant.Check(name)
@@ -257,14 +260,14 @@ type (
 // admitted is the result of authorizing a request.
 type admitted struct {
 	tenant string
-	// named is set if the path or the header names the tenant.
+	// named is set if the path or the header of the request names the tenant.
 	named bool
 	// user is nil if there is no authentication.
 	user *auth.User
 }
 
-// TenantFor returns the tenant for a request whose body or parameters may also name one (asked; it may be empty). That
-// is the tenant of the path or header, with which asked must agree, or else asked. ctx must be the context of an
+// TenantFor returns the tenant of a request whose body or parameters may also name a tenant. asked is that tenant, or
+// "". If the path or the header names a tenant, asked must be empty or equal to it. ctx must be the context of an
 // authorized request. The errors wrap ErrTenant or ErrForbidden.
 func TenantFor(ctx context.Context, asked string) (string, error) {
 	a, _ := ctx.Value(admittedKey{}).(admitted)
@@ -284,20 +287,20 @@ func TenantFor(ctx context.Context, asked string) (string, error) {
 	return asked, nil
 }
 
-// UserOf returns the user of an authorized request, or nil if no authentication is configured and every client may do
-// everything.
+// UserOf returns the user of an authorized request. It returns nil if authentication is disabled and every client has
+// all roles.
 func UserOf(ctx context.Context) *auth.User {
 	user, _ := ctx.Value(userKey{}).(*auth.User)
 	return user
 }
 
-// PathTenant returns the tenant of a request whose path starts with /t/{tenant}/, or "".
+// PathTenant returns the tenant in a path that starts with /t/{tenant}/, or "".
 func PathTenant(ctx context.Context) string {
 	name, _ := prefixOf(ctx)
 	return name
 }
 
-// prefixOf returns the tenant at the start of a request's path, as written there.
+// prefixOf returns the tenant at the start of a request's path, without validating it.
 func prefixOf(ctx context.Context) (string, bool) {
 	name, ok := ctx.Value(prefixKey{}).(string)
 	return name, ok
@@ -317,8 +320,8 @@ func stripTenant(next http.Handler) http.Handler {
 	})
 }
 
-// decodePath makes the mux match the decoded path, which is what handlers see. Otherwise status%2Fflags would be one
-// path for the authorizer and a different one for the handler.
+// decodePath makes the mux match the decoded path, which the handlers use. Otherwise the authorizer and a handler could
+// interpret a path such as status%2Fflags differently.
 func decodePath(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawPath != "" {

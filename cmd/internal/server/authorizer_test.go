@@ -115,7 +115,7 @@ func TestTenantThatARequestItselfNames(t *testing.T) {
 	}
 }
 
-// A user who can't be identified now may retry: no rejection is permanent.
+// TestRejectedForNow checks that a user who temporarily can't be identified gets a status that allows a retry.
 func TestRejectedForNow(t *testing.T) {
 	for err, code := range map[error]int{
 		auth.ErrBusy: http.StatusTooManyRequests, context.Canceled: http.StatusServiceUnavailable,

@@ -11,11 +11,11 @@ import (
 	"github.com/cassia-db/cassia/adapter"
 )
 
-// Limits on the bodies of all routes, except those that receive samples or import history, which have their own.
+// Limits on request bodies. Routes that receive samples or import history have separate limits.
 const (
 	// maxBody is the max size of one body in bytes.
 	maxBody = 10 << 20
-	// maxBodies is the max size in bytes of the bodies of all requests under way.
+	// maxBodies is the max total size of the bodies of all requests in progress, in bytes.
 	maxBodies = 256 << 20
 )
 
@@ -41,8 +41,8 @@ func (b bodies) bound(w http.ResponseWriter, r *http.Request, next http.Handler)
 	case isForm(r):
 		err = r.ParseForm() // A handler that reads single values would mistake part of a form for the whole.
 	default:
-		// Handlers have no code for a body that exceeds the limit, and a slow body must not hold the resources that a
-		// handler claims for its request.
+		// Read the whole body first: handlers don't handle a body that exceeds the limit, and they claim resources that
+		// they must not hold while a slow body is received.
 		err = readWhole(r)
 	}
 	switch {
@@ -69,7 +69,7 @@ func readWhole(r *http.Request) error {
 	return err
 }
 
-// isForm reports whether a request's parameters are in its body.
+// isForm reports whether the parameters of a request are in its body.
 func isForm(r *http.Request) bool {
 	if r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch {
 		return false
@@ -78,7 +78,7 @@ func isForm(r *http.Request) bool {
 	return err == nil && kind == "application/x-www-form-urlencoded"
 }
 
-// boundedBody fails with adapter.ErrTooLarge or adapter.ErrBusy when a limit is reached.
+// boundedBody is a body that returns adapter.ErrTooLarge or adapter.ErrBusy when a limit is reached.
 type boundedBody struct {
 	io.ReadCloser
 	left  int64

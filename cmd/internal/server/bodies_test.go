@@ -78,14 +78,15 @@ func TestAllBodiesTogetherAreBounded(t *testing.T) {
 	require.Equal(t, http.StatusOK, ask(func(http.ResponseWriter, *http.Request) {}))
 }
 
-// slowSender has sent nothing for a minute.
+// slowSender is a client that has kept the process waiting for a minute.
 type slowSender struct{ giveUp func() }
 
 func (slowSender) Overdue(time.Time) (time.Duration, bool) { return time.Minute, true }
 
 func (s slowSender) GiveUp() { s.giveUp() }
 
-// If no bytes are left for a body, another request is given up and releases its bytes.
+// TestBodiesMakeRoom checks that if the limit on the bytes of all bodies is reached, another request is aborted and
+// releases its bytes.
 func TestBodiesMakeRoom(t *testing.T) {
 	b := bodies{each: 100, budget: adapter.NewBudget(150)}
 	given := 0

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// urlPassword matches the start of a URL with a password, which ends at the last @ before the path. The first group is
-// the text before the password.
+// urlPassword matches the part of a URL from :// to the @ after the password. The password ends at the last @ before
+// the path. The first group is the text before the password.
 var urlPassword = regexp.MustCompile(`(://[^\s:/?#]*:)[^\s/?#]*@`)
 
 // withoutPasswords masks the passwords of URLs in a text as url.URL.Redacted does.
 func withoutPasswords(s string) string { return urlPassword.ReplaceAllString(s, "${1}xxxxx@") }
 
-// commandLine responds like the handler of net/http/pprof, but with masked passwords. Profiles contain the command line
-// and are shared with others.
+// commandLine serves the command line as net/http/pprof does, but with masked passwords, because profiles are often
+// shared with others.
 func commandLine(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	// spareConnections is the max number of connections of one listener beyond maxConnections.
+	// spareConnections is the max number of spare connections of one listener.
 	spareConnections = 128
-	// minSpareWait is the min age of a spare connection before a newer one may replace it.
+	// minSpareWait is the min age of a spare connection before a newer connection may replace it.
 	minSpareWait = 100 * time.Millisecond
-	// patience is how long a request on a spare connection waits for a slot in open.
+	// patience is how long a request on a spare connection waits for a slot among the open connections.
 	patience = 2 * minWait
-	// patienceInterval is the interval between its attempts.
+	// patienceInterval is the interval between the attempts to get a slot.
 	patienceInterval = 50 * time.Millisecond
-	// manyConnections is the divisor of the limit above which one client's connections are evicted first.
+	// manyConnections is the divisor of the limit on connections that gives the share of one client. Connections of
+	// clients above their share are evicted first.
 	manyConnections = 8
 	// logInterval is the min interval between log lines about evictions.
 	logInterval = time.Minute
 )
 
-// connections is a listener that limits the number of open connections. At the limit, a connection whose client keeps
-// the process waiting is evicted for a new one: one that is idle, whose request body is being received, or whose
-// response isn't read. A connection whose request is being computed is never evicted. If no connection can be evicted,
-// or all those clients have kept the process waiting for less than minWait, the new connection becomes a spare
-// connection:
+// connections is a listener that limits the number of open connections. At the limit, it evicts a connection for a new
+// one if the client keeps the process waiting: the connection is idle, its request body is being received, or its
+// response isn't read. A connection whose request is being processed is never evicted. If all clients have kept the
+// process waiting for less than minWait, or none does, the new connection becomes a spare connection:
 //
-//	open   [ limit ]  evicted first:  1. bodies and responses under way, and clients without a response so far
+//	open   [ limit ]  evicted first:  1. bodies and responses in progress, and clients without a response so far
 //	                                  2. idle, requests were answered
 //	                                  3. idle, has stored samples
 //	spare  [ spare ]  serves /-/healthy, /-/ready and /metrics; other requests wait for a slot in open and are then rejected
@@ -54,7 +54,8 @@ type connections struct {
 	closed chan struct{}
 	// clients is the number of connections in open per client.
 	clients map[string]int
-	// evicted is the number of connections evicted since the start. logged is the time of the last log line about it.
+	// evicted is the number of connections evicted since the start. logged is the time of the last log line about
+	// evictions.
 	evicted int64
 	logged  time.Time
 }
@@ -67,23 +68,24 @@ type connection struct {
 	// isSpare is true while the connection is in of.spare.
 	isSpare atomic.Bool
 
-	// mu guards the fields below. It is locked after of.mu. An HTTP/2 connection has many requests, which lock only mu.
+	// mu guards the fields below. If both locks are needed, of.mu is locked first. The requests of an HTTP/2 connection
+	// lock only mu.
 	mu sync.Mutex
-	// requests are the requests under way.
+	// requests contains the requests in progress.
 	requests map[*Exchange]struct{}
 	// since is the time at which the connection was opened or its last request ended.
 	since time.Time
 	merit merit
 }
 
-// merit is the highest achievement of a connection's requests. Connections with the lowest merit are evicted first.
+// merit is the best result that a request on a connection has had. Connections with the lowest merit are evicted first.
 type merit int
 
 const (
 	meritNone merit = iota
-	// meritAnswered: a request was authorized and got a response without an error.
+	// meritAnswered means that a request was authorized and its response was not an error.
 	meritAnswered
-	// meritWritten: samples were stored.
+	// meritWritten means that samples were stored.
 	meritWritten
 )
 
@@ -119,8 +121,8 @@ func (l *connections) Accept() (net.Conn, error) {
 	}
 }
 
-// add adds a new connection to open or spare. If there is no room, it returns how long the caller must wait before the
-// next attempt.
+// add adds a new connection to open or spare. If neither has a free slot, it returns how long the caller must wait
+// before it tries again.
 func (l *connections) add(c *connection) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,7 +142,7 @@ func (l *connections) add(c *connection) (wait time.Duration) {
 	return 0
 }
 
-// place adds a connection to open if there is room or another connection can be evicted.
+// place adds a connection to open, if a slot is free or another connection can be evicted. Otherwise it returns false.
 func (l *connections) place(c *connection, now time.Time) bool {
 	if len(l.open) >= l.limit {
 		victim := l.victim(now)
@@ -154,7 +156,7 @@ func (l *connections) place(c *connection, now time.Time) bool {
 	return true
 }
 
-// victim returns the connection to evict, or nil.
+// victim returns the connection to evict, or nil if none can be evicted.
 func (l *connections) victim(now time.Time) (victim *connection) {
 	var worst claim
 	for c := range l.open {
@@ -165,15 +167,15 @@ func (l *connections) victim(now time.Time) (victim *connection) {
 	return victim
 }
 
-// claim decides the order in which connections are evicted.
+// claim holds the criteria by which connections are ordered for eviction.
 type claim struct {
 	merit merit
-	// many is set if the client has more than its share of the connections.
+	// many is set if the client has more than its share of the open connections.
 	many   bool
 	waited time.Duration
 }
 
-// before reports whether the connection of c is evicted before the connection of d.
+// before reports whether a connection with claim c is evicted before a connection with claim d.
 func (c claim) before(d claim) bool {
 	switch {
 	case c.merit != d.merit:
@@ -184,7 +186,7 @@ func (c claim) before(d claim) bool {
 	return c.waited > d.waited
 }
 
-// claim returns false if the connection can't be evicted now.
+// claim returns the eviction criteria of the connection, and whether it can be evicted now.
 func (c *connection) claim(now time.Time) (claim, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +205,7 @@ func (c *connection) claim(now time.Time) (claim, bool) {
 	return found, found.waited >= minWait
 }
 
-// releaseHandle closes a connection that can be evicted to release its file handle. It returns false if there is none.
+// releaseHandle evicts a connection to release its file handle. It returns false if no connection can be evicted.
 func (l *connections) releaseHandle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,8 +219,8 @@ func (l *connections) releaseHandle() bool {
 	return true
 }
 
-// oldestSpare returns the spare connection to replace by a new one, preferably one without a request, and the time
-// since which it has been in spare.
+// oldestSpare returns the spare connection to replace with a new one, and its idle time's start. It prefers connections
+// without a request in progress, and then the oldest.
 func (l *connections) oldestSpare() (oldest *connection, since time.Time) {
 	isIdle := false
 	for c := range l.spare {
@@ -232,10 +234,10 @@ func (l *connections) oldestSpare() (oldest *connection, since time.Time) {
 	return oldest, since
 }
 
-// tooMany is the log line for evictions at the limit.
+// tooMany is the log message for evictions at the limit on connections.
 const tooMany = "too many connections: the slowest are closed for new ones; check which client opens too many"
 
-// evict closes a connection and logs why.
+// evict closes a connection and logs the reason.
 func (l *connections) evict(c *connection, now time.Time, why string) {
 	l.remove(c)
 	_ = c.Conn.Close()
@@ -247,7 +249,7 @@ func (l *connections) evict(c *connection, now time.Time, why string) {
 	}
 }
 
-// remove removes a connection. The caller must hold the lock. It may be called more than once.
+// remove removes a connection from the listener's lists, if it is in one of them. The caller must hold the lock.
 func (l *connections) remove(c *connection) {
 	delete(l.spare, c)
 	c.isSpare.Store(false)
@@ -279,7 +281,7 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite closes the sending side, so that a client that is still sending a request can read the response.
+// CloseWrite closes only the sending side, so that a client that is still sending its request can read the response.
 func (c *connection) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -287,8 +289,8 @@ func (c *connection) CloseWrite() error {
 	return nil
 }
 
-// clientOf returns the address of a client without its port. For IPv6 it returns the /64 network, which usually belongs
-// to one client.
+// clientOf returns the client's address without the port. For IPv6 it returns the /64 network, because a /64 usually
+// belongs to a single client.
 func clientOf(address string) string {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -307,7 +309,7 @@ func clientOf(address string) string {
 
 type connectionKey struct{}
 
-// withConnection adds the connection to its requests' contexts. It is http.Server's ConnContext.
+// withConnection adds the connection to the contexts of its requests. It is used as http.Server.ConnContext.
 func withConnection(ctx context.Context, c net.Conn) context.Context {
 	if secured, ok := c.(*tls.Conn); ok {
 		c = secured.NetConn()
@@ -318,8 +320,8 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// trackRequests records at each connection which requests it has under way. It needs the exchanges of pace.handler.
-// prefix is Options.RoutePrefix.
+// trackRequests records which requests each connection has in progress. It requires the exchanges that pace.handler
+// creates. prefix is Options.RoutePrefix.
 func trackRequests(prefix string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(connectionKey{}).(*connection)
@@ -362,7 +364,7 @@ func (c *connection) end(e *Exchange) {
 	}
 }
 
-// promote waits until a spare connection has a slot in open. It returns false if there is none within patience.
+// promote waits until a spare connection gets a slot in open. It returns false if there is no slot within patience.
 func (c *connection) promote(ctx context.Context) bool {
 	for until := time.Now().Add(patience); ; {
 		if c.promoteNow() {

@@ -18,8 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// flooded runs do while clients, more than the max number of connections, keep the server of h waiting: each sends
-// begin, waits until its connection ends, and opens another one. do starts when the first clients have had minWait.
+// flooded runs do while more clients than the connection limit keep a server of h waiting. Each client sends begin,
+// waits until its connection is closed, and opens another. do starts after minWait, when the first connections can be
+// evicted.
 func flooded(t *testing.T, h http.Handler, limit int, begin func(i int) string, do func(t *testing.T, p *pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipes{waiting: make(chan net.Conn), closed: make(chan struct{})}
@@ -59,7 +60,7 @@ func flooded(t *testing.T, h http.Handler, limit int, begin func(i int) string, 
 	})
 }
 
-// exchangeText sends a request on a new connection, and returns the status and the body of the response.
+// exchangeText sends a request on a new connection. It returns the status and the body of the response.
 func exchangeText(p *pipes, request string) (string, error) {
 	c, server := net.Pipe()
 	defer c.Close()
@@ -86,9 +87,10 @@ func post(path, body string) string {
 	)
 }
 
-// Other clients get responses, regardless of how a client keeps all connections waiting.
+// TestFloods checks that other clients get responses regardless of how a client keeps all connections waiting.
 func TestFloods(t *testing.T) {
-	// A new connection may have to wait for a spare one, and its request until another connection has had minWait.
+	// A new connection may wait until it can replace a spare connection, and its request until another connection can
+	// be evicted.
 	const longest = minSpareWait + minWait + patienceInterval
 	const head = "Host: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\n"
 	for name, begin := range map[string]func(i int) string{
@@ -136,8 +138,8 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// Requests are computed on every connection, so none can be evicted: /-/healthy is served, other requests are rejected,
-// and they are served after a connection has ended.
+// TestAllConnectionsCompute processes a request on every connection, so that no connection can be evicted. /-/healthy
+// is served, and other requests are rejected until a connection is closed.
 func TestAllConnectionsCompute(t *testing.T) {
 	var release chan struct{}
 	o := testOptions()
@@ -184,8 +186,8 @@ func TestAllConnectionsCompute(t *testing.T) {
 	})
 }
 
-// Connections on which samples were stored are evicted last. Connections of clients that have many are evicted before
-// connections of clients that have few.
+// TestWhoIsEvictedFirst checks the order of evictions: connections on which samples were stored are evicted last, and
+// connections of clients with many connections before those of clients with few.
 func TestWhoIsEvictedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limitConnections(nil, 16, 1, noMetrics().evicted, quiet)
@@ -225,7 +227,7 @@ func TestWhoIsEvictedFirst(t *testing.T) {
 	})
 }
 
-// noMetrics returns unregistered metrics.
+// noMetrics returns metrics that aren't registered.
 func noMetrics() *Metrics { return NewMetrics(nil) }
 
 func TestClientOf(t *testing.T) {

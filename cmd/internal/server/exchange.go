@@ -8,41 +8,42 @@ import (
 )
 
 const (
-	// fairRate is the rate in bytes per second at which a client should send and read while others wait for its
+	// fairRate is the rate, in bytes per second, at which a client must send and read if others wait for its
 	// connection.
 	fairRate = 64 << 10
-	// maxCredit is the max time that a client can save up by being faster than fairRate.
+	// maxCredit is the max time that a client can accumulate by being faster than fairRate.
 	maxCredit = 2 * time.Second
-	// minWait is the time for which every client may keep the process waiting, even if others wait for its connection.
+	// minWait is how long every client may keep the process waiting, even if others wait for its connection.
 	minWait = time.Second
 )
 
 // Exchange is a request and its response. It measures how long the process has waited for the client to send the body
-// or to read the response. The time that the process itself takes doesn't count.
+// or to read the response. The time for processing the request doesn't count.
 //
 //	owed  -maxCredit ─────────── 0 ────────── minWait ──────────►
-//	      the client was fast    as fairRate          may be given up if others need the resources of the request
+//	      the client was fast    as fairRate          aborted if others need the resources of the request
 type Exchange struct {
 	mu    sync.Mutex
 	owed  time.Duration // until since
 	since time.Time     // when the current wait started; zero: the process doesn't wait for the client
-	// toRead is set if the client is to read; otherwise it is to send.
+	// toRead is set while the process waits for the client to read the response, and not set while it waits for the
+	// body.
 	toRead bool
-	// conn interrupts the wait. It is nil after the request has ended.
+	// conn sets the deadlines that interrupt a wait. It is nil after the request has ended.
 	conn *http.ResponseController
 	// stream is the context of an HTTP/2 request, which ends when the client resets the stream. It is nil with HTTP/1.
 	stream context.Context
-	// isGivenUp is set if the request was interrupted because others needed its resources.
+	// isGivenUp is set if the request was aborted because others needed its resources.
 	isGivenUp bool
 
-	// merit is the connection's merit if the response is not an error. code is the status of the response. Only the
-	// handler's goroutine uses these fields.
+	// merit becomes the merit of the connection unless the response is an error. code is the status of the response.
+	// Only the handler's goroutine uses these fields.
 	merit merit
 	code  int
 }
 
-// wait is called before the process waits until deadline for the client to send or to read. It returns false if the
-// request was given up. Then the deadline set by GiveUp stays in effect.
+// wait must be called before the process waits for the client to send or to read, until deadline. It returns false if
+// the request was aborted by GiveUp, whose deadline then stays in effect.
 func (e *Exchange) wait(toRead bool, deadline time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -63,7 +64,8 @@ func (e *Exchange) wait(toRead bool, deadline time.Time) bool {
 
 func (e *Exchange) isReset() bool { return e.stream != nil && e.stream.Err() != nil }
 
-// endWait is called after a wait in which the client has sent or read n bytes. It returns the length of the wait.
+// endWait must be called after each wait. n is the number of bytes that the client has sent or read. It returns the
+// length of the wait.
 func (e *Exchange) endWait(n int) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -76,8 +78,8 @@ func (e *Exchange) endWait(n int) time.Duration {
 	return waited
 }
 
-// Overdue returns how long the client has kept the process waiting beyond the time that its bytes allow. It returns
-// false if the process isn't waiting for the client now.
+// Overdue returns how long the client has kept the process waiting, minus the time that its bytes take at fairRate. It
+// returns false if the process isn't waiting for the client.
 func (e *Exchange) Overdue(now time.Time) (time.Duration, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -94,7 +96,7 @@ func (e *Exchange) isSending() bool {
 	return !e.since.IsZero() && !e.toRead
 }
 
-// GiveUp makes the current wait and later ones fail. It has no effect after the request has ended.
+// GiveUp aborts the request: the current wait and all later ones fail. It has no effect after the request has ended.
 func (e *Exchange) GiveUp() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -117,7 +119,7 @@ func (e *Exchange) givenUp() bool {
 	return e.isGivenUp
 }
 
-// end is called when the handler returns. The ResponseWriter must not be used afterwards.
+// end must be called when the handler returns. The ResponseWriter must not be used afterwards.
 func (e *Exchange) end() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,7 +128,7 @@ func (e *Exchange) end() {
 
 type exchangeKey struct{}
 
-// ExchangeOf returns the exchange of a request, or nil if it doesn't come from a Server.
+// ExchangeOf returns the exchange of a request, or nil if the request wasn't received by a Server.
 func ExchangeOf(r *http.Request) *Exchange {
 	e, _ := r.Context().Value(exchangeKey{}).(*Exchange)
 	return e

@@ -15,9 +15,9 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// Options are the handlers and settings of NewHandler. Fields that aren't marked as optional must be set.
+// Options contains the handlers and settings of NewHandler. Fields that aren't marked as optional must be set.
 type Options struct {
-	// API serves all of /api/v1/ for which there is no other route.
+	// API serves all paths below /api/v1/ that have no other route.
 	API http.Handler
 	// Write serves /api/v1/write.
 	Write http.Handler
@@ -27,27 +27,27 @@ type Options struct {
 	NotFound http.HandlerFunc
 	// Auth identifies users. If it is nil, every client has all roles and may name any tenant.
 	Auth Authenticator
-	// ExternalURL is a URL by which browsers reach this server in addition to its address. Hosts are its other names,
-	// where *.example.org means all names below example.org. Both are optional.
+	// ExternalURL is a URL by which browsers reach this server in addition to its address. Hosts contains further host
+	// names of the server; *.example.org stands for all names below example.org. Both are optional.
 	ExternalURL *url.URL
 	Hosts       []string
-	// MaxBodies is the max size in bytes of the bodies of all requests in progress, except those that send samples or
-	// history; 0: 256 MiB.
+	// MaxBodies is the max total size of the bodies of all requests in progress, in bytes, without requests that send
+	// samples or history; 0: 256 MiB.
 	MaxBodies int64
 	// RoutePrefix is the prefix of all paths: empty, or a path without a trailing slash.
 	RoutePrefix string
 	// AuthRequired reports whether every request must be authenticated, by Auth or by TLS. nil: only if Auth is set.
 	AuthRequired func() bool
-	// Federation allows read requests to name multiple tenants, as a|b.
+	// Federation allows read requests to name multiple tenants, such as a|b.
 	Federation bool
 	// Ready returns nil when the process can serve queries.
 	Ready func() error
 	// AdminAPI allows POST /-/seal, which calls SealAll.
 	AdminAPI bool
 	SealAll  func(context.Context) error
-	// Reload reloads all files for POST /-/reload. If it is nil, that request is rejected.
+	// Reload reloads all files for POST /-/reload. If it is nil, the request is rejected.
 	Reload func() error
-	// Downsampling returns the state of sealing and rolling up for GET /-/downsample, which returns it as JSON.
+	// Downsampling returns the state of sealing and of rollups. GET /-/downsample returns it as JSON.
 	Downsampling func(context.Context) any
 
 	Gatherer prometheus.Gatherer
@@ -84,7 +84,7 @@ func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
 	text(w, http.StatusOK, "Cassia is ready.")
 }
 
-// seal serves POST /-/seal. It responds after all staged samples are sealed.
+// seal serves POST /-/seal. It responds once all staged samples are sealed.
 func (h *handler) seal(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !h.AdminAPI:
@@ -109,7 +109,7 @@ func (h *handler) seal(w http.ResponseWriter, r *http.Request) {
 	text(w, http.StatusOK, "sealed")
 }
 
-// downsample serves the state of sealing and rolling up. Its errors may name series of any tenant.
+// downsample serves the state of sealing and of rollups. Its errors may name series of any tenant.
 func (h *handler) downsample(w http.ResponseWriter, r *http.Request) {
 	body, err := json.MarshalIndent(h.Downsampling(r.Context()), "", "  ")
 	if err != nil {
@@ -122,10 +122,10 @@ func (h *handler) downsample(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// retryUnready is the Retry-After, in seconds, of requests that are rejected because the process isn't ready.
+// retryUnready is the Retry-After header, in seconds, of requests that are rejected because the process isn't ready.
 const retryUnready = "5"
 
-// Unready returns a handler that rejects requests with the reason why the process isn't ready.
+// Unready returns a handler that rejects all requests with the reason why the process isn't ready.
 func Unready(reason func() error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", retryUnready)
@@ -133,7 +133,8 @@ func Unready(reason func() error) http.Handler {
 	})
 }
 
-// Elsewhere returns a handler that rejects requests that this process doesn't serve because of its target.
+// Elsewhere returns a handler that rejects requests that this process doesn't serve because of its role. target is the
+// value of --target.
 func Elsewhere(what, target string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		text(w, http.StatusNotFound,

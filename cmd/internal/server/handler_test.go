@@ -36,7 +36,7 @@ func testOptions() Options {
 	}
 }
 
-// Every route is described in the manual.
+// TestEveryRouteIsInTheManual checks that every route is described in the manual.
 func TestEveryRouteIsInTheManual(t *testing.T) {
 	page, err := os.ReadFile("../manual/http-api.md")
 	require.NoError(t, err)
@@ -91,7 +91,8 @@ func TestRoutes(t *testing.T) {
 	require.Equal(t, 1.0, testutil.ToFloat64(o.HTTP.requests.WithLabelValues("/api/v1/write", "200")))
 }
 
-// Unknown paths get a response that names existing pages; a wrong method gets 405.
+// TestUnknownPaths checks that the response for an unknown path names existing pages, and that a wrong method gets
+// status 405.
 func TestUnknownPaths(t *testing.T) {
 	o := testOptions()
 	o.NotFound = func(w http.ResponseWriter, r *http.Request) {
@@ -120,7 +121,7 @@ func TestUnknownPaths(t *testing.T) {
 	require.NotEqual(t, http.StatusNotFound, w.Code, "it is led to the path with a slash")
 }
 
-// A process that doesn't serve a request because of its target tells the client to send it to another process.
+// TestElsewhere checks that a rejected request names the role of the processes that serve it.
 func TestElsewhere(t *testing.T) {
 	w := do(Elsewhere("samples", "read"), "POST", "/api/v1/write")
 	require.Equal(t, http.StatusNotFound, w.Code)

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// Metrics counts requests.
+// Metrics contains the metrics of requests and connections.
 type Metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -21,7 +21,7 @@ type Metrics struct {
 	evicted  prometheus.Counter
 }
 
-// NewMetrics registers the metrics of requests. If r is nil, they aren't registered.
+// NewMetrics creates the metrics and registers them with r, unless r is nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	f := promauto.With(r)
 	return &Metrics{
@@ -38,14 +38,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 }
 
-// Instrument counts the requests of a route.
+// Instrument counts and times the requests of a route.
 func (m *Metrics) Instrument(route string, h http.HandlerFunc) http.HandlerFunc {
 	label := prometheus.Labels{"handler": route}
 	return promhttp.InstrumentHandlerCounter(m.requests.MustCurryWith(label),
 		promhttp.InstrumentHandlerDuration(m.duration.MustCurryWith(label), h))
 }
 
-// refuse responds with an error in the format of Prometheus' API.
+// refuse sends an error response in the format of Prometheus' API.
 func refuse(w http.ResponseWriter, code int, kind, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
@@ -53,8 +53,8 @@ func refuse(w http.ResponseWriter, code int, kind, message string) {
 		"error": storage.Plain(message)})
 }
 
-// recovering prevents a panic in one request from ending the process. If part of the response has been sent, the
-// connection is aborted, so that no client mistakes the part for the whole.
+// recovering prevents a panic in one request from terminating the process. If a part of the response has been sent, it
+// aborts the connection, so that the client detects that the response is incomplete.
 func recovering(m *Metrics, log *slog.Logger, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		tracked := &trackingWriter{ResponseWriter: w}

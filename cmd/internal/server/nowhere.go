@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// elsewhere sends requests without a route to NotFound. Requests with a wrong method are still answered by the mux; a
-// catch-all route would match them too.
+// elsewhere passes requests without a route to NotFound. A catch-all route can't be used, because it would also match
+// requests with a wrong method, to which the mux responds with 405.
 func (h *handler) elsewhere(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h.underPath() {
@@ -31,7 +31,8 @@ func (h *handler) elsewhere(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// hasRowWithoutSlash reports whether the path of a read request ends with a slash and has a route without it.
+// hasRowWithoutSlash reports whether the path of a read request ends with a slash and there is a route for the path
+// without the slash.
 func hasRowWithoutSlash(mux *http.ServeMux, r *http.Request) bool {
 	shorter, ok := strings.CutSuffix(r.URL.Path, "/")
 	if !ok || shorter == "" || strings.HasSuffix(shorter, "/") || r.Method != http.MethodGet &&

@@ -10,14 +10,16 @@ import (
 	"strings"
 )
 
-// origins prevents pages of other origins in a user's browser from using what the browser can reach. adapter/design.md
-// lists the affected requests.
+// origins rejects requests with which a web page of another origin could use a user's browser to access this server.
+// adapter/design.md lists the affected requests.
 type origins struct {
-	// foreign detects writes that a page of another origin makes the browser send.
+	// foreign detects writes that a page of another origin caused the browser to send.
 	foreign *http.CrossOriginProtection
-	// hosts are the names of this server in addition to addresses, localhost and names without a dot.
+	// hosts contains the host names of this server. IP addresses, localhost and names without a dot are always
+	// accepted.
 	hosts map[string]bool
-	// domains are the domains whose names all belong to this server, as .example.org.
+	// domains contains suffixes of host names, such as .example.org. All names with such a suffix belong to this
+	// server.
 	domains []string
 	// authRequired reports whether every request must be authenticated.
 	authRequired func() bool
@@ -26,7 +28,8 @@ type origins struct {
 func newOrigins(external *url.URL, hosts []string, authRequired func() bool) origins {
 	o := origins{foreign: http.NewCrossOriginProtection(), hosts: map[string]bool{}, authRequired: authRequired}
 	if external != nil {
-		// Proxies may change the Host header. This is the name that browsers use.
+		// Proxies may change the Host header, so the host of the external URL, which browsers use, is trusted as an
+		// origin.
 		if err := o.foreign.AddTrustedOrigin(external.Scheme + "://" + external.Host); err == nil {
 			o.hosts[hostName(external.Host)] = true
 		}
@@ -41,7 +44,7 @@ func newOrigins(external *url.URL, hosts []string, authRequired func() bool) ori
 	return o
 }
 
-// check returns an error that wraps ErrForbidden for a request that a page of another origin may have caused.
+// check returns an error that wraps ErrForbidden if a page of another origin may have caused the request.
 func (o *origins) check(route Route, r *http.Request) error {
 	if isHealth(route) {
 		return nil
@@ -56,10 +59,10 @@ func (o *origins) check(route Route, r *http.Request) error {
 			)
 		}
 	}
-	// An attacker can let a name of their own resolve to this address (DNS rebinding). The browser then treats their
-	// page as having the same origin, but it sends no passwords and accepts no certificate. Browsers send the Origin of
-	// every request that may change something, so such a request without an Origin is from another program, possibly
-	// through a proxy. Read requests have no Origin.
+	// An attacker can make a host name of their own resolve to this server's address (DNS rebinding). The browser then
+	// treats the attacker's page as same-origin, but it sends no passwords and accepts no certificate. Browsers send
+	// the Origin header with every request that may change something, so such a request without the header is from
+	// another program, possibly through a proxy. Read requests have no Origin header.
 	if o.authRequired() || r.TLS != nil || o.isUnforgeable(r.Host) {
 		return nil
 	}
@@ -78,8 +81,8 @@ func isHealth(route Route) bool {
 	return path == healthyPath || path == readyPath
 }
 
-// changes reports whether a request with this method may change something, so that browsers send its Origin. Requests
-// with other methods only read, also on routes for admins.
+// changes reports whether requests with this method may change something. Browsers send their Origin. Requests with
+// other methods only read, even on routes for admins.
 func (r *Route) changes(method string) bool {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -88,7 +91,7 @@ func (r *Route) changes(method string) bool {
 	return r.Role == Write || r.Role == Admin || r.Changes
 }
 
-// isUnforgeable reports whether an attacker can't let this host name resolve to this server.
+// isUnforgeable reports whether an attacker can't make this host name resolve to this server's address.
 func (o *origins) isUnforgeable(host string) bool {
 	name := hostName(host)
 	if _, err := netip.ParseAddr(name); err == nil {
@@ -98,7 +101,7 @@ func (o *origins) isUnforgeable(host string) bool {
 		slices.ContainsFunc(o.domains, func(domain string) bool { return strings.HasSuffix(name, domain) })
 }
 
-// hostName returns the name of host or host:port in the form in which names are compared.
+// hostName returns the normalized host name of host or host:port, for comparisons.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -107,8 +110,8 @@ func hostName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// throughLoopback reports whether a request arrived on a loopback connection, which only programs on this machine can
-// open, such as its browsers.
+// throughLoopback reports whether a request arrived on a loopback connection. Only programs on this machine, such as
+// browsers, can open one.
 func throughLoopback(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
@@ -118,5 +121,5 @@ func throughLoopback(r *http.Request) bool {
 	return err == nil && address.Addr().Unmap().IsLoopback()
 }
 
-// shortened returns the part of a request header that a response may repeat.
+// shortened truncates the value of a request header, so that it can be quoted in a response.
 func shortened(s string) string { return s[:min(len(s), 200)] }

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// askFrom sends a request to a host, received on a connection to a local address, and returns the status.
+// askFrom sends a request with the given Host header, as received on a connection to a local address. It returns the
+// status.
 func askFrom(h http.Handler, method, path, host, local string, header ...string) int {
 	r := httptest.NewRequest(method, path, nil)
 	r.Host = host
@@ -41,7 +42,8 @@ func withNames(t *testing.T) Options {
 	return o
 }
 
-// Requests from a page of another origin change nothing. Clients other than browsers have no origin.
+// TestForeignPagesChangeNothing checks that requests from pages of other origins can't change anything. Clients other
+// than browsers send no Origin and aren't affected.
 func TestForeignPagesChangeNothing(t *testing.T) {
 	o := withNames(t)
 	o.Routes = []Route{{Path: "/api/write", Name: "/api/write", Role: Write, Tenant: true, Handler: answerTenant}}
@@ -81,8 +83,8 @@ func TestForeignPagesChangeNothing(t *testing.T) {
 	}
 }
 
-// If an attacker's name resolves to this server, it isn't accepted as one of its names, because their page would have
-// the same origin.
+// TestNamesOfOthers checks that a host name of an attacker that resolves to this server is rejected. Otherwise the
+// attacker's page would be same-origin.
 func TestNamesOfOthers(t *testing.T) {
 	o := withNames(t)
 	h := NewHandler(o)
@@ -133,7 +135,7 @@ func TestNamesOfOthers(t *testing.T) {
 		"nobody comes in by a name alone")
 }
 
-// The local address of a request is the address of its connection.
+// TestNamesOfOthersOverAConnection checks that the local address of the connection is used.
 func TestNamesOfOthersOverAConnection(t *testing.T) {
 	server := httptest.NewServer(NewHandler(testOptions()))
 	defer server.Close()

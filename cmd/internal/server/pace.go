@@ -12,21 +12,21 @@ import (
 	"github.com/cassia-db/cassia/adapter"
 )
 
-// pace is the min speed at which a client must send and read. It is low enough for a bad connection and stops clients
-// that only hold a connection open. The time that the process itself takes doesn't count.
+// pace is the min speed at which a client must send and read. It is low enough for a bad network, but stops clients
+// that merely hold a connection open. The time for processing a request doesn't count.
 type pace struct {
-	// grace is the time that a body may take in addition to the time for its bytes at rate, in bytes per second. total
-	// is the max of both together. No single wait is longer than grace.
+	// A body may take grace plus the time for its bytes at rate, in bytes per second, but at most total. No single read
+	// may take longer than grace.
 	grace, total time.Duration
 	rate         int64
-	// stuck is the time within which a client must have read piece bytes of a response. stuckStream is the same for a
-	// response that is generated while it is read.
+	// stuck is the time within which a client must read piece bytes of a response. stuckStream is the same limit for
+	// responses that are generated while they are sent.
 	stuck, stuckStream time.Duration
 	piece              int
 }
 
-// usualPace allows at most 5 minutes for 10 MiB. It gives up responses that a client reads at less than 4 KiB per
-// second, and streams read at less than 2 KiB per second.
+// usualPace allows at most 5 minutes for 10 MiB. Responses are aborted if the client reads less than 4 KiB per second,
+// or 2 KiB per second if they are streamed.
 func usualPace() pace {
 	return pace{
 		grace: 20 * time.Second, total: 5 * time.Minute, rate: 8 << 10,
@@ -36,12 +36,12 @@ func usualPace() pace {
 
 var (
 	errSlow = errors.New("the client sent the body too slowly")
-	// errGivenUp means that a body was received slowly while other requests waited for the resources that this one
-	// held.
+	// errGivenUp means that a request was aborted because its body arrived slowly while other requests waited for its
+	// resources.
 	errGivenUp = errors.New("the client sent the body too slowly while other requests were waiting")
 )
 
-// handler enforces the pace. Its ResponseWriter must be the one of net/http.
+// handler enforces the pace. Its ResponseWriter must be the one that net/http passes.
 func (p pace) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := http.NewResponseController(w)
@@ -52,12 +52,12 @@ func (p pace) handler(next http.Handler) http.Handler {
 		}
 		r = r.WithContext(adapter.WithSender(context.WithValue(r.Context(), exchangeKey{}, e), e))
 		if r.Body == nil || r.Body == http.NoBody {
-			// net/http reads in the background to detect that the client has disconnected. If the read deadline were
-			// still set, it would take the timeout for a disconnect and cancel a long response.
+			// net/http reads in the background to detect a disconnected client. With the read deadline still set, it
+			// would treat the timeout as a disconnect and cancel a long response.
 			_ = conn.SetReadDeadline(time.Time{})
 		} else {
 			if !e.isReset() {
-				// Also for the rest of the body after an early response.
+				// This deadline also applies to the rest of the body, which net/http reads after an early response.
 				_ = conn.SetReadDeadline(time.Now().Add(p.grace))
 			}
 			r.Body = &pacedBody{ReadCloser: r.Body, pace: p, conn: conn, exchange: e}
@@ -104,14 +104,14 @@ func (b *pacedBody) late(why error) error {
 	return fmt.Errorf("%w: %d bytes in %s", why, b.read, b.waited.Round(time.Second))
 }
 
-// pacedWriter aborts the response if the client doesn't read it. As long as the client reads, a response may take any
-// time.
+// pacedWriter aborts the response if the client stops reading it. While the client reads, there is no limit on the time
+// that a response takes.
 type pacedWriter struct {
 	http.ResponseWriter
 	pace     pace
 	conn     *http.ResponseController
 	exchange *Exchange
-	// streams is set when the response is flushed, so that little of it is in memory.
+	// streams is set once the handler has flushed the response, which means that only a small part of it is in memory.
 	streams bool
 }
 

@@ -16,8 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pipes is a listener whose connections are pipes in memory, so that in a synctest bubble their deadlines follow its
-// clock.
+// pipes is a listener for in-memory connections. In a synctest bubble, their deadlines use the bubble's clock.
 type pipes struct {
 	waiting chan net.Conn
 	closed  chan struct{}
@@ -41,7 +40,7 @@ func (p *pipes) dial() net.Conn {
 	return client
 }
 
-// inBubble runs do with a server of h in a synctest bubble, where hours pass immediately.
+// inBubble runs do with a server of h in a synctest bubble, in which hours pass instantly.
 func inBubble(t *testing.T, h http.HandlerFunc, do func(t *testing.T, p *pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipes{waiting: make(chan net.Conn), closed: make(chan struct{})}
@@ -52,7 +51,7 @@ func inBubble(t *testing.T, h http.HandlerFunc, do func(t *testing.T, p *pipes))
 	})
 }
 
-// dribble sends a byte per second until the other side closes, and returns the time of that.
+// dribble sends one byte per second until the server closes the connection. It returns how long that took.
 func dribble(c net.Conn) time.Duration {
 	began := time.Now()
 	for {
@@ -114,7 +113,8 @@ func TestBodiesThatDribble(t *testing.T) {
 	})
 }
 
-// The pace also applies to a body that only net/http reads after an early response.
+// TestBodiesThatNobodyWants checks that the pace also applies to a body that only net/http reads, after an early
+// response.
 func TestBodiesThatNobodyWants(t *testing.T) {
 	inBubble(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
 		func(t *testing.T, p *pipes) {
@@ -126,8 +126,8 @@ func TestBodiesThatNobodyWants(t *testing.T) {
 		})
 }
 
-// A slow client isn't rejected: it sends for minutes, the process computes for hours, and it reads the response for
-// hours.
+// TestSlowIsntTooSlow checks that a slow client isn't rejected: it sends the body for minutes, the handler runs for
+// hours, and the client reads the response for hours.
 func TestSlowIsntTooSlow(t *testing.T) {
 	const pieces, hours = 240, 3
 	piece := bytes.Repeat([]byte("x"), 16<<10)
@@ -165,8 +165,8 @@ func TestSlowIsntTooSlow(t *testing.T) {
 	})
 }
 
-// If a client doesn't read, its connection is closed and the handler gets an error. A client that reads slowly is not
-// affected.
+// TestAnswersThatNobodyReads checks that if a client stops reading, its connection is closed and the handler gets an
+// error. A client that reads slowly isn't affected.
 func TestAnswersThatNobodyReads(t *testing.T) {
 	var written chan error
 	inBubble(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -200,7 +200,8 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 	})
 }
 
-// With HTTP/2 a request with a slow body is given up, and the other requests of its connection continue.
+// TestHTTP2AtAPace checks that with HTTP/2 only the request with the slow body is aborted, and the other requests of
+// its connection continue.
 func TestHTTP2AtAPace(t *testing.T) {
 	fast := usualPace()
 	fast.grace = 50 * time.Millisecond

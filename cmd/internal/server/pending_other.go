@@ -4,5 +4,5 @@ package server
 
 import "net"
 
-// isPending returns true, because this system can't report whether a connection waits to be accepted.
+// isPending always returns true, because this system can't report whether a connection is waiting to be accepted.
 func isPending(net.Listener) (bool, error) { return true, nil }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// underPrefix serves next under a path prefix, which it removes, so that next and its routes don't depend on the
-// prefix. Other paths return 404, as in Prometheus. The root, and the prefix without a trailing slash, redirect to the
+// underPrefix serves next below a path prefix. It removes the prefix, so that next and its routes don't depend on it.
+// Other paths return 404, as in Prometheus. The root, and the prefix without a trailing slash, redirect to the web
 // page.
 func underPrefix(prefix string, next http.Handler) http.Handler {
 	if prefix == "" {
@@ -36,20 +36,21 @@ func underPrefix(prefix string, next http.Handler) http.Handler {
 	})
 }
 
-// underPath reports whether clients reach the server under a path. If not, the mux sends redirects as in Prometheus.
+// underPath reports whether the URLs of the server have a path prefix. If they don't, the mux sends redirects as in
+// Prometheus.
 func (h *handler) underPath() bool {
 	return h.RoutePrefix != "" || h.ExternalURL != nil && h.ExternalURL.Path != ""
 }
 
-// redirect sends a redirect to a path relative to the request's path, because a proxy may have changed the start of the
-// path.
+// redirect sends a redirect to a path relative to the request's path. It doesn't use absolute paths because a proxy may
+// have changed the start of the path.
 func redirect(w http.ResponseWriter, code int, to, query string) {
 	w.Header().Set("Location", (&url.URL{Path: to, RawQuery: query}).String())
 	w.WriteHeader(code)
 }
 
-// relocating makes redirects relative. Handlers don't see the start of the path, which may name the tenant. A client
-// that followed a redirect to a path at the root would read or write another tenant's data.
+// relocating makes redirects relative. The start of the path may name the tenant, and handlers don't see it. If a
+// redirect led to a path below the root, the client would read or write the data of another tenant.
 type relocating struct {
 	http.ResponseWriter
 	path string // of the request, as passed to the handler

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// With a prefix every route is under it and has no other path. Redirects are relative.
+// TestRoutePrefix checks that with a prefix, every route is served only below the prefix, and that redirects are
+// relative.
 func TestRoutePrefix(t *testing.T) {
 	o := testOptions()
 	o.RoutePrefix = "/a/cassia"
@@ -16,7 +17,7 @@ func TestRoutePrefix(t *testing.T) {
 	for _, c := range []struct {
 		path string
 		code int
-		// to is the target of a redirect, as a browser resolves it.
+		// to is the expected target of the redirect, as resolved by a browser.
 		to string
 	}{
 		{"/a/cassia/-/healthy", 200, ""},
@@ -44,7 +45,8 @@ func TestRoutePrefix(t *testing.T) {
 	require.Contains(t, do(h, http.MethodGet, "/metrics").Body.String(), "under /a/cassia/ (--web.route-prefix)")
 }
 
-// A proxy that removes a path prefix from requests doesn't add it to redirects.
+// TestRedirectsAreRelative checks that redirects work behind a proxy that removes a path prefix from requests, because
+// such a proxy doesn't add the prefix to redirects.
 func TestRedirectsAreRelative(t *testing.T) {
 	o := testOptions()
 	o.ExternalURL = &url.URL{Scheme: "https", Host: "example.org", Path: "/cassia"}
@@ -58,7 +60,8 @@ func TestRedirectsAreRelative(t *testing.T) {
 	}
 }
 
-// requireLeads requires the target of a redirect, resolved as in browsers; "" means no redirect.
+// requireLeads requires that a redirect leads to want, resolved as in browsers. If want is "", there must be no
+// redirect.
 func requireLeads(t *testing.T, from, location, want string) {
 	t.Helper()
 	if want == "" {

@@ -18,7 +18,8 @@ import (
 	"github.com/cassia-db/cassia/storage/panics"
 )
 
-// Reloaders are the files that can be reloaded while the process runs. All are added before the first reload.
+// Reloaders is the list of the files that can be reloaded while the process runs. All of them must be added before the
+// first reload.
 type Reloaders struct {
 	log     *slog.Logger
 	now     func() time.Time
@@ -39,7 +40,7 @@ type reloader struct {
 	reload func() error
 }
 
-// NewReloaders returns an empty list. r registers its metrics.
+// NewReloaders returns an empty list. Its metrics are registered with r.
 func NewReloaders(r prometheus.Registerer, log *slog.Logger, now func() time.Time) *Reloaders {
 	f := promauto.With(r)
 	list := &Reloaders{log: log, now: now, failed: map[string]bool{}, logged: map[string]time.Time{},
@@ -52,14 +53,14 @@ func NewReloaders(r prometheus.Registerer, log *slog.Logger, now func() time.Tim
 	return list
 }
 
-// Add adds a file. reload reads it again; after an error it must leave the previous content in effect.
+// Add adds a file. reload reads the file again. If it returns an error, the previous contents must stay in effect.
 func (l *Reloaders) Add(what string, reload func() error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.list = append(l.list, reloader{what, reload})
 }
 
-// Reload reloads all files, also after one is invalid. It joins their errors.
+// Reload reloads all files, even if some are invalid. It returns all errors, joined.
 func (l *Reloaders) Reload() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +76,8 @@ func (l *Reloaders) Reload() error {
 	return errors.Join(errs...)
 }
 
-// Note records the result of a reload after a file has changed. It logs the same error at most once per minute.
+// Note records the result of reloading a file that was detected as changed. It logs the same error at most once per
+// minute.
 func (l *Reloaders) Note(what string, err error) {
 	if l.update(map[string]error{what: err}); err == nil || l.isNew(err) {
 		l.write(what, err)
@@ -90,7 +92,7 @@ func (l *Reloaders) write(what string, err error) {
 	l.log.Info("reloaded a configuration file", "file", what)
 }
 
-// isNew reports whether an error wasn't logged within the last minute.
+// isNew reports whether the error hasn't been logged within the last minute.
 func (l *Reloaders) isNew(err error) bool {
 	l.lastMu.Lock()
 	defer l.lastMu.Unlock()
@@ -103,7 +105,7 @@ func (l *Reloaders) isNew(err error) bool {
 	return !found
 }
 
-// update records results by file. The last reload was successful if the last result of every file is nil.
+// update records the results of reloads, by file. Last reports success if the latest result of every file is nil.
 func (l *Reloaders) update(results map[string]error) {
 	l.lastMu.Lock()
 	defer l.lastMu.Unlock()
@@ -123,15 +125,15 @@ func (l *Reloaders) update(results map[string]error) {
 	l.success.Set(float64(l.last.UnixMilli()) / 1000)
 }
 
-// Last returns whether the last reload of all files was successful, and the time of the last successful one. The start
-// of the process counts as a reload.
+// Last returns whether the last reload of all files succeeded, and the time of the last successful reload. The start of
+// the process counts as a reload.
 func (l *Reloaders) Last() (ok bool, last time.Time) {
 	l.lastMu.Lock()
 	defer l.lastMu.Unlock()
 	return len(l.failed) == 0, l.last
 }
 
-// OnHangup reloads the files at each SIGHUP, until ctx ends. When it returns, the signal is handled.
+// OnHangup reloads the files at each SIGHUP until ctx ends. The signal handler is installed when OnHangup returns.
 func (l *Reloaders) OnHangup(ctx context.Context) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)

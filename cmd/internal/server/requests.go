@@ -8,21 +8,22 @@ import (
 )
 
 const (
-	// maxRequests is the max number of requests under way. An HTTP/2 connection can have many.
+	// maxRequests is the max number of requests in progress. It is needed because an HTTP/2 connection can have many
+	// requests.
 	maxRequests = 2048
 	// maxClientRequests is the max number of requests of one client. It is less than maxConnections, so that a client
 	// with a request on each of its connections can't occupy all of them.
 	maxClientRequests = maxConnections * 3 / 4
-	// maxWatchers is the max number of requests for /metrics under way.
+	// maxWatchers is the max number of requests for /metrics in progress.
 	maxWatchers = 64
 )
 
-// errCrowded means that the max number of requests is under way.
+// errCrowded means that the max number of requests is in progress.
 var errCrowded = errors.New("too many requests in progress")
 
-// requests limits the number of requests under way, in total and per client. A client is a user, or an address if there
-// is no authentication. A request whose body is being received doesn't count for its client. At the limit, a new
-// request replaces the one whose client sends or reads slowest, provided that the process is waiting for that client.
+// requests limits the number of requests in progress, in total and per client. A client is a user or, without
+// authentication, an address. While the body of a request is being received, the request doesn't count for its client.
+// At the limit, a new request replaces the request whose client keeps the process waiting longest, if there is one.
 type requests struct {
 	limit, each int
 
@@ -31,7 +32,7 @@ type requests struct {
 	clients map[string]int
 }
 
-// requestPlace is the slot of one request.
+// requestPlace is the slot of a request in progress.
 type requestPlace struct {
 	client   string
 	exchange *Exchange // nil: the wait for the client isn't measured
@@ -41,7 +42,8 @@ func newRequests(limit, each int) *requests {
 	return &requests{limit: limit, each: each, places: map[*requestPlace]struct{}{}, clients: map[string]int{}}
 }
 
-// enter adds a request. Unless it returns an error, the caller must call leave.
+// enter adds a request to the requests in progress. If it returns no error, the caller must call leave after the
+// request.
 func (q *requests) enter(client string, e *Exchange) (leave func(), err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -63,7 +65,7 @@ func (q *requests) enter(client string, e *Exchange) (leave func(), err error) {
 	}, nil
 }
 
-// computing returns the number of a client's requests whose bodies have been received.
+// computing returns the number of requests of a client whose bodies have been received.
 func (q *requests) computing(client string) (n int) {
 	for p := range q.places {
 		if p.client == client && (p.exchange == nil || !p.exchange.isSending()) {
@@ -73,9 +75,9 @@ func (q *requests) computing(client string) (n int) {
 	return n
 }
 
-// makeRoom gives up the request among some whose client has kept the process waiting longest, and for at least a given
-// time. Requests of clients that have more than their share are given up first. It returns false if there is no such
-// request.
+// makeRoom aborts one request for which among returns true: the one whose client has kept the process waiting longest,
+// and at least for the duration least. Requests of clients that have more than their share are aborted first. It
+// returns false if there is no such request.
 func (q *requests) makeRoom(least time.Duration, among func(*requestPlace) bool) bool {
 	var victim *requestPlace
 	longest, ofMany := least, false
@@ -98,7 +100,7 @@ func (q *requests) makeRoom(least time.Duration, among func(*requestPlace) bool)
 	return true
 }
 
-// remove removes a request. The caller must hold the lock. It may be called more than once.
+// remove removes a request, if it hasn't been removed before. The caller must hold the lock.
 func (q *requests) remove(p *requestPlace) {
 	if _, ok := q.places[p]; !ok {
 		return

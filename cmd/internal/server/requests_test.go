@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One client can't use all slots, and requests whose clients keep the process waiting are given up for others.
+// TestPlacesOfRequests checks that one client can't use all slots, and that requests whose clients keep the process
+// waiting are aborted for other requests.
 func TestPlacesOfRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newRequests(4, 3)
@@ -45,7 +46,8 @@ func TestPlacesOfRequests(t *testing.T) {
 	})
 }
 
-// Requests whose bodies are being received don't count against the limit of a client.
+// TestBodiesUnderWayTakeNoPlaces checks that requests whose bodies are being received don't count against the limit of
+// their client.
 func TestBodiesUnderWayTakeNoPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newRequests(4, 2)
@@ -69,7 +71,7 @@ func TestBodiesUnderWayTakeNoPlaces(t *testing.T) {
 }
 
 // TestManyRequestsMakeRoomFirst checks that requests of a client with more than its share are aborted first, even if
-// the process has waited longer for other clients.
+// other clients have kept the process waiting longer.
 func TestManyRequestsMakeRoomFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newRequests(2*manyConnections, 2*manyConnections)
@@ -98,7 +100,7 @@ func TestManyRequestsMakeRoomFirst(t *testing.T) {
 	})
 }
 
-// nowhere is a ResponseWriter with deadlines.
+// nowhere is a ResponseWriter that supports deadlines but ignores them.
 type nowhere struct{ http.ResponseWriter }
 
 func (nowhere) SetReadDeadline(time.Time) error  { return nil }

@@ -10,17 +10,17 @@ import (
 // Role is the permission that a request needs.
 type Role string
 
-// Admin includes the other roles.
+// The roles. Admin includes all others.
 const (
-	// Open needs no authentication.
+	// Open requires no authentication.
 	Open Role = "open"
-	// Read reads the data of a tenant.
+	// Read allows reading the data of a tenant.
 	Read Role = "read"
-	// Write stores samples for a tenant.
+	// Write allows storing samples for a tenant.
 	Write Role = "write"
-	// Watch reads the state of the process: its metrics, which contain names of tenants.
+	// Watch allows reading the state of the process: its metrics, which contain names of tenants.
 	Watch Role = "metrics"
-	// Admin changes stored data or reads data of all tenants.
+	// Admin allows changing stored data and reading the data of all tenants.
 	Admin Role = "admin"
 )
 
@@ -31,21 +31,21 @@ type Route struct {
 	// Name is the route's label in metrics. If it is empty, the handler counts its requests itself.
 	Name string
 	Role Role
-	// Tenant is set if requests belong to a tenant. The tenant is in the request's context, and the path may also start
-	// with /t/{tenant}. Requests of other routes apply to the whole process.
+	// Tenant is set if each request belongs to a tenant. The tenant is in the request's context, and the path may also
+	// start with /t/{tenant}. Without it, requests apply to the whole process.
 	Tenant  bool
 	Handler http.Handler
-	// OwnBounds is set if the handler limits its bodies itself, as handlers with the role Write do.
+	// OwnBounds is set if the handler limits request bodies itself. Handlers with the role Write always do.
 	OwnBounds bool
-	// Changes is set if requests with methods other than GET, HEAD and OPTIONS change something, as on routes with the
-	// roles Write and Admin. Pages of other origins may not send them.
+	// Changes is set if requests with methods other than GET, HEAD and OPTIONS change something. On routes with the
+	// roles Write and Admin, they always do. Pages of other origins may not send such requests.
 	Changes bool
 	// Preflight passes OPTIONS to the handler without authentication, because browsers send preflight requests without
 	// a password.
 	Preflight bool
 }
 
-// Paths that are also served at the limits of connections and requests.
+// Paths that are served even if the limits on connections and requests are reached.
 const (
 	healthyPath = "/-/healthy"
 	readyPath   = "/-/ready"
@@ -56,7 +56,7 @@ func isVital(path string) bool {
 	return path == healthyPath || path == readyPath || path == metricsPath
 }
 
-// Table returns the routes of a handler with these options.
+// Table returns the routes of the handler that NewHandler returns for these options.
 func (o Options) Table() []Route { return (&handler{Options: o}).table() }
 
 func (h *handler) table() []Route { return append(h.routes(), h.Routes...) }
@@ -66,16 +66,16 @@ func (h *handler) routes() []Route {
 	metrics := promhttp.HandlerFor(h.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	return []Route{
 		{Path: "/api/v1/write", Name: "/api/v1/write", Role: Write, Tenant: true, Handler: h.Write},
-		// The API counts requests by its own routes.
+		// The API counts the requests of its own routes, so this route has no Name.
 		{Path: "/api/v1/", Role: Read, Tenant: true, Handler: h.API, Preflight: true},
-		// These list the running queries and stop one.
+		// These routes list the running queries and cancel a query.
 		{Path: "/api/v1/status/active_queries", Role: Read, Tenant: true, Handler: h.API, Preflight: true},
 		{Path: "/api/v1/status/active_queries/", Role: Read, Tenant: true, Handler: h.API,
 			Preflight: true, Changes: true},
 		{Path: "/api/v1/admin/", Role: Admin, Tenant: true, Handler: h.API, Preflight: true},
-		// A snapshot contains all tenants.
+		// A snapshot contains the data of all tenants.
 		{Path: "/api/v1/admin/tsdb/snapshot", Role: Admin, Handler: h.API, Preflight: true},
-		// These show the command line and the machine.
+		// These routes expose the command line and facts about the machine.
 		{Path: "/api/v1/status/flags", Role: Admin, Handler: h.API, Preflight: true},
 		{Path: "/api/v1/status/config", Role: Admin, Handler: h.API, Preflight: true},
 		{Path: "/api/v1/status/runtimeinfo", Role: Admin, Handler: h.API, Preflight: true},
@@ -85,7 +85,7 @@ func (h *handler) routes() []Route {
 		{Path: "GET " + readyPath, Name: readyPath, Role: Open, Handler: http.HandlerFunc(h.ready)},
 		{Path: "/-/seal", Name: "/-/seal", Role: Admin, Handler: http.HandlerFunc(h.seal)},
 		{Path: "/-/reload", Name: "/-/reload", Role: Admin, Handler: http.HandlerFunc(h.reload)},
-		// Its errors may name series of any tenant.
+		// The errors in the response may name series of any tenant.
 		{Path: "GET /-/downsample", Name: "/-/downsample", Role: Admin, Handler: http.HandlerFunc(h.downsample)},
 		{Path: "GET " + metricsPath, Name: metricsPath, Role: Watch, Handler: metrics},
 
@@ -97,7 +97,7 @@ func (h *handler) routes() []Route {
 	}
 }
 
-// mux returns a mux with the routes, each behind the authorizer.
+// mux returns a mux with all routes, each guarded by the authorizer.
 func (h *handler) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range h.table() {

@@ -17,31 +17,32 @@ import (
 
 // Limits of each listener.
 const (
-	// maxConnections is the max number of open connections of one listener, except spareConnections.
+	// maxConnections is the max number of open connections of one listener, without spare connections.
 	maxConnections = 1024
-	// maxHeaderBytes is the max size of the request line and headers, which may contain a query in the URL.
+	// maxHeaderBytes is the max size of the request line and the headers. The URL may contain a long query.
 	maxHeaderBytes = 256 << 10
-	// readHeaderTimeout is the max time for sending the headers of a request. For the rest see pace.
+	// readHeaderTimeout is the max time for receiving the headers of a request. The time for the body is limited by
+	// pace.
 	readHeaderTimeout = 10 * time.Second
 	// maxStreams is the max number of concurrent requests on an HTTP/2 connection. streamBuffer is the max number of
-	// bytes received and not yet read per request.
+	// bytes per request that are received before the handler reads them.
 	maxStreams   = 100
 	streamBuffer = 256 << 10
-	// idleTimeout is the max time that a connection stays open between requests.
+	// idleTimeout is the max time that an idle connection is kept open.
 	idleTimeout = 5 * time.Minute
-	// drainTimeout is the max time for requests under way to end when the process stops.
+	// drainTimeout is the max time to complete the requests in progress when the process stops.
 	drainTimeout = 10 * time.Second
 )
 
-// Server listens on addresses.
+// Server is an HTTP server that listens on one or more addresses.
 type Server struct {
 	listeners []net.Listener
 	servers   []*http.Server
 	log       *slog.Logger
 }
 
-// Listen opens the addresses, each host:port. web may be nil: no TLS and no users. prefix is the handler's
-// Options.RoutePrefix. The error contains the remedy.
+// Listen listens on the addresses, each of the form host:port. web may be nil, for neither TLS nor users. prefix is the
+// handler's Options.RoutePrefix. The error names the remedy.
 func Listen(addresses []string, web *webconfig.File, prefix string, h http.Handler, m *Metrics,
 	log *slog.Logger) (*Server, error) {
 	s := &Server{log: log}
@@ -95,8 +96,8 @@ func (s *Server) Addresses() (out []string) {
 	return out
 }
 
-// Serve serves requests until ctx ends or a listener fails. It then accepts no more requests, and returns after those
-// under way have ended or drainTimeout has passed.
+// Serve serves requests until ctx ends or a listener fails. It then rejects new requests, waits up to drainTimeout for
+// the requests in progress, and returns.
 func (s *Server) Serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i, l := range s.listeners {

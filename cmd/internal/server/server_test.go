@@ -34,7 +34,8 @@ func TestPortInUse(t *testing.T) {
 	require.ErrorContains(t, err, "--web.listen-address=999.0.0.1:1: ")
 }
 
-// A request under way when the server stops gets its complete response; later ones are rejected.
+// TestStopDrainsRequests checks that a request in progress when the server stops gets its complete response, and that
+// later requests are rejected.
 func TestStopDrainsRequests(t *testing.T) {
 	begun, finish := make(chan struct{}), make(chan struct{})
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -62,7 +63,7 @@ func TestStopDrainsRequests(t *testing.T) {
 	}()
 	<-begun
 	stop()
-	// Connections are accepted until the listener is closed, and stop has only started.
+	// Wait until the listeners are closed. stop doesn't wait for that.
 	for _, address := range s.Addresses() {
 		require.Eventually(t, func() bool {
 			c, err := net.Dial("tcp", address)

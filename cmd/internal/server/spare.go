@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// spareFor is the max time for which the connection with the spare file handle stays open.
+	// spareFor is the max time that the connection with the spare file handle is kept open.
 	spareFor = 2 * time.Second
 	// pendingInterval is the interval at which a listener checks for new connections while the process has no file
 	// handles.
@@ -23,12 +23,12 @@ const (
 //	accept fails ─► wait for a connection ─► close an idle one and accept
 //	                                      └► none is idle: accept with the spare handle, one connection at a time
 //
-// Accept fails before a connection arrives, because the system allocates the file handle first. A handle that is
-// released for a connection is used immediately, because other parts of the process, such as the storage, also need
-// handles.
+// Accept fails even before a connection arrives, because the system allocates the file handle first. Spare handles are
+// therefore released only once a connection is waiting. Otherwise other parts of the process, such as the storage,
+// could take the handle in the meantime.
 type spareHandle struct {
 	net.Listener
-	// closeIdle closes an idle connection, or returns false if there is none. It is called without mu.
+	// closeIdle closes an idle connection. It returns false if there is none. The caller must not hold mu.
 	closeIdle func() bool
 
 	mu    sync.Mutex
@@ -41,7 +41,7 @@ func withSpareHandle(l net.Listener) *spareHandle {
 	return s
 }
 
-// renew opens a spare handle if there is none. The caller must hold mu, unless the listener isn't in use yet.
+// renew opens the spare handle, if it isn't open. The caller must hold mu, unless the listener isn't in use yet.
 func (l *spareHandle) renew() {
 	if l.spare != nil {
 		return
@@ -86,7 +86,7 @@ func (l *spareHandle) Accept() (net.Conn, error) {
 	return s, nil
 }
 
-// isWithoutHandles reports whether the process or the system has no file handles left.
+// isWithoutHandles reports whether an error means that the process or the system has no file handles left.
 func isWithoutHandles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
@@ -109,7 +109,7 @@ type spareConnection struct {
 	once sync.Once
 }
 
-// Close implements net.Conn and reopens the spare handle.
+// Close implements net.Conn. It opens the spare handle again.
 func (c *spareConnection) Close() (err error) {
 	c.once.Do(func() {
 		c.of.mu.Lock()

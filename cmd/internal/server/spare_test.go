@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAnswersWithoutFileHandles sends requests to a server whose process can't open more files, while idle connections
-// use most of the file handles. Whenever one is released, other parts of the process use it.
+// TestAnswersWithoutFileHandles sends requests to a process that can't open more files. Idle connections use most of
+// its file handles, and whenever a handle is released, the rest of the process uses it.
 func TestAnswersWithoutFileHandles(t *testing.T) {
 	const role = "CASSIA_TEST_NO_HANDLES"
 	if os.Getenv(role) != "" {
@@ -68,8 +68,8 @@ func TestAnswersWithoutFileHandles(t *testing.T) {
 	}
 }
 
-// serveWithoutHandles prints its address, opens files until no handle is left for each line of its input, and serves
-// until its input ends.
+// serveWithoutHandles prints its address and serves requests until its standard input ends. For each line of the input,
+// it opens files until no file handle is left.
 func serveWithoutHandles() {
 	limit := syscall.Rlimit{Cur: 64, Max: 64}
 	must := func(err error) {

@@ -26,7 +26,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// authority signs the certificates of a test.
+// authority is a certificate authority for tests.
 type authority struct {
 	key         *ecdsa.PrivateKey
 	certificate *x509.Certificate
@@ -48,7 +48,7 @@ func newAuthority(t *testing.T) authority {
 	return authority{key, certificate}
 }
 
-// sign returns a certificate for a name, and for 127.0.0.1.
+// sign returns a certificate for a host name and for 127.0.0.1.
 func (a authority) sign(t *testing.T, name string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -75,7 +75,7 @@ func writePEM(t *testing.T, path, kind string, der []byte) {
 	require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 }
 
-// writeServerFiles writes a certificate and its key for web.yml.
+// writeServerFiles writes the certificate and the key that web.yml refers to.
 func writeServerFiles(t *testing.T, dir string, own tls.Certificate) {
 	t.Helper()
 	key, err := x509.MarshalECPrivateKey(own.PrivateKey.(*ecdsa.PrivateKey))
@@ -84,7 +84,7 @@ func writeServerFiles(t *testing.T, dir string, own tls.Certificate) {
 	writePEM(t, filepath.Join(dir, "server.key"), "EC PRIVATE KEY", key)
 }
 
-// writeWebConfig writes web.yml and its files. clientAuth determines how client certificates are requested.
+// writeWebConfig writes web.yml and the files that it refers to. clientAuth is the policy for client certificates.
 func writeWebConfig(t *testing.T, dir string, servers, clients authority, clientAuth string) (file string) {
 	t.Helper()
 	writeServerFiles(t, dir, servers.sign(t, "cassia.example.org"))
@@ -98,7 +98,7 @@ func writeWebConfig(t *testing.T, dir string, servers, clients authority, client
 	return file
 }
 
-// secureServer serves h with TLS. clientAuth determines how client certificates are requested.
+// secureServer serves h with TLS. clientAuth is the policy for client certificates.
 func secureServer(t *testing.T, servers, clients authority, clientAuth string, h http.Handler) string {
 	t.Helper()
 	web, err := webconfig.Open(writeWebConfig(t, t.TempDir(), servers, clients, clientAuth), false)
@@ -106,7 +106,7 @@ func secureServer(t *testing.T, servers, clients authority, clientAuth string, h
 	return serveSecurely(t, web, h)
 }
 
-// serveSecurely returns the address of a server that runs until the test ends.
+// serveSecurely starts a server that runs until the test ends. It returns the address.
 func serveSecurely(t *testing.T, web *webconfig.File, h http.Handler) string {
 	t.Helper()
 	s, err := Listen([]string{"127.0.0.1:0"}, web, "", h, noMetrics(), quiet)
@@ -118,7 +118,7 @@ func serveSecurely(t *testing.T, web *webconfig.File, h http.Handler) string {
 	return s.Addresses()[0]
 }
 
-// ask returns the status and body of a response, or the error.
+// ask sends a request and returns the status and the body of the response.
 func ask(url string, trusted *x509.CertPool, own ...tls.Certificate) (string, error) {
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: trusted, Certificates: own}, ForceAttemptHTTP2: true,
@@ -162,7 +162,8 @@ func TestMutualTLS(t *testing.T) {
 	require.Error(t, err, "an unknown authority")
 }
 
-// A verified certificate identifies its user; an unverified one is rejected in the handshake.
+// TestCertificateOfAUser checks that a verified client certificate identifies its user, and that an unverified one is
+// rejected in the handshake.
 func TestCertificateOfAUser(t *testing.T) {
 	servers, clients := newAuthority(t), newAuthority(t)
 	file := filepath.Join(t.TempDir(), "auth.yml")

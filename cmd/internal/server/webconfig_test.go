@@ -22,7 +22,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/webconfig"
 )
 
-// brokenWebConfigs are invalid web configurations, each with its error.
+// brokenWebConfigs returns invalid web configurations, each with its expected error.
 func brokenWebConfigs(t *testing.T, servers authority) []struct{ file, text, want string } {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,7 +56,7 @@ func brokenWebConfigs(t *testing.T, servers authority) []struct{ file, text, wan
 	}
 }
 
-// secureClient returns a client that trusts an authority.
+// secureClient returns an HTTP client that trusts an authority.
 func secureClient(t *testing.T, trusted *x509.CertPool) *http.Client {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -71,7 +71,8 @@ func bodyOf(t *testing.T, answer *http.Response) string {
 	return string(text)
 }
 
-// The last valid settings stay in effect while a file is invalid. Requests and reloads report the error, and its end.
+// TestBrokenWebConfig checks that the last valid settings stay in effect while a file is invalid. Requests and reloads
+// report when the error starts and ends.
 func TestBrokenWebConfig(t *testing.T) {
 	servers, clients := newAuthority(t), newAuthority(t)
 	dir := t.TempDir()
@@ -120,7 +121,7 @@ func TestBrokenWebConfig(t *testing.T) {
 	}
 }
 
-// New certificates and users take effect without a reload.
+// TestChangedWebConfig checks that new certificates and users take effect without a reload.
 func TestChangedWebConfig(t *testing.T) {
 	servers, dir := newAuthority(t), t.TempDir()
 	file := writeWebConfig(t, dir, servers, servers, "")
@@ -158,7 +159,7 @@ func TestChangedWebConfig(t *testing.T) {
 	require.Contains(t, got, "429 ", "rate_limit")
 }
 
-// A file without errors doesn't hide the error of another.
+// TestReloadersNote checks that a valid file doesn't hide the error of another file.
 func TestReloadersNote(t *testing.T) {
 	files := NewReloaders(prometheus.NewRegistry(), quiet, now)
 	files.Add("a", func() error { return nil })
