@@ -18,9 +18,9 @@ import (
 )
 
 var (
-	// ErrUnknown means that a request has no credentials, or wrong ones.
+	// ErrUnknown means that a request has missing or wrong credentials.
 	ErrUnknown = errors.New("not authenticated")
-	// ErrBusy means that too many password checks are waiting.
+	// ErrBusy means that too many passwords are waiting to be checked.
 	ErrBusy = errors.New("too many passwords are being checked; try again")
 )
 
@@ -51,17 +51,17 @@ func (u *User) Tenants() (names []string, all bool) {
 	return slices.Sorted(maps.Keys(u.tenants)), u.all
 }
 
-// Tenant returns the tenant of requests that name none. If it is empty, requests must name one.
+// Tenant returns the default tenant, for requests that don't name a tenant. If it is empty, each request must name one.
 func (u *User) Tenant() string { return u.usual }
 
-// Guard identifies the users who send requests. Its methods may be called from any goroutine.
+// Guard identifies the users who send requests. Its methods are safe for concurrent use.
 type Guard struct {
 	file      string
 	users     atomic.Pointer[users]
 	passwords *passwords
 }
 
-// Open reads a file of users. Its error contains the cause and no secret.
+// Open reads a file of users. Its error contains the cause, but no secret.
 func Open(file string) (*Guard, error) {
 	g := &Guard{file: file, passwords: newPasswords()}
 	if err := g.Reload(); err != nil {
@@ -70,7 +70,8 @@ func Open(file string) (*Guard, error) {
 	return g, nil
 }
 
-// OfHashes returns a guard without a file, for users who have only a password. hashes are bcrypt hashes by user name.
+// OfHashes returns a guard without a file, whose users have only a password. hashes contains the bcrypt hashes by user
+// name.
 func OfHashes(hashes map[string]string) (*Guard, error) {
 	all := &users{byName: map[string]*User{}}
 	for name, hash := range hashes {
@@ -85,7 +86,7 @@ func OfHashes(hashes map[string]string) (*Guard, error) {
 	return g, nil
 }
 
-// Reload reads the file again. After an error the previous users stay in effect.
+// Reload reads the file again. If it fails, the previous users stay in effect.
 func (g *Guard) Reload() error {
 	all, err := readFile(g.file)
 	if err != nil {
@@ -115,8 +116,8 @@ func (g *Guard) Identify(r *http.Request) (*User, error) {
 	return nil, fmt.Errorf("%w: the Authorization header is neither Basic nor Bearer", ErrUnknown)
 }
 
-// nobodyOf returns the hash that is checked for unknown users, so that the check takes the same time as for known
-// users.
+// nobodyOf returns a hash to check for unknown users, so that they can't be distinguished from known users by the time
+// that the check takes.
 func nobodyOf(cost int) string {
 	return fmt.Sprintf("$2a$%02d$......................8mAz4kuCVu8bvxqmeJYXXqQ.vzhnEQe", cost)
 }
@@ -142,8 +143,8 @@ func (g *Guard) ofPassword(ctx context.Context, all *users, remote, name, passwo
 	return u, nil
 }
 
-// ofToken returns the user with a token, found by the token's hash. A timing difference would only reveal parts of the
-// hash and not of the token; the comparison takes constant time anyway.
+// ofToken returns the user with a token. The lookup by hash doesn't take constant time, but its timing could reveal
+// only parts of the hash, not of the token. The final comparison takes constant time.
 func (all *users) ofToken(token string) (*User, error) {
 	digest := sha256.Sum256([]byte(token))
 	var found *User
@@ -158,7 +159,7 @@ func (all *users) ofToken(token string) (*User, error) {
 	return found, nil
 }
 
-// ofCertificate returns the user with a name of a verified certificate.
+// ofCertificate returns the user whose certificate names include a name in the verified client certificate.
 func (all *users) ofCertificate(r *http.Request) (*User, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return nil, fmt.Errorf("%w: send a password, a token or a client certificate", ErrUnknown)

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// bcryptOf returns the cheapest hash of a password.
+// bcryptOf returns a hash of a password with the lowest cost.
 func bcryptOf(t *testing.T, password string) string {
 	t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
@@ -41,7 +41,7 @@ func open(t *testing.T, text string) *Guard {
 	return g
 }
 
-// shown has the credentials of a request.
+// shown holds the credentials that a request contains.
 type shown struct {
 	user, password string
 	headers        []string
@@ -71,7 +71,7 @@ func (g *Guard) of(s shown) (string, error) {
 	return u.Name(), nil
 }
 
-// parsed is a certificate as a connection shows it.
+// parsed returns a certificate in the form in which a TLS connection provides it.
 func parsed(template *x509.Certificate) *x509.Certificate {
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {

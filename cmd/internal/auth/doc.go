@@ -1,5 +1,5 @@
 // Package auth identifies the users of a server. Users are read from a file. Each has passwords, tokens or
-// certificates, roles that permit actions, and the tenants whose data the user may use.
+// certificates, roles that permit actions, and the tenants that the user may access.
 //
 //	request ─┬ Authorization: Basic   ─ bcrypt, a few at once, cached ─┐
 //	         ├ Authorization: Bearer  ─ SHA-256                       ─┼─► User: roles, tenants

@@ -15,16 +15,16 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Limits of the file.
+// Limits on the file.
 const (
 	maxFile    = 4 << 20
 	maxUsers   = 10_000
 	maxNameLen = 128
-	// maxCost is the max bcrypt cost. At 14 a check takes about a second.
+	// maxCost is the max bcrypt cost. With it, a check takes about a second.
 	maxCost = 14
 )
 
-// The file of --auth.file:
+// fileContent is the contents of the file set by --auth.file:
 //
 //	users:
 //	  - name: grafana
@@ -56,7 +56,7 @@ type users struct {
 	byName        map[string]*User
 	byToken       map[[sha256.Size]byte]*User
 	byCertificate map[string]*User
-	// cost is the max cost of the users' hashes. A check for an unknown user uses it too.
+	// cost is the max bcrypt cost of all users' hashes. It is also used to check passwords of unknown users.
 	cost int
 }
 
@@ -68,7 +68,7 @@ func readFile(name string) (*users, error) {
 	return parse(text)
 }
 
-// parse parses the file. Its errors contain no hash, and no text that may be a password in place of a hash.
+// parse parses the file. Its errors contain neither hashes nor text that may be a password in place of a hash.
 func parse(text []byte) (*users, error) {
 	var file fileContent
 	if err := bounds.DecodeYAML(text, maxFile, &file); err != nil {
@@ -93,7 +93,8 @@ func parse(text []byte) (*users, error) {
 
 var unknownKey = regexp.MustCompile(`^(line \d+): field (\S{1,40}) not found`)
 
-// withoutValues removes the values of the file from YAML's errors, except unknown keys.
+// withoutValues removes values from an error of the YAML parser, so that the error contains no secrets. Unknown keys
+// are kept.
 func withoutValues(err error) error {
 	var te *yaml.TypeError
 	if !errors.As(err, &te) {

@@ -55,7 +55,7 @@ func TestBadFiles(t *testing.T) {
 	require.ErrorContains(t, err, "must have 1 to 10000")
 }
 
-// FuzzParse: no file causes a panic, and no error contains the hash that is in every file.
+// FuzzParse checks that no file causes a panic, and that no error contains the hash, which every file contains.
 func FuzzParse(f *testing.F) {
 	hash := "$2a$04$" + strings.Repeat("Z", 53)
 	f.Add("users: [{name: a, password: SECRET, roles: [read], tenants: [a]}]")

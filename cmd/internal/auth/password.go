@@ -14,8 +14,8 @@ import (
 
 // Limits of password checks. bcrypt is slow on purpose, and clients that guess passwords must not block others.
 const (
-	// maxWaiting is the max number of different passwords that wait to be checked, and maxOfHost the max number from
-	// one address.
+	// maxWaiting is the max number of different passwords that wait to be checked. maxOfHost is the max number of these
+	// from one address.
 	maxWaiting = 64
 	maxOfHost  = 8
 	// maxGood and maxBad are the sizes of the caches of accepted and rejected passwords. The caches are separate, so
@@ -50,7 +50,7 @@ func newPasswords() *passwords {
 	return p
 }
 
-// check reports whether a password matches a bcrypt hash. Equal checks that run at the same time are done once.
+// check reports whether a password matches a bcrypt hash. Identical concurrent checks are done once.
 func (p *passwords) check(ctx context.Context, host, hash, password string) (bool, error) {
 	h := hmac.New(sha256.New, p.key[:])
 	h.Write([]byte(hash)) // A hash is always 60 bytes.
@@ -107,7 +107,7 @@ func (p *passwords) remember(key mac, ok bool) {
 	m[key] = struct{}{}
 }
 
-// enter adds a check to those that wait, if the address is below its limit.
+// enter adds a check to the waiting checks. It returns false if the address has reached its limit.
 func (p *passwords) enter(host string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// How long and how often a condition is waited for.
+// waitLong is the max time to wait for a condition, and waitShort the interval between checks.
 const (
 	waitLong  = time.Minute
 	waitShort = time.Millisecond
@@ -21,7 +21,7 @@ const (
 
 const someHash = "$2a$04$012345678901234567890u012345678901234567890123456789."
 
-// slowPasswords accepts only "right", and blocks every check until it is released.
+// slowPasswords returns passwords that accept only "right" and block every check until release is called.
 func slowPasswords() (p *passwords, running *atomic.Int32, most *atomic.Int32, checks *atomic.Int32, release func()) {
 	p = newPasswords()
 	running, most, checks = new(atomic.Int32), new(atomic.Int32), new(atomic.Int32)
@@ -41,8 +41,8 @@ func slowPasswords() (p *passwords, running *atomic.Int32, most *atomic.Int32, c
 	return p, running, most, checks, sync.OnceFunc(func() { close(hold) })
 }
 
-// A flood of guesses uses a limited part of the CPU and of the queue. During it, known users are accepted, and also new
-// users from another address.
+// TestGuessesAreBounded checks that a flood of guesses uses a limited part of the CPU and of the queue. Meanwhile,
+// users with cached passwords are accepted, and also other users from another address.
 func TestGuessesAreBounded(t *testing.T) {
 	p, running, most, checks, release := slowPasswords()
 	defer release()

@@ -14,7 +14,7 @@ import (
 // ErrAckLog means that an ack log can't be read.
 var ErrAckLog = errors.New("bench: invalid ack log")
 
-// Acks records which samples were acknowledged, one bit per sample. It is safe for concurrent use.
+// Acks records which samples were acknowledged, with one bit per sample. It is safe for concurrent use.
 type Acks struct {
 	w     Workload
 	mu    sync.Mutex
@@ -22,7 +22,7 @@ type Acks struct {
 	count int64
 }
 
-// NewAcks returns Acks for w without acknowledged samples.
+// NewAcks returns Acks for w in which no sample is acknowledged.
 func NewAcks(w Workload) *Acks { return &Acks{w: w, bits: make([][]uint64, w.Series)} }
 
 // Workload returns the workload of the samples.
@@ -54,7 +54,7 @@ func (a *Acks) Count() int64 {
 	return a.count
 }
 
-// Snapshot returns a copy.
+// Snapshot returns a copy that later acknowledgements don't change.
 func (a *Acks) Snapshot() *Acks {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -83,15 +83,15 @@ func (a *Acks) last() int {
 	return last
 }
 
-// ackLine is a line of the log. The first line is the workload. Each other line has the acknowledged steps of the
-// series From to To (inclusive), as pairs of first and last step.
+// ackLine is a line of the ack log. The first line is the workload. Each other line contains the acknowledged steps of
+// the series From to To (inclusive), as pairs of the first and the last step.
 type ackLine struct {
 	From  int      `json:"from_series"`
 	To    int      `json:"to_series"`
 	Steps [][2]int `json:"steps"`
 }
 
-// Write writes the log: the workload, and its acknowledged samples.
+// Write writes the ack log: the workload and the acknowledged samples.
 func (a *Acks) Write(to io.Writer) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -129,7 +129,7 @@ func (a *Acks) ranges(i int) [][2]int {
 	return out
 }
 
-// ReadAcks reads a log written by Write. It returns ErrAckLog for an invalid one.
+// ReadAcks reads an ack log written by Write. It returns ErrAckLog if the log is invalid.
 func ReadAcks(from io.Reader) (*Acks, error) {
 	in := json.NewDecoder(bufio.NewReader(from))
 	var w Workload

@@ -1,6 +1,6 @@
 package bench
 
-// ref identifies a sample: a step of a series.
+// ref identifies a sample by its series and step.
 type ref struct{ series, step int }
 
 // shard yields the samples of one sender in the order of delivery: by step, and within a step by series. A late sample
@@ -10,7 +10,7 @@ type shard struct {
 	first  int // series first, first+stride, …
 	stride int
 
-	// step and series are the next sample. behind is set if the late samples of this step are next.
+	// step and series identify the next sample. behind is set if the late samples of this step come next.
 	step, series int
 	behind       bool
 }

@@ -1,9 +1,9 @@
 // Package bench generates load for any server that accepts Prometheus remote write, and verifies what the server
-// stored. The command cassia bench and the benchmarks call it.
+// stored. The command cassia bench and the benchmarks use it.
 //
-// A Workload describes the data completely: series i has at step k the value Value(i, k), in any process and at any
-// time. So a run doesn't have to keep the samples that it sent, and all stored samples can be verified, even by another
-// process. A change to the generator would invalidate the ack logs of earlier runs.
+// A Workload completely determines the data: the value of series i at step k is Value(i, k), in any process and at any
+// time. A run therefore doesn't keep the samples that it sent, and even another process can verify all stored samples.
+// A change to the generator would invalidate the ack logs of earlier runs.
 //
 //	Workload ──► Generator ──► shards (series i is sent by shard i mod senders)
 //	                             │  refs: (series, step), in the order of delivery

@@ -19,8 +19,8 @@ const (
 	V2 Protocol = "2.0"
 )
 
-// encoder encodes requests for one shard. Labels, which don't change, are encoded once per series, so that the
-// generator uses little CPU compared to the measured server.
+// encoder encodes the requests of one shard. It encodes the constant labels only once per series, so that the generator
+// uses little CPU compared to the measured server.
 type encoder interface {
 	// encode returns the compressed request, which is valid until the next call.
 	encode(refs []ref) ([]byte, error)
@@ -38,7 +38,7 @@ func newEncoder(p Protocol, g *Generator) (encoder, error) {
 	return nil, fmt.Errorf("bench: unknown remote write protocol %q; use %s or %s", p, V1, V2)
 }
 
-// Wire tags, with field number and wire type, of the messages that are encoded by hand.
+// Wire tags, composed of field number and wire type, of the messages that are encoded by hand.
 const (
 	tagBytes1, tagBytes2, tagBytes3, tagBytes4, tagBytes5 = 1<<3 | 2, 2<<3 | 2, 3<<3 | 2, 4<<3 | 2, 5<<3 | 2
 
@@ -59,7 +59,7 @@ func appendSample(to []byte, t int64, v float64) []byte {
 	return binary.AppendUvarint(to, uint64(t))
 }
 
-// known has a series' encoded labels in their last generation.
+// known holds the encoded labels of a series in its latest generation.
 type known struct {
 	generation int
 	labels     []byte
@@ -121,7 +121,7 @@ func (e *encoderV1) encode(refs []ref) ([]byte, error) {
 	return e.packed, nil
 }
 
-// knownV2 has a series' labels as numbers of strings.
+// knownV2 holds the labels of a series in its latest generation, as numbers of strings.
 type knownV2 struct {
 	generation int
 	strings    []uint32
@@ -130,11 +130,11 @@ type knownV2 struct {
 type encoderV2 struct {
 	g     *Generator
 	known map[int]knownV2
-	// ids has the numbers of all strings; texts is the inverse.
+	// ids maps all strings to their numbers, and texts maps the numbers to the strings.
 	ids   map[string]uint32
 	texts []string
-	// place has each string's number in the current request; it is valid if the string's mark is the number of the
-	// request.
+	// place contains each string's symbol number in the current request. It is valid only if the string's mark is equal
+	// to requests, the number of the current request.
 	place, mark []uint32
 	requests    uint32
 

@@ -23,7 +23,7 @@ func NewGenerator(w Workload) (*Generator, error) {
 
 func (g *Generator) shape(i int) shape { return g.shapes[i%SeriesPerTarget] }
 
-// Labels returns the labels of series i at step k. They change when its target is replaced.
+// Labels returns the labels of series i at step k. They change when the series' target is replaced.
 func (g *Generator) Labels(i, k int) labels.Labels {
 	target := i / SeriesPerTarget
 	return g.labelsOf(g.shape(i), target, g.generation(target, k))
@@ -32,7 +32,7 @@ func (g *Generator) Labels(i, k int) labels.Labels {
 // IsHistogram reports whether series i has native histograms rather than floats.
 func (g *Generator) IsHistogram(i int) bool { return g.shape(i).kind >= kindHistogram }
 
-// odd are values that stores often damage.
+// odd contains values that stores often corrupt.
 var odd = [...]uint64{
 	0x7ff8000000000001,                     // the usual NaN
 	0x7ff8dead0000beef,                     // a NaN with a payload
@@ -53,7 +53,7 @@ func (g *Generator) Value(i, k int) float64 {
 	case kindConstant:
 		return float64(own % 3 * (own >> 40))
 	case kindIdle:
-		// Two in three never change; the others change by one, every 50 to 305 steps.
+		// Two of three of these series never change. The others change by one every 50 to 305 steps.
 		if own%3 > 0 {
 			return 0
 		}
@@ -82,9 +82,9 @@ func grow(own, noise uint64, k int) uint64 {
 	return since*step + noise%step
 }
 
-// Histogram returns sample k of histogram series i; exactly one of the results is set. Counts grow like counters, and
-// every few hundred steps the buckets' layout changes, as in real histograms. No bucket is empty, because a store may
-// leave out empty buckets.
+// Histogram returns sample k of histogram series i. Exactly one of the results isn't nil. As in real histograms, counts
+// grow like counters and the bucket layout changes every few hundred steps. No bucket is empty, because a store may
+// omit empty buckets.
 func (g *Generator) Histogram(i, k int) (*histogram.Histogram, *histogram.FloatHistogram) {
 	own := mix(g.Seed, uint64(i)*2+1)
 	layout := int(own%4) + k/300%3

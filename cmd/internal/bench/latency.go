@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// latencies is a histogram of durations with buckets that grow by 1/32 of a power of two. Its error is at most 2.2%,
-// and its memory is constant.
+// latencies is a histogram of durations. There are 32 buckets per power of two, so the error is at most 2.2 % and the
+// memory is constant.
 type latencies struct {
 	counts [32 * 40]int64
 	total  int64
@@ -14,7 +14,7 @@ type latencies struct {
 	max    time.Duration
 }
 
-// bucket returns the bucket of a duration, starting at a microsecond.
+// bucket returns the index of a duration's bucket. The first bucket starts at a microsecond.
 func (l *latencies) bucket(d time.Duration) int {
 	us := float64(d) / float64(time.Microsecond)
 	return min(max(0, int(math.Log2(max(us, 1))*32)), len(l.counts)-1)

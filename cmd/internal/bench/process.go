@@ -16,13 +16,13 @@ import (
 
 // Usage is the resource usage of a process on this machine.
 type Usage struct {
-	// CPU is the user and system time since its start.
+	// CPU is the user and system time since the process started.
 	CPU time.Duration
-	// RSS is its current memory and PeakRSS its max memory, in bytes.
+	// RSS is the current resident memory and PeakRSS its max, in bytes.
 	RSS, PeakRSS int64
 }
 
-// ProcessUsage reads the usage of a process, from its CPU clock and from /proc (Linux).
+// ProcessUsage reads the resource usage of a process from its CPU clock and from /proc (Linux).
 func ProcessUsage(pid int) (Usage, error) {
 	var u Usage
 	var cpu unix.Timespec

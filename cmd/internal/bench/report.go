@@ -10,26 +10,26 @@ import (
 type Report struct {
 	Samples  int64 `json:"samples"`
 	Requests int64 `json:"requests"`
-	// Errors is the number of failed attempts, including those whose request was accepted later.
+	// Errors is the number of failed attempts. A failed attempt may have been retried successfully.
 	Errors int64 `json:"errors"`
 	// Bytes is the compressed size of the acknowledged requests.
 	Bytes    int64         `json:"bytes"`
 	Duration time.Duration `json:"duration_ns"`
-	// Ack* are the durations until requests were acknowledged.
+	// The Ack fields are the durations until requests were acknowledged.
 	AckMean time.Duration `json:"ack_mean_ns"`
 	AckP50  time.Duration `json:"ack_p50_ns"`
 	AckP90  time.Duration `json:"ack_p90_ns"`
 	AckP99  time.Duration `json:"ack_p99_ns"`
 	AckMax  time.Duration `json:"ack_max_ns"`
-	// ServerCPU is the CPU time of the server during the run, ServerRSS its memory at the end; 0 if its process is
-	// unknown. The same applies to the size of its data.
+	// ServerCPU is the CPU time of the server during the run, and ServerRSS its memory at the end. The fields about the
+	// server and its data are 0 if its process or directory is unknown.
 	ServerCPU     time.Duration `json:"server_cpu_ns,omitempty"`
 	ServerRSS     int64         `json:"server_rss_bytes,omitempty"`
 	ServerPeakRSS int64         `json:"server_peak_rss_bytes,omitempty"`
 	DirBytes      int64         `json:"dir_bytes,omitempty"`
 }
 
-// Rate returns the samples per second.
+// Rate returns the number of samples sent per second.
 func (r Report) Rate() float64 { return float64(r.Samples) / max(r.Duration.Seconds(), 1e-9) }
 
 // CPUPerMillion returns the server's CPU seconds per million samples.
@@ -64,7 +64,7 @@ func short(d time.Duration) time.Duration {
 	return d.Round(10 * time.Microsecond)
 }
 
-// usage returns the server's usage so far, if it is known.
+// usage returns the current resource usage of the server, or zero if its process is unknown.
 func (r *run) usage() (Usage, error) {
 	if r.PID == 0 {
 		return Usage{}, nil
@@ -92,7 +92,7 @@ func (r *run) report(before Usage) (Report, error) {
 	return out, err
 }
 
-// progress writes a line every ProgressEvery, until done is closed.
+// progress writes a progress line every ProgressEvery, until done is closed.
 func (r *run) progress(done <-chan struct{}) {
 	if r.Progress == nil {
 		return

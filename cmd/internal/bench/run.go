@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// ErrRefused means that the server rejects a request permanently.
+// ErrRefused means that the server rejected a request permanently.
 var ErrRefused = errors.New("bench: the server rejected a request")
 
 // Options configure the delivery of a workload.
@@ -29,19 +29,20 @@ type Options struct {
 	Senders int
 	// RequestSamples is the max number of samples per request. Default 2000, as in Prometheus.
 	RequestSamples int
-	// Speed is the factor by which the workload is sent faster than its own clock; 0: as fast as possible.
+	// Speed is the factor by which the workload is replayed faster than in real time; 0: as fast as possible.
 	Speed float64
 	// Rate is the max number of samples per second; 0: no limit.
 	Rate float64
 	// RetryFor is how long a request is retried before the run fails. Default 1 minute.
 	RetryFor time.Duration
-	// Progress receives a line every ProgressEvery (default 5 s); nil: none.
+	// Progress receives a progress line every ProgressEvery (default 5 s). If it is nil, there are none.
 	Progress      io.Writer
 	ProgressEvery time.Duration
-	// PID is the server's process and Dir the directory of its data, for the report, if it runs on this machine.
+	// PID is the ID of the server's process, and Dir is its data directory. They are optional and only used for the
+	// report, if the server runs on this machine.
 	PID int
 	Dir string
-	// Client is the HTTP client; nil: a new one.
+	// Client is the HTTP client. If it is nil, a new client is created.
 	Client *http.Client
 }
 
@@ -75,7 +76,7 @@ type run struct {
 	Options
 	g    *Generator
 	acks *Acks
-	// began is the start time, by this machine's clock.
+	// began is the start time on this machine's clock.
 	began            time.Time
 	requests, errors atomic.Int64
 	bytes            atomic.Int64
@@ -84,8 +85,8 @@ type run struct {
 	latencies latencies
 }
 
-// Run sends the whole workload and returns the report. acks records acknowledged samples, also if the run is
-// interrupted because of ctx or an error.
+// Run sends the whole workload and returns the report. acks receives the acknowledged samples, even if the run is
+// interrupted by ctx or an error.
 func Run(ctx context.Context, g *Generator, acks *Acks, o Options) (Report, error) {
 	r := &run{Options: o.withDefaults(), g: g, acks: acks, began: time.Now()}
 	before, err := r.usage()
@@ -114,7 +115,7 @@ func Run(ctx context.Context, g *Generator, acks *Acks, o Options) (Report, erro
 	return report, err
 }
 
-// send sends the requests of a shard.
+// send sends all requests of a shard.
 func (r *run) send(ctx context.Context, s *shard) error {
 	enc, err := newEncoder(r.Protocol, r.g)
 	if err != nil {
@@ -153,8 +154,8 @@ func (r *run) send(ctx context.Context, s *shard) error {
 	}
 }
 
-// due returns the time at which a request may be sent: not before the end of its step at the configured speed, and not
-// faster than the sender's share of the rate.
+// due returns the time at which a request may be sent. At the configured speed, this isn't before the end of its step.
+// It also keeps the sender within its share of the rate.
 func (r *run) due(step, sent int) time.Time {
 	at := r.began
 	if r.Speed > 0 {
@@ -184,13 +185,13 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Pauses between attempts of a request.
+// firstPause and lastPause are the first and the longest pause between attempts to send a request.
 const (
 	firstPause = 30 * time.Millisecond
 	lastPause  = 5 * time.Second
 )
 
-// deliver sends a request until it is acknowledged, and returns the duration of the successful attempt.
+// deliver sends a request until it is acknowledged. It returns the duration of the successful attempt.
 func (r *run) deliver(ctx context.Context, body []byte, headers map[string]string) (time.Duration, error) {
 	giveUp := time.Now().Add(r.RetryFor)
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -212,7 +213,7 @@ func (r *run) deliver(ctx context.Context, body []byte, headers map[string]strin
 	}
 }
 
-// try sends a request once. If the server returns a Retry-After, it is returned with the error.
+// try sends a request once. If it fails, it also returns the pause that the server requests with Retry-After.
 func (r *run) try(ctx context.Context, body []byte, headers map[string]string) (time.Duration, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(body))
 	if err != nil {

@@ -17,16 +17,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// memory is a server that keeps the received samples, decoded with Prometheus' own messages.
+// memory is a server that stores the received samples in memory. It decodes them with Prometheus' own messages.
 type memory struct {
 	t  *testing.T
 	mu sync.Mutex
-	// series maps labels to samples.
+	// series contains the stored series by their labels.
 	series   map[string]*prompb.TimeSeries
 	tenants  map[string]bool
 	types    map[string]writev2.Metadata_MetricType
 	requests int
-	// fail may answer a request before (keep false) or after its samples were stored.
+	// fail, if set, returns the status with which a request fails, and whether its samples are stored anyway.
 	fail func(request int) (status int, keep bool)
 }
 

@@ -29,7 +29,7 @@ const (
 	kindCustomHistogram             // native: custom buckets
 )
 
-// shape is a series of a target: its metric and its own labels (name, value, …), and the kind of its values.
+// shape is a series of a target: its metric, its own labels (name, value, …), and the kind of its values.
 type shape struct {
 	metric string
 	labels []string
@@ -37,12 +37,12 @@ type shape struct {
 	mtype  prompb.MetricMetadata_MetricType
 }
 
-// family has a shape per combination of label values.
+// family is a metric with a shape per combination of label values.
 type family struct {
 	metric string
 	kind   kind
 	mtype  prompb.MetricMetadata_MetricType
-	// vary lists label names with their values.
+	// vary contains the label names with their values.
 	vary []vary
 }
 
@@ -66,8 +66,7 @@ func numbered(prefix string, n int) []string {
 	return out
 }
 
-// families returns the families of a target. Their mix is similar to real exporters: a large part of the series never
-// changes.
+// families returns the families of a target. Their mix is similar to real exporters, in which many series never change.
 func families() []family {
 	var (
 		cpus     = vary{"cpu", numbered("", 16)}
@@ -136,7 +135,8 @@ func families() []family {
 	return out
 }
 
-// shapes returns the series of one target. The first w.Histograms and w.Odd of them are special ones.
+// shapes returns the series of one target. The first w.Histograms series are native histograms, and the next w.Odd
+// series have odd values.
 func shapes(w Workload) []shape {
 	out := make([]shape, 0, SeriesPerTarget)
 	for i := range w.Histograms {
@@ -151,7 +151,7 @@ func shapes(w Workload) []shape {
 		out = f.expand(out)
 	}
 	for i := 0; len(out) < SeriesPerTarget; i++ {
-		// Many kernel counters; few of them change.
+		// These stand for kernel counters, few of which change.
 		k := kindIdle
 		if i%8 == 0 {
 			k = kindCounter
@@ -161,7 +161,7 @@ func shapes(w Workload) []shape {
 	return out[:SeriesPerTarget]
 }
 
-// expand appends a shape per combination of f's label values.
+// expand appends a shape for each combination of f's label values.
 func (f family) expand(out []shape) []shape {
 	combos := [][]string{nil}
 	for _, v := range f.vary {
@@ -179,7 +179,7 @@ func (f family) expand(out []shape) []shape {
 	return out
 }
 
-// labelsOf returns the labels of a series of a target in one of its generations.
+// labelsOf returns the labels of a target's series in one generation of the target.
 func (w Workload) labelsOf(s shape, target, generation int) labels.Labels {
 	b := labels.NewScratchBuilder(8 + w.ExtraLabels)
 	b.Add(labels.MetricName, s.metric)
@@ -195,7 +195,7 @@ func (w Workload) labelsOf(s shape, target, generation int) labels.Labels {
 	return b.Labels()
 }
 
-// instance returns the name of a target.
+// instance returns the instance label of a target.
 func instance(target, generation int) string {
 	return fmt.Sprintf("node-%05d-%d.example.net:9100", target, generation)
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 )
 
-// TenantLoad is the load of multiple tenants of one server. Each tenant sends its series and a query at every interval,
-// independently of the others. Two additional tenants misbehave: Greedy sends samples and queries as fast as it can,
-// over its limits, and Garbage sends invalid data.
+// TenantLoad is a load by multiple tenants on one server. Each tenant sends its series and a query at every interval,
+// independently of the others. Two more tenants misbehave: Greedy sends samples and queries as fast as it can, above
+// its limits, and Garbage sends invalid data.
 //
 //	tenant-0 … tenant-99 ──► write, query ──┐  measured
 //	greedy   ══════════════► write, query ──┤  responses counted
@@ -27,12 +27,12 @@ type TenantLoad struct {
 	// URL is the server's URL without a path.
 	URL     string
 	Tenants int
-	// Series is the number of series per tenant. A request has one sample of each.
+	// Series is the number of series per tenant. Each request contains one sample of each.
 	Series   int
 	Interval time.Duration
-	// For is the duration. The first tenth isn't measured, because series are new then.
+	// For is the duration of the load. Its first tenth isn't measured, because the series are new then.
 	For time.Duration
-	// Bad is the number of concurrent requests of each of Greedy and Garbage; 0: they send none.
+	// Bad is the number of concurrent requests of Greedy and of Garbage. If it is 0, they send none.
 	Bad int
 }
 
@@ -46,12 +46,12 @@ const (
 type Latency struct {
 	Requests, Failed int64
 	P50, P99, Max    time.Duration
-	// Example is the response to a failed request.
+	// Example is the response to one of the failed requests.
 	Example string
 }
 
-// TenantLoadReport is the result of a load: the latencies of the regular tenants, and the responses to the misbehaving
-// ones, by status.
+// TenantLoadReport is the result of a load: the latencies of the regular tenants, and the number of responses to Greedy
+// and Garbage by status.
 type TenantLoadReport struct {
 	Ack, Query Latency
 	Bad        map[string]map[int]int64
@@ -68,14 +68,14 @@ type runningLoad struct {
 	bad        map[string]map[int]int64
 }
 
-// timed are the requests of one kind.
+// timed holds the measurements of requests of one kind.
 type timed struct {
 	latencies
 	failed  int64
 	example string
 }
 
-// Run runs the load and returns its report. It ends early if ctx ends.
+// Run runs the load and returns its report. If ctx ends, it stops early.
 func (c TenantLoad) Run(ctx context.Context) TenantLoadReport {
 	r := &runningLoad{
 		TenantLoad: c, from: time.Now().Add(c.For / 10), bad: map[string]map[int]int64{Greedy: {}, Garbage: {}},
@@ -121,7 +121,7 @@ func (c *runningLoad) every(ctx context.Context, after time.Duration, f func()) 
 	}
 }
 
-// write sends one sample of each of a tenant's series.
+// write sends one sample for each series of a tenant.
 func (c *runningLoad) write(ctx context.Context, name string) {
 	c.time(ctx, &c.ack, name, http.MethodPost, "/api/v1/write", c.samples(c.Series, ""), http.StatusNoContent)
 }
@@ -136,7 +136,7 @@ func (c *runningLoad) rangeQuery(expr string) string {
 	return fmt.Sprintf("/api/v1/query_range?query=%s&start=%d&end=%d&step=15", url.QueryEscape(expr), now-3600, now)
 }
 
-// samples returns a remote write 1.0 request with series whose names have this suffix.
+// samples returns a remote write 1.0 request with the given number of series, whose names end with ending.
 func (c *runningLoad) samples(series int, ending string) []byte {
 	var w prompb.WriteRequest
 	now := time.Now().UnixMilli()
@@ -156,7 +156,7 @@ func (c *runningLoad) samples(series int, ending string) []byte {
 	return snappy.Encode(nil, body)
 }
 
-// time sends a request and records its duration, up to the end of the response.
+// time sends a request and records the duration until the whole response is received.
 func (c *runningLoad) time(ctx context.Context, into *timed, name, method, path string, body []byte, want int) {
 	began := time.Now()
 	code, text := c.send(ctx, name, method, path, body)
@@ -173,7 +173,7 @@ func (c *runningLoad) time(ctx context.Context, into *timed, name, method, path 
 	}
 }
 
-// send sends a request and returns the status of the response (0: none) and its text.
+// send sends a request and returns the status and the text of the response. The status is 0 if there is no response.
 func (c *runningLoad) send(ctx context.Context, name, method, path string, body []byte) (int, string) {
 	request, err := http.NewRequestWithContext(ctx, method, c.URL+path, bytes.NewReader(body))
 	if err != nil {
@@ -202,7 +202,7 @@ func (c *runningLoad) count(ctx context.Context, name string, code int) {
 	c.bad[name][code]++
 }
 
-// greedyWrites sends large requests sequentially, with series that keep changing.
+// greedyWrites sends large requests one after another. Their series keep changing.
 func (c *runningLoad) greedyWrites(ctx context.Context, worker int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		body := c.samples(2000, fmt.Sprintf("_%d_%d", worker, n/10))
@@ -213,7 +213,7 @@ func (c *runningLoad) greedyWrites(ctx context.Context, worker int) {
 	}
 }
 
-// greedyQueries sends queries of all series sequentially.
+// greedyQueries sends queries that read all series, one after another.
 func (c *runningLoad) greedyQueries(ctx context.Context) {
 	for ctx.Err() == nil {
 		code, _ := c.send(ctx, Greedy, http.MethodGet,

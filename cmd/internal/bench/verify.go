@@ -15,17 +15,17 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 )
 
-// maxFindings is the max number of wrong or missing samples that are described; others are only counted.
+// maxFindings is the max number of wrong or missing samples that are described. Further ones are only counted.
 const maxFindings = 10
 
-// maxReadSamples is the approximate number of samples per read.
+// maxReadSamples is the approximate max number of samples per read.
 const maxReadSamples = 1_000_000
 
-// slack is the number of steps after the last acknowledged one that are also read, because samples that were stored
-// without being acknowledged must be correct too.
+// slack is the number of steps that are read after the last acknowledged step. They may contain samples that were
+// stored but not acknowledged, and these must also be correct.
 const slack = 1000
 
-// maxReadBytes is the max size of a remote read response, compressed and decompressed.
+// maxReadBytes is the max size of a remote read response, both compressed and decompressed.
 const maxReadBytes = 1 << 30
 
 // Reader is the source of the stored samples.
@@ -40,13 +40,13 @@ type Reader struct {
 
 // Finding is the result of a comparison.
 type Finding struct {
-	// Acknowledged is the number of acknowledged samples, Seen the number of samples found. Seen is higher if requests
-	// were stored but their acknowledgement was lost.
+	// Acknowledged is the number of acknowledged samples, and Seen is the number of samples found. Seen is larger if
+	// requests were stored but their acknowledgements were lost.
 	Acknowledged, Seen int64
-	// Missing is the number of acknowledged samples that weren't found. Wrong is the number of samples that should not
-	// exist: a wrong value, an unknown time, an unknown series, a duplicate.
+	// Missing is the number of acknowledged samples that weren't found. Wrong is the number of samples with a wrong
+	// value, an unknown time or an unknown series, and of duplicates.
 	Missing, Wrong int64
-	// Examples describes the first missing and wrong samples.
+	// Examples contains descriptions of the first missing and wrong samples.
 	Examples []string
 }
 
@@ -64,8 +64,9 @@ func (f *Finding) example(format string, args ...any) {
 	}
 }
 
-// Verify reads all samples of a workload and compares them with the acknowledged samples, bit by bit. Acks must not
-// change during the call (pass a Snapshot taken before). The server may receive more samples of the same workload.
+// Verify reads all samples of a workload and compares them bit by bit with the acknowledged samples. acks must not
+// change during the call; if the run is in progress, pass a Snapshot. The server may receive more samples of the
+// workload in the meantime.
 func Verify(ctx context.Context, g *Generator, acks *Acks, from Reader) (Finding, error) {
 	v := &verifier{g: g, acks: acks, from: from}
 	if v.from.Client == nil {
@@ -89,13 +90,13 @@ type verifier struct {
 	steps int
 }
 
-// target compares the series of one target, in reads of a number of steps.
+// target compares the series of one target. Each read covers a limited number of steps.
 func (v *verifier) target(ctx context.Context, target int) error {
 	first := target * SeriesPerTarget
 	count := min(SeriesPerTarget, v.g.Series-first)
 	width := max(1, maxReadSamples/count)
 	for from := 0; from < v.steps; {
-		// A read ends at the end of a generation, where the labels change.
+		// Labels change between generations, so a read ends at the end of a generation.
 		to := min(from+width, v.steps)
 		generation := v.g.generation(target, from)
 		for v.g.generation(target, to-1) != generation {
@@ -109,7 +110,8 @@ func (v *verifier) target(ctx context.Context, target int) error {
 	return nil
 }
 
-// read compares the steps from (included) to to (excluded) of series whose labels don't change in between.
+// read compares the steps from (inclusive) to to (exclusive) of count series, starting with first. Their labels must
+// not change in this range.
 func (v *verifier) read(ctx context.Context, first, count, from, to int) error {
 	byLabels := make(map[string]int, count)
 	for i := first; i < first+count; i++ {
@@ -233,7 +235,7 @@ func labelsFrom(pairs []prompb.Label) labels.Labels {
 	return b.Labels()
 }
 
-// read reads the samples of one target between two times, both included.
+// read reads the samples of one target from minT to maxT, both inclusive.
 func (r Reader) read(ctx context.Context, minT, maxT int64, instance string) ([]*prompb.TimeSeries, error) {
 	message, err := proto.Marshal(&prompb.ReadRequest{Queries: []*prompb.Query{{
 		StartTimestampMs: minT, EndTimestampMs: maxT,

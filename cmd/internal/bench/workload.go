@@ -9,39 +9,39 @@ import (
 // ErrWorkload means that the settings of a workload are invalid.
 var ErrWorkload = errors.New("bench: invalid workload")
 
-// Workload describes generated samples. Every sample can be computed from it.
+// Workload describes generated samples. Each sample can be computed from it.
 type Workload struct {
-	// Series is the number of series at a time. They belong to targets of up to SeriesPerTarget series.
+	// Series is the number of series at any time. They belong to targets of up to SeriesPerTarget series.
 	Series int `json:"series"`
 	// Steps is the number of samples per series.
 	Steps int `json:"steps"`
-	// IntervalMs is the time between two samples of a series, and StartMs the time of step 0, in milliseconds. Targets
+	// IntervalMs is the time between samples of a series, and StartMs is the time of step 0, in milliseconds. Targets
 	// are scraped at different offsets within the interval.
 	IntervalMs int64 `json:"interval_ms"`
 	StartMs    int64 `json:"start_ms"`
-	// ChurnPerHour is the share of targets that are replaced per hour: 0 none, 1 all.
+	// ChurnPerHour is the share of targets that are replaced per hour, from 0 for none to 1 for all.
 	ChurnPerHour float64 `json:"churn_per_hour,omitempty"`
-	// Histograms is the number of series per target that are native histograms. Odd is the number of series with values
-	// that stores often damage (NaN with a payload, -0, infinities).
+	// Histograms is the number of native histogram series per target. Odd is the number of series per target with
+	// values that stores often corrupt (NaN with a payload, -0, infinities).
 	Histograms int `json:"histograms,omitempty"`
 	Odd        int `json:"odd,omitempty"`
 	// LatePercent is the percentage of samples that are delivered LateSteps steps late, out of order.
 	LatePercent int `json:"late_percent,omitempty"`
 	LateSteps   int `json:"late_steps,omitempty"`
-	// ExtraLabels is the number of labels per series in addition to a node exporter's.
+	// ExtraLabels is the number of labels per series in addition to those of a node exporter.
 	ExtraLabels int `json:"extra_labels,omitempty"`
-	// Seed changes all values.
+	// Seed is the seed of the random values.
 	Seed uint64 `json:"seed,omitempty"`
 }
 
-// Max values of a workload that one process can generate.
+// Max values of a workload.
 const (
 	MaxSeries      = 20_000_000
 	MaxSteps       = 100_000_000
 	MaxExtraLabels = 30
 )
 
-// Validate returns an ErrWorkload if w is invalid.
+// Validate returns an error that wraps ErrWorkload if w is invalid.
 func (w Workload) Validate() error {
 	for _, c := range []struct {
 		ok  bool
@@ -67,7 +67,7 @@ func (w Workload) Validate() error {
 // Samples returns the total number of samples.
 func (w Workload) Samples() int64 { return int64(w.Series) * int64(w.Steps) }
 
-// End returns the time of the last sample of any series in milliseconds.
+// End returns the time after which there are no samples, in milliseconds.
 func (w Workload) End() int64 { return w.StartMs + int64(w.Steps)*w.IntervalMs - 1 }
 
 // Interval returns the time between two samples of a series.
@@ -76,7 +76,7 @@ func (w Workload) Interval() time.Duration { return time.Duration(w.IntervalMs) 
 // targets returns the number of targets at a time.
 func (w Workload) targets() int { return (w.Series + SeriesPerTarget - 1) / SeriesPerTarget }
 
-// lifetime returns the number of steps until a target is replaced; 0: never.
+// lifetime returns the number of steps after which a target is replaced; 0: never.
 func (w Workload) lifetime() int {
 	if w.ChurnPerHour == 0 {
 		return 0
@@ -84,7 +84,8 @@ func (w Workload) lifetime() int {
 	return max(1, int(float64(time.Hour.Milliseconds())/w.ChurnPerHour/float64(w.IntervalMs)))
 }
 
-// generation returns how often the target has been replaced by step k. Targets are replaced one after the other.
+// generation returns the number of times that the target has been replaced before step k. Targets are replaced one
+// after another.
 func (w Workload) generation(target, k int) int {
 	life := w.lifetime()
 	if life == 0 {
@@ -93,7 +94,7 @@ func (w Workload) generation(target, k int) int {
 	return (k + target*life/w.targets()) / life
 }
 
-// offset returns the offset within the interval at which a target is scraped, in milliseconds.
+// offset returns the offset of a target's scrapes within the interval, in milliseconds.
 func (w Workload) offset(target int) int64 {
 	return int64(mix(w.Seed, uint64(target)+1) % uint64(w.IntervalMs))
 }
@@ -103,7 +104,8 @@ func (w Workload) Time(i, k int) int64 {
 	return w.StartMs + int64(k)*w.IntervalMs + w.offset(i/SeriesPerTarget)
 }
 
-// Step is the inverse of Time. It returns false if the series has no sample at the time.
+// Step is the inverse of Time: it returns the step of series i at time t. It returns false if the series has no sample
+// at t.
 func (w Workload) Step(i int, t int64) (int, bool) {
 	t -= w.StartMs + w.offset(i/SeriesPerTarget)
 	if t < 0 || t%w.IntervalMs != 0 || t/w.IntervalMs >= int64(w.Steps) {
@@ -118,7 +120,7 @@ func (w Workload) late(i, k int) bool {
 		mix(w.Seed^0x6c617465, uint64(i)<<32|uint64(uint32(k)))%100 < uint64(w.LatePercent)
 }
 
-// mix is splitmix64's finalizer over two words: it is fast, and every bit of the result depends on every bit of the
+// mix is a fast hash: splitmix64's finalizer over two words. Every bit of the result depends on every bit of the
 // arguments.
 func mix(seed, x uint64) uint64 {
 	x += seed*0xd1342543de82ef95 + 0x9e3779b97f4a7c15

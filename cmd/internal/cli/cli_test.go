@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testApplication has commands and flags of several groups.
+// testApplication returns an application with commands and flags in multiple groups.
 func testApplication(out *bytes.Buffer) *kingpin.Application {
 	app := kingpin.New("prog", "Does things.")
 	app.UsageWriter(out).Terminate(nil)

@@ -11,8 +11,8 @@ import (
 // Shells are the supported shells.
 var Shells = []string{"bash", "zsh", "fish"}
 
-// Scripts that request completions from the program with kingpin's hidden flag --completion-bash. NAME is replaced by
-// the program's name.
+// Scripts that get the completions from the program with kingpin's hidden flag --completion-bash. NAME is replaced by
+// the name of the program.
 const (
 	bashScript = `# bash completion for NAME
 _NAME_complete() {
@@ -47,7 +47,7 @@ complete -c NAME -a '(__NAME_complete)'
 `
 )
 
-// Completion writes the script that makes a shell complete the application's commands and flags.
+// Completion writes a script that makes a shell complete the commands and flags of the application.
 func Completion(w io.Writer, app *kingpin.ApplicationModel, shell string) error {
 	script, ok := map[string]string{"bash": bashScript, "zsh": zshScript, "fish": fishScript}[shell]
 	if !ok {

@@ -6,20 +6,20 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 )
 
-// CommandGroup is a heading in the usage with its commands.
+// CommandGroup is a group of commands in the usage text.
 type CommandGroup struct {
 	Title    string
 	Commands []*kingpin.CmdModel
 }
 
-// FlagGroup is a heading in the usage of a command with its flags.
+// FlagGroup is a group of flags in the usage text of a command.
 type FlagGroup struct {
 	Title string
 	Flags []*kingpin.FlagModel
 }
 
-// commandGroups are the groups in the order in which they are shown, the most used first. A name includes its
-// subcommands.
+// commandGroups contains the groups in the order in which they are shown, the most used first. A command's name
+// includes its subcommands.
 var commandGroups = []struct {
 	title string
 	names []string
@@ -30,10 +30,10 @@ var commandGroups = []struct {
 	{otherCommands, []string{"bench", "help", "version", "completion", "man"}},
 }
 
-// otherCommands is the heading for all other commands.
+// otherCommands is the title of the group of all other commands.
 const otherCommands = "More"
 
-// CommandGroups returns the runnable commands in their groups, without hidden ones.
+// CommandGroups returns the runnable commands in their groups, except hidden commands.
 func CommandGroups(app *kingpin.ApplicationModel) []CommandGroup {
 	of := map[string][]*kingpin.CmdModel{}
 	for _, c := range app.FlattenedCommands() {
@@ -66,7 +66,8 @@ const (
 	generalFlags = "General"
 )
 
-// flagGroups are the groups in the order in which they are shown. Each has names of flags, or their part before a dot.
+// flagGroups contains the groups in the order in which they are shown. names contains names of flags, or the part of
+// their names before a dot.
 var flagGroups = []struct {
 	title string
 	names []string
@@ -99,8 +100,8 @@ func groupOf(flag string) string {
 	return ownFlags
 }
 
-// FlagGroups returns flags in their groups, without hidden ones. A command's own flags, which belong to no group of the
-// server's flags, come first.
+// FlagGroups returns flags in their groups, except hidden flags. The flags of a command that aren't in any group of the
+// server's flags come first.
 func FlagGroups(flags []*kingpin.FlagModel) (out []FlagGroup) {
 	of := map[string][]*kingpin.FlagModel{}
 	for _, f := range flags {

@@ -75,7 +75,7 @@ func synopsis(app string, c *kingpin.CmdModel) string {
 	return out
 }
 
-// roff escapes text for troff, including a control character at the start.
+// roff escapes text for troff, including a control character at the start of a line.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n", " ").Replace(text)
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {

@@ -9,13 +9,13 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 )
 
-// Kingpin's errors for unknown names.
+// unknownFlag and unknownCommand match kingpin's errors for unknown names.
 var (
 	unknownFlag    = regexp.MustCompile(`^unknown long flag '--(.+)'$`)
 	unknownCommand = regexp.MustCompile(`^expected command but got "(.+)"$`)
 )
 
-// Explain adds the nearest flag or command to a parse error, and the command that lists all of them.
+// Explain adds the most similar flag or command to a parse error, and the command that lists all names.
 func Explain(app *kingpin.Application, args []string, err error) error {
 	see := app.Name + " --help"
 	if topic := (UnknownTopic{}); errors.As(err, &topic) {
@@ -49,8 +49,7 @@ func Explain(app *kingpin.Application, args []string, err error) error {
 	return fmt.Errorf("%w; see %s", err, see)
 }
 
-// suggesting returns an error with the cause, the name that was probably meant (may be empty), and the command that
-// lists all names.
+// suggesting returns an error with the cause, the suggested name (may be empty), and the command that lists all names.
 func suggesting(what, near, see string) error {
 	if near == "" {
 		return fmt.Errorf("%s; see %s", what, see)
@@ -58,16 +57,16 @@ func suggesting(what, near, see string) error {
 	return fmt.Errorf("%s; did you mean %s? See %s", what, near, see)
 }
 
-// UnknownTopic is the error for an unknown topic of help.
+// UnknownTopic is the error for an unknown help topic.
 type UnknownTopic struct {
 	Name string
-	// Topics are the topics other than commands.
+	// Topics contains the topics other than commands.
 	Topics []string
 }
 
 func (e UnknownTopic) Error() string { return fmt.Sprintf("unknown command or topic %q", e.Name) }
 
-// flagNames returns the names that may follow the two hyphens.
+// flagNames returns the valid names after the two hyphens.
 func flagNames(flags []*kingpin.FlagModel) (names []string) {
 	for _, f := range flags {
 		if f.Hidden {
@@ -81,8 +80,8 @@ func flagNames(flags []*kingpin.FlagModel) (names []string) {
 	return names
 }
 
-// nearest returns the name that is most similar to the written one, or else one that ends with it, or "" if no name is
-// similar.
+// nearest returns the name that is most similar to the given name. If no name is similar, it returns a name that ends
+// with the given name, or "".
 func nearest(written string, names []string) string {
 	best, least := "", max(2, len(written)/4)+1
 	for _, name := range names {
@@ -101,8 +100,8 @@ func nearest(written string, names []string) string {
 	return ""
 }
 
-// distance returns the min number of characters to insert, delete, replace, or swap with the next one to turn a into b
-// (optimal string alignment).
+// distance returns the min number of edits that turn a into b: insertions, deletions and replacements of a character,
+// and swaps of adjacent characters (optimal string alignment).
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

@@ -7,7 +7,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 )
 
-// usageTemplate shows the application's commands, one per line, or one command with its flags in groups.
+// usageTemplate lists the application's commands, one per line, or shows one command with its flags in groups.
 const usageTemplate = `{{define "Arguments"}}{{range .Flags}}{{if and .Required (not .Hidden)}} {{. | FlagSyntax}}{{end}}{{end}} [<flags>]
 {{- range .Args}}{{if not .Hidden}} {{. | ArgumentSyntax}}{{end}}{{end}}{{if .Commands}} <command>{{end}}{{end -}}
 {{define "Flags"}}{{range . | FlagGroups}}
@@ -36,7 +36,7 @@ usage: {{.App.Name}} <command> [<flags>]
 {{end -}}
 `
 
-// SetUsage sets the usage texts of the application. topics returns the text after the list of commands; it may be
+// SetUsage sets the usage texts of the application. topics returns the text after the list of commands, which may be
 // empty.
 func SetUsage(app *kingpin.Application, topics func() string) {
 	app.UsageTemplate(usageTemplate).UsageFuncs(template.FuncMap{

@@ -1,5 +1,5 @@
-// Package lasting recognizes connection errors that a retry can't fix, and has their remedies. Clients such as package
-// s3 stop their retries at such an error.
+// Package lasting recognizes connection errors that a retry can't fix, and adds their remedies. Clients such as package
+// s3 stop retrying after such an error.
 package lasting
 
 import (
@@ -10,7 +10,7 @@ import (
 	"net/http"
 )
 
-// Error is a connection error that occurs at every attempt until the configuration is changed.
+// Error is a connection error that recurs at every attempt until the configuration is changed.
 type Error struct {
 	Err error
 	// Advice is the remedy.
@@ -20,11 +20,11 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() + "; " + e.Advice }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Lasting marks the error, for packages that don't import this one, as one that a retry can't fix.
+// Lasting marks the error as one that a retry can't fix, for packages that don't import this package.
 func (e *Error) Lasting() bool { return true }
 
-// Of returns an Error for err, or nil if a retry may succeed. authority describes the setting for the certificate
-// authority, as in "ca-file in the URL".
+// Of returns an Error for err, or nil if a retry may succeed. authority describes where the certificate authority is
+// configured, such as "ca-file in the URL".
 func Of(err error, authority string) *Error {
 	var already *Error
 	if err == nil || errors.As(err, &already) {
@@ -62,7 +62,7 @@ func advice(err error, authority string) string {
 	return ""
 }
 
-// Transport returns a transport like next that returns lasting errors as Errors.
+// Transport returns a transport that calls next and converts connection errors that a retry can't fix to Error.
 func Transport(next http.RoundTripper, authority string) http.RoundTripper {
 	return transport{next, authority}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/yuin/goldmark/ast"
 )
 
-// everyPage calls do for each page and for the contents.
+// everyPage calls do for each page and for the table of contents.
 func everyPage(t *testing.T, do func(t *testing.T, p Page)) {
 	for _, topic := range append(Topics(), contents) {
 		t.Run(topic, func(t *testing.T) {
@@ -48,8 +48,7 @@ func TestContentsHaveEveryPage(t *testing.T) {
 	}
 }
 
-// TestLinksLive checks that links lead to existing pages, sections and files, both in the repository and in served
-// pages.
+// TestLinksLive checks that links lead to existing pages, sections and files, in the repository and in served pages.
 func TestLinksLive(t *testing.T) {
 	for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"} {
 		text, err := os.ReadFile(toRoot + name)
@@ -61,7 +60,7 @@ func TestLinksLive(t *testing.T) {
 	})
 }
 
-// requireLinks checks the targets of a file's links, relative to a folder.
+// requireLinks checks the targets of all links in a file. The targets are relative to a folder.
 func requireLinks(t *testing.T, folder string, source []byte) {
 	require.NoError(t, ast.Walk(parse(source), func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		destination := ""

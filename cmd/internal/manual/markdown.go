@@ -16,13 +16,14 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// repository is the address of files that aren't part of the manual.
+// repository is the URL prefix of files that aren't part of the manual.
 const repository = "https://github.com/cassia-db/cassia/blob/main/"
 
 // toRoot is the path from the manual's folder to the top of the repository.
 const toRoot = "../../../"
 
-// markdown aligns columns by attributes, because the server's policy forbids inline styles.
+// markdown converts Markdown to HTML. It aligns columns with attributes, because the server's content security policy
+// forbids inline styles.
 var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))),
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()), goldmark.WithRendererOptions(html.WithXHTML()),
@@ -33,7 +34,7 @@ func parse(source []byte) ast.Node {
 		parser.WithContext(parser.NewContext(parser.WithIDs(&anchors{used: map[string]bool{}}))))
 }
 
-// anchors names headings as GitHub does, so that links work in both places.
+// anchors generates the anchors of headings as GitHub does, so that links work in the repository and in served pages.
 type anchors struct{ used map[string]bool }
 
 // Generate implements parser.IDs.
@@ -58,7 +59,7 @@ func (a *anchors) Generate(title []byte, _ ast.NodeKind) []byte {
 // Put implements parser.IDs.
 func (a *anchors) Put(name []byte) { a.used[string(name)] = true }
 
-// Heading is a title within a page.
+// Heading is a heading in a page.
 type Heading struct {
 	Level         int
 	Title, Anchor string
@@ -81,7 +82,7 @@ func headingOf(h *ast.Heading, source []byte) Heading {
 	return out
 }
 
-// Sections returns the headings of the page's sections.
+// Sections returns the headings of the page's top-level sections.
 func (p Page) Sections() (out []Heading) {
 	for _, h := range headings(p) {
 		if h.Level == 2 {
@@ -91,8 +92,8 @@ func (p Page) Sections() (out []Heading) {
 	return out
 }
 
-// HTML returns the page in HTML. base is the path to the other pages: "" from a page next to them, "manual/" from
-// above.
+// HTML returns the page as HTML. base is the relative path to the other pages, such as "" for a page next to them or
+// "manual/" for a page in the parent folder.
 func (p Page) HTML(base string) (string, error) {
 	root := parse(p.source) // Its links are changed.
 	err := ast.Walk(root, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -114,14 +115,15 @@ func (p Page) HTML(base string) (string, error) {
 	if err := markdown.Renderer().Render(&b, p.source, root); err != nil {
 		return "", err
 	}
-	// Elements that are wider than the screen can be scrolled, also by keyboard. In the text of pages, < is escaped.
+	// Wide elements can be scrolled, also with the keyboard. The replacements are safe because < is escaped in the text
+	// of pages.
 	return strings.NewReplacer(
 		"<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>",
 		"<pre>", `<pre tabindex="0">`, "<!-- raw HTML omitted -->\n", "",
 	).Replace(untitled.ReplaceAllString(b.String(), "<td></td>")), nil
 }
 
-// place sets the address of an image to where it is served, its size, and lazy loading.
+// place sets an image's served address, its size, and lazy loading.
 func place(n *ast.Image, base string) error {
 	picture, err := FindPicture(strings.TrimPrefix(string(n.Destination), pictures+"/"))
 	if err != nil {
@@ -134,10 +136,10 @@ func place(n *ast.Image, base string) error {
 	return nil
 }
 
-// untitled matches a column head without a title. A screen reader would announce it as a heading.
+// untitled matches a column header without a title. It is removed because screen readers would announce it as a header.
 var untitled = regexp.MustCompile(`<th(?: align="\w+")?></th>`)
 
-// target returns the address of a Markdown link in the served page.
+// target returns the address in the served page for the target of a Markdown link.
 func target(link, base string) string {
 	if file, ok := strings.CutPrefix(link, toRoot); ok {
 		return repository + file
@@ -154,7 +156,7 @@ func target(link, base string) string {
 	return link
 }
 
-// topicOf returns the topic of a link to a page, and the anchor with its #.
+// topicOf returns the topic of a link to another page, and the anchor including the #.
 func topicOf(link string) (topic, anchor string, ok bool) {
 	topic, anchor, found := strings.Cut(link, "#")
 	if found {
@@ -164,7 +166,7 @@ func topicOf(link string) (topic, anchor string, ok bool) {
 	return topic, anchor, ok && !strings.Contains(topic, "/")
 }
 
-// plain returns the text below a node, without markup.
+// plain returns the text of a node and its children without markup.
 func plain(n ast.Node, source []byte) string {
 	var b strings.Builder
 	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -187,7 +189,7 @@ func plain(n ast.Node, source []byte) string {
 	return unescaped(b.String())
 }
 
-// unescaped removes the backslashes before punctuation that the parser leaves in texts.
+// unescaped removes the backslashes before punctuation, which the parser leaves in texts.
 func unescaped(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

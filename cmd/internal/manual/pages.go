@@ -12,28 +12,29 @@ import (
 //go:embed *.md
 var files embed.FS
 
-// contents is the name, without .md, of the page that lists all others.
+// contents is the file name, without .md, of the table of contents.
 const contents = "README"
 
 // Page is a topic of the manual.
 type Page struct {
-	// Topic is the page's file name without .md, as used in /manual/ and `cassia help`. It is empty for the contents.
+	// Topic is the page's file name without .md. It is the name in /manual/ and for `cassia help`. It is empty for the
+	// table of contents.
 	Topic string
 	Title string
-	// About describes the content in a few words. It may be empty.
+	// About describes the page in a few words. It may be empty.
 	About string
 
 	source []byte
 	root   ast.Node
 }
 
-// Group is a part of the table of contents.
+// Group is a group of pages in the table of contents.
 type Group struct {
 	Title string
 	Pages []Page
 }
 
-// book is the whole manual. It is read once.
+// book is the whole manual. It is loaded once.
 type book struct {
 	contents Page
 	groups   []Group
@@ -67,7 +68,7 @@ var theBook = sync.OnceValue(func() *book {
 	return b
 })
 
-// load reads a page. The page of a missing file has no text, which a test detects.
+// load reads a page. If the file is missing, the page is empty, which a test detects.
 func load(name string) Page {
 	source, _ := files.ReadFile(name + ".md")
 	p := Page{Topic: name, source: source, root: parse(source)}
@@ -82,10 +83,10 @@ func load(name string) Page {
 
 func Groups() []Group { return theBook().groups }
 
-// Contents returns the page that lists all others.
+// Contents returns the table of contents.
 func Contents() Page { return theBook().contents }
 
-// Topics returns the topics of all pages, in the order of the contents.
+// Topics returns the topics of all pages, in the order of the table of contents.
 func Topics() (names []string) {
 	for _, g := range Groups() {
 		for _, p := range g.Pages {

@@ -7,22 +7,22 @@ import (
 	"path"
 )
 
-// pictures is the folder of the pictures. TestThePageInABrowser of cmd/internal/ui writes them.
+// pictures is the folder with the images. TestThePageInABrowser in cmd/internal/ui writes them.
 const pictures = "images"
 
 //go:embed images/*.webp
 var pictureFiles embed.FS
 
-// Picture is an image of the manual, in WebP.
+// Picture is an image of the manual in the WebP format.
 type Picture struct {
 	Content       []byte
 	Width, Height int
 }
 
-// errNoWebP means that a file isn't WebP in the extended format, the format that Chromium writes.
+// errNoWebP means that a file isn't a WebP image in the extended format, which Chromium writes.
 var errNoWebP = errors.New("must be a WebP image in the extended format")
 
-// FindPicture returns a picture by its name. The error wraps fs.ErrNotExist if there is none.
+// FindPicture returns the picture with the given name. If it doesn't exist, the error wraps fs.ErrNotExist.
 func FindPicture(name string) (Picture, error) {
 	content, err := pictureFiles.ReadFile(path.Join(pictures, name))
 	if err != nil {

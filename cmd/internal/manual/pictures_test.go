@@ -22,7 +22,7 @@ func shownPictures(t *testing.T, p Page) map[string]string {
 	return names
 }
 
-// TestPictures checks that each picture is shown on a page and is large enough, and that their total size is small,
+// TestPictures checks that each picture is used on a page and is large enough, and that their total size is small,
 // because they are embedded in the program.
 func TestPictures(t *testing.T) {
 	names, err := fs.Glob(pictureFiles, pictures+"/*")

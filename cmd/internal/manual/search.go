@@ -9,26 +9,26 @@ import (
 	table "github.com/yuin/goldmark/extension/ast"
 )
 
-// Bounds of a search.
+// Limits on a search.
 const (
 	maxWords = 8
 	maxFound = 40
 )
 
-// section is the unit of search: a heading, and the text up to the next heading.
+// section is the unit of search: a heading with the text up to the next heading.
 type section struct {
 	page    Page
 	heading Heading
 	text    string
-	// lowTitle, lowHeading and lowText are the page's title, the heading and the text in lower case.
+	// The title of the page, the heading and the text, in lower case.
 	lowTitle, lowHeading, lowText string
 }
 
-// Result is a section that a search found.
+// Result is a section found by a search.
 type Result struct {
 	Page    Page
 	Heading Heading
-	// Excerpt is the text around the match, split into parts. Parts at odd indexes are words of the query.
+	// Excerpt is the text around the match, split into parts. Parts at odd indexes are matching words.
 	Excerpt []string
 }
 
@@ -74,7 +74,7 @@ func flat(n ast.Node, source []byte) string {
 	return strings.Join(strings.Fields(plain(n, source)), " ")
 }
 
-// Search returns the sections that have all words of the query, best first.
+// Search returns the sections that contain all words of the query, the best match first.
 func Search(query string) []Result {
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) > maxWords {
@@ -102,7 +102,7 @@ func Search(query string) []Result {
 	return out
 }
 
-// Weights of matches: a phrase counts more than its words, and a heading more than text.
+// Weights of matches: a phrase weighs more than its words, and a heading more than text.
 const (
 	inHeading = 20
 	asPhrase  = 25
@@ -130,7 +130,8 @@ func (s *section) score(words []string, phrase string) (score int) {
 	return score
 }
 
-// excerptBefore and excerptLength bound an excerpt, in bytes.
+// excerptBefore is the max length of an excerpt before the first match, and excerptLength its max total length, in
+// bytes.
 const (
 	excerptBefore = 60
 	excerptLength = 220
@@ -138,7 +139,8 @@ const (
 
 func (s *section) excerpt(words []string) []string {
 	if len(s.lowText) != len(s.text) {
-		// Few letters have another length in lower case, and the manual has none of them.
+		// Indexes in the lower-case text aren't valid in the original text if a letter has another length in lower
+		// case. The manual contains no such letters.
 		return []string{s.text[:cut(s.text, excerptLength)]}
 	}
 	at := len(s.text)
@@ -181,7 +183,7 @@ func (s *section) excerpt(words []string) []string {
 	return out
 }
 
-// wordAt returns the longest of the words that text starts with, "" if there is none.
+// wordAt returns the longest of the words with which text starts, or "".
 func wordAt(text string, words []string) (longest string) {
 	for _, w := range words {
 		if len(w) > len(longest) && strings.HasPrefix(text, w) {
@@ -191,7 +193,7 @@ func wordAt(text string, words []string) (longest string) {
 	return longest
 }
 
-// cut returns the largest index up to at that is between two characters.
+// cut returns the largest index up to at that is a character boundary.
 func cut(text string, at int) int {
 	at = min(at, len(text))
 	for at > 0 && at < len(text) && !utf8.RuneStart(text[at]) {

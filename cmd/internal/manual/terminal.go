@@ -9,21 +9,21 @@ import (
 	table "github.com/yuin/goldmark/extension/ast"
 )
 
-// Text returns the page as plain text. Lines have at most width characters, except code and long words.
+// Text returns the page as plain text. Lines have at most width characters, except lines of code and long words.
 func (p Page) Text(width int) string {
 	t := terminal{source: p.source, width: max(width, 40)}
 	t.blocks(p.root, "")
 	return strings.TrimRight(t.out.String(), "\n") + "\n"
 }
 
-// terminal writes Markdown as plain text.
+// terminal converts Markdown to plain text.
 type terminal struct {
 	source []byte
 	width  int
 	out    strings.Builder
 }
 
-// blocks writes the blocks below a node, with an empty line after each paragraph.
+// blocks writes the child blocks of a node, with an empty line after each paragraph.
 func (t *terminal) blocks(parent ast.Node, indent string) {
 	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
 		switch n := n.(type) {
@@ -56,7 +56,7 @@ func (t *terminal) line(indent, text string) {
 	t.out.WriteString(strings.TrimRight(indent+text, " ") + "\n")
 }
 
-// wrap writes text in lines. The first line starts with first, the others with rest.
+// wrap writes text as lines. The first line starts with first, the others start with rest.
 func (t *terminal) wrap(first, rest, text string) {
 	line, empty := first, true
 	for _, word := range strings.Fields(text) {
@@ -109,7 +109,8 @@ func (t *terminal) list(n *ast.List, indent string) {
 	t.line("", "")
 }
 
-// table writes columns if they fit. Otherwise it writes the first cell of each row with the other cells below it.
+// table writes a table with columns if it fits. Otherwise it writes the first cell of each row, followed by the other
+// cells on separate lines.
 func (t *terminal) table(n *table.Table, indent string) {
 	var rows [][]string
 	var widths []int
@@ -149,7 +150,7 @@ func (t *terminal) table(n *table.Table, indent string) {
 	t.line("", "")
 }
 
-// row writes the cells of a row that is wider than the screen, each on its own line.
+// row writes a row of a table that is too wide, with each cell on a separate line.
 func (t *terminal) row(titles, cells []string, indent string) {
 	t.wrap(indent, indent, cells[0])
 	for j, cell := range cells[1:] {
@@ -163,8 +164,8 @@ func (t *terminal) row(titles, cells []string, indent string) {
 	}
 }
 
-// inline returns the text below a node in one line. A link to another page is followed by the command that shows it,
-// any other link by its address. Images are omitted.
+// inline returns the text of a node in one line. A link to another page is followed by the command that shows the page,
+// and any other link is followed by its address. Images are omitted.
 func (t *terminal) inline(n ast.Node) string {
 	var b strings.Builder
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {

@@ -13,20 +13,20 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/lasting"
 )
 
-// The client retries requests itself, up to maxTries times, after any connection error. It stops when the request's
-// context ends, so stopAtLasting cancels the context at an error that lasts.
+// The client retries a request itself, up to maxTries times, after any connection error. It stops when the request's
+// context ends. stopAtLasting therefore cancels the context after an error that a retry can't fix.
 
-// stopKey is the context key of the function that cancels the request.
+// stopKey is the context key of the function that cancels the request's context.
 type stopKey struct{}
 
-// stoppable returns a context that stopAtLasting can cancel. The caller must call stop at the end.
+// stoppable returns a context that stopAtLasting can cancel. The caller must call stop after the request.
 func stoppable(ctx context.Context) (_ context.Context, stop context.CancelCauseFunc) {
 	ctx, stop = context.WithCancelCause(ctx)
 	return context.WithValue(ctx, stopKey{}, stop), stop
 }
 
-// stopAtLasting is a transport that cancels the context of a request after an error that lasts, with that error as the
-// cause. A response that isn't from S3 is such an error.
+// stopAtLasting is a transport that cancels the request's context after an error that a retry can't fix, with the error
+// as the cause. A response that isn't from S3 counts as such an error.
 type stopAtLasting struct{ next http.RoundTripper }
 
 func (s stopAtLasting) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -46,8 +46,8 @@ func (s stopAtLasting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// again repeats a request if its response was interrupted. The client itself retries after all other temporary errors.
-// The context of the request ends with it, unless ctx is already one of stoppable.
+// again repeats a request if its response was interrupted. After other temporary errors, the client itself retries. The
+// context passed to request is canceled afterwards, unless ctx is already from stoppable.
 func again(ctx context.Context, request func(context.Context) error) error {
 	if ctx.Value(stopKey{}) == nil {
 		var stop context.CancelCauseFunc
@@ -77,7 +77,7 @@ const maxBreaks = 6
 // firstPause is the pause after the first interruption. Tests shorten it.
 var firstPause = 100 * time.Millisecond
 
-// pause waits, longer each time.
+// pause waits before the next attempt. The time doubles with the number of interruptions.
 func pause(ctx context.Context, breaks int) error {
 	select {
 	case <-time.After(firstPause << breaks):
@@ -87,7 +87,7 @@ func pause(ctx context.Context, breaks int) error {
 	}
 }
 
-// isTriedAgain reports whether the client retries a request after such a response.
+// isTriedAgain reports whether the client retries a request after this error response.
 func isTriedAgain(r minio.ErrorResponse) bool {
 	switch r.StatusCode {
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,

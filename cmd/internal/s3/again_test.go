@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/s3/s3test"
 )
 
-// eachKind makes a request of each kind.
+// eachKind sends a request of each kind.
 func eachKind(t *testing.T, b *Bucket, check func(err error)) {
 	check(list(t, b))
 	check(put(t, b, "files/a", []byte("x")))
@@ -25,8 +25,8 @@ func eachKind(t *testing.T, b *Bucket, check func(err error)) {
 	check(b.Delete(t.Context(), "files/a"))
 }
 
-// TestLastingErrorsEndAtOnce makes connections fail in ways that a retry can't fix: each request is sent once, and the
-// error has the remedy.
+// TestLastingErrorsEndAtOnce checks connection errors that a retry can't fix. Each request must be sent once, and the
+// error must name the remedy.
 func TestLastingErrorsEndAtOnce(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int64
@@ -58,7 +58,7 @@ func TestLastingErrorsEndAtOnce(t *testing.T) {
 	require.EqualValues(t, 1, connections.Swap(0))
 }
 
-// TestRefusalsEndAtOnce requests a missing bucket, and uses wrong credentials: each request is sent once.
+// TestRefusalsEndAtOnce checks that requests for a missing bucket, or with wrong credentials, are sent once.
 func TestRefusalsEndAtOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an S3 server: leave -short out")

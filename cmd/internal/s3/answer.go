@@ -12,16 +12,16 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/lasting"
 )
 
-// The client decodes any XML as an empty listing, and any 404 as a missing object. Because an object that is missing in
-// a listing may lead to deletions, checkAnswer verifies that the response is from S3.
+// The client decodes any XML as an empty listing, and treats any 404 as a missing object. checkAnswer therefore
+// verifies that a response is from S3. Otherwise backups could be deleted because their objects seem to be missing.
 
 // maxListing is the max size of one page of a listing in bytes. A page has at most 1000 names of at most 1 KiB.
 const maxListing = 16 << 20
 
-// checkAnswer returns an error for a response that isn't from S3, such as responses of proxies and captive portals: a
-// listing with another root element, or without the element that indicates further pages; a 404 that isn't an S3 error.
-// It reads the bodies of these responses and replaces them. A body that ends early is passed on: the client's decoder
-// fails, and the request is repeated.
+// checkAnswer returns an error for a response that isn't from S3, such as the response of a proxy or a captive portal.
+// It detects listings with another root element or without the element that indicates further pages, and 404 responses
+// that aren't S3 errors. It reads the bodies of these responses and replaces them. A truncated body isn't an error
+// here: the client fails to decode it, and the request is repeated.
 func checkAnswer(r *http.Request, answer *http.Response) error {
 	query := r.URL.Query()
 	switch {
@@ -37,7 +37,7 @@ func checkAnswer(r *http.Request, answer *http.Response) error {
 	return nil
 }
 
-// checkBody reads the body, calls check, and replaces the body.
+// checkBody reads the body, calls check with it, and replaces it.
 func checkBody(answer *http.Response, check func([]byte) error) error {
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxListing+1))
 	closing := answer.Body.Close()
@@ -59,7 +59,7 @@ func checkBody(answer *http.Response, check func([]byte) error) error {
 	return nil
 }
 
-// strange returns the error for a response that isn't from S3. Such a request isn't retried.
+// strange returns the error for a response that isn't from S3. The request isn't retried.
 func strange(format string, args ...any) error {
 	return &lasting.Error{
 		Err:    fmt.Errorf("not a valid S3 response: "+format, args...),
@@ -67,13 +67,14 @@ func strange(format string, args ...any) error {
 	}
 }
 
-// listing has the required elements of a page.
+// listing holds the required elements of a page of a listing.
 type listing struct {
 	IsTruncated           *bool
 	NextContinuationToken string
 }
 
-// checkListing verifies one page of a listing. token is the continuation token of the request, "" for the first page.
+// checkListing verifies one page of a listing. token is the continuation token of the request, or "" for the first
+// page.
 func checkListing(body []byte, token string) error {
 	if err := checkRoot(body, "ListBucketResult"); err != nil {
 		return err
@@ -95,7 +96,7 @@ func checkListing(body []byte, token string) error {
 	return nil
 }
 
-// checkMissing verifies the body of a 404.
+// checkMissing verifies the body of a 404 response.
 func checkMissing(body []byte) error {
 	var e struct {
 		XMLName xml.Name `xml:"Error"`
@@ -107,8 +108,8 @@ func checkMissing(body []byte) error {
 	return nil
 }
 
-// checkRoot returns an error unless the root element has this name. A body that ends before the root element is
-// truncated, unless it has no XML.
+// checkRoot returns an error unless the root element has the given name. For a truncated body that ends before the root
+// element, it returns nil.
 func checkRoot(body []byte, want string) error {
 	d := xml.NewDecoder(bytes.NewReader(body))
 	for {
@@ -135,13 +136,13 @@ func checkRoot(body []byte, want string) error {
 	}
 }
 
-// isCut reports whether XML ended early.
+// isCut reports whether a parse error means that the XML is truncated.
 func isCut(err error) bool {
 	var syntax *xml.SyntaxError
 	return errors.Is(err, io.EOF) || errors.As(err, &syntax) && strings.Contains(syntax.Msg, "unexpected EOF")
 }
 
-// start returns the start of a body for an error.
+// start returns the start of a body, to quote it in an error.
 func start(body []byte) string {
 	const most = 120
 	text := strings.Join(strings.Fields(string(body[:min(len(body), 4*most)])), " ")

@@ -16,12 +16,11 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble/objects"
 )
 
-// requests are one of each kind. A request that returns no error must have had its whole effect: whole looks at the
-// server for it.
+// requests contains one request of each kind. A request that returns no error must have had its complete effect.
 var requests = map[string]struct {
 	is   func(*http.Request) bool
 	make func(*testing.T, *Bucket) (any, error)
-	// whole returns the result of make for a server without faults.
+	// whole returns the result that make has with a server without faults.
 	whole func(*testing.T, *Bucket) (any, error)
 }{
 	"LIST": {
@@ -76,8 +75,8 @@ func putParts(t *testing.T, b *Bucket) (any, error) {
 
 func getParts(t *testing.T, b *Bucket) (any, error) { return get(t, b, "files/parts") }
 
-// TestAnswersThatAreNotS3s gives every kind of request every kind of wrong answer, each time it is made. It ends with
-// an error, or with what the server has.
+// TestAnswersThatAreNotS3s responds to each kind of request with each kind of invalid response, at every attempt. The
+// request must return an error or the correct result.
 func TestAnswersThatAreNotS3s(t *testing.T) {
 	needsServer(t)
 	faults := map[string]s3test.Fault{
@@ -122,7 +121,7 @@ func TestAnswersThatAreNotS3s(t *testing.T) {
 	}
 }
 
-// TestListings has a server return pages that must not be taken for a whole listing.
+// TestListings checks that incomplete or invalid pages aren't accepted as a complete listing.
 func TestListings(t *testing.T) {
 	t.Parallel()
 	const key = "<Contents><Key>files/a</Key><Size>1</Size></Contents>"
@@ -145,7 +144,7 @@ func TestListings(t *testing.T) {
 	}
 }
 
-// TestRangeThatIsIgnored has reading break off, and the whole object come instead of the rest.
+// TestRangeThatIsIgnored interrupts a download and then returns the whole object instead of the requested rest.
 func TestRangeThatIsIgnored(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -15,16 +15,16 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble/objects"
 )
 
-// Bucket is a prefix of a bucket. It implements objects.Bucket. A request that a server rejects temporarily, or that is
-// interrupted, is repeated up to maxTries times. It fails immediately at an error that would occur again, such as an
-// untrusted certificate.
+// Bucket is a prefix in a bucket. It implements objects.Bucket. A request that is interrupted or temporarily rejected
+// is retried up to maxTries times. After an error that a retry can't fix, such as an untrusted certificate, it fails
+// immediately.
 type Bucket struct {
 	core     minio.Core
 	location location
 	at       string // host of the server
 }
 
-// Get implements objects.Bucket. If the connection breaks, the rest is read over a new one.
+// Get implements objects.Bucket. If the connection is interrupted, the rest is read over a new connection.
 func (b *Bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 	r := &reader{b: b, key: b.location.prefix + name}
 	r.ctx, r.stop = stoppable(ctx)
@@ -68,8 +68,8 @@ func (b *Bucket) Delete(ctx context.Context, name string) error {
 	return b.explain(ctx, err)
 }
 
-// Abandoned aborts uploads that were started before a time and not finished, for example by a process that was killed.
-// Their parts take space that isn't visible in lists of objects.
+// Abandoned aborts unfinished uploads that were started before the given time, for example by a killed process. Their
+// parts use space, although lists of objects don't show them.
 func (b *Bucket) Abandoned(ctx context.Context, before time.Time) error {
 	return b.explain(ctx, again(ctx, func(ctx context.Context) error {
 		for u := range b.core.ListIncompleteUploads(ctx, b.location.bucket, b.location.prefix+"files/", true) {
@@ -88,7 +88,8 @@ func (b *Bucket) Abandoned(ctx context.Context, before time.Time) error {
 	}))
 }
 
-// refused are servers' codes for wrong credentials with statuses other than 401 and 403. The last one is Versity's.
+// refused contains error codes for wrong credentials that servers send with statuses other than 401 and 403.
+// XAdminUserNotFound is sent by Versity's server.
 var refused = map[string]bool{"ExpiredToken": true, "InvalidToken": true, "InvalidAccessKeyId": true,
 	"XAdminUserNotFound": true}
 
@@ -128,7 +129,7 @@ func (b *Bucket) explain(ctx context.Context, err error) error {
 	switch {
 	case isTriedAgain(r):
 		return fmt.Errorf("%s, after up to %d attempts", said, maxTries)
-	// It isn't a response of S3.
+	// The response isn't from S3.
 	case r.StatusCode == http.StatusBadRequest && b.core.EndpointURL().Scheme == "http" &&
 		strings.HasPrefix(r.Code, "400"):
 		return fmt.Errorf("%s: if the server uses TLS, write https:// instead of http:// in the endpoint", said)

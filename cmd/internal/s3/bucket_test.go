@@ -46,7 +46,7 @@ func opened(t *testing.T, url string) *Bucket {
 	return b
 }
 
-// content returns n pseudo-random bytes. They depend only on n.
+// content returns n pseudo-random bytes, the same for each call.
 func content(n int) []byte {
 	out := make([]byte, n)
 	r := mathrand.NewChaCha8([32]byte{byte(n)})
@@ -74,7 +74,8 @@ func needsServer(t *testing.T) {
 	t.Parallel()
 }
 
-// TestBucket stores objects of all sizes, of one part and of several, while every third request breaks in some way.
+// TestBucket stores objects of various sizes, with one part and with multiple parts, while every third request has a
+// fault.
 func TestBucket(t *testing.T) {
 	needsServer(t)
 	server := s3test.Start(t)
@@ -115,7 +116,7 @@ func TestBucket(t *testing.T) {
 	require.Greater(t, proxy.Seen(), 30)
 }
 
-// TestBucketSaysWhatIsWrong names what to do, and never the secret.
+// TestBucketSaysWhatIsWrong checks that errors name the remedy and never contain the secret.
 func TestBucketSaysWhatIsWrong(t *testing.T) {
 	needsServer(t)
 	server := s3test.Start(t)
@@ -156,7 +157,7 @@ func list(t *testing.T, b *Bucket) error {
 	return err
 }
 
-// TestCredentials are refused, or missing.
+// TestCredentials checks the errors for rejected and for missing credentials.
 func TestCredentials(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an S3 server: leave -short out")
@@ -201,7 +202,7 @@ func TestAbandonedUploads(t *testing.T) {
 	}
 	require.Error(t, b.Put(ctx, "files/x", stops, 3*partBytes))
 	require.Zero(t, unfinished(), "an upload that ends with an error is ended")
-	// as a process that is killed
+	// Start an upload and abandon it, as a killed process does.
 	upload, err := b.core.NewMultipartUpload(t.Context(), b.location.bucket, "p/files/x", minio.PutObjectOptions{})
 	require.NoError(t, err)
 	require.NotEmpty(t, upload)
@@ -212,7 +213,7 @@ func TestAbandonedUploads(t *testing.T) {
 	require.Zero(t, unfinished())
 }
 
-// stopping ends a context during a request.
+// stopping is a reader that cancels a context after some bytes.
 type stopping struct {
 	left int
 	stop func()
@@ -227,7 +228,7 @@ func (s *stopping) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestTLS trusts an authority of one's own.
+// TestTLS connects to a server whose certificate is trusted through ca-file.
 func TestTLS(t *testing.T) {
 	needsServer(t)
 	cert, key := certificate(t)
@@ -242,7 +243,7 @@ func TestTLS(t *testing.T) {
 	require.ErrorContains(t, err, "contains no PEM certificate")
 }
 
-// certificate makes one for loopback that signs itself.
+// certificate creates a self-signed certificate for loopback addresses.
 func certificate(t *testing.T) (certFile, keyFile string) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// maxTries is the max number of attempts of a request. With pauses that grow to a second, they take about ten
-	// seconds.
+	// maxTries is the max number of attempts for a request. The pauses between them grow to a second, so that all
+	// attempts take about ten seconds.
 	maxTries = 20
-	// silence is the max time for which a connection may neither send nor receive a byte.
+	// silence is the max time without any bytes sent or received on a connection.
 	silence = 2 * time.Minute
-	// credentialsTimeout is the max time for getting credentials.
+	// credentialsTimeout is the max time for obtaining credentials.
 	credentialsTimeout = 30 * time.Second
 )
 
-// Open returns the bucket of a URL. It sends no request.
+// Open returns the bucket at a URL. It doesn't send a request.
 func Open(ctx context.Context, text string) (*Bucket, error) {
 	l, err := parse(text)
 	if err != nil {
@@ -73,7 +73,7 @@ func Open(ctx context.Context, text string) (*Bucket, error) {
 	return &Bucket{core: minio.Core{Client: client}, location: l, at: at.Host}, nil
 }
 
-// awsCredentials gets credentials from Amazon's library, which renews them.
+// awsCredentials obtains credentials from Amazon's library, which renews them.
 type awsCredentials struct{ from aws.CredentialsProvider }
 
 func (a awsCredentials) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
@@ -89,10 +89,11 @@ func (a awsCredentials) RetrieveWithCredContext(*credentials.CredContext) (crede
 
 func (a awsCredentials) Retrieve() (credentials.Value, error) { return a.RetrieveWithCredContext(nil) }
 
-// IsExpired implements credentials.Provider. It returns true because the library caches and renews the credentials.
+// IsExpired implements credentials.Provider. It always returns true, so that the credentials are obtained from Amazon's
+// library for each request. The library caches them.
 func (a awsCredentials) IsExpired() bool { return true }
 
-// errNoCredentials means that there are no credentials.
+// errNoCredentials means that no credentials were found.
 type errNoCredentials struct{ err error }
 
 func (e errNoCredentials) Error() string {
@@ -102,7 +103,7 @@ func (e errNoCredentials) Error() string {
 
 func (e errNoCredentials) Unwrap() error { return e.err }
 
-// transportOf returns a transport that trusts the system's certificate authorities and those in a file.
+// transportOf returns a transport that trusts the system's certificate authorities and those in a file, if it is set.
 func transportOf(caFile string) (*http.Transport, error) {
 	trusted := &tls.Config{MinVersion: tls.VersionTLS12}
 	if caFile != "" {
@@ -132,7 +133,7 @@ func transportOf(caFile string) (*http.Transport, error) {
 	}, nil
 }
 
-// deadlineConn is a connection that fails if no bytes are transferred within silence.
+// deadlineConn is a connection that fails if no bytes are transferred for the duration silence.
 type deadlineConn struct{ net.Conn }
 
 func (l deadlineConn) Read(p []byte) (int, error) {

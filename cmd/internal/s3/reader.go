@@ -11,7 +11,7 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// reader reads an object, which doesn't change, over any number of connections.
+// reader reads an object over any number of connections. Objects are immutable, so the parts fit together.
 type reader struct {
 	b    *Bucket
 	ctx  context.Context // of stoppable: the body is read after the request
@@ -54,7 +54,7 @@ func (r *reader) open() error {
 	return nil
 }
 
-// checkHeader returns an error unless the response is the object from the current position.
+// checkHeader returns an error unless the response contains the object from the current position on.
 func (r *reader) checkHeader(header http.Header) error {
 	if header.Get("ETag") == "" {
 		return strange("the response for %s has no ETag", r.key)

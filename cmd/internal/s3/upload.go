@@ -14,10 +14,11 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// partBytes is the size of a part of an upload. A part is held in memory until it is uploaded. S3 permits 10,000 parts.
+// partBytes is the size of each part of an upload. Parts are held in memory while they are uploaded. S3 allows 10,000
+// parts.
 const partBytes = 8 << 20
 
-// Put implements objects.Bucket. The server verifies the checksums of each part, and creates the object atomically.
+// Put implements objects.Bucket. The server verifies the checksums of each part and creates the object atomically.
 func (b *Bucket) Put(ctx context.Context, name string, from io.Reader, size int64) error {
 	key := b.location.prefix + name
 	part := make([]byte, min(size, partBytes))
@@ -43,7 +44,7 @@ func (b *Bucket) Put(ctx context.Context, name string, from io.Reader, size int6
 
 const contentType = "application/octet-stream"
 
-// ended returns an error unless all bytes have been read.
+// ended returns an error unless all bytes of a reader have been read.
 func ended(from io.Reader) error {
 	n, err := io.CopyN(io.Discard, from, 1)
 	if n > 0 {
@@ -55,15 +56,14 @@ func ended(from io.Reader) error {
 	return err
 }
 
-// sumsOf returns the checksums with which the server verifies a part. The signature covers the second one. Some servers
-// check only one of them.
+// sumsOf returns the checksums with which the server verifies a part: MD5, and SHA-256, which is part of the signature.
+// Some servers check only one of them.
 func sumsOf(part []byte) (md5Base64, sha256Hex string) {
 	m, s := md5.Sum(part), sha256.Sum256(part)
 	return base64.StdEncoding.EncodeToString(m[:]), hex.EncodeToString(s[:])
 }
 
-// putParts stores an object of multiple parts. The first part has been read. Its memory is reused for the
-// others.
+// putParts uploads an object in multiple parts. part contains the first part. Its memory is reused for the others.
 func (b *Bucket) putParts(ctx context.Context, key string, part []byte, from io.Reader, size int64) (err error) {
 	var upload string
 	err = again(ctx, func(ctx context.Context) (err error) {
@@ -109,8 +109,8 @@ func (b *Bucket) putParts(ctx context.Context, key string, part []byte, from io.
 	return b.complete(ctx, key, upload, parts, size)
 }
 
-// complete completes a multipart upload. If a response was lost, the upload may be missing at the next attempt and the
-// object exist, because its name was never used before.
+// complete completes a multipart upload. If the response was lost, the next attempt may fail because the upload is
+// complete. The object then exists with the expected size, because names are never reused.
 func (b *Bucket) complete(ctx context.Context, key, upload string, parts []minio.CompletePart, size int64) error {
 	err := again(ctx, func(ctx context.Context) error {
 		_, err := b.core.CompleteMultipartUpload(ctx, b.location.bucket, key, upload, parts, minio.PutObjectOptions{})

@@ -1,5 +1,5 @@
-// Package s3 accesses buckets with Amazon's S3 protocol for backups. It implements objects.Bucket and is called by
-// package backups. The URL of a bucket is
+// Package s3 accesses buckets with Amazon's S3 protocol, for backups. It implements objects.Bucket. Package backups
+// uses it. The URL of a bucket is
 //
 //	s3://BUCKET/PREFIX?endpoint=https://minio.example.org:9000&region=eu-central-1&path-style=true&ca-file=/etc/ca.pem
 //
@@ -23,7 +23,7 @@ import (
 // Scheme is the scheme of a bucket's URL.
 const Scheme = "s3://"
 
-// IsURL reports whether a location is a bucket rather than a folder.
+// IsURL reports whether a location is the URL of a bucket rather than a folder.
 func IsURL(place string) bool { return strings.HasPrefix(place, Scheme) }
 
 // Name returns the name of a bucket for display: its URL without parameters.
@@ -40,7 +40,7 @@ func (l location) String() string {
 	return strings.TrimSuffix(Scheme+l.bucket+"/"+l.prefix, "/")
 }
 
-// location is the content of a URL.
+// location holds the parts of a URL.
 type location struct {
 	bucket, prefix   string // prefix ends in "/", unless it is empty
 	endpoint, region string
@@ -48,14 +48,14 @@ type location struct {
 	caFile           string
 }
 
-// errSecret is returned for URLs with credentials, because other users of the machine could see them in the list of
-// processes.
+// errSecret is returned for URLs that contain credentials. They are rejected because the list of processes would show
+// them to other users of the machine.
 var errSecret = errors.New(
 	"must not contain credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or " +
 		"AWS_PROFILE with ~/.aws/credentials",
 )
 
-// parse parses a URL. Its errors don't contain the URL, because it may have a secret.
+// parse parses a URL. Its errors don't contain the URL, because the URL may contain a secret.
 func parse(text string) (l location, err error) {
 	wrong := func(format string, args ...any) (location, error) {
 		return location{}, fmt.Errorf("the URL "+format, args...)

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// retryInterval is the time after an error until unchanged files are read again, because the cause may be outside of
-// them.
+// retryInterval is the time after which the files are read again after an error, even if they haven't changed. The
+// cause may be outside of the files.
 const retryInterval = time.Second
 
-// File is a web configuration file with its certificates. A nil File has no settings. Its methods may be called from
-// any goroutine.
+// File is a web configuration file with its certificates. A nil File has no settings. Its methods are safe for
+// concurrent use.
 type File struct {
 	path string
 	// authFile is set if --auth.file defines the users.
@@ -25,13 +25,14 @@ type File struct {
 	current  atomic.Pointer[settings]
 
 	mu sync.Mutex
-	// read is the state of the files before they were last read. then and err are the time and the error of that read.
+	// read contains the state of the files before they were last read. then and err are the time and the error of that
+	// read.
 	read map[string]os.FileInfo
 	then time.Time
 	err  error
 }
 
-// Open reads a file; authFile is set if --auth.file defines the users. The error contains the cause.
+// Open reads a file. authFile must be set if --auth.file defines the users. The error contains the cause.
 func Open(path string, authFile bool) (*File, error) {
 	f := &File{path: path, authFile: authFile, report: func(error) {}}
 	if err := f.Reload(); err != nil {
@@ -40,23 +41,23 @@ func Open(path string, authFile bool) (*File, error) {
 	return f, nil
 }
 
-// Report makes File call report with the result whenever the files were read because they had changed. It must be
-// called before the first request.
+// Report sets a function that is called with the result whenever changed files were read. It must be called before the
+// first request.
 func (f *File) Report(report func(error)) {
 	if f != nil {
 		f.report = report
 	}
 }
 
-// Reload reads the files. After an error the previous settings stay in effect.
+// Reload reads the files. If it fails, the previous settings stay in effect.
 func (f *File) Reload() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.load()
 }
 
-// settings returns the last valid settings, and first reads the files if they have changed. It doesn't wait for another
-// goroutine that reads them.
+// settings returns the last valid settings. If the files have changed, it reads them first. If another goroutine is
+// reading them, it doesn't wait.
 func (f *File) settings() *settings {
 	if f.mu.TryLock() {
 		defer f.mu.Unlock()
@@ -98,7 +99,7 @@ func (f *File) load() error {
 	return nil
 }
 
-// fits returns an error if settings contradict other settings of the process.
+// fits returns an error if the settings contradict other settings of the process.
 func (f *File) fits(s *settings) error {
 	if s.users != nil && f.authFile {
 		return errors.New("basic_auth_users can't be used together with --auth.file; move the users to that file")
@@ -112,15 +113,15 @@ func (f *File) fits(s *settings) error {
 // Encrypts reports whether connections use TLS.
 func (f *File) Encrypts() bool { return f != nil && f.current.Load().tls != nil }
 
-// HasUsers reports whether every request needs a password.
+// HasUsers reports whether every request must have a password.
 func (f *File) HasUsers() bool { return f != nil && f.current.Load().users != nil }
 
-// IsMutual reports whether every client needs a verified certificate.
+// IsMutual reports whether every client must have a verified certificate.
 func (f *File) IsMutual() bool {
 	return f.Encrypts() && f.current.Load().tls.ClientAuth == tls.RequireAndVerifyClientCert
 }
 
-// TLS returns the configuration of a server, or nil if connections don't use TLS. Each handshake uses the last valid
+// TLS returns the TLS configuration of a server, or nil if TLS is disabled. Each handshake uses the last valid
 // settings.
 func (f *File) TLS() *tls.Config {
 	if !f.Encrypts() {

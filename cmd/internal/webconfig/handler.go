@@ -7,8 +7,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/auth"
 )
 
-// Handler applies the rate limit, the headers and the users of the last valid settings to requests before it calls
-// next.
+// Handler returns a handler that applies the rate limit, the headers and the users of the last valid settings, and then
+// calls next.
 func (f *File) Handler(next http.Handler) http.Handler {
 	if f == nil {
 		return next

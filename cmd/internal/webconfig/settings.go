@@ -22,7 +22,7 @@ import (
 // maxFile is the max size of the file in bytes.
 const maxFile = 4 << 20
 
-// settings is the valid content of the files. It is immutable.
+// settings is the valid contents of the files. It is immutable.
 type settings struct {
 	tls     *tls.Config // nil: no TLS
 	users   *auth.Guard // nil: no passwords
@@ -30,7 +30,7 @@ type settings struct {
 	limiter *rate.Limiter // nil: no limit
 }
 
-// parse reads and checks the files, and records their state before.
+// parse reads and validates the files. It first records their state.
 func (f *File) parse() (*settings, error) {
 	f.note(f.path)
 	text, err := bounds.ReadFile(f.path, maxFile)
@@ -66,7 +66,7 @@ func (f *File) parse() (*settings, error) {
 			return nil, err
 		}
 	}
-	// Only the toolkit can check the headers.
+	// Use the toolkit to validate the headers, because it exports no function for this alone.
 	if err := web.Validate(f.path); err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (f *File) note(paths ...string) {
 	}
 }
 
-// newTLS returns the configuration of a handshake, with the loaded certificates.
+// newTLS returns the TLS configuration for a handshake, with the loaded certificates.
 func newTLS(c *web.TLSConfig, http2 bool) (*tls.Config, error) {
 	t, err := web.ConfigToTLSConfig(c)
 	if err != nil {
@@ -124,7 +124,7 @@ func newTLS(c *web.TLSConfig, http2 bool) (*tls.Config, error) {
 	return t, nil
 }
 
-// allowsHTTP2 reports whether cipher suites contain one that HTTP/2 requires with TLS 1.2.
+// allowsHTTP2 reports whether the cipher suites include a suite that HTTP/2 requires with TLS 1.2.
 func allowsHTTP2(t *tls.Config) bool {
 	return t.CipherSuites == nil || t.MinVersion >= tls.VersionTLS13 ||
 		slices.Contains(t.CipherSuites, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256) ||

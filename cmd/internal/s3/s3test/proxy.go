@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Fault is the fault of a request.
+// Fault is the way in which a request fails.
 type Fault int
 
 const (
@@ -22,7 +22,7 @@ const (
 	CutRequest         // the connection ends in the middle of the request, and the server doesn't receive it
 	LoseResponse       // the server handles the request, and the connection ends instead of a response
 	CutResponse        // the connection ends in the middle of the response
-	// The proxy doesn't forward these requests.
+	// With the following faults, the request isn't forwarded to the server.
 	Page        // 200 with HTML, as from a captive portal
 	PageXML     // 200 with a page that is XML
 	MissingPage // 404 with HTML
@@ -30,11 +30,11 @@ const (
 	ErrorBody   // 200 with an S3 error
 	Nothing     // 200 without a body
 	Redirect    // 302 to such a page
-	// The proxy forwards these requests.
+	// With the following faults, the request is forwarded to the server.
 	HalfBody // the body is truncated in the middle, and the length is the truncated body's
 )
 
-// answers are the responses of faults.
+// answers contains the responses of the faults that return one.
 var answers = map[Fault]struct {
 	status int
 	body   string
@@ -55,9 +55,9 @@ var answers = map[Fault]struct {
 	Redirect: {http.StatusFound, "<html><body>moved</body></html>"},
 }
 
-// Proxy is a proxy for a server that causes faults.
+// Proxy is a proxy that injects faults into requests to a server.
 type Proxy struct {
-	// Address is the address on which it listens.
+	// Address is the address on which the proxy listens.
 	Address string
 
 	to     string
@@ -67,7 +67,7 @@ type Proxy struct {
 	seen   int
 }
 
-// NewProxy starts a proxy for an address. fault returns the fault of the n-th request, starting at 0.
+// NewProxy starts a proxy for the server at address to. fault returns the fault of the n-th request, starting at 0.
 func NewProxy(t testing.TB, to string, fault func(n int, r *http.Request) Fault) *Proxy {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func NewProxy(t testing.TB, to string, fault func(n int, r *http.Request) Fault)
 	return p
 }
 
-// Seen returns the number of requests.
+// Seen returns the number of requests received.
 func (p *Proxy) Seen() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,7 +136,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// forward forwards a request unchanged, because its signature includes the host.
+// forward forwards a request with its original host, because the signature includes the host.
 func (p *Proxy) forward(r *http.Request) (*http.Response, error) {
 	out := r.Clone(r.Context())
 	out.RequestURI = ""

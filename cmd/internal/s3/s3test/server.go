@@ -1,4 +1,4 @@
-// Package s3test starts a real S3 server for tests, and a proxy that causes faults in requests to it.
+// Package s3test starts a real S3 server for tests, and a proxy that injects faults into requests to it.
 package s3test
 
 import (
@@ -22,21 +22,21 @@ const (
 	SecretKey = "test-secret-key"
 )
 
-// Environment has the credentials, and disables other credentials of the machine.
+// Environment contains environment variables that set the credentials and disable other credentials on the machine.
 var Environment = []string{
 	"AWS_ACCESS_KEY_ID=" + AccessKey, "AWS_SECRET_ACCESS_KEY=" + SecretKey, "AWS_CONFIG_FILE=/dev/null",
 	"AWS_SHARED_CREDENTIALS_FILE=/dev/null",
 	"AWS_EC2_METADATA_DISABLED=true",
 }
 
-// Server is a server with an empty bucket.
+// Server is a running S3 server. Its bucket is empty at the start.
 type Server struct {
 	*promrig.Process
 	dir string
 }
 
-// Start starts a server that runs until the test ends, and skips the test if the program is missing. The flags are
-// passed to docker/s3.
+// Start starts a server that runs until the test ends. It skips the test if the program is missing. The flags are
+// passed to the program docker/s3.
 func Start(t testing.TB, flags ...string) *Server {
 	t.Helper()
 	binary, err := promrig.Binary("CASSIA_TEST_S3_SERVER", "s3-server")
@@ -62,10 +62,10 @@ func Start(t testing.TB, flags ...string) *Server {
 	return s
 }
 
-// BucketDir returns the folder of the bucket's objects.
+// BucketDir returns the folder that contains the bucket's objects.
 func (s *Server) BucketDir() string { return filepath.Join(s.dir, "buckets", Bucket) }
 
-// At returns the URL of a prefix in the bucket at an address, of the server or of a proxy.
+// At returns the URL of a prefix in the bucket. address is the address of the server or of a proxy.
 func At(address, prefix string) string {
 	return "s3://" + Bucket + "/" + prefix + "?endpoint=http://" + address
 }
